@@ -1,0 +1,95 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// The values of GoneError.Reason.
+const (
+	GoneRemoved     = "removed"      // the folder was deleted
+	GoneMoved       = "moved"        // the path is gone, the folder lives elsewhere or was unmounted with its parent
+	GoneReplaced    = "replaced"     // another folder, or something else, is at the path
+	GoneMountedOver = "mounted over" // another file system was mounted on the path
+	GoneUnmounted   = "unmounted"    // the folder's file system was unmounted; what was below it shows
+	GoneUnreachable = "unreachable"  // the path cannot be looked up
+	GoneWatchLost   = "watch lost"   // the folder is there, but the kernel dropped the watch
+)
+
+// GoneError says that the path is not, or not reliably, the folder that was
+// opened. What is missing there was not removed by anybody who meant it.
+type GoneError struct {
+	Dir    string // absolute path of the watched folder
+	Reason string // one of the Gone constants
+	Err    error  // the failed look-up, nil when there was none
+}
+
+// Error says what happened and what a person can do.
+func (e *GoneError) Error() string {
+	text := fmt.Sprintf("watched folder %s: %s: %s, then start again", e.Dir, e.Reason, goneAdvice[e.Reason])
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns Err.
+func (e *GoneError) Unwrap() error { return e.Err }
+
+var goneAdvice = map[string]string{
+	GoneRemoved:     "restore the folder",
+	GoneMoved:       "move the folder back or mount its file system",
+	GoneReplaced:    "put the folder that was there back",
+	GoneMountedOver: "unmount what was mounted on it",
+	GoneUnmounted:   "mount its file system again",
+	GoneUnreachable: "make the path accessible",
+	GoneWatchLost:   "make sure that the folder stays where it is",
+}
+
+// Check compares the folder at the path with the one that was opened, and
+// makes sure that the watch still exists. It returns nil, a *GoneError, or an
+// error that wraps fs.ErrClosed when the Dir was closed. It costs a few
+// microseconds; call it before acting on the absence of a name.
+//
+// The descriptor held on the folder makes the comparison safe (its inode
+// number is not given to another folder) but also keeps the kernel from
+// announcing the removal, so no event replaces this call.
+func (d *Dir[K]) Check() error {
+	if d.closed.Load() {
+		return fmt.Errorf("check watched folder %s: %w", d.path, fs.ErrClosed)
+	}
+	now, err := os.Stat(d.path)
+	if err == nil && os.SameFile(now, d.opened) {
+		if d.mode.Name == ModeInotify && len(d.watcher.WatchList()) == 0 && !d.closed.Load() {
+			return &GoneError{Dir: d.path, Reason: GoneWatchLost}
+		}
+		return nil
+	}
+	held, heldErr := d.root.Stat(".")
+	if errors.Is(heldErr, fs.ErrClosed) {
+		return fmt.Errorf("check watched folder %s: %w", d.path, heldErr)
+	}
+	gone := &GoneError{Dir: d.path, Err: err}
+	switch {
+	case err == nil:
+		gone.Reason = replacedOrMounted(d.path, d.root)
+	case !errors.Is(err, fs.ErrNotExist):
+		gone.Reason = GoneUnreachable
+	case heldErr == nil && linkCount(held) == 0:
+		gone.Reason = GoneRemoved
+	default:
+		gone.Reason = GoneMoved
+	}
+	return gone
+}
+
+// linkCount is the number of names of a file: 0 once it was removed.
+func linkCount(info fs.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(stat.Nlink)
+	}
+	return 1
+}

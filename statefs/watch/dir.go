@@ -1,0 +1,224 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Dir watches one folder, not what is below it. A name that changes in any
+// way (created, renamed from or to, linked, removed, written, touched) puts
+// its key into a set until Take empties it.
+//
+// All methods may be called by any goroutine at any time; Run by one.
+type Dir[K comparable] struct {
+	path    string // absolute
+	key     func(name string) (K, bool)
+	options Options
+	mode    Mode
+	watcher *fsnotify.Watcher // nil when there is none to be had
+	set     *pending[K]
+
+	root   *os.Root    // holds the folder, so that its inode is not given to another
+	opened fs.FileInfo // of root
+
+	events, unknown, overflows, failures, rescans atomic.Uint64
+
+	running   atomic.Bool
+	closed    atomic.Bool
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// OpenDir watches the folder dir, which must exist. The watch is in place when
+// it returns: list the folder after it, then call Run.
+//
+// key gives the key of an entry's name (raw bytes, no slash), or false for a
+// name that means nothing, which is counted as unknown. It is called by the
+// goroutine of OpenDir and of Run for every event, and must neither block nor
+// touch files. Names that begin with ProbePrefix never reach it.
+//
+// Where events cannot be had or trusted, OpenDir does not fail: see Mode. It
+// fails when the folder cannot be opened (a *fs.PathError) or is replaced at
+// that moment (*GoneError). The caller must let Run return or call Close.
+func OpenDir[K comparable](dir string, key func(name string) (K, bool), o Options) (*Dir[K], error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("watch folder %s: %w", dir, err)
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("watch folder %s: %w", path, err)
+	}
+	opened, err := root.Stat(".")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("watch folder %s: %w", path, err), root.Close())
+	}
+	d := &Dir[K]{path: path, key: key, options: o.withDefaults(), set: newPending[K](), root: root, opened: opened}
+	d.mode = d.start()
+	if err := d.Check(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// start adds the watch and finds out whether it can be relied on.
+func (d *Dir[K]) start() Mode {
+	watcher, err := fsnotify.NewBufferedWatcher(eventBuffer)
+	if err != nil {
+		return Mode{ModeScan, noInstance(err)}
+	}
+	if err := watcher.Add(d.path); err != nil {
+		return Mode{ModeScan, noWatch(errors.Join(err, closeWatcher(watcher)))}
+	}
+	d.watcher = watcher
+	if kind := remoteKind(d.path); kind != "" {
+		return Mode{ModeScan, kind + ": changes made elsewhere send no events"}
+	}
+	seen, err := d.probe(watcher)
+	switch {
+	case err != nil:
+		return Mode{ModeInotify, fmt.Sprintf("not verified, as no probe file could be made: %v", err)}
+	case !seen:
+		return Mode{ModeScan, fmt.Sprintf("the probe file sent no event within %v", d.options.ProbeTimeout)}
+	}
+	return Mode{Name: ModeInotify}
+}
+
+// Run reads events until ctx is done, and then returns nil. It returns an
+// error when the watcher fails for good; nothing is noticed from then on, so
+// treat that as fatal. When it returns, everything the Dir held is released.
+func (d *Dir[K]) Run(ctx context.Context) (err error) {
+	if !d.running.CompareAndSwap(false, true) {
+		return fmt.Errorf("watch folder %s: already running", d.path)
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+
+	var (
+		events <-chan fsnotify.Event
+		faults <-chan error
+		tick   <-chan time.Time
+	)
+	if d.watcher != nil {
+		events, faults = d.watcher.Events, d.watcher.Errors
+	}
+	if d.mode.Name == ModeScan {
+		ticker := time.NewTicker(d.options.ScanInterval)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	inARow := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick:
+			d.set.askRescan()
+		case event, ok := <-events:
+			if !ok {
+				return fmt.Errorf("watch folder %s: %w", d.path, errStopped)
+			}
+			inARow = 0
+			d.receive(event)
+		case fault, ok := <-faults:
+			if !ok {
+				return fmt.Errorf("watch folder %s: %w", d.path, errStopped)
+			}
+			if inARow++; d.fault(fault) && inARow >= maxFaults {
+				return fmt.Errorf("watch folder %s: %d errors in a row: %w", d.path, inARow, fault)
+			}
+		}
+	}
+}
+
+// receive puts the key of the event's name into the set and returns the name.
+func (d *Dir[K]) receive(event fsnotify.Event) string {
+	if event.Name == d.path {
+		d.events.Add(1)
+		if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
+			d.set.askRescan()
+		}
+		return ""
+	}
+	name := event.Name[strings.LastIndexByte(event.Name, '/')+1:]
+	if strings.HasPrefix(name, ProbePrefix) {
+		return name
+	}
+	d.events.Add(1)
+	if key, ok := d.key(name); ok {
+		d.set.add(key)
+	} else {
+		d.unknown.Add(1)
+	}
+	return name
+}
+
+// fault notes an error of the watcher and says whether it is one that should
+// not happen. An overflow may happen at any time and is cured by the rescan.
+func (d *Dir[K]) fault(err error) (unexpected bool) {
+	unexpected = !errors.Is(err, fsnotify.ErrEventOverflow)
+	if unexpected {
+		d.failures.Add(1)
+	} else {
+		d.overflows.Add(1)
+	}
+	d.set.askRescan()
+	return unexpected
+}
+
+// Ready has a value when there may be something to take. It holds one value
+// however much there is, and may have one when there is nothing.
+func (d *Dir[K]) Ready() <-chan struct{} { return d.set.ready }
+
+// Take empties the set and returns its keys, in no order. With rescan, events
+// were lost or cannot be had: call Check, then list the folder and look at
+// everything. The keys come beside a rescan, not instead of it.
+//
+// An event for a key that arrives after Take puts the key into the set again,
+// also while the consumer is still looking: the next Take returns it.
+func (d *Dir[K]) Take() (keys []K, rescan bool) {
+	keys, rescan = d.set.take()
+	if rescan {
+		d.rescans.Add(1)
+	}
+	return keys, rescan
+}
+
+// Pending says whether the next Take would return key or a rescan: something
+// has happened since the last Take. The opposite proves nothing, as an event
+// may still be on its way.
+func (d *Dir[K]) Pending(key K) bool { return d.set.has(key) }
+
+// Mode says how changes are noticed. It is found out by OpenDir and stays.
+func (d *Dir[K]) Mode() Mode { return d.mode }
+
+// Stats counts since OpenDir.
+func (d *Dir[K]) Stats() Stats {
+	return Stats{
+		Events: d.events.Load(), Unknown: d.unknown.Load(), Overflows: d.overflows.Load(),
+		Errors: d.failures.Load(), Rescans: d.rescans.Load(),
+	}
+}
+
+// Close releases the watch and the folder of a Dir whose Run was never called;
+// Run calls it itself. It may be called more than once. Called while Run is at
+// work, it ends Run with an error: cancel the context of Run instead.
+func (d *Dir[K]) Close() error {
+	d.closeOnce.Do(func() {
+		d.closed.Store(true)
+		if d.watcher != nil {
+			d.closeErr = closeWatcher(d.watcher)
+		}
+		d.closeErr = errors.Join(d.closeErr, d.root.Close())
+	})
+	return d.closeErr
+}

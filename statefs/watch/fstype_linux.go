@@ -1,0 +1,49 @@
+package watch
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// remoteKinds names the file systems on which something else than this kernel
+// can change a folder, by the f_type of statfs(2). Those that the man page
+// does not list (ceph, gfs2, kafs, lustre, gpfs, vboxsf, vmhgfs, prl_fs) are
+// from linux/magic.h and the sources of the file systems. virtiofs shares
+// report the type of FUSE.
+var remoteKinds = map[uint32]string{
+	unix.AFS_SUPER_MAGIC:   "afs",
+	unix.AFS_FS_MAGIC:      "afs",
+	unix.CEPH_SUPER_MAGIC:  "ceph",
+	unix.CIFS_SUPER_MAGIC:  "cifs",
+	unix.CODA_SUPER_MAGIC:  "coda",
+	unix.FUSE_SUPER_MAGIC:  "fuse",
+	unix.NCP_SUPER_MAGIC:   "ncpfs",
+	unix.NFS_SUPER_MAGIC:   "nfs",
+	unix.OCFS2_SUPER_MAGIC: "ocfs2",
+	unix.SMB_SUPER_MAGIC:   "smb",
+	unix.SMB2_SUPER_MAGIC:  "smb2",
+	unix.V9FS_MAGIC:        "9p",
+	0x01161970:             "gfs2",
+	0x0bd00bd0:             "lustre",
+	0x47504653:             "gpfs",
+	0x786f4256:             "vboxsf",
+	0xbacbacbc:             "vmhgfs",
+	0x7c7c6673:             "prl_fs",
+}
+
+// remoteKind names the file system of path when changes can be made behind
+// this kernel's back, and is empty otherwise.
+func remoteKind(path string) string {
+	var stat unix.Statfs_t
+	for {
+		err := unix.Statfs(path, &stat)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return ""
+		}
+		return remoteKinds[uint32(stat.Type)]
+	}
+}

@@ -1,0 +1,50 @@
+package watch
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestFUSE(t *testing.T) {
+	t.Parallel()
+	bindfs, err := exec.LookPath("bindfs")
+	if err != nil {
+		t.Skip("needs bindfs: apt-get install -y bindfs")
+	}
+	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("needs /dev/fuse (modprobe fuse; a container needs --device /dev/fuse): %v", err)
+	}
+	must(t, device.Close())
+	if !inNamespace(t) {
+		return
+	}
+	backing, front := t.TempDir(), t.TempDir()
+	// bindfs returns when the mount is in place; its process ends with the namespace.
+	if output, err := exec.Command(bindfs, backing, front).CombinedOutput(); err != nil {
+		t.Fatalf("bindfs: %v\n%s", err, output)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(front, unix.MNT_DETACH) })
+
+	d := openDir(t, front, Options{ScanInterval: quickScan})
+	wantScan(t, d.Mode(), "fuse")
+	start(t, d)
+	write(t, filepath.Join(backing, "op-behind"), "")
+	takeByListing(t, d, front, "op-behind")
+	must(t, d.Check())
+	// What is done through the mount is announced as well, beside the scan.
+	write(t, filepath.Join(front, "op-through"), "")
+	takeKey(t, d, "op-through")
+
+	f := openFiles(t, Options{ScanInterval: quickScan})
+	start(t, f)
+	wake, _ := subscribe(t, f, filepath.Join(front, "op-behind"))
+	awaitWake(t, wake)
+	if stats := f.Stats(); stats.Polled != 1 {
+		t.Errorf("stats %+v", stats)
+	}
+}

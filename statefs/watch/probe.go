@@ -1,0 +1,78 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// ProbePrefix begins the names of the probe files that OpenDir creates and
+// removes in the watched folder: ".jobdir-probe-PID-N", empty. One that stays
+// behind was left by a process that was killed at that moment, and may be
+// removed. Events of such names are neither counted nor given to the key
+// function.
+const ProbePrefix = ".jobdir-probe-"
+
+// maxProbeNames bounds the search for a free name: leftovers are in the way
+// where every process has the same PID, as in a container.
+const maxProbeNames = 1000
+
+var probeNumber atomic.Uint64
+
+// probe creates a file in the folder and waits for its event. Events of other
+// names that arrive meanwhile go into the set. An error means that no file
+// could be made (a read-only folder, no permission, a full disk), which says
+// nothing about events.
+func (d *Dir[K]) probe(watcher *fsnotify.Watcher) (seen bool, err error) {
+	name, err := d.createProbe()
+	if err != nil {
+		return false, err
+	}
+	// A probe that cannot be removed is harmless: its name is reserved.
+	defer func() { _ = d.root.Remove(name) }()
+
+	deadline := time.NewTimer(d.options.ProbeTimeout)
+	defer deadline.Stop()
+	for {
+		select {
+		case event, ok := <-watcher.Events:
+			if !ok {
+				return false, nil
+			}
+			if d.receive(event) == name {
+				return true, nil
+			}
+		case fault, ok := <-watcher.Errors:
+			if !ok {
+				return false, nil
+			}
+			if !d.fault(fault) {
+				// The probe's own event may be among those lost, but a queue
+				// that overflows is one that is filled.
+				return true, nil
+			}
+		case <-deadline.C:
+			return false, nil
+		}
+	}
+}
+
+func (d *Dir[K]) createProbe() (name string, err error) {
+	for range maxProbeNames {
+		name = fmt.Sprintf("%s%d-%d", ProbePrefix, os.Getpid(), probeNumber.Add(1))
+		var file *os.File
+		file, err = d.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err == nil {
+			return name, file.Close()
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	return "", err
+}

@@ -1,0 +1,197 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// subscription is one subscriber of one file; guarded by Files.mu.
+type subscription struct {
+	wake  chan<- struct{}
+	file  *followed
+	index int // in file.subscribers; -1 once cancelled
+}
+
+// folder is what is remembered of a folder with followed files: its path
+// without symbolic links, so that two spellings of a file share one watch, and
+// the kind of its file system if changes there can go unannounced.
+type folder struct {
+	path   string
+	remote string
+}
+
+// Subscribe sends on wake, without waiting, whenever the regular file path may
+// have changed: written, truncated, touched, removed, or after events were
+// lost. wake needs a capacity of at least 1 and may be shared; a wake-up may
+// come without a change. Subscribe first, then read: what is written after
+// Subscribe returns is announced. cancel ends it, may be called more than
+// once, and leaves at most one value in wake.
+//
+// Where events do not work (no instance, no watch left, a network or FUSE file
+// system, a file with several names, of which fsnotify reports only one) the
+// subscribers of that file are woken every Options.ScanInterval instead. Spell
+// a file's folder the same way each time, or by symbolic links: the second of
+// two spellings by way of a bind mount is not told apart and hears nothing.
+//
+// When the file is removed or renamed its subscribers are woken and then hear
+// no more of that path, until a Subscribe finds a new file there: it watches
+// that one for all of them. A removed file that a program still writes is
+// announced on.
+//
+// It fails with fs.ErrNotExist when there is no such file, and fs.ErrClosed
+// after Run or Close.
+func (f *Files) Subscribe(path string, wake chan<- struct{}) (cancel func(), err error) {
+	if cap(wake) == 0 {
+		return nil, fmt.Errorf("follow file %s: the wake channel needs a capacity of at least 1", path)
+	}
+	path, polled, err := f.resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	s, err := f.insert(path, wake)
+	if err != nil {
+		return nil, err
+	}
+	if !polled {
+		// Always, not for the first subscriber only: the file may have been
+		// replaced, and the kernel knows the watch that is already there.
+		err = f.watcher.Add(path)
+	}
+	switch {
+	case polled:
+		f.poll(s.file)
+	case errors.Is(err, fs.ErrNotExist):
+		f.removeLocked(s)
+		return nil, fmt.Errorf("follow file %s: %w", path, err)
+	case errors.Is(err, fsnotify.ErrClosed):
+		f.removeLocked(s)
+		return nil, fmt.Errorf("follow file %s: %w", path, errFilesClosed)
+	case err != nil:
+		f.poll(s.file)
+	}
+	return func() {
+		f.changing.Lock()
+		defer f.changing.Unlock()
+		f.removeLocked(s)
+	}, nil
+}
+
+// resolve gives the one spelling of path that events carry, and says whether
+// events cannot be relied on for this file.
+func (f *Files) resolve(path string) (resolved string, polled bool, err error) {
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return "", false, fmt.Errorf("follow file: %w", err)
+	}
+	dir, err := f.folder(filepath.Dir(path))
+	if err != nil {
+		return "", false, fmt.Errorf("follow file %s: %w", path, err)
+	}
+	resolved = filepath.Join(dir.path, filepath.Base(path))
+	info, err := os.Lstat(resolved)
+	if err != nil {
+		return "", false, fmt.Errorf("follow file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return "", false, fmt.Errorf("follow file %s: not a regular file (%s)", resolved, info.Mode().Type())
+	}
+	return resolved, f.watcher == nil || dir.remote != "" || linkCount(info) > 1, nil
+}
+
+func (f *Files) folder(dir string) (folder, error) {
+	f.mu.Lock()
+	known, ok := f.folders[dir]
+	f.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	resolved, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return folder{}, err
+	}
+	known = folder{path: resolved, remote: remoteKind(resolved)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.folders[dir] = known
+	return known, nil
+}
+
+func (f *Files) insert(path string, wake chan<- struct{}) (*subscription, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, fmt.Errorf("follow file %s: %w", path, errFilesClosed)
+	}
+	file, ok := f.paths[path]
+	if !ok {
+		file = &followed{path: path}
+		f.paths[path] = file
+	}
+	s := &subscription{wake: wake, file: file, index: len(file.subscribers)}
+	file.subscribers = append(file.subscribers, s)
+	f.subscribers++
+	return s, nil
+}
+
+func (f *Files) poll(file *followed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if file.polled {
+		return
+	}
+	file.polled = true
+	if f.polled++; f.polled == 1 {
+		f.pollsChangedLocked()
+	}
+}
+
+// removeLocked takes s out, and the watch with the last subscriber. It needs
+// f.changing, so that no Subscribe adds the watch in between.
+func (f *Files) removeLocked(s *subscription) {
+	if last := f.forget(s); !last || f.watcher == nil {
+		return
+	}
+	// The watch may be gone with the file already, which is the usual error.
+	_ = f.watcher.Remove(s.file.path)
+}
+
+// forget takes s out of the table and says whether it was the file's last.
+func (f *Files) forget(s *subscription) (last bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.index < 0 {
+		return false
+	}
+	file := s.file
+	end := len(file.subscribers) - 1
+	moved := file.subscribers[end]
+	file.subscribers[s.index], moved.index = moved, s.index
+	file.subscribers = slices.Delete(file.subscribers, end, end+1)
+	s.index = -1
+	f.subscribers--
+	if end > 0 {
+		return false
+	}
+	delete(f.paths, file.path)
+	if file.polled {
+		if f.polled--; f.polled == 0 {
+			f.pollsChangedLocked()
+		}
+	}
+	return true
+}
+
+func (f *Files) pollsChangedLocked() {
+	select {
+	case f.polls <- struct{}{}:
+	default:
+	}
+}
