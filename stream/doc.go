@@ -1,0 +1,67 @@
+// Package stream is the format in which an operation is read: a header, its log while it grows, and a footer.
+//
+// The stream is not stored. It is composed when it is read, from three things that the storage holds:
+//
+//	record: header ─────┐   frozen at submit
+//	ID.log, append only ┼──▶ Text    <start_json> … <log> … </log> <end_json> …      ──▶ Parser, or three regular expressions
+//	record: footer ─────┘   frozen   Events  server-sent events, id = offset         ──▶ EventSource
+//	        log length      at end   WaitFooter  the footer alone                    ──▶ curl
+//
+// The record and the log are the authority, a stream is a view of them. Nothing that is sent depends on when it is
+// read: the bytes are the same live, late and repeated, for any number of readers, each at its own pace.
+//
+// # The text form
+//
+//	stream     = start log [ end ] ;                              (* no end: cut off *)
+//	start      = "<start_json>" LF header LF "</start_json>" LF ;
+//	log        = "<log>" LF { text } ;                            (* escaped bytes of the log, from the offset *)
+//	end        = "</log>" LF "<end_json>" LF footer LF "</end_json>" LF ;
+//	header     = (* a JSON object on one line *) ;
+//	footer     = (* a JSON object: one member a line, an array of objects one element a line *) ;
+//
+//	┌──────────────────────────────┐
+//	│ <start_json>                 │ one write, flushed before any byte of the log
+//	│ {"id": "…", "total": 20}     │
+//	│ </start_json>                │
+//	│ <log>                        │
+//	├──────────────────────────────┤
+//	│ [ 1 / 20 ] Processing …      │ lines as they are written, coalesced under load;
+//	│   OK.                        │ a line that is not finished after at most 100 ms
+//	├──────────────────────────────┤
+//	│ </log>                       │ one write, flushed
+//	│ <end_json>                   │
+//	│ { … }                        │
+//	│ </end_json>                  │
+//	└──────────────────────────────┘
+//
+// The text of a log is the log and, when it is not empty and does not end in a newline, one newline more. A stream
+// from offset N carries the text from byte N on, N being counted in the log file; an offset beyond the text carries
+// nothing of it. Hence "</log>" always stands at the start of a line, and an empty log is "<log>", "</log>" with
+// nothing between them.
+//
+// # What a log cannot do
+//
+// A log cannot forge the frame. [Escaper] changes what looks like one of its tags, [Unescaper] undoes it exactly.
+// The newline that the text form adds is escaped with the rest: "<log" at the very end of a log is followed by white
+// space in the stream, so it counts as a tag, for the composer and for the reader alike. JSON parts never hold a "<":
+// it is written as \u003c. So these expressions of a client, applied to every state of its growing buffer, find the
+// header, the escaped log and the footer, and nothing else:
+//
+//	/<start_json>\n(.*?)\n<\/start_json>/s
+//	/<log>\n(.*?)(?:<\/log>|$)/s
+//	/<end_json>\n(.*?)\n<\/end_json>/s
+//
+// # What a missing footer means
+//
+// A stream without a footer was cut off: the connection broke, the daemon stopped or the reader left. It says nothing
+// about the operation, whatever the status of the HTTP answer was. The reader goes on with offset = bytes of the log
+// that it has ([Parser.LogBytes] counts them), or asks for the record.
+//
+// # What happens on failure
+//
+// A [Source] that fails, and a reader that is gone, end that one stream with an error; work and other readers do not
+// notice. A log that is missing or shorter than its sealed length (files lost in a power cut) is sent as far as it
+// goes, then the footer: the result of an operation stays readable without its log.
+//
+// The daemon appends to a log through a [Writer].
+package stream
