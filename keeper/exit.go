@@ -1,0 +1,54 @@
+package keeper
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit tells how a command ended.
+type Exit struct {
+	// Code is the exit code, or -1 when a signal ended the command (then Signal is set) or nothing is known (then Err).
+	Code int
+
+	// Signal is the name of the signal that ended the command ("SIGKILL"), empty when it exited by itself.
+	Signal string
+
+	// Cause is what the first End said that came while the command was alive, empty when it ended by itself before.
+	Cause string
+
+	// At is when the end of the leader was seen. The rest of the tree may have needed longer.
+	At time.Time
+
+	// UserTime and SystemTime are the processor time of the leader and of those descendants that were waited for.
+	UserTime, SystemTime time.Duration
+
+	// MaxRSS is the largest resident set, in bytes, of the leader or of one of its descendants that were waited for
+	// (getrusage(2)). The kernel counts the short time between fork and exec, so it is never less than what this
+	// process itself has in memory.
+	MaxRSS int64
+
+	// Err says what could not be done: the exit status was taken by somebody else, a process of the tree may not be
+	// signalled, /proc cannot be read. The command is over nevertheless.
+	Err error
+}
+
+func (e *Exit) setStatus(status syscall.WaitStatus, usage *syscall.Rusage) {
+	e.Code = status.ExitStatus()
+	if status.Signaled() {
+		e.Code, e.Signal = -1, signalName(status.Signal())
+	}
+	e.UserTime = time.Duration(usage.Utime.Nano())
+	e.SystemTime = time.Duration(usage.Stime.Nano())
+	e.MaxRSS = int64(usage.Maxrss) * maxRSSUnit
+}
+
+func signalName(sig syscall.Signal) string {
+	if name := unix.SignalName(sig); name != "" {
+		return name
+	}
+	// Real-time signals have no names of their own.
+	return fmt.Sprintf("SIG%d", int(sig))
+}

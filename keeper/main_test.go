@@ -1,0 +1,210 @@
+//go:build linux
+
+package keeper
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// patience bounds every wait for a real process; it is only reached when something is broken.
+const patience = 30 * time.Second
+
+// longGrace is a grace period that no test waits for.
+const longGrace = 10 * time.Minute
+
+var fakejob string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "keeper-test-")
+	if err != nil {
+		panic(err)
+	}
+	fakejob = filepath.Join(dir, "fakejob")
+	if out, err := exec.Command("go", "build", "-o", fakejob, "../internal/fakejob").CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("build fakejob: %v\n%s", err, out))
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// job is a fakejob that a test starts, with marks of its own.
+type job struct {
+	Command
+	log string
+}
+
+func newJob(t *testing.T, args ...string) *job {
+	t.Helper()
+	dir := t.TempDir()
+	j := &job{log: filepath.Join(dir, "log")}
+	out, err := os.OpenFile(j.log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := []string{"JOBDIR_ID=" + t.Name(), "JOBDIR_STORAGE=" + dir}
+	j.Command = Command{
+		Args:   append([]string{fakejob}, args...),
+		Dir:    dir,
+		Env:    append([]string{"PATH=" + os.Getenv("PATH")}, mark...),
+		Output: out,
+		Grace:  longGrace,
+		Mark:   mark,
+	}
+	t.Cleanup(func() {
+		out.Close()
+		if left := marked(t, mark); len(left) > 0 {
+			t.Errorf("processes %v are left", left)
+			EndMarked(context.Background(), mark, time.Nanosecond)
+		}
+	})
+	return j
+}
+
+// modes are the two ways to reach a group after its leader has exited.
+var modes = map[string]bool{"pidfd": true, "number": false}
+
+func (j *job) start(t *testing.T) *Process { return j.startMode(t, groupByPidfd()) }
+
+func (j *job) startMode(t *testing.T, byPidfd bool) *Process {
+	t.Helper()
+	p, err := launch(j.Command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.leader.byPidfd = byPidfd
+	go p.supervise()
+	t.Cleanup(func() {
+		select {
+		case <-p.Done():
+		default:
+			unix.Kill(-p.PID(), unix.SIGKILL)
+			p.End("cleanup")
+			<-p.Done()
+		}
+	})
+	return p
+}
+
+func wait(t *testing.T, p *Process) Exit {
+	t.Helper()
+	select {
+	case <-p.Done():
+		return p.Exit()
+	case <-time.After(patience):
+		t.Fatalf("process %d is not done", p.PID())
+		return Exit{}
+	}
+}
+
+func (j *job) output(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(j.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// marked lists the living processes that carry mark.
+func marked(t *testing.T, mark []string) []int {
+	t.Helper()
+	line, err := ownLine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sweep{marks: mark, skip: line, held: map[int]*target{}}
+	defer s.close()
+	if _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for pid := range s.held {
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// fifo is a named pipe between a test and a fakejob.
+type fifo struct {
+	path string
+	file *os.File
+	text *bufio.Reader
+}
+
+func newFIFO(t *testing.T) *fifo {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Both ends, so that neither opening nor reading depends on who comes first.
+	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return &fifo{path: path, file: file, text: bufio.NewReader(file)}
+}
+
+// pid waits for the next process that is ready.
+func (f *fifo) pid(t *testing.T) int {
+	t.Helper()
+	if err := f.file.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	line, err := f.text.ReadString('\n')
+	if err != nil {
+		t.Fatalf("wait for a process to be ready: %v", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func (f *fifo) release(t *testing.T) {
+	t.Helper()
+	if _, err := f.file.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits for a state of the kernel that no event tells.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not seen", what)
+		}
+	}
+}
+
+func state(t *testing.T, pid int) byte {
+	t.Helper()
+	s, err := readStat(pid)
+	if err != nil {
+		t.Fatalf("state of process %d: %v", pid, err)
+	}
+	return s.state
+}
+
+func isAlive(pid int) bool {
+	s, err := readStat(pid)
+	return err == nil && !s.zombie()
+}

@@ -1,0 +1,44 @@
+package keeper
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// EndMarked ends all processes whose environment has every entry of mark: SIGTERM, SIGCONT, and SIGKILL after grace (0 is
+// DefaultGrace). It is for what an earlier process has left behind.
+//
+// It returns when none is left, with the number of those that ended; when ctx is done, with the number so far and its
+// error, and whoever is left has been sent SIGTERM. This process and its ancestors are never touched. Processes of other
+// users are not seen, unless this one may read their environment (root). Linux only: elsewhere errors.ErrUnsupported.
+func EndMarked(ctx context.Context, mark []string, grace time.Duration) (ended int, err error) {
+	if len(mark) == 0 {
+		return 0, errors.New("end marked processes: no mark is given")
+	}
+	if i := slices.IndexFunc(mark, func(m string) bool { return strings.Index(m, "=") < 1 }); i >= 0 {
+		return 0, fmt.Errorf("end marked processes: mark %q is not NAME=value", mark[i])
+	}
+	if grace < 0 {
+		return 0, fmt.Errorf("end marked processes: grace period %s is negative", grace)
+	}
+	grace = cmp.Or(grace, DefaultGrace)
+	s := &sweep{marks: mark, grace: grace, killBy: time.Now().Add(grace)}
+	if err := s.run(ctx); err != nil {
+		return s.ended, fmt.Errorf("end processes marked %s: %w", strings.Join(mark, " "), err)
+	}
+	return s.ended, nil
+}
+
+// endRest ends the rest of the group, and with scan all that carries the marks.
+func (p *Process) endRest(scan bool, killBy time.Time) error {
+	s := &sweep{group: p.leader, since: p.since, grace: p.grace, killBy: killBy}
+	if scan {
+		s.marks = p.mark
+	}
+	return s.run(context.Background())
+}

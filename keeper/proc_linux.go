@@ -1,0 +1,148 @@
+package keeper
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// ticksPerSecond is the unit of times in /proc; it is 100 on every architecture that Go runs on (sysconf(_SC_CLK_TCK)).
+const ticksPerSecond = 100
+
+// kernelThread is PF_KTHREAD in the flags of a process (linux/sched.h).
+const kernelThread = 0x00200000
+
+// errGone says that a process ended while it was looked at.
+var errGone = errors.New("the process is gone")
+
+// now is the time since boot in ticks, rounded down: a process forked afterwards has a start time not before it.
+func now() (uint64, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		return 0, err
+	}
+	return uint64(t.Sec)*ticksPerSecond + uint64(t.Nsec)/(1e9/ticksPerSecond), nil
+}
+
+// stat is what is used of /proc/PID/stat (proc_pid_stat(5)).
+type stat struct {
+	state  byte
+	parent int
+	group  int
+	flags  uint64
+	start  uint64 // ticks since boot
+	envEnd uint64 // address; 0 while a program is being loaded, and for kernel threads and zombies
+}
+
+func (s stat) kernel() bool { return s.flags&kernelThread != 0 }
+func (s stat) zombie() bool { return s.state == 'Z' || s.state == 'X' }
+
+func readStat(pid int) (stat, error) {
+	data, err := readProc(pid, "stat")
+	if err != nil {
+		return stat{}, err
+	}
+	s, err := parseStat(data)
+	if err != nil {
+		return stat{}, fmt.Errorf("read /proc/%d/stat: %w", pid, err)
+	}
+	return s, nil
+}
+
+func parseStat(data []byte) (stat, error) {
+	// The name of the program may contain anything, parentheses and spaces too, but stands before the last one.
+	i := bytes.LastIndexByte(data, ')')
+	if i < 0 {
+		return stat{}, errors.New("no program name in it")
+	}
+	// fields[0] is field 3 of the manual page.
+	fields := bytes.Fields(data[i+1:])
+	if len(fields) < 49 || len(fields[0]) != 1 {
+		return stat{}, fmt.Errorf("%d fields and at least 51 are expected", len(fields)+2)
+	}
+	s := stat{state: fields[0][0]}
+	var errs [5]error
+	s.parent, errs[0] = strconv.Atoi(string(fields[4-3]))
+	s.group, errs[1] = strconv.Atoi(string(fields[5-3]))
+	s.flags, errs[2] = strconv.ParseUint(string(fields[9-3]), 10, 64)
+	s.start, errs[3] = strconv.ParseUint(string(fields[22-3]), 10, 64)
+	s.envEnd, errs[4] = strconv.ParseUint(string(fields[51-3]), 10, 64)
+	return s, errors.Join(errs[:]...)
+}
+
+// readEnviron reads the environment a process was started with: NAME=value entries, each ended by NUL.
+//
+// fs.ErrPermission is answered for processes of other users.
+func readEnviron(pid int) ([]byte, error) { return readProc(pid, "environ") }
+
+func readProc(pid int, name string) ([]byte, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/" + name)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil, errGone
+	}
+	return data, err
+}
+
+// carries tells whether each of marks is an entry of environ, exactly.
+func carries(environ []byte, marks []string) bool {
+	if len(marks) == 0 {
+		return false
+	}
+	for _, m := range marks {
+		if !hasEntry(environ, m) {
+			return false
+		}
+	}
+	return true
+}
+
+func hasEntry(environ []byte, mark string) bool {
+	for entry := range bytes.SplitSeq(environ, []byte{0}) {
+		if string(entry) == mark {
+			return true
+		}
+	}
+	return false
+}
+
+// numbersIn lists the names in dir that are numbers: processes in /proc, descriptors in /proc/self/fd.
+func numbersIn(dir string) ([]int, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	numbers := make([]int, 0, len(names))
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, nil
+}
+
+// ownLine is this process, its ancestors and process 1: those that are never ended.
+func ownLine() (map[int]bool, error) {
+	line := map[int]bool{1: true}
+	for pid := os.Getpid(); pid > 1 && !line[pid]; {
+		line[pid] = true
+		s, err := readStat(pid)
+		if errors.Is(err, errGone) {
+			break // an ancestor died just now; what was its parent is no longer above us
+		}
+		if err != nil {
+			return nil, err
+		}
+		pid = s.parent
+	}
+	return line, nil
+}

@@ -1,0 +1,261 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cleanPasses is how many passes over /proc in a row must find nothing. One is not enough: a process may fork and exit
+// between the listing and the look at it.
+const cleanPasses = 2
+
+// loadingLooks bounds how often, a millisecond apart, a process is looked at whose program is just being loaded: it
+// has no environment yet, and no event tells when it has.
+const loadingLooks = 200
+
+// sweep ends the processes of a group and those that carry marks, held one by one.
+type sweep struct {
+	group *leader // nil: marks alone
+	marks []string
+	since uint64 // processes that started earlier are not touched
+
+	grace  time.Duration
+	killBy time.Time // when SIGTERM becomes SIGKILL
+
+	skip  map[int]bool
+	held  map[int]*target
+	ended int
+	errs  []error
+}
+
+type target struct {
+	*held
+	killBy  time.Time // zero: not asked to end yet
+	killed  bool
+	refused bool // it may not be signalled
+}
+
+// run returns when none of them is left, the context is done, or /proc cannot be read.
+func (s *sweep) run(ctx context.Context) error {
+	line, err := ownLine()
+	if err != nil {
+		return fmt.Errorf("search processes: %w", err)
+	}
+	s.skip, s.held = line, map[int]*target{}
+	defer s.close()
+	loading := 0
+	for clean := 0; clean < cleanPasses; {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(append(s.errs, err)...)
+		}
+		settled, err := s.pass()
+		found := s.waitedFor()
+		s.signal(found)
+		switch {
+		case err != nil:
+			return errors.Join(append(s.errs, fmt.Errorf("search processes: %w", err))...)
+		case len(found) > 0:
+			clean = 0
+			s.await(ctx, found)
+		case !settled && loading < loadingLooks:
+			loading++
+			pause(ctx, time.Millisecond)
+		default:
+			clean++
+		}
+	}
+	return errors.Join(s.errs...)
+}
+
+// pass looks at every process once and holds those that match. settled is false when one had no environment yet.
+func (s *sweep) pass() (settled bool, err error) {
+	for pid, t := range s.held {
+		if t.exited() {
+			s.drop(pid)
+		}
+	}
+	pids, err := numbersIn("/proc")
+	if err != nil {
+		return false, err
+	}
+	settled = true
+	for _, pid := range pids {
+		if s.skip[pid] || s.held[pid] != nil {
+			continue
+		}
+		match, loading, err := s.match(pid)
+		if err != nil {
+			return false, err
+		}
+		if loading {
+			settled = false
+		}
+		if match {
+			if err := s.take(pid); err != nil {
+				return false, err
+			}
+		}
+	}
+	return settled, nil
+}
+
+// match tells whether the process that has the number now belongs to what is ended.
+func (s *sweep) match(pid int) (match, loading bool, err error) {
+	st, err := readStat(pid)
+	if errors.Is(err, errGone) {
+		return false, false, nil
+	}
+	if err != nil || st.kernel() || st.start < s.since {
+		return false, false, err
+	}
+	if s.group != nil && st.group == s.group.pid && s.group.groupLives() {
+		// The group lives after its number was read, so the number was that of the group.
+		return true, false, nil
+	}
+	if len(s.marks) == 0 || st.zombie() {
+		return false, false, nil
+	}
+	environ, err := readEnviron(pid)
+	if errors.Is(err, errGone) || errors.Is(err, fs.ErrPermission) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	return carries(environ, s.marks), len(environ) == 0 && st.envEnd == 0, nil
+}
+
+// take holds a process that matched and compares again: what is alive after that is what was compared.
+func (s *sweep) take(pid int) error {
+	h, err := hold(pid)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("hold process %d: %w", pid, err)
+	}
+	match, _, err := s.match(pid)
+	if err != nil || !match || h.exited() {
+		h.close()
+		return err
+	}
+	s.held[pid] = &target{held: h}
+	return nil
+}
+
+// waitedFor is those that are held and may be signalled.
+func (s *sweep) waitedFor() []*target {
+	var found []*target
+	for _, t := range s.held {
+		if !t.refused {
+			found = append(found, t)
+		}
+	}
+	return found
+}
+
+// signal asks those that were not asked before, and kills those whose time is over.
+func (s *sweep) signal(found []*target) {
+	now := time.Now()
+	if s.group != nil && !now.Before(s.killBy) && len(found) > 0 {
+		// At one moment, so that none can fork another one meanwhile. What may not be signalled shows one by one below.
+		s.group.signalGroup(unix.SIGKILL)
+	}
+	for _, t := range found {
+		var err error
+		if t.killBy.IsZero() {
+			err = s.ask(t, now)
+		}
+		if !now.Before(t.killBy) && !t.killed {
+			t.killed = true
+			err = errors.Join(err, t.signal(unix.SIGKILL))
+		}
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			t.refused = true
+			s.errs = append(s.errs, err)
+		}
+	}
+}
+
+// ask asks t to end, unless that was done when the group as a whole was asked.
+func (s *sweep) ask(t *target, now time.Time) error {
+	if s.inGroup(t) {
+		t.killBy = s.killBy
+		return nil
+	}
+	t.killBy = later(s.killBy, now.Add(s.grace/10))
+	return errors.Join(t.signal(unix.SIGTERM), t.signal(unix.SIGCONT))
+}
+
+func (s *sweep) inGroup(t *target) bool {
+	if s.group == nil {
+		return false
+	}
+	st, err := readStat(t.pid)
+	return err == nil && st.group == s.group.pid
+}
+
+// await returns when all of found have exited, or it is time to kill one of them, or the context is done.
+func (s *sweep) await(ctx context.Context, found []*target) {
+	var next time.Time // zero, which is for ever, when all were killed
+	for _, t := range found {
+		if !t.killed && (next.IsZero() || t.killBy.Before(next)) {
+			next = t.killBy
+		}
+	}
+	for _, t := range found {
+		if t.awaitExit(ctx, next) != nil {
+			return
+		}
+	}
+}
+
+func (s *sweep) drop(pid int) {
+	s.held[pid].close()
+	delete(s.held, pid)
+	s.ended++
+}
+
+func (s *sweep) close() {
+	for _, t := range s.held {
+		t.close()
+	}
+}
+
+// awaitExit waits for the process until deadline (zero: for ever) or until the context is done.
+func (t *target) awaitExit(ctx context.Context, deadline time.Time) error {
+	if err := t.setDeadline(deadline); err != nil {
+		return err
+	}
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		t.setDeadline(time.Unix(1, 0))
+	})
+	err := t.wait()
+	if !stop() {
+		<-woken
+	}
+	return err
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
