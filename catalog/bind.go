@@ -1,0 +1,279 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// ParamError says which parameter of a submission is wrong and why. Its text is
+// meant for the person who submitted.
+type ParamError struct {
+	Param  string // "" when the parameters as a whole are wrong
+	Reason string // one of the Reason constants or a clause such as "'abc' is not an integer"
+	Hint   string
+}
+
+// Reasons that name no value.
+const (
+	ReasonMissing = "missing"
+	ReasonUnknown = "unknown"
+)
+
+// Error gives "parameter 'files': 'abc' is not an integer", "missing parameter
+// 'title'" or "unknown parameter 'fils' (did you mean "files"?)".
+func (e *ParamError) Error() string {
+	text := ""
+	switch {
+	case e.Param == "":
+		text = e.Reason
+	case e.Reason == ReasonMissing || e.Reason == ReasonUnknown:
+		text = e.Reason + " parameter " + quote(e.Param)
+	default:
+		text = "parameter " + quote(e.Param) + ": " + e.Reason
+	}
+	if e.Hint != "" {
+		text += " (" + e.Hint + ")"
+	}
+	return text
+}
+
+// Params are the values of one submission: checked, with defaults filled in, in
+// the order of the definition. The zero Params is empty. Params are immutable.
+type Params struct{ bound []boundParam }
+
+type boundParam struct {
+	name  string
+	value Value
+}
+
+// Bind takes parameters as text, as a query string or a command line gives them.
+// Integers and numbers are written as in JSON (no leading zeros or plus; integers
+// without exponent), booleans as true, false, 1 or 0. A parameter that is unknown
+// or given twice is an error: the caller removes the names of [ReservedParam]
+// and its own options first. Errors are [*ParamError].
+func (d *Definition) Bind(values url.Values) (Params, error) {
+	if err := d.checkNames(maps.Keys(values)); err != nil {
+		return Params{}, err
+	}
+	return d.bind(func(p *Param) (Value, string) {
+		given := values[p.Name]
+		switch len(given) {
+		case 0:
+			return Value{}, ""
+		case 1:
+			return parseText(p.Type, given[0])
+		}
+		return Value{}, fmt.Sprintf("it is given %d times", len(given))
+	})
+}
+
+// BindJSON takes parameters as a JSON object, whose values have the type that the
+// parameter has: 5 is an integer and "5" is not. A member that is null counts as
+// not given; no text at all and null count as {}. Errors are [*ParamError].
+func (d *Definition) BindJSON(data []byte) (Params, error) {
+	members, err := readObject(data)
+	if err != nil {
+		return Params{}, err
+	}
+	if err := d.checkNames(maps.Keys(members)); err != nil {
+		return Params{}, err
+	}
+	return d.bind(func(p *Param) (Value, string) {
+		raw, ok := members[p.Name]
+		if !ok || string(raw) == "null" {
+			return Value{}, ""
+		}
+		return parseJSON(p.Type, raw)
+	})
+}
+
+func (d *Definition) bind(value func(*Param) (v Value, reason string)) (Params, error) {
+	var out Params
+	for i := range d.Params {
+		p := &d.Params[i]
+		v, reason := value(p)
+		if reason == "" && !v.IsZero() {
+			reason = p.check(v)
+		}
+		if reason != "" {
+			return Params{}, &ParamError{Param: p.Name, Reason: reason}
+		}
+		if v.IsZero() {
+			v = p.Default
+		}
+		switch {
+		case !v.IsZero():
+			out.bound = append(out.bound, boundParam{p.Name, v})
+		case p.Required:
+			return Params{}, &ParamError{Param: p.Name, Reason: ReasonMissing}
+		}
+	}
+	return out, nil
+}
+
+func (d *Definition) checkNames(given iter.Seq[string]) error {
+	for _, name := range slices.Sorted(given) {
+		if d.Param(name) == nil {
+			hint := didYouMean(name, d.paramNames())
+			if hint == "" && len(d.Params) == 0 {
+				hint = "the job has no parameters"
+			}
+			return &ParamError{Param: name, Reason: ReasonUnknown, Hint: hint}
+		}
+	}
+	return nil
+}
+
+// readObject reads the members of a JSON object. encoding/json lets the last of
+// two equal names win and repairs broken UTF-8; both are errors here.
+func readObject(data []byte) (map[string]json.RawMessage, error) {
+	data = bytes.TrimSpace(data)
+	if len(data) == 0 || string(data) == "null" {
+		return nil, nil
+	}
+	wrong := func(why string) error {
+		if why == io.EOF.Error() || why == io.ErrUnexpectedEOF.Error() {
+			why = "it is cut off"
+		}
+		return &ParamError{Reason: "the parameters are not a JSON object: " + why}
+	}
+	if !utf8.Valid(data) {
+		return nil, wrong("the text is not UTF-8")
+	}
+	if data[0] != '{' {
+		return nil, wrong("it begins with " + quote(string(data[:1])))
+	}
+	in := json.NewDecoder(bytes.NewReader(data))
+	members := map[string]json.RawMessage{}
+	if _, err := in.Token(); err != nil {
+		return nil, wrong(err.Error())
+	}
+	for in.More() {
+		key, err := in.Token()
+		if err != nil {
+			return nil, wrong(err.Error())
+		}
+		name, _ := key.(string) // the decoder accepts nothing else as a name
+		if _, twice := members[name]; twice {
+			return nil, &ParamError{Param: name, Reason: "it is given twice"}
+		}
+		var raw json.RawMessage
+		if err := in.Decode(&raw); err != nil {
+			return nil, wrong(err.Error())
+		}
+		members[name] = raw
+	}
+	if _, err := in.Token(); err != nil {
+		return nil, wrong(err.Error())
+	}
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		return nil, wrong("text follows it")
+	}
+	return members, nil
+}
+
+// parseJSON turns one JSON value into a value of type t.
+func parseJSON(t ParamType, raw json.RawMessage) (Value, string) {
+	text := string(raw)
+	switch {
+	case raw[0] == '"':
+		if t != StringType {
+			return Value{}, "a string is given, not " + article(t)
+		}
+		var s string
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return Value{}, "the string cannot be read"
+		}
+		if strings.ContainsRune(s, utf8.RuneError) && loneSurrogate(text) {
+			return Value{}, "the string has half a surrogate pair"
+		}
+		return stringValue(s)
+	case t == StringType, raw[0] == '{', raw[0] == '[', t == BooleanType && text != "true" && text != "false":
+		return Value{}, quote(text) + " is not " + article(t)
+	}
+	return parseText(t, text)
+}
+
+// loneSurrogate tells whether a JSON string names half a surrogate pair, for
+// which the decoder puts in U+FFFD: there are then more of those than written.
+func loneSurrogate(raw string) bool {
+	var s string
+	if json.Unmarshal([]byte(raw), &s) != nil {
+		return true
+	}
+	written := strings.Count(raw, "\ufffd") + strings.Count(strings.ToLower(raw), `\ufffd`)
+	return strings.Count(s, "\ufffd") > written
+}
+
+func article(t ParamType) string {
+	if t == IntegerType {
+		return "an integer"
+	}
+	return "a " + string(t)
+}
+
+// Lookup gives the value of a parameter, and whether it has one.
+func (p Params) Lookup(name string) (Value, bool) {
+	for _, b := range p.bound {
+		if b.name == name {
+			return b.value, true
+		}
+	}
+	return Value{}, false
+}
+
+// Get gives the text form of a parameter, "" when it has no value.
+func (p Params) Get(name string) string {
+	v, _ := p.Lookup(name)
+	return v.Text()
+}
+
+// All gives names and values in the order of the definition.
+func (p Params) All() iter.Seq2[string, Value] {
+	return func(yield func(string, Value) bool) {
+		for _, b := range p.bound {
+			if !yield(b.name, b.value) {
+				return
+			}
+		}
+	}
+}
+
+// Len is the number of parameters that have a value.
+func (p Params) Len() int { return len(p.bound) }
+
+// JSON gives the values as one canonical JSON object (RFC 8785): sorted names,
+// defaults filled in, parameters without a value left out.
+func (p Params) JSON() json.RawMessage {
+	sorted := slices.SortedFunc(slices.Values(p.bound), func(a, b boundParam) int { return strings.Compare(a.name, b.name) })
+	b := []byte{'{'}
+	for i, e := range sorted {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, e.name), ':')
+		b = e.value.appendJSON(b)
+	}
+	return append(b, '}')
+}
+
+// MarshalJSON is [Params.JSON].
+func (p Params) MarshalJSON() ([]byte, error) { return p.JSON(), nil }
+
+// Environ gives each value as JOBDIR_PARAM_NAME=text, the name in capitals.
+func (p Params) Environ() []string {
+	env := make([]string, len(p.bound))
+	for i, b := range p.bound {
+		env[i] = "JOBDIR_PARAM_" + strings.ToUpper(b.name) + "=" + b.value.Text()
+	}
+	return env
+}

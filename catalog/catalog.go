@@ -1,0 +1,238 @@
+package catalog
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Source is a definition file that is not on disk, such as an embedded example.
+type Source struct {
+	Name string // used in messages, as a file name
+	YAML []byte
+}
+
+// Options say where definitions come from.
+type Options struct {
+	// Dirs are the job folders, searched recursively.
+	Dirs []string
+	// Extra are further files. They have no precedence: a job that is also in a
+	// folder is a duplicate.
+	Extra []Source
+	// Handlers gives the names of the registered Go functions at each reload.
+	// nil: handler names are not checked.
+	Handlers func() []string
+	// Logger gets one line for each reload; nil: none.
+	Logger *slog.Logger
+}
+
+// Catalog is the set of definitions that submissions use. Its methods are safe
+// for concurrent use; readers never wait for a reload.
+type Catalog struct {
+	options Options
+	current atomic.Pointer[snapshot]
+	reload  sync.Mutex // held by the one reload that is under way
+}
+
+// snapshot is one state of the catalog, never changed once it can be seen.
+type snapshot struct {
+	good       map[string][]*Definition // last good version of each file
+	byEndpoint map[string]*Definition
+	all        []*Definition
+	groups     []string
+	problems   Problems
+	folders    []string
+}
+
+// New makes an empty catalog; [Catalog.Reload] fills it.
+func New(o Options) *Catalog {
+	c := &Catalog{options: o}
+	c.current.Store(&snapshot{})
+	return c
+}
+
+// Reload reads all files again and swaps the set. The error is [Problems], the
+// same that [Catalog.Problems] gives: the catalog is in use all the same, with
+// the last good version where a file has a problem. A second call waits for the
+// first and then reads again.
+func (c *Catalog) Reload() error {
+	c.reload.Lock()
+	defer c.reload.Unlock()
+	before := c.current.Load()
+	next := &snapshot{good: map[string][]*Definition{}, byEndpoint: map[string]*Definition{}}
+	found := listFolders(c.options.Dirs)
+	next.folders, next.problems = found.folders, found.problems
+
+	order := c.readAll(found.files, before, next)
+	for _, path := range slices.Sorted(maps.Keys(before.good)) {
+		if _, read := next.good[path]; !read && found.covers(path) {
+			next.good[path] = before.good[path]
+			order = append(order, path)
+		}
+	}
+	next.settle(order, before)
+	next.problems.sorted()
+	c.current.Store(next)
+	c.log(before, next)
+	return next.problems.asError()
+}
+
+// readAll reads the files and the extra sources into next; it gives their names
+// in that order.
+func (c *Catalog) readAll(files []string, before, next *snapshot) (order []string) {
+	keep := func(name string, defs []*Definition, ps Problems) {
+		if len(ps) > 0 {
+			next.problems = append(next.problems, ps...)
+			defs = before.good[name]
+		}
+		if _, twice := next.good[name]; !twice {
+			order = append(order, name)
+		}
+		next.good[name] = append(next.good[name], defs...)
+	}
+	for _, path := range files {
+		data, err := readRegular(path, MaxFile)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && isGone(path):
+			// Removed since the folder was listed.
+		case err != nil:
+			keep(path, nil, Problems{{File: path, Message: "the file cannot be read: " + cause(err)}})
+		default:
+			defs, ps := c.parse(path, data)
+			keep(path, defs, ps)
+		}
+	}
+	for _, s := range c.options.Extra {
+		defs, ps := c.parse(s.Name, s.YAML)
+		keep(s.Name, defs, ps)
+	}
+	return order
+}
+
+// parse is [Parse] and the check of handler names.
+func (c *Catalog) parse(name string, data []byte) ([]*Definition, Problems) {
+	defs, err := Parse(name, data)
+	if err != nil {
+		return nil, asProblems(err)
+	}
+	if c.options.Handlers == nil {
+		return defs, nil
+	}
+	known := slices.Sorted(slices.Values(c.options.Handlers()))
+	var ps Problems
+	for _, d := range defs {
+		if d.Handler == "" || slices.Contains(known, d.Handler) {
+			continue
+		}
+		hint := didYouMean(d.Handler, known)
+		switch {
+		case len(known) == 0:
+			hint = "no handlers are registered"
+		case hint == "":
+			hint = "registered: " + strings.Join(known, ", ")
+		default:
+			hint += " registered: " + strings.Join(known, ", ")
+		}
+		ps = append(ps, &Problem{File: name, Line: d.handlerAt.Line, Column: d.handlerAt.Column,
+			Message: fmt.Sprintf("unknown handler %q", d.Handler), Hint: hint})
+	}
+	return defs, ps
+}
+
+// settle gives every endpoint name its definition. Where several definitions
+// claim one name, none of them gets it and what stood there before stays.
+func (s *snapshot) settle(order []string, before *snapshot) {
+	claims := map[string][]*Definition{}
+	for _, name := range order {
+		for _, d := range s.good[name] {
+			claims[d.Endpoint()] = append(claims[d.Endpoint()], d)
+		}
+	}
+	for endpoint, defs := range claims {
+		if len(defs) == 1 {
+			s.byEndpoint[endpoint] = defs[0]
+			continue
+		}
+		if d := before.byEndpoint[endpoint]; d != nil {
+			s.byEndpoint[endpoint] = d
+		}
+		for i, d := range defs {
+			other := defs[0]
+			if i == 0 {
+				other = defs[1]
+			}
+			s.problems = append(s.problems, &Problem{File: d.at.File, Line: d.at.Line, Column: d.at.Column,
+				Message: fmt.Sprintf("the endpoint name %q of %s is also that of %s in %s", endpoint, d.Address(), other.Address(), other.at),
+				Hint:    "rename one of them; neither is used"})
+		}
+	}
+	s.all = slices.SortedFunc(maps.Values(s.byEndpoint), func(a, b *Definition) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Name, b.Name))
+	})
+	for _, d := range s.all {
+		s.groups = append(s.groups, d.Group)
+	}
+	s.groups = slices.Compact(s.groups)
+}
+
+func (c *Catalog) log(before, after *snapshot) {
+	if c.options.Logger == nil {
+		return
+	}
+	added, changed, removed := 0, 0, 0
+	for endpoint, d := range after.byEndpoint {
+		switch old := before.byEndpoint[endpoint]; {
+		case old == nil:
+			added++
+		case string(old.source) != string(d.source):
+			changed++
+		}
+	}
+	for endpoint := range before.byEndpoint {
+		if after.byEndpoint[endpoint] == nil {
+			removed++
+		}
+	}
+	c.options.Logger.Info("job definitions read", "jobs", len(after.all), "added", added, "changed", changed, "removed", removed, "problems", len(after.problems))
+}
+
+// Get gives the job of that address, nil when there is none.
+func (c *Catalog) Get(group, name string) *Definition {
+	// The endpoint name alone would also find a-b/c for a/b-c.
+	if d := c.ByEndpoint(group + "-" + name); d != nil && d.Group == group {
+		return d
+	}
+	return nil
+}
+
+// ByEndpoint gives the job of that endpoint name, nil when there is none.
+func (c *Catalog) ByEndpoint(endpoint string) *Definition {
+	return c.current.Load().byEndpoint[endpoint]
+}
+
+// All gives every job, sorted by group and name.
+func (c *Catalog) All() []*Definition { return slices.Clone(c.current.Load().all) }
+
+// Groups gives the groups that have jobs, sorted.
+func (c *Catalog) Groups() []string { return slices.Clone(c.current.Load().groups) }
+
+// Problems gives what the last reload found wrong, sorted by file and place.
+func (c *Catalog) Problems() []Problem {
+	ps := c.current.Load().problems
+	out := make([]Problem, len(ps))
+	for i, p := range ps {
+		out[i] = *p
+	}
+	return out
+}
+
+// Folders gives every folder that the last reload listed, those inside job
+// folders included: the ones to watch for changes.
+func (c *Catalog) Folders() []string { return slices.Clone(c.current.Load().folders) }

@@ -1,0 +1,207 @@
+package catalog
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+const schemaFile = "../schema/job.schema.json"
+
+// semanticOnly are the invalid files that a JSON Schema cannot find, with why.
+var semanticOnly = map[string]string{
+	"duplicate_key":         "a parsed object has each key once",
+	"endpoint_long":         "the sum of two lengths",
+	"range_backwards":       "compares two values",
+	"range_string_param":    "follows a reference",
+	"range_optional":        "follows a reference",
+	"glob_optional":         "follows a reference",
+	"glob_bad":              "the grammar of patterns",
+	"glob_folder":           "the grammar of patterns",
+	"unknown_reference":     "follows a reference",
+	"reference_no_params":   "follows a reference",
+	"item_without_items":    "the meaning of a reference",
+	"item_in_dir":           "the meaning of a reference",
+	"param_default_range":   "compares two values",
+	"param_default_enum":    "compares two values",
+	"param_default_pattern": "compares two values",
+	"param_min_max":         "compares two values",
+	"param_pattern":         "the grammar of RE2",
+	"param_enum_rule":       "compares two values",
+	"max_log_huge":          "arithmetic",
+	"grace_zero":            "arithmetic",
+	"anchor":                "a schema sees the value, not how YAML spells it",
+	"tag_yaml":              "a schema sees the value, not how YAML spells it",
+	"merge":                 "a schema sees the value, not how YAML spells it",
+	"text_after_marker":     "a schema sees the value, not how YAML spells it",
+	"nul":                   "a NUL is a character of JSON",
+}
+
+func schema(t testing.TB) *jsonschema.Schema {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	s, err := c.Compile(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func corpus(t testing.TB, dir string) map[string][]byte {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", dir, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files in testdata/%s: %v", dir, err)
+	}
+	out := map[string][]byte{}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[strings.TrimSuffix(filepath.Base(f), ".yaml")] = data
+	}
+	return out
+}
+
+// accepts tells whether the schema accepts every document of a file, which is
+// read by the YAML library alone and not by the loader.
+func accepts(t testing.TB, s *jsonschema.Schema, data []byte) error {
+	t.Helper()
+	documents, problem := splitDocuments("corpus", data)
+	if problem != nil {
+		documents = []document{{text: data}}
+	}
+	for _, doc := range documents {
+		if doc.blank() {
+			continue
+		}
+		var value any
+		if err := yaml.UnmarshalWithOptions(doc.text, &value, yaml.AllowDuplicateMapKey()); err != nil {
+			return err
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		instance, err := jsonschema.UnmarshalJSON(strings.NewReader(string(text)))
+		if err != nil {
+			return err
+		}
+		if err := s.Validate(instance); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestValidFilesPassLoaderAndSchema(t *testing.T) {
+	t.Parallel()
+	s := schema(t)
+	for name, data := range corpus(t, "valid") {
+		t.Run(name, func(t *testing.T) {
+			defs, err := Parse(name+".yaml", data)
+			if err != nil {
+				t.Fatalf("loader: %v", err)
+			}
+			if err := accepts(t, s, data); err != nil {
+				t.Errorf("schema: %v", err)
+			}
+			for _, d := range defs {
+				checkStable(t, d)
+			}
+		})
+	}
+}
+
+// checkStable holds that the kept text alone gives the same definition again.
+func checkStable(t testing.TB, d *Definition) {
+	t.Helper()
+	again, err := Parse("kept.yaml", d.Source())
+	if err != nil || len(again) != 1 {
+		t.Fatalf("parse of the source: %d definitions, %v", len(again), err)
+	}
+	a, b := *again[0], *d
+	a.at, a.handlerAt, b.at, b.handlerAt = Position{}, Position{}, Position{}, Position{}
+	if !reflect.DeepEqual(a, b) || again[0].Hash() != d.Hash() {
+		t.Errorf("parse of the source differs:\n%+v\n%+v", a, b)
+	}
+}
+
+func TestInvalidFilesFailLoaderAndSchema(t *testing.T) {
+	t.Parallel()
+	s := schema(t)
+	files := corpus(t, "invalid")
+	for name, data := range files {
+		t.Run(name, func(t *testing.T) {
+			first, _, _ := strings.Cut(string(data), "\n")
+			want := name + ".yaml:" + strings.TrimPrefix(first, "# ")
+			defs, err := Parse(name+".yaml", data)
+			if err == nil {
+				t.Fatalf("the loader accepts it: %+v", defs)
+			}
+			if first, _, _ := strings.Cut(err.Error(), "\n"); !strings.HasPrefix(first, want) {
+				t.Errorf("first problem:\n got %s\nwant %s", first, want)
+			}
+			_, listed := semanticOnly[name]
+			switch err := accepts(t, s, data); {
+			case err == nil && !listed:
+				t.Error("the schema accepts it, and it is not listed as semantic only")
+			case err != nil && listed:
+				t.Errorf("the schema finds it, though it is listed as semantic only: %v", err)
+			}
+		})
+	}
+	for name := range semanticOnly {
+		if _, ok := files[name]; !ok {
+			t.Errorf("semantic only: there is no file %s", name)
+		}
+	}
+}
+
+func TestSchemaHasTheLoadersKeys(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type object struct {
+		Properties map[string]json.RawMessage
+		Defs       map[string]json.RawMessage `json:"$defs"`
+	}
+	read := func(data []byte) (o object) {
+		if err := json.Unmarshal(data, &o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	root := read(data)
+	for _, c := range []struct {
+		keys   keySet
+		schema object
+	}{
+		{jobKeys, root},
+		{itemsKeys, read(root.Properties["items"])},
+		{paramKeys, read(root.Defs["param"])},
+	} {
+		var got []string
+		for key, value := range c.schema.Properties {
+			got = append(got, key)
+			if !strings.Contains(string(value), `"description"`) {
+				t.Errorf("%s: %s has no description", c.keys.owner, key)
+			}
+		}
+		slices.Sort(got)
+		want := slices.Sorted(slices.Values(c.keys.known))
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the schema has %v, the loader %v", c.keys.owner, got, want)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxProblems bounds what is reported of one file; later ones follow from the
+// first as a rule.
+const maxProblems = 50
+
+// decoder turns nodes into values and notes every problem on its way, so that a
+// person sees all mistakes of a file at once.
+type decoder struct {
+	file     string
+	problems Problems
+}
+
+// fail notes a problem at a node.
+func (d *decoder) fail(n *node, hint, format string, args ...any) {
+	if len(d.problems) < maxProblems {
+		d.problems = append(d.problems, &Problem{File: d.file, Line: n.line, Column: n.column, Message: fmt.Sprintf(format, args...), Hint: hint})
+	}
+}
+
+// keySet are the keys of one kind of mapping.
+type keySet struct {
+	owner string   // what the mapping is, for messages
+	known []string // in the order of the documentation
+	later []string // keys of the design that this version does not carry out
+}
+
+// mapping calls set for each key that is known, once, in the order of the file.
+func (d *decoder) mapping(n *node, keys keySet, set func(key string, k, value *node)) bool {
+	if n.kind != mappingKind {
+		d.fail(n, "", "%s must be a mapping, not %s", keys.owner, n.kind)
+		return false
+	}
+	seen := map[string]*node{}
+	for _, e := range n.entries {
+		key := e.key.text
+		if first := seen[key]; first != nil {
+			d.fail(e.key, fmt.Sprintf("the first is in line %d", first.line), "the key %q is given twice", clip(key))
+			continue
+		}
+		seen[key] = e.key
+		switch {
+		case slices.Contains(keys.known, key):
+			set(key, e.key, e.value)
+		case slices.Contains(keys.later, key):
+			d.fail(e.key, key+" is not known to this version", "unknown key %q", key)
+		default:
+			hint := didYouMean(key, keys.known)
+			if hint == "" {
+				hint = "known here: " + strings.Join(keys.known, ", ")
+			}
+			d.fail(e.key, hint, "unknown key %q", clip(key))
+		}
+	}
+	return true
+}
+
+// text reads a text; what names the value in messages.
+func (d *decoder) text(n *node, what string) (string, bool) {
+	if n.kind != textKind {
+		hint := ""
+		if n.text != "" {
+			hint = fmt.Sprintf("put it in quotes: %q", clip(n.text))
+		}
+		d.fail(n, hint, "%s must be a text, not %s", what, n.kind)
+		return "", false
+	}
+	return n.text, d.noNUL(n, what)
+}
+
+func (d *decoder) noNUL(n *node, what string) bool {
+	if strings.Contains(n.text, "\x00") {
+		d.fail(n, "", "%s has a NUL character", what)
+		return false
+	}
+	return true
+}
+
+// written reads a text, number or boolean as it was written: 0644 stays "0644".
+func (d *decoder) written(n *node, what string) (string, bool) {
+	switch n.kind {
+	case textKind, integerKind, numberKind, booleanKind:
+		return n.text, d.noNUL(n, what)
+	case mappingKind, listKind, nullKind:
+	}
+	hint := `an empty text is ""`
+	if n.kind == mappingKind {
+		hint = `put a text with ": " or in braces in quotes`
+	}
+	d.fail(n, hint, "%s must be a text, not %s", what, n.kind)
+	return "", false
+}
+
+// word reads a text that must be one of a fixed list.
+func (d *decoder) word(n *node, what string, words []string) (string, bool) {
+	s, ok := d.text(n, what)
+	if ok && !slices.Contains(words, s) {
+		d.fail(n, allowed(s, words), "%s cannot be %q", what, clip(s))
+		ok = false
+	}
+	return s, ok
+}
+
+func (d *decoder) boolean(n *node, what string) bool {
+	if n.kind != booleanKind {
+		d.fail(n, "write true or false", "%s must be a boolean, not %s", what, n.kind)
+		return false
+	}
+	return strings.EqualFold(n.text, "true")
+}
+
+// integer reads a decimal integer within ±[MaxInteger].
+func (d *decoder) integer(n *node, what string) (int64, bool) {
+	if n.kind != integerKind {
+		d.fail(n, "", "%s must be an integer, not %s", what, n.kind)
+		return 0, false
+	}
+	v, reason := parseInteger(n.text)
+	if reason != "" {
+		d.fail(n, "write a plain decimal number", "%s: %s", what, reason)
+		return 0, false
+	}
+	return v.integer, true
+}
+
+// list reads a list with at least one element.
+func (d *decoder) list(n *node, what string) []*node {
+	switch {
+	case n.kind != listKind:
+		d.fail(n, "write [A, B] or lines that begin with -", "%s must be a list, not %s", what, n.kind)
+	case len(n.elements) == 0:
+		d.fail(n, "", "%s is an empty list", what)
+	}
+	return n.elements
+}

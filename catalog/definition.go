@@ -1,0 +1,161 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
+
+// FailWhen says when failed items make the whole operation failed.
+type FailWhen string
+
+// The values of fail_when.
+const (
+	FailAny   FailWhen = "any"   // one failed item is enough
+	FailAll   FailWhen = "all"   // every item failed
+	FailNever FailWhen = "never" // failed items make the result partial (default)
+)
+
+// OnDisconnect says what happens when the connection that started an operation
+// with a streaming GET is closed.
+type OnDisconnect string
+
+// The values of on_disconnect.
+const (
+	DisconnectContinue OnDisconnect = "continue" // the work goes on (default)
+	DisconnectCancel   OnDisconnect = "cancel"
+	DisconnectPause    OnDisconnect = "pause"
+)
+
+// Work says what a run of a job is.
+type Work string
+
+// The kinds of work.
+const (
+	WorkRun     Work = "run"     // one command
+	WorkItems   Work = "items"   // the command once for each item
+	WorkHandler Work = "handler" // a Go function of the program
+)
+
+// EnvVar is one entry of env. Value may hold references.
+type EnvVar struct {
+	Name  string
+	Value string
+}
+
+// Definition is one job. It is made by [Parse] only and never changes. The
+// fields that may hold references are as written; [Definition.Command],
+// [Definition.Environ] and [Definition.Folder] give them with values.
+type Definition struct {
+	Group   string
+	Name    string
+	Summary string
+	Params  []Param // in the order of the file
+	Tags    []string
+	// Dir is where commands run and where relative item paths begin; "" is the
+	// daemon's working directory.
+	Dir string
+	Env []EnvVar
+	// Run is an argument vector; it is never given to a shell.
+	Run          []string
+	Items        *Items
+	Parallel     int    // items at the same time, 1 to 256
+	Handler      string // registered name of a Go function
+	MaxLog       Bytes  // beyond it the run ends; 0 is no limit
+	FailWhen     FailWhen
+	OnDisconnect OnDisconnect
+	Grace        time.Duration // SIGTERM to SIGKILL; 0 is the daemon's
+
+	source    []byte
+	at        Position
+	handlerAt Position
+}
+
+// Address is the job's address in URLs and on the command line: "group/name".
+func (d *Definition) Address() string { return d.Group + "/" + d.Name }
+
+// Endpoint is the endpoint name, the first part of IDs: "group-name".
+func (d *Definition) Endpoint() string { return d.Group + "-" + d.Name }
+
+// Work tells the kind of work.
+func (d *Definition) Work() Work {
+	switch {
+	case d.Handler != "":
+		return WorkHandler
+	case d.Items != nil:
+		return WorkItems
+	}
+	return WorkRun
+}
+
+// Source is the exact YAML text of the definition's document. Parse of it gives
+// an equal definition. The caller must not change the bytes.
+func (d *Definition) Source() []byte { return d.source }
+
+// Hash is the SHA-256 of [Definition.Source] in hexadecimal.
+func (d *Definition) Hash() string {
+	sum := sha256.Sum256(d.source)
+	return hex.EncodeToString(sum[:])
+}
+
+// Position is where the definition begins in its file.
+func (d *Definition) Position() Position { return d.at }
+
+// Param gives the parameter of that name, nil when there is none.
+func (d *Definition) Param(name string) *Param {
+	for i := range d.Params {
+		if d.Params[i].Name == name {
+			return &d.Params[i]
+		}
+	}
+	return nil
+}
+
+func (d *Definition) paramNames() []string {
+	names := make([]string, len(d.Params))
+	for i, p := range d.Params {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// Command gives the argument vector with its references replaced, nil for a
+// handler. Every element stays one argument.
+func (d *Definition) Command(v Values) []string {
+	if d.Run == nil {
+		return nil
+	}
+	args := make([]string, len(d.Run))
+	for i, a := range d.Run {
+		args[i] = Expand(a, v)
+	}
+	return args
+}
+
+// Environ gives env as NAME=value in the order of the file, references replaced.
+// The parameters themselves come from [Params.Environ].
+func (d *Definition) Environ(v Values) []string {
+	env := make([]string, len(d.Env))
+	for i, e := range d.Env {
+		env[i] = e.Name + "=" + Expand(e.Value, v)
+	}
+	return env
+}
+
+// Folder gives dir with its references replaced; "" is the daemon's working
+// directory.
+func (d *Definition) Folder(v Values) string { return Expand(d.Dir, v) }
+
+// Total is the number of items where it is known before the work begins, which
+// is so for a range; nil otherwise.
+func (d *Definition) Total(p Params) *int64 {
+	if d.Items == nil || d.Items.Range == nil {
+		return nil
+	}
+	first, last, err := d.Items.Range.bounds(p)
+	if err != nil {
+		return nil
+	}
+	n := max(0, last-first+1)
+	return &n
+}

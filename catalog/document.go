@@ -1,0 +1,116 @@
+package catalog
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxFile is the size of the largest definition file that is read, in bytes.
+const MaxFile = 1 << 20
+
+// maxDocuments bounds the documents of one file.
+const maxDocuments = 1000
+
+// document is one YAML document of a file: its exact text and the number of
+// lines before it.
+type document struct {
+	text []byte
+	line int
+}
+
+var byteOrderMark = []byte("\ufeff")
+
+// splitDocuments cuts a file at its "---" and "..." lines. YAML gives these
+// lines that meaning wherever they start in the first column, also in the middle
+// of a quoted text (YAML 1.2.2, section 9.1.2), so no parsing is needed and each
+// document keeps its exact text.
+func splitDocuments(file string, data []byte) ([]document, *Problem) {
+	if len(data) > MaxFile {
+		return nil, &Problem{File: file, Message: fmt.Sprintf("the file is larger than %s", Bytes(MaxFile)), Hint: "split it into several files"}
+	}
+	data = bytes.TrimPrefix(data, byteOrderMark)
+	if p := checkText(file, data); p != nil {
+		return nil, p
+	}
+	var documents []document
+	start, startLine, line := 0, 0, 0
+	for at := 0; at < len(data); line++ {
+		end := len(data)
+		if i := bytes.IndexByte(data[at:], '\n'); i >= 0 {
+			end = at + i + 1
+		}
+		marker, rest := documentMarker(string(data[at:end]))
+		if marker != "" {
+			if rest != "" {
+				return nil, &Problem{File: file, Line: line + 1, Column: len(marker) + 2,
+					Message: fmt.Sprintf("text after %q", marker), Hint: "begin the document on the next line"}
+			}
+			documents = append(documents, document{text: data[start:at], line: startLine})
+			start, startLine = end, line+1
+		}
+		at = end
+	}
+	documents = append(documents, document{text: data[start:], line: startLine})
+	if len(documents) > maxDocuments {
+		return nil, &Problem{File: file, Line: documents[maxDocuments].line + 1, Column: 1,
+			Message: fmt.Sprintf("the file has more than %d documents", maxDocuments), Hint: "split it into several files"}
+	}
+	return documents, nil
+}
+
+// documentMarker tells whether a line separates documents, and gives what
+// follows on it apart from a comment.
+func documentMarker(line string) (marker, rest string) {
+	for _, m := range []string{"---", "..."} {
+		after, ok := strings.CutPrefix(line, m)
+		if !ok || after != "" && !strings.ContainsAny(after[:1], " \t\r\n") {
+			continue
+		}
+		after = strings.TrimSpace(after)
+		if strings.HasPrefix(after, "#") {
+			after = ""
+		}
+		return m, after
+	}
+	return "", ""
+}
+
+// blank tells whether a document has comments at most.
+func (d document) blank() bool {
+	for line := range bytes.Lines(d.text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return false
+		}
+	}
+	return true
+}
+
+// checkText refuses what YAML does not allow in a file (YAML 1.2.2, section 5.1)
+// and the single carriage return, which editors and parsers count differently.
+func checkText(file string, data []byte) *Problem {
+	line, lineStart := 1, 0
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		what := ""
+		switch {
+		case r == '\n':
+			line, lineStart = line+1, i+1
+		case r == utf8.RuneError && size == 1:
+			what = "a byte that is not UTF-8"
+		case r == '\r' && (i+1 == len(data) || data[i+1] != '\n'):
+			what = "a carriage return without a line feed"
+		case r < ' ' && r != '\t' && r != '\r', r == 0x7f, r >= 0x80 && r < 0xa0 && r != 0x85, r == 0xfeff, r == 0xfffe, r == 0xffff:
+			what = fmt.Sprintf("the control character %U", r)
+		case r == 0x85, r == 0x2028, r == 0x2029:
+			what = fmt.Sprintf("the line separator %U", r)
+		}
+		if what != "" {
+			return &Problem{File: file, Line: line, Column: utf8.RuneCount(data[lineStart:i]) + 1,
+				Message: "the file has " + what, Hint: "save it as plain UTF-8 text"}
+		}
+		i += size
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package catalog
+
+import (
+	"iter"
+	"strings"
+)
+
+// Values are what references are replaced by.
+type Values struct {
+	Params Params
+	ID     string // of the operation
+	Item   string // name of the item; "" where there is none
+}
+
+func (v Values) reference(ref string) string {
+	switch ref {
+	case "id":
+		return v.ID
+	case "item":
+		return v.Item
+	}
+	return v.Params.Get(strings.TrimPrefix(ref, "params."))
+}
+
+// Expand replaces ${params.NAME}, ${item} and ${id} in s, each once: references
+// inside a value stay as they are. Any other "${" is left alone.
+func Expand(s string, v Values) string {
+	if !strings.Contains(s, "${") {
+		return s
+	}
+	var b strings.Builder
+	for p := range pieces(s) {
+		if p.ref != "" {
+			b.WriteString(v.reference(p.ref))
+		} else {
+			b.WriteString(p.literal)
+		}
+	}
+	return b.String()
+}
+
+// piece is a part of a string: literal text, or a reference without ${ and }.
+type piece struct{ literal, ref string }
+
+// pieces cuts a string into literal text and references.
+func pieces(s string) iter.Seq[piece] {
+	return func(yield func(piece) bool) {
+		start := 0
+		for at := 0; at < len(s); {
+			ref := referenceAt(s[at:])
+			if ref == "" {
+				at++
+				continue
+			}
+			if start < at && !yield(piece{literal: s[start:at]}) || !yield(piece{ref: ref}) {
+				return
+			}
+			at += len("${}") + len(ref)
+			start = at
+		}
+		if start < len(s) {
+			yield(piece{literal: s[start:]})
+		}
+	}
+}
+
+// referenceAt gives the reference with which s begins, or "". Everything of the
+// form ${params.…} on one line counts, so that a misspelt name is found.
+func referenceAt(s string) string {
+	rest, ok := strings.CutPrefix(s, "${")
+	if !ok {
+		return ""
+	}
+	end := strings.IndexAny(rest, "}{$\n")
+	if end < 0 || rest[end] != '}' {
+		return ""
+	}
+	ref := rest[:end]
+	if ref == "id" || ref == "item" || strings.HasPrefix(ref, "params.") {
+		return ref
+	}
+	return ""
+}
+
+// maxReferences bounds what one string can grow to: 64 values of [MaxString].
+const maxReferences = 64

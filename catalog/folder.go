@@ -1,0 +1,90 @@
+package catalog
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// listing is what a look into the job folders found.
+type listing struct {
+	files    []string // definition files, in the order in which they are read
+	folders  []string // every folder that was listed
+	unread   []string // folders that could not be listed
+	problems Problems
+}
+
+// listFolders looks for definition files: *.yaml and *.yml, folder by folder, in
+// sorted order. Names that begin with a dot are left out, and so are symbolic
+// links to folders, fifos and whatever else is no file.
+func listFolders(dirs []string) listing {
+	var l listing
+	for _, dir := range dirs {
+		l.walk(filepath.Clean(dir), true)
+	}
+	return l
+}
+
+func (l *listing) walk(dir string, top bool) {
+	if slices.Contains(l.folders, dir) {
+		return // given twice, or inside another one that is given
+	}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) && !top {
+		return
+	}
+	if err != nil {
+		l.unread = append(l.unread, dir)
+		l.problems = append(l.problems, &Problem{File: dir, Message: "the folder cannot be read: " + cause(err)})
+		return
+	}
+	l.folders = append(l.folders, dir)
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), "."):
+		case e.IsDir():
+			l.walk(path, false)
+		case isDefinition(path, e) && !slices.Contains(l.files, path):
+			l.files = append(l.files, path)
+		}
+	}
+}
+
+// isDefinition tells whether an entry is a regular file of the right name, or a
+// link to a regular file. A link that leads nowhere counts too: reading it then
+// reports why.
+func isDefinition(path string, e fs.DirEntry) bool {
+	if ext := filepath.Ext(path); ext != ".yaml" && ext != ".yml" {
+		return false
+	}
+	if e.Type()&fs.ModeSymlink == 0 {
+		return e.Type().IsRegular()
+	}
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
+}
+
+// isGone tells whether nothing of that name is left, not even a link to nothing.
+func isGone(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// covers tells whether a path lies in one of the folders that could not be listed.
+func (l *listing) covers(path string) bool {
+	return slices.ContainsFunc(l.unread, func(dir string) bool {
+		return dir == "." && !filepath.IsAbs(path) || strings.HasPrefix(path, strings.TrimRight(dir, "/")+"/")
+	})
+}
+
+// cause is an error without the operation and path, which the problem names.
+func cause(err error) string {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,130 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Items says what a job works through: exactly one of the three is set.
+type Items struct {
+	// Glob is a pattern of files: *, ?, [a-z], {a,b} and ** for any depth.
+	Glob string
+	// ListFile is a text file with one item on each line (list in a job file).
+	ListFile string
+	// Range counts from its first to its last number.
+	Range *Range
+}
+
+// Range is a range of integers, both ends included. It is empty when parameters
+// put its last number before its first.
+type Range struct{ First, Last Bound }
+
+// Bound is one end of a range: a number, or the integer parameter that gives it.
+type Bound struct {
+	Number int64
+	Param  string // "" when Number counts
+}
+
+func (b Bound) value(p Params) (int64, error) {
+	if b.Param == "" {
+		return b.Number, nil
+	}
+	v, ok := p.Lookup(b.Param)
+	if !ok || v.kind != IntegerType {
+		return 0, fmt.Errorf("range: parameter %s has no integer value", quote(b.Param))
+	}
+	return v.integer, nil
+}
+
+func (r *Range) bounds(p Params) (first, last int64, err error) {
+	if first, err = r.First.value(p); err != nil {
+		return 0, 0, err
+	}
+	last, err = r.Last.value(p)
+	return first, last, err
+}
+
+// Item is one unit of work.
+type Item struct {
+	// Name is what is shown and what ${item} gives: a number, a line, or the
+	// path of a file as the pattern leads to it (relative to the job's folder
+	// when the pattern is relative).
+	Name string
+	// Path leads to the file from the daemon's working directory; "" for items
+	// that are no files.
+	Path string
+	// Size is the size of the file in bytes when it was listed.
+	Size int64
+}
+
+// List enumerates the items. dir is the job's folder ([Definition.Folder]), from
+// which relative paths begin. Numbers and lines are made one by one; a glob holds
+// one directory at a time. An error is the last thing yielded; it names the file
+// or folder. List can be called again and by several goroutines, and reads what
+// is on disk at that time.
+func (it *Items) List(ctx context.Context, dir string, v Values) iter.Seq2[Item, error] {
+	var each iter.Seq2[Item, error]
+	switch {
+	case it.Range != nil:
+		each = it.Range.list(v.Params)
+	case it.ListFile != "":
+		each = listLines(it.ListFile, dir, v)
+	default:
+		each = listFiles(ctx, it.Glob, dir, v)
+	}
+	return func(yield func(Item, error) bool) {
+		for item, err := range each {
+			if ctx.Err() != nil {
+				item, err = Item{}, ctx.Err()
+			}
+			if !yield(item, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (r *Range) list(p Params) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		first, last, err := r.bounds(p)
+		if err != nil {
+			yield(Item{}, err)
+			return
+		}
+		for n := first; n <= last; n++ {
+			if !yield(Item{Name: strconv.FormatInt(n, 10)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// emptyReference refuses a path whose reference has no text: "${params.path}/**"
+// would otherwise mean every file of the machine.
+func emptyReference(s string, v Values) error {
+	for p := range pieces(s) {
+		if p.ref != "" && v.reference(p.ref) == "" {
+			return fmt.Errorf("items: %q has an empty value for ${%s}", s, p.ref)
+		}
+	}
+	return nil
+}
+
+// from joins a path to the job's folder unless it is absolute.
+func from(dir, path string) string {
+	if filepath.IsAbs(path) || dir == "" {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+// escapeGlob makes every character of s stand for itself in a pattern.
+func escapeGlob(s string) string {
+	return globEscaper.Replace(s)
+}
+
+var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`, `,`, `\,`)

@@ -1,0 +1,209 @@
+package catalog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// kind says what a node is, in the words of the messages.
+type kind string
+
+const (
+	mappingKind kind = "a mapping"
+	listKind    kind = "a list"
+	textKind    kind = "a text"
+	integerKind kind = "an integer"
+	numberKind  kind = "a number"
+	booleanKind kind = "a boolean"
+	nullKind    kind = "empty"
+)
+
+// node is a YAML value with its place. Scalars keep the text as it was written,
+// so that nothing is lost on the way through a number.
+type node struct {
+	kind     kind
+	text     string
+	line     int
+	column   int
+	entries  []entry
+	elements []*node
+}
+
+type entry struct{ key, value *node }
+
+// Bounds of one document. A job needs four levels and some hundred tokens. The
+// parser's time grows with the square of the keys in one mapping, and with more
+// than the square of the empty lines in one block of text, so an unbounded
+// document of 1 MiB would keep a daemon busy for minutes.
+const (
+	maxDepth      = 32
+	maxIndent     = 200
+	maxTokens     = 10_000
+	maxEmptyLines = 100
+)
+
+// parseNode reads one document. The tokens are looked at first: what job files
+// do not use (anchors, aliases, tags, merge keys, directives) is refused there,
+// and so is nesting that would make the recursive parser run deep.
+func parseNode(file string, doc document) (root *node, problem *Problem) {
+	defer func() {
+		// The parser is foreign code fed with foreign text: whatever it does,
+		// a daemon must go on with its last good definitions.
+		if r := recover(); r != nil {
+			root, problem = nil, &Problem{File: file, Line: doc.line + 1, Column: 1,
+				Message: "the YAML parser cannot read this document", Hint: "write it more simply"}
+		}
+	}()
+	text := string(bytes.ReplaceAll(doc.text, []byte("\r\n"), []byte("\n")))
+	if line := longGap(text); line > 0 {
+		return nil, &Problem{File: file, Line: doc.line + line, Column: 1,
+			Message: fmt.Sprintf("more than %d empty lines in a row", maxEmptyLines), Hint: "remove some of them"}
+	}
+	tokens := lexer.Tokenize(text)
+	if tk, message, hint := refusedToken(tokens); tk != nil {
+		return nil, problemAt(file, doc, tk, message, hint)
+	}
+	if len(tokens) > maxTokens {
+		return nil, problemAt(file, doc, tokens[maxTokens], fmt.Sprintf("the document has more than %d words and signs", maxTokens), "split it, or let a list file hold the items")
+	}
+	parsed, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		if y, ok := errors.AsType[yaml.Error](err); ok {
+			return nil, problemAt(file, doc, y.GetToken(), "not valid YAML: "+oneLine(y.GetMessage()), "")
+		}
+		return nil, problemAt(file, doc, nil, "not valid YAML: "+oneLine(err.Error()), "")
+	}
+	for _, d := range parsed.Docs {
+		if d.Body == nil {
+			continue
+		}
+		if root != nil {
+			return nil, problemAt(file, doc, d.Body.GetToken(), "a second document without a line ---", "put --- between two jobs")
+		}
+		c := converter{line: doc.line}
+		if root = c.node(d.Body); c.failed != nil {
+			return nil, problemAt(file, doc, c.failed, "not valid YAML", "write it more simply")
+		}
+	}
+	if root == nil {
+		return nil, problemAt(file, doc, nil, "the document has no job", "")
+	}
+	return root, nil
+}
+
+// longGap gives the line at which a run of empty lines becomes too long, or 0.
+func longGap(text string) int {
+	run, number := 0, 0
+	for line := range strings.Lines(text) {
+		number++
+		if strings.TrimSpace(line) != "" {
+			run = 0
+		} else if run++; run > maxEmptyLines {
+			return number
+		}
+	}
+	return 0
+}
+
+func problemAt(file string, doc document, tk *token.Token, message, hint string) *Problem {
+	p := &Problem{File: file, Line: doc.line + 1, Column: 1, Message: message, Hint: hint}
+	if tk != nil && tk.Position != nil {
+		p.Line, p.Column = doc.line+max(1, tk.Position.Line), max(1, tk.Position.Column)
+	}
+	return p
+}
+
+func oneLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return clip(s)
+}
+
+// refusedToken finds the first token that a job file may not have.
+func refusedToken(tokens token.Tokens) (tk *token.Token, message, hint string) {
+	flow, dashes, dashLine := 0, 0, 0
+	for _, tk := range tokens {
+		switch tk.Type {
+		case token.AnchorType, token.AliasType:
+			return tk, "anchors and aliases are not used in job files", `write the value out, or put a text with "&" or "*" in quotes`
+		case token.TagType:
+			return tk, "tags are not used in job files", `put a text with "!" in quotes`
+		case token.MergeKeyType:
+			return tk, "merge keys are not used in job files", "write the values out"
+		case token.DirectiveType:
+			return tk, "directives are not used in job files", ""
+		case token.MappingKeyType:
+			return tk, `keys with "?" are not used in job files`, "write KEY: VALUE"
+		case token.SequenceStartType, token.MappingStartType:
+			flow++
+		case token.SequenceEndType, token.MappingEndType:
+			flow--
+		case token.SequenceEntryType:
+			if tk.Position.Line != dashLine {
+				dashes, dashLine = 0, tk.Position.Line
+			}
+			dashes++
+		default:
+		}
+		if flow > maxDepth || dashes > maxDepth || tk.Position != nil && tk.Position.IndentNum > maxIndent {
+			return tk, fmt.Sprintf("values are nested deeper than %d levels", maxDepth), ""
+		}
+	}
+	return nil, "", ""
+}
+
+// converter copies the parser's tree into nodes.
+type converter struct {
+	line   int
+	failed *token.Token
+}
+
+func (c *converter) node(n ast.Node) *node {
+	tk := n.GetToken()
+	out := &node{line: c.line + max(1, tk.Position.Line), column: max(1, tk.Position.Column)}
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		out.kind = mappingKind
+		for _, v := range n.Values {
+			out.entries = append(out.entries, entry{key: c.node(v.Key), value: c.node(v.Value)})
+		}
+		if !n.IsFlowStyle && len(out.entries) > 0 {
+			// A block mapping begins where its first key is, not at the colon.
+			out.line, out.column = out.entries[0].key.line, out.entries[0].key.column
+		}
+	case *ast.MappingValueNode:
+		out.kind = mappingKind
+		out.entries = []entry{{key: c.node(n.Key), value: c.node(n.Value)}}
+		out.line, out.column = out.entries[0].key.line, out.entries[0].key.column
+	case *ast.SequenceNode:
+		out.kind = listKind
+		for _, v := range n.Values {
+			out.elements = append(out.elements, c.node(v))
+		}
+	case *ast.StringNode:
+		out.kind, out.text = textKind, n.Value
+	case *ast.LiteralNode:
+		out.kind, out.text = textKind, n.Value.Value
+	case *ast.IntegerNode:
+		out.kind, out.text = integerKind, tk.Value
+	case *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		out.kind, out.text = numberKind, tk.Value
+	case *ast.BoolNode:
+		out.kind, out.text = booleanKind, tk.Value
+	case *ast.NullNode:
+		out.kind = nullKind
+		if tk.Type == token.NullType {
+			out.text = tk.Value
+		}
+	default:
+		c.failed = tk
+	}
+	return out
+}

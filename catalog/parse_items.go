@@ -1,0 +1,157 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+)
+
+func (j *jobDecoder) items(n *node) {
+	it := &Items{}
+	j.def.Items = it
+	kinds, before := 0, len(j.problems)
+	j.mapping(n, itemsKeys, func(key string, _, n *node) {
+		kinds++
+		switch key {
+		case "glob":
+			it.Glob = j.path(n, "glob")
+			if it.Glob != "" && !hasReference(it.Glob) {
+				if _, err := parseGlob(it.Glob); err != nil {
+					j.fail(n, "", "%s", err)
+				}
+			}
+		case "list":
+			it.ListFile = j.path(n, "list")
+		case "range":
+			it.Range = j.span(n)
+		}
+	})
+	if kinds != 1 && len(j.problems) == before {
+		j.fail(n, "", "items must have exactly one of glob, list and range")
+	}
+}
+
+func hasReference(s string) bool {
+	for p := range pieces(s) {
+		if p.ref != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (j *jobDecoder) span(n *node) *Range {
+	if n.kind != listKind || len(n.elements) != 2 {
+		j.fail(n, "write [FIRST, LAST], both included", "range must be a list of two numbers")
+		return nil
+	}
+	r := &Range{First: j.bound(n.elements[0]), Last: j.bound(n.elements[1])}
+	if r.First.Param == "" && r.Last.Param == "" && r.First.Number > r.Last.Number {
+		j.fail(n, "", "the range ends before it begins")
+	}
+	return r
+}
+
+// bound reads a number or the reference to an integer parameter, which is
+// checked when the parameters are known.
+func (j *jobDecoder) bound(n *node) Bound {
+	if n.kind != textKind {
+		v, _ := j.integer(n, "range")
+		return Bound{Number: v}
+	}
+	ref := referenceAt(n.text)
+	name, ok := strings.CutPrefix(ref, "params.")
+	if !ok || len(ref)+len("${}") != len(n.text) {
+		j.fail(n, `write a number or "${params.NAME}"`, "range cannot have %q", clip(n.text))
+		return Bound{}
+	}
+	j.uses = append(j.uses, use{at: n, text: n.text, filled: true})
+	return Bound{Param: name}
+}
+
+// checkAddress checks group and name together.
+func (j *jobDecoder) checkAddress() {
+	for _, key := range []string{"group", "name"} {
+		if j.at[key] == nil {
+			j.fail(j.root, "every job has a group and a name", "the key %q is missing", key)
+		}
+	}
+	if len(j.problems) == 0 && !endpointName.MatchString(j.def.Endpoint()) {
+		j.fail(j.root, "group and name together have at most 62 characters", "the endpoint name %q is longer than 63 characters", j.def.Endpoint())
+	}
+}
+
+// checkWork checks that there is exactly one kind of work, with its own keys only.
+func (j *jobDecoder) checkWork() {
+	run, items, handler := j.at["run"], j.at["items"], j.at["handler"]
+	const kinds = "a job has run, or items and run, or handler"
+	switch {
+	case handler != nil && run != nil:
+		j.fail(handler, kinds, "the job has both handler and run")
+	case handler != nil && items != nil:
+		j.fail(handler, kinds, "the job has both handler and items")
+	case items != nil && run == nil:
+		j.fail(items, "add the command that is run for each item", "the job has items but no run")
+	case handler == nil && run == nil && len(j.problems) == 0: // else it may be there, misspelt
+		j.fail(j.root, kinds, "the job has no work")
+	}
+	if p := j.at["parallel"]; p != nil && items == nil {
+		j.fail(p, "", "parallel has a meaning only with items")
+	}
+	if handler == nil {
+		return
+	}
+	for _, key := range []string{"dir", "env"} {
+		if k := j.at[key]; k != nil {
+			j.fail(k, "a handler is a function of the daemon's own process", "%s has a meaning only with run", key)
+		}
+	}
+}
+
+// checkReferences checks every text that may hold references.
+func (j *jobDecoder) checkReferences() {
+	for _, u := range j.uses {
+		count := 0
+		for p := range pieces(u.text) {
+			if p.ref == "" {
+				continue
+			}
+			if count++; count > maxReferences {
+				j.fail(u.at, "", "more than %d references in one text", maxReferences)
+				break
+			}
+			j.checkReference(u, p.ref)
+		}
+	}
+	if it := j.def.Items; it != nil && it.Range != nil {
+		for _, b := range []Bound{it.Range.First, it.Range.Last} {
+			if p := j.def.Param(b.Param); p != nil && p.Type != IntegerType {
+				j.fail(j.at["items"], "a range counts integers", "range uses the parameter %q, which is %s", p.Name, article(p.Type))
+			}
+		}
+	}
+}
+
+func (j *jobDecoder) checkReference(u use, ref string) {
+	name, isParam := strings.CutPrefix(ref, "params.")
+	switch {
+	case ref == "item" && !u.item:
+		j.fail(u.at, "it is known only to run and env", "${item} cannot be used here")
+	case ref == "item" && j.def.Items == nil:
+		j.fail(u.at, "add items, or write it otherwise", "${item} without items")
+	case !isParam:
+	case j.def.Param(name) == nil:
+		names := j.def.paramNames()
+		hint := didYouMean(name, names)
+		switch {
+		case hint == "" && len(names) == 0:
+			hint = "the job has no params"
+		case hint == "":
+			hint = "known: " + strings.Join(slices.Compact(names), ", ")
+		}
+		j.fail(u.at, hint, "unknown parameter %q", clip(name))
+	case u.filled:
+		if p := j.def.Param(name); !p.Required && p.Default.IsZero() {
+			j.fail(u.at, "make it required or give it a default", "the parameter %q can be without a value here", name)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+)
+
+func (j *jobDecoder) params(n *node) {
+	if n.kind != mappingKind {
+		j.fail(n, "write NAME: {type: string}", "params must be a mapping, not %s", n.kind)
+		return
+	}
+	for _, e := range n.entries {
+		name := e.key.text
+		switch {
+		case ReservedParam(name):
+			j.fail(e.key, "the daemon reads a query parameter of this name itself", "a parameter cannot have the name %q", name)
+		case !paramName.MatchString(name):
+			j.fail(e.key, "small letters, digits and _, a letter first, 63 characters at most", "a parameter cannot have the name %q", clip(name))
+		case j.def.Param(name) != nil:
+			j.fail(e.key, "", "the parameter %q is given twice", name)
+		}
+		j.def.Params = append(j.def.Params, j.param(name, e.key, e.value))
+	}
+}
+
+// param decodes the rules of one parameter, then checks them against each other.
+func (j *jobDecoder) param(name string, k, n *node) Param {
+	p := Param{Name: name}
+	at := map[string]*node{}
+	if !j.mapping(n, paramKeys, func(key string, _, n *node) { at[key] = n }) {
+		return p
+	}
+	before := len(j.problems)
+	if t := at["type"]; t == nil {
+		j.fail(k, "it is "+oneOf(paramTypes), "the parameter %q has no type", name)
+	} else if s, ok := j.word(t, "type", paramTypes); ok {
+		p.Type = ParamType(s)
+	}
+	if s := at["summary"]; s != nil {
+		text, _ := j.text(s, "summary")
+		p.Summary = strings.TrimSpace(text)
+	}
+	if r := at["required"]; r != nil {
+		p.Required = j.boolean(r, "required")
+	}
+	if len(j.problems) > before {
+		return p
+	}
+	j.paramRange(&p, at)
+	j.paramEnum(&p, at["enum"])
+	j.paramPattern(&p, at["pattern"])
+	if len(j.problems) > before {
+		return p // the default would be judged by rules that are wrong
+	}
+	for i, v := range p.Enum {
+		rest := p
+		rest.Enum = nil
+		if reason := rest.check(v); reason != "" {
+			j.fail(at["enum"].elements[i], "", "enum: %s", reason)
+		}
+	}
+	if d := at["default"]; d != nil {
+		if p.Required {
+			j.fail(d, "leave out one of the two", "a required parameter has no use for a default")
+		}
+		p.Default = j.value(d, "default", p.Type)
+		if !p.Default.IsZero() {
+			if reason := p.check(p.Default); reason != "" {
+				j.fail(d, "", "default: %s", reason)
+			}
+		}
+	}
+	return p
+}
+
+func (j *jobDecoder) paramRange(p *Param, at map[string]*node) {
+	for key, into := range map[string]*Value{"minimum": &p.Minimum, "maximum": &p.Maximum} {
+		n := at[key]
+		if n == nil {
+			continue
+		}
+		if p.Type != IntegerType && p.Type != NumberType {
+			j.fail(n, "it is for integers and numbers", "%s has no meaning for %s", key, article(p.Type))
+			continue
+		}
+		*into = j.value(n, key, p.Type)
+	}
+	if !p.Minimum.IsZero() && !p.Maximum.IsZero() && p.Minimum.compare(p.Maximum) > 0 {
+		j.fail(at["minimum"], "", "the minimum %s is more than the maximum %s", p.Minimum.text, p.Maximum.text)
+	}
+}
+
+func (j *jobDecoder) paramEnum(p *Param, n *node) {
+	if n == nil {
+		return
+	}
+	if p.Type == BooleanType {
+		j.fail(n, "", "enum has no meaning for a boolean")
+		return
+	}
+	for _, e := range j.list(n, "enum") {
+		v := j.value(e, "enum", p.Type)
+		if !v.IsZero() && slices.Contains(p.Enum, v) {
+			j.fail(e, "", "enum has %s twice", quote(v.text))
+		}
+		p.Enum = append(p.Enum, v)
+	}
+}
+
+func (j *jobDecoder) paramPattern(p *Param, n *node) {
+	if n == nil {
+		return
+	}
+	s, ok := j.text(n, "pattern")
+	switch {
+	case !ok:
+		return
+	case p.Type != StringType:
+		j.fail(n, "it is for strings", "pattern has no meaning for %s", article(p.Type))
+		return
+	case s == "" || len(s) > maxPattern:
+		j.fail(n, "", "pattern must have 1 to %d characters", maxPattern)
+		return
+	}
+	expression, err := wholeMatch(s)
+	if err != nil {
+		j.fail(n, "see https://golang.org/s/re2syntax", "pattern: %s", err)
+		return
+	}
+	p.Pattern, p.pattern = s, expression
+}
+
+// value reads a scalar that has exactly the type t.
+func (j *jobDecoder) value(n *node, what string, t ParamType) Value {
+	fits := false
+	switch t {
+	case StringType:
+		fits = n.kind == textKind
+	case IntegerType:
+		fits = n.kind == integerKind
+	case NumberType:
+		fits = n.kind == integerKind || n.kind == numberKind
+	case BooleanType:
+		fits = n.kind == booleanKind
+	}
+	if !fits {
+		hint := ""
+		if t == StringType && n.text != "" {
+			hint = "put it in quotes: " + `"` + clip(n.text) + `"`
+		}
+		j.fail(n, hint, "%s must be %s, not %s", what, article(t), n.kind)
+		return Value{}
+	}
+	text := n.text
+	if t == BooleanType {
+		text = strings.ToLower(text)
+	}
+	v, reason := parseText(t, text)
+	if reason != "" {
+		j.fail(n, "", "%s: %s", what, reason)
+	}
+	return v
+}

@@ -1,0 +1,165 @@
+package catalog
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseEverything(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(filepath.Join("testdata", "valid", "decode.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defs, err := Parse("decode.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := defs[0]
+	var params []string
+	for _, p := range d.Params {
+		params = append(params, p.Name+" "+string(p.Type)+" "+p.Default.Text())
+	}
+	for _, c := range []struct {
+		what      string
+		got, want any
+	}{
+		{"address", d.Address() + " " + d.Endpoint() + " " + string(d.Work()), "media/decode media-decode run"},
+		{"summary", d.Summary, "Decode every variant of a title"},
+		{"params", params, []string{"title string ", "files integer 20", "ratio number 0.5", "mode string fast", "dry boolean false"}},
+		{"tags", d.Tags, []string{"video", "2026"}},
+		{"env", d.Env, []EnvVar{{"LANG", "C.UTF-8"}, {"LEVEL", "3"}, {"MODE", "0644"}, {"VERBOSE", "true"}, {"TITLE", "${params.title}"}}},
+		{"run", d.Run, []string{"decode", "--title", "${params.title}", "--", "5", "${HOME}", "${id}"}},
+		{"max_log", d.MaxLog, Bytes(1 << 30)},
+		{"words", []string{string(d.FailWhen), string(d.OnDisconnect)}, []string{"any", "cancel"}},
+		{"grace", d.Grace, 90 * time.Second},
+		{"parallel", d.Parallel, 1},
+		{"source", string(d.Source()), string(data)},
+		{"position", d.Position(), Position{"decode.yaml", 1, 1}},
+	} {
+		if !reflect.DeepEqual(c.got, c.want) {
+			t.Errorf("%s: %#v, want %#v", c.what, c.got, c.want)
+		}
+	}
+}
+
+func TestDocumentsKeepTheirText(t *testing.T) {
+	t.Parallel()
+	text := "\ufeff# head\n---  # first\n# one\ngroup: a\nname: one\nrun: [x]\n\n---\r\ngroup: a\r\nname: two\r\nrun: ['---', \"...\"]\r\n"
+	defs, err := Parse("f.yaml", []byte(text))
+	if err != nil || len(defs) != 2 {
+		t.Fatalf("%d definitions, %v", len(defs), err)
+	}
+	if got := string(defs[0].Source()); got != "# one\ngroup: a\nname: one\nrun: [x]\n\n" {
+		t.Errorf("first %q", got)
+	}
+	if got := string(defs[1].Source()); got != "group: a\r\nname: two\r\nrun: ['---', \"...\"]\r\n" {
+		t.Errorf("second %q", got)
+	}
+	if defs[1].Position() != (Position{"f.yaml", 9, 1}) || len(defs[1].Hash()) != 64 {
+		t.Errorf("second at %s, hash %s", defs[1].Position(), defs[1].Hash())
+	}
+}
+
+// Files that are made to keep a parser busy are refused before it sees them, or
+// are small enough for it. There is no clock in this test: without the bounds it
+// takes minutes and meets the time limit of go test.
+func TestHostileFilesAreRefused(t *testing.T) {
+	t.Parallel()
+	const size = 128 << 10
+	fill := func(before, unit, after string) string {
+		return before + strings.Repeat(unit, (size-len(before)-len(after))/len(unit)) + after
+	}
+	for _, c := range []struct{ text, want string }{
+		{fill("", "[", ""), "nested deeper"},
+		{fill("", "{a: ", ""), "nested deeper"},
+		{fill("", "- ", ""), "nested deeper"},
+		{fill("", "? ", ""), `keys with "?"`},
+		{fill("", "a: b\n", ""), "more than 10000 words and signs"},
+		{fill("", "a:\n", ""), "more than 10000 words and signs"},
+		{fill("a: [", "x, ", "]"), "more than 10000 words and signs"},
+		{fill("a: |\n", "\n", ""), "more than 100 empty lines"},
+		{fill("a: |\n", "  x\n\n", ""), `unknown key "a"`},
+		{fill("a: |\n", " \n", ""), "more than 100 empty lines"},
+		{fill("a: ", "x", ""), `unknown key "a"`},
+		{fill("a: \"", "\\n", "\""), `unknown key "a"`},
+		{fill("a: '", "x\n ", "'"), `unknown key "a"`},
+		{fill("a: ", "x\n  ", ""), `unknown key "a"`},
+		{fill("", "#\n", "a: b"), "more than 10000 words and signs"},
+		{fill("", "---\n", ""), "more than 1000 documents"},
+		{fill("", "&", ""), "anchors and aliases"},
+		{fill("", "\"", ""), ""},
+		{"group: a\x00", "control character U+0000"},
+		{"group: \xff", "1:8: the file has a byte that is not UTF-8"},
+		{"group: a\rname: b", "1:9: the file has a carriage return without a line feed"},
+		{"group: a\nname: \u2028", "2:7: the file has the line separator U+2028"},
+	} {
+		_, err := Parse("f.yaml", []byte(c.text))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.20q: %v, want %s", c.text, err, c.want)
+		}
+	}
+	if _, err := Parse("f.yaml", make([]byte, MaxFile+1)); err == nil {
+		t.Error("a file that is too large is accepted")
+	}
+}
+
+func TestQuantities(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"1": "1B", "1024": "1KiB", "1GiB": "1GiB", "1500 kB": "1500000B", "1536KiB": "1536KiB", "2TB": "1953125000KiB"} {
+		if b, ok := parseBytes(text); !ok || b.String() != want {
+			t.Errorf("%s is %s", text, b)
+		}
+	}
+	for _, text := range []string{"", "0", "-1", "1K", "1gib", "1.5GiB", "9223372036854775807kB", "99999999999999999999"} {
+		if b, ok := parseBytes(text); ok {
+			t.Errorf("%q is accepted as %s", text, b)
+		}
+	}
+	for text, want := range map[string]time.Duration{"10s": 10 * time.Second, "1m30s": 90 * time.Second, "2d": 48 * time.Hour, "500ms": 500 * time.Millisecond} {
+		if d, ok := parseDuration(text); !ok || d != want {
+			t.Errorf("%s is %s", text, d)
+		}
+	}
+	for _, text := range []string{"", "10", "s", "1.5s", "-1s", "999999999d", "1w"} {
+		if d, ok := parseDuration(text); ok {
+			t.Errorf("%q is accepted as %s", text, d)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, dir := range []string{"valid", "invalid"} {
+		for _, data := range corpus(f, dir) {
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 8<<10 {
+			return
+		}
+		defs, err := Parse("f.yaml", data)
+		if err != nil {
+			ps := asProblems(err)
+			if len(ps) == 0 || defs != nil {
+				t.Fatalf("an error without problems: %v", err)
+			}
+			for _, p := range ps {
+				if p.Line < 1 || p.Column < 1 || p.Message == "" || p.Line > strings.Count(string(data), "\n")+1 {
+					t.Errorf("a problem without a place: %+v", p)
+				}
+			}
+			return
+		}
+		for _, d := range defs {
+			checkStable(t, d)
+			if !endpointName.MatchString(d.Endpoint()) {
+				t.Errorf("endpoint name %q", d.Endpoint())
+			}
+		}
+	})
+}

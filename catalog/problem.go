@@ -1,0 +1,95 @@
+package catalog
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Position is a place in a definition file. Line and Column count from 1, the
+// column in characters.
+type Position struct {
+	File   string
+	Line   int
+	Column int
+}
+
+// String gives "file:line:column".
+func (p Position) String() string {
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}
+
+// Problem is one thing that is wrong with a definition file, for a person who
+// has the file open in an editor. Line is 0 when the file as a whole is meant
+// (it cannot be read, it is too large).
+type Problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// Error prints the problem as
+//
+//	jobs/media.yaml:12:5: unknown key "max_lgo" (did you mean "max_log"?)
+func (p *Problem) Error() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
+	}
+	b.WriteString(": ")
+	b.WriteString(p.Message)
+	if p.Hint != "" {
+		fmt.Fprintf(&b, " (%s)", p.Hint)
+	}
+	return b.String()
+}
+
+// Problems are the problems of one or more files, in the order of the text. It
+// is the error that [Parse] and [Catalog.Reload] return.
+type Problems []*Problem
+
+// Error prints one problem per line.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap lets errors.As find a single [*Problem].
+func (ps Problems) Unwrap() []error {
+	errs := make([]error, len(ps))
+	for i, p := range ps {
+		errs[i] = p
+	}
+	return errs
+}
+
+// asError keeps an empty list from becoming an error that is not nil.
+func (ps Problems) asError() error {
+	if len(ps) == 0 {
+		return nil
+	}
+	return ps
+}
+
+func (ps Problems) sorted() Problems {
+	slices.SortStableFunc(ps, func(a, b *Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return ps
+}
+
+// asProblems gives the problems in an error of [Parse].
+func asProblems(err error) Problems {
+	if ps, ok := errors.AsType[Problems](err); ok {
+		return ps
+	}
+	return nil
+}
