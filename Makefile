@@ -1,0 +1,75 @@
+# Everything a developer runs. `make` alone lists it.
+
+GO       ?= go
+FUZZTIME ?= 30s
+STORAGE  ?= storage
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  := -X github.com/jobdir/jobdir/cli.version=$(VERSION)
+LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/jobdir
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/jobdir .
+
+.PHONY: run
+run: build ## keep a daemon running with the example jobs, on ./storage
+	bin/jobdir serve --jobs jobs-example --storage $(STORAGE)
+
+.PHONY: demo
+demo: ## build, start, stream, pause and resume a real operation, stop; under a minute
+	bash scripts/demo.sh
+
+.PHONY: setup
+setup: ## fetch modules, and as root the optional tools some tests use
+	@tools/setup
+
+.PHONY: test
+test: setup ## vet and run every test with the race detector
+	$(GO) vet ./...
+	$(GO) test -race -timeout 6m -p 2 ./...
+
+.PHONY: lint
+lint: ## run the linters at their pinned version (the first run builds them: minutes)
+	$(LINT) run ./...
+
+.PHONY: fmt
+fmt: ## format as the linters want it
+	$(LINT) fmt
+
+.PHONY: bench
+bench: ## measure, beside the floor of the same machine; BENCH='flags' are handed on
+	$(GO) run ./bench $(BENCH)
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (30s)
+	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' tools/fuzz
+
+.PHONY: cover
+cover: ## test coverage over package borders, as bin/cover.html
+	@mkdir -p bin
+	$(GO) test -timeout 6m -p 2 -coverpkg=./... -coverprofile=bin/cover.out ./...
+	$(GO) tool cover -html=bin/cover.out -o bin/cover.html
+	@$(GO) tool cover -func=bin/cover.out | tail -n 1
+
+.PHONY: cross
+cross: ## build for other systems: the client on macOS, everything on arm64
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./client ./statefs
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build ./...
+
+.PHONY: generate
+generate: ## rewrite what is generated: lint rules from the import table, docs from code
+	$(GO) generate ./...
+	$(GO) test -count=1 -run TestLintRulesEqualTheTable . -update
+
+.PHONY: check
+check: lint test cross ## all that must pass before a change goes in
+
+.PHONY: clean
+clean: ## remove bin/ (never a storage folder)
+	rm -rf bin

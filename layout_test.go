@@ -1,0 +1,400 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The rules of the source tree that no compiler checks: who may import whom, where a library lives, how long a
+// file may get, what no file may say. They read the tree as text and need no build, so they also hold for code
+// of other systems.
+
+const module = "github.com/jobdir/jobdir"
+
+var update = flag.Bool("update", false, "rewrite what is generated from the tables here: the depguard rules of .golangci.yml")
+
+// anything in a row lets a package import all packages below its level, and all libraries.
+const anything = "*"
+
+// row says what one package may import in code that ships. Imports point down: each name in ours must have a
+// lower level than the row itself.
+type row struct {
+	pkg   string   // folder; a trailing /... covers the folders below it
+	level int      // 0 is the bottom
+	ours  []string // packages of this module
+	third []string // libraries, by the start of their import path
+	why   string
+}
+
+const (
+	fsnotify   = "github.com/fsnotify/fsnotify"
+	renameio   = "github.com/google/renameio/v2"
+	atomic     = "github.com/natefinch/atomic"
+	httprouter = "github.com/julienschmidt/httprouter"
+	cobra      = "github.com/spf13/cobra"
+	pflag      = "github.com/spf13/pflag"
+	yaml       = "github.com/goccy/go-yaml"
+	doublestar = "github.com/bmatcuk/doublestar/v4"
+	xsys       = "golang.org/x/sys"
+)
+
+var imports = []row{
+	{"statefs", 0, nil, []string{renameio, atomic, xsys}, "names, records and transitions: the vocabulary of all others, so it knows none of them; the one place that replaces files"},
+	{"statefs/watch", 0, nil, []string{fsnotify, xsys}, "turns events into look now for any folder; it does not know what the names mean"},
+	{"keeper", 0, nil, []string{xsys}, "holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version"},
+	{"web", 0, nil, nil, "embedded files and nothing else"},
+	{"internal/fakejob", 0, nil, []string{xsys}, "a child program for tests, which behaves like a stranger's"},
+
+	{"stream", 1, []string{"statefs"}, nil, "the stream format is pure text over readers and writers, usable by any client"},
+	{"catalog", 1, []string{"statefs"}, []string{yaml, doublestar}, "what jobs exist is independent of what runs"},
+	{"statefs/statefstest", 1, []string{"statefs"}, nil, "trees for the tests of others"},
+
+	{"control", 2, []string{"statefs", "statefs/watch", "stream", "catalog", "web"}, []string{httprouter}, "HTTP writes requests and reads files; it meets the daemon on disk and through interfaces of its own"},
+	{"daemon", 2, []string{"statefs", "statefs/watch", "stream", "catalog", "keeper"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
+	{"client", 2, []string{"statefs", "stream"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
+
+	{"jobs-example", 3, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},
+	{"cli", 4, []string{anything}, []string{cobra, pflag, yaml, xsys}, "the only place that wires; yaml for the configuration file"},
+	{".", 5, []string{"cli", "jobs-example"}, nil, "main: the exit code, and the example handlers it registers"},
+	{"jobs-example/...", 5, []string{anything}, []string{anything}, "example programs of users of the library"},
+	{"bench", 5, []string{anything}, []string{anything}, "measures everything beside the bare system and bare libraries"},
+}
+
+// testOnly are the libraries that no shipped code links.
+var testOnly = []string{
+	"github.com/rogpeppe/go-internal", // runs the command line as a user types it
+	"github.com/santhosh-tekuri/jsonschema/v6",
+	"go.uber.org/goleak",
+	"pgregory.net/rapid",
+}
+
+// goFile is one parsed .go file of the main module.
+type goFile struct {
+	name  string // from the root, with slashes
+	dir   string // folder of the package, "." for the root
+	test  bool   // _test.go, or in a package whose name ends in "test"
+	outer bool   // package x_test: outside of every import graph, so it may start what stands above x
+	lines int
+	ast   *ast.File
+}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	t.Parallel()
+	for _, r := range imports {
+		for _, name := range r.ours {
+			i := slices.IndexFunc(imports, func(o row) bool { return o.pkg == name })
+			if name != anything && (i < 0 || imports[i].level >= r.level) {
+				t.Errorf("table: %s may import %s, which has no line or does not stand below it", r.pkg, name)
+			}
+		}
+	}
+	for _, f := range goFiles(t) {
+		r, ok := rowOf(f.dir)
+		if !ok {
+			t.Errorf("%s: package %s has no line in the import table; add one with its level and the reason", f.name, f.dir)
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Errorf("%s: import %s: %v", f.name, spec.Path.Value, err)
+				continue
+			}
+			if reason := forbids(r, f, imported); reason != "" {
+				t.Errorf("%s imports %s: %s\n\t%s: %s", f.name, imported, reason, r.pkg, r.why)
+			}
+		}
+	}
+}
+
+// forbids says why the file f of the package of r may not import a path, or "" when it may.
+func forbids(r row, f goFile, imported string) string {
+	local, ours := strings.CutPrefix(imported+"/", module+"/")
+	local = strings.TrimSuffix(local, "/")
+	switch {
+	case ours && (local == f.dir || f.outer):
+		return ""
+	case ours && strings.HasSuffix(local, "test"):
+		if !f.test {
+			return "a package for tests in code that ships"
+		}
+		return ""
+	case ours:
+		if below, ok := rowOf(local); slices.Contains(r.ours, local) || slices.Contains(r.ours, anything) && ok && below.level < r.level {
+			return ""
+		}
+		return "imports point down, and only where the table says so"
+	case imported == "testing" || strings.HasPrefix(imported, "testing/") || imported == "net/http/httptest" || slices.ContainsFunc(testOnly, within(imported)):
+		if !f.test {
+			return "a test library in code that ships"
+		}
+		return ""
+	case !strings.Contains(strings.SplitN(imported, "/", 2)[0], "."):
+		return "" // the standard library
+	case slices.Contains(r.third, anything) || slices.ContainsFunc(r.third, within(imported)):
+		return ""
+	}
+	return "a library has one home"
+}
+
+// within returns a test of whether imported is the given module or a package of it.
+func within(imported string) func(string) bool {
+	return func(mod string) bool { return imported == mod || strings.HasPrefix(imported, mod+"/") }
+}
+
+// rowOf finds the line of a folder; a folder named ...test has the rights of its parent.
+func rowOf(dir string) (row, bool) {
+	for _, r := range imports {
+		parent, below := strings.CutSuffix(r.pkg, "/...")
+		if r.pkg == dir || below && strings.HasPrefix(dir, parent+"/") {
+			return r, true
+		}
+	}
+	if parent := path.Dir(dir); strings.HasSuffix(dir, "test") && parent != "." {
+		r, ok := rowOf(parent)
+		r.ours = append([]string{parent}, r.ours...)
+		return r, ok
+	}
+	return row{}, false
+}
+
+// The linter shows a wrong import in the editor, this table says what is wrong: one is generated from the other.
+func TestLintRulesEqualTheTable(t *testing.T) {
+	t.Parallel()
+	const first, last = "        # begin import table\n", "        # end import table\n"
+	var rules strings.Builder
+	for _, r := range imports {
+		if slices.Contains(r.third, anything) {
+			continue
+		}
+		glob, name := r.pkg+"/*.go", strings.ReplaceAll(r.pkg, "/", "-")
+		if r.pkg == "." {
+			glob, name = "*.go", "main"
+		}
+		fmt.Fprintf(&rules, "        %s:\n          list-mode: strict\n", name)
+		fmt.Fprintf(&rules, "          files: [\"${config-path}/%s\", \"!$test\"]\n          allow:\n            - $gostd\n", glob)
+		for _, o := range r.ours {
+			if o == anything {
+				fmt.Fprintf(&rules, "            - %s/\n", module)
+				continue
+			}
+			fmt.Fprintf(&rules, "            - %s/%s$\n", module, o)
+		}
+		libs := r.third
+		if strings.HasSuffix(r.pkg, "test") {
+			libs = append(slices.Clone(libs), testOnly...)
+		}
+		for _, lib := range libs {
+			fmt.Fprintf(&rules, "            - %s\n", lib)
+		}
+	}
+	text := read(t, ".golangci.yml")
+	before, rest, ok := strings.Cut(text, first)
+	old, after, ok2 := strings.Cut(rest, last)
+	if !ok || !ok2 {
+		t.Fatalf(".golangci.yml has lost the lines %q and %q", first, last)
+	}
+	if old == rules.String() {
+		return
+	}
+	if !*update {
+		t.Fatal("the depguard rules of .golangci.yml differ from the import table: run make generate")
+	}
+	if err := os.WriteFile(".golangci.yml", []byte(before+first+rules.String()+last+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEachPackageHasOneComment(t *testing.T) {
+	t.Parallel()
+	comments := map[string][]string{}
+	for _, f := range goFiles(t) {
+		if strings.HasSuffix(f.name, "_test.go") {
+			continue
+		}
+		comments[f.dir] = append(comments[f.dir], "")
+		if f.ast.Doc != nil && strings.TrimSpace(f.ast.Doc.Text()) != "" {
+			comments[f.dir] = append(comments[f.dir], f.name)
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(comments)) {
+		with := slices.DeleteFunc(comments[dir], func(name string) bool { return name == "" })
+		if len(with) != 1 {
+			t.Errorf("package %s has %d package comments %v, want one that a newcomer can work from", dir, len(with), with)
+		}
+	}
+}
+
+func TestFilesStayShort(t *testing.T) {
+	t.Parallel()
+	const most, middle = 600, 200
+	files := slices.DeleteFunc(goFiles(t), func(f goFile) bool { return strings.HasSuffix(f.name, "_test.go") })
+	if len(files) == 0 {
+		return
+	}
+	slices.SortFunc(files, func(a, b goFile) int { return b.lines - a.lines })
+	for _, f := range files[:min(10, len(files))] {
+		t.Logf("%4d lines  %s", f.lines, f.name)
+	}
+	for _, f := range files {
+		if f.lines > most {
+			t.Errorf("%s has %d lines, more than %d: split it by its nouns", f.name, f.lines, most)
+		}
+	}
+	if median := files[len(files)/2].lines; median >= middle {
+		t.Errorf("the median file has %d lines, want fewer than %d", median, middle)
+	}
+}
+
+// The words are put together from parts, so that this file does not hold them.
+func TestNoFileSaysForbiddenWords(t *testing.T) {
+	t.Parallel()
+	forbidden := []struct {
+		pattern *regexp.Regexp
+		why     string
+	}{
+		{regexp.MustCompile(`(?m)\b(TO` + `DO|FIX` + `ME)\b`), "finish it, or write it into the list of known limits in the docs"},
+		{regexp.MustCompile(`(?m)(^|[^\w.~])/wo` + `rk/`), "a path of the machine it was built on"},
+		{regexp.MustCompile(`(?m)\b(pro` + `xy|s` + `um)\.gol` + `ang\.org\b`), "where modules come from is the user's setting"},
+		{regexp.MustCompile(`(?m)\bregis` + `try\.(np` + `mjs|yar` + `npkg)\b|\bpy` + `pi\.org\b|\bpython` + `hosted\.org\b|\bdeb\.deb` + `ian\.org\b`), "where packages come from is the user's setting"},
+		{regexp.MustCompile(`(?m)^(<{7} |>{7} )`), "a conflict that was not resolved"},
+	}
+	for _, name := range tracked(t) {
+		data := read(t, name)
+		if strings.Contains(data, "\x00") {
+			continue // not text
+		}
+		for _, f := range forbidden {
+			if at := f.pattern.FindStringIndex(data); at != nil {
+				t.Errorf("%s:%d says %q: %s", name, 1+strings.Count(data[:at[1]], "\n"), data[at[0]:at[1]], f.why)
+			}
+		}
+	}
+}
+
+func TestDependenciesAreExplained(t *testing.T) {
+	t.Parallel()
+	docs := read(t, "docs/dependencies.md")
+	required := regexp.MustCompile(`(?m)^(?:require)?\s+(\S+\.\S+/\S+) (v\S+)(.*)$`).FindAllStringSubmatch(read(t, "go.mod"), -1)
+	if len(required) == 0 {
+		t.Fatal("go.mod requires nothing that could be read")
+	}
+	imported := map[string]bool{}
+	for _, f := range goFiles(t) {
+		for _, spec := range f.ast.Imports {
+			imported[strings.Trim(spec.Path.Value, `"`)] = true
+		}
+	}
+	for _, m := range required {
+		used := false
+		for name := range imported {
+			used = used || within(name)(m[1])
+		}
+		if direct := !strings.Contains(m[3], "// indirect"); (direct || used) && !strings.Contains(docs, "`"+m[1]+"` "+m[2]) {
+			t.Errorf("docs/dependencies.md does not explain `%s` %s: what for, where it lives, what it leaves to us", m[1], m[2])
+		}
+	}
+}
+
+func TestMakefileHasWhatTheReadmePromises(t *testing.T) {
+	t.Parallel()
+	makefile := read(t, "Makefile")
+	for target := range strings.FieldsSeq("help build test lint bench fuzz demo run cover cross generate check clean") {
+		if !regexp.MustCompile(`(?m)^` + target + `:.*## `).MatchString(makefile) {
+			t.Errorf("Makefile has no target %s with a ## comment", target)
+		}
+	}
+	if _, err := os.Stat("main.go"); err != nil {
+		return // no program to describe yet
+	}
+	readme := read(t, "README.md")
+	for _, command := range []string{"make demo", "make test"} {
+		if !strings.Contains(readme, command) {
+			t.Errorf("README.md does not name %q", command)
+		}
+	}
+}
+
+// goFiles parses every .go file of the main module, for all systems.
+func goFiles(t *testing.T) []goFile {
+	t.Helper()
+	var files []goFile
+	for _, name := range tracked(t) {
+		if path.Ext(name) != ".go" || strings.HasPrefix(name, "tools/") || strings.Contains(name, "testdata/") {
+			continue
+		}
+		src := read(t, name)
+		parsed, err := parser.ParseFile(token.NewFileSet(), name, src, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		pkg := parsed.Name.Name
+		files = append(files, goFile{
+			name: name, dir: path.Dir(name), ast: parsed,
+			test:  strings.HasSuffix(name, "_test.go") || strings.HasSuffix(path.Dir(name), "test"),
+			outer: strings.HasSuffix(pkg, "_test"),
+			lines: strings.Count(src, "\n"),
+		})
+	}
+	return files
+}
+
+// tracked lists the files of the tree without what .gitignore leaves out.
+func tracked(t *testing.T) []string {
+	t.Helper()
+	ignored := strings.Fields(read(t, ".gitignore"))
+	var names []string
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		for _, pattern := range ignored {
+			if "/"+name+"/" == pattern && d.IsDir() {
+				return filepath.SkipDir
+			}
+			if ok, _ := path.Match(pattern, d.Name()); ok && !d.IsDir() {
+				return nil
+			}
+		}
+		if d.Name() == ".git" {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if d.Type().IsRegular() {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// read returns a file with Unix line ends.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.FromSlash(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")))
+}
