@@ -1,0 +1,126 @@
+package statefs
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func wantLive(t *testing.T, o *Owner, want ...ID) {
+	t.Helper()
+	live := make(map[ID]bool)
+	for _, id := range want {
+		live[id] = true
+	}
+	got, err := o.LiveList()
+	check(t, err)
+	if !maps.Equal(got, live) {
+		t.Errorf("live are %v, want %v", got, live)
+	}
+}
+
+func TestLiveListFollowsOperations(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	wantLive(t, o)
+	first, second := submit(t, o.Tree), submit(t, o.Tree)
+	wantLive(t, o, first.ID, second.ID)
+	check(t, first.Apply(Queued, CauseCancel, testTime))
+	check(t, o.Finish(first, Queued))
+	wantLive(t, o, second.ID)
+}
+
+func TestLiveListWithTornLines(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	id := []ID{newID(t, o), newID(t, o), newID(t, o), newID(t, o), newID(t, o), newID(t, o)}
+	put(t, o.Tree, strings.Join([]string{
+		"+" + id[0].String() + "\n",
+		"\n", "x\n", "+\n", "-\n", "+no ID\n", "?" + id[1].String() + "\n", id[1].String() + "\n",
+		"+" + id[1].String()[:20] + "+" + id[2].String() + "\n", // the rest of one line and a whole one
+		strings.Repeat("\x00", 200_000) + "+" + id[3].String() + "\n",
+		strings.Repeat("long ", 50_000) + "\n",
+		"+" + id[4].String() + "\n-" + id[4].String() + "\n",
+		"+" + id[5].String()[:30],
+	}, ""), liveFile)
+	wantLive(t, o, id[0], id[2], id[3])
+	// The next line stands behind the torn one.
+	o.live.add(o.Tree, id[1])
+	wantLive(t, o, id[0], id[1], id[2], id[3])
+}
+
+func TestLiveListIsCompacted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := ownTree(t, openTree(t, dir, Options{Durability: Process}))
+	other := openTree(t, dir, Options{Durability: Process}) // of another process: it has the old list open
+	kept, gone := submit(t, o.Tree), submit(t, other)
+	check(t, o.SetLiveList(map[ID]bool{kept.ID: true}))
+	data, err := os.ReadFile(filepath.Join(dir, liveFile))
+	check(t, err)
+	if string(data) != "+"+kept.ID.String()+"\n" {
+		t.Errorf("the compacted list is %q", data)
+	}
+	later, last := submit(t, other), submit(t, o.Tree)
+	wantLive(t, o, kept.ID, later.ID, last.ID)
+	if gone.ID == later.ID {
+		t.Error("an ID came twice")
+	}
+	check(t, o.SetLiveList(nil))
+	wantLive(t, o)
+}
+
+func TestLiveListOfManyWriters(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := ownTree(t, openTree(t, dir, Options{Durability: Process}))
+	trees := []*Tree{o.Tree, openTree(t, dir, Options{Durability: Process})}
+	var mu sync.Mutex
+	var all []ID
+	var wg sync.WaitGroup
+	for i := range 8 {
+		ids := []ID{newID(t, o), newID(t, o), newID(t, o)}
+		all = append(all, ids...)
+		wg.Go(func() {
+			for _, id := range ids {
+				mu.Lock()
+				tree := trees[i%2]
+				mu.Unlock()
+				tree.live.add(tree, id)
+			}
+		})
+	}
+	wg.Wait()
+	wantLive(t, o, all...)
+}
+
+// The list is a cache: what stands in its place stops nothing and is not followed.
+func TestLiveListThatIsNoFile(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	path := filepath.Join(o.Dir(), liveFile)
+	target := put(t, o.Tree, "precious", "target")
+	for name, place := range map[string]func() error{
+		"fifo":   func() error { return unix.Mkfifo(path, 0o600) },
+		"link":   func() error { return os.Symlink(target, path) },
+		"folder": func() error { return os.Mkdir(path, 0o750) },
+	} {
+		check(t, place())
+		submit(t, o.Tree)
+		if _, err := o.LiveList(); !errors.Is(err, errIrregular) {
+			t.Errorf("%s: %v", name, err)
+		}
+		check(t, os.Remove(path))
+	}
+	if got, err := os.ReadFile(target); err != nil || string(got) != "precious" {
+		t.Errorf("the target of the link holds %q, %v", got, err)
+	}
+	last := submit(t, o.Tree)
+	wantLive(t, o, last.ID)
+}

@@ -1,0 +1,103 @@
+package statefs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestOneOwner(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tree := openTree(t, dir, Options{Durability: Process})
+	if pid, held := tree.Holder(); held {
+		t.Errorf("a new storage is held by %d", pid)
+	}
+	first, err := Own(tree)
+	check(t, err)
+	if pid, held := tree.Holder(); !held || pid != os.Getpid() {
+		t.Errorf("the holder is %d, %t", pid, held)
+	}
+	for _, other := range []*Tree{tree, openTree(t, dir, Options{Durability: Process})} {
+		_, err = Own(other)
+		locked, ok := errors.AsType[*LockedError](err)
+		if !ok || locked.PID != os.Getpid() || locked.Dir != tree.Dir() || !strings.Contains(err.Error(), fmt.Sprintf("PID %d", os.Getpid())) {
+			t.Errorf("a second owner in one process: %v", err)
+		}
+	}
+	if got, want := start(t, "own", dir).line(t), fmt.Sprintf("locked %d", os.Getpid()); got != want {
+		t.Errorf("a second owner in another process says %q, want %q", got, want)
+	}
+	check(t, first.Release())
+	if pid, held := tree.Holder(); held {
+		t.Errorf("after the release %d holds it", pid)
+	}
+	second, err := Own(tree)
+	check(t, err)
+	check(t, second.Release())
+}
+
+func TestTheLockEndsWithItsProcess(t *testing.T) {
+	t.Parallel()
+	tree := openTree(t, t.TempDir(), Options{Durability: Process})
+	for range 3 {
+		daemon := start(t, "own", tree.Dir())
+		if got := daemon.line(t); got != "ready" {
+			t.Fatalf("the daemon says %q", got)
+		}
+		_, err := Own(tree)
+		if locked, ok := errors.AsType[*LockedError](err); !ok || locked.PID != daemon.cmd.Process.Pid {
+			t.Errorf("beside the daemon %d: %v", daemon.cmd.Process.Pid, err)
+		}
+		if pid, held := tree.Holder(); !held || pid != daemon.cmd.Process.Pid {
+			t.Errorf("the holder is %d, %t", pid, held)
+		}
+		daemon.kill(t)
+		if pid, held := tree.Holder(); held {
+			t.Errorf("after kill -9 %d holds it", pid)
+		}
+		o, err := Own(tree)
+		check(t, err)
+		check(t, o.Release())
+	}
+}
+
+// Whoever asks for the holder must not keep a daemon from starting.
+func TestAskingForTheHolderHoldsNothing(t *testing.T) {
+	t.Parallel()
+	tree := openTree(t, t.TempDir(), Options{Durability: Process})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				tree.Holder()
+			}
+		}
+	}()
+	for range 300 {
+		o, err := Own(tree)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		check(t, o.Release())
+	}
+	close(stop)
+	await(t, stopped, "end of the asking")
+}
+
+func TestLockedErrorWithoutAPID(t *testing.T) {
+	t.Parallel()
+	if text := (&LockedError{Dir: "/s"}).Error(); strings.Contains(text, "PID") || !strings.Contains(text, "another daemon") {
+		t.Error(text)
+	}
+	if (&LockedError{Dir: "/s", PID: 7}).Error() != "storage /s is in use by the daemon with PID 7: stop that one, or choose another directory with --storage" {
+		t.Error("the message has changed")
+	}
+}

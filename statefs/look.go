@@ -1,0 +1,185 @@
+package statefs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sight is what exists for one operation at the moment of a look.
+type Sight struct {
+	// States are the markers that are there: one for a live operation, none for an ended one, more after somebody made a second
+	// one by hand.
+	States []State
+	// Asks are the requests that are there.
+	Asks []Ask
+	// Odd are names that should be a marker or a request and are no regular file.
+	Odd []string
+}
+
+// Look looks by name for every marker and request of an operation. Each name is asked for by itself and never followed, so what
+// it reports existed; what it misses may have been renamed meanwhile, which is why one look never proves an absence.
+func (t *Tree) Look(id ID) (Sight, error) {
+	var sight Sight
+	for _, state := range liveStates {
+		name := MarkerName(id, state)
+		regular, exists, err := t.stat(name)
+		if err != nil {
+			return sight, err
+		}
+		switch {
+		case regular:
+			sight.States = append(sight.States, state)
+		case exists:
+			sight.Odd = append(sight.Odd, name)
+		}
+	}
+	for _, ask := range asks {
+		name := RequestName(id, ask)
+		regular, exists, err := t.stat(name)
+		if err != nil {
+			return sight, err
+		}
+		switch {
+		case regular:
+			sight.Asks = append(sight.Asks, ask)
+		case exists:
+			sight.Odd = append(sight.Odd, name)
+		}
+	}
+	return sight, nil
+}
+
+// stat asks for one name in jobs/. It goes to the descriptor of the folder directly: this is the hottest call of the daemon and
+// the name is built from an ID, so it holds nothing that could lead out.
+func (t *Tree) stat(name string) (regular, exists bool, err error) {
+	var st unix.Stat_t
+	err = withDescriptor(t.raw, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	switch {
+	case err == nil:
+		return st.Mode&unix.S_IFMT == unix.S_IFREG, true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, false, nil
+	}
+	return false, false, fmt.Errorf("look for %s: %w", name, err)
+}
+
+// withDescriptor calls with a descriptor that nobody closes meanwhile, again when a signal cut it short.
+func withDescriptor(raw syscall.RawConn, call func(fd int) error) error {
+	var result error
+	err := raw.Control(func(fd uintptr) {
+		for {
+			if result = call(int(fd)); !errors.Is(result, unix.EINTR) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return result
+}
+
+// MarkerFile describes the marker of an operation, for comparing identities with os.SameFile.
+func (t *Tree) MarkerFile(id ID, state State) (fs.FileInfo, error) {
+	return t.jobs.Lstat(MarkerName(id, state))
+}
+
+// Entry is one name in jobs/ that belongs to an operation.
+type Entry struct {
+	Name
+	// File is the name as it stands in the folder.
+	File string
+}
+
+// Listing is what jobs/ held during a listing. A file that was renamed while it was made may be missing or be there under both
+// names.
+type Listing struct {
+	Markers  []Entry
+	Requests []Entry
+	// Unknown begin with an ID and end in a suffix without a meaning.
+	Unknown []Entry
+	// Odd are names of operations that are no regular files: links, folders, fifos, sockets, devices. They are never opened.
+	Odd []string
+	// Strange counts the names that belong to no operation at all.
+	Strange int
+}
+
+// List lists jobs/. It reads the folder in blocks, unsorted, and opens no file.
+func (t *Tree) List() (Listing, error) {
+	var listing Listing
+	folder, err := t.jobs.Open(".")
+	if err != nil {
+		return listing, fmt.Errorf("list %s: %w", t.JobsDir(), err)
+	}
+	defer func() { _ = folder.Close() }() // opened for reading
+	for {
+		block, err := folder.ReadDir(4096)
+		for _, entry := range block {
+			listing.add(entry)
+		}
+		if errors.Is(err, io.EOF) {
+			t.odd.Store(uint64(len(listing.Odd) + len(listing.Unknown) + listing.Strange))
+			return listing, nil
+		}
+		if err != nil {
+			return listing, fmt.Errorf("list %s: %w", t.JobsDir(), err)
+		}
+	}
+}
+
+// Ignored returns how many names in jobs/ the last listing passed over because they are nothing of ours.
+func (t *Tree) Ignored() uint64 { return t.odd.Load() }
+
+func (l *Listing) add(entry os.DirEntry) {
+	name, ok := ParseName(entry.Name())
+	e := Entry{name, entry.Name()}
+	switch {
+	case !ok:
+		l.Strange++
+	case !entry.Type().IsRegular():
+		l.Odd = append(l.Odd, e.File)
+	case name.State != "":
+		l.Markers = append(l.Markers, e)
+	case name.Ask != "":
+		l.Requests = append(l.Requests, e)
+	default:
+		l.Unknown = append(l.Unknown, e)
+	}
+}
+
+// IDs returns every ID of which the listing holds anything.
+func (l *Listing) IDs() map[ID]bool {
+	ids := make(map[ID]bool, len(l.Markers))
+	for _, group := range [][]Entry{l.Markers, l.Requests, l.Unknown} {
+		for _, e := range group {
+			ids[e.ID] = true
+		}
+	}
+	return ids
+}
+
+// Stamp reads the content of a marker or request. The error wraps fs.ErrNotExist when it is gone and fs.ErrPermission when it
+// may not be read.
+func (t *Tree) Stamp(file string) (Stamp, error) { return t.stampIn(t.jobs, file) }
+
+func (t *Tree) stampIn(root *os.Root, file string) (Stamp, error) {
+	f, info, err := openRegular(root, file)
+	if err != nil {
+		return Stamp{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	data, err := io.ReadAll(io.LimitReader(f, stampLimit))
+	if err != nil {
+		return Stamp{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	return parseStamp(data, info.ModTime()), nil
+}
+
+// stampLimit bounds what is read of a state or request file.
+const stampLimit = 1 << 20

@@ -1,0 +1,85 @@
+package statefs
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseName(t *testing.T) {
+	t.Parallel()
+	id := foreignID(t, 1)
+	for _, state := range LiveStates() {
+		if got, ok := ParseName(MarkerName(id, state)); !ok || got != (Name{ID: id, State: state}) {
+			t.Errorf("the marker of %s is read as %+v, %t", state, got, ok)
+		}
+	}
+	for _, ask := range Asks() {
+		if got, ok := ParseName(RequestName(id, ask)); !ok || got != (Name{ID: id, Ask: ask}) {
+			t.Errorf("the request %s is read as %+v, %t", ask, got, ok)
+		}
+	}
+	unknown := Name{ID: id}
+	for _, test := range []struct {
+		name string
+		want Name
+		ok   bool
+	}{
+		{id.String(), Name{}, false},
+		{id.String() + ".", unknown, true},
+		{id.String() + ".running.bak", unknown, true},
+		{id.String() + ".running123", unknown, true},
+		{id.String() + ".runing", unknown, true},
+		{id.String() + ".RUNNING", unknown, true},
+		{id.String() + ".completed", unknown, true},
+		{id.String() + ".failed", unknown, true},
+		{id.String() + ".json", unknown, true},
+		{id.String() + ".pause", unknown, true},
+		{id.String() + ".pause_requested~", unknown, true},
+		{id.String() + ".pause_requested1890320360", unknown, true},
+		{id.String() + "._requested", unknown, true},
+		{id.String() + ".stop_requested", unknown, true},
+		{id.String() + ".running\n", unknown, true},
+		{"." + id.String() + ".running", Name{}, false},
+		{"." + id.String() + ".running77", Name{}, false},
+		{id.String() + "x.running", Name{}, false},
+		{"x/" + id.String() + ".running", Name{}, false},
+		{"#" + id.String() + ".running#", Name{}, false},
+		{"", Name{}, false},
+		{".", Name{}, false},
+		{"..", Name{}, false},
+		{"README", Name{}, false},
+		{"a.running", Name{}, false},
+	} {
+		if got, ok := ParseName(test.name); got != test.want || ok != test.ok {
+			t.Errorf("ParseName(%q) = %+v, %t", test.name, got, ok)
+		}
+		if owner, ok := OwnerOf(test.name); owner != test.want.ID || ok != test.ok {
+			t.Errorf("OwnerOf(%q) = %q, %t", test.name, owner, ok)
+		}
+	}
+}
+
+func FuzzParseName(f *testing.F) {
+	const id = "g-j_2025-11-26_13-07-00_p16384_r42"
+	for _, suffix := range []string{"", ".", ".running", ".running123", ".pause_requested", ".pause_requested.swp", ".running/x", ".\xff"} {
+		f.Add(id + suffix)
+		f.Add("." + id + suffix)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		name, ok := ParseName(text)
+		switch {
+		case !ok:
+			if name != (Name{}) {
+				t.Fatalf("%q belongs to nothing and is %+v", text, name)
+			}
+		case name.ID.IsZero() || name.State != "" && name.Ask != "":
+			t.Fatalf("%q is %+v", text, name)
+		case name.State != "" && (!name.State.Live() || MarkerName(name.ID, name.State) != text):
+			t.Fatalf("%q was taken for a marker: %+v", text, name)
+		case name.Ask != "" && RequestName(name.ID, name.Ask) != text:
+			t.Fatalf("%q was taken for a request: %+v", text, name)
+		case !strings.HasPrefix(text, name.ID.String()+"."):
+			t.Fatalf("%q does not begin with %q", text, name.ID)
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package statefs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Owner is a storage directory in the hands of its one daemon. It can do what a Tree can, and it alone moves markers, writes
+// records and takes requests. It does not serialise: the daemon has one goroutine for each operation at a time.
+type Owner struct {
+	*Tree
+	held *os.File
+}
+
+// Own takes the lock of the directory and removes what an earlier daemon left in tmp/. The error is a *LockedError when another
+// daemon has it. The Owner is given up with Release; the tree stays open.
+func Own(t *Tree) (*Owner, error) {
+	held, err := t.lock()
+	if err != nil {
+		return nil, err
+	}
+	o := &Owner{Tree: t, held: held}
+	if _, err := t.storageInfo(); err != nil {
+		return nil, errors.Join(err, o.Release())
+	}
+	if err := o.emptyTemp(); err != nil {
+		return nil, errors.Join(err, o.Release())
+	}
+	return o, nil
+}
+
+// Release gives the lock back.
+func (o *Owner) Release() error {
+	// Unlocked by name: a child that another goroutine is just starting holds a copy of the descriptor until its exec.
+	return errors.Join(flock(o.held, unix.LOCK_UN), o.held.Close())
+}
+
+func (o *Owner) emptyTemp() error {
+	entries, err := fs.ReadDir(o.root.FS(), tmpDir)
+	if err != nil {
+		return fmt.Errorf("empty %s: %w", tmpDir, err)
+	}
+	for _, entry := range entries {
+		if err := o.root.RemoveAll(path.Join(tmpDir, entry.Name())); err != nil {
+			return fmt.Errorf("empty %s: %w", tmpDir, err)
+		}
+	}
+	return nil
+}
+
+// Move renames the marker of an operation: the one write that makes a transition. The error wraps fs.ErrNotExist when the marker
+// is not in state from, and fs.ErrExist when there is one in state to already. It is not durable before Sync.
+func (o *Owner) Move(id ID, from, to State) error {
+	if err := renameFree(o.folder, MarkerName(id, from), MarkerName(id, to)); err != nil {
+		return fmt.Errorf("move %s from %s to %s: %w", id, from, to, err)
+	}
+	return nil
+}
+
+// PutBack renames a file of jobs/ to the marker that it was, after somebody gave it a name that means nothing.
+func (o *Owner) PutBack(file string, id ID, state State) error {
+	if err := renameFree(o.folder, file, MarkerName(id, state)); err != nil {
+		return fmt.Errorf("put back %s: %w", file, err)
+	}
+	return nil
+}
+
+// Restore makes the marker of a live operation again.
+func (o *Owner) Restore(id ID, state State, at time.Time) error {
+	err := o.files.create(path.Join(jobsDir, MarkerName(id, state)), formatStamp(at, nil))
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// RemoveName removes a file of jobs/; that it is gone already is no error.
+func (o *Owner) RemoveName(file string) error {
+	if err := o.jobs.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", file, err)
+	}
+	return nil
+}
+
+// WriteRecord replaces the record of an operation.
+func (o *Owner) WriteRecord(rec *Record) error {
+	rec.UpdatedAt = o.options.Now()
+	return o.writeRecord(rec)
+}
+
+// Sync makes what was written of an operation durable.
+func (o *Owner) Sync(id ID) error { return o.syncOperation(id) }
+
+// SyncAll syncs the folders once, before a daemon that started gives answers from what it read: that may exist in memory only.
+func (o *Owner) SyncAll() error { return errors.Join(o.jobsSync.sync(), o.opsSync.sync()) }
+
+// Finish ends an operation: the terminal record, its directory, and only then the marker goes. After a crash in between, the
+// record wins. The removal itself needs no sync: a marker that comes back after a power cut meets a terminal record.
+func (o *Owner) Finish(rec *Record, marker State) error {
+	if err := o.WriteRecord(rec); err != nil {
+		return err
+	}
+	if err := o.syncDay(rec.ID.Day()); err != nil {
+		return err
+	}
+	if marker != "" {
+		if err := o.RemoveName(MarkerName(rec.ID, marker)); err != nil {
+			return err
+		}
+	}
+	o.live.remove(o.Tree, rec.ID)
+	return nil
+}
+
+// AppendLog opens the log of an operation for appending and makes it when there is none. It is opened through its own folder,
+// never through jobs/, so that writing a line makes no event there.
+func (o *Owner) AppendLog(id ID) (*os.File, error) { return o.appendTo(o.LogPath(id), os.O_RDWR) }
+
+// AppendItems opens the item results of an operation for appending.
+func (o *Owner) AppendItems(id ID) (*os.File, error) { return o.appendTo(o.ItemsPath(id), os.O_WRONLY) }
+
+func (o *Owner) appendTo(name string, access int) (*os.File, error) {
+	return os.OpenFile(name, access|os.O_APPEND|os.O_CREATE|openNonblock, fileMode)
+}
+
+// WriteProgress replaces the progress file, without any sync.
+func (o *Owner) WriteProgress(id ID, p Progress) error {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("progress of %s: %w", id, err)
+	}
+	return o.files.replaceUnsynced(dayFile(id, ".progress"), append(data, '\n'))
+}
+
+// Quarantine moves a file of jobs/ to corrupt/ with the reason beside it. Nothing is ever deleted there.
+func (o *Owner) Quarantine(file, reason string) error {
+	return o.quarantine(path.Join(jobsDir, file), reason)
+}
+
+// QuarantineRecord moves a record that cannot be read to corrupt/.
+func (o *Owner) QuarantineRecord(id ID, reason string) error {
+	return o.quarantine(dayFile(id, ".json"), reason)
+}
+
+func (o *Owner) quarantine(name, reason string) error {
+	now := o.options.Now()
+	target, err := o.corruptName(now, path.Base(name))
+	if err != nil {
+		return err
+	}
+	if err := o.root.Rename(name, target); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return fmt.Errorf("move %s to %s: %w", name, corruptDir, err)
+	}
+	note := fmt.Sprintf("%s\n%q: %s\n", now.Format(StampFormat), name, reason)
+	return o.files.replaceUnsynced(target+".reason", []byte(note))
+}
+
+// corruptName returns a free name in corrupt/. The name of the file is cut where the result would be too long for a file system;
+// the whole one stands in the reason.
+func (o *Owner) corruptName(now time.Time, base string) (string, error) {
+	base = base[:min(len(base), 200)]
+	for n := 1; ; n++ {
+		name := path.Join(corruptDir, fmt.Sprintf("%s_%s", now.Format("2006-01-02T15-04-05.000000"), base))
+		if n > 1 {
+			name += fmt.Sprintf(".%d", n)
+		}
+		_, err := o.root.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return name, nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("find a name in %s: %w", corruptDir, err)
+		}
+	}
+}
+
+// LiveList returns the IDs that the cached list has as live, for finding records whose marker is gone.
+func (o *Owner) LiveList() (map[ID]bool, error) { return o.readLive() }
+
+// SetLiveList rewrites the cached list.
+func (o *Owner) SetLiveList(live map[ID]bool) error { return o.compactLive(live) }
+
+// JobsFolder returns the identity of the folder jobs/ that the tree has open and of the one that has its name now.
+func (o *Owner) JobsFolder() (held, named fs.FileInfo, err error) {
+	if held, err = o.folder.Stat(); err != nil {
+		return nil, nil, err
+	}
+	named, err = os.Lstat(filepath.Join(o.dir, jobsDir))
+	return held, named, err
+}

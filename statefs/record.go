@@ -1,0 +1,242 @@
+package statefs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"time"
+)
+
+// RecordVersion is the version of the record format that this code writes. A record with a higher one is not touched.
+const RecordVersion = 1
+
+// recordLimit bounds what is read of a record, so that a file of any size placed there cannot exhaust memory.
+const recordLimit = 64 << 20
+
+// Record is everything that is known of an operation. It is one JSON document in operations/DAY/ID.json, replaced as a whole.
+// While the operation is live its marker, not Status, says the state.
+type Record struct {
+	Version int    `json:"version"`
+	ID      ID     `json:"id"`
+	Job     string `json:"job"`
+	Group   string `json:"group"`
+	// Params is the canonical JSON object of the parameters, defaults filled in.
+	Params json.RawMessage `json:"params,omitempty"`
+	Tags   []string        `json:"tags,omitempty"`
+
+	// Status is the state when the record was last written.
+	Status State `json:"status"`
+	// Next is set when the record was written before the marker was renamed: after a crash the rename is carried out.
+	Next   State  `json:"next,omitempty"`
+	Result Result `json:"result,omitempty"`
+	// Phase is text for people.
+	Phase string `json:"phase,omitempty"`
+	// Reason says in one sentence why the operation is in its state, where that is not plain.
+	Reason string `json:"reason,omitempty"`
+
+	// Run numbers the starts of the work; a write of an older run is refused.
+	Run        int `json:"run"`
+	Starts     int `json:"starts"`
+	Attempts   int `json:"attempts"`
+	Interrupts int `json:"interrupts"`
+	Rescues    int `json:"rescues"`
+
+	CreatedAt  time.Time  `json:"created_at"`
+	StartedAt  *time.Time `json:"started_at,omitempty"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
+	UpdatedAt  time.Time  `json:"updated_at"`
+
+	// Header is the JSON of the stream's header, frozen at submit.
+	Header json.RawMessage `json:"header"`
+	// Footer is the JSON object of the stream's footer, frozen when the operation ends.
+	Footer json.RawMessage `json:"footer,omitempty"`
+	// LogBytes is the length at which the log is sealed, set when the operation ends.
+	LogBytes *int64 `json:"log_bytes,omitempty"`
+
+	Processed int    `json:"processed"`
+	FailedN   int    `json:"failed"`
+	Error     *Fault `json:"error,omitempty"`
+	ExitCode  *int   `json:"exit_code,omitempty"`
+	Signal    string `json:"signal,omitempty"`
+
+	// Definition is the name in definitions/ of the job definition that the operation was submitted under.
+	Definition string `json:"definition,omitempty"`
+	CreatedBy  string `json:"created_by,omitempty"`
+	// OnDisconnect says what the end of the starting connection does: continue, cancel or pause.
+	OnDisconnect string       `json:"on_disconnect,omitempty"`
+	Transitions  []Transited  `json:"transitions,omitempty"`
+	Artifacts    []string     `json:"artifacts,omitempty"`
+	Resources    *ResourceUse `json:"resources,omitempty"`
+}
+
+// Fault says why an operation failed: a code for programs and a message for people.
+type Fault struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// Transited is a transition that happened.
+type Transited struct {
+	From  State     `json:"from,omitempty"`
+	To    State     `json:"to"`
+	Cause Cause     `json:"cause"`
+	At    time.Time `json:"at"`
+}
+
+// ResourceUse is what the work used. Times are processor seconds, memory is bytes.
+type ResourceUse struct {
+	UserSeconds   float64 `json:"user_seconds"`
+	SystemSeconds float64 `json:"system_seconds"`
+	PeakMemory    int64   `json:"peak_memory_bytes"`
+}
+
+// Progress is the content of ID.progress: how far the work is and when it last gave a sign of life. It may be lost.
+type Progress struct {
+	Done  int64     `json:"done"`
+	Total *int64    `json:"total"`
+	Phase string    `json:"phase,omitempty"`
+	At    time.Time `json:"at"`
+}
+
+// CorruptError says that a file exists and cannot be understood.
+type CorruptError struct {
+	Path   string
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("%s cannot be read: %s", e.Path, e.Reason)
+}
+
+// ErrNewerVersion is wrapped when a file was written by a newer version of jobdir.
+var ErrNewerVersion = errors.New("written by a newer version of jobdir")
+
+// transit notes a transition in the record.
+func (r *Record) transit(from, to State, cause Cause, at time.Time) {
+	r.Status = to
+	r.UpdatedAt = at
+	r.Transitions = append(r.Transitions, Transited{From: from, To: to, Cause: cause, At: at})
+}
+
+// Apply moves the record by cause from the state from, at the given time. It changes nothing on disk. The error is a
+// *TransitionError.
+func (r *Record) Apply(from State, cause Cause, at time.Time) error {
+	to, err := Next(from, cause)
+	if err != nil {
+		return err
+	}
+	r.transit(from, to, cause, at)
+	return nil
+}
+
+func dayFile(id ID, suffix string) string { return path.Join(operationsDir, id.Day(), id.text+suffix) }
+
+// ReadRecord returns the record of an operation. The error wraps fs.ErrNotExist when there is none, is a *CorruptError when it
+// cannot be understood, and wraps ErrNewerVersion when it must be left alone.
+func (t *Tree) ReadRecord(id ID) (*Record, error) {
+	name := dayFile(id, ".json")
+	data, err := t.readRegular(t.root, name, recordLimit)
+	if err != nil {
+		return nil, err
+	}
+	return decodeRecord(name, id, data)
+}
+
+func decodeRecord(name string, id ID, data []byte) (*Record, error) {
+	var head struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, &CorruptError{name, err.Error()}
+	}
+	if head.Version > RecordVersion {
+		return nil, fmt.Errorf("%s: %w (format %d, this one knows %d)", name, ErrNewerVersion, head.Version, RecordVersion)
+	}
+	rec := new(Record)
+	if err := json.Unmarshal(data, rec); err != nil {
+		return nil, &CorruptError{name, err.Error()}
+	}
+	if rec.ID != id {
+		return nil, &CorruptError{name, fmt.Sprintf("it is the record of %q", rec.ID)}
+	}
+	switch {
+	case !rec.Status.Live() && !rec.Status.Terminal():
+		return nil, &CorruptError{name, fmt.Sprintf("its status %q is no state", shorten(string(rec.Status)))}
+	case rec.Next != "" && !rec.Next.Live():
+		return nil, &CorruptError{name, fmt.Sprintf("its next state %q is no live state", shorten(string(rec.Next)))}
+	}
+	return rec, nil
+}
+
+// ReadProgress returns the last progress of an operation; fs.ErrNotExist is wrapped when it never said any.
+func (t *Tree) ReadProgress(id ID) (Progress, error) {
+	var p Progress
+	name := dayFile(id, ".progress")
+	data, err := t.readRegular(t.root, name, 1<<16)
+	if err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return p, &CorruptError{name, err.Error()}
+	}
+	return p, nil
+}
+
+// readRegular reads a whole regular file below root. A symbolic link, a directory, a fifo or a device is refused without
+// following it and without blocking.
+func (t *Tree) readRegular(root *os.Root, name string, limit int64) ([]byte, error) {
+	f, _, err := openRegular(root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // opened for reading: nothing can be lost
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, &CorruptError{name, fmt.Sprintf("it is larger than %d bytes", limit)}
+	}
+	return data, nil
+}
+
+// errIrregular is wrapped when a name is not a regular file.
+var errIrregular = errors.New("not a regular file")
+
+// openRegular opens a regular file for reading. It looks before it opens, because a Root follows links that stay inside, and
+// looks at the descriptor afterwards, because the name may have changed in between; O_NONBLOCK keeps a fifo from blocking.
+func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	before, err := root.Lstat(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !before.Mode().IsRegular() {
+		return nil, nil, &fs.PathError{Op: "open", Path: name, Err: errIrregular}
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: errIrregular}
+	}
+	if err != nil {
+		_ = f.Close() // the reason of the refusal matters, not this one
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// Unknown returns a record for an operation of which nothing is known but its ID.
+func Unknown(id ID, now time.Time) *Record {
+	header, _ := json.Marshal(map[string]any{"id": id, "total": nil}) // an ID always encodes
+	return &Record{
+		Version: RecordVersion, ID: id, Job: id.Endpoint(), Params: json.RawMessage("{}"), CreatedAt: now, UpdatedAt: now,
+		Header: header,
+	}
+}

@@ -1,0 +1,22 @@
+package statefs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/natefinch/atomic"
+)
+
+// renamePortable looks for the new name and then renames. Between the two somebody may take the name; only Linux has a rename
+// that cannot overwrite.
+func renamePortable(dir, from, to string) error {
+	target := filepath.Join(dir, to)
+	if _, err := os.Lstat(target); err == nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: os.ErrExist}
+	}
+	if err := atomic.ReplaceFile(filepath.Join(dir, from), target); err != nil {
+		return fmt.Errorf("rename %s to %s: %w", from, to, err)
+	}
+	return nil
+}

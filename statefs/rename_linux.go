@@ -1,0 +1,30 @@
+package statefs
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// openNonblock keeps an open from waiting for the other end of a fifo, and from following a link in the last part of a path.
+const openNonblock = unix.O_NONBLOCK | unix.O_NOFOLLOW
+
+// renameFree renames a file inside one folder to a name that must be free: the error wraps fs.ErrExist when it is not, and
+// fs.ErrNotExist when the old name is gone. Renaming the source is the compare-and-swap of the state machine: of two renames
+// that race for one marker exactly one succeeds.
+func renameFree(folder *os.File, from, to string) error {
+	raw, err := folder.SyscallConn()
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	err = withDescriptor(raw, func(fd int) error { return unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE) })
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		// A file system without RENAME_NOREPLACE: look first, as everywhere else.
+		return renamePortable(folder.Name(), from, to)
+	}
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package statefs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// ErrNotLive is wrapped when an operation is not found or already finished.
+var ErrNotLive = errors.New("not found or already finished")
+
+// Request asks for something: it puts the request file into jobs/, removes its opposite, and returns when that is durable. What
+// exists counts, so asking twice is asking once. The file gets a new inode each time, so the daemon sees it as new. args is nil or
+// one JSON object. The error wraps ErrNotLive when the operation has no marker.
+func (t *Tree) Request(_ context.Context, id ID, ask Ask, args json.RawMessage) error {
+	if !slices.Contains(asks, ask) {
+		return fmt.Errorf("request %q of %s: there is no such request", shorten(string(ask)), id)
+	}
+	args, err := oneLine(args)
+	if err != nil {
+		return fmt.Errorf("request %s of %s: %w", ask, id, err)
+	}
+	live, err := t.hasMarker(id)
+	if err != nil {
+		return fmt.Errorf("request %s of %s: %w", ask, id, err)
+	}
+	if !live {
+		return fmt.Errorf("operation '%s' %w", id, ErrNotLive)
+	}
+	if err := t.putRequest(id, ask, args); err != nil {
+		return fmt.Errorf("request %s of %s: %w", ask, id, err)
+	}
+	return t.jobsSync.sync()
+}
+
+// oneLine returns a JSON object without line breaks, because it stands on the second line of a request.
+func oneLine(args json.RawMessage) (json.RawMessage, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	var line bytes.Buffer
+	if err := json.Compact(&line, args); err != nil {
+		return nil, fmt.Errorf("arguments: %w", err)
+	}
+	if line.Bytes()[0] != '{' {
+		return nil, errors.New("arguments: they are no JSON object")
+	}
+	return line.Bytes(), nil
+}
+
+func (t *Tree) putRequest(id ID, ask Ask, args json.RawMessage) error {
+	// The content needs no sync of its own unless it carries arguments: an empty request file counts by its modification time.
+	write := t.files.replaceUnsynced
+	if len(args) > 0 {
+		write = func(name string, data []byte) error { return t.files.replace(name, data, false) }
+	}
+	if err := write(path.Join(jobsDir, RequestName(id, ask)), formatStamp(t.options.Now(), args)); err != nil {
+		return err
+	}
+	other, ok := opposite[ask]
+	if !ok {
+		return nil
+	}
+	// Only a regular file is a request; a folder with that name is left as it is.
+	regular, _, err := t.stat(RequestName(id, other))
+	if err != nil || !regular {
+		return err
+	}
+	err = t.jobs.Remove(RequestName(id, other))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// hasMarker looks three times, because a marker that is renamed between two names can be missed by one look.
+func (t *Tree) hasMarker(id ID) (bool, error) {
+	for range 3 {
+		sight, err := t.Look(id)
+		if err != nil {
+			return false, err
+		}
+		if len(sight.States) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// State returns the live state of an operation as its marker says it; the error wraps ErrNotLive when there is none.
+func (t *Tree) State(id ID) (State, error) {
+	for range 3 {
+		sight, err := t.Look(id)
+		if err != nil {
+			return "", err
+		}
+		if len(sight.States) > 0 {
+			return sight.States[0], nil
+		}
+	}
+	return "", fmt.Errorf("operation '%s' %w", id, ErrNotLive)
+}
+
+// Taken is a request that the daemon carries out: it stands in taken/ until its effect is durable, and is carried out again
+// after a crash.
+type Taken struct {
+	ID   ID
+	Ask  Ask
+	At   Stamp
+	file string
+}
+
+// Take moves a request into taken/. It reports false when the request is gone, which means that somebody took it back.
+func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
+	name := RequestName(id, ask)
+	stamp, err := o.Stamp(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Taken{}, false, nil
+	}
+	if err != nil {
+		return Taken{}, false, err
+	}
+	err = os.Rename(filepath.Join(o.JobsDir(), name), filepath.Join(o.dir, takenDir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := o.root.Lstat(takenDir); err != nil {
+			return Taken{}, false, fmt.Errorf("take %s: %w; make the folder again or restart the daemon", name, err)
+		}
+		return Taken{}, false, nil
+	}
+	if err != nil {
+		return Taken{}, false, fmt.Errorf("take %s: %w", name, err)
+	}
+	return Taken{ID: id, Ask: ask, At: stamp, file: name}, true, nil
+}
+
+// Drop removes a taken request: its effect is durable, or it has none.
+func (o *Owner) Drop(taken Taken) error {
+	if taken.file == "" {
+		return nil // a marker that was removed asks without a file
+	}
+	err := o.root.Remove(path.Join(takenDir, taken.file))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("drop the request %s: %w", taken.file, err)
+	}
+	return nil
+}
+
+// Untake puts every request that an earlier daemon had taken back into jobs/, unless the same or its opposite has been asked
+// since, so that carrying out after a crash is carrying out. It returns how many it put back.
+func (o *Owner) Untake() (int, error) {
+	entries, err := fs.ReadDir(o.root.FS(), takenDir)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", takenDir, err)
+	}
+	var done []string
+	back := 0
+	for _, entry := range entries {
+		name, ok := ParseName(entry.Name())
+		if !ok || name.Ask == "" || !entry.Type().IsRegular() {
+			if err := o.quarantine(path.Join(takenDir, entry.Name()), "not a request"); err != nil {
+				return back, err
+			}
+			continue
+		}
+		linked, err := o.untake(entry.Name(), name)
+		if err != nil {
+			return back, fmt.Errorf("put back the request %s: %w", entry.Name(), err)
+		}
+		if linked {
+			back++
+		}
+		done = append(done, entry.Name())
+	}
+	// The names in jobs/ are durable before those in taken/ go: in between a request has both, never neither.
+	if err := o.jobsSync.sync(); err != nil {
+		return back, err
+	}
+	for _, name := range done {
+		if err := o.root.Remove(path.Join(takenDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return back, fmt.Errorf("put back the request %s: %w", name, err)
+		}
+	}
+	return back, nil
+}
+
+// untake links one taken request into jobs/. It reports false when a newer request takes its place.
+func (o *Owner) untake(file string, name Name) (bool, error) {
+	if other, ok := opposite[name.Ask]; ok {
+		newer, err := o.Stamp(RequestName(name.ID, other))
+		if err == nil {
+			taken, err := o.stampIn(o.root, path.Join(takenDir, file))
+			if err == nil && !newer.At.Before(taken.At) {
+				return false, nil
+			}
+		}
+		// One that is not there, or cannot be read, replaces nothing.
+	}
+	err := o.root.Link(path.Join(takenDir, file), path.Join(jobsDir, file))
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,241 @@
+package statefs
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func asked(t *testing.T, tree *Tree, id ID, want ...Ask) {
+	t.Helper()
+	sight, err := tree.Look(id)
+	check(t, err)
+	if !slices.Equal(sight.Asks, want) {
+		t.Errorf("the requests are %q, want %q", sight.Asks, want)
+	}
+}
+
+func TestTheLastRequestWins(t *testing.T) {
+	t.Parallel()
+	for _, durability := range []Durability{Power, Process} {
+		tree := openTree(t, t.TempDir(), Options{Durability: durability})
+		id := submit(t, tree).ID
+		for _, test := range []struct {
+			ask  Ask
+			want []Ask
+		}{
+			{Pause, []Ask{Pause}},
+			{Pause, []Ask{Pause}},
+			{Resume, []Ask{Resume}},
+			{Pause, []Ask{Pause}},
+			{Cancel, []Ask{Pause, Cancel}},
+			{Approve, []Ask{Pause, Cancel, Approve}},
+			{Reject, []Ask{Pause, Cancel, Reject}},
+			{Retry, []Ask{Pause, Cancel, Retry, Reject}},
+			{Skip, []Ask{Pause, Cancel, Retry, Skip, Reject}},
+			{Set, []Ask{Pause, Cancel, Retry, Skip, Set, Reject}},
+		} {
+			check(t, tree.Request(t.Context(), id, test.ask, nil))
+			asked(t, tree, id, test.want...)
+		}
+		wantNames(t, tree.TempDir())
+	}
+}
+
+func TestEachRequestIsANewFile(t *testing.T) {
+	t.Parallel()
+	tree := openTree(t, t.TempDir(), Options{Durability: Process, Now: frozen})
+	id := submit(t, tree).ID
+	path := filepath.Join(tree.JobsDir(), RequestName(id, Pause))
+	check(t, tree.Request(t.Context(), id, Pause, nil))
+	first, err := os.Open(path) // held, so that the number of the inode is not given again
+	check(t, err)
+	before, err := first.Stat()
+	check(t, err)
+	check(t, tree.Request(t.Context(), id, Pause, nil))
+	after, err := os.Stat(path)
+	check(t, err)
+	check(t, first.Close())
+	if os.SameFile(before, after) || after.Mode() != fileMode {
+		t.Errorf("asked twice: the same file %t, mode %s", os.SameFile(before, after), after.Mode())
+	}
+}
+
+func TestArgumentsOfARequest(t *testing.T) {
+	t.Parallel()
+	for _, durability := range []Durability{Power, Process} {
+		tree := openTree(t, t.TempDir(), Options{Durability: durability, Now: frozen})
+		id := submit(t, tree).ID
+		check(t, tree.Request(t.Context(), id, Set, json.RawMessage("{\n  \"step\": \"ingest\",\n  \"text\": \"a\\nb\"\n}\n")))
+		data, err := os.ReadFile(filepath.Join(tree.JobsDir(), RequestName(id, Set)))
+		check(t, err)
+		const args = `{"step":"ingest","text":"a\nb"}`
+		if want := "2025-11-26T13:07:00.123456+01:00\n" + args + "\n"; string(data) != want {
+			t.Errorf("the request holds %q, want %q", data, want)
+		}
+		stamp, err := tree.Stamp(RequestName(id, Set))
+		check(t, err)
+		if !stamp.At.Equal(testTime) || string(stamp.Args) != args {
+			t.Errorf("it is read as %+v", stamp)
+		}
+		for _, bad := range []string{"{", "[]", `"x"`, "null", "1", "{}{}"} {
+			if err := tree.Request(t.Context(), id, Skip, json.RawMessage(bad)); err == nil {
+				t.Errorf("arguments %s were accepted", bad)
+			}
+		}
+		asked(t, tree, id, Set)
+	}
+}
+
+func TestRequestsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	rec := submit(t, o.Tree)
+	for _, ask := range []Ask{"", "stop", "../../x", "pause_requested", "PAUSE"} {
+		if err := o.Request(t.Context(), rec.ID, ask, nil); err == nil || errors.Is(err, ErrNotLive) {
+			t.Errorf("request %q: %v", ask, err)
+		}
+	}
+	other := foreignID(t, 1)
+	for _, id := range []ID{other, {}} {
+		err := o.Request(t.Context(), id, Pause, nil)
+		if !errors.Is(err, ErrNotLive) || err.Error() != "operation '"+id.String()+"' not found or already finished" {
+			t.Errorf("request of %q: %v", id, err)
+		}
+	}
+	check(t, rec.Apply(Queued, CauseCancel, testTime))
+	check(t, o.Finish(rec, Queued))
+	if err := o.Request(t.Context(), rec.ID, Pause, nil); !errors.Is(err, ErrNotLive) {
+		t.Errorf("request of an ended one: %v", err)
+	}
+	wantNames(t, o.JobsDir())
+}
+
+func TestTakeAndDrop(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	id := submit(t, o.Tree).ID
+	if _, ok, err := o.Take(id, Pause); ok || err != nil {
+		t.Errorf("nothing was taken: %t, %v", ok, err)
+	}
+	path := put(t, o.Tree, "", jobsDir, RequestName(id, Pause)) // as touch does
+	modified := time.Now().Add(-time.Hour).Truncate(time.Second)
+	check(t, os.Chtimes(path, modified, modified))
+	taken, ok, err := o.Take(id, Pause)
+	check(t, err)
+	if !ok || taken.ID != id || taken.Ask != Pause || !taken.At.At.Equal(modified) {
+		t.Errorf("taken %+v, %t", taken, ok)
+	}
+	asked(t, o.Tree, id)
+	wantNames(t, filepath.Join(o.Dir(), takenDir), RequestName(id, Pause))
+	check(t, o.Drop(taken))
+	check(t, o.Drop(taken))
+	wantNames(t, filepath.Join(o.Dir(), takenDir))
+
+	check(t, o.Request(t.Context(), id, Cancel, nil))
+	check(t, os.Remove(filepath.Join(o.Dir(), takenDir)))
+	if _, ok, err := o.Take(id, Cancel); ok || !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "make the folder again") {
+		t.Errorf("without taken/: %t, %v", ok, err)
+	}
+	asked(t, o.Tree, id, Cancel)
+}
+
+func TestUntakeAfterACrash(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		since func(t *testing.T, tree *Tree, id ID) // what happens between the crash and the start
+		want  []Ask
+		back  int
+		args  string
+	}{
+		{"nothing since", func(*testing.T, *Tree, ID) {}, []Ask{Pause}, 1, `{"n":1}`},
+		{"the same since", func(t *testing.T, tree *Tree, id ID) {
+			t.Helper()
+			check(t, tree.Request(t.Context(), id, Pause, json.RawMessage(`{"n":2}`)))
+		}, []Ask{Pause}, 0, `{"n":2}`},
+		{"the opposite since", func(t *testing.T, tree *Tree, id ID) {
+			t.Helper()
+			check(t, tree.Request(t.Context(), id, Resume, nil))
+		}, []Ask{Resume}, 0, ""},
+		{"cancel since", func(t *testing.T, tree *Tree, id ID) {
+			t.Helper()
+			check(t, tree.Request(t.Context(), id, Cancel, nil))
+		}, []Ask{Pause, Cancel}, 1, `{"n":1}`},
+		{"an older opposite by hand", func(t *testing.T, tree *Tree, id ID) {
+			t.Helper()
+			age(t, put(t, tree, "", jobsDir, RequestName(id, Resume)), time.Hour)
+		}, []Ask{Pause, Resume}, 1, `{"n":1}`},
+		{"a folder with the name of the opposite", func(t *testing.T, tree *Tree, id ID) {
+			t.Helper()
+			check(t, os.Mkdir(filepath.Join(tree.JobsDir(), RequestName(id, Resume)), 0o750))
+		}, []Ask{Pause}, 1, `{"n":1}`},
+	} {
+		for _, durability := range []Durability{Power, Process} {
+			dir := t.TempDir()
+			tree := openTree(t, dir, Options{Durability: durability})
+			id := submit(t, tree).ID
+			check(t, tree.Request(t.Context(), id, Pause, json.RawMessage(`{"n":1}`)))
+			crashed, err := Own(tree)
+			check(t, err)
+			_, ok, err := crashed.Take(id, Pause)
+			check(t, err)
+			if !ok {
+				t.Fatal("the request was not taken")
+			}
+			check(t, crashed.Release()) // as the end of the process does
+			test.since(t, tree, id)
+
+			o := ownTree(t, openTree(t, dir, Options{Durability: durability}))
+			back, err := o.Untake()
+			check(t, err)
+			if back != test.back {
+				t.Errorf("%s: %d put back, want %d", test.name, back, test.back)
+			}
+			asked(t, o.Tree, id, test.want...)
+			wantNames(t, filepath.Join(dir, takenDir))
+			if test.args != "" {
+				if stamp, err := o.Stamp(RequestName(id, Pause)); err != nil || string(stamp.Args) != test.args {
+					t.Errorf("%s: the pause has %s, %v", test.name, stamp.Args, err)
+				}
+			}
+		}
+	}
+}
+
+// A crash of the putting back itself leaves both names; the next start goes on.
+func TestUntakeThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	id := submit(t, o.Tree).ID
+	name := RequestName(id, Cancel)
+	check(t, o.Request(t.Context(), id, Cancel, nil))
+	check(t, o.root.Link(jobsDir+"/"+name, takenDir+"/"+name))
+	_, err := o.Untake()
+	check(t, err)
+	asked(t, o.Tree, id, Cancel)
+	wantNames(t, filepath.Join(o.Dir(), takenDir))
+}
+
+func TestUntakeSetsAsideWhatIsNoRequest(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	id := submit(t, o.Tree).ID
+	put(t, o.Tree, "x", takenDir, "README")
+	put(t, o.Tree, "x", takenDir, MarkerName(id, Running))
+	check(t, os.Mkdir(filepath.Join(o.Dir(), takenDir, RequestName(id, Cancel)), 0o750))
+	if back, err := o.Untake(); back != 0 || err != nil {
+		t.Errorf("%d put back, %v", back, err)
+	}
+	wantNames(t, filepath.Join(o.Dir(), takenDir))
+	wantNames(t, o.JobsDir(), MarkerName(id, Queued))
+	if n := len(names(t, filepath.Join(o.Dir(), corruptDir))); n != 6 {
+		t.Errorf("corrupt/ holds %d files, want 3 and their reasons", n)
+	}
+}

@@ -1,0 +1,136 @@
+package statefs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	storageFile    = "storage.json"
+	storageVersion = 1
+	// sequenceBlock is how many numbers are reserved at once: one synced write for so many operations, and at most so many
+	// numbers lost with a daemon that dies.
+	sequenceBlock = 1000
+)
+
+// storageInfo is storage.json.
+type storageInfo struct {
+	// Version is the layout of the storage directory.
+	Version int `json:"version"`
+	// NextSequence is the first number that nobody has reserved.
+	NextSequence uint64 `json:"next_sequence"`
+}
+
+// sequence gives out the numbers that make IDs unique. They come from a counter on disk and from nothing else: neither the
+// clock nor the process ID is trusted, since both repeat.
+type sequence struct {
+	tree      *Tree
+	mu        sync.Mutex // guards next and end
+	next, end uint64
+}
+
+// take returns a number that was never given out by this storage before.
+func (s *sequence) take() (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == s.end {
+		start, err := s.reserve()
+		if err != nil {
+			return 0, fmt.Errorf("reserve operation numbers: %w", err)
+		}
+		s.next, s.end = start, start+sequenceBlock
+	}
+	n := s.next
+	s.next++
+	return n, nil
+}
+
+// reserve takes the next block. The lock on the directory keeps two processes from taking the same one, and the block is on the
+// disk before a number of it is used, whatever the durability is: a number must not come twice, not even after a power cut.
+func (s *sequence) reserve() (start uint64, err error) {
+	dir, err := os.Open(s.tree.dir)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := flock(dir, unix.LOCK_EX); err != nil {
+		return 0, fmt.Errorf("lock %s: %w", s.tree.dir, err)
+	}
+	info, err := s.tree.storageInfo()
+	if err != nil {
+		return 0, err
+	}
+	start = info.NextSequence
+	info.NextSequence += sequenceBlock
+	data, err := json.Marshal(info)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.tree.files.replace(storageFile, append(data, '\n'), true); err != nil {
+		return 0, err
+	}
+	if err := dir.Sync(); err != nil {
+		return 0, &SyncError{s.tree.dir, err}
+	}
+	return start, nil
+}
+
+// storageInfo reads storage.json. When it is missing or damaged the counter goes on after the highest number that any file of
+// the storage bears: slow, and only then.
+func (t *Tree) storageInfo() (storageInfo, error) {
+	data, err := t.readRegular(t.root, storageFile, 1<<16)
+	var info storageInfo
+	if err == nil {
+		err = json.Unmarshal(data, &info)
+		if info.Version > storageVersion {
+			return info, fmt.Errorf("storage %s: %w (layout %d, this one knows %d); start the newer version", t.dir, ErrNewerVersion, info.Version, storageVersion)
+		}
+		if err == nil && info.Version == storageVersion && info.NextSequence > 0 {
+			return info, nil
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errIrregular) {
+		return info, err
+	}
+	highest, err := t.highestSequence()
+	if highest > 0 {
+		// Another process may hold a block of which no file tells yet.
+		highest += sequenceBlock
+	}
+	return storageInfo{Version: storageVersion, NextSequence: highest + 1}, err
+}
+
+func (t *Tree) highestSequence() (uint64, error) {
+	var highest uint64
+	// Operations that ended and were pruned stand in the list only.
+	if err := t.scanLive(func(id ID, _ bool) { highest = max(highest, id.Sequence()) }); err != nil && !errors.Is(err, errIrregular) {
+		return 0, fmt.Errorf("find the highest operation number: %w", err)
+	}
+	err := fs.WalkDir(t.root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it went while we walked
+		}
+		if err != nil {
+			return fmt.Errorf("find the highest operation number: %w", err)
+		}
+		name := entry.Name()
+		if strings.HasPrefix(path, corruptDir+"/") {
+			_, name, _ = strings.Cut(name, "_") // the time at which it was moved there
+		}
+		head, _, _ := strings.Cut(name, ".")
+		if id, err := ParseID(head); err == nil {
+			highest = max(highest, id.Sequence())
+			if entry.IsDir() {
+				return fs.SkipDir // artifacts hold no IDs of ours
+			}
+		}
+		return nil
+	})
+	return highest, err
+}

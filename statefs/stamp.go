@@ -1,0 +1,54 @@
+package statefs
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
+// StampFormat is the first line of every state and request file: ISO 8601 with microseconds and offset.
+const StampFormat = "2006-01-02T15:04:05.000000-07:00"
+
+// Stamp is the content of a state or request file.
+type Stamp struct {
+	// At is when the file was created: its first line, or its modification time when it is empty or has no time.
+	At time.Time
+	// Args is the JSON object on the second line of a request, nil when there is none.
+	Args json.RawMessage
+}
+
+// formatStamp returns the content of a state or request file.
+func formatStamp(at time.Time, args json.RawMessage) []byte {
+	out := append([]byte(at.Format(StampFormat)), '\n')
+	if len(args) > 0 {
+		out = append(append(out, args...), '\n')
+	}
+	return out
+}
+
+// parseStamp reads the content of a state or request file whose modification time is modified. It never fails: what is not a
+// time counts as an empty file, because `echo > ID.pause_requested` must work as `touch` does.
+func parseStamp(content []byte, modified time.Time) Stamp {
+	first, rest, _ := bytes.Cut(content, []byte("\n"))
+	at, err := time.Parse(time.RFC3339Nano, string(bytes.TrimSpace(first)))
+	if err != nil {
+		return Stamp{At: modified}
+	}
+	second, _, _ := bytes.Cut(rest, []byte("\n"))
+	second = bytes.TrimSpace(second)
+	if len(second) == 0 || second[0] != '{' || !json.Valid(second) {
+		return Stamp{At: at}
+	}
+	return Stamp{At: at, Args: json.RawMessage(second)}
+}
+
+// pidNamespace returns the PID namespace that a marker says its program lives in, "" when it says none.
+func (s Stamp) pidNamespace() string {
+	var args struct {
+		PIDNamespace string `json:"pid_namespace"`
+	}
+	if len(s.Args) == 0 || json.Unmarshal(s.Args, &args) != nil {
+		return ""
+	}
+	return args.PIDNamespace
+}

@@ -1,0 +1,57 @@
+package statefs
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestStampsOfFiles(t *testing.T) {
+	t.Parallel()
+	modified := time.Date(2024, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, test := range []struct {
+		name, content string
+		at            time.Time
+		args          string
+	}{
+		{"touch", "", modified, ""},
+		{"echo", "\n", modified, ""},
+		{"text", "please\n", modified, ""},
+		{"zero bytes", strings.Repeat("\x00", 300), modified, ""},
+		{"a time without offset", "2025-11-26T13:07:00.123456\n", modified, ""},
+		{"ours", "2025-11-26T13:07:00.123456+01:00\n", testTime, ""},
+		{"no line end", "2025-11-26T13:07:00.123456+01:00", testTime, ""},
+		{"UTC", "2025-11-26T12:07:00.123456Z\r\n", testTime, ""},
+		{"arguments", "2025-11-26T13:07:00.123456+01:00\n{\"a\":1}\n", testTime, `{"a":1}`},
+		{"a third line", "2025-11-26T13:07:00.123456+01:00\n {\"a\":1} \nmore\n", testTime, `{"a":1}`},
+		{"torn arguments", "2025-11-26T13:07:00.123456+01:00\n{\"a\":", testTime, ""},
+		{"no object", "2025-11-26T13:07:00.123456+01:00\n[1]\n", testTime, ""},
+		{"arguments without a time", "\n{\"a\":1}\n", modified, ""},
+	} {
+		stamp := parseStamp([]byte(test.content), modified)
+		if !stamp.At.Equal(test.at) || string(stamp.Args) != test.args {
+			t.Errorf("%s is read as %s %s", test.name, stamp.At, stamp.Args)
+		}
+	}
+	for _, args := range []string{"", `{"a":1}`} {
+		stamp := parseStamp(formatStamp(testTime, json.RawMessage(args)), modified)
+		if !stamp.At.Equal(testTime) || string(stamp.Args) != args {
+			t.Errorf("what we write is read as %+v", stamp)
+		}
+	}
+}
+
+func TestNamespaceOfAMarker(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		``:                                     "",
+		`{"pid_namespace":"pid:[4026531836]"}`: "pid:[4026531836]",
+		`{"pid_namespace":7}`:                  "",
+		`{"other":"x"}`:                        "",
+	} {
+		if got := (Stamp{Args: json.RawMessage(args)}).pidNamespace(); got != want {
+			t.Errorf("%s says %q, want %q", args, got, want)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package statefs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+)
+
+// Submission is what a new operation is made of.
+type Submission struct {
+	Group, Job string
+	// Params is the canonical JSON object of the parameters; nil means {}.
+	Params json.RawMessage
+	Tags   []string
+	// Total is the number of items when it is known at submit; it stands in the header of the stream.
+	Total *int64
+	// Definition is the job definition as it stood at submit, and DefinitionHash the SHA-256 of it in hexadecimal, under which it
+	// is kept; with an empty hash nothing is kept.
+	Definition     []byte
+	DefinitionHash string
+	CreatedBy      string
+	OnDisconnect   string
+}
+
+// Submit makes a new operation in state queued and returns its record once it is as durable as the storage promises.
+//
+// The order is: number, record, marker, directories. The record is complete before the marker names it, so a marker without a
+// record was never acknowledged, and a record without a marker neither.
+func (t *Tree) Submit(_ context.Context, s Submission) (*Record, error) {
+	rec, err := t.newRecord(s)
+	if err != nil {
+		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
+	}
+	if err := t.publish(rec); err != nil {
+		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
+	}
+	return rec, nil
+}
+
+func (t *Tree) newRecord(s Submission) (*Record, error) {
+	if err := t.keepDefinition(s.DefinitionHash, s.Definition); err != nil {
+		return nil, err
+	}
+	seq, err := t.sequence.take()
+	if err != nil {
+		return nil, err
+	}
+	now := t.options.Now()
+	id, err := MakeID(s.Group+"-"+s.Job, now, os.Getpid(), seq)
+	if err != nil {
+		return nil, err
+	}
+	header, err := json.Marshal(struct {
+		ID    ID     `json:"id"`
+		Total *int64 `json:"total"`
+	}{id, s.Total})
+	if err != nil {
+		return nil, err
+	}
+	rec := &Record{
+		Version: RecordVersion, ID: id, Job: s.Job, Group: s.Group, Params: s.Params, Tags: s.Tags,
+		CreatedAt: now, Header: header, Definition: s.DefinitionHash, CreatedBy: s.CreatedBy, OnDisconnect: s.OnDisconnect,
+	}
+	if rec.Params == nil {
+		rec.Params = json.RawMessage("{}")
+	}
+	rec.transit("", Queued, CauseSubmit, now)
+	return rec, nil
+}
+
+func (t *Tree) publish(rec *Record) error {
+	if _, err := t.day(rec.ID.Day()); err != nil {
+		return err
+	}
+	// Numbers are unique; this guards a storage that was put back from a copy.
+	if _, err := t.root.Lstat(dayFile(rec.ID, ".json")); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(fmt.Errorf("operation %s: %w", rec.ID, fs.ErrExist), err)
+	}
+	t.live.add(t, rec.ID)
+	if err := t.writeRecord(rec); err != nil {
+		t.withdraw(rec.ID)
+		return err
+	}
+	if err := t.files.create(path.Join(jobsDir, MarkerName(rec.ID, Queued)), formatStamp(rec.CreatedAt, nil)); err != nil {
+		t.withdraw(rec.ID)
+		return err
+	}
+	return t.syncOperation(rec.ID)
+}
+
+// withdraw takes back an operation without a marker: nobody was told of it and the daemon does not see it, so it never was. A
+// record that cannot be removed stays in the list of live ones, and is ended at the next start.
+func (t *Tree) withdraw(id ID) {
+	if err := t.root.Remove(dayFile(id, ".json")); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.live.remove(t, id)
+	}
+}
+
+func (t *Tree) writeRecord(rec *Record) error {
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("record of %s: %w", rec.ID, err)
+	}
+	return t.files.replace(dayFile(rec.ID, ".json"), append(data, '\n'), false)
+}
+
+// keepDefinition writes a definition under its hash, once.
+func (t *Tree) keepDefinition(hash string, source []byte) error {
+	if hash == "" {
+		return nil
+	}
+	if !isHash(hash) {
+		return fmt.Errorf("definition %q: not a hash", shorten(hash))
+	}
+	if _, known := t.kept.Load(hash); known {
+		return nil
+	}
+	name := path.Join(definitionsDir, hash+".yaml")
+	// A power cut may have left it empty.
+	if info, err := t.root.Lstat(name); err != nil || info.Size() != int64(len(source)) {
+		if err := t.files.replace(name, source, false); err != nil {
+			return fmt.Errorf("keep the job definition: %w", err)
+		}
+		folder, err := openSyncFolder(path.Join(t.dir, definitionsDir), t.options.Durability)
+		if err != nil {
+			return fmt.Errorf("keep the job definition: %w", err)
+		}
+		err = folder.sync()
+		_ = folder.close() // opened for reading
+		if err != nil {
+			return err
+		}
+	}
+	t.kept.Store(hash, true)
+	return nil
+}
+
+// Definition returns the job definition that was kept under a hash.
+func (t *Tree) Definition(hash string) ([]byte, error) {
+	if !isHash(hash) {
+		return nil, fmt.Errorf("definition %q: not a hash", shorten(hash))
+	}
+	return t.readRegular(t.root, path.Join(definitionsDir, hash+".yaml"), 1<<20)
+}
+
+func isHash(text string) bool {
+	if len(text) != 64 {
+		return false
+	}
+	for _, c := range []byte(text) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}

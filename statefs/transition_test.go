@@ -1,0 +1,227 @@
+package statefs
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/states.md from the table of transitions")
+
+// golden is the state machine as the design has it, written by hand: what is not here is an error.
+const golden = `
+scheduled: due=queued pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
+queued: start=running pause=paused cancel=cancelled marker_missing=cancelled failed=failed record_unreadable=failed_manual
+running: pause=paused cancel=cancelled marker_missing=cancelled interrupted=queued rescued=queued done=completed failed=failed retry_later=failed_retryable needs_person=failed_manual gate=waiting_approval main_done=trailing record_unreadable=failed_manual
+paused: resume=running release=queued cancel=cancelled marker_missing=cancelled done=completed failed=failed record_unreadable=failed_manual
+waiting_approval: approve=queued reject=failed cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
+failed_retryable: due=queued retry=queued pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
+failed_manual: retry=queued cancel=cancelled marker_missing=cancelled
+trailing: all_done=completed cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
+completed:
+cancelled:
+failed:
+`
+
+func causes() []Cause {
+	var all []Cause
+	for cause := range causeMeanings {
+		all = append(all, cause)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestEveryPairOfStateAndCause(t *testing.T) {
+	t.Parallel()
+	want := make(map[string]string)
+	for line := range strings.Lines(strings.TrimSpace(golden)) {
+		from, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		for pair := range strings.FieldsSeq(rest) {
+			cause, to, _ := strings.Cut(pair, "=")
+			want[from+" "+cause] = to
+		}
+	}
+	for _, from := range append(States(), "", "banana") {
+		for _, cause := range append(causes(), "", "banana") {
+			pair := fmt.Sprintf("%s %s", from, cause)
+			to, err := Next(from, cause)
+			if string(to) != want[pair] {
+				t.Errorf("%s leads to %q, want %q", pair, to, want[pair])
+			}
+			refused, isRefused := errors.AsType[*TransitionError](err)
+			if isRefused != (to == "") || isRefused && (refused.From != from || refused.Cause != cause) {
+				t.Errorf("%s: %v", pair, err)
+			}
+			delete(want, pair)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("pairs with an unknown state or cause: %v", want)
+	}
+}
+
+func TestTheTableHasNoDeadEnds(t *testing.T) {
+	t.Parallel()
+	reached := map[State]bool{Scheduled: true, Queued: true} // by submit
+	used := map[Cause]bool{CauseSubmit: true}
+	seen := make(map[[2]string]bool)
+	for _, row := range transitions {
+		reached[row.To], used[row.Cause] = true, true
+		if row.From.Terminal() || !row.From.Live() || !row.To.Live() && !row.To.Terminal() {
+			t.Errorf("%+v does not lead from a live state to a state", row)
+		}
+		if key := [2]string{string(row.From), string(row.Cause)}; seen[key] {
+			t.Errorf("two rows for %s", key)
+		} else {
+			seen[key] = true
+		}
+	}
+	for _, state := range States() {
+		if !reached[state] {
+			t.Errorf("nothing leads to %s", state)
+		}
+		if state.Live() == state.Terminal() {
+			t.Errorf("%s is live and terminal, or neither", state)
+		}
+		_, cancelErr := Next(state, CauseCancel)
+		_, missingErr := Next(state, CauseMarkerMissing)
+		if state.Live() != (cancelErr == nil) || state.Live() != (missingErr == nil) {
+			t.Errorf("%s: cancel %v, marker missing %v", state, cancelErr, missingErr)
+		}
+	}
+	for _, cause := range causes() {
+		if !used[cause] {
+			t.Errorf("nothing happens by %s", cause)
+		}
+	}
+}
+
+func TestApplyKeepsTheHistory(t *testing.T) {
+	t.Parallel()
+	rec := &Record{Status: Queued}
+	check(t, rec.Apply(Queued, CauseStart, testTime))
+	// The marker decides what an operation is, so from need not be the status.
+	check(t, rec.Apply(Paused, CauseRelease, testTime))
+	if err := rec.Apply(Completed, CauseStart, testTime); err == nil {
+		t.Error("a terminal state was left")
+	}
+	want := []Transited{{Queued, Running, CauseStart, testTime}, {Paused, Queued, CauseRelease, testTime}}
+	if !slices.Equal(rec.Transitions, want) || rec.Status != Queued || !rec.UpdatedAt.Equal(testTime) {
+		t.Errorf("the record has %+v", rec)
+	}
+}
+
+func TestHandMovesAreTransitions(t *testing.T) {
+	t.Parallel()
+	moves := 0
+	for _, from := range States() {
+		for _, to := range States() {
+			cause, ok := HandMove(from, to)
+			if !ok {
+				continue
+			}
+			moves++
+			if next, err := Next(from, cause); err != nil || next != to {
+				t.Errorf("mv %s %s acts as %s, which leads to %q: %v", from, to, cause, next, err)
+			}
+		}
+	}
+	if moves != 6 {
+		t.Errorf("%d moves by hand mean something, want 6", moves)
+	}
+}
+
+func TestEveryWordHasAMeaning(t *testing.T) {
+	t.Parallel()
+	for _, state := range States() {
+		if !strings.HasSuffix(state.Meaning(), ".") {
+			t.Errorf("state %s means %q", state, state.Meaning())
+		}
+	}
+	for _, row := range transitions {
+		if !strings.HasSuffix(row.Cause.Meaning(), ".") {
+			t.Errorf("cause %s means %q", row.Cause, row.Cause.Meaning())
+		}
+	}
+	if State("banana").Meaning() != "" || Cause("banana").Meaning() != "" {
+		t.Error("a word that is none has a meaning")
+	}
+}
+
+// TestStatesPage compares docs/states.md with the table it is generated from.
+func TestStatesPage(t *testing.T) {
+	t.Parallel()
+	const page = "../docs/states.md"
+	want := statesPage()
+	if *update {
+		check(t, os.WriteFile(page, want, 0o600))
+		check(t, os.Chmod(page, 0o644)) //nolint:gosec // a page for everybody
+	}
+	got, err := os.ReadFile(page)
+	check(t, err)
+	if !bytes.Equal(got, want) {
+		t.Error("docs/states.md differs from the table of transitions: run make generate")
+	}
+}
+
+func statesPage() []byte {
+	var page bytes.Buffer
+	page.WriteString(`<!-- Generated from statefs/transition.go by "make generate"; do not edit. -->
+
+# States of an operation
+
+While an operation is live its state is the suffix of its one marker in ` + "`jobs/`" + `, and a transition is one rename of that file.
+When it has ended its state stands in the record, and there is no marker.
+
+## Drawing
+
+` + "```mermaid\nstateDiagram-v2\n    [*] --> queued: submit\n")
+	for _, from := range LiveStates() {
+		for _, to := range States() {
+			var by []string
+			for _, row := range transitions {
+				if row.From == from && row.To == to {
+					by = append(by, string(row.Cause))
+				}
+			}
+			if len(by) > 0 {
+				fmt.Fprintf(&page, "    %s --> %s: %s\n", from, to, strings.Join(by, ", "))
+			}
+		}
+	}
+	for _, state := range terminalStates {
+		fmt.Fprintf(&page, "    %s --> [*]\n", state)
+	}
+	page.WriteString("```\n\n## States\n\n| state | | what it means |\n|---|---|---|\n")
+	for _, state := range States() {
+		kind := "live"
+		if state.Terminal() {
+			kind = "ended"
+		}
+		fmt.Fprintf(&page, "| `%s` | %s | %s |\n", state, kind, state.Meaning())
+	}
+	page.WriteString("\n## Transitions\n\nAny pair of state and cause that is not here is refused and changes nothing.\n\n" +
+		"| from | cause | to | when |\n|---|---|---|---|\n")
+	fmt.Fprintf(&page, "| | `%s` | `%s` | %s |\n", CauseSubmit, Queued, CauseSubmit.Meaning())
+	for _, row := range transitions {
+		fmt.Fprintf(&page, "| `%s` | `%s` | `%s` | %s |\n", row.From, row.Cause, row.To, row.Cause.Meaning())
+	}
+	page.WriteString("\n## Moves by hand\n\nRenaming a marker with `mv` acts as the request. Any other move is put back and reported.\n\n" +
+		"| from | to | acts as |\n|---|---|---|\n")
+	for _, from := range LiveStates() {
+		for _, to := range LiveStates() {
+			if cause, ok := HandMove(from, to); ok {
+				fmt.Fprintf(&page, "| `%s` | `%s` | `%s` |\n", from, to, cause)
+			}
+		}
+	}
+	page.WriteString("\nMoving `paused` to `running` puts the operation into `queued` (cause `release`) when it has no process to go on with.\n" +
+		"Removing a live marker with `rm` cancels (cause `marker_missing`).\n")
+	return page.Bytes()
+}

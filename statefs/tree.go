@@ -1,0 +1,268 @@
+package statefs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// The folders of a storage directory.
+const (
+	jobsDir        = "jobs"
+	newDir         = "new"
+	operationsDir  = "operations"
+	definitionsDir = "definitions"
+	takenDir       = "taken"
+	corruptDir     = "corrupt"
+	tmpDir         = "tmp"
+)
+
+const (
+	folderMode = 0o750
+	fileMode   = 0o640
+	// groupMode lets the group of the storage create and rename files in a folder, which is the right to control and start; the
+	// set-group-ID bit gives new files that group.
+	groupMode = 0o770 | os.ModeSetgid
+)
+
+// Options says how a storage directory is used. The zero value is right for most.
+type Options struct {
+	// Durability is Power when empty.
+	Durability Durability
+	// GroupControl lets members of the directory's group create files in jobs/ and new/.
+	GroupControl bool
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Tree is a storage directory as everybody may use it: read, submit and request. It is safe for concurrent use, also by several
+// processes. Only an Owner moves markers.
+type Tree struct {
+	dir     string
+	options Options
+	files   *files
+	root    *os.Root
+	jobs    *os.Root
+	folder  *os.File        // jobs/, for calls that take a descriptor
+	raw     syscall.RawConn // of folder; it keeps the descriptor from being closed under a call
+
+	jobsSync *syncFolder
+	opsSync  *syncFolder
+	daysMu   sync.Mutex
+	days     map[string]*dayFolder // the folders of operations/ that were used lately
+
+	sequence sequence
+	live     liveList
+	kept     sync.Map // hashes of definitions known to be on disk
+	odd      atomic.Uint64
+}
+
+// Open opens a storage directory and makes what is missing of it. The caller closes the tree.
+func Open(dir string, options Options) (*Tree, error) {
+	if options.Durability == "" {
+		options.Durability = Power
+	}
+	if options.Durability != Power && options.Durability != Process {
+		return nil, fmt.Errorf("durability %q is not known: use %q or %q", options.Durability, Power, Process)
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("storage %s: %w", dir, err)
+	}
+	if err := makeLayout(abs, options.GroupControl); err != nil {
+		return nil, err
+	}
+	t := &Tree{dir: abs, options: options, days: make(map[string]*dayFolder)}
+	t.files = &files{
+		dir: abs, tmp: filepath.Join(abs, tmpDir), durability: options.Durability,
+		slots: make(chan struct{}, maxSyncs),
+	}
+	t.sequence.tree = t
+	if err := t.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("storage %s: %w", abs, err), t.Close())
+	}
+	return t, nil
+}
+
+func makeLayout(abs string, groupControl bool) error {
+	for _, sub := range []string{"", jobsDir, newDir, operationsDir, definitionsDir, takenDir, corruptDir, tmpDir} {
+		path := filepath.Join(abs, sub)
+		if err := makeFolder(path); err != nil {
+			return fmt.Errorf("make storage %s: %w; choose another directory with --storage or give the daemon's user the right to write there", abs, err)
+		}
+		info, err := os.Lstat(path)
+		if err != nil {
+			return fmt.Errorf("storage %s: %w", abs, err)
+		}
+		if sub != "" && !info.IsDir() {
+			return fmt.Errorf("storage %s: %s is not a directory but a %s; remove it", abs, path, info.Mode().Type())
+		}
+		if groupControl && (sub == jobsDir || sub == newDir) {
+			if err := os.Chmod(path, groupMode); err != nil {
+				return fmt.Errorf("storage %s: let the group write to %s: %w", abs, path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// makeFolder makes a folder, and its parents, where it is missing. A folder that it made has folderMode whatever the umask is.
+func makeFolder(path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return nil // whether it is a folder shows when it is used
+	}
+	if err := os.MkdirAll(path, folderMode); err != nil {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, folderMode|info.Mode()&os.ModeSetgid) // a parent may hand its group on
+}
+
+func (t *Tree) open() (err error) {
+	if t.root, err = os.OpenRoot(t.dir); err != nil {
+		return err
+	}
+	if t.jobs, err = t.root.OpenRoot(jobsDir); err != nil {
+		return err
+	}
+	if t.folder, err = os.Open(filepath.Join(t.dir, jobsDir)); err != nil {
+		return err
+	}
+	if t.raw, err = t.folder.SyscallConn(); err != nil {
+		return err
+	}
+	if t.jobsSync, err = openSyncFolder(filepath.Join(t.dir, jobsDir), t.options.Durability); err != nil {
+		return err
+	}
+	t.opsSync, err = openSyncFolder(filepath.Join(t.dir, operationsDir), t.options.Durability)
+	return err
+}
+
+// Close releases the descriptors. It removes nothing. Calls that still run end in an error.
+func (t *Tree) Close() error {
+	var errs []error
+	for _, root := range []*os.Root{t.jobs, t.root} {
+		if root != nil {
+			errs = append(errs, root.Close())
+		}
+	}
+	if t.folder != nil {
+		errs = append(errs, t.folder.Close())
+	}
+	for _, folder := range []*syncFolder{t.jobsSync, t.opsSync} {
+		if folder != nil {
+			errs = append(errs, folder.close())
+		}
+	}
+	t.daysMu.Lock()
+	defer t.daysMu.Unlock()
+	for _, folder := range t.days {
+		errs = append(errs, folder.close())
+	}
+	clear(t.days)
+	errs = append(errs, t.live.close())
+	return errors.Join(errs...)
+}
+
+// Dir returns the absolute path of the storage directory.
+func (t *Tree) Dir() string { return t.dir }
+
+// JobsDir returns the absolute path of jobs/, the only folder that is watched for control.
+func (t *Tree) JobsDir() string { return filepath.Join(t.dir, jobsDir) }
+
+// SocketPath returns the path of the unix socket of the daemon.
+func (t *Tree) SocketPath() string { return filepath.Join(t.dir, "jobdir.sock") }
+
+// LogPath returns the path of an operation's log, which may not exist yet.
+func (t *Tree) LogPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".log")) }
+
+// ArtifactsPath returns the path of the folder for the files that the work leaves.
+func (t *Tree) ArtifactsPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".artifacts")) }
+
+// ItemsPath returns the path of the item results.
+func (t *Tree) ItemsPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".items.ndjson")) }
+
+// TempDir returns the path of tmp/. What is left there is removed when a daemon starts.
+func (t *Tree) TempDir() string { return t.files.tmp }
+
+// Durability returns what an acknowledgement of this tree promises.
+func (t *Tree) Durability() Durability { return t.options.Durability }
+
+// OpenLog opens the log of an operation for reading; fs.ErrNotExist is wrapped until the work began.
+func (t *Tree) OpenLog(id ID) (*os.File, error) {
+	f, _, err := openRegular(t.root, dayFile(id, ".log"))
+	return f, err
+}
+
+// maxDays bounds the folders that are kept open: an operation may be written to for days after it was submitted, but few days
+// are busy at once.
+const maxDays = 16
+
+// dayFolder is one folder of operations/.
+type dayFolder struct {
+	*syncFolder
+	named atomic.Bool // its own name in operations/ is known to be on the disk
+}
+
+// day returns the folder of a day, made when it is missing.
+func (t *Tree) day(day string) (*dayFolder, error) {
+	t.daysMu.Lock()
+	defer t.daysMu.Unlock()
+	if folder := t.days[day]; folder != nil {
+		return folder, nil
+	}
+	path := filepath.Join(t.dir, operationsDir, day)
+	if err := makeFolder(path); err != nil {
+		return nil, fmt.Errorf("make the folder of the day: %w", err)
+	}
+	opened, err := openSyncFolder(path, t.options.Durability)
+	if err != nil {
+		return nil, fmt.Errorf("open the folder of the day: %w", err)
+	}
+	if len(t.days) >= maxDays {
+		// Others may be about to sync one of these, and closing it would fail them. They still hold it; the garbage collector
+		// closes each when the last of them is done.
+		clear(t.days)
+	}
+	folder := &dayFolder{syncFolder: opened}
+	t.days[day] = folder
+	return folder, nil
+}
+
+// syncDay makes the names in the folder of a day durable, and its own name as well. Who made the folder does not matter: it may
+// have been another process, which died before it synced operations/.
+func (t *Tree) syncDay(day string) error {
+	folder, err := t.day(day)
+	if err != nil {
+		return err
+	}
+	if err := folder.sync(); err != nil || folder.named.Load() {
+		return err
+	}
+	if err := t.opsSync.sync(); err != nil {
+		return err
+	}
+	folder.named.Store(true)
+	return nil
+}
+
+// syncOperation makes the names of an operation durable: its record and its marker. Both folders are synced side by side.
+func (t *Tree) syncOperation(id ID) error {
+	if t.options.Durability != Power {
+		return nil
+	}
+	day := make(chan error, 1)
+	go func() { day <- t.syncDay(id.Day()) }()
+	return errors.Join(t.jobsSync.sync(), <-day)
+}

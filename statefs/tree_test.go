@@ -1,0 +1,167 @@
+package statefs
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestOpenMakesTheLayout(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a", "storage")
+	tree := openTree(t, dir, Options{})
+	wantNames(t, dir, jobsDir, newDir, operationsDir, definitionsDir, takenDir, corruptDir, tmpDir)
+	if tree.Durability() != Power || tree.Dir() != dir || tree.JobsDir() != filepath.Join(dir, jobsDir) {
+		t.Errorf("opened %s with %s", tree.Dir(), tree.Durability())
+	}
+	id := foreignID(t, 1)
+	day := filepath.Join(dir, operationsDir, "2025-11-26", id.String())
+	if tree.LogPath(id) != day+".log" || tree.ItemsPath(id) != day+".items.ndjson" || tree.ArtifactsPath(id) != day+".artifacts" {
+		t.Errorf("paths %s %s %s", tree.LogPath(id), tree.ItemsPath(id), tree.ArtifactsPath(id))
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	check(t, os.WriteFile(file, nil, 0o600))
+	for _, folder := range []string{"linked", "blocked"} {
+		check(t, os.Mkdir(filepath.Join(dir, folder), 0o750))
+	}
+	check(t, os.Symlink(dir, filepath.Join(dir, "linked", jobsDir)))
+	check(t, os.WriteFile(filepath.Join(dir, "blocked", tmpDir), nil, 0o600))
+	for _, test := range []struct {
+		dir        string
+		durability Durability
+		want       string
+	}{
+		{file, "", "choose another directory with --storage"},
+		{filepath.Join(file, "below"), "", "choose another directory with --storage"},
+		{filepath.Join(dir, "linked"), "", "jobs is not a directory but a L"},
+		{filepath.Join(dir, "blocked"), "", "tmp is not a directory"},
+		{dir, "forever", `use "power" or "process"`},
+	} {
+		tree, err := Open(test.dir, Options{Durability: test.durability})
+		if err == nil {
+			t.Errorf("%s was opened", test.dir)
+			check(t, tree.Close())
+		} else if !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v, want %q", err, test.want)
+		}
+	}
+}
+
+func TestGroupControl(t *testing.T) {
+	t.Parallel()
+	tree := openTree(t, t.TempDir(), Options{GroupControl: true})
+	for name, want := range map[string]fs.FileMode{jobsDir: 0o770 | fs.ModeSetgid, newDir: 0o770 | fs.ModeSetgid, operationsDir: 0o750, tmpDir: 0o750} {
+		info, err := os.Stat(filepath.Join(tree.Dir(), name))
+		check(t, err)
+		if got := info.Mode() &^ fs.ModeDir; got != want {
+			t.Errorf("%s has mode %s, want %s", name, got, want)
+		}
+	}
+}
+
+// A new day is a new name in operations/, without which a power cut would take the whole day.
+func TestTheNameOfADayIsSynced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	counted := func() (*Tree, *atomic.Int32) {
+		tree := openTree(t, dir, Options{Durability: Power})
+		var count atomic.Int32
+		tree.opsSync.call = func() error {
+			count.Add(1)
+			return tree.opsSync.f.Sync()
+		}
+		return tree, &count
+	}
+	first, syncs := counted()
+	submit(t, first)
+	if syncs.Load() != 1 {
+		t.Errorf("%d syncs of operations/ for the first operation of a day, want 1", syncs.Load())
+	}
+	submit(t, first)
+	if syncs.Load() != 1 {
+		t.Errorf("%d syncs of operations/ after the second operation, want 1", syncs.Load())
+	}
+	// Another process cannot know whether the one that made the folder lived to sync it.
+	second, syncs := counted()
+	submit(t, second)
+	if syncs.Load() != 1 {
+		t.Errorf("%d syncs of operations/ by another process, want 1", syncs.Load())
+	}
+}
+
+func TestTheNameOfADayIsSyncedAgainAfterAFailure(t *testing.T) {
+	t.Parallel()
+	tree := openTree(t, t.TempDir(), Options{Durability: Power})
+	tree.opsSync.call = func() error { return fs.ErrInvalid }
+	for range 2 {
+		if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); err == nil {
+			t.Error("a submit whose day is not durable was acknowledged")
+		}
+	}
+}
+
+// More days than are kept open, while syncs of the ones that are dropped run.
+func TestManyDaysAtOnce(t *testing.T) {
+	t.Parallel()
+	tree := openTree(t, t.TempDir(), Options{Durability: Power})
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for n := range 40 {
+				if err := tree.syncDay(fmt.Sprintf("2025-%02d-%02d", 1+i%2, 1+n%28)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	tree.daysMu.Lock()
+	defer tree.daysMu.Unlock()
+	if len(tree.days) > maxDays {
+		t.Errorf("%d folders are kept open", len(tree.days))
+	}
+}
+
+func TestCloseReleasesEveryDescriptor(t *testing.T) {
+	dir := t.TempDir()
+	open := func() {
+		tree, err := Open(dir, Options{})
+		check(t, err)
+		o, err := Own(tree)
+		check(t, err)
+		rec := submit(t, tree)
+		check(t, tree.Request(t.Context(), rec.ID, Cancel, nil))
+		_, err = o.List()
+		check(t, err)
+		_, err = o.Sweep(nil)
+		check(t, err)
+		check(t, o.Release())
+		check(t, tree.Close())
+	}
+	open()
+	before := openDescriptors(t)
+	for range 5 {
+		open()
+	}
+	if after := openDescriptors(t); after != before {
+		t.Errorf("%d descriptors are open, %d before", after, before)
+	}
+}
+
+// openDescriptors counts the descriptors of this process. No other test runs beside one that is not parallel.
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	check(t, err)
+	return len(entries)
+}

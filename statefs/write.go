@@ -1,0 +1,212 @@
+package statefs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/google/renameio/v2"
+)
+
+// Durability says what an acknowledgement promises.
+type Durability string
+
+const (
+	// Power survives a power cut: files and directories are synced before an answer is given. It is the default.
+	Power Durability = "power"
+	// Process survives the death of the daemon only: a power cut may empty or lose what was written.
+	Process Durability = "process"
+)
+
+// maxSyncs bounds the file syncs that run at once: each one holds a thread of the operating system, and more of them only wait
+// longer for the same disk.
+const maxSyncs = 64
+
+// files is the one place that puts files under their names. Content comes before the name, so no reader and no crash sees half
+// a file; directories are synced by syncFolder, because renameio leaves that to its caller.
+type files struct {
+	dir        string // absolute path of the storage directory
+	tmp        string // absolute path of tmp/, on the same file system and never watched
+	durability Durability
+	slots      chan struct{}
+}
+
+// SyncError says that the disk did not take what was written. After a failed sync nobody knows what is on it (the kernel marks
+// the pages clean), so the daemon ends and recovers from what can be read back.
+type SyncError struct {
+	Path string
+	Err  error
+}
+
+func (e *SyncError) Error() string {
+	return fmt.Sprintf("sync %s: %v; the disk may be failing or full: check it, then start the daemon again", e.Path, e.Err)
+}
+
+func (e *SyncError) Unwrap() error { return e.Err }
+
+// replace puts data under name (relative to the storage), replacing what was there, and has it synced first when the
+// durability asks for it. always forces the sync.
+func (w *files) replace(name string, data []byte, always bool) error {
+	target := filepath.Join(w.dir, name)
+	if w.durability != Power && !always {
+		return w.replaceUnsynced(name, data)
+	}
+	w.slots <- struct{}{}
+	defer func() { <-w.slots }()
+	err := w.persist(func() error {
+		// The umask decides nothing here: state files are 0640 whatever the daemon was started with.
+		return renameio.WriteFile(target, data, fileMode, renameio.WithTempDir(w.tmp), renameio.IgnoreUmask())
+	})
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, asSyncError(target, err))
+	}
+	return nil
+}
+
+// asSyncError tells a failed sync from the other failures of a write: one ends the daemon, a full disk refuses the submit.
+func asSyncError(target string, err error) error {
+	if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "sync" {
+		return &SyncError{target, failed.Err}
+	}
+	return err
+}
+
+// persist runs a write again when its temporary file vanished under it: a daemon that starts empties tmp/, also of what another
+// process is writing at that moment, and somebody may have removed tmp/ itself.
+func (w *files) persist(write func() error) error {
+	err := write()
+	for range 2 {
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if mkErr := os.Mkdir(w.tmp, folderMode); mkErr != nil && !errors.Is(mkErr, fs.ErrExist) {
+			return err
+		}
+		err = write()
+	}
+	return err
+}
+
+// replaceUnsynced is replace without any sync: for process durability, and for files whose loss costs nothing.
+func (w *files) replaceUnsynced(name string, data []byte) error {
+	err := w.persist(func() error {
+		temp, err := w.temp(data)
+		if err != nil {
+			return err
+		}
+		if err := os.Rename(temp, filepath.Join(w.dir, name)); err != nil {
+			_ = os.Remove(temp) // tmp/ is emptied at start anyway
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// create puts data under a name that must be free; the error wraps fs.ErrExist when it is not. A link, unlike a rename, never
+// overwrites.
+func (w *files) create(name string, data []byte) error {
+	err := w.persist(func() error {
+		temp, err := w.temp(data)
+		if err != nil {
+			return err
+		}
+		err = os.Link(temp, filepath.Join(w.dir, name))
+		_ = os.Remove(temp) // the name counts: once it is there the caller must not hear of an error
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("create %s: %w", name, err)
+	}
+	return nil
+}
+
+// temp writes data to a new file in tmp/ and returns its path.
+func (w *files) temp(data []byte) (string, error) {
+	// The name is random and not made of the PID: two trees of one process, or of two containers in which every process is PID 1,
+	// write at the same time.
+	f, err := os.CreateTemp(w.tmp, "state-")
+	if err != nil {
+		return "", err
+	}
+	path := f.Name()
+	_, err = f.Write(data)
+	if chErr := f.Chmod(fileMode); err == nil {
+		err = chErr
+	}
+	if clErr := f.Close(); err == nil {
+		err = clErr
+	}
+	if err != nil {
+		_ = os.Remove(path) // the first error counts
+		return "", err
+	}
+	return path, nil
+}
+
+// syncFolder is an open directory whose syncs are shared: one sync serves everybody who asked before it began. Nobody waits for
+// a timer; while one sync runs the next batch gathers.
+type syncFolder struct {
+	f    *os.File
+	skip bool         // process durability
+	call func() error // f.Sync
+
+	turn   chan struct{} // holds one token, which the one sync that runs has taken; guards failed
+	failed error         // the first failure: the kernel reports one once, and a later success says nothing about what it lost
+	mu     sync.Mutex    // guards next
+	next   *syncBatch
+}
+
+type syncBatch struct {
+	done chan struct{}
+	err  error
+}
+
+func openSyncFolder(path string, durability Durability) (*syncFolder, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	d := &syncFolder{f: f, skip: durability != Power, call: f.Sync, turn: make(chan struct{}, 1)}
+	d.turn <- struct{}{}
+	return d, nil
+}
+
+// sync returns when a directory sync that began after the call has ended. The error is a *SyncError; after one
+// every later call has it too.
+func (d *syncFolder) sync() error {
+	if d.skip {
+		return nil
+	}
+	d.mu.Lock()
+	batch, leads := d.next, false
+	if batch == nil {
+		batch, leads = &syncBatch{done: make(chan struct{})}, true
+		d.next = batch
+	}
+	d.mu.Unlock()
+	if leads {
+		<-d.turn
+		d.mu.Lock()
+		d.next = nil // whoever comes from here on may have written after this sync began
+		d.mu.Unlock()
+		if d.failed == nil {
+			if err := d.call(); err != nil {
+				d.failed = &SyncError{d.f.Name(), err}
+			}
+		}
+		batch.err = d.failed
+		close(batch.done)
+		d.turn <- struct{}{}
+	}
+	<-batch.done
+	return batch.err
+}
+
+func (d *syncFolder) close() error { return d.f.Close() }
