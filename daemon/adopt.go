@@ -1,0 +1,130 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// adopt is a look at an ID that the daemon does not have in hand: a new submission, an operation of an earlier daemon, one of a
+// foreign program, or a file that means nothing.
+func (d *Daemon) adopt(id statefs.ID, sight statefs.Sight) error {
+	if len(sight.States) == 0 || d.stopping.Load() {
+		return nil // requests without a live operation are the sweeper's
+	}
+	rec, recordErr := d.owner.ReadRecord(id)
+	gone := func() (bool, error) {
+		return d.owner.ForeignGone(id, statefs.MarkerName(id, sight.States[0]))
+	}
+	switch statefs.Judge(sight.States, rec, recordErr, false, gone) {
+	case statefs.Agree:
+		return d.takeOver(rec, sight.States[0])
+	case statefs.RollForward:
+		return d.rollForward(rec, sight.States[0])
+	case statefs.TwoMarkers:
+		return d.takeOver(rec, d.owner.Surviving(id, sight.States, rec))
+	case statefs.Ended:
+		return d.removeEnded(rec, sight.States)
+	case statefs.Unreadable:
+		return d.unreadable(id, sight.States[0], recordErr)
+	case statefs.LeaveAlone:
+		return recordErr
+	case statefs.Foreign, statefs.ForeignGone, statefs.Orphan, statefs.Missing, statefs.Nothing:
+		// A foreign program minds its own files; what is left of a dead one is the sweeper's.
+	}
+	return nil
+}
+
+// takeOver takes an operation in hand whose marker is in the given state.
+func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
+	marker, err := d.owner.MarkerFile(rec.ID, state)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	op := &operation{rec: rec, marker: marker}
+	op.set(state)
+	d.keep(op)
+	if state == statefs.Running {
+		// The work belonged to a daemon that is gone.
+		if err := d.rescue(op); err != nil {
+			return err
+		}
+	}
+	d.looks.want(rec.ID)
+	return nil
+}
+
+// rescue puts an operation whose work died with an earlier daemon back into the queue.
+func (d *Daemon) rescue(op *operation) error {
+	op.rec.Rescues++
+	if err := d.move(op, statefs.CauseRescued); err != nil {
+		return err
+	}
+	d.say(op, "  The daemon was stopped; the work starts again.")
+	return d.durable(op)
+}
+
+// requeue corrects a marker that somebody moved to running although there is no work in hand.
+func (d *Daemon) requeue(op *operation) error {
+	if err := d.move(op, statefs.CauseInterrupted); err != nil {
+		return err
+	}
+	return d.durable(op)
+}
+
+// rollForward carries out the rename that a crash cut off.
+func (d *Daemon) rollForward(rec *statefs.Record, from statefs.State) error {
+	if !rec.Next.Live() {
+		return d.takeOver(rec, from)
+	}
+	err := d.owner.Move(rec.ID, from, rec.Next)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	d.logger.Info("transition of an earlier daemon carried out", "id", rec.ID, "from", from, "to", rec.Next)
+	return d.takeOver(rec, rec.Next)
+}
+
+// removeEnded removes the markers of an operation whose terminal record was written.
+func (d *Daemon) removeEnded(rec *statefs.Record, states []statefs.State) error {
+	for _, state := range states {
+		if err := d.owner.RemoveName(statefs.MarkerName(rec.ID, state)); err != nil {
+			return err
+		}
+	}
+	d.logger.Info("marker of an ended operation removed", "id", rec.ID, "status", rec.Status)
+	return nil
+}
+
+// unreadable keeps an operation whose record cannot be understood for a person: the record goes to corrupt/, and a new one says
+// what is still known.
+func (d *Daemon) unreadable(id statefs.ID, state statefs.State, reason error) error {
+	if err := d.owner.QuarantineRecord(id, reason.Error()); err != nil {
+		return err
+	}
+	now := time.Now()
+	rec := statefs.Unknown(id, now)
+	op := &operation{rec: rec}
+	op.set(state)
+	rec.Status = state
+	if state != statefs.FailedManual {
+		if err := d.move(op, statefs.CauseUnreadable); err != nil {
+			return err
+		}
+	}
+	rec.Reason = "record unreadable"
+	rec.Error = &statefs.Fault{Code: "record_unreadable", Message: reason.Error()}
+	d.logger.Error("record unreadable: the operation waits for a person", "id", id, "error", reason)
+	if err := d.durable(op); err != nil {
+		return err
+	}
+	return d.takeOver(rec, op.state)
+}

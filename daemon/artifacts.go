@@ -1,0 +1,35 @@
+package daemon
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// maxArtifacts is how many artifacts the record and the footer name; the folder has all.
+const maxArtifacts = 1000
+
+// leftArtifacts returns the names of the files that the work left in its folder of artifacts, and removes the folder when there
+// are none.
+func (r *run) leftArtifacts() []string {
+	dir := r.owner.ArtifactsPath(r.id)
+	if err := os.Remove(dir); err == nil {
+		return nil // it was empty
+	}
+	var names []string
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return nil // what cannot be listed is not named; it stays where it is
+		}
+		if name, err := filepath.Rel(dir, path); err == nil {
+			names = append(names, filepath.ToSlash(name))
+		}
+		if len(names) == maxArtifacts {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,173 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
+)
+
+// begin starts the work of a queued operation.
+//
+// The order is: record with the run number and next: running, rename, sync, work. So after a crash queued means that nothing was
+// begun, and running means that it may have been. The sync makes the submission durable too, where its submitter still waits.
+func (d *Daemon) begin(op *operation) error {
+	def, params, err := d.definition(op.rec)
+	if err != nil {
+		d.say(op, "  Cannot start: "+err.Error())
+		op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}
+		return d.finishAs(op, statefs.CauseFailed)
+	}
+	if err := d.markRunning(op); err != nil {
+		return err
+	}
+	if err := d.owner.Sync(op.id()); err != nil {
+		return err
+	}
+	run, do, err := d.newRun(op, def, params)
+	if err != nil {
+		d.say(op, "  Cannot start: "+err.Error())
+		op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}
+		return d.finishAs(op, statefs.CauseFailed)
+	}
+	op.run = run
+	id := op.id()
+	look := func() { d.looks.want(id) }
+	run.start(do, &d.runs, look, look)
+	return nil
+}
+
+func (d *Daemon) markRunning(op *operation) error {
+	rec := *op.rec
+	now := time.Now()
+	rec.Run++
+	rec.Starts++
+	rec.StartedAt = &now
+	rec.Next = statefs.Running
+	if err := rec.Apply(op.state, statefs.CauseStart, now); err != nil {
+		return err
+	}
+	if err := d.owner.WriteRecord(&rec); err != nil {
+		return err
+	}
+	err := d.owner.Move(op.id(), op.state, statefs.Running)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return errMoved // somebody moved or removed it: the number of this run is spent, nothing was begun
+	}
+	if err != nil {
+		return err
+	}
+	d.logger.Info("transition", "id", rec.ID, "from", op.state, "to", statefs.Running, "cause", statefs.CauseStart, "run", rec.Run)
+	d.counters.transitions.Add(1)
+	op.rec = &rec
+	op.set(statefs.Running)
+	return nil
+}
+
+// definition returns the job as it stood when the operation was submitted.
+func (d *Daemon) definition(rec *statefs.Record) (*catalog.Definition, catalog.Params, error) {
+	def, err := d.keptDefinition(rec)
+	if err != nil {
+		return nil, catalog.Params{}, err
+	}
+	params, err := def.BindJSON(rec.Params)
+	if err != nil {
+		return nil, catalog.Params{}, fmt.Errorf("job %s: %w", def.Address(), err)
+	}
+	return def, params, nil
+}
+
+func (d *Daemon) keptDefinition(rec *statefs.Record) (*catalog.Definition, error) {
+	if def, ok := d.definitions.Load(rec.Definition); ok {
+		return def.(*catalog.Definition), nil
+	}
+	if rec.Definition == "" {
+		if def := d.config.Catalog.Get(rec.Group, rec.Job); def != nil {
+			return def, nil
+		}
+		return nil, fmt.Errorf("job %s/%s is not defined", rec.Group, rec.Job)
+	}
+	source, err := d.owner.Definition(rec.Definition)
+	if err != nil {
+		return nil, fmt.Errorf("job %s/%s: read the definition it was submitted under: %w", rec.Group, rec.Job, err)
+	}
+	defs, err := catalog.Parse("definitions/"+rec.Definition+".yaml", source)
+	if err != nil || len(defs) != 1 {
+		return nil, fmt.Errorf("job %s/%s: the definition it was submitted under cannot be read: %w", rec.Group, rec.Job, errors.Join(err, fs.ErrInvalid))
+	}
+	d.definitions.Store(rec.Definition, defs[0])
+	return defs[0], nil
+}
+
+// newRun prepares the work; nothing runs yet.
+func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.Params) (*run, work, error) {
+	r := &run{
+		id: op.id(), number: op.rec.Run, def: def, params: params, owner: d.owner, logger: d.logger, files: d.files,
+		environ: d.config.Environ, grace: d.config.Grace,
+	}
+	if def.Grace > 0 {
+		r.grace = def.Grace
+	}
+	do := commandWork
+	switch def.Work() {
+	case catalog.WorkHandler:
+		handler, ok := d.config.Handlers[def.Handler]
+		if !ok {
+			return nil, nil, fmt.Errorf("job %s: this program has no handler %q", def.Address(), def.Handler)
+		}
+		r.handler, do = handler, handlerWork
+		if handler.Total != nil {
+			r.report.total = handler.Total(params)
+		}
+	case catalog.WorkItems:
+		do = itemsWork
+	case catalog.WorkRun:
+	}
+	// A log that no process but ours writes to need not be looked at before each line.
+	d.closeLog(op)
+	log, err := d.openShared(op, def.Work() != catalog.WorkHandler)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.log = log
+	if def.Work() != catalog.WorkHandler {
+		if r.scratch, err = newScratch(d.owner.LogPath(op.id()), op.rec.Params); err != nil {
+			return nil, nil, err
+		}
+	}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	return r, do, nil
+}
+
+func (d *Daemon) openLog(op *operation) (*stream.Writer, error) { return d.openShared(op, true) }
+
+func (d *Daemon) openShared(op *operation, shared bool) (*stream.Writer, error) {
+	if op.log != nil {
+		return op.log, nil
+	}
+	file, err := d.owner.AppendLog(op.id())
+	if err != nil {
+		return nil, fmt.Errorf("open the log of %s: %w", op.id(), err)
+	}
+	log, err := stream.NewWriter(file, stream.WriterOptions{Shared: shared})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the log of %s: %w", op.id(), err), file.Close())
+	}
+	op.log = log
+	return log, nil
+}
+
+func (d *Daemon) closeLog(op *operation) {
+	if op.log == nil {
+		return
+	}
+	if err := op.log.Close(); err != nil {
+		d.logger.Error("log not closed", "id", op.id(), "error", err)
+	}
+	op.log = nil
+}

@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// ways are how somebody can ask for something.
+var ways = map[string]func(b *bench, id statefs.ID, ask statefs.Ask){
+	"touch": (*bench).touch,
+	"endpoint": func(b *bench, id statefs.ID, ask statefs.Ask) {
+		if err := b.tree.Request(b.t.Context(), id, ask, nil); err != nil {
+			b.t.Error(err)
+		}
+	},
+	"mv into place": func(b *bench, id statefs.ID, ask statefs.Ask) {
+		temp := filepath.Join(b.dir, "tmp", string(ask))
+		if err := os.WriteFile(temp, []byte("2025-11-26T13:22:00.000000+01:00\n"), 0o640); err != nil {
+			b.t.Error(err)
+		}
+		if err := os.Rename(temp, filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, ask))); err != nil {
+			b.t.Error(err)
+		}
+	},
+}
+
+// TestAskInEveryState asks for pause, resume and cancel in each state that an operation can be in here, in each way.
+func TestAskInEveryState(t *testing.T) {
+	t.Parallel()
+	jobs := handlerJobs + "---\n{group: test, name: sleep, run: [sleep, \"3600\"]}\n"
+	b := setup(t, jobs, testHandlers)
+	states := map[string]func(id statefs.ID){
+		"running": func(statefs.ID) {},
+		"paused": func(id statefs.ID) {
+			b.touch(id, statefs.Pause)
+			b.awaitState(id, statefs.Paused)
+		},
+	}
+	want := map[string]map[statefs.Ask]statefs.State{
+		"running": {statefs.Pause: statefs.Paused, statefs.Resume: statefs.Running, statefs.Cancel: ""},
+		"paused":  {statefs.Pause: statefs.Paused, statefs.Resume: statefs.Running, statefs.Cancel: ""},
+	}
+	for _, job := range []string{"wait", "sleep"} {
+		for way, ask := range ways {
+			for state, bring := range states {
+				for asked, expected := range want[state] {
+					t.Run(fmt.Sprintf("%s/%s/%s while %s", job, way, asked, state), func(t *testing.T) {
+						id := b.submit(job, `{}`)
+						b.awaitState(id, statefs.Running)
+						bring(id)
+						ask(b, id, asked)
+						if expected == "" {
+							if rec := b.awaitEnd(id); rec.Status != statefs.Cancelled {
+								t.Errorf("status %s", rec.Status)
+							}
+							return
+						}
+						b.await("the request is consumed", func() bool { return !b.exists(statefs.RequestName(id, asked)) })
+						b.awaitState(id, expected)
+						b.touch(id, statefs.Cancel)
+						b.awaitEnd(id)
+					})
+				}
+			}
+		}
+	}
+	b.daemon.looks.wait()
+	if left, _ := os.ReadDir(filepath.Join(b.dir, "taken")); len(left) != 0 {
+		t.Errorf("requests left in taken/: %v", left)
+	}
+}
+
+func TestTheLastRequestWinsAndCancelBeatsAll(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, handlerJobs, testHandlers)
+	// The requests are there before the daemon looks, in an order that only their content tells.
+	held, cancelled := b.submit("wait", `{}`), b.submit("wait", `{}`)
+	put := func(id statefs.ID, ask statefs.Ask, at string) {
+		if err := os.WriteFile(filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, ask)), []byte(at+"\n"), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(held, statefs.Resume, "2025-11-26T13:22:00.000000+01:00")
+	put(held, statefs.Pause, "2025-11-26T13:22:00.000001+01:00")
+	put(cancelled, statefs.Cancel, "2025-11-26T13:22:00.000000+01:00")
+	put(cancelled, statefs.Resume, "2025-11-26T13:23:00.000000+01:00")
+	b.start()
+	b.awaitState(held, statefs.Paused)
+	if rec := b.awaitEnd(cancelled); rec.Status != statefs.Cancelled || rec.Run != 0 {
+		t.Errorf("status %s, run %d: a cancelled operation in the queue must never start", rec.Status, rec.Run)
+	}
+	b.wantLog(held, linePause)
+	b.touch(held, statefs.Resume)
+	b.awaitState(held, statefs.Running)
+}
+
+func TestHandMoves(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	id := b.submit("wait", `{}`)
+	b.awaitState(id, statefs.Running)
+	running, paused := statefs.MarkerName(id, statefs.Running), statefs.MarkerName(id, statefs.Paused)
+
+	b.mv(running, paused)
+	b.await("the pause is in the log", func() bool { return b.recordStatus(id) == statefs.Paused })
+	b.mv(paused, running)
+	b.await("the resume is taken", func() bool { return b.recordStatus(id) == statefs.Running })
+	b.wantLog(id, linePause, lineResume)
+
+	for _, wrong := range []string{
+		statefs.MarkerName(id, statefs.FailedManual), statefs.MarkerName(id, statefs.Scheduled), running + ".bak",
+		id.String() + ".runing", "somewhere-else", id.String(),
+	} {
+		b.mv(running, wrong)
+		b.await(wrong+" is put back", func() bool { return b.exists(running) && !b.exists(wrong) })
+	}
+	second := filepath.Join(b.tree.JobsDir(), paused)
+	if err := os.WriteFile(second, nil, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	b.await("the second marker is removed", func() bool { return !b.exists(paused) })
+	if err := os.Link(filepath.Join(b.tree.JobsDir(), running), second); err != nil {
+		t.Fatal(err)
+	}
+	b.await("the second link is removed", func() bool { return !b.exists(paused) })
+	if !b.exists(running) {
+		t.Error("the marker is gone")
+	}
+	if got := b.daemon.Health().Counters["put_back"]; got != 8 {
+		t.Errorf("put_back %d, want 8", got)
+	}
+}
+
+func (b *bench) recordStatus(id statefs.ID) statefs.State {
+	rec, err := b.tree.ReadRecord(id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return rec.Status
+}
+
+func TestRemovedMarkerCancels(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	stays, goes := b.submit("wait", `{}`), b.submit("wait", `{}`)
+	b.awaitState(stays, statefs.Running)
+	b.awaitState(goes, statefs.Running)
+	if err := os.Remove(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(goes, statefs.Running))); err != nil {
+		t.Fatal(err)
+	}
+	rec := b.awaitEnd(goes)
+	if rec.Status != statefs.Cancelled || rec.Transitions[len(rec.Transitions)-1].Cause != statefs.CauseMarkerMissing {
+		t.Errorf("record %+v", rec)
+	}
+	b.wantLog(goes, lineCancel)
+	if !b.exists(statefs.MarkerName(stays, statefs.Running)) {
+		t.Error("the other one was touched")
+	}
+}

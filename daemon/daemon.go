@@ -1,0 +1,284 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
+)
+
+// DefaultSweepInterval is the time between two sweeps.
+const DefaultSweepInterval = 60 * time.Second
+
+// Config says what a daemon needs. Owner and Catalog are required; everything else has a default.
+type Config struct {
+	// Owner is the storage directory with its lock held. The daemon does not release it.
+	Owner *statefs.Owner
+	// Catalog is asked for a definition only when the one that an operation was submitted under is not kept.
+	Catalog *catalog.Catalog
+	// Handlers are the Go functions that definitions may name.
+	Handlers Handlers
+	// Logger gets what the daemon does and what it finds; nil discards it.
+	Logger *slog.Logger
+	// Grace is the time between SIGTERM and SIGKILL, for jobs that say none. Default 10 s.
+	Grace time.Duration
+	// SweepInterval is the time between two sweeps. Default 60 s.
+	SweepInterval time.Duration
+	// Environ gives the environment that commands inherit, asked at each start. Default os.Environ.
+	Environ func() []string
+	// Watch adjusts how jobs/ is watched; the zero value is right.
+	Watch watch.Options
+}
+
+func (c *Config) fill() error {
+	if c.Owner == nil || c.Catalog == nil {
+		return errors.New("daemon: Owner and Catalog are required")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Grace == 0 {
+		c.Grace = keeper.DefaultGrace
+	}
+	if c.SweepInterval == 0 {
+		c.SweepInterval = DefaultSweepInterval
+	}
+	if c.Grace < 0 || c.SweepInterval < 0 {
+		return errors.New("daemon: Grace and SweepInterval must not be negative")
+	}
+	if c.Environ == nil {
+		c.Environ = os.Environ
+	}
+	return nil
+}
+
+// Daemon decides what runs, runs it, and brings the storage directory back into order after anything.
+type Daemon struct {
+	config Config
+	owner  *statefs.Owner
+	logger *slog.Logger
+	dir    *watch.Dir[statefs.ID]
+	files  *watch.Files
+	looks  *looks
+	runs   sync.WaitGroup
+
+	mu  sync.RWMutex // guards ops
+	ops map[statefs.ID]*operation
+
+	stopping    atomic.Bool
+	failure     chan error // the first fatal error
+	ready       chan struct{}
+	sweeps      chan sweepOrder
+	stopped     chan struct{}
+	counters    counters
+	definitions sync.Map // hash -> *catalog.Definition
+}
+
+type sweepOrder struct {
+	dryRun bool
+	answer chan sweepAnswer
+}
+
+type sweepAnswer struct {
+	findings []statefs.Finding
+	err      error
+}
+
+// New prepares a daemon and begins to watch; nothing is changed before Run.
+func New(config Config) (*Daemon, error) {
+	if err := config.fill(); err != nil {
+		return nil, err
+	}
+	d := &Daemon{
+		config: config, owner: config.Owner, logger: config.Logger,
+		ops: make(map[statefs.ID]*operation), failure: make(chan error, 1), ready: make(chan struct{}),
+		sweeps: make(chan sweepOrder), stopped: make(chan struct{}),
+	}
+	d.looks = newLooks(d.look)
+	var err error
+	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), statefs.OwnerOf, config.Watch); err != nil {
+		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
+	}
+	if d.files, err = watch.OpenFiles(config.Watch); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch logs: %w", err), d.dir.Close())
+	}
+	return d, nil
+}
+
+// Run brings the storage into order, carries out what it is asked for until ctx ends, and then interrupts the work that runs.
+// It returns nil after such an end, and otherwise what made it stop: a folder that was taken away, or a disk that fails. When
+// it returns, nothing that it began is left. It may be called once.
+func (d *Daemon) Run(ctx context.Context) error {
+	defer close(d.stopped)
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	var watchers sync.WaitGroup
+	defer watchers.Wait()
+	defer stopWatching()
+	watchers.Go(func() { d.watcherEnded("jobs", d.dir.Run(watching)) })
+	watchers.Go(func() { d.watcherEnded("logs", d.files.Run(watching)) })
+
+	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {
+		d.logger.Warn("changes are found by scanning", "folder", d.owner.JobsDir(), "reason", mode.Reason)
+	}
+	err := d.recover()
+	if err == nil {
+		close(d.ready)
+		err = d.serve(ctx)
+	}
+	d.stop()
+	return err
+}
+
+func (d *Daemon) watcherEnded(what string, err error) {
+	if err != nil {
+		d.fail(fmt.Errorf("the watch of %s ended: %w", what, err))
+	}
+}
+
+// serve lists every reason to wake.
+func (d *Daemon) serve(ctx context.Context) error {
+	sweep := time.NewTicker(d.config.SweepInterval)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-d.dir.Ready():
+			d.takeEvents()
+		case <-sweep.C:
+			d.sweepAndLog()
+		case order := <-d.sweeps:
+			findings, err := d.sweep(order.dryRun)
+			order.answer <- sweepAnswer{findings, err}
+		case err := <-d.failure:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// takeEvents passes on what the watch says. It does nothing else: while it runs, the kernel's queue fills.
+func (d *Daemon) takeEvents() {
+	ids, rescan := d.dir.Take()
+	for _, id := range ids {
+		if op := d.operation(id); op != nil {
+			op.events.Add(1)
+		}
+		d.looks.want(id)
+	}
+	if rescan {
+		d.rescan()
+	}
+}
+
+// rescan lists jobs/ and has everything looked at, because events were lost or are not to be had.
+func (d *Daemon) rescan() {
+	d.counters.rescans.Add(1)
+	listing, err := d.owner.List()
+	if err != nil {
+		d.fail(err)
+		return
+	}
+	ids := listing.IDs()
+	d.mu.RLock()
+	for id := range d.ops {
+		ids[id] = true
+	}
+	d.mu.RUnlock()
+	for id := range ids {
+		d.looks.want(id)
+	}
+}
+
+// fail ends the daemon; the first reason counts.
+func (d *Daemon) fail(err error) {
+	select {
+	case d.failure <- err:
+	default:
+	}
+}
+
+// stop interrupts the work that runs and waits for everything.
+func (d *Daemon) stop() {
+	d.stopping.Store(true)
+	d.looks.wait() // a look that began before may still start work; none that begins now does
+	for _, op := range d.all() {
+		d.looks.want(op.id()) // each look sees that the daemon stops and interrupts
+	}
+	d.awaitRuns()
+	d.looks.close()
+	d.settle()
+}
+
+// awaitRuns waits for the work to end. Commands do within their grace period; a handler that does not heed its context cannot be
+// ended, and is left behind after as long.
+func (d *Daemon) awaitRuns() {
+	ended := make(chan struct{})
+	go func() {
+		d.runs.Wait()
+		close(ended)
+	}()
+	longest := d.config.Grace
+	d.definitions.Range(func(_, def any) bool {
+		longest = max(longest, def.(*catalog.Definition).Grace)
+		return true
+	})
+	late := time.NewTimer(longest + longest/2 + time.Second)
+	defer late.Stop()
+	select {
+	case <-ended:
+	case <-late.C:
+		d.logger.Error("a handler does not return although its context has ended; its operation starts again with the next daemon")
+	}
+}
+
+// settle writes down what the runs that were interrupted last left behind. No look runs any more.
+func (d *Daemon) settle() {
+	for _, op := range d.all() {
+		if op.run != nil && op.run.ended() {
+			d.guardLook(op.id(), func() error { return d.finish(op) })
+		}
+		d.closeLog(op)
+	}
+}
+
+func (d *Daemon) all() []*operation {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	ops := make([]*operation, 0, len(d.ops))
+	for _, op := range d.ops {
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+func (d *Daemon) operation(id statefs.ID) *operation {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.ops[id]
+}
+
+func (d *Daemon) manages(id statefs.ID) bool { return d.operation(id) != nil }
+
+func (d *Daemon) keep(op *operation) {
+	d.mu.Lock()
+	d.ops[op.id()] = op
+	d.mu.Unlock()
+}
+
+func (d *Daemon) forget(id statefs.ID) {
+	d.mu.Lock()
+	delete(d.ops, id)
+	d.mu.Unlock()
+}
+
+// Ready is closed when the storage is in order and requests are carried out.
+func (d *Daemon) Ready() <-chan struct{} { return d.ready }

@@ -1,0 +1,182 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// finish writes down how a run ended.
+func (d *Daemon) finish(op *operation) error {
+	r := op.run
+	r.takeExit(op.rec)
+	cause := r.endCause()
+	switch {
+	case errors.Is(cause, ErrInterrupted) && op.cancelling == nil:
+		return d.interrupted(op)
+	case op.cancelling != nil && (cause != nil || r.err != nil):
+		// An end that was there before the request would have been seen before the request was taken.
+		return d.finishAs(op, op.cancelCause)
+	}
+	op.rec.Attempts++
+	err := r.err
+	var ended *workError
+	if errors.As(cause, &ended) {
+		err = ended // the daemon ended it: the log grew too large, or cannot be written
+	}
+	if err == nil {
+		err = r.failedItems()
+	}
+	if err == nil {
+		return d.finishAs(op, statefs.CauseDone)
+	}
+	op.rec.Error = fault(err)
+	d.say(op, "  ERROR: "+op.rec.Error.Message)
+	return d.finishAs(op, statefs.CauseFailed)
+}
+
+func (r *run) takeExit(rec *statefs.Record) {
+	rec.Artifacts = r.leftArtifacts()
+	if r.exit == nil {
+		return
+	}
+	if r.exit.Code >= 0 {
+		rec.ExitCode = &r.exit.Code
+	}
+	rec.Signal = r.exit.Signal
+	rec.Resources = &statefs.ResourceUse{
+		UserSeconds: r.exit.UserTime.Seconds(), SystemSeconds: r.exit.SystemTime.Seconds(), PeakMemory: r.exit.MaxRSS,
+	}
+}
+
+func fault(err error) *statefs.Fault {
+	var w *workError
+	if errors.As(err, &w) {
+		return &statefs.Fault{Code: w.code, Message: w.Error()}
+	}
+	return &statefs.Fault{Code: "failed", Message: err.Error()}
+}
+
+// failedItems says whether failed items make the operation failed.
+func (r *run) failedItems() error {
+	r.report.mu.Lock()
+	defer r.report.mu.Unlock()
+	all := r.report.processed + r.report.failed
+	switch r.def.FailWhen {
+	case catalog.FailAny:
+		if r.report.failed > 0 {
+			return &workError{"items_failed", fmt.Errorf("%d of %d items failed", r.report.failed, all)}
+		}
+	case catalog.FailAll:
+		if all > 0 && r.report.processed == 0 {
+			return &workError{"items_failed", fmt.Errorf("all %d items failed", all)}
+		}
+	case catalog.FailNever:
+	}
+	return nil
+}
+
+// interrupted puts an operation whose work ended with the daemon where the next daemon finds it: back into the queue, or where
+// it was when it is paused.
+func (d *Daemon) interrupted(op *operation) error {
+	r := op.run
+	op.run = nil
+	op.rec.Interrupts++
+	if op.state == statefs.Running {
+		if err := d.requeue(op); err != nil {
+			return err
+		}
+	} else if err := d.durable(op); err != nil {
+		return err
+	}
+	d.closeLog(op)
+	return r.scratch.remove()
+}
+
+// finishAs ends an operation by cause: the log is synced, the terminal record is written and synced, and then the marker goes.
+func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
+	now := time.Now()
+	rec := *op.rec // a disk that is full makes this happen again
+	if err := rec.Apply(op.state, cause, now); err != nil {
+		return err
+	}
+	rep := &report{}
+	if op.run != nil {
+		rep = &op.run.report
+	}
+	rec.Next = ""
+	rec.FinishedAt = &now
+	rec.Processed, rec.FailedN = rep.counts()
+	rec.Result = result(&rec)
+	length, err := d.seal(op)
+	if err != nil {
+		return err
+	}
+	rec.LogBytes = &length
+	rec.Footer = footer(&rec, rep, filepath.Base(d.owner.ItemsPath(op.id())))
+	if err := d.owner.Finish(&rec, op.state); err != nil {
+		return err
+	}
+	op.rec = &rec
+	d.counters.finished.Add(1)
+	d.logger.Info("finished", "id", rec.ID, "status", rec.Status, "result", rec.Result, "cause", cause)
+	d.forget(op.id())
+	return d.tidy(op)
+}
+
+func result(rec *statefs.Record) statefs.Result {
+	switch {
+	case rec.Status == statefs.Cancelled:
+		return statefs.CancelledResult
+	case rec.Status == statefs.Failed:
+		return statefs.Failure
+	case rec.FailedN > 0:
+		return statefs.Partial
+	}
+	return statefs.Success
+}
+
+func (r *report) counts() (processed, failed int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.processed, r.failed
+}
+
+// seal syncs the log and returns the length at which it ends: what a process that could not be found writes later does not
+// count.
+func (d *Daemon) seal(op *operation) (int64, error) {
+	info, err := os.Stat(d.owner.LogPath(op.id()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // it never began
+	}
+	if err != nil {
+		return 0, fmt.Errorf("seal the log of %s: %w", op.id(), err)
+	}
+	if op.log != nil && d.owner.Durability() == statefs.Power && info.Size() > 0 {
+		if err := op.log.Sync(); err != nil {
+			return 0, &statefs.SyncError{Path: d.owner.LogPath(op.id()), Err: err}
+		}
+	}
+	return info.Size(), nil
+}
+
+// tidy removes what an ended operation needs no longer.
+func (d *Daemon) tidy(op *operation) error {
+	d.closeLog(op)
+	var errs []error
+	for _, t := range []*statefs.Taken{op.pausing, op.cancelling} {
+		if t != nil {
+			errs = append(errs, d.owner.Drop(*t))
+		}
+	}
+	if op.run != nil {
+		errs = append(errs, op.run.scratch.remove())
+	}
+	return errors.Join(errs...)
+}

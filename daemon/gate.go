@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/keeper"
+)
+
+// gate holds the work of one run while it is paused. A pause stops processes at once and lets Go code run on to its next
+// checkpoint; the work counts as stopped when everything that is under way is either a stopped process or waits here.
+//
+// The zero value is open.
+type gate struct {
+	mu        sync.Mutex
+	asked     bool          // somebody wants the work to stop
+	change    chan struct{} // closed and replaced when asked changes; nil until somebody waits
+	waiting   int           // goroutines in checkpoint or sleep while asked
+	open      int           // items that have begun and not ended
+	processes map[*keeper.Process]struct{}
+	stopped   func() // called without the lock when the last part stops
+}
+
+// pause asks the work to stop and reports whether it has.
+func (g *gate) pause() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.asked {
+		g.asked = true
+		g.announceLocked()
+	}
+	for p := range g.processes {
+		_ = p.Stop() // a process that has just ended needs no stop
+	}
+	return g.stoppedLocked()
+}
+
+// resume lets the work go on.
+func (g *gate) resume() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.asked {
+		return
+	}
+	g.asked = false
+	g.announceLocked()
+	for p := range g.processes {
+		_ = p.Continue() // a process that has just ended needs none
+	}
+}
+
+// isStopped reports whether a pause was asked for and nothing moves any more.
+func (g *gate) isStopped() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked && g.stoppedLocked()
+}
+
+func (g *gate) stoppedLocked() bool {
+	return g.waiting+len(g.processes) >= max(1, g.open)
+}
+
+func (g *gate) announceLocked() {
+	if g.change != nil {
+		close(g.change)
+		g.change = nil
+	}
+}
+
+// changedLocked returns a channel that closes at the next pause or resume.
+func (g *gate) changedLocked() <-chan struct{} {
+	if g.change == nil {
+		g.change = make(chan struct{})
+	}
+	return g.change
+}
+
+// begin and end count an item that is under way.
+func (g *gate) begin() {
+	g.mu.Lock()
+	g.open++
+	g.mu.Unlock()
+}
+
+func (g *gate) end() {
+	g.mu.Lock()
+	g.open--
+	tell := g.asked && g.waiting > 0 && g.stoppedLocked()
+	g.mu.Unlock()
+	if tell {
+		g.stopped()
+	}
+}
+
+// checkpoint waits while the work is paused. It returns the cause of ctx's end when the work is to end.
+func (g *gate) checkpoint(ctx context.Context) error { return g.sleep(ctx, 0) }
+
+// sleep waits for d, not counting the time in which the work is paused, and is a checkpoint all along: a pause or a cancel wakes
+// it at once.
+func (g *gate) sleep(ctx context.Context, d time.Duration) error {
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		g.mu.Lock()
+		if g.asked {
+			g.wait(ctx)
+			continue
+		}
+		if d <= 0 {
+			g.mu.Unlock()
+			return nil
+		}
+		changed := g.changedLocked()
+		g.mu.Unlock()
+		d = doze(ctx, d, changed)
+	}
+}
+
+// doze sleeps for d or until something happens, and returns what is left of d.
+func doze(ctx context.Context, d time.Duration, changed <-chan struct{}) time.Duration {
+	began := time.Now()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return 0
+	case <-changed:
+	case <-ctx.Done():
+	}
+	return max(d-time.Since(began), 1) // not 0: the caller still has to wait for the resume and look again
+}
+
+// wait is entered with the lock held, and returns without it when the pause is over or ctx has ended.
+func (g *gate) wait(ctx context.Context) {
+	g.waiting++
+	changed := g.changedLocked()
+	tell := g.stoppedLocked()
+	g.mu.Unlock()
+	if tell {
+		g.stopped()
+	}
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	g.waiting--
+	g.mu.Unlock()
+}
+
+// start starts a process unless the work is paused; then it waits first, so that no process ever begins behind a pause.
+func (g *gate) start(ctx context.Context, command keeper.Command) (*keeper.Process, error) {
+	for {
+		if err := g.checkpoint(ctx); err != nil {
+			return nil, err
+		}
+		g.mu.Lock()
+		if g.asked {
+			g.mu.Unlock()
+			continue
+		}
+		p, err := keeper.Start(command)
+		if err == nil {
+			if g.processes == nil {
+				g.processes = make(map[*keeper.Process]struct{})
+			}
+			g.processes[p] = struct{}{}
+		}
+		g.mu.Unlock()
+		return p, err
+	}
+}
+
+// ended forgets a process.
+func (g *gate) ended(p *keeper.Process) {
+	g.mu.Lock()
+	delete(g.processes, p)
+	g.mu.Unlock()
+}

@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
+)
+
+// counters count since the daemon started.
+type counters struct {
+	transitions, requests, finished atomic.Uint64
+	rescans, sweeps, swept, putBack atomic.Uint64
+	failedLooks                     atomic.Uint64
+}
+
+// Health is how a daemon is.
+type Health struct {
+	// Ready says that the storage is in order and requests are carried out.
+	Ready bool
+	// Watch says how changes in jobs/ are noticed, and why if not by inotify.
+	Watch watch.Mode
+	// Live counts the operations in hand by state.
+	Live map[statefs.State]int
+	// Counters count since the daemon started, by name.
+	Counters map[string]uint64
+}
+
+// Health returns how the daemon is. It may be called at any time.
+func (d *Daemon) Health() Health {
+	h := Health{Watch: d.dir.Mode(), Live: make(map[statefs.State]int)}
+	select {
+	case <-d.ready:
+		h.Ready = !d.stopping.Load()
+	default:
+	}
+	for _, op := range d.all() {
+		if state, ok := op.shown.Load().(statefs.State); ok {
+			h.Live[state]++
+		}
+	}
+	stats := d.dir.Stats()
+	h.Counters = map[string]uint64{
+		"transitions": d.counters.transitions.Load(), "requests": d.counters.requests.Load(), "finished": d.counters.finished.Load(),
+		"rescans": d.counters.rescans.Load(), "sweeps": d.counters.sweeps.Load(), "swept": d.counters.swept.Load(),
+		"put_back": d.counters.putBack.Load(), "failed_looks": d.counters.failedLooks.Load(),
+		"events": stats.Events, "unknown_names": stats.Unknown, "overflows": stats.Overflows, "ignored_files": d.owner.Ignored(),
+	}
+	return h
+}
+
+// ErrStopped says that the daemon no longer runs.
+var ErrStopped = errors.New("the daemon has stopped")
+
+// Sweep sweeps now, or with dryRun only says what would be done.
+func (d *Daemon) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
+	order := sweepOrder{dryRun, make(chan sweepAnswer, 1)}
+	select {
+	case d.sweeps <- order:
+	case <-d.stopped:
+		return nil, ErrStopped
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case answer := <-order.answer:
+		return answer.findings, answer.err
+	case <-d.stopped:
+		return nil, ErrStopped
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

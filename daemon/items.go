@@ -1,0 +1,207 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/jobdir/jobdir/catalog"
+)
+
+// itemsWork runs the command of the job once for each of its items, as many at a time as the job says. A command that fails
+// makes its item fail, and the work goes on.
+func itemsWork(ctx context.Context, r *run) error {
+	monitor, err := startMonitor(r)
+	if err != nil {
+		return &workError{code: "start_failed", err: err}
+	}
+	defer monitor.stop()
+	total, err := r.countItems(ctx)
+	if err != nil {
+		return err
+	}
+	r.report.setTotal(int64(total))
+	next, stop := iter.Pull2(r.def.Items.List(ctx, r.itemsFolder(), r.values("")))
+	defer stop()
+	feed := &itemFeed{next: next, total: total}
+	var group sync.WaitGroup
+	for range max(1, min(r.def.Parallel, total)) {
+		group.Go(func() { feed.fail(r.itemWorker(ctx, feed)) })
+	}
+	group.Wait()
+	return feed.err
+}
+
+func (r *run) values(item string) catalog.Values {
+	return catalog.Values{Params: r.params, ID: r.id.String(), Item: item}
+}
+
+func (r *run) itemsFolder() string { return r.def.Folder(r.values("")) }
+
+// countItems goes over the items once, so that each line can say how many there are. Only the names are looked at.
+func (r *run) countItems(ctx context.Context) (int, error) {
+	if total := r.def.Total(r.params); total != nil {
+		return int(*total), nil
+	}
+	n := 0
+	for _, err := range r.def.Items.List(ctx, r.itemsFolder(), r.values("")) {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		if err != nil {
+			return 0, &workError{code: "items", err: err}
+		}
+		n++
+	}
+	return n, nil
+}
+
+// itemFeed hands the items out, one at a time, in order.
+type itemFeed struct {
+	mu     sync.Mutex
+	next   func() (catalog.Item, error, bool)
+	number int
+	total  int
+	err    error
+}
+
+func (f *itemFeed) take() (item catalog.Item, number, total int, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return item, 0, 0, false
+	}
+	item, err, ok := f.next()
+	if err != nil {
+		f.err = &workError{code: "items", err: err}
+		return item, 0, 0, false
+	}
+	if !ok {
+		return item, 0, 0, false
+	}
+	f.number++
+	f.total = max(f.total, f.number) // files may have been added since they were counted
+	return item, f.number, f.total, true
+}
+
+func (f *itemFeed) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (r *run) itemWorker(ctx context.Context, feed *itemFeed) error {
+	for {
+		if err := r.gate.checkpoint(ctx); err != nil {
+			return err
+		}
+		item, number, total, ok := feed.take()
+		if !ok {
+			return nil
+		}
+		if err := r.itemCommand(ctx, item, number, total); err != nil {
+			return err
+		}
+	}
+}
+
+// itemCommand runs the command for one item. Its error ends the whole work; a command that fails does not.
+func (r *run) itemCommand(ctx context.Context, item catalog.Item, number, total int) error {
+	op := &Op{r}
+	together := r.def.Parallel > 1
+	begin := op.Item
+	if together {
+		begin = op.Parallel
+	}
+	said := begin(number, total, item.Name)
+	output, err := r.itemOutput(together, number)
+	if err != nil {
+		said.Fail(err)
+		return &workError{code: "start_failed", err: err}
+	}
+	defer func() { _ = output.Close() }() // the command has its own descriptor; ours wrote nothing
+	result := fmt.Sprintf("result-%d.json", number)
+	exit, err := r.execute(ctx, r.values(item.Name), output, false,
+		"JOBDIR_ITEM="+item.Name, fmt.Sprintf("JOBDIR_ITEM_NUMBER=%d", number), "JOBDIR_RESULT="+r.scratch.path(result))
+	if ctx.Err() != nil {
+		r.gate.end()
+		return context.Cause(ctx)
+	}
+	if together {
+		said.head += readOutput(output)
+	}
+	if err == nil {
+		err = exitError(exit)
+	}
+	r.endItem(said, item, result, err)
+	return nil
+}
+
+// endItem prints the end of an item and adds what its command left as its result.
+func (r *run) endItem(said *Item, item catalog.Item, result string, failure error) {
+	fields, resultErr := r.scratch.takeResult(result)
+	if failure == nil {
+		failure = resultErr
+	}
+	if failure != nil {
+		said.Fail(failure)
+		return
+	}
+	var attrs []slog.Attr
+	if item.Path != "" {
+		attrs = append(attrs, slog.Int64("size_bytes", item.Size))
+	}
+	for _, f := range fields {
+		attrs = append(attrs, slog.Any(f.name, f.value))
+	}
+	said.OK(attrs...)
+}
+
+// itemOutput is where a command writes: the log, or when several run at once a temporary file, whose text goes to the log in one
+// piece when the item ends.
+func (r *run) itemOutput(together bool, number int) (*os.File, error) {
+	if !together {
+		return r.owner.AppendLog(r.id)
+	}
+	path := filepath.Join(r.owner.TempDir(), fmt.Sprintf("%s-item-%d", r.id, number))
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// itemOutputLimit bounds what is kept of the output of one of several commands that run at once.
+const itemOutputLimit = 1 << 20
+
+// readOutput returns what a command wrote, its end when that is too much, with a newline at the end.
+func readOutput(f *os.File) string {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return ""
+	}
+	from := max(0, info.Size()-itemOutputLimit)
+	data, err := io.ReadAll(io.NewSectionReader(f, from, itemOutputLimit))
+	if err != nil {
+		return ""
+	}
+	text := string(data)
+	if from > 0 {
+		text = fmt.Sprintf("  (%d bytes of output left out)\n", from) + text
+	}
+	if text[len(text)-1] != '\n' {
+		text += "\n"
+	}
+	return text
+}

@@ -1,0 +1,220 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
+)
+
+// tryAgain is when an operation is looked at again after something failed that may mend itself, such as a full disk.
+const tryAgain = time.Second
+
+// look compares what exists of one operation with what the daemon knows, and acts. It is the only way in which anything
+// happens to an operation, and there is never more than one for the same ID at a time.
+func (d *Daemon) look(id statefs.ID) {
+	d.guardLook(id, func() error {
+		sight, err := d.owner.Look(id)
+		if err != nil {
+			return err
+		}
+		op := d.operation(id)
+		if op == nil {
+			return d.adopt(id, sight)
+		}
+		return d.reconcile(op, sight)
+	})
+}
+
+// guardLook sorts the errors of a look: a disk that fails ends the daemon, a name that was moved meanwhile means looking again,
+// and everything else is reported and tried again.
+func (d *Daemon) guardLook(id statefs.ID, look func() error) {
+	err := look()
+	var sync *statefs.SyncError
+	var gone *watch.GoneError
+	switch {
+	case err == nil:
+	case errors.As(err, &sync), errors.As(err, &gone), errors.Is(err, errEmptied), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
+		d.fail(err)
+	case errors.Is(err, errMoved):
+		d.looks.want(id)
+	default:
+		d.counters.failedLooks.Add(1)
+		d.logger.Error("look failed; it is tried again", "id", id, "error", err)
+		if !d.stopping.Load() {
+			time.AfterFunc(tryAgain, func() { d.looks.want(id) })
+		}
+	}
+}
+
+// errMoved says that a marker was renamed by somebody else between the look and the act.
+var errMoved = errors.New("the marker was moved meanwhile")
+
+// reconcile is a look at an operation that the daemon has in hand.
+func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
+	if op.run != nil && op.run.ended() {
+		return d.finish(op)
+	}
+	if d.stopping.Load() {
+		if op.run != nil {
+			op.run.end(ErrInterrupted)
+		}
+		return nil
+	}
+	if op.cancelling != nil {
+		return d.carryOut(op, sight.Asks) // only its end counts now
+	}
+	there, err := d.compareMarker(op, sight)
+	if err != nil || !there {
+		return err
+	}
+	if err := d.carryOut(op, sight.Asks); err != nil {
+		return err
+	}
+	if op.pausing != nil && op.run != nil && op.run.gate.isStopped() {
+		if err := d.settlePause(op); err != nil {
+			return err
+		}
+	}
+	if op.state == statefs.Queued && d.manages(op.id()) {
+		return d.begin(op)
+	}
+	return nil
+}
+
+// compareMarker brings the marker and the daemon's knowledge together. It reports false when there is nothing more to do now.
+func (d *Daemon) compareMarker(op *operation, sight statefs.Sight) (bool, error) {
+	if len(sight.States) == 0 {
+		return false, d.missing(op)
+	}
+	op.absence = absence{}
+	own := false
+	for _, state := range sight.States {
+		own = own || state == op.state
+	}
+	if own {
+		return true, d.removeSecond(op, sight.States)
+	}
+	if len(sight.States) > 1 {
+		return false, errMoved // our marker is on the move; look again
+	}
+	return true, d.handMove(op, sight.States[0])
+}
+
+// removeSecond removes markers that somebody made beside ours. A marker that is being renamed can be seen under both names, but
+// only two files have two identities, or one identity and a link count of two.
+func (d *Daemon) removeSecond(op *operation, states []statefs.State) error {
+	for _, state := range states {
+		if state == op.state {
+			continue
+		}
+		ours, err := d.owner.MarkerFile(op.id(), op.state)
+		if err != nil {
+			return errMoved
+		}
+		other, err := d.owner.MarkerFile(op.id(), state)
+		if err != nil {
+			continue
+		}
+		if os.SameFile(ours, other) && links(other) < 2 {
+			return errMoved
+		}
+		if !os.SameFile(ours, op.marker) && os.SameFile(other, op.marker) {
+			// Ours was moved, and somebody put another file in its place: the move is what counts.
+			if err := d.owner.RemoveName(statefs.MarkerName(op.id(), op.state)); err != nil {
+				return err
+			}
+			return errMoved
+		}
+		d.counters.putBack.Add(1)
+		d.logger.Warn("second marker removed", "id", op.id(), "marker", state, "state", op.state)
+		if err := d.owner.RemoveName(statefs.MarkerName(op.id(), state)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func links(info fs.FileInfo) uint64 {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 1
+	}
+	return uint64(stat.Nlink)
+}
+
+// handMove takes a marker that somebody renamed: as the request it stands for, or it is put back.
+func (d *Daemon) handMove(op *operation, to statefs.State) error {
+	cause, ok := statefs.HandMove(op.state, to)
+	if !ok {
+		d.counters.putBack.Add(1)
+		d.logger.Warn("marker put back: this move means nothing", "id", op.id(), "from", op.state, "to", to)
+		err := d.owner.Move(op.id(), to, op.state)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+			return errMoved
+		}
+		return err
+	}
+	d.logger.Info("marker moved by hand", "id", op.id(), "from", op.state, "to", to)
+	switch cause {
+	case statefs.CausePause:
+		return d.pausedByHand(op)
+	case statefs.CauseResume:
+		return d.resumedByHand(op)
+	default:
+		return d.accept(op, cause)
+	}
+}
+
+// accept takes over a marker that has been moved already.
+func (d *Daemon) accept(op *operation, cause statefs.Cause) error {
+	to, err := op.apply(cause, time.Now())
+	if err != nil {
+		return err
+	}
+	op.set(to)
+	return d.durable(op)
+}
+
+// move renames the marker of an operation by cause. The rename is the transition.
+func (d *Daemon) move(op *operation, cause statefs.Cause) error {
+	from := op.state
+	to, err := statefs.Next(from, cause)
+	if err != nil {
+		return err
+	}
+	err = d.owner.Move(op.id(), from, to)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	return d.moved(op, cause)
+}
+
+// moved notes a rename that was made.
+func (d *Daemon) moved(op *operation, cause statefs.Cause) error {
+	from := op.state
+	to, err := op.apply(cause, time.Now())
+	if err != nil {
+		return err
+	}
+	op.set(to)
+	d.counters.transitions.Add(1)
+	d.logger.Info("transition", "id", op.id(), "from", from, "to", to, "cause", cause)
+	return nil
+}
+
+// durable syncs what was renamed and writes the record behind it.
+func (d *Daemon) durable(op *operation) error {
+	if err := d.owner.Sync(op.id()); err != nil {
+		return err
+	}
+	op.rec.Next = ""
+	return d.owner.WriteRecord(op.rec)
+}

@@ -1,0 +1,103 @@
+package daemon
+
+import (
+	"sync"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// maxLooks bounds how many operations are looked at side by side. A look may wait for the disk, and more than this many syncs at
+// once only wait longer.
+const maxLooks = 64
+
+// looks runs one look for each operation that somebody wants looked at, never two for the same one at a time. Wanting again
+// while a look runs makes one more look afterwards, so nothing that happened after a look began is missed, and a thousand wishes
+// cost one look.
+type looks struct {
+	look func(statefs.ID)
+
+	mu      sync.Mutex
+	state   map[statefs.ID]lookState
+	queue   []statefs.ID
+	workers int
+	closed  bool
+	group   sync.WaitGroup
+	quiet   *sync.Cond // on mu: there may be no worker left
+}
+
+type lookState uint8
+
+const (
+	lookQueued lookState = iota + 1
+	lookRunning
+	lookAgain // runs, and is wanted again
+)
+
+func newLooks(look func(statefs.ID)) *looks {
+	l := &looks{look: look, state: make(map[statefs.ID]lookState)}
+	l.quiet = sync.NewCond(&l.mu)
+	return l
+}
+
+// want asks for a look. It never blocks.
+func (l *looks) want(id statefs.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	switch l.state[id] {
+	case lookQueued, lookAgain:
+	case lookRunning:
+		l.state[id] = lookAgain
+	default:
+		l.state[id] = lookQueued
+		l.queue = append(l.queue, id)
+		if l.workers < maxLooks {
+			l.workers++
+			l.group.Go(l.work)
+		}
+	}
+}
+
+// work looks until there is nothing left to look at.
+func (l *looks) work() {
+	l.mu.Lock()
+	for len(l.queue) > 0 && !l.closed {
+		id := l.queue[0]
+		l.queue = l.queue[1:]
+		l.state[id] = lookRunning
+		l.mu.Unlock()
+		l.look(id)
+		l.mu.Lock()
+		if l.state[id] == lookAgain {
+			l.state[id] = lookQueued
+			l.queue = append(l.queue, id)
+		} else {
+			delete(l.state, id)
+		}
+	}
+	if len(l.queue) == 0 {
+		l.queue = nil // an emptied queue of a storm is given back
+	}
+	l.workers--
+	l.quiet.Broadcast()
+	l.mu.Unlock()
+}
+
+// wait returns when nothing that was wanted is left to look at.
+func (l *looks) wait() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.workers > 0 {
+		l.quiet.Wait()
+	}
+}
+
+// close takes no more wishes and waits for the looks that run.
+func (l *looks) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.group.Wait()
+}

@@ -1,0 +1,168 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// logWatch wakes a channel whenever a file is written; the daemon's is a watch.Files.
+type logWatch interface {
+	Subscribe(path string, wake chan<- struct{}) (cancel func(), err error)
+}
+
+// itemLine is how work says by itself how far it is.
+var itemLine = regexp.MustCompile(`(?m)^\[ *(\d{1,12}) */ *(\d{1,12}) *\]`)
+
+// glance is how much of the end of a log is read for progress. A command may write faster than anybody can read; the newest line
+// is what counts.
+const glance = 16 << 10
+
+// monitor follows what a command writes straight to its log and to its progress file: it ends a run whose log grows beyond
+// max_log and takes progress from both. It sleeps until one of them is written.
+type monitor struct {
+	r       *run
+	wake    chan struct{}
+	quit    chan struct{}
+	ended   chan struct{}
+	release []func()
+
+	progressAt int64 // how far the progress file was read
+	logAt      int64
+	log        *os.File
+}
+
+func startMonitor(r *run) (*monitor, error) {
+	m := &monitor{r: r, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+	log, err := r.owner.OpenLog(r.id)
+	if err != nil {
+		return nil, fmt.Errorf("watch the log: %w", err)
+	}
+	m.log = log
+	for _, path := range []string{r.owner.LogPath(r.id), r.scratch.path("progress")} {
+		cancel, err := r.files.Subscribe(path, m.wake)
+		if err != nil {
+			m.close()
+			return nil, fmt.Errorf("watch %s: %w", path, err)
+		}
+		m.release = append(m.release, cancel)
+	}
+	go m.follow()
+	return m, nil
+}
+
+// stop looks once more and ends the monitor.
+func (m *monitor) stop() {
+	close(m.quit)
+	<-m.ended
+	m.look()
+	m.close()
+}
+
+func (m *monitor) close() {
+	for _, cancel := range m.release {
+		cancel()
+	}
+	_ = m.log.Close() // opened for reading
+}
+
+func (m *monitor) follow() {
+	defer close(m.ended)
+	for {
+		select {
+		case <-m.wake:
+			m.look()
+		case <-m.quit:
+			return
+		}
+	}
+}
+
+func (m *monitor) look() {
+	m.lookAtLog()
+	m.lookAtProgress()
+}
+
+func (m *monitor) lookAtLog() {
+	info, err := m.log.Stat()
+	if err != nil || info.Size() == m.logAt {
+		return
+	}
+	if limit := int64(m.r.def.MaxLog); limit > 0 && info.Size() > limit {
+		m.r.end(&workError{code: "log_limit", err: fmt.Errorf("%w: %d bytes, %s allowed", errLogLimit, info.Size(), m.r.def.MaxLog)})
+	}
+	from := max(m.logAt, info.Size()-glance)
+	m.logAt = info.Size()
+	text := make([]byte, m.logAt-from)
+	n, err := m.log.ReadAt(text, from)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return
+	}
+	all := itemLine.FindAllSubmatch(text[:n], -1)
+	if len(all) == 0 {
+		m.r.alive()
+		return
+	}
+	last := all[len(all)-1]
+	done, _ := strconv.ParseInt(string(last[1]), 10, 64) // at most twelve digits
+	total, _ := strconv.ParseInt(string(last[2]), 10, 64)
+	m.r.said(done, &total, "")
+}
+
+// lookAtProgress takes the last whole "done total [phase]" line that was written since the last look.
+func (m *monitor) lookAtProgress() {
+	f, err := os.Open(m.r.scratch.path("progress"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return // the command removed it
+	}
+	if err != nil {
+		return
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	info, err := f.Stat()
+	if err != nil {
+		return
+	}
+	if info.Size() < m.progressAt {
+		m.progressAt = 0 // the command writes it anew each time
+	}
+	text := make([]byte, min(info.Size()-m.progressAt, glance))
+	n, err := f.ReadAt(text, info.Size()-int64(len(text)))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return
+	}
+	end := bytes.LastIndexByte(text[:n], '\n')
+	if end < 0 {
+		return
+	}
+	m.progressAt = info.Size() - int64(n-end-1)
+	begin := bytes.LastIndexByte(text[:end], '\n') + 1
+	if done, total, phase, ok := parseProgress(string(text[begin:end])); ok {
+		m.r.said(done, total, phase)
+	}
+}
+
+// parseProgress reads a line "done total [phase]"; a total that is no number, such as "-", is unknown.
+func parseProgress(line string) (done int64, total *int64, phase string, ok bool) {
+	fields := strings.Fields(line)
+	if len(fields) == 0 {
+		return 0, nil, "", false
+	}
+	done, err := strconv.ParseInt(fields[0], 10, 64)
+	if err != nil || done < 0 {
+		return 0, nil, "", false
+	}
+	if len(fields) > 1 {
+		if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil && n >= 0 {
+			total = &n
+		}
+		phase = strings.Join(fields[2:], " ")
+	}
+	return done, total, phase, true
+}

@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"io/fs"
+	"sync/atomic"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
+)
+
+// operation is a live operation in the daemon's hands. Its fields belong to the one look that runs for its ID at a time, but for
+// the atomic ones.
+type operation struct {
+	rec *statefs.Record
+	// state is what the marker said when the daemon last moved or accepted it.
+	state statefs.State
+	// marker is the identity of the marker file: a rename keeps it, so the file is known again under any name.
+	marker fs.FileInfo
+	run    *run
+	log    *stream.Writer
+	// pausing is the pause that waits for the next checkpoint, cancelling the cancel that waits for the work to end.
+	pausing, cancelling *statefs.Taken
+	// cancelCause is what cancelling is recorded as.
+	cancelCause statefs.Cause
+	absence     absence
+
+	// shown is a copy of state for readers outside the look.
+	shown atomic.Value // statefs.State
+	// events counts what the watch said of this ID.
+	events atomic.Uint64
+}
+
+// absence is the time in which the marker of an operation is not found.
+type absence struct {
+	since  time.Time
+	events uint64
+}
+
+func (op *operation) id() statefs.ID { return op.rec.ID }
+
+func (op *operation) set(state statefs.State) {
+	op.state = state
+	op.shown.Store(state)
+}
+
+// apply notes in the record that the operation goes from its present state by cause, and returns the state it gets.
+func (op *operation) apply(cause statefs.Cause, at time.Time) (statefs.State, error) {
+	if err := op.rec.Apply(op.state, cause, at); err != nil {
+		return "", err
+	}
+	return op.rec.Status, nil
+}

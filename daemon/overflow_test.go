@@ -1,0 +1,112 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// daemonDir makes the test binary a daemon on this directory, so that a test has a daemon in a process of its own.
+const daemonDir = "JOBDIR_TEST_DAEMON"
+
+// childDaemon runs a daemon until SIGTERM, and then prints its counters.
+func childDaemon(dir string) error {
+	tree, err := statefs.Open(dir, statefs.Options{Durability: statefs.Process})
+	if err != nil {
+		return err
+	}
+	owner, err := statefs.Own(tree)
+	if err != nil {
+		return err
+	}
+	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "test.yaml", YAML: []byte(handlerJobs)}}})
+	if err := jobs.Reload(); err != nil {
+		return err
+	}
+	d, err := New(Config{Owner: owner, Catalog: jobs, Handlers: testHandlers, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := d.Run(ctx); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(d.Health().Counters)
+}
+
+// TestOverflowLosesNoRequest drops all three requests of 7,000 live operations while the daemon's process is stopped: more events
+// than the queue of the kernel holds, so that it really overflows. Every operation must end as cancelled.
+func TestOverflowLosesNoRequest(t *testing.T) {
+	const live = 7000
+	b := prepare(t, handlerJobs, testHandlers)
+	b.tree = reopen(t, b, statefs.Process)
+	ids := make([]statefs.ID, live)
+	var submits sync.WaitGroup
+	for lane := range 32 {
+		submits.Go(func() {
+			for i := lane; i < live; i += 32 {
+				ids[i] = b.submit("wait", `{}`)
+			}
+		})
+	}
+	submits.Wait()
+
+	child := exec.CommandContext(t.Context(), os.Args[0])
+	child.Env = append(os.Environ(), daemonDir+"="+b.dir)
+	var out bytes.Buffer
+	child.Stdout, child.Stderr = &out, os.Stderr
+	must(t, child.Start())
+	for _, id := range ids {
+		b.awaitState(id, statefs.Running)
+	}
+
+	must(t, child.Process.Signal(syscall.SIGSTOP))
+	for _, ask := range []statefs.Ask{statefs.Pause, statefs.Resume, statefs.Cancel} {
+		for _, id := range ids {
+			b.touch(id, ask)
+		}
+	}
+	must(t, child.Process.Signal(syscall.SIGCONT))
+	for _, id := range ids {
+		b.awaitEnd(id)
+	}
+	must(t, child.Process.Signal(syscall.SIGTERM))
+	must(t, child.Wait())
+
+	var counters map[string]uint64
+	must(t, json.Unmarshal(out.Bytes(), &counters))
+	if counters["overflows"] == 0 || counters["rescans"] == 0 {
+		t.Errorf("the queue did not overflow: %v", counters)
+	}
+	t.Logf("counters %v", counters)
+	for _, id := range ids {
+		rec, err := b.tree.ReadRecord(id)
+		if err != nil || rec.Status != statefs.Cancelled {
+			t.Fatalf("%s: %v %v", id, rec, err)
+		}
+		if log := b.log(id); !strings.HasSuffix(log, "stopping...\n") {
+			t.Fatalf("log of %s: %q", id, log)
+		}
+	}
+}
+
+// reopen replaces the tree of a bench by one with another durability.
+func reopen(t *testing.T, b *bench, durability statefs.Durability) *statefs.Tree {
+	t.Helper()
+	must(t, b.tree.Close())
+	tree, err := statefs.Open(b.dir, statefs.Options{Durability: durability})
+	must(t, err)
+	return tree
+}

@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// recover brings the storage into order before anything is served. The watch is in place already, so nothing that happens
+// meanwhile is missed; the looks do the rest, since a start is nothing but a look at everything.
+func (d *Daemon) recover() error {
+	if err := d.dir.Check(); err != nil {
+		return err
+	}
+	put, err := d.owner.Untake()
+	if err != nil {
+		return err
+	}
+	if put > 0 {
+		d.logger.Info("requests of an earlier daemon are carried out again", "count", put)
+	}
+	listing, err := d.owner.List()
+	if err != nil {
+		return err
+	}
+	present := make(map[statefs.ID]bool)
+	for _, e := range listing.Markers {
+		present[e.ID] = true
+	}
+	lost, err := d.lostMarkers(present)
+	if err != nil {
+		return err
+	}
+	if err := d.treatLost(lost, len(present) == 0); err != nil {
+		return err
+	}
+	for id := range listing.IDs() {
+		d.looks.want(id)
+	}
+	for _, rec := range lost {
+		d.looks.want(rec.ID)
+	}
+	d.looks.wait()
+	return d.owner.SyncAll()
+}
+
+// lostMarkers returns the live records that have no marker, and writes the list of live operations anew. Only the IDs of that
+// list are asked for, so a start costs what is live and not what has been.
+func (d *Daemon) lostMarkers(present map[statefs.ID]bool) ([]*statefs.Record, error) {
+	live, err := d.owner.LiveList()
+	if err != nil {
+		return nil, err
+	}
+	var lost []*statefs.Record
+	for id := range live {
+		if present[id] {
+			continue
+		}
+		rec, err := d.owner.ReadRecord(id)
+		if err == nil && !rec.Status.Terminal() {
+			lost = append(lost, rec)
+			continue
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			d.logger.Error("record of an operation without a marker cannot be read", "id", id, "error", err)
+		}
+		delete(live, id)
+	}
+	for id := range present {
+		live[id] = true
+	}
+	return lost, d.owner.SetLiveList(live)
+}
+
+// treatLost ends operations whose marker was removed while no daemon ran. When every marker is gone, and there was more than
+// one, nobody meant that: the markers are made again.
+func (d *Daemon) treatLost(lost []*statefs.Record, all bool) error {
+	if all && len(lost) > 1 {
+		for _, rec := range lost {
+			state := rec.Status
+			if rec.Next.Live() {
+				state = rec.Next
+			}
+			if err := d.owner.Restore(rec.ID, state, rec.CreatedAt); err != nil {
+				return fmt.Errorf("restore the marker of %s: %w", rec.ID, err)
+			}
+		}
+		d.logger.Warn("all markers were gone; they are restored from the records", "folder", d.owner.JobsDir(), "count", len(lost))
+		return nil
+	}
+	for _, rec := range lost {
+		op := &operation{rec: rec}
+		op.set(rec.Status)
+		if rec.Status == statefs.Running || rec.Status == statefs.Paused {
+			d.say(op, lineCancel)
+		}
+		rec.Reason = "marker missing"
+		d.logger.Warn("marker was removed while no daemon ran: the operation is cancelled", "id", rec.ID)
+		if err := d.finishAs(op, statefs.CauseMarkerMissing); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepAndLog is the periodic sweep.
+func (d *Daemon) sweepAndLog() {
+	if _, err := d.sweep(false); err != nil {
+		d.logger.Error("sweep failed in part", "error", err)
+	}
+}
+
+// sweep removes what belongs to nothing, checks that the folder is still the one that is watched, and wants every live operation
+// looked at whose marker and memory differ: that a look was missed must cost a minute, never more.
+func (d *Daemon) sweep(dryRun bool) ([]statefs.Finding, error) {
+	if err := d.dir.Check(); err != nil {
+		d.fail(err)
+		return nil, err
+	}
+	d.counters.sweeps.Add(1)
+	if dryRun {
+		return d.owner.PlanSweep(d.manages)
+	}
+	findings, err := d.owner.Sweep(d.manages)
+	for _, f := range findings {
+		if f.Action == statefs.ReportOnly {
+			d.logger.Warn("sweep: ignored", "file", f.File, "reason", f.Reason)
+			continue
+		}
+		d.counters.swept.Add(1)
+		d.logger.Info("sweep: "+string(f.Action), "file", f.File, "reason", f.Reason)
+	}
+	d.wantDifferences()
+	return findings, err
+}
+
+func (d *Daemon) wantDifferences() {
+	listing, err := d.owner.List()
+	if err != nil {
+		d.fail(err)
+		return
+	}
+	seen := make(map[statefs.ID]bool, len(listing.Markers))
+	for _, e := range listing.Markers {
+		seen[e.ID] = true
+		op := d.operation(e.ID)
+		if op == nil || op.shown.Load() != e.State {
+			d.looks.want(e.ID)
+		}
+	}
+	for _, e := range listing.Requests {
+		if d.manages(e.ID) {
+			d.looks.want(e.ID)
+		}
+	}
+	for _, op := range d.all() {
+		if !seen[op.id()] {
+			d.looks.want(op.id())
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// listed is how many processed and how many failed items the footer lists; the item file has all.
+const listed = 1000
+
+// report gathers what the work says about itself: item results, progress and the values for the footer. It is safe for
+// concurrent use.
+type report struct {
+	mu        sync.Mutex
+	items     io.Writer // ID.items.ndjson; nil until the first item
+	openItems func() (io.WriteCloser, error)
+	closer    io.Closer
+	run       int
+
+	processed, failed         int
+	processedList, failedList []json.RawMessage
+	total                     *int64
+	progress                  statefs.Progress
+	result                    []field
+	itemErr                   error // the first failure to write an item result
+}
+
+// field is one member of a JSON object whose order is kept.
+type field struct {
+	name  string
+	value json.RawMessage
+}
+
+// object encodes fields as one JSON object, in order.
+func object(fields []field) json.RawMessage {
+	var out bytes.Buffer
+	out.WriteByte('{')
+	for i, f := range fields {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		name, _ := json.Marshal(f.name) // text always encodes
+		out.Write(name)
+		out.WriteByte(':')
+		out.Write(f.value)
+	}
+	out.WriteByte('}')
+	return out.Bytes()
+}
+
+func newField(name string, value any) (field, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return field{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return field{name, data}, nil
+}
+
+// item notes the end of one item: failure is nil when it went well.
+func (r *report) item(number int, name string, failure error, attrs []slog.Attr) {
+	entry := []field{text("filename", name)}
+	if failure != nil {
+		entry = append(entry, text("error", failure.Error()))
+	}
+	for _, attr := range attrs {
+		f, err := newField(attr.Key, attr.Value.Any())
+		if err != nil {
+			f = text(attr.Key, attr.Value.String())
+		}
+		entry = append(entry, f)
+	}
+	data := object(entry)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if failure != nil {
+		r.failed++
+		r.failedList = appendListed(r.failedList, data)
+	} else {
+		r.processed++
+		r.processedList = appendListed(r.processedList, data)
+	}
+	r.writeItemLocked(number, failure == nil, entry)
+}
+
+// writeItemLocked appends to the item file: the checkpoint a restart resumes from, and the list of all items.
+func (r *report) writeItemLocked(number int, ok bool, entry []field) {
+	if r.items == nil && r.itemErr == nil {
+		file, err := r.openItems()
+		if err != nil {
+			r.itemErr = err
+			return
+		}
+		r.items, r.closer = file, file
+	}
+	if r.itemErr != nil {
+		return
+	}
+	head := []field{integer("item", int64(number)), integer("run", int64(r.run)), {"ok", json.RawMessage("false")}}
+	if ok {
+		head[2].value = json.RawMessage("true")
+	}
+	if _, err := r.items.Write(append(object(append(head, entry...)), '\n')); err != nil {
+		r.itemErr = err
+	}
+}
+
+func appendListed(list []json.RawMessage, entry json.RawMessage) []json.RawMessage {
+	if len(list) >= listed {
+		return list
+	}
+	return append(list, entry)
+}
+
+func text(name, value string) field {
+	data, _ := json.Marshal(value) // text always encodes
+	return field{name, data}
+}
+
+func integer(name string, value int64) field {
+	return field{name, fmt.Appendf(nil, "%d", value)}
+}
+
+// say notes how far the work is and returns the progress as it stands.
+func (r *report) say(done int64, total *int64, phase string, at time.Time) statefs.Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.progress.Done, r.progress.At = done, at
+	if total != nil {
+		r.progress.Total = total
+	}
+	if phase != "" {
+		r.progress.Phase = phase
+	}
+	return r.progress
+}
+
+func (r *report) touch(at time.Time) statefs.Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.progress.At = at
+	return r.progress
+}
+
+func (r *report) setTotal(total int64) {
+	r.mu.Lock()
+	r.total = &total
+	r.mu.Unlock()
+}
+
+// set notes a member of the footer; the last value of a name counts.
+func (r *report) set(f field) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.result {
+		if r.result[i].name == f.name {
+			r.result[i].value = f.value
+			return
+		}
+	}
+	r.result = append(r.result, f)
+}
+
+// close closes the item file and returns the first error of writing it.
+func (r *report) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closer != nil {
+		if err := r.closer.Close(); err != nil && r.itemErr == nil {
+			r.itemErr = err
+		}
+		r.closer = nil
+	}
+	return r.itemErr
+}

@@ -1,0 +1,139 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
+)
+
+// The causes for which work is ended before its time. They are what context.Cause gives to a handler.
+var (
+	// ErrCancelled means that somebody cancelled the operation.
+	ErrCancelled = errors.New("the operation is cancelled")
+	// ErrInterrupted means that the daemon stops; the operation goes on when it is started again.
+	ErrInterrupted = errors.New("the daemon stops")
+)
+
+// errLogLimit means that the log grew beyond the job's max_log.
+var errLogLimit = errors.New("the log is larger than max_log allows")
+
+// run is one start of an operation's work. Its goroutine ends when the work and all of its processes have ended.
+type run struct {
+	id      statefs.ID
+	number  int
+	def     *catalog.Definition
+	params  catalog.Params
+	owner   *statefs.Owner
+	log     *stream.Writer
+	logger  *slog.Logger
+	files   logWatch
+	handler Handler
+	environ func() []string
+	grace   time.Duration
+
+	gate     gate
+	report   report
+	progress progressFile
+	scratch  scratch
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	// err and exit may be read once done is closed.
+	err  error
+	exit *keeper.Exit
+
+	current sync.Mutex // guards item
+	item    *Item
+}
+
+// work is what kind of work a run does; it returns when everything it began has ended.
+type work func(ctx context.Context, r *run) error
+
+// start begins the work. ended is called when it is over, stopped whenever a pause has taken effect later than it was asked.
+func (r *run) start(do work, group *sync.WaitGroup, ended, stopped func()) {
+	r.gate.stopped = stopped
+	r.done = make(chan struct{})
+	r.report.run = r.number
+	r.report.openItems = func() (io.WriteCloser, error) { return r.owner.AppendItems(r.id) }
+	r.progress.write = func(p statefs.Progress) error { return r.owner.WriteProgress(r.id, p) }
+	group.Go(func() {
+		defer ended()
+		defer close(r.done)
+		r.err = r.guard(do)
+		r.progress.close()
+		if err := r.report.close(); err != nil && r.err == nil {
+			r.err = fmt.Errorf("write the item results: %w", err)
+		}
+	})
+}
+
+// guard turns a panic of the work into an error: one handler must not take the others down.
+func (r *run) guard(do work) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.logger.Error("handler panicked", "id", r.id, "panic", p, "stack", string(debug.Stack()))
+			err = &workError{code: "panic", err: fmt.Errorf("the handler panicked: %v", p)}
+		}
+	}()
+	return do(r.ctx, r)
+}
+
+// ended reports whether the work is over.
+func (r *run) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// end asks the work to end for a cause; the first cause counts.
+func (r *run) end(cause error) { r.cancel(cause) }
+
+// endCause returns why the work was asked to end, nil when it was not.
+func (r *run) endCause() error {
+	if r.ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(r.ctx)
+}
+
+// line appends a line to the log. A log that cannot be written ends the run: going on would lose what the work says.
+func (r *run) line(text string) {
+	if err := r.log.Line(text); err != nil {
+		r.cancel(&workError{code: "log_failed", err: err})
+	}
+}
+
+// said notes progress and has it written when its time has come.
+func (r *run) said(done int64, total *int64, phase string) {
+	now := time.Now()
+	r.progress.put(r.report.say(done, total, phase, now), now)
+}
+
+// alive notes that the work gave a sign of life, which moves the time of the progress and nothing else.
+func (r *run) alive() {
+	now := time.Now()
+	r.progress.put(r.report.touch(now), now)
+}
+
+// workError is an error of the work with a code for programs.
+type workError struct {
+	code string
+	err  error
+}
+
+func (e *workError) Error() string { return e.err.Error() }
+func (e *workError) Unwrap() error { return e.err }

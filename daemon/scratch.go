@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// resultLimit bounds the JSON object that a command leaves as its result.
+const resultLimit = 16 << 20
+
+// scratch is the folder of one run, ID.run beside the log, in which the daemon and a command exchange small files:
+//
+//	params.json   the parameters, for JOBDIR_PARAMS
+//	result.json   what the command leaves at JOBDIR_RESULT
+//	progress      the lines it writes to JOBDIR_PROGRESS
+//
+// It is removed when the operation ends.
+type scratch struct{ dir string }
+
+func newScratch(logPath string, params []byte) (scratch, error) {
+	s := scratch{logPath[:len(logPath)-len(filepath.Ext(logPath))] + ".run"}
+	if err := os.RemoveAll(s.dir); err != nil {
+		return s, fmt.Errorf("make the folder of the run: %w", err)
+	}
+	if err := os.Mkdir(s.dir, 0o750); err != nil {
+		return s, fmt.Errorf("make the folder of the run: %w", err)
+	}
+	for _, file := range []struct {
+		name    string
+		content []byte
+	}{{"params.json", append(params, '\n')}, {"progress", nil}} {
+		if err := s.put(file.name, file.content); err != nil {
+			return s, errors.Join(fmt.Errorf("make the folder of the run: %w", err), s.remove())
+		}
+	}
+	return s, nil
+}
+
+func (s scratch) put(name string, content []byte) error {
+	f, err := os.OpenFile(s.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
+}
+
+func (s scratch) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s scratch) remove() error {
+	if s.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(s.dir)
+}
+
+// takeResult reads and removes a result file. It returns the members of the JSON object there, in order, and nil when there is
+// none.
+func (s scratch) takeResult(name string) ([]field, error) {
+	f, err := os.Open(s.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the result: %w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, resultLimit+1))
+	err = errors.Join(err, f.Close(), os.Remove(s.path(name)))
+	if err != nil {
+		return nil, fmt.Errorf("read the result: %w", err)
+	}
+	if len(data) > resultLimit {
+		return nil, fmt.Errorf("the result is larger than %d bytes", resultLimit)
+	}
+	return decodeFields(data)
+}
+
+// decodeFields reads a JSON object and keeps the order of its members.
+func decodeFields(data []byte) ([]field, error) {
+	const want = "the result is not one JSON object"
+	if !json.Valid(data) {
+		var probe any
+		return nil, fmt.Errorf("%s: %w", want, json.Unmarshal(data, &probe))
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	start, err := decoder.Token()
+	if err != nil || start != json.Delim('{') {
+		return nil, fmt.Errorf("%s but starts with %v", want, start)
+	}
+	var fields []field
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", want, err)
+		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return nil, fmt.Errorf("%s: %w", want, err)
+		}
+		fields = append(fields, field{name.(string), value})
+	}
+	return fields, nil
+}

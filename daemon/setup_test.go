@@ -1,0 +1,258 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(daemonDir); dir != "" {
+		if err := childDaemon(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience bounds every wait of these tests; nothing depends on its length.
+const patience = 60 * time.Second
+
+// bench is a storage directory with a daemon on it.
+type bench struct {
+	t        *testing.T
+	dir      string
+	tree     *statefs.Tree
+	catalog  *catalog.Catalog
+	handlers Handlers
+	config   Config
+	changes  [2]*watch.Dir[string] // of jobs/ and of the day's folder
+
+	daemon *Daemon
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// setup makes a storage and starts a daemon with the given jobs and handlers.
+func setup(t *testing.T, jobs string, handlers Handlers) *bench {
+	t.Helper()
+	b := prepare(t, jobs, handlers)
+	b.start()
+	return b
+}
+
+func prepare(t *testing.T, jobs string, handlers Handlers) *bench {
+	t.Helper()
+	b := &bench{t: t, dir: filepath.Join(t.TempDir(), "storage"), handlers: handlers}
+	var err error
+	if b.tree, err = statefs.Open(b.dir, statefs.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	b.catalog = catalog.New(catalog.Options{
+		Extra:    []catalog.Source{{Name: "test.yaml", YAML: []byte(jobs)}},
+		Handlers: func() []string { return slices.Collect(maps.Keys(handlers)) },
+	})
+	if err := b.catalog.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	day := filepath.Join(b.dir, "operations", time.Now().Format(time.DateOnly))
+	if err := os.MkdirAll(day, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	watched := make(chan error, len(b.changes))
+	for i, dir := range []string{b.tree.JobsDir(), day} {
+		changes, err := watch.OpenDir(dir, func(name string) (string, bool) { return name, true }, watch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.changes[i] = changes
+		go func() { watched <- changes.Run(ctx) }()
+	}
+	t.Cleanup(func() {
+		if b.daemon != nil {
+			if err := b.stop(); err != nil {
+				t.Errorf("daemon: %v", err)
+			}
+		}
+		cancel()
+		for range b.changes {
+			if err := <-watched; err != nil {
+				t.Errorf("watch: %v", err)
+			}
+		}
+		if err := b.tree.Close(); err != nil {
+			t.Errorf("close the tree: %v", err)
+		}
+	})
+	return b
+}
+
+func (b *bench) start() {
+	b.t.Helper()
+	owner, err := statefs.Own(b.tree)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.config.Owner, b.config.Catalog, b.config.Handlers = owner, b.catalog, b.handlers
+	if b.config.Logger == nil {
+		b.config.Logger = slog.New(slog.NewTextHandler(testWriter{b.t}, nil))
+	}
+	if b.daemon, err = New(b.config); err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b.cancel, b.ended = cancel, make(chan error, 1)
+	d := b.daemon
+	go func() {
+		err := d.Run(ctx)
+		if rerr := owner.Release(); err == nil {
+			err = rerr
+		}
+		b.ended <- err
+	}()
+	select {
+	case <-d.Ready():
+	case err := <-b.ended:
+		b.t.Fatalf("the daemon did not start: %v", err)
+	}
+}
+
+// stop ends the daemon and returns what Run returned.
+func (b *bench) stop() error {
+	b.cancel()
+	err := <-b.ended
+	b.daemon = nil
+	return err
+}
+
+func (b *bench) submit(job string, params string) statefs.ID {
+	b.t.Helper()
+	def := b.catalog.Get("test", job)
+	if def == nil {
+		b.t.Fatalf("no job test/%s", job)
+	}
+	bound, err := def.BindJSON([]byte(params))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	rec, err := b.tree.Submit(b.t.Context(), statefs.Submission{
+		Group: def.Group, Job: def.Name, Params: bound.JSON(), Tags: def.Tags, Total: def.Total(bound),
+		Definition: def.Source(), DefinitionHash: def.Hash(),
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return rec.ID
+}
+
+// await returns when the condition holds; it looks again after each change in jobs/ and among the records and logs.
+func (b *bench) await(what string, holds func() bool) {
+	b.t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for !holds() {
+		select {
+		case <-b.changes[0].Ready():
+			b.changes[0].Take()
+		case <-b.changes[1].Ready():
+			b.changes[1].Take()
+		case err := <-b.ended:
+			b.ended <- err
+			if !holds() {
+				b.t.Fatalf("the daemon ended before %s: %v", what, err)
+			}
+			return
+		case <-deadline.C:
+			names, _ := filepath.Glob(b.tree.JobsDir() + "/*")
+			b.t.Fatalf("waited in vain until %s; jobs/ holds %q", what, names)
+		}
+	}
+}
+
+func (b *bench) exists(name string) bool {
+	_, err := os.Lstat(filepath.Join(b.tree.JobsDir(), name))
+	return err == nil
+}
+
+func (b *bench) awaitState(id statefs.ID, state statefs.State) {
+	b.t.Helper()
+	b.await(id.String()+" is "+string(state), func() bool { return b.exists(statefs.MarkerName(id, state)) })
+}
+
+// awaitEnd waits until an operation has ended and returns its record.
+func (b *bench) awaitEnd(id statefs.ID) *statefs.Record {
+	b.t.Helper()
+	var rec *statefs.Record
+	b.await(id.String()+" has ended", func() bool {
+		if sight, err := b.tree.Look(id); err != nil || len(sight.States) > 0 {
+			return false // a removed marker is the last thing of an end
+		}
+		r, err := b.tree.ReadRecord(id)
+		rec = r
+		return err == nil && r.Status.Terminal()
+	})
+	return rec
+}
+
+func (b *bench) touch(id statefs.ID, ask statefs.Ask) {
+	b.t.Helper()
+	f, err := os.OpenFile(filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, ask)), os.O_CREATE|os.O_WRONLY, 0o640)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) mv(from, to string) {
+	b.t.Helper()
+	if err := os.Rename(filepath.Join(b.tree.JobsDir(), from), filepath.Join(b.tree.JobsDir(), to)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) log(id statefs.ID) string {
+	b.t.Helper()
+	f, err := b.tree.OpenLog(id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(data)
+}
+
+func (b *bench) wantLog(id statefs.ID, lines ...string) {
+	b.t.Helper()
+	if got, want := b.log(id), strings.Join(lines, "\n")+"\n"; got != want {
+		b.t.Errorf("log of %s:\n%swant:\n%s", id, got, want)
+	}
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
