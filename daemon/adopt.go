@@ -65,7 +65,6 @@ func (d *Daemon) rescue(op *operation) error {
 	if err := d.move(op, statefs.CauseRescued); err != nil {
 		return err
 	}
-	d.say(op, "  The daemon was stopped; the work starts again.")
 	return d.durable(op)
 }
 

@@ -36,6 +36,9 @@ func (d *Daemon) begin(op *operation) error {
 		return d.finishAs(op, statefs.CauseFailed)
 	}
 	op.run = run
+	if run.number > 1 {
+		d.say(op, fmt.Sprintf("  Run %d begins.", run.number))
+	}
 	id := op.id()
 	look := func() { d.looks.want(id) }
 	run.start(do, &d.runs, look, look)

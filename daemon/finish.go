@@ -12,17 +12,24 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// finish writes down how a run ended.
+// finish writes down how a run ended. It may be called again when the disk was full.
 func (d *Daemon) finish(op *operation) error {
-	r := op.run
-	r.takeExit(op.rec)
-	cause := r.endCause()
-	switch {
-	case errors.Is(cause, ErrInterrupted) && op.cancelling == nil:
-		return d.interrupted(op)
-	case op.cancelling != nil && (cause != nil || r.err != nil):
+	if op.endedBy == "" {
+		if errors.Is(op.run.endCause(), ErrInterrupted) && op.cancelling == nil {
+			return d.interrupted(op)
+		}
+		op.run.takeExit(op.rec)
+		op.endedBy = d.judgeEnd(op)
+	}
+	return d.finishAs(op, op.endedBy)
+}
+
+// judgeEnd says by what cause the operation ends now that its work has.
+func (d *Daemon) judgeEnd(op *operation) statefs.Cause {
+	r, cause := op.run, op.run.endCause()
+	if op.cancelling != nil && (cause != nil || r.err != nil) {
 		// An end that was there before the request would have been seen before the request was taken.
-		return d.finishAs(op, op.cancelCause)
+		return op.cancelCause
 	}
 	op.rec.Attempts++
 	err := r.err
@@ -34,11 +41,11 @@ func (d *Daemon) finish(op *operation) error {
 		err = r.failedItems()
 	}
 	if err == nil {
-		return d.finishAs(op, statefs.CauseDone)
+		return statefs.CauseDone
 	}
 	op.rec.Error = fault(err)
 	d.say(op, "  ERROR: "+op.rec.Error.Message)
-	return d.finishAs(op, statefs.CauseFailed)
+	return statefs.CauseFailed
 }
 
 func (r *run) takeExit(rec *statefs.Record) {

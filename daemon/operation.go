@@ -24,6 +24,8 @@ type operation struct {
 	// cancelCause is what cancelling is recorded as.
 	cancelCause statefs.Cause
 	absence     absence
+	// endedBy is the cause by which the operation ends, once its work has.
+	endedBy statefs.Cause
 
 	// shown is a copy of state for readers outside the look.
 	shown atomic.Value // statefs.State

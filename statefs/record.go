@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"time"
 )
 
@@ -120,7 +121,13 @@ func (r *Record) transit(from, to State, cause Cause, at time.Time) {
 	r.Status = to
 	r.UpdatedAt = at
 	r.Transitions = append(r.Transitions, Transited{From: from, To: to, Cause: cause, At: at})
+	if extra := len(r.Transitions) - maxTransitions; extra > 0 {
+		r.Transitions = slices.Delete(r.Transitions, 1, 1+extra) // the submit and the newest ones stay
+	}
 }
+
+// maxTransitions bounds the history in the record: an operation can be paused and resumed for ever.
+const maxTransitions = 500
 
 // Apply moves the record by cause from the state from, at the given time. It changes nothing on disk. The error is a
 // *TransitionError.

@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func newGate() (*gate, <-chan struct{}) {
+	stopped := make(chan struct{}, 16)
+	return &gate{stopped: func() { stopped <- struct{}{} }}, stopped
+}
+
+func TestSleepDoesNotCountPausedTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, stopped := newGate()
+		began := time.Now()
+		var slept time.Duration
+		done := make(chan error)
+		go func() {
+			err := g.sleep(t.Context(), 10*time.Second)
+			slept = time.Since(began)
+			done <- err
+		}()
+		time.AfterFunc(4*time.Second, func() { g.pause() })
+		<-stopped
+		if at := time.Since(began); at != 4*time.Second {
+			t.Errorf("the pause took effect after %s, want at once", at)
+		}
+		time.AfterFunc(time.Hour, g.resume)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if want := time.Hour + 10*time.Second; slept != want {
+			t.Errorf("slept %s, want %s", slept, want)
+		}
+	})
+}
+
+func TestCheckpointEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := newGate()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		g.pause()
+		done := make(chan error)
+		go func() { done <- g.checkpoint(ctx) }()
+		synctest.Wait()
+		cancel(ErrCancelled)
+		if err := <-done; !errors.Is(err, ErrCancelled) {
+			t.Errorf("checkpoint returned %v", err)
+		}
+		if g.waiting != 0 {
+			t.Errorf("%d still wait", g.waiting)
+		}
+	})
+}
+
+// TestParallelItemsStopTogether has three items under way: the work is stopped when none of them moves any more.
+func TestParallelItemsStopTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, stopped := newGate()
+		release := make([]chan struct{}, 3)
+		for i := range release {
+			release[i] = make(chan struct{})
+			g.begin()
+			go func() {
+				<-release[i]
+				if i == 2 {
+					g.end() // this one ends while the others wait
+					return
+				}
+				if err := g.checkpoint(t.Context()); err != nil {
+					t.Error(err)
+				}
+				g.end()
+			}()
+		}
+		if g.pause() {
+			t.Error("stopped while three items are under way")
+		}
+		for i := range release {
+			synctest.Wait()
+			if g.isStopped() {
+				t.Errorf("stopped while %d items are under way", len(release)-i)
+			}
+			close(release[i])
+		}
+		<-stopped
+		if !g.isStopped() {
+			t.Error("not stopped")
+		}
+		g.resume()
+		synctest.Wait()
+		if g.isStopped() || g.open != 0 {
+			t.Errorf("after the resume: stopped %v, open %d", g.isStopped(), g.open)
+		}
+	})
+}
+
+func TestResumeBeforeTheCheckpoint(t *testing.T) {
+	t.Parallel()
+	g, stopped := newGate()
+	g.begin()
+	g.pause()
+	g.resume()
+	if err := g.checkpoint(t.Context()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-stopped:
+		t.Error("told to be stopped")
+	default:
+	}
+}

@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+func testID(t *testing.T, n uint64) statefs.ID {
+	t.Helper()
+	id, err := statefs.MakeID("test-looks", time.Date(2025, 11, 26, 13, 22, 0, 0, time.UTC), 1, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// TestLooksNeverOverlapAndNeverMiss wants the same few IDs from many goroutines: no two looks at one ID overlap, and a look that
+// begins after the last wish always comes.
+func TestLooksNeverOverlapAndNeverMiss(t *testing.T) {
+	t.Parallel()
+	const ids, wishes = 5, 2000
+	var busy [ids + 1]atomic.Int32
+	var wished, seen [ids + 1]atomic.Int64
+	l := newLooks(func(id statefs.ID) {
+		n := id.Sequence()
+		if busy[n].Add(1) != 1 {
+			t.Errorf("two looks at %s at once", id)
+		}
+		seen[n].Store(wished[n].Load())
+		busy[n].Add(-1)
+	})
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for i := range wishes {
+				n := uint64(i%ids + 1)
+				wished[n].Add(1)
+				l.want(testID(t, n))
+			}
+		})
+	}
+	group.Wait()
+	l.wait()
+	for n := 1; n <= ids; n++ {
+		if seen[n].Load() != wished[n].Load() {
+			t.Errorf("ID %d: the last look saw %d of %d wishes", n, seen[n].Load(), wished[n].Load())
+		}
+	}
+	l.close()
+	if len(l.state) != 0 || len(l.queue) != 0 {
+		t.Errorf("left over: %v %v", l.state, l.queue)
+	}
+	l.want(testID(t, 1))
+	if l.workers != 0 {
+		t.Error("a look after the close")
+	}
+}
+
+func TestWishesDuringALookMakeOneMore(t *testing.T) {
+	t.Parallel()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var count int
+	l := newLooks(func(statefs.ID) {
+		count++
+		entered <- struct{}{}
+		<-leave
+	})
+	l.want(testID(t, 1))
+	<-entered
+	for range 100 {
+		l.want(testID(t, 1))
+	}
+	leave <- struct{}{}
+	<-entered
+	leave <- struct{}{}
+	l.wait()
+	if count != 2 {
+		t.Errorf("%d looks, want 2", count)
+	}
+}

@@ -1,0 +1,71 @@
+package daemon
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+func TestProgressIsWrittenOnceASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		type write struct {
+			done int64
+			at   time.Duration
+		}
+		began := time.Now()
+		var writes []write
+		f := progressFile{write: func(p statefs.Progress) error {
+			writes = append(writes, write{p.Done, time.Since(began)})
+			return nil
+		}}
+		put := func(done int64) { f.put(statefs.Progress{Done: done}, time.Now()) }
+		put(1) // at once
+		put(2)
+		put(3) // together, when the second is over
+		<-time.After(5 * time.Second)
+		put(4) // at once again
+		put(5)
+		f.close() // what is still due
+		put(6)
+		synctest.Wait()
+		<-time.After(time.Minute)
+		want := []write{{1, 0}, {3, time.Second}, {4, 5 * time.Second}, {5, 5 * time.Second}}
+		if len(writes) != len(want) {
+			t.Fatalf("writes %v, want %v", writes, want)
+		}
+		for i := range want {
+			if writes[i] != want[i] {
+				t.Errorf("write %d is %v, want %v", i, writes[i], want[i])
+			}
+		}
+	})
+}
+
+func TestParseProgress(t *testing.T) {
+	t.Parallel()
+	nine := int64(9)
+	for _, tc := range []struct {
+		line  string
+		done  int64
+		total *int64
+		phase string
+		ok    bool
+	}{
+		{"3 9 reading on", 3, &nine, "reading on", true},
+		{"3 9", 3, &nine, "", true},
+		{"3", 3, nil, "", true},
+		{"3 - unknown length", 3, nil, "unknown length", true},
+		{"", 0, nil, "", false},
+		{"x 9", 0, nil, "", false},
+		{"-1 9", 0, nil, "", false},
+		{"99999999999999999999 1", 0, nil, "", false},
+	} {
+		done, total, phase, ok := parseProgress(tc.line)
+		if done != tc.done || phase != tc.phase || ok != tc.ok || (total == nil) != (tc.total == nil) || (total != nil && *total != *tc.total) {
+			t.Errorf("parseProgress(%q) = %d %v %q %v", tc.line, done, total, phase, ok)
+		}
+	}
+}

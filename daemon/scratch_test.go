@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestTakeResult(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ content, want, err string }{
+		"object in order": {`{"z": 1, "a": {"b": [1, 2]}}`, `{"z":1,"a":{"b": [1, 2]}}`, ""},
+		"empty object":    {`{}`, `{}`, ""},
+		"array":           {`[1]`, "", "starts with ["},
+		"text":            {`hello`, "", "not one JSON object"},
+		"two objects":     {`{} {}`, "", "not one JSON object"},
+		"torn":            {`{"a":`, "", "unexpected end"},
+		"empty":           {``, "", "unexpected end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := newScratch(filepath.Join(t.TempDir(), "op.log"), []byte("{}"))
+			must(t, err)
+			must(t, s.put("result.json", []byte(tc.content)))
+			fields, err := s.takeResult("result.json")
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("error %v, want %q", err, tc.err)
+				}
+			} else if err != nil || string(object(fields)) != tc.want {
+				t.Errorf("fields %s, %v", object(fields), err)
+			}
+			if _, err := os.Stat(s.path("result.json")); !os.IsNotExist(err) {
+				t.Errorf("the result is left: %v", err)
+			}
+		})
+	}
+}
+
+func TestNoResultIsNoError(t *testing.T) {
+	t.Parallel()
+	s, err := newScratch(filepath.Join(t.TempDir(), "op.log"), []byte("{}"))
+	must(t, err)
+	if fields, err := s.takeResult("result.json"); fields != nil || err != nil {
+		t.Errorf("%v %v", fields, err)
+	}
+	must(t, s.remove())
+}
+
+func TestLastOfEach(t *testing.T) {
+	t.Parallel()
+	got := strings.Join(lastOfEach([]string{"A=1", "B=2", "A=3", "C=4", "B=5"}), " ")
+	if got != "A=3 C=4 B=5" {
+		t.Errorf("got %s", got)
+	}
+}
