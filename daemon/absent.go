@@ -14,9 +14,6 @@ import (
 // by hand is missing for microseconds; a folder that is being removed is gone as a whole by then.
 const secondLook = 250 * time.Millisecond
 
-// passes is how often the second look asks for every name. It is what helps where no events are to be had.
-const passes = 8
-
 // errEmptied says that jobs/ lost all of its markers at once.
 var errEmptied = errors.New("all markers of live operations are gone at once")
 
@@ -36,14 +33,13 @@ func (d *Daemon) missing(op *operation) error {
 	if err := d.dir.Check(); err != nil {
 		return err
 	}
-	for range passes {
-		sight, err := d.owner.Look(op.id())
-		if err != nil {
-			return err
-		}
-		if len(sight.States) > 0 {
-			return errMoved
-		}
+	// State asks for every name until the folder stood still meanwhile, which is what helps where no events are to be had.
+	_, err := d.owner.State(op.id())
+	if err == nil {
+		return errMoved
+	}
+	if !errors.Is(err, statefs.ErrNotLive) {
+		return err
 	}
 	return d.absent(op)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
@@ -141,4 +143,32 @@ func TestEmptiedFolderIsRestoredAtTheNextStart(t *testing.T) {
 	b.start()
 	b.awaitState(ids[0], statefs.Running)
 	b.awaitState(ids[1], statefs.Paused)
+}
+
+// TestUnmountStopsTheDaemon takes the file system of the storage away, which makes no event at all.
+func TestUnmountStopsTheDaemon(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("this test mounts a tmpfs: run it as root")
+	}
+	mount := t.TempDir()
+	must(t, unix.Mount("tmpfs", mount, "tmpfs", 0, "size=16m"))
+	b := prepareAt(t, filepath.Join(mount, "storage"), handlerJobs, testHandlers)
+	b.start()
+	id := b.submit("wait", `{}`)
+	b.awaitState(id, statefs.Running)
+	must(t, unix.Unmount(mount, unix.MNT_DETACH))
+	if _, err := b.daemon.Sweep(t.Context(), false); err == nil {
+		t.Error("the sweep did not notice")
+	}
+	err := <-b.ended
+	b.daemon = nil
+	if gone, ok := errors.AsType[*watch.GoneError](err); !ok {
+		t.Fatalf("the daemon ended with %v", err)
+	} else {
+		t.Log(gone)
+	}
+	if rec, err := b.tree.ReadRecord(id); err != nil || rec.Status.Terminal() {
+		t.Errorf("%v %v", rec.Status, err)
+	}
 }

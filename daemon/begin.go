@@ -86,8 +86,8 @@ func (d *Daemon) definition(rec *statefs.Record) (*catalog.Definition, catalog.P
 }
 
 func (d *Daemon) keptDefinition(rec *statefs.Record) (*catalog.Definition, error) {
-	if def, ok := d.definitions.Load(rec.Definition); ok {
-		return def.(*catalog.Definition), nil
+	if def := d.definitions.get(rec.Definition); def != nil {
+		return def, nil
 	}
 	if rec.Definition == "" {
 		if def := d.config.Catalog.Get(rec.Group, rec.Job); def != nil {
@@ -103,7 +103,7 @@ func (d *Daemon) keptDefinition(rec *statefs.Record) (*catalog.Definition, error
 	if err != nil || len(defs) != 1 {
 		return nil, fmt.Errorf("job %s/%s: the definition it was submitted under cannot be read: %w", rec.Group, rec.Job, errors.Join(err, fs.ErrInvalid))
 	}
-	d.definitions.Store(rec.Definition, defs[0])
+	d.definitions.put(rec.Definition, defs[0])
 	return defs[0], nil
 }
 

@@ -57,8 +57,10 @@ func TestCommandEnds(t *testing.T) {
 		{"with a code", "script", script("echo x; exit 3"), statefs.Failed, "exit_code", "x\n  ERROR: exit code 3\n"},
 		{"by a signal", "script", script("kill -9 $$"), statefs.Failed, "signal", "  ERROR: ended by SIGKILL\n"},
 		{"in the middle of a line", "script", script("printf half; exit 1"), statefs.Failed, "exit_code", "half\n  ERROR: exit code 1\n"},
-		{"with a result that is none", "script", script(`echo '{"a":' > $JOBDIR_RESULT`), statefs.Failed, "bad_result",
-			"  ERROR: the result is not one JSON object: unexpected end of JSON input\n"},
+		{
+			"with a result that is none", "script", script(`echo '{"a":' > $JOBDIR_RESULT`), statefs.Failed, "bad_result",
+			"  ERROR: the result is not one JSON object: unexpected end of JSON input\n",
+		},
 		{"reading nothing", "script", script("cat; echo end"), statefs.Completed, "", "end\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

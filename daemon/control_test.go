@@ -113,7 +113,7 @@ func TestHandMoves(t *testing.T) {
 
 	for _, wrong := range []string{
 		statefs.MarkerName(id, statefs.FailedManual), statefs.MarkerName(id, statefs.Scheduled), running + ".bak",
-		id.String() + ".runing", "somewhere-else", id.String(),
+		id.String() + ".ruNning", "somewhere-else", id.String(),
 	} {
 		b.mv(running, wrong)
 		b.await(wrong+" is put back", func() bool { return b.exists(running) && !b.exists(wrong) })

@@ -80,7 +80,7 @@ type Daemon struct {
 	sweeps      chan sweepOrder
 	stopped     chan struct{}
 	counters    counters
-	definitions sync.Map // hash -> *catalog.Definition
+	definitions definitions
 }
 
 type sweepOrder struct {
@@ -226,11 +226,7 @@ func (d *Daemon) awaitRuns() {
 		d.runs.Wait()
 		close(ended)
 	}()
-	longest := d.config.Grace
-	d.definitions.Range(func(_, def any) bool {
-		longest = max(longest, def.(*catalog.Definition).Grace)
-		return true
-	})
+	longest := max(d.config.Grace, d.definitions.longestGrace())
 	late := time.NewTimer(longest + longest/2 + time.Second)
 	defer late.Stop()
 	select {

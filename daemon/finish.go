@@ -33,8 +33,7 @@ func (d *Daemon) judgeEnd(op *operation) statefs.Cause {
 	}
 	op.rec.Attempts++
 	err := r.err
-	var ended *workError
-	if errors.As(cause, &ended) {
+	if ended, ok := errors.AsType[*workError](cause); ok {
 		err = ended // the daemon ended it: the log grew too large, or cannot be written
 	}
 	if err == nil {
@@ -63,8 +62,7 @@ func (r *run) takeExit(rec *statefs.Record) {
 }
 
 func fault(err error) *statefs.Fault {
-	var w *workError
-	if errors.As(err, &w) {
+	if w, ok := errors.AsType[*workError](err); ok {
 		return &statefs.Fault{Code: w.code, Message: w.Error()}
 	}
 	return &statefs.Fault{Code: "failed", Message: err.Error()}

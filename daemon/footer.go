@@ -19,7 +19,8 @@ func footer(rec *statefs.Record, r *report, itemsFile string) json.RawMessage {
 	defer r.mu.Unlock()
 	fields := []field{
 		text("result", string(rec.Result)), text("state", string(rec.Status)),
-		{"total", total(r)}, integer("processed", int64(r.processed)), integer("failed", int64(r.failed)),
+		{"total", total(r)},
+		integer("processed", int64(r.processed)), integer("failed", int64(r.failed)),
 	}
 	if rec.Error != nil {
 		if f, err := newField("error", rec.Error); err == nil {

@@ -161,7 +161,7 @@ func (g *gate) start(ctx context.Context, command keeper.Command) (*keeper.Proce
 			g.mu.Unlock()
 			continue
 		}
-		p, err := keeper.Start(command)
+		p, err := keeper.Start(command) //nolint:contextcheck // a command outlives the end of ctx by its grace period
 		if err == nil {
 			if g.processes == nil {
 				g.processes = make(map[*keeper.Process]struct{})

@@ -160,14 +160,13 @@ func (d *Daemon) handMove(op *operation, to statefs.State) error {
 		return err
 	}
 	d.logger.Info("marker moved by hand", "id", op.id(), "from", op.state, "to", to)
-	switch cause {
-	case statefs.CausePause:
+	if cause == statefs.CausePause {
 		return d.pausedByHand(op)
-	case statefs.CauseResume:
-		return d.resumedByHand(op)
-	default:
-		return d.accept(op, cause)
 	}
+	if cause == statefs.CauseResume {
+		return d.resumedByHand(op)
+	}
+	return d.accept(op, cause)
 }
 
 // accept takes over a marker that has been moved already.

@@ -51,7 +51,9 @@ func (d *Daemon) recover() error {
 func (d *Daemon) lostMarkers(present map[statefs.ID]bool) ([]*statefs.Record, error) {
 	live, err := d.owner.LiveList()
 	if err != nil {
-		return nil, err
+		// A cache: without it, only a marker that was removed meanwhile goes unnoticed.
+		d.logger.Warn("the cached list of live operations is made anew", "error", err)
+		live = make(map[statefs.ID]bool)
 	}
 	var lost []*statefs.Record
 	for id := range live {
@@ -126,14 +128,14 @@ func (d *Daemon) sweep(dryRun bool) ([]statefs.Finding, error) {
 	findings, err := d.owner.Sweep(d.manages)
 	for _, f := range findings {
 		if f.Action == statefs.ReportOnly {
-			d.logger.Warn("sweep: ignored", "file", f.File, "reason", f.Reason)
+			d.logger.Warn("ignored by the sweep", "file", f.File, "reason", f.Reason)
 			continue
 		}
 		d.counters.swept.Add(1)
-		d.logger.Info("sweep: "+string(f.Action), "file", f.File, "reason", f.Reason)
+		d.logger.Info("swept", "action", f.Action, "file", f.File, "reason", f.Reason)
 	}
 	d.wantDifferences()
-	return findings, err
+	return findings, errors.Join(err, d.owner.TrimLiveList())
 }
 
 func (d *Daemon) wantDifferences() {

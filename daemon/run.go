@@ -46,7 +46,7 @@ type run struct {
 	progress progressFile
 	scratch  scratch
 
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // the run is what the context is about: it ends with it
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 	// err and exit may be read once done is closed.

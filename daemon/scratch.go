@@ -81,6 +81,8 @@ func (s scratch) takeResult(name string) ([]field, error) {
 	return decodeFields(data)
 }
 
+var errNoName = errors.New("a member has no name")
+
 // decodeFields reads a JSON object and keeps the order of its members.
 func decodeFields(data []byte) ([]field, error) {
 	const want = "the result is not one JSON object"
@@ -95,15 +97,16 @@ func decodeFields(data []byte) ([]field, error) {
 	}
 	var fields []field
 	for decoder.More() {
-		name, err := decoder.Token()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", want, err)
+		token, err := decoder.Token()
+		name, isText := token.(string)
+		if err != nil || !isText {
+			return nil, fmt.Errorf("%s: %w", want, errors.Join(err, errNoName))
 		}
 		var value json.RawMessage
 		if err := decoder.Decode(&value); err != nil {
 			return nil, fmt.Errorf("%s: %w", want, err)
 		}
-		fields = append(fields, field{name.(string), value})
+		fields = append(fields, field{name, value})
 	}
 	return fields, nil
 }

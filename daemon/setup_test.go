@@ -59,7 +59,12 @@ func setup(t *testing.T, jobs string, handlers Handlers) *bench {
 
 func prepare(t *testing.T, jobs string, handlers Handlers) *bench {
 	t.Helper()
-	b := &bench{t: t, dir: filepath.Join(t.TempDir(), "storage"), handlers: handlers}
+	return prepareAt(t, filepath.Join(t.TempDir(), "storage"), jobs, handlers)
+}
+
+func prepareAt(t *testing.T, dir, jobs string, handlers Handlers) *bench {
+	t.Helper()
+	b := &bench{t: t, dir: dir, handlers: handlers}
 	var err error
 	if b.tree, err = statefs.Open(b.dir, statefs.Options{}); err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func TestMakeIDIsParseIDBackwards(t *testing.T) {
 	if at := id.Time(testTime.Location()); !at.Equal(testTime.Truncate(time.Second)) {
 		t.Errorf("its time is %s", at)
 	}
-	for name, make := range map[string]func() (ID, error){
+	for name, build := range map[string]func() (ID, error){
 		"endpoint with a slash": func() (ID, error) { return MakeID("g/j", testTime, 1, 1) },
 		"no endpoint":           func() (ID, error) { return MakeID("", testTime, 1, 1) },
 		"negative PID":          func() (ID, error) { return MakeID("g", testTime, -1, 1) },
@@ -98,7 +98,7 @@ func TestMakeIDIsParseIDBackwards(t *testing.T) {
 		"too large a sequence":  func() (ID, error) { return MakeID("g", testTime, 1, 1e15) },
 		"year 10000":            func() (ID, error) { return MakeID("g", testTime.AddDate(8000, 0, 0), 1, 1) },
 	} {
-		if id, err := make(); !errors.Is(err, ErrBadID) || !id.IsZero() {
+		if id, err := build(); !errors.Is(err, ErrBadID) || !id.IsZero() {
 			t.Errorf("%s: %q, %v", name, id, err)
 		}
 	}

@@ -116,11 +116,34 @@ func parseLive(line []byte) (id ID, begins, ok bool) {
 	return id, line[0] == '+', err == nil
 }
 
+// liveListLimit is how long the cached list may grow with operations that ended before it is rewritten.
+const liveListLimit = 1 << 20
+
+// trimLive rewrites the cached list when most of it is about operations that ended. Lines of this process wait meanwhile; only
+// the daemon's process submits.
+func (t *Tree) trimLive() error {
+	info, err := t.root.Lstat(liveFile)
+	if err != nil || info.Size() < liveListLimit {
+		return nil //nolint:nilerr // without a list there is nothing to trim
+	}
+	t.live.mu.Lock()
+	defer t.live.mu.Unlock()
+	live, err := t.readLive()
+	if err != nil {
+		return err
+	}
+	return t.writeLive(live)
+}
+
 // compactLive rewrites the cached list to what is live now.
 func (t *Tree) compactLive(live map[ID]bool) error {
 	if err := t.live.close(); err != nil {
 		return fmt.Errorf("rewrite the list of live operations: %w", err)
 	}
+	return t.writeLive(live)
+}
+
+func (t *Tree) writeLive(live map[ID]bool) error {
 	var data []byte
 	for id := range live {
 		data = append(append(append(data, '+'), id.text...), '\n')

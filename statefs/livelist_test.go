@@ -124,3 +124,26 @@ func TestLiveListThatIsNoFile(t *testing.T) {
 	last := submit(t, o.Tree)
 	wantLive(t, o, last.ID)
 }
+
+// A daemon that runs for years must not keep a line for everything that ended.
+func TestLiveListIsTrimmed(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	stays := submit(t, o.Tree)
+	ended := newID(t, o)
+	line := "+" + ended.String() + "\n-" + ended.String() + "\n"
+	f, err := os.OpenFile(filepath.Join(o.Dir(), liveFile), os.O_APPEND|os.O_WRONLY, 0)
+	check(t, err)
+	_, err = f.WriteString(strings.Repeat(line, liveListLimit/len(line)+1))
+	check(t, errors.Join(err, f.Close()))
+	check(t, o.TrimLiveList())
+	info, err := os.Stat(filepath.Join(o.Dir(), liveFile))
+	check(t, err)
+	if info.Size() > 200 {
+		t.Errorf("the list still has %d bytes", info.Size())
+	}
+	later := submit(t, o.Tree)
+	wantLive(t, o, stays.ID, later.ID)
+	check(t, o.TrimLiveList()) // short enough: nothing happens
+	wantLive(t, o, stays.ID, later.ID)
+}

@@ -65,7 +65,7 @@ func flockPatiently(f *os.File) (err error) {
 		if err := flock(f, unix.LOCK_UN); err != nil {
 			return err
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	return err
 }

@@ -26,40 +26,91 @@ type Sight struct {
 // it reports existed; what it misses may have been renamed meanwhile, which is why one look never proves an absence.
 func (t *Tree) Look(id ID) (Sight, error) {
 	var sight Sight
-	for _, state := range liveStates {
-		name := MarkerName(id, state)
-		regular, exists, err := t.stat(name)
-		if err != nil {
-			return sight, err
+	// One call for all names: this is the hottest code of the daemon.
+	err := withDescriptor(t.raw, func(fd int) error {
+		for _, state := range liveStates {
+			name := MarkerName(id, state)
+			regular, exists, err := statAt(fd, name)
+			switch {
+			case err != nil:
+				return err
+			case regular:
+				sight.States = append(sight.States, state)
+			case exists:
+				sight.Odd = append(sight.Odd, name)
+			}
 		}
-		switch {
-		case regular:
-			sight.States = append(sight.States, state)
-		case exists:
-			sight.Odd = append(sight.Odd, name)
+		for _, ask := range asks {
+			name := RequestName(id, ask)
+			regular, exists, err := statAt(fd, name)
+			switch {
+			case err != nil:
+				return err
+			case regular:
+				sight.Asks = append(sight.Asks, ask)
+			case exists:
+				sight.Odd = append(sight.Odd, name)
+			}
 		}
-	}
-	for _, ask := range asks {
-		name := RequestName(id, ask)
-		regular, exists, err := t.stat(name)
-		if err != nil {
-			return sight, err
-		}
-		switch {
-		case regular:
-			sight.Asks = append(sight.Asks, ask)
-		case exists:
-			sight.Odd = append(sight.Odd, name)
-		}
-	}
-	return sight, nil
+		return nil
+	})
+	return sight, err
 }
 
-// stat asks for one name in jobs/. It goes to the descriptor of the folder directly: this is the hottest call of the daemon and
-// the name is built from an ID, so it holds nothing that could lead out.
-func (t *Tree) stat(name string) (regular, exists bool, err error) {
+// maxLooks bounds how often a marker is looked for that somebody keeps renaming.
+const maxLooks = 50
+
+// markers looks until it sees a marker, or until three looks saw none and the folder did not change under the last one. A single
+// look can miss a marker that is renamed meanwhile, from a name it has not come to yet to one that it has passed.
+func (t *Tree) markers(id ID) ([]State, error) {
+	for n := range maxLooks {
+		before, err := t.folderChanged()
+		if err != nil {
+			return nil, err
+		}
+		sight, err := t.Look(id)
+		if err != nil || len(sight.States) > 0 {
+			return sight.States, err
+		}
+		after, err := t.folderChanged()
+		if err != nil {
+			return nil, err
+		}
+		if n >= 2 && before == after {
+			break
+		}
+	}
+	return nil, nil
+}
+
+// folderChanged returns when a name in jobs/ last changed.
+func (t *Tree) folderChanged() (unix.Timespec, error) {
 	var st unix.Stat_t
-	err = withDescriptor(t.raw, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	if err := withDescriptor(t.raw, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
+		return unix.Timespec{}, fmt.Errorf("look at %s: %w", t.JobsDir(), err)
+	}
+	return st.Mtim, nil
+}
+
+// stat asks for one name in jobs/.
+func (t *Tree) stat(name string) (regular, exists bool, err error) {
+	err = withDescriptor(t.raw, func(fd int) error {
+		regular, exists, err = statAt(fd, name)
+		return err
+	})
+	return regular, exists, err
+}
+
+// statAt asks for one name in a folder, without following it. The name is built from an ID, so it holds nothing that could lead
+// out.
+func statAt(fd int, name string) (regular, exists bool, err error) {
+	var st unix.Stat_t
+	for {
+		err = unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
 	switch {
 	case err == nil:
 		return st.Mode&unix.S_IFMT == unix.S_IFREG, true, nil

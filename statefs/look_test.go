@@ -40,6 +40,36 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// A marker that is renamed without a pause is never taken for missing.
+func TestMarkerThatIsRenamedAllTheTime(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	id := submit(t, o.Tree).ID
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := errors.Join(o.Move(id, Queued, Paused), o.Move(id, Paused, Queued)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	for range 5000 {
+		if _, err := o.State(id); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(stop)
+	await(t, stopped, "end of the renaming")
+}
+
 // hostile are things that somebody may put into jobs/ under the name of a marker or a request.
 func hostile(t *testing.T, tree *Tree, target string) map[string]func(path string) error {
 	t.Helper()
@@ -258,7 +288,7 @@ func TestFilesWithoutPermission(t *testing.T) {
 		check(t, err)
 	} else {
 		// The files stay with root; everything else goes to another user.
-		check(t, os.Chmod(filepath.Dir(tree.Dir()), 0o755)) //nolint:gosec // the folder of this test
+		check(t, os.Chmod(filepath.Dir(tree.Dir()), 0o755))
 		check(t, filepath.WalkDir(tree.Dir(), func(path string, _ fs.DirEntry, err error) error {
 			if path == marker || path == request {
 				return err

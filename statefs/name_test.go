@@ -28,7 +28,7 @@ func TestParseName(t *testing.T) {
 		{id.String() + ".", unknown, true},
 		{id.String() + ".running.bak", unknown, true},
 		{id.String() + ".running123", unknown, true},
-		{id.String() + ".runing", unknown, true},
+		{id.String() + ".run", unknown, true},
 		{id.String() + ".RUNNING", unknown, true},
 		{id.String() + ".completed", unknown, true},
 		{id.String() + ".failed", unknown, true},

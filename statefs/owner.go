@@ -188,6 +188,9 @@ func (o *Owner) corruptName(now time.Time, base string) (string, error) {
 // LiveList returns the IDs that the cached list has as live, for finding records whose marker is gone.
 func (o *Owner) LiveList() (map[ID]bool, error) { return o.readLive() }
 
+// TrimLiveList rewrites the cached list when it has grown with operations that ended.
+func (o *Owner) TrimLiveList() error { return o.trimLive() }
+
 // SetLiveList rewrites the cached list.
 func (o *Owner) SetLiveList(live map[ID]bool) error { return o.compactLive(live) }
 

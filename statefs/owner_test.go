@@ -42,7 +42,7 @@ func TestMovePutBackRestore(t *testing.T) {
 	}
 	check(t, o.RemoveName(MarkerName(id, Paused)))
 
-	typo := id.String() + ".runing"
+	typo := id.String() + ".run"
 	check(t, os.Rename(filepath.Join(o.JobsDir(), MarkerName(id, Running)), filepath.Join(o.JobsDir(), typo)))
 	check(t, o.PutBack(typo, id, Running))
 	if err := o.PutBack(typo, id, Running); !errors.Is(err, fs.ErrNotExist) {

@@ -80,32 +80,22 @@ func (t *Tree) putRequest(id ID, ask Ask, args json.RawMessage) error {
 	return nil
 }
 
-// hasMarker looks three times, because a marker that is renamed between two names can be missed by one look.
 func (t *Tree) hasMarker(id ID) (bool, error) {
-	for range 3 {
-		sight, err := t.Look(id)
-		if err != nil {
-			return false, err
-		}
-		if len(sight.States) > 0 {
-			return true, nil
-		}
-	}
-	return false, nil
+	states, err := t.markers(id)
+	return len(states) > 0, err
 }
 
-// State returns the live state of an operation as its marker says it; the error wraps ErrNotLive when there is none.
+// State returns the live state of an operation as its marker says it. The error wraps ErrNotLive when there is no marker, for
+// which it looks several times: a marker that somebody keeps renaming is not taken for missing.
 func (t *Tree) State(id ID) (State, error) {
-	for range 3 {
-		sight, err := t.Look(id)
-		if err != nil {
-			return "", err
-		}
-		if len(sight.States) > 0 {
-			return sight.States[0], nil
-		}
+	states, err := t.markers(id)
+	if err != nil {
+		return "", err
 	}
-	return "", fmt.Errorf("operation '%s' %w", id, ErrNotLive)
+	if len(states) == 0 {
+		return "", fmt.Errorf("operation '%s' %w", id, ErrNotLive)
+	}
+	return states[0], nil
 }
 
 // Taken is a request that the daemon carries out: it stands in taken/ until its effect is durable, and is carried out again

@@ -2,9 +2,9 @@ package statefs
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -68,8 +68,8 @@ func TestSubmitsOfSeveralProcessesInOneDirectory(t *testing.T) {
 	tree := openTree(t, t.TempDir(), Options{Durability: Process, Now: frozen})
 	all := given{numbers: make(map[uint64]ID)}
 	processes := []*process{
-		start(t, "submit", tree.Dir(), fmt.Sprint(each)),
-		start(t, "submit", tree.Dir(), fmt.Sprint(each)),
+		start(t, "submit", tree.Dir(), strconv.Itoa(each)),
+		start(t, "submit", tree.Dir(), strconv.Itoa(each)),
 	}
 	for range each {
 		all.add(t, submit(t, tree).ID)

@@ -106,6 +106,8 @@ func TestSweepOfForeignOperations(t *testing.T) {
 	wantSwept(t, o, "remove jobs/"+files[0], "remove jobs/"+files[1], "remove jobs/"+files[2])
 	wantNames(t, o.JobsDir(), files[3], MarkerName(elsewhere, Running))
 
+	wantSwept(t, o) // without a marker, too, a file of a living program stays
+
 	living.kill(t)
 	age(t, filepath.Join(o.JobsDir(), files[3]), time.Hour)
 	wantSwept(t, o, "move_to_corrupt jobs/"+files[3])
@@ -130,7 +132,7 @@ func TestSweepOfRequestsWithoutAnOperation(t *testing.T) {
 		t.Errorf("swept %q of operations that a daemon has in hand", got)
 	}
 	// The clock of the storage decides, so that the test does not wait.
-	o.options.Now = func() time.Time { return time.Now() }
+	o.options.Now = time.Now
 	plan, err := o.PlanSweep(nil)
 	check(t, err)
 	if len(plan) != 1 || plan[0].File != "jobs/"+old || plan[0].Action != Remove {
@@ -193,7 +195,7 @@ func TestSweepOfUnknownEndings(t *testing.T) {
 	live, gone := submit(t, o.Tree).ID, foreignID(t, deadPID(t))
 	ours := live.String() + ".running.bak"
 	age(t, put(t, o.Tree, "", jobsDir, ours), time.Hour)
-	old := gone.String() + ".runing"
+	old := gone.String() + ".run"
 	age(t, put(t, o.Tree, "", jobsDir, old), 6*time.Second)
 	young := gone.String() + ".paused~"
 	put(t, o.Tree, "", jobsDir, young)

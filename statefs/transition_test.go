@@ -161,7 +161,7 @@ func TestStatesPage(t *testing.T) {
 	want := statesPage()
 	if *update {
 		check(t, os.WriteFile(page, want, 0o600))
-		check(t, os.Chmod(page, 0o644)) //nolint:gosec // a page for everybody
+		check(t, os.Chmod(page, 0o644))
 	}
 	got, err := os.ReadFile(page)
 	check(t, err)
