@@ -31,7 +31,7 @@ const (
 // Error gives "parameter 'files': 'abc' is not an integer", "missing parameter
 // 'title'" or "unknown parameter 'fils' (did you mean "files"?)".
 func (e *ParamError) Error() string {
-	text := ""
+	var text string
 	switch {
 	case e.Param == "":
 		text = e.Reason

@@ -9,11 +9,11 @@ import (
 )
 
 // job parses one job of group g and name n.
-func job(t testing.TB, body string) *Definition {
-	t.Helper()
+func job(tb testing.TB, body string) *Definition {
+	tb.Helper()
 	defs, err := Parse("job.yaml", []byte("group: g\nname: n\n"+body))
 	if err != nil || len(defs) != 1 {
-		t.Fatalf("parse: %d definitions, %v", len(defs), err)
+		tb.Fatalf("parse: %d definitions, %v", len(defs), err)
 	}
 	return defs[0]
 }

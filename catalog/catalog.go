@@ -78,7 +78,7 @@ func (c *Catalog) Reload() error {
 		}
 	}
 	next.settle(order, before)
-	next.problems.sorted()
+	next.problems.sort()
 	c.current.Store(next)
 	c.log(before, next)
 	return next.problems.asError()
@@ -140,8 +140,10 @@ func (c *Catalog) parse(name string, data []byte) ([]*Definition, Problems) {
 		default:
 			hint += " registered: " + strings.Join(known, ", ")
 		}
-		ps = append(ps, &Problem{File: name, Line: d.handlerAt.Line, Column: d.handlerAt.Column,
-			Message: fmt.Sprintf("unknown handler %q", d.Handler), Hint: hint})
+		ps = append(ps, &Problem{
+			File: name, Line: d.handlerAt.Line, Column: d.handlerAt.Column,
+			Message: fmt.Sprintf("unknown handler %q", d.Handler), Hint: hint,
+		})
 	}
 	return defs, ps
 }
@@ -168,9 +170,11 @@ func (s *snapshot) settle(order []string, before *snapshot) {
 			if i == 0 {
 				other = defs[1]
 			}
-			s.problems = append(s.problems, &Problem{File: d.at.File, Line: d.at.Line, Column: d.at.Column,
+			s.problems = append(s.problems, &Problem{
+				File: d.at.File, Line: d.at.Line, Column: d.at.Column,
 				Message: fmt.Sprintf("the endpoint name %q of %s is also that of %s in %s", endpoint, d.Address(), other.Address(), other.at),
-				Hint:    "rename one of them; neither is used"})
+				Hint:    "rename one of them; neither is used",
+			})
 		}
 	}
 	s.all = slices.SortedFunc(maps.Values(s.byEndpoint), func(a, b *Definition) int {

@@ -27,10 +27,10 @@ func shown(c *Catalog) string {
 	return strings.Join(out, " ")
 }
 
-func remove(t testing.TB, path string) {
-	t.Helper()
+func remove(tb testing.TB, path string) {
+	tb.Helper()
 	if err := os.RemoveAll(path); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 

@@ -44,27 +44,27 @@ var semanticOnly = map[string]string{
 	"nul":                   "a NUL is a character of JSON",
 }
 
-func schema(t testing.TB) *jsonschema.Schema {
-	t.Helper()
+func schema(tb testing.TB) *jsonschema.Schema {
+	tb.Helper()
 	c := jsonschema.NewCompiler()
 	s, err := c.Compile(schemaFile)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }
 
-func corpus(t testing.TB, dir string) map[string][]byte {
-	t.Helper()
+func corpus(tb testing.TB, dir string) map[string][]byte {
+	tb.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", dir, "*.yaml"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no files in testdata/%s: %v", dir, err)
+		tb.Fatalf("no files in testdata/%s: %v", dir, err)
 	}
 	out := map[string][]byte{}
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		out[strings.TrimSuffix(filepath.Base(f), ".yaml")] = data
 	}
@@ -73,8 +73,8 @@ func corpus(t testing.TB, dir string) map[string][]byte {
 
 // accepts tells whether the schema accepts every document of a file, which is
 // read by the YAML library alone and not by the loader.
-func accepts(t testing.TB, s *jsonschema.Schema, data []byte) error {
-	t.Helper()
+func accepts(tb testing.TB, s *jsonschema.Schema, data []byte) error {
+	tb.Helper()
 	documents, problem := splitDocuments("corpus", data)
 	if problem != nil {
 		documents = []document{{text: data}}
@@ -122,16 +122,16 @@ func TestValidFilesPassLoaderAndSchema(t *testing.T) {
 }
 
 // checkStable holds that the kept text alone gives the same definition again.
-func checkStable(t testing.TB, d *Definition) {
-	t.Helper()
+func checkStable(tb testing.TB, d *Definition) {
+	tb.Helper()
 	again, err := Parse("kept.yaml", d.Source())
 	if err != nil || len(again) != 1 {
-		t.Fatalf("parse of the source: %d definitions, %v", len(again), err)
+		tb.Fatalf("parse of the source: %d definitions, %v", len(again), err)
 	}
 	a, b := *again[0], *d
 	a.at, a.handlerAt, b.at, b.handlerAt = Position{}, Position{}, Position{}, Position{}
 	if !reflect.DeepEqual(a, b) || again[0].Hash() != d.Hash() {
-		t.Errorf("parse of the source differs:\n%+v\n%+v", a, b)
+		tb.Errorf("parse of the source differs:\n%+v\n%+v", a, b)
 	}
 }
 

@@ -44,8 +44,10 @@ func splitDocuments(file string, data []byte) ([]document, *Problem) {
 		marker, rest := documentMarker(string(data[at:end]))
 		if marker != "" {
 			if rest != "" {
-				return nil, &Problem{File: file, Line: line + 1, Column: len(marker) + 2,
-					Message: fmt.Sprintf("text after %q", marker), Hint: "begin the document on the next line"}
+				return nil, &Problem{
+					File: file, Line: line + 1, Column: len(marker) + 2,
+					Message: fmt.Sprintf("text after %q", marker), Hint: "begin the document on the next line",
+				}
 			}
 			documents = append(documents, document{text: data[start:at], line: startLine})
 			start, startLine = end, line+1
@@ -54,8 +56,10 @@ func splitDocuments(file string, data []byte) ([]document, *Problem) {
 	}
 	documents = append(documents, document{text: data[start:], line: startLine})
 	if len(documents) > maxDocuments {
-		return nil, &Problem{File: file, Line: documents[maxDocuments].line + 1, Column: 1,
-			Message: fmt.Sprintf("the file has more than %d documents", maxDocuments), Hint: "split it into several files"}
+		return nil, &Problem{
+			File: file, Line: documents[maxDocuments].line + 1, Column: 1,
+			Message: fmt.Sprintf("the file has more than %d documents", maxDocuments), Hint: "split it into several files",
+		}
 	}
 	return documents, nil
 }
@@ -107,8 +111,10 @@ func checkText(file string, data []byte) *Problem {
 			what = fmt.Sprintf("the line separator %U", r)
 		}
 		if what != "" {
-			return &Problem{File: file, Line: line, Column: utf8.RuneCount(data[lineStart:i]) + 1,
-				Message: "the file has " + what, Hint: "save it as plain UTF-8 text"}
+			return &Problem{
+				File: file, Line: line, Column: utf8.RuneCount(data[lineStart:i]) + 1,
+				Message: "the file has " + what, Hint: "save it as plain UTF-8 text",
+			}
 		}
 		i += size
 	}

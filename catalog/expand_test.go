@@ -83,7 +83,7 @@ func FuzzExpand(f *testing.F) {
 		if references == 0 && got != s {
 			t.Errorf("%q without references became %q", s, got)
 		}
-		if max := len(s) + references*(len(id)+len(item)); len(got) > max {
+		if limit := len(s) + references*(len(id)+len(item)); len(got) > limit {
 			t.Errorf("%q became %q: a value was looked at again", s, got)
 		}
 	})

@@ -13,9 +13,9 @@ import (
 )
 
 // collect gives the names of all items, or the error that ended the list.
-func collect(t testing.TB, it *Items, dir string, v Values) (names []string, err error) {
-	t.Helper()
-	for item, err := range it.List(t.Context(), dir, v) {
+func collect(tb testing.TB, it *Items, dir string, v Values) (names []string, err error) {
+	tb.Helper()
+	for item, err := range it.List(tb.Context(), dir, v) {
 		if err != nil {
 			return names, err
 		}
@@ -24,13 +24,13 @@ func collect(t testing.TB, it *Items, dir string, v Values) (names []string, err
 	return names, nil
 }
 
-func write(t testing.TB, path, text string) {
-	t.Helper()
+func write(tb testing.TB, path, text string) {
+	tb.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
@@ -110,22 +110,22 @@ func TestListFile(t *testing.T) {
 }
 
 // tree makes a folder with everything a glob can meet.
-func tree(t testing.TB) string {
-	t.Helper()
-	dir := t.TempDir()
+func tree(tb testing.TB) string {
+	tb.Helper()
+	dir := tb.TempDir()
 	for _, name := range []string{
 		"a.txt", "b.md", "-rf", ".hidden.txt", "sub/c.txt", "sub/deep/d.txt", "sub/deep/e.md",
 		".git/config.txt", "sub/.cache/f.txt", "photos [2024]/p.txt", "photos 2/q.txt", "bad\xff/g.txt",
 	} {
-		write(t, filepath.Join(dir, name), name)
+		write(tb, filepath.Join(dir, name), name)
 	}
 	for link, target := range map[string]string{"linked": "sub", "link.txt": "a.txt", "loop": "."} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo.txt"), 0o640); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return dir
 }
@@ -211,7 +211,10 @@ func TestListStopsWhenTheReaderStops(t *testing.T) {
 	write(t, filepath.Join(dir, "list"), "a\nb\nc\n")
 	for _, it := range []*Items{{Glob: "**"}, {ListFile: "list"}, {Range: &Range{First: Bound{Number: 1}, Last: Bound{Number: 9}}}} {
 		var names []string
-		for item := range it.List(t.Context(), dir, Values{}) {
+		for item, err := range it.List(t.Context(), dir, Values{}) {
+			if err != nil {
+				t.Errorf("%+v: %v", it, err)
+			}
 			names = append(names, item.Name)
 			if len(names) == 2 {
 				break

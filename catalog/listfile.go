@@ -29,7 +29,7 @@ func listLines(list, dir string, v Values) iter.Seq2[Item, error] {
 			yield(Item{}, fmt.Errorf("read item list: %w", err))
 			return
 		}
-		defer file.Close() //nolint:errcheck // only read from
+		defer file.Close()
 		lines := bufio.NewScanner(file)
 		lines.Buffer(nil, MaxLine+len("\r\n"))
 		number := 0

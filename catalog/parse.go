@@ -29,7 +29,8 @@ func Parse(file string, data []byte) ([]*Definition, error) {
 		}
 	}
 	if len(problems) > 0 {
-		return nil, problems.sorted()
+		problems.sort()
+		return nil, problems
 	}
 	return definitions, nil
 }
@@ -51,10 +52,14 @@ func parseDocument(file string, doc document) (*Definition, Problems) {
 var (
 	jobKeys = keySet{
 		owner: "a job",
-		known: []string{"group", "name", "summary", "params", "tags", "dir", "env", "run", "items", "parallel", "handler",
-			"max_log", "fail_when", "on_disconnect", "grace"},
-		later: []string{"lane", "limits", "key", "key_order", "priority", "unique", "timeout", "queue_timeout", "deadline", "stall_after",
-			"retry", "exit_codes", "restart", "schedule", "then", "deliver", "steps", "milestones"},
+		known: []string{
+			"group", "name", "summary", "params", "tags", "dir", "env", "run", "items", "parallel", "handler",
+			"max_log", "fail_when", "on_disconnect", "grace",
+		},
+		later: []string{
+			"lane", "limits", "key", "key_order", "priority", "unique", "timeout", "queue_timeout", "deadline", "stall_after",
+			"retry", "exit_codes", "restart", "schedule", "then", "deliver", "steps", "milestones",
+		},
 	}
 	paramKeys = keySet{
 		owner: "a parameter",

@@ -79,11 +79,11 @@ func (ps Problems) asError() error {
 	return ps
 }
 
-func (ps Problems) sorted() Problems {
+// sort puts the problems in the order in which a person goes through the files.
+func (ps Problems) sort() {
 	slices.SortStableFunc(ps, func(a, b *Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return ps
 }
 
 // asProblems gives the problems in an error of [Parse].

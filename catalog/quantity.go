@@ -16,8 +16,15 @@ var byteUnits = []struct {
 	name string
 	size int64
 }{
-	{"TiB", 1 << 40}, {"TB", 1e12}, {"GiB", 1 << 30}, {"GB", 1e9},
-	{"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1},
+	{"TiB", 1 << 40},
+	{"TB", 1e12},
+	{"GiB", 1 << 30},
+	{"GB", 1e9},
+	{"MiB", 1 << 20},
+	{"MB", 1e6},
+	{"KiB", 1 << 10},
+	{"kB", 1e3},
+	{"B", 1},
 }
 
 // String writes the amount with the largest binary unit that divides it:

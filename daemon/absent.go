@@ -66,8 +66,25 @@ func (d *Daemon) absent(op *operation) error {
 		return err
 	}
 	d.logger.Warn("marker removed by hand: the operation is cancelled", "id", op.id(), "state", op.state)
+	// It is made again until the work has ended: ls(1) lists what is active, and whoever follows the operation sees it end.
+	if err := d.restore(op); err != nil {
+		return err
+	}
 	d.sayCancel(op)
 	return d.endBy(op, statefs.Taken{ID: op.id(), Ask: statefs.Cancel}, statefs.CauseMarkerMissing)
+}
+
+func (d *Daemon) restore(op *operation) error {
+	if err := d.owner.Restore(op.id(), op.state, op.rec.CreatedAt); err != nil {
+		return err
+	}
+	marker, err := d.owner.MarkerFile(op.id(), op.state)
+	if err != nil {
+		return err
+	}
+	op.marker = marker
+	op.absence = absence{}
+	return nil
 }
 
 // findMarker searches the folder for the marker under another name: one that begins with the ID, or any that is the same file.

@@ -23,6 +23,11 @@ func (d *Daemon) begin(op *operation) error {
 		op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}
 		return d.finishAs(op, statefs.CauseFailed)
 	}
+	// The log is there before the marker says running, so that whoever follows the event finds it.
+	d.closeLog(op)
+	if _, err := d.openShared(op, def.Work() != catalog.WorkHandler); err != nil {
+		return err
+	}
 	if err := d.markRunning(op); err != nil {
 		return err
 	}
@@ -131,14 +136,9 @@ func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.P
 		do = itemsWork
 	case catalog.WorkRun:
 	}
-	// A log that no process but ours writes to need not be looked at before each line.
-	d.closeLog(op)
-	log, err := d.openShared(op, def.Work() != catalog.WorkHandler)
-	if err != nil {
-		return nil, nil, err
-	}
-	r.log = log
+	r.log = op.log
 	if def.Work() != catalog.WorkHandler {
+		var err error
 		if r.scratch, err = newScratch(d.owner.LogPath(op.id()), op.rec.Params); err != nil {
 			return nil, nil, err
 		}
@@ -149,6 +149,7 @@ func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.P
 
 func (d *Daemon) openLog(op *operation) (*stream.Writer, error) { return d.openShared(op, true) }
 
+// openShared opens the log. One that no process but ours writes to need not be looked at before each line.
 func (d *Daemon) openShared(op *operation, shared bool) (*stream.Writer, error) {
 	if op.log != nil {
 		return op.log, nil

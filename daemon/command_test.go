@@ -127,6 +127,7 @@ func TestCommandSeesItsArgumentsAndEnvironment(t *testing.T) {
 	if err != nil || p.Done != 3 || p.Total == nil || *p.Total != 9 || p.Phase != "reading on" {
 		t.Errorf("progress %+v %v", p, err)
 	}
+	b.daemon.looks.wait()
 	if _, err := os.Stat(strings.TrimSuffix(b.tree.LogPath(id), ".log") + ".run"); !os.IsNotExist(err) {
 		t.Errorf("the folder of the run is left: %v", err)
 	}

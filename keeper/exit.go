@@ -42,7 +42,7 @@ func (e *Exit) setStatus(status syscall.WaitStatus, usage *syscall.Rusage) {
 	}
 	e.UserTime = time.Duration(usage.Utime.Nano())
 	e.SystemTime = time.Duration(usage.Stime.Nano())
-	e.MaxRSS = int64(usage.Maxrss) * maxRSSUnit
+	e.MaxRSS = int64(usage.Maxrss) * maxRSSUnit //nolint:unconvert // 32 bits wide on some systems
 }
 
 func signalName(sig syscall.Signal) string {

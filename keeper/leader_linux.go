@@ -43,9 +43,9 @@ func forkLeader(program string, args []string, attr *syscall.ProcAttr) (*leader,
 	}
 	h, err := adopt(pid, fd)
 	if err != nil {
-		// It is our child and not reaped, so the number is still its own.
-		unix.Kill(-pid, unix.SIGKILL)
-		syscall.Wait4(pid, nil, 0, nil)
+		// It is our child and not reaped, so the number is still its own. err says what went wrong.
+		_ = unix.Kill(-pid, unix.SIGKILL)
+		_, _ = syscall.Wait4(pid, nil, 0, nil)
 		return nil, fmt.Errorf("hold process %d by a pidfd, which needs Linux 5.4 or newer: %w", pid, err)
 	}
 	return &leader{held: h, pid: pid, byPidfd: groupByPidfd()}, nil
@@ -109,8 +109,8 @@ func (l *leader) awaitStop() (exited bool) {
 		if !time.Now().Before(until) {
 			return false
 		}
-		// The leader may need this very processor to notice the signal.
-		unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		// The leader may need this very processor to notice the signal. sched_yield(2) always succeeds on Linux.
+		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	}
 }
 
@@ -120,7 +120,7 @@ var groupByPidfd = sync.OnceValue(func() bool {
 	if err != nil {
 		return false
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // nothing was written to it
 	// This process may lead no group, which is ESRCH; a kernel that does not know the flag says EINVAL.
 	err = unix.PidfdSendSignal(fd, 0, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP)
 	return err == nil || errors.Is(err, unix.ESRCH)

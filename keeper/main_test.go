@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		panic(fmt.Sprintf("build fakejob: %v\n%s", err, out))
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
+		_ = os.RemoveAll(dir) // the result of the tests counts
 		os.Exit(code)
 	}))
 }
@@ -69,7 +69,7 @@ func newJob(t *testing.T, args ...string) *job {
 		out.Close()
 		if left := marked(t, mark); len(left) > 0 {
 			t.Errorf("processes %v are left", left)
-			EndMarked(context.Background(), mark, time.Nanosecond)
+			_, _ = EndMarked(context.Background(), mark, time.Nanosecond) // the test has failed already
 		}
 	})
 	return j
@@ -92,7 +92,7 @@ func (j *job) startMode(t *testing.T, byPidfd bool) *Process {
 		select {
 		case <-p.Done():
 		default:
-			unix.Kill(-p.PID(), unix.SIGKILL)
+			_ = unix.Kill(-p.PID(), unix.SIGKILL) // it may have ended just now
 			p.End("cleanup")
 			<-p.Done()
 		}

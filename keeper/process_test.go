@@ -158,7 +158,7 @@ func TestEndRacesWithExit(t *testing.T) {
 		j.Args = []string{"/bin/sh", "-c", "exit 5"}
 		p := j.startMode(t, i%2 == 0)
 		for range i % 4 {
-			readStat(p.PID()) // a little later each time
+			_, _ = readStat(p.PID()) // End comes a little later each time
 		}
 		p.End("race")
 		e := wait(t, p)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -82,8 +83,8 @@ func explainProgram(name, path string, err error) error {
 
 // lookupEnv answers the last entry of that name, as os/exec does with duplicates.
 func lookupEnv(env []string, name string) (string, bool) {
-	for i := len(env) - 1; i >= 0; i-- {
-		if v, ok := strings.CutPrefix(env[i], name+"="); ok {
+	for _, entry := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(entry, name+"="); ok {
 			return v, true
 		}
 	}

@@ -135,7 +135,7 @@ func TestNothingElseIsInherited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }() // nothing was written to it
 	setCloseOnExec(fd)
 	j := newJob(t)
 	j.Args = []string{"ls", "/proc/self/fd"}
@@ -175,28 +175,30 @@ func TestOutputInOrder(t *testing.T) {
 	fmt.Fprintln(j.Output, "before")
 	wait(t, j.start(t))
 	fmt.Fprintln(j.Output, "after")
-	want := "before\n"
+	var want strings.Builder
+	want.WriteString("before\n")
 	for i := range 100 {
-		want += fmt.Sprintln("line", i+1)
+		fmt.Fprintln(&want, "line", i+1)
 	}
 	for n := 1000; n > 0; n -= 64 {
-		want += strings.Repeat("x", min(n, 64)-1) + "\n"
+		want.WriteString(strings.Repeat("x", min(n, 64)-1) + "\n")
 	}
-	if got := j.output(t); got != want+"after\n" {
+	want.WriteString("after\n")
+	if got := j.output(t); got != want.String() {
 		t.Errorf("output is %q", got)
 	}
 }
 
 func TestOutputIsTheCallers(t *testing.T) {
 	t.Parallel()
-	ready, go_ := newFIFO(t), newFIFO(t)
-	j := newJob(t, "-tell", ready.path, "-until", go_.path)
+	ready, gate := newFIFO(t), newFIFO(t)
+	j := newJob(t, "-tell", ready.path, "-until", gate.path)
 	p := j.start(t)
 	ready.pid(t)
 	if err := j.Output.Close(); err != nil {
 		t.Fatal(err)
 	}
-	go_.release(t)
+	gate.release(t)
 	if e := wait(t, p); e.Code != 0 {
 		t.Errorf("exit is %+v", e)
 	}

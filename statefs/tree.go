@@ -187,6 +187,9 @@ func (t *Tree) SocketPath() string { return filepath.Join(t.dir, "jobdir.sock") 
 // LogPath returns the path of an operation's log, which may not exist yet.
 func (t *Tree) LogPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".log")) }
 
+// ProgressPath returns the path of an operation's progress, which may not exist yet.
+func (t *Tree) ProgressPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".progress")) }
+
 // ArtifactsPath returns the path of the folder for the files that the work leaves.
 func (t *Tree) ArtifactsPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".artifacts")) }
 

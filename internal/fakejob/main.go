@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"strconv"
@@ -137,8 +139,7 @@ func (j *job) report() error {
 			return err
 		}
 		_, err = fmt.Fprintln(f, line)
-		f.Close()
-		if err != nil {
+		if err := errors.Join(err, f.Close()); err != nil {
 			return err
 		}
 	}
@@ -173,7 +174,8 @@ func spawn(args []string, session bool) error {
 		return err
 	}
 	defer null.Close()
-	child, err := os.StartProcess(self, append([]string{os.Args[0]}, args...), &os.ProcAttr{
+	argv := append([]string{os.Args[0]}, args...)
+	child, err := os.StartProcess(self, argv, &os.ProcAttr{ //nolint:gosec // it starts itself, with flags of the test that started it
 		Files: []*os.File{null, os.Stdout, os.Stderr},
 		Sys:   &syscall.SysProcAttr{Setsid: session},
 	})
@@ -217,9 +219,7 @@ func (j *job) block() error {
 		}
 	}
 	if j.hang {
-		for {
-			time.Sleep(time.Hour) // an empty select would be a deadlock to the runtime
-		}
+		forever()
 	}
 	return nil
 }
@@ -231,7 +231,9 @@ func (j *job) die() error {
 	if err := syscall.Kill(os.Getpid(), syscall.Signal(j.signal)); err != nil {
 		return err
 	}
-	for {
-		time.Sleep(time.Hour)
-	}
+	forever() // the signal is on its way, or stops this process, or is ignored
+	return nil
 }
+
+// forever does not return. To the runtime an empty select would be a deadlock, a timer is not.
+func forever() { <-time.After(math.MaxInt64) }

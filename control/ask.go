@@ -1,0 +1,211 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// actions are what can be asked of an operation here.
+var actions = []string{string(statefs.Pause), string(statefs.Resume), string(statefs.Cancel)}
+
+// asked is the answer to a request.
+type asked struct {
+	Success bool       `json:"success"`
+	ID      statefs.ID `json:"id"`
+	Action  string     `json:"action"`
+	Message string     `json:"message"`
+	// State and TookEffect are there when the client waited.
+	State      statefs.State `json:"state,omitempty"`
+	TookEffect *bool         `json:"took_effect,omitempty"`
+}
+
+func newAsked(id statefs.ID, action string) asked {
+	title := strings.ToUpper(action[:1]) + action[1:]
+	return asked{Success: true, ID: id, Action: action, Message: title + " requested for operation '" + id.String() + "'"}
+}
+
+// control is GET and POST /{group}/control. POST takes its parameters in the URL or as a JSON object.
+func (s *Server) control(w *answer, r *http.Request, p httprouter.Params) error {
+	group := p.ByName("group")
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if r.Method == http.MethodPost {
+		if err := s.bodyParameters(w, r, values); err != nil {
+			return err
+		}
+	} else if r.URL.RawQuery == "" {
+		return s.controlPage(w, r, group)
+	}
+	for _, name := range []string{"id", "action"} {
+		if len(values[name]) != 1 || values[name][0] == "" {
+			return refuse(http.StatusBadRequest, "Missing required parameter '%s'", name).with("parameter", name)
+		}
+	}
+	action := values.Get("action")
+	if !slices.Contains(actions, action) {
+		return refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", printable(action, 32), strings.Join(actions, ", ")).with("parameter", "action")
+	}
+	id, err := statefs.ParseID(values.Get("id"))
+	if err != nil {
+		return refuse(http.StatusBadRequest, "Invalid operation ID: %s", err).with("parameter", "id")
+	}
+	if err := onlyThese(values, "id", "action"); err != nil {
+		return err
+	}
+	if of, err := s.groupOf(id); err != nil {
+		return err
+	} else if !of.is(group) {
+		return notLive(id)
+	}
+	if r.Method == http.MethodHead {
+		_, err := s.tree.State(id)
+		if errors.Is(err, statefs.ErrNotLive) {
+			return notLive(id)
+		}
+		return err
+	}
+	if err := s.request(r.Context(), id, action); err != nil {
+		return err
+	}
+	return s.sendJSON(w, r, http.StatusOK, newAsked(id, action))
+}
+
+func (s *Server) request(ctx context.Context, id statefs.ID, action string) error {
+	err := s.tree.Request(ctx, id, statefs.Ask(action), nil)
+	if errors.Is(err, statefs.ErrNotLive) {
+		return notLive(id)
+	}
+	return err
+}
+
+// ask is POST /api/v1/operations/{id}/{pause,resume,cancel}.
+func (s *Server) ask(w *answer, r *http.Request, p httprouter.Params) error {
+	id, err := statefs.ParseID(p.ByName("id"))
+	if err != nil {
+		return err
+	}
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := onlyThese(values, "wait"); err != nil {
+		return err
+	}
+	wait, err := waitFrom(values.Get("wait"))
+	if err != nil {
+		return err
+	}
+	action := path.Base(r.URL.Path)
+	f := s.hub.follow(id, viewEnd)
+	defer f.close()
+	if err := s.request(r.Context(), id, action); err != nil {
+		return err
+	}
+	out := newAsked(id, action)
+	if wait == 0 {
+		return s.sendJSON(w, r, http.StatusAccepted, out)
+	}
+	ctx, stop := context.WithTimeout(r.Context(), wait)
+	defer stop()
+	state, settled, err := s.awaitEffect(ctx, f, statefs.Ask(action))
+	if err != nil {
+		return err
+	}
+	// An operation that ended by itself meanwhile was neither paused nor cancelled.
+	effect := settled && shows(state, statefs.Ask(action))
+	out.State, out.TookEffect = state, &effect
+	if settled {
+		return s.sendJSON(w, r, http.StatusOK, out)
+	}
+	return s.sendJSON(w, r, http.StatusAccepted, out)
+}
+
+// awaitEffect waits until the marker shows the effect of a request and the request itself is taken, or until the operation has
+// ended. settled is false when ctx ended first.
+func (s *Server) awaitEffect(ctx context.Context, f *follower, ask statefs.Ask) (state statefs.State, settled bool, err error) {
+	for {
+		sight, err := s.tree.Look(f.id)
+		if err != nil {
+			return "", false, err
+		}
+		snap, err := f.Snapshot()
+		switch {
+		case err != nil && len(sight.States) == 0:
+			return "", true, nil // a foreign operation that is gone
+		case err == nil && snap.Ended:
+			return statefs.State(snap.State), true, nil
+		case len(sight.States) > 0:
+			state = sight.States[0]
+			if !slices.Contains(sight.Asks, ask) && shows(state, ask) {
+				return state, true, nil
+			}
+		}
+		select {
+		case <-f.Wake():
+		case <-ctx.Done():
+			return state, false, nil
+		}
+	}
+}
+
+// shows reports whether a state is the effect of a request.
+func shows(state statefs.State, ask statefs.Ask) bool {
+	switch ask {
+	case statefs.Pause:
+		return state == statefs.Paused
+	case statefs.Resume:
+		return state.Live() && state != statefs.Paused
+	case statefs.Cancel:
+		return state == statefs.Cancelled
+	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject: // not asked for here
+	}
+	return false
+}
+
+// longestWait bounds the parameter wait.
+const longestWait = 10 * time.Minute
+
+// waitFrom reads a duration (5s, 1m30s) or a number of seconds.
+func waitFrom(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	wait, err := time.ParseDuration(text)
+	if seconds, numErr := strconv.ParseUint(text, 10, 16); numErr == nil {
+		wait, err = time.Duration(seconds)*time.Second, nil
+	}
+	if err != nil || wait < 0 || wait > longestWait {
+		return 0, refuse(http.StatusBadRequest, "Invalid parameter 'wait': must be a duration such as 5s, at most %s", longestWait).with("parameter", "wait")
+	}
+	return wait, nil
+}
+
+// bodyParameters adds the members of a JSON body to the parameters of the URL.
+func (s *Server) bodyParameters(w *answer, r *http.Request, values url.Values) error {
+	body, err := s.readBody(w, r)
+	if err != nil || body == nil {
+		return err
+	}
+	var members map[string]string
+	if err := json.Unmarshal(body, &members); err != nil {
+		return refuse(http.StatusBadRequest, "The body must be a JSON object of strings: %s", err)
+	}
+	for name, value := range members {
+		values.Add(name, value)
+	}
+	return nil
+}

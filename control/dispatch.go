@@ -1,0 +1,178 @@
+package control
+
+import (
+	"errors"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/julienschmidt/httprouter"
+)
+
+// reserved are the first segments of paths that can be no group.
+var reserved = []string{"api", "ui", "healthz", "readyz", "metrics", "openapi.json"}
+
+// routers finds the route of a request. The router cannot hold :group/:job beside fixed first segments, so there are two of them,
+// and names[NAME] are the rows that take a name of a group away from its jobs.
+type routers struct {
+	fixed, group *httprouter.Router
+	names        map[string]map[string]*route // control or operations, then method
+}
+
+// methods are those that this server knows at all; any other is not implemented, RFC 9110 section 15.6.2.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
+
+func newRouters(table []route) *routers {
+	d := &routers{fixed: newRouter(), group: newRouter(), names: make(map[string]map[string]*route)}
+	for i := range table {
+		row := &table[i]
+		rest, ofGroup := strings.CutPrefix(row.path, "/:group/")
+		switch {
+		case !ofGroup:
+			d.fixed.Handle(row.method, row.path, carry(row))
+		case strings.HasPrefix(rest, ":"):
+			d.group.Handle(row.method, "/:group/:name", carry(row))
+		default:
+			if d.names[rest] == nil {
+				d.names[rest] = make(map[string]*route)
+			}
+			d.names[rest][row.method] = row
+		}
+	}
+	return d
+}
+
+func newRouter() *httprouter.Router {
+	router := httprouter.New()
+	router.RedirectTrailingSlash = false // a POST would be sent again to another address
+	router.RedirectFixedPath = false
+	return router
+}
+
+// carrier takes a row out of the router, which stores functions only.
+type carrier struct {
+	http.ResponseWriter
+	row *route
+}
+
+func carry(row *route) httprouter.Handle {
+	return func(w http.ResponseWriter, _ *http.Request, _ httprouter.Params) {
+		if out, ok := w.(*carrier); ok {
+			out.row = row
+		}
+	}
+}
+
+// find returns the row of a method and a decoded path, nil when there is none.
+func (d *routers) find(method, path string) (*route, httprouter.Params) {
+	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	router := d.group
+	if path == "/" || slices.Contains(reserved, first) {
+		router = d.fixed
+	} else if named := d.names[rest]; named != nil {
+		return named[method], httprouter.Params{{Key: "group", Value: first}}
+	}
+	handle, params, _ := router.Lookup(method, path)
+	if handle == nil {
+		return nil, nil
+	}
+	var out carrier
+	handle(&out, nil, nil)
+	return out.row, params
+}
+
+// allowed lists the methods that a path answers to.
+func (d *routers) allowed(path string) []string {
+	var allowed []string
+	for _, method := range methods {
+		if method == http.MethodHead && slices.Contains(allowed, http.MethodGet) {
+			allowed = append(allowed, method)
+		} else if row, _ := d.find(method, path); row != nil {
+			allowed = append(allowed, method)
+		}
+	}
+	if allowed != nil {
+		allowed = append(allowed, http.MethodOptions)
+	}
+	return allowed
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	w := &answer{ResponseWriter: out}
+	defer s.recover(w, r)
+	secure(w.Header())
+	row, params, err := s.admit(r)
+	if err == nil && row == nil { // OPTIONS
+		w.Header().Set("Allow", strings.Join(s.routers.allowed(r.URL.Path), ", "))
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	if err == nil {
+		s.limitBody(w, r)
+		err = row.handle(w, r, params)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+	}
+}
+
+// admit finds the row of a request and refuses what may not reach a handler. A request for OPTIONS has no row.
+func (s *Server) admit(r *http.Request) (*route, httprouter.Params, error) {
+	if err := s.checkSize(r); err != nil {
+		return nil, nil, err
+	}
+	if err := s.guard.checkHost(r); err != nil {
+		return nil, nil, err
+	}
+	if !slices.Contains(methods, r.Method) {
+		return nil, nil, refuse(http.StatusNotImplemented, "The method %.32q is not known here", r.Method)
+	}
+	if err := checkPath(r); err != nil {
+		return nil, nil, err
+	}
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	row, params := s.routers.find(method, r.URL.Path)
+	if row == nil || !row.public {
+		if err := s.guard.checkToken(r); err != nil {
+			return nil, nil, err
+		}
+	}
+	if row == nil {
+		return nil, nil, s.noRoute(r)
+	}
+	if err := s.guard.checkSite(r, row.changes && r.URL.RawQuery != ""); err != nil {
+		return nil, nil, err
+	}
+	return row, params, nil
+}
+
+// noRoute says what there is instead; nil for OPTIONS of a path that exists.
+func (s *Server) noRoute(r *http.Request) error {
+	allowed := s.routers.allowed(r.URL.Path)
+	switch {
+	case allowed == nil:
+		return refuse(http.StatusNotFound, "There is nothing at %s; jobs are at /{group}/{job}, all routes are in /openapi.json", printable(r.URL.Path, 200))
+	case r.Method == http.MethodOptions:
+		return nil
+	}
+	list := strings.Join(allowed, ", ")
+	return refuse(http.StatusMethodNotAllowed, "%s is not possible here; possible are %s", r.Method, list).heads("Allow", list)
+}
+
+// recover keeps a panic to its own request.
+func (s *Server) recover(w *answer, r *http.Request) {
+	thrown := recover()
+	if thrown == nil {
+		return
+	}
+	if err, ok := thrown.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(http.ErrAbortHandler)
+	}
+	s.log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", thrown, "stack", string(debug.Stack()))
+	s.fail(w, r, refuse(http.StatusInternalServerError, "The daemon could not do this; its log says why"))
+}

@@ -1,0 +1,160 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
+)
+
+// follower is one reader's view of one operation: the stream.Source of its stream. It keeps the header and nothing else of the
+// record, and reads the record again only after something of the operation changed in jobs/. The daemon writes the terminal record
+// before it removes the marker, so the event of the removal always finds it; a marker that somebody else removed it makes again
+// before it ends the operation.
+//
+// Its methods belong to one goroutine; ring and changed are for everybody.
+type follower struct {
+	hub     *hub
+	id      statefs.ID
+	wake    chan struct{}
+	changed atomic.Bool // something of it changed in jobs/ since the record was read
+	view    view
+	snap    stream.Snapshot
+
+	unlog  func() // ends the subscription of the log; nil until it exists
+	unstep func() // ends the subscription of the progress file
+	stepAt time.Time
+}
+
+// view is how much a reader sees of an operation, and is woken for.
+type view int
+
+const (
+	viewEnd    view = iota // its end
+	viewLog                // also the log
+	viewDetail             // also state and progress
+)
+
+// follow subscribes to an operation. The first look comes after it, so nothing is missed. The caller closes the follower.
+func (h *hub) follow(id statefs.ID, view view) *follower {
+	f := &follower{hub: h, id: id, wake: make(chan struct{}, 1), view: view}
+	f.changed.Store(true)
+	h.join(f)
+	return f
+}
+
+func (f *follower) close() {
+	f.hub.leave(f)
+	if f.unlog != nil {
+		f.unlog()
+	}
+	if f.unstep != nil {
+		f.unstep()
+	}
+}
+
+// ring wakes the reader.
+func (f *follower) ring() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Wake implements stream.Source.
+func (f *follower) Wake() <-chan struct{} { return f.wake }
+
+// Log implements stream.Source.
+func (f *follower) Log() (*os.File, error) {
+	if err := f.subscribeLog(); err != nil {
+		return nil, err
+	}
+	return f.hub.tree.OpenLog(f.id)
+}
+
+// Snapshot implements stream.Source.
+func (f *follower) Snapshot() (stream.Snapshot, error) {
+	if f.changed.Swap(false) && !f.snap.Ended {
+		if err := f.look(); err != nil {
+			return stream.Snapshot{}, err
+		}
+	}
+	if f.view >= viewDetail && !f.snap.Ended {
+		f.step()
+	}
+	return f.snap, nil
+}
+
+// look reads the record, and the marker where it matters.
+func (f *follower) look() error {
+	state, stateErr := f.hub.tree.State(f.id) // before the record: a marker that is gone means that the record is terminal
+	rec, err := f.hub.tree.ReadRecord(f.id)
+	if err != nil {
+		return err
+	}
+	if rec.Status.Terminal() {
+		f.snap = stream.Snapshot{Header: rec.Header, Footer: rec.Footer, Ended: true, State: string(rec.Status)}
+		if rec.LogBytes != nil {
+			f.snap.LogBytes = *rec.LogBytes
+		}
+		return nil
+	}
+	if len(f.snap.Header) == 0 {
+		f.snap.Header = rec.Header
+	}
+	if stateErr != nil && !errors.Is(stateErr, statefs.ErrNotLive) {
+		return stateErr
+	}
+	if stateErr == nil && f.view >= viewDetail {
+		f.snap.State = string(state)
+	}
+	if f.view >= viewLog {
+		return f.subscribeLog()
+	}
+	return nil
+}
+
+// subscribeLog subscribes to the log once it exists. The daemon makes it before the marker says running, so the event of that
+// leads here in time. What was written between an earlier read and the subscription was announced to nobody, so the reader is
+// woken to read again.
+func (f *follower) subscribeLog() error {
+	if f.unlog != nil {
+		return nil
+	}
+	unlog, err := f.hub.logs.Subscribe(f.hub.tree.LogPath(f.id), f.wake)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.unlog = unlog
+	f.ring()
+	return nil
+}
+
+// step reads the progress. The file is replaced each time it changes, which ends its subscription with a last wake.
+func (f *follower) step() {
+	progress, err := f.hub.tree.ReadProgress(f.id)
+	if err != nil || progress.At.Equal(f.stepAt) {
+		return // there is none, or it is being replaced: it is for show, and the next wake looks again
+	}
+	if f.unstep != nil {
+		f.unstep()
+		f.unstep = nil
+	}
+	path := f.hub.tree.ProgressPath(f.id)
+	if cancel, err := f.hub.logs.Subscribe(path, f.wake); err == nil {
+		f.unstep = cancel
+		f.ring()
+	}
+	f.stepAt = progress.At
+	if data, err := json.Marshal(progress); err == nil {
+		f.snap.Progress = data
+	}
+}

@@ -1,0 +1,144 @@
+package control
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// guard decides who may ask at all. A request over the unix socket comes from a program that the permissions of the socket let
+// in; everything else may come from any web page that a browser on this machine shows, or from the network.
+type guard struct {
+	hosts  []string // lower case; a name, which stands for every port, or name:port
+	tokens tokens
+	cross  *http.CrossOriginProtection
+}
+
+func newGuard(hosts []string, tokens tokens) *guard {
+	g := &guard{tokens: tokens, cross: http.NewCrossOriginProtection()}
+	for _, host := range hosts {
+		g.hosts = append(g.hosts, strings.ToLower(strings.TrimSuffix(host, ".")))
+	}
+	return g
+}
+
+// secure sets the headers that every answer has. Nothing of ours may run, be framed, be kept or be guessed at in a browser.
+func secure(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+}
+
+// local returns the address at which the daemon took the connection of a request.
+func local(ctx context.Context) net.Addr {
+	addr, _ := ctx.Value(http.LocalAddrContextKey).(net.Addr)
+	return addr
+}
+
+func overUnix(r *http.Request) bool {
+	addr := local(r.Context())
+	return addr != nil && addr.Network() == "unix"
+}
+
+// checkHost refuses names that the daemon was not told. A page of another site that has its own name lead to this address (DNS
+// rebinding) is the same origin for the browser, and only the name it was reached by gives it away.
+func (g *guard) checkHost(r *http.Request) error {
+	if overUnix(r) || g.knows(r.Host, local(r.Context())) {
+		return nil
+	}
+	return refuse(http.StatusMisdirectedRequest, "The host %s is not one of this daemon's names; name it with --host if it is", printable(r.Host, 100))
+}
+
+func (g *guard) knows(host string, addr net.Addr) bool {
+	host = strings.ToLower(host)
+	name := hostname(host)
+	if name == "" {
+		return false
+	}
+	if name == "localhost" || slices.Contains(g.hosts, name) || slices.Contains(g.hosts, host) {
+		return true
+	}
+	ip, err := netip.ParseAddr(name)
+	if err != nil {
+		return false
+	}
+	if ip.IsLoopback() {
+		return true
+	}
+	at, ok := addr.(*net.TCPAddr)
+	return ok && at.AddrPort().Addr().Unmap() == ip.Unmap()
+}
+
+// hostname returns a host without its port, its brackets and the dot of a full name; "" when it is none.
+func hostname(host string) string {
+	name, port, err := net.SplitHostPort(host)
+	switch {
+	case err == nil && strings.Trim(port, "0123456789") != "":
+		return ""
+	case err != nil:
+		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	}
+	return strings.TrimSuffix(name, ".")
+}
+
+// checkSite refuses what a browser sends for another site. http.CrossOriginProtection lets GET pass, so a GET that changes
+// something is checked here, and more strictly.
+func (g *guard) checkSite(r *http.Request, changes bool) error {
+	foreign := refuse(http.StatusForbidden, "A page of another site may not do this")
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		if g.cross.Check(r) != nil {
+			return foreign
+		}
+		return nil
+	case !changes:
+		return nil
+	}
+	for _, site := range r.Header.Values("Sec-Fetch-Site") {
+		if site != "same-origin" && site != "none" {
+			return foreign
+		}
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		from, err := url.Parse(origin)
+		if err != nil || from.Host == "" || !strings.EqualFold(from.Host, r.Host) {
+			return foreign
+		}
+	}
+	return nil
+}
+
+// checkToken asks for a token where any is configured.
+func (g *guard) checkToken(r *http.Request) error {
+	if len(g.tokens) == 0 || overUnix(r) {
+		return nil
+	}
+	if _, ok := g.tokens.of(r); ok {
+		return nil
+	}
+	return refuse(http.StatusUnauthorized, "A token is needed: send it as 'Authorization: Bearer TOKEN'").heads("WWW-Authenticate", `Bearer realm="jobdir"`)
+}
+
+// checkPath refuses paths that would mean one thing to the router and another to the client.
+func checkPath(r *http.Request) error {
+	switch {
+	case !strings.HasPrefix(r.URL.Path, "/"):
+		return refuse(http.StatusBadRequest, "The target of the request is not a path")
+	case strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f"):
+		return refuse(http.StatusBadRequest, "The path has an encoded slash")
+	case strings.ContainsFunc(r.URL.Path, func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }):
+		return refuse(http.StatusBadRequest, "The path has a control character or a backslash")
+	}
+	for segment := range strings.SplitSeq(r.URL.Path, "/") {
+		if segment == "." || segment == ".." {
+			return refuse(http.StatusBadRequest, "The path has a segment that leads elsewhere")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
+)
+
+// hub wakes the followers of operations. There is one for the whole server, with one watch on jobs/ and one inotify instance for
+// the logs, so that an idle stream costs no goroutine and no watch of its own.
+//
+//	jobs/ ──watch.Dir──▶ hub.Run ──▶ followers of the ID: "look again at the operation"
+//	logs  ──watch.Files─────────────▶ followers of the log: "look again at the log"
+type hub struct {
+	tree *statefs.Tree
+	jobs *watch.Dir[statefs.ID]
+	logs *watch.Files
+
+	mu        sync.Mutex
+	followers map[statefs.ID][]*follower
+}
+
+func newHub(tree *statefs.Tree, options watch.Options) (*hub, error) {
+	jobs, err := watch.OpenDir(tree.JobsDir(), statefs.OwnerOf, options)
+	if err != nil {
+		return nil, fmt.Errorf("follow operations: %w", err)
+	}
+	logs, err := watch.OpenFiles(options)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("follow logs: %w", err), jobs.Close())
+	}
+	return &hub{tree: tree, jobs: jobs, logs: logs, followers: make(map[statefs.ID][]*follower)}, nil
+}
+
+// Run wakes followers until ctx ends. An error means that nobody is woken any more.
+func (h *hub) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var group sync.WaitGroup
+	var dirErr, logErr error
+	group.Go(func() { defer stop(); dirErr = h.jobs.Run(ctx) })
+	group.Go(func() { defer stop(); logErr = h.logs.Run(ctx) })
+	for {
+		select {
+		case <-h.jobs.Ready():
+			h.spread(h.jobs.Take())
+		case <-ctx.Done():
+			group.Wait()
+			return errors.Join(dirErr, logErr)
+		}
+	}
+}
+
+func (h *hub) close() error { return errors.Join(h.jobs.Close(), h.logs.Close()) }
+
+// spread wakes the followers of the given operations, or all of them when events may be missing.
+func (h *hub) spread(ids []statefs.ID, all bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if all {
+		for _, list := range h.followers {
+			wakeAll(list)
+		}
+		return
+	}
+	for _, id := range ids {
+		wakeAll(h.followers[id])
+	}
+}
+
+func wakeAll(list []*follower) {
+	for _, f := range list {
+		f.changed.Store(true)
+		f.ring()
+	}
+}
+
+func (h *hub) join(f *follower) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.followers[f.id] = append(h.followers[f.id], f)
+}
+
+func (h *hub) leave(f *follower) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := slices.DeleteFunc(h.followers[f.id], func(other *follower) bool { return other == f })
+	if len(list) == 0 {
+		delete(h.followers, f.id)
+		return
+	}
+	h.followers[f.id] = list
+}

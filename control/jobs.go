@@ -1,0 +1,106 @@
+package control
+
+import (
+	"net/http"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// jobJSON is a job as the API shows it.
+type jobJSON struct {
+	Group        string               `json:"group"`
+	Name         string               `json:"name"`
+	Endpoint     string               `json:"endpoint"`
+	Path         string               `json:"path"`
+	Summary      string               `json:"summary,omitempty"`
+	Params       []catalog.Param      `json:"params"`
+	Tags         []string             `json:"tags,omitempty"`
+	Work         catalog.Work         `json:"work"`
+	OnDisconnect catalog.OnDisconnect `json:"on_disconnect,omitempty"`
+	Definition   string               `json:"definition,omitempty"`
+}
+
+func newJobJSON(def *catalog.Definition) jobJSON {
+	out := jobJSON{
+		Group: def.Group, Name: def.Name, Endpoint: def.Endpoint(), Path: "/" + def.Address(), Summary: def.Summary,
+		Params: def.Params, Tags: def.Tags, Work: def.Work(), OnDisconnect: def.OnDisconnect,
+	}
+	if out.Params == nil {
+		out.Params = []catalog.Param{}
+	}
+	return out
+}
+
+// jobs is GET /api/v1/jobs.
+func (s *Server) jobs(w *answer, r *http.Request, _ httprouter.Params) error {
+	all := s.catalog.All()
+	out := make([]jobJSON, len(all))
+	for i, def := range all {
+		out[i] = newJobJSON(def)
+	}
+	return s.sendJSON(w, r, http.StatusOK, map[string]any{"jobs": out, "count": len(out), "problems": s.catalog.Problems()})
+}
+
+// job is GET /api/v1/jobs/{group}/{job}.
+func (s *Server) job(w *answer, r *http.Request, p httprouter.Params) error {
+	def, err := s.definition(p.ByName("group"), p.ByName("job"))
+	if err != nil {
+		return err
+	}
+	out := newJobJSON(def)
+	out.Definition = string(def.Source())
+	return s.sendJSON(w, r, http.StatusOK, out)
+}
+
+// healthz is GET /healthz.
+func (s *Server) healthz(w *answer, r *http.Request, _ httprouter.Params) error {
+	return s.sendJSON(w, r, http.StatusOK, map[string]any{"status": "ok"})
+}
+
+// readyz is GET /readyz.
+func (s *Server) readyz(w *answer, r *http.Request, _ httprouter.Params) error {
+	health := s.status.Health()
+	draining := s.draining.Load()
+	status := http.StatusOK
+	if !health.Ready || draining {
+		status = http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", "1")
+	}
+	return s.sendJSON(w, r, status, map[string]any{
+		"ready": status == http.StatusOK, "draining": draining, "version": s.version, "durability": s.tree.Durability(),
+		"watch": health.Watch, "live": health.Live, "counters": health.Counters,
+		"jobs": len(s.catalog.All()), "problems": s.catalog.Problems(),
+	})
+}
+
+// sweep is POST /api/v1/sweep.
+func (s *Server) sweep(w *answer, r *http.Request, _ httprouter.Params) error {
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := onlyThese(values, "dry_run"); err != nil {
+		return err
+	}
+	dry := false
+	if given := values["dry_run"]; len(given) > 0 {
+		switch given[0] {
+		case "", "true", "1":
+			dry = true
+		case "false", "0":
+		default:
+			return refuse(http.StatusBadRequest, "Invalid parameter 'dry_run': must be true or false").with("parameter", "dry_run")
+		}
+	}
+	findings, err := s.status.Sweep(r.Context(), dry)
+	if err != nil {
+		return err
+	}
+	if findings == nil {
+		findings = []statefs.Finding{}
+	}
+	return s.sendJSON(w, r, http.StatusOK, map[string]any{"dry_run": dry, "findings": findings, "count": len(findings)})
+}

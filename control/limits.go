@@ -1,0 +1,106 @@
+package control
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+)
+
+// Limits bound what one client can cost. A zero member means the default.
+type Limits struct {
+	// Header is how long the headers of a request may take to arrive; default 10 s.
+	Header time.Duration
+	// Body is how long a body may take to arrive; default 30 s.
+	Body time.Duration
+	// Idle is how long a connection is kept without a request; default 2 min.
+	Idle time.Duration
+	// Stop is how long a stopping server waits for answers that are under way before it cuts them off; default 3 s.
+	Stop time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	l.Header = cmp.Or(l.Header, 10*time.Second)
+	l.Body = cmp.Or(l.Body, 30*time.Second)
+	l.Idle = cmp.Or(l.Idle, 2*time.Minute)
+	l.Stop = cmp.Or(l.Stop, 3*time.Second)
+	return l
+}
+
+const (
+	// maxURL and maxHeaders are the largest URL and the largest sum of headers that are answered, in bytes.
+	maxURL     = 64 << 10
+	maxHeaders = 64 << 10
+	// maxRequest is where net/http stops to read a head at all and answers 431 by itself.
+	maxRequest = 1 << 20
+	// maxBody is the largest body, in bytes.
+	maxBody = 1 << 20
+)
+
+// checkSize refuses a head that is too large, and a body that says it is.
+func (s *Server) checkSize(r *http.Request) error {
+	if len(r.RequestURI) > maxURL {
+		return refuse(http.StatusRequestURITooLong, "The URL is longer than %d bytes; POST takes parameters as a JSON body", maxURL)
+	}
+	size := len(r.Host)
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += len(name) + len(value) + len(": \r\n")
+		}
+	}
+	if size > maxHeaders {
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "The headers are larger than %d bytes", maxHeaders)
+	}
+	if r.ContentLength > maxBody {
+		return &http.MaxBytesError{Limit: maxBody}
+	}
+	if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		return refuse(http.StatusBadRequest, "A %s has no body here; parameters stand in the URL", r.Method).heads("Connection", "close")
+	}
+	return nil
+}
+
+// limitBody bounds the body of a request before a handler reads it.
+func (s *Server) limitBody(w *answer, r *http.Request) {
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, maxBody)
+	}
+}
+
+// readBody returns the body of a request, which is empty or JSON.
+func (s *Server) readBody(w *answer, r *http.Request) ([]byte, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	control := http.NewResponseController(w)
+	deadline := time.Now().Add(s.limits.Body)
+	if err := control.SetReadDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, err
+	}
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, bodyError(err)
+	}
+	// The deadline would end the context of the request while it is answered.
+	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, err
+	}
+	if len(data) == 0 {
+		return nil, nil
+	}
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != mediaJSON {
+		return nil, refuse(http.StatusUnsupportedMediaType, "The body must be a JSON object, sent with 'Content-Type: application/json'").heads("Accept", mediaJSON)
+	}
+	return data, nil
+}
+
+// bodyError tells what is the client's from what has a mapping already.
+func bodyError(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return refuse(http.StatusBadRequest, "The body ended early").heads("Connection", "close")
+	}
+	return err
+}

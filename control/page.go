@@ -1,0 +1,161 @@
+package control
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // the pages and their style
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/catalog"
+)
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+// pages writes the HTML that documents what an address does. A page has its style inside and loads nothing; the policy names the
+// hash of that style, so nothing else that got into a page would count.
+type pages struct {
+	template *template.Template
+	policy   string
+}
+
+func newPages() (*pages, error) {
+	t, err := template.New("page").Parse(pageHTML)
+	if err != nil {
+		return nil, fmt.Errorf("read the page template: %w", err)
+	}
+	sum := sha256.Sum256([]byte(pageCSS))
+	hash := base64.StdEncoding.EncodeToString(sum[:])
+	return &pages{t, "default-src 'none'; style-src 'sha256-" + hash + "'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"}, nil
+}
+
+// page is what every page shows.
+type page struct {
+	Style   template.CSS
+	Kind    string // job, control or index
+	Title   string
+	Summary string
+	Host    string
+	Jobs    []*catalog.Definition
+	Job     *catalog.Definition
+	Group   string
+	Address string // of the job, "" on the index
+	Query   string // an example of its parameters
+	Body    string // the same as JSON
+	Rows    []paramRow
+}
+
+// paramRow is one line of the table of parameters.
+type paramRow struct {
+	Name, Type, Default, Limits, Summary string
+	Required                             bool
+}
+
+func (s *Server) sendPage(w *answer, r *http.Request, p page) error {
+	p.Style = template.CSS(pageCSS) //nolint:gosec // our own style sheet
+	p.Host = r.Host
+	if overUnix(r) || p.Host == "" {
+		p.Host = "127.0.0.1:8484"
+	}
+	var out bytes.Buffer
+	if err := s.pages.template.Execute(&out, p); err != nil {
+		return fmt.Errorf("write the page of %s: %w", p.Title, err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", mediaHTML+"; charset=utf-8")
+	h.Set("Content-Security-Policy", s.pages.policy)
+	h.Set("Content-Length", strconv.Itoa(out.Len()))
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	_, _ = w.Write(out.Bytes()) // a reader that is gone is no error of ours
+	return nil
+}
+
+// index is GET /.
+func (s *Server) index(w *answer, r *http.Request, _ httprouter.Params) error {
+	return s.sendPage(w, r, page{Kind: "index", Title: "jobdir", Summary: "Long-running operations whose state is a directory.", Jobs: s.catalog.All()})
+}
+
+// controlPage is GET /{group}/control without parameters.
+func (s *Server) controlPage(w *answer, r *http.Request, group string) error {
+	if err := s.knownGroup(group); err != nil {
+		return err
+	}
+	return s.sendPage(w, r, page{Kind: "control", Title: group + "/control", Summary: "Pause, resume or cancel an operation of the group.", Group: group})
+}
+
+// jobPage is GET /{group}/{job} without parameters.
+func (s *Server) jobPage(w *answer, r *http.Request, def *catalog.Definition) error {
+	p := page{Kind: "job", Title: def.Address(), Summary: def.Summary, Group: def.Group, Job: def, Address: def.Address()}
+	for i := range def.Params {
+		p.Rows = append(p.Rows, newParamRow(&def.Params[i]))
+	}
+	p.Query, p.Body = example(def)
+	return s.sendPage(w, r, p)
+}
+
+func newParamRow(p *catalog.Param) paramRow {
+	row := paramRow{Name: p.Name, Type: string(p.Type), Default: p.Default.Text(), Required: p.Required, Summary: p.Summary}
+	var limits []string
+	if !p.Minimum.IsZero() {
+		limits = append(limits, "at least "+p.Minimum.Text())
+	}
+	if !p.Maximum.IsZero() {
+		limits = append(limits, "at most "+p.Maximum.Text())
+	}
+	if len(p.Enum) > 0 {
+		words := make([]string, len(p.Enum))
+		for i, v := range p.Enum {
+			words[i] = v.Text()
+		}
+		limits = append(limits, "one of "+strings.Join(words, ", "))
+	}
+	if p.Pattern != "" {
+		limits = append(limits, "matches "+p.Pattern)
+	}
+	row.Limits = strings.Join(limits, "; ")
+	return row
+}
+
+// example returns parameters that a person can copy and change: what is required, and the first default.
+func example(def *catalog.Definition) (query, body string) {
+	pairs, members := []string{"format=stream"}, object{}
+	shown := false
+	for i := range def.Params {
+		p := &def.Params[i]
+		value := p.Default
+		switch {
+		case p.Required && len(p.Enum) > 0:
+			value = p.Enum[0]
+		case p.Required && !p.Minimum.IsZero():
+			value = p.Minimum
+		case p.Required:
+			pairs = append(pairs, p.Name+"=VALUE")
+			members[p.Name] = "VALUE"
+			continue
+		case value.IsZero() || shown:
+			continue
+		}
+		shown = shown || !p.Required
+		pairs = append(pairs, p.Name+"="+url.QueryEscape(value.Text()))
+		members[p.Name] = value.Any()
+	}
+	data, err := json.Marshal(members)
+	if err != nil {
+		data = []byte("{}") // values of a checked definition are JSON; this is an example anyway
+	}
+	return strings.Join(pairs, "&"), strings.ReplaceAll(string(data), "'", `'\''`) // inside single quotes of a shell
+}

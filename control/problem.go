@@ -1,0 +1,145 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
+)
+
+// problemType is the media type of RFC 9457.
+const problemType = "application/problem+json"
+
+// retryAfter is the Retry-After of a daemon that will be back soon, in seconds.
+const retryAfter = 5
+
+// refusal is an error that knows the answer it is: a status, one line for people, and members for programs.
+type refusal struct {
+	status int
+	text   string
+	more   map[string]any // further members of the problem
+	header http.Header    // further headers of the answer
+	cause  error          // what the log gets; nil when the text says it all
+}
+
+func (e *refusal) Error() string { return e.text }
+func (e *refusal) Unwrap() error { return e.cause }
+
+func refuse(status int, format string, args ...any) *refusal {
+	return &refusal{status: status, text: fmt.Sprintf(format, args...)}
+}
+
+// with adds a member to the problem.
+func (e *refusal) with(member string, value any) *refusal {
+	if e.more == nil {
+		e.more = make(map[string]any)
+	}
+	e.more[member] = value
+	return e
+}
+
+// heads adds a header to the answer.
+func (e *refusal) heads(name, value string) *refusal {
+	if e.header == nil {
+		e.header = make(http.Header)
+	}
+	e.header.Add(name, value)
+	return e
+}
+
+func (e *refusal) soon() *refusal { return e.heads("Retry-After", strconv.Itoa(retryAfter)) }
+
+func notLive(id statefs.ID) *refusal {
+	return refuse(http.StatusNotFound, "Operation '%s' not found or already finished", id).with("id", id)
+}
+
+func notFound(id statefs.ID) *refusal {
+	return refuse(http.StatusNotFound, "Operation '%s' not found", id).with("id", id)
+}
+
+// refusalOf is the one mapping from errors to statuses.
+func refusalOf(err error) *refusal {
+	if known, ok := errors.AsType[*refusal](err); ok {
+		return known
+	}
+	if wrong, ok := errors.AsType[*catalog.ParamError](err); ok {
+		return refuse(http.StatusBadRequest, "%s", wrong.Error()).with("parameter", wrong.Param)
+	}
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return refuse(http.StatusRequestEntityTooLarge, "The body is larger than %d bytes", large.Limit).heads("Connection", "close")
+	}
+	var answer *refusal
+	switch {
+	case errors.Is(err, statefs.ErrBadID):
+		return refuse(http.StatusBadRequest, "%s", err)
+	case errors.Is(err, statefs.ErrNotLive):
+		return refuse(http.StatusNotFound, "%s", err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return refuse(http.StatusRequestTimeout, "The request took too long to arrive").heads("Connection", "close")
+	case errors.Is(err, stream.ErrShutdown):
+		return refuse(http.StatusServiceUnavailable, "The daemon is shutting down").soon()
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		answer = refuse(http.StatusInsufficientStorage, "The storage of the daemon is full: make room, then try again")
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		answer = refuse(http.StatusServiceUnavailable, "The daemon has too many files open: try again, or raise its limit (ulimit -n)").soon()
+	default:
+		answer = refuse(http.StatusInternalServerError, "The daemon could not do this; its log says why")
+	}
+	answer.cause = err
+	return answer
+}
+
+// fail answers a request with a problem. What went wrong inside the daemon is logged, with a number that the answer names.
+func (s *Server) fail(w *answer, r *http.Request, err error) {
+	known := refusalOf(err)
+	if known.cause != nil {
+		number := s.failures.Add(1)
+		known = known.with("log_entry", number)
+		s.log.Error("request failed", "log_entry", number, "method", r.Method, "path", r.URL.Path, "status", known.status, "error", err)
+	}
+	if w.started {
+		// Bytes of another answer are on their way: only the end of the connection can say that they are not all.
+		panic(http.ErrAbortHandler)
+	}
+	maps.Copy(w.Header(), known.header)
+	body := map[string]any{}
+	maps.Copy(body, known.more)
+	body["type"] = "about:blank"
+	body["title"] = http.StatusText(known.status)
+	body["status"] = known.status
+	body["detail"] = known.text
+	body["error"] = known.text
+	s.send(w, r, problemType, known.status, body)
+}
+
+// sendJSON answers with a value as JSON.
+func (s *Server) sendJSON(w http.ResponseWriter, r *http.Request, status int, value any) error {
+	s.send(w, r, "application/json", status, value)
+	return nil
+}
+
+func (s *Server) send(w http.ResponseWriter, r *http.Request, contentType string, status int, value any) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		s.log.Error("answer is no JSON", "method", r.Method, "path", r.URL.Path, "error", err)
+		status, contentType = http.StatusInternalServerError, problemType
+		data = []byte(`{"title":"Internal Server Error","status":500,"error":"The answer could not be written as JSON"}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(data)+1))
+	w.WriteHeader(status)
+	if r.Method == http.MethodHead {
+		return
+	}
+	// A client that is gone is no error of ours, and there is nobody left to tell.
+	_, _ = w.Write(append(data, '\n'))
+}

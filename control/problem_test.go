@@ -1,0 +1,64 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
+)
+
+func TestErrorsHaveOneStatus(t *testing.T) {
+	t.Parallel()
+	_, badID := statefs.ParseID("x")
+	for _, c := range []struct {
+		err    error
+		status int
+		logged bool
+	}{
+		{badID, 400, false},
+		{&catalog.ParamError{Param: "a", Reason: "missing"}, 400, false},
+		{statefs.ErrNotLive, 404, false},
+		{&http.MaxBytesError{Limit: 5}, 413, false},
+		{os.ErrDeadlineExceeded, 408, false},
+		{stream.ErrShutdown, 503, false},
+		{&fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, 507, true},
+		{&fs.PathError{Op: "write", Path: "x", Err: syscall.EDQUOT}, 507, true},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}, 503, true},
+		{&statefs.SyncError{Path: "x", Err: syscall.EIO}, 500, true},
+		{errors.New("anything else"), 500, true},
+	} {
+		got := refusalOf(fmt.Errorf("submit a/b: %w", c.err))
+		if got.status != c.status || (got.cause != nil) != c.logged {
+			t.Errorf("%v: %d, logged %v", c.err, got.status, got.cause != nil)
+		}
+		if got.cause != nil && strings.Contains(got.text, "x") && strings.Contains(got.text, "open x") {
+			t.Errorf("%v: the answer %q tells what is inside", c.err, got.text)
+		}
+		if got.status == 503 && got.header.Get("Retry-After") == "" {
+			t.Errorf("%v: no Retry-After", c.err)
+		}
+	}
+}
+
+// What is the daemon's own fault is told without its inside, with the number of the line in the log that has it.
+func TestFaultsAreLoggedWithANumber(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	w := r.submit()
+	must(t, os.WriteFile(strings.TrimSuffix(r.tree.LogPath(w.id), ".log")+".json", []byte("{"), 0o640))
+	p := r.problem(r.get(w.path("/stream")), 500, "The daemon could not do this")
+	if p["log_entry"] != float64(1) || !strings.Contains(r.logged.String(), "log_entry=1") || !strings.Contains(r.logged.String(), "cannot be read") {
+		t.Errorf("%v, log: %s", p, r.logged)
+	}
+	if out := r.get(w.path("")).json(t); out["state"] != "queued" || out["problem"] == nil {
+		t.Errorf("an operation with a record that cannot be read: %v", out)
+	}
+}

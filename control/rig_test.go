@@ -1,0 +1,386 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for something that must come.
+const patience = 30 * time.Second
+
+const definitions = `
+group: testrouter
+name: streaming01
+summary: Works through some files & says so
+params:
+  files: {type: integer, default: 20, minimum: 0, maximum: 1000, summary: how many}
+  title: {type: string, pattern: "[a-z]+"}
+handler: simulation
+---
+group: testrouter
+name: cancelling
+on_disconnect: cancel
+handler: simulation
+---
+group: testrouter
+name: pausing
+on_disconnect: pause
+handler: simulation
+---
+group: media
+name: decode
+params:
+  title: {type: string, required: true}
+  kind: {type: string, enum: [film, song]}
+handler: simulation
+`
+
+// rig is a real server over real files. The test plays the daemon: it owns the directory and moves the markers.
+type rig struct {
+	t      *testing.T
+	tree   *statefs.Tree
+	owner  *statefs.Owner
+	server *Server
+	config Config
+	tcp    net.Listener
+	unix   net.Listener
+	stop   context.CancelFunc
+	done   chan struct{}
+	err    error // of Serve, once done is closed
+	logged *logBuffer
+}
+
+// daemonStatus is the health of a daemon that works.
+type daemonStatus struct {
+	mu     sync.Mutex
+	ready  bool
+	swept  []bool
+	owner  *statefs.Owner
+	counts map[string]uint64
+}
+
+func (d *daemonStatus) Health() Health {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return Health{
+		Ready: d.ready, Watch: watch.Mode{Name: watch.ModeScan, Reason: "a reason"},
+		Live: map[statefs.State]int{statefs.Running: 1}, Counters: d.counts,
+	}
+}
+
+func (d *daemonStatus) Sweep(_ context.Context, dryRun bool) ([]statefs.Finding, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.swept = append(d.swept, dryRun)
+	if dryRun {
+		return d.owner.PlanSweep(nil)
+	}
+	return d.owner.Sweep(nil)
+}
+
+type logBuffer struct {
+	mu   sync.Mutex
+	data bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.String()
+}
+
+// setup starts a server; change may alter its configuration.
+func setup(t *testing.T, change ...func(*Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, done: make(chan struct{}), logged: new(logBuffer)}
+	var err error
+	r.tree, err = statefs.Open(t.TempDir(), statefs.Options{Durability: statefs.Process})
+	must(t, err)
+	t.Cleanup(func() { must(t, r.tree.Close()) })
+	r.owner, err = statefs.Own(r.tree)
+	must(t, err)
+	t.Cleanup(func() { must(t, r.owner.Release()) })
+	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "jobs.yaml", YAML: []byte(definitions)}}})
+	must(t, jobs.Reload())
+	r.config = Config{
+		Tree: r.tree, Catalog: jobs, Status: &daemonStatus{ready: true, owner: r.owner}, Version: "v1.2.3",
+		Total: func(_ *catalog.Definition, p catalog.Params) *int64 {
+			if v, ok := p.Lookup("files"); ok {
+				n, _ := v.Any().(int64)
+				return &n
+			}
+			return nil
+		},
+		Logger: slog.New(slog.NewTextHandler(r.logged, nil)),
+	}
+	for _, f := range change {
+		f(&r.config)
+	}
+	r.server, err = New(r.config)
+	must(t, err)
+	r.tcp, err = net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	r.unix, err = net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	must(t, err)
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(context.WithoutCancel(t.Context()))
+	go func() {
+		defer close(r.done)
+		r.err = r.server.Serve(ctx, r.tcp, r.unix)
+	}()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		r.stop()
+		r.await(r.done)
+		must(t, r.err)
+	})
+	return r
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await fails the test when ch stays silent.
+func (r *rig) await(ch <-chan struct{}) {
+	r.t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(patience):
+		r.t.Fatal("waited too long")
+	}
+}
+
+// until looks again and again until something is so, with a deadline. It is for what the kernel or another process does; what
+// this program does is waited for itself.
+func (r *rig) until(what string, so func() bool) {
+	r.t.Helper()
+	ticker := time.NewTicker(2 * time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.After(patience)
+	for !so() {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			r.t.Fatalf("waited too long for: %s", what)
+		}
+	}
+}
+
+func (r *rig) url(path string) string { return "http://" + r.tcp.Addr().String() + path }
+
+// reply is an answer that was read to its end.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a reply) json(t *testing.T) map[string]any {
+	t.Helper()
+	var out map[string]any
+	if err := json.Unmarshal([]byte(a.body), &out); err != nil {
+		t.Fatalf("%d %q is not JSON: %v", a.status, a.body, err)
+	}
+	return out
+}
+
+// do sends a request with headers given as "Name: value" and reads the answer.
+func (r *rig) do(method, path, body string, headers ...string) reply {
+	r.t.Helper()
+	resp := r.open(method, path, body, headers...)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	must(r.t, err)
+	return reply{resp.StatusCode, resp.Header, string(data)}
+}
+
+func (r *rig) get(path string, headers ...string) reply {
+	r.t.Helper()
+	return r.do("GET", path, "", headers...)
+}
+
+// open sends a request and leaves the answer to be read.
+func (r *rig) open(method, path, body string, headers ...string) *http.Response {
+	r.t.Helper()
+	var content io.Reader
+	if body != "" {
+		content = strings.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(context.WithoutCancel(r.t.Context()), method, r.url(path), content)
+	must(r.t, err)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if name == "Host" {
+			req.Host = value
+			continue
+		}
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	must(r.t, err)
+	return resp
+}
+
+// problem checks that an answer is a problem with the given status and message.
+func (r *rig) problem(a reply, status int, message string) map[string]any {
+	r.t.Helper()
+	if a.status != status || a.header.Get("Content-Type") != problemType {
+		r.t.Fatalf("got %d %s %s, want the problem %d", a.status, a.header.Get("Content-Type"), a.body, status)
+	}
+	p := a.json(r.t)
+	if text, _ := p["error"].(string); !strings.Contains(text, message) || p["detail"] != p["error"] || p["status"] != float64(status) {
+		r.t.Fatalf("problem %s, want the error %q", a.body, message)
+	}
+	return p
+}
+
+// exchange sends bytes over a connection of its own and returns all that comes back.
+func (r *rig) exchange(l net.Listener, text string) string {
+	r.t.Helper()
+	c, err := net.Dial(l.Addr().Network(), l.Addr().String())
+	must(r.t, err)
+	defer c.Close()
+	must(r.t, c.SetDeadline(time.Now().Add(patience)))
+	_, err = io.WriteString(c, text)
+	must(r.t, err)
+	data, err := io.ReadAll(c)
+	if err != nil && len(data) == 0 {
+		r.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// work is one operation in the hands of the test, which plays the daemon.
+type work struct {
+	rig *rig
+	id  statefs.ID
+	log *os.File
+}
+
+// submit makes an operation of testrouter/streaming01.
+func (r *rig) submit() *work {
+	r.t.Helper()
+	a := r.do("POST", "/testrouter/streaming01", `{"files":2}`)
+	if a.status != http.StatusCreated {
+		r.t.Fatalf("submit: %d %s", a.status, a.body)
+	}
+	return r.take(a.header.Get(operationHeader))
+}
+
+// take takes an operation in hand.
+func (r *rig) take(text string) *work {
+	r.t.Helper()
+	id, err := statefs.ParseID(text)
+	must(r.t, err)
+	return &work{rig: r, id: id}
+}
+
+// start does what the daemon does when it starts an operation.
+func (w *work) start() *work {
+	t := w.rig.t
+	t.Helper()
+	var err error
+	w.log, err = w.rig.owner.AppendLog(w.id)
+	must(t, err)
+	t.Cleanup(func() { w.log.Close() })
+	must(t, w.rig.owner.Move(w.id, statefs.Queued, statefs.Running))
+	return w
+}
+
+func (w *work) write(text string) {
+	w.rig.t.Helper()
+	_, err := w.log.WriteString(text)
+	must(w.rig.t, err)
+}
+
+const resultJSON = `{"result":"success","state":"completed","total":2,"processed":2,"failed":0,"processed_files":[],"failed_files":[]}`
+
+// finish ends the operation as completed.
+func (w *work) finish() {
+	t := w.rig.t
+	t.Helper()
+	rec, err := w.rig.tree.ReadRecord(w.id)
+	must(t, err)
+	must(t, rec.Apply(statefs.Running, statefs.CauseDone, time.Now()))
+	info, err := w.log.Stat()
+	must(t, err)
+	size := info.Size()
+	rec.LogBytes, rec.Footer, rec.Result = &size, json.RawMessage(resultJSON), statefs.Success
+	must(t, w.rig.owner.Finish(rec, statefs.Running))
+}
+
+// path returns the address of the operation in the API.
+func (w *work) path(rest string) string { return "/api/v1/operations/" + w.id.String() + rest }
+
+// foreign makes the marker of a program that the daemon did not start: this test's parent, which lives.
+func (r *rig) foreign(endpoint string) statefs.ID {
+	r.t.Helper()
+	id, err := statefs.MakeID(endpoint, time.Now(), os.Getppid(), 999999)
+	must(r.t, err)
+	must(r.t, os.WriteFile(filepath.Join(r.tree.JobsDir(), statefs.MarkerName(id, statefs.Running)), nil, 0o640))
+	return id
+}
+
+// lineReader reads a stream line by line.
+func lineReader(body io.Reader) func() string {
+	in := bufio.NewReader(body)
+	return func() string {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return fmt.Sprintf("%s<%v>", line, err)
+		}
+		return strings.TrimSuffix(line, "\n")
+	}
+}
+
+func readAll(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return string(data)
+}
+
+// items returns the members of a JSON array; one that is no object is nil.
+func items(array any) []map[string]any {
+	list, _ := array.([]any)
+	out := make([]map[string]any, len(list))
+	for i, item := range list {
+		out[i], _ = item.(map[string]any)
+	}
+	return out
+}

@@ -1,0 +1,172 @@
+package control
+
+import (
+	"net/http"
+
+	"github.com/julienschmidt/httprouter"
+)
+
+// handler answers one request. An error becomes a problem through refusalOf, so a handler returns before it has written
+// anything or ends its own answer.
+type handler func(w *answer, r *http.Request, p httprouter.Params) error
+
+// parameter is a query parameter of a route.
+type parameter struct {
+	name    string
+	kind    string // a type of JSON Schema
+	summary string
+	values  []string // when only these are right
+	needed  bool
+}
+
+// response is one status that a route answers with.
+type response struct {
+	status  int
+	media   string
+	summary string
+}
+
+// route is one line of the table: what is registered, documented and tested.
+type route struct {
+	method  string
+	path    string // :name is one segment, *name the rest
+	handle  handler
+	summary string
+	query   []parameter
+	answers []response
+	body    string // what the body is, "" when there is none
+	// changes says that a GET with parameters changes something, so that a browser may not send it for another site.
+	changes bool
+	// streams says that the answer may last as long as an operation.
+	streams bool
+	// public says that no token is needed.
+	public bool
+}
+
+const (
+	mediaJSON = "application/json"
+	mediaHTML = "text/html"
+	mediaSSE  = "text/event-stream"
+	mediaText = "text/plain"
+	mediaFile = "application/octet-stream"
+)
+
+var (
+	formats   = []string{"stream", "sse", "json"}
+	formatOf  = parameter{name: "format", kind: "string", values: formats, summary: "stream: header, log and footer as text (default); sse: server-sent events; json: waits and answers the footer"}
+	offsetOf  = parameter{name: "offset", kind: "integer", summary: "continue at this byte of the log file; header and <log> come again"}
+	waitOf    = parameter{name: "wait", kind: "string", summary: "answer when the effect shows, at most after this time (5s, 1m); without it at once"}
+	streamed  = []response{{200, mediaSSE, "The stream; the header X-Jobdir-Operation has the ID"}, {200, mediaJSON, "The footer, with format=json"}}
+	requested = []response{{200, mediaJSON, "The effect shows"}, {202, mediaJSON, "The request is on disk"}}
+)
+
+// table is every route of the server. The rows whose path begins with :group share one handler of the router, which cannot hold a
+// name beside a fixed segment: control and operations are told apart from jobs behind it.
+func (s *Server) table() []route {
+	return append(s.fixedRoutes(), s.groupRoutes()...)
+}
+
+func (s *Server) fixedRoutes() []route {
+	return []route{
+		{
+			method: "GET", path: "/", handle: s.index, summary: "The jobs, as a page",
+			answers: []response{{200, mediaHTML, "The page"}},
+		},
+		{
+			method: "GET", path: "/healthz", handle: s.healthz, public: true, summary: "Whether the process answers",
+			answers: []response{{200, mediaJSON, "It does"}},
+		},
+		{
+			method: "GET", path: "/readyz", handle: s.readyz, summary: "Whether operations are accepted and carried out, how changes are noticed, and what is wrong with job definitions",
+			answers: []response{{200, mediaJSON, "Ready"}, {503, mediaJSON, "Not ready"}},
+		},
+		{
+			method: "GET", path: "/openapi.json", handle: s.openapi, summary: "This description",
+			answers: []response{{200, mediaJSON, "OpenAPI 3.1"}},
+		},
+		{
+			method: "GET", path: "/api/v1/jobs", handle: s.jobs, summary: "The jobs",
+			answers: []response{{200, mediaJSON, "The jobs, with their parameters"}},
+		},
+		{
+			method: "GET", path: "/api/v1/jobs/:group/:job", handle: s.job, summary: "One job",
+			answers: []response{{200, mediaJSON, "The job, with its parameters and its definition"}},
+		},
+		{
+			method: "GET", path: "/api/v1/operations", handle: s.operations, summary: "The live operations",
+			query: []parameter{
+				{name: "state", kind: "string", summary: "only those in this state; several are separated by commas"},
+				{name: "group", kind: "string", summary: "only those of this group"},
+				{name: "endpoint", kind: "string", summary: "only those of this endpoint name, {group}-{job}"},
+				{name: "limit", kind: "integer", summary: "how many, 0 to 200; 0 is the count alone; 100 when not given"},
+				{name: "after", kind: "string", summary: "only those after this ID: the member next of the answer before"},
+			},
+			answers: []response{{200, mediaJSON, "The operations, in the order of submission; X-Total-Count has the number of all that match"}},
+		},
+		{
+			method: "GET", path: "/api/v1/operations/:id", handle: s.operation, summary: "The record of an operation, its state, progress and log length",
+			answers: []response{{200, mediaJSON, "The operation"}},
+		},
+		{
+			method: "GET", path: "/api/v1/operations/:id/stream", handle: s.joinStream, streams: true, summary: "The stream of an operation, live or ended",
+			query: []parameter{formatOf, offsetOf}, answers: streamed,
+		},
+		{
+			method: "GET", path: "/api/v1/operations/:id/log", handle: s.logFile, summary: "The log as the work wrote it; takes Range",
+			answers: []response{{200, mediaText, "The log"}, {206, mediaText, "A part of it"}},
+		},
+		{
+			method: "GET", path: "/api/v1/operations/:id/artifacts/*name", handle: s.artifact, summary: "A file that the work left; takes Range",
+			answers: []response{{200, mediaFile, "The file"}, {206, mediaFile, "A part of it"}},
+		},
+		{
+			method: "POST", path: "/api/v1/operations/:id/pause", handle: s.ask, summary: "Pause an operation",
+			query: []parameter{waitOf}, answers: requested,
+		},
+		{
+			method: "POST", path: "/api/v1/operations/:id/resume", handle: s.ask, summary: "Resume an operation",
+			query: []parameter{waitOf}, answers: requested,
+		},
+		{
+			method: "POST", path: "/api/v1/operations/:id/cancel", handle: s.ask, summary: "Cancel an operation",
+			query: []parameter{waitOf}, answers: requested,
+		},
+		{
+			method: "POST", path: "/api/v1/sweep", handle: s.sweep, summary: "Remove state files that belong to nothing",
+			query:   []parameter{{name: "dry_run", kind: "boolean", summary: "only say what would be removed"}},
+			answers: []response{{200, mediaJSON, "What was found, and what was done with it"}},
+		},
+	}
+}
+
+func (s *Server) groupRoutes() []route {
+	control := []parameter{
+		{name: "id", kind: "string", needed: true, summary: "the operation"},
+		{name: "action", kind: "string", needed: true, values: actions, summary: "what to do"},
+	}
+	return []route{
+		{
+			method: "GET", path: "/:group/control", handle: s.control, changes: true, summary: "Pause, resume or cancel an operation of the group; without any parameter, a page",
+			query: control, answers: []response{{200, mediaJSON, "The request is on disk"}, {200, mediaHTML, "The page"}},
+		},
+		{
+			method: "POST", path: "/:group/control", handle: s.control, summary: "Pause, resume or cancel an operation of the group",
+			query: control, answers: []response{{200, mediaJSON, "The request is on disk"}},
+		},
+		{
+			method: "GET", path: "/:group/operations", handle: s.groupOperations, summary: "The live operations of the group, as the markers say",
+			query:   []parameter{{name: "endpoint", kind: "string", summary: "only those of this job, as {job} or {group}-{job}"}},
+			answers: []response{{200, mediaJSON, "The operations"}},
+		},
+		{
+			method: "GET", path: "/:group/:job", handle: s.startStream, changes: true, streams: true,
+			summary: "Start an operation and stream it, with the parameters of the job in the query; without any parameter, a page that documents the job",
+			query:   []parameter{formatOf}, answers: append([]response{{200, mediaHTML, "The page"}}, streamed...),
+		},
+		{
+			method: "POST", path: "/:group/:job", handle: s.submit, summary: "Submit an operation",
+			body:    "The parameters of the job, as a JSON object; nothing is {}",
+			answers: []response{{201, mediaJSON, "The operation; Location has its address"}},
+		},
+	}
+}

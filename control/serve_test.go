@@ -1,0 +1,308 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// The end of the connection that started an operation does what the job says; the end of any other does nothing.
+func TestDisconnect(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		job  string
+		want []statefs.Ask
+	}{
+		{"cancelling", []statefs.Ask{statefs.Cancel}},
+		{"pausing", []statefs.Ask{statefs.Pause}},
+		{"streaming01", nil},
+	} {
+		for _, format := range formats {
+			t.Run(c.job+" "+format, func(t *testing.T) {
+				t.Parallel()
+				r := setup(t)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url("/testrouter/"+c.job+"?format="+format), nil)
+				must(t, err)
+				left := make(chan struct{})
+				go func() {
+					defer close(left)
+					if resp, err := http.DefaultClient.Do(req); err == nil {
+						_, _ = io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
+					}
+				}()
+				var w *work
+				r.until("the operation", func() bool {
+					listing, err := r.tree.List()
+					must(t, err)
+					if len(listing.Markers) == 1 {
+						w = r.take(listing.Markers[0].ID.String())
+					}
+					return w != nil
+				})
+				w.start()
+				// Another reader of the same operation leaves first.
+				other := r.open("GET", w.path("/stream"), "")
+				other.Body.Close()
+				r.until("the other reader to be gone", func() bool { return r.followers(w.id) == 1 })
+				leave()
+				r.await(left)
+				r.until("the first reader to be gone", func() bool { return r.followers(w.id) == 0 })
+				sight, err := r.tree.Look(w.id)
+				must(t, err)
+				if len(sight.Asks) != len(c.want) || (len(c.want) > 0 && sight.Asks[0] != c.want[0]) {
+					t.Errorf("asked %v, want %v", sight.Asks, c.want)
+				}
+			})
+		}
+	}
+}
+
+func (r *rig) followers(id statefs.ID) int {
+	r.server.hub.mu.Lock()
+	defer r.server.hub.mu.Unlock()
+	return len(r.server.hub.followers[id])
+}
+
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	w := r.submit().start()
+	r.server.Drain()
+	for _, a := range []reply{
+		r.get("/testrouter/streaming01?files=1"), r.do("POST", "/testrouter/streaming01", ""),
+	} {
+		r.problem(a, 503, "The daemon is stopping and starts nothing new")
+		if a.header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+	}
+	if a := r.get("/readyz"); a.status != 503 || a.json(t)["draining"] != true {
+		t.Errorf("readyz: %d %s", a.status, a.body)
+	}
+	if a := r.get("/testrouter/control?action=pause&id=" + w.id.String()); a.status != 200 {
+		t.Errorf("a request while draining: %d", a.status)
+	}
+	r.problem(r.get("/testrouter/streaming01?files=x"), 400, "files") // what is wrong is still said
+}
+
+// Open streams end when the server stops: text without a footer, events with a comment, the footer format with a problem. What
+// a disconnect would do is not done.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	const streams = 200
+	w := r.take(r.do("POST", "/testrouter/cancelling", "").header.Get(operationHeader)).start()
+	w.write("one\n")
+	starting := r.open("GET", "/testrouter/cancelling?format=stream", "")
+	started := r.take(starting.Header.Get(operationHeader))
+	var group sync.WaitGroup
+	for i := range streams {
+		format := []string{"stream", "sse"}[i%2]
+		resp := r.open("GET", w.path("/stream?format="+format), "")
+		group.Go(func() {
+			defer resp.Body.Close()
+			data, err := io.ReadAll(resp.Body)
+			text := string(data)
+			if err != nil || !strings.Contains(text, "one\n") || strings.Contains(text, "end_json") {
+				t.Errorf("%s: %q %v", format, text, err)
+			}
+			if comment := strings.HasSuffix(text, ": shutting down\n\n"); comment != (format == "sse") {
+				t.Errorf("%s ends with %q", format, text)
+			}
+		})
+	}
+	footers := make(chan reply, 1)
+	go func() { footers <- r.get(w.path("/stream?format=json")) }()
+	stuck := r.open("GET", w.path("/stream"), "")
+	defer stuck.Body.Close()
+	r.until("all readers", func() bool { return r.followers(w.id) == streams+2 })
+	r.stop()
+	r.await(r.done)
+	must(t, r.err)
+	group.Wait()
+	a := <-footers
+	r.problem(a, 503, "The daemon is shutting down")
+	if a.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	if text := readAll(t, starting); !strings.HasSuffix(text, "<log>\n") {
+		t.Errorf("the stream that started an operation ends with %q", text)
+	}
+	for _, id := range []statefs.ID{w.id, started.id} {
+		if sight, err := r.tree.Look(id); err != nil || len(sight.Asks) != 0 || len(sight.States) != 1 {
+			t.Errorf("after the stop %s has %+v %v", id, sight, err)
+		}
+	}
+}
+
+// A reader that takes nothing cannot keep the server from stopping.
+func TestShutdownWithAStuckReader(t *testing.T) {
+	t.Parallel()
+	r := setup(t, func(c *Config) { c.Limits.Stop = 50 * time.Millisecond })
+	w := r.submit().start()
+	resp := r.open("GET", w.path("/stream"), "")
+	defer resp.Body.Close()
+	piece := strings.Repeat("x", 1<<20) + "\n"
+	for range 24 {
+		w.write(piece)
+	}
+	r.stop()
+	r.await(r.done)
+	must(t, r.err)
+}
+
+func TestWaitForTheEffect(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	w := r.submit().start()
+	await := func(action, wait string) <-chan reply {
+		out := make(chan reply, 1)
+		go func() { out <- r.do("POST", w.path("/"+action+"?wait="+wait), "") }()
+		r.until("the request "+action, func() bool {
+			sight, err := r.tree.Look(w.id)
+			must(t, err)
+			return slices.Contains(sight.Asks, statefs.Ask(action))
+		})
+		return out
+	}
+	act := func(ask statefs.Ask, from, to statefs.State) {
+		taken, ok, err := r.owner.Take(w.id, ask)
+		if err != nil || !ok {
+			t.Fatalf("take: %v %v", ok, err)
+		}
+		if to != "" {
+			must(t, r.owner.Move(w.id, from, to))
+		}
+		must(t, r.owner.Drop(taken))
+	}
+	check := func(a reply, status int, state string, effect bool) {
+		t.Helper()
+		out := a.json(t)
+		if a.status != status || out["state"] != state || out["took_effect"] != effect || out["success"] != true {
+			t.Errorf("%d %s, want %d %s", a.status, a.body, status, state)
+		}
+	}
+	paused := await("pause", "30s")
+	act(statefs.Pause, statefs.Running, statefs.Paused)
+	check(<-paused, 200, "paused", true)
+
+	resumed := await("resume", "30")
+	act(statefs.Resume, statefs.Paused, statefs.Running)
+	check(<-resumed, 200, "running", true)
+
+	check(<-await("pause", "10ms"), 202, "running", false)
+
+	cancelled := await("cancel", "1m")
+	act(statefs.Cancel, "", "")
+	w.finish()
+	check(<-cancelled, 200, "completed", false) // it ended by itself first
+	r.problem(r.do("POST", w.path("/pause?wait=1s"), ""), 404, "not found or already finished")
+	r.problem(r.do("POST", w.path("/pause?wait=soon"), ""), 400, "Invalid parameter 'wait'")
+	r.problem(r.do("POST", w.path("/pause?wait=1000h"), ""), 400, "Invalid parameter 'wait'")
+}
+
+func TestListOfTheAPI(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	var ids []string
+	for range 3 {
+		ids = append(ids, r.submit().id.String())
+	}
+	r.take(ids[1]).start()
+	media := r.do("POST", "/media/decode", `{"title":"x"}`).header.Get(operationHeader)
+	ids = append(ids, media)
+	for path, want := range map[string][]string{
+		"":                         ids,
+		"?state=queued":            {ids[0], ids[2], media},
+		"?state=running,paused":    {ids[1]},
+		"?group=media":             {media},
+		"?endpoint=media-decode":   {media},
+		"?limit=0":                 {},
+		"?limit=2":                 ids[:2],
+		"?limit=2&after=" + ids[1]: ids[2:],
+		"?group=nothing":           {},
+	} {
+		a := r.get("/api/v1/operations" + path)
+		got := []string{}
+		for _, op := range items(a.json(t)["operations"]) {
+			got = append(got, fmt.Sprint(op["id"]))
+		}
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+		if strings.Contains(path, "limit") && a.header.Get("X-Total-Count") != "4" {
+			t.Errorf("%s: X-Total-Count %q", path, a.header.Get("X-Total-Count"))
+		}
+		if next := a.json(t)["next"]; (path == "?limit=2") != (next == ids[1]) {
+			t.Errorf("%s: next is %v", path, next)
+		}
+	}
+	for _, bad := range []string{"?limit=201", "?limit=-1", "?limit=x", "?state=completed", "?after=x", "?x=1"} {
+		r.problem(r.get("/api/v1/operations"+bad), 400, "")
+	}
+}
+
+func TestOperationShowsWhatIsTrueNow(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	w := r.submit().start()
+	w.write("0123")
+	must(t, r.owner.WriteProgress(w.id, statefs.Progress{Done: 1, At: time.Now()}))
+	must(t, r.tree.Request(t.Context(), w.id, statefs.Pause, nil))
+	out := r.get(w.path("")).json(t)
+	if out["state"] != "running" || out["status"] != "running" || out["log_bytes"] != float64(4) || out["progress"] == nil || fmt.Sprint(out["requests"]) != "[pause]" {
+		t.Errorf("live: %v", out)
+	}
+	w.finish()
+	out = r.get(w.path("")).json(t)
+	if out["state"] != "completed" || out["result"] != "success" || out["log_bytes"] != float64(4) {
+		t.Errorf("ended: %v", out)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	for path, want := range map[string]bool{"": false, "?dry_run=true": true, "?dry_run": true, "?dry_run=0": false} {
+		a := r.do("POST", "/api/v1/sweep"+path, "")
+		if a.status != 200 || a.json(t)["dry_run"] != want || a.json(t)["findings"] == nil {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	r.problem(r.do("POST", "/api/v1/sweep?dry_run=maybe", ""), 400, "dry_run")
+}
+
+// A panic ends its request and nothing else; an abort ends the connection without a word.
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	r := setup(t, func(c *Config) { c.Status = panicking{} })
+	r.problem(r.get("/readyz"), 500, "The daemon could not do this")
+	if !strings.Contains(r.logged.String(), "handler panicked") {
+		t.Errorf("log: %s", r.logged)
+	}
+	if resp, err := http.Post(r.url("/api/v1/sweep"), "application/json", bytes.NewReader(nil)); err == nil {
+		resp.Body.Close()
+		t.Error("an aborted answer has arrived")
+	}
+	if a := r.get("/healthz"); a.status != 200 {
+		t.Errorf("afterwards: %d", a.status)
+	}
+}
+
+type panicking struct{}
+
+func (panicking) Health() Health { panic("health") }
+
+func (panicking) Sweep(context.Context, bool) ([]statefs.Finding, error) { panic(http.ErrAbortHandler) }

@@ -1,0 +1,207 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
+	"github.com/jobdir/jobdir/stream"
+)
+
+// Health is how the daemon is.
+type Health struct {
+	// Ready says that the storage is in order and requests are carried out.
+	Ready bool
+	// Watch says how changes in jobs/ are noticed, and why if not by inotify.
+	Watch watch.Mode
+	// Live counts the operations in hand by state.
+	Live map[statefs.State]int
+	// Counters count since the daemon started, by name.
+	Counters map[string]uint64
+}
+
+// Status is what only the daemon knows. Its methods are called by many goroutines.
+type Status interface {
+	Health() Health
+	// Sweep sweeps now, or with dryRun only says what would be done.
+	Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error)
+}
+
+// Config says what a Server serves. Tree, Catalog and Status are needed.
+type Config struct {
+	Tree    *statefs.Tree
+	Catalog *catalog.Catalog
+	Status  Status
+	// Total returns the number of items of an operation where it is known at submit; nil when it never is.
+	Total func(*catalog.Definition, catalog.Params) *int64
+	// Tokens are needed on every connection but those of a unix socket, if there are any.
+	Tokens []Token
+	// Hosts are further names of this daemon, as name or name:port. Loopback names and the listen addresses are known.
+	Hosts []string
+	// Insecure allows listening beyond loopback without a token.
+	Insecure bool
+	Limits   Limits
+	// Version is the one that /readyz and /openapi.json show.
+	Version string
+	// Logger gets what goes wrong inside the server; nil: none.
+	Logger *slog.Logger
+	// Watch is for the watches on jobs/ and on logs; the zero value is right for most.
+	Watch watch.Options
+}
+
+// Server is the HTTP face of a storage directory. It reads files, submits and writes requests; it never moves a marker.
+type Server struct {
+	tree     *statefs.Tree
+	catalog  *catalog.Catalog
+	status   Status
+	total    func(*catalog.Definition, catalog.Params) *int64
+	guard    *guard
+	limits   Limits
+	insecure bool
+	version  string
+	log      *slog.Logger
+
+	hub      *hub
+	routers  *routers
+	pages    *pages
+	document []byte // openapi.json
+	ours     ours
+
+	draining atomic.Bool
+	failures atomic.Uint64
+}
+
+// New prepares a server: its watches exist when it returns. The caller calls Serve, or Close when it never does.
+func New(c Config) (*Server, error) {
+	tokens, err := newTokens(c.Tokens)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		tree: c.Tree, catalog: c.Catalog, status: c.Status, total: c.Total, guard: newGuard(c.Hosts, tokens),
+		limits: c.Limits.withDefaults(), insecure: c.Insecure, version: c.Version, log: c.Logger,
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.pages, err = newPages(); err != nil {
+		return nil, err
+	}
+	table := s.table()
+	s.routers = newRouters(table)
+	if s.document, err = describeRoutes(table, s.version); err != nil {
+		return nil, err
+	}
+	if s.hub, err = newHub(c.Tree, c.Watch); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close releases the watches of a server whose Serve was never called.
+func (s *Server) Close() error { return s.hub.close() }
+
+// Drain has everything that starts an operation refused from now on, with 503 and Retry-After. Reading and requests go on.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// Serve answers on all listeners until ctx ends, and closes them. It then ends the open streams, waits for other answers a short
+// time (Limits.Stop), cuts off what is left, and returns when every goroutine has ended: nil, or why it stopped by itself.
+func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
+	if err := s.checkListeners(listeners); err != nil {
+		errs := []error{err, s.Close()}
+		for _, l := range listeners {
+			errs = append(errs, l.Close())
+		}
+		return errors.Join(errs...)
+	}
+	base, endRequests := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer endRequests(nil)
+	var connections sync.WaitGroup
+	server := &http.Server{
+		Handler: s, BaseContext: func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: s.limits.Header, IdleTimeout: s.limits.Idle, MaxHeaderBytes: maxRequest,
+		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnState: countConnections(&connections),
+		// OPTIONS * would be answered without the guard.
+		DisableGeneralOptionsHandler: true,
+	}
+	failed := make(chan error, len(listeners)+1)
+	var serving, watching sync.WaitGroup
+	watchCtx, endWatch := context.WithCancel(context.WithoutCancel(ctx))
+	defer endWatch()
+	watching.Go(func() {
+		if err := s.hub.Run(watchCtx); err != nil {
+			failed <- fmt.Errorf("follow operations: %w", err)
+		}
+	})
+	for _, l := range listeners {
+		serving.Go(func() {
+			if err := server.Serve(listener{l}); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("serve on %s: %w", l.Addr(), err)
+			}
+		})
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	s.Drain()
+	endRequests(stream.ErrShutdown)
+	err = errors.Join(err, s.stop(context.WithoutCancel(ctx), server))
+	serving.Wait()
+	connections.Wait()
+	endWatch()
+	watching.Wait()
+	return err
+}
+
+// stop ends the answers that are under way, the slow ones by closing their connections.
+func (s *Server) stop(ctx context.Context, server *http.Server) error {
+	ctx, cancel := context.WithTimeout(ctx, s.limits.Stop)
+	defer cancel()
+	err := server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return server.Close()
+	}
+	return err
+}
+
+// countConnections returns a hook that follows each connection from its first state to its last, so that the server can be
+// waited for. net/http calls it for a new connection before its goroutine exists.
+func countConnections(open *sync.WaitGroup) func(net.Conn, http.ConnState) {
+	return func(c net.Conn, state http.ConnState) {
+		noteState(c, state)
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			open.Done()
+		case http.StateActive, http.StateIdle:
+		}
+	}
+}
+
+// checkListeners refuses to be reachable from other machines by anybody who likes.
+func (s *Server) checkListeners(listeners []net.Listener) error {
+	if len(listeners) == 0 {
+		return errors.New("serve: no address to listen on")
+	}
+	if s.insecure || len(s.guard.tokens) > 0 {
+		return nil
+	}
+	for _, l := range listeners {
+		if at, ok := l.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
+			return fmt.Errorf("listen on %s: other machines can reach it, so it needs a token (--token-file) or an explicit --insecure", at)
+		}
+	}
+	return nil
+}

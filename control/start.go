@@ -1,0 +1,220 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
+)
+
+// definition returns the job that a path names.
+func (s *Server) definition(group, name string) (*catalog.Definition, error) {
+	if def := s.catalog.Get(group, name); def != nil {
+		return def, nil
+	}
+	if err := s.knownGroup(group); err != nil {
+		return nil, err
+	}
+	var jobs []string
+	for _, def := range s.catalog.All() {
+		if def.Group == group {
+			jobs = append(jobs, def.Name)
+		}
+	}
+	return nil, refuse(http.StatusNotFound, "There is no job %s in group %s", printable(name, 64), group).with("jobs", jobs)
+}
+
+func (s *Server) knownGroup(group string) error {
+	groups := s.catalog.Groups()
+	if slices.Contains(groups, group) {
+		return nil
+	}
+	return refuse(http.StatusNotFound, "There is no group %s", printable(group, 64)).with("groups", groups)
+}
+
+// query returns the parameters of a URL; text that is no query is refused, not half understood.
+func query(r *http.Request) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, "The query of the URL cannot be read: %s", err)
+	}
+	return values, nil
+}
+
+// startStream is GET /{group}/{job}: without any parameter the page of the job, else a new operation and its stream.
+func (s *Server) startStream(w *answer, r *http.Request, p httprouter.Params) error {
+	def, err := s.definition(p.ByName("group"), p.ByName("name"))
+	if err != nil {
+		return err
+	}
+	if r.URL.RawQuery == "" {
+		return s.jobPage(w, r, def)
+	}
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	format, err := formatFrom(values["format"])
+	if err != nil {
+		return err
+	}
+	delete(values, "format")
+	if format == "sse" && r.Header.Get("Last-Event-ID") != "" {
+		// A browser's EventSource comes back by itself, and would start a second operation.
+		return refuse(http.StatusConflict, "This address starts a new operation; a stream goes on at /api/v1/operations/{id}/stream?format=sse")
+	}
+	params, err := def.Bind(values)
+	if err != nil {
+		return err
+	}
+	if r.Method == http.MethodHead {
+		streamHeaders(w.Header(), statefs.ID{}, format)
+		return nil
+	}
+	rec, err := s.start(r, def, params)
+	if err != nil {
+		return err
+	}
+	return s.streamStarted(w, r, rec.ID, rec.OnDisconnect, format)
+}
+
+// start submits an operation.
+func (s *Server) start(r *http.Request, def *catalog.Definition, params catalog.Params) (*statefs.Record, error) {
+	if s.draining.Load() {
+		return nil, refuse(http.StatusServiceUnavailable, "The daemon is stopping and starts nothing new").soon()
+	}
+	by, err := s.guard.creator(r)
+	if err != nil {
+		return nil, err
+	}
+	submission := statefs.Submission{
+		Group: def.Group, Job: def.Name, Params: params.JSON(), Tags: def.Tags,
+		Definition: def.Source(), DefinitionHash: def.Hash(), CreatedBy: by, OnDisconnect: string(def.OnDisconnect),
+	}
+	if s.total != nil {
+		submission.Total = s.total(def, params)
+	}
+	return s.tree.Submit(r.Context(), submission)
+}
+
+// streamStarted streams to the connection that started the operation, whose end may mean something.
+func (s *Server) streamStarted(w *answer, r *http.Request, id statefs.ID, onDisconnect, format string) error {
+	f := s.hub.follow(id, viewOf(format))
+	defer f.close()
+	if _, err := f.Snapshot(); err != nil {
+		return err
+	}
+	err := s.serveStream(w, r, f, format, 0)
+	if errors.Is(err, errGone) && !s.draining.Load() {
+		s.disconnected(r.Context(), id, catalog.OnDisconnect(onDisconnect))
+	}
+	return s.endStream(w, r, id, err)
+}
+
+func viewOf(format string) view {
+	switch format {
+	case "json":
+		return viewEnd
+	case "sse":
+		return viewDetail
+	}
+	return viewLog
+}
+
+// disconnected does what the job says when the reader that started an operation leaves before its end.
+func (s *Server) disconnected(ctx context.Context, id statefs.ID, do catalog.OnDisconnect) {
+	var ask statefs.Ask
+	switch do {
+	case catalog.DisconnectCancel:
+		ask = statefs.Cancel
+	case catalog.DisconnectPause:
+		ask = statefs.Pause
+	case catalog.DisconnectContinue:
+	}
+	if ask == "" {
+		return
+	}
+	err := s.tree.Request(context.WithoutCancel(ctx), id, ask, nil)
+	if err != nil && !errors.Is(err, statefs.ErrNotLive) {
+		s.log.Error("request after a disconnect failed", "id", id.String(), "action", string(ask), "error", err)
+	}
+}
+
+// submit is POST /{group}/{job}.
+func (s *Server) submit(w *answer, r *http.Request, p httprouter.Params) error {
+	def, err := s.definition(p.ByName("group"), p.ByName("name"))
+	if err != nil {
+		return err
+	}
+	if r.URL.RawQuery != "" {
+		return refuse(http.StatusBadRequest, "A POST takes the parameters of the job as a JSON body, not in the URL")
+	}
+	body, err := s.readBody(w, r)
+	if err != nil {
+		return err
+	}
+	params, err := def.BindJSON(body)
+	if err != nil {
+		return err
+	}
+	rec, err := s.start(r, def, params)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/api/v1/operations/"+rec.ID.String())
+	w.Header().Set(operationHeader, rec.ID.String())
+	submitted := operationJSON{
+		ID: rec.ID, Record: rec, Endpoint: rec.ID.Endpoint(), State: rec.Status, Status: rec.Status, Durability: s.tree.Durability(),
+	}
+	return s.sendJSON(w, r, http.StatusCreated, submitted)
+}
+
+// joinStream is GET /api/v1/operations/{id}/stream.
+func (s *Server) joinStream(w *answer, r *http.Request, p httprouter.Params) error {
+	id, err := statefs.ParseID(p.ByName("id"))
+	if err != nil {
+		return err
+	}
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := onlyThese(values, "format", "offset"); err != nil {
+		return err
+	}
+	format, err := formatFrom(values["format"])
+	if err != nil {
+		return err
+	}
+	offset, err := offsetFrom(r, values["offset"], format)
+	if err != nil {
+		return err
+	}
+	f := s.hub.follow(id, viewOf(format))
+	defer f.close()
+	if _, err := f.Snapshot(); err != nil {
+		return s.unknown(id, err)
+	}
+	err = s.serveStream(w, r, f, format, offset)
+	if errors.Is(err, stream.ErrShutdown) && !w.started {
+		return refuse(http.StatusServiceUnavailable, "The daemon is shutting down; the operation is kept").with("id", id).soon()
+	}
+	return s.endStream(w, r, id, err)
+}
+
+// onlyThese refuses query parameters that a route does not have.
+func onlyThese(values url.Values, known ...string) error {
+	for name := range values {
+		if !slices.Contains(known, name) {
+			return refuse(http.StatusBadRequest, "Unknown parameter '%s'", printable(name, 64)).with("parameter", printable(name, 64)).with("parameters", known)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
+)
+
+// operationHeader is the header of a stream that has the ID.
+const operationHeader = "X-Jobdir-Operation"
+
+// formatFrom reads the parameter format.
+func formatFrom(values []string) (string, error) {
+	if len(values) == 0 {
+		return "stream", nil
+	}
+	for _, format := range formats {
+		if len(values) == 1 && values[0] == format {
+			return format, nil
+		}
+	}
+	return "", refuse(http.StatusBadRequest, "Invalid parameter 'format': must be one of stream, sse, json").with("parameter", "format")
+}
+
+// offsetFrom reads where in the log a stream goes on: the parameter offset, or what a reader of server-sent events had last.
+func offsetFrom(r *http.Request, values []string, format string) (int64, error) {
+	if len(values) > 1 {
+		return 0, refuse(http.StatusBadRequest, "Invalid parameter 'offset': it is given %d times", len(values)).with("parameter", "offset")
+	}
+	text, from := r.Header.Get("Last-Event-ID"), "header Last-Event-ID"
+	if format != "sse" || text == "" {
+		text, from = strings.Join(values, ""), "parameter 'offset'"
+	}
+	if len(values) == 0 && text == "" {
+		return 0, nil
+	}
+	offset, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || offset < 0 {
+		return 0, refuse(http.StatusBadRequest, "Invalid %s: must be a number of bytes, 0 or more", from).with("parameter", "offset")
+	}
+	return offset, nil
+}
+
+// streamHeaders sets what every stream has.
+func streamHeaders(h http.Header, id statefs.ID, format string) {
+	if !id.IsZero() {
+		h.Set(operationHeader, id.String())
+	}
+	if format == "json" {
+		h.Set("Content-Type", mediaJSON)
+		return
+	}
+	h.Set("Content-Type", mediaSSE+"; charset=utf-8")
+	h.Set("X-Accel-Buffering", "no")
+}
+
+// errGone means that the reader of a stream left before its end.
+var errGone = errors.New("the reader is gone")
+
+// serveStream writes the stream of the operation of f. It returns nil after the footer, stream.ErrShutdown, errGone, or an error
+// of the operation's files.
+func (s *Server) serveStream(w *answer, r *http.Request, f *follower, format string, offset int64) error {
+	streamHeaders(w.Header(), f.id, format)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	ctx := r.Context()
+	if format == "json" {
+		footer, err := stream.WaitFooter(ctx, f)
+		if err != nil {
+			return streamError(ctx, err)
+		}
+		_, err = w.Write(append(footer, '\n'))
+		return streamError(ctx, err)
+	}
+	control := http.NewResponseController(w)
+	w.WriteHeader(http.StatusOK)
+	if format == "sse" {
+		return streamError(ctx, stream.Events(ctx, w, control.Flush, f, offset, stream.Heartbeat))
+	}
+	return streamError(ctx, stream.Text(ctx, w, control.Flush, f, offset))
+}
+
+// streamError tells a reader that left from a server that stops and from files that cannot be read.
+func streamError(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), stream.ErrShutdown):
+		return stream.ErrShutdown
+	case ctx.Err() != nil:
+		return errGone
+	}
+	return err
+}
+
+// endStream decides what the end of a stream means for the answer. After its first byte a stream that did not reach its footer is
+// cut off by leaving the footer out, so only what nobody asked for is worth a line in the log.
+func (s *Server) endStream(w *answer, r *http.Request, id statefs.ID, err error) error {
+	switch {
+	case err == nil, errors.Is(err, errGone):
+		return nil
+	case !w.started:
+		return err
+	case errors.Is(err, stream.ErrShutdown):
+		return nil
+	}
+	s.log.Warn("stream ended early", "id", id.String(), "path", r.URL.Path, "error", err)
+	return nil
+}
