@@ -70,6 +70,7 @@ var imports = []row{
 	{"jobs-example", 3, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},
 	{"cli", 4, []string{anything}, []string{cobra, pflag, yaml, xsys}, "the only place that wires; yaml for the configuration file"},
 	{".", 5, []string{"cli", "jobs-example"}, nil, "main: the exit code, and the example handlers it registers"},
+	{"examples/...", 5, []string{anything}, []string{anything}, "programs of users of the library"},
 	{"jobs-example/...", 5, []string{anything}, []string{anything}, "example programs of users of the library"},
 	{"bench", 5, []string{anything}, []string{anything}, "measures everything beside the bare system and bare libraries"},
 }

@@ -52,7 +52,7 @@ func (g *guard) checkHost(r *http.Request) error {
 	if overUnix(r) || g.knows(r.Host, local(r.Context())) {
 		return nil
 	}
-	return refuse(http.StatusMisdirectedRequest, "The host %s is not one of this daemon's names; name it with --host if it is", printable(r.Host, 100))
+	return refuse(http.StatusMisdirectedRequest, "The host %s is not one of this daemon's names; name it with --hosts if it is", printable(r.Host, 100))
 }
 
 func (g *guard) knows(host string, addr net.Addr) bool {

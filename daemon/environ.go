@@ -34,8 +34,11 @@ func (r *run) environment(values catalog.Values, extra ...string) []string {
 
 // marks are the entries by which every descendant of the operation's commands is known.
 func (r *run) marks() []string {
-	return []string{"JOBDIR_ID=" + r.id.String(), "JOBDIR_STORAGE=" + r.owner.Dir()}
+	return []string{"JOBDIR_ID=" + r.id.String(), storageMark(r.owner.Dir())}
 }
+
+// storageMark is carried by every process of a storage.
+func storageMark(dir string) string { return "JOBDIR_STORAGE=" + dir }
 
 // lastOfEach drops the entries that a later one of the same name replaces.
 func lastOfEach(env []string) []string {

@@ -180,8 +180,7 @@ func (d *Daemon) tidy(op *operation) error {
 			errs = append(errs, d.owner.Drop(*t))
 		}
 	}
-	if op.run != nil {
-		errs = append(errs, op.run.scratch.remove())
-	}
+	errs = append(errs, scratchOf(d.owner.LogPath(op.id())).remove())
+	_ = os.Remove(d.owner.ArtifactsPath(op.id())) // only when it is empty
 	return errors.Join(errs...)
 }

@@ -16,7 +16,8 @@ type gate struct {
 	mu        sync.Mutex
 	asked     bool          // somebody wants the work to stop
 	change    chan struct{} // closed and replaced when asked changes; nil until somebody waits
-	waiting   int           // goroutines in checkpoint or sleep while asked
+	inside    int           // goroutines that wait with an item of theirs open
+	outside   int           // goroutines that wait between items
 	open      int           // items that have begun and not ended
 	processes map[*keeper.Process]struct{}
 	stopped   func() // called without the lock when the last part stops
@@ -58,7 +59,8 @@ func (g *gate) isStopped() bool {
 }
 
 func (g *gate) stoppedLocked() bool {
-	return g.waiting+len(g.processes) >= max(1, g.open)
+	held := g.inside + len(g.processes)
+	return held >= g.open && held+g.outside > 0
 }
 
 func (g *gate) announceLocked() {
@@ -86,26 +88,34 @@ func (g *gate) begin() {
 func (g *gate) end() {
 	g.mu.Lock()
 	g.open--
-	tell := g.asked && g.waiting > 0 && g.stoppedLocked()
+	tell := g.asked && g.stoppedLocked()
 	g.mu.Unlock()
 	if tell {
 		g.stopped()
 	}
 }
 
+// place says where a goroutine waits: only one that holds its item still counts for that item.
+type place bool
+
+const (
+	insideItem   place = true
+	betweenItems place = false
+)
+
 // checkpoint waits while the work is paused. It returns the cause of ctx's end when the work is to end.
-func (g *gate) checkpoint(ctx context.Context) error { return g.sleep(ctx, 0) }
+func (g *gate) checkpoint(ctx context.Context, at place) error { return g.sleep(ctx, at, 0) }
 
 // sleep waits for d, not counting the time in which the work is paused, and is a checkpoint all along: a pause or a cancel wakes
 // it at once.
-func (g *gate) sleep(ctx context.Context, d time.Duration) error {
+func (g *gate) sleep(ctx context.Context, at place, d time.Duration) error {
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		g.mu.Lock()
 		if g.asked {
-			g.wait(ctx)
+			g.wait(ctx, at)
 			continue
 		}
 		if d <= 0 {
@@ -133,8 +143,12 @@ func doze(ctx context.Context, d time.Duration, changed <-chan struct{}) time.Du
 }
 
 // wait is entered with the lock held, and returns without it when the pause is over or ctx has ended.
-func (g *gate) wait(ctx context.Context) {
-	g.waiting++
+func (g *gate) wait(ctx context.Context, at place) {
+	count := &g.outside
+	if at == insideItem {
+		count = &g.inside
+	}
+	*count++
 	changed := g.changedLocked()
 	tell := g.stoppedLocked()
 	g.mu.Unlock()
@@ -146,14 +160,14 @@ func (g *gate) wait(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
-	g.waiting--
+	*count--
 	g.mu.Unlock()
 }
 
 // start starts a process unless the work is paused; then it waits first, so that no process ever begins behind a pause.
 func (g *gate) start(ctx context.Context, command keeper.Command) (*keeper.Process, error) {
 	for {
-		if err := g.checkpoint(ctx); err != nil {
+		if err := g.checkpoint(ctx, insideItem); err != nil {
 			return nil, err
 		}
 		g.mu.Lock()

@@ -21,7 +21,7 @@ func TestSleepDoesNotCountPausedTime(t *testing.T) {
 		var slept time.Duration
 		done := make(chan error)
 		go func() {
-			err := g.sleep(t.Context(), 10*time.Second)
+			err := g.sleep(t.Context(), insideItem, 10*time.Second)
 			slept = time.Since(began)
 			done <- err
 		}()
@@ -47,14 +47,14 @@ func TestCheckpointEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		g.pause()
 		done := make(chan error)
-		go func() { done <- g.checkpoint(ctx) }()
+		go func() { done <- g.checkpoint(ctx, insideItem) }()
 		synctest.Wait()
 		cancel(ErrCancelled)
 		if err := <-done; !errors.Is(err, ErrCancelled) {
 			t.Errorf("checkpoint returned %v", err)
 		}
-		if g.waiting != 0 {
-			t.Errorf("%d still wait", g.waiting)
+		if g.inside+g.outside != 0 {
+			t.Errorf("%d still wait", g.inside+g.outside)
 		}
 	})
 }
@@ -74,7 +74,7 @@ func TestParallelItemsStopTogether(t *testing.T) {
 					g.end() // this one ends while the others wait
 					return
 				}
-				if err := g.checkpoint(t.Context()); err != nil {
+				if err := g.checkpoint(t.Context(), insideItem); err != nil {
 					t.Error(err)
 				}
 				g.end()
@@ -108,7 +108,7 @@ func TestResumeBeforeTheCheckpoint(t *testing.T) {
 	g.begin()
 	g.pause()
 	g.resume()
-	if err := g.checkpoint(t.Context()); err != nil {
+	if err := g.checkpoint(t.Context(), insideItem); err != nil {
 		t.Error(err)
 	}
 	select {
@@ -116,4 +116,22 @@ func TestResumeBeforeTheCheckpoint(t *testing.T) {
 		t.Error("told to be stopped")
 	default:
 	}
+}
+
+// TestWaiterWithoutItem has one worker between items and one in the middle of an item that moves on.
+func TestWaiterWithoutItem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, stopped := newGate()
+		g.begin()
+		g.pause()
+		go func() { _ = g.checkpoint(t.Context(), betweenItems) }()
+		synctest.Wait()
+		if g.isStopped() {
+			t.Error("stopped although an item moves")
+		}
+		g.end()
+		<-stopped
+		g.resume()
+	})
 }

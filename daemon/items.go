@@ -100,7 +100,7 @@ func (f *itemFeed) fail(err error) {
 
 func (r *run) itemWorker(ctx context.Context, feed *itemFeed) error {
 	for {
-		if err := r.gate.checkpoint(ctx); err != nil {
+		if err := r.gate.checkpoint(ctx, betweenItems); err != nil {
 			return err
 		}
 		item, number, total, ok := feed.take()

@@ -49,7 +49,8 @@ func (o *Op) File(i, total int, name string) *Item {
 }
 
 // Parallel is Item for work that has several items under way: the lines of each are printed together when it ends, so that they
-// stay together in the log.
+// stay together in the log. The goroutine that does the item waits through the item's own Sleep and Checkpoint, so that a pause
+// knows when all items stand still.
 func (o *Op) Parallel(i, total int, name string) *Item {
 	return o.begin(i, total, name, fmt.Sprintf("[ %d / %d ] Processing '%s'...", i, total, name), true)
 }
@@ -59,6 +60,7 @@ func (o *Op) begin(i, total int, name, line string, together bool) *Item {
 	o.r.gate.begin()
 	o.r.report.setTotal(int64(total))
 	if together {
+		o.r.parallel.Store(true)
 		item.head = line + "\n"
 	} else {
 		o.r.line(line)
@@ -97,11 +99,14 @@ func (o *Op) Write(p []byte) (int, error) { return o.r.log.Write(p) }
 
 // Sleep waits for d. Time in which the operation is paused does not count. It is a checkpoint all along: a pause or a cancel
 // takes effect at once. The error is the cause for which the work is to end.
-func (o *Op) Sleep(d time.Duration) error { return o.r.gate.sleep(o.r.ctx, d) }
+func (o *Op) Sleep(d time.Duration) error { return o.r.gate.sleep(o.r.ctx, o.place(), d) }
 
 // Checkpoint is where a pause takes effect: it waits while the operation is paused. The error is the cause for which the work is
-// to end; return it.
-func (o *Op) Checkpoint() error { return o.r.gate.checkpoint(o.r.ctx) }
+// to end; return it. A goroutine that has an item of Parallel open uses the item's Checkpoint.
+func (o *Op) Checkpoint() error { return o.r.gate.checkpoint(o.r.ctx, o.place()) }
+
+// place is where a goroutine that waits through the Op stands: work with one item at a time waits in the middle of it.
+func (o *Op) place() place { return place(!o.r.parallel.Load()) }
 
 // Progress says that done of total units are done; total 0 means unknown. phase is text for people and may be empty.
 func (o *Op) Progress(done, total int64, phase string) {
@@ -178,6 +183,12 @@ func (i *Item) Fail(err error, line ...string) {
 	i.end("  FAIL: "+said, err, nil)
 }
 
+// Sleep is Op.Sleep for the goroutine that does this item.
+func (i *Item) Sleep(d time.Duration) error { return i.r.gate.sleep(i.r.ctx, insideItem, d) }
+
+// Checkpoint is Op.Checkpoint for the goroutine that does this item.
+func (i *Item) Checkpoint() error { return i.r.gate.checkpoint(i.r.ctx, insideItem) }
+
 // end is called once for each item; a second end of the same item is the handler's mistake and changes nothing.
 func (i *Item) end(line string, failure error, attrs []slog.Attr) {
 	i.r.current.Lock()
@@ -187,8 +198,10 @@ func (i *Item) end(line string, failure error, attrs []slog.Attr) {
 	if again {
 		return
 	}
+	i.r.ending.Lock() // the log and the footer have the items in one order
 	i.r.line(i.head + line)
 	i.r.report.item(i.number, i.name, failure, attrs)
+	i.r.ending.Unlock()
 	i.r.report.mu.Lock()
 	done, total := int64(i.r.report.processed+i.r.report.failed), i.r.report.total
 	i.r.report.mu.Unlock()

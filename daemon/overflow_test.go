@@ -1,50 +1,14 @@
 package daemon
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"log/slog"
-	"os"
-	"os/exec"
-	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
-	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 )
-
-// daemonDir makes the test binary a daemon on this directory, so that a test has a daemon in a process of its own.
-const daemonDir = "JOBDIR_TEST_DAEMON"
-
-// childDaemon runs a daemon until SIGTERM, and then prints its counters.
-func childDaemon(dir string) error {
-	tree, err := statefs.Open(dir, statefs.Options{Durability: statefs.Process})
-	if err != nil {
-		return err
-	}
-	owner, err := statefs.Own(tree)
-	if err != nil {
-		return err
-	}
-	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "test.yaml", YAML: []byte(handlerJobs)}}})
-	if err := jobs.Reload(); err != nil {
-		return err
-	}
-	d, err := New(Config{Owner: owner, Catalog: jobs, Handlers: testHandlers, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	if err := d.Run(ctx); err != nil {
-		return err
-	}
-	return json.NewEncoder(os.Stdout).Encode(d.Health().Counters)
-}
 
 // TestOverflowLosesNoRequest drops all three requests of 7,000 live operations while the daemon's process is stopped: more events
 // than the queue of the kernel holds, so that it really overflows. Every operation must end as cancelled.
@@ -63,11 +27,7 @@ func TestOverflowLosesNoRequest(t *testing.T) {
 	}
 	submits.Wait()
 
-	child := exec.CommandContext(t.Context(), os.Args[0])
-	child.Env = append(os.Environ(), daemonDir+"="+b.dir)
-	var out bytes.Buffer
-	child.Stdout, child.Stderr = &out, os.Stderr
-	must(t, child.Start())
+	child, out := startChild(t, b.dir)
 	for _, id := range ids {
 		b.awaitState(id, statefs.Running)
 	}

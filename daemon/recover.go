@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 
+	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -12,6 +14,9 @@ import (
 // meanwhile is missed; the looks do the rest, since a start is nothing but a look at everything.
 func (d *Daemon) recover() error {
 	if err := d.dir.Check(); err != nil {
+		return err
+	}
+	if err := d.endStrays(); err != nil {
 		return err
 	}
 	put, err := d.owner.Untake()
@@ -44,6 +49,23 @@ func (d *Daemon) recover() error {
 	}
 	d.looks.wait()
 	return d.owner.SyncAll()
+}
+
+// endStrays ends the commands that an earlier daemon left running when it was killed: their operations start again, and nothing
+// may run twice at once. One pass over the processes finds them all by the storage in their environment.
+func (d *Daemon) endStrays() error {
+	count, err := keeper.EndMarked(context.Background(), []string{storageMark(d.owner.Dir())}, d.config.Grace)
+	if errors.Is(err, errors.ErrUnsupported) {
+		d.logger.Warn("processes of an earlier daemon cannot be found on this system")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("end what an earlier daemon left running: %w", err)
+	}
+	if count > 0 {
+		d.logger.Warn("processes of an earlier daemon ended", "count", count)
+	}
+	return nil
 }
 
 // lostMarkers returns the live records that have no marker, and writes the list of live operations anew. Only the IDs of that

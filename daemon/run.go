@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -53,8 +54,10 @@ type run struct {
 	err  error
 	exit *keeper.Exit
 
-	current sync.Mutex // guards item
-	item    *Item
+	parallel atomic.Bool // several items may be under way
+	ending   sync.Mutex  // held while an item ends
+	current  sync.Mutex  // guards item
+	item     *Item
 }
 
 // work is what kind of work a run does; it returns when everything it began has ended.

@@ -23,8 +23,12 @@ const resultLimit = 16 << 20
 // It is removed when the operation ends.
 type scratch struct{ dir string }
 
+func scratchOf(logPath string) scratch {
+	return scratch{logPath[:len(logPath)-len(filepath.Ext(logPath))] + ".run"}
+}
+
 func newScratch(logPath string, params []byte) (scratch, error) {
-	s := scratch{logPath[:len(logPath)-len(filepath.Ext(logPath))] + ".run"}
+	s := scratchOf(logPath)
 	if err := os.RemoveAll(s.dir); err != nil {
 		return s, fmt.Errorf("make the folder of the run: %w", err)
 	}

@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// daemonDir makes the test binary a daemon on this directory, so that a test has a daemon in a process of its own.
+const daemonDir = "JOBDIR_TEST_DAEMON"
+
+// childDaemon runs a daemon until SIGTERM, and then prints its counters.
+func childDaemon(dir string) error {
+	tree, err := statefs.Open(dir, statefs.Options{Durability: statefs.Process})
+	if err != nil {
+		return err
+	}
+	owner, err := statefs.Own(tree)
+	if err != nil {
+		return err
+	}
+	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "test.yaml", YAML: []byte(handlerJobs + "---" + commandJobs)}}})
+	if err := jobs.Reload(); err != nil {
+		return err
+	}
+	d, err := New(Config{Owner: owner, Catalog: jobs, Handlers: testHandlers, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := d.Run(ctx); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(d.Health().Counters)
+}
+
+// startChild starts a daemon in a process of its own. Its output may be read when it has ended.
+func startChild(t *testing.T, dir string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), "/proc/self/exe") // killed when the test ends early
+	child.Env = append(os.Environ(), daemonDir+"="+dir)
+	var out bytes.Buffer
+	child.Stdout, child.Stderr = &out, os.Stderr
+	must(t, child.Start())
+	return child, &out
+}
+
+// TestKilledDaemon kills a daemon with running and paused commands. Their processes outlive it, and the next daemon ends them
+// before it starts the operations again, so that none runs twice.
+func TestKilledDaemon(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, handlerJobs+"---"+commandJobs, testHandlers)
+	child, _ := startChild(t, b.dir)
+	running, paused := b.submit("script", script("echo $$; exec sleep 1000")), b.submit("script", script("echo $$; exec sleep 1000"))
+	var pids []string
+	for _, id := range []statefs.ID{running, paused} {
+		b.await("the command runs", func() bool {
+			log, err := os.ReadFile(b.tree.LogPath(id))
+			return err == nil && strings.HasSuffix(string(log), "\n")
+		})
+		pids = append(pids, strings.TrimSpace(b.log(id)))
+	}
+	b.touch(paused, statefs.Pause)
+	b.awaitState(paused, statefs.Paused)
+	must(t, child.Process.Kill())
+	_ = child.Wait() // it was killed
+	for _, pid := range pids {
+		if processState(t, pid) == "Z" {
+			t.Fatalf("process %s ended with its daemon: nothing is tested", pid)
+		}
+	}
+	b.start()
+	b.awaitState(paused, statefs.Paused)
+	b.await("the second run", func() bool {
+		return strings.Count(b.log(running), "\n") == 3
+	})
+	lines := strings.Split(b.log(running), "\n")
+	if lines[0] != pids[0] || lines[1] != "  Run 2 begins." || lines[2] == pids[0] {
+		t.Errorf("log %q", lines)
+	}
+	for _, pid := range pids {
+		environ, err := os.ReadFile("/proc/" + pid + "/environ")
+		if err == nil && bytes.Contains(environ, []byte(b.dir)) {
+			t.Errorf("process %s of the first run is alive", pid)
+		}
+	}
+	b.touch(paused, statefs.Resume)
+	b.awaitState(paused, statefs.Running)
+	rec, err := b.tree.ReadRecord(paused)
+	if err != nil || rec.Run != 2 {
+		t.Errorf("run %d, %v", rec.Run, err)
+	}
+}

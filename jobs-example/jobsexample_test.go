@@ -1,0 +1,56 @@
+package jobsexample_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/jobdir/jobdir/catalog"
+	jobsexample "github.com/jobdir/jobdir/jobs-example"
+)
+
+func TestDefinitionsAndHandlersBelongTogether(t *testing.T) {
+	t.Parallel()
+	names := slices.Sorted(maps.Keys(jobsexample.Handlers()))
+	jobs := catalog.New(catalog.Options{Extra: jobsexample.Definitions(), Handlers: func() []string { return names }})
+	if err := jobs.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	var addresses, used []string
+	for _, job := range jobs.All() {
+		addresses = append(addresses, job.Address())
+		if job.Handler != "" {
+			used = append(used, job.Handler)
+		}
+		if job.Summary == "" {
+			t.Errorf("%s has no summary", job.Address())
+		}
+		for _, p := range job.Params {
+			if p.Summary == "" {
+				t.Errorf("%s: parameter %s has no summary", job.Address(), p.Name)
+			}
+		}
+	}
+	slices.Sort(used)
+	if !slices.Equal(used, names) {
+		t.Errorf("jobs use the handlers %q, there are %q", used, names)
+	}
+	if want := []string{"commands/shell-task", "files/checksum", "files/compress", "testrouter/streaming01"}; !slices.Equal(addresses, want) {
+		t.Errorf("jobs %q, want %q", addresses, want)
+	}
+}
+
+func TestDefinitionsInTheFolderAreTheEmbeddedOnes(t *testing.T) {
+	t.Parallel()
+	folder := catalog.New(catalog.Options{Dirs: []string{"."}})
+	embedded := catalog.New(catalog.Options{Extra: jobsexample.Definitions()})
+	for _, jobs := range []*catalog.Catalog{folder, embedded} {
+		if err := jobs.Reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same := slices.EqualFunc(folder.All(), embedded.All(), func(a, b *catalog.Definition) bool { return a.Hash() == b.Hash() })
+	if !same {
+		t.Error("a daemon with --jobs jobs-example and one with Definitions() have different jobs")
+	}
+}
