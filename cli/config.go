@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Config is what can be set in jobdir.yaml, by environment and by flag. See settings for the names.
+type Config struct {
+	Listen        []string
+	Storage       string
+	Jobs          []string
+	Durability    statefs.Durability
+	Grace         time.Duration
+	SweepInterval time.Duration
+	TokenFile     string
+	Insecure      bool
+	Hosts         []string
+	GroupControl  bool
+	LogFormat     string
+	LogLevel      string
+}
+
+// setting is one key of the configuration. Its values are text on all ways in, so that a flag, a variable and a line of
+// the file mean the same.
+type setting struct {
+	key   string // in the file; the flag has dashes, the variable JOBDIR_ and capitals
+	usage string
+	// shared settings are flags of every command, because commands without a daemon need them too.
+	shared bool
+	list   bool
+	toggle bool
+	// path values of the file are relative to the folder of the file.
+	path bool
+	set  func(c *Config, values []string) error
+	get  func(c *Config) []string
+}
+
+func (s *setting) flag() string     { return strings.ReplaceAll(s.key, "_", "-") }
+func (s *setting) variable() string { return "JOBDIR_" + strings.ToUpper(s.key) }
+
+var settings = []*setting{
+	listSetting("listen", "address to listen on: HOST:PORT or unix:/PATH; the socket in the storage is always there",
+		func(c *Config) *[]string { return &c.Listen }, checkListen),
+	textSetting("storage", "storage directory", func(c *Config) *string { return &c.Storage }).shares().paths(),
+	listSetting("jobs", "folder of job definitions, searched recursively", func(c *Config) *[]string { return &c.Jobs }, nil).paths(),
+	choiceSetting("durability", "what an accepted operation survives: power (a power cut) or process (the daemon's death)",
+		func(c *Config) *statefs.Durability { return &c.Durability }, statefs.Power, statefs.Process),
+	durationSetting("grace", "time between SIGTERM and SIGKILL", func(c *Config) *time.Duration { return &c.Grace }),
+	durationSetting("sweep_interval", "time between two sweeps of the storage", func(c *Config) *time.Duration { return &c.SweepInterval }),
+	textSetting("token_file", "file of tokens, one a line: NAME:SECRET or SECRET", func(c *Config) *string { return &c.TokenFile }).shares().paths(),
+	toggleSetting("insecure", "allow listening beyond the loopback without tokens", func(c *Config) *bool { return &c.Insecure }),
+	listSetting("hosts", "host name under which browsers may reach the daemon", func(c *Config) *[]string { return &c.Hosts }, nil),
+	toggleSetting("group_control", "let the group of the storage start and control by file", func(c *Config) *bool { return &c.GroupControl }),
+	choiceSetting("log_format", "format of the daemon's own log: text or json", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
+	choiceSetting("log_level", "least level of the daemon's own log: debug, info, warn or error",
+		func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
+}
+
+func settingFor(key string) *setting {
+	i := slices.IndexFunc(settings, func(s *setting) bool { return s.key == key })
+	if i < 0 {
+		return nil
+	}
+	return settings[i]
+}
+
+// defaultConfig returns the configuration of somebody who has set nothing.
+func defaultConfig(getenv func(string) string) Config {
+	return Config{
+		Listen:        []string{"127.0.0.1:8484"},
+		Storage:       defaultStorage(getenv),
+		Durability:    statefs.Power,
+		Grace:         10 * time.Second,
+		SweepInterval: time.Minute,
+		LogFormat:     "text",
+		LogLevel:      "info",
+	}
+}
+
+// defaultStorage is the state directory of the service (systemd.exec(5), StateDirectory=) or of the user (XDG Base
+// Directory Specification). It is "" when there is neither.
+func defaultStorage(getenv func(string) string) string {
+	if dirs := getenv("STATE_DIRECTORY"); dirs != "" {
+		first, _, _ := strings.Cut(dirs, ":")
+		return first
+	}
+	if dir := getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "jobdir")
+	}
+	home := getenv("HOME")
+	if home == "" {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "jobdir")
+}
+
+// complete makes paths absolute and checks what no single value can say.
+func (c *Config) complete() error {
+	if c.Storage == "" {
+		return usagef("no storage directory: $HOME is not set, so name one with --storage")
+	}
+	for _, path := range []*string{&c.Storage, &c.TokenFile} {
+		if err := absolute(path); err != nil {
+			return err
+		}
+	}
+	for i := range c.Jobs {
+		if err := absolute(&c.Jobs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func absolute(path *string) error {
+	if *path == "" {
+		return nil
+	}
+	abs, err := filepath.Abs(*path)
+	if err != nil {
+		return fmt.Errorf("path %s: %w", *path, err)
+	}
+	*path = abs
+	return nil
+}
+
+func (s *setting) shares() *setting { s.shared = true; return s }
+func (s *setting) paths() *setting  { s.path = true; return s }
+
+func textSetting(key, usage string, field func(*Config) *string) *setting {
+	return &setting{
+		key: key, usage: usage,
+		set: func(c *Config, v []string) error {
+			return one(v, func(text string) error { *field(c) = text; return nil })
+		},
+		get: func(c *Config) []string { return []string{*field(c)} },
+	}
+}
+
+func listSetting(key, usage string, field func(*Config) *[]string, check func(string) error) *setting {
+	return &setting{
+		key: key, usage: usage, list: true,
+		set: func(c *Config, v []string) error {
+			for _, text := range v {
+				if text == "" {
+					return errors.New("an entry is empty")
+				}
+				if check == nil {
+					continue
+				}
+				if err := check(text); err != nil {
+					return err
+				}
+			}
+			*field(c) = slices.Clone(v)
+			return nil
+		},
+		get: func(c *Config) []string { return *field(c) },
+	}
+}
+
+func choiceSetting[T ~string](key, usage string, field func(*Config) *T, choices ...T) *setting {
+	return &setting{
+		key: key, usage: usage,
+		set: func(c *Config, v []string) error {
+			return one(v, func(text string) error {
+				if !slices.Contains(choices, T(text)) {
+					return fmt.Errorf("%q is not one of %v", text, choices)
+				}
+				*field(c) = T(text)
+				return nil
+			})
+		},
+		get: func(c *Config) []string { return []string{string(*field(c))} },
+	}
+}
+
+func durationSetting(key, usage string, field func(*Config) *time.Duration) *setting {
+	return &setting{
+		key: key, usage: usage,
+		set: func(c *Config, v []string) error {
+			return one(v, func(text string) error {
+				d, err := time.ParseDuration(text)
+				if err != nil || d <= 0 {
+					return fmt.Errorf("%q is not a time above zero such as 10s or 1m30s", text)
+				}
+				*field(c) = d
+				return nil
+			})
+		},
+		get: func(c *Config) []string { return []string{field(c).String()} },
+	}
+}
+
+func toggleSetting(key, usage string, field func(*Config) *bool) *setting {
+	return &setting{
+		key: key, usage: usage, toggle: true,
+		set: func(c *Config, v []string) error {
+			return one(v, func(text string) error {
+				on, err := strconv.ParseBool(text)
+				if err != nil {
+					return fmt.Errorf("%q is neither true nor false", text)
+				}
+				*field(c) = on
+				return nil
+			})
+		},
+		get: func(c *Config) []string { return []string{strconv.FormatBool(*field(c))} },
+	}
+}
+
+func one(values []string, set func(string) error) error {
+	if len(values) != 1 {
+		return fmt.Errorf("want one value, got %d", len(values))
+	}
+	return set(values[0])
+}
+
+// lookupEnv is where variables come from; a test hands its own to loadConfig.
+var lookupEnv = os.LookupEnv

@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/spf13/pflag"
+)
+
+// The value of a setting is taken from the first of these that has it: flag, environment, file, default.
+
+// defaultConfigFile is read when it exists and no other is named.
+const defaultConfigFile = "jobdir.yaml"
+
+// loaded is a configuration and where each of its values came from.
+type loaded struct {
+	Config
+	// file is the configuration file that was read, "" for none.
+	file string
+	// origin says for each key where its value came from, for people.
+	origin map[string]string
+}
+
+// explicit reports whether somebody has set a key.
+func (l *loaded) explicit(key string) bool { return l.origin[key] != originDefault }
+
+const originDefault = "default"
+
+// sources are the places that values come from.
+type sources struct {
+	flags  *pflag.FlagSet
+	lookup func(string) (string, bool)
+}
+
+func (s sources) getenv(name string) string {
+	value, _ := s.lookup(name)
+	return value
+}
+
+// loadConfig reads the configuration. An error is about what the user wrote and says where.
+func loadConfig(s sources) (*loaded, error) {
+	l := &loaded{Config: defaultConfig(s.getenv), origin: map[string]string{}}
+	for _, setting := range settings {
+		l.origin[setting.key] = originDefault
+	}
+	if err := l.readFile(s); err != nil {
+		return nil, err
+	}
+	for _, setting := range settings {
+		if err := l.readEnvironment(s, setting); err != nil {
+			return nil, err
+		}
+		if err := l.readFlag(s, setting); err != nil {
+			return nil, err
+		}
+	}
+	return l, l.complete()
+}
+
+func (l *loaded) readEnvironment(s sources, set *setting) error {
+	text, ok := s.lookup(set.variable())
+	if !ok || text == "" {
+		return nil
+	}
+	values := []string{text}
+	if set.list {
+		values = strings.Split(text, ",")
+		for i := range values {
+			values[i] = strings.TrimSpace(values[i])
+		}
+	}
+	if err := set.set(&l.Config, values); err != nil {
+		return usagef("environment variable %s: %w", set.variable(), err)
+	}
+	l.origin[set.key] = "environment " + set.variable()
+	return nil
+}
+
+func (l *loaded) readFlag(s sources, set *setting) error {
+	flag := s.flags.Lookup(set.flag())
+	if flag == nil || !flag.Changed {
+		return nil
+	}
+	values := []string{flag.Value.String()}
+	if list, ok := flag.Value.(pflag.SliceValue); ok {
+		values = list.GetSlice()
+	}
+	if err := set.set(&l.Config, values); err != nil {
+		return usagef("flag --%s: %w", set.flag(), err)
+	}
+	l.origin[set.key] = "flag --" + set.flag()
+	return nil
+}
+
+func (l *loaded) readFile(s sources) error {
+	name, named := defaultConfigFile, false
+	if text := s.getenv("JOBDIR_CONFIG"); text != "" {
+		name, named = text, true
+	}
+	if flag := s.flags.Lookup("config"); flag != nil && flag.Changed {
+		name, named = flag.Value.String(), true
+	}
+	data, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !named:
+		return nil
+	case err != nil:
+		return usagef("configuration: %w", err)
+	}
+	l.file = name
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return usagef("%s", l.syntax(err))
+	}
+	if len(file.Docs) > 1 {
+		return usagef("configuration %s: there is more than one document in it", name)
+	}
+	for _, doc := range file.Docs {
+		if err := l.readDocument(doc.Body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loaded) readDocument(body ast.Node) error {
+	var entries []*ast.MappingValueNode
+	switch node := body.(type) {
+	case nil, *ast.CommentGroupNode, *ast.NullNode:
+		return nil
+	case *ast.MappingNode:
+		entries = node.Values
+	case *ast.MappingValueNode:
+		entries = []*ast.MappingValueNode{node}
+	default:
+		return usagef("%s: want keys and values, as in \"storage: ./storage\"", l.at(body))
+	}
+	seen := map[string]bool{}
+	for _, entry := range entries {
+		key := entry.Key.GetToken().Value
+		set := settingFor(key)
+		if set == nil {
+			return usagef("%s: unknown key %q; the keys are %s", l.at(entry.Key), key, strings.Join(keys(), ", "))
+		}
+		if seen[key] {
+			return usagef("%s: key %q is there twice", l.at(entry.Key), key)
+		}
+		seen[key] = true
+		values, err := l.values(entry.Value)
+		if err != nil {
+			return err
+		}
+		if set.path {
+			l.resolve(values)
+		}
+		if err := set.set(&l.Config, values); err != nil {
+			return usagef("%s: %s: %w", l.at(entry.Value), key, err)
+		}
+		l.origin[key] = fmt.Sprintf("file %s:%d", l.file, entry.Key.GetToken().Position.Line)
+	}
+	return nil
+}
+
+// syntax says what is wrong with the text of the file as such, with its place.
+func (l *loaded) syntax(err error) string {
+	placed, ok := errors.AsType[yaml.Error](err)
+	if !ok || placed.GetToken() == nil {
+		return fmt.Sprintf("%s: %v", l.file, err)
+	}
+	position := placed.GetToken().Position
+	return fmt.Sprintf("%s:%d:%d: %s", l.file, position.Line, position.Column, placed.GetMessage())
+}
+
+// values returns the text of a scalar or of a list of scalars.
+func (l *loaded) values(node ast.Node) ([]string, error) {
+	list, ok := node.(*ast.SequenceNode)
+	if !ok {
+		list = &ast.SequenceNode{Values: []ast.Node{node}}
+	}
+	values := []string{}
+	for _, item := range list.Values {
+		scalar, ok := item.(ast.ScalarNode)
+		if _, null := item.(*ast.NullNode); null || !ok {
+			return nil, usagef("%s: want a text or a list of texts", l.at(item))
+		}
+		values = append(values, scalar.GetToken().Value)
+	}
+	return values, nil
+}
+
+// resolve makes paths of the file relative to its folder.
+func (l *loaded) resolve(values []string) {
+	for i, path := range values {
+		if path != "" && !filepath.IsAbs(path) {
+			values[i] = filepath.Join(filepath.Dir(l.file), path)
+		}
+	}
+}
+
+func (l *loaded) at(node ast.Node) string {
+	position := node.GetToken().Position
+	return fmt.Sprintf("%s:%d:%d", l.file, position.Line, position.Column)
+}
+
+func keys() []string {
+	var all []string
+	for _, set := range settings {
+		all = append(all, set.key)
+	}
+	return all
+}

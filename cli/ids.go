@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// resolver turns what a person types into IDs: a whole ID, its end such as r42, or a beginning that only one live
+// operation has. Live operations are listed at most once, and only when something was shortened.
+type resolver struct {
+	list func() ([]statefs.ID, error)
+	live []statefs.ID
+	done bool
+}
+
+func (r *resolver) one(text string) (statefs.ID, error) {
+	if id, err := statefs.ParseID(text); err == nil {
+		return id, nil
+	}
+	if !r.done {
+		live, err := r.list()
+		if err != nil {
+			return statefs.ID{}, err
+		}
+		r.live, r.done = live, true
+	}
+	var found []statefs.ID
+	for _, id := range r.live {
+		if strings.HasSuffix(id.String(), "_"+text) {
+			return id, nil // the number alone is unique
+		}
+		if text != "" && strings.HasPrefix(id.String(), text) {
+			found = append(found, id)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return statefs.ID{}, notFoundf("no live operation is called %q: give its whole ID, or the r-number at its end as 'jobdir ls' shows it", text)
+	case 1:
+		return found[0], nil
+	default:
+		return statefs.ID{}, usagef("%q is the beginning of %d operations, among them %s and %s: give more of it, or the r-number at its end",
+			text, len(found), found[0], found[1])
+	}
+}
+
+// all resolves several at once, before anything is done with the first.
+func (r *resolver) all(texts []string) ([]statefs.ID, error) {
+	var ids []statefs.ID
+	for _, text := range texts {
+		id, err := r.one(text)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func resolveRemote(ctx context.Context, c *client.Client) *resolver {
+	return &resolver{list: func() ([]statefs.ID, error) {
+		operations, err := c.Operations(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		var ids []statefs.ID
+		for _, op := range operations {
+			ids = append(ids, op.ID)
+		}
+		return ids, nil
+	}}
+}
+
+func resolveLocal(tree *statefs.Tree) *resolver {
+	return &resolver{list: func() ([]statefs.ID, error) {
+		listing, err := tree.List()
+		if err != nil {
+			return nil, err
+		}
+		var ids []statefs.ID
+		for _, marker := range listing.Markers {
+			if !slices.Contains(ids, marker.ID) {
+				ids = append(ids, marker.ID)
+			}
+		}
+		return ids, nil
+	}}
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	const first, second, third = "g-a_2025-11-26_13-07-00_p5_r4", "g-a_2025-11-26_13-07-01_p5_r42", "g-b_2025-11-26_13-07-01_p5_r142"
+	tests := []struct{ name, text, want, failure string }{
+		{name: "a whole ID, also of one that has ended", text: "x-y_2025-11-26_13-07-00_p5_r9", want: "x-y_2025-11-26_13-07-00_p5_r9"},
+		{name: "its number", text: "r42", want: second},
+		{name: "a number that is the end of another", text: "r4", want: first},
+		{name: "PID and number", text: "p5_r142", want: third},
+		{name: "a beginning", text: "g-b", want: third},
+		{name: "a beginning of several", text: "g-a", failure: "is the beginning of 2 operations"},
+		{name: "half a number", text: "r14", failure: "no live operation"},
+		{name: "a number without its letter", text: "42", failure: "no live operation"},
+		{name: "nothing", text: "", failure: "no live operation"},
+		{name: "a path", text: "../../etc", failure: "no live operation"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			listed := 0
+			r := &resolver{list: func() (ids []statefs.ID, err error) {
+				listed++
+				for _, text := range []string{first, second, third} {
+					id, err := statefs.ParseID(text)
+					if err != nil {
+						return nil, err
+					}
+					ids = append(ids, id)
+				}
+				return ids, nil
+			}}
+			got, err := r.all([]string{test.text})
+			switch {
+			case test.failure != "":
+				if err == nil || !strings.Contains(err.Error(), test.failure) {
+					t.Errorf("error %v, want %q", err, test.failure)
+				}
+			case err != nil:
+				t.Fatal(err)
+			case got[0].String() != test.want:
+				t.Errorf("got %s, want %s", got[0], test.want)
+			}
+			if listed > 1 {
+				t.Errorf("listed %d times", listed)
+			}
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/client"
+)
+
+func (a *app) jobsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "List the jobs that can be started",
+		Long: `jobs asks the daemon, or reads the folders of --jobs when none answers. A parameter in brackets need not be given.
+'jobdir validate' says what is wrong with a definition that is missing here.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.jobs(cmd.Context(), conf, asJSON)
+		},
+	}
+	addSettingFlag(cmd.Flags(), settingFor("jobs"))
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) jobs(ctx context.Context, conf *loaded, asJSON bool) error {
+	jobs, err := a.findJobs(ctx, conf)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		all := make([]json.RawMessage, 0, len(jobs))
+		for _, j := range jobs {
+			all = append(all, j.Raw)
+		}
+		return a.streams.json(map[string]any{"jobs": all, "count": len(all)})
+	}
+	var rows [][]string
+	for _, j := range jobs {
+		rows = append(rows, []string{j.Address(), cmp.Or(parameters(j.Params), "-"), cmp.Or(j.Summary, "-")})
+	}
+	return a.streams.table([]string{"JOB", "PARAMETERS", "SUMMARY"}, rows)
+}
+
+func parameters(all []client.Param) string {
+	var words []string
+	for _, p := range all {
+		word := p.Name + "=" + strings.ToUpper(p.Type)
+		if !p.Required {
+			word = "[" + word + "]"
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
+}
+
+// findJobs asks the daemon, else reads the folders.
+func (a *app) findJobs(ctx context.Context, conf *loaded) ([]client.Job, error) {
+	c, err := a.connect(ctx, conf)
+	if err == nil {
+		defer c.Close()
+		return c.Jobs(ctx)
+	}
+	if !client.Unreachable(err) || a.serverAddress() != "" || len(conf.Jobs) == 0 {
+		return nil, err
+	}
+	a.streams.say("no daemon is running on %s: these are the jobs of the folders", conf.Storage)
+	all := a.catalog(conf.Jobs, a.options.Definitions)
+	if err := all.Reload(); err != nil {
+		a.streams.say("%v", err)
+	}
+	var jobs []client.Job
+	for _, d := range all.All() {
+		data, err := json.Marshal(map[string]any{"group": d.Group, "name": d.Name, "summary": d.Summary, "params": append([]catalog.Param{}, d.Params...)})
+		if err != nil {
+			return nil, fmt.Errorf("job %s: %w", d.Address(), err)
+		}
+		var job client.Job
+		if err := json.Unmarshal(data, &job); err != nil {
+			return nil, fmt.Errorf("job %s: %w", d.Address(), err)
+		}
+		jobs = append(jobs, job)
+	}
+	return jobs, nil
+}
+
+// catalog makes a catalog that knows the handlers of the program.
+func (a *app) catalog(dirs []string, extra []catalog.Source) *catalog.Catalog {
+	return catalog.New(catalog.Options{
+		Dirs: dirs, Extra: extra,
+		Handlers: func() []string { return slices.Collect(maps.Keys(a.options.Handlers)) },
+	})
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const unixPrefix = "unix:"
+
+// checkListen checks the form of an address.
+func checkListen(address string) error {
+	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+		if !filepath.IsAbs(path) {
+			return fmt.Errorf("%q: the path of a socket must be absolute, as in unix:/run/jobdir.sock", address)
+		}
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is neither HOST:PORT nor unix:/PATH", address)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return fmt.Errorf("%q: the port is no number from 0 to 65535", address)
+	}
+	return nil
+}
+
+// checkExposure refuses an address that others can reach unless that was made safe or is wanted.
+func checkExposure(addresses []string, allowed bool) error {
+	for _, address := range addresses {
+		if err := checkListen(address); err != nil {
+			return usagef("listen: %w", err)
+		}
+		if !allowed && !loopback(address) {
+			return usagef("listen on %s: others can reach that address: ask for tokens with --token-file, or allow everybody with --insecure", address)
+		}
+	}
+	return nil
+}
+
+func loopback(address string) bool {
+	if strings.HasPrefix(address, unixPrefix) {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// listen opens the socket in the storage and all addresses. The caller holds the lock on the storage.
+func (s *service) listen(ctx context.Context) error {
+	mode := fs.FileMode(0o600)
+	if s.config.GroupControl {
+		mode = 0o660
+	}
+	own, err := listenSocket(s.tree.SocketPath(), mode)
+	if err != nil {
+		return err
+	}
+	s.add(own)
+	for _, address := range s.config.Listen {
+		var l net.Listener
+		if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+			if err := unused(ctx, path); err != nil {
+				return err
+			}
+			l, err = listenSocket(path, mode)
+		} else {
+			l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		}
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("listen on %s: the address is in use: stop the other program, or choose another address with --listen", address)
+		}
+		if err != nil {
+			return fmt.Errorf("listen on %s: %w", address, err)
+		}
+		s.add(l)
+	}
+	return nil
+}
+
+func (s *service) add(l net.Listener) {
+	s.listeners = append(s.listeners, l)
+	s.closers = append(s.closers, func() error {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	})
+}
+
+// unused makes sure that no program answers at a socket, so that what is there may be replaced.
+func unused(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", path, err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return usagef("listen on %s: there is a file at that path that is no socket", path)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = conn.Close() // it was opened only to see who is there
+		return usagef("listen on %s: another program listens there", path)
+	}
+	return nil
+}
+
+// socket is a unix socket that knows its real path and is removed when it is closed.
+type socket struct {
+	net.Listener
+	path string
+}
+
+func (l *socket) Close() error {
+	err := l.Listener.Close()
+	if err == nil {
+		err = os.Remove(l.path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func socketPath(l net.Listener) string {
+	if s, ok := l.(*socket); ok {
+		return s.path
+	}
+	return l.Addr().String()
+}
+
+// listenSocket opens a unix socket. It is bound under another name and renamed, so that it appears with its final
+// permissions and a stale one is replaced in the same moment.
+func listenSocket(path string, mode fs.FileMode) (net.Listener, error) {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	defer dir.Close()
+	name := fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid())
+	hidden := filepath.Join(filepath.Dir(path), name)
+	if err := os.Remove(hidden); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: bindName(dir, hidden)})
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err = os.Chmod(hidden, mode); err == nil {
+		err = os.Rename(hidden, path) //nolint:forbidigo // a socket holds nothing that could be synced
+	}
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, errors.Join(err, l.Close(), os.Remove(hidden)))
+	}
+	return &socket{Listener: l, path: path}, nil
+}

@@ -1,0 +1,19 @@
+package cli
+
+import (
+	"io"
+	"log/slog"
+)
+
+// newLogger makes the log of a daemon from two settings that were checked before.
+func newLogger(w io.Writer, format, level string) *slog.Logger {
+	var least slog.Level
+	if err := least.UnmarshalText([]byte(level)); err != nil {
+		least = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: least}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+type logsOptions struct {
+	follow bool
+	offset int64
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	var opts logsOptions
+	cmd := &cobra.Command{
+		Use:   "logs ID",
+		Short: "Write the log of an operation",
+		Long: `logs writes the log of a live or ended operation to stdout. With -f it goes on until the operation ends; how it
+ended goes to stderr and does not change the exit code ('jobdir wait' does that).`,
+		Args:              exactlyOne("an ID"),
+		ValidArgsFunction: a.completeIDs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.logs(cmd.Context(), conf, opts, args[0])
+		},
+	}
+	cmd.Flags().BoolVarP(&opts.follow, "follow", "f", false, "go on until the operation ends")
+	cmd.Flags().Int64Var(&opts.offset, "offset", 0, "begin at this byte of the log")
+	return cmd
+}
+
+func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text string) error {
+	if opts.offset < 0 {
+		return usagef("flag --offset: %d is below zero", opts.offset)
+	}
+	return a.reach(ctx, conf, func(c *client.Client) error {
+		id, err := resolveRemote(ctx, c).one(text)
+		if err != nil {
+			return err
+		}
+		if opts.follow {
+			footer, err := c.Follow(ctx, id, opts.offset, a.streams.Out)
+			if err != nil {
+				return explainCut(err)
+			}
+			a.streams.say("%s", summary(id, footer))
+			return nil
+		}
+		log, err := c.Log(ctx, id, opts.offset)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		return a.copyLog(log)
+	}, func(tree *statefs.Tree) error {
+		id, err := resolveLocal(tree).one(text)
+		if err != nil {
+			return err
+		}
+		return a.localLog(tree, opts, id)
+	})
+}
+
+// localLog writes what the directory holds of a log.
+func (a *app) localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID) error {
+	if _, err := tree.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
+		return notFoundf("operation %s not found in %s", id, tree.Dir())
+	}
+	log, err := tree.OpenLog(id)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil {
+		defer log.Close()
+		if _, err := log.Seek(opts.offset, io.SeekStart); err != nil {
+			return fmt.Errorf("read the log of %s: %w", id, err)
+		}
+		if err := a.copyLog(log); err != nil {
+			return err
+		}
+	}
+	if _, err := tree.State(id); opts.follow && err == nil {
+		return &client.UnreachableError{Address: tree.Dir(), Err: errors.New("the operation has not ended, and nothing is added to its log until one is started with 'jobdir serve'")}
+	}
+	return nil
+}
+
+func (a *app) copyLog(from io.Reader) error {
+	if _, err := io.Copy(a.streams.Out, from); err != nil {
+		return fmt.Errorf("write the log: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List the live operations",
+		Long: `ls lists the operations that have not ended, oldest first. Without a daemon it reads the storage directory: the
+markers say the state then, as 'ls STORAGE/jobs' does.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.ls(cmd.Context(), conf, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// listed is one line of ls, the same with and without a daemon.
+type listed struct {
+	ID       statefs.ID        `json:"id"`
+	State    statefs.State     `json:"state"`
+	Since    *time.Time        `json:"since"`
+	Progress *statefs.Progress `json:"progress"`
+	Foreign  bool              `json:"foreign"`
+}
+
+func (a *app) ls(ctx context.Context, conf *loaded, asJSON bool) error {
+	var all []listed
+	err := a.reach(ctx, conf, func(c *client.Client) error {
+		operations, err := c.Operations(ctx, nil)
+		for _, op := range operations {
+			l := listed{ID: op.ID, State: op.State, Progress: op.Progress, Foreign: op.Foreign}
+			if since := op.Since(); !since.IsZero() {
+				l.Since = &since
+			}
+			all = append(all, l)
+		}
+		return err
+	}, func(tree *statefs.Tree) (err error) {
+		a.streams.say("no daemon is running on %s: this is what the directory says", tree.Dir())
+		all, err = listTree(tree)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.streams.json(map[string]any{"operations": append([]listed{}, all...), "count": len(all)})
+	}
+	var rows [][]string
+	for _, l := range all {
+		rows = append(rows, []string{l.ID.String(), l.state(), l.since(), l.progress()})
+	}
+	return a.streams.table([]string{"ID", "STATE", "SINCE", "PROGRESS"}, rows)
+}
+
+func (l *listed) state() string {
+	if l.Foreign {
+		return string(l.State) + " (foreign)"
+	}
+	return string(l.State)
+}
+
+func (l *listed) since() string {
+	if l.Since == nil {
+		return "-"
+	}
+	return l.Since.Local().Format("2006-01-02 15:04:05")
+}
+
+func (l *listed) progress() string {
+	p := l.Progress
+	switch {
+	case p == nil:
+		return "-"
+	case p.Total != nil:
+		return strings.TrimSpace(fmt.Sprintf("%d/%d %s", p.Done, *p.Total, p.Phase))
+	default:
+		return strings.TrimSpace(fmt.Sprintf("%d %s", p.Done, p.Phase))
+	}
+}
+
+// listTree lists what the directory holds.
+func listTree(tree *statefs.Tree) ([]listed, error) {
+	listing, err := tree.List()
+	if err != nil {
+		return nil, err
+	}
+	var all []listed
+	for _, marker := range listing.Markers {
+		l := listed{ID: marker.ID, State: marker.State}
+		stamp, err := tree.Stamp(marker.File)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue // it moved on since the listing
+		case err == nil:
+			l.Since = &stamp.At
+		}
+		if p, err := tree.ReadProgress(marker.ID); err == nil {
+			l.Progress = &p
+		}
+		if _, err := tree.ReadRecord(marker.ID); errors.Is(err, fs.ErrNotExist) {
+			l.Foreign = true
+		}
+		all = append(all, l)
+	}
+	slices.SortFunc(all, func(a, b listed) int { return cmp.Compare(a.ID.Sequence(), b.ID.Sequence()) })
+	return all, nil
+}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon"
+)
+
+// Options are what a program adds to the command line.
+type Options struct {
+	// Handlers are the Go functions that definitions can name.
+	Handlers daemon.Handlers
+	// Definitions are job definitions that the program brings along; nil for none.
+	Definitions []catalog.Source
+}
+
+// app is one invocation of the program.
+type app struct {
+	streams Streams
+	options Options
+	// server and config are the flags that every command has beside the shared settings.
+	server string
+	config string
+}
+
+// Main runs one command line, without the name of the program, and returns the exit code. It reads the environment and
+// handles signals, so it is for the main function of a program.
+func Main(ctx context.Context, args []string, streams Streams, options Options) int {
+	a := &app{streams: streams, options: options}
+	root := a.root() //nolint:contextcheck // each command gets ctx from ExecuteContextC
+	root.SetArgs(args)
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	used, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitSuccess
+	}
+	streams.complain(err)
+	if _, ok := errors.AsType[*usageError](err); ok && used != nil {
+		streams.say("'%s --help' says how it is used", used.CommandPath())
+	}
+	return exitCode(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "jobdir",
+		Short: "Run long operations, and control them through a directory",
+		Long: `jobdir runs long operations. Their whole state is a directory: 'ls storage/jobs' is the list of active
+operations, 'touch storage/jobs/ID.pause_requested' pauses one. A daemon serves the same over HTTP.
+
+Exit codes of run and wait: 0 success, 1 failure, 2 partial, 130 cancelled, 75 not known. All commands:
+64 wrong use, 66 not found, 69 no daemon, 75 try again, 77 not allowed, 70 anything else.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.server, "server", "", "address of the daemon: http://HOST:PORT or unix:/PATH (JOBDIR_SERVER)")
+	flags.StringVar(&a.config, "config", "", "configuration file (JOBDIR_CONFIG; default jobdir.yaml if it is there)")
+	addSettingFlags(flags, true)
+	root.AddCommand(
+		a.serveCommand(), a.runCommand(), a.lsCommand(), a.logsCommand(),
+		a.requestCommand("pause", "Stop operations where they are, until they are resumed"),
+		a.requestCommand("resume", "Let paused operations go on"),
+		a.requestCommand("cancel", "End operations for good"),
+		a.waitCommand(), a.jobsCommand(), a.validateCommand(), a.sweepCommand(), a.configCommand(), a.versionCommand(),
+	)
+	for _, cmd := range root.Commands() {
+		cmd.Args = usageArgs(cmd.Args)
+	}
+	root.SuggestionsMinimumDistance = 2
+	return root
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		return usagef("unknown command %q; did you mean %s?", name, strings.Join(near, " or "))
+	}
+	return usagef("unknown command %q", name)
+}
+
+// usageArgs makes what a check of arguments finds an error of use.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	if check == nil {
+		return nil
+	}
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &usageError{err: err}
+		}
+		return nil
+	}
+}
+
+// needs is a check of arguments that says what is missing in words.
+func needs(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("%s: %s is missing", cmd.Name(), what)
+		}
+		return nil
+	}
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no argument, and %q is one", cmd.Name(), args[0])
+	}
+	return nil
+}
+
+// exactlyOne is a check of arguments for a command that takes one.
+func exactlyOne(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("%s: takes %s, not %d", cmd.Name(), what, len(args))
+		}
+		return needs(what)(cmd, args)
+	}
+}

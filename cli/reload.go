@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs/watch"
+)
+
+// maxFolders bounds how many folders are watched, because each takes one of the user's inotify instances (128 by default).
+// Jobs in further folders are read at start and when one of the watched folders changes.
+const maxFolders = 32
+
+// reloader reads the job definitions again when a job folder changes. However many changes come while it reads, it reads
+// once more.
+type reloader struct {
+	catalog *catalog.Catalog
+	log     *slog.Logger
+	wake    chan struct{}
+	watched map[string]*folder // owned by run, and by newReloader before
+	warned  bool
+	broken  map[string]bool // their watch ended by itself, so it would again
+}
+
+// folder is one watched folder and its two goroutines.
+type folder struct {
+	dir  *watch.Dir[struct{}]
+	stop context.CancelFunc // nil until start
+	wait sync.WaitGroup
+	err  error // of dir.Run; read after wait
+}
+
+// newReloader reads the definitions for the first time and reports what is wrong with them.
+func newReloader(c *catalog.Catalog, dirs []string, log *slog.Logger) (*reloader, error) {
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return nil, usagef("there is no folder of job definitions at %s: make it, or name another one with --jobs", dir)
+		}
+	}
+	r := &reloader{catalog: c, log: log, wake: make(chan struct{}, 1), watched: map[string]*folder{}, broken: map[string]bool{}}
+	// Watch before read: what changes in between is read again.
+	for _, dir := range dirs {
+		r.add(filepath.Clean(dir))
+	}
+	r.read()
+	return r, nil
+}
+
+// run watches until ctx ends.
+func (r *reloader) run(ctx context.Context, again <-chan os.Signal) error {
+	defer func() { _ = r.close() }() // started folders close themselves
+	for _, f := range r.watched {
+		f.start(ctx, r.nudge)
+	}
+	for {
+		// A folder that was found just now may have changed before its watch: then its files are read once more.
+		for r.follow(ctx) {
+			r.read()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.wake:
+			r.settle(ctx)
+		case <-again:
+		}
+		for _, f := range r.watched {
+			f.dir.Take()
+		}
+		r.read()
+	}
+}
+
+// A file that is written in place is empty for a moment, and half of it may be a good definition.
+const (
+	quietFor     = 100 * time.Millisecond // without a change
+	settleWithin = time.Second            // changes that do not stop are read all the same
+)
+
+// settle waits until whoever writes has finished.
+func (r *reloader) settle(ctx context.Context) {
+	quiet, enough := time.NewTimer(quietFor), time.NewTimer(settleWithin)
+	defer quiet.Stop()
+	defer enough.Stop()
+	for {
+		select {
+		case <-r.wake:
+			quiet.Reset(quietFor)
+		case <-quiet.C:
+			return
+		case <-enough.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *reloader) read() {
+	// The error is the same as Problems, which are reported one by one.
+	if r.catalog.Reload() == nil {
+		return
+	}
+	for _, p := range r.catalog.Problems() {
+		r.log.Warn("job definition not used", "problem", p.Error())
+	}
+}
+
+// follow makes the watched folders those that the catalog has read, and reports whether a watch is new.
+func (r *reloader) follow(ctx context.Context) (added bool) {
+	folders := r.catalog.Folders()
+	for path, f := range r.watched {
+		gone := f.dir.Check()
+		if slices.Contains(folders, path) && gone == nil {
+			continue
+		}
+		r.log.Debug("job folder is no longer watched", "folder", path, "reason", gone)
+		_ = r.drop(path) // it was started, so there is nothing to close
+	}
+	for _, path := range folders {
+		if r.watched[path] != nil || r.broken[path] {
+			continue
+		}
+		if len(r.watched) == maxFolders {
+			if !r.warned {
+				r.log.Warn("too many job folders: changes in some are noticed with those in others, or on SIGHUP", "folders", len(folders), "watched", maxFolders)
+			}
+			r.warned = true
+			break
+		}
+		if f := r.add(path); f != nil {
+			f.start(ctx, r.nudge)
+			added = true
+		}
+	}
+	return added
+}
+
+// add watches one more folder; nil when that is not possible, or done already.
+func (r *reloader) add(path string) *folder {
+	if r.watched[path] != nil {
+		return nil
+	}
+	dir, err := watch.OpenDir(path, func(string) (struct{}, bool) { return struct{}{}, true }, watch.Options{})
+	if err != nil {
+		r.log.Warn("job folder is not watched", "folder", path, "error", err)
+		return nil
+	}
+	if mode := dir.Mode(); mode.Name != watch.ModeInotify {
+		r.log.Warn("job folder is read again each second", "folder", path, "reason", mode.Reason)
+	}
+	r.watched[path] = &folder{dir: dir}
+	return r.watched[path]
+}
+
+// start calls nudge for every change, and when the watch ends, until the folder is dropped.
+func (f *folder) start(ctx context.Context, nudge func()) {
+	ctx, f.stop = context.WithCancel(ctx)
+	f.wait.Go(func() {
+		defer f.stop()
+		f.err = f.dir.Run(ctx)
+	})
+	f.wait.Go(func() {
+		defer nudge()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-f.dir.Ready():
+				nudge()
+			}
+		}
+	})
+}
+
+func (r *reloader) nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (r *reloader) drop(path string) error {
+	f := r.watched[path]
+	delete(r.watched, path)
+	if f.stop == nil {
+		return f.dir.Close()
+	}
+	f.stop()
+	f.wait.Wait()
+	if f.err != nil {
+		r.broken[path] = true
+		r.log.Warn("watch of a job folder ended: its changes are read on SIGHUP only", "folder", path, "error", f.err)
+	}
+	return nil
+}
+
+func (r *reloader) close() error {
+	var err error
+	for path := range r.watched {
+		err = errors.Join(err, r.drop(path))
+	}
+	return err
+}

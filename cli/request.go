@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+type requestOptions struct {
+	ask  statefs.Ask
+	wait time.Duration
+	json bool
+}
+
+// requestCommand makes pause, resume and cancel, which are one command with three names.
+func (a *app) requestCommand(ask statefs.Ask, short string) *cobra.Command {
+	opts := requestOptions{ask: ask}
+	cmd := &cobra.Command{
+		Use:   string(ask) + " ID...",
+		Short: short,
+		Long: short + `.
+
+The request is a file in the storage directory, so it outlives both the daemon and this command: without a daemon it
+waits on disk for the next one. An ID may be shortened to its end, such as r42, or to a beginning that only one live
+operation has.`,
+		Args:              needs("an ID"),
+		ValidArgsFunction: a.completeIDs(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.request(cmd.Context(), conf, opts, args)
+		},
+	}
+	cmd.Flags().DurationVar(&opts.wait, "wait", 0, "return when it took effect, at most after this time")
+	jsonFlag(cmd, &opts.json)
+	return cmd
+}
+
+func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, texts []string) error {
+	var answers []*client.Answer
+	each := func(ids *resolver, ask func(statefs.ID) (*client.Answer, error)) error {
+		all, err := ids.all(texts)
+		if err != nil {
+			return err
+		}
+		var failed []error
+		for _, id := range all {
+			answer, err := ask(id)
+			if err != nil {
+				failed = append(failed, err)
+				continue
+			}
+			answers = append(answers, answer)
+			if !opts.json {
+				a.streams.say("%s", answer.Message)
+			}
+			if answer.TookEffect != nil && !*answer.TookEffect {
+				a.streams.say("%s is %s: the request did not take effect within %s, and stands", id, answer.State, opts.wait)
+				failed = append(failed, &codeError{code: exitTemporary})
+			}
+		}
+		return errors.Join(failed...)
+	}
+	err := a.reach(ctx, conf, func(c *client.Client) error {
+		return each(resolveRemote(ctx, c), func(id statefs.ID) (*client.Answer, error) {
+			return c.Request(ctx, id, opts.ask, opts.wait)
+		})
+	}, func(tree *statefs.Tree) error {
+		a.streams.say("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
+		return each(resolveLocal(tree), func(id statefs.ID) (*client.Answer, error) {
+			return requestTree(ctx, tree, id, opts.ask)
+		})
+	})
+	if opts.json {
+		return errors.Join(err, a.streams.json(append([]*client.Answer{}, answers...)))
+	}
+	return err
+}
+
+// requestTree leaves a request in the directory.
+func requestTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, ask statefs.Ask) (*client.Answer, error) {
+	if err := tree.Request(ctx, id, ask, nil); err != nil {
+		return nil, err
+	}
+	state, err := tree.State(id)
+	if err != nil {
+		state = "" // it ended in this moment
+	}
+	return &client.Answer{Success: true, ID: id, Action: ask, Message: requested(ask, id), State: state}, nil
+}
+
+func requested(ask statefs.Ask, id statefs.ID) string {
+	words := map[statefs.Ask]string{statefs.Pause: "Pause", statefs.Resume: "Resume", statefs.Cancel: "Cancel"}
+	return words[ask] + " requested for operation '" + id.String() + "'"
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the daemon",
+		Long: `serve runs the daemon of a storage directory until SIGINT or SIGTERM: then no new operation is accepted, work is
+interrupted and goes back into the queue, and streams end. A second signal ends at once. SIGHUP reads the job
+definitions again; they are also read when a file in their folders changes.
+
+One line on stderr says when it serves. Exit code 3: another daemon has the storage.`,
+		Example: "  jobdir serve --jobs jobs-example --storage ./storage",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), conf)
+		},
+	}
+	addSettingFlags(cmd.Flags(), false)
+	return cmd
+}
+
+func (a *app) serve(ctx context.Context, conf *loaded) error {
+	config := ServeConfig{
+		Storage: conf.Storage, Listen: conf.Listen, Jobs: conf.Jobs,
+		Definitions: a.options.Definitions, Handlers: a.options.Handlers,
+		Durability: conf.Durability, GroupControl: conf.GroupControl, Grace: conf.Grace, SweepInterval: conf.SweepInterval,
+		Insecure: conf.Insecure, Hosts: conf.Hosts,
+		Logger: newLogger(a.streams.Err, conf.LogFormat, conf.LogLevel),
+	}
+	if conf.TokenFile != "" {
+		tokens, warning, err := readTokens(conf.TokenFile)
+		if err != nil {
+			return err
+		}
+		if warning != "" {
+			config.Logger.Warn("token file is not safe", "reason", warning)
+		}
+		config.Tokens = tokens
+	}
+	config.Serving = func(s Serving) {
+		if len(s.Addresses) == 0 {
+			s.Addresses = []string{unixPrefix + s.Socket}
+		}
+		if conf.LogFormat == "json" {
+			config.Logger.Info("serving", "addresses", s.Addresses, "storage", s.Storage, "jobs", s.Jobs, "pid", os.Getpid())
+			return
+		}
+		a.streams.say("serving %s, storage %s, %s", strings.Join(s.Addresses, " and "), s.Storage, plural(s.Jobs, "job", "jobs"))
+	}
+
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		stop() // the next signal has its usual effect
+		config.Logger.Info("stopping: work is interrupted; a second signal ends it at once")
+	})()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	config.Reload = hangups
+	return Serve(ctx, config)
+}

@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/control"
+	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// ServeConfig is a daemon in one value. Storage is required, everything else has a default.
+type ServeConfig struct {
+	// Storage is the storage directory. It is made when it is missing.
+	Storage string
+	// Listen are TCP addresses (HOST:PORT, port 0 for any) and further sockets (unix:/PATH). The unix socket in the
+	// storage is always there.
+	Listen []string
+	// Jobs are folders of job definitions, searched recursively and read again when they change.
+	Jobs []string
+	// Definitions are job definitions that the program brings along.
+	Definitions []catalog.Source
+	// Handlers are the Go functions that definitions name.
+	Handlers daemon.Handlers
+
+	// Durability says what an accepted operation survives; default statefs.Power.
+	Durability statefs.Durability
+	// GroupControl lets the group of the storage start and control by file and by the socket.
+	GroupControl bool
+	// Grace is the time between SIGTERM and SIGKILL; default 10 s.
+	Grace time.Duration
+	// SweepInterval is the time between two sweeps; default 1 min.
+	SweepInterval time.Duration
+
+	// Tokens are needed by every request over TCP when there are any.
+	Tokens []control.Token
+	// Insecure allows an address that is not of the loopback without tokens.
+	Insecure bool
+	// Hosts are names under which browsers may reach the daemon, beside those of the loopback.
+	Hosts []string
+
+	// Version is shown to clients; default the version of the program.
+	Version string
+	// Logger gets the daemon's own log; nil: none.
+	Logger *slog.Logger
+	// Serving is called once, when the daemon accepts and carries out operations; nil: not called.
+	Serving func(Serving)
+	// Reload makes the daemon read its definitions again when a signal arrives, beside what it notices by itself; may be
+	// nil.
+	Reload <-chan os.Signal
+}
+
+// Serving says where a daemon can be reached.
+type Serving struct {
+	// Addresses are URLs of TCP addresses, with the real port, and unix:/PATH of sockets that were asked for.
+	Addresses []string
+	// Socket is the path of the unix socket in the storage.
+	Socket string
+	// Storage is the absolute path of the storage.
+	Storage string
+	// Jobs is the number of jobs that can be started.
+	Jobs int
+}
+
+// Serve runs a daemon until ctx ends, and then stops it in order: new operations are refused, work is interrupted and put
+// back into the queue, open streams end, the lock is released. It returns nil after such a stop, and otherwise the reason
+// for which the daemon could not start or go on; a *statefs.LockedError when another daemon has the storage.
+func Serve(ctx context.Context, config ServeConfig) (err error) {
+	s := &service{config: config, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler))}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// service is a daemon with everything it needs.
+type service struct {
+	config    ServeConfig
+	log       *slog.Logger
+	tree      *statefs.Tree
+	owner     *statefs.Owner
+	catalog   *catalog.Catalog
+	reloader  *reloader
+	daemon    *daemon.Daemon
+	server    *control.Server
+	listeners []net.Listener
+	closers   []func() error
+}
+
+// open makes the parts. Sockets come after the lock: only its holder may replace a stale one.
+func (s *service) open(ctx context.Context) (err error) {
+	c := &s.config
+	if err := checkExposure(c.Listen, len(c.Tokens) > 0 || c.Insecure); err != nil {
+		return err
+	}
+	if s.tree, err = statefs.Open(c.Storage, statefs.Options{Durability: c.Durability, GroupControl: c.GroupControl}); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.tree.Close)
+	if s.owner, err = statefs.Own(s.tree); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.owner.Release)
+	s.catalog = catalog.New(catalog.Options{
+		Dirs: c.Jobs, Extra: c.Definitions, Logger: s.log,
+		Handlers: func() []string { return slices.Collect(maps.Keys(c.Handlers)) },
+	})
+	if s.reloader, err = newReloader(s.catalog, c.Jobs, s.log); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.reloader.close)
+	if err := s.listen(ctx); err != nil {
+		return err
+	}
+	s.daemon, err = daemon.New(daemon.Config{
+		Owner: s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
+		Grace: cmp.Or(c.Grace, 10*time.Second), SweepInterval: cmp.Or(c.SweepInterval, time.Minute),
+	})
+	if err != nil {
+		return err
+	}
+	s.server, err = control.New(control.Config{
+		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, Total: s.total,
+		Tokens: c.Tokens, Hosts: c.Hosts, Insecure: c.Insecure, Version: cmp.Or(c.Version, Version()), Logger: s.log,
+	})
+	return err
+}
+
+func (s *service) close() error {
+	var err error
+	for _, closer := range slices.Backward(s.closers) {
+		err = errors.Join(err, closer())
+	}
+	return err
+}
+
+// part is one of the goroutines of a service.
+type part struct {
+	name string
+	stop context.CancelFunc
+	done chan struct{}
+	err  error
+}
+
+func (p *part) halt() { p.stop(); <-p.done }
+
+// failure says why a part ended that nobody had stopped.
+func (p *part) failure() error {
+	if p.err == nil {
+		return fmt.Errorf("%s ended without a reason", p.name)
+	}
+	return fmt.Errorf("%s: %w", p.name, p.err)
+}
+
+func (s *service) run(ctx context.Context) error {
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	start := func(name string, run func(context.Context) error) *part {
+		// The parts are stopped one after another, not all at once with ctx.
+		partCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+		p := &part{name: name, stop: stop, done: make(chan struct{})}
+		wait.Go(func() {
+			defer close(p.done)
+			p.err = run(partCtx)
+		})
+		return p
+	}
+	reload := start("watch the job folders", func(ctx context.Context) error { return s.reloader.run(ctx, s.config.Reload) })
+	work := start("daemon", s.daemon.Run)
+	serve := start("HTTP server", func(ctx context.Context) error { return s.server.Serve(ctx, s.listeners...) })
+
+	err := s.watch(ctx, reload, work, serve)
+	s.server.Drain()
+	for _, p := range []*part{work, serve, reload} {
+		ended := isClosed(p.done)
+		p.halt()
+		if !ended && p.err != nil && !errors.Is(p.err, context.Canceled) {
+			err = errors.Join(err, p.failure())
+		}
+	}
+	return err
+}
+
+// watch waits for the end of ctx, or of a part, and says meanwhile when the daemon serves.
+func (s *service) watch(ctx context.Context, reload, work, serve *part) error {
+	ready := s.daemon.Ready()
+	for {
+		select {
+		case <-ready:
+			ready = nil
+			if s.config.Serving != nil {
+				s.config.Serving(s.serving())
+			}
+		case <-ctx.Done():
+			return nil
+		case <-reload.done:
+			return reload.failure()
+		case <-work.done:
+			return work.failure()
+		case <-serve.done:
+			return serve.failure()
+		}
+	}
+}
+
+func (s *service) serving() Serving {
+	out := Serving{Socket: s.tree.SocketPath(), Storage: s.tree.Dir(), Jobs: len(s.catalog.All())}
+	for _, l := range s.listeners {
+		switch {
+		case l.Addr().Network() != "unix":
+			out.Addresses = append(out.Addresses, "http://"+l.Addr().String())
+		case socketPath(l) != out.Socket:
+			out.Addresses = append(out.Addresses, "unix:"+socketPath(l))
+		}
+	}
+	return out
+}
+
+// total is how many items an operation will have, as far as that is known before it starts.
+func (s *service) total(def *catalog.Definition, params catalog.Params) *int64 {
+	if handler, ok := s.config.Handlers[def.Handler]; ok && handler.Total != nil {
+		return handler.Total(params)
+	}
+	return def.Total(params)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+type sweepOptions struct {
+	dryRun bool
+	json   bool
+}
+
+func (a *app) sweepCommand() *cobra.Command {
+	var opts sweepOptions
+	cmd := &cobra.Command{
+		Use:   "sweep",
+		Short: "Remove state files that belong to nothing",
+		Long: `sweep finds files in the storage that belong to nothing or contradict each other, and prints what it does with each
+and why. The daemon does the same by itself every minute; without one, sweep takes the lock of the storage meanwhile.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.sweep(cmd.Context(), conf, opts)
+		},
+	}
+	cmd.Flags().BoolVarP(&opts.dryRun, "dry-run", "n", false, "only say what would be done")
+	jsonFlag(cmd, &opts.json)
+	return cmd
+}
+
+func (a *app) sweep(ctx context.Context, conf *loaded, opts sweepOptions) error {
+	var findings []statefs.Finding
+	err := a.reach(ctx, conf, func(c *client.Client) (err error) {
+		findings, err = c.Sweep(ctx, opts.dryRun)
+		return err
+	}, func(tree *statefs.Tree) (err error) {
+		if opts.dryRun {
+			findings, err = tree.PlanSweep(nil)
+			return err
+		}
+		owner, err := statefs.Own(tree)
+		if err != nil {
+			return err
+		}
+		findings, err = owner.Sweep(nil)
+		return errors.Join(err, owner.Release())
+	})
+	// What was found is printed also when something could not be examined.
+	if opts.json {
+		return errors.Join(err, a.streams.json(map[string]any{"findings": append([]statefs.Finding{}, findings...), "count": len(findings), "dry_run": opts.dryRun}))
+	}
+	for _, f := range findings {
+		if err := a.streams.line("%s\t%s\t%s", f.Action, f.File, f.Reason); err != nil {
+			return err
+		}
+	}
+	if err == nil {
+		a.streams.say("%s", plural(len(findings), "finding", "findings"))
+	}
+	return err
+}

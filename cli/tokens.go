@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/jobdir/jobdir/control"
+)
+
+// readTokens reads a token file: one token a line, NAME:SECRET or SECRET; empty lines and lines that begin with # are
+// left out. The warning is for people, "" when all is well. No error and no warning holds a secret.
+func readTokens(path string) (tokens []control.Token, warning string, err error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", notFoundf("token file: %w", err)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("token file: %w", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, "", fmt.Errorf("token file: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		warning = fmt.Sprintf("token file %s can be read by others (mode %04o): chmod 0600 it", path, mode)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for number := 1; lines.Scan(); number++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, secret, named := strings.Cut(line, ":")
+		if !named {
+			name, secret = fmt.Sprintf("line %d", number), line
+		}
+		if strings.TrimSpace(secret) == "" {
+			return nil, "", usagef("token file %s:%d: the secret is empty", path, number)
+		}
+		tokens = append(tokens, control.Token{Name: strings.TrimSpace(name), Secret: strings.TrimSpace(secret)})
+	}
+	if err := lines.Err(); err != nil {
+		return nil, "", fmt.Errorf("token file %s: %w", path, err)
+	}
+	if len(tokens) == 0 {
+		return nil, "", usagef("token file %s holds no token", path)
+	}
+	return tokens, warning, nil
+}
+
+// clientToken is the token that a command shows to a daemon: JOBDIR_TOKEN, else the first of the token file.
+func clientToken(conf *loaded) (string, error) {
+	if token, ok := lookupEnv(tokenVariable); ok && token != "" {
+		return token, nil
+	}
+	if conf.TokenFile == "" {
+		return "", nil
+	}
+	tokens, _, err := readTokens(conf.TokenFile)
+	if err != nil {
+		return "", err
+	}
+	return tokens[0].Secret, nil
+}
+
+// tokenVariable holds a secret, so it is kept from the work that a daemon starts.
+const tokenVariable = "JOBDIR_TOKEN" //nolint:gosec // the name of a variable

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"cmp"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker: -X github.com/jobdir/jobdir/cli.version=v1.2.3.
+var version string
+
+// Version is the version of the program: as the linker was told, else of the module, else of the commit.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return cmp.Or(info.Main.Version, "unknown")
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of the program",
+		Args:  noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			if asJSON {
+				return a.streams.json(map[string]string{"version": Version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+			}
+			return a.streams.line("jobdir %s (%s, %s/%s)", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// watcher follows one operation for a person who may press Ctrl-C.
+type watcher struct {
+	app     *app
+	client  *client.Client
+	id      statefs.ID
+	signals chan os.Signal
+	output  sync.Mutex // held while a question is open, so that the log does not run over it
+	answers chan string
+}
+
+// gate is a writer that waits while a question is open.
+type gate struct {
+	to   io.Writer
+	lock *sync.Mutex
+}
+
+func (w *watcher) gate(to io.Writer) io.Writer { return &gate{to: to, lock: &w.output} }
+
+func (g *gate) Write(p []byte) (int, error) {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	return g.to.Write(p)
+}
+
+type followed struct {
+	footer *client.Footer
+	err    error
+}
+
+// errLeft says that the person leaves and the operation does not end.
+var errLeft = &codeError{code: exitTemporary}
+
+// watch follows until the operation ends or the person leaves.
+func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*client.Footer, error)) (*client.Footer, error) {
+	followCtx, stop := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer stop()
+	ended := make(chan followed, 1)
+	wait.Go(func() {
+		footer, err := follow(followCtx)
+		ended <- followed{footer, err}
+	})
+	for {
+		select {
+		case f := <-ended:
+			return f.footer, f.err
+		case s := <-w.signals:
+			if s != os.Interrupt || !w.app.streams.interactive() {
+				return nil, w.leave()
+			}
+			f, err := w.ask(ctx, ended)
+			if f != nil {
+				return f.footer, f.err
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// ask puts the question, and returns what ended while it was open, or an error when the person leaves, or neither.
+func (w *watcher) ask(ctx context.Context, ended <-chan followed) (*followed, error) {
+	w.output.Lock()
+	defer w.output.Unlock()
+	// A terminal that is gone is noticed when the answer is read.
+	_, _ = fmt.Fprintf(w.app.streams.Err, "\njobdir: %s: [c]ancel it, [l]eave it running, [Enter] go on watching? ", w.id)
+	select {
+	case f := <-ended:
+		_, _ = fmt.Fprintln(w.app.streams.Err)
+		return &f, nil
+	case <-w.signals:
+		_, _ = fmt.Fprintln(w.app.streams.Err)
+		return nil, w.leave()
+	case answer, ok := <-w.line():
+		switch {
+		case !ok, strings.HasPrefix(strings.ToLower(answer), "l"):
+			return nil, w.leave()
+		case strings.HasPrefix(strings.ToLower(answer), "c"):
+			return nil, w.cancel(ctx)
+		}
+		w.app.streams.say("still watching")
+		return nil, nil
+	}
+}
+
+// line returns the channel of lines that are typed; it is closed at the end of the input.
+func (w *watcher) line() <-chan string {
+	if w.answers != nil {
+		return w.answers
+	}
+	w.answers = make(chan string)
+	// Reading from a terminal cannot be called off, so nobody waits for this goroutine: it ends with the program.
+	go func() {
+		defer close(w.answers)
+		lines := bufio.NewScanner(w.app.streams.In)
+		for lines.Scan() {
+			w.answers <- strings.TrimSpace(lines.Text())
+		}
+	}()
+	return w.answers
+}
+
+func (w *watcher) cancel(ctx context.Context) error {
+	_, err := w.client.Request(ctx, w.id, statefs.Cancel, 0)
+	if refused, ok := errors.AsType[*client.Error](err); ok && exitCodeOfStatus(refused.Status) == exitNotFound {
+		return nil // it has ended meanwhile, and its footer is on the way
+	}
+	if err == nil {
+		w.app.streams.say("cancel requested")
+	}
+	return err
+}
+
+func (w *watcher) leave() error {
+	w.app.streams.say("%s is left running: 'jobdir logs -f %s' follows it, 'jobdir cancel %s' ends it", w.id, w.id, w.id)
+	return errLeft
+}

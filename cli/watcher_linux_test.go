@@ -1,0 +1,189 @@
+package cli_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ctrl-C on a terminal asks. The terminal is a real one (pty(7)), whose line discipline turns the key into the signal.
+func TestCtrlCOnATerminalAsks(t *testing.T) {
+	t.Parallel()
+	const key, question = "\x03", "[c]ancel it, [l]eave it running, [Enter] go on watching? "
+	tests := []struct {
+		name  string
+		steps []string // what is typed, each after the question has come up once more
+		shown string
+		code  int
+	}{
+		{"cancel", []string{"c\n"}, "cancel requested", 130},
+		{"go on and then cancel", []string{"\n", "C\n"}, "cancel requested", 130},
+		{"leave", []string{"l\n"}, "is left running", 75},
+		{"a second Ctrl-C leaves at once", []string{key}, "is left running", 75},
+	}
+	storage := serve(t)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			term := newTerminal(t)
+			cmd := exec.Command("jobdir", "run", "--storage", storage, "g/forever")
+			cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+			term.start(t, cmd)
+			term.waitFor(t, "begun", 1)
+			for i, step := range test.steps {
+				term.write(t, key)
+				term.waitFor(t, question, i+1)
+				term.write(t, step)
+				if step == "\n" {
+					// The key discards what was typed and not read yet.
+					term.waitFor(t, "still watching", 1)
+				}
+			}
+			if got := exitCodeOf(t, cmd.Wait()); got != test.code {
+				t.Errorf("exit code %d, want %d", got, test.code)
+			}
+			term.waitFor(t, test.shown, 1)
+		})
+	}
+}
+
+// serve runs a daemon with one job until the test ends, and returns its storage.
+func serve(t *testing.T) (storage string) {
+	t.Helper()
+	dir := t.TempDir()
+	jobs := filepath.Join(dir, "jobs")
+	definition := "group: g\nname: forever\nrun: [sh, -c, 'echo begun; sleep 600']\n"
+	if err := errors.Join(os.Mkdir(jobs, 0o750), os.WriteFile(filepath.Join(jobs, "job.yaml"), []byte(definition), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	storage = filepath.Join(dir, "storage")
+	cmd := exec.Command("jobdir", "serve", "--storage", storage, "--jobs", jobs, "--listen", "127.0.0.1:0")
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	talk := newScreen()
+	cmd.Stderr = talk
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // if it has ended, Wait says how
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("daemon: %v\n%s", err, talk.text())
+		}
+	})
+	talk.waitFor(t, "jobdir: serving", 1)
+	return storage
+}
+
+func exitCodeOf(t *testing.T, err error) int {
+	t.Helper()
+	if err == nil {
+		return 0
+	}
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	return exit.ExitCode()
+}
+
+// terminal is the far end of a pty: what a person sees and types.
+type terminal struct {
+	*screen
+	near, far *os.File
+}
+
+func newTerminal(t *testing.T) *terminal {
+	t.Helper()
+	far, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatalf("no pseudo-terminal: %v", err)
+	}
+	t.Cleanup(func() { _ = far.Close() })
+	if err := unix.IoctlSetPointerInt(int(far.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(far.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = near.Close() })
+	return &terminal{screen: newScreen(), near: near, far: far}
+}
+
+// start runs a program whose terminal this is.
+func (term *terminal) start(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.near, term.near, term.near
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var wait sync.WaitGroup
+	// The end of a terminal is an error of its own (EIO), and so is the closing of ours.
+	wait.Go(func() { _, _ = io.Copy(term.screen, term.far) })
+	t.Cleanup(func() {
+		_ = term.near.Close()
+		_ = term.far.Close()
+		wait.Wait()
+	})
+}
+
+func (term *terminal) write(t *testing.T, text string) {
+	t.Helper()
+	if _, err := term.far.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// screen holds what was written, and can be waited on.
+type screen struct {
+	lock    sync.Mutex
+	written bytes.Buffer
+	changed chan struct{}
+}
+
+func newScreen() *screen { return &screen{changed: make(chan struct{}, 1)} }
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+	return s.written.Write(p)
+}
+
+func (s *screen) text() string {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.written.String()
+}
+
+// waitFor waits until a text was written so many times.
+func (s *screen) waitFor(t *testing.T, want string, times int) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for strings.Count(s.text(), want) < times {
+		select {
+		case <-s.changed:
+		case <-deadline:
+			t.Fatalf("waited in vain for %q, %d times; there is:\n%s", want, times, s.text())
+		}
+	}
+}

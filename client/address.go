@@ -1,0 +1,64 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+)
+
+// parseAddress returns the start of all URLs and the transport for an address.
+func parseAddress(address string) (base string, transport *http.Transport, err error) {
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	transport = &http.Transport{DialContext: dialer.DialContext, Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 4}
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		path = strings.TrimPrefix(path, "//")
+		if !filepath.IsAbs(path) {
+			return "", nil, fmt.Errorf("address %q: the path of a socket must be absolute, as in unix:/run/jobdir.sock", address)
+		}
+		transport.Proxy = nil
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dialer, path) }
+		return "http://localhost", transport, nil
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", nil, fmt.Errorf("address %q: %w", address, errors.Unwrap(err))
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return "", nil, fmt.Errorf("address %q: want http://HOST:PORT or unix:/PATH", address)
+	}
+	return strings.TrimSuffix(u.String(), "/"), transport, nil
+}
+
+// UnreachableError says that no daemon answered at an address. Its cause is wrapped.
+type UnreachableError struct {
+	Address string
+	Err     error
+}
+
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("no daemon answers at %s: %v", e.Address, e.Err)
+}
+
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// Unreachable reports whether err says that no connection to a daemon could be made, so that nothing was carried out.
+func Unreachable(err error) bool {
+	_, ok := errors.AsType[*UnreachableError](err)
+	return ok
+}
+
+// reach turns the error of a round trip into one for people.
+func reach(address string, err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return &UnreachableError{Address: address, Err: op.Err}
+	}
+	return fmt.Errorf("ask the daemon at %s: %w", address, err)
+}

@@ -1,0 +1,48 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Sweep removes what belongs to nothing in the storage and returns what was found; with dryRun nothing is changed.
+func (c *Client) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
+	var answer struct {
+		Findings []statefs.Finding `json:"findings"`
+	}
+	query := url.Values{"dry_run": {strconv.FormatBool(dryRun)}}
+	if err := c.call(ctx, http.MethodPost, "/api/v1/sweep", query, nil, &answer); err != nil {
+		return nil, fmt.Errorf("sweep: %w", err)
+	}
+	return answer.Findings, nil
+}
+
+// Health is the daemon's answer to /readyz.
+type Health struct {
+	Ready bool `json:"ready"`
+	// Raw is the whole JSON object that the daemon sent.
+	Raw json.RawMessage `json:"-"`
+}
+
+// Health returns whether the daemon is ready. A daemon that answers "not ready" is no error.
+func (c *Client) Health(ctx context.Context) (*Health, error) {
+	h := &Health{}
+	err := c.call(ctx, http.MethodGet, "/readyz", nil, nil, &h.Raw)
+	if refused, ok := errors.AsType[*Error](err); ok && refused.Status == http.StatusServiceUnavailable {
+		return &Health{}, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(h.Raw, h)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask whether the daemon is ready: %w", err)
+	}
+	return h, nil
+}

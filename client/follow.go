@@ -1,0 +1,171 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
+)
+
+// Footer is the end of a stream: how the operation ended.
+type Footer struct {
+	Result    statefs.Result `json:"result"`
+	State     statefs.State  `json:"state"`
+	Total     *int64         `json:"total"`
+	Processed int64          `json:"processed"`
+	Failed    int64          `json:"failed"`
+	Error     *statefs.Fault `json:"error"`
+
+	// Raw is the whole object, with everything that the work returned.
+	Raw json.RawMessage `json:"-"`
+}
+
+// ParseFooter reads the object of a footer.
+func ParseFooter(object []byte) (*Footer, error) {
+	f := &Footer{Raw: append(json.RawMessage(nil), object...)}
+	var parts struct {
+		*Footer
+		// Error is an object or, from work that returns its own, anything.
+		Error json.RawMessage `json:"error"`
+	}
+	parts.Footer = f
+	if err := json.Unmarshal(object, &parts); err != nil {
+		return nil, fmt.Errorf("read the footer: %w", err)
+	}
+	f.Error = fault(parts.Error)
+	return f, nil
+}
+
+func fault(data json.RawMessage) *statefs.Fault {
+	if len(data) == 0 || string(data) == "null" {
+		return nil
+	}
+	var f statefs.Fault
+	if json.Unmarshal(data, &f) == nil {
+		return &f
+	}
+	if json.Unmarshal(data, &f.Message) == nil {
+		return &f
+	}
+	return &statefs.Fault{Message: string(data)}
+}
+
+// CutError says that a stream ended without its footer: the daemon stopped or the connection broke. The operation may go
+// on. Following again from Offset continues the log without a gap.
+type CutError struct {
+	ID     statefs.ID
+	Offset int64
+	Err    error
+}
+
+func (e *CutError) Error() string {
+	return fmt.Sprintf("the stream of %s was cut off at byte %d of the log: %v", e.ID, e.Offset, e.Err)
+}
+
+func (e *CutError) Unwrap() error { return e.Err }
+
+// Follow writes the log of an operation from byte offset on to w, as it grows, and returns the footer when the operation
+// ends. It returns early with the error of w, the cause of ctx, or a *[CutError].
+func (c *Client) Follow(ctx context.Context, id statefs.ID, offset int64, w io.Writer) (*Footer, error) {
+	return c.follow(ctx, id, offset, func(feed io.Writer) io.Writer { return feed }, w)
+}
+
+// FollowRaw is Follow, but writes the stream as the daemon sends it, with header, tags and footer.
+func (c *Client) FollowRaw(ctx context.Context, id statefs.ID, offset int64, w io.Writer) (*Footer, error) {
+	raw := func(feed io.Writer) io.Writer { return io.MultiWriter(w, feed) }
+	return c.follow(ctx, id, offset, raw, nil)
+}
+
+func (c *Client) follow(ctx context.Context, id statefs.ID, offset int64, tap func(io.Writer) io.Writer, log io.Writer) (*Footer, error) {
+	query := url.Values{"format": {"stream"}}
+	if offset > 0 {
+		query.Set("offset", strconv.FormatInt(offset, 10))
+	}
+	resp, err := c.send(ctx, http.MethodGet, operationPath(id, "/stream"), query, nil)
+	if err != nil {
+		return nil, fmt.Errorf("follow %s: %w", id, err)
+	}
+	defer resp.Body.Close()
+	var footer *Footer
+	receiver := stream.Receiver{Footer: func(object []byte) (err error) {
+		footer, err = ParseFooter(object)
+		return err
+	}}
+	if log != nil {
+		receiver.Log = func(text []byte) error {
+			_, err := log.Write(text)
+			return err
+		}
+	}
+	parser := stream.NewParser(receiver, 0)
+	out := &writer{to: tap(parser)}
+	_, err = io.Copy(out, resp.Body)
+	switch {
+	case footer != nil:
+		return footer, out.err
+	case context.Cause(ctx) != nil:
+		return nil, context.Cause(ctx)
+	case out.err != nil:
+		return nil, out.err
+	case err == nil:
+		err = parser.Close()
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || err == nil {
+		err = stream.ErrIncomplete
+	}
+	return nil, &CutError{ID: id, Offset: offset + parser.LogBytes(), Err: err}
+}
+
+// Wait waits until an operation has ended and returns its footer, without its log. It returns early with the cause of
+// ctx, or with a *[CutError].
+func (c *Client) Wait(ctx context.Context, id statefs.ID) (*Footer, error) {
+	resp, err := c.send(ctx, http.MethodGet, operationPath(id, "/stream"), url.Values{"format": {"json"}}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("wait for %s: %w", id, err)
+	}
+	defer resp.Body.Close()
+	object, err := io.ReadAll(io.LimitReader(resp.Body, stream.DefaultMaxFooter))
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
+	}
+	if err == nil && !json.Valid(object) {
+		err = stream.ErrIncomplete
+	}
+	if err != nil {
+		return nil, &CutError{ID: id, Err: err}
+	}
+	return ParseFooter(object)
+}
+
+// writer remembers its own error, to tell a reader that is gone from a stream that was cut off.
+type writer struct {
+	to  io.Writer
+	err error
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	n, err := w.to.Write(p)
+	w.err = err
+	return n, err
+}
+
+// Log returns the raw log of an operation from byte offset on, as far as it is written now. The caller closes it. An
+// operation that has not begun has an empty log.
+func (c *Client) Log(ctx context.Context, id statefs.ID, offset int64) (io.ReadCloser, error) {
+	resp, err := c.send(ctx, http.MethodGet, operationPath(id, "/log"), nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read the log of %s: %w", id, err)
+	}
+	if _, err := io.CopyN(io.Discard, resp.Body, offset); err != nil && !errors.Is(err, io.EOF) {
+		_ = resp.Body.Close() // the first error counts
+		return nil, fmt.Errorf("read the log of %s: %w", id, err)
+	}
+	return resp.Body, nil
+}

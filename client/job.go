@@ -1,0 +1,62 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// Job is a job definition as the daemon describes it.
+type Job struct {
+	Group   string  `json:"group"`
+	Name    string  `json:"name"`
+	Summary string  `json:"summary,omitempty"`
+	Params  []Param `json:"params"`
+
+	// Raw is the whole JSON object that the daemon sent.
+	Raw json.RawMessage `json:"-"`
+}
+
+// Param is a parameter of a job.
+type Param struct {
+	Name string `json:"name"`
+	// Type is string, integer, number or boolean.
+	Type     string          `json:"type"`
+	Required bool            `json:"required,omitempty"`
+	Default  json.RawMessage `json:"default,omitempty"`
+	Summary  string          `json:"summary,omitempty"`
+}
+
+// Address returns group/name.
+func (j *Job) Address() string { return j.Group + "/" + j.Name }
+
+// UnmarshalJSON keeps the whole object in Raw.
+func (j *Job) UnmarshalJSON(data []byte) error {
+	type plain Job
+	if err := json.Unmarshal(data, (*plain)(j)); err != nil {
+		return err
+	}
+	j.Raw = append(json.RawMessage(nil), data...)
+	return nil
+}
+
+// Jobs returns the jobs that can be started.
+func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
+	var answer struct {
+		Jobs []Job `json:"jobs"`
+	}
+	if err := c.call(ctx, http.MethodGet, "/api/v1/jobs", nil, nil, &answer); err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	return answer.Jobs, nil
+}
+
+// Job returns one job. The error is an *[Error] with status 404 when there is none.
+func (c *Client) Job(ctx context.Context, group, job string) (*Job, error) {
+	var answer Job
+	if err := c.call(ctx, http.MethodGet, "/api/v1/jobs"+jobPath(group, job), nil, nil, &answer); err != nil {
+		return nil, fmt.Errorf("read job %s/%s: %w", group, job, err)
+	}
+	return &answer, nil
+}

@@ -1,0 +1,100 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Operation is an operation as the daemon describes it.
+type Operation struct {
+	ID     statefs.ID      `json:"id"`
+	Group  string          `json:"group,omitempty"`
+	Job    string          `json:"job,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
+	Tags   []string        `json:"tags,omitempty"`
+
+	// State is that of the marker while the operation lives, and of the record when it has ended.
+	State statefs.State `json:"state"`
+	// Result is empty until the operation has ended.
+	Result statefs.Result `json:"result,omitempty"`
+	// Foreign says that a program keeps the operation which the daemon did not start.
+	Foreign bool `json:"foreign,omitempty"`
+
+	CreatedAt  time.Time  `json:"created_at,omitzero"`
+	StartedAt  *time.Time `json:"started_at,omitempty"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
+	// Transitions are the states it went through, oldest first.
+	Transitions []statefs.Transited `json:"transitions,omitempty"`
+
+	Progress *statefs.Progress `json:"progress,omitempty"`
+	Error    *statefs.Fault    `json:"error,omitempty"`
+	// Footer is there when the operation has ended.
+	Footer json.RawMessage `json:"footer,omitempty"`
+
+	// Raw is the whole JSON object that the daemon sent, with all members.
+	Raw json.RawMessage `json:"-"`
+}
+
+// Since is when the operation entered its state; zero when that is not known, as for foreign ones.
+func (o *Operation) Since() time.Time {
+	if len(o.Transitions) == 0 {
+		return o.CreatedAt
+	}
+	return o.Transitions[len(o.Transitions)-1].At
+}
+
+// UnmarshalJSON keeps the whole object in Raw.
+func (o *Operation) UnmarshalJSON(data []byte) error {
+	type plain Operation
+	if err := json.Unmarshal(data, (*plain)(o)); err != nil {
+		return err
+	}
+	o.Raw = append(json.RawMessage(nil), data...)
+	return nil
+}
+
+// Operation returns one operation, live or ended. The error is an *[Error] with status 404 when there is none.
+func (c *Client) Operation(ctx context.Context, id statefs.ID) (*Operation, error) {
+	var op Operation
+	if err := c.call(ctx, http.MethodGet, operationPath(id, ""), nil, nil, &op); err != nil {
+		return nil, fmt.Errorf("read operation %s: %w", id, err)
+	}
+	return &op, nil
+}
+
+// Operations returns the live operations in the order of submission. filter narrows them down by state, group or
+// endpoint; nil means all.
+func (c *Client) Operations(ctx context.Context, filter url.Values) ([]Operation, error) {
+	query := url.Values{"limit": {"200"}}
+	maps.Copy(query, filter)
+	var all []Operation
+	for {
+		var page struct {
+			Operations []Operation `json:"operations"`
+			Next       string      `json:"next"`
+		}
+		if err := c.call(ctx, http.MethodGet, "/api/v1/operations", query, nil, &page); err != nil {
+			return nil, fmt.Errorf("list operations: %w", err)
+		}
+		all = append(all, page.Operations...)
+		if page.Next == "" {
+			return all, nil
+		}
+		if query.Get("after") == page.Next {
+			return nil, errors.New("list operations: the daemon sends the same page again")
+		}
+		query.Set("after", page.Next)
+	}
+}
+
+func operationPath(id statefs.ID, rest string) string {
+	return "/api/v1/operations/" + url.PathEscape(id.String()) + rest
+}

@@ -1,0 +1,36 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Answer is what the daemon says to a request.
+type Answer struct {
+	Success bool        `json:"success"`
+	ID      statefs.ID  `json:"id"`
+	Action  statefs.Ask `json:"action"`
+	Message string      `json:"message"`
+	// State and TookEffect are there after a wait.
+	State      statefs.State `json:"state,omitempty"`
+	TookEffect *bool         `json:"took_effect,omitempty"`
+}
+
+// Request asks for something: pause, resume, cancel. It returns when the request is durable or, with a wait above zero,
+// when it took effect or that time is over. The error is an *[Error] with status 404 when the operation is not live.
+func (c *Client) Request(ctx context.Context, id statefs.ID, ask statefs.Ask, wait time.Duration) (*Answer, error) {
+	query := url.Values{}
+	if wait > 0 {
+		query.Set("wait", wait.String())
+	}
+	var answer Answer
+	if err := c.call(ctx, http.MethodPost, operationPath(id, "/"+url.PathEscape(string(ask))), query, nil, &answer); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", ask, id, err)
+	}
+	return &answer, nil
+}

@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// Submit starts an operation of a job. params is encoded as a JSON object, a map or a struct, whose values have the types
+// that the job declares; nil means no parameters. When it returns, the operation is as durable as the storage promises. An
+// error other than *[Error] leaves open whether the operation was made, unless [Unreachable] reports true.
+func (c *Client) Submit(ctx context.Context, group, job string, params any) (*Operation, error) {
+	if params == nil {
+		params = struct{}{}
+	}
+	var op Operation
+	if err := c.call(ctx, http.MethodPost, jobPath(group, job), nil, params, &op); err != nil {
+		return nil, fmt.Errorf("start %s/%s: %w", group, job, err)
+	}
+	if op.ID.IsZero() {
+		return nil, fmt.Errorf("start %s/%s: the answer holds no ID; is this a jobdir daemon?", group, job)
+	}
+	return &op, nil
+}
+
+// SubmitText is Submit with all parameters as text, as a command line has them. It asks the daemon for the declared types
+// first. Text that is none of its type is a *[TextError], and nothing was sent.
+func (c *Client) SubmitText(ctx context.Context, group, job string, params map[string]string) (*Operation, error) {
+	if len(params) == 0 {
+		return c.Submit(ctx, group, job, nil)
+	}
+	declared, err := c.Job(ctx, group, job)
+	if err != nil {
+		return nil, fmt.Errorf("start %s/%s: %w", group, job, refused(err))
+	}
+	types := map[string]string{}
+	for _, p := range declared.Params {
+		types[p.Name] = p.Type
+	}
+	typed := map[string]any{}
+	for name, text := range params {
+		if typed[name], err = typedValue(name, types[name], text); err != nil {
+			return nil, fmt.Errorf("start %s/%s: %w", group, job, err)
+		}
+	}
+	return c.Submit(ctx, group, job, typed)
+}
+
+// refused leaves away what was asked on the way, which nobody asked for.
+func refused(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return err
+}
+
+// TextError says that the text of a parameter is none of the type that the job declares.
+type TextError struct {
+	Param string
+	Type  string
+	Text  string
+}
+
+func (e *TextError) Error() string {
+	article := "a"
+	if e.Type == "integer" {
+		article = "an"
+	}
+	return fmt.Sprintf("parameter '%s': '%s' is not %s %s", e.Param, e.Text, article, e.Type)
+}
+
+// typedValue returns the value that a text stands for. What is not declared stays text: the daemon refuses its name.
+func typedValue(name, kind, text string) (any, error) {
+	switch kind {
+	case "integer", "number":
+		var number json.Number
+		if text == "" || text[0] == '"' || json.Unmarshal([]byte(text), &number) != nil || number == "" {
+			return nil, &TextError{Param: name, Type: kind, Text: text}
+		}
+		return number, nil
+	case "boolean":
+		switch text {
+		case "true", "1":
+			return true, nil
+		case "false", "0":
+			return false, nil
+		}
+		return nil, &TextError{Param: name, Type: kind, Text: text}
+	}
+	return text, nil
+}
+
+func jobPath(group, job string) string {
+	return "/" + url.PathEscape(group) + "/" + url.PathEscape(job)
+}
