@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -204,7 +205,11 @@ func (c *Catalog) log(before, after *snapshot) {
 			removed++
 		}
 	}
-	c.options.Logger.Info("job definitions read", "jobs", len(after.all), "added", added, "changed", changed, "removed", removed, "problems", len(after.problems))
+	level := slog.LevelDebug // a folder without events is read every second
+	if added+changed+removed > 0 || len(before.problems) != len(after.problems) {
+		level = slog.LevelInfo
+	}
+	c.options.Logger.Log(context.Background(), level, "job definitions read", "jobs", len(after.all), "added", added, "changed", changed, "removed", removed, "problems", len(after.problems))
 }
 
 // Get gives the job of that address, nil when there is none.

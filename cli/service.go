@@ -134,7 +134,10 @@ func (s *service) open(ctx context.Context) (err error) {
 		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, Total: s.total,
 		Tokens: c.Tokens, Hosts: c.Hosts, Insecure: c.Insecure, Version: cmp.Or(c.Version, Version()), Logger: s.log,
 	})
-	return err
+	if err != nil {
+		return errors.Join(err, s.daemon.Close())
+	}
+	return nil
 }
 
 func (s *service) close() error {

@@ -114,6 +114,9 @@ func New(config Config) (*Daemon, error) {
 	return d, nil
 }
 
+// Close releases what New opened, for a daemon whose Run is never called.
+func (d *Daemon) Close() error { return errors.Join(d.dir.Close(), d.files.Close()) }
+
 // Run brings the storage into order, carries out what it is asked for until ctx ends, and then interrupts the work that runs.
 // It returns nil after such an end, and otherwise what made it stop: a folder that was taken away, or a disk that fails. When
 // it returns, nothing that it began is left. It may be called once.
@@ -129,7 +132,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {
 		d.logger.Warn("changes are found by scanning", "folder", d.owner.JobsDir(), "reason", mode.Reason)
 	}
-	err := d.recover()
+	err := d.recover(watching)
 	if err == nil {
 		close(d.ready)
 		err = d.serve(ctx)

@@ -8,15 +8,16 @@ import (
 
 	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
 )
 
 // recover brings the storage into order before anything is served. The watch is in place already, so nothing that happens
 // meanwhile is missed; the looks do the rest, since a start is nothing but a look at everything.
-func (d *Daemon) recover() error {
+func (d *Daemon) recover(ctx context.Context) error {
 	if err := d.dir.Check(); err != nil {
 		return err
 	}
-	if err := d.endStrays(); err != nil {
+	if err := d.endStrays(ctx); err != nil {
 		return err
 	}
 	put, err := d.owner.Untake()
@@ -53,8 +54,8 @@ func (d *Daemon) recover() error {
 
 // endStrays ends the commands that an earlier daemon left running when it was killed: their operations start again, and nothing
 // may run twice at once. One pass over the processes finds them all by the storage in their environment.
-func (d *Daemon) endStrays() error {
-	count, err := keeper.EndMarked(context.Background(), []string{storageMark(d.owner.Dir())}, d.config.Grace)
+func (d *Daemon) endStrays(ctx context.Context) error {
+	count, err := keeper.EndMarked(ctx, []string{storageMark(d.owner.Dir())}, d.config.Grace)
 	if errors.Is(err, errors.ErrUnsupported) {
 		d.logger.Warn("processes of an earlier daemon cannot be found on this system")
 		return nil
@@ -131,7 +132,8 @@ func (d *Daemon) treatLost(lost []*statefs.Record, all bool) error {
 
 // sweepAndLog is the periodic sweep.
 func (d *Daemon) sweepAndLog() {
-	if _, err := d.sweep(false); err != nil {
+	_, err := d.sweep(false)
+	if _, gone := errors.AsType[*watch.GoneError](err); err != nil && !gone {
 		d.logger.Error("sweep failed in part", "error", err)
 	}
 }

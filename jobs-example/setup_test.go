@@ -49,7 +49,7 @@ var built struct {
 func program(t *testing.T) string {
 	t.Helper()
 	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "jobdir-program"); built.err != nil {
+		if built.dir, built.err = os.MkdirTemp("", "jobdir-program"); built.err != nil { //nolint:usetesting // it outlives the test that needs it first
 			return
 		}
 		if out, err := exec.Command("go", "build", "-o", built.dir+"/jobdir", "..").CombinedOutput(); err != nil {

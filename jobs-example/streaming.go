@@ -12,7 +12,7 @@ import (
 	"github.com/jobdir/jobdir/daemon"
 )
 
-var errSimulated = errors.New("Simulated processing error") //nolint:revive,staticcheck // shown to users as it is written here
+var errSimulated = errors.New("Simulated processing error") //nolint:staticcheck // shown to users as it is written here
 
 // streaming01 works through files that do not exist: 200 ms for each, and one in ten fails. Sleep is a checkpoint all along, so a
 // pause or a cancel takes effect in the middle of a file.

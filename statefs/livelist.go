@@ -124,7 +124,7 @@ const liveListLimit = 1 << 20
 func (t *Tree) trimLive() error {
 	info, err := t.root.Lstat(liveFile)
 	if err != nil || info.Size() < liveListLimit {
-		return nil //nolint:nilerr // without a list there is nothing to trim
+		return nil // without a list there is nothing to trim
 	}
 	t.live.mu.Lock()
 	defer t.live.mu.Unlock()
