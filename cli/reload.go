@@ -24,6 +24,7 @@ type reloader struct {
 	catalog *catalog.Catalog
 	log     *slog.Logger
 	wake    chan struct{}
+	said    string             // the problems that were reported last
 	watched map[string]*folder // owned by run, and by newReloader before
 	warned  bool
 	broken  map[string]bool // their watch ended by itself, so it would again
@@ -70,6 +71,8 @@ func (r *reloader) run(ctx context.Context, again <-chan os.Signal) error {
 		case <-r.wake:
 			r.settle(ctx)
 		case <-again:
+			r.said = "" // whoever asks gets the whole answer
+			r.log.Info("job definitions are read again on request")
 		}
 		for _, f := range r.watched {
 			f.dir.Take()
@@ -104,10 +107,16 @@ func (r *reloader) settle(ctx context.Context) {
 }
 
 func (r *reloader) read() {
-	// The error is the same as Problems, which are reported one by one.
-	if r.catalog.Reload() == nil {
+	// The error is the same as Problems, which are reported one by one, and once: a folder without events is read every second.
+	err := r.catalog.Reload()
+	if err == nil {
+		r.said = ""
 		return
 	}
+	if err.Error() == r.said {
+		return
+	}
+	r.said = err.Error()
 	for _, p := range r.catalog.Problems() {
 		r.log.Warn("job definition not used", "problem", p.Error())
 	}
