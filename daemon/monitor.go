@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // logWatch wakes a channel whenever a file is written; the daemon's is a watch.Files.
@@ -18,7 +19,7 @@ type logWatch interface {
 }
 
 // itemLine is how work says by itself how far it is.
-var itemLine = regexp.MustCompile(`(?m)^\[ *(\d{1,12}) */ *(\d{1,12}) *\]`)
+var itemLine = regexp.MustCompile(`^\[ *(\d{1,12}) */ *(\d{1,12}) *\]`)
 
 // glance is how much of the end of a log is read for progress. A command may write faster than anybody can read; the newest line
 // is what counts.
@@ -72,14 +73,29 @@ func (m *monitor) close() {
 	_ = m.log.Close() // opened for reading
 }
 
+// readEvery is the shortest time between two reads for progress: a command may write thousands of times a second, and progress is
+// for people. The size of the log is looked at each time.
+const readEvery = 100 * time.Millisecond
+
 func (m *monitor) follow() {
 	defer close(m.ended)
+	rest := time.NewTimer(0) // fires when the last read is long enough ago
+	defer rest.Stop()
+	rested, due := false, false
 	for {
 		select {
 		case <-m.wake:
-			m.look()
+			m.checkSize()
+			due = true
+		case <-rest.C:
+			rested = true
 		case <-m.quit:
 			return
+		}
+		if due && rested {
+			m.look()
+			rested, due = false, false
+			rest.Reset(readEvery)
 		}
 	}
 }
@@ -89,30 +105,51 @@ func (m *monitor) look() {
 	m.lookAtProgress()
 }
 
-func (m *monitor) lookAtLog() {
+// checkSize ends a run whose log has grown too large, and returns how large it is.
+func (m *monitor) checkSize() int64 {
 	info, err := m.log.Stat()
-	if err != nil || info.Size() == m.logAt {
-		return
+	if err != nil {
+		return m.logAt
 	}
 	if limit := int64(m.r.def.MaxLog); limit > 0 && info.Size() > limit {
 		m.r.end(&workError{code: "log_limit", err: fmt.Errorf("%w: %d bytes, %s allowed", errLogLimit, info.Size(), m.r.def.MaxLog)})
 	}
-	from := max(m.logAt, info.Size()-glance)
-	m.logAt = info.Size()
-	text := make([]byte, m.logAt-from)
+	return info.Size()
+}
+
+func (m *monitor) lookAtLog() {
+	size := m.checkSize()
+	if size == m.logAt {
+		return
+	}
+	from := max(m.logAt, size-glance)
+	m.logAt = size
+	text := make([]byte, size-from)
 	n, err := m.log.ReadAt(text, from)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return
 	}
-	all := itemLine.FindAllSubmatch(text[:n], -1)
-	if len(all) == 0 {
-		m.r.alive()
+	if done, total, ok := lastItemLine(text[:n]); ok {
+		m.r.said(done, &total, "")
 		return
 	}
-	last := all[len(all)-1]
-	done, _ := strconv.ParseInt(string(last[1]), 10, 64) // at most twelve digits
-	total, _ := strconv.ParseInt(string(last[2]), 10, 64)
-	m.r.said(done, &total, "")
+	m.r.alive()
+}
+
+// lastItemLine finds the last "[ done / total ]" at the beginning of a line.
+func lastItemLine(text []byte) (done, total int64, ok bool) {
+	for len(text) > 0 {
+		begin := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1
+		if text[begin] == '[' {
+			if found := itemLine.FindSubmatch(text[begin:]); found != nil {
+				done, _ = strconv.ParseInt(string(found[1]), 10, 64) // at most twelve digits
+				total, _ = strconv.ParseInt(string(found[2]), 10, 64)
+				return done, total, true
+			}
+		}
+		text = text[:begin]
+	}
+	return 0, 0, false
 }
 
 // lookAtProgress takes the last whole "done total [phase]" line that was written since the last look.

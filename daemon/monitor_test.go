@@ -1,0 +1,31 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestLastItemLine(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		text        string
+		done, total int64
+		ok          bool
+	}{
+		"the last of several":    {"[ 1 / 9 ] a\n[ 2 / 9 ] b\nOK\n", 2, 9, true},
+		"without spaces":         {"[7/30]\n", 7, 30, true},
+		"without a newline":      {"x\n[ 3 / 4 ] half", 3, 4, true},
+		"not at the beginning":   {"see [ 1 / 2 ]\n", 0, 0, false},
+		"another bracket after":  {"[ 5 / 6 ] x\n[warning] y\n", 5, 6, true},
+		"nothing":                {"", 0, 0, false},
+		"newlines only":          {"\n\n\n", 0, 0, false},
+		"too many digits":        {"[ 1 / 1234567890123 ]\n", 0, 0, false},
+		"cut off by the glance":  {" / 9 ] a\n", 0, 0, false},
+		"one line without a end": {strings.Repeat("x", 4096), 0, 0, false},
+	} {
+		done, total, ok := lastItemLine([]byte(tc.text))
+		if done != tc.done || total != tc.total || ok != tc.ok {
+			t.Errorf("%s: %d %d %v", name, done, total, ok)
+		}
+	}
+}
