@@ -1,0 +1,24 @@
+// Bench measures jobdir beside the physical floor of the same machine, in one run, and prints value, floor, ratio and target.
+//
+//	bench ──HTTP, touch──▶ server process ──marker, bytes──▶ bench        the value
+//	bench ──the same ────▶ bare process ────the same──────▶ bench        the floor: net/http and system calls, nothing of ours
+//
+// The server is the program as it is built from this tree; where a handler is needed that it does not have, it is this program,
+// started again with cli.Serve and the handlers of server.go. The floor is this program too, started again as bare.go. What is
+// compared is seen by the same observer: a raw inotify watcher, or a client of net/http, in the measuring process.
+//
+// The sections are
+//
+//	a  control: a request is made → the marker has its new name, against an inotify round trip
+//	b  polling: the same with a program that looks for requests on a timer
+//	c  stream: lines and bytes a second, and the time from an appended line to a waiting client
+//	d  memory: of an idle stream and of a paused operation
+//	e  idle: processor time of paused operations
+//	f  start: from the request that starts an operation to the first byte of its stream
+//
+// The storage is on a real disk unless -dir says otherwise, because durability is a large part of some times; the output names the
+// file system and the durability. A section that fails ends the run with an error, and every process and folder that was made is
+// removed, also after a signal. Times are of the machine as it is: the load average stands beside each section.
+//
+// Linux only: it reads inotify and /proc.
+package main

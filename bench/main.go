@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Exit(play(role))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	defer stop()
+	o, err := parseOptions(os.Args[1:])
+	if err == nil {
+		err = measure(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1) //nolint:gocritic // everything that was deferred has nothing to undo but the signal handler
+	}
+}
+
+// options are the flags.
+type options struct {
+	only       []string
+	out        string
+	dir        string
+	durability string
+	window     time.Duration
+	counts     counts
+}
+
+// counts are how often each thing is done.
+type counts struct {
+	rounds    int // pause and resume, each way
+	cancels   int
+	appends   int
+	starts    int
+	repeats   int // runs of a throughput, of which the median counts
+	bytes     int // of a log, in 64 KiB pieces and one reader; the others are parts of it
+	readers   int
+	streams   int
+	paused    int
+	pollers   int // operations of the polling program
+	pollTurns int // rounds of each
+	rest      time.Duration
+}
+
+var (
+	fullCounts  = counts{400, 300, 2000, 300, 3, 512 << 20, 100, 5000, 1000, 60, 10, time.Second}
+	quickCounts = counts{4, 2, 5, 3, 1, 4 << 20, 4, 20, 10, 4, 1, 20 * time.Millisecond}
+)
+
+func parseOptions(args []string) (options, error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	quick := flags.Bool("quick", false, "small counts: whether everything works, not how fast it is")
+	only := flags.String("only", "", "sections to measure, such as a,c; all when empty")
+	out := flags.String("out", "bench/results/latest.json", "file for the results as JSON; none when empty")
+	dir := flags.String("dir", "", "folder for the temporary storage; a temporary folder on a disk when empty")
+	durability := flags.String("durability", "power", "durability of the storage: power or process")
+	seconds := flags.Float64("seconds", 0, "how long section e looks at paused operations; 30 when 0, 0.2 with -quick")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	o := options{out: *out, dir: *dir, durability: *durability, window: 30 * time.Second, counts: fullCounts}
+	if *quick {
+		o.window, o.counts = 200*time.Millisecond, quickCounts
+	}
+	if *seconds > 0 {
+		o.window = time.Duration(*seconds * float64(time.Second))
+	}
+	if *only != "" {
+		o.only = strings.Split(*only, ",")
+	}
+	for _, name := range o.only {
+		if !slices.ContainsFunc(sections, func(s section) bool { return s.letter == name }) {
+			return options{}, fmt.Errorf("-only %s: there is no section %q", *only, name)
+		}
+	}
+	return o, nil
+}
