@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -47,7 +48,9 @@ func TestEveryRowHasAValue(t *testing.T) {
 		// With few of them, memory may not grow and a clock tick may not pass.
 		mayBeNothing := s.Letter == "d" || s.Letter == "e"
 		for _, r := range s.Rows {
-			if r.Name == "" || r.Count == 0 || r.Value <= 0 && !mayBeNothing {
+			// The file and the marker's rename may come out of the kernel's queue in one read, and then have one time.
+			oneRead := strings.Contains(r.Name, "counted from the file") && r.Value == 0
+			if r.Name == "" || r.Count == 0 || r.Value <= 0 && !mayBeNothing && !oneRead {
 				t.Errorf("section %s, %q: value %v %s of %d", s.Letter, r.Name, r.Value, r.Unit, r.Count)
 			}
 		}

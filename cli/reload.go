@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -152,12 +153,20 @@ func (r *reloader) follow(ctx context.Context) (added bool) {
 	return added
 }
 
+// concernsJobs says which names are worth reading the definitions again: those of definitions, and those that may be a folder.
+// Everything else that happens there, such as the writing of a log, would have them read for nothing. A new folder with a dot in its
+// name is noticed with the next change.
+func concernsJobs(name string) (struct{}, bool) {
+	ending := filepath.Ext(name)
+	return struct{}{}, ending == ".yaml" || ending == ".yml" || ending == "" && !strings.HasPrefix(name, ".")
+}
+
 // add watches one more folder; nil when that is not possible, or done already.
 func (r *reloader) add(path string) *folder {
 	if r.watched[path] != nil {
 		return nil
 	}
-	dir, err := watch.OpenDir(path, func(string) (struct{}, bool) { return struct{}{}, true }, watch.Options{})
+	dir, err := watch.OpenDir(path, concernsJobs, watch.Options{})
 	if err != nil {
 		r.log.Warn("job folder is not watched", "folder", path, "error", err)
 		return nil

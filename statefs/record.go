@@ -1,6 +1,7 @@
 package statefs
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -196,15 +197,17 @@ func (t *Tree) ReadProgress(id ID) (Progress, error) {
 // readRegular reads a whole regular file below root. A symbolic link, a directory, a fifo or a device is refused without
 // following it and without blocking.
 func (t *Tree) readRegular(root *os.Root, name string, limit int64) ([]byte, error) {
-	f, _, err := openRegular(root, name)
+	f, info, err := openRegular(root, name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // opened for reading: nothing can be lost
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
+	var into bytes.Buffer
+	into.Grow(int(min(info.Size(), limit)) + bytes.MinRead) // one allocation, unless the file grows meanwhile
+	if _, err := into.ReadFrom(io.LimitReader(f, limit+1)); err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
+	data := into.Bytes()
 	if int64(len(data)) > limit {
 		return nil, &CorruptError{name, fmt.Sprintf("it is larger than %d bytes", limit)}
 	}
