@@ -28,6 +28,7 @@ type sweep struct {
 	killBy time.Time // when SIGTERM becomes SIGKILL
 
 	skip  map[int]bool
+	older map[int]bool // what the passes in a row have seen to have started before since: not read again
 	held  map[int]*target
 	ended int
 	errs  []error
@@ -46,7 +47,7 @@ func (s *sweep) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("search processes: %w", err)
 	}
-	s.skip, s.held = line, map[int]*target{}
+	s.skip, s.held, s.older = line, map[int]*target{}, map[int]bool{}
 	defer s.close()
 	loading := 0
 	for clean := 0; clean < cleanPasses; {
@@ -62,6 +63,7 @@ func (s *sweep) run(ctx context.Context) error {
 		case len(found) > 0:
 			clean = 0
 			s.await(ctx, found)
+			clear(s.older) // numbers may be given out again in so long a time
 		case !settled && loading < loadingLooks:
 			loading++
 			pause(ctx, time.Millisecond)
@@ -85,7 +87,7 @@ func (s *sweep) pass() (settled bool, err error) {
 	}
 	settled = true
 	for _, pid := range pids {
-		if s.skip[pid] || s.held[pid] != nil {
+		if s.skip[pid] || s.older[pid] || s.held[pid] != nil {
 			continue
 		}
 		match, loading, err := s.match(pid)
@@ -111,6 +113,9 @@ func (s *sweep) match(pid int) (match, loading bool, err error) {
 		return false, false, nil
 	}
 	if err != nil || st.kernel() || st.start < s.since {
+		if err == nil {
+			s.older[pid] = true
+		}
 		return false, false, err
 	}
 	if s.group != nil && st.group == s.group.pid && s.group.groupLives() {
