@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -205,11 +204,11 @@ func (c *Catalog) log(before, after *snapshot) {
 			removed++
 		}
 	}
-	level := slog.LevelDebug // a folder without events is read every second
+	say := c.options.Logger.Debug // a folder without events is read every second
 	if added+changed+removed > 0 || len(before.problems) != len(after.problems) {
-		level = slog.LevelInfo
+		say = c.options.Logger.Info
 	}
-	c.options.Logger.Log(context.Background(), level, "job definitions read", "jobs", len(after.all), "added", added, "changed", changed, "removed", removed, "problems", len(after.problems))
+	say("job definitions read", "jobs", len(after.all), "added", added, "changed", changed, "removed", removed, "problems", len(after.problems))
 }
 
 // Get gives the job of that address, nil when there is none.
