@@ -30,10 +30,9 @@ func (r *resolver) one(text string) (statefs.ID, error) {
 	}
 	var found []statefs.ID
 	for _, id := range r.live {
-		if strings.HasSuffix(id.String(), "_"+text) {
-			return id, nil // the number alone is unique
-		}
-		if text != "" && strings.HasPrefix(id.String(), text) {
+		// Our own numbers are unique, but a foreign operation may bear any.
+		numbered := text != "" && strings.HasSuffix(id.String(), "_"+text)
+		if numbered || text != "" && strings.HasPrefix(id.String(), text) {
 			found = append(found, id)
 		}
 	}
@@ -43,7 +42,7 @@ func (r *resolver) one(text string) (statefs.ID, error) {
 	case 1:
 		return found[0], nil
 	default:
-		return statefs.ID{}, usagef("%q is the beginning of %d operations, among them %s and %s: give more of it, or the r-number at its end",
+		return statefs.ID{}, usagef("%q stands for %d operations, among them %s and %s: give the whole ID",
 			text, len(found), found[0], found[1])
 	}
 }

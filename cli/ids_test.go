@@ -16,7 +16,8 @@ func TestResolve(t *testing.T) {
 		{name: "a number that is the end of another", text: "r4", want: first},
 		{name: "PID and number", text: "p5_r142", want: third},
 		{name: "a beginning", text: "g-b", want: third},
-		{name: "a beginning of several", text: "g-a", failure: "is the beginning of 2 operations"},
+		{name: "a beginning of several", text: "g-a", failure: "stands for 2 operations"},
+		{name: "a number that a foreign operation bears too", text: "r7", failure: "stands for 2 operations"},
 		{name: "half a number", text: "r14", failure: "no live operation"},
 		{name: "a number without its letter", text: "42", failure: "no live operation"},
 		{name: "nothing", text: "", failure: "no live operation"},
@@ -28,7 +29,7 @@ func TestResolve(t *testing.T) {
 			listed := 0
 			r := &resolver{list: func() (ids []statefs.ID, err error) {
 				listed++
-				for _, text := range []string{first, second, third} {
+				for _, text := range []string{first, second, third, "own_2025-11-26_13-07-01_p5_r7", "foreign_2025-11-26_13-07-01_p6_r7"} {
 					id, err := statefs.ParseID(text)
 					if err != nil {
 						return nil, err

@@ -77,7 +77,7 @@ func (s *service) listen(ctx context.Context) error {
 			}
 			l, err = listenSocket(path, mode)
 		} else {
-			l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+			l, err = (&net.ListenConfig{}).Listen(ctx, family(address), address)
 		}
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return fmt.Errorf("listen on %s: the address is in use: stop the other program, or choose another address with --listen", address)
@@ -169,4 +169,13 @@ func listenSocket(path string, mode fs.FileMode) (net.Listener, error) {
 		return nil, fmt.Errorf("socket %s: %w", path, errors.Join(err, l.Close(), os.Remove(hidden)))
 	}
 	return &socket{Listener: l, path: path}, nil
+}
+
+// family keeps an IPv4 address to IPv4: 0.0.0.0 would otherwise be open on IPv6 too.
+func family(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.To4() != nil {
+		return "tcp4"
+	}
+	return "tcp"
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -95,9 +96,9 @@ func (l *listed) progress() string {
 	case p == nil:
 		return "-"
 	case p.Total != nil:
-		return strings.TrimSpace(fmt.Sprintf("%d/%d %s", p.Done, *p.Total, p.Phase))
+		return strings.TrimSpace(fmt.Sprintf("%d/%d %s", p.Done, *p.Total, printable(p.Phase)))
 	default:
-		return strings.TrimSpace(fmt.Sprintf("%d %s", p.Done, p.Phase))
+		return strings.TrimSpace(fmt.Sprintf("%d %s", p.Done, printable(p.Phase)))
 	}
 }
 
@@ -127,4 +128,14 @@ func listTree(tree *statefs.Tree) ([]listed, error) {
 	}
 	slices.SortFunc(all, func(a, b listed) int { return cmp.Compare(a.ID.Sequence(), b.ID.Sequence()) })
 	return all, nil
+}
+
+// printable keeps what work says of itself from steering the terminal.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, text)
 }

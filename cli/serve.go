@@ -4,11 +4,15 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/keeper"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -68,15 +72,41 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 		// costs no time that could be measured. A program that embeds the daemon decides for itself.
 		debug.SetGCPercent(50)
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	defer context.AfterFunc(ctx, func() {
-		stop() // the next signal has its usual effect
+	ends := make(chan os.Signal, 2)
+	signal.Notify(ends, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(ends)
+	served := make(chan struct{})
+	defer close(served)
+	go func() { //nolint:contextcheck // what ends the work at once must not end with ctx
+		select {
+		case <-ends:
+		case <-served:
+			return
+		}
 		config.Logger.Info("stopping: work is interrupted; a second signal ends it at once")
-	})()
+		stop()
+		select {
+		case <-ends:
+			endAtOnce(config.Storage)
+		case <-served:
+		}
+	}()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	config.Reload = hangups
 	return Serve(ctx, config)
+}
+
+// endAtOnce kills every process of the storage and ends this one. The operations start again with the next daemon.
+func endAtOnce(storage string) {
+	if dir, err := filepath.Abs(storage); err == nil {
+		// It ends with this process, at the latest.
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		_, _ = keeper.EndMarked(ctx, []string{"JOBDIR_STORAGE=" + dir}, time.Millisecond) // the next start finds what is left
+		cancel()
+	}
+	os.Exit(exitTemporary)
 }

@@ -142,6 +142,25 @@ func TestRecovery(t *testing.T) {
 				b.awaitState(id, statefs.Running)
 			},
 		},
+		"running, moved to paused while no daemon ran": {
+			func(t *testing.T, b *bench, id statefs.ID) {
+				o := owner(t, b)
+				rec, err := o.ReadRecord(id)
+				must(t, err)
+				rec.Run, rec.Next = 1, statefs.Running
+				must(t, rec.Apply(statefs.Queued, statefs.CauseStart, time.Now()))
+				must(t, o.WriteRecord(rec))
+				must(t, o.Move(id, statefs.Queued, statefs.Running))
+				must(t, o.Release())
+				b.mv(statefs.MarkerName(id, statefs.Running), statefs.MarkerName(id, statefs.Paused))
+			},
+			func(t *testing.T, b *bench, id statefs.ID) {
+				b.daemon.looks.wait()
+				if rec, err := b.tree.ReadRecord(id); err != nil || rec.Run != 1 || !b.exists(statefs.MarkerName(id, statefs.Paused)) {
+					t.Errorf("it does not stay paused: run %d, %v", rec.Run, err)
+				}
+			},
+		},
 		"a request was taken": {
 			func(t *testing.T, b *bench, id statefs.ID) {
 				o := owner(t, b)

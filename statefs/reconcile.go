@@ -60,10 +60,17 @@ func Judge(markers []State, rec *Record, recordErr error, known bool, foreignGon
 		return Missing
 	case len(markers) > 1:
 		return TwoMarkers
-	case rec.Next != "" && rec.Next != markers[0]:
+	case rec.Next != "" && rec.Next != markers[0] && rec.cutOff(markers[0]):
 		return RollForward
 	}
 	return Agree
+}
+
+// cutOff reports whether the marker still is where the transition to Next began. Anywhere else it was moved by hand afterwards, and
+// then the marker wins.
+func (r *Record) cutOff(marker State) bool {
+	n := len(r.Transitions)
+	return n == 0 || r.Transitions[n-1].To != r.Next || r.Transitions[n-1].From == marker
 }
 
 func judgeWithoutRecord(markers []State, known bool, foreignGone func() (bool, error)) Verdict {

@@ -82,6 +82,16 @@ func (s *sequence) reserve() (start uint64, err error) {
 	return start, nil
 }
 
+// checkLayout refuses a storage of a newer version, also to readers and those who only ask.
+func (t *Tree) checkLayout() error {
+	data, err := t.readRegular(t.root, storageFile, 1<<16)
+	var info storageInfo
+	if err != nil || json.Unmarshal(data, &info) != nil || info.Version <= storageVersion {
+		return nil //nolint:nilerr // a storage without it, or with a damaged one, is mended when numbers are needed
+	}
+	return fmt.Errorf("%w (layout %d, this one knows %d); start the newer version", ErrNewerVersion, info.Version, storageVersion)
+}
+
 // storageInfo reads storage.json. When it is missing or damaged the counter goes on after the highest number that any file of
 // the storage bears: slow, and only then.
 func (t *Tree) storageInfo() (storageInfo, error) {

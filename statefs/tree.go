@@ -133,6 +133,9 @@ func (t *Tree) open() (err error) {
 	if t.root, err = os.OpenRoot(t.dir); err != nil {
 		return err
 	}
+	if err := t.checkLayout(); err != nil {
+		return err
+	}
 	if t.jobs, err = t.root.OpenRoot(jobsDir); err != nil {
 		return err
 	}
