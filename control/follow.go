@@ -3,6 +3,7 @@ package control
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"sync/atomic"
@@ -102,7 +103,7 @@ func (f *follower) look() error {
 		if rec.LogBytes != nil {
 			f.snap.LogBytes = *rec.LogBytes
 		}
-		return nil
+		return f.checkSeal()
 	}
 	if len(f.snap.Header) == 0 {
 		f.snap.Header = rec.Header
@@ -115,6 +116,21 @@ func (f *follower) look() error {
 	}
 	if f.view >= viewLog {
 		return f.subscribeLog()
+	}
+	return nil
+}
+
+// checkSeal refuses a log that is shorter than it was when the operation ended: what is missing must not look like an end.
+func (f *follower) checkSeal() error {
+	if f.view < viewLog || f.snap.LogBytes == 0 {
+		return nil
+	}
+	info, err := os.Stat(f.hub.tree.LogPath(f.id))
+	if err != nil {
+		return fmt.Errorf("the log of %s, sealed at %d bytes, cannot be read: %w", f.id, f.snap.LogBytes, err)
+	}
+	if info.Size() < f.snap.LogBytes {
+		return fmt.Errorf("the log of %s was sealed at %d bytes and has %d: it was damaged after the end", f.id, f.snap.LogBytes, info.Size())
 	}
 	return nil
 }

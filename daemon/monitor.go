@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"regexp"
 	"strconv"
@@ -34,9 +33,9 @@ type monitor struct {
 	ended   chan struct{}
 	release []func()
 
-	progressAt int64 // how far the progress file was read
-	logAt      int64
-	log        *os.File
+	progressLine string // the line that was taken last
+	logAt        int64
+	log          *os.File
 }
 
 func startMonitor(r *run) (*monitor, error) {
@@ -152,36 +151,41 @@ func lastItemLine(text []byte) (done, total int64, ok bool) {
 	return 0, 0, false
 }
 
-// lookAtProgress takes the last whole "done total [phase]" line that was written since the last look.
+// lookAtProgress takes the last whole line "done total [phase]" of the progress file, which the command appends to or writes anew.
 func (m *monitor) lookAtProgress() {
 	f, err := os.Open(m.r.scratch.path("progress"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return // the command removed it
-	}
 	if err != nil {
-		return
+		return // the command removed it
 	}
 	defer func() { _ = f.Close() }() // opened for reading
 	info, err := f.Stat()
 	if err != nil {
 		return
 	}
-	if info.Size() < m.progressAt {
-		m.progressAt = 0 // the command writes it anew each time
-	}
-	text := make([]byte, min(info.Size()-m.progressAt, glance))
+	text := make([]byte, min(info.Size(), glance))
 	n, err := f.ReadAt(text, info.Size()-int64(len(text)))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return
 	}
-	end := bytes.LastIndexByte(text[:n], '\n')
-	if end < 0 {
-		return
-	}
-	m.progressAt = info.Size() - int64(n-end-1)
-	begin := bytes.LastIndexByte(text[:end], '\n') + 1
-	if done, total, phase, ok := parseProgress(string(text[begin:end])); ok {
+	line, done, total, phase, ok := lastProgress(text[:n])
+	if ok && line != m.progressLine {
+		m.progressLine = line
 		m.r.said(done, total, phase)
+	}
+}
+
+// lastProgress finds the last whole line that says progress.
+func lastProgress(text []byte) (line string, done int64, total *int64, phase string, ok bool) {
+	for {
+		end := bytes.LastIndexByte(text, '\n')
+		if end < 0 {
+			return "", 0, nil, "", false
+		}
+		text = text[:end]
+		line = string(text[bytes.LastIndexByte(text, '\n')+1:])
+		if done, total, phase, ok = parseProgress(line); ok {
+			return line, done, total, phase, true
+		}
 	}
 }
 

@@ -29,3 +29,19 @@ func TestLastItemLine(t *testing.T) {
 		}
 	}
 }
+
+func TestLastProgress(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"1 9\n2 9 b\n":    "2 9 b",
+		"3 9\nnonsense\n": "3 9",
+		"4 9\n5 9":        "4 9",
+		"6 9":             "",
+		"":                "",
+		"\n\n":            "",
+	} {
+		if line, _, _, _, ok := lastProgress([]byte(text)); line != want || ok != (want != "") {
+			t.Errorf("%q: %q %v", text, line, ok)
+		}
+	}
+}
