@@ -21,7 +21,7 @@ func (a *answer) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (a *answer) Write(p []byte) (int, error) {
 	a.started = true
-	return a.ResponseWriter.Write(p) //nolint:gosec // each handler says the type of what it writes, and nosniff keeps browsers to it
+	return a.ResponseWriter.Write(p)
 }
 
 // ReadFrom keeps the kernel's copy from file to socket for logs and artifacts.
