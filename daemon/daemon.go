@@ -185,6 +185,10 @@ func (d *Daemon) takeEvents() {
 // rescan lists jobs/ and has everything looked at, because events were lost or are not to be had.
 func (d *Daemon) rescan() {
 	d.counters.rescans.Add(1)
+	if err := d.dir.Check(); err != nil {
+		d.fail(err)
+		return
+	}
 	listing, err := d.owner.List()
 	if err != nil {
 		d.fail(err)

@@ -121,6 +121,9 @@ func (m *monitor) lookAtLog() {
 	if size == m.logAt {
 		return
 	}
+	if size < m.logAt {
+		m.logAt = 0 // somebody cut the log
+	}
 	from := max(m.logAt, size-glance)
 	m.logAt = size
 	text := make([]byte, size-from)
@@ -153,9 +156,9 @@ func lastItemLine(text []byte) (done, total int64, ok bool) {
 
 // lookAtProgress takes the last whole line "done total [phase]" of the progress file, which the command appends to or writes anew.
 func (m *monitor) lookAtProgress() {
-	f, err := os.Open(m.r.scratch.path("progress"))
+	f, err := openScratch(m.r.scratch.path("progress"))
 	if err != nil {
-		return // the command removed it
+		return // the command removed it, or put something else there
 	}
 	defer func() { _ = f.Close() }() // opened for reading
 	info, err := f.Stat()

@@ -3,6 +3,8 @@ package daemon
 import (
 	"strings"
 	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 func TestLastItemLine(t *testing.T) {
@@ -27,6 +29,16 @@ func TestLastItemLine(t *testing.T) {
 		if done != tc.done || total != tc.total || ok != tc.ok {
 			t.Errorf("%s: %d %d %v", name, done, total, ok)
 		}
+	}
+}
+
+// TestLogThatIsCut has a command cut its own log.
+func TestLogThatIsCut(t *testing.T) {
+	t.Parallel()
+	b := setup(t, commandJobs, nil)
+	id := b.submit("script", script("echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; sleep 0.3; : > /proc/self/fd/1; sleep 0.3; echo end"))
+	if rec := b.awaitEnd(id); rec.Status != statefs.Completed {
+		t.Errorf("status %s", rec.Status)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // resultLimit bounds the JSON object that a command leaves as its result.
@@ -64,10 +65,22 @@ func (s scratch) remove() error {
 	return os.RemoveAll(s.dir)
 }
 
+// openScratch opens a file that a command left. What is no regular file is refused: a fifo would wait for ever.
+func openScratch(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s is not a regular file", filepath.Base(path)), err, f.Close())
+	}
+	return f, nil
+}
+
 // takeResult reads and removes a result file. It returns the members of the JSON object there, in order, and nil when there is
 // none.
 func (s scratch) takeResult(name string) ([]field, error) {
-	f, err := os.Open(s.path(name))
+	f, err := openScratch(s.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
