@@ -61,8 +61,10 @@ func TestCommandEnds(t *testing.T) {
 			"with a result that is none", "script", script(`echo '{"a":' > $JOBDIR_RESULT`), statefs.Failed, "bad_result",
 			"  ERROR: the result is not one JSON object: unexpected end of JSON input\n",
 		},
-		{"with a fifo as result", "script", script("mkfifo $JOBDIR_RESULT"), statefs.Failed, "bad_result",
-			"  ERROR: read the result: result.json is not a regular file\n"},
+		{
+			"with a fifo as result", "script", script("mkfifo $JOBDIR_RESULT"), statefs.Failed, "bad_result",
+			"  ERROR: read the result: result.json is not a regular file\n",
+		},
 		{"reading nothing", "script", script("cat; echo end"), statefs.Completed, "", "end\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
