@@ -75,6 +75,9 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 		out.State = sight.States[0]
 	}
 	out.Status = out.State
+	if rec != nil && rec.Next == out.State {
+		rec.Next = "" // the marker is there already; the next write of the record clears it on disk
+	}
 	s.measure(&out)
 	return out, nil
 }

@@ -265,6 +265,15 @@ func TestOperationShowsWhatIsTrueNow(t *testing.T) {
 	if out["state"] != "running" || out["status"] != "running" || out["log_bytes"] != float64(4) || out["progress"] == nil || fmt.Sprint(out["requests"]) != "[pause]" {
 		t.Errorf("live: %v", out)
 	}
+	for next, shown := range map[statefs.State]any{statefs.Running: nil, statefs.FailedRetryable: "failed_retryable"} {
+		rec, err := r.tree.ReadRecord(w.id)
+		must(t, err)
+		rec.Next = next
+		must(t, r.owner.WriteRecord(rec))
+		if out := r.get(w.path("")).json(t); out["next"] != shown {
+			t.Errorf("the record goes to %s, the marker is running: next is %v", next, out["next"])
+		}
+	}
 	w.finish()
 	out = r.get(w.path("")).json(t)
 	if out["state"] != "completed" || out["result"] != "success" || out["log_bytes"] != float64(4) {
