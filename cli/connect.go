@@ -24,13 +24,13 @@ func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error)
 		if err != nil {
 			return nil, err
 		}
-		c, err := client.New(address, client.WithToken(token))
+		c, err := a.dial(address, client.WithToken(token))
 		if err != nil {
 			return nil, usagef("server %w", err)
 		}
 		return c, nil
 	}
-	c, err := client.New("unix:" + filepath.Join(conf.Storage, "jobdir.sock"))
+	c, err := a.dial("unix:" + filepath.Join(conf.Storage, "jobdir.sock"))
 	if err != nil {
 		return nil, err
 	}
@@ -52,6 +52,15 @@ func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error)
 		Address: conf.Storage,
 		Err:     errors.New("start one with 'jobdir serve', or name one with --storage or --server"),
 	}
+}
+
+// dial makes a client that says when it waits for a daemon which is restarted.
+func (a *app) dial(address string, options ...client.Option) (*client.Client, error) {
+	lost := func(err error) {
+		a.streams.say("the daemon is away (%v); trying again for %s", err, client.DefaultPatience)
+	}
+	back := func() { a.streams.say("the daemon is back") }
+	return client.New(address, append(options, client.WithNotice(lost, back))...)
 }
 
 func (a *app) serverAddress() string {

@@ -60,5 +60,14 @@ func reach(address string, err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return &UnreachableError{Address: address, Err: op.Err}
 	}
-	return fmt.Errorf("ask the daemon at %s: %w", address, err)
+	return &lostError{address, err}
 }
+
+// lostError says that a connection was made and no answer came: whether something was carried out is not known.
+type lostError struct {
+	address string
+	err     error
+}
+
+func (e *lostError) Error() string { return fmt.Sprintf("ask the daemon at %s: %v", e.address, e.err) }
+func (e *lostError) Unwrap() error { return e.err }

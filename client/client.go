@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,11 @@ type Client struct {
 	base    string
 	token   string
 	http    *http.Client
+
+	patience time.Duration
+	lost     func(error)
+	back     func()
+	reached  atomic.Bool // a daemon has answered
 }
 
 // Option changes a Client while [New] makes it.
@@ -35,7 +41,7 @@ func New(address string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{address: address, base: base, http: &http.Client{
+	c := &Client{address: address, base: base, patience: DefaultPatience, http: &http.Client{
 		Transport: transport,
 		// A redirect would carry the token to another place; the daemon never answers one.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -103,6 +109,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		return nil, reach(c.address, err)
 	}
+	c.reached.Store(true)
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		defer resp.Body.Close()
 		return nil, refusal(resp)

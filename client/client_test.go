@@ -153,7 +153,7 @@ func TestFollow(t *testing.T) {
 					t.Errorf("offset %q, want %s", r.FormValue("offset"), want)
 				}
 				_, _ = io.WriteString(w, test.body)
-			})
+			}, client.WithPatience(0))
 			var out bytes.Buffer
 			footer, err := c.Follow(t.Context(), parsed(t), test.offset, &out)
 			if out.String() != test.log {

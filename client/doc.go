@@ -21,6 +21,8 @@
 //
 // A refusal of the daemon is an *[Error] with the status and the message of its problem document (RFC 9457). No daemon at
 // the address is an error for which [Unreachable] reports true. A stream that ends without its footer is a *[CutError],
-// which says where to go on; it says nothing about the operation, which lives on. Nothing is tried again by itself: a
-// submit that was cut off may have been carried out.
+// which says where to go on; it says nothing about the operation, which lives on.
+//
+// Reading is tried again by itself: a daemon that is restarted is waited for, and a log goes on at the byte where it was cut off.
+// Nothing that changes something is: a submit that was cut off may have been carried out.
 package client

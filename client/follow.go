@@ -72,18 +72,29 @@ func (e *CutError) Error() string {
 func (e *CutError) Unwrap() error { return e.Err }
 
 // Follow writes the log of an operation from byte offset on to w, as it grows, and returns the footer when the operation
-// ends. It returns early with the error of w, the cause of ctx, or a *[CutError].
+// ends. When the daemon goes away meanwhile it is waited for, see [WithPatience], and the log goes on where it was. Follow
+// returns early with the error of w, the cause of ctx, or a *[CutError].
 func (c *Client) Follow(ctx context.Context, id statefs.ID, offset int64, w io.Writer) (*Footer, error) {
-	return c.follow(ctx, id, offset, func(feed io.Writer) io.Writer { return feed }, w)
+	return c.follow(ctx, id, offset, stream.Receiver{Log: func(text []byte) error {
+		_, err := w.Write(text)
+		return err
+	}})
 }
 
 // FollowRaw is Follow, but writes the stream as the daemon sends it, with header, tags and footer.
 func (c *Client) FollowRaw(ctx context.Context, id statefs.ID, offset int64, w io.Writer) (*Footer, error) {
-	raw := func(feed io.Writer) io.Writer { return io.MultiWriter(w, feed) }
-	return c.follow(ctx, id, offset, raw, nil)
+	raw := stream.NewComposer(w)
+	return c.follow(ctx, id, offset, stream.Receiver{Header: raw.Header, Log: raw.Log, Footer: raw.Footer})
 }
 
-func (c *Client) follow(ctx context.Context, id statefs.ID, offset int64, tap func(io.Writer) io.Writer, log io.Writer) (*Footer, error) {
+func (c *Client) follow(ctx context.Context, id statefs.ID, offset int64, to stream.Receiver) (*Footer, error) {
+	return c.persist(ctx, id, offset, func(offset int64, connected func()) (*Footer, error) {
+		return c.followOnce(ctx, id, offset, to, connected)
+	})
+}
+
+// followOnce follows over one connection.
+func (c *Client) followOnce(ctx context.Context, id statefs.ID, offset int64, to stream.Receiver, connected func()) (*Footer, error) {
 	query := url.Values{"format": {"stream"}}
 	if offset > 0 {
 		query.Set("offset", strconv.FormatInt(offset, 10))
@@ -93,19 +104,17 @@ func (c *Client) follow(ctx context.Context, id statefs.ID, offset int64, tap fu
 		return nil, fmt.Errorf("follow %s: %w", id, err)
 	}
 	defer resp.Body.Close()
+	connected()
 	var footer *Footer
-	receiver := stream.Receiver{Footer: func(object []byte) (err error) {
-		footer, err = ParseFooter(object)
-		return err
-	}}
-	if log != nil {
-		receiver.Log = func(text []byte) error {
-			_, err := log.Write(text)
-			return err
+	written := to.Footer
+	to.Footer = func(object []byte) (err error) {
+		if footer, err = ParseFooter(object); err == nil && written != nil {
+			err = written(object)
 		}
+		return err
 	}
-	parser := stream.NewParser(receiver, 0)
-	out := &writer{to: tap(parser)}
+	parser := stream.NewParser(to, 0)
+	out := &writer{to: parser}
 	_, err = io.Copy(out, resp.Body)
 	switch {
 	case footer != nil:
@@ -123,14 +132,21 @@ func (c *Client) follow(ctx context.Context, id statefs.ID, offset int64, tap fu
 	return nil, &CutError{ID: id, Offset: offset + parser.LogBytes(), Err: err}
 }
 
-// Wait waits until an operation has ended and returns its footer, without its log. It returns early with the cause of
-// ctx, or with a *[CutError].
+// Wait waits until an operation has ended and returns its footer, without its log. A daemon that goes away meanwhile is waited
+// for, see [WithPatience]. Wait returns early with the cause of ctx, or with a *[CutError].
 func (c *Client) Wait(ctx context.Context, id statefs.ID) (*Footer, error) {
+	return c.persist(ctx, id, 0, func(_ int64, connected func()) (*Footer, error) {
+		return c.waitOnce(ctx, id, connected)
+	})
+}
+
+func (c *Client) waitOnce(ctx context.Context, id statefs.ID, connected func()) (*Footer, error) {
 	resp, err := c.send(ctx, http.MethodGet, operationPath(id, "/stream"), url.Values{"format": {"json"}}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("wait for %s: %w", id, err)
 	}
 	defer resp.Body.Close()
+	connected()
 	object, err := io.ReadAll(io.LimitReader(resp.Body, stream.DefaultMaxFooter))
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause
