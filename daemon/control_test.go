@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -96,6 +97,24 @@ func TestTheLastRequestWinsAndCancelBeatsAll(t *testing.T) {
 	b.wantLog(held, linePause)
 	b.touch(held, statefs.Resume)
 	b.awaitState(held, statefs.Running)
+}
+
+// A request that says it comes from the future counts as of its file: what is asked later wins.
+func TestARequestFromTheFutureDoesNotWin(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, handlerJobs, testHandlers)
+	id := b.submit("wait", `{}`)
+	pause, resume := filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Pause)), filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Resume))
+	must(t, os.WriteFile(pause, []byte("2099-01-01T00:00:00.000000Z\n"), 0o640))
+	must(t, os.WriteFile(resume, nil, 0o640))
+	earlier := time.Now().Add(-time.Minute)
+	must(t, os.Chtimes(pause, earlier, earlier))
+	b.start()
+	b.awaitState(id, statefs.Running)
+	b.daemon.looks.wait()
+	if !b.exists(statefs.MarkerName(id, statefs.Running)) {
+		t.Error("the older request won")
+	}
 }
 
 func TestHandMoves(t *testing.T) {

@@ -110,7 +110,7 @@ type Taken struct {
 // Take moves a request into taken/. It reports false when the request is gone, which means that somebody took it back.
 func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
 	name := RequestName(id, ask)
-	stamp, err := o.Stamp(name)
+	stamp, err := o.requestStamp(o.jobs, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Taken{}, false, nil
 	}
@@ -128,6 +128,16 @@ func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
 		return Taken{}, false, fmt.Errorf("take %s: %w", name, err)
 	}
 	return Taken{ID: id, Ask: ask, At: stamp, file: name}, true, nil
+}
+
+// requestStamp reads the content of a request.
+func (t *Tree) requestStamp(root *os.Root, file string) (Stamp, error) {
+	info, err := root.Lstat(file)
+	if err != nil {
+		return Stamp{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	stamp, err := t.stampIn(root, file)
+	return stamp.notAfter(info.ModTime(), t.options.Now()), err
 }
 
 // Drop removes a taken request: its effect is durable, or it has none.
@@ -183,9 +193,9 @@ func (o *Owner) Untake() (int, error) {
 // untake links one taken request into jobs/. It reports false when a newer request takes its place.
 func (o *Owner) untake(file string, name Name) (bool, error) {
 	if other, ok := opposite[name.Ask]; ok {
-		newer, err := o.Stamp(RequestName(name.ID, other))
+		newer, err := o.requestStamp(o.jobs, RequestName(name.ID, other))
 		if err == nil {
-			taken, err := o.stampIn(o.root, path.Join(takenDir, file))
+			taken, err := o.requestStamp(o.root, path.Join(takenDir, file))
 			if err == nil && !newer.At.Before(taken.At) {
 				return false, nil
 			}

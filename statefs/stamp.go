@@ -9,6 +9,10 @@ import (
 // StampFormat is the first line of every state and request file: ISO 8601 with microseconds and offset.
 const StampFormat = "2006-01-02T15:04:05.000000-07:00"
 
+// clockSlack is how far the first line of a request may be ahead of its modification time: the time of a file comes from a coarser
+// clock, which may be another machine's.
+const clockSlack = 2 * time.Second
+
 // Stamp is the content of a state or request file.
 type Stamp struct {
 	// At is when the file was created: its first line, or its modification time when it is empty or has no time.
@@ -40,6 +44,18 @@ func parseStamp(content []byte, modified time.Time) Stamp {
 		return Stamp{At: at}
 	}
 	return Stamp{At: at, Args: json.RawMessage(second)}
+}
+
+// notAfter returns the stamp of a request with a time that is neither later than its file, which was modified then, nor than now.
+// One that is still to come would win over whatever is asked until then.
+func (s Stamp) notAfter(modified, now time.Time) Stamp {
+	if modified.After(now) {
+		modified = now
+	}
+	if s.At.After(now) || s.At.After(modified.Add(clockSlack)) {
+		s.At = modified
+	}
+	return s
 }
 
 // pidNamespace returns the PID namespace that a marker says its program lives in, "" when it says none.
