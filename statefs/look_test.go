@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -240,7 +242,8 @@ func TestNamesOfTheGreatestLength(t *testing.T) {
 // strangerSees is what a process without rights to a file gets.
 type strangerSees struct {
 	Markers         int
-	Stamp, Take     string
+	Stamp           string
+	Taken, Again    time.Time
 	Permission      bool
 	Findings, Swept string
 }
@@ -260,8 +263,14 @@ func readAsStranger(dir, marker string) (strangerSees, error) {
 	_, stampErr := o.Stamp(marker)
 	seen.Stamp, seen.Permission = stampErr.Error(), errors.Is(stampErr, fs.ErrPermission)
 	name, _ := ParseName(marker)
-	_, _, takeErr := o.Take(name.ID, Cancel)
-	seen.Take = takeErr.Error()
+	taken, _, takeErr := o.Take(name.ID, Cancel)
+	back, untakeErr := o.Untake()
+	again, _, againErr := o.Take(name.ID, Cancel)
+	seen.Taken, seen.Again = taken.At.At, again.At.At
+	if back != 1 {
+		untakeErr = errors.Join(untakeErr, fmt.Errorf("%d were put back", back))
+	}
+	err = errors.Join(err, takeErr, untakeErr, againErr)
 	findings, sweepErr := o.Sweep(nil)
 	text, jsonErr := json.Marshal(findings)
 	seen.Findings = string(text)
@@ -278,7 +287,8 @@ func TestFilesWithoutPermission(t *testing.T) {
 	id := foreignID(t, 1<<22+1) // no process has it
 	marker := put(t, tree, "", jobsDir, MarkerName(id, Running))
 	request := put(t, tree, "", jobsDir, RequestName(id, Cancel))
-	age(t, request, tempAge)
+	asked := time.Now().Add(-tempAge).Truncate(time.Second)
+	check(t, os.Chtimes(request, asked, asked))
 	var seen strangerSees
 	if os.Getuid() != 0 {
 		check(t, os.Chmod(marker, 0))
@@ -303,10 +313,12 @@ func TestFilesWithoutPermission(t *testing.T) {
 		}
 		check(t, json.Unmarshal(out, &seen))
 	}
-	if seen.Markers != 1 || !seen.Permission || seen.Take == "" || seen.Findings != "null" || !strings.Contains(seen.Swept, "permission denied") || !strings.Contains(seen.Swept, id.String()) {
+	if seen.Markers != 1 || !seen.Permission || !seen.Taken.Equal(asked) || !seen.Again.Equal(asked) || seen.Findings != "null" || !strings.Contains(seen.Swept, "permission denied") || !strings.Contains(seen.Swept, id.String()) {
 		t.Errorf("without rights: %+v", seen)
 	}
-	wantNames(t, tree.JobsDir(), filepath.Base(marker), filepath.Base(request))
+	// The request was carried out by its name, as it was made.
+	wantNames(t, tree.JobsDir(), filepath.Base(marker))
+	wantNames(t, filepath.Join(tree.Dir(), takenDir), filepath.Base(request))
 }
 
 // A tree that is closed while it is in use gives errors, never another folder's answers.

@@ -130,13 +130,17 @@ func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
 	return Taken{ID: id, Ask: ask, At: stamp, file: name}, true, nil
 }
 
-// requestStamp reads the content of a request.
+// requestStamp reads the content of a request. One that may not be read, because another user made it under a strict umask, counts
+// by its modification time: its name says enough.
 func (t *Tree) requestStamp(root *os.Root, file string) (Stamp, error) {
 	info, err := root.Lstat(file)
 	if err != nil {
 		return Stamp{}, fmt.Errorf("read %s: %w", file, err)
 	}
 	stamp, err := t.stampIn(root, file)
+	if errors.Is(err, fs.ErrPermission) && info.Mode().IsRegular() {
+		stamp, err = Stamp{At: info.ModTime()}, nil
+	}
 	return stamp.notAfter(info.ModTime(), t.options.Now()), err
 }
 
@@ -203,6 +207,11 @@ func (o *Owner) untake(file string, name Name) (bool, error) {
 		// One that is not there, or cannot be read, replaces nothing.
 	}
 	err := o.root.Link(path.Join(takenDir, file), path.Join(jobsDir, file))
+	if errors.Is(err, fs.ErrPermission) {
+		// Linux lets nobody link a file of another user that he may not write (fs.protected_hardlinks). A rename it allows, and the
+		// worst that it can replace is the same request.
+		err = o.root.Rename(path.Join(takenDir, file), path.Join(jobsDir, file))
+	}
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
