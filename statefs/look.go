@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -90,6 +91,13 @@ func (t *Tree) folderChanged() (unix.Timespec, error) {
 		return unix.Timespec{}, fmt.Errorf("look at %s: %w", t.JobsDir(), err)
 	}
 	return st.Mtim, nil
+}
+
+// changed returns when a file of jobs/ was last written, renamed or linked.
+func (t *Tree) changed(name string) (time.Time, error) {
+	var st unix.Stat_t
+	err := withDescriptor(t.raw, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	return time.Unix(st.Ctim.Unix()), err
 }
 
 // stat asks for one name in jobs/.

@@ -8,10 +8,13 @@ import (
 	"time"
 )
 
+// SettleAge is how long a file that belongs to nothing is left to rest before a sweep touches it.
+const SettleAge = 5 * time.Second
+
 const (
 	// requestAge is how old a request without a live operation must be before it goes: a program may write the request and the
 	// marker of its own operation in any order.
-	requestAge = 5 * time.Second
+	requestAge = SettleAge
 	// tempAge is how old a temporary file must be before it goes.
 	tempAge = 24 * time.Hour
 	// startSlack covers the resolution of a process start time, which the kernel counts from a boot time in whole seconds.
@@ -184,8 +187,12 @@ func (s *sweep) request(e Entry) {
 
 // unknown looks for files that bear an ID and an ending without a meaning, where no daemon puts them back.
 func (s *sweep) unknown(e Entry) {
-	if s.managed(e.ID) || len(s.markers[e.ID]) > 0 || !s.olderThan(e.File, requestAge) {
+	if len(s.markers[e.ID]) > 0 {
+		s.beside(e)
 		return
+	}
+	if s.managed(e.ID) || !s.olderThan(e.File, requestAge) {
+		return // its operation looks for its marker under this name
 	}
 	if !s.known[e.ID] {
 		// A living program's own files are never touched, whatever it calls them.
@@ -198,6 +205,21 @@ func (s *sweep) unknown(e Entry) {
 	}
 	s.find(path.Join(jobsDir, e.File), MoveToCorrupt, "its ending means nothing and no operation has this ID", func(o *Owner) error {
 		return o.Quarantine(e.File, "an ending without a meaning, and no live operation with this ID")
+	})
+}
+
+// beside looks at a file with an ending without a meaning beside the marker of an operation of ours. Editors and programs that
+// write under another name first have such files for a moment, so it must have rested for a while.
+func (s *sweep) beside(e Entry) {
+	if !s.managed(e.ID) && !s.known[e.ID] || !s.olderThan(e.File, requestAge) {
+		return
+	}
+	changed, err := s.tree.changed(e.File)
+	if err != nil || s.now.Sub(changed) <= requestAge {
+		return // gone, or renamed just now
+	}
+	s.find(path.Join(jobsDir, e.File), MoveToCorrupt, "its ending means nothing", func(o *Owner) error {
+		return o.Quarantine(e.File, "an ending without a meaning, beside the marker of a live operation")
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -203,6 +204,45 @@ func TestSweepOfUnknownEndings(t *testing.T) {
 	age(t, put(t, o.Tree, "", jobsDir, stranger), 100*time.Hour)
 	wantSwept(t, o, "move_to_corrupt jobs/"+old)
 	wantNames(t, o.JobsDir(), ours, young, stranger, MarkerName(live, Queued))
+}
+
+// A file with an ending without a meaning beside a marker goes when it has rested, unless a foreign program keeps it.
+func TestSweepOfUnknownEndingsBesideAMarker(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	o := ownTree(t, openTree(t, t.TempDir(), Options{
+		Durability: Process, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+	}))
+	id, foreign := submit(t, o.Tree).ID, foreignID(t, os.Getppid())
+	put(t, o.Tree, "", jobsDir, MarkerName(foreign, Running))
+	endings := []string{".failed", ".completed", ".bogus_requested", ".running.bak", ".queued~", ".queued12345"}
+	var moved []string
+	for _, ending := range endings {
+		put(t, o.Tree, "", jobsDir, id.String()+ending)
+		put(t, o.Tree, "", jobsDir, foreign.String()+ending)
+		moved = append(moved, "move_to_corrupt jobs/"+id.String()+ending)
+	}
+	managed := func(of ID) bool { return of == id }
+	if got := swept(t, o, managed); len(got) != 0 {
+		t.Errorf("what an editor or a program is about to rename: swept %q", got)
+	}
+	for _, ending := range endings {
+		age(t, filepath.Join(o.JobsDir(), id.String()+ending), time.Hour)
+	}
+	if got := swept(t, o, managed); len(got) != 0 {
+		t.Errorf("renamed to this name just now: swept %q", got)
+	}
+	ahead.Store(int64(2 * SettleAge))
+	slices.Sort(moved)
+	if got := swept(t, o, managed); !slices.Equal(got, moved) {
+		t.Errorf("swept %q", got)
+	}
+	if sight, err := o.Look(id); err != nil || !slices.Equal(sight.States, []State{Queued}) {
+		t.Errorf("the operation is %+v, %v", sight, err)
+	}
+	if got := names(t, filepath.Join(o.Dir(), corruptDir)); len(got) != 2*len(endings) {
+		t.Errorf("corrupt/ holds %q", got)
+	}
 }
 
 func TestSweepOfTemporaryFiles(t *testing.T) {
