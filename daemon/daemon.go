@@ -81,6 +81,11 @@ type Daemon struct {
 	stopped     chan struct{}
 	counters    counters
 	definitions definitions
+	strangers   *strangers
+	// reported has the reason of each file that the last sweep found and left alone, and sweepError what it could not do. Both
+	// belong to the goroutine that sweeps.
+	reported   map[string]string
+	sweepError string
 }
 
 type sweepOrder struct {
@@ -101,11 +106,11 @@ func New(config Config) (*Daemon, error) {
 	d := &Daemon{
 		config: config, owner: config.Owner, logger: config.Logger,
 		ops: make(map[statefs.ID]*operation), failure: make(chan error, 1), ready: make(chan struct{}),
-		sweeps: make(chan sweepOrder), stopped: make(chan struct{}),
+		sweeps: make(chan sweepOrder), stopped: make(chan struct{}), strangers: newStrangers(statefs.SettleAge + time.Second),
 	}
 	d.looks = newLooks(d.look)
 	var err error
-	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), statefs.OwnerOf, config.Watch); err != nil {
+	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.ownerOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
 	}
 	if d.files, err = watch.OpenFiles(config.Watch); err != nil {
@@ -132,6 +137,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {
 		d.logger.Warn("changes are found by scanning", "folder", d.owner.JobsDir(), "reason", mode.Reason)
 	}
+	defer d.strangers.stop()
 	err := d.recover(watching)
 	if err == nil {
 		close(d.ready)
@@ -156,6 +162,8 @@ func (d *Daemon) serve(ctx context.Context) error {
 		case <-d.dir.Ready():
 			d.takeEvents()
 		case <-sweep.C:
+			d.sweepAndLog()
+		case <-d.strangers.sweep:
 			d.sweepAndLog()
 		case order := <-d.sweeps:
 			findings, err := d.sweep(order.dryRun)

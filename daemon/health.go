@@ -46,7 +46,7 @@ func (d *Daemon) Health() Health {
 		"transitions": d.counters.transitions.Load(), "requests": d.counters.requests.Load(), "finished": d.counters.finished.Load(),
 		"rescans": d.counters.rescans.Load(), "sweeps": d.counters.sweeps.Load(), "swept": d.counters.swept.Load(),
 		"put_back": d.counters.putBack.Load(), "failed_looks": d.counters.failedLooks.Load(),
-		"events": stats.Events, "unknown_names": stats.Unknown, "overflows": stats.Overflows, "ignored_files": d.owner.Ignored(),
+		"events": stats.Events, "unknown_names": stats.Unknown, "overflows": stats.Overflows, "ignored_files": d.ignored(),
 	}
 	return h
 }

@@ -22,6 +22,9 @@ func (d *Daemon) look(id statefs.ID) {
 		if err != nil {
 			return err
 		}
+		if len(sight.Odd) > 0 {
+			d.strangers.uncounted.Store(true)
+		}
 		op := d.operation(id)
 		if op == nil {
 			return d.adopt(id, sight)

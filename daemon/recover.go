@@ -133,9 +133,17 @@ func (d *Daemon) treatLost(lost []*statefs.Record, all bool) error {
 // sweepAndLog is the periodic sweep.
 func (d *Daemon) sweepAndLog() {
 	_, err := d.sweep(false)
-	if _, gone := errors.AsType[*watch.GoneError](err); err != nil && !gone {
+	if _, gone := errors.AsType[*watch.GoneError](err); gone {
+		return
+	}
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	if err != nil && said != d.sweepError {
 		d.logger.Error("sweep failed in part", "error", err)
 	}
+	d.sweepError = said
 }
 
 // sweep removes what belongs to nothing, checks that the folder is still the one that is watched, and wants every live operation
@@ -150,14 +158,7 @@ func (d *Daemon) sweep(dryRun bool) ([]statefs.Finding, error) {
 		return d.owner.PlanSweep(d.manages)
 	}
 	findings, err := d.owner.Sweep(d.manages)
-	for _, f := range findings {
-		if f.Action == statefs.ReportOnly {
-			d.logger.Warn("ignored by the sweep", "file", f.File, "reason", f.Reason)
-			continue
-		}
-		d.counters.swept.Add(1)
-		d.logger.Info("swept", "action", f.Action, "file", f.File, "reason", f.Reason)
-	}
+	d.report(findings)
 	d.wantDifferences()
 	return findings, errors.Join(err, d.owner.TrimLiveList())
 }
