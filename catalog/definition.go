@@ -27,6 +27,26 @@ const (
 	DisconnectPause    OnDisconnect = "pause"
 )
 
+// Restart says what becomes of work that was under way when the daemon, the keeper or the machine went away.
+type Restart string
+
+// The values of restart.
+const (
+	RestartAdopt  Restart = "adopt"  // the command went on under the keeper and is taken in hand again (default of run)
+	RestartResume Restart = "resume" // goes on at the first unfinished item (default of items and handlers)
+	RestartRetry  Restart = "retry"  // a new run while attempts remain, else failed
+	RestartFail   Restart = "fail"   // failed
+)
+
+// OnStall says what is done with work that gave no sign of life for stall_after.
+type OnStall string
+
+// The values of on_stall; without one it is only shown.
+const (
+	StallCancel OnStall = "cancel" // the operation is cancelled
+	StallRetry  OnStall = "retry"  // the run is ended and counts as an attempt that failed
+)
+
 // Work says what a run of a job is.
 type Work string
 
@@ -65,6 +85,11 @@ type Definition struct {
 	FailWhen     FailWhen
 	OnDisconnect OnDisconnect
 	Grace        time.Duration // SIGTERM to SIGKILL; 0 is the daemon's
+	Timeout      time.Duration // of one attempt, paused time not counted; 0 is no limit
+	StallAfter   time.Duration // without output and progress; 0 is no notice
+	OnStall      OnStall       // "" only shows it
+	MaxAttempts  int           // runs that may fail, time out or die, the first one too; at least 1
+	restart      Restart       // as written
 
 	source    []byte
 	at        Position
@@ -86,6 +111,17 @@ func (d *Definition) Work() Work {
 		return WorkItems
 	}
 	return WorkRun
+}
+
+// Restart tells what becomes of work that was cut off.
+func (d *Definition) Restart() Restart {
+	switch {
+	case d.restart != "":
+		return d.restart
+	case d.Work() == WorkRun:
+		return RestartAdopt
+	}
+	return RestartResume
 }
 
 // Source is the exact YAML text of the definition's document. Parse of it gives

@@ -41,7 +41,7 @@ func parseDocument(file string, doc document) (*Definition, Problems) {
 		return nil, Problems{problem}
 	}
 	j := jobDecoder{decoder: decoder{file: file}, root: root, def: &Definition{
-		Parallel: 1, FailWhen: FailNever, OnDisconnect: DisconnectContinue,
+		Parallel: 1, MaxAttempts: 1, FailWhen: FailNever, OnDisconnect: DisconnectContinue,
 		source: doc.text, at: Position{File: file, Line: root.line, Column: root.column},
 	}}
 	j.decode()
@@ -54,17 +54,22 @@ var (
 		owner: "a job",
 		known: []string{
 			"group", "name", "summary", "params", "tags", "dir", "env", "run", "items", "parallel", "handler",
-			"max_log", "fail_when", "on_disconnect", "grace",
+			"max_log", "fail_when", "on_disconnect", "grace", "timeout", "stall_after", "on_stall", "restart", "retry",
 		},
 		later: []string{
-			"lane", "limits", "key", "key_order", "priority", "unique", "timeout", "queue_timeout", "deadline", "stall_after",
-			"retry", "exit_codes", "restart", "schedule", "then", "deliver", "steps", "milestones",
+			"lane", "limits", "key", "key_order", "priority", "unique", "queue_timeout", "deadline",
+			"exit_codes", "schedule", "then", "deliver", "steps", "milestones",
 		},
 	}
 	paramKeys = keySet{
 		owner: "a parameter",
 		known: []string{"type", "required", "default", "minimum", "maximum", "enum", "pattern", "summary"},
 		later: []string{"normalize"},
+	}
+	retryKeys = keySet{
+		owner: "retry",
+		known: []string{"max_attempts"},
+		later: []string{"initial", "factor", "cap", "jitter", "retry_for"},
 	}
 	itemsKeys = keySet{owner: "items", known: []string{"glob", "list", "range"}}
 )
@@ -109,6 +114,7 @@ func (j *jobDecoder) decode() {
 	}
 	j.checkAddress()
 	j.checkWork()
+	j.checkEnding()
 	j.checkReferences()
 }
 
@@ -158,8 +164,8 @@ func (j *jobDecoder) key(key string, k, n *node) {
 	case "on_disconnect":
 		s, _ := j.word(n, key, []string{string(DisconnectContinue), string(DisconnectCancel), string(DisconnectPause)})
 		def.OnDisconnect = OnDisconnect(s)
-	case "grace":
-		j.grace(n)
+	default:
+		j.ending(key, n)
 	}
 }
 
@@ -246,17 +252,4 @@ func (j *jobDecoder) maxLog(n *node) {
 		}
 	}
 	j.fail(n, "an amount such as 512MiB, 1GiB, or a number of bytes from 1", "max_log is not an amount of bytes")
-}
-
-func (j *jobDecoder) grace(n *node) {
-	var ok bool
-	if n.kind == textKind {
-		j.def.Grace, ok = parseDuration(n.text)
-	}
-	switch {
-	case !ok:
-		j.fail(n, "whole numbers with a unit, such as 500ms, 10s or 1m30s", "grace is not a duration")
-	case j.def.Grace < 1 || j.def.Grace > maxGrace:
-		j.fail(n, "leave the key out for the daemon's own", "grace must be more than 0 and at most 24h")
-	}
 }

@@ -64,6 +64,9 @@ func parseBytes(s string) (Bytes, bool) {
 // maxGrace is far beyond what a program needs to end, and far below overflow.
 const maxGrace = 24 * time.Hour
 
+// maxTimeout is longer than any work that one attempt can be expected to finish.
+const maxTimeout = 365 * 24 * time.Hour
+
 var (
 	durationText = regexp.MustCompile(`^([0-9]{1,9}(ms|s|m|h|d))+$`)
 	durationPart = regexp.MustCompile(`([0-9]+)(ms|s|m|h|d)`)

@@ -1,0 +1,68 @@
+package catalog
+
+import "time"
+
+// ending decodes the keys that say how long work may take, and what happens when it is interrupted or fails.
+func (j *jobDecoder) ending(key string, n *node) {
+	def := j.def
+	switch key {
+	case "grace":
+		def.Grace = j.duration(n, key, maxGrace, "leave the key out for the daemon's own")
+	case "timeout":
+		def.Timeout = j.duration(n, key, maxTimeout, "leave the key out for no limit")
+	case "stall_after":
+		def.StallAfter = j.duration(n, key, maxTimeout, "leave the key out for no notice")
+	case "on_stall":
+		s, _ := j.word(n, key, []string{string(StallCancel), string(StallRetry)})
+		def.OnStall = OnStall(s)
+	case "restart":
+		s, _ := j.word(n, key, []string{string(RestartAdopt), string(RestartResume), string(RestartRetry), string(RestartFail)})
+		def.restart = Restart(s)
+	case "retry":
+		j.retry(n)
+	}
+}
+
+// duration reads a time of more than 0 and at most the given one.
+func (j *jobDecoder) duration(n *node, key string, most time.Duration, without string) time.Duration {
+	var d time.Duration
+	var ok bool
+	if n.kind == textKind {
+		d, ok = parseDuration(n.text)
+	}
+	switch {
+	case !ok:
+		j.fail(n, "whole numbers with a unit, such as 500ms, 10s or 1m30s", "%s is not a duration", key)
+	case d < 1 || d > most:
+		j.fail(n, without, "%s must be more than 0 and at most %dh", key, int(most.Hours()))
+	}
+	return d
+}
+
+// maxAttempts is far beyond what helps: with the longest wait between two it is decades.
+const maxAttempts = 1_000_000
+
+func (j *jobDecoder) retry(n *node) {
+	j.mapping(n, retryKeys, func(_ string, _, n *node) {
+		v, ok := j.integer(n, "max_attempts")
+		if ok && (v < 1 || v > maxAttempts) {
+			j.fail(n, "it counts the first attempt too: 1 to 1000000", "max_attempts cannot be %d", v)
+		}
+		j.def.MaxAttempts = int(v)
+	})
+}
+
+// checkEnding checks what depends on the kind of work.
+func (j *jobDecoder) checkEnding() {
+	at := j.at["restart"]
+	switch {
+	case at == nil:
+	case j.def.restart == RestartAdopt && j.def.Work() != WorkRun:
+		j.fail(at, "items and handlers resume: they go on at the first unfinished item", "only a command can be adopted")
+	case j.def.restart == RestartResume && j.def.Work() == WorkRun:
+		j.fail(at, "use adopt, retry or fail", "a command has no items at which it could be resumed")
+	}
+	if k := j.at["on_stall"]; k != nil && j.at["stall_after"] == nil {
+		j.fail(k, "add stall_after", "on_stall has a meaning only with stall_after")
+	}
+}
