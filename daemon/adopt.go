@@ -48,24 +48,16 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	}
 	op := &operation{rec: rec, marker: marker}
 	op.set(state)
-	d.keep(op)
 	if state == statefs.Running {
-		// The work belonged to a daemon that is gone.
-		if err := d.rescue(op); err != nil {
+		// The work belonged to a daemon that is gone. Until the marker is back in the queue nothing of it is in hand.
+		rec.Rescues++
+		if err := d.move(op, statefs.CauseRescued); err != nil {
 			return err
 		}
 	}
-	d.looks.want(rec.ID)
+	d.keep(op)
+	d.looks.want(rec.ID) // which makes this durable
 	return nil
-}
-
-// rescue puts an operation whose work died with an earlier daemon back into the queue.
-func (d *Daemon) rescue(op *operation) error {
-	op.rec.Rescues++
-	if err := d.move(op, statefs.CauseRescued); err != nil {
-		return err
-	}
-	return d.durable(op)
 }
 
 // requeue corrects a marker that somebody moved to running although there is no work in hand.

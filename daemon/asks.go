@@ -15,12 +15,21 @@ const (
 )
 
 // carryOut takes the requests that are there and acts on them: cancel before all others, the others in the order in which they
-// were made, so that the last one wins.
+// were made, so that the last one wins. One that could not be carried out stays in hand for the next look.
 func (d *Daemon) carryOut(op *operation, asks []statefs.Ask) error {
-	if len(asks) == 0 {
-		return nil
+	d.take(op, asks)
+	for len(op.taken) > 0 {
+		r := op.taken[0]
+		op.taken = op.taken[1:]
+		if err := d.carryOutOne(op, r); err != nil {
+			return err
+		}
 	}
-	var taken []statefs.Taken
+	return nil
+}
+
+// take takes requests in hand, in the order in which they are to be carried out.
+func (d *Daemon) take(op *operation, asks []statefs.Ask) {
 	for _, ask := range asks {
 		t, ok, err := d.owner.Take(op.id(), ask)
 		if err != nil {
@@ -28,10 +37,11 @@ func (d *Daemon) carryOut(op *operation, asks []statefs.Ask) error {
 			continue
 		}
 		if ok {
-			taken = append(taken, t)
+			d.counters.requests.Add(1)
+			op.taken = append(op.taken, &request{Taken: t})
 		}
 	}
-	slices.SortStableFunc(taken, func(a, b statefs.Taken) int {
+	slices.SortStableFunc(op.taken, func(a, b *request) int {
 		if (a.Ask == statefs.Cancel) != (b.Ask == statefs.Cancel) {
 			if a.Ask == statefs.Cancel {
 				return -1
@@ -40,110 +50,103 @@ func (d *Daemon) carryOut(op *operation, asks []statefs.Ask) error {
 		}
 		return a.At.At.Compare(b.At.At)
 	})
-	for _, t := range taken {
-		d.counters.requests.Add(1)
-		if err := d.carryOutOne(op, t); err != nil {
-			return err
-		}
+}
+
+func (d *Daemon) carryOutOne(op *operation, r *request) error {
+	switch {
+	case op.cancelling != nil || !d.manages(op.id()):
+		return d.owner.Drop(r.Taken) // it is being cancelled: nothing else counts
+	case r.Ask == statefs.Pause:
+		return d.pause(op, r)
+	case r.Ask == statefs.Resume:
+		return d.resume(op, r)
+	case r.Ask == statefs.Cancel:
+		return d.cancel(op, r)
+	}
+	d.meansNothing(op, r)
+	return nil
+}
+
+// meansNothing consumes a request that the present state has no use for.
+func (d *Daemon) meansNothing(op *operation, r *request) {
+	d.logger.Info("request means nothing now", "id", op.id(), "request", r.Ask, "state", op.state)
+	op.effected = append(op.effected, r.Taken)
+}
+
+func (d *Daemon) pause(op *operation, r *request) error {
+	if op.pausing != nil {
+		op.effected = append(op.effected, r.Taken)
+		return nil
+	}
+	if !op.can(statefs.CausePause) {
+		d.meansNothing(op, r)
+		return nil
+	}
+	if op.run == nil {
+		return d.moveFor(op, r, linePause, statefs.CausePause)
+	}
+	// Stopped first, renamed second: paused means that nothing moves any more.
+	stopped := op.run.gate.pause()
+	d.say(op, linePause)
+	op.pausing = &r.Taken
+	if stopped {
+		return d.settlePause(op)
 	}
 	return nil
 }
 
-func (d *Daemon) carryOutOne(op *operation, t statefs.Taken) error {
-	switch {
-	case op.cancelling != nil || !d.manages(op.id()):
-		return d.owner.Drop(t) // it is being cancelled: nothing else counts
-	case t.Ask == statefs.Pause:
-		return d.pause(op, t)
-	case t.Ask == statefs.Resume:
-		return d.resume(op, t)
-	case t.Ask == statefs.Cancel:
-		return d.cancel(op, t)
-	}
-	return d.meansNothing(op, t)
-}
-
-// meansNothing consumes a request that the present state has no use for.
-func (d *Daemon) meansNothing(op *operation, t statefs.Taken) error {
-	d.logger.Info("request means nothing now", "id", op.id(), "request", t.Ask, "state", op.state)
-	return d.owner.Drop(t)
-}
-
-func (d *Daemon) pause(op *operation, t statefs.Taken) error {
-	if op.pausing != nil {
-		return d.owner.Drop(t)
-	}
-	if _, err := statefs.Next(op.state, statefs.CausePause); err != nil {
-		return d.meansNothing(op, t)
-	}
-	if op.run != nil {
-		// Stopped first, renamed second: paused means that nothing moves any more.
-		stopped := op.run.gate.pause()
-		d.say(op, linePause)
-		op.pausing = &t
-		if stopped {
-			return d.settlePause(op)
-		}
-		return nil
-	}
-	d.say(op, linePause)
-	if err := d.move(op, statefs.CausePause); err != nil {
-		return err
-	}
-	return d.effective(op, t)
-}
-
 // settlePause makes a pause whose work has stopped the state of the operation.
 func (d *Daemon) settlePause(op *operation) error {
-	t := *op.pausing
 	if op.state == statefs.Running {
 		if err := d.move(op, statefs.CausePause); err != nil {
 			return err
 		}
 	}
+	op.effected = append(op.effected, *op.pausing)
 	op.pausing = nil
-	return d.effective(op, t)
+	return nil
 }
 
-func (d *Daemon) resume(op *operation, t statefs.Taken) error {
+func (d *Daemon) resume(op *operation, r *request) error {
 	if op.pausing != nil {
 		// The work has not stopped yet, so it just goes on.
 		d.say(op, lineResume)
 		op.run.gate.resume()
-		pausing := *op.pausing
+		op.effected = append(op.effected, *op.pausing, r.Taken)
 		op.pausing = nil
-		if err := d.owner.Drop(pausing); err != nil {
-			return err
-		}
-		return d.owner.Drop(t)
+		return nil
 	}
-	if op.state != statefs.Paused {
-		return d.meansNothing(op, t)
+	switch {
+	case op.state != statefs.Paused:
+		d.meansNothing(op, r)
+		return nil
+	case op.run == nil:
+		return d.moveFor(op, r, lineResume, statefs.CauseRelease)
 	}
-	d.say(op, lineResume)
-	if op.run == nil {
-		if err := d.move(op, statefs.CauseRelease); err != nil {
-			return err
-		}
-		return d.effective(op, t)
-	}
-	if err := d.move(op, statefs.CauseResume); err != nil {
-		return err
-	}
-	// Renamed first, and durable, before the work moves on.
-	if err := d.owner.Sync(op.id()); err != nil {
-		return err
-	}
-	op.run.gate.resume()
-	return d.effective(op, t)
+	return d.moveFor(op, r, lineResume, statefs.CauseResume)
 }
 
-func (d *Daemon) cancel(op *operation, t statefs.Taken) error {
-	if _, err := statefs.Next(op.state, statefs.CauseCancel); err != nil {
-		return d.meansNothing(op, t)
+// moveFor makes the transition that a request asks for. When the marker cannot be moved the request stays in hand.
+func (d *Daemon) moveFor(op *operation, r *request, line string, cause statefs.Cause) error {
+	if !r.said {
+		d.say(op, line)
+		r.said = true
+	}
+	if err := d.move(op, cause); err != nil {
+		op.taken = slices.Insert(op.taken, 0, r)
+		return err
+	}
+	op.effected = append(op.effected, r.Taken)
+	return nil
+}
+
+func (d *Daemon) cancel(op *operation, r *request) error {
+	if !op.can(statefs.CauseCancel) {
+		d.meansNothing(op, r)
+		return nil
 	}
 	d.sayCancel(op)
-	return d.endBy(op, t, statefs.CauseCancel)
+	return d.endBy(op, r.Taken, statefs.CauseCancel)
 }
 
 func (d *Daemon) sayCancel(op *operation) {
@@ -164,12 +167,31 @@ func (d *Daemon) endBy(op *operation, t statefs.Taken, cause statefs.Cause) erro
 	return nil
 }
 
-// effective makes the effect of a request durable and then forgets the request.
-func (d *Daemon) effective(op *operation, t statefs.Taken) error {
-	if err := d.durable(op); err != nil {
-		return err
+// conclude lets go on what a resume has moved, makes durable what was done in this look or could not be made so in an earlier one,
+// and then forgets the requests that asked for it.
+func (d *Daemon) conclude(op *operation) error {
+	if op.state == statefs.Running && op.run != nil && op.pausing == nil && op.run.gate.held() {
+		// Renamed first, and durable, before the work moves on.
+		if err := d.owner.Sync(op.id()); err != nil {
+			return err
+		}
+		op.run.gate.resume()
 	}
-	return d.owner.Drop(t)
+	if op.unsaved {
+		return d.durable(op)
+	}
+	return d.dropEffected(op)
+}
+
+// dropEffected removes the requests that have had their effect.
+func (d *Daemon) dropEffected(op *operation) error {
+	for len(op.effected) > 0 {
+		if err := d.owner.Drop(op.effected[0]); err != nil {
+			return err
+		}
+		op.effected = op.effected[1:]
+	}
+	return nil
 }
 
 // pausedByHand is a pause whose marker has been moved already.
@@ -184,14 +206,7 @@ func (d *Daemon) pausedByHand(op *operation) error {
 // resumedByHand is a resume whose marker has been moved already. Without work in hand the operation has to start first.
 func (d *Daemon) resumedByHand(op *operation) error {
 	d.say(op, lineResume)
-	if op.run != nil {
-		if err := d.accept(op, statefs.CauseResume); err != nil {
-			return err
-		}
-		op.run.gate.resume()
-		return nil
-	}
-	if err := d.accept(op, statefs.CauseResume); err != nil {
+	if err := d.accept(op, statefs.CauseResume); err != nil || op.run != nil {
 		return err
 	}
 	return d.requeue(op)

@@ -180,7 +180,10 @@ func (d *Daemon) tidy(op *operation) error {
 			errs = append(errs, d.owner.Drop(*t))
 		}
 	}
-	errs = append(errs, scratchOf(d.owner.LogPath(op.id())).remove())
+	for _, r := range op.taken {
+		errs = append(errs, d.owner.Drop(r.Taken))
+	}
+	errs = append(errs, d.dropEffected(op), scratchOf(d.owner.LogPath(op.id())).remove())
 	_ = os.Remove(d.owner.ArtifactsPath(op.id())) // only when it is empty
 	return errors.Join(errs...)
 }

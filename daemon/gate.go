@@ -51,6 +51,13 @@ func (g *gate) resume() {
 	}
 }
 
+// held reports whether somebody wants the work to stand still.
+func (g *gate) held() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked
+}
+
 // isStopped reports whether a pause was asked for and nothing moves any more.
 func (g *gate) isStopped() bool {
 	g.mu.Lock()

@@ -69,6 +69,9 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 		return nil
 	}
 	if op.cancelling != nil {
+		if op.run == nil {
+			return d.finishAs(op, op.cancelCause) // it could not be written down before
+		}
 		return d.carryOut(op, sight.Asks) // only its end counts now
 	}
 	there, err := d.compareMarker(op, sight)
@@ -83,7 +86,13 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 			return err
 		}
 	}
-	if op.state == statefs.Queued && d.manages(op.id()) {
+	if !d.manages(op.id()) {
+		return nil
+	}
+	if err := d.conclude(op); err != nil {
+		return err
+	}
+	if op.state == statefs.Queued {
 		return d.begin(op)
 	}
 	return nil
@@ -172,14 +181,24 @@ func (d *Daemon) handMove(op *operation, to statefs.State) error {
 	return d.accept(op, cause)
 }
 
-// accept takes over a marker that has been moved already.
+// accept takes over a marker that has been moved already. The look makes it durable when it concludes.
 func (d *Daemon) accept(op *operation, cause statefs.Cause) error {
 	to, err := op.apply(cause, time.Now())
 	if err != nil {
 		return err
 	}
-	op.set(to)
-	return d.durable(op)
+	d.entered(op, to)
+	return nil
+}
+
+// entered notes the state that a marker has got. Requests that had their effect before belong to the past: carried out again
+// after a crash, one of them would undo this.
+func (d *Daemon) entered(op *operation, state statefs.State) {
+	op.set(state)
+	op.unsaved = true
+	if err := d.dropEffected(op); err != nil {
+		d.logger.Warn("request not forgotten; it is tried again", "id", op.id(), "error", err)
+	}
 }
 
 // move renames the marker of an operation by cause. The rename is the transition.
@@ -206,17 +225,21 @@ func (d *Daemon) moved(op *operation, cause statefs.Cause) error {
 	if err != nil {
 		return err
 	}
-	op.set(to)
 	d.counters.transitions.Add(1)
 	d.logger.Info("transition", "id", op.id(), "from", from, "to", to, "cause", cause)
+	d.entered(op, to)
 	return nil
 }
 
-// durable syncs what was renamed and writes the record behind it.
+// durable syncs what was renamed, writes the record behind it, and forgets the requests that asked for it.
 func (d *Daemon) durable(op *operation) error {
 	if err := d.owner.Sync(op.id()); err != nil {
 		return err
 	}
 	op.rec.Next = ""
-	return d.owner.WriteRecord(op.rec)
+	if err := d.owner.WriteRecord(op.rec); err != nil {
+		return err
+	}
+	op.unsaved = false
+	return d.dropEffected(op)
 }

@@ -21,6 +21,11 @@ type operation struct {
 	log    *stream.Writer
 	// pausing is the pause that waits for the next checkpoint, cancelling the cancel that waits for the work to end.
 	pausing, cancelling *statefs.Taken
+	// taken are the requests in hand that are not carried out yet, effected those that are and whose file is still to go.
+	taken    []*request
+	effected []statefs.Taken
+	// unsaved says that the marker has been moved and that this is not known to be durable and in the record yet.
+	unsaved bool
 	// cancelCause is what cancelling is recorded as.
 	cancelCause statefs.Cause
 	absence     absence
@@ -39,11 +44,23 @@ type absence struct {
 	events uint64
 }
 
+// request is a request in the daemon's hands.
+type request struct {
+	statefs.Taken
+	said bool // its line is in the log
+}
+
 func (op *operation) id() statefs.ID { return op.rec.ID }
 
 func (op *operation) set(state statefs.State) {
 	op.state = state
 	op.shown.Store(state)
+}
+
+// can reports whether the operation may change by cause now.
+func (op *operation) can(cause statefs.Cause) bool {
+	_, err := statefs.Next(op.state, cause)
+	return err == nil
 }
 
 // apply notes in the record that the operation goes from its present state by cause, and returns the state it gets.

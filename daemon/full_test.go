@@ -1,0 +1,143 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// smallDisk mounts a file system that can be filled, and returns a folder on it and what fills it until the returned call.
+func smallDisk(t *testing.T) (dir string, fill func() (free func())) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("this test mounts a tmpfs: run it as root")
+	}
+	mount := t.TempDir()
+	must(t, unix.Mount("tmpfs", mount, "tmpfs", 0, "size=4m"))
+	t.Cleanup(func() { must(t, unix.Unmount(mount, unix.MNT_DETACH)) })
+	return filepath.Join(mount, "storage"), func() func() {
+		ballast, err := os.Create(filepath.Join(mount, "ballast"))
+		must(t, err)
+		for err == nil {
+			_, err = ballast.Write(make([]byte, 4096))
+		}
+		must(t, ballast.Close())
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("the disk did not fill: %v", err)
+		}
+		return func() { must(t, os.Remove(ballast.Name())) }
+	}
+}
+
+func (b *bench) taken() []string {
+	b.t.Helper()
+	entries, err := os.ReadDir(filepath.Join(b.dir, "taken"))
+	must(b.t, err)
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// awaitKnown waits until the daemon has an operation in a state. Each time that it asks it changes a file, so that it asks again.
+func (b *bench) awaitKnown(id statefs.ID, state statefs.State) {
+	b.t.Helper()
+	b.await(id.String()+" is known to be "+string(state), func() bool {
+		nudge, err := os.Create(filepath.Join(b.tree.JobsDir(), "nudge"))
+		must(b.t, err)
+		must(b.t, nudge.Close())
+		op := b.daemon.operation(id)
+		return op != nil && op.shown.Load() == state
+	})
+}
+
+// TestPauseOnAFullDisk pauses while the record cannot be written: the pause counts, and it is forgotten when there is room again.
+func TestPauseOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir, fill := smallDisk(t)
+	b := prepareAt(t, dir, handlerJobs, testHandlers)
+	b.start()
+	id := b.submit("wait", `{}`)
+	b.awaitState(id, statefs.Running)
+	free := fill()
+	b.touch(id, statefs.Pause)
+	b.awaitState(id, statefs.Paused)
+	b.daemon.looks.wait()
+	if got := b.taken(); len(got) != 1 {
+		t.Errorf("taken/ holds %q before the effect is durable", got)
+	}
+	free()
+	b.await("the record says paused", func() bool { return b.recordStatus(id) == statefs.Paused })
+	b.daemon.looks.wait()
+	if got := b.taken(); len(got) != 0 {
+		t.Errorf("taken/ holds %q", got)
+	}
+	b.touch(id, statefs.Resume)
+	b.awaitState(id, statefs.Running)
+}
+
+// TestAnOldPauseIsNotCarriedOutAgain pauses and resumes while the disk is full. The next daemon must not pause again.
+func TestAnOldPauseIsNotCarriedOutAgain(t *testing.T) {
+	t.Parallel()
+	for name, resume := range map[string]func(b *bench, id statefs.ID){
+		"by request": func(b *bench, id statefs.ID) { b.touch(id, statefs.Resume) },
+		"by hand": func(b *bench, id statefs.ID) {
+			b.mv(statefs.MarkerName(id, statefs.Paused), statefs.MarkerName(id, statefs.Running))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, fill := smallDisk(t)
+			b := prepareAt(t, dir, handlerJobs, testHandlers)
+			b.start()
+			id := b.submit("wait", `{}`)
+			b.awaitState(id, statefs.Running)
+			free := fill()
+			b.touch(id, statefs.Pause)
+			b.awaitState(id, statefs.Paused)
+			b.daemon.looks.wait()
+			resume(b, id)
+			b.awaitKnown(id, statefs.Running)
+			b.daemon.looks.wait()
+			for _, file := range b.taken() {
+				if file == statefs.RequestName(id, statefs.Pause) {
+					t.Errorf("%s is still there after the resume", file)
+				}
+			}
+			must(t, b.stop())
+			free()
+			b.start()
+			b.awaitState(id, statefs.Running)
+			b.daemon.looks.wait()
+			if !b.exists(statefs.MarkerName(id, statefs.Running)) {
+				t.Error("the next daemon paused it again")
+			}
+		})
+	}
+}
+
+// TestCancelOnAFullDisk cancels an operation without work in hand while its end cannot be written down.
+func TestCancelOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir, fill := smallDisk(t)
+	b := prepareAt(t, dir, handlerJobs, testHandlers)
+	id := b.submit("wait", `{}`)
+	b.touch(id, statefs.Pause)
+	b.start()
+	b.awaitState(id, statefs.Paused)
+	b.daemon.looks.wait()
+	free := fill()
+	b.touch(id, statefs.Cancel)
+	b.await("the request is taken", func() bool { return !b.exists(statefs.RequestName(id, statefs.Cancel)) })
+	b.daemon.looks.wait()
+	free()
+	if rec := b.awaitEnd(id); rec.Status != statefs.Cancelled {
+		t.Errorf("status %s", rec.Status)
+	}
+}
