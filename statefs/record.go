@@ -29,6 +29,14 @@ type Record struct {
 	// Params is the canonical JSON object of the parameters, defaults filled in.
 	Params json.RawMessage `json:"params,omitempty"`
 	Tags   []string        `json:"tags,omitempty"`
+	// RequestHash is the SHA-256, in hexadecimal, of the job's address and the canonical parameters: equal work has equal hashes.
+	RequestHash string `json:"request_hash,omitempty"`
+	Lane        string `json:"lane,omitempty"`
+	Priority    int    `json:"priority"`
+	// Key is the mutex value; operations with the same one never run together.
+	Key string `json:"key,omitempty"`
+	// RetryOf is the ended operation whose finished items this one inherits.
+	RetryOf *ID `json:"retry_of,omitempty"`
 
 	// Status is the state when the record was last written.
 	Status State `json:"status"`
@@ -46,11 +54,21 @@ type Record struct {
 	Attempts   int `json:"attempts"`
 	Interrupts int `json:"interrupts"`
 	Rescues    int `json:"rescues"`
+	// Deaths counts the runs in a row whose work died without having finished an item; the daemon's own deaths do not count.
+	Deaths int `json:"deaths,omitempty"`
 
 	CreatedAt  time.Time  `json:"created_at"`
 	StartedAt  *time.Time `json:"started_at,omitempty"`
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
 	UpdatedAt  time.Time  `json:"updated_at"`
+	// PausedSeconds is how long it was paused, pauses that are over alone.
+	PausedSeconds float64 `json:"paused_seconds"`
+	// HeartbeatAt is the last sign of life of the work, as old as the record; ID.progress has a newer one.
+	HeartbeatAt *time.Time `json:"last_heartbeat_at,omitempty"`
+	// StalledAt is when the work was found to give no sign of life; absent once it does.
+	StalledAt *time.Time `json:"stalled_at,omitempty"`
+	// Progress is how far the work was when the record was written.
+	Progress *Progress `json:"progress,omitempty"`
 
 	// Header is the JSON of the stream's header, frozen at submit.
 	Header json.RawMessage `json:"header"`
@@ -73,6 +91,12 @@ type Record struct {
 	Transitions  []Transited  `json:"transitions,omitempty"`
 	Artifacts    []string     `json:"artifacts,omitempty"`
 	Resources    *ResourceUse `json:"resources,omitempty"`
+
+	// Host and Boot are the machine, by name and by boot, on which the last run began; PID is the process that did its work: the
+	// command's leader, or the daemon for handlers.
+	Host string `json:"host,omitempty"`
+	Boot string `json:"boot_id,omitempty"`
+	PID  int    `json:"pid,omitempty"`
 }
 
 // Fault says why an operation failed: a code for programs and a message for people.
@@ -94,6 +118,7 @@ type ResourceUse struct {
 	UserSeconds   float64 `json:"user_seconds"`
 	SystemSeconds float64 `json:"system_seconds"`
 	PeakMemory    int64   `json:"peak_memory_bytes"`
+	OutputBytes   int64   `json:"output_bytes"`
 }
 
 // Progress is the content of ID.progress: how far the work is and when it last gave a sign of life. It may be lost.
@@ -119,12 +144,23 @@ var ErrNewerVersion = errors.New("written by a newer version of jobdir")
 
 // transit notes a transition in the record.
 func (r *Record) transit(from, to State, cause Cause, at time.Time) {
+	if from == Paused && to != Paused {
+		r.PausedSeconds += max(0, at.Sub(r.since()).Seconds())
+	}
 	r.Status = to
 	r.UpdatedAt = at
 	r.Transitions = append(r.Transitions, Transited{From: from, To: to, Cause: cause, At: at})
 	if extra := len(r.Transitions) - maxTransitions; extra > 0 {
 		r.Transitions = slices.Delete(r.Transitions, 1, 1+extra) // the submit and the newest ones stay
 	}
+}
+
+// since is when the present state was entered, as far as the record says.
+func (r *Record) since() time.Time {
+	if n := len(r.Transitions); n > 0 {
+		return r.Transitions[n-1].At
+	}
+	return r.CreatedAt
 }
 
 // maxTransitions bounds the history in the record: an operation can be paused and resumed for ever.

@@ -2,9 +2,12 @@ package statefs
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -68,8 +71,17 @@ func (t *Tree) newRecord(s Submission) (*Record, error) {
 	if rec.Params == nil {
 		rec.Params = json.RawMessage("{}")
 	}
+	rec.RequestHash = requestHash(s.Group, s.Job, rec.Params)
 	rec.transit("", Queued, CauseSubmit, now)
 	return rec, nil
+}
+
+// requestHash is the same for equal work. Addresses hold no NUL.
+func requestHash(group, job string, params json.RawMessage) string {
+	sum := sha256.New()
+	_, _ = io.WriteString(sum, group+"/"+job+"\x00") // a hash does not fail
+	_, _ = sum.Write(params)
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 func (t *Tree) publish(rec *Record) error {
