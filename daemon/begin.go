@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -46,7 +47,7 @@ func (d *Daemon) begin(op *operation) error {
 	}
 	id := op.id()
 	look := func() { d.looks.want(id) }
-	run.start(do, &d.runs, look, look)
+	run.start(do, &d.runs, look, look, look)
 	return nil
 }
 
@@ -57,6 +58,9 @@ func (d *Daemon) markRunning(op *operation) error {
 	rec.Starts++
 	rec.StartedAt = &now
 	rec.Next = statefs.Running
+	machine := statefs.ThisMachine()
+	rec.Host, rec.Boot, rec.PID = machine.Host, machine.Boot, os.Getpid()
+	rec.StalledAt, rec.Error, rec.ExitCode, rec.Signal = nil, nil, nil, ""
 	if err := rec.Apply(op.state, statefs.CauseStart, now); err != nil {
 		return err
 	}

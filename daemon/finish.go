@@ -21,6 +21,9 @@ func (d *Daemon) finish(op *operation) error {
 		op.run.takeExit(op.rec)
 		op.endedBy = d.judgeEnd(op)
 	}
+	if op.endedBy == statefs.CauseRescued || op.endedBy == statefs.CauseNeedsPerson {
+		return d.goOn(op, op.endedBy)
+	}
 	return d.finishAs(op, op.endedBy)
 }
 
@@ -43,8 +46,12 @@ func (d *Daemon) judgeEnd(op *operation) statefs.Cause {
 		return statefs.CauseDone
 	}
 	op.rec.Error = fault(err)
-	d.say(op, "  ERROR: "+op.rec.Error.Message)
-	return statefs.CauseFailed
+	if r.cancelsStalled(err) {
+		op.rec.Reason = "stalled"
+		d.say(op, "  Stalled: "+op.rec.Error.Message+", stopping...")
+		return statefs.CauseCancel
+	}
+	return d.failedAttempt(op)
 }
 
 func (r *run) takeExit(rec *statefs.Record) {
@@ -107,6 +114,7 @@ func (d *Daemon) interrupted(op *operation) error {
 // finishAs ends an operation by cause: the log is synced, the terminal record is written and synced, and then the marker goes.
 func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	now := time.Now()
+	op.noteProgress()
 	rec := *op.rec // a disk that is full makes this happen again
 	if err := rec.Apply(op.state, cause, now); err != nil {
 		return err
@@ -123,7 +131,10 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	if err != nil {
 		return err
 	}
-	rec.LogBytes = &length
+	rec.LogBytes, rec.StalledAt = &length, nil
+	if rec.Resources != nil {
+		rec.Resources.OutputBytes = length
+	}
 	rec.Footer = footer(&rec, rep, filepath.Base(d.owner.ItemsPath(op.id())))
 	if err := d.owner.Finish(&rec, op.state); err != nil {
 		return err

@@ -20,7 +20,8 @@ type gate struct {
 	outside   int           // goroutines that wait between items
 	open      int           // items that have begun and not ended
 	processes map[*keeper.Process]struct{}
-	stopped   func() // called without the lock when the last part stops
+	stopped   func()     // called without the lock when the last part stops
+	paused    func(bool) // called with the lock when a pause is asked for and when it is over
 }
 
 // pause asks the work to stop and reports whether it has.
@@ -30,6 +31,7 @@ func (g *gate) pause() bool {
 	if !g.asked {
 		g.asked = true
 		g.announceLocked()
+		g.tellLocked()
 	}
 	for p := range g.processes {
 		_ = p.Stop() // a process that has just ended needs no stop
@@ -46,6 +48,7 @@ func (g *gate) resume() {
 	}
 	g.asked = false
 	g.announceLocked()
+	g.tellLocked()
 	for p := range g.processes {
 		_ = p.Continue() // a process that has just ended needs none
 	}
@@ -68,6 +71,12 @@ func (g *gate) isStopped() bool {
 func (g *gate) stoppedLocked() bool {
 	held := g.inside + len(g.processes)
 	return held >= g.open && held+g.outside > 0
+}
+
+func (g *gate) tellLocked() {
+	if g.paused != nil {
+		g.paused(g.asked)
+	}
 }
 
 func (g *gate) announceLocked() {

@@ -95,7 +95,7 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 	if op.state == statefs.Queued {
 		return d.begin(op)
 	}
-	return nil
+	return d.noteStall(op)
 }
 
 // compareMarker brings the marker and the daemon's knowledge together. It reports false when there is nothing more to do now.
@@ -237,6 +237,7 @@ func (d *Daemon) durable(op *operation) error {
 		return err
 	}
 	op.rec.Next = ""
+	op.noteProgress()
 	if err := d.owner.WriteRecord(op.rec); err != nil {
 		return err
 	}

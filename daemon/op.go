@@ -95,7 +95,10 @@ func (o *Op) last() *Item {
 func (o *Op) Logf(format string, args ...any) { o.r.line(fmt.Sprintf(format, args...)) }
 
 // Write appends p to the log as it is, so that an Op can be the output of something.
-func (o *Op) Write(p []byte) (int, error) { return o.r.log.Write(p) }
+func (o *Op) Write(p []byte) (int, error) {
+	defer o.r.wrote()
+	return o.r.log.Write(p)
+}
 
 // Sleep waits for d. Time in which the operation is paused does not count. It is a checkpoint all along: a pause or a cancel
 // takes effect at once. The error is the cause for which the work is to end.

@@ -70,3 +70,15 @@ func (op *operation) apply(cause statefs.Cause, at time.Time) (statefs.State, er
 	}
 	return op.rec.Status, nil
 }
+
+// noteProgress copies what the work said of itself into the record.
+func (op *operation) noteProgress() {
+	if op.run == nil {
+		return
+	}
+	p := op.run.report.current()
+	if p.At.IsZero() {
+		return
+	}
+	op.rec.Progress, op.rec.HeartbeatAt, op.rec.Phase = &p, &p.At, p.Phase
+}

@@ -148,6 +148,13 @@ func (r *report) touch(at time.Time) statefs.Progress {
 	return r.progress
 }
 
+// current returns the progress as it stands; its time is zero when there was no sign of life yet.
+func (r *report) current() statefs.Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.progress
+}
+
 func (r *report) setTotal(total int64) {
 	r.mu.Lock()
 	r.total = &total

@@ -45,18 +45,22 @@ type run struct {
 	gate     gate
 	report   report
 	progress progressFile
+	stall    stall
 	scratch  scratch
 
 	ctx    context.Context //nolint:containedctx // the run is what the context is about: it ends with it
 	cancel context.CancelCauseFunc
 	done   chan struct{}
+	// inherited is how many items the report began with.
+	inherited int
 	// err and exit may be read once done is closed.
 	err  error
 	exit *keeper.Exit
 
-	parallel atomic.Bool // several items may be under way
-	ending   sync.Mutex  // held while an item ends
-	current  sync.Mutex  // guards item
+	wroteAt  atomic.Int64 // when wrote last gave a heartbeat, in nanoseconds since 1970
+	parallel atomic.Bool  // several items may be under way
+	ending   sync.Mutex   // held while an item ends
+	current  sync.Mutex   // guards item
 	item     *Item
 }
 
@@ -64,8 +68,10 @@ type run struct {
 type work func(ctx context.Context, r *run) error
 
 // start begins the work. ended is called when it is over, stopped whenever a pause has taken effect later than it was asked.
-func (r *run) start(do work, group *sync.WaitGroup, ended, stopped func()) {
+func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, stalled func()) {
 	r.gate.stopped = stopped
+	r.gate.paused = func(paused bool) { r.stall.hold(paused, time.Now()) }
+	r.stall.begin(r.def.StallAfter, time.Now(), stalled)
 	r.done = make(chan struct{})
 	r.report.run = r.number
 	r.report.openItems = func() (io.WriteCloser, error) { return r.owner.AppendItems(r.id) }
@@ -74,6 +80,7 @@ func (r *run) start(do work, group *sync.WaitGroup, ended, stopped func()) {
 		defer ended()
 		defer close(r.done)
 		r.err = r.guard(do)
+		r.stall.end()
 		r.progress.close()
 		if err := r.report.close(); err != nil && r.err == nil {
 			r.err = fmt.Errorf("write the item results: %w", err)
@@ -118,17 +125,31 @@ func (r *run) line(text string) {
 	if err := r.log.Line(text); err != nil {
 		r.cancel(&workError{code: "log_failed", err: err})
 	}
+	r.wrote()
 }
 
 // said notes progress and has it written when its time has come.
 func (r *run) said(done int64, total *int64, phase string) {
 	now := time.Now()
+	r.stall.alive(now)
 	r.progress.put(r.report.say(done, total, phase, now), now)
+}
+
+// wroteEvery is the shortest time between two heartbeats of work that writes to its log: it may do so millions of times a second.
+const wroteEvery = 100 * time.Millisecond
+
+// wrote notes that the work wrote to its log.
+func (r *run) wrote() {
+	now := time.Now().UnixNano()
+	if last := r.wroteAt.Load(); now-last >= int64(wroteEvery) && r.wroteAt.CompareAndSwap(last, now) {
+		r.alive()
+	}
 }
 
 // alive notes that the work gave a sign of life, which moves the time of the progress and nothing else.
 func (r *run) alive() {
 	now := time.Now()
+	r.stall.alive(now)
 	r.progress.put(r.report.touch(now), now)
 }
 

@@ -39,8 +39,12 @@ func TestPausedTimeAddsUp(t *testing.T) {
 		cause Cause
 		after time.Duration
 	}{
-		{CauseStart, time.Second}, {CausePause, 2 * time.Second}, {CauseResume, 12 * time.Second}, {CausePause, 20 * time.Second},
-		{CauseResume, 25 * time.Second}, {CauseDone, 30 * time.Second},
+		{CauseStart, time.Second},
+		{CausePause, 2 * time.Second},
+		{CauseResume, 12 * time.Second},
+		{CausePause, 20 * time.Second},
+		{CauseResume, 25 * time.Second},
+		{CauseDone, 30 * time.Second},
 	} {
 		if err := rec.Apply(state, step.cause, begin.Add(step.after)); err != nil {
 			t.Fatal(err)

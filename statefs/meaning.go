@@ -31,7 +31,7 @@ var causeMeanings = map[Cause]string{
 	CauseCancel:        "Somebody asks to cancel it.",
 	CauseMarkerMissing: "Somebody removed its marker.",
 	CauseInterrupted:   "The daemon stops and takes the work down with it; this costs no attempt.",
-	CauseRescued:       "A daemon that started found a run that died with an earlier daemon.",
+	CauseRescued:       "A run died with an earlier daemon, or failed in a way that may go well another time, and is replaced by another one.",
 	CauseDone:          "The work ended by itself, with or without failed items.",
 	CauseFailed:        "The work could not be done, and is not tried again.",
 	CauseRetryLater:    "An attempt failed and another one is due later.",

@@ -26,7 +26,8 @@ const (
 	CauseMarkerMissing Cause = "marker_missing"
 	// CauseInterrupted means that the daemon stops and takes the work down with it; it costs no attempt.
 	CauseInterrupted Cause = "interrupted"
-	// CauseRescued means that a daemon that started found a run that died with an earlier daemon.
+	// CauseRescued means that a run is replaced by another one: it died with an earlier daemon, or failed in a way that may go
+	// well another time.
 	CauseRescued Cause = "rescued"
 	// CauseDone means that the work ended by itself, with or without failed items.
 	CauseDone Cause = "done"
@@ -93,6 +94,7 @@ var transitions = []Transition{
 	{Paused, CauseMarkerMissing, Cancelled},
 	{Paused, CauseDone, Completed},
 	{Paused, CauseFailed, Failed},
+	{Paused, CauseNeedsPerson, FailedManual},
 	{Paused, CauseUnreadable, FailedManual},
 
 	{WaitingApproval, CauseApprove, Queued},

@@ -18,7 +18,7 @@ const golden = `
 scheduled: due=queued pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
 queued: start=running pause=paused cancel=cancelled marker_missing=cancelled failed=failed record_unreadable=failed_manual
 running: pause=paused cancel=cancelled marker_missing=cancelled interrupted=queued rescued=queued done=completed failed=failed retry_later=failed_retryable needs_person=failed_manual gate=waiting_approval main_done=trailing record_unreadable=failed_manual
-paused: resume=running release=queued cancel=cancelled marker_missing=cancelled done=completed failed=failed record_unreadable=failed_manual
+paused: resume=running release=queued cancel=cancelled marker_missing=cancelled done=completed failed=failed needs_person=failed_manual record_unreadable=failed_manual
 waiting_approval: approve=queued reject=failed cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
 failed_retryable: due=queued retry=queued pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
 failed_manual: retry=queued cancel=cancelled marker_missing=cancelled

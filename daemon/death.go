@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"fmt"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// poison is how many runs in a row may die without having finished an item before a person must look.
+const poison = 3
+
+// retryable are the codes of attempts that may go well another time: the work died, hung, or took too long. An exit code is the
+// work's own verdict, and is not tried again.
+var retryable = map[string]bool{"signal": true, "lost": true, "keeper_died": true, "stalled": true, "timeout": true}
+
+// deaths are the codes that say that the work died without a verdict of its own or of the daemon.
+var deaths = map[string]bool{"signal": true, "lost": true, "keeper_died": true}
+
+// attempted is what is known of an operation when one of its attempts has failed.
+type attempted struct {
+	code           string
+	attempts, most int
+	deaths         int // runs in a row that died without having finished an item, this one too
+}
+
+// after says by what cause an operation goes on when an attempt has failed. It is a pure function.
+func (a attempted) after() statefs.Cause {
+	switch {
+	case deaths[a.code] && a.deaths >= poison:
+		return statefs.CauseNeedsPerson
+	case !retryable[a.code], a.attempts >= a.most:
+		return statefs.CauseFailed
+	}
+	return statefs.CauseRescued
+}
+
+// failedAttempt notes that an attempt failed with the error in the record, says so, and returns the cause by which the operation
+// goes on.
+func (d *Daemon) failedAttempt(op *operation) statefs.Cause {
+	rec, r := op.rec, op.run
+	processed, failed := r.report.counts()
+	switch {
+	case !deaths[rec.Error.Code]:
+		rec.Deaths = 0
+	case processed+failed > r.inherited:
+		rec.Deaths = 1
+	default:
+		rec.Deaths++
+	}
+	cause := attempted{code: rec.Error.Code, attempts: rec.Attempts, most: r.def.MaxAttempts, deaths: rec.Deaths}.after()
+	switch {
+	case cause == statefs.CauseNeedsPerson:
+		rec.Reason = "poison"
+		d.say(op, fmt.Sprintf("  ERROR: %s. The work died %d times in a row without finishing anything: a person must look.", rec.Error.Message, rec.Deaths))
+	case cause == statefs.CauseRescued:
+		d.say(op, fmt.Sprintf("  Attempt %d of %d failed: %s. It is tried again.", rec.Attempts, r.def.MaxAttempts, rec.Error.Message))
+	default:
+		d.say(op, "  ERROR: "+rec.Error.Message)
+	}
+	return cause
+}
+
+// goOn takes an operation whose attempt failed out of the hands of its run, to where the cause leads: it is still live.
+func (d *Daemon) goOn(op *operation, cause statefs.Cause) error {
+	r := op.run
+	if cause == statefs.CauseRescued {
+		op.rec.Rescues++
+		if op.state == statefs.Paused { // it begins again when it is resumed
+			op.run, op.endedBy = nil, ""
+			return d.leave(op, r)
+		}
+	}
+	if err := d.move(op, cause); err != nil {
+		return err
+	}
+	op.run, op.endedBy = nil, ""
+	return d.leave(op, r)
+}
+
+// leave writes the record of an operation without a run, and removes what the run needed.
+func (d *Daemon) leave(op *operation, r *run) error {
+	if err := d.durable(op); err != nil {
+		return err
+	}
+	d.closeLog(op)
+	if op.state == statefs.Queued {
+		d.looks.want(op.id())
+	}
+	return r.scratch.remove()
+}

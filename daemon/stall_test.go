@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Work stalls when it gives no sign of life for long enough, paused time not counted, and is told of once each time.
+func TestStall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told atomic.Int64
+		var s stall
+		s.begin(time.Minute, time.Now(), func() { told.Add(1) })
+		defer s.end()
+		pass := func(d time.Duration, stalled bool, times int64) {
+			t.Helper()
+			<-time.After(d)
+			synctest.Wait()
+			if s.is() != stalled || told.Load() != times {
+				t.Fatalf("stalled %t, told %d times; want %t, %d", s.is(), told.Load(), stalled, times)
+			}
+		}
+		pass(50*time.Second, false, 0)
+		s.alive(time.Now())
+		pass(50*time.Second, false, 0)
+		pass(11*time.Second, true, 1)
+		pass(time.Hour, true, 1)
+		s.alive(time.Now())
+		pass(59*time.Second, false, 2)
+		s.hold(true, time.Now())
+		pass(time.Hour, false, 2)
+		s.hold(false, time.Now())
+		pass(59*time.Second, false, 2)
+		pass(2*time.Second, true, 3)
+	})
+}
+
+// A job without stall_after has no timer.
+func TestNoStallWithoutLimit(t *testing.T) {
+	t.Parallel()
+	var s stall
+	s.begin(0, time.Now(), nil)
+	s.alive(time.Now())
+	s.hold(true, time.Now())
+	if s.timer != nil || s.is() {
+		t.Error("there is a watch nobody asked for")
+	}
+	s.end()
+}
