@@ -76,6 +76,9 @@ func refusalOf(err error) *refusal {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return refuse(http.StatusRequestEntityTooLarge, "The body is larger than %d bytes", large.Limit).heads("Connection", "close")
 	}
+	if blocked, ok := errors.AsType[*statefs.BlockedError](err); ok {
+		return refuse(http.StatusConflict, "%s", blocked.Error()).with("file", blocked.File)
+	}
 	var answer *refusal
 	switch {
 	case errors.Is(err, statefs.ErrBadID):

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -211,6 +213,19 @@ func TestWaitForTheEffect(t *testing.T) {
 	r.problem(r.do("POST", w.path("/pause?wait=1s"), ""), 404, "not found or already finished")
 	r.problem(r.do("POST", w.path("/pause?wait=soon"), ""), 400, "Invalid parameter 'wait'")
 	r.problem(r.do("POST", w.path("/pause?wait=1000h"), ""), 400, "Invalid parameter 'wait'")
+}
+
+func TestAFolderInTheWayOfARequest(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	w := r.submit().start()
+	file := statefs.RequestName(w.id, statefs.Resume)
+	must(t, os.Mkdir(filepath.Join(r.tree.JobsDir(), file), 0o750))
+	for _, path := range []string{w.path("/resume"), "/testrouter/control?action=resume&id=" + w.id.String()} {
+		if out := r.problem(r.do("POST", path, ""), 409, "is no regular file"); out["file"] != "jobs/"+file {
+			t.Errorf("%s: %v", path, out)
+		}
+	}
 }
 
 func TestListOfTheAPI(t *testing.T) {

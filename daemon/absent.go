@@ -24,7 +24,7 @@ func (d *Daemon) missing(op *operation) error {
 	events := op.events.Load()
 	if op.absence.since.IsZero() || op.absence.events != events || d.dir.Pending(op.id()) {
 		op.absence = absence{since: time.Now(), events: events}
-		d.lookLater(op)
+		d.lookAfter(op.id(), secondLook)
 		return nil
 	}
 	if time.Since(op.absence.since) < secondLook {
@@ -42,11 +42,6 @@ func (d *Daemon) missing(op *operation) error {
 		return err
 	}
 	return d.absent(op)
-}
-
-func (d *Daemon) lookLater(op *operation) {
-	id := op.id()
-	time.AfterFunc(secondLook, func() { d.looks.want(id) })
 }
 
 // absent acts on a marker that is really gone from its names.

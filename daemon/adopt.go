@@ -18,7 +18,9 @@ func (d *Daemon) adopt(id statefs.ID, sight statefs.Sight) error {
 	gone := func() (bool, error) {
 		return d.owner.ForeignGone(id, statefs.MarkerName(id, sight.States[0]))
 	}
-	switch statefs.Judge(sight.States, rec, recordErr, false, gone) {
+	verdict := statefs.Judge(sight.States, rec, recordErr, false, gone)
+	d.clearWay(id, rec, sight.Odd, verdict)
+	switch verdict {
 	case statefs.Agree:
 		return d.takeOver(rec, sight.States[0])
 	case statefs.RollForward:
@@ -35,6 +37,23 @@ func (d *Daemon) adopt(id statefs.ID, sight statefs.Sight) error {
 		// A foreign program minds its own files; what is left of a dead one is the sweeper's.
 	}
 	return nil
+}
+
+// clearWay sets aside what stands in the way of an operation that is about to be taken over. What foreign programs have is theirs.
+func (d *Daemon) clearWay(id statefs.ID, rec *statefs.Record, odd []string, verdict statefs.Verdict) {
+	if len(odd) == 0 {
+		return
+	}
+	switch verdict {
+	case statefs.Agree, statefs.RollForward, statefs.TwoMarkers, statefs.Unreadable:
+		if rec == nil {
+			rec = statefs.Unknown(id, time.Now())
+		}
+		op := &operation{rec: rec}
+		d.setAside(op, odd)
+		d.closeLog(op)
+	case statefs.Ended, statefs.Foreign, statefs.ForeignGone, statefs.Orphan, statefs.Missing, statefs.LeaveAlone, statefs.Nothing:
+	}
 }
 
 // takeOver takes an operation in hand whose marker is in the given state.

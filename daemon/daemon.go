@@ -69,10 +69,13 @@ type Daemon struct {
 	dir    *watch.Dir[statefs.ID]
 	files  *watch.Files
 	looks  *looks
+	moves  repeats
 	runs   sync.WaitGroup
 
-	mu  sync.RWMutex // guards ops
+	mu  sync.RWMutex // guards ops and stuck
 	ops map[statefs.ID]*operation
+	// stuck are the files in the way of an operation that could not be set aside and were reported.
+	stuck map[statefs.ID][]string
 
 	stopping    atomic.Bool
 	failure     chan error // the first fatal error
@@ -105,7 +108,7 @@ func New(config Config) (*Daemon, error) {
 	}
 	d := &Daemon{
 		config: config, owner: config.Owner, logger: config.Logger,
-		ops: make(map[statefs.ID]*operation), failure: make(chan error, 1), ready: make(chan struct{}),
+		ops: make(map[statefs.ID]*operation), stuck: make(map[statefs.ID][]string), failure: make(chan error, 1), ready: make(chan struct{}),
 		sweeps: make(chan sweepOrder), stopped: make(chan struct{}), strangers: newStrangers(statefs.SettleAge + time.Second),
 	}
 	d.looks = newLooks(d.look)
@@ -288,6 +291,7 @@ func (d *Daemon) keep(op *operation) {
 func (d *Daemon) forget(id statefs.ID) {
 	d.mu.Lock()
 	delete(d.ops, id)
+	delete(d.stuck, id)
 	d.mu.Unlock()
 }
 

@@ -39,19 +39,31 @@ func (d *Daemon) guardLook(id statefs.ID, look func() error) {
 	err := look()
 	var sync *statefs.SyncError
 	var gone *watch.GoneError
+	if !errors.Is(err, errMoved) {
+		d.moves.over(id)
+	}
 	switch {
 	case err == nil:
 	case errors.As(err, &sync), errors.As(err, &gone), errors.Is(err, errEmptied), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
 		d.fail(err)
 	case errors.Is(err, errMoved):
-		d.looks.want(id)
+		d.lookAfter(id, d.moves.again(id))
 	default:
 		d.counters.failedLooks.Add(1)
 		d.logger.Error("look failed; it is tried again", "id", id, "error", err)
 		if !d.stopping.Load() {
-			time.AfterFunc(tryAgain, func() { d.looks.want(id) })
+			d.lookAfter(id, tryAgain)
 		}
 	}
+}
+
+// lookAfter has an operation looked at after a while, or at once.
+func (d *Daemon) lookAfter(id statefs.ID, wait time.Duration) {
+	if wait == 0 {
+		d.looks.want(id)
+		return
+	}
+	time.AfterFunc(wait, func() { d.looks.want(id) })
 }
 
 // errMoved says that a marker was renamed by somebody else between the look and the act.
@@ -74,6 +86,7 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 		}
 		return d.carryOut(op, sight.Asks) // only its end counts now
 	}
+	d.setAside(op, sight.Odd)
 	there, err := d.compareMarker(op, sight)
 	if err != nil || !there {
 		return err

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"sync"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -23,6 +24,38 @@ type looks struct {
 	closed  bool
 	group   sync.WaitGroup
 	quiet   *sync.Cond // on mu: there may be no worker left
+}
+
+// repeats counts, for each ID, the looks in a row that found the marker on the move. It is safe for concurrent use.
+type repeats struct {
+	mu    sync.Mutex
+	count map[statefs.ID]int
+}
+
+// promptRepeats is how often in a row an operation is looked at again at once.
+const promptRepeats = 3
+
+// again returns after what time to look again: at once for the first times, since somebody who renames is done in microseconds;
+// then ever later, up to tryAgain, since whatever keeps a rename from succeeding must not keep a processor and the disk busy.
+func (r *repeats) again(id statefs.ID) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.count == nil {
+		r.count = make(map[statefs.ID]int)
+	}
+	n := r.count[id]
+	r.count[id] = n + 1
+	if n < promptRepeats {
+		return 0
+	}
+	return min(time.Millisecond<<min(n-promptRepeats, 16), tryAgain)
+}
+
+// over forgets an ID whose marker stood still.
+func (r *repeats) over(id statefs.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.count, id)
 }
 
 type lookState uint8

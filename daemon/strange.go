@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,6 +79,36 @@ func (d *Daemon) ignored() uint64 {
 		}
 	}
 	return d.owner.Ignored()
+}
+
+// setAside moves what is no regular file from the names of an operation's markers and requests to corrupt/: a folder there would
+// keep the marker from getting that state. What cannot be moved is reported once.
+func (d *Daemon) setAside(op *operation, odd []string) {
+	for _, file := range odd {
+		err := d.owner.Quarantine(file, "no regular file, where a marker or a request of a live operation has its place")
+		if err == nil {
+			d.counters.swept.Add(1)
+			d.logger.Warn("moved to corrupt/: it is no regular file", "id", op.id(), "file", file)
+			d.say(op, "  '"+file+"' is no regular file: moved to corrupt/.")
+			continue
+		}
+		if !d.firstTime(op.id(), file) {
+			continue
+		}
+		d.logger.Error("no regular file, and it cannot be moved to corrupt/: remove it", "id", op.id(), "file", file, "error", err)
+		d.say(op, "  '"+file+"' is no regular file and in the way: remove it.")
+	}
+}
+
+// firstTime reports whether a file that is stuck was not reported before, and notes that it is now.
+func (d *Daemon) firstTime(id statefs.ID, file string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if slices.Contains(d.stuck[id], file) {
+		return false
+	}
+	d.stuck[id] = append(d.stuck[id], file)
+	return true
 }
 
 // report logs what a sweep found, and each thing that it only reports once: until it is gone, or the daemon is started anew.

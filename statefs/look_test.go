@@ -203,8 +203,9 @@ func TestRequestBesideHostileNames(t *testing.T) {
 	if got, err := os.ReadFile(target); err != nil || string(got) != "precious" {
 		t.Errorf("the target of the link holds %q, %v", got, err)
 	}
-	if err := o.Request(t.Context(), id, Resume, nil); err == nil {
-		t.Error("a request was put over a folder")
+	err = o.Request(t.Context(), id, Resume, nil)
+	if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.File != "jobs/"+RequestName(id, Resume) {
+		t.Errorf("a request over a folder: %v", err)
 	}
 }
 

@@ -16,9 +16,16 @@ import (
 // ErrNotLive is wrapped when an operation is not found or already finished.
 var ErrNotLive = errors.New("not found or already finished")
 
+// BlockedError says that something that is no file has the name that a request needs.
+type BlockedError struct{ File string }
+
+func (e *BlockedError) Error() string {
+	return fmt.Sprintf("%s is no regular file: remove it, or ask again when the daemon has moved it to %s/", e.File, corruptDir)
+}
+
 // Request asks for something: it puts the request file into jobs/, removes its opposite, and returns when that is durable. What
 // exists counts, so asking twice is asking once. The file gets a new inode each time, so the daemon sees it as new. args is nil or
-// one JSON object. The error wraps ErrNotLive when the operation has no marker.
+// one JSON object. The error wraps ErrNotLive when the operation has no marker, and is a *BlockedError when a folder is in the way.
 func (t *Tree) Request(_ context.Context, id ID, ask Ask, args json.RawMessage) error {
 	if !slices.Contains(asks, ask) {
 		return fmt.Errorf("request %q of %s: there is no such request", shorten(string(ask)), id)
@@ -61,7 +68,11 @@ func (t *Tree) putRequest(id ID, ask Ask, args json.RawMessage) error {
 	if len(args) > 0 {
 		write = func(name string, data []byte) error { return t.files.replace(name, data, false) }
 	}
-	if err := write(path.Join(jobsDir, RequestName(id, ask)), formatStamp(t.options.Now(), args)); err != nil {
+	name := RequestName(id, ask)
+	if err := write(path.Join(jobsDir, name), formatStamp(t.options.Now(), args)); err != nil {
+		if regular, exists, statErr := t.stat(name); statErr == nil && exists && !regular {
+			return &BlockedError{path.Join(jobsDir, name)}
+		}
 		return err
 	}
 	other, ok := opposite[ask]

@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// obstacles are what can have the name of a marker or a request and is no file.
+var obstacles = map[string]func(t *testing.T, path string){
+	"folder": func(t *testing.T, path string) {
+		must(t, os.Mkdir(path, 0o750))
+		must(t, os.WriteFile(filepath.Join(path, "precious"), []byte("content"), 0o640))
+	},
+	"link": func(t *testing.T, path string) { must(t, os.Symlink("/etc/hostname", path)) },
+	"fifo": func(t *testing.T, path string) { must(t, unix.Mkfifo(path, 0o640)) },
+}
+
+// TestAnObstacleIsSetAside puts something that is no file where the marker or a request has to go.
+func TestAnObstacleIsSetAside(t *testing.T) {
+	t.Parallel()
+	for name, put := range obstacles {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := prepare(t, handlerJobs, testHandlers)
+			logged := b.logInto()
+			path := func(id statefs.ID, suffix string) string {
+				return filepath.Join(b.tree.JobsDir(), id.String()+"."+suffix)
+			}
+			waits := b.submit("wait", `{}`)
+			put(t, path(waits, "running")) // before the daemon takes it over
+			b.start()
+			b.awaitState(waits, statefs.Running)
+			put(t, path(waits, "paused"))
+			b.touch(waits, statefs.Pause)
+			b.await("it is paused", func() bool {
+				state, err := b.tree.State(waits)
+				return err == nil && state == statefs.Paused
+			})
+			put(t, path(waits, "resume_requested"))
+			b.await("the obstacle is gone", func() bool { return !b.exists(statefs.RequestName(waits, statefs.Resume)) })
+			must(t, b.tree.Request(t.Context(), waits, statefs.Resume, nil))
+			b.awaitState(waits, statefs.Running)
+			b.daemon.looks.wait()
+			for _, suffix := range []string{"running", "paused", "resume_requested"} {
+				if kept, _ := filepath.Glob(filepath.Join(b.dir, "corrupt", "*."+suffix)); len(kept) != 1 {
+					t.Errorf("corrupt/ has %q", kept)
+				}
+				if n := logged.with("WARN", "file="+waits.String()+"."+suffix); n != 1 {
+					t.Errorf("%s is reported %d times", suffix, n)
+				}
+				if n := strings.Count(b.log(waits), waits.String()+"."+suffix+"' is no regular file"); n != 1 {
+					t.Errorf("%s is %d times in the log of the operation", suffix, n)
+				}
+			}
+		})
+	}
+}
+
+// TestAnObstacleThatStays puts a mount point where the marker has to go: it cannot be moved. Nothing spins meanwhile, the line of
+// the request is written once, and all goes on when it is gone.
+func TestAnObstacleThatStays(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("this test mounts a tmpfs: run it as root")
+	}
+	b := prepare(t, handlerJobs, testHandlers)
+	logged := b.logInto()
+	id := b.submit("wait", `{}`)
+	obstacle := filepath.Join(b.tree.JobsDir(), statefs.MarkerName(id, statefs.Paused))
+	must(t, os.Mkdir(obstacle, 0o750))
+	must(t, unix.Mount("tmpfs", obstacle, "tmpfs", 0, "size=64k"))
+	t.Cleanup(func() { _ = unix.Unmount(obstacle, unix.MNT_DETACH) }) // when the test fails early
+	b.start()
+	b.awaitState(id, statefs.Running)
+	b.touch(id, statefs.Pause)
+	b.await("it was tried often", func() bool {
+		must(t, os.WriteFile(filepath.Join(b.tree.JobsDir(), "nudge"), nil, 0o640)) // an event, to be asked again
+		b.daemon.moves.mu.Lock()
+		defer b.daemon.moves.mu.Unlock()
+		return b.daemon.moves.count[id] > promptRepeats+4
+	})
+	if n := logged.with("ERROR", "cannot be moved to corrupt/", "file="+filepath.Base(obstacle)); n != 1 {
+		t.Errorf("reported %d times", n)
+	}
+	if n := strings.Count(b.log(id), "in the way: remove it"); n != 1 {
+		t.Errorf("%d times in the log of the operation", n)
+	}
+	must(t, unix.Unmount(obstacle, 0))
+	b.await("it is paused", func() bool {
+		state, err := b.tree.State(id)
+		return err == nil && state == statefs.Paused
+	})
+	if n := strings.Count(b.log(id), linePause); n != 1 {
+		t.Errorf("the pause is %d times in the log", n)
+	}
+}
+
+func TestRepeatsComeLaterAndLater(t *testing.T) {
+	t.Parallel()
+	var r repeats
+	id := testID(t, 79)
+	var waits []time.Duration
+	for range 100 {
+		waits = append(waits, r.again(id))
+	}
+	if waits[0] != 0 || waits[promptRepeats-1] != 0 || waits[promptRepeats] == 0 || waits[99] != tryAgain || !slices.IsSorted(waits) {
+		t.Errorf("the waits are %v", waits)
+	}
+	r.over(id)
+	if r.again(id) != 0 || len(r.count) != 1 {
+		t.Error("it is not forgotten")
+	}
+}
