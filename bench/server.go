@@ -147,9 +147,12 @@ func (s *server) stop(ctx context.Context) error {
 	err := s.child.stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	left, endErr := keeper.EndMarked(ctx, []string{"JOBDIR_STORAGE=" + s.storage}, time.Second)
-	if left > 0 {
-		endErr = errors.Join(endErr, fmt.Errorf("the server left %d processes behind", left))
+	mark, endErr := statefs.MarkOf(s.storage)
+	if endErr == nil && mark != "" {
+		var left int
+		if left, endErr = keeper.EndMarked(ctx, []string{mark}, time.Second); left > 0 {
+			endErr = errors.Join(endErr, fmt.Errorf("the server left %d processes behind", left))
+		}
 	}
 	return errors.Join(err, endErr, os.RemoveAll(s.storage))
 }

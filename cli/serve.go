@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/statefs"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -102,10 +102,10 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 
 // endAtOnce kills every process of the storage and ends this one. The operations start again with the next daemon.
 func endAtOnce(storage string) {
-	if dir, err := filepath.Abs(storage); err == nil {
+	if mark, err := statefs.MarkOf(storage); err == nil && mark != "" {
 		// It ends with this process, at the latest.
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		_, _ = keeper.EndMarked(ctx, []string{"JOBDIR_STORAGE=" + dir}, time.Millisecond) // the next start finds what is left
+		_, _ = keeper.EndMarked(ctx, []string{mark}, time.Millisecond) // the next start finds what is left
 		cancel()
 	}
 	os.Exit(exitTemporary)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,11 +58,18 @@ func startChild(t *testing.T, dir string) (*exec.Cmd, *bytes.Buffer) {
 }
 
 // TestKilledDaemon kills a daemon with running and paused commands. Their processes outlive it, and the next daemon ends them
-// before it starts the operations again, so that none runs twice.
+// before it starts the operations again, so that none runs twice, by whatever path either reached the storage. A process of a person
+// who works with the storage is no business of theirs.
 func TestKilledDaemon(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, handlerJobs+"---"+commandJobs, testHandlers)
-	child, _ := startChild(t, b.dir)
+	link := b.dir + "-by-another-name"
+	must(t, os.Symlink(b.dir, link))
+	child, _ := startChild(t, link)
+	bystander := exec.CommandContext(t.Context(), "sleep", "1000")
+	bystander.Env = append(os.Environ(), "JOBDIR_STORAGE="+b.dir, "JOBDIR_ID=test-script_2025-11-26_13-07-00_p5_r4")
+	must(t, bystander.Start())
+	defer func() { _, _ = bystander.Process.Kill(), bystander.Wait() }()
 	running, paused := b.submit("script", script("echo $$; exec sleep 1000")), b.submit("script", script("echo $$; exec sleep 1000"))
 	var pids []string
 	for _, id := range []statefs.ID{running, paused} {
@@ -94,6 +102,9 @@ func TestKilledDaemon(t *testing.T) {
 		if err == nil && bytes.Contains(environ, []byte(b.dir)) {
 			t.Errorf("process %s of the first run is alive", pid)
 		}
+	}
+	if state := processState(t, strconv.Itoa(bystander.Process.Pid)); state == "Z" {
+		t.Error("a process with JOBDIR_STORAGE in its environment was ended")
 	}
 	b.touch(paused, statefs.Resume)
 	b.awaitState(paused, statefs.Running)

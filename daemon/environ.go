@@ -24,6 +24,7 @@ func (r *run) environment(values catalog.Values, extra ...string) []string {
 	env = append(env, r.params.Environ()...)
 	env = append(env, r.marks()...)
 	env = append(env,
+		"JOBDIR_STORAGE="+r.owner.Dir(),
 		fmt.Sprintf("JOBDIR_RUN=%d", r.number),
 		"JOBDIR_PROGRESS="+r.scratch.path("progress"),
 		"JOBDIR_ARTIFACTS="+r.owner.ArtifactsPath(r.id),
@@ -33,12 +34,7 @@ func (r *run) environment(values catalog.Values, extra ...string) []string {
 }
 
 // marks are the entries by which every descendant of the operation's commands is known.
-func (r *run) marks() []string {
-	return []string{"JOBDIR_ID=" + r.id.String(), storageMark(r.owner.Dir())}
-}
-
-// storageMark is carried by every process of a storage.
-func storageMark(dir string) string { return "JOBDIR_STORAGE=" + dir }
+func (r *run) marks() []string { return []string{"JOBDIR_ID=" + r.id.String(), r.owner.Mark()} }
 
 // lastOfEach drops the entries that a later one of the same name replaces.
 func lastOfEach(env []string) []string {

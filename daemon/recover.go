@@ -53,9 +53,9 @@ func (d *Daemon) recover(ctx context.Context) error {
 }
 
 // endStrays ends the commands that an earlier daemon left running when it was killed: their operations start again, and nothing
-// may run twice at once. One pass over the processes finds them all by the storage in their environment.
+// may run twice at once. One pass over the processes finds them all by the mark of the storage, which nobody but a daemon sets.
 func (d *Daemon) endStrays(ctx context.Context) error {
-	count, err := keeper.EndMarked(ctx, []string{storageMark(d.owner.Dir())}, d.config.Grace)
+	count, err := keeper.EndMarked(ctx, []string{d.owner.Mark()}, d.config.Grace)
 	if errors.Is(err, errors.ErrUnsupported) {
 		d.logger.Warn("processes of an earlier daemon cannot be found on this system")
 		return nil
@@ -156,6 +156,11 @@ func (d *Daemon) sweep(dryRun bool) ([]statefs.Finding, error) {
 	d.counters.sweeps.Add(1)
 	if dryRun {
 		return d.owner.PlanSweep(d.manages)
+	}
+	if made, err := d.owner.KeepLock(); err != nil {
+		d.logger.Error("the lock file is gone and cannot be made again", "error", err)
+	} else if made {
+		d.logger.Warn("the lock file was removed or replaced; it is made again: leave it alone while the daemon runs")
 	}
 	findings, err := d.owner.Sweep(d.manages)
 	d.report(findings)

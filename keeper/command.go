@@ -37,7 +37,7 @@ type Command struct {
 	Grace time.Duration
 
 	// Mark holds entries of Env that together tell this command's processes from all others, for example
-	// JOBDIR_ID=... and JOBDIR_STORAGE=.... Descendants inherit them, and are found by them when they have left the
+	// JOBDIR_ID=... and JOBDIR_MARK=.... Descendants inherit them, and are found by them when they have left the
 	// process group. Commands that have equal marks end each other's descendants. Empty: only the group is ended.
 	Mark []string
 

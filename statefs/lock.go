@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,27 +30,104 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("storage %s is in use by the daemon with PID %d: stop that one, or choose another directory with --storage", e.Dir, e.PID)
 }
 
-// lock takes the lock of the directory, which ends with the process that holds it. See flock(2).
-func (t *Tree) lock() (*os.File, error) {
-	path := filepath.Join(t.dir, lockFile)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|openNonblock, fileMode)
-	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+// lock is the lock of a storage directory, which ends with the process that holds it: flock(2) on jobdir.lock, which also tells the
+// PID, and on the folder jobs/, which nobody can take away from under a daemon without its noticing.
+type lock struct {
+	path   string
+	mu     sync.Mutex // guards file
+	file   *os.File
+	folder *os.File
+}
+
+func (t *Tree) lock() (*lock, error) {
+	l := &lock{path: filepath.Join(t.dir, lockFile)}
+	var err error
+	if l.folder, err = os.Open(t.JobsDir()); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", t.JobsDir(), err)
 	}
-	err = flockPatiently(f)
+	l.file, err = lockNamed(l.path)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		held := &LockedError{Dir: t.dir, PID: lockHolder(f)}
-		_ = f.Close() // the holder is what matters
-		return nil, held
-	}
-	if err == nil {
-		err = errors.Join(f.Truncate(0), writePID(f))
+		pid, _ := readLock(l.path)
+		return nil, errors.Join(&LockedError{Dir: t.dir, PID: pid}, l.folder.Close())
 	}
 	if err != nil {
-		_ = f.Close() // the first error counts
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return nil, errors.Join(err, l.folder.Close())
 	}
-	return f, nil
+	switch err := flockPatiently(l.folder); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		held := &LockedError{Dir: t.dir, PID: folderHolder(l.folder)}
+		_ = l.release() // the holder is what matters
+		return nil, held
+	case err != nil && !unlockable(err):
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", t.JobsDir(), err), l.release())
+	}
+	if err := errors.Join(l.file.Truncate(0), writePID(l.file)); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", l.path, err), l.release())
+	}
+	return l, nil
+}
+
+// unlockable says that a folder cannot be locked on this file system: NFS wants a descriptor that can be written for that.
+func unlockable(err error) bool {
+	return errors.Is(err, unix.EBADF) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.EINVAL)
+}
+
+// lockNamed opens and locks the lock file. Between the two somebody may have replaced it: a lock on a file without a name keeps
+// nobody out.
+func lockNamed(path string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|openNonblock, fileMode)
+		if err != nil {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if err := flockPatiently(f); err != nil {
+			_ = f.Close() // the first error counts
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if isNamed(f, path) {
+			return f, nil
+		}
+		_ = f.Close() // the lock goes with it
+	}
+}
+
+// isNamed reports whether a name is still that of an open file.
+func isNamed(f *os.File, path string) bool {
+	held, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(path)
+	return err == nil && os.SameFile(held, named)
+}
+
+func (l *lock) keep() (made bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if isNamed(l.file, l.path) {
+		return false, nil
+	}
+	f, err := lockNamed(l.path)
+	if err != nil {
+		return false, err
+	}
+	if err := errors.Join(f.Truncate(0), writePID(f)); err != nil {
+		return false, errors.Join(fmt.Errorf("lock %s: %w", l.path, err), f.Close())
+	}
+	old := l.file
+	l.file = f
+	return true, old.Close()
+}
+
+func (l *lock) release() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// Unlocked by name: a child that another goroutine is just starting holds a copy of the descriptor until its exec.
+	unlocked := flock(l.folder, unix.LOCK_UN)
+	if unlocked != nil && unlockable(unlocked) {
+		unlocked = nil
+	}
+	return errors.Join(unlocked, l.folder.Close(), flock(l.file, unix.LOCK_UN), l.file.Close())
 }
 
 // flockPatiently takes the lock unless a daemon has it. A shared lock is only somebody who asks for the holder: it goes at once, so
@@ -84,25 +162,45 @@ func writePID(f *os.File) error {
 	return err
 }
 
-func lockHolder(f *os.File) int {
-	text, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
-	if err != nil {
-		return 0
-	}
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-	return pid
-}
-
-// Holder returns the PID of the daemon that holds the directory, and false when none does.
-func (t *Tree) Holder() (pid int, held bool) {
-	f, err := os.OpenFile(filepath.Join(t.dir, lockFile), os.O_RDONLY|openNonblock, 0)
+// readLock returns the PID in the lock file, 0 when there is none, and whether the file is locked.
+func readLock(path string) (pid int, held bool) {
+	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
 	if err != nil {
 		return 0, false
 	}
 	defer func() { _ = f.Close() }() // opened for reading
-	if err := flock(f, unix.LOCK_SH|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return lockHolder(f), true
+	if !isLocked(f) {
+		return 0, false
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
+	if err != nil {
+		return 0, true
+	}
+	pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+	return pid, true
+}
+
+// isLocked reports whether somebody else has an open file locked.
+func isLocked(f *os.File) bool {
+	if err := flock(f, unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		return errors.Is(err, unix.EWOULDBLOCK)
 	}
 	_ = flock(f, unix.LOCK_UN) // closing it does the same, later
-	return 0, false
+	return false
+}
+
+// Holder returns the PID of the daemon that holds the directory, 0 when it is not known, and false when none does.
+func (t *Tree) Holder() (pid int, held bool) {
+	if pid, held := readLock(filepath.Join(t.dir, lockFile)); held {
+		return pid, true
+	}
+	folder, err := os.Open(t.JobsDir())
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = folder.Close() }() // opened for reading
+	if !isLocked(folder) {
+		return 0, false
+	}
+	return folderHolder(folder), true
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -99,5 +100,40 @@ func TestLockedErrorWithoutAPID(t *testing.T) {
 	}
 	if (&LockedError{Dir: "/s", PID: 7}).Error() != "storage /s is in use by the daemon with PID 7: stop that one, or choose another directory with --storage" {
 		t.Error("the message has changed")
+	}
+}
+
+// A lock file that is removed or replaced lets nobody in, and is made again.
+func TestRemovedLockFileLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(path string) error{
+		"removed":  os.Remove,
+		"replaced": func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, []byte("1\n"), 0o640)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			tree := openTree(t, dir, Options{Durability: Process})
+			o, err := Own(tree)
+			check(t, err)
+			defer func() { check(t, o.Release()) }()
+			if made, err := o.KeepLock(); made || err != nil {
+				t.Errorf("a lock file that is well is made again: %t, %v", made, err)
+			}
+			check(t, spoil(filepath.Join(dir, lockFile)))
+			got, want := start(t, "own", dir).line(t), fmt.Sprintf("locked %d", os.Getpid())
+			if got != want {
+				t.Errorf("a second daemon says %q, want %q", got, want)
+			}
+			if pid, held := tree.Holder(); !held || pid != os.Getpid() {
+				t.Errorf("the holder is %d, %t", pid, held)
+			}
+			if made, err := o.KeepLock(); !made || err != nil {
+				t.Errorf("the lock file is not made again: %v", err)
+			}
+			if pid, held := readLock(filepath.Join(dir, lockFile)); !held || pid != os.Getpid() {
+				t.Errorf("the lock file says %d, %t", pid, held)
+			}
+		})
 	}
 }

@@ -9,15 +9,14 @@ import (
 	"path"
 	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Owner is a storage directory in the hands of its one daemon. It can do what a Tree can, and it alone moves markers, writes
 // records and takes requests. It does not serialise: the daemon has one goroutine for each operation at a time.
 type Owner struct {
 	*Tree
-	held *os.File
+	held *lock
+	mark string
 }
 
 // Own takes the lock of the directory and removes what an earlier daemon left in tmp/. The error is a *LockedError when another
@@ -28,7 +27,10 @@ func Own(t *Tree) (*Owner, error) {
 		return nil, err
 	}
 	o := &Owner{Tree: t, held: held}
-	if _, err := t.storageInfo(); err != nil {
+	if err := t.makeMark(); err != nil {
+		return nil, errors.Join(err, o.Release())
+	}
+	if o.mark, err = t.readMark(); err != nil {
 		return nil, errors.Join(err, o.Release())
 	}
 	if err := o.emptyTemp(); err != nil {
@@ -38,10 +40,11 @@ func Own(t *Tree) (*Owner, error) {
 }
 
 // Release gives the lock back.
-func (o *Owner) Release() error {
-	// Unlocked by name: a child that another goroutine is just starting holds a copy of the descriptor until its exec.
-	return errors.Join(flock(o.held, unix.LOCK_UN), o.held.Close())
-}
+func (o *Owner) Release() error { return o.held.release() }
+
+// KeepLock makes the lock file again when somebody removed or replaced it, and reports whether it did: it is by that file that
+// others find the daemon. The folder jobs/, which is locked too, keeps a second daemon out meanwhile.
+func (o *Owner) KeepLock() (made bool, err error) { return o.held.keep() }
 
 func (o *Owner) emptyTemp() error {
 	entries, err := fs.ReadDir(o.root.FS(), tmpDir)

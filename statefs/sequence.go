@@ -26,7 +26,12 @@ type storageInfo struct {
 	Version int `json:"version"`
 	// NextSequence is the first number that nobody has reserved.
 	NextSequence uint64 `json:"next_sequence"`
+	// Mark tells the storage from all others, see Owner.Mark. It is made by the first daemon.
+	Mark string `json:"mark,omitempty"`
 }
+
+// maxSequence is the last number that an ID can hold.
+const maxSequence = 1e15 - 1
 
 // sequence gives out the numbers that make IDs unique. They come from a counter on disk and from nothing else: neither the
 // clock nor the process ID is trusted, since both repeat.
@@ -52,34 +57,48 @@ func (s *sequence) take() (uint64, error) {
 	return n, nil
 }
 
-// reserve takes the next block. The lock on the directory keeps two processes from taking the same one, and the block is on the
-// disk before a number of it is used, whatever the durability is: a number must not come twice, not even after a power cut.
+// reserve takes the next block.
 func (s *sequence) reserve() (start uint64, err error) {
-	dir, err := os.Open(s.tree.dir)
+	err = s.tree.changeStorage(func(info *storageInfo) error {
+		start = info.NextSequence
+		if start > maxSequence-sequenceBlock {
+			return fmt.Errorf("%w: %s says that the next number is %d, and the last one that an ID holds is %d", ErrBadID, storageFile, start, uint64(maxSequence))
+		}
+		info.NextSequence += sequenceBlock
+		return nil
+	})
+	return start, err
+}
+
+// changeStorage changes storage.json. The lock on the directory keeps two processes from taking the same block, and a block is on
+// the disk before a number of it is used, whatever the durability is: a number must not come twice, not even after a power cut.
+func (t *Tree) changeStorage(change func(*storageInfo) error) (err error) {
+	dir, err := os.Open(t.dir)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	if err := flock(dir, unix.LOCK_EX); err != nil {
-		return 0, fmt.Errorf("lock %s: %w", s.tree.dir, err)
+		return fmt.Errorf("lock %s: %w", t.dir, err)
 	}
-	info, err := s.tree.storageInfo()
+	info, err := t.storageInfo()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	start = info.NextSequence
-	info.NextSequence += sequenceBlock
+	if err := change(&info); err != nil {
+		return err
+	}
 	data, err := json.Marshal(info)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if err := s.tree.files.replace(storageFile, append(data, '\n'), true); err != nil {
-		return 0, err
+	if err := t.files.replace(storageFile, append(data, '\n'), true); err != nil {
+		return err
 	}
 	if err := dir.Sync(); err != nil {
-		return 0, &SyncError{s.tree.dir, err}
+		return &SyncError{t.dir, err}
 	}
-	return start, nil
+	return nil
 }
 
 // checkLayout refuses a storage of a newer version, also to readers and those who only ask.
