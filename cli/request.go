@@ -61,8 +61,12 @@ func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, te
 			if !opts.json {
 				a.streams.say("%s", answer.Message)
 			}
-			if answer.TookEffect != nil && !*answer.TookEffect {
+			switch {
+			case answer.Pending:
 				a.streams.say("%s is %s: the request did not take effect within %s, and stands", id, answer.State, opts.wait)
+				failed = append(failed, &codeError{code: exitTemporary})
+			case opts.wait > 0 && answer.TookEffect != nil && !answer.Holds():
+				a.streams.say("%s is %s: the request did not take effect", id, answer.State)
 				failed = append(failed, &codeError{code: exitTemporary})
 			}
 		}

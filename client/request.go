@@ -16,9 +16,11 @@ type Answer struct {
 	ID      statefs.ID  `json:"id"`
 	Action  statefs.Ask `json:"action"`
 	Message string      `json:"message"`
-	// State and TookEffect are there after a wait.
+	// State and TookEffect are there after a wait, and when the request means nothing in the state that the daemon saw.
 	State      statefs.State `json:"state,omitempty"`
 	TookEffect *bool         `json:"took_effect,omitempty"`
+	// Pending says that the wait is over and the request still stands.
+	Pending bool `json:"pending,omitempty"`
 }
 
 // Request asks for something: pause, resume, cancel. It returns when the request is durable or, with a wait above zero,
@@ -33,4 +35,18 @@ func (c *Client) Request(ctx context.Context, id statefs.ID, ask statefs.Ask, wa
 		return nil, fmt.Errorf("%s %s: %w", ask, id, err)
 	}
 	return &answer, nil
+}
+
+// Holds reports whether the operation is as the request wanted it, be it by this request or because it was so already.
+func (a *Answer) Holds() bool {
+	switch a.Action {
+	case statefs.Pause:
+		return a.State == statefs.Paused
+	case statefs.Resume:
+		return a.State.Live() && a.State != statefs.Paused
+	case statefs.Cancel:
+		return a.State == statefs.Cancelled
+	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject:
+	}
+	return a.TookEffect != nil && *a.TookEffect
 }

@@ -26,9 +26,30 @@ type asked struct {
 	ID      statefs.ID `json:"id"`
 	Action  string     `json:"action"`
 	Message string     `json:"message"`
-	// State and TookEffect are there when the client waited.
+	// State and TookEffect are there when the client waited, or when the request means nothing in the state that was seen.
 	State      statefs.State `json:"state,omitempty"`
 	TookEffect *bool         `json:"took_effect,omitempty"`
+	// Pending says that the client waited and the request still stands.
+	Pending bool `json:"pending,omitempty"`
+}
+
+// meansNothing says in the answer that the request changes nothing in the state in which the operation was found.
+func (a *asked) meansNothing(found statefs.State) {
+	a.State, a.TookEffect = found, new(bool)
+	a.Message += ", which is " + string(found) + ": nothing to do"
+}
+
+// found returns the state in which a request meets an operation, "" when it is not known: it is a foreign one, which decides for
+// itself, or another request is still to be carried out before.
+func (s *Server) found(id statefs.ID) (statefs.State, error) {
+	sight, err := s.tree.Look(id)
+	if err != nil || len(sight.States) != 1 || len(sight.Asks) > 0 {
+		return "", err
+	}
+	if foreign, err := s.isForeign(id); err != nil || foreign {
+		return "", err
+	}
+	return sight.States[0], nil
 }
 
 func newAsked(id statefs.ID, action string) asked {
@@ -78,10 +99,18 @@ func (s *Server) control(w *answer, r *http.Request, p httprouter.Params) error 
 		}
 		return err
 	}
+	found, err := s.found(id)
+	if err != nil {
+		return err
+	}
 	if err := s.request(r.Context(), id, action); err != nil {
 		return err
 	}
-	return s.sendJSON(w, r, http.StatusOK, newAsked(id, action))
+	out := newAsked(id, action)
+	if found != "" && !statefs.Ask(action).Means(found) {
+		out.meansNothing(found)
+	}
+	return s.sendJSON(w, r, http.StatusOK, out)
 }
 
 func (s *Server) request(ctx context.Context, id statefs.ID, action string) error {
@@ -112,10 +141,18 @@ func (s *Server) ask(w *answer, r *http.Request, p httprouter.Params) error {
 	action := path.Base(r.URL.Path)
 	f := s.hub.follow(id, viewEnd)
 	defer f.close()
+	found, err := s.found(id)
+	if err != nil {
+		return err
+	}
 	if err := s.request(r.Context(), id, action); err != nil {
 		return err
 	}
 	out := newAsked(id, action)
+	nothing := found != "" && !statefs.Ask(action).Means(found)
+	if nothing {
+		out.meansNothing(found)
+	}
 	if wait == 0 {
 		return s.sendJSON(w, r, http.StatusAccepted, out)
 	}
@@ -126,8 +163,8 @@ func (s *Server) ask(w *answer, r *http.Request, p httprouter.Params) error {
 		return err
 	}
 	// An operation that ended by itself meanwhile was neither paused nor cancelled.
-	effect := settled && shows(state, statefs.Ask(action))
-	out.State, out.TookEffect = state, &effect
+	effect := settled && !nothing && shows(state, statefs.Ask(action))
+	out.State, out.TookEffect, out.Pending = state, &effect, !settled
 	if settled {
 		return s.sendJSON(w, r, http.StatusOK, out)
 	}
@@ -150,7 +187,7 @@ func (s *Server) awaitEffect(ctx context.Context, f *follower, ask statefs.Ask) 
 			return statefs.State(snap.State), true, nil
 		case len(sight.States) > 0:
 			state = sight.States[0]
-			if !slices.Contains(sight.Asks, ask) && shows(state, ask) {
+			if !slices.Contains(sight.Asks, ask) && (shows(state, ask) || !ask.Means(state)) {
 				return state, true, nil
 			}
 		}

@@ -200,11 +200,27 @@ func TestWaitForTheEffect(t *testing.T) {
 	act(statefs.Pause, statefs.Running, statefs.Paused)
 	check(<-paused, 200, "paused", true)
 
+	again := await("pause", "30s")
+	act(statefs.Pause, "", "")
+	said := <-again
+	check(said, 200, "paused", false) // it is paused, and not by this
+	if message := said.json(t)["message"]; !strings.HasSuffix(fmt.Sprint(message), ", which is paused: nothing to do") {
+		t.Errorf("the message is %q", message)
+	}
+	for path, status := range map[string]int{w.path("/pause"): 202, "/testrouter/control?action=pause&id=" + w.id.String(): 200} {
+		check(r.do("POST", path, ""), status, "paused", false)
+		act(statefs.Pause, "", "")
+	}
+
 	resumed := await("resume", "30")
 	act(statefs.Resume, statefs.Paused, statefs.Running)
 	check(<-resumed, 200, "running", true)
 
-	check(<-await("pause", "10ms"), 202, "running", false)
+	over := <-await("pause", "10ms")
+	check(over, 202, "running", false)
+	if over.json(t)["pending"] != true {
+		t.Errorf("the request stands: %s", over.body)
+	}
 
 	cancelled := await("cancel", "1m")
 	act(statefs.Cancel, "", "")

@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -13,6 +15,11 @@ const (
 	lineCancel       = "  Cancel requested, stopping..."
 	lineCancelPaused = "  Cancel requested while paused, stopping..."
 )
+
+// lineNothing is the line for a request that changes nothing.
+func lineNothing(ask statefs.Ask, state statefs.State) string {
+	return fmt.Sprintf("  %s requested while %s: nothing to do.", strings.ToUpper(string(ask[:1]))+string(ask[1:]), state)
+}
 
 // carryOut takes the requests that are there and acts on them: cancel before all others, the others in the order in which they
 // were made, so that the last one wins. One that could not be carried out stays in hand for the next look.
@@ -55,7 +62,7 @@ func (d *Daemon) take(op *operation, asks []statefs.Ask) {
 func (d *Daemon) carryOutOne(op *operation, r *request) error {
 	switch {
 	case op.cancelling != nil || !d.manages(op.id()):
-		return d.owner.Drop(r.Taken) // it is being cancelled: nothing else counts
+		return d.owner.Drop(r.Taken) // it is being cancelled, which beats all, or has just ended and its log is sealed
 	case r.Ask == statefs.Pause:
 		return d.pause(op, r)
 	case r.Ask == statefs.Resume:
@@ -67,8 +74,9 @@ func (d *Daemon) carryOutOne(op *operation, r *request) error {
 	return nil
 }
 
-// meansNothing consumes a request that the present state has no use for.
+// meansNothing consumes a request that the present state has no use for, and says so where whoever asked will look.
 func (d *Daemon) meansNothing(op *operation, r *request) {
+	d.say(op, lineNothing(r.Ask, op.state))
 	d.logger.Info("request means nothing now", "id", op.id(), "request", r.Ask, "state", op.state)
 	op.effected = append(op.effected, r.Taken)
 }

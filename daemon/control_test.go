@@ -94,7 +94,7 @@ func TestTheLastRequestWinsAndCancelBeatsAll(t *testing.T) {
 	if rec := b.awaitEnd(cancelled); rec.Status != statefs.Cancelled || rec.Run != 0 {
 		t.Errorf("status %s, run %d: a cancelled operation in the queue must never start", rec.Status, rec.Run)
 	}
-	b.wantLog(held, linePause)
+	b.wantLog(held, lineNothing(statefs.Resume, statefs.Queued), linePause)
 	b.touch(held, statefs.Resume)
 	b.awaitState(held, statefs.Running)
 }
@@ -114,6 +114,36 @@ func TestARequestFromTheFutureDoesNotWin(t *testing.T) {
 	b.daemon.looks.wait()
 	if !b.exists(statefs.MarkerName(id, statefs.Running)) {
 		t.Error("the older request won")
+	}
+}
+
+// A request that means nothing is consumed, and the log of the operation says so.
+func TestRequestsThatMeanNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	id := b.submit("wait", `{}`)
+	b.awaitState(id, statefs.Running)
+	ask := func(ask statefs.Ask) {
+		b.touch(id, ask)
+		b.await("the request is consumed", func() bool { return !b.exists(statefs.RequestName(id, ask)) })
+		b.daemon.looks.wait()
+	}
+	ask(statefs.Resume)
+	ask(statefs.Approve)
+	ask(statefs.Pause)
+	ask(statefs.Pause)
+	b.wantLog(id, "  Resume requested while running: nothing to do.", "  Approve requested while running: nothing to do.",
+		linePause, "  Pause requested while paused: nothing to do.")
+	if left := b.taken(); len(left) != 0 {
+		t.Errorf("taken/ holds %q", left)
+	}
+	ask(statefs.Cancel)
+	b.awaitEnd(id)
+	sealed := b.log(id)
+	b.touch(id, statefs.Pause)
+	b.daemon.looks.wait()
+	if b.log(id) != sealed {
+		t.Errorf("the sealed log became %q", b.log(id))
 	}
 }
 

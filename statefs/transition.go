@@ -150,6 +150,22 @@ func Next(from State, cause Cause) (State, error) {
 	return to, nil
 }
 
+// Means reports whether a request changes anything in a state, as far as the state alone tells.
+func (a Ask) Means(state State) bool {
+	for _, cause := range meanings[a] {
+		if _, err := Next(state, cause); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// meanings are the causes that a request can be.
+var meanings = map[Ask][]Cause{
+	Pause: {CausePause}, Resume: {CauseResume, CauseRelease}, Cancel: {CauseCancel}, Retry: {CauseRetry},
+	Skip: {CauseRetry, CauseApprove}, Set: {CauseRetry, CauseApprove}, Approve: {CauseApprove}, Reject: {CauseReject},
+}
+
 // HandMove returns the cause that a marker renamed by hand from one state to another stands for, and false when the move means
 // nothing and has to be put back.
 func HandMove(from, to State) (Cause, bool) {

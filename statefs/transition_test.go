@@ -225,3 +225,28 @@ When it has ended its state stands in the record, and there is no marker.
 		"Removing a live marker with `rm` cancels (cause `marker_missing`).\n")
 	return page.Bytes()
 }
+
+func TestWhatARequestMeansInEachState(t *testing.T) {
+	t.Parallel()
+	want := map[Ask][]State{
+		Pause:   {Scheduled, Queued, Running, FailedRetryable},
+		Resume:  {Paused},
+		Cancel:  LiveStates(),
+		Retry:   {FailedRetryable, FailedManual},
+		Skip:    {WaitingApproval, FailedRetryable, FailedManual},
+		Set:     {WaitingApproval, FailedRetryable, FailedManual},
+		Approve: {WaitingApproval},
+		Reject:  {WaitingApproval},
+	}
+	for _, ask := range Asks() {
+		var means []State
+		for _, state := range States() {
+			if ask.Means(state) {
+				means = append(means, state)
+			}
+		}
+		if !slices.Equal(means, want[ask]) {
+			t.Errorf("%s means something in %v, want %v", ask, means, want[ask])
+		}
+	}
+}
