@@ -21,6 +21,9 @@ var errEmptied = errors.New("all markers of live operations are gone at once")
 // taken from one look: only after a while in which nothing was heard of the operation, with the folder still the same, with the
 // marker under no other name, and with other markers still there.
 func (d *Daemon) missing(op *operation) error {
+	if op.displaced.Load() {
+		return d.restoreDisplaced(op)
+	}
 	events := op.events.Load()
 	if op.absence.since.IsZero() || op.absence.events != events || d.dir.Pending(op.id()) {
 		op.absence = absence{since: time.Now(), events: events}
@@ -54,6 +57,9 @@ func (d *Daemon) absent(op *operation) error {
 	if err != nil {
 		return err
 	}
+	if found && d.heldByAnother(op, file) {
+		return d.restoreDisplaced(op)
+	}
 	if found {
 		return d.putBack(op, file)
 	}
@@ -77,7 +83,7 @@ func (d *Daemon) restore(op *operation) error {
 	if err != nil {
 		return err
 	}
-	op.marker = marker
+	op.setMarker(marker)
 	op.absence = absence{}
 	return nil
 }

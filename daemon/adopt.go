@@ -65,7 +65,8 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	if err != nil {
 		return err
 	}
-	op := &operation{rec: rec, marker: marker}
+	op := &operation{rec: rec}
+	op.setMarker(marker)
 	op.set(state)
 	if state == statefs.Running {
 		// The work belonged to a daemon that is gone. Until the marker is back in the queue nothing of it is in hand.
@@ -106,6 +107,11 @@ func (d *Daemon) rollForward(rec *statefs.Record, from statefs.State) error {
 // removeEnded removes the markers of an operation whose terminal record was written.
 func (d *Daemon) removeEnded(rec *statefs.Record, states []statefs.State) error {
 	for _, state := range states {
+		if marker, err := d.owner.MarkerFile(rec.ID, state); err == nil {
+			if owner := d.holder(inode(marker), rec.ID); owner != nil {
+				return d.giveBack(owner, statefs.MarkerName(rec.ID, state))
+			}
+		}
 		if err := d.owner.RemoveName(statefs.MarkerName(rec.ID, state)); err != nil {
 			return err
 		}

@@ -71,6 +71,9 @@ var errMoved = errors.New("the marker was moved meanwhile")
 
 // reconcile is a look at an operation that the daemon has in hand.
 func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
+	if err := d.identify(op, sight); err != nil {
+		return err
+	}
 	if op.run != nil && op.run.ended() {
 		return d.finish(op)
 	}
@@ -117,6 +120,7 @@ func (d *Daemon) compareMarker(op *operation, sight statefs.Sight) (bool, error)
 		return false, d.missing(op)
 	}
 	op.absence = absence{}
+	op.displaced.Store(false)
 	own := false
 	for _, state := range sight.States {
 		own = own || state == op.state

@@ -3,6 +3,7 @@ package daemon
 import (
 	"io/fs"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -34,6 +35,10 @@ type operation struct {
 
 	// shown is a copy of state for readers outside the look.
 	shown atomic.Value // statefs.State
+	// inode is a copy of the marker's inode number for looks at other operations, and displaced their word that the marker was
+	// moved onto one of theirs.
+	inode     atomic.Uint64
+	displaced atomic.Bool
 	// events counts what the watch said of this ID.
 	events atomic.Uint64
 }
@@ -51,6 +56,20 @@ type request struct {
 }
 
 func (op *operation) id() statefs.ID { return op.rec.ID }
+
+// setMarker notes which file the marker is.
+func (op *operation) setMarker(marker fs.FileInfo) {
+	op.marker = marker
+	op.inode.Store(inode(marker))
+}
+
+// inode returns the inode number of a file.
+func inode(info fs.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return stat.Ino
+	}
+	return 0
+}
 
 func (op *operation) set(state statefs.State) {
 	op.state = state

@@ -17,6 +17,8 @@ type Sight struct {
 	// States are the markers that are there: one for a live operation, none for an ended one, more after somebody made a second
 	// one by hand.
 	States []State
+	// Inodes are the inode numbers of these markers. A rename keeps them, so they tell whose a marker was.
+	Inodes []uint64
 	// Asks are the requests that are there.
 	Asks []Ask
 	// Odd are names that should be a marker or a request and are no regular file.
@@ -31,19 +33,19 @@ func (t *Tree) Look(id ID) (Sight, error) {
 	err := withDescriptor(t.raw, func(fd int) error {
 		for _, state := range liveStates {
 			name := MarkerName(id, state)
-			regular, exists, err := statAt(fd, name)
+			regular, exists, inode, err := statAt(fd, name)
 			switch {
 			case err != nil:
 				return err
 			case regular:
-				sight.States = append(sight.States, state)
+				sight.States, sight.Inodes = append(sight.States, state), append(sight.Inodes, inode)
 			case exists:
 				sight.Odd = append(sight.Odd, name)
 			}
 		}
 		for _, ask := range asks {
 			name := RequestName(id, ask)
-			regular, exists, err := statAt(fd, name)
+			regular, exists, _, err := statAt(fd, name)
 			switch {
 			case err != nil:
 				return err
@@ -103,7 +105,7 @@ func (t *Tree) changed(name string) (time.Time, error) {
 // stat asks for one name in jobs/.
 func (t *Tree) stat(name string) (regular, exists bool, err error) {
 	err = withDescriptor(t.raw, func(fd int) error {
-		regular, exists, err = statAt(fd, name)
+		regular, exists, _, err = statAt(fd, name)
 		return err
 	})
 	return regular, exists, err
@@ -111,7 +113,7 @@ func (t *Tree) stat(name string) (regular, exists bool, err error) {
 
 // statAt asks for one name in a folder, without following it. The name is built from an ID, so it holds nothing that could lead
 // out.
-func statAt(fd int, name string) (regular, exists bool, err error) {
+func statAt(fd int, name string) (regular, exists bool, inode uint64, err error) {
 	var st unix.Stat_t
 	for {
 		err = unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -121,11 +123,11 @@ func statAt(fd int, name string) (regular, exists bool, err error) {
 	}
 	switch {
 	case err == nil:
-		return st.Mode&unix.S_IFMT == unix.S_IFREG, true, nil
+		return st.Mode&unix.S_IFMT == unix.S_IFREG, true, st.Ino, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return false, false, nil
+		return false, false, 0, nil
 	}
-	return false, false, fmt.Errorf("look for %s: %w", name, err)
+	return false, false, 0, fmt.Errorf("look for %s: %w", name, err)
 }
 
 // withDescriptor calls with a descriptor that nobody closes meanwhile, again when a signal cut it short.

@@ -1,0 +1,99 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// A marker that somebody renames to a name of another operation may overwrite that one's marker. Nobody meant to cancel either: the
+// inode number tells whose marker it was, and that operation gets one again, while the other keeps the name.
+
+// identify compares the markers that a look found with the one that the daemon knows, before anything is done with them.
+func (d *Daemon) identify(op *operation, sight statefs.Sight) error {
+	for i, state := range sight.States {
+		if sight.Inodes[i] == op.inode.Load() {
+			continue
+		}
+		owner := d.holder(sight.Inodes[i], op.id())
+		if owner != nil && state != op.state {
+			return d.giveBack(owner, statefs.MarkerName(op.id(), state))
+		}
+		if owner != nil {
+			d.logger.Warn("marker overwritten by hand with the one of another operation", "id", op.id(), "other", owner.id(), "state", state)
+			owner.displaced.Store(true)
+			d.looks.want(owner.id())
+		}
+		if len(sight.States) > 1 || state != op.state {
+			continue
+		}
+		// It was replaced, as an editor does: from now on this is the marker.
+		marker, err := d.owner.MarkerFile(op.id(), state)
+		if err != nil {
+			return errMoved
+		}
+		op.setMarker(marker)
+	}
+	return nil
+}
+
+// holder returns the operation, other than the one with this ID, whose marker is the file with this inode number.
+func (d *Daemon) holder(inode uint64, but statefs.ID) *operation {
+	if inode == 0 {
+		return nil
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for id, op := range d.ops {
+		if id != but && op.inode.Load() == inode {
+			return op
+		}
+	}
+	return nil
+}
+
+// giveBack renames a file to the marker of the operation that it was taken from.
+func (d *Daemon) giveBack(owner *operation, file string) error {
+	state, ok := owner.shown.Load().(statefs.State)
+	if !ok {
+		return errMoved
+	}
+	d.counters.putBack.Add(1)
+	d.logger.Warn("marker put back: it was moved to the name of another operation", "id", owner.id(), "name", file, "state", state)
+	err := d.owner.PutBack(file, owner.id(), state)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return d.owner.Quarantine(file, "the marker of "+owner.id().String()+" under the name of another operation")
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return errMoved
+	}
+	return err
+}
+
+// heldByAnother reports whether a name belongs to another operation that lives, of ours or of a foreign program: it keeps the file.
+func (d *Daemon) heldByAnother(op *operation, file string) bool {
+	name, ok := statefs.ParseName(file)
+	if !ok || name.State == "" || name.ID == op.id() {
+		return false
+	}
+	if other := d.operation(name.ID); other != nil {
+		return other.shown.Load() == name.State
+	}
+	if _, err := d.owner.ReadRecord(name.ID); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	gone, err := d.owner.ForeignGone(name.ID, file)
+	return err == nil && !gone
+}
+
+// restoreDisplaced makes the marker again that somebody moved onto the one of another operation.
+func (d *Daemon) restoreDisplaced(op *operation) error {
+	op.displaced.Store(false)
+	d.counters.putBack.Add(1)
+	d.logger.Warn("marker made again: it was moved onto the one of another operation", "id", op.id(), "state", op.state)
+	if err := d.restore(op); err != nil {
+		return err
+	}
+	return errMoved
+}
