@@ -97,3 +97,56 @@ func (d *Daemon) restoreDisplaced(op *operation) error {
 	}
 	return errMoved
 }
+
+// restoreRenamed gives markers back that were renamed while no daemon ran: to an ending without a meaning, or to a name of another
+// operation, where the first line still tells whose it was. It returns the records whose marker is really gone.
+func (d *Daemon) restoreRenamed(lost []*statefs.Record, listing statefs.Listing) ([]*statefs.Record, error) {
+	if len(lost) == 0 {
+		return nil, nil
+	}
+	renamed := make(map[statefs.ID]string)
+	for _, e := range listing.Unknown {
+		renamed[e.ID] = e.File
+	}
+	foreign := d.foreignContent(listing.Markers)
+	var gone []*statefs.Record
+	for _, rec := range lost {
+		state := rec.Status
+		if rec.Next.Live() {
+			state = rec.Next
+		}
+		var err error
+		file, found := renamed[rec.ID]
+		if found {
+			err = d.owner.PutBack(file, rec.ID, state)
+		} else if file, found = foreign[rec.CreatedAt.UnixMicro()]; found {
+			err = d.owner.Restore(rec.ID, state, rec.CreatedAt)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			gone = append(gone, rec)
+			continue
+		}
+		d.counters.putBack.Add(1)
+		d.logger.Warn("marker put back: it was renamed while no daemon ran", "id", rec.ID, "name", file, "state", state)
+	}
+	return gone, nil
+}
+
+// foreignContent returns the markers whose first line is not the time of their own operation, by that time.
+func (d *Daemon) foreignContent(markers []statefs.Entry) map[int64]string {
+	found := make(map[int64]string)
+	for _, e := range markers {
+		stamp, err := d.owner.Stamp(e.File)
+		if err != nil {
+			continue // what cannot be read tells nothing
+		}
+		rec, err := d.owner.ReadRecord(e.ID)
+		if err != nil || rec.CreatedAt.UnixMicro() != stamp.At.UnixMicro() {
+			found[stamp.At.UnixMicro()] = e.File
+		}
+	}
+	return found
+}

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -58,6 +60,33 @@ func TestAMarkerMovedToAnotherOperationCancelsNeither(t *testing.T) {
 				if rec := b.awaitEnd(id); rec.Transitions[len(rec.Transitions)-1].Cause != statefs.CauseCancel {
 					t.Errorf("it ended by %v", rec.Transitions[len(rec.Transitions)-1])
 				}
+			}
+		})
+	}
+}
+
+// TestAMarkerRenamedWhileNoDaemonRan renames the marker of one operation to names that are none of its own.
+func TestAMarkerRenamedWhileNoDaemonRan(t *testing.T) {
+	t.Parallel()
+	for name, to := range map[string]func(other statefs.ID, moved statefs.ID) string{
+		"onto the marker of another": func(other, _ statefs.ID) string { return statefs.MarkerName(other, statefs.Queued) },
+		"to an unknown ending":       func(_, moved statefs.ID) string { return moved.String() + ".queued.bak" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, handlerJobs, testHandlers)
+			moved, other, removed := b.submit("wait", `{}`), b.submit("wait", `{}`), b.submit("wait", `{}`)
+			for _, id := range []statefs.ID{moved, other, removed} {
+				b.awaitState(id, statefs.Running)
+			}
+			must(t, b.stop())
+			b.mv(statefs.MarkerName(moved, statefs.Queued), to(other, moved))
+			must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(removed, statefs.Queued))))
+			b.start()
+			b.awaitState(moved, statefs.Running)
+			b.awaitState(other, statefs.Running)
+			if rec := b.awaitEnd(removed); rec.Status != statefs.Cancelled {
+				t.Errorf("the one whose marker was removed is %s", rec.Status)
 			}
 		})
 	}

@@ -39,7 +39,11 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.treatLost(lost, len(present) == 0); err != nil {
+	gone, err := d.restoreRenamed(lost, listing)
+	if err != nil {
+		return err
+	}
+	if err := d.treatLost(gone, len(present) == 0 && len(gone) == len(lost)); err != nil {
 		return err
 	}
 	for id := range listing.IDs() {
