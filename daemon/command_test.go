@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -221,4 +223,28 @@ func processState(t *testing.T, pid string) string {
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return rest[:1]
+}
+
+// An exit that is older than the cancel stands: the work was done, and only what it left behind had to be ended.
+func TestCancelDuringLeftoversKeepsTheExit(t *testing.T) {
+	t.Parallel()
+	b := setup(t, strings.ReplaceAll(commandJobs, "grace: 300ms", "grace: 60s"), nil)
+	id := b.submit("script", script(`(trap "" TERM; while :; do sleep 0.05; done) & echo $$`))
+	b.await("the leader has ended", func() bool {
+		b.poke()
+		log, err := os.ReadFile(b.tree.LogPath(id))
+		if err != nil || !strings.HasSuffix(string(log), "\n") {
+			return false
+		}
+		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(log)) + "/stat")
+		return err != nil || bytes.Contains(stat, []byte(") Z "))
+	})
+	b.touch(id, statefs.Cancel)
+	b.await("the cancel is taken", func() bool { return strings.Contains(b.log(id), "Cancel requested") })
+	_, err := keeper.EndMarked(t.Context(), []string{"JOBDIR_ID=" + id.String(), b.daemon.owner.Mark()}, time.Millisecond)
+	must(t, err)
+	rec := b.awaitEnd(id)
+	if rec.Status != statefs.Completed || rec.Result != statefs.Success || rec.ExitCode == nil || *rec.ExitCode != 0 {
+		t.Errorf("status %s, result %s, exit code %v", rec.Status, rec.Result, rec.ExitCode)
+	}
 }

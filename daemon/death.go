@@ -48,16 +48,22 @@ func (d *Daemon) failedAttempt(op *operation) statefs.Cause {
 		rec.Deaths++
 	}
 	cause := attempted{code: rec.Error.Code, attempts: rec.Attempts, most: r.def.MaxAttempts, deaths: rec.Deaths}.after()
-	switch {
-	case cause == statefs.CauseNeedsPerson:
+	if cause == statefs.CauseNeedsPerson {
 		rec.Reason = "poison"
-		d.say(op, fmt.Sprintf("  ERROR: %s. The work died %d times in a row without finishing anything: a person must look.", rec.Error.Message, rec.Deaths))
-	case cause == statefs.CauseRescued:
-		d.say(op, fmt.Sprintf("  Attempt %d of %d failed: %s. It is tried again.", rec.Attempts, r.def.MaxAttempts, rec.Error.Message))
-	default:
-		d.say(op, "  ERROR: "+rec.Error.Message)
 	}
+	d.say(op, attemptLine(rec, cause, r.def.MaxAttempts))
 	return cause
+}
+
+// attemptLine is what the log says of an attempt that failed.
+func attemptLine(rec *statefs.Record, cause statefs.Cause, most int) string {
+	if cause == statefs.CauseNeedsPerson {
+		return fmt.Sprintf("  ERROR: %s. The work died %d times in a row without finishing anything: a person must look.", rec.Error.Message, rec.Deaths)
+	}
+	if cause == statefs.CauseRescued {
+		return fmt.Sprintf("  Attempt %d of %d failed: %s. It is tried again.", rec.Attempts, most, rec.Error.Message)
+	}
+	return "  ERROR: " + rec.Error.Message
 }
 
 // goOn takes an operation whose attempt failed out of the hands of its run, to where the cause leads: it is still live.

@@ -30,8 +30,7 @@ func (d *Daemon) finish(op *operation) error {
 // judgeEnd says by what cause the operation ends now that its work has.
 func (d *Daemon) judgeEnd(op *operation) statefs.Cause {
 	r, cause := op.run, op.run.endCause()
-	if op.cancelling != nil && (cause != nil || r.err != nil) {
-		// An end that was there before the request would have been seen before the request was taken.
+	if op.cancelling != nil && !r.endedByItself() && (cause != nil || r.err != nil) {
 		return op.cancelCause
 	}
 	op.rec.Attempts++
@@ -52,6 +51,12 @@ func (d *Daemon) judgeEnd(op *operation) statefs.Cause {
 		return statefs.CauseCancel
 	}
 	return d.failedAttempt(op)
+}
+
+// endedByItself says that the command had ended before anybody asked it to: an exit that is older than the signal stands, also when
+// the cancel came while what the command had started was still being ended.
+func (r *run) endedByItself() bool {
+	return r.exit != nil && r.exit.Cause == "" && (r.exit.Code >= 0 || r.exit.Signal != "")
 }
 
 func (r *run) takeExit(rec *statefs.Record) {

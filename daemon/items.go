@@ -2,13 +2,9 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -22,6 +18,7 @@ func itemsWork(ctx context.Context, r *run) error {
 		return &workError{code: "start_failed", err: err}
 	}
 	defer monitor.stop()
+	r.outputs.wake = monitor.wake
 	total, err := r.countItems(ctx)
 	if err != nil {
 		return err
@@ -127,16 +124,16 @@ func (r *run) itemCommand(ctx context.Context, item catalog.Item, number, total 
 		said.Fail(err)
 		return &workError{code: "start_failed", err: err}
 	}
-	defer func() { _ = output.Close() }() // the command has its own descriptor; ours wrote nothing
+	defer output.close()
 	result := fmt.Sprintf("result-%d.json", number)
-	exit, err := r.execute(ctx, r.values(item.Name), output, false,
+	exit, err := r.execute(ctx, r.values(item.Name), output.File, false,
 		"JOBDIR_ITEM="+item.Name, fmt.Sprintf("JOBDIR_ITEM_NUMBER=%d", number), "JOBDIR_RESULT="+r.scratch.path(result))
-	if ctx.Err() != nil {
-		r.gate.end()
-		return context.Cause(ctx)
-	}
 	if together {
-		said.head += readOutput(output)
+		said.head += output.text()
+	}
+	if ctx.Err() != nil && (err != nil || exit.Cause != "") {
+		said.abandon()
+		return context.Cause(ctx)
 	}
 	if err == nil {
 		err = exitError(exit)
@@ -163,45 +160,4 @@ func (r *run) endItem(said *Item, item catalog.Item, result string, failure erro
 		attrs = append(attrs, slog.Any(f.name, f.value))
 	}
 	said.OK(attrs...)
-}
-
-// itemOutput is where a command writes: the log, or when several run at once a temporary file, whose text goes to the log in one
-// piece when the item ends.
-func (r *run) itemOutput(together bool, number int) (*os.File, error) {
-	if !together {
-		return r.owner.AppendLog(r.id)
-	}
-	path := filepath.Join(r.owner.TempDir(), fmt.Sprintf("%s-item-%d", r.id, number))
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_TRUNC, 0o640)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(path); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// itemOutputLimit bounds what is kept of the output of one of several commands that run at once.
-const itemOutputLimit = 1 << 20
-
-// readOutput returns what a command wrote, its end when that is too much, with a newline at the end.
-func readOutput(f *os.File) string {
-	info, err := f.Stat()
-	if err != nil || info.Size() == 0 {
-		return ""
-	}
-	from := max(0, info.Size()-itemOutputLimit)
-	data, err := io.ReadAll(io.NewSectionReader(f, from, itemOutputLimit))
-	if err != nil {
-		return ""
-	}
-	text := string(data)
-	if from > 0 {
-		text = fmt.Sprintf("  (%d bytes of output left out)\n", from) + text
-	}
-	if text[len(text)-1] != '\n' {
-		text += "\n"
-	}
-	return text
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -53,7 +54,7 @@ func startMonitor(r *run) (*monitor, error) {
 		}
 		m.release = append(m.release, cancel)
 	}
-	go m.follow()
+	go m.guard()
 	return m, nil
 }
 
@@ -76,8 +77,19 @@ func (m *monitor) close() {
 // for people. The size of the log is looked at each time.
 const readEvery = 100 * time.Millisecond
 
-func (m *monitor) follow() {
+// guard turns a panic into the end of this run alone.
+func (m *monitor) guard() {
 	defer close(m.ended)
+	defer func() {
+		if p := recover(); p != nil {
+			m.r.logger.Error("the monitor of a run panicked", "id", m.r.id, "panic", p, "stack", string(debug.Stack()))
+			m.r.end(&workError{code: "panic", err: fmt.Errorf("the output cannot be followed: %v", p)})
+		}
+	}()
+	m.follow()
+}
+
+func (m *monitor) follow() {
 	rest := time.NewTimer(0) // fires when the last read is long enough ago
 	defer rest.Stop()
 	rested, due := false, false
@@ -110,8 +122,10 @@ func (m *monitor) checkSize() int64 {
 	if err != nil {
 		return m.logAt
 	}
-	if limit := int64(m.r.def.MaxLog); limit > 0 && info.Size() > limit {
-		m.r.end(&workError{code: "log_limit", err: fmt.Errorf("%w: %d bytes, %s allowed", errLogLimit, info.Size(), m.r.def.MaxLog)})
+	if limit := int64(m.r.def.MaxLog); limit > 0 {
+		if all := info.Size() + m.r.outputs.size(); all > limit {
+			m.r.end(&workError{code: "log_limit", err: fmt.Errorf("%w: %d bytes, %s allowed", errLogLimit, all, m.r.def.MaxLog)})
+		}
 	}
 	return info.Size()
 }
@@ -119,6 +133,9 @@ func (m *monitor) checkSize() int64 {
 func (m *monitor) lookAtLog() {
 	size := m.checkSize()
 	if size == m.logAt {
+		if m.r.outputs.some.Load() {
+			m.r.alive() // an item wrote, or the progress file did
+		}
 		return
 	}
 	if size < m.logAt {

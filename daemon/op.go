@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -40,19 +41,19 @@ func (o *Op) Params() catalog.Params { return o.r.params }
 // Item begins item i of total, counting from 1: it prints "[ i / total ] Processing 'name'..." and counts as progress. The item
 // ends with its OK or Fail, or with those of the Op, which are for the item begun last.
 func (o *Op) Item(i, total int, name string) *Item {
-	return o.begin(i, total, name, fmt.Sprintf("[ %d / %d ] Processing '%s'...", i, total, name), false)
+	return o.begin(i, total, name, fmt.Sprintf("[ %d / %d ] Processing '%s'...", i, total, printable(name)), false)
 }
 
 // File is Item for a file: it prints "[ i / total ] Processing file 'name'...".
 func (o *Op) File(i, total int, name string) *Item {
-	return o.begin(i, total, name, fmt.Sprintf("[ %d / %d ] Processing file '%s'...", i, total, name), false)
+	return o.begin(i, total, name, fmt.Sprintf("[ %d / %d ] Processing file '%s'...", i, total, printable(name)), false)
 }
 
 // Parallel is Item for work that has several items under way: the lines of each are printed together when it ends, so that they
 // stay together in the log. The goroutine that does the item waits through the item's own Sleep and Checkpoint, so that a pause
 // knows when all items stand still.
 func (o *Op) Parallel(i, total int, name string) *Item {
-	return o.begin(i, total, name, fmt.Sprintf("[ %d / %d ] Processing '%s'...", i, total, name), true)
+	return o.begin(i, total, name, fmt.Sprintf("[ %d / %d ] Processing '%s'...", i, total, printable(name)), true)
 }
 
 func (o *Op) begin(i, total int, name, line string, together bool) *Item {
@@ -183,7 +184,22 @@ func (i *Item) Fail(err error, line ...string) {
 	if len(line) > 0 {
 		said = line[0]
 	}
-	i.end("  FAIL: "+said, err, nil)
+	i.end("  FAIL: "+printable(said), err, nil)
+}
+
+// abandon gives the item up because the work is to end: what it wrote so far goes to the log, and it counts as not done.
+func (i *Item) abandon() {
+	i.r.current.Lock()
+	again := i.ended
+	i.ended = true
+	i.r.current.Unlock()
+	if again {
+		return
+	}
+	if i.head != "" {
+		i.r.line(strings.TrimSuffix(i.head, "\n"))
+	}
+	i.r.gate.end()
 }
 
 // Sleep is Op.Sleep for the goroutine that does this item.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -66,6 +67,10 @@ func newField(name string, value any) (field, error) {
 // item notes the end of one item: failure is nil when it went well.
 func (r *report) item(number int, name string, failure error, attrs []slog.Attr) {
 	entry := []field{text("filename", name)}
+	if !utf8.ValidString(name) { // which JSON text cannot hold
+		f, _ := newField("filename_base64", []byte(name)) // bytes always encode
+		entry = append(entry, f)
+	}
 	if failure != nil {
 		entry = append(entry, text("error", failure.Error()))
 	}

@@ -47,6 +47,7 @@ type run struct {
 	progress progressFile
 	stall    stall
 	scratch  scratch
+	outputs  itemOutputs
 
 	ctx    context.Context //nolint:containedctx // the run is what the context is about: it ends with it
 	cancel context.CancelCauseFunc

@@ -20,6 +20,7 @@ const resultLimit = 16 << 20
 //	params.json   the parameters, for JOBDIR_PARAMS
 //	result.json   what the command leaves at JOBDIR_RESULT
 //	progress      the lines it writes to JOBDIR_PROGRESS
+//	item-N.log    what the command of item N writes while several run at once
 //
 // It is removed when the operation ends.
 type scratch struct{ dir string }

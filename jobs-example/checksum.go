@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/jobdir/jobdir/daemon"
 )
@@ -21,7 +23,11 @@ const block = 1 << 20
 // checksum reads every regular file below a folder and reports its size and SHA-256, several files at a time. Folders whose name
 // begins with a dot are left out, and symbolic links are not followed. What cannot be read is a failed item.
 func checksum(ctx context.Context, op *daemon.Op) error {
-	root, err := os.OpenRoot(op.Params().Get("path"))
+	path := op.Params().Get("path")
+	if info, err := os.Stat(path); err == nil && !info.IsDir() { // opening a fifo would wait for its writer
+		return fmt.Errorf("%s is not a folder; give the path of a folder that the daemon can read", path)
+	}
+	root, err := os.OpenRoot(path)
 	if err != nil {
 		return fmt.Errorf("%w; give the path of a folder that the daemon can read", err)
 	}
@@ -117,11 +123,15 @@ func (s *summer) sum(item *daemon.Item, name string, buffer []byte) (size int64,
 	if err := item.Checkpoint(); err != nil {
 		return 0, "", err
 	}
-	f, err := s.root.Open(name)
+	// It was a regular file when it was listed; a fifo that took its place must not be waited for.
+	f, err := s.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return 0, "", err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return 0, "", errors.Join(fmt.Errorf("%s is no regular file any more", name), err)
+	}
 	hash := sha256.New()
 	size, err = io.CopyBuffer(hash, pausable{f, item}, buffer)
 	return size, hex.EncodeToString(hash.Sum(nil)), err

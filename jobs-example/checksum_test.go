@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -66,6 +67,25 @@ func TestChecksumOfNoFolder(t *testing.T) {
 
 // The first file is so large that it cannot end by itself. While the operation is paused in the middle of it, the file after it
 // goes away and it becomes empty.
+// A fifo is no folder, and among the files it is passed over: nobody waits for a writer that never comes.
+func TestChecksumWaitsForNoFifo(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.txt"), "alpha")
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, end := s.follow(s.submit("files", "checksum", map[string]any{"path": dir})); end.Result != "success" || len(end.ProcessedFiles) != 1 {
+		t.Errorf("footer %+v", end)
+	}
+	text, end := s.follow(s.submit("files", "checksum", map[string]any{"path": fifo}))
+	if end.Result != "failure" || !strings.Contains(text, "is not a folder") {
+		t.Errorf("footer %+v of %s", end, text)
+	}
+}
+
 func TestChecksumPausesInTheMiddleOfAFile(t *testing.T) {
 	t.Parallel()
 	s := start(t)

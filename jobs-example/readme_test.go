@@ -35,7 +35,7 @@ func TestReadmeShowsTheRealDirectory(t *testing.T) {
 	bin := program(t)
 	var text strings.Builder
 	for _, p := range []picture{
-		{"testrouter/streaming01", "jobdir run -d testrouter/streaming01 files=1000", ".progress", ".progress", ""},
+		{"testrouter/streaming01", "jobdir run -d testrouter/streaming01 files=1000", ".items.ndjson", ".progress", ""},
 		{"files/checksum", "jobdir run -d files/checksum path=$FOLDER", ".progress", ".progress", ""},
 		{"files/compress", "jobdir run -d files/compress path=$FOLDER suffix=img", ".artifacts", ".progress", "one.img.gz"},
 		{"commands/shell-task", "jobdir run -d commands/shell-task steps=1000", ".progress", ".progress", ""},
