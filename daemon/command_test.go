@@ -229,7 +229,7 @@ func processState(t *testing.T, pid string) string {
 func TestCancelDuringLeftoversKeepsTheExit(t *testing.T) {
 	t.Parallel()
 	b := setup(t, strings.ReplaceAll(commandJobs, "grace: 300ms", "grace: 60s"), nil)
-	id := b.submit("script", script(`(trap "" TERM; while :; do sleep 0.05; done) & echo $$`))
+	id := b.submit("script", script(`(trap "" TERM; touch $JOBDIR_ARTIFACTS/deaf; while :; do sleep 0.05; done) & until test -e $JOBDIR_ARTIFACTS/deaf; do sleep 0.01; done; echo $$`))
 	b.await("the leader has ended", func() bool {
 		b.poke()
 		log, err := os.ReadFile(b.tree.LogPath(id))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
@@ -37,6 +38,9 @@ func (d *Daemon) recover(ctx context.Context) error {
 	}
 	lost, err := d.lostMarkers(present)
 	if err != nil {
+		return err
+	}
+	if lost, err = d.stillLost(ctx, lost); err != nil {
 		return err
 	}
 	gone, err := d.restoreRenamed(lost, listing)
@@ -101,6 +105,34 @@ func (d *Daemon) lostMarkers(present map[statefs.ID]bool) ([]*statefs.Record, er
 		live[id] = true
 	}
 	return lost, d.owner.SetLiveList(live)
+}
+
+// stillLost looks a second time, and returns the records whose marker is still missing: another process may be about to submit, and
+// has written the record and not yet the marker.
+func (d *Daemon) stillLost(ctx context.Context, lost []*statefs.Record) ([]*statefs.Record, error) {
+	if len(lost) == 0 {
+		return nil, nil
+	}
+	timer := time.NewTimer(secondLook)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	still := lost[:0]
+	for _, rec := range lost {
+		sight, err := d.owner.Look(rec.ID)
+		if err != nil {
+			return nil, err
+		}
+		if len(sight.States) > 0 {
+			d.looks.want(rec.ID)
+			continue
+		}
+		still = append(still, rec)
+	}
+	return still, nil
 }
 
 // treatLost ends operations whose marker was removed while no daemon ran. When every marker is gone, and there was more than

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -222,5 +223,36 @@ func TestForeignOperationIsLeftAlone(t *testing.T) {
 	}
 	if !b.exists(statefs.MarkerName(id, statefs.Paused)) {
 		t.Error("a foreign program may move its own marker")
+	}
+}
+
+// What another process submits while a daemon starts is never taken for an operation whose marker was removed.
+func TestSubmitWhileADaemonStarts(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, commandJobs, nil)
+	var ids []statefs.ID
+	for range 8 {
+		submitted := make(chan []statefs.ID, 1)
+		go func() {
+			var own []statefs.ID
+			for range 12 {
+				rec, err := b.tree.Submit(context.Background(), statefs.Submission{Group: "test", Job: "argv"})
+				if err != nil {
+					t.Error(err)
+					break
+				}
+				own = append(own, rec.ID)
+			}
+			submitted <- own
+		}()
+		b.start()
+		ids = append(ids, <-submitted...)
+		must(t, b.stop())
+	}
+	b.start()
+	for _, id := range ids {
+		if rec := b.awaitEnd(id); rec.Status != statefs.Completed {
+			t.Errorf("%s is %s: %s %+v", id, rec.Status, rec.Reason, rec.Error)
+		}
 	}
 }
