@@ -131,6 +131,7 @@ func TestRequestsThatMeanNothing(t *testing.T) {
 	ask(statefs.Resume)
 	ask(statefs.Approve)
 	ask(statefs.Pause)
+	b.awaitState(id, statefs.Paused) // until then a second one is part of the first
 	ask(statefs.Pause)
 	b.wantLog(id, "  Resume requested while running: nothing to do.", "  Approve requested while running: nothing to do.",
 		linePause, "  Pause requested while paused: nothing to do.")
