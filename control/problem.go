@@ -79,6 +79,11 @@ func refusalOf(err error) *refusal {
 	if blocked, ok := errors.AsType[*statefs.BlockedError](err); ok {
 		return refuse(http.StatusConflict, "%s", blocked.Error()).with("file", blocked.File)
 	}
+	if displaced, ok := errors.AsType[*statefs.DisplacedError](err); ok {
+		answer := refuse(http.StatusServiceUnavailable, "The daemon stops: %s", displaced.Error())
+		answer.cause = err
+		return answer
+	}
 	var answer *refusal
 	switch {
 	case errors.Is(err, statefs.ErrBadID):
@@ -104,6 +109,7 @@ func refusalOf(err error) *refusal {
 func (s *Server) fail(w *answer, r *http.Request, err error) {
 	known := refusalOf(err)
 	if known.cause != nil {
+		s.status.Health() // which looks whether the daemon can go on
 		number := s.failures.Add(1)
 		known = known.with("log_entry", number)
 		s.log.Error("request failed", "log_entry", number, "method", r.Method, "path", r.URL.Path, "status", known.status, "error", err)

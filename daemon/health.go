@@ -28,13 +28,18 @@ type Health struct {
 	Counters map[string]uint64
 }
 
-// Health returns how the daemon is. It may be called at any time.
+// Health returns how the daemon is. It may be called at any time. It looks whether the folder is still the one that is watched, since
+// some ways of losing it make no event, and ends the daemon when it is not.
 func (d *Daemon) Health() Health {
 	h := Health{Watch: d.dir.Mode(), Live: make(map[statefs.State]int)}
 	select {
 	case <-d.ready:
 		h.Ready = !d.stopping.Load()
 	default:
+	}
+	if gone, is := errors.AsType[*watch.GoneError](d.dir.Check()); is && h.Ready {
+		h.Ready = false
+		d.fail(gone)
 	}
 	for _, op := range d.all() {
 		if state, ok := op.shown.Load().(statefs.State); ok {

@@ -41,8 +41,12 @@ func (t *Tree) Request(_ context.Context, id ID, ask Ask, args json.RawMessage) 
 	if !live {
 		return fmt.Errorf("operation '%s' %w", id, ErrNotLive)
 	}
-	if err := t.putRequest(id, ask, args); err != nil {
-		return fmt.Errorf("request %s of %s: %w", ask, id, err)
+	err = t.putRequest(id, ask, args)
+	if err == nil {
+		err = t.inPlace()
+	}
+	if err != nil {
+		return fmt.Errorf("request %s of %s: %w", ask, id, t.displacedBy(err))
 	}
 	return t.jobsSync.sync()
 }

@@ -39,7 +39,7 @@ func (t *Tree) Submit(_ context.Context, s Submission) (*Record, error) {
 		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
 	}
 	if err := t.publish(rec); err != nil {
-		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
+		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, t.displacedBy(err))
 	}
 	return rec, nil
 }
@@ -100,6 +100,9 @@ func (t *Tree) publish(rec *Record) error {
 	if err := t.files.create(path.Join(jobsDir, MarkerName(rec.ID, Queued)), formatStamp(rec.CreatedAt, nil)); err != nil {
 		t.withdraw(rec.ID)
 		return err
+	}
+	if err := t.inPlace(); err != nil {
+		return err // the daemon that has the right folder ends, and the next one finds the record
 	}
 	return t.syncOperation(rec.ID)
 }

@@ -174,7 +174,7 @@ func TestSubmitThatFailsLeavesNothing(t *testing.T) {
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
 	first := submit(t, tree)
 	check(t, os.Rename(tree.JobsDir(), tree.JobsDir()+".away")) // the marker cannot be made
-	if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "submit g/j: create jobs/") {
+	if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "submit g/j: folder "+tree.JobsDir()+" is gone") {
 		t.Errorf("without jobs/: %v", err)
 	}
 	check(t, os.Rename(tree.JobsDir()+".away", tree.JobsDir()))
