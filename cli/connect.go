@@ -40,10 +40,11 @@ func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error)
 	}
 	if !conf.explicit("storage") {
 		// No token is shown here: anybody may listen at that address.
-		if c, err := client.New(defaultServer); err == nil {
+		if c, err := a.dial(defaultServer); err == nil {
 			_, err := c.Health(ctx)
 			refused, ok := errors.AsType[*client.Error](err)
 			if err == nil || ok && refused.Status == http.StatusUnauthorized {
+				a.streams.say("using the daemon at %s: none has the storage %s (name one with --server or --storage)", defaultServer, conf.Storage)
 				return c, nil
 			}
 		}

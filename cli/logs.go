@@ -16,6 +16,7 @@ import (
 type logsOptions struct {
 	follow bool
 	offset int64
+	json   bool
 }
 
 func (a *app) logsCommand() *cobra.Command {
@@ -24,7 +25,8 @@ func (a *app) logsCommand() *cobra.Command {
 		Use:   "logs ID",
 		Short: "Write the log of an operation",
 		Long: `logs writes the log of a live or ended operation to stdout. With -f it goes on until the operation ends; how it
-ended goes to stderr and does not change the exit code ('jobdir wait' does that).`,
+ended goes to stderr and does not change the exit code ('jobdir wait' does that). With --json each line is an object
+with its offset in the log, its text, and cut: true when it is the unfinished last one.`,
 		Args:              exactlyOne("an ID"),
 		ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,6 +39,7 @@ ended goes to stderr and does not change the exit code ('jobdir wait' does that)
 	}
 	cmd.Flags().BoolVarP(&opts.follow, "follow", "f", false, "go on until the operation ends")
 	cmd.Flags().Int64Var(&opts.offset, "offset", 0, "begin at this byte of the log")
+	jsonFlag(cmd, &opts.json)
 	return cmd
 }
 
@@ -44,13 +47,14 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 	if opts.offset < 0 {
 		return usagef("flag --offset: %d is below zero", opts.offset)
 	}
-	return a.reach(ctx, conf, func(c *client.Client) error {
+	out := a.logOutput(opts)
+	err := a.reach(ctx, conf, func(c *client.Client) error {
 		id, err := resolveRemote(ctx, c).one(text)
 		if err != nil {
 			return err
 		}
 		if opts.follow {
-			footer, err := c.Follow(ctx, id, opts.offset, a.streams.Out)
+			footer, err := c.Follow(ctx, id, opts.offset, out)
 			if err != nil {
 				return explainCut(err)
 			}
@@ -62,18 +66,19 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 			return err
 		}
 		defer log.Close()
-		return a.copyLog(log)
+		return copyLog(out, log)
 	}, func(tree *statefs.Tree) error {
 		id, err := resolveLocal(tree).one(text)
 		if err != nil {
 			return err
 		}
-		return a.localLog(tree, opts, id)
+		return localLog(tree, opts, id, out)
 	})
+	return errors.Join(err, out.end())
 }
 
 // localLog writes what the directory holds of a log.
-func (a *app) localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID) error {
+func localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID, out io.Writer) error {
 	if _, err := tree.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
 		return notFoundf("operation %s not found in %s", id, tree.Dir())
 	}
@@ -86,7 +91,7 @@ func (a *app) localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID) erro
 		if _, err := log.Seek(opts.offset, io.SeekStart); err != nil {
 			return fmt.Errorf("read the log of %s: %w", id, err)
 		}
-		if err := a.copyLog(log); err != nil {
+		if err := copyLog(out, log); err != nil {
 			return err
 		}
 	}
@@ -96,8 +101,8 @@ func (a *app) localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID) erro
 	return nil
 }
 
-func (a *app) copyLog(from io.Reader) error {
-	if _, err := io.Copy(a.streams.Out, from); err != nil {
+func copyLog(out io.Writer, from io.Reader) error {
+	if _, err := io.Copy(out, from); err != nil {
 		return fmt.Errorf("write the log: %w", err)
 	}
 	return nil

@@ -80,11 +80,36 @@ Exit codes of run and wait: 0 success, 1 failure, 2 partial, 130 cancelled, 75 n
 		a.requestCommand("cancel", "End operations for good"),
 		a.waitCommand(), a.jobsCommand(), a.validateCommand(), a.sweepCommand(), a.configCommand(), a.versionCommand(),
 	)
+	root.Version = Version()
+	root.SetVersionTemplate("jobdir {{.Version}}\n")
+	completion(root)
 	for _, cmd := range root.Commands() {
 		cmd.Args = usageArgs(cmd.Args)
 	}
 	root.SuggestionsMinimumDistance = 2
 	return root
+}
+
+// completion makes the command that cobra has for shells refuse a shell that it does not know.
+func completion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		var shells []string
+		for _, shell := range cmd.Commands() {
+			shells = append(shells, shell.Name())
+		}
+		known := strings.Join(shells, ", ")
+		cmd.Args = func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("completion: there is none for %q: it is one of %s", args[0], known)
+			}
+			return fmt.Errorf("completion: the shell is missing: it is one of %s", known)
+		}
+		cmd.RunE = func(*cobra.Command, []string) error { return nil } // Args has refused
+	}
 }
 
 func unknownCommand(cmd *cobra.Command, name string) error {

@@ -78,8 +78,15 @@ func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, te
 		})
 	}, func(tree *statefs.Tree) error {
 		a.streams.say("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
+		if opts.wait > 0 {
+			a.streams.say("--wait has no meaning then: nothing takes effect before")
+		}
 		return each(resolveLocal(tree), func(id statefs.ID) (*client.Answer, error) {
-			return requestTree(ctx, tree, id, opts.ask)
+			answer, err := requestTree(ctx, tree, id, opts.ask)
+			if err == nil && opts.wait > 0 {
+				answer.Pending = true
+			}
+			return answer, err
 		})
 	})
 	if opts.json {

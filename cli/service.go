@@ -222,12 +222,22 @@ func (s *service) serving() Serving {
 	for _, l := range s.listeners {
 		switch {
 		case l.Addr().Network() != "unix":
-			out.Addresses = append(out.Addresses, "http://"+l.Addr().String())
+			out.Addresses = append(out.Addresses, "http://"+reachable(l.Addr()))
 		case socketPath(l) != out.Socket:
 			out.Addresses = append(out.Addresses, "unix:"+socketPath(l))
 		}
 	}
 	return out
+}
+
+// reachable returns an address at which a listener answers: for one that listens everywhere that of the loopback, which the check
+// of the Host header always lets in.
+func reachable(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
+		return addr.String()
+	}
+	return net.JoinHostPort("localhost", port)
 }
 
 // total is how many items an operation will have, as far as that is known before it starts.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -25,6 +26,9 @@ func parseAddress(address string) (base string, transport *http.Transport, err e
 		return "http://localhost", transport, nil
 	}
 	u, err := url.Parse(address)
+	if host, port, bare := strings.Cut(address, ":"); err != nil && bare || err == nil && u.Opaque != "" && isNumber(port) {
+		return "", nil, fmt.Errorf("address %q: want http://HOST:PORT or unix:/PATH: is it http://%s:%s?", address, host, port)
+	}
 	if err != nil {
 		return "", nil, fmt.Errorf("address %q: %w", address, errors.Unwrap(err))
 	}
@@ -32,6 +36,11 @@ func parseAddress(address string) (base string, transport *http.Transport, err e
 		return "", nil, fmt.Errorf("address %q: want http://HOST:PORT or unix:/PATH", address)
 	}
 	return strings.TrimSuffix(u.String(), "/"), transport, nil
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return err == nil
 }
 
 // UnreachableError says that no daemon answered at an address. Its cause is wrapped.

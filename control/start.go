@@ -153,8 +153,16 @@ func (s *Server) submit(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	if r.URL.RawQuery != "" {
-		return refuse(http.StatusBadRequest, "A POST takes the parameters of the job as a JSON body, not in the URL")
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := submitOptions(def, values); err != nil {
+		return err
+	}
+	wait, applied, err := submitWait(r, values)
+	if err != nil {
+		return err
 	}
 	body, err := s.readBody(w, r)
 	if err != nil {
@@ -170,10 +178,44 @@ func (s *Server) submit(w *answer, r *http.Request, p httprouter.Params) error {
 	}
 	w.Header().Set("Location", "/api/v1/operations/"+rec.ID.String())
 	w.Header().Set(operationHeader, rec.ID.String())
+	if applied != "" {
+		w.Header().Set("Preference-Applied", applied)
+	}
+	if wait > 0 {
+		if err := s.awaitEnd(r, rec.ID, wait); err != nil {
+			return err
+		}
+		found, err := s.describe(rec.ID)
+		if err != nil {
+			return err
+		}
+		found.Durability = s.tree.Durability()
+		return s.sendJSON(w, r, http.StatusCreated, found)
+	}
 	submitted := operationJSON{
 		ID: rec.ID, Record: rec, Endpoint: rec.ID.Endpoint(), State: rec.Status, Status: rec.Status, Durability: s.tree.Durability(),
 	}
 	return s.sendJSON(w, r, http.StatusCreated, submitted)
+}
+
+// laterOptions are options of a submit that this version does not carry out.
+var laterOptions = []string{"priority", "delay", "after", "tags", "key"}
+
+// submitOptions refuses what is no option of a submit, and says where it belongs.
+func submitOptions(def *catalog.Definition, values url.Values) error {
+	for name := range values {
+		switch {
+		case name == "wait":
+		case slices.Contains(laterOptions, name):
+			return refuse(http.StatusBadRequest, "The option '%s' of a submit is not known to this version", name).with("parameter", name)
+		case def.Param(name) != nil:
+			return refuse(http.StatusBadRequest, "A POST takes the parameters of the job as a JSON body, not in the URL: send {\"%s\": ...}", name).with("parameter", name)
+		default:
+			return refuse(http.StatusBadRequest, "Unknown option '%s' of a submit: the URL takes 'wait', the JSON body the parameters of the job", printable(name, 64)).
+				with("parameter", printable(name, 64))
+		}
+	}
+	return nil
 }
 
 // joinStream is GET /api/v1/operations/{id}/stream.

@@ -1,0 +1,78 @@
+package control
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// A submit that is to wait answers with the operation as it is when it has ended, or when the time is over.
+func TestSubmitWaits(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	const path = "/testrouter/streaming01"
+	for name, ask := range map[string]struct{ query, prefer, applied string }{
+		"parameter":           {"?wait=25s", "", ""},
+		"preference":          {"", "wait=25", "wait=25"},
+		"one of several":      {"", `handling=lenient, wait="25"`, "wait=25"},
+		"parameter over both": {"?wait=25s", "respond-async", ""},
+	} {
+		answered := make(chan reply, 1)
+		go func() { answered <- r.do("POST", path+ask.query, "", "Prefer: "+ask.prefer) }()
+		r.next().start().finish()
+		a := <-answered
+		if got := a.json(t); a.status != http.StatusCreated || got["result"] != "success" || got["state"] != "completed" {
+			t.Errorf("%s: %d %v", name, a.status, got)
+		}
+		if got := a.header.Get("Preference-Applied"); got != ask.applied {
+			t.Errorf("%s: Preference-Applied %q, want %q", name, got, ask.applied)
+		}
+	}
+	for name, ask := range map[string]struct{ query, prefer, applied string }{
+		"nothing":       {"", "", ""},
+		"asynchronous":  {"", "wait=25, respond-async", "respond-async"},
+		"not a number":  {"", "wait=soon", ""},
+		"time is over":  {"?wait=1ms", "", ""},
+		"no time given": {"?wait=0", "", ""},
+	} {
+		a := r.do("POST", path+ask.query, "", "Prefer: "+ask.prefer)
+		if got := a.json(t); a.status != http.StatusCreated || got["state"] != "queued" {
+			t.Errorf("%s: %d %v", name, a.status, got)
+		}
+		if got := a.header.Get("Preference-Applied"); got != ask.applied {
+			t.Errorf("%s: Preference-Applied %q, want %q", name, got, ask.applied)
+		}
+	}
+}
+
+// What is no option of a submit is refused with where it belongs.
+func TestSubmitOptions(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	for query, message := range map[string]string{
+		"?files=3":    `A POST takes the parameters of the job as a JSON body, not in the URL: send {"files": ...}`,
+		"?priority=5": "The option 'priority' of a submit is not known to this version",
+		"?format=sse": "Unknown option 'format' of a submit: the URL takes 'wait', the JSON body the parameters of the job",
+		"?wait=soon":  "Invalid parameter 'wait': must be a duration such as 5s, at most 10m0s",
+	} {
+		r.problem(r.do("POST", "/testrouter/streaming01"+query, ""), http.StatusBadRequest, message)
+	}
+}
+
+// next takes the one operation in hand that waits to be started.
+func (r *rig) next() *work {
+	r.t.Helper()
+	var found *work
+	r.until("an operation waits", func() bool {
+		listing, err := r.tree.List()
+		must(r.t, err)
+		for _, marker := range listing.Markers {
+			if marker.State == statefs.Queued {
+				found = r.take(marker.ID.String())
+			}
+		}
+		return found != nil
+	})
+	return found
+}
