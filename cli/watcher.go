@@ -44,7 +44,7 @@ type followed struct {
 }
 
 // errLeft says that the person leaves and the operation does not end.
-var errLeft = &codeError{code: exitTemporary}
+var errLeft error = &codeError{code: exitTemporary}
 
 // watch follows until the operation ends or the person leaves.
 func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*client.Footer, error)) (*client.Footer, error) {
@@ -63,13 +63,17 @@ func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*clie
 			return f.footer, f.err
 		case s := <-w.signals:
 			if s != os.Interrupt || !w.app.streams.interactive() {
-				return nil, w.leave()
+				stop()
+				return w.leave(<-ended)
 			}
 			f, err := w.ask(ctx, ended)
-			if f != nil {
+			switch {
+			case f != nil:
 				return f.footer, f.err
-			}
-			if err != nil {
+			case errors.Is(err, errLeft):
+				stop()
+				return w.leave(<-ended)
+			case err != nil:
 				return nil, err
 			}
 		}
@@ -88,11 +92,11 @@ func (w *watcher) ask(ctx context.Context, ended <-chan followed) (*followed, er
 		return &f, nil
 	case <-w.signals:
 		_, _ = fmt.Fprintln(w.app.streams.Err)
-		return nil, w.leave()
+		return nil, errLeft
 	case answer, ok := <-w.line():
 		switch {
 		case !ok, strings.HasPrefix(strings.ToLower(answer), "l"):
-			return nil, w.leave()
+			return nil, errLeft
 		case strings.HasPrefix(strings.ToLower(answer), "c"):
 			return nil, w.cancel(ctx)
 		}
@@ -129,7 +133,12 @@ func (w *watcher) cancel(ctx context.Context) error {
 	return err
 }
 
-func (w *watcher) leave() error {
+// leave says how to come back, below the last line of the log: last is how following ended, after which nothing is written. An
+// operation that ended in this moment is not left.
+func (w *watcher) leave(last followed) (*client.Footer, error) {
+	if last.footer != nil {
+		return last.footer, last.err
+	}
 	w.app.streams.say("%s is left running: 'jobdir logs -f %s' follows it, 'jobdir cancel %s' ends it", w.id, w.id, w.id)
-	return errLeft
+	return nil, errLeft
 }

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Who leaves is told how to come back below the last line of the log, not above lines that were on their way.
+func TestLeavingComesAfterTheLog(t *testing.T) {
+	t.Parallel()
+	footer := &client.Footer{Result: statefs.Success}
+	tests := []struct {
+		name   string
+		footer *client.Footer
+		err    error
+		shown  string
+	}{
+		{"left", nil, errLeft, "last line\njobdir: "},
+		{"ended in that moment", footer, nil, "last line\n"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var shown bytes.Buffer
+			w := &watcher{app: &app{streams: Streams{In: strings.NewReader(""), Out: &shown, Err: &shown}}, signals: make(chan os.Signal, 1)}
+			out := w.gate(&shown)
+			got, err := w.watch(t.Context(), func(ctx context.Context) (*client.Footer, error) {
+				w.signals <- syscall.SIGTERM
+				<-ctx.Done()
+				if _, err := out.Write([]byte("last line\n")); err != nil {
+					return nil, err
+				}
+				if test.footer != nil {
+					return test.footer, nil
+				}
+				return nil, context.Cause(ctx)
+			})
+			if !errors.Is(err, test.err) || got != test.footer {
+				t.Errorf("footer %v, error %v", got, err)
+			}
+			if !strings.HasPrefix(shown.String(), test.shown) {
+				t.Errorf("shown:\n%s", shown.String())
+			}
+		})
+	}
+}
