@@ -106,21 +106,40 @@ func (o *Owner) Sync(id ID) error { return o.syncOperation(id) }
 func (o *Owner) SyncAll() error { return errors.Join(o.jobsSync.sync(), o.opsSync.sync()) }
 
 // Finish ends an operation: the terminal record, its directory, and only then the marker goes. After a crash in between, the
-// record wins. The removal itself needs no sync: a marker that comes back after a power cut meets a terminal record.
+// record wins.
 func (o *Owner) Finish(rec *Record, marker State) error {
+	if err := o.WriteEnd(rec); err != nil {
+		return err
+	}
+	return o.RemoveMarker(rec.ID, marker)
+}
+
+// WriteEnd is the first part of Finish: the end is durable when it returns.
+func (o *Owner) WriteEnd(rec *Record) error {
 	if err := o.WriteRecord(rec); err != nil {
 		return err
 	}
-	if err := o.syncDay(rec.ID.Day()); err != nil {
-		return err
-	}
+	return o.syncDay(rec.ID.Day())
+}
+
+// RemoveMarker is the second part of Finish; marker is "" when there is none. It needs no sync: a marker that comes back after a
+// power cut meets a terminal record.
+func (o *Owner) RemoveMarker(id ID, marker State) error {
 	if marker != "" {
-		if err := o.RemoveName(MarkerName(rec.ID, marker)); err != nil {
+		if err := o.RemoveName(MarkerName(id, marker)); err != nil {
 			return err
 		}
 	}
-	o.live.remove(o.Tree, rec.ID)
+	o.live.remove(o.Tree, id)
 	return nil
+}
+
+// AmendRecord replaces the record of an operation that has ended, and leaves the time of its last change as it is.
+func (o *Owner) AmendRecord(rec *Record) error {
+	if err := o.writeRecord(rec); err != nil {
+		return err
+	}
+	return o.syncDay(rec.ID.Day())
 }
 
 // AppendLog opens the log of an operation for appending and makes it when there is none. It is opened through its own folder,

@@ -97,6 +97,16 @@ type Record struct {
 	Host string `json:"host,omitempty"`
 	Boot string `json:"boot_id,omitempty"`
 	PID  int    `json:"pid,omitempty"`
+
+	// FinishedSeq is the place of the end among all ends of the storage, 0 while the operation is live. NeedsPersonSeq is the same
+	// for the last time it became failed_manual.
+	FinishedSeq    uint64 `json:"finished_seq,omitempty"`
+	NeedsPersonSeq uint64 `json:"needs_person_seq,omitempty"`
+	// Pinned keeps it from being pruned and deleted.
+	Pinned bool `json:"pinned,omitempty"`
+
+	// Extra are members of the document that this version does not know. They are written again as they were.
+	Extra map[string]json.RawMessage `json:"-"`
 }
 
 // Fault says why an operation failed: a code for programs and a message for people.
@@ -200,8 +210,8 @@ func decodeRecord(name string, id ID, data []byte) (*Record, error) {
 	if head.Version > RecordVersion {
 		return nil, fmt.Errorf("%s: %w (format %d, this one knows %d)", name, ErrNewerVersion, head.Version, RecordVersion)
 	}
-	rec := new(Record)
-	if err := json.Unmarshal(data, rec); err != nil {
+	rec, err := unmarshalRecord(data)
+	if err != nil {
 		return nil, &CorruptError{name, err.Error()}
 	}
 	if rec.ID != id {

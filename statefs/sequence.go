@@ -28,6 +28,8 @@ type storageInfo struct {
 	NextSequence uint64 `json:"next_sequence"`
 	// Mark tells the storage from all others, see Owner.Mark. It is made by the first daemon.
 	Mark string `json:"mark,omitempty"`
+	// NextFinished is the first number of an end that nobody has reserved, see Owner.ReserveEnds.
+	NextFinished uint64 `json:"next_finished,omitempty"`
 }
 
 // maxSequence is the last number that an ID can hold.
@@ -132,7 +134,13 @@ func (t *Tree) storageInfo() (storageInfo, error) {
 		// Another process may hold a block of which no file tells yet.
 		highest += sequenceBlock
 	}
-	return storageInfo{Version: storageVersion, NextSequence: highest + 1}, err
+	lost := storageInfo{Version: storageVersion, NextSequence: highest + 1}
+	if highest > 0 {
+		// Nobody knows how many ends were numbered without reading every record. They were fewer than microseconds went by, so the
+		// time is higher than the last number, and a program can still hold it exactly.
+		lost.NextFinished = uint64(t.options.Now().UnixMicro()) //nolint:gosec // after 1970
+	}
+	return lost, err
 }
 
 func (t *Tree) highestSequence() (uint64, error) {

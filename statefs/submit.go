@@ -116,7 +116,7 @@ func (t *Tree) withdraw(id ID) {
 }
 
 func (t *Tree) writeRecord(rec *Record) error {
-	data, err := json.Marshal(rec)
+	data, err := marshalRecord(rec)
 	if err != nil {
 		return fmt.Errorf("record of %s: %w", rec.ID, err)
 	}
