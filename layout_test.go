@@ -50,6 +50,7 @@ const (
 	yaml       = "github.com/goccy/go-yaml"
 	doublestar = "github.com/bmatcuk/doublestar/v4"
 	xsys       = "golang.org/x/sys"
+	bbolt      = "go.etcd.io/bbolt"
 )
 
 var imports = []row{
@@ -61,10 +62,11 @@ var imports = []row{
 
 	{"stream", 1, []string{"statefs"}, nil, "the stream format is pure text over readers and writers, usable by any client"},
 	{"catalog", 1, []string{"statefs"}, []string{yaml, doublestar}, "what jobs exist is independent of what runs"},
+	{"history", 1, []string{"statefs"}, []string{bbolt}, "an index of what has ended, made from the records; it knows neither what runs nor HTTP"},
 	{"statefs/statefstest", 1, []string{"statefs"}, nil, "trees for the tests of others"},
 
-	{"control", 2, []string{"statefs", "statefs/watch", "stream", "catalog", "web"}, []string{httprouter}, "HTTP writes requests and reads files; it meets the daemon on disk and through interfaces of its own"},
-	{"daemon", 2, []string{"statefs", "statefs/watch", "stream", "catalog", "keeper"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
+	{"control", 2, []string{"statefs", "statefs/watch", "history", "stream", "catalog", "web"}, []string{httprouter}, "HTTP writes requests and reads files; it meets the daemon on disk and through interfaces of its own"},
+	{"daemon", 2, []string{"statefs", "statefs/watch", "history", "stream", "catalog", "keeper"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
 	{"client", 2, []string{"statefs", "stream"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
 
 	{"jobs-example", 3, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},

@@ -1,6 +1,7 @@
 package statefs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -114,10 +115,7 @@ func (t *Tree) ListDay(day string) (DayFiles, error) {
 	}
 	files.Others = files.Others || len(parts) > 0
 	slices.SortFunc(files.Records, func(a, b ID) int {
-		if a.Sequence() != b.Sequence() {
-			return int(min(max(int64(b.Sequence())-int64(a.Sequence()), -1), 1)) //nolint:gosec // an ID holds at most 15 digits
-		}
-		return strings.Compare(b.text, a.text)
+		return cmp.Or(cmp.Compare(b.Sequence(), a.Sequence()), strings.Compare(b.text, a.text))
 	})
 	return files, nil
 }
@@ -196,22 +194,40 @@ func (o *Owner) Delete(day string, ids []ID) error {
 	if err := o.syncDay(day); err != nil { // the record must not come back without its log
 		return err
 	}
-	for _, id := range ids {
-		errs = append(errs, o.removeFiles(id))
-	}
+	err := o.removeFiles(day, ids)
 	o.dropDay(day)
-	return errors.Join(errs...)
+	return err
 }
 
-func (o *Owner) removeFiles(id ID) error {
-	for _, suffix := range []string{".artifacts", ".run"} {
-		if err := o.root.RemoveAll(dayFile(id, suffix)); err != nil {
-			return fmt.Errorf("delete %s: %w", id, err)
+// removeFiles removes every file of operations of one day; the former record goes last, since it tells that there is something left
+// to do.
+func (o *Owner) removeFiles(day string, ids []ID) error {
+	those := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		those[id.text] = true
+	}
+	folder := path.Join(operationsDir, day)
+	entries, err := fs.ReadDir(o.root.FS(), folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete operations of %s: %w", day, err)
+	}
+	var last []string
+	for _, entry := range entries {
+		name := path.Join(folder, entry.Name())
+		head, suffix, _ := strings.Cut(entry.Name(), ".")
+		switch {
+		case !those[head]:
+		case "."+suffix == deletedSuffix:
+			last = append(last, name)
+		default:
+			if err := o.root.RemoveAll(name); err != nil {
+				return fmt.Errorf("delete operations of %s: %w", day, err)
+			}
 		}
 	}
-	for _, suffix := range []string{".items.ndjson", ".progress", ".exit", ".log", deletedSuffix} {
-		if err := o.root.Remove(dayFile(id, suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("delete %s: %w", id, err)
+	for _, name := range last {
+		if err := o.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("delete operations of %s: %w", day, err)
 		}
 	}
 	return nil
@@ -261,4 +277,9 @@ func (t *Tree) KeepDay(day string) bool {
 		}
 	}
 	return false
+}
+
+// SetAside renames a file of the storage that cannot be used to NAME.damaged, in the place of an earlier one.
+func (o *Owner) SetAside(name string) error {
+	return o.root.Rename(name, name+".damaged")
 }

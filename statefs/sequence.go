@@ -138,7 +138,7 @@ func (t *Tree) storageInfo() (storageInfo, error) {
 	if highest > 0 {
 		// Nobody knows how many ends were numbered without reading every record. They were fewer than microseconds went by, so the
 		// time is higher than the last number, and a program can still hold it exactly.
-		lost.NextFinished = uint64(t.options.Now().UnixMicro()) //nolint:gosec // after 1970
+		lost.NextFinished = uint64(t.options.Now().UnixMicro())
 	}
 	return lost, err
 }

@@ -1,0 +1,158 @@
+package history
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Sort is the time by which a list is sorted, the newest first.
+type Sort string
+
+// The orders.
+const (
+	// ByCreated never changes for an operation, so pages that follow each other show each operation once.
+	ByCreated Sort = "created"
+	// ByUpdated moves an operation to the front when it changes.
+	ByUpdated Sort = "updated"
+)
+
+// Query says which operations a list is about. Fields that are empty do not narrow it down.
+type Query struct {
+	Statuses []statefs.State
+	Results  []statefs.Result
+	// Job is the name of a job, or GROUP/NAME.
+	Job, Group, Lane string
+	// Day is the day in the ID, as 2025-11-26.
+	Day      string
+	Endpoint string
+	Key, Tag string
+	// Since and Until bound the time of creation: at or after the one, before the other.
+	Since, Until time.Time
+	// UpdatedSince bounds the time of the last change: at or after.
+	UpdatedSince time.Time
+	// Text must be in the ID, the parameters (their first 2 KiB) or the error, in any letter case.
+	Text string
+
+	Sort Sort
+	// Limit is how many are returned at most, Offset how many are passed over.
+	Limit, Offset int
+	// After is where the page before ended.
+	After *Cursor
+}
+
+// Cursor is a place in a list.
+type Cursor struct {
+	sort Sort
+	key  []byte
+}
+
+const cursorSize = 24
+
+// String returns the cursor as text for a client.
+func (c *Cursor) String() string {
+	return base64.RawURLEncoding.EncodeToString(append([]byte{c.sort[0]}, c.key...))
+}
+
+// ErrCursor says that a text is no cursor.
+var ErrCursor = errors.New("not a place in a list: hand back what the member next of the page before said, and the same sort")
+
+// ParseCursor reads the text of a cursor.
+func ParseCursor(text string) (*Cursor, error) {
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(data) != cursorSize+1 {
+		return nil, ErrCursor
+	}
+	for _, sort := range []Sort{ByCreated, ByUpdated} {
+		if sort[0] == data[0] {
+			return &Cursor{sort, data[1:]}, nil
+		}
+	}
+	return nil, ErrCursor
+}
+
+// filter is a query made ready for many rows.
+type filter struct {
+	*Query
+	group, job                 []byte
+	since, until, updatedSince int64
+	text                       []byte
+}
+
+func (q *Query) filter() *filter {
+	f := &filter{
+		Query: q, group: []byte(q.Group), job: []byte(q.Job), since: nanos(q.Since), until: nanos(q.Until),
+		updatedSince: nanos(q.UpdatedSince), text: []byte(strings.ToLower(q.Text)),
+	}
+	if group, job, ok := strings.Cut(q.Job, "/"); ok {
+		f.job = []byte(job)
+		if q.Group == "" || q.Group == group {
+			f.group = []byte(group)
+		} else {
+			f.job = separator // nothing is called that
+		}
+	}
+	return f
+}
+
+// counted reports whether the counts alone can tell how many match, but for the times.
+func (f *filter) counted() bool {
+	return f.Key == "" && f.Tag == "" && f.Endpoint == "" && f.updatedSince == 0 && len(f.text) == 0
+}
+
+// fitsDims reports whether what is counted can match.
+func (f *filter) fitsDims(d dims) bool {
+	return (len(f.Statuses) == 0 || slices.Contains(f.Statuses, statefs.State(d.status))) &&
+		(len(f.Results) == 0 || slices.Contains(f.Results, statefs.Result(d.result))) &&
+		(len(f.job) == 0 || bytes.Equal(f.job, d.job)) && (len(f.group) == 0 || bytes.Equal(f.group, d.group)) &&
+		(f.Lane == "" || f.Lane == string(d.lane)) && (f.Day == "" || f.Day == string(d.day))
+}
+
+func (f *filter) fitsTimes(created int64) bool {
+	return (f.since == 0 || created >= f.since) && (f.until == 0 || created < f.until)
+}
+
+// fits reports whether a row matches.
+func (f *filter) fits(r *raw) bool {
+	if !f.fitsTimes(r.created) || f.updatedSince != 0 && r.updated < f.updatedSince {
+		return false
+	}
+	if !f.fitsDims(dims{dayOf(r.id), r.status, r.job, r.group, r.lane, r.result}) {
+		return false
+	}
+	return (f.Key == "" || f.Key == string(r.key)) && (f.Endpoint == "" || f.Endpoint == string(endpointOf(r.id))) &&
+		(f.Tag == "" || r.tagged(f.Tag)) && (len(f.text) == 0 || f.says(r))
+}
+
+func (f *filter) says(r *raw) bool {
+	for _, text := range [][]byte{r.id, r.params, r.code, r.message} {
+		if bytes.Contains(bytes.ToLower(text), f.text) {
+			return true
+		}
+	}
+	return false
+}
+
+// dayOf and endpointOf cut an ID without copying it: ENDPOINT_DAY_TIME_pPID_rN.
+func dayOf(id []byte) []byte {
+	end := stampAt(id)
+	if end < 0 {
+		return nil
+	}
+	return id[end+1 : end+1+len(time.DateOnly)]
+}
+
+func endpointOf(id []byte) []byte { return id[:max(0, stampAt(id))] }
+
+func stampAt(id []byte) int {
+	r := bytes.LastIndex(id, []byte("_r"))
+	if r < 0 {
+		return -1
+	}
+	return bytes.LastIndex(id[:r], []byte("_p")) - len("_2006-01-02_15-04-05")
+}

@@ -1,0 +1,215 @@
+package history
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Row is what a list shows of an operation.
+type Row struct {
+	// Number is the place of the end among all ends, 0 while the operation is live.
+	Number           uint64
+	ID               statefs.ID
+	Job, Group, Lane string
+	Status           statefs.State
+	Result           statefs.Result
+	Created, Updated time.Time
+	// Started and Finished are zero where that has not happened.
+	Started, Finished time.Time
+	Key               string
+	Tags              []string
+	// Code and Message are the error.
+	Code, Message string
+	// Params is the JSON object of the parameters, or the beginning of a long one; then ParamsCut is true.
+	Params    string
+	ParamsCut bool
+	// RetryOf is the operation that this one retries; zero for none.
+	RetryOf statefs.ID
+	Pinned  bool
+	// NeedsPerson marks a row of the feed alone: the operation stopped for a person and is not at its end.
+	NeedsPerson bool
+	// Bytes is how much its files take up.
+	Bytes int64
+	// Earlier is the number under which it last stopped for a person before; 0 for never.
+	Earlier uint64
+}
+
+// paramsLimit is how much of the parameters a row keeps, in bytes, and messageLimit how much of an error.
+const (
+	paramsLimit  = 2 << 10
+	messageLimit = 1 << 10
+)
+
+// RowOf makes the row of an operation from its record.
+func RowOf(rec *statefs.Record) Row {
+	r := Row{
+		Number: rec.FinishedSeq, ID: rec.ID, Job: rec.Job, Group: rec.Group, Lane: rec.Lane, Status: rec.Status, Result: rec.Result,
+		Created: rec.CreatedAt, Updated: rec.UpdatedAt, Key: rec.Key, Tags: rec.Tags, Pinned: rec.Pinned, Earlier: rec.NeedsPersonSeq,
+	}
+	if rec.StartedAt != nil {
+		r.Started = *rec.StartedAt
+	}
+	if rec.FinishedAt != nil {
+		r.Finished = *rec.FinishedAt
+	}
+	if rec.Error != nil {
+		r.Code, r.Message = rec.Error.Code, rec.Error.Message[:min(len(rec.Error.Message), messageLimit)]
+	}
+	if rec.RetryOf != nil {
+		r.RetryOf = *rec.RetryOf
+	}
+	r.Params = string(rec.Params[:min(len(rec.Params), paramsLimit)])
+	r.ParamsCut = len(rec.Params) > paramsLimit
+	return r
+}
+
+// stopRow makes the row of the feed that says that an operation stopped for a person.
+func stopRow(rec *statefs.Record) Row {
+	r := RowOf(rec)
+	r.Number, r.NeedsPerson, r.Status, r.Result, r.Earlier = rec.NeedsPersonSeq, true, statefs.FailedManual, "", 0
+	r.Finished = time.Time{}
+	for _, t := range rec.Transitions {
+		if t.To == statefs.FailedManual {
+			r.Updated = t.At
+		}
+	}
+	return r
+}
+
+// Packed is a row as it stands in the index. It is never changed.
+type Packed []byte
+
+// packedVersion is the first byte of a packed row. A file with other ones is made anew.
+const packedVersion = 1
+
+const (
+	flagPinned byte = 1 << iota
+	flagNeedsPerson
+	flagParamsCut
+)
+
+// Pack makes the row small.
+func (r *Row) Pack() Packed {
+	b := make([]byte, 0, 256+len(r.Params)+len(r.Message))
+	var flags byte
+	for flag, on := range map[byte]bool{flagPinned: r.Pinned, flagNeedsPerson: r.NeedsPerson, flagParamsCut: r.ParamsCut} {
+		if on {
+			flags |= flag
+		}
+	}
+	b = append(b, packedVersion, flags)
+	b = binary.AppendUvarint(b, r.Number)
+	b = binary.AppendUvarint(b, r.Earlier)
+	b = binary.AppendVarint(b, r.Bytes)
+	for _, at := range []time.Time{r.Created, r.Updated, r.Started, r.Finished} {
+		b = binary.AppendVarint(b, nanos(at))
+	}
+	tags, _ := json.Marshal(r.Tags) // texts always encode
+	if len(r.Tags) == 0 {
+		tags = nil
+	}
+	for _, text := range []string{
+		r.ID.String(), r.Job, r.Group, r.Lane, string(r.Status), string(r.Result), r.Key, r.Code, r.Message, r.Params, r.RetryOf.String(), string(tags),
+	} {
+		b = binary.AppendUvarint(b, uint64(len(text)))
+		b = append(b, text...)
+	}
+	return b
+}
+
+// nanos is the time in the index; 0 is no time.
+func nanos(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixNano()
+}
+
+func fromNanos(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n)
+}
+
+// raw is a packed row taken apart without copying its texts.
+type raw struct {
+	flags                               byte
+	number, earlier                     uint64
+	bytes                               int64
+	created, updated, started, finished int64
+
+	id, job, group, lane, status, result, key, code, message, params, retryOf, tags []byte
+}
+
+// errPacked says that a row of the index is damaged.
+var errPacked = errors.New("the index of the history is damaged: a row cannot be read")
+
+func (p Packed) parse() (r raw, err error) {
+	if len(p) < 2 || p[0] != packedVersion {
+		return r, errPacked
+	}
+	r.flags = p[1]
+	rest := []byte(p[2:])
+	for _, field := range []*uint64{&r.number, &r.earlier} {
+		v, n := binary.Uvarint(rest)
+		if n <= 0 {
+			return r, errPacked
+		}
+		*field, rest = v, rest[n:]
+	}
+	for _, field := range []*int64{&r.bytes, &r.created, &r.updated, &r.started, &r.finished} {
+		v, n := binary.Varint(rest)
+		if n <= 0 {
+			return r, errPacked
+		}
+		*field, rest = v, rest[n:]
+	}
+	for _, field := range []*[]byte{
+		&r.id, &r.job, &r.group, &r.lane, &r.status, &r.result, &r.key, &r.code, &r.message, &r.params, &r.retryOf, &r.tags,
+	} {
+		size, n := binary.Uvarint(rest)
+		if n <= 0 || size > uint64(len(rest)-n) {
+			return r, errPacked
+		}
+		*field, rest = rest[n:n+int(size)], rest[n+int(size):]
+	}
+	return r, nil
+}
+
+// row copies everything.
+func (r *raw) row() (Row, error) {
+	id, err := statefs.ParseID(string(r.id))
+	if err != nil {
+		return Row{}, errPacked
+	}
+	out := Row{
+		Number: r.number, ID: id, Job: string(r.job), Group: string(r.group), Lane: string(r.lane), Status: statefs.State(r.status),
+		Result: statefs.Result(r.result), Created: fromNanos(r.created), Updated: fromNanos(r.updated), Started: fromNanos(r.started),
+		Finished: fromNanos(r.finished), Key: string(r.key), Code: string(r.code), Message: string(r.message), Params: string(r.params),
+		ParamsCut: r.flags&flagParamsCut != 0, Pinned: r.flags&flagPinned != 0, NeedsPerson: r.flags&flagNeedsPerson != 0,
+		Bytes: r.bytes, Earlier: r.earlier,
+	}
+	if len(r.retryOf) > 0 {
+		if out.RetryOf, err = statefs.ParseID(string(r.retryOf)); err != nil {
+			return Row{}, errPacked
+		}
+	}
+	if len(r.tags) > 0 && json.Unmarshal(r.tags, &out.Tags) != nil {
+		return Row{}, errPacked
+	}
+	return out, nil
+}
+
+func (r *raw) tagged(tag string) bool {
+	var tags []string
+	if len(r.tags) == 0 || json.Unmarshal(r.tags, &tags) != nil {
+		return false
+	}
+	return slices.Contains(tags, tag)
+}
