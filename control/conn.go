@@ -1,18 +1,23 @@
 package control
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 )
 
-// listener wraps the connections it accepts. net/http closes a connection whose headers take too long without a word; the client
-// of a wrapped one is told.
+// listener wraps the connections it accepts. net/http closes a connection whose headers take too long without a word, and refuses
+// what it cannot read in plain text; the client of a wrapped one gets a problem.
 type listener struct{ net.Listener }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -28,6 +33,26 @@ type conn struct {
 	net.Conn
 	// heard counts the bytes since the last answer, or is negative while a request is in the hands of a handler.
 	heard atomic.Int64
+	// line says that the first line of the head has arrived.
+	line atomic.Bool
+	// handled says that our handler has the request, so that what is written is its answer. net/http calls a connection active also
+	// while it refuses the request by itself.
+	handled atomic.Bool
+}
+
+// connKey is the key of the conn in the context of its requests.
+type connKey struct{}
+
+// keepConn is http.Server.ConnContext.
+func keepConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// noteHandler notes that a handler has the request.
+func noteHandler(r *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+		c.handled.Store(true)
+	}
 }
 
 const beingAnswered = -1 << 62
@@ -41,6 +66,8 @@ func noteState(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew, http.StateIdle:
 		own.heard.Store(0)
+		own.line.Store(false)
+		own.handled.Store(false)
 	case http.StateActive, http.StateHijacked, http.StateClosed:
 		own.heard.Store(beingAnswered)
 	}
@@ -51,10 +78,13 @@ func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.heard.Add(int64(n))
+		if !c.line.Load() && bytes.IndexByte(p[:n], '\n') >= 0 {
+			c.line.Store(true)
+		}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.heard.Load() > 0 {
 		c.heard.Store(beingAnswered)
-		c.tooSlow()
+		c.lastWord(http.StatusRequestTimeout, "The headers of the request took too long to arrive")
 	}
 	return n, err
 }
@@ -66,16 +96,57 @@ const (
 	// lingerTime and lingerBytes bound what is read from a client after its last answer: closing with unread bytes makes the
 	// kernel reset the connection, and a reset can overtake the answer.
 	lingerTime  = 500 * time.Millisecond
-	lingerBytes = 256 << 10
+	lingerBytes = 16 << 20
 )
 
-// tooSlow answers a head that did not arrive in time. The caller's error then makes net/http close the connection.
-func (c *conn) tooSlow() {
-	body := `{"type":"about:blank","title":"Request Timeout","status":408,` +
-		`"detail":"The headers of the request took too long to arrive","error":"The headers of the request took too long to arrive"}` + "\n"
+// Write implements net.Conn. What is written before a handler has the request is a refusal of net/http.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.handled.Load() {
+		return c.Conn.Write(p)
+	}
+	status, text := c.refused(p)
+	if status == 0 {
+		return c.Conn.Write(p)
+	}
+	c.heard.Store(beingAnswered)
+	c.lastWord(status, text)
+	return len(p), nil
+}
+
+// refused reads a refusal of net/http, as "HTTP/1.1 400 Bad Request: missing required Host header"; 0 when it is none.
+func (c *conn) refused(p []byte) (status int, text string) {
+	line, _, _ := bytes.Cut(p, []byte("\r\n"))
+	code, said, _ := strings.Cut(strings.TrimPrefix(string(line), "HTTP/1.1 "), " ")
+	status, err := strconv.Atoi(code)
+	if err != nil || status < http.StatusBadRequest {
+		return 0, ""
+	}
+	_, reason, _ := strings.Cut(said, ": ")
+	switch {
+	case status == http.StatusRequestHeaderFieldsTooLarge && !c.line.Load():
+		return http.StatusRequestURITooLong, longURL
+	case status == http.StatusRequestHeaderFieldsTooLarge:
+		return status, largeHeaders
+	case status == http.StatusExpectationFailed:
+		return status, "The only Expect that is known here is 100-continue"
+	case status == http.StatusNotImplemented:
+		return status, "The only Transfer-Encoding that is known here is chunked"
+	case reason != "":
+		return status, "The request cannot be read: " + reason
+	}
+	return status, "The request cannot be read: its first line or a header is malformed, Host is there twice, or it is not HTTP"
+}
+
+// lastWord answers a request that reaches no handler with a problem. The connection is good for nothing after it.
+func (c *conn) lastWord(status int, text string) {
+	body, err := json.Marshal(problemOf(status, text))
+	if err != nil {
+		return // text is a few words of ours or of net/http
+	}
 	_ = c.SetWriteDeadline(time.Now().Add(lingerTime)) // the worst is that the client is not told
-	_, err := fmt.Fprintf(c.Conn, "HTTP/1.1 408 Request Timeout\r\nContent-Type: %s\r\nContent-Length: %d\r\n"+
-		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n%s", problemType, len(body), body)
+	_, err = fmt.Fprintf(c.Conn, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n"+
+		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n%s\n",
+		status, http.StatusText(status), problemType, len(body)+1, body)
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if err != nil || !ok || half.CloseWrite() != nil {
 		return

@@ -100,6 +100,7 @@ func (d *routers) allowed(path string) []string {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	noteHandler(r)
 	w := &answer{ResponseWriter: out}
 	defer s.recover(w, r)
 	secure(w.Header())

@@ -49,8 +49,7 @@ func (s *Server) logFile(w *answer, r *http.Request, p httprouter.Params) error 
 		w.Header().Set("ETag", `"`+strconv.FormatInt(*sealed, 10)+`"`)
 	}
 	attach(w.Header(), mediaText+"; charset=utf-8", id.String()+".log")
-	http.ServeContent(w, r, "", time.Time{}, content)
-	return nil
+	return serveContent(w, r, time.Time{}, content)
 }
 
 // attach makes a browser keep a file instead of showing it: what work writes is never run in the daemon's name.
@@ -99,6 +98,5 @@ func (s *Server) artifact(w *answer, r *http.Request, p httprouter.Params) error
 		return missing
 	}
 	attach(w.Header(), mediaFile, path.Base(name))
-	http.ServeContent(w, r, "", info.ModTime(), file)
-	return nil
+	return serveContent(w, r, info.ModTime(), file)
 }

@@ -52,6 +52,9 @@ func (g *guard) checkHost(r *http.Request) error {
 	if overUnix(r) || g.knows(r.Host, local(r.Context())) {
 		return nil
 	}
+	if r.Host == "" {
+		return refuse(http.StatusMisdirectedRequest, "The Host header is missing or empty: it must name this daemon, such as localhost")
+	}
 	return refuse(http.StatusMisdirectedRequest, "The host %s is not one of this daemon's names; name it with --hosts if it is", printable(r.Host, 100))
 }
 

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -33,16 +34,21 @@ const (
 	// maxURL and maxHeaders are the largest URL and the largest sum of headers that are answered, in bytes.
 	maxURL     = 64 << 10
 	maxHeaders = 64 << 10
-	// maxRequest is where net/http stops to read a head at all and answers 431 by itself.
+	// maxRequest is where net/http stops to read a head at all and refuses it by itself, see conn.
 	maxRequest = 1 << 20
 	// maxBody is the largest body, in bytes.
 	maxBody = 1 << 20
 )
 
+var (
+	longURL      = fmt.Sprintf("The URL is longer than %d bytes; POST takes parameters as a JSON body", maxURL)
+	largeHeaders = fmt.Sprintf("The headers are larger than %d bytes", maxHeaders)
+)
+
 // checkSize refuses a head that is too large, and a body that says it is.
 func (s *Server) checkSize(r *http.Request) error {
 	if len(r.RequestURI) > maxURL {
-		return refuse(http.StatusRequestURITooLong, "The URL is longer than %d bytes; POST takes parameters as a JSON body", maxURL)
+		return refuse(http.StatusRequestURITooLong, "%s", longURL)
 	}
 	size := len(r.Host)
 	for name, values := range r.Header {
@@ -51,7 +57,7 @@ func (s *Server) checkSize(r *http.Request) error {
 		}
 	}
 	if size > maxHeaders {
-		return refuse(http.StatusRequestHeaderFieldsTooLarge, "The headers are larger than %d bytes", maxHeaders)
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "%s", largeHeaders)
 	}
 	if r.ContentLength > maxBody {
 		return &http.MaxBytesError{Limit: maxBody}

@@ -119,14 +119,18 @@ func (s *Server) fail(w *answer, r *http.Request, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	maps.Copy(w.Header(), known.header)
-	body := map[string]any{}
-	maps.Copy(body, known.more)
-	body["type"] = "about:blank"
-	body["title"] = http.StatusText(known.status)
-	body["status"] = known.status
-	body["detail"] = known.text
-	body["error"] = known.text
+	body := problemOf(known.status, known.text)
+	for member, value := range known.more {
+		if _, ours := body[member]; !ours {
+			body[member] = value
+		}
+	}
 	s.send(w, r, problemType, known.status, body)
+}
+
+// problemOf makes a problem of a status and one line for people.
+func problemOf(status int, text string) map[string]any {
+	return map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": text, "error": text}
 }
 
 // sendJSON answers with a value as JSON.

@@ -129,7 +129,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		Handler: s, BaseContext: func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: s.limits.Header, IdleTimeout: s.limits.Idle, MaxHeaderBytes: maxRequest,
 		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		ConnState: countConnections(&connections),
+		ConnState: countConnections(&connections), ConnContext: keepConn,
 		// OPTIONS * would be answered without the guard.
 		DisableGeneralOptionsHandler: true,
 	}
