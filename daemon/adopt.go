@@ -70,8 +70,7 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	op.set(state)
 	if state == statefs.Running {
 		// The work belonged to a daemon that is gone. Until the marker is back in the queue nothing of it is in hand.
-		rec.Rescues++
-		if err := d.move(op, statefs.CauseRescued); err != nil {
+		if err := d.lost(op); err != nil || op.state == statefs.Failed {
 			return err
 		}
 	}

@@ -103,8 +103,11 @@ func (r *run) failedItems() error {
 // it was when it is paused.
 func (d *Daemon) interrupted(op *operation) error {
 	r := op.run
-	op.run = nil
 	op.rec.Interrupts++
+	if r.def.Restart() == catalog.RestartFail {
+		return d.failLost(op)
+	}
+	op.run = nil
 	if op.state == statefs.Running {
 		if err := d.requeue(op); err != nil {
 			return err
@@ -124,9 +127,11 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	if err := rec.Apply(op.state, cause, now); err != nil {
 		return err
 	}
-	rep := &report{}
+	var rep *report
 	if op.run != nil {
 		rep = &op.run.report
+	} else {
+		rep = d.earlierReport(op)
 	}
 	rec.Next = ""
 	rec.FinishedAt = &now
@@ -145,6 +150,7 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 		return err
 	}
 	op.rec = &rec
+	op.state = rec.Status
 	d.counters.finished.Add(1)
 	d.logger.Info("finished", "id", rec.ID, "status", rec.Status, "result", rec.Result, "cause", cause)
 	d.forget(op.id())

@@ -24,9 +24,13 @@ func itemsWork(ctx context.Context, r *run) error {
 		return err
 	}
 	r.report.setTotal(int64(total))
+	finished := make(finishedNames)
+	if err := r.inherit(finished.note); err != nil {
+		return err
+	}
 	next, stop := iter.Pull2(r.def.Items.List(ctx, r.itemsFolder(), r.values("")))
 	defer stop()
-	feed := &itemFeed{next: next, total: total}
+	feed := &itemFeed{next: next, total: total, finished: finished}
 	var group sync.WaitGroup
 	for range max(1, min(r.def.Parallel, total)) {
 		group.Go(func() { feed.fail(r.itemWorker(ctx, feed)) })
@@ -66,6 +70,8 @@ type itemFeed struct {
 	number int
 	total  int
 	err    error
+	// finished are passed over: an earlier run has done them.
+	finished finishedNames
 }
 
 func (f *itemFeed) take() (item catalog.Item, number, total int, ok bool) {
@@ -74,17 +80,21 @@ func (f *itemFeed) take() (item catalog.Item, number, total int, ok bool) {
 	if f.err != nil {
 		return item, 0, 0, false
 	}
-	item, err, ok := f.next()
-	if err != nil {
-		f.err = &workError{code: "items", err: err}
-		return item, 0, 0, false
+	for {
+		item, err, ok := f.next()
+		if err != nil {
+			f.err = &workError{code: "items", err: err}
+			return item, 0, 0, false
+		}
+		if !ok {
+			return item, 0, 0, false
+		}
+		f.number++
+		f.total = max(f.total, f.number) // files may have been added since they were counted
+		if !f.finished.take(item.Name) {
+			return item, f.number, f.total, true
+		}
 	}
-	if !ok {
-		return item, 0, 0, false
-	}
-	f.number++
-	f.total = max(f.total, f.number) // files may have been added since they were counted
-	return item, f.number, f.total, true
 }
 
 func (f *itemFeed) fail(err error) {

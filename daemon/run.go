@@ -54,6 +54,7 @@ type run struct {
 	done   chan struct{}
 	// inherited is how many items the report began with.
 	inherited int
+	earlier   earlierItems
 	// err and exit may be read once done is closed.
 	err  error
 	exit *keeper.Exit

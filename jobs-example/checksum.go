@@ -102,6 +102,9 @@ func (s *summer) work(ctx context.Context) error {
 			return nil
 		}
 		f := s.files[number-1]
+		if s.op.Finished(f.name) {
+			continue // before a restart
+		}
 		item := s.op.Parallel(number, len(s.files), f.name)
 		size, sum, err := int64(0), "", f.err
 		if err == nil {

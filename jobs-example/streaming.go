@@ -20,6 +20,9 @@ func streaming01(_ context.Context, op *daemon.Op) error {
 	total := int(integer(op.Params(), "files"))
 	for i := 1; i <= total; i++ {
 		name := fmt.Sprintf("document_%03d.pdf", i)
+		if op.Finished(name) {
+			continue // before a restart
+		}
 		file := op.File(i, total, name)
 		if err := op.Sleep(200 * time.Millisecond); err != nil {
 			return err

@@ -146,8 +146,17 @@ func (o *Owner) AmendRecord(rec *Record) error {
 // never through jobs/, so that writing a line makes no event there.
 func (o *Owner) AppendLog(id ID) (*os.File, error) { return o.appendTo(o.LogPath(id), os.O_RDWR) }
 
-// AppendItems opens the item results of an operation for appending.
-func (o *Owner) AppendItems(id ID) (*os.File, error) { return o.appendTo(o.ItemsPath(id), os.O_WRONLY) }
+// AppendItems opens the item results of an operation for appending, behind the last whole line of them.
+func (o *Owner) AppendItems(id ID) (*os.File, error) {
+	f, err := o.appendTo(o.ItemsPath(id), os.O_RDWR)
+	if err != nil {
+		return nil, err
+	}
+	if err := mendItems(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("mend the item results of %s: %w", id, err), f.Close())
+	}
+	return f, nil
+}
 
 func (o *Owner) appendTo(name string, access int) (*os.File, error) {
 	return os.OpenFile(name, access|os.O_APPEND|os.O_CREATE|openNonblock, fileMode)

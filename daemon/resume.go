@@ -1,0 +1,135 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// itemResult is what a line of the item file says of the item itself.
+type itemResult struct {
+	Item     int    `json:"item"`
+	OK       bool   `json:"ok"`
+	Filename string `json:"filename"`
+	// Base64 is the name where it is not UTF-8.
+	Base64 []byte `json:"filename_base64"`
+}
+
+func (i itemResult) name() string {
+	if i.Base64 != nil && !utf8.Valid(i.Base64) {
+		return string(i.Base64)
+	}
+	return i.Filename
+}
+
+// inherit takes over the item results of earlier runs, calls note for each, and says in the log how many there are.
+func (r *run) inherit(note func(itemResult)) error {
+	if r.number < 2 {
+		return nil
+	}
+	if err := readItems(r.owner, r.id, &r.report, note); err != nil {
+		return &workError{code: "start_failed", err: err}
+	}
+	processed, failed := r.report.counts()
+	if r.inherited = processed + failed; r.inherited > 0 {
+		items := "items"
+		if r.inherited == 1 {
+			items = "item"
+		}
+		r.line(fmt.Sprintf("  Goes on after %d finished %s.", r.inherited, items))
+		r.said(int64(r.inherited), nil, "")
+	}
+	return nil
+}
+
+// readItems takes the item results of an operation into a report, and calls note for each. A line that is not what the daemon writes
+// is passed over: a person may have put it there.
+func readItems(owner *statefs.Owner, id statefs.ID, into *report, note func(itemResult)) error {
+	return owner.ReadItems(id, func(line []byte) error {
+		var result itemResult
+		fields, err := decodeFields(line)
+		if err != nil || json.Unmarshal(line, &result) != nil || result.Item < 1 {
+			return nil //nolint:nilerr // see above
+		}
+		entry := fields[:0]
+		for _, f := range fields {
+			if f.name != "item" && f.name != "run" && f.name != "ok" {
+				entry = append(entry, f)
+			}
+		}
+		into.inherit(result.OK, object(entry))
+		note(result)
+		return nil
+	})
+}
+
+// earlierReport is the report of an operation that ends without a run in hand: what its earlier runs have finished.
+func (d *Daemon) earlierReport(op *operation) *report {
+	rep := new(report)
+	if op.rec.Starts == 0 {
+		return rep
+	}
+	def, params, err := d.definition(op.rec)
+	if err != nil || def.Work() != catalog.WorkItems {
+		return rep // a handler may have done its items again in each run
+	}
+	rep.total = def.Total(params)
+	if err := readItems(d.owner, op.id(), rep, func(itemResult) {}); err != nil {
+		d.logger.Error("item results of earlier runs are not in the footer", "id", op.id(), "error", err)
+	}
+	return rep
+}
+
+func (r *report) inherit(ok bool, entry json.RawMessage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ok {
+		r.processed++
+		r.processedList = appendListed(r.processedList, entry)
+		return
+	}
+	r.failed++
+	r.failedList = appendListed(r.failedList, entry)
+}
+
+// finishedNames are the items that earlier runs have finished, by name: files may have come or gone since, which changes the numbers.
+// Several items may have one name.
+type finishedNames map[string]int
+
+func (f finishedNames) note(result itemResult) { f[result.name()]++ }
+
+// take reports whether an item of this name is finished, and counts it off.
+func (f finishedNames) take(name string) bool {
+	if f[name] == 0 {
+		return false
+	}
+	f[name]--
+	return true
+}
+
+// Finished reports whether an earlier run of this operation has finished an item of this name, so that the work need not be done
+// again; the result stands in the footer. Where several items have one name, each call is about the next of them: ask once for each
+// item, before it is begun. The first call takes the results of earlier runs over. A handler that never calls it does all of its work in
+// each run.
+func (o *Op) Finished(name string) bool {
+	e := &o.r.earlier
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.names == nil {
+		e.names = make(finishedNames)
+		if err := o.r.inherit(e.names.note); err != nil {
+			o.r.end(err)
+		}
+	}
+	return e.names.take(name)
+}
+
+// earlierItems are the items that earlier runs have finished, for a handler that asks.
+type earlierItems struct {
+	mu    sync.Mutex
+	names finishedNames // nil until it asks
+}

@@ -1,0 +1,76 @@
+package statefs
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// itemLimit bounds one line of the item results, in bytes.
+const itemLimit = 16 << 20
+
+// ReadItems calls each with every whole line of an operation's item results, in order, without its newline; the slice is valid during
+// the call only. A last line without a newline was cut off by a crash and is left out; one that is too long is passed over. An
+// operation without item results has none.
+func (t *Tree) ReadItems(id ID, each func(line []byte) error) error {
+	f, _, err := openRegular(t.root, dayFile(id, ".items.ndjson"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the item results of %s: %w", id, err)
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	lines := bufio.NewReaderSize(f, 64<<10)
+	var line []byte
+	for {
+		part, err := lines.ReadSlice('\n')
+		if len(line) <= itemLimit {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read the item results of %s: %w", id, err)
+		}
+		if len(line) <= itemLimit {
+			if err := each(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
+				return err
+			}
+		}
+		line = line[:0]
+	}
+}
+
+// mendItems cuts off a last line that a crash left without its end, so that the next one does not become part of it.
+func mendItems(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return err
+	}
+	end := info.Size()
+	block := make([]byte, 4<<10)
+	for end > 0 {
+		from := max(0, end-int64(len(block)))
+		n, err := f.ReadAt(block[:end-from], from)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if i := bytes.LastIndexByte(block[:n], '\n'); i >= 0 {
+			end = from + int64(i) + 1
+			break
+		}
+		end = from
+	}
+	if end == info.Size() {
+		return nil
+	}
+	return f.Truncate(end)
+}
