@@ -103,18 +103,34 @@ func (g *guard) checkSite(r *http.Request, changes bool) error {
 	case !changes:
 		return nil
 	}
-	for _, site := range r.Header.Values("Sec-Fetch-Site") {
+	sites := r.Header.Values("Sec-Fetch-Site")
+	for _, site := range sites {
 		if site != "same-origin" && site != "none" {
 			return foreign
 		}
 	}
 	for _, origin := range r.Header.Values("Origin") {
-		from, err := url.Parse(origin)
-		if err != nil || from.Host == "" || !strings.EqualFold(from.Host, r.Host) {
+		if !ownOrigin(origin, r.Host, len(sites) > 0) {
 			return foreign
 		}
 	}
 	return nil
+}
+
+// ownOrigin reports whether an Origin is the one of a request to host. This daemon speaks http alone, so https means a proxy that
+// ends TLS before it, or a page of another origin; only the browser knows which, and vouched says that it told us in
+// Sec-Fetch-Site, which no page can set.
+func ownOrigin(origin, host string, vouched bool) bool {
+	from, err := url.Parse(origin)
+	if err != nil || from.Host == "" {
+		return false
+	}
+	port := ":80"
+	if from.Scheme == "https" {
+		port = ":443"
+	}
+	known := from.Scheme == "http" || from.Scheme == "https" && vouched
+	return known && strings.EqualFold(strings.TrimSuffix(from.Host, port), strings.TrimSuffix(host, port))
 }
 
 // checkToken asks for a token where any is configured.
