@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type follower struct {
 	unlog  func() // ends the subscription of the log; nil until it exists
 	unstep func() // ends the subscription of the progress file
 	stepAt time.Time
+	said   []byte // the progress in snap, without its time
 }
 
 // view is how much a reader sees of an operation, and is woken for.
@@ -170,7 +172,18 @@ func (f *follower) step() {
 		f.ring()
 	}
 	f.stepAt = progress.At
-	if data, err := json.Marshal(progress); err == nil {
-		f.snap.Progress = data
+	f.show(progress)
+}
+
+// show keeps a progress that says something new. The file is also the heartbeat of the work, so its time alone is no news.
+func (f *follower) show(p statefs.Progress) {
+	beat := p
+	beat.At = time.Time{}
+	said, err := json.Marshal(beat)
+	if err != nil || bytes.Equal(said, f.said) || f.said == nil && beat == (statefs.Progress{}) {
+		return
+	}
+	if data, err := json.Marshal(p); err == nil {
+		f.said, f.snap.Progress = said, data
 	}
 }

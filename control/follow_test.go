@@ -1,0 +1,44 @@
+package control
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// The progress file is the heartbeat of the work too; only what it says of the work makes an event.
+func TestProgressWithoutNewsIsNoEvent(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	w := r.submit().start()
+	f := r.server.hub.follow(w.id, viewDetail)
+	defer f.close()
+	at, total := time.Now(), int64(2)
+	shown := ""
+	for _, c := range []struct {
+		name     string
+		progress statefs.Progress
+		news     string
+	}{
+		{"a silent command", statefs.Progress{}, ""},
+		{"still silent", statefs.Progress{}, ""},
+		{"a first item", statefs.Progress{Done: 1, Total: &total, Phase: "one"}, `"done":1`},
+		{"nothing new", statefs.Progress{Done: 1, Total: &total, Phase: "one"}, ""},
+		{"another phase", statefs.Progress{Done: 1, Total: &total, Phase: "two"}, `"phase":"two"`},
+		{"another item", statefs.Progress{Done: 2, Total: &total, Phase: "two"}, `"done":2`},
+		{"begun again", statefs.Progress{}, `"done":0`},
+	} {
+		at = at.Add(time.Second)
+		c.progress.At = at
+		must(t, r.owner.WriteProgress(w.id, c.progress))
+		snap, err := f.Snapshot()
+		must(t, err)
+		got := string(snap.Progress)
+		if news := got != shown; news != (c.news != "") || !strings.Contains(got, c.news) {
+			t.Errorf("%s: %q after %q", c.name, got, shown)
+		}
+		shown = got
+	}
+}
