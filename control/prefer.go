@@ -8,45 +8,57 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
 )
 
 // submitWait returns how long a submit is to wait for the end of the operation: the parameter wait, or the preference wait=SECONDS of
-// RFC 7240. respond-async, which is what a submit does anyhow, wins over a wait beside it. applied is what the answer repeats.
+// RFC 7240. respond-async is what a submit does anyhow; beside a wait it means "after that time", as in section 4.3. applied is what
+// the answer repeats.
 func submitWait(r *http.Request, values url.Values) (wait time.Duration, applied string, err error) {
 	if values.Has("wait") {
 		wait, err = waitFrom(values.Get("wait"))
 		return wait, "", err
 	}
-	for _, header := range r.Header.Values("Prefer") {
-		for preference := range strings.SplitSeq(header, ",") {
-			name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
-			switch strings.ToLower(strings.TrimSpace(name)) {
-			case "respond-async":
-				return 0, "respond-async", nil
-			case "wait":
-				seconds, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
-				if err != nil || seconds < 0 {
-					continue // a preference that is not understood is ignored, RFC 7240 section 2
-				}
-				wait = min(time.Duration(seconds)*time.Second, longestWait)
-				applied = "wait=" + strconv.Itoa(seconds)
+	var kept []string
+	seen := map[string]bool{}
+	for preference := range strings.SplitSeq(strings.Join(r.Header.Values("Prefer"), ","), ",") {
+		preference, _, _ = strings.Cut(preference, ";")
+		name, value, _ := strings.Cut(preference, "=")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if seen[name] {
+			continue // the first one counts, section 2
+		}
+		seen[name] = true
+		switch name {
+		case "respond-async":
+			kept = append(kept, name)
+		case "wait":
+			seconds, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
+			if err != nil || seconds < 0 {
+				continue // what is not understood is ignored, section 2
 			}
+			seconds = min(seconds, int(longestWait/time.Second))
+			wait = time.Duration(seconds) * time.Second
+			kept = append(kept, "wait="+strconv.Itoa(seconds))
 		}
 	}
-	return wait, applied, nil
+	return wait, strings.Join(kept, ", "), nil
 }
 
-// awaitEnd waits until an operation has ended, at most for a time. That it has not is no error.
-func (s *Server) awaitEnd(r *http.Request, id statefs.ID, wait time.Duration) error {
-	f := s.hub.follow(id, viewEnd)
+// afterWait returns the operation as it is when it has ended, at the latest after a time or when the daemon stops. The operation is
+// accepted whatever comes of the waiting, so what goes wrong is logged and the answer is what was known before.
+func (s *Server) afterWait(r *http.Request, submitted operationJSON, wait time.Duration) operationJSON {
+	f := s.hub.follow(submitted.ID, viewEnd)
 	defer f.close()
 	ctx, stop := context.WithTimeout(r.Context(), wait)
 	defer stop()
 	_, err := stream.WaitFooter(ctx, f)
-	if ctx.Err() != nil {
-		return nil // the time is over or the daemon stops: the answer says in which state it is
+	if err == nil || ctx.Err() != nil {
+		var found operationJSON
+		if found, err = s.describe(submitted.ID); err == nil {
+			return found
+		}
 	}
-	return err
+	s.log.Warn("waiting for the end after a submit failed", "id", submitted.ID.String(), "error", err)
+	return submitted
 }

@@ -1,7 +1,10 @@
 package control
 
 import (
+	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -17,6 +20,9 @@ func TestSubmitWaits(t *testing.T) {
 		"preference":          {"", "wait=25", "wait=25"},
 		"one of several":      {"", `handling=lenient, wait="25"`, "wait=25"},
 		"parameter over both": {"?wait=25s", "respond-async", ""},
+		"then asynchronous":   {"", "respond-async, wait=25", "respond-async, wait=25"},
+		"the longest":         {"", "wait=99999999", "wait=600"},
+		"the first one":       {"", "wait=25, wait=0", "wait=25"},
 	} {
 		answered := make(chan reply, 1)
 		go func() { answered <- r.do("POST", path+ask.query, "", "Prefer: "+ask.prefer) }()
@@ -31,7 +37,8 @@ func TestSubmitWaits(t *testing.T) {
 	}
 	for name, ask := range map[string]struct{ query, prefer, applied string }{
 		"nothing":       {"", "", ""},
-		"asynchronous":  {"", "wait=25, respond-async", "respond-async"},
+		"asynchronous":  {"", "respond-async", "respond-async"},
+		"no seconds":    {"", "wait=0, respond-async", "wait=0, respond-async"},
 		"not a number":  {"", "wait=soon", ""},
 		"time is over":  {"?wait=1ms", "", ""},
 		"no time given": {"?wait=0", "", ""},
@@ -51,12 +58,35 @@ func TestSubmitOptions(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	for query, message := range map[string]string{
-		"?files=3":    `A POST takes the parameters of the job as a JSON body, not in the URL: send {"files": ...}`,
-		"?priority=5": "The option 'priority' of a submit is not known to this version",
-		"?format=sse": "Unknown option 'format' of a submit: the URL takes 'wait', the JSON body the parameters of the job",
-		"?wait=soon":  "Invalid parameter 'wait': must be a duration such as 5s, at most 10m0s",
+		"?files=3":                          `A POST takes the parameters of the job as a JSON body, not in the URL: send {"files": ...}`,
+		"?priority=5":                       "The option 'priority' of a submit is not known to this version",
+		"?format=sse":                       "Unknown option 'format' of a submit: the URL takes 'wait' and 'tags', the JSON body the parameters of the job",
+		"?key=a":                            "The option 'key' of a submit is not known to this version",
+		"?tags=a%20b":                       "Invalid parameter 'tags': 'a b' has a space",
+		"?tags=" + strings.Repeat("a", 65):  "Invalid parameter 'tags': 'aaa",
+		"?tags=" + strings.Repeat("a,", 33): "Invalid parameter 'tags': there are more than 32",
+		"?wait=soon":                        "Invalid parameter 'wait': must be a duration such as 5s, at most 10m0s",
 	} {
 		r.problem(r.do("POST", "/testrouter/streaming01"+query, ""), http.StatusBadRequest, message)
+	}
+}
+
+// Tags of a submit come behind those of the job, each once.
+func TestSubmitTags(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	for query, want := range map[string]string{
+		"":                                "[x y]",
+		"?tags=":                          "[x y]",
+		"?tags=a,b":                       "[x y a b]",
+		"?tags=a&tags=b,":                 "[x y a b]",
+		"?tags=y,a,a":                     "[x y a]",
+		"?tags=" + url.QueryEscape("ä:1"): "[x y ä:1]",
+	} {
+		a := r.do("POST", "/media/tagged"+query, "")
+		if got := fmt.Sprint(a.json(t)["tags"]); a.status != http.StatusCreated || got != want {
+			t.Errorf("%s: %d, tags %s, want %s", query, a.status, got, want)
+		}
 	}
 }
 

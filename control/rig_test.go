@@ -49,6 +49,11 @@ on_disconnect: pause
 handler: simulation
 ---
 group: media
+name: tagged
+tags: [x, y]
+handler: simulation
+---
+group: media
 name: decode
 params:
   title: {type: string, required: true}

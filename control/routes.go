@@ -165,6 +165,10 @@ func (s *Server) groupRoutes() []route {
 		},
 		{
 			method: "POST", path: "/:group/:job", handle: s.submit, summary: "Submit an operation",
+			query: []parameter{
+				{name: "wait", kind: "string", summary: "answer when it has ended, at most after this time (5s, 1m); without it at once; also as Prefer: wait=SECONDS"},
+				{name: "tags", kind: "string", summary: "tags beside those of the job, separated by commas"},
+			},
 			body:    "The parameters of the job, as a JSON object; nothing is {}",
 			answers: []response{{201, mediaJSON, "The operation; Location has its address"}},
 		},

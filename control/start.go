@@ -78,15 +78,15 @@ func (s *Server) startStream(w *answer, r *http.Request, p httprouter.Params) er
 		streamHeaders(w.Header(), statefs.ID{}, format)
 		return nil
 	}
-	rec, err := s.start(r, def, params)
+	rec, err := s.start(r, def, params, nil)
 	if err != nil {
 		return err
 	}
 	return s.streamStarted(w, r, rec.ID, rec.OnDisconnect, format)
 }
 
-// start submits an operation.
-func (s *Server) start(r *http.Request, def *catalog.Definition, params catalog.Params) (*statefs.Record, error) {
+// start submits an operation. Its tags are those of the job and more.
+func (s *Server) start(r *http.Request, def *catalog.Definition, params catalog.Params, more []string) (*statefs.Record, error) {
 	if s.draining.Load() {
 		return nil, refuse(http.StatusServiceUnavailable, "The daemon is stopping and starts nothing new").soon()
 	}
@@ -95,7 +95,7 @@ func (s *Server) start(r *http.Request, def *catalog.Definition, params catalog.
 		return nil, err
 	}
 	submission := statefs.Submission{
-		Group: def.Group, Job: def.Name, Params: params.JSON(), Tags: def.Tags,
+		Group: def.Group, Job: def.Name, Params: params.JSON(), Tags: joinTags(def.Tags, more),
 		Definition: def.Source(), DefinitionHash: def.Hash(), CreatedBy: by, OnDisconnect: string(def.OnDisconnect),
 	}
 	if s.total != nil {
@@ -145,77 +145,6 @@ func (s *Server) disconnected(ctx context.Context, id statefs.ID, do catalog.OnD
 	if err != nil && !errors.Is(err, statefs.ErrNotLive) {
 		s.log.Error("request after a disconnect failed", "id", id.String(), "action", string(ask), "error", err)
 	}
-}
-
-// submit is POST /{group}/{job}.
-func (s *Server) submit(w *answer, r *http.Request, p httprouter.Params) error {
-	def, err := s.definition(p.ByName("group"), p.ByName("name"))
-	if err != nil {
-		return err
-	}
-	values, err := query(r)
-	if err != nil {
-		return err
-	}
-	if err := submitOptions(def, values); err != nil {
-		return err
-	}
-	wait, applied, err := submitWait(r, values)
-	if err != nil {
-		return err
-	}
-	body, err := s.readBody(w, r)
-	if err != nil {
-		return err
-	}
-	params, err := def.BindJSON(body)
-	if err != nil {
-		return err
-	}
-	rec, err := s.start(r, def, params)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", "/api/v1/operations/"+rec.ID.String())
-	w.Header().Set(operationHeader, rec.ID.String())
-	if applied != "" {
-		w.Header().Set("Preference-Applied", applied)
-	}
-	if wait > 0 {
-		if err := s.awaitEnd(r, rec.ID, wait); err != nil {
-			return err
-		}
-		found, err := s.describe(rec.ID)
-		if err != nil {
-			return err
-		}
-		found.Durability = s.tree.Durability()
-		return s.sendJSON(w, r, http.StatusCreated, found)
-	}
-	submitted := operationJSON{
-		ID: rec.ID, Record: rec, Endpoint: rec.ID.Endpoint(), State: rec.Status, Status: rec.Status, Durability: s.tree.Durability(),
-	}
-	return s.sendJSON(w, r, http.StatusCreated, submitted)
-}
-
-// laterOptions are options of a submit that this version does not carry out.
-var laterOptions = []string{"priority", "delay", "after", "tags", "key"}
-
-// submitOptions refuses what is no option of a submit, and says where it belongs.
-func submitOptions(def *catalog.Definition, values url.Values) error {
-	for name := range values {
-		switch {
-		case name == "wait":
-		case slices.Contains(laterOptions, name):
-			return refuse(http.StatusBadRequest, "The option '%s' of a submit is not known to this version", name).with("parameter", name)
-		case def.Param(name) != nil:
-			return refuse(http.StatusBadRequest, "A POST takes the parameters of the job as a JSON body, not in the URL: send {\"%s\": ...}", name).with("parameter", name)
-		default:
-			return refuse(http.StatusBadRequest, "Unknown option '%s' of a submit: the URL takes 'wait', the JSON body the parameters of the job", printable(name, 64)).
-				with("parameter", printable(name, 64))
-		}
-	}
-	return nil
 }
 
 // joinStream is GET /api/v1/operations/{id}/stream.
