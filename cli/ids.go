@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jobdir/jobdir/client"
@@ -13,8 +15,10 @@ import (
 // operation has. Live operations are listed at most once, and only when something was shortened.
 type resolver struct {
 	list func() ([]statefs.ID, error)
-	live []statefs.ID
-	done bool
+	// recent finds ended operations by their number; nil where only live ones are meant.
+	recent func(number uint64) ([]statefs.ID, error)
+	live   []statefs.ID
+	done   bool
 }
 
 func (r *resolver) one(text string) (statefs.ID, error) {
@@ -36,8 +40,19 @@ func (r *resolver) one(text string) (statefs.ID, error) {
 			found = append(found, id)
 		}
 	}
+	number := numberOf(text)
+	if len(found) == 0 && number > 0 && r.recent != nil {
+		recent, err := r.recent(number)
+		if err != nil {
+			return statefs.ID{}, err
+		}
+		found = recent
+	}
 	switch len(found) {
 	case 0:
+		if r.recent != nil {
+			return statefs.ID{}, notFoundf("no operation that is live, or was submitted since yesterday, is called %q: give its whole ID, or the r-number at its end", text)
+		}
 		return statefs.ID{}, notFoundf("no live operation is called %q: give its whole ID, or the r-number at its end as 'jobdir ls' shows it", text)
 	case 1:
 		return found[0], nil
@@ -45,6 +60,16 @@ func (r *resolver) one(text string) (statefs.ID, error) {
 		return statefs.ID{}, usagef("%q stands for %d operations, among them %s and %s: give the whole ID",
 			text, len(found), found[0], found[1])
 	}
+}
+
+// numberOf returns 42 for r42, and 0 for what is no number.
+func numberOf(text string) uint64 {
+	digits, ok := strings.CutPrefix(text, "r")
+	number, err := strconv.ParseUint(digits, 10, 64)
+	if !ok || err != nil {
+		return 0
+	}
+	return number
 }
 
 // all resolves several at once, before anything is done with the first.
@@ -63,15 +88,26 @@ func (r *resolver) all(texts []string) ([]statefs.ID, error) {
 func resolveRemote(ctx context.Context, c *client.Client) *resolver {
 	return &resolver{list: func() ([]statefs.ID, error) {
 		operations, err := c.Operations(ctx, nil)
-		if err != nil {
-			return nil, err
-		}
-		var ids []statefs.ID
-		for _, op := range operations {
-			ids = append(ids, op.ID)
-		}
-		return ids, nil
+		return idsOf(operations), err
 	}}
+}
+
+// resolveRecent also finds what has ended lately.
+func resolveRecent(ctx context.Context, c *client.Client) *resolver {
+	r := resolveRemote(ctx, c)
+	r.recent = func(number uint64) ([]statefs.ID, error) {
+		operations, err := c.Operations(ctx, url.Values{"number": {strconv.FormatUint(number, 10)}})
+		return idsOf(operations), err
+	}
+	return r
+}
+
+func idsOf(operations []client.Operation) []statefs.ID {
+	var ids []statefs.ID
+	for _, op := range operations {
+		ids = append(ids, op.ID)
+	}
+	return ids
 }
 
 func resolveLocal(tree *statefs.Tree) *resolver {
@@ -88,4 +124,11 @@ func resolveLocal(tree *statefs.Tree) *resolver {
 		}
 		return ids, nil
 	}}
+}
+
+// resolveLocalRecent also finds what has ended lately.
+func resolveLocalRecent(tree *statefs.Tree) *resolver {
+	r := resolveLocal(tree)
+	r.recent = tree.Recent
+	return r
 }

@@ -26,7 +26,10 @@ func (a *app) logsCommand() *cobra.Command {
 		Short: "Write the log of an operation",
 		Long: `logs writes the log of a live or ended operation to stdout. With -f it goes on until the operation ends; how it
 ended goes to stderr and does not change the exit code ('jobdir wait' does that). With --json each line is an object
-with its offset in the log, its text, and cut: true when it is the unfinished last one.`,
+with its offset in the log, its text, and cut: true when it is the unfinished last one.
+
+An ID may be shortened to a beginning that only one live operation has, or to its end, such as r42, also of an
+operation that has ended and was submitted today or yesterday.`,
 		Args:              exactlyOne("an ID"),
 		ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,7 +52,7 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 	}
 	out := a.logOutput(opts)
 	err := a.reach(ctx, conf, func(c *client.Client) error {
-		id, err := resolveRemote(ctx, c).one(text)
+		id, err := resolveRecent(ctx, c).one(text)
 		if err != nil {
 			return err
 		}
@@ -68,7 +71,7 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 		defer log.Close()
 		return copyLog(out, log)
 	}, func(tree *statefs.Tree) error {
-		id, err := resolveLocal(tree).one(text)
+		id, err := resolveLocalRecent(tree).one(text)
 		if err != nil {
 			return err
 		}

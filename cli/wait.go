@@ -28,7 +28,10 @@ func (a *app) waitCommand() *cobra.Command {
 		Short: "Wait until operations have ended, and exit with their outcome",
 		Long: `wait prints one line for each operation when it ends. The exit code is the outcome: 0 success, 1 failure, 2 partial,
 130 cancelled; of several, that of the worst: failure, cancelled, partial, success. 75 means that the outcome is not
-known yet: the time was over, or somebody stopped the waiting.`,
+known yet: the time was over, or somebody stopped the waiting.
+
+An ID may be shortened to a beginning that only one live operation has, or to its end, such as r42, also of an
+operation that has ended and was submitted today or yesterday.`,
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,7 +70,7 @@ func (a *app) wait(ctx context.Context, conf *loaded, opts waitOptions, texts []
 		return err
 	}
 	defer c.Close()
-	ids, err := resolveRemote(ctx, c).all(texts)
+	ids, err := resolveRecent(ctx, c).all(texts)
 	if err != nil {
 		return err
 	}

@@ -49,6 +49,26 @@ func (s *Server) live() ([]liveOperation, error) {
 	return out, nil
 }
 
+// numbered returns the live operations that have a number, and ended ones that were submitted today or yesterday.
+func (s *Server) numbered(live []liveOperation, number uint64) ([]liveOperation, error) {
+	var out []liveOperation
+	for _, op := range live {
+		if op.id.Sequence() == number {
+			out = append(out, op)
+		}
+	}
+	recent, err := s.tree.Recent(number)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range recent {
+		if !slices.ContainsFunc(out, func(op liveOperation) bool { return op.id == id }) {
+			out = append(out, liveOperation{id: id})
+		}
+	}
+	return out, nil
+}
+
 func orderOf(a, b statefs.ID) int {
 	return cmp.Or(cmp.Compare(a.Sequence(), b.Sequence()), strings.Compare(a.String(), b.String()))
 }

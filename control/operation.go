@@ -126,6 +126,11 @@ func (s *Server) operations(w *answer, r *http.Request, _ httprouter.Params) err
 	if err != nil {
 		return err
 	}
+	if filter.number > 0 {
+		if all, err = s.numbered(all, filter.number); err != nil {
+			return err
+		}
+	}
 	total, next := 0, ""
 	page := []operationJSON{}
 	for _, op := range all {
@@ -167,6 +172,7 @@ type filter struct {
 	group, endpoint string
 	limit           int
 	after           *statefs.ID
+	number          uint64 // 0: any
 }
 
 func filterFrom(r *http.Request) (filter, error) {
@@ -175,7 +181,7 @@ func filterFrom(r *http.Request) (filter, error) {
 	if err != nil {
 		return f, err
 	}
-	if err := onlyThese(values, "state", "group", "endpoint", "limit", "after"); err != nil {
+	if err := onlyThese(values, "state", "group", "endpoint", "limit", "after", "number"); err != nil {
 		return f, err
 	}
 	f.group, f.endpoint = values.Get("group"), values.Get("endpoint")
@@ -183,6 +189,12 @@ func filterFrom(r *http.Request) (filter, error) {
 		f.limit, err = strconv.Atoi(text)
 		if err != nil || f.limit < 0 || f.limit > mostListed {
 			return f, refuse(http.StatusBadRequest, "Invalid parameter 'limit': must be 0 to %d", mostListed).with("parameter", "limit")
+		}
+	}
+	if text := values.Get("number"); text != "" {
+		f.number, err = strconv.ParseUint(text, 10, 64)
+		if err != nil || f.number == 0 {
+			return f, refuse(http.StatusBadRequest, "Invalid parameter 'number': must be the number at the end of an ID, 1 or more").with("parameter", "number")
 		}
 	}
 	if text := values.Get("after"); text != "" {

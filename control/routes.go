@@ -98,6 +98,7 @@ func (s *Server) fixedRoutes() []route {
 				{name: "state", kind: "string", summary: "only those in this state; several are separated by commas"},
 				{name: "group", kind: "string", summary: "only those of this group"},
 				{name: "endpoint", kind: "string", summary: "only those of this endpoint name, {group}-{job}"},
+				{name: "number", kind: "integer", summary: "only the one whose ID ends in this number, also when it has ended and was submitted today or yesterday"},
 				{name: "limit", kind: "integer", summary: "how many, 0 to 200; 0 is the count alone; 100 when not given"},
 				{name: "after", kind: "string", summary: "only those after this ID: the member next of the answer before"},
 			},

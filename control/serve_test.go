@@ -280,8 +280,26 @@ func TestListOfTheAPI(t *testing.T) {
 			t.Errorf("%s: next is %v", path, next)
 		}
 	}
-	for _, bad := range []string{"?limit=201", "?limit=-1", "?limit=x", "?state=completed", "?after=x", "?x=1"} {
+	for _, bad := range []string{"?limit=201", "?limit=-1", "?limit=x", "?state=completed", "?after=x", "?x=1", "?number=0", "?number=r1"} {
 		r.problem(r.get("/api/v1/operations"+bad), 400, "")
+	}
+}
+
+// An operation is found by its number alone, also when it has ended lately.
+func TestListByNumber(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	ended, live := r.submit().start(), r.submit()
+	ended.finish()
+	for number, want := range map[uint64]string{ended.id.Sequence(): "completed", live.id.Sequence(): "queued", 12345: ""} {
+		out := r.get(fmt.Sprintf("/api/v1/operations?number=%d", number)).json(t)
+		state := ""
+		for _, op := range items(out["operations"]) {
+			state += fmt.Sprint(op["state"])
+		}
+		if state != want || (out["total"] == 1.0) != (want != "") {
+			t.Errorf("r%d: %v, want %q", number, out, want)
+		}
 	}
 }
 
