@@ -108,6 +108,6 @@ func requestTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, ask sta
 }
 
 func requested(ask statefs.Ask, id statefs.ID) string {
-	words := map[statefs.Ask]string{statefs.Pause: "Pause", statefs.Resume: "Resume", statefs.Cancel: "Cancel"}
+	words := map[statefs.Ask]string{statefs.Pause: "Pause", statefs.Resume: "Resume", statefs.Cancel: "Cancel", statefs.Retry: "Retry"}
 	return words[ask] + " requested for operation '" + id.String() + "'"
 }

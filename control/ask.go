@@ -208,7 +208,9 @@ func shows(state statefs.State, ask statefs.Ask) bool {
 		return state.Live() && state != statefs.Paused
 	case statefs.Cancel:
 		return state == statefs.Cancelled
-	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject: // not asked for here
+	case statefs.Retry:
+		return state != statefs.FailedManual && state != statefs.FailedRetryable
+	case statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject: // not asked for here
 	}
 	return false
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"net/http"
+	"net/url"
 
 	"github.com/julienschmidt/httprouter"
 
@@ -76,6 +77,21 @@ func (s *Server) readyz(w *answer, r *http.Request, _ httprouter.Params) error {
 	})
 }
 
+// boolean reads a parameter that may stand without a value.
+func boolean(values url.Values, name string) (bool, error) {
+	given := values[name]
+	if len(given) == 0 {
+		return false, nil
+	}
+	switch given[0] {
+	case "", "true", "1":
+		return true, nil
+	case "false", "0":
+		return false, nil
+	}
+	return false, refuse(http.StatusBadRequest, "Invalid parameter '%s': must be true or false", name).with("parameter", name)
+}
+
 // sweep is POST /api/v1/sweep.
 func (s *Server) sweep(w *answer, r *http.Request, _ httprouter.Params) error {
 	values, err := query(r)
@@ -85,15 +101,9 @@ func (s *Server) sweep(w *answer, r *http.Request, _ httprouter.Params) error {
 	if err := onlyThese(values, "dry_run"); err != nil {
 		return err
 	}
-	dry := false
-	if given := values["dry_run"]; len(given) > 0 {
-		switch given[0] {
-		case "", "true", "1":
-			dry = true
-		case "false", "0":
-		default:
-			return refuse(http.StatusBadRequest, "Invalid parameter 'dry_run': must be true or false").with("parameter", "dry_run")
-		}
+	dry, err := boolean(values, "dry_run")
+	if err != nil {
+		return err
 	}
 	findings, err := s.status.Sweep(r.Context(), dry)
 	if err != nil {

@@ -133,6 +133,15 @@ func (s *Server) fixedRoutes() []route {
 			query: []parameter{waitOf}, answers: requested,
 		},
 		{
+			method: "POST", path: "/api/v1/operations/:id/retry", handle: s.retry,
+			summary: "Start an operation again: a live one that waits for a person, or a new one that inherits what an ended one finished",
+			query: []parameter{
+				{name: "failed_items", kind: "boolean", summary: "of an ended one: do only the items that failed, and nothing that was never begun"},
+				waitOf,
+			},
+			answers: append([]response{{201, mediaJSON, "The new operation; Location has its address"}}, requested...),
+		},
+		{
 			method: "POST", path: "/api/v1/sweep", handle: s.sweep, summary: "Remove state files that belong to nothing",
 			query:   []parameter{{name: "dry_run", kind: "boolean", summary: "only say what would be removed"}},
 			answers: []response{{200, mediaJSON, "What was found, and what was done with it"}},

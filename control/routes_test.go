@@ -44,6 +44,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"POST /api/v1/operations/:id/pause":          {live.path("/pause"), 202, "application/json", "Pause requested for operation '" + live.id.String() + "'"},
 		"POST /api/v1/operations/:id/resume":         {live.path("/resume"), 202, "application/json", "Resume requested for operation '" + live.id.String() + "'"},
 		"POST /api/v1/operations/:id/cancel":         {live.path("/cancel"), 202, "application/json", "Cancel requested for operation '" + live.id.String() + "'"},
+		"POST /api/v1/operations/:id/retry":          {live.path("/retry"), 202, "application/json", "Retry requested for operation '" + live.id.String() + "'"},
 		"POST /api/v1/sweep":                         {"/api/v1/sweep?dry_run=true", 200, "application/json", `"dry_run":true`},
 		"GET /:group/control":                        {"/testrouter/control?action=pause&id=" + live.id.String(), 200, "application/json", `"success":true`},
 		"POST /:group/control":                       {"/testrouter/control?action=resume&id=" + live.id.String(), 200, "application/json", `"success":true`},

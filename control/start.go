@@ -86,7 +86,7 @@ func (s *Server) startStream(w *answer, r *http.Request, p httprouter.Params) er
 }
 
 // start submits an operation. Its tags are those of the job and more.
-func (s *Server) start(r *http.Request, def *catalog.Definition, params catalog.Params, more []string) (*statefs.Record, error) {
+func (s *Server) start(r *http.Request, def *catalog.Definition, params catalog.Params, more []string, change ...func(*statefs.Submission)) (*statefs.Record, error) {
 	if s.draining.Load() {
 		return nil, refuse(http.StatusServiceUnavailable, "The daemon is stopping and starts nothing new").soon()
 	}
@@ -100,6 +100,9 @@ func (s *Server) start(r *http.Request, def *catalog.Definition, params catalog.
 	}
 	if s.total != nil {
 		submission.Total = s.total(def, params)
+	}
+	for _, c := range change {
+		c(&submission)
 	}
 	return s.tree.Submit(r.Context(), submission)
 }

@@ -5,12 +5,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // submit is POST /{group}/{job}.
@@ -46,11 +48,16 @@ func (s *Server) submit(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Location", "/api/v1/operations/"+rec.ID.String())
-	w.Header().Set(operationHeader, rec.ID.String())
 	if applied != "" {
 		w.Header().Set("Preference-Applied", applied)
 	}
+	return s.sendStarted(w, r, rec, wait)
+}
+
+// sendStarted answers with an operation that was just submitted, when it has ended or the time to wait is over.
+func (s *Server) sendStarted(w *answer, r *http.Request, rec *statefs.Record, wait time.Duration) error {
+	w.Header().Set("Location", "/api/v1/operations/"+rec.ID.String())
+	w.Header().Set(operationHeader, rec.ID.String())
 	out := operationJSON{ID: rec.ID, Record: rec, Endpoint: rec.ID.Endpoint(), State: rec.Status, Status: rec.Status}
 	if wait > 0 {
 		out = s.afterWait(r, out, wait)

@@ -69,6 +69,8 @@ func (d *Daemon) carryOutOne(op *operation, r *request) error {
 		return d.resume(op, r)
 	case r.Ask == statefs.Cancel:
 		return d.cancel(op, r)
+	case r.Ask == statefs.Retry:
+		return d.retry(op, r)
 	}
 	d.meansNothing(op, r)
 	return nil

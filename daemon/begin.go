@@ -120,7 +120,7 @@ func (d *Daemon) keptDefinition(rec *statefs.Record) (*catalog.Definition, error
 func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.Params) (*run, work, error) {
 	r := &run{
 		id: op.id(), number: op.rec.Run, def: def, params: params, owner: d.owner, logger: d.logger, files: d.files,
-		environ: d.config.Environ, grace: d.config.Grace,
+		environ: d.config.Environ, grace: d.config.Grace, retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems,
 	}
 	if def.Grace > 0 {
 		r.grace = def.Grace

@@ -28,9 +28,13 @@ func itemsWork(ctx context.Context, r *run) error {
 	if err := r.inherit(finished.note); err != nil {
 		return err
 	}
+	only, err := r.onlyFailed()
+	if err != nil {
+		return err
+	}
 	next, stop := iter.Pull2(r.def.Items.List(ctx, r.itemsFolder(), r.values("")))
 	defer stop()
-	feed := &itemFeed{next: next, total: total, finished: finished}
+	feed := &itemFeed{next: next, total: total, finished: finished, only: only}
 	var group sync.WaitGroup
 	for range max(1, min(r.def.Parallel, total)) {
 		group.Go(func() { feed.fail(r.itemWorker(ctx, feed)) })
@@ -72,6 +76,8 @@ type itemFeed struct {
 	err    error
 	// finished are passed over: an earlier run has done them.
 	finished finishedNames
+	// only are the items to be done; nil when all are.
+	only finishedNames
 }
 
 func (f *itemFeed) take() (item catalog.Item, number, total int, ok bool) {
@@ -91,7 +97,7 @@ func (f *itemFeed) take() (item catalog.Item, number, total int, ok bool) {
 		}
 		f.number++
 		f.total = max(f.total, f.number) // files may have been added since they were counted
-		if !f.finished.take(item.Name) {
+		if !f.finished.take(item.Name) && (f.only == nil || f.only.take(item.Name)) {
 			return item, f.number, f.total, true
 		}
 	}

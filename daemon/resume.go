@@ -28,7 +28,7 @@ func (i itemResult) name() string {
 
 // inherit takes over the item results of earlier runs, calls note for each, and says in the log how many there are.
 func (r *run) inherit(note func(itemResult)) error {
-	if r.number < 2 {
+	if r.number < 2 && r.retryOf == nil {
 		return nil
 	}
 	if err := readItems(r.owner, r.id, &r.report, note); err != nil {
@@ -70,7 +70,7 @@ func readItems(owner *statefs.Owner, id statefs.ID, into *report, note func(item
 // earlierReport is the report of an operation that ends without a run in hand: what its earlier runs have finished.
 func (d *Daemon) earlierReport(op *operation) *report {
 	rep := new(report)
-	if op.rec.Starts == 0 {
+	if op.rec.Starts == 0 && op.rec.RetryOf == nil {
 		return rep
 	}
 	def, params, err := d.definition(op.rec)
@@ -94,6 +94,22 @@ func (r *report) inherit(ok bool, entry json.RawMessage) {
 	}
 	r.failed++
 	r.failedList = appendListed(r.failedList, entry)
+}
+
+// onlyFailed returns the names of the items that failed in the operation which this one repeats, nil when all are to be done.
+func (r *run) onlyFailed() (finishedNames, error) {
+	if r.retryOf == nil || !r.failedOnly {
+		return nil, nil
+	}
+	names := make(finishedNames)
+	if err := readItems(r.owner, *r.retryOf, new(report), func(result itemResult) {
+		if !result.OK {
+			names.note(result)
+		}
+	}); err != nil {
+		return nil, &workError{code: "start_failed", err: err}
+	}
+	return names, nil
 }
 
 // finishedNames are the items that earlier runs have finished, by name: files may have come or gone since, which changes the numbers.
@@ -121,15 +137,20 @@ func (o *Op) Finished(name string) bool {
 	defer e.mu.Unlock()
 	if e.names == nil {
 		e.names = make(finishedNames)
-		if err := o.r.inherit(e.names.note); err != nil {
+		var err error
+		if e.only, err = o.r.onlyFailed(); err == nil {
+			err = o.r.inherit(e.names.note)
+		}
+		if err != nil {
 			o.r.end(err)
 		}
 	}
-	return e.names.take(name)
+	return e.names.take(name) || e.only != nil && !e.only.take(name)
 }
 
 // earlierItems are the items that earlier runs have finished, for a handler that asks.
 type earlierItems struct {
 	mu    sync.Mutex
 	names finishedNames // nil until it asks
+	only  finishedNames // nil when all are to be done
 }

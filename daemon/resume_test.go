@@ -186,3 +186,69 @@ func TestAfterLoss(t *testing.T) {
 		}
 	}
 }
+
+// A retry of failed items does those and nothing else, and keeps what went well.
+func TestRetryOfFailedItems(t *testing.T) {
+	t.Parallel()
+	var begun atomic.Int64
+	b := setup(t, resumeJobs, resumeHandlers(&begun))
+	first := b.submit("items", `{}`)
+	b.await("the third item runs", func() bool {
+		log, err := os.ReadFile(b.tree.LogPath(first))
+		return err == nil && strings.HasSuffix(string(log), "waits\n")
+	})
+	b.touch(first, statefs.Cancel)
+	b.awaitEnd(first)
+	for _, test := range []struct {
+		failedItems bool
+		log         []string
+		processed   int
+	}{
+		{true, []string{"  Goes on after 1 finished item.", "[ 2 / 4 ] Processing '2'...", "  FAIL: exit code 1"}, 1},
+		{false, []string{
+			"  Goes on after 1 finished item.", "[ 2 / 4 ] Processing '2'...", "  FAIL: exit code 1", "[ 3 / 4 ] Processing '3'...", "waits", "  OK.",
+			"[ 4 / 4 ] Processing '4'...", "  OK.",
+		}, 3},
+	} {
+		rec, err := b.tree.Submit(t.Context(), statefs.Submission{
+			Group: "test", Job: "items", RetryOf: &first, FailedItems: test.failedItems,
+		})
+		must(t, err)
+		if !test.failedItems {
+			b.await("the third item runs", func() bool {
+				log, err := os.ReadFile(b.tree.LogPath(rec.ID))
+				return err == nil && strings.HasSuffix(string(log), "waits\n")
+			})
+			must(t, os.WriteFile(filepath.Join(b.tree.ArtifactsPath(rec.ID), "go"), nil, 0o640))
+		}
+		end := b.awaitEnd(rec.ID)
+		b.wantLog(rec.ID, test.log...)
+		if end.Result != statefs.Partial || end.Processed != test.processed || end.FailedN != 1 || end.RetryOf == nil || *end.RetryOf != first {
+			t.Errorf("result %s, processed %d, failed %d, retry of %v", end.Result, end.Processed, end.FailedN, end.RetryOf)
+		}
+	}
+}
+
+// A retry request that is older than the failure was not meant for it.
+func TestRetryOfWhatWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	b := setup(t, deathJobs, nil)
+	id := b.submit("poison", `{}`)
+	b.awaitState(id, statefs.FailedManual)
+	b.daemon.looks.wait()
+	old := filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Retry))
+	must(t, os.WriteFile(old, []byte("2025-01-01T00:00:00.000000Z\n"), 0o640))
+	b.await("the old request is consumed", func() bool { return !b.exists(statefs.RequestName(id, statefs.Retry)) })
+	b.daemon.looks.wait()
+	if !b.exists(statefs.MarkerName(id, statefs.FailedManual)) {
+		t.Fatal("an old request counted")
+	}
+	b.touch(id, statefs.Retry)
+	b.await("it failed once more", func() bool {
+		rec, err := b.tree.ReadRecord(id)
+		return err == nil && rec.Run == 6 && rec.Status == statefs.FailedManual
+	})
+	if log := b.log(id); strings.Count(log, lineRetry) != 1 || !strings.Contains(log, lineNothing(statefs.Retry, statefs.FailedManual)) {
+		t.Errorf("log\n%s", log)
+	}
+}

@@ -54,7 +54,10 @@ type run struct {
 	done   chan struct{}
 	// inherited is how many items the report began with.
 	inherited int
-	earlier   earlierItems
+	// retryOf is the operation that this one repeats; failedOnly has it do only what failed there.
+	retryOf    *statefs.ID
+	failedOnly bool
+	earlier    earlierItems
 	// err and exit may be read once done is closed.
 	err  error
 	exit *keeper.Exit

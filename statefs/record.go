@@ -37,6 +37,8 @@ type Record struct {
 	Key string `json:"key,omitempty"`
 	// RetryOf is the ended operation whose finished items this one inherits.
 	RetryOf *ID `json:"retry_of,omitempty"`
+	// FailedItems says that only the items that failed there are done.
+	FailedItems bool `json:"failed_items,omitempty"`
 
 	// Status is the state when the record was last written.
 	Status State `json:"status"`
@@ -155,7 +157,7 @@ var ErrNewerVersion = errors.New("written by a newer version of jobdir")
 // transit notes a transition in the record.
 func (r *Record) transit(from, to State, cause Cause, at time.Time) {
 	if from == Paused && to != Paused {
-		r.PausedSeconds += max(0, at.Sub(r.since()).Seconds())
+		r.PausedSeconds += max(0, at.Sub(r.Since()).Seconds())
 	}
 	r.Status = to
 	r.UpdatedAt = at
@@ -165,8 +167,8 @@ func (r *Record) transit(from, to State, cause Cause, at time.Time) {
 	}
 }
 
-// since is when the present state was entered, as far as the record says.
-func (r *Record) since() time.Time {
+// Since is when the present state was entered, as far as the record says.
+func (r *Record) Since() time.Time {
 	if n := len(r.Transitions); n > 0 {
 		return r.Transitions[n-1].At
 	}

@@ -27,6 +27,10 @@ type Submission struct {
 	DefinitionHash string
 	CreatedBy      string
 	OnDisconnect   string
+	// RetryOf is an ended operation of the same job whose finished items the new one inherits; FailedItems has it do only those that
+	// failed there, and not what was never begun.
+	RetryOf     *ID
+	FailedItems bool
 }
 
 // Submit makes a new operation in state queued and returns its record once it is as durable as the storage promises.
@@ -71,6 +75,7 @@ func (t *Tree) newRecord(s Submission) (*Record, error) {
 	if rec.Params == nil {
 		rec.Params = json.RawMessage("{}")
 	}
+	rec.RetryOf, rec.FailedItems = s.RetryOf, s.FailedItems
 	rec.RequestHash = requestHash(s.Group, s.Job, rec.Params)
 	rec.transit("", Queued, CauseSubmit, now)
 	return rec, nil
@@ -93,6 +98,12 @@ func (t *Tree) publish(rec *Record) error {
 		return errors.Join(fmt.Errorf("operation %s: %w", rec.ID, fs.ErrExist), err)
 	}
 	t.live.add(t, rec.ID)
+	if rec.RetryOf != nil {
+		if err := t.inheritItems(*rec.RetryOf, rec.ID); err != nil {
+			t.withdraw(rec.ID)
+			return err
+		}
+	}
 	if err := t.writeRecord(rec); err != nil {
 		t.withdraw(rec.ID)
 		return err
@@ -111,6 +122,7 @@ func (t *Tree) publish(rec *Record) error {
 // record that cannot be removed stays in the list of live ones, and is ended at the next start.
 func (t *Tree) withdraw(id ID) {
 	if err := t.root.Remove(dayFile(id, ".json")); err == nil || errors.Is(err, fs.ErrNotExist) {
+		_ = t.root.Remove(dayFile(id, ".items.ndjson")) // what it would have inherited
 		t.live.remove(t, id)
 	}
 }

@@ -1,0 +1,45 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Retried is what became of a retry: the answer to a request for a live operation, or the new operation that repeats an ended one.
+type Retried struct {
+	Answer    *Answer    `json:"answer,omitempty"`
+	Operation *Operation `json:"operation,omitempty"`
+}
+
+// Retry starts an operation again: a live one that waits for a person or for its next attempt, or a new one that inherits the items which
+// an ended one finished well. With failedItems the new one does only those that failed. The error is an *[Error] with status 409 when
+// there is nothing to do again.
+func (c *Client) Retry(ctx context.Context, id statefs.ID, failedItems bool) (*Retried, error) {
+	query := url.Values{}
+	if failedItems {
+		query.Set("failed_items", "true")
+	}
+	var raw json.RawMessage
+	if err := c.call(ctx, http.MethodPost, operationPath(id, "/retry"), query, nil, &raw); err != nil {
+		return nil, fmt.Errorf("retry %s: %w", id, err)
+	}
+	var kind struct {
+		Action string `json:"action"`
+	}
+	again := new(Retried)
+	err := json.Unmarshal(raw, &kind)
+	if err == nil && kind.Action != "" {
+		err = json.Unmarshal(raw, &again.Answer)
+	} else if err == nil {
+		err = json.Unmarshal(raw, &again.Operation)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("retry %s: the answer is not what a jobdir daemon sends: %w", id, err)
+	}
+	return again, nil
+}

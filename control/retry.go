@@ -1,0 +1,67 @@
+package control
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// retry is POST /api/v1/operations/{id}/retry: a live operation that waits for a person or for its next attempt starts again; of an ended
+// one a new operation is made, which inherits the items that went well.
+func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
+	id, err := statefs.ParseID(p.ByName("id"))
+	if err != nil {
+		return err
+	}
+	if _, err := s.tree.State(id); err == nil {
+		return s.ask(w, r, p)
+	} else if !errors.Is(err, statefs.ErrNotLive) {
+		return err
+	}
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := onlyThese(values, "failed_items"); err != nil {
+		return err
+	}
+	failedItems, err := boolean(values, "failed_items")
+	if err != nil {
+		return err
+	}
+	old, err := s.tree.ReadRecord(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return notFound(id)
+	}
+	if err != nil {
+		return err
+	}
+	if !old.Status.Terminal() {
+		return notLive(id) // its marker is gone, and its end not yet written
+	}
+	if old.Result == statefs.Success {
+		return refuse(http.StatusConflict, "Operation '%s' has ended well: there is nothing to do again", id).with("id", id)
+	}
+	if failedItems && old.FailedN == 0 {
+		return refuse(http.StatusConflict, "Operation '%s' has no failed items", id).with("id", id)
+	}
+	def, err := s.definition(old.Group, old.Job)
+	if err != nil {
+		return err
+	}
+	params, err := def.BindJSON(old.Params)
+	if err != nil {
+		return err
+	}
+	rec, err := s.start(r, def, params, old.Tags, func(submission *statefs.Submission) {
+		submission.RetryOf, submission.FailedItems = &id, failedItems
+	})
+	if err != nil {
+		return err
+	}
+	return s.sendStarted(w, r, rec, 0)
+}
