@@ -51,6 +51,7 @@ const (
 	doublestar = "github.com/bmatcuk/doublestar/v4"
 	xsys       = "golang.org/x/sys"
 	bbolt      = "go.etcd.io/bbolt"
+	gofuse     = "github.com/hanwen/go-fuse/v2" // for tests only: no package that ships may import its home
 )
 
 var imports = []row{
@@ -58,6 +59,7 @@ var imports = []row{
 	{"statefs/watch", 0, nil, []string{fsnotify, xsys}, "turns events into look now for any folder; it does not know what the names mean"},
 	{"keeper", 0, nil, []string{xsys}, "holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version"},
 	{"web", 0, nil, nil, "embedded files and nothing else"},
+	{"internal/faultfs", 0, nil, []string{gofuse, xsys}, "a disk that forgets and fails, for tests; it knows nothing of what is written to it"},
 	{"internal/fakejob", 0, nil, []string{xsys}, "a child program for tests, which behaves like a stranger's"},
 
 	{"stream", 1, []string{"statefs"}, nil, "the stream format is pure text over readers and writers, usable by any client"},

@@ -1,0 +1,119 @@
+package faultfs
+
+import (
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Disk is a file system in memory that keeps a journal. It is safe for concurrent use.
+type Disk struct {
+	image *Image // what it began with
+
+	mu      sync.Mutex // guards all below
+	live    tree
+	next    uint64
+	journal []Op
+	cut     bool
+	fault   *Fault
+	listing map[uint64][]listed // of open folders, by handle
+	handles uint64
+}
+
+// Fault makes one operation fail.
+type Fault struct {
+	// Kind is of the operations that are counted.
+	Kind Kind
+	// At is the number of the operation that fails, counting from 1.
+	At int
+	// Err is what the program gets.
+	Err syscall.Errno
+	// Stays makes all later operations of the kind fail as well, as on a disk that stays full; otherwise one fails.
+	Stays bool
+
+	seen  int
+	fired bool
+}
+
+// NewDisk makes a disk that holds an image, all of it durable.
+func NewDisk(image *Image) *Disk {
+	d := &Disk{image: image, live: image.nodes.clone(), next: root + 1, listing: make(map[uint64][]listed)}
+	for ino := range d.live {
+		d.next = max(d.next, ino+1)
+	}
+	return d
+}
+
+// Journal returns what was done up to now.
+func (d *Disk) Journal() []Op {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.journal)
+}
+
+// Len returns the number of operations up to now.
+func (d *Disk) Len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.journal)
+}
+
+// Replay goes through what was done from the beginning.
+func (d *Disk) Replay() *Replay { return NewReplay(d.image, d.Journal()) }
+
+// Cut cuts the power: nothing reaches the disk from now on, and every operation fails. It returns the number of operations
+// that were done.
+func (d *Disk) Cut() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cut = true
+	return len(d.journal)
+}
+
+// Arm makes an operation fail, instead of what was armed before; nil disarms.
+func (d *Disk) Arm(f *Fault) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fault = f
+}
+
+// Fired reports whether the fault that is armed has struck.
+func (d *Disk) Fired() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.fault != nil && d.fault.fired
+}
+
+// do carries out an operation and writes it down, or fails it. The caller holds the lock and has checked the names.
+func (d *Disk) do(op Op) syscall.Errno {
+	if errno := d.check(op.Kind); errno != 0 {
+		return errno
+	}
+	op.At = time.Now()
+	d.carryOut(op)
+	return 0
+}
+
+// carryOut is do for an operation whose time is given.
+func (d *Disk) carryOut(op Op) {
+	op.Data = slices.Clone(op.Data)
+	d.live.apply(op)
+	d.journal = append(d.journal, op)
+}
+
+// check says by which error an operation of a kind fails, if it does.
+func (d *Disk) check(kind Kind) syscall.Errno {
+	if d.cut {
+		return syscall.EIO
+	}
+	if d.fault == nil || d.fault.Kind != kind {
+		return 0
+	}
+	d.fault.seen++
+	if d.fault.seen == d.fault.At || d.fault.Stays && d.fault.seen > d.fault.At {
+		d.fault.fired = true
+		return d.fault.Err
+	}
+	return 0
+}
