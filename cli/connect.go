@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,16 +9,15 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// defaultServer is asked when nothing names a daemon and the default storage has none.
-const defaultServer = "http://127.0.0.1:8484"
-
-// connect finds the daemon: the one that --server or JOBDIR_SERVER names, else the one that holds the storage directory,
-// else, when nobody named a storage, one at the default address. The error is unreachable when there is none.
+// connect finds the daemon: the one that --server or JOBDIR_SERVER names, else the one that holds the storage directory. A daemon of
+// another storage is never asked unless it is named. The error is unreachable when there is none.
 func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error) {
 	if address := a.serverAddress(); address != "" {
 		token, err := clientToken(conf)
@@ -38,21 +38,53 @@ func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error)
 	if !client.Unreachable(err) {
 		return c, nil
 	}
+	hint := "start one with 'jobdir serve', or name one with --storage or --server"
 	if !conf.explicit("storage") {
-		// No token is shown here: anybody may listen at that address.
-		if c, err := a.dial(defaultServer); err == nil {
-			_, err := c.Health(ctx)
-			refused, ok := errors.AsType[*client.Error](err)
-			if err == nil || ok && refused.Status == http.StatusUnauthorized {
-				a.streams.say("using the daemon at %s: none has the storage %s (name one with --server or --storage)", defaultServer, conf.Storage)
-				return c, nil
-			}
+		other, storage := a.elsewhere(ctx, conf)
+		switch {
+		case other == nil:
+		case sameFolder(storage, conf.Storage):
+			return other, nil
+		default:
+			other.Close()
+			hint = fmt.Sprintf("the one at %s has %s: name it with --server %s, or start another with 'jobdir serve'",
+				other.Address(), cmp.Or(storage, "another storage"), other.Address())
 		}
 	}
-	return nil, &client.UnreachableError{
-		Address: conf.Storage,
-		Err:     errors.New("start one with 'jobdir serve', or name one with --storage or --server"),
+	return nil, &client.UnreachableError{Address: conf.Storage, Err: errors.New(hint)}
+}
+
+// elsewhere looks for a daemon at the address where one would listen, and returns it with its storage; nil when there is none. Its
+// socket may be out of reach for this user or on this file system. No token is shown: anybody may listen there.
+func (a *app) elsewhere(ctx context.Context, conf *loaded) (daemon *client.Client, storage string) {
+	i := slices.IndexFunc(conf.Listen, func(address string) bool { return !strings.HasPrefix(address, unixPrefix) && loopback(address) })
+	if i < 0 {
+		return nil, ""
 	}
+	c, err := a.dial("http://" + conf.Listen[i])
+	if err != nil {
+		return nil, ""
+	}
+	health, err := c.Health(ctx)
+	if err == nil {
+		return c, health.Storage
+	}
+	refused, ok := errors.AsType[*client.Error](err)
+	if ok && refused.Status == http.StatusUnauthorized {
+		return c, ""
+	}
+	c.Close()
+	return nil, ""
+}
+
+// sameFolder reports whether two paths lead to the same folder.
+func sameFolder(one, other string) bool {
+	first, err := os.Stat(one)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(other)
+	return err == nil && os.SameFile(first, second)
 }
 
 // dial makes a client that says when it waits for a daemon which is restarted.
@@ -72,11 +104,12 @@ func (a *app) serverAddress() string {
 	return address
 }
 
-// tree opens the storage directory for a command that can do without a daemon. It makes nothing.
-func (a *app) tree(conf *loaded) (*statefs.Tree, error) {
+// tree opens the storage directory for a command that can do without a daemon, of which away says why there is none. It makes
+// nothing.
+func (a *app) tree(conf *loaded, away error) (*statefs.Tree, error) {
 	info, err := os.Stat(filepath.Join(conf.Storage, "jobs"))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return nil, notFoundf("there is no storage directory at %s, and no daemon answers: name one with --storage or --server", conf.Storage)
+		return nil, notFoundf("there is no storage directory at %s, and %w", conf.Storage, away)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
@@ -94,7 +127,7 @@ func (a *app) reach(ctx context.Context, conf *loaded, with func(*client.Client)
 	if !client.Unreachable(err) || a.serverAddress() != "" {
 		return err
 	}
-	tree, err := a.tree(conf)
+	tree, err := a.tree(conf, err)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,8 @@
 // # Who is the authority
 //
 // The storage directory. A command asks the daemon that holds it, found by --server or by the socket in the directory.
-// Without a daemon it reads the directory itself and leaves requests there, which the next daemon carries out.
+// Without a daemon it reads the directory itself and leaves requests there, which the next daemon carries out. A daemon of
+// another storage is never asked unless --server names it: what "r42" means there is something else.
 //
 // # What happens on failure
 //

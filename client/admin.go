@@ -27,6 +27,8 @@ func (c *Client) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 // Health is the daemon's answer to /readyz.
 type Health struct {
 	Ready bool `json:"ready"`
+	// Storage is the absolute path of the storage directory as the daemon sees it; "" while it is not ready.
+	Storage string `json:"storage"`
 	// Raw is the whole JSON object that the daemon sent.
 	Raw json.RawMessage `json:"-"`
 }

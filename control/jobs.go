@@ -71,7 +71,8 @@ func (s *Server) readyz(w *answer, r *http.Request, _ httprouter.Params) error {
 		w.Header().Set("Retry-After", "1")
 	}
 	return s.sendJSON(w, r, status, map[string]any{
-		"ready": status == http.StatusOK, "draining": draining, "version": s.version, "durability": s.tree.Durability(),
+		"ready": status == http.StatusOK, "draining": draining, "version": s.version,
+		"storage": s.tree.Dir(), "durability": s.tree.Durability(),
 		"watch": health.Watch, "live": health.Live, "counters": health.Counters,
 		"jobs": len(s.catalog.All()), "problems": s.catalog.Problems(),
 	})
