@@ -57,11 +57,11 @@ const (
 var imports = []row{
 	{"statefs", 0, nil, []string{renameio, atomic, xsys}, "names, records and transitions: the vocabulary of all others, so it knows none of them; the one place that replaces files"},
 	{"statefs/watch", 0, nil, []string{fsnotify, xsys}, "turns events into look now for any folder; it does not know what the names mean"},
-	{"keeper", 0, nil, []string{xsys}, "holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version"},
 	{"web", 0, nil, nil, "embedded files and nothing else"},
 	{"internal/faultfs", 0, nil, []string{gofuse, xsys}, "a disk that forgets and fails, for tests; it knows nothing of what is written to it"},
 	{"internal/fakejob", 0, nil, []string{xsys}, "a child program for tests, which behaves like a stranger's"},
 
+	{"keeper", 1, []string{"statefs"}, []string{xsys}, "holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version; its exit reports are files, which statefs alone writes"},
 	{"stream", 1, []string{"statefs"}, nil, "the stream format is pure text over readers and writers, usable by any client"},
 	{"catalog", 1, []string{"statefs"}, []string{yaml, doublestar}, "what jobs exist is independent of what runs"},
 	{"history", 1, []string{"statefs"}, []string{bbolt}, "an index of what has ended, made from the records; it knows neither what runs nor HTTP"},

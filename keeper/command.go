@@ -41,6 +41,18 @@ type Command struct {
 	// process group. Commands that have equal marks end each other's descendants. Empty: only the group is ended.
 	Mark []string
 
+	// Key tells this command from all others that one keeper process may ever be asked to start: a second start of the same key
+	// answers the command that is there. Start in this process ignores it.
+	Key Key
+
+	// Timeout is how long the command may run; then it is ended, and Exit.TimedOut says so. Time in which it is stopped does
+	// not count. 0 is no limit.
+	Timeout time.Duration
+
+	// Report is the file for the exit report, relative to the storage directory of a keeper process: see ReadReport. Empty: none
+	// is written. Start in this process ignores it.
+	Report string
+
 	// ScanOnExit says whether processes that carry the marks are also searched for and ended when the command exits by
 	// itself. That is a pass over /proc (some milliseconds); leave it off for a command that is one of thousands. The
 	// rest of the process group is ended in any case.
@@ -73,6 +85,9 @@ func (c *Command) check() error {
 	}
 	if c.Grace < 0 {
 		return fmt.Errorf("start %q: grace period %s is negative", c.Args[0], c.Grace)
+	}
+	if c.Timeout < 0 {
+		return fmt.Errorf("start %q: timeout %s is negative", c.Args[0], c.Timeout)
 	}
 	return c.checkFiles()
 }

@@ -1,7 +1,14 @@
 // Package keeper starts commands, stops and continues them, and ends each one together with everything it has started.
 //
-// It knows commands, processes and marks; it knows nothing of jobs, states or files of a storage directory. Whoever
-// calls it decides, the keeper carries out.
+// It knows commands, processes and marks; it knows nothing of jobs and states. Whoever calls it decides, the keeper carries out.
+// Start makes a command a child of the calling process. A Pool makes it a child of a keeper process (Serve), which outlives the
+// caller; both are a Starter.
+//
+//	daemon ── Pool ──keeper-1.sock──▶ keeper 1 (this build) ──▶ commands, each with its own session
+//	             └───keeper-2.sock──▶ keeper 2 (older build) ─▶ its last commands; it gets no new ones
+//	                                     └─ nobody connected: timeouts, grace periods and exit reports all the same
+//
+// A keeper that dies takes the leaders of its commands with it (parent-death signal), and the Pool ends what remains of their trees.
 //
 //	Start ──► running ◄──Continue── stopped           the leader: first process of its own session and group
 //	            │    ───Stop──────►   │
@@ -51,7 +58,10 @@
 //   - A process that may not be signalled (it changed its user): it is left alone, not waited for, and named in Exit.Err.
 //   - A process that does not die of SIGKILL (it waits for a dead disk or network file system): Done waits for it.
 //   - /proc cannot be read: what could be signalled was signalled, Exit.Err says that the search failed.
-//   - This process dies: the commands go on, unaffected. EndMarked ends them later.
+//   - This process dies: commands of Start go on, unaffected. EndMarked ends them later. Commands of a Pool go on in the hands of
+//     their keeper, and the next Pool finds them there: a start with the same key gets the command that is there.
+//   - The keeper dies: Exit.Err is ErrKeeperDied. A connection that breaks while it lives is made again, and requests without an
+//     answer are sent again.
 //
 // # Limits
 //

@@ -19,6 +19,9 @@ type Exit struct {
 	// Cause is what the first End said that came while the command was alive, empty when it ended by itself before.
 	Cause string
 
+	// TimedOut says that the command was ended because it ran longer than its Timeout; Cause is CauseTimeout then.
+	TimedOut bool
+
 	// At is when the end of the leader was seen. The rest of the tree may have needed longer.
 	At time.Time
 

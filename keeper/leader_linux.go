@@ -34,9 +34,13 @@ type leader struct {
 	byPidfd bool
 }
 
-func forkLeader(program string, args []string, attr *syscall.ProcAttr) (*leader, error) {
+// forkLeader starts a program. dies has the kernel kill it when the calling thread ends (prctl(2), PR_SET_PDEATHSIG).
+func forkLeader(program string, args []string, attr *syscall.ProcAttr, dies bool) (*leader, error) {
 	fd := -1
 	attr.Sys = &syscall.SysProcAttr{Setsid: true, PidFD: &fd}
+	if dies {
+		attr.Sys.Pdeathsig = unix.SIGKILL
+	}
 	pid, err := syscall.ForkExec(program, args, attr)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,8 @@ type leader struct {
 	changed  chan struct{} // closed, and replaced, when deadline changes
 }
 
-func forkLeader(program string, args []string, attr *syscall.ProcAttr) (*leader, error) {
+// forkLeader starts a program. That it dies with its parent cannot be had on this system.
+func forkLeader(program string, args []string, attr *syscall.ProcAttr, _ bool) (*leader, error) {
 	attr.Sys = &syscall.SysProcAttr{Setsid: true}
 	pid, err := syscall.ForkExec(program, args, attr)
 	if err != nil {
@@ -165,6 +166,6 @@ func (p *Process) endRest(_ bool, killBy time.Time) error {
 }
 
 // EndMarked needs to read the environment of other processes, which this system does not offer.
-func EndMarked(context.Context, []string, time.Duration) (ended int, err error) {
+func EndMarked(context.Context, []string, time.Duration, ...int) (ended int, err error) {
 	return 0, fmt.Errorf("end marked processes: %w on this system", errors.ErrUnsupported)
 }

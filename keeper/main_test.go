@@ -28,6 +28,13 @@ const longGrace = 10 * time.Minute
 var fakejob string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
+		if err := roles[os.Args[1]](os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	dir, err := os.MkdirTemp("", "keeper-test-")
 	if err != nil {
 		panic(err)
@@ -82,7 +89,7 @@ func (j *job) start(t *testing.T) *Process { return j.startMode(t, groupByPidfd(
 
 func (j *job) startMode(t *testing.T, byPidfd bool) *Process {
 	t.Helper()
-	p, err := launch(j.Command)
+	p, err := launch(j.Command, directly)
 	if err != nil {
 		t.Fatal(err)
 	}

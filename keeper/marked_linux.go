@@ -15,8 +15,9 @@ import (
 //
 // It returns when none is left, with the number of those that ended; when ctx is done, with the number so far and its
 // error, and whoever is left has been sent SIGTERM. This process and its ancestors are never touched. Processes of other
-// users are not seen, unless this one may read their environment (root). Linux only: elsewhere errors.ErrUnsupported.
-func EndMarked(ctx context.Context, mark []string, grace time.Duration) (ended int, err error) {
+// users are not seen, unless this one may read their environment (root). What descends from the processes spare is left alone, and
+// these too. Linux only: elsewhere errors.ErrUnsupported.
+func EndMarked(ctx context.Context, mark []string, grace time.Duration, spare ...int) (ended int, err error) {
 	if len(mark) == 0 {
 		return 0, errors.New("end marked processes: no mark is given")
 	}
@@ -27,7 +28,10 @@ func EndMarked(ctx context.Context, mark []string, grace time.Duration) (ended i
 		return 0, fmt.Errorf("end marked processes: grace period %s is negative", grace)
 	}
 	grace = cmp.Or(grace, DefaultGrace)
-	s := &sweep{marks: mark, grace: grace, killBy: time.Now().Add(grace)}
+	s := &sweep{marks: mark, grace: grace, killBy: time.Now().Add(grace), spare: map[int]bool{}}
+	for _, pid := range spare {
+		s.spare[pid] = true
+	}
 	if err := s.run(ctx); err != nil {
 		return s.ended, fmt.Errorf("end processes marked %s: %w", strings.Join(mark, " "), err)
 	}

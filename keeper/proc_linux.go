@@ -31,12 +31,13 @@ func now() (uint64, error) {
 
 // stat is what is used of /proc/PID/stat (proc_pid_stat(5)).
 type stat struct {
-	state  byte
-	parent int
-	group  int
-	flags  uint64
-	start  uint64 // ticks since boot
-	envEnd uint64 // address; 0 while a program is being loaded, and for kernel threads and zombies
+	state   byte
+	parent  int
+	group   int
+	session int
+	flags   uint64
+	start   uint64 // ticks since boot
+	envEnd  uint64 // address; 0 while a program is being loaded, and for kernel threads and zombies
 }
 
 func (s stat) kernel() bool { return s.flags&kernelThread != 0 }
@@ -66,12 +67,13 @@ func parseStat(data []byte) (stat, error) {
 		return stat{}, fmt.Errorf("%d fields and at least 51 are expected", len(fields)+2)
 	}
 	s := stat{state: fields[0][0]}
-	var errs [5]error
+	var errs [6]error
 	s.parent, errs[0] = strconv.Atoi(string(fields[4-3]))
 	s.group, errs[1] = strconv.Atoi(string(fields[5-3]))
 	s.flags, errs[2] = strconv.ParseUint(string(fields[9-3]), 10, 64)
 	s.start, errs[3] = strconv.ParseUint(string(fields[22-3]), 10, 64)
 	s.envEnd, errs[4] = strconv.ParseUint(string(fields[51-3]), 10, 64)
+	s.session, errs[5] = strconv.Atoi(string(fields[6-3]))
 	return s, errors.Join(errs[:]...)
 }
 

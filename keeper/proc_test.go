@@ -16,7 +16,7 @@ func TestParseStat(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if want := (stat{state: 'S', parent: 7, group: 12, flags: 4194560, start: 98765, envEnd: 4242}); s != want {
+		if want := (stat{state: 'S', parent: 7, group: 12, session: 12, flags: 4194560, start: 98765, envEnd: 4242}); s != want {
 			t.Errorf("%s: %+v, want %+v", name, s, want)
 		}
 	}

@@ -22,6 +22,7 @@ type Process struct {
 	grace      time.Duration
 	scanOnExit bool
 	since      uint64 // no process of the tree started before, in the unit of the platform
+	started    time.Time
 	done       chan struct{}
 
 	// These are of supervise alone; exit is everybody's to read when done is closed.
@@ -30,6 +31,7 @@ type Process struct {
 	reaped bool
 
 	mu       sync.Mutex
+	limit    limit
 	ending   bool      // End was called
 	asked    bool      // it sent SIGTERM to the group, which was before the leader exited
 	cause    string    // why, when asked
@@ -70,6 +72,7 @@ func (p *Process) Stop() error {
 	if exited := p.leader.awaitStop(); exited {
 		return fmt.Errorf("stop %q (PID %d): %w", p.name, p.leader.pid, ErrEnded)
 	}
+	p.limit.hold(time.Now())
 	return nil
 }
 
@@ -83,6 +86,7 @@ func (p *Process) Continue() error {
 	if err := p.leader.signalGroup(unix.SIGCONT); err != nil {
 		return fmt.Errorf("continue %q (PID %d): %w", p.name, p.leader.pid, err)
 	}
+	p.limit.release(time.Now())
 	return nil
 }
 
@@ -96,6 +100,10 @@ func (p *Process) Continue() error {
 func (p *Process) End(cause string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.endLocked(cause)
+}
+
+func (p *Process) endLocked(cause string) {
 	if p.ending || p.finished {
 		return
 	}
@@ -167,7 +175,8 @@ func (p *Process) leaderExited() (asked, scan bool, killBy time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.exited = true
-	p.exit.Cause = p.cause
+	p.limit.end()
+	p.exit.Cause, p.exit.TimedOut = p.cause, p.limit.over && p.asked
 	p.note(p.failed)
 	killBy = p.endBy
 	if !p.asked {
@@ -195,16 +204,10 @@ func (p *Process) reap() {
 	p.reaped = true
 	var status syscall.WaitStatus
 	var usage syscall.Rusage
-	for {
-		_, err := syscall.Wait4(p.leader.pid, &status, 0, &usage)
-		if err == nil {
-			p.exit.setStatus(status, &usage)
-			return
-		}
-		if !errors.Is(err, syscall.EINTR) {
-			p.exit.Code = -1
-			p.note(fmt.Errorf("exit status of %q (PID %d): %w", p.name, p.leader.pid, err))
-			return
-		}
+	if err := children.reap(p.leader.pid, &status, &usage); err != nil {
+		p.exit.Code = -1
+		p.note(fmt.Errorf("exit status of %q (PID %d): %w", p.name, p.leader.pid, err))
+		return
 	}
+	p.exit.setStatus(status, &usage)
 }

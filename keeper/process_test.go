@@ -172,7 +172,7 @@ func TestEndRacesWithExit(t *testing.T) {
 func TestEndAfterExitHasNoCause(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "-exit", "4")
-	p, err := launch(j.Command)
+	p, err := launch(j.Command, directly)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestEndAfterExitHasNoCause(t *testing.T) {
 
 func TestStolenStatus(t *testing.T) {
 	t.Parallel()
-	p, err := launch(newJob(t, "-exit", "4").Command)
+	p, err := launch(newJob(t, "-exit", "4").Command, directly)
 	if err != nil {
 		t.Fatal(err)
 	}

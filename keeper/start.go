@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +18,7 @@ import (
 // argument or environment entry with a NUL byte or of more than 128 KiB, an output that is not in append mode. The
 // Process has one goroutine of its own, which ends when Done is closed.
 func Start(c Command) (*Process, error) {
-	p, err := launch(c)
+	p, err := launch(c, directly)
 	if err != nil {
 		return nil, err
 	}
@@ -25,8 +26,14 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
+// forking is how a fork is made: on which thread, and whether the child dies with it.
+type forking func(fork func(dies bool))
+
+// directly forks where the caller stands. The children outlive this process.
+func directly(fork func(dies bool)) { fork(false) }
+
 // launch is Start without the goroutine that supervises the Process.
-func launch(c Command) (*Process, error) {
+func launch(c Command, how forking) (*Process, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -45,13 +52,17 @@ func launch(c Command) (*Process, error) {
 	if p.since, err = now(); err != nil {
 		return nil, fmt.Errorf("start %q: read the clock: %w", c.Args[0], err)
 	}
-	if p.leader, err = c.fork(program); err != nil {
+	if p.leader, err = c.fork(program, how); err != nil {
 		return nil, err
 	}
+	p.started = time.Now()
+	p.mu.Lock()
+	p.limit.begin(c.Timeout, p.started, p.overdue)
+	p.mu.Unlock()
 	return p, nil
 }
 
-func (c *Command) fork(program string) (*leader, error) {
+func (c *Command) fork(program string, how forking) (*leader, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, fmt.Errorf("start %q: standard input: %w", c.Args[0], err)
@@ -65,10 +76,14 @@ func (c *Command) fork(program string) (*leader, error) {
 	var forkErr error
 	// Control and not Fd, which would change the mode of the caller's file.
 	err = raw.Control(func(out uintptr) {
-		l, forkErr = forkLeader(program, c.Args, &syscall.ProcAttr{
-			Dir:   c.Dir,
-			Env:   c.environment(),
-			Files: []uintptr{null.Fd(), out, out},
+		attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.environment(), Files: []uintptr{null.Fd(), out, out}}
+		how(func(dies bool) {
+			forkErr = children.fork(func() (pid int, err error) {
+				if l, err = forkLeader(program, c.Args, attr, dies); err != nil {
+					return 0, err
+				}
+				return l.pid, nil
+			})
 		})
 	})
 	if err != nil {

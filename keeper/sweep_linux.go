@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +24,12 @@ type sweep struct {
 	group *leader // nil: marks alone
 	marks []string
 	since uint64 // processes that started earlier are not touched
+
+	// What commands without a keeper have left: the numbers of their leaders, which are theirs up to a time, and their marks.
+	families map[int]bool
+	until    uint64
+	sets     [][]string
+	spare    map[int]bool // what descends from these is not touched
 
 	grace  time.Duration
 	killBy time.Time // when SIGTERM becomes SIGKILL
@@ -122,7 +129,13 @@ func (s *sweep) match(pid int) (match, loading bool, err error) {
 		// The group lives after its number was read, so the number was that of the group.
 		return true, false, nil
 	}
-	if len(s.marks) == 0 || st.zombie() {
+	if st.zombie() {
+		return false, false, nil
+	}
+	if (s.families[st.group] || s.families[st.session]) && st.start <= s.until {
+		return !s.spared(pid), false, nil
+	}
+	if len(s.marks) == 0 && len(s.sets) == 0 {
 		return false, false, nil
 	}
 	environ, err := readEnviron(pid)
@@ -132,7 +145,30 @@ func (s *sweep) match(pid int) (match, loading bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	return carries(environ, s.marks), len(environ) == 0 && st.envEnd == 0, nil
+	found := carries(environ, s.marks) || slices.ContainsFunc(s.sets, func(set []string) bool { return carries(environ, set) })
+	return found && !s.spared(pid), len(environ) == 0 && st.envEnd == 0, nil
+}
+
+// spared tells whether a process descends from one that keeps it.
+func (s *sweep) spared(pid int) bool {
+	if len(s.spare) == 0 {
+		return false
+	}
+	for from := pid; from > 1; {
+		if s.spare[from] {
+			return true
+		}
+		st, err := readStat(from)
+		switch {
+		case err == nil:
+			from = st.parent
+		case from == pid:
+			return true // it is gone
+		default:
+			from = pid // a parent died just now: who has taken its place?
+		}
+	}
+	return false
 }
 
 // take holds a process that matched and compares again: what is alive after that is what was compared.

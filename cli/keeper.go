@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// keeperCommand is the process that holds the commands of a storage. The daemon starts it; it is not for people.
+func (a *app) keeperCommand() *cobra.Command {
+	var storage, durability string
+	cmd := &cobra.Command{
+		Use:    "keeper",
+		Short:  "Hold the commands of a storage while daemons come and go",
+		Hidden: true,
+		Args:   noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if storage == "" {
+				return usagef("keeper: --storage is missing; the daemon starts keepers by itself")
+			}
+			return keeper.Main(cmd.Context(), keeper.Options{Dir: storage, Build: build(), Durability: statefs.Durability(durability)})
+		},
+	}
+	// Not from the configuration: a keeper does what the daemon that has started it says.
+	flags := cmd.Flags()
+	flags.StringVar(&storage, "storage", "", "storage directory")
+	flags.StringVar(&durability, "durability", string(statefs.Power), "durability of exit reports: power or process")
+	return cmd
+}
+
+// build names this program as exactly as can be: two builds of one version differ in their files.
+func build() string {
+	info, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return Version()
+	}
+	return fmt.Sprintf("%s %d %d", Version(), info.Size(), info.ModTime().UnixNano())
+}

@@ -1,0 +1,66 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Main is the main function of a keeper process: Serve, with what a Pool expects of the program that it starts. Options.Ready and
+// Options.Logger are set here. SIGTERM and SIGINT end all commands, each with its grace period, and then the keeper; SIGHUP does
+// nothing.
+func Main(ctx context.Context, options Options) error {
+	// Little is kept here, for a long time. Two processors: while one forks, which takes until the program is executed, the other answers.
+	runtime.GOMAXPROCS(2)
+	debug.SetGCPercent(50)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	defer signal.Stop(signals)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for {
+			select {
+			case got := <-signals:
+				if got != unix.SIGHUP {
+					stop()
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	options.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	options.Ready = func(number int) {
+		said, err := json.Marshal(announcement{number})
+		if err == nil {
+			_, err = os.Stdout.Write(append(said, '\n'))
+		}
+		if err = errors.Join(err, redirect(filepath.Join(options.Dir, logName(number)))); err != nil {
+			options.Logger.Error("output not redirected", "error", err)
+		}
+	}
+	return Serve(ctx, options)
+}
+
+// redirect has standard output and standard error, and so the last words of a crash, go to a file of the keeper's own: it must not
+// hold those of the daemon open, whoever reads them waits for their end.
+func redirect(path string) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o640)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open %s: %w", path, err), redirect(os.DevNull))
+	}
+	return errors.Join(unix.Dup3(fd, syscall.Stdout, 0), unix.Dup3(fd, syscall.Stderr, 0), unix.Close(fd))
+}

@@ -1,0 +1,27 @@
+package keeper
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Options say for what a keeper process serves. Dir is required.
+type Options struct {
+	// Dir is the storage directory.
+	Dir string
+	// Build names the program as exactly as can be: a daemon of another build gives this keeper no new commands.
+	Build string
+	// Durability is that of the exit reports; default statefs.Power.
+	Durability statefs.Durability
+	// Idle is how long a keeper without commands waits for a daemon; default DefaultIdle.
+	Idle time.Duration
+	// Logger gets what goes wrong; nil discards it.
+	Logger *slog.Logger
+	// Ready is called once, with the number of the keeper, when it listens; may be nil.
+	Ready func(number int)
+
+	// protocol is the newest version that is spoken; 0 is the newest that is known.
+	protocol int
+}

@@ -1,0 +1,88 @@
+package keeper
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// over is what happens when a link has ended for good: the pool is closed, or the keeper is dead. at is when that was seen first, in
+// ticks since boot.
+func (l *link) over(at uint64) {
+	l.disconnect()
+	p := l.pool
+	p.mu.Lock()
+	if p.current == l {
+		p.current = nil
+	}
+	closed := p.ctx.Err() != nil
+	if !closed {
+		delete(p.links, l)
+	}
+	p.mu.Unlock()
+	l.process.close()
+	if closed {
+		return // its commands go on
+	}
+	said, _, err := clearNumber(p.Dir, l.number)
+	if err != nil {
+		p.Logger.Warn("the files of a dead keeper are left", "keeper", l.number, "error", err)
+	}
+	l.bury(at, said)
+}
+
+// bury ends what is left of the commands of a dead keeper. The kernel has killed their leaders.
+func (l *link) bury(at uint64, said string) {
+	l.mu.Lock()
+	var lost []*remote
+	for _, r := range l.remotes {
+		if !r.isDone() {
+			lost = append(lost, r)
+		}
+	}
+	l.mu.Unlock()
+	p := l.pool
+	if len(lost) == 0 {
+		p.report(l.number, said)
+		return
+	}
+	p.Logger.Error("a keeper has died: what is left of its commands is ended", "keeper", l.number, "commands", len(lost), "said", said)
+	err := p.endRemains(lost, at)
+	if err != nil {
+		p.Logger.Error("what is left of the commands of a dead keeper was not all ended", "keeper", l.number, "error", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range lost {
+		exit := Exit{Code: -1, At: time.Now(), Err: ErrKeeperDied}
+		if err != nil {
+			exit.Err = fmt.Errorf("%w; %w", ErrKeeperDied, err)
+		}
+		if r.report != "" {
+			if report, err := ReadReport(p.Dir, r.report); err == nil && report.Key == r.key {
+				exit = report.Exit() // it had ended before
+			}
+		}
+		r.finish(exit)
+	}
+}
+
+// endRemains ends what is left of several commands in one search: the rest of their groups and sessions, and what carries their marks.
+//
+// Their leaders lived until the keeper died, so until then their numbers were their own: a process that is older and has such a number
+// as its group or session got it from the leader. A younger one counts only by its marks.
+func (p *Pool) endRemains(lost []*remote, at uint64) error {
+	s := &sweep{families: map[int]bool{}, until: at, spare: map[int]bool{}}
+	for _, r := range lost {
+		s.families[r.pid] = true
+		if len(r.mark) > 0 {
+			s.sets = append(s.sets, r.mark)
+		}
+		s.grace = max(s.grace, r.grace)
+	}
+	for _, pid := range p.PIDs() {
+		s.spare[pid] = true
+	}
+	s.killBy = time.Now().Add(s.grace)
+	return s.run(context.WithoutCancel(p.ctx))
+}

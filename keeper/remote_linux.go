@@ -1,0 +1,101 @@
+package keeper
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// remote is a command in the hands of a keeper.
+type remote struct {
+	link   *link // nil: all that is left is its report
+	key    Key
+	pid    int
+	grace  time.Duration
+	mark   []string
+	report string
+	done   chan struct{}
+
+	exit  Exit   // to be read when done is closed; guarded by the lock of the link before
+	cause string // of the first End; guarded by the lock of the link
+}
+
+func newRemote(l *link, c *command) *remote {
+	mark, err := c.Mark.unpack()
+	if err != nil {
+		mark = nil // it is only for the case that the keeper dies
+	}
+	return &remote{link: l, key: c.Key, pid: c.PID, grace: c.Grace, mark: slices.Clip(mark), report: c.Report, done: make(chan struct{})}
+}
+
+// finish notes the end; the first one counts. The caller has the lock of the link.
+func (r *remote) finish(exit Exit) {
+	if !r.isDone() {
+		r.exit = exit
+		close(r.done)
+	}
+}
+
+func (r *remote) isDone() bool { return isClosed(r.done) }
+
+// handle is a remote as one caller of Start got it.
+type handle struct {
+	*remote
+	adopted bool
+}
+
+func (h *handle) PID() int              { return h.pid }
+func (h *handle) Adopted() bool         { return h.adopted }
+func (h *handle) Done() <-chan struct{} { return h.done }
+func (h *handle) Stop() error           { return h.ask("stop", request{Verb: verbStop}) }
+func (h *handle) Continue() error       { return h.ask("continue", request{Verb: verbContinue}) }
+func (h *handle) SetTimeout(of time.Duration) error {
+	return h.ask("change the timeout of", request{Verb: verbTimeout, Timeout: of})
+}
+
+func (h *handle) Exit() Exit {
+	<-h.done
+	return h.exit
+}
+
+func (h *handle) ask(what string, r request) error {
+	err := ErrEnded
+	if !h.isDone() {
+		r.Key = &h.key
+		err = h.link.request(r, &call{}, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s (PID %d): %w", what, h.key, h.pid, err)
+	}
+	return nil
+}
+
+func (h *handle) End(cause string) {
+	if h.isDone() {
+		return
+	}
+	l := h.link
+	l.mu.Lock()
+	first := h.cause == ""
+	if first {
+		h.cause = cause
+	}
+	l.mu.Unlock()
+	if first {
+		l.post(request{Verb: verbEnd, Key: &h.key, Cause: cause})
+	}
+}
+
+func (h *handle) Taken() {
+	l := h.link
+	if l == nil || !h.isDone() {
+		return
+	}
+	l.mu.Lock()
+	there := l.remotes[h.key] == h.remote
+	delete(l.remotes, h.key)
+	l.mu.Unlock()
+	if there {
+		l.post(request{Verb: verbTaken, Key: &h.key})
+	}
+}

@@ -1,0 +1,230 @@
+package keeper
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// DefaultIdle is how long a keeper waits for a daemon when it has no commands.
+const DefaultIdle = 10 * time.Second
+
+// tryAgain is when an exit report is written again that could not be written.
+const tryAgain = time.Second
+
+// server is a keeper process at work.
+type server struct {
+	Options
+	number   int
+	lock     *os.File
+	listener *net.UnixListener
+	exits    *statefs.Exits
+	starts   chan func() // carried out one after another, on the thread that lives as long as the keeper
+	look     chan struct{}
+	ended    chan struct{} // closed when no more starts are carried out
+	group    sync.WaitGroup
+
+	mu       sync.Mutex
+	held     map[Key]*holding
+	clients  map[*client]struct{}
+	running  int  // commands that run or are being started
+	unsaved  bool // exit reports have to be written
+	retiring bool
+	closing  bool
+}
+
+// Serve is the whole keeper process of a storage directory. It returns when it has nothing to do: without commands and without a
+// daemon for Options.Idle, or with its last command when a daemon has asked it to retire. When ctx ends it ends its commands first,
+// each with its grace period.
+//
+// It makes the whole process its own: subreaper, threads, reaping of all children. The process must do nothing else.
+func Serve(ctx context.Context, options Options) error {
+	s := &server{
+		Options: options,
+		starts:  make(chan func(), 256), look: make(chan struct{}, 1), ended: make(chan struct{}),
+		held: map[Key]*holding{}, clients: map[*client]struct{}{},
+	}
+	s.Idle = cmp.Or(s.Idle, DefaultIdle)
+	s.protocol = cmp.Or(s.protocol, newestProtocol)
+	if s.Logger == nil {
+		s.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := s.open(ctx); err != nil {
+		return fmt.Errorf("keeper of %s: %w", s.Dir, err)
+	}
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.group.Go(func() { ReapOrphans(working) })
+	s.group.Go(func() { s.fork(working) })
+	s.group.Go(func() { s.accept(working) })
+	if s.Ready != nil {
+		s.Ready(s.number)
+	}
+	s.serve(ctx)
+	stop()
+	err := s.close()
+	s.group.Wait()
+	return errors.Join(err, s.lock.Close())
+}
+
+func (s *server) open(ctx context.Context) (err error) {
+	if s.Dir, err = filepath.Abs(s.Dir); err != nil {
+		return err
+	}
+	if s.exits, err = statefs.NewExits(s.Dir); err != nil {
+		return err
+	}
+	if err := subreap(); err != nil {
+		return fmt.Errorf("become subreaper: %w", err)
+	}
+	if s.number, s.lock, err = takeNumber(s.Dir); err != nil {
+		return err
+	}
+	s.listener, err = listenAt(ctx, filepath.Join(s.Dir, socketName(s.number)))
+	if err != nil {
+		return errors.Join(fmt.Errorf("listen: %w", err), removeNumber(s.Dir, s.number), s.lock.Close())
+	}
+	return nil
+}
+
+// close ends the connections and takes the names away while the lock is still held.
+func (s *server) close() error {
+	err := errors.Join(s.listener.Close(), removeNumber(s.Dir, s.number))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.clients {
+		_ = c.Close() // it has been told everything
+	}
+	return err
+}
+
+// fork carries out starts on one thread. The kernel kills the children of a thread that ends (prctl(2), PR_SET_PDEATHSIG), so it
+// must be one that ends with the process and not before: that of a goroutine which never gives it back.
+func (s *server) fork(ctx context.Context) {
+	runtime.LockOSThread()
+	defer close(s.ended)
+	for {
+		select {
+		case start := <-s.starts:
+			start()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// accept serves each daemon that connects.
+func (s *server) accept(ctx context.Context) {
+	for {
+		conn, err := s.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			s.Logger.Error("connection not accepted", "error", err)
+			pause(ctx, tryAgain) // such as that the limit of open files is reached
+			continue
+		}
+		if _, err := peer(conn); err != nil {
+			s.Logger.Warn("connection refused", "error", err)
+			_ = conn.Close() // nothing was said
+			continue
+		}
+		s.group.Go(func() { s.talk(&client{channel: newChannel(conn)}) }) //nolint:contextcheck // commands outlive every context but that of their own end
+	}
+}
+
+// poke has the main loop look whether there is still something to do.
+func (s *server) poke() {
+	select {
+	case s.look <- struct{}{}:
+	default:
+	}
+}
+
+// serve returns when the keeper is to end.
+func (s *server) serve(ctx context.Context) {
+	told := ctx.Done()
+	timer := time.NewTimer(s.Idle)
+	defer timer.Stop()
+	var idleSince time.Time
+	idle := max(s.Idle, DefaultIdle) // until somebody has come: the daemon that has started it is about to
+	for {
+		unsaved := s.save()
+		busy, done := s.occupied(unsaved)
+		if done {
+			return
+		}
+		switch {
+		case busy:
+			idleSince = time.Time{}
+			timer.Stop()
+			idle = s.Idle
+		case idleSince.IsZero():
+			idleSince = time.Now()
+			timer.Reset(idle)
+		case time.Since(idleSince) >= idle && s.shut():
+			return
+		}
+		if unsaved {
+			timer.Reset(tryAgain)
+		}
+		select {
+		case <-told:
+			told = nil
+			s.endAll()
+		case <-s.look:
+		case <-timer.C:
+		}
+	}
+}
+
+// occupied tells whether there is a reason to stay, and whether it is time to go at once.
+func (s *server) occupied(unsaved bool) (busy, done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	busy = s.running > 0 || unsaved || len(s.clients) > 0
+	untold := len(s.held) > 0 && len(s.clients) > 0 && !s.closing
+	if s.running == 0 && !unsaved && (s.closing || s.retiring && !untold) {
+		s.closing = true
+		return busy, true
+	}
+	return busy, false
+}
+
+// shut makes an idle keeper refuse whoever comes now; false when somebody has come just before.
+func (s *server) shut() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running > 0 || len(s.clients) > 0 {
+		return false
+	}
+	s.closing = true
+	return true
+}
+
+// endAll ends every command because the keeper itself was told to end.
+func (s *server) endAll() {
+	s.mu.Lock()
+	s.closing = true
+	var all []*Process
+	for _, h := range s.held {
+		if h.exit == nil {
+			all = append(all, h.process)
+		}
+	}
+	s.mu.Unlock()
+	s.Logger.Warn("told to end: all commands are ended", "commands", len(all))
+	for _, p := range all {
+		p.End(CauseKeeperEnds)
+	}
+}
