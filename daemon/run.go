@@ -46,6 +46,7 @@ type run struct {
 	report   report
 	progress progressFile
 	stall    stall
+	timeout  timeout
 	scratch  scratch
 	outputs  itemOutputs
 
@@ -75,8 +76,14 @@ type work func(ctx context.Context, r *run) error
 // start begins the work. ended is called when it is over, stopped whenever a pause has taken effect later than it was asked.
 func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, stalled func()) {
 	r.gate.stopped = stopped
-	r.gate.paused = func(paused bool) { r.stall.hold(paused, time.Now()) }
-	r.stall.begin(r.def.StallAfter, time.Now(), stalled)
+	r.gate.paused = func(paused bool) {
+		now := time.Now()
+		r.stall.hold(paused, now)
+		r.timeout.hold(paused, now)
+	}
+	now := time.Now()
+	r.stall.begin(r.def.StallAfter, now, stalled)
+	r.timeout.begin(r.def.Timeout, now, r.timedOut)
 	r.done = make(chan struct{})
 	r.report.run = r.number
 	r.report.openItems = func() (io.WriteCloser, error) { return r.owner.AppendItems(r.id) }
@@ -86,6 +93,7 @@ func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, stalled func
 		defer close(r.done)
 		r.err = r.guard(do)
 		r.stall.end()
+		r.timeout.end()
 		r.progress.close()
 		if err := r.report.close(); err != nil && r.err == nil {
 			r.err = fmt.Errorf("write the item results: %w", err)
