@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -178,4 +179,16 @@ func family(address string) string {
 		return "tcp4"
 	}
 	return "tcp"
+}
+
+// hosts returns the names that the daemon answers to: those of --hosts, and those by which it was told where to listen.
+func (s *service) hosts() []string {
+	names := slices.Clone(s.config.Hosts)
+	for _, address := range s.config.Listen {
+		name, _, err := net.SplitHostPort(address)
+		if err == nil && !strings.HasPrefix(address, unixPrefix) && name != "" && name != "localhost" && net.ParseIP(name) == nil && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -61,10 +61,14 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 			s.Addresses = []string{unixPrefix + s.Socket}
 		}
 		if conf.LogFormat == "json" {
-			config.Logger.Info("serving", "addresses", s.Addresses, "storage", s.Storage, "jobs", s.Jobs, "pid", os.Getpid())
+			config.Logger.Info("serving", "addresses", s.Addresses, "storage", s.Storage, "jobs", s.Jobs, "pid", os.Getpid(), "exposed", s.Exposed, "hosts", s.Hosts)
 			return
 		}
 		a.streams.say("serving %s, storage %s, %s", strings.Join(s.Addresses, " and "), s.Storage, plural(s.Jobs, "job", "jobs"))
+		if s.Exposed {
+			names := append([]string{"localhost"}, s.Hosts...)
+			a.streams.say("other machines can reach it: a URL may name an address of this machine or %s; --hosts allows further names", strings.Join(names, " or "))
+		}
 	}
 
 	if os.Getenv("GOGC") == "" {

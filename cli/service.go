@@ -70,6 +70,10 @@ type Serving struct {
 	Storage string
 	// Jobs is the number of jobs that can be started.
 	Jobs int
+	// Exposed says that other machines can reach one of the addresses.
+	Exposed bool
+	// Hosts are the names by which it may be called in a URL, beside localhost and its own addresses.
+	Hosts []string
 }
 
 // Serve runs a daemon until ctx ends, and then stops it in order: new operations are refused, work is interrupted and put
@@ -132,7 +136,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	}
 	s.server, err = control.New(control.Config{
 		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, Total: s.total,
-		Tokens: c.Tokens, Hosts: c.Hosts, Insecure: c.Insecure, Version: cmp.Or(c.Version, Version()), Logger: s.log,
+		Tokens: c.Tokens, Hosts: s.hosts(), Insecure: c.Insecure, Version: cmp.Or(c.Version, Version()), Logger: s.log,
 	})
 	if err != nil {
 		return errors.Join(err, s.daemon.Close())
@@ -218,8 +222,10 @@ func (s *service) watch(ctx context.Context, reload, work, serve *part) error {
 }
 
 func (s *service) serving() Serving {
-	out := Serving{Socket: s.tree.SocketPath(), Storage: s.tree.Dir(), Jobs: len(s.catalog.All())}
+	out := Serving{Socket: s.tree.SocketPath(), Storage: s.tree.Dir(), Jobs: len(s.catalog.All()), Hosts: s.hosts()}
 	for _, l := range s.listeners {
+		at, ok := l.Addr().(*net.TCPAddr)
+		out.Exposed = out.Exposed || ok && !at.IP.IsLoopback()
 		switch {
 		case l.Addr().Network() != "unix":
 			out.Addresses = append(out.Addresses, "http://"+reachable(l.Addr()))
