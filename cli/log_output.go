@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"unicode/utf8"
 )
 
 // logOutput is where a log goes: as it is, or each line as a JSON object.
@@ -14,7 +16,7 @@ type logOutput interface {
 
 func (a *app) logOutput(opts logsOptions) logOutput {
 	if opts.json {
-		return &logLines{out: json.NewEncoder(a.streams.Out), offset: opts.offset}
+		return newLogLines(a.streams.Out, opts.offset)
 	}
 	return plainLog{a.streams.Out}
 }
@@ -28,35 +30,78 @@ type logLine struct {
 	// Offset is where the line begins, in bytes.
 	Offset int64  `json:"offset"`
 	Line   string `json:"line"`
-	// Cut says that the line is not finished.
+	// Cut says that the line does not end here: the log does, or the line is longer than maxLogLine and goes on in the next object.
 	Cut bool `json:"cut,omitempty"`
 }
+
+// maxLogLine is how many bytes of a line are kept before they are written, so that a log without line ends costs no memory.
+const maxLogLine = 64 << 10
 
 // logLines cuts a log into lines.
 type logLines struct {
 	out    *json.Encoder
 	offset int64
-	rest   []byte
+	rest   []byte // less than maxLogLine bytes without a line end
+}
+
+func newLogLines(to io.Writer, offset int64) *logLines {
+	out := json.NewEncoder(to)
+	out.SetEscapeHTML(false)
+	return &logLines{out: out, offset: offset}
 }
 
 func (l *logLines) Write(p []byte) (int, error) {
-	l.rest = append(l.rest, p...)
-	for {
-		i := bytes.IndexByte(l.rest, '\n')
-		if i < 0 {
-			return len(p), nil
+	for rest := p; len(rest) > 0; {
+		piece := rest[:min(len(rest), maxLogLine-len(l.rest))]
+		if i := bytes.IndexByte(piece, '\n'); i >= 0 {
+			piece = rest[:i]
+			l.rest = append(l.rest, piece...)
+			if err := l.put(len(l.rest), false); err != nil {
+				return 0, err
+			}
+			l.offset++
+			rest = rest[i+1:]
+			continue
 		}
-		if err := l.out.Encode(logLine{Offset: l.offset, Line: string(l.rest[:i])}); err != nil {
-			return len(p), err
+		l.rest = append(l.rest, piece...)
+		rest = rest[len(piece):]
+		if len(l.rest) < maxLogLine {
+			continue
 		}
-		l.offset += int64(i) + 1
-		l.rest = l.rest[i+1:]
+		if err := l.put(wholeRunes(l.rest), true); err != nil {
+			return 0, err
+		}
 	}
+	return len(p), nil
+}
+
+// put writes the first n bytes that are kept.
+func (l *logLines) put(n int, cut bool) error {
+	err := l.out.Encode(logLine{Offset: l.offset, Line: string(l.rest[:n]), Cut: cut})
+	if err != nil {
+		return fmt.Errorf("write the log: %w", err)
+	}
+	l.offset += int64(n)
+	l.rest = append(l.rest[:0], l.rest[n:]...)
+	return nil
+}
+
+// wholeRunes returns the length of b without a character that is cut off at its end.
+func wholeRunes(b []byte) int {
+	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+		if utf8.RuneStart(b[len(b)-i]) {
+			if !utf8.FullRune(b[len(b)-i:]) {
+				return len(b) - i
+			}
+			break
+		}
+	}
+	return len(b)
 }
 
 func (l *logLines) end() error {
 	if len(l.rest) == 0 {
 		return nil
 	}
-	return l.out.Encode(logLine{Offset: l.offset, Line: string(l.rest), Cut: true})
+	return l.put(len(l.rest), true)
 }

@@ -26,7 +26,8 @@ func (a *app) logsCommand() *cobra.Command {
 		Short: "Write the log of an operation",
 		Long: `logs writes the log of a live or ended operation to stdout. With -f it goes on until the operation ends; how it
 ended goes to stderr and does not change the exit code ('jobdir wait' does that). With --json each line is an object
-with its offset in the log, its text, and cut: true when it is the unfinished last one.
+with its offset in the log, its text, and cut: true when it does not end there: the last one that is not finished, or a
+piece of one longer than 64 KiB.
 
 An ID may be shortened to a beginning that only one live operation has, or to its end, such as r42, also of an
 operation that has ended and was submitted today or yesterday.`,
