@@ -80,8 +80,8 @@ Exit codes of run and wait: 0 success, 1 failure, 2 partial, 130 cancelled, 75 n
 		a.requestCommand("cancel", "End operations for good"),
 		a.retryCommand(), a.keeperCommand(), a.waitCommand(), a.jobsCommand(), a.validateCommand(), a.sweepCommand(), a.configCommand(), a.versionCommand(),
 	)
-	root.Version = Version()
-	root.SetVersionTemplate("jobdir {{.Version}}\n")
+	root.Version = versionLine()
+	root.SetVersionTemplate("{{.Version}}\n")
 	completion(root)
 	for _, cmd := range root.Commands() {
 		cmd.Args = usageArgs(cmd.Args)
@@ -100,6 +100,7 @@ func completion(root *cobra.Command) {
 		var shells []string
 		for _, shell := range cmd.Commands() {
 			shells = append(shells, shell.Name())
+			shell.Args = usageArgs(shell.Args)
 		}
 		known := strings.Join(shells, ", ")
 		cmd.Args = func(_ *cobra.Command, args []string) error {

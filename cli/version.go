@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -31,6 +32,10 @@ func Version() string {
 	return cmp.Or(info.Main.Version, "unknown")
 }
 
+func versionLine() string {
+	return fmt.Sprintf("jobdir %s (%s, %s/%s)", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func (a *app) versionCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -41,7 +46,7 @@ func (a *app) versionCommand() *cobra.Command {
 			if asJSON {
 				return a.streams.json(map[string]string{"version": Version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
 			}
-			return a.streams.line("jobdir %s (%s, %s/%s)", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return a.streams.line("%s", versionLine())
 		},
 	}
 	jsonFlag(cmd, &asJSON)

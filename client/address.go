@@ -25,12 +25,12 @@ func parseAddress(address string) (base string, transport *http.Transport, err e
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dialer, path) }
 		return "http://localhost", transport, nil
 	}
-	u, err := url.Parse(address)
-	if host, port, bare := strings.Cut(address, ":"); err != nil && bare || err == nil && u.Opaque != "" && isNumber(port) {
-		return "", nil, fmt.Errorf("address %q: want http://HOST:PORT or unix:/PATH: is it http://%s:%s?", address, host, port)
+	if host, port, err := net.SplitHostPort(address); err == nil && host != "" && isNumber(port) {
+		return "", nil, fmt.Errorf("address %q: want http://HOST:PORT or unix:/PATH: is it http://%s?", address, address)
 	}
+	u, err := url.Parse(address)
 	if err != nil {
-		return "", nil, fmt.Errorf("address %q: %w", address, errors.Unwrap(err))
+		return "", nil, fmt.Errorf("address %q: want http://HOST:PORT or unix:/PATH: %w", address, errors.Unwrap(err))
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return "", nil, fmt.Errorf("address %q: want http://HOST:PORT or unix:/PATH", address)
