@@ -11,7 +11,14 @@ import (
 // status tells control what only the daemon knows.
 type status struct{ daemon *daemon.Daemon }
 
-func (s status) Health() control.Health { return control.Health(s.daemon.Health()) }
+func (s status) Health() control.Health {
+	h := s.daemon.Health()
+	out := control.Health{Ready: h.Ready, Watch: h.Watch, Live: h.Live, Counters: h.Counters}
+	for _, t := range h.Troubles {
+		out.Troubles = append(out.Troubles, control.Trouble(t))
+	}
+	return out
+}
 
 func (s status) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
 	return s.daemon.Sweep(ctx, dryRun)

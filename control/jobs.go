@@ -65,14 +65,18 @@ func (s *Server) healthz(w *answer, r *http.Request, _ httprouter.Params) error 
 func (s *Server) readyz(w *answer, r *http.Request, _ httprouter.Params) error {
 	health := s.status.Health()
 	draining := s.draining.Load()
+	full, err := s.tree.Full()
+	if err != nil {
+		full = err.Error()
+	}
 	status := http.StatusOK
-	if !health.Ready || draining {
+	if !health.Ready || draining || full != "" {
 		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
 	}
 	return s.sendJSON(w, r, status, map[string]any{
 		"ready": status == http.StatusOK, "draining": draining, "version": s.version,
-		"storage": s.tree.Dir(), "durability": s.tree.Durability(),
+		"storage": s.tree.Dir(), "durability": s.tree.Durability(), "full": full, "troubles": append([]Trouble{}, health.Troubles...),
 		"watch": health.Watch, "live": health.Live, "counters": health.Counters,
 		"jobs": len(s.catalog.All()), "problems": s.catalog.Problems(),
 	})

@@ -124,9 +124,15 @@ func (b *logBuffer) String() string {
 // setup starts a server; change may alter its configuration.
 func setup(t *testing.T, change ...func(*Config)) *rig {
 	t.Helper()
+	return setupAt(t, t.TempDir(), change...)
+}
+
+// setupAt is setup with the storage in a folder.
+func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
+	t.Helper()
 	r := &rig{t: t, done: make(chan struct{}), logged: new(logBuffer)}
 	var err error
-	r.tree, err = statefs.Open(t.TempDir(), statefs.Options{Durability: statefs.Process})
+	r.tree, err = statefs.Open(dir, statefs.Options{Durability: statefs.Process})
 	must(t, err)
 	t.Cleanup(func() { must(t, r.tree.Close()) })
 	r.owner, err = statefs.Own(r.tree)

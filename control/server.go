@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
@@ -26,6 +27,16 @@ type Health struct {
 	Live map[statefs.State]int
 	// Counters count since the daemon started, by name.
 	Counters map[string]uint64
+	// Troubles are operations that the daemon could not deal with and tries again.
+	Troubles []Trouble
+}
+
+// Trouble is something that fails again and again, such as writing a record to a full disk.
+type Trouble struct {
+	ID    statefs.ID `json:"id"`
+	Error string     `json:"error"`
+	Since time.Time  `json:"since"`
+	Tries int        `json:"tries"`
 }
 
 // Status is what only the daemon knows. Its methods are called by many goroutines.

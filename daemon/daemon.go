@@ -70,7 +70,9 @@ type Daemon struct {
 	files  *watch.Files
 	looks  *looks
 	moves  repeats
-	runs   sync.WaitGroup
+	// troubles are the operations that cannot be dealt with at the moment.
+	troubles troubles
+	runs     sync.WaitGroup
 
 	mu  sync.RWMutex // guards ops and stuck
 	ops map[statefs.ID]*operation
@@ -107,7 +109,7 @@ func New(config Config) (*Daemon, error) {
 		return nil, err
 	}
 	d := &Daemon{
-		config: config, owner: config.Owner, logger: config.Logger,
+		config: config, owner: config.Owner, logger: config.Logger, troubles: troubles{logger: config.Logger},
 		ops: make(map[statefs.ID]*operation), stuck: make(map[statefs.ID][]string), failure: make(chan error, 1), ready: make(chan struct{}),
 		sweeps: make(chan sweepOrder), stopped: make(chan struct{}), strangers: newStrangers(statefs.SettleAge + time.Second),
 	}

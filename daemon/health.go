@@ -26,12 +26,14 @@ type Health struct {
 	Live map[statefs.State]int
 	// Counters count since the daemon started, by name.
 	Counters map[string]uint64
+	// Troubles are operations that could not be dealt with and are tried again, the oldest ones.
+	Troubles []Trouble
 }
 
 // Health returns how the daemon is. It may be called at any time. It looks whether the folder is still the one that is watched, since
 // some ways of losing it make no event, and ends the daemon when it is not.
 func (d *Daemon) Health() Health {
-	h := Health{Watch: d.dir.Mode(), Live: make(map[statefs.State]int)}
+	h := Health{Watch: d.dir.Mode(), Live: make(map[statefs.State]int), Troubles: d.troubles.list()}
 	select {
 	case <-d.ready:
 		h.Ready = !d.stopping.Load()

@@ -44,13 +44,14 @@ func (d *Daemon) guardLook(id statefs.ID, look func() error) {
 	}
 	switch {
 	case err == nil:
+		d.troubles.worked(id)
 	case errors.As(err, &sync), errors.As(err, &gone), errors.Is(err, errEmptied), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
 		d.fail(err)
 	case errors.Is(err, errMoved):
 		d.lookAfter(id, d.moves.again(id))
 	default:
 		d.counters.failedLooks.Add(1)
-		d.logger.Error("look failed; it is tried again", "id", id, "error", err)
+		d.troubles.failed(id, err, time.Now())
 		if !d.stopping.Load() {
 			d.lookAfter(id, tryAgain)
 		}

@@ -205,6 +205,10 @@ func (t *Tree) TempDir() string { return t.files.tmp }
 // Durability returns what an acknowledgement of this tree promises.
 func (t *Tree) Durability() Durability { return t.options.Durability }
 
+// Full says why nothing more can be written to the storage, such as "the disk is full"; "" when something can. Linux only: elsewhere it
+// is always "".
+func (t *Tree) Full() (string, error) { return full(t.dir) }
+
 // OpenLog opens the log of an operation for reading; fs.ErrNotExist is wrapped until the work began.
 func (t *Tree) OpenLog(id ID) (*os.File, error) {
 	f, _, err := openRegular(t.root, dayFile(id, ".log"))
