@@ -6,9 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // A disk that is full, of bytes or of inodes, refuses a submit with the reason, which /readyz tells as well, and is used again as soon as
@@ -32,7 +31,7 @@ func TestFullDisk(t *testing.T) {
 		for i := 0; err == nil; i++ {
 			err = os.WriteFile(filepath.Join(mount, "ballast", strconv.Itoa(i)), nil, 0o600)
 		}
-		if !errors.Is(err, unix.ENOSPC) {
+		if !errors.Is(err, syscall.ENOSPC) {
 			t.Fatal(err)
 		}
 	}
@@ -47,8 +46,8 @@ func TestFullDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			mount := t.TempDir()
-			must(t, unix.Mount("tmpfs", mount, "tmpfs", 0, test.options))
-			t.Cleanup(func() { must(t, unix.Unmount(mount, unix.MNT_DETACH)) })
+			must(t, syscall.Mount("tmpfs", mount, "tmpfs", 0, test.options))
+			t.Cleanup(func() { must(t, syscall.Unmount(mount, syscall.MNT_DETACH)) })
 			r := setupAt(t, filepath.Join(mount, "storage"))
 			live := r.submit().start()
 			ready := func(status int, full string) {
