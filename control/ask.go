@@ -241,7 +241,7 @@ func (s *Server) bodyParameters(w *answer, r *http.Request, values url.Values) e
 	}
 	var members map[string]string
 	if err := json.Unmarshal(body, &members); err != nil {
-		return refuse(http.StatusBadRequest, "The body must be a JSON object of strings: %s", err)
+		return refuse(http.StatusBadRequest, `The body must be a JSON object of strings, as in {"id": "...", "action": "pause"}`)
 	}
 	for name, value := range members {
 		values.Add(name, value)

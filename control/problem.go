@@ -71,7 +71,11 @@ func refusalOf(err error) *refusal {
 		return known
 	}
 	if wrong, ok := errors.AsType[*catalog.ParamError](err); ok {
-		return refuse(http.StatusBadRequest, "%s", wrong.Error()).with("parameter", wrong.Param)
+		answer := refuse(http.StatusBadRequest, "%s", wrong.Error())
+		if wrong.Param == "" {
+			return answer // it is about the whole body
+		}
+		return answer.with("parameter", wrong.Param)
 	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return refuse(http.StatusRequestEntityTooLarge, "The body is larger than %d bytes", large.Limit).heads("Connection", "close")
@@ -87,7 +91,7 @@ func refusalOf(err error) *refusal {
 	var answer *refusal
 	switch {
 	case errors.Is(err, statefs.ErrBadID):
-		return refuse(http.StatusBadRequest, "%s", err)
+		return refuse(http.StatusBadRequest, "Invalid operation ID: %s", err)
 	case errors.Is(err, statefs.ErrNotLive):
 		return refuse(http.StatusNotFound, "%s", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):

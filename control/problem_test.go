@@ -62,3 +62,20 @@ func TestFaultsAreLoggedWithANumber(t *testing.T) {
 		t.Errorf("an operation with a record that cannot be read: %v", out)
 	}
 }
+
+// The one line of an error is all that many clients show, so it says what would be right.
+func TestMessagesSayWhatIsRight(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	for _, c := range []struct{ method, path, body, message string }{
+		{"GET", "/testrouter/operations?x=1", "", "Unknown parameter 'x'; known here: endpoint"},
+		{"GET", "/api/v1/operations/x", "", "Invalid operation ID: \"x\""},
+		{"POST", "/testrouter/control", `{"id":1}`, `as in {"id": "...", "action": "pause"}`},
+		{"POST", "/testrouter/streaming01", "[1]", "the parameters are not a JSON object"},
+	} {
+		p := r.problem(r.do(c.method, c.path, c.body), 400, c.message)
+		if p["parameter"] == "" {
+			t.Errorf("%s: a parameter without a name: %v", c.path, p)
+		}
+	}
+}

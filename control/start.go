@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/julienschmidt/httprouter"
 
@@ -187,7 +188,7 @@ func (s *Server) joinStream(w *answer, r *http.Request, p httprouter.Params) err
 func onlyThese(values url.Values, known ...string) error {
 	for name := range values {
 		if !slices.Contains(known, name) {
-			return refuse(http.StatusBadRequest, "Unknown parameter '%s'", printable(name, 64)).with("parameter", printable(name, 64)).with("parameters", known)
+			return refuse(http.StatusBadRequest, "Unknown parameter '%s'; known here: %s", printable(name, 64), strings.Join(known, ", ")).with("parameter", printable(name, 64)).with("parameters", known)
 		}
 	}
 	return nil
