@@ -74,6 +74,7 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 			return err
 		}
 	}
+	d.takeOverStop(op)
 	d.keep(op)
 	d.looks.want(rec.ID) // which makes this durable
 	return nil
@@ -105,6 +106,9 @@ func (d *Daemon) rollForward(rec *statefs.Record, from statefs.State) error {
 
 // removeEnded removes the markers of an operation whose terminal record was written.
 func (d *Daemon) removeEnded(rec *statefs.Record, states []statefs.State) error {
+	if err := d.enterEnded(rec.ID); err != nil {
+		return err
+	}
 	for _, state := range states {
 		if marker, err := d.owner.MarkerFile(rec.ID, state); err == nil {
 			if owner := d.holder(inode(marker), rec.ID); owner != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -40,6 +41,14 @@ func childDaemon(dir string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if after, err := strconv.ParseUint(os.Getenv(feedAfter), 10, 64); err == nil {
+		go func() {
+			if err := printFeed(ctx, d, after); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+		}()
+	}
 	if err := d.Run(ctx); err != nil {
 		return err
 	}

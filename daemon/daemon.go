@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
@@ -37,6 +38,10 @@ type Config struct {
 	Environ func() []string
 	// Watch adjusts how jobs/ is watched; the zero value is right.
 	Watch watch.Options
+	// History is the index of what has ended, which the daemon runs and does not close; nil: one of its own.
+	History *history.Store
+	// Retention says how long what has ended is kept; the zero value is for ever.
+	Retention history.Retention
 }
 
 func (c *Config) fill() error {
@@ -74,8 +79,13 @@ type Daemon struct {
 	troubles troubles
 	runs     sync.WaitGroup
 
-	mu  sync.RWMutex // guards ops and stuck
+	history *history.Store
+	pruning sync.Mutex // one prune at a time
+
+	mu  sync.RWMutex // guards ops, inside and stuck
 	ops map[statefs.ID]*operation
+	// inside waits for the next look at an operation.
+	inside map[statefs.ID][]func(*operation)
 	// stuck are the files in the way of an operation that could not be set aside and were reported.
 	stuck map[statefs.ID][]string
 
@@ -121,30 +131,37 @@ func New(config Config) (*Daemon, error) {
 	if d.files, err = watch.OpenFiles(config.Watch); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch logs: %w", err), d.dir.Close())
 	}
+	if err := d.openHistory(); err != nil {
+		return nil, errors.Join(err, d.dir.Close(), d.files.Close())
+	}
 	return d, nil
 }
 
 // Close releases what New opened, for a daemon whose Run is never called.
-func (d *Daemon) Close() error { return errors.Join(d.dir.Close(), d.files.Close()) }
+func (d *Daemon) Close() error {
+	return errors.Join(d.dir.Close(), d.files.Close(), d.closeHistory())
+}
 
 // Run brings the storage into order, carries out what it is asked for until ctx ends, and then interrupts the work that runs.
 // It returns nil after such an end, and otherwise what made it stop: a folder that was taken away, or a disk that fails. When
 // it returns, nothing that it began is left. It may be called once.
-func (d *Daemon) Run(ctx context.Context) error {
+func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer close(d.stopped)
+	defer func() { err = errors.Join(err, d.closeHistory()) }()
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	defer stopWatching()
 	watchers.Go(func() { d.watcherEnded("jobs", d.dir.Run(watching)) })
 	watchers.Go(func() { d.watcherEnded("logs", d.files.Run(watching)) })
+	watchers.Go(func() { d.watcherEnded("history", d.history.Run(watching)) })
+	watchers.Go(func() { d.keepPruning(watching) })
 
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {
 		d.logger.Warn("changes are found by scanning", "folder", d.owner.JobsDir(), "reason", mode.Reason)
 	}
 	defer d.strangers.stop()
-	err := d.recover(watching)
-	if err == nil {
+	if err = d.recover(watching); err == nil {
 		close(d.ready)
 		err = d.serve(ctx)
 	}
@@ -167,11 +184,11 @@ func (d *Daemon) serve(ctx context.Context) error {
 		case <-d.dir.Ready():
 			d.takeEvents()
 		case <-sweep.C:
-			d.sweepAndLog()
+			d.sweepAndLog(ctx)
 		case <-d.strangers.sweep:
-			d.sweepAndLog()
+			d.sweepAndLog(ctx)
 		case order := <-d.sweeps:
-			findings, err := d.sweep(order.dryRun)
+			findings, err := d.sweep(ctx, order.dryRun)
 			order.answer <- sweepAnswer{findings, err}
 		case err := <-d.failure:
 			return err

@@ -146,7 +146,7 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 		rec.Resources.OutputBytes = length
 	}
 	rec.Footer = footer(&rec, rep, filepath.Base(d.owner.ItemsPath(op.id())))
-	if err := d.owner.Finish(&rec, op.state); err != nil {
+	if err := d.end(op, &rec); err != nil {
 		return err
 	}
 	op.rec = &rec

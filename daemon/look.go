@@ -17,6 +17,7 @@ const tryAgain = time.Second
 // look compares what exists of one operation with what the daemon knows, and acts. It is the only way in which anything
 // happens to an operation, and there is never more than one for the same ID at a time.
 func (d *Daemon) look(id statefs.ID) {
+	d.runInside(id)
 	d.guardLook(id, func() error {
 		sight, err := d.owner.Look(id)
 		if err != nil {
@@ -214,6 +215,7 @@ func (d *Daemon) accept(op *operation, cause statefs.Cause) error {
 func (d *Daemon) entered(op *operation, state statefs.State) {
 	op.set(state)
 	op.unsaved = true
+	op.ending.stopDue = state == statefs.FailedManual
 	if err := d.dropEffected(op); err != nil {
 		d.logger.Warn("request not forgotten; it is tried again", "id", op.id(), "error", err)
 	}
@@ -256,9 +258,13 @@ func (d *Daemon) durable(op *operation) error {
 	}
 	op.rec.Next = ""
 	op.noteProgress()
-	if err := d.owner.WriteRecord(op.rec); err != nil {
+	if err := d.numberStop(op); err != nil {
+		return err
+	}
+	if err := d.saveStop(op, d.owner.WriteRecord(op.rec)); err != nil {
 		return err
 	}
 	op.unsaved = false
+	op.show()
 	return d.dropEffected(op)
 }

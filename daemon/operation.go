@@ -32,9 +32,12 @@ type operation struct {
 	absence     absence
 	// endedBy is the cause by which the operation ends, once its work has.
 	endedBy statefs.Cause
+	ending  ending
 
 	// shown is a copy of state for readers outside the look.
 	shown atomic.Value // statefs.State
+	// row is what lists show of it.
+	row atomic.Value // history.Packed
 	// inode is a copy of the marker's inode number for looks at other operations, and displaced their word that the marker was
 	// moved onto one of theirs.
 	inode     atomic.Uint64
@@ -74,6 +77,7 @@ func inode(info fs.FileInfo) uint64 {
 func (op *operation) set(state statefs.State) {
 	op.state = state
 	op.shown.Store(state)
+	op.show()
 }
 
 // can reports whether the operation may change by cause now.

@@ -36,6 +36,9 @@ func (d *Daemon) recover(ctx context.Context) error {
 	for _, e := range listing.Markers {
 		present[e.ID] = true
 	}
+	if err := d.catchUp(ctx); err != nil {
+		return err
+	}
 	lost, err := d.lostMarkers(present)
 	if err != nil {
 		return err
@@ -57,6 +60,7 @@ func (d *Daemon) recover(ctx context.Context) error {
 		d.looks.want(rec.ID)
 	}
 	d.looks.wait()
+	d.openLists(ctx)
 	return d.owner.SyncAll()
 }
 
@@ -167,8 +171,8 @@ func (d *Daemon) treatLost(lost []*statefs.Record, all bool) error {
 }
 
 // sweepAndLog is the periodic sweep.
-func (d *Daemon) sweepAndLog() {
-	_, err := d.sweep(false)
+func (d *Daemon) sweepAndLog(ctx context.Context) {
+	_, err := d.sweep(ctx, false)
 	if _, gone := errors.AsType[*watch.GoneError](err); gone {
 		return
 	}
@@ -184,7 +188,7 @@ func (d *Daemon) sweepAndLog() {
 
 // sweep removes what belongs to nothing, checks that the folder is still the one that is watched, and wants every live operation
 // looked at whose marker and memory differ: that a look was missed must cost a minute, never more.
-func (d *Daemon) sweep(dryRun bool) ([]statefs.Finding, error) {
+func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
 	if err := d.dir.Check(); err != nil {
 		d.fail(err)
 		return nil, err
@@ -201,7 +205,7 @@ func (d *Daemon) sweep(dryRun bool) ([]statefs.Finding, error) {
 	findings, err := d.owner.Sweep(d.manages)
 	d.report(findings)
 	d.wantDifferences()
-	return findings, errors.Join(err, d.owner.TrimLiveList())
+	return findings, errors.Join(err, d.trimLiveList(ctx))
 }
 
 func (d *Daemon) wantDifferences() {

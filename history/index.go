@@ -68,6 +68,9 @@ func timeOf(key []byte) int64 {
 func (x index) put(r *Row) error {
 	data := r.Pack()
 	if r.NeedsPerson {
+		if x.rows.Get(numberKey(r.Number)) != nil {
+			return nil // it may know more of the stops before
+		}
 		return x.rows.Put(numberKey(r.Number), data)
 	}
 	key := keyOf(r.ID)

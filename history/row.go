@@ -137,6 +137,25 @@ func fromNanos(n int64) time.Time {
 	return time.Unix(0, n)
 }
 
+// Retries returns the operation that this one retries, and false when there is none.
+func (p Packed) Retries() (statefs.ID, bool) {
+	parsed, err := p.parse()
+	if err != nil || len(parsed.retryOf) == 0 {
+		return statefs.ID{}, false
+	}
+	id, err := statefs.ParseID(string(parsed.retryOf))
+	return id, err == nil
+}
+
+// Unpack returns the row. The error says that it is damaged.
+func (p Packed) Unpack() (Row, error) {
+	parsed, err := p.parse()
+	if err != nil {
+		return Row{}, err
+	}
+	return parsed.row()
+}
+
 // raw is a packed row taken apart without copying its texts.
 type raw struct {
 	flags                               byte

@@ -43,6 +43,13 @@ type Store struct {
 	ended   bool // Run has returned
 }
 
+// Live is an operation that lives, as its daemon has it in memory.
+type Live struct {
+	ID    statefs.ID
+	State statefs.State
+	Row   Packed
+}
+
 // change is something to do in a transaction of the writer.
 type change struct {
 	apply func(index) error

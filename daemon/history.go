@@ -1,0 +1,329 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// ending is what the numbers of the completion feed need of an operation. It belongs to its look.
+type ending struct {
+	// number is the one of its end, once it has one: when the disk is full it ends again, and under the same one.
+	number uint64
+	// stopDue says that it became failed_manual and has no number for that yet; stop is that number until it is published, and
+	// earlier the one of the stop before.
+	stopDue       bool
+	stop, earlier uint64
+}
+
+// openHistory opens the index where the program did not bring one.
+func (d *Daemon) openHistory() (err error) {
+	if d.history = d.config.History; d.history != nil {
+		return nil
+	}
+	d.history, err = history.Open(d.owner, d.logger)
+	return err
+}
+
+func (d *Daemon) closeHistory() error {
+	if d.config.History != nil {
+		return nil
+	}
+	return d.history.Close()
+}
+
+// end makes an end durable, enters it into the history, and then removes the marker: an operation is always found in one of the two.
+func (d *Daemon) end(op *operation, rec *statefs.Record) error {
+	if op.ending.number == 0 {
+		number, err := d.history.Number()
+		if err != nil {
+			return err
+		}
+		op.ending.number = number
+	}
+	rec.FinishedSeq = op.ending.number
+	if err := d.owner.WriteEnd(rec); err != nil {
+		if d.isFree(rec.ID, op.ending.number) {
+			d.history.Unused(op.ending.number)
+			op.ending.number = 0
+		}
+		return err
+	}
+	d.history.Ended(rec)
+	return d.owner.RemoveMarker(rec.ID, op.state)
+}
+
+// isFree reports whether a record that could not be written certainly does not hold a number.
+func (d *Daemon) isFree(id statefs.ID, number uint64) bool {
+	rec, err := d.owner.ReadRecord(id)
+	return err == nil && rec.FinishedSeq != number && rec.NeedsPersonSeq != number
+}
+
+// numberStop gives an operation that became failed_manual its place in the feed, before its record is written.
+func (d *Daemon) numberStop(op *operation) error {
+	e := &op.ending
+	if !e.stopDue {
+		return nil
+	}
+	number, err := d.history.Number()
+	if err != nil {
+		return err
+	}
+	e.stopDue, e.stop, e.earlier = false, number, op.rec.NeedsPersonSeq
+	op.rec.NeedsPersonSeq = number
+	return nil
+}
+
+// saveStop publishes that an operation stopped for a person, once the record says so; written is the error of writing it.
+func (d *Daemon) saveStop(op *operation, written error) error {
+	e := &op.ending
+	if e.stop == 0 {
+		return written
+	}
+	if written == nil {
+		written = d.owner.Sync(op.id())
+	}
+	if written != nil {
+		if d.isFree(op.id(), e.stop) {
+			d.history.Unused(e.stop)
+			op.rec.NeedsPersonSeq = e.earlier
+			e.stopDue, e.stop = true, 0
+		}
+		return written
+	}
+	d.history.Stopped(op.rec, e.earlier)
+	e.stop = 0
+	return nil
+}
+
+// takeOverStop sees to it that an operation which waits for a person is in the feed.
+func (d *Daemon) takeOverStop(op *operation) {
+	switch {
+	case op.state != statefs.FailedManual:
+	case op.rec.Status != statefs.FailedManual || op.rec.NeedsPersonSeq == 0:
+		op.ending.stopDue, op.unsaved = true, true // a crash cut it off
+	default:
+		d.history.Stopped(op.rec, 0)
+	}
+}
+
+// catchUp enters what ended just before the last daemon did. The list of live operations names everything that ended since the
+// index was last synced, so this costs nothing of the history; afterwards that list may be shortened.
+func (d *Daemon) catchUp(ctx context.Context) error {
+	ids, _, err := d.owner.EverLive()
+	if err != nil {
+		d.logger.Warn("what ended last may be missing in the history until its index is built again", "error", err)
+	}
+	for id := range ids {
+		if err := d.enterEnded(id); err != nil {
+			return err
+		}
+	}
+	if err := d.history.Sync(ctx); err != nil && !errors.Is(err, history.ErrNotReady) {
+		return err
+	}
+	return nil
+}
+
+// enterEnded enters an operation that has ended, unless it is there.
+func (d *Daemon) enterEnded(id statefs.ID) error {
+	if has, err := d.history.Has(id); err != nil || has {
+		return nil //nolint:nilerr // an index that is being built finds it
+	}
+	rec, err := d.owner.ReadRecord(id)
+	if err != nil || !rec.Status.Terminal() {
+		return nil //nolint:nilerr // others report what cannot be read
+	}
+	if rec.FinishedSeq == 0 {
+		if err := d.history.NumberOld(rec); err != nil {
+			return err
+		}
+	}
+	d.history.Ended(rec)
+	return nil
+}
+
+// smallHistory is how long a start waits for the index to be built. A small history is there when the daemon is ready, and a large
+// one does not keep it from serving.
+const smallHistory = 500 * time.Millisecond
+
+// openLists lets the history be asked, once what the start found has been entered.
+func (d *Daemon) openLists(ctx context.Context) {
+	d.history.CaughtUp()
+	late := time.NewTimer(smallHistory)
+	defer late.Stop()
+	if d.history.Ready() != nil {
+		select {
+		case <-d.history.Built():
+		case <-late.C:
+		case <-ctx.Done():
+		}
+	}
+	if err := d.history.Resume(ctx); err != nil && !errors.Is(err, history.ErrNotReady) {
+		d.logger.Error("a deletion that was cut off could not be ended; the next start tries again", "error", err)
+	}
+}
+
+// trimLiveList shortens the list of live operations. What it forgets must be in the index for good.
+func (d *Daemon) trimLiveList(ctx context.Context) error {
+	if err := d.history.Sync(ctx); err != nil {
+		return nil //nolint:nilerr // the history has reported it; the list stays as long as it is
+	}
+	return d.owner.TrimLiveList()
+}
+
+// show makes the row that lists show of an operation while it lives.
+func (op *operation) show() {
+	row := history.RowOf(op.rec)
+	row.Status, row.Number = op.state, 0
+	op.row.Store(row.Pack())
+}
+
+// Live returns what the daemon has in hand, for lists.
+func (d *Daemon) Live() []history.Live {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	out := make([]history.Live, 0, len(d.ops))
+	for id, op := range d.ops {
+		state, ok := op.shown.Load().(statefs.State)
+		row, ok2 := op.row.Load().(history.Packed)
+		if ok && ok2 {
+			out = append(out, history.Live{ID: id, State: state, Row: row})
+		}
+	}
+	return out
+}
+
+// within calls fn while nothing else looks at an operation; op is nil when the daemon does not have it in hand.
+func (d *Daemon) within(ctx context.Context, id statefs.ID, fn func(op *operation) error) error {
+	done := make(chan error, 1)
+	d.mu.Lock()
+	if d.inside == nil {
+		d.inside = make(map[statefs.ID][]func(*operation))
+	}
+	d.inside[id] = append(d.inside[id], func(op *operation) { done <- fn(op) })
+	d.mu.Unlock()
+	d.looks.want(id)
+	select {
+	case err := <-done:
+		return err
+	case <-d.stopped:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// runInside carries out what waits for the look at an operation.
+func (d *Daemon) runInside(id statefs.ID) {
+	d.mu.Lock()
+	waiting := d.inside[id]
+	delete(d.inside, id)
+	op := d.ops[id]
+	d.mu.Unlock()
+	for _, fn := range waiting {
+		fn(op)
+	}
+}
+
+// Pin keeps an operation, live or ended, from being pruned and deleted, or ends that. The error wraps history.ErrUnknown when there
+// is none.
+func (d *Daemon) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
+	return d.within(ctx, id, func(op *operation) error {
+		if op == nil {
+			return d.history.Pin(ctx, id, pinned)
+		}
+		before := op.rec.Pinned
+		op.rec.Pinned = pinned
+		if err := d.owner.WriteRecord(op.rec); err != nil {
+			op.rec.Pinned = before
+			return err
+		}
+		return d.owner.Sync(id)
+	})
+}
+
+// Delete removes an operation that has ended. The error is a *history.HeldError when it is kept, because it is
+// live among other reasons, and wraps history.ErrUnknown when there is none.
+func (d *Daemon) Delete(ctx context.Context, id statefs.ID) error {
+	return d.within(ctx, id, func(op *operation) error {
+		if op != nil {
+			return &history.HeldError{ID: id, Reason: "it is " + string(op.state) + ": cancel it first"}
+		}
+		if rec, err := d.owner.ReadRecord(id); err == nil && !rec.Status.Terminal() {
+			return &history.HeldError{ID: id, Reason: "it has not ended"}
+		}
+		guards, err := d.guards()
+		if err != nil {
+			return err
+		}
+		return d.history.Delete(ctx, id, guards)
+	})
+}
+
+// guards are the reasons to keep ended operations that only the daemon and the disk know.
+func (d *Daemon) guards() (g history.Guards, err error) {
+	if g.Undelivered, err = d.owner.Undelivered(); err != nil {
+		return g, err
+	}
+	g.Referred = make(map[statefs.ID]bool)
+	for _, live := range d.Live() {
+		if of, ok := live.Row.Retries(); ok {
+			g.Referred[of] = true
+		}
+	}
+	return g, nil
+}
+
+// Prune deletes what the retention does not keep, or with dryRun only says what that is.
+func (d *Daemon) Prune(ctx context.Context, dryRun bool) ([]history.Victim, error) {
+	guards, err := d.guards()
+	if err != nil {
+		return nil, err
+	}
+	if dryRun {
+		return d.history.Plan(ctx, d.config.Retention, guards, time.Now())
+	}
+	d.pruning.Lock()
+	defer d.pruning.Unlock()
+	pruned, err := d.history.Prune(ctx, d.config.Retention, guards, time.Now())
+	if err == nil && len(pruned) > 0 {
+		d.logger.Info("history pruned", "operations", len(pruned))
+	}
+	return pruned, err
+}
+
+// keepPruning prunes now and then, until ctx ends.
+func (d *Daemon) keepPruning(ctx context.Context) {
+	if !d.config.Retention.Limits() {
+		return
+	}
+	select {
+	case <-d.ready:
+	case <-ctx.Done():
+		return
+	}
+	ticks := time.NewTicker(max(d.config.SweepInterval, d.config.Retention.Interval()))
+	defer ticks.Stop()
+	said := ""
+	for {
+		_, err := d.Prune(ctx, false)
+		switch {
+		case err == nil:
+			said = ""
+		case ctx.Err() != nil:
+			return
+		case !errors.Is(err, history.ErrNotReady) && err.Error() != said:
+			said = err.Error()
+			d.logger.Error("history not pruned; it is tried again", "error", err)
+		}
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
