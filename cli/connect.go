@@ -89,8 +89,8 @@ func sameFolder(one, other string) bool {
 
 // dial makes a client that says when it waits for a daemon which is restarted.
 func (a *app) dial(address string, options ...client.Option) (*client.Client, error) {
-	lost := func(err error) {
-		a.streams.say("the daemon is away (%v); trying again for %s", err, client.DefaultPatience)
+	lost := func(error) { // why is plain: it went away, or the network did
+		a.streams.say("the daemon is away; trying again for %s", client.DefaultPatience)
 	}
 	back := func() { a.streams.say("the daemon is back") }
 	return client.New(address, append(options, client.WithNotice(lost, back))...)

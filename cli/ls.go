@@ -43,7 +43,9 @@ type listed struct {
 	State    statefs.State     `json:"state"`
 	Since    *time.Time        `json:"since"`
 	Progress *statefs.Progress `json:"progress"`
-	Foreign  bool              `json:"foreign"`
+	// Stalled is when the work was found to give no sign of life.
+	Stalled *time.Time `json:"stalled_at,omitempty"`
+	Foreign bool       `json:"foreign"`
 }
 
 func (a *app) ls(ctx context.Context, conf *loaded, asJSON bool) error {
@@ -51,7 +53,7 @@ func (a *app) ls(ctx context.Context, conf *loaded, asJSON bool) error {
 	err := a.reach(ctx, conf, func(c *client.Client) error {
 		operations, err := c.Operations(ctx, nil)
 		for _, op := range operations {
-			l := listed{ID: op.ID, State: op.State, Progress: op.Progress, Foreign: op.Foreign}
+			l := listed{ID: op.ID, State: op.State, Progress: op.Progress, Foreign: op.Foreign, Stalled: op.StalledAt}
 			if since := op.Since(); !since.IsZero() {
 				l.Since = &since
 			}
@@ -79,6 +81,9 @@ func (a *app) ls(ctx context.Context, conf *loaded, asJSON bool) error {
 func (l *listed) state() string {
 	if l.Foreign {
 		return string(l.State) + " (foreign)"
+	}
+	if l.Stalled != nil && l.State == statefs.Running {
+		return string(l.State) + " (stalled)"
 	}
 	return string(l.State)
 }
@@ -121,8 +126,11 @@ func listTree(tree *statefs.Tree) ([]listed, error) {
 		if p, err := tree.ReadProgress(marker.ID); err == nil {
 			l.Progress = &p
 		}
-		if _, err := tree.ReadRecord(marker.ID); errors.Is(err, fs.ErrNotExist) {
+		switch rec, err := tree.ReadRecord(marker.ID); {
+		case errors.Is(err, fs.ErrNotExist):
 			l.Foreign = true
+		case err == nil:
+			l.Stalled = rec.StalledAt
 		}
 		all = append(all, l)
 	}

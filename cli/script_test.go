@@ -51,6 +51,7 @@ func TestScripts(t *testing.T) {
 			"waitready": waitReady,
 			"waitfile":  waitFile,
 			"waitgrep":  waitGrep,
+			"waitls":    waitList,
 		},
 	})
 }
@@ -119,6 +120,19 @@ func waitGrep(ts *testscript.TestScript, neg bool, args []string) {
 	eventually(ts, args[0]+" in "+args[1], func() bool {
 		data, err := os.ReadFile(ts.MkAbs(args[1]))
 		return err == nil && pattern.Match(data)
+	})
+}
+
+// waitList waits until 'jobdir ls' shows what matches: waitls PATTERN
+func waitList(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: waitls PATTERN")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	eventually(ts, args[0]+" in the list", func() bool {
+		ts.Check(ts.Exec("jobdir", "ls"))
+		return pattern.MatchString(ts.ReadFile("stdout"))
 	})
 }
 

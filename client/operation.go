@@ -35,7 +35,9 @@ type Operation struct {
 	Transitions []statefs.Transited `json:"transitions,omitempty"`
 
 	Progress *statefs.Progress `json:"progress,omitempty"`
-	Error    *statefs.Fault    `json:"error,omitempty"`
+	// StalledAt is when the work was found to give no sign of life; nil while it does.
+	StalledAt *time.Time     `json:"stalled_at,omitempty"`
+	Error     *statefs.Fault `json:"error,omitempty"`
 	// Footer is there when the operation has ended.
 	Footer json.RawMessage `json:"footer,omitempty"`
 
