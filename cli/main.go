@@ -83,11 +83,29 @@ Exit codes of run and wait: 0 success, 1 failure, 2 partial, 130 cancelled, 75 n
 	root.Version = versionLine()
 	root.SetVersionTemplate("{{.Version}}\n")
 	completion(root)
+	helpOnCommands(root)
 	for _, cmd := range root.Commands() {
 		cmd.Args = usageArgs(cmd.Args)
 	}
 	root.SuggestionsMinimumDistance = 2
 	return root
+}
+
+// helpOnCommands makes the help command refuse a command that does not exist.
+func helpOnCommands(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "help" {
+			continue
+		}
+		cmd.Args = func(_ *cobra.Command, args []string) error {
+			_, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 {
+				err = unknownCommand(root, rest[0])
+			}
+			return err
+		}
+	}
 }
 
 // completion makes the command that cobra has for shells refuse a shell that it does not know.
