@@ -23,3 +23,5 @@ func (s status) Health() control.Health {
 func (s status) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
 	return s.daemon.Sweep(ctx, dryRun)
 }
+
+func (s status) DiskFailed(err error) { s.daemon.DiskFailed(err) }

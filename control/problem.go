@@ -88,6 +88,11 @@ func refusalOf(err error) *refusal {
 		answer.cause = err
 		return answer
 	}
+	if diskFailed(err) {
+		answer := refuse(http.StatusInternalServerError, "The disk of the daemon fails, and the daemon stops; its log says why")
+		answer.cause = err
+		return answer
+	}
 	var answer *refusal
 	switch {
 	case errors.Is(err, statefs.ErrBadID):
@@ -109,11 +114,20 @@ func refusalOf(err error) *refusal {
 	return answer
 }
 
+// diskFailed says that nobody knows what is on the disk after this error, or that nothing can be written to it any more.
+func diskFailed(err error) bool {
+	_, failed := errors.AsType[*statefs.SyncError](err)
+	return failed || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS)
+}
+
 // fail answers a request with a problem. What went wrong inside the daemon is logged, with a number that the answer names.
 func (s *Server) fail(w *answer, r *http.Request, err error) {
 	known := refusalOf(err)
 	if known.cause != nil {
 		s.status.Health() // which looks whether the daemon can go on
+		if diskFailed(err) {
+			s.status.DiskFailed(err)
+		}
 		number := s.failures.Add(1)
 		known = known.with("log_entry", number)
 		s.log.Error("request failed", "log_entry", number, "method", r.Method, "path", r.URL.Path, "status", known.status, "error", err)

@@ -83,6 +83,7 @@ type daemonStatus struct {
 	swept  []bool
 	owner  *statefs.Owner
 	counts map[string]uint64
+	failed []error
 }
 
 func (d *daemonStatus) Health() Health {
@@ -92,6 +93,12 @@ func (d *daemonStatus) Health() Health {
 		Ready: d.ready, Watch: watch.Mode{Name: watch.ModeScan, Reason: "a reason"},
 		Live: map[statefs.State]int{statefs.Running: 1}, Counters: d.counts,
 	}
+}
+
+func (d *daemonStatus) DiskFailed(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failed = append(d.failed, err)
 }
 
 func (d *daemonStatus) Sweep(_ context.Context, dryRun bool) ([]statefs.Finding, error) {

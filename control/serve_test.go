@@ -361,6 +361,8 @@ func TestPanics(t *testing.T) {
 
 type panicking struct{}
 
+func (panicking) DiskFailed(error) {}
+
 func (panicking) Health() Health { panic("health") }
 
 func (panicking) Sweep(context.Context, bool) ([]statefs.Finding, error) { panic(http.ErrAbortHandler) }

@@ -44,6 +44,8 @@ type Status interface {
 	Health() Health
 	// Sweep sweeps now, or with dryRun only says what would be done.
 	Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error)
+	// DiskFailed ends the daemon because of an error of the disk that a request met.
+	DiskFailed(err error)
 }
 
 // Config says what a Server serves. Tree, Catalog and Status are needed.

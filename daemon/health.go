@@ -58,6 +58,10 @@ func (d *Daemon) Health() Health {
 	return h
 }
 
+// DiskFailed ends the daemon because of an error of the disk that somebody else met, such as a sync that failed in a submit: after that
+// nobody knows what is on the disk.
+func (d *Daemon) DiskFailed(err error) { d.fail(err) }
+
 // ErrStopped says that the daemon no longer runs.
 var ErrStopped = errors.New("the daemon has stopped")
 
