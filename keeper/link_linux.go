@@ -205,7 +205,7 @@ func (l *link) again(reason error) *channel {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if errors.Is(reason, io.EOF) || errors.Is(reason, net.ErrClosed) {
+		if errors.Is(reason, io.EOF) || errors.Is(reason, net.ErrClosed) || errors.Is(reason, os.ErrNotExist) {
 			l.pool.Logger.Debug("the connection to a living keeper ended", "keeper", l.number)
 		} else {
 			l.pool.Logger.Warn("the connection to a living keeper broke", "keeper", l.number, "error", reason)

@@ -94,7 +94,7 @@ func (p *Pool) find(ctx context.Context, n int) error {
 			p.report(n, said)
 			return nil
 		}
-		l, err := p.connect(ctx, n)
+		l, err := p.connect(ctx, n, false)
 		if err == nil {
 			p.Logger.Info("keeper found", "keeper", n, "pid", l.process.pid, "commands", len(l.remotes), "same_build", l.build == p.Build)
 			return nil
@@ -118,8 +118,9 @@ func (p *Pool) report(n int, said string) {
 	}
 }
 
-// connect makes a link to keeper n and follows it.
-func (p *Pool) connect(ctx context.Context, n int) (*link, error) {
+// connect makes a link to keeper n and follows it. A keeper that this pool has started gets its commands, whatever it calls itself, and
+// so does one of the same build.
+func (p *Pool) connect(ctx context.Context, n int, own bool) (*link, error) {
 	l := &link{pool: p, number: n, calls: map[uint64]*call{}, remotes: map[Key]*remote{}}
 	l.change.L = &l.mu
 	c, w, err := l.dial(ctx)
@@ -130,13 +131,14 @@ func (p *Pool) connect(ctx context.Context, n int) (*link, error) {
 		return nil, err
 	}
 	l.welcomed(c, w)
+	own = own || l.build == p.Build
 	p.mu.Lock()
 	p.links[l] = struct{}{}
-	if l.build == p.Build && !w.Retiring && (p.current == nil || p.current.isGone()) {
+	if own && !w.Retiring && (p.current == nil || p.current.isGone()) {
 		p.current = l
 	}
 	p.mu.Unlock()
-	if l.build != p.Build {
+	if !own {
 		l.post(request{Verb: verbRetire})
 	}
 	p.group.Go(func() { l.follow(c) }) //nolint:contextcheck // it lives with the pool, not with this call
@@ -257,14 +259,11 @@ func (p *Pool) keeper(ctx context.Context) (*link, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
-	l, err := p.connect(ctx, n)
+	l, err := p.connect(ctx, n, true)
 	if err != nil {
 		return nil, fmt.Errorf("start a keeper: %w", err)
 	}
 	p.Logger.Info("keeper started", "keeper", n, "pid", l.process.pid)
-	p.mu.Lock()
-	p.current = l
-	p.mu.Unlock()
 	return l, nil
 }
 
