@@ -52,11 +52,12 @@ type counts struct {
 	pollers   int // operations of the polling program
 	pollTurns int // rounds of each
 	rest      time.Duration
+	commands  int // of a turn
 }
 
 var (
-	fullCounts  = counts{400, 300, 2000, 300, 3, 512 << 20, 100, 5000, 1000, 60, 10, time.Second}
-	quickCounts = counts{4, 2, 5, 3, 1, 4 << 20, 4, 20, 10, 4, 1, 20 * time.Millisecond}
+	fullCounts  = counts{400, 300, 2000, 300, 3, 512 << 20, 100, 5000, 1000, 60, 10, time.Second, 2000}
+	quickCounts = counts{4, 2, 5, 3, 1, 4 << 20, 4, 20, 10, 4, 1, 20 * time.Millisecond, 8}
 )
 
 func parseOptions(args []string) (options, error) {

@@ -25,6 +25,7 @@ var sections = []section{
 	{"d", "memory of what waits", measureMemory},
 	{"e", "processor time of paused operations", measureIdle},
 	{"f", "start → first byte", measureStart},
+	{"k", "starting commands", measureCommands},
 }
 
 // bench is one run.

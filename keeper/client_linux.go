@@ -136,12 +136,9 @@ func (s *server) queueStart(c *client, r *request) error {
 		return output.Close()
 	}
 	cmd.Output = output
-	select {
-	case s.starts <- func() { s.begin(c, r.Number, *r.Key, &cmd) }:
-		return nil
-	case <-s.ended:
-		return errors.Join(net.ErrClosed, output.Close())
-	}
+	// Beside what else is asked: the program may be on a disk that does not answer.
+	s.group.Go(func() { s.begin(c, r.Number, *r.Key, &cmd) })
+	return nil
 }
 
 // signal carries out what is asked of one command.

@@ -32,7 +32,7 @@ const (
 	durable        // survives a power cut, as far as the storage wants that
 )
 
-// begin carries out a start, on the thread for that. It owns output.
+// begin carries out a start. It owns the output.
 func (s *server) begin(c *client, number uint64, key Key, cmd *Command) {
 	defer cmd.Output.Close()
 	h, adopted, err := s.start(key, cmd)
@@ -52,16 +52,28 @@ func (s *server) begin(c *client, number uint64, key Key, cmd *Command) {
 	}
 }
 
+// start starts a command, unless there is one with its key, or is about to be.
 func (s *server) start(key Key, cmd *Command) (h *holding, adopted bool, err error) {
-	s.mu.Lock()
-	if h := s.held[key]; h != nil {
+	for {
+		s.mu.Lock()
+		if h := s.held[key]; h != nil {
+			s.mu.Unlock()
+			return h, true, nil
+		}
+		begun := s.starting[key]
+		if begun == nil {
+			break
+		}
 		s.mu.Unlock()
-		return h, true, nil
+		<-begun
 	}
+	defer s.mu.Unlock()
 	if s.retiring || s.closing {
-		s.mu.Unlock()
 		return nil, false, errRetiring
 	}
+	begun := make(chan struct{})
+	defer close(begun)
+	s.starting[key] = begun
 	s.running++
 	s.mu.Unlock()
 	// What is kept must not keep the whole message alive.
@@ -70,11 +82,12 @@ func (s *server) start(key Key, cmd *Command) (h *holding, adopted bool, err err
 	for i := range cmd.Mark {
 		cmd.Mark[i] = strings.Clone(cmd.Mark[i])
 	}
-	p, err := launch(*cmd, func(fork func(dies bool)) { fork(true) })
+	p, err := launch(*cmd, s.onThread)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	delete(s.starting, key)
 	if err != nil {
 		s.running--
+		s.poke()
 		return nil, false, err
 	}
 	h = &holding{key: key, report: strings.Clone(cmd.Report), process: p}

@@ -29,13 +29,13 @@ type server struct {
 	lock     *os.File
 	listener *net.UnixListener
 	exits    *statefs.Exits
-	starts   chan func() // carried out one after another, on the thread that lives as long as the keeper
+	forks    chan func() // carried out one after another, on the thread that lives as long as the keeper
 	look     chan struct{}
-	ended    chan struct{} // closed when no more starts are carried out
 	group    sync.WaitGroup
 
 	mu       sync.Mutex
 	held     map[Key]*holding
+	starting map[Key]chan struct{} // closed when it is in held, or could not be started
 	clients  map[*client]struct{}
 	running  int  // commands that run or are being started
 	unsaved  bool // exit reports have to be written
@@ -51,8 +51,8 @@ type server struct {
 func Serve(ctx context.Context, options Options) error {
 	s := &server{
 		Options: options,
-		starts:  make(chan func(), 256), look: make(chan struct{}, 1), ended: make(chan struct{}),
-		held: map[Key]*holding{}, clients: map[*client]struct{}{},
+		forks:   make(chan func()), look: make(chan struct{}, 1),
+		held: map[Key]*holding{}, starting: map[Key]chan struct{}{}, clients: map[*client]struct{}{},
 	}
 	s.Idle = cmp.Or(s.Idle, DefaultIdle)
 	s.protocol = cmp.Or(s.protocol, newestProtocol)
@@ -107,19 +107,28 @@ func (s *server) close() error {
 	return err
 }
 
-// fork carries out starts on one thread. The kernel kills the children of a thread that ends (prctl(2), PR_SET_PDEATHSIG), so it
+// fork makes forks on one thread. The kernel kills the children of a thread that ends (prctl(2), PR_SET_PDEATHSIG), so it
 // must be one that ends with the process and not before: that of a goroutine which never gives it back.
 func (s *server) fork(ctx context.Context) {
 	runtime.LockOSThread()
-	defer close(s.ended)
 	for {
 		select {
-		case start := <-s.starts:
-			start()
+		case fork := <-s.forks:
+			fork()
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// onThread has a fork made on that thread. It lives while a command is being started.
+func (s *server) onThread(fork func(dies bool)) {
+	done := make(chan struct{})
+	s.forks <- func() {
+		fork(true)
+		close(done)
+	}
+	<-done
 }
 
 // accept serves each daemon that connects.

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jobdir/jobdir/keeper"
+)
+
+// startersAtOnce is how many commands are under way at a time, through the keeper and bare.
+const startersAtOnce = 4
+
+// measureCommands starts and ends the smallest program many times, each with a log file of its own: through a keeper process, and in a
+// bare loop of fork and exec.
+func measureCommands(ctx context.Context, b *bench) (rows []Row, err error) {
+	dir, err := b.folder("keeper")
+	if err != nil {
+		return nil, err
+	}
+	for _, sub := range []string{"tmp", "operations"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o750); err != nil {
+			return nil, err
+		}
+	}
+	pool, err := keeper.Open(ctx, keeper.PoolOptions{
+		Dir: dir, Program: []string{b.binary, "keeper", "--storage", dir, "--durability", b.durability}, Build: "bench",
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	through := func(n int, log *os.File) error {
+		r, err := pool.Start(ctx, keeper.Command{
+			Args: []string{"/bin/true"}, Env: os.Environ(), Output: log, Key: keeper.Key{Operation: fmt.Sprintf("bench_%d", n), Run: 1},
+			Report: fmt.Sprintf("operations/%d.exit", n),
+		})
+		if err != nil {
+			return err
+		}
+		defer r.Taken()
+		if e := r.Exit(); e.Code != 0 {
+			return fmt.Errorf("the program ended with %+v", e)
+		}
+		return nil
+	}
+	if _, err := startMany(dir, "warm", startersAtOnce, through); err != nil {
+		return nil, err
+	}
+	var kept, bare []float64
+	for i := range b.counts.repeats {
+		// In turns, so that both see the same machine.
+		rate, err := startMany(dir, fmt.Sprint("bare", i), b.counts.commands, bareCommand)
+		if err != nil {
+			return nil, err
+		}
+		bare = append(bare, rate)
+		if rate, err = startMany(dir, fmt.Sprint("kept", i), b.counts.commands, through); err != nil {
+			return nil, err
+		}
+		kept = append(kept, rate)
+	}
+	slices.Sort(kept)
+	slices.Sort(bare)
+	floor := bare[len(bare)/2]
+	return []Row{row("commands started and ended through the keeper", "1/s", kept[len(kept)/2], &floor, leastOfFloor(0.6), b.counts.commands)}, nil
+}
+
+// bareCommand is the least that a command with a log costs.
+func bareCommand(_ int, log *os.File) error {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	pid, err := syscall.ForkExec("/bin/true", []string{"/bin/true"}, &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{null.Fd(), log.Fd(), log.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = syscall.Wait4(pid, nil, 0, nil)
+	return err
+}
+
+// startMany starts count commands, some at once, and returns how many that are in a second.
+func startMany(dir, name string, count int, start func(n int, log *os.File) error) (rate float64, err error) {
+	folder := filepath.Join(dir, "operations", name)
+	if err := os.Mkdir(folder, 0o750); err != nil {
+		return 0, err
+	}
+	base := int(time.Now().UnixNano())
+	turns := make(chan int)
+	failed := make(chan error, startersAtOnce)
+	var group sync.WaitGroup
+	for range startersAtOnce {
+		group.Go(func() {
+			var first error
+			for n := range turns {
+				if first == nil {
+					first = startWithLog(filepath.Join(folder, fmt.Sprint(n, ".log")), base+n, start)
+				}
+			}
+			failed <- first
+		})
+	}
+	began := time.Now()
+	for n := range count {
+		turns <- n
+	}
+	close(turns)
+	group.Wait()
+	took := time.Since(began)
+	close(failed)
+	for e := range failed {
+		err = errors.Join(err, e)
+	}
+	return float64(count) / took.Seconds(), err
+}
+
+func startWithLog(path string, n int, start func(n int, log *os.File) error) error {
+	log, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	if err != nil {
+		return err
+	}
+	return errors.Join(start(n, log), log.Close())
+}
