@@ -35,41 +35,68 @@ func measureCommands(ctx context.Context, b *bench) (rows []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, pool.Close()) }()
-	through := func(n int, log *os.File) error {
-		r, err := pool.Start(ctx, keeper.Command{
-			Args: []string{"/bin/true"}, Env: os.Environ(), Output: log, Key: keeper.Key{Operation: fmt.Sprintf("bench_%d", n), Run: 1},
-			Report: fmt.Sprintf("operations/%d.exit", n),
-		})
+	defer func() { err = errors.Join(err, endKeepers(dir, pool)) }()
+	for _, kind := range []struct {
+		name string
+		item int // of the key: an item has no exit report while a daemon is there to take it
+	}{{"items started and ended through the keeper", 1}, {"commands, with an exit report each", 0}} {
+		through := func(n int, log *os.File) error {
+			r, err := pool.Start(ctx, keeper.Command{
+				Args: []string{"/bin/true"}, Env: os.Environ(), Output: log,
+				Key:    keeper.Key{Operation: fmt.Sprintf("bench_%d", n), Run: 1, Item: kind.item},
+				Report: fmt.Sprintf("operations/%d.exit", n),
+			})
+			if err != nil {
+				return err
+			}
+			defer r.Taken()
+			if e := r.Exit(); e.Code != 0 {
+				return fmt.Errorf("the program ended with %+v", e)
+			}
+			return nil
+		}
+		kept, bare, err := b.inTurns(dir, kind.name, through)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		defer r.Taken()
-		if e := r.Exit(); e.Code != 0 {
-			return fmt.Errorf("the program ended with %+v", e)
-		}
-		return nil
+		rows = append(rows, row(kind.name, "1/s", kept, &bare, leastOfFloor(0.6), b.counts.commands))
 	}
-	if _, err := startMany(dir, "warm", startersAtOnce, through); err != nil {
-		return nil, err
+	return rows, nil
+}
+
+// inTurns measures commands through the keeper and bare, in turns so that both see the same machine, and returns the middle of each.
+func (b *bench) inTurns(dir, name string, through func(n int, log *os.File) error) (kept, bare float64, err error) {
+	if _, err := startMany(dir, name+" first", startersAtOnce, through); err != nil {
+		return 0, 0, err
 	}
-	var kept, bare []float64
+	var all [2][]float64
 	for i := range b.counts.repeats {
-		// In turns, so that both see the same machine.
-		rate, err := startMany(dir, fmt.Sprint("bare", i), b.counts.commands, bareCommand)
-		if err != nil {
-			return nil, err
+		for j, start := range []func(n int, log *os.File) error{through, bareCommand} {
+			rate, err := startMany(dir, fmt.Sprint(name, i, j), b.counts.commands, start)
+			if err != nil {
+				return 0, 0, err
+			}
+			all[j] = append(all[j], rate)
 		}
-		bare = append(bare, rate)
-		if rate, err = startMany(dir, fmt.Sprint("kept", i), b.counts.commands, through); err != nil {
-			return nil, err
-		}
-		kept = append(kept, rate)
 	}
-	slices.Sort(kept)
-	slices.Sort(bare)
-	floor := bare[len(bare)/2]
-	return []Row{row("commands started and ended through the keeper", "1/s", kept[len(kept)/2], &floor, leastOfFloor(0.6), b.counts.commands)}, nil
+	slices.Sort(all[0])
+	slices.Sort(all[1])
+	return all[0][len(all[0])/2], all[1][len(all[1])/2], nil
+}
+
+// endKeepers ends the keeper of a folder that is about to be removed.
+func endKeepers(dir string, pool *keeper.Pool) error {
+	var errs []error
+	for _, pid := range pool.PIDs() {
+		errs = append(errs, syscall.Kill(pid, syscall.SIGTERM))
+	}
+	for {
+		left, err := filepath.Glob(filepath.Join(dir, "keeper-*"))
+		if err != nil || len(left) == 0 || errors.Join(errs...) != nil {
+			return errors.Join(append(errs, err, pool.Close())...)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 }
 
 // bareCommand is the least that a command with a log costs.

@@ -10,18 +10,22 @@ import (
 var children = offspring{pids: map[int]struct{}{}, reaped: make(chan struct{}, 1)}
 
 type offspring struct {
-	mu     sync.Mutex
+	forking sync.Mutex // held during a fork, and while a child is taken for an orphan
+
+	mu     sync.Mutex // guards pids
 	pids   map[int]struct{}
 	reaped chan struct{} // says that one of them is gone, so that an orphan behind it can be seen
 }
 
 // fork calls a function that starts a process. While it does, nobody takes the child for an orphan.
 func (o *offspring) fork(start func() (pid int, err error)) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.forking.Lock()
+	defer o.forking.Unlock()
 	pid, err := start()
 	if err == nil {
+		o.mu.Lock()
 		o.pids[pid] = struct{}{}
+		o.mu.Unlock()
 	}
 	return err
 }
@@ -46,6 +50,8 @@ func (o *offspring) reap(pid int, status *syscall.WaitStatus, usage *syscall.Rus
 }
 
 func (o *offspring) has(pid int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	_, ok := o.pids[pid]
 	return ok
 }

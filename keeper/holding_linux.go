@@ -116,18 +116,12 @@ func (h *holding) describeLocked() command {
 	}
 }
 
-// over writes down how a command ended and tells everybody.
+// over tells everybody how a command ended, and writes it down. A daemon that is there is told first: it writes its own record, and
+// when it was quick no report is needed.
 func (s *server) over(h *holding) {
 	report := makeReport(h.key, h.process, os.Getpid())
 	s.mu.Lock()
 	h.exit = report
-	connected := len(s.clients) > 0
-	s.mu.Unlock()
-	saved := s.saveOne(h, connected)
-	s.mu.Lock()
-	s.running--
-	// It is looked at again when the daemon that was there has gone meanwhile.
-	s.unsaved = s.unsaved || !saved || connected && len(s.clients) == 0
 	clients := make([]*client, 0, len(s.clients))
 	for c := range s.clients {
 		clients = append(clients, c)
@@ -136,6 +130,15 @@ func (s *server) over(h *holding) {
 	for _, c := range clients {
 		c.tell(message{Exit: report})
 	}
+	s.mu.Lock()
+	taken := s.held[h.key] != h
+	s.mu.Unlock()
+	saved := taken || s.saveOne(h, len(clients) > 0)
+	s.mu.Lock()
+	s.running--
+	// It is looked at again when the daemon that was there has gone meanwhile.
+	s.unsaved = s.unsaved || !saved || len(clients) > 0 && len(s.clients) == 0
+	s.mu.Unlock()
 	s.poke()
 }
 

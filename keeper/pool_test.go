@@ -171,9 +171,14 @@ func TestPoolExit(t *testing.T) {
 			if r.Adopted() {
 				t.Error("it counts as adopted")
 			}
-			report, err := ReadReport(p.Dir, j.Report)
-			if err != nil || report.Key != j.Key || report.Code != c.code || report.Signal != c.signal {
-				t.Errorf("report %+v, %v", report, err)
+			var report *Report
+			var err error
+			eventually(t, "the exit report", func() bool {
+				report, err = ReadReport(p.Dir, j.Report)
+				return err == nil
+			})
+			if report.Key != j.Key || report.Code != c.code || report.Signal != c.signal {
+				t.Errorf("report %+v", report)
 			}
 			if name == "success" && j.output(t) != "line 1\nline 2\n" {
 				t.Errorf("output %q", j.output(t))

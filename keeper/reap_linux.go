@@ -36,8 +36,8 @@ func subreap() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0
 
 // reapOne waits for one orphan, and reports whether there may be more.
 func reapOne(session int) bool {
-	children.mu.Lock()
-	defer children.mu.Unlock()
+	children.forking.Lock()
+	defer children.forking.Unlock()
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	if errors.Is(err, unix.EINTR) {
