@@ -16,6 +16,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control"
 	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -41,6 +42,8 @@ type ServeConfig struct {
 	Grace time.Duration
 	// SweepInterval is the time between two sweeps; default 1 min.
 	SweepInterval time.Duration
+	// Retention says how long what has ended is kept; the zero value is for ever.
+	Retention history.Retention
 
 	// Tokens are needed by every request over TCP when there are any.
 	Tokens []control.Token
@@ -94,6 +97,7 @@ type service struct {
 	log       *slog.Logger
 	tree      *statefs.Tree
 	owner     *statefs.Owner
+	history   *history.Store
 	catalog   *catalog.Catalog
 	reloader  *reloader
 	daemon    *daemon.Daemon
@@ -127,7 +131,12 @@ func (s *service) open(ctx context.Context) (err error) {
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
+	if s.history, err = history.Open(s.owner, s.log); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.history.Close)
 	s.daemon, err = daemon.New(daemon.Config{
+		History: s.history, Retention: c.Retention,
 		Owner: s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
 		Grace: cmp.Or(c.Grace, 10*time.Second), SweepInterval: cmp.Or(c.SweepInterval, time.Minute),
 	})
@@ -135,7 +144,7 @@ func (s *service) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.server, err = control.New(control.Config{
-		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, Total: s.total,
+		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, History: s.history, Total: s.total,
 		Tokens: c.Tokens, Hosts: s.hosts(), Insecure: c.Insecure, Version: cmp.Or(c.Version, Version()), Logger: s.log,
 	})
 	if err != nil {

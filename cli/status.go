@@ -5,6 +5,7 @@ import (
 
 	"github.com/jobdir/jobdir/control"
 	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -25,3 +26,15 @@ func (s status) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, erro
 }
 
 func (s status) DiskFailed(err error) { s.daemon.DiskFailed(err) }
+
+func (s status) Live() []history.Live { return s.daemon.Live() }
+
+func (s status) Delete(ctx context.Context, id statefs.ID) error { return s.daemon.Delete(ctx, id) }
+
+func (s status) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
+	return s.daemon.Pin(ctx, id, pinned)
+}
+
+func (s status) Prune(ctx context.Context, dryRun bool) ([]history.Victim, error) {
+	return s.daemon.Prune(ctx, dryRun)
+}

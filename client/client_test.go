@@ -269,7 +269,7 @@ func TestTokenAndPages(t *testing.T) {
 		if got := r.Header.Get("Authorization"); got != "Bearer secret" {
 			t.Errorf("Authorization %q", got)
 		}
-		if r.FormValue("after") == "" {
+		if r.FormValue("next") == "" {
 			_, _ = io.WriteString(w, `{"operations":[{"id":"`+id+`","state":"running"}],"next":"`+id+`"}`)
 			return
 		}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -72,11 +74,16 @@ func (c *Client) Operation(ctx context.Context, id statefs.ID) (*Operation, erro
 	return &op, nil
 }
 
-// Operations returns the live operations in the order of submission. filter narrows them down by state, group or
-// endpoint; nil means all.
+// Operations returns the live operations in the order of submission. filter narrows them down by status, group, job and so on, see
+// GET /api/v1/operations; with a status or a number it also finds what has ended. nil means all that live.
 func (c *Client) Operations(ctx context.Context, filter url.Values) ([]Operation, error) {
 	query := url.Values{"limit": {"200"}}
 	maps.Copy(query, filter)
+	if !query.Has("status") && !query.Has("number") {
+		for _, state := range statefs.LiveStates() {
+			query.Add("status", string(state))
+		}
+	}
 	var all []Operation
 	for {
 		var page struct {
@@ -88,12 +95,13 @@ func (c *Client) Operations(ctx context.Context, filter url.Values) ([]Operation
 		}
 		all = append(all, page.Operations...)
 		if page.Next == "" {
+			slices.SortFunc(all, func(a, b Operation) int { return cmp.Compare(a.ID.Sequence(), b.ID.Sequence()) })
 			return all, nil
 		}
-		if query.Get("after") == page.Next {
+		if query.Get("next") == page.Next {
 			return nil, errors.New("list operations: the daemon sends the same page again")
 		}
-		query.Set("after", page.Next)
+		query.Set("next", page.Next)
 	}
 }
 

@@ -5,9 +5,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/julienschmidt/httprouter"
 
@@ -59,7 +56,7 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 	case err == nil:
 		out.Record = rec
 	case errors.Is(err, fs.ErrNotExist) && len(sight.States) == 0:
-		return out, notFound(id)
+		return out, s.goneOrNever(id)
 	case errors.Is(err, fs.ErrNotExist):
 		out.Foreign = id.PID() != os.Getpid()
 	case isUnreadable(err):
@@ -108,128 +105,7 @@ func (s *Server) unknown(id statefs.ID, err error) error {
 	if _, live := s.tree.State(id); live == nil {
 		return refuse(http.StatusNotFound, "Operation '%s' is kept by another program; its output is not here", id).with("id", id)
 	}
-	return notFound(id)
-}
-
-const (
-	mostListed = 200
-	listed     = 100
-)
-
-// operations is GET /api/v1/operations.
-func (s *Server) operations(w *answer, r *http.Request, _ httprouter.Params) error {
-	filter, err := filterFrom(r)
-	if err != nil {
-		return err
-	}
-	all, err := s.live()
-	if err != nil {
-		return err
-	}
-	if filter.number > 0 {
-		if all, err = s.numbered(all, filter.number); err != nil {
-			return err
-		}
-	}
-	total, next := 0, ""
-	page := []operationJSON{}
-	for _, op := range all {
-		if fits, err := s.fits(op, filter); err != nil {
-			return err
-		} else if !fits {
-			continue
-		}
-		total++
-		if filter.after != nil && orderOf(op.id, *filter.after) <= 0 {
-			continue
-		}
-		if len(page) == filter.limit {
-			if filter.limit > 0 {
-				next = page[len(page)-1].ID.String()
-			}
-			continue
-		}
-		shown, err := s.describe(op.id)
-		if _, gone := errors.AsType[*refusal](err); gone {
-			continue // it ended meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		page = append(page, shown)
-	}
-	w.Header().Set("X-Total-Count", strconv.Itoa(total))
-	out := map[string]any{"operations": page, "count": len(page), "total": total, "next": nil}
-	if next != "" {
-		out["next"] = next
-	}
-	return s.sendJSON(w, r, http.StatusOK, out)
-}
-
-// filter is the query of a list.
-type filter struct {
-	states          []statefs.State
-	group, endpoint string
-	limit           int
-	after           *statefs.ID
-	number          uint64 // 0: any
-}
-
-func filterFrom(r *http.Request) (filter, error) {
-	f := filter{limit: listed}
-	values, err := query(r)
-	if err != nil {
-		return f, err
-	}
-	if err := onlyThese(values, "state", "group", "endpoint", "limit", "after", "number"); err != nil {
-		return f, err
-	}
-	f.group, f.endpoint = values.Get("group"), values.Get("endpoint")
-	if text := values.Get("limit"); text != "" {
-		f.limit, err = strconv.Atoi(text)
-		if err != nil || f.limit < 0 || f.limit > mostListed {
-			return f, refuse(http.StatusBadRequest, "Invalid parameter 'limit': must be 0 to %d", mostListed).with("parameter", "limit")
-		}
-	}
-	if text := values.Get("number"); text != "" {
-		f.number, err = strconv.ParseUint(text, 10, 64)
-		if err != nil || f.number == 0 {
-			return f, refuse(http.StatusBadRequest, "Invalid parameter 'number': must be the number at the end of an ID, 1 or more").with("parameter", "number")
-		}
-	}
-	if text := values.Get("after"); text != "" {
-		id, err := statefs.ParseID(text)
-		if err != nil {
-			return f, err
-		}
-		f.after = &id
-	}
-	if values.Get("state") == "" {
-		return f, nil
-	}
-	for name := range strings.SplitSeq(values.Get("state"), ",") {
-		state := statefs.State(strings.TrimSpace(name))
-		if !state.Live() {
-			return f, refuse(http.StatusBadRequest, "Invalid parameter 'state': '%s' is no live state", printable(name, 32)).
-				with("parameter", "state").with("states", statefs.LiveStates())
-		}
-		f.states = append(f.states, state)
-	}
-	return f, nil
-}
-
-func (s *Server) fits(op liveOperation, f filter) (bool, error) {
-	if len(f.states) > 0 && !slices.Contains(f.states, op.state) {
-		return false, nil
-	}
-	if f.endpoint != "" && op.id.Endpoint() != f.endpoint {
-		return false, nil
-	}
-	if f.group == "" {
-		return true, nil
-	}
-	of, err := s.groupOf(op.id)
-	return err == nil && of.is(f.group), err
+	return s.goneOrNever(id)
 }
 
 // groupOperations is GET /{group}/operations.

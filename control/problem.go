@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -97,6 +98,8 @@ func refusalOf(err error) *refusal {
 	switch {
 	case errors.Is(err, statefs.ErrBadID):
 		return refuse(http.StatusBadRequest, "Invalid operation ID: %s", err)
+	case errors.Is(err, history.ErrNotReady):
+		return refuse(http.StatusServiceUnavailable, "%s", history.ErrNotReady).soon()
 	case errors.Is(err, statefs.ErrNotLive):
 		return refuse(http.StatusNotFound, "%s", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -35,7 +35,7 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	}
 	old, err := s.tree.ReadRecord(id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return notFound(id)
+		return s.goneOrNever(id)
 	}
 	if err != nil {
 		return err

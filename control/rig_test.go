@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
@@ -84,6 +85,35 @@ type daemonStatus struct {
 	owner  *statefs.Owner
 	counts map[string]uint64
 	failed []error
+
+	history *history.Store
+	live    []history.Live
+	keep    history.Retention
+	guards  history.Guards
+}
+
+func (d *daemonStatus) Live() []history.Live {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.live
+}
+
+func (d *daemonStatus) Delete(ctx context.Context, id statefs.ID) error {
+	if state, err := d.owner.State(id); err == nil {
+		return &history.HeldError{ID: id, Reason: "it is " + string(state)}
+	}
+	return d.history.Delete(ctx, id, d.guards)
+}
+
+func (d *daemonStatus) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
+	return d.history.Pin(ctx, id, pinned)
+}
+
+func (d *daemonStatus) Prune(ctx context.Context, dryRun bool) ([]history.Victim, error) {
+	if dryRun {
+		return d.history.Plan(ctx, d.keep, d.guards, time.Now())
+	}
+	return d.history.Prune(ctx, d.keep, d.guards, time.Now())
 }
 
 func (d *daemonStatus) Health() Health {
@@ -147,8 +177,9 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 	t.Cleanup(func() { must(t, r.owner.Release()) })
 	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "jobs.yaml", YAML: []byte(definitions)}}})
 	must(t, jobs.Reload())
+	index := r.index()
 	r.config = Config{
-		Tree: r.tree, Catalog: jobs, Status: &daemonStatus{ready: true, owner: r.owner}, Version: "v1.2.3",
+		Tree: r.tree, Catalog: jobs, Status: &daemonStatus{ready: true, owner: r.owner, history: index}, Version: "v1.2.3", History: index,
 		Total: func(_ *catalog.Definition, p catalog.Params) *int64 {
 			if v, ok := p.Lookup("files"); ok {
 				n, _ := v.Any().(int64)
@@ -180,6 +211,24 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 		must(t, r.err)
 	})
 	return r
+}
+
+// index opens and runs the index of what has ended.
+func (r *rig) index() *history.Store {
+	r.t.Helper()
+	index, err := history.Open(r.owner, nil)
+	must(r.t, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(r.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- index.Run(ctx) }()
+	r.t.Cleanup(func() {
+		stop()
+		must(r.t, <-done)
+		must(r.t, index.Close())
+	})
+	index.CaughtUp()
+	<-index.Built()
+	return index
 }
 
 func must(t *testing.T, err error) {
@@ -358,7 +407,13 @@ func (w *work) finish() {
 	must(t, err)
 	size := info.Size()
 	rec.LogBytes, rec.Footer, rec.Result = &size, json.RawMessage(resultJSON), statefs.Success
-	must(t, w.rig.owner.Finish(rec, statefs.Running))
+	rec.FinishedSeq, err = w.rig.config.History.Number()
+	must(t, err)
+	now := time.Now()
+	rec.FinishedAt = &now
+	must(t, w.rig.owner.WriteEnd(rec))
+	w.rig.config.History.Ended(rec)
+	must(t, w.rig.owner.RemoveMarker(rec.ID, statefs.Running))
 }
 
 // path returns the address of the operation in the API.

@@ -93,16 +93,31 @@ func (s *Server) fixedRoutes() []route {
 			answers: []response{{200, mediaJSON, "The job, with its parameters and its definition"}},
 		},
 		{
-			method: "GET", path: "/api/v1/operations", handle: s.operations, summary: "The live operations",
+			method: "GET", path: "/api/v1/operations", handle: s.operations, summary: "The operations, live and ended", query: listParameters,
+			answers: []response{{200, mediaJSON, "The operations, the newest first; X-Total-Count has the number of all that match, a lower bound when X-Total-Count-Exact is false"}, {503, mediaJSON, "The index of what has ended is being built"}},
+		},
+		{
+			method: "GET", path: "/api/v1/finished", handle: s.finished, summary: "The completion feed: every end once, in the order of finished_seq",
 			query: []parameter{
-				{name: "state", kind: "string", summary: "only those in this state; several are separated by commas"},
-				{name: "group", kind: "string", summary: "only those of this group"},
-				{name: "endpoint", kind: "string", summary: "only those of this endpoint name, {group}-{job}"},
-				{name: "number", kind: "integer", summary: "only the one whose ID ends in this number, also when it has ended and was submitted today or yesterday"},
-				{name: "limit", kind: "integer", summary: "how many, 0 to 200; 0 is the count alone; 100 when not given"},
-				{name: "after", kind: "string", summary: "only those after this ID: the member next of the answer before"},
+				{name: "after", kind: "integer", summary: "only those with a higher number: the member last of the answer before; 0 when not given"},
+				{name: "wait", kind: "string", summary: "when there is none yet, wait for one so long (30s, at most 10m)"},
+				{name: "limit", kind: "integer", summary: "how many, 1 to 1000; 200 when not given"},
 			},
-			answers: []response{{200, mediaJSON, "The operations, in the order of submission; X-Total-Count has the number of all that match"}},
+			answers: []response{{200, mediaJSON, "The ends, and the number to go on after"}, {503, mediaJSON, "The index of what has ended is being built"}},
+		},
+		{
+			method: "DELETE", path: "/api/v1/operations/:id", handle: s.remove, summary: "Delete an operation that has ended, with its log and its files",
+			answers: []response{{204, mediaJSON, "It is gone"}},
+		},
+		{
+			method: "POST", path: "/api/v1/operations/:id/pin", handle: s.pin, summary: "Keep an operation from being pruned and deleted, or end that",
+			query:   []parameter{{name: "pinned", kind: "boolean", summary: "false ends it; true when not given"}},
+			answers: []response{{200, mediaJSON, "Done"}},
+		},
+		{
+			method: "POST", path: "/api/v1/prune", handle: s.prune, summary: "Delete what the retention does not keep",
+			query:   []parameter{{name: "dry_run", kind: "boolean", summary: "only say what would be deleted"}},
+			answers: []response{{200, mediaJSON, "What was deleted, the first thousand of it by name"}},
 		},
 		{
 			method: "GET", path: "/api/v1/operations/:id", handle: s.operation, summary: "The record of an operation, its state, progress and log length",

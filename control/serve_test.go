@@ -244,47 +244,6 @@ func TestAFolderInTheWayOfARequest(t *testing.T) {
 	}
 }
 
-func TestListOfTheAPI(t *testing.T) {
-	t.Parallel()
-	r := setup(t)
-	var ids []string
-	for range 3 {
-		ids = append(ids, r.submit().id.String())
-	}
-	r.take(ids[1]).start()
-	media := r.do("POST", "/media/decode", `{"title":"x"}`).header.Get(operationHeader)
-	ids = append(ids, media)
-	for path, want := range map[string][]string{
-		"":                         ids,
-		"?state=queued":            {ids[0], ids[2], media},
-		"?state=running,paused":    {ids[1]},
-		"?group=media":             {media},
-		"?endpoint=media-decode":   {media},
-		"?limit=0":                 {},
-		"?limit=2":                 ids[:2],
-		"?limit=2&after=" + ids[1]: ids[2:],
-		"?group=nothing":           {},
-	} {
-		a := r.get("/api/v1/operations" + path)
-		got := []string{}
-		for _, op := range items(a.json(t)["operations"]) {
-			got = append(got, fmt.Sprint(op["id"]))
-		}
-		if strings.Join(got, " ") != strings.Join(want, " ") {
-			t.Errorf("%s: %v, want %v", path, got, want)
-		}
-		if strings.Contains(path, "limit") && a.header.Get("X-Total-Count") != "4" {
-			t.Errorf("%s: X-Total-Count %q", path, a.header.Get("X-Total-Count"))
-		}
-		if next := a.json(t)["next"]; (path == "?limit=2") != (next == ids[1]) {
-			t.Errorf("%s: next is %v", path, next)
-		}
-	}
-	for _, bad := range []string{"?limit=201", "?limit=-1", "?limit=x", "?state=completed", "?after=x", "?x=1", "?number=0", "?number=r1"} {
-		r.problem(r.get("/api/v1/operations"+bad), 400, "")
-	}
-}
-
 // An operation is found by its number alone, also when it has ended lately.
 func TestListByNumber(t *testing.T) {
 	t.Parallel()
@@ -345,7 +304,7 @@ func TestSweep(t *testing.T) {
 // A panic ends its request and nothing else; an abort ends the connection without a word.
 func TestPanics(t *testing.T) {
 	t.Parallel()
-	r := setup(t, func(c *Config) { c.Status = panicking{} })
+	r := setup(t, func(c *Config) { c.Status = panicking{c.Status} })
 	r.problem(r.get("/readyz"), 500, "The daemon could not do this")
 	if !strings.Contains(r.logged.String(), "handler panicked") {
 		t.Errorf("log: %s", r.logged)
@@ -359,7 +318,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-type panicking struct{}
+type panicking struct{ Status }
 
 func (panicking) DiskFailed(error) {}
 

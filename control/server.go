@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 	"github.com/jobdir/jobdir/stream"
@@ -46,13 +47,23 @@ type Status interface {
 	Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error)
 	// DiskFailed ends the daemon because of an error of the disk that a request met.
 	DiskFailed(err error)
+	// Live returns what the daemon has in hand.
+	Live() []history.Live
+	// Delete removes an operation that has ended, with the errors of history.Store.Delete.
+	Delete(ctx context.Context, id statefs.ID) error
+	// Pin keeps an operation from being deleted, or ends that. The error wraps history.ErrUnknown when there is none.
+	Pin(ctx context.Context, id statefs.ID, pinned bool) error
+	// Prune deletes what is not to be kept longer, or with dryRun only says what that is.
+	Prune(ctx context.Context, dryRun bool) ([]history.Victim, error)
 }
 
-// Config says what a Server serves. Tree, Catalog and Status are needed.
+// Config says what a Server serves. Tree, Catalog, Status and History are needed.
 type Config struct {
 	Tree    *statefs.Tree
 	Catalog *catalog.Catalog
 	Status  Status
+	// History is the index of what has ended.
+	History *history.Store
 	// Total returns the number of items of an operation where it is known at submit; nil when it never is.
 	Total func(*catalog.Definition, catalog.Params) *int64
 	// Tokens are needed on every connection but those of a unix socket, if there are any.
@@ -75,6 +86,7 @@ type Server struct {
 	tree     *statefs.Tree
 	catalog  *catalog.Catalog
 	status   Status
+	history  *history.Store
 	total    func(*catalog.Definition, catalog.Params) *int64
 	guard    *guard
 	limits   Limits
@@ -99,7 +111,7 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		tree: c.Tree, catalog: c.Catalog, status: c.Status, total: c.Total, guard: newGuard(c.Hosts, tokens),
+		tree: c.Tree, catalog: c.Catalog, status: c.Status, history: c.History, total: c.Total, guard: newGuard(c.Hosts, tokens),
 		limits: c.Limits.withDefaults(), insecure: c.Insecure, version: c.Version, log: c.Logger,
 	}
 	if s.log == nil {

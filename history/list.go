@@ -227,9 +227,12 @@ func (l *list) total() (n int, exact bool) {
 		singly++
 		return true
 	}
-	if l.updatedSince != 0 {
+	switch {
+	case l.Number != 0:
+		l.numbered(one)
+	case l.updatedSince != 0:
 		l.walk(l.updated, timeKey(l.updatedSince, nil), nil, nil, one)
-	} else {
+	default:
 		l.walk(l.created, nil, l.spans, nil, one)
 	}
 	return n + singly, exact
@@ -245,6 +248,12 @@ func (l *list) collect() []found {
 		out = append(out, found{key: key, data: data})
 		return len(out) <= l.Offset+l.Limit
 	}
+	if l.Number != 0 {
+		if l.After == nil { // as good as always it is one
+			l.numbered(one)
+		}
+		return out
+	}
 	var after []byte
 	if l.After != nil {
 		after = l.After.key
@@ -259,6 +268,23 @@ func (l *list) collect() []found {
 		l.walk(l.created, nil, l.spans, after, one)
 	}
 	return out
+}
+
+// numbered calls fn for the rows with a number that match.
+func (l *list) numbered(fn func([]byte, Packed, *raw) bool) {
+	prefix := numberKey(l.Number)
+	cursor := l.id.Cursor()
+	for key, number := cursor.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, number = cursor.Next() {
+		data := Packed(l.rows.Get(number))
+		r, err := data.parse()
+		if err != nil {
+			l.err = err
+			return
+		}
+		if l.fits(&r) && !fn(timeKey(l.sortTime(&r), key), data, &r) {
+			return
+		}
+	}
 }
 
 // walk calls fn for the rows that match, the newest first, until it returns false: those behind after, not older than least and,

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +33,8 @@ type Query struct {
 	Day      string
 	Endpoint string
 	Key, Tag string
+	// Number is the number at the end of the ID.
+	Number uint64
 	// Since and Until bound the time of creation: at or after the one, before the other.
 	Since, Until time.Time
 	// UpdatedSince bounds the time of the last change: at or after.
@@ -51,6 +54,9 @@ type Cursor struct {
 	sort Sort
 	key  []byte
 }
+
+// Of reports whether the cursor is of a list that is sorted so.
+func (c *Cursor) Of(sort Sort) bool { return c.sort == sort }
 
 const cursorSize = 24
 
@@ -102,7 +108,7 @@ func (q *Query) filter() *filter {
 
 // counted reports whether the counts alone can tell how many match, but for the times.
 func (f *filter) counted() bool {
-	return f.Key == "" && f.Tag == "" && f.Endpoint == "" && f.updatedSince == 0 && len(f.text) == 0
+	return f.Key == "" && f.Tag == "" && f.Endpoint == "" && f.updatedSince == 0 && len(f.text) == 0 && f.Number == 0
 }
 
 // fitsDims reports whether what is counted can match.
@@ -119,6 +125,9 @@ func (f *filter) fitsTimes(created int64) bool {
 
 // fits reports whether a row matches.
 func (f *filter) fits(r *raw) bool {
+	if f.Number != 0 && f.Number != sequenceOf(r.id) {
+		return false
+	}
 	if !f.fitsTimes(r.created) || f.updatedSince != 0 && r.updated < f.updatedSince {
 		return false
 	}
@@ -145,6 +154,11 @@ func dayOf(id []byte) []byte {
 		return nil
 	}
 	return id[end+1 : end+1+len(time.DateOnly)]
+}
+
+func sequenceOf(id []byte) uint64 {
+	n, _ := strconv.ParseUint(string(id[bytes.LastIndexByte(id, 'r')+1:]), 10, 64)
+	return n
 }
 
 func endpointOf(id []byte) []byte { return id[:max(0, stampAt(id))] }

@@ -1,0 +1,361 @@
+package control
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+const (
+	mostListed = 200
+	listed     = 50
+	// mostSkipped bounds the parameter offset: what is passed over is looked at. Pages have no such bound.
+	mostSkipped = 100_000
+)
+
+// listParameters are those of GET /api/v1/operations.
+var listParameters = []parameter{
+	{name: "status", kind: "string", summary: "only those with this status; several are separated by commas"},
+	{name: "state", kind: "string", summary: "the same as status"},
+	{name: "result", kind: "string", summary: "only those with this result: success, partial, failure, cancelled; several are separated by commas"},
+	{name: "job", kind: "string", summary: "only those of this job, as JOB or GROUP/JOB"},
+	{name: "group", kind: "string", summary: "only those of this group"},
+	{name: "endpoint", kind: "string", summary: "only those of this endpoint name, {group}-{job}"},
+	{name: "lane", kind: "string", summary: "only those of this lane"},
+	{name: "day", kind: "string", summary: "only those whose ID has this day, as 2025-11-26"},
+	{name: "key", kind: "string", summary: "only those with this key"},
+	{name: "tag", kind: "string", summary: "only those with this tag"},
+	{name: "number", kind: "integer", summary: "only those with this number at the end of the ID"},
+	{name: "since", kind: "string", summary: "created at or after this time: RFC 3339, a date, or a duration before now such as 2h or 7d"},
+	{name: "until", kind: "string", summary: "created before this time"},
+	{name: "updated_since", kind: "string", summary: "changed at or after this time"},
+	{name: "q", kind: "string", summary: "only those with this text in the ID, the first 2 KiB of the parameters, or the error; in any letter case"},
+	{name: "sort", kind: "string", values: []string{"created", "updated"}, summary: "by what, the newest first; created when not given"},
+	{name: "limit", kind: "integer", summary: "how many, 0 to 200; 0 is the count alone; 50 when not given"},
+	{name: "offset", kind: "integer", summary: "how many to pass over, 100000 at most"},
+	{name: "next", kind: "string", summary: "where the page before ended: its member next"},
+}
+
+// operations is GET /api/v1/operations.
+func (s *Server) operations(w *answer, r *http.Request, _ httprouter.Params) error {
+	q, err := queryFrom(r, time.Now())
+	if err != nil {
+		return err
+	}
+	live, foreign, err := s.liveRows(q)
+	if err != nil {
+		return err
+	}
+	page, err := s.history.List(r.Context(), q, live)
+	if errors.Is(err, history.ErrNotReady) && q.Number > 0 {
+		return s.recent(w, r, q.Number)
+	}
+	if err != nil {
+		return err
+	}
+	shown := []any{}
+	for i := range page.Entries {
+		entry := &page.Entries[i]
+		if !entry.Live {
+			shown = append(shown, endedOf(&entry.Row))
+			continue
+		}
+		op, err := s.describe(entry.Row.ID)
+		if _, gone := errors.AsType[*refusal](err); gone && foreign[entry.Row.ID] {
+			continue // its program removed it meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		shown = append(shown, op)
+	}
+	w.Header().Set("X-Total-Count", strconv.Itoa(page.Total))
+	w.Header().Set("X-Total-Count-Exact", strconv.FormatBool(page.Exact))
+	out := map[string]any{"operations": shown, "count": len(shown), "total": page.Total, "total_exact": page.Exact, "next": nil}
+	if page.Next != nil {
+		out["next"] = page.Next.String()
+	}
+	return s.sendJSON(w, r, http.StatusOK, out)
+}
+
+// recent answers a list by number from the disk, while the index is being built.
+func (s *Server) recent(w *answer, r *http.Request, number uint64) error {
+	live, err := s.live()
+	if err != nil {
+		return err
+	}
+	found, err := s.numbered(live, number)
+	if err != nil {
+		return err
+	}
+	shown := []operationJSON{}
+	for _, op := range found {
+		if out, err := s.describe(op.id); err == nil {
+			shown = append(shown, out)
+		}
+	}
+	if len(shown) == 0 {
+		return history.ErrNotReady // it may be an older one
+	}
+	w.Header().Set("X-Total-Count", strconv.Itoa(len(shown)))
+	w.Header().Set("X-Total-Count-Exact", "true")
+	return s.sendJSON(w, r, http.StatusOK, map[string]any{
+		"operations": shown, "count": len(shown), "total": len(shown), "total_exact": true, "next": nil,
+	})
+}
+
+// liveRows returns the rows of what lives. The markers say what that is, so an operation is here as soon as its submit was
+// acknowledged; the daemon has the rest in memory, and also knows those whose marker is being renamed at this moment.
+func (s *Server) liveRows(q *history.Query) (rows []history.Packed, foreign map[statefs.ID]bool, err error) {
+	known := make(map[statefs.ID]history.Live)
+	for _, l := range s.status.Live() {
+		known[l.ID] = l
+	}
+	markers, err := s.live()
+	if err != nil {
+		return nil, nil, err
+	}
+	foreign = make(map[statefs.ID]bool)
+	for _, op := range markers {
+		l, ok := known[op.id]
+		delete(known, op.id)
+		if ok && l.State == op.state {
+			rows = append(rows, l.Row)
+			continue
+		}
+		row, err := s.liveRow(op, l.Row, q.Group)
+		if err != nil {
+			return nil, nil, err
+		}
+		foreign[op.id] = op.foreign
+		rows = append(rows, row.Pack())
+	}
+	for id, l := range known {
+		switch _, err := s.tree.State(id); {
+		case err == nil:
+			rows = append(rows, l.Row)
+		case !errors.Is(err, statefs.ErrNotLive):
+			return nil, nil, err
+		}
+	}
+	return rows, foreign, nil
+}
+
+// liveRow makes the row of a live operation with the state of its marker; has is its row in the daemon's memory, nil when there is
+// none.
+func (s *Server) liveRow(op liveOperation, has history.Packed, group string) (history.Row, error) {
+	row, err := has.Unpack()
+	if err != nil {
+		rec, err := s.tree.ReadRecord(op.id)
+		switch {
+		case err == nil:
+			row = history.RowOf(rec)
+		case errors.Is(err, fs.ErrNotExist), isUnreadable(err):
+			row = s.unknownRow(op.id, group)
+		default:
+			return row, err
+		}
+	}
+	row.Status, row.Number = op.state, 0
+	return row, nil
+}
+
+// unknownRow is the row of an operation of which the ID is all that is known.
+func (s *Server) unknownRow(id statefs.ID, group string) history.Row {
+	at := id.Time(time.Local)
+	row := history.Row{ID: id, Created: at, Updated: at}
+	if def := s.catalog.ByEndpoint(id.Endpoint()); def != nil {
+		row.Group, row.Job = def.Group, def.Name
+	} else if strings.HasPrefix(id.Endpoint(), group+"-") {
+		row.Group = group // as far as the name tells
+	}
+	return row
+}
+
+// endedJSON is an operation that has ended, as lists and the feed show it. Its record has more.
+type endedJSON struct {
+	FinishedSeq uint64         `json:"finished_seq"`
+	ID          statefs.ID     `json:"id"`
+	Group       string         `json:"group"`
+	Job         string         `json:"job"`
+	Endpoint    string         `json:"endpoint"`
+	Lane        string         `json:"lane,omitempty"`
+	Params      rawJSON        `json:"params,omitempty"`
+	Tags        []string       `json:"tags,omitempty"`
+	Key         string         `json:"key,omitempty"`
+	RetryOf     string         `json:"retry_of,omitempty"`
+	State       statefs.State  `json:"state"`
+	Status      statefs.State  `json:"status"`
+	Result      statefs.Result `json:"result,omitempty"`
+	NeedsPerson bool           `json:"needs_person,omitempty"`
+	Pinned      bool           `json:"pinned,omitempty"`
+	Error       *statefs.Fault `json:"error,omitempty"`
+	CreatedAt   time.Time      `json:"created_at"`
+	StartedAt   *time.Time     `json:"started_at,omitempty"`
+	FinishedAt  *time.Time     `json:"finished_at,omitempty"`
+	UpdatedAt   time.Time      `json:"updated_at"`
+	Bytes       int64          `json:"bytes,omitempty"`
+}
+
+// rawJSON is JSON that is there already.
+type rawJSON string
+
+// MarshalJSON implements json.Marshaler.
+func (j rawJSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }
+
+func endedOf(row *history.Row) endedJSON {
+	out := endedJSON{
+		FinishedSeq: row.Number, ID: row.ID, Group: row.Group, Job: row.Job, Endpoint: row.ID.Endpoint(), Lane: row.Lane, Tags: row.Tags,
+		Key: row.Key, RetryOf: row.RetryOf.String(), State: row.Status, Status: row.Status, Result: row.Result,
+		NeedsPerson: row.NeedsPerson, Pinned: row.Pinned, CreatedAt: row.Created, UpdatedAt: row.Updated, Bytes: row.Bytes,
+	}
+	if !row.ParamsCut {
+		out.Params = rawJSON(row.Params)
+	}
+	if row.Code != "" || row.Message != "" {
+		out.Error = &statefs.Fault{Code: row.Code, Message: row.Message}
+	}
+	if !row.Started.IsZero() {
+		out.StartedAt = &row.Started
+	}
+	if !row.Finished.IsZero() {
+		out.FinishedAt = &row.Finished
+	}
+	return out
+}
+
+// queryFrom reads the parameters of a list.
+func queryFrom(r *http.Request, now time.Time) (*history.Query, error) {
+	values, err := query(r)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, p := range listParameters {
+		names = append(names, p.name)
+	}
+	if err := onlyThese(values, names...); err != nil {
+		return nil, err
+	}
+	get := values.Get
+	q := &history.Query{
+		Job: get("job"), Group: get("group"), Lane: get("lane"), Endpoint: get("endpoint"), Key: get("key"), Tag: get("tag"),
+		Text: get("q"), Day: get("day"),
+	}
+	if q.Statuses, err = choices(values, "status", statefs.States()); err != nil {
+		return nil, err
+	}
+	states, err := choices(values, "state", statefs.States())
+	if err != nil {
+		return nil, err
+	}
+	q.Statuses = append(q.Statuses, states...)
+	if q.Results, err = choices(values, "result", []statefs.Result{statefs.Success, statefs.Partial, statefs.Failure, statefs.CancelledResult}); err != nil {
+		return nil, err
+	}
+	for name, into := range map[string]*time.Time{"since": &q.Since, "until": &q.Until, "updated_since": &q.UpdatedSince} {
+		if *into, err = timeFrom(name, get(name), now); err != nil {
+			return nil, err
+		}
+	}
+	return q, pageFrom(values, q)
+}
+
+// pageFrom reads which part of a list is wanted.
+func pageFrom(values url.Values, q *history.Query) (err error) {
+	sorts, err := choices(values, "sort", []history.Sort{history.ByCreated, history.ByUpdated})
+	if err != nil {
+		return err
+	}
+	q.Sort = history.ByCreated
+	if len(sorts) > 0 {
+		q.Sort = sorts[0]
+	}
+	limit, err := numberFrom(values, "limit", listed, 0, mostListed)
+	if err != nil {
+		return err
+	}
+	offset, err := numberFrom(values, "offset", 0, 0, mostSkipped)
+	if err != nil {
+		return err
+	}
+	q.Limit, q.Offset = int(limit), int(offset)
+	if q.Number, err = numberFrom(values, "number", 0, 1, 1e15); err != nil {
+		return err
+	}
+	if text := values.Get("next"); text != "" {
+		if q.After, err = history.ParseCursor(text); err != nil || !q.After.Of(q.Sort) {
+			return refuse(http.StatusBadRequest, "Invalid parameter 'next': %s", history.ErrCursor).with("parameter", "next")
+		}
+	}
+	if day := values.Get("day"); day != "" {
+		if _, err := time.Parse(time.DateOnly, day); err != nil {
+			return refuse(http.StatusBadRequest, "Invalid parameter 'day': must be a date such as 2025-11-26").with("parameter", "day")
+		}
+	}
+	return nil
+}
+
+// choices reads a list of words of which each must be known.
+func choices[T ~string](values url.Values, name string, known []T) (chosen []T, err error) {
+	if values.Get(name) == "" {
+		return nil, nil
+	}
+	for _, text := range values[name] {
+		for word := range strings.SplitSeq(text, ",") {
+			word := T(strings.TrimSpace(word))
+			if !slices.Contains(known, word) {
+				return nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': '%s' is none of %v", name, printable(string(word), 32), known).
+					with("parameter", name).with("values", known)
+			}
+			chosen = append(chosen, word)
+		}
+	}
+	return chosen, nil
+}
+
+// numberFrom reads a whole number; fallback is for a parameter that is not there.
+func numberFrom(values url.Values, name string, fallback, least, most uint64) (uint64, error) {
+	text := values.Get(name)
+	if text == "" {
+		return fallback, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, refuse(http.StatusBadRequest, "Invalid parameter '%s': must be %d to %d", name, least, most).with("parameter", name)
+	}
+	return n, nil
+}
+
+// timeFrom reads a time: RFC 3339, a date (its midnight here), or a duration before now.
+func timeFrom(name, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return at, nil
+	}
+	if at, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
+		return at, nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return now.AddDate(0, 0, -int(n)), nil
+		}
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	return time.Time{}, refuse(http.StatusBadRequest, "Invalid parameter '%s': must be a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration before now (2h, 7d)", name).
+		with("parameter", name)
+}
