@@ -113,7 +113,10 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 	if op.state == statefs.Queued {
 		return d.begin(op)
 	}
-	return d.noteStall(op)
+	if err := d.noteStall(op); err != nil {
+		return err
+	}
+	return d.notePhase(op)
 }
 
 // compareMarker brings the marker and the daemon's knowledge together. It reports false when there is nothing more to do now.

@@ -105,3 +105,12 @@ func (op *operation) noteProgress() {
 	}
 	op.rec.Progress, op.rec.HeartbeatAt, op.rec.Phase = &p, &p.At, p.Phase
 }
+
+// notePhase writes a phase down at once: it says what has been reached, unlike a number that is another one in a second.
+func (d *Daemon) notePhase(op *operation) error {
+	if op.run == nil || op.run.report.current().Phase == op.rec.Phase {
+		return nil
+	}
+	op.noteProgress()
+	return d.owner.WriteRecord(op.rec)
+}

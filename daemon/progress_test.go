@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,5 +68,33 @@ func TestParseProgress(t *testing.T) {
 		if done != tc.done || phase != tc.phase || ok != tc.ok || (total == nil) != (tc.total == nil) || (total != nil && *total != *tc.total) {
 			t.Errorf("parseProgress(%q) = %d %v %q %v", tc.line, done, total, phase, ok)
 		}
+	}
+}
+
+// A phase is in the record at once, progress within it is not.
+func TestPhaseIsInTheRecord(t *testing.T) {
+	t.Parallel()
+	step := make(chan struct{})
+	b := setup(t, "{group: test, name: phases, handler: phases}", Handlers{"phases": {Run: func(_ context.Context, op *Op) error {
+		for i, phase := range []string{"reading", "", "writing"} {
+			op.Progress(int64(i), 3, phase)
+			<-step
+		}
+		return nil
+	}}})
+	id := b.submit("phases", `{}`)
+	phase := func(want string, done int64) {
+		t.Helper()
+		b.await("the phase is "+want, func() bool {
+			rec, err := b.tree.ReadRecord(id)
+			return err == nil && rec.Phase == want && rec.Progress != nil && rec.Progress.Done == done
+		})
+		step <- struct{}{}
+	}
+	phase("reading", 0)
+	step <- struct{}{}
+	phase("writing", 2)
+	if rec := b.awaitEnd(id); rec.Phase != "writing" || rec.HeartbeatAt == nil {
+		t.Errorf("phase %q, heartbeat %v", rec.Phase, rec.HeartbeatAt)
 	}
 }

@@ -47,6 +47,7 @@ type run struct {
 	progress progressFile
 	stall    stall
 	timeout  timeout
+	phased   func() // called when the work says another phase
 	scratch  scratch
 	outputs  itemOutputs
 
@@ -74,15 +75,16 @@ type run struct {
 type work func(ctx context.Context, r *run) error
 
 // start begins the work. ended is called when it is over, stopped whenever a pause has taken effect later than it was asked.
-func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, stalled func()) {
+func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, changed func()) {
 	r.gate.stopped = stopped
+	r.phased = changed
 	r.gate.paused = func(paused bool) {
 		now := time.Now()
 		r.stall.hold(paused, now)
 		r.timeout.hold(paused, now)
 	}
 	now := time.Now()
-	r.stall.begin(r.def.StallAfter, now, stalled)
+	r.stall.begin(r.def.StallAfter, now, changed)
 	r.timeout.begin(r.def.Timeout, now, r.timedOut)
 	r.done = make(chan struct{})
 	r.report.run = r.number
@@ -145,7 +147,11 @@ func (r *run) line(text string) {
 func (r *run) said(done int64, total *int64, phase string) {
 	now := time.Now()
 	r.stall.alive(now)
+	entered := phase != "" && phase != r.report.current().Phase
 	r.progress.put(r.report.say(done, total, phase, now), now)
+	if entered {
+		r.phased()
+	}
 }
 
 // wroteEvery is the shortest time between two heartbeats of work that writes to its log: it may do so millions of times a second.
