@@ -34,6 +34,11 @@ test: setup ## vet and run every test with the race detector
 	$(GO) vet ./...
 	$(GO) test -race -timeout 6m -p 2 ./...
 
+.PHONY: torture
+torture: ## kill it, cut the power, fail the disk: full counts, figures into bin/torture.json
+	@mkdir -p bin
+	JOBDIR_TORTURE=full JOBDIR_TORTURE_JSON=$(CURDIR)/bin/torture.json $(GO) test -count=1 -timeout 60m -v ./internal/torture
+
 .PHONY: lint
 lint: ## run the linters at their pinned version (the first run builds them: minutes)
 	$(LINT) run ./...

@@ -39,7 +39,24 @@ type lock struct {
 	folder *os.File
 }
 
-func (t *Tree) lock() (*lock, error) {
+// lock takes the lock of the directory. A daemon that was killed while it started a command leaves the lock for a moment to the copy
+// of itself that was about to become the command: a holder that is dead is waited for.
+func (t *Tree) lock() (l *lock, err error) {
+	for range 100 {
+		l, err = t.tryLock()
+		held, ok := errors.AsType[*LockedError](err)
+		if !ok || held.PID == 0 || held.PID == os.Getpid() {
+			return l, err
+		}
+		if _, alive, procErr := processStart(held.PID); alive || procErr != nil {
+			return l, err
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	return l, err
+}
+
+func (t *Tree) tryLock() (*lock, error) {
 	l := &lock{path: filepath.Join(t.dir, lockFile)}
 	var err error
 	if l.folder, err = os.Open(t.JobsDir()); err != nil {

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestOneOwner(t *testing.T) {
@@ -136,4 +139,24 @@ func TestRemovedLockFileLetsNobodyIn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestALockOfTheDead leaves the lock with a copy of the descriptor of a daemon that was killed, as a child of it has between fork and
+// exec, and lets go of it a while later.
+func TestALockOfTheDead(t *testing.T) {
+	t.Parallel()
+	tree := openTree(t, t.TempDir(), Options{Durability: Process})
+	dead := start(t, "wait")
+	pid := dead.cmd.Process.Pid
+	dead.kill(t)
+	name := filepath.Join(tree.Dir(), lockFile)
+	check(t, os.WriteFile(name, fmt.Appendln(nil, pid), 0o600))
+	left, err := os.Open(name)
+	check(t, err)
+	check(t, flock(left, unix.LOCK_EX|unix.LOCK_NB))
+	let := time.AfterFunc(50*time.Millisecond, func() { _ = left.Close() })
+	defer let.Stop()
+	owner, err := Own(tree)
+	check(t, err)
+	check(t, owner.Release())
 }

@@ -77,7 +77,7 @@ func Open(dir string, options Options) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storage %s: %w", dir, err)
 	}
-	if err := makeLayout(abs, options.GroupControl); err != nil {
+	if err := makeStorage(abs, options); err != nil {
 		return nil, err
 	}
 	t := &Tree{dir: abs, options: options, days: make(map[string]*dayFolder)}
@@ -90,6 +90,40 @@ func Open(dir string, options Options) (*Tree, error) {
 		return nil, errors.Join(fmt.Errorf("storage %s: %w", abs, err), t.Close())
 	}
 	return t, nil
+}
+
+// makeStorage makes what is missing of a storage. Its own name has to survive a power cut like all that is below it, so every folder
+// in which a name was made is synced.
+func makeStorage(abs string, options Options) error {
+	made := []string{abs} // folders that hold a new name; storage.json syncs abs as well, but not for those who only look
+	for path := abs; ; {
+		_, err := os.Lstat(path)
+		parent := filepath.Dir(path)
+		if err == nil || parent == path {
+			break
+		}
+		path = parent
+		made = append(made, path)
+	}
+	_, err := os.Lstat(filepath.Join(abs, tmpDir)) // the last one that is made
+	if err := makeLayout(abs, options.GroupControl); err != nil {
+		return err
+	}
+	if err == nil || options.Durability != Power {
+		return nil
+	}
+	for _, path := range made {
+		folder, err := openSyncFolder(path, options.Durability)
+		if err != nil {
+			continue // a folder that may be passed through and not read: its owner made the name safe long ago, or cannot
+		}
+		err = folder.sync()
+		_ = folder.close() // opened for reading
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func makeLayout(abs string, groupControl bool) error {

@@ -34,9 +34,37 @@ type Replay struct {
 	live    tree
 	content map[uint64][]byte            // of each file, as of its last sync
 	names   map[uint64]map[string]uint64 // of each folder, as of its last sync
-	pending []Op                         // not synced, in order
+	pending []change                     // not synced, in order
 	order   []Op                         // changes of names since the last sync of anything
 	before  tree                         // the live tree as of that sync
+}
+
+// change is an operation that was not synced, or of a rename the half that was not.
+type change struct {
+	Op
+	from, to bool // these halves of a rename are to be done
+}
+
+func (c change) apply(t tree) {
+	if c.Kind != Rename {
+		t.apply(c.Op)
+		return
+	}
+	if c.from {
+		unset(t[c.Dir], c.Name, c.Node, c.At)
+	}
+	if c.to {
+		set(t[c.ToDir], c.ToName, c.Node, c.At)
+	}
+}
+
+// settle notes that the names of a folder are durable, and reports whether all of the change is.
+func (c *change) settle(dir uint64) bool {
+	if c.Kind == Rename {
+		c.from, c.to = c.from && c.Dir != dir, c.to && c.ToDir != dir
+		return !c.from && !c.to
+	}
+	return c.Dir == dir && (c.Kind == Create || c.Kind == Link || c.Kind == Unlink)
 }
 
 // NewReplay begins at an image, which counts as durable, before the first operation.
@@ -65,34 +93,33 @@ func (r *Replay) Next() bool {
 		if n := r.live[op.Node]; n != nil {
 			r.content[op.Node] = slices.Clone(n.data)
 		}
-		r.settle(func(o Op) bool { return o.Node == op.Node && (o.Kind == Write || o.Kind == Truncate) })
+		r.settle(func(c *change) bool { return c.Node == op.Node && (c.Kind == Write || c.Kind == Truncate) })
 	case SyncDir:
 		if n := r.live[op.Node]; n != nil {
 			r.names[op.Node] = maps.Clone(n.entries)
 		}
-		// A rename is settled when both of its folders are.
-		r.settle(func(o Op) bool { return o.touches(op.Node) && (o.Kind != Rename || r.settled(o)) })
+		r.settle(func(c *change) bool { return c.settle(op.Node) })
 	case Create, Link, Unlink, Rename:
 		r.order = append(r.order, op)
-		r.pending = append(r.pending, op)
+		r.pending = append(r.pending, change{op, true, true})
 	case Write, Truncate:
-		r.pending = append(r.pending, op)
+		r.pending = append(r.pending, change{op, false, false})
 	case Attr:
 	}
 	return true
 }
 
 // settle forgets the pending changes that a sync made durable. It made all changes of names durable in the ordered model.
-func (r *Replay) settle(durable func(Op) bool) {
-	r.pending = slices.DeleteFunc(r.pending, durable)
+func (r *Replay) settle(durable func(*change) bool) {
+	left := r.pending[:0]
+	for _, c := range r.pending {
+		if !durable(&c) {
+			left = append(left, c)
+		}
+	}
+	clear(r.pending[len(left):])
+	r.pending = left
 	r.order, r.before = nil, r.live.clone()
-}
-
-func (o Op) touches(dir uint64) bool { return o.Dir == dir || o.Kind == Rename && o.ToDir == dir }
-
-func (r *Replay) settled(o Op) bool {
-	_, old := r.names[o.Dir][o.Name]
-	return !old && r.names[o.ToDir][o.ToName] == o.Node
 }
 
 // Images yields what a disk may hold after a cut at this point. Images of one model may be equal.
@@ -164,9 +191,9 @@ func (r *Replay) ordered(n int) tree {
 // subset builds what was synced and the pending changes whose bit is set.
 func (r *Replay) subset(mask uint64) tree {
 	t := r.strict()
-	for i, op := range r.pending {
+	for i, c := range r.pending {
 		if mask>>(i%64)&1 == 1 {
-			t.apply(op)
+			c.apply(t)
 		}
 	}
 	return t

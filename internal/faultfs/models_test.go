@@ -82,6 +82,10 @@ func TestModels(t *testing.T) {
 			"create:a>3 sync:3 syncdir:1 write:3>x create:b>4", Subset,
 			[]string{"a=", "a= b=", "a=x", "a=x b="},
 		},
+		"what was replaced does not come back": {
+			"mkdir:d>2 syncdir:1 create:a>3 mv:a>3 create:a>4 mv:a>4 syncdir:2 rm:x>3", Subset,
+			[]string{"a= d/= d/a=", "d/= d/a="},
+		},
 		"a removed name comes back": {"create:a>3 syncdir:1 rm:a>3", Strict, []string{"a="}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,63 @@
+package torture
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// TestKillLoop kills the daemon again and again in the middle of everything, and holds each answer that it gave against what is
+// there afterwards.
+func TestKillLoop(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
+	l := &load{r: r, ledger: newLedger(), byTouch: true}
+	cycles := scaled(15, 300)
+	for range cycles {
+		d := r.start()
+		tree, err := statefs.Open(r.dir, statefs.Options{})
+		must(t, err)
+		l.settle(t, tree, d)
+		stop := l.run(d)
+		r.pause(d, 150*time.Millisecond)
+		d.kill()
+		stop()
+		for _, err := range []error{l.ledger.checkDead(r.dir), checkRecords(r.dir), r.checkEffects(tree)} {
+			if err != nil {
+				t.Fatalf("after a kill: %v\nthe daemon said: %s", err, d.stderr)
+			}
+		}
+		must(t, tree.Close())
+	}
+	l.conclude(t)
+	figures.add(t, "kill -9 cycles", cycles)
+	figures.add(t, "operations acknowledged and found again", len(l.ledger.ops))
+	figures.add(t, "answers held against the storage", l.ledger.answers)
+}
+
+// conclude starts a last daemon, waits until all work has ended, and looks for what is left over.
+func (l *load) conclude(t *testing.T) {
+	t.Helper()
+	r := l.r
+	d := r.start("--sweep-interval", "1s")
+	tree, err := statefs.Open(r.dir, statefs.Options{})
+	must(t, err)
+	l.settle(t, tree, d)
+	l.finish(t, tree, d)
+	must(t, r.checkEffects(tree))
+	must(t, checkRecords(r.dir))
+	until(t, "no process is left", func() bool { return len(r.commands()) == 0 })
+	// A request whose operation ended in the same moment goes with a sweep.
+	until(t, "no request is left", func() bool {
+		listing, err := tree.List()
+		return err == nil && len(listing.IDs()) == 0
+	})
+	must(t, tree.Close())
+	d.stop(t)
+	wantEmpty(t, r.dir, "jobs", "tmp", "taken")
+	kept, err := filepath.Glob(filepath.Join(r.dir, "corrupt", "*"))
+	must(t, err)
+	l.ledger.wantNoneOf(t, kept) // a submit that was cut off may be there
+}

@@ -1,0 +1,203 @@
+package torture
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// ledger holds what was acknowledged. It is safe for concurrent use.
+type ledger struct {
+	mu      sync.Mutex
+	ops     map[statefs.ID]*acknowledged
+	highest uint64 // number in an ID
+	answers int
+}
+
+// acknowledged is what one client was told of an operation. One goroutine at a time asks for things of the same operation.
+type acknowledged struct {
+	job string
+	// wants is what the last request asked for, when it was acknowledged; "" when nothing was, or its answer was lost.
+	wants statefs.Ask
+	// cancelled says that somebody may have asked for a cancel, whether it was acknowledged or not.
+	cancelled bool
+	// end is the terminal record as it was first seen.
+	end *statefs.Record
+}
+
+func newLedger() *ledger { return &ledger{ops: make(map[statefs.ID]*acknowledged)} }
+
+// submitted notes an acknowledged submit. A number that was given before is an error.
+func (l *ledger) submitted(id statefs.ID, job string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answers++
+	if l.ops[id] != nil {
+		return fmt.Errorf("%s was given twice", id)
+	}
+	for other := range l.ops {
+		if other.Sequence() == id.Sequence() {
+			return fmt.Errorf("%s has the number of %s", id, other)
+		}
+	}
+	l.highest = max(l.highest, id.Sequence())
+	l.ops[id] = &acknowledged{job: job}
+	return nil
+}
+
+// asked notes a request whose answer came, or was lost.
+func (l *ledger) asked(id statefs.ID, ask statefs.Ask, answered bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	op := l.ops[id]
+	op.wants = ""
+	if answered {
+		l.answers++
+		op.wants = ask
+	}
+	op.cancelled = op.cancelled || ask == statefs.Cancel
+}
+
+// each calls visit for every acknowledged operation.
+func (l *ledger) each(visit func(id statefs.ID, op *acknowledged)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, op := range l.ops {
+		visit(id, op)
+	}
+}
+
+// checkDead looks at a storage that no daemon holds, as a crash has left it. Whatever the crash was, it holds nothing torn under a
+// name that counts, and nothing that contradicts an acknowledgement. It returns what is wrong.
+func (l *ledger) checkDead(dir string) error {
+	tree, err := statefs.Open(dir, statefs.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tree.Close() }() // opened for reading
+	var errs []error
+	wrong := func(id statefs.ID, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %w", id, fmt.Errorf(format, args...)))
+	}
+	l.each(func(id statefs.ID, op *acknowledged) {
+		rec, err := tree.ReadRecord(id)
+		if err != nil {
+			wrong(id, "the record of an acknowledged operation: %w", err)
+			return
+		}
+		sight, err := tree.Look(id)
+		switch {
+		case err != nil:
+			wrong(id, "look: %w", err)
+		case len(sight.States) > 1:
+			wrong(id, "it has the markers %q", sight.States)
+		case rec.Status.Live() && len(sight.States) == 0:
+			wrong(id, "it is live (%s) and has no marker", rec.Status)
+		}
+		if err := op.checkEnd(rec); err != nil {
+			wrong(id, "%w", err)
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// checkEnd compares a terminal record with the one that was seen before.
+func (op *acknowledged) checkEnd(rec *statefs.Record) error {
+	if op.end != nil && (rec.Status != op.end.Status || rec.Result != op.end.Result || rec.FinishedSeq != op.end.FinishedSeq ||
+		string(rec.Footer) != string(op.end.Footer) || !rec.FinishedAt.Equal(*op.end.FinishedAt)) {
+		return fmt.Errorf("it had ended with %s %s at %s, and now says %s %s %v",
+			op.end.Status, op.end.Footer, op.end.FinishedAt, rec.Status, rec.Footer, rec.FinishedAt)
+	}
+	if op.end == nil && rec.Status.Terminal() {
+		op.end = rec
+	}
+	if rec.Status == statefs.Cancelled && !op.cancelled {
+		return fmt.Errorf("it is cancelled, and nobody asked for that: %q", rec.Reason)
+	}
+	if rec.Status == statefs.Failed {
+		return fmt.Errorf("it failed: %+v", rec.Error)
+	}
+	return nil
+}
+
+// checkRecords reads every record as plain JSON, whether it was acknowledged or not.
+func checkRecords(dir string) error {
+	var errs []error
+	names, err := filepath.Glob(filepath.Join(dir, "operations", "*", "*.json"))
+	for _, path := range names {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var rec struct {
+			ID string `json:"id"`
+		}
+		if err := json.Unmarshal(data, &rec); err != nil || rec.ID+".json" != filepath.Base(path) {
+			errs = append(errs, fmt.Errorf("record %s is torn: %q: %w", path, data, err))
+		}
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// checkEffects compares what the commands did with the records: no run begins twice, and none that its record does not know, so
+// that queued means not started.
+func (r *rig) checkEffects(tree *statefs.Tree) error {
+	data, err := os.ReadFile(r.effects)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	seen := make(map[string]bool)
+	for line := range strings.Lines(string(data)) {
+		words := strings.Fields(line)
+		if len(words) != 3 {
+			return fmt.Errorf("effect %q", line)
+		}
+		if key := words[0] + " " + words[1]; seen[key] {
+			errs = append(errs, fmt.Errorf("%s begins twice", key))
+		} else {
+			seen[key] = true
+		}
+		id, err := statefs.ParseID(words[0])
+		if err != nil {
+			return err
+		}
+		number, _, _ := strings.Cut(words[1], "/")
+		run, err := strconv.Atoi(number)
+		if err != nil {
+			return err
+		}
+		rec, err := tree.ReadRecord(id)
+		if err != nil || rec.Run < run {
+			errs = append(errs, fmt.Errorf("%s has begun run %d, and its record does not say so: %+v, %w", id, run, rec, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// wantEmpty fails the test when one of these folders of the storage holds anything.
+func wantEmpty(t *testing.T, dir string, folders ...string) {
+	t.Helper()
+	for _, folder := range folders {
+		entries, err := os.ReadDir(filepath.Join(dir, folder))
+		must(t, err)
+		if names := slices.Collect(func(yield func(string) bool) {
+			for _, e := range entries {
+				if !yield(e.Name()) {
+					return
+				}
+			}
+		}); len(names) > 0 {
+			t.Errorf("%s/ holds %q", folder, names)
+		}
+	}
+}

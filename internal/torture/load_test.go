@@ -1,0 +1,229 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// load is what clients do to a daemon until it is gone: submits, and requests by endpoint and by file.
+type load struct {
+	r      *rig
+	ledger *ledger
+	// sleepers are operations that never end by themselves; they are what is paused, resumed and cancelled.
+	mu       sync.Mutex
+	sleepers []statefs.ID
+	// byTouch allows requests by file, whose acknowledgement is the file. It survives the death of the daemon, and no power cut.
+	byTouch bool
+}
+
+// maxSleepers bounds what runs at once.
+const maxSleepers = 8
+
+// run puts load on a daemon until the returned call, which waits for what is under way.
+func (l *load) run(d *daemon) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var clients sync.WaitGroup
+	for range 2 {
+		random := rand.New(rand.NewPCG(l.r.random.Uint64(), 2))
+		clients.Go(func() { l.submits(ctx, d, random) })
+	}
+	random := rand.New(rand.NewPCG(l.r.random.Uint64(), 3))
+	clients.Go(func() { l.requests(ctx, d, random) })
+	return func() { cancel(); clients.Wait() }
+}
+
+func (l *load) submits(ctx context.Context, d *daemon, random *rand.Rand) {
+	for ctx.Err() == nil {
+		job := []string{"quick", "quick", "items", "sleep"}[random.IntN(4)]
+		if job == "sleep" && !l.roomToSleep() {
+			job = "quick"
+		}
+		op, err := d.Submit(ctx, "t", job, map[string]int{"n": random.IntN(1 << 50)})
+		if err != nil {
+			if !lost(err) {
+				l.r.t.Errorf("submit: %v", err)
+			}
+			return
+		}
+		if err := l.ledger.submitted(op.ID, job); err != nil {
+			l.r.t.Error(err)
+		}
+		if job == "sleep" {
+			l.mu.Lock()
+			l.sleepers = append(l.sleepers, op.ID)
+			l.mu.Unlock()
+		}
+	}
+}
+
+func (l *load) roomToSleep() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.sleepers) < maxSleepers
+}
+
+// lost says that an answer is not there because the daemon is gone or the test is over; anything else is an answer.
+func lost(err error) bool {
+	refused, ok := errors.AsType[*client.Error](err)
+	return !ok || refused.Status >= 500 // it stops, or its disk does not answer
+}
+
+func (l *load) requests(ctx context.Context, d *daemon, random *rand.Rand) {
+	for ctx.Err() == nil {
+		id, ok := l.pick(random)
+		if !ok {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Millisecond):
+			}
+			continue
+		}
+		ask := []statefs.Ask{statefs.Pause, statefs.Resume, statefs.Pause, statefs.Resume, statefs.Cancel}[random.IntN(5)]
+		if ask == statefs.Cancel {
+			l.forget(id)
+		}
+		var err error
+		if l.byTouch && random.IntN(2) == 0 {
+			err = l.r.touch(id, ask)
+		} else {
+			_, err = d.Request(ctx, id, ask, time.Duration(random.IntN(2))*patience)
+		}
+		l.ledger.asked(id, ask, err == nil)
+		if err != nil {
+			if !lost(err) {
+				l.r.t.Errorf("%s %s: %v", ask, id, err)
+			}
+			return
+		}
+	}
+}
+
+func (l *load) pick(random *rand.Rand) (statefs.ID, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.sleepers) == 0 {
+		return statefs.ID{}, false
+	}
+	return l.sleepers[random.IntN(len(l.sleepers))], true
+}
+
+func (l *load) forget(id statefs.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sleepers = slices.DeleteFunc(l.sleepers, func(other statefs.ID) bool { return other == id })
+}
+
+// touch asks as a person with a shell does.
+func (r *rig) touch(id statefs.ID, ask statefs.Ask) error {
+	name := filepath.Join(r.dir, "jobs", statefs.RequestName(id, ask))
+	for {
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o640)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+		now := time.Now()
+		if err := os.Chtimes(name, now, now); !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		// It was taken meanwhile, and may have been an older one.
+	}
+}
+
+// settle waits until every acknowledged request has had its effect.
+func (l *load) settle(t *testing.T, tree *statefs.Tree, d *daemon) {
+	t.Helper()
+	l.explain(t, d)
+	l.ledger.each(func(id statefs.ID, op *acknowledged) {
+		if op.wants == "" {
+			return
+		}
+		until(t, id.String()+": "+string(op.wants)+" has its effect", func() bool {
+			state, err := tree.State(id)
+			switch op.wants {
+			case statefs.Pause:
+				return state == statefs.Paused
+			case statefs.Resume:
+				return state == statefs.Running || state == statefs.Queued
+			case statefs.Cancel:
+				return errors.Is(err, statefs.ErrNotLive)
+			case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject:
+			}
+			return true
+		})
+	})
+}
+
+// finish ends everything in order: what sleeps is cancelled, and then every acknowledged operation has ended as it should, and
+// nothing is left over.
+func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
+	t.Helper()
+	listing, err := tree.List()
+	must(t, err)
+	for id := range listing.IDs() { // also those whose submit was never answered
+		if err := l.r.finishOne(t, tree, d, id); err != nil {
+			t.Error(err)
+		}
+	}
+	until(t, "nothing is live", func() bool {
+		listing, err := tree.List()
+		return err == nil && len(listing.Markers) == 0
+	})
+	l.ledger.each(func(id statefs.ID, op *acknowledged) {
+		rec, err := tree.ReadRecord(id)
+		must(t, err)
+		want := statefs.Completed
+		if op.cancelled || op.job == "sleep" {
+			want, op.cancelled = statefs.Cancelled, true
+		}
+		if rec.Status != want && (want != statefs.Cancelled || rec.Status != statefs.Completed) {
+			t.Errorf("%s (%s) ended as %s, want %s: %+v", id, op.job, rec.Status, want, rec.Error)
+		}
+		if err := op.checkEnd(rec); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	})
+}
+
+func (r *rig) finishOne(t *testing.T, tree *statefs.Tree, d *daemon, id statefs.ID) error {
+	t.Helper()
+	rec, err := tree.ReadRecord(id)
+	if err != nil {
+		return err
+	}
+	ask := statefs.Cancel
+	if rec.Job != "sleep" {
+		if state, err := tree.State(id); err != nil || state != statefs.Paused {
+			return nil //nolint:nilerr // it has ended, or does so by itself
+		}
+		ask = statefs.Resume
+	}
+	_, err = d.Request(t.Context(), id, ask, 0)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == 404 {
+		return nil // it ended meanwhile
+	}
+	return err
+}
+
+// explain says what a daemon said when the test has failed.
+func (l *load) explain(t *testing.T, d *daemon) {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			names, _ := filepath.Glob(filepath.Join(l.r.dir, "jobs", "*"))
+			t.Logf("jobs/ holds %q; daemon %d said: %s", names, d.cmd.Process.Pid, d.stderr)
+		}
+	})
+}

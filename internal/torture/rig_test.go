@@ -1,0 +1,243 @@
+package torture
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/client"
+)
+
+// patience bounds every wait; nothing depends on its length.
+const patience = time.Minute
+
+// jobs are what the tests run. Each command writes a line to the file EFFECTS, outside of the storage, when it begins: that is
+// the side effect that nobody can take back.
+const jobs = `
+group: t
+name: quick
+params: {n: {type: integer, default: 0}}
+run: [sh, -c, 'echo "$JOBDIR_ID $JOBDIR_RUN $$" >>"$EFFECTS"; echo line']
+---
+group: t
+name: sleep
+params: {n: {type: integer, default: 0}}
+run: [sh, -c, 'echo "$JOBDIR_ID $JOBDIR_RUN $$" >>"$EFFECTS"; echo line; exec sleep 1000']
+---
+group: t
+name: items
+params: {n: {type: integer, default: 0}}
+items: {range: [1, 3]}
+run: [sh, -c, 'echo "$JOBDIR_ID $JOBDIR_RUN/${item} $$" >>"$EFFECTS"; echo ${item}']
+`
+
+// rig is a storage directory and the daemons that follow each other on it.
+type rig struct {
+	t       *testing.T
+	dir     string // the storage
+	jobs    string // folder of definitions
+	effects string // what the commands did
+	mark    string // in the environment of every process that the rig starts
+	random  *rand.Rand
+}
+
+// newRig prepares a storage at dir, which the first daemon makes.
+func newRig(t *testing.T, dir string) *rig {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if given := os.Getenv("JOBDIR_TORTURE_SEED"); given != "" {
+		var err error
+		seed, err = strconv.ParseUint(given, 10, 64)
+		must(t, err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("JOBDIR_TORTURE_SEED=%d", seed)
+		}
+	})
+	aside := t.TempDir()
+	r := &rig{
+		t: t, dir: dir, jobs: filepath.Join(aside, "jobs"), effects: filepath.Join(aside, "effects"),
+		mark: fmt.Sprintf("JOBDIR_TORTURE_MARK=%d-%d", os.Getpid(), rand.Uint64()), random: rand.New(rand.NewPCG(seed, 1)),
+	}
+	must(t, os.Mkdir(r.jobs, 0o750))
+	must(t, os.WriteFile(filepath.Join(r.jobs, "jobs.yaml"), []byte(jobs), 0o600))
+	must(t, os.WriteFile(r.effects, nil, 0o600))
+	t.Cleanup(func() {
+		for _, p := range r.processes() {
+			p.kill()
+		}
+	})
+	return r
+}
+
+// daemon is one running daemon.
+type daemon struct {
+	*client.Client
+	cmd    *exec.Cmd
+	ended  chan struct{} // closed when it is reaped
+	err    error         // of Wait, once ended is closed
+	stderr *output
+}
+
+// output is what a process said, which may be read while it speaks.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+var servingLine = regexp.MustCompile(`^jobdir: serving (http://\S+),`)
+
+// errEnded says that a daemon ended instead of serving.
+var errEnded = errors.New("the daemon ended before it served")
+
+// start starts a daemon and returns when it serves.
+func (r *rig) start(args ...string) *daemon {
+	r.t.Helper()
+	d, err := r.tryStart(args...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return d
+}
+
+// tryStart is start for a daemon that may end at once; then the error wraps errEnded and the daemon is there all the same.
+func (r *rig) tryStart(args ...string) (*daemon, error) {
+	r.t.Helper()
+	d := r.launch(args...)
+	address := make(chan string, 1)
+	err := d.launch(address)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case at := <-address:
+		d.Client, err = client.New(at, client.WithPatience(0))
+		return d, err
+	case <-d.ended:
+		return d, fmt.Errorf("%w: %w\n%s", errEnded, d.err, d.stderr)
+	case <-time.After(patience):
+		d.kill()
+		return d, fmt.Errorf("the daemon does not serve: %s", d.stderr)
+	}
+}
+
+func (r *rig) launch(args ...string) *daemon {
+	r.t.Helper()
+	d := &daemon{stderr: new(output), ended: make(chan struct{})}
+	d.cmd = exec.Command(binary(r.t), append([]string{
+		"serve", "--storage", r.dir, "--jobs", r.jobs, "--listen", "127.0.0.1:0", "--grace", "2s",
+	}, args...)...)
+	d.cmd.Env = append(os.Environ(), r.mark, "EFFECTS="+r.effects)
+	d.cmd.Dir = "/"
+	return d
+}
+
+// launch starts the process, and reads what it says until it ends.
+func (d *daemon) launch(address chan<- string) error {
+	reader, writer, err := os.Pipe() // not StderrPipe: commands that outlive the daemon may hold it
+	if err != nil {
+		return err
+	}
+	d.cmd.Stderr = writer
+	if err := d.cmd.Start(); err != nil {
+		return errors.Join(err, reader.Close(), writer.Close())
+	}
+	_ = writer.Close() // the child has it
+	go func() {
+		defer func() { _ = reader.Close() }()
+		lines := bufio.NewReader(io.TeeReader(reader, d.stderr))
+		for {
+			line, err := lines.ReadString('\n')
+			if m := servingLine.FindStringSubmatch(line); m != nil {
+				address <- m[1]
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		d.err = d.cmd.Wait()
+		close(d.ended)
+	}()
+	return nil
+}
+
+// kill ends the daemon as kill -9 does.
+func (d *daemon) kill() {
+	_ = d.cmd.Process.Kill() // it may have ended
+	<-d.ended
+	if d.Client != nil {
+		d.Close()
+	}
+}
+
+// stop ends the daemon in order.
+func (d *daemon) stop(t *testing.T) {
+	t.Helper()
+	must(t, d.cmd.Process.Signal(os.Interrupt))
+	select {
+	case <-d.ended:
+	case <-time.After(patience):
+		d.kill()
+		t.Fatalf("the daemon does not end: %s", d.stderr)
+	}
+	d.Close()
+	if d.err != nil {
+		t.Fatalf("the daemon ended with %v: %s", d.err, d.stderr)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until looks again until a condition holds; the deadline is only there to end a test that failed.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// pause waits for a random time up to longest, or until the daemon ends.
+func (r *rig) pause(d *daemon, longest time.Duration) {
+	select {
+	case <-time.After(time.Duration(r.random.Int64N(int64(longest)))):
+	case <-d.ended:
+	}
+}
