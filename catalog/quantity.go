@@ -92,3 +92,9 @@ func parseDuration(s string) (time.Duration, bool) {
 	}
 	return sum, true
 }
+
+// ParseBytes reads an amount as job files write it, and reports false for what is none.
+func ParseBytes(s string) (Bytes, bool) { return parseBytes(s) }
+
+// ParseDuration reads a duration as job files write it, such as 90s, 1h30m or 30d, and reports false for what is none.
+func ParseDuration(s string) (time.Duration, bool) { return parseDuration(s) }

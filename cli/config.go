@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -27,6 +28,7 @@ type Config struct {
 	GroupControl  bool
 	LogFormat     string
 	LogLevel      string
+	Retention     history.Retention
 }
 
 // setting is one key of the configuration. Its values are text on all ways in, so that a flag, a variable and a line of
@@ -34,6 +36,8 @@ type Config struct {
 type setting struct {
 	key   string // in the file; the flag has dashes, the variable JOBDIR_ and capitals
 	usage string
+	// within is the mapping of the file that holds the setting, under the rest of its key; "" for none.
+	within string
 	// shared settings are flags of every command, because commands without a daemon need them too.
 	shared bool
 	list   bool
@@ -47,7 +51,7 @@ type setting struct {
 func (s *setting) flag() string     { return strings.ReplaceAll(s.key, "_", "-") }
 func (s *setting) variable() string { return "JOBDIR_" + strings.ToUpper(s.key) }
 
-var settings = []*setting{
+var settings = append([]*setting{
 	listSetting("listen", "address to listen on: HOST:PORT or unix:/PATH; the socket in the storage is always there",
 		func(c *Config) *[]string { return &c.Listen }, checkListen),
 	textSetting("storage", "storage directory", func(c *Config) *string { return &c.Storage }).shares().paths(),
@@ -63,7 +67,7 @@ var settings = []*setting{
 	choiceSetting("log_format", "format of the daemon's own log: text or json", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
 	choiceSetting("log_level", "least level of the daemon's own log: debug, info, warn or error",
 		func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
-}
+}, retentionSettings()...)
 
 func settingFor(key string) *setting {
 	i := slices.IndexFunc(settings, func(s *setting) bool { return s.key == key })
@@ -83,6 +87,7 @@ func defaultConfig(getenv func(string) string) Config {
 		SweepInterval: time.Minute,
 		LogFormat:     "text",
 		LogLevel:      "info",
+		Retention:     defaultRetention,
 	}
 }
 

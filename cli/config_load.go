@@ -142,29 +142,66 @@ func (l *loaded) readDocument(body ast.Node) error {
 	default:
 		return usagef("%s: want keys and values, as in \"storage: ./storage\"", l.at(body))
 	}
+	return l.readEntries(entries, "")
+}
+
+// readEntries reads the members of the file, or of a mapping in it.
+func (l *loaded) readEntries(entries []*ast.MappingValueNode, within string) error {
 	seen := map[string]bool{}
 	for _, entry := range entries {
-		key := entry.Key.GetToken().Value
-		set := settingFor(key)
-		if set == nil {
-			return usagef("%s: unknown key %q; the keys are %s", l.at(entry.Key), key, strings.Join(keys(), ", "))
+		name := entry.Key.GetToken().Value
+		if seen[name] {
+			return usagef("%s: key %q is there twice", l.at(entry.Key), name)
 		}
-		if seen[key] {
-			return usagef("%s: key %q is there twice", l.at(entry.Key), key)
+		seen[name] = true
+		if within == "" && name == retentionKey {
+			inner, ok := members(entry.Value)
+			if !ok {
+				return usagef("%s: %s: want keys and values, as in \"retention: {age: 30d}\"", l.at(entry.Value), name)
+			}
+			if err := l.readEntries(inner, name); err != nil {
+				return err
+			}
+			continue
 		}
-		seen[key] = true
-		values, err := l.values(entry.Value)
-		if err != nil {
+		if err := l.readEntry(entry, name, within); err != nil {
 			return err
 		}
-		if set.path {
-			l.resolve(values)
-		}
-		if err := set.set(&l.Config, values); err != nil {
-			return usagef("%s: %s: %w", l.at(entry.Value), key, err)
-		}
-		l.origin[key] = fmt.Sprintf("file %s:%d", l.file, entry.Key.GetToken().Position.Line)
 	}
+	return nil
+}
+
+// members returns the members of a mapping.
+func members(node ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch node := node.(type) {
+	case *ast.MappingNode:
+		return node.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{node}, true
+	}
+	return nil, false
+}
+
+func (l *loaded) readEntry(entry *ast.MappingValueNode, name, within string) error {
+	key := name
+	if within != "" {
+		key = within + "_" + name
+	}
+	set := settingFor(key)
+	if set == nil || set.within != within {
+		return usagef("%s: unknown key %q; the keys are %s", l.at(entry.Key), name, strings.Join(keys(within), ", "))
+	}
+	values, err := l.values(entry.Value)
+	if err != nil {
+		return err
+	}
+	if set.path {
+		l.resolve(values)
+	}
+	if err := set.set(&l.Config, values); err != nil {
+		return usagef("%s: %s: %w", l.at(entry.Value), name, err)
+	}
+	l.origin[key] = fmt.Sprintf("file %s:%d", l.file, entry.Key.GetToken().Position.Line)
 	return nil
 }
 
@@ -209,10 +246,16 @@ func (l *loaded) at(node ast.Node) string {
 	return fmt.Sprintf("%s:%d:%d", l.file, position.Line, position.Column)
 }
 
-func keys() []string {
+// keys are the names that the file, or a mapping in it, may have.
+func keys(within string) []string {
 	var all []string
 	for _, set := range settings {
-		all = append(all, set.key)
+		if set.within == within {
+			all = append(all, strings.TrimPrefix(set.key, within+"_"))
+		}
+	}
+	if within == "" {
+		all = append(all, retentionKey)
 	}
 	return all
 }

@@ -43,6 +43,7 @@ func TestEachSettingCanBeSetInEachWay(t *testing.T) {
 		"listen": {"127.0.0.1:1", "127.0.0.1:2"}, "storage": {"/a", "/b"}, "jobs": {"/a", "/b"}, "durability": {"process", "power"},
 		"grace": {"1s", "2s"}, "sweep_interval": {"1s", "2s"}, "token_file": {"/a", "/b"}, "insecure": {"true", "false"},
 		"hosts": {"a", "b"}, "group_control": {"true", "false"}, "log_format": {"json", "text"}, "log_level": {"debug", "warn"},
+		"retention_age": {"2d", "12h"}, "retention_failed_age": {"3d", "0"}, "retention_bytes": {"1GiB", "5B"}, "retention_count": {"7", "8"},
 	}
 	for _, s := range settings {
 		t.Run(s.key, func(t *testing.T) {
@@ -64,6 +65,9 @@ func TestEachSettingCanBeSetInEachWay(t *testing.T) {
 				}
 			}
 			file := s.key + ": " + v[0] + "\n"
+			if s.within != "" {
+				file = s.within + ": {" + strings.TrimPrefix(s.key, s.within+"_") + ": " + v[0] + "}\n"
+			}
 			env := map[string]string{s.variable(): v[1]}
 			l, err := load(t, file, nil)
 			check(l, err, v[0], "file ")

@@ -42,7 +42,7 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 	config := ServeConfig{
 		Storage: conf.Storage, Listen: conf.Listen, Jobs: conf.Jobs,
 		Definitions: a.options.Definitions, Handlers: a.options.Handlers,
-		Durability: conf.Durability, GroupControl: conf.GroupControl, Grace: conf.Grace, SweepInterval: conf.SweepInterval,
+		Durability: conf.Durability, GroupControl: conf.GroupControl, Grace: conf.Grace, SweepInterval: conf.SweepInterval, Retention: conf.Retention,
 		Insecure: conf.Insecure, Hosts: conf.Hosts,
 		Logger: newLogger(a.streams.Err, conf.LogFormat, conf.LogLevel),
 	}

@@ -342,19 +342,8 @@ func timeFrom(name, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+	if at, ok := history.ParseTime(text, now); ok {
 		return at, nil
-	}
-	if at, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
-		return at, nil
-	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return now.AddDate(0, 0, -int(n)), nil
-		}
-	}
-	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
-		return now.Add(-ago), nil
 	}
 	return time.Time{}, refuse(http.StatusBadRequest, "Invalid parameter '%s': must be a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration before now (2h, 7d)", name).
 		with("parameter", name)

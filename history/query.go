@@ -170,3 +170,27 @@ func stampAt(id []byte) int {
 	}
 	return bytes.LastIndex(id[:r], []byte("_p")) - len("_2006-01-02_15-04-05")
 }
+
+// Fits reports whether a row matches.
+func (q *Query) Fits(p Packed) bool {
+	r, err := p.parse()
+	return err == nil && q.filter().fits(&r)
+}
+
+// ParseTime reads a time as people give it: RFC 3339, a date (its midnight here), or a duration before now such as 2h or 7d. It
+// reports false for what is none.
+func ParseTime(text string, now time.Time) (time.Time, bool) {
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return at, true
+	}
+	if at, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
+		return at, true
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return now.AddDate(0, 0, -int(n)), true
+		}
+	}
+	ago, err := time.ParseDuration(text)
+	return now.Add(-ago), err == nil && ago >= 0
+}

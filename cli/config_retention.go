@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/history"
+)
+
+// retentionKey is the mapping of the file whose members are the settings of the retention: retention: {age: 30d} is retention_age.
+const retentionKey = "retention"
+
+// defaultRetention is the one of somebody who has set nothing.
+var defaultRetention = history.Retention{Age: 30 * day, FailedAge: 90 * day, Bytes: 20 << 30}
+
+const day = 24 * time.Hour
+
+func retentionSettings() []*setting {
+	return []*setting{
+		ageSetting("age", "how long after its end an operation is kept, such as 30d; 0: for ever", func(c *Config) *time.Duration { return &c.Retention.Age }),
+		ageSetting("failed_age", "the same for operations that failed", func(c *Config) *time.Duration { return &c.Retention.FailedAge }),
+		{
+			key: retentionKey + "_bytes", within: retentionKey, usage: "how large the history may get, such as 20GiB; the oldest goes first; 0: no limit",
+			set: func(c *Config, v []string) error {
+				return one(v, func(text string) error {
+					size, ok := catalog.ParseBytes(text)
+					if !ok && text != "0" {
+						return fmt.Errorf("%q is not an amount of bytes such as 20GiB, nor 0", text)
+					}
+					c.Retention.Bytes = int64(size)
+					return nil
+				})
+			},
+			get: func(c *Config) []string { return []string{catalog.Bytes(c.Retention.Bytes).String()} },
+		},
+		{
+			key: retentionKey + "_count", within: retentionKey, usage: "how many ended operations are kept; the oldest goes first; 0: no limit",
+			set: func(c *Config, v []string) error {
+				return one(v, func(text string) error {
+					n, err := strconv.ParseUint(text, 10, 31)
+					if err != nil {
+						return fmt.Errorf("%q is not a whole number", text)
+					}
+					c.Retention.Count = int(n)
+					return nil
+				})
+			},
+			get: func(c *Config) []string { return []string{strconv.Itoa(c.Retention.Count)} },
+		},
+	}
+}
+
+func ageSetting(name, usage string, field func(*Config) *time.Duration) *setting {
+	return &setting{
+		key: retentionKey + "_" + name, within: retentionKey, usage: usage,
+		set: func(c *Config, v []string) error {
+			return one(v, func(text string) error {
+				age, ok := catalog.ParseDuration(text)
+				if !ok && text != "0" {
+					return fmt.Errorf("%q is not a time such as 30d or 12h, nor 0", text)
+				}
+				*field(c) = age
+				return nil
+			})
+		},
+		get: func(c *Config) []string {
+			age := *field(c)
+			if age == 0 {
+				return []string{"0"}
+			}
+			for _, unit := range []struct {
+				name string
+				is   time.Duration
+			}{{"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
+				if age > 0 && age%unit.is == 0 {
+					return []string{strconv.FormatInt(int64(age/unit.is), 10) + unit.name}
+				}
+			}
+			return []string{strconv.FormatInt(age.Milliseconds(), 10) + "ms"}
+		},
+	}
+}

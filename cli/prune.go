@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+type pruneOptions struct {
+	dryRun bool
+	json   bool
+}
+
+func (a *app) pruneCommand() *cobra.Command {
+	var opts pruneOptions
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Delete ended operations that are not to be kept longer",
+		Long: `prune deletes what the settings of the retention do not keep, and prints it with the reason. A daemon does the same by
+itself, by its own settings; without one, prune takes the lock of the storage meanwhile. Operations that live, are
+pinned, are retried by another one, or have a result that is still to be delivered are kept.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.prune(cmd.Context(), conf, opts)
+		},
+	}
+	cmd.Flags().BoolVarP(&opts.dryRun, "dry-run", "n", false, "only say what would be deleted")
+	jsonFlag(cmd, &opts.json)
+	return cmd
+}
+
+func (a *app) prune(ctx context.Context, conf *loaded, opts pruneOptions) error {
+	var pruned client.Pruned
+	err := a.reach(ctx, conf, func(c *client.Client) error {
+		answer, err := c.Prune(ctx, opts.dryRun)
+		if err == nil {
+			pruned = *answer
+		}
+		return err
+	}, func(tree *statefs.Tree) error {
+		victims, err := pruneTree(ctx, tree, conf.Retention, opts.dryRun)
+		pruned.Count = len(victims)
+		for _, v := range victims {
+			pruned.Operations = append(pruned.Operations, client.PrunedOperation(v))
+			pruned.Bytes += v.Bytes
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if opts.json {
+		return a.streams.json(map[string]any{
+			"operations": append([]client.PrunedOperation{}, pruned.Operations...), "count": pruned.Count, "bytes": pruned.Bytes, "dry_run": opts.dryRun,
+		})
+	}
+	for _, op := range pruned.Operations {
+		if err := a.streams.line("%s\t%s\t%d", op.ID, op.Reason, op.Bytes); err != nil {
+			return err
+		}
+	}
+	a.streams.say("%s, %d bytes", plural(pruned.Count, "operation", "operations"), pruned.Bytes)
+	return nil
+}
+
+// pruneTree prunes a storage without a daemon.
+func pruneTree(ctx context.Context, tree *statefs.Tree, keep history.Retention, dryRun bool) (victims []history.Victim, err error) {
+	owner, err := statefs.Own(tree)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, owner.Release()) }()
+	store, err := history.Open(owner, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer stop()
+	group.Go(func() { _ = store.Run(running) }) // it always returns nil
+	store.CaughtUp()
+	if store.Ready() != nil {
+		select {
+		case <-store.Built():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	guards, err := guardsOf(owner)
+	if err != nil {
+		return nil, err
+	}
+	if dryRun {
+		return store.Plan(ctx, keep, guards, time.Now())
+	}
+	return store.Prune(ctx, keep, guards, time.Now())
+}
+
+// guardsOf finds the reasons to keep ended operations that the index does not know.
+func guardsOf(owner *statefs.Owner) (g history.Guards, err error) {
+	if g.Undelivered, err = owner.Undelivered(); err != nil {
+		return g, err
+	}
+	listing, err := owner.List()
+	if err != nil {
+		return g, err
+	}
+	g.Referred = make(map[statefs.ID]bool)
+	for _, marker := range listing.Markers {
+		if rec, err := owner.ReadRecord(marker.ID); err == nil && rec.RetryOf != nil {
+			g.Referred[*rec.RetryOf] = true
+		}
+	}
+	return g, nil
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+func (a *app) showCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show what is known of an operation, live or ended",
+		Long:  `show prints the record of an operation. Without a daemon it reads it from the storage directory.`,
+		Args:  exactlyOne("the ID of an operation"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.show(cmd.Context(), conf, args[0], asJSON)
+		},
+		ValidArgsFunction: a.completeIDs(1),
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) error {
+	var raw json.RawMessage
+	err := a.reach(ctx, conf, func(c *client.Client) error {
+		id, err := resolveRecent(ctx, c).one(text)
+		if err != nil {
+			return err
+		}
+		op, err := c.Operation(ctx, id)
+		if err == nil {
+			raw = op.Raw
+		}
+		return err
+	}, func(tree *statefs.Tree) error {
+		id, err := resolveLocalRecent(tree).one(text)
+		if err != nil {
+			return err
+		}
+		rec, err := tree.ReadRecord(id)
+		if errors.Is(err, fs.ErrNotExist) {
+			return notFoundf("operation '%s' has no record in %s", id, tree.Dir())
+		}
+		if err != nil {
+			return err
+		}
+		if state, err := tree.State(id); err == nil && !rec.Status.Terminal() {
+			rec.Status = state // the marker says it
+		}
+		raw, err = json.Marshal(rec)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.streams.json(raw)
+	}
+	var rec statefs.Record
+	if err := json.Unmarshal(raw, &rec); err != nil {
+		return fmt.Errorf("show %s: %w", text, err)
+	}
+	return a.showRecord(&rec)
+}
+
+// showRecord prints a record for people.
+func (a *app) showRecord(rec *statefs.Record) error {
+	var lines [][2]string
+	add := func(name, value string) {
+		if value != "" {
+			lines = append(lines, [2]string{name, printable(value)})
+		}
+	}
+	add("id", rec.ID.String())
+	add("job", strings.Trim(rec.Group+"/"+rec.Job, "/"))
+	status := string(rec.Status)
+	if rec.Result != "" {
+		status += ", " + string(rec.Result)
+	}
+	add("status", status)
+	add("reason", rec.Reason)
+	if rec.Error != nil {
+		add("error", rec.Error.Code+": "+rec.Error.Message)
+	}
+	if rec.ExitCode != nil {
+		add("exit code", strconv.Itoa(*rec.ExitCode))
+	}
+	add("signal", rec.Signal)
+	add("params", string(rec.Params))
+	add("tags", strings.Join(rec.Tags, ", "))
+	add("key", rec.Key)
+	add("lane", rec.Lane)
+	if rec.RetryOf != nil {
+		add("retry of", rec.RetryOf.String())
+	}
+	add("created by", rec.CreatedBy)
+	add("created", shownTime(&rec.CreatedAt))
+	add("started", shownTime(rec.StartedAt))
+	add("finished", shownTime(rec.FinishedAt))
+	if p := rec.Progress; p != nil && p.Total != nil {
+		add("progress", fmt.Sprintf("%d/%d %s", p.Done, *p.Total, p.Phase))
+	}
+	if rec.Processed+rec.FailedN > 0 {
+		add("items", fmt.Sprintf("%d processed, %d failed", rec.Processed, rec.FailedN))
+	}
+	add("runs", fmt.Sprintf("%d, of which %d ended by themselves, %d were interrupted, %d were rescued", rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues))
+	if u := rec.Resources; u != nil {
+		add("processor", fmt.Sprintf("%.2f s user, %.2f s system", u.UserSeconds, u.SystemSeconds))
+	}
+	add("artifacts", strings.Join(rec.Artifacts, ", "))
+	if rec.Pinned {
+		add("pinned", "yes")
+	}
+	for _, t := range rec.Transitions {
+		add("state", fmt.Sprintf("%s  %s (%s)", shownTime(&t.At), t.To, t.Cause))
+	}
+	for _, line := range lines {
+		if err := a.streams.line("%-11s %s", line[0], line[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func shownTime(at *time.Time) string {
+	if at == nil || at.IsZero() {
+		return ""
+	}
+	return at.Local().Format("2006-01-02 15:04:05.000")
+}

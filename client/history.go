@@ -1,0 +1,118 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Page is a part of a list.
+type Page struct {
+	Operations []Operation `json:"operations"`
+	// Total is how many match in all; it is a lower bound when TotalExact is false.
+	Total      int  `json:"total"`
+	TotalExact bool `json:"total_exact"`
+	// Next is handed back as the parameter next for the following page; "" after the last one.
+	Next string `json:"next"`
+}
+
+// List returns one page of the operations that match, live and ended, the newest first. The parameters are those of
+// GET /api/v1/operations. The error is an *[Error] with status 503 while the daemon builds its index.
+func (c *Client) List(ctx context.Context, filter url.Values) (*Page, error) {
+	var page Page
+	if err := c.call(ctx, http.MethodGet, "/api/v1/operations", filter, nil, &page); err != nil {
+		return nil, fmt.Errorf("list operations: %w", err)
+	}
+	return &page, nil
+}
+
+// End is an operation that has ended, or that stopped for a person, in the completion feed.
+type End struct {
+	Operation
+	// FinishedSeq is its place among all ends.
+	FinishedSeq uint64
+	// NeedsPerson says that it has not ended: it is failed_manual, and a person must act.
+	NeedsPerson bool
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *End) UnmarshalJSON(data []byte) error {
+	if err := e.Operation.UnmarshalJSON(data); err != nil {
+		return err
+	}
+	var more struct {
+		FinishedSeq uint64 `json:"finished_seq"`
+		NeedsPerson bool   `json:"needs_person"`
+	}
+	err := json.Unmarshal(data, &more)
+	e.FinishedSeq, e.NeedsPerson = more.FinishedSeq, more.NeedsPerson
+	return err
+}
+
+// Finished returns what ended after the number after, in the order of their numbers, and the number to go on after. With a wait above
+// zero it waits so long for the first one. A consumer that keeps last gets each end exactly once, also when the daemon is
+// restarted.
+func (c *Client) Finished(ctx context.Context, after uint64, wait time.Duration) (ends []End, last uint64, err error) {
+	query := url.Values{"after": {strconv.FormatUint(after, 10)}}
+	if wait > 0 {
+		query.Set("wait", wait.String())
+	}
+	var answer struct {
+		Finished []End  `json:"finished"`
+		Last     uint64 `json:"last"`
+	}
+	if err := c.call(ctx, http.MethodGet, "/api/v1/finished", query, nil, &answer); err != nil {
+		return nil, after, fmt.Errorf("follow what ends: %w", err)
+	}
+	return answer.Finished, answer.Last, nil
+}
+
+// Delete removes an operation that has ended, with its log and files. The error is an *[Error]: 409 when it is kept, 404 or 410 when
+// there is none.
+func (c *Client) Delete(ctx context.Context, id statefs.ID) error {
+	if err := c.call(ctx, http.MethodDelete, operationPath(id, ""), nil, nil, nil); err != nil {
+		return fmt.Errorf("delete %s: %w", id, err)
+	}
+	return nil
+}
+
+// Pin keeps an operation from being pruned and deleted, or ends that.
+func (c *Client) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
+	query := url.Values{"pinned": {strconv.FormatBool(pinned)}}
+	if err := c.call(ctx, http.MethodPost, operationPath(id, "/pin"), query, nil, nil); err != nil {
+		return fmt.Errorf("pin %s: %w", id, err)
+	}
+	return nil
+}
+
+// Pruned is what a prune deleted.
+type Pruned struct {
+	// Operations are the first thousand of it.
+	Operations []PrunedOperation `json:"operations"`
+	Count      int               `json:"count"`
+	Bytes      int64             `json:"bytes"`
+}
+
+// PrunedOperation is an operation that was pruned.
+type PrunedOperation struct {
+	ID statefs.ID `json:"id"`
+	// Reason is age, count or bytes.
+	Reason string `json:"reason"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// Prune deletes what the daemon's retention does not keep; with dryRun nothing is changed.
+func (c *Client) Prune(ctx context.Context, dryRun bool) (*Pruned, error) {
+	query := url.Values{"dry_run": {strconv.FormatBool(dryRun)}}
+	var pruned Pruned
+	if err := c.call(ctx, http.MethodPost, "/api/v1/prune", query, nil, &pruned); err != nil {
+		return nil, fmt.Errorf("prune: %w", err)
+	}
+	return &pruned, nil
+}
