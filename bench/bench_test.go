@@ -46,8 +46,9 @@ func TestEveryRowHasAValue(t *testing.T) {
 			t.Errorf("section %s has no rows", s.Letter)
 		}
 		// With few of them, memory may not grow and a clock tick may not pass.
-		mayBeNothing := s.Letter == "d" || s.Letter == "e"
+		few := s.Letter == "d" || s.Letter == "e"
 		for _, r := range s.Rows {
+			mayBeNothing := few || strings.HasPrefix(r.Name, "memory more")
 			// The file and the marker's rename may come out of the kernel's queue in one read, and then have one time.
 			oneRead := strings.Contains(r.Name, "counted from the file") && r.Value == 0
 			if r.Name == "" || r.Count == 0 || r.Value <= 0 && !mayBeNothing && !oneRead {

@@ -35,6 +35,7 @@ type options struct {
 	dir        string
 	durability string
 	window     time.Duration
+	history    int // ended operations of the large history
 	counts     counts
 }
 
@@ -68,12 +69,21 @@ func parseOptions(args []string) (options, error) {
 	dir := flags.String("dir", "", "folder for the temporary storage; a temporary folder on a disk when empty")
 	durability := flags.String("durability", "power", "durability of the storage: power or process")
 	seconds := flags.Float64("seconds", 0, "how long section e looks at paused operations; 30 when 0, 0.2 with -quick")
+	history := flags.Int("history", 0, "how many ended operations section h has on disk; 1000000 when 0, 3000 with -quick")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
 	o := options{out: *out, dir: *dir, durability: *durability, window: 30 * time.Second, counts: fullCounts}
 	if *quick {
 		o.window, o.counts = 200*time.Millisecond, quickCounts
+	}
+	switch {
+	case *history > 0:
+		o.history = *history
+	case *quick:
+		o.history = 3000
+	default:
+		o.history = 1_000_000
 	}
 	if *seconds > 0 {
 		o.window = time.Duration(*seconds * float64(time.Second))

@@ -21,7 +21,7 @@ type Row struct {
 	// Floor is the same on the bare machine, if there is such a thing.
 	Floor *float64 `json:"floor,omitempty"`
 	Ratio *float64 `json:"ratio,omitempty"`
-	// Target is what is promised: at most so much, or at least so much of the floor.
+	// Target is what is promised: at most so much, or at least or at most so much of the floor.
 	Target *Target `json:"target,omitempty"`
 	Met    *bool   `json:"met,omitempty"`
 	Count  int     `json:"count,omitempty"`
@@ -31,9 +31,11 @@ type Row struct {
 type Target struct {
 	Most         *float64 `json:"most,omitempty"`
 	LeastOfFloor *float64 `json:"least_of_floor,omitempty"`
+	MostOfFloor  *float64 `json:"most_of_floor,omitempty"`
 }
 
 func most(v float64) *Target         { return &Target{Most: &v} }
+func mostOfFloor(v float64) *Target  { return &Target{MostOfFloor: &v} }
 func leastOfFloor(v float64) *Target { return &Target{LeastOfFloor: &v} }
 
 func (t *Target) String() string {
@@ -42,6 +44,8 @@ func (t *Target) String() string {
 		return ""
 	case t.Most != nil:
 		return "≤ " + number(*t.Most)
+	case t.MostOfFloor != nil:
+		return "≤ " + number(*t.MostOfFloor) + " × floor"
 	}
 	return "≥ " + number(*t.LeastOfFloor) + " × floor"
 }
@@ -57,9 +61,13 @@ func row(name, unit string, value float64, floor *float64, target *Target, count
 		return r
 	}
 	met := false
-	if target.Most != nil {
+	switch {
+	case target.Most != nil:
 		met = value <= *target.Most
-	} else if r.Ratio != nil {
+	case r.Ratio == nil:
+	case target.MostOfFloor != nil:
+		met = *r.Ratio <= *target.MostOfFloor
+	default:
 		met = *r.Ratio >= *target.LeastOfFloor
 	}
 	r.Met = &met

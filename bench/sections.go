@@ -25,6 +25,7 @@ var sections = []section{
 	{"d", "memory of what waits", measureMemory},
 	{"e", "processor time of paused operations", measureIdle},
 	{"f", "start → first byte", measureStart},
+	{"h", "history: what a large one costs, beside one of 1,000", measureHistory},
 	{"k", "starting commands", measureCommands},
 }
 

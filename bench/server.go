@@ -62,6 +62,15 @@ var (
 
 // startServer starts the built program on a new storage.
 func (b *bench) startServer(ctx context.Context, flags ...string) (*server, error) {
+	storage, err := b.folder("storage")
+	if err != nil {
+		return nil, err
+	}
+	return b.startServerOn(ctx, storage, flags...)
+}
+
+// startServerOn starts the built program on a storage that is there.
+func (b *bench) startServerOn(ctx context.Context, storage string, flags ...string) (*server, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("start the server: %w", err)
@@ -73,7 +82,7 @@ func (b *bench) startServer(ctx context.Context, flags ...string) (*server, erro
 		}
 		files[name] = text
 	}
-	jobs, storage, err := b.serverFolders(files)
+	jobs, err := b.definitions(files)
 	if err != nil {
 		return nil, err
 	}
@@ -129,21 +138,26 @@ func exited(c *child) bool {
 	}
 }
 
-func (b *bench) serverFolders(files map[string]string) (jobs, storage string, err error) {
+// definitions makes a folder of job definitions.
+func (b *bench) definitions(files map[string]string) (jobs string, err error) {
 	if jobs, err = b.folder("definitions"); err != nil {
-		return "", "", err
+		return "", err
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(jobs, name), []byte(text), 0o640); err != nil {
-			return "", "", fmt.Errorf("write a job: %w", err)
+			return "", fmt.Errorf("write a job: %w", err)
 		}
 	}
-	storage, err = b.folder("storage")
-	return jobs, storage, err
+	return jobs, nil
 }
 
-// stop ends the daemon, and commands that it should have ended.
+// stop ends the daemon, and removes its storage.
 func (s *server) stop(ctx context.Context) error {
+	return errors.Join(s.halt(ctx), os.RemoveAll(s.storage))
+}
+
+// halt ends the daemon, and commands that it should have ended.
+func (s *server) halt(ctx context.Context) error {
 	err := s.child.stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
@@ -154,7 +168,7 @@ func (s *server) stop(ctx context.Context) error {
 			endErr = errors.Join(endErr, fmt.Errorf("the server left %d processes behind", left))
 		}
 	}
-	return errors.Join(err, endErr, os.RemoveAll(s.storage))
+	return errors.Join(err, endErr)
 }
 
 // ownServer is the argument of the role server, and what it says when it serves.
@@ -165,7 +179,11 @@ type ownServer struct {
 
 // startOwnServer starts this program as a daemon with handlers that write and wait.
 func (b *bench) startOwnServer(ctx context.Context, _ ...string) (*server, error) {
-	jobs, storage, err := b.serverFolders(ownJobFiles)
+	jobs, err := b.definitions(ownJobFiles)
+	if err != nil {
+		return nil, err
+	}
+	storage, err := b.folder("storage")
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,112 @@
+package statefs
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+const schemaFile = "../schema/record.schema.json"
+
+// TestSchemaNamesEveryMember compares the published schema with the type: a member that comes to one must come to the other.
+func TestSchemaNamesEveryMember(t *testing.T) {
+	t.Parallel()
+	var schema struct {
+		Required   []string
+		Properties map[string]struct {
+			Description string
+			Enum        []string
+		}
+	}
+	data, err := os.ReadFile(schemaFile)
+	check(t, err)
+	check(t, json.Unmarshal(data, &schema))
+	var required []string
+	for field := range reflect.TypeFor[Record]().Fields() {
+		name, rest, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "-" {
+			continue
+		}
+		if schema.Properties[name].Description == "" {
+			t.Errorf("%s does not describe %q", schemaFile, name)
+		}
+		if !strings.Contains(rest, "omitempty") && name != "params" {
+			required = append(required, name)
+		}
+	}
+	for name := range schema.Properties {
+		if !knownMembers[name] {
+			t.Errorf("%s describes %q, which no record has", schemaFile, name)
+		}
+	}
+	slices.Sort(required)
+	if slices.Sort(schema.Required); !slices.Equal(required, schema.Required) {
+		t.Errorf("required are %v, a record always has %v", schema.Required, required)
+	}
+	var states, live []string
+	for _, state := range States() {
+		states = append(states, string(state))
+		if state.Live() {
+			live = append(live, string(state))
+		}
+	}
+	for name, want := range map[string][]string{"status": states, "next": live} {
+		if got := schema.Properties[name].Enum; !slices.Equal(got, want) {
+			t.Errorf("%s may be %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestRecordsFollowTheSchema(t *testing.T) {
+	t.Parallel()
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	schema, err := compiler.Compile(schemaFile)
+	check(t, err)
+	o := own(t)
+	rec := end(t, o)
+	total, code, at := int64(3), 7, testTime
+	rec.RetryOf, rec.FinishedAt, rec.StartedAt, rec.HeartbeatAt = &rec.ID, &at, &at, &at
+	rec.Progress = &Progress{Done: 1, Total: &total, At: at}
+	rec.Error, rec.ExitCode, rec.Result = &Fault{"exit", "exit code 7"}, &code, Failure
+	rec.Resources, rec.FinishedSeq, rec.Pinned = &ResourceUse{UserSeconds: 1}, 9, true
+	rec.Extra = map[string]json.RawMessage{"colour": json.RawMessage(`"red"`)}
+	for name, r := range map[string]*Record{"new": submit(t, o.Tree), "ended": rec} {
+		data, err := marshalRecord(r)
+		check(t, err)
+		if err := validate(schema, data); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	data, err := marshalRecord(rec)
+	check(t, err)
+	var members map[string]json.RawMessage
+	check(t, json.Unmarshal(data, &members))
+	for name, wrong := range map[string]string{
+		"version": "2", "id": `"x"`, "status": `"resting"`, "created_at": `"yesterday"`, "run": "-1", "finished_seq": "0", "params": "[]",
+		"retry_of": `"../x"`, "transitions": `[{"to":"queued"}]`, "exit_code": "256", "result": `"maybe"`,
+	} {
+		broken := maps.Clone(members)
+		broken[name] = json.RawMessage(wrong)
+		data, err := json.Marshal(broken)
+		check(t, err)
+		if validate(schema, data) == nil {
+			t.Errorf("%s may be %s", name, wrong)
+		}
+	}
+}
+
+func validate(schema *jsonschema.Schema, data []byte) error {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	return schema.Validate(value)
+}
