@@ -45,11 +45,13 @@ func (t *Tree) lock() (l *lock, err error) {
 	for range 100 {
 		l, err = t.tryLock()
 		held, ok := errors.AsType[*LockedError](err)
-		if !ok || held.PID == 0 || held.PID == os.Getpid() {
+		if !ok || held.PID == os.Getpid() {
 			return l, err
 		}
-		if _, alive, procErr := processStart(held.PID); alive || procErr != nil {
-			return l, err
+		if held.PID != 0 { // else it has the lock and is about to write it down
+			if _, alive, procErr := processStart(held.PID); alive || procErr != nil {
+				return l, err
+			}
 		}
 		<-time.After(10 * time.Millisecond)
 	}
