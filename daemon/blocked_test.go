@@ -16,8 +16,10 @@ import (
 // obstacles are what can have the name of a marker or a request and is no file.
 var obstacles = map[string]func(t *testing.T, path string){
 	"folder": func(t *testing.T, path string) {
-		must(t, os.Mkdir(path, 0o750))
-		must(t, os.WriteFile(filepath.Join(path, "precious"), []byte("content"), 0o640))
+		made := filepath.Join(t.TempDir(), "made") // the daemon may set it aside at once
+		must(t, os.Mkdir(made, 0o750))
+		must(t, os.WriteFile(filepath.Join(made, "precious"), []byte("content"), 0o640))
+		must(t, os.Rename(made, path))
 	},
 	"link": func(t *testing.T, path string) { must(t, os.Symlink("/etc/hostname", path)) },
 	"fifo": func(t *testing.T, path string) { must(t, unix.Mkfifo(path, 0o640)) },

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,10 @@ type Owner struct {
 	*Tree
 	held *lock
 	mark string
+
+	takenSync *syncFolder
+	// changed counts what was taken and dropped, settled is the count of which taken/ is known to be on the disk.
+	changed, settled atomic.Uint64
 }
 
 // Own takes the lock of the directory and removes what an earlier daemon left in tmp/. The error is a *LockedError when another
@@ -27,6 +32,9 @@ func Own(t *Tree) (*Owner, error) {
 		return nil, err
 	}
 	o := &Owner{Tree: t, held: held}
+	if o.takenSync, err = openSyncFolder(filepath.Join(t.dir, takenDir), t.options.Durability); err != nil {
+		return nil, errors.Join(fmt.Errorf("storage %s: %w", t.dir, err), o.Release())
+	}
 	if err := t.makeMark(); err != nil {
 		return nil, errors.Join(err, o.Release())
 	}
@@ -40,7 +48,13 @@ func Own(t *Tree) (*Owner, error) {
 }
 
 // Release gives the lock back.
-func (o *Owner) Release() error { return o.held.release() }
+func (o *Owner) Release() error {
+	var closed error
+	if o.takenSync != nil {
+		closed = o.takenSync.close()
+	}
+	return errors.Join(closed, o.held.release())
+}
 
 // KeepLock makes the lock file again when somebody removed or replaced it, and reports whether it did: it is by that file that
 // others find the daemon. The folder jobs/, which is locked too, keeps a second daemon out meanwhile.
@@ -99,11 +113,35 @@ func (o *Owner) WriteRecord(rec *Record) error {
 	return o.writeRecord(rec)
 }
 
-// Sync makes what was written of an operation durable.
-func (o *Owner) Sync(id ID) error { return o.syncOperation(id) }
+// Sync makes what was written of an operation durable, and that the requests which were dropped before are gone: one that came
+// back after a power cut would be carried out again, and undo what was asked later (seen on btrfs).
+func (o *Owner) Sync(id ID) error {
+	taken := make(chan error, 1)
+	go func() { taken <- o.syncTaken() }()
+	return errors.Join(o.syncOperation(id), <-taken)
+}
+
+// syncTaken syncs taken/ when anything was taken or dropped since the last time.
+func (o *Owner) syncTaken() error {
+	changed := o.changed.Load()
+	if o.settled.Load() >= changed {
+		return nil
+	}
+	if err := o.takenSync.sync(); err != nil {
+		return err
+	}
+	for {
+		settled := o.settled.Load()
+		if settled >= changed || o.settled.CompareAndSwap(settled, changed) {
+			return nil
+		}
+	}
+}
 
 // SyncAll syncs the folders once, before a daemon that started gives answers from what it read: that may exist in memory only.
-func (o *Owner) SyncAll() error { return errors.Join(o.jobsSync.sync(), o.opsSync.sync()) }
+func (o *Owner) SyncAll() error {
+	return errors.Join(o.jobsSync.sync(), o.takenSync.sync(), o.opsSync.sync())
+}
 
 // Finish ends an operation: the terminal record, its directory, and only then the marker goes. After a crash in between, the
 // record wins.

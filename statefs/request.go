@@ -142,6 +142,7 @@ func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
 	if err != nil {
 		return Taken{}, false, fmt.Errorf("take %s: %w", name, err)
 	}
+	o.changed.Add(1)
 	return Taken{ID: id, Ask: ask, At: stamp, file: name}, true, nil
 }
 
@@ -168,6 +169,7 @@ func (o *Owner) Drop(taken Taken) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("drop the request %s: %w", taken.file, err)
 	}
+	o.changed.Add(1)
 	return nil
 }
 

@@ -14,7 +14,8 @@
 // it gives. Three models say which part survives a cut, from the promises of POSIX and from how journalling file systems work.
 //
 //   - Strict: a file has the content of its last fsync, a folder the names of its last fsync. Nothing else is there. A rename
-//     between two folders of which one was synced shows both names or none.
+//     between two folders is durable when the one that it left is synced; when only the other one is, both names are there. That is
+//     what btrfs does, seen on a copy of its disk; ext4 and xfs keep more.
 //   - Ordered: names change in order and a sync of anything makes all earlier ones durable, as on ext4, xfs and btrfs with a log;
 //     content is there when it was synced, else the file is empty.
 //   - Subset: beside what Strict keeps, any subset of the changes that were not synced, each by itself.

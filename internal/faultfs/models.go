@@ -61,7 +61,8 @@ func (c change) apply(t tree) {
 // settle notes that the names of a folder are durable, and reports whether all of the change is.
 func (c *change) settle(dir uint64) bool {
 	if c.Kind == Rename {
-		c.from, c.to = c.from && c.Dir != dir, c.to && c.ToDir != dir
+		// Where it was is synced only together with where it went, or the file would be nowhere.
+		c.from, c.to = c.from && c.Dir != dir, c.to && c.ToDir != dir && c.Dir != dir
 		return !c.from && !c.to
 	}
 	return c.Dir == dir && (c.Kind == Create || c.Kind == Link || c.Kind == Unlink)
@@ -72,7 +73,7 @@ func NewReplay(from *Image, ops []Op) *Replay {
 	r := &Replay{start: from.nodes, ops: ops, live: from.nodes.clone(), before: from.nodes.clone()}
 	r.content, r.names = make(map[uint64][]byte), make(map[uint64]map[string]uint64)
 	for ino, n := range from.nodes {
-		r.content[ino], r.names[ino] = n.data, n.entries
+		r.content[ino], r.names[ino] = n.data, maps.Clone(n.entries)
 	}
 	return r
 }
@@ -98,6 +99,7 @@ func (r *Replay) Next() bool {
 		if n := r.live[op.Node]; n != nil {
 			r.names[op.Node] = maps.Clone(n.entries)
 		}
+		r.carryAlong(op.Node)
 		r.settle(func(c *change) bool { return c.settle(op.Node) })
 	case Create, Link, Unlink, Rename:
 		r.order = append(r.order, op)
@@ -107,6 +109,18 @@ func (r *Replay) Next() bool {
 	case Attr:
 	}
 	return true
+}
+
+// carryAlong makes durable where files went that were renamed out of a folder which is synced.
+func (r *Replay) carryAlong(dir uint64) {
+	for _, c := range r.pending {
+		if c.Kind == Rename && c.Dir == dir && c.ToDir != dir && c.to {
+			if r.names[c.ToDir] == nil {
+				r.names[c.ToDir] = make(map[string]uint64)
+			}
+			r.names[c.ToDir][c.ToName] = c.Node
+		}
+	}
 }
 
 // settle forgets the pending changes that a sync made durable. It made all changes of names durable in the ordered model.

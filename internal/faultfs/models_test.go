@@ -78,6 +78,7 @@ func TestModels(t *testing.T) {
 		"a rename is ordered":              {"create:a>3 write:3>x sync:3 syncdir:1 rename:a>b=3", Ordered, []string{"a=x", "b=x"}},
 		"a rename is lost":                 {"create:a>3 write:3>x sync:3 syncdir:1 rename:a>b=3", Strict, []string{"a=x"}},
 		"half of a rename between folders": {"mkdir:d>2 create:a>3 syncdir:1 mv:a>3 syncdir:2", Strict, []string{"a= d/= d/a="}},
+		"a rename whose source is synced":  {"mkdir:d>2 create:a>3 syncdir:1 mv:a>3 syncdir:1", Strict, []string{"d/= d/a="}},
 		"any subset": {
 			"create:a>3 sync:3 syncdir:1 write:3>x create:b>4", Subset,
 			[]string{"a=", "a= b=", "a=x", "a=x b="},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -32,6 +33,8 @@ type acknowledged struct {
 	cancelled bool
 	// end is the terminal record as it was first seen.
 	end *statefs.Record
+	// history is what was asked and when, for the message of a failure.
+	history []string
 }
 
 func newLedger() *ledger { return &ledger{ops: make(map[statefs.ID]*acknowledged)} }
@@ -59,6 +62,7 @@ func (l *ledger) asked(id statefs.ID, ask statefs.Ask, answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	op := l.ops[id]
+	op.history = append(op.history, fmt.Sprintf("%s %s answered %t", time.Now().Format("15:04:05.000000"), ask, answered))
 	op.wants = ""
 	if answered {
 		l.answers++

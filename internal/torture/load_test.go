@@ -3,6 +3,7 @@ package torture
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -24,6 +25,9 @@ type load struct {
 	sleepers []statefs.ID
 	// byTouch allows requests by file, whose acknowledgement is the file. It survives the death of the daemon, and no power cut.
 	byTouch bool
+
+	daemons  []*daemon // the last ones
+	explains bool
 }
 
 // maxSleepers bounds what runs at once.
@@ -150,7 +154,7 @@ func (l *load) settle(t *testing.T, tree *statefs.Tree, d *daemon) {
 		if op.wants == "" {
 			return
 		}
-		until(t, id.String()+": "+string(op.wants)+" has its effect", func() bool {
+		until(t, fmt.Sprintf("%s: %s has its effect; asked were %q", id, op.wants, op.history), func() bool {
 			state, err := tree.State(id)
 			switch op.wants {
 			case statefs.Pause:
@@ -217,13 +221,20 @@ func (r *rig) finishOne(t *testing.T, tree *statefs.Tree, d *daemon, id statefs.
 	return err
 }
 
-// explain says what a daemon said when the test has failed.
+// explain says what the last daemons said when the test has failed.
 func (l *load) explain(t *testing.T, d *daemon) {
 	t.Helper()
+	l.daemons = append(l.daemons, d)
+	l.daemons = l.daemons[max(0, len(l.daemons)-2):]
+	if l.explains {
+		return
+	}
+	l.explains = true
 	t.Cleanup(func() {
 		if t.Failed() {
-			names, _ := filepath.Glob(filepath.Join(l.r.dir, "jobs", "*"))
-			t.Logf("jobs/ holds %q; daemon %d said: %s", names, d.cmd.Process.Pid, d.stderr)
+			for _, d := range l.daemons {
+				t.Logf("daemon %d said: %s", d.cmd.Process.Pid, d.stderr)
+			}
 		}
 	})
 }
