@@ -202,10 +202,14 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	} else if made {
 		d.logger.Warn("the lock file was removed or replaced; it is made again: leave it alone while the daemon runs")
 	}
+	made, markErr := d.owner.KeepMark()
+	if made {
+		d.logger.Warn("storage.json was removed or replaced; it is made again: leave it alone")
+	}
 	findings, err := d.owner.Sweep(d.manages)
 	d.report(findings)
 	d.wantDifferences()
-	return findings, errors.Join(err, d.trimLiveList(ctx))
+	return findings, errors.Join(err, markErr, d.trimLiveList(ctx))
 }
 
 func (d *Daemon) wantDifferences() {

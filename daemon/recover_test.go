@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -254,5 +255,24 @@ func TestSubmitWhileADaemonStarts(t *testing.T) {
 		if rec := b.awaitEnd(id); rec.Status != statefs.Completed {
 			t.Errorf("%s is %s: %s %+v", id, rec.Status, rec.Reason, rec.Error)
 		}
+	}
+}
+
+// A sweep makes the files again by which the daemon is found and knows what it has started.
+func TestSweepMakesItsOwnFilesAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	mark := b.daemon.owner.Mark()
+	for _, name := range []string{"jobdir.lock", "storage.json"} {
+		must(t, os.Remove(filepath.Join(b.dir, name)))
+	}
+	if _, err := b.daemon.Sweep(t.Context(), false); err != nil {
+		t.Error(err)
+	}
+	if pid, err := os.ReadFile(filepath.Join(b.dir, "jobdir.lock")); err != nil || strings.TrimSpace(string(pid)) != strconv.Itoa(os.Getpid()) {
+		t.Errorf("the lock file says %q, %v", pid, err)
+	}
+	if got, err := statefs.MarkOf(b.dir); got != mark || err != nil {
+		t.Errorf("the mark is %q, %v, want %q", got, err, mark)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 )
 
@@ -13,9 +15,9 @@ import (
 const MarkName = "JOBDIR_MARK"
 
 // readMark returns the mark of the storage, "" when no daemon has made one yet: a random text that storage.json keeps, so that the
-// storage is the same by every path, and the number of its folder, so that a copy is another one.
+// storage is the same by every path, and the place of its folder, so that a copy is another one.
 func (t *Tree) readMark() (string, error) {
-	info, err := t.storageInfo()
+	info, _, err := t.readStorage()
 	if err != nil || info.Mark == "" {
 		return "", err
 	}
@@ -23,11 +25,18 @@ func (t *Tree) readMark() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("mark of %s: %w", t.dir, err)
 	}
+	return info.Mark + placeOf(folder), nil
+}
+
+// placeOf tells a folder from all others of the machine. The number alone would not: the first folder of a file system has the same
+// one in each, and all folders of a snapshot or of an image of a disk keep theirs. The number of the device may be another one after
+// the file system was unmounted, and then no process is left that had a file there.
+func placeOf(folder fs.FileInfo) string {
 	stat, ok := folder.Sys().(*syscall.Stat_t)
 	if !ok {
-		return info.Mark, nil
+		return ""
 	}
-	return fmt.Sprintf("%s.%x", info.Mark, stat.Ino), nil
+	return fmt.Sprintf(".%x.%x", stat.Dev, stat.Ino)
 }
 
 // makeMark makes the mark of the storage if it has none.
@@ -39,6 +48,20 @@ func (t *Tree) makeMark() error {
 		info.Mark = rand.Text()
 		return nil
 	})
+}
+
+// KeepMark writes the mark into storage.json again when somebody removed or replaced that file, and reports whether it did: the next
+// daemon knows by it what this one has started.
+func (o *Owner) KeepMark() (made bool, err error) {
+	text, _, _ := strings.Cut(o.mark, ".")
+	if info, whole, err := o.readStorage(); err != nil || whole && info.Mark == text {
+		return false, err
+	}
+	err = o.changeStorage(func(info *storageInfo) error {
+		info.Mark = text
+		return nil
+	})
+	return err == nil, err
 }
 
 // Mark returns the entry of the environment, "JOBDIR_MARK=...", that all processes of this storage carry. It stays the same when the

@@ -4,7 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -62,7 +64,78 @@ func TestMarkOfNothing(t *testing.T) {
 	if mark, err := MarkOf(tree.Dir()); err != nil || mark != "" {
 		t.Errorf("a storage that had no daemon has %q, %v", mark, err)
 	}
+	check(t, os.Remove(filepath.Join(tree.Dir(), storageFile)))
+	if mark, err := MarkOf(tree.Dir()); err != nil || mark != "" {
+		t.Errorf("without a storage.json it is %q, %v", mark, err)
+	}
 	if _, err := MarkOf(filepath.Join(tree.Dir(), "missing")); err == nil {
 		t.Error("a storage that is not there has a mark")
 	}
+}
+
+// Folders with the same number are those of file systems that were just made, or of a snapshot and what it was taken from.
+func TestFoldersOfTwoFileSystemsAreTwoPlaces(t *testing.T) {
+	t.Parallel()
+	one, err := os.Stat("/proc")
+	check(t, err)
+	other, err := os.Stat("/sys")
+	check(t, err)
+	a, known := one.Sys().(*syscall.Stat_t)
+	b, both := other.Sys().(*syscall.Stat_t)
+	if !known || !both || a.Ino != b.Ino {
+		t.Fatal("/proc and /sys have other numbers: nothing is tested")
+	}
+	if placeOf(one) == placeOf(other) {
+		t.Errorf("both are %s", placeOf(one))
+	}
+}
+
+// What a daemon has started must be found by the next one, whatever becomes of storage.json meanwhile.
+func TestMarkIsKept(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		spoil func(path string) error
+		made  bool
+	}{
+		"left alone": {func(string) error { return nil }, false},
+		"removed":    {os.Remove, true},
+		"emptied":    {func(path string) error { return os.Truncate(path, 0) }, true},
+		"of another storage": {func(path string) error {
+			return os.WriteFile(path, []byte(`{"version":1,"next_sequence":5001,"mark":"X"}`), 0o640)
+		}, true},
+		"without a counter": {dropCounter, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tree := openTree(t, t.TempDir(), Options{Durability: Process})
+			submit(t, tree)
+			o, err := Own(tree)
+			check(t, err)
+			path := filepath.Join(tree.Dir(), storageFile)
+			check(t, tc.spoil(path))
+			if made, err := o.KeepMark(); made != tc.made || err != nil {
+				t.Errorf("made again: %t, %v, want %t", made, err, tc.made)
+			}
+			submit(t, tree)
+			if mark, err := MarkOf(tree.Dir()); mark != o.Mark() || err != nil {
+				t.Errorf("the mark is %q, %v, want %q", mark, err, o.Mark())
+			}
+			mark := o.Mark()
+			check(t, o.Release())
+			o, err = Own(tree)
+			check(t, err)
+			if o.Mark() != mark {
+				t.Errorf("the next daemon has %q, want %q", o.Mark(), mark)
+			}
+			check(t, o.Release())
+		})
+	}
+}
+
+func dropCounter(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, regexp.MustCompile(`"next_sequence":\d+,`).ReplaceAll(data, nil), 0o640)
 }

@@ -116,17 +116,8 @@ func (t *Tree) checkLayout() error {
 // storageInfo reads storage.json. When it is missing or damaged the counter goes on after the highest number that any file of
 // the storage bears: slow, and only then.
 func (t *Tree) storageInfo() (storageInfo, error) {
-	data, err := t.readRegular(t.root, storageFile, 1<<16)
-	var info storageInfo
-	if err == nil {
-		err = json.Unmarshal(data, &info)
-		if info.Version > storageVersion {
-			return info, fmt.Errorf("storage %s: %w (layout %d, this one knows %d); start the newer version", t.dir, ErrNewerVersion, info.Version, storageVersion)
-		}
-		if err == nil && info.Version == storageVersion && info.NextSequence > 0 {
-			return info, nil
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errIrregular) {
+	info, whole, err := t.readStorage()
+	if err != nil || whole {
 		return info, err
 	}
 	highest, err := t.highestSequence()
@@ -134,13 +125,29 @@ func (t *Tree) storageInfo() (storageInfo, error) {
 		// Another process may hold a block of which no file tells yet.
 		highest += sequenceBlock
 	}
-	lost := storageInfo{Version: storageVersion, NextSequence: highest + 1}
+	lost := storageInfo{Version: storageVersion, NextSequence: highest + 1, Mark: info.Mark}
 	if highest > 0 {
 		// Nobody knows how many ends were numbered without reading every record. They were fewer than microseconds went by, so the
 		// time is higher than the last number, and a program can still hold it exactly.
 		lost.NextFinished = uint64(t.options.Now().UnixMicro())
 	}
 	return lost, err
+}
+
+// readStorage reads what storage.json says, and whether it says all. A file that is missing or damaged says what can be read of it.
+func (t *Tree) readStorage() (info storageInfo, whole bool, err error) {
+	data, err := t.readRegular(t.root, storageFile, 1<<16)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errIrregular) {
+		return info, false, nil
+	}
+	if err != nil {
+		return info, false, err
+	}
+	err = json.Unmarshal(data, &info)
+	if info.Version > storageVersion {
+		return info, false, fmt.Errorf("storage %s: %w (layout %d, this one knows %d); start the newer version", t.dir, ErrNewerVersion, info.Version, storageVersion)
+	}
+	return info, err == nil && info.Version == storageVersion && info.NextSequence > 0, nil
 }
 
 func (t *Tree) highestSequence() (uint64, error) {
