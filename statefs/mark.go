@@ -18,7 +18,7 @@ const MarkName = "JOBDIR_MARK"
 // storage is the same by every path, and the place of its folder, so that a copy is another one.
 func (t *Tree) readMark() (string, error) {
 	info, _, err := t.readStorage()
-	if err != nil || info.Mark == "" {
+	if err != nil && !errors.Is(err, ErrBadCounter) || info.Mark == "" {
 		return "", err
 	}
 	folder, err := t.root.Stat(".")
@@ -41,7 +41,7 @@ func placeOf(folder fs.FileInfo) string {
 
 // makeMark makes the mark of the storage if it has none.
 func (t *Tree) makeMark() error {
-	if mark, err := t.readMark(); err != nil || mark != "" {
+	if info, _, err := t.readStorage(); err != nil || info.Mark != "" {
 		return err
 	}
 	return t.changeStorage(func(info *storageInfo) error {

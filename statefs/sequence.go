@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -35,6 +37,10 @@ type storageInfo struct {
 // maxSequence is the last number that an ID can hold.
 const maxSequence = 1e15 - 1
 
+// ErrBadCounter is wrapped when storage.json says a next number that no ID can have. Numbers that were pruned stand nowhere else, so
+// a person must say how it goes on.
+var ErrBadCounter = errors.New("no operation can have this number")
+
 // sequence gives out the numbers that make IDs unique. They come from a counter on disk and from nothing else: neither the
 // clock nor the process ID is trusted, since both repeat.
 type sequence struct {
@@ -61,10 +67,11 @@ func (s *sequence) take() (uint64, error) {
 
 // reserve takes the next block.
 func (s *sequence) reserve() (start uint64, err error) {
-	err = s.tree.changeStorage(func(info *storageInfo) error {
+	t := s.tree
+	err = t.changeStorage(func(info *storageInfo) error {
 		start = info.NextSequence
 		if start > maxSequence-sequenceBlock {
-			return fmt.Errorf("%w: %s says that the next number is %d, and the last one that an ID holds is %d", ErrBadID, storageFile, start, uint64(maxSequence))
+			return t.badCounter(strconv.FormatUint(start, 10))
 		}
 		info.NextSequence += sequenceBlock
 		return nil
@@ -147,7 +154,18 @@ func (t *Tree) readStorage() (info storageInfo, whole bool, err error) {
 	if info.Version > storageVersion {
 		return info, false, fmt.Errorf("storage %s: %w (layout %d, this one knows %d); start the newer version", t.dir, ErrNewerVersion, info.Version, storageVersion)
 	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field == "next_sequence" {
+		return info, false, t.badCounter("a " + wrong.Value)
+	}
+	if info.NextSequence > maxSequence {
+		return info, false, t.badCounter(strconv.FormatUint(info.NextSequence, 10))
+	}
 	return info, err == nil && info.Version == storageVersion && info.NextSequence > 0, nil
+}
+
+func (t *Tree) badCounter(found string) error {
+	return fmt.Errorf("%s: next_sequence is %s: %w: write one below %d that is higher than that of every operation, or remove the member, and it is found from the files that are left",
+		filepath.Join(t.dir, storageFile), found, ErrBadCounter, uint64(maxSequence-sequenceBlock))
 }
 
 func (t *Tree) highestSequence() (uint64, error) {

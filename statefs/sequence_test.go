@@ -134,6 +134,22 @@ func TestNumbersNeverComeAgain(t *testing.T) {
 			check(t, os.RemoveAll(filepath.Join(dir, jobsDir)))
 			check(t, os.Remove(filepath.Join(dir, storageFile)))
 		},
+		"only markers are left": func(t *testing.T, dir string) {
+			t.Helper()
+			check(t, os.RemoveAll(filepath.Join(dir, operationsDir)))
+			check(t, os.Remove(filepath.Join(dir, liveFile)))
+			check(t, os.Remove(filepath.Join(dir, storageFile)))
+		},
+		"only a request in taken/ is left": func(t *testing.T, dir string) {
+			t.Helper()
+			for _, marker := range names(t, filepath.Join(dir, jobsDir)) {
+				id, _, _ := strings.Cut(marker, ".")
+				check(t, os.Rename(filepath.Join(dir, jobsDir, marker), filepath.Join(dir, takenDir, id+".pause_requested")))
+			}
+			check(t, os.RemoveAll(filepath.Join(dir, operationsDir)))
+			check(t, os.Remove(filepath.Join(dir, liveFile)))
+			check(t, os.Remove(filepath.Join(dir, storageFile)))
+		},
 		"only a file in corrupt/ is left": func(t *testing.T, dir string) {
 			t.Helper()
 			for _, marker := range names(t, filepath.Join(dir, jobsDir)) {
@@ -195,12 +211,40 @@ func TestFirstNumberIsOne(t *testing.T) {
 	}
 }
 
+// A counter that cannot be right is neither used nor guessed.
 func TestNumbersEndInAnErrorOnly(t *testing.T) {
 	t.Parallel()
-	tree := openTree(t, t.TempDir(), Options{Durability: Process})
-	put(t, tree, `{"version":1,"next_sequence":1000000000000000}`, storageFile)
-	if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, ErrBadID) {
-		t.Errorf("a number of 16 digits: %v", err)
+	for name, tc := range map[string]struct {
+		counter, said string
+		starts        bool // a daemon may start: what is there goes on
+	}{
+		"16 digits":        {"1000000000000000", "1000000000000000", false},
+		"no block is left": {"999999999999000", "999999999999000", true},
+		"more than 64 bit": {"100000000000000000000", "100000000000000000000", false},
+		"negative":         {"-5", "-5", false},
+		"a fraction":       {"1.5", "1.5", false},
+		"a text":           {`"12"`, "string", false},
+		"an object":        {`{"a":1}`, "object", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tree := openTree(t, t.TempDir(), Options{Durability: Process})
+			path := put(t, tree, `{"version":1,"next_sequence":`+tc.counter+`,"mark":"MARK"}`, storageFile)
+			_, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"})
+			if !errors.Is(err, ErrBadCounter) || errors.Is(err, ErrBadID) || !strings.Contains(err.Error(), tc.said) || !strings.Contains(err.Error(), path) {
+				t.Errorf("the submit says: %v", err)
+			}
+			wantNames(t, tree.JobsDir())
+			if mark, err := MarkOf(tree.Dir()); err != nil || !strings.HasPrefix(mark, MarkName+"=MARK.") {
+				t.Errorf("the mark is %q, %v", mark, err)
+			}
+			o, err := Own(tree)
+			if err == nil {
+				check(t, o.Release())
+			}
+			if tc.starts != (err == nil) || !tc.starts && !errors.Is(err, ErrBadCounter) {
+				t.Errorf("a daemon that starts says: %v", err)
+			}
+		})
 	}
-	wantNames(t, tree.JobsDir())
 }
