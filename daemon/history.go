@@ -111,21 +111,22 @@ func (d *Daemon) takeOverStop(op *operation) {
 }
 
 // catchUp enters what ended just before the last daemon did. The list of live operations names everything that ended since the
-// index was last synced, so this costs nothing of the history; afterwards that list may be shortened.
-func (d *Daemon) catchUp(ctx context.Context) error {
+// index was last synced, so this costs nothing of the history; when it is safe, that list may be shortened.
+func (d *Daemon) catchUp(ctx context.Context) (safe bool, err error) {
 	ids, _, err := d.owner.EverLive()
 	if err != nil {
 		d.logger.Warn("what ended last may be missing in the history until its index is built again", "error", err)
 	}
 	for id := range ids {
 		if err := d.enterEnded(id); err != nil {
-			return err
+			return false, err
 		}
 	}
-	if err := d.history.Sync(ctx); err != nil && !errors.Is(err, history.ErrNotReady) {
-		return err
+	err = d.history.Sync(ctx)
+	if errors.Is(err, history.ErrNotReady) {
+		return false, nil // the history has reported why
 	}
-	return nil
+	return err == nil, err
 }
 
 // enterEnded enters an operation that has ended, unless it is there.
@@ -204,7 +205,7 @@ func (d *Daemon) within(ctx context.Context, id statefs.ID, fn func(op *operatio
 	if d.inside == nil {
 		d.inside = make(map[statefs.ID][]func(*operation))
 	}
-	d.inside[id] = append(d.inside[id], func(op *operation) { done <- fn(op) })
+	d.inside[id] = append(d.inside[id], func(op *operation) { done <- d.heed(fn(op)) })
 	d.mu.Unlock()
 	d.looks.want(id)
 	select {
@@ -215,6 +216,14 @@ func (d *Daemon) within(ctx context.Context, id statefs.ID, fn func(op *operatio
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// heed ends the daemon when the disk failed.
+func (d *Daemon) heed(err error) error {
+	if failed, ok := errors.AsType[*statefs.SyncError](err); ok {
+		d.fail(failed)
+	}
+	return err
 }
 
 // runInside carries out what waits for the look at an operation.
@@ -293,7 +302,7 @@ func (d *Daemon) Prune(ctx context.Context, dryRun bool) ([]history.Victim, erro
 	if err == nil && len(pruned) > 0 {
 		d.logger.Info("history pruned", "operations", len(pruned))
 	}
-	return pruned, err
+	return pruned, d.heed(err)
 }
 
 // keepPruning prunes now and then, until ctx ends.

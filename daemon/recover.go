@@ -36,10 +36,11 @@ func (d *Daemon) recover(ctx context.Context) error {
 	for _, e := range listing.Markers {
 		present[e.ID] = true
 	}
-	if err := d.catchUp(ctx); err != nil {
+	safe, err := d.catchUp(ctx)
+	if err != nil {
 		return err
 	}
-	lost, err := d.lostMarkers(present)
+	lost, err := d.lostMarkers(present, safe)
 	if err != nil {
 		return err
 	}
@@ -81,9 +82,9 @@ func (d *Daemon) endStrays(ctx context.Context) error {
 	return nil
 }
 
-// lostMarkers returns the live records that have no marker, and writes the list of live operations anew. Only the IDs of that
+// lostMarkers returns the live records that have no marker, and writes the list of live operations anew when it is safe to. Only the IDs of that
 // list are asked for, so a start costs what is live and not what has been.
-func (d *Daemon) lostMarkers(present map[statefs.ID]bool) ([]*statefs.Record, error) {
+func (d *Daemon) lostMarkers(present map[statefs.ID]bool, safe bool) ([]*statefs.Record, error) {
 	live, err := d.owner.LiveList()
 	if err != nil {
 		// A cache: without it, only a marker that was removed meanwhile goes unnoticed.
@@ -107,6 +108,9 @@ func (d *Daemon) lostMarkers(present map[statefs.ID]bool) ([]*statefs.Record, er
 	}
 	for id := range present {
 		live[id] = true
+	}
+	if !safe {
+		return lost, nil // it names what the index of the history still lacks
 	}
 	return lost, d.owner.SetLiveList(live)
 }

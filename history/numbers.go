@@ -18,13 +18,15 @@ type numbers struct {
 	moved     chan struct{}   // closed when published grows
 }
 
-// begin reserves the first block. All numbers below it belong to earlier daemons: they are in the index, or unused.
+// begin begins behind what earlier daemons reserved: those numbers are in the index, or unused. It reserves nothing, so that a daemon
+// can start while the disk is full.
 func (n *numbers) begin(owner *statefs.Owner, least uint64) error {
-	first, end, err := owner.ReserveEnds(least)
+	next, err := owner.NextEnd()
 	if err != nil {
 		return err
 	}
-	n.owner, n.next, n.end, n.published = owner, first, end, first-1
+	next = max(next, least)
+	n.owner, n.next, n.end, n.published = owner, next, next, next-1
 	n.pending, n.moved = make(map[uint64]bool), make(chan struct{})
 	return nil
 }

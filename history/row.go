@@ -45,11 +45,16 @@ const (
 	messageLimit = 1 << 10
 )
 
+// nameLimit is how long a name may be in the index, in bytes. Ours are shorter; a record that somebody else wrote may hold anything.
+const nameLimit = 1 << 10
+
+func cut(name string) string { return name[:min(len(name), nameLimit)] }
+
 // RowOf makes the row of an operation from its record.
 func RowOf(rec *statefs.Record) Row {
 	r := Row{
-		Number: rec.FinishedSeq, ID: rec.ID, Job: rec.Job, Group: rec.Group, Lane: rec.Lane, Status: rec.Status, Result: rec.Result,
-		Created: rec.CreatedAt, Updated: rec.UpdatedAt, Key: rec.Key, Tags: rec.Tags, Pinned: rec.Pinned, Earlier: rec.NeedsPersonSeq,
+		Number: rec.FinishedSeq, ID: rec.ID, Job: cut(rec.Job), Group: cut(rec.Group), Lane: cut(rec.Lane), Status: rec.Status,
+		Result: statefs.Result(cut(string(rec.Result))), Created: rec.CreatedAt, Updated: rec.UpdatedAt, Key: cut(rec.Key), Tags: rec.Tags, Pinned: rec.Pinned, Earlier: rec.NeedsPersonSeq,
 	}
 	if rec.StartedAt != nil {
 		r.Started = *rec.StartedAt

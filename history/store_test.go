@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -190,10 +191,12 @@ func TestCorruptRecords(t *testing.T) {
 	r := setup(t)
 	rec := r.end("a", statefs.Completed)
 	r.end("b", statefs.Completed)
+	long := r.unpublishedHostile()
 	r.stop()
 	must(t, os.WriteFile(filepath.Join(r.dir, "operations", rec.ID.Day(), rec.ID.String()+".json"), []byte("{"), 0o640))
 	must(t, os.Remove(r.file(FileName)))
 	r.open()
+	must(t, r.Delete(t.Context(), long, Guards{}))
 	if jobs, page := r.list(Query{}); !slices.Equal(jobs, []string{"b"}) || page.Total != 1 {
 		t.Errorf("%v", jobs)
 	}
@@ -210,4 +213,13 @@ func newID(t *testing.T, n uint64) statefs.ID {
 	id, err := statefs.MakeID("g-x", noon, 1, n)
 	must(t, err)
 	return id
+}
+
+// unpublishedHostile leaves a record with names that no index holds.
+func (r *rig) unpublishedHostile() statefs.ID {
+	r.t.Helper()
+	rec := r.end("c", statefs.Completed)
+	rec.Job, rec.Lane, rec.Key = strings.Repeat("x", 100_000), strings.Repeat("y\x00", 100_000), strings.Repeat("z", 100_000)
+	must(r.t, r.owner.AmendRecord(rec))
+	return rec.ID
 }

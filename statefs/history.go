@@ -40,6 +40,12 @@ func (o *Owner) ReserveEnds(least uint64) (first, end uint64, err error) {
 	return first, end, nil
 }
 
+// NextEnd returns the first number of an end that nobody has reserved. It reserves nothing.
+func (o *Owner) NextEnd() (uint64, error) {
+	info, err := o.storageInfo()
+	return max(info.NextFinished, 1), err
+}
+
 // Given reports whether an operation of this storage may have had a number: one that is lower than the next one and has no record
 // was pruned or deleted.
 func (t *Tree) Given(number uint64) (bool, error) {

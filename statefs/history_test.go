@@ -27,6 +27,9 @@ func TestReserveEnds(t *testing.T) {
 	o := own(t)
 	submit(t, o.Tree)
 	for _, c := range []struct{ least, first uint64 }{{0, 1}, {0, 1001}, {5000, 5000}, {10, 6000}} {
+		if next, err := o.NextEnd(); err != nil || max(next, c.least) != c.first {
+			t.Errorf("least %d: next is %d, %v", c.least, next, err)
+		}
 		first, end, err := o.ReserveEnds(c.least)
 		if err != nil || first != c.first || end != c.first+reserveEnds {
 			t.Errorf("least %d: %d to %d, %v; want %d", c.least, first, end, err, c.first)
