@@ -128,20 +128,25 @@ func (r *rig) start(args ...string) *daemon {
 func (r *rig) tryStart(args ...string) (*daemon, error) {
 	r.t.Helper()
 	d := r.launch(args...)
+	return d, r.await(d)
+}
+
+// await starts a daemon and returns when it serves.
+func (r *rig) await(d *daemon) error {
 	address := make(chan string, 1)
 	err := d.launch(address)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	select {
 	case at := <-address:
 		d.Client, err = client.New(at, client.WithPatience(0))
-		return d, err
+		return err
 	case <-d.ended:
-		return d, fmt.Errorf("%w: %w\n%s", errEnded, d.err, d.stderr)
+		return fmt.Errorf("%w: %w\n%s", errEnded, d.err, d.stderr)
 	case <-time.After(patience):
 		d.kill()
-		return d, fmt.Errorf("the daemon does not serve: %s", d.stderr)
+		return fmt.Errorf("the daemon does not serve: %s", d.stderr)
 	}
 }
 

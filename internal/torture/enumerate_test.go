@@ -1,0 +1,361 @@
+package torture
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/cli"
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/internal/faultfs"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// crash is one state that a disk may be in when the power comes back, and what had been told until the cut.
+type crash struct {
+	image *faultfs.Image
+	at    int
+}
+
+// TestEveryCrashPoint plays each scenario once, cuts the journal of its disk after each operation, starts a daemon on each state
+// that each model of durability allows there, and compares it with what was told until then. Nothing is drawn where there are six
+// unsynced changes or fewer; of more, 64 subsets are. The short form takes some of the states.
+func TestEveryCrashPoint(t *testing.T) {
+	t.Parallel()
+	if err := faultfs.CanMount(); err != nil {
+		t.Skip(err)
+	}
+	var states, points int
+	for name, script := range scenarios {
+		disk, all := perform(t, script)
+		crashes, cuts := crashesOf(disk, all)
+		points += cuts
+		if step := len(crashes)/12 + 1; !full {
+			some := crashes[:0:0]
+			for i := disk.Len() % step; i < len(crashes); i += step {
+				some = append(some, crashes[i])
+			}
+			crashes = some
+		}
+		states += len(crashes)
+		var wg sync.WaitGroup
+		next := make(chan crash)
+		for range max(2, runtime.NumCPU()) {
+			wg.Go(func() {
+				for c := range next {
+					if err := recoverFrom(t, c, all); err != nil {
+						keep := filepath.Join(os.TempDir(), fmt.Sprintf("jobdir-crash-%d", time.Now().UnixNano()))
+						_ = errors.Join(os.Mkdir(keep, 0o700), c.image.Materialise(keep))
+						t.Errorf("%s, %s: %v\nthe state is kept in %s\n%s", name, c.image.Model, err, keep, journalUpTo(disk, c.at))
+					}
+				}
+			})
+		}
+		for _, c := range crashes {
+			if t.Failed() {
+				break
+			}
+			next <- c
+		}
+		close(next)
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+	figures.add(t, "scenarios", len(scenarios))
+	figures.add(t, "crash points", points)
+	figures.add(t, "different crash states recovered from", states)
+}
+
+// crashesOf returns the different states after each operation, under all models. The same state counts again when something was told
+// in between.
+func crashesOf(disk *faultfs.Disk, all []told) (crashes []crash, cuts int) {
+	type key struct {
+		hash [sha256.Size]byte
+		told int
+	}
+	seen := make(map[key]bool)
+	for replay := disk.Replay(); ; {
+		for image := range replay.Images(faultfs.Everything, faultfs.Strict, faultfs.Ordered, faultfs.Subset) {
+			k := key{image.Hash(), toldUntil(all, replay.At())}
+			if !seen[k] {
+				seen[k] = true
+				crashes = append(crashes, crash{image, replay.At()})
+			}
+		}
+		cuts++
+		if !replay.Next() {
+			return crashes, cuts
+		}
+	}
+}
+
+// toldUntil counts what was sent or answered before a point.
+func toldUntil(all []told, at int) (count int) {
+	for _, what := range all {
+		if what.sent <= at {
+			count++
+		}
+		if what.answered <= at {
+			count++
+		}
+	}
+	return count
+}
+
+func journalUpTo(disk *faultfs.Disk, at int) string {
+	var lines strings.Builder
+	for i, op := range disk.Journal()[max(0, at-30):at] {
+		fmt.Fprintf(&lines, "%5d %s\n", max(0, at-30)+i, op)
+	}
+	return lines.String()
+}
+
+// recoverFrom starts a daemon on a crash state and returns what contradicts what was told.
+func recoverFrom(t *testing.T, c crash, all []told) (err error) {
+	t.Helper()
+	top, err := os.MkdirTemp(fastDir(), "jobdir-crash") //nolint:usetesting // hundreds of them: each goes at once
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(top)) }()
+	if err := c.image.Materialise(top); err != nil {
+		return err
+	}
+	dir := filepath.Join(top, "storage")
+	expected := expect(all, c.at)
+	if err := errors.Join(checkRecords(dir), expected.beforeStart(dir)); err != nil {
+		return fmt.Errorf("before a start: %w", err)
+	}
+	config := handlerConfig(dir)
+	config.Handlers = maps.Clone(config.Handlers)
+	serving := make(chan cli.Serving, 1)
+	config.Serving = func(s cli.Serving) { serving <- s }
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- cli.Serve(ctx, config) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-ended)
+	}()
+	select {
+	case s := <-serving:
+		return errors.Join(expected.afterStart(dir), expected.goesOn(s))
+	case err := <-ended:
+		ended <- nil
+		return fmt.Errorf("the daemon does not start: %w", err)
+	case <-time.After(patience):
+		return errors.New("the daemon does not serve")
+	}
+}
+
+// fastDir is a folder in memory where there is one.
+func fastDir() string {
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		return "/dev/shm"
+	}
+	return os.TempDir()
+}
+
+// expectation is what was told of one operation until a cut.
+type expectation struct {
+	submitted bool
+	wants     statefs.Ask
+	unsure    bool // a request was on its way
+	cancelled bool // somebody has asked for a cancel
+	run       int
+	end       *client.Footer
+}
+
+type expectations struct {
+	ops     map[statefs.ID]*expectation
+	highest uint64
+}
+
+// expect gathers what was told before the disk had seen a number of operations.
+func expect(all []told, at int) *expectations {
+	e := &expectations{ops: make(map[statefs.ID]*expectation)}
+	for _, what := range all {
+		if what.sent > at {
+			continue
+		}
+		op := e.ops[what.id]
+		if op == nil {
+			op = &expectation{}
+			e.ops[what.id] = op
+		}
+		if what.ask == statefs.Cancel {
+			op.cancelled = true
+		}
+		if what.answered > at {
+			op.unsure = op.unsure || what.ask != ""
+			continue
+		}
+		e.highest = max(e.highest, what.id.Sequence())
+		op.run = max(op.run, what.run)
+		switch {
+		case what.end != nil:
+			op.end = what.end
+		case what.ask != "":
+			op.wants = what.ask
+		case what.run == 0:
+			op.submitted = true
+		}
+	}
+	return e
+}
+
+// beforeStart looks at what the crash left.
+func (e *expectations) beforeStart(dir string) error {
+	var errs []error
+	for id, op := range e.ops {
+		name := filepath.Join(dir, "operations", id.Day(), id.String())
+		data, err := os.ReadFile(name + ".json")
+		if err != nil {
+			if op.submitted || op.run > 0 || op.end != nil {
+				errs = append(errs, fmt.Errorf("%s was acknowledged: %w", id, err))
+			}
+			continue
+		}
+		if op.run == 0 {
+			continue
+		}
+		// What has begun is never found in a state that says that it has not.
+		var rec struct {
+			Run int `json:"run"`
+		}
+		if err := json.Unmarshal(data, &rec); err != nil || rec.Run < op.run {
+			errs = append(errs, fmt.Errorf("%s has begun run %d, and its record says %d: %w", id, op.run, rec.Run, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// afterStart looks at what the daemon made of it.
+func (e *expectations) afterStart(dir string) error {
+	tree, err := statefs.Open(dir, statefs.Options{Durability: statefs.Process})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tree.Close() }() // opened for reading
+	var errs []error
+	for id, op := range e.ops {
+		if !op.submitted {
+			continue
+		}
+		if err := op.settles(tree, id); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", id, err))
+		}
+	}
+	corrupt, err := filepath.Glob(filepath.Join(dir, "corrupt", "*"))
+	errs = append(errs, err)
+	for _, name := range corrupt {
+		for id, op := range e.ops {
+			if op.submitted && strings.Contains(name, id.String()) {
+				errs = append(errs, fmt.Errorf("corrupt/ holds %s", filepath.Base(name)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// settles waits until an operation is as it was told to be, and returns why it is not.
+func (op *expectation) settles(tree *statefs.Tree, id statefs.ID) (err error) {
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		if err = op.holds(tree, id); err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			return err
+		}
+	}
+}
+
+func (op *expectation) holds(tree *statefs.Tree, id statefs.ID) error {
+	rec, err := tree.ReadRecord(id)
+	if err != nil {
+		return err
+	}
+	sight, err := tree.Look(id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case op.end != nil:
+		var shown bytes.Buffer
+		if err := json.Compact(&shown, op.end.Raw); err != nil || string(rec.Footer) != shown.String() {
+			return fmt.Errorf("its end was shown as %s, and now is %s", op.end.Raw, rec.Footer)
+		}
+	case rec.Status == statefs.Cancelled && !op.cancelled:
+		return fmt.Errorf("it is cancelled, and nobody asked for that: %s", rec.Reason)
+	case rec.Status == statefs.Failed:
+		return fmt.Errorf("it failed: %+v", rec.Error)
+	}
+	if rec.Status.Terminal() {
+		if len(sight.States) > 0 {
+			return fmt.Errorf("it is %s and has the marker %q", rec.Status, sight.States)
+		}
+		return nil
+	}
+	if len(sight.States) != 1 {
+		return fmt.Errorf("it is %s and has the markers %q", rec.Status, sight.States)
+	}
+	return op.wanted(sight.States[0])
+}
+
+func (op *expectation) wanted(state statefs.State) error {
+	if op.unsure {
+		return nil
+	}
+	switch op.wants {
+	case statefs.Pause:
+		if state != statefs.Paused {
+			return fmt.Errorf("a pause was acknowledged, and it is %s", state)
+		}
+	case statefs.Resume:
+		if state == statefs.Paused {
+			return errors.New("a resume was acknowledged, and it is paused")
+		}
+	case statefs.Cancel:
+		return fmt.Errorf("a cancel was acknowledged, and it is %s", state)
+	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject:
+	}
+	return nil
+}
+
+// goesOn submits once more: the storage works, and no number comes twice.
+func (e *expectations) goesOn(s cli.Serving) error {
+	c, err := client.New(s.Addresses[0], client.WithPatience(0))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	op, err := c.Submit(ctx, "t", "count", nil)
+	if err != nil {
+		return err
+	}
+	if op.ID.Sequence() <= e.highest {
+		return fmt.Errorf("%s has a number that was given before", op.ID)
+	}
+	_, err = c.Wait(ctx, op.ID)
+	return err
+}

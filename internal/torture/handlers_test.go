@@ -1,0 +1,77 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli"
+	jobdaemon "github.com/jobdir/jobdir/daemon"
+)
+
+// recorderEnv is the address of whoever writes down when the work of a handler begins.
+const recorderEnv = "JOBDIR_TORTURE_RECORDER"
+
+const handlerJobs = `
+group: t
+name: wait
+handler: wait
+---
+group: t
+name: count
+handler: count
+`
+
+// handlerConfig is a daemon whose work is Go code, so that hundreds of them can be started in a second.
+func handlerConfig(dir string) cli.ServeConfig {
+	recorder := os.Getenv(recorderEnv)
+	begin := func(op *jobdaemon.Op) error {
+		if recorder == "" {
+			return nil
+		}
+		answer, err := http.Get(recorder + "?" + url.Values{"id": {op.ID()}, "run": {fmt.Sprint(op.RunNumber())}}.Encode()) //nolint:noctx // it is answered or the test is over
+		if err != nil {
+			return err
+		}
+		return answer.Body.Close()
+	}
+	return cli.ServeConfig{
+		Storage: dir, Listen: []string{"127.0.0.1:0"}, SweepInterval: time.Hour,
+		Definitions: []catalog.Source{{Name: "torture.yaml", YAML: []byte(handlerJobs)}},
+		Handlers: jobdaemon.Handlers{
+			"wait": {Run: func(_ context.Context, op *jobdaemon.Op) error {
+				if err := begin(op); err != nil {
+					return err
+				}
+				return op.Sleep(time.Hour)
+			}},
+			"count": {Run: func(_ context.Context, op *jobdaemon.Op) error {
+				if err := begin(op); err != nil {
+					return err
+				}
+				for i := 1; i <= 2; i++ {
+					op.Item(i, 2, fmt.Sprint(i))
+					op.OK()
+				}
+				return nil
+			}},
+		},
+	}
+}
+
+func init() { children["serve"] = childServes }
+
+// childServes serves a storage until SIGTERM.
+func childServes(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	config := handlerConfig(args[0])
+	config.Serving = func(s cli.Serving) { fmt.Fprintf(os.Stderr, "jobdir: serving %s, ready\n", s.Addresses[0]) }
+	return cli.Serve(ctx, config)
+}
