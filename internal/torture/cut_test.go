@@ -74,6 +74,7 @@ func TestPowerCutLoop(t *testing.T) {
 		tree, err := statefs.Open(p.dir, statefs.Options{})
 		must(t, err)
 		l.settle(t, tree, d)
+		l.endUnknown(t, tree, d)
 		must(t, tree.Close())
 		stop := l.run(d)
 		p.pause(d, 100*time.Millisecond)

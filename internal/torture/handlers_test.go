@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -35,7 +36,7 @@ func handlerConfig(dir string) cli.ServeConfig {
 		if recorder == "" {
 			return nil
 		}
-		answer, err := http.Get(recorder + "?" + url.Values{"id": {op.ID()}, "run": {fmt.Sprint(op.RunNumber())}}.Encode()) //nolint:noctx // it is answered or the test is over
+		answer, err := http.Get(recorder + "?" + url.Values{"id": {op.ID()}, "run": {strconv.Itoa(op.RunNumber())}}.Encode()) //nolint:noctx // it is answered or the test is over
 		if err != nil {
 			return err
 		}
@@ -56,7 +57,7 @@ func handlerConfig(dir string) cli.ServeConfig {
 					return err
 				}
 				for i := 1; i <= 2; i++ {
-					op.Item(i, 2, fmt.Sprint(i))
+					op.Item(i, 2, strconv.Itoa(i))
 					op.OK()
 				}
 				return nil

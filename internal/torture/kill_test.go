@@ -20,6 +20,7 @@ func TestKillLoop(t *testing.T) {
 		tree, err := statefs.Open(r.dir, statefs.Options{})
 		must(t, err)
 		l.settle(t, tree, d)
+		l.endUnknown(t, tree, d)
 		stop := l.run(d)
 		r.pause(d, 150*time.Millisecond)
 		d.kill()

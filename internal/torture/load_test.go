@@ -170,6 +170,25 @@ func (l *load) settle(t *testing.T, tree *statefs.Tree, d *daemon) {
 	})
 }
 
+// endUnknown cancels what sleeps and was submitted without an answer, so that it does not become more and more.
+func (l *load) endUnknown(t *testing.T, tree *statefs.Tree, d *daemon) {
+	t.Helper()
+	listing, err := tree.List()
+	must(t, err)
+	for id := range listing.IDs() {
+		l.mu.Lock()
+		known := slices.Contains(l.sleepers, id)
+		l.mu.Unlock()
+		if rec, err := tree.ReadRecord(id); known || err != nil || rec.Job != "sleep" {
+			continue
+		}
+		_, err := d.Request(t.Context(), id, statefs.Cancel, 0)
+		if refused, ok := errors.AsType[*client.Error](err); err != nil && (!ok || refused.Status != 404) {
+			t.Errorf("cancel %s: %v", id, err)
+		}
+	}
+}
+
 // finish ends everything in order: what sleeps is cancelled, and then every acknowledged operation has ended as it should, and
 // nothing is left over.
 func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
