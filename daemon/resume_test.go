@@ -237,7 +237,9 @@ func TestRetryOfWhatWaitsForAPerson(t *testing.T) {
 	b.awaitState(id, statefs.FailedManual)
 	b.daemon.looks.wait()
 	old := filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Retry))
-	must(t, os.WriteFile(old, []byte("2025-01-01T00:00:00.000000Z\n"), 0o640))
+	whole := filepath.Join(b.tree.TempDir(), "request") // the name comes with its content, as from whoever asks
+	must(t, os.WriteFile(whole, []byte("2025-01-01T00:00:00.000000Z\n"), 0o640))
+	must(t, os.Rename(whole, old))
 	b.await("the old request is consumed", func() bool { return !b.exists(statefs.RequestName(id, statefs.Retry)) })
 	b.daemon.looks.wait()
 	if !b.exists(statefs.MarkerName(id, statefs.FailedManual)) {
