@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -37,7 +38,7 @@ func itemsWork(ctx context.Context, r *run) error {
 	feed := &itemFeed{next: next, total: total, finished: finished, only: only}
 	var group sync.WaitGroup
 	for range max(1, min(r.def.Parallel, total)) {
-		group.Go(func() { feed.fail(r.itemWorker(ctx, feed)) })
+		group.Go(func() { feed.fail(r.guardItems(feed)) })
 	}
 	group.Wait()
 	return feed.err
@@ -109,6 +110,15 @@ func (f *itemFeed) fail(err error) {
 	if f.err == nil {
 		f.err = err
 	}
+}
+
+// guardItems turns a panic of one worker into the end of the run: the other workers are asked to end too.
+func (r *run) guardItems(feed *itemFeed) error {
+	err := r.guard(func(ctx context.Context, r *run) error { return r.itemWorker(ctx, feed) })
+	if failed, ok := errors.AsType[*workError](err); ok && failed.code == panicCode {
+		r.end(failed)
+	}
+	return err
 }
 
 func (r *run) itemWorker(ctx context.Context, feed *itemFeed) error {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -121,4 +122,26 @@ func TestPauseInTheMiddleOfAnItem(t *testing.T) {
 	b.touch(id, statefs.Cancel)
 	b.awaitEnd(id)
 	b.wantLog(id, "[ 1 / 3 ] Processing '1'...", "at 1", linePause, lineResume, lineCancel)
+}
+
+// A panic in the goroutine of one item fails that operation; the daemon and the other operations go on.
+func TestPanicInAnItemsGoroutine(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, itemJobs, nil)
+	var starts atomic.Int64
+	b.config.Environ = func() []string {
+		if starts.Add(1) == 3 {
+			panic("no environment")
+		}
+		return os.Environ()
+	}
+	b.start()
+	id := b.submit("numbers", `{"n": 9}`)
+	rec := b.awaitEnd(id)
+	if rec.Status != statefs.Failed || rec.Error == nil || rec.Error.Code != panicCode || !strings.Contains(rec.Error.Message, "the work panicked: no environment") {
+		t.Errorf("status %s, %+v", rec.Status, rec.Error)
+	}
+	if rec := b.awaitEnd(b.submit("numbers", `{"n": 2}`)); rec.Status != statefs.Completed {
+		t.Errorf("the next operation: %s", rec.Status)
+	}
 }

@@ -83,7 +83,7 @@ func (m *monitor) guard() {
 	defer func() {
 		if p := recover(); p != nil {
 			m.r.logger.Error("the monitor of a run panicked", "id", m.r.id, "panic", p, "stack", string(debug.Stack()))
-			m.r.end(&workError{code: "panic", err: fmt.Errorf("the output cannot be followed: %v", p)})
+			m.r.end(&workError{code: panicCode, err: fmt.Errorf("the output cannot be followed: %v", p)})
 		}
 	}()
 	m.follow()

@@ -1,6 +1,10 @@
 package daemon
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
 	"strings"
 	"testing"
 
@@ -55,5 +59,22 @@ func TestLastProgress(t *testing.T) {
 		if line, _, _, _, ok := lastProgress([]byte(text)); line != want || ok != (want != "") {
 			t.Errorf("%q: %q %v", text, line, ok)
 		}
+	}
+}
+
+// A panic while a log is followed ends the run, not the daemon.
+func TestPanicOfTheMonitor(t *testing.T) {
+	t.Parallel()
+	log, err := os.Open(os.DevNull)
+	must(t, err)
+	defer func() { must(t, log.Close()) }()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r := &run{logger: slog.New(slog.DiscardHandler), ctx: ctx, cancel: cancel} // without a definition the size has no limit to be compared with
+	m := &monitor{r: r, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), log: log}
+	m.wake <- struct{}{}
+	m.guard()
+	<-m.ended
+	if failed, ok := errors.AsType[*workError](r.endCause()); !ok || failed.code != panicCode {
+		t.Errorf("the run ends by %v", r.endCause())
 	}
 }

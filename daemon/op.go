@@ -217,15 +217,20 @@ func (i *Item) end(line string, failure error, attrs []slog.Attr) {
 	if again {
 		return
 	}
-	i.r.ending.Lock() // the log and the footer have the items in one order
-	i.r.line(i.head + line)
-	i.r.report.item(i.number, i.name, failure, attrs)
-	i.r.ending.Unlock()
+	i.write(line, failure, attrs)
 	i.r.report.mu.Lock()
 	done, total := int64(i.r.report.processed+i.r.report.failed), i.r.report.total
 	i.r.report.mu.Unlock()
 	i.r.said(done, total, "")
 	i.r.gate.end()
+}
+
+// write has the log and the footer have the items in one order. What the handler gave may panic when it is asked for its text.
+func (i *Item) write(line string, failure error, attrs []slog.Attr) {
+	i.r.ending.Lock()
+	defer i.r.ending.Unlock()
+	i.r.line(i.head + line)
+	i.r.report.item(i.number, i.name, failure, attrs)
 }
 
 func handlerWork(ctx context.Context, r *run) error {

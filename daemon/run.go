@@ -103,12 +103,19 @@ func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, changed func
 	})
 }
 
-// guard turns a panic of the work into an error: one handler must not take the others down.
+// panicCode is the error code of an operation whose work panicked.
+const panicCode = "panic"
+
+// guard turns a panic of the work into an error: one operation must not take the others down. Each goroutine of a run has one.
 func (r *run) guard(do work) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.logger.Error("handler panicked", "id", r.id, "panic", p, "stack", string(debug.Stack()))
-			err = &workError{code: "panic", err: fmt.Errorf("the handler panicked: %v", p)}
+			who := "work"
+			if r.handler.Run != nil {
+				who = "handler"
+			}
+			r.logger.Error("work panicked", "id", r.id, "in", who, "panic", p, "stack", string(debug.Stack()))
+			err = &workError{code: panicCode, err: fmt.Errorf("the %s panicked: %v", who, p)}
 		}
 	}()
 	return do(r.ctx, r)
