@@ -164,7 +164,7 @@ func (s *server) halt(ctx context.Context) error {
 	mark, endErr := statefs.MarkOf(s.storage)
 	if endErr == nil && mark != "" {
 		var left int
-		if left, endErr = keeper.EndMarked(ctx, []string{mark}, time.Second); left > 0 {
+		if left, endErr = keeper.EndStrays(ctx, mark, time.Second); left > 0 {
 			endErr = errors.Join(endErr, fmt.Errorf("the server left %d processes behind", left))
 		}
 	}

@@ -109,7 +109,7 @@ func endAtOnce(storage string) {
 	if mark, err := statefs.MarkOf(storage); err == nil && mark != "" {
 		// It ends with this process, at the latest.
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		_, _ = keeper.EndMarked(ctx, []string{mark}, time.Millisecond) // the next start finds what is left
+		_, _ = keeper.EndStrays(ctx, mark, time.Millisecond) // the next start finds what is left
 		cancel()
 	}
 	os.Exit(exitTemporary)

@@ -88,6 +88,12 @@ func TestKilledDaemon(t *testing.T) {
 		})
 		pids = append(pids, strings.TrimSpace(b.log(id)))
 	}
+	mark, err := statefs.MarkOf(b.dir)
+	must(t, err)
+	curious := exec.CommandContext(t.Context(), "sleep", "1000") // whoever looks for the work has its mark at hand
+	curious.Env = append(os.Environ(), mark)
+	must(t, curious.Start())
+	defer func() { _, _ = curious.Process.Kill(), curious.Wait() }()
 	b.touch(paused, statefs.Pause)
 	b.awaitState(paused, statefs.Paused)
 	must(t, child.Process.Kill())
@@ -114,6 +120,9 @@ func TestKilledDaemon(t *testing.T) {
 	}
 	if state := processState(t, strconv.Itoa(bystander.Process.Pid)); state == "Z" {
 		t.Error("a process with JOBDIR_STORAGE in its environment was ended")
+	}
+	if state := processState(t, strconv.Itoa(curious.Process.Pid)); state == "Z" {
+		t.Error("a process with the mark and no ID was ended")
 	}
 	b.touch(paused, statefs.Resume)
 	b.awaitState(paused, statefs.Running)

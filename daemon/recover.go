@@ -66,9 +66,10 @@ func (d *Daemon) recover(ctx context.Context) error {
 }
 
 // endStrays ends the commands that an earlier daemon left running when it was killed: their operations start again, and nothing
-// may run twice at once. One pass over the processes finds them all by the mark of the storage, which nobody but a daemon sets.
+// may run twice at once. One pass over the processes finds them all by the mark of the storage, which nobody but a daemon sets,
+// and the ID of an operation.
 func (d *Daemon) endStrays(ctx context.Context) error {
-	count, err := keeper.EndMarked(ctx, []string{d.owner.Mark()}, d.config.Grace)
+	count, err := keeper.EndStrays(ctx, d.owner.Mark(), d.config.Grace)
 	if errors.Is(err, errors.ErrUnsupported) {
 		d.logger.Warn("processes of an earlier daemon cannot be found on this system")
 		return nil

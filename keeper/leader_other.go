@@ -169,3 +169,8 @@ func (p *Process) endRest(_ bool, killBy time.Time) error {
 func EndMarked(context.Context, []string, time.Duration, ...int) (ended int, err error) {
 	return 0, fmt.Errorf("end marked processes: %w on this system", errors.ErrUnsupported)
 }
+
+// EndStrays needs the same.
+func EndStrays(context.Context, string, time.Duration, ...int) (ended int, err error) {
+	return 0, fmt.Errorf("end marked processes: %w on this system", errors.ErrUnsupported)
+}

@@ -18,17 +18,28 @@ import (
 // users are not seen, unless this one may read their environment (root). What descends from the processes spare is left alone, and
 // these too. Linux only: elsewhere errors.ErrUnsupported.
 func EndMarked(ctx context.Context, mark []string, grace time.Duration, spare ...int) (ended int, err error) {
+	return endMarked(ctx, &sweep{marks: mark, grace: grace}, spare)
+}
+
+// EndStrays is EndMarked for all that daemons of one storage have started: processes with the mark of the storage, whose JOBDIR_ID is
+// the ID of an operation. A mark alone, which somebody may have set to ask for one, is no reason to end a process.
+func EndStrays(ctx context.Context, mark string, grace time.Duration, spare ...int) (ended int, err error) {
+	return endMarked(ctx, &sweep{marks: []string{mark}, named: true, grace: grace}, spare)
+}
+
+func endMarked(ctx context.Context, s *sweep, spare []int) (ended int, err error) {
+	mark := s.marks
 	if len(mark) == 0 {
 		return 0, errors.New("end marked processes: no mark is given")
 	}
 	if i := slices.IndexFunc(mark, func(m string) bool { return strings.Index(m, "=") < 1 }); i >= 0 {
 		return 0, fmt.Errorf("end marked processes: mark %q is not NAME=value", mark[i])
 	}
-	if grace < 0 {
-		return 0, fmt.Errorf("end marked processes: grace period %s is negative", grace)
+	if s.grace < 0 {
+		return 0, fmt.Errorf("end marked processes: grace period %s is negative", s.grace)
 	}
-	grace = cmp.Or(grace, DefaultGrace)
-	s := &sweep{marks: mark, grace: grace, killBy: time.Now().Add(grace), spare: map[int]bool{}}
+	s.grace = cmp.Or(s.grace, DefaultGrace)
+	s.killBy, s.spare = time.Now().Add(s.grace), map[int]bool{}
 	for _, pid := range spare {
 		s.spare[pid] = true
 	}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // ticksPerSecond is the unit of times in /proc; it is 100 on every architecture that Go runs on (sysconf(_SC_CLK_TCK)).
@@ -107,6 +109,18 @@ func hasEntry(environ []byte, mark string) bool {
 	for entry := range bytes.SplitSeq(environ, []byte{0}) {
 		if string(entry) == mark {
 			return true
+		}
+	}
+	return false
+}
+
+// namesOperation tells whether an entry JOBDIR_ID is the ID of an operation.
+func namesOperation(environ []byte) bool {
+	for entry := range bytes.SplitSeq(environ, []byte{0}) {
+		if text, ok := bytes.CutPrefix(entry, []byte("JOBDIR_ID=")); ok {
+			if _, err := statefs.ParseID(string(text)); err == nil {
+				return true
+			}
 		}
 	}
 	return false

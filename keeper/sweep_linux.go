@@ -23,6 +23,7 @@ const loadingLooks = 200
 type sweep struct {
 	group *leader // nil: marks alone
 	marks []string
+	named bool   // with the marks alone a process is not meant: it must carry the ID of an operation too
 	since uint64 // processes that started earlier are not touched
 
 	// What commands without a keeper have left: the numbers of their leaders, which are theirs up to a time, and their marks.
@@ -145,7 +146,7 @@ func (s *sweep) match(pid int) (match, loading bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	found := carries(environ, s.marks) || slices.ContainsFunc(s.sets, func(set []string) bool { return carries(environ, set) })
+	found := carries(environ, s.marks) && (!s.named || namesOperation(environ)) || slices.ContainsFunc(s.sets, func(set []string) bool { return carries(environ, set) })
 	return found && !s.spared(pid), len(environ) == 0 && st.envEnd == 0, nil
 }
 

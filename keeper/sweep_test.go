@@ -243,6 +243,32 @@ func TestEndMarked(t *testing.T) {
 	}
 }
 
+func TestEndStrays(t *testing.T) {
+	t.Parallel()
+	const id = "JOBDIR_ID=test-script_2025-11-26_13-07-00_p5_r4"
+	mark := "JOBDIR_MARK=" + t.Name()
+	stray := bystander(t, id, mark)
+	others := map[string]int{
+		"the mark alone":   bystander(t, mark),
+		"an ID alone":      bystander(t, id),
+		"no ID":            bystander(t, mark, "JOBDIR_ID=mine"),
+		"an empty ID":      bystander(t, mark, "JOBDIR_ID="),
+		"a longer mark":    bystander(t, id, mark+".1"),
+		"ID of other name": bystander(t, mark, "X"+id),
+	}
+	if n, err := EndStrays(t.Context(), mark, longGrace); n != 1 || err != nil {
+		t.Errorf("ended %d, %v", n, err)
+	}
+	if isAlive(stray) {
+		t.Error("the stray is alive")
+	}
+	for name, pid := range others {
+		if !isAlive(pid) {
+			t.Errorf("%s: the process was ended", name)
+		}
+	}
+}
+
 func TestEndMarkedIsCancelled(t *testing.T) {
 	t.Parallel()
 	ready := newFIFO(t)
