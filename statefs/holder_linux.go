@@ -1,11 +1,14 @@
 package statefs
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // folderHolder returns the PID of the process that has an open file locked for itself, 0 when it is not told. See proc(5),
@@ -23,15 +26,36 @@ func folderHolder(f *os.File) int {
 	if err != nil {
 		return 0
 	}
-	inode := fmt.Sprintf(":%d", stat.Ino) // the device before it is another one on some file systems
+	number := fmt.Sprintf(":%d", stat.Ino)
+	whole := fmt.Sprintf("%02x:%02x%s", unix.Major(stat.Dev), unix.Minor(stat.Dev), number)
 	for line := range strings.Lines(string(locks)) {
 		fields := strings.Fields(line)
-		if len(fields) < 6 || fields[1] != "FLOCK" || fields[3] != "WRITE" || !strings.HasSuffix(fields[5], inode) {
+		if len(fields) < 6 || fields[1] != "FLOCK" || fields[3] != "WRITE" || !strings.HasSuffix(fields[5], number) {
 			continue
 		}
-		if pid, err := strconv.Atoi(fields[4]); err == nil && pid > 0 {
+		pid, err := strconv.Atoi(fields[4])
+		if err == nil && pid > 0 && (fields[5] == whole || hasLocked(pid, info)) {
 			return pid
 		}
 	}
 	return 0
+}
+
+// hasLocked reports whether a process has this file open and locked. On file systems of several volumes (btrfs, overlay) the list of
+// locks has another device than the file, and the number alone is that of other files too: nobody is told to end their process.
+func hasLocked(pid int, file os.FileInfo) bool {
+	process := fmt.Sprintf("/proc/%d/", pid)
+	open, err := os.ReadDir(process + "fd")
+	if err != nil {
+		return false
+	}
+	for _, entry := range open {
+		if info, err := os.Stat(process + "fd/" + entry.Name()); err != nil || !os.SameFile(info, file) {
+			continue
+		}
+		if text, err := os.ReadFile(process + "fdinfo/" + entry.Name()); err == nil && bytes.Contains(text, []byte("FLOCK")) {
+			return true
+		}
+	}
+	return false
 }
