@@ -36,6 +36,9 @@ func (d *Daemon) begin(op *operation) error {
 		return err
 	}
 	run, do, err := d.newRun(op, def, params)
+	if _, disk := errors.AsType[*fs.PathError](err); disk {
+		return errors.Join(err, d.requeue(op)) // a full disk is no fault of the work; the number of this run is spent
+	}
 	if err != nil {
 		d.say(op, "  Cannot start: "+err.Error())
 		op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}
