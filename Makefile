@@ -39,6 +39,10 @@ torture: ## kill it, cut the power, fail the disk: full counts, figures into bin
 	@mkdir -p bin
 	JOBDIR_TORTURE=full JOBDIR_TORTURE_JSON=$(CURDIR)/bin/torture.json $(GO) test -count=1 -timeout 60m -v ./internal/torture
 
+.PHONY: mutants
+mutants: ## take away one sync, one check, one reader at a time: the tests must turn red each time
+	$(GO) run ./internal/mutants
+
 .PHONY: lint
 lint: ## run the linters at their pinned version (the first run builds them: minutes)
 	$(LINT) run ./...

@@ -76,6 +76,7 @@ var imports = []row{
 	{".", 5, []string{"cli", "jobs-example"}, nil, "main: the exit code, and the example handlers it registers"},
 	{"examples/...", 5, []string{anything}, []string{anything}, "programs of users of the library"},
 	{"jobs-example/...", 5, []string{anything}, []string{anything}, "example programs of users of the library"},
+	{"internal/mutants", 5, nil, nil, "changes a copy of the sources as text and runs its tests"},
 	{"internal/torture", 5, []string{anything}, []string{anything}, "kills, cuts and fails the whole program; tests only"},
 	{"bench", 5, []string{anything}, []string{anything}, "measures everything beside the bare system and bare libraries"},
 }

@@ -108,6 +108,11 @@ func (d *Daemon) lostMarkers(present map[statefs.ID]bool, safe bool) ([]*statefs
 		delete(live, id)
 	}
 	for id := range present {
+		if !live[id] {
+			if _, err := d.owner.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
+				continue // a foreign program's: were it in the list, it would count as ours
+			}
+		}
 		live[id] = true
 	}
 	if !safe {

@@ -21,10 +21,10 @@ const (
 )
 
 // maxEnumerated is the number of unsynced changes up to which every subset of them is an image. Of more, subsets are drawn.
-const maxEnumerated = 6
+const maxEnumerated = 5
 
 // drawn is how many subsets are drawn.
-const drawn = 64
+const drawn = 16
 
 // Replay goes through a journal and knows at each point what would survive a cut there.
 type Replay struct {

@@ -1,0 +1,188 @@
+// Mutants is the test of the tests: it takes away what the promises rest on, one thing at a time, in a copy of the tree, and wants
+// the suites to turn red each time.
+//
+//	tree ──copy──▶ temporary folder ──replace one text──▶ go test of the suites that should notice ──▶ red: good
+//
+// The list below is the authority. A text that is not found exactly once is an error, so the list follows the code. A mutant that
+// does not build, and a suite that is red without any mutant, are errors as well: both would look like success.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// mutant is one change that must not go unnoticed.
+type mutant struct {
+	name     string
+	file     string
+	old, new string
+	run      string // names of tests, as for go test -run
+	pkg      string
+	hangs    bool // that the suite does not end is what the mutant does
+}
+
+// longest bounds one suite; one that hangs is red as well.
+const longest = 4 * time.Minute
+
+var mutants = []mutant{
+	{
+		"a record is not synced", "statefs/write.go", "if w.durability != Power && !always {", "if true {",
+		"TestEveryCrashPoint", "./internal/torture", false,
+	},
+	{
+		"the folder of the day is not synced", "statefs/tree.go", "go func() { day <- t.syncDay(id.Day()) }()", "go func() { day <- nil }()",
+		"TestEveryCrashPoint", "./internal/torture", false,
+	},
+	{
+		"jobs/ is not synced", "statefs/tree.go", "return errors.Join(t.jobsSync.sync(), <-day)", "return <-day",
+		"TestEveryCrashPoint", "./internal/torture", false,
+	},
+	{
+		"taken/ is not synced", "statefs/owner.go", "go func() { taken <- o.syncTaken() }()", "go func() { taken <- nil }()",
+		"TestEveryCrashPoint", "./internal/torture", false,
+	},
+	{
+		"the name of a new storage is not synced", "statefs/tree.go", "if err == nil || options.Durability != Power {", "if err == nil || true {",
+		"TestEveryCrashPoint", "./internal/torture", false,
+	},
+	{
+		"work starts before running is durable", "daemon/begin.go", "if err := d.owner.Sync(op.id()); err != nil {", "if err := error(nil); err != nil {",
+		"TestEveryCrashPoint", "./internal/torture", false,
+	},
+	{
+		"a marker is made over what is there", "statefs/write.go", "err = os.Link(temp, filepath.Join(w.dir, name))", "err = os.Rename(temp, filepath.Join(w.dir, name))",
+		".", "./statefs", false,
+	},
+	{
+		"a marker is renamed over what is there", "statefs/rename_linux.go", "unix.RENAME_NOREPLACE", "0",
+		".", "./statefs", false,
+	},
+	{
+		"an overflow asks for no rescan", "statefs/watch/dir.go", "\t\td.overflows.Add(1)\n\t}\n\td.set.askRescan()\n", "\t\td.overflows.Add(1)\n\t}\n",
+		".", "./statefs/watch", false,
+	},
+	{
+		"the errors of the watcher are not read", "statefs/watch/dir.go", "events, faults = d.watcher.Events, d.watcher.Errors", "events, faults = d.watcher.Events, nil",
+		"TestUnreliableEvents", "./statefs/watch", true,
+	},
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	dir, err := os.MkdirTemp("", "jobdir-mutants")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // in the folder for temporary files
+	if err := copyTree(dir); err != nil {
+		return fmt.Errorf("copy the tree: %w", err)
+	}
+	if red, out := suite(dir, []string{"JOBDIR_TORTURE="}, ".", "./statefs/..."); red {
+		return fmt.Errorf("the suites are red without any mutant:\n%s", out)
+	}
+	if red, out := suite(dir, []string{"JOBDIR_TORTURE="}, "TestEveryCrashPoint", "./internal/torture"); red {
+		return fmt.Errorf("the suites are red without any mutant:\n%s", out)
+	}
+	survivors := 0
+	for _, m := range mutants {
+		begun := time.Now()
+		verdict, err := try(dir, m)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		if verdict != "red" {
+			survivors++
+		}
+		fmt.Fprintf(os.Stdout, "%-9s %-45s %-20s %-22s %4.0f s\n", verdict, m.name, m.pkg, m.run, time.Since(begun).Seconds())
+	}
+	if survivors > 0 {
+		return fmt.Errorf("%d of %d mutants went unnoticed", survivors, len(mutants))
+	}
+	fmt.Fprintf(os.Stdout, "all %d mutants turned the tests red\n", len(mutants))
+	return nil
+}
+
+// copyTree copies the files of the main module into dir.
+func copyTree(dir string) error {
+	root, err := os.OpenRoot(".")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // opened for reading
+	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == ".git" || name == "bin" || name == "storage"):
+			return fs.SkipDir
+		case entry.IsDir():
+			return os.MkdirAll(filepath.Join(dir, name), 0o750)
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		data, err := root.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		return write(filepath.Join(dir, name), data)
+	})
+}
+
+func write(name string, data []byte) error {
+	return os.WriteFile(name, data, 0o600) //nolint:forbidigo // a copy of the sources, no state file
+}
+
+// try applies a mutant, runs its suite and takes the mutant back.
+func try(dir string, m mutant) (verdict string, err error) {
+	name := filepath.Join(dir, m.file)
+	source, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	if n := bytes.Count(source, []byte(m.old)); n != 1 {
+		return "", fmt.Errorf("%s holds %q %d times, want once: bring the list of mutants up to date", m.file, m.old, n)
+	}
+	if err := write(name, bytes.Replace(source, []byte(m.old), []byte(m.new), 1)); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, write(name, source)) }()
+	red, out := suite(dir, []string{"JOBDIR_TORTURE=every"}, m.run, m.pkg)
+	switch {
+	case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
+		return "", fmt.Errorf("it does not build: %s", out)
+	case strings.Contains(out, "--- SKIP: "+m.run):
+		return "", fmt.Errorf("its suite is skipped here: %s", out)
+	case strings.Contains(out, "panic: test timed out") && !m.hangs:
+		return "UNNOTICED", nil // it did not fail, it was slow
+	case red:
+		return "red", nil
+	}
+	return "UNNOTICED", nil
+}
+
+// suite runs tests in the copy and reports whether they are red.
+func suite(dir string, env []string, tests string, packages ...string) (red bool, out string) {
+	ctx, cancel := context.WithTimeout(context.Background(), longest+time.Minute)
+	defer cancel()
+	args := append([]string{"test", "-count=1", "-vet=off", "-failfast", "-v", "-timeout", longest.String(), "-run", tests}, packages...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	text, err := cmd.CombinedOutput()
+	return err != nil, string(text)
+}
