@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -81,6 +82,7 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 	ends := make(chan os.Signal, 2)
 	signal.Notify(ends, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(ends)
+	var atOnce atomic.Bool // the work was killed, and this process may see the end of it before it ends itself
 	served := make(chan struct{})
 	defer close(served)
 	go func() { //nolint:contextcheck // what ends the work at once must not end with ctx
@@ -93,6 +95,7 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 		stop()
 		select {
 		case <-ends:
+			atOnce.Store(true)
 			endAtOnce(config.Storage)
 		case <-served:
 		}
@@ -101,7 +104,10 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	config.Reload = hangups
-	return Serve(ctx, config)
+	if err := Serve(ctx, config); err != nil || !atOnce.Load() {
+		return err
+	}
+	return &codeError{code: exitTemporary}
 }
 
 // endAtOnce kills every process of the storage and ends this one. The operations start again with the next daemon.
