@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDecisionsAreNumbered: the decision records are counted without a gap, and each says its number.
+func TestDecisionsAreNumbered(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("docs/adr/*") // in the order of their names
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no decisions: %v", err)
+	}
+	for i, page := range pages {
+		if name := filepath.Base(page); !strings.HasPrefix(name, fmt.Sprintf("%04d-", i+1)) {
+			t.Errorf("docs/adr/%s: number %d should be here", name, i+1)
+		}
+		if head, _, _ := strings.Cut(read(t, page), "\n"); !strings.HasPrefix(head, fmt.Sprintf("# %d. ", i+1)) {
+			t.Errorf("%s begins with %q, not with its number %d", page, head, i+1)
+		}
+	}
+}
+
+// TestLinksBetweenPagesLead: a link from one page to a file of the tree leads to it, and "ADR 7" leads to decision 7.
+func TestLinksBetweenPagesLead(t *testing.T) {
+	t.Parallel()
+	link := regexp.MustCompile(`\[([^\]]*)\]\(([^)#: ]+)(?:#[^)]*)?\)`)
+	decision := regexp.MustCompile(`^ADR (\d+)$`)
+	seen := 0
+	for _, name := range tracked(t) {
+		if path.Ext(name) != ".md" {
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(read(t, name), -1) {
+			seen++
+			target := path.Join(path.Dir(name), m[2])
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", name, m[0])
+			}
+			if n := decision.FindStringSubmatch(m[1]); n != nil && !strings.HasPrefix(path.Base(target), strings.Repeat("0", 4-len(n[1]))+n[1]+"-") {
+				t.Errorf("%s: the link %s leads to another decision", name, m[0])
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d links were found", seen)
+	}
+}
