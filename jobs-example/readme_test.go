@@ -3,6 +3,7 @@ package jobsexample_test
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -84,8 +85,8 @@ func newStage(t *testing.T, bin string, written io.Writer) *stage {
 		}
 	}
 	s := &stage{t: t, dir: dir, written: written}
-	s.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBDIR_STORAGE="+dir, "JOBDIR_LISTEN=", "FOLDER="+folder, "LC_ALL=C")
-	s.daemon = exec.Command(bin+"/jobdir", "serve", "--jobs", ".", "--storage", dir)
+	s.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBDIR_STORAGE="+dir, "FOLDER="+folder, "LC_ALL=C")
+	s.daemon = exec.Command(bin+"/jobdir", "serve", "--jobs", ".", "--storage", dir, "--listen", "127.0.0.1:0")
 	s.daemon.Env = s.env
 	stderr, err := s.daemon.StderrPipe()
 	if err != nil {
@@ -146,14 +147,33 @@ func (s *stage) take(p picture) {
 // held does something while the daemon stands still.
 func (s *stage) held(do func()) {
 	s.t.Helper()
-	for _, step := range []struct {
-		signal syscall.Signal
-		then   func()
-	}{{syscall.SIGSTOP, do}, {syscall.SIGCONT, func() {}}} {
-		if err := s.daemon.Process.Signal(step.signal); err != nil {
-			s.t.Fatal(err)
+	s.signal(syscall.SIGSTOP)
+	s.awaitStop()
+	do()
+	s.signal(syscall.SIGCONT)
+}
+
+func (s *stage) signal(signal syscall.Signal) {
+	s.t.Helper()
+	if err := s.daemon.Process.Signal(signal); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// awaitStop returns when the daemon stands still. The signal alone does not say so: it is on its way when it has been sent, and the kernel
+// tells the parent once the last thread has stopped.
+func (s *stage) awaitStop() {
+	s.t.Helper()
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(s.daemon.Process.Pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil || !status.Stopped():
+			s.t.Fatalf("the daemon does not stop: %v, %#x", err, status)
+		default:
+			return
 		}
-		step.then()
 	}
 }
 
