@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -281,5 +282,21 @@ func TestTokenAndPages(t *testing.T) {
 	}
 	if len(all) != 2 || all[1].ID.String() != other || all[1].State != statefs.Paused {
 		t.Errorf("operations %+v", all)
+	}
+}
+
+func TestRefusalsSayWhenToAskAgain(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]time.Duration{
+		"": 0, "0": 0, "48": 48 * time.Second, "-1": 0, "1e3": 0, "99999999999": 0, "Wed, 21 Oct 2026 07:28:00 GMT": 0,
+	} {
+		c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", header)
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		_, err := c.List(t.Context(), nil)
+		if refused, ok := errors.AsType[*client.Error](err); !ok || refused.RetryAfter != want {
+			t.Errorf("%q: error %#v, want %s", header, err, want)
+		}
 	}
 }

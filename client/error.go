@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Error is a refusal of the daemon. See RFC 9457 for the document it is read from.
@@ -15,6 +17,8 @@ type Error struct {
 	Status int
 	// Message is one line for people.
 	Message string
+	// RetryAfter is when the daemon wants to be asked again; 0 when it did not say.
+	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -37,5 +41,12 @@ func refusal(resp *http.Response) *Error {
 		problem.Title, _, _ = strings.Cut(strings.TrimSpace(string(data)), "\n")
 	}
 	fallback := fmt.Sprintf("the daemon answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
-	return &Error{Status: resp.StatusCode, Message: cmp.Or(problem.Error, problem.Detail, problem.Title, fallback)}
+	seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16)
+	if err != nil {
+		seconds = 0 // none, or a date, which no daemon sends
+	}
+	return &Error{
+		Status: resp.StatusCode, Message: cmp.Or(problem.Error, problem.Detail, problem.Title, fallback),
+		RetryAfter: time.Duration(seconds) * time.Second,
+	}
 }

@@ -23,7 +23,7 @@ type Page struct {
 }
 
 // List returns one page of the operations that match, live and ended, the newest first. The parameters are those of
-// GET /api/v1/operations. The error is an *[Error] with status 503 while the daemon builds its index.
+// GET /api/v1/operations. The error is an *[Error] with status 503, and RetryAfter, while the daemon builds its index.
 func (c *Client) List(ctx context.Context, filter url.Values) (*Page, error) {
 	var page Page
 	if err := c.call(ctx, http.MethodGet, "/api/v1/operations", filter, nil, &page); err != nil {
@@ -57,7 +57,7 @@ func (e *End) UnmarshalJSON(data []byte) error {
 
 // Finished returns what ended after the number after, in the order of their numbers, and the number to go on after. With a wait above
 // zero it waits so long for the first one. A consumer that keeps last gets each end exactly once, also when the daemon is
-// restarted.
+// restarted. The error is as that of List.
 func (c *Client) Finished(ctx context.Context, after uint64, wait time.Duration) (ends []End, last uint64, err error) {
 	query := url.Values{"after": {strconv.FormatUint(after, 10)}}
 	if wait > 0 {

@@ -74,8 +74,12 @@ func (s *Server) readyz(w *answer, r *http.Request, _ httprouter.Params) error {
 		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
 	}
+	lists := "" // operations are carried out without them, so they make nothing unready
+	if err := s.history.Ready(); err != nil {
+		lists = err.Error()
+	}
 	return s.sendJSON(w, r, status, map[string]any{
-		"ready": status == http.StatusOK, "draining": draining, "version": s.version,
+		"ready": status == http.StatusOK, "history": lists, "draining": draining, "version": s.version,
 		"storage": s.tree.Dir(), "durability": s.tree.Durability(), "full": full, "troubles": append([]Trouble{}, health.Troubles...),
 		"watch": health.Watch, "live": health.Live, "counters": health.Counters,
 		"jobs": len(s.catalog.All()), "problems": s.catalog.Problems(),

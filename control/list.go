@@ -58,7 +58,7 @@ func (s *Server) operations(w *answer, r *http.Request, _ httprouter.Params) err
 	}
 	page, err := s.history.List(r.Context(), q, live)
 	if errors.Is(err, history.ErrNotReady) && q.Number > 0 {
-		return s.recent(w, r, q.Number)
+		return s.recent(w, r, q.Number, err)
 	}
 	if err != nil {
 		return err
@@ -88,8 +88,8 @@ func (s *Server) operations(w *answer, r *http.Request, _ httprouter.Params) err
 	return s.sendJSON(w, r, http.StatusOK, out)
 }
 
-// recent answers a list by number from the disk, while the index is being built.
-func (s *Server) recent(w *answer, r *http.Request, number uint64) error {
+// recent answers a list by number from the disk, while the index cannot be asked, which notReady says.
+func (s *Server) recent(w *answer, r *http.Request, number uint64, notReady error) error {
 	live, err := s.live()
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (s *Server) recent(w *answer, r *http.Request, number uint64) error {
 		}
 	}
 	if len(shown) == 0 {
-		return history.ErrNotReady // it may be an older one
+		return notReady // it may be an older one
 	}
 	w.Header().Set("X-Total-Count", strconv.Itoa(len(shown)))
 	w.Header().Set("X-Total-Count-Exact", "true")

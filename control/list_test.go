@@ -198,6 +198,9 @@ func TestIndexBeingBuilt(t *testing.T) {
 			t.Errorf("%s: no Retry-After", path)
 		}
 	}
+	if a := r.get("/readyz"); a.status != 200 || !strings.Contains(fmt.Sprint(a.json(t)["history"]), "being built") {
+		t.Errorf("/readyz: %d %s", a.status, a.body)
+	}
 	if out := r.get("/api/v1/operations?status=queued").json(t); out["total"] != 1.0 {
 		t.Errorf("what lives: %v", out)
 	}

@@ -66,6 +66,15 @@ func notFound(id statefs.ID) *refusal {
 	return refuse(http.StatusNotFound, "Operation '%s' not found", id).with("id", id)
 }
 
+// notReady says why the history cannot be asked, and when to ask again.
+func notReady(err error) *refusal {
+	known, ok := errors.AsType[*history.NotReadyError](err)
+	if !ok {
+		return refuse(http.StatusServiceUnavailable, "%s", history.ErrNotReady).soon()
+	}
+	return refuse(http.StatusServiceUnavailable, "%s", known).heads("Retry-After", strconv.Itoa(int(known.After().Seconds())))
+}
+
 // refusalOf is the one mapping from errors to statuses.
 func refusalOf(err error) *refusal {
 	if known, ok := errors.AsType[*refusal](err); ok {
@@ -99,7 +108,7 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, statefs.ErrBadID):
 		return refuse(http.StatusBadRequest, "Invalid operation ID: %s", err)
 	case errors.Is(err, history.ErrNotReady):
-		return refuse(http.StatusServiceUnavailable, "%s", history.ErrNotReady).soon()
+		return notReady(err)
 	case errors.Is(err, statefs.ErrNotLive):
 		return refuse(http.StatusNotFound, "%s", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):

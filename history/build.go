@@ -45,6 +45,7 @@ func (s *Store) readAll(ctx context.Context) (count int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	s.beginReading(len(days))
 	for _, day := range days {
 		files, err := s.owner.ListDay(day)
 		if err != nil {
@@ -63,7 +64,9 @@ func (s *Store) readAll(ctx context.Context) (count int, err error) {
 			if err != nil {
 				return count, err
 			}
+			s.haveRead(n, false)
 		}
+		s.haveRead(0, true)
 	}
 	return count, nil
 }

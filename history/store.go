@@ -17,9 +17,6 @@ import (
 // FileName is the name of the index in the storage directory.
 const FileName = "history.db"
 
-// ErrNotReady says that the index is being built or cannot be written, so that there is no answer which is certainly right.
-var ErrNotReady = errors.New("the index of the history is being built: try again soon")
-
 // Store is the index of what has ended. Run writes it; every other method may be called by many goroutines.
 type Store struct {
 	owner *statefs.Owner
@@ -37,6 +34,7 @@ type Store struct {
 	failed   error         // why the index cannot be written
 	built    chan struct{} // closed when building ends; made anew with each beginning
 	rebuild  bool          // Run must begin to build
+	reading  reading       // how far building is
 
 	numbers numbers
 	clean   bool // the file says that it is whole; belongs to Run once that is called
@@ -303,19 +301,6 @@ func (s *Store) CaughtUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.caughtUp = true
-}
-
-// Ready returns nil when questions can be answered, and an error that wraps ErrNotReady otherwise.
-func (s *Store) Ready() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.failed != nil:
-		return fmt.Errorf("%w (%w)", ErrNotReady, s.failed)
-	case s.building, !s.caughtUp, s.ended:
-		return ErrNotReady
-	}
-	return nil
 }
 
 // Built returns a channel that is closed when the index holds everything.
