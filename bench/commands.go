@@ -36,32 +36,27 @@ func measureCommands(ctx context.Context, b *bench) (rows []Row, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, endKeepers(dir, pool)) }()
-	for _, kind := range []struct {
-		name string
-		item int // of the key: an item has no exit report while a daemon is there to take it
-	}{{"items started and ended through the keeper", 1}, {"commands, with an exit report each", 0}} {
-		through := func(n int, log *os.File) error {
-			r, err := pool.Start(ctx, keeper.Command{
-				Args: []string{"/bin/true"}, Env: os.Environ(), Output: log,
-				Key:    keeper.Key{Operation: fmt.Sprintf("bench_%d", n), Run: 1, Item: kind.item},
-				Report: fmt.Sprintf("operations/%d.exit", n),
-			})
-			if err != nil {
-				return err
-			}
-			defer r.Taken()
-			if e := r.Exit(); e.Code != 0 {
-				return fmt.Errorf("the program ended with %+v", e)
-			}
-			return nil
-		}
-		kept, bare, err := b.inTurns(dir, kind.name, through)
+	through := func(n int, log *os.File) error {
+		r, err := pool.Start(ctx, keeper.Command{
+			Args: []string{"/bin/true"}, Env: os.Environ(), Output: log,
+			Key:    keeper.Key{Operation: fmt.Sprintf("bench_%d", n), Run: 1},
+			Report: fmt.Sprintf("operations/%d.exit", n),
+		})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		rows = append(rows, row(kind.name, "1/s", kept, &bare, leastOfFloor(0.6), b.counts.commands))
+		defer r.Taken()
+		if e := r.Exit(); e.Code != 0 {
+			return fmt.Errorf("the program ended with %+v", e)
+		}
+		return nil
 	}
-	return rows, nil
+	const name = "commands started and ended through the keeper"
+	kept, bare, err := b.inTurns(dir, name, through)
+	if err != nil {
+		return nil, err
+	}
+	return []Row{row(name, "1/s", kept, &bare, leastOfFloor(0.6), b.counts.commands)}, nil
 }
 
 // inTurns measures commands through the keeper and bare, in turns so that both see the same machine, and returns the middle of each.

@@ -12,8 +12,15 @@ import (
 // errRetiring says that a keeper takes no new commands.
 var errRetiring = errors.New("this keeper takes no new commands")
 
+// errReplacedHere says that a daemon asks for something and another one has come since.
+var errReplacedHere = errors.New("another daemon has come since")
+
 // client is the connection of a daemon to this keeper.
-type client struct{ *channel }
+type client struct {
+	*channel
+
+	number uint64 // in the order in which they came
+}
 
 // answer sends an answer, unless none is wanted.
 func (c *client) answer(number uint64, m message) {
@@ -40,7 +47,7 @@ func (s *server) talk(c *client) {
 	s.unsaved = s.unsaved || len(s.clients) == 0 // what it did not take has to be made durable now
 	s.mu.Unlock()
 	s.poke()
-	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, errReplacedHere) {
 		s.Logger.Warn("connection ended", "error", err)
 	}
 }
@@ -76,23 +83,70 @@ func (s *server) greet(c *client, r *request) error {
 		c.answer(r.Number, message{Refusal: refusedUnknown, Error: err.Error()})
 		return err
 	}
-	s.mu.Lock()
-	if s.closing {
-		s.mu.Unlock()
-		return net.ErrClosed
+	w, err := s.admit(c, r.Hello.Instance)
+	if errors.Is(err, errReplacedHere) {
+		c.answer(r.Number, message{Refusal: refusedReplaced, Error: err.Error()})
 	}
-	w := welcome{Protocol: protocol, Build: s.Build, Number: s.number, Retiring: s.retiring, Commands: make([]command, 0, len(s.held))}
+	if err != nil {
+		return err
+	}
+	w.Protocol = protocol
+	c.answer(r.Number, message{Welcome: w})
+	return nil
+}
+
+// admit makes c the daemon that is listened to, and lists what is in the hands of this keeper.
+//
+// What an earlier daemon has sent and nobody has read yet is dropped: it was killed, and a start of its that was carried out after
+// the list was made would run beside the next run of the same operation. For the same reason the list is made when nothing is being
+// started any more.
+func (s *server) admit(c *client, instance string) (*welcome, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, net.ErrClosed
+	}
+	if s.replaced[instance] || c.number < s.heard {
+		return nil, errReplacedHere // one that was killed may be heard after the one that came later
+	}
+	if s.instance != instance {
+		s.replaced[s.instance] = true
+	}
+	s.instance, s.heard = instance, c.number
+	for other := range s.clients {
+		_ = other.Close() // its reader sees that
+	}
+	s.clients[c] = struct{}{}
+	for len(s.starting) > 0 && c.number == s.heard {
+		for _, begun := range s.starting {
+			s.mu.Unlock()
+			<-begun
+			s.mu.Lock()
+			break
+		}
+	}
+	if c.number != s.heard {
+		return nil, errReplacedHere
+	}
+	w := &welcome{Build: s.Build, Number: s.number, Retiring: s.retiring, Commands: make([]command, 0, len(s.held))}
 	for _, h := range s.held {
 		w.Commands = append(w.Commands, h.describeLocked())
 	}
-	s.clients[c] = struct{}{}
-	s.mu.Unlock()
-	c.answer(r.Number, message{Welcome: &w})
-	return nil
+	return w, nil
+}
+
+// heeded reports whether c is the daemon that is listened to.
+func (s *server) heeded(c *client) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return c.number == s.heard
 }
 
 // carryOut carries out one request. An error ends the connection.
 func (s *server) carryOut(c *client, r *request) error {
+	if !s.heeded(c) {
+		return errReplacedHere
+	}
 	switch r.Verb {
 	case verbStart:
 		return s.queueStart(c, r)
@@ -179,6 +233,8 @@ func refusalOf(err error) refusal {
 		return refusedEnded
 	case errors.Is(err, errRetiring):
 		return refusedRetiring
+	case errors.Is(err, errReplacedHere):
+		return refusedReplaced
 	}
 	return refusedFailed
 }
@@ -189,9 +245,15 @@ func (s *server) forget(key *Key) {
 		return
 	}
 	s.mu.Lock()
-	if h := s.held[*key]; h != nil && h.exit != nil {
+	h := s.held[*key]
+	if h != nil && h.exit != nil {
 		delete(s.held, *key)
+	} else {
+		h = nil
 	}
 	s.mu.Unlock()
+	if h != nil {
+		s.withdraw(h)
+	}
 	s.poke()
 }

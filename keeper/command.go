@@ -45,6 +45,10 @@ type Command struct {
 	// answers the command that is there. Start in this process ignores it.
 	Key Key
 
+	// Label is what the caller wants to be told of the command when he finds it again, such as the name of its item: any bytes
+	// without NUL. Start in this process ignores it.
+	Label string
+
 	// Timeout is how long the command may run; then it is ended, and Exit.TimedOut says so. Time in which it is stopped does
 	// not count. 0 is no limit.
 	Timeout time.Duration
@@ -88,6 +92,9 @@ func (c *Command) check() error {
 	}
 	if c.Timeout < 0 {
 		return fmt.Errorf("start %q: timeout %s is negative", c.Args[0], c.Timeout)
+	}
+	if strings.ContainsRune(c.Label, 0) {
+		return fmt.Errorf("start %q: label %q contains a NUL byte", c.Args[0], c.Label)
 	}
 	return c.checkFiles()
 }

@@ -43,7 +43,7 @@ func (*piecemeal) Close() error                     { return nil }
 func TestFramesInPieces(t *testing.T) {
 	t.Parallel()
 	want := []request{
-		{Number: 1, Verb: verbHello, Hello: &hello{1, 2, "build"}},
+		{Number: 1, Verb: verbHello, Hello: &hello{1, 2, "build", "instance"}},
 		{Number: 2, Verb: verbStart, Key: &Key{"id", 3, 4}, Start: &order{Args: pack([]string{"a", "", "\xff\n"}), Env: pack([]string{"LONG=" + strings.Repeat("x", 100<<10)})}},
 		{Number: 3, Verb: verbTaken, Key: &Key{"id", 3, 0}},
 	}

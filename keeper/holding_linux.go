@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -16,12 +17,19 @@ import (
 type holding struct {
 	key     Key
 	report  string
+	label   []byte
 	process *Process
-	exit    *Report // guarded by the lock of the server; set once
+	exit    *Report     // guarded by the lock of the server; set once
+	late    *time.Timer // has the report written when nobody takes the end; guarded by the same
 
-	saving sync.Mutex // held while the report is written; guards saved
+	saving sync.Mutex // held while the report is written or removed; guards what follows
 	saved  saved
+	taken  bool // its report means nothing any more
 }
+
+// takePatience is how long a daemon that was told of an end may take to write it down, before the report is written for the case
+// that both processes are killed: nearly every end is taken within a millisecond or two, and then no file is made.
+const takePatience = time.Second
 
 // saved says what became of an exit report.
 type saved int
@@ -35,7 +43,7 @@ const (
 // begin carries out a start. It owns the output.
 func (s *server) begin(c *client, number uint64, key Key, cmd *Command) {
 	defer cmd.Output.Close()
-	h, adopted, err := s.start(key, cmd)
+	h, adopted, err := s.start(c, key, cmd)
 	if err != nil {
 		c.answer(number, message{Refusal: refusalOf(err), Error: err.Error()})
 		return
@@ -53,9 +61,13 @@ func (s *server) begin(c *client, number uint64, key Key, cmd *Command) {
 }
 
 // start starts a command, unless there is one with its key, or is about to be.
-func (s *server) start(key Key, cmd *Command) (h *holding, adopted bool, err error) {
+func (s *server) start(c *client, key Key, cmd *Command) (h *holding, adopted bool, err error) {
 	for {
 		s.mu.Lock()
+		if c.number != s.heard {
+			s.mu.Unlock()
+			return nil, false, errReplacedHere
+		}
 		if h := s.held[key]; h != nil {
 			s.mu.Unlock()
 			return h, true, nil
@@ -90,7 +102,7 @@ func (s *server) start(key Key, cmd *Command) (h *holding, adopted bool, err err
 		s.poke()
 		return nil, false, err
 	}
-	h = &holding{key: key, report: strings.Clone(cmd.Report), process: p}
+	h = &holding{key: key, report: strings.Clone(cmd.Report), label: []byte(cmd.Label), process: p}
 	s.held[key] = h
 	if s.closing {
 		p.End(CauseKeeperEnds) // it came too late for endAll
@@ -112,16 +124,17 @@ func (h *holding) describeLocked() command {
 	p.mu.Unlock()
 	return command{
 		Key: h.key, PID: p.PID(), StartedAt: p.started, Stopped: stopped,
-		Grace: p.grace, Mark: pack(p.mark), Report: h.report, Exit: h.exit,
+		Grace: p.grace, Mark: pack(p.mark), Report: h.report, Label: h.label, Exit: h.exit,
 	}
 }
 
-// over tells everybody how a command ended, and writes it down. A daemon that is there is told first: it writes its own record, and
-// when it was quick no report is needed.
+// over tells the daemon how a command ended. When there is none the report is written, and when there is one that does not take it
+// in time.
 func (s *server) over(h *holding) {
-	report := makeReport(h.key, h.process, os.Getpid())
+	report := makeReport(h, os.Getpid())
 	s.mu.Lock()
 	h.exit = report
+	h.late = time.AfterFunc(takePatience, func() { s.saveOne(h, written) })
 	clients := make([]*client, 0, len(s.clients))
 	for c := range s.clients {
 		clients = append(clients, c)
@@ -130,10 +143,7 @@ func (s *server) over(h *holding) {
 	for _, c := range clients {
 		c.tell(message{Exit: report})
 	}
-	s.mu.Lock()
-	taken := s.held[h.key] != h
-	s.mu.Unlock()
-	saved := taken || s.saveOne(h, len(clients) > 0)
+	saved := len(clients) > 0 || s.saveOne(h, durable)
 	s.mu.Lock()
 	s.running--
 	// It is looked at again when the daemon that was there has gone meanwhile.
@@ -142,10 +152,8 @@ func (s *server) over(h *holding) {
 	s.poke()
 }
 
-// save writes the reports that have to be there by now, and reports whether one could not be written.
-//
-// With a daemon there, which writes down the end in its own record, the report of a whole run is written without a sync, and that of
-// an item not at all: it is kept until it is taken. When the daemon goes away everything that was not taken is made durable.
+// save makes the reports durable that have to be by now, and reports whether one could not be written: when the daemon has gone
+// away, those of all ends that it has not taken.
 func (s *server) save() (unsaved bool) {
 	s.mu.Lock()
 	if !s.unsaved {
@@ -153,7 +161,21 @@ func (s *server) save() (unsaved bool) {
 		return false
 	}
 	s.unsaved = false
-	connected := len(s.clients) > 0
+	if len(s.clients) > 0 {
+		s.mu.Unlock()
+		return false // it was told of them
+	}
+	s.mu.Unlock()
+	unsaved = !s.saveAll()
+	s.mu.Lock()
+	s.unsaved = s.unsaved || unsaved
+	s.mu.Unlock()
+	return unsaved
+}
+
+// saveAll makes the reports of all ends durable that were not taken.
+func (s *server) saveAll() (ok bool) {
+	s.mu.Lock()
 	var ended []*holding
 	for _, h := range s.held {
 		if h.exit != nil {
@@ -161,26 +183,18 @@ func (s *server) save() (unsaved bool) {
 		}
 	}
 	s.mu.Unlock()
+	ok = true
 	for _, h := range ended {
-		unsaved = !s.saveOne(h, connected) || unsaved
+		ok = s.saveOne(h, durable) && ok
 	}
-	s.mu.Lock()
-	s.unsaved = s.unsaved || unsaved
-	s.mu.Unlock()
-	return unsaved
+	return ok
 }
 
-func (s *server) saveOne(h *holding, connected bool) (ok bool) {
-	need := durable
-	if connected {
-		need = written
-		if h.key.Item > 0 {
-			need = notSaved
-		}
-	}
+// saveOne writes a report at least as safely as need says.
+func (s *server) saveOne(h *holding, need saved) (ok bool) {
 	h.saving.Lock()
 	defer h.saving.Unlock()
-	if h.saved >= need || h.report == "" {
+	if h.taken || h.saved >= need || h.report == "" {
 		return true
 	}
 	data, err := json.Marshal(h.exit)
@@ -196,4 +210,24 @@ func (s *server) saveOne(h *holding, connected bool) (ok bool) {
 	}
 	h.saved = need
 	return true
+}
+
+// withdraw removes the report of a command whose end was taken. The file is the keeper's until then, so that none is written behind
+// the back of the daemon that removes it.
+func (s *server) withdraw(h *holding) {
+	s.mu.Lock()
+	late := h.late
+	s.mu.Unlock()
+	if late != nil {
+		late.Stop()
+	}
+	h.saving.Lock()
+	defer h.saving.Unlock()
+	h.taken = true
+	if h.saved == notSaved || h.report == "" {
+		return
+	}
+	if err := s.exits.Remove(h.report); err != nil {
+		s.Logger.Warn("exit report not removed; it is of a run that is over", "report", h.report, "error", err)
+	}
 }

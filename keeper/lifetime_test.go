@@ -113,10 +113,12 @@ func TestKeepersStartedAtOnce(t *testing.T) {
 	if len(numbersSeen) != len(pools) {
 		t.Errorf("keepers %v, want %d", numbersSeen, len(pools))
 	}
-	if held := s.open(t).Held(); len(held) != len(pools) {
+	later := s.open(t)
+	if held := later.Held(); len(held) != len(pools) {
 		t.Errorf("a later pool finds %+v", held)
 	}
-	for _, r := range found {
+	for _, j := range jobs {
+		r := run(t, later, j)
 		r.End("the test is over")
 		exitOf(t, r)
 	}
@@ -144,8 +146,10 @@ func TestKeeperThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	p := s.open(t)
-	r := run(t, p, s.job(t, 1, "-hang"))
+	j := s.job(t, 1, "-hang")
+	run(t, p, j)
 	keeper := p.PIDs()[0]
+	p.Close()
 	if err := unix.Kill(keeper, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +167,7 @@ func TestKeeperThatDoesNotAnswer(t *testing.T) {
 	if err := unix.Kill(keeper, unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Stop(); err != nil {
+	if err := run(t, s.open(t), j).Stop(); err != nil {
 		t.Errorf("after it goes on: %v", err)
 	}
 }

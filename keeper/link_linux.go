@@ -15,6 +15,9 @@ import (
 // errProtocol says that a keeper and this program have no version of the protocol in common.
 var errProtocol = errors.New("this program and a living keeper have no protocol in common: use a program that is nearer to it, or wait for its commands to end")
 
+// errReplaced says that a keeper does not listen to this daemon any more.
+var errReplaced = errors.New("another daemon has come since, and the keeper listens to that one: nothing is started or ended from here any more")
+
 // errBroken says that a connection ended before an answer came.
 var errBroken = errors.New("the connection to the keeper ended")
 
@@ -31,6 +34,7 @@ type link struct {
 	change  sync.Cond // channel or gone changed
 	channel *channel  // nil while there is no connection
 	gone    bool      // the keeper is dead, or the pool is closed
+	given   bool      // the keeper listens to another daemon
 	last    uint64
 	calls   map[uint64]*call
 	remotes map[Key]*remote
@@ -63,22 +67,30 @@ func (l *link) dial(ctx context.Context) (_ *channel, _ *welcome, err error) {
 			return nil, nil, fmt.Errorf("hold keeper %d (PID %d): %w", l.number, pid, err)
 		}
 	}
-	greeting := request{Number: 1, Verb: verbHello, Hello: &hello{Oldest: oldestProtocol, Newest: l.pool.newest, Build: l.pool.Build}}
+	greeting := request{Number: 1, Verb: verbHello, Hello: &hello{Oldest: oldestProtocol, Newest: l.pool.newest, Build: l.pool.Build, Instance: l.pool.instance}}
 	if err := c.send(greeting, nil); err != nil {
 		return nil, nil, fmt.Errorf("greet keeper %d: %w", l.number, err)
 	}
+	var early []*Report
 	for {
 		var m message
 		if err := c.receive(&m); err != nil {
 			return nil, nil, fmt.Errorf("greet keeper %d: %w", l.number, err)
 		}
 		switch {
-		case m.Number == 0: // an end that the welcome tells too
+		case m.Number == 0 && m.Exit != nil:
+			early = append(early, m.Exit) // it may have come between the making of the list and its sending
+		case m.Number == 0:
+		case m.Refusal == refusedReplaced:
+			return nil, nil, fmt.Errorf("greet keeper %d: %w", l.number, errReplaced)
 		case m.Refusal != "":
 			return nil, nil, fmt.Errorf("greet keeper %d: %w: %s", l.number, errProtocol, m.Error)
 		case m.Welcome == nil:
 			return nil, nil, fmt.Errorf("greet keeper %d: %w", l.number, errFrame)
 		default:
+			for _, exit := range early {
+				m.Welcome.ended(exit)
+			}
 			return c, m.Welcome, nil
 		}
 	}
@@ -217,9 +229,22 @@ func (l *link) again(reason error) *channel {
 			l.welcomed(c, w)
 			return c
 		}
+		if errors.Is(err, errReplaced) {
+			l.pool.Logger.Error("a keeper is lost to this daemon", "keeper", l.number, "error", err)
+			l.replaced()
+			return nil
+		}
 		reason = err
 	}
 	return nil
+}
+
+// replaced ends the link although its keeper lives: its commands are in the hands of another daemon.
+func (l *link) replaced() {
+	l.mu.Lock()
+	l.given = true
+	l.mu.Unlock()
+	l.pool.replaced.Store(true)
 }
 
 // disconnect ends the connection for good.
@@ -246,6 +271,10 @@ func (l *link) request(r request, c *call, file *os.File) error {
 		l.mu.Lock()
 		for (l.channel == nil || l.channel == failed) && !l.gone {
 			l.change.Wait()
+		}
+		if l.given {
+			l.mu.Unlock()
+			return errReplaced
 		}
 		if l.gone {
 			l.mu.Unlock()
@@ -311,6 +340,8 @@ func refused(m *message) error {
 		return fmt.Errorf("%w: %s", ErrEnded, m.Error)
 	case refusedRetiring:
 		return errRetiring
+	case refusedReplaced:
+		return errReplaced
 	case refusedUnknown:
 		return fmt.Errorf("%w: %s", errors.ErrUnsupported, m.Error)
 	case refusedFailed:
@@ -327,7 +358,7 @@ func (l *link) start(c *Command) (r *remote, adopted bool, err error) {
 	waiting := &call{}
 	err = l.request(request{Verb: verbStart, Key: &c.Key, Start: &order{
 		Args: pack(c.Args), Dir: []byte(dir), Env: pack(c.environment()), Mark: pack(c.Mark),
-		Grace: c.Grace, Timeout: c.Timeout, ScanOnExit: c.ScanOnExit, Report: c.Report,
+		Grace: c.Grace, Timeout: c.Timeout, ScanOnExit: c.ScanOnExit, Report: c.Report, Label: []byte(c.Label),
 	}}, waiting, c.Output)
 	if err != nil {
 		return nil, false, err

@@ -49,6 +49,7 @@ const (
 	refusedUnknown  refusal = "unknown"  // no such command here, or no such verb
 	refusedEnded    refusal = "ended"    // the command has ended or is being ended
 	refusedRetiring refusal = "retiring" // no new commands here
+	refusedReplaced refusal = "replaced" // another daemon has come since: this one is not listened to any more
 )
 
 // message is what a keeper sends: an answer, or an event, which has number 0 and an exit.
@@ -61,11 +62,13 @@ type message struct {
 	Exit    *Report  `json:"exit,omitempty"`
 }
 
-// hello says who calls.
+// hello says who calls. A keeper listens to one daemon at a time, the one that came last: Instance tells a daemon that connects
+// again from the next one.
 type hello struct {
-	Oldest int    `json:"oldest"`
-	Newest int    `json:"newest"`
-	Build  string `json:"build"`
+	Oldest   int    `json:"oldest"`
+	Newest   int    `json:"newest"`
+	Build    string `json:"build"`
+	Instance string `json:"instance"`
 }
 
 // welcome says who answers, and everything that is in its hands.
@@ -75,6 +78,15 @@ type welcome struct {
 	Number   int       `json:"number"` // N of keeper-N.sock
 	Retiring bool      `json:"retiring,omitempty"`
 	Commands []command `json:"commands"`
+}
+
+// ended notes an end that was told before the list came.
+func (w *welcome) ended(exit *Report) {
+	for i := range w.Commands {
+		if w.Commands[i].Key == exit.Key && w.Commands[i].Exit == nil {
+			w.Commands[i].Exit = exit
+		}
+	}
 }
 
 // command is a command in the hands of a keeper.
@@ -87,6 +99,7 @@ type command struct {
 	Grace     time.Duration `json:"grace_ns"`
 	Mark      packed        `json:"mark,omitempty"`
 	Report    string        `json:"report,omitempty"`
+	Label     []byte        `json:"label,omitempty"`
 	Exit      *Report       `json:"exit,omitempty"` // it has ended, and nobody has taken that
 }
 
@@ -100,6 +113,7 @@ type order struct {
 	Timeout    time.Duration `json:"timeout_ns,omitempty"`
 	ScanOnExit bool          `json:"scan_on_exit,omitempty"`
 	Report     string        `json:"report,omitempty"`
+	Label      []byte        `json:"label,omitempty"`
 }
 
 // packed is a list of texts without NUL, each followed by one.
@@ -128,7 +142,7 @@ func (p packed) unpack() ([]string, error) {
 }
 
 func (o *order) command() (c Command, err error) {
-	c = Command{Dir: string(o.Dir), Grace: o.Grace, Timeout: o.Timeout, ScanOnExit: o.ScanOnExit, Report: o.Report}
+	c = Command{Dir: string(o.Dir), Grace: o.Grace, Timeout: o.Timeout, ScanOnExit: o.ScanOnExit, Report: o.Report, Label: string(o.Label)}
 	for _, list := range []struct {
 		from packed
 		to   *[]string

@@ -26,6 +26,8 @@ type PoolOptions struct {
 type Held struct {
 	Key Key
 	PID int
+	// Label is what the start has said of it.
+	Label string
 	// Ended says that it has ended: Start with its key gets what is known of that.
 	Ended bool
 }

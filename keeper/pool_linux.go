@@ -3,6 +3,7 @@ package keeper
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,12 +22,14 @@ const answerPatience = 10 * time.Second
 // build, which is started with the first one, and holds on to those of others until their last command has ended.
 type Pool struct {
 	PoolOptions
-	ctx   context.Context //nolint:containedctx // what the goroutines of the pool live by, from Open to Close
-	stop  context.CancelFunc
-	group sync.WaitGroup
+	instance string          // tells this pool from those of other daemons
+	ctx      context.Context //nolint:containedctx // what the goroutines of the pool live by, from Open to Close
+	stop     context.CancelFunc
+	group    sync.WaitGroup
 
-	starting sync.Mutex // held while a keeper is started
-	mu       sync.Mutex // guards what follows
+	replaced atomic.Bool // another daemon has come
+	starting sync.Mutex  // held while a keeper is started
+	mu       sync.Mutex  // guards what follows
 	links    map[*link]struct{}
 	current  *link // gets the new commands
 }
@@ -40,7 +44,7 @@ func Open(ctx context.Context, options PoolOptions) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the keepers: %w", err)
 	}
-	p := &Pool{PoolOptions: options, links: map[*link]struct{}{}}
+	p := &Pool{PoolOptions: options, instance: rand.Text(), links: map[*link]struct{}{}}
 	p.Dir = dir
 	p.Executable = cmp.Or(p.Executable, p.Program[0])
 	p.newest = cmp.Or(p.newest, newestProtocol)
@@ -151,7 +155,7 @@ func (p *Pool) Held() []Held {
 	for _, l := range p.all() {
 		l.mu.Lock()
 		for key, r := range l.remotes {
-			held = append(held, Held{Key: key, PID: r.pid, Ended: r.isDone()})
+			held = append(held, Held{Key: key, PID: r.pid, Label: r.label, Ended: r.isDone()})
 		}
 		l.mu.Unlock()
 	}
@@ -173,11 +177,8 @@ func (p *Pool) PIDs() []int {
 // Start starts a command through a keeper, unless a command with its key is there already: then it returns that one, also when it
 // has ended and its end was not taken, or is known only from its exit report.
 func (p *Pool) Start(ctx context.Context, c Command) (Running, error) {
-	if r := p.running(c.Key); r != nil {
-		return &handle{r, true}, nil
-	}
-	if r := p.reported(&c); r != nil {
-		return &handle{r, true}, nil
+	if r, ok := p.Find(c.Key, c.Report); ok {
+		return r, nil
 	}
 	if c.Key.Operation == "" || c.Key.Run < 1 {
 		return nil, fmt.Errorf("start: %q run %d is no key for a keeper", c.Key.Operation, c.Key.Run)
@@ -210,6 +211,24 @@ func (p *Pool) Start(ctx context.Context, c Command) (Running, error) {
 	}
 }
 
+// Find returns the command with this key that Start would find, and starts none. report is that of Command.
+func (p *Pool) Find(key Key, report string) (Running, bool) {
+	if r := p.running(key); r != nil {
+		return &handle{r, true}, true
+	}
+	if r := p.reported(key, report); r != nil {
+		return &handle{r, true}, true
+	}
+	return nil, false
+}
+
+// Retire has every keeper end with its last command, without waiting for another daemon.
+func (p *Pool) Retire() {
+	for _, l := range p.all() {
+		l.post(request{Verb: verbRetire})
+	}
+}
+
 func (p *Pool) running(key Key) *remote {
 	for _, l := range p.all() {
 		if r := l.remote(key); r != nil {
@@ -220,22 +239,22 @@ func (p *Pool) running(key Key) *remote {
 }
 
 // reported returns a command whose keeper has ended since, and has left a report.
-func (p *Pool) reported(c *Command) *remote {
-	if c.Report == "" {
+func (p *Pool) reported(key Key, name string) *remote {
+	if name == "" {
 		return nil
 	}
-	report, err := ReadReport(p.Dir, c.Report)
+	report, err := ReadReport(p.Dir, name)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			p.Logger.Warn("exit report ignored", "report", c.Report, "error", err)
+			p.Logger.Warn("exit report ignored", "report", name, "error", err)
 		}
 		return nil
 	}
-	if report.Key != c.Key {
-		p.Logger.Info("exit report of another run ignored", "report", c.Report, "run", report.Run, "wanted", c.Key.Run)
+	if report.Key != key {
+		p.Logger.Info("exit report of another run ignored", "report", name, "run", report.Run, "wanted", key.Run)
 		return nil
 	}
-	r := &remote{key: c.Key, report: c.Report, done: make(chan struct{})}
+	r := &remote{key: key, dir: p.Dir, report: name, label: string(report.Label), done: make(chan struct{})}
 	r.finish(report.Exit())
 	return r
 }
@@ -252,6 +271,9 @@ func (p *Pool) keeper(ctx context.Context) (*link, error) {
 	}
 	if p.ctx.Err() != nil {
 		return nil, errors.New("start a keeper: the daemon ends")
+	}
+	if p.replaced.Load() {
+		return nil, errReplaced
 	}
 	n, err := p.spawn(ctx)
 	if err != nil {

@@ -15,7 +15,9 @@ func (l *link) over(at uint64) {
 	if p.current == l {
 		p.current = nil
 	}
-	closed := p.ctx.Err() != nil
+	l.mu.Lock()
+	closed := p.ctx.Err() != nil || l.given
+	l.mu.Unlock()
 	if !closed {
 		delete(p.links, l)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // remote is a command in the hands of a keeper.
@@ -14,6 +16,8 @@ type remote struct {
 	grace  time.Duration
 	mark   []string
 	report string
+	label  string
+	dir    string // the storage directory; empty when a keeper has it in hand
 	done   chan struct{}
 
 	exit  Exit   // to be read when done is closed; guarded by the lock of the link before
@@ -25,7 +29,7 @@ func newRemote(l *link, c *command) *remote {
 	if err != nil {
 		mark = nil // it is only for the case that the keeper dies
 	}
-	return &remote{link: l, key: c.Key, pid: c.PID, grace: c.Grace, mark: slices.Clip(mark), report: c.Report, done: make(chan struct{})}
+	return &remote{link: l, key: c.Key, pid: c.PID, grace: c.Grace, mark: slices.Clip(mark), report: c.Report, label: string(c.Label), done: make(chan struct{})}
 }
 
 // finish notes the end; the first one counts. The caller has the lock of the link.
@@ -88,7 +92,11 @@ func (h *handle) End(cause string) {
 
 func (h *handle) Taken() {
 	l := h.link
-	if l == nil || !h.isDone() {
+	if l == nil {
+		_ = statefs.RemoveExit(h.dir, h.report) // what is left of it means nothing to a later run
+		return
+	}
+	if !h.isDone() {
 		return
 	}
 	l.mu.Lock()

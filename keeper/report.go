@@ -28,14 +28,16 @@ type Report struct {
 	SystemSeconds float64 `json:"system_seconds"`
 	PeakMemory    int64   `json:"peak_memory"`
 	Error         string  `json:"error,omitempty"`
+	Label         []byte  `json:"label,omitempty"` // see Command
 	Boot          string  `json:"boot_id,omitempty"`
 	Keeper        int     `json:"keeper_pid"`
 }
 
-func makeReport(key Key, p *Process, keeper int) *Report {
+func makeReport(h *holding, keeper int) *Report {
+	p := h.process
 	e := p.Exit()
 	r := &Report{
-		Version: reportVersion, Key: key, PID: p.PID(),
+		Version: reportVersion, Key: h.key, Label: h.label, PID: p.PID(),
 		Code: e.Code, Signal: e.Signal, Cause: e.Cause, TimedOut: e.TimedOut,
 		StartedAt: p.started, EndedAt: e.At,
 		UserSeconds: e.UserTime.Seconds(), SystemSeconds: e.SystemTime.Seconds(), PeakMemory: e.MaxRSS,

@@ -37,8 +37,11 @@ type server struct {
 	held     map[Key]*holding
 	starting map[Key]chan struct{} // closed when it is in held, or could not be started
 	clients  map[*client]struct{}
-	running  int  // commands that run or are being started
-	unsaved  bool // exit reports have to be written
+	instance string          // of the daemon that is listened to
+	heard    uint64          // its client.number: what others have sent is dropped
+	replaced map[string]bool // the instances of those before
+	running  int             // commands that run or are being started
+	unsaved  bool            // exit reports have to be written
 	retiring bool
 	closing  bool
 }
@@ -52,7 +55,7 @@ func Serve(ctx context.Context, options Options) error {
 	s := &server{
 		Options: options,
 		forks:   make(chan func()), look: make(chan struct{}, 1),
-		held: map[Key]*holding{}, starting: map[Key]chan struct{}{}, clients: map[*client]struct{}{},
+		held: map[Key]*holding{}, starting: map[Key]chan struct{}{}, clients: map[*client]struct{}{}, replaced: map[string]bool{},
 	}
 	s.Idle = cmp.Or(s.Idle, DefaultIdle)
 	s.protocol = cmp.Or(s.protocol, newestProtocol)
@@ -70,6 +73,7 @@ func Serve(ctx context.Context, options Options) error {
 		s.Ready(s.number)
 	}
 	s.serve(ctx)
+	s.saveAll()
 	stop()
 	err := s.close()
 	s.group.Wait()
@@ -133,7 +137,7 @@ func (s *server) onThread(fork func(dies bool)) {
 
 // accept serves each daemon that connects.
 func (s *server) accept(ctx context.Context) {
-	for {
+	for number := uint64(1); ; number++ {
 		conn, err := s.listener.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return
@@ -148,7 +152,7 @@ func (s *server) accept(ctx context.Context) {
 			_ = conn.Close() // nothing was said
 			continue
 		}
-		s.group.Go(func() { s.talk(&client{channel: newChannel(conn)}) }) //nolint:contextcheck // commands outlive every context but that of their own end
+		s.group.Go(func() { s.talk(&client{channel: newChannel(conn), number: number}) }) //nolint:contextcheck // commands outlive every context but that of their own end
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -52,6 +53,25 @@ func (e *Exits) Write(name string, report []byte, durable bool) error {
 	defer func() { _ = folder.Close() }() // nothing was written through it
 	if err := folder.Sync(); err != nil {
 		return &SyncError{folder.Name(), err}
+	}
+	return nil
+}
+
+// Remove removes a report that is not needed any more. One that is not there is no error.
+func (e *Exits) Remove(name string) error { return RemoveExit(e.files.dir, name) }
+
+// RemoveExit removes an exit report of the storage directory dir. One that is not there is no error.
+func RemoveExit(dir, name string) error {
+	if err := CheckExitName(name); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	defer func() { _ = root.Close() }() // nothing was written through it
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", name, err)
 	}
 	return nil
 }
