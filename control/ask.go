@@ -17,8 +17,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// actions are what can be asked of an operation here.
-var actions = []string{string(statefs.Pause), string(statefs.Resume), string(statefs.Cancel)}
+// actions are what can be asked of a live operation here.
+var actions = []string{string(statefs.Pause), string(statefs.Resume), string(statefs.Cancel), string(statefs.Retry)}
 
 // asked is the answer to a request.
 type asked struct {
@@ -104,13 +104,22 @@ func (s *Server) control(w *answer, r *http.Request, p httprouter.Params) error 
 		return err
 	}
 	if err := s.request(r.Context(), id, action); err != nil {
-		return err
+		return forEnded(err, id, action)
 	}
 	out := newAsked(id, action)
 	if found != "" && !statefs.Ask(action).Means(found) {
 		out.meansNothing(found)
 	}
 	return s.sendJSON(w, r, http.StatusOK, out)
+}
+
+// forEnded adds to the refusal of a retry where an operation that has ended is done again: that makes a new one, which no GET does.
+func forEnded(err error, id statefs.ID, action string) error {
+	known, ok := errors.AsType[*refusal](err)
+	if !ok || known.status != http.StatusNotFound || action != string(statefs.Retry) {
+		return err
+	}
+	return refuse(known.status, "%s; POST /api/v1/operations/%s/retry makes a new one of one that has ended", known.text, id).with("id", id)
 }
 
 func (s *Server) request(ctx context.Context, id statefs.ID, action string) error {
@@ -121,7 +130,7 @@ func (s *Server) request(ctx context.Context, id statefs.ID, action string) erro
 	return err
 }
 
-// ask is POST /api/v1/operations/{id}/{pause,resume,cancel}.
+// ask is POST /api/v1/operations/{id}/{pause,resume,cancel}, and retry of a live one.
 func (s *Server) ask(w *answer, r *http.Request, p httprouter.Params) error {
 	id, err := statefs.ParseID(p.ByName("id"))
 	if err != nil {

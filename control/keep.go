@@ -58,6 +58,13 @@ func (s *Server) remove(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := onlyThese(values); err != nil { // somebody may believe in a dry run
+		return err
+	}
 	if err := s.isOurs(id); err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ var listParameters = []parameter{
 	{name: "key", kind: "string", summary: "only those with this key"},
 	{name: "tag", kind: "string", summary: "only those with this tag"},
 	{name: "number", kind: "integer", summary: "only those with this number at the end of the ID"},
-	{name: "since", kind: "string", summary: "created at or after this time: RFC 3339, a date, or a duration before now such as 2h or 7d"},
+	{name: "since", kind: "string", summary: "created at or after this time: RFC 3339, 2025-11-26 13:07:00 in the zone of the daemon, a date, or a duration before now such as 2h or 7d"},
 	{name: "until", kind: "string", summary: "created before this time"},
 	{name: "updated_since", kind: "string", summary: "changed at or after this time"},
 	{name: "q", kind: "string", summary: "only those with this text in the ID, the first 2 KiB of the parameters, or the error; in any letter case"},
@@ -244,6 +244,11 @@ func queryFrom(r *http.Request, now time.Time) (*history.Query, error) {
 	for _, p := range listParameters {
 		names = append(names, p.name)
 	}
+	for _, name := range []string{"status", "state", "result"} { // these alone may be given several times
+		if given := values[name]; len(given) > 1 {
+			values[name] = []string{strings.Join(given, ",")}
+		}
+	}
 	if err := onlyThese(values, names...); err != nil {
 		return nil, err
 	}
@@ -274,6 +279,9 @@ func queryFrom(r *http.Request, now time.Time) (*history.Query, error) {
 // pageFrom reads which part of a list is wanted.
 func pageFrom(values url.Values, q *history.Query) (err error) {
 	sorts, err := choices(values, "sort", []history.Sort{history.ByCreated, history.ByUpdated})
+	if err == nil && len(sorts) > 1 {
+		err = refuse(http.StatusBadRequest, "Invalid parameter 'sort': must be one of %v", sorts).with("parameter", "sort")
+	}
 	if err != nil {
 		return err
 	}
@@ -311,15 +319,13 @@ func choices[T ~string](values url.Values, name string, known []T) (chosen []T, 
 	if values.Get(name) == "" {
 		return nil, nil
 	}
-	for _, text := range values[name] {
-		for word := range strings.SplitSeq(text, ",") {
-			word := T(strings.TrimSpace(word))
-			if !slices.Contains(known, word) {
-				return nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': '%s' is none of %v", name, printable(string(word), 32), known).
-					with("parameter", name).with("values", known)
-			}
-			chosen = append(chosen, word)
+	for word := range strings.SplitSeq(values.Get(name), ",") {
+		word := T(strings.TrimSpace(word))
+		if !slices.Contains(known, word) {
+			return nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': '%s' is none of %v", name, printable(string(word), 32), known).
+				with("parameter", name).with("values", known)
 		}
+		chosen = append(chosen, word)
 	}
 	return chosen, nil
 }
@@ -342,8 +348,11 @@ func timeFrom(name, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if at, ok := history.ParseTime(text, now); ok {
-		return at, nil
+	// In a URL the plus of a zone is a space, unless somebody thought of that.
+	for _, text := range []string{text, strings.Replace(text, " ", "+", 1)} {
+		if at, ok := history.ParseTime(text, now); ok {
+			return at, nil
+		}
 	}
 	return time.Time{}, refuse(http.StatusBadRequest, "Invalid parameter '%s': must be a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration before now (2h, 7d)", name).
 		with("parameter", name)

@@ -28,31 +28,35 @@ func TestListOfTheAPI(t *testing.T) {
 	number := r.take(ids[2]).id.Sequence()
 	newest := []string{media, ids[2], ids[1], ids[0]}
 	for path, want := range map[string][]string{
-		"?group=testrouter":               newest[1:],
-		"?status=queued":                  {media, ids[2]},
-		"?state=queued":                   {media, ids[2]},
-		"?status=running,completed":       {stranger, ids[1], ids[0]},
-		"?status=running&status=queued":   {stranger, media, ids[2], ids[1]},
-		"?status=completed":               {ids[0]},
-		"?result=success":                 {ids[0]},
-		"?result=failure":                 {},
-		"?job=decode":                     {media},
-		"?job=media/decode":               {media},
-		"?group=media":                    {stranger, media},
-		"?endpoint=media-decode":          {media},
-		"?q=A+FILM":                       {media},
-		"?q=" + ids[0]:                    {ids[0]},
-		"?since=1h&group=testrouter":      newest[1:],
-		"?until=1h":                       {},
-		"?updated_since=1h&job=decode":    {media},
-		"?limit=0&group=testrouter":       {},
-		"?offset=1&group=testrouter":      newest[2:],
-		"?group=nothing":                  {},
-		"?key=x":                          {},
-		"?tag=x":                          {},
-		"?lane=x":                         {},
-		"?day=2001-01-01":                 {},
-		fmt.Sprintf("?number=%d", number): {ids[2]},
+		"?group=testrouter":                newest[1:],
+		"?status=queued":                   {media, ids[2]},
+		"?state=queued":                    {media, ids[2]},
+		"?status=running,completed":        {stranger, ids[1], ids[0]},
+		"?status=running&status=queued":    {stranger, media, ids[2], ids[1]},
+		"?status=completed":                {ids[0]},
+		"?result=success":                  {ids[0]},
+		"?result=failure":                  {},
+		"?job=decode":                      {media},
+		"?job=media/decode":                {media},
+		"?group=media":                     {stranger, media},
+		"?endpoint=media-decode":           {media},
+		"?q=A+FILM":                        {media},
+		"?q=" + ids[0]:                     {ids[0]},
+		"?since=1h&group=testrouter":       newest[1:],
+		"?until=1h":                        {},
+		"?until=2001-02-03T04:05:06+01:00": {}, // its plus is a space
+		"?until=2001-02-03+04:05:06":       {},
+		"?since=2001-02-03T04:05:06%2B01:00&group=testrouter": newest[1:],
+		"?state=completed&status=queued&group=testrouter":     {ids[2], ids[0]},
+		"?updated_since=1h&job=decode":                        {media},
+		"?limit=0&group=testrouter":                           {},
+		"?offset=1&group=testrouter":                          newest[2:],
+		"?group=nothing":                                      {},
+		"?key=x":                                              {},
+		"?tag=x":                                              {},
+		"?lane=x":                                             {},
+		"?day=2001-01-01":                                     {},
+		fmt.Sprintf("?number=%d", number):                     {ids[2]},
 	} {
 		a := r.get("/api/v1/operations" + path)
 		got := []string{}
@@ -77,6 +81,8 @@ func TestListOfTheAPI(t *testing.T) {
 	for _, bad := range []string{
 		"?limit=201", "?limit=-1", "?limit=x", "?status=resting", "?next=x", "?x=1", "?number=0", "?number=r1", "?result=maybe", "?sort=size",
 		"?since=yesterday", "?until=-1h", "?updated_since=x", "?day=x", "?offset=100001", "?after=" + ids[0],
+		"?offset=-1", "?limit=99999999999999999999", "?status=completed,", "?sort=created,updated", "?job=decode&job=streaming01", "?limit=1&limit=2",
+		"?since=2025-11-26T13:07:00", "?until=2025-11-26+25:00:00", "?next=" + strings.Repeat("A", 1000),
 	} {
 		r.problem(r.get("/api/v1/operations"+bad), 400, "arameter")
 	}
@@ -238,7 +244,7 @@ func TestFeedOfTheAPI(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the feed slept on")
 	}
-	for _, bad := range []string{"?after=x", "?limit=0", "?limit=1001", "?wait=soon", "?x=1", "?after=999999"} {
+	for _, bad := range []string{"?after=x", "?limit=0", "?limit=1001", "?wait=soon", "?x=1", "?after=999999", "?after=-1", "?wait=-1s", "?wait=11m", "?after=0&after=1", "?after=18446744073709551616"} {
 		r.problem(r.get("/api/v1/finished"+bad), 400, "arameter")
 	}
 }
@@ -259,6 +265,7 @@ func TestDeletePinPrune(t *testing.T) {
 		t.Errorf("%v", out)
 	}
 	r.problem(r.do("DELETE", ended.path(""), ""), 409, "pinned")
+	r.problem(r.do("DELETE", ended.path("?dry_run=true"), ""), 400, "Unknown parameter 'dry_run'; none is known here")
 	if op := r.get(ended.path("")).json(t); op["pinned"] != true {
 		t.Errorf("%v", op)
 	}

@@ -94,7 +94,7 @@ func (s *Server) controlPage(w *answer, r *http.Request, group string) error {
 	if err := s.knownGroup(group); err != nil {
 		return err
 	}
-	return s.sendPage(w, r, page{Kind: "control", Title: group + "/control", Summary: "Pause, resume or cancel an operation of the group.", Group: group})
+	return s.sendPage(w, r, page{Kind: "control", Title: group + "/control", Summary: "Pause, resume, cancel or retry a live operation of the group.", Group: group})
 }
 
 // jobPage is GET /{group}/{job} without parameters.

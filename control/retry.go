@@ -26,7 +26,11 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	if err := onlyThese(values, "failed_items"); err != nil {
+	if err := onlyThese(values, "failed_items", "wait"); err != nil {
+		return err
+	}
+	wait, err := waitFrom(values.Get("wait"))
+	if err != nil {
 		return err
 	}
 	failedItems, err := boolean(values, "failed_items")
@@ -63,5 +67,5 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	return s.sendStarted(w, r, rec, 0)
+	return s.sendStarted(w, r, rec, wait)
 }

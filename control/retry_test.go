@@ -40,3 +40,56 @@ func TestRetry(t *testing.T) {
 	r.problem(r.do("POST", "/api/v1/operations/testrouter-streaming01_2025-11-26_13-07-00_p5_r999999/retry", ""), http.StatusNotFound,
 		"Operation 'testrouter-streaming01_2025-11-26_13-07-00_p5_r999999' not found")
 }
+
+// The control of the group retries what lives, as the file retry_requested does, and says where what has ended is done again.
+func TestRetryByTheGroup(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	waiting := r.submit().start()
+	url := "/testrouter/control?action=retry&id=" + waiting.id.String()
+	if got := r.get(url).json(t); got["success"] != true || got["took_effect"] != false || got["state"] != "running" {
+		t.Errorf("a running one: %v", got)
+	}
+	must(t, r.owner.RemoveName(statefs.RequestName(waiting.id, statefs.Retry)))
+	must(t, r.owner.Move(waiting.id, statefs.Running, statefs.FailedManual))
+	for _, method := range []string{"GET", "POST"} {
+		a := r.do(method, url, "")
+		if want := "Retry requested for operation '" + waiting.id.String() + "'"; a.status != 200 || a.json(t)["message"] != want {
+			t.Errorf("%s: %d %s", method, a.status, a.body)
+		}
+		must(t, r.owner.RemoveName(statefs.RequestName(waiting.id, statefs.Retry)))
+	}
+	done := r.submit().start()
+	done.finish()
+	r.problem(r.get("/testrouter/control?action=retry&id="+done.id.String()), 404,
+		"Operation '"+done.id.String()+"' not found or already finished; POST /api/v1/operations/"+done.id.String()+"/retry makes a new one")
+}
+
+// A retry of what has ended waits for the end of the new operation, when it is asked to.
+func TestRetryWaits(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	old := r.submit()
+	rec, err := r.tree.ReadRecord(old.id)
+	must(t, err)
+	must(t, rec.Apply(statefs.Queued, statefs.CauseCancel, rec.CreatedAt))
+	rec.Result = statefs.CancelledResult
+	must(t, r.owner.Finish(rec, statefs.Queued))
+	r.problem(r.do("POST", old.path("/retry?wait=long"), ""), http.StatusBadRequest, "Invalid parameter 'wait'")
+	answers := make(chan reply, 1)
+	go func() { answers <- r.do("POST", old.path("/retry?wait=30s"), "") }()
+	var again *work
+	r.until("the new operation is there", func() bool {
+		listing, err := r.tree.List()
+		must(t, err)
+		for _, marker := range listing.Markers {
+			again = r.take(marker.ID.String())
+		}
+		return again != nil
+	})
+	again.start().finish()
+	a := <-answers
+	if got := a.json(t); a.status != http.StatusCreated || got["state"] != "completed" || got["retry_of"] != old.id.String() {
+		t.Errorf("%d %v", a.status, got)
+	}
+}

@@ -152,7 +152,7 @@ func (s *Server) fixedRoutes() []route {
 			summary: "Start an operation again: a live one that waits for a person, or a new one that inherits what an ended one finished",
 			query: []parameter{
 				{name: "failed_items", kind: "boolean", summary: "of an ended one: do only the items that failed, and nothing that was never begun"},
-				waitOf,
+				{name: "wait", kind: "string", summary: "answer when the effect shows, or the new operation has ended, at most after this time (5s, 1m); without it at once"},
 			},
 			answers: append([]response{{201, mediaJSON, "The new operation; Location has its address"}}, requested...),
 		},
@@ -171,11 +171,11 @@ func (s *Server) groupRoutes() []route {
 	}
 	return []route{
 		{
-			method: "GET", path: "/:group/control", handle: s.control, changes: true, summary: "Pause, resume or cancel an operation of the group; without any parameter, a page",
+			method: "GET", path: "/:group/control", handle: s.control, changes: true, summary: "Pause, resume, cancel or retry a live operation of the group; without any parameter, a page",
 			query: control, answers: []response{{200, mediaJSON, "The request is on disk"}, {200, mediaHTML, "The page"}},
 		},
 		{
-			method: "POST", path: "/:group/control", handle: s.control, summary: "Pause, resume or cancel an operation of the group",
+			method: "POST", path: "/:group/control", handle: s.control, summary: "Pause, resume, cancel or retry a live operation of the group",
 			query: control, answers: []response{{200, mediaJSON, "The request is on disk"}},
 		},
 		{

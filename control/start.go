@@ -184,12 +184,23 @@ func (s *Server) joinStream(w *answer, r *http.Request, p httprouter.Params) err
 	return s.endStream(w, r, id, err)
 }
 
-// onlyThese refuses query parameters that a route does not have.
+// onlyThese refuses query parameters that a route does not have, and one that is given twice: which of the two counts nobody knows.
 func onlyThese(values url.Values, known ...string) error {
-	for name := range values {
+	for name, given := range values {
 		if !slices.Contains(known, name) {
-			return refuse(http.StatusBadRequest, "Unknown parameter '%s'; known here: %s", printable(name, 64), strings.Join(known, ", ")).with("parameter", printable(name, 64)).with("parameters", known)
+			return unknownParameter(name, known)
+		}
+		if len(given) > 1 {
+			return refuse(http.StatusBadRequest, "Parameter '%s' is given %d times: give it once", name, len(given)).with("parameter", name)
 		}
 	}
 	return nil
+}
+
+func unknownParameter(name string, known []string) *refusal {
+	name = printable(name, 64)
+	if len(known) == 0 {
+		return refuse(http.StatusBadRequest, "Unknown parameter '%s'; none is known here", name).with("parameter", name)
+	}
+	return refuse(http.StatusBadRequest, "Unknown parameter '%s'; known here: %s", name, strings.Join(known, ", ")).with("parameter", name).with("parameters", known)
 }

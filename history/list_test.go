@@ -217,3 +217,25 @@ func FuzzParseRow(f *testing.F) {
 		_, _ = parsed.row() // it must not panic
 	})
 }
+
+func TestParseTime(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	for text, want := range map[string]time.Time{
+		"2025-11-26T13:07:00.5+01:00": time.Date(2025, 11, 26, 12, 7, 0, 5e8, time.UTC),
+		"2025-11-26 13:07:00":         time.Date(2025, 11, 26, 13, 7, 0, 0, time.Local), // as the command line shows it
+		"2025-11-26":                  time.Date(2025, 11, 26, 0, 0, 0, 0, time.Local),
+		"7d":                          now.AddDate(0, 0, -7),
+		"0s":                          now,
+		"1h30m":                       now.Add(-90 * time.Minute),
+	} {
+		if at, ok := ParseTime(text, now); !ok || !at.Equal(want) {
+			t.Errorf("%q: %s, %v; want %s", text, at, ok, want)
+		}
+	}
+	for _, text := range []string{"", "d", "-1d", "-1h", "65536d", "1", "yesterday", "2025-11-26T13:07:00", "2025-13-01", "2025-11-26 24:00:00"} {
+		if at, ok := ParseTime(text, now); ok {
+			t.Errorf("%q: %s", text, at)
+		}
+	}
+}

@@ -177,14 +177,16 @@ func (q *Query) Fits(p Packed) bool {
 	return err == nil && q.filter().fits(&r)
 }
 
-// ParseTime reads a time as people give it: RFC 3339, a date (its midnight here), or a duration before now such as 2h or 7d. It
-// reports false for what is none.
+// ParseTime reads a time as people give it: RFC 3339, 2025-11-26 13:07:00 or a date (its midnight) in the zone of this machine, or a
+// duration before now such as 2h or 7d. It reports false for what is none.
 func ParseTime(text string, now time.Time) (time.Time, bool) {
 	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return at, true
 	}
-	if at, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
-		return at, true
+	for _, layout := range []string{time.DateTime, time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return at, true
+		}
 	}
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
