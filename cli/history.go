@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,7 +46,7 @@ directory, the newest day first, until it has found enough.`,
 	flags.StringVar(&opts.group, "group", "", "only those of this group")
 	flags.StringVar(&opts.key, "key", "", "only those with this key")
 	flags.StringVar(&opts.tag, "tag", "", "only those with this tag")
-	flags.StringVar(&opts.since, "since", "", "submitted since then: a time, a date, or 2h, 7d for so long ago")
+	flags.StringVar(&opts.since, "since", "", "submitted since then: a time (2025-11-26 13:07:00, or with a zone 2025-11-26T13:07:00+01:00), a date, or 2h, 7d for so long ago")
 	flags.StringVar(&opts.until, "until", "", "submitted before then")
 	flags.StringVarP(&opts.text, "text", "q", "", "only those with this text in the ID, the parameters or the error")
 	flags.IntVar(&opts.limit, "limit", 50, "how many at most; 1 to 200")
@@ -68,13 +69,15 @@ func (a *app) history(ctx context.Context, conf *loaded, opts historyOptions) er
 	if err != nil {
 		return err
 	}
-	all, total := []ended{}, 0
+	all, total, atLeast := []ended{}, 0, ""
 	err = a.reach(ctx, conf, func(c *client.Client) error {
 		page, err := c.List(ctx, filter)
 		if err != nil {
 			return err
 		}
-		total = page.Total
+		if total = page.Total; !page.TotalExact {
+			atLeast = "at least "
+		}
 		for i := range page.Operations {
 			op := &page.Operations[i]
 			all = append(all, ended{op.ID, op.State, op.Result, op.CreatedAt, op.FinishedAt, op.Error})
@@ -105,10 +108,12 @@ func (a *app) history(ctx context.Context, conf *loaded, opts historyOptions) er
 		rows = append(rows, []string{e.ID.String(), string(e.Status), cmp.Or(string(e.Result), "-"), at, cmp.Or(text, "-")})
 	}
 	if total > len(all) {
-		a.streams.say("%d of %d are shown; --limit shows more, and --since, --status and others narrow them down", len(all), total)
+		a.streams.say("%d of %s%d are shown; --limit shows more, and --since, --status and others narrow them down", len(all), atLeast, total)
 	}
 	return a.streams.table([]string{"ID", "STATUS", "RESULT", "FINISHED", "ERROR"}, rows)
 }
+
+var results = []statefs.Result{statefs.Success, statefs.Partial, statefs.Failure, statefs.CancelledResult}
 
 // query makes the question out of the flags, for the directory and for the daemon.
 func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error) {
@@ -133,7 +138,11 @@ func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error
 	}
 	if o.result != "" {
 		for word := range strings.SplitSeq(o.result, ",") {
-			q.Results = append(q.Results, statefs.Result(strings.TrimSpace(word)))
+			result := statefs.Result(strings.TrimSpace(word))
+			if !slices.Contains(results, result) {
+				return nil, nil, usagef("flag --result: %q is not one of success, partial, failure, cancelled", word)
+			}
+			q.Results = append(q.Results, result)
 		}
 	}
 	for _, bound := range []struct {
@@ -145,7 +154,7 @@ func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error
 		}
 		at, ok := history.ParseTime(bound.text, now)
 		if !ok {
-			return nil, nil, usagef("flag --%s: %q is not a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration (2h, 7d)", bound.name, bound.text)
+			return nil, nil, usagef("flag --%s: %q is not a time (2025-11-26T13:07:00+01:00, 2025-11-26 13:07:00), a date (2025-11-26) or a duration (2h, 7d)", bound.name, bound.text)
 		}
 		*bound.into = at
 		filter.Set(bound.name, at.Format(time.RFC3339Nano))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -96,15 +95,10 @@ func (l *listed) since() string {
 }
 
 func (l *listed) progress() string {
-	p := l.Progress
-	switch {
-	case p == nil:
+	if l.Progress == nil {
 		return "-"
-	case p.Total != nil:
-		return strings.TrimSpace(fmt.Sprintf("%d/%d %s", p.Done, *p.Total, printable(p.Phase)))
-	default:
-		return strings.TrimSpace(fmt.Sprintf("%d %s", p.Done, printable(p.Phase)))
 	}
+	return printable(shownProgress(l.Progress))
 }
 
 // listTree lists what the directory holds.
@@ -123,14 +117,12 @@ func listTree(tree *statefs.Tree) ([]listed, error) {
 		case err == nil:
 			l.Since = &stamp.At
 		}
-		if p, err := tree.ReadProgress(marker.ID); err == nil {
-			l.Progress = &p
-		}
 		switch rec, err := tree.ReadRecord(marker.ID); {
 		case errors.Is(err, fs.ErrNotExist):
 			l.Foreign = true
 		case err == nil:
-			l.Stalled = rec.StalledAt
+			tree.Freshen(rec)
+			l.Stalled, l.Progress = rec.StalledAt, rec.Progress
 		}
 		all = append(all, l)
 	}

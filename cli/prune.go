@@ -70,7 +70,14 @@ func (a *app) prune(ctx context.Context, conf *loaded, opts pruneOptions) error 
 			return err
 		}
 	}
-	a.streams.say("%s, %d bytes", plural(pruned.Count, "operation", "operations"), pruned.Bytes)
+	if more := pruned.Count - len(pruned.Operations); more > 0 {
+		a.streams.say("and %d more", more)
+	}
+	done := "deleted"
+	if opts.dryRun {
+		done = "would be deleted"
+	}
+	a.streams.say("%s, %d bytes: %s", plural(pruned.Count, "operation", "operations"), pruned.Bytes, done)
 	return nil
 }
 

@@ -63,6 +63,7 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 		if state, err := tree.State(id); err == nil && !rec.Status.Terminal() {
 			rec.Status = state // the marker says it
 		}
+		tree.Freshen(rec)
 		raw, err = json.Marshal(rec)
 		return err
 	})
@@ -95,6 +96,7 @@ func (a *app) showRecord(rec *statefs.Record) error {
 	}
 	add("status", status)
 	add("reason", rec.Reason)
+	add("stalled", shownTime(rec.StalledAt))
 	if rec.Error != nil {
 		add("error", rec.Error.Code+": "+rec.Error.Message)
 	}
@@ -113,8 +115,15 @@ func (a *app) showRecord(rec *statefs.Record) error {
 	add("created", shownTime(&rec.CreatedAt))
 	add("started", shownTime(rec.StartedAt))
 	add("finished", shownTime(rec.FinishedAt))
-	if p := rec.Progress; p != nil && p.Total != nil {
-		add("progress", fmt.Sprintf("%d/%d %s", p.Done, *p.Total, p.Phase))
+	if rec.FinishedSeq > 0 {
+		add("end number", strconv.FormatUint(rec.FinishedSeq, 10))
+	}
+	if rec.PausedSeconds > 0 {
+		add("paused", fmt.Sprintf("%.3f s", rec.PausedSeconds))
+	}
+	add("alive", shownTime(rec.HeartbeatAt))
+	if p := rec.Progress; p != nil {
+		add("progress", shownProgress(p))
 	}
 	if rec.Processed+rec.FailedN > 0 {
 		add("items", fmt.Sprintf("%d processed, %d failed", rec.Processed, rec.FailedN))
@@ -136,6 +145,14 @@ func (a *app) showRecord(rec *statefs.Record) error {
 		}
 	}
 	return nil
+}
+
+func shownProgress(p *statefs.Progress) string {
+	shown := strconv.FormatInt(p.Done, 10)
+	if p.Total != nil {
+		shown = fmt.Sprintf("%d/%d", p.Done, *p.Total)
+	}
+	return strings.TrimSpace(shown + " " + p.Phase)
 }
 
 func shownTime(at *time.Time) string {

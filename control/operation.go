@@ -19,10 +19,9 @@ type operationJSON struct {
 	Endpoint string        `json:"endpoint"`
 	State    statefs.State `json:"state"`
 	// Status repeats State: the one in the record is as old as the record.
-	Status   statefs.State     `json:"status"`
-	Foreign  bool              `json:"foreign,omitempty"`
-	Asks     []statefs.Ask     `json:"requests,omitempty"`
-	Progress *statefs.Progress `json:"progress,omitempty"`
+	Status  statefs.State `json:"status"`
+	Foreign bool          `json:"foreign,omitempty"`
+	Asks    []statefs.Ask `json:"requests,omitempty"`
 	// LogBytes is the length of the log now, or the one at which it was sealed.
 	LogBytes int64 `json:"log_bytes"`
 	// Durability says what the answer to a submit promises.
@@ -79,7 +78,7 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 	return out, nil
 }
 
-// measure adds progress and log length. Both are for show: what cannot be read is left out.
+// measure adds the newest progress and the log length. Both are for show: what cannot be read is left out.
 func (s *Server) measure(out *operationJSON) {
 	if out.Record == nil {
 		return
@@ -92,9 +91,7 @@ func (s *Server) measure(out *operationJSON) {
 		}
 		_ = log.Close() // opened for reading
 	}
-	if progress, err := s.tree.ReadProgress(out.ID); err == nil {
-		out.Progress = &progress
-	}
+	s.tree.Freshen(out.Record)
 }
 
 // unknown turns the error of a record that was asked for by name into an answer.

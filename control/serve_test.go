@@ -267,7 +267,11 @@ func TestOperationShowsWhatIsTrueNow(t *testing.T) {
 	r := setup(t)
 	w := r.submit().start()
 	w.write("0123")
-	must(t, r.owner.WriteProgress(w.id, statefs.Progress{Done: 1, At: time.Now()}))
+	alive := time.Now()
+	must(t, r.owner.WriteProgress(w.id, statefs.Progress{Done: 1, At: alive}))
+	if out := r.get(w.path("")).json(t); out["last_heartbeat_at"] != alive.Format(time.RFC3339Nano) {
+		t.Errorf("last_heartbeat_at is %v, the last sign of life was at %s", out["last_heartbeat_at"], alive.Format(time.RFC3339Nano))
+	}
 	must(t, r.tree.Request(t.Context(), w.id, statefs.Pause, nil))
 	out := r.get(w.path("")).json(t)
 	if out["state"] != "running" || out["status"] != "running" || out["log_bytes"] != float64(4) || out["progress"] == nil || fmt.Sprint(out["requests"]) != "[pause]" {

@@ -133,14 +133,6 @@ type ResourceUse struct {
 	OutputBytes   int64   `json:"output_bytes"`
 }
 
-// Progress is the content of ID.progress: how far the work is and when it last gave a sign of life. It may be lost.
-type Progress struct {
-	Done  int64     `json:"done"`
-	Total *int64    `json:"total"`
-	Phase string    `json:"phase,omitempty"`
-	At    time.Time `json:"at"`
-}
-
 // CorruptError says that a file exists and cannot be understood.
 type CorruptError struct {
 	Path   string
@@ -226,20 +218,6 @@ func decodeRecord(name string, id ID, data []byte) (*Record, error) {
 		return nil, &CorruptError{name, fmt.Sprintf("its next state %q is no live state", shorten(string(rec.Next)))}
 	}
 	return rec, nil
-}
-
-// ReadProgress returns the last progress of an operation; fs.ErrNotExist is wrapped when it never said any.
-func (t *Tree) ReadProgress(id ID) (Progress, error) {
-	var p Progress
-	name := dayFile(id, ".progress")
-	data, err := t.readRegular(t.root, name, 1<<16)
-	if err != nil {
-		return p, err
-	}
-	if err := json.Unmarshal(data, &p); err != nil {
-		return p, &CorruptError{name, err.Error()}
-	}
-	return p, nil
 }
 
 // readRegular reads a whole regular file below root. A symbolic link, a directory, a fifo or a device is refused without
