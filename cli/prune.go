@@ -106,14 +106,14 @@ func pruneTree(ctx context.Context, tree *statefs.Tree, keep history.Retention, 
 			return nil, ctx.Err()
 		}
 	}
-	guards, err := guardsOf(owner)
-	if err != nil {
-		return nil, err
-	}
 	if dryRun {
+		guards, err := guardsOf(owner)
+		if err != nil {
+			return nil, err
+		}
 		return store.Plan(ctx, keep, guards, time.Now())
 	}
-	return store.Prune(ctx, keep, guards, time.Now())
+	return store.Prune(ctx, keep, func() (history.Guards, error) { return guardsOf(owner) }, time.Now())
 }
 
 // guardsOf finds the reasons to keep ended operations that the index does not know.

@@ -64,6 +64,11 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	rec, err := s.start(r, def, params, old.Tags, func(submission *statefs.Submission) {
 		submission.RetryOf, submission.FailedItems = &id, failedItems
 	})
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, missing := s.tree.ReadRecord(id); errors.Is(missing, fs.ErrNotExist) {
+			return s.goneOrNever(id) // deleted meanwhile
+		}
+	}
 	if err != nil {
 		return err
 	}

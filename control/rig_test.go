@@ -113,7 +113,7 @@ func (d *daemonStatus) Prune(ctx context.Context, dryRun bool) ([]history.Victim
 	if dryRun {
 		return d.history.Plan(ctx, d.keep, d.guards, time.Now())
 	}
-	return d.history.Prune(ctx, d.keep, d.guards, time.Now())
+	return d.history.Prune(ctx, d.keep, func() (history.Guards, error) { return d.guards, nil }, time.Now())
 }
 
 func (d *daemonStatus) Health() Health {

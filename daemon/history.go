@@ -279,6 +279,19 @@ func (d *Daemon) guards() (g history.Guards, err error) {
 		return g, err
 	}
 	g.Referred = make(map[statefs.ID]bool)
+	// A retry that was acknowledged a moment ago has its marker, and may not be in hand yet.
+	listing, err := d.owner.List()
+	if err != nil {
+		return g, err
+	}
+	for _, marker := range listing.Markers {
+		if d.manages(marker.ID) {
+			continue
+		}
+		if rec, err := d.owner.ReadRecord(marker.ID); err == nil && rec.RetryOf != nil {
+			g.Referred[*rec.RetryOf] = true
+		}
+	}
 	for _, live := range d.Live() {
 		if of, ok := live.Row.Retries(); ok {
 			g.Referred[of] = true
@@ -289,17 +302,17 @@ func (d *Daemon) guards() (g history.Guards, err error) {
 
 // Prune deletes what the retention does not keep, or with dryRun only says what that is.
 func (d *Daemon) Prune(ctx context.Context, dryRun bool) ([]history.Victim, error) {
-	guards, err := d.guards()
-	if err != nil {
-		return nil, err
-	}
 	if dryRun {
+		guards, err := d.guards()
+		if err != nil {
+			return nil, err
+		}
 		return d.history.Plan(ctx, d.config.Retention, guards, time.Now())
 	}
 	d.pruning.Lock()
 	defer d.pruning.Unlock()
-	pruned, err := d.history.Prune(ctx, d.config.Retention, guards, time.Now())
-	if err == nil && len(pruned) > 0 {
+	pruned, err := d.history.Prune(ctx, d.config.Retention, d.guards, time.Now())
+	if len(pruned) > 0 {
 		d.logger.Info("history pruned", "operations", len(pruned))
 	}
 	return pruned, d.heed(err)

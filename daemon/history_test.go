@@ -149,6 +149,30 @@ func TestPinAndDelete(t *testing.T) {
 	}
 }
 
+// TestRetryNotYetInHand has a retry that was acknowledged and that the daemon has not seen: what it repeats is kept.
+func TestRetryNotYetInHand(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	old := b.submit("wait", "{}")
+	b.touch(old, statefs.Cancel)
+	b.awaitEnd(old)
+	b.awaitEnds(0, 1)
+	must(t, b.stop())
+	again, err := b.tree.Submit(b.t.Context(), statefs.Submission{Group: "test", Job: "wait", RetryOf: &old})
+	must(t, err)
+	owner, err := statefs.Own(b.tree)
+	must(t, err)
+	defer func() { must(t, owner.Release()) }()
+	b.config.Owner = owner
+	blind, err := New(b.config) // it never runs
+	must(t, err)
+	defer func() { must(t, blind.Close()) }()
+	guards, err := blind.guards()
+	if err != nil || !guards.Referred[old] || guards.Referred[again.ID] {
+		t.Errorf("%+v, %v", guards, err)
+	}
+}
+
 // TestRetentionRuns prunes at the start of a daemon.
 func TestRetentionRuns(t *testing.T) {
 	t.Parallel()

@@ -69,39 +69,64 @@ func (s *Store) Plan(ctx context.Context, keep Retention, guards Guards, now tim
 	return victims, err
 }
 
-// Prune deletes what Plan says, and returns it.
-func (s *Store) Prune(ctx context.Context, keep Retention, guards Guards, now time.Time) ([]Victim, error) {
+// Prune deletes what Plan says, and returns what it deleted. A large history takes a while, in which somebody may pin or retry what was
+// chosen: look is asked for the guards again and again.
+func (s *Store) Prune(ctx context.Context, keep Retention, look func() (Guards, error), now time.Time) (pruned []Victim, err error) {
+	guards, err := look()
+	if err != nil {
+		return nil, err
+	}
 	victims, err := s.Plan(ctx, keep, guards, now)
 	if err != nil || len(victims) == 0 {
 		return nil, err
 	}
-	for part := range slices.Chunk(victims, 10*buildBatch) {
-		var ids []statefs.ID
-		err := s.do(ctx, change{apply: func(x index) error {
-			ids = nil
-			for _, v := range part {
-				r, there, err := x.find(v.ID)
-				if err != nil {
-					return err
-				}
-				if !there || r.Pinned { // since it was chosen
-					continue
-				}
-				if err := x.doom(v.ID); err != nil {
-					return err
-				}
-				ids = append(ids, v.ID)
-			}
-			return nil
-		}})
-		if err != nil {
-			return nil, fmt.Errorf("prune the history: %w", err)
-		}
-		if err := s.deleteFiles(ctx, ids); err != nil {
-			return nil, fmt.Errorf("prune the history: %w", err)
-		}
+	chosen := make(map[statefs.ID]bool, len(victims))
+	for _, v := range victims {
+		chosen[v.ID] = true
 	}
-	return victims, nil
+	for part := range slices.Chunk(victims, s.pruneAtOnce) {
+		gone, err := s.prunePart(ctx, part, chosen, look)
+		if err != nil {
+			return pruned, fmt.Errorf("prune the history: %w", err)
+		}
+		pruned = append(pruned, gone...)
+	}
+	return pruned, nil
+}
+
+// prunePart deletes some of what was chosen, unless there is a reason by now to keep it, which takes it out of chosen.
+func (s *Store) prunePart(ctx context.Context, part []Victim, chosen map[statefs.ID]bool, look func() (Guards, error)) (gone []Victim, err error) {
+	guards, err := look()
+	if err != nil {
+		return nil, err
+	}
+	err = s.do(ctx, change{apply: func(x index) error {
+		gone = nil
+		for _, v := range slices.Backward(part) { // what retries another one comes before it
+			r, there, err := x.find(v.ID)
+			if err != nil {
+				return err
+			}
+			if !there || guards.held(x, &r, chosen) != "" {
+				delete(chosen, v.ID)
+				continue
+			}
+			if err := x.doom(v.ID); err != nil {
+				return err
+			}
+			gone = append(gone, v)
+		}
+		return nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(gone)
+	ids := make([]statefs.ID, len(gone))
+	for i, v := range gone {
+		ids[i] = v.ID
+	}
+	return gone, s.deleteFiles(ctx, ids)
 }
 
 // plan chooses what to delete.

@@ -70,7 +70,7 @@ func TestRetention(t *testing.T) {
 			if text := strings.Join(got, ", "); text != c.want {
 				t.Fatalf("%s, want %s", text, c.want)
 			}
-			pruned, err := r.Prune(t.Context(), c.keep, guards, r.clock)
+			pruned, err := r.Prune(t.Context(), c.keep, always(guards), r.clock)
 			if err != nil || !slices.Equal(pruned, plan) {
 				t.Errorf("%v, %v", pruned, err)
 			}
@@ -81,6 +81,45 @@ func TestRetention(t *testing.T) {
 			r.check(ids, plan)
 		})
 	}
+}
+
+func always(g Guards) func() (Guards, error) { return func() (Guards, error) { return g, nil } }
+
+// TestPruneLooksAgain has reasons to keep come up while a prune is under way.
+func TestPruneLooksAgain(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.pruneAtOnce = 2
+	ids := make(map[string]statefs.ID)
+	for _, job := range []string{"a", "b", "c", "d", "e", "f", "again"} {
+		ids[job] = r.end(job, statefs.Completed, func(rec *statefs.Record) {
+			must(t, os.WriteFile(r.tree.LogPath(rec.ID), []byte("x"), 0o640))
+			if e := ids["e"]; job == "again" {
+				rec.RetryOf = &e
+			}
+		}).ID
+	}
+	var guards Guards
+	looks := 0
+	look := func() (Guards, error) {
+		switch looks++; looks {
+		case 3: // the first two are gone
+			guards.Referred = map[statefs.ID]bool{ids["c"]: true}
+		case 4:
+			guards.Undelivered = map[statefs.ID]bool{ids["e"]: true}
+		}
+		return guards, nil
+	}
+	pruned, err := r.Prune(t.Context(), Retention{Age: time.Nanosecond}, look, r.clock.Add(time.Hour))
+	must(t, err)
+	var got []string
+	for _, v := range pruned {
+		got = append(got, strings.TrimPrefix(v.ID.Endpoint(), "g-"))
+	}
+	if text := strings.Join(got, " "); text != "a b d f again" {
+		t.Errorf("deleted: %s", text)
+	}
+	r.check(ids, pruned)
 }
 
 // check compares files, list and counts with what must have gone.
@@ -188,7 +227,7 @@ func TestWholeDays(t *testing.T) {
 	live, err := r.tree.Submit(t.Context(), statefs.Submission{Group: "g", Job: "live"})
 	must(t, err)
 	r.clock = r.clock.AddDate(0, 0, 10)
-	pruned, err := r.Prune(t.Context(), Retention{Age: time.Hour}, Guards{}, r.clock)
+	pruned, err := r.Prune(t.Context(), Retention{Age: time.Hour}, always(Guards{}), r.clock)
 	if err != nil || len(pruned) != 4 {
 		t.Fatalf("%v, %v", pruned, err)
 	}

@@ -22,6 +22,8 @@ type Store struct {
 	owner *statefs.Owner
 	log   *slog.Logger
 	path  string
+	// pruneAtOnce is how many operations are deleted between two looks at the reasons to keep them.
+	pruneAtOnce int
 
 	dbMu sync.RWMutex // held for writing while db is replaced
 	db   *bolt.DB
@@ -70,7 +72,7 @@ func Open(owner *statefs.Owner, logger *slog.Logger) (*Store, error) {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
-		owner: owner, log: logger, path: filepath.Join(owner.Dir(), FileName),
+		owner: owner, log: logger, path: filepath.Join(owner.Dir(), FileName), pruneAtOnce: 10 * buildBatch,
 		wake: make(chan struct{}, 1), built: make(chan struct{}),
 	}
 	last, err := s.openFile()

@@ -27,6 +27,10 @@ func (t *Tree) inheritItems(from, to ID) error {
 		})
 		return inherited, err
 	})
+	if err == nil {
+		// One that is being deleted loses its record before its items: as long as there is one, they were whole.
+		_, err = t.root.Lstat(dayFile(from, ".json"))
+	}
 	if err != nil {
 		return fmt.Errorf("inherit the items of %s: %w", from, err)
 	}
