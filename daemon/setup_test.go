@@ -102,6 +102,7 @@ func prepareAt(t *testing.T, dir, jobs string, handlers Handlers) *bench {
 				t.Errorf("watch: %v", err)
 			}
 		}
+		b.checkRecords()
 		if err := b.tree.Close(); err != nil {
 			t.Errorf("close the tree: %v", err)
 		}

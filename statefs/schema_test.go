@@ -77,6 +77,11 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	rec.Progress = &Progress{Done: 1, Total: &total, At: at}
 	rec.Error, rec.ExitCode, rec.Result = &Fault{"exit", "exit code 7"}, &code, Failure
 	rec.Resources, rec.FinishedSeq, rec.Pinned = &ResourceUse{UserSeconds: 1}, 9, true
+	rec.CreatedBy, rec.Key, rec.Lane, rec.OnDisconnect, rec.Tags = "me", "one", "cookie", "pause", []string{"a", "b"}
+	rec.StalledAt, rec.NeedsPersonSeq, rec.Deaths, rec.Phase, rec.Reason = &at, 8, 2, "half", "marker missing"
+	rec.Host, rec.Boot, rec.PID, rec.Artifacts, rec.Signal, rec.FailedItems = "here", "b", 7, []string{"a/b"}, "SIGKILL", true
+	rec.Run, rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues, rec.PausedSeconds, rec.Processed, rec.FailedN = 4, 4, 1, 2, 1, 0.5, 2, 1
+	rec.Footer, rec.LogBytes, rec.Definition = json.RawMessage(`{"result":"failure"}`), &total, strings.Repeat("a", 64)
 	rec.Extra = map[string]json.RawMessage{"colour": json.RawMessage(`"red"`)}
 	for name, r := range map[string]*Record{"new": submit(t, o.Tree), "ended": rec} {
 		data, err := marshalRecord(r)
@@ -85,13 +90,18 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for field, value := range reflect.ValueOf(rec).Elem().Fields() {
+		if value.IsZero() && field.Name != "Next" && field.Name != "Priority" { // neither is of a record that has ended
+			t.Errorf("%s is not set, so nothing says that the schema allows it", field.Name)
+		}
+	}
 	data, err := marshalRecord(rec)
 	check(t, err)
 	var members map[string]json.RawMessage
 	check(t, json.Unmarshal(data, &members))
 	for name, wrong := range map[string]string{
 		"version": "2", "id": `"x"`, "status": `"resting"`, "created_at": `"yesterday"`, "run": "-1", "finished_seq": "0", "params": "[]",
-		"retry_of": `"../x"`, "transitions": `[{"to":"queued"}]`, "exit_code": "256", "result": `"maybe"`,
+		"retry_of": `"../x"`, "tags": `"a"`, "stalled_at": "0", "deaths": "-1", "on_disconnect": `"stop"`, "pinned": `"yes"`, "next": `"failed"`, "transitions": `[{"to":"queued"}]`, "exit_code": "256", "result": `"maybe"`,
 	} {
 		broken := maps.Clone(members)
 		broken[name] = json.RawMessage(wrong)

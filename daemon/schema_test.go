@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// recordSchema is the published schema of records.
+var recordSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	return compiler.Compile("../schema/record.schema.json")
+})
+
+// checkRecords compares every record that the tests of this package leave behind with the schema, so that each kind of record that a
+// daemon writes is checked. What a test has put there to be refused is not the daemon's.
+func (b *bench) checkRecords() {
+	schema, err := recordSchema()
+	if err != nil {
+		b.t.Errorf("schema: %v", err)
+		return
+	}
+	files, err := filepath.Glob(filepath.Join(b.dir, "operations", "*", "*.json"))
+	if err != nil {
+		b.t.Error(err)
+	}
+	for _, file := range files {
+		id, err := statefs.ParseID(filepath.Base(file[:len(file)-len(".json")]))
+		if err != nil {
+			continue
+		}
+		if _, err := b.tree.ReadRecord(id); err != nil {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			b.t.Error(err)
+			continue
+		}
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err == nil {
+			err = schema.Validate(value)
+		}
+		if err != nil {
+			b.t.Errorf("%s does not follow the schema: %v\n%s", file, err, data)
+		}
+	}
+}
