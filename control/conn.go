@@ -16,18 +16,6 @@ import (
 	"time"
 )
 
-// listener wraps the connections it accepts. net/http closes a connection whose headers take too long without a word, and refuses
-// what it cannot read in plain text; the client of a wrapped one gets a problem.
-type listener struct{ net.Listener }
-
-func (l listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &conn{Conn: c}, nil
-}
-
 // conn is a connection that knows whether the head of a request is arriving.
 type conn struct {
 	net.Conn
@@ -84,7 +72,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.heard.Load() > 0 {
 		c.heard.Store(beingAnswered)
-		c.lastWord(http.StatusRequestTimeout, "The headers of the request took too long to arrive")
+		c.lastWord(http.StatusRequestTimeout, "The headers of the request took too long to arrive", lingerTime)
 	}
 	return n, err
 }
@@ -109,7 +97,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		return c.Conn.Write(p)
 	}
 	c.heard.Store(beingAnswered)
-	c.lastWord(status, text)
+	c.lastWord(status, text, lingerTime)
 	return len(p), nil
 }
 
@@ -137,20 +125,25 @@ func (c *conn) refused(p []byte) (status int, text string) {
 	return status, "The request cannot be read: its first line or a header is malformed, Host is there twice, or it is not HTTP"
 }
 
-// lastWord answers a request that reaches no handler with a problem. The connection is good for nothing after it.
-func (c *conn) lastWord(status int, text string) {
+// lastWord answers a request that reaches no handler with a problem. The connection is good for nothing after it. The rest of
+// the request may take the time linger to arrive.
+func (c *conn) lastWord(status int, text string, linger time.Duration) {
 	body, err := json.Marshal(problemOf(status, text))
 	if err != nil {
 		return // text is a few words of ours or of net/http
 	}
+	later := ""
+	if status == http.StatusServiceUnavailable {
+		later = "Retry-After: 1\r\n"
+	}
 	_ = c.SetWriteDeadline(time.Now().Add(lingerTime)) // the worst is that the client is not told
-	_, err = fmt.Fprintf(c.Conn, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n"+
+	_, err = fmt.Fprintf(c.Conn, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n%s"+
 		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n%s\n",
-		status, http.StatusText(status), problemType, len(body)+1, body)
+		status, http.StatusText(status), problemType, len(body)+1, later, body)
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if err != nil || !ok || half.CloseWrite() != nil {
 		return
 	}
-	_ = c.SetReadDeadline(time.Now().Add(lingerTime)) // the worst is that the linger is left out
+	_ = c.SetReadDeadline(time.Now().Add(linger)) // the worst is that the linger is left out
 	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
 }

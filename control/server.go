@@ -159,6 +159,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		DisableGeneralOptionsHandler: true,
 	}
 	failed := make(chan error, len(listeners)+1)
+	crowd := newCrowd(s.tree.RoomForReader, &connections)
 	var serving, watching sync.WaitGroup
 	watchCtx, endWatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWatch()
@@ -169,7 +170,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	})
 	for _, l := range listeners {
 		serving.Go(func() {
-			if err := server.Serve(listener{l}); !errors.Is(err, http.ErrServerClosed) {
+			if err := server.Serve(listener{l, crowd}); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("serve on %s: %w", l.Addr(), err)
 			}
 		})

@@ -69,6 +69,9 @@ func (s *Server) serveStream(w *answer, r *http.Request, f *follower, format str
 	if r.Method == http.MethodHead {
 		return nil
 	}
+	if err := s.tree.RoomForReader(); err != nil {
+		return err // before the first byte, while there can still be an answer
+	}
 	ctx := r.Context()
 	if format == "json" {
 		footer, err := stream.WaitFooter(ctx, f)

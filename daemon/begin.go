@@ -18,7 +18,19 @@ import (
 // The order is: record with the run number and next: running, rename, sync, work. So after a crash queued means that nothing was
 // begun, and running means that it may have been. The sync makes the submission durable too, where its submitter still waits.
 func (d *Daemon) begin(op *operation) error {
+	begun, err := d.beginning.one(d.owner)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if op.run == nil {
+			begun()
+		}
+	}()
 	def, params, err := d.definition(op.rec)
+	if mends(err) {
+		return err
+	}
 	if err != nil {
 		d.say(op, "  Cannot start: "+err.Error())
 		op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}
@@ -44,7 +56,7 @@ func (d *Daemon) begin(op *operation) error {
 		op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}
 		return d.finishAs(op, statefs.CauseFailed)
 	}
-	op.run = run
+	op.run, run.begun = run, begun
 	if run.number > 1 {
 		d.say(op, fmt.Sprintf("  Run %d begins.", run.number))
 	}

@@ -18,7 +18,7 @@ func commandWork(ctx context.Context, r *run) error {
 	}
 	defer monitor.stop()
 	values := catalog.Values{Params: r.params, ID: r.id.String()}
-	output, err := r.owner.AppendLog(r.id)
+	output, err := r.openLog()
 	if err != nil {
 		return &workError{code: "start_failed", err: fmt.Errorf("open the log: %w", err)}
 	}
@@ -28,7 +28,7 @@ func commandWork(ctx context.Context, r *run) error {
 		return err
 	}
 	r.exit = &exit
-	fields, resultErr := r.scratch.takeResult("result.json")
+	fields, resultErr := r.takeResult("result.json")
 	for _, f := range fields {
 		r.report.set(f)
 	}
@@ -46,7 +46,7 @@ func (r *run) execute(ctx context.Context, values catalog.Values, output *os.Fil
 	if err := os.MkdirAll(r.owner.ArtifactsPath(r.id), 0o750); err != nil {
 		return keeper.Exit{}, &workError{code: "start_failed", err: err}
 	}
-	p, err := r.gate.start(ctx, keeper.Command{
+	p, err := r.launch(ctx, keeper.Command{
 		Args: r.def.Command(values), Dir: r.def.Folder(values), Env: r.environment(values, extra...),
 		Output: output, Grace: r.grace, Mark: r.marks(), ScanOnExit: whole,
 	})

@@ -75,6 +75,8 @@ type Daemon struct {
 	files  *watch.Files
 	looks  *looks
 	moves  repeats
+	// beginning is what takes the descriptors that it needs.
+	beginning beginning
 	// troubles are the operations that cannot be dealt with at the moment.
 	troubles troubles
 	runs     sync.WaitGroup

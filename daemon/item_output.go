@@ -27,11 +27,15 @@ type itemOutputs struct {
 
 func (r *run) itemOutput(together bool, number int) (*itemOutput, error) {
 	if !together {
-		log, err := r.owner.AppendLog(r.id)
+		log, err := r.openLog()
 		return &itemOutput{File: log}, err
 	}
 	path := r.scratch.path(fmt.Sprintf("item-%d.log", number))
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o640)
+	var f *os.File
+	err := r.patiently(r.ctx, func() (err error) {
+		f, err = os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o640)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("output of item %d: %w", number, err)
 	}

@@ -170,7 +170,7 @@ func (r *run) itemCommand(ctx context.Context, item catalog.Item, number, total 
 
 // endItem prints the end of an item and adds what its command left as its result.
 func (r *run) endItem(said *Item, item catalog.Item, result string, failure error) {
-	fields, resultErr := r.scratch.takeResult(result)
+	fields, resultErr := r.takeResult(result)
 	if failure == nil {
 		failure = resultErr
 	}

@@ -41,7 +41,8 @@ type monitor struct {
 
 func startMonitor(r *run) (*monitor, error) {
 	m := &monitor{r: r, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
-	log, err := r.owner.OpenLog(r.id)
+	var log *os.File
+	err := r.patiently(r.ctx, func() (err error) { log, err = r.owner.OpenLog(r.id); return err })
 	if err != nil {
 		return nil, fmt.Errorf("watch the log: %w", err)
 	}

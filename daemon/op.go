@@ -234,6 +234,7 @@ func (i *Item) write(line string, failure error, attrs []slog.Attr) {
 }
 
 func handlerWork(ctx context.Context, r *run) error {
+	r.begun() // what it opens is its own affair
 	err := r.handler.Run(ctx, &Op{r})
 	if err != nil {
 		return &workError{code: "handler_failed", err: err}

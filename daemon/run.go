@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -48,6 +47,7 @@ type run struct {
 	stall    stall
 	timeout  timeout
 	phased   func() // called when the work says another phase
+	begun    func() // called when the work has all the files that it needs to begin
 	scratch  scratch
 	outputs  itemOutputs
 
@@ -88,11 +88,12 @@ func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, changed func
 	r.timeout.begin(r.def.Timeout, now, r.timedOut)
 	r.done = make(chan struct{})
 	r.report.run = r.number
-	r.report.openItems = func() (io.WriteCloser, error) { return r.owner.AppendItems(r.id) }
+	r.report.openItems = r.openItems
 	r.progress.write = func(p statefs.Progress) error { return r.owner.WriteProgress(r.id, p) }
 	group.Go(func() {
 		defer ended()
 		defer close(r.done)
+		defer r.begun()
 		r.err = r.guard(do)
 		r.stall.end()
 		r.timeout.end()

@@ -49,6 +49,9 @@ func (t *Tree) Submit(_ context.Context, s Submission) (*Record, error) {
 }
 
 func (t *Tree) newRecord(s Submission) (*Record, error) {
+	if err := t.RoomForWork(1); err != nil {
+		return nil, err
+	}
 	if err := t.keepDefinition(s.DefinitionHash, s.Definition); err != nil {
 		return nil, err
 	}
@@ -94,8 +97,10 @@ func (t *Tree) publish(rec *Record) error {
 		return err
 	}
 	// Numbers are unique; this guards a storage that was put back from a copy.
-	if _, err := t.root.Lstat(dayFile(rec.ID, ".json")); !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(fmt.Errorf("operation %s: %w", rec.ID, fs.ErrExist), err)
+	if _, err := t.root.Lstat(dayFile(rec.ID, ".json")); err == nil {
+		return fmt.Errorf("operation %s: %w", rec.ID, fs.ErrExist)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("operation %s: %w", rec.ID, err)
 	}
 	t.live.add(t, rec.ID)
 	if rec.RetryOf != nil {

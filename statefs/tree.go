@@ -239,9 +239,14 @@ func (t *Tree) TempDir() string { return t.files.tmp }
 // Durability returns what an acknowledgement of this tree promises.
 func (t *Tree) Durability() Durability { return t.options.Durability }
 
-// Full says why nothing more can be written to the storage, such as "the disk is full"; "" when something can. Linux only: elsewhere it
-// is always "".
-func (t *Tree) Full() (string, error) { return full(t.dir) }
+// Full says why nothing new can be written to the storage by this process, such as "the disk is full"; "" when something can. Linux
+// only: elsewhere it is always "".
+func (t *Tree) Full() (string, error) {
+	if few := t.fewFiles(); few != "" {
+		return few, nil
+	}
+	return full(t.dir)
+}
 
 // OpenLog opens the log of an operation for reading; fs.ErrNotExist is wrapped until the work began.
 func (t *Tree) OpenLog(id ID) (*os.File, error) {

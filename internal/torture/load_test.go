@@ -156,6 +156,9 @@ func (l *load) settle(t *testing.T, tree *statefs.Tree, d *daemon) {
 		}
 		until(t, fmt.Sprintf("%s: %s has its effect; asked were %q", id, op.wants, op.history), func() bool {
 			state, err := tree.State(id)
+			if rec, err := tree.ReadRecord(id); err == nil && rec.Status == statefs.Failed {
+				t.Fatalf("%s failed: %+v", id, rec.Error)
+			}
 			switch op.wants {
 			case statefs.Pause:
 				return state == statefs.Paused
