@@ -294,6 +294,31 @@ func (y *yard) others(cases map[string]outcome) {
 	cases["nonsense in the list of live operations is passed over"] = y.still(filepath.Join(y.dir, "live.list"))
 }
 
+// settles waits until each thing has found its end, and the daemon still works.
+func (y *yard) settles(d *daemon, cases map[string]outcome) {
+	y.t.Helper()
+	op, err := d.Submit(y.t.Context(), "t", "quick", nil)
+	must(y.t, err)
+	_, err = d.Wait(y.t.Context(), op.ID)
+	must(y.t, err)
+	deadline := time.After(patience / 2)
+	for name, found := range cases {
+		for err := found(); err != nil; err = found() {
+			select {
+			case <-time.After(20 * time.Millisecond):
+				continue
+			case <-deadline:
+				y.t.Errorf("%s: %v", name, err)
+				deadline = time.After(time.Millisecond)
+			}
+			break
+		}
+	}
+	if y.t.Failed() {
+		y.t.Logf("the daemon said: %s", d.stderr)
+	}
+}
+
 // TestHostileFiles puts into one storage whatever a person, a program or a broken disk may, and starts the real daemon on it. Each
 // thing is ignored, kept in corrupt/, or repaired, and none keeps the daemon from working.
 func TestHostileFiles(t *testing.T) {
@@ -311,26 +336,7 @@ func TestHostileFiles(t *testing.T) {
 	if err != nil || port == "" {
 		t.Fatal(d.Address())
 	}
-	op, err := d.Submit(t.Context(), "t", "quick", nil)
-	must(t, err)
-	_, err = d.Wait(t.Context(), op.ID)
-	must(t, err)
-	deadline := time.After(patience / 2)
-	for name, found := range cases {
-		for err := found(); err != nil; err = found() {
-			select {
-			case <-time.After(20 * time.Millisecond):
-				continue
-			case <-deadline:
-				t.Errorf("%s: %v", name, err)
-				deadline = time.After(time.Millisecond)
-			}
-			break
-		}
-	}
-	if t.Failed() {
-		t.Logf("the daemon said: %s", d.stderr)
-	}
+	(&yard{t: t, dir: r.dir, tree: tree}).settles(d, cases)
 	figures.add(t, "hostile files, each ignored, kept or repaired", len(cases))
 	d.kill()
 }

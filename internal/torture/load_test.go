@@ -260,3 +260,20 @@ func (l *load) explain(t *testing.T, d *daemon) {
 		}
 	})
 }
+
+// submit submits, and notes the acknowledgement.
+func (l *load) submit(t *testing.T, d *daemon, job string) statefs.ID {
+	t.Helper()
+	op, err := d.Submit(t.Context(), "t", job, nil)
+	must(t, err)
+	must(t, l.ledger.submitted(op.ID, job))
+	return op.ID
+}
+
+// asks asks, returns when it took effect, and notes that.
+func (l *load) asks(t *testing.T, d *daemon, id statefs.ID, ask statefs.Ask) {
+	t.Helper()
+	_, err := d.Request(t.Context(), id, ask, patience)
+	must(t, err)
+	l.ledger.asked(id, ask, true)
+}

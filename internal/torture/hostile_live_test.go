@@ -1,0 +1,129 @@
+package torture
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// running submits an operation and returns when its work has begun.
+func (y *yard) running() statefs.ID {
+	y.t.Helper()
+	id := y.submit("sleep")
+	y.wait("it runs", y.state(id, statefs.Running))
+	return id
+}
+
+func (y *yard) wait(what string, found outcome) {
+	y.t.Helper()
+	var last error
+	y.t.Cleanup(func() {
+		if y.t.Failed() && last != nil {
+			y.t.Logf("%s: %v", what, last)
+		}
+	})
+	until(y.t, what, func() bool { last = found(); return last == nil })
+}
+
+func (y *yard) whole(id statefs.ID, want statefs.State) outcome {
+	return func() error {
+		rec, err := y.tree.ReadRecord(id)
+		if err != nil || rec.Status != want {
+			return fmt.Errorf("its record says %+v, want %s: %w", rec, want, err)
+		}
+		return nil
+	}
+}
+
+// intrude puts everything into the yard of a daemon that runs, and returns what must become of it.
+func intrude(y *yard) map[string]outcome {
+	cases := make(map[string]outcome)
+	y.names(cases)
+	for kind, place := range strangeFiles {
+		marker := y.jobs(statefs.MarkerName(y.foreign(1), statefs.Running))
+		must(y.t, place(y, marker))
+		cases[kind+" as a marker is ignored"] = y.still(marker)
+
+		asked := y.running()
+		must(y.t, place(y, y.jobs(statefs.RequestName(asked, statefs.Cancel))))
+		cases[kind+" as a request has no effect"] = y.state(asked, statefs.Running)
+
+		second := y.running()
+		must(y.t, place(y, y.jobs(statefs.MarkerName(second, statefs.Paused))))
+		cases[kind+" as a second marker is kept, and the first stays"] = all(y.state(second, statefs.Running), y.kept(statefs.MarkerName(second, statefs.Paused)))
+	}
+	for kind, damage := range damages {
+		id := y.running()
+		good, err := os.ReadFile(y.record(id))
+		aside := filepath.Join(y.t.TempDir(), "record")
+		must(y.t, errors.Join(err, damage(aside, good), os.Rename(aside, y.record(id))))
+		must(y.t, put(y.jobs(statefs.RequestName(id, statefs.Pause)), ""))
+		cases["record "+kind+" is written anew from what is known"] = all(y.state(id, statefs.Paused), y.whole(id, statefs.Paused))
+	}
+	y.moves(cases)
+	return cases
+}
+
+// moves are what a person does with the wrong file.
+func (y *yard) moves(cases map[string]outcome) {
+	for _, ending := range []string{".quewed", ".running.bak", ".completed", ".failed_retryable", "", ".scheduled"} {
+		id := y.running()
+		must(y.t, os.Rename(y.jobs(statefs.MarkerName(id, statefs.Running)), y.jobs(id.String()+ending)))
+		cases[fmt.Sprintf("marker renamed to %q is put back", ending)] = all(y.state(id, statefs.Running), y.gone(y.jobs(id.String()+ending)))
+	}
+	two := y.running()
+	must(y.t, put(y.jobs(statefs.MarkerName(two, statefs.Trailing)), ""))
+	cases["of two markers the one that was there stays"] = all(y.state(two, statefs.Running), y.gone(y.jobs(statefs.MarkerName(two, statefs.Trailing))))
+
+	replaced := y.running()
+	aside := filepath.Join(y.t.TempDir(), "marker")
+	must(y.t, errors.Join(put(aside, "what an editor saves\n"), os.Rename(aside, y.jobs(statefs.MarkerName(replaced, statefs.Running)))))
+	cases["marker that an editor saved is a marker"] = y.state(replaced, statefs.Running)
+
+	victim, mover := y.running(), y.running()
+	must(y.t, os.Rename(y.jobs(statefs.MarkerName(mover, statefs.Running)), y.jobs(statefs.MarkerName(victim, statefs.Running))))
+	cases["marker moved over that of another: both have one"] = all(y.state(victim, statefs.Running), y.state(mover, statefs.Running))
+
+	removed := y.running()
+	must(y.t, os.Remove(y.jobs(statefs.MarkerName(removed, statefs.Running))))
+	cases["marker that is removed cancels"] = y.ended(removed, statefs.Cancelled, "")
+
+	unasked := y.running()
+	request := y.jobs(statefs.RequestName(unasked, statefs.Pause))
+	must(y.t, errors.Join(put(request, ""), ignoreMissing(os.Remove(request))))
+	cases["request that is taken back counts or not, and nothing is left"] = y.gone(request)
+
+	gone := y.running()
+	must(y.t, os.Remove(y.record(gone)))
+	must(y.t, put(y.jobs(statefs.RequestName(gone, statefs.Pause)), ""))
+	cases["record that is removed is written anew"] = all(y.state(gone, statefs.Paused), y.whole(gone, statefs.Paused))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// TestHostileFilesMeanwhile is TestHostileFiles with a daemon that runs: each thing sends an event.
+func TestHostileFilesMeanwhile(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("this test makes device files: run it as root")
+	}
+	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
+	d := r.start("--sweep-interval", "1s")
+	tree, err := statefs.Open(r.dir, statefs.Options{Durability: statefs.Process})
+	must(t, err)
+	defer func() { must(t, tree.Close()) }()
+	y := &yard{t: t, dir: r.dir, tree: tree}
+	cases := intrude(y)
+	y.settles(d, cases)
+	figures.add(t, "files put beside a running daemon, each ignored, kept or repaired", len(cases))
+	d.kill()
+}
