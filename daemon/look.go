@@ -49,22 +49,22 @@ func (d *Daemon) guardLook(id statefs.ID, look func() error) {
 	case errors.As(err, &sync), errors.As(err, &gone), errors.Is(err, errEmptied), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
 		d.fail(err)
 	case errors.Is(err, errMoved):
-		d.lookAfter(id, d.moves.again(id))
+		if wait := d.moves.again(id); wait > 0 {
+			d.looks.retry(id, wait)
+		} else {
+			d.looks.want(id)
+		}
 	default:
 		d.counters.failedLooks.Add(1)
 		d.troubles.failed(id, err, time.Now())
 		if !d.stopping.Load() {
-			d.lookAfter(id, tryAgain)
+			d.looks.retry(id, tryAgain)
 		}
 	}
 }
 
-// lookAfter has an operation looked at after a while, or at once.
+// lookAfter has an operation looked at after a while.
 func (d *Daemon) lookAfter(id statefs.ID, wait time.Duration) {
-	if wait == 0 {
-		d.looks.want(id)
-		return
-	}
 	time.AfterFunc(wait, func() { d.looks.want(id) })
 }
 

@@ -19,6 +19,7 @@ type looks struct {
 
 	mu      sync.Mutex
 	state   map[statefs.ID]lookState
+	retries map[statefs.ID]*retry
 	queue   []statefs.ID
 	workers int
 	closed  bool
@@ -66,8 +67,14 @@ const (
 	lookAgain // runs, and is wanted again
 )
 
+// retry is a look that is due.
+type retry struct {
+	due   time.Time
+	timer *time.Timer
+}
+
 func newLooks(look func(statefs.ID)) *looks {
-	l := &looks{look: look, state: make(map[statefs.ID]lookState)}
+	l := &looks{look: look, state: make(map[statefs.ID]lookState), retries: make(map[statefs.ID]*retry)}
 	l.quiet = sync.NewCond(&l.mu)
 	return l
 }
@@ -91,6 +98,31 @@ func (l *looks) want(id statefs.ID) {
 			l.group.Go(l.work)
 		}
 	}
+}
+
+// retry asks for a look after a while, because the last one failed. There is never more than one to come for an ID, the earliest:
+// looks that fail for another reason to look each would otherwise add one more a second for as long as they fail.
+func (l *looks) retry(id statefs.ID, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	due := time.Now().Add(wait)
+	known := l.retries[id]
+	switch {
+	case l.closed, known != nil && !due.Before(known.due):
+		return
+	case known != nil:
+		known.timer.Stop()
+	}
+	r := &retry{due: due}
+	r.timer = time.AfterFunc(wait, func() {
+		l.mu.Lock()
+		if l.retries[id] == r {
+			delete(l.retries, id)
+		}
+		l.mu.Unlock()
+		l.want(id)
+	})
+	l.retries[id] = r
 }
 
 // work looks until there is nothing left to look at.
@@ -131,6 +163,10 @@ func (l *looks) wait() {
 func (l *looks) close() {
 	l.mu.Lock()
 	l.closed = true
+	for id, r := range l.retries {
+		r.timer.Stop()
+		delete(l.retries, id)
+	}
 	l.mu.Unlock()
 	l.group.Wait()
 }

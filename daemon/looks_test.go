@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -81,4 +82,42 @@ func TestWishesDuringALookMakeOneMore(t *testing.T) {
 	if count != 2 {
 		t.Errorf("%d looks, want 2", count)
 	}
+}
+
+// TestRetriesDoNotAddUp has a hundred reasons to look at what fails: it is tried again once a second, not a hundred times.
+func TestRetriesDoNotAddUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		id := testID(t, 1)
+		count := 0
+		var l *looks
+		l = newLooks(func(id statefs.ID) {
+			count++
+			l.retry(id, time.Second)
+		})
+		for range 100 {
+			l.want(id)
+			l.wait()
+		}
+		at := time.NewTimer(10*time.Second + time.Millisecond)
+		<-at.C
+		synctest.Wait()
+		if count != 110 {
+			t.Errorf("%d looks for 100 wishes and 10 seconds", count)
+		}
+		l.retry(id, time.Hour)        // the one that is due comes first
+		l.retry(id, time.Millisecond) // and so does this one
+		at.Reset(2 * time.Millisecond)
+		<-at.C
+		synctest.Wait()
+		if count != 111 {
+			t.Errorf("%d looks", count)
+		}
+		l.close()
+		at.Reset(time.Minute)
+		<-at.C
+		if l.retry(id, 0); count != 111 || len(l.retries) != 0 {
+			t.Errorf("%d looks after the end, %d to come", count, len(l.retries))
+		}
+	})
 }

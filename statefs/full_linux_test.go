@@ -1,11 +1,16 @@
 package statefs
 
 import (
+	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,8 +54,18 @@ func TestFullDiskRefusesTheSubmitOnly(t *testing.T) {
 					t.Errorf("submit on a full disk: %v", err)
 				}
 			}
-			if err := tree.Request(t.Context(), running.ID, Pause, nil); !errors.Is(err, unix.ENOSPC) {
-				t.Errorf("request on a full disk: %v", err)
+			// The same refusal has the same text, so that it is said once.
+			texts := make(map[string]bool)
+			for range 3 {
+				texts[o.WriteRecord(running).Error()] = true
+			}
+			if len(texts) != 1 {
+				t.Errorf("one reason, several texts: %v", texts)
+			}
+			// Control goes on: a request needs no room unless it has arguments.
+			wantRequests(t, o, running.ID)
+			if err := tree.Request(t.Context(), running.ID, Skip, json.RawMessage(`{"step":"a"}`)); !errors.Is(err, unix.ENOSPC) {
+				t.Errorf("request with arguments on a full disk: %v", err)
 			}
 			// Transitions without data need no room.
 			check(t, o.Move(running.ID, Running, Paused))
@@ -72,4 +87,84 @@ func TestFullDiskRefusesTheSubmitOnly(t *testing.T) {
 			check(t, o.Finish(running, Running))
 		})
 	}
+}
+
+// wantRequests asks, takes and forgets, twice each, as often as somebody presses the button.
+func wantRequests(t *testing.T, o *Owner, id ID) {
+	t.Helper()
+	began := time.Now().Add(-clockSlack)
+	for _, ask := range []Ask{Pause, Resume, Cancel} {
+		for range 2 {
+			check(t, o.Request(t.Context(), id, ask, nil))
+		}
+		first, ok, err := o.Take(id, ask)
+		if err != nil || !ok || first.At.At.Before(began) {
+			t.Fatalf("take %s: %+v, %v, %v", ask, first, ok, err)
+		}
+		// It is still in taken/ when the same is asked again.
+		check(t, o.Request(t.Context(), id, ask, nil))
+		again, ok, err := o.Take(id, ask)
+		if err != nil || !ok {
+			t.Fatalf("take %s again: %v, %v", ask, ok, err)
+		}
+		if _, err := o.jobs.Lstat(RequestName(id, ask)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s was taken and is still there: %v", ask, err)
+		}
+		check(t, o.Drop(again))
+		if n, err := o.Untake(); n != 0 || err != nil {
+			t.Errorf("%d requests are left, %v", n, err)
+		}
+	}
+	wantNames(t, o.TempDir())
+}
+
+// fewInodes mounts an ext4 with a hundred inodes. A tmpfs, which counts links as inodes, would not do.
+func fewInodes(t *testing.T) string {
+	t.Helper()
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	check(t, os.WriteFile(image, nil, 0o600))
+	check(t, os.Truncate(image, 8<<20))
+	for _, command := range [][]string{{"mkfs.ext4", "-q", "-F", "-N", "100", image}, {"mount", "-o", "loop", image, dir}} {
+		if out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("this test mounts an ext4, which %s does not let it: %v %s", command[0], err, out)
+		}
+	}
+	t.Cleanup(func() { check(t, unix.Unmount(dir, 0)) })
+	return dir
+}
+
+// Where no inode is left no file can be made, and control goes on all the same.
+func TestRequestsWithoutInodes(t *testing.T) {
+	t.Parallel()
+	dir := fewInodes(t)
+	o := ownTree(t, openTree(t, filepath.Join(dir, "storage"), Options{}))
+	running := submit(t, o.Tree)
+	check(t, o.Move(running.ID, Queued, Running))
+	ballast := filepath.Join(dir, "ballast")
+	check(t, os.Mkdir(ballast, 0o700))
+	var err error
+	for i := 0; err == nil; i++ {
+		err = os.WriteFile(filepath.Join(ballast, strconv.Itoa(i)), nil, 0o600)
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	before, err := o.storageInfo()
+	check(t, err)
+	wantRequests(t, o, running.ID)
+	if after, err := o.storageInfo(); err != nil || after != before {
+		t.Errorf("storage.json was %+v and is %+v, %v", before, after, err)
+	}
+	check(t, o.Request(t.Context(), running.ID, Pause, nil))
+	check(t, os.RemoveAll(ballast))
+	check(t, o.Request(t.Context(), running.ID, Pause, nil))
+	if after, err := o.storageInfo(); err != nil || after != before {
+		t.Errorf("a request wrote into storage.json: %+v, %v", after, err)
+	}
+	taken, ok, err := o.Take(running.ID, Pause)
+	if err != nil || !ok {
+		t.Errorf("%v, %v", ok, err)
+	}
+	check(t, o.Drop(taken))
+	submit(t, o.Tree)
 }

@@ -73,7 +73,11 @@ func (t *Tree) putRequest(id ID, ask Ask, args json.RawMessage) error {
 		write = func(name string, data []byte) error { return t.files.replace(name, data, false) }
 	}
 	name := RequestName(id, ask)
-	if err := write(path.Join(jobsDir, name), formatStamp(t.options.Now(), args)); err != nil {
+	err := write(path.Join(jobsDir, name), formatStamp(t.options.Now(), args))
+	if isScarce(err) && len(args) == 0 {
+		err = t.askInNoRoom(name)
+	}
+	if err != nil {
 		if regular, exists, statErr := t.stat(name); statErr == nil && exists && !regular {
 			return &BlockedError{path.Join(jobsDir, name)}
 		}
@@ -143,7 +147,23 @@ func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
 		return Taken{}, false, fmt.Errorf("take %s: %w", name, err)
 	}
 	o.changed.Add(1)
-	return Taken{ID: id, Ask: ask, At: stamp, file: name}, true, nil
+	return Taken{ID: id, Ask: ask, At: stamp, file: name}, true, o.takeLink(name)
+}
+
+// takeLink removes a request that is a second name of the one in taken/: renaming one to the other does nothing (see askInNoRoom).
+func (o *Owner) takeLink(name string) error {
+	left, err := o.jobs.Lstat(name)
+	if err != nil {
+		return nil //nolint:nilerr // it is gone, as it should be
+	}
+	taken, err := o.root.Lstat(path.Join(takenDir, name))
+	if err != nil || !os.SameFile(left, taken) {
+		return nil //nolint:nilerr // somebody has asked again
+	}
+	if err := o.jobs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("take %s: %w", name, err)
+	}
+	return nil
 }
 
 // requestStamp reads the content of a request. One that may not be read, because another user made it under a strict umask, counts

@@ -80,12 +80,24 @@ func (w *files) persist(write func() error) error {
 	err := write()
 	for range 2 {
 		if !errors.Is(err, fs.ErrNotExist) {
-			return err
+			break
 		}
 		if mkErr := os.Mkdir(w.tmp, folderMode); mkErr != nil && !errors.Is(mkErr, fs.ErrExist) {
-			return err
+			break
 		}
 		err = write()
+	}
+	return w.unnamed(err)
+}
+
+// unnamed takes the random name of a temporary file out of an error: it tells nobody anything, and makes the same error another one
+// each time, which would be said each time.
+func (w *files) unnamed(err error) error {
+	if failed, ok := errors.AsType[*fs.PathError](err); ok && filepath.Dir(failed.Path) == w.tmp {
+		return &fs.PathError{Op: failed.Op, Path: w.tmp, Err: failed.Err}
+	}
+	if failed, ok := errors.AsType[*os.LinkError](err); ok && filepath.Dir(failed.Old) == w.tmp {
+		return &os.LinkError{Op: failed.Op, Old: w.tmp, New: failed.New, Err: failed.Err}
 	}
 	return err
 }
