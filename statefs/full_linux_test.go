@@ -168,3 +168,27 @@ func TestRequestsWithoutInodes(t *testing.T) {
 	check(t, o.Drop(taken))
 	submit(t, o.Tree)
 }
+
+// A storage on a disk that cannot be written says what to do about that, and can be read all the same.
+func TestReadOnlyDisk(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t)
+	tree, err := Open(filepath.Join(dir, "storage"), Options{Durability: Process})
+	check(t, err)
+	rec := submit(t, tree)
+	check(t, tree.Close())
+	check(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	tree = openTree(t, filepath.Join(dir, "storage"), Options{})
+	if _, err := Own(tree); !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), "mount the file system for writing") {
+		t.Errorf("own: %v", err)
+	}
+	if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, unix.EROFS) {
+		t.Errorf("submit: %v", err)
+	}
+	if state, err := tree.State(rec.ID); err != nil || state != Queued {
+		t.Errorf("%s, %v", state, err)
+	}
+	if _, err := Open(filepath.Join(dir, "other"), Options{}); !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), "mount the file system for writing") {
+		t.Errorf("a new one: %v", err)
+	}
+}

@@ -81,7 +81,7 @@ func (t *Tree) tryLock() (*lock, error) {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", t.JobsDir(), err), l.release())
 	}
 	if err := errors.Join(l.file.Truncate(0), writePID(l.file)); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", l.path, err), l.release())
+		return nil, errors.Join(fmt.Errorf("lock %s: %w; %s", l.path, err, remedy(err)), l.release())
 	}
 	return l, nil
 }
@@ -97,7 +97,7 @@ func lockNamed(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|openNonblock, fileMode)
 		if err != nil {
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+			return nil, fmt.Errorf("lock %s: %w; %s", path, err, remedy(err))
 		}
 		if err := flockPatiently(f); err != nil {
 			_ = f.Close() // the first error counts

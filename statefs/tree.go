@@ -130,14 +130,14 @@ func makeLayout(abs string, groupControl bool) error {
 	for _, sub := range []string{"", jobsDir, newDir, operationsDir, definitionsDir, takenDir, corruptDir, tmpDir} {
 		path := filepath.Join(abs, sub)
 		if err := makeFolder(path); err != nil {
-			return fmt.Errorf("make storage %s: %w; choose another directory with --storage or give the daemon's user the right to write there", abs, err)
+			return fmt.Errorf("make storage %s: %w; %s", abs, err, remedy(err))
 		}
 		info, err := os.Lstat(path)
 		if err != nil {
 			return fmt.Errorf("storage %s: %w", abs, err)
 		}
 		if sub != "" && !info.IsDir() {
-			return fmt.Errorf("storage %s: %s is not a directory but a %s; remove it", abs, path, info.Mode().Type())
+			return fmt.Errorf("storage %s: %s is not a directory but a %s; remove it", abs, path, kindOf(info.Mode()))
 		}
 		if groupControl && (sub == jobsDir || sub == newDir) {
 			if err := os.Chmod(path, groupMode); err != nil {

@@ -43,8 +43,8 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{file, "", "choose another directory with --storage"},
 		{filepath.Join(file, "below"), "", "choose another directory with --storage"},
-		{filepath.Join(dir, "linked"), "", "jobs is not a directory but a L"},
-		{filepath.Join(dir, "blocked"), "", "tmp is not a directory"},
+		{filepath.Join(dir, "linked"), "", "jobs is not a directory but a symbolic link; remove it"},
+		{filepath.Join(dir, "blocked"), "", "tmp is not a directory but a file; remove it"},
 		{dir, "forever", `use "power" or "process"`},
 	} {
 		tree, err := Open(test.dir, Options{Durability: test.durability})
