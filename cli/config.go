@@ -21,6 +21,7 @@ type Config struct {
 	Jobs          []string
 	Durability    statefs.Durability
 	Grace         time.Duration
+	OnStop        OnStop
 	SweepInterval time.Duration
 	TokenFile     string
 	Insecure      bool
@@ -59,6 +60,8 @@ var settings = append([]*setting{
 	choiceSetting("durability", "what an accepted operation survives: power (a power cut) or process (the daemon's death)",
 		func(c *Config) *statefs.Durability { return &c.Durability }, statefs.Power, statefs.Process),
 	durationSetting("grace", "time between SIGTERM and SIGKILL", func(c *Config) *time.Duration { return &c.Grace }),
+	choiceSetting("on_stop", "what SIGTERM does to running work: leave (commands go on), interrupt, or wait for its end",
+		func(c *Config) *OnStop { return &c.OnStop }, StopLeave, StopInterrupt, StopWait),
 	durationSetting("sweep_interval", "time between two sweeps of the storage", func(c *Config) *time.Duration { return &c.SweepInterval }),
 	textSetting("token_file", "file of tokens, one a line: NAME:SECRET or SECRET", func(c *Config) *string { return &c.TokenFile }).shares().paths(),
 	toggleSetting("insecure", "allow listening beyond the loopback without tokens", func(c *Config) *bool { return &c.Insecure }),
@@ -84,6 +87,7 @@ func defaultConfig(getenv func(string) string) Config {
 		Storage:       defaultStorage(getenv),
 		Durability:    statefs.Power,
 		Grace:         10 * time.Second,
+		OnStop:        StopLeave,
 		SweepInterval: time.Minute,
 		LogFormat:     "text",
 		LogLevel:      "info",

@@ -6,7 +6,6 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,9 +19,11 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon",
-		Long: `serve runs the daemon of a storage directory until SIGINT or SIGTERM: then no new operation is accepted, work is
-interrupted and goes back into the queue, and streams end. A second signal ends at once. SIGHUP reads the job
-definitions again; they are also read when a file in their folders changes.
+		Long: `serve runs the daemon of a storage directory until SIGINT or SIGTERM: then no new operation is accepted and streams
+end. After SIGINT (Ctrl-C) work is interrupted and goes back into the queue. After SIGTERM commands go on, and the next
+daemon finds them; --on-stop changes that: interrupt does what SIGINT does, wait begins nothing new and waits until
+nothing runs. A second signal ends at once. SIGHUP reads the job definitions again; they are also read when a file
+in their folders changes.
 
 One line on stderr says when it serves. Exit code 3: another daemon has the storage.`,
 		Example: "  jobdir serve --jobs jobs-example --storage ./storage",
@@ -43,6 +44,7 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 	config := ServeConfig{
 		Storage: conf.Storage, Listen: conf.Listen, Jobs: conf.Jobs,
 		Definitions: a.options.Definitions, Handlers: a.options.Handlers,
+		Keeper:     []string{os.Args[0], "keeper", "--storage", conf.Storage, "--durability", string(conf.Durability)},
 		Durability: conf.Durability, GroupControl: conf.GroupControl, Grace: conf.Grace, SweepInterval: conf.SweepInterval, Retention: conf.Retention,
 		Insecure: conf.Insecure, Hosts: conf.Hosts,
 		Logger: newLogger(a.streams.Err, conf.LogFormat, conf.LogLevel),
@@ -77,34 +79,15 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 		// costs no time that could be measured. A program that embeds the daemon decides for itself.
 		debug.SetGCPercent(50)
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ends := make(chan os.Signal, 2)
-	signal.Notify(ends, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(ends)
-	var atOnce atomic.Bool // the work was killed, and this process may see the end of it before it ends itself
-	served := make(chan struct{})
-	defer close(served)
-	go func() { //nolint:contextcheck // what ends the work at once must not end with ctx
-		select {
-		case <-ends:
-		case <-served:
-			return
-		}
-		config.Logger.Info("stopping: work is interrupted; a second signal ends it at once")
-		stop()
-		select {
-		case <-ends:
-			atOnce.Store(true)
-			endAtOnce(config.Storage)
-		case <-served:
-		}
-	}()
+	stopping := newStopping(ctx, conf.OnStop, config.Logger, func() { endAtOnce(config.Storage) }) //nolint:contextcheck // what ends the work at once must not end with ctx
+	defer stopping.close()
+	config.Drain = stopping.drain
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	config.Reload = hangups
-	if err := Serve(ctx, config); err != nil || !atOnce.Load() {
+	err := Serve(stopping.ctx, config) //nolint:contextcheck // it descends from ctx
+	if err != nil || !stopping.killed.Load() {
 		return err
 	}
 	return &codeError{code: exitTemporary}

@@ -17,6 +17,7 @@ import (
 	"github.com/jobdir/jobdir/control"
 	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -38,6 +39,9 @@ type ServeConfig struct {
 	Durability statefs.Durability
 	// GroupControl lets the group of the storage start and control by file and by the socket.
 	GroupControl bool
+	// Keeper is the argument list of a program that runs the command "keeper" of this one for the storage, which is the present
+	// program: commands outlive the daemon in its hands. Without it they are children of this process and are interrupted with it.
+	Keeper []string
 	// Grace is the time between SIGTERM and SIGKILL; default 10 s.
 	Grace time.Duration
 	// SweepInterval is the time between two sweeps; default 1 min.
@@ -61,6 +65,8 @@ type ServeConfig struct {
 	// Reload makes the daemon read its definitions again when a signal arrives, beside what it notices by itself; may be
 	// nil.
 	Reload <-chan os.Signal
+	// Drain makes the daemon begin no work any more when a value comes, and Serve return when nothing runs; may be nil.
+	Drain <-chan struct{}
 }
 
 // Serving says where a daemon can be reached.
@@ -80,7 +86,8 @@ type Serving struct {
 }
 
 // Serve runs a daemon until ctx ends, and then stops it in order: new operations are refused, work is interrupted and put
-// back into the queue, open streams end, the lock is released. It returns nil after such a stop, and otherwise the reason
+// back into the queue (when the cause of that end is daemon.ErrLeave, commands in the hands of a keeper go on instead), open streams
+// end, the lock is released. It returns nil after such a stop, and otherwise the reason
 // for which the daemon could not start or go on; a *statefs.LockedError when another daemon has the storage.
 func Serve(ctx context.Context, config ServeConfig) (err error) {
 	s := &service{config: config, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler))}
@@ -135,7 +142,12 @@ func (s *service) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, s.history.Close)
+	keepers, err := s.openKeepers(ctx)
+	if err != nil {
+		return err
+	}
 	s.daemon, err = daemon.New(daemon.Config{
+		Keepers: keepers,
 		History: s.history, Retention: c.Retention,
 		Owner: s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
 		Grace: cmp.Or(c.Grace, 10*time.Second), SweepInterval: cmp.Or(c.SweepInterval, time.Minute),
@@ -153,6 +165,21 @@ func (s *service) open(ctx context.Context) (err error) {
 	return nil
 }
 
+// openKeepers finds the keepers of the storage; nil when there are to be none.
+func (s *service) openKeepers(ctx context.Context) (daemon.Keepers, error) {
+	if len(s.config.Keeper) == 0 {
+		return nil, nil
+	}
+	pool, err := keeper.Open(ctx, keeper.PoolOptions{
+		Dir: s.tree.Dir(), Program: s.config.Keeper, Executable: "/proc/self/exe", Build: build(), Logger: s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, pool.Close)
+	return pool, nil
+}
+
 func (s *service) close() error {
 	var err error
 	for _, closer := range slices.Backward(s.closers) {
@@ -164,12 +191,12 @@ func (s *service) close() error {
 // part is one of the goroutines of a service.
 type part struct {
 	name string
-	stop context.CancelFunc
+	stop context.CancelCauseFunc
 	done chan struct{}
 	err  error
 }
 
-func (p *part) halt() { p.stop(); <-p.done }
+func (p *part) halt(cause error) { p.stop(cause); <-p.done }
 
 // failure says why a part ended that nobody had stopped.
 func (p *part) failure() error {
@@ -184,7 +211,7 @@ func (s *service) run(ctx context.Context) error {
 	defer wait.Wait()
 	start := func(name string, run func(context.Context) error) *part {
 		// The parts are stopped one after another, not all at once with ctx.
-		partCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+		partCtx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 		p := &part{name: name, stop: stop, done: make(chan struct{})}
 		wait.Go(func() {
 			defer close(p.done)
@@ -196,11 +223,11 @@ func (s *service) run(ctx context.Context) error {
 	work := start("daemon", s.daemon.Run)
 	serve := start("HTTP server", func(ctx context.Context) error { return s.server.Serve(ctx, s.listeners...) })
 
-	err := s.watch(ctx, reload, work, serve)
+	cause, err := s.watch(ctx, reload, work, serve)
 	s.server.Drain()
 	for _, p := range []*part{work, serve, reload} {
 		ended := isClosed(p.done)
-		p.halt()
+		p.halt(cause)
 		if !ended && p.err != nil && !errors.Is(p.err, context.Canceled) {
 			err = errors.Join(err, p.failure())
 		}
@@ -208,9 +235,11 @@ func (s *service) run(ctx context.Context) error {
 	return err
 }
 
-// watch waits for the end of ctx, or of a part, and says meanwhile when the daemon serves.
-func (s *service) watch(ctx context.Context, reload, work, serve *part) error {
+// watch waits for the end of ctx, or of a part, and says meanwhile when the daemon serves. It returns the cause for which the others are
+// to end.
+func (s *service) watch(ctx context.Context, reload, work, serve *part) (cause, failure error) {
 	ready := s.daemon.Ready()
+	var drained <-chan struct{}
 	for {
 		select {
 		case <-ready:
@@ -218,14 +247,18 @@ func (s *service) watch(ctx context.Context, reload, work, serve *part) error {
 			if s.config.Serving != nil {
 				s.config.Serving(s.serving())
 			}
+		case <-s.config.Drain:
+			drained = s.daemon.Drain()
+		case <-drained:
+			return daemon.ErrLeave, nil
 		case <-ctx.Done():
-			return nil
+			return context.Cause(ctx), nil
 		case <-reload.done:
-			return reload.failure()
+			return daemon.ErrLeave, reload.failure()
 		case <-work.done:
-			return work.failure()
+			return daemon.ErrLeave, work.failure()
 		case <-serve.done:
-			return serve.failure()
+			return daemon.ErrLeave, serve.failure()
 		}
 	}
 }

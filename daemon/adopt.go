@@ -68,7 +68,11 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	op := &operation{rec: rec}
 	op.setMarker(marker)
 	op.set(state)
-	if state == statefs.Running {
+	adopted, err := d.adoptWork(op)
+	if err != nil {
+		return err
+	}
+	if state == statefs.Running && !adopted {
 		// The work belonged to a daemon that is gone. Until the marker is back in the queue nothing of it is in hand.
 		if err := d.lost(op); err != nil || op.state == statefs.Failed {
 			return err

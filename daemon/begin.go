@@ -36,6 +36,12 @@ func (d *Daemon) begin(op *operation) error {
 		op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}
 		return d.finishAs(op, statefs.CauseFailed)
 	}
+	if d.config.Keepers != nil && def.Work() != catalog.WorkHandler {
+		// Before anything has begun: a disk that is too full for a keeper's files is no fault of the work.
+		if err := d.config.Keepers.Prepare(context.Background()); err != nil {
+			return fmt.Errorf("begin %s: %w", op.id(), err)
+		}
+	}
 	// The log is there before the marker says running, so that whoever follows the event finds it.
 	d.closeLog(op)
 	if _, err := d.openShared(op, def.Work() != catalog.WorkHandler); err != nil {
@@ -47,7 +53,7 @@ func (d *Daemon) begin(op *operation) error {
 	if err := d.owner.Sync(op.id()); err != nil {
 		return err
 	}
-	run, do, err := d.newRun(op, def, params)
+	run, do, err := d.newRun(op, def, params, false)
 	if _, disk := errors.AsType[*fs.PathError](err); disk {
 		return errors.Join(err, d.requeue(op)) // a full disk is no fault of the work; the number of this run is spent
 	}
@@ -56,14 +62,19 @@ func (d *Daemon) begin(op *operation) error {
 		op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}
 		return d.finishAs(op, statefs.CauseFailed)
 	}
-	op.run, run.begun = run, begun
+	run.begun = begun
 	if run.number > 1 {
 		d.say(op, fmt.Sprintf("  Run %d begins.", run.number))
 	}
+	d.startRun(op, run, do)
+	return nil
+}
+
+func (d *Daemon) startRun(op *operation, r *run, do work) {
+	op.run = r
 	id := op.id()
 	look := func() { d.looks.want(id) }
-	run.start(do, &d.runs, look, look, look)
-	return nil
+	r.start(do, &d.runs, look, look, look)
 }
 
 func (d *Daemon) markRunning(op *operation) error {
@@ -131,11 +142,15 @@ func (d *Daemon) keptDefinition(rec *statefs.Record) (*catalog.Definition, error
 	return defs[0], nil
 }
 
-// newRun prepares the work; nothing runs yet.
-func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.Params) (*run, work, error) {
+// newRun prepares the work; nothing runs yet. adopted says that an earlier daemon has begun this run.
+func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.Params, adopted bool) (*run, work, error) {
 	r := &run{
 		id: op.id(), number: op.rec.Run, def: def, params: params, owner: d.owner, logger: d.logger, files: d.files,
 		environ: d.config.Environ, grace: d.config.Grace, retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems,
+		starter: d.starter, adopted: adopted, leaving: make(chan struct{}),
+	}
+	if adopted {
+		r.elapsed = op.rec.Worked(time.Now())
 	}
 	if def.Grace > 0 {
 		r.grace = def.Grace
@@ -158,7 +173,7 @@ func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.P
 	r.log = op.log
 	if def.Work() != catalog.WorkHandler {
 		var err error
-		if r.scratch, err = newScratch(d.owner.LogPath(op.id()), op.rec.Params); err != nil {
+		if r.scratch, err = newScratch(d.owner.LogPath(op.id()), op.rec.Params, adopted); err != nil {
 			return nil, nil, err
 		}
 	}

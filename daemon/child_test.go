@@ -21,6 +21,9 @@ import (
 // daemonDir makes the test binary a daemon on this directory, so that a test has a daemon in a process of its own.
 const daemonDir = "JOBDIR_TEST_DAEMON"
 
+// keptVariable has that daemon give its commands to a keeper.
+const keptVariable = "JOBDIR_TEST_KEEPER"
+
 // childDaemon runs a daemon until SIGTERM, and then prints its counters.
 func childDaemon(dir string) error {
 	tree, err := statefs.Open(dir, statefs.Options{Durability: statefs.Process})
@@ -31,11 +34,21 @@ func childDaemon(dir string) error {
 	if err != nil {
 		return err
 	}
-	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "test.yaml", YAML: []byte(handlerJobs + "---" + commandJobs)}}})
+	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "test.yaml", YAML: []byte(handlerJobs + "---" + commandJobs + "---" + keptJobs)}}})
 	if err := jobs.Reload(); err != nil {
 		return err
 	}
-	d, err := New(Config{Owner: owner, Catalog: jobs, Handlers: testHandlers, Logger: slog.New(slog.DiscardHandler)})
+	config := Config{Owner: owner, Catalog: jobs, Handlers: testHandlers, Logger: slog.New(slog.DiscardHandler)}
+	if os.Getenv(keptVariable) != "" {
+		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		pool, err := openKeepers(context.Background(), dir, config.Logger)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		config.Keepers = pool
+	}
+	d, err := New(config)
 	if err != nil {
 		return err
 	}
@@ -56,10 +69,11 @@ func childDaemon(dir string) error {
 }
 
 // startChild starts a daemon in a process of its own. Its output may be read when it has ended.
-func startChild(t *testing.T, dir string) (*exec.Cmd, *bytes.Buffer) {
+func startChild(t *testing.T, dir string, environ ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), "/proc/self/exe") // killed when the test ends early
 	child.Env = append(os.Environ(), daemonDir+"="+dir)
+	child.Env = append(child.Env, environ...)
 	var out bytes.Buffer
 	child.Stdout, child.Stderr = &out, os.Stderr
 	must(t, child.Start())

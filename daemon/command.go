@@ -5,10 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/statefs"
 )
+
+// settleTime is how long a command runs before its PID is written into the record.
+const settleTime = time.Second
+
+// wholeRun is the number that the command of a whole run has among the commands of its run; those of items begin with 1.
+const wholeRun = 0
 
 // commandWork runs one command whose output is the log itself.
 func commandWork(ctx context.Context, r *run) error {
@@ -23,14 +31,18 @@ func commandWork(ctx context.Context, r *run) error {
 		return &workError{code: "start_failed", err: fmt.Errorf("open the log: %w", err)}
 	}
 	defer func() { _ = output.Close() }() // the command has its own descriptor; ours wrote nothing
-	exit, err := r.execute(ctx, values, output, true, "JOBDIR_RESULT="+r.scratch.path("result.json"))
+	p, exit, err := r.execute(ctx, r.command(wholeRun, "", output, r.def.Timeout, values, "JOBDIR_RESULT="+r.scratch.path("result.json")))
 	if err != nil {
 		return err
 	}
+	r.commands.ended(p) // until the record says how it ended
 	r.exit = &exit
 	fields, resultErr := r.takeResult("result.json")
 	for _, f := range fields {
 		r.report.set(f)
+	}
+	if exit.TimedOut {
+		return r.outOfTime()
 	}
 	if err := exitError(exit); err != nil {
 		return err
@@ -41,38 +53,92 @@ func commandWork(ctx context.Context, r *run) error {
 	return nil
 }
 
-// execute starts a command and waits until it and its descendants have ended.
-func (r *run) execute(ctx context.Context, values catalog.Values, output *os.File, whole bool, extra ...string) (keeper.Exit, error) {
-	if err := os.MkdirAll(r.owner.ArtifactsPath(r.id), 0o750); err != nil {
-		return keeper.Exit{}, &workError{code: "start_failed", err: err}
+// command is a command of the job as the keeper gets it.
+func (r *run) command(item int, name string, output *os.File, timeout time.Duration, values catalog.Values, extra ...string) keeper.Command {
+	report := statefs.ExitName(r.id)
+	if item != wholeRun {
+		report = statefs.ItemExitName(r.id, item)
 	}
-	p, err := r.launch(ctx, keeper.Command{
+	return keeper.Command{
 		Args: r.def.Command(values), Dir: r.def.Folder(values), Env: r.environment(values, extra...),
-		Output: output, Grace: r.grace, Mark: r.marks(), ScanOnExit: whole,
-	})
-	if err != nil {
-		if ctx.Err() != nil {
-			return keeper.Exit{}, context.Cause(ctx)
+		Output: output, Grace: r.grace, Mark: r.marks(), ScanOnExit: item == wholeRun, Timeout: timeout,
+		Key: keeper.Key{Operation: r.id.String(), Run: r.number, Item: item}, Report: report, Label: name,
+	}
+}
+
+// execute starts a command, or takes the one that an earlier daemon has started, and waits until it and its descendants have ended.
+// When the daemon stops and leaves commands running it does not wait, and returns errLeft.
+func (r *run) execute(ctx context.Context, command keeper.Command) (keeper.Running, keeper.Exit, error) {
+	p := r.commands.claim(command.Key.Item)
+	if p == nil {
+		var err error
+		if p, err = r.begin(ctx, command); err != nil {
+			return nil, keeper.Exit{}, err
 		}
-		return keeper.Exit{}, &workError{code: "start_failed", err: err}
 	}
 	defer r.gate.ended(p)
-	select {
-	case <-p.Done():
-	case <-ctx.Done():
-		p.End(context.Cause(ctx).Error())
-		<-p.Done()
+	if command.Key.Item == wholeRun {
+		r.pid.Store(int64(p.PID()))
+		defer time.AfterFunc(settleTime, func() {
+			r.settled.Store(true)
+			r.phased()
+		}).Stop()
+	}
+	if !r.await(ctx, p) {
+		r.left.Store(true)
+		return nil, keeper.Exit{}, errLeft
 	}
 	exit := p.Exit()
 	if exit.Err != nil {
 		r.logger.Warn("command ended with trouble", "id", r.id, "error", exit.Err)
 	}
-	return exit, nil
+	if cause := causeOf(exit); cause != nil && ctx.Err() == nil {
+		r.end(cause) // it was not this daemon that has ended it
+	}
+	return p, exit, nil
+}
+
+func (r *run) begin(ctx context.Context, command keeper.Command) (keeper.Running, error) {
+	err := os.MkdirAll(r.owner.ArtifactsPath(r.id), 0o750)
+	var p keeper.Running
+	if err == nil {
+		p, err = r.launch(ctx, command)
+	}
+	switch {
+	case err == nil:
+		return p, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, keeper.ErrKeeperDied):
+		return nil, &workError{code: "keeper_died", err: err}
+	}
+	return nil, &workError{code: "start_failed", err: err}
+}
+
+// await waits until a command has ended, which it brings about when ctx ends. It returns false when the daemon stops before and leaves the
+// command to its keeper, which keeps its grace period if it is being ended.
+func (r *run) await(ctx context.Context, p keeper.Running) (ended bool) {
+	select {
+	case <-p.Done():
+		return true
+	case <-ctx.Done():
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, errLeft) {
+		p.End(causeText(cause))
+	}
+	select {
+	case <-p.Done():
+		return true
+	case <-r.leaving:
+		return false
+	}
 }
 
 // exitError returns nil for an exit code of 0.
 func exitError(exit keeper.Exit) error {
 	switch {
+	case errors.Is(exit.Err, keeper.ErrKeeperDied):
+		return &workError{code: "keeper_died", err: exit.Err}
 	case exit.Signal != "":
 		return &workError{code: "signal", err: fmt.Errorf("ended by %s", exit.Signal)}
 	case exit.Code > 0:

@@ -30,6 +30,9 @@ type Config struct {
 	Handlers Handlers
 	// Logger gets what the daemon does and what it finds; nil discards it.
 	Logger *slog.Logger
+	// Keepers hold the commands, which outlive the daemon then, and are not closed by it; nil: commands are children of this
+	// process, and are interrupted when it ends.
+	Keepers Keepers
 	// Grace is the time between SIGTERM and SIGKILL, for jobs that say none. Default 10 s.
 	Grace time.Duration
 	// SweepInterval is the time between two sweeps. Default 60 s.
@@ -68,13 +71,14 @@ func (c *Config) fill() error {
 
 // Daemon decides what runs, runs it, and brings the storage directory back into order after anything.
 type Daemon struct {
-	config Config
-	owner  *statefs.Owner
-	logger *slog.Logger
-	dir    *watch.Dir[statefs.ID]
-	files  *watch.Files
-	looks  *looks
-	moves  repeats
+	config  Config
+	owner   *statefs.Owner
+	logger  *slog.Logger
+	starter keeper.Starter
+	dir     *watch.Dir[statefs.ID]
+	files   *watch.Files
+	looks   *looks
+	moves   repeats
 	// beginning is what takes the descriptors that it needs.
 	beginning beginning
 	// troubles are the operations that cannot be dealt with at the moment.
@@ -91,7 +95,14 @@ type Daemon struct {
 	// stuck are the files in the way of an operation that could not be set aside and were reported.
 	stuck map[statefs.ID][]string
 
+	// held is what the keepers had in hand when this daemon began, while it makes its way through.
+	held map[statefs.ID][]keeper.Held
+	// leftCount is how many operations go on without the daemon.
+	leftCount atomic.Int64
+
 	stopping    atomic.Bool
+	leaving     atomic.Bool // commands are left running
+	drain       drain
 	failure     chan error // the first fatal error
 	ready       chan struct{}
 	sweeps      chan sweepOrder
@@ -122,8 +133,12 @@ func New(config Config) (*Daemon, error) {
 	}
 	d := &Daemon{
 		config: config, owner: config.Owner, logger: config.Logger, troubles: troubles{logger: config.Logger},
-		ops: make(map[statefs.ID]*operation), stuck: make(map[statefs.ID][]string), failure: make(chan error, 1), ready: make(chan struct{}),
+		ops: make(map[statefs.ID]*operation), stuck: make(map[statefs.ID][]string), failure: make(chan error, 1), ready: make(chan struct{}), drain: drain{look: make(chan struct{}, 1)},
 		sweeps: make(chan sweepOrder), stopped: make(chan struct{}), strangers: newStrangers(statefs.SettleAge + time.Second),
+	}
+	d.starter = keeper.InProcess{}
+	if config.Keepers != nil {
+		d.starter = config.Keepers
 	}
 	d.looks = newLooks(d.look)
 	var err error
@@ -144,9 +159,10 @@ func (d *Daemon) Close() error {
 	return errors.Join(d.dir.Close(), d.files.Close(), d.closeHistory())
 }
 
-// Run brings the storage into order, carries out what it is asked for until ctx ends, and then interrupts the work that runs.
-// It returns nil after such an end, and otherwise what made it stop: a folder that was taken away, or a disk that fails. When
-// it returns, nothing that it began is left. It may be called once.
+// Run brings the storage into order, carries out what it is asked for until ctx ends, and then interrupts the work that runs; when
+// the cause of that end is ErrLeave, commands in the hands of keepers go on. It returns nil after such an end, and otherwise what made it stop: a
+// folder that was taken away, or a disk that fails, and then commands go on too. When it returns, nothing else that it began is left. It
+// may be called once.
 func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer close(d.stopped)
 	defer func() { err = errors.Join(err, d.closeHistory()) }()
@@ -167,6 +183,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		close(d.ready)
 		err = d.serve(ctx)
 	}
+	d.leaving.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrLeave)))
 	d.stop()
 	return err
 }
@@ -189,6 +206,8 @@ func (d *Daemon) serve(ctx context.Context) error {
 			d.sweepAndLog(ctx)
 		case <-d.strangers.sweep:
 			d.sweepAndLog(ctx)
+		case <-d.drain.look:
+			d.noteDrained()
 		case order := <-d.sweeps:
 			findings, err := d.sweep(ctx, order.dryRun)
 			order.answer <- sweepAnswer{findings, err}
@@ -245,7 +264,7 @@ func (d *Daemon) fail(err error) {
 	}
 }
 
-// stop interrupts the work that runs and waits for everything.
+// stop interrupts the work that runs, or leaves it to the keepers, and waits for everything.
 func (d *Daemon) stop() {
 	d.stopping.Store(true)
 	d.looks.wait() // a look that began before may still start work; none that begins now does
@@ -255,6 +274,21 @@ func (d *Daemon) stop() {
 	d.awaitRuns()
 	d.looks.close()
 	d.settle()
+	switch left := d.leftCount.Load(); {
+	case left > 0:
+		d.logger.Info("commands go on without the daemon; the next one finds them", "operations", left)
+	case d.config.Keepers != nil:
+		d.config.Keepers.Retire()
+	}
+}
+
+// endWork asks the work of a run to end because the daemon stops.
+func (d *Daemon) endWork(r *run) {
+	if d.leaving.Load() && r.handler.Run == nil {
+		r.leave()
+		return
+	}
+	r.end(ErrInterrupted)
 }
 
 // awaitRuns waits for the work to end. Commands do within their grace period; a handler that does not heed its context cannot be

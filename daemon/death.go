@@ -88,6 +88,7 @@ func (d *Daemon) leave(op *operation, r *run) error {
 	if err := d.durable(op); err != nil {
 		return err
 	}
+	r.commands.taken()
 	d.closeLog(op)
 	if op.state == statefs.Queued {
 		d.looks.want(op.id())

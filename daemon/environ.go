@@ -25,7 +25,6 @@ func (r *run) environment(values catalog.Values, extra ...string) []string {
 	env = append(env, r.marks()...)
 	env = append(env,
 		"JOBDIR_STORAGE="+r.owner.Dir(),
-		fmt.Sprintf("JOBDIR_RUN=%d", r.number),
 		"JOBDIR_PROGRESS="+r.scratch.path("progress"),
 		"JOBDIR_ARTIFACTS="+r.owner.ArtifactsPath(r.id),
 		"JOBDIR_PARAMS="+r.scratch.path("params.json"),
@@ -33,8 +32,11 @@ func (r *run) environment(values catalog.Values, extra ...string) []string {
 	return lastOfEach(append(env, extra...))
 }
 
-// marks are the entries by which every descendant of the operation's commands is known.
-func (r *run) marks() []string { return []string{"JOBDIR_ID=" + r.id.String(), r.owner.Mark()} }
+// marks are the entries by which every descendant of the run's commands is known. Those of another run of the same operation are not
+// its own: ending what is left of the one must not end the other.
+func (r *run) marks() []string {
+	return []string{"JOBDIR_ID=" + r.id.String(), fmt.Sprintf("JOBDIR_RUN=%d", r.number), r.owner.Mark()}
+}
 
 // lastOfEach drops the entries that a later one of the same name replaces.
 func lastOfEach(env []string) []string {

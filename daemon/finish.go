@@ -15,7 +15,11 @@ import (
 // finish writes down how a run ended. It may be called again when the disk was full.
 func (d *Daemon) finish(op *operation) error {
 	if op.endedBy == "" {
-		if errors.Is(op.run.endCause(), ErrInterrupted) && op.cancelling == nil {
+		switch cause := op.run.endCause(); {
+		case op.run.left.Load():
+			return d.leftRunning(op)
+		case op.cancelling != nil:
+		case errors.Is(cause, ErrInterrupted), errors.Is(cause, errLeft):
 			return d.interrupted(op)
 		}
 		op.run.takeExit(op.rec)
@@ -32,6 +36,9 @@ func (d *Daemon) judgeEnd(op *operation) statefs.Cause {
 	r, cause := op.run, op.run.endCause()
 	if op.cancelling != nil && !r.endedByItself() && (cause != nil || r.err != nil) {
 		return op.cancelCause
+	}
+	if errors.Is(cause, ErrCancelled) && !r.endedByItself() {
+		return statefs.CauseCancel // an earlier daemon had begun to
 	}
 	op.rec.Attempts++
 	err := r.err
@@ -115,8 +122,25 @@ func (d *Daemon) interrupted(op *operation) error {
 	} else if err := d.durable(op); err != nil {
 		return err
 	}
+	r.commands.taken()
 	d.closeLog(op)
+	d.looks.want(op.id()) // it begins again, unless the daemon stops
 	return r.scratch.remove()
+}
+
+// leftRunning lets go of an operation whose command goes on in the hands of its keeper: the next daemon finds it as it is.
+func (d *Daemon) leftRunning(op *operation) error {
+	if op.noteProgress(); op.unsaved {
+		if err := d.durable(op); err != nil {
+			return err
+		}
+	} else if err := d.owner.WriteRecord(op.rec); err != nil {
+		return err
+	}
+	d.closeLog(op)
+	d.forget(op.id())
+	d.leftCount.Add(1)
+	return nil
 }
 
 // finishAs ends an operation by cause: the log is synced, the terminal record is written and synced, and then the marker goes.
@@ -148,6 +172,9 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	rec.Footer = footer(&rec, rep, filepath.Base(d.owner.ItemsPath(op.id())))
 	if err := d.end(op, &rec); err != nil {
 		return err
+	}
+	if op.run != nil {
+		op.run.commands.taken()
 	}
 	op.rec = &rec
 	op.state = rec.Status

@@ -19,7 +19,7 @@ type gate struct {
 	inside    int           // goroutines that wait with an item of theirs open
 	outside   int           // goroutines that wait between items
 	open      int           // items that have begun and not ended
-	processes map[*keeper.Process]struct{}
+	processes map[keeper.Running]struct{}
 	stopped   func()     // called without the lock when the last part stops
 	paused    func(bool) // called with the lock when a pause is asked for and when it is over
 }
@@ -181,7 +181,7 @@ func (g *gate) wait(ctx context.Context, at place) {
 }
 
 // start starts a process unless the work is paused; then it waits first, so that no process ever begins behind a pause.
-func (g *gate) start(ctx context.Context, command keeper.Command) (*keeper.Process, error) {
+func (g *gate) start(ctx context.Context, starter keeper.Starter, command keeper.Command) (keeper.Running, error) {
 	for {
 		if err := g.checkpoint(ctx, insideItem); err != nil {
 			return nil, err
@@ -191,20 +191,36 @@ func (g *gate) start(ctx context.Context, command keeper.Command) (*keeper.Proce
 			g.mu.Unlock()
 			continue
 		}
-		p, err := keeper.Start(command) //nolint:contextcheck // a command outlives the end of ctx by its grace period
+		p, err := starter.Start(ctx, command)
 		if err == nil {
-			if g.processes == nil {
-				g.processes = make(map[*keeper.Process]struct{})
-			}
-			g.processes[p] = struct{}{}
+			g.addLocked(p)
 		}
 		g.mu.Unlock()
 		return p, err
 	}
 }
 
+func (g *gate) addLocked(p keeper.Running) {
+	if g.processes == nil {
+		g.processes = make(map[keeper.Running]struct{})
+	}
+	g.processes[p] = struct{}{}
+}
+
+// attach takes a process in that an earlier daemon has started, and stops or continues it as the gate is now.
+func (g *gate) attach(p keeper.Running) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.addLocked(p)
+	if g.asked {
+		_ = p.Stop() // a process that has just ended needs no stop
+	} else {
+		_ = p.Continue() // a process that has just ended needs none
+	}
+}
+
 // ended forgets a process.
-func (g *gate) ended(p *keeper.Process) {
+func (g *gate) ended(p keeper.Running) {
 	g.mu.Lock()
 	delete(g.processes, p)
 	g.mu.Unlock()

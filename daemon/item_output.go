@@ -15,6 +15,7 @@ type itemOutput struct {
 
 	all     *itemOutputs // nil for the log
 	release func()
+	left    bool
 }
 
 // itemOutputs are the outputs of all items that run at once; they count against the limit of the log like the log itself.
@@ -31,9 +32,13 @@ func (r *run) itemOutput(together bool, number int) (*itemOutput, error) {
 		return &itemOutput{File: log}, err
 	}
 	path := r.scratch.path(fmt.Sprintf("item-%d.log", number))
+	flags := os.O_RDWR | os.O_APPEND | os.O_CREATE
+	if !r.commands.has(number) {
+		flags |= os.O_EXCL
+	}
 	var f *os.File
 	err := r.patiently(r.ctx, func() (err error) {
-		f, err = os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o640)
+		f, err = os.OpenFile(path, flags, 0o640)
 		return err
 	})
 	if err != nil {
@@ -49,10 +54,21 @@ func (r *run) itemOutput(together bool, number int) (*itemOutput, error) {
 
 // close ends the output of an item: its text has gone to the log.
 func (o *itemOutput) close() {
+	if o.all != nil && !o.left {
+		_ = os.Remove(o.Name()) // the folder goes with the operation
+	}
+	o.leave()
+}
+
+// leave lets the output be: its command goes on, and the next daemon takes it to the log.
+func (o *itemOutput) leave() {
+	if o.left {
+		return
+	}
+	o.left = true
 	if o.all != nil {
 		o.release()
 		o.all.remove(o.File)
-		_ = os.Remove(o.Name()) // the folder goes with the operation
 	}
 	_ = o.Close() // the command has its own descriptor; ours wrote nothing
 }

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 )
@@ -26,16 +27,24 @@ func itemsWork(ctx context.Context, r *run) error {
 	}
 	r.report.setTotal(int64(total))
 	finished := make(finishedNames)
-	if err := r.inherit(finished.note); err != nil {
+	written := make(map[int]string) // names by number of the items that this very run has finished under an earlier daemon
+	if err := r.inherit(func(result itemResult) {
+		finished.note(result)
+		if r.adopted && result.Run == r.number {
+			written[result.Item] = result.name()
+		}
+	}); err != nil {
 		return err
 	}
+	under := r.underWay(written)
+	defer r.endUnclaimed()
 	only, err := r.onlyFailed()
 	if err != nil {
 		return err
 	}
 	next, stop := iter.Pull2(r.def.Items.List(ctx, r.itemsFolder(), r.values("")))
 	defer stop()
-	feed := &itemFeed{next: next, total: total, finished: finished, only: only}
+	feed := &itemFeed{next: next, total: total, finished: finished, only: only, under: under}
 	var group sync.WaitGroup
 	for range max(1, min(r.def.Parallel, total)) {
 		group.Go(func() { feed.fail(r.guardItems(feed)) })
@@ -79,6 +88,9 @@ type itemFeed struct {
 	finished finishedNames
 	// only are the items to be done; nil when all are.
 	only finishedNames
+	// under are the items that were under way when an earlier daemon went away: they are handed out first, and passed over when their
+	// turn comes.
+	under []adopted
 }
 
 func (f *itemFeed) take() (item catalog.Item, number, total int, ok bool) {
@@ -86,6 +98,15 @@ func (f *itemFeed) take() (item catalog.Item, number, total int, ok bool) {
 	defer f.mu.Unlock()
 	if f.err != nil {
 		return item, 0, 0, false
+	}
+	if len(f.under) > 0 {
+		a := f.under[0]
+		f.under = f.under[1:]
+		f.finished[a.name]++
+		if f.only != nil {
+			f.only.take(a.name)
+		}
+		return catalog.Item{Name: a.name}, a.number, max(f.total, a.number), true
 	}
 	for {
 		item, err, ok := f.next()
@@ -138,13 +159,8 @@ func (r *run) itemWorker(ctx context.Context, feed *itemFeed) error {
 
 // itemCommand runs the command for one item. Its error ends the whole work; a command that fails does not.
 func (r *run) itemCommand(ctx context.Context, item catalog.Item, number, total int) error {
-	op := &Op{r}
 	together := r.def.Parallel > 1
-	begin := op.Item
-	if together {
-		begin = op.Parallel
-	}
-	said := begin(number, total, item.Name)
+	said := r.beginItem(item, number, total, together)
 	output, err := r.itemOutput(together, number)
 	if err != nil {
 		said.Fail(err)
@@ -152,10 +168,20 @@ func (r *run) itemCommand(ctx context.Context, item catalog.Item, number, total 
 	}
 	defer output.close()
 	result := fmt.Sprintf("result-%d.json", number)
-	exit, err := r.execute(ctx, r.values(item.Name), output.File, false,
-		"JOBDIR_ITEM="+item.Name, fmt.Sprintf("JOBDIR_ITEM_NUMBER=%d", number), "JOBDIR_RESULT="+r.scratch.path(result))
+	p, exit, err := r.execute(ctx, r.command(number, item.Name, output.File, r.timeout.rest(time.Now()), r.values(item.Name),
+		"JOBDIR_ITEM="+item.Name, fmt.Sprintf("JOBDIR_ITEM_NUMBER=%d", number), "JOBDIR_RESULT="+r.scratch.path(result)))
+	if errors.Is(err, errLeft) {
+		output.leave()
+		return err
+	}
+	if p != nil {
+		defer p.Taken() // its line is among the item results by then, or it is to be done again
+	}
 	if together {
 		said.head += output.text()
+	}
+	if exit.TimedOut {
+		r.timedOut()
 	}
 	if ctx.Err() != nil && (err != nil || exit.Cause != "") {
 		said.abandon()
@@ -166,6 +192,49 @@ func (r *run) itemCommand(ctx context.Context, item catalog.Item, number, total 
 	}
 	r.endItem(said, item, result, err)
 	return nil
+}
+
+// beginItem prints the line of an item that begins, unless an earlier daemon has.
+func (r *run) beginItem(item catalog.Item, number, total int, together bool) *Item {
+	op := &Op{r}
+	switch {
+	case r.commands.has(number):
+		return op.goOn(number, total, item.Name, together)
+	case together:
+		return op.Parallel(number, total, item.Name)
+	}
+	return op.Item(number, total, item.Name)
+}
+
+// underWay returns the items that an earlier daemon has left under way. What it has written down as finished it only had no time to say
+// to the keeper.
+func (r *run) underWay(written map[int]string) (under []adopted) {
+	for _, a := range r.commands.waiting() {
+		if name, ok := written[a.number]; !ok || name != a.name {
+			under = append(under, a)
+			continue
+		}
+		p := r.commands.claim(a.number)
+		r.gate.ended(p)
+		p.Taken()
+	}
+	return under
+}
+
+// endUnclaimed ends the commands of an earlier daemon that no worker has come to because the work ends.
+func (r *run) endUnclaimed() {
+	cause := r.endCause()
+	if errors.Is(cause, errLeft) || cause != nil && isClosed(r.leaving) {
+		r.left.Store(r.left.Load() || len(r.commands.waiting()) > 0)
+		return
+	}
+	for _, a := range r.commands.waiting() {
+		p := r.commands.claim(a.number)
+		p.End(causeText(cause))
+		<-p.Done()
+		r.gate.ended(p)
+		p.Taken()
+	}
 }
 
 // endItem prints the end of an item and adds what its command left as its result.

@@ -17,6 +17,7 @@ const tryAgain = time.Second
 // look compares what exists of one operation with what the daemon knows, and acts. It is the only way in which anything
 // happens to an operation, and there is never more than one for the same ID at a time.
 func (d *Daemon) look(id statefs.ID) {
+	defer d.drain.looked()
 	d.runInside(id)
 	d.guardLook(id, func() error {
 		sight, err := d.owner.Look(id)
@@ -81,7 +82,7 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 	}
 	if d.stopping.Load() {
 		if op.run != nil {
-			op.run.end(ErrInterrupted)
+			d.endWork(op.run)
 		}
 		return nil
 	}
@@ -109,6 +110,9 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 	}
 	if err := d.conclude(op); err != nil {
 		return err
+	}
+	if op.state == statefs.Queued && d.draining() {
+		return nil // for the next daemon
 	}
 	if op.state == statefs.Queued {
 		return d.begin(op)

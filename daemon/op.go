@@ -56,14 +56,23 @@ func (o *Op) Parallel(i, total int, name string) *Item {
 	return o.begin(i, total, name, fmt.Sprintf("[ %d / %d ] Processing '%s'...", i, total, printable(name)), true)
 }
 
+// goOn is Item, or Parallel, for an item that has begun under an earlier daemon: a line that was printed then is not printed again.
+func (o *Op) goOn(i, total int, name string, together bool) *Item {
+	if together {
+		return o.Parallel(i, total, name)
+	}
+	return o.begin(i, total, name, "", false)
+}
+
 func (o *Op) begin(i, total int, name, line string, together bool) *Item {
 	item := &Item{r: o.r, number: i, name: name}
 	o.r.gate.begin()
 	o.r.report.setTotal(int64(total))
-	if together {
+	switch {
+	case together:
 		o.r.parallel.Store(true)
 		item.head = line + "\n"
-	} else {
+	case line != "":
 		o.r.line(line)
 	}
 	o.r.current.Lock()

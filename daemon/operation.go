@@ -99,6 +99,9 @@ func (op *operation) noteProgress() {
 	if op.run == nil {
 		return
 	}
+	if pid := op.run.pid.Load(); pid > 0 {
+		op.rec.PID = int(pid)
+	}
 	p := op.run.report.current()
 	if p.At.IsZero() {
 		return
@@ -106,9 +109,14 @@ func (op *operation) noteProgress() {
 	op.rec.Progress, op.rec.HeartbeatAt, op.rec.Phase = &p, &p.At, p.Phase
 }
 
-// notePhase writes a phase down at once: it says what has been reached, unlike a number that is another one in a second.
+// notePhase writes a phase down at once: it says what has been reached, unlike a number that is another one in a second. The PID of a
+// command is written down with it, and when it has run for a while: a short one does not pay for that.
 func (d *Daemon) notePhase(op *operation) error {
-	if op.run == nil || op.run.report.current().Phase == op.rec.Phase {
+	if op.run == nil {
+		return nil
+	}
+	pidDue := op.run.settled.Load() && op.rec.PID != int(op.run.pid.Load())
+	if !pidDue && op.run.report.current().Phase == op.rec.Phase {
 		return nil
 	}
 	op.noteProgress()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/keeper"
@@ -21,6 +22,7 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err := d.endStrays(ctx); err != nil {
 		return err
 	}
+	d.findHeld()
 	put, err := d.owner.Untake()
 	if err != nil {
 		return err
@@ -44,7 +46,8 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if lost, err = d.stillLost(ctx, lost); err != nil {
+	lost, back, err := d.stillLost(ctx, lost)
+	if err != nil {
 		return err
 	}
 	gone, err := d.restoreRenamed(lost, listing)
@@ -54,22 +57,30 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err := d.treatLost(gone, len(present) == 0 && len(gone) == len(lost)); err != nil {
 		return err
 	}
+	if err := d.endUnwanted(); err != nil {
+		return err
+	}
 	for id := range listing.IDs() {
 		d.looks.want(id)
 	}
-	for _, rec := range lost {
+	for _, rec := range slices.Concat(lost, back) {
 		d.looks.want(rec.ID)
 	}
 	d.looks.wait()
+	d.held = nil
 	d.openLists(ctx)
 	return d.owner.SyncAll()
 }
 
-// endStrays ends the commands that an earlier daemon left running when it was killed: their operations start again, and nothing
-// may run twice at once. One pass over the processes finds them all by the mark of the storage, which nobody but a daemon sets,
-// and the ID of an operation.
+// endStrays ends what commands of the storage have left behind that no living keeper has in hand, such as when a keeper was killed
+// with its daemon: their operations start again, and nothing may run twice at once. One pass over the processes finds them all by the
+// mark of the storage, which nobody but a daemon sets, and the ID of an operation.
 func (d *Daemon) endStrays(ctx context.Context) error {
-	count, err := keeper.EndStrays(ctx, d.owner.Mark(), d.config.Grace)
+	var spare []int
+	if d.config.Keepers != nil {
+		spare = d.config.Keepers.PIDs()
+	}
+	count, err := keeper.EndStrays(ctx, d.owner.Mark(), d.config.Grace, spare...)
 	if errors.Is(err, errors.ErrUnsupported) {
 		d.logger.Warn("processes of an earlier daemon cannot be found on this system")
 		return nil
@@ -121,32 +132,31 @@ func (d *Daemon) lostMarkers(present map[statefs.ID]bool, safe bool) ([]*statefs
 	return lost, d.owner.SetLiveList(live)
 }
 
-// stillLost looks a second time, and returns the records whose marker is still missing: another process may be about to submit, and
-// has written the record and not yet the marker.
-func (d *Daemon) stillLost(ctx context.Context, lost []*statefs.Record) ([]*statefs.Record, error) {
+// stillLost looks a second time, and returns the records whose marker is still missing, and those whose marker is back: another process
+// may be about to submit, and has written the record and not yet the marker.
+func (d *Daemon) stillLost(ctx context.Context, lost []*statefs.Record) (still, back []*statefs.Record, err error) {
 	if len(lost) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	timer := time.NewTimer(secondLook)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
-	still := lost[:0]
 	for _, rec := range lost {
 		sight, err := d.owner.Look(rec.ID)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(sight.States) > 0 {
-			d.looks.want(rec.ID)
+			back = append(back, rec)
 			continue
 		}
 		still = append(still, rec)
 	}
-	return still, nil
+	return still, back, nil
 }
 
 // treatLost ends operations whose marker was removed while no daemon ran. When every marker is gone, and there was more than
@@ -171,6 +181,7 @@ func (d *Daemon) treatLost(lost []*statefs.Record, all bool) error {
 		if rec.Status == statefs.Running || rec.Status == statefs.Paused {
 			d.say(op, lineCancel)
 		}
+		d.endHeld(rec.ID)
 		rec.Reason = "marker missing"
 		d.logger.Warn("marker was removed while no daemon ran: the operation is cancelled", "id", rec.ID)
 		if err := d.finishAs(op, statefs.CauseMarkerMissing); err != nil {

@@ -13,6 +13,7 @@ import (
 // itemResult is what a line of the item file says of the item itself.
 type itemResult struct {
 	Item     int    `json:"item"`
+	Run      int    `json:"run"`
 	OK       bool   `json:"ok"`
 	Filename string `json:"filename"`
 	// Base64 is the name where it is not UTF-8.
@@ -26,16 +27,26 @@ func (i itemResult) name() string {
 	return i.Filename
 }
 
-// inherit takes over the item results of earlier runs, calls note for each, and says in the log how many there are.
+// inherit takes over the item results of earlier runs, and of an earlier daemon, calls note for each, and says in the log how many there
+// are, unless the run has begun before.
 func (r *run) inherit(note func(itemResult)) error {
-	if r.number < 2 && r.retryOf == nil {
+	if r.number < 2 && r.retryOf == nil && !r.adopted {
 		return nil
 	}
-	if err := readItems(r.owner, r.id, &r.report, note); err != nil {
+	if err := readItems(r.owner, r.id, &r.report, func(result itemResult) {
+		if !r.adopted || result.Run != r.number {
+			r.inherited++
+		}
+		note(result)
+	}); err != nil {
 		return &workError{code: "start_failed", err: err}
 	}
-	processed, failed := r.report.counts()
-	if r.inherited = processed + failed; r.inherited > 0 {
+	if r.adopted {
+		processed, failed := r.report.counts()
+		r.said(int64(processed+failed), r.report.total, "")
+		return nil
+	}
+	if r.inherited > 0 {
 		items := "items"
 		if r.inherited == 1 {
 			items = "item"

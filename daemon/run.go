@@ -24,6 +24,12 @@ var (
 	ErrInterrupted = errors.New("the daemon stops")
 )
 
+// ErrLeave is the cause with which the context of Daemon.Run ends when commands are to go on without the daemon.
+var ErrLeave = errors.New("the daemon stops and leaves its commands running")
+
+// errLeft means that the daemon stops and leaves the commands to their keeper.
+var errLeft = errors.New("the daemon stops and its commands go on")
+
 // errLogLimit means that the log grew beyond the job's max_log.
 var errLogLimit = errors.New("the log is larger than max_log allows")
 
@@ -40,6 +46,7 @@ type run struct {
 	handler Handler
 	environ func() []string
 	grace   time.Duration
+	starter keeper.Starter
 
 	gate     gate
 	report   report
@@ -50,6 +57,15 @@ type run struct {
 	begun    func() // called when the work has all the files that it needs to begin
 	scratch  scratch
 	outputs  itemOutputs
+	commands commands
+	// adopted says that an earlier daemon has begun this run.
+	adopted bool
+	// elapsed is how long it worked before this daemon took it over.
+	elapsed time.Duration
+	pid     atomic.Int64  // of the command of the whole run; 0 before it starts
+	settled atomic.Bool   // that command has run for a while
+	left    atomic.Bool   // a command goes on without the daemon
+	leaving chan struct{} // closed when the daemon stops and leaves commands running
 
 	ctx    context.Context //nolint:containedctx // the run is what the context is about: it ends with it
 	cancel context.CancelCauseFunc
@@ -85,7 +101,12 @@ func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, changed func
 	}
 	now := time.Now()
 	r.stall.begin(r.def.StallAfter, now, changed)
-	r.timeout.begin(r.def.Timeout, now, r.timedOut)
+	if r.def.Work() != catalog.WorkRun {
+		r.timeout.begin(r.restOfTime(), now, r.timedOut)
+	}
+	if r.gate.held() {
+		r.gate.paused(true) // it was paused when an earlier daemon went away
+	}
 	r.done = make(chan struct{})
 	r.report.run = r.number
 	r.report.openItems = r.openItems
@@ -126,6 +147,23 @@ func (r *run) guard(do work) (err error) {
 func (r *run) ended() bool {
 	select {
 	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// leave asks the work to end without its commands, which go on.
+func (r *run) leave() {
+	r.end(errLeft)
+	if !isClosed(r.leaving) { // one look at a time calls this
+		close(r.leaving)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
 		return true
 	default:
 		return false

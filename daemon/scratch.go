@@ -29,8 +29,12 @@ func scratchOf(logPath string) scratch {
 	return scratch{logPath[:len(logPath)-len(filepath.Ext(logPath))] + ".run"}
 }
 
-func newScratch(logPath string, params []byte) (scratch, error) {
+// newScratch makes the folder of a run. That of an adopted run is in use and stays as it is.
+func newScratch(logPath string, params []byte, adopted bool) (scratch, error) {
 	s := scratchOf(logPath)
+	if _, err := os.Stat(s.dir); adopted && err == nil {
+		return s, nil
+	}
 	if err := os.RemoveAll(s.dir); err != nil {
 		return s, fmt.Errorf("make the folder of the run: %w", err)
 	}

@@ -20,7 +20,7 @@ func TestTakeResult(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := newScratch(filepath.Join(t.TempDir(), "op.log"), []byte("{}"))
+			s, err := newScratch(filepath.Join(t.TempDir(), "op.log"), []byte("{}"), false)
 			must(t, err)
 			must(t, s.put("result.json", []byte(tc.content)))
 			fields, err := s.takeResult("result.json")
@@ -40,7 +40,7 @@ func TestTakeResult(t *testing.T) {
 
 func TestNoResultIsNoError(t *testing.T) {
 	t.Parallel()
-	s, err := newScratch(filepath.Join(t.TempDir(), "op.log"), []byte("{}"))
+	s, err := newScratch(filepath.Join(t.TempDir(), "op.log"), []byte("{}"), false)
 	must(t, err)
 	if fields, err := s.takeResult("result.json"); fields != nil || err != nil {
 		t.Errorf("%v %v", fields, err)

@@ -21,6 +21,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == keeperArg {
+		if err := playKeeper(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if dir := os.Getenv(daemonDir); dir != "" {
 		if err := childDaemon(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -44,9 +51,9 @@ type bench struct {
 	config   Config
 	changes  [2]*watch.Dir[string] // of jobs/ and of the day's folder
 
-	daemon *Daemon
-	cancel context.CancelFunc
-	ended  chan error
+	daemon  *Daemon
+	abandon context.CancelCauseFunc
+	ended   chan error
 }
 
 // setup makes a storage and starts a daemon with the given jobs and handlers.
@@ -123,8 +130,8 @@ func (b *bench) start() {
 	if b.daemon, err = New(b.config); err != nil {
 		b.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	b.cancel, b.ended = cancel, make(chan error, 1)
+	ctx, abandon := context.WithCancelCause(context.Background())
+	b.abandon, b.ended = abandon, make(chan error, 1)
 	d := b.daemon
 	go func() {
 		err := d.Run(ctx)
@@ -142,7 +149,7 @@ func (b *bench) start() {
 
 // stop ends the daemon and returns what Run returned.
 func (b *bench) stop() error {
-	b.cancel()
+	b.abandon(nil)
 	err := <-b.ended
 	b.daemon = nil
 	return err

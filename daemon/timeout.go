@@ -10,7 +10,8 @@ import (
 // errTimeout means that an attempt took longer than its job allows.
 var errTimeout = errors.New("it took longer than the timeout")
 
-// timeout ends an attempt that takes too long. Paused time does not count. A job without one has no timer.
+// timeout ends an attempt that takes too long. Paused time does not count. A job without one has no timer, and neither has one whose
+// attempt is one command: the keeper keeps its time, also while no daemon is there.
 type timeout struct {
 	fire func() // called without the lock
 
@@ -46,6 +47,19 @@ func (o *timeout) hold(paused bool, now time.Time) {
 	}
 }
 
+// rest is how much time is left, at least one nanosecond, and 0 when there is no limit.
+func (o *timeout) rest(now time.Time) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.timer == nil:
+		return 0
+	case o.since.IsZero():
+		return max(o.left, 1)
+	}
+	return max(o.left-now.Sub(o.since), 1)
+}
+
 func (o *timeout) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -56,6 +70,16 @@ func (o *timeout) end() {
 }
 
 // timedOut ends the work because its time is over.
-func (r *run) timedOut() {
-	r.end(&workError{code: "timeout", err: fmt.Errorf("%w of %s", errTimeout, r.def.Timeout)})
+func (r *run) timedOut() { r.end(r.outOfTime()) }
+
+// restOfTime is what is left of the job's timeout when this daemon begins with the run.
+func (r *run) restOfTime() time.Duration {
+	if r.def.Timeout <= 0 {
+		return 0
+	}
+	return max(r.def.Timeout-r.elapsed, 1)
+}
+
+func (r *run) outOfTime() error {
+	return &workError{code: "timeout", err: fmt.Errorf("%w of %s", errTimeout, r.def.Timeout)}
 }

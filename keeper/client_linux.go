@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -235,6 +236,8 @@ func refusalOf(err error) refusal {
 		return refusedRetiring
 	case errors.Is(err, errReplacedHere):
 		return refusedReplaced
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return refusedScarce
 	}
 	return refusedFailed
 }

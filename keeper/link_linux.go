@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -34,6 +35,7 @@ type link struct {
 	change  sync.Cond // channel or gone changed
 	channel *channel  // nil while there is no connection
 	gone    bool      // the keeper is dead, or the pool is closed
+	bye     bool      // the keeper has ended in order
 	given   bool      // the keeper listens to another daemon
 	last    uint64
 	calls   map[uint64]*call
@@ -165,8 +167,11 @@ func (l *link) listen(c *channel) error {
 }
 
 func (l *link) event(m *message) {
+	if m.Bye {
+		l.bye = true
+	}
 	if m.Exit == nil {
-		return // of a newer keeper
+		return // the last word, or something of a newer keeper
 	}
 	if r := l.remotes[m.Exit.Key]; r != nil {
 		r.finish(m.Exit.Exit())
@@ -276,6 +281,10 @@ func (l *link) request(r request, c *call, file *os.File) error {
 			l.mu.Unlock()
 			return errReplaced
 		}
+		if l.gone && l.bye {
+			l.mu.Unlock()
+			return errRetiring // nothing was begun
+		}
 		if l.gone {
 			l.mu.Unlock()
 			return ErrKeeperDied
@@ -342,6 +351,8 @@ func refused(m *message) error {
 		return errRetiring
 	case refusedReplaced:
 		return errReplaced
+	case refusedScarce:
+		return fmt.Errorf("%w in the keeper: %s", syscall.EMFILE, m.Error)
 	case refusedUnknown:
 		return fmt.Errorf("%w: %s", errors.ErrUnsupported, m.Error)
 	case refusedFailed:

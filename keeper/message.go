@@ -49,10 +49,11 @@ const (
 	refusedUnknown  refusal = "unknown"  // no such command here, or no such verb
 	refusedEnded    refusal = "ended"    // the command has ended or is being ended
 	refusedRetiring refusal = "retiring" // no new commands here
+	refusedScarce   refusal = "scarce"   // the keeper has too many files open: it may be tried again
 	refusedReplaced refusal = "replaced" // another daemon has come since: this one is not listened to any more
 )
 
-// message is what a keeper sends: an answer, or an event, which has number 0 and an exit.
+// message is what a keeper sends: an answer, or an event, which has number 0 and an exit or the last word.
 type message struct {
 	Number  uint64   `json:"number,omitempty"`
 	Refusal refusal  `json:"refusal,omitempty"`
@@ -60,6 +61,7 @@ type message struct {
 	Welcome *welcome `json:"welcome,omitempty"`
 	Command *command `json:"command,omitempty"`
 	Exit    *Report  `json:"exit,omitempty"`
+	Bye     bool     `json:"bye,omitempty"` // the keeper ends in order: what it has not answered it has not carried out
 }
 
 // hello says who calls. A keeper listens to one daemon at a time, the one that came last: Instance tells a daemon that connects

@@ -222,6 +222,13 @@ func (p *Pool) Find(key Key, report string) (Running, bool) {
 	return nil, false
 }
 
+// Prepare starts the keeper that new commands need, if there is none. Start does so too; whoever calls this before knows of a disk that is
+// full, or of a limit that is reached, while nothing has begun.
+func (p *Pool) Prepare(ctx context.Context) error {
+	_, err := p.keeper(ctx)
+	return err
+}
+
 // Retire has every keeper end with its last command, without waiting for another daemon.
 func (p *Pool) Retire() {
 	for _, l := range p.all() {

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -104,9 +106,11 @@ func (s *server) open(ctx context.Context) (err error) {
 func (s *server) close() error {
 	err := errors.Join(s.listener.Close(), removeNumber(s.Dir, s.number))
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.clients {
-		_ = c.Close() // it has been told everything
+	clients := slices.Collect(maps.Keys(s.clients))
+	s.mu.Unlock()
+	for _, c := range clients {
+		c.tell(message{Bye: true}) // it has been told everything else
+		_ = c.Close()
 	}
 	return err
 }

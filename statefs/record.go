@@ -167,6 +167,31 @@ func (r *Record) Since() time.Time {
 	return r.CreatedAt
 }
 
+// Worked is how long the last run has worked until now, without the time in which it was paused.
+func (r *Record) Worked(now time.Time) time.Duration {
+	if r.StartedAt == nil {
+		return 0
+	}
+	var worked time.Duration
+	since, paused := *r.StartedAt, false
+	for _, t := range r.Transitions {
+		if t.At.Before(*r.StartedAt) {
+			continue
+		}
+		if t.To == Paused && !paused {
+			worked += t.At.Sub(since)
+		}
+		if t.From == Paused && paused {
+			since = t.At
+		}
+		paused = t.To == Paused
+	}
+	if !paused {
+		worked += now.Sub(since)
+	}
+	return max(worked, 0)
+}
+
 // maxTransitions bounds the history in the record: an operation can be paused and resumed for ever.
 const maxTransitions = 500
 

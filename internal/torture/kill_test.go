@@ -15,8 +15,15 @@ func TestKillLoop(t *testing.T) {
 	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
 	l := &load{r: r, ledger: newLedger(), byTouch: true}
 	cycles := scaled(15, 300)
-	for range cycles {
+	survivals := 0
+	for cycle := range cycles {
 		d := r.start()
+		if cycle == 0 {
+			op, err := d.Submit(t.Context(), "t", "survivor", nil)
+			must(t, err)
+			must(t, l.ledger.submitted(op.ID, "survivor"))
+			until(t, "the survivor runs", func() bool { return len(r.begun(t)) > 0 })
+		}
 		tree, err := statefs.Open(r.dir, statefs.Options{})
 		must(t, err)
 		l.settle(t, tree, d)
@@ -30,9 +37,16 @@ func TestKillLoop(t *testing.T) {
 				t.Fatalf("after a kill: %v\nthe daemon said: %s", err, d.stderr)
 			}
 		}
+		alive, err := l.checkSurvivors(t, tree)
+		if err != nil {
+			t.Fatalf("after a kill: %v\nthe daemon said: %s", err, d.stderr)
+		}
+		survivals += alive
 		must(t, tree.Close())
 	}
 	l.conclude(t)
+	l.checkTicks(t)
+	figures.add(t, "running commands that outlived a kill", survivals)
 	figures.add(t, "kill -9 cycles", cycles)
 	figures.add(t, "operations acknowledged and found again", len(l.ledger.ops))
 	figures.add(t, "answers held against the storage", l.ledger.answers)

@@ -57,6 +57,13 @@ func (l *ledger) submitted(id statefs.ID, job string) error {
 	return nil
 }
 
+// knows reports whether the submit of an operation was acknowledged.
+func (l *ledger) knows(id statefs.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ops[id] != nil
+}
+
 // asked notes a request whose answer came, or was lost.
 func (l *ledger) asked(id statefs.ID, ask statefs.Ask, answered bool) {
 	l.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -199,7 +200,11 @@ func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
 	listing, err := tree.List()
 	must(t, err)
 	for id := range listing.IDs() { // also those whose submit was never answered
-		if err := l.r.finishOne(t, tree, d, id); err != nil {
+		err := l.r.finishOne(t, tree, d, id)
+		if errors.Is(err, fs.ErrNotExist) && !l.ledger.knows(id) {
+			continue // a marker may outlive a power cut without its record, until the sweep, as long as nobody was told of it
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	}
@@ -211,7 +216,7 @@ func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
 		rec, err := tree.ReadRecord(id)
 		must(t, err)
 		want := statefs.Completed
-		if op.cancelled || op.job == "sleep" {
+		if op.cancelled || op.job == "sleep" || op.job == "survivor" {
 			want, op.cancelled = statefs.Cancelled, true
 		}
 		if rec.Status != want && (want != statefs.Cancelled || rec.Status != statefs.Completed) {
@@ -230,7 +235,7 @@ func (r *rig) finishOne(t *testing.T, tree *statefs.Tree, d *daemon, id statefs.
 		return err
 	}
 	ask := statefs.Cancel
-	if rec.Job != "sleep" {
+	if rec.Job != "sleep" && rec.Job != "survivor" {
 		if state, err := tree.State(id); err != nil || state != statefs.Paused {
 			return nil //nolint:nilerr // it has ended, or does so by itself
 		}

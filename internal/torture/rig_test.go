@@ -36,6 +36,10 @@ params: {n: {type: integer, default: 0}}
 run: [sh, -c, 'echo "$JOBDIR_ID $JOBDIR_RUN $$" >>"$EFFECTS"; echo line; exec sleep 1000']
 ---
 group: t
+name: survivor
+run: [sh, -c, 'echo "$JOBDIR_ID $JOBDIR_RUN $$" >>"$EFFECTS"; i=0; while :; do i=$((i + 1)); echo "tick $i"; sleep 0.05; done']
+---
+group: t
 name: items
 params: {n: {type: integer, default: 0}}
 items: {range: [1, 3]}
@@ -48,7 +52,7 @@ type rig struct {
 	dir     string // the storage
 	jobs    string // folder of definitions
 	effects string // what the commands did
-	mark    string // in the environment of every process that the rig starts
+	mark    string // in the environment of every process that the rig starts; the daemon keeps names with JOBDIR_ to itself
 	random  *rand.Rand
 }
 
@@ -69,7 +73,7 @@ func newRig(t *testing.T, dir string) *rig {
 	aside := t.TempDir()
 	r := &rig{
 		t: t, dir: dir, jobs: filepath.Join(aside, "jobs"), effects: filepath.Join(aside, "effects"),
-		mark: fmt.Sprintf("JOBDIR_TORTURE_MARK=%d-%d", os.Getpid(), rand.Uint64()), random: rand.New(rand.NewPCG(seed, 1)),
+		mark: fmt.Sprintf("TORTURE_MARK=%d-%d", os.Getpid(), rand.Uint64()), random: rand.New(rand.NewPCG(seed, 1)),
 	}
 	must(t, os.Mkdir(r.jobs, 0o750))
 	must(t, os.WriteFile(filepath.Join(r.jobs, "jobs.yaml"), []byte(jobs), 0o600))

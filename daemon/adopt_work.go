@@ -1,0 +1,194 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// findHeld asks the keepers what they have in hand.
+func (d *Daemon) findHeld() {
+	d.held = make(map[statefs.ID][]keeper.Held)
+	if d.config.Keepers == nil {
+		return
+	}
+	for _, h := range d.config.Keepers.Held() {
+		id, err := statefs.ParseID(h.Key.Operation)
+		if err != nil {
+			continue // of another program
+		}
+		d.held[id] = append(d.held[id], h)
+	}
+}
+
+// endUnwanted ends what the keepers have in hand and no operation is about: of an earlier run, of one that has ended, was moved by hand
+// or is gone. It waits for them, since the next run of the same operation is about to begin.
+func (d *Daemon) endUnwanted() error {
+	var unwanted []keeper.Running
+	for id, held := range d.held {
+		run, err := d.wantedRun(id)
+		if err != nil {
+			return err
+		}
+		for _, h := range held {
+			if h.Key.Run == run || run == anyRun {
+				continue
+			}
+			if p, ok := d.config.Keepers.Find(h.Key, ""); ok {
+				unwanted = append(unwanted, p)
+				d.logger.Info("a command of an earlier daemon is of no use any more", "command", h.Key, "pid", h.PID, "ended", h.Ended)
+			}
+		}
+	}
+	endAll(unwanted)
+	return nil
+}
+
+// The answers of wantedRun that are no number of a run.
+const (
+	noRun  = 0
+	anyRun = -1
+)
+
+// wantedRun returns the number of the run whose commands are to go on.
+func (d *Daemon) wantedRun(id statefs.ID) (int, error) {
+	sight, err := d.owner.Look(id)
+	if err != nil {
+		return noRun, err
+	}
+	rec, err := d.owner.ReadRecord(id)
+	if errors.Is(err, statefs.ErrNewerVersion) {
+		return anyRun, nil // it is left alone with all that it has
+	}
+	if err != nil || rec.Status.Terminal() || len(sight.States) == 0 {
+		return noRun, nil //nolint:nilerr // whatever the reason, the look at this operation says it, and nothing goes on without a record
+	}
+	state := sight.States[0]
+	if len(sight.States) > 1 {
+		state = d.owner.Surviving(id, sight.States, rec)
+	}
+	if rec.Next.Live() {
+		state = rec.Next
+	}
+	if state != statefs.Running && state != statefs.Paused {
+		return noRun, nil
+	}
+	return rec.Run, nil
+}
+
+func endAll(commands []keeper.Running) {
+	for _, p := range commands {
+		p.End(causeInterrupted)
+	}
+	for _, p := range commands {
+		<-p.Done()
+		p.Taken()
+	}
+}
+
+// endHeld ends what the keepers have in hand of an operation that ends now.
+func (d *Daemon) endHeld(id statefs.ID) {
+	var commands []keeper.Running
+	for _, h := range d.held[id] {
+		if p, ok := d.config.Keepers.Find(h.Key, ""); ok {
+			commands = append(commands, p)
+		}
+	}
+	endAll(commands)
+}
+
+// adoptWork goes on with a run that an earlier daemon has begun, when its command is still in the hands of a keeper or has left a report
+// of its end. Nothing is said in the log: for whoever reads that, nothing has happened.
+func (d *Daemon) adoptWork(op *operation) (adopted bool, err error) {
+	if d.config.Keepers == nil || op.rec.Starts == 0 || op.state != statefs.Running && op.state != statefs.Paused {
+		return false, nil
+	}
+	commands := d.leftCommands(op.rec)
+	if len(commands) == 0 {
+		// One that is there is of another run, or cannot be understood.
+		return false, statefs.RemoveExit(d.owner.Dir(), statefs.ExitName(op.id()))
+	}
+	def, params, err := d.definition(op.rec)
+	if err == nil && def.Work() == catalog.WorkHandler {
+		err = errors.New("its job is a handler")
+	}
+	var r *run
+	var do work
+	if err == nil {
+		_, err = d.openShared(op, true)
+	}
+	if err == nil {
+		r, do, err = d.newRun(op, def, params, true)
+	}
+	if err != nil {
+		d.logger.Error("a command of an earlier daemon is ended: its run cannot go on", "id", op.id(), "error", err)
+		for _, a := range commands {
+			endAll([]keeper.Running{a})
+		}
+		return false, nil
+	}
+	r.begun = func() {} // it has
+	r.gate.asked = op.state == statefs.Paused
+	for _, a := range commands {
+		r.commands.adopt(a)
+		r.gate.attach(a.Running)
+	}
+	d.logger.Info("work of an earlier daemon goes on", "id", op.id(), "run", op.rec.Run, "commands", len(commands))
+	d.startRun(op, r, do)
+	return true, nil
+}
+
+// leftCommands finds the commands of the present run: in the hands of keepers, and those whose keeper has ended since.
+func (d *Daemon) leftCommands(rec *statefs.Record) []adopted {
+	var found []adopted
+	there := make(map[int]bool)
+	add := func(number int, name, report string) {
+		if there[number] {
+			return
+		}
+		if p, ok := d.config.Keepers.Find(keeper.Key{Operation: rec.ID.String(), Run: rec.Run, Item: number}, report); ok {
+			there[number] = true
+			found = append(found, adopted{Running: p, number: number, name: name})
+		}
+	}
+	for _, h := range d.held[rec.ID] {
+		if h.Key.Run == rec.Run {
+			add(h.Key.Item, h.Label, "")
+		}
+	}
+	add(wholeRun, "", statefs.ExitName(rec.ID))
+	for number, name := range d.itemReports(rec) {
+		add(number, name, statefs.ItemExitName(rec.ID, number))
+	}
+	return found
+}
+
+// itemReports returns the names of the items, by number, that have left an exit report of the present run.
+func (d *Daemon) itemReports(rec *statefs.Record) map[int]string {
+	entries, err := os.ReadDir(scratchOf(d.owner.LogPath(rec.ID)).dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.logger.Warn("exit reports of items cannot be found", "id", rec.ID, "error", err)
+	}
+	found := make(map[int]string)
+	for _, e := range entries {
+		text, ok := strings.CutPrefix(e.Name(), "item-")
+		text, isExit := strings.CutSuffix(text, filepath.Ext(statefs.ExitName(rec.ID)))
+		number, err := strconv.Atoi(text)
+		if !ok || !isExit || err != nil || number < 1 {
+			continue
+		}
+		report, err := keeper.ReadReport(d.owner.Dir(), statefs.ItemExitName(rec.ID, number))
+		if err != nil || report.Run != rec.Run {
+			continue // not of this run, or not to be understood: the item is done again
+		}
+		found[number] = string(report.Label)
+	}
+	return found
+}

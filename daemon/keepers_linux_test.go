@@ -1,0 +1,166 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// keeperArg makes the test binary a keeper process.
+const keeperArg = "keeper"
+
+// playKeeper is a keeper process for the storage directory dir. It outlives the test by no more than its commands, which the test ends.
+func playKeeper(dir string) error {
+	return keeper.Main(context.Background(), keeper.Options{Dir: dir, Build: "build of the test", Durability: statefs.Process})
+}
+
+// openKeepers finds the keepers of a storage directory.
+func openKeepers(ctx context.Context, dir string, logger *slog.Logger) (*keeper.Pool, error) {
+	return keeper.Open(ctx, keeper.PoolOptions{
+		Dir: dir, Executable: "/proc/self/exe", Program: []string{"keeper of a test", keeperArg, dir}, Build: "build of the test", Logger: logger,
+	})
+}
+
+// kept is a bench whose commands are in the hands of keepers.
+type kept struct {
+	*bench
+
+	pool *keeper.Pool
+}
+
+func prepareKept(t *testing.T, jobs string) *kept {
+	t.Helper()
+	k := &kept{bench: prepare(t, jobs, testHandlers)}
+	t.Cleanup(func() {
+		if k.daemon != nil {
+			must(t, k.stop())
+		}
+		if k.pool != nil {
+			must(t, k.pool.Close())
+		}
+		for _, pid := range k.keepers() {
+			_ = unix.Kill(pid, unix.SIGTERM) // its commands end with it
+		}
+		k.poll("the keepers end", func() bool { return len(k.keepers()) == 0 })
+	})
+	return k
+}
+
+// keepers returns the living keeper processes of the storage.
+func (k *kept) keepers() []int {
+	k.t.Helper()
+	locks, err := filepath.Glob(filepath.Join(k.dir, "keeper-*.lock"))
+	must(k.t, err)
+	var pids []int
+	for _, lock := range locks {
+		text, err := os.ReadFile(lock)
+		if err != nil {
+			continue // it has just ended
+		}
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && lives(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// lives reports whether a process is there and no zombie.
+func lives(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return err == nil && !strings.HasPrefix(rest, "Z")
+}
+
+// start starts a daemon that finds the keepers of the storage.
+func (k *kept) start() {
+	k.t.Helper()
+	pool, err := openKeepers(k.t.Context(), k.dir, slog.New(slog.NewTextHandler(testWriter{k.t}, nil)))
+	must(k.t, err)
+	k.pool = pool
+	k.config.Keepers = pool
+	k.bench.start()
+}
+
+// leave ends the daemon and leaves its commands running.
+func (k *kept) leave() {
+	k.t.Helper()
+	k.abandon(ErrLeave)
+	must(k.t, <-k.ended)
+	k.daemon = nil
+	must(k.t, k.pool.Close())
+}
+
+// child starts a daemon in a process of its own, which can be killed.
+func (k *kept) child() *exec.Cmd {
+	k.t.Helper()
+	cmd, _ := startChild(k.t, k.dir, keptVariable+"=yes")
+	return cmd
+}
+
+func (k *kept) kill(child *exec.Cmd) {
+	k.t.Helper()
+	must(k.t, child.Process.Kill())
+	_ = child.Wait() // it was killed
+}
+
+// awaitLog returns when the log of an operation has a text.
+func (k *kept) awaitLog(id statefs.ID, text string) {
+	k.t.Helper()
+	k.await(fmt.Sprintf("the log of %s has %q", id, text), func() bool {
+		log, err := os.ReadFile(k.tree.LogPath(id))
+		return err == nil && strings.Contains(string(log), text)
+	})
+}
+
+// poll looks again and again until a condition holds that makes no event in the storage.
+func (k *kept) poll(what string, holds func() bool) {
+	k.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			k.t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// awaitNothingTaken returns when every request has had its effect and is forgotten: the next daemon carries out again what is not.
+func (k *kept) awaitNothingTaken() {
+	k.t.Helper()
+	k.poll("no request is in hand", func() bool {
+		taken, err := os.ReadDir(filepath.Join(k.dir, "taken"))
+		return err == nil && len(taken) == 0
+	})
+}
+
+// fifo is a fifo that holds a command until it is opened.
+func (k *kept) fifo(name string) string {
+	k.t.Helper()
+	path := filepath.Join(k.t.TempDir(), name)
+	must(k.t, unix.Mkfifo(path, 0o600))
+	return path
+}
+
+// open lets the commands go on that wait at a fifo.
+func (k *kept) open(fifo string) {
+	k.t.Helper()
+	f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	must(k.t, err)
+	must(k.t, f.Close())
+}
