@@ -77,6 +77,8 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 		if err := d.lost(op); err != nil || op.state == statefs.Failed {
 			return err
 		}
+	} else {
+		op.catchUp(time.Now())
 	}
 	d.takeOverStop(op)
 	d.keep(op)

@@ -3,6 +3,8 @@ package daemon
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -117,6 +119,12 @@ func (d *Daemon) restoreRenamed(lost []*statefs.Record, listing statefs.Listing)
 		}
 		var err error
 		file, found := renamed[rec.ID]
+		if !found {
+			file, found, err = d.bareMarker(rec.ID)
+		}
+		if err != nil {
+			return nil, err
+		}
 		if found {
 			err = d.owner.PutBack(file, rec.ID, state)
 		} else if file, found = foreign[rec.CreatedAt.UnixMicro()]; found {
@@ -133,6 +141,15 @@ func (d *Daemon) restoreRenamed(lost []*statefs.Record, listing statefs.Listing)
 		d.logger.Warn("marker put back: it was renamed while no daemon ran", "id", rec.ID, "name", file, "state", state)
 	}
 	return gone, nil
+}
+
+// bareMarker reports whether somebody cut off the ending of a marker. Such a name means nothing by itself, so no listing has it.
+func (d *Daemon) bareMarker(id statefs.ID) (file string, found bool, err error) {
+	info, err := os.Lstat(filepath.Join(d.owner.JobsDir(), id.String()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	return id.String(), err == nil && info.Mode().IsRegular(), err
 }
 
 // foreignContent returns the markers whose first line is not the time of their own operation, by that time.

@@ -94,6 +94,17 @@ func (op *operation) apply(cause statefs.Cause, at time.Time) (statefs.State, er
 	return op.rec.Status, nil
 }
 
+// catchUp notes in the record what only the marker says: the daemon died between the two, or somebody moved the marker meanwhile.
+func (op *operation) catchUp(now time.Time) {
+	cause, meant := statefs.HandMove(op.rec.Status, op.state)
+	if !meant {
+		return // the next write says it
+	}
+	if err := op.rec.Apply(op.rec.Status, cause, now); err == nil {
+		op.unsaved = true
+	}
+}
+
 // noteProgress copies what the work said of itself into the record.
 func (op *operation) noteProgress() {
 	if op.run == nil {

@@ -321,6 +321,9 @@ func (op *expectation) holds(tree *statefs.Tree, id statefs.ID) error {
 	if len(sight.States) != 1 {
 		return fmt.Errorf("it is %s and has the markers %q", rec.Status, sight.States)
 	}
+	if sight.States[0] != rec.Status {
+		return fmt.Errorf("its marker says %s and its record %s", sight.States[0], rec.Status)
+	}
 	return op.wanted(sight.States[0])
 }
 

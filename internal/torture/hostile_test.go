@@ -219,6 +219,10 @@ func (y *yard) markers(cases map[string]outcome) {
 	must(y.t, os.Rename(y.jobs(statefs.MarkerName(renamed, statefs.Queued)), y.jobs(renamed.String()+".quewed")))
 	cases["marker with a typing mistake is put back"] = y.state(renamed, statefs.Running)
 
+	bare := y.submit("sleep")
+	must(y.t, os.Rename(y.jobs(statefs.MarkerName(bare, statefs.Queued)), y.jobs(bare.String())))
+	cases["marker without its ending is put back"] = y.state(bare, statefs.Running)
+
 	big := y.submit("sleep")
 	must(y.t, sparse(y.jobs(statefs.MarkerName(big, statefs.Queued))))
 	cases["marker of a gigabyte is a marker"] = y.state(big, statefs.Running)
