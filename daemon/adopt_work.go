@@ -127,6 +127,10 @@ func (d *Daemon) adoptWork(op *operation) (adopted bool, err error) {
 	if err == nil {
 		r, do, err = d.newRun(op, def, params, true)
 	}
+	if mends(err) {
+		d.closeLog(op)
+		return false, err // it goes on meanwhile, and is looked at again
+	}
 	if err != nil {
 		d.logger.Error("a command of an earlier daemon is ended: its run cannot go on", "id", op.id(), "error", err)
 		for _, a := range commands {

@@ -29,23 +29,28 @@ func scratchOf(logPath string) scratch {
 	return scratch{logPath[:len(logPath)-len(filepath.Ext(logPath))] + ".run"}
 }
 
-// newScratch makes the folder of a run. That of an adopted run is in use and stays as it is.
+// newScratch makes the folder of a run. That of an adopted run is in use: it gets only what it lacks, which a power cut
+// or a person may have taken away.
 func newScratch(logPath string, params []byte, adopted bool) (scratch, error) {
 	s := scratchOf(logPath)
-	if _, err := os.Stat(s.dir); adopted && err == nil {
-		return s, nil
+	if !adopted {
+		if err := os.RemoveAll(s.dir); err != nil {
+			return s, fmt.Errorf("make the folder of the run: %w", err)
+		}
 	}
-	if err := os.RemoveAll(s.dir); err != nil {
-		return s, fmt.Errorf("make the folder of the run: %w", err)
-	}
-	if err := os.Mkdir(s.dir, 0o750); err != nil {
+	if err := os.Mkdir(s.dir, 0o750); err != nil && !(adopted && errors.Is(err, fs.ErrExist)) {
 		return s, fmt.Errorf("make the folder of the run: %w", err)
 	}
 	for _, file := range []struct {
 		name    string
 		content []byte
 	}{{"params.json", append(params, '\n')}, {"progress", nil}} {
-		if err := s.put(file.name, file.content); err != nil {
+		err := s.put(file.name, file.content)
+		switch {
+		case err == nil, adopted && errors.Is(err, fs.ErrExist):
+		case adopted:
+			return s, fmt.Errorf("make the folder of the run: %w", err)
+		default:
 			return s, errors.Join(fmt.Errorf("make the folder of the run: %w", err), s.remove())
 		}
 	}

@@ -55,3 +55,21 @@ func TestLastOfEach(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// TestAdoptedScratchGetsWhatItLacks takes a file away from the folder of a run that goes on, as a power cut may: the others stay.
+func TestAdoptedScratchGetsWhatItLacks(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "op.log")
+	s, err := newScratch(log, []byte("{}"), false)
+	must(t, err)
+	must(t, s.put("result.json", []byte("{}")))
+	must(t, os.Remove(s.path("progress")))
+	must(t, os.WriteFile(s.path("params.json"), []byte(`{"kept":1}`), 0o640))
+	again, err := newScratch(log, []byte("{}"), true)
+	must(t, err)
+	for name, want := range map[string]string{"params.json": `{"kept":1}`, "progress": "", "result.json": "{}"} {
+		if got, err := os.ReadFile(again.path(name)); err != nil || string(got) != want {
+			t.Errorf("%s holds %q, %v, want %q", name, got, err, want)
+		}
+	}
+}
