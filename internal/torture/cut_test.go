@@ -26,6 +26,7 @@ func plug(t *testing.T, image *faultfs.Image) *plugged {
 	}
 	at := t.TempDir()
 	p := &plugged{rig: newRig(t, filepath.Join(at, "storage")), at: at}
+	p.cuts = true
 	p.insert(image)
 	t.Cleanup(p.remove)
 	return p

@@ -54,6 +54,7 @@ type rig struct {
 	effects string // what the commands did
 	mark    string // in the environment of every process that the rig starts; the daemon keeps names with JOBDIR_ to itself
 	random  *rand.Rand
+	cuts    bool // its disk loses what was not synced
 }
 
 // newRig prepares a storage at dir, which the first daemon makes.

@@ -1,0 +1,446 @@
+package torture
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/internal/faultfs"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// TestModelOnRealFolder does at random what clients, people and crashes do to the real daemon, on a folder in memory with the watches of
+// the kernel, and compares each operation with a model of a few lines. rapid shortens a sequence that fails.
+func TestModelOnRealFolder(t *testing.T) {
+	checkModel(t, scaled(6, 100), 60, func() (*rig, func(), func()) {
+		top, err := os.MkdirTemp(fastDir(), "jobdir-model") //nolint:usetesting // hundreds of them: each goes at once
+		must(t, err)
+		r := newRig(t, filepath.Join(top, "storage"))
+		return r, func() {}, func() { r.endAll(); must(t, os.RemoveAll(top)) }
+	})
+}
+
+// TestModelOnDiskInMemory is TestModelOnRealFolder on the disk of internal/faultfs: a crash is a power cut, with all that was not synced.
+func TestModelOnDiskInMemory(t *testing.T) {
+	if err := faultfs.CanMount(); err != nil {
+		t.Skip(err)
+	}
+	checkModel(t, scaled(4, 60), 60, func() (*rig, func(), func()) {
+		p := plug(t, faultfs.Empty())
+		return p.rig, func() {
+			p.disk.Cut()
+			p.endAll()
+			image := p.drawImage()
+			p.remove()
+			p.insert(image)
+		}, p.remove
+	})
+}
+
+// checkModel runs sequences of actions. prepare makes a storage, cut loses what a crash of the machine loses, and end throws it away.
+func checkModel(t *testing.T, sequences, steps int, prepare func() (r *rig, cut, end func())) {
+	t.Helper()
+	for name, value := range map[string]int{"rapid.checks": sequences, "rapid.steps": steps} {
+		was := flag.Lookup(name).Value.String()
+		must(t, flag.Set(name, strconv.Itoa(value)))
+		defer func() { must(t, flag.Set(name, was)) }()
+	}
+	actions, crashes, followed := 0, 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		r, cut, end := prepare()
+		defer end()
+		m := &model{t: rt, r: r, cut: cut, ops: map[statefs.ID]*expected{}}
+		m.start()
+		rt.Repeat(m.actions())
+		m.conclude()
+		actions, crashes, followed = actions+len(m.done), crashes+m.crashes, followed+len(m.ops)
+	})
+	if !t.Failed() {
+		figures.add(t, "random actions against a model", actions)
+		figures.add(t, "of these crashes", crashes)
+		figures.add(t, "operations as the model has them", followed)
+	}
+}
+
+// model is what must be there.
+type model struct {
+	t       *rapid.T
+	r       *rig
+	cut     func()
+	d       *daemon // nil while none runs
+	ops     map[statefs.ID]*expected
+	junk    []string // names in jobs/ that mean nothing
+	done    []string
+	crashes int
+}
+
+// expected is what must become of one operation.
+type expected struct {
+	job string
+	// want is the state in which it comes to rest.
+	want statefs.State
+	// unsure says that the last thing that was done to it may be lost with the power: a person's hand syncs nothing.
+	unsure bool
+	// restless says that something was asked of it that may not have had its effect yet.
+	restless bool
+	// aside says that its marker may have a name that means nothing at the moment, so that nobody finds the operation.
+	aside bool
+	// either says that it may be running or paused: a request that was carried out comes back after a crash until it is known to be on
+	// the disk, and undoes what a hand did in these milliseconds.
+	either bool
+}
+
+// rest says where an operation comes to rest that nobody pauses or cancels.
+func rest(job string) statefs.State {
+	if job == "sleep" {
+		return statefs.Running
+	}
+	return statefs.Completed
+}
+
+func (m *model) note(format string, args ...any) {
+	m.done = append(m.done, fmt.Sprintf(format, args...))
+}
+
+func (m *model) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.fail(err)
+	}
+}
+
+func (m *model) fail(err error) {
+	m.t.Helper()
+	said := "none runs"
+	if m.d != nil {
+		said = m.d.stderr.String()
+	}
+	m.t.Fatalf("%v\nafter:\n%s\nthe daemon said: %s", err, strings.Join(m.done, "\n"), said)
+}
+
+func (m *model) start() {
+	m.t.Helper()
+	d, err := m.r.tryStart("--sweep-interval", "1s")
+	m.must(err)
+	m.d = d
+}
+
+func (m *model) tree() *statefs.Tree {
+	m.t.Helper()
+	tree, err := statefs.Open(m.r.dir, statefs.Options{Durability: statefs.Process})
+	m.must(err)
+	return tree
+}
+
+func (m *model) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"submit": m.submit, "submit more": m.submit, "ask": m.ask, "ask again": m.ask, "touch": m.touch, "mv": m.move, "mv nonsense": m.moveAside,
+		"rm": m.remove, "second marker": m.second, "foreign files": m.foreign, "settle": m.settle,
+		"kill": m.kill, "stop": m.stop, "start": func(t *rapid.T) {
+			if m.d != nil {
+				t.Skip("one runs")
+			}
+			m.note("start")
+			m.start()
+		},
+		"sweep": func(t *rapid.T) {
+			m.runs(t)
+			m.note("sweep")
+			_, err := m.d.Sweep(m.r.t.Context(), false)
+			m.must(err)
+		},
+	}
+}
+
+// runs skips an action that needs a daemon.
+func (m *model) runs(t *rapid.T) {
+	if m.d == nil {
+		t.Skip("no daemon runs")
+	}
+}
+
+func (m *model) submit(t *rapid.T) {
+	m.runs(t)
+	job := rapid.SampledFrom([]string{"sleep", "sleep", "quick", "items"}).Draw(t, "job")
+	op, err := m.d.Submit(m.r.t.Context(), "t", job, nil)
+	m.must(err)
+	m.note("submit %s: %s", job, op.ID)
+	if m.ops[op.ID] != nil {
+		m.fail(fmt.Errorf("%s was given twice", op.ID))
+	}
+	m.ops[op.ID] = &expected{job: job, want: rest(job), restless: true}
+}
+
+// pick draws one of the operations that go on until they are cancelled: of the others nobody can say whether they end before.
+func (m *model) pick(t *rapid.T, fits func(*expected) bool) (statefs.ID, *expected) {
+	var live []statefs.ID
+	for id, op := range m.ops {
+		if op.job == "sleep" && op.want.Live() && fits(op) {
+			live = append(live, id)
+		}
+	}
+	if len(live) == 0 {
+		t.Skip("there is no such operation")
+	}
+	slices.SortFunc(live, func(a, b statefs.ID) int { return strings.Compare(a.String(), b.String()) })
+	id := live[rapid.IntRange(0, len(live)-1).Draw(t, "operation")]
+	return id, m.ops[id]
+}
+
+func anyOf(*expected) bool { return true }
+
+// atRest fits what has had its effect, so that a marker is where the model has it.
+func atRest(op *expected) bool { return !op.restless }
+
+var wished = map[statefs.Ask]statefs.State{
+	statefs.Pause: statefs.Paused, statefs.Resume: statefs.Running, statefs.Cancel: statefs.Cancelled,
+}
+
+func drawAsk(t *rapid.T) statefs.Ask {
+	return rapid.SampledFrom([]statefs.Ask{statefs.Pause, statefs.Resume, statefs.Pause, statefs.Resume, statefs.Cancel}).Draw(t, "ask")
+}
+
+// ask asks over HTTP: what is answered is on the disk.
+func (m *model) ask(t *rapid.T) {
+	m.runs(t)
+	id, op := m.pick(t, anyOf)
+	ask, wait := drawAsk(t), time.Duration(rapid.IntRange(0, 1).Draw(t, "wait"))*patience
+	m.note("%s %s, wait %s", ask, id, wait)
+	_, err := m.d.Request(m.r.t.Context(), id, ask, wait)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusNotFound && op.aside {
+		return
+	}
+	m.must(err)
+	op.want, op.restless, op.unsure = wished[ask], wait == 0, false
+}
+
+// touch asks by a file, also while no daemon runs.
+func (m *model) touch(t *rapid.T) {
+	id, op := m.pick(t, func(op *expected) bool { return !op.restless })
+	ask := drawAsk(t)
+	m.note("touch %s.%s_requested", id, ask)
+	m.must(m.r.touch(id, ask))
+	op.want, op.restless, op.unsure = wished[ask], true, true
+}
+
+func (m *model) marker(id statefs.ID, state statefs.State) string {
+	return filepath.Join(m.r.dir, "jobs", statefs.MarkerName(id, state))
+}
+
+// move renames a marker as a person does who means it.
+func (m *model) move(t *rapid.T) {
+	id, op := m.pick(t, atRest)
+	to := statefs.Paused
+	if op.want == statefs.Paused {
+		to = statefs.Running
+	}
+	if len(m.taken(id)) > 0 && m.d == nil {
+		t.Skip("a request that had its effect is carried out again by the next daemon, which cannot see that a hand came later")
+	}
+	m.note("mv %s from %s to %s", id, op.want, to)
+	err := os.Rename(m.marker(id, op.want), m.marker(id, to))
+	if errors.Is(err, os.ErrNotExist) {
+		return // without a daemon, or right after its start, it may be queued
+	}
+	m.must(err)
+	op.want, op.restless, op.unsure = to, true, true
+}
+
+// moveAside renames a marker to what means nothing: it is put back.
+func (m *model) moveAside(t *rapid.T) {
+	m.runs(t)
+	id, op := m.pick(t, atRest)
+	ending := rapid.SampledFrom([]string{".quewed", ".running.bak", ".completed", ".scheduled", ""}).Draw(t, "ending")
+	m.note("mv %s from %s to %q", id, op.want, ending)
+	err := os.Rename(m.marker(id, op.want), filepath.Join(m.r.dir, "jobs", id.String()+ending))
+	if !errors.Is(err, os.ErrNotExist) {
+		m.must(err)
+	}
+	op.restless, op.aside = true, true
+}
+
+// remove removes a marker, which cancels. Were it the only one while no daemon runs, the next daemon would take jobs/ for emptied.
+func (m *model) remove(t *rapid.T) {
+	m.runs(t)
+	id, op := m.pick(t, atRest)
+	m.note("rm %s.%s", id, op.want)
+	err := os.Remove(m.marker(id, op.want))
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	m.must(err)
+	op.want, op.restless, op.unsure = statefs.Cancelled, true, true
+	m.settle(t) // a daemon that dies before it looked twice leaves that to the next one, and there may be no other marker
+}
+
+// second makes another marker beside the one that is there: it goes.
+func (m *model) second(t *rapid.T) {
+	m.runs(t)
+	id, op := m.pick(t, atRest)
+	m.note("second marker of %s", id)
+	m.must(put(m.marker(id, statefs.Trailing), ""))
+	op.restless = true
+}
+
+// foreign makes files that are none of the daemon's business.
+func (m *model) foreign(t *rapid.T) {
+	id, err := statefs.MakeID("other-program", time.Now(), os.Getpid(), 1e9+uint64(len(m.junk)))
+	m.must(err)
+	name := rapid.SampledFrom([]string{statefs.MarkerName(id, statefs.Running), "nudge", "README", ".swp", "x.running", "\xff"}).Draw(t, "name")
+	m.note("touch %q", name)
+	m.must(put(filepath.Join(m.r.dir, "jobs", name), time.Now().Format(statefs.StampFormat)+"\n"))
+	m.junk = append(m.junk, name)
+}
+
+// kill is the death of the daemon, or of the machine.
+func (m *model) kill(t *rapid.T) {
+	m.runs(t)
+	m.note("kill")
+	m.crashes++
+	m.d.kill()
+	m.d = nil
+	m.cut()
+	lost := m.tree()
+	defer func() { m.must(lost.Close()) }()
+	for id, op := range m.ops {
+		rec, err := lost.ReadRecord(id)
+		m.must(err)
+		op.either = op.restless && op.want.Live() && len(m.taken(id)) > 0
+		if op.restless && op.unsure {
+			m.forgive(lost, id, op, rec)
+		}
+	}
+	m.junk = slices.DeleteFunc(m.junk, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(m.r.dir, "jobs", name))
+		return errors.Is(err, os.ErrNotExist) && filepath.Base(filepath.Dir(m.r.dir)) != "" // lost with the power
+	})
+}
+
+// forgive finds out whether what a hand did and nobody acknowledged is still there. If not, the operation stays as it was.
+func (m *model) forgive(tree *statefs.Tree, id statefs.ID, op *expected, rec *statefs.Record) {
+	sight, err := tree.Look(id)
+	m.must(err)
+	op.unsure = false
+	switch {
+	case len(sight.Asks) > 0 || len(m.taken(id)) > 0 || rec.Status.Terminal() || len(sight.States) == 0:
+		return // what is asked is there, or was carried out
+	case slices.Contains(sight.States, statefs.Paused) || slices.Contains(sight.States, statefs.Running) || slices.Contains(sight.States, statefs.Queued):
+		op.want = statefs.Running
+		if slices.Contains(sight.States, statefs.Paused) {
+			op.want = statefs.Paused
+		}
+	}
+}
+
+// taken returns the requests that a daemon had in hand.
+func (m *model) taken(id statefs.ID) []string {
+	found, err := filepath.Glob(filepath.Join(m.r.dir, "taken", id.String()+".*"))
+	m.must(err)
+	return found
+}
+
+// stop ends the daemon in order.
+func (m *model) stop(t *rapid.T) {
+	m.runs(t)
+	m.note("stop")
+	m.must(m.d.cmd.Process.Signal(os.Interrupt))
+	select {
+	case <-m.d.ended:
+		m.must(m.d.err)
+	case <-time.After(patience):
+		m.fail(errors.New("the daemon does not end"))
+	}
+	m.d.Close()
+	m.d = nil
+}
+
+// settle waits until everything is as it must be.
+func (m *model) settle(t *rapid.T) {
+	m.runs(t)
+	m.note("settle")
+	tree := m.tree()
+	defer func() { m.must(tree.Close()) }()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience / 2)
+	for id, op := range m.ops {
+		for err := op.holds(tree, id); err != nil; err = op.holds(tree, id) {
+			select {
+			case <-tick.C:
+				continue
+			case <-deadline:
+				m.fail(fmt.Errorf("%s: %w", id, err))
+			}
+		}
+		op.restless, op.unsure, op.aside, op.either = false, false, false, false
+	}
+}
+
+func (op *expected) holds(tree *statefs.Tree, id statefs.ID) error {
+	sight, err := tree.Look(id)
+	if err != nil {
+		return err
+	}
+	rec, err := tree.ReadRecord(id)
+	if err != nil {
+		return err
+	}
+	if op.either && (rec.Status == statefs.Running || rec.Status == statefs.Paused) && slices.Equal(sight.States, []statefs.State{rec.Status}) {
+		op.want = rec.Status
+	}
+	if rec.Status != op.want {
+		return fmt.Errorf("its record says %s (%s, %+v), want %s", rec.Status, rec.Reason, rec.Error, op.want)
+	}
+	if op.want.Terminal() {
+		if len(sight.States) > 0 {
+			return fmt.Errorf("it has ended as %s and has the markers %q", op.want, sight.States)
+		}
+		return nil
+	}
+	if len(sight.States) != 1 || sight.States[0] != op.want {
+		return fmt.Errorf("its markers are %q, want %s", sight.States, op.want)
+	}
+	return nil
+}
+
+// conclude compares all once more, and ends everything.
+func (m *model) conclude() {
+	m.t.Helper()
+	if m.d == nil {
+		m.start()
+	}
+	m.settle(m.t)
+	tree := m.tree()
+	defer func() { m.must(tree.Close()) }()
+	m.must(errors.Join(checkRecords(m.r.dir), m.r.checkEffects(tree)))
+	for _, name := range m.junk {
+		_, err := os.Lstat(filepath.Join(m.r.dir, "jobs", name))
+		m.must(err)
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(m.ops), func(a, b statefs.ID) int { return strings.Compare(a.String(), b.String()) }) {
+		if op := m.ops[id]; op.want.Live() {
+			_, err := m.d.Request(m.r.t.Context(), id, statefs.Cancel, patience)
+			m.must(err)
+			op.want = statefs.Cancelled
+		}
+	}
+	m.settle(m.t)
+	kept, err := filepath.Glob(filepath.Join(m.r.dir, "corrupt", "*"))
+	m.must(err)
+	if len(kept) > 0 {
+		m.fail(fmt.Errorf("corrupt/ holds %q", kept))
+	}
+	m.stop(m.t)
+}
