@@ -2,16 +2,20 @@ package cli_test
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/internal/faultfs"
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // A disk that does not take a sync ends the daemon at that submit, with what to do, and nothing that was acknowledged is lost: when the
@@ -32,7 +36,7 @@ func TestFailingDiskEndsTheDaemon(t *testing.T) {
 		}
 	})
 	jobs := t.TempDir()
-	if err := os.WriteFile(filepath.Join(jobs, "job.yaml"), []byte("group: g\nname: wait\nrun: [sleep, \"600\"]\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(jobs, "job.yaml"), []byte("group: g\nname: wait\nrun: [sh, -c, 'echo $$; exec sleep 600']\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	storage := filepath.Join(mount, "storage")
@@ -57,6 +61,7 @@ func TestFailingDiskEndsTheDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pid := commandOf(t, c, op.ID)
 	disk.Arm(&faultfs.Fault{Kind: faultfs.Sync, At: 1, Err: syscall.EIO, Stays: true})
 	_, err = c.Submit(t.Context(), "g", "wait", nil)
 	if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Status != http.StatusInternalServerError ||
@@ -69,11 +74,17 @@ func TestFailingDiskEndsTheDaemon(t *testing.T) {
 	if !strings.Contains(said.text(), "input/output error") {
 		t.Errorf("the daemon said %q", said.text())
 	}
+	if err := syscall.Kill(pid, 0); err != nil {
+		t.Errorf("the running command ended with the daemon: %v", err)
+	}
 	disk.Arm(nil)
 	second, _ := start()
 	found, err := c.Operation(t.Context(), op.ID)
 	if err != nil || !found.State.Live() {
 		t.Errorf("the operation that was acknowledged: %+v, %v", found, err)
+	}
+	if again := commandOf(t, c, op.ID); again != pid {
+		t.Errorf("the command is process %d, and was %d", again, pid)
 	}
 	if err := second.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -81,4 +92,31 @@ func TestFailingDiskEndsTheDaemon(t *testing.T) {
 	if code := exitCodeOf(t, second.Wait()); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
+}
+
+// commandOf returns the process of a command that has said its number in the last line of its log.
+func commandOf(t *testing.T, c *client.Client, id statefs.ID) int {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for time.Now().Before(deadline) {
+		log, err := c.Log(t.Context(), id, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(log)
+		if err := errors.Join(err, log.Close()); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Fields(string(text))
+		if len(lines) == 0 {
+			continue
+		}
+		pid, err := strconv.Atoi(lines[len(lines)-1])
+		if err != nil {
+			t.Fatalf("log %q", text)
+		}
+		return pid
+	}
+	t.Fatal("the command says nothing")
+	return 0
 }

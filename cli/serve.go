@@ -82,6 +82,19 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 	stopping := newStopping(ctx, conf.OnStop, config.Logger, func() { endAtOnce(config.Storage) }) //nolint:contextcheck // what ends the work at once must not end with ctx
 	defer stopping.close()
 	config.Drain = stopping.drain
+	if os.Getpid() == 1 {
+		// The first process of a container is the parent of every orphan, such as of what a dead keeper leaves.
+		reaping, stop := context.WithCancel(ctx)
+		reaped := make(chan struct{})
+		go func() {
+			defer close(reaped)
+			keeper.ReapOrphans(reaping)
+		}()
+		defer func() {
+			stop()
+			<-reaped
+		}()
+	}
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)

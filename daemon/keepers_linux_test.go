@@ -69,7 +69,8 @@ func (k *kept) keepers() []int {
 		if err != nil {
 			continue // it has just ended
 		}
-		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && lives(pid) {
+		first, _, _ := strings.Cut(string(text), "\n")
+		if pid, err := strconv.Atoi(first); err == nil && lives(pid) {
 			pids = append(pids, pid)
 		}
 	}

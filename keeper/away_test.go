@@ -268,7 +268,7 @@ func TestKeeperIsKilledAlone(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(s.dir, "keeper-*")); len(left) != 0 {
 		t.Errorf("files %v are left", left)
 	}
-	if n, err := EndMarked(t.Context(), j.Mark, 20*time.Millisecond, p.PIDs()...); n != 1 || err != nil {
+	if n, err := EndMarked(t.Context(), j.Mark, 20*time.Millisecond, p.PIDs()...); n > 1 || err != nil { // with a control group the next daemon has ended it already
 		t.Errorf("%d ended, %v", n, err)
 	}
 	for _, pid := range pids {

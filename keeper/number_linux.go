@@ -98,7 +98,28 @@ func clearNumber(dir string, n int) (said string, alive bool, err error) {
 		return "", false, nil
 	}
 	said = lastWords(filepath.Join(dir, logName(n)))
-	return said, false, errors.Join(removeNumber(dir, n), lock.Close())
+	return said, false, errors.Join(endGroup(groupOf(lock), DefaultGrace), removeNumber(dir, n), lock.Close())
+}
+
+// noteGroup writes the control group of a keeper into its lock file, behind the PID, for whoever finds it dead.
+func noteGroup(lock *os.File, group string) error {
+	_, err := lock.WriteAt(fmt.Appendf(nil, "%d\n%s\n", os.Getpid(), group), 0)
+	return err
+}
+
+// groupOf reads it; "" when there is none.
+func groupOf(lock *os.File) string {
+	text := make([]byte, 8<<10)
+	n, err := lock.ReadAt(text, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return ""
+	}
+	_, group, _ := strings.Cut(string(text[:n]), "\n")
+	group, _, ok := strings.Cut(group, "\n")
+	if !ok {
+		return ""
+	}
+	return group
 }
 
 // removeNumber removes the files of a keeper. The caller holds the lock.

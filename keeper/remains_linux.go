@@ -26,15 +26,16 @@ func (l *link) over(at uint64) {
 	if closed {
 		return // its commands go on
 	}
+	l.bury(at)
 	said, _, err := clearNumber(p.Dir, l.number)
 	if err != nil {
-		p.Logger.Warn("the files of a dead keeper are left", "keeper", l.number, "error", err)
+		p.Logger.Warn("something of a dead keeper is left", "keeper", l.number, "error", err)
 	}
-	l.bury(at, said)
+	p.report(l.number, said)
 }
 
 // bury ends what is left of the commands of a dead keeper. The kernel has killed their leaders.
-func (l *link) bury(at uint64, said string) {
+func (l *link) bury(at uint64) {
 	l.mu.Lock()
 	var lost []*remote
 	for _, r := range l.remotes {
@@ -45,10 +46,9 @@ func (l *link) bury(at uint64, said string) {
 	l.mu.Unlock()
 	p := l.pool
 	if len(lost) == 0 {
-		p.report(l.number, said)
 		return
 	}
-	p.Logger.Error("a keeper has died: what is left of its commands is ended", "keeper", l.number, "commands", len(lost), "said", said)
+	p.Logger.Error("a keeper has died: what is left of its commands is ended", "keeper", l.number, "commands", len(lost))
 	err := p.endRemains(lost, at)
 	if err != nil {
 		p.Logger.Error("what is left of the commands of a dead keeper was not all ended", "keeper", l.number, "error", err)

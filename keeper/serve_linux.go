@@ -31,6 +31,7 @@ type server struct {
 	lock     *os.File
 	listener *net.UnixListener
 	exits    *statefs.Exits
+	cgroup   string      // folder of a control group of its own, if any
 	forks    chan func() // carried out one after another, on the thread that lives as long as the keeper
 	look     chan struct{}
 	group    sync.WaitGroup
@@ -95,15 +96,23 @@ func (s *server) open(ctx context.Context) (err error) {
 	if s.number, s.lock, err = takeNumber(s.Dir); err != nil {
 		return err
 	}
+	if s.cgroup, err = enterGroup(); err != nil {
+		s.Logger.Debug("no control group of its own", "reason", err)
+	} else if err := noteGroup(s.lock, s.cgroup); err != nil {
+		return errors.Join(err, leaveGroup(s.cgroup), removeNumber(s.Dir, s.number), s.lock.Close())
+	}
 	s.listener, err = listenAt(ctx, filepath.Join(s.Dir, socketName(s.number)))
 	if err != nil {
-		return errors.Join(fmt.Errorf("listen: %w", err), removeNumber(s.Dir, s.number), s.lock.Close())
+		return errors.Join(fmt.Errorf("listen: %w", err), leaveGroup(s.cgroup), removeNumber(s.Dir, s.number), s.lock.Close())
 	}
 	return nil
 }
 
 // close ends the connections and takes the names away while the lock is still held.
 func (s *server) close() error {
+	if err := leaveGroup(s.cgroup); err != nil {
+		s.Logger.Debug("control group left behind", "group", s.cgroup, "error", err)
+	}
 	err := errors.Join(s.listener.Close(), removeNumber(s.Dir, s.number))
 	s.mu.Lock()
 	clients := slices.Collect(maps.Keys(s.clients))

@@ -1,0 +1,144 @@
+package keeper
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// needGroups skips a test where no control group can be made.
+func needGroups(t *testing.T) {
+	t.Helper()
+	parent, err := ownGroup()
+	if err == nil {
+		err = delegated(parent)
+	}
+	probe := filepath.Join(parent, "jobdir-test-"+strconv.Itoa(os.Getpid()))
+	if err == nil {
+		err = os.Mkdir(probe, 0o755)
+	}
+	if err != nil {
+		t.Skipf("no control group of version 2 can be made here: %v; run as root, or in a unit with Delegate=yes", err)
+	}
+	if err := os.Remove(probe); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process that has left its session and cleared its environment cannot be found by anything but its control group.
+func TestNothingEscapesAKilledKeeper(t *testing.T) {
+	t.Parallel()
+	needGroups(t)
+	for _, seen := range []string{"by its daemon", "by the next daemon"} {
+		for onTerm, script := range map[string]string{"heeds SIGTERM": "sleep 1000", "ignores SIGTERM": "trap '' TERM; sleep 1000; sleep 1000"} {
+			t.Run(seen+", "+onTerm, func(t *testing.T) {
+				t.Parallel()
+				if onTerm == "ignores SIGTERM" && testing.Short() {
+					t.Skip("it takes a whole grace period; run without -short")
+				}
+				s := newSite(t)
+				p := s.open(t)
+				j := s.job(t, 1)
+				fugitive := filepath.Join(j.Dir, "fugitive")
+				j.Args = []string{"sh", "-c", "setsid env -i sh -c 'echo $$ >" + fugitive + ".new; mv " + fugitive + ".new " + fugitive + "; " + strings.ReplaceAll(script, "'", `'"'"'`) + "' & exec sleep 1000"}
+				r := run(t, p, j)
+				eventually(t, "the fugitive is there", func() bool { _, err := os.Stat(fugitive); return err == nil })
+				text, err := os.ReadFile(fugitive)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				lock, err := os.Open(filepath.Join(s.dir, lockName(1)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer lock.Close()
+				group := groupOf(lock)
+				if !isGroup(group) {
+					t.Fatalf("the group of the keeper is %q", group)
+				}
+				keeper := p.PIDs()[0]
+				if seen == "by the next daemon" {
+					p.Close()
+				}
+				if err := unix.Kill(keeper, unix.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				if seen == "by the next daemon" {
+					eventually(t, "the keeper is gone", func() bool { return !isAlive(keeper) })
+					s.open(t)
+				} else {
+					exitOf(t, r)
+				}
+				eventually(t, "the fugitive is gone", func() bool { return !isAlive(pid) })
+				eventually(t, "the group is gone", func() bool { _, err := os.Stat(group); return errors.Is(err, os.ErrNotExist) })
+			})
+		}
+	}
+}
+
+// A keeper that ends in order takes its group away.
+func TestGroupGoesWithItsKeeper(t *testing.T) {
+	t.Parallel()
+	needGroups(t)
+	s := newSite(t)
+	p := s.open(t)
+	exitOf(t, run(t, p, s.job(t, 1)))
+	lock, err := os.Open(filepath.Join(s.dir, lockName(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	group := groupOf(lock)
+	p.Retire()
+	p.Close()
+	eventually(t, "the group is gone", func() bool { _, err := os.Stat(group); return group != "" && errors.Is(err, os.ErrNotExist) })
+}
+
+// What a lock file says is believed only when it is the group of a keeper.
+func TestOtherGroupsAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), groupPrefix+"x")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own, err := ownGroup()
+	for _, path := range []string{dir, own, "/sys/fs/cgroup", "", groupPrefix, "/proc", dir + "/.."} {
+		if path == own && err != nil {
+			continue
+		}
+		if err := endGroup(path, time.Nanosecond); err != nil {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Error("a folder that is no control group was removed")
+	}
+}
+
+func TestGroupMount(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, root, at string }{
+		"unified": {"25 30 0:23 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n", "/", "/sys/fs/cgroup"},
+		"hybrid":  {"24 30 0:22 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n26 30 0:24 / /sys/fs/cgroup/unified rw shared:4 - cgroup2 cgroup2 rw\n", "/", "/sys/fs/cgroup/unified"},
+		"inside":  {"25 30 0:23 /box /sys/fs/cgroup rw - cgroup2 none rw\n", "/box", "/sys/fs/cgroup"},
+		"none":    {"24 30 0:22 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n", "", ""},
+		"torn":    {"24 30 - cgroup2\n - cgroup2 x", "", ""},
+	} {
+		if root, at, _ := groupMount([]byte(c.text)); root != c.root || at != c.at {
+			t.Errorf("%s: %q %q", name, root, at)
+		}
+	}
+}
