@@ -187,7 +187,10 @@ func (d *Daemon) conclude(op *operation) error {
 		}
 		op.run.gate.resume()
 	}
-	if op.unsaved {
+	switch {
+	case op.left != nil:
+		return d.leave(op)
+	case op.unsaved:
 		return d.durable(op)
 	}
 	return d.dropEffected(op)

@@ -1,7 +1,10 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -66,28 +69,62 @@ func attemptLine(rec *statefs.Record, cause statefs.Cause, most int) string {
 	return "  ERROR: " + rec.Error.Message
 }
 
-// goOn takes an operation whose attempt failed out of the hands of its run, to where the cause leads: it is still live.
+// goOn takes an operation whose attempt failed out of the hands of its run, to where the cause leads: it is still live. The record is
+// durable before the marker is renamed, and says where to: what the attempt came to is not lost in between, and is not counted twice.
 func (d *Daemon) goOn(op *operation, cause statefs.Cause) error {
-	r := op.run
-	if cause == statefs.CauseRescued {
+	op.noteProgress()
+	if cause == statefs.CauseRescued && op.state == statefs.Paused { // it begins again when it is resumed
 		op.rec.Rescues++
-		if op.state == statefs.Paused { // it begins again when it is resumed
-			op.run, op.endedBy = nil, ""
-			return d.leave(op, r)
-		}
+		op.unsaved = true
+		return d.leave(op)
 	}
-	if err := d.move(op, cause); err != nil {
+	to, err := statefs.Next(op.state, cause)
+	if err != nil {
 		return err
 	}
-	op.run, op.endedBy = nil, ""
-	return d.leave(op, r)
+	op.ending.stopDue = to == statefs.FailedManual && op.ending.stop == 0
+	if err := d.numberStop(op); err != nil {
+		return err
+	}
+	rec := *op.rec // a disk that is full makes this happen again
+	if rec.Next = to; cause == statefs.CauseRescued {
+		rec.Rescues++
+	}
+	if err := rec.Apply(op.state, cause, time.Now()); err != nil {
+		return err
+	}
+	if err := d.owner.WriteRecord(&rec); err != nil {
+		return d.saveStop(op, err)
+	}
+	if err := d.owner.Sync(op.id()); err != nil {
+		return err
+	}
+	err = d.owner.Move(op.id(), op.state, to)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	d.counters.transitions.Add(1)
+	d.logger.Info("transition", "id", op.id(), "from", op.state, "to", to, "cause", cause)
+	op.rec = &rec
+	d.entered(op, to)
+	op.ending.stopDue = false // it has its number
+	return d.leave(op)
 }
 
-// leave writes the record of an operation without a run, and removes what the run needed.
-func (d *Daemon) leave(op *operation, r *run) error {
+// leave writes the record of an operation that its run is done with, and removes what the run needed. Until that is done the run is in
+// op.left.
+func (d *Daemon) leave(op *operation) error {
+	if op.run != nil {
+		op.run, op.endedBy, op.left = nil, "", op.run
+	}
 	if err := d.durable(op); err != nil {
 		return err
 	}
+	r := op.left
+	op.left = nil
 	r.commands.taken()
 	d.closeLog(op)
 	if op.state == statefs.Queued {

@@ -103,8 +103,15 @@ func (d *Daemon) saveStop(op *operation, written error) error {
 func (d *Daemon) takeOverStop(op *operation) {
 	switch {
 	case op.state != statefs.FailedManual:
-	case op.rec.Status != statefs.FailedManual || op.rec.NeedsPersonSeq == 0:
-		op.ending.stopDue, op.unsaved = true, true // a crash cut it off
+	case op.rec.Status != statefs.FailedManual:
+		// A crash cut it off, or somebody moved the marker meanwhile. The record has to say so as well: a start that finds it as it
+		// was would number the stop once more.
+		if err := op.rec.Apply(op.rec.Status, statefs.CauseNeedsPerson, time.Now()); err != nil {
+			op.rec.Status = statefs.FailedManual
+		}
+		op.ending.stopDue, op.unsaved = true, true
+	case op.rec.NeedsPersonSeq == 0:
+		op.ending.stopDue, op.unsaved = true, true
 	default:
 		d.history.Stopped(op.rec, 0)
 	}

@@ -78,7 +78,15 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 		return err
 	}
 	if op.run != nil && op.run.ended() {
-		return d.finish(op)
+		err := d.finish(op)
+		if !errors.Is(err, errMoved) || d.stopping.Load() {
+			return err
+		}
+		// Somebody moved or removed the marker just before: that comes first, and then the end again.
+		if _, err := d.compareMarker(op, sight); err != nil {
+			return err
+		}
+		return errMoved
 	}
 	if d.stopping.Load() {
 		if op.run != nil {

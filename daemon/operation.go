@@ -19,7 +19,9 @@ type operation struct {
 	// marker is the identity of the marker file: a rename keeps it, so the file is known again under any name.
 	marker fs.FileInfo
 	run    *run
-	log    *stream.Writer
+	// left is a run that the operation is done with, while that is not known to be durable yet.
+	left *run
+	log  *stream.Writer
 	// pausing is the pause that waits for the next checkpoint, cancelling the cancel that waits for the work to end.
 	pausing, cancelling *statefs.Taken
 	// taken are the requests in hand that are not carried out yet, effected those that are and whose file is still to go.
