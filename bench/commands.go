@@ -56,7 +56,80 @@ func measureCommands(ctx context.Context, b *bench) (rows []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Row{row(name, "1/s", kept, &bare, leastOfFloor(0.6), b.counts.commands)}, nil
+	rows = []Row{row(name, "1/s", kept, &bare, leastOfFloor(0.6), b.counts.commands)}
+	more, err := b.runningMemory(ctx)
+	return append(rows, more...), err
+}
+
+// runningMemoryMost is the target for all running commands together, in MiB.
+const runningMemoryMost = 64
+
+// runningMemory measures what the processes of the program have in memory while many commands run.
+func (b *bench) runningMemory(ctx context.Context) (rows []Row, err error) {
+	s, err := b.startServer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop(ctx)) }()
+	if _, err := s.running(ctx, "held"); err != nil { // so that there is a keeper
+		return nil, err
+	}
+	before, err := s.processMemory()
+	if err != nil {
+		return nil, err
+	}
+	for range b.counts.paused - 1 {
+		if _, err := s.running(ctx, "held"); err != nil {
+			return nil, err
+		}
+	}
+	after, err := s.processMemory()
+	if err != nil {
+		return nil, err
+	}
+	const mib = 1 << 20
+	what := fmt.Sprintf("%d running commands, daemon and keeper: ", b.counts.paused)
+	return []Row{
+		row(what+"resident", "MiB", float64(after.resident)/mib, nil, most(runningMemoryMost), 1),
+		row(what+"private and written to", "MiB", float64(after.private)/mib, nil, nil, 1),
+		row(what+"resident, grown by", "MiB", float64(after.minus(before).resident)/mib, nil, nil, 1),
+	}, nil
+}
+
+// processMemory is what the daemon and its keepers have in memory.
+func (s *server) processMemory() (all memory, err error) {
+	locks, err := filepath.Glob(filepath.Join(s.storage, "keeper-*.lock"))
+	if err != nil {
+		return all, err
+	}
+	if len(locks) == 0 {
+		return all, errors.New("the server has no keeper")
+	}
+	pids := []int{s.child.pid()}
+	for _, lock := range locks {
+		text, err := os.ReadFile(lock)
+		if err != nil {
+			return all, err
+		}
+		var pid int
+		if _, err := fmt.Sscan(string(text), &pid); err != nil {
+			return all, fmt.Errorf("read %s: %w", lock, err)
+		}
+		pids = append(pids, pid)
+	}
+	for _, pid := range pids {
+		resident, err := kibibytes(pid, "status", "VmRSS:")
+		if err != nil {
+			return all, err
+		}
+		private, err := kibibytes(pid, "smaps_rollup", "Private_Dirty:")
+		if err != nil {
+			return all, err
+		}
+		all.resident += resident
+		all.private += private
+	}
+	return all, nil
 }
 
 // inTurns measures commands through the keeper and bare, in turns so that both see the same machine, and returns the middle of each.

@@ -103,7 +103,7 @@ func (b *bench) startServerOn(ctx context.Context, storage string, flags ...stri
 	}
 	defer seen.close()
 	args := append([]string{
-		"serve", "--storage", storage, "--jobs", jobs, "--listen", "127.0.0.1:0", "--durability", b.durability, "--grace", "2s",
+		"serve", "--storage", storage, "--jobs", jobs, "--listen", "127.0.0.1:0", "--durability", b.durability, "--grace", "2s", "--on-stop", "interrupt",
 	}, flags...)
 	cmd := exec.Command(b.binary, args...) //nolint:noctx // stop ends it, in order
 	cmd.Stderr = log

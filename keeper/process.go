@@ -157,7 +157,7 @@ func (p *Process) leave() {
 	empty, err := p.leader.leftGroup(!asked)
 	p.note(err)
 	for ; ; scan = true {
-		if !empty || (scan && len(p.mark) > 0) {
+		if !empty || (scan && len(p.mark) > 0 && !p.unmarked()) {
 			p.note(p.endRest(scan, killBy))
 		}
 		if p.finish(scan) {
@@ -167,6 +167,13 @@ func (p *Process) leave() {
 	if !p.reaped {
 		p.reap()
 	}
+}
+
+// unmarked reports whether nobody carries the marks any more, as is nearly always so. The one search for all commands that end tells
+// it; when somebody does, or it cannot be told, a search for this command alone deals with that.
+func (p *Process) unmarked() bool {
+	clear, err := marks.clear(p.mark)
+	return clear && err == nil
 }
 
 // leaderExited makes the signals supervise's own. It tells whether the group was asked to end, whether marks are to be

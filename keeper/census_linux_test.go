@@ -1,0 +1,42 @@
+package keeper
+
+import (
+	"fmt"
+	"os/exec"
+	"sync"
+	"testing"
+)
+
+// Many who ask at once get the same answers as each one alone would, with as many passes as it takes.
+func TestCensusAnswersEachQuestion(t *testing.T) {
+	t.Parallel()
+	mark := func(n int) []string { return []string{fmt.Sprintf("CENSUS_TEST=%s-%d", t.Name(), n), "SECOND=yes"} }
+	for n := range 4 {
+		cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+		cmd.Env = mark(n)
+		if n == 3 {
+			cmd.Env = cmd.Env[:1] // half of its marks are not enough
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill() // the test ends it
+			_ = cmd.Wait()
+		})
+	}
+	var c census
+	var group sync.WaitGroup
+	for n := range 60 {
+		group.Go(func() {
+			clear, err := c.clear(mark(n))
+			if want := n >= 3; clear != want || err != nil {
+				t.Errorf("mark %d: clear %t, %v", n, clear, err)
+			}
+		})
+	}
+	group.Wait()
+	if c.busy || len(c.waiting) > 0 {
+		t.Errorf("left over: busy %t, %d waiting", c.busy, len(c.waiting))
+	}
+}
