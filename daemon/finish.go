@@ -68,16 +68,14 @@ func (r *run) endedByItself() bool {
 
 func (r *run) takeExit(rec *statefs.Record) {
 	rec.Artifacts = r.leftArtifacts()
-	if r.exit == nil {
-		return
+	if r.exit != nil {
+		if r.exit.Code >= 0 {
+			rec.ExitCode = &r.exit.Code
+		}
+		rec.Signal = r.exit.Signal
+		r.used.add(*r.exit)
 	}
-	if r.exit.Code >= 0 {
-		rec.ExitCode = &r.exit.Code
-	}
-	rec.Signal = r.exit.Signal
-	rec.Resources = &statefs.ResourceUse{
-		UserSeconds: r.exit.UserTime.Seconds(), SystemSeconds: r.exit.SystemTime.Seconds(), PeakMemory: r.exit.MaxRSS,
-	}
+	rec.Resources = r.used.onto(rec.Resources)
 }
 
 func fault(err error) *statefs.Fault {

@@ -175,6 +175,7 @@ func (r *run) itemCommand(ctx context.Context, item catalog.Item, number, total 
 		return err
 	}
 	if p != nil {
+		r.used.add(exit)
 		defer p.Taken() // its line is among the item results by then, or it is to be done again
 	}
 	if together {

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -58,6 +60,25 @@ func TestItemsOfAGlob(t *testing.T) {
 		`"failed_files":[{"filename":"%[1]s/sub/bad.txt","error":"exit code 4"}]}`, dir)
 	if string(rec.Footer) != want {
 		t.Errorf("footer\n%s\nwant\n%s", rec.Footer, want)
+	}
+	if u := rec.Resources; u == nil || u.PeakMemory == 0 || u.UserSeconds+u.SystemSeconds == 0 || u.OutputBytes == 0 {
+		t.Errorf("used: %+v", u)
+	}
+}
+
+// TestUsedAddsUp over the commands of a run, and over runs.
+func TestUsedAddsUp(t *testing.T) {
+	t.Parallel()
+	var first, second, none used
+	first.add(keeper.Exit{UserTime: time.Second, SystemTime: 2 * time.Second, MaxRSS: 100})
+	first.add(keeper.Exit{UserTime: time.Second, MaxRSS: 300})
+	second.add(keeper.Exit{SystemTime: time.Second, MaxRSS: 200})
+	if none.onto(nil) != nil {
+		t.Error("nothing ended, and something was used")
+	}
+	all := second.onto(none.onto(first.onto(nil)))
+	if want := (statefs.ResourceUse{UserSeconds: 2, SystemSeconds: 3, PeakMemory: 300}); *all != want {
+		t.Errorf("%+v, want %+v", *all, want)
 	}
 }
 

@@ -79,6 +79,7 @@ type run struct {
 	// err and exit may be read once done is closed.
 	err  error
 	exit *keeper.Exit
+	used used // by commands that have ended
 
 	wroteAt  atomic.Int64 // when wrote last gave a heartbeat, in nanoseconds since 1970
 	parallel atomic.Bool  // several items may be under way
