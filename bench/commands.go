@@ -105,7 +105,7 @@ func (s *server) processMemory() (all memory, err error) {
 	if len(locks) == 0 {
 		return all, errors.New("the server has no keeper")
 	}
-	pids := []int{s.child.pid()}
+	pids := []int{s.pid()}
 	for _, lock := range locks {
 		text, err := os.ReadFile(lock)
 		if err != nil {

@@ -29,9 +29,9 @@ func TestCensusAnswersEachQuestion(t *testing.T) {
 	var group sync.WaitGroup
 	for n := range 60 {
 		group.Go(func() {
-			clear, err := c.clear(mark(n))
-			if want := n >= 3; clear != want || err != nil {
-				t.Errorf("mark %d: clear %t, %v", n, clear, err)
+			gone, err := c.clear(mark(n))
+			if want := n >= 3; gone != want || err != nil {
+				t.Errorf("mark %d: clear %t, %v", n, gone, err)
 			}
 		})
 	}

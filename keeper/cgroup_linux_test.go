@@ -104,6 +104,29 @@ func TestGroupGoesWithItsKeeper(t *testing.T) {
 	eventually(t, "the group is gone", func() bool { _, err := os.Stat(group); return group != "" && errors.Is(err, os.ErrNotExist) })
 }
 
+// A copy of the storage names the group of a keeper that lives: it is not the copy's to end.
+func TestCopyLeavesTheGroupAlone(t *testing.T) {
+	t.Parallel()
+	needGroups(t)
+	s := newSite(t)
+	p := s.open(t)
+	r := run(t, p, s.job(t, 1, "-hang"))
+	copied := newSite(t)
+	text, err := os.ReadFile(filepath.Join(s.dir, lockName(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(copied.dir, lockName(1)), text, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if held := copied.open(t).Held(); len(held) > 0 {
+		t.Errorf("the copy holds %v", held)
+	}
+	if isClosed(r.Done()) || !isAlive(r.PID()) || !isAlive(p.PIDs()[0]) {
+		t.Error("the copy has ended the command of the first storage")
+	}
+}
+
 // What a lock file says is believed only when it is the group of a keeper.
 func TestOtherGroupsAreLeftAlone(t *testing.T) {
 	t.Parallel()

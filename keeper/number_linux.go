@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -101,25 +102,41 @@ func clearNumber(dir string, n int) (said string, alive bool, err error) {
 	return said, false, errors.Join(endGroup(groupOf(lock), DefaultGrace), removeNumber(dir, n), lock.Close())
 }
 
-// noteGroup writes the control group of a keeper into its lock file, behind the PID, for whoever finds it dead.
+// noteGroup writes the control group of a keeper into its lock file, behind the PID, for whoever finds it dead. The third line says which
+// file that is: in a copy of the storage the group is that of another one's keeper, which may live.
 func noteGroup(lock *os.File, group string) error {
-	_, err := lock.WriteAt(fmt.Appendf(nil, "%d\n%s\n", os.Getpid(), group), 0)
+	info, err := lock.Stat()
+	if err == nil {
+		_, err = lock.WriteAt(fmt.Appendf(nil, "%d\n%s\n%s\n", os.Getpid(), group, identity(info)), 0)
+	}
 	return err
 }
 
-// groupOf reads it; "" when there is none.
+// groupOf reads it; "" when there is none, or none of this storage.
 func groupOf(lock *os.File) string {
+	info, err := lock.Stat()
+	if err != nil {
+		return ""
+	}
 	text := make([]byte, 8<<10)
 	n, err := lock.ReadAt(text, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return ""
 	}
-	_, group, _ := strings.Cut(string(text[:n]), "\n")
-	group, _, ok := strings.Cut(group, "\n")
+	lines := strings.Split(string(text[:n]), "\n")
+	if len(lines) != 4 || lines[2] != identity(info) {
+		return ""
+	}
+	return lines[1]
+}
+
+// identity tells a file from every other one of this machine that exists at the same time.
+func identity(info fs.FileInfo) string {
+	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return ""
 	}
-	return group
+	return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
 }
 
 // removeNumber removes the files of a keeper. The caller holds the lock.

@@ -172,8 +172,8 @@ func (p *Process) leave() {
 // unmarked reports whether nobody carries the marks any more, as is nearly always so. The one search for all commands that end tells
 // it; when somebody does, or it cannot be told, a search for this command alone deals with that.
 func (p *Process) unmarked() bool {
-	clear, err := marks.clear(p.mark)
-	return clear && err == nil
+	gone, err := marks.clear(p.mark)
+	return gone && err == nil
 }
 
 // leaderExited makes the signals supervise's own. It tells whether the group was asked to end, whether marks are to be
