@@ -106,13 +106,16 @@ func (d *Daemon) endHeld(id statefs.ID) {
 
 // adoptWork goes on with a run that an earlier daemon has begun, when its command is still in the hands of a keeper or has left a report
 // of its end. Nothing is said in the log: for whoever reads that, nothing has happened.
-func (d *Daemon) adoptWork(op *operation) (adopted bool, err error) {
-	if d.config.Keepers == nil || op.rec.Starts == 0 || op.state != statefs.Running && op.state != statefs.Paused {
+func (d *Daemon) adoptWork(op *operation) (goesOn bool, err error) {
+	if d.config.Keepers == nil || op.rec.Starts == 0 {
 		return false, nil
 	}
-	commands := d.leftCommands(op.rec)
+	var commands []adopted
+	if op.state == statefs.Running || op.state == statefs.Paused {
+		commands = d.leftCommands(op.rec)
+	}
 	if len(commands) == 0 {
-		// One that is there is of another run, or cannot be understood.
+		// One that is there is of a run that is over, or cannot be understood.
 		return false, statefs.RemoveExit(d.owner.Dir(), statefs.ExitName(op.id()))
 	}
 	def, params, err := d.definition(op.rec)
