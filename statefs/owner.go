@@ -214,25 +214,41 @@ func (o *Owner) Quarantine(file, reason string) error {
 	return o.quarantine(path.Join(jobsDir, file), reason)
 }
 
-// QuarantineRecord moves a record that cannot be read to corrupt/.
+// QuarantineRecord puts a record that cannot be read into corrupt/. It keeps its name too until another record takes that: without any its
+// marker would be one of nobody.
 func (o *Owner) QuarantineRecord(id ID, reason string) error {
-	return o.quarantine(dayFile(id, ".json"), reason)
+	name := dayFile(id, ".json")
+	info, err := o.root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() { // a folder has one name only, and nothing can be renamed onto it
+		return o.quarantine(name, reason)
+	}
+	target, err := o.setAside(o.root.Link, name, reason)
+	if err != nil && target != "" {
+		_ = o.root.Remove(target) // it is put there again when this is tried again
+	}
+	return err
 }
 
 func (o *Owner) quarantine(name, reason string) error {
+	_, err := o.setAside(o.root.Rename, name, reason)
+	return err
+}
+
+// setAside gives a file a name in corrupt/, by a rename or a link, and returns that name once it has it.
+func (o *Owner) setAside(rename func(from, to string) error, name, reason string) (target string, err error) {
 	now := o.options.Now()
-	target, err := o.corruptName(now, path.Base(name))
+	target, err = o.corruptName(now, path.Base(name))
 	if err != nil {
-		return err
+		return "", err
 	}
-	if err := o.root.Rename(name, target); err != nil {
+	if err := rename(name, target); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+			return "", nil
 		}
-		return fmt.Errorf("move %s to %s: %w", name, corruptDir, err)
+		return "", fmt.Errorf("move %s to %s: %w", name, corruptDir, err)
 	}
 	note := fmt.Sprintf("%s\n%q: %s\n", now.Format(StampFormat), name, reason)
-	return o.files.replaceUnsynced(target+".reason", []byte(note))
+	return target, o.files.replaceUnsynced(target+".reason", []byte(note))
 }
 
 // corruptName returns a free name in corrupt/. The name of the file is cut where the result would be too long for a file system;
