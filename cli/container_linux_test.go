@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jobdir/jobdir/client"
 )
@@ -47,34 +46,19 @@ func TestFirstProcessOfAContainer(t *testing.T) {
 	if _, err := c.Submit(t.Context(), "g", "orphans", nil); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the keeper runs its command", func() bool { return strings.Contains(tree(t, first), "sleep") })
-	within(t, "the orphans are gone", func() bool { return strings.Count(tree(t, first), "sleep") == 1 })
+	until(t, "the keeper runs its command", func() bool { return strings.Contains(tree(t, first), "sleep") })
+	until(t, "the orphans are gone", func() bool { return strings.Count(tree(t, first), "sleep") == 1 })
 	for _, pid := range childrenOf(t, first) { // the keeper is the only child
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 	}
-	within(t, "nothing is left", func() bool { return tree(t, first) == "" })
+	until(t, "nothing is left", func() bool { return tree(t, first) == "" })
 	if err := syscall.Kill(first, syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	if code := exitCodeOf(t, cmd.Wait()); code != 0 {
 		t.Errorf("exit code %d: %s", code, said.text())
-	}
-}
-
-// within looks again until a condition holds; the deadline is only there to end a test that failed.
-func within(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited in vain: %s", what)
-		}
 	}
 }
 

@@ -300,7 +300,7 @@ func TestKeeperIsKilled(t *testing.T) {
 	if rec.Status != statefs.Completed || rec.Run != 2 || rec.Attempts != 2 {
 		t.Errorf("record %+v, error %+v", rec, rec.Error)
 	}
-	k.wantLog(ordinary, "begins", "  ERROR: the keeper died")
+	k.wantLog(ordinary, "begins", "  ERROR: the keeper process that held the command died, and the command with it")
 }
 
 // A keeper that is told to end interrupts its commands, which begin again in the hands of the next one.

@@ -9,7 +9,7 @@ import (
 
 // ErrKeeperDied is the Exit.Err of a command whose keeper process ended before it: the kernel killed the command, and what was
 // left of its tree was ended.
-var ErrKeeperDied = errors.New("the keeper died")
+var ErrKeeperDied = errors.New("the keeper process that held the command died, and the command with it")
 
 // CauseKeeperEnds is the Exit.Cause of a command that was ended because its keeper process was told to end.
 const CauseKeeperEnds = "the keeper was told to end"
