@@ -53,13 +53,14 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	if failedItems && old.FailedN == 0 {
 		return refuse(http.StatusConflict, "Operation '%s' has no failed items", id).with("id", id)
 	}
-	def, err := s.definition(old.Group, old.Job)
-	if err != nil {
-		return err
+	// It is done again as its job is defined now, which may be why it is done again.
+	def := s.catalog.Get(old.Group, old.Job)
+	if def == nil {
+		return refuse(http.StatusConflict, "Operation '%s' cannot be done again: there is no job %s/%s any more", id, old.Group, old.Job).with("id", id)
 	}
 	params, err := def.BindJSON(old.Params)
 	if err != nil {
-		return err
+		return refuse(http.StatusConflict, "Operation '%s' cannot be done again as its job is defined now: %s", id, err).with("id", id)
 	}
 	rec, err := s.start(r, def, params, old.Tags, func(submission *statefs.Submission) {
 		submission.RetryOf, submission.FailedItems = &id, failedItems

@@ -93,3 +93,23 @@ func TestRetryWaits(t *testing.T) {
 		t.Errorf("%d %v", a.status, got)
 	}
 }
+
+// What has ended is done again as its job is defined now, and where that cannot be the answer says so.
+func TestRetryAfterTheJobHasChanged(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	for want, change := range map[string]func(*statefs.Record){
+		"cannot be done again: there is no job testrouter/gone any more":                                        func(rec *statefs.Record) { rec.Job = "gone" },
+		"cannot be done again as its job is defined now: parameter 'files': 5000 is more than the maximum 1000": func(rec *statefs.Record) { rec.Params = []byte(`{"files":5000}`) },
+		"cannot be done again as its job is defined now: unknown parameter 'pages'":                             func(rec *statefs.Record) { rec.Params = []byte(`{"pages":1}`) },
+	} {
+		old := r.submit()
+		rec, err := r.tree.ReadRecord(old.id)
+		must(t, err)
+		change(rec)
+		must(t, rec.Apply(statefs.Queued, statefs.CauseCancel, rec.CreatedAt))
+		rec.Result = statefs.CancelledResult
+		must(t, r.owner.Finish(rec, statefs.Queued))
+		r.problem(r.do("POST", old.path("/retry"), ""), http.StatusConflict, want)
+	}
+}
