@@ -31,9 +31,47 @@
 //
 // # The order of writes
 //
-// Content before name, name before acknowledgement. Submit writes the record, then the marker, then syncs both folders, then
-// answers. A transition renames the marker, syncs, and then acts; only a pause stops the work first. An end syncs the log,
-// writes the terminal record, syncs, and removes the marker last. So whatever a crash leaves, Judge can tell what was meant.
+// Content before name, name before acknowledgement; the rename of the marker is the transition. A crash can end each of these after any of
+// its steps, and Judge tells what was meant. internal/torture starts from what each crash leaves.
+//
+//	submit (Tree.Submit)
+//	  number              a block of them is on the disk before one is used: none is given out twice, also after a power cut
+//	  live.list           before the record, so that no record is live and in no list
+//	  items of a retry    before the record that says retry_of
+//	  record              before the marker: a marker without a record is nobody's
+//	  marker, by a link   which cannot overwrite the one of another operation
+//	  sync of both        of the folders of the day and of the markers, begun after both names were there; then the answer
+//	request (Tree.Request, Owner.Take, Owner.Drop)
+//	  file, sync, answer  what exists counts, so asking twice is asking once
+//	  rename into taken/  so that it is carried out again after a crash and not seen twice before
+//	  effect, sync        durable before it is forgotten: a pause that was acknowledged must not be undone by a power cut
+//	  remove, sync        with the next effect: one that came back would undo what was asked later
+//	start of a run, failed attempt (Owner.WriteRecord with next, Owner.Move, Owner.Sync)
+//	  record              with the new run, or what the attempt came to, and next: the rename says nothing of either
+//	  rename              the transition; after a crash before it, next has it made
+//	  sync                before the work begins: work that ran is known to have begun
+//	pause
+//	  stop the work       before the rename: paused means that nothing moves
+//	  rename, sync        then the record, behind it: it only repeats what the marker says
+//	resume
+//	  rename, sync        before the work goes on: work that moves is not called paused
+//	end (Owner.WriteEnd, Owner.RemoveMarker)
+//	  number of the end   reserved first, so that the feed has no number twice
+//	  log, sync           before the record that seals its length
+//	  record, sync        the end; from here on it wins over any marker
+//	  index, feed         before the marker goes: an operation is always found in one of the two
+//	  marker              last and without a sync: one that comes back meets a terminal record
+//	deletion (Owner.Delete)
+//	  index               out of it first, noted as doomed, so that the rest happens after a crash
+//	  rename of ID.json   to ID.deleted, sync: gone as a whole, before its log is
+//	  files, ID.deleted   last what says that there is something left to remove
+//	record that cannot be read (Owner.QuarantineRecord)
+//	  link in corrupt/    it keeps its name until a record takes it: the marker never is without one
+//	start of a daemon
+//	  lock, watch         what changes from here on is heard of
+//	  tmp/, taken/        emptied, and put back to be carried out
+//	  list, reconcile     the listing comes after the watch, so nothing falls between the two
+//	  sync, serve         what was read may be in memory only, and answers rely on it
 //
 // # When something fails
 //
