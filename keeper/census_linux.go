@@ -18,13 +18,23 @@ type census struct {
 	mu      sync.Mutex
 	busy    bool // somebody makes a pass, or is about to
 	waiting []*question
+
+	// older are the processes of the last pass that had started before a time, and were not read therefore. They are those of the one
+	// who makes the pass.
+	older   map[int]bool
+	before  uint64
+	counted time.Time
 }
+
+// trusted is how long a number is taken to be that of the same process: passes follow each other within milliseconds.
+const trusted = 20 * time.Millisecond
 
 var marks census
 
 // question is whether a process carries all of some marks.
 type question struct {
 	marks []string
+	since uint64    // a process that started before cannot be meant
 	turn  chan bool // true: it is answered; false: make the pass
 
 	found   bool
@@ -33,10 +43,10 @@ type question struct {
 }
 
 // clear reports whether no process carries the marks, as sure as a sweep is: cleanPasses in a row have found none.
-func (c *census) clear(wanted []string) (bool, error) {
+func (c *census) clear(wanted []string, since uint64) (bool, error) {
 	loading := 0
 	for clean := 0; clean < cleanPasses; {
-		q := &question{marks: wanted, turn: make(chan bool, 1)}
+		q := &question{marks: wanted, since: since, turn: make(chan bool, 1)}
 		c.ask(q)
 		switch {
 		case q.err != nil || q.found:
@@ -66,7 +76,7 @@ func (c *census) ask(q *question) {
 	batch := c.waiting
 	c.waiting = nil
 	c.mu.Unlock()
-	err := count(batch)
+	err := c.count(batch)
 	c.mu.Lock()
 	c.busy = len(c.waiting) > 0
 	if c.busy {
@@ -82,7 +92,7 @@ func (c *census) ask(q *question) {
 }
 
 // count makes one pass for all questions.
-func count(batch []*question) error {
+func (c *census) count(batch []*question) error {
 	line, err := ownLine()
 	if err != nil {
 		return err
@@ -91,17 +101,24 @@ func count(batch []*question) error {
 	if err != nil {
 		return err
 	}
-	byMark := make(map[string][]*question, len(batch))
+	byMark, since := make(map[string][]*question, len(batch)), batch[0].since
 	for _, q := range batch {
 		byMark[q.marks[0]] = append(byMark[q.marks[0]], q)
+		since = min(since, q.since)
+	}
+	if now := time.Now(); now.Sub(c.counted) > trusted || since < c.before {
+		c.older, c.before, c.counted = make(map[int]bool), since, now
 	}
 	for _, pid := range pids {
-		if line[pid] {
+		if line[pid] || c.older[pid] {
 			continue
 		}
-		environ, loading, err := environOf(pid)
+		environ, start, loading, err := environOf(pid, since)
 		if err != nil {
 			return err
+		}
+		if start < c.before {
+			c.older[pid] = true
 		}
 		for entry := range bytes.SplitSeq(environ, []byte{0}) {
 			for _, q := range byMark[string(entry)] {
@@ -117,18 +134,21 @@ func count(batch []*question) error {
 	return nil
 }
 
-// environOf returns the environment of a process that may be searched; loading says that it has none yet.
-func environOf(pid int) (environ []byte, loading bool, err error) {
+// environOf returns when a process started, and its environment if that was not before a time and it may be searched; loading says that
+// it has none yet.
+func environOf(pid int, since uint64) (environ []byte, start uint64, loading bool, err error) {
 	st, err := readStat(pid)
-	if errors.Is(err, errGone) || err == nil && (st.kernel() || st.zombie()) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, err
+	switch {
+	case errors.Is(err, errGone):
+		return nil, since, false, nil
+	case err != nil:
+		return nil, since, false, err
+	case st.start < since, st.kernel(), st.zombie():
+		return nil, st.start, false, nil
 	}
 	environ, err = readEnviron(pid)
 	if errors.Is(err, errGone) || errors.Is(err, fs.ErrPermission) {
-		return nil, false, nil
+		return nil, st.start, false, nil
 	}
-	return environ, err == nil && len(environ) == 0 && st.envEnd == 0, err
+	return environ, st.start, err == nil && len(environ) == 0 && st.envEnd == 0, err
 }

@@ -172,7 +172,7 @@ func (p *Process) leave() {
 // unmarked reports whether nobody carries the marks any more, as is nearly always so. The one search for all commands that end tells
 // it; when somebody does, or it cannot be told, a search for this command alone deals with that.
 func (p *Process) unmarked() bool {
-	gone, err := marks.clear(p.mark)
+	gone, err := marks.clear(p.mark, p.since)
 	return gone && err == nil
 }
 
