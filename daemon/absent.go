@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -72,7 +73,25 @@ func (d *Daemon) absent(op *operation) error {
 		return err
 	}
 	d.sayCancel(op)
-	return d.endBy(op, statefs.Taken{ID: op.id(), Ask: statefs.Cancel}, statefs.CauseMarkerMissing)
+	return d.endBy(op, d.askForCancel(op), statefs.CauseMarkerMissing)
+}
+
+// askForCancel makes the request that the removal of a marker stands for and takes it in hand: the marker is back until the work has
+// ended, so without it the next daemon would not know of the cancel. When it cannot be made the cancel is carried out all the same.
+func (d *Daemon) askForCancel(op *operation) statefs.Taken {
+	taken := statefs.Taken{ID: op.id(), Ask: statefs.Cancel}
+	err := d.owner.Request(context.Background(), op.id(), statefs.Cancel, nil)
+	if err == nil {
+		var t statefs.Taken
+		var ok bool
+		if t, ok, err = d.owner.Take(op.id(), statefs.Cancel); ok {
+			return t
+		}
+	}
+	if err != nil {
+		d.logger.Warn("the cancel is not on disk, and is lost if the daemon ends before the work has", "id", op.id(), "error", err)
+	}
+	return taken
 }
 
 func (d *Daemon) restore(op *operation) error {

@@ -211,6 +211,30 @@ func TestCancelIsFinishedByTheNextDaemon(t *testing.T) {
 	}
 }
 
+// The removal of a marker is a cancel also when the daemon is killed before the work has ended: the marker is back by then.
+func TestRemovedMarkerIsACancelForTheNextDaemonToo(t *testing.T) {
+	t.Parallel()
+	k := prepareKept(t, strings.ReplaceAll(allKept, "grace: 300ms", "grace: 60s"))
+	child := k.child()
+	until := k.fifo("until")
+	id := k.submit("script", script(`trap 'echo asked; read x <`+until+`; exit 4' TERM; echo begins; while :; do sleep 0.05; done`))
+	k.awaitLog(id, "begins\n")
+	must(t, os.Remove(filepath.Join(k.tree.JobsDir(), statefs.MarkerName(id, statefs.Running))))
+	k.awaitLog(id, "asked\n")
+	k.kill(child)
+	if !k.exists(statefs.MarkerName(id, statefs.Running)) {
+		t.Fatal("the marker is not back: nothing is tested")
+	}
+	if _, err := os.Stat(filepath.Join(k.dir, "taken", statefs.RequestName(id, statefs.Cancel))); err != nil {
+		t.Errorf("the cancel is in no file: %v", err)
+	}
+	k.start()
+	k.open(until)
+	if rec := k.awaitEnd(id); rec.Status != statefs.Cancelled || rec.Run != 1 {
+		t.Errorf("record %+v, log %s", rec, k.log(id))
+	}
+}
+
 // Items that were under way go on where they are, and the others follow: each is done once, and the log has what it would have.
 func TestItemsOutliveAKilledDaemon(t *testing.T) {
 	t.Parallel()
