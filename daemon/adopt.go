@@ -22,7 +22,7 @@ func (d *Daemon) adopt(id statefs.ID, sight statefs.Sight) error {
 	d.clearWay(id, rec, sight.Odd, verdict)
 	switch verdict {
 	case statefs.Agree:
-		return d.takeOver(rec, sight.States[0])
+		return d.takeOverMeant(rec, sight.States[0])
 	case statefs.RollForward:
 		return d.rollForward(rec, sight.States[0])
 	case statefs.TwoMarkers:
@@ -54,6 +54,23 @@ func (d *Daemon) clearWay(id statefs.ID, rec *statefs.Record, odd []string, verd
 		d.closeLog(op)
 	case statefs.Ended, statefs.Foreign, statefs.ForeignGone, statefs.Orphan, statefs.Missing, statefs.LeaveAlone, statefs.Nothing:
 	}
+}
+
+// takeOverMeant takes an operation in hand whose marker somebody may have moved while no daemon ran.
+func (d *Daemon) takeOverMeant(rec *statefs.Record, marker statefs.State) error {
+	meant := statefs.Meant(rec, marker)
+	if meant != marker {
+		d.counters.putBack.Add(1)
+		d.logger.Warn("marker put back: this move means nothing", "id", rec.ID, "from", rec.Status, "to", marker)
+		err := d.owner.Move(rec.ID, marker, meant)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+			return errMoved
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return d.takeOver(rec, meant)
 }
 
 // takeOver takes an operation in hand whose marker is in the given state.

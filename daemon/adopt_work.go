@@ -74,10 +74,7 @@ func (d *Daemon) wantedRun(id statefs.ID) (int, error) {
 	if len(sight.States) > 1 {
 		state = d.owner.Surviving(id, sight.States, rec)
 	}
-	if rec.Next.Live() {
-		state = rec.Next
-	}
-	if state != statefs.Running && state != statefs.Paused {
+	if state = statefs.Meant(rec, state); state != statefs.Running && state != statefs.Paused {
 		return noRun, nil
 	}
 	return rec.Run, nil

@@ -39,6 +39,9 @@ type outcome struct {
 
 // makes is the whole table of a start, as far as commands are concerned.
 func (f found) makes() outcome {
+	if f.marker == statefs.Scheduled {
+		f.marker = statefs.Running
+	}
 	cutOff := f.work == nothing || f.work == stale
 	switch {
 	case f.marker != statefs.Queued && (f.work == ended || f.work == reported):
@@ -61,13 +64,15 @@ func (f found) makes() outcome {
 // Every combination of marker, command, exit report and request is brought into order by a start.
 func TestStartWithEveryCombination(t *testing.T) {
 	t.Parallel()
+	// A move that means nothing is put back; it is the running one all the same.
+	const nonsense = statefs.Scheduled
 	for name, works := range map[string][]string{"keeper lives": {lives1, ended}, "keeper is gone": {reported, nothing, stale}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k := prepareKept(t, allKept)
 			k.start()
 			cases := make(map[statefs.ID]found)
-			for _, marker := range []statefs.State{statefs.Queued, statefs.Running, statefs.Paused} {
+			for _, marker := range []statefs.State{statefs.Queued, statefs.Running, statefs.Paused, nonsense} {
 				for _, work := range works {
 					for _, request := range []statefs.Ask{"", statefs.Pause, statefs.Resume, statefs.Cancel} {
 						cases[k.submit("script", script("echo $$; exec sleep 1000"))] = found{marker, work, request}
@@ -127,7 +132,7 @@ func (k *kept) settle(cases map[statefs.ID]found) map[statefs.ID]int {
 		k.awaitState(id, statefs.Paused)
 	}
 	for id, f := range cases {
-		if f.marker == statefs.Running {
+		if f.marker == statefs.Running || f.marker == statefs.Scheduled {
 			k.touch(id, statefs.Resume)
 			k.awaitState(id, statefs.Running)
 		}
@@ -143,6 +148,9 @@ func (k *kept) spoil(cases map[statefs.ID]found, pids map[statefs.ID]int) {
 	for id, f := range cases {
 		if f.marker == statefs.Queued {
 			k.mv(statefs.MarkerName(id, statefs.Paused), statefs.MarkerName(id, statefs.Queued))
+		}
+		if f.marker == statefs.Scheduled {
+			k.mv(statefs.MarkerName(id, statefs.Running), statefs.MarkerName(id, statefs.Scheduled))
 		}
 		if f.request != "" {
 			k.touch(id, f.request)

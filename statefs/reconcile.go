@@ -73,6 +73,27 @@ func (r *Record) cutOff(marker State) bool {
 	return n == 0 || r.Transitions[n-1].To != r.Next || r.Transitions[n-1].From == marker
 }
 
+// Meant returns the state of a live operation whose marker nobody has watched: the next one of its record when a crash cut the transition off, and
+// otherwise that of the marker, unless nothing leads there from the one in the record. Such a move by hand means nothing, as it does while
+// a daemon runs, and is to be put back.
+func Meant(rec *Record, marker State) State {
+	if marker == rec.Status || marker == rec.Next {
+		return marker
+	}
+	if rec.Next.Live() && rec.cutOff(marker) {
+		return rec.Next
+	}
+	if _, ok := HandMove(rec.Status, marker); ok {
+		return marker
+	}
+	for _, to := range nextState[rec.Status] {
+		if to == marker {
+			return marker
+		}
+	}
+	return rec.Status
+}
+
 func judgeWithoutRecord(markers []State, known bool, foreignGone func() (bool, error)) Verdict {
 	if len(markers) == 0 {
 		return Nothing

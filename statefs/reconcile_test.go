@@ -145,3 +145,27 @@ func TestForeignGone(t *testing.T) {
 		t.Errorf("a marker that went meanwhile: gone %t, %v", gone, err)
 	}
 }
+
+func TestMeant(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_800_000_000, 0)
+	for name, c := range map[string]struct {
+		status, next State
+		last         Transited
+		marker, want State
+	}{
+		"as it is":                       {Running, "", Transited{}, Running, Running},
+		"a pause by hand":                {Running, "", Transited{}, Paused, Paused},
+		"a transition without its write": {Paused, "", Transited{}, Queued, Queued},
+		"nonsense":                       {Running, "", Transited{}, Scheduled, Running},
+		"nonsense after a start":         {Running, Running, Transited{Queued, Running, CauseStart, at}, Scheduled, Running},
+		"cut off":                        {Running, Running, Transited{Queued, Running, CauseStart, at}, Queued, Running},
+		"moved since":                    {Running, Running, Transited{Queued, Running, CauseStart, at}, Paused, Paused},
+		"nothing leads there":            {Queued, "", Transited{}, Trailing, Queued},
+	} {
+		rec := &Record{Status: c.status, Next: c.next, Transitions: []Transited{c.last}}
+		if got := Meant(rec, c.marker); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
