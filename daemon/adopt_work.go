@@ -67,6 +67,9 @@ func (d *Daemon) wantedRun(id statefs.ID) (int, error) {
 	if errors.Is(err, statefs.ErrNewerVersion) {
 		return anyRun, nil // it is left alone with all that it has
 	}
+	if mends(err) {
+		return anyRun, nil // the look at it tries again
+	}
 	if err != nil || rec.Status.Terminal() || len(sight.States) == 0 {
 		return noRun, nil //nolint:nilerr // whatever the reason, the look at this operation says it, and nothing goes on without a record
 	}

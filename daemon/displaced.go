@@ -143,6 +143,34 @@ func (d *Daemon) restoreRenamed(lost []*statefs.Record, listing statefs.Listing)
 	return gone, nil
 }
 
+// putBackMoved puts markers back that were moved while no daemon ran to a state that no hand can bring about: a daemon writes these into
+// the record before it renames, so a record that does not name it says that it was not one.
+func (d *Daemon) putBackMoved(markers []statefs.Entry) error {
+	for _, e := range markers {
+		if e.State != statefs.Scheduled && e.State != statefs.WaitingApproval && e.State != statefs.Trailing {
+			continue // it may be meant, or cut off
+		}
+		rec, err := d.owner.ReadRecord(e.ID)
+		if err != nil || rec.Status.Terminal() || rec.Status == e.State || rec.Next == e.State {
+			continue // the look at it sees to that
+		}
+		state := rec.Status
+		if rec.Next.Live() {
+			state = rec.Next
+		}
+		err = d.owner.Move(e.ID, e.State, state)
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+			continue // it has another marker, or is on the move
+		}
+		if err != nil {
+			return err
+		}
+		d.counters.putBack.Add(1)
+		d.logger.Warn("marker put back: it was moved while no daemon ran, and this move means nothing", "id", e.ID, "from", e.State, "to", state)
+	}
+	return nil
+}
+
 // bareMarker reports whether somebody cut off the ending of a marker. Such a name means nothing by itself, so no listing has it.
 func (d *Daemon) bareMarker(id statefs.ID) (file string, found bool, err error) {
 	info, err := os.Lstat(filepath.Join(d.owner.JobsDir(), id.String()))

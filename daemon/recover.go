@@ -57,6 +57,9 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err := d.treatLost(gone, len(present) == 0 && len(gone) == len(lost)); err != nil {
 		return err
 	}
+	if err := d.putBackMoved(listing.Markers); err != nil {
+		return err
+	}
 	if err := d.endUnwanted(); err != nil {
 		return err
 	}

@@ -111,9 +111,12 @@ func judgeWithoutRecord(markers []State, known bool, foreignGone func() (bool, e
 	return Foreign
 }
 
-// Surviving picks the marker that stays when there are several: the one the record names, else the newest. It is for a start,
-// when no daemon knows which marker was its own.
+// Surviving picks the marker that stays when there are several: the only one that was made at the submit, by its first line, else the
+// one the record names, else the newest. It is for a start, when no daemon knows which marker was its own.
 func (o *Owner) Surviving(id ID, states []State, rec *Record) State {
+	if made := o.madeAtSubmit(id, states, rec); len(made) == 1 {
+		return made[0]
+	}
 	if rec.Next != "" && slices.Contains(states, rec.Next) {
 		return rec.Next
 	}
@@ -129,6 +132,17 @@ func (o *Owner) Surviving(id ID, states []State, rec *Record) State {
 		}
 	}
 	return newest
+}
+
+// madeAtSubmit returns the states whose marker begins with the time of the submit, which a marker keeps through all renames.
+func (o *Owner) madeAtSubmit(id ID, states []State, rec *Record) (made []State) {
+	for _, state := range states {
+		stamp, err := o.Stamp(MarkerName(id, state))
+		if err == nil && stamp.At.UnixMicro() == rec.CreatedAt.UnixMicro() {
+			made = append(made, state)
+		}
+	}
+	return made
 }
 
 // ForeignGone reports whether the program that keeps a marker without a record is gone: its process does not exist, or is

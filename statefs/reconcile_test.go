@@ -79,8 +79,9 @@ func TestSurviving(t *testing.T) {
 	t.Parallel()
 	o := own(t)
 	id := submit(t, o.Tree).ID
+	made := testTime.Add(time.Hour)
 	check(t, o.Restore(id, Paused, testTime))
-	check(t, o.Restore(id, Running, testTime))
+	check(t, o.Restore(id, Running, made))
 	for i, state := range []State{Paused, Running, Queued} { // the queued one is the newest
 		age(t, filepath.Join(o.JobsDir(), MarkerName(id, state)), time.Duration(3-i)*time.Hour)
 	}
@@ -95,6 +96,7 @@ func TestSurviving(t *testing.T) {
 		{"the next one is not there", Record{Status: Paused, Next: FailedManual}, Paused},
 		{"the newest", Record{Status: Scheduled}, Queued},
 		{"the newest, without a record", Record{}, Queued},
+		{"the only one of that submit", Record{Status: Paused, CreatedAt: made}, Running},
 	} {
 		if got := o.Surviving(id, all, &test.rec); got != test.want {
 			t.Errorf("%s: %s stays, want %s", test.name, got, test.want)

@@ -221,6 +221,9 @@ func (y *yard) markers(cases map[string]outcome) {
 
 	bare := y.submit("sleep")
 	must(y.t, os.Rename(y.jobs(statefs.MarkerName(bare, statefs.Queued)), y.jobs(bare.String())))
+	senseless := y.submit("sleep")
+	must(y.t, os.Rename(y.jobs(statefs.MarkerName(senseless, statefs.Queued)), y.jobs(statefs.MarkerName(senseless, statefs.Scheduled))))
+	cases["marker moved to a state that means nothing is put back"] = y.state(senseless, statefs.Running)
 	cases["marker without its ending is put back"] = y.state(bare, statefs.Running)
 
 	big := y.submit("sleep")
