@@ -37,7 +37,11 @@ test: setup ## vet and run every test with the race detector
 .PHONY: torture
 torture: ## kill it, cut the power, fail the disk: full counts, figures into bin/torture.json
 	@mkdir -p bin
-	JOBDIR_TORTURE=full JOBDIR_TORTURE_JSON=$(CURDIR)/bin/torture.json $(GO) test -count=1 -timeout 60m -v ./internal/torture
+	JOBDIR_TORTURE=full JOBDIR_TORTURE_JSON=$(CURDIR)/bin/torture.json $(GO) test -count=1 -timeout 90m -v ./internal/torture
+
+.PHONY: figures
+figures: ## write the figures of bin/torture.json into docs/reliability.md
+	$(GO) test -count=1 -run TestReliabilityPage ./internal/torture -update
 
 .PHONY: mutants
 mutants: ## take away one sync, one check, one reader at a time: the tests must turn red each time

@@ -16,6 +16,7 @@ type Disk struct {
 	next    uint64
 	journal []Op
 	cut     bool
+	frozen  bool // read-only
 	fault   *Fault
 	listing map[uint64][]listed // of open folders, by handle
 	handles uint64
@@ -71,6 +72,13 @@ func (d *Disk) Cut() int {
 	return len(d.journal)
 }
 
+// ReadOnly makes the disk read-only, as ext4 does by itself after an error, or ends that. A remount would wait for open files.
+func (d *Disk) ReadOnly(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.frozen = on
+}
+
 // Arm makes an operation fail, instead of what was armed before; nil disarms.
 func (d *Disk) Arm(f *Fault) {
 	d.mu.Lock()
@@ -106,6 +114,9 @@ func (d *Disk) carryOut(op Op) {
 func (d *Disk) check(kind Kind) syscall.Errno {
 	if d.cut {
 		return syscall.EIO
+	}
+	if d.frozen && kind != Sync && kind != SyncDir {
+		return syscall.EROFS
 	}
 	if d.fault == nil || d.fault.Kind != kind {
 		return 0

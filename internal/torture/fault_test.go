@@ -19,8 +19,8 @@ var faultKinds = []struct {
 	kind faultfs.Kind
 	errs []syscall.Errno
 }{
-	{faultfs.Create, []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EROFS}},
-	{faultfs.Write, []syscall.Errno{syscall.ENOSPC, syscall.EIO}},
+	{faultfs.Create, []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EROFS, syscall.EDQUOT}},
+	{faultfs.Write, []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EDQUOT}},
 	{faultfs.Sync, []syscall.Errno{syscall.EIO, syscall.ENOSPC}},
 	{faultfs.SyncDir, []syscall.Errno{syscall.EIO}},
 	{faultfs.Rename, []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EROFS}},
@@ -75,11 +75,7 @@ func faultRun(t *testing.T, fault *faultfs.Fault) (fired, died bool) {
 	d, err := p.tryStart()
 	if err == nil {
 		faultScenario(d, l)
-		select {
-		case <-d.ended:
-			died = true
-		default:
-		}
+		died = endsSoon(d, fault.Err)
 		d.kill()
 	} else {
 		died = true
@@ -107,6 +103,20 @@ func faultRun(t *testing.T, fault *faultfs.Fault) (fired, died bool) {
 		t.Logf("%s; the first daemon said: %s\nthe second one: %s", name, said, d.stderr)
 	}
 	return fired, died
+}
+
+// endsSoon reports whether a daemon ends by itself, which it is about to after an error that leaves it no choice.
+func endsSoon(d *daemon, errno syscall.Errno) bool {
+	var patience time.Duration
+	if errno == syscall.EIO || errno == syscall.EROFS {
+		patience = 300 * time.Millisecond
+	}
+	select {
+	case <-d.ended:
+		return true
+	case <-time.After(patience):
+		return false
+	}
 }
 
 // faultScenario does what a client does, and goes on after each refusal.

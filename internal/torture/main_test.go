@@ -1,18 +1,12 @@
 package torture
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // full runs the full counts.
@@ -79,56 +73,4 @@ func binary(t *testing.T) string {
 		t.Fatal(built.err)
 	}
 	return built.path
-}
-
-// figures are what the full run counted, for docs/reliability.md.
-var figures report
-
-type report struct {
-	mu   sync.Mutex
-	rows []figure
-}
-
-type figure struct {
-	Test   string `json:"test"`
-	What   string `json:"what"`
-	Number int    `json:"number"`
-}
-
-// add notes a count under the name of its test.
-func (r *report) add(t *testing.T, what string, number int) {
-	t.Helper()
-	t.Logf("%d %s", number, what)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rows = append(r.rows, figure{t.Name(), what, number})
-}
-
-// write prints the figures as a table and writes them to the file that JOBDIR_TORTURE_JSON names.
-func (r *report) write() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	slices.SortStableFunc(r.rows, func(a, b figure) int { return strings.Compare(a.Test, b.Test) })
-	for _, row := range r.rows {
-		fmt.Printf("%-40s %9d  %s\n", row.Test, row.Number, row.What)
-	}
-	name := os.Getenv("JOBDIR_TORTURE_JSON")
-	if name == "" {
-		return nil
-	}
-	data, err := json.MarshalIndent(struct {
-		At      time.Time `json:"at"`
-		Machine string    `json:"machine"`
-		Rows    []figure  `json:"figures"`
-	}{time.Now().UTC().Truncate(time.Second), machine(), r.rows}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(name, append(data, '\n'), 0o600)
-}
-
-// machine says where the figures were taken.
-func machine() string {
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%s/%s, %d processors, kernel %s, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), bytes.TrimSpace(kernel), runtime.Version())
 }
