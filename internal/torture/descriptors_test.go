@@ -18,7 +18,7 @@ import (
 )
 
 // fewest is the limit of open files from which on the daemon has room for work. With fewer it ends with a message, or serves and refuses.
-const fewest = 44
+const fewest = 56
 
 // readersReserve is how many descriptors no client gets.
 const readersReserve = 4
@@ -28,7 +28,7 @@ const readersReserve = 4
 // and afterwards all is served again and nothing that was acknowledged is lost.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
-	limits := []int{16, 30, 36, fewest, 64}
+	limits := []int{16, 30, 44, fewest, 64}
 	if full {
 		limits = limits[:0]
 		for n := 16; n <= 64; n++ {
