@@ -114,7 +114,10 @@ func (f *follower) look() error {
 		return stateErr
 	}
 	if stateErr == nil && f.view >= viewDetail {
-		f.snap.State = string(state)
+		f.snap.State, f.snap.StalledAt = string(state), ""
+		if rec.StalledAt != nil {
+			f.snap.StalledAt = rec.StalledAt.Format(time.RFC3339Nano)
+		}
 	}
 	if f.view >= viewLog {
 		return f.subscribeLog()

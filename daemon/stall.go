@@ -121,6 +121,10 @@ func (d *Daemon) noteStall(op *operation) error {
 	if err := d.owner.WriteRecord(op.rec); err != nil {
 		return err
 	}
+	// Nothing of this has an event of its own; whoever follows the operation looks again when its marker is touched.
+	if err := d.owner.Touch(op.id(), op.state); err != nil {
+		d.logger.Warn("nobody is told at once that work stalls or moves again", "id", op.id(), "error", err)
+	}
 	if op.rec.StalledAt != nil && op.run.def.OnStall != "" {
 		op.run.end(&workError{code: "stalled", err: fmt.Errorf("%w for %s", errStalled, op.run.def.StallAfter)})
 	}

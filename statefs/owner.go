@@ -99,6 +99,15 @@ func (o *Owner) Restore(id ID, state State, at time.Time) error {
 	return err
 }
 
+// Touch has everybody who watches the marker look at the operation again.
+func (o *Owner) Touch(id ID, state State) error {
+	now := o.options.Now()
+	if err := o.root.Chtimes(path.Join(jobsDir, MarkerName(id, state)), now, now); err != nil {
+		return fmt.Errorf("touch the marker of %s: %w", id, err)
+	}
+	return nil
+}
+
 // RemoveName removes a file of jobs/; that it is gone already is no error.
 func (o *Owner) RemoveName(file string) error {
 	if err := o.jobs.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -24,6 +24,8 @@ type Snapshot struct {
 	LogBytes int64
 	// State is the word for the state of the operation, such as "paused". Empty: not known.
 	State string
+	// StalledAt is when the work was found to give no sign of life, as in RFC 3339. Empty: it does.
+	StalledAt string
 	// Progress is a JSON value for people and programs that draw bars. Empty: not known.
 	Progress []byte
 }

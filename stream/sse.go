@@ -18,7 +18,7 @@ const Heartbeat = 15 * time.Second
 // Names of the events.
 const (
 	EventStart    = "start_json" // the header; the first event of every connection
-	EventState    = "state_json" // {"state": "paused"}
+	EventState    = "state_json" // {"state": "paused"}, with "stalled_at" while the work gives no sign of life
 	EventLog      = "log"        // whole lines of the log
 	EventProgress = "progress"   // the progress as it is now
 	EventEnd      = "end_json"   // the footer; the last event
@@ -39,7 +39,7 @@ const (
 // is written as it comes, without being kept in memory; its event ends with it, and until then no other event, no
 // heartbeat and no id can come between.
 //
-// state_json says what the state is after start_json, and every change of it; progress likewise. Both are left out
+// state_json says what the state is after start_json, and every change of it, also that the work stalls; progress likewise. Both are left out
 // when they are not known, changes that follow each other quickly may be merged, and a progress that is not JSON is
 // left out. How an operation ended is in end_json alone, so all reads of an ended operation give the same bytes.
 //
@@ -68,7 +68,7 @@ type events struct {
 	heartbeat time.Duration
 	beat      *time.Timer // made by the first wait, runs since the last thing sent
 	busy      bool        // something was sent since beat was set
-	state     string
+	state     shownState
 	progress  []byte
 	open      bool // a log event has begun and its last line is not finished
 }
@@ -207,9 +207,9 @@ func (e *events) sendChanges() error {
 	if e.open || e.sealed >= 0 {
 		return nil
 	}
-	if e.snap.State != e.state && e.snap.State != "" {
-		e.state = e.snap.State
-		line, err := json.Marshal(map[string]string{"state": e.state})
+	if state := (shownState{e.snap.State, e.snap.StalledAt}); state != e.state && state.State != "" {
+		e.state = state
+		line, err := json.Marshal(state)
 		if err != nil {
 			return fmt.Errorf("send the state: %w", err)
 		}
@@ -227,6 +227,12 @@ func (e *events) sendChanges() error {
 		}
 	}
 	return nil
+}
+
+// shownState is the data of state_json.
+type shownState struct {
+	State     string `json:"state"`
+	StalledAt string `json:"stalled_at,omitempty"`
 }
 
 // send writes one event whose data is one line.

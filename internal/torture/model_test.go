@@ -277,12 +277,31 @@ func (m *model) remove(t *rapid.T) {
 	id, op := m.pick(t, atRest)
 	m.note("rm %s.%s", id, op.want)
 	err := os.Remove(m.marker(id, op.want))
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) && !m.cancelled(id) {
 		return
 	}
-	m.must(err)
+	if !errors.Is(err, os.ErrNotExist) {
+		m.must(err)
+	}
 	op.want, op.restless, op.unsure = statefs.Cancelled, true, true
 	m.settle(t) // a daemon that dies before it looked twice leaves that to the next one, and there may be no other marker
+}
+
+// cancelled reports whether an operation is cancelled soon. A system call that a signal interrupts is made again, and through FUSE (fuse(4))
+// the first try may have had its effect: then a file that was removed is said not to be there.
+func (m *model) cancelled(id statefs.ID) bool {
+	tree := m.tree()
+	defer func() { m.must(tree.Close()) }()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 100 {
+		rec, err := tree.ReadRecord(id)
+		if m.must(err); rec.Status == statefs.Cancelled {
+			return true
+		}
+		<-tick.C
+	}
+	return false
 }
 
 // second makes another marker beside the one that is there: it goes.

@@ -177,7 +177,9 @@ func (d *daemon) launch(address chan<- string) error {
 		return errors.Join(err, reader.Close(), writer.Close())
 	}
 	_ = writer.Close() // the child has it
+	read := make(chan struct{})
 	go func() {
+		defer close(read)
 		defer func() { _ = reader.Close() }()
 		lines := bufio.NewReader(io.TeeReader(reader, d.stderr))
 		for {
@@ -192,6 +194,10 @@ func (d *daemon) launch(address chan<- string) error {
 	}()
 	go func() {
 		d.err = d.cmd.Wait()
+		select { // its last words, unless somebody else holds the pipe open
+		case <-read:
+		case <-time.After(time.Second):
+		}
 		close(d.ended)
 	}()
 	return nil
