@@ -52,9 +52,12 @@ func TestModelOnDiskInMemory(t *testing.T) {
 // checkModel runs sequences of actions. prepare makes a storage, cut loses what a crash of the machine loses, and end throws it away.
 func checkModel(t *testing.T, sequences, steps int, prepare func() (r *rig, cut, end func())) {
 	t.Helper()
-	for name, value := range map[string]int{"rapid.checks": sequences, "rapid.steps": steps} {
+	for name, value := range map[string]string{
+		"rapid.checks": strconv.Itoa(sequences), "rapid.steps": strconv.Itoa(steps),
+		"rapid.nofailfile": "true", // the message has the whole sequence, and a replay has other timing
+	} {
 		was := flag.Lookup(name).Value.String()
-		must(t, flag.Set(name, strconv.Itoa(value)))
+		must(t, flag.Set(name, value))
 		defer func() { must(t, flag.Set(name, was)) }()
 	}
 	actions, crashes, followed := 0, 0, 0
@@ -326,6 +329,12 @@ func (m *model) foreign(t *rapid.T) {
 // kill is the death of the daemon, or of the machine.
 func (m *model) kill(t *rapid.T) {
 	m.runs(t)
+	for _, op := range m.ops {
+		if op.aside && m.r.cuts {
+			m.settle(t) // a senseless name and a lost list of live operations together: see docs/reliability.md
+			break
+		}
+	}
 	m.note("kill")
 	m.crashes++
 	m.d.kill()
