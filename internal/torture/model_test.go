@@ -372,11 +372,13 @@ func (m *model) forgive(tree *statefs.Tree, id statefs.ID, op *expected, rec *st
 	}
 }
 
-// taken returns the requests that a daemon had in hand.
+// taken returns the requests that a daemon had in hand; a power cut may have put one back into jobs/.
 func (m *model) taken(id statefs.ID) []string {
 	found, err := filepath.Glob(filepath.Join(m.r.dir, "taken", id.String()+".*"))
 	m.must(err)
-	return found
+	back, err := filepath.Glob(filepath.Join(m.r.dir, "jobs", id.String()+".*_requested"))
+	m.must(err)
+	return append(found, back...)
 }
 
 // stop ends the daemon in order.
