@@ -176,6 +176,9 @@ func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.P
 		if r.scratch, err = newScratch(d.owner.LogPath(op.id()), op.rec.Params, adopted); err != nil {
 			return nil, nil, err
 		}
+		if err := os.MkdirAll(d.owner.ArtifactsPath(op.id()), 0o750); err != nil {
+			return nil, nil, fmt.Errorf("make the folder of artifacts: %w", err)
+		}
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, do, nil

@@ -99,11 +99,7 @@ func (r *run) execute(ctx context.Context, command keeper.Command) (keeper.Runni
 }
 
 func (r *run) begin(ctx context.Context, command keeper.Command) (keeper.Running, error) {
-	err := os.MkdirAll(r.owner.ArtifactsPath(r.id), 0o750)
-	var p keeper.Running
-	if err == nil {
-		p, err = r.launch(ctx, command)
-	}
+	p, err := r.launch(ctx, command)
 	switch {
 	case err == nil:
 		return p, nil

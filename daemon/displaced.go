@@ -100,6 +100,25 @@ func (d *Daemon) restoreDisplaced(op *operation) error {
 	return errMoved
 }
 
+// misnamed returns the live records whose marker has an ending without a meaning, beside those that are known to be lost: a power cut may
+// have taken the list of live operations, which is a cache.
+func (d *Daemon) misnamed(listing statefs.Listing, present map[statefs.ID]bool, lost []*statefs.Record) (found []*statefs.Record) {
+	known := make(map[statefs.ID]bool, len(lost))
+	for _, rec := range lost {
+		known[rec.ID] = true
+	}
+	for _, e := range listing.Unknown {
+		if present[e.ID] || known[e.ID] {
+			continue
+		}
+		if rec, err := d.owner.ReadRecord(e.ID); err == nil && !rec.Status.Terminal() {
+			known[e.ID] = true
+			found = append(found, rec)
+		}
+	}
+	return found
+}
+
 // restoreRenamed gives markers back that were renamed while no daemon ran: to an ending without a meaning, or to a name of another
 // operation, where the first line still tells whose it was. It returns the records whose marker is really gone.
 func (d *Daemon) restoreRenamed(lost []*statefs.Record, listing statefs.Listing) ([]*statefs.Record, error) {

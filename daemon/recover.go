@@ -46,6 +46,7 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	lost = append(lost, d.misnamed(listing, present, lost)...)
 	lost, back, err := d.stillLost(ctx, lost)
 	if err != nil {
 		return err
