@@ -454,3 +454,26 @@ func TestWorkedIsWithoutPauses(t *testing.T) {
 		t.Errorf("while paused: worked %s", got)
 	}
 }
+
+// A marker that somebody renamed to what means nothing is known by its record, also without the list of live operations, which is a cache.
+func TestMisnamedMarkerWithoutTheLiveList(t *testing.T) {
+	t.Parallel()
+	for _, ending := range []string{"", ".quewed", ".running.bak"} {
+		t.Run("ending "+ending, func(t *testing.T) {
+			t.Parallel()
+			k := prepareKept(t, allKept)
+			k.start()
+			id := k.submit("script", script("echo begins; exec sleep 1000"))
+			k.awaitLog(id, "begins\n")
+			pid := k.running(id)
+			k.leave()
+			k.mv(statefs.MarkerName(id, statefs.Running), id.String()+ending)
+			must(t, os.Remove(filepath.Join(k.dir, "live.list")))
+			k.start()
+			k.awaitState(id, statefs.Running)
+			if k.exists(id.String()+ending) || k.running(id) != pid || !lives(pid) {
+				t.Error("the command does not go on under its marker")
+			}
+		})
+	}
+}

@@ -100,23 +100,35 @@ func (d *Daemon) restoreDisplaced(op *operation) error {
 	return errMoved
 }
 
-// misnamed returns the live records whose marker has an ending without a meaning, beside those that are known to be lost: a power cut may
-// have taken the list of live operations, which is a cache.
-func (d *Daemon) misnamed(listing statefs.Listing, present map[statefs.ID]bool, lost []*statefs.Record) (found []*statefs.Record) {
+// misnamed returns the live records whose marker has an ending without a meaning, or none, beside those that are known to be lost: a
+// power cut may have taken the list of live operations, which is a cache.
+func (d *Daemon) misnamed(listing statefs.Listing, present map[statefs.ID]bool, lost []*statefs.Record) (found []*statefs.Record, err error) {
 	known := make(map[statefs.ID]bool, len(lost))
 	for _, rec := range lost {
 		known[rec.ID] = true
 	}
-	for _, e := range listing.Unknown {
-		if present[e.ID] || known[e.ID] {
-			continue
+	look := func(id statefs.ID) {
+		if present[id] || known[id] {
+			return
 		}
-		if rec, err := d.owner.ReadRecord(e.ID); err == nil && !rec.Status.Terminal() {
-			known[e.ID] = true
+		if rec, err := d.owner.ReadRecord(id); err == nil && !rec.Status.Terminal() {
+			known[id] = true
 			found = append(found, rec)
 		}
 	}
-	return found
+	for _, e := range listing.Unknown {
+		look(e.ID)
+	}
+	if listing.Strange == 0 {
+		return found, nil
+	}
+	names, err := os.ReadDir(d.owner.JobsDir())
+	for _, name := range names {
+		if id, err := statefs.ParseID(name.Name()); err == nil {
+			look(id)
+		}
+	}
+	return found, err
 }
 
 // restoreRenamed gives markers back that were renamed while no daemon ran: to an ending without a meaning, or to a name of another
@@ -160,34 +172,6 @@ func (d *Daemon) restoreRenamed(lost []*statefs.Record, listing statefs.Listing)
 		d.logger.Warn("marker put back: it was renamed while no daemon ran", "id", rec.ID, "name", file, "state", state)
 	}
 	return gone, nil
-}
-
-// putBackMoved puts markers back that were moved while no daemon ran to a state that no hand can bring about: a daemon writes these into
-// the record before it renames, so a record that does not name it says that it was not one.
-func (d *Daemon) putBackMoved(markers []statefs.Entry) error {
-	for _, e := range markers {
-		if e.State != statefs.Scheduled && e.State != statefs.WaitingApproval && e.State != statefs.Trailing {
-			continue // it may be meant, or cut off
-		}
-		rec, err := d.owner.ReadRecord(e.ID)
-		if err != nil || rec.Status.Terminal() || rec.Status == e.State || rec.Next == e.State {
-			continue // the look at it sees to that
-		}
-		state := rec.Status
-		if rec.Next.Live() {
-			state = rec.Next
-		}
-		err = d.owner.Move(e.ID, e.State, state)
-		if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
-			continue // it has another marker, or is on the move
-		}
-		if err != nil {
-			return err
-		}
-		d.counters.putBack.Add(1)
-		d.logger.Warn("marker put back: it was moved while no daemon ran, and this move means nothing", "id", e.ID, "from", e.State, "to", state)
-	}
-	return nil
 }
 
 // bareMarker reports whether somebody cut off the ending of a marker. Such a name means nothing by itself, so no listing has it.

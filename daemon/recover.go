@@ -46,7 +46,11 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lost = append(lost, d.misnamed(listing, present, lost)...)
+	misnamed, err := d.misnamed(listing, present, lost)
+	if err != nil {
+		return err
+	}
+	lost = append(lost, misnamed...)
 	lost, back, err := d.stillLost(ctx, lost)
 	if err != nil {
 		return err
@@ -56,9 +60,6 @@ func (d *Daemon) recover(ctx context.Context) error {
 		return err
 	}
 	if err := d.treatLost(gone, len(present) == 0 && len(gone) == len(lost)); err != nil {
-		return err
-	}
-	if err := d.putBackMoved(listing.Markers); err != nil {
 		return err
 	}
 	if err := d.endUnwanted(); err != nil {

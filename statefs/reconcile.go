@@ -86,6 +86,9 @@ func Meant(rec *Record, marker State) State {
 	if _, ok := HandMove(rec.Status, marker); ok {
 		return marker
 	}
+	if recordedFirst[marker] {
+		return rec.Status
+	}
 	for _, to := range nextState[rec.Status] {
 		if to == marker {
 			return marker
@@ -93,6 +96,9 @@ func Meant(rec *Record, marker State) State {
 	}
 	return rec.Status
 }
+
+// recordedFirst are the states that a record names before a marker has them, since they come with data.
+var recordedFirst = map[State]bool{Scheduled: true, WaitingApproval: true, Trailing: true}
 
 func judgeWithoutRecord(markers []State, known bool, foreignGone func() (bool, error)) Verdict {
 	if len(markers) == 0 {

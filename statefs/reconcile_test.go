@@ -164,6 +164,7 @@ func TestMeant(t *testing.T) {
 		"cut off":                        {Running, Running, Transited{Queued, Running, CauseStart, at}, Queued, Running},
 		"moved since":                    {Running, Running, Transited{Queued, Running, CauseStart, at}, Paused, Paused},
 		"nothing leads there":            {Queued, "", Transited{}, Trailing, Queued},
+		"the record would name it":       {Running, "", Transited{}, WaitingApproval, Running},
 	} {
 		rec := &Record{Status: c.status, Next: c.next, Transitions: []Transited{c.last}}
 		if got := Meant(rec, c.marker); got != c.want {

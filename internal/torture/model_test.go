@@ -83,6 +83,7 @@ type model struct {
 	r       *rig
 	cut     func()
 	d       *daemon // nil while none runs
+	daemons []*daemon
 	ops     map[statefs.ID]*expected
 	junk    []string // names in jobs/ that mean nothing
 	done    []string
@@ -126,11 +127,11 @@ func (m *model) must(err error) {
 
 func (m *model) fail(err error) {
 	m.t.Helper()
-	said := "none runs"
-	if m.d != nil {
-		said = m.d.stderr.String()
+	var said strings.Builder
+	for _, d := range m.daemons {
+		fmt.Fprintf(&said, "daemon %d:\n%s", d.cmd.Process.Pid, d.stderr)
 	}
-	m.t.Fatalf("%v\nafter:\n%s\nthe daemon said: %s", err, strings.Join(m.done, "\n"), said)
+	m.t.Fatalf("%v\nafter:\n%s\nthe daemons said:\n%s", err, strings.Join(m.done, "\n"), &said)
 }
 
 func (m *model) start() {
@@ -138,6 +139,8 @@ func (m *model) start() {
 	d, err := m.r.tryStart("--sweep-interval", "1s")
 	m.must(err)
 	m.d = d
+	m.note("daemon %d", d.cmd.Process.Pid)
+	m.daemons = append(m.daemons, d)
 }
 
 func (m *model) tree() *statefs.Tree {
@@ -329,12 +332,6 @@ func (m *model) foreign(t *rapid.T) {
 // kill is the death of the daemon, or of the machine.
 func (m *model) kill(t *rapid.T) {
 	m.runs(t)
-	for _, op := range m.ops {
-		if op.aside && m.r.cuts {
-			m.settle(t) // a senseless name and a lost list of live operations together: see docs/reliability.md
-			break
-		}
-	}
 	m.note("kill")
 	m.crashes++
 	m.d.kill()
