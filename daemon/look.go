@@ -41,13 +41,14 @@ func (d *Daemon) guardLook(id statefs.ID, look func() error) {
 	err := look()
 	var sync *statefs.SyncError
 	var gone *watch.GoneError
+	var folder *statefs.FolderGoneError
 	if !errors.Is(err, errMoved) {
 		d.moves.over(id)
 	}
 	switch {
 	case err == nil:
 		d.troubles.worked(id)
-	case errors.As(err, &sync), errors.As(err, &gone), errors.Is(err, errEmptied), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
+	case errors.As(err, &sync), errors.As(err, &gone), errors.As(err, &folder), errors.Is(err, errEmptied), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
 		d.fail(err)
 	case errors.Is(err, errMoved):
 		if wait := d.moves.again(id); wait > 0 {

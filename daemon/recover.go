@@ -228,6 +228,14 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	} else if made {
 		d.logger.Warn("the lock file was removed or replaced; it is made again: leave it alone while the daemon runs")
 	}
+	folders, foldersErr := d.owner.KeepFolders()
+	if _, gone := errors.AsType[*statefs.FolderGoneError](foldersErr); gone {
+		d.fail(foldersErr)
+		return nil, foldersErr
+	}
+	if len(folders) > 0 {
+		d.logger.Warn("folders of the storage were removed; they are made again", "folders", folders)
+	}
 	made, markErr := d.owner.KeepMark()
 	if made {
 		d.logger.Warn("storage.json was removed or replaced; it is made again: leave it alone")
@@ -235,7 +243,7 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	findings, err := d.owner.Sweep(d.manages)
 	d.report(findings)
 	d.wantDifferences()
-	return findings, errors.Join(err, markErr, d.trimLiveList(ctx))
+	return findings, errors.Join(err, markErr, foldersErr, d.trimLiveList(ctx))
 }
 
 func (d *Daemon) wantDifferences() {

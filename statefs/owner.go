@@ -245,6 +245,9 @@ func (o *Owner) quarantine(name, reason string) error {
 
 // setAside gives a file a name in corrupt/, by a rename or a link, and returns that name once it has it.
 func (o *Owner) setAside(rename func(from, to string) error, name, reason string) (target string, err error) {
+	if err := makeFolder(filepath.Join(o.dir, corruptDir)); err != nil {
+		return "", fmt.Errorf("move %s to %s: %w", name, corruptDir, err)
+	}
 	now := o.options.Now()
 	target, err = o.corruptName(now, path.Base(name))
 	if err != nil {

@@ -139,7 +139,7 @@ func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
 	err = os.Rename(filepath.Join(o.JobsDir(), name), filepath.Join(o.dir, takenDir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := o.root.Lstat(takenDir); err != nil {
-			return Taken{}, false, fmt.Errorf("take %s: %w; make the folder again or restart the daemon", name, err)
+			return Taken{}, false, fmt.Errorf("take %s: %w", name, &FolderGoneError{filepath.Join(o.dir, takenDir)})
 		}
 		return Taken{}, false, nil
 	}
