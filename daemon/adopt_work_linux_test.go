@@ -336,7 +336,7 @@ func TestKeeperIsToldToEnd(t *testing.T) {
 	k.awaitLog(id, "begins\n")
 	must(t, unix.Kill(k.keepers()[0], unix.SIGTERM))
 	if rec := k.awaitEnd(id); rec.Status != statefs.Completed || rec.Run != 2 || rec.Interrupts != 1 || rec.Attempts != 1 {
-		t.Errorf("record %+v, error %+v", rec, rec.Error)
+		t.Errorf("error %+v, log %s, record %+v", rec.Error, k.log(id), rec)
 	}
 }
 

@@ -2,6 +2,7 @@ package statefs
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -13,6 +14,9 @@ type FolderGoneError struct{ Path string }
 func (e *FolderGoneError) Error() string {
 	return fmt.Sprintf("%s was removed or replaced while the daemon ran: put it back, or start the daemon again, which makes a new one; running commands go on meanwhile", e.Path)
 }
+
+// Unwrap says that the folder is not there.
+func (*FolderGoneError) Unwrap() error { return fs.ErrNotExist }
 
 // KeepFolders makes the folders of the storage again that were removed and that nothing is kept open of, and returns their names. The error is a
 // *FolderGoneError for the others. Whether jobs/ is the folder that is watched is for the watch to say.
