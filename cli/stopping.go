@@ -50,6 +50,9 @@ func newStopping(ctx context.Context, onTerm OnStop, logger *slog.Logger, kill f
 		onTerm: onTerm, logger: logger, kill: kill,
 	}
 	e.ctx, e.stop = context.WithCancelCause(ctx)
+	if onTerm == StopLeave && os.Getpid() == 1 {
+		e.onTerm = StopInterrupt // a container ends with its first process, and the kernel kills what would be left
+	}
 	signal.Notify(e.signals, os.Interrupt, syscall.SIGTERM)
 	go e.run()
 	return e

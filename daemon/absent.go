@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -151,7 +152,7 @@ func (d *Daemon) emptied(listing statefs.Listing) error {
 	if len(d.ops) < 2 {
 		return nil
 	}
-	for _, e := range listing.Markers {
+	for _, e := range slices.Concat(listing.Markers, listing.Unknown) { // a name with a senseless ending is there, and is put back
 		if d.ops[e.ID] != nil {
 			return nil
 		}

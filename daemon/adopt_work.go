@@ -160,7 +160,12 @@ func (d *Daemon) leftCommands(rec *statefs.Record) []adopted {
 		if there[number] {
 			return
 		}
-		if p, ok := d.config.Keepers.Find(keeper.Key{Operation: rec.ID.String(), Run: rec.Run, Item: number}, report); ok {
+		p, ok := d.config.Keepers.Find(keeper.Key{Operation: rec.ID.String(), Run: rec.Run, Item: number}, report)
+		if ok && report != "" && !d.straysSince.IsZero() && p.Exit().Signal != "" && p.Exit().At.After(d.straysSince) {
+			p.Taken()
+			ok = false
+		}
+		if ok {
 			there[number] = true
 			found = append(found, adopted{Running: p, number: number, name: name})
 		}

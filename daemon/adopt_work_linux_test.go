@@ -295,6 +295,87 @@ func TestItemsOutliveAKilledDaemon(t *testing.T) {
 	}
 }
 
+// Files that come or go between two daemons change the numbers of the items, and not which of them are done.
+func TestItemsWhoseNumbersChange(t *testing.T) {
+	t.Parallel()
+	for _, parallel := range []string{"1", "3"} {
+		t.Run("parallel "+parallel, func(t *testing.T) {
+			t.Parallel()
+			files, dir := t.TempDir(), t.TempDir()
+			hold := filepath.Join(dir, "hold")
+			must(t, os.WriteFile(hold, nil, 0o600))
+			for _, name := range []string{"b", "c", "d", "e", "f"} {
+				must(t, os.WriteFile(filepath.Join(files, name), nil, 0o600))
+			}
+			k := prepareKept(t, fmt.Sprintf("group: test\nname: files\nitems: {glob: %q}\nparallel: %s\nrun: [sh, -c, 'echo $1 >>%s/did; while test -e %s; do sleep 0.02; done', sh, '${item}']\n", files+"/*", parallel, dir, hold))
+			k.start()
+			id := k.submit("files", "{}")
+			k.poll("items are under way", func() bool {
+				did, err := os.ReadFile(filepath.Join(dir, "did"))
+				return err == nil && strconv.Itoa(strings.Count(string(did), "\n")) == parallel
+			})
+			k.leave()
+			must(t, os.WriteFile(filepath.Join(files, "a0"), nil, 0o600))
+			must(t, os.WriteFile(filepath.Join(files, "a1"), nil, 0o600))
+			must(t, os.Remove(filepath.Join(files, "f")))
+			k.start()
+			must(t, os.Remove(hold))
+			rec := k.awaitEnd(id)
+			if rec.Status != statefs.Completed || rec.Result != statefs.Success || rec.Processed != 6 || rec.Run != 1 {
+				t.Errorf("record %+v, error %+v, log %s", rec, rec.Error, k.log(id))
+			}
+			did, err := os.ReadFile(filepath.Join(dir, "did"))
+			must(t, err)
+			for _, name := range []string{"a0", "a1", "b", "c", "d", "e"} {
+				if strings.Count(string(did), filepath.Join(files, name)+"\n") != 1 {
+					t.Errorf("%s was not done once: %q", name, did)
+				}
+			}
+		})
+	}
+}
+
+// A storage that is moved while only its keeper lives keeps the ends of its commands.
+func TestMovedStorageKeepsTheEnds(t *testing.T) {
+	t.Parallel()
+	k := prepareKept(t, allKept)
+	child := k.child()
+	until := k.fifo("until")
+	id := k.submit("script", script("echo begins; read x <"+until+"; exit 5"))
+	k.awaitLog(id, "begins\n")
+	k.kill(child)
+	moved := k.dir + "-moved"
+	must(t, os.Rename(k.dir, moved))
+	k.open(until)
+	k.poll("the exit report", func() bool {
+		_, err := keeper.ReadReport(moved, statefs.ExitName(id))
+		return err == nil
+	})
+	must(t, os.Rename(moved, k.dir))
+	k.start()
+	if rec := k.awaitEnd(id); rec.ExitCode == nil || *rec.ExitCode != 5 || rec.Run != 1 {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+// When the keeper dies no item in flight has a verdict: they are done again if the job is tried again.
+func TestKeeperIsKilledDuringItems(t *testing.T) {
+	t.Parallel()
+	k := prepareKept(t, strings.ReplaceAll(allKept, "parallel: 3", "parallel: 3\nretry: {max_attempts: 2}"))
+	k.start()
+	dir := t.TempDir()
+	id := k.submit("together", script("echo $1 $JOBDIR_RUN >>"+dir+"/did; test $1 = 1 || test $JOBDIR_RUN = 2 || exec sleep 1000"))
+	k.poll("items are under way", func() bool {
+		did, err := os.ReadFile(filepath.Join(dir, "did"))
+		return err == nil && strings.Count(string(did), "\n") == 4
+	})
+	must(t, unix.Kill(k.keepers()[0], unix.SIGKILL))
+	rec := k.awaitEnd(id)
+	if rec.Status != statefs.Completed || rec.Result != statefs.Success || rec.Processed != 6 || rec.Run != 2 {
+		t.Errorf("record %+v, error %+v, log %s", rec, rec.Error, k.log(id))
+	}
+}
+
 // itemReports returns the exit reports of items.
 func (k *kept) itemReports(id statefs.ID) []string {
 	found, err := filepath.Glob(filepath.Join(scratchOf(k.tree.LogPath(id)).dir, "item-*.exit"))
@@ -325,6 +406,48 @@ func TestKeeperIsKilled(t *testing.T) {
 		t.Errorf("record %+v, error %+v", rec, rec.Error)
 	}
 	k.wantLog(ordinary, "begins", "  ERROR: the keeper process that held the command died, and the command with it")
+}
+
+// A machine that goes down sends SIGTERM to everybody, in any order: commands that end by it are not to blame, and begin again.
+func TestEverybodyIsToldToEnd(t *testing.T) {
+	t.Parallel()
+	for _, order := range []string{"commands, keeper, daemon", "commands, daemon, keeper", "keeper, commands, daemon", "daemon, commands, keeper"} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			k := prepareKept(t, allKept)
+			k.start()
+			var ids [3]statefs.ID
+			var pids [3]int
+			for i := range ids {
+				ids[i] = k.submit("script", script("echo begins; test $JOBDIR_RUN = 2 || exec sleep 1000"))
+				k.awaitLog(ids[i], "begins\n")
+				pids[i] = k.running(ids[i])
+			}
+			keeper := k.keepers()[0]
+			for who := range strings.SplitSeq(order, ", ") {
+				switch who {
+				case "commands":
+					for _, pid := range pids {
+						_ = unix.Kill(pid, unix.SIGTERM) // the keeper may have ended it
+					}
+				case "keeper":
+					must(t, unix.Kill(keeper, unix.SIGTERM))
+				case "daemon":
+					k.abandon(ErrLeave)
+				}
+			}
+			must(t, <-k.ended)
+			k.daemon = nil
+			must(t, k.pool.Close())
+			k.poll("the keeper ends", func() bool { return !lives(keeper) })
+			k.start()
+			for _, id := range ids {
+				if rec := k.awaitEnd(id); rec.Status != statefs.Completed || rec.Run != 2 || rec.Attempts != 1 {
+					t.Errorf("error %+v, log %s", rec.Error, k.log(id))
+				}
+			}
+		})
+	}
 }
 
 // A keeper that is told to end interrupts its commands, which begin again in the hands of the next one.

@@ -89,6 +89,10 @@ func (r *run) execute(ctx context.Context, command keeper.Command) (keeper.Runni
 		return nil, keeper.Exit{}, errLeft
 	}
 	exit := p.Exit()
+	if r.goesDown(ctx, exit) {
+		r.left.Store(true)
+		return nil, keeper.Exit{}, errLeft
+	}
 	if exit.Err != nil {
 		r.logger.Warn("command ended with trouble", "id", r.id, "error", exit.Err)
 	}
@@ -96,6 +100,26 @@ func (r *run) execute(ctx context.Context, command keeper.Command) (keeper.Runni
 		r.end(cause) // it was not this daemon that has ended it
 	}
 	return p, exit, nil
+}
+
+// shutdownNotice is how much later than its commands a daemon may get SIGTERM when the machine goes down.
+const shutdownNotice = 250 * time.Millisecond
+
+// goesDown reports whether a command was ended by a SIGTERM that is the daemon's too: a machine that goes down sends it to everybody. Such
+// an end is no verdict of the work. Who else would send it leaves no trace, so it takes a moment to know.
+func (r *run) goesDown(ctx context.Context, exit keeper.Exit) bool {
+	if exit.Signal != "SIGTERM" || exit.Cause != "" || ctx.Err() != nil {
+		return isClosed(r.leaving) && exit.Signal == "SIGTERM" && exit.Cause == ""
+	}
+	timer := time.NewTimer(shutdownNotice)
+	defer timer.Stop()
+	select {
+	case <-r.leaving:
+		return true
+	case <-ctx.Done(): // it counts as interrupted then
+	case <-timer.C:
+	}
+	return isClosed(r.leaving)
 }
 
 func (r *run) begin(ctx context.Context, command keeper.Command) (keeper.Running, error) {

@@ -21,6 +21,8 @@ type Keepers interface {
 	Find(key keeper.Key, report string) (keeper.Running, bool)
 	// Held lists what living keepers have in hand.
 	Held() []keeper.Held
+	// Silent lists the keepers that live and do not answer.
+	Silent() []keeper.Silence
 	// PIDs are the process numbers of the living keepers.
 	PIDs() []int
 	// Retire has the keepers end with their last command.

@@ -97,6 +97,8 @@ type Daemon struct {
 
 	// held is what the keepers had in hand when this daemon began, while it makes its way through.
 	held map[statefs.ID][]keeper.Held
+	// straysSince is when the commands of no living keeper were ended, zero when there were none: how they ended is no verdict of theirs.
+	straysSince time.Time
 	// leftCount is how many operations go on without the daemon.
 	leftCount atomic.Int64
 

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -26,7 +27,8 @@ type Health struct {
 	Live map[statefs.State]int
 	// Counters count since the daemon started, by name.
 	Counters map[string]uint64
-	// Troubles are operations that could not be dealt with and are tried again, the oldest ones.
+	// Troubles are operations that could not be dealt with and are tried again, the oldest ones, and keepers that do not answer, without
+	// an ID.
 	Troubles []Trouble
 }
 
@@ -34,6 +36,11 @@ type Health struct {
 // some ways of losing it make no event, and ends the daemon when it is not.
 func (d *Daemon) Health() Health {
 	h := Health{Watch: d.dir.Mode(), Live: make(map[statefs.State]int), Troubles: d.troubles.list()}
+	if d.config.Keepers != nil {
+		for _, s := range d.config.Keepers.Silent() {
+			h.Troubles = append(h.Troubles, Trouble{Error: fmt.Sprintf("keeper %d (PID %d) does not answer: continue it (kill -CONT %d) or kill it", s.Keeper, s.PID, s.PID), Since: s.Since, Tries: 1})
+		}
+	}
 	select {
 	case <-d.ready:
 		h.Ready = !d.stopping.Load()

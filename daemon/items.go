@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/keeper"
 )
 
 // itemsWork runs the command of the job once for each of its items, as many at a time as the job says. A command that fails
@@ -44,7 +45,11 @@ func itemsWork(ctx context.Context, r *run) error {
 	}
 	next, stop := iter.Pull2(r.def.Items.List(ctx, r.itemsFolder(), r.values("")))
 	defer stop()
-	feed := &itemFeed{next: next, total: total, finished: finished, only: only, under: under}
+	feed := &itemFeed{next: next, total: total, finished: finished, only: only, under: under, taken: make(map[int]bool), spare: firstSpare}
+	for _, a := range under {
+		feed.taken[a.number] = true
+		feed.spare = max(feed.spare, a.number+1)
+	}
 	var group sync.WaitGroup
 	for range max(1, min(r.def.Parallel, total)) {
 		group.Go(func() { feed.fail(r.guardItems(feed)) })
@@ -91,13 +96,23 @@ type itemFeed struct {
 	// under are the items that were under way when an earlier daemon went away: they are handed out first, and passed over when their
 	// turn comes.
 	under []adopted
+	// taken are the slots of those, spare the next one for an item whose number is among them.
+	taken map[int]bool
+	spare int
 }
 
-func (f *itemFeed) take() (item catalog.Item, number, total int, ok bool) {
+// spot is where an item stands. slot tells its command and its files from those of all others of the run: it is its number, unless an item
+// that was under way before has that, since files have come or gone.
+type spot struct{ number, slot, total int }
+
+// firstSpare is the first slot that is no number of an item.
+const firstSpare = 1 << 30
+
+func (f *itemFeed) take() (item catalog.Item, at spot, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
-		return item, 0, 0, false
+		return item, at, false
 	}
 	if len(f.under) > 0 {
 		a := f.under[0]
@@ -106,21 +121,30 @@ func (f *itemFeed) take() (item catalog.Item, number, total int, ok bool) {
 		if f.only != nil {
 			f.only.take(a.name)
 		}
-		return catalog.Item{Name: a.name}, a.number, max(f.total, a.number), true
+		number := a.number
+		if number >= firstSpare {
+			number = f.total
+		}
+		return catalog.Item{Name: a.name}, spot{number, a.number, max(f.total, number)}, true
 	}
 	for {
 		item, err, ok := f.next()
 		if err != nil {
 			f.err = &workError{code: "items", err: err}
-			return item, 0, 0, false
+			return item, at, false
 		}
 		if !ok {
-			return item, 0, 0, false
+			return item, at, false
 		}
 		f.number++
 		f.total = max(f.total, f.number) // files may have been added since they were counted
 		if !f.finished.take(item.Name) && (f.only == nil || f.only.take(item.Name)) {
-			return item, f.number, f.total, true
+			slot := f.number
+			if f.taken[slot] {
+				slot = f.spare
+				f.spare++
+			}
+			return item, spot{f.number, slot, f.total}, true
 		}
 	}
 }
@@ -147,29 +171,29 @@ func (r *run) itemWorker(ctx context.Context, feed *itemFeed) error {
 		if err := r.gate.checkpoint(ctx, betweenItems); err != nil {
 			return err
 		}
-		item, number, total, ok := feed.take()
+		item, at, ok := feed.take()
 		if !ok {
 			return nil
 		}
-		if err := r.itemCommand(ctx, item, number, total); err != nil {
+		if err := r.itemCommand(ctx, item, at); err != nil {
 			return err
 		}
 	}
 }
 
 // itemCommand runs the command for one item. Its error ends the whole work; a command that fails does not.
-func (r *run) itemCommand(ctx context.Context, item catalog.Item, number, total int) error {
+func (r *run) itemCommand(ctx context.Context, item catalog.Item, at spot) error {
 	together := r.def.Parallel > 1
-	said := r.beginItem(item, number, total, together)
-	output, err := r.itemOutput(together, number)
+	said := r.beginItem(item, at, together)
+	output, err := r.itemOutput(together, at.slot)
 	if err != nil {
 		said.Fail(err)
 		return &workError{code: "start_failed", err: err}
 	}
 	defer output.close()
-	result := fmt.Sprintf("result-%d.json", number)
-	p, exit, err := r.execute(ctx, r.command(number, item.Name, output.File, r.timeout.rest(time.Now()), r.values(item.Name),
-		"JOBDIR_ITEM="+item.Name, fmt.Sprintf("JOBDIR_ITEM_NUMBER=%d", number), "JOBDIR_RESULT="+r.scratch.path(result)))
+	result := fmt.Sprintf("result-%d.json", at.slot)
+	p, exit, err := r.execute(ctx, r.command(at.slot, item.Name, output.File, r.timeout.rest(time.Now()), r.values(item.Name),
+		"JOBDIR_ITEM="+item.Name, fmt.Sprintf("JOBDIR_ITEM_NUMBER=%d", at.number), "JOBDIR_RESULT="+r.scratch.path(result)))
 	if errors.Is(err, errLeft) {
 		output.leave()
 		return err
@@ -184,7 +208,10 @@ func (r *run) itemCommand(ctx context.Context, item catalog.Item, number, total 
 	if exit.TimedOut {
 		r.timedOut()
 	}
-	if ctx.Err() != nil && (err != nil || exit.Cause != "") {
+	if errors.Is(exit.Err, keeper.ErrKeeperDied) {
+		r.end(exitError(exit)) // that is no verdict on the item: it is done again if the job is tried again
+	}
+	if ctx.Err() != nil && (err != nil || exit.Cause != "" || exit.Err != nil) {
 		said.abandon()
 		return context.Cause(ctx)
 	}
@@ -196,15 +223,15 @@ func (r *run) itemCommand(ctx context.Context, item catalog.Item, number, total 
 }
 
 // beginItem prints the line of an item that begins, unless an earlier daemon has.
-func (r *run) beginItem(item catalog.Item, number, total int, together bool) *Item {
+func (r *run) beginItem(item catalog.Item, at spot, together bool) *Item {
 	op := &Op{r}
 	switch {
-	case r.commands.has(number):
-		return op.goOn(number, total, item.Name, together)
+	case r.commands.has(at.slot):
+		return op.goOn(at.number, at.total, item.Name, together)
 	case together:
-		return op.Parallel(number, total, item.Name)
+		return op.Parallel(at.number, at.total, item.Name)
 	}
-	return op.Item(number, total, item.Name)
+	return op.Item(at.number, at.total, item.Name)
 }
 
 // underWay returns the items that an earlier daemon has left under way. What it has written down as finished it only had no time to say

@@ -140,7 +140,8 @@ func (m *monitor) lookAtLog() {
 		return
 	}
 	if size < m.logAt {
-		m.logAt = 0 // somebody cut the log
+		m.r.logger.Warn("the log was cut while its operation runs: what was there is gone, and readers may see the end of it twice", "id", m.r.id, "from", m.logAt, "to", size)
+		m.logAt = 0
 	}
 	from := max(m.logAt, size-glance)
 	m.logAt = size

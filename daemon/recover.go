@@ -85,7 +85,11 @@ func (d *Daemon) endStrays(ctx context.Context) error {
 	if d.config.Keepers != nil {
 		spare = d.config.Keepers.PIDs()
 	}
+	began := time.Now()
 	count, err := keeper.EndStrays(ctx, d.owner.Mark(), d.config.Grace, spare...)
+	if count > 0 {
+		d.straysSince = began
+	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		d.logger.Warn("processes of an earlier daemon cannot be found on this system")
 		return nil
@@ -134,7 +138,12 @@ func (d *Daemon) lostMarkers(present map[statefs.ID]bool, safe bool) ([]*statefs
 	if !safe {
 		return lost, nil // it names what the index of the history still lacks
 	}
-	return lost, d.owner.SetLiveList(live)
+	if err := d.owner.SetLiveList(live); statefs.Scarce(err) {
+		d.logger.Warn("the cached list of live operations stays as it is", "error", err) // on a full disk control must work
+	} else if err != nil {
+		return nil, err
+	}
+	return lost, nil
 }
 
 // stillLost looks a second time, and returns the records whose marker is still missing, and those whose marker is back: another process

@@ -14,11 +14,13 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Work that cannot be begun or ended because this process has too many files open is not at fault: it waits until there is room, as it
-// does while it is paused. Its operation is running meanwhile, so its slot is kept; a cancel or a pause counts at once.
+// Work that cannot be begun or ended because this process has too many files open, or the disk is full, is not at fault: it waits until there
+// is room, as it does while it is paused. Its operation is running meanwhile, so its slot is kept; a cancel or a pause counts at once.
 
-// scarce says that an error will be gone when something else has ended.
-func scarce(err error) bool { return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) }
+// scarce says that an error will be gone when something else has ended or was removed.
+func scarce(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || statefs.Scarce(err)
+}
 
 // mends says that something could not be read or written and may be the next time, so that it is no fault of the work.
 func mends(err error) bool {
@@ -34,7 +36,7 @@ func (r *run) patiently(ctx context.Context, do func() error) error {
 			return err
 		}
 		if !said {
-			r.logger.Warn("work waits for other files to be closed", "id", r.id, "error", err)
+			r.logger.Warn("work waits for room", "id", r.id, "error", err)
 		}
 		if ended := r.gate.sleep(ctx, insideItem, tryAgain); ended != nil {
 			return errors.Join(ended, err)

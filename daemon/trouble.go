@@ -13,7 +13,7 @@ import (
 
 // Trouble is something that fails again and again, such as writing a record to a full disk.
 type Trouble struct {
-	ID    statefs.ID `json:"id"`
+	ID    statefs.ID `json:"id,omitzero"`
 	Error string     `json:"error"`
 	Since time.Time  `json:"since"`
 	Tries int        `json:"tries"`

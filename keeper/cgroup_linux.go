@@ -43,7 +43,7 @@ func enterGroup() (dir string, err error) {
 	return dir, nil
 }
 
-// leaveGroup moves this process back and removes its group.
+// leaveGroup moves this process back, ends what is left in its group, which nobody would see otherwise, and removes it.
 func leaveGroup(dir string) error {
 	if dir == "" {
 		return nil
@@ -51,7 +51,7 @@ func leaveGroup(dir string) error {
 	if err := moveTo(filepath.Dir(dir)); err != nil {
 		return err
 	}
-	return os.Remove(dir)
+	return endGroup(dir, DefaultGrace)
 }
 
 func moveTo(dir string) error {
@@ -139,6 +139,17 @@ func endGroup(dir string, grace time.Duration) error {
 	if !isGroup(dir) {
 		return nil // gone, or none
 	}
+	err := endMembers(dir, grace)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil // somebody else has removed it
+	}
+	if err != nil {
+		return fmt.Errorf("end the control group of a dead keeper: %w", err)
+	}
+	return nil
+}
+
+func endMembers(dir string, grace time.Duration) error {
 	pids, err := members(dir)
 	if err != nil {
 		return err
@@ -158,7 +169,7 @@ func endGroup(dir string, grace time.Duration) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("end the control group of a dead keeper: %w", err)
+		return err
 	}
 	return removeGroup(dir)
 }

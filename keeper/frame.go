@@ -36,6 +36,8 @@ type socket interface {
 	// write writes all of p, and gives file, if there is one, with the first byte.
 	write(p []byte, file *os.File) error
 	SetWriteDeadline(t time.Time) error
+	// hangUp ends what is sent, and lets what the peer has said before be read for a moment.
+	hangUp()
 	Close() error
 }
 

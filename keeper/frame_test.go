@@ -38,6 +38,7 @@ func (p *piecemeal) write(data []byte, _ *os.File) error {
 }
 
 func (*piecemeal) SetWriteDeadline(time.Time) error { return nil }
+func (*piecemeal) hangUp()                          {}
 func (*piecemeal) Close() error                     { return nil }
 
 func TestFramesInPieces(t *testing.T) {

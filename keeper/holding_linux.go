@@ -24,7 +24,9 @@ type holding struct {
 
 	saving sync.Mutex // held while the report is written or removed; guards what follows
 	saved  saved
-	taken  bool // its report means nothing any more
+	// savedExit is what was written: what is known of an end may change once more.
+	savedExit *Report
+	taken     bool // its report means nothing any more
 }
 
 // takePatience is how long a daemon that was told of an end may take to write it down, before the report is written for the case
@@ -39,6 +41,20 @@ const (
 	written        // survives this process
 	durable        // survives a power cut, as far as the storage wants that
 )
+
+// sameMoment is how much earlier than its keeper a command may get SIGTERM when the machine goes down.
+const sameMoment = 5 * time.Second
+
+// endedWithUs says of a command that ended by the SIGTERM which now reaches the keeper that this was why: a machine that goes down sends it
+// to everybody, in any order. The caller has the lock of the server.
+func (h *holding) endedWithUs() {
+	if h.exit.Signal != "SIGTERM" || h.exit.Cause != "" || time.Since(h.exit.EndedAt) > sameMoment {
+		return
+	}
+	told := *h.exit
+	told.Cause = CauseKeeperEnds
+	h.exit = &told
+}
 
 // begin carries out a start. It owns the output.
 func (s *server) begin(c *client, number uint64, key Key, cmd *Command) {
@@ -134,6 +150,10 @@ func (s *server) over(h *holding) {
 	report := makeReport(h, os.Getpid())
 	s.mu.Lock()
 	h.exit = report
+	if s.closing {
+		h.endedWithUs()
+		report = h.exit
+	}
 	h.late = time.AfterFunc(takePatience, func() { s.saveOne(h, written) })
 	clients := make([]*client, 0, len(s.clients))
 	for c := range s.clients {
@@ -192,12 +212,15 @@ func (s *server) saveAll() (ok bool) {
 
 // saveOne writes a report at least as safely as need says.
 func (s *server) saveOne(h *holding, need saved) (ok bool) {
+	s.mu.Lock()
+	exit := h.exit
+	s.mu.Unlock()
 	h.saving.Lock()
 	defer h.saving.Unlock()
-	if h.taken || h.saved >= need || h.report == "" {
+	if h.taken || h.saved >= need && h.savedExit == exit || h.report == "" {
 		return true
 	}
-	data, err := json.Marshal(h.exit)
+	data, err := json.Marshal(exit)
 	if err == nil {
 		err = s.exits.Write(h.report, append(data, '\n'), need == durable && s.Durability != statefs.Process)
 	}
@@ -208,7 +231,7 @@ func (s *server) saveOne(h *holding, need saved) (ok bool) {
 	if err != nil {
 		s.Logger.Error("exit report not written: its operation was removed", "report", h.report, "error", err)
 	}
-	h.saved = need
+	h.saved, h.savedExit = need, exit
 	return true
 }
 

@@ -43,9 +43,13 @@ type link struct {
 	unsent  []request // what needs no answer and could not be sent
 }
 
+// silence is how long a keeper may take for an answer before somebody is told.
+const silence = 5 * time.Second
+
 // call is a request that waits for its answer.
 type call struct {
 	done   chan struct{}
+	since  time.Time
 	remote *remote // what the start has given
 	answer message
 	err    error
@@ -271,6 +275,11 @@ func (l *link) isGone() bool {
 
 // request sends a request and waits for the answer. The error is ErrKeeperDied when none can come any more.
 func (l *link) request(r request, c *call, file *os.File) error {
+	c.since = time.Now()
+	late := time.AfterFunc(silence, func() {
+		l.pool.Logger.Warn("a keeper does not answer: continue it (kill -CONT) or kill it", "keeper", l.number, "pid", l.process.pid)
+	})
+	defer late.Stop()
 	var failed *channel
 	for {
 		l.mu.Lock()
@@ -302,7 +311,7 @@ func (l *link) request(r request, c *call, file *os.File) error {
 				return err
 			}
 			failed = to
-			_ = to.Close() // half of it may have gone; its reader sees this and connects again
+			to.hangUp() // half of it may have gone; its reader reads the last word of a keeper that ends, sees this and connects again
 			continue
 		}
 		if <-c.done; c.err == nil {
@@ -332,7 +341,7 @@ func (l *link) post(r request) {
 		if to == nil || to.send(r, nil) == nil {
 			return
 		}
-		_ = to.Close() // its reader sees that
+		to.hangUp() // its reader sees that
 		l.mu.Lock()
 		if l.channel == to {
 			l.channel = nil

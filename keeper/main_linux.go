@@ -21,6 +21,9 @@ import (
 // nothing.
 func Main(ctx context.Context, options Options) error {
 	// Little is kept here, for a long time. Two processors: while one forks, which takes until the program is executed, the other answers.
+	if err := control("/proc/self", "comm", "jobdir-keeper"); err != nil { // it was executed as /proc/self/exe
+		return fmt.Errorf("name the process: %w", err)
+	}
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(50)
 	ctx, stop := context.WithCancel(ctx)

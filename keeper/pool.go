@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"log/slog"
+	"time"
 )
 
 // PoolOptions say how the keepers of a storage directory are found and started. Dir and Program are required.
@@ -30,6 +31,13 @@ type Held struct {
 	Label string
 	// Ended says that it has ended: Start with its key gets what is known of that.
 	Ended bool
+}
+
+// Silence is a keeper that does not answer.
+type Silence struct {
+	Keeper int
+	PID    int
+	Since  time.Time
 }
 
 // announcement is what a keeper that was started says when it serves.

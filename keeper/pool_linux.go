@@ -162,6 +162,25 @@ func (p *Pool) Held() []Held {
 	return held
 }
 
+// Silent lists the keepers that live and have not answered for some time.
+func (p *Pool) Silent() (silent []Silence) {
+	for _, l := range p.all() {
+		var since time.Time
+		l.mu.Lock()
+		for _, c := range l.calls {
+			if since.IsZero() || c.since.Before(since) {
+				since = c.since
+			}
+		}
+		gone := l.gone
+		l.mu.Unlock()
+		if !gone && !since.IsZero() && time.Since(since) > silence {
+			silent = append(silent, Silence{Keeper: l.number, PID: l.process.pid, Since: since})
+		}
+	}
+	return silent
+}
+
 // PIDs are the process numbers of the living keepers. All that their commands have started descends from them.
 func (p *Pool) PIDs() []int {
 	var pids []int

@@ -28,6 +28,7 @@ const tryAgain = time.Second
 type server struct {
 	Options
 	number   int
+	home     *os.File // the storage directory
 	lock     *os.File
 	listener *net.UnixListener
 	exits    *statefs.Exits
@@ -80,13 +81,18 @@ func Serve(ctx context.Context, options Options) error {
 	stop()
 	err := s.close()
 	s.group.Wait()
-	return errors.Join(err, s.lock.Close())
+	return errors.Join(err, s.lock.Close(), s.home.Close())
 }
 
 func (s *server) open(ctx context.Context) (err error) {
 	if s.Dir, err = filepath.Abs(s.Dir); err != nil {
 		return err
 	}
+	// By its descriptor from here on: the folder may be moved while commands run.
+	if s.home, err = os.Open(s.Dir); err != nil {
+		return err
+	}
+	s.Dir = fmt.Sprintf("/proc/self/fd/%d", s.home.Fd())
 	if s.exits, err = statefs.NewExits(s.Dir); err != nil {
 		return err
 	}
@@ -110,9 +116,6 @@ func (s *server) open(ctx context.Context) (err error) {
 
 // close ends the connections and takes the names away while the lock is still held.
 func (s *server) close() error {
-	if err := leaveGroup(s.cgroup); err != nil {
-		s.Logger.Debug("control group left behind", "group", s.cgroup, "error", err)
-	}
 	err := errors.Join(s.listener.Close(), removeNumber(s.Dir, s.number))
 	s.mu.Lock()
 	clients := slices.Collect(maps.Keys(s.clients))
@@ -120,6 +123,9 @@ func (s *server) close() error {
 	for _, c := range clients {
 		c.tell(message{Bye: true}) // it has been told everything else
 		_ = c.Close()
+	}
+	if err := leaveGroup(s.cgroup); err != nil {
+		s.Logger.Debug("control group left behind", "group", s.cgroup, "error", err)
 	}
 	return err
 }
@@ -246,6 +252,8 @@ func (s *server) endAll() {
 	for _, h := range s.held {
 		if h.exit == nil {
 			all = append(all, h.process)
+		} else {
+			h.endedWithUs()
 		}
 	}
 	s.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -143,6 +144,10 @@ func received(control []byte) (files []*os.File, err error) {
 		}
 	}
 	return files, nil
+}
+
+func (u *unixSocket) hangUp() {
+	_ = errors.Join(u.CloseWrite(), u.SetReadDeadline(time.Now().Add(time.Second))) // the reader sees what comes of it
 }
 
 func (u *unixSocket) write(p []byte, file *os.File) error {

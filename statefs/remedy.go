@@ -11,7 +11,7 @@ func remedy(err error) string {
 	switch {
 	case errors.Is(err, syscall.EROFS):
 		return "mount the file system for writing, or choose another directory with --storage"
-	case isScarce(err):
+	case Scarce(err):
 		return "make room on that disk, or choose another directory with --storage"
 	case errors.Is(err, fs.ErrPermission):
 		return "start the daemon as the user to whom it belongs, choose another directory with --storage or give the daemon's user the right to write there"

@@ -74,7 +74,7 @@ func (t *Tree) putRequest(id ID, ask Ask, args json.RawMessage) error {
 	}
 	name := RequestName(id, ask)
 	err := write(path.Join(jobsDir, name), formatStamp(t.options.Now(), args))
-	if isScarce(err) && len(args) == 0 {
+	if Scarce(err) && len(args) == 0 {
 		err = t.askInNoRoom(name)
 	}
 	if err != nil {

@@ -140,7 +140,7 @@ func TestTakeAndDrop(t *testing.T) {
 
 	check(t, o.Request(t.Context(), id, Cancel, nil))
 	check(t, os.Remove(filepath.Join(o.Dir(), takenDir)))
-	if _, ok, err := o.Take(id, Cancel); ok || !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "make the folder again") {
+	if _, ok, err := o.Take(id, Cancel); ok || !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "start the daemon again") {
 		t.Errorf("without taken/: %t, %v", ok, err)
 	}
 	asked(t, o.Tree, id, Cancel)

@@ -13,8 +13,8 @@ import (
 
 // Control has to work on a disk that is full: a request may be what makes room.
 
-// isScarce says that the disk has no room, or lets this user have none.
-func isScarce(err error) bool {
+// Scarce says that the disk has no room, or lets this user have none.
+func Scarce(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
@@ -22,7 +22,7 @@ func isScarce(err error) bool {
 // where there is none left a link to a file that is there takes not even that. Its content is no time, so that it counts in the same way.
 func (t *Tree) askInNoRoom(name string) error {
 	err := t.files.replaceUnsynced(path.Join(jobsDir, name), nil)
-	if isScarce(err) && t.files.link(storageFile, path.Join(jobsDir, name), t.options.Now()) == nil {
+	if Scarce(err) && t.files.link(storageFile, path.Join(jobsDir, name), t.options.Now()) == nil {
 		return nil
 	}
 	return err

@@ -1,6 +1,8 @@
 package torture
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,6 +41,10 @@ func (p *plugged) insert(image *faultfs.Image) {
 	mounted, err := faultfs.Mount(p.at, p.disk)
 	must(p.t, err)
 	p.mounted = mounted
+	// After a power cut the machine has another boot ID, and no daemon reads an index of another boot. Here it has the same one.
+	if err := os.Remove(filepath.Join(p.dir, "history.db")); !errors.Is(err, os.ErrNotExist) {
+		must(p.t, err)
+	}
 }
 
 // remove ends every process of the rig and unmounts the disk.

@@ -229,7 +229,7 @@ func (m *model) ask(t *rapid.T) {
 		return
 	}
 	m.must(err)
-	op.want, op.restless, op.unsure = wished[ask], wait == 0, false
+	op.want, op.restless, op.unsure, op.either = wished[ask], wait == 0, false, false
 }
 
 // touch asks by a file, also while no daemon runs.
@@ -238,7 +238,7 @@ func (m *model) touch(t *rapid.T) {
 	ask := drawAsk(t)
 	m.note("touch %s.%s_requested", id, ask)
 	m.must(m.r.touch(id, ask))
-	op.want, op.restless, op.unsure = wished[ask], true, true
+	op.want, op.restless, op.unsure, op.either = wished[ask], true, true, false
 }
 
 func (m *model) marker(id statefs.ID, state statefs.State) string {
@@ -261,7 +261,7 @@ func (m *model) move(t *rapid.T) {
 		return // without a daemon, or right after its start, it may be queued
 	}
 	m.must(err)
-	op.want, op.restless, op.unsure = to, true, true
+	op.want, op.restless, op.unsure, op.either = to, true, true, false
 }
 
 // moveAside renames a marker to what means nothing: it is put back.
@@ -289,7 +289,7 @@ func (m *model) remove(t *rapid.T) {
 	if !errors.Is(err, os.ErrNotExist) {
 		m.must(err)
 	}
-	op.want, op.restless, op.unsure = statefs.Cancelled, true, true
+	op.want, op.restless, op.unsure, op.either = statefs.Cancelled, true, true, false
 	m.settle(t) // a daemon that dies before it looked twice leaves that to the next one, and there may be no other marker
 }
 
