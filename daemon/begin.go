@@ -180,6 +180,14 @@ func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.P
 			return nil, nil, fmt.Errorf("make the folder of artifacts: %w", err)
 		}
 	}
+	if def.Work() == catalog.WorkItems {
+		// Now, when a disk that is full only makes it wait, and not with the first item that ends.
+		items, err := d.owner.AppendItems(op.id())
+		if err != nil {
+			return nil, nil, err
+		}
+		r.report.items, r.report.closer = items, items
+	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, do, nil
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -14,6 +15,9 @@ import (
 
 // finish writes down how a run ended. It may be called again when the disk was full.
 func (d *Daemon) finish(op *operation) error {
+	if err := op.run.diskFailed(); err != nil {
+		return err // which ends the daemon: the disk fails, and not the work
+	}
 	if op.endedBy == "" {
 		switch cause := op.run.endCause(); {
 		case op.run.left.Load():
@@ -29,6 +33,20 @@ func (d *Daemon) finish(op *operation) error {
 		return d.goOn(op, op.endedBy)
 	}
 	return d.finishAs(op, op.endedBy)
+}
+
+// diskFailed returns the error of a disk that did not take what the daemon itself had to write of the work.
+func (r *run) diskFailed() error {
+	r.report.mu.Lock()
+	err := r.report.itemErr
+	r.report.mu.Unlock()
+	if failed, ok := errors.AsType[*workError](r.endCause()); ok && failed.code == "log_failed" {
+		err = errors.Join(err, failed.err)
+	}
+	if errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("write what %s has done: %w", r.id, err)
+	}
+	return nil
 }
 
 // judgeEnd says by what cause the operation ends now that its work has.

@@ -71,6 +71,7 @@ func faultRun(t *testing.T, fault *faultfs.Fault) (fired, died bool) {
 	p := plug(t, faultfs.Empty())
 	defer p.remove()
 	l := newLedger()
+	l.unwritten = fault.Kind == faultfs.Write
 	p.disk.Arm(fault)
 	d, err := p.tryStart()
 	if err == nil {

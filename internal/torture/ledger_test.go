@@ -22,11 +22,14 @@ type ledger struct {
 	ops     map[statefs.ID]*acknowledged
 	highest uint64 // number in an ID
 	answers int
+	// unwritten says that a command may find no room for its own output, and fail by that.
+	unwritten bool
 }
 
 // acknowledged is what one client was told of an operation. One goroutine at a time asks for things of the same operation.
 type acknowledged struct {
-	job string
+	job       string
+	unwritten bool
 	// wants is what the last request asked for, when it was acknowledged; "" when nothing was, or its answer was lost.
 	wants statefs.Ask
 	// cancelled says that somebody may have asked for a cancel, whether it was acknowledged or not.
@@ -53,7 +56,7 @@ func (l *ledger) submitted(id statefs.ID, job string) error {
 		}
 	}
 	l.highest = max(l.highest, id.Sequence())
-	l.ops[id] = &acknowledged{job: job}
+	l.ops[id] = &acknowledged{job: job, unwritten: l.unwritten}
 	return nil
 }
 
@@ -134,10 +137,15 @@ func (op *acknowledged) checkEnd(rec *statefs.Record) error {
 	if rec.Status == statefs.Cancelled && !op.cancelled {
 		return fmt.Errorf("it is cancelled, and nobody asked for that: %q", rec.Reason)
 	}
-	if rec.Status == statefs.Failed {
+	if rec.Status == statefs.Failed && !op.mayFail(rec) {
 		return fmt.Errorf("it failed: %+v", rec.Error)
 	}
 	return nil
+}
+
+// mayFail reports whether an operation may have failed as it did: a command whose output cannot be written says so by its exit code.
+func (op *acknowledged) mayFail(rec *statefs.Record) bool {
+	return op.unwritten && rec.Error != nil && rec.Error.Code == "exit_code"
 }
 
 // checkRecords reads every record as plain JSON, whether it was acknowledged or not.
