@@ -49,7 +49,7 @@ func (d *Daemon) clearWay(id statefs.ID, rec *statefs.Record, odd []string, verd
 		if rec == nil {
 			rec = statefs.Unknown(id, time.Now())
 		}
-		op := &operation{rec: rec}
+		op := newOperation(rec)
 		d.setAside(op, odd)
 		d.closeLog(op)
 	case statefs.Ended, statefs.Foreign, statefs.ForeignGone, statefs.Orphan, statefs.Missing, statefs.LeaveAlone, statefs.Nothing:
@@ -82,7 +82,7 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	if err != nil {
 		return err
 	}
-	op := &operation{rec: rec}
+	op := newOperation(rec)
 	op.setMarker(marker)
 	op.set(state)
 	adopted, err := d.adoptWork(op)
@@ -154,7 +154,7 @@ func (d *Daemon) unreadable(id statefs.ID, state statefs.State, reason error) er
 	}
 	now := time.Now()
 	rec := statefs.Unknown(id, now)
-	op := &operation{rec: rec}
+	op := newOperation(rec)
 	op.set(state)
 	rec.Status = state
 	if state != statefs.FailedManual {

@@ -13,7 +13,8 @@ import (
 // operation is a live operation in the daemon's hands. Its fields belong to the one look that runs for its ID at a time, but for
 // the atomic ones.
 type operation struct {
-	rec *statefs.Record
+	ident statefs.ID // for everybody; it never changes
+	rec   *statefs.Record
 	// state is what the marker said when the daemon last moved or accepted it.
 	state statefs.State
 	// marker is the identity of the marker file: a rename keeps it, so the file is known again under any name.
@@ -60,7 +61,9 @@ type request struct {
 	said bool // its line is in the log
 }
 
-func (op *operation) id() statefs.ID { return op.rec.ID }
+func newOperation(rec *statefs.Record) *operation { return &operation{ident: rec.ID, rec: rec} }
+
+func (op *operation) id() statefs.ID { return op.ident }
 
 // setMarker notes which file the marker is.
 func (op *operation) setMarker(marker fs.FileInfo) {

@@ -190,7 +190,7 @@ func (d *Daemon) treatLost(lost []*statefs.Record, all bool) error {
 		return nil
 	}
 	for _, rec := range lost {
-		op := &operation{rec: rec}
+		op := newOperation(rec)
 		op.set(rec.Status)
 		if rec.Status == statefs.Running || rec.Status == statefs.Paused {
 			d.say(op, lineCancel)
