@@ -153,14 +153,14 @@ func TestKeeperThatDoesNotAnswer(t *testing.T) {
 	if err := unix.Kill(keeper, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	eventually(t, "the keeper stops", func() bool { return state(t, keeper) == 'T' })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // it has nothing to wait for
 	opened := make(chan error, 1)
 	go func() {
 		_, err := Open(ctx, s.options)
 		opened <- err
 	}()
-	eventually(t, "the keeper stops", func() bool { return state(t, keeper) == 'T' })
-	cancel()
+	defer cancel()
 	if err := <-opened; err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("error %v", err)
 	}

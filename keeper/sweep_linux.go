@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,6 +199,8 @@ func (s *sweep) waitedFor() []*target {
 			found = append(found, t)
 		}
 	}
+	// Parents mostly have the lower numbers: a shell that outlives its child says so in the log.
+	slices.SortFunc(found, func(a, b *target) int { return cmp.Compare(a.pid, b.pid) })
 	return found
 }
 
