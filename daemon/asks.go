@@ -61,6 +61,9 @@ func (d *Daemon) take(op *operation, asks []statefs.Ask) {
 
 func (d *Daemon) carryOutOne(op *operation, r *request) error {
 	switch {
+	case op.cancelling != nil && r.Ask == statefs.Cancel:
+		op.cancelling = &r.Taken // its file has taken the place of the first one's
+		return nil
 	case op.cancelling != nil || !d.manages(op.id()):
 		return d.owner.Drop(r.Taken) // it is being cancelled, which beats all, or has just ended and its log is sealed
 	case r.Ask == statefs.Pause:
@@ -199,12 +202,21 @@ func (d *Daemon) conclude(op *operation) error {
 // dropEffected removes the requests that have had their effect.
 func (d *Daemon) dropEffected(op *operation) error {
 	for len(op.effected) > 0 {
-		if err := d.owner.Drop(op.effected[0]); err != nil {
+		if err := d.drop(op, op.effected[0]); err != nil {
 			return err
 		}
 		op.effected = op.effected[1:]
 	}
 	return nil
+}
+
+// drop removes a request that has had its effect, unless the same has been asked again: there is one name in taken/ for both, and the
+// one that has not had its effect needs it.
+func (d *Daemon) drop(op *operation, t statefs.Taken) error {
+	if op.awaits(t.Ask) {
+		return nil
+	}
+	return d.owner.Drop(t)
 }
 
 // pausedByHand is a pause whose marker has been moved already.

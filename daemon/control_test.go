@@ -80,10 +80,11 @@ func TestTheLastRequestWinsAndCancelBeatsAll(t *testing.T) {
 	b := prepare(t, handlerJobs, testHandlers)
 	// The requests are there before the daemon looks, in an order that only their content tells.
 	held, cancelled := b.submit("wait", `{}`), b.submit("wait", `{}`)
+	written := time.Date(2025, 11, 26, 12, 22, 0, 0, time.UTC)
 	put := func(id statefs.ID, ask statefs.Ask, at string) {
-		if err := os.WriteFile(filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, ask)), []byte(at+"\n"), 0o640); err != nil {
-			t.Fatal(err)
-		}
+		name := filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, ask))
+		must(t, os.WriteFile(name, []byte(at+"\n"), 0o640))
+		must(t, os.Chtimes(name, written, written))
 	}
 	put(held, statefs.Resume, "2025-11-26T13:22:00.000000+01:00")
 	put(held, statefs.Pause, "2025-11-26T13:22:00.000001+01:00")

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"io/fs"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -83,6 +84,14 @@ func (op *operation) set(state statefs.State) {
 	op.state = state
 	op.shown.Store(state)
 	op.show()
+}
+
+// awaits reports whether a request is in hand that has not had its effect yet.
+func (op *operation) awaits(ask statefs.Ask) bool {
+	if ask == statefs.Pause && op.pausing != nil {
+		return true
+	}
+	return slices.ContainsFunc(op.taken, func(r *request) bool { return r.Ask == ask })
 }
 
 // can reports whether the operation may change by cause now.

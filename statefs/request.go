@@ -147,6 +147,10 @@ func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
 		return Taken{}, false, fmt.Errorf("take %s: %w", name, err)
 	}
 	o.changed.Add(1)
+	// A touch between the look and the rename asks again, and what is in taken/ now is all that is left of it.
+	if info, err := o.root.Lstat(path.Join(takenDir, name)); err == nil {
+		stamp = stamp.asked(info.ModTime(), o.options.Now())
+	}
 	return Taken{ID: id, Ask: ask, At: stamp, file: name}, true, o.takeLink(name)
 }
 
@@ -177,7 +181,7 @@ func (t *Tree) requestStamp(root *os.Root, file string) (Stamp, error) {
 	if errors.Is(err, fs.ErrPermission) && info.Mode().IsRegular() {
 		stamp, err = Stamp{At: info.ModTime()}, nil
 	}
-	return stamp.notAfter(info.ModTime(), t.options.Now()), err
+	return stamp.asked(info.ModTime(), t.options.Now()), err
 }
 
 // Drop removes a taken request: its effect is durable, or it has none.

@@ -46,13 +46,14 @@ func parseStamp(content []byte, modified time.Time) Stamp {
 	return Stamp{At: at, Args: json.RawMessage(second)}
 }
 
-// notAfter returns the stamp of a request with a time that is neither later than its file, which was modified then, nor than now.
-// One that is still to come would win over whatever is asked until then.
-func (s Stamp) notAfter(modified, now time.Time) Stamp {
+// asked returns the stamp of a request with the time at which it was last asked: the later one of its first line and of its file,
+// which was modified then, so that a `touch` of a request that is still there asks again. A time that is still to come would win over
+// whatever is asked until then, so it counts as of the file, and a file of the future as of now.
+func (s Stamp) asked(modified, now time.Time) Stamp {
 	if modified.After(now) {
 		modified = now
 	}
-	if s.At.After(now) || s.At.After(modified.Add(clockSlack)) {
+	if s.At.Before(modified) || s.At.After(now) || s.At.After(modified.Add(clockSlack)) {
 		s.At = modified
 	}
 	return s

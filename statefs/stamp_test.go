@@ -42,21 +42,21 @@ func TestStampsOfFiles(t *testing.T) {
 	}
 }
 
-// A time that is still to come must not win over what is asked until then.
-func TestStampsOfRequestsFromTheFuture(t *testing.T) {
+// The last one that asked wins, by a touch too, and a time that is still to come must not win over what is asked until then.
+func TestWhenARequestWasAsked(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	hour := now.Add(-time.Hour)
 	for name, test := range map[string]struct{ at, modified, want time.Time }{
 		"as it should be":                  {hour, hour, hour},
 		"finer than the clock of the file": {hour.Add(4 * time.Millisecond), hour, hour.Add(4 * time.Millisecond)},
-		"older than the file":              {hour, now, hour},
+		"touched since it was written":     {hour, now, now},
 		"later than the file":              {hour.Add(time.Minute), hour, hour},
 		"still to come":                    {now.AddDate(70, 0, 0), hour, hour},
 		"a second ahead":                   {now.Add(time.Second), now, now},
 		"a file of the next year":          {now.AddDate(1, 0, 0), now.AddDate(1, 0, 0), now},
 	} {
-		if got := (Stamp{At: test.at}).notAfter(test.modified, now); !got.At.Equal(test.want) {
+		if got := (Stamp{At: test.at}).asked(test.modified, now); !got.At.Equal(test.want) {
 			t.Errorf("%s: it counts as of %s, want %s", name, got.At, test.want)
 		}
 	}
