@@ -155,6 +155,7 @@ func (m *model) tree() *statefs.Tree {
 	return tree
 }
 
+// actions are what may happen next. One that does not fit draws another: that is what (*rapid.T).Skip means, no test is skipped by it.
 func (m *model) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"submit": m.submit, "submit more": m.submit, "ask": m.ask, "ask again": m.ask, "touch": m.touch, "mv": m.move, "mv nonsense": m.moveAside,
