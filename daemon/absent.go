@@ -99,11 +99,11 @@ func (d *Daemon) restore(op *operation) error {
 	if err := d.owner.Restore(op.id(), op.state, op.rec.CreatedAt); err != nil {
 		return err
 	}
-	marker, err := d.owner.MarkerFile(op.id(), op.state)
+	marker, _, err := d.owner.Identify(statefs.MarkerName(op.id(), op.state))
 	if err != nil {
 		return err
 	}
-	op.setMarker(marker)
+	op.marker.Store(&marker)
 	op.absence = absence{}
 	return nil
 }
@@ -125,8 +125,10 @@ func (d *Daemon) findMarker(op *operation, listing statefs.Listing) (string, boo
 		return "", false, err
 	}
 	for _, entry := range entries {
-		info, err := entry.Info()
-		if err == nil && info.Mode().IsRegular() && os.SameFile(info, op.marker) {
+		if !entry.Type().IsRegular() {
+			continue
+		}
+		if file, _, err := d.owner.Identify(entry.Name()); err == nil && file.Same(*op.marker.Load()) {
 			return entry.Name(), true, nil
 		}
 	}

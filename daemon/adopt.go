@@ -75,7 +75,7 @@ func (d *Daemon) takeOverMeant(rec *statefs.Record, marker statefs.State) error 
 
 // takeOver takes an operation in hand whose marker is in the given state.
 func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
-	marker, err := d.owner.MarkerFile(rec.ID, state)
+	marker, _, err := d.owner.Identify(statefs.MarkerName(rec.ID, state))
 	if errors.Is(err, fs.ErrNotExist) {
 		return errMoved
 	}
@@ -83,7 +83,7 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 		return err
 	}
 	op := newOperation(rec)
-	op.setMarker(marker)
+	op.marker.Store(&marker)
 	op.set(state)
 	adopted, err := d.adoptWork(op)
 	if err != nil {
@@ -133,12 +133,11 @@ func (d *Daemon) removeEnded(rec *statefs.Record, states []statefs.State) error 
 		return err
 	}
 	for _, state := range states {
-		if marker, err := d.owner.MarkerFile(rec.ID, state); err == nil {
-			if owner := d.holder(inode(marker), rec.ID); owner != nil {
-				return d.giveBack(owner, statefs.MarkerName(rec.ID, state))
-			}
+		file := statefs.MarkerName(rec.ID, state)
+		if owner := d.holder(file, rec.ID); owner != nil {
+			return d.giveBack(owner, file)
 		}
-		if err := d.owner.RemoveName(statefs.MarkerName(rec.ID, state)); err != nil {
+		if err := d.owner.RemoveName(file); err != nil {
 			return err
 		}
 	}

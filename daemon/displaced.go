@@ -10,17 +10,18 @@ import (
 )
 
 // A marker that somebody renames to a name of another operation may overwrite that one's marker. Nobody meant to cancel either: the
-// inode number tells whose marker it was, and that operation gets one again, while the other keeps the name.
+// identity tells whose marker it was, and that operation gets one again, while the other keeps the name.
 
 // identify compares the markers that a look found with the one that the daemon knows, before anything is done with them.
 func (d *Daemon) identify(op *operation, sight statefs.Sight) error {
 	for i, state := range sight.States {
-		if sight.Inodes[i] == op.inode.Load() {
+		if sight.Inodes[i] == op.marker.Load().Inode {
 			continue
 		}
-		owner := d.holder(sight.Inodes[i], op.id())
+		file := statefs.MarkerName(op.id(), state)
+		owner := d.holder(file, op.id())
 		if owner != nil && state != op.state {
-			return d.giveBack(owner, statefs.MarkerName(op.id(), state))
+			return d.giveBack(owner, file)
 		}
 		if owner != nil {
 			d.logger.Warn("marker overwritten by hand with the one of another operation", "id", op.id(), "other", owner.id(), "state", state)
@@ -31,24 +32,25 @@ func (d *Daemon) identify(op *operation, sight statefs.Sight) error {
 			continue
 		}
 		// It was replaced, as an editor does: from now on this is the marker.
-		marker, err := d.owner.MarkerFile(op.id(), state)
+		marker, _, err := d.owner.Identify(file)
 		if err != nil {
 			return errMoved
 		}
-		op.setMarker(marker)
+		op.marker.Store(&marker)
 	}
 	return nil
 }
 
-// holder returns the operation, other than the one with this ID, whose marker is the file with this inode number.
-func (d *Daemon) holder(inode uint64, but statefs.ID) *operation {
-	if inode == 0 {
+// holder returns the operation, other than the one with this ID, whose marker is the file with this name in jobs/.
+func (d *Daemon) holder(file string, but statefs.ID) *operation {
+	marker, _, err := d.owner.Identify(file)
+	if err != nil {
 		return nil
 	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for id, op := range d.ops {
-		if id != but && op.inode.Load() == inode {
+		if id != but && op.marker.Load().Same(marker) {
 			return op
 		}
 	}

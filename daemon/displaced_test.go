@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -61,4 +62,30 @@ func TestDisplacedFolderStopsTheDaemon(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A marker that is removed cancels, also when the next operation's marker is given its inode number.
+func TestRemovedMarkerWhoseInodeIsGivenAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	given := 0
+	for range 8 {
+		id := b.submit("wait", `{}`)
+		b.awaitState(id, statefs.Running)
+		b.daemon.looks.wait()
+		marker := filepath.Join(b.tree.JobsDir(), statefs.MarkerName(id, statefs.Running))
+		before, err := os.Lstat(marker)
+		must(t, errors.Join(err, os.Remove(marker)))
+		next := b.submit("wait", `{}`)
+		b.awaitState(next, statefs.Running)
+		after, err := os.Lstat(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(next, statefs.Running)))
+		must(t, err)
+		if os.SameFile(before, after) {
+			given++
+		}
+		if rec := b.awaitEnd(id); rec.Status != statefs.Cancelled {
+			t.Errorf("it ended as %s", rec.Status)
+		}
+	}
+	t.Logf("%d of 8 markers had the inode number of one that was removed", given)
 }

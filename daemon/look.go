@@ -3,7 +3,6 @@ package daemon
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"syscall"
 	"time"
 
@@ -159,18 +158,18 @@ func (d *Daemon) removeSecond(op *operation, states []statefs.State) error {
 		if state == op.state {
 			continue
 		}
-		ours, err := d.owner.MarkerFile(op.id(), op.state)
+		ours, _, err := d.owner.Identify(statefs.MarkerName(op.id(), op.state))
 		if err != nil {
 			return errMoved
 		}
-		other, err := d.owner.MarkerFile(op.id(), state)
+		other, names, err := d.owner.Identify(statefs.MarkerName(op.id(), state))
 		if err != nil {
 			continue
 		}
-		if os.SameFile(ours, other) && links(other) < 2 {
+		if ours.Same(other) && names < 2 {
 			return errMoved
 		}
-		if !os.SameFile(ours, op.marker) && os.SameFile(other, op.marker) {
+		if known := *op.marker.Load(); !ours.Same(known) && other.Same(known) {
 			// Ours was moved, and somebody put another file in its place: the move is what counts.
 			if err := d.owner.RemoveName(statefs.MarkerName(op.id(), op.state)); err != nil {
 				return err
@@ -184,14 +183,6 @@ func (d *Daemon) removeSecond(op *operation, states []statefs.State) error {
 		}
 	}
 	return nil
-}
-
-func links(info fs.FileInfo) uint64 {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 1
-	}
-	return uint64(stat.Nlink)
 }
 
 // handMove takes a marker that somebody renamed: as the request it stands for, or it is put back.

@@ -1,10 +1,8 @@
 package daemon
 
 import (
-	"io/fs"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -18,9 +16,7 @@ type operation struct {
 	rec   *statefs.Record
 	// state is what the marker said when the daemon last moved or accepted it.
 	state statefs.State
-	// marker is the identity of the marker file: a rename keeps it, so the file is known again under any name.
-	marker fs.FileInfo
-	run    *run
+	run   *run
 	// left is a run that the operation is done with, while that is not known to be durable yet.
 	left *run
 	log  *stream.Writer
@@ -42,9 +38,9 @@ type operation struct {
 	shown atomic.Value // statefs.State
 	// row is what lists show of it.
 	row atomic.Value // history.Packed
-	// inode is a copy of the marker's inode number for looks at other operations, and displaced their word that the marker was
-	// moved onto one of theirs.
-	inode     atomic.Uint64
+	// marker tells which file the marker is, under any name, and is never nil. Looks at other operations read it,
+	// and displaced is their word that the marker was moved onto one of theirs.
+	marker    atomic.Pointer[statefs.Identity]
 	displaced atomic.Bool
 	// events counts what the watch said of this ID.
 	events atomic.Uint64
@@ -62,23 +58,13 @@ type request struct {
 	said bool // its line is in the log
 }
 
-func newOperation(rec *statefs.Record) *operation { return &operation{ident: rec.ID, rec: rec} }
+func newOperation(rec *statefs.Record) *operation {
+	op := &operation{ident: rec.ID, rec: rec}
+	op.marker.Store(new(statefs.Identity)) // of no file
+	return op
+}
 
 func (op *operation) id() statefs.ID { return op.ident }
-
-// setMarker notes which file the marker is.
-func (op *operation) setMarker(marker fs.FileInfo) {
-	op.marker = marker
-	op.inode.Store(inode(marker))
-}
-
-// inode returns the inode number of a file.
-func inode(info fs.FileInfo) uint64 {
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return stat.Ino
-	}
-	return 0
-}
 
 func (op *operation) set(state statefs.State) {
 	op.state = state

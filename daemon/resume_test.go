@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
@@ -238,8 +239,9 @@ func TestRetryOfWhatWaitsForAPerson(t *testing.T) {
 	b.daemon.looks.wait()
 	old := filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Retry))
 	whole := filepath.Join(b.tree.TempDir(), "request") // the name comes with its content, as from whoever asks
-	must(t, os.WriteFile(whole, []byte("2025-01-01T00:00:00.000000Z\n"), 0o640))
-	must(t, os.Rename(whole, old))
+	must(t, os.WriteFile(whole, nil, 0o640))
+	written := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	must(t, errors.Join(os.Chtimes(whole, written, written), os.Rename(whole, old)))
 	b.await("the old request is consumed", func() bool { return !b.exists(statefs.RequestName(id, statefs.Retry)) })
 	b.daemon.looks.wait()
 	if !b.exists(statefs.MarkerName(id, statefs.FailedManual)) {

@@ -146,11 +146,6 @@ func withDescriptor(raw syscall.RawConn, call func(fd int) error) error {
 	return result
 }
 
-// MarkerFile describes the marker of an operation, for comparing identities with os.SameFile.
-func (t *Tree) MarkerFile(id ID, state State) (fs.FileInfo, error) {
-	return t.jobs.Lstat(MarkerName(id, state))
-}
-
 // Entry is one name in jobs/ that belongs to an operation.
 type Entry struct {
 	Name

@@ -132,7 +132,7 @@ func (o *Owner) Surviving(id ID, states []State, rec *Record) State {
 	var newest State
 	var best fs.FileInfo
 	for _, state := range states {
-		info, err := o.MarkerFile(id, state)
+		info, err := o.jobs.Lstat(MarkerName(id, state))
 		if err == nil && (best == nil || info.ModTime().After(best.ModTime())) {
 			newest, best = state, info
 		}
