@@ -165,3 +165,20 @@ func (k *kept) open(fifo string) {
 	must(k.t, err)
 	must(k.t, f.Close())
 }
+
+// begun submits a command and returns when it has written its first line, which is "begins".
+func (k *kept) begun(job, text string) statefs.ID {
+	k.t.Helper()
+	id := k.submit(job, script(text))
+	k.awaitLog(id, "begins\n")
+	return id
+}
+
+// awaitReport returns when the keeper has written down how the command of an operation ended.
+func (k *kept) awaitReport(dir string, id statefs.ID) {
+	k.t.Helper()
+	k.poll("the exit report", func() bool {
+		_, err := keeper.ReadReport(dir, statefs.ExitName(id))
+		return err == nil
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -140,5 +141,26 @@ func TestProgress(t *testing.T) {
 	_, err = o.ReadProgress(rec.ID)
 	if _, ok := errors.AsType[*CorruptError](err); !ok {
 		t.Errorf("a torn one: %v", err)
+	}
+}
+
+// Paused time does not count against a timeout that the next daemon takes over.
+func TestWorkedIsWithoutPauses(t *testing.T) {
+	t.Parallel()
+	at := func(seconds int) time.Time { return time.Unix(1_800_000_000+int64(seconds), 0) }
+	began := at(10)
+	rec := &Record{StartedAt: &began, Transitions: []Transited{
+		{From: Queued, To: Running, At: at(2)},
+		{From: Running, To: Queued, At: at(5)},
+		{From: Queued, To: Running, At: at(10)},
+		{From: Running, To: Paused, At: at(14)},
+		{From: Paused, To: Running, At: at(30)},
+	}}
+	if got := rec.Worked(at(33)); got != 7*time.Second {
+		t.Errorf("worked %s", got)
+	}
+	rec.Transitions = append(rec.Transitions, Transited{From: Running, To: Paused, At: at(40)})
+	if got := rec.Worked(at(99)); got != 14*time.Second {
+		t.Errorf("while paused: worked %s", got)
 	}
 }

@@ -1,0 +1,140 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Items that were under way go on where they are, and the others follow: each is done once, and the log has what it would have.
+func TestItemsOutliveAKilledDaemon(t *testing.T) {
+	t.Parallel()
+	for _, job := range []string{"each", "together"} {
+		for _, ends := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, end meanwhile %t", job, ends), func(t *testing.T) {
+				t.Parallel()
+				k := prepareKept(t, allKept)
+				child := k.child()
+				dir := t.TempDir()
+				hold := filepath.Join(dir, "hold")
+				must(t, os.WriteFile(hold, nil, 0o600))
+				id := k.submit(job, script(fmt.Sprintf("echo item $1; echo $1 >>%s/did; test $1 -lt 2 || while test -e %s; do sleep 0.02; done; echo end $1", dir, hold)))
+				began := map[string]int{"each": 2, "together": 4}[job]
+				k.poll("some items are under way", func() bool {
+					did, err := os.ReadFile(filepath.Join(dir, "did"))
+					return err == nil && strings.Count(string(did), "\n") == began
+				})
+				k.kill(child)
+				if ends {
+					must(t, os.Remove(hold))
+					k.poll("the items under way end", func() bool { return len(k.itemReports(id)) == began-1 })
+				}
+				k.start()
+				if !ends {
+					must(t, os.Remove(hold))
+				}
+				rec := k.awaitEnd(id)
+				if rec.Status != statefs.Completed || rec.Run != 1 || rec.Processed != 6 || rec.Rescues != 0 {
+					t.Errorf("record %+v", rec)
+				}
+				did, err := os.ReadFile(filepath.Join(dir, "did"))
+				must(t, err)
+				if strings.Count(string(did), "\n") != 6 {
+					t.Errorf("done were %q", did)
+				}
+				log := k.log(id)
+				for i := 1; i <= 6; i++ {
+					whole := fmt.Sprintf("[ %d / 6 ] Processing '%d'...\nitem %d\nend %d\n  OK.\n", i, i, i, i)
+					if strings.Count(log, whole) != 1 {
+						t.Errorf("item %d is not there once and whole", i)
+					}
+				}
+				if strings.Count(log, "\n") != 24 {
+					t.Errorf("log:\n%s", log)
+				}
+				var footer struct {
+					Files []struct {
+						Filename string `json:"filename"`
+					} `json:"processed_files"`
+				}
+				must(t, json.Unmarshal(rec.Footer, &footer))
+				if len(footer.Files) != 6 {
+					t.Errorf("footer %s", rec.Footer)
+				}
+			})
+		}
+	}
+}
+
+// Files that come or go between two daemons change the numbers of the items, and not which of them are done.
+func TestItemsWhoseNumbersChange(t *testing.T) {
+	t.Parallel()
+	for _, parallel := range []string{"1", "3"} {
+		t.Run("parallel "+parallel, func(t *testing.T) {
+			t.Parallel()
+			files, dir := t.TempDir(), t.TempDir()
+			hold := filepath.Join(dir, "hold")
+			must(t, os.WriteFile(hold, nil, 0o600))
+			for _, name := range []string{"b", "c", "d", "e", "f"} {
+				must(t, os.WriteFile(filepath.Join(files, name), nil, 0o600))
+			}
+			k := prepareKept(t, fmt.Sprintf("group: test\nname: files\nitems: {glob: %q}\nparallel: %s\nrun: [sh, -c, 'echo $1 >>%s/did; while test -e %s; do sleep 0.02; done', sh, '${item}']\n", files+"/*", parallel, dir, hold))
+			k.start()
+			id := k.submit("files", "{}")
+			k.poll("items are under way", func() bool {
+				did, err := os.ReadFile(filepath.Join(dir, "did"))
+				return err == nil && strconv.Itoa(strings.Count(string(did), "\n")) == parallel
+			})
+			k.leave()
+			must(t, os.WriteFile(filepath.Join(files, "a0"), nil, 0o600))
+			must(t, os.WriteFile(filepath.Join(files, "a1"), nil, 0o600))
+			must(t, os.Remove(filepath.Join(files, "f")))
+			k.start()
+			must(t, os.Remove(hold))
+			rec := k.awaitEnd(id)
+			if rec.Status != statefs.Completed || rec.Result != statefs.Success || rec.Processed != 6 || rec.Run != 1 {
+				t.Errorf("record %+v, error %+v, log %s", rec, rec.Error, k.log(id))
+			}
+			did, err := os.ReadFile(filepath.Join(dir, "did"))
+			must(t, err)
+			for _, name := range []string{"a0", "a1", "b", "c", "d", "e"} {
+				if strings.Count(string(did), filepath.Join(files, name)+"\n") != 1 {
+					t.Errorf("%s was not done once: %q", name, did)
+				}
+			}
+		})
+	}
+}
+
+// When the keeper dies no item in flight has a verdict: they are done again if the job is tried again.
+func TestKeeperIsKilledDuringItems(t *testing.T) {
+	t.Parallel()
+	k := prepareKept(t, strings.ReplaceAll(allKept, "parallel: 3", "parallel: 3\nretry: {max_attempts: 2}"))
+	k.start()
+	dir := t.TempDir()
+	id := k.submit("together", script("echo $1 $JOBDIR_RUN >>"+dir+"/did; test $1 = 1 || test $JOBDIR_RUN = 2 || exec sleep 1000"))
+	k.poll("items are under way", func() bool {
+		did, err := os.ReadFile(filepath.Join(dir, "did"))
+		return err == nil && strings.Count(string(did), "\n") == 4
+	})
+	must(t, unix.Kill(k.keepers()[0], unix.SIGKILL))
+	rec := k.awaitEnd(id)
+	if rec.Status != statefs.Completed || rec.Result != statefs.Success || rec.Processed != 6 || rec.Run != 2 {
+		t.Errorf("record %+v, error %+v, log %s", rec, rec.Error, k.log(id))
+	}
+}
+
+// itemReports returns the exit reports of items.
+func (k *kept) itemReports(id statefs.ID) []string {
+	found, err := filepath.Glob(filepath.Join(scratchOf(k.tree.LogPath(id)).dir, "item-*.exit"))
+	must(k.t, err)
+	return found
+}
