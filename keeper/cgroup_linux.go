@@ -160,9 +160,8 @@ func endMembers(dir string, grace time.Duration) error {
 			h.close()
 		}
 	}
-	if len(pids) > 0 {
-		err = awaitEmpty(dir, grace)
-	}
+	// Also when none is listed: a process that was killed is in no list any more while it still ends, and in the group's way.
+	err = awaitEmpty(dir, grace)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		if err = killGroup(dir); err == nil {
 			err = awaitEmpty(dir, grace)

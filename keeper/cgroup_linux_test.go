@@ -1,11 +1,18 @@
 package keeper
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -163,5 +170,66 @@ func TestGroupMount(t *testing.T) {
 		if root, at, _ := groupMount([]byte(c.text)); root != c.root || at != c.at {
 			t.Errorf("%s: %q %q", name, root, at)
 		}
+	}
+}
+
+func init() { roles["threads"] = playThreads }
+
+// playThreads is a process of many threads that waits to be killed. It says when they are there.
+func playThreads([]string) error {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], 0); err != nil {
+		return err
+	}
+	var begun sync.WaitGroup
+	for range 400 {
+		begun.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			begun.Done()
+			_, _ = unix.Read(pipe[0], make([]byte, 1)) // nothing ever comes
+		}()
+	}
+	begun.Wait()
+	fmt.Println("they are there")
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// A process of many threads, as a keeper is, is in no list any more while the last of them end, and in the way of its group.
+func TestGroupOfWhatIsDying(t *testing.T) {
+	t.Parallel()
+	needGroups(t)
+	parent, err := ownGroup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20 {
+		dir := filepath.Join(parent, fmt.Sprintf("%stest-%d-%d", groupPrefix, os.Getpid(), n))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		group, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "threads")
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
+		stdin, err1 := cmd.StdinPipe()
+		stdout, err2 := cmd.StdoutPipe()
+		if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		if err := killGroup(dir); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "no process is listed", func() bool { pids, err := members(dir); return err == nil && len(pids) == 0 })
+		if err := endGroup(dir, DefaultGrace); err != nil {
+			t.Error(err)
+		}
+		_ = errors.Join(stdin.Close(), group.Close(), cmd.Wait()) // it was killed
 	}
 }
