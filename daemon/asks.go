@@ -55,7 +55,7 @@ func (d *Daemon) take(op *operation, asks []statefs.Ask) {
 			}
 			return 1
 		}
-		return a.At.At.Compare(b.At.At)
+		return a.At.Compare(b.At)
 	})
 }
 

@@ -34,8 +34,12 @@ func (t *Tree) Freshen(rec *Record) {
 		return
 	}
 	p, err := t.ReadProgress(rec.ID)
-	if err != nil || rec.HeartbeatAt != nil && !p.At.After(*rec.HeartbeatAt) {
+	if err != nil {
 		return // it may be lost
+	}
+	// A record of the future was written before the clock was set back, and so before the file.
+	if known := rec.HeartbeatAt; known != nil && !p.At.After(*known) && !known.After(t.options.Now()) {
+		return
 	}
 	rec.Progress, rec.HeartbeatAt = &p, &p.At
 }

@@ -167,19 +167,17 @@ func (r *Record) Since() time.Time {
 	return r.CreatedAt
 }
 
-// Worked is how long the last run has worked until now, without the time in which it was paused.
+// Worked is how long the last run has worked until now, without the time in which it was paused. The run is what follows the last start in
+// the list, whatever the times say: the clock may have been set since. A time in which the clock went back counts as none.
 func (r *Record) Worked(now time.Time) time.Duration {
 	if r.StartedAt == nil {
 		return 0
 	}
 	var worked time.Duration
 	since, paused := *r.StartedAt, false
-	for _, t := range r.Transitions {
-		if t.At.Before(*r.StartedAt) {
-			continue
-		}
+	for _, t := range r.Transitions[r.lastStart():] {
 		if t.To == Paused && !paused {
-			worked += t.At.Sub(since)
+			worked += max(t.At.Sub(since), 0)
 		}
 		if t.From == Paused && paused {
 			since = t.At
@@ -187,9 +185,19 @@ func (r *Record) Worked(now time.Time) time.Duration {
 		paused = t.To == Paused
 	}
 	if !paused {
-		worked += now.Sub(since)
+		worked += max(now.Sub(since), 0)
 	}
-	return max(worked, 0)
+	return worked
+}
+
+// lastStart is the index of the transition by which the last run began, 0 when it is no longer in the list.
+func (r *Record) lastStart() int {
+	for i, t := range slices.Backward(r.Transitions) {
+		if t.From == Queued && t.To == Running {
+			return i
+		}
+	}
+	return 0
 }
 
 // maxTransitions bounds the history in the record: an operation can be paused and resumed for ever.

@@ -122,7 +122,7 @@ func (t *Tree) State(id ID) (State, error) {
 type Taken struct {
 	ID   ID
 	Ask  Ask
-	At   Stamp
+	At   Stamp // as Stamp.Compare orders them
 	file string
 }
 
@@ -241,7 +241,7 @@ func (o *Owner) untake(file string, name Name) (bool, error) {
 		newer, err := o.requestStamp(o.jobs, RequestName(name.ID, other))
 		if err == nil {
 			taken, err := o.requestStamp(o.root, path.Join(takenDir, file))
-			if err == nil && !newer.At.Before(taken.At) {
+			if err == nil && newer.Compare(taken) >= 0 {
 				return false, nil
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,6 +34,10 @@ type storageInfo struct {
 	// NextFinished is the first number of an end that nobody has reserved, see Owner.ReserveEnds.
 	NextFinished uint64 `json:"next_finished,omitempty"`
 }
+
+// lastExact bounds the number of an end that is taken from the time of a file, which may say anything: it is in the year 2112, and leaves
+// room below the numbers that a program which knows only floating point cannot hold.
+const lastExact = 1 << 52
 
 // maxSequence is the last number that an ID can hold.
 const maxSequence = 1e15 - 1
@@ -127,7 +132,7 @@ func (t *Tree) storageInfo() (storageInfo, error) {
 	if err != nil || whole {
 		return info, err
 	}
-	highest, err := t.highestSequence()
+	highest, newest, err := t.highestSequence()
 	if highest > 0 {
 		// Another process may hold a block of which no file tells yet.
 		highest += sequenceBlock
@@ -135,8 +140,12 @@ func (t *Tree) storageInfo() (storageInfo, error) {
 	lost := storageInfo{Version: storageVersion, NextSequence: highest + 1, Mark: info.Mark}
 	if highest > 0 {
 		// Nobody knows how many ends were numbered without reading every record. They were fewer than microseconds went by, so the
-		// time is higher than the last number, and a program can still hold it exactly.
-		lost.NextFinished = uint64(t.options.Now().UnixMicro())
+		// time is higher than the last number, and a program can still hold it exactly. A clock that was set back may be behind the last
+		// end, whose record is a file of that time.
+		if now := t.options.Now(); newest.Before(now) {
+			newest = now
+		}
+		lost.NextFinished = uint64(min(max(newest.UnixMicro(), 1), lastExact))
 	}
 	return lost, err
 }
@@ -168,13 +177,13 @@ func (t *Tree) badCounter(found string) error {
 		filepath.Join(t.dir, storageFile), found, ErrBadCounter, uint64(maxSequence-sequenceBlock))
 }
 
-func (t *Tree) highestSequence() (uint64, error) {
-	var highest uint64
+// highestSequence also returns when the newest file that bears a number was written.
+func (t *Tree) highestSequence() (highest uint64, newest time.Time, err error) {
 	// Operations that ended and were pruned stand in the list only.
 	if err := t.scanLive(func(id ID, _ bool) { highest = max(highest, id.Sequence()) }); err != nil && !errors.Is(err, errIrregular) {
-		return 0, fmt.Errorf("find the highest operation number: %w", err)
+		return 0, newest, fmt.Errorf("find the highest operation number: %w", err)
 	}
-	err := fs.WalkDir(t.root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(t.root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it went while we walked
 		}
@@ -188,11 +197,14 @@ func (t *Tree) highestSequence() (uint64, error) {
 		head, _, _ := strings.Cut(name, ".")
 		if id, err := ParseID(head); err == nil {
 			highest = max(highest, id.Sequence())
+			if info, err := entry.Info(); err == nil && info.ModTime().After(newest) {
+				newest = info.ModTime()
+			}
 			if entry.IsDir() {
 				return fs.SkipDir // artifacts hold no IDs of ours
 			}
 		}
 		return nil
 	})
-	return highest, err
+	return highest, newest, err
 }

@@ -19,6 +19,18 @@ type Stamp struct {
 	At time.Time
 	// Args is the JSON object on the second line of a request, nil when there is none.
 	Args json.RawMessage
+
+	// future is when a request of the future says that it was asked; zero for all others.
+	future time.Time
+}
+
+// Compare says of two requests which one was asked first. Those of the future, which all count as of now, keep their own order: the
+// clock may have been set back since both were made.
+func (s Stamp) Compare(other Stamp) int {
+	if !s.future.IsZero() && !other.future.IsZero() {
+		return s.future.Compare(other.future)
+	}
+	return s.At.Compare(other.At)
 }
 
 // formatStamp returns the content of a state or request file.
@@ -51,6 +63,10 @@ func parseStamp(content []byte, modified time.Time) Stamp {
 // whatever is asked until then, so it counts as of the file, and a file of the future as of now.
 func (s Stamp) asked(modified, now time.Time) Stamp {
 	if modified.After(now) {
+		s.future = modified
+		if s.At.After(modified) && !s.At.After(modified.Add(clockSlack)) {
+			s.future = s.At // finer than the clock of the file
+		}
 		modified = now
 	}
 	if s.At.Before(modified) || s.At.After(now) || s.At.After(modified.Add(clockSlack)) {

@@ -236,6 +236,9 @@ func (t *Tree) ItemsPath(id ID) string { return filepath.Join(t.dir, dayFile(id,
 // TempDir returns the path of tmp/. What is left there is removed when a daemon starts.
 func (t *Tree) TempDir() string { return t.files.tmp }
 
+// Now is the time by the clock of the tree.
+func (t *Tree) Now() time.Time { return t.options.Now() }
+
 // Durability returns what an acknowledgement of this tree promises.
 func (t *Tree) Durability() Durability { return t.options.Durability }
 
