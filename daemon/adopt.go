@@ -3,7 +3,6 @@ package daemon
 import (
 	"errors"
 	"io/fs"
-	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -47,7 +46,7 @@ func (d *Daemon) clearWay(id statefs.ID, rec *statefs.Record, odd []string, verd
 	switch verdict {
 	case statefs.Agree, statefs.RollForward, statefs.TwoMarkers, statefs.Unreadable:
 		if rec == nil {
-			rec = statefs.Unknown(id, time.Now())
+			rec = statefs.Unknown(id, d.owner.Now())
 		}
 		op := newOperation(rec)
 		d.setAside(op, odd)
@@ -95,7 +94,7 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 			return err
 		}
 	} else {
-		op.catchUp(time.Now())
+		op.catchUp(d.owner.Now())
 	}
 	d.takeOverStop(op)
 	d.keep(op)
@@ -151,7 +150,7 @@ func (d *Daemon) unreadable(id statefs.ID, state statefs.State, reason error) er
 	if err := d.owner.QuarantineRecord(id, reason.Error()); err != nil {
 		return err
 	}
-	now := time.Now()
+	now := d.owner.Now()
 	rec := statefs.Unknown(id, now)
 	op := newOperation(rec)
 	op.set(state)

@@ -79,7 +79,7 @@ func (d *Daemon) startRun(op *operation, r *run, do work) {
 
 func (d *Daemon) markRunning(op *operation) error {
 	rec := *op.rec
-	now := time.Now()
+	now := d.owner.Now()
 	rec.Run++
 	rec.Starts++
 	rec.StartedAt = &now
@@ -147,10 +147,10 @@ func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.P
 	r := &run{
 		id: op.id(), number: op.rec.Run, def: def, params: params, owner: d.owner, logger: d.logger, files: d.files,
 		environ: d.config.Environ, grace: d.config.Grace, retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems,
-		starter: d.starter, adopted: adopted, leaving: make(chan struct{}),
+		starter: d.starter, adopted: adopted, since: time.Now().Add(-wroteEvery), leaving: make(chan struct{}),
 	}
 	if adopted {
-		r.elapsed = op.rec.Worked(time.Now())
+		r.elapsed = op.rec.Worked(d.owner.Now())
 	}
 	if def.Grace > 0 {
 		r.grace = def.Grace

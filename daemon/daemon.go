@@ -87,6 +87,8 @@ type Daemon struct {
 
 	history *history.Store
 	pruning sync.Mutex // one prune at a time
+	steady  steady
+	began   time.Time
 
 	mu  sync.RWMutex // guards ops, inside and stuck
 	ops map[statefs.ID]*operation
@@ -134,7 +136,7 @@ func New(config Config) (*Daemon, error) {
 		return nil, err
 	}
 	d := &Daemon{
-		config: config, owner: config.Owner, logger: config.Logger, troubles: troubles{logger: config.Logger},
+		began: time.Now(), config: config, owner: config.Owner, logger: config.Logger, troubles: troubles{logger: config.Logger},
 		ops: make(map[statefs.ID]*operation), stuck: make(map[statefs.ID][]string), failure: make(chan error, 1), ready: make(chan struct{}), drain: drain{look: make(chan struct{}, 1)},
 		sweeps: make(chan sweepOrder), stopped: make(chan struct{}), strangers: newStrangers(statefs.SettleAge + time.Second),
 	}

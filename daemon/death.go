@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -90,7 +89,7 @@ func (d *Daemon) goOn(op *operation, cause statefs.Cause) error {
 	if rec.Next = to; cause == statefs.CauseRescued {
 		rec.Rescues++
 	}
-	if err := rec.Apply(op.state, cause, time.Now()); err != nil {
+	if err := rec.Apply(op.state, cause, d.owner.Now()); err != nil {
 		return err
 	}
 	if err := d.owner.WriteRecord(&rec); err != nil {

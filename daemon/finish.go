@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
@@ -161,7 +160,7 @@ func (d *Daemon) leftRunning(op *operation) error {
 
 // finishAs ends an operation by cause: the log is synced, the terminal record is written and synced, and then the marker goes.
 func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
-	now := time.Now()
+	now := d.owner.Now()
 	op.noteProgress()
 	rec := *op.rec // a disk that is full makes this happen again
 	if err := rec.Apply(op.state, cause, now); err != nil {

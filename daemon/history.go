@@ -106,7 +106,7 @@ func (d *Daemon) takeOverStop(op *operation) {
 	case op.rec.Status != statefs.FailedManual:
 		// A crash cut it off, or somebody moved the marker meanwhile. The record has to say so as well: a start that finds it as it
 		// was would number the stop once more.
-		if err := op.rec.Apply(op.rec.Status, statefs.CauseNeedsPerson, time.Now()); err != nil {
+		if err := op.rec.Apply(op.rec.Status, statefs.CauseNeedsPerson, d.owner.Now()); err != nil {
 			op.rec.Status = statefs.FailedManual
 		}
 		op.ending.stopDue, op.unsaved = true, true
@@ -307,6 +307,9 @@ func (d *Daemon) guards() (g history.Guards, err error) {
 	return g, nil
 }
 
+// retentionTime is the time by which the retention says what is too old.
+func (d *Daemon) retentionTime() time.Time { return d.steady.now(d.owner.Now(), time.Since(d.began)) }
+
 // Prune deletes what the retention does not keep, or with dryRun only says what that is.
 func (d *Daemon) Prune(ctx context.Context, dryRun bool) ([]history.Victim, error) {
 	if dryRun {
@@ -314,11 +317,11 @@ func (d *Daemon) Prune(ctx context.Context, dryRun bool) ([]history.Victim, erro
 		if err != nil {
 			return nil, err
 		}
-		return d.history.Plan(ctx, d.config.Retention, guards, time.Now())
+		return d.history.Plan(ctx, d.config.Retention, guards, d.retentionTime())
 	}
 	d.pruning.Lock()
 	defer d.pruning.Unlock()
-	pruned, err := d.history.Prune(ctx, d.config.Retention, d.guards, time.Now())
+	pruned, err := d.history.Prune(ctx, d.config.Retention, d.guards, d.retentionTime())
 	if len(pruned) > 0 {
 		d.logger.Info("history pruned", "operations", len(pruned))
 	}

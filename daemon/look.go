@@ -209,7 +209,7 @@ func (d *Daemon) handMove(op *operation, to statefs.State) error {
 
 // accept takes over a marker that has been moved already. The look makes it durable when it concludes.
 func (d *Daemon) accept(op *operation, cause statefs.Cause) error {
-	to, err := op.apply(cause, time.Now())
+	to, err := op.apply(cause, d.owner.Now())
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (d *Daemon) move(op *operation, cause statefs.Cause) error {
 // moved notes a rename that was made.
 func (d *Daemon) moved(op *operation, cause statefs.Cause) error {
 	from := op.state
-	to, err := op.apply(cause, time.Now())
+	to, err := op.apply(cause, d.owner.Now())
 	if err != nil {
 		return err
 	}

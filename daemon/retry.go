@@ -12,10 +12,17 @@ const fileClock = 10 * time.Millisecond
 
 const lineRetry = "  Retry requested, starting again..."
 
+// olderThanState says whether a request was made before the present state was entered. A state of the future was entered before the clock
+// was set back, and says nothing about what was asked when.
+func (d *Daemon) olderThanState(op *operation, r *request) bool {
+	since := op.rec.Since()
+	return r.At.At.Add(fileClock).Before(since) && !since.After(d.owner.Now())
+}
+
 // retry starts an operation again that waits for a person or for its next attempt. A request that is older than that state was meant for
 // an earlier one, so that repeating it cannot start what it has not seen.
 func (d *Daemon) retry(op *operation, r *request) error {
-	if !op.can(statefs.CauseRetry) || r.At.At.Add(fileClock).Before(op.rec.Since()) {
+	if !op.can(statefs.CauseRetry) || d.olderThanState(op, r) {
 		d.meansNothing(op, r)
 		return nil
 	}

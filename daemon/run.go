@@ -81,7 +81,8 @@ type run struct {
 	exit *keeper.Exit
 	used used // by commands that have ended
 
-	wroteAt  atomic.Int64 // when wrote last gave a heartbeat, in nanoseconds since 1970
+	since    time.Time    // when this daemon began with it
+	wroteAt  atomic.Int64 // when wrote last gave a heartbeat, in nanoseconds since the run began, which no setting of the clock changes
 	parallel atomic.Bool  // several items may be under way
 	ending   sync.Mutex   // held while an item ends
 	current  sync.Mutex   // guards item
@@ -206,7 +207,7 @@ const wroteEvery = 100 * time.Millisecond
 
 // wrote notes that the work wrote to its log.
 func (r *run) wrote() {
-	now := time.Now().UnixNano()
+	now := int64(time.Since(r.since))
 	if last := r.wroteAt.Load(); now-last >= int64(wroteEvery) && r.wroteAt.CompareAndSwap(last, now) {
 		r.alive()
 	}

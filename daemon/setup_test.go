@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,7 @@ type bench struct {
 	catalog  *catalog.Catalog
 	handlers Handlers
 	config   Config
+	jump     atomic.Int64          // how far the clock of the storage is from the right time, in nanoseconds
 	changes  [2]*watch.Dir[string] // of jobs/ and of the day's folder
 
 	daemon  *Daemon
@@ -73,7 +75,7 @@ func prepareAt(t *testing.T, dir, jobs string, handlers Handlers) *bench {
 	t.Helper()
 	b := &bench{t: t, dir: dir, handlers: handlers}
 	var err error
-	if b.tree, err = statefs.Open(b.dir, statefs.Options{}); err != nil {
+	if b.tree, err = statefs.Open(b.dir, statefs.Options{Now: b.now}); err != nil {
 		t.Fatal(err)
 	}
 	b.catalog = catalog.New(catalog.Options{
@@ -115,6 +117,14 @@ func prepareAt(t *testing.T, dir, jobs string, handlers Handlers) *bench {
 		}
 	})
 	return b
+}
+
+// now is the clock of the storage. One that has jumped has no reading that goes on evenly, as one that was read from a file.
+func (b *bench) now() time.Time {
+	if by := time.Duration(b.jump.Load()); by != 0 {
+		return time.Now().Round(0).Add(by)
+	}
+	return time.Now()
 }
 
 func (b *bench) start() {

@@ -113,7 +113,7 @@ func (d *Daemon) noteStall(op *operation) error {
 		op.rec.StalledAt = nil
 		d.logger.Info("work moves again", "id", op.id())
 	} else {
-		now := time.Now()
+		now := d.owner.Now()
 		op.rec.StalledAt = &now
 		d.logger.Warn("work stalled: no output and no progress", "id", op.id(), "for", op.run.def.StallAfter, "action", op.run.def.OnStall)
 	}

@@ -1,0 +1,160 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+const clockDay = 24 * time.Hour
+
+// clockJumps are how far a clock may be set at any moment.
+func clockJumps() map[string]time.Duration {
+	return map[string]time.Duration{
+		"ahead by a day": clockDay,
+		"back by a day":  -clockDay,
+		"past 2038":      time.Until(time.Date(2038, 1, 19, 3, 14, 8, 0, time.UTC)) + clockDay,
+		"to 1970":        time.Until(time.Unix(100_000, 0)),
+	}
+}
+
+const clockJobs = `
+group: test
+name: limited
+timeout: 1h
+stall_after: 1h
+on_stall: cancel
+run: [sh, -c, "exec sleep 600"]
+---
+group: test
+name: handled
+timeout: 1h
+stall_after: 1h
+on_stall: cancel
+handler: wait
+---
+group: test
+name: dies
+retry: {max_attempts: 99}
+run: [sh, -c, "kill -SEGV $$"]
+`
+
+// The clock is set while work runs, is paused, and waits for a person: nothing times out or stalls by that, requests count, a retry too,
+// numbers do not come again, and the next daemon goes on with all of it.
+func TestDaemonWhenTheClockJumps(t *testing.T) {
+	t.Parallel()
+	for name, by := range clockJumps() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, clockJobs, testHandlers)
+			command, handler, dead := b.submit("limited", "{}"), b.submit("handled", "{}"), b.submit("dies", "{}")
+			b.awaitState(command, statefs.Running)
+			b.awaitState(handler, statefs.Running)
+			b.awaitState(dead, statefs.FailedManual)
+			b.touch(handler, statefs.Pause)
+			b.awaitState(handler, statefs.Paused)
+			b.jump.Store(int64(by))
+			b.ask(handler, statefs.Resume)
+			b.awaitState(handler, statefs.Running)
+			b.ask(command, statefs.Pause)
+			b.awaitState(command, statefs.Paused)
+			b.ask(dead, statefs.Retry)
+			b.await("it has been tried again", func() bool {
+				rec, err := b.tree.ReadRecord(dead)
+				return err == nil && rec.Run > 3 && b.exists(statefs.MarkerName(dead, statefs.FailedManual))
+			})
+			must(t, b.stop())
+			b.jump.Store(0) // and is right again for the next daemon
+			b.start()
+			b.awaitState(command, statefs.Paused)
+			b.awaitState(handler, statefs.Running)
+			later := b.submit("handled", "{}")
+			b.awaitState(later, statefs.Running)
+			var last uint64
+			for _, id := range []statefs.ID{command, handler, dead, later} {
+				b.ask(id, statefs.Cancel)
+				rec := b.awaitEnd(id)
+				if rec.Status != statefs.Cancelled || rec.Reason != "" && id != dead || rec.FinishedSeq <= last || rec.PausedSeconds < 0 || rec.Worked(b.now()) < 0 {
+					t.Errorf("%s: %s %q, end %d after %d, paused for %v s", id, rec.Status, rec.Reason, rec.FinishedSeq, last, rec.PausedSeconds)
+				}
+				last = rec.FinishedSeq
+			}
+			if later.Sequence() <= dead.Sequence() {
+				t.Errorf("%s comes after %s", later, dead)
+			}
+		})
+	}
+}
+
+// ask asks as an endpoint does.
+func (b *bench) ask(id statefs.ID, ask statefs.Ask) {
+	b.t.Helper()
+	must(b.t, b.tree.Request(b.t.Context(), id, ask, nil))
+}
+
+// What a living daemon has seen end is there when the clock is right again, wherever it went meanwhile.
+func TestRetentionWhenTheClockJumps(t *testing.T) {
+	t.Parallel()
+	for name, by := range clockJumps() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := prepare(t, handlerJobs, testHandlers)
+			b.config.Retention = history.Retention{Age: time.Hour, FailedAge: time.Hour}
+			b.start()
+			before := b.submit("count", "{}")
+			b.awaitEnd(before)
+			b.awaitEnds(0, 1)
+			_, err := b.daemon.Prune(t.Context(), false) // it looks at the clock now and then
+			must(t, err)
+			b.jump.Store(int64(by))
+			after := b.submit("count", "{}")
+			b.awaitEnd(after)
+			b.awaitEnds(0, 2)
+			for _, at := range []time.Duration{by, by, 0} {
+				b.jump.Store(int64(at))
+				pruned, err := b.daemon.Prune(t.Context(), false)
+				must(t, err)
+				if len(pruned) > 0 {
+					t.Errorf("%+v were deleted while the clock was off by %s", pruned, at)
+				}
+			}
+		})
+	}
+}
+
+// The next daemon gives work no more time than its whole limit, whatever the clock has done since the work began.
+func TestRestOfTimeWhenTheClockJumps(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	rec := &statefs.Record{StartedAt: &began, Transitions: []statefs.Transited{
+		{From: statefs.Queued, To: statefs.Running, At: began},
+		{From: statefs.Running, To: statefs.Paused, At: began.Add(10 * time.Minute)},
+		{From: statefs.Paused, To: statefs.Running, At: began.Add(20 * time.Minute)},
+	}}
+	for name, test := range map[string]struct{ now, want time.Duration }{
+		"no jump":   {30 * time.Minute, 40 * time.Minute},
+		"back":      {-clockDay, 50 * time.Minute}, // the first ten minutes are known
+		"far back":  {-50 * 365 * clockDay, 50 * time.Minute},
+		"ahead":     {clockDay, 1}, // which nobody can tell from a day without a daemon
+		"far ahead": {50 * 365 * clockDay, 1},
+	} {
+		r := &run{def: &catalog.Definition{Timeout: time.Hour}, elapsed: rec.Worked(began.Add(test.now))}
+		if got := r.restOfTime(); got != test.want {
+			t.Errorf("%s: %s are left, want %s", name, got, test.want)
+		}
+	}
+}
+
+// Signs of life are spaced by a clock that nobody can set: by one that goes back there would be none for as long as it went back.
+func TestHeartbeatIsNotByTheWallClock(t *testing.T) {
+	t.Parallel()
+	r := &run{since: time.Now().Add(-wroteEvery)}
+	r.progress.write = func(statefs.Progress) error { return nil }
+	r.wrote()
+	if at := time.Duration(r.wroteAt.Load()); at < wroteEvery || at > patience {
+		t.Errorf("the first sign of life is at %s", at)
+	}
+}
