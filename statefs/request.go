@@ -72,8 +72,12 @@ func (t *Tree) putRequest(id ID, ask Ask, args json.RawMessage) error {
 	if len(args) > 0 {
 		write = func(name string, data []byte) error { return t.files.replace(name, data, false) }
 	}
+	before, err := t.opposing(id, ask)
+	if err != nil {
+		return err
+	}
 	name := RequestName(id, ask)
-	err := write(path.Join(jobsDir, name), formatStamp(t.options.Now(), args))
+	err = write(path.Join(jobsDir, name), formatStamp(t.options.Now(), args))
 	if Scarce(err) && len(args) == 0 {
 		err = t.askInNoRoom(name)
 	}
@@ -83,16 +87,33 @@ func (t *Tree) putRequest(id ID, ask Ask, args json.RawMessage) error {
 		}
 		return err
 	}
-	other, ok := opposite[ask]
-	if !ok {
+	if before == nil {
 		return nil
 	}
-	// Only a regular file is a request; a folder with that name is left as it is.
-	regular, _, err := t.stat(RequestName(id, other))
-	if err != nil || !regular {
-		return err
+	return t.takeBack(RequestName(id, opposite[ask]), before)
+}
+
+// opposing returns the request that a new one takes the place of, nil when there is none. Only a regular file is a request; a folder
+// with that name is left as it is.
+func (t *Tree) opposing(id ID, ask Ask) (fs.FileInfo, error) {
+	other, ok := opposite[ask]
+	if !ok {
+		return nil, nil
 	}
-	err = t.jobs.Remove(RequestName(id, other))
+	info, err := t.jobs.Lstat(RequestName(id, other))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return nil, nil
+	}
+	return info, err
+}
+
+// takeBack removes a request that was there before its opposite was written. One that was asked since is the later one: whoever asked
+// for it may have seen the effect of ours, and been told that it stands.
+func (t *Tree) takeBack(name string, before fs.FileInfo) error {
+	now, err := t.jobs.Lstat(name)
+	if err == nil && os.SameFile(before, now) && now.ModTime().Equal(before.ModTime()) {
+		err = t.jobs.Remove(name)
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -48,6 +48,42 @@ func TestTheLastRequestWins(t *testing.T) {
 	}
 }
 
+// A request takes back the opposite that was there before it. One that is asked while it is being written, by somebody who may have seen
+// its effect already, is the later one and stays.
+func TestWhatIsAskedMeanwhileStays(t *testing.T) {
+	t.Parallel()
+	tree := openTree(t, t.TempDir(), Options{Durability: Process})
+	for name, test := range map[string]struct {
+		before    bool // a resume stands when the pause begins
+		meanwhile func(file string)
+		want      []Ask
+	}{
+		"nothing":              {false, func(string) {}, []Ask{Pause}},
+		"asked before":         {true, func(string) {}, []Ask{Pause}},
+		"asked":                {false, func(file string) { check(t, os.WriteFile(file, nil, 0o600)) }, []Ask{Pause, Resume}},
+		"asked before, taken":  {true, func(file string) { check(t, os.Remove(file)) }, []Ask{Pause}},
+		"asked before and now": {true, func(file string) { check(t, os.Chtimes(file, testTime, testTime.Add(time.Hour))) }, []Ask{Pause, Resume}},
+	} {
+		id := submit(t, tree).ID
+		file := filepath.Join(tree.JobsDir(), RequestName(id, Resume))
+		if test.before {
+			check(t, os.WriteFile(file, nil, 0o600))
+		}
+		before, err := tree.opposing(id, Pause)
+		check(t, err)
+		put(t, tree, "", jobsDir, RequestName(id, Pause))
+		test.meanwhile(file)
+		if before != nil {
+			check(t, tree.takeBack(RequestName(id, Resume), before))
+		}
+		sight, err := tree.Look(id)
+		check(t, err)
+		if !slices.Equal(sight.Asks, test.want) {
+			t.Errorf("%s: the requests are %q, want %q", name, sight.Asks, test.want)
+		}
+	}
+}
+
 func TestEachRequestIsANewFile(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Process, Now: frozen})
