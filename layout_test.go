@@ -51,7 +51,7 @@ const (
 	doublestar = "github.com/bmatcuk/doublestar/v4"
 	xsys       = "golang.org/x/sys"
 	bbolt      = "go.etcd.io/bbolt"
-	gofuse     = "github.com/hanwen/go-fuse/v2" // for tests only: no package that ships may import its home
+	gofuse     = "github.com/hanwen/go-fuse/v2" // for tests only: no package that ships may import its homes
 )
 
 var imports = []row{
@@ -61,6 +61,7 @@ var imports = []row{
 	{"internal/faultfs", 0, nil, []string{gofuse, xsys}, "a disk that forgets and fails, for tests; it knows nothing of what is written to it"},
 	{"internal/fakejob", 0, nil, []string{xsys}, "a child program for tests, which behaves like a stranger's"},
 
+	{"internal/blockrec", 1, []string{"internal/faultfs"}, []string{gofuse, xsys}, "a block device that writes down its writes and flushes, for tests; it asks the other disk whether this machine can mount one"},
 	{"keeper", 1, []string{"statefs"}, []string{xsys}, "holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version; its exit reports are files, which statefs alone writes"},
 	{"stream", 1, []string{"statefs"}, nil, "the stream format is pure text over readers and writers, usable by any client"},
 	{"catalog", 1, []string{"statefs"}, []string{yaml, doublestar}, "what jobs exist is independent of what runs"},
