@@ -1,7 +1,7 @@
 // Package torture is the proof that nothing is lost: tests that kill the real binary, cut the power under it, fail its disk, and
 // compare what is left with what was acknowledged. It has no code of its own outside of tests.
 //
-//	client (HTTP, files) ──▶ bin/jobdir serve ──▶ storage on ext4, tmpfs, or a disk that forgets (internal/faultfs)
+//	client (HTTP, files) ──▶ bin/jobdir serve ──▶ storage on ext4, tmpfs, a disk that forgets (internal/faultfs), or one that records (internal/blockrec)
 //	        │                      ▲                        │
 //	        │ every answer         │ kill -9, power cut,    │ records, markers, logs
 //	        ▼                      │ EIO, ENOSPC            ▼

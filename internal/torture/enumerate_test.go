@@ -156,7 +156,12 @@ func recoverFrom(t *testing.T, c crash, all []told) (err error) {
 	}()
 	select {
 	case s := <-serving:
-		return errors.Join(expected.afterStart(dir), expected.goesOn(s))
+		c, err := client.New(s.Addresses[0], client.WithPatience(0))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return errors.Join(expected.afterStart(dir), expected.goesOn(c, "count"))
 	case err := <-ended:
 		ended <- nil
 		return fmt.Errorf("the daemon does not start: %w", err)
@@ -348,15 +353,10 @@ func (op *expectation) wanted(state statefs.State) error {
 }
 
 // goesOn submits once more: the storage works, and no number comes twice.
-func (e *expectations) goesOn(s cli.Serving) error {
-	c, err := client.New(s.Addresses[0], client.WithPatience(0))
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (e *expectations) goesOn(c *client.Client, job string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	op, err := c.Submit(ctx, "t", "count", nil)
+	op, err := c.Submit(ctx, "t", job, nil)
 	if err != nil {
 		return err
 	}
