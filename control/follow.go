@@ -100,7 +100,9 @@ func (f *follower) look() error {
 	if err != nil {
 		return err
 	}
-	if rec.Status.Terminal() {
+	// The record has its name before its folder is synced, and the marker goes after that: while it is there, a power cut may take
+	// the end back, so nobody is told.
+	if rec.Status.Terminal() && errors.Is(stateErr, statefs.ErrNotLive) {
 		f.snap = stream.Snapshot{Header: rec.Header, Footer: rec.Footer, Ended: true, State: string(rec.Status)}
 		if rec.LogBytes != nil {
 			f.snap.LogBytes = *rec.LogBytes
