@@ -186,7 +186,7 @@ func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.P
 		if err != nil {
 			return nil, nil, err
 		}
-		r.report.items, r.report.closer = items, items
+		r.report.items = items
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, do, nil

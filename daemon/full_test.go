@@ -2,9 +2,14 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -139,5 +144,70 @@ func TestCancelOnAFullDisk(t *testing.T) {
 	free()
 	if rec := b.awaitEnd(id); rec.Status != statefs.Cancelled {
 		t.Errorf("status %s", rec.Status)
+	}
+}
+
+// heard is where a daemon's logger writes; it says when a text was written.
+type heard struct {
+	testWriter
+
+	text string
+	once sync.Once
+	said chan struct{}
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), h.text) {
+		h.once.Do(func() { close(h.said) })
+	}
+	return h.testWriter.Write(p)
+}
+
+// TestItemsOnAFullDisk fills the disk while items are under way: what they have done is neither forgotten nor held against them.
+func TestItemsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, parallel := range []string{"1", "2"} {
+		t.Run("parallel "+parallel, func(t *testing.T) {
+			t.Parallel()
+			dir, fill := smallDisk(t)
+			there := t.TempDir()
+			begun, gate, list := filepath.Join(there, "begun"), filepath.Join(there, "gate"), filepath.Join(there, "list")
+			var names strings.Builder
+			for i := range 4 {
+				fmt.Fprintf(&names, "%d%s\n", i+1, strings.Repeat("n", 2000)) // so that the end of each needs a page of its own
+			}
+			must(t, errors.Join(unix.Mkfifo(begun, 0o600), os.WriteFile(list, []byte(names.String()), 0o600)))
+			b := prepareAt(t, dir, fmt.Sprintf("group: test\nname: gated\nitems: {list: %s}\nparallel: %s\n"+
+				"run: [sh, -c, 'test ${1%%%%n*} != 1 || echo >%s; until test -e %s; do sleep 0.02; done', sh, '${item}']\n", list, parallel, begun, gate), nil)
+			waits := &heard{testWriter: testWriter{t}, text: "work waits for room", said: make(chan struct{})}
+			b.config.Logger = slog.New(slog.NewTextHandler(waits, nil))
+			b.start()
+			id := b.submit("gated", `{}`)
+			_, err := os.ReadFile(begun)
+			must(t, err)
+			free := fill()
+			must(t, os.WriteFile(gate, nil, 0o600))
+			select {
+			case <-waits.said:
+			case <-time.After(patience):
+				t.Error("nothing waits for room")
+			}
+			free()
+			rec := b.awaitEnd(id)
+			if rec.Result != statefs.Success || rec.Processed != 4 {
+				t.Errorf("result %s, %d done, error %+v", rec.Result, rec.Processed, rec.Error)
+			}
+			log := b.log(id)
+			for i := 1; i <= 4; i++ {
+				if strings.Count(log, fmt.Sprintf("[ %d / 4 ]", i)) != 1 || strings.Count(log, "  OK.\n") != 4 {
+					t.Errorf("item %d is not there once, and well:\n%s", i, log)
+				}
+			}
+			items := 0
+			must(t, b.tree.ReadItems(id, func([]byte) error { items++; return nil }))
+			if items != 4 {
+				t.Errorf("%d item results", items)
+			}
+		})
 	}
 }

@@ -239,7 +239,7 @@ func (i *Item) write(line string, failure error, attrs []slog.Attr) {
 	i.r.ending.Lock()
 	defer i.r.ending.Unlock()
 	i.r.line(i.head + line)
-	i.r.report.item(i.number, i.name, failure, attrs)
+	i.r.keepItem(i.r.report.item(i.number, i.name, failure, attrs))
 }
 
 func handlerWork(ctx context.Context, r *run) error {

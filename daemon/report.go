@@ -20,9 +20,9 @@ const listed = 1000
 // concurrent use.
 type report struct {
 	mu        sync.Mutex
-	items     io.Writer // ID.items.ndjson; nil until the first item
+	items     io.WriteCloser // ID.items.ndjson; nil until the first item
 	openItems func() (io.WriteCloser, error)
-	closer    io.Closer
+	torn      bool // the last write left a part of a line there
 	run       int
 
 	processed, failed         int
@@ -64,8 +64,8 @@ func newField(name string, value any) (field, error) {
 	return field{name, data}, nil
 }
 
-// item notes the end of one item: failure is nil when it went well.
-func (r *report) item(number int, name string, failure error, attrs []slog.Attr) {
+// item notes the end of one item, failure is nil when it went well, and returns its line for the item file.
+func (r *report) item(number int, name string, failure error, attrs []slog.Attr) []byte {
 	entry := []field{text("filename", name)}
 	if !utf8.ValidString(name) { // which JSON text cannot hold
 		f, _ := newField("filename_base64", []byte(name)) // bytes always encode
@@ -91,27 +91,36 @@ func (r *report) item(number int, name string, failure error, attrs []slog.Attr)
 		r.processed++
 		r.processedList = appendListed(r.processedList, data)
 	}
-	r.writeItemLocked(number, failure == nil, entry)
-}
-
-// writeItemLocked appends to the item file: the checkpoint a restart resumes from, and the list of all items.
-func (r *report) writeItemLocked(number int, ok bool, entry []field) {
-	if r.items == nil && r.itemErr == nil {
-		file, err := r.openItems()
-		if err != nil {
-			r.itemErr = err
-			return
-		}
-		r.items, r.closer = file, file
-	}
-	if r.itemErr != nil {
-		return
-	}
 	head := []field{integer("item", int64(number)), integer("run", int64(r.run)), {"ok", json.RawMessage("false")}}
-	if ok {
+	if failure == nil {
 		head[2].value = json.RawMessage("true")
 	}
-	if _, err := r.items.Write(append(object(append(head, entry...)), '\n')); err != nil {
+	return append(object(append(head, entry...)), '\n')
+}
+
+// writeItem appends to the item file: the checkpoint a restart resumes from, and the list of all items. Nothing is lost by calling it
+// again after an error. One goroutine at a time calls it.
+func (r *report) writeItem(line []byte) error {
+	if r.items == nil {
+		file, err := r.openItems()
+		if err != nil {
+			return err
+		}
+		r.items = file
+	}
+	if r.torn {
+		line = append([]byte{'\n'}, line...) // what is there of the other one is no item, and is passed over
+	}
+	n, err := r.items.Write(line)
+	r.torn = err != nil && (n > 0 || r.torn)
+	return err
+}
+
+// unwritten notes that the item file is not whole, and why.
+func (r *report) unwritten(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.itemErr == nil {
 		r.itemErr = err
 	}
 }
@@ -183,11 +192,11 @@ func (r *report) set(f field) {
 func (r *report) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closer != nil {
-		if err := r.closer.Close(); err != nil && r.itemErr == nil {
+	if r.items != nil {
+		if err := r.items.Close(); err != nil && r.itemErr == nil {
 			r.itemErr = err
 		}
-		r.closer = nil
+		r.items = nil
 	}
 	return r.itemErr
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -111,7 +112,7 @@ func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, changed func
 	}
 	r.done = make(chan struct{})
 	r.report.run = r.number
-	r.report.openItems = r.openItems
+	r.report.openItems = func() (io.WriteCloser, error) { return r.owner.AppendItems(r.id) }
 	r.progress.write = func(p statefs.Progress) error { return r.owner.WriteProgress(r.id, p) }
 	group.Go(func() {
 		defer ended()
@@ -183,9 +184,10 @@ func (r *run) endCause() error {
 	return context.Cause(r.ctx)
 }
 
-// line appends a line to the log. A log that cannot be written ends the run: going on would lose what the work says.
+// line appends a line to the log, as soon as there is room for it. A log that cannot be written for another reason ends the run: going on
+// would lose what the work says.
 func (r *run) line(text string) {
-	if err := r.log.Line(text); err != nil {
+	if err := r.patiently(r.ctx, func() error { return r.log.Line(text) }); err != nil {
 		r.cancel(&workError{code: "log_failed", err: err})
 	}
 	r.wrote()

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"sync"
@@ -63,9 +62,11 @@ func (r *run) openLog() (log *os.File, err error) {
 	return log, err
 }
 
-func (r *run) openItems() (items io.WriteCloser, err error) {
-	err = r.patiently(r.ctx, func() error { items, err = r.owner.AppendItems(r.id); return err })
-	return items, err
+// keepItem writes the line of an item that has ended to the item file.
+func (r *run) keepItem(line []byte) {
+	if err := r.patiently(r.ctx, func() error { return r.report.writeItem(line) }); err != nil {
+		r.report.unwritten(err)
+	}
 }
 
 // launch starts a command as soon as it may run.
