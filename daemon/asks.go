@@ -24,7 +24,9 @@ func lineNothing(ask statefs.Ask, state statefs.State) string {
 // carryOut takes the requests that are there and acts on them: cancel before all others, the others in the order in which they
 // were made, so that the last one wins. One that could not be carried out stays in hand for the next look.
 func (d *Daemon) carryOut(op *operation, asks []statefs.Ask) error {
-	d.take(op, asks)
+	if err := d.take(op, asks); err != nil {
+		return err
+	}
 	for len(op.taken) > 0 {
 		r := op.taken[0]
 		op.taken = op.taken[1:]
@@ -35,10 +37,13 @@ func (d *Daemon) carryOut(op *operation, asks []statefs.Ask) error {
 	return nil
 }
 
-// take takes requests in hand, in the order in which they are to be carried out.
-func (d *Daemon) take(op *operation, asks []statefs.Ask) {
+// take takes requests in hand, in the order in which they are to be carried out. The error is one that mends itself.
+func (d *Daemon) take(op *operation, asks []statefs.Ask) error {
 	for _, ask := range asks {
 		t, ok, err := d.owner.Take(op.id(), ask)
+		if scarce(err) {
+			return err
+		}
 		if err != nil {
 			d.logger.Warn("request ignored", "id", op.id(), "request", ask, "error", err)
 			continue
@@ -57,6 +62,7 @@ func (d *Daemon) take(op *operation, asks []statefs.Ask) {
 		}
 		return a.At.Compare(b.At)
 	})
+	return nil
 }
 
 func (d *Daemon) carryOutOne(op *operation, r *request) error {

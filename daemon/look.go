@@ -30,7 +30,11 @@ func (d *Daemon) look(id statefs.ID) {
 		if op == nil {
 			return d.adopt(id, sight)
 		}
-		return d.reconcile(op, sight)
+		err = d.reconcile(op, sight)
+		if op.run == nil && op.left == nil {
+			d.closeLog(op) // what only stands in line must not use up the open files
+		}
+		return err
 	})
 }
 

@@ -166,14 +166,26 @@ type Listing struct {
 	Strange int
 }
 
-// List lists jobs/. It reads the folder in blocks, unsorted, and opens no file.
+// List lists jobs/. It reads the folder in blocks, unsorted, and opens no file. Where this process may open no more files it needs none.
 func (t *Tree) List() (Listing, error) {
-	var listing Listing
 	folder, err := t.jobs.Open(".")
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		// The descriptor that is always open has one position for all who list by it.
+		t.listing.Lock()
+		defer t.listing.Unlock()
+		if _, err := t.folder.Seek(0, io.SeekStart); err != nil {
+			return Listing{}, fmt.Errorf("list %s: %w", t.JobsDir(), err)
+		}
+		return t.listBy(t.folder)
+	}
 	if err != nil {
-		return listing, fmt.Errorf("list %s: %w", t.JobsDir(), err)
+		return Listing{}, fmt.Errorf("list %s: %w", t.JobsDir(), err)
 	}
 	defer func() { _ = folder.Close() }() // opened for reading
+	return t.listBy(folder)
+}
+
+func (t *Tree) listBy(folder *os.File) (listing Listing, err error) {
 	for {
 		block, err := folder.ReadDir(4096)
 		for _, entry := range block {

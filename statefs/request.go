@@ -210,7 +210,8 @@ func (o *Owner) Drop(taken Taken) error {
 	if taken.file == "" {
 		return nil // a marker that was removed asks without a file
 	}
-	err := o.root.Remove(path.Join(takenDir, taken.file))
+	// By its path, which needs no descriptor: the effect is there, and carrying it out again would be wrong.
+	err := os.Remove(filepath.Join(o.dir, takenDir, taken.file))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("drop the request %s: %w", taken.file, err)
 	}

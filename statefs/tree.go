@@ -50,6 +50,7 @@ type Tree struct {
 	jobs    *os.Root
 	folder  *os.File        // jobs/, for calls that take a descriptor
 	raw     syscall.RawConn // of folder; it keeps the descriptor from being closed under a call
+	listing sync.Mutex      // held while folder is listed
 
 	jobsSync *syncFolder
 	opsSync  *syncFolder
