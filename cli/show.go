@@ -73,11 +73,17 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 	if asJSON {
 		return a.streams.json(raw)
 	}
-	var rec statefs.Record
+	var rec struct {
+		statefs.Record
+		Problem string `json:"problem"`
+	}
 	if err := json.Unmarshal(raw, &rec); err != nil {
 		return fmt.Errorf("show %s: %w", text, err)
 	}
-	return a.showRecord(&rec)
+	if rec.Problem != "" {
+		return fmt.Errorf("show %s: %s", rec.ID, printable(rec.Problem))
+	}
+	return a.showRecord(&rec.Record)
 }
 
 // showRecord prints a record for people.

@@ -25,6 +25,9 @@ func (s *Server) logFile(w *answer, r *http.Request, p httprouter.Params) error 
 		return err
 	}
 	rec, err := s.tree.ReadRecord(id)
+	if isUnreadable(err) {
+		rec, err = new(statefs.Record), nil // the log may be all that is left
+	}
 	if err != nil {
 		return s.unknown(id, err)
 	}

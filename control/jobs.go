@@ -64,7 +64,7 @@ func (s *Server) healthz(w *answer, r *http.Request, _ httprouter.Params) error 
 // readyz is GET /readyz.
 func (s *Server) readyz(w *answer, r *http.Request, _ httprouter.Params) error {
 	health := s.status.Health()
-	draining := s.draining.Load()
+	draining := s.draining.Load() || health.Draining
 	full, err := s.tree.Full()
 	if err != nil {
 		full = err.Error()

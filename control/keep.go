@@ -133,6 +133,9 @@ func (s *Server) goneOrNever(id statefs.ID) error {
 	if err != nil {
 		return err
 	}
+	if _, err := s.tree.ReadRecord(id); isUnreadable(err) {
+		return err // it is there, and in no list
+	}
 	if given {
 		return refuse(http.StatusGone, "Operation '%s' is gone: it was pruned or deleted", id).with("id", id)
 	}

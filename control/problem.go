@@ -103,6 +103,11 @@ func refusalOf(err error) *refusal {
 		answer.cause = err
 		return answer
 	}
+	if isUnreadable(err) {
+		answer := refuse(http.StatusInternalServerError, "%s: repair the file, or move it away", printable(err.Error(), 1000))
+		answer.cause = err
+		return answer
+	}
 	var answer *refusal
 	switch {
 	case errors.Is(err, statefs.ErrBadID):

@@ -48,18 +48,21 @@ func TestErrorsHaveOneStatus(t *testing.T) {
 	}
 }
 
-// What is the daemon's own fault is told without its inside, with the number of the line in the log that has it.
-func TestFaultsAreLoggedWithANumber(t *testing.T) {
+// A record that cannot be read is named wherever it is needed, and the log is there all the same.
+func TestRecordThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	w := r.submit()
 	must(t, os.WriteFile(strings.TrimSuffix(r.tree.LogPath(w.id), ".log")+".json", []byte("{"), 0o640))
-	p := r.problem(r.get(w.path("/stream")), 500, "The daemon could not do this")
+	p := r.problem(r.get(w.path("/stream")), 500, "operations/"+w.id.Day()+"/"+w.id.String()+".json cannot be read: ")
 	if p["log_entry"] != float64(1) || !strings.Contains(r.logged.String(), "log_entry=1") || !strings.Contains(r.logged.String(), "cannot be read") {
 		t.Errorf("%v, log: %s", p, r.logged)
 	}
 	if out := r.get(w.path("")).json(t); out["state"] != "queued" || out["problem"] == nil {
 		t.Errorf("an operation with a record that cannot be read: %v", out)
+	}
+	if log := r.get(w.path("/log")); log.status != 200 {
+		t.Errorf("its log: %d", log.status)
 	}
 }
 

@@ -22,6 +22,8 @@ import (
 type Health struct {
 	// Ready says that the storage is in order and requests are carried out.
 	Ready bool
+	// Draining says that no work is begun any more.
+	Draining bool
 	// Watch says how changes in jobs/ are noticed, and why if not by inotify.
 	Watch watch.Mode
 	// Live counts the operations in hand by state.

@@ -74,6 +74,7 @@ func (s *Store) readAll(ctx context.Context) (count int, err error) {
 func (s *Store) readSome(ctx context.Context, ids []statefs.ID) (count int, err error) {
 	var rows []Row
 	var numbers []change
+	var unread []statefs.ID
 	for _, id := range ids {
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
@@ -83,7 +84,10 @@ func (s *Store) readSome(ctx context.Context, ids []statefs.ID) (count int, err 
 		case errors.Is(err, fs.ErrNotExist):
 			continue // deleted meanwhile
 		case errors.As(err, &corrupt), errors.Is(err, statefs.ErrNewerVersion):
-			s.log.Warn("a record is not in the history", "id", id, "error", err)
+			if _, notLive := s.owner.State(id); notLive != nil { // of what lives the daemon takes care
+				s.log.Warn("a record is not in the history; repair it, then remove history.db while the daemon is stopped", "id", id, "error", err)
+				unread = append(unread, id)
+			}
 			continue
 		case err != nil:
 			return 0, err
@@ -108,6 +112,11 @@ func (s *Store) readSome(ctx context.Context, ids []statefs.ID) (count int, err 
 	err = s.do(ctx, change{apply: func(x index) error {
 		for i := range rows {
 			if err := x.put(&rows[i]); err != nil {
+				return err
+			}
+		}
+		for _, id := range unread {
+			if err := x.unread.Put(keyOf(id), []byte(id.String())); err != nil {
 				return err
 			}
 		}

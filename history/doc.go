@@ -12,6 +12,7 @@
 //	                                           counts    day, status, job, group, lane, result → how many, bytes, times
 //	                                           referred  ID, ID that retries it
 //	                                           doomed    ID that is being deleted
+//	                                           unread    ID whose record cannot be read: a total is a lower bound then
 //	control ◀── List (merged with what is live), Finished (the feed, long poll)
 //
 // # Who is the authority

@@ -16,7 +16,7 @@ import (
 )
 
 // fileVersion is the format of the index. One with another version is made anew.
-const fileVersion = 1
+const fileVersion = 2
 
 // fileState stands in the index and says whether it can be trusted.
 type fileState struct {

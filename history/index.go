@@ -20,19 +20,20 @@ var (
 	bucketCounts   = []byte("counts")
 	bucketReferred = []byte("referred")
 	bucketDoomed   = []byte("doomed")
+	bucketUnread   = []byte("unread")
 
-	buckets = [][]byte{bucketMeta, bucketRows, bucketID, bucketCreated, bucketUpdated, bucketCounts, bucketReferred, bucketDoomed}
+	buckets = [][]byte{bucketMeta, bucketRows, bucketID, bucketCreated, bucketUpdated, bucketCounts, bucketReferred, bucketDoomed, bucketUnread}
 )
 
 // index is one transaction on the index.
 type index struct {
-	rows, id, created, updated, counts, referred, doomed *bolt.Bucket
+	rows, id, created, updated, counts, referred, doomed, unread *bolt.Bucket
 }
 
 func indexOf(tx *bolt.Tx) index {
 	return index{
 		rows: tx.Bucket(bucketRows), id: tx.Bucket(bucketID), created: tx.Bucket(bucketCreated), updated: tx.Bucket(bucketUpdated),
-		counts: tx.Bucket(bucketCounts), referred: tx.Bucket(bucketReferred), doomed: tx.Bucket(bucketDoomed),
+		counts: tx.Bucket(bucketCounts), referred: tx.Bucket(bucketReferred), doomed: tx.Bucket(bucketDoomed), unread: tx.Bucket(bucketUnread),
 	}
 }
 

@@ -51,6 +51,9 @@ func (s *Store) List(ctx context.Context, q *Query, live []Packed) (page Page, e
 		living := liveMatches(f, live, x.id)
 		list.plan()
 		total, exact := list.total()
+		if first, _ := x.unread.Cursor().First(); first != nil {
+			exact = false // what cannot be read may match
+		}
 		ended := list.collect()
 		if list.err != nil {
 			return list.err

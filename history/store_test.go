@@ -223,3 +223,26 @@ func (r *rig) unpublishedHostile() statefs.ID {
 	must(r.t, r.owner.AmendRecord(rec))
 	return rec.ID
 }
+
+// A total is no exact one when a record cannot be read, and when its file is mended it is.
+func TestRecordThatIsLeftOut(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	r.end("a", statefs.Completed)
+	damaged := r.end("b", statefs.Completed)
+	path := r.file(filepath.Join("operations", damaged.ID.Day(), damaged.ID.String()+".json"))
+	good, err := os.ReadFile(path)
+	must(t, err)
+	for _, c := range []struct {
+		text  []byte
+		total int
+	}{{good[:len(good)/2], 1}, {[]byte(`{"version":99}`), 1}, {good, 2}} {
+		must(t, os.WriteFile(path, c.text, 0o640))
+		r.stop()
+		must(t, os.Remove(r.file(FileName)))
+		r.open()
+		if _, page := r.list(Query{}); page.Total != c.total || page.Exact != (c.total == 2) {
+			t.Errorf("with the record %.20q: %d, exact %v", c.text, page.Total, page.Exact)
+		}
+	}
+}
