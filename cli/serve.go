@@ -22,7 +22,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `serve runs the daemon of a storage directory until SIGINT or SIGTERM: then no new operation is accepted and streams
 end. After SIGINT (Ctrl-C) work is interrupted and goes back into the queue. After SIGTERM commands go on, and the next
 daemon finds them; --on-stop changes that: interrupt does what SIGINT does, wait begins nothing new and waits until
-nothing runs. A second signal ends at once. SIGHUP reads the job definitions again; they are also read when a file
+nothing runs; what is submitted meanwhile is for the next daemon. A second signal ends at once. SIGHUP reads the job definitions again; they are also read when a file
 in their folders changes.
 
 One line on stderr says when it serves. Exit code 3: another daemon has the storage.`,

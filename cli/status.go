@@ -14,7 +14,7 @@ type status struct{ daemon *daemon.Daemon }
 
 func (s status) Health() control.Health {
 	h := s.daemon.Health()
-	out := control.Health{Ready: h.Ready, Watch: h.Watch, Live: h.Live, Counters: h.Counters}
+	out := control.Health{Ready: h.Ready, Draining: h.Draining, Watch: h.Watch, Live: h.Live, Counters: h.Counters}
 	for _, t := range h.Troubles {
 		out.Troubles = append(out.Troubles, control.Trouble(t))
 	}

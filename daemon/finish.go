@@ -174,6 +174,11 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	}
 	rec.Next = ""
 	rec.FinishedAt = &now
+	if op.run != nil && op.run.exit != nil {
+		if at := op.run.exit.At; rec.StartedAt != nil && at.After(*rec.StartedAt) && at.Before(now) {
+			rec.FinishedAt = &at // no daemon may have been there when the command ended
+		}
+	}
 	rec.Processed, rec.FailedN = rep.counts()
 	rec.Result = result(&rec)
 	length, err := d.seal(op)

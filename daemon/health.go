@@ -21,6 +21,8 @@ type counters struct {
 type Health struct {
 	// Ready says that the storage is in order and requests are carried out.
 	Ready bool
+	// Draining says that no work is begun any more.
+	Draining bool
 	// Watch says how changes in jobs/ are noticed, and why if not by inotify.
 	Watch watch.Mode
 	// Live counts the operations in hand by state.
@@ -35,7 +37,7 @@ type Health struct {
 // Health returns how the daemon is. It may be called at any time. It looks whether the folder is still the one that is watched, since
 // some ways of losing it make no event, and ends the daemon when it is not.
 func (d *Daemon) Health() Health {
-	h := Health{Watch: d.dir.Mode(), Live: make(map[statefs.State]int), Troubles: d.troubles.list()}
+	h := Health{Draining: d.draining(), Watch: d.dir.Mode(), Live: make(map[statefs.State]int), Troubles: d.troubles.list()}
 	if d.config.Keepers != nil {
 		for _, s := range d.config.Keepers.Silent() {
 			h.Troubles = append(h.Troubles, Trouble{Error: fmt.Sprintf("keeper %d (PID %d) does not answer: continue it (kill -CONT %d) or kill it", s.Keeper, s.PID, s.PID), Since: s.Since, Tries: 1})

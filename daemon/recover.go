@@ -197,7 +197,7 @@ func (d *Daemon) treatLost(lost []*statefs.Record, all bool) error {
 		}
 		d.endHeld(rec.ID)
 		rec.Reason = "marker missing"
-		d.logger.Warn("marker was removed while no daemon ran: the operation is cancelled", "id", rec.ID)
+		d.logger.Warn("no marker: its submit was cut off, or somebody removed the marker while no daemon ran; the operation is cancelled", "id", rec.ID)
 		if err := d.finishAs(op, statefs.CauseMarkerMissing); err != nil {
 			return err
 		}
