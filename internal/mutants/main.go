@@ -78,6 +78,22 @@ var mutants = []mutant{
 		"the errors of the watcher are not read", "statefs/watch/dir.go", "events, faults = d.watcher.Events, d.watcher.Errors", "events, faults = d.watcher.Events, nil",
 		"TestUnreliableEvents", "./statefs/watch", true,
 	},
+	{
+		"a request that is asked again is forgotten", "daemon/asks.go", "if op.awaits(t.Ask) {", "if false {",
+		"TestPauseThatIsAskedAgainBeforeTheWorkStops", "./daemon", false,
+	},
+	{
+		"a marker is known by its inode number alone", "statefs/identity.go", "(i.Born.IsZero() || other.Born.IsZero() || i.Born.Equal(other.Born))", "true",
+		"TestRemovedMarkerWhoseInodeIsGivenAway", "./daemon", false,
+	},
+	{
+		"a keeper lists before what is begun is there", "keeper/client_linux.go", "for len(s.starting) > 0 && c.number == s.heard {", "for false {",
+		"TestStartOfAKilledDaemonIsInTheListOrDropped", "./keeper", false,
+	},
+	{
+		"a group is removed before it is empty", "keeper/cgroup_linux.go", "\terr = awaitEmpty(dir, grace)\n\tif errors.Is(err, os.ErrDeadlineExceeded) {", "\tif errors.Is(err, os.ErrDeadlineExceeded) {",
+		"TestGroupOfWhatIsDying", "./keeper", false,
+	},
 }
 
 func main() {
