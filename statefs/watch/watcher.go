@@ -24,9 +24,18 @@ var errStopped = errors.New("the watcher was closed while it was in use")
 // closeWatcher closes w and waits for its goroutine. It reads the errors
 // meanwhile: fsnotify sends some of them with its lock held, Close needs that
 // lock, and the channel has no buffer.
+//
+// The watches go first. The goroutine of fsnotify removes the watch of a folder
+// that was moved by the number of its descriptor; after Close that may be the
+// number of another inotify instance of this process, which then loses a watch.
 func closeWatcher(w *fsnotify.Watcher) error {
 	closed := make(chan error, 1)
-	go func() { closed <- w.Close() }()
+	go func() {
+		for _, path := range w.WatchList() {
+			_ = w.Remove(path) // it may have gone by itself
+		}
+		closed <- w.Close()
+	}()
 	for range w.Errors {
 	}
 	return <-closed
