@@ -42,3 +42,25 @@ func TestProgressWithoutNewsIsNoEvent(t *testing.T) {
 		shown = got
 	}
 }
+
+// An end is told when the marker is gone, and not while a power cut may take the record back.
+func TestEndIsToldWhenTheMarkerIsGone(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	w := r.submit().start()
+	rec, err := r.tree.ReadRecord(w.id)
+	must(t, err)
+	must(t, rec.Apply(statefs.Running, statefs.CauseDone, time.Now()))
+	must(t, r.owner.WriteRecord(rec)) // as it stands just before its folder is synced
+	before := r.server.hub.follow(w.id, viewDetail)
+	defer before.close()
+	if snap, err := before.Snapshot(); err != nil || snap.Ended {
+		t.Errorf("with a marker: ended %v, %v", snap.Ended, err)
+	}
+	must(t, r.owner.RemoveName(statefs.MarkerName(w.id, statefs.Running)))
+	after := r.server.hub.follow(w.id, viewDetail)
+	defer after.close()
+	if snap, err := after.Snapshot(); err != nil || !snap.Ended || snap.State != string(statefs.Completed) {
+		t.Errorf("without: %+v, %v", snap, err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"strconv"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -47,11 +48,27 @@ func Mount(path string, disk *Disk) (*Mounted, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mount a disk on %s: %w", path, err)
 	}
+	if err := keepToOurselves(); err != nil {
+		return nil, errors.Join(fmt.Errorf("mount a disk on %s: %w", path, err), unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH))
+	}
 	go fs.Serve() // ends with the mount, which Close waits for
 	if err := fs.WaitMount(); err != nil {
 		return nil, fmt.Errorf("mount a disk on %s: %w", path, err)
 	}
 	return &Mounted{path, fs}, nil
+}
+
+// keepToOurselves has no process inherit the descriptors of the disks that this one serves, which the direct mount leaves open. One that did
+// would wait for its disk while it keeps the disk from being given up, and could not be killed, when this process ends before it.
+func keepToOurselves() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	for _, entry := range entries {
+		fd, notNumber := strconv.Atoi(entry.Name())
+		if target, gone := os.Readlink("/proc/self/fd/" + entry.Name()); notNumber == nil && gone == nil && target == "/dev/fuse" {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return err
 }
 
 // Close unmounts. A process that still has a file open there gets errors from then on.
