@@ -67,8 +67,8 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 	if rec != nil {
 		out.State = rec.Status
 	}
-	if len(sight.States) > 0 && !out.State.Terminal() {
-		out.State = sight.States[0]
+	if len(sight.States) > 0 {
+		out.State = sight.States[0] // also when the record has its end: that is not known to be durable before the marker goes
 	}
 	out.Status = out.State
 	if rec != nil && rec.Next == out.State {
