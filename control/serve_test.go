@@ -61,8 +61,12 @@ func TestDisconnect(t *testing.T) {
 				leave()
 				r.await(left)
 				r.until("the first reader to be gone", func() bool { return r.followers(w.id) == 0 })
-				sight, err := r.tree.Look(w.id)
-				must(t, err)
+				var sight statefs.Sight
+				r.until("what it asks by that", func() bool {
+					sight, err = r.tree.Look(w.id)
+					must(t, err)
+					return len(sight.Asks) >= len(c.want)
+				})
 				if len(sight.Asks) != len(c.want) || (len(c.want) > 0 && sight.Asks[0] != c.want[0]) {
 					t.Errorf("asked %v, want %v", sight.Asks, c.want)
 				}
