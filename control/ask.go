@@ -172,7 +172,7 @@ func (s *Server) ask(w *answer, r *http.Request, p httprouter.Params) error {
 		return err
 	}
 	// An operation that ended by itself meanwhile was neither paused nor cancelled.
-	effect := settled && !nothing && shows(state, statefs.Ask(action))
+	effect := settled && !nothing && (shows(state, statefs.Ask(action)) || action == string(statefs.Resume) && found == statefs.Paused && s.wentOn(id, state))
 	out.State, out.TookEffect, out.Pending = state, &effect, !settled
 	if settled {
 		return s.sendJSON(w, r, http.StatusOK, out)
@@ -206,6 +206,24 @@ func (s *Server) awaitEffect(ctx context.Context, f *follower, ask statefs.Ask) 
 			return state, false, nil
 		}
 	}
+}
+
+// wentOn reports whether an operation that was paused and has ended by itself was resumed before: its end may come so soon that nobody
+// sees it running.
+func (s *Server) wentOn(id statefs.ID, state statefs.State) bool {
+	if state != statefs.Completed && state != statefs.Failed {
+		return false
+	}
+	rec, err := s.tree.ReadRecord(id)
+	if err != nil {
+		return false
+	}
+	for _, t := range slices.Backward(rec.Transitions) {
+		if t.From == statefs.Paused {
+			return t.To == statefs.Running || t.To == statefs.Queued
+		}
+	}
+	return false
 }
 
 // shows reports whether a state is the effect of a request.

@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -333,3 +334,36 @@ func (panicking) DiskFailed(error) {}
 func (panicking) Health() Health { panic("health") }
 
 func (panicking) Sweep(context.Context, bool) ([]statefs.Finding, error) { panic(http.ErrAbortHandler) }
+
+// A resume takes effect also when the operation ends before anybody sees it running.
+func TestResumeOfWhatEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		causes []statefs.Cause
+		effect bool
+	}{
+		{[]statefs.Cause{statefs.CauseResume, statefs.CauseDone}, true},
+		{[]statefs.Cause{statefs.CauseFailed}, false}, // its command was killed while it was paused
+	} {
+		r := setup(t)
+		w := r.submit().start()
+		rec, err := r.tree.ReadRecord(w.id)
+		must(t, err)
+		must(t, rec.Apply(statefs.Running, statefs.CausePause, time.Now()))
+		must(t, errors.Join(r.owner.WriteRecord(rec), r.owner.Move(w.id, statefs.Running, statefs.Paused)))
+		answered := make(chan reply, 1)
+		go func() { answered <- r.do("POST", w.path("/resume?wait=30s"), "") }()
+		r.until("the request", func() bool {
+			sight, err := r.tree.Look(w.id)
+			must(t, err)
+			return len(sight.Asks) == 1
+		})
+		for _, cause := range c.causes {
+			must(t, rec.Apply(rec.Status, cause, time.Now()))
+		}
+		must(t, errors.Join(r.owner.WriteRecord(rec), r.owner.RemoveMarker(w.id, statefs.Paused)))
+		if a := <-answered; a.json(t)["took_effect"] != c.effect || a.json(t)["state"] != string(rec.Status) {
+			t.Errorf("after %q: %s", c.causes, a.body)
+		}
+	}
+}
