@@ -89,7 +89,7 @@ func (s *Server) artifact(w *answer, r *http.Request, p httprouter.Params) error
 	defer func() { _ = root.Close() }() // opened for reading
 	// Links are followed inside the folder only; O_NONBLOCK keeps a fifo from blocking.
 	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+	if statefs.OutOfFiles(err) {
 		return err // it may well be there
 	}
 	if err != nil {

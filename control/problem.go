@@ -122,7 +122,7 @@ func refusalOf(err error) *refusal {
 		return refuse(http.StatusServiceUnavailable, "The daemon is shutting down").soon()
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		answer = refuse(http.StatusInsufficientStorage, "The storage of the daemon is full: make room, then try again")
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+	case statefs.OutOfFiles(err):
 		answer = refuse(http.StatusServiceUnavailable, "The daemon has too many files open: try again, or raise its limit (ulimit -n)").soon()
 	default:
 		answer = refuse(http.StatusInternalServerError, "The daemon could not do this; its log says why")

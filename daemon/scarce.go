@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
@@ -18,7 +17,7 @@ import (
 
 // scarce says that an error will be gone when something else has ended or was removed.
 func scarce(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || statefs.Scarce(err)
+	return statefs.OutOfFiles(err) || statefs.Scarce(err)
 }
 
 // mends says that something could not be read or written and may be the next time, so that it is no fault of the work.

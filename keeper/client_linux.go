@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"syscall"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -236,7 +235,7 @@ func refusalOf(err error) refusal {
 		return refusedRetiring
 	case errors.Is(err, errReplacedHere):
 		return refusedReplaced
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+	case statefs.OutOfFiles(err):
 		return refusedScarce
 	}
 	return refusedFailed

@@ -15,6 +15,11 @@ const (
 	readerReserve = 4
 )
 
+// OutOfFiles says that this process, or the machine, may open no more files.
+func OutOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
 // RoomForWork returns an error that wraps syscall.EMFILE when this process has so many files open that it should not take on so many
 // pieces of new work: nothing is submitted then, and nothing that is queued begins. It costs a microsecond.
 func (t *Tree) RoomForWork(pieces int) error { return t.roomFor(workReserve * pieces) }

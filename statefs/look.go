@@ -169,7 +169,7 @@ type Listing struct {
 // List lists jobs/. It reads the folder in blocks, unsorted, and opens no file. Where this process may open no more files it needs none.
 func (t *Tree) List() (Listing, error) {
 	folder, err := t.jobs.Open(".")
-	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+	if OutOfFiles(err) {
 		// The descriptor that is always open has one position for all who list by it.
 		t.listing.Lock()
 		defer t.listing.Unlock()

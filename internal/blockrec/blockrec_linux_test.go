@@ -74,7 +74,7 @@ func TestFsyncArrives(t *testing.T) {
 			t.Parallel()
 			image, err := fs.Format(t.TempDir())
 			if errors.Is(err, ErrCannotAttach) {
-				t.Skip(err)
+				t.Skipf("the tools of %s are missing: %v", fs.Name, err)
 			}
 			must(t, err)
 			disk := NewDisk(image)
@@ -129,7 +129,7 @@ func mounted(t *testing.T, fs FileSystem, disk *Disk, do func(dir string)) {
 	dir := t.TempDir()
 	err = fs.Mount(a, dir)
 	if errors.Is(err, ErrCannotAttach) {
-		t.Skip(err)
+		t.Skipf("%s cannot be mounted here: %v", fs.Name, err)
 	}
 	must(t, err)
 	defer func() { must(t, fs.Unmount(a, dir)) }()

@@ -38,7 +38,7 @@ func (s *socket) insert(disk *blockrec.Disk) {
 		err = errors.Join(err, device.Close())
 	}
 	if errors.Is(err, blockrec.ErrCannotAttach) {
-		s.t.Skip(err)
+		s.t.Skipf("%s needs its file system, which only the first mount finds missing: %v", s.fs.Name, err)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		must(s.t, err)
@@ -67,7 +67,7 @@ func (s *socket) remove() {
 func TestBlocksReordered(t *testing.T) {
 	t.Parallel()
 	if err := blockrec.CanAttach(); err != nil {
-		t.Skip(err)
+		t.Skipf("the recorder needs root, FUSE and loop devices: %v", err)
 	}
 	states := map[string]int{"ext4": scaled(8, 100), "xfs": scaled(0, 30), "btrfs": scaled(0, 50)}
 	for _, fs := range blockrec.FileSystems() {
@@ -78,7 +78,7 @@ func TestBlocksReordered(t *testing.T) {
 			}
 			image, err := fs.Format(t.TempDir())
 			if errors.Is(err, blockrec.ErrCannotAttach) {
-				t.Skip(err)
+				t.Skipf("the tools of %s are missing: %v", fs.Name, err)
 			}
 			must(t, err)
 			at := t.TempDir()
