@@ -68,18 +68,20 @@ var imports = []row{
 	{"history", 1, []string{"statefs"}, []string{bbolt}, "an index of what has ended, made from the records; it knows neither what runs nor HTTP"},
 	{"statefs/statefstest", 1, []string{"statefs"}, nil, "trees for the tests of others"},
 
-	{"control", 2, []string{"statefs", "statefs/watch", "history", "stream", "catalog", "web"}, []string{httprouter}, "HTTP writes requests and reads files; it meets the daemon on disk and through interfaces of its own"},
-	{"daemon", 2, []string{"statefs", "statefs/watch", "history", "stream", "catalog", "keeper"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
-	{"client", 2, []string{"statefs", "stream"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
+	{"submit", 2, []string{"statefs", "catalog"}, nil, "what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them"},
 
-	{"jobs-example", 3, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},
-	{"cli", 4, []string{anything}, []string{cobra, pflag, yaml, xsys}, "the only place that wires; yaml for the configuration file"},
-	{".", 5, []string{"cli", "jobs-example"}, nil, "main: the exit code, and the example handlers it registers"},
-	{"examples/...", 5, []string{anything}, []string{anything}, "programs of users of the library"},
-	{"jobs-example/...", 5, []string{anything}, []string{anything}, "example programs of users of the library"},
-	{"internal/mutants", 5, nil, nil, "changes a copy of the sources as text and runs its tests"},
-	{"internal/torture", 5, []string{anything}, []string{anything}, "kills, cuts and fails the whole program; tests only"},
-	{"bench", 5, []string{anything}, []string{anything}, "measures everything beside the bare system and bare libraries"},
+	{"control", 3, []string{"statefs", "statefs/watch", "history", "stream", "catalog", "submit", "web"}, []string{httprouter}, "HTTP writes requests and reads files; it meets the daemon on disk and through interfaces of its own"},
+	{"daemon", 3, []string{"statefs", "statefs/watch", "history", "stream", "catalog", "submit", "keeper"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
+	{"client", 3, []string{"statefs", "stream"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
+
+	{"jobs-example", 4, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},
+	{"cli", 5, []string{anything}, []string{cobra, pflag, yaml, xsys}, "the only place that wires; yaml for the configuration file"},
+	{".", 6, []string{"cli", "jobs-example"}, nil, "main: the exit code, and the example handlers it registers"},
+	{"examples/...", 6, []string{anything}, []string{anything}, "programs of users of the library"},
+	{"jobs-example/...", 6, []string{anything}, []string{anything}, "example programs of users of the library"},
+	{"internal/mutants", 6, nil, nil, "changes a copy of the sources as text and runs its tests"},
+	{"internal/torture", 6, []string{anything}, []string{anything}, "kills, cuts and fails the whole program; tests only"},
+	{"bench", 6, []string{anything}, []string{anything}, "measures everything beside the bare system and bare libraries"},
 }
 
 // testOnly are the libraries that no shipped code links.

@@ -80,7 +80,7 @@ func (d *Definition) Bind(values url.Values) (Params, error) {
 // parameter has: 5 is an integer and "5" is not. A member that is null counts as
 // not given; no text at all and null count as {}. Errors are [*ParamError].
 func (d *Definition) BindJSON(data []byte) (Params, error) {
-	members, err := readObject(data)
+	members, err := ReadObject(data)
 	if err != nil {
 		return Params{}, err
 	}
@@ -133,9 +133,9 @@ func (d *Definition) checkNames(given iter.Seq[string]) error {
 	return nil
 }
 
-// readObject reads the members of a JSON object. encoding/json lets the last of
+// ReadObject reads the members of a JSON object. encoding/json lets the last of
 // two equal names win and repairs broken UTF-8; both are errors here.
-func readObject(data []byte) (map[string]json.RawMessage, error) {
+func ReadObject(data []byte) (map[string]json.RawMessage, error) {
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 || string(data) == "null" {
 		return nil, nil

@@ -44,6 +44,9 @@ var semanticOnly = map[string]string{
 	"tag_yaml":              "a schema sees the value, not how YAML spells it",
 	"merge":                 "a schema sees the value, not how YAML spells it",
 	"text_after_marker":     "a schema sees the value, not how YAML spells it",
+	"key_id":                "the meaning of a reference",
+	"key_param":             "follows a reference",
+	"unique_by":             "follows a reference",
 	"nul":                   "a NUL is a character of JSON",
 }
 
@@ -192,6 +195,7 @@ func TestSchemaHasTheLoadersKeys(t *testing.T) {
 	}{
 		{jobKeys, root},
 		{itemsKeys, read(root.Properties["items"])},
+		{uniqueKeys, read(root.Properties["unique"])},
 		{paramKeys, read(root.Defs["param"])},
 	} {
 		var got []string

@@ -91,6 +91,13 @@ type Definition struct {
 	MaxAttempts  int           // runs that may fail, time out or die, the first one too; at least 1
 	restart      Restart       // as written
 
+	Lane     string   // the queue it waits in; [DefaultLane] when the job names none
+	Limits   []string // named semaphores that it takes at its start, in the order of the file
+	Key      string   // as written, with references; [Definition.KeyFor] gives it with values; "" is no key
+	KeyOrder KeyOrder
+	Priority int // higher ones start first; a submit may give another one
+	Unique   Unique
+
 	source    []byte
 	at        Position
 	handlerAt Position

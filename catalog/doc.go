@@ -28,8 +28,8 @@
 // # References
 //
 // In the elements of run, in the values of env, in dir and in the strings of
-// items, three references are replaced: ${params.NAME}, ${item} and ${id}. Any
-// other "${" is left as it is. A value is put in as it is, inside the one
+// items, three references are replaced: ${params.NAME}, ${item} and ${id}. In
+// key it is ${params.NAME} alone. Any other "${" is left as it is. A value is put in as it is, inside the one
 // element that names it: there is no shell, a value never becomes two
 // arguments, and a reference inside a value is not looked at again. A parameter
 // without a value gives the empty text.

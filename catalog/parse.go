@@ -42,6 +42,7 @@ func parseDocument(file string, doc document) (*Definition, Problems) {
 	}
 	j := jobDecoder{decoder: decoder{file: file}, root: root, def: &Definition{
 		Parallel: 1, MaxAttempts: 1, FailWhen: FailNever, OnDisconnect: DisconnectContinue,
+		Lane: DefaultLane, KeyOrder: KeyBySubmit, Unique: Unique{OnHit: HitReturn},
 		source: doc.text, at: Position{File: file, Line: root.line, Column: root.column},
 	}}
 	j.decode()
@@ -55,9 +56,10 @@ var (
 		known: []string{
 			"group", "name", "summary", "params", "tags", "dir", "env", "run", "items", "parallel", "handler",
 			"max_log", "fail_when", "on_disconnect", "grace", "timeout", "stall_after", "on_stall", "restart", "retry",
+			"lane", "limits", "key", "key_order", "priority", "unique",
 		},
 		later: []string{
-			"lane", "limits", "key", "key_order", "priority", "unique", "queue_timeout", "deadline",
+			"queue_timeout", "deadline",
 			"exit_codes", "schedule", "then", "deliver", "steps", "milestones",
 		},
 	}
@@ -105,6 +107,8 @@ type use struct {
 	item bool
 	// filled: the reference must have a value, as a path is made of it.
 	filled bool
+	// early: it is needed at submit, when the operation has no ID yet.
+	early bool
 }
 
 func (j *jobDecoder) decode() {
@@ -115,6 +119,7 @@ func (j *jobDecoder) decode() {
 	j.checkAddress()
 	j.checkWork()
 	j.checkEnding()
+	j.checkQueue()
 	j.checkReferences()
 }
 
@@ -164,6 +169,8 @@ func (j *jobDecoder) key(key string, k, n *node) {
 	case "on_disconnect":
 		s, _ := j.word(n, key, []string{string(DisconnectContinue), string(DisconnectCancel), string(DisconnectPause)})
 		def.OnDisconnect = OnDisconnect(s)
+	case "lane", "limits", "key", "key_order", "priority", "unique":
+		j.queue(key, n)
 	default:
 		j.ending(key, n)
 	}

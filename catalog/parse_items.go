@@ -136,22 +136,28 @@ func (j *jobDecoder) checkReference(u use, ref string) {
 	switch {
 	case ref == "item" && !u.item:
 		j.fail(u.at, "it is known only to run and env", "${item} cannot be used here")
+	case ref == "id" && u.early:
+		j.fail(u.at, "no two operations have the same ID", "${id} cannot be used here")
 	case ref == "item" && j.def.Items == nil:
 		j.fail(u.at, "add items, or write it otherwise", "${item} without items")
 	case !isParam:
 	case j.def.Param(name) == nil:
-		names := j.def.paramNames()
-		hint := didYouMean(name, names)
-		switch {
-		case hint == "" && len(names) == 0:
-			hint = "the job has no params"
-		case hint == "":
-			hint = "known: " + strings.Join(slices.Compact(names), ", ")
-		}
-		j.fail(u.at, hint, "unknown parameter %q", clip(name))
+		j.unknownParam(u.at, name)
 	case u.filled:
 		if p := j.def.Param(name); !p.Required && p.Default.IsZero() {
 			j.fail(u.at, "make it required or give it a default", "the parameter %q can be without a value here", name)
 		}
 	}
+}
+
+func (j *jobDecoder) unknownParam(at *node, name string) {
+	names := j.def.paramNames()
+	hint := didYouMean(name, names)
+	switch {
+	case hint == "" && len(names) == 0:
+		hint = "the job has no params"
+	case hint == "":
+		hint = "known: " + strings.Join(slices.Compact(names), ", ")
+	}
+	j.fail(at, hint, "unknown parameter %q", clip(name))
 }

@@ -50,6 +50,50 @@ func TestParseEverything(t *testing.T) {
 	}
 }
 
+func TestParseQueue(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(filepath.Join("testdata", "valid", "queue.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defs, err := Parse("queue.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := defs[0]
+	params, err := d.BindJSON([]byte(`{"subscription_id":"s ${params.page}"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := d.KeyFor(params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	minimal := job(t, "run: [x]\n")
+	for _, c := range []struct {
+		what      string
+		got, want any
+	}{
+		{"lane", []string{d.Lane, defs[1].Lane, minimal.Lane}, []string{"cookie", "default", "default"}},
+		{"limits", d.Limits, []string{"yt-dlp", "disk"}},
+		{"key", []string{key, defs[1].Key, minimal.Key}, []string{"s ${params.page}", "7", ""}},
+		{"key_order", []KeyOrder{d.KeyOrder, minimal.KeyOrder}, []KeyOrder{KeyByPriority, KeyBySubmit}},
+		{"priority", []int{d.Priority, minimal.Priority}, []int{-5, 0}},
+		{"unique", []Unique{d.Unique, defs[1].Unique, minimal.Unique}, []Unique{{HitNext, []string{"subscription_id"}}, {OnHit: HitOff}, {OnHit: HitReturn}}},
+	} {
+		if !reflect.DeepEqual(c.got, c.want) {
+			t.Errorf("%s: %#v, want %#v", c.what, c.got, c.want)
+		}
+	}
+	params, err = d.BindJSON([]byte(`{"subscription_id":"` + strings.Repeat("x", MaxKey+1) + `"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.KeyFor(params); err == nil || !strings.Contains(err.Error(), "longer than 512 bytes") {
+		t.Errorf("a key that is too long: %v", err)
+	}
+}
+
 func TestDocumentsKeepTheirText(t *testing.T) {
 	t.Parallel()
 	text := "\ufeff# head\n---  # first\n# one\ngroup: a\nname: one\nrun: [x]\n\n---\r\ngroup: a\r\nname: two\r\nrun: ['---', \"...\"]\r\n"

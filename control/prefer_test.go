@@ -59,9 +59,9 @@ func TestSubmitOptions(t *testing.T) {
 	r := setup(t)
 	for query, message := range map[string]string{
 		"?files=3":                          `A POST takes the parameters of the job as a JSON body, not in the URL: send {"files": ...}`,
-		"?priority=5":                       "The option 'priority' of a submit is not known to this version",
-		"?format=sse":                       "Unknown option 'format' of a submit: the URL takes 'wait' and 'tags', the JSON body the parameters of the job",
-		"?key=a":                            "The option 'key' of a submit is not known to this version",
+		"?priority=high":                    "Invalid parameter 'priority': 'high' is not an integer",
+		"?format=sse":                       "Unknown option 'format' of a submit: the URL takes wait, priority, delay, not_before, after, require, tags, key, the JSON body the parameters of the job",
+		"?key=a&key=b":                      "Invalid parameter 'key': it is given 2 times",
 		"?tags=a%20b":                       "Invalid parameter 'tags': 'a b' has a space",
 		"?tags=" + strings.Repeat("a", 65):  "Invalid parameter 'tags': 'aaa",
 		"?tags=" + strings.Repeat("a,", 33): "Invalid parameter 'tags': there are more than 32",

@@ -8,6 +8,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/submit"
 )
 
 // retry is POST /api/v1/operations/{id}/retry: a live operation that waits for a person or for its next attempt starts again; of an ended
@@ -62,7 +63,7 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return refuse(http.StatusConflict, "Operation '%s' cannot be done again as its job is defined now: %s", id, err).with("id", id)
 	}
-	rec, err := s.start(r, def, params, old.Tags, func(submission *statefs.Submission) {
+	rec, err := s.start(r, def, params, submit.Options{Tags: old.Tags, Priority: &old.Priority}, func(submission *statefs.Submission) {
 		submission.RetryOf, submission.FailedItems = &id, failedItems
 	})
 	if errors.Is(err, fs.ErrNotExist) {

@@ -193,6 +193,12 @@ func (s *Server) groupRoutes() []route {
 			query: []parameter{
 				{name: "wait", kind: "string", summary: "answer when it has ended, at most after this time (5s, 1m); without it at once; also as Prefer: wait=SECONDS"},
 				{name: "tags", kind: "string", summary: "tags beside those of the job, separated by commas"},
+				{name: "priority", kind: "integer", summary: "higher ones start first; that of the job when not given"},
+				{name: "delay", kind: "string", summary: "do not start it before this time has passed (90s, 1h30m, 2d)"},
+				{name: "not_before", kind: "string", summary: "do not start it before this time (RFC 3339)"},
+				{name: "after", kind: "string", summary: "operations that it waits for, separated by commas"},
+				{name: "require", kind: "string", values: []string{"success", "end"}, summary: "what the end of those must be; success when not given"},
+				{name: "key", kind: "string", summary: "the key in place of that of the job; an empty one is none"},
 			},
 			body:    "The parameters of the job, as a JSON object; nothing is {}",
 			answers: []response{{201, mediaJSON, "The operation; Location has its address"}},

@@ -13,6 +13,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
+	"github.com/jobdir/jobdir/submit"
 )
 
 // definition returns the job that a path names.
@@ -79,15 +80,15 @@ func (s *Server) startStream(w *answer, r *http.Request, p httprouter.Params) er
 		streamHeaders(w.Header(), statefs.ID{}, format)
 		return nil
 	}
-	rec, err := s.start(r, def, params, nil)
+	rec, err := s.start(r, def, params, submit.Options{})
 	if err != nil {
 		return err
 	}
 	return s.streamStarted(w, r, rec.ID, rec.OnDisconnect, format)
 }
 
-// start submits an operation. Its tags are those of the job and more.
-func (s *Server) start(r *http.Request, def *catalog.Definition, params catalog.Params, more []string, change ...func(*statefs.Submission)) (*statefs.Record, error) {
+// start submits an operation.
+func (s *Server) start(r *http.Request, def *catalog.Definition, params catalog.Params, options submit.Options, change ...func(*statefs.Submission)) (*statefs.Record, error) {
 	if s.draining.Load() {
 		return nil, refuse(http.StatusServiceUnavailable, "The daemon is stopping and starts nothing new").soon()
 	}
@@ -95,10 +96,11 @@ func (s *Server) start(r *http.Request, def *catalog.Definition, params catalog.
 	if err != nil {
 		return nil, err
 	}
-	submission := statefs.Submission{
-		Group: def.Group, Job: def.Name, Params: params.JSON(), Tags: joinTags(def.Tags, more),
-		Definition: def.Source(), DefinitionHash: def.Hash(), CreatedBy: by, OnDisconnect: string(def.OnDisconnect),
+	submission, err := submit.Build(def, params, options, s.tree.Now())
+	if err != nil {
+		return nil, err
 	}
+	submission.CreatedBy = by
 	if s.total != nil {
 		submission.Total = s.total(def, params)
 	}

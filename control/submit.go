@@ -6,13 +6,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/submit"
 )
 
 // submit is POST /{group}/{job}.
@@ -32,7 +31,7 @@ func (s *Server) submit(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	tags, err := tagsFrom(values["tags"])
+	options, err := submit.FromQuery(values)
 	if err != nil {
 		return err
 	}
@@ -44,7 +43,7 @@ func (s *Server) submit(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	rec, err := s.start(r, def, params, tags)
+	rec, err := s.start(r, def, params, options)
 	if err != nil {
 		return err
 	}
@@ -66,61 +65,17 @@ func (s *Server) sendStarted(w *answer, r *http.Request, rec *statefs.Record, wa
 	return s.sendJSON(w, r, http.StatusCreated, out)
 }
 
-// laterOptions are options of a submit that this version does not carry out.
-var laterOptions = []string{"priority", "delay", "after", "key"}
-
 // submitOptions refuses what is no option of a submit, and says where it belongs.
 func submitOptions(def *catalog.Definition, values url.Values) error {
 	for name := range values {
 		switch {
-		case name == "wait", name == "tags":
-		case slices.Contains(laterOptions, name):
-			return refuse(http.StatusBadRequest, "The option '%s' of a submit is not known to this version", name).with("parameter", name)
+		case name == "wait", slices.Contains(submit.Names(), name):
 		case def.Param(name) != nil:
 			return refuse(http.StatusBadRequest, "A POST takes the parameters of the job as a JSON body, not in the URL: send {\"%s\": ...}", name).with("parameter", name)
 		default:
-			return refuse(http.StatusBadRequest, "Unknown option '%s' of a submit: the URL takes 'wait' and 'tags', the JSON body the parameters of the job", printable(name, 64)).
+			return refuse(http.StatusBadRequest, "Unknown option '%s' of a submit: the URL takes wait, %s, the JSON body the parameters of the job", printable(name, 64), strings.Join(submit.Names(), ", ")).
 				with("parameter", printable(name, 64))
 		}
 	}
 	return nil
-}
-
-const (
-	mostTags   = 32
-	longestTag = 64 // characters, as in a job file
-)
-
-// tagsFrom reads the option tags: several are separated by commas.
-func tagsFrom(values []string) ([]string, error) {
-	wrong := func(format string, args ...any) error {
-		return refuse(http.StatusBadRequest, "Invalid parameter 'tags': "+format, args...).with("parameter", "tags")
-	}
-	var tags []string
-	for tag := range strings.SplitSeq(strings.Join(values, ","), ",") {
-		switch {
-		case tag == "":
-			continue
-		case utf8.RuneCountInString(tag) > longestTag:
-			return nil, wrong("'%s...' is longer than %d characters", printable(tag, 32), longestTag)
-		case strings.ContainsFunc(tag, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) || c == utf8.RuneError }):
-			return nil, wrong("'%s' has a space or what cannot be printed", printable(tag, longestTag))
-		}
-		tags = append(tags, tag)
-	}
-	if len(tags) > mostTags {
-		return nil, wrong("there are more than %d", mostTags)
-	}
-	return tags, nil
-}
-
-// joinTags returns the tags of a job and those of a submit, each once.
-func joinTags(ofJob, more []string) []string {
-	tags := slices.Clone(ofJob)
-	for _, tag := range more {
-		if !slices.Contains(tags, tag) {
-			tags = append(tags, tag)
-		}
-	}
-	return tags
 }

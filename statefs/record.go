@@ -29,12 +29,26 @@ type Record struct {
 	// Params is the canonical JSON object of the parameters, defaults filled in.
 	Params json.RawMessage `json:"params,omitempty"`
 	Tags   []string        `json:"tags,omitempty"`
-	// RequestHash is the SHA-256, in hexadecimal, of the job's address and the canonical parameters: equal work has equal hashes.
+	// RequestHash is the SHA-256, in hexadecimal, of the job's address and CanonicalParams: equal work has equal hashes.
 	RequestHash string `json:"request_hash,omitempty"`
-	Lane        string `json:"lane,omitempty"`
-	Priority    int    `json:"priority"`
-	// Key is the mutex value; operations with the same one never run together.
-	Key string `json:"key,omitempty"`
+	// CanonicalParams is the canonical JSON (RFC 8785) of the parameters that make work equal, byte for byte as it was hashed: all of
+	// them, unless the job names some.
+	CanonicalParams string `json:"canonical_params,omitempty"`
+	// IdempotencyKey is the name that the client gave to the submit, so that a repetition of it gets this operation.
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
+
+	// Lane is the queue it waits in and Limits are the semaphores that it takes at its start. Higher priorities start first.
+	Lane     string   `json:"lane,omitempty"`
+	Limits   []string `json:"limits,omitempty"`
+	Priority int      `json:"priority"`
+	// Key is the mutex value; operations with the same one never run together. KeyOrder is "submit" or "priority", "" without a key.
+	Key      string `json:"key,omitempty"`
+	KeyOrder string `json:"key_order,omitempty"`
+	// After are the operations whose end it waits for, and Require is what that end must be: "success" or "end", "" without any.
+	After   []ID   `json:"after,omitempty"`
+	Require string `json:"require,omitempty"`
+	// NotBefore is the time before which it does not start, as the submit asked; nil is at once.
+	NotBefore *time.Time `json:"not_before,omitempty"`
 	// RetryOf is the ended operation whose finished items this one inherits.
 	RetryOf *ID `json:"retry_of,omitempty"`
 	// FailedItems says that only the items that failed there are done.

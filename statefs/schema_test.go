@@ -78,6 +78,7 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	rec.Error, rec.ExitCode, rec.Result = &Fault{"exit", "exit code 7"}, &code, Failure
 	rec.Resources, rec.FinishedSeq, rec.Pinned = &ResourceUse{UserSeconds: 1}, 9, true
 	rec.CreatedBy, rec.Key, rec.Lane, rec.OnDisconnect, rec.Tags = "me", "one", "cookie", "pause", []string{"a", "b"}
+	rec.IdempotencyKey, rec.Limits, rec.KeyOrder, rec.After, rec.Require, rec.NotBefore = "k-1", []string{"yt-dlp"}, "submit", []ID{rec.ID}, RequireSuccess, &at
 	rec.StalledAt, rec.NeedsPersonSeq, rec.Deaths, rec.Phase, rec.Reason = &at, 8, 2, "half", "marker missing"
 	rec.Host, rec.Boot, rec.PID, rec.Artifacts, rec.Signal, rec.FailedItems = "here", "b", 7, []string{"a/b"}, "SIGKILL", true
 	rec.Run, rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues, rec.PausedSeconds, rec.Processed, rec.FailedN = 4, 4, 1, 2, 1, 0.5, 2, 1
@@ -102,6 +103,7 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	for name, wrong := range map[string]string{
 		"version": "2", "id": `"x"`, "status": `"resting"`, "created_at": `"yesterday"`, "run": "-1", "finished_seq": "0", "params": "[]",
 		"retry_of": `"../x"`, "tags": `"a"`, "stalled_at": "0", "deaths": "-1", "on_disconnect": `"stop"`, "pinned": `"yes"`, "next": `"failed"`, "transitions": `[{"to":"queued"}]`, "exit_code": "256", "result": `"maybe"`,
+		"canonical_params": "{}", "idempotency_key": "1", "limits": `"a"`, "key_order": `"fifo"`, "after": `["x"]`, "require": `"luck"`, "not_before": `"soon"`,
 	} {
 		broken := maps.Clone(members)
 		broken[name] = json.RawMessage(wrong)

@@ -1,6 +1,7 @@
 package statefs
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"time"
 )
 
 // Submission is what a new operation is made of.
@@ -19,6 +21,21 @@ type Submission struct {
 	// Params is the canonical JSON object of the parameters; nil means {}.
 	Params json.RawMessage
 	Tags   []string
+	// CanonicalParams are the parameters that make work equal, as canonical JSON; "" means Params.
+	CanonicalParams string
+	// IdempotencyKey is the client's own name of the submit, "" when it gave none.
+	IdempotencyKey string
+	// Lane, Limits, Priority, Key and KeyOrder say when it may start; they stand in the record as they are given.
+	Lane     string
+	Limits   []string
+	Priority int
+	Key      string
+	KeyOrder string
+	// After are operations that it waits for, and Require is the end that they must have: RequireSuccess or RequireEnd.
+	After   []ID
+	Require string
+	// NotBefore is the time before which it does not start; nil is at once.
+	NotBefore *time.Time
 	// Total is the number of items when it is known at submit; it stands in the header of the stream.
 	Total *int64
 	// Definition is the job definition as it stood at submit, and DefinitionHash the SHA-256 of it in hexadecimal, under which it
@@ -32,6 +49,14 @@ type Submission struct {
 	RetryOf     *ID
 	FailedItems bool
 }
+
+// The values of Require.
+const (
+	// RequireSuccess lets an operation start when the ones before it have succeeded.
+	RequireSuccess = "success"
+	// RequireEnd lets it start when they have ended in whatever way.
+	RequireEnd = "end"
+)
 
 // Submit makes a new operation in state queued and returns its record once it is as durable as the storage promises.
 //
@@ -79,16 +104,19 @@ func (t *Tree) newRecord(s Submission) (*Record, error) {
 		rec.Params = json.RawMessage("{}")
 	}
 	rec.RetryOf, rec.FailedItems = s.RetryOf, s.FailedItems
-	rec.RequestHash = requestHash(s.Group, s.Job, rec.Params)
+	rec.CanonicalParams, rec.IdempotencyKey = cmp.Or(s.CanonicalParams, string(rec.Params)), s.IdempotencyKey
+	rec.RequestHash = RequestHash(s.Group, s.Job, rec.CanonicalParams)
+	rec.Lane, rec.Limits, rec.Priority, rec.Key, rec.KeyOrder = s.Lane, s.Limits, s.Priority, s.Key, s.KeyOrder
+	rec.After, rec.Require, rec.NotBefore = s.After, s.Require, s.NotBefore
 	rec.transit("", Queued, CauseSubmit, now)
 	return rec, nil
 }
 
-// requestHash is the same for equal work. Addresses hold no NUL.
-func requestHash(group, job string, params json.RawMessage) string {
+// RequestHash is the same for equal work: the SHA-256, in hexadecimal, of the job's address, a NUL, which no address has, and the
+// canonical JSON of the parameters that count.
+func RequestHash(group, job, canonicalParams string) string {
 	sum := sha256.New()
-	_, _ = io.WriteString(sum, group+"/"+job+"\x00") // a hash does not fail
-	_, _ = sum.Write(params)
+	_, _ = io.WriteString(sum, group+"/"+job+"\x00"+canonicalParams) // a hash does not fail
 	return hex.EncodeToString(sum.Sum(nil))
 }
 

@@ -1,0 +1,63 @@
+package catalog
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// DefaultLane is the lane of jobs that name none.
+const DefaultLane = "default"
+
+// AllLanes is the word for every lane, which none can have as its name.
+const AllLanes = "all"
+
+var queueName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// LaneName tells whether a lane can have this name.
+func LaneName(name string) bool { return queueName.MatchString(name) && name != AllLanes }
+
+// LimitName tells whether a limit can have this name.
+func LimitName(name string) bool { return queueName.MatchString(name) }
+
+// MaxPriority is the highest priority; the lowest is -MaxPriority.
+const MaxPriority = 1_000_000
+
+// MaxKey is the length of the longest key, in bytes.
+const MaxKey = 512
+
+// KeyOrder says in which order operations with the same key start.
+type KeyOrder string
+
+// The values of key_order.
+const (
+	KeyBySubmit   KeyOrder = "submit"   // in the order in which they were submitted (default)
+	KeyByPriority KeyOrder = "priority" // the highest priority first, then as submitted
+)
+
+// OnHit says what a submit gets when an equal operation is already there.
+type OnHit string
+
+// The values of unique.on_hit.
+const (
+	HitReturn OnHit = "return" // that operation (default)
+	HitReject OnHit = "reject" // a refusal that names it
+	HitNext   OnHit = "next"   // while it runs one further operation, which waits; then that one
+	HitOff    OnHit = "off"    // a new operation each time
+)
+
+// Unique decides at submit whether an equal operation is already there.
+type Unique struct {
+	OnHit OnHit
+	// By are the parameters that make operations equal, in the order of the file; nil: all of them.
+	By []string
+}
+
+// KeyFor gives the key with its references replaced, "" when the job has none or when nothing is left of it. The error is a
+// [*ParamError].
+func (d *Definition) KeyFor(p Params) (string, error) {
+	key := Expand(d.Key, Values{Params: p})
+	if len(key) > MaxKey {
+		return "", &ParamError{Reason: fmt.Sprintf("the key that the job makes of its parameters is longer than %d bytes", MaxKey)}
+	}
+	return key, nil
+}

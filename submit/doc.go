@@ -1,0 +1,12 @@
+// Package submit turns what somebody asks for into an operation: a job, its
+// parameters and the options of the submit become one statefs.Submission,
+// whether they came as a URL and a body, as one entry of a list, or as a file.
+//
+//	query, JSON entry, file ──> Options ──┐
+//	catalog.Definition ───────────────────┼── Build ──> statefs.Submission
+//	catalog.Params ───────────────────────┘
+//
+// A submit that is wrong is refused as a whole, before anything is written: the
+// error is an [*OptionError] or a [*catalog.ParamError] and names field and
+// value.
+package submit
