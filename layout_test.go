@@ -65,14 +65,15 @@ var imports = []row{
 	{"keeper", 1, []string{"statefs"}, []string{xsys}, "holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version; its exit reports are files, which statefs alone writes"},
 	{"stream", 1, []string{"statefs"}, nil, "the stream format is pure text over readers and writers, usable by any client"},
 	{"catalog", 1, []string{"statefs"}, []string{yaml, doublestar}, "what jobs exist is independent of what runs"},
+	{"events", 1, []string{"statefs"}, nil, "a log of what happens, which the daemon writes and control reads; it decides nothing and starts nothing"},
 	{"history", 1, []string{"statefs"}, []string{bbolt}, "an index of what has ended, made from the records; it knows neither what runs nor HTTP"},
 	{"queue", 1, []string{"statefs"}, nil, "what starts next, as a decision without clock, files or locks; of the vocabulary it needs the ID alone"},
 	{"statefs/statefstest", 1, []string{"statefs"}, nil, "trees for the tests of others"},
 
 	{"submit", 2, []string{"statefs", "catalog"}, nil, "what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them"},
 
-	{"control", 3, []string{"statefs", "statefs/watch", "history", "stream", "catalog", "submit", "web"}, []string{httprouter}, "HTTP writes requests and reads files; it meets the daemon on disk and through interfaces of its own"},
-	{"daemon", 3, []string{"statefs", "statefs/watch", "history", "stream", "catalog", "submit", "keeper", "queue"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
+	{"control", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "web"}, []string{httprouter}, "HTTP writes requests and reads files; it meets the daemon on disk and through interfaces of its own"},
+	{"daemon", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "keeper", "queue"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
 	{"client", 3, []string{"statefs", "stream"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
 
 	{"jobs-example", 4, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},

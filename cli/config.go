@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobdir/jobdir/events"
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -30,6 +31,7 @@ type Config struct {
 	LogFormat     string
 	LogLevel      string
 	Retention     history.Retention
+	Events        events.Retention
 }
 
 // setting is one key of the configuration. Its values are text on all ways in, so that a flag, a variable and a line of
@@ -70,7 +72,7 @@ var settings = append([]*setting{
 	choiceSetting("log_format", "format of the daemon's own log: text or json", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
 	choiceSetting("log_level", "least level of the daemon's own log: debug, info, warn or error",
 		func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
-}, retentionSettings()...)
+}, slices.Concat(retentionSettings(), eventSettings())...)
 
 func settingFor(key string) *setting {
 	i := slices.IndexFunc(settings, func(s *setting) bool { return s.key == key })
@@ -92,6 +94,7 @@ func defaultConfig(getenv func(string) string) Config {
 		LogFormat:     "text",
 		LogLevel:      "info",
 		Retention:     defaultRetention,
+		Events:        events.DefaultRetention,
 	}
 }
 

@@ -154,10 +154,10 @@ func (l *loaded) readEntries(entries []*ast.MappingValueNode, within string) err
 			return usagef("%s: key %q is there twice", l.at(entry.Key), name)
 		}
 		seen[name] = true
-		if within == "" && name == retentionKey {
+		if within == "" && (name == retentionKey || name == eventsKey) {
 			inner, ok := members(entry.Value)
 			if !ok {
-				return usagef("%s: %s: want keys and values, as in \"retention: {age: 30d}\"", l.at(entry.Value), name)
+				return usagef("%s: %s: want keys and values, as in \"%s: {age: 30d}\"", l.at(entry.Value), name, name)
 			}
 			if err := l.readEntries(inner, name); err != nil {
 				return err
@@ -255,7 +255,7 @@ func keys(within string) []string {
 		}
 	}
 	if within == "" {
-		all = append(all, retentionKey)
+		all = append(all, retentionKey, eventsKey)
 	}
 	return all
 }

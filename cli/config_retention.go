@@ -19,22 +19,9 @@ const day = 24 * time.Hour
 
 func retentionSettings() []*setting {
 	return []*setting{
-		ageSetting("age", "how long after its end an operation is kept, such as 30d; 0: for ever", func(c *Config) *time.Duration { return &c.Retention.Age }),
-		ageSetting("failed_age", "the same for operations that failed", func(c *Config) *time.Duration { return &c.Retention.FailedAge }),
-		{
-			key: retentionKey + "_bytes", within: retentionKey, usage: "how large the history may get, such as 20GiB; the oldest goes first; 0: no limit",
-			set: func(c *Config, v []string) error {
-				return one(v, func(text string) error {
-					size, ok := catalog.ParseBytes(text)
-					if !ok && text != "0" {
-						return fmt.Errorf("%q is not an amount of bytes such as 20GiB, nor 0", text)
-					}
-					c.Retention.Bytes = int64(size)
-					return nil
-				})
-			},
-			get: func(c *Config) []string { return []string{catalog.Bytes(c.Retention.Bytes).String()} },
-		},
+		ageSetting(retentionKey, "age", "how long after its end an operation is kept, such as 30d; 0: for ever", func(c *Config) *time.Duration { return &c.Retention.Age }),
+		ageSetting(retentionKey, "failed_age", "the same for operations that failed", func(c *Config) *time.Duration { return &c.Retention.FailedAge }),
+		bytesSetting(retentionKey, "how large the history may get, such as 20GiB; the oldest goes first; 0: no limit", func(c *Config) *int64 { return &c.Retention.Bytes }),
 		{
 			key: retentionKey + "_count", within: retentionKey, usage: "how many ended operations are kept; the oldest goes first; 0: no limit",
 			set: func(c *Config, v []string) error {
@@ -52,9 +39,36 @@ func retentionSettings() []*setting {
 	}
 }
 
-func ageSetting(name, usage string, field func(*Config) *time.Duration) *setting {
+// eventsKey is the mapping of the file for the event log: events: {age: 7d} is events_age.
+const eventsKey = "events"
+
+func eventSettings() []*setting {
+	return []*setting{
+		ageSetting(eventsKey, "age", "how long an event is kept for those who come back, such as 7d; 0: no limit", func(c *Config) *time.Duration { return &c.Events.Age }),
+		bytesSetting(eventsKey, "how large the event log may get, such as 64MiB; the oldest goes first; 0: no limit", func(c *Config) *int64 { return &c.Events.Bytes }),
+	}
+}
+
+func bytesSetting(within, usage string, field func(*Config) *int64) *setting {
 	return &setting{
-		key: retentionKey + "_" + name, within: retentionKey, usage: usage,
+		key: within + "_bytes", within: within, usage: usage,
+		set: func(c *Config, v []string) error {
+			return one(v, func(text string) error {
+				size, ok := catalog.ParseBytes(text)
+				if !ok && text != "0" {
+					return fmt.Errorf("%q is not an amount of bytes such as 20GiB, nor 0", text)
+				}
+				*field(c) = int64(size)
+				return nil
+			})
+		},
+		get: func(c *Config) []string { return []string{catalog.Bytes(*field(c)).String()} },
+	}
+}
+
+func ageSetting(within, name, usage string, field func(*Config) *time.Duration) *setting {
+	return &setting{
+		key: within + "_" + name, within: within, usage: usage,
 		set: func(c *Config, v []string) error {
 			return one(v, func(text string) error {
 				age, ok := catalog.ParseDuration(text)

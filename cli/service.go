@@ -16,6 +16,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control"
 	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/events"
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
@@ -48,6 +49,8 @@ type ServeConfig struct {
 	SweepInterval time.Duration
 	// Retention says how long what has ended is kept; the zero value is for ever.
 	Retention history.Retention
+	// Events says how long events are kept for those who come back; the zero value is for ever.
+	Events events.Retention
 
 	// Tokens are needed by every request over TCP when there are any.
 	Tokens []control.Token
@@ -105,6 +108,7 @@ type service struct {
 	tree      *statefs.Tree
 	owner     *statefs.Owner
 	history   *history.Store
+	events    *events.Log
 	catalog   *catalog.Catalog
 	reloader  *reloader
 	daemon    *daemon.Daemon
@@ -142,13 +146,17 @@ func (s *service) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, s.history.Close)
+	if s.events, err = events.Open(s.owner, events.Options{Retention: c.Events, Logger: s.log}); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.events.Close)
 	keepers, err := s.openKeepers(ctx)
 	if err != nil {
 		return err
 	}
 	s.daemon, err = daemon.New(daemon.Config{
 		Keepers: keepers,
-		History: s.history, Retention: c.Retention,
+		History: s.history, Retention: c.Retention, Events: s.events,
 		Owner: s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
 		Grace: cmp.Or(c.Grace, 10*time.Second), SweepInterval: cmp.Or(c.SweepInterval, time.Minute),
 	})

@@ -82,6 +82,9 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 		return err
 	}
 	op := newOperation(rec)
+	if d.isNews(rec) {
+		op.told = statefs.Transited{}
+	}
 	op.marker.Store(&marker)
 	op.set(state)
 	adopted, err := d.adoptWork(op)
@@ -123,6 +126,9 @@ func (d *Daemon) rollForward(rec *statefs.Record, from statefs.State) error {
 		return err
 	}
 	d.logger.Info("transition of an earlier daemon carried out", "id", rec.ID, "from", from, "to", rec.Next)
+	if n := len(rec.Transitions); n > 0 && rec.Transitions[n-1].To == rec.Next {
+		d.tellOne(rec, rec.Transitions[n-1])
+	}
 	return d.takeOver(rec, rec.Next)
 }
 
@@ -166,5 +172,6 @@ func (d *Daemon) unreadable(id statefs.ID, state statefs.State, reason error) er
 	if err := d.durable(op); err != nil {
 		return err
 	}
+	d.tell(op)
 	return d.takeOver(rec, op.state)
 }

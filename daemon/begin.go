@@ -147,7 +147,7 @@ func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.P
 	r := &run{
 		id: op.id(), number: op.rec.Run, def: def, params: params, owner: d.owner, logger: d.logger, files: d.files,
 		environ: d.config.Environ, grace: d.config.Grace, retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems,
-		starter: d.starter, adopted: adopted, since: time.Now().Add(-wroteEvery), leaving: make(chan struct{}),
+		told: d.tellProgress(op.rec), starter: d.starter, adopted: adopted, since: time.Now().Add(-wroteEvery), leaving: make(chan struct{}),
 	}
 	if adopted {
 		r.elapsed = op.rec.Worked(d.owner.Now())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/events"
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
@@ -45,6 +46,8 @@ type Config struct {
 	History *history.Store
 	// Retention says how long what has ended is kept; the zero value is for ever.
 	Retention history.Retention
+	// Events takes what happens; the daemon does not close it. nil: nobody is told.
+	Events *events.Log
 }
 
 func (c *Config) fill() error {
@@ -318,6 +321,7 @@ func (d *Daemon) settle() {
 	for _, op := range d.all() {
 		if op.run != nil && op.run.ended() {
 			d.guardLook(op.id(), func() error { return d.finish(op) })
+			d.tell(op)
 		}
 		d.closeLog(op)
 	}

@@ -201,6 +201,7 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	d.counters.finished.Add(1)
 	d.logger.Info("finished", "id", rec.ID, "status", rec.Status, "result", rec.Result, "cause", cause)
 	d.forget(op.id())
+	d.tell(op)
 	return d.tidy(op)
 }
 

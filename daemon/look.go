@@ -28,9 +28,14 @@ func (d *Daemon) look(id statefs.ID) {
 		}
 		op := d.operation(id)
 		if op == nil {
-			return d.adopt(id, sight)
+			err = d.adopt(id, sight)
+			if op = d.operation(id); op != nil {
+				d.tell(op)
+			}
+			return err
 		}
 		err = d.reconcile(op, sight)
+		d.tell(op)
 		if op.run == nil && op.left == nil {
 			d.closeLog(op) // what only stands in line must not use up the open files
 		}

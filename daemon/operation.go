@@ -33,6 +33,8 @@ type operation struct {
 	// endedBy is the cause by which the operation ends, once its work has.
 	endedBy statefs.Cause
 	ending  ending
+	// told is the last transition that was published.
+	told statefs.Transited
 
 	// shown is a copy of state for readers outside the look.
 	shown atomic.Value // statefs.State
@@ -60,6 +62,9 @@ type request struct {
 
 func newOperation(rec *statefs.Record) *operation {
 	op := &operation{ident: rec.ID, rec: rec}
+	if n := len(rec.Transitions); n > 0 {
+		op.told = rec.Transitions[n-1] // by whoever made it
+	}
 	op.marker.Store(new(statefs.Identity)) // of no file
 	return op
 }

@@ -251,6 +251,7 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	}
 	findings, err := d.owner.Sweep(d.manages)
 	d.report(findings)
+	d.tellSweep(findings)
 	d.wantDifferences()
 	return findings, errors.Join(err, markErr, foldersErr, d.trimLiveList(ctx))
 }

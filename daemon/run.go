@@ -52,6 +52,7 @@ type run struct {
 	gate     gate
 	report   report
 	progress progressFile
+	told     func(statefs.Progress) // called with what is written to it; nil: not called
 	stall    stall
 	timeout  timeout
 	phased   func() // called when the work says another phase
@@ -113,7 +114,12 @@ func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, changed func
 	r.done = make(chan struct{})
 	r.report.run = r.number
 	r.report.openItems = func() (io.WriteCloser, error) { return r.owner.AppendItems(r.id) }
-	r.progress.write = func(p statefs.Progress) error { return r.owner.WriteProgress(r.id, p) }
+	r.progress.write = func(p statefs.Progress) error {
+		if r.told != nil {
+			r.told(p)
+		}
+		return r.owner.WriteProgress(r.id, p)
+	}
 	group.Go(func() {
 		defer ended()
 		defer close(r.done)

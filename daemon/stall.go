@@ -121,6 +121,7 @@ func (d *Daemon) noteStall(op *operation) error {
 	if err := d.owner.WriteRecord(op.rec); err != nil {
 		return err
 	}
+	d.tellStall(op.rec)
 	// Nothing of this has an event of its own; whoever follows the operation looks again when its marker is touched.
 	if err := d.owner.Touch(op.id(), op.state); err != nil {
 		d.logger.Warn("nobody is told at once that work stalls or moves again", "id", op.id(), "error", err)

@@ -33,6 +33,10 @@ type storageInfo struct {
 	Mark string `json:"mark,omitempty"`
 	// NextFinished is the first number of an end that nobody has reserved, see Owner.ReserveEnds.
 	NextFinished uint64 `json:"next_finished,omitempty"`
+	// NextEvent is the first number of an event that nobody has reserved, and EventsWhole says that it is also the first that no event
+	// has, see Owner.ReserveEvents.
+	NextEvent   uint64 `json:"next_event,omitempty"`
+	EventsWhole bool   `json:"events_whole,omitempty"`
 }
 
 // lastExact bounds the number of an end that is taken from the time of a file, which may say anything: it is in the year 2112, and leaves
@@ -146,6 +150,7 @@ func (t *Tree) storageInfo() (storageInfo, error) {
 			newest = now
 		}
 		lost.NextFinished = uint64(min(max(newest.UnixMicro(), 1), lastExact))
+		lost.NextEvent = lost.NextFinished // of which there were fewer than microseconds, too
 	}
 	return lost, err
 }

@@ -20,6 +20,7 @@ const (
 	takenDir       = "taken"
 	corruptDir     = "corrupt"
 	tmpDir         = "tmp"
+	eventsDir      = "events"
 )
 
 const (

@@ -1,0 +1,119 @@
+package events
+
+import (
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Type says what an event tells of.
+type Type string
+
+// The types of events.
+const (
+	// Transition: an operation changed its state. The first one of an operation has no From, and Cause is submit.
+	Transition Type = "transition"
+	// Progress: work said how far it is; at most one a second for each operation.
+	Progress Type = "progress"
+	// WaitReason: an operation that waits does so for another reason than before.
+	WaitReason Type = "waiting"
+	// Stalled: work gives no sign of life, or does again.
+	Stalled Type = "stalled"
+	// LaneChanged: a lane was paused, resumed, closed, opened, or got another capacity.
+	LaneChanged Type = "lane"
+	// Swept: the storage was swept.
+	Swept Type = "sweep"
+	// Missing: events are missing here.
+	Missing Type = "gap"
+)
+
+// Types lists the types.
+func Types() []Type {
+	return []Type{Transition, Progress, WaitReason, Stalled, LaneChanged, Swept, Missing}
+}
+
+// Event is one thing that happened. Members that an event has no use for are left out.
+type Event struct {
+	// Seq is the number of the event. It is given by the log.
+	Seq  uint64    `json:"seq"`
+	Type Type      `json:"type"`
+	At   time.Time `json:"at"`
+
+	// ID and what follows it are of the operation that the event is of.
+	ID    statefs.ID `json:"id,omitzero"`
+	Group string     `json:"group,omitempty"`
+	Job   string     `json:"job,omitempty"`
+	// Lane is the lane of the operation, or the one that changed.
+	Lane string   `json:"lane,omitempty"`
+	Key  string   `json:"key,omitempty"`
+	Tags []string `json:"tags,omitempty"`
+	Run  int      `json:"run,omitempty"`
+
+	// From, To and Cause are of a transition; Result, Error and FinishedSeq are there when it is the end.
+	From        statefs.State  `json:"from,omitempty"`
+	To          statefs.State  `json:"to,omitempty"`
+	Cause       statefs.Cause  `json:"cause,omitempty"`
+	Result      statefs.Result `json:"result,omitempty"`
+	Error       *statefs.Fault `json:"error,omitempty"`
+	FinishedSeq uint64         `json:"finished_seq,omitempty"`
+
+	Progress *statefs.Progress `json:"progress,omitempty"`
+	Waiting  *Waiting          `json:"waiting,omitempty"`
+	// Stalled is true when the work gives no sign of life, and false when it does again.
+	Stalled *bool       `json:"stalled,omitempty"`
+	Change  *LaneChange `json:"change,omitempty"`
+	Sweep   *Sweep      `json:"sweep,omitempty"`
+	Gap     *Gap        `json:"gap,omitempty"`
+}
+
+// Waiting says why an operation does not run.
+type Waiting struct {
+	// Reason is one of starting, lane_full, lane_paused, limit, key, after, not_before, rate.
+	Reason string `json:"reason"`
+	// HeldBy is the operation that holds what it waits for, where there is one.
+	HeldBy statefs.ID `json:"held_by,omitzero"`
+	// Position is its place in the queue of its lane, from 1; 0 when it has none.
+	Position int        `json:"position,omitempty"`
+	Since    *time.Time `json:"since,omitempty"`
+	// Until is when the reason ends by time alone.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// LaneChange says what became of a lane.
+type LaneChange struct {
+	// What is one of paused, resumed, closed, opened, capacity, breaker_opened, breaker_closed.
+	What     string     `json:"what"`
+	Capacity *int       `json:"capacity,omitempty"`
+	Until    *time.Time `json:"until,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+}
+
+// Sweep says what a sweep found.
+type Sweep struct {
+	Findings int `json:"findings"`
+	// Files are the first of them, by name.
+	Files []string `json:"files,omitempty"`
+}
+
+// Gap says which events are missing.
+type Gap struct {
+	// From and To are the first and the last number that may be missing.
+	From uint64 `json:"from"`
+	To   uint64 `json:"to"`
+	// Reason is one of GapReasons.
+	Reason string `json:"reason"`
+}
+
+// The reasons of a gap.
+const (
+	// GapCrash: the daemon ended without closing the log; the end of it may be missing.
+	GapCrash = "crash"
+	// GapRetention: they are older than the log is kept.
+	GapRetention = "retention"
+	// GapOverflow: more happened than could be written.
+	GapOverflow = "overflow"
+	// GapLost: they could not be written, or cannot be read.
+	GapLost = "lost"
+	// GapUnknown: the reader goes on from a number that no event has had yet; it comes from another storage.
+	GapUnknown = "unknown_number"
+)
