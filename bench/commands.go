@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -88,7 +90,7 @@ func (b *bench) runningMemory(ctx context.Context) (rows []Row, err error) {
 		return nil, err
 	}
 	const mib = 1 << 20
-	what := fmt.Sprintf("%d running commands, daemon and keeper: ", b.counts.paused)
+	what := fmt.Sprintf("%d running commands, daemon, keeper and warden: ", b.counts.paused)
 	return []Row{
 		row(what+"resident", "MiB", float64(after.resident)/mib, nil, most(runningMemoryMost), 1),
 		row(what+"private and written to", "MiB", float64(after.private)/mib, nil, nil, 1),
@@ -96,7 +98,7 @@ func (b *bench) runningMemory(ctx context.Context) (rows []Row, err error) {
 	}, nil
 }
 
-// processMemory is what the daemon and its keepers have in memory.
+// processMemory is what the daemon, its keepers and their wardens have in memory.
 func (s *server) processMemory() (all memory, err error) {
 	locks, err := filepath.Glob(filepath.Join(s.storage, "keeper-*.lock"))
 	if err != nil {
@@ -115,7 +117,11 @@ func (s *server) processMemory() (all memory, err error) {
 		if _, err := fmt.Sscan(string(text), &pid); err != nil {
 			return all, fmt.Errorf("read %s: %w", lock, err)
 		}
-		pids = append(pids, pid)
+		wardens, err := childrenNamed(pid, "warden")
+		if err != nil {
+			return all, err
+		}
+		pids = append(append(pids, pid), wardens...)
 	}
 	for _, pid := range pids {
 		resident, err := kibibytes(pid, "status", "VmRSS:")
@@ -130,6 +136,32 @@ func (s *server) processMemory() (all memory, err error) {
 		all.private += private
 	}
 	return all, nil
+}
+
+// childrenNamed returns the children of a process whose command line has a word.
+func childrenNamed(parent int, word string) (pids []int, err error) {
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			return nil, err
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			args, err := os.ReadFile("/proc/" + field + "/cmdline")
+			if errors.Is(err, os.ErrNotExist) || err == nil && !strings.Contains(string(args), word) {
+				continue // it has ended, or is a command
+			}
+			pid, err2 := strconv.Atoi(field)
+			if err := errors.Join(err, err2); err != nil {
+				return nil, err
+			}
+			pids = append(pids, pid)
+		}
+	}
+	if err == nil && len(pids) == 0 {
+		err = fmt.Errorf("process %d has no child %s", parent, word)
+	}
+	return pids, err
 }
 
 // inTurns measures commands through the keeper and bare, in turns so that both see the same machine, and returns the middle of each.

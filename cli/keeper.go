@@ -22,7 +22,9 @@ func (a *app) keeperCommand() *cobra.Command {
 			if storage == "" {
 				return usagef("keeper: --storage is missing; the daemon starts keepers by itself")
 			}
-			return keeper.Main(cmd.Context(), keeper.Options{Dir: storage, Build: build(), Durability: statefs.Durability(durability)})
+			return keeper.Main(cmd.Context(), keeper.Options{
+				Dir: storage, Build: build(), Durability: statefs.Durability(durability), Warden: []string{"jobdir", "warden"},
+			})
 		},
 	}
 	// Not from the configuration: a keeper does what the daemon that has started it says.
@@ -30,6 +32,19 @@ func (a *app) keeperCommand() *cobra.Command {
 	flags.StringVar(&storage, "storage", "", "storage directory")
 	flags.StringVar(&durability, "durability", string(statefs.Power), "durability of exit reports: power or process")
 	return cmd
+}
+
+// wardenCommand is the process that waits for the end of a keeper. The keeper starts it; it is not for people.
+func wardenCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                "warden",
+		Short:              "End what the commands of a killed keeper have left",
+		Hidden:             true,
+		DisableFlagParsing: true, // its arguments are orders of a keeper
+		RunE: func(cmd *cobra.Command, orders []string) error {
+			return keeper.Warden(cmd.Context(), orders, cmd.InOrStdin())
+		},
+	}
 }
 
 // build names this program as exactly as can be: two builds of one version differ in their files.

@@ -20,18 +20,28 @@ const wholeRun = 0
 
 // commandWork runs one command whose output is the log itself.
 func commandWork(ctx context.Context, r *run) error {
-	monitor, err := startMonitor(r)
-	if err != nil {
-		return &workError{code: "start_failed", err: err}
+	var monitor *monitor
+	var output *os.File
+	err := r.apart(func() (err error) {
+		if monitor, err = startMonitor(r); err != nil {
+			return &workError{code: "start_failed", err: err}
+		}
+		if output, err = r.openLog(); err != nil {
+			return &workError{code: "start_failed", err: fmt.Errorf("open the log: %w", err)}
+		}
+		return nil
+	})
+	if monitor != nil {
+		defer monitor.stop()
 	}
-	defer monitor.stop()
-	values := catalog.Values{Params: r.params, ID: r.id.String()}
-	output, err := r.openLog()
 	if err != nil {
-		return &workError{code: "start_failed", err: fmt.Errorf("open the log: %w", err)}
+		return err
 	}
 	defer func() { _ = output.Close() }() // the command has its own descriptor; ours wrote nothing
-	p, exit, err := r.execute(ctx, r.command(wholeRun, "", output, r.def.Timeout, values, "JOBDIR_RESULT="+r.scratch.path("result.json")))
+	p, exit, err := r.execute(ctx, wholeRun, func() *keeper.Command {
+		values := catalog.Values{Params: r.params, ID: r.id.String()}
+		return r.command(wholeRun, "", output, r.def.Timeout, values, "JOBDIR_RESULT="+r.scratch.path("result.json"))
+	})
 	if err != nil {
 		return err
 	}
@@ -53,31 +63,48 @@ func commandWork(ctx context.Context, r *run) error {
 	return nil
 }
 
-// command is a command of the job as the keeper gets it.
-func (r *run) command(item int, name string, output *os.File, timeout time.Duration, values catalog.Values, extra ...string) keeper.Command {
+// command is a command of the job as the keeper gets it. It holds a whole environment, so nobody keeps it for longer than the start.
+func (r *run) command(item int, name string, output *os.File, timeout time.Duration, values catalog.Values, extra ...string) *keeper.Command {
 	report := statefs.ExitName(r.id)
 	if item != wholeRun {
 		report = statefs.ItemExitName(r.id, item)
 	}
-	return keeper.Command{
+	return &keeper.Command{
 		Args: r.def.Command(values), Dir: r.def.Folder(values), Env: r.environment(values, extra...),
 		Output: output, Grace: r.grace, Mark: r.marks(), ScanOnExit: item == wholeRun, Timeout: timeout,
 		Key: keeper.Key{Operation: r.id.String(), Run: r.number, Item: item}, Report: report, Label: name,
 	}
 }
 
-// execute starts a command, or takes the one that an earlier daemon has started, and waits until it and its descendants have ended.
-// When the daemon stops and leaves commands running it does not wait, and returns errLeft.
-func (r *run) execute(ctx context.Context, command keeper.Command) (keeper.Running, keeper.Exit, error) {
-	p := r.commands.claim(command.Key.Item)
+// apart does something on a stack of its own. The goroutine that waits for a command, perhaps for days, would otherwise keep a stack as
+// large as its deepest call needed for a moment.
+func (r *run) apart(do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- r.guard(func(context.Context, *run) error { return do() }) }()
+	return <-done
+}
+
+// execute starts the command of an item, or takes the one that an earlier daemon has started, and waits until it and its descendants have
+// ended. When the daemon stops and leaves commands running it does not wait, and returns errLeft.
+func (r *run) execute(ctx context.Context, item int, command func() *keeper.Command) (keeper.Running, keeper.Exit, error) {
+	p := r.commands.claim(item)
 	if p == nil {
+		begin := func() (err error) {
+			p, err = r.begin(ctx, command())
+			return err
+		}
 		var err error
-		if p, err = r.begin(ctx, command); err != nil {
+		if item == wholeRun {
+			err = r.apart(begin)
+		} else {
+			err = begin() // a worker begins one command after another
+		}
+		if err != nil {
 			return nil, keeper.Exit{}, err
 		}
 	}
 	defer r.gate.ended(p)
-	if command.Key.Item == wholeRun {
+	if item == wholeRun {
 		r.pid.Store(int64(p.PID()))
 		defer time.AfterFunc(settleTime, func() {
 			r.settled.Store(true)
@@ -122,7 +149,7 @@ func (r *run) goesDown(ctx context.Context, exit keeper.Exit) bool {
 	return isClosed(r.leaving)
 }
 
-func (r *run) begin(ctx context.Context, command keeper.Command) (keeper.Running, error) {
+func (r *run) begin(ctx context.Context, command *keeper.Command) (keeper.Running, error) {
 	p, err := r.launch(ctx, command)
 	switch {
 	case err == nil:

@@ -192,8 +192,10 @@ func (r *run) itemCommand(ctx context.Context, item catalog.Item, at spot) error
 	}
 	defer output.close()
 	result := fmt.Sprintf("result-%d.json", at.slot)
-	p, exit, err := r.execute(ctx, r.command(at.slot, item.Name, output.File, r.timeout.rest(time.Now()), r.values(item.Name),
-		"JOBDIR_ITEM="+item.Name, fmt.Sprintf("JOBDIR_ITEM_NUMBER=%d", at.number), "JOBDIR_RESULT="+r.scratch.path(result)))
+	p, exit, err := r.execute(ctx, at.slot, func() *keeper.Command {
+		return r.command(at.slot, item.Name, output.File, r.timeout.rest(time.Now()), r.values(item.Name),
+			"JOBDIR_ITEM="+item.Name, fmt.Sprintf("JOBDIR_ITEM_NUMBER=%d", at.number), "JOBDIR_RESULT="+r.scratch.path(result))
+	})
 	if errors.Is(err, errLeft) {
 		output.leave()
 		return err

@@ -69,8 +69,8 @@ func (r *run) keepItem(line []byte) {
 }
 
 // launch starts a command as soon as it may run.
-func (r *run) launch(ctx context.Context, command keeper.Command) (p keeper.Running, err error) {
-	err = r.patiently(ctx, func() error { p, err = r.gate.start(ctx, r.starter, command); return err })
+func (r *run) launch(ctx context.Context, command *keeper.Command) (p keeper.Running, err error) {
+	err = r.patiently(ctx, func() error { p, err = r.gate.start(ctx, r.starter, *command); return err })
 	r.begun()
 	return p, err
 }

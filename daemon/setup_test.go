@@ -17,13 +17,18 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == keeperArg {
-		if err := playKeeper(os.Args[2]); err != nil {
+	if len(os.Args) > 2 && (os.Args[1] == keeperArg || os.Args[1] == wardenArg) {
+		play := func() error { return playKeeper(os.Args[2]) }
+		if os.Args[1] == wardenArg {
+			play = func() error { return keeper.Warden(context.Background(), os.Args[2:], os.Stdin) }
+		}
+		if err := play(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -76,6 +76,7 @@ func TestNothingEscapesAKilledKeeper(t *testing.T) {
 				keeper := p.PIDs()[0]
 				if seen == "by the next daemon" {
 					p.Close()
+					killPID(t, wardenOf(t, keeper)) // it would see it before
 				}
 				if err := unix.Kill(keeper, unix.SIGKILL); err != nil {
 					t.Fatal(err)

@@ -8,7 +8,8 @@
 //	             └───keeper-2.sock──▶ keeper 2 (older build) ─▶ its last commands; it gets no new ones
 //	                                     └─ nobody connected: timeouts, grace periods and exit reports all the same
 //
-// A keeper that dies takes the leaders of its commands with it (parent-death signal), and the Pool ends what remains of their trees.
+// A keeper that dies takes the leaders of its commands with it (parent-death signal), and the Pool ends what remains of their trees. So does
+// the keeper's Warden, which needs no daemon for it.
 //
 //	Start ──► running ◄──Continue── stopped           the leader: first process of its own session and group
 //	            │    ───Stop──────►   │

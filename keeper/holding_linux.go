@@ -110,6 +110,8 @@ func (s *server) start(c *client, key Key, cmd *Command) (h *holding, adopted bo
 	for i := range cmd.Mark {
 		cmd.Mark[i] = strings.Clone(cmd.Mark[i])
 	}
+	cmd.Env = s.warden.marked(cmd.Env)
+	s.warden.allow(cmd.Grace)
 	p, err := launch(*cmd, s.onThread)
 	s.mu.Lock()
 	delete(s.starting, key)

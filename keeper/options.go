@@ -17,6 +17,9 @@ type Options struct {
 	Durability statefs.Durability
 	// Idle is how long a keeper without commands waits for a daemon; default DefaultIdle.
 	Idle time.Duration
+	// Warden is the argument list of the present program that calls Warden with the arguments that follow and standard input. Without it what
+	// commands have started in sessions of their own outlives a killed keeper, until a daemon finds that it is dead.
+	Warden []string
 	// Logger gets what goes wrong; nil discards it.
 	Logger *slog.Logger
 	// Ready is called once, with the number of the keeper, when it listens; may be nil.

@@ -20,7 +20,10 @@ import (
 // roles are what the test binary can be instead of a test: the processes that keepers need around them.
 var roles = map[string]func(args []string) error{
 	"keeper": playKeeper,
+	"warden": playWarden,
 }
+
+func playWarden(orders []string) error { return Warden(context.Background(), orders, os.Stdin) }
 
 // playKeeper is a keeper process: DIR IDLE PROTOCOL.
 func playKeeper(args []string) error {
@@ -32,7 +35,7 @@ func playKeeper(args []string) error {
 	if err != nil {
 		return err
 	}
-	return Main(context.Background(), Options{Dir: args[0], Build: "build of the test", Durability: statefs.Process, Idle: idle, protocol: protocol})
+	return Main(context.Background(), Options{Dir: args[0], Build: "build of the test", Durability: statefs.Process, Idle: idle, protocol: protocol, Warden: []string{"warden of a test", "warden"}})
 }
 
 // site is a storage directory with keepers.

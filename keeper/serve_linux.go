@@ -32,7 +32,8 @@ type server struct {
 	lock     *os.File
 	listener *net.UnixListener
 	exits    *statefs.Exits
-	cgroup   string      // folder of a control group of its own, if any
+	cgroup   string // folder of a control group of its own, if any
+	warden   *warden
 	forks    chan func() // carried out one after another, on the thread that lives as long as the keeper
 	look     chan struct{}
 	group    sync.WaitGroup
@@ -73,6 +74,7 @@ func Serve(ctx context.Context, options Options) error {
 	s.group.Go(func() { ReapOrphans(working) })
 	s.group.Go(func() { s.fork(working) })
 	s.group.Go(func() { s.accept(working) })
+	s.group.Go(func() { s.warden.keep(working) })
 	if s.Ready != nil {
 		s.Ready(s.number)
 	}
@@ -102,14 +104,29 @@ func (s *server) open(ctx context.Context) (err error) {
 	if s.number, s.lock, err = takeNumber(s.Dir); err != nil {
 		return err
 	}
+	if err := s.settle(ctx); err != nil {
+		s.warden.dismiss()
+		return errors.Join(err, leaveGroup(s.cgroup), removeNumber(s.Dir, s.number), s.lock.Close())
+	}
+	return nil
+}
+
+// settle makes what a keeper with a number needs before it serves.
+func (s *server) settle(ctx context.Context) (err error) {
+	s.warden = newWarden(s.Warden, s.Dir, s.Logger)
+	s.warden.tell(orderLog, logName(s.number))
+	if err := s.warden.start(); err != nil {
+		return err
+	}
 	if s.cgroup, err = enterGroup(); err != nil {
 		s.Logger.Debug("no control group of its own", "reason", err)
 	} else if err := noteGroup(s.lock, s.cgroup); err != nil {
-		return errors.Join(err, leaveGroup(s.cgroup), removeNumber(s.Dir, s.number), s.lock.Close())
+		return err
+	} else {
+		s.warden.tell(orderGroup, s.cgroup)
 	}
-	s.listener, err = listenAt(ctx, filepath.Join(s.Dir, socketName(s.number)))
-	if err != nil {
-		return errors.Join(fmt.Errorf("listen: %w", err), leaveGroup(s.cgroup), removeNumber(s.Dir, s.number), s.lock.Close())
+	if s.listener, err = listenAt(ctx, filepath.Join(s.Dir, socketName(s.number))); err != nil {
+		return fmt.Errorf("listen: %w", err)
 	}
 	return nil
 }
@@ -124,6 +141,7 @@ func (s *server) close() error {
 		c.tell(message{Bye: true}) // it has been told everything else
 		_ = c.Close()
 	}
+	s.warden.dismiss()
 	if err := leaveGroup(s.cgroup); err != nil {
 		s.Logger.Debug("control group left behind", "group", s.cgroup, "error", err)
 	}

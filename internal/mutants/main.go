@@ -91,6 +91,10 @@ var mutants = []mutant{
 		"TestStartOfAKilledDaemonIsInTheListOrDropped", "./keeper", false,
 	},
 	{
+		"a warden does nothing", "keeper/warden_main_linux.go", "ended, err = EndMarked(ctx, []string{o.mark}, o.grace)", "ended, err = 0, nil",
+		"TestWardenComesAndGoes", "./keeper", false,
+	},
+	{
 		"a group is removed before it is empty", "keeper/cgroup_linux.go", "\terr = awaitEmpty(dir, grace)\n\tif errors.Is(err, os.ErrDeadlineExceeded) {", "\tif errors.Is(err, os.ErrDeadlineExceeded) {",
 		"TestGroupOfWhatIsDying", "./keeper", false,
 	},

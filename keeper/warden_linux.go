@@ -1,0 +1,175 @@
+package keeper
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// wardenScript waits at the price of a shell, which is a tenth of that of a program like this one: it takes the orders as further
+// arguments, and becomes the warden proper when the keeper is dead. Descriptor 3 is the program, also when its file was replaced.
+const wardenScript = `trap '' HUP INT TERM
+while IFS= read -r order; do
+	[ "$order" = ` + orderLeave + ` ] && exit 0
+	set -- "$@" "$order"
+done
+exec /proc/self/fd/3 "$@"`
+
+// warden is the keeper's side of its warden process, which lives as long as the keeper and a little longer.
+type warden struct {
+	program []string // what Options.Warden says
+	dir     string
+	logger  *slog.Logger
+	mark    string // an environment entry
+
+	mu    sync.Mutex
+	told  []string // all orders: another one gets them all
+	grace time.Duration
+	pipe  *os.File // its standard input, whose other end closes with this process, whatever that dies of
+	child *leader
+}
+
+func newWarden(program []string, dir string, logger *slog.Logger) *warden {
+	w := &warden{program: program, dir: dir, logger: logger, mark: KeeperVariable + "=" + rand.Text(), grace: DefaultGrace}
+	w.told = []string{orderMark + "=" + w.mark}
+	return w
+}
+
+// start starts the process. It stays outside of the control group of the keeper, since it is to end that.
+func (w *warden) start() error {
+	if len(w.program) == 0 {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	child, pipe, err := w.fork()
+	if err == nil {
+		_, err = pipe.WriteString(strings.Join(w.told, "\n") + "\n")
+	}
+	if err != nil {
+		if pipe != nil {
+			_ = pipe.Close() // nobody reads it
+		}
+		return fmt.Errorf("start the warden: %w", err)
+	}
+	w.child, w.pipe = child, pipe
+	return nil
+}
+
+func (w *warden) fork() (child *leader, pipe *os.File, err error) {
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer self.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer null.Close()
+	orders, pipe, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer orders.Close()
+	program, args := "/proc/self/exe", w.program // where there is no shell it waits itself
+	if shell, err := exec.LookPath("sh"); err == nil {
+		program, args = shell, append([]string{"sh", "-c", wardenScript, "jobdir-warden"}, w.program[1:]...)
+	}
+	closeInherited()
+	attr := &syscall.ProcAttr{Dir: w.dir, Env: keeperEnviron(), Files: []uintptr{orders.Fd(), null.Fd(), null.Fd(), self.Fd()}}
+	err = children.fork(func() (pid int, err error) {
+		if child, err = forkLeader(program, args, attr, false); err != nil {
+			return 0, err
+		}
+		return child.pid, nil
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, pipe.Close())
+	}
+	return child, pipe, nil
+}
+
+// tell gives an order.
+func (w *warden) tell(name, value string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tellLocked(name, value)
+}
+
+func (w *warden) tellLocked(name, value string) {
+	order := name + "=" + value
+	w.told = append(w.told, order)
+	if w.pipe != nil {
+		_, _ = w.pipe.WriteString(order + "\n") // one that is gone is replaced, and told everything
+	}
+}
+
+// allow says how long a command may take to end.
+func (w *warden) allow(grace time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if grace > w.grace {
+		w.grace = grace
+		w.tellLocked(orderGrace, grace.String())
+	}
+}
+
+// keep starts another process when somebody has ended the one that is there, until ctx is done.
+func (w *warden) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		child, pipe := w.child, w.pipe
+		w.child = nil
+		w.mu.Unlock()
+		if child == nil {
+			if len(w.program) == 0 {
+				return
+			}
+			if err := w.start(); err != nil {
+				w.logger.Error("no warden: what commands leave would outlive a killed keeper; it is tried again", "error", err)
+				pause(ctx, tryAgain)
+			}
+			continue
+		}
+		t := &target{held: child.held}
+		if t.awaitExit(ctx, time.Time{}) == nil {
+			_ = children.reap(child.pid, nil, nil) // it has exited
+			_ = pipe.Close()
+			w.logger.Warn("the warden was ended by somebody; another one is started", "pid", child.pid)
+			pause(ctx, tryAgain)
+		}
+		child.close()
+	}
+}
+
+// dismiss has the process end without doing anything: the keeper ends in order.
+func (w *warden) dismiss() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pipe == nil {
+		return
+	}
+	_, _ = w.pipe.WriteString(orderLeave + "\n") // one that is gone does nothing either
+	_ = w.pipe.Close()
+	w.pipe = nil
+}
+
+// marked is an environment with the mark of this keeper, and that of no other.
+func (w *warden) marked(env []string) []string {
+	own := make([]string, 0, len(env)+1)
+	for _, entry := range env {
+		if !strings.HasPrefix(entry, KeeperVariable+"=") {
+			own = append(own, entry)
+		}
+	}
+	return append(own, w.mark)
+}
