@@ -16,8 +16,6 @@ const (
 	second = "media-fetch_2026-11-22_10-00-01_p7_r2"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 func parseIDs(t *testing.T, texts ...string) []statefs.ID {
 	t.Helper()
 	var ids []statefs.ID
