@@ -23,7 +23,7 @@ func (a *app) keeperCommand() *cobra.Command {
 				return usagef("keeper: --storage is missing; the daemon starts keepers by itself")
 			}
 			return keeper.Main(cmd.Context(), keeper.Options{
-				Dir: storage, Build: build(), Durability: statefs.Durability(durability), Warden: []string{"jobdir", "warden"},
+				Dir: storage, Build: build(), Durability: statefs.Durability(durability), Warden: []string{"warden"},
 			})
 		},
 	}

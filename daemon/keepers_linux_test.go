@@ -26,7 +26,7 @@ const wardenArg = "warden"
 
 // playKeeper is a keeper process for the storage directory dir. It outlives the test by no more than its commands, which the test ends.
 func playKeeper(dir string) error {
-	return keeper.Main(context.Background(), keeper.Options{Dir: dir, Build: "build of the test", Durability: statefs.Process, Warden: []string{"warden of a test", wardenArg}})
+	return keeper.Main(context.Background(), keeper.Options{Dir: dir, Build: "build of the test", Durability: statefs.Process, Warden: []string{wardenArg}})
 }
 
 // openKeepers finds the keepers of a storage directory.

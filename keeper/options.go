@@ -17,7 +17,7 @@ type Options struct {
 	Durability statefs.Durability
 	// Idle is how long a keeper without commands waits for a daemon; default DefaultIdle.
 	Idle time.Duration
-	// Warden is the argument list of the present program that calls Warden with the arguments that follow and standard input. Without it what
+	// Warden are the arguments with which the present program calls Warden, with the arguments that follow and standard input. Without it what
 	// commands have started in sessions of their own outlives a killed keeper, until a daemon finds that it is dead.
 	Warden []string
 	// Logger gets what goes wrong; nil discards it.

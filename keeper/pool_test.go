@@ -35,7 +35,7 @@ func playKeeper(args []string) error {
 	if err != nil {
 		return err
 	}
-	return Main(context.Background(), Options{Dir: args[0], Build: "build of the test", Durability: statefs.Process, Idle: idle, protocol: protocol, Warden: []string{"warden of a test", "warden"}})
+	return Main(context.Background(), Options{Dir: args[0], Build: "build of the test", Durability: statefs.Process, Idle: idle, protocol: protocol, Warden: []string{"warden"}})
 }
 
 // site is a storage directory with keepers.

@@ -15,12 +15,14 @@ import (
 )
 
 // wardenScript waits at the price of a shell, which is a tenth of that of a program like this one: it takes the orders as further
-// arguments, and becomes the warden proper when the keeper is dead. Descriptor 3 is the program, also when its file was replaced.
+// arguments, and becomes the warden proper when the keeper is dead. Descriptor 3 is the program, also when its file was replaced; by its path it
+// has its name too.
 const wardenScript = `trap '' HUP INT TERM
 while IFS= read -r order; do
 	[ "$order" = ` + orderLeave + ` ] && exit 0
 	set -- "$@" "$order"
 done
+[ "$0" -ef /proc/self/fd/3 ] && exec "$0" "$@"
 exec /proc/self/fd/3 "$@"`
 
 // warden is the keeper's side of its warden process, which lives as long as the keeper and a little longer.
@@ -80,9 +82,13 @@ func (w *warden) fork() (child *leader, pipe *os.File, err error) {
 		return nil, nil, err
 	}
 	defer orders.Close()
-	program, args := "/proc/self/exe", w.program // where there is no shell it waits itself
+	path, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return nil, nil, err
+	}
+	program, args := "/proc/self/exe", append([]string{path}, w.program...) // where there is no shell it waits itself
 	if shell, err := exec.LookPath("sh"); err == nil {
-		program, args = shell, append([]string{"sh", "-c", wardenScript, "jobdir-warden"}, w.program[1:]...)
+		program, args = shell, append([]string{"sh", "-c", wardenScript}, args...)
 	}
 	closeInherited()
 	attr := &syscall.ProcAttr{Dir: w.dir, Env: keeperEnviron(), Files: []uintptr{orders.Fd(), null.Fd(), null.Fd(), self.Fd()}}

@@ -36,6 +36,9 @@ type orders struct {
 //
 // It needs no daemon. One that lives ends the same processes at the same time, which does no harm.
 func Warden(ctx context.Context, begun []string, from io.Reader) error {
+	if err := control("/proc/self", "comm", "jobdir-warden"); err != nil { // it may have been executed as a descriptor
+		return fmt.Errorf("name the process: %w", err)
+	}
 	o := orders{grace: DefaultGrace}
 	for _, line := range begun {
 		if err := o.take(line); err != nil {

@@ -40,11 +40,11 @@ func (p process) kill() {
 	}
 }
 
-// commands are the processes that are neither daemons nor keepers.
+// commands are the processes that are neither daemons nor keepers nor wardens, which wait as a shell.
 func (r *rig) commands() []process {
 	var found []process
 	for _, p := range r.processes() {
-		if !strings.HasPrefix(p.command, binary(r.t)) {
+		if !strings.HasPrefix(p.command, binary(r.t)) && !strings.HasSuffix(p.command, " warden") {
 			found = append(found, p)
 		}
 	}
