@@ -95,7 +95,7 @@ func BenchmarkWhy(b *testing.B) {
 
 // One that waits costs little, beside the texts of its ID and key. Not parallel: it counts all memory.
 func TestWaitingIsSmall(t *testing.T) {
-	const n = 20_000
+	const n = 5_000
 	for name, most := range map[string]int{"plain": 240, "priorities": 240, "keys": 390, "one key": 240, "limits": 320} {
 		items := make([]Item, n)
 		for i := range items {

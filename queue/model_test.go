@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,12 @@ import (
 // Random calls, each followed by all that starts then, answer as the rule says. rapid shortens a sequence that fails.
 func TestQueueFollowsTheRule(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, followsTheRule)
+	for i := range 10 { // a hundred sequences each
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, followsTheRule)
+		})
+	}
 }
 
 func FuzzQueueFollowsTheRule(f *testing.F) {
@@ -92,9 +98,10 @@ func followsTheRule(t *rapid.T) {
 		"lose lane":  func(t *rapid.T) { m.removeLane(someLanes.Draw(t, "name")) },
 		"lose limit": func(t *rapid.T) { m.removeLimit(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name")) },
 		"": func(*rapid.T) {
-			m.explain()
+			m.explain() // what is to start is not lost between a change and the calls of Next
 			m.startAll()
 			m.explain()
+			m.explainLimits()
 		},
 	})
 	m.everybodyStarts()
@@ -273,6 +280,18 @@ func (m *machine) explain() {
 		running := len(o.holders(func(h Item) bool { return h.Lane == l.Name }))
 		if l.Known != known || l.Lane != set || l.Running != running || l.Waiting != waiting || !l.Oldest.Equal(oldest) {
 			m.t.Fatalf("lane: %+v\n%s", l, m.dump())
+		}
+	}
+}
+
+// explainLimits compares what is said of the limits.
+func (m *machine) explainLimits() {
+	o := &m.oracle
+	for _, l := range m.Limits() {
+		capacity, known := o.limits[l.Name]
+		running := len(o.holders(func(h Item) bool { return slices.Contains(h.Limits, l.Name) }))
+		if l.Known != known || l.Capacity != capacity || l.Running != running {
+			m.t.Fatalf("limit: %+v\n%s", l, m.dump())
 		}
 	}
 }

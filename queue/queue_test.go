@@ -127,7 +127,9 @@ var rules = map[string]string{
 		starts a
 		why b limit limit=x by=a pos=1
 		leave a
-		starts b`,
+		starts b
+		wait c l limits=y
+		starts c`,
 	"a capacity of a limit can change": `
 		lane l -1; limit x 1
 		wait a l limits=x; wait b l limits=x
@@ -207,6 +209,22 @@ var rules = map[string]string{
 		wait a l key=k; wait b l prio=1; wait c l key=k prio=2
 		leave c
 		starts b`,
+	"the place is that of the first submitted of the most urgent": `
+		lane l 1; lane m 0
+		wait a l key=k since=1s; wait b l since=500ms; wait c m key=k
+		starts b
+		leave b
+		starts a`,
+	"keys change places when somebody joins or leaves them": `
+		lane l 1
+		wait a l key=i; wait b l key=j; wait c l key=k; wait d l key=k prio=1; wait e l key=j prio=2
+		starts b
+		leave b; leave e
+		starts c
+		leave c
+		starts d
+		leave d
+		starts a`,
 	"who could not start anyway does not hold up a key": `
 		lane l -1; lane m 1 paused; limit x 0
 		wait a m key=k; wait b l key=k limits=x; wait c l key=k; wait d l key=k
