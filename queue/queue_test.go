@@ -360,6 +360,12 @@ var rules = map[string]string{
 		at 30s
 		starts a
 		wake -`,
+	"in any order": `
+		lane l -1 2/1m
+		started l -10s; started l -5s; started l -30s
+		wait a l
+		starts
+		wake 50s`,
 	"a clock that is set back does not hold up for longer than the rate": `
 		lane l -1 1/1m
 		wait a l; wait b l

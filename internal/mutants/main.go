@@ -98,6 +98,22 @@ var mutants = []mutant{
 		"a group is removed before it is empty", "keeper/cgroup_linux.go", "\terr = awaitEmpty(dir, grace)\n\tif errors.Is(err, os.ErrDeadlineExceeded) {", "\tif errors.Is(err, os.ErrDeadlineExceeded) {",
 		"TestGroupOfWhatIsDying", "./keeper", false,
 	},
+	{
+		"a lane starts one more than it has room for", "queue/room.go", "r.holders.Len() >= r.capacity", "r.holders.Len() > r.capacity",
+		"TestRules|TestQueueFollowsTheRule", "./queue", false,
+	},
+	{
+		"a key that is held is offered", "queue/key.go", "\t\tcase k.holders != nil:\n\t\t\tl.withdraw()\n", "\t\tcase false:\n",
+		"TestRules|TestQueueFollowsTheRule", "./queue", false,
+	},
+	{
+		"who cannot start holds up its key", "queue/key.go", "(first == nil || k.before(head, first)) && l.class.open(now)", "first == nil || k.before(head, first)",
+		"TestRules|TestQueueFollowsTheRule", "./queue", false,
+	},
+	{
+		"an urgent one waits behind a patient head of its key", "queue/key.go", "best.moreUrgent(k.best)", "best.submittedBefore(k.best)",
+		"TestRules|TestQueueFollowsTheRule", "./queue", false,
+	},
 }
 
 func main() {
