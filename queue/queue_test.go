@@ -609,6 +609,9 @@ func TestLaneStats(t *testing.T) {
 	if got, want := fmt.Sprint(q.Limits(), q.Waiting()), fmt.Sprint([]LimitStats{{Name: "x", Known: true, Capacity: 3, Running: 1}}, 3); got != want {
 		t.Errorf("limits: %s, want %s", got, want)
 	}
+	if l, _ := q.Lane("l", noon.Add(time.Minute)); !l.Until.IsZero() {
+		t.Errorf("the rate allows a start, and holds the lane back until %s", l.Until)
+	}
 	if _, ok := q.Lane("none", noon); ok {
 		t.Error("there is a lane that was never named")
 	}
