@@ -88,8 +88,11 @@ type Definition struct {
 	Timeout      time.Duration // of one attempt, paused time not counted; 0 is no limit
 	StallAfter   time.Duration // without output and progress; 0 is no notice
 	OnStall      OnStall       // "" only shows it
-	MaxAttempts  int           // runs that may fail, time out or die, the first one too; at least 1
-	restart      Restart       // as written
+	QueueTimeout time.Duration // how long it may wait in the queue at a stretch; 0 is no limit
+	Deadline     time.Duration // from submit to the end, waits and pauses included; 0 is no limit
+	Retry        Retry
+	ExitCodes    ExitCodes
+	restart      Restart // as written
 
 	Lane     string   // the queue it waits in; [DefaultLane] when the job names none
 	Limits   []string // named semaphores that it takes at its start, in the order of the file

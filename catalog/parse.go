@@ -41,7 +41,7 @@ func parseDocument(file string, doc document) (*Definition, Problems) {
 		return nil, Problems{problem}
 	}
 	j := jobDecoder{decoder: decoder{file: file}, root: root, def: &Definition{
-		Parallel: 1, MaxAttempts: 1, FailWhen: FailNever, OnDisconnect: DisconnectContinue,
+		Parallel: 1, Retry: Retry{MaxAttempts: 1}, FailWhen: FailNever, OnDisconnect: DisconnectContinue,
 		Lane: DefaultLane, KeyOrder: KeyBySubmit, Unique: Unique{OnHit: HitReturn},
 		source: doc.text, at: Position{File: file, Line: root.line, Column: root.column},
 	}}
@@ -56,11 +56,10 @@ var (
 		known: []string{
 			"group", "name", "summary", "params", "tags", "dir", "env", "run", "items", "parallel", "handler",
 			"max_log", "fail_when", "on_disconnect", "grace", "timeout", "stall_after", "on_stall", "restart", "retry",
-			"lane", "limits", "key", "key_order", "priority", "unique",
+			"queue_timeout", "deadline", "exit_codes", "lane", "limits", "key", "key_order", "priority", "unique",
 		},
 		later: []string{
-			"queue_timeout", "deadline",
-			"exit_codes", "schedule", "then", "deliver", "steps", "milestones",
+			"schedule", "then", "deliver", "steps", "milestones",
 		},
 	}
 	paramKeys = keySet{
@@ -68,12 +67,9 @@ var (
 		known: []string{"type", "required", "default", "minimum", "maximum", "enum", "pattern", "summary"},
 		later: []string{"normalize"},
 	}
-	retryKeys = keySet{
-		owner: "retry",
-		known: []string{"max_attempts"},
-		later: []string{"initial", "factor", "cap", "jitter", "retry_for"},
-	}
-	itemsKeys = keySet{owner: "items", known: []string{"glob", "list", "range"}}
+	retryKeys     = keySet{owner: "retry", known: []string{"max_attempts", "initial", "factor", "cap", "jitter", "retry_for"}}
+	exitCodesKeys = keySet{owner: "exit_codes", known: []string{"retryable", "manual", "warn"}}
+	itemsKeys     = keySet{owner: "items", known: []string{"glob", "list", "range"}}
 )
 
 var (

@@ -18,8 +18,14 @@ func (j *jobDecoder) ending(key string, n *node) {
 	case "restart":
 		s, _ := j.word(n, key, []string{string(RestartAdopt), string(RestartResume), string(RestartRetry), string(RestartFail)})
 		def.restart = Restart(s)
+	case "queue_timeout":
+		def.QueueTimeout = j.duration(n, key, maxTimeout, "leave the key out for no limit")
+	case "deadline":
+		def.Deadline = j.duration(n, key, maxTimeout, "leave the key out for no limit")
 	case "retry":
 		j.retry(n)
+	case "exit_codes":
+		j.exitCodes(n)
 	}
 }
 
@@ -37,19 +43,6 @@ func (j *jobDecoder) duration(n *node, key string, most time.Duration, without s
 		j.fail(n, without, "%s must be more than 0 and at most %dh", key, int(most.Hours()))
 	}
 	return d
-}
-
-// maxAttempts is far beyond what helps: with the longest wait between two it is decades.
-const maxAttempts = 1_000_000
-
-func (j *jobDecoder) retry(n *node) {
-	j.mapping(n, retryKeys, func(_ string, _, n *node) {
-		v, ok := j.integer(n, "max_attempts")
-		if ok && (v < 1 || v > maxAttempts) {
-			j.fail(n, "it counts the first attempt too: 1 to 1000000", "max_attempts cannot be %d", v)
-		}
-		j.def.MaxAttempts = int(v)
-	})
 }
 
 // checkEnding checks what depends on the kind of work.

@@ -39,7 +39,7 @@ func TestParseEverything(t *testing.T) {
 		{"grace", d.Grace, 90 * time.Second},
 		{"times", []time.Duration{d.Timeout, d.StallAfter}, []time.Duration{30 * time.Minute, 5 * time.Minute}},
 		{"ending", []string{string(d.OnStall), string(d.Restart())}, []string{"cancel", "retry"}},
-		{"attempts", d.MaxAttempts, 3},
+		{"attempts", d.Retry.MaxAttempts, 3},
 		{"parallel", d.Parallel, 1},
 		{"source", string(d.Source()), string(data)},
 		{"position", d.Position(), Position{"decode.yaml", 1, 1}},
@@ -209,4 +209,51 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestRetriesAreRead(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(filepath.Join("testdata", "valid", "retries.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defs, err := Parse("retries.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []Retry{
+		{MaxAttempts: 5, Initial: 5 * time.Second, Factor: 3, Cap: 10 * time.Minute, Jitter: 0.5, For: 24 * time.Hour},
+		{MaxAttempts: UnboundedAttempts, Initial: time.Hour, Factor: DefaultRetryFactor, Cap: time.Hour, Jitter: DefaultRetryJitter, For: 24 * time.Hour},
+	} {
+		if got := defs[i].Retry; got != want {
+			t.Errorf("%s: %+v, want %+v", defs[i].Name, got, want)
+		}
+	}
+	if d := defs[0]; d.QueueTimeout != 6*time.Hour || d.Deadline != 24*time.Hour {
+		t.Errorf("queue_timeout %s, deadline %s", d.QueueTimeout, d.Deadline)
+	}
+	for _, c := range []struct {
+		def  int
+		code string
+		exit int
+		want Class
+	}{
+		{0, "exit_code", 75, ClassRetryable},
+		{0, "exit_code", 3, ClassWarn},
+		{0, "exit_code", 1, ""},
+		{0, "timeout", 75, ClassWarn},
+		{0, "handler_failed", -1, ClassRetryable},
+		{1, "exit_code", 69, ClassRetryable},
+		{1, "exit_code", 78, ClassManual},
+		{1, "exit_code", 64, ""},
+		{1, "signal", -1, ""},
+	} {
+		exit := &c.exit
+		if c.exit < 0 {
+			exit = nil
+		}
+		if got := defs[c.def].ExitCodes.Class(c.code, exit); got != c.want {
+			t.Errorf("%s %d of %s is %q, want %q", c.code, c.exit, defs[c.def].Name, got, c.want)
+		}
+	}
 }

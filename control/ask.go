@@ -220,7 +220,7 @@ func (s *Server) wentOn(id statefs.ID, state statefs.State) bool {
 	}
 	for _, t := range slices.Backward(rec.Transitions) {
 		if t.From == statefs.Paused {
-			return t.To == statefs.Running || t.To == statefs.Queued
+			return t.To.Live()
 		}
 	}
 	return false

@@ -91,12 +91,19 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	if err != nil {
 		return err
 	}
-	if state == statefs.Running && !adopted {
+	held := d.heldUntilDue(op)
+	switch {
+	case state == statefs.Running && !adopted && rec.Status == statefs.Paused && held != statefs.CauseRelease:
+		op.set(statefs.Paused)
+		if err := d.waitAgain(op, held); err != nil { // somebody moved the marker meanwhile
+			return err
+		}
+	case state == statefs.Running && !adopted:
 		// The work belonged to a daemon that is gone. Until the marker is back in the queue nothing of it is in hand.
 		if err := d.lost(op); err != nil || op.state == statefs.Failed {
 			return err
 		}
-	} else {
+	default:
 		op.catchUp(d.owner.Now())
 	}
 	d.takeOverStop(op)

@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -15,6 +17,14 @@ const (
 	lineCancel       = "  Cancel requested, stopping..."
 	lineCancelPaused = "  Cancel requested while paused, stopping..."
 )
+
+// resumeLine is the line for a resume of an operation that has no process to go on with.
+func resumeLine(cause statefs.Cause) string {
+	if cause == statefs.CauseRelease {
+		return lineResume
+	}
+	return "  Resume requested, waiting for its time again..."
+}
 
 // lineNothing is the line for a request that changes nothing.
 func lineNothing(ask statefs.Ask, state statefs.State) string {
@@ -140,7 +150,8 @@ func (d *Daemon) resume(op *operation, r *request) error {
 		d.meansNothing(op, r)
 		return nil
 	case op.run == nil:
-		return d.moveFor(op, r, lineResume, statefs.CauseRelease)
+		cause := d.heldUntilDue(op)
+		return d.moveFor(op, r, resumeLine(cause), cause)
 	}
 	return d.moveFor(op, r, lineResume, statefs.CauseResume)
 }
@@ -236,11 +247,31 @@ func (d *Daemon) pausedByHand(op *operation) error {
 
 // resumedByHand is a resume whose marker has been moved already. Without work in hand the operation has to start first.
 func (d *Daemon) resumedByHand(op *operation) error {
+	if cause := d.heldUntilDue(op); op.run == nil && cause != statefs.CauseRelease {
+		return d.waitAgain(op, cause)
+	}
 	d.say(op, lineResume)
 	if err := d.accept(op, statefs.CauseResume); err != nil || op.run != nil {
 		return err
 	}
 	return d.requeue(op)
+}
+
+// waitAgain puts a marker that was moved from paused to running back to where its operation waits for its time.
+func (d *Daemon) waitAgain(op *operation, cause statefs.Cause) error {
+	to, err := statefs.Next(statefs.Paused, cause)
+	if err != nil {
+		return err
+	}
+	err = d.owner.Move(op.id(), statefs.Running, to)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	d.say(op, resumeLine(cause))
+	return d.moved(op, cause)
 }
 
 // say appends a line of the daemon's to the log. A log that cannot be written is reported: the request counts all the same.

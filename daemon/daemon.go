@@ -87,6 +87,8 @@ type Daemon struct {
 	// troubles are the operations that cannot be dealt with at the moment.
 	troubles troubles
 	runs     sync.WaitGroup
+	// alarms have an operation looked at when its time comes.
+	alarms *alarms[statefs.ID]
 
 	history *history.Store
 	pruning sync.Mutex // one prune at a time
@@ -148,6 +150,7 @@ func New(config Config) (*Daemon, error) {
 		d.starter = config.Keepers
 	}
 	d.looks = newLooks(d.look)
+	d.alarms = newAlarms(config.Owner.Now, d.ran, d.looks.want)
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.ownerOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
@@ -181,6 +184,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	watchers.Go(func() { d.watcherEnded("logs", d.files.Run(watching)) })
 	watchers.Go(func() { d.watcherEnded("history", d.history.Run(watching)) })
 	watchers.Go(func() { d.keepPruning(watching) })
+	watchers.Go(func() { d.keepTime(watching) })
 
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {
 		d.logger.Warn("changes are found by scanning", "folder", d.owner.JobsDir(), "reason", mode.Reason)
@@ -356,6 +360,7 @@ func (d *Daemon) forget(id statefs.ID) {
 	delete(d.ops, id)
 	delete(d.stuck, id)
 	d.mu.Unlock()
+	d.alarms.set(id, time.Time{}, 0)
 }
 
 // Ready is closed when the storage is in order and requests are carried out.

@@ -5,75 +5,115 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // poison is how many runs in a row may die without having finished an item before a person must look.
 const poison = 3
 
-// retryable are the codes of attempts that may go well another time: the work died, hung, or took too long. An exit code is the
-// work's own verdict, and is not tried again.
+// retryable are the codes of attempts that may go well another time, unless the job says otherwise: the work died, hung, or took too long.
+// An exit code is the work's own verdict, and is not tried again.
 var retryable = map[string]bool{"signal": true, "lost": true, "keeper_died": true, "stalled": true, "timeout": true}
 
 // deaths are the codes that say that the work died without a verdict of its own or of the daemon.
 var deaths = map[string]bool{"signal": true, "lost": true, "keeper_died": true}
 
+// final are the codes of what ends an operation whatever its job says.
+var final = map[string]bool{"queue_timeout": true, "deadline_exceeded": true}
+
 // attempted is what is known of an operation when one of its attempts has failed.
 type attempted struct {
 	code           string
+	class          catalog.Class // "" when nobody says
+	asked          bool          // the work asks for a time at which it wants to be tried again
 	attempts, most int
 	deaths         int // runs in a row that died without having finished an item, this one too
 }
 
-// after says by what cause an operation goes on when an attempt has failed. It is a pure function.
+// after says by what cause an operation goes on when an attempt has failed: CauseRescued when it is tried again, at once or later. It is a
+// pure function.
 func (a attempted) after() statefs.Cause {
 	switch {
+	case final[a.code]:
+		return statefs.CauseExpired
+	case a.class == catalog.ClassManual:
+		return statefs.CauseNeedsPerson
+	case a.class == catalog.ClassWarn:
+		return statefs.CauseRescued
 	case deaths[a.code] && a.deaths >= poison:
 		return statefs.CauseNeedsPerson
-	case !retryable[a.code], a.attempts >= a.most:
+	case a.class == "" && !a.asked && !retryable[a.code], a.attempts >= a.most:
 		return statefs.CauseFailed
 	}
 	return statefs.CauseRescued
 }
 
-// failedAttempt notes that an attempt failed with the error in the record, says so, and returns the cause by which the operation
-// goes on.
-func (d *Daemon) failedAttempt(op *operation) statefs.Cause {
+// failedAttempt notes that an attempt failed with err, says so, and returns the cause by which the operation goes on.
+func (d *Daemon) failedAttempt(op *operation, err error) statefs.Cause {
 	rec, r := op.rec, op.run
+	class := r.classOf(rec, err)
+	if class == catalog.ClassWarn {
+		rec.Warnings++
+	} else {
+		rec.Attempts++
+	}
 	processed, failed := r.report.counts()
 	switch {
-	case !deaths[rec.Error.Code]:
+	case !deaths[rec.Error.Code] || class == catalog.ClassWarn:
 		rec.Deaths = 0
 	case processed+failed > r.inherited:
 		rec.Deaths = 1
 	default:
 		rec.Deaths++
 	}
-	cause := attempted{code: rec.Error.Code, attempts: rec.Attempts, most: r.def.MaxAttempts, deaths: rec.Deaths}.after()
+	a := attempted{
+		code: rec.Error.Code, class: class, asked: r.askedWait(err) > 0,
+		attempts: rec.Attempts, most: r.def.Retry.MaxAttempts, deaths: rec.Deaths,
+	}
+	cause := a.after()
+	said := attemptLine(rec, cause, a)
 	if cause == statefs.CauseNeedsPerson {
 		rec.Reason = "poison"
+		if class == catalog.ClassManual {
+			rec.Reason = "manual"
+		}
 	}
-	d.say(op, attemptLine(rec, cause, r.def.MaxAttempts))
+	if cause == statefs.CauseRescued {
+		cause, said = d.nextAttempt(op, a, err)
+	}
+	d.say(op, said)
 	return cause
 }
 
-// attemptLine is what the log says of an attempt that failed.
-func attemptLine(rec *statefs.Record, cause statefs.Cause, most int) string {
-	if cause == statefs.CauseNeedsPerson {
-		return fmt.Sprintf("  ERROR: %s. The work died %d times in a row without finishing anything: a person must look.", rec.Error.Message, rec.Deaths)
+// classOf returns the class of a failure: the one that a handler gives it, or that of the job.
+func (r *run) classOf(rec *statefs.Record, err error) catalog.Class {
+	if f, ok := errors.AsType[*AttemptError](err); ok && f.Class != "" {
+		return f.Class
 	}
-	if cause == statefs.CauseRescued {
-		return fmt.Sprintf("  Attempt %d of %d failed: %s. It is tried again.", rec.Attempts, most, rec.Error.Message)
+	return r.def.ExitCodes.Class(rec.Error.Code, rec.ExitCode)
+}
+
+// attemptLine is what the log says of an attempt that failed and is not tried again by itself.
+func attemptLine(rec *statefs.Record, cause statefs.Cause, a attempted) string {
+	if cause != statefs.CauseNeedsPerson {
+		return "  ERROR: " + rec.Error.Message
 	}
-	return "  ERROR: " + rec.Error.Message
+	why := "A person must act: mend it"
+	if a.class != catalog.ClassManual {
+		why = fmt.Sprintf("The work died %d times in a row without finishing anything: a person must look", rec.Deaths)
+	}
+	return fmt.Sprintf("  ERROR: %s. %s, then 'jobdir retry %s', or 'jobdir cancel' it.", rec.Error.Message, why, rec.ID)
 }
 
 // goOn takes an operation whose attempt failed out of the hands of its run, to where the cause leads: it is still live. The record is
 // durable before the marker is renamed, and says where to: what the attempt came to is not lost in between, and is not counted twice.
 func (d *Daemon) goOn(op *operation, cause statefs.Cause) error {
 	op.noteProgress()
-	if cause == statefs.CauseRescued && op.state == statefs.Paused { // it begins again when it is resumed
-		op.rec.Rescues++
+	if cause != statefs.CauseNeedsPerson && op.state == statefs.Paused { // it begins again when it is resumed, and its time has come
+		if cause == statefs.CauseRescued {
+			op.rec.Rescues++
+		}
 		op.unsaved = true
 		return d.leave(op)
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -14,6 +15,15 @@ func TestAfterAFailedAttempt(t *testing.T) {
 		a    attempted
 		want statefs.Cause
 	}{
+		"exit code, declared":        {attempted{code: "exit_code", class: catalog.ClassRetryable, attempts: 1, most: 3}, statefs.CauseRescued},
+		"declared, none left":        {attempted{code: "exit_code", class: catalog.ClassRetryable, attempts: 3, most: 3}, statefs.CauseFailed},
+		"for a person, at once":      {attempted{code: "exit_code", class: catalog.ClassManual, attempts: 1, most: 3}, statefs.CauseNeedsPerson},
+		"for a person, none left":    {attempted{code: "timeout", class: catalog.ClassManual, attempts: 1, most: 1}, statefs.CauseNeedsPerson},
+		"it asks for a time":         {attempted{code: "exit_code", asked: true, attempts: 1, most: 3}, statefs.CauseRescued},
+		"it asks, none left":         {attempted{code: "exit_code", asked: true, attempts: 3, most: 3}, statefs.CauseFailed},
+		"counts as none":             {attempted{code: "exit_code", class: catalog.ClassWarn, attempts: 9, most: 1}, statefs.CauseRescued},
+		"counts as no death":         {attempted{code: "signal", class: catalog.ClassWarn, most: 1, deaths: 5}, statefs.CauseRescued},
+		"deadline, attempts left":    {attempted{code: "deadline_exceeded", class: catalog.ClassWarn, asked: true, attempts: 1, most: 9}, statefs.CauseExpired},
 		"exit code, attempts left":   {attempted{code: "exit_code", attempts: 1, most: 3}, statefs.CauseFailed},
 		"log limit, attempts left":   {attempted{code: "log_limit", attempts: 1, most: 3}, statefs.CauseFailed},
 		"killed, one attempt":        {attempted{code: "signal", attempts: 1, most: 1, deaths: 1}, statefs.CauseFailed},

@@ -28,7 +28,7 @@ func (d *Daemon) finish(op *operation) error {
 		op.run.takeExit(op.rec)
 		op.endedBy = d.judgeEnd(op)
 	}
-	if op.endedBy == statefs.CauseRescued || op.endedBy == statefs.CauseNeedsPerson {
+	if to, err := statefs.Next(statefs.Running, op.endedBy); err == nil && to.Live() {
 		return d.goOn(op, op.endedBy)
 	}
 	return d.finishAs(op, op.endedBy)
@@ -57,24 +57,25 @@ func (d *Daemon) judgeEnd(op *operation) statefs.Cause {
 	if errors.Is(cause, ErrCancelled) && !r.endedByItself() {
 		return statefs.CauseCancel // an earlier daemon had begun to
 	}
-	op.rec.Attempts++
 	err := r.err
-	if ended, ok := errors.AsType[*workError](cause); ok {
+	if ended, ok := errors.AsType[*workError](cause); ok && !(final[ended.code] && r.endedByItself()) {
 		err = ended // the daemon ended it: the log grew too large, or cannot be written
 	}
 	if err == nil {
 		err = r.failedItems()
 	}
 	if err == nil {
+		op.rec.Attempts++
 		return statefs.CauseDone
 	}
 	op.rec.Error = fault(err)
 	if r.cancelsStalled(err) {
+		op.rec.Attempts++
 		op.rec.Reason = "stalled"
 		d.say(op, "  Stalled: "+op.rec.Error.Message+", stopping...")
 		return statefs.CauseCancel
 	}
-	return d.failedAttempt(op)
+	return d.failedAttempt(op, err)
 }
 
 // endedByItself says that the command had ended before anybody asked it to: an exit that is older than the signal stands, also when

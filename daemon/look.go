@@ -36,6 +36,9 @@ func (d *Daemon) look(id statefs.ID) {
 		}
 		err = d.reconcile(op, sight)
 		d.tell(op)
+		if d.manages(id) {
+			d.setAlarm(op)
+		}
 		if op.run == nil && op.left == nil {
 			d.closeLog(op) // what only stands in line must not use up the open files
 		}
@@ -128,6 +131,12 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 	if err := d.conclude(op); err != nil {
 		return err
 	}
+	if ended, err := d.expire(op); ended || err != nil {
+		return err
+	}
+	if err := d.comeDue(op); err != nil {
+		return err
+	}
 	if op.state == statefs.Queued && d.draining() {
 		return nil // for the next daemon
 	}
@@ -212,6 +221,9 @@ func (d *Daemon) handMove(op *operation, to statefs.State) error {
 	}
 	if cause == statefs.CauseResume {
 		return d.resumedByHand(op)
+	}
+	if cause == statefs.CauseRetry {
+		op.forgive()
 	}
 	return d.accept(op, cause)
 }

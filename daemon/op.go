@@ -246,7 +246,7 @@ func handlerWork(ctx context.Context, r *run) error {
 	r.begun() // what it opens is its own affair
 	err := r.handler.Run(ctx, &Op{r})
 	if err != nil {
-		return &workError{code: "handler_failed", err: err}
+		return handlerError(err)
 	}
 	return nil
 }

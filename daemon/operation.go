@@ -34,7 +34,8 @@ type operation struct {
 	endedBy statefs.Cause
 	ending  ending
 	// told is the last transition that was published.
-	told statefs.Transited
+	told  statefs.Transited
+	times times
 
 	// shown is a copy of state for readers outside the look.
 	shown atomic.Value // statefs.State

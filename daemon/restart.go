@@ -24,7 +24,7 @@ func afterLoss(rule catalog.Restart, attempts, most int) statefs.Cause {
 func (d *Daemon) lost(op *operation) error {
 	rule, most := catalog.RestartRetry, 1
 	if def, err := d.keptDefinition(op.rec); err == nil { // without one it cannot begin again, and says so then
-		rule, most = def.Restart(), def.MaxAttempts
+		rule, most = def.Restart(), def.Retry.MaxAttempts
 	}
 	if afterLoss(rule, op.rec.Attempts, most) == statefs.CauseRescued {
 		op.rec.Rescues++

@@ -29,6 +29,11 @@ func (d *Daemon) retry(op *operation, r *request) error {
 	if err := d.moveFor(op, r, lineRetry, statefs.CauseRetry); err != nil {
 		return err
 	}
-	op.rec.Deaths, op.rec.Reason, op.rec.Error = 0, "", nil
+	op.forgive()
 	return nil
+}
+
+// forgive forgets why the last attempt failed, and since when attempts do: a person wants it tried again.
+func (op *operation) forgive() {
+	op.rec.Deaths, op.rec.Reason, op.rec.Error, op.rec.RetryUntil = 0, "", nil, nil
 }

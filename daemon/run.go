@@ -82,6 +82,8 @@ type run struct {
 	err  error
 	exit *keeper.Exit
 	used used // by commands that have ended
+	// asked is how long the command wants to wait before it is tried again, 0 when it does not say. It is like err.
+	asked time.Duration
 
 	since    time.Time    // when this daemon began with it
 	wroteAt  atomic.Int64 // when wrote last gave a heartbeat, in nanoseconds since the run began, which no setting of the clock changes

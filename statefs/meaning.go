@@ -35,6 +35,8 @@ var causeMeanings = map[Cause]string{
 	CauseDone:          "The work ended by itself, with or without failed items.",
 	CauseFailed:        "The work could not be done, and is not tried again.",
 	CauseRetryLater:    "An attempt failed and another one is due later.",
+	CauseNotYet:        "Somebody asks to resume it, and its time has not come yet.",
+	CauseExpired:       "It waited in the queue for too long, or its deadline has passed.",
 	CauseNeedsPerson:   "An attempt failed in a way that only a person can mend.",
 	CauseRetry:         "Somebody asks to try it again.",
 	CauseGate:          "The work reached a gate.",

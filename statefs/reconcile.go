@@ -98,7 +98,7 @@ func Meant(rec *Record, marker State) State {
 }
 
 // recordedFirst are the states that a record names before a marker has them, since they come with data.
-var recordedFirst = map[State]bool{Scheduled: true, WaitingApproval: true, Trailing: true}
+var recordedFirst = map[State]bool{Scheduled: true, FailedRetryable: true, WaitingApproval: true, Trailing: true}
 
 func judgeWithoutRecord(markers []State, known bool, foreignGone func() (bool, error)) Verdict {
 	if len(markers) == 0 {

@@ -73,6 +73,13 @@ type Record struct {
 	// Deaths counts the runs in a row whose work died without having finished an item; the daemon's own deaths do not count.
 	Deaths int `json:"deaths,omitempty"`
 
+	// Warnings counts the runs that ended in a way which the job declares to be neither a failure nor an attempt.
+	Warnings int `json:"warnings,omitempty"`
+	// DueAt is when an operation that is scheduled goes into the queue, or one that is failed_retryable is tried again; a paused one keeps it.
+	DueAt *time.Time `json:"due_at,omitempty"`
+	// RetryUntil is when no further attempt begins, set by the first one that fails when the job bounds it.
+	RetryUntil *time.Time `json:"retry_until,omitempty"`
+
 	CreatedAt  time.Time  `json:"created_at"`
 	StartedAt  *time.Time `json:"started_at,omitempty"`
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
@@ -164,6 +171,11 @@ var ErrNewerVersion = errors.New("written by a newer version of jobdir")
 func (r *Record) transit(from, to State, cause Cause, at time.Time) {
 	if from == Paused && to != Paused {
 		r.PausedSeconds += max(0, at.Sub(r.Since()).Seconds())
+	}
+	switch to {
+	case Scheduled, FailedRetryable, Paused:
+	case Queued, Running, WaitingApproval, FailedManual, Trailing, Completed, Cancelled, Failed:
+		r.DueAt = nil // it waits for no time
 	}
 	r.Status = to
 	r.UpdatedAt = at

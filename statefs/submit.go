@@ -58,7 +58,7 @@ const (
 	RequireEnd = "end"
 )
 
-// Submit makes a new operation in state queued and returns its record once it is as durable as the storage promises.
+// Submit makes a new operation, scheduled when it is not to start before a time that is to come and else queued, and returns its record once it is as durable as the storage promises.
 //
 // The order is: number, record, marker, directories. The record is complete before the marker names it, so a marker without a
 // record was never acknowledged, and a record without a marker neither.
@@ -108,7 +108,11 @@ func (t *Tree) newRecord(s Submission) (*Record, error) {
 	rec.RequestHash = RequestHash(s.Group, s.Job, rec.CanonicalParams)
 	rec.Lane, rec.Limits, rec.Priority, rec.Key, rec.KeyOrder = s.Lane, s.Limits, s.Priority, s.Key, s.KeyOrder
 	rec.After, rec.Require, rec.NotBefore = s.After, s.Require, s.NotBefore
-	rec.transit("", Queued, CauseSubmit, now)
+	first := Queued
+	if s.NotBefore != nil && s.NotBefore.After(now) {
+		first, rec.DueAt = Scheduled, new(*s.NotBefore)
+	}
+	rec.transit("", first, CauseSubmit, now)
 	return rec, nil
 }
 
@@ -141,7 +145,7 @@ func (t *Tree) publish(rec *Record) error {
 		t.withdraw(rec.ID)
 		return err
 	}
-	if err := t.files.create(path.Join(jobsDir, MarkerName(rec.ID, Queued)), formatStamp(rec.CreatedAt, nil)); err != nil {
+	if err := t.files.create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil)); err != nil {
 		t.withdraw(rec.ID)
 		return err
 	}

@@ -35,6 +35,10 @@ const (
 	CauseFailed Cause = "failed"
 	// CauseRetryLater means that an attempt failed and another one is due later.
 	CauseRetryLater Cause = "retry_later"
+	// CauseNotYet is a resume request for an operation whose time has not come.
+	CauseNotYet Cause = "not_yet"
+	// CauseExpired means that a time limit of the operation is over: it waited in the queue for too long, or its deadline has passed.
+	CauseExpired Cause = "expired"
 	// CauseNeedsPerson means that an attempt failed in a way that only a person can mend.
 	CauseNeedsPerson Cause = "needs_person"
 	// CauseRetry is a retry request.
@@ -64,6 +68,7 @@ type Transition struct {
 var transitions = []Transition{
 	{Scheduled, CauseDue, Queued},
 	{Scheduled, CausePause, Paused},
+	{Scheduled, CauseExpired, Failed},
 	{Scheduled, CauseCancel, Cancelled},
 	{Scheduled, CauseMarkerMissing, Cancelled},
 	{Scheduled, CauseUnreadable, FailedManual},
@@ -73,6 +78,7 @@ var transitions = []Transition{
 	{Queued, CauseCancel, Cancelled},
 	{Queued, CauseMarkerMissing, Cancelled},
 	{Queued, CauseFailed, Failed},
+	{Queued, CauseExpired, Failed},
 	{Queued, CauseUnreadable, FailedManual},
 
 	{Running, CausePause, Paused},
@@ -80,6 +86,7 @@ var transitions = []Transition{
 	{Running, CauseMarkerMissing, Cancelled},
 	{Running, CauseDone, Completed},
 	{Running, CauseFailed, Failed},
+	{Running, CauseExpired, Failed},
 	{Running, CauseRetryLater, FailedRetryable},
 	{Running, CauseNeedsPerson, FailedManual},
 	{Running, CauseGate, WaitingApproval},
@@ -90,15 +97,19 @@ var transitions = []Transition{
 
 	{Paused, CauseResume, Running},
 	{Paused, CauseRelease, Queued},
+	{Paused, CauseNotYet, Scheduled},
+	{Paused, CauseRetryLater, FailedRetryable},
 	{Paused, CauseCancel, Cancelled},
 	{Paused, CauseMarkerMissing, Cancelled},
 	{Paused, CauseDone, Completed},
 	{Paused, CauseFailed, Failed},
+	{Paused, CauseExpired, Failed},
 	{Paused, CauseNeedsPerson, FailedManual},
 	{Paused, CauseUnreadable, FailedManual},
 
 	{WaitingApproval, CauseApprove, Queued},
 	{WaitingApproval, CauseReject, Failed},
+	{WaitingApproval, CauseExpired, Failed},
 	{WaitingApproval, CauseCancel, Cancelled},
 	{WaitingApproval, CauseMarkerMissing, Cancelled},
 	{WaitingApproval, CauseUnreadable, FailedManual},
@@ -106,11 +117,13 @@ var transitions = []Transition{
 	{FailedRetryable, CauseDue, Queued},
 	{FailedRetryable, CauseRetry, Queued},
 	{FailedRetryable, CausePause, Paused},
+	{FailedRetryable, CauseExpired, Failed},
 	{FailedRetryable, CauseCancel, Cancelled},
 	{FailedRetryable, CauseMarkerMissing, Cancelled},
 	{FailedRetryable, CauseUnreadable, FailedManual},
 
 	{FailedManual, CauseRetry, Queued},
+	{FailedManual, CauseExpired, Failed},
 	{FailedManual, CauseCancel, Cancelled},
 	{FailedManual, CauseMarkerMissing, Cancelled},
 
@@ -162,7 +175,7 @@ func (a Ask) Means(state State) bool {
 
 // meanings are the causes that a request can be.
 var meanings = map[Ask][]Cause{
-	Pause: {CausePause}, Resume: {CauseResume, CauseRelease}, Cancel: {CauseCancel}, Retry: {CauseRetry},
+	Pause: {CausePause}, Resume: {CauseResume, CauseRelease, CauseNotYet}, Cancel: {CauseCancel}, Retry: {CauseRetry},
 	Skip: {CauseRetry, CauseApprove}, Set: {CauseRetry, CauseApprove}, Approve: {CauseApprove}, Reject: {CauseReject},
 }
 
@@ -180,6 +193,7 @@ var handMoves = map[[2]State]Cause{
 	{Paused, Running}:         CauseResume,
 	{Queued, Paused}:          CausePause,
 	{Scheduled, Paused}:       CausePause,
+	{Scheduled, Queued}:       CauseDue,
 	{FailedRetryable, Queued}: CauseRetry,
 	{FailedManual, Queued}:    CauseRetry,
 }

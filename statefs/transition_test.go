@@ -15,13 +15,13 @@ var update = flag.Bool("update", false, "rewrite docs/states.md from the table o
 
 // golden is the state machine as the design has it, written by hand: what is not here is an error.
 const golden = `
-scheduled: due=queued pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
-queued: start=running pause=paused cancel=cancelled marker_missing=cancelled failed=failed record_unreadable=failed_manual
-running: pause=paused cancel=cancelled marker_missing=cancelled interrupted=queued rescued=queued done=completed failed=failed retry_later=failed_retryable needs_person=failed_manual gate=waiting_approval main_done=trailing record_unreadable=failed_manual
-paused: resume=running release=queued cancel=cancelled marker_missing=cancelled done=completed failed=failed needs_person=failed_manual record_unreadable=failed_manual
-waiting_approval: approve=queued reject=failed cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
-failed_retryable: due=queued retry=queued pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
-failed_manual: retry=queued cancel=cancelled marker_missing=cancelled
+scheduled: due=queued expired=failed pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
+queued: start=running expired=failed pause=paused cancel=cancelled marker_missing=cancelled failed=failed record_unreadable=failed_manual
+running: expired=failed pause=paused cancel=cancelled marker_missing=cancelled interrupted=queued rescued=queued done=completed failed=failed retry_later=failed_retryable needs_person=failed_manual gate=waiting_approval main_done=trailing record_unreadable=failed_manual
+paused: resume=running release=queued not_yet=scheduled retry_later=failed_retryable expired=failed cancel=cancelled marker_missing=cancelled done=completed failed=failed needs_person=failed_manual record_unreadable=failed_manual
+waiting_approval: approve=queued expired=failed reject=failed cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
+failed_retryable: due=queued expired=failed retry=queued pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
+failed_manual: retry=queued expired=failed cancel=cancelled marker_missing=cancelled
 trailing: all_done=completed cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
 completed:
 cancelled:
@@ -132,8 +132,8 @@ func TestHandMovesAreTransitions(t *testing.T) {
 			}
 		}
 	}
-	if moves != 6 {
-		t.Errorf("%d moves by hand mean something, want 6", moves)
+	if moves != 7 {
+		t.Errorf("%d moves by hand mean something, want 7", moves)
 	}
 }
 
@@ -181,7 +181,7 @@ When it has ended its state stands in the record, and there is no marker.
 
 ## Drawing
 
-` + "```mermaid\nstateDiagram-v2\n    [*] --> queued: submit\n")
+` + "```mermaid\nstateDiagram-v2\n    [*] --> queued: submit\n    [*] --> scheduled: submit\n")
 	for _, from := range LiveStates() {
 		for _, to := range States() {
 			var by []string
@@ -209,6 +209,7 @@ When it has ended its state stands in the record, and there is no marker.
 	page.WriteString("\n## Transitions\n\nAny pair of state and cause that is not here is refused and changes nothing.\n\n" +
 		"| from | cause | to | when |\n|---|---|---|---|\n")
 	fmt.Fprintf(&page, "| | `%s` | `%s` | %s |\n", CauseSubmit, Queued, CauseSubmit.Meaning())
+	fmt.Fprintf(&page, "| | `%s` | `%s` | %s |\n", CauseSubmit, Scheduled, "Somebody submits it for a time that is to come.")
 	for _, row := range transitions {
 		fmt.Fprintf(&page, "| `%s` | `%s` | `%s` | %s |\n", row.From, row.Cause, row.To, row.Cause.Meaning())
 	}
@@ -221,7 +222,8 @@ When it has ended its state stands in the record, and there is no marker.
 			}
 		}
 	}
-	page.WriteString("\nMoving `paused` to `running` puts the operation into `queued` (cause `release`) when it has no process to go on with.\n" +
+	page.WriteString("\nMoving `paused` to `running` puts the operation into `queued` (cause `release`) when it has no process to go on with, and back to\n" +
+		"`scheduled` or `failed_retryable` when its time has not come.\n" +
 		"Removing a live marker with `rm` cancels (cause `marker_missing`).\n")
 	return page.Bytes()
 }

@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// clockWatch tells when somebody sets the clock of the machine, and when the machine wakes from sleep: a timer of the kernel that is never
+// due is cancelled by either.
+type clockWatch struct {
+	file *os.File
+	set  chan struct{}
+}
+
+// openClockWatch begins to watch the clock.
+func openClockWatch() (*clockWatch, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("watch the clock: %w", err)
+	}
+	w := &clockWatch{file: os.NewFile(uintptr(fd), "clock"), set: make(chan struct{}, 1)}
+	if err := w.arm(); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch the clock: %w", err), w.file.Close())
+	}
+	return w, nil
+}
+
+func (w *clockWatch) arm() error {
+	raw, err := w.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var setErr error
+	err = raw.Control(func(fd uintptr) {
+		setErr = unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &unix.ItimerSpec{Value: unix.NsecToTimespec(math.MaxInt64)}, nil)
+	})
+	return errors.Join(err, setErr)
+}
+
+// run passes on each change until ctx ends, and closes the watch.
+func (w *clockWatch) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() { _ = w.file.Close() }) // which ends the read below
+	defer stop()
+	var expirations [8]byte
+	for {
+		_, err := w.file.Read(expirations[:])
+		if !errors.Is(err, unix.ECANCELED) {
+			return // closed, or the year 2262
+		}
+		if err := w.arm(); err != nil {
+			return // the sweep looks at the clock too
+		}
+		select {
+		case w.set <- struct{}{}:
+		default:
+		}
+	}
+}
