@@ -89,6 +89,7 @@ var imports = []row{
 // testOnly are the libraries that no shipped code links.
 var testOnly = []string{
 	"github.com/anishathalye/porcupine",
+	"github.com/gowebpki/jcs",
 	"github.com/rogpeppe/go-internal", // runs the command line as a user types it
 	"github.com/santhosh-tekuri/jsonschema/v6",
 	"go.uber.org/goleak",

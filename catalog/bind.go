@@ -87,13 +87,42 @@ func (d *Definition) BindJSON(data []byte) (Params, error) {
 	if err := d.checkNames(maps.Keys(members)); err != nil {
 		return Params{}, err
 	}
-	return d.bind(func(p *Param) (Value, string) {
+	return d.bind(fromMembers(members))
+}
+
+// BindKept takes the parameters of an operation that was submitted, as its record holds them: they are what runs, so that nothing is filled
+// in or normalised again. Errors are [*ParamError].
+func (d *Definition) BindKept(data []byte) (Params, error) {
+	members, err := ReadObject(data)
+	if err != nil {
+		return Params{}, err
+	}
+	if err := d.checkNames(maps.Keys(members)); err != nil {
+		return Params{}, err
+	}
+	value := fromMembers(members)
+	var out Params
+	for i := range d.Params {
+		p := &d.Params[i]
+		v, reason := value(p)
+		if reason != "" {
+			return Params{}, &ParamError{Param: p.Name, Reason: reason}
+		}
+		if !v.IsZero() {
+			out.bound = append(out.bound, boundParam{p.Name, v})
+		}
+	}
+	return out, nil
+}
+
+func fromMembers(members map[string]json.RawMessage) func(*Param) (Value, string) {
+	return func(p *Param) (Value, string) {
 		raw, ok := members[p.Name]
 		if !ok || string(raw) == "null" {
 			return Value{}, ""
 		}
 		return parseJSON(p.Type, raw)
-	})
+	}
 }
 
 func (d *Definition) bind(value func(*Param) (v Value, reason string)) (Params, error) {
@@ -101,14 +130,17 @@ func (d *Definition) bind(value func(*Param) (v Value, reason string)) (Params, 
 	for i := range d.Params {
 		p := &d.Params[i]
 		v, reason := value(p)
+		if reason == "" && v.IsZero() {
+			v = p.Default
+		}
+		if reason == "" {
+			v, reason = p.normalized(v)
+		}
 		if reason == "" && !v.IsZero() {
 			reason = p.check(v)
 		}
 		if reason != "" {
 			return Params{}, &ParamError{Param: p.Name, Reason: reason}
-		}
-		if v.IsZero() {
-			v = p.Default
 		}
 		switch {
 		case !v.IsZero():
@@ -141,9 +173,6 @@ func ReadObject(data []byte) (map[string]json.RawMessage, error) {
 		return nil, nil
 	}
 	wrong := func(why string) error {
-		if why == io.EOF.Error() || why == io.ErrUnexpectedEOF.Error() {
-			why = "it is cut off"
-		}
 		return &ParamError{Reason: "the parameters are not a JSON object: " + why}
 	}
 	if !utf8.Valid(data) {
@@ -152,15 +181,18 @@ func ReadObject(data []byte) (map[string]json.RawMessage, error) {
 	if data[0] != '{' {
 		return nil, wrong("it begins with " + quote(string(data[:1])))
 	}
+	if why := tooDeep(data); why != "" {
+		return nil, wrong(why)
+	}
 	in := json.NewDecoder(bytes.NewReader(data))
 	members := map[string]json.RawMessage{}
 	if _, err := in.Token(); err != nil {
-		return nil, wrong(err.Error())
+		return nil, wrong(cutOff(err))
 	}
 	for in.More() {
 		key, err := in.Token()
 		if err != nil {
-			return nil, wrong(err.Error())
+			return nil, wrong(cutOff(err))
 		}
 		name, _ := key.(string) // the decoder accepts nothing else as a name
 		if _, twice := members[name]; twice {
@@ -168,17 +200,25 @@ func ReadObject(data []byte) (map[string]json.RawMessage, error) {
 		}
 		var raw json.RawMessage
 		if err := in.Decode(&raw); err != nil {
-			return nil, wrong(err.Error())
+			return nil, wrong(cutOff(err))
 		}
 		members[name] = raw
 	}
 	if _, err := in.Token(); err != nil {
-		return nil, wrong(err.Error())
+		return nil, wrong(cutOff(err))
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
 		return nil, wrong("text follows it")
 	}
 	return members, nil
+}
+
+// cutOff says an error of the JSON decoder in words.
+func cutOff(err error) string {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "it is cut off"
+	}
+	return err.Error()
 }
 
 // parseJSON turns one JSON value into a value of type t.
@@ -197,6 +237,8 @@ func parseJSON(t ParamType, raw json.RawMessage) (Value, string) {
 			return Value{}, "the string has half a surrogate pair"
 		}
 		return stringValue(s)
+	case t.composite():
+		return compositeValue(t, text)
 	case t == StringType, raw[0] == '{', raw[0] == '[', t == BooleanType && text != "true" && text != "false":
 		return Value{}, quote(text) + " is not " + article(t)
 	}
@@ -215,8 +257,10 @@ func loneSurrogate(raw string) bool {
 }
 
 func article(t ParamType) string {
-	if t == IntegerType {
-		return "an integer"
+	switch t {
+	case IntegerType, ObjectType, ArrayType:
+		return "an " + string(t)
+	case StringType, NumberType, BooleanType:
 	}
 	return "a " + string(t)
 }
@@ -253,8 +297,25 @@ func (p Params) Len() int { return len(p.bound) }
 
 // JSON gives the values as one canonical JSON object (RFC 8785): sorted names,
 // defaults filled in, parameters without a value left out.
-func (p Params) JSON() json.RawMessage {
-	sorted := slices.SortedFunc(slices.Values(p.bound), func(a, b boundParam) int { return strings.Compare(a.name, b.name) })
+func (p Params) JSON() json.RawMessage { return canonicalParams(p.bound) }
+
+// Identity gives the canonical JSON of the values that make operations of the job equal.
+func (d *Definition) Identity(p Params) string {
+	if d.Unique.By == nil {
+		return string(p.JSON())
+	}
+	var by []boundParam
+	for _, b := range p.bound {
+		if slices.Contains(d.Unique.By, b.name) {
+			by = append(by, b)
+		}
+	}
+	return string(canonicalParams(by))
+}
+
+func canonicalParams(bound []boundParam) []byte {
+	// Names of parameters are ASCII, so that this is the order of RFC 8785, section 3.2.3.
+	sorted := slices.SortedFunc(slices.Values(bound), func(a, b boundParam) int { return strings.Compare(a.name, b.name) })
 	b := []byte{'{'}
 	for i, e := range sorted {
 		if i > 0 {

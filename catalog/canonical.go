@@ -2,8 +2,16 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Canonical JSON is RFC 8785: equal values give equal bytes, so the bytes can be
@@ -51,4 +59,157 @@ func formatNumber(f float64) string {
 		b = bytes.Replace(b, []byte("e+0"), []byte("e+"), 1)
 	}
 	return string(b)
+}
+
+// maxNesting bounds objects and arrays within each other: more is no parameter, and reading goes as deep.
+const maxNesting = 64
+
+// Canonical gives any JSON text in the form of RFC 8785. What has no such form, or means different things to different readers, is an
+// error: names that are given twice, halves of surrogate pairs, numbers beyond a double, integers that a double does not hold.
+func Canonical(data []byte) ([]byte, error) {
+	if !utf8.Valid(data) {
+		return nil, errors.New("the text is not UTF-8")
+	}
+	if why := tooDeep(data); why != "" {
+		return nil, errors.New(why)
+	}
+	in := json.NewDecoder(bytes.NewReader(data))
+	in.UseNumber()
+	c := canonicalizer{in: in, data: data}
+	if err := c.value(); err != nil {
+		return nil, err
+	}
+	if len(bytes.TrimSpace(data[in.InputOffset():])) > 0 {
+		return nil, errors.New("text follows the JSON value")
+	}
+	return c.out, nil
+}
+
+// tooDeep says whether a JSON text nests deeper than anything that is read here, without reading it deeper.
+func tooDeep(data []byte) string {
+	depth, inString := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			if depth++; depth > maxNesting {
+				return fmt.Sprintf("it nests deeper than %d levels", maxNesting)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return ""
+}
+
+// canonicalizer writes the tokens of a JSON text again.
+type canonicalizer struct {
+	in   *json.Decoder
+	data []byte
+	out  []byte
+}
+
+func (c *canonicalizer) token() (json.Token, error) {
+	start := c.in.InputOffset()
+	token, err := c.in.Token()
+	if err != nil {
+		return nil, errors.New("it is no JSON: " + cutOff(err))
+	}
+	if s, ok := token.(string); ok && strings.ContainsRune(s, utf8.RuneError) {
+		raw := string(c.data[start:c.in.InputOffset()])
+		if loneSurrogate(raw[strings.IndexByte(raw, '"'):]) {
+			return nil, errors.New("a string has half a surrogate pair")
+		}
+	}
+	return token, nil
+}
+
+func (c *canonicalizer) value() error {
+	token, err := c.token()
+	if err != nil {
+		return err
+	}
+	switch v := token.(type) {
+	case json.Delim:
+		if v == '{' {
+			return c.object()
+		}
+		return c.array()
+	case string:
+		c.out = appendString(c.out, v)
+	case json.Number:
+		text := v.String()
+		n, reason := parseNumber(text)
+		if reason != "" {
+			return errors.New(reason)
+		}
+		if integerText.MatchString(text) && text != "-0" && n.text != text {
+			return fmt.Errorf("the integer %s has more digits than readers of JSON keep; write it as a string", quote(text))
+		}
+		c.out = append(c.out, n.text...)
+	case bool:
+		c.out = strconv.AppendBool(c.out, v)
+	case nil:
+		c.out = append(c.out, "null"...)
+	}
+	return nil
+}
+
+func (c *canonicalizer) array() error {
+	c.out = append(c.out, '[')
+	for first := true; c.in.More(); first = false {
+		if !first {
+			c.out = append(c.out, ',')
+		}
+		if err := c.value(); err != nil {
+			return err
+		}
+	}
+	c.out = append(c.out, ']')
+	_, err := c.token()
+	return err
+}
+
+func (c *canonicalizer) object() error {
+	type member struct {
+		name  string
+		units []uint16
+		value []byte
+	}
+	before := c.out
+	c.out = nil
+	var members []member
+	for c.in.More() {
+		token, err := c.token()
+		if err != nil {
+			return err
+		}
+		name, _ := token.(string) // the decoder accepts nothing else as a name
+		start := len(c.out)
+		if err := c.value(); err != nil {
+			return err
+		}
+		members = append(members, member{name, utf16.Encode([]rune(name)), c.out[start:len(c.out):len(c.out)]})
+	}
+	if _, err := c.token(); err != nil {
+		return err
+	}
+	slices.SortFunc(members, func(a, b member) int { return slices.CompareFunc(a.units, b.units, cmp.Compare[uint16]) })
+	out := append(before, '{') //nolint:gocritic // the outer text goes on
+	for i, m := range members {
+		if i > 0 {
+			if m.name == members[i-1].name {
+				return fmt.Errorf("the name %s is given twice", quote(m.name))
+			}
+			out = append(out, ',')
+		}
+		out = append(appendString(out, m.name), ':')
+		out = append(out, m.value...)
+	}
+	c.out = append(out, '}')
+	return nil
 }

@@ -47,6 +47,8 @@ var semanticOnly = map[string]string{
 	"tag_yaml":              "a schema sees the value, not how YAML spells it",
 	"merge":                 "a schema sees the value, not how YAML spells it",
 	"text_after_marker":     "a schema sees the value, not how YAML spells it",
+	"normalize_enum":        "compares two values",
+	"param_object_default":  "arithmetic",
 	"key_id":                "the meaning of a reference",
 	"key_param":             "follows a reference",
 	"unique_by":             "follows a reference",

@@ -211,3 +211,37 @@ func (c *converter) node(n ast.Node) *node {
 	}
 	return out
 }
+
+// appendJSON writes the value as JSON, for what takes any. Numbers and words stay as they are written, so that only what is JSON too is
+// taken.
+func (n *node) appendJSON(b []byte) []byte {
+	switch n.kind {
+	case mappingKind:
+		b = append(b, '{')
+		for i, e := range n.entries {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendString(b, e.key.text), ':')
+			b = e.value.appendJSON(b)
+		}
+		return append(b, '}')
+	case listKind:
+		b = append(b, '[')
+		for i, e := range n.elements {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = e.appendJSON(b)
+		}
+		return append(b, ']')
+	case textKind:
+		return appendString(b, n.text)
+	case integerKind, numberKind:
+		return append(b, n.text...)
+	case booleanKind:
+		return append(b, strings.ToLower(n.text)...)
+	case nullKind:
+	}
+	return append(b, "null"...)
+}

@@ -18,7 +18,9 @@ type Param struct {
 	Enum []Value `json:"enum,omitempty"`
 	// Pattern is an RE2 expression that the whole of a string must match.
 	Pattern string `json:"pattern,omitempty"`
-	Summary string `json:"summary,omitempty"`
+	// Normalize is what is done with a string, in this order, before it is checked.
+	Normalize []Normalize `json:"normalize,omitempty"`
+	Summary   string      `json:"summary,omitempty"`
 
 	pattern *regexp.Regexp
 }

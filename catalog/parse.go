@@ -64,8 +64,7 @@ var (
 	}
 	paramKeys = keySet{
 		owner: "a parameter",
-		known: []string{"type", "required", "default", "minimum", "maximum", "enum", "pattern", "summary"},
-		later: []string{"normalize"},
+		known: []string{"type", "required", "default", "minimum", "maximum", "enum", "pattern", "normalize", "summary"},
 	}
 	retryKeys     = keySet{owner: "retry", known: []string{"max_attempts", "initial", "factor", "cap", "jitter", "retry_for"}}
 	exitCodesKeys = keySet{owner: "exit_codes", known: []string{"retryable", "manual", "warn"}}

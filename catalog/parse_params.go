@@ -47,6 +47,7 @@ func (j *jobDecoder) param(name string, k, n *node) Param {
 	if len(j.problems) > before {
 		return p
 	}
+	j.paramNormalize(&p, at["normalize"])
 	j.paramRange(&p, at)
 	j.paramEnum(&p, at["enum"])
 	j.paramPattern(&p, at["pattern"])
@@ -56,7 +57,9 @@ func (j *jobDecoder) param(name string, k, n *node) Param {
 	for i, v := range p.Enum {
 		rest := p
 		rest.Enum = nil
-		if reason := rest.check(v); reason != "" {
+		if same, _ := p.normalized(v); same != v {
+			j.fail(at["enum"].elements[i], "write it as normalize leaves it", "enum: no value can be %s", quote(v.text))
+		} else if reason := rest.check(v); reason != "" {
 			j.fail(at["enum"].elements[i], "", "enum: %s", reason)
 		}
 	}
@@ -66,12 +69,33 @@ func (j *jobDecoder) param(name string, k, n *node) Param {
 		}
 		p.Default = j.value(d, "default", p.Type)
 		if !p.Default.IsZero() {
-			if reason := p.check(p.Default); reason != "" {
+			v, reason := p.normalized(p.Default)
+			if reason == "" && !v.IsZero() {
+				reason = p.check(v)
+			}
+			if reason != "" {
 				j.fail(d, "", "default: %s", reason)
 			}
 		}
 	}
 	return p
+}
+
+func (j *jobDecoder) paramNormalize(p *Param, n *node) {
+	if n == nil {
+		return
+	}
+	if p.Type != StringType {
+		j.fail(n, "it is for strings", "normalize has no meaning for %s", article(p.Type))
+		return
+	}
+	for _, e := range j.list(n, "normalize") {
+		s, ok := j.word(e, "normalize", normalizations)
+		if ok && slices.Contains(p.Normalize, Normalize(s)) {
+			j.fail(e, "", "normalize has %q twice", s)
+		}
+		p.Normalize = append(p.Normalize, Normalize(s))
+	}
 }
 
 func (j *jobDecoder) paramRange(p *Param, at map[string]*node) {
@@ -95,8 +119,8 @@ func (j *jobDecoder) paramEnum(p *Param, n *node) {
 	if n == nil {
 		return
 	}
-	if p.Type == BooleanType {
-		j.fail(n, "", "enum has no meaning for a boolean")
+	if p.Type == BooleanType || p.Type.composite() {
+		j.fail(n, "", "enum has no meaning for %s", article(p.Type))
 		return
 	}
 	for _, e := range j.list(n, "enum") {
@@ -143,6 +167,10 @@ func (j *jobDecoder) value(n *node, what string, t ParamType) Value {
 		fits = n.kind == integerKind || n.kind == numberKind
 	case BooleanType:
 		fits = n.kind == booleanKind
+	case ObjectType:
+		fits = n.kind == mappingKind
+	case ArrayType:
+		fits = n.kind == listKind
 	}
 	if !fits {
 		hint := ""
@@ -153,8 +181,11 @@ func (j *jobDecoder) value(n *node, what string, t ParamType) Value {
 		return Value{}
 	}
 	text := n.text
-	if t == BooleanType {
+	switch {
+	case t == BooleanType:
 		text = strings.ToLower(text)
+	case t.composite():
+		text = string(n.appendJSON(nil))
 	}
 	v, reason := parseText(t, text)
 	if reason != "" {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"regexp"
@@ -19,9 +20,14 @@ const (
 	IntegerType ParamType = "integer" // within ±MaxInteger
 	NumberType  ParamType = "number"  // a finite IEEE 754 double
 	BooleanType ParamType = "boolean"
+	ObjectType  ParamType = "object" // any JSON object, kept as canonical JSON
+	ArrayType   ParamType = "array"  // any JSON array, likewise
 )
 
-var paramTypes = []string{string(StringType), string(IntegerType), string(NumberType), string(BooleanType)}
+var paramTypes = []string{string(StringType), string(IntegerType), string(NumberType), string(BooleanType), string(ObjectType), string(ArrayType)}
+
+// composite tells whether values of the type hold others.
+func (t ParamType) composite() bool { return t == ObjectType || t == ArrayType }
 
 // MaxInteger is the largest integer a parameter or a range can have. Beyond it
 // JSON readers that hold numbers as doubles change the value (RFC 8259, section 6).
@@ -46,10 +52,11 @@ func (v Value) Type() ParamType { return v.kind }
 func (v Value) IsZero() bool { return v.kind == "" }
 
 // Text is the form in which a value replaces a reference and reaches a command:
-// a string as it is, numbers as in canonical JSON, true or false.
+// a string as it is, numbers, objects and arrays as in canonical JSON, true or
+// false.
 func (v Value) Text() string { return v.text }
 
-// Any gives the value as string, int64, float64 or bool; nil for no value.
+// Any gives the value as string, int64, float64, bool or, of an object and an array, json.RawMessage; nil for no value.
 func (v Value) Any() any {
 	switch v.kind {
 	case StringType:
@@ -60,6 +67,8 @@ func (v Value) Any() any {
 		return v.number
 	case BooleanType:
 		return v.text == "true"
+	case ObjectType, ArrayType:
+		return json.RawMessage(v.text)
 	}
 	return nil
 }
@@ -71,7 +80,7 @@ func (v Value) appendJSON(b []byte) []byte {
 	switch v.kind {
 	case StringType:
 		return appendString(b, v.text)
-	case IntegerType, NumberType, BooleanType:
+	case IntegerType, NumberType, BooleanType, ObjectType, ArrayType:
 		return append(b, v.text...)
 	}
 	return append(b, "null"...)
@@ -127,6 +136,8 @@ func parseText(t ParamType, s string) (v Value, reason string) {
 			return booleanValue(false), ""
 		}
 		return Value{}, quote(s) + " is not a boolean (true, false, 1 or 0)"
+	case ObjectType, ArrayType:
+		return compositeValue(t, s)
 	}
 	return Value{}, "the parameter has no type"
 }
@@ -141,6 +152,25 @@ func stringValue(s string) (Value, string) {
 		return Value{}, "the value has a NUL character"
 	}
 	return Value{kind: StringType, text: s}, ""
+}
+
+// compositeValue reads an object or an array.
+func compositeValue(t ParamType, s string) (Value, string) {
+	s = strings.TrimSpace(s)
+	if first := map[ParamType]string{ObjectType: "{", ArrayType: "["}[t]; !strings.HasPrefix(s, first) {
+		return Value{}, quote(s) + " is not " + article(t) + " of JSON"
+	}
+	if len(s) > MaxString {
+		return Value{}, fmt.Sprintf("the value is longer than %s", Bytes(MaxString))
+	}
+	canonical, err := Canonical([]byte(s))
+	if err != nil {
+		return Value{}, err.Error()
+	}
+	if len(canonical) > MaxString { // numbers can get longer
+		return Value{}, fmt.Sprintf("the value is longer than %s", Bytes(MaxString))
+	}
+	return Value{kind: t, text: string(canonical)}, ""
 }
 
 func parseInteger(s string) (Value, string) {

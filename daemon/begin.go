@@ -113,7 +113,7 @@ func (d *Daemon) definition(rec *statefs.Record) (*catalog.Definition, catalog.P
 	if err != nil {
 		return nil, catalog.Params{}, err
 	}
-	params, err := def.BindJSON(rec.Params)
+	params, err := def.BindKept(rec.Params)
 	if err != nil {
 		return nil, catalog.Params{}, fmt.Errorf("job %s: %w", def.Address(), err)
 	}
