@@ -25,18 +25,18 @@ import (
 
 // The jobs of a run. held and simulated wait until they are cancelled, as a command and as a handler.
 var jobFiles = map[string]string{
-	"held.yaml":      "group: bench\nname: held\nsummary: Waits\nrun: [sh, -c, 'echo started; exec sleep 3600']\n",
-	"simulated.yaml": "group: bench\nname: simulated\nsummary: Waits\nparams:\n  files: {type: integer, default: 1000000}\nhandler: streaming01\n",
-	"nothing.yaml":   "group: bench\nname: nothing\nsummary: Ends at once\nparams:\n  files: {type: integer, default: 0}\nrun: ['true']\n",
-	"writer.yaml": "group: bench\nname: writer\nsummary: Writes lines\nparams:\n  lines: {type: integer, required: true}\n" +
+	"held.yaml":      "group: bench\nunique: {on_hit: off}\nname: held\nsummary: Waits\nrun: [sh, -c, 'echo started; exec sleep 3600']\n",
+	"simulated.yaml": "group: bench\nunique: {on_hit: off}\nname: simulated\nsummary: Waits\nparams:\n  files: {type: integer, default: 1000000}\nhandler: streaming01\n",
+	"nothing.yaml":   "group: bench\nunique: {on_hit: off}\nname: nothing\nsummary: Ends at once\nparams:\n  files: {type: integer, default: 0}\nrun: ['true']\n",
+	"writer.yaml": "group: bench\nunique: {on_hit: off}\nname: writer\nsummary: Writes lines\nparams:\n  lines: {type: integer, required: true}\n" +
 		"  each: {type: integer, required: true}\n  gate: {type: string, required: true}\nenv: {" + roleVariable + ": writer}\nrun: [%q]\n",
 }
 
 // Jobs of the server of this program.
 var ownJobFiles = map[string]string{
-	"lines.yaml": "group: bench\nname: lines\nsummary: Writes lines\nparams:\n  lines: {type: integer, required: true}\n" +
+	"lines.yaml": "group: bench\nunique: {on_hit: off}\nname: lines\nsummary: Writes lines\nparams:\n  lines: {type: integer, required: true}\n" +
 		"  each: {type: integer, required: true}\n  gate: {type: string, required: true}\nhandler: lines\n",
-	"hold.yaml": "group: bench\nname: hold\nsummary: Waits\nhandler: hold\n",
+	"hold.yaml": "group: bench\nunique: {on_hit: off}\nname: hold\nsummary: Waits\nhandler: hold\n",
 }
 
 // server is a running daemon with a storage of its own.

@@ -180,8 +180,8 @@ func (c *canonicalizer) object() error {
 		units []uint16
 		value []byte
 	}
-	before := c.out
-	c.out = nil
+	outer := c.out
+	c.out = nil // the members get a text of their own, to be sorted
 	var members []member
 	for c.in.More() {
 		token, err := c.token()
@@ -199,17 +199,17 @@ func (c *canonicalizer) object() error {
 		return err
 	}
 	slices.SortFunc(members, func(a, b member) int { return slices.CompareFunc(a.units, b.units, cmp.Compare[uint16]) })
-	out := append(before, '{') //nolint:gocritic // the outer text goes on
+	c.out = slices.Concat(outer, []byte{'{'})
 	for i, m := range members {
 		if i > 0 {
 			if m.name == members[i-1].name {
 				return fmt.Errorf("the name %s is given twice", quote(m.name))
 			}
-			out = append(out, ',')
+			c.out = append(c.out, ',')
 		}
-		out = append(appendString(out, m.name), ':')
-		out = append(out, m.value...)
+		c.out = append(appendString(c.out, m.name), ':')
+		c.out = append(c.out, m.value...)
 	}
-	c.out = append(out, '}')
+	c.out = append(c.out, '}')
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jobdir/jobdir/events"
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/submit"
 )
 
 // Config is what can be set in jobdir.yaml, by environment and by flag. See settings for the names.
@@ -24,14 +25,16 @@ type Config struct {
 	Grace         time.Duration
 	OnStop        OnStop
 	SweepInterval time.Duration
-	TokenFile     string
-	Insecure      bool
-	Hosts         []string
-	GroupControl  bool
-	LogFormat     string
-	LogLevel      string
-	Retention     history.Retention
-	Events        events.Retention
+	// IdempotencyAge is how long an idempotency key names its operation.
+	IdempotencyAge time.Duration
+	TokenFile      string
+	Insecure       bool
+	Hosts          []string
+	GroupControl   bool
+	LogFormat      string
+	LogLevel       string
+	Retention      history.Retention
+	Events         events.Retention
 }
 
 // setting is one key of the configuration. Its values are text on all ways in, so that a flag, a variable and a line of
@@ -64,6 +67,7 @@ var settings = append([]*setting{
 	durationSetting("grace", "time between SIGTERM and SIGKILL", func(c *Config) *time.Duration { return &c.Grace }),
 	choiceSetting("on_stop", "what SIGTERM does to running work: leave (commands go on), interrupt, or wait for its end",
 		func(c *Config) *OnStop { return &c.OnStop }, StopLeave, StopInterrupt, StopWait),
+	durationSetting("idempotency_age", "how long an Idempotency-Key names its operation, also after that has ended", func(c *Config) *time.Duration { return &c.IdempotencyAge }),
 	durationSetting("sweep_interval", "time between two sweeps of the storage", func(c *Config) *time.Duration { return &c.SweepInterval }),
 	textSetting("token_file", "file of tokens, one a line: NAME:SECRET or SECRET", func(c *Config) *string { return &c.TokenFile }).shares().paths(),
 	toggleSetting("insecure", "allow listening beyond the loopback without tokens", func(c *Config) *bool { return &c.Insecure }),
@@ -90,11 +94,11 @@ func defaultConfig(getenv func(string) string) Config {
 		Durability:    statefs.Power,
 		Grace:         10 * time.Second,
 		OnStop:        StopLeave,
-		SweepInterval: time.Minute,
-		LogFormat:     "text",
-		LogLevel:      "info",
-		Retention:     defaultRetention,
-		Events:        events.DefaultRetention,
+		SweepInterval: time.Minute, IdempotencyAge: submit.DefaultKeyAge,
+		LogFormat: "text",
+		LogLevel:  "info",
+		Retention: defaultRetention,
+		Events:    events.DefaultRetention,
 	}
 }
 
@@ -115,8 +119,14 @@ func defaultStorage(getenv func(string) string) string {
 	return filepath.Join(home, ".local", "state", "jobdir")
 }
 
+// longestIdempotencyAge bounds the days in which a key is looked for.
+const longestIdempotencyAge = 30 * 24 * time.Hour
+
 // complete makes paths absolute and checks what no single value can say.
 func (c *Config) complete() error {
+	if c.IdempotencyAge > longestIdempotencyAge {
+		return usagef("idempotency_age is %s: it is at most %s", c.IdempotencyAge, longestIdempotencyAge)
+	}
 	if c.Storage == "" {
 		return usagef("no storage directory: $HOME is not set, so name one with --storage")
 	}

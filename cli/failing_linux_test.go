@@ -36,7 +36,7 @@ func TestFailingDiskEndsTheDaemon(t *testing.T) {
 		}
 	})
 	jobs := t.TempDir()
-	if err := os.WriteFile(filepath.Join(jobs, "job.yaml"), []byte("group: g\nname: wait\nrun: [sh, -c, 'echo $$; exec sleep 600']\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(jobs, "job.yaml"), []byte("group: g\nname: wait\nunique: {on_hit: off}\nrun: [sh, -c, 'echo $$; exec sleep 600']\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	storage := filepath.Join(mount, "storage")

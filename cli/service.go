@@ -20,6 +20,7 @@ import (
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/submit"
 )
 
 // ServeConfig is a daemon in one value. Storage is required, everything else has a default.
@@ -47,6 +48,8 @@ type ServeConfig struct {
 	Grace time.Duration
 	// SweepInterval is the time between two sweeps; default 1 min.
 	SweepInterval time.Duration
+	// IdempotencyAge is how long an Idempotency-Key names its operation; default 24 h.
+	IdempotencyAge time.Duration
 	// Retention says how long what has ended is kept; the zero value is for ever.
 	Retention history.Retention
 	// Events says how long events are kept for those who come back; the zero value is for ever.
@@ -154,8 +157,9 @@ func (s *service) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	intake := submit.NewIntake(submit.Config{Tree: s.tree, KeyAge: c.IdempotencyAge, Total: s.total})
 	s.daemon, err = daemon.New(daemon.Config{
-		Keepers: keepers,
+		Keepers: keepers, Intake: intake,
 		History: s.history, Retention: c.Retention, Events: s.events,
 		Owner: s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
 		Grace: cmp.Or(c.Grace, 10*time.Second), SweepInterval: cmp.Or(c.SweepInterval, time.Minute),
@@ -164,7 +168,7 @@ func (s *service) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.server, err = control.New(control.Config{
-		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, History: s.history, Total: s.total,
+		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, History: s.history, Intake: intake,
 		Tokens: c.Tokens, Hosts: s.hosts(), Insecure: c.Insecure, Version: cmp.Or(c.Version, Version()), Logger: s.log,
 	})
 	if err != nil {

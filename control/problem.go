@@ -14,7 +14,6 @@ import (
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
-	"github.com/jobdir/jobdir/submit"
 )
 
 // problemType is the media type of RFC 9457.
@@ -88,8 +87,8 @@ func refusalOf(err error) *refusal {
 		}
 		return answer.with("parameter", wrong.Param)
 	}
-	if wrong, ok := errors.AsType[*submit.OptionError](err); ok {
-		return refuse(http.StatusBadRequest, "%s", wrong.Error()).with("parameter", wrong.Option)
+	if answer := submitRefusal(err); answer != nil {
+		return answer
 	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return refuse(http.StatusRequestEntityTooLarge, "The body is larger than %d bytes", large.Limit).heads("Connection", "close")

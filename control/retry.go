@@ -63,8 +63,8 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return refuse(http.StatusConflict, "Operation '%s' cannot be done again as its job is defined now: %s", id, err).with("id", id)
 	}
-	rec, err := s.start(r, def, params, submit.Options{Tags: old.Tags, Priority: &old.Priority}, func(submission *statefs.Submission) {
-		submission.RetryOf, submission.FailedItems = &id, failedItems
+	started, err := s.start(r, submit.Request{
+		Definition: def, Params: params, Options: submit.Options{Tags: old.Tags, Priority: &old.Priority}, RetryOf: &id, FailedItems: failedItems,
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, missing := s.tree.ReadRecord(id); errors.Is(missing, fs.ErrNotExist) {
@@ -74,5 +74,5 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	return s.sendStarted(w, r, rec, wait)
+	return s.sendStarted(w, r, started[0], wait)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
+	"github.com/jobdir/jobdir/submit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,27 +39,55 @@ params:
   files: {type: integer, default: 20, minimum: 0, maximum: 1000, summary: how many}
   title: {type: string, pattern: "[a-z]+"}
 handler: simulation
+unique: {on_hit: off}
 ---
 group: testrouter
 name: cancelling
 on_disconnect: cancel
 handler: simulation
+unique: {on_hit: off}
 ---
 group: testrouter
 name: pausing
 on_disconnect: pause
 handler: simulation
+unique: {on_hit: off}
 ---
 group: media
 name: tagged
 tags: [x, y]
 handler: simulation
+unique: {on_hit: off}
 ---
 group: media
 name: decode
 params:
   title: {type: string, required: true}
   kind: {type: string, enum: [film, song]}
+handler: simulation
+unique: {on_hit: off}
+---
+group: once
+name: return
+params: {a: {type: string, normalize: [trim, lowercase, drop_blank]}, b: {type: integer, default: 1}}
+handler: simulation
+---
+group: once
+name: reject
+params: {a: {type: string}}
+unique: {on_hit: reject}
+handler: simulation
+---
+group: once
+name: next
+params: {a: {type: string}}
+unique: {on_hit: next}
+handler: simulation
+---
+group: once
+name: by
+params: {a: {type: string}, b: {type: integer, default: 1}}
+unique: {by: [a]}
 handler: simulation
 `
 
@@ -178,15 +207,17 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "jobs.yaml", YAML: []byte(definitions)}}})
 	must(t, jobs.Reload())
 	index := r.index()
+	intake := submit.NewIntake(submit.Config{Tree: r.tree, Total: func(_ *catalog.Definition, p catalog.Params) *int64 {
+		if v, ok := p.Lookup("files"); ok {
+			n, _ := v.Any().(int64)
+			return &n
+		}
+		return nil
+	}})
+	intake.Ready()
 	r.config = Config{
-		Tree: r.tree, Catalog: jobs, Status: &daemonStatus{ready: true, owner: r.owner, history: index}, Version: "v1.2.3", History: index,
-		Total: func(_ *catalog.Definition, p catalog.Params) *int64 {
-			if v, ok := p.Lookup("files"); ok {
-				n, _ := v.Any().(int64)
-				return &n
-			}
-			return nil
-		},
+		Intake: intake,
+		Tree:   r.tree, Catalog: jobs, Status: &daemonStatus{ready: true, owner: r.owner, history: index}, Version: "v1.2.3", History: index,
 		Logger: slog.New(slog.NewTextHandler(r.logged, nil)),
 	}
 	for _, f := range change {

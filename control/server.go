@@ -16,6 +16,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 	"github.com/jobdir/jobdir/stream"
+	"github.com/jobdir/jobdir/submit"
 )
 
 // Health is how the daemon is.
@@ -66,8 +67,8 @@ type Config struct {
 	Status  Status
 	// History is the index of what has ended.
 	History *history.Store
-	// Total returns the number of items of an operation where it is known at submit; nil when it never is.
-	Total func(*catalog.Definition, catalog.Params) *int64
+	// Intake makes operations of submits; nil: one of its own, for which no daemon tells of live operations.
+	Intake *submit.Intake
 	// Tokens are needed on every connection but those of a unix socket, if there are any.
 	Tokens []Token
 	// Hosts are further names of this daemon, as name or name:port. Loopback names and the listen addresses are known.
@@ -89,7 +90,7 @@ type Server struct {
 	catalog  *catalog.Catalog
 	status   Status
 	history  *history.Store
-	total    func(*catalog.Definition, catalog.Params) *int64
+	intake   *submit.Intake
 	guard    *guard
 	limits   Limits
 	insecure bool
@@ -113,8 +114,12 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		tree: c.Tree, catalog: c.Catalog, status: c.Status, history: c.History, total: c.Total, guard: newGuard(c.Hosts, tokens),
+		tree: c.Tree, catalog: c.Catalog, status: c.Status, history: c.History, intake: c.Intake, guard: newGuard(c.Hosts, tokens),
 		limits: c.Limits.withDefaults(), insecure: c.Insecure, version: c.Version, log: c.Logger,
+	}
+	if s.intake == nil {
+		s.intake = submit.NewIntake(submit.Config{Tree: c.Tree})
+		s.intake.Ready()
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

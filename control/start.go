@@ -80,15 +80,16 @@ func (s *Server) startStream(w *answer, r *http.Request, p httprouter.Params) er
 		streamHeaders(w.Header(), statefs.ID{}, format)
 		return nil
 	}
-	rec, err := s.start(r, def, params, submit.Options{})
+	started, err := s.start(r, submit.Request{Definition: def, Params: params, Fresh: true})
 	if err != nil {
 		return err
 	}
+	rec := started[0].Record
 	return s.streamStarted(w, r, rec.ID, rec.OnDisconnect, format)
 }
 
-// start submits an operation.
-func (s *Server) start(r *http.Request, def *catalog.Definition, params catalog.Params, options submit.Options, change ...func(*statefs.Submission)) (*statefs.Record, error) {
+// start submits operations, all of them or none, for whoever sent the request.
+func (s *Server) start(r *http.Request, requests ...submit.Request) ([]submit.Outcome, error) {
 	if s.draining.Load() {
 		return nil, refuse(http.StatusServiceUnavailable, "The daemon is stopping and starts nothing new").soon()
 	}
@@ -96,18 +97,10 @@ func (s *Server) start(r *http.Request, def *catalog.Definition, params catalog.
 	if err != nil {
 		return nil, err
 	}
-	submission, err := submit.Build(def, params, options, s.tree.Now())
-	if err != nil {
-		return nil, err
+	for i := range requests {
+		requests[i].By = by
 	}
-	submission.CreatedBy = by
-	if s.total != nil {
-		submission.Total = s.total(def, params)
-	}
-	for _, c := range change {
-		c(&submission)
-	}
-	return s.tree.Submit(r.Context(), submission)
+	return s.intake.Submit(r.Context(), requests...)
 }
 
 // streamStarted streams to the connection that started the operation, whose end may mean something.

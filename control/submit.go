@@ -4,13 +4,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/submit"
 )
 
@@ -43,26 +43,64 @@ func (s *Server) submit(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	rec, err := s.start(r, def, params, options)
+	if err := idempotencyKey(r, &options); err != nil {
+		return err
+	}
+	started, err := s.start(r, submit.Request{Definition: def, Params: params, Options: options})
 	if err != nil {
 		return err
 	}
 	if applied != "" {
 		w.Header().Set("Preference-Applied", applied)
 	}
-	return s.sendStarted(w, r, rec, wait)
+	return s.sendStarted(w, r, started[0], wait)
 }
 
-// sendStarted answers with an operation that was just submitted, when it has ended or the time to wait is over.
-func (s *Server) sendStarted(w *answer, r *http.Request, rec *statefs.Record, wait time.Duration) error {
+// idempotencyKey adds the header Idempotency-Key to the options. The value may be the quoted string of a structured header.
+func idempotencyKey(r *http.Request, o *submit.Options) error {
+	given := r.Header.Values("Idempotency-Key")
+	if len(given) == 0 {
+		return nil
+	}
+	key := strings.TrimSpace(given[0])
+	if unquoted, err := strconv.Unquote(key); err == nil && strings.HasPrefix(key, `"`) {
+		key = unquoted
+	}
+	if len(given) > 1 {
+		return refuse(http.StatusBadRequest, "The header Idempotency-Key is given %d times: give it once", len(given))
+	}
+	return o.SetIdempotencyKey(key)
+}
+
+// sendStarted answers with the operation of a submit, when it has ended or the time to wait is over: 201 for a new one, 200 for one that was
+// there.
+func (s *Server) sendStarted(w *answer, r *http.Request, started submit.Outcome, wait time.Duration) error {
+	rec := started.Record
 	w.Header().Set("Location", "/api/v1/operations/"+rec.ID.String())
 	w.Header().Set(operationHeader, rec.ID.String())
-	out := operationJSON{ID: rec.ID, Record: rec, Endpoint: rec.ID.Endpoint(), State: rec.Status, Status: rec.Status}
-	if wait > 0 {
+	out := s.describeStarted(started)
+	if wait > 0 && !started.State.Terminal() {
 		out = s.afterWait(r, out, wait)
 	}
 	out.Durability = s.tree.Durability()
-	return s.sendJSON(w, r, http.StatusCreated, out)
+	status := http.StatusOK
+	if started.New {
+		status = http.StatusCreated
+	}
+	return s.sendJSON(w, r, status, out)
+}
+
+// describeStarted shows the operation of a submit as it was found.
+func (s *Server) describeStarted(started submit.Outcome) operationJSON {
+	rec := started.Record
+	out := operationJSON{ID: rec.ID, Record: rec, Endpoint: rec.ID.Endpoint(), State: started.State, Status: started.State}
+	if started.New {
+		return out
+	}
+	if found, err := s.describe(rec.ID); err == nil {
+		return found
+	}
+	return out
 }
 
 // submitOptions refuses what is no option of a submit, and says where it belongs.

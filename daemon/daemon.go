@@ -16,6 +16,7 @@ import (
 	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
+	"github.com/jobdir/jobdir/submit"
 )
 
 // DefaultSweepInterval is the time between two sweeps.
@@ -44,6 +45,8 @@ type Config struct {
 	Watch watch.Options
 	// History is the index of what has ended, which the daemon runs and does not close; nil: one of its own.
 	History *history.Store
+	// Intake is told of every live operation and of every end, and that all are known; nil: nobody is.
+	Intake *submit.Intake
 	// Retention says how long what has ended is kept; the zero value is for ever.
 	Retention history.Retention
 	// Events takes what happens; the daemon does not close it. nil: nobody is told.
@@ -353,14 +356,20 @@ func (d *Daemon) keep(op *operation) {
 	d.mu.Lock()
 	d.ops[op.id()] = op
 	d.mu.Unlock()
+	if d.config.Intake != nil {
+		d.config.Intake.Note(op.rec)
+	}
 }
 
-func (d *Daemon) forget(id statefs.ID) {
+func (d *Daemon) forget(op *operation) {
 	d.mu.Lock()
-	delete(d.ops, id)
-	delete(d.stuck, id)
+	delete(d.ops, op.id())
+	delete(d.stuck, op.id())
 	d.mu.Unlock()
-	d.alarms.set(id, time.Time{}, 0)
+	d.alarms.set(op.id(), time.Time{}, 0)
+	if d.config.Intake != nil {
+		d.config.Intake.Forget(op.rec)
+	}
 }
 
 // Ready is closed when the storage is in order and requests are carried out.

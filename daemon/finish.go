@@ -154,7 +154,7 @@ func (d *Daemon) leftRunning(op *operation) error {
 		return err
 	}
 	d.closeLog(op)
-	d.forget(op.id())
+	d.forget(op)
 	d.leftCount.Add(1)
 	return nil
 }
@@ -201,7 +201,7 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	op.state = rec.Status
 	d.counters.finished.Add(1)
 	d.logger.Info("finished", "id", rec.ID, "status", rec.Status, "result", rec.Result, "cause", cause)
-	d.forget(op.id())
+	d.forget(op)
 	d.tell(op)
 	return d.tidy(op)
 }

@@ -59,6 +59,10 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	cut, gone, err := d.completeBatches(gone)
+	if err != nil {
+		return err
+	}
 	if err := d.treatLost(gone, len(present) == 0 && len(gone) == len(lost)); err != nil {
 		return err
 	}
@@ -74,7 +78,36 @@ func (d *Daemon) recover(ctx context.Context) error {
 	d.looks.wait()
 	d.held = nil
 	d.openLists(ctx)
-	return d.owner.SyncAll()
+	if err := d.owner.SyncAll(); err != nil {
+		return err
+	}
+	if d.config.Intake != nil {
+		d.config.Intake.Ready()
+	}
+	return d.owner.ForgetBatches(cut)
+}
+
+// completeBatches makes the markers of lists whose submit was cut off in the middle of them: some of such a list may have begun, and all of it
+// is accepted or none. It returns the lists, which are forgotten when that is durable, and the records that are really lost.
+func (d *Daemon) completeBatches(lost []*statefs.Record) (cut map[statefs.ID]bool, still []*statefs.Record, err error) {
+	if cut, err = d.owner.Batches(); err != nil || len(cut) == 0 {
+		return nil, lost, err
+	}
+	made := 0
+	for _, rec := range lost {
+		if rec.Batch == nil || !cut[*rec.Batch] || rec.Starts > 0 {
+			still = append(still, rec)
+			continue
+		}
+		if err := d.owner.Restore(rec.ID, rec.Status, rec.CreatedAt); err != nil {
+			return nil, nil, fmt.Errorf("make the marker of %s: %w", rec.ID, err)
+		}
+		made++
+	}
+	if made > 0 {
+		d.logger.Info("lists whose submit was cut off are completed", "lists", len(cut), "operations", made)
+	}
+	return cut, still, nil
 }
 
 // endStrays ends what commands of the storage have left behind that no living keeper has in hand, such as when a keeper was killed
@@ -250,11 +283,15 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	if made {
 		d.logger.Warn("storage.json was removed or replaced; it is made again: leave it alone")
 	}
+	var keysErr error
+	if d.config.Intake != nil {
+		keysErr = d.owner.SweepKeys(d.config.Intake.KeysSince())
+	}
 	findings, err := d.owner.Sweep(d.manages)
 	d.report(findings)
 	d.tellSweep(findings)
 	d.wantDifferences()
-	return findings, errors.Join(err, markErr, foldersErr, d.trimLiveList(ctx))
+	return findings, errors.Join(err, keysErr, markErr, foldersErr, d.trimLiveList(ctx))
 }
 
 func (d *Daemon) wantDifferences() {

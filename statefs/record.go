@@ -106,6 +106,9 @@ type Record struct {
 	ExitCode  *int   `json:"exit_code,omitempty"`
 	Signal    string `json:"signal,omitempty"`
 
+	// Batch is the first operation of the list that this one was submitted in, nil when it was submitted alone.
+	Batch *ID `json:"batch,omitempty"`
+
 	// Definition is the name in definitions/ of the job definition that the operation was submitted under.
 	Definition string `json:"definition,omitempty"`
 	CreatedBy  string `json:"created_by,omitempty"`

@@ -229,6 +229,9 @@ func (o *Owner) Untake() (int, error) {
 	var done []string
 	back := 0
 	for _, entry := range entries {
+		if _, ok := batchOf(entry); ok {
+			continue
+		}
 		name, ok := ParseName(entry.Name())
 		if !ok || name.Ask == "" || !entry.Type().IsRegular() {
 			if err := o.quarantine(path.Join(takenDir, entry.Name()), "not a request"); err != nil {

@@ -73,6 +73,7 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	o := own(t)
 	rec := end(t, o)
 	total, code, at := int64(3), 7, testTime
+	rec.Batch = &rec.ID
 	rec.RetryOf, rec.FinishedAt, rec.StartedAt, rec.HeartbeatAt = &rec.ID, &at, &at, &at
 	rec.Progress = &Progress{Done: 1, Total: &total, At: at}
 	rec.Error, rec.ExitCode, rec.Result = &Fault{"exit", "exit code 7"}, &code, Failure

@@ -2,14 +2,11 @@ package statefs
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"time"
@@ -57,21 +54,6 @@ const (
 	// RequireEnd lets it start when they have ended in whatever way.
 	RequireEnd = "end"
 )
-
-// Submit makes a new operation, scheduled when it is not to start before a time that is to come and else queued, and returns its record once it is as durable as the storage promises.
-//
-// The order is: number, record, marker, directories. The record is complete before the marker names it, so a marker without a
-// record was never acknowledged, and a record without a marker neither.
-func (t *Tree) Submit(_ context.Context, s Submission) (*Record, error) {
-	rec, err := t.newRecord(s)
-	if err != nil {
-		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
-	}
-	if err := t.publish(rec); err != nil {
-		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, t.displacedBy(err))
-	}
-	return rec, nil
-}
 
 func (t *Tree) newRecord(s Submission) (*Record, error) {
 	if err := t.RoomForWork(1); err != nil {
@@ -122,46 +104,6 @@ func RequestHash(group, job, canonicalParams string) string {
 	sum := sha256.New()
 	_, _ = io.WriteString(sum, group+"/"+job+"\x00"+canonicalParams) // a hash does not fail
 	return hex.EncodeToString(sum.Sum(nil))
-}
-
-func (t *Tree) publish(rec *Record) error {
-	if _, err := t.day(rec.ID.Day()); err != nil {
-		return err
-	}
-	// Numbers are unique; this guards a storage that was put back from a copy.
-	if _, err := t.root.Lstat(dayFile(rec.ID, ".json")); err == nil {
-		return fmt.Errorf("operation %s: %w", rec.ID, fs.ErrExist)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("operation %s: %w", rec.ID, err)
-	}
-	t.live.add(t, rec.ID)
-	if rec.RetryOf != nil {
-		if err := t.inheritItems(*rec.RetryOf, rec.ID); err != nil {
-			t.withdraw(rec.ID)
-			return err
-		}
-	}
-	if err := t.writeRecord(rec); err != nil {
-		t.withdraw(rec.ID)
-		return err
-	}
-	if err := t.files.create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil)); err != nil {
-		t.withdraw(rec.ID)
-		return err
-	}
-	if err := t.inPlace(); err != nil {
-		return err // the daemon that has the right folder ends, and the next one finds the record
-	}
-	return t.syncOperation(rec.ID)
-}
-
-// withdraw takes back an operation without a marker: nobody was told of it and the daemon does not see it, so it never was. A
-// record that cannot be removed stays in the list of live ones, and is ended at the next start.
-func (t *Tree) withdraw(id ID) {
-	if err := t.root.Remove(dayFile(id, ".json")); err == nil || errors.Is(err, fs.ErrNotExist) {
-		_ = t.root.Remove(dayFile(id, ".items.ndjson")) // what it would have inherited
-		t.live.remove(t, id)
-	}
 }
 
 func (t *Tree) writeRecord(rec *Record) error {

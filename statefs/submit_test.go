@@ -191,7 +191,7 @@ func TestSubmitNeverReplacesARecord(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
 	rec := submit(t, tree)
-	if err := tree.publish(rec); !errors.Is(err, fs.ErrExist) {
+	if err := tree.publish([]*Record{rec}); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("the same ID again: %v", err)
 	}
 	if _, err := tree.ReadRecord(rec.ID); err != nil {

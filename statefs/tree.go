@@ -21,6 +21,7 @@ const (
 	corruptDir     = "corrupt"
 	tmpDir         = "tmp"
 	eventsDir      = "events"
+	keysDir        = "keys"
 )
 
 const (
@@ -58,6 +59,7 @@ type Tree struct {
 	daysMu   sync.Mutex
 	days     map[string]*dayFolder // the folders of operations/ that were used lately
 
+	keys     keyFolders
 	sequence sequence
 	live     liveList
 	kept     sync.Map // hashes of definitions known to be on disk
@@ -129,7 +131,7 @@ func makeStorage(abs string, options Options) error {
 }
 
 func makeLayout(abs string, groupControl bool) error {
-	for _, sub := range []string{"", jobsDir, newDir, operationsDir, definitionsDir, takenDir, corruptDir, tmpDir} {
+	for _, sub := range []string{"", jobsDir, newDir, operationsDir, definitionsDir, takenDir, corruptDir, keysDir, tmpDir} {
 		path := filepath.Join(abs, sub)
 		if err := makeFolder(path); err != nil {
 			return fmt.Errorf("make storage %s: %w; %s", abs, err, remedy(err))
@@ -210,7 +212,7 @@ func (t *Tree) Close() error {
 		errs = append(errs, folder.close())
 	}
 	clear(t.days)
-	errs = append(errs, t.live.close())
+	errs = append(errs, t.live.close(), t.keys.close())
 	return errors.Join(errs...)
 }
 
@@ -311,12 +313,5 @@ func (t *Tree) syncDay(day string) error {
 	return nil
 }
 
-// syncOperation makes the names of an operation durable: its record and its marker. Both folders are synced side by side.
-func (t *Tree) syncOperation(id ID) error {
-	if t.options.Durability != Power {
-		return nil
-	}
-	day := make(chan error, 1)
-	go func() { day <- t.syncDay(id.Day()) }()
-	return errors.Join(t.jobsSync.sync(), <-day)
-}
+// syncOperation makes the names of an operation durable: its record and its marker.
+func (t *Tree) syncOperation(id ID) error { return t.syncOperations(map[string]bool{id.Day(): true}) }

@@ -108,7 +108,7 @@ func (o *Options) setJSON(name string, raw json.RawMessage) error {
 // from.
 func Build(def *catalog.Definition, params catalog.Params, o Options, now time.Time) (statefs.Submission, error) {
 	s := statefs.Submission{
-		Group: def.Group, Job: def.Name, Params: params.JSON(), Tags: joinTags(def.Tags, o.Tags),
+		Group: def.Group, Job: def.Name, Params: params.JSON(), CanonicalParams: def.Identity(params), Tags: joinTags(def.Tags, o.Tags),
 		Definition: def.Source(), DefinitionHash: def.Hash(), OnDisconnect: string(def.OnDisconnect),
 		Lane: def.Lane, Limits: def.Limits, Priority: def.Priority, IdempotencyKey: o.IdempotencyKey,
 		After: o.After, Require: o.Require, NotBefore: o.NotBefore,

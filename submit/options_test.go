@@ -155,7 +155,7 @@ func TestBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := statefs.Submission{
-		Group: "media", Job: "fetch", Params: params.JSON(), Tags: []string{"video"}, Definition: def.Source(), DefinitionHash: def.Hash(),
+		Group: "media", Job: "fetch", Params: params.JSON(), CanonicalParams: `{"who":"me"}`, Tags: []string{"video"}, Definition: def.Source(), DefinitionHash: def.Hash(),
 		OnDisconnect: "pause", Lane: "cookie", Limits: []string{"yt-dlp"}, Key: "me", KeyOrder: "priority", Priority: 3,
 	}
 	other := plain

@@ -22,10 +22,12 @@ const recorderEnv = "JOBDIR_TORTURE_RECORDER"
 const handlerJobs = `
 group: t
 name: wait
+unique: {on_hit: off}
 handler: wait
 ---
 group: t
 name: count
+unique: {on_hit: off}
 handler: count
 `
 

@@ -27,20 +27,24 @@ const patience = time.Minute
 const jobs = `
 group: t
 name: quick
+unique: {on_hit: off}
 params: {n: {type: integer, default: 0}}
 run: [sh, -c, 'echo "$JOBDIR_ID $JOBDIR_RUN $$" >>"$EFFECTS"; echo line']
 ---
 group: t
 name: sleep
+unique: {on_hit: off}
 params: {n: {type: integer, default: 0}}
 run: [sh, -c, 'echo "$JOBDIR_ID $JOBDIR_RUN $$" >>"$EFFECTS"; echo line; exec sleep 1000']
 ---
 group: t
 name: survivor
+unique: {on_hit: off}
 run: [sh, -c, 'echo "$JOBDIR_ID $JOBDIR_RUN $$" >>"$EFFECTS"; i=0; while :; do i=$((i + 1)); echo "tick $i"; sleep 0.05; done']
 ---
 group: t
 name: items
+unique: {on_hit: off}
 params: {n: {type: integer, default: 0}}
 items: {range: [1, 3]}
 run: [sh, -c, 'echo "$JOBDIR_ID $JOBDIR_RUN/${item} $$" >>"$EFFECTS"; echo ${item}']

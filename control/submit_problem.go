@@ -1,0 +1,35 @@
+package control
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/jobdir/jobdir/submit"
+)
+
+// submitRefusal is the part of refusalOf that submits alone need; nil for any other error.
+func submitRefusal(err error) *refusal {
+	if wrong, ok := errors.AsType[*submit.OptionError](err); ok {
+		return refuse(http.StatusBadRequest, "%s", wrong.Error()).with("parameter", wrong.Option)
+	}
+	if conflict, ok := errors.AsType[*submit.ConflictError](err); ok {
+		return refuse(http.StatusConflict, "%s", conflict.Error()).with("id", conflict.ID).heads("Location", "/api/v1/operations/"+conflict.ID.String())
+	}
+	if reused, ok := errors.AsType[*submit.KeyReusedError](err); ok {
+		return refuse(http.StatusUnprocessableEntity, "%s", reused.Error()).with("id", reused.ID)
+	}
+	if busy, ok := errors.AsType[*submit.BusyError](err); ok {
+		status := http.StatusServiceUnavailable
+		if busy.Full {
+			status = http.StatusTooManyRequests
+		}
+		seconds := retryAfter
+		if busy.After > 0 {
+			seconds = int((busy.After + time.Second - 1) / time.Second)
+		}
+		return refuse(status, "%s", busy.Text).heads("Retry-After", strconv.Itoa(seconds))
+	}
+	return nil
+}

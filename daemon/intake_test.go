@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/submit"
+)
+
+// take submits through the intake of the daemon.
+func (b *bench) take(job, params string) submit.Outcome {
+	b.t.Helper()
+	def := b.catalog.Get("test", job)
+	bound, err := def.BindJSON([]byte(params))
+	must(b.t, err)
+	out, err := b.config.Intake.Submit(b.t.Context(), submit.Request{Definition: def, Params: bound})
+	must(b.t, err)
+	return out[0]
+}
+
+// The daemon tells the intake what lives: what was there before it, what others submit, and what ends.
+func TestIntakeKnowsWhatLives(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, handlerJobs, testHandlers)
+	before := b.submit("wait", `{}`)
+	b.config.Intake = submit.NewIntake(submit.Config{Tree: b.tree})
+	b.start()
+	b.awaitState(before, statefs.Running)
+	if o := b.take("wait", `{}`); o.New || o.Record.ID != before {
+		t.Errorf("what was there before the daemon: %s", o.Record.ID)
+	}
+	must(t, b.stop())
+	b.config.Intake = submit.NewIntake(submit.Config{Tree: b.tree})
+	b.start()
+	if o := b.take("wait", `{}`); o.New || o.Record.ID != before {
+		t.Errorf("after a restart: %s", o.Record.ID)
+	}
+	b.touch(before, statefs.Cancel)
+	b.awaitEnd(before)
+	next := b.take("wait", `{}`)
+	if !next.New {
+		t.Errorf("after its end: %s", next.Record.ID)
+	}
+	b.awaitState(next.Record.ID, statefs.Running)
+	must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(next.Record.ID, statefs.Running))))
+	b.awaitEnd(next.Record.ID)
+	if o := b.take("wait", `{}`); !o.New {
+		t.Errorf("after its marker was removed: %s", o.Record.ID)
+	}
+}
+
+// A list whose submit was cut off in the middle of its markers is accepted as a whole; one without any marker is not.
+func TestListsThatWereCutOff(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, handlerJobs, testHandlers)
+	list := func() []*statefs.Record {
+		var recs []*statefs.Record
+		for range 3 {
+			rec, err := b.tree.Draft(statefs.Submission{Group: "test", Job: "wait", Definition: b.catalog.Get("test", "wait").Source(), DefinitionHash: b.catalog.Get("test", "wait").Hash()})
+			must(t, err)
+			recs = append(recs, rec)
+		}
+		must(t, b.tree.Publish(recs...))
+		return recs
+	}
+	remove := func(recs ...*statefs.Record) {
+		for _, rec := range recs {
+			must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(rec.ID, statefs.Queued))))
+		}
+	}
+	cut, whole, none := list(), list(), list()
+	remove(cut[1], cut[2], whole[1], none[0], none[1], none[2])
+	file := filepath.Join(b.dir, "taken", cut[0].ID.String()+".batch")
+	must(t, os.WriteFile(file, nil, 0o600))
+	b.start()
+	for _, rec := range cut {
+		b.awaitState(rec.ID, statefs.Running)
+	}
+	for _, rec := range append(none, whole[1]) { // a marker of a whole list was removed by hand
+		if got := b.awaitEnd(rec.ID); got.Status != statefs.Cancelled || got.Reason != "marker missing" {
+			t.Errorf("%s is %s, %s", rec.ID, got.Status, got.Reason)
+		}
+	}
+	b.awaitState(whole[0].ID, statefs.Running)
+	if _, err := os.Lstat(file); !os.IsNotExist(err) {
+		t.Errorf("the file of the list: %v", err)
+	}
+}

@@ -1,0 +1,161 @@
+package statefs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// KeyClaim says which operation the submit of an idempotency key made. It is a file of its own, in keys/DAY/, where DAY is in UTC: the file is
+// on disk before the operation is, so that whoever finds no operation behind it may claim the key again.
+type KeyClaim struct {
+	Key string `json:"key"`
+	ID  ID     `json:"id"`
+	// RequestHash is the hash of the job and of all its parameters: the same key with another one is a mistake.
+	RequestHash string    `json:"request_hash"`
+	At          time.Time `json:"at"`
+}
+
+const (
+	keyDay = time.DateOnly
+	// keyLimit bounds what is read of a claim.
+	keyLimit = 8 << 10
+)
+
+// keyFolders are the folders of keys/ that were used last.
+type keyFolders struct {
+	mu   sync.Mutex
+	day  string
+	open *syncFolder
+}
+
+func keyFile(key string, at time.Time) string {
+	sum := sha256.Sum256([]byte(key))
+	return path.Join(keysDir, at.UTC().Format(keyDay), hex.EncodeToString(sum[:])+".json")
+}
+
+// ClaimKeys writes claims down, and returns when they are as durable as the storage promises. A newer claim of the same day replaces the
+// one before.
+func (t *Tree) ClaimKeys(claims ...KeyClaim) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	folders := make(map[string]*syncFolder)
+	for _, c := range claims {
+		day := c.At.UTC().Format(keyDay)
+		if folders[day] != nil {
+			continue
+		}
+		folder, err := t.keys.folder(t, day)
+		if err != nil {
+			return fmt.Errorf("keep idempotency keys: %w", err)
+		}
+		folders[day] = folder
+	}
+	for _, c := range claims {
+		data, err := json.Marshal(c)
+		if err != nil {
+			return fmt.Errorf("keep an idempotency key: %w", err)
+		}
+		if err := t.files.replace(keyFile(c.Key, c.At), append(data, '\n'), false); err != nil {
+			return fmt.Errorf("keep an idempotency key: %w", err)
+		}
+	}
+	for _, folder := range folders {
+		if err := folder.sync(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// folder returns the folder of a day, made and named when it is missing.
+func (k *keyFolders) folder(t *Tree, day string) (*syncFolder, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := filepath.Join(t.dir, keysDir, day)
+	if k.day == day {
+		if inHand, err := k.open.f.Stat(); err == nil {
+			if named, err := os.Lstat(at); err == nil && os.SameFile(inHand, named) {
+				return k.open, nil
+			}
+		}
+	}
+	if err := makeFolder(at); err != nil {
+		return nil, err
+	}
+	opened, err := openSyncFolder(at, t.options.Durability)
+	if err != nil {
+		return nil, err
+	}
+	above, err := openSyncFolder(filepath.Dir(at), t.options.Durability)
+	if err == nil {
+		err = errors.Join(above.sync(), above.close())
+	}
+	if err != nil {
+		return nil, errors.Join(err, opened.close())
+	}
+	// Another call may be about to sync the one before; the garbage collector closes it.
+	k.day, k.open = day, opened
+	return opened, nil
+}
+
+func (k *keyFolders) close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.open == nil {
+		return nil
+	}
+	k.day = ""
+	return k.open.close()
+}
+
+// KeyClaim returns the last claim of an idempotency key that is not older than since; fs.ErrNotExist is wrapped when there is none. One that
+// cannot be read is no claim of ours.
+func (t *Tree) KeyClaim(key string, since time.Time) (*KeyClaim, error) {
+	// A clock that was set back must not hide what was claimed before.
+	for day := t.options.Now().UTC().AddDate(0, 0, 1); !day.Before(since.UTC().Truncate(24 * time.Hour)); day = day.AddDate(0, 0, -1) {
+		name := keyFile(key, day)
+		data, err := t.readRegular(t.root, name, keyLimit)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errIrregular) {
+			continue
+		}
+		if _, large := errors.AsType[*CorruptError](err); err != nil && !large {
+			return nil, err
+		}
+		var c KeyClaim
+		if json.Unmarshal(data, &c) == nil && c.Key == key && !c.ID.IsZero() && !c.At.Before(since) {
+			return &c, nil
+		}
+	}
+	return nil, fmt.Errorf("idempotency key: %w", fs.ErrNotExist)
+}
+
+// SweepKeys removes the claims of all days that ended before a time.
+func (o *Owner) SweepKeys(before time.Time) error {
+	entries, err := fs.ReadDir(o.root.FS(), keysDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", keysDir, err)
+	}
+	for _, entry := range entries {
+		day, err := time.Parse(keyDay, entry.Name())
+		if err != nil || !entry.IsDir() || !day.AddDate(0, 0, 1).Before(before.UTC()) {
+			continue
+		}
+		if err := o.root.RemoveAll(path.Join(keysDir, entry.Name())); err != nil {
+			return fmt.Errorf("remove old idempotency keys: %w", err)
+		}
+	}
+	return nil
+}

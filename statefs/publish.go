@@ -1,0 +1,189 @@
+package statefs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"sync"
+)
+
+// Submit makes a new operation, scheduled when it is not to start before a time that is to come and else queued, and returns its record once
+// it is as durable as the storage promises. It does not ask whether an equal one is there: package submit does.
+//
+// The order is: number, record, marker, directories. The record is complete before the marker names it, so a marker without a
+// record was never acknowledged, and a record without a marker neither.
+func (t *Tree) Submit(_ context.Context, s Submission) (*Record, error) {
+	rec, err := t.Draft(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Publish(rec); err != nil {
+		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
+	}
+	return rec, nil
+}
+
+// Draft makes the record of a new operation, which has its number and its ID, and of which nothing is on disk yet.
+func (t *Tree) Draft(s Submission) (*Record, error) {
+	rec, err := t.newRecord(s)
+	if err != nil {
+		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
+	}
+	return rec, nil
+}
+
+// Publish makes operations of drafts, all of them or none, and returns when they are as durable as the storage promises. Their records are
+// written side by side and the folders are synced once for all. A *PartError is the exception: all of them are accepted, and some begin only with
+// the next start of the daemon.
+func (t *Tree) Publish(recs ...*Record) error {
+	if err := t.publish(recs); err != nil {
+		return t.displacedBy(err)
+	}
+	return nil
+}
+
+// Settle returns when an operation that another process may be about to submit is as durable as the storage promises.
+func (t *Tree) Settle(id ID) error { return t.syncOperation(id) }
+
+// PartError says that the markers of some operations of a list could not be made after those of others were. A start makes them.
+type PartError struct {
+	Missing int // operations without a marker
+	Err     error
+}
+
+func (e *PartError) Error() string {
+	return fmt.Sprintf("the list is accepted, and %d of its operations begin only when the daemon is started again: %v", e.Missing, e.Err)
+}
+
+func (e *PartError) Unwrap() error { return e.Err }
+
+func (t *Tree) publish(recs []*Record) error {
+	days := make(map[string]bool)
+	for _, rec := range recs {
+		if days[rec.ID.Day()] = true; len(recs) > 1 {
+			rec.Batch = &recs[0].ID
+		}
+	}
+	for day := range days {
+		if _, err := t.day(day); err != nil {
+			return err
+		}
+	}
+	for _, rec := range recs {
+		// Numbers are unique; this guards a storage that was put back from a copy.
+		if _, err := t.root.Lstat(dayFile(rec.ID, ".json")); err == nil {
+			return fmt.Errorf("operation %s: %w", rec.ID, fs.ErrExist)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("operation %s: %w", rec.ID, err)
+		}
+	}
+	if err := sideBySide(recs, t.publishRecord); err != nil {
+		t.withdraw(recs)
+		return err
+	}
+	if err := t.publishMarkers(recs); err != nil {
+		return err
+	}
+	if err := t.inPlace(); err != nil {
+		return err // the daemon that has the right folder ends, and the next one finds the record
+	}
+	return t.syncOperations(days)
+}
+
+// sideBySide calls do for every record, as many at once as there may be syncs of files, and returns the first error.
+func sideBySide(recs []*Record, do func(*Record) error) error {
+	if len(recs) == 1 {
+		return do(recs[0])
+	}
+	var first error
+	var failed sync.Once
+	var workers sync.WaitGroup
+	next := make(chan *Record)
+	stop := make(chan struct{})
+	for range min(maxSyncs, len(recs)) {
+		workers.Go(func() {
+			for rec := range next {
+				if err := do(rec); err != nil {
+					failed.Do(func() {
+						first = err
+						close(stop)
+					})
+				}
+			}
+		})
+	}
+feeding:
+	for _, rec := range recs {
+		select {
+		case next <- rec:
+		case <-stop:
+			break feeding
+		}
+	}
+	close(next)
+	workers.Wait()
+	return first
+}
+
+// publishRecord writes all of an operation but its marker.
+func (t *Tree) publishRecord(rec *Record) error {
+	t.live.add(t, rec.ID)
+	if rec.RetryOf != nil {
+		if err := t.inheritItems(*rec.RetryOf, rec.ID); err != nil {
+			return err
+		}
+	}
+	return t.writeRecord(rec)
+}
+
+// publishMarkers makes the markers. That of the first one is the point from which on the others are made too, whatever happens.
+func (t *Tree) publishMarkers(recs []*Record) error {
+	if len(recs) > 1 {
+		if err := t.openBatch(recs[0].ID); err != nil {
+			t.withdraw(recs)
+			return err
+		}
+	}
+	for i, rec := range recs {
+		err := t.files.create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil))
+		switch {
+		case err != nil && i == 0:
+			t.withdraw(recs)
+			t.closeBatch(recs)
+			return err
+		case err != nil:
+			return &PartError{len(recs) - i, err}
+		}
+	}
+	t.closeBatch(recs)
+	return nil
+}
+
+// withdraw takes back operations without a marker: nobody was told of them and the daemon does not see them, so they never were. A
+// record that cannot be removed stays in the list of live ones, and is ended at the next start.
+func (t *Tree) withdraw(recs []*Record) {
+	for _, rec := range recs {
+		if err := t.root.Remove(dayFile(rec.ID, ".json")); err == nil || errors.Is(err, fs.ErrNotExist) {
+			_ = t.root.Remove(dayFile(rec.ID, ".items.ndjson")) // what it would have inherited
+			t.live.remove(t, rec.ID)
+		}
+	}
+}
+
+// syncOperations makes the names of operations durable: their records and their markers. All folders are synced side by side.
+func (t *Tree) syncOperations(days map[string]bool) error {
+	if t.options.Durability != Power {
+		return nil
+	}
+	errs := make(chan error, len(days))
+	for day := range days {
+		go func() { errs <- t.syncDay(day) }()
+	}
+	err := t.jobsSync.sync()
+	for range days {
+		err = errors.Join(err, <-errs)
+	}
+	return err
+}
