@@ -176,12 +176,11 @@ func (c *canonicalizer) array() error {
 
 func (c *canonicalizer) object() error {
 	type member struct {
-		name  string
-		units []uint16
-		value []byte
+		name       string
+		units      []uint16
+		start, end int // of its value in out, before the names are sorted
 	}
-	outer := c.out
-	c.out = nil // the members get a text of their own, to be sorted
+	begin := len(c.out)
 	var members []member
 	for c.in.More() {
 		token, err := c.token()
@@ -193,13 +192,14 @@ func (c *canonicalizer) object() error {
 		if err := c.value(); err != nil {
 			return err
 		}
-		members = append(members, member{name, utf16.Encode([]rune(name)), c.out[start:len(c.out):len(c.out)]})
+		members = append(members, member{name, utf16.Encode([]rune(name)), start - begin, len(c.out) - begin})
 	}
 	if _, err := c.token(); err != nil {
 		return err
 	}
 	slices.SortFunc(members, func(a, b member) int { return slices.CompareFunc(a.units, b.units, cmp.Compare[uint16]) })
-	c.out = slices.Concat(outer, []byte{'{'})
+	values := slices.Clone(c.out[begin:])
+	c.out = append(c.out[:begin], '{')
 	for i, m := range members {
 		if i > 0 {
 			if m.name == members[i-1].name {
@@ -208,7 +208,7 @@ func (c *canonicalizer) object() error {
 			c.out = append(c.out, ',')
 		}
 		c.out = append(appendString(c.out, m.name), ':')
-		c.out = append(c.out, m.value...)
+		c.out = append(c.out, values[m.start:m.end]...)
 	}
 	c.out = append(c.out, '}')
 	return nil
