@@ -41,7 +41,7 @@ func TestEachSettingCanBeSetInEachWay(t *testing.T) {
 	t.Parallel()
 	values := map[string][2]string{ // two values, each different from the default
 		"listen": {"127.0.0.1:1", "127.0.0.1:2"}, "storage": {"/a", "/b"}, "jobs": {"/a", "/b"}, "durability": {"process", "power"},
-		"grace": {"1s", "2s"}, "on_stop": {"interrupt", "wait"}, "sweep_interval": {"1s", "2s"}, "idempotency_age": {"1h", "48h"}, "token_file": {"/a", "/b"}, "insecure": {"true", "false"},
+		"grace": {"1s", "2s"}, "on_stop": {"interrupt", "wait"}, "sweep_interval": {"1s", "2s"}, "idempotency_age": {"1s", "2s"}, "token_file": {"/a", "/b"}, "insecure": {"true", "false"},
 		"hosts": {"a", "b"}, "group_control": {"true", "false"}, "log_format": {"json", "text"}, "log_level": {"debug", "warn"},
 		"retention_age": {"2d", "12h"}, "retention_failed_age": {"3d", "0"}, "retention_bytes": {"1GiB", "5B"}, "retention_count": {"7", "8"},
 		"events_age": {"2d", "0"}, "events_bytes": {"1GiB", "5B"},
