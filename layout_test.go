@@ -51,6 +51,7 @@ const (
 	doublestar = "github.com/bmatcuk/doublestar/v4"
 	xsys       = "golang.org/x/sys"
 	bbolt      = "go.etcd.io/bbolt"
+	websocket  = "github.com/coder/websocket"
 	gofuse     = "github.com/hanwen/go-fuse/v2" // for tests only: no package that ships may import its homes
 )
 
@@ -72,7 +73,7 @@ var imports = []row{
 
 	{"submit", 2, []string{"statefs", "catalog"}, nil, "what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them"},
 
-	{"control", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "web"}, []string{httprouter}, "HTTP writes requests and reads files; it meets the daemon on disk and through interfaces of its own"},
+	{"control", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "web"}, []string{httprouter, websocket}, "HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own"},
 	{"daemon", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "keeper", "queue"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
 	{"client", 3, []string{"statefs", "stream"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
 

@@ -168,7 +168,7 @@ func (s *service) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.server, err = control.New(control.Config{
-		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, History: s.history, Intake: intake,
+		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, History: s.history, Events: s.events, Intake: intake,
 		Tokens: c.Tokens, Hosts: s.hosts(), Insecure: c.Insecure, Version: cmp.Or(c.Version, Version()), Logger: s.log,
 	})
 	if err != nil {

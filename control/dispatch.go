@@ -146,7 +146,7 @@ func (s *Server) admit(r *http.Request) (*route, httprouter.Params, error) {
 	if row == nil {
 		return nil, nil, s.noRoute(r)
 	}
-	if err := s.guard.checkSite(r, row.changes && r.URL.RawQuery != ""); err != nil {
+	if err := s.guard.checkSite(r, row.socket || row.changes && r.URL.RawQuery != ""); err != nil {
 		return nil, nil, err
 	}
 	return row, params, nil

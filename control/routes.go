@@ -37,6 +37,8 @@ type route struct {
 	body    string // what the body is, "" when there is none
 	// changes says that a GET with parameters changes something, so that a browser may not send it for another site.
 	changes bool
+	// socket says that it is a WebSocket, which a browser lets a page of any site open, and read.
+	socket bool
 	// streams says that the answer may last as long as an operation.
 	streams bool
 	// public says that no token is needed.
@@ -155,6 +157,15 @@ func (s *Server) fixedRoutes() []route {
 				{name: "wait", kind: "string", summary: "answer when the effect shows, or the new operation has ended, at most after this time (5s, 1m); without it at once"},
 			},
 			answers: append([]response{{201, mediaJSON, "The new operation; Location has its address"}}, requested...),
+		},
+		{
+			method: "GET", path: "/api/v1/events", handle: s.eventStream, streams: true,
+			summary: "What happens, as server-sent events: transitions, progress, reasons to wait, lanes, sweeps; the id is the number to go on after",
+			query:   eventParameters, answers: []response{{200, mediaSSE, "The events, until the client leaves or the daemon stops"}},
+		},
+		{
+			method: "GET", path: "/api/v1/ws", handle: s.eventSocket, streams: true, socket: true, summary: "The same events over a WebSocket, each as a text message",
+			query: eventParameters, answers: []response{{101, mediaJSON, "The events"}, {426, mediaJSON, "It is not a WebSocket handshake"}},
 		},
 		{
 			method: "POST", path: "/api/v1/sweep", handle: s.sweep, summary: "Remove state files that belong to nothing",

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/events"
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
@@ -67,6 +68,8 @@ type Config struct {
 	Status  Status
 	// History is the index of what has ended.
 	History *history.Store
+	// Events are what happens; nil: nobody can follow it.
+	Events *events.Log
 	// Intake makes operations of submits; nil: one of its own, for which no daemon tells of live operations.
 	Intake *submit.Intake
 	// Tokens are needed on every connection but those of a unix socket, if there are any.
@@ -90,6 +93,7 @@ type Server struct {
 	catalog  *catalog.Catalog
 	status   Status
 	history  *history.Store
+	events   *events.Log
 	intake   *submit.Intake
 	guard    *guard
 	limits   Limits
@@ -103,6 +107,10 @@ type Server struct {
 	document []byte // openapi.json
 	ours     ours
 
+	// heartbeat is the time between two signs of life to who follows events.
+	heartbeat time.Duration
+	sockets   sync.WaitGroup // the WebSockets that are open
+
 	draining atomic.Bool
 	failures atomic.Uint64
 }
@@ -114,7 +122,7 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		tree: c.Tree, catalog: c.Catalog, status: c.Status, history: c.History, intake: c.Intake, guard: newGuard(c.Hosts, tokens),
+		tree: c.Tree, catalog: c.Catalog, status: c.Status, history: c.History, events: c.Events, heartbeat: stream.Heartbeat, intake: c.Intake, guard: newGuard(c.Hosts, tokens),
 		limits: c.Limits.withDefaults(), insecure: c.Insecure, version: c.Version, log: c.Logger,
 	}
 	if s.intake == nil {
@@ -192,6 +200,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	err = errors.Join(err, s.stop(context.WithoutCancel(ctx), server))
 	serving.Wait()
 	connections.Wait()
+	s.sockets.Wait()
 	endWatch()
 	watching.Wait()
 	return err

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/client"
+)
+
+type eventsOptions struct {
+	job, group, lane, key, tag, id, kind []string
+	after                                int64
+	count                                int
+	json                                 bool
+}
+
+func (a *app) eventsCommand() *cobra.Command {
+	var opts eventsOptions
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Write what happens, as it happens",
+		Long: `events writes a line for each event: transitions, progress, reasons to wait, changes of lanes, sweeps. It goes on until it
+is interrupted, also when the daemon is restarted: then it goes on at the event where it was. What is missing, such as
+the last moments of a daemon that was killed, is a line of its own that says gap.
+
+With --after it begins with what was kept: 0 is all of it. Every end of an operation exactly once is what the completion
+feed is for (GET /api/v1/finished). A flag that filters may be given several times.`,
+		Example: "  jobdir events --job media/decode --type transition",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.events(cmd.Context(), conf, opts)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&opts.job, "job", nil, "only those of this job: JOB or GROUP/JOB")
+	flags.StringArrayVar(&opts.group, "group", nil, "only those of this group")
+	flags.StringArrayVar(&opts.lane, "lane", nil, "only those of this lane")
+	flags.StringArrayVar(&opts.key, "key", nil, "only those with this key")
+	flags.StringArrayVar(&opts.tag, "tag", nil, "only those with this tag")
+	flags.StringArrayVar(&opts.id, "id", nil, "only those of this operation")
+	flags.StringArrayVar(&opts.kind, "type", nil, "only those of this type: transition, progress, waiting, stalled, lane or sweep")
+	flags.Int64Var(&opts.after, "after", -1, "begin behind the event with this number; -1: with what happens from now on")
+	flags.IntVar(&opts.count, "count", 0, "end after so many; 0: never")
+	jsonFlag(cmd, &opts.json)
+	return cmd
+}
+
+func (a *app) events(ctx context.Context, conf *loaded, opts eventsOptions) error {
+	if opts.after < -1 {
+		return usagef("flag --after: %d is the number of no event", opts.after)
+	}
+	if opts.count < 0 {
+		return usagef("flag --count: %d is below zero", opts.count)
+	}
+	c, err := a.connect(ctx, conf)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	filter := url.Values{
+		"job": opts.job, "group": opts.group, "lane": opts.lane, "key": opts.key, "tag": opts.tag, "type": opts.kind,
+	}
+	if len(opts.id) > 0 {
+		ids, err := resolveRecent(ctx, c).all(opts.id)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			filter.Add("id", id.String())
+		}
+	}
+	if opts.after >= 0 {
+		filter.Set("after", strconv.FormatInt(opts.after, 10))
+	}
+	seen := 0
+	for e, err := range c.Events(ctx, filter) {
+		if err != nil {
+			return err
+		}
+		line := string(e.Raw)
+		if !opts.json {
+			line = eventLine(e)
+		}
+		if err := a.streams.line("%s", line); err != nil {
+			return err
+		}
+		if seen++; seen == opts.count {
+			return nil
+		}
+	}
+	return nil
+}
+
+// eventLine says an event on one line, for people.
+func eventLine(e *client.Event) string {
+	about := e.ID.String()
+	if e.ID.IsZero() {
+		about = e.Lane
+	}
+	return fmt.Sprintf("%s  %-10s  %s", e.At.Local().Format("2006-01-02 15:04:05.000"), printable(e.Type), strings.TrimSpace(printable(about)+"  "+eventText(e)))
+}
+
+func eventText(e *client.Event) string {
+	switch {
+	case e.To != "" && e.From == "":
+		return fmt.Sprintf("%s (%s)", e.To, e.Cause)
+	case e.To != "":
+		text := fmt.Sprintf("%s -> %s (%s)", e.From, e.To, e.Cause)
+		if e.Result != "" && string(e.Result) != string(e.To) {
+			text += ", " + string(e.Result)
+		}
+		if e.Error != nil {
+			text += ": " + printable(cmp.Or(e.Error.Message, e.Error.Code))
+		}
+		return text
+	case e.Progress != nil:
+		return printable(shownProgress(e.Progress))
+	case e.Waiting != nil:
+		return waitingText(e.Waiting)
+	case e.Stalled != nil && *e.Stalled:
+		return "gives no sign of life"
+	case e.Stalled != nil:
+		return "moves again"
+	case e.Change != nil:
+		return changeText(e.Change)
+	case e.Sweep != nil && e.Sweep.Findings == 0:
+		return "nothing found"
+	case e.Sweep != nil:
+		return plural(e.Sweep.Findings, "finding", "findings") + ": " + printable(strings.Join(e.Sweep.Files, ", "))
+	case e.Gap != nil:
+		return fmt.Sprintf("events %d to %d are missing: %s", e.Gap.From, e.Gap.To, gapReasons[e.Gap.Reason])
+	}
+	return ""
+}
+
+// gapReasons say why events are missing.
+var gapReasons = map[string]string{
+	"crash":          "the daemon was killed, and may not have told of the last moments",
+	"retention":      "they are no longer kept",
+	"overflow":       "more happened than could be written",
+	"lost":           "they could not be written, or cannot be read",
+	"unknown_number": "no event of this storage has such a number",
+}
+
+// waitingText says why an operation waits.
+func waitingText(w *client.Waiting) string {
+	text := "waits: " + printable(w.Reason)
+	if !w.HeldBy.IsZero() {
+		text += ", held by " + w.HeldBy.String()
+	}
+	if w.Position > 0 {
+		text += fmt.Sprintf(", place %d", w.Position)
+	}
+	if w.Until != nil {
+		text += ", until " + w.Until.Local().Format("2006-01-02 15:04:05")
+	}
+	return text
+}
+
+func changeText(c *client.LaneChange) string {
+	text := printable(c.What)
+	if c.Capacity != nil {
+		text += " " + strconv.Itoa(*c.Capacity)
+	}
+	if c.Until != nil {
+		text += " until " + c.Until.Local().Format("2006-01-02 15:04:05")
+	}
+	if c.Reason != "" {
+		text += ": " + printable(c.Reason)
+	}
+	return text
+}

@@ -1,0 +1,178 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Event is one thing that happened at the daemon. Members that an event has no use for are left out.
+type Event struct {
+	// Seq is its number, by which a reader goes on; the event of a gap has the last number that is missing, or one of its own.
+	Seq uint64 `json:"seq"`
+	// Type is transition, progress, waiting, stalled, lane, sweep or gap.
+	Type string    `json:"type"`
+	At   time.Time `json:"at"`
+
+	ID    statefs.ID `json:"id,omitzero"`
+	Group string     `json:"group,omitempty"`
+	Job   string     `json:"job,omitempty"`
+	Lane  string     `json:"lane,omitempty"`
+	Key   string     `json:"key,omitempty"`
+	Tags  []string   `json:"tags,omitempty"`
+	Run   int        `json:"run,omitempty"`
+
+	// From, To and Cause are of a transition; Result, Error and FinishedSeq are there when it is the end.
+	From        statefs.State  `json:"from,omitempty"`
+	To          statefs.State  `json:"to,omitempty"`
+	Cause       statefs.Cause  `json:"cause,omitempty"`
+	Result      statefs.Result `json:"result,omitempty"`
+	Error       *statefs.Fault `json:"error,omitempty"`
+	FinishedSeq uint64         `json:"finished_seq,omitempty"`
+
+	Progress *statefs.Progress `json:"progress,omitempty"`
+	Waiting  *Waiting          `json:"waiting,omitempty"`
+	// Stalled is true when work gives no sign of life, and false when it does again.
+	Stalled *bool       `json:"stalled,omitempty"`
+	Change  *LaneChange `json:"change,omitempty"`
+	Sweep   *EventSweep `json:"sweep,omitempty"`
+	Gap     *EventGap   `json:"gap,omitempty"`
+
+	// Raw is the whole object, with members that this version does not know.
+	Raw json.RawMessage `json:"-"`
+}
+
+// Waiting says why an operation does not run.
+type Waiting struct {
+	Reason string     `json:"reason"`
+	HeldBy statefs.ID `json:"held_by,omitzero"`
+	// Position is its place in the queue of its lane, from 1; 0 when it has none.
+	Position int        `json:"position,omitempty"`
+	Since    *time.Time `json:"since,omitempty"`
+	// Until is when the reason ends by time alone.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// LaneChange says what became of a lane: paused, resumed, closed, opened, capacity, breaker_opened or breaker_closed.
+type LaneChange struct {
+	What     string     `json:"what"`
+	Capacity *int       `json:"capacity,omitempty"`
+	Until    *time.Time `json:"until,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+}
+
+// EventSweep says what a sweep found.
+type EventSweep struct {
+	Findings int      `json:"findings"`
+	Files    []string `json:"files,omitempty"`
+}
+
+// EventGap says which events are missing, and why: crash, retention, overflow, lost or unknown_number.
+type EventGap struct {
+	From   uint64 `json:"from"`
+	To     uint64 `json:"to"`
+	Reason string `json:"reason"`
+}
+
+// Events follows what happens. filter has the parameters of GET /api/v1/events; without after it begins now. It goes on when the daemon is
+// restarted or the connection is lost, at the event where it was, as WithPatience says; what is missing then comes as an event of type gap.
+// It ends with an error: an *[Error] when the daemon refuses, the cause of ctx when that ends, or why the daemon cannot be reached.
+func (c *Client) Events(ctx context.Context, filter url.Values) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		away := absence{client: c}
+		query := maps.Clone(filter)
+		if query == nil {
+			query = url.Values{}
+		}
+		for {
+			further, stopped, err := c.someEvents(ctx, query, away.connected, yield)
+			if stopped {
+				return
+			}
+			if isAway(err) && away.again(ctx, err, further) {
+				continue
+			}
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			yield(nil, fmt.Errorf("follow events: %w", err))
+			return
+		}
+	}
+}
+
+// someEvents follows until the connection ends, and leaves in query where to go on. further says that anything came.
+func (c *Client) someEvents(ctx context.Context, query url.Values, connected func(), yield func(*Event, error) bool) (further, stopped bool, err error) {
+	resp, err := c.send(ctx, http.MethodGet, "/api/v1/events", query, nil)
+	if err != nil {
+		return false, false, err
+	}
+	defer resp.Body.Close()
+	connected()
+	frames := bufio.NewReaderSize(resp.Body, 64<<10)
+	for {
+		data, id, err := readFrame(frames)
+		if err != nil {
+			return further, false, &lostError{c.address, err}
+		}
+		if data != nil {
+			e := &Event{Raw: data}
+			if err := json.Unmarshal(data, e); err != nil {
+				return further, false, fmt.Errorf("the daemon sent no event: %w", err)
+			}
+			further = true
+			if !yield(e, nil) {
+				return further, true, nil
+			}
+		}
+		if _, bad := strconv.ParseUint(id, 10, 64); bad == nil {
+			query.Set("after", id) // once the event was taken
+		}
+	}
+}
+
+// maxFrame bounds one event, in bytes.
+const maxFrame = 4 << 20
+
+// readFrame reads one server-sent event; data is nil when it has none. One that is cut off is none.
+func readFrame(r *bufio.Reader) (data []byte, id string, err error) {
+	for size := 0; ; {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, "", err
+		}
+		if size += len(line); size > maxFrame {
+			return nil, "", errors.New("an event is too large")
+		}
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		if len(line) == 0 {
+			return data, id, nil
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(name) {
+		case "data":
+			if data != nil {
+				data = append(data, '\n')
+			}
+			data = append(data, value...)
+		case "id":
+			id = string(value)
+		}
+	}
+}

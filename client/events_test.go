@@ -1,0 +1,94 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/events"
+)
+
+// The client has its own type, so that no code of the log is built into every program; it must hold what the log says.
+func TestEventHasEveryMember(t *testing.T) {
+	t.Parallel()
+	var equal func(name string, ours, theirs reflect.Type)
+	equal = func(name string, ours, theirs reflect.Type) {
+		for f := range theirs.Fields() {
+			got, ok := ours.FieldByName(f.Name)
+			if !ok || got.Tag != f.Tag {
+				t.Errorf("%s.%s: the client has %v, want the tag %s", name, f.Name, got, f.Tag)
+				continue
+			}
+			if f.Type.Kind() == reflect.Pointer && strings.HasPrefix(f.Type.Elem().String(), "events.") {
+				equal(f.Name, got.Type.Elem(), f.Type.Elem())
+			}
+		}
+	}
+	equal("Event", reflect.TypeFor[client.Event](), reflect.TypeFor[events.Event]())
+}
+
+func TestEventsGoOnWhereTheyWere(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	var calls atomic.Int32
+	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.RawQuery)
+		switch calls.Add(1) {
+		case 1:
+			fmt.Fprint(w, ": idle\nid: 7\n\nevent: sweep\ndata: {\"seq\":8,\n: between\ndata: \"type\":\"sweep\"}\nid: 8\n\ndata: {\"seq\":9,")
+		case 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 3:
+			fmt.Fprint(w, "data: {\"seq\":9,\"type\":\"gap\",\"gap\":{\"from\":9,\"to\":9,\"reason\":\"lost\"}}\nid: 9\n\n")
+		case 4:
+			w.WriteHeader(http.StatusForbidden)
+		}
+	})
+	var got []uint64
+	var last error
+	for e, err := range c.Events(t.Context(), url.Values{"job": {"a"}}) {
+		if last = err; err == nil {
+			got = append(got, e.Seq)
+		}
+	}
+	if fmt.Sprint(got) != "[8 9]" || fmt.Sprint(asked) != "[job=a after=8&job=a after=8&job=a after=9&job=a]" {
+		t.Errorf("events %v, asked %v", got, asked)
+	}
+	if refused, ok := errors.AsType[*client.Error](last); !ok || refused.Status != http.StatusForbidden {
+		t.Errorf("the end is %v", last)
+	}
+}
+
+func TestEventsEndWhenNobodyWantsMore(t *testing.T) {
+	t.Parallel()
+	left := make(chan struct{})
+	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "data: {\"seq\":1,\"type\":\"sweep\"}\nid: 1\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(left)
+	})
+	for e, err := range c.Events(t.Context(), nil) {
+		if err != nil || e.Seq != 1 || string(e.Raw) != `{"seq":1,"type":"sweep"}` {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		break
+	}
+	<-left
+}
+
+func TestAnEventThatIsNone(t *testing.T) {
+	t.Parallel()
+	c := answering(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "data: hello\n\n") })
+	for e, err := range c.Events(t.Context(), nil) {
+		if err == nil || !strings.Contains(err.Error(), "the daemon sent no event") {
+			t.Fatalf("%+v, %v", e, err)
+		}
+	}
+}

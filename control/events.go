@@ -1,0 +1,214 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/events"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
+)
+
+// eventParameters are those of /api/v1/events and /api/v1/ws.
+var eventParameters = []parameter{
+	{name: "job", kind: "string", summary: "only those of this job, as JOB or GROUP/JOB; any of several, as of the following, which are separated by commas (but for key) or given again"},
+	{name: "group", kind: "string", summary: "only those of this group"},
+	{name: "lane", kind: "string", summary: "only those of operations in this lane, and of the lane itself"},
+	{name: "key", kind: "string", summary: "only those of operations with this key"},
+	{name: "tag", kind: "string", summary: "only those of operations with this tag"},
+	{name: "id", kind: "string", summary: "only those of this operation"},
+	{name: "type", kind: "string", summary: "only those of this type: transition, progress, waiting, stalled, lane, sweep; a gap always comes"},
+	{name: "after", kind: "integer", summary: "first those with a higher number, as far back as they are kept, 0 for all; only new ones when not given; the header Last-Event-ID goes before"},
+}
+
+// eventReader returns what a request follows. The caller closes it.
+func (s *Server) eventReader(r *http.Request) (*events.Reader, error) {
+	if s.events == nil {
+		return nil, refuse(http.StatusServiceUnavailable, "This daemon keeps no events")
+	}
+	values, err := query(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := eventNames(values); err != nil {
+		return nil, err
+	}
+	filter := events.Filter{Jobs: values["job"], Groups: values["group"], Lanes: values["lane"], Keys: values["key"], Tags: values["tag"]}
+	for _, text := range values["id"] {
+		id, err := statefs.ParseID(text)
+		if err != nil {
+			return nil, refuse(http.StatusBadRequest, "Invalid parameter 'id': %s", err).with("parameter", "id")
+		}
+		filter.IDs = append(filter.IDs, id)
+	}
+	if filter.Types, err = choices(url.Values{"type": {strings.Join(values["type"], ",")}}, "type", events.Types()); err != nil {
+		return nil, err
+	}
+	after, err := afterFrom(r, values)
+	if err != nil {
+		return nil, err
+	}
+	return s.events.Follow(filter, after), nil
+}
+
+// eventNames refuses parameters that are not known, and takes apart those that hold several values.
+func eventNames(values url.Values) error {
+	var known []string
+	for _, p := range eventParameters {
+		known = append(known, p.name)
+	}
+	for name, given := range values {
+		if !slices.Contains(known, name) {
+			return unknownParameter(name, known)
+		}
+		if name != "after" && name != "key" { // a key may hold anything
+			values[name] = several(given)
+		}
+	}
+	return nil
+}
+
+// several takes apart what is separated by commas.
+func several(given []string) (out []string) {
+	for _, text := range given {
+		for word := range strings.SplitSeq(text, ",") {
+			if word = strings.TrimSpace(word); word != "" {
+				out = append(out, word)
+			}
+		}
+	}
+	return out
+}
+
+// afterFrom reads from where a reader goes on.
+func afterFrom(r *http.Request, values url.Values) (uint64, error) {
+	text, from := r.Header.Get("Last-Event-ID"), "header Last-Event-ID"
+	if text == "" {
+		if !values.Has("after") {
+			return events.Now, nil
+		}
+		text, from = strings.Join(values["after"], ","), "parameter 'after'"
+	}
+	after, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return 0, refuse(http.StatusBadRequest, "Invalid %s: must be the number of an event, or 0", from).with("parameter", "after")
+	}
+	return after, nil
+}
+
+// eventStream is GET /api/v1/events.
+func (s *Server) eventStream(w *answer, r *http.Request, _ httprouter.Params) error {
+	reader, err := s.eventReader(r)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	streamHeaders(w.Header(), statefs.ID{}, "sse")
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if err := s.tree.RoomForReader(); err != nil {
+		return err // before the first byte, while there can still be an answer
+	}
+	w.WriteHeader(http.StatusOK)
+	out := &eventWriter{Writer: bufio.NewWriterSize(w, 16<<10), flush: http.NewResponseController(w).Flush}
+	err = s.tellEvents(r.Context(), reader, out)
+	if errors.Is(context.Cause(r.Context()), stream.ErrShutdown) {
+		_, _ = out.WriteString(": shutting down\n\n") // the worst is that the client is not told
+		_ = out.send()
+	}
+	if r.Context().Err() == nil && err != nil {
+		s.log.Warn("events ended early", "error", err)
+	}
+	return nil
+}
+
+// eventSink takes events for one client. An error ends the answer.
+type eventSink interface {
+	// event takes one event; it may be kept until send.
+	event(f *events.Frame) error
+	// begin says where the client begins.
+	begin(seq uint64) error
+	// position says that everything up to a number was looked at.
+	position(seq uint64) error
+	// send has what was taken leave.
+	send() error
+}
+
+// tellEvents has a client told of events until the client or the server is gone.
+func (s *Server) tellEvents(ctx context.Context, reader *events.Reader, out eventSink) error {
+	beat := time.NewTicker(s.heartbeat)
+	defer beat.Stop()
+	if err := errors.Join(out.begin(reader.Position()), out.send()); err != nil {
+		return err
+	}
+	for {
+		wake := reader.Wake()
+		frames, more := reader.Take()
+		for i := range frames {
+			if err := out.event(&frames[i]); err != nil {
+				return err
+			}
+		}
+		if len(frames) > 0 {
+			if err := out.send(); err != nil {
+				return err
+			}
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if more {
+			continue
+		}
+		select {
+		case <-wake:
+		case <-beat.C:
+			if err := errors.Join(out.position(reader.Position()), out.send()); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// eventWriter writes events as server-sent events (WHATWG HTML, section 9.2).
+type eventWriter struct {
+	*bufio.Writer
+	flush func() error
+}
+
+func (e *eventWriter) event(f *events.Frame) error {
+	_, _ = e.WriteString("event: " + string(f.Type) + "\ndata: ") // bufio keeps the first error
+	_, _ = e.Write(f.JSON)
+	_, _ = e.WriteString("\nid: ")
+	_, _ = e.Write(strconv.AppendUint(e.AvailableBuffer(), f.Seq, 10))
+	_, err := e.WriteString("\n\n")
+	return err
+}
+
+// begin has the heads of the answer leave, and tells the client where it is although nothing may happen for hours.
+func (e *eventWriter) begin(seq uint64) error { return e.position(seq) }
+
+// position is a comment, and an id without data: no event for a browser, but what it goes on after when it comes back.
+func (e *eventWriter) position(seq uint64) error {
+	_, err := e.WriteString(": idle\nid: " + strconv.FormatUint(seq, 10) + "\n\n")
+	return err
+}
+
+func (e *eventWriter) send() error {
+	if err := e.Flush(); err != nil {
+		return err
+	}
+	return e.flush()
+}

@@ -1,0 +1,110 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/events"
+	"github.com/jobdir/jobdir/stream"
+)
+
+// eventSocket is GET /api/v1/ws: the events of /api/v1/events, each as one text message that holds its JSON. The guard has looked at the
+// host, the origin and the token before, more strictly than for other reads: a browser lets any page open a WebSocket to anywhere.
+func (s *Server) eventSocket(w *answer, r *http.Request, _ httprouter.Params) error {
+	reader, err := s.eventReader(r)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	if err := s.tree.RoomForReader(); err != nil {
+		return err
+	}
+	s.sockets.Add(1) // the server does not wait for what has left net/http
+	defer s.sockets.Done()
+	shake := &handshake{answer: w}
+	socket, err := websocket.Accept(shake, r, &websocket.AcceptOptions{
+		InsecureSkipVerify: true, // the guard has decided, by the daemon's own names
+		CompressionMode:    websocket.CompressionDisabled,
+	})
+	if err != nil {
+		return shake.refusal(err)
+	}
+	w.started = true
+	defer func() { _ = socket.CloseNow() }() // after a goodbye, or when there is nobody to say it to
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	// It ends when the client leaves, or says anything. It does not end with the server: that would close the connection without a word.
+	heard := socket.CloseRead(context.WithoutCancel(ctx))
+	defer context.AfterFunc(heard, stop)()
+	out := &socketWriter{ctx: ctx, socket: socket}
+	if err := s.tellEvents(ctx, reader, out); err != nil && ctx.Err() == nil {
+		s.log.Debug("events over a WebSocket ended early", "error", err)
+	}
+	if errors.Is(context.Cause(r.Context()), stream.ErrShutdown) {
+		late := time.AfterFunc(lingerTime, func() { _ = socket.CloseNow() })
+		defer late.Stop()
+		_ = socket.Close(websocket.StatusGoingAway, "shutting down") // the worst is that the client is not told
+	}
+	return nil
+}
+
+// socketWriter sends events over a WebSocket.
+type socketWriter struct {
+	ctx    context.Context //nolint:containedctx // it lives as long as one connection
+	socket *websocket.Conn
+}
+
+func (o *socketWriter) event(f *events.Frame) error {
+	return o.socket.Write(o.ctx, websocket.MessageText, f.JSON)
+}
+
+func (*socketWriter) begin(uint64) error { return nil }
+
+// position pings: a client that does not answer is gone.
+func (o *socketWriter) position(uint64) error {
+	ctx, stop := context.WithTimeout(o.ctx, stream.Heartbeat)
+	defer stop()
+	return o.socket.Ping(ctx)
+}
+
+func (*socketWriter) send() error { return nil }
+
+// handshake is the ResponseWriter for websocket.Accept. It keeps back the plain text with which that refuses a request.
+type handshake struct {
+	*answer
+	status int
+	text   bytes.Buffer
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (h *handshake) WriteHeader(status int) {
+	if h.status = status; status < http.StatusBadRequest {
+		h.answer.WriteHeader(status)
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (h *handshake) Write(p []byte) (int, error) { return h.text.Write(p) }
+
+// refusal is the problem for a request that is no handshake.
+func (h *handshake) refusal(err error) error {
+	if h.status < http.StatusBadRequest {
+		return err
+	}
+	header := h.Header()
+	for _, name := range []string{"Content-Type", "Content-Length", "X-Content-Type-Options"} {
+		header.Del(name)
+	}
+	secure(header)
+	if h.status == http.StatusUpgradeRequired {
+		return refuse(h.status, "This address speaks WebSocket alone; the same events come from /api/v1/events as server-sent events")
+	}
+	return refuse(h.status, "%s", printable(strings.TrimSpace(h.text.String()), 200))
+}
