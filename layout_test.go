@@ -65,6 +65,7 @@ var imports = []row{
 	{"internal/blockrec", 1, []string{"internal/faultfs"}, []string{gofuse, xsys}, "a block device that writes down its writes and flushes, for tests; it asks the other disk whether this machine can mount one"},
 	{"keeper", 1, []string{"statefs"}, []string{xsys}, "holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version; its exit reports are files, which statefs alone writes"},
 	{"stream", 1, []string{"statefs"}, nil, "the stream format is pure text over readers and writers, usable by any client"},
+	{"breaker", 1, []string{"statefs"}, nil, "when a lane stops itself, as a decision without clock and files; of the vocabulary it needs the ID alone"},
 	{"catalog", 1, []string{"statefs"}, []string{yaml, doublestar}, "what jobs exist is independent of what runs"},
 	{"events", 1, []string{"statefs"}, nil, "a log of what happens, which the daemon writes and control reads; it decides nothing and starts nothing"},
 	{"history", 1, []string{"statefs"}, []string{bbolt}, "an index of what has ended, made from the records; it knows neither what runs nor HTTP"},
@@ -74,7 +75,7 @@ var imports = []row{
 	{"submit", 2, []string{"statefs", "catalog"}, nil, "what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them"},
 
 	{"control", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "web"}, []string{httprouter, websocket}, "HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own"},
-	{"daemon", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "keeper", "queue"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
+	{"daemon", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "keeper", "queue", "breaker"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
 	{"client", 3, []string{"statefs", "stream"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
 
 	{"jobs-example", 4, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},
