@@ -3,21 +3,23 @@ package catalog
 import (
 	"fmt"
 	"regexp"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // DefaultLane is the lane of jobs that name none.
 const DefaultLane = "default"
 
 // AllLanes is the word for every lane, which none can have as its name.
-const AllLanes = "all"
+const AllLanes = statefs.AllLanes
 
-var queueName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+var limitName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
 // LaneName tells whether a lane can have this name.
-func LaneName(name string) bool { return queueName.MatchString(name) && name != AllLanes }
+func LaneName(name string) bool { return statefs.ValidLane(name) }
 
 // LimitName tells whether a limit can have this name.
-func LimitName(name string) bool { return queueName.MatchString(name) }
+func LimitName(name string) bool { return limitName.MatchString(name) }
 
 // MaxPriority is the highest priority; the lowest is -MaxPriority.
 const MaxPriority = 1_000_000

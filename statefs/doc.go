@@ -12,6 +12,7 @@
 //	│   ├── ID.log                  the log, append only
 //	│   ├── ID.items.ndjson         one line for each item
 //	│   └── ID.artifacts/           files that the work leaves
+//	├── lanes/cookie.paused         control of a lane: paused, closed, capacity
 //	├── definitions/HASH.yaml       the job definition an operation was submitted under
 //	├── taken/                      requests that are being carried out
 //	├── corrupt/                    what could not be read, each with a reason; never deleted

@@ -22,6 +22,7 @@ const (
 	tmpDir         = "tmp"
 	eventsDir      = "events"
 	keysDir        = "keys"
+	lanesDir       = "lanes"
 )
 
 const (
@@ -36,7 +37,7 @@ const (
 type Options struct {
 	// Durability is Power when empty.
 	Durability Durability
-	// GroupControl lets members of the directory's group create files in jobs/ and new/.
+	// GroupControl lets members of the directory's group create files in jobs/, new/ and lanes/.
 	GroupControl bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -131,7 +132,7 @@ func makeStorage(abs string, options Options) error {
 }
 
 func makeLayout(abs string, groupControl bool) error {
-	for _, sub := range []string{"", jobsDir, newDir, operationsDir, definitionsDir, takenDir, corruptDir, keysDir, tmpDir} {
+	for _, sub := range []string{"", jobsDir, newDir, lanesDir, operationsDir, definitionsDir, takenDir, corruptDir, keysDir, tmpDir} {
 		path := filepath.Join(abs, sub)
 		if err := makeFolder(path); err != nil {
 			return fmt.Errorf("make storage %s: %w; %s", abs, err, remedy(err))
@@ -143,7 +144,7 @@ func makeLayout(abs string, groupControl bool) error {
 		if sub != "" && !info.IsDir() {
 			return fmt.Errorf("storage %s: %s is not a directory but a %s; remove it", abs, path, kindOf(info.Mode()))
 		}
-		if groupControl && (sub == jobsDir || sub == newDir) {
+		if groupControl && (sub == jobsDir || sub == newDir || sub == lanesDir) {
 			if err := os.Chmod(path, groupMode); err != nil {
 				return fmt.Errorf("storage %s: let the group write to %s: %w", abs, path, err)
 			}
