@@ -18,6 +18,7 @@ const (
 	exitFailure   = 1   // the operation ended with result failure; validate: a definition has a mistake
 	exitPartial   = 2   // the operation went to its end and some items failed
 	exitInUse     = 3   // serve: another daemon holds the storage
+	exitPerson    = 3   // run, wait: the operation waits for a person
 	exitUsage     = 64  // the command line, the configuration or a parameter is wrong
 	exitNotFound  = 66  // there is no such operation, job or file
 	exitNoDaemon  = 69  // no daemon answers

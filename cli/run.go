@@ -27,7 +27,8 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run GROUP/JOB [NAME=VALUE...]",
 		Short: "Start an operation, show its log, and exit with its outcome",
 		Long: `run starts an operation and writes its log to stdout while it grows. A summary goes to stderr at the end, and the
-exit code is the outcome: 0 success, 1 failure, 2 partial, 130 cancelled, 75 when the outcome is not known.
+exit code is the outcome: 0 success, 1 failure, 2 partial, 130 cancelled, 3 when it waits for a person, and then the reason
+and the command that helps are printed, 75 when the outcome is not known.
 
 Ctrl-C asks on a terminal whether to cancel the operation, to leave it running, or to go on watching; elsewhere, and
 when it is pressed twice, the operation is left running. An operation never ends because its watcher does.`,
@@ -77,18 +78,15 @@ func (a *app) run(ctx context.Context, conf *loaded, opts runOptions, address st
 		return a.streams.line("%s", op.ID)
 	}
 	a.streams.say("started %s", op.ID)
-	w := &watcher{app: a, client: c, id: op.ID, signals: make(chan os.Signal, 2)}
+	w := &watcher{app: a, client: c, id: op.ID, signals: make(chan os.Signal, 2), rest: c.Rest}
 	signal.Notify(w.signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(w.signals)
 	footer, err := w.watch(ctx, func(ctx context.Context) (*client.Footer, error) {
-		switch {
-		case opts.raw:
-			return c.FollowRaw(ctx, op.ID, 0, w.gate(a.streams.Out))
-		case opts.json:
-			return c.Follow(ctx, op.ID, 0, w.gate(a.streams.Err))
-		default:
-			return c.Follow(ctx, op.ID, 0, w.gate(a.streams.Out))
+		to := a.streams.Out
+		if opts.json {
+			to = a.streams.Err
 		}
+		return c.FollowTo(ctx, op.ID, 0, w.receiver(w.gate(to), opts.raw))
 	})
 	if err != nil {
 		return explainCut(err)

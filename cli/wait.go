@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -27,8 +29,8 @@ func (a *app) waitCommand() *cobra.Command {
 		Use:   "wait ID...",
 		Short: "Wait until operations have ended, and exit with their outcome",
 		Long: `wait prints one line for each operation when it ends. The exit code is the outcome: 0 success, 1 failure, 2 partial,
-130 cancelled; of several, that of the worst: failure, cancelled, partial, success. 75 means that the outcome is not
-known yet: the time was over, or somebody stopped the waiting.
+130 cancelled, 3 when it waits for a person; of several, that of the worst: failure, a person, cancelled, partial, success.
+75 means that the outcome is not known yet: the time was over, or somebody stopped the waiting.
 
 An ID may be shortened to a beginning that only one live operation has, or to its end, such as r42, also of an
 operation that has ended and was submitted today or yesterday.`,
@@ -49,7 +51,10 @@ operation that has ended and was submitted today or yesterday.`,
 
 // ending is how one operation ended.
 type ending struct {
-	ID     statefs.ID      `json:"id"`
+	ID statefs.ID `json:"id"`
+	// State is set for one that waits for a person, and Footer for one that has ended.
+	State  statefs.State   `json:"state,omitempty"`
+	Error  *statefs.Fault  `json:"error,omitempty"`
 	Footer json.RawMessage `json:"footer"`
 
 	result statefs.Result
@@ -79,12 +84,7 @@ func (a *app) wait(ctx context.Context, conf *loaded, opts waitOptions, texts []
 	defer wait.Wait()
 	for _, id := range ids {
 		wait.Go(func() {
-			footer, err := c.Wait(ctx, id)
-			if err != nil {
-				ended <- ending{ID: id, err: err}
-				return
-			}
-			ended <- ending{ID: id, Footer: footer.Raw, result: footer.Result, line: summary(id, footer)}
+			ended <- awaitEnding(ctx, c, id)
 		})
 	}
 	var all []ending
@@ -113,8 +113,43 @@ func (a *app) wait(ctx context.Context, conf *loaded, opts waitOptions, texts []
 	return worst(all)
 }
 
+// awaitEnding waits until an operation has ended or waits for a person.
+func awaitEnding(ctx context.Context, c *client.Client, id statefs.ID) ending {
+	op, err := c.Rest(ctx, id)
+	if err != nil {
+		return ending{ID: id, err: err}
+	}
+	if op.WaitsForPerson() {
+		return ending{ID: id, State: op.State, Error: op.Error, line: personLine(op)}
+	}
+	footer, err := client.ParseFooter(op.Footer)
+	if err != nil {
+		return ending{ID: id, err: err}
+	}
+	return ending{ID: id, Footer: op.Footer, result: footer.Result, line: summary(id, footer)}
+}
+
+// personLine says why an operation waits for a person, and which commands help.
+func personLine(op *client.Operation) string {
+	if op.State == statefs.WaitingApproval {
+		return fmt.Sprintf("%s waits for an approval: 'jobdir approve %s' lets it go on, 'jobdir reject %s' ends it", op.ID, op.ID, op.ID)
+	}
+	why := op.Reason
+	if op.Error != nil {
+		why = op.Error.Message
+	}
+	if why == "" {
+		why = string(op.State)
+	}
+	return fmt.Sprintf("%s waits for a person: %s; when that is mended, 'jobdir retry %s' goes on, 'jobdir cancel %s' ends it", op.ID, why, op.ID, op.ID)
+}
+
 // worst makes the outcome of several operations the exit code.
 func worst(all []ending) error {
+	if !slices.ContainsFunc(all, func(e ending) bool { return e.result == statefs.Failure }) &&
+		slices.ContainsFunc(all, func(e ending) bool { return e.State != "" }) {
+		return &codeError{code: exitPerson}
+	}
 	for _, result := range []statefs.Result{statefs.Failure, statefs.CancelledResult, statefs.Partial} {
 		if slices.ContainsFunc(all, func(e ending) bool { return e.result == result }) {
 			return &codeError{code: outcome(result)}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
 )
 
 // watcher follows one operation for a person who may press Ctrl-C.
@@ -22,6 +23,59 @@ type watcher struct {
 	signals chan os.Signal
 	output  sync.Mutex // held while a question is open, so that the log does not run over it
 	answers chan string
+	shown   shown
+	// rest returns when the operation has ended or waits for a person; nil when nobody minds waiting for one.
+	rest func(context.Context, statefs.ID) (*client.Operation, error)
+}
+
+// shown counts the bytes of the log that were written, for whoever waits for a number of them.
+type shown struct {
+	mu    sync.Mutex
+	bytes int64
+	until int64
+	there chan struct{} // closed when until is reached; nil while nobody waits
+}
+
+func (s *shown) add(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes += int64(n)
+	if s.there != nil && s.bytes >= s.until {
+		close(s.there)
+		s.there = nil
+	}
+}
+
+// reach returns a channel that is closed when so many bytes were written. It is called once.
+func (s *shown) reach(bytes int64) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := make(chan struct{})
+	if s.bytes >= bytes {
+		close(there)
+		return there
+	}
+	s.there, s.until = there, bytes
+	return there
+}
+
+// receiver writes the log to w, or with raw the whole stream, and counts.
+func (w *watcher) receiver(to io.Writer, raw bool) stream.Receiver {
+	out := stream.Receiver{Log: func(text []byte) error {
+		_, err := to.Write(text)
+		return err
+	}}
+	if raw {
+		composer := stream.NewComposer(to)
+		out = stream.Receiver{Header: composer.Header, Log: composer.Log, Footer: composer.Footer}
+	}
+	write := out.Log
+	out.Log = func(text []byte) error {
+		err := write(text)
+		w.shown.add(len(text))
+		return err
+	}
+	return out
 }
 
 // gate is a writer that waits while a question is open.
@@ -57,8 +111,28 @@ func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*clie
 		footer, err := follow(followCtx)
 		ended <- followed{footer, err}
 	})
+	persons := make(chan *client.Operation, 1)
+	if w.rest != nil {
+		wait.Go(func() {
+			if op, err := w.rest(followCtx, w.id); err == nil && op.WaitsForPerson() {
+				persons <- op
+			}
+		})
+	}
 	for {
 		select {
+		case op := <-persons:
+			select { // the log says it first, and nothing comes after it
+			case f := <-ended:
+				return f.footer, f.err
+			case <-w.shown.reach(op.LogBytes):
+			case s := <-w.signals:
+				w.signals <- s
+			}
+			stop()
+			<-ended
+			w.app.streams.say("%s", personLine(op))
+			return nil, &codeError{code: exitPerson}
 		case f := <-ended:
 			return f.footer, f.err
 		case s := <-w.signals:

@@ -87,6 +87,11 @@ func (c *Client) FollowRaw(ctx context.Context, id statefs.ID, offset int64, w i
 	return c.follow(ctx, id, offset, stream.Receiver{Header: raw.Header, Log: raw.Log, Footer: raw.Footer})
 }
 
+// FollowTo is Follow, but gives the parts of the stream to a receiver as they come; of a stream that is begun again, the header comes again.
+func (c *Client) FollowTo(ctx context.Context, id statefs.ID, offset int64, to stream.Receiver) (*Footer, error) {
+	return c.follow(ctx, id, offset, to)
+}
+
 func (c *Client) follow(ctx context.Context, id statefs.ID, offset int64, to stream.Receiver) (*Footer, error) {
 	return c.persist(ctx, id, offset, func(offset int64, connected func()) (*Footer, error) {
 		return c.followOnce(ctx, id, offset, to, connected)

@@ -25,6 +25,10 @@ type Operation struct {
 
 	// State is that of the marker while the operation lives, and of the record when it has ended.
 	State statefs.State `json:"state"`
+	// Reason says why it is in its state, where that is not plain.
+	Reason string `json:"reason,omitempty"`
+	// DueAt is when it goes into the queue, or is tried again; nil when it waits for no time.
+	DueAt *time.Time `json:"due_at,omitempty"`
 	// Result is empty until the operation has ended.
 	Result statefs.Result `json:"result,omitempty"`
 	// Foreign says that a program keeps the operation which the daemon did not start.
@@ -40,6 +44,8 @@ type Operation struct {
 	// StalledAt is when the work was found to give no sign of life; nil while it does.
 	StalledAt *time.Time     `json:"stalled_at,omitempty"`
 	Error     *statefs.Fault `json:"error,omitempty"`
+	// LogBytes is the length of the log.
+	LogBytes int64 `json:"log_bytes,omitempty"`
 	// Footer is there when the operation has ended.
 	Footer json.RawMessage `json:"footer,omitempty"`
 

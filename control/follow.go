@@ -27,6 +27,7 @@ type follower struct {
 	changed atomic.Bool // something of it changed in jobs/ since the record was read
 	view    view
 	snap    stream.Snapshot
+	state   statefs.State // as the marker said it when the record was read; "" without one
 
 	unlog  func() // ends the subscription of the log; nil until it exists
 	unstep func() // ends the subscription of the progress file
@@ -96,6 +97,7 @@ func (f *follower) Snapshot() (stream.Snapshot, error) {
 // look reads the record, and the marker where it matters.
 func (f *follower) look() error {
 	state, stateErr := f.hub.tree.State(f.id) // before the record: a marker that is gone means that the record is terminal
+	f.state = state
 	rec, err := f.hub.tree.ReadRecord(f.id)
 	if err != nil {
 		return err

@@ -36,9 +36,26 @@ func (s *Server) operation(w *answer, r *http.Request, p httprouter.Params) erro
 	if err != nil {
 		return err
 	}
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := onlyThese(values, "wait"); err != nil {
+		return err
+	}
+	wait, applied, err := submitWait(r, values)
+	if err != nil {
+		return err
+	}
 	out, err := s.describe(id)
 	if err != nil {
 		return err
+	}
+	if wait > 0 && out.Record != nil && out.State.Live() && !waitsForPerson(out.State) {
+		out = s.afterWait(r, out, wait)
+	}
+	if applied != "" {
+		w.Header().Set("Preference-Applied", applied)
 	}
 	return s.sendJSON(w, r, http.StatusOK, out)
 }

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/jobdir/jobdir/stream"
 )
 
 // submitWait returns how long a submit is to wait for the end of the operation: the parameter wait, or the preference wait=SECONDS of
@@ -45,14 +43,14 @@ func submitWait(r *http.Request, values url.Values) (wait time.Duration, applied
 	return wait, strings.Join(kept, ", "), nil
 }
 
-// afterWait returns the operation as it is when it has ended, at the latest after a time or when the daemon stops. The operation is
+// afterWait returns the operation as it is when it has ended or waits for a person, at the latest after a time or when the daemon stops. The operation is
 // accepted whatever comes of the waiting, so what goes wrong is logged and the answer is what was known before.
 func (s *Server) afterWait(r *http.Request, submitted operationJSON, wait time.Duration) operationJSON {
 	f := s.hub.follow(submitted.ID, viewEnd)
 	defer f.close()
 	ctx, stop := context.WithTimeout(r.Context(), wait)
 	defer stop()
-	_, err := stream.WaitFooter(ctx, f)
+	err := awaitRest(ctx, f)
 	if err == nil || ctx.Err() != nil {
 		var found operationJSON
 		if found, err = s.describe(submitted.ID); err == nil {

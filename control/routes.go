@@ -123,6 +123,7 @@ func (s *Server) fixedRoutes() []route {
 		},
 		{
 			method: "GET", path: "/api/v1/operations/:id", handle: s.operation, summary: "The record of an operation, its state, progress and log length",
+			query:   []parameter{{name: "wait", kind: "string", summary: "answer when it has ended or waits for a person, at most after this time (5s, 1m); without it at once; also as Prefer: wait=SECONDS"}},
 			answers: []response{{200, mediaJSON, "The operation"}},
 		},
 		{

@@ -1,0 +1,41 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// WaitsForPerson reports whether the operation goes on only when somebody acts.
+func (o *Operation) WaitsForPerson() bool {
+	return o.State == statefs.FailedManual || o.State == statefs.WaitingApproval
+}
+
+// restWait is how long one question is held by the daemon; then it is asked again.
+const restWait = "5m"
+
+// Rest waits until an operation has ended or waits for a person, and returns it as it is then. A daemon that goes away meanwhile is waited
+// for, see [WithPatience]. Rest returns early with the cause of ctx, or with the error of the daemon.
+func (c *Client) Rest(ctx context.Context, id statefs.ID) (*Operation, error) {
+	away := absence{client: c}
+	for {
+		var op Operation
+		err := c.call(ctx, http.MethodGet, operationPath(id, ""), url.Values{"wait": {restWait}}, nil, &op)
+		if err == nil {
+			away.connected()
+		}
+		switch {
+		case err == nil && (op.State.Terminal() || op.WaitsForPerson()):
+			return &op, nil
+		case err == nil:
+			continue // it was held for as long as a daemon does
+		case context.Cause(ctx) != nil:
+			return nil, context.Cause(ctx)
+		case !isAway(err) || !away.again(ctx, err, false):
+			return nil, fmt.Errorf("wait for %s: %w", id, err)
+		}
+	}
+}
