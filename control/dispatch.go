@@ -111,7 +111,9 @@ func (s *Server) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err == nil {
-		s.limitBody(w, r)
+		err = s.limitBody(w, r, row)
+	}
+	if err == nil {
 		err = row.handle(w, r, params)
 	}
 	if err != nil {

@@ -36,8 +36,9 @@ const (
 	maxHeaders = 64 << 10
 	// maxRequest is where net/http stops to read a head at all and refuses it by itself, see conn.
 	maxRequest = 1 << 20
-	// maxBody is the largest body, in bytes.
+	// maxBody is the largest body, in bytes, and maxList that of a route that takes lists.
 	maxBody = 1 << 20
+	maxList = 32 << 20
 )
 
 var (
@@ -45,7 +46,7 @@ var (
 	largeHeaders = fmt.Sprintf("The headers are larger than %d bytes", maxHeaders)
 )
 
-// checkSize refuses a head that is too large, and a body that says it is.
+// checkSize refuses a head that is too large, and a body where none is read.
 func (s *Server) checkSize(r *http.Request) error {
 	if len(r.RequestURI) > maxURL {
 		return refuse(http.StatusRequestURITooLong, "%s", longURL)
@@ -59,20 +60,25 @@ func (s *Server) checkSize(r *http.Request) error {
 	if size > maxHeaders {
 		return refuse(http.StatusRequestHeaderFieldsTooLarge, "%s", largeHeaders)
 	}
-	if r.ContentLength > maxBody {
-		return &http.MaxBytesError{Limit: maxBody}
-	}
 	if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		return refuse(http.StatusBadRequest, "A %s has no body here; parameters stand in the URL", r.Method).heads("Connection", "close")
 	}
 	return nil
 }
 
-// limitBody bounds the body of a request before a handler reads it.
-func (s *Server) limitBody(w *answer, r *http.Request) {
-	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, maxBody)
+// limitBody bounds the body of a request before a handler reads it, and refuses one that says it is larger.
+func (s *Server) limitBody(w *answer, r *http.Request, row *route) error {
+	most := int64(maxBody)
+	if row.lists {
+		most = maxList
 	}
+	if r.ContentLength > most {
+		return &http.MaxBytesError{Limit: most}
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, most)
+	}
+	return nil
 }
 
 // readBody returns the body of a request, which is empty or JSON.
@@ -98,7 +104,7 @@ func (s *Server) readBody(w *answer, r *http.Request) ([]byte, error) {
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != mediaJSON {
-		return nil, refuse(http.StatusUnsupportedMediaType, "The body must be a JSON object, sent with 'Content-Type: application/json'").heads("Accept", mediaJSON)
+		return nil, refuse(http.StatusUnsupportedMediaType, "The body must be JSON, sent with 'Content-Type: application/json'").heads("Accept", mediaJSON)
 	}
 	return data, nil
 }

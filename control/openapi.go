@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/submit"
 )
 
 // openapi is GET /openapi.json.
@@ -82,7 +84,11 @@ func describeRoute(row *route, names []string) object {
 	}
 	out := object{"summary": row.summary, "parameters": parameters, "responses": describeAnswers(row.answers)}
 	if row.body != "" {
-		out["requestBody"] = object{"description": row.body, "content": object{mediaJSON: object{"schema": object{"type": "object"}}}}
+		schema := object{"type": "object"}
+		if row.lists {
+			schema = object{"oneOf": []object{schema, {"type": "array", "items": schema, "minItems": 1, "maxItems": submit.MostEntries}}}
+		}
+		out["requestBody"] = object{"description": row.body, "content": object{mediaJSON: object{"schema": schema}}}
 	}
 	if row.public {
 		out["security"] = []object{}

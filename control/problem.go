@@ -80,15 +80,15 @@ func refusalOf(err error) *refusal {
 	if known, ok := errors.AsType[*refusal](err); ok {
 		return known
 	}
+	if answer := submitRefusal(err); answer != nil {
+		return answer
+	}
 	if wrong, ok := errors.AsType[*catalog.ParamError](err); ok {
 		answer := refuse(http.StatusBadRequest, "%s", wrong.Error())
 		if wrong.Param == "" {
 			return answer // it is about the whole body
 		}
 		return answer.with("parameter", wrong.Param)
-	}
-	if answer := submitRefusal(err); answer != nil {
-		return answer
 	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return refuse(http.StatusRequestEntityTooLarge, "The body is larger than %d bytes", large.Limit).heads("Connection", "close")

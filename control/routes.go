@@ -41,6 +41,8 @@ type route struct {
 	socket bool
 	// streams says that the answer may last as long as an operation.
 	streams bool
+	// lists says that the body may be a list, which is larger than others.
+	lists bool
 	// public says that no token is needed.
 	public bool
 }
@@ -97,6 +99,13 @@ func (s *Server) fixedRoutes() []route {
 		{
 			method: "GET", path: "/api/v1/operations", handle: s.operations, summary: "The operations, live and ended", query: listParameters,
 			answers: []response{{200, mediaJSON, "The operations, the newest first; X-Total-Count has the number of all that match, a lower bound when X-Total-Count-Exact is false"}, {503, mediaJSON, "The index of what has ended is being built"}},
+		},
+		{
+			method: "POST", path: "/api/v1/operations", handle: s.submitEntries, lists: true,
+			summary: "Submit one operation, or a list of at most 10000, all or none",
+			query:   []parameter{{name: "wait", kind: "string", summary: "of one: answer when it has ended, at most after this time (5s, 1m); also as Prefer: wait=SECONDS"}},
+			body:    "{\"job\": \"group/name\", \"params\": {}, and the options by their names}, or an array of such objects",
+			answers: []response{{201, mediaJSON, "The operation, or the ID, state and code (201, 200) of each; something is new"}, {200, mediaJSON, "The same, and nothing is new"}},
 		},
 		{
 			method: "GET", path: "/api/v1/finished", handle: s.finished, summary: "The completion feed: every end once, in the order of finished_seq",
@@ -212,8 +221,10 @@ func (s *Server) groupRoutes() []route {
 				{name: "require", kind: "string", values: []string{"success", "end"}, summary: "what the end of those must be; success when not given"},
 				{name: "key", kind: "string", summary: "the key in place of that of the job; an empty one is none"},
 			},
-			body:    "The parameters of the job, as a JSON object; nothing is {}",
-			answers: []response{{201, mediaJSON, "The operation; Location has its address"}},
+			body: "The parameters of the job, as a JSON object; nothing is {}",
+			answers: []response{
+				{201, mediaJSON, "The new operation; Location has its address"}, {200, mediaJSON, "The live operation that does the same, or the one that the Idempotency-Key names"},
+			},
 		},
 	}
 }

@@ -39,6 +39,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"GET /api/v1/jobs":                           {"/api/v1/jobs", 200, "application/json", `"endpoint":"media-decode"`},
 		"GET /api/v1/jobs/:group/:job":               {"/api/v1/jobs/media/decode", 200, "application/json", `"required":true`},
 		"GET /api/v1/operations":                     {"/api/v1/operations", 200, "application/json", live.id.String()},
+		"POST /api/v1/operations":                    {"/api/v1/operations", 201, "application/json", `"tags":["x","y"]`},
 		"GET /api/v1/finished":                       {"/api/v1/finished", 200, "application/json", `"last":`},
 		"DELETE /api/v1/operations/:id":              {live.path(""), 409, "application/problem+json", "is running"},
 		"POST /api/v1/operations/:id/pin":            {ended.path("/pin"), 200, "application/json", `"pinned":true`},
@@ -67,7 +68,11 @@ func TestEveryRouteAnswers(t *testing.T) {
 			t.Errorf("%s has no case", name)
 			continue
 		}
-		resp := r.open(row.method, c.path, "")
+		body := ""
+		if row.lists {
+			body = `{"job":"media/tagged"}`
+		}
+		resp := r.open(row.method, c.path, body)
 		if name == "GET /:group/:job" {
 			streamOf(resp.Header)
 		}

@@ -18,19 +18,7 @@ import (
 
 // definition returns the job that a path names.
 func (s *Server) definition(group, name string) (*catalog.Definition, error) {
-	if def := s.catalog.Get(group, name); def != nil {
-		return def, nil
-	}
-	if err := s.knownGroup(group); err != nil {
-		return nil, err
-	}
-	var jobs []string
-	for _, def := range s.catalog.All() {
-		if def.Group == group {
-			jobs = append(jobs, def.Name)
-		}
-	}
-	return nil, refuse(http.StatusNotFound, "There is no job %s in group %s", printable(name, 64), group).with("jobs", jobs)
+	return submit.Find(s.catalog, group, name)
 }
 
 func (s *Server) knownGroup(group string) error {
@@ -38,7 +26,7 @@ func (s *Server) knownGroup(group string) error {
 	if slices.Contains(groups, group) {
 		return nil
 	}
-	return refuse(http.StatusNotFound, "There is no group %s", printable(group, 64)).with("groups", groups)
+	return &submit.UnknownJobError{Group: group, Groups: groups}
 }
 
 // query returns the parameters of a URL; text that is no query is refused, not half understood.

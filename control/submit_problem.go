@@ -2,6 +2,8 @@ package control
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -11,6 +13,21 @@ import (
 
 // submitRefusal is the part of refusalOf that submits alone need; nil for any other error.
 func submitRefusal(err error) *refusal {
+	if entry, ok := errors.AsType[*submit.EntryError](err); ok {
+		answer := *refusalOf(entry.Err)
+		answer.text = fmt.Sprintf("Nothing of the list is taken; entry %d: %s", entry.Index, answer.text)
+		answer.more = maps.Clone(answer.more)
+		return answer.with("index", entry.Index)
+	}
+	if list, ok := errors.AsType[*submit.ListError](err); ok {
+		return refuse(http.StatusBadRequest, "%s", list.Error())
+	}
+	if unknown, ok := errors.AsType[*submit.UnknownJobError](err); ok {
+		if unknown.Jobs == nil {
+			return refuse(http.StatusNotFound, "%s", unknown.Error()).with("groups", unknown.Groups)
+		}
+		return refuse(http.StatusNotFound, "%s", unknown.Error()).with("jobs", unknown.Jobs)
+	}
 	if wrong, ok := errors.AsType[*submit.OptionError](err); ok {
 		return refuse(http.StatusBadRequest, "%s", wrong.Error()).with("parameter", wrong.Option)
 	}

@@ -1,0 +1,97 @@
+package control
+
+import (
+	"net/http"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/submit"
+)
+
+// submitEntries is POST /api/v1/operations: one submit as a JSON object, or a list of them, all or none.
+func (s *Server) submitEntries(w *answer, r *http.Request, _ httprouter.Params) error {
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := onlyThese(values, "wait"); err != nil {
+		return err
+	}
+	wait, applied, err := submitWait(r, values)
+	if err != nil {
+		return err
+	}
+	body, err := s.readBody(w, r)
+	if err != nil {
+		return err
+	}
+	if submit.IsList(body) {
+		if wait > 0 && applied == "" {
+			return refuse(http.StatusBadRequest, "Invalid parameter 'wait': a list of submits is answered at once").with("parameter", "wait")
+		}
+		return s.submitList(w, r, body)
+	}
+	entry, err := submit.ParseEntry(body)
+	if err != nil {
+		return err
+	}
+	if err := idempotencyKey(r, &entry.Options); err != nil {
+		return err
+	}
+	request, err := entry.Request(s.catalog)
+	if err != nil {
+		return err
+	}
+	started, err := s.start(r, request)
+	if err != nil {
+		return err
+	}
+	if applied != "" {
+		w.Header().Set("Preference-Applied", applied)
+	}
+	return s.sendStarted(w, r, started[0], wait)
+}
+
+// startedJSON is the answer to one entry of a list.
+type startedJSON struct {
+	ID    statefs.ID    `json:"id"`
+	State statefs.State `json:"state"`
+	// Code is what the answer to this submit alone would have been: 201 or 200.
+	Code int `json:"code"`
+}
+
+// submitList answers 201 when any operation of the list is new.
+func (s *Server) submitList(w *answer, r *http.Request, body []byte) error {
+	if r.Header.Get("Idempotency-Key") != "" {
+		return refuse(http.StatusBadRequest, "The header Idempotency-Key names one submit: give each entry of a list its own \"idempotency_key\"").with("parameter", "idempotency_key")
+	}
+	entries, err := submit.ParseList(body)
+	if err != nil {
+		return err
+	}
+	requests, err := submit.Requests(s.catalog, entries)
+	if err != nil {
+		return err
+	}
+	started, err := s.start(r, requests...)
+	if err != nil {
+		return err
+	}
+	out := struct {
+		Operations []startedJSON      `json:"operations"`
+		Count      int                `json:"count"`
+		Created    int                `json:"created"`
+		Durability statefs.Durability `json:"durability"`
+	}{Operations: make([]startedJSON, len(started)), Count: len(started), Durability: s.tree.Durability()}
+	status := http.StatusOK
+	for i, one := range started {
+		out.Operations[i] = startedJSON{one.Record.ID, one.State, http.StatusOK}
+		if one.New {
+			out.Operations[i].Code = http.StatusCreated
+			out.Created++
+			status = http.StatusCreated
+		}
+	}
+	return s.sendJSON(w, r, status, out)
+}
