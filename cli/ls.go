@@ -21,7 +21,7 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the live operations",
-		Long: `ls lists the operations that have not ended, oldest first. Without a daemon it reads the storage directory: the
+		Long: `ls lists the operations that have not ended, oldest first; of one that waits it says why. Without a daemon it reads the storage directory: the
 markers say the state then, as 'ls STORAGE/jobs' does.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,6 +45,8 @@ type listed struct {
 	// Stalled is when the work was found to give no sign of life.
 	Stalled *time.Time `json:"stalled_at,omitempty"`
 	Foreign bool       `json:"foreign"`
+	// Waiting says why it does not run; only a daemon knows it.
+	Waiting *statefs.Waiting `json:"waiting,omitempty"`
 }
 
 func (a *app) ls(ctx context.Context, conf *loaded, asJSON bool) error {
@@ -52,7 +54,7 @@ func (a *app) ls(ctx context.Context, conf *loaded, asJSON bool) error {
 	err := a.reach(ctx, conf, func(c *client.Client) error {
 		operations, err := c.Operations(ctx, nil)
 		for _, op := range operations {
-			l := listed{ID: op.ID, State: op.State, Progress: op.Progress, Foreign: op.Foreign, Stalled: op.StalledAt}
+			l := listed{ID: op.ID, State: op.State, Progress: op.Progress, Foreign: op.Foreign, Stalled: op.StalledAt, Waiting: op.Waiting}
 			if since := op.Since(); !since.IsZero() {
 				l.Since = &since
 			}
@@ -95,6 +97,9 @@ func (l *listed) since() string {
 }
 
 func (l *listed) progress() string {
+	if l.Waiting != nil && l.State != statefs.Running {
+		return printable(l.Waiting.Sentence())
+	}
 	if l.Progress == nil {
 		return "-"
 	}

@@ -75,7 +75,8 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 	}
 	var rec struct {
 		statefs.Record
-		Problem string `json:"problem"`
+		Problem string           `json:"problem"`
+		Waiting *statefs.Waiting `json:"waiting"`
 	}
 	if err := json.Unmarshal(raw, &rec); err != nil {
 		return fmt.Errorf("show %s: %w", text, err)
@@ -83,11 +84,11 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 	if rec.Problem != "" {
 		return fmt.Errorf("show %s: %s", rec.ID, printable(rec.Problem))
 	}
-	return a.showRecord(&rec.Record)
+	return a.showRecord(&rec.Record, rec.Waiting)
 }
 
-// showRecord prints a record for people.
-func (a *app) showRecord(rec *statefs.Record) error {
+// showRecord prints a record for people, and why it waits.
+func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting) error {
 	var lines [][2]string
 	add := func(name, value string) {
 		if value != "" {
@@ -102,6 +103,13 @@ func (a *app) showRecord(rec *statefs.Record) error {
 	}
 	add("status", status)
 	add("reason", rec.Reason)
+	if waiting != nil {
+		text := waiting.Sentence()
+		if waiting.Position > 0 {
+			text += fmt.Sprintf(", position %d in its lane", waiting.Position)
+		}
+		add("waiting", text)
+	}
 	add("stalled", shownTime(rec.StalledAt))
 	if rec.Error != nil {
 		add("error", rec.Error.Code+": "+rec.Error.Message)

@@ -29,6 +29,10 @@ func (s status) DiskFailed(err error) { s.daemon.DiskFailed(err) }
 
 func (s status) Live() []history.Live { return s.daemon.Live() }
 
+func (s status) Waiting(id statefs.ID) (statefs.Waiting, bool) { return s.daemon.Waiting(id) }
+
+func (s status) Followed(id statefs.ID) { s.daemon.Followed(id) }
+
 func (s status) Delete(ctx context.Context, id statefs.ID) error { return s.daemon.Delete(ctx, id) }
 
 func (s status) Pin(ctx context.Context, id statefs.ID, pinned bool) error {

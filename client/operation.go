@@ -40,6 +40,8 @@ type Operation struct {
 	// Transitions are the states it went through, oldest first.
 	Transitions []statefs.Transited `json:"transitions,omitempty"`
 
+	// Waiting says why it does not run; nil when it does.
+	Waiting  *statefs.Waiting  `json:"waiting,omitempty"`
 	Progress *statefs.Progress `json:"progress,omitempty"`
 	// StalledAt is when the work was found to give no sign of life; nil while it does.
 	StalledAt *time.Time     `json:"stalled_at,omitempty"`

@@ -22,6 +22,8 @@ type operationJSON struct {
 	Status  statefs.State `json:"status"`
 	Foreign bool          `json:"foreign,omitempty"`
 	Asks    []statefs.Ask `json:"requests,omitempty"`
+	// Waiting says why it does not run, where only the queue knows.
+	Waiting *statefs.Waiting `json:"waiting,omitempty"`
 	// LogBytes is the length of the log now, or the one at which it was sealed.
 	LogBytes int64 `json:"log_bytes"`
 	// Durability says what the answer to a submit promises.
@@ -91,8 +93,26 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 	if rec != nil && rec.Next == out.State {
 		rec.Next = "" // the marker is there already; the next write of the record clears it on disk
 	}
+	out.Waiting = s.waiting(out.State, id, rec)
 	s.measure(&out)
 	return out, nil
+}
+
+// waiting says why a live operation does not run, nil when it does or a person holds it.
+func (s *Server) waiting(state statefs.State, id statefs.ID, rec *statefs.Record) *statefs.Waiting {
+	switch {
+	case state == statefs.Queued:
+		if why, waits := s.status.Waiting(id); waits {
+			return &why
+		}
+	case (state == statefs.Scheduled || state == statefs.FailedRetryable) && rec != nil && rec.DueAt != nil:
+		why := &statefs.Waiting{Reason: statefs.WaitsForTime, Until: rec.DueAt, Lane: rec.Lane}
+		if n := len(rec.Transitions); n > 0 {
+			why.Since = &rec.Transitions[n-1].At
+		}
+		return why
+	}
+	return nil
 }
 
 // measure adds the newest progress and the log length. Both are for show: what cannot be read is left out.

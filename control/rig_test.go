@@ -127,6 +127,10 @@ func (d *daemonStatus) Live() []history.Live {
 	return d.live
 }
 
+func (d *daemonStatus) Waiting(statefs.ID) (statefs.Waiting, bool) { return statefs.Waiting{}, false }
+
+func (d *daemonStatus) Followed(statefs.ID) {}
+
 func (d *daemonStatus) Delete(ctx context.Context, id statefs.ID) error {
 	if state, err := d.owner.State(id); err == nil {
 		return &history.HeldError{ID: id, Reason: "it is " + string(state)}

@@ -53,6 +53,10 @@ type Status interface {
 	DiskFailed(err error)
 	// Live returns what the daemon has in hand.
 	Live() []history.Live
+	// Waiting says why a live operation does not run; false: it does, or is not in hand.
+	Waiting(id statefs.ID) (statefs.Waiting, bool)
+	// Followed says that somebody reads the stream of an operation: if it waits, its log says why from now on.
+	Followed(id statefs.ID)
 	// Delete removes an operation that has ended, with the errors of history.Store.Delete.
 	Delete(ctx context.Context, id statefs.ID) error
 	// Pin keeps an operation from being deleted, or ends that. The error wraps history.ErrUnknown when there is none.

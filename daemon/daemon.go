@@ -39,6 +39,12 @@ type Config struct {
 	Grace time.Duration
 	// SweepInterval is the time between two sweeps. Default 60 s.
 	SweepInterval time.Duration
+	// Lanes are the lanes by name. DefaultLane is there without being set.
+	Lanes map[string]LaneConfig
+	// Limits are the capacities of the limits by name.
+	Limits map[string]int
+	// Ageing is how much waiting one point of priority is worth; 0: priority alone decides.
+	Ageing time.Duration
 	// Environ gives the environment that commands inherit, asked at each start. Default os.Environ.
 	Environ func() []string
 	// Watch adjusts how jobs/ is watched; the zero value is right.
@@ -84,6 +90,10 @@ type Daemon struct {
 	dir     *watch.Dir[statefs.ID]
 	files   *watch.Files
 	looks   *looks
+	// admission says which of the queued operations begin.
+	admission *admission
+	// waiters are the operations whose logs say why they wait.
+	waiters waiters
 	moves   repeats
 	// beginning is what takes the descriptors that it needs.
 	beginning beginning
@@ -154,6 +164,8 @@ func New(config Config) (*Daemon, error) {
 	}
 	d.looks = newLooks(d.look)
 	d.alarms = newAlarms(config.Owner.Now, d.ran, d.looks.want)
+	d.admission = newAdmission(&config, d.looks.want, config.Owner.Now)
+	d.admission.changed = d.waitingChanged
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.ownerOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
@@ -194,6 +206,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	defer d.strangers.stop()
 	if err = d.recover(watching); err == nil {
+		d.admission.begin()
 		close(d.ready)
 		err = d.serve(ctx)
 	}
@@ -281,6 +294,8 @@ func (d *Daemon) fail(err error) {
 // stop interrupts the work that runs, or leaves it to the keepers, and waits for everything.
 func (d *Daemon) stop() {
 	d.stopping.Store(true)
+	d.admission.close()
+	d.waiters.close()
 	d.looks.wait() // a look that began before may still start work; none that begins now does
 	for _, op := range d.all() {
 		d.looks.want(op.id()) // each look sees that the daemon stops and interrupts

@@ -205,16 +205,21 @@ func (d *Daemon) Live() []history.Live {
 	return out
 }
 
-// within calls fn while nothing else looks at an operation; op is nil when the daemon does not have it in hand.
-func (d *Daemon) within(ctx context.Context, id statefs.ID, fn func(op *operation) error) error {
-	done := make(chan error, 1)
+// atLook has fn called with the next look at an operation, or with nil when the daemon does not have it in hand.
+func (d *Daemon) atLook(id statefs.ID, fn func(op *operation)) {
 	d.mu.Lock()
 	if d.inside == nil {
 		d.inside = make(map[statefs.ID][]func(*operation))
 	}
-	d.inside[id] = append(d.inside[id], func(op *operation) { done <- d.heed(fn(op)) })
+	d.inside[id] = append(d.inside[id], fn)
 	d.mu.Unlock()
 	d.looks.want(id)
+}
+
+// within calls fn while nothing else looks at an operation; op is nil when the daemon does not have it in hand.
+func (d *Daemon) within(ctx context.Context, id statefs.ID, fn func(op *operation) error) error {
+	done := make(chan error, 1)
+	d.atLook(id, func(op *operation) { done <- d.heed(fn(op)) })
 	select {
 	case err := <-done:
 		return err

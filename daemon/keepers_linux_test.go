@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -117,31 +116,6 @@ func (k *kept) kill(child *exec.Cmd) {
 	k.t.Helper()
 	must(k.t, child.Process.Kill())
 	_ = child.Wait() // it was killed
-}
-
-// awaitLog returns when the log of an operation has a text.
-func (k *kept) awaitLog(id statefs.ID, text string) {
-	k.t.Helper()
-	k.await(fmt.Sprintf("the log of %s has %q", id, text), func() bool {
-		log, err := os.ReadFile(k.tree.LogPath(id))
-		return err == nil && strings.Contains(string(log), text)
-	})
-}
-
-// poll looks again and again until a condition holds that makes no event in the storage.
-func (k *kept) poll(what string, holds func() bool) {
-	k.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			k.t.Fatalf("waited in vain until %s", what)
-		}
-	}
 }
 
 // awaitNothingTaken returns when every request has had its effect and is forgotten: the next daemon carries out again what is not.

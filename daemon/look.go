@@ -31,10 +31,14 @@ func (d *Daemon) look(id statefs.ID) {
 			err = d.adopt(id, sight)
 			if op = d.operation(id); op != nil {
 				d.tell(op)
+			} else {
+				d.waiters.forget(id)
 			}
 			return err
 		}
 		err = d.reconcile(op, sight)
+		d.admission.settle(op, d.manages(id))
+		d.sayWaiting(op)
 		d.tell(op)
 		if d.manages(id) {
 			d.setAlarm(op)
@@ -141,6 +145,10 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 		return nil // for the next daemon
 	}
 	if op.state == statefs.Queued {
+		if !d.admission.enter(op) {
+			d.firstWait(op)
+			return nil
+		}
 		return d.begin(op)
 	}
 	if err := d.noteStall(op); err != nil {

@@ -37,6 +37,12 @@ type operation struct {
 	told  statefs.Transited
 	times times
 
+	// stands is where it stands in the queue, and standsWith the priority that it waits there with.
+	stands     standing
+	standsWith int
+	// saidWaiting is the version of the record whose waiting was published.
+	saidWaiting time.Time
+
 	// shown is a copy of state for readers outside the look.
 	shown atomic.Value // statefs.State
 	// row is what lists show of it.

@@ -20,6 +20,7 @@ import (
 	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
+	"github.com/jobdir/jobdir/submit"
 )
 
 func TestMain(m *testing.M) {
@@ -180,13 +181,11 @@ func (b *bench) submit(job string, params string) statefs.ID {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	rec, err := b.tree.Submit(b.t.Context(), statefs.Submission{
-		Group: def.Group, Job: def.Name, Params: bound.JSON(), Tags: def.Tags, Total: def.Total(bound),
-		Definition: def.Source(), DefinitionHash: def.Hash(),
-	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	s, err := submit.Build(def, bound, submit.Options{}, time.Now())
+	must(b.t, err)
+	s.Total = def.Total(bound)
+	rec, err := b.tree.Submit(b.t.Context(), s)
+	must(b.t, err)
 	return rec.ID
 }
 
@@ -283,4 +282,29 @@ type testWriter struct{ t *testing.T }
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Log(strings.TrimSpace(string(p)))
 	return len(p), nil
+}
+
+// awaitLog returns when the log of an operation has a text.
+func (b *bench) awaitLog(id statefs.ID, text string) {
+	b.t.Helper()
+	b.await(fmt.Sprintf("the log of %s has %q", id, text), func() bool {
+		log, err := os.ReadFile(b.tree.LogPath(id))
+		return err == nil && strings.Contains(string(log), text)
+	})
+}
+
+// poll looks again and again until a condition holds that makes no event in the storage.
+func (b *bench) poll(what string, holds func() bool) {
+	b.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			b.t.Fatalf("waited in vain until %s", what)
+		}
+	}
 }

@@ -67,17 +67,7 @@ type Event struct {
 }
 
 // Waiting says why an operation does not run.
-type Waiting struct {
-	// Reason is one of starting, lane_full, lane_paused, limit, key, after, not_before, rate.
-	Reason string `json:"reason"`
-	// HeldBy is the operation that holds what it waits for, where there is one.
-	HeldBy statefs.ID `json:"held_by,omitzero"`
-	// Position is its place in the queue of its lane, from 1; 0 when it has none.
-	Position int        `json:"position,omitempty"`
-	Since    *time.Time `json:"since,omitempty"`
-	// Until is when the reason ends by time alone.
-	Until *time.Time `json:"until,omitempty"`
-}
+type Waiting = statefs.Waiting
 
 // LaneChange says what became of a lane.
 type LaneChange struct {

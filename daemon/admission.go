@@ -1,0 +1,212 @@
+package daemon
+
+import (
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// admission lets operations start: the queue decides, the looks carry it out.
+//
+//	look: queued ──enter──▶ waits ──the queue picks it──▶ admitted, another look ──▶ begins, and holds its places
+//	look: running, paused with its process ──hold                     look: everything else ──leave
+//
+// The marker is the authority for where an operation stands, and a look brings the queue in line with it. So no place is ever leaked:
+// whatever way an operation takes out of running, a look sees it.
+type admission struct {
+	want    func(statefs.ID) // has an operation looked at
+	now     func() time.Time
+	changed func() // called when something may wait for another reason than before; may be nil
+
+	mu       sync.RWMutex // guards what follows
+	queue    *queue.Queue
+	open     bool // false until all that runs already is known
+	admitted map[statefs.ID]struct{}
+	timer    *time.Timer // at the time when a rate allows the next start; nil: there is none to wait for
+}
+
+func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admission {
+	a := &admission{
+		want: want, now: now, queue: queue.New(queue.Options{Ageing: c.Ageing}), admitted: make(map[statefs.ID]struct{}),
+	}
+	a.queue.SetLane(DefaultLane, queue.Lane{Capacity: queue.Unlimited})
+	for name, set := range c.Lanes {
+		a.queue.SetLane(name, set.Lane)
+	}
+	for name, capacity := range c.Limits {
+		a.queue.SetLimit(name, capacity)
+	}
+	return a
+}
+
+// item is an operation as the queue sees it.
+func item(rec *statefs.Record) queue.Item {
+	since := rec.CreatedAt
+	if n := len(rec.Transitions); n > 0 {
+		since = rec.Transitions[n-1].At
+	}
+	return queue.Item{
+		ID: rec.ID, Lane: laneOf(rec), Limits: rec.Limits, Key: rec.Key, KeyByPriority: rec.KeyOrder == "priority",
+		Priority: rec.Priority, Since: since,
+	}
+}
+
+func laneOf(rec *statefs.Record) string {
+	if rec.Lane == "" {
+		return DefaultLane // of an older version
+	}
+	return rec.Lane
+}
+
+// enter has a queued operation wait, unless it does, and reports whether it may begin.
+func (a *admission) enter(op *operation) bool {
+	a.mu.Lock()
+	if _, ok := a.admitted[op.id()]; ok {
+		a.mu.Unlock()
+		return true
+	}
+	if op.stands != waits || op.standsWith != op.rec.Priority {
+		op.stands, op.standsWith = waits, op.rec.Priority
+		a.queue.Wait(item(op.rec))
+	}
+	wanted := a.startLocked()
+	_, ok := a.admitted[op.id()]
+	a.mu.Unlock()
+	a.tell(wanted, op.id())
+	return ok
+}
+
+// settle brings the queue in line with an operation after a look. One that is queued is the affair of enter.
+func (a *admission) settle(op *operation, managed bool) {
+	stands := outside
+	switch {
+	case !managed:
+	case op.state == statefs.Queued && op.run == nil:
+		return
+	case op.state == statefs.Running, op.state == statefs.Trailing, op.run != nil:
+		stands = holds
+	}
+	if stands == op.stands {
+		return
+	}
+	left := op.stands != outside && stands == outside
+	op.stands = stands
+	a.mu.Lock()
+	delete(a.admitted, op.id())
+	if stands == holds {
+		a.queue.Hold(item(op.rec))
+	} else {
+		a.queue.Leave(op.id())
+	}
+	var wanted []statefs.ID
+	if left {
+		wanted = a.startLocked()
+	}
+	a.mu.Unlock()
+	a.tell(wanted, op.id())
+}
+
+// tell has those looked at that may begin, except the one that is being looked at.
+func (a *admission) tell(wanted []statefs.ID, except statefs.ID) {
+	for _, id := range wanted {
+		if id != except {
+			a.want(id)
+		}
+	}
+	if a.changed != nil {
+		a.changed()
+	}
+}
+
+// begin lets operations start from now on: all that runs already has been seen.
+func (a *admission) begin() { a.change(func(*queue.Queue) { a.open = true }) }
+
+// setLane makes a lane known, or changes it.
+func (a *admission) setLane(name string, set queue.Lane) {
+	a.change(func(q *queue.Queue) { q.SetLane(name, set) })
+}
+
+// change changes something, and starts what may start then.
+func (a *admission) change(do func(*queue.Queue)) {
+	a.mu.Lock()
+	do(a.queue)
+	wanted := a.startLocked()
+	a.mu.Unlock()
+	a.tell(wanted, statefs.ID{})
+}
+
+// close starts nothing any more.
+func (a *admission) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.open = false
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// startLocked admits all that may start, and returns it.
+func (a *admission) startLocked() (wanted []statefs.ID) {
+	if !a.open {
+		return nil
+	}
+	now := a.now()
+	for {
+		id, ok := a.queue.Next(now)
+		if !ok {
+			break
+		}
+		a.admitted[id] = struct{}{}
+		wanted = append(wanted, id)
+	}
+	at, ok := a.queue.Wake(now)
+	switch {
+	case !ok && a.timer != nil:
+		a.timer.Stop()
+	case !ok:
+	case a.timer == nil:
+		a.timer = time.AfterFunc(at.Sub(now), func() { a.change(func(*queue.Queue) {}) })
+	default:
+		a.timer.Reset(at.Sub(now))
+	}
+	return wanted
+}
+
+// why says why an operation waits; false: it does not.
+func (a *admission) why(id statefs.ID) (queue.Waiting, bool) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.queue.Why(id, a.now())
+}
+
+// Lanes returns how all lanes stand, by name.
+func (d *Daemon) Lanes() []queue.LaneStats {
+	d.admission.mu.RLock()
+	defer d.admission.mu.RUnlock()
+	return d.admission.queue.Lanes(d.admission.now())
+}
+
+// Limits returns how all limits stand, by name.
+func (d *Daemon) Limits() []queue.LimitStats {
+	d.admission.mu.RLock()
+	defer d.admission.mu.RUnlock()
+	return d.admission.queue.Limits()
+}
+
+// QueueLength is how many operations wait to start.
+func (d *Daemon) QueueLength() int {
+	d.admission.mu.RLock()
+	defer d.admission.mu.RUnlock()
+	return d.admission.queue.Waiting()
+}
+
+// standing is where an operation stands in the queue, as far as its look knows: it may have been admitted since.
+type standing uint8
+
+const (
+	outside standing = iota
+	waits
+	holds
+)

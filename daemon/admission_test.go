@@ -1,0 +1,279 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+const laneJobs = `
+group: test
+name: one
+lane: one
+handler: wait
+---
+group: test
+name: two
+lane: two
+limits: [tool]
+handler: wait
+---
+group: test
+name: three
+limits: [tool]
+handler: wait
+---
+group: test
+name: keyed
+params: {key: {type: string, required: true}, n: {type: integer, default: 0}}
+key: ${params.key}
+handler: wait
+---
+group: test
+name: lost
+lane: nowhere
+handler: wait
+---
+group: test
+name: rated
+lane: rated
+handler: count
+---
+group: test
+name: hourly
+lane: hourly
+handler: count
+---
+group: test
+name: fails
+lane: one
+run: [/no/such/program]
+`
+
+// lanesBench is a daemon with lanes: one and two for one and two operations, and the limit tool for one in all of them.
+func lanesBench(t *testing.T) *bench {
+	t.Helper()
+	b := prepare(t, laneJobs, testHandlers)
+	b.config.Lanes = map[string]LaneConfig{
+		"one":    {Lane: queue.Lane{Capacity: 1}},
+		"two":    {Lane: queue.Lane{Capacity: 2}},
+		"hourly": {Lane: queue.Lane{Capacity: queue.Unlimited, Starts: 1, Per: time.Hour}},
+		"rated":  {Lane: queue.Lane{Capacity: queue.Unlimited, Starts: 2, Per: 50 * time.Millisecond}},
+	}
+	b.config.Limits = map[string]int{"tool": 1}
+	b.start()
+	return b
+}
+
+// awaitWaiting waits until an operation waits for a reason.
+func (b *bench) awaitWaiting(id statefs.ID, reason statefs.Reason) (why statefs.Waiting) {
+	b.t.Helper()
+	b.poll("operation waits: "+string(reason), func() bool {
+		var waits bool
+		why, waits = b.daemon.Waiting(id)
+		return waits && why.Reason == reason
+	})
+	return why
+}
+
+func TestLaneStartsNoMoreThanItHolds(t *testing.T) {
+	t.Parallel()
+	b := lanesBench(t)
+	first := b.submit("one", `{}`)
+	b.awaitState(first, statefs.Running)
+	second, third := b.submit("one", `{}`), b.submit("one", `{}`)
+	why := b.awaitWaiting(second, statefs.WaitsForLane)
+	if why.HeldBy != first || why.Position != 1 || why.Lane != "one" || why.Since == nil {
+		t.Errorf("the second waits %+v", why)
+	}
+	if why := b.awaitWaiting(third, statefs.WaitsForLane); why.Position != 2 {
+		t.Errorf("the third waits %+v", why)
+	}
+	if _, waits := b.daemon.Waiting(first); waits {
+		t.Error("what runs waits")
+	}
+	// A pause with the work in hand keeps its place; the end gives it back.
+	b.touch(first, statefs.Pause)
+	b.awaitState(first, statefs.Paused)
+	if why := b.awaitWaiting(second, statefs.WaitsForLane); why.HeldBy != first {
+		t.Errorf("while it is paused the second waits %+v", why)
+	}
+	b.touch(first, statefs.Cancel)
+	b.awaitEnd(first)
+	b.awaitState(second, statefs.Running)
+	// Cancelled while it waits, it leaves its place to nobody and to all.
+	fourth := b.submit("one", `{}`)
+	b.awaitWaiting(fourth, statefs.WaitsForLane)
+	b.touch(third, statefs.Cancel)
+	b.awaitEnd(third)
+	if why := b.awaitWaiting(fourth, statefs.WaitsForLane); why.Position != 1 {
+		t.Errorf("the fourth waits %+v", why)
+	}
+	b.touch(second, statefs.Cancel)
+	b.awaitState(fourth, statefs.Running)
+	b.touch(fourth, statefs.Cancel)
+	b.awaitEnd(fourth)
+}
+
+// Held before it starts, an operation gives its turn away, and gets it back in order.
+func TestPausedInTheQueue(t *testing.T) {
+	t.Parallel()
+	b := lanesBench(t)
+	first := b.submit("one", `{}`)
+	b.awaitState(first, statefs.Running)
+	second, third := b.submit("one", `{}`), b.submit("one", `{}`)
+	b.awaitWaiting(second, statefs.WaitsForLane)
+	b.touch(second, statefs.Pause)
+	b.awaitState(second, statefs.Paused)
+	b.touch(first, statefs.Cancel)
+	b.awaitState(third, statefs.Running)
+	b.touch(second, statefs.Resume)
+	b.awaitWaiting(second, statefs.WaitsForLane)
+	b.touch(third, statefs.Cancel)
+	b.awaitState(second, statefs.Running)
+	b.touch(second, statefs.Cancel)
+	b.awaitEnd(second)
+}
+
+// A limit counts across lanes, and every way out of running gives it back: also a start that fails.
+func TestLimitAcrossLanes(t *testing.T) {
+	t.Parallel()
+	b := lanesBench(t)
+	two := b.submit("two", `{}`)
+	b.awaitState(two, statefs.Running)
+	three := b.submit("three", `{}`)
+	if why := b.awaitWaiting(three, statefs.WaitsForLimit); why.Limit != "tool" || why.HeldBy != two {
+		t.Errorf("it waits %+v", why)
+	}
+	b.touch(two, statefs.Cancel)
+	b.awaitState(three, statefs.Running)
+	b.touch(three, statefs.Cancel)
+	b.awaitEnd(three)
+	for range 3 {
+		if rec := b.awaitEnd(b.submit("fails", `{}`)); rec.Status != statefs.Failed {
+			t.Errorf("status %s", rec.Status)
+		}
+	}
+	b.poll("nothing is held", func() bool {
+		for _, l := range b.daemon.Lanes() {
+			if l.Running > 0 || l.Waiting > 0 {
+				return false
+			}
+		}
+		return b.daemon.Limits()[0].Running == 0
+	})
+}
+
+func TestKeyIsSerial(t *testing.T) {
+	t.Parallel()
+	b := lanesBench(t)
+	first := b.submit("keyed", `{"key": "a"}`)
+	b.awaitState(first, statefs.Running)
+	second, other := b.submit("keyed", `{"key": "a", "n": 1}`), b.submit("keyed", `{"key": "b"}`)
+	b.awaitState(other, statefs.Running) // it does not wait behind the one that does
+	if why := b.awaitWaiting(second, statefs.WaitsForKey); why.HeldBy != first || why.Key != "a" {
+		t.Errorf("it waits %+v", why)
+	}
+	b.touch(first, statefs.Cancel)
+	b.awaitState(second, statefs.Running)
+	for _, id := range []statefs.ID{second, other} {
+		b.touch(id, statefs.Cancel)
+		b.awaitEnd(id)
+	}
+}
+
+// What runs when a daemon comes back holds its places before anything starts.
+func TestPlacesAfterARestart(t *testing.T) {
+	t.Parallel()
+	k := prepareKept(t, strings.ReplaceAll(laneJobs, "name: one\nlane: one\nhandler: wait", "name: one\nlane: one\nrun: [sleep, '1000']"))
+	k.config.Lanes = map[string]LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}
+	k.start()
+	first := k.submit("one", `{}`)
+	k.awaitState(first, statefs.Running)
+	var more []statefs.ID
+	for range 3 {
+		more = append(more, k.submit("one", `{}`))
+	}
+	k.awaitWaiting(more[2], statefs.WaitsForLane)
+	for range 2 {
+		k.abandon(ErrLeave)
+		must(t, <-k.ended)
+		k.daemon = nil
+		must(t, k.pool.Close())
+		k.start()
+		if why := k.awaitWaiting(more[0], statefs.WaitsForLane); why.HeldBy != first || why.Position != 1 {
+			t.Errorf("after a restart the second waits %+v", why)
+		}
+	}
+	for i, id := range append([]statefs.ID{first}, more...) {
+		k.awaitState(id, statefs.Running)
+		for _, later := range more[min(i, len(more)):] {
+			if rec, err := k.tree.ReadRecord(later); err != nil || rec.Starts > 0 {
+				t.Errorf("%s has started while %s ran, %v", later, id, err)
+			}
+		}
+		k.touch(id, statefs.Cancel)
+		k.awaitEnd(id)
+	}
+}
+
+// A rate holds back by time alone, and one timer ends that.
+func TestRateOfALane(t *testing.T) {
+	t.Parallel()
+	b := lanesBench(t)
+	slow := []statefs.ID{b.submit("hourly", `{}`), b.submit("hourly", `{}`)}
+	b.awaitEnd(slow[0])
+	if why := b.awaitWaiting(slow[1], statefs.WaitsForRate); why.Until == nil || why.Until.Before(time.Now()) {
+		t.Errorf("it waits %+v", why)
+	}
+	b.touch(slow[1], statefs.Cancel)
+	b.awaitEnd(slow[1])
+	for range 6 {
+		b.submit("rated", `{}`)
+	}
+	b.await("all have ended", func() bool {
+		listing, err := b.tree.List()
+		return err == nil && len(listing.Markers) == 0
+	})
+}
+
+// A lane that the configuration has lost keeps its operations, which say so.
+func TestUnknownLane(t *testing.T) {
+	t.Parallel()
+	b := lanesBench(t)
+	id := b.submit("lost", `{}`)
+	if why := b.awaitWaiting(id, statefs.WaitsUnknownLane); !strings.Contains(why.Sentence(), `no lane "nowhere"`) {
+		t.Errorf("it waits: %s", why.Sentence())
+	}
+	b.touch(id, statefs.Cancel)
+	b.awaitEnd(id)
+}
+
+// The log of an operation that somebody follows says why it waits, once for each reason; others say nothing.
+func TestFollowedOperationSaysWhyItWaits(t *testing.T) {
+	t.Parallel()
+	b := lanesBench(t)
+	first := b.submit("one", `{}`)
+	b.awaitState(first, statefs.Running)
+	second, quiet := b.submit("one", `{}`), b.submit("one", `{}`)
+	b.awaitWaiting(quiet, statefs.WaitsForLane)
+	for range 3 {
+		b.daemon.Followed(second)
+	}
+	full := `  Waiting: lane "one" is full, held by ` + first.String() + "."
+	b.awaitLog(second, full+"\n")
+	b.daemon.admission.setLane("one", queue.Lane{Capacity: 1, Paused: true})
+	b.awaitLog(second, full+"\n  Waiting: lane \"one\" is paused.\n")
+	b.touch(first, statefs.Cancel)
+	b.awaitEnd(first)
+	b.daemon.admission.setLane("one", queue.Lane{Capacity: 1})
+	b.awaitState(second, statefs.Running)
+	for _, id := range []statefs.ID{second, quiet} {
+		b.touch(id, statefs.Cancel)
+		b.awaitEnd(id)
+	}
+	b.wantLog(quiet, lineCancel)
+}

@@ -1,0 +1,167 @@
+package daemon
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/events"
+	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Waiting says why a live operation does not run; false: it does, or is not in hand.
+func (d *Daemon) Waiting(id statefs.ID) (statefs.Waiting, bool) {
+	why, ok := d.admission.why(id)
+	if !ok {
+		return statefs.Waiting{}, false
+	}
+	out := waitingOf(why)
+	if op := d.operation(id); op != nil && out.Reason == statefs.WaitsForKey {
+		if row, ok := op.row.Load().(history.Packed); ok {
+			if shown, err := row.Unpack(); err == nil {
+				out.Key = shown.Key
+			}
+		}
+	}
+	if out.Reason == statefs.WaitsToStart && d.draining() {
+		out.Reason = statefs.WaitsForNextDaemon
+	}
+	return out, true
+}
+
+// reasons has the words of the queue in those of everybody else.
+var reasons = map[queue.Reason]statefs.Reason{
+	queue.UnknownLane: statefs.WaitsUnknownLane, queue.LanePaused: statefs.WaitsPausedLane, queue.LaneFull: statefs.WaitsForLane,
+	queue.UnknownLimit: statefs.WaitsUnknownLimit, queue.Limit: statefs.WaitsForLimit, queue.Rate: statefs.WaitsForRate,
+	queue.Key: statefs.WaitsForKey, queue.Starting: statefs.WaitsToStart,
+}
+
+func waitingOf(why queue.Waiting) statefs.Waiting {
+	out := statefs.Waiting{
+		Reason: reasons[why.Reason], HeldBy: why.HeldBy, Lane: why.Lane, Limit: why.Limit, Position: why.Position,
+	}
+	if !why.Since.IsZero() {
+		out.Since = &why.Since
+	}
+	if !why.Until.IsZero() {
+		out.Until = &why.Until
+	}
+	return out
+}
+
+// waiters are the operations that somebody follows while they wait: their logs say why they do, each time that the reason changes. All others
+// are asked when somebody wants to know, so that a change costs nothing for a hundred thousand that wait.
+type waiters struct {
+	mu    sync.Mutex
+	said  map[statefs.ID]said
+	again *time.Timer // the next comparison of all of them
+}
+
+// said is what was said last; positions and holders change too often to be news.
+type said struct {
+	reason statefs.Reason
+	limit  string
+}
+
+// compareEvery is the shortest time between two comparisons of what followed operations wait for with what was said.
+const compareEvery = 100 * time.Millisecond
+
+// Followed says that somebody reads the stream of an operation: if it waits, its log says why from now on.
+func (d *Daemon) Followed(id statefs.ID) {
+	w := &d.waiters
+	w.mu.Lock()
+	if w.said == nil {
+		w.said = make(map[statefs.ID]said)
+	}
+	_, known := w.said[id]
+	if !known {
+		w.said[id] = said{}
+	}
+	w.mu.Unlock()
+	if !known {
+		d.looks.want(id)
+	}
+}
+
+func (w *waiters) forget(id statefs.ID) {
+	w.mu.Lock()
+	delete(w.said, id)
+	w.mu.Unlock()
+}
+
+// waitingChanged has followed operations looked at soon that wait for another reason than before: the queue has changed.
+func (d *Daemon) waitingChanged() {
+	w := &d.waiters
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.said) == 0 || w.again != nil || d.stopping.Load() {
+		return
+	}
+	w.again = time.AfterFunc(compareEvery, func() {
+		w.mu.Lock()
+		w.again = nil
+		before := maps.Clone(w.said)
+		w.mu.Unlock()
+		for id, last := range before {
+			if why, waits := d.Waiting(id); waits && (said{why.Reason, why.Limit}) != last {
+				d.looks.want(id)
+			}
+		}
+	})
+}
+
+// sayWaiting has the log of a followed operation say why it waits, when that is news.
+func (d *Daemon) sayWaiting(op *operation) {
+	w := &d.waiters
+	w.mu.Lock()
+	last, followed := w.said[op.id()]
+	w.mu.Unlock()
+	if !followed {
+		return
+	}
+	if !d.manages(op.id()) || op.state != statefs.Queued {
+		w.forget(op.id())
+		return
+	}
+	why, waits := d.Waiting(op.id())
+	now := said{why.Reason, why.Limit}
+	if !waits || now == last || why.Reason == statefs.WaitsToStart {
+		return
+	}
+	w.mu.Lock()
+	w.said[op.id()] = now
+	w.mu.Unlock()
+	d.say(op, "  Waiting: "+why.Sentence()+".")
+	if last != (said{}) {
+		d.tellWaiting(op.rec, why)
+	}
+}
+
+// firstWait publishes why an operation does not start at once.
+func (d *Daemon) firstWait(op *operation) {
+	if op.saidWaiting.Equal(op.rec.UpdatedAt) {
+		return
+	}
+	if why, ok := d.Waiting(op.id()); ok && why.Reason != statefs.WaitsToStart {
+		op.saidWaiting = op.rec.UpdatedAt
+		d.tellWaiting(op.rec, why)
+	}
+}
+
+// tellWaiting publishes why an operation waits.
+func (d *Daemon) tellWaiting(rec *statefs.Record, why statefs.Waiting) {
+	e := eventOf(rec, events.WaitReason)
+	e.Waiting = &why
+	d.config.Events.Publish(e)
+}
+
+// close ends the timer.
+func (w *waiters) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.again != nil {
+		w.again.Stop()
+	}
+}
