@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/events"
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
@@ -35,6 +37,11 @@ type Config struct {
 	LogLevel       string
 	Retention      history.Retention
 	Events         events.Retention
+	// Lanes are those of the file, and the default one; Limits are capacities by name, negative for unlimited.
+	Lanes     map[string]daemon.LaneConfig
+	Limits    map[string]int
+	Ageing    time.Duration
+	MaxQueued int
 }
 
 // setting is one key of the configuration. Its values are text on all ways in, so that a flag, a variable and a line of
@@ -76,7 +83,7 @@ var settings = append([]*setting{
 	choiceSetting("log_format", "format of the daemon's own log: text or json", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
 	choiceSetting("log_level", "least level of the daemon's own log: debug, info, warn or error",
 		func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error"),
-}, slices.Concat(retentionSettings(), eventSettings())...)
+}, slices.Concat(retentionSettings(), eventSettings(), queueSettings())...)
 
 func settingFor(key string) *setting {
 	i := slices.IndexFunc(settings, func(s *setting) bool { return s.key == key })
@@ -99,6 +106,9 @@ func defaultConfig(getenv func(string) string) Config {
 		LogLevel:  "info",
 		Retention: defaultRetention,
 		Events:    events.DefaultRetention,
+		Lanes:     map[string]daemon.LaneConfig{catalog.DefaultLane: newLane()},
+		Limits:    map[string]int{},
+		MaxQueued: defaultMaxQueued,
 	}
 }
 

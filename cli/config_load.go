@@ -37,6 +37,21 @@ const originDefault = "default"
 type sources struct {
 	flags  *pflag.FlagSet
 	lookup func(string) (string, bool)
+	// environ lists the variables that are set, as NAME=value; nil: none.
+	environ func() []string
+}
+
+// names returns the names of the variables that are set.
+func (s sources) names() []string {
+	if s.environ == nil {
+		return nil
+	}
+	var names []string
+	for _, entry := range s.environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		names = append(names, name)
+	}
+	return names
 }
 
 func (s sources) getenv(name string) string {
@@ -60,6 +75,9 @@ func loadConfig(s sources) (*loaded, error) {
 		if err := l.readFlag(s, setting); err != nil {
 			return nil, err
 		}
+	}
+	if err := l.readLaneVariables(s); err != nil {
+		return nil, err
 	}
 	return l, l.complete()
 }
@@ -164,6 +182,12 @@ func (l *loaded) readEntries(entries []*ast.MappingValueNode, within string) err
 			}
 			continue
 		}
+		if read := map[string]func(ast.Node) error{lanesKey: l.readLanes, limitsKey: l.readLimits}[name]; within == "" && read != nil {
+			if err := read(entry.Value); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := l.readEntry(entry, name, within); err != nil {
 			return err
 		}
@@ -255,7 +279,7 @@ func keys(within string) []string {
 		}
 	}
 	if within == "" {
-		all = append(all, retentionKey, eventsKey)
+		all = append(all, retentionKey, eventsKey, lanesKey, limitsKey)
 	}
 	return all
 }

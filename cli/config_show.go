@@ -48,6 +48,10 @@ func (a *app) showConfig(conf *loaded, asJSON bool) error {
 		all = append(all, shown{Key: s.key, Value: value, Origin: conf.origin[s.key]})
 		rows = append(rows, []string{s.key, text, conf.origin[s.key]})
 	}
+	for _, row := range conf.queueRows() {
+		all = append(all, shown{Key: row[0], Value: row[1], Origin: row[2]})
+		rows = append(rows, row)
+	}
 	if asJSON {
 		return a.streams.json(all)
 	}

@@ -34,6 +34,12 @@ func load(t *testing.T, file string, env map[string]string, flags ...string) (*l
 		}
 		value, ok := env[name]
 		return value, ok
+	}, environ: func() []string {
+		var entries []string
+		for name, value := range env {
+			entries = append(entries, name+"="+value)
+		}
+		return entries
 	}})
 }
 
@@ -45,6 +51,7 @@ func TestEachSettingCanBeSetInEachWay(t *testing.T) {
 		"hosts": {"a", "b"}, "group_control": {"true", "false"}, "log_format": {"json", "text"}, "log_level": {"debug", "warn"},
 		"retention_age": {"2d", "12h"}, "retention_failed_age": {"3d", "0"}, "retention_bytes": {"1GiB", "5B"}, "retention_count": {"7", "8"},
 		"events_age": {"2d", "0"}, "events_bytes": {"1GiB", "5B"},
+		"ageing": {"1h", "0"}, "max_queued": {"7", "0"},
 	}
 	for _, s := range settings {
 		t.Run(s.key, func(t *testing.T) {

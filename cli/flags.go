@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -30,7 +32,7 @@ func addSettingFlag(flags *pflag.FlagSet, s *setting) {
 
 // load reads the configuration for a command.
 func (a *app) load(cmd *cobra.Command) (*loaded, error) {
-	return loadConfig(sources{flags: cmd.Flags(), lookup: lookupEnv})
+	return loadConfig(sources{flags: cmd.Flags(), lookup: lookupEnv, environ: os.Environ})
 }
 
 // jsonFlag adds --json to a command that prints data.

@@ -54,6 +54,12 @@ type ServeConfig struct {
 	Retention history.Retention
 	// Events says how long events are kept for those who come back; the zero value is for ever.
 	Events events.Retention
+	// Lanes are the lanes by name; daemon.DefaultLane is there without being set, and unlimited then.
+	Lanes map[string]daemon.LaneConfig
+	// Limits are the capacities of the limits by name, negative for unlimited.
+	Limits map[string]int
+	// Ageing is how much waiting one point of priority is worth; default: priority alone decides.
+	Ageing time.Duration
 
 	// Tokens are needed by every request over TCP when there are any.
 	Tokens []control.Token
@@ -161,6 +167,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	s.daemon, err = daemon.New(daemon.Config{
 		Keepers: keepers, Intake: intake,
 		History: s.history, Retention: c.Retention, Events: s.events,
+		Lanes: c.Lanes, Limits: c.Limits, Ageing: c.Ageing,
 		Owner: s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
 		Grace: cmp.Or(c.Grace, 10*time.Second), SweepInterval: cmp.Or(c.SweepInterval, time.Minute),
 	})

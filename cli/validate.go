@@ -2,7 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +18,8 @@ func (a *app) validateCommand() *cobra.Command {
 		Use:   "validate [FOLDER|FILE...]",
 		Short: "Check job definitions",
 		Long: `validate reads job definitions as the daemon does and prints what is wrong with them, one problem a line, as
-FILE:LINE:COLUMN: what. Without arguments it reads the folders of --jobs. Exit code 1: there is a problem.`,
+FILE:LINE:COLUMN: what. Without arguments it reads the folders of --jobs. With a configuration file the lanes and limits of the
+jobs are looked for in it. Exit code 1: there is a problem.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			conf, err := a.load(cmd)
 			if err != nil {
@@ -24,7 +28,7 @@ FILE:LINE:COLUMN: what. Without arguments it reads the folders of --jobs. Exit c
 			if len(args) == 0 {
 				args = conf.Jobs
 			}
-			return a.validate(args, asJSON)
+			return a.validate(conf, args, asJSON)
 		},
 	}
 	addSettingFlag(cmd.Flags(), settingFor("jobs"))
@@ -32,7 +36,7 @@ FILE:LINE:COLUMN: what. Without arguments it reads the folders of --jobs. Exit c
 	return cmd
 }
 
-func (a *app) validate(paths []string, asJSON bool) error {
+func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 	if len(paths) == 0 {
 		return usagef("there is nothing to check: give a folder or a file, or set --jobs")
 	}
@@ -56,7 +60,7 @@ func (a *app) validate(paths []string, asJSON bool) error {
 	all := a.catalog(dirs, files)
 	// The error is the same as Problems, which are data here.
 	_ = all.Reload()
-	problems := all.Problems()
+	problems := append(all.Problems(), unknownQueues(conf, all.All())...)
 	jobs := []string{}
 	for _, d := range all.All() {
 		jobs = append(jobs, d.Address())
@@ -77,4 +81,38 @@ func (a *app) validate(paths []string, asJSON bool) error {
 		return &codeError{code: exitFailure}
 	}
 	return nil
+}
+
+// unknownQueues finds jobs whose lane or limit the configuration does not have. Without a file of it nobody knows which there are.
+func unknownQueues(conf *loaded, jobs []*catalog.Definition) (problems []catalog.Problem) {
+	if conf.file == "" {
+		return nil
+	}
+	limits := slices.Sorted(maps.Keys(conf.Limits))
+	for _, def := range jobs {
+		at := def.Position()
+		note := func(what, name string, known []string) {
+			problems = append(problems, catalog.Problem{
+				File: at.File, Line: at.Line, Column: at.Column,
+				Message: fmt.Sprintf("job %s: there is no %s %q in %s", def.Address(), what, name, conf.file),
+				Hint:    knownNames(what, known),
+			})
+		}
+		if _, ok := conf.Lanes[def.Lane]; !ok && def.Lane != "" {
+			note("lane", def.Lane, conf.laneNames())
+		}
+		for _, name := range def.Limits {
+			if _, ok := conf.Limits[name]; !ok {
+				note("limit", name, limits)
+			}
+		}
+	}
+	return problems
+}
+
+func knownNames(what string, known []string) string {
+	if len(known) == 0 {
+		return "there are no " + what + "s in it"
+	}
+	return "the " + what + "s are " + strings.Join(known, ", ")
 }

@@ -1,8 +1,7 @@
 package daemon
 
 import (
-	"time"
-
+	"github.com/jobdir/jobdir/breaker"
 	"github.com/jobdir/jobdir/queue"
 )
 
@@ -21,10 +20,4 @@ type LaneConfig struct {
 }
 
 // BreakerConfig says when a lane pauses itself.
-type BreakerConfig struct {
-	// Failures is how many within the time Within pause the lane for Cooldown.
-	Failures         int
-	Within, Cooldown time.Duration
-	// On are the error codes that count; nil: all.
-	On []string
-}
+type BreakerConfig = breaker.Settings

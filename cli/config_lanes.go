@@ -1,0 +1,394 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// The keys of the file that hold a mapping by name: lanes: {cookie: {capacity: 1}} and limits: {yt-dlp: 1}.
+const (
+	lanesKey  = "lanes"
+	limitsKey = "limits"
+)
+
+// defaultMaxQueued is how many operations may wait when nobody has said.
+const defaultMaxQueued = 1_000_000
+
+// queueSettings are the scalars of the queue; its mappings are read by readLanes and readLimits.
+func queueSettings() []*setting {
+	ageing := ageSetting("", "ageing", "how much waiting one point of priority is worth, so that low ones start too, such as 1h; 0: priority alone decides",
+		func(c *Config) *time.Duration { return &c.Ageing })
+	ageing.key = "ageing"
+	return []*setting{ageing, {
+		key: "max_queued", usage: "how many operations may wait to start; further ones are refused; 0: no limit",
+		set: func(c *Config, v []string) error {
+			return one(v, func(text string) error {
+				n, err := strconv.ParseUint(text, 10, 31)
+				if err != nil {
+					return fmt.Errorf("%q is not a whole number", text)
+				}
+				c.MaxQueued = int(n)
+				return nil
+			})
+		},
+		get: func(c *Config) []string { return []string{strconv.Itoa(c.MaxQueued)} },
+	}}
+}
+
+// laneKey is one key of a lane.
+type laneKey struct {
+	name string
+	set  func(l *loaded, c *daemon.LaneConfig, node ast.Node) error
+	// show is the value for people, without what may be a secret; "" when it is not set.
+	show func(c *daemon.LaneConfig) string
+}
+
+var laneKeys = []laneKey{
+	{"capacity", laneText(setLaneCapacity), func(c *daemon.LaneConfig) string { return statefs.FormatLaneCapacity(c.Capacity) }},
+	{"max_starts", laneText(setMaxStarts), func(c *daemon.LaneConfig) string {
+		if c.Starts == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d/%s", c.Starts, shortDuration(c.Per))
+	}},
+	{"gap", laneText(func(c *daemon.LaneConfig, text string) error { return setDuration(&c.Gap, text) }), func(c *daemon.LaneConfig) string {
+		if c.Gap == 0 {
+			return ""
+		}
+		return shortDuration(c.Gap)
+	}},
+	{"env", (*loaded).setLaneEnv, func(c *daemon.LaneConfig) string {
+		var names []string
+		for _, entry := range c.Env { // the values may be secrets
+			name, _, _ := strings.Cut(entry, "=")
+			names = append(names, name)
+		}
+		return strings.Join(names, ", ")
+	}},
+	{"rotate", (*loaded).setLaneRotation, func(c *daemon.LaneConfig) string {
+		var names []string
+		for _, name := range slices.Sorted(maps.Keys(c.Rotate)) {
+			names = append(names, fmt.Sprintf("%s (%s)", name, plural(len(c.Rotate[name]), "value", "values")))
+		}
+		return strings.Join(names, ", ")
+	}},
+	{"breaker", (*loaded).setLaneBreaker, func(c *daemon.LaneConfig) string {
+		if c.Breaker == nil {
+			return ""
+		}
+		text := fmt.Sprintf("%s within %s, cooldown %s", plural(c.Breaker.Failures, "failure", "failures"), shortDuration(c.Breaker.Within), shortDuration(c.Breaker.Cooldown))
+		if c.Breaker.On != nil {
+			text += ", on " + strings.Join(c.Breaker.On, ", ")
+		}
+		return text
+	}},
+}
+
+func newLane() daemon.LaneConfig {
+	return daemon.LaneConfig{Lane: queue.Lane{Capacity: queue.Unlimited}}
+}
+
+// readLanes reads lanes: {NAME: {KEY: VALUE}}.
+func (l *loaded) readLanes(node ast.Node) error {
+	return l.eachMember(node, lanesKey, "cookie: {capacity: 1}", func(key ast.MapKeyNode, name string, value ast.Node) error {
+		if !catalog.LaneName(name) {
+			return usagef("%s: %q cannot be the name of a lane: small letters, digits, _ and -, a letter or digit first, 63 characters at most, and not %q", l.at(key), name, catalog.AllLanes)
+		}
+		c := newLane()
+		if _, null := value.(*ast.NullNode); !null {
+			err := l.eachMember(value, name, "capacity: 1", func(key ast.MapKeyNode, member string, value ast.Node) error {
+				i := slices.IndexFunc(laneKeys, func(k laneKey) bool { return k.name == member })
+				if i < 0 {
+					var known []string
+					for _, k := range laneKeys {
+						known = append(known, k.name)
+					}
+					return l.unknownKey(key, member, known)
+				}
+				l.note(laneOrigin(name, member), key)
+				return laneKeys[i].set(l, &c, value)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		l.Lanes[name] = c
+		return nil
+	})
+}
+
+// readLimits reads limits: {NAME: CAPACITY}.
+func (l *loaded) readLimits(node ast.Node) error {
+	return l.eachMember(node, limitsKey, "yt-dlp: 1", func(key ast.MapKeyNode, name string, value ast.Node) error {
+		if !catalog.LimitName(name) {
+			return usagef("%s: %q cannot be the name of a limit: small letters, digits, _ and -, a letter or digit first, 63 characters at most", l.at(key), name)
+		}
+		text, err := l.oneText(value, name)
+		if err != nil {
+			return err
+		}
+		n, err := statefs.ParseLaneCapacity(text)
+		if err != nil {
+			return usagef("%s: %s: %w", l.at(value), name, err)
+		}
+		l.Limits[name] = n
+		l.note(limitsKey+"."+name, key)
+		return nil
+	})
+}
+
+// eachMember calls do for each member of a mapping, in which the parser lets each name be only once.
+func (l *loaded) eachMember(node ast.Node, of, example string, do func(key ast.MapKeyNode, name string, value ast.Node) error) error {
+	entries, ok := members(node)
+	if !ok {
+		return usagef("%s: %s: want keys and values, as in \"%s: {%s}\"", l.at(node), of, of, example)
+	}
+	for _, entry := range entries {
+		if err := do(entry.Key, entry.Key.GetToken().Value, entry.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loaded) unknownKey(key ast.Node, name string, known []string) error {
+	return usagef("%s: unknown key %q; the keys are %s", l.at(key), name, strings.Join(known, ", "))
+}
+
+func (l *loaded) note(key string, node ast.Node) {
+	l.origin[key] = fmt.Sprintf("file %s:%d", l.file, node.GetToken().Position.Line)
+}
+
+func laneOrigin(lane, key string) string { return lanesKey + "." + lane + "." + key }
+
+func (l *loaded) oneText(node ast.Node, of string) (string, error) {
+	values, err := l.values(node)
+	if err != nil {
+		return "", err
+	}
+	if len(values) != 1 {
+		return "", usagef("%s: %s: want one value, got %d", l.at(node), of, len(values))
+	}
+	return values[0], nil
+}
+
+// laneText makes the setter of a key whose value is one text.
+func laneText(set func(*daemon.LaneConfig, string) error) func(*loaded, *daemon.LaneConfig, ast.Node) error {
+	return func(l *loaded, c *daemon.LaneConfig, node ast.Node) error {
+		text, err := l.oneText(node, "the value")
+		if err != nil {
+			return err
+		}
+		if err := set(c, text); err != nil {
+			return usagef("%s: %w", l.at(node), err)
+		}
+		return nil
+	}
+}
+
+func setLaneCapacity(c *daemon.LaneConfig, text string) (err error) {
+	c.Capacity, err = statefs.ParseLaneCapacity(text)
+	return err
+}
+
+var rateText = regexp.MustCompile(`^([0-9]{1,7})/(.+)$`)
+
+func setMaxStarts(c *daemon.LaneConfig, text string) error {
+	m := rateText.FindStringSubmatch(text)
+	if m == nil {
+		return fmt.Errorf("max_starts %q is not a number of starts in a time, such as 30/1m", text)
+	}
+	n, _ := strconv.Atoi(m[1]) // seven digits are a number
+	per, ok := catalog.ParseDuration(m[2])
+	if n < 1 || !ok || per <= 0 {
+		return fmt.Errorf("max_starts %q is not a number of starts in a time, such as 30/1m", text)
+	}
+	c.Starts, c.Per = n, per
+	return nil
+}
+
+func setDuration(into *time.Duration, text string) error {
+	d, ok := catalog.ParseDuration(text)
+	if !ok || d <= 0 {
+		return fmt.Errorf("%q is not a time above zero such as 10s or 15m", text)
+	}
+	*into = d
+	return nil
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func checkEnvName(name string) error {
+	switch {
+	case !envName.MatchString(name):
+		return fmt.Errorf("%q cannot be the name of a variable: letters, digits and _, no digit first", name)
+	case strings.HasPrefix(name, "JOBDIR_"):
+		return fmt.Errorf("%q cannot be set: names that begin with JOBDIR_ are set by the daemon", name)
+	}
+	return nil
+}
+
+func (l *loaded) setLaneEnv(c *daemon.LaneConfig, node ast.Node) error {
+	return l.eachMember(node, "env", "PROFILE: desktop", func(key ast.MapKeyNode, name string, value ast.Node) error {
+		if err := checkEnvName(name); err != nil {
+			return usagef("%s: env: %w", l.at(key), err)
+		}
+		text, err := l.oneText(value, name)
+		if err != nil {
+			return err
+		}
+		c.Env = append(c.Env, name+"="+text)
+		return nil
+	})
+}
+
+func (l *loaded) setLaneRotation(c *daemon.LaneConfig, node ast.Node) error {
+	c.Rotate = map[string][]string{}
+	return l.eachMember(node, "rotate", "USER_AGENT: [desktop, mobile]", func(key ast.MapKeyNode, name string, value ast.Node) error {
+		if err := checkEnvName(name); err != nil {
+			return usagef("%s: rotate: %w", l.at(key), err)
+		}
+		values, err := l.values(value)
+		if err != nil {
+			return err
+		}
+		if len(values) == 0 {
+			return usagef("%s: rotate: %s has no values", l.at(value), name)
+		}
+		c.Rotate[name] = values
+		return nil
+	})
+}
+
+func (l *loaded) setLaneBreaker(c *daemon.LaneConfig, node ast.Node) error {
+	b := &daemon.BreakerConfig{}
+	known := []string{"failures", "within", "cooldown", "on"}
+	err := l.eachMember(node, "breaker", "failures: 5, within: 10m, cooldown: 15m", func(key ast.MapKeyNode, name string, value ast.Node) error {
+		if !slices.Contains(known, name) {
+			return l.unknownKey(key, name, known)
+		}
+		if name == "on" {
+			codes, err := l.values(value)
+			if err == nil && (len(codes) == 0 || slices.Contains(codes, "")) {
+				err = usagef("%s: on: want at least one error code, and none that is empty", l.at(value))
+			}
+			b.On = codes
+			return err
+		}
+		text, err := l.oneText(value, name)
+		if err != nil {
+			return err
+		}
+		switch name {
+		case "failures":
+			b.Failures, err = failuresFrom(text)
+		case "within":
+			err = setDuration(&b.Within, text)
+		case "cooldown":
+			err = setDuration(&b.Cooldown, text)
+		}
+		if err != nil {
+			return usagef("%s: %s: %w", l.at(value), name, err)
+		}
+		return nil
+	})
+	if err == nil && (b.Failures == 0 || b.Within == 0 || b.Cooldown == 0) {
+		err = usagef("%s: breaker: it needs failures, within and cooldown, as in \"{failures: 5, within: 10m, cooldown: 15m}\"", l.at(node))
+	}
+	c.Breaker = b
+	return err
+}
+
+func failuresFrom(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 10_000 {
+		return 0, fmt.Errorf("%q is not a number from 1 to 10000", text)
+	}
+	return n, nil
+}
+
+// readLaneVariables reads JOBDIR_LANE_NAME_CAPACITY of each lane of the configuration.
+func (l *loaded) readLaneVariables(s sources) error {
+	of := map[string]string{}
+	for _, name := range l.laneNames() {
+		variable := "JOBDIR_LANE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")) + "_CAPACITY"
+		text, ok := s.lookup(variable)
+		if !ok || text == "" {
+			continue
+		}
+		if other, taken := of[variable]; taken {
+			return usagef("environment variable %s: it is of the lane %s and of the lane %s; set their capacity in the file", variable, other, name)
+		}
+		of[variable] = name
+		n, err := statefs.ParseLaneCapacity(text)
+		if err != nil {
+			return usagef("environment variable %s: %w", variable, err)
+		}
+		c := l.Lanes[name]
+		c.Capacity = n
+		l.Lanes[name] = c
+		l.origin[laneOrigin(name, "capacity")] = "environment " + variable
+	}
+	for _, variable := range s.names() {
+		name, isLane := strings.CutPrefix(variable, "JOBDIR_LANE_")
+		name, isCapacity := strings.CutSuffix(name, "_CAPACITY")
+		if text, _ := s.lookup(variable); !isLane || !isCapacity || of[variable] != "" || text == "" {
+			continue
+		}
+		return usagef("environment variable %s: there is no lane %q in the configuration; the lanes are %s", variable, strings.ToLower(name), strings.Join(l.laneNames(), ", "))
+	}
+	return nil
+}
+
+func (c *Config) laneNames() []string { return slices.Sorted(maps.Keys(c.Lanes)) }
+
+// queueRows are the lanes and limits for people: key, value and where it came from.
+func (l *loaded) queueRows() (rows [][]string) {
+	for _, name := range l.laneNames() {
+		c := l.Lanes[name]
+		for _, k := range laneKeys {
+			if value := k.show(&c); value != "" {
+				key := laneOrigin(name, k.name)
+				rows = append(rows, []string{key, value, l.originOf(key)})
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Limits)) {
+		rows = append(rows, []string{limitsKey + "." + name, statefs.FormatLaneCapacity(l.Limits[name]), l.originOf(limitsKey + "." + name)})
+	}
+	return rows
+}
+
+func (l *loaded) originOf(key string) string {
+	if from, ok := l.origin[key]; ok {
+		return from
+	}
+	return originDefault
+}
+
+// shortDuration writes a time as people write it: 15m and not 15m0s.
+func shortDuration(d time.Duration) string {
+	if d%day == 0 && d > 0 {
+		return strconv.Itoa(int(d/day)) + "d"
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
