@@ -69,13 +69,14 @@ var imports = []row{
 	{"catalog", 1, []string{"statefs"}, []string{yaml, doublestar}, "what jobs exist is independent of what runs"},
 	{"events", 1, []string{"statefs"}, nil, "a log of what happens, which the daemon writes and control reads; it decides nothing and starts nothing"},
 	{"history", 1, []string{"statefs"}, []string{bbolt}, "an index of what has ended, made from the records; it knows neither what runs nor HTTP"},
+	{"tally", 1, []string{"statefs"}, nil, "counts and percentiles, as memory and arithmetic alone; of the vocabulary it needs the states"},
 	{"queue", 1, []string{"statefs"}, nil, "what starts next, as a decision without clock, files or locks; of the vocabulary it needs the ID alone"},
 	{"statefs/statefstest", 1, []string{"statefs"}, nil, "trees for the tests of others"},
 
 	{"submit", 2, []string{"statefs", "catalog"}, nil, "what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them"},
 
-	{"control", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "web"}, []string{httprouter, websocket}, "HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own"},
-	{"daemon", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "keeper", "queue", "breaker"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
+	{"control", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "web", "tally"}, []string{httprouter, websocket}, "HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own"},
+	{"daemon", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "keeper", "queue", "breaker", "tally"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
 	{"client", 3, []string{"statefs", "stream"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
 
 	{"jobs-example", 4, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},

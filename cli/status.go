@@ -7,6 +7,7 @@ import (
 	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/tally"
 )
 
 // status tells control what only the daemon knows.
@@ -26,6 +27,12 @@ func (s status) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, erro
 }
 
 func (s status) DiskFailed(err error) { s.daemon.DiskFailed(err) }
+
+func (s status) States() map[statefs.State]int { return s.daemon.States() }
+
+func (s status) Has(id statefs.ID) bool { return s.daemon.Has(id) }
+
+func (s status) Stats() tally.Stats { return s.daemon.Stats() }
 
 func (s status) Live() []history.Live { return s.daemon.Live() }
 

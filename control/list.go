@@ -52,6 +52,12 @@ func (s *Server) operations(w *answer, r *http.Request, _ httprouter.Params) err
 	if err != nil {
 		return err
 	}
+	if total, ok, err := s.justCount(q); ok || err != nil {
+		if err != nil {
+			return err
+		}
+		return s.sendList(w, r, &history.Page{Total: total, Exact: true}, []any{})
+	}
 	live, foreign, err := s.liveRows(q)
 	if err != nil {
 		return err
@@ -79,6 +85,10 @@ func (s *Server) operations(w *answer, r *http.Request, _ httprouter.Params) err
 		}
 		shown = append(shown, op)
 	}
+	return s.sendList(w, r, &page, shown)
+}
+
+func (s *Server) sendList(w *answer, r *http.Request, page *history.Page, shown []any) error {
 	w.Header().Set("X-Total-Count", strconv.Itoa(page.Total))
 	w.Header().Set("X-Total-Count-Exact", strconv.FormatBool(page.Exact))
 	out := map[string]any{"operations": shown, "count": len(shown), "total": page.Total, "total_exact": page.Exact, "next": nil}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 	"github.com/jobdir/jobdir/submit"
+	"github.com/jobdir/jobdir/tally"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -115,6 +117,7 @@ type daemonStatus struct {
 	counts map[string]uint64
 	failed []error
 
+	tally   tally.Tally
 	history *history.Store
 	live    []history.Live
 	keep    history.Retention
@@ -130,6 +133,20 @@ func (d *daemonStatus) Live() []history.Live {
 func (d *daemonStatus) Waiting(statefs.ID) (statefs.Waiting, bool) { return statefs.Waiting{}, false }
 
 func (d *daemonStatus) Followed(statefs.ID) {}
+
+func (d *daemonStatus) States() map[statefs.State]int { return d.tally.States() }
+
+func (d *daemonStatus) Has(id statefs.ID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.live, func(l history.Live) bool { return l.ID == id })
+}
+
+func (d *daemonStatus) Stats() tally.Stats {
+	s := tally.Stats{At: time.Now(), WindowSeconds: tally.WindowSeconds}
+	s.Lanes, s.All = d.tally.Lanes(s.At)
+	return s
+}
 
 func (d *daemonStatus) Delete(ctx context.Context, id statefs.ID) error {
 	if state, err := d.owner.State(id); err == nil {

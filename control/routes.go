@@ -169,6 +169,11 @@ func (s *Server) fixedRoutes() []route {
 			answers: append([]response{{201, mediaJSON, "The new operation; Location has its address"}}, requested...),
 		},
 		{
+			method: "GET", path: "/api/v1/stats", handle: s.stats,
+			summary: "Counts by status, and of each lane: what runs and waits, for how long, and how long waiting and work took lately",
+			answers: []response{{200, mediaJSON, "The counts, the lanes, and all lanes together"}},
+		},
+		{
 			method: "GET", path: "/api/v1/events", handle: s.eventStream, streams: true,
 			summary: "What happens, as server-sent events: transitions, progress, reasons to wait, lanes, sweeps; the id is the number to go on after",
 			query:   eventParameters, answers: []response{{200, mediaSSE, "The events, until the client leaves or the daemon stops"}},

@@ -18,6 +18,7 @@ import (
 	"github.com/jobdir/jobdir/statefs/watch"
 	"github.com/jobdir/jobdir/stream"
 	"github.com/jobdir/jobdir/submit"
+	"github.com/jobdir/jobdir/tally"
 )
 
 // Health is how the daemon is.
@@ -51,6 +52,11 @@ type Status interface {
 	Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error)
 	// DiskFailed ends the daemon because of an error of the disk that a request met.
 	DiskFailed(err error)
+	// States counts what the daemon has in hand, by state, at no cost. Has reports whether it has an operation in hand.
+	States() map[statefs.State]int
+	Has(id statefs.ID) bool
+	// Stats returns what lanes are like.
+	Stats() tally.Stats
 	// Live returns what the daemon has in hand.
 	Live() []history.Live
 	// Waiting says why a live operation does not run; false: it does, or is not in hand.
@@ -110,6 +116,7 @@ type Server struct {
 	pages    *pages
 	document []byte // openapi.json
 	ours     ours
+	fresh    fresh
 
 	// heartbeat is the time between two signs of life to who follows events.
 	heartbeat time.Duration

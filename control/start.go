@@ -88,7 +88,13 @@ func (s *Server) start(r *http.Request, requests ...submit.Request) ([]submit.Ou
 	for i := range requests {
 		requests[i].By = by
 	}
-	return s.intake.Submit(r.Context(), requests...)
+	outcomes, err := s.intake.Submit(r.Context(), requests...)
+	for i := range outcomes {
+		if outcomes[i].New {
+			s.fresh.add(outcomes[i].Record.ID, s.status.Has)
+		}
+	}
+	return outcomes, err
 }
 
 // streamStarted streams to the connection that started the operation, whose end may mean something.

@@ -17,6 +17,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 	"github.com/jobdir/jobdir/submit"
+	"github.com/jobdir/jobdir/tally"
 )
 
 // DefaultSweepInterval is the time between two sweeps.
@@ -130,6 +131,7 @@ type Daemon struct {
 	sweeps      chan sweepOrder
 	stopped     chan struct{}
 	counters    counters
+	tally       tally.Tally
 	definitions definitions
 	strangers   *strangers
 	// reported has the reason of each file that the last sweep found and left alone, and sweepError what it could not do. Both
@@ -371,6 +373,7 @@ func (d *Daemon) keep(op *operation) {
 	d.mu.Lock()
 	d.ops[op.id()] = op
 	d.mu.Unlock()
+	op.count(&d.tally)
 	if d.config.Intake != nil {
 		d.config.Intake.Note(op.rec)
 	}
@@ -381,6 +384,7 @@ func (d *Daemon) forget(op *operation) {
 	delete(d.ops, op.id())
 	delete(d.stuck, op.id())
 	d.mu.Unlock()
+	op.recount("")
 	d.alarms.set(op.id(), time.Time{}, 0)
 	if d.config.Intake != nil {
 		d.config.Intake.Forget(op.rec)

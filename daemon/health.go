@@ -37,7 +37,7 @@ type Health struct {
 // Health returns how the daemon is. It may be called at any time. It looks whether the folder is still the one that is watched, since
 // some ways of losing it make no event, and ends the daemon when it is not.
 func (d *Daemon) Health() Health {
-	h := Health{Draining: d.draining(), Watch: d.dir.Mode(), Live: make(map[statefs.State]int), Troubles: d.troubles.list()}
+	h := Health{Draining: d.draining(), Watch: d.dir.Mode(), Live: d.tally.States(), Troubles: d.troubles.list()}
 	if d.config.Keepers != nil {
 		for _, s := range d.config.Keepers.Silent() {
 			h.Troubles = append(h.Troubles, Trouble{Error: fmt.Sprintf("keeper %d (PID %d) does not answer: continue it (kill -CONT %d) or kill it", s.Keeper, s.PID, s.PID), Since: s.Since, Tries: 1})
@@ -51,11 +51,6 @@ func (d *Daemon) Health() Health {
 	if gone, is := errors.AsType[*watch.GoneError](d.dir.Check()); is && h.Ready {
 		h.Ready = false
 		d.fail(gone)
-	}
-	for _, op := range d.all() {
-		if state, ok := op.shown.Load().(statefs.State); ok {
-			h.Live[state]++
-		}
 	}
 	stats := d.dir.Stats()
 	h.Counters = map[string]uint64{

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
+	"github.com/jobdir/jobdir/tally"
 )
 
 // operation is a live operation in the daemon's hands. Its fields belong to the one look that runs for its ID at a time, but for
@@ -36,6 +37,11 @@ type operation struct {
 	// told is the last transition that was published.
 	told  statefs.Transited
 	times times
+	// tally counts the operation in the state counted, in its lane; nil while it is not in hand.
+	tally   *tally.Tally
+	counted statefs.State
+	// queuedAt is since when it is counted as queued.
+	queuedAt time.Time
 
 	// stands is where it stands in the queue, and standsWith the priority that it waits there with.
 	stands     standing
@@ -81,6 +87,7 @@ func (op *operation) id() statefs.ID { return op.ident }
 func (op *operation) set(state statefs.State) {
 	op.state = state
 	op.shown.Store(state)
+	op.recount(state)
 	op.show()
 }
 

@@ -25,6 +25,7 @@ func (d *Daemon) tell(op *operation) {
 
 // tellOne publishes one transition.
 func (d *Daemon) tellOne(rec *statefs.Record, t statefs.Transited) {
+	d.measure(rec, t)
 	e := eventOf(rec, events.Transition)
 	e.At, e.From, e.To, e.Cause = t.At, t.From, t.To, t.Cause
 	if t.To == rec.Status {

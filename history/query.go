@@ -49,6 +49,13 @@ type Query struct {
 	After *Cursor
 }
 
+// CountsStatuses reports whether the query asks for nothing but how many operations have one of its statuses.
+func (q *Query) CountsStatuses() bool {
+	texts := q.Job + q.Group + q.Lane + q.Day + q.Endpoint + q.Key + q.Tag + q.Text
+	return len(q.Statuses) > 0 && q.Limit == 0 && q.Offset == 0 && q.After == nil && texts == "" && len(q.Results) == 0 && q.Number == 0 &&
+		q.Since.IsZero() && q.Until.IsZero() && q.UpdatedSince.IsZero()
+}
+
 // Cursor is a place in a list.
 type Cursor struct {
 	sort Sort

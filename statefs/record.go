@@ -219,6 +219,16 @@ func (r *Record) Worked(now time.Time) time.Duration {
 	return worked
 }
 
+// QueuedAt is when the operation was queued before a transition that it made; false when the list no longer says.
+func (r *Record) QueuedAt(t Transited) (time.Time, bool) {
+	for i := slices.Index(r.Transitions, t) - 1; i >= 0; i-- {
+		if r.Transitions[i].To == Queued {
+			return r.Transitions[i].At, true
+		}
+	}
+	return time.Time{}, false
+}
+
 // lastStart is the index of the transition by which the last run began, 0 when it is no longer in the list.
 func (r *Record) lastStart() int {
 	for i, t := range slices.Backward(r.Transitions) {

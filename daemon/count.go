@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/tally"
+)
+
+// count has the operation counted in its present state from now on.
+func (op *operation) count(t *tally.Tally) {
+	op.tally = t
+	op.recount(op.state)
+}
+
+// recount counts the operation in another state; "" is for one that is no longer in hand.
+func (op *operation) recount(state statefs.State) {
+	if op.tally == nil {
+		return
+	}
+	if op.counted == statefs.Queued {
+		op.tally.Unqueue(op.rec.Lane, op.queuedAt)
+	}
+	if op.queuedAt = op.rec.Since(); state == statefs.Queued {
+		op.tally.Queue(op.rec.Lane, op.queuedAt)
+	}
+	op.tally.Move(op.rec.Lane, op.counted, state)
+	op.counted = state
+}
+
+// measure notes how long an operation was queued when it begins to run, and how long it worked when it ends.
+func (d *Daemon) measure(rec *statefs.Record, t statefs.Transited) {
+	switch {
+	case t.From == statefs.Queued && t.To == statefs.Running:
+		if at, ok := rec.QueuedAt(t); ok {
+			d.tally.Waited(rec.Lane, t.At.Sub(at), d.owner.Now())
+		}
+	case t.To.Terminal() && rec.StartedAt != nil:
+		d.tally.Worked(rec.Lane, rec.Worked(t.At), d.owner.Now())
+	}
+}
+
+// States counts what the daemon has in hand, by state. It looks at no operation for it.
+func (d *Daemon) States() map[statefs.State]int { return d.tally.States() }
+
+// Has reports whether an operation is in hand.
+func (d *Daemon) Has(id statefs.ID) bool { return d.manages(id) }
+
+// Stats returns what lanes are like. It looks at no operation for it either.
+func (d *Daemon) Stats() tally.Stats {
+	s := tally.Stats{At: d.owner.Now(), WindowSeconds: tally.WindowSeconds}
+	s.Lanes, s.All = d.tally.Lanes(s.At)
+	return s
+}
