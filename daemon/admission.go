@@ -42,10 +42,10 @@ func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admis
 }
 
 // item is an operation as the queue sees it.
-func item(rec *statefs.Record) queue.Item {
-	since := rec.CreatedAt
-	if n := len(rec.Transitions); n > 0 {
-		since = rec.Transitions[n-1].At
+func item(op *operation) queue.Item {
+	rec, since := op.rec, op.rec.Since()
+	if op.eligible.After(since) {
+		since = op.eligible
 	}
 	return queue.Item{
 		ID: rec.ID, Lane: laneOf(rec), Limits: rec.Limits, Key: rec.Key, KeyByPriority: rec.KeyOrder == "priority",
@@ -69,7 +69,7 @@ func (a *admission) enter(op *operation) bool {
 	}
 	if op.stands != waits || op.standsWith != op.rec.Priority {
 		op.stands, op.standsWith = waits, op.rec.Priority
-		a.queue.Wait(item(op.rec))
+		a.queue.Wait(item(op))
 	}
 	wanted := a.startLocked()
 	_, ok := a.admitted[op.id()]
@@ -96,7 +96,7 @@ func (a *admission) settle(op *operation, managed bool) {
 	a.mu.Lock()
 	delete(a.admitted, op.id())
 	if stands == holds {
-		a.queue.Hold(item(op.rec))
+		a.queue.Hold(item(op))
 	} else {
 		a.queue.Leave(op.id())
 	}

@@ -109,9 +109,10 @@ func TestLaneStartsNoMoreThanItHolds(t *testing.T) {
 	b.awaitWaiting(fourth, statefs.WaitsForLane)
 	b.touch(third, statefs.Cancel)
 	b.awaitEnd(third)
-	if why := b.awaitWaiting(fourth, statefs.WaitsForLane); why.Position != 1 {
-		t.Errorf("the fourth waits %+v", why)
-	}
+	b.poll("the fourth moves up", func() bool {
+		why, waits := b.daemon.Waiting(fourth)
+		return waits && why.Position == 1
+	})
 	b.touch(second, statefs.Cancel)
 	b.awaitState(fourth, statefs.Running)
 	b.touch(fourth, statefs.Cancel)

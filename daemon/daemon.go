@@ -93,6 +93,8 @@ type Daemon struct {
 	looks   *looks
 	// admission says which of the queued operations begin.
 	admission *admission
+	// chains are the operations that come after others.
+	chains chains
 	// waiters are the operations whose logs say why they wait.
 	waiters waiters
 	moves   repeats
@@ -388,6 +390,9 @@ func (d *Daemon) forget(op *operation) {
 	d.alarms.set(op.id(), time.Time{}, 0)
 	if d.config.Intake != nil {
 		d.config.Intake.Forget(op.rec)
+	}
+	for _, child := range d.chains.over(op.id()) {
+		d.looks.want(child)
 	}
 }
 

@@ -117,6 +117,14 @@ func (d *Daemon) goOn(op *operation, cause statefs.Cause) error {
 		op.unsaved = true
 		return d.leave(op)
 	}
+	if err := d.moveByRecord(op, cause); err != nil {
+		return err
+	}
+	return d.leave(op)
+}
+
+// moveByRecord makes a transition whose reasons matter: the record is durable before the marker is renamed, and says where to.
+func (d *Daemon) moveByRecord(op *operation, cause statefs.Cause) error {
 	to, err := statefs.Next(op.state, cause)
 	if err != nil {
 		return err
@@ -150,7 +158,7 @@ func (d *Daemon) goOn(op *operation, cause statefs.Cause) error {
 	op.rec = &rec
 	d.entered(op, to)
 	op.ending.stopDue = false // it has its number
-	return d.leave(op)
+	return nil
 }
 
 // leave writes the record of an operation that its run is done with, and removes what the run needed. Until that is done the run is in

@@ -300,9 +300,17 @@ func (d *Daemon) guards() (g history.Guards, err error) {
 		if d.manages(marker.ID) {
 			continue
 		}
-		if rec, err := d.owner.ReadRecord(marker.ID); err == nil && rec.RetryOf != nil {
-			g.Referred[*rec.RetryOf] = true
+		if rec, err := d.owner.ReadRecord(marker.ID); err == nil {
+			if rec.RetryOf != nil {
+				g.Referred[*rec.RetryOf] = true
+			}
+			for _, parent := range rec.After {
+				g.Referred[parent] = true
+			}
 		}
+	}
+	for _, parent := range d.chains.parents() {
+		g.Referred[parent] = true
 	}
 	for _, live := range d.Live() {
 		if of, ok := live.Row.Retries(); ok {

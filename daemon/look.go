@@ -38,6 +38,9 @@ func (d *Daemon) look(id statefs.ID) {
 		}
 		err = d.reconcile(op, sight)
 		d.admission.settle(op, d.manages(id))
+		if op.state != statefs.Queued || !d.manages(id) {
+			d.chains.free(id, op.rec.After)
+		}
 		d.sayWaiting(op)
 		d.tell(op)
 		if d.manages(id) {
@@ -145,6 +148,9 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 		return nil // for the next daemon
 	}
 	if op.state == statefs.Queued {
+		if waits, err := d.comesAfter(op); waits || err != nil {
+			return err
+		}
 		if !d.admission.enter(op) {
 			d.firstWait(op)
 			return nil

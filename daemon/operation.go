@@ -46,6 +46,8 @@ type operation struct {
 	// stands is where it stands in the queue, and standsWith the priority that it waits there with.
 	stands     standing
 	standsWith int
+	// eligible is when the last operation that it comes after has ended; zero when it comes after none.
+	eligible time.Time
 	// saidWaiting is the version of the record whose waiting was published.
 	saidWaiting time.Time
 

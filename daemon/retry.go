@@ -35,5 +35,8 @@ func (d *Daemon) retry(op *operation, r *request) error {
 
 // forgive forgets why the last attempt failed, and since when attempts do: a person wants it tried again.
 func (op *operation) forgive() {
+	if op.rec.Reason == reasonDependency {
+		op.rec.After, op.rec.Require = nil, "" // they have ended, and the person wants it all the same
+	}
 	op.rec.Deaths, op.rec.Reason, op.rec.Error, op.rec.RetryUntil = 0, "", nil, nil
 }

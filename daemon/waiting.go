@@ -13,6 +13,9 @@ import (
 
 // Waiting says why a live operation does not run; false: it does, or is not in hand.
 func (d *Daemon) Waiting(id statefs.ID) (statefs.Waiting, bool) {
+	if parent, waits := d.chains.waitsFor(id); waits {
+		return statefs.Waiting{Reason: statefs.WaitsForOthers, HeldBy: parent}, true
+	}
 	why, ok := d.admission.why(id)
 	if !ok {
 		return statefs.Waiting{}, false

@@ -26,7 +26,7 @@ var ErrUnknown = errors.New("no operation with this ID has ended")
 
 // Guards are reasons to keep what has ended which the index does not know.
 type Guards struct {
-	// Referred are operations that a live one retries.
+	// Referred are operations that a live one retries, or comes after.
 	Referred map[statefs.ID]bool
 	// Undelivered are operations with a result that is still to be delivered.
 	Undelivered map[statefs.ID]bool

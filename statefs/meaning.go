@@ -38,6 +38,7 @@ var causeMeanings = map[Cause]string{
 	CauseNotYet:        "Somebody asks to resume it, and its time has not come yet.",
 	CauseExpired:       "It waited in the queue for too long, or its deadline has passed.",
 	CauseNeedsPerson:   "An attempt failed in a way that only a person can mend.",
+	CauseDependency:    "An operation that it comes after has ended otherwise than it must, and cannot any more.",
 	CauseRetry:         "Somebody asks to try it again.",
 	CauseGate:          "The work reached a gate.",
 	CauseApprove:       "Somebody approves at the gate.",

@@ -41,6 +41,8 @@ const (
 	CauseExpired Cause = "expired"
 	// CauseNeedsPerson means that an attempt failed in a way that only a person can mend.
 	CauseNeedsPerson Cause = "needs_person"
+	// CauseDependency means that an operation which it comes after has ended otherwise than it must.
+	CauseDependency Cause = "dependency"
 	// CauseRetry is a retry request.
 	CauseRetry Cause = "retry"
 	// CauseGate means that the work stands at a gate.
@@ -79,6 +81,7 @@ var transitions = []Transition{
 	{Queued, CauseMarkerMissing, Cancelled},
 	{Queued, CauseFailed, Failed},
 	{Queued, CauseExpired, Failed},
+	{Queued, CauseDependency, FailedManual},
 	{Queued, CauseUnreadable, FailedManual},
 
 	{Running, CausePause, Paused},

@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "rewrite docs/states.md from the table o
 // golden is the state machine as the design has it, written by hand: what is not here is an error.
 const golden = `
 scheduled: due=queued expired=failed pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
-queued: start=running expired=failed pause=paused cancel=cancelled marker_missing=cancelled failed=failed record_unreadable=failed_manual
+queued: start=running dependency=failed_manual expired=failed pause=paused cancel=cancelled marker_missing=cancelled failed=failed record_unreadable=failed_manual
 running: expired=failed pause=paused cancel=cancelled marker_missing=cancelled interrupted=queued rescued=queued done=completed failed=failed retry_later=failed_retryable needs_person=failed_manual gate=waiting_approval main_done=trailing record_unreadable=failed_manual
 paused: resume=running release=queued not_yet=scheduled retry_later=failed_retryable expired=failed cancel=cancelled marker_missing=cancelled done=completed failed=failed needs_person=failed_manual record_unreadable=failed_manual
 waiting_approval: approve=queued expired=failed reject=failed cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
