@@ -203,6 +203,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	watchers.Go(func() { d.watcherEnded("logs", d.files.Run(watching)) })
 	watchers.Go(func() { d.watcherEnded("history", d.history.Run(watching)) })
 	watchers.Go(func() { d.keepPruning(watching) })
+	watchers.Go(func() { d.keepInbox(watching) })
 	watchers.Go(func() { d.keepTime(watching) })
 
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {

@@ -232,6 +232,9 @@ func (o *Owner) Untake() (int, error) {
 		if _, ok := batchOf(entry); ok {
 			continue
 		}
+		if _, ok := SubmissionName(entry.Name()); ok {
+			continue
+		}
 		name, ok := ParseName(entry.Name())
 		if !ok || name.Ask == "" || !entry.Type().IsRegular() {
 			if err := o.quarantine(path.Join(takenDir, entry.Name()), "not a request"); err != nil {
