@@ -74,7 +74,7 @@ Exit codes of run and wait: 0 success, 1 failure, 2 partial, 130 cancelled, 75 n
 	flags.StringVar(&a.config, "config", "", "configuration file (JOBDIR_CONFIG; default jobdir.yaml if it is there)")
 	addSettingFlags(flags, true)
 	root.AddCommand(
-		a.serveCommand(), a.runCommand(), a.lsCommand(), a.logsCommand(),
+		a.serveCommand(), a.runCommand(), a.submitCommand(), a.lsCommand(), a.logsCommand(),
 		a.requestCommand("pause", "Stop operations where they are, until they are resumed"),
 		a.requestCommand("resume", "Let paused operations go on"),
 		a.requestCommand("cancel", "End operations for good"),

@@ -122,6 +122,18 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting) error {
 	add("tags", strings.Join(rec.Tags, ", "))
 	add("key", rec.Key)
 	add("lane", rec.Lane)
+	add("limits", strings.Join(rec.Limits, ", "))
+	if rec.Priority != 0 {
+		add("priority", strconv.Itoa(rec.Priority))
+	}
+	if len(rec.After) > 0 {
+		after := make([]string, len(rec.After))
+		for i, id := range rec.After {
+			after[i] = id.String()
+		}
+		add("after", strings.Join(after, ", ")+" ("+rec.Require+")")
+	}
+	add("not before", shownTime(rec.NotBefore))
 	if rec.RetryOf != nil {
 		add("retry of", rec.RetryOf.String())
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 // Submit starts an operation of a job. params is encoded as a JSON object, a map or a struct, whose values have the types
@@ -29,24 +30,34 @@ func (c *Client) Submit(ctx context.Context, group, job string, params any) (*Op
 // SubmitText is Submit with all parameters as text, as a command line has them. It asks the daemon for the declared types
 // first. Text that is none of its type is a *[TextError], and nothing was sent.
 func (c *Client) SubmitText(ctx context.Context, group, job string, params map[string]string) (*Operation, error) {
+	typed, err := c.TypedParams(ctx, group, job, params)
+	if err != nil {
+		return nil, fmt.Errorf("start %s/%s: %w", group, job, err)
+	}
+	return c.Submit(ctx, group, job, typed)
+}
+
+// TypedParams gives parameters that are all text the types that the job declares, for which it asks the daemon. Text that is none of its type is
+// a *[TextError].
+func (c *Client) TypedParams(ctx context.Context, group, job string, params map[string]string) (map[string]any, error) {
+	typed := map[string]any{}
 	if len(params) == 0 {
-		return c.Submit(ctx, group, job, nil)
+		return typed, nil
 	}
 	declared, err := c.Job(ctx, group, job)
 	if err != nil {
-		return nil, fmt.Errorf("start %s/%s: %w", group, job, refused(err))
+		return nil, refused(err)
 	}
 	types := map[string]string{}
 	for _, p := range declared.Params {
 		types[p.Name] = p.Type
 	}
-	typed := map[string]any{}
 	for name, text := range params {
 		if typed[name], err = typedValue(name, types[name], text); err != nil {
-			return nil, fmt.Errorf("start %s/%s: %w", group, job, err)
+			return nil, err
 		}
 	}
-	return c.Submit(ctx, group, job, typed)
+	return typed, nil
 }
 
 // refused leaves away what was asked on the way, which nobody asked for.
@@ -66,7 +77,7 @@ type TextError struct {
 
 func (e *TextError) Error() string {
 	article := "a"
-	if e.Type == "integer" {
+	if strings.IndexAny(e.Type, "aeiou") == 0 {
 		article = "an"
 	}
 	return fmt.Sprintf("parameter '%s': '%s' is not %s %s", e.Param, e.Text, article, e.Type)
@@ -89,6 +100,11 @@ func typedValue(name, kind, text string) (any, error) {
 			return false, nil
 		}
 		return nil, &TextError{Param: name, Type: kind, Text: text}
+	case "object", "array":
+		if !json.Valid([]byte(text)) {
+			return nil, &TextError{Param: name, Type: kind, Text: text}
+		}
+		return json.RawMessage(text), nil
 	}
 	return text, nil
 }
