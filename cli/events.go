@@ -126,7 +126,7 @@ func eventText(e *client.Event) string {
 	case e.Progress != nil:
 		return printable(shownProgress(e.Progress))
 	case e.Waiting != nil:
-		return waitingText(e.Waiting)
+		return "waits: " + printable(e.Waiting.Sentence())
 	case e.Stalled != nil && *e.Stalled:
 		return "gives no sign of life"
 	case e.Stalled != nil:
@@ -150,21 +150,6 @@ var gapReasons = map[string]string{
 	"overflow":       "more happened than could be written",
 	"lost":           "they could not be written, or cannot be read",
 	"unknown_number": "no event of this storage has such a number",
-}
-
-// waitingText says why an operation waits.
-func waitingText(w *client.Waiting) string {
-	text := "waits: " + printable(w.Reason)
-	if !w.HeldBy.IsZero() {
-		text += ", held by " + w.HeldBy.String()
-	}
-	if w.Position > 0 {
-		text += fmt.Sprintf(", place %d", w.Position)
-	}
-	if w.Until != nil {
-		text += ", until " + w.Until.Local().Format("2006-01-02 15:04:05")
-	}
-	return text
 }
 
 func changeText(c *client.LaneChange) string {

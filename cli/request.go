@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,19 +16,24 @@ type requestOptions struct {
 	ask  statefs.Ask
 	wait time.Duration
 	json bool
+	bulk bulkOptions
 }
 
 // requestCommand makes pause, resume and cancel, which are one command with three names.
 func (a *app) requestCommand(ask statefs.Ask, short string) *cobra.Command {
 	opts := requestOptions{ask: ask}
 	cmd := &cobra.Command{
-		Use:   string(ask) + " ID...",
+		Use:   fmt.Sprintf("%s ID... | %s --job JOB ...", ask, ask),
 		Short: short,
 		Long: short + `.
 
 The request is a file in the storage directory, so it outlives both the daemon and this command: without a daemon it
 waits on disk for the next one. An ID may be shortened to its end, such as r42, or to a beginning that only one live
-operation has.`,
+operation has.
+
+Instead of IDs a filter chooses operations, all for which it means something: how many match is said first, and a
+question asked. That needs a daemon, and returns when the requests are on its disk.`,
+		Example:           fmt.Sprintf("  jobdir %s r42\n  jobdir %s --job media/decode --since 2h", ask, ask),
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,9 +41,13 @@ operation has.`,
 			if err != nil {
 				return err
 			}
+			if opts.bulk.given() {
+				return a.bulk(cmd.Context(), conf, string(ask), &opts.bulk, opts.json)
+			}
 			return a.request(cmd.Context(), conf, opts, args)
 		},
 	}
+	opts.bulk.byFilter(cmd)
 	cmd.Flags().DurationVar(&opts.wait, "wait", 0, "return when it took effect, at most after this time")
 	jsonFlag(cmd, &opts.json)
 	return cmd

@@ -13,15 +13,20 @@ import (
 type retryOptions struct {
 	failedItems bool
 	json        bool
+	bulk        bulkOptions
 }
 
 func (a *app) retryCommand() *cobra.Command {
 	var opts retryOptions
 	cmd := &cobra.Command{
-		Use:   "retry ID...",
+		Use:   "retry ID... | retry --status STATUS ...",
 		Short: "Start operations again that failed, were cancelled or were only partly successful",
 		Long: `retry starts an operation again that waits for a person. Of one that has ended it makes a new operation, whose ID it prints:
-it inherits the items that went well and does the others.`,
+it inherits the items that went well and does the others.
+
+Instead of IDs a filter chooses operations, all that did not end well: how many match is said first, and a question
+asked. That needs a daemon.`,
+		Example:           "  jobdir retry --status failed --job media/decode --since 1d",
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,9 +34,13 @@ it inherits the items that went well and does the others.`,
 			if err != nil {
 				return err
 			}
+			if opts.bulk.given() {
+				return a.bulk(cmd.Context(), conf, string(statefs.Retry), &opts.bulk, opts.json)
+			}
 			return a.retry(cmd.Context(), conf, opts, args)
 		},
 	}
+	opts.bulk.byFilter(cmd)
 	cmd.Flags().BoolVar(&opts.failedItems, "failed-items", false, "do only the items that failed, and nothing that was never begun")
 	jsonFlag(cmd, &opts.json)
 	return cmd

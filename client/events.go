@@ -43,7 +43,7 @@ type Event struct {
 	FinishedSeq uint64         `json:"finished_seq,omitempty"`
 
 	Progress *statefs.Progress `json:"progress,omitempty"`
-	Waiting  *Waiting          `json:"waiting,omitempty"`
+	Waiting  *statefs.Waiting  `json:"waiting,omitempty"`
 	// Stalled is true when work gives no sign of life, and false when it does again.
 	Stalled *bool       `json:"stalled,omitempty"`
 	Change  *LaneChange `json:"change,omitempty"`
@@ -52,17 +52,6 @@ type Event struct {
 
 	// Raw is the whole object, with members that this version does not know.
 	Raw json.RawMessage `json:"-"`
-}
-
-// Waiting says why an operation does not run.
-type Waiting struct {
-	Reason string     `json:"reason"`
-	HeldBy statefs.ID `json:"held_by,omitzero"`
-	// Position is its place in the queue of its lane, from 1; 0 when it has none.
-	Position int        `json:"position,omitempty"`
-	Since    *time.Time `json:"since,omitempty"`
-	// Until is when the reason ends by time alone.
-	Until *time.Time `json:"until,omitempty"`
 }
 
 // LaneChange says what became of a lane: paused, resumed, closed, opened, capacity, breaker_opened or breaker_closed.

@@ -250,6 +250,10 @@ func queryFrom(r *http.Request, now time.Time) (*history.Query, error) {
 	if err != nil {
 		return nil, err
 	}
+	return queryOf(values, now)
+}
+
+func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
 	var names []string
 	for _, p := range listParameters {
 		names = append(names, p.name)
@@ -263,7 +267,7 @@ func queryFrom(r *http.Request, now time.Time) (*history.Query, error) {
 		return nil, err
 	}
 	get := values.Get
-	q := &history.Query{
+	q = &history.Query{
 		Job: get("job"), Group: get("group"), Lane: get("lane"), Endpoint: get("endpoint"), Key: get("key"), Tag: get("tag"),
 		Text: get("q"), Day: get("day"),
 	}

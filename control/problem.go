@@ -145,9 +145,7 @@ func (s *Server) fail(w *answer, r *http.Request, err error) {
 	known := refusalOf(err)
 	if known.cause != nil {
 		s.status.Health() // which looks whether the daemon can go on
-		if diskFailed(err) {
-			s.status.DiskFailed(err)
-		}
+		s.tellDaemon(err)
 		number := s.failures.Add(1)
 		known = known.with("log_entry", number)
 		s.log.Error("request failed", "log_entry", number, "method", r.Method, "path", r.URL.Path, "status", known.status, "error", err)
@@ -164,6 +162,13 @@ func (s *Server) fail(w *answer, r *http.Request, err error) {
 		}
 	}
 	s.send(w, r, problemType, known.status, body)
+}
+
+// tellDaemon ends the daemon when an error is one of a disk that fails.
+func (s *Server) tellDaemon(err error) {
+	if diskFailed(err) {
+		s.status.DiskFailed(err)
+	}
 }
 
 // problemOf makes a problem of a status and one line for people.

@@ -38,41 +38,50 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	old, err := s.tree.ReadRecord(id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s.goneOrNever(id)
-	}
+	started, err := s.again(r, id, failedItems)
 	if err != nil {
 		return err
 	}
+	return s.sendStarted(w, r, started, wait)
+}
+
+// again submits the operation that does again what an ended one did not finish well.
+func (s *Server) again(r *http.Request, id statefs.ID, failedItems bool) (none submit.Outcome, err error) {
+	old, err := s.tree.ReadRecord(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return none, s.goneOrNever(id)
+	}
+	if err != nil {
+		return none, err
+	}
 	if !old.Status.Terminal() {
-		return notLive(id) // its marker is gone, and its end not yet written
+		return none, notLive(id) // its marker is gone, and its end not yet written
 	}
 	if old.Result == statefs.Success {
-		return refuse(http.StatusConflict, "Operation '%s' has ended well: there is nothing to do again", id).with("id", id)
+		return none, refuse(http.StatusConflict, "Operation '%s' has ended well: there is nothing to do again", id).with("id", id)
 	}
 	if failedItems && old.FailedN == 0 {
-		return refuse(http.StatusConflict, "Operation '%s' has no failed items", id).with("id", id)
+		return none, refuse(http.StatusConflict, "Operation '%s' has no failed items", id).with("id", id)
 	}
 	// It is done again as its job is defined now, which may be why it is done again.
 	def := s.catalog.Get(old.Group, old.Job)
 	if def == nil {
-		return refuse(http.StatusConflict, "Operation '%s' cannot be done again: there is no job %s/%s any more", id, old.Group, old.Job).with("id", id)
+		return none, refuse(http.StatusConflict, "Operation '%s' cannot be done again: there is no job %s/%s any more", id, old.Group, old.Job).with("id", id)
 	}
 	params, err := def.BindJSON(old.Params)
 	if err != nil {
-		return refuse(http.StatusConflict, "Operation '%s' cannot be done again as its job is defined now: %s", id, err).with("id", id)
+		return none, refuse(http.StatusConflict, "Operation '%s' cannot be done again as its job is defined now: %s", id, err).with("id", id)
 	}
 	started, err := s.start(r, submit.Request{
 		Definition: def, Params: params, Options: submit.Options{Tags: old.Tags, Priority: &old.Priority}, RetryOf: &id, FailedItems: failedItems,
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, missing := s.tree.ReadRecord(id); errors.Is(missing, fs.ErrNotExist) {
-			return s.goneOrNever(id) // deleted meanwhile
+			return none, s.goneOrNever(id) // deleted meanwhile
 		}
 	}
 	if err != nil {
-		return err
+		return none, err
 	}
-	return s.sendStarted(w, r, started[0], wait)
+	return started[0], nil
 }

@@ -169,6 +169,11 @@ func (s *Server) fixedRoutes() []route {
 			answers: append([]response{{201, mediaJSON, "The new operation; Location has its address"}}, requested...),
 		},
 		{
+			method: "POST", path: "/api/v1/bulk", handle: s.bulk, summary: "Pause, resume, cancel, retry or delete all operations that match a filter, a thousand at a time",
+			body:    "action, filter (an object of the parameters of a list), dry_run, and next of the answer before",
+			answers: []response{{200, mediaJSON, "How many match, how many it was done to, and each failure"}},
+		},
+		{
 			method: "GET", path: "/api/v1/stats", handle: s.stats,
 			summary: "Counts by status, and of each lane: what runs and waits, for how long, and how long waiting and work took lately",
 			answers: []response{{200, mediaJSON, "The counts, the lanes, and all lanes together"}},

@@ -52,6 +52,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"POST /api/v1/operations/:id/resume":         {live.path("/resume"), 202, "application/json", "Resume requested for operation '" + live.id.String() + "'"},
 		"POST /api/v1/operations/:id/cancel":         {live.path("/cancel"), 202, "application/json", "Cancel requested for operation '" + live.id.String() + "'"},
 		"POST /api/v1/operations/:id/retry":          {live.path("/retry"), 202, "application/json", "Retry requested for operation '" + live.id.String() + "'"},
+		"POST /api/v1/bulk":                          {"/api/v1/bulk", 400, "application/problem+json", "The body must be a JSON object as"},
 		"GET /api/v1/stats":                          {"/api/v1/stats", 200, "application/json", `"completed":1`},
 		"GET /api/v1/events":                         {"/api/v1/events", 200, "text/event-stream; charset=utf-8", ": idle\nid: 0\n"},
 		"GET /api/v1/ws":                             {"/api/v1/ws", 426, "application/problem+json", "WebSocket"},

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -129,8 +130,13 @@ func (r *Row) Pack() Packed {
 
 // nanos is the time in the index; 0 is no time.
 func nanos(at time.Time) int64 {
-	if at.IsZero() {
+	switch {
+	case at.IsZero():
 		return 0
+	case at.Year() > 2261: // beyond what nanoseconds can say
+		return math.MaxInt64
+	case at.Year() < 1679:
+		return math.MinInt64
 	}
 	return at.UnixNano()
 }

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/client"
+)
+
+// bulkOptions choose operations by what they are instead of by ID.
+type bulkOptions struct {
+	filter url.Values
+	values map[string]*string
+	dryRun bool
+	yes    bool
+}
+
+// bulkFlags are the flags that choose operations, with what they say.
+var bulkFlags = [][2]string{
+	{"status", "all with this status; several are separated by commas"},
+	{"result", "all with this result: success, partial, failure or cancelled"},
+	{"job", "all of this job: JOB or GROUP/JOB"},
+	{"group", "all of this group"},
+	{"lane", "all of this lane"},
+	{"key", "all with this key"},
+	{"tag", "all with this tag"},
+	{"since", "all submitted since then: a time, a date, or 2h, 7d for so long ago"},
+	{"until", "all submitted before then"},
+	{"text", "all with this text in the ID, the parameters or the error"},
+}
+
+// byFilter adds the flags of a filter to a command that takes IDs: it takes either.
+func (o *bulkOptions) byFilter(cmd *cobra.Command) {
+	o.values = make(map[string]*string)
+	flags := cmd.Flags()
+	for _, f := range bulkFlags {
+		o.values[f[0]] = flags.String(f[0], "", f[1])
+	}
+	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "with a filter: only say how many match")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "with a filter: do it without a question")
+	byIDs := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		o.filter = url.Values{}
+		for _, f := range bulkFlags {
+			if !flags.Changed(f[0]) {
+				continue
+			}
+			if *o.values[f[0]] == "" {
+				return fmt.Errorf("flag --%s is empty", f[0])
+			}
+			name := f[0]
+			if name == "text" {
+				name = "q"
+			}
+			o.filter.Set(name, *o.values[f[0]])
+		}
+		switch {
+		case len(o.filter) == 0 && (o.dryRun || o.yes):
+			return errors.New("--dry-run and --yes are for a filter, such as --status or --job")
+		case len(o.filter) == 0 && len(args) == 0:
+			return fmt.Errorf("%s: an ID is missing, or a filter such as --status", cmd.Name())
+		case len(o.filter) == 0:
+			return byIDs(cmd, args)
+		case len(args) > 0:
+			return errors.New("name IDs or a filter, not both")
+		}
+		for _, name := range []string{"wait", "failed-items"} {
+			if flags.Changed(name) {
+				return fmt.Errorf("--%s is for IDs, not for a filter", name)
+			}
+		}
+		return nil
+	}
+}
+
+// given reports whether operations are chosen by a filter.
+func (o *bulkOptions) given() bool { return len(o.filter) > 0 }
+
+// bulk does something to all operations that match: it says how many, asks, does it, and reports each failure.
+func (a *app) bulk(ctx context.Context, conf *loaded, action string, opts *bulkOptions, asJSON bool) error {
+	c, err := a.connect(ctx, conf)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	found, err := c.BulkDryRun(ctx, action, opts.filter)
+	if err != nil {
+		return err
+	}
+	count := plural(found.Total, "operation matches", "operations match")
+	if !found.TotalExact {
+		count = "at least " + count
+	}
+	switch {
+	case found.Total == 0 || opts.dryRun:
+		if asJSON {
+			return a.streams.json(found)
+		}
+		for _, id := range found.Operations {
+			if err := a.streams.line("%s", id); err != nil {
+				return err
+			}
+		}
+		if more := found.Total - len(found.Operations); more > 0 {
+			a.streams.say("and %d more", more)
+		}
+		a.streams.say("%s", count)
+		return nil
+	case opts.yes:
+		a.streams.say("%s", count)
+	case !a.streams.interactive():
+		return usagef("%s: --yes does it, --dry-run shows which", count)
+	default:
+		if !a.confirm(fmt.Sprintf("%s. %s? [y/N] ", count, strings.ToUpper(action[:1])+action[1:])) {
+			return &codeError{code: exitTemporary}
+		}
+	}
+	if !opts.filter.Has("until") {
+		opts.filter.Set("until", found.At.Format(time.RFC3339Nano)) // what is submitted after the count is not meant
+	}
+	all, err := c.Bulk(ctx, action, opts.filter, func(some *client.Bulk) {
+		for _, f := range some.Failures {
+			a.streams.say("%s %s: %s", action, f.ID, printable(f.Error))
+		}
+	})
+	if asJSON {
+		if failed := a.streams.json(all); failed != nil {
+			return failed
+		}
+	}
+	a.streams.say("%s: %s, %s", action, plural(all.Done, "operation", "operations"), plural(len(all.Failures), "failure", "failures"))
+	if err == nil && len(all.Failures) > 0 {
+		worst := slices.MaxFunc(all.Failures, func(a, b client.BulkFailure) int { return cmp.Compare(a.Status, b.Status) })
+		return &codeError{code: exitCodeOfStatus(worst.Status)}
+	}
+	return err
+}
+
+// confirm asks a question to which only y or yes means yes.
+func (a *app) confirm(question string) bool {
+	_, _ = fmt.Fprint(a.streams.Err, "jobdir: "+question) // nobody is left to be told that stderr is gone
+	line, err := bufio.NewReader(a.streams.In).ReadString('\n')
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return err == nil && (answer == "y" || answer == "yes")
+}

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+)
+
+type deleteOptions struct {
+	bulk bulkOptions
+	json bool
+}
+
+func (a *app) deleteCommand() *cobra.Command {
+	var opts deleteOptions
+	cmd := &cobra.Command{
+		Use:   "delete ID... | delete --status STATUS ...",
+		Short: "Delete operations that have ended, with their logs and files",
+		Long: `delete removes operations that have ended: by ID, or all that match a filter, after a question. One that lives, is pinned,
+is retried by another one, or has a result that is still to be delivered is kept, and the reason is said. It needs a
+daemon.`,
+		Example:           "  jobdir delete --status failed --job media/decode --until 7d",
+		Args:              needs("an ID"),
+		ValidArgsFunction: a.completeIDs(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			if opts.bulk.given() {
+				return a.bulk(cmd.Context(), conf, "delete", &opts.bulk, opts.json)
+			}
+			return a.delete(cmd.Context(), conf, args)
+		},
+	}
+	opts.bulk.byFilter(cmd)
+	jsonFlag(cmd, &opts.json)
+	return cmd
+}
+
+func (a *app) delete(ctx context.Context, conf *loaded, texts []string) error {
+	c, err := a.connect(ctx, conf)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ids, err := resolveRecent(ctx, c).all(texts)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, id := range ids {
+		if err := c.Delete(ctx, id); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		a.streams.say("operation %s is deleted", id)
+	}
+	return errors.Join(failed...)
+}

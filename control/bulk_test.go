@@ -1,0 +1,125 @@
+package control
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+func (r *rig) bulk(body string) map[string]any {
+	r.t.Helper()
+	a := r.do("POST", "/api/v1/bulk", body)
+	if a.status != http.StatusOK {
+		r.t.Fatalf("%s: %d %s", body, a.status, a.body)
+	}
+	return a.json(r.t)
+}
+
+func (r *rig) wantBulk(body, want string) {
+	r.t.Helper()
+	out := r.bulk(body)
+	if got := fmt.Sprintf("total %v %v done %v failures %v", out["total"], out["total_exact"], out["done"], out["failures"]); got != want {
+		r.t.Errorf("%s:\n%s, want\n%s", body, got, want)
+	}
+}
+
+func TestBulkActsOnWhatMatches(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	running, other, ended := r.submit().start(), r.submit().start(), r.submit().start()
+	ended.finish()
+	requested := func(op *work, ask statefs.Ask) bool {
+		sight, err := r.tree.Look(op.id)
+		must(t, err)
+		return len(sight.Asks) == 1 && sight.Asks[0] == ask
+	}
+	out := r.bulk(`{"action": "cancel", "filter": {"group": "testrouter"}, "dry_run": true}`)
+	if ids := fmt.Sprint(out["operations"]); out["total"] != 2.0 || out["done"] != 0.0 || !strings.Contains(ids, running.id.String()) || strings.Contains(ids, ended.id.String()) {
+		t.Fatalf("%v", out)
+	}
+	if requested(running, statefs.Cancel) {
+		t.Fatal("a dry run asked for something")
+	}
+	r.wantBulk(`{"action": "cancel", "filter": {"group": "testrouter", "status": ["queued", "paused"]}}`, "total 0 true done 0 failures []")
+	r.wantBulk(`{"action": "cancel", "filter": {"group": "testrouter", "status": "completed"}}`, "total 0 true done 0 failures []")
+	r.wantBulk(`{"action": "pause", "filter": {"status": ["running", "completed"]}}`, "total 2 true done 2 failures []")
+	if !requested(running, statefs.Pause) || !requested(other, statefs.Pause) {
+		t.Fatal("nothing was asked for")
+	}
+	r.wantBulk(`{"action": "retry", "filter": {"job": "streaming01"}}`, "total 0 true done 0 failures []") // what ended well is not done again
+	r.wantBulk(`{"action": "delete", "filter": {"job": "streaming01"}}`, "total 1 true done 1 failures []")
+	if a := r.get(ended.path("")); a.status != 410 && a.status != 404 {
+		t.Errorf("the deleted one: %d %s", a.status, a.body)
+	}
+}
+
+// More than a call takes are gone through by next, each once, and a failure leaves the others alone.
+func TestBulkPages(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	const count = bulkPage + 5
+	for range count {
+		_, err := r.tree.Submit(t.Context(), statefs.Submission{Group: "media", Job: "tagged", Params: []byte("{}")})
+		must(t, err)
+	}
+	out := r.bulk(`{"action": "cancel", "filter": {"job": "media/tagged"}}`)
+	if out["total"] != float64(count) || out["done"] != float64(bulkPage) || out["next"] == nil {
+		t.Fatalf("%v", out)
+	}
+	out = r.bulk(fmt.Sprintf(`{"action": "cancel", "filter": {"job": "media/tagged"}, "next": %q}`, out["next"]))
+	if out["done"] != 5.0 || out["next"] != nil {
+		t.Fatalf("%v", out)
+	}
+	listing, err := r.tree.List()
+	must(t, err)
+	if len(listing.Requests) != count {
+		t.Errorf("%d requests for %d operations", len(listing.Requests), count)
+	}
+}
+
+func TestBulkReportsEachFailure(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	done, failed := r.submit().start(), r.submit().start()
+	done.finish()
+	failed.finish()
+	played := r.played()
+	played.mu.Lock()
+	played.guards.Referred = map[statefs.ID]bool{failed.id: true}
+	played.mu.Unlock()
+	out := r.bulk(`{"action": "delete", "filter": {"status": "completed"}}`)
+	failures, ok := out["failures"].([]any)
+	if out["done"] != 1.0 || !ok || len(failures) != 1 {
+		t.Fatalf("%v", out)
+	}
+	if f := fmt.Sprint(failures[0]); !strings.Contains(f, "id:"+failed.id.String()) || !strings.Contains(f, "status:409") {
+		t.Errorf("the failure is %s", f)
+	}
+}
+
+func TestBulkRefuses(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	for body, message := range map[string]string{
+		`{"action": "stop", "filter": {"job": "x"}}`:                        "Invalid action 'stop': must be one of pause, resume, cancel, retry, delete",
+		`{"action": "cancel"}`:                                              "The filter is empty: name what to cancel by one of status, ",
+		`{"action": "cancel", "filter": {}}`:                                "The filter is empty",
+		`{"action": "cancel", "filter": {"job": ""}}`:                       "Invalid parameter 'job': it is empty",
+		`{"action": "cancel", "filter": {"job": []}}`:                       "Invalid parameter 'job': it is empty",
+		`{"action": "cancel", "filter": {"job": ["a", "b"]}}`:               "Parameter 'job' is given 2 times",
+		`{"action": "cancel", "filter": {"colour": "red"}}`:                 "Unknown parameter 'colour'; known here: status",
+		`{"action": "cancel", "filter": {"limit": "5"}}`:                    "Unknown parameter 'limit'",
+		`{"action": "cancel", "filter": {"status": "joy"}}`:                 "'joy' is none of",
+		`{"action": "cancel", "filter": {"job": 5}}`:                        "The body must be a JSON object as",
+		`{"action": "cancel", "filter": {"job": "x"}, "force": true}`:       "The body must be a JSON object as",
+		`{"action": "cancel", "filter": {"job": "x"}, "next": "elsewhere"}`: "Invalid parameter 'next'",
+		`[]`: "The body must be a JSON object as",
+	} {
+		if a := r.do("POST", "/api/v1/bulk", body); a.status != 400 || !strings.Contains(a.body, message) {
+			t.Errorf("%s: %d %s, want %s", body, a.status, a.body, message)
+		}
+	}
+}
