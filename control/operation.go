@@ -59,6 +59,7 @@ func (s *Server) operation(w *answer, r *http.Request, p httprouter.Params) erro
 	if applied != "" {
 		w.Header().Set("Preference-Applied", applied)
 	}
+	s.askAgain(w, out)
 	return s.sendJSON(w, r, http.StatusOK, out)
 }
 

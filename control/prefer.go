@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +42,27 @@ func submitWait(r *http.Request, values url.Values) (wait time.Duration, applied
 		}
 	}
 	return wait, strings.Join(kept, ", "), nil
+}
+
+// respondsAsync tells whether the preference respond-async is given, as submitWait reads it.
+func respondsAsync(applied string) bool {
+	return slices.ContainsFunc(strings.Split(applied, ", "), func(name string) bool { return name == "respond-async" })
+}
+
+const longestAskAgain = 30 * time.Second
+
+// askAgainAfter is when to ask again for an operation that has not ended: the longer it has been there, the longer it is likely to be.
+func askAgainAfter(age time.Duration) time.Duration {
+	return min(max((age/10).Truncate(time.Second), time.Second), longestAskAgain)
+}
+
+// askAgain says when to ask again, for an operation that has not ended.
+func (s *Server) askAgain(w *answer, out operationJSON) {
+	if !out.State.Live() || out.Record == nil {
+		return
+	}
+	after := askAgainAfter(s.tree.Now().Sub(out.Record.CreatedAt))
+	w.Header().Set("Retry-After", strconv.Itoa(int(after/time.Second)))
 }
 
 // afterWait returns the operation as it is when it has ended or waits for a person, at the latest after a time or when the daemon stops. The operation is

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -105,4 +106,58 @@ func (r *rig) next() *work {
 		return found != nil
 	})
 	return found
+}
+
+// The streaming address answers 202 at once to who prefers that, or after the time that it is given when the work has not ended by then.
+func TestStreamRespondsAsync(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	for prefer, applied := range map[string]string{"respond-async": "respond-async", "wait=0, respond-async": "wait=0, respond-async", "respond-async, wait=1": "respond-async, wait=1"} {
+		a := r.do("GET", "/testrouter/streaming01?files=2", "", "Prefer: "+prefer)
+		got := a.json(t)
+		id, _ := got["id"].(string)
+		if a.status != http.StatusAccepted || got["state"] != "queued" || a.header.Get("Location") != "/api/v1/operations/"+id || a.header.Get("Retry-After") != "1" || got["durability"] != "process" {
+			t.Errorf("%s: %d %v %s", prefer, a.status, a.header, a.body)
+		}
+		if got := a.header.Get("Preference-Applied"); got != applied {
+			t.Errorf("%s: Preference-Applied %q", prefer, got)
+		}
+		r.take(id).start().finish()
+	}
+	answers := make(chan reply, 1)
+	go func() {
+		answers <- r.do("GET", "/testrouter/streaming01?files=2", "", "Prefer: respond-async, wait=600")
+	}()
+	r.next().start().finish()
+	if a := <-answers; a.status != http.StatusOK || !strings.HasSuffix(a.body, "</end_json>\n") || a.header.Get("Preference-Applied") != "respond-async, wait=600" {
+		t.Errorf("of one that has ended in time: %d %v %s", a.status, a.header, a.body)
+	}
+	head := r.do("HEAD", "/testrouter/streaming01?files=2", "", "Prefer: respond-async")
+	if head.status != http.StatusOK || head.header.Get("Location") != "" {
+		t.Errorf("HEAD: %d %v", head.status, head.header)
+	}
+}
+
+func TestPollsSayWhenToAskAgain(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	w := r.submit().start()
+	for what, a := range map[string]reply{
+		"a poll": r.get(w.path("")), "a poll that waited": r.get(w.path("?wait=1ms")), "a submit that waited": r.do("POST", "/media/tagged?wait=1ms", ""),
+	} {
+		if got := a.header.Get("Retry-After"); got != "1" {
+			t.Errorf("%s: Retry-After %q", what, got)
+		}
+	}
+	w.finish()
+	if a := r.get(w.path("")); a.header.Get("Retry-After") != "" {
+		t.Errorf("of one that has ended: Retry-After %q", a.header.Get("Retry-After"))
+	}
+	for age, want := range map[time.Duration]time.Duration{
+		-time.Hour: time.Second, 0: time.Second, 15 * time.Second: time.Second, 25 * time.Second: 2 * time.Second, time.Hour: 30 * time.Second,
+	} {
+		if got := askAgainAfter(age); got != want {
+			t.Errorf("after %s: %s, want %s", age, got, want)
+		}
+	}
 }

@@ -217,7 +217,7 @@ func (s *Server) groupRoutes() []route {
 		{
 			method: "GET", path: "/:group/:job", handle: s.startStream, changes: true, streams: true,
 			summary: "Start an operation and stream it, with the parameters of the job in the query; without any parameter, a page that documents the job",
-			query:   []parameter{formatOf}, answers: append([]response{{200, mediaHTML, "The page"}}, streamed...),
+			query:   []parameter{formatOf}, answers: append([]response{{200, mediaHTML, "The page"}, {202, mediaJSON, "The operation, with Prefer: respond-async; Location has its address"}}, streamed...),
 		},
 		{
 			method: "POST", path: "/:group/:job", handle: s.submit, summary: "Submit an operation",

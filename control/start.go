@@ -73,7 +73,26 @@ func (s *Server) startStream(w *answer, r *http.Request, p httprouter.Params) er
 		return err
 	}
 	rec := started[0].Record
+	if wait, applied, err := submitWait(r, nil); err == nil && respondsAsync(applied) {
+		w.Header().Set("Preference-Applied", applied)
+		out := s.describeStarted(started[0])
+		if wait > 0 {
+			out = s.afterWait(r, out, wait)
+		}
+		if out.State.Live() {
+			return s.sendAccepted(w, r, out)
+		}
+	}
 	return s.streamStarted(w, r, rec.ID, rec.OnDisconnect, format)
+}
+
+// sendAccepted answers 202 with where the operation is, to who does not want to wait for its stream.
+func (s *Server) sendAccepted(w *answer, r *http.Request, out operationJSON) error {
+	w.Header().Set("Location", "/api/v1/operations/"+out.ID.String())
+	w.Header().Set(operationHeader, out.ID.String())
+	s.askAgain(w, out)
+	out.Durability = s.tree.Durability()
+	return s.sendJSON(w, r, http.StatusAccepted, out)
 }
 
 // start submits operations, all of them or none, for whoever sent the request.

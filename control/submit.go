@@ -81,6 +81,7 @@ func (s *Server) sendStarted(w *answer, r *http.Request, started submit.Outcome,
 	out := s.describeStarted(started)
 	if wait > 0 && !started.State.Terminal() {
 		out = s.afterWait(r, out, wait)
+		s.askAgain(w, out)
 	}
 	out.Durability = s.tree.Durability()
 	status := http.StatusOK
