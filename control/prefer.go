@@ -61,7 +61,7 @@ func (s *Server) askAgain(w *answer, out operationJSON) {
 	if !out.State.Live() || out.Record == nil {
 		return
 	}
-	after := askAgainAfter(s.tree.Now().Sub(out.Record.CreatedAt))
+	after := askAgainAfter(s.tree.Now().Sub(out.CreatedAt))
 	w.Header().Set("Retry-After", strconv.Itoa(int(after/time.Second)))
 }
 
