@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -37,6 +38,20 @@ func (c *Client) Request(ctx context.Context, id statefs.ID, ask statefs.Ask, wa
 	return &answer, nil
 }
 
+// Prioritize changes the place of a waiting operation in its lane: to a priority, higher ones first, or with nil before all others. The
+// error is an *[Error] with status 404 when the operation is not live.
+func (c *Client) Prioritize(ctx context.Context, id statefs.ID, priority *int) (*Answer, error) {
+	query := url.Values{}
+	if priority != nil {
+		query.Set("priority", strconv.Itoa(*priority))
+	}
+	var answer Answer
+	if err := c.call(ctx, http.MethodPost, operationPath(id, "/"+string(statefs.Prioritize)), query, nil, &answer); err != nil {
+		return nil, fmt.Errorf("prioritize %s: %w", id, err)
+	}
+	return &answer, nil
+}
+
 // Holds reports whether the operation is as the request wanted it, be it by this request or because it was so already.
 func (a *Answer) Holds() bool {
 	switch a.Action {
@@ -46,7 +61,7 @@ func (a *Answer) Holds() bool {
 		return a.State.Live() && a.State != statefs.Paused
 	case statefs.Cancel:
 		return a.State == statefs.Cancelled
-	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject:
+	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize:
 	}
 	return a.TookEffect != nil && *a.TookEffect
 }

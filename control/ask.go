@@ -237,7 +237,7 @@ func shows(state statefs.State, ask statefs.Ask) bool {
 		return state == statefs.Cancelled
 	case statefs.Retry:
 		return state != statefs.FailedManual && state != statefs.FailedRetryable
-	case statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject: // not asked for here
+	case statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize: // not asked for here
 	}
 	return false
 }

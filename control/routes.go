@@ -160,6 +160,12 @@ func (s *Server) fixedRoutes() []route {
 			query: []parameter{waitOf}, answers: requested,
 		},
 		{
+			method: "POST", path: "/api/v1/operations/:id/prioritize", handle: s.prioritize,
+			summary: "Change the place of a waiting operation in its lane",
+			query:   []parameter{{name: "priority", kind: "integer", summary: "higher ones start first; without it the operation goes before all others of its lane"}},
+			answers: []response{requested[1]},
+		},
+		{
 			method: "POST", path: "/api/v1/operations/:id/retry", handle: s.retry,
 			summary: "Start an operation again: a live one that waits for a person, or a new one that inherits what an ended one finished",
 			query: []parameter{

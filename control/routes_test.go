@@ -51,6 +51,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"POST /api/v1/operations/:id/pause":          {live.path("/pause"), 202, "application/json", "Pause requested for operation '" + live.id.String() + "'"},
 		"POST /api/v1/operations/:id/resume":         {live.path("/resume"), 202, "application/json", "Resume requested for operation '" + live.id.String() + "'"},
 		"POST /api/v1/operations/:id/cancel":         {live.path("/cancel"), 202, "application/json", "Cancel requested for operation '" + live.id.String() + "'"},
+		"POST /api/v1/operations/:id/prioritize":     {live.path("/prioritize?priority=3"), 202, "application/json", "Prioritize requested for operation '" + live.id.String() + "'"},
 		"POST /api/v1/operations/:id/retry":          {live.path("/retry"), 202, "application/json", "Retry requested for operation '" + live.id.String() + "'"},
 		"POST /api/v1/bulk":                          {"/api/v1/bulk", 400, "application/problem+json", "The body must be a JSON object as"},
 		"GET /api/v1/stats":                          {"/api/v1/stats", 200, "application/json", `"completed":1`},

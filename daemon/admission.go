@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -43,7 +44,7 @@ func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admis
 
 // item is an operation as the queue sees it.
 func item(op *operation) queue.Item {
-	rec, since := op.rec, op.rec.Since()
+	rec, since := op.rec, eligibleSince(op.rec)
 	if op.eligible.After(since) {
 		since = op.eligible
 	}
@@ -51,6 +52,16 @@ func item(op *operation) queue.Item {
 		ID: rec.ID, Lane: laneOf(rec), Limits: rec.Limits, Key: rec.Key, KeyByPriority: rec.KeyOrder == "priority",
 		Priority: rec.Priority, Since: since,
 	}
+}
+
+// eligibleSince is when an operation came into the queue. One whose run was cut off has not lost its place.
+func eligibleSince(rec *statefs.Record) time.Time {
+	for _, t := range slices.Backward(rec.Transitions) {
+		if t.To == statefs.Queued && t.Cause != statefs.CauseInterrupted && t.Cause != statefs.CauseRescued {
+			return t.At
+		}
+	}
+	return rec.CreatedAt
 }
 
 func laneOf(rec *statefs.Record) string {
@@ -76,6 +87,16 @@ func (a *admission) enter(op *operation) bool {
 	a.mu.Unlock()
 	a.tell(wanted, op.id())
 	return ok
+}
+
+// front is a priority with which an operation stands before all others that wait in its lane, its own when it does not wait.
+func (a *admission) front(op *operation) int {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if priority, waits := a.queue.Front(op.id()); waits {
+		return priority
+	}
+	return op.rec.Priority
 }
 
 // settle brings the queue in line with an operation after a look. One that is queued is the affair of enter.

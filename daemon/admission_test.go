@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -277,4 +278,41 @@ func TestFollowedOperationSaysWhyItWaits(t *testing.T) {
 		b.awaitEnd(id)
 	}
 	b.wantLog(quiet, lineCancel)
+}
+
+// A priority changes the order of what waits; a touch of the request means the first place; nonsense changes nothing and says so.
+func TestPrioritize(t *testing.T) {
+	t.Parallel()
+	b := lanesBench(t)
+	first := b.submit("one", `{}`)
+	b.awaitState(first, statefs.Running)
+	second, third, fourth := b.submit("one", `{}`), b.submit("one", `{}`), b.submit("one", `{}`)
+	position := func(id statefs.ID, want int) {
+		t.Helper()
+		b.poll("it has its place", func() bool {
+			why, waits := b.daemon.Waiting(id)
+			return waits && why.Position == want
+		})
+	}
+	position(fourth, 3)
+	must(t, b.tree.Request(t.Context(), third, statefs.Prioritize, json.RawMessage(`{"priority": 7}`)))
+	position(third, 1)
+	b.touch(fourth, statefs.Prioritize)
+	position(fourth, 1)
+	position(third, 2)
+	b.awaitLog(fourth, "  Prioritize requested: its priority is now 8.\n")
+	for _, wrong := range []string{`{"priority": "high"}`, `{"priority": 1000001}`, `{}`} {
+		must(t, b.tree.Request(t.Context(), second, statefs.Prioritize, json.RawMessage(wrong)))
+		b.awaitLog(second, "nothing is changed.\n")
+	}
+	b.touch(first, statefs.Prioritize)
+	b.awaitLog(first, "  Prioritize requested while running: nothing to do.\n")
+	must(t, b.stop()) // interrupted, the first one waits with the others
+	b.start()
+	b.awaitState(fourth, statefs.Running)
+	for _, id := range []statefs.ID{fourth, third, first, second} {
+		b.awaitState(id, statefs.Running)
+		b.touch(id, statefs.Cancel)
+		b.awaitEnd(id)
+	}
 }

@@ -90,6 +90,9 @@ func (d *Daemon) carryOutOne(op *operation, r *request) error {
 		return d.cancel(op, r)
 	case r.Ask == statefs.Retry:
 		return d.retry(op, r)
+	case r.Ask == statefs.Prioritize:
+		d.prioritize(op, r)
+		return nil
 	}
 	d.meansNothing(op, r)
 	return nil

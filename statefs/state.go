@@ -82,9 +82,11 @@ const (
 	Set     Ask = "set"
 	Approve Ask = "approve"
 	Reject  Ask = "reject"
+	// Prioritize changes the place in the queue: {"priority": N}, or before all others of the lane without arguments.
+	Prioritize Ask = "prioritize"
 )
 
-var asks = []Ask{Pause, Resume, Cancel, Retry, Skip, Set, Approve, Reject}
+var asks = []Ask{Pause, Resume, Cancel, Retry, Skip, Set, Approve, Reject, Prioritize}
 
 // Asks returns every kind of request.
 func Asks() []Ask { return slices.Clone(asks) }

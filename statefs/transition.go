@@ -168,6 +168,9 @@ func Next(from State, cause Cause) (State, error) {
 
 // Means reports whether a request changes anything in a state, as far as the state alone tells.
 func (a Ask) Means(state State) bool {
+	if a == Prioritize {
+		return state.Live() && state != Running && state != Trailing
+	}
 	for _, cause := range meanings[a] {
 		if _, err := Next(state, cause); err == nil {
 			return true

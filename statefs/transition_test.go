@@ -239,6 +239,8 @@ func TestWhatARequestMeansInEachState(t *testing.T) {
 		Set:     {WaitingApproval, FailedRetryable, FailedManual},
 		Approve: {WaitingApproval},
 		Reject:  {WaitingApproval},
+
+		Prioritize: {Scheduled, Queued, Paused, WaitingApproval, FailedRetryable, FailedManual},
 	}
 	for _, ask := range Asks() {
 		var means []State

@@ -1,0 +1,53 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// prioritize is POST /api/v1/operations/{id}/prioritize.
+func (s *Server) prioritize(w *answer, r *http.Request, p httprouter.Params) error {
+	id, err := statefs.ParseID(p.ByName("id"))
+	if err != nil {
+		return err
+	}
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := onlyThese(values, "priority"); err != nil {
+		return err
+	}
+	var args json.RawMessage
+	if text := values.Get("priority"); values.Has("priority") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < -catalog.MaxPriority || n > catalog.MaxPriority {
+			return refuse(http.StatusBadRequest, "Invalid parameter 'priority': '%s' is not a whole number from %d to %d", printable(text, 32), -catalog.MaxPriority, catalog.MaxPriority).
+				with("parameter", "priority")
+		}
+		args = json.RawMessage(`{"priority":` + strconv.Itoa(n) + `}`)
+	}
+	found, err := s.found(id)
+	if err != nil {
+		return err
+	}
+	err = s.tree.Request(r.Context(), id, statefs.Prioritize, args)
+	if errors.Is(err, statefs.ErrNotLive) {
+		return notLive(id)
+	}
+	if err != nil {
+		return err
+	}
+	out := newAsked(id, string(statefs.Prioritize))
+	if found != "" && !statefs.Prioritize.Means(found) {
+		out.meansNothing(found)
+	}
+	return s.sendJSON(w, r, http.StatusAccepted, out)
+}
