@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/tally"
 )
@@ -44,9 +47,19 @@ func (d *Daemon) States() map[statefs.State]int { return d.tally.States() }
 // Has reports whether an operation is in hand.
 func (d *Daemon) Has(id statefs.ID) bool { return d.manages(id) }
 
-// Stats returns what lanes are like. It looks at no operation for it either.
+// Stats returns what lanes are like: all that are set, and all that ever had an operation. It looks at no operation for it either.
 func (d *Daemon) Stats() tally.Stats {
 	s := tally.Stats{At: d.owner.Now(), WindowSeconds: tally.WindowSeconds}
 	s.Lanes, s.All = d.tally.Lanes(s.At)
+	for _, set := range d.Lanes() {
+		i, known := slices.BinarySearchFunc(s.Lanes, set.Name, func(l tally.Lane, name string) int { return strings.Compare(l.Name, name) })
+		if !known {
+			s.Lanes = slices.Insert(s.Lanes, i, tally.Lane{Name: set.Name, States: map[statefs.State]int{}, Ages: tally.Ages{}})
+		}
+		s.Lanes[i].Held = set.Paused
+		if set.Known && set.Capacity >= 0 {
+			s.Lanes[i].Capacity = &set.Capacity
+		}
+	}
 	return s
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/events"
+	"github.com/jobdir/jobdir/queue"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/tally"
 )
@@ -33,6 +35,9 @@ func TestWhatIsInHandIsCounted(t *testing.T) {
 		}
 		return s
 	}
+	b.tellEvents()
+	r := b.config.Events.Follow(events.Filter{Types: []events.Type{events.Transition}}, events.Now)
+	defer r.Close()
 	before := b.submit("held", "{}")
 	b.start()
 	b.awaitState(before, statefs.Running)
@@ -40,9 +45,9 @@ func TestWhatIsInHandIsCounted(t *testing.T) {
 	for _, id := range []statefs.ID{ended, other} {
 		b.awaitState(id, statefs.Running)
 	}
+	b.toldTo(r, statefs.Running, 3)
 	b.touch(ended, statefs.Cancel)
-	b.awaitEnd(ended)
-	b.await("it is no longer in hand", func() bool { return !b.daemon.Has(ended) })
+	b.toldTo(r, statefs.Cancelled, 1)
 	s := check(map[statefs.State]int{statefs.Running: 2})
 	if s.All.Waiting.Count != 3 || s.All.Processing.Count != 1 || s.All.OldestWait != 0 || len(s.All.Ages) != 0 {
 		t.Errorf("stats %+v", s.All)
@@ -51,32 +56,61 @@ func TestWhatIsInHandIsCounted(t *testing.T) {
 	b.start()
 	b.awaitState(before, statefs.Running)
 	b.awaitState(other, statefs.Running)
+	b.toldTo(r, statefs.Running, 2)
 	if s := check(map[statefs.State]int{statefs.Running: 2}); s.All.Waiting.Count != 2 {
 		t.Errorf("the next daemon begins with %+v", s.All)
 	}
 	goOn <- struct{}{}
 	goOn <- struct{}{}
-	b.awaitEnd(before)
-	b.awaitEnd(other)
-	b.await("they are no longer in hand", func() bool { return !b.daemon.Has(before) && !b.daemon.Has(other) })
+	b.toldTo(r, statefs.Completed, 2)
 	check(map[statefs.State]int{})
+}
+
+// toldTo waits until so many transitions to a state were told: by then they are counted.
+func (b *bench) toldTo(r *events.Reader, state statefs.State, count int) {
+	b.t.Helper()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for count > 0 {
+		wake := r.Wake()
+		frames, _ := r.Take()
+		for _, f := range frames {
+			if f.To == state {
+				count--
+			}
+		}
+		if len(frames) > 0 {
+			continue
+		}
+		select {
+		case <-wake:
+		case <-late.C:
+			b.t.Fatalf("%d transitions to %s were not told", count, state)
+		}
+	}
 }
 
 func TestAgesOfWhatIsQueued(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, "group: test\nname: held\nhandler: held\n", Handlers{"held": {}})
+	b.tellEvents()
+	b.config.Lanes = map[string]LaneConfig{"cookie": {Lane: queue.Lane{Capacity: 2, Paused: true}}}
 	b.start()
+	r := b.config.Events.Follow(events.Filter{Types: []events.Type{events.Transition}}, events.Now)
+	defer r.Close()
 	b.daemon.Drain() // nothing begins any more
 	id := b.submit("held", "{}")
-	b.await("it is in hand", func() bool { return b.daemon.States()[statefs.Queued] == 1 })
+	b.toldTo(r, statefs.Queued, 1)
 	b.jump.Store(int64(100 * time.Second))
 	s := b.daemon.Stats()
-	if s.Lanes[0].OldestWait < 100 || len(s.All.Ages) != 8 || s.All.Ages[7] != (tally.Bucket{Below: 128, Count: 1}) {
+	if len(s.Lanes) != 2 || s.Lanes[0].Name != "cookie" || *s.Lanes[0].Capacity != 2 || !s.Lanes[0].Held || s.Lanes[1].Capacity != nil || s.Lanes[1].Held {
+		t.Fatalf("%+v", s.Lanes)
+	}
+	if s.Lanes[1].OldestWait < 100 || len(s.All.Ages) != 8 || s.All.Ages[7] != (tally.Bucket{Below: 128, Count: 1}) {
 		t.Errorf("%+v", s.All)
 	}
 	b.touch(id, statefs.Pause)
-	b.awaitState(id, statefs.Paused)
-	b.await("it is counted as paused", func() bool { return b.daemon.States()[statefs.Paused] == 1 })
+	b.toldTo(r, statefs.Paused, 1)
 	if s := b.daemon.Stats(); s.All.OldestWait != 0 || len(s.All.Ages) != 0 {
 		t.Errorf("%+v", s.All)
 	}
@@ -92,6 +126,7 @@ func BenchmarkStats(b *testing.B) {
 	if d.owner, err = statefs.Own(tree); err != nil {
 		b.Fatal(err)
 	}
+	d.admission = newAdmission(&d.config, func(statefs.ID) {}, time.Now)
 	for i := range 100_000 {
 		id, err := statefs.ParseID(fmt.Sprintf("g-j_2026-11-22_12-00-00_p1_r%d", i+1))
 		if err != nil {
