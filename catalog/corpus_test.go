@@ -52,6 +52,7 @@ var semanticOnly = map[string]string{
 	"key_id":                "the meaning of a reference",
 	"key_param":             "follows a reference",
 	"unique_by":             "follows a reference",
+	"then_param":            "follows a reference",
 	"nul":                   "a NUL is a character of JSON",
 }
 

@@ -100,6 +100,7 @@ type Definition struct {
 	KeyOrder KeyOrder
 	Priority int // higher ones start first; a submit may give another one
 	Unique   Unique
+	Then     *Then // nil: nothing follows
 
 	source    []byte
 	at        Position

@@ -56,10 +56,10 @@ var (
 		known: []string{
 			"group", "name", "summary", "params", "tags", "dir", "env", "run", "items", "parallel", "handler",
 			"max_log", "fail_when", "on_disconnect", "grace", "timeout", "stall_after", "on_stall", "restart", "retry",
-			"queue_timeout", "deadline", "exit_codes", "lane", "limits", "key", "key_order", "priority", "unique",
+			"queue_timeout", "deadline", "exit_codes", "lane", "limits", "key", "key_order", "priority", "unique", "then",
 		},
 		later: []string{
-			"schedule", "then", "deliver", "steps", "milestones",
+			"schedule", "deliver", "steps", "milestones",
 		},
 	}
 	paramKeys = keySet{
@@ -166,6 +166,8 @@ func (j *jobDecoder) key(key string, k, n *node) {
 		def.OnDisconnect = OnDisconnect(s)
 	case "lane", "limits", "key", "key_order", "priority", "unique":
 		j.queue(key, n)
+	case "then":
+		j.then(n)
 	default:
 		j.ending(key, n)
 	}

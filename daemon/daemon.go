@@ -115,6 +115,8 @@ type Daemon struct {
 	ops map[statefs.ID]*operation
 	// inside waits for the next look at an operation.
 	inside map[statefs.ID][]func(*operation)
+	// whenReady are looked at when the daemon serves.
+	whenReady []statefs.ID
 	// stuck are the files in the way of an operation that could not be set aside and were reported.
 	stuck map[statefs.ID][]string
 
@@ -213,6 +215,12 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err = d.recover(watching); err == nil {
 		d.admission.begin()
 		close(d.ready)
+		d.mu.Lock()
+		late := d.whenReady
+		d.mu.Unlock()
+		for _, id := range late {
+			d.looks.want(id)
+		}
 		err = d.serve(ctx)
 	}
 	d.leaving.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrLeave)))

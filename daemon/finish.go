@@ -182,6 +182,9 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	}
 	rec.Processed, rec.FailedN = rep.counts()
 	rec.Result = result(&rec)
+	if err := d.followUp(op, &rec, rep); err != nil {
+		return err
+	}
 	length, err := d.seal(op)
 	if err != nil {
 		return err

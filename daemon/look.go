@@ -68,6 +68,8 @@ func (d *Daemon) guardLook(id statefs.ID, look func() error) {
 		d.troubles.worked(id)
 	case errors.As(err, &sync), errors.As(err, &gone), errors.As(err, &folder), errors.Is(err, errEmptied), errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
 		d.fail(err)
+	case errors.Is(err, errNotYet):
+		d.lookWhenReady(id)
 	case errors.Is(err, errMoved):
 		if wait := d.moves.again(id); wait > 0 {
 			d.looks.retry(id, wait)
@@ -80,6 +82,16 @@ func (d *Daemon) guardLook(id statefs.ID, look func() error) {
 		if !d.stopping.Load() {
 			d.looks.retry(id, tryAgain)
 		}
+	}
+}
+
+// lookWhenReady has an operation looked at when the daemon serves.
+func (d *Daemon) lookWhenReady(id statefs.ID) {
+	d.mu.Lock()
+	d.whenReady = append(d.whenReady, id)
+	d.mu.Unlock()
+	if isClosed(d.ready) {
+		d.looks.want(id)
 	}
 }
 

@@ -109,6 +109,9 @@ type Record struct {
 	// Batch is the first operation of the list that this one was submitted in, nil when it was submitted alone.
 	Batch *ID `json:"batch,omitempty"`
 
+	// Then is what became of the job that follows; nil when none does.
+	Then *Follower `json:"then,omitempty"`
+
 	// Definition is the name in definitions/ of the job definition that the operation was submitted under.
 	Definition string `json:"definition,omitempty"`
 	CreatedBy  string `json:"created_by,omitempty"`
@@ -237,6 +240,12 @@ func (r *Record) lastStart() int {
 		}
 	}
 	return 0
+}
+
+// Follower is the operation that an operation submitted when it was completed, or why there is none.
+type Follower struct {
+	ID    ID     `json:"id,omitzero"`
+	Error string `json:"error,omitempty"`
 }
 
 // maxTransitions bounds the history in the record: an operation can be paused and resumed for ever.

@@ -73,6 +73,8 @@ type Request struct {
 	Options    Options
 	// By says who asks.
 	By string
+	// Owed is what accepted work has promised: Admit is not asked.
+	Owed bool
 	// Fresh makes a new operation even when an equal one is there.
 	Fresh bool
 	// RetryOf and FailedItems are those of [statefs.Submission].

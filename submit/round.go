@@ -277,9 +277,12 @@ func (r *round) admit() error {
 	}
 	fresh := make([]statefs.Submission, 0, len(r.drafts))
 	for i := range r.entries {
-		if r.entries[i].draft != nil {
+		if r.entries[i].draft != nil && !r.entries[i].request.Owed {
 			fresh = append(fresh, r.entries[i].submission)
 		}
+	}
+	if len(fresh) == 0 {
+		return nil
 	}
 	return r.in.config.Admit(fresh)
 }

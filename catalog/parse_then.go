@@ -1,0 +1,90 @@
+package catalog
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+var thenKeys = keySet{owner: "then", known: []string{"job", "params"}}
+
+// then decodes the job that follows.
+func (j *jobDecoder) then(n *node) {
+	t := &Then{}
+	var job *node
+	if !j.mapping(n, thenKeys, func(key string, _, n *node) {
+		switch key {
+		case "job":
+			job = n
+			j.thenJob(t, n)
+		case "params":
+			j.thenParams(t, n)
+		}
+	}) {
+		return
+	}
+	if job == nil {
+		j.fail(n, "write {job: group/name, params: {...}}", "then has no job")
+	}
+	j.def.Then = t
+}
+
+func (j *jobDecoder) thenJob(t *Then, n *node) {
+	s, ok := j.text(n, "job")
+	if !ok {
+		return
+	}
+	group, name, cut := strings.Cut(s, "/")
+	if !cut || !namePart.MatchString(group) || !namePart.MatchString(name) || len(s) > 63 {
+		j.fail(n, "write group/name", "job cannot be %q", clip(s))
+		return
+	}
+	t.Group, t.Name = group, name
+}
+
+func (j *jobDecoder) thenParams(t *Then, n *node) {
+	if n.kind != mappingKind {
+		j.fail(n, "write NAME: VALUE", "params must be a mapping, not %s", n.kind)
+		return
+	}
+	for _, e := range n.entries {
+		name := e.key.text
+		if slices.ContainsFunc(t.Params, func(p ThenParam) bool { return p.Name == name }) {
+			j.fail(e.key, "", "the parameter %q is given twice", clip(name))
+			continue
+		}
+		value := e.value
+		var raw json.RawMessage
+		switch value.kind {
+		case textKind:
+			if !j.noNUL(value, "the value of "+clip(name)) {
+				continue
+			}
+			raw = appendString(nil, value.text)
+			j.thenReferences(value)
+		case integerKind:
+			if _, ok := j.integer(value, "the value of "+clip(name)); !ok {
+				continue
+			}
+			raw = json.RawMessage(strings.TrimPrefix(strings.ReplaceAll(value.text, "_", ""), "+"))
+		case booleanKind:
+			raw = json.RawMessage(strings.ToLower(value.text))
+		case mappingKind, listKind, numberKind, nullKind:
+			j.fail(value, "write a text, an integer or a boolean; ${result.NAME} gives any value", "the value of %s cannot be %s", clip(name), value.kind)
+			continue
+		}
+		if !json.Valid(raw) {
+			j.fail(value, "put it in quotes", "the value of %s cannot be %q", clip(name), clip(value.text))
+			continue
+		}
+		t.Params = append(t.Params, ThenParam{Name: name, Value: raw})
+	}
+}
+
+func (j *jobDecoder) thenReferences(n *node) {
+	for _, found := range thenReference.FindAllStringSubmatch(n.text, -1) {
+		if name, isParam := strings.CutPrefix(found[1], "params."); isParam {
+			j.uses = append(j.uses, use{at: n, text: "${params." + name + "}"})
+		}
+	}
+}
