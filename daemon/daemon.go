@@ -224,7 +224,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		err = d.serve(ctx)
 	}
 	d.leaving.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrLeave)))
-	d.stop()
+	d.stop() //nolint:contextcheck // ctx has ended; what is under way is carried to its end
 	return err
 }
 

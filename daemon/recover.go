@@ -63,7 +63,7 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.treatLost(gone, len(present) == 0 && len(gone) == len(lost)); err != nil {
+	if err := d.treatLost(gone, len(present) == 0 && len(gone) == len(lost)); err != nil { //nolint:contextcheck // an end is carried to its end
 		return err
 	}
 	if err := d.endUnwanted(); err != nil {

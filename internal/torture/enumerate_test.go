@@ -347,7 +347,7 @@ func (op *expectation) wanted(state statefs.State) error {
 		}
 	case statefs.Cancel:
 		return fmt.Errorf("a cancel was acknowledged, and it is %s", state)
-	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject:
+	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize:
 	}
 	return nil
 }

@@ -167,7 +167,7 @@ func (l *load) settle(t *testing.T, tree *statefs.Tree, d *daemon) {
 				return state == statefs.Running || state == statefs.Queued
 			case statefs.Cancel:
 				return errors.Is(err, statefs.ErrNotLive)
-			case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject:
+			case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize:
 			}
 			return true
 		})
