@@ -77,7 +77,7 @@ var imports = []row{
 
 	{"control", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "web", "tally"}, []string{httprouter, websocket}, "HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own"},
 	{"daemon", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "keeper", "queue", "breaker", "tally"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
-	{"client", 3, []string{"statefs", "stream"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
+	{"client", 3, []string{"statefs", "stream", "tally"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
 
 	{"jobs-example", 4, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},
 	{"cli", 5, []string{anything}, []string{cobra, pflag, yaml, xsys}, "the only place that wires; yaml for the configuration file"},

@@ -22,6 +22,8 @@ type Operation struct {
 	Job    string          `json:"job,omitempty"`
 	Params json.RawMessage `json:"params,omitempty"`
 	Tags   []string        `json:"tags,omitempty"`
+	Lane   string          `json:"lane,omitempty"`
+	Key    string          `json:"key,omitempty"`
 
 	// State is that of the marker while the operation lives, and of the record when it has ended.
 	State statefs.State `json:"state"`

@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/client"
+)
+
+type topOptions struct {
+	once bool
+	json bool
+}
+
+func (a *app) topCommand() *cobra.Command {
+	var opts topOptions
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch lanes, what runs, and what waits and why",
+		Long: `top shows lanes, running operations with their progress, and waiting ones with the reason, drawn anew once a second, until q or
+Ctrl-C. WAITED and WORKED are median and 99th percentile of the last minutes. What is drawn comes from the event stream and from
+counters: the operations are listed once, the newest two hundred of a state.
+
+Without a terminal, and with --once or --json, it prints one picture and ends.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.top(cmd.Context(), conf, opts)
+		},
+	}
+	cmd.Flags().BoolVar(&opts.once, "once", false, "print one picture and end")
+	jsonFlag(cmd, &opts.json)
+	return cmd
+}
+
+func (a *app) top(ctx context.Context, conf *loaded, opts topOptions) error {
+	notes := &notes{}
+	live := !opts.once && !opts.json && isTerminal(a.streams.Out)
+	if live {
+		talk := a.streams.Err
+		a.streams.Err = notes // what is said of the connection has its place in the picture
+		defer func() { a.streams.Err = talk }()
+	}
+	c, err := a.connect(ctx, conf)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	t := &top{client: c, model: newTopModel(time.Now())}
+	if live {
+		return a.topLive(ctx, t, notes)
+	}
+	if err := t.list(ctx); err != nil {
+		return err
+	}
+	view, err := t.look(ctx)
+	if err != nil {
+		return err
+	}
+	if opts.json {
+		return a.streams.json(map[string]any{"stats": view.stats, "running": t.model.busy(), "waiting": t.model.idle()})
+	}
+	return a.streams.line("%s", strings.Join(view.lines(), "\n"))
+}
+
+// top is a view of one daemon.
+type top struct {
+	client *client.Client
+	model  *topModel
+}
+
+// list asks for the operations: once, and again when events are missing.
+func (t *top) list(ctx context.Context) error {
+	var all []client.Operation
+	for _, states := range []string{"running,paused,trailing", "failed_manual,waiting_approval", "queued,scheduled,failed_retryable"} {
+		page, err := t.client.List(ctx, url.Values{"status": {states}, "limit": {"200"}})
+		if err != nil {
+			return err
+		}
+		all = append(all, page.Operations...)
+	}
+	t.model.list(all)
+	return nil
+}
+
+// look takes what a picture needs.
+func (t *top) look(ctx context.Context) (*topView, error) {
+	stats, err := t.client.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &topView{address: t.client.Address(), now: time.Now(), stats: stats, model: t.model}, nil
+}
+
+// topLive draws until a person has seen enough, or the daemon stays away.
+func (a *app) topLive(ctx context.Context, t *top, notes *notes) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	screen, err := openScreen(a.streams.In, a.streams.Out)
+	if err != nil {
+		return err
+	}
+	defer screen.close()
+	told := make(chan *client.Event)
+	ended := make(chan error, 1)
+	var following sync.WaitGroup
+	following.Go(func() { ended <- tell(ctx, t.client, told) })
+	defer following.Wait()
+	defer stop()
+	keys := make(chan byte)
+	go screen.keys(ctx, keys) // it ends with the program: nothing ends a read of a terminal
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	t.model.stale = true
+	view, err := t.draw(ctx, screen, notes, nil)
+	for err == nil {
+		select {
+		case e := <-told:
+			t.model.take(e, time.Now())
+		case <-tick.C:
+			view, err = t.draw(ctx, screen, notes, view)
+		case <-screen.resized:
+			err = screen.show(view)
+		case key := <-keys:
+			if key == 'q' || key == 'Q' {
+				return nil
+			}
+		case err = <-ended:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return nil // a person has seen enough
+	}
+	return err
+}
+
+// tell passes events on.
+func tell(ctx context.Context, c *client.Client, told chan<- *client.Event) error {
+	for e, err := range c.Events(ctx, nil) {
+		if err != nil {
+			return err
+		}
+		select {
+		case told <- e:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// draw shows the present picture; while the daemon is away, the last one with a note.
+func (t *top) draw(ctx context.Context, screen *screen, notes *notes, last *topView) (*topView, error) {
+	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
+	defer stop()
+	var err error
+	if t.model.stale {
+		err = t.list(ctx)
+	}
+	view := last
+	if err == nil {
+		view, err = t.look(ctx)
+	}
+	if err != nil && last == nil {
+		return nil, err
+	}
+	if err != nil {
+		away := *last
+		view = &away
+	}
+	view.now, view.note = time.Now(), notes.last(err)
+	return view, screen.show(view)
+}
+
+// notes keep the last line that was said.
+type notes struct {
+	mu   sync.Mutex
+	line string
+}
+
+// Write implements io.Writer.
+func (n *notes) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.line = strings.TrimSpace(string(p))
+	return len(p), nil
+}
+
+// last returns what is to be said now: nothing, once the daemon answers.
+func (n *notes) last(err error) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err == nil {
+		n.line = ""
+		return ""
+	}
+	if n.line != "" {
+		return printable(n.line)
+	}
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		return printable(refused.Message)
+	}
+	return "the daemon does not answer"
+}

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/tally"
+)
+
+// topRow is one operation in the view.
+type topRow struct {
+	ID       statefs.ID        `json:"id"`
+	Lane     string            `json:"lane"`
+	State    statefs.State     `json:"state"`
+	Since    time.Time         `json:"since"`
+	Progress *statefs.Progress `json:"progress,omitempty"`
+	Waiting  *statefs.Waiting  `json:"waiting,omitempty"`
+	Stalled  bool              `json:"stalled,omitempty"`
+}
+
+// topModel is what is known of the live operations: a list at first, and then what events say. It is for one goroutine at a time.
+type topModel struct {
+	rows  map[statefs.ID]*topRow
+	moves []topMove // of the last rateWindow
+	began time.Time
+	// stale says that events are missing, so that the operations have to be listed again.
+	stale bool
+}
+
+// topMove is a start or an end.
+type topMove struct {
+	at  time.Time
+	end bool
+}
+
+// rateWindow is how far the rates look back.
+const rateWindow = 10 * time.Second
+
+// topRows bounds what is kept: no screen shows more, and the counts come from elsewhere.
+const topRows = 1000
+
+func newTopModel(now time.Time) *topModel {
+	return &topModel{rows: make(map[statefs.ID]*topRow), began: now}
+}
+
+// list takes over what a list says.
+func (m *topModel) list(operations []client.Operation) {
+	m.rows = make(map[statefs.ID]*topRow)
+	m.stale = false
+	for i := range operations {
+		op := &operations[i]
+		if op.State.Live() {
+			m.rows[op.ID] = &topRow{
+				ID: op.ID, Lane: cmp.Or(op.Lane, tally.DefaultLane), State: op.State, Since: op.Since(),
+				Progress: op.Progress, Waiting: op.Waiting, Stalled: op.StalledAt != nil,
+			}
+		}
+	}
+}
+
+// take applies one event.
+func (m *topModel) take(e *client.Event, now time.Time) {
+	row := m.rows[e.ID]
+	switch {
+	case e.Gap != nil:
+		m.stale = true
+	case e.To != "":
+		m.move(e, row, now)
+	case row == nil:
+	case e.Progress != nil:
+		row.Progress = e.Progress
+	case e.Waiting != nil:
+		row.Waiting = e.Waiting
+	case e.Stalled != nil:
+		row.Stalled = *e.Stalled
+	}
+}
+
+func (m *topModel) move(e *client.Event, row *topRow, now time.Time) {
+	if e.To == statefs.Running && e.From == statefs.Queued || e.To.Terminal() {
+		m.moves = append(m.moves, topMove{now, e.To.Terminal()})
+	}
+	switch {
+	case e.To.Terminal():
+		delete(m.rows, e.ID)
+	case row == nil && len(m.rows) < topRows:
+		m.rows[e.ID] = &topRow{ID: e.ID, Lane: cmp.Or(e.Lane, tally.DefaultLane), State: e.To, Since: e.At}
+	case row != nil:
+		row.State, row.Since, row.Waiting, row.Stalled = e.To, e.At, nil, false
+	}
+}
+
+// rates returns starts and ends a second.
+func (m *topModel) rates(now time.Time) (starts, ends float64) {
+	from := now.Add(-rateWindow)
+	m.moves = slices.DeleteFunc(m.moves, func(move topMove) bool { return move.at.Before(from) })
+	for _, move := range m.moves {
+		if move.end {
+			ends++
+		} else {
+			starts++
+		}
+	}
+	over := min(max(now.Sub(m.began), time.Second), rateWindow).Seconds()
+	return starts / over, ends / over
+}
+
+// busy returns what runs or is paused, the longest first; idle what waits, by lane and place.
+func (m *topModel) busy() []*topRow {
+	rows := m.where(func(r *topRow) bool {
+		return r.State == statefs.Running || r.State == statefs.Paused || r.State == statefs.Trailing
+	})
+	slices.SortFunc(rows, func(a, b *topRow) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID.Sequence(), b.ID.Sequence()))
+	})
+	return rows
+}
+
+func (m *topModel) idle() []*topRow {
+	rows := m.where(func(r *topRow) bool {
+		return r.State != statefs.Running && r.State != statefs.Paused && r.State != statefs.Trailing
+	})
+	slices.SortFunc(rows, func(a, b *topRow) int {
+		return cmp.Or(personFirst(a, b), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.place(), b.place()), cmp.Compare(a.ID.Sequence(), b.ID.Sequence()))
+	})
+	return rows
+}
+
+// personFirst puts what waits for a person before everything else.
+func personFirst(a, b *topRow) int {
+	return cmp.Compare(forPerson(b.State), forPerson(a.State))
+}
+
+func forPerson(state statefs.State) int {
+	if state == statefs.FailedManual || state == statefs.WaitingApproval {
+		return 1
+	}
+	return 0
+}
+
+// place is the position in the queue; what has none comes behind.
+func (r *topRow) place() int {
+	if r.Waiting == nil || r.Waiting.Position == 0 {
+		return 1 << 30
+	}
+	return r.Waiting.Position
+}
+
+func (m *topModel) where(so func(*topRow) bool) []*topRow {
+	rows := []*topRow{}
+	for _, row := range m.rows {
+		if so(row) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}

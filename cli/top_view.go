@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/tally"
+)
+
+// topView is one picture: what is drawn from what is known at a moment. It has no terminal in it.
+type topView struct {
+	address string
+	now     time.Time
+	stats   *client.Stats
+	model   *topModel
+	// note is a line about the connection, "" when there is nothing to say.
+	note string
+	// width and height are those of the terminal, in characters; 0 is without a bound.
+	width, height int
+}
+
+// lines draws. Nothing in it moves the cursor: what work says of itself is made printable.
+func (v *topView) lines() []string {
+	head := v.head()
+	lanes := v.table([]string{"LANE", "RUNNING", "QUEUED", "PAUSED", "OLDEST", "WAITED", "WORKED"}, v.laneRows())
+	busy, idle := v.model.busy(), v.model.idle()
+	room := len(busy) + len(idle)
+	if v.height > 0 {
+		room = max(v.height-len(head)-len(lanes)-7, 2) // two titles, two heads, three empty lines
+	}
+	forBusy := min(len(busy), max(room/2, room-len(idle)))
+	forIdle := min(len(idle), room-forBusy)
+	out := slices.Concat(head, []string{""}, lanes)
+	out = append(out, "", v.title("Running", len(busy), forBusy, v.stats.All.Running+v.stats.All.Paused))
+	out = append(out, v.table([]string{"ID", "LANE", "STATE", "FOR", "PROGRESS"}, v.busyRows(busy[:forBusy]))...)
+	waiting := v.waiting()
+	out = append(out, "", v.title("Waiting", len(idle), forIdle, waiting))
+	out = append(out, v.table([]string{"ID", "LANE", "STATE", "FOR", "WHY"}, v.idleRows(idle[:forIdle]))...)
+	if v.height > 0 && len(out) > v.height {
+		out = out[:v.height]
+	}
+	for i := range out {
+		out[i] = v.cut(out[i])
+	}
+	return out
+}
+
+func (v *topView) head() []string {
+	starts, ends := v.model.rates(v.now)
+	states := v.stats.States
+	counts := fmt.Sprintf("%d running, %d paused, %d queued, %d later, %d for a person", states[statefs.Running], states[statefs.Paused],
+		states[statefs.Queued], states[statefs.Scheduled]+states[statefs.FailedRetryable], states[statefs.FailedManual]+states[statefs.WaitingApproval])
+	out := []string{
+		fmt.Sprintf("jobdir  %s  %s", v.address, v.now.Format(time.TimeOnly)),
+		fmt.Sprintf("%s;  %.1f starts/s, %.1f ends/s", counts, starts, ends),
+	}
+	if v.note != "" {
+		out = append(out, v.note)
+	}
+	return out
+}
+
+// waiting is how many live and do not run.
+func (v *topView) waiting() (n int) {
+	for state, count := range v.stats.States {
+		if state.Live() && state != statefs.Running && state != statefs.Paused && state != statefs.Trailing {
+			n += count
+		}
+	}
+	return n
+}
+
+func (v *topView) laneRows() (rows [][]string) {
+	for i := range v.stats.Lanes {
+		l := &v.stats.Lanes[i]
+		capacity := "-"
+		if l.Capacity != nil {
+			capacity = strconv.Itoa(*l.Capacity)
+		}
+		name := printable(l.Name)
+		if l.Held {
+			name += " (paused)"
+		}
+		if l.Closed {
+			name += " (closed)"
+		}
+		oldest := "-"
+		if l.Queued > 0 {
+			oldest = shortly(duration(l.OldestWait))
+		}
+		rows = append(rows, []string{
+			name, fmt.Sprintf("%d/%s", l.Running, capacity), strconv.Itoa(l.Queued), strconv.Itoa(l.Paused), oldest, took(l.Waiting), took(l.Processing),
+		})
+	}
+	return rows
+}
+
+// took says the median and the 99th percentile.
+func took(t tally.Times) string {
+	if t.Count == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%s, p99 %s", shortly(duration(t.P50)), shortly(duration(t.P99)))
+}
+
+func duration(s tally.Seconds) time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+
+func (v *topView) busyRows(rows []*topRow) (out [][]string) {
+	for _, r := range rows {
+		progress := "-"
+		if r.Progress != nil {
+			progress = printable(shownProgress(r.Progress))
+		}
+		if r.Stalled {
+			progress += " (stalled)"
+		}
+		out = append(out, []string{r.ID.String(), printable(r.Lane), string(r.State), v.since(r), progress})
+	}
+	return out
+}
+
+func (v *topView) idleRows(rows []*topRow) (out [][]string) {
+	for _, r := range rows {
+		why := "-"
+		if r.Waiting != nil {
+			why = printable(r.Waiting.Sentence())
+		}
+		if forPerson(r.State) > 0 {
+			why = "a person must act: jobdir show " + r.ID.String()
+		}
+		out = append(out, []string{r.ID.String(), printable(r.Lane), string(r.State), v.since(r), why})
+	}
+	return out
+}
+
+func (v *topView) since(r *topRow) string { return shortly(max(v.now.Sub(r.Since), 0)) }
+
+// title says how many there are, and how many of them are to be seen.
+func (*topView) title(what string, known, seen, all int) string {
+	all = max(all, known)
+	if seen == all {
+		return fmt.Sprintf("%s (%d)", what, all)
+	}
+	return fmt.Sprintf("%s (%d of %d)", what, seen, all)
+}
+
+func (v *topView) table(head []string, rows [][]string) []string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{head}, rows...) {
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")) // into memory
+	}
+	_ = w.Flush()
+	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
+}
+
+// cut keeps a line from being wrapped.
+func (v *topView) cut(line string) string {
+	line = strings.TrimRight(line, " ")
+	if runes := []rune(line); v.width > 0 && len(runes) > v.width {
+		return string(runes[:v.width])
+	}
+	return line
+}
+
+// shortly says a duration in two units at most.
+func shortly(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < day:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d/day), int(d.Hours())%24)
+}
