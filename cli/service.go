@@ -60,6 +60,8 @@ type ServeConfig struct {
 	Limits map[string]int
 	// Ageing is how much waiting one point of priority is worth; default: priority alone decides.
 	Ageing time.Duration
+	// MaxQueued is how many operations may wait to start before further ones are refused; 0: any number.
+	MaxQueued int
 
 	// Tokens are needed by every request over TCP when there are any.
 	Tokens []control.Token
@@ -163,11 +165,14 @@ func (s *service) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	intake := submit.NewIntake(submit.Config{Tree: s.tree, KeyAge: c.IdempotencyAge, Total: s.total})
+	intake := submit.NewIntake(submit.Config{
+		Tree: s.tree, KeyAge: c.IdempotencyAge, Total: s.total,
+		Admit: func(all []statefs.Submission) error { return s.daemon.Admit(all) }, // which is there before anything is served
+	})
 	s.daemon, err = daemon.New(daemon.Config{
 		Keepers: keepers, Intake: intake,
 		History: s.history, Retention: c.Retention, Events: s.events,
-		Lanes: c.Lanes, Limits: c.Limits, Ageing: c.Ageing,
+		Lanes: c.Lanes, Limits: c.Limits, Ageing: c.Ageing, MaxQueued: c.MaxQueued,
 		Owner: s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
 		Grace: cmp.Or(c.Grace, 10*time.Second), SweepInterval: cmp.Or(c.SweepInterval, time.Minute),
 	})

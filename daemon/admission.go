@@ -20,17 +20,23 @@ type admission struct {
 	want    func(statefs.ID) // has an operation looked at
 	now     func() time.Time
 	changed func() // called when something may wait for another reason than before; may be nil
+	// trial is called with the lock when a lane has let its one operation through, or one that runs there gives its place back; may be nil.
+	trial func(lane string)
 
 	mu       sync.RWMutex // guards what follows
 	queue    *queue.Queue
 	open     bool // false until all that runs already is known
 	admitted map[statefs.ID]struct{}
 	timer    *time.Timer // at the time when a rate allows the next start; nil: there is none to wait for
+	// trials are the lanes that let one operation through and no more; tried is who that was, once it is known.
+	trials map[string]bool
+	tried  map[string]statefs.ID
 }
 
 func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admission {
 	a := &admission{
 		want: want, now: now, queue: queue.New(queue.Options{Ageing: c.Ageing}), admitted: make(map[statefs.ID]struct{}),
+		trials: make(map[string]bool), tried: make(map[string]statefs.ID),
 	}
 	a.queue.SetLane(DefaultLane, queue.Lane{Capacity: queue.Unlimited})
 	for name, set := range c.Lanes {
@@ -80,6 +86,7 @@ func (a *admission) enter(op *operation) bool {
 	}
 	if op.stands != waits || op.standsWith != op.rec.Priority {
 		op.stands, op.standsWith = waits, op.rec.Priority
+		a.givesBackLocked(op.id())
 		a.queue.Wait(item(op))
 	}
 	wanted := a.startLocked()
@@ -119,6 +126,7 @@ func (a *admission) settle(op *operation, managed bool) {
 	if stands == holds {
 		a.queue.Hold(item(op))
 	} else {
+		a.givesBackLocked(op.id())
 		a.queue.Leave(op.id())
 	}
 	var wanted []statefs.ID
@@ -144,9 +152,56 @@ func (a *admission) tell(wanted []statefs.ID, except statefs.ID) {
 // begin lets operations start from now on: all that runs already has been seen.
 func (a *admission) begin() { a.change(func(*queue.Queue) { a.open = true }) }
 
-// setLane makes a lane known, or changes it.
-func (a *admission) setLane(name string, set queue.Lane) {
-	a.change(func(q *queue.Queue) { q.SetLane(name, set) })
+// setLane makes a lane known, or changes it. With one it starts a single operation and pauses then; letThrough says which.
+func (a *admission) setLane(name string, set queue.Lane, one bool) {
+	a.change(func(q *queue.Queue) {
+		delete(a.trials, name)
+		if one {
+			a.trials[name] = true
+		}
+		q.SetLane(name, set)
+	})
+}
+
+// letThrough returns the operation that a lane has let through since it was set to start a single one. It says so once.
+func (a *admission) letThrough(name string) (statefs.ID, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	id, ok := a.tried[name]
+	delete(a.tried, name)
+	return id, ok
+}
+
+// lost reports whether an operation that was let through has given its place back; before everything is known it has not.
+func (a *admission) lost(id statefs.ID) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	_, held := a.queue.Held(id)
+	return a.open && !held
+}
+
+// tryLocked pauses a lane that was to start a single operation, which is id.
+func (a *admission) tryLocked(id statefs.ID, now time.Time) {
+	name, _ := a.queue.Held(id)
+	if !a.trials[name] {
+		return
+	}
+	delete(a.trials, name)
+	a.tried[name] = id
+	if s, ok := a.queue.Lane(name, now); ok {
+		s.Paused = true
+		a.queue.SetLane(name, s.Lane)
+	}
+	if a.trial != nil {
+		a.trial(name)
+	}
+}
+
+// givesBackLocked says that an operation, if it holds its places, is about to give them back.
+func (a *admission) givesBackLocked(id statefs.ID) {
+	if name, held := a.queue.Held(id); held && a.trial != nil {
+		a.trial(name)
+	}
 }
 
 // change changes something, and starts what may start then.
@@ -181,6 +236,9 @@ func (a *admission) startLocked() (wanted []statefs.ID) {
 		}
 		a.admitted[id] = struct{}{}
 		wanted = append(wanted, id)
+		if len(a.trials) > 0 {
+			a.tryLocked(id, now)
+		}
 	}
 	at, ok := a.queue.Wake(now)
 	switch {

@@ -267,11 +267,11 @@ func TestFollowedOperationSaysWhyItWaits(t *testing.T) {
 	}
 	full := `  Waiting: lane "one" is full, held by ` + first.String() + "."
 	b.awaitLog(second, full+"\n")
-	b.daemon.admission.setLane("one", queue.Lane{Capacity: 1, Paused: true})
+	b.daemon.admission.setLane("one", queue.Lane{Capacity: 1, Paused: true}, false)
 	b.awaitLog(second, full+"\n  Waiting: lane \"one\" is paused.\n")
 	b.touch(first, statefs.Cancel)
 	b.awaitEnd(first)
-	b.daemon.admission.setLane("one", queue.Lane{Capacity: 1})
+	b.daemon.admission.setLane("one", queue.Lane{Capacity: 1}, false)
 	b.awaitState(second, statefs.Running)
 	for _, id := range []statefs.ID{second, quiet} {
 		b.touch(id, statefs.Cancel)

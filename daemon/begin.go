@@ -82,6 +82,7 @@ func (d *Daemon) markRunning(op *operation) error {
 	now := d.owner.Now()
 	rec.Run++
 	rec.Starts++
+	rec.LaneTurn = d.lanes.turns.next(laneOf(op.rec))
 	rec.StartedAt = &now
 	rec.Next = statefs.Running
 	machine := statefs.ThisMachine()
@@ -146,7 +147,7 @@ func (d *Daemon) keptDefinition(rec *statefs.Record) (*catalog.Definition, error
 func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.Params, adopted bool) (*run, work, error) {
 	r := &run{
 		id: op.id(), number: op.rec.Run, def: def, params: params, owner: d.owner, logger: d.logger, files: d.files,
-		environ: d.config.Environ, grace: d.config.Grace, retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems,
+		environ: d.config.Environ, laneEnv: d.lanes.turns.environ(laneOf(op.rec), op.rec.LaneTurn), grace: d.config.Grace, retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems,
 		told: d.tellProgress(op.rec), starter: d.starter, adopted: adopted, since: time.Now().Add(-wroteEvery), leaving: make(chan struct{}),
 	}
 	if adopted {

@@ -46,6 +46,8 @@ type Config struct {
 	Limits map[string]int
 	// Ageing is how much waiting one point of priority is worth; 0: priority alone decides.
 	Ageing time.Duration
+	// MaxQueued is how many operations may wait to start before Admit refuses further ones; 0: any number.
+	MaxQueued int
 	// Environ gives the environment that commands inherit, asked at each start. Default os.Environ.
 	Environ func() []string
 	// Watch adjusts how jobs/ is watched; the zero value is right.
@@ -95,6 +97,8 @@ type Daemon struct {
 	admission *admission
 	// chains are the operations that come after others.
 	chains chains
+	// lanes are what pauses, closes and sizes them.
+	lanes *lanes
 	// waiters are the operations whose logs say why they wait.
 	waiters waiters
 	moves   repeats
@@ -172,6 +176,7 @@ func New(config Config) (*Daemon, error) {
 	d.alarms = newAlarms(config.Owner.Now, d.ran, d.looks.want)
 	d.admission = newAdmission(&config, d.looks.want, config.Owner.Now)
 	d.admission.changed = d.waitingChanged
+	d.lanes = newLanes(&d.config, d.admission, d.ran)
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.ownerOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
@@ -179,15 +184,18 @@ func New(config Config) (*Daemon, error) {
 	if d.files, err = watch.OpenFiles(config.Watch); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch logs: %w", err), d.dir.Close())
 	}
-	if err := d.openHistory(); err != nil {
+	if err := d.lanes.open(); err != nil {
 		return nil, errors.Join(err, d.dir.Close(), d.files.Close())
+	}
+	if err := d.openHistory(); err != nil {
+		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.dir.Close())
 	}
 	return d, nil
 }
 
 // Close releases what New opened, for a daemon whose Run is never called.
 func (d *Daemon) Close() error {
-	return errors.Join(d.dir.Close(), d.files.Close(), d.closeHistory())
+	return errors.Join(d.dir.Close(), d.files.Close(), d.lanes.dir.Close(), d.closeHistory())
 }
 
 // Run brings the storage into order, carries out what it is asked for until ctx ends, and then interrupts the work that runs; when
@@ -206,6 +214,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	watchers.Go(func() { d.watcherEnded("history", d.history.Run(watching)) })
 	watchers.Go(func() { d.keepPruning(watching) })
 	watchers.Go(func() { d.keepInbox(watching) })
+	d.lanes.look() // the watch is in place, and nothing starts yet
+	watchers.Go(func() { d.watcherEnded("lanes", d.lanes.run(watching)) })
 	watchers.Go(func() { d.keepTime(watching) })
 
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {
@@ -214,6 +224,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer d.strangers.stop()
 	if err = d.recover(watching); err == nil {
 		d.admission.begin()
+		d.lanes.want() // whoever a breaker had let through may be gone
 		close(d.ready)
 		d.mu.Lock()
 		late := d.whenReady

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -19,16 +20,19 @@ type times struct {
 }
 
 // keepTime has operations looked at when their time comes, until ctx ends.
-func (d *Daemon) keepTime(ctx context.Context) {
+func (d *Daemon) keepTime(ctx context.Context) { keepAlarms(ctx, d.alarms, d.logger) }
+
+// keepAlarms rings alarms until ctx ends, also when somebody sets the clock.
+func keepAlarms[K comparable](ctx context.Context, a *alarms[K], logger *slog.Logger) {
 	clock, err := openClockWatch()
 	if err != nil {
-		d.logger.Info("a clock that is set is noticed at the next sweep only", "reason", err)
-		d.alarms.wake(ctx, nil)
+		logger.Info("a clock that is set is noticed at the next sweep only", "reason", err)
+		a.wake(ctx, nil)
 		return
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { clock.run(ctx) })
-	d.alarms.wake(ctx, clock.set)
+	a.wake(ctx, clock.set)
 	watching.Wait()
 }
 

@@ -10,7 +10,7 @@ import (
 // ownPrefix begins the names of the daemon's own settings; some of them are secrets, so none is handed on.
 const ownPrefix = "JOBDIR_"
 
-// environment returns what a command of the run gets: the daemon's environment as it is now, the job's env, and the names that
+// environment returns what a command of the run gets: the daemon's environment as it is now, that of the lane, the job's env, and the names that
 // tell it where it is. A later entry of a name replaces an earlier one.
 func (r *run) environment(values catalog.Values, extra ...string) []string {
 	var env []string
@@ -20,6 +20,7 @@ func (r *run) environment(values catalog.Values, extra ...string) []string {
 		}
 	}
 	env = append(env, "PYTHONUNBUFFERED=1")
+	env = append(env, r.laneEnv...)
 	env = append(env, r.def.Environ(values)...)
 	env = append(env, r.params.Environ()...)
 	env = append(env, r.marks()...)

@@ -27,6 +27,7 @@ func (d *Daemon) finish(op *operation) error {
 		}
 		op.run.takeExit(op.rec)
 		op.endedBy = d.judgeEnd(op)
+		d.tellBreaker(op)
 	}
 	if to, err := statefs.Next(statefs.Running, op.endedBy); err == nil && to.Live() {
 		return d.goOn(op, op.endedBy)

@@ -15,7 +15,7 @@ import (
 	"github.com/jobdir/jobdir/submit"
 )
 
-// quiet is how long a file in new/ that cannot be understood must not have been written before that is its final word: somebody may be
+// quiet is how long a file in new/ or lanes/ that cannot be understood must not have been written before that is its final word: somebody may be
 // writing it where it stands.
 const quiet = 100 * time.Millisecond
 

@@ -290,6 +290,8 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	findings, err := d.owner.Sweep(d.manages)
 	d.report(findings)
 	d.tellSweep(findings)
+	d.lanes.alarms.again()
+	d.lanes.want()
 	d.wantDifferences()
 	return findings, errors.Join(err, keysErr, markErr, foldersErr, d.trimLiveList(ctx))
 }

@@ -46,6 +46,7 @@ type run struct {
 	files   logWatch
 	handler Handler
 	environ func() []string
+	laneEnv []string
 	grace   time.Duration
 	starter keeper.Starter
 
@@ -60,6 +61,8 @@ type run struct {
 	scratch  scratch
 	outputs  itemOutputs
 	commands commands
+	// warned says that its failure counts as none.
+	warned bool
 	// adopted says that an earlier daemon has begun this run.
 	adopted bool
 	// elapsed is how long it worked before this daemon took it over.

@@ -68,7 +68,13 @@ func inWords(e *events.Event) string {
 		return fmt.Sprintf("stalled %v", *e.Stalled)
 	case events.Swept:
 		return fmt.Sprintf("sweep %d %q", e.Sweep.Findings, e.Sweep.Files)
-	case events.Missing, events.WaitReason, events.LaneChanged:
+	case events.LaneChanged:
+		out := fmt.Sprintf("lane %s %s %s", e.Lane, e.Change.What, e.Change.Reason)
+		if e.Change.Capacity != nil {
+			out += fmt.Sprintf(" %d", *e.Change.Capacity)
+		}
+		return out
+	case events.Missing, events.WaitReason:
 	}
 	return string(e.Type)
 }

@@ -71,7 +71,7 @@ type Waiting = statefs.Waiting
 
 // LaneChange says what became of a lane.
 type LaneChange struct {
-	// What is one of paused, resumed, closed, opened, capacity, breaker_opened, breaker_closed.
+	// What is what happened to the lane, or to all of them when the event's lane is all: one of paused, resumed, closed, opened, capacity, breaker_opened, breaker_closed.
 	What     string     `json:"what"`
 	Capacity *int       `json:"capacity,omitempty"`
 	Until    *time.Time `json:"until,omitempty"`

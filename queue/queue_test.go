@@ -612,6 +612,12 @@ func TestLaneStats(t *testing.T) {
 	if l, _ := q.Lane("l", noon.Add(time.Minute)); !l.Until.IsZero() {
 		t.Errorf("the rate allows a start, and holds the lane back until %s", l.Until)
 	}
+	if lane, ok := q.Held(makeID(t, "a", 3)); !ok || lane != "l" {
+		t.Errorf("the one that was started is held in %q", lane)
+	}
+	if _, ok := q.Held(makeID(t, "a", 1)); ok {
+		t.Error("one that waits is held")
+	}
 	if _, ok := q.Lane("none", noon); ok {
 		t.Error("there is a lane that was never named")
 	}

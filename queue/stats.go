@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // LaneStats is how a lane stands.
@@ -27,6 +29,15 @@ type LimitStats struct {
 
 // Waiting returns how many wait, in all lanes.
 func (q *Queue) Waiting() int { return len(q.waiting) }
+
+// Held returns the lane in which an item is held; false: it is not.
+func (q *Queue) Held(id statefs.ID) (lane string, ok bool) {
+	h := q.held[id]
+	if h == nil {
+		return "", false
+	}
+	return h.class.lane.name, true
+}
 
 // Lane returns how a lane stands; false when it is neither set nor in use.
 func (q *Queue) Lane(name string, now time.Time) (LaneStats, bool) {

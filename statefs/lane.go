@@ -90,6 +90,9 @@ type LaneValue struct {
 	info fs.FileInfo
 }
 
+// Regular says that it is a file, whatever is in it.
+func (v LaneValue) Regular() bool { return v.info != nil && v.info.Mode().IsRegular() }
+
 // Same says whether two values were read of the same file, unchanged; false when either was not read at all.
 func (v LaneValue) Same(other LaneValue) bool {
 	return v.info != nil && other.info != nil && sameContent(v.info, other.info)

@@ -65,11 +65,13 @@ type Record struct {
 	Reason string `json:"reason,omitempty"`
 
 	// Run numbers the starts of the work; a write of an older run is refused.
-	Run        int `json:"run"`
-	Starts     int `json:"starts"`
-	Attempts   int `json:"attempts"`
-	Interrupts int `json:"interrupts"`
-	Rescues    int `json:"rescues"`
+	Run    int `json:"run"`
+	Starts int `json:"starts"`
+	// LaneTurn is which turn the present run has at the values that its lane rotates, from 1; 0: it rotates none.
+	LaneTurn   uint64 `json:"lane_turn,omitempty"`
+	Attempts   int    `json:"attempts"`
+	Interrupts int    `json:"interrupts"`
+	Rescues    int    `json:"rescues"`
 	// Deaths counts the runs in a row whose work died without having finished an item; the daemon's own deaths do not count.
 	Deaths int `json:"deaths,omitempty"`
 

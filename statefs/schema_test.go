@@ -84,7 +84,7 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	rec.Host, rec.Boot, rec.PID, rec.Artifacts, rec.Signal, rec.FailedItems = "here", "b", 7, []string{"a/b"}, "SIGKILL", true
 	rec.Run, rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues, rec.PausedSeconds, rec.Processed, rec.FailedN = 4, 4, 1, 2, 1, 0.5, 2, 1
 	rec.Then = &Follower{ID: rec.ID, Error: "none"}
-	rec.Warnings, rec.DueAt, rec.RetryUntil = 2, &at, &at
+	rec.Warnings, rec.DueAt, rec.RetryUntil, rec.LaneTurn = 2, &at, &at, 3
 	rec.Footer, rec.LogBytes, rec.Definition = json.RawMessage(`{"result":"failure"}`), &total, strings.Repeat("a", 64)
 	rec.Extra = map[string]json.RawMessage{"colour": json.RawMessage(`"red"`)}
 	for name, r := range map[string]*Record{"new": submit(t, o.Tree), "ended": rec} {
