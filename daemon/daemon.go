@@ -216,6 +216,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	watchers.Go(func() { d.keepInbox(watching) })
 	d.lanes.look() // the watch is in place, and nothing starts yet
 	watchers.Go(func() { d.watcherEnded("lanes", d.lanes.run(watching)) })
+	watchers.Go(func() { d.keepLists(watching) })
 	watchers.Go(func() { d.keepTime(watching) })
 
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {

@@ -51,7 +51,7 @@ func TestIntakeKnowsWhatLives(t *testing.T) {
 	}
 }
 
-// A list whose submit was cut off in the middle of its markers is accepted as a whole; one without any marker is not.
+// A list whose submit was cut off in the middle of its markers is accepted as a whole; a marker that is removed of one that was not cut off counts as removed.
 func TestListsThatWereCutOff(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, handlerJobs, testHandlers)
@@ -70,21 +70,20 @@ func TestListsThatWereCutOff(t *testing.T) {
 			must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(rec.ID, statefs.Queued))))
 		}
 	}
-	cut, whole, none := list(), list(), list()
-	remove(cut[1], cut[2], whole[1], none[0], none[1], none[2])
-	file := filepath.Join(b.dir, "taken", cut[0].ID.String()+".batch")
-	must(t, os.WriteFile(file, nil, 0o600))
+	cut, whole := list(), list()
+	remove(cut[0], cut[2], whole[1])
+	file := filepath.Join(b.dir, "taken", cut[0].ID.String())
+	must(t, os.Rename(file+".records", file+".batch"))
+	must(t, os.Truncate(filepath.Join(b.dir, "operations", cut[1].ID.Day(), cut[1].ID.String()+".json"), 0))
 	b.start()
 	for _, rec := range cut {
 		b.awaitState(rec.ID, statefs.Running)
 	}
-	for _, rec := range append(none, whole[1]) { // a marker of a whole list was removed by hand
-		if got := b.awaitEnd(rec.ID); got.Status != statefs.Cancelled || got.Reason != "marker missing" {
-			t.Errorf("%s is %s, %s", rec.ID, got.Status, got.Reason)
-		}
+	if got := b.awaitEnd(whole[1].ID); got.Status != statefs.Cancelled || got.Reason != "marker missing" { // removed by hand
+		t.Errorf("%s is %s, %s", got.ID, got.Status, got.Reason)
 	}
 	b.awaitState(whole[0].ID, statefs.Running)
-	if _, err := os.Lstat(file); !os.IsNotExist(err) {
+	if _, err := os.Lstat(file + ".batch"); !os.IsNotExist(err) {
 		t.Errorf("the file of the list: %v", err)
 	}
 }

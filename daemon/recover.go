@@ -23,6 +23,13 @@ func (d *Daemon) recover(ctx context.Context) error {
 		return err
 	}
 	d.findHeld()
+	made, err := d.owner.RecoverBatches()
+	if err != nil {
+		return err
+	}
+	if made > 0 {
+		d.logger.Info("lists whose submit was cut off are completed", "made", made)
+	}
 	put, err := d.owner.Untake()
 	if err != nil {
 		return err
@@ -59,10 +66,6 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cut, gone, err := d.completeBatches(gone)
-	if err != nil {
-		return err
-	}
 	if err := d.treatLost(gone, len(present) == 0 && len(gone) == len(lost)); err != nil { //nolint:contextcheck // an end is carried to its end
 		return err
 	}
@@ -84,30 +87,7 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if d.config.Intake != nil {
 		d.config.Intake.Ready()
 	}
-	return d.owner.ForgetBatches(cut)
-}
-
-// completeBatches makes the markers of lists whose submit was cut off in the middle of them: some of such a list may have begun, and all of it
-// is accepted or none. It returns the lists, which are forgotten when that is durable, and the records that are really lost.
-func (d *Daemon) completeBatches(lost []*statefs.Record) (cut map[statefs.ID]bool, still []*statefs.Record, err error) {
-	if cut, err = d.owner.Batches(); err != nil || len(cut) == 0 {
-		return nil, lost, err
-	}
-	made := 0
-	for _, rec := range lost {
-		if rec.Batch == nil || !cut[*rec.Batch] || rec.Starts > 0 {
-			still = append(still, rec)
-			continue
-		}
-		if err := d.owner.Restore(rec.ID, rec.Status, rec.CreatedAt); err != nil {
-			return nil, nil, fmt.Errorf("make the marker of %s: %w", rec.ID, err)
-		}
-		made++
-	}
-	if made > 0 {
-		d.logger.Info("lists whose submit was cut off are completed", "lists", len(cut), "operations", made)
-	}
-	return cut, still, nil
+	return nil
 }
 
 // endStrays ends what commands of the storage have left behind that no living keeper has in hand, such as when a keeper was killed

@@ -48,16 +48,7 @@ func (t *Tree) Leave(data []byte) (string, error) {
 	return name, t.syncNew()
 }
 
-func (t *Tree) syncNew() error {
-	if t.options.Durability != Power {
-		return nil
-	}
-	folder, err := openSyncFolder(t.NewDir(), t.options.Durability)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.sync(), folder.close())
-}
+func (t *Tree) syncNew() error { return t.syncFolderOf(newDir) }
 
 // Submissions returns the names of the submissions in new/.
 func (o *Owner) Submissions() ([]string, error) { return o.submissionsIn(newDir) }

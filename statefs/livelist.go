@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -22,12 +23,19 @@ type liveList struct {
 	f  *os.File
 }
 
-func (l *liveList) add(t *Tree, id ID)    { l.write(t, "+"+id.text+"\n") }
 func (l *liveList) remove(t *Tree, id ID) { l.write(t, "-"+id.text+"\n") }
 
-// write appends a line in one write, so that processes do not tear each other's. Its errors are dropped: the list is a cache,
+func (l *liveList) add(t *Tree, recs ...*Record) {
+	var lines strings.Builder
+	for _, rec := range recs {
+		lines.WriteString("+" + rec.ID.text + "\n")
+	}
+	l.write(t, lines.String())
+}
+
+// write appends lines in one write, so that processes do not tear each other's. Its errors are dropped: the list is a cache,
 // and the write before or after it reports a disk that is full.
-func (l *liveList) write(t *Tree, line string) {
+func (l *liveList) write(t *Tree, lines string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reopen(t)
@@ -38,7 +46,7 @@ func (l *liveList) write(t *Tree, line string) {
 		}
 		l.f = f
 	}
-	_, _ = l.f.WriteString(line)
+	_, _ = l.f.WriteString(lines)
 }
 
 // reopen lets go of a list that was replaced: a daemon that starts rewrites it while other processes have the old one open.

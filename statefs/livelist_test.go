@@ -51,7 +51,7 @@ func TestLiveListWithTornLines(t *testing.T) {
 	}, ""), liveFile)
 	wantLive(t, o, id[0], id[2], id[3])
 	// The next line stands behind the torn one.
-	o.live.add(o.Tree, id[1])
+	o.live.add(o.Tree, &Record{ID: id[1]})
 	wantLive(t, o, id[0], id[1], id[2], id[3])
 }
 
@@ -92,7 +92,7 @@ func TestLiveListOfManyWriters(t *testing.T) {
 				mu.Lock()
 				tree := trees[i%2]
 				mu.Unlock()
-				tree.live.add(tree, id)
+				tree.live.add(tree, &Record{ID: id})
 			}
 		})
 	}

@@ -34,10 +34,13 @@ func (t *Tree) Draft(s Submission) (*Record, error) {
 	return rec, nil
 }
 
-// Publish makes operations of drafts, all of them or none, and returns when they are as durable as the storage promises. Their records are
-// written side by side and the folders are synced once for all. A *PartError is the exception: all of them are accepted, and some begin only with
+// Publish makes operations of drafts, all of them or none, and returns when they are as durable as the storage promises. The
+// records of several are synced in one file and the folders once for all. A *PartError is the exception: all of them are accepted, and some begin only with
 // the next start of the daemon.
 func (t *Tree) Publish(recs ...*Record) error {
+	if len(recs) == 0 {
+		return nil
+	}
 	if err := t.publish(recs); err != nil {
 		return t.displacedBy(err)
 	}
@@ -48,13 +51,10 @@ func (t *Tree) Publish(recs ...*Record) error {
 func (t *Tree) Settle(id ID) error { return t.syncOperation(id) }
 
 // PartError says that the markers of some operations of a list could not be made after those of others were. A start makes them.
-type PartError struct {
-	Missing int // operations without a marker
-	Err     error
-}
+type PartError struct{ Err error }
 
 func (e *PartError) Error() string {
-	return fmt.Sprintf("the list is accepted, and %d of its operations begin only when the daemon is started again: %v", e.Missing, e.Err)
+	return fmt.Sprintf("the list is accepted, and some of its operations begin only when the daemon is started again: %v", e.Err)
 }
 
 func (e *PartError) Unwrap() error { return e.Err }
@@ -79,23 +79,53 @@ func (t *Tree) publish(recs []*Record) error {
 			return fmt.Errorf("operation %s: %w", rec.ID, err)
 		}
 	}
-	if err := sideBySide(recs, t.publishRecord); err != nil {
-		t.withdraw(recs)
-		return err
+	list := len(recs) > 1
+	if list {
+		if err := t.openBatch(recs); err != nil {
+			return errors.Join(err, t.dropBatch(recs))
+		}
 	}
-	if err := t.publishMarkers(recs); err != nil {
-		return err
+	t.live.add(t, recs...)
+	err := sideBySide(recs, t.publishRecord)
+	if err == nil {
+		err = t.publishMarker(recs[0])
+	}
+	if err != nil {
+		return t.revoke(recs, err)
+	}
+	if list {
+		if err := sideBySide(recs[1:], t.publishMarker); err != nil {
+			return &PartError{err}
+		}
 	}
 	if err := t.inPlace(); err != nil {
 		return err // the daemon that has the right folder ends, and the next one finds the record
 	}
-	return t.syncOperations(days)
+	if err := t.syncOperations(days); err != nil {
+		return err
+	}
+	if list {
+		t.closeBatch(recs)
+	}
+	return nil
 }
 
-// sideBySide calls do for every record, as many at once as there may be syncs of files, and returns the first error.
+// revoke leaves nothing of operations that have no marker yet.
+func (t *Tree) revoke(recs []*Record, why error) error {
+	if len(recs) > 1 {
+		if err := t.dropBatch(recs); err != nil {
+			return &PartError{errors.Join(why, err)}
+		}
+	}
+	t.withdraw(recs)
+	return why
+}
+
+// sideBySide calls do for every record, as many at once as there may be syncs of files, and returns the first error, after which it begins no
+// more.
 func sideBySide(recs []*Record, do func(*Record) error) error {
 	if len(recs) == 1 {
-		return do(recs[0])
+		return do(recs[0]) //nolint:gosec // there is one
 	}
 	var first error
 	var failed sync.Once
@@ -127,38 +157,25 @@ feeding:
 	return first
 }
 
-// publishRecord writes all of an operation but its marker.
+// publishRecord writes all of an operation but its marker. The record of one of a list is durable in the file of the list.
 func (t *Tree) publishRecord(rec *Record) error {
-	t.live.add(t, rec.ID)
 	if rec.RetryOf != nil {
 		if err := t.inheritItems(*rec.RetryOf, rec.ID); err != nil {
 			return err
 		}
 	}
-	return t.writeRecord(rec)
+	if rec.Batch == nil {
+		return t.writeRecord(rec)
+	}
+	data, err := marshalRecord(rec)
+	if err != nil {
+		return fmt.Errorf("record of %s: %w", rec.ID, err)
+	}
+	return t.files.replaceUnsynced(dayFile(rec.ID, ".json"), append(data, '\n'))
 }
 
-// publishMarkers makes the markers. That of the first one is the point from which on the others are made too, whatever happens.
-func (t *Tree) publishMarkers(recs []*Record) error {
-	if len(recs) > 1 {
-		if err := t.openBatch(recs[0].ID); err != nil {
-			t.withdraw(recs)
-			return err
-		}
-	}
-	for i, rec := range recs {
-		err := t.files.create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil))
-		switch {
-		case err != nil && i == 0:
-			t.withdraw(recs)
-			t.closeBatch(recs)
-			return err
-		case err != nil:
-			return &PartError{len(recs) - i, err}
-		}
-	}
-	t.closeBatch(recs)
-	return nil
+func (t *Tree) publishMarker(rec *Record) error {
+	return t.files.create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil))
 }
 
 // withdraw takes back operations without a marker: nobody was told of them and the daemon does not see them, so they never were. A

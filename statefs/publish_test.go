@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -43,7 +44,11 @@ func TestPublishSeveral(t *testing.T) {
 				t.Fatalf("%s is of the list %v", rec.ID, back.Batch)
 			}
 		}
-		wantNames(t, filepath.Join(tree.Dir(), takenDir))
+		var left []string
+		if durability == Power {
+			left = []string{recs[0].ID.String() + recordsSuffix}
+		}
+		wantNames(t, filepath.Join(tree.Dir(), takenDir), left...)
 		if alone := submit(t, tree); alone.Batch != nil {
 			t.Errorf("one that is submitted alone is of the list %s", alone.Batch)
 		}
@@ -73,34 +78,92 @@ func TestPublishAllOrNone(t *testing.T) {
 	}
 }
 
-// A list whose markers could not all be made is left to the next start, which knows it by its file.
+// A list whose markers could not all be made is left to the next start.
 func TestPublishInPart(t *testing.T) {
 	t.Parallel()
 	o := own(t)
 	recs := drafts(t, o.Tree, 3, nil)
-	check(t, os.Mkdir(filepath.Join(o.JobsDir(), MarkerName(recs[1].ID, Queued)), 0o700))
+	inTheWay := filepath.Join(o.JobsDir(), MarkerName(recs[1].ID, Queued))
+	check(t, os.Mkdir(inTheWay, 0o700))
 	err := o.Publish(recs...)
-	part, ok := errors.AsType[*PartError](err)
-	if !ok || part.Missing != 2 || !errors.Is(err, fs.ErrExist) {
+	if _, part := errors.AsType[*PartError](err); !part || !errors.Is(err, fs.ErrExist) {
 		t.Fatalf("published: %v", err)
 	}
-	cut, err := o.Batches()
-	check(t, err)
-	if len(cut) != 1 || !cut[recs[0].ID] {
-		t.Errorf("lists that were cut off: %v", cut)
-	}
+	wantNames(t, filepath.Join(o.Dir(), takenDir), recs[0].ID.String()+batchSuffix)
+	check(t, os.Remove(inTheWay))
+	check(t, os.Remove(filepath.Join(o.Dir(), dayFile(recs[2].ID, ".json"))))
 	if put, err := o.Untake(); err != nil || put != 0 {
 		t.Errorf("requests put back: %d, %v", put, err)
 	}
+	if _, err := o.RecoverBatches(); err != nil {
+		t.Error(err)
+	}
+	wantNames(t, filepath.Join(o.Dir(), takenDir))
 	for _, rec := range recs {
-		if _, err := o.ReadRecord(rec.ID); err != nil {
+		if back, err := o.ReadRecord(rec.ID); err != nil || back.Status != Queued {
 			t.Errorf("record: %v", err)
 		}
+		if state, err := o.State(rec.ID); err != nil || state != Queued {
+			t.Errorf("marker: %s, %v", state, err)
+		}
 	}
-	check(t, o.ForgetBatches(cut))
-	check(t, o.ForgetBatches(cut))
-	if cut, err = o.Batches(); err != nil || len(cut) != 0 {
-		t.Errorf("lists that are forgotten: %v, %v", cut, err)
+}
+
+// What a power cut takes of the records of a list is read from its file; what has happened to its operations since stands.
+func TestRecoverBatches(t *testing.T) {
+	t.Parallel()
+	o := ownTree(t, openTree(t, t.TempDir(), Options{Durability: Power}))
+	const (
+		whole = iota
+		emptied
+		lost
+		removed
+		begun
+		ended
+		deleted
+	)
+	recs := drafts(t, o.Tree, deleted+1, nil)
+	check(t, o.Publish(recs...))
+	record := func(i int) string { return filepath.Join(o.Dir(), dayFile(recs[i].ID, ".json")) }
+	marker := func(i int, state State) string { return filepath.Join(o.JobsDir(), MarkerName(recs[i].ID, state)) }
+	check(t, os.Truncate(record(emptied), 0))
+	check(t, os.Remove(record(lost)))
+	check(t, os.Remove(marker(removed, Queued)))
+	check(t, os.Rename(marker(begun, Queued), marker(begun, Running)))
+	check(t, os.Truncate(record(begun), 0)) // not by a power cut: it was synced before the rename
+	rec := *recs[ended]
+	rec.Status, rec.FinishedSeq = Completed, 1
+	check(t, o.Finish(&rec, Queued))
+	check(t, os.Remove(record(deleted)))
+	check(t, os.Remove(marker(deleted, Queued)))
+
+	made, err := o.RecoverBatches()
+	check(t, err)
+	if made != 2 {
+		t.Errorf("made %d records and markers", made)
+	}
+	for i, want := range map[int]State{whole: Queued, emptied: Queued, lost: Queued, ended: Completed} {
+		if back, err := o.ReadRecord(recs[i].ID); err != nil || back.Status != want || back.RequestHash != recs[i].RequestHash {
+			t.Errorf("record %d: %+v, %v", i, back, err)
+		}
+	}
+	for _, i := range []int{begun, deleted} {
+		if back, err := o.ReadRecord(recs[i].ID); err == nil {
+			t.Errorf("record %d is made again: %+v", i, back)
+		}
+	}
+	wantNames(t, o.JobsDir(), MarkerName(recs[whole].ID, Queued), MarkerName(recs[emptied].ID, Queued), MarkerName(recs[lost].ID, Queued), MarkerName(recs[begun].ID, Running))
+
+	file := recs[0].ID.String() + recordsSuffix
+	wantNames(t, filepath.Join(o.Dir(), takenDir), file)
+	check(t, o.SettleBatches(time.Now().Add(-time.Hour)))
+	wantNames(t, filepath.Join(o.Dir(), takenDir), file)
+	check(t, o.SettleBatches(time.Now().Add(time.Hour)))
+	wantNames(t, filepath.Join(o.Dir(), takenDir))
+
+	check(t, os.WriteFile(filepath.Join(o.Dir(), takenDir, recs[0].ID.String()+batchSuffix), []byte("{"), 0o600))
+	if made, err := o.RecoverBatches(); made != 0 || err != nil {
+		t.Errorf("a list that cannot be read: %d, %v", made, err)
 	}
 	wantNames(t, filepath.Join(o.Dir(), takenDir))
 }
@@ -162,4 +225,32 @@ func TestKeyClaims(t *testing.T) {
 	wantNames(t, filepath.Join(tree.Dir(), keysDir))
 	check(t, tree.ClaimKeys(KeyClaim{"a", second, "h3", now})) // its folder is made again
 	want("a", time.Hour, second)
+}
+
+// What a list saves: to be read beside each other, on a disk, with -cpu 2.
+func BenchmarkSubmit(b *testing.B) {
+	for _, count := range []int{1, 100} {
+		b.Run(strconv.Itoa(count), func(b *testing.B) {
+			tree, err := Open(b.TempDir(), Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = tree.Close() }()
+			b.SetParallelism(32 / (count/25 + 1)) // 32 submit one at a time, a few a list
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					recs := make([]*Record, count)
+					for i := range recs {
+						if recs[i], err = tree.Draft(Submission{Group: "g", Job: "j"}); err != nil {
+							b.Error(err)
+						}
+					}
+					if err := tree.Publish(recs...); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N*count)/b.Elapsed().Seconds(), "submits/s")
+		})
+	}
 }

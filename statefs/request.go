@@ -229,7 +229,7 @@ func (o *Owner) Untake() (int, error) {
 	var done []string
 	back := 0
 	for _, entry := range entries {
-		if _, ok := batchOf(entry); ok {
+		if isBatch(entry) {
 			continue
 		}
 		if _, ok := SubmissionName(entry.Name()); ok {

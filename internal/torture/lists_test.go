@@ -1,0 +1,134 @@
+package torture
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/internal/faultfs"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+const listLength = 20
+
+// lists are the lists that somebody submitted and was told of.
+type lists struct {
+	mu       sync.Mutex
+	accepted [][]statefs.ID
+}
+
+// submit submits lists from two clients until the daemon is gone. Their operations wait for tomorrow.
+func (l *lists) submit(t *testing.T, d *daemon) (wait func()) {
+	list := make([]client.Submission, listLength)
+	for i := range list {
+		list[i] = client.Submission{Job: "t/sleep", Params: map[string]int{"n": i}, Delay: 24 * time.Hour}
+	}
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for {
+				made, err := d.SubmitList(t.Context(), list)
+				if err != nil {
+					return
+				}
+				ids := make([]statefs.ID, len(made))
+				for i, one := range made {
+					ids[i] = one.ID
+				}
+				l.mu.Lock()
+				l.accepted = append(l.accepted, ids)
+				l.mu.Unlock()
+			}
+		})
+	}
+	return all.Wait
+}
+
+// check says what is wrong with the storage after a daemon has put it in order: all of an accepted list is scheduled, and of any other all or
+// nothing.
+func (l *lists) check(t *testing.T, dir string) {
+	t.Helper()
+	tree, err := statefs.Open(dir, statefs.Options{})
+	must(t, err)
+	defer func() { must(t, tree.Close()) }()
+	for _, ids := range l.accepted {
+		for _, id := range ids {
+			if state, err := tree.State(id); err != nil || state != statefs.Scheduled {
+				t.Fatalf("%s of a list that was accepted is %q, %v", id, state, err)
+			}
+			if _, err := tree.ReadRecord(id); err != nil {
+				t.Fatalf("of a list that was accepted: %v", err)
+			}
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "operations", "*", "*.json"))
+	must(t, err)
+	live := map[statefs.ID]int{}
+	for _, file := range files {
+		id, err := statefs.ParseID(strings.TrimSuffix(filepath.Base(file), ".json"))
+		must(t, err)
+		rec, err := tree.ReadRecord(id)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		must(t, err)
+		if rec.Status.Live() && rec.Batch != nil {
+			live[*rec.Batch]++
+		}
+	}
+	for first, count := range live {
+		if count != listLength {
+			t.Fatalf("of the list of %s there are %d of %d", first, count, listLength)
+		}
+	}
+}
+
+// TestListsAfterKills kills the daemon while it takes lists: each is there as a whole or not at all.
+func TestListsAfterKills(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
+	l := &lists{}
+	for range scaled(6, 60) {
+		d := r.start("--sweep-interval", "50ms")
+		wait := l.submit(t, d)
+		r.pause(d, 300*time.Millisecond)
+		d.kill()
+		wait()
+		d = r.start()
+		l.check(t, r.dir)
+		d.stop(t)
+	}
+	figures.add(t, "lists acknowledged and found again", len(l.accepted))
+}
+
+// TestListsAfterPowerCuts cuts the power instead. The records of a list are not synced by themselves.
+func TestListsAfterPowerCuts(t *testing.T) {
+	t.Parallel()
+	p := plug(t, faultfs.Empty())
+	l := &lists{}
+	for range scaled(6, 60) {
+		interval := "1h"
+		if p.random.IntN(2) == 0 {
+			interval = "50ms" // in which records are synced later
+		}
+		d := p.start("--sweep-interval", interval)
+		wait := l.submit(t, d)
+		p.pause(d, 800*time.Millisecond)
+		p.disk.Cut()
+		p.endAll()
+		d.kill()
+		wait()
+		image := p.drawImage()
+		p.remove()
+		p.insert(image)
+		d = p.start()
+		l.check(t, p.dir)
+		d.stop(t)
+	}
+	figures.add(t, "lists acknowledged and found again", len(l.accepted))
+}
