@@ -229,7 +229,7 @@ func (o *Owner) SettleBatches(before time.Time) error {
 		for _, rec := range recs {
 			days[rec.ID.Day()] = true
 		}
-		if err := sideBySide(recs, o.settleRecord); err != nil {
+		if err := sideBySide(recs, maxSyncs, o.settleRecord); err != nil {
 			return err
 		}
 		if err := o.syncOperations(days); err != nil {

@@ -86,7 +86,7 @@ func (t *Tree) publish(recs []*Record) error {
 		}
 	}
 	t.live.add(t, recs...)
-	err := sideBySide(recs, t.publishRecord)
+	err := sideBySide(recs, fewWriters, t.publishRecord)
 	if err == nil {
 		err = t.publishMarker(recs[0])
 	}
@@ -94,7 +94,7 @@ func (t *Tree) publish(recs []*Record) error {
 		return t.revoke(recs, err)
 	}
 	if list {
-		if err := sideBySide(recs[1:], t.publishMarker); err != nil {
+		if err := sideBySide(recs[1:], fewWriters, t.publishMarker); err != nil {
 			return &PartError{err}
 		}
 	}
@@ -121,9 +121,11 @@ func (t *Tree) revoke(recs []*Record, why error) error {
 	return why
 }
 
-// sideBySide calls do for every record, as many at once as there may be syncs of files, and returns the first error, after which it begins no
-// more.
-func sideBySide(recs []*Record, do func(*Record) error) error {
+// fewWriters is how many write at once what is not synced: they meet at the same folders, and more of them only wait for each other.
+const fewWriters = 4
+
+// sideBySide calls do for every record, for so many at once, and returns the first error, after which it begins no more.
+func sideBySide(recs []*Record, most int, do func(*Record) error) error {
 	if len(recs) == 1 {
 		return do(recs[0]) //nolint:gosec // there is one
 	}
@@ -132,7 +134,7 @@ func sideBySide(recs []*Record, do func(*Record) error) error {
 	var workers sync.WaitGroup
 	next := make(chan *Record)
 	stop := make(chan struct{})
-	for range min(maxSyncs, len(recs)) {
+	for range min(most, len(recs)) {
 		workers.Go(func() {
 			for rec := range next {
 				if err := do(rec); err != nil {
