@@ -79,7 +79,7 @@ Exit codes of run and wait: 0 success, 1 failure, 2 partial, 130 cancelled, 75 n
 		a.requestCommand("resume", "Let paused operations go on"),
 		a.requestCommand("cancel", "End operations for good"),
 		a.prioritizeCommand(), a.retryCommand(), a.keeperCommand(), wardenCommand(), a.waitCommand(), a.jobsCommand(), a.validateCommand(), a.historyCommand(), a.showCommand(), a.pruneCommand(), a.sweepCommand(),
-		a.eventsCommand(), a.topCommand(), a.deleteCommand(), a.configCommand(), a.versionCommand(),
+		a.lanesCommand(), a.laneCommand(), a.eventsCommand(), a.topCommand(), a.deleteCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.Version = versionLine()
 	root.SetVersionTemplate("{{.Version}}\n")

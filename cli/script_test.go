@@ -52,6 +52,7 @@ func TestScripts(t *testing.T) {
 			"waitfile":  waitFile,
 			"waitgrep":  waitGrep,
 			"waitls":    waitList,
+			"waitlanes": waitLanes,
 		},
 	})
 }
@@ -133,6 +134,19 @@ func waitList(ts *testscript.TestScript, neg bool, args []string) {
 	eventually(ts, args[0]+" in the list", func() bool {
 		ts.Check(ts.Exec("jobdir", "ls"))
 		return pattern.MatchString(ts.ReadFile("stdout"))
+	})
+}
+
+// waitLanes waits until 'jobdir lanes' shows or says what matches: waitlanes PATTERN
+func waitLanes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: waitlanes PATTERN")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	eventually(ts, args[0]+" of the lanes", func() bool {
+		ts.Check(ts.Exec("jobdir", "lanes"))
+		return pattern.MatchString(ts.ReadFile("stdout")) || pattern.MatchString(ts.ReadFile("stderr"))
 	})
 }
 

@@ -40,6 +40,10 @@ func (s status) Waiting(id statefs.ID) (statefs.Waiting, bool) { return s.daemon
 
 func (s status) Followed(id statefs.ID) { s.daemon.Followed(id) }
 
+func (s status) Lanes() statefs.LanesStatus { return s.daemon.LanesStatus() }
+
+func (s status) LookAtLanes() { s.daemon.LookAtLanes() }
+
 func (s status) Delete(ctx context.Context, id statefs.ID) error { return s.daemon.Delete(ctx, id) }
 
 func (s status) Pin(ctx context.Context, id statefs.ID, pinned bool) error {

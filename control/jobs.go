@@ -78,7 +78,9 @@ func (s *Server) readyz(w *answer, r *http.Request, _ httprouter.Params) error {
 	if err := s.history.Ready(); err != nil {
 		lists = err.Error()
 	}
+	lanes := s.status.Lanes()
 	return s.sendJSON(w, r, status, map[string]any{
+		"lanes": laneTroubles(&lanes),
 		"ready": status == http.StatusOK, "history": lists, "draining": draining, "version": s.version,
 		"storage": s.tree.Dir(), "durability": s.tree.Durability(), "full": full, "troubles": append([]Trouble{}, health.Troubles...),
 		"watch": health.Watch, "live": health.Live, "counters": health.Counters,

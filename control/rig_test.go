@@ -116,6 +116,7 @@ type daemonStatus struct {
 	owner  *statefs.Owner
 	counts map[string]uint64
 	failed []error
+	lanes  statefs.LanesStatus
 
 	tally   tally.Tally
 	history *history.Store
@@ -133,6 +134,37 @@ func (d *daemonStatus) Live() []history.Live {
 func (d *daemonStatus) Waiting(statefs.ID) (statefs.Waiting, bool) { return statefs.Waiting{}, false }
 
 func (d *daemonStatus) Followed(statefs.ID) {}
+
+// Lanes are cookie, default, and one that only its operations know; they are held as the files say.
+func (d *daemonStatus) Lanes() statefs.LanesStatus {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lanes
+}
+
+func (d *daemonStatus) LookAtLanes() {
+	one := 1
+	all := statefs.LanesStatus{Limits: []statefs.LimitStatus{{Name: "tool", Known: true, Capacity: &one}}}
+	for _, name := range []string{"cookie", "default", "gone"} {
+		lane := statefs.LaneStatus{Name: name, Known: name != "gone", Capacity: &one, Configured: &one}
+		if v, err := d.owner.ReadLane(statefs.LaneFile{Lane: name, Control: statefs.LanePaused}); err == nil {
+			lane.Paused = &v.Hold
+		}
+		if v, err := d.owner.ReadLane(statefs.LaneFile{Lane: name, Control: statefs.LaneClosed}); err == nil {
+			lane.Closed = &v.Hold
+		}
+		if v, err := d.owner.ReadLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity}); err == nil {
+			lane.Capacity = statefs.LaneCapacityOf(v.Capacity)
+		}
+		all.Lanes = append(all.Lanes, lane)
+	}
+	if v, err := d.owner.ReadLane(statefs.LaneFile{Lane: statefs.AllLanes, Control: statefs.LanePaused}); err == nil {
+		all.Paused = &v.Hold
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lanes = all
+}
 
 func (d *daemonStatus) States() map[statefs.State]int { return d.tally.States() }
 
@@ -236,9 +268,11 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 		return nil
 	}})
 	intake.Ready()
+	played := &daemonStatus{ready: true, owner: r.owner, history: index}
+	played.LookAtLanes()
 	r.config = Config{
 		Intake: intake,
-		Tree:   r.tree, Catalog: jobs, Status: &daemonStatus{ready: true, owner: r.owner, history: index}, Version: "v1.2.3", History: index,
+		Tree:   r.tree, Catalog: jobs, Status: played, Version: "v1.2.3", History: index,
 		Logger: slog.New(slog.NewTextHandler(r.logged, nil)),
 	}
 	for _, f := range change {

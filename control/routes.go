@@ -2,6 +2,7 @@ package control
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/julienschmidt/httprouter"
 )
@@ -67,7 +68,7 @@ var (
 // table is every route of the server. The rows whose path begins with :group share one handler of the router, which cannot hold a
 // name beside a fixed segment: control and operations are told apart from jobs behind it.
 func (s *Server) table() []route {
-	return append(s.fixedRoutes(), s.groupRoutes()...)
+	return slices.Concat(s.fixedRoutes(), s.lanesRoutes(), s.groupRoutes())
 }
 
 func (s *Server) fixedRoutes() []route {

@@ -63,6 +63,9 @@ type Status interface {
 	Waiting(id statefs.ID) (statefs.Waiting, bool)
 	// Followed says that somebody reads the stream of an operation: if it waits, its log says why from now on.
 	Followed(id statefs.ID)
+	// Lanes returns how the lanes and limits stand, and LookAtLanes has the daemon read the files of the lanes before it returns.
+	Lanes() statefs.LanesStatus
+	LookAtLanes()
 	// Delete removes an operation that has ended, with the errors of history.Store.Delete.
 	Delete(ctx context.Context, id statefs.ID) error
 	// Pin keeps an operation from being deleted, or ends that. The error wraps history.ErrUnknown when there is none.

@@ -115,7 +115,8 @@ const (
 	MaxLaneCapacity = 1_000_000
 	unlimitedText   = "unlimited"
 	laneFileLimit   = 16 << 10
-	longestReason   = 1000
+	// MaxLaneReason is the length of the longest reason, in bytes; more is cut off.
+	MaxLaneReason = 1000
 )
 
 // ParseLaneCapacity reads a capacity as people write it: a whole number from 0, or unlimited, which is -1. The error says what is wrong.
@@ -170,7 +171,7 @@ func parseHold(data []byte) (hold LaneHold, problem string) {
 func printableReason(text string) string {
 	text = strings.ToValidUTF8(text, "?")
 	text = strings.Join(strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }), " ")
-	for len(text) > longestReason {
+	for len(text) > MaxLaneReason {
 		_, size := utf8.DecodeLastRuneInString(text)
 		text = text[:len(text)-size]
 	}

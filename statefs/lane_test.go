@@ -182,7 +182,7 @@ func FuzzLaneFiles(f *testing.F) {
 			t.Errorf("capacity %d", n)
 		}
 		hold, problem := parseHold(data)
-		if problem == "" && (len(hold.Reason) > longestReason || strings.ContainsAny(hold.Reason, "\n\x1b")) {
+		if problem == "" && (len(hold.Reason) > MaxLaneReason || strings.ContainsAny(hold.Reason, "\n\x1b")) {
 			t.Errorf("reason %q", hold.Reason)
 		}
 	})

@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+func (a *app) laneCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lane",
+		Short: "Pause, resume, close, open or size lanes",
+		Long: `lane changes lanes, at once and until it is changed again; "all" is every lane. What runs goes on whatever is done. Without
+a daemon the change waits on disk for the next one, as it does when a file is put into lanes/ by hand.`,
+		Example: `  jobdir lane pause cookie --for 15m --reason "new cookies"
+  jobdir lane capacity cookie 4`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("lane: what to do is missing: it is one of pause, resume, close, open, capacity")
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		RunE: func(*cobra.Command, []string) error { return nil }, // Args has refused
+	}
+	cmd.AddCommand(
+		a.holdCommand(client.PauseLane, "Start nothing in lanes; what runs goes on"),
+		a.holdCommand(client.ResumeLane, "Start operations of lanes again"),
+		a.holdCommand(client.CloseLane, "Refuse submits to lanes; what waits there goes on"),
+		a.holdCommand(client.OpenLane, "Take submits to lanes again"),
+		a.capacityCommand(),
+	)
+	for _, sub := range cmd.Commands() {
+		sub.Args = usageArgs(sub.Args)
+	}
+	return cmd
+}
+
+func (a *app) holdCommand(action client.LaneAction, short string) *cobra.Command {
+	var lasts, until, reason string
+	cmd := &cobra.Command{
+		Use:   string(action) + " LANE...",
+		Short: short,
+		Args:  needs("a lane"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			hold, err := holdFlags(lasts, until, reason, time.Now())
+			if err != nil {
+				return err
+			}
+			return a.holdLanes(cmd.Context(), conf, action, hold, args)
+		},
+	}
+	if action == client.PauseLane || action == client.CloseLane {
+		cmd.Flags().StringVar(&lasts, "for", "", "it ends by itself after this time, such as 15m or 2d")
+		cmd.Flags().StringVar(&until, "until", "", "it ends by itself at this time, such as 2026-11-23T09:00:00+01:00 or '2026-11-23 09:00'")
+		cmd.Flags().StringVar(&reason, "reason", "", "shown wherever somebody asks why")
+	}
+	return cmd
+}
+
+func holdFlags(lasts, until, reason string, now time.Time) (statefs.LaneHold, error) {
+	hold := statefs.LaneHold{Reason: reason}
+	switch {
+	case lasts != "" && until != "":
+		return hold, usagef("give --for or --until, not both")
+	case lasts != "":
+		d, ok := catalog.ParseDuration(lasts)
+		if !ok || d <= 0 {
+			return hold, usagef("flag --for: %q is not a time such as 90s, 15m or 2d", lasts)
+		}
+		at := now.Add(d)
+		hold.Until = &at
+	case until != "":
+		at, err := momentFrom(until)
+		if err != nil {
+			return hold, usagef("flag --until: %w", err)
+		}
+		if !at.After(now) {
+			return hold, usagef("flag --until: %s is over", until)
+		}
+		hold.Until = &at
+	}
+	return hold, nil
+}
+
+// momentFrom reads a time as people write it; one without a zone is local.
+func momentFrom(text string) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is not a time such as 2026-11-23T09:00:00+01:00 or '2026-11-23 09:00'", text)
+}
+
+func (a *app) holdLanes(ctx context.Context, conf *loaded, action client.LaneAction, hold statefs.LaneHold, lanes []string) error {
+	done := map[client.LaneAction]string{
+		client.PauseLane: "paused", client.ResumeLane: "resumed", client.CloseLane: "closed", client.OpenLane: "open",
+	}[action]
+	return a.changeLanes(ctx, conf, lanes, func(c *client.Client, lane string) error {
+		return c.ControlLane(ctx, lane, action, hold)
+	}, func(tree *statefs.Tree, lane string) error {
+		file := statefs.LaneFile{Lane: lane, Control: statefs.LanePaused}
+		if action == client.CloseLane || action == client.OpenLane {
+			file.Control = statefs.LaneClosed
+		}
+		if action == client.ResumeLane || action == client.OpenLane {
+			_, err := tree.ReleaseLane(file)
+			return err
+		}
+		hold := hold
+		if who, err := user.Current(); err == nil {
+			hold.By = who.Username
+		}
+		return tree.HoldLane(file, hold)
+	}, func(lane string, all *statefs.LanesStatus) {
+		a.streams.say("%s is %s%s", laneWords(lane), done, holdText(&hold, false))
+		a.sayStillHeld(lane, action, all)
+	})
+}
+
+// sayStillHeld says what a resume or open of one lane does not end: that of all lanes, and the other way round.
+func (a *app) sayStillHeld(lane string, action client.LaneAction, all *statefs.LanesStatus) {
+	var every *statefs.LaneHold
+	var own func(*statefs.LaneStatus) *statefs.LaneHold
+	var word string
+	switch action {
+	case client.ResumeLane:
+		every, own, word = all.Paused, func(l *statefs.LaneStatus) *statefs.LaneHold { return l.Paused }, "paused"
+	case client.OpenLane:
+		every, own, word = all.Closed, func(l *statefs.LaneStatus) *statefs.LaneHold { return l.Closed }, "closed"
+	case client.PauseLane, client.CloseLane:
+		return
+	}
+	if lane != statefs.AllLanes {
+		if every != nil {
+			a.streams.say("it stays %s with all lanes: 'jobdir lane %s all' ends that", word, action)
+		}
+		return
+	}
+	var still []string
+	for i := range all.Lanes {
+		if l := &all.Lanes[i]; own(l) != nil {
+			still = append(still, l.Name)
+		}
+	}
+	if len(still) > 0 {
+		a.streams.say("%s by itself: %s; 'jobdir lane %s %s' ends that", word, strings.Join(still, ", "), action, strings.Join(still, " "))
+	}
+}
+
+func laneWords(lane string) string {
+	if lane == statefs.AllLanes {
+		return "every lane"
+	}
+	return "lane " + lane
+}
+
+func (a *app) capacityCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "capacity LANE N",
+		Short: "Change how many run in a lane at once",
+		Long: `capacity sets how many operations run in a lane at once: a whole number, "unlimited", or "configured" for what the
+configuration says. Lowering it ends nothing: nothing starts until enough have ended.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return errors.New("capacity: want a lane and a number, as in 'jobdir lane capacity cookie 4'")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.setCapacity(cmd.Context(), conf, args[0], args[1])
+		},
+	}
+}
+
+func (a *app) setCapacity(ctx context.Context, conf *loaded, lane, text string) error {
+	reset := text == "configured"
+	n := 0
+	if !reset {
+		var err error
+		if n, err = statefs.ParseLaneCapacity(text); err != nil {
+			return usagef("%w, nor \"configured\"", err)
+		}
+	}
+	return a.changeLanes(ctx, conf, []string{lane}, func(c *client.Client, lane string) error {
+		if reset {
+			return c.ResetLaneCapacity(ctx, lane)
+		}
+		return c.SetLaneCapacity(ctx, lane, n)
+	}, func(tree *statefs.Tree, lane string) (err error) {
+		names := []string{lane}
+		if lane == statefs.AllLanes {
+			names = conf.laneNames()
+		}
+		for _, name := range names {
+			if reset {
+				_, err = tree.ReleaseLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity})
+			} else {
+				err = tree.SetLaneCapacity(name, n)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(lane string, all *statefs.LanesStatus) {
+		for i := range all.Lanes {
+			if l := &all.Lanes[i]; l.Known && (l.Name == lane || lane == statefs.AllLanes) {
+				a.streams.say("lane %s has capacity %s", l.Name, capacityText(l.Capacity))
+			}
+		}
+	})
+}
+
+// changeLanes does something to each lane, by a daemon or in the directory, and has said what became of it.
+func (a *app) changeLanes(ctx context.Context, conf *loaded, lanes []string, with func(*client.Client, string) error, without func(*statefs.Tree, string) error, said func(string, *statefs.LanesStatus)) error {
+	each := func(change func(string) error, status func() (*statefs.LanesStatus, error)) error {
+		var failed []error
+		for _, lane := range lanes {
+			err := change(lane)
+			if err == nil {
+				var all *statefs.LanesStatus
+				if all, err = status(); err == nil {
+					said(lane, all)
+				}
+			}
+			failed = append(failed, err)
+		}
+		return errors.Join(failed...)
+	}
+	return a.reach(ctx, conf, func(c *client.Client) error {
+		return each(func(lane string) error { return with(c, lane) }, func() (*statefs.LanesStatus, error) { return c.Lanes(ctx) })
+	}, func(tree *statefs.Tree) error {
+		a.streams.say("no daemon is running on %s: the change waits on disk until one is", tree.Dir())
+		return each(func(lane string) error {
+			if err := knownLane(conf, lane); err != nil {
+				return err
+			}
+			return without(tree, lane)
+		}, func() (*statefs.LanesStatus, error) { return lanesOf(tree, conf) })
+	})
+}
+
+// knownLane refuses a lane that the configuration does not have; without a file of it nobody knows which there are.
+func knownLane(conf *loaded, lane string) error {
+	switch {
+	case lane == statefs.AllLanes:
+		return nil
+	case !statefs.ValidLane(lane):
+		return usagef("%q cannot be the name of a lane", lane)
+	case conf.file != "" && !slices.Contains(conf.laneNames(), lane):
+		return notFoundf("there is no lane %q in %s; the lanes are %s", lane, conf.file, strings.Join(conf.laneNames(), ", "))
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Lanes returns how the lanes and limits stand.
+func (c *Client) Lanes(ctx context.Context) (*statefs.LanesStatus, error) {
+	var all statefs.LanesStatus
+	if err := c.call(ctx, http.MethodGet, "/api/v1/lanes", nil, nil, &all); err != nil {
+		return nil, fmt.Errorf("ask for the lanes: %w", err)
+	}
+	return &all, nil
+}
+
+// LaneAction is what can be done to a lane.
+type LaneAction string
+
+// The actions. What runs in a lane goes on whatever is done to it.
+const (
+	PauseLane  LaneAction = "pause"  // nothing starts in it
+	ResumeLane LaneAction = "resume" // the opposite
+	CloseLane  LaneAction = "close"  // nothing is submitted to it
+	OpenLane   LaneAction = "open"   // the opposite
+)
+
+// ControlLane pauses, resumes, closes or opens a lane, or every lane with the name statefs.AllLanes. Of hold the members Until and Reason count,
+// for a pause and a close. It returns when the effect is there. The error is an *[Error] with status 404 when there is no such lane.
+func (c *Client) ControlLane(ctx context.Context, lane string, action LaneAction, hold statefs.LaneHold) error {
+	query := url.Values{}
+	if hold.Until != nil {
+		query.Set("until", hold.Until.Format(time.RFC3339Nano))
+	}
+	if hold.Reason != "" {
+		query.Set("reason", hold.Reason)
+	}
+	if err := c.call(ctx, http.MethodPost, lanePath(lane)+"/"+url.PathEscape(string(action)), query, nil, nil); err != nil {
+		return fmt.Errorf("%s lane %s: %w", action, lane, err)
+	}
+	return nil
+}
+
+// SetLaneCapacity sets how many run in a lane at once; negative is any number. It returns when the effect is there. The error is as that of
+// ControlLane.
+func (c *Client) SetLaneCapacity(ctx context.Context, lane string, capacity int) error {
+	return c.patchLane(ctx, lane, statefs.LaneCapacityOf(capacity))
+}
+
+// ResetLaneCapacity gives a lane the capacity of the configuration again.
+func (c *Client) ResetLaneCapacity(ctx context.Context, lane string) error {
+	return c.patchLane(ctx, lane, "configured")
+}
+
+func (c *Client) patchLane(ctx context.Context, lane string, capacity any) error {
+	if err := c.call(ctx, http.MethodPatch, lanePath(lane), nil, map[string]any{"capacity": capacity}, nil); err != nil {
+		return fmt.Errorf("change lane %s: %w", lane, err)
+	}
+	return nil
+}
+
+func lanePath(lane string) string { return "/api/v1/lanes/" + url.PathEscape(lane) }

@@ -1,0 +1,314 @@
+package control
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// The lanes are changed as everything is: by writing the files that a person could write. Then the daemon is asked to look at once, so
+// that the answer shows the effect.
+
+// lanesRoutes are the rows of the table about lanes.
+func (s *Server) lanesRoutes() []route {
+	one := []response{{200, mediaJSON, "The lane as it stands now; all of them when the name is all"}}
+	hold := []parameter{
+		{name: "for", kind: "string", summary: "it ends by itself after this time (90s, 15m, 2d)"},
+		{name: "until", kind: "string", summary: "it ends by itself at this time (RFC 3339)"},
+		{name: "reason", kind: "string", summary: "shown wherever somebody asks why"},
+	}
+	const body = "The parameters of the query as a JSON object of strings; nothing is {}"
+	return []route{
+		{
+			method: "GET", path: "/api/v1/lanes", handle: s.lanes, summary: "The lanes and limits, and why nothing starts in a lane",
+			answers: []response{{200, mediaJSON, "The lanes and limits"}},
+		},
+		{
+			method: "GET", path: "/api/v1/lanes/:lane", handle: s.lane, summary: "One lane", answers: one,
+		},
+		{
+			method: "PATCH", path: "/api/v1/lanes/:lane", handle: s.changeLane, summary: "Change how many run in a lane at once",
+			body: `{"capacity": 4}; null is any number, "configured" what the configuration says`, answers: one,
+		},
+		{
+			method: "POST", path: "/api/v1/lanes/:lane/pause", handle: s.holdLane, summary: "Start nothing in a lane; what runs goes on",
+			query: hold, body: body, answers: one,
+		},
+		{
+			method: "POST", path: "/api/v1/lanes/:lane/resume", handle: s.holdLane, summary: "Start operations of a lane again; of all: end the pause of all lanes, and leave those that are paused by themselves",
+			answers: one,
+		},
+		{
+			method: "POST", path: "/api/v1/lanes/:lane/close", handle: s.holdLane, summary: "Refuse submits to a lane with 503; what waits there goes on",
+			query: hold, body: body, answers: one,
+		},
+		{
+			method: "POST", path: "/api/v1/lanes/:lane/open", handle: s.holdLane, summary: "Take submits to a lane again",
+			answers: one,
+		},
+	}
+}
+
+// lanes is GET /api/v1/lanes.
+func (s *Server) lanes(w *answer, r *http.Request, _ httprouter.Params) error {
+	if err := noParameters(r); err != nil {
+		return err
+	}
+	return s.sendJSON(w, r, http.StatusOK, s.status.Lanes())
+}
+
+func noParameters(r *http.Request) error {
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	return onlyThese(values)
+}
+
+// lane is GET /api/v1/lanes/{lane}.
+func (s *Server) lane(w *answer, r *http.Request, p httprouter.Params) error {
+	if err := noParameters(r); err != nil {
+		return err
+	}
+	return s.sendLane(w, r, p.ByName("lane"))
+}
+
+// sendLane answers with a lane, or with all of them.
+func (s *Server) sendLane(w *answer, r *http.Request, name string) error {
+	all := s.status.Lanes()
+	if name == statefs.AllLanes {
+		return s.sendJSON(w, r, http.StatusOK, all)
+	}
+	lane, err := laneOf(&all, name)
+	if err != nil {
+		return err
+	}
+	return s.sendJSON(w, r, http.StatusOK, lane)
+}
+
+// laneOf finds a lane.
+func laneOf(all *statefs.LanesStatus, name string) (*statefs.LaneStatus, error) {
+	if lane := all.Lane(name); lane != nil {
+		return lane, nil
+	}
+	names := laneNames(all)
+	return nil, refuse(http.StatusNotFound, "There is no lane '%s'; the lanes are %s", printable(name, 64), strings.Join(names, ", ")).with("lanes", names)
+}
+
+func laneNames(all *statefs.LanesStatus) []string {
+	names := []string{}
+	for i := range all.Lanes {
+		names = append(names, all.Lanes[i].Name)
+	}
+	return names
+}
+
+// controlled returns the lane of a request that changes it, which has to be one of the configuration, or AllLanes.
+func (s *Server) controlled(p httprouter.Params) (string, error) {
+	name := p.ByName("lane")
+	if name == statefs.AllLanes {
+		return name, nil
+	}
+	all := s.status.Lanes()
+	lane, err := laneOf(&all, name)
+	if err != nil {
+		return "", err
+	}
+	if !lane.Known {
+		return "", refuse(http.StatusConflict, "Lane '%s' is not in the configuration of the daemon; only what waits or runs there keeps it in the list", name)
+	}
+	return name, nil
+}
+
+// changeLane is PATCH /api/v1/lanes/{lane}.
+func (s *Server) changeLane(w *answer, r *http.Request, p httprouter.Params) error {
+	name, err := s.controlled(p)
+	if err != nil {
+		return err
+	}
+	if err := noParameters(r); err != nil {
+		return err
+	}
+	capacity, err := s.readCapacity(w, r)
+	if err != nil {
+		return err
+	}
+	names := []string{name}
+	if name == statefs.AllLanes {
+		all := s.status.Lanes()
+		names = names[:0]
+		for i := range all.Lanes {
+			if all.Lanes[i].Known {
+				names = append(names, all.Lanes[i].Name)
+			}
+		}
+	}
+	for _, name := range names {
+		if capacity == configured {
+			_, err = s.tree.ReleaseLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity})
+		} else {
+			err = s.tree.SetLaneCapacity(name, capacity)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.status.LookAtLanes()
+	return s.sendLane(w, r, name)
+}
+
+// configured is the capacity that stands for what the configuration says.
+const configured = -2
+
+// readCapacity reads {"capacity": 4}.
+func (s *Server) readCapacity(w *answer, r *http.Request) (int, error) {
+	body, err := s.readBody(w, r)
+	if err != nil {
+		return 0, err
+	}
+	members, err := catalog.ReadObject(body)
+	if err != nil {
+		return 0, err
+	}
+	for member := range members {
+		if member != "capacity" {
+			return 0, refuse(http.StatusBadRequest, "Unknown member '%s'; a lane has capacity", printable(member, 64)).with("parameter", printable(member, 64))
+		}
+	}
+	raw, ok := members["capacity"]
+	if !ok {
+		return 0, refuse(http.StatusBadRequest, `Missing member 'capacity', as in {"capacity": 4}`).with("parameter", "capacity")
+	}
+	text := strings.TrimSpace(string(raw))
+	switch text {
+	case "null", `"unlimited"`:
+		return -1, nil
+	case `"configured"`:
+		return configured, nil
+	}
+	var number json.Number
+	if json.Unmarshal(raw, &number) == nil && text[0] != '"' {
+		if n, err := statefs.ParseLaneCapacity(number.String()); err == nil {
+			return n, nil
+		}
+	}
+	return 0, refuse(http.StatusBadRequest, `Invalid parameter 'capacity': %s is neither a whole number from 0 to %d nor null (any number) nor "configured"`, printable(text, 64), statefs.MaxLaneCapacity).
+		with("parameter", "capacity")
+}
+
+// holdLane is POST /api/v1/lanes/{lane}/pause, resume, close and open.
+func (s *Server) holdLane(w *answer, r *http.Request, p httprouter.Params) error {
+	name, err := s.controlled(p)
+	if err != nil {
+		return err
+	}
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := s.bodyParameters(w, r, values); err != nil {
+		return err
+	}
+	by, err := s.guard.creator(r)
+	if err != nil {
+		return err
+	}
+	action := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	file := statefs.LaneFile{Lane: name, Control: statefs.LanePaused}
+	if action == "close" || action == "open" {
+		file.Control = statefs.LaneClosed
+	}
+	if action == "resume" || action == "open" {
+		if err := onlyThese(values); err != nil {
+			return err
+		}
+		if _, err := s.tree.ReleaseLane(file); err != nil {
+			return err
+		}
+	} else {
+		hold, err := holdFrom(values, s.tree.Now())
+		if err != nil {
+			return err
+		}
+		hold.By = by
+		if hold.By == statefs.HeldByBreaker {
+			hold.By = "token " + by // a name that means something else
+		}
+		if err := s.tree.HoldLane(file, hold); err != nil {
+			return err
+		}
+	}
+	s.status.LookAtLanes()
+	return s.sendLane(w, r, name)
+}
+
+// longestHold is beyond any plan, and far from where times can no longer be written.
+const longestHold = 10 * 365 * 24 * time.Hour
+
+func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
+	if err := onlyThese(values, "for", "until", "reason"); err != nil {
+		return statefs.LaneHold{}, err
+	}
+	hold := statefs.LaneHold{Reason: values.Get("reason")}
+	if len(hold.Reason) > statefs.MaxLaneReason {
+		return hold, refuse(http.StatusBadRequest, "Invalid parameter 'reason': it is longer than %d bytes", statefs.MaxLaneReason).with("parameter", "reason")
+	}
+	wrong := func(name, format string, args ...any) (statefs.LaneHold, error) {
+		return hold, refuse(http.StatusBadRequest, "Invalid parameter '"+name+"': "+format, args...).with("parameter", name)
+	}
+	switch {
+	case values.Has("for") && values.Has("until"):
+		return wrong("until", "give it or 'for', not both")
+	case values.Has("for"):
+		d, ok := catalog.ParseDuration(values.Get("for"))
+		if !ok || d <= 0 || d > longestHold {
+			return wrong("for", "%s is not a time such as 90s, 15m or 2d", strconv.Quote(printable(values.Get("for"), 64)))
+		}
+		until := now.Add(d).Round(time.Millisecond)
+		hold.Until = &until
+	case values.Has("until"):
+		until, err := time.Parse(time.RFC3339, values.Get("until"))
+		if err != nil {
+			return wrong("until", "%s is not a time such as 2026-11-23T09:00:00+01:00", strconv.Quote(printable(values.Get("until"), 64)))
+		}
+		if !until.After(now) || until.Year() > 9998 {
+			return wrong("until", "%s is over, or too far away", until.Format(time.RFC3339))
+		}
+		hold.Until = &until
+	}
+	return hold, nil
+}
+
+// laneTroubles says of the lanes what somebody who looks after the daemon should know.
+func laneTroubles(all *statefs.LanesStatus) []object {
+	troubles := []object{}
+	note := func(lane string, p statefs.LaneProblem) {
+		troubles = append(troubles, object{"lane": lane, "file": p.File, "error": p.Reason})
+	}
+	for i := range all.Lanes {
+		lane := &all.Lanes[i]
+		for _, p := range lane.Problems {
+			note(lane.Name, p)
+		}
+		if b := lane.Breaker; b != nil && slices.Contains([]string{"open", "trial"}, b.State) {
+			reason := "its breaker has paused it"
+			if lane.Paused != nil && lane.Paused.Reason != "" {
+				reason += ": " + lane.Paused.Reason
+			}
+			troubles = append(troubles, object{"lane": lane.Name, "breaker": b.State, "error": reason})
+		}
+	}
+	for _, p := range all.Problems {
+		note("", p)
+	}
+	return troubles
+}
