@@ -28,7 +28,7 @@ type Settings struct {
 	Within   time.Duration
 	// Cooldown is how long it stays open before it lets one operation through.
 	Cooldown time.Duration
-	// On are the error codes that count; nil: all of them.
+	// On are the failures that count, by the names that the caller gives them: error codes, classes, exit codes; nil: all of them.
 	On []string
 }
 

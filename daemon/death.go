@@ -53,7 +53,7 @@ func (a attempted) after() statefs.Cause {
 func (d *Daemon) failedAttempt(op *operation, err error) statefs.Cause {
 	rec, r := op.rec, op.run
 	class := r.classOf(rec, err)
-	r.warned = class == catalog.ClassWarn
+	r.class = class
 	if class == catalog.ClassWarn {
 		rec.Warnings++
 	} else {

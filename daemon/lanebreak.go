@@ -2,9 +2,12 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jobdir/jobdir/breaker"
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -22,21 +25,32 @@ const (
 
 // tellBreaker tells the breaker of its lane how the run of an operation has ended.
 func (d *Daemon) tellBreaker(op *operation) {
-	v, code := saysNothing, ""
+	v, names := saysNothing, []string(nil)
 	switch {
 	case op.endedBy == statefs.CauseDone:
 		v = saysWell
-	case op.rec.Error != nil && !op.run.warned:
-		v, code = saysFailed, op.rec.Error.Code
+	case op.rec.Error != nil && op.run.class != catalog.ClassWarn:
+		v, names = saysFailed, []string{op.rec.Error.Code, string(op.run.class)}
+		if op.rec.ExitCode != nil && *op.rec.ExitCode != 0 {
+			names = append(names, strconv.Itoa(*op.rec.ExitCode))
+		}
 	}
-	d.lanes.ended(laneOf(op.rec), op.id(), v, code)
+	d.lanes.ended(laneOf(op.rec), op.id(), v, names...)
 }
 
-// ended tells the breaker of a lane how a run has ended, before the run gives its place back.
-func (l *lanes) ended(name string, id statefs.ID, v verdict, code string) {
+// ended tells the breaker of a lane how a run has ended, before the run gives its place back. A failure has several names: its error code, its
+// class, the exit code of its command; the one that the breaker names counts.
+func (l *lanes) ended(name string, id statefs.ID, v verdict, names ...string) {
 	s := l.all[name] // the map never changes
 	if s == nil || s.breaker == nil {
 		return
+	}
+	code := ""
+	if len(names) > 0 {
+		code = names[0]
+	}
+	if i := slices.IndexFunc(names, func(n string) bool { return slices.Contains(s.config.Breaker.On, n) }); i >= 0 {
+		code = names[i]
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -315,6 +315,13 @@ lane: one
 handler: how
 ---
 group: test
+name: exits
+params: {code: {type: integer, required: true}}
+lane: one
+exit_codes: {manual: [77], warn: [3]}
+run: [sh, -c, 'exit ${params.code}']
+---
+group: test
 name: turns
 lane: turns
 env: {OWN: "of the job"}
@@ -435,6 +442,40 @@ func TestBreakerOutlivesTheDaemon(t *testing.T) {
 	b.awaitLane("one", "goes on", func(v statefs.LaneStatus) bool { return v.Breaker.State == string(breaker.Closed) })
 	b.cancel(held)
 	b.cancel(next)
+}
+
+// A failure is named by its error code, its class, or the exit code of its command; a warning is none, and neither is a trial that ends in one.
+func TestNamesOfAFailure(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		on     []string
+		code   int
+		counts bool
+	}{
+		"any": {nil, 7, true}, "exit code": {[]string{"7"}, 7, true}, "another exit code": {[]string{"8"}, 7, false},
+		"error code": {[]string{"exit_code"}, 7, true}, "class": {[]string{"manual"}, 77, true}, "another class": {[]string{"manual"}, 7, false},
+		"a warning": {nil, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := breakerBench(t, howHandlers(), c.on...)
+			id := b.submit("exits", fmt.Sprintf(`{"code": %d}`, c.code))
+			b.poll("it has failed", func() bool {
+				rec, err := b.tree.ReadRecord(id)
+				return err == nil && rec.Error != nil && rec.Status != statefs.Running
+			})
+			counted := 0
+			if c.counts {
+				counted = 1
+			}
+			if v := b.lane("one"); v.Breaker.Failures != counted {
+				t.Errorf("%d failures count, want %d", v.Breaker.Failures, counted)
+			}
+			if sight, err := b.tree.Look(id); err == nil && len(sight.States) > 0 {
+				b.cancel(id)
+			}
+		})
+	}
 }
 
 func TestBreakerCountsWhatItNames(t *testing.T) {

@@ -61,8 +61,8 @@ type run struct {
 	scratch  scratch
 	outputs  itemOutputs
 	commands commands
-	// warned says that its failure counts as none.
-	warned bool
+	// class is that of its failure, "" when it has none.
+	class catalog.Class
 	// adopted says that an earlier daemon has begun this run.
 	adopted bool
 	// elapsed is how long it worked before this daemon took it over.
