@@ -168,7 +168,7 @@ func (d *Definition) checkNames(given iter.Seq[string]) error {
 // ReadObject reads the members of a JSON object. encoding/json lets the last of
 // two equal names win and repairs broken UTF-8; both are errors here.
 func ReadObject(data []byte) (map[string]json.RawMessage, error) {
-	data = bytes.TrimSpace(data)
+	data = bytes.Trim(data, jsonSpace)
 	if len(data) == 0 || string(data) == "null" {
 		return nil, nil
 	}

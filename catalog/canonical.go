@@ -61,6 +61,9 @@ func formatNumber(f float64) string {
 	return string(b)
 }
 
+// jsonSpace is what JSON takes for white space, which is less than Go does.
+const jsonSpace = " \t\r\n"
+
 // maxNesting bounds objects and arrays within each other: more is no parameter, and reading goes as deep.
 const maxNesting = 64
 
@@ -79,7 +82,7 @@ func Canonical(data []byte) ([]byte, error) {
 	if err := c.value(); err != nil {
 		return nil, err
 	}
-	if len(bytes.TrimSpace(data[in.InputOffset():])) > 0 {
+	if len(bytes.Trim(data[in.InputOffset():], jsonSpace)) > 0 {
 		return nil, errors.New("text follows the JSON value")
 	}
 	return c.out, nil

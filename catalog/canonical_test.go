@@ -97,6 +97,7 @@ func TestCanonicalRefuses(t *testing.T) {
 		`{"a":1`:                               "it is cut off",
 		`[1,]`:                                 "it is no JSON",
 		`{"a":1}}`:                             "text follows",
+		"0\v":                                  "text follows",
 		`1 2`:                                  "text follows",
 		`{"a":{"b":1,"\u0062":2}}`:             "the name 'b' is given twice",
 		`["\ud800"]`:                           "half a surrogate pair",

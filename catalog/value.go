@@ -156,7 +156,7 @@ func stringValue(s string) (Value, string) {
 
 // compositeValue reads an object or an array.
 func compositeValue(t ParamType, s string) (Value, string) {
-	s = strings.TrimSpace(s)
+	s = strings.Trim(s, jsonSpace)
 	if first := map[ParamType]string{ObjectType: "{", ArrayType: "["}[t]; !strings.HasPrefix(s, first) {
 		return Value{}, quote(s) + " is not " + article(t) + " of JSON"
 	}

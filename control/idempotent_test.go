@@ -117,6 +117,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 	if a := r.do("POST", "/testrouter/streaming01?wait=10m", `{"files":3}`, header+"one"); a.status != 200 {
 		t.Errorf("waiting for what has ended: %d", a.status)
 	}
+	r.problem(r.do("GET", "/testrouter/streaming01?files=3", "", header+"one"), http.StatusBadRequest, "This address always starts a new operation")
 	for key, message := range map[string]string{
 		`""`:                     "Invalid parameter 'idempotency_key': it is empty",
 		strings.Repeat("k", 256): "Invalid parameter 'idempotency_key': it is longer than 255 bytes",

@@ -60,6 +60,9 @@ func (s *Server) startStream(w *answer, r *http.Request, p httprouter.Params) er
 		// A browser's EventSource comes back by itself, and would start a second operation.
 		return refuse(http.StatusConflict, "This address starts a new operation; a stream goes on at /api/v1/operations/{id}/stream?format=sse")
 	}
+	if r.Header.Get("Idempotency-Key") != "" {
+		return refuse(http.StatusBadRequest, "This address always starts a new operation: send the Idempotency-Key with a POST").with("parameter", "idempotency_key")
+	}
 	params, err := def.Bind(values)
 	if err != nil {
 		return err

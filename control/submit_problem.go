@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/submit"
 )
 
@@ -18,6 +19,11 @@ func submitRefusal(err error) *refusal {
 		answer.text = fmt.Sprintf("Nothing of the list is taken; entry %d: %s", entry.Index, answer.text)
 		answer.more = maps.Clone(answer.more)
 		return answer.with("index", entry.Index)
+	}
+	if part, ok := errors.AsType[*statefs.PartError](err); ok && !diskFailed(err) {
+		answer := refuse(http.StatusInternalServerError, "%s", printable(part.Error(), 1000))
+		answer.cause = err
+		return answer
 	}
 	if list, ok := errors.AsType[*submit.ListError](err); ok {
 		return refuse(http.StatusBadRequest, "%s", list.Error())

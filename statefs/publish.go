@@ -54,7 +54,7 @@ func (t *Tree) Settle(id ID) error { return t.syncOperation(id) }
 type PartError struct{ Err error }
 
 func (e *PartError) Error() string {
-	return fmt.Sprintf("the list is accepted, and some of its operations begin only when the daemon is started again: %v", e.Err)
+	return fmt.Sprintf("The list is accepted, and some of its operations begin only when the daemon is started again: %v", e.Err)
 }
 
 func (e *PartError) Unwrap() error { return e.Err }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 )
@@ -76,4 +77,38 @@ func TestRequestsOfEntries(t *testing.T) {
 			t.Errorf("%s in a list: %v", text, err)
 		}
 	}
+}
+
+// What is read of a stranger's file is an entry that can be built, or an error that is about what was asked.
+func FuzzParseList(f *testing.F) {
+	for _, seed := range []string{
+		`[{"job":"g/return","params":{"a":"x","b":1},"priority":1,"delay":"1s","tags":["t"],"key":"k","idempotency_key":"i"}]`, `{"job":"g/by"}`,
+		`[{"job":"g/next","after":["` + parent + `"],"require":"end","not_before":"2026-11-23T09:00:00Z"}]`, `[{"job":"a/b","params":[]}]`, `[[]]`, `{"job":1}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	c := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "jobs.yaml", YAML: []byte(jobs)}}})
+	if err := c.Reload(); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, err := ParseList(data)
+		if err != nil {
+			if one, oneErr := ParseEntry(data); oneErr == nil {
+				entries, err = []Entry{one}, nil
+			}
+		}
+		var requests []Request
+		if err == nil {
+			requests, err = Requests(c, entries)
+		}
+		for _, r := range requests {
+			if err == nil {
+				_, err = Build(r.Definition, r.Params, r.Options, time.Unix(0, 0))
+			}
+		}
+		if err != nil && (!Refused(err) || err.Error() == "") {
+			t.Errorf("%q: %v", data, err)
+		}
+	})
 }
