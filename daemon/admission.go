@@ -274,13 +274,6 @@ func (d *Daemon) Limits() []queue.LimitStats {
 	return d.admission.queue.Limits()
 }
 
-// QueueLength is how many operations wait to start.
-func (d *Daemon) QueueLength() int {
-	d.admission.mu.RLock()
-	defer d.admission.mu.RUnlock()
-	return d.admission.queue.Waiting()
-}
-
 // standing is where an operation stands in the queue, as far as its look knows: it may have been admitted since.
 type standing uint8
 

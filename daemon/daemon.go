@@ -99,6 +99,8 @@ type Daemon struct {
 	chains chains
 	// lanes are what pauses, closes and sizes them.
 	lanes *lanes
+	// room bounds how many wait.
+	room room
 	// waiters are the operations whose logs say why they wait.
 	waiters waiters
 	moves   repeats
@@ -177,6 +179,7 @@ func New(config Config) (*Daemon, error) {
 	d.admission = newAdmission(&config, d.looks.want, config.Owner.Now)
 	d.admission.changed = d.waitingChanged
 	d.lanes = newLanes(&d.config, d.admission, d.ran)
+	d.room.waiting = d.waitingNow
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.ownerOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
@@ -396,7 +399,7 @@ func (d *Daemon) keep(op *operation) {
 	d.mu.Lock()
 	d.ops[op.id()] = op
 	d.mu.Unlock()
-	op.count(&d.tally)
+	d.room.came(op.rec.Starts == 0 && isClosed(d.ready), func() { op.count(&d.tally) })
 	if d.config.Intake != nil {
 		d.config.Intake.Note(op.rec)
 	}

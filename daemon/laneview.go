@@ -96,7 +96,7 @@ const whenClosed = time.Minute
 const whenFull = 5 * time.Second
 
 // Admit refuses new operations, all of one list at once: those of a lane or a limit that there is not (*submit.OptionError), those of a
-// closed lane, and all when too many wait already (*submit.BusyError). What is submitted at the same moment is not counted yet.
+// closed lane, and all when too many wait already (*submit.BusyError).
 func (d *Daemon) Admit(all []statefs.Submission) error {
 	closed := *d.lanes.closed.Load()
 	for i := range all {
@@ -119,10 +119,12 @@ func (d *Daemon) Admit(all []statefs.Submission) error {
 			}
 		}
 	}
-	if most := d.config.MaxQueued; most > 0 && d.QueueLength()+len(all) > most {
-		return &submit.BusyError{
-			Text: fmt.Sprintf("The queue is full: %d operations wait, and max_queued is %d", d.QueueLength(), most), Full: true, After: whenFull,
+	if waiting, ok := d.room.take(len(all), d.config.MaxQueued, d.ran()); !ok {
+		text := fmt.Sprintf("The queue is full: %d operations wait, and max_queued is %d", waiting, d.config.MaxQueued)
+		if len(all) > 1 {
+			text += fmt.Sprintf("; these would be %d more", len(all))
 		}
+		return &submit.BusyError{Text: text, Full: true, After: whenFull}
 	}
 	return nil
 }
