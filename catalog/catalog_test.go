@@ -145,8 +145,15 @@ func TestWhatIsNoDefinition(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// The storage of a daemon among its jobs keeps definitions of its own.
+	write(t, at("storage/storage.json"), "{}")
+	write(t, at("storage/jobs/a.yaml"), yamlJob("no", "such", "x"))
+	write(t, at("storage/definitions/0123.yaml"), yamlJob("linked", "file", "old"))
 	c := New(Options{Dirs: []string{dir, dir + "/", at("dir.yaml")}})
 	step(t, c, "all", "linked/file=x")
+	if folders := c.Folders(); slices.ContainsFunc(folders, func(path string) bool { return strings.HasPrefix(path, at("storage")) }) {
+		t.Errorf("the storage is read: %q", folders)
+	}
 	if err := os.Symlink("nothing", at("lost.yaml")); err != nil {
 		t.Fatal(err)
 	}

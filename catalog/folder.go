@@ -41,6 +41,9 @@ func (l *listing) walk(dir string, top bool) {
 		l.problems = append(l.problems, &Problem{File: dir, Message: "the folder cannot be read: " + cause(err)})
 		return
 	}
+	if !top && isStorage(entries) {
+		return
+	}
 	l.folders = append(l.folders, dir)
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
@@ -52,6 +55,16 @@ func (l *listing) walk(dir string, top bool) {
 			l.files = append(l.files, path)
 		}
 	}
+}
+
+// isStorage tells whether a folder is the storage of a daemon, which may lie among
+// its jobs: the definitions that are kept there are of what was submitted, and
+// read as jobs they would take the names of the real ones.
+func isStorage(entries []fs.DirEntry) bool {
+	has := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
+	}
+	return has("storage.json") && has("jobs") && has("definitions")
 }
 
 // isDefinition tells whether an entry is a regular file of the right name, or a
