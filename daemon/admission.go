@@ -84,8 +84,8 @@ func (a *admission) enter(op *operation) bool {
 		a.mu.Unlock()
 		return true
 	}
-	if op.stands != waits || op.standsWith != op.rec.Priority {
-		op.stands, op.standsWith = waits, op.rec.Priority
+	if op.stands != waits || op.standsWith != int32(op.rec.Priority) {
+		op.stands, op.standsWith = waits, int32(op.rec.Priority)
 		a.givesBackLocked(op.id())
 		a.queue.Wait(item(op))
 	}

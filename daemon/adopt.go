@@ -109,7 +109,6 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	d.takeOverStop(op)
 	d.keep(op)
 	d.admission.settle(op, true)
-	d.looks.want(rec.ID) // which makes this durable
 	return nil
 }
 

@@ -326,7 +326,9 @@ func (d *Daemon) stop() {
 	d.waiters.close()
 	d.looks.wait() // a look that began before may still start work; none that begins now does
 	for _, op := range d.all() {
-		d.looks.want(op.id()) // each look sees that the daemon stops and interrupts
+		if !op.parked.Load() { // those have no work
+			d.looks.want(op.id()) // each look sees that the daemon stops and interrupts
+		}
 	}
 	d.awaitRuns()
 	d.looks.close()
@@ -369,6 +371,9 @@ func (d *Daemon) awaitRuns() {
 // settle writes down what the runs that were interrupted last left behind. No look runs any more.
 func (d *Daemon) settle() {
 	for _, op := range d.all() {
+		if op.attention == nil {
+			continue
+		}
 		if op.run != nil && op.run.ended() {
 			d.guardLook(op.id(), func() error { return d.finish(op) })
 			d.tell(op)

@@ -19,6 +19,9 @@ type times struct {
 	attempt, queue, expiry time.Duration
 }
 
+// limited says that a time has to be kept that stands nowhere else: by how long the daemon has run.
+func (t *times) limited() bool { return t.attempt > 0 || t.queue > 0 || t.expiry > 0 }
+
 // keepTime has operations looked at when their time comes, until ctx ends.
 func (d *Daemon) keepTime(ctx context.Context) { keepAlarms(ctx, d.alarms, d.logger) }
 

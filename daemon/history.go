@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/jobdir/jobdir/history"
@@ -124,16 +126,37 @@ func (d *Daemon) catchUp(ctx context.Context) (safe bool, err error) {
 	if err != nil {
 		d.logger.Warn("what ended last may be missing in the history until its index is built again", "error", err)
 	}
-	for id := range ids {
-		if err := d.enterEnded(id); err != nil {
-			return false, err
-		}
+	if err := d.enterAll(ids); err != nil {
+		return false, err
 	}
 	err = d.history.Sync(ctx)
 	if errors.Is(err, history.ErrNotReady) {
 		return false, nil // the history has reported why
 	}
 	return err == nil, err
+}
+
+// enterAll is enterEnded for many, side by side: each record is read.
+func (d *Daemon) enterAll(ids map[statefs.ID]bool) error {
+	next := make(chan statefs.ID)
+	var failed error
+	var once sync.Once
+	var workers sync.WaitGroup
+	for range 2 * runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for id := range next {
+				if err := d.enterEnded(id); err != nil {
+					once.Do(func() { failed = err })
+				}
+			}
+		})
+	}
+	for id := range ids {
+		next <- id
+	}
+	close(next)
+	workers.Wait()
+	return failed
 }
 
 // enterEnded enters an operation that has ended, unless it is there.

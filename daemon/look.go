@@ -17,8 +17,11 @@ const tryAgain = time.Second
 // happens to an operation, and there is never more than one for the same ID at a time.
 func (d *Daemon) look(id statefs.ID) {
 	defer d.drain.looked()
-	d.runInside(id)
 	d.guardLook(id, func() error {
+		if err := d.unpark(id); err != nil {
+			return err
+		}
+		d.runInside(id)
 		sight, err := d.owner.Look(id)
 		if err != nil {
 			return err
@@ -29,12 +32,16 @@ func (d *Daemon) look(id statefs.ID) {
 		op := d.operation(id)
 		if op == nil {
 			err = d.adopt(id, sight)
-			if op = d.operation(id); op != nil {
-				d.tell(op)
-			} else {
+			if op = d.operation(id); op == nil {
 				d.waiters.forget(id)
+				return err
 			}
-			return err
+			d.tell(op)
+			if err != nil || len(sight.States) != 1 || sight.States[0] != op.state {
+				d.looks.want(id) // what was seen is not what is there now
+				return err
+			}
+			sight.Odd = nil // it was set aside
 		}
 		err = d.reconcile(op, sight)
 		d.admission.settle(op, d.manages(id))
@@ -48,6 +55,9 @@ func (d *Daemon) look(id statefs.ID) {
 		}
 		if op.run == nil && op.left == nil {
 			d.closeLog(op) // what only stands in line must not use up the open files
+		}
+		if err == nil && d.manages(id) {
+			op.park()
 		}
 		return err
 	})

@@ -14,10 +14,40 @@ import (
 // the atomic ones.
 type operation struct {
 	ident statefs.ID // for everybody; it never changes
-	rec   *statefs.Record
+	// attention is what a look needs; nil between the looks while the operation only waits, see park.
+	*attention
+
 	// state is what the marker said when the daemon last moved or accepted it.
 	state statefs.State
-	run   *run
+	// tally counts the operation in the state counted, in its lane; nil while it is not in hand.
+	tally   *tally.Tally
+	counted statefs.State
+	// queuedAt is since when it is counted as queued.
+	queuedAt time.Time
+	// stands is where it stands in the queue, and standsWith the priority that it waits there with.
+	stands     standing
+	standsWith int32
+	// saidWaiting says that it was published why it waits.
+	saidWaiting bool
+
+	// parked says that attention is nil, to those who are outside the look.
+	parked atomic.Bool
+	// displaced is the word of looks at other operations that its marker was moved onto one of theirs.
+	displaced atomic.Bool
+	// shown is a copy of state for readers outside the look.
+	shown atomic.Value // statefs.State
+	// row is what lists show of it.
+	row atomic.Value // history.Packed
+	// marker tells which file the marker is, under any name, and is never nil. Looks at other operations read it.
+	marker atomic.Pointer[statefs.Identity]
+	// events counts what the watch said of this ID.
+	events atomic.Uint64
+}
+
+// attention is what the daemon has in memory of an operation with which it does something.
+type attention struct {
+	rec *statefs.Record
+	run *run
 	// left is a run that the operation is done with, while that is not known to be durable yet.
 	left *run
 	log  *stream.Writer
@@ -37,30 +67,8 @@ type operation struct {
 	// told is the last transition that was published.
 	told  statefs.Transited
 	times times
-	// tally counts the operation in the state counted, in its lane; nil while it is not in hand.
-	tally   *tally.Tally
-	counted statefs.State
-	// queuedAt is since when it is counted as queued.
-	queuedAt time.Time
-
-	// stands is where it stands in the queue, and standsWith the priority that it waits there with.
-	stands     standing
-	standsWith int
 	// eligible is when the last operation that it comes after has ended; zero when it comes after none.
 	eligible time.Time
-	// saidWaiting is the version of the record whose waiting was published.
-	saidWaiting time.Time
-
-	// shown is a copy of state for readers outside the look.
-	shown atomic.Value // statefs.State
-	// row is what lists show of it.
-	row atomic.Value // history.Packed
-	// marker tells which file the marker is, under any name, and is never nil. Looks at other operations read it,
-	// and displaced is their word that the marker was moved onto one of theirs.
-	marker    atomic.Pointer[statefs.Identity]
-	displaced atomic.Bool
-	// events counts what the watch said of this ID.
-	events atomic.Uint64
 }
 
 // absence is the time in which the marker of an operation is not found.
@@ -76,17 +84,24 @@ type request struct {
 }
 
 func newOperation(rec *statefs.Record) *operation {
-	op := &operation{ident: rec.ID, rec: rec}
-	if n := len(rec.Transitions); n > 0 {
-		op.told = rec.Transitions[n-1] // by whoever made it
-	}
+	op := &operation{ident: rec.ID, attention: attend(rec)}
 	op.marker.Store(new(statefs.Identity)) // of no file
 	return op
+}
+
+// attend begins with an operation of which everything was told.
+func attend(rec *statefs.Record) *attention {
+	a := &attention{rec: rec}
+	if n := len(rec.Transitions); n > 0 {
+		a.told = rec.Transitions[n-1] // by whoever made it
+	}
+	return a
 }
 
 func (op *operation) id() statefs.ID { return op.ident }
 
 func (op *operation) set(state statefs.State) {
+	op.saidWaiting = op.saidWaiting && op.state == state
 	op.state = state
 	op.shown.Store(state)
 	op.recount(state)

@@ -50,7 +50,7 @@ func TestFailedAttemptIsWrittenBeforeTheRename(t *testing.T) {
 			must(t, err)
 			rec.Attempts, rec.Deaths, rec.Reason = 3, 3, "poison"
 			must(t, rec.Apply(statefs.Queued, statefs.CauseStart, time.Now()))
-			op := &operation{ident: rec.ID, rec: rec, state: statefs.Running}
+			op := &operation{ident: rec.ID, attention: attend(rec), state: statefs.Running}
 			for range 2 { // the marker is still in the queue, so the rename cannot be made
 				if err := d.goOn(op, cause); !errors.Is(err, errMoved) {
 					t.Fatal(err)

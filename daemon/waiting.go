@@ -144,11 +144,11 @@ func (d *Daemon) sayWaiting(op *operation) {
 
 // firstWait publishes why an operation does not start at once.
 func (d *Daemon) firstWait(op *operation) {
-	if op.saidWaiting.Equal(op.rec.UpdatedAt) {
+	if op.saidWaiting {
 		return
 	}
 	if why, ok := d.Waiting(op.id()); ok && why.Reason != statefs.WaitsToStart {
-		op.saidWaiting = op.rec.UpdatedAt
+		op.saidWaiting = true
 		d.tellWaiting(op.rec, why)
 	}
 }

@@ -278,16 +278,12 @@ func (t *Tree) ReadRecord(id ID) (*Record, error) {
 }
 
 func decodeRecord(name string, id ID, data []byte) (*Record, error) {
-	var head struct {
-		Version int `json:"version"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, &CorruptError{name, err.Error()}
-	}
-	if head.Version > RecordVersion {
-		return nil, fmt.Errorf("%s: %w (format %d, this one knows %d)", name, ErrNewerVersion, head.Version, RecordVersion)
-	}
 	rec, err := unmarshalRecord(data)
+	if err != nil || rec.Version > RecordVersion {
+		if version := versionOf(data); version > RecordVersion {
+			return nil, fmt.Errorf("%s: %w (format %d, this one knows %d)", name, ErrNewerVersion, version, RecordVersion)
+		}
+	}
 	if err != nil {
 		return nil, &CorruptError{name, err.Error()}
 	}
@@ -301,6 +297,15 @@ func decodeRecord(name string, id ID, data []byte) (*Record, error) {
 		return nil, &CorruptError{name, fmt.Sprintf("its next state %q is no live state", shorten(string(rec.Next)))}
 	}
 	return rec, nil
+}
+
+// versionOf is the format of a record, as far as it can be told.
+func versionOf(data []byte) int {
+	var head struct {
+		Version int `json:"version"`
+	}
+	_ = json.Unmarshal(data, &head) // a member of another type does not keep it from being read
+	return head.Version
 }
 
 // readRegular reads a whole regular file below root. A symbolic link, a directory, a fifo or a device is refused without
