@@ -32,7 +32,7 @@ func (d *Daemon) followUp(op *operation, rec *statefs.Record, rep *report) error
 	var done []submit.Outcome
 	if err == nil {
 		done, err = d.config.Intake.Submit(context.Background(), request) // an end that is under way is carried to its end
-		if err != nil && !refused(err) {
+		if err != nil && !submit.Refused(err) {
 			return fmt.Errorf("submit what follows %s: %w", rec.ID, err)
 		}
 	}
@@ -46,15 +46,6 @@ func (d *Daemon) followUp(op *operation, rec *statefs.Record, rep *report) error
 	}
 	op.rec.Then = rec.Then // on a full disk the end happens again
 	return nil
-}
-
-// refused reports whether a submit will never be taken as it is.
-func refused(err error) bool {
-	_, option := errors.AsType[*submit.OptionError](err)
-	_, param := errors.AsType[*catalog.ParamError](err)
-	_, conflict := errors.AsType[*submit.ConflictError](err)
-	_, reused := errors.AsType[*submit.KeyReusedError](err)
-	return option || param || conflict || reused
 }
 
 // next is the submit of the job that follows.
