@@ -11,7 +11,7 @@ LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/jobdir
@@ -58,6 +58,10 @@ fmt: ## format as the linters want it
 .PHONY: bench
 bench: ## measure, beside the floor of the same machine; BENCH='flags' are handed on
 	$(GO) run ./bench $(BENCH)
+
+.PHONY: bench-peers
+bench-peers: ## measure section l beside asynq, NATS and River; as root it installs their servers
+	@GO='$(GO)' tools/peers $(BENCH)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (30s)

@@ -31,6 +31,7 @@ type child struct {
 	out   *bufio.Reader
 	talk  tailBuffer // the end of its stderr, for messages
 	grace time.Duration
+	slow  time.Duration // how long an answer may take
 	ended chan struct{}
 	err   error
 }
@@ -50,7 +51,7 @@ var starter = sync.OnceValue(func() chan func() {
 
 // start starts a process whose stdin stays open until stop.
 func start(ctx context.Context, name string, cmd *exec.Cmd) (*child, error) {
-	c := &child{name: name, cmd: cmd, grace: 20 * time.Second, ended: make(chan struct{})}
+	c := &child{name: name, cmd: cmd, grace: 20 * time.Second, slow: patience, ended: make(chan struct{})}
 	var err error
 	if c.in, err = cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -105,7 +106,7 @@ func (c *child) answer(into any) error {
 		text, err := c.out.ReadString('\n')
 		got <- line{text, err}
 	}()
-	late := time.NewTimer(patience)
+	late := time.NewTimer(c.slow)
 	defer late.Stop()
 	select {
 	case l := <-got:
@@ -114,7 +115,7 @@ func (c *child) answer(into any) error {
 		}
 		return json.Unmarshal([]byte(l.text), into)
 	case <-late.C:
-		return fmt.Errorf("%s said nothing for %s\n%s", c.name, patience, c.talk.String())
+		return fmt.Errorf("%s said nothing for %s\n%s", c.name, c.slow, c.talk.String())
 	}
 }
 
@@ -157,6 +158,9 @@ func startRole(ctx context.Context, role string, argument, into any) (*child, er
 	if err != nil {
 		return nil, err
 	}
+	if role == "load" {
+		c.slow = 10 * patience // it may have a hundred thousand operations to begin with
+	}
 	if err := c.answer(into); err != nil {
 		return nil, errors.Join(err, c.stop())
 	}
@@ -167,6 +171,7 @@ func startRole(ctx context.Context, role string, argument, into any) (*child, er
 func play(role string) int {
 	roles := map[string]func(context.Context, []byte) error{
 		"server": playServer, "bare": playBare, "poller": playPoller, "writer": playWriter, "renamer": playRenamer,
+		"load": playLoad, "floor": playFloor,
 	}
 	part, ok := roles[role]
 	if !ok {

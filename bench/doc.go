@@ -15,6 +15,12 @@
 //	d  memory: of an idle stream and of a paused operation
 //	e  idle: processor time of paused operations
 //	f  start: from the request that starts an operation to the first byte of its stream
+//	h  history: what a million ended operations cost
+//	k  commands started and ended through the keeper, and its memory
+//	l  load: operations without work, submitted over HTTP and finished, beside the same file operations alone
+//	q  queue: what a hundred thousand that wait cost
+//
+// Sections l and q have an ext4 of their own in a file, through a loop device, when this user may mount one and -dir is not given.
 //
 // The storage is on a real disk unless -dir says otherwise, because durability is a large part of some times; the output names the
 // file system and the durability. A section that fails ends the run with an error, and every process and folder that was made is

@@ -36,6 +36,7 @@ type options struct {
 	durability string
 	window     time.Duration
 	history    int // ended operations of the large history
+	peers      string
 	counts     counts
 }
 
@@ -54,11 +55,15 @@ type counts struct {
 	pollTurns int // rounds of each
 	rest      time.Duration
 	commands  int // of a turn
+	load      int // operations of a turn of section l with many clients
+	seconds   int // how long section l submits at a steady rate
+	queued    int // operations that wait in section q
+	turns     int // of section q
 }
 
 var (
-	fullCounts  = counts{400, 300, 2000, 300, 3, 512 << 20, 100, 5000, 1000, 60, 10, time.Second, 2000}
-	quickCounts = counts{4, 2, 5, 3, 1, 4 << 20, 4, 20, 10, 4, 1, 20 * time.Millisecond, 8}
+	fullCounts  = counts{400, 300, 2000, 300, 3, 512 << 20, 100, 5000, 1000, 60, 10, time.Second, 2000, 3000, 10, 100_000, 300}
+	quickCounts = counts{4, 2, 5, 3, 1, 4 << 20, 4, 20, 10, 4, 1, 20 * time.Millisecond, 8, 40, 1, 40, 4}
 )
 
 func parseOptions(args []string) (options, error) {
@@ -70,10 +75,11 @@ func parseOptions(args []string) (options, error) {
 	durability := flags.String("durability", "power", "durability of the storage: power or process")
 	seconds := flags.Float64("seconds", 0, "how long section e looks at paused operations; 30 when 0, 0.2 with -quick")
 	history := flags.Int("history", 0, "how many ended operations section h has on disk; 1000000 when 0, 3000 with -quick")
+	peers := flags.String("peers", "", "program of bench/peers, whose figures stand beside those of section l; none when empty")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
-	o := options{out: *out, dir: *dir, durability: *durability, window: 30 * time.Second, counts: fullCounts}
+	o := options{out: *out, dir: *dir, durability: *durability, peers: *peers, window: 30 * time.Second, counts: fullCounts}
 	if *quick {
 		o.window, o.counts = 200*time.Millisecond, quickCounts
 	}

@@ -113,6 +113,7 @@ func latencies(name string, value, floor times, p50, p99 float64) []Row {
 type Section struct {
 	Letter     string `json:"letter"`
 	Title      string `json:"title"`
+	Storage    string `json:"storage,omitempty"` // when it is not that of the run
 	LoadBefore string `json:"load_before"`
 	LoadAfter  string `json:"load_after"`
 	Rows       []Row  `json:"rows"`
@@ -128,6 +129,9 @@ type Results struct {
 
 func (s *Section) print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s  %s (load average %s → %s)\n", s.Letter, s.Title, s.LoadBefore, s.LoadAfter)
+	if s.Storage != "" {
+		fmt.Fprintf(w, "   storage on %s\n", s.Storage)
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "value\tfloor\tratio\ttarget\t\tunit\t  of\t")
 	for _, r := range s.Rows {

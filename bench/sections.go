@@ -27,6 +27,8 @@ var sections = []section{
 	{"f", "start → first byte", measureStart},
 	{"h", "history: what a large one costs, beside one of 1,000", measureHistory},
 	{"k", "starting commands", measureCommands},
+	{"l", "load: operations without work over HTTP", measureLoad},
+	{"q", "queue: what many that wait cost", measureQueue},
 }
 
 // bench is one run.
@@ -34,6 +36,8 @@ type bench struct {
 	options
 	temp   string // removed at the end
 	binary string // the program, built from this tree
+	// storage is the file system of the section, when it is not that of the run.
+	storage string
 }
 
 // measure runs the sections and writes what they found. What was measured before an error is printed too.
@@ -69,8 +73,9 @@ func (b *bench) sections(ctx context.Context, results *Results) error {
 			continue
 		}
 		before := loadAverage()
+		b.storage = ""
 		rows, err := s.measure(ctx, b)
-		part := Section{Letter: s.letter, Title: s.title, LoadBefore: before, LoadAfter: loadAverage(), Rows: rows}
+		part := Section{Letter: s.letter, Title: s.title, Storage: b.storage, LoadBefore: before, LoadAfter: loadAverage(), Rows: rows}
 		part.print(os.Stdout)
 		results.Sections = append(results.Sections, part)
 		if err != nil {

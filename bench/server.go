@@ -224,11 +224,18 @@ func say(value any) {
 }
 
 // answerHeap collects garbage for each byte of stdin and says how much memory is in use then, and calls end at the end of stdin.
-func answerHeap(end func()) {
+func answerHeap(end func()) { answerBytes(end, nil) }
+
+// answerBytes is answerHeap with other answers for some bytes.
+func answerBytes(end func(), others map[byte]func()) {
 	defer end()
 	for one := make([]byte, 1); ; {
 		if _, err := os.Stdin.Read(one); err != nil {
 			return
+		}
+		if other := others[one[0]]; other != nil {
+			other()
+			continue
 		}
 		runtime.GC()         // it only begins to empty pools
 		debug.FreeOSMemory() // a second collection, whose free pages go back
