@@ -51,6 +51,7 @@ const (
 	doublestar = "github.com/bmatcuk/doublestar/v4"
 	xsys       = "golang.org/x/sys"
 	bbolt      = "go.etcd.io/bbolt"
+	gocron     = "github.com/netresearch/go-cron"
 	websocket  = "github.com/coder/websocket"
 	gofuse     = "github.com/hanwen/go-fuse/v2" // for tests only: no package that ships may import its homes
 )
@@ -58,6 +59,7 @@ const (
 var imports = []row{
 	{"statefs", 0, nil, []string{renameio, atomic, xsys}, "names, records and transitions: the vocabulary of all others, so it knows none of them; the one place that replaces files"},
 	{"statefs/watch", 0, nil, []string{fsnotify, xsys}, "turns events into look now for any folder; it does not know what the names mean"},
+	{"schedule", 0, nil, []string{gocron}, "arithmetic of times, which needs nothing; below the job definitions, because a line that is never due is a mistake of theirs"},
 	{"web", 0, nil, nil, "embedded files and nothing else"},
 	{"internal/faultfs", 0, nil, []string{gofuse, xsys}, "a disk that forgets and fails, for tests; it knows nothing of what is written to it"},
 	{"internal/fakejob", 0, nil, []string{xsys}, "a child program for tests, which behaves like a stranger's"},
@@ -66,7 +68,7 @@ var imports = []row{
 	{"keeper", 1, []string{"statefs"}, []string{xsys}, "holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version; its exit reports are files, which statefs alone writes"},
 	{"stream", 1, []string{"statefs"}, nil, "the stream format is pure text over readers and writers, usable by any client"},
 	{"breaker", 1, []string{"statefs"}, nil, "when a lane stops itself, as a decision without clock and files; of the vocabulary it needs the ID alone"},
-	{"catalog", 1, []string{"statefs"}, []string{yaml, doublestar}, "what jobs exist is independent of what runs"},
+	{"catalog", 1, []string{"statefs", "schedule"}, []string{yaml, doublestar}, "what jobs exist is independent of what runs"},
 	{"events", 1, []string{"statefs"}, nil, "a log of what happens, which the daemon writes and control reads; it decides nothing and starts nothing"},
 	{"history", 1, []string{"statefs"}, []string{bbolt}, "an index of what has ended, made from the records; it knows neither what runs nor HTTP"},
 	{"tally", 1, []string{"statefs"}, nil, "counts and percentiles, as memory and arithmetic alone; of the vocabulary it needs the states"},
@@ -75,8 +77,8 @@ var imports = []row{
 
 	{"submit", 2, []string{"statefs", "catalog"}, nil, "what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them"},
 
-	{"control", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "web", "tally"}, []string{httprouter, websocket}, "HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own"},
-	{"daemon", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "catalog", "submit", "keeper", "queue", "breaker", "tally"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
+	{"control", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "schedule", "catalog", "submit", "web", "tally"}, []string{httprouter, websocket}, "HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own"},
+	{"daemon", 3, []string{"statefs", "statefs/watch", "history", "events", "stream", "schedule", "catalog", "submit", "keeper", "queue", "breaker", "tally"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
 	{"client", 3, []string{"statefs", "stream", "tally"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
 
 	{"jobs-example", 4, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},

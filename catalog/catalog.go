@@ -49,12 +49,13 @@ type snapshot struct {
 	groups     []string
 	problems   Problems
 	folders    []string
+	replaced   chan struct{} // closed when another one has taken its place
 }
 
 // New makes an empty catalog; [Catalog.Reload] fills it.
 func New(o Options) *Catalog {
 	c := &Catalog{options: o}
-	c.current.Store(&snapshot{})
+	c.current.Store(&snapshot{replaced: make(chan struct{})})
 	return c
 }
 
@@ -66,7 +67,7 @@ func (c *Catalog) Reload() error {
 	c.reload.Lock()
 	defer c.reload.Unlock()
 	before := c.current.Load()
-	next := &snapshot{good: map[string][]*Definition{}, byEndpoint: map[string]*Definition{}}
+	next := &snapshot{good: map[string][]*Definition{}, byEndpoint: map[string]*Definition{}, replaced: make(chan struct{})}
 	found := listFolders(c.options.Dirs)
 	next.folders, next.problems = found.folders, found.problems
 
@@ -80,6 +81,7 @@ func (c *Catalog) Reload() error {
 	next.settle(order, before)
 	next.problems.sort()
 	c.current.Store(next)
+	close(before.replaced)
 	c.log(before, next)
 	return next.problems.asError()
 }
@@ -227,6 +229,9 @@ func (c *Catalog) ByEndpoint(endpoint string) *Definition {
 
 // All gives every job, sorted by group and name.
 func (c *Catalog) All() []*Definition { return slices.Clone(c.current.Load().all) }
+
+// Changed gives a channel that is closed at the next reload. Who asks for it before reading the jobs misses no change.
+func (c *Catalog) Changed() <-chan struct{} { return c.current.Load().replaced }
 
 // Groups gives the groups that have jobs, sorted.
 func (c *Catalog) Groups() []string { return slices.Clone(c.current.Load().groups) }

@@ -92,7 +92,8 @@ type Definition struct {
 	Deadline     time.Duration // from submit to the end, waits and pauses included; 0 is no limit
 	Retry        Retry
 	ExitCodes    ExitCodes
-	restart      Restart // as written
+	Schedule     *Schedule // nil: it is started by somebody only
+	restart      Restart   // as written
 
 	Lane     string   // the queue it waits in; [DefaultLane] when the job names none
 	Limits   []string // named semaphores that it takes at its start, in the order of the file

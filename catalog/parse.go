@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,10 +57,10 @@ var (
 		known: []string{
 			"group", "name", "summary", "params", "tags", "dir", "env", "run", "items", "parallel", "handler",
 			"max_log", "fail_when", "on_disconnect", "grace", "timeout", "stall_after", "on_stall", "restart", "retry",
-			"queue_timeout", "deadline", "exit_codes", "lane", "limits", "key", "key_order", "priority", "unique", "then",
+			"queue_timeout", "deadline", "exit_codes", "lane", "limits", "key", "key_order", "priority", "unique", "schedule", "then",
 		},
 		later: []string{
-			"schedule", "deliver", "steps", "milestones",
+			"deliver", "steps", "milestones",
 		},
 	}
 	paramKeys = keySet{
@@ -92,6 +93,8 @@ type jobDecoder struct {
 	def  *Definition
 	at   map[string]*node // key of each entry of the job
 	uses []use
+	// scheduleParams are those that the schedule gives, as they are written.
+	scheduleParams url.Values
 }
 
 // use is a text that may hold references.
@@ -116,6 +119,7 @@ func (j *jobDecoder) decode() {
 	j.checkEnding()
 	j.checkQueue()
 	j.checkReferences()
+	j.checkSchedule()
 }
 
 // key decodes the value of one key of the job.

@@ -26,6 +26,8 @@ func (j *jobDecoder) ending(key string, n *node) {
 		j.retry(n)
 	case "exit_codes":
 		j.exitCodes(n)
+	case "schedule":
+		j.schedule(n)
 	}
 }
 

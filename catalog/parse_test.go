@@ -257,3 +257,25 @@ func TestRetriesAreRead(t *testing.T) {
 		}
 	}
 }
+
+func TestSchedulesAreRead(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(filepath.Join("testdata", "valid", "schedules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defs, err := Parse("schedules.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := defs[0].Schedule
+	if s.Spec.Cron() != "0 3 * * *" || s.Spec.Timezone() != "Europe/Berlin" || s.Jitter != 10*time.Minute || s.Overlap != "queue" || s.Missed != "all" {
+		t.Errorf("%+v", s)
+	}
+	if got := string(s.Params.JSON()); got != `{"files":7,"title":"night"}` {
+		t.Errorf("params %s", got)
+	}
+	if s := defs[1].Schedule; s.Overlap != "skip" || s.Missed != "once" || s.Jitter != 0 || string(s.Params.JSON()) != "{}" {
+		t.Errorf("%+v", s)
+	}
+}

@@ -78,7 +78,7 @@ Exit codes of run and wait: 0 success, 1 failure, 2 partial, 130 cancelled, 75 n
 		a.requestCommand("pause", "Stop operations where they are, until they are resumed"),
 		a.requestCommand("resume", "Let paused operations go on"),
 		a.requestCommand("cancel", "End operations for good"),
-		a.prioritizeCommand(), a.retryCommand(), a.keeperCommand(), wardenCommand(), a.waitCommand(), a.jobsCommand(), a.validateCommand(), a.historyCommand(), a.showCommand(), a.pruneCommand(), a.sweepCommand(),
+		a.prioritizeCommand(), a.retryCommand(), a.keeperCommand(), wardenCommand(), a.waitCommand(), a.jobsCommand(), a.schedulesCommand(), a.validateCommand(), a.historyCommand(), a.showCommand(), a.pruneCommand(), a.sweepCommand(),
 		a.lanesCommand(), a.laneCommand(), a.eventsCommand(), a.topCommand(), a.deleteCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.Version = versionLine()

@@ -6,6 +6,7 @@ import (
 	"github.com/jobdir/jobdir/control"
 	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/schedule"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/tally"
 )
@@ -25,6 +26,8 @@ func (s status) Health() control.Health {
 func (s status) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
 	return s.daemon.Sweep(ctx, dryRun)
 }
+
+func (s status) Schedules() ([]schedule.Status, error) { return s.daemon.Schedules() }
 
 func (s status) DiskFailed(err error) { s.daemon.DiskFailed(err) }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/schedule"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 	"github.com/jobdir/jobdir/submit"
@@ -68,6 +69,11 @@ params:
   kind: {type: string, enum: [film, song]}
 handler: simulation
 unique: {on_hit: off}
+---
+group: media
+name: nightly
+schedule: {cron: "0 3 * * *"}
+handler: simulation
 ---
 group: once
 name: return
@@ -132,6 +138,11 @@ func (d *daemonStatus) Live() []history.Live {
 }
 
 func (d *daemonStatus) Waiting(statefs.ID) (statefs.Waiting, bool) { return statefs.Waiting{}, false }
+
+func (d *daemonStatus) Schedules() ([]schedule.Status, error) {
+	on, err := d.owner.ScheduleEnabled("media-nightly")
+	return []schedule.Status{{Job: "media/nightly", Cron: "0 3 * * *", Timezone: "UTC", Enabled: on}}, err
+}
 
 func (d *daemonStatus) Followed(statefs.ID) {}
 

@@ -98,6 +98,18 @@ func (s *Server) fixedRoutes() []route {
 			answers: []response{{200, mediaJSON, "The job, with its parameters and its definition"}},
 		},
 		{
+			method: "GET", path: "/api/v1/schedules", handle: s.schedules, summary: "The schedules of the jobs that start by themselves",
+			answers: []response{{200, mediaJSON, "The schedules: when each starts next, what it started last, and why it started nothing"}},
+		},
+		{
+			method: "POST", path: "/api/v1/schedules/:group/:job/enable", handle: s.switchSchedule(true), summary: "Let a job start by its schedule",
+			answers: []response{{200, mediaJSON, "The schedule"}},
+		},
+		{
+			method: "POST", path: "/api/v1/schedules/:group/:job/disable", handle: s.switchSchedule(false), summary: "Keep a job from starting by its schedule",
+			answers: []response{{200, mediaJSON, "The schedule"}},
+		},
+		{
 			method: "GET", path: "/api/v1/operations", handle: s.operations, summary: "The operations, live and ended", query: listParameters,
 			answers: []response{{200, mediaJSON, "The operations, the newest first; X-Total-Count has the number of all that match, a lower bound when X-Total-Count-Exact is false"}, {503, mediaJSON, "The index of what has ended is being built"}},
 		},

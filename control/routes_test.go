@@ -32,12 +32,15 @@ func TestEveryRouteAnswers(t *testing.T) {
 		media  string
 		has    string
 	}{
-		"GET /":                                      {"/", 200, "text/html; charset=utf-8", "/media/decode"},
-		"GET /healthz":                               {"/healthz", 200, "application/json", `"ok"`},
-		"GET /readyz":                                {"/readyz", 200, "application/json", `"watch":{"name":"scan","reason":"a reason"}`},
-		"GET /openapi.json":                          {"/openapi.json", 200, "application/json", `"openapi":"3.1.0"`},
-		"GET /api/v1/jobs":                           {"/api/v1/jobs", 200, "application/json", `"endpoint":"media-decode"`},
-		"GET /api/v1/jobs/:group/:job":               {"/api/v1/jobs/media/decode", 200, "application/json", `"required":true`},
+		"GET /":                        {"/", 200, "text/html; charset=utf-8", "/media/decode"},
+		"GET /healthz":                 {"/healthz", 200, "application/json", `"ok"`},
+		"GET /readyz":                  {"/readyz", 200, "application/json", `"watch":{"name":"scan","reason":"a reason"}`},
+		"GET /openapi.json":            {"/openapi.json", 200, "application/json", `"openapi":"3.1.0"`},
+		"GET /api/v1/jobs":             {"/api/v1/jobs", 200, "application/json", `"endpoint":"media-decode"`},
+		"GET /api/v1/jobs/:group/:job": {"/api/v1/jobs/media/decode", 200, "application/json", `"required":true`},
+		"GET /api/v1/schedules":        {"/api/v1/schedules", 200, "application/json", `"job":"media/nightly"`},
+		"POST /api/v1/schedules/:group/:job/enable":  {"/api/v1/schedules/media/nightly/enable", 200, "application/json", `"enabled":true`},
+		"POST /api/v1/schedules/:group/:job/disable": {"/api/v1/schedules/media/nightly/disable", 200, "application/json", `"enabled":`},
 		"GET /api/v1/operations":                     {"/api/v1/operations", 200, "application/json", live.id.String()},
 		"POST /api/v1/operations":                    {"/api/v1/operations", 201, "application/json", `"tags":["x","y"]`},
 		"GET /api/v1/finished":                       {"/api/v1/finished", 200, "application/json", `"last":`},

@@ -14,6 +14,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/events"
 	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/schedule"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 	"github.com/jobdir/jobdir/stream"
@@ -66,6 +67,8 @@ type Status interface {
 	// Lanes returns how the lanes and limits stand, and LookAtLanes has the daemon read the files of the lanes before it returns.
 	Lanes() statefs.LanesStatus
 	LookAtLanes()
+	// Schedules returns the schedules of all jobs, by their addresses.
+	Schedules() ([]schedule.Status, error)
 	// Delete removes an operation that has ended, with the errors of history.Store.Delete.
 	Delete(ctx context.Context, id statefs.ID) error
 	// Pin keeps an operation from being deleted, or ends that. The error wraps history.ErrUnknown when there is none.

@@ -19,6 +19,8 @@ type alarms[K comparable] struct {
 	ring func(K)              // called by run, without the lock
 	now  func() time.Time     // the clock of the machine
 	ran  func() time.Duration // how long the daemon has run
+	// reset is called by wake, without the lock, when the clock of the machine was set; nil: nobody minds.
+	reset func()
 
 	mu      sync.Mutex
 	all     map[K]*alarm[K]
@@ -150,6 +152,9 @@ func (a *alarms[K]) wake(ctx context.Context, clockSet <-chan struct{}) {
 		case <-timer.C:
 		case <-a.changed:
 		case <-clockSet:
+			if a.reset != nil {
+				a.reset()
+			}
 		case <-ctx.Done():
 			return
 		}

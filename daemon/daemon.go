@@ -110,7 +110,8 @@ type Daemon struct {
 	troubles troubles
 	runs     sync.WaitGroup
 	// alarms have an operation looked at when its time comes.
-	alarms *alarms[statefs.ID]
+	alarms    *alarms[alarmKey]
+	scheduler *scheduler
 
 	history *history.Store
 	pruning sync.Mutex // one prune at a time
@@ -175,7 +176,9 @@ func New(config Config) (*Daemon, error) {
 		d.starter = config.Keepers
 	}
 	d.looks = newLooks(d.look)
-	d.alarms = newAlarms(config.Owner.Now, d.ran, d.looks.want)
+	d.alarms = newAlarms(config.Owner.Now, d.ran, d.ring)
+	d.scheduler = newScheduler(d)
+	d.alarms.reset = d.scheduler.wantAll
 	d.admission = newAdmission(&config, d.looks.want, config.Owner.Now)
 	d.admission.changed = d.waitingChanged
 	d.lanes = newLanes(&d.config, d.admission, d.ran)
@@ -221,6 +224,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	watchers.Go(func() { d.watcherEnded("lanes", d.lanes.run(watching)) })
 	watchers.Go(func() { d.keepLists(watching) })
 	watchers.Go(func() { d.keepTime(watching) })
+	watchers.Go(func() { d.scheduler.run(watching) })
 
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {
 		d.logger.Warn("changes are found by scanning", "folder", d.owner.JobsDir(), "reason", mode.Reason)
@@ -416,7 +420,7 @@ func (d *Daemon) forget(op *operation) {
 	delete(d.stuck, op.id())
 	d.mu.Unlock()
 	op.recount("")
-	d.alarms.set(op.id(), time.Time{}, 0)
+	d.alarms.set(alarmKey{id: op.id()}, time.Time{}, 0)
 	if d.config.Intake != nil {
 		d.config.Intake.Forget(op.rec)
 	}

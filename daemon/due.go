@@ -22,6 +22,21 @@ type times struct {
 // limited says that a time has to be kept that stands nowhere else: by how long the daemon has run.
 func (t *times) limited() bool { return t.attempt > 0 || t.queue > 0 || t.expiry > 0 }
 
+// alarmKey is what an alarm is about: an operation, or the schedule of a job by its endpoint name.
+type alarmKey struct {
+	id       statefs.ID
+	schedule string
+}
+
+// ring has somebody look at what an alarm is about.
+func (d *Daemon) ring(key alarmKey) {
+	if key.schedule != "" {
+		d.scheduler.want(key.schedule)
+		return
+	}
+	d.looks.want(key.id)
+}
+
 // keepTime has operations looked at when their time comes, until ctx ends.
 func (d *Daemon) keepTime(ctx context.Context) { keepAlarms(ctx, d.alarms, d.logger) }
 
@@ -94,7 +109,7 @@ func (d *Daemon) setAlarm(op *operation) {
 	if !at.IsZero() && !at.After(now) || after > 0 && after <= ran {
 		at, after = time.Time{}, ran+tryAgain
 	}
-	d.alarms.set(op.id(), at, after)
+	d.alarms.set(alarmKey{id: op.id()}, at, after)
 }
 
 // isDue reports whether the time has come for which an operation waits. A time of day has come when the clock says so; the wait between two

@@ -242,6 +242,7 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 		return nil, err
 	}
 	d.counters.sweeps.Add(1)
+	d.scheduler.wantAll() // the clock may have been set
 	d.alarms.again()
 	if dryRun {
 		return d.owner.PlanSweep(d.manages)

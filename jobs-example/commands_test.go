@@ -104,3 +104,21 @@ func TestShellTaskPausesResumesAndCancels(t *testing.T) {
 		t.Errorf("the log says %q, want %q", said, want)
 	}
 }
+
+// The service is away twice, and then there: the operation waits in between, and ends well.
+func TestNightly(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	text, end := s.follow(s.submit("commands", "nightly", map[string]any{"away": 2}))
+	for _, line := range []string{
+		"  Attempt 1 of 5 failed: exit code 75. It is tried again in ", "  Attempt 2 of 5 failed: exit code 75. It is tried again in ",
+		"  Run 3 begins.\n  done in run 3\n",
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("the stream lacks %q", line)
+		}
+	}
+	if end.Result != "success" || end.State != "completed" {
+		t.Errorf("stream\n%s", text)
+	}
+}

@@ -34,7 +34,7 @@ func (o *Owner) KeepFolders() (made []string, err error) {
 			return made, &FolderGoneError{path}
 		}
 	}
-	for _, name := range []string{newDir, lanesDir, definitionsDir, corruptDir, keysDir, tmpDir} {
+	for _, name := range []string{newDir, lanesDir, schedulesDir, definitionsDir, corruptDir, keysDir, tmpDir} {
 		path := filepath.Join(o.dir, name)
 		if _, err := os.Lstat(path); err == nil {
 			continue // whether it is a folder shows when it is used

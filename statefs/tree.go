@@ -23,6 +23,7 @@ const (
 	eventsDir      = "events"
 	keysDir        = "keys"
 	lanesDir       = "lanes"
+	schedulesDir   = "schedules"
 )
 
 const (
@@ -132,7 +133,7 @@ func makeStorage(abs string, options Options) error {
 }
 
 func makeLayout(abs string, groupControl bool) error {
-	for _, sub := range []string{"", jobsDir, newDir, lanesDir, operationsDir, definitionsDir, takenDir, corruptDir, keysDir, tmpDir} {
+	for _, sub := range []string{"", jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, takenDir, corruptDir, keysDir, tmpDir} {
 		path := filepath.Join(abs, sub)
 		if err := makeFolder(path); err != nil {
 			return fmt.Errorf("make storage %s: %w; %s", abs, err, remedy(err))
@@ -144,7 +145,7 @@ func makeLayout(abs string, groupControl bool) error {
 		if sub != "" && !info.IsDir() {
 			return fmt.Errorf("storage %s: %s is not a directory but a %s; remove it", abs, path, kindOf(info.Mode()))
 		}
-		if groupControl && (sub == jobsDir || sub == newDir || sub == lanesDir) {
+		if groupControl && (sub == jobsDir || sub == newDir || sub == lanesDir || sub == schedulesDir) {
 			if err := os.Chmod(path, groupMode); err != nil {
 				return fmt.Errorf("storage %s: let the group write to %s: %w", abs, path, err)
 			}

@@ -15,7 +15,7 @@ func TestOpenMakesTheLayout(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "storage")
 	tree := openTree(t, dir, Options{})
-	wantNames(t, dir, jobsDir, newDir, lanesDir, operationsDir, definitionsDir, takenDir, corruptDir, keysDir, tmpDir)
+	wantNames(t, dir, jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, takenDir, corruptDir, keysDir, tmpDir)
 	if tree.Durability() != Power || tree.Dir() != dir || tree.JobsDir() != filepath.Join(dir, jobsDir) {
 		t.Errorf("opened %s with %s", tree.Dir(), tree.Durability())
 	}
@@ -60,7 +60,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestGroupControl(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{GroupControl: true})
-	for name, want := range map[string]fs.FileMode{jobsDir: 0o770 | fs.ModeSetgid, newDir: 0o770 | fs.ModeSetgid, lanesDir: 0o770 | fs.ModeSetgid, operationsDir: 0o750, tmpDir: 0o750} {
+	for name, want := range map[string]fs.FileMode{jobsDir: 0o770 | fs.ModeSetgid, newDir: 0o770 | fs.ModeSetgid, lanesDir: 0o770 | fs.ModeSetgid, schedulesDir: 0o770 | fs.ModeSetgid, operationsDir: 0o750, tmpDir: 0o750} {
 		info, err := os.Stat(filepath.Join(tree.Dir(), name))
 		check(t, err)
 		if got := info.Mode() &^ fs.ModeDir; got != want {

@@ -1,0 +1,216 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/schedule"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
+)
+
+const secondly = `
+group: test
+name: tick
+params:
+  who: {type: string, required: true}
+schedule: {cron: "* * * * * *", params: {who: "the clock"}}
+run: [echo, "${params.who}"]
+`
+
+// started returns the records that a schedule started, by their slots.
+func (b *bench) started(job string) map[string]*statefs.Record {
+	b.t.Helper()
+	found := make(map[string]*statefs.Record)
+	days, err := os.ReadDir(filepath.Join(b.dir, "operations"))
+	must(b.t, err)
+	for _, day := range days {
+		files, err := b.tree.ListDay(day.Name())
+		must(b.t, err)
+		for _, id := range files.Records {
+			rec, err := b.tree.ReadRecord(id)
+			must(b.t, err)
+			slot, ok := strings.CutPrefix(rec.IdempotencyKey, "schedule test/"+job+" ")
+			if !ok {
+				continue
+			}
+			if other := found[slot]; other != nil {
+				b.t.Errorf("slot %s fired twice: %s, %s", slot, other.ID, rec.ID)
+			}
+			found[slot] = rec
+		}
+	}
+	return found
+}
+
+// awaitSchedule waits until the schedule of a job is so; it looks again after each change in schedules/.
+func (b *bench) awaitSchedule(job string, so func(schedule.Status) bool) schedule.Status {
+	b.t.Helper()
+	changes, err := watch.OpenDir(filepath.Join(b.dir, "schedules"), func(name string) (string, bool) { return name, true }, watch.Options{})
+	must(b.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- changes.Run(ctx) }()
+	defer func() { cancel(); must(b.t, <-ended) }()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		all, err := b.daemon.Schedules()
+		must(b.t, err)
+		for _, s := range all {
+			if s.Job == "test/"+job && so(s) {
+				return s
+			}
+		}
+		select {
+		case <-changes.Ready():
+			changes.Take()
+		case <-late.C:
+			b.t.Fatalf("waited in vain: %+v", all)
+		}
+	}
+}
+
+func (b *bench) awaitStarted(job string, count int) map[string]*statefs.Record {
+	b.t.Helper()
+	var found map[string]*statefs.Record
+	b.await(job+" is started", func() bool {
+		found = b.started(job)
+		return len(found) >= count
+	})
+	return found
+}
+
+// A job starts by its schedule, with the parameters that it gives, once for each slot; and not while it is switched off, by a file.
+func TestJobStartsByItsSchedule(t *testing.T) {
+	t.Parallel()
+	b := setup(t, secondly, testHandlers)
+	for slot, rec := range b.awaitStarted("tick", 2) {
+		at, err := time.Parse(time.RFC3339, slot)
+		if err != nil || rec.CreatedAt.Before(at) || rec.CreatedBy != "schedule" || string(rec.Params) != `{"who":"the clock"}` {
+			t.Errorf("slot %s: %s, by %q with %s", slot, rec.CreatedAt, rec.CreatedBy, rec.Params)
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(b.dir, "schedules", "test-tick.disabled"), nil, 0o640))
+	all, err := b.daemon.Schedules()
+	if err != nil || len(all) != 1 || all[0].Job != "test/tick" || all[0].Enabled || all[0].Next != nil || all[0].Timezone != "UTC" || all[0].Last == nil {
+		t.Errorf("%+v, %v", all, err)
+	}
+	b.awaitSchedule("tick", func(s schedule.Status) bool { return s.Skipped == "the schedule is off" })
+	before := len(b.started("tick"))
+	must(t, b.tree.EnableSchedule("test-tick", true))
+	after := b.awaitStarted("tick", before+1)
+	all, err = b.daemon.Schedules()
+	if err != nil || !all[0].Enabled || all[0].Next == nil {
+		t.Errorf("%d starts, %+v, %v", len(after), all, err)
+	}
+}
+
+// keepSlots writes what was dealt with of a schedule, as an earlier daemon would have left it.
+func (b *bench) keepSlots(job string, kept keptSchedule) {
+	b.t.Helper()
+	data, err := json.Marshal(kept)
+	must(b.t, err)
+	must(b.t, os.WriteFile(filepath.Join(b.dir, "schedules", "test-"+job+".json"), data, 0o640))
+}
+
+// A daemon that starts fires what was missed as the job says; a daemon that was killed between the submit and its note of it submits nothing
+// twice; a schedule that means other times begins anew.
+func TestSlotsAroundARestart(t *testing.T) {
+	t.Parallel()
+	const jobs = `
+{group: test, name: once, schedule: {cron: "0 * * * *"}, run: ["true"]}
+---
+{group: test, name: all, schedule: {cron: "0 * * * *", missed: all}, run: ["true"], unique: {on_hit: "off"}}
+---
+{group: test, name: skip, schedule: {cron: "0 * * * *", missed: skip}, run: ["true"]}
+---
+{group: test, name: new, schedule: {cron: "0 * * * *", missed: all}, run: ["true"]}
+---
+{group: test, name: changed, schedule: {cron: "0 * * * *", missed: all}, run: ["true"]}
+`
+	b := prepare(t, jobs, nil)
+	b.jump.Store(int64(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 30*time.Minute)))) // half past
+	now := b.now().Truncate(time.Hour)
+	for _, job := range []string{"once", "all", "skip", "changed"} {
+		kept := keptSchedule{Version: scheduleVersion, Job: "test/" + job, Cron: "0 * * * *", Handled: schedule.Begin(now.Add(-4*time.Hour + time.Minute))}
+		if job == "changed" {
+			kept.Cron = "30 * * * *"
+		}
+		b.keepSlots(job, kept)
+	}
+	b.start()
+	hour := func(back int) string { return now.Add(-time.Duration(back) * time.Hour).UTC().Format(time.RFC3339) }
+	want := map[string][]string{"once": {hour(0)}, "all": {hour(3)}, "skip": nil, "new": nil, "changed": nil}
+	check := func() {
+		t.Helper()
+		for job, slots := range want {
+			var got []string
+			for slot := range b.awaitStarted(job, len(slots)) {
+				got = append(got, slot)
+			}
+			if slices.Sort(got); job != "all" && !slices.Equal(got, slots) || job == "all" && !slices.Contains(got, slots[0]) {
+				t.Errorf("%s: slots %v, want %v", job, got, slots)
+			}
+		}
+	}
+	check()
+	must(t, b.stop())
+	// As after a crash before the note of the submit.
+	b.keepSlots("once", keptSchedule{Version: scheduleVersion, Job: "test/once", Cron: "0 * * * *", Handled: schedule.Begin(now.Add(-time.Minute))})
+	b.start()
+	check()
+}
+
+const overlapping = `
+{group: test, name: skips, schedule: {cron: "* * * * * *"}, handler: wait}
+---
+{group: test, name: cancels, schedule: {cron: "* * * * * *", overlap: cancel_previous}, handler: wait}
+---
+{group: test, name: queues, schedule: {cron: "* * * * * *", overlap: queue}, handler: wait}
+---
+{group: test, name: late, schedule: {cron: "* * * * * *", jitter: 24h, overlap: skip}, handler: wait}
+`
+
+// What happens at a slot while the operation of an earlier one is under way is as the job says.
+func TestOverlappingSlots(t *testing.T) {
+	t.Parallel()
+	b := setup(t, overlapping, testHandlers)
+	b.awaitSchedule("skips", func(s schedule.Status) bool { return strings.HasPrefix(s.Skipped, "operation "+s.Operation+" is ") })
+	if got := b.started("skips"); len(got) != 1 {
+		t.Errorf("%d operations run beside each other", len(got))
+	}
+	queued := b.awaitStarted("queues", 2)
+	waits := 0
+	for _, rec := range queued {
+		if len(rec.After) == 1 && rec.Require == statefs.RequireEnd {
+			waits++
+		}
+	}
+	if waits != len(queued)-1 {
+		t.Errorf("%d of %d wait for another one", waits, len(queued))
+	}
+	cancelled := b.awaitStarted("cancels", 2)
+	first := slices.Sorted(func(yield func(string) bool) {
+		for slot := range cancelled {
+			if !yield(slot) {
+				return
+			}
+		}
+	})[0]
+	if rec := b.awaitEnd(cancelled[first].ID); rec.Status != statefs.Cancelled {
+		t.Errorf("the first one is %s", rec.Status)
+	}
+	for slot, rec := range b.awaitStarted("late", 1) {
+		at, err := time.Parse(time.RFC3339, slot)
+		if delay := rec.NotBefore.Sub(at); err != nil || delay < 0 || delay > 24*time.Hour || rec.Transitions[0].To != statefs.Scheduled {
+			t.Errorf("slot %s begins at %s, %v", slot, rec.NotBefore, rec.Transitions)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package statefs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"regexp"
+)
+
+// The files of schedules/: ENDPOINT.json is what the daemon knows of the schedule of a job, and ENDPOINT.disabled, which anybody may make and
+// remove, switches it off.
+const (
+	scheduleState    = ".json"
+	scheduleDisabled = ".disabled"
+	scheduleLimit    = 1 << 20
+)
+
+var endpointName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+func scheduleFile(endpoint, suffix string) (string, error) {
+	if !endpointName.MatchString(endpoint) {
+		return "", fmt.Errorf("schedule of %q: not the endpoint name of a job", shorten(endpoint))
+	}
+	return path.Join(schedulesDir, endpoint+suffix), nil
+}
+
+// ScheduleEnabled tells whether the schedule of a job, by its endpoint name, is switched on.
+func (t *Tree) ScheduleEnabled(endpoint string) (bool, error) {
+	name, err := scheduleFile(endpoint, scheduleDisabled)
+	if err != nil {
+		return false, err
+	}
+	_, err = t.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("schedule of %s: %w", endpoint, err)
+	}
+	return false, nil
+}
+
+// EnableSchedule switches the schedule of a job on or off. It is durable when it returns.
+func (t *Tree) EnableSchedule(endpoint string, on bool) error {
+	name, err := scheduleFile(endpoint, scheduleDisabled)
+	if err != nil {
+		return err
+	}
+	if on {
+		err = t.root.Remove(name)
+	} else {
+		err = t.files.create(name, formatStamp(t.options.Now(), nil))
+	}
+	if errors.Is(err, fs.ErrNotExist) && on || errors.Is(err, fs.ErrExist) && !on {
+		err = nil // it is so already; who made it so may not have synced it
+	}
+	if err != nil {
+		return fmt.Errorf("switch the schedule of %s: %w", endpoint, err)
+	}
+	return t.syncSchedules()
+}
+
+// ReadSchedule returns what the daemon wrote of the schedule of a job. The error wraps fs.ErrNotExist when that is nothing.
+func (t *Tree) ReadSchedule(endpoint string) ([]byte, error) {
+	name, err := scheduleFile(endpoint, scheduleState)
+	if err != nil {
+		return nil, err
+	}
+	return t.readRegular(t.root, name, scheduleLimit)
+}
+
+// WriteSchedule replaces what is known of the schedule of a job. It is durable when it returns.
+func (o *Owner) WriteSchedule(endpoint string, data []byte) error {
+	name, err := scheduleFile(endpoint, scheduleState)
+	if err != nil {
+		return err
+	}
+	if err := o.files.replace(name, append(data, '\n'), false); err != nil {
+		return fmt.Errorf("write the schedule of %s: %w", endpoint, err)
+	}
+	return o.syncSchedules()
+}
+
+func (t *Tree) syncSchedules() error {
+	folder, err := openSyncFolder(filepath.Join(t.dir, schedulesDir), t.options.Durability)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", schedulesDir, err)
+	}
+	err = folder.sync()
+	_ = folder.close() // opened for reading
+	return err
+}

@@ -1,0 +1,58 @@
+package statefs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The schedule of a job is switched off by a file that anybody may make, and on by removing it.
+func TestSwitchOfASchedule(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	const endpoint = "media-nightly"
+	file := filepath.Join(o.Dir(), schedulesDir, endpoint+scheduleDisabled)
+	is := func(want bool) {
+		t.Helper()
+		if on, err := o.ScheduleEnabled(endpoint); err != nil || on != want {
+			t.Errorf("switched on: %t, %v; want %t", on, err, want)
+		}
+	}
+	is(true)
+	for range 2 {
+		check(t, o.EnableSchedule(endpoint, false))
+		is(false)
+	}
+	check(t, os.Remove(file))
+	is(true)
+	check(t, os.WriteFile(file, nil, 0o640))
+	is(false)
+	for range 2 {
+		check(t, o.EnableSchedule(endpoint, true))
+		is(true)
+	}
+	for _, name := range []string{"", "../jobs/x", "A-b", "a/b"} {
+		if err := o.EnableSchedule(name, false); err == nil {
+			t.Errorf("%q is an endpoint name", name)
+		}
+	}
+}
+
+func TestStateOfASchedule(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	if _, err := o.ReadSchedule("a-b"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("nothing is known, and read: %v", err)
+	}
+	for _, text := range []string{`{"version":1}`, `{"version":1,"slot":"x"}`} {
+		check(t, o.WriteSchedule("a-b", []byte(text)))
+		if got, err := o.ReadSchedule("a-b"); err != nil || string(got) != text+"\n" {
+			t.Errorf("read %q, %v; want %q", got, err, text)
+		}
+	}
+	if err := o.WriteSchedule("../x", nil); err == nil {
+		t.Error("a path is an endpoint name")
+	}
+}
