@@ -182,7 +182,7 @@ func (t *top) draw(ctx context.Context, screen *screen, notes *notes, last *topV
 		away := *last
 		view = &away
 	}
-	view.now, view.note = time.Now(), notes.last(err)
+	view.now, view.note, view.follows = time.Now(), notes.last(err), true
 	return view, screen.show(view)
 }
 

@@ -66,7 +66,7 @@ func topStats() *client.Stats {
 
 func TestTopPicture(t *testing.T) {
 	t.Parallel()
-	v := &topView{address: "unix:/s", now: topNow, stats: topStats(), model: topKnown(t)}
+	v := &topView{address: "unix:/s", now: topNow, stats: topStats(), model: topKnown(t), follows: true}
 	want := `jobdir  unix:/s  12:00:00
 2 running, 0 paused, 2 queued, 0 later, 1 for a person;  0.2 starts/s, 0.1 ends/s
 

@@ -19,6 +19,8 @@ type topView struct {
 	now     time.Time
 	stats   *client.Stats
 	model   *topModel
+	// follows says that events are followed, so that rates are known.
+	follows bool
 	// note is a line about the connection, "" when there is nothing to say.
 	note string
 	// width and height are those of the terminal, in characters; 0 is without a bound.
@@ -52,14 +54,14 @@ func (v *topView) lines() []string {
 }
 
 func (v *topView) head() []string {
-	starts, ends := v.model.rates(v.now)
 	states := v.stats.States
 	counts := fmt.Sprintf("%d running, %d paused, %d queued, %d later, %d for a person", states[statefs.Running], states[statefs.Paused],
 		states[statefs.Queued], states[statefs.Scheduled]+states[statefs.FailedRetryable], states[statefs.FailedManual]+states[statefs.WaitingApproval])
-	out := []string{
-		fmt.Sprintf("jobdir  %s  %s", v.address, v.now.Format(time.TimeOnly)),
-		fmt.Sprintf("%s;  %.1f starts/s, %.1f ends/s", counts, starts, ends),
+	if v.follows {
+		starts, ends := v.model.rates(v.now)
+		counts += fmt.Sprintf(";  %.1f starts/s, %.1f ends/s", starts, ends)
 	}
+	out := []string{fmt.Sprintf("jobdir  %s  %s", v.address, v.now.Format(time.TimeOnly)), counts}
 	if v.note != "" {
 		out = append(out, v.note)
 	}
