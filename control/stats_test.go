@@ -26,7 +26,7 @@ func (d *daemonStatus) sees(id statefs.ID, state statefs.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.live = append(d.live, history.Live{ID: id, State: state})
-	d.tally.Move("", "", state)
+	d.tally.Counter("").Move("", state)
 }
 
 func (r *rig) wantCount(query, want string) {
@@ -75,8 +75,8 @@ func TestStats(t *testing.T) {
 	r.submit().start().finish()
 	d := r.played()
 	now := time.Now()
-	d.tally.Move("cookie", "", statefs.Queued)
-	d.tally.Move("cookie", "", statefs.Running)
+	d.tally.Counter("cookie").Move("", statefs.Queued)
+	d.tally.Counter("cookie").Move("", statefs.Running)
 	d.tally.Waited("cookie", 1500*time.Millisecond, now)
 	d.tally.Worked("cookie", 2*time.Second, now)
 	out := r.get("/api/v1/stats").json(t)
@@ -101,7 +101,7 @@ func TestStats(t *testing.T) {
 func BenchmarkCountQueued(b *testing.B) {
 	d := &daemonStatus{ready: true}
 	for range 100_000 {
-		d.tally.Move("default", "", statefs.Queued)
+		d.tally.Counter("default").Move("", statefs.Queued)
 	}
 	s := &Server{status: d, guard: newGuard(nil, nil)}
 	s.routers = newRouters(s.table())

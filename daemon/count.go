@@ -10,7 +10,7 @@ import (
 
 // count has the operation counted in its present state from now on.
 func (op *operation) count(t *tally.Tally) {
-	op.tally = t
+	op.tally = t.Counter(op.rec.Lane)
 	op.recount(op.state)
 }
 
@@ -20,12 +20,12 @@ func (op *operation) recount(state statefs.State) {
 		return
 	}
 	if op.counted == statefs.Queued {
-		op.tally.Unqueue(op.rec.Lane, op.queuedAt)
+		op.tally.Unqueue(op.queuedAt)
 	}
 	if op.queuedAt = op.rec.Since(); state == statefs.Queued {
-		op.tally.Queue(op.rec.Lane, op.queuedAt)
+		op.tally.Queue(op.queuedAt)
 	}
-	op.tally.Move(op.rec.Lane, op.counted, state)
+	op.tally.Move(op.counted, state)
 	op.counted = state
 }
 

@@ -66,6 +66,28 @@ func TestWhatIsInHandIsCounted(t *testing.T) {
 	check(map[statefs.State]int{})
 }
 
+// A record that somebody removed no longer says in which lane its operation was counted.
+func TestACountIsTakenBackWhereItIs(t *testing.T) {
+	t.Parallel()
+	id, err := statefs.ParseID("g-j_2026-11-22_12-00-00_p1_r1")
+	must(t, err)
+	now := time.Now()
+	var counts tally.Tally
+	rec := statefs.Unknown(id, now)
+	rec.Lane = "cookie"
+	op := newOperation(rec)
+	op.state = statefs.Queued
+	op.count(&counts)
+	op.attention = attend(statefs.Unknown(id, now.Add(time.Minute)))
+	op.recount("")
+	lanes, all := counts.Lanes(now)
+	for _, l := range append(lanes, all) {
+		if len(l.States) > 0 || len(l.Ages) > 0 {
+			t.Errorf("%+v", l)
+		}
+	}
+}
+
 // toldTo waits until so many transitions to a state were told: by then they are counted.
 func (b *bench) toldTo(r *events.Reader, state statefs.State, count int) {
 	b.t.Helper()

@@ -20,7 +20,7 @@ type operation struct {
 	// state is what the marker said when the daemon last moved or accepted it.
 	state statefs.State
 	// tally counts the operation in the state counted, in its lane; nil while it is not in hand.
-	tally   *tally.Tally
+	tally   *tally.Counter
 	counted statefs.State
 	// queuedAt is since when it is counted as queued.
 	queuedAt time.Time

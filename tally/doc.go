@@ -1,7 +1,7 @@
 // Package tally counts: how many operations are in which state in which lane, how long they waited, and how long they worked. It is what
 // /api/v1/stats says, without looking at any operation for it.
 //
-//	daemon ── Move, when a state changes ─────▶ Tally ── States, O(states) ──▶ how many are queued?
+//	daemon ── Counter.Move, when a state changes ─────▶ Tally ── States, O(states) ──▶ how many are queued?
 //	       └─ Waited, Worked, when one ends ──▶   │
 //	                                              └───── Lanes ──▶ counts and percentiles of each lane
 //

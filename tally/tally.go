@@ -24,20 +24,34 @@ type lane struct {
 	states         map[statefs.State]int
 	queued         map[int64]int // since which second of the clock
 	waited, worked Window
+	counter        Counter
 }
 
-// Move counts an operation of a lane out of one state and into another; "" is for one that comes or goes.
-func (t *Tally) Move(name string, from, to statefs.State) {
+// Counter counts in one lane. It is made once for each lane, so that what holds one of many operations holds a pointer.
+type Counter struct {
+	tally *Tally
+	lane  *lane
+}
+
+// Counter returns the counter of a lane.
+func (t *Tally) Counter(name string) *Counter {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &t.lane(name).counter
+}
+
+// Move counts an operation out of one state and into another; "" is for one that comes or goes.
+func (c *Counter) Move(from, to statefs.State) {
 	if from == to {
 		return
 	}
+	t := c.tally
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := t.lane(name)
 	if t.states == nil {
 		t.states = make(map[statefs.State]int)
 	}
-	for _, counts := range []map[statefs.State]int{t.states, l.states} {
+	for _, counts := range []map[statefs.State]int{t.states, c.lane.states} {
 		if from != "" {
 			if counts[from]--; counts[from] == 0 {
 				delete(counts, from)
@@ -49,16 +63,16 @@ func (t *Tally) Move(name string, from, to statefs.State) {
 	}
 }
 
-// Queue counts an operation of a lane as queued since a time, Unqueue no longer. Move is told as well.
-func (t *Tally) Queue(name string, since time.Time) { t.queue(name, since, 1) }
+// Queue counts an operation as queued since a time, Unqueue no longer. Move is told as well.
+func (c *Counter) Queue(since time.Time) { c.queue(since, 1) }
 
 // Unqueue is the opposite of Queue, with the same time.
-func (t *Tally) Unqueue(name string, since time.Time) { t.queue(name, since, -1) }
+func (c *Counter) Unqueue(since time.Time) { c.queue(since, -1) }
 
-func (t *Tally) queue(name string, since time.Time, by int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.lane(name)
+func (c *Counter) queue(since time.Time, by int) {
+	c.tally.mu.Lock()
+	defer c.tally.mu.Unlock()
+	l := c.lane
 	if l.queued == nil {
 		l.queued = make(map[int64]int)
 	}
@@ -89,6 +103,7 @@ func (t *Tally) lane(name string) *lane {
 			t.lanes = make(map[string]*lane)
 		}
 		l = &lane{states: make(map[statefs.State]int)}
+		l.counter = Counter{t, l}
 		t.lanes[name] = l
 	}
 	return l

@@ -29,17 +29,17 @@ func TestCountsAreThoseOfAList(t *testing.T) {
 			state := rapid.SampledFrom(states).Draw(t, "state")
 			if len(live) == 0 || rapid.Bool().Draw(t, "new") {
 				op := operation{rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "lane"), state}
-				tally.Move(op.lane, "", op.state)
+				tally.Counter(op.lane).Move("", op.state)
 				live = append(live, op)
 				continue
 			}
 			i := rapid.IntRange(0, len(live)-1).Draw(t, "which")
 			if rapid.Bool().Draw(t, "ends") {
-				tally.Move(live[i].lane, live[i].state, "")
+				tally.Counter(live[i].lane).Move(live[i].state, "")
 				live = slices.Delete(live, i, i+1)
 				continue
 			}
-			tally.Move(live[i].lane, live[i].state, state)
+			tally.Counter(live[i].lane).Move(live[i].state, state)
 			live[i].state = state
 		}
 		lanes, all := tally.Lanes(noon)
@@ -142,11 +142,11 @@ func TestAgesDouble(t *testing.T) {
 	t.Parallel()
 	var tally Tally
 	for _, ago := range []time.Duration{-time.Minute, 0, time.Second, 3 * time.Second, 3 * time.Second} {
-		tally.Queue("a", noon.Add(-ago))
+		tally.Counter("a").Queue(noon.Add(-ago))
 	}
-	tally.Queue("b", noon.Add(-4*time.Second))
-	tally.Queue("b", noon.Add(-99*time.Second))
-	tally.Unqueue("b", noon.Add(-99*time.Second))
+	tally.Counter("b").Queue(noon.Add(-4 * time.Second))
+	tally.Counter("b").Queue(noon.Add(-99 * time.Second))
+	tally.Counter("b").Unqueue(noon.Add(-99 * time.Second))
 	lanes, all := tally.Lanes(noon)
 	if want := (Ages{{1, 2}, {2, 1}, {4, 2}}); !slices.Equal(lanes[0].Ages, want) || lanes[0].OldestWait != 3 {
 		t.Errorf("%+v, want %v", lanes[0], want)
@@ -154,7 +154,7 @@ func TestAgesDouble(t *testing.T) {
 	if want := (Ages{{1, 2}, {2, 1}, {4, 2}, {8, 1}}); !slices.Equal(all.Ages, want) || all.OldestWait != 4 {
 		t.Errorf("%+v, want %v", all, want)
 	}
-	tally.Queue("b", time.Unix(0, 0))
+	tally.Counter("b").Queue(time.Unix(0, 0))
 	if _, all := tally.Lanes(noon); len(all.Ages) != mostBuckets || all.Ages[mostBuckets-1].Count != 1 {
 		t.Errorf("%+v", all)
 	}
@@ -164,8 +164,8 @@ func BenchmarkMove(b *testing.B) {
 	var tally Tally
 	b.ReportAllocs()
 	for b.Loop() {
-		tally.Move("default", "", statefs.Queued)
-		tally.Move("default", statefs.Queued, statefs.Running)
-		tally.Move("default", statefs.Running, "")
+		tally.Counter("default").Move("", statefs.Queued)
+		tally.Counter("default").Move(statefs.Queued, statefs.Running)
+		tally.Counter("default").Move(statefs.Running, "")
 	}
 }
