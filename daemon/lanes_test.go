@@ -391,6 +391,11 @@ exit_codes: {manual: [77], warn: [3]}
 run: [sh, -c, 'exit ${params.code}']
 ---
 group: test
+name: asks
+lane: turns
+handler: env
+---
+group: test
 name: turns
 lane: turns
 env: {OWN: "of the job"}
@@ -410,6 +415,9 @@ func howHandlers(told ...<-chan struct{}) Handlers {
 			<-told[0]
 			return errors.New("as it was told")
 		}
+		return nil
+	}}, "env": {Run: func(_ context.Context, op *Op) error {
+		op.Logf("%s", strings.Join(op.LaneEnv(), " "))
 		return nil
 	}}}
 }
@@ -596,6 +604,9 @@ func TestLaneGivesItsEnvironmentAndTurns(t *testing.T) {
 		t.Errorf("turn %d, want 5", rec.LaneTurn)
 	}
 	b.wantLog(id, "b desktop of the job")
+	id = b.submit("asks", `{}`)
+	b.awaitEnd(id)
+	b.wantLog(id, "PROFILE=desktop OWN=of the lane AGENT=c")
 }
 
 func TestChangesOfALaneAreTold(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,10 @@ func (o *Op) RunNumber() int { return o.r.number }
 
 // Params returns the parameters, checked and with their defaults.
 func (o *Op) Params() catalog.Params { return o.r.params }
+
+// LaneEnv returns what the lane gives to its runs, as NAME=value, with those of the rotated values whose turn this run has. Commands find it in
+// their environment.
+func (o *Op) LaneEnv() []string { return lastOfEach(slices.Clone(o.r.laneEnv)) }
 
 // Item begins item i of total, counting from 1: it prints "[ i / total ] Processing 'name'..." and counts as progress. The item
 // ends with its OK or Fail, or with those of the Op, which are for the item begun last.
