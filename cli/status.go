@@ -41,7 +41,7 @@ func (s status) Live() []history.Live { return s.daemon.Live() }
 
 func (s status) Waiting(id statefs.ID) (statefs.Waiting, bool) { return s.daemon.Waiting(id) }
 
-func (s status) Followed(id statefs.ID) { s.daemon.Followed(id) }
+func (s status) Followed(id statefs.ID, wake func()) { s.daemon.Followed(id, wake) }
 
 func (s status) Lanes() statefs.LanesStatus { return s.daemon.LanesStatus() }
 

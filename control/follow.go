@@ -62,6 +62,12 @@ func (f *follower) close() {
 	}
 }
 
+// lookAgain has the reader look at the operation as if its marker had changed.
+func (f *follower) lookAgain() {
+	f.changed.Store(true)
+	f.ring()
+}
+
 // ring wakes the reader.
 func (f *follower) ring() {
 	select {

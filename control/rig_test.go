@@ -144,7 +144,7 @@ func (d *daemonStatus) Schedules() ([]schedule.Status, error) {
 	return []schedule.Status{{Job: "media/nightly", Cron: "0 3 * * *", Timezone: "UTC", Enabled: on}}, err
 }
 
-func (d *daemonStatus) Followed(statefs.ID) {}
+func (d *daemonStatus) Followed(statefs.ID, func()) {}
 
 // Lanes are cookie, default, and one that only its operations know; they are held as the files say.
 func (d *daemonStatus) Lanes() statefs.LanesStatus {

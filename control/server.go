@@ -62,8 +62,9 @@ type Status interface {
 	Live() []history.Live
 	// Waiting says why a live operation does not run; false: it does, or is not in hand.
 	Waiting(id statefs.ID) (statefs.Waiting, bool)
-	// Followed says that somebody reads the stream of an operation: if it waits, its log says why from now on.
-	Followed(id statefs.ID)
+	// Followed says that somebody reads the stream of an operation: if it waits, its log says why from now on. wake is called once when the
+	// log has the first line of that.
+	Followed(id statefs.ID, wake func())
 	// Lanes returns how the lanes and limits stand, and LookAtLanes has the daemon read the files of the lanes before it returns.
 	Lanes() statefs.LanesStatus
 	LookAtLanes()

@@ -126,7 +126,7 @@ func (s *Server) streamStarted(w *answer, r *http.Request, id statefs.ID, onDisc
 	if _, err := f.Snapshot(); err != nil {
 		return err
 	}
-	s.status.Followed(id)
+	s.status.Followed(id, f.lookAgain)
 	err := s.serveStream(w, r, f, format, 0)
 	if errors.Is(err, errGone) && !s.draining.Load() {
 		s.disconnected(r.Context(), id, catalog.OnDisconnect(onDisconnect))
@@ -190,7 +190,7 @@ func (s *Server) joinStream(w *answer, r *http.Request, p httprouter.Params) err
 		return s.unknown(id, err)
 	}
 	if state, err := s.tree.State(id); err == nil && state == statefs.Queued {
-		s.status.Followed(id)
+		s.status.Followed(id, f.lookAgain)
 	}
 	err = s.serveStream(w, r, f, format, offset)
 	if errors.Is(err, stream.ErrShutdown) && !w.started {

@@ -262,8 +262,12 @@ func TestFollowedOperationSaysWhyItWaits(t *testing.T) {
 	b.awaitState(first, statefs.Running)
 	second, quiet := b.submit("one", `{}`), b.submit("one", `{}`)
 	b.awaitWaiting(quiet, statefs.WaitsForLane)
+	woken := make(chan struct{}, 3)
 	for range 3 {
-		b.daemon.Followed(second)
+		b.daemon.Followed(second, func() { woken <- struct{}{} })
+	}
+	for range 3 {
+		<-woken
 	}
 	full := `  Waiting: lane "one" is full, held by ` + first.String() + "."
 	b.awaitLog(second, full+"\n")

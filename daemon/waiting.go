@@ -59,7 +59,8 @@ func waitingOf(why queue.Waiting) statefs.Waiting {
 type waiters struct {
 	mu    sync.Mutex
 	said  map[statefs.ID]said
-	again *time.Timer // the next comparison of all of them
+	wake  map[statefs.ID][]func() // of readers that have seen no log yet
+	again *time.Timer             // the next comparison of all of them
 }
 
 // said is what was said last; positions and holders change too often to be news.
@@ -71,26 +72,34 @@ type said struct {
 // compareEvery is the shortest time between two comparisons of what followed operations wait for with what was said.
 const compareEvery = 100 * time.Millisecond
 
-// Followed says that somebody reads the stream of an operation: if it waits, its log says why from now on.
-func (d *Daemon) Followed(id statefs.ID) {
+// Followed says that somebody reads the stream of an operation: if it waits, its log says why from now on. wake is called once when the log
+// has the first line of that, since a log that was not there cannot be watched; it must not block.
+func (d *Daemon) Followed(id statefs.ID, wake func()) {
 	w := &d.waiters
 	w.mu.Lock()
 	if w.said == nil {
-		w.said = make(map[statefs.ID]said)
+		w.said, w.wake = make(map[statefs.ID]said), make(map[statefs.ID][]func())
 	}
-	_, known := w.said[id]
+	last, known := w.said[id]
 	if !known {
 		w.said[id] = said{}
+	}
+	if last == (said{}) {
+		w.wake[id] = append(w.wake[id], wake)
 	}
 	w.mu.Unlock()
 	if !known {
 		d.looks.want(id)
+	}
+	if last != (said{}) {
+		wake()
 	}
 }
 
 func (w *waiters) forget(id statefs.ID) {
 	w.mu.Lock()
 	delete(w.said, id)
+	delete(w.wake, id)
 	w.mu.Unlock()
 }
 
@@ -133,10 +142,15 @@ func (d *Daemon) sayWaiting(op *operation) {
 	if !waits || now == last || why.Reason == statefs.WaitsToStart {
 		return
 	}
+	d.say(op, "  Waiting: "+why.Sentence()+".")
 	w.mu.Lock()
 	w.said[op.id()] = now
+	readers := w.wake[op.id()]
+	delete(w.wake, op.id())
 	w.mu.Unlock()
-	d.say(op, "  Waiting: "+why.Sentence()+".")
+	for _, wake := range readers {
+		wake()
+	}
 	if last != (said{}) {
 		d.tellWaiting(op.rec, why)
 	}
