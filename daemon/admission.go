@@ -125,6 +125,9 @@ func (a *admission) settle(op *operation, managed bool) {
 	delete(a.admitted, op.id())
 	if stands == holds {
 		a.queue.Hold(item(op))
+		if !a.open && op.rec.StartedAt != nil {
+			a.queue.Started(laneOf(op.rec), *op.rec.StartedAt) // by an earlier daemon: the rate counts it
+		}
 	} else {
 		a.givesBackLocked(op.id())
 		a.queue.Leave(op.id())

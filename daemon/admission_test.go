@@ -320,3 +320,24 @@ func TestPrioritize(t *testing.T) {
 		b.awaitEnd(id)
 	}
 }
+
+// A rate counts the starts of an earlier daemon whose work goes on.
+func TestRateAfterARestart(t *testing.T) {
+	t.Parallel()
+	k := prepareKept(t, strings.ReplaceAll(laneJobs, "name: hourly\nlane: hourly\nhandler: count", "name: hourly\nlane: hourly\nparams: {n: {type: integer, default: 0}}\nrun: [sleep, '1000']"))
+	k.config.Lanes = map[string]LaneConfig{"hourly": {Lane: queue.Lane{Capacity: queue.Unlimited, Starts: 1, Per: time.Hour}}}
+	k.start()
+	first := k.submit("hourly", `{}`)
+	k.awaitState(first, statefs.Running)
+	k.abandon(ErrLeave)
+	must(t, <-k.ended)
+	k.daemon = nil
+	must(t, k.pool.Close())
+	k.start()
+	second := k.submit("hourly", `{"n": 1}`)
+	k.awaitWaiting(second, statefs.WaitsForRate)
+	for _, id := range []statefs.ID{first, second} {
+		k.touch(id, statefs.Cancel)
+		k.awaitEnd(id)
+	}
+}
