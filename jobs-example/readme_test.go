@@ -88,6 +88,14 @@ func newStage(t *testing.T, bin string, written io.Writer) *stage {
 	s.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBDIR_STORAGE="+dir, "FOLDER="+folder, "LC_ALL=C")
 	s.daemon = exec.Command(bin+"/jobdir", "serve", "--jobs", ".", "--storage", dir, "--listen", "127.0.0.1:0")
 	s.daemon.Env = s.env
+	s.serve()
+	return s
+}
+
+// serve starts the daemon, and returns when it serves. It ends with the test at the latest.
+func (s *stage) serve() {
+	t := s.t
+	t.Helper()
 	stderr, err := s.daemon.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -105,12 +113,11 @@ func newStage(t *testing.T, bin string, written io.Writer) *stage {
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "jobdir: serving") {
 			go func() { _, _ = io.Copy(io.Discard, stderr) }() // ends with the daemon
-			return s
+			return
 		}
 		t.Log(lines.Text())
 	}
 	t.Fatal("the daemon did not start")
-	return nil
 }
 
 func (s *stage) take(p picture) {
