@@ -58,59 +58,52 @@ func measureLoad(ctx context.Context, b *bench) (rows []Row, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	var ours float64
 	for _, durability := range []string{durablePower, durableProcess} {
-		more, finished, err := disk.loadWith(ctx, durability)
+		more, err := disk.loadWith(ctx, durability)
 		rows = append(rows, more...)
 		if err != nil {
 			return rows, err
 		}
-		if durability == durablePower {
-			ours = finished
-		}
 	}
-	more, err := disk.peersRows(ctx, ours)
+	more, err := disk.peersRows(ctx)
 	return append(rows, more...), err
 }
 
-// loadWith measures one durability, and returns how many operations are submitted and finished a second by many clients.
-func (b *bench) loadWith(ctx context.Context, durability string) (rows []Row, finished float64, err error) {
+// loadWith measures one durability.
+func (b *bench) loadWith(ctx context.Context, durability string) (rows []Row, err error) {
 	s, err := b.startLoad(ctx, "", durability)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop(ctx)) }()
 	floors := make([]*server, 2) // as the daemon does it, and with nothing but a marker for a start
 	for i := range floors {
 		if floors[i], err = b.startFloorTree(ctx, durability, i == 1); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		defer func() { err = errors.Join(err, floors[i].child.stop()) }()
 	}
 	if err := b.warm(ctx, s, floors); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	for _, clients := range []int{loadClients, 1} {
 		count := b.counts.load
 		if clients == 1 {
 			count = max(count/10, 2)
 		}
-		more, rate, err := b.finishedRows(ctx, s, floors, durability, clients, count)
+		more, err := b.finishedRows(ctx, s, floors, durability, clients, count)
 		rows = append(rows, more...)
 		if err != nil {
-			return rows, 0, err
-		}
-		if clients == loadClients {
-			finished = rate
+			return rows, err
 		}
 	}
 	more, err := b.listRows(ctx, s, durability)
 	rows = append(rows, more...)
 	if err != nil {
-		return rows, 0, err
+		return rows, err
 	}
 	more, err = b.steadyRows(ctx, s, floors[0], durability)
-	return append(rows, more...), finished, err
+	return append(rows, more...), err
 }
 
 // warm makes connections and what is made once.
@@ -128,10 +121,10 @@ func (b *bench) warm(ctx context.Context, s *server, floors []*server) error {
 }
 
 // finishedRows measures operations that are submitted by clients, each of which goes on when it has its answer, until all have ended.
-func (b *bench) finishedRows(ctx context.Context, s *server, floors []*server, durability string, clients, count int) (rows []Row, rate float64, err error) {
+func (b *bench) finishedRows(ctx context.Context, s *server, floors []*server, durability string, clients, count int) ([]Row, error) {
 	f := &feed{server: s}
 	if err := f.skip(ctx); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	var accepted []float64
 	ours := &loaded{name: "jobdir", each: func() (float64, error) {
@@ -152,7 +145,7 @@ func (b *bench) finishedRows(ctx context.Context, s *server, floors []*server, d
 		all = append(all, over[i], bare[i])
 	}
 	if err := middle(b.counts.repeats, all...); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	slices.Sort(accepted)
 	what := fmt.Sprintf("%s, %s: ", durability, manyClients(clients))
@@ -167,7 +160,7 @@ func (b *bench) finishedRows(ctx context.Context, s *server, floors []*server, d
 		row(what+"the same beside a floor whose start writes no record, behind net/http", "1/s", ours.rate(), value(over[1]), nil, count),
 		row(what+"the same beside that floor without HTTP", "1/s", ours.rate(), value(bare[1]), nil, count),
 		row(what+"submits answered while the ones before are carried out", "1/s", accepted[len(accepted)/2], nil, nil, count),
-	}, ours.rate(), nil
+	}, nil
 }
 
 func manyClients(n int) string {

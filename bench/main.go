@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -75,6 +76,8 @@ func parseOptions(args []string) (options, error) {
 	durability := flags.String("durability", "power", "durability of the storage: power or process")
 	seconds := flags.Float64("seconds", 0, "how long section e looks at paused operations; 30 when 0, 0.2 with -quick")
 	history := flags.Int("history", 0, "how many ended operations section h has on disk; 1000000 when 0, 3000 with -quick")
+	load := flags.Int("load", 0, "how many operations a turn of section l has; 3000 when 0, 40 with -quick")
+	queued := flags.Int("queued", 0, "how many operations wait in section q; 100000 when 0, 40 with -quick")
 	peers := flags.String("peers", "", "program of bench/peers, whose figures stand beside those of section l; none when empty")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
@@ -91,6 +94,7 @@ func parseOptions(args []string) (options, error) {
 	default:
 		o.history = 1_000_000
 	}
+	o.counts.load, o.counts.queued = cmp.Or(*load, o.counts.load), cmp.Or(*queued, o.counts.queued)
 	if *seconds > 0 {
 		o.window = time.Duration(*seconds * float64(time.Second))
 	}

@@ -50,7 +50,8 @@ type system interface {
 }
 
 type options struct {
-	dir                                    string
+	dir, only                              string
+	list                                   bool
 	count, clients, rate, seconds, repeats int
 }
 
@@ -65,6 +66,8 @@ func main() {
 	flag.IntVar(&o.rate, "rate", 200, "submits a second while the time of each is measured")
 	flag.IntVar(&o.seconds, "seconds", 10, "how long that is")
 	flag.IntVar(&o.repeats, "repeats", 3, "turns, of which the one in the middle counts")
+	flag.StringVar(&o.only, "only", "", "name of the one system to measure; all when empty")
+	flag.BoolVar(&o.list, "list", false, "print the names of the systems, as JSON, and measure nothing")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := measure(ctx, o)
@@ -80,7 +83,22 @@ func exit(err error) {
 	os.Exit(0)
 }
 
+// peers are what is measured.
+var peers = []peer{
+	{"asynq on Redis, appendfsync always", false, startAsynq},
+	{"NATS JetStream, sync always", false, startNATS},
+	{"River on PostgreSQL, defaults", false, startRiver(0)},
+	{"River on PostgreSQL, fetch cooldown 1 ms", true, startRiver(time.Millisecond)},
+}
+
 func measure(ctx context.Context, o options) (err error) {
+	if o.list {
+		var names []string
+		for _, p := range peers {
+			names = append(names, p.name)
+		}
+		return json.NewEncoder(os.Stdout).Encode(names)
+	}
 	dir := o.dir
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "jobdir-peers-"); err != nil {
@@ -92,12 +110,10 @@ func measure(ctx context.Context, o options) (err error) {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return err
 	}
-	for i, p := range []peer{
-		{"asynq on Redis, appendfsync always", false, startAsynq},
-		{"NATS JetStream, sync always", false, startNATS},
-		{"River on PostgreSQL, defaults", false, startRiver(0)},
-		{"River on PostgreSQL, fetch cooldown 1 ms", true, startRiver(time.Millisecond)},
-	} {
+	for i, p := range peers {
+		if o.only != "" && o.only != p.name {
+			continue
+		}
 		own := filepath.Join(dir, fmt.Sprint(i))
 		if err := os.Mkdir(own, 0o711); err != nil {
 			return err
