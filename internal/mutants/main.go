@@ -43,11 +43,11 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"the folder of the day is not synced", "statefs/tree.go", "go func() { day <- t.syncDay(id.Day()) }()", "go func() { day <- nil }()",
+		"the folder of the day is not synced", "statefs/publish.go", "go func() { errs <- t.syncDay(day) }()", "go func() { errs <- nil }()",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"jobs/ is not synced", "statefs/tree.go", "return errors.Join(t.jobsSync.sync(), <-day)", "return <-day",
+		"jobs/ is not synced", "statefs/publish.go", "err := t.jobsSync.sync()", "err := error(nil)",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{

@@ -213,6 +213,8 @@ func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
 		return err == nil && len(listing.Markers) == 0
 	})
 	l.ledger.each(func(id statefs.ID, op *acknowledged) {
+		// By name as well: a listing shows neither name of a marker that is renamed meanwhile.
+		until(t, id.String()+" has ended", func() bool { _, err := tree.State(id); return errors.Is(err, statefs.ErrNotLive) })
 		rec, err := tree.ReadRecord(id)
 		must(t, err)
 		want := statefs.Completed
