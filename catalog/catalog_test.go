@@ -131,7 +131,7 @@ func TestWhatIsNoDefinition(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	for _, name := range []string{".dot.yaml", ".git/a.yaml", "a.yaml.bak", "a.json", "yaml"} {
+	for _, name := range []string{".dot.yaml", ".git/a.yaml", "a.yaml.bak", "a.json", "yaml", "jobdir.yaml"} {
 		write(t, at(name), yamlJob("no", "such", "x"))
 	}
 	write(t, filepath.Join(outside, "real.yaml"), yamlJob("linked", "file", "x"))

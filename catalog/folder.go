@@ -17,9 +17,14 @@ type listing struct {
 	problems Problems
 }
 
+// ConfigurationFile is the name under which the daemon looks for its
+// configuration. A file of that name is no definition: people keep both in one
+// folder.
+const ConfigurationFile = "jobdir.yaml"
+
 // listFolders looks for definition files: *.yaml and *.yml, folder by folder, in
-// sorted order. Names that begin with a dot are left out, and so are symbolic
-// links to folders, fifos and whatever else is no file.
+// sorted order. Names that begin with a dot are left out, and so are the daemon's
+// configuration, symbolic links to folders, fifos and whatever else is no file.
 func listFolders(dirs []string) listing {
 	var l listing
 	for _, dir := range dirs {
@@ -71,7 +76,7 @@ func isStorage(entries []fs.DirEntry) bool {
 // link to a regular file. A link that leads nowhere counts too: reading it then
 // reports why.
 func isDefinition(path string, e fs.DirEntry) bool {
-	if ext := filepath.Ext(path); ext != ".yaml" && ext != ".yml" {
+	if ext := filepath.Ext(path); ext != ".yaml" && ext != ".yml" || e.Name() == ConfigurationFile {
 		return false
 	}
 	if e.Type()&fs.ModeSymlink == 0 {

@@ -12,12 +12,14 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/spf13/pflag"
+
+	"github.com/jobdir/jobdir/catalog"
 )
 
 // The value of a setting is taken from the first of these that has it: flag, environment, file, default.
 
 // defaultConfigFile is read when it exists and no other is named.
-const defaultConfigFile = "jobdir.yaml"
+const defaultConfigFile = catalog.ConfigurationFile
 
 // loaded is a configuration and where each of its values came from.
 type loaded struct {

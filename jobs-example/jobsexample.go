@@ -4,6 +4,8 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"path"
+	"slices"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon"
@@ -26,6 +28,7 @@ func Definitions() []catalog.Source {
 	if err != nil {
 		panic(fmt.Sprintf("the pattern of the embedded job files is wrong: %v", err))
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return path.Base(name) == catalog.ConfigurationFile })
 	sources := make([]catalog.Source, len(names))
 	for i, name := range names {
 		text, err := files.ReadFile(name)

@@ -35,7 +35,11 @@ func TestDefinitionsAndHandlersBelongTogether(t *testing.T) {
 	if !slices.Equal(used, names) {
 		t.Errorf("jobs use the handlers %q, there are %q", used, names)
 	}
-	if want := []string{"commands/nightly", "commands/shell-task", "files/checksum", "files/compress", "parse/title", "testrouter/streaming01"}; !slices.Equal(addresses, want) {
+	want := []string{
+		"commands/nightly", "commands/shell-task", "curator/check", "curator/download", "curator/publish", "curator/transcode",
+		"files/checksum", "files/compress", "parse/title", "testrouter/streaming01",
+	}
+	if !slices.Equal(addresses, want) {
 		t.Errorf("jobs %q, want %q", addresses, want)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // what is typed meanwhile, with what it prints. All of it is typed here, in the folder of the example.
 func TestReadmesOfExamplesAreWhatHappens(t *testing.T) {
 	t.Parallel()
-	for _, example := range []string{"parse"} {
+	for _, example := range []string{"parse", "curator"} {
 		t.Run(example, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(example, "README.md")
@@ -46,17 +46,7 @@ var (
 // typeAll returns the text with the output of its commands as it is now.
 func typeAll(t *testing.T, dir, text string) string {
 	t.Helper()
-	serve := serveBlock.FindStringSubmatch(text)
-	if serve == nil {
-		t.Fatal("no block of the README starts the daemon")
-	}
-	bin, storage := program(t), filepath.Join(t.TempDir(), "storage")
-	s := &stage{t: t, dir: storage}
-	s.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBDIR_STORAGE="+storage, "JOBDIR_LISTEN=127.0.0.1:0", "LC_ALL=C", "SEED=0")
-	s.daemon = exec.Command("sh", "-c", serve[1]+"exec "+serve[2])
-	s.daemon.Dir, s.daemon.Env = dir, s.env
-	s.serve()
-
+	s := serveExample(t, dir, text)
 	var lines []string
 	for _, block := range consoleBlock.FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(block[1]) {
@@ -77,6 +67,23 @@ func typeAll(t *testing.T, dir, text string) string {
 		}
 		return out.String() + "```"
 	})
+}
+
+// serveExample starts the daemon of an example as its README does, on a new storage.
+func serveExample(t *testing.T, dir, readme string) *stage {
+	t.Helper()
+	serve := serveBlock.FindStringSubmatch(readme)
+	if serve == nil {
+		t.Fatal("no block of the README starts the daemon")
+	}
+	bin, storage := program(t), filepath.Join(t.TempDir(), "storage")
+	s := &stage{t: t, dir: storage}
+	s.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBDIR_STORAGE="+storage, "JOBDIR_LISTEN=127.0.0.1:0",
+		"LIBRARY="+t.TempDir(), "LC_ALL=C", "SEED=0")
+	s.daemon = exec.Command("sh", "-c", serve[1]+"exec "+serve[2])
+	s.daemon.Dir, s.daemon.Env = dir, s.env
+	s.serve()
+	return s
 }
 
 // shell types lines into one shell, so that variables stay, and returns what each of them printed.
