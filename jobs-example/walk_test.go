@@ -79,6 +79,7 @@ func serveExample(t *testing.T, dir, readme string) *stage {
 	bin, storage := program(t), filepath.Join(t.TempDir(), "storage")
 	s := &stage{t: t, dir: storage}
 	s.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "JOBDIR_STORAGE="+storage, "JOBDIR_LISTEN=127.0.0.1:0",
+		"JOBDIR_ON_STOP=interrupt", // also when the test fails in the middle
 		"LIBRARY="+t.TempDir(), "LC_ALL=C", "SEED=0")
 	s.daemon = exec.Command("sh", "-c", serve[1]+"exec "+serve[2])
 	s.daemon.Dir, s.daemon.Env = dir, s.env
