@@ -137,6 +137,9 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting) error {
 	if rec.RetryOf != nil {
 		add("retry of", rec.RetryOf.String())
 	}
+	if rec.Then != nil {
+		add("then", rec.Then.ID.String()+rec.Then.Error)
+	}
 	add("created by", rec.CreatedBy)
 	add("created", shownTime(&rec.CreatedAt))
 	add("started", shownTime(rec.StartedAt))

@@ -54,6 +54,9 @@ func Main(ctx context.Context, options Options) error {
 		if err = errors.Join(err, redirect(filepath.Join(options.Dir, logName(number)))); err != nil {
 			options.Logger.Error("output not redirected", "error", err)
 		}
+		if err := giveBack(); err != nil {
+			options.Logger.Debug("pages of the program kept", "reason", err)
+		}
 	}
 	return Serve(ctx, options)
 }
