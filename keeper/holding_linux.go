@@ -19,6 +19,7 @@ type holding struct {
 	report  string
 	label   []byte
 	process *Process
+	slot    int         // in the list that the warden has
 	exit    *Report     // guarded by the lock of the server; set once
 	late    *time.Timer // has the report written when nobody takes the end; guarded by the same
 
@@ -120,7 +121,7 @@ func (s *server) start(c *client, key Key, cmd *Command) (h *holding, adopted bo
 		s.poke()
 		return nil, false, err
 	}
-	h = &holding{key: key, report: strings.Clone(cmd.Report), label: []byte(cmd.Label), process: p}
+	h = &holding{key: key, report: strings.Clone(cmd.Report), label: []byte(cmd.Label), process: p, slot: s.warden.enter(p.PID())}
 	s.held[key] = h
 	if s.closing {
 		p.End(CauseKeeperEnds) // it came too late for endAll
@@ -150,6 +151,7 @@ func (h *holding) describeLocked() command {
 // in time.
 func (s *server) over(h *holding) {
 	report := makeReport(h, os.Getpid())
+	s.warden.leave(h.slot)
 	s.mu.Lock()
 	h.exit = report
 	if s.closing {

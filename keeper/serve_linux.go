@@ -105,7 +105,9 @@ func (s *server) open(ctx context.Context) (err error) {
 		return err
 	}
 	if err := s.settle(ctx); err != nil {
-		s.warden.dismiss()
+		if s.warden != nil {
+			s.warden.dismiss()
+		}
 		return errors.Join(err, leaveGroup(s.cgroup), removeNumber(s.Dir, s.number), s.lock.Close())
 	}
 	return nil
@@ -113,7 +115,9 @@ func (s *server) open(ctx context.Context) (err error) {
 
 // settle makes what a keeper with a number needs before it serves.
 func (s *server) settle(ctx context.Context) (err error) {
-	s.warden = newWarden(s.Warden, s.Dir, s.Logger)
+	if s.warden, err = newWarden(s.Warden, s.Dir, s.Logger); err != nil {
+		return err
+	}
 	s.warden.tell(orderLog, logName(s.number))
 	if err := s.warden.start(); err != nil {
 		return err

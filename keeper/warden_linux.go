@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +13,12 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// leadersFD is the descriptor on which a warden has the list of the leaders.
+const leadersFD = 4
 
 // wardenScript waits at the price of a shell, which is a tenth of that of a program like this one: it takes the orders as further
 // arguments, and becomes the warden proper when the keeper is dead. Descriptor 3 is the program, also when its file was replaced; by its path it
@@ -37,12 +43,48 @@ type warden struct {
 	grace time.Duration
 	pipe  *os.File // its standard input, whose other end closes with this process, whatever that dies of
 	child *leader
+
+	// leaders is a file in memory that the warden has too: the PID of each command that runs, by slot, 0 for none. A process of its group
+	// or session that has cleared its environment is found by it.
+	leaders *os.File
+	slots   int   // of the list
+	free    []int // slots
 }
 
-func newWarden(program []string, dir string, logger *slog.Logger) *warden {
-	w := &warden{program: program, dir: dir, logger: logger, mark: KeeperVariable + "=" + rand.Text(), grace: DefaultGrace}
+func newWarden(program []string, dir string, logger *slog.Logger) (*warden, error) {
+	fd, err := unix.MemfdCreate("leaders", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make the list of leaders: %w", err)
+	}
+	w := &warden{leaders: os.NewFile(uintptr(fd), "leaders"), program: program, dir: dir, logger: logger, mark: KeeperVariable + "=" + rand.Text(), grace: DefaultGrace}
 	w.told = []string{orderMark + "=" + w.mark}
-	return w
+	return w, nil
+}
+
+// enter notes the leader of a command, and returns what leave wants when it has ended.
+func (w *warden) enter(pid int) (slot int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.free); n > 0 {
+		slot, w.free = w.free[n-1], w.free[:n-1]
+	} else {
+		slot, w.slots = w.slots, w.slots+1
+	}
+	w.writeLocked(slot, pid)
+	return slot
+}
+
+func (w *warden) leave(slot int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writeLocked(slot, 0)
+	w.free = append(w.free, slot)
+}
+
+func (w *warden) writeLocked(slot, pid int) {
+	if _, err := w.leaders.WriteAt(binary.NativeEndian.AppendUint32(nil, uint32(pid)), int64(slot)*4); err != nil {
+		w.logger.Error("the warden does not know the leader of a command", "pid", pid, "error", err)
+	}
 }
 
 // start starts the process. It stays outside of the control group of the keeper, since it is to end that.
@@ -91,7 +133,7 @@ func (w *warden) fork() (child *leader, pipe *os.File, err error) {
 		program, args = shell, append([]string{"sh", "-c", wardenScript}, args...)
 	}
 	closeInherited()
-	attr := &syscall.ProcAttr{Dir: w.dir, Env: keeperEnviron(), Files: []uintptr{orders.Fd(), null.Fd(), null.Fd(), self.Fd()}}
+	attr := &syscall.ProcAttr{Dir: w.dir, Env: keeperEnviron(), Files: []uintptr{orders.Fd(), null.Fd(), null.Fd(), self.Fd(), w.leaders.Fd()}}
 	err = children.fork(func() (pid int, err error) {
 		if child, err = forkLeader(program, args, attr, false); err != nil {
 			return 0, err

@@ -2,11 +2,15 @@ package keeper
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,6 +114,60 @@ func TestWardenEndsWhatIsLeft(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What has cleared its environment and stayed in the group or session of its leader is found without a control group too.
+func TestWardenFindsFamilies(t *testing.T) {
+	t.Parallel()
+	program, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t)
+	w, err := newWarden([]string{"warden"}, s.dir, slog.New(slog.DiscardHandler)) // it is told of no group
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.start(); err != nil {
+		t.Fatal(err)
+	}
+	leader := exec.CommandContext(t.Context(), "sh", "-c", "env -i sleep 1000 & echo $!; exec sleep 1000")
+	leader.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := leader.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := exec.CommandContext(t.Context(), "sleep", "1000")
+	stranger.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := errors.Join(leader.Start(), stranger.Start()); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscan(out, &pid); err != nil {
+		t.Fatal(err)
+	}
+	gone := w.enter(stranger.Process.Pid)
+	w.leave(gone)
+	w.enter(leader.Process.Pid)
+	killPID(t, leader.Process.Pid)
+	_ = leader.Wait() // it was killed
+	if !isAlive(pid) {
+		t.Fatal("it ended with its leader: nothing is tested")
+	}
+	if name, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/3", w.child.pid)); err != nil || name != program {
+		t.Errorf("the warden has %q as its program, %v", name, err)
+	}
+	_ = w.pipe.Close() // as if the keeper had died
+	eventually(t, "it is gone", func() bool { return !isAlive(pid) })
+	if _, err := wait4(w.child.pid, nil, 0, nil); err != nil {
+		t.Error(err)
+	}
+	w.child.close()
+	if !isAlive(stranger.Process.Pid) {
+		t.Error("a leader that had left the list was ended")
+	}
+	killPID(t, stranger.Process.Pid)
+	_ = stranger.Wait() // it was killed
 }
 
 // A keeper that ends in order takes its warden along; one whose warden is killed gets another.

@@ -3,6 +3,7 @@ package keeper
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -88,9 +89,29 @@ func (o *orders) carryOut(ctx context.Context) (ended int, err error) {
 	if o.mark == "" {
 		return 0, errors.New("warden: no mark was given")
 	}
-	// The marks first: what is in the group and carries none of them has the same time to end, and mostly there is nothing.
-	ended, err = EndMarked(ctx, []string{o.mark}, o.grace)
-	return ended, errors.Join(err, endGroup(o.group, o.grace))
+	// The leaders lived until the keeper died, so until then their numbers were their own: what is older and has such a number as its group or
+	// session got it from one of them.
+	at, err := now()
+	if err != nil {
+		return 0, fmt.Errorf("warden: read the clock: %w", err)
+	}
+	s := &sweep{marks: []string{o.mark}, families: leaders(), until: at, grace: o.grace, killBy: time.Now().Add(o.grace)}
+	err = s.run(ctx)
+	// What is in the control group and was not found has the same time to end, and mostly there is nothing.
+	return s.ended, errors.Join(err, endGroup(o.group, o.grace))
+}
+
+// leaders reads the list that the keeper kept, as far as there is one.
+func leaders() map[int]bool {
+	list, err := io.ReadAll(io.NewSectionReader(os.NewFile(leadersFD, "leaders"), 0, 1<<30))
+	found := make(map[int]bool)
+	for err == nil && len(list) >= 4 {
+		if pid := int(binary.NativeEndian.Uint32(list)); pid > 0 {
+			found[pid] = true
+		}
+		list = list[4:]
+	}
+	return found
 }
 
 // say writes to the log of the keeper, whose last words the next daemon repeats. One that is gone was read by a daemon that saw the end itself.

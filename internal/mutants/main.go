@@ -43,7 +43,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"the folder of the day is not synced", "statefs/publish.go", "go func() { errs <- t.syncDay(day) }()", "go func() { errs <- nil }()",
+		"the folder of the day is not synced", "statefs/publish.go", "go func() { errs <- t.syncDay(day) }()", "go func() { _ = day; errs <- nil }()",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
@@ -91,7 +91,7 @@ var mutants = []mutant{
 		"TestStartOfAKilledDaemonIsInTheListOrDropped", "./keeper", false,
 	},
 	{
-		"a warden does nothing", "keeper/warden_main_linux.go", "ended, err = EndMarked(ctx, []string{o.mark}, o.grace)", "ended, err = 0, nil",
+		"a warden does nothing", "keeper/warden_main_linux.go", "ended, err := o.carryOut(ctx)", "ended, err := 0, error(nil)",
 		"TestWardenComesAndGoes", "./keeper", false,
 	},
 	{
