@@ -63,7 +63,7 @@ func serve(t *testing.T) (storage string) {
 	t.Helper()
 	dir := t.TempDir()
 	jobs := filepath.Join(dir, "jobs")
-	definition := "group: g\nname: forever\nrun: [sh, -c, 'echo begun; sleep 600']\n"
+	definition := "group: g\nname: forever\nunique: {on_hit: off}\nrun: [sh, -c, 'echo begun; sleep 600']\n"
 	if err := errors.Join(os.Mkdir(jobs, 0o750), os.WriteFile(filepath.Join(jobs, "job.yaml"), []byte(definition), 0o600)); err != nil {
 		t.Fatal(err)
 	}
