@@ -80,9 +80,34 @@ func serve(t *testing.T) (storage string) {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("daemon: %v\n%s", err, talk.text())
 		}
+		endKeepers(t, storage)
 	})
 	talk.waitFor(t, "jobdir: serving", 1)
 	return storage
+}
+
+// endKeepers ends the keepers of a storage with their commands, which would outlive the test.
+func endKeepers(t *testing.T, storage string) {
+	t.Helper()
+	locks := func() []string {
+		found, err := filepath.Glob(filepath.Join(storage, "keeper-*.lock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	for _, lock := range locks() {
+		text, err := os.ReadFile(lock)
+		if err != nil {
+			continue // it has just ended
+		}
+		var pid int
+		if _, err := fmt.Sscan(string(text), &pid); err != nil {
+			t.Fatal(err)
+		}
+		_ = syscall.Kill(pid, syscall.SIGTERM) // it may have ended
+	}
+	until(t, "the keepers have ended", func() bool { return len(locks()) == 0 })
 }
 
 func exitCodeOf(t *testing.T, err error) int {

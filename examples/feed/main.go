@@ -25,7 +25,7 @@ import (
 func main() {
 	server := flag.String("server", "unix:storage/jobdir.sock", "address of the daemon")
 	path := flag.String("ledger", "ends.ndjson", "file with a line for each end")
-	once := flag.Bool("once", false, "end when there is no further end for now")
+	once := flag.Bool("once", false, "end when every end that there is was seen, instead of waiting for the next one")
 	flag.Parse()
 	if err := run(*server, *path, *once); err != nil {
 		fmt.Fprintln(os.Stderr, "feed:", err)
