@@ -65,6 +65,19 @@ func (b *Breaker) Restore(until time.Time, trial statefs.ID) {
 	}
 }
 
+// Recall has a closed breaker count failures of before a restart. It does not open by that: a later one does, if they are enough.
+func (b *Breaker) Recall(failures []time.Time) {
+	if b.state != Closed {
+		return
+	}
+	b.failures = append(slices.Clone(failures), b.failures...)
+	slices.SortFunc(b.failures, time.Time.Compare)
+	b.failures = b.failures[max(0, len(b.failures)-b.settings.Failures+1):]
+}
+
+// Counted returns the failures that count, oldest first; those that were too old when it was last asked or told are none of them.
+func (b *Breaker) Counted() []time.Time { return slices.Clone(b.failures) }
+
 // Reset closes it: a person says that the lane goes on.
 func (b *Breaker) Reset() {
 	b.state, b.failures, b.until, b.trial = Closed, nil, time.Time{}, statefs.ID{}

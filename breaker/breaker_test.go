@@ -164,12 +164,17 @@ func TestBreakerWhateverHappens(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "minutes")) * time.Minute)
 			before := b.State()
-			switch what := rapid.SampledFrom([]string{"start", "fail", "succeed", "leave", "pass"}).Draw(t, "what"); {
+			switch what := rapid.SampledFrom([]string{"start", "fail", "succeed", "leave", "pass", "restart"}).Draw(t, "what"); {
 			case what == "pass":
 				due := before == Open && !now.Before(b.Until())
 				if b.Pass(now) != due {
 					t.Fatalf("open until %s, now %s: passes %t", b.Until(), now, !due)
 				}
+			case what == "restart" && before == Closed:
+				last := b.Counted()
+				b = New(settings)
+				b.Recall(last)
+			case what == "restart":
 			case what == "start" && !b.Holds():
 				if tried := b.Began(id(t, next)); tried != (before == Trial) {
 					t.Fatalf("%s: a start is tried: %t", before, tried)
@@ -219,4 +224,23 @@ func TestBreakerWhateverHappens(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestRecall(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	b := New(Settings{Failures: 3, Within: time.Hour, Cooldown: time.Minute})
+	b.Recall([]time.Time{now.Add(-time.Minute), now.Add(-2 * time.Hour), now.Add(-2 * time.Minute), now.Add(-3 * time.Minute)})
+	if got := b.Counted(); len(got) != 2 || !got[0].Equal(now.Add(-2*time.Minute)) || b.State() != Closed {
+		t.Errorf("%v, %s: a restart alone opens nothing", got, b.State())
+	}
+	if n := b.Failures(now.Add(58*time.Minute + time.Second)); n != 1 {
+		t.Errorf("%d failures count, want those of the last hour", n)
+	}
+	if b.Failed(id(t, 1), "x", now.Add(58*time.Minute+time.Second)) || !b.Failed(id(t, 2), "x", now.Add(58*time.Minute+2*time.Second)) {
+		t.Error("one and two more do not open it")
+	}
+	if b.Recall([]time.Time{now}); b.State() != Open || len(b.Counted()) != 0 {
+		t.Error("an open one counts failures")
+	}
 }

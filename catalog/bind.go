@@ -156,8 +156,8 @@ func (d *Definition) checkNames(given iter.Seq[string]) error {
 	for _, name := range slices.Sorted(given) {
 		if d.Param(name) == nil {
 			hint := didYouMean(name, d.paramNames())
-			if hint == "" && len(d.Params) == 0 {
-				hint = "the job has no parameters"
+			if hint == "" {
+				hint = d.knownParams()
 			}
 			return &ParamError{Param: name, Reason: ReasonUnknown, Hint: hint}
 		}
@@ -227,7 +227,7 @@ func parseJSON(t ParamType, raw json.RawMessage) (Value, string) {
 	switch {
 	case raw[0] == '"':
 		if t != StringType {
-			return Value{}, "a string is given, not " + article(t)
+			return Value{}, clip(text) + " is a text, not " + article(t)
 		}
 		var s string
 		if err := json.Unmarshal(raw, &s); err != nil {

@@ -143,7 +143,7 @@ func TestNormalize(t *testing.T) {
 		{`{"name":"n","title":"A1"}`, "", "parameter 'title': 'a1' does not match"},
 		{`{"name":"n","mode":" "}`, "", "parameter 'mode': '' is not one of fast, slow"},
 		{`{"name":"n","options":[]}`, "", "parameter 'options': '[]' is not an object of JSON"},
-		{`{"name":"n","options":"{}"}`, "", "parameter 'options': a string is given, not an object"},
+		{`{"name":"n","options":"{}"}`, "", "parameter 'options': \"{}\" is a text, not an object"},
 		{`{"name":"n","files":{}}`, "", "parameter 'files': '{}' is not an array of JSON"},
 		{`{"name":"n","options":{"a":1,"a":2}}`, "", "parameter 'options': the name 'a' is given twice"},
 		{`{"name":"n","files":["` + strings.Repeat("x", MaxString) + `"]}`, "", "parameter 'files': the value is longer than 64KiB"},

@@ -29,6 +29,8 @@ type Options struct {
 	// Handlers gives the names of the registered Go functions at each reload.
 	// nil: handler names are not checked.
 	Handlers func() []string
+	// Elsewhere gives jobs that are not read here and that others may be followed by; nil: there are none.
+	Elsewhere func(group, name string) *Definition
 	// Logger gets one line for each reload; nil: none.
 	Logger *slog.Logger
 }
@@ -78,7 +80,7 @@ func (c *Catalog) Reload() error {
 			order = append(order, path)
 		}
 	}
-	next.settle(order, before)
+	next.settle(order, before, c.options.Elsewhere)
 	next.problems.sort()
 	c.current.Store(next)
 	close(before.replaced)
@@ -151,21 +153,25 @@ func (c *Catalog) parse(name string, data []byte) ([]*Definition, Problems) {
 }
 
 // settle gives every endpoint name its definition. Where several definitions
-// claim one name, none of them gets it and what stood there before stays.
-func (s *snapshot) settle(order []string, before *snapshot) {
+// claim one name, or what is to follow cannot, none of them gets it and what stood there before stays.
+func (s *snapshot) settle(order []string, before *snapshot, elsewhere func(group, name string) *Definition) {
 	claims := map[string][]*Definition{}
 	for _, name := range order {
 		for _, d := range s.good[name] {
 			claims[d.Endpoint()] = append(claims[d.Endpoint()], d)
 		}
 	}
+	unfit := s.checkFollowers(claims, elsewhere)
 	for endpoint, defs := range claims {
-		if len(defs) == 1 {
+		if len(defs) == 1 && !unfit[defs[0]] {
 			s.byEndpoint[endpoint] = defs[0]
 			continue
 		}
 		if d := before.byEndpoint[endpoint]; d != nil {
 			s.byEndpoint[endpoint] = d
+		}
+		if len(defs) == 1 {
+			continue
 		}
 		for i, d := range defs {
 			other := defs[0]

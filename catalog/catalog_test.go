@@ -218,3 +218,41 @@ f.yaml:4:1: unknown key "milestones" (milestones is not known to this version)`
 		t.Errorf("text %s", err)
 	}
 }
+
+// What follows a job is looked for when all files are read, so that the order in which they change does not matter; what was in use stays until all
+// is right.
+func TestReloadOfFollowers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	c := New(Options{Dirs: []string{dir}})
+	first := func(version, next string) {
+		write(t, at("first.yaml"), yamlJob("g", "first", version)+"then: "+next+"\n")
+	}
+	first("v1", "{job: g/second}")
+	step(t, c, "nothing to follow it", "", `first.yaml:4:13: then: there is no job "g/second"`)
+	write(t, at("second.yaml"), yamlJob("g", "second", "v1"))
+	step(t, c, "the other file comes", "g/first=v1 g/second=v1")
+	first("v2", "{job: g/second, params: {n: 1}}")
+	step(t, c, "the first changes first", "g/first=v1 g/second=v1", `first.yaml:4:32: then: the job g/second has no parameter "n" (the job has no parameters)`)
+	write(t, at("second.yaml"), yamlJob("g", "second", "v2")+"params: {n: {type: integer, required: true, maximum: 1}}\n")
+	step(t, c, "then the second", "g/first=v2 g/second=v2")
+	first("v3", "{job: g/second, params: {n: 2}}")
+	step(t, c, "a value that it does not take", "g/first=v2 g/second=v2", `then: the parameter "n" of g/second: `)
+	first("v3", `{job: g/second, params: {n: "${id}"}}`)
+	step(t, c, "nobody knows what it will be", "g/first=v3 g/second=v2")
+	remove(t, at("second.yaml"))
+	step(t, c, "it is removed", "g/first=v3", `there is no job "g/second"`)
+	write(t, at("second.yaml"), "group: g\nnam: second\n")
+	c = New(Options{Dirs: []string{dir}})
+	if err := c.Reload(); err == nil || c.Get("g", "first") == nil {
+		t.Errorf("the other file is wrong: %v, and the first one is not in use for that", err)
+	}
+	c = New(Options{Dirs: []string{at("nowhere")}, Extra: []Source{{Name: "x.yaml", YAML: []byte(yamlJob("g", "x", "v") + "then: {job: h/y}\n")}}, Elsewhere: func(group, name string) *Definition {
+		return &Definition{Group: group, Name: name}
+	}})
+	_ = c.Reload()
+	if ps := c.Problems(); len(ps) != 1 {
+		t.Errorf("what is elsewhere is not found: %v", ps)
+	}
+}

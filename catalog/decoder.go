@@ -24,6 +24,10 @@ func (d *decoder) fail(n *node, hint, format string, args ...any) {
 	}
 }
 
+func (d *decoder) position(n *node) Position {
+	return Position{File: d.file, Line: n.line, Column: n.column}
+}
+
 // keySet are the keys of one kind of mapping.
 type keySet struct {
 	owner string   // what the mapping is, for messages
@@ -109,7 +113,7 @@ func (d *decoder) word(n *node, what string, words []string) (string, bool) {
 
 func (d *decoder) boolean(n *node, what string) bool {
 	if n.kind != booleanKind {
-		d.fail(n, "write true or false", "%s must be a boolean, not %s", what, n.kind)
+		d.fail(n, "write true or false", "%s must be a boolean, not %s", what, n.said())
 		return false
 	}
 	return strings.EqualFold(n.text, "true")
@@ -118,7 +122,7 @@ func (d *decoder) boolean(n *node, what string) bool {
 // integer reads a decimal integer within ±[MaxInteger].
 func (d *decoder) integer(n *node, what string) (int64, bool) {
 	if n.kind != integerKind {
-		d.fail(n, "", "%s must be an integer, not %s", what, n.kind)
+		d.fail(n, "", "%s must be an integer, not %s", what, n.said())
 		return 0, false
 	}
 	v, reason := parseInteger(n.text)

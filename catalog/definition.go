@@ -106,6 +106,7 @@ type Definition struct {
 	source    []byte
 	at        Position
 	handlerAt Position
+	thenAt    thenPlaces
 }
 
 // Address is the job's address in URLs and on the command line: "group/name".

@@ -245,3 +245,15 @@ func (n *node) appendJSON(b []byte) []byte {
 	}
 	return append(b, "null"...)
 }
+
+// said is what stands there, in the words of messages: the text "soon", 7, a list.
+func (n *node) said() string {
+	switch n.kind {
+	case textKind:
+		return fmt.Sprintf("the text %q", clip(n.text))
+	case integerKind, numberKind, booleanKind:
+		return clip(n.text)
+	case mappingKind, listKind, nullKind:
+	}
+	return string(n.kind)
+}

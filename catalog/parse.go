@@ -155,7 +155,7 @@ func (j *jobDecoder) key(key string, k, n *node) {
 		}
 	case "handler":
 		if s, ok := j.text(n, key); ok {
-			def.Handler, def.handlerAt = s, Position{File: j.file, Line: n.line, Column: n.column}
+			def.Handler, def.handlerAt = s, j.position(n)
 			if !handlerName.MatchString(s) {
 				j.fail(n, "letters, digits and _ . / -", "handler cannot be %q", clip(s))
 			}

@@ -39,10 +39,12 @@ func (j *jobDecoder) duration(n *node, key string, most time.Duration, without s
 		d, ok = parseDuration(n.text)
 	}
 	switch {
+	case !ok && durationForm.MatchString(n.text):
+		j.fail(n, without, "%s cannot be %q: it is longer than %dh", key, clip(n.text), int(most.Hours()))
 	case !ok:
-		j.fail(n, "whole numbers with a unit, such as 500ms, 10s or 1m30s", "%s is not a duration", key)
+		j.fail(n, "whole numbers with a unit, such as 500ms, 10s or 1m30s", "%s cannot be %s, which is not a duration", key, n.said())
 	case d < 1 || d > most:
-		j.fail(n, without, "%s must be more than 0 and at most %dh", key, int(most.Hours()))
+		j.fail(n, without, "%s cannot be %q: it must be more than 0 and at most %dh", key, clip(n.text), int(most.Hours()))
 	}
 	return d
 }

@@ -66,7 +66,7 @@ func (j *jobDecoder) between(n *node, key string, least, most float64) float64 {
 			return v
 		}
 	}
-	j.fail(n, "", "%s must be a number from %g to %g", key, least, most)
+	j.fail(n, "", "%s must be a number from %g to %g, not %s", key, least, most, n.said())
 	return least
 }
 

@@ -40,6 +40,7 @@ func (j *jobDecoder) thenJob(t *Then, n *node) {
 		return
 	}
 	t.Group, t.Name = group, name
+	j.def.thenAt.job = j.position(n)
 }
 
 func (j *jobDecoder) thenParams(t *Then, n *node) {
@@ -78,6 +79,7 @@ func (j *jobDecoder) thenParams(t *Then, n *node) {
 			continue
 		}
 		t.Params = append(t.Params, ThenParam{Name: name, Value: raw})
+		j.def.thenAt.params = append(j.def.thenAt.params, j.position(e.key))
 	}
 }
 

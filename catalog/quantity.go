@@ -69,6 +69,7 @@ const maxTimeout = 365 * 24 * time.Hour
 
 var (
 	durationText = regexp.MustCompile(`^([0-9]{1,9}(ms|s|m|h|d))+$`)
+	durationForm = regexp.MustCompile(`^([0-9]+(ms|s|m|h|d))+$`) // of any length
 	durationPart = regexp.MustCompile(`([0-9]+)(ms|s|m|h|d)`)
 )
 
@@ -95,6 +96,12 @@ func parseDuration(s string) (time.Duration, bool) {
 
 // ParseBytes reads an amount as job files write it, and reports false for what is none.
 func ParseBytes(s string) (Bytes, bool) { return parseBytes(s) }
+
+// TooLong tells of a text that [ParseDuration] takes for none whether it is a duration that is longer than can be said here.
+func TooLong(s string) bool {
+	_, ok := parseDuration(s)
+	return !ok && durationForm.MatchString(s)
+}
 
 // ParseDuration reads a duration as job files write it, such as 90s, 1h30m or 30d, and reports false for what is none.
 func ParseDuration(s string) (time.Duration, bool) { return parseDuration(s) }

@@ -19,6 +19,16 @@ type Schedule struct {
 	Params Params
 }
 
+// OverlapOf says what is done at slots that are due, when the operation of an earlier one has not ended. Missed slots that are all to fire are
+// not passed over because of each other: they wait in turn.
+func (s *Schedule) OverlapOf(due []time.Time, now time.Time) schedule.Overlap {
+	late := len(due) > 1 || len(due) == 1 && now.Sub(due[0]) > schedule.Late
+	if late && s.Missed == schedule.MissedAll && s.Overlap == schedule.OverlapSkip {
+		return schedule.OverlapQueue
+	}
+	return s.Overlap
+}
+
 var scheduleKeys = keySet{owner: "schedule", known: []string{"cron", "timezone", "jitter", "overlap", "missed", "params"}}
 
 // maxJitter is the longest delay of a start that a job may leave to chance.

@@ -13,6 +13,12 @@ type Then struct {
 	Params      []ThenParam // in the order of the file
 }
 
+// thenPlaces are the places of a then in its file: of the job that follows, and of the names of its parameters.
+type thenPlaces struct {
+	job    Position
+	params []Position
+}
+
 // ThenParam is a parameter of the next job. A text may hold ${params.X}, ${id} and ${result.X}; one that is nothing but a reference gives the
 // value as it is, not as text.
 type ThenParam struct {

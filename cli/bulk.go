@@ -2,12 +2,10 @@ package cli
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -139,8 +137,10 @@ func (a *app) bulk(ctx context.Context, conf *loaded, action string, opts *bulkO
 	}
 	a.streams.say("%s: %s, %s", action, plural(all.Done, "operation", "operations"), plural(len(all.Failures), "failure", "failures"))
 	if err == nil && len(all.Failures) > 0 {
-		worst := slices.MaxFunc(all.Failures, func(a, b client.BulkFailure) int { return cmp.Compare(a.Status, b.Status) })
-		return &codeError{code: exitCodeOfStatus(worst.Status)}
+		if all.Done > 0 {
+			return &codeError{code: exitPartial}
+		}
+		return &codeError{code: exitFailure}
 	}
 	return err
 }

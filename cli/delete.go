@@ -2,9 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 type deleteOptions struct {
@@ -18,8 +19,8 @@ func (a *app) deleteCommand() *cobra.Command {
 		Use:   "delete ID... | delete --status STATUS ...",
 		Short: "Delete operations that have ended, with their logs and files",
 		Long: `delete removes operations that have ended: by ID, or all that match a filter, after a question. One that lives, is pinned,
-is retried by another one, or has a result that is still to be delivered is kept, and the reason is said. It needs a
-daemon.`,
+is retried by another one, is among those that a live one comes after, or has a result that is still to be delivered is
+kept, and the reason is said. It needs a daemon.`,
 		Example:           "  jobdir delete --status failed --job media/decode --until 7d",
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
@@ -45,17 +46,11 @@ func (a *app) delete(ctx context.Context, conf *loaded, texts []string) error {
 		return err
 	}
 	defer c.Close()
-	ids, err := resolveRecent(ctx, c).all(texts)
-	if err != nil {
-		return err
-	}
-	var failed []error
-	for _, id := range ids {
+	return resolveRecent(ctx, c).each(texts, func(id statefs.ID) error {
 		if err := c.Delete(ctx, id); err != nil {
-			failed = append(failed, err)
-			continue
+			return err
 		}
 		a.streams.say("operation %s is deleted", id)
-	}
-	return errors.Join(failed...)
+		return nil
+	})
 }

@@ -137,6 +137,8 @@ func eventText(e *client.Event) string {
 		return "nothing found"
 	case e.Sweep != nil:
 		return plural(e.Sweep.Findings, "finding", "findings") + ": " + printable(strings.Join(e.Sweep.Files, ", "))
+	case e.Gap != nil && e.Gap.To < e.Gap.From:
+		return "no event is missing: " + gapReasons[e.Gap.Reason]
 	case e.Gap != nil:
 		return fmt.Sprintf("events %d to %d are missing: %s", e.Gap.From, e.Gap.To, gapReasons[e.Gap.Reason])
 	}
@@ -149,6 +151,7 @@ var gapReasons = map[string]string{
 	"retention":      "they are no longer kept",
 	"overflow":       "more happened than could be written",
 	"lost":           "they could not be written, or cannot be read",
+	"slow":           "they were not read for too long and come next, as far as they are kept",
 	"unknown_number": "no event of this storage has such a number",
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"slices"
 	"strconv"
@@ -83,6 +84,19 @@ func (r *resolver) all(texts []string) ([]statefs.ID, error) {
 		ids = append(ids, id)
 	}
 	return ids, nil
+}
+
+// each does something with each of the operations that texts name, once all of them are known. One that fails keeps none of the others back.
+func (r *resolver) each(texts []string, do func(statefs.ID) error) error {
+	all, err := r.all(texts)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, id := range all {
+		failed = append(failed, do(id))
+	}
+	return errors.Join(failed...)
 }
 
 func resolveRemote(ctx context.Context, c *client.Client) *resolver {

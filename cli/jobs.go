@@ -99,8 +99,12 @@ func (a *app) findJobs(ctx context.Context, conf *loaded) ([]client.Job, error) 
 
 // catalog makes a catalog that knows the handlers of the program.
 func (a *app) catalog(dirs []string, extra []catalog.Source) *catalog.Catalog {
-	return catalog.New(catalog.Options{
+	return catalog.New(a.catalogOptions(dirs, extra))
+}
+
+func (a *app) catalogOptions(dirs []string, extra []catalog.Source) catalog.Options {
+	return catalog.Options{
 		Dirs: dirs, Extra: extra,
 		Handlers: func() []string { return slices.Collect(maps.Keys(a.options.Handlers)) },
-	})
+	}
 }

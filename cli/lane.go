@@ -173,7 +173,7 @@ func laneWords(lane string) string {
 }
 
 func (a *app) capacityCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "capacity LANE N",
 		Short: "Change how many run in a lane at once",
 		Long: `capacity sets how many operations run in a lane at once: a whole number, "unlimited", or "configured" for what the
@@ -192,6 +192,21 @@ configuration says. Lowering it ends nothing: nothing starts until enough have e
 			return a.setCapacity(cmd.Context(), conf, args[0], args[1])
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if number := negative(err); number != "" {
+			_, err = parseCapacity(number)
+		}
+		return usagef("%w", plainFlagError(err))
+	})
+	return cmd
+}
+
+// parseCapacity reads the capacity of a command line.
+func parseCapacity(text string) (n int, err error) {
+	if n, err = statefs.ParseLaneCapacity(text); err != nil {
+		return 0, fmt.Errorf("%w, nor \"configured\"", err)
+	}
+	return n, nil
 }
 
 func (a *app) setCapacity(ctx context.Context, conf *loaded, lane, text string) error {
@@ -199,8 +214,8 @@ func (a *app) setCapacity(ctx context.Context, conf *loaded, lane, text string) 
 	n := 0
 	if !reset {
 		var err error
-		if n, err = statefs.ParseLaneCapacity(text); err != nil {
-			return usagef("%w, nor \"configured\"", err)
+		if n, err = parseCapacity(text); err != nil {
+			return usagef("%w", err)
 		}
 	}
 	return a.changeLanes(ctx, conf, []string{lane}, func(c *client.Client, lane string) error {
@@ -212,6 +227,9 @@ func (a *app) setCapacity(ctx context.Context, conf *loaded, lane, text string) 
 		names := []string{lane}
 		if lane == statefs.AllLanes {
 			names = conf.laneNames()
+			if _, err := tree.ReleaseLane(statefs.LaneFile{Lane: lane, Control: statefs.LaneCapacity}); err != nil {
+				return err
+			}
 		}
 		for _, name := range names {
 			if reset {

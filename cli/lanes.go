@@ -165,6 +165,8 @@ func lanesOf(tree *statefs.Tree, conf *loaded) (*statefs.LanesStatus, error) {
 	all.Paused, all.Problems = hold(statefs.AllLanes, statefs.LanePaused)
 	all.Closed, more = hold(statefs.AllLanes, statefs.LaneClosed)
 	all.Problems = append(all.Problems, more...)
+	every, hasEvery, more := read(statefs.AllLanes, statefs.LaneCapacity)
+	all.Problems = append(all.Problems, more...)
 	names := maps.Clone(running)
 	maps.Copy(names, waiting)
 	for name := range conf.Lanes {
@@ -177,6 +179,9 @@ func lanesOf(tree *statefs.Tree, conf *loaded) (*statefs.LanesStatus, error) {
 			Running: running[name], Waiting: waiting[name], PausedByAll: all.Paused != nil, ClosedByAll: all.Closed != nil,
 		}
 		v, there, problems := read(name, statefs.LaneCapacity)
+		if !there {
+			v, there = every, hasEvery
+		}
 		if there {
 			l.Capacity = statefs.LaneCapacityOf(v.Capacity)
 		}

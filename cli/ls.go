@@ -47,6 +47,8 @@ type listed struct {
 	Foreign bool       `json:"foreign"`
 	// Waiting says why it does not run; only a daemon knows it.
 	Waiting *statefs.Waiting `json:"waiting,omitempty"`
+	// Reason says why it waits for a person.
+	Reason string `json:"reason,omitempty"`
 }
 
 func (a *app) ls(ctx context.Context, conf *loaded, asJSON bool) error {
@@ -55,6 +57,7 @@ func (a *app) ls(ctx context.Context, conf *loaded, asJSON bool) error {
 		operations, err := c.Operations(ctx, nil)
 		for _, op := range operations {
 			l := listed{ID: op.ID, State: op.State, Progress: op.Progress, Foreign: op.Foreign, Stalled: op.StalledAt, Waiting: op.Waiting}
+			l.explain(op.Reason, op.Error)
 			if since := op.Since(); !since.IsZero() {
 				l.Since = &since
 			}
@@ -96,7 +99,20 @@ func (l *listed) since() string {
 	return l.Since.Local().Format("2006-01-02 15:04:05")
 }
 
+// explain notes why an operation waits for a person.
+func (l *listed) explain(reason string, fault *statefs.Fault) {
+	if l.State != statefs.FailedManual && l.State != statefs.WaitingApproval {
+		return
+	}
+	if l.Reason = reason; fault != nil && fault.Message != "" {
+		l.Reason = fault.Message
+	}
+}
+
 func (l *listed) progress() string {
+	if l.Reason != "" {
+		return printable(l.Reason)
+	}
 	if l.Waiting != nil && l.State != statefs.Running {
 		return printable(l.Waiting.Sentence())
 	}
@@ -128,6 +144,7 @@ func listTree(tree *statefs.Tree) ([]listed, error) {
 		case err == nil:
 			tree.Freshen(rec)
 			l.Stalled, l.Progress = rec.StalledAt, rec.Progress
+			l.explain(rec.Reason, rec.Error)
 		}
 		all = append(all, l)
 	}

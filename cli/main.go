@@ -56,7 +56,7 @@ func (a *app) root() *cobra.Command {
 		Long: `jobdir runs long operations. Their whole state is a directory: 'ls storage/jobs' is the list of active
 operations, 'touch storage/jobs/ID.pause_requested' pauses one. A daemon serves the same over HTTP.
 
-Exit codes of run and wait: 0 success, 1 failure, 2 partial, 130 cancelled, 75 not known. All commands:
+Exit codes of run and wait: 0 success, 1 failure, 2 partial, 3 a person has to act, 130 cancelled, 75 not known. All commands:
 64 wrong use, 66 not found, 69 no daemon, 75 try again, 77 not allowed, 70 anything else.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -68,7 +68,7 @@ Exit codes of run and wait: 0 success, 1 failure, 2 partial, 130 cancelled, 75 n
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", plainFlagError(err)) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.server, "server", "", "address of the daemon: http://HOST:PORT or unix:/PATH (JOBDIR_SERVER)")
 	flags.StringVar(&a.config, "config", "", "configuration file (JOBDIR_CONFIG; default jobdir.yaml if it is there)")

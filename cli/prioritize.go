@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -39,38 +38,27 @@ next one.`,
 }
 
 func (a *app) prioritize(ctx context.Context, conf *loaded, priority *int, texts []string) error {
-	each := func(ids *resolver, ask func(statefs.ID) (string, error)) error {
-		all, err := ids.all(texts)
-		if err != nil {
-			return err
-		}
-		var failed []error
-		for _, id := range all {
-			message, err := ask(id)
-			if err != nil {
-				failed = append(failed, err)
-				continue
-			}
-			a.streams.say("%s", message)
-		}
-		return errors.Join(failed...)
-	}
 	return a.reach(ctx, conf, func(c *client.Client) error {
-		return each(resolveRemote(ctx, c), func(id statefs.ID) (string, error) {
+		return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
 			answer, err := c.Prioritize(ctx, id, priority)
 			if err != nil {
-				return "", err
+				return err
 			}
-			return answer.Message, nil
+			a.streams.say("%s", answer.Message)
+			return nil
 		})
 	}, func(tree *statefs.Tree) error {
 		a.streams.say("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
-		return each(resolveLocal(tree), func(id statefs.ID) (string, error) {
-			var args json.RawMessage
-			if priority != nil {
-				args = fmt.Appendf(nil, `{"priority":%d}`, *priority)
+		var args json.RawMessage
+		if priority != nil {
+			args = fmt.Appendf(nil, `{"priority":%d}`, *priority)
+		}
+		return resolveLocal(tree).each(texts, func(id statefs.ID) error {
+			if err := tree.Request(ctx, id, statefs.Prioritize, args); err != nil {
+				return err
 			}
-			return fmt.Sprintf("Prioritize requested for operation '%s'", id), tree.Request(ctx, id, statefs.Prioritize, args)
+			a.streams.say("Prioritize requested for operation '%s'", id)
+			return nil
 		})
 	})
 }

@@ -25,7 +25,8 @@ func (a *app) pruneCommand() *cobra.Command {
 		Short: "Delete ended operations that are not to be kept longer",
 		Long: `prune deletes what the settings of the retention do not keep, and prints it with the reason. A daemon does the same by
 itself, by its own settings; without one, prune takes the lock of the storage meanwhile. Operations that live, are
-pinned, are retried by another one, or have a result that is still to be delivered are kept.`,
+pinned, are retried by another one, are among those that a live one comes after, or have a result that is still to be
+delivered are kept.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := a.load(cmd)
@@ -125,10 +126,9 @@ func guardsOf(owner *statefs.Owner) (g history.Guards, err error) {
 	if err != nil {
 		return g, err
 	}
-	g.Referred = make(map[statefs.ID]bool)
 	for _, marker := range listing.Markers {
-		if rec, err := owner.ReadRecord(marker.ID); err == nil && rec.RetryOf != nil {
-			g.Referred[*rec.RetryOf] = true
+		if rec, err := owner.ReadRecord(marker.ID); err == nil {
+			g.Refer(rec)
 		}
 	}
 	return g, nil

@@ -55,48 +55,40 @@ question asked. That needs a daemon, and returns when the requests are on its di
 
 func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, texts []string) error {
 	var answers []*client.Answer
-	each := func(ids *resolver, ask func(statefs.ID) (*client.Answer, error)) error {
-		all, err := ids.all(texts)
+	show := func(id statefs.ID, answer *client.Answer, err error) error {
 		if err != nil {
 			return err
 		}
-		var failed []error
-		for _, id := range all {
-			answer, err := ask(id)
-			if err != nil {
-				failed = append(failed, err)
-				continue
-			}
-			answers = append(answers, answer)
-			if !opts.json {
-				a.streams.say("%s", answer.Message)
-			}
-			switch {
-			case answer.Pending:
-				a.streams.say("%s is %s: the request did not take effect within %s, and stands", id, answer.State, opts.wait)
-				failed = append(failed, &codeError{code: exitTemporary})
-			case opts.wait > 0 && answer.TookEffect != nil && !answer.Holds():
-				a.streams.say("%s is %s: the request did not take effect", id, answer.State)
-				failed = append(failed, &codeError{code: exitTemporary})
-			}
+		answers = append(answers, answer)
+		if !opts.json {
+			a.streams.say("%s", answer.Message)
 		}
-		return errors.Join(failed...)
+		switch {
+		case answer.Pending:
+			a.streams.say("%s is %s: the request did not take effect within %s, and stands", id, answer.State, opts.wait)
+			return &codeError{code: exitTemporary}
+		case opts.wait > 0 && answer.TookEffect != nil && !answer.Holds():
+			a.streams.say("%s is %s: the request did not take effect", id, answer.State)
+			return &codeError{code: exitTemporary}
+		}
+		return nil
 	}
 	err := a.reach(ctx, conf, func(c *client.Client) error {
-		return each(resolveRemote(ctx, c), func(id statefs.ID) (*client.Answer, error) {
-			return c.Request(ctx, id, opts.ask, opts.wait)
+		return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
+			answer, err := c.Request(ctx, id, opts.ask, opts.wait)
+			return show(id, answer, err)
 		})
 	}, func(tree *statefs.Tree) error {
 		a.streams.say("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
 		if opts.wait > 0 {
 			a.streams.say("--wait has no meaning then: nothing takes effect before")
 		}
-		return each(resolveLocal(tree), func(id statefs.ID) (*client.Answer, error) {
+		return resolveLocal(tree).each(texts, func(id statefs.ID) error {
 			answer, err := requestTree(ctx, tree, id, opts.ask)
 			if err == nil && opts.wait > 0 {
 				answer.Pending = true
 			}
-			return answer, err
+			return show(id, answer, err)
 		})
 	})
 	if opts.json {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 
 type retryOptions struct {
 	failedItems bool
+	wait        bool
 	json        bool
 	bulk        bulkOptions
 }
@@ -23,6 +25,8 @@ func (a *app) retryCommand() *cobra.Command {
 		Short: "Start operations again that failed, were cancelled or were only partly successful",
 		Long: `retry starts an operation again that waits for a person. Of one that has ended it makes a new operation, whose ID it prints:
 it inherits the items that went well and does the others.
+
+With --wait it returns when they have ended, with the exit code of 'jobdir wait'.
 
 Instead of IDs a filter chooses operations, all that did not end well: how many match is said first, and a question
 asked. That needs a daemon.`,
@@ -42,32 +46,34 @@ asked. That needs a daemon.`,
 	}
 	opts.bulk.byFilter(cmd)
 	cmd.Flags().BoolVar(&opts.failedItems, "failed-items", false, "do only the items that failed, and nothing that was never begun")
+	cmd.Flags().BoolVar(&opts.wait, "wait", false, "return when they have ended, with the outcome")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }
 
 func (a *app) retry(ctx context.Context, conf *loaded, opts retryOptions, texts []string) error {
 	return a.reach(ctx, conf, func(c *client.Client) error {
-		ids, err := resolveRemote(ctx, c).all(texts)
-		if err != nil {
-			return err
+		if !opts.wait {
+			return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
+				_, err := a.retryOne(ctx, c, opts, id)
+				return err
+			})
 		}
-		var failed []error
-		for _, id := range ids {
-			again, err := c.Retry(ctx, id, opts.failedItems)
-			switch {
-			case err != nil:
-				failed = append(failed, err)
-			case opts.json:
-				failed = append(failed, a.streams.json(again))
-			case again.Operation != nil:
-				failed = append(failed, a.streams.line("%s", again.Operation.ID))
-			default:
-				a.streams.say("%s", again.Answer.Message)
+		ctx, stop := interruptible(ctx, 0)
+		defer stop()
+		var begun []statefs.ID
+		err := resolveRecent(ctx, c).each(texts, func(id statefs.ID) error {
+			again, err := a.retryOne(ctx, c, opts, id)
+			if err == nil {
+				begun = append(begun, again)
 			}
-		}
-		return errors.Join(failed...)
+			return err
+		})
+		return errors.Join(err, a.waitFor(ctx, c, waitOptions{json: opts.json}, begun))
 	}, func(tree *statefs.Tree) error {
+		if opts.wait {
+			return &client.UnreachableError{Address: tree.Dir(), Err: errors.New("nothing ends before a daemon runs: start it with 'jobdir serve', or leave --wait away")}
+		}
 		ids, err := resolveLocal(tree).all(texts)
 		if err != nil {
 			return err
@@ -87,3 +93,45 @@ func (a *app) retry(ctx context.Context, conf *loaded, opts retryOptions, texts 
 		return errors.Join(failed...)
 	})
 }
+
+// retryOne starts one operation again and says what came of it, and returns the ID of what does the work now.
+func (a *app) retryOne(ctx context.Context, c *client.Client, opts retryOptions, id statefs.ID) (statefs.ID, error) {
+	if opts.wait {
+		op, err := c.Operation(ctx, id)
+		if err != nil {
+			return id, err
+		}
+		if op.State.Live() {
+			// It has to go on first: what waits for a person is what a wait ends with.
+			answer, err := c.Request(ctx, id, statefs.Retry, retryPatience)
+			if err == nil && answer.ID != id {
+				a.streams.say("operation %s does the same and has not ended: nothing new was made", answer.ID)
+				return answer.ID, nil
+			}
+			if err == nil && !opts.json {
+				a.streams.say("%s", answer.Message)
+			}
+			return id, err
+		}
+	}
+	again, err := c.Retry(ctx, id, opts.failedItems)
+	if err != nil {
+		return id, err
+	}
+	if again.Operation != nil {
+		id = again.Operation.ID
+	}
+	switch {
+	case opts.json && opts.wait: // the outcome says the ID
+		return id, nil
+	case opts.json:
+		return id, a.streams.json(again)
+	case again.Operation != nil:
+		return id, a.streams.line("%s", id)
+	}
+	a.streams.say("%s", again.Answer.Message)
+	return id, nil
+}
+
+// retryPatience is how long a daemon may take to take up the retry of a live operation.
+const retryPatience = time.Minute

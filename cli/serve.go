@@ -61,6 +61,7 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 		config.Tokens = tokens
 	}
 	config.Serving = func(s Serving) {
+		defer settleMemory()
 		if len(s.Addresses) == 0 {
 			s.Addresses = []string{unixPrefix + s.Socket}
 		}
@@ -75,11 +76,7 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 		}
 	}
 
-	if os.Getenv("GOGC") == "" {
-		// What waits here is many small things for a long time, and little else is allocated: half the usual room for garbage
-		// costs no time that could be measured. A program that embeds the daemon decides for itself.
-		debug.SetGCPercent(50)
-	}
+	prepareMemory()
 	stopping := newStopping(ctx, conf.OnStop, config.Logger, func() { endAtOnce(config.Storage) }) //nolint:contextcheck // what ends the work at once must not end with ctx
 	defer stopping.close()
 	config.Drain = stopping.drain
@@ -105,6 +102,23 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 		return err
 	}
 	return &codeError{code: exitTemporary}
+}
+
+// prepareMemory is for a start, which reads what lives: much is garbage at once, and collecting it costs a fifth of the time. A program that embeds
+// the daemon, and whoever sets GOGC, decides for itself.
+func prepareMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200)
+	}
+}
+
+// settleMemory is called when a start has read what lives. What waits is many small things for a long time, and little else is allocated from
+// then on: half the usual room for garbage costs no time that could be measured, and what the start needed is given back.
+func settleMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+		debug.FreeOSMemory()
+	}
 }
 
 // endAtOnce kills every process of the storage and ends this one. The operations start again with the next daemon.

@@ -31,6 +31,8 @@ func (s status) Schedules() ([]schedule.Status, error) { return s.daemon.Schedul
 
 func (s status) DiskFailed(err error) { s.daemon.DiskFailed(err) }
 
+func (s status) Ready() <-chan struct{} { return s.daemon.Ready() }
+
 func (s status) States() map[statefs.State]int { return s.daemon.States() }
 
 func (s status) Has(id statefs.ID) bool { return s.daemon.Has(id) }
@@ -38,6 +40,8 @@ func (s status) Has(id statefs.ID) bool { return s.daemon.Has(id) }
 func (s status) Stats() tally.Stats { return s.daemon.Stats() }
 
 func (s status) Live() []history.Live { return s.daemon.Live() }
+
+func (s status) Living() (*history.Living, []history.Live, bool) { return s.daemon.Living() }
 
 func (s status) Waiting(id statefs.ID) (statefs.Waiting, bool) { return s.daemon.Waiting(id) }
 

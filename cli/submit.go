@@ -59,12 +59,13 @@ Without a daemon the submission is left in the folder new/ of the storage, where
 	flags.IntVar(&opts.priority, "priority", 0, "higher ones start first; default that of the job")
 	flags.StringVar(&opts.delay, "delay", "", "do not start before this time has passed (90s, 1h30m, 2d)")
 	flags.StringVar(&opts.notBefore, "not-before", "", "do not start before this time (2026-11-23T09:00:00+01:00)")
-	flags.StringSliceVar(&opts.after, "after", nil, "ID of an operation to wait for; may be given again")
+	flags.StringSliceVar(&opts.after, "after", nil, "ID of an operation to wait for, also shortened as r42; may be given again")
 	flags.StringVar(&opts.require, "require", "", "what the end of those must be: success (default) or end")
 	flags.StringSliceVar(&opts.tags, "tag", nil, "a tag beside those of the job; may be given again")
 	flags.StringVar(&opts.key, "key", "", "the key in place of that of the job; an empty one is none")
 	flags.StringVar(&opts.idempotencyKey, "idempotency-key", "", "a name of this submit: repeated with the same name it gives the same operation")
 	jsonFlag(cmd, &opts.json)
+	_ = cmd.RegisterFlagCompletionFunc("after", a.completeIDs(0)) // the flag is there
 	return cmd
 }
 
@@ -89,6 +90,9 @@ func (a *app) submit(ctx context.Context, conf *loaded, opts submitOptions, cmd 
 		return usagef("give the parameters as NAME=VALUE or with --params, not both")
 	}
 	return a.reach(ctx, conf, func(c *client.Client) error {
+		if err := opts.resolveAfter(resolveRecent(ctx, c), members); err != nil {
+			return err
+		}
 		if opts.params == "" {
 			typed, err := c.TypedParams(ctx, group, job, pairs)
 			if err != nil {
@@ -98,6 +102,9 @@ func (a *app) submit(ctx context.Context, conf *loaded, opts submitOptions, cmd 
 		}
 		return a.submitTo(ctx, c, opts, members)
 	}, func(tree *statefs.Tree) error {
+		if err := opts.resolveAfter(resolveLocalRecent(tree), members); err != nil {
+			return err
+		}
 		if opts.params == "" && len(pairs) > 0 {
 			if members["params"], err = a.bindHere(conf, group, job, pairs); err != nil {
 				return err
@@ -136,6 +143,19 @@ func (o *submitOptions) members(cmd *cobra.Command) (map[string]any, error) {
 	}
 	members["params"] = json.RawMessage(o.params)
 	return members, nil
+}
+
+// resolveAfter puts whole IDs in the place of those of --after that were shortened.
+func (o *submitOptions) resolveAfter(ids *resolver, members map[string]any) error {
+	if len(o.after) == 0 {
+		return nil
+	}
+	all, err := ids.all(o.after)
+	if err != nil {
+		return fmt.Errorf("--after: %w", err)
+	}
+	members["after"] = all
+	return nil
 }
 
 // submitInput submits what stdin says.

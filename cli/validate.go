@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -40,7 +41,7 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 	if len(paths) == 0 {
 		return usagef("there is nothing to check: give a folder or a file, or set --jobs")
 	}
-	var dirs []string
+	var dirs, folders []string
 	var files []catalog.Source
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -56,8 +57,13 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 			return fmt.Errorf("check definitions: %w", err)
 		}
 		files = append(files, catalog.Source{Name: path, YAML: data})
+		folders = append(folders, filepath.Dir(path))
 	}
-	all := a.catalog(dirs, files)
+	options := a.catalogOptions(dirs, files)
+	if len(files) > 0 {
+		options.Elsewhere = a.beside(conf, folders)
+	}
+	all := catalog.New(options)
 	// The error is the same as Problems, which are data here.
 	_ = all.Reload()
 	problems := append(all.Problems(), unknownQueues(conf, all.All())...)
@@ -81,6 +87,35 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 		return &codeError{code: exitFailure}
 	}
 	return nil
+}
+
+// beside gives the jobs that stand in the folders of files that are checked alone, and in those of --jobs: what is checked may be followed by them.
+func (a *app) beside(conf *loaded, folders []string) func(group, name string) *catalog.Definition {
+	var files []catalog.Source
+	for _, folder := range slices.Compact(slices.Sorted(slices.Values(folders))) {
+		entries, _ := os.ReadDir(folder) // what cannot be read has no jobs
+		for _, e := range entries {
+			path := filepath.Join(folder, e.Name())
+			if ext := filepath.Ext(path); !e.Type().IsRegular() || ext != ".yaml" && ext != ".yml" {
+				continue
+			}
+			if data, err := os.ReadFile(path); err == nil {
+				files = append(files, catalog.Source{Name: path, YAML: data})
+			}
+		}
+	}
+	daemons := a.catalog(conf.Jobs, nil)
+	_ = daemons.Reload() // what is wrong there is not asked
+	options := a.catalogOptions(nil, files)
+	options.Elsewhere = daemons.Get
+	near := catalog.New(options)
+	_ = near.Reload()
+	return func(group, name string) *catalog.Definition {
+		if d := near.Get(group, name); d != nil {
+			return d
+		}
+		return daemons.Get(group, name)
+	}
 }
 
 // unknownQueues finds jobs whose lane or limit the configuration does not have. Without a file of it nobody knows which there are.

@@ -20,6 +20,7 @@ import (
 
 type waitOptions struct {
 	timeout time.Duration
+	until   string
 	json    bool
 }
 
@@ -29,11 +30,14 @@ func (a *app) waitCommand() *cobra.Command {
 		Use:   "wait ID...",
 		Short: "Wait until operations have ended, and exit with their outcome",
 		Long: `wait prints one line for each operation when it ends. The exit code is the outcome: 0 success, 1 failure, 2 partial,
-130 cancelled, 3 when it waits for a person; of several, that of the worst: failure, a person, cancelled, partial, success.
+130 cancelled, 3 when it waits for a person, or comes after one that does; of several, that of the worst: failure, a person, cancelled, partial, success.
 75 means that the outcome is not known yet: the time was over, or somebody stopped the waiting.
+
+With --for running it returns as soon as they run, with 0. One that has ended before counts by its outcome, as above.
 
 An ID may be shortened to a beginning that only one live operation has, or to its end, such as r42, also of an
 operation that has ended and was submitted today or yesterday.`,
+		Example:           "  jobdir wait r42 --timeout 1h\n  jobdir wait --for running r42",
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,18 +45,29 @@ operation that has ended and was submitted today or yesterday.`,
 			if err != nil {
 				return err
 			}
+			if opts.until != forEnd && opts.until != forRunning {
+				return usagef("--for %q: it is %s or %s", opts.until, forEnd, forRunning)
+			}
 			return a.wait(cmd.Context(), conf, opts, args)
 		},
 	}
+	cmd.Flags().StringVar(&opts.until, "for", forEnd, "what to wait for: end or running")
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{forEnd, forRunning}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	cmd.Flags().DurationVar(&opts.timeout, "timeout", 0, "give up after this time (default: never)")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }
 
+// What wait waits for.
+const (
+	forEnd     = "end"
+	forRunning = string(statefs.Running)
+)
+
 // ending is how one operation ended.
 type ending struct {
 	ID statefs.ID `json:"id"`
-	// State is set for one that waits for a person, and Footer for one that has ended.
+	// State is set for one that waits for a person or, when that was asked for, runs; Footer for one that has ended.
 	State  statefs.State   `json:"state,omitempty"`
 	Error  *statefs.Fault  `json:"error,omitempty"`
 	Footer json.RawMessage `json:"footer"`
@@ -79,12 +94,21 @@ func (a *app) wait(ctx context.Context, conf *loaded, opts waitOptions, texts []
 	if err != nil {
 		return err
 	}
+	return a.waitFor(ctx, c, opts, ids)
+}
+
+// waitFor waits for operations, says what becomes of each, and returns the outcome of them all.
+func (a *app) waitFor(ctx context.Context, c *client.Client, opts waitOptions, ids []statefs.ID) error {
 	ended := make(chan ending)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	for _, id := range ids {
 		wait.Go(func() {
-			ended <- awaitEnding(ctx, c, id)
+			if opts.until == forRunning {
+				ended <- endingOf(c.Runs(ctx, id))
+			} else {
+				ended <- endingOf(c.Rest(ctx, id))
+			}
 		})
 	}
 	var all []ending
@@ -113,24 +137,30 @@ func (a *app) wait(ctx context.Context, conf *loaded, opts waitOptions, texts []
 	return worst(all)
 }
 
-// awaitEnding waits until an operation has ended or waits for a person.
-func awaitEnding(ctx context.Context, c *client.Client, id statefs.ID) ending {
-	op, err := c.Rest(ctx, id)
+// endingOf says what became of an operation that was waited for.
+func endingOf(op *client.Operation, err error) ending {
 	if err != nil {
-		return ending{ID: id, err: err}
+		return ending{err: err}
 	}
 	if op.WaitsForPerson() {
-		return ending{ID: id, State: op.State, Error: op.Error, line: personLine(op)}
+		return ending{ID: op.ID, State: op.State, Error: op.Error, line: personLine(op)}
+	}
+	if op.State.Live() {
+		return ending{ID: op.ID, State: op.State, line: op.ID.String() + ": " + string(op.State)}
 	}
 	footer, err := client.ParseFooter(op.Footer)
 	if err != nil {
-		return ending{ID: id, err: err}
+		return ending{ID: op.ID, err: err}
 	}
-	return ending{ID: id, Footer: op.Footer, result: footer.Result, line: summary(id, footer)}
+	return ending{ID: op.ID, Footer: op.Footer, result: footer.Result, line: summary(op.ID, footer)}
 }
 
 // personLine says why an operation waits for a person, and which commands help.
 func personLine(op *client.Operation) string {
+	if w := op.Waiting; w != nil && !w.NeedsPerson.IsZero() {
+		return fmt.Sprintf("%s comes after %s, which waits for a person: 'jobdir show %s' says why, 'jobdir retry %s' goes on with it, 'jobdir cancel %s' ends it",
+			op.ID, w.NeedsPerson, w.NeedsPerson, w.NeedsPerson, w.NeedsPerson)
+	}
 	if op.State == statefs.WaitingApproval {
 		return fmt.Sprintf("%s waits for an approval: 'jobdir approve %s' lets it go on, 'jobdir reject %s' ends it", op.ID, op.ID, op.ID)
 	}
@@ -147,7 +177,7 @@ func personLine(op *client.Operation) string {
 // worst makes the outcome of several operations the exit code.
 func worst(all []ending) error {
 	if !slices.ContainsFunc(all, func(e ending) bool { return e.result == statefs.Failure }) &&
-		slices.ContainsFunc(all, func(e ending) bool { return e.State != "" }) {
+		slices.ContainsFunc(all, func(e ending) bool { return e.State != "" && e.State != statefs.Running }) {
 		return &codeError{code: exitPerson}
 	}
 	for _, result := range []statefs.Result{statefs.Failure, statefs.CancelledResult, statefs.Partial} {

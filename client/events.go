@@ -68,7 +68,8 @@ type EventSweep struct {
 	Files    []string `json:"files,omitempty"`
 }
 
-// EventGap says which events are missing, and why: crash, retention, overflow, lost or unknown_number.
+// EventGap says which events are missing, and why: crash, retention, overflow, lost, unknown_number or slow. After slow,
+// which says that this program did not read for too long, Events goes on at From by itself.
 type EventGap struct {
 	From   uint64 `json:"from"`
 	To     uint64 `json:"to"`

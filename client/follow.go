@@ -138,7 +138,8 @@ func (c *Client) followOnce(ctx context.Context, id statefs.ID, offset int64, to
 }
 
 // Wait waits until an operation has ended and returns its footer, without its log. A daemon that goes away meanwhile is waited
-// for, see [WithPatience]. Wait returns early with the cause of ctx, or with a *[CutError].
+// for, see [WithPatience]. Wait returns early with the cause of ctx, with a *[NeedsPersonError] when somebody has to act first, or with a
+// *[CutError].
 func (c *Client) Wait(ctx context.Context, id statefs.ID) (*Footer, error) {
 	return c.persist(ctx, id, 0, func(_ int64, connected func()) (*Footer, error) {
 		return c.waitOnce(ctx, id, connected)
@@ -161,6 +162,13 @@ func (c *Client) waitOnce(ctx context.Context, id statefs.ID, connected func()) 
 	}
 	if err != nil {
 		return nil, &CutError{ID: id, Err: err}
+	}
+	if resp.StatusCode == http.StatusAccepted {
+		needs := NeedsPersonError{ID: id}
+		if err := json.Unmarshal(object, &needs); err != nil {
+			return nil, fmt.Errorf("wait for %s: %w", id, err)
+		}
+		return nil, &needs
 	}
 	return ParseFooter(object)
 }

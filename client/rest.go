@@ -9,10 +9,20 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// WaitsForPerson reports whether the operation goes on only when somebody acts.
+// WaitsForPerson reports whether the operation goes on only when somebody acts: on it, or on one that it comes after, which Waiting.NeedsPerson
+// names then.
 func (o *Operation) WaitsForPerson() bool {
-	return o.State == statefs.FailedManual || o.State == statefs.WaitingApproval
+	return o.State == statefs.FailedManual || o.State == statefs.WaitingApproval || o.Waiting != nil && !o.Waiting.NeedsPerson.IsZero()
 }
+
+// NeedsPersonError says that an operation does not end before somebody acts, on it or on one that it comes after.
+type NeedsPersonError struct {
+	ID      statefs.ID
+	State   statefs.State
+	Message string // why, and the commands that help
+}
+
+func (e *NeedsPersonError) Error() string { return e.Message }
 
 // restWait is how long one question is held by the daemon; then it is asked again.
 const restWait = "5m"
@@ -20,15 +30,26 @@ const restWait = "5m"
 // Rest waits until an operation has ended or waits for a person, and returns it as it is then. A daemon that goes away meanwhile is waited
 // for, see [WithPatience]. Rest returns early with the cause of ctx, or with the error of the daemon.
 func (c *Client) Rest(ctx context.Context, id statefs.ID) (*Operation, error) {
+	return c.await(ctx, id, url.Values{"wait": {restWait}}, func(*Operation) bool { return false })
+}
+
+// Runs is Rest, but also returns as soon as the operation runs.
+func (c *Client) Runs(ctx context.Context, id statefs.ID) (*Operation, error) {
+	return c.await(ctx, id, url.Values{"wait": {restWait}, "for": {string(statefs.Running)}}, func(op *Operation) bool {
+		return op.State == statefs.Running
+	})
+}
+
+func (c *Client) await(ctx context.Context, id statefs.ID, query url.Values, enough func(*Operation) bool) (*Operation, error) {
 	away := absence{client: c}
 	for {
 		var op Operation
-		err := c.call(ctx, http.MethodGet, operationPath(id, ""), url.Values{"wait": {restWait}}, nil, &op)
+		err := c.call(ctx, http.MethodGet, operationPath(id, ""), query, nil, &op)
 		if err == nil {
 			away.connected()
 		}
 		switch {
-		case err == nil && (op.State.Terminal() || op.WaitsForPerson()):
+		case err == nil && (op.State.Terminal() || op.WaitsForPerson() || enough(&op)):
 			return &op, nil
 		case err == nil:
 			continue // it was held for as long as a daemon does

@@ -132,15 +132,8 @@ func (s *Server) request(ctx context.Context, id statefs.ID, action string) erro
 
 // ask is POST /api/v1/operations/{id}/{pause,resume,cancel}, and retry of a live one.
 func (s *Server) ask(w *answer, r *http.Request, p httprouter.Params) error {
-	id, err := statefs.ParseID(p.ByName("id"))
+	id, values, err := idAndQuery(r, p, "wait")
 	if err != nil {
-		return err
-	}
-	values, err := query(r)
-	if err != nil {
-		return err
-	}
-	if err := onlyThese(values, "wait"); err != nil {
 		return err
 	}
 	wait, err := waitFrom(values.Get("wait"))
@@ -255,7 +248,7 @@ func waitFrom(text string) (time.Duration, error) {
 		wait, err = time.Duration(seconds)*time.Second, nil
 	}
 	if err != nil || wait < 0 || wait > longestWait {
-		return 0, refuse(http.StatusBadRequest, "Invalid parameter 'wait': must be a duration such as 5s, at most %s", longestWait).with("parameter", "wait")
+		return 0, refuse(http.StatusBadRequest, "Invalid parameter 'wait': %s must be a duration such as 5s, at most %s", shownValue(text), longestWait).with("parameter", "wait")
 	}
 	return wait, nil
 }

@@ -44,10 +44,10 @@ var bulkFilters = func() (names []string) {
 
 // bulkRequest is the body of POST /api/v1/bulk.
 type bulkRequest struct {
-	Action string               `json:"action"`
-	Filter map[string]oneOrMore `json:"filter"`
-	DryRun bool                 `json:"dry_run"`
-	Next   string               `json:"next"`
+	Action string                     `json:"action"`
+	Filter map[string]json.RawMessage `json:"filter"`
+	DryRun bool                       `json:"dry_run"`
+	Next   string                     `json:"next"`
 }
 
 // oneOrMore is a text or a list of texts.
@@ -90,17 +90,20 @@ type bulkFailure struct {
 // bulk is POST /api/v1/bulk.
 func (s *Server) bulk(w *answer, r *http.Request, _ httprouter.Params) error {
 	in, q, err := s.bulkFrom(w, r)
+	if err == nil {
+		err = s.knowsAll() // what is not counted would be left out
+	}
 	if err != nil {
 		return err
 	}
 	out := bulkJSON{Action: in.Action, DryRun: in.DryRun, At: time.Now(), TotalExact: true, Failures: []bulkFailure{}}
 	page := history.Page{Exact: true}
 	if len(q.Statuses) > 0 {
-		live, _, err := s.liveRows(q)
+		live, _, err := s.lives(q)
 		if err != nil {
 			return err
 		}
-		if page, err = s.history.List(r.Context(), q, live); err != nil {
+		if page, err = s.history.ListOf(r.Context(), q, live); err != nil {
 			return err
 		}
 	}
@@ -133,16 +136,30 @@ func (s *Server) bulkFrom(w *answer, r *http.Request) (*bulkRequest, *history.Qu
 	in := new(bulkRequest)
 	decoder := json.NewDecoder(strings.NewReader(string(body)))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(in); err != nil || decoder.More() {
+	err = decoder.Decode(in)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		name := wrong.Field
+		var members map[string]json.RawMessage
+		value := wrong.Value
+		if json.Unmarshal(body, &members) == nil && members[name] != nil {
+			value = shownValue(string(members[name]))
+		}
+		return nil, nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be %s", printable(name, 64), value, bulkKind(name)).with("parameter", name)
+	}
+	if err != nil || decoder.More() {
 		return nil, nil, refuse(http.StatusBadRequest, `The body must be a JSON object as {"action": "cancel", "filter": {"status": "queued", "job": "media/decode"}, "dry_run": true}`)
 	}
 	if !slices.Contains(bulkActions, in.Action) {
 		return nil, nil, refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", printable(in.Action, 32), strings.Join(bulkActions, ", ")).with("parameter", "action")
 	}
 	values := url.Values{}
-	for name, given := range in.Filter {
+	for name, raw := range in.Filter {
 		if !slices.Contains(bulkFilters, name) {
 			return nil, nil, unknownParameter(name, bulkFilters)
+		}
+		var given oneOrMore
+		if json.Unmarshal(raw, &given) != nil {
+			return nil, nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be a text or a list of texts", name, shownValue(string(raw))).with("parameter", name)
 		}
 		if slices.Contains(given, "") || len(given) == 0 {
 			return nil, nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': it is empty", name).with("parameter", name)
@@ -232,4 +249,15 @@ func (s *Server) forAll(ctx context.Context, ids []statefs.ID, do func(context.C
 		failures = append(failures, bulkFailure{ids[i], known.status, known.text})
 	}
 	return done, failures
+}
+
+// bulkKind is what a member of the body must be.
+func bulkKind(name string) string {
+	switch name {
+	case "dry_run":
+		return "true or false"
+	case "filter":
+		return "an object"
+	}
+	return "a text"
 }

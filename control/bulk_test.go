@@ -88,7 +88,7 @@ func TestBulkReportsEachFailure(t *testing.T) {
 	failed.finish()
 	played := r.played()
 	played.mu.Lock()
-	played.guards.Referred = map[statefs.ID]bool{failed.id: true}
+	played.guards.ReferRetry(failed.id, failed.id)
 	played.mu.Unlock()
 	out := r.bulk(`{"action": "delete", "filter": {"status": "completed"}}`)
 	failures, ok := out["failures"].([]any)
@@ -113,7 +113,10 @@ func TestBulkRefuses(t *testing.T) {
 		`{"action": "cancel", "filter": {"colour": "red"}}`:                 "Unknown parameter 'colour'; known here: status",
 		`{"action": "cancel", "filter": {"limit": "5"}}`:                    "Unknown parameter 'limit'",
 		`{"action": "cancel", "filter": {"status": "joy"}}`:                 "'joy' is none of",
-		`{"action": "cancel", "filter": {"job": 5}}`:                        "The body must be a JSON object as",
+		`{"action": "cancel", "filter": {"job": 5}}`:                        "Invalid parameter 'job': '5' must be a text or a list of texts",
+		`{"action": "cancel", "filter": {"foo": 1}}`:                        "Unknown parameter 'foo'; known here: status",
+		`{"action": "cancel", "filter": 5}`:                                 "Invalid parameter 'filter': '5' must be an object",
+		`{"action": "cancel", "filter": {"job": "x"}, "dry_run": "yes"}`:    "Invalid parameter 'dry_run': '\\\"yes\\\"' must be true or false",
 		`{"action": "cancel", "filter": {"job": "x"}, "force": true}`:       "The body must be a JSON object as",
 		`{"action": "cancel", "filter": {"job": "x"}, "next": "elsewhere"}`: "Invalid parameter 'next'",
 		`[]`: "The body must be a JSON object as",

@@ -26,6 +26,9 @@ type conn struct {
 	// handled says that our handler has the request, so that what is written is its answer. net/http calls a connection active also
 	// while it refuses the request by itself.
 	handled atomic.Bool
+	// taking is how long, in nanoseconds, the client may take nothing of what is written; 0: for ever. stuck says that it did not.
+	taking atomic.Int64
+	stuck  atomic.Bool
 }
 
 // connKey is the key of the conn in the context of its requests.
@@ -90,6 +93,9 @@ const (
 // Write implements net.Conn. What is written before a handler has the request is a refusal of net/http.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.handled.Load() {
+		if taking := time.Duration(c.taking.Load()); taking > 0 {
+			return c.writeTaken(p, taking)
+		}
 		return c.Conn.Write(p)
 	}
 	status, text := c.refused(p)

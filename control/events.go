@@ -100,7 +100,7 @@ func afterFrom(r *http.Request, values url.Values) (uint64, error) {
 	}
 	after, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, refuse(http.StatusBadRequest, "Invalid %s: must be the number of an event, or 0", from).with("parameter", "after")
+		return 0, refuse(http.StatusBadRequest, "Invalid %s: %s must be the number of an event, or 0", from, shownValue(text)).with("parameter", "after")
 	}
 	return after, nil
 }
@@ -119,9 +119,14 @@ func (s *Server) eventStream(w *answer, r *http.Request, _ httprouter.Params) er
 	if err := s.tree.RoomForReader(); err != nil {
 		return err // before the first byte, while there can still be an answer
 	}
+	w.Header().Set("Connection", "close") // its bound and its room are for this answer
+	taker := s.boundTaking(r)
 	w.WriteHeader(http.StatusOK)
-	out := &eventWriter{Writer: bufio.NewWriterSize(w, 16<<10), flush: http.NewResponseController(w).Flush}
-	err = s.tellEvents(r.Context(), reader, out)
+	out := &eventWriter{Writer: bufio.NewWriterSize(w, 16<<10), flush: http.NewResponseController(w).Flush, taker: taker}
+	told, err := s.tellEvents(r.Context(), reader, out)
+	if errors.Is(err, errSlow) {
+		err = s.cutSlow(r, reader.Cut(told), out)
+	}
 	if errors.Is(context.Cause(r.Context()), stream.ErrShutdown) {
 		_, _ = out.WriteString(": shutting down\n\n") // the worst is that the client is not told
 		_ = out.send()
@@ -132,9 +137,24 @@ func (s *Server) eventStream(w *answer, r *http.Request, _ httprouter.Params) er
 	return nil
 }
 
-// eventSink takes events for one client. An error ends the answer.
+// errSlow says that a client took nothing of its events for too long.
+var errSlow = errors.New("the client does not read")
+
+// cutSlow ends the answer to a client that does not read: with a gap of all that it did not get, which it finds when it reads again.
+func (s *Server) cutSlow(r *http.Request, last events.Frame, out eventSink) error {
+	s.log.Warn("a reader of events took nothing for too long and is let go; it can come back and go on", "client", r.RemoteAddr, "after", last.Seq, "missing", last.Gap.To-last.Seq)
+	if err := out.event(&last); err != nil && !errors.Is(err, errSlow) {
+		return err
+	}
+	if err := out.send(); err != nil && !errors.Is(err, errSlow) {
+		return err
+	}
+	return nil
+}
+
+// eventSink takes events for one client. An error ends the answer; errSlow is one after which the client may still be told something.
 type eventSink interface {
-	// event takes one event; it may be kept until send.
+	// event takes one event, also when it returns errSlow; it may be kept until send.
 	event(f *events.Frame) error
 	// begin says where the client begins.
 	begin(seq uint64) error
@@ -144,28 +164,32 @@ type eventSink interface {
 	send() error
 }
 
-// tellEvents has a client told of events until the client or the server is gone.
-func (s *Server) tellEvents(ctx context.Context, reader *events.Reader, out eventSink) error {
+// tellEvents has a client told of events until the client or the server is gone. told is the last number that the client was told of.
+func (s *Server) tellEvents(ctx context.Context, reader *events.Reader, out eventSink) (told uint64, err error) {
 	beat := time.NewTicker(s.heartbeat)
 	defer beat.Stop()
-	if err := errors.Join(out.begin(reader.Position()), out.send()); err != nil {
-		return err
+	told = reader.Position()
+	if err := errors.Join(out.begin(told), out.send()); err != nil {
+		return told, err
 	}
 	for {
 		wake := reader.Wake()
 		frames, more := reader.Take()
 		for i := range frames {
-			if err := out.event(&frames[i]); err != nil {
-				return err
+			err := out.event(&frames[i])
+			told = frames[i].Seq
+			if err != nil {
+				return told, err
 			}
 		}
+		told = reader.Position()
 		if len(frames) > 0 {
 			if err := out.send(); err != nil {
-				return err
+				return told, err
 			}
 		}
 		if ctx.Err() != nil {
-			return nil
+			return told, nil
 		}
 		if more {
 			continue
@@ -173,11 +197,11 @@ func (s *Server) tellEvents(ctx context.Context, reader *events.Reader, out even
 		select {
 		case <-wake:
 		case <-beat.C:
-			if err := errors.Join(out.position(reader.Position()), out.send()); err != nil {
-				return err
+			if err := errors.Join(out.position(told), out.send()); err != nil {
+				return told, err
 			}
 		case <-ctx.Done():
-			return nil
+			return told, nil
 		}
 	}
 }
@@ -186,6 +210,7 @@ func (s *Server) tellEvents(ctx context.Context, reader *events.Reader, out even
 type eventWriter struct {
 	*bufio.Writer
 	flush func() error
+	taker *conn
 }
 
 func (e *eventWriter) event(f *events.Frame) error {
@@ -193,8 +218,18 @@ func (e *eventWriter) event(f *events.Frame) error {
 	_, _ = e.Write(f.JSON)
 	_, _ = e.WriteString("\nid: ")
 	_, _ = e.Write(strconv.AppendUint(e.AvailableBuffer(), f.Seq, 10))
-	_, err := e.WriteString("\n\n")
-	return err
+	if _, err := e.WriteString("\n\n"); err != nil {
+		return err
+	}
+	return e.taken()
+}
+
+// taken returns errSlow once the client took nothing for too long.
+func (e *eventWriter) taken() error {
+	if e.taker.gaveUp() {
+		return errSlow
+	}
+	return nil
 }
 
 // begin has the heads of the answer leave, and tells the client where it is although nothing may happen for hours.
@@ -210,5 +245,8 @@ func (e *eventWriter) send() error {
 	if err := e.Flush(); err != nil {
 		return err
 	}
-	return e.flush()
+	if err := e.flush(); err != nil {
+		return err
+	}
+	return e.taken()
 }

@@ -121,9 +121,9 @@ func TestEventsRefuse(t *testing.T) {
 		"?colour=red":                 "Unknown parameter 'colour'; known here: job, group, lane, key, tag, id, type, after",
 		"?id=me":                      "Invalid parameter 'id': ",
 		"?type=joy":                   "Invalid parameter 'type': 'joy' is none of [transition progress waiting stalled lane sweep gap]",
-		"?after=-1":                   "Invalid parameter 'after': must be the number of an event, or 0",
-		"?after=1&after=2":            "Invalid parameter 'after': must be the number of an event, or 0",
-		"?after=99999999999999999999": "Invalid parameter 'after': must be the number of an event, or 0",
+		"?after=-1":                   "Invalid parameter 'after': '-1' must be the number of an event, or 0",
+		"?after=1&after=2":            "Invalid parameter 'after': '1,2' must be the number of an event, or 0",
+		"?after=99999999999999999999": "Invalid parameter 'after': '99999999999999999999' must be the number of an event, or 0",
 	} {
 		for _, path := range []string{"/api/v1/events", "/api/v1/ws"} {
 			if a := r.get(path + query); a.status != 400 || !strings.Contains(a.body, message) {
@@ -131,7 +131,7 @@ func TestEventsRefuse(t *testing.T) {
 			}
 		}
 	}
-	r.problem(r.get("/api/v1/events", "Last-Event-ID: x"), 400, "Invalid header Last-Event-ID: must be the number of an event, or 0")
+	r.problem(r.get("/api/v1/events", "Last-Event-ID: x"), 400, "Invalid header Last-Event-ID: 'x' must be the number of an event, or 0")
 	r.problem(r.get("/api/v1/ws"), 426, "This address speaks WebSocket alone; the same events come from /api/v1/events as server-sent events")
 	r.problem(r.get("/api/v1/ws", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 8"), 400,
 		`unsupported WebSocket protocol version (only 13 is supported): "8"`)

@@ -27,7 +27,9 @@ type follower struct {
 	changed atomic.Bool // something of it changed in jobs/ since the record was read
 	view    view
 	snap    stream.Snapshot
-	state   statefs.State // as the marker said it when the record was read; "" without one
+	state   statefs.State   // as the marker said it when the record was read; "" without one
+	after   []statefs.ID    // what it comes after, as long as it has not started
+	end     *statefs.Record // its record, once it has ended
 
 	unlog  func() // ends the subscription of the log; nil until it exists
 	unstep func() // ends the subscription of the progress file
@@ -102,25 +104,42 @@ func (f *follower) Snapshot() (stream.Snapshot, error) {
 
 // look reads the record, and the marker where it matters.
 func (f *follower) look() error {
-	state, stateErr := f.hub.tree.State(f.id) // before the record: a marker that is gone means that the record is terminal
+	if f.view == viewEnd && f.state != "" {
+		if sight, err := f.hub.tree.LookFor(f.id, statefs.NameOf(f.state)); err == nil && len(sight.States) == 1 {
+			return nil // it stands where it stood
+		}
+	}
+	end, err := f.hub.tree.EndOf(f.id)
+	if err != nil {
+		return err
+	}
+	if end != nil {
+		f.state, f.end = "", end
+		f.snap = stream.Snapshot{Header: end.Header, Footer: end.Footer, Ended: true, State: string(end.Status)}
+		if end.LogBytes != nil {
+			f.snap.LogBytes = *end.LogBytes
+		}
+		return f.checkSeal()
+	}
+	state, stateErr := f.hub.tree.State(f.id)
 	f.state = state
+	if f.view == viewEnd && stateErr == nil && len(f.snap.Header) > 0 {
+		return nil // what else there is in the record is for its end
+	}
 	rec, err := f.hub.tree.ReadRecord(f.id)
 	if err != nil {
 		return err
 	}
-	// The record has its name before its folder is synced, and the marker goes after that: while it is there, a power cut may take
-	// the end back, so nobody is told.
-	if rec.Status.Terminal() && errors.Is(stateErr, statefs.ErrNotLive) {
-		f.snap = stream.Snapshot{Header: rec.Header, Footer: rec.Footer, Ended: true, State: string(rec.Status)}
-		if rec.LogBytes != nil {
-			f.snap.LogBytes = *rec.LogBytes
-		}
-		return f.checkSeal()
+	f.after = nil
+	if rec.Starts == 0 {
+		f.after = rec.After
 	}
 	if len(f.snap.Header) == 0 {
 		f.snap.Header = rec.Header
 	}
-	if stateErr != nil && !errors.Is(stateErr, statefs.ErrNotLive) {
+	if errors.Is(stateErr, statefs.ErrNotLive) && rec.Status.Terminal() {
+		f.lookAgain() // it ended between the two
+	} else if stateErr != nil && !errors.Is(stateErr, statefs.ErrNotLive) {
 		return stateErr
 	}
 	if stateErr == nil && f.view >= viewDetail {

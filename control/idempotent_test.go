@@ -168,7 +168,7 @@ func TestSubmitBadInput(t *testing.T) {
 		"no such group":       {"/none/no", `{}`, 404, "There is no group none"},
 		"no JSON":             {"/once/return", `{"a":`, 400, "the parameters are not a JSON object: it is cut off"},
 		"no object":           {"/once/return", `[1]`, 400, "the parameters are not a JSON object: it begins with '['"},
-		"2 MiB":               {"/once/return", `{"a":"` + strings.Repeat("x", 2<<20) + `"}`, 413, "The body is larger than 1048576 bytes"},
+		"2 MiB":               {"/once/return", `{"a":"` + strings.Repeat("x", 2<<20) + `"}`, 413, "The body has 2097160 bytes, and at most 1048576 are taken here"},
 		"10,000 levels":       {"/once/return", strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000), 400, "it nests deeper than 64 levels"},
 		"a key twice":         {"/once/return", `{"a":"x","a":"x"}`, 400, "parameter 'a': it is given twice"},
 		"an unknown member":   {"/once/return", `{"c":"x"}`, 400, "unknown parameter 'c'"},

@@ -100,7 +100,7 @@ func boolean(values url.Values, name string) (bool, error) {
 	case "false", "0":
 		return false, nil
 	}
-	return false, refuse(http.StatusBadRequest, "Invalid parameter '%s': must be true or false", name).with("parameter", name)
+	return false, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be true or false", name, shownValue(given[0])).with("parameter", name)
 }
 
 // sweep is POST /api/v1/sweep.

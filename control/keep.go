@@ -54,15 +54,8 @@ const mostFinished = 1000
 
 // remove is DELETE /api/v1/operations/{id}.
 func (s *Server) remove(w *answer, r *http.Request, p httprouter.Params) error {
-	id, err := statefs.ParseID(p.ByName("id"))
+	id, _, err := idAndQuery(r, p) // somebody may believe in a dry run
 	if err != nil {
-		return err
-	}
-	values, err := query(r)
-	if err != nil {
-		return err
-	}
-	if err := onlyThese(values); err != nil { // somebody may believe in a dry run
 		return err
 	}
 	if err := s.isOurs(id); err != nil {
@@ -77,21 +70,14 @@ func (s *Server) remove(w *answer, r *http.Request, p httprouter.Params) error {
 
 // pin is POST /api/v1/operations/{id}/pin.
 func (s *Server) pin(w *answer, r *http.Request, p httprouter.Params) error {
-	id, err := statefs.ParseID(p.ByName("id"))
+	id, values, err := idAndQuery(r, p, "pinned")
 	if err != nil {
-		return err
-	}
-	values, err := query(r)
-	if err != nil {
-		return err
-	}
-	if err := onlyThese(values, "pinned"); err != nil {
 		return err
 	}
 	pinned := true
 	if text := values.Get("pinned"); text != "" {
 		if pinned, err = strconv.ParseBool(text); err != nil {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'pinned': must be true or false").with("parameter", "pinned")
+			return refuse(http.StatusBadRequest, "Invalid parameter 'pinned': %s must be true or false", shownValue(text)).with("parameter", "pinned")
 		}
 	}
 	if err := s.isOurs(id); err != nil {
@@ -154,7 +140,7 @@ func (s *Server) prune(w *answer, r *http.Request, _ httprouter.Params) error {
 	dryRun := false
 	if text := values.Get("dry_run"); text != "" {
 		if dryRun, err = strconv.ParseBool(text); err != nil {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'dry_run': must be true or false").with("parameter", "dry_run")
+			return refuse(http.StatusBadRequest, "Invalid parameter 'dry_run': %s must be true or false", shownValue(text)).with("parameter", "dry_run")
 		}
 	}
 	victims, err := s.status.Prune(r.Context(), dryRun)

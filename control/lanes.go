@@ -30,10 +30,10 @@ func (s *Server) lanesRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: "/api/v1/lanes", handle: s.lanes, summary: "The lanes and limits, and why nothing starts in a lane",
-			answers: []response{{200, mediaJSON, "The lanes and limits"}},
+			answers: []response{{200, mediaJSON, "The lanes and limits"}, stillStarting},
 		},
 		{
-			method: "GET", path: "/api/v1/lanes/:lane", handle: s.lane, summary: "One lane", answers: one,
+			method: "GET", path: "/api/v1/lanes/:lane", handle: s.lane, summary: "One lane", answers: append(slices.Clone(one), stillStarting),
 		},
 		{
 			method: "PATCH", path: "/api/v1/lanes/:lane", handle: s.changeLane, summary: "Change how many run in a lane at once",
@@ -63,6 +63,9 @@ func (s *Server) lanes(w *answer, r *http.Request, _ httprouter.Params) error {
 	if err := noParameters(r); err != nil {
 		return err
 	}
+	if err := s.knowsAll(); err != nil {
+		return err
+	}
 	return s.sendJSON(w, r, http.StatusOK, s.status.Lanes())
 }
 
@@ -79,7 +82,19 @@ func (s *Server) lane(w *answer, r *http.Request, p httprouter.Params) error {
 	if err := noParameters(r); err != nil {
 		return err
 	}
+	if err := s.knowsAll(); err != nil {
+		return err
+	}
 	return s.sendLane(w, r, p.ByName("lane"))
+}
+
+// sendChanged has a change take effect, at once, and answers with the lane as it stands then, once everything in it is known.
+func (s *Server) sendChanged(w *answer, r *http.Request, name string) error {
+	s.status.LookAtLanes()
+	if err := s.awaitAll(r.Context()); err != nil {
+		return err
+	}
+	return s.sendLane(w, r, name)
 }
 
 // sendLane answers with a lane, or with all of them.
@@ -151,6 +166,9 @@ func (s *Server) changeLane(w *answer, r *http.Request, p httprouter.Params) err
 				names = append(names, all.Lanes[i].Name)
 			}
 		}
+		if _, err := s.tree.ReleaseLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity}); err != nil { // made by hand, and over the configuration
+			return err
+		}
 	}
 	for _, name := range names {
 		if capacity == configured {
@@ -162,8 +180,7 @@ func (s *Server) changeLane(w *answer, r *http.Request, p httprouter.Params) err
 			return err
 		}
 	}
-	s.status.LookAtLanes()
-	return s.sendLane(w, r, name)
+	return s.sendChanged(w, r, name)
 }
 
 // configured is the capacity that stands for what the configuration says.
@@ -247,8 +264,7 @@ func (s *Server) holdLane(w *answer, r *http.Request, p httprouter.Params) error
 			return err
 		}
 	}
-	s.status.LookAtLanes()
-	return s.sendLane(w, r, name)
+	return s.sendChanged(w, r, name)
 }
 
 // longestHold is beyond any plan, and far from where times can no longer be written.

@@ -18,6 +18,8 @@ type Limits struct {
 	Body time.Duration
 	// Idle is how long a connection is kept without a request; default 2 min.
 	Idle time.Duration
+	// Take is how long a client that follows events may take nothing of them before it is let go; default 1 min.
+	Take time.Duration
 	// Stop is how long a stopping server waits for answers that are under way before it cuts them off; default 3 s.
 	Stop time.Duration
 }
@@ -26,6 +28,7 @@ func (l Limits) withDefaults() Limits {
 	l.Header = cmp.Or(l.Header, 10*time.Second)
 	l.Body = cmp.Or(l.Body, 30*time.Second)
 	l.Idle = cmp.Or(l.Idle, 2*time.Minute)
+	l.Take = cmp.Or(l.Take, time.Minute)
 	l.Stop = cmp.Or(l.Stop, 3*time.Second)
 	return l
 }
@@ -73,7 +76,7 @@ func (s *Server) limitBody(w *answer, r *http.Request, row *route) error {
 		most = maxList
 	}
 	if r.ContentLength > most {
-		return &http.MaxBytesError{Limit: most}
+		return &tooLargeError{r.ContentLength, most}
 	}
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, most)
@@ -107,6 +110,13 @@ func (s *Server) readBody(w *answer, r *http.Request) ([]byte, error) {
 		return nil, refuse(http.StatusUnsupportedMediaType, "The body must be JSON, sent with 'Content-Type: application/json'").heads("Accept", mediaJSON)
 	}
 	return data, nil
+}
+
+// tooLargeError says that a body is announced to be too large.
+type tooLargeError struct{ size, most int64 }
+
+func (e *tooLargeError) Error() string {
+	return fmt.Sprintf("a body of %d bytes, more than %d", e.size, e.most)
 }
 
 // bodyError tells what is the client's from what has a mapping already.

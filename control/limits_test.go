@@ -22,7 +22,7 @@ func TestSizes(t *testing.T) {
 		{"a URL that is too long", "GET", "/testrouter/x?" + strings.Repeat("a", maxURL), "", nil, 414, "The URL is longer than 65536 bytes"},
 		{"a URL that is much too long", "GET", "/testrouter/x?" + strings.Repeat("a", 10*maxURL), "", nil, 414, "The URL is longer"},
 		{"headers that are too large", "GET", "/readyz", "", []string{"X-Large: " + strings.Repeat("a", maxHeaders)}, 431, "The headers are larger than 65536 bytes"},
-		{"a body that says it is too large", "POST", "/media/decode", large, nil, 413, "The body is larger than 1048576 bytes"},
+		{"a body that says it is too large", "POST", "/media/decode", large, nil, 413, "The body has 1048588 bytes, and at most 1048576 are taken here"},
 		{"a GET with a body", "GET", "/testrouter/streaming01?files=1", "{}", nil, 400, "A GET has no body here"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package control
 
 import (
 	"errors"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"slices"
@@ -52,23 +51,28 @@ func (s *Server) operations(w *answer, r *http.Request, _ httprouter.Params) err
 	if err != nil {
 		return err
 	}
+	starting := s.isStarting() // before anything is looked at: what is found then may not be all
+	if starting && q.Limit == 0 {
+		return s.knowsAll()
+	}
 	if total, ok, err := s.justCount(q); ok || err != nil {
 		if err != nil {
 			return err
 		}
 		return s.sendList(w, r, &history.Page{Total: total, Exact: true}, []any{})
 	}
-	live, foreign, err := s.liveRows(q)
+	live, foreign, err := s.lives(q)
 	if err != nil {
 		return err
 	}
-	page, err := s.history.List(r.Context(), q, live)
+	page, err := s.history.ListOf(r.Context(), q, live)
 	if errors.Is(err, history.ErrNotReady) && q.Number > 0 {
 		return s.recent(w, r, q.Number, err)
 	}
 	if err != nil {
 		return err
 	}
+	page.Exact = page.Exact && !starting
 	shown := []any{}
 	for i := range page.Entries {
 		entry := &page.Entries[i]
@@ -122,74 +126,6 @@ func (s *Server) recent(w *answer, r *http.Request, number uint64, notReady erro
 	return s.sendJSON(w, r, http.StatusOK, map[string]any{
 		"operations": shown, "count": len(shown), "total": len(shown), "total_exact": true, "next": nil,
 	})
-}
-
-// liveRows returns the rows of what lives. The markers say what that is, so an operation is here as soon as its submit was
-// acknowledged; the daemon has the rest in memory, and also knows those whose marker is being renamed at this moment.
-func (s *Server) liveRows(q *history.Query) (rows []history.Packed, foreign map[statefs.ID]bool, err error) {
-	known := make(map[statefs.ID]history.Live)
-	for _, l := range s.status.Live() {
-		known[l.ID] = l
-	}
-	markers, err := s.live()
-	if err != nil {
-		return nil, nil, err
-	}
-	foreign = make(map[statefs.ID]bool)
-	for _, op := range markers {
-		l, ok := known[op.id]
-		delete(known, op.id)
-		if ok && l.State == op.state {
-			rows = append(rows, l.Row)
-			continue
-		}
-		row, err := s.liveRow(op, l.Row, q.Group)
-		if err != nil {
-			return nil, nil, err
-		}
-		foreign[op.id] = op.foreign
-		rows = append(rows, row.Pack())
-	}
-	for id, l := range known {
-		switch _, err := s.tree.State(id); {
-		case err == nil:
-			rows = append(rows, l.Row)
-		case !errors.Is(err, statefs.ErrNotLive):
-			return nil, nil, err
-		}
-	}
-	return rows, foreign, nil
-}
-
-// liveRow makes the row of a live operation with the state of its marker; has is its row in the daemon's memory, nil when there is
-// none.
-func (s *Server) liveRow(op liveOperation, has history.Packed, group string) (history.Row, error) {
-	row, err := has.Unpack()
-	if err != nil {
-		rec, err := s.tree.ReadRecord(op.id)
-		switch {
-		case err == nil:
-			row = history.RowOf(rec)
-		case errors.Is(err, fs.ErrNotExist), isUnreadable(err):
-			row = s.unknownRow(op.id, group)
-		default:
-			return row, err
-		}
-	}
-	row.Status, row.Number = op.state, 0
-	return row, nil
-}
-
-// unknownRow is the row of an operation of which the ID is all that is known.
-func (s *Server) unknownRow(id statefs.ID, group string) history.Row {
-	at := id.Time(time.Local)
-	row := history.Row{ID: id, Created: at, Updated: at}
-	if def := s.catalog.ByEndpoint(id.Endpoint()); def != nil {
-		row.Group, row.Job = def.Group, def.Name
-	} else if strings.HasPrefix(id.Endpoint(), group+"-") {
-		row.Group = group // as far as the name tells
-	}
-	return row
 }
 
 // endedJSON is an operation that has ended, as lists and the feed show it. Its record has more.
@@ -294,7 +230,7 @@ func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
 func pageFrom(values url.Values, q *history.Query) (err error) {
 	sorts, err := choices(values, "sort", []history.Sort{history.ByCreated, history.ByUpdated})
 	if err == nil && len(sorts) > 1 {
-		err = refuse(http.StatusBadRequest, "Invalid parameter 'sort': must be one of %v", sorts).with("parameter", "sort")
+		err = refuse(http.StatusBadRequest, "Invalid parameter 'sort': %s must be one of %v", shownValue(values.Get("sort")), sorts).with("parameter", "sort")
 	}
 	if err != nil {
 		return err
@@ -317,12 +253,12 @@ func pageFrom(values url.Values, q *history.Query) (err error) {
 	}
 	if text := values.Get("next"); text != "" {
 		if q.After, err = history.ParseCursor(text); err != nil || !q.After.Of(q.Sort) {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'next': %s", history.ErrCursor).with("parameter", "next")
+			return refuse(http.StatusBadRequest, "Invalid parameter 'next': %s: %s", shownValue(text), history.ErrCursor).with("parameter", "next")
 		}
 	}
 	if day := values.Get("day"); day != "" {
 		if _, err := time.Parse(time.DateOnly, day); err != nil {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'day': must be a date such as 2025-11-26").with("parameter", "day")
+			return refuse(http.StatusBadRequest, "Invalid parameter 'day': %s must be a date such as 2025-11-26", shownValue(day)).with("parameter", "day")
 		}
 	}
 	return nil
@@ -352,7 +288,7 @@ func numberFrom(values url.Values, name string, fallback, least, most uint64) (u
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, refuse(http.StatusBadRequest, "Invalid parameter '%s': must be %d to %d", name, least, most).with("parameter", name)
+		return 0, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be a whole number from %d to %d", name, shownValue(text), least, most).with("parameter", name)
 	}
 	return n, nil
 }
@@ -368,6 +304,6 @@ func timeFrom(name, text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, refuse(http.StatusBadRequest, "Invalid parameter '%s': must be a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration before now (2h, 7d)", name).
+	return time.Time{}, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration before now (2h, 7d)", name, shownValue(text)).
 		with("parameter", name)
 }

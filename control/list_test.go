@@ -63,6 +63,9 @@ func TestListOfTheAPI(t *testing.T) {
 		for _, op := range items(a.json(t)["operations"]) {
 			got = append(got, fmt.Sprint(op["id"]))
 		}
+		if b := r.listed(path); a.body != b.body || a.header.Get("X-Total-Count") != b.header.Get("X-Total-Count") {
+			t.Errorf("%s: %s\nthe listing says %s", path, a.body, b.body)
+		}
 		sameSecond := strings.Contains(path, "running") || strings.Contains(path, "group=media") // a stranger's time has no fractions
 		if fmt.Sprint(sorted(got, sameSecond)) != fmt.Sprint(sorted(want, sameSecond)) {
 			t.Errorf("%s: %v, want %v", path, got, want)
@@ -86,6 +89,19 @@ func TestListOfTheAPI(t *testing.T) {
 	} {
 		r.problem(r.get("/api/v1/operations"+bad), 400, "arameter")
 	}
+}
+
+// listed is the list as a listing of jobs/ makes it, without what the daemon knows.
+func (r *rig) listed(path string) reply {
+	status, _ := r.config.Status.(*daemonStatus)
+	only := func(so bool) {
+		status.mu.Lock()
+		defer status.mu.Unlock()
+		status.listing = so
+	}
+	only(true)
+	defer only(false)
+	return r.get("/api/v1/operations" + path)
 }
 
 func sorted(ids []string, so bool) []string {
@@ -179,6 +195,11 @@ func TestWhatTheDaemonKnows(t *testing.T) {
 	}
 	if out := r.get("/api/v1/operations?status=queued,running").json(t); out["total"] != 1.0 {
 		t.Errorf("%v", out)
+	}
+	for _, path := range []string{"", "?status=queued", "?status=running", "?sort=updated", "?limit=1"} {
+		if a, b := r.get("/api/v1/operations"+path), r.listed(path); a.body != b.body {
+			t.Errorf("%s: %s\nthe listing says %s", path, a.body, b.body)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/julienschmidt/httprouter"
 
@@ -32,18 +33,25 @@ type operationJSON struct {
 	Problem string `json:"problem,omitempty"`
 }
 
+// What a wait may be for: the end, when nothing else is asked for.
+const (
+	forEnd     = "end"
+	forRunning = string(statefs.Running)
+)
+
 // operation is GET /api/v1/operations/{id}.
 func (s *Server) operation(w *answer, r *http.Request, p httprouter.Params) error {
-	id, err := statefs.ParseID(p.ByName("id"))
+	id, values, err := idAndQuery(r, p, "wait", "for")
 	if err != nil {
 		return err
 	}
-	values, err := query(r)
-	if err != nil {
-		return err
-	}
-	if err := onlyThese(values, "wait"); err != nil {
-		return err
+	var runs []statefs.State
+	switch values.Get("for") {
+	case "", forEnd:
+	case forRunning:
+		runs = []statefs.State{statefs.Running}
+	default:
+		return refuse(http.StatusBadRequest, "Invalid parameter 'for': %s must be %s or %s", shownValue(values.Get("for")), forEnd, forRunning).with("parameter", "for")
 	}
 	wait, applied, err := submitWait(r, values)
 	if err != nil {
@@ -53,8 +61,8 @@ func (s *Server) operation(w *answer, r *http.Request, p httprouter.Params) erro
 	if err != nil {
 		return err
 	}
-	if wait > 0 && out.Record != nil && out.State.Live() && !waitsForPerson(out.State) {
-		out = s.afterWait(r, out, wait)
+	if wait > 0 && out.Record != nil && out.State.Live() && !waitsForPerson(out.State) && !slices.Contains(runs, out.State) {
+		out = s.afterWait(r, out, wait, runs...)
 	}
 	if applied != "" {
 		w.Header().Set("Preference-Applied", applied)
@@ -95,8 +103,24 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 		rec.Next = "" // the marker is there already; the next write of the record clears it on disk
 	}
 	out.Waiting = s.waiting(out.State, id, rec)
+	if out.State == statefs.Queued && rec != nil && rec.Starts == 0 && len(rec.After) > 0 {
+		// By the disk, which may say it a moment before the daemon does.
+		if person := s.personBehind(rec.After, func(statefs.ID) {}); !person.IsZero() {
+			if out.Waiting == nil || out.Waiting.Reason != statefs.WaitsForOthers {
+				out.Waiting = &statefs.Waiting{Reason: statefs.WaitsForOthers, HeldBy: person}
+			}
+			out.Waiting.NeedsPerson = person
+		}
+	}
 	s.measure(&out)
 	return out, nil
+}
+
+// describeEnd is describe for an operation whose end is known.
+func (s *Server) describeEnd(rec *statefs.Record) operationJSON {
+	out := operationJSON{ID: rec.ID, Endpoint: rec.ID.Endpoint(), Record: rec, State: rec.Status, Status: rec.Status}
+	s.measure(&out)
+	return out
 }
 
 // waiting says why a live operation does not run, nil when it does or a person holds it.

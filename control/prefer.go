@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // submitWait returns how long a submit is to wait for the end of the operation: the parameter wait, or the preference wait=SECONDS of
@@ -65,20 +67,23 @@ func (s *Server) askAgain(w *answer, out operationJSON) {
 	w.Header().Set("Retry-After", strconv.Itoa(int(after/time.Second)))
 }
 
-// afterWait returns the operation as it is when it has ended or waits for a person, at the latest after a time or when the daemon stops. The operation is
+// afterWait returns the operation as it is when it has ended, waits for a person, or is in one of the given states, at the latest after a time or when the daemon stops. The operation is
 // accepted whatever comes of the waiting, so what goes wrong is logged and the answer is what was known before.
-func (s *Server) afterWait(r *http.Request, submitted operationJSON, wait time.Duration) operationJSON {
+func (s *Server) afterWait(r *http.Request, submitted operationJSON, wait time.Duration, or ...statefs.State) operationJSON {
 	f := s.hub.follow(submitted.ID, viewEnd)
 	defer f.close()
 	ctx, stop := context.WithTimeout(r.Context(), wait)
 	defer stop()
-	err := awaitRest(ctx, f)
+	err := s.awaitRest(ctx, f, or...)
+	if err == nil && f.end != nil {
+		return s.describeEnd(f.end)
+	}
 	if err == nil || ctx.Err() != nil {
 		var found operationJSON
 		if found, err = s.describe(submitted.ID); err == nil {
 			return found
 		}
 	}
-	s.log.Warn("waiting for the end after a submit failed", "id", submitted.ID.String(), "error", err)
+	s.log.Warn("waiting for an operation failed", "id", submitted.ID.String(), "error", err)
 	return submitted
 }

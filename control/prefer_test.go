@@ -66,7 +66,7 @@ func TestSubmitOptions(t *testing.T) {
 		"?tags=a%20b":                       "Invalid parameter 'tags': 'a b' has a space",
 		"?tags=" + strings.Repeat("a", 65):  "Invalid parameter 'tags': 'aaa",
 		"?tags=" + strings.Repeat("a,", 33): "Invalid parameter 'tags': there are more than 32",
-		"?wait=soon":                        "Invalid parameter 'wait': must be a duration such as 5s, at most 10m0s",
+		"?wait=soon":                        "Invalid parameter 'wait': 'soon' must be a duration such as 5s, at most 10m0s",
 	} {
 		r.problem(r.do("POST", "/testrouter/streaming01"+query, ""), http.StatusBadRequest, message)
 	}

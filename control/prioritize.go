@@ -14,15 +14,8 @@ import (
 
 // prioritize is POST /api/v1/operations/{id}/prioritize.
 func (s *Server) prioritize(w *answer, r *http.Request, p httprouter.Params) error {
-	id, err := statefs.ParseID(p.ByName("id"))
+	id, values, err := idAndQuery(r, p, "priority")
 	if err != nil {
-		return err
-	}
-	values, err := query(r)
-	if err != nil {
-		return err
-	}
-	if err := onlyThese(values, "priority"); err != nil {
 		return err
 	}
 	var args json.RawMessage

@@ -90,6 +90,9 @@ func refusalOf(err error) *refusal {
 		}
 		return answer.with("parameter", wrong.Param)
 	}
+	if large, ok := errors.AsType[*tooLargeError](err); ok {
+		return refuse(http.StatusRequestEntityTooLarge, "The body has %d bytes, and at most %d are taken here", large.size, large.most).heads("Connection", "close")
+	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return refuse(http.StatusRequestEntityTooLarge, "The body is larger than %d bytes", large.Limit).heads("Connection", "close")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/submit"
 )
@@ -18,7 +19,10 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.tree.State(id); err == nil {
+	if state, err := s.tree.State(id); err == nil {
+		if other, err := s.equalOf(id, state); err != nil || other.Record != nil {
+			return s.sendEqual(w, r, other, err)
+		}
 		return s.ask(w, r, p)
 	} else if !errors.Is(err, statefs.ErrNotLive) {
 		return err
@@ -43,6 +47,45 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 		return err
 	}
 	return s.sendStarted(w, r, started, wait)
+}
+
+// equalOf returns the live operation that does the same as one that waits for a person: the daemon does not start that one again beside it.
+func (s *Server) equalOf(id statefs.ID, state statefs.State) (none submit.Outcome, err error) {
+	if state != statefs.FailedManual {
+		return none, nil
+	}
+	rec, err := s.tree.ReadRecord(id)
+	if err != nil {
+		return none, nil //nolint:nilerr // the request says what is wrong
+	}
+	def := s.catalog.Get(rec.Group, rec.Job)
+	if def == nil {
+		return none, nil
+	}
+	other, err := s.intake.Equal(rec, def.Unique.OnHit)
+	if err == nil && other.Record != nil && def.Unique.OnHit == catalog.HitReject {
+		return none, &submit.ConflictError{ID: other.Record.ID}
+	}
+	return other, err
+}
+
+// sendEqual answers a retry with the operation that does the same and lives, as it does a submit.
+func (s *Server) sendEqual(w *answer, r *http.Request, other submit.Outcome, err error) error {
+	if err != nil {
+		return err
+	}
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := onlyThese(values, "wait"); err != nil {
+		return err
+	}
+	wait, err := waitFrom(values.Get("wait"))
+	if err != nil {
+		return err
+	}
+	return s.sendStarted(w, r, other, wait)
 }
 
 // again submits the operation that does again what an ended one did not finish well.

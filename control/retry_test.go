@@ -27,7 +27,7 @@ func TestRetry(t *testing.T) {
 	rec.Result = statefs.CancelledResult
 	must(t, r.owner.Finish(rec, statefs.Queued))
 	r.problem(r.do("POST", cancelled.path("/retry?failed_items"), ""), http.StatusConflict, "Operation '"+cancelled.id.String()+"' has no failed items")
-	r.problem(r.do("POST", cancelled.path("/retry?failed_items=perhaps"), ""), http.StatusBadRequest, "Invalid parameter 'failed_items': must be true or false")
+	r.problem(r.do("POST", cancelled.path("/retry?failed_items=perhaps"), ""), http.StatusBadRequest, "Invalid parameter 'failed_items': 'perhaps' must be true or false")
 	a := r.do("POST", cancelled.path("/retry"), "")
 	got := a.json(t)
 	if a.status != http.StatusCreated || got["retry_of"] != cancelled.id.String() || got["state"] != "queued" {

@@ -118,6 +118,7 @@ type rig struct {
 type daemonStatus struct {
 	mu     sync.Mutex
 	ready  bool
+	known  chan struct{} // closed when it knows all that lives
 	swept  []bool
 	owner  *statefs.Owner
 	counts map[string]uint64
@@ -129,12 +130,40 @@ type daemonStatus struct {
 	live    []history.Live
 	keep    history.Retention
 	guards  history.Guards
+	listing bool // only a listing tells what lives
 }
 
 func (d *daemonStatus) Live() []history.Live {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.live
+}
+
+// Living is in doubt of everything of which it does not know what a listing says.
+func (d *daemonStatus) Living() (*history.Living, []history.Live, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	listing, err := d.owner.List()
+	if err != nil || d.listing {
+		return nil, nil, false
+	}
+	markers := make(map[statefs.ID]statefs.State)
+	for _, marker := range listing.Markers {
+		markers[marker.ID] = marker.State
+	}
+	living := new(history.Living)
+	var unsettled []history.Live
+	for _, l := range d.live {
+		living.Put(l.ID, l.Row)
+		if markers[l.ID] != l.State {
+			unsettled = append(unsettled, l)
+		}
+		delete(markers, l.ID)
+	}
+	for id := range markers {
+		unsettled = append(unsettled, history.Live{ID: id})
+	}
+	return living, unsettled, true
 }
 
 func (d *daemonStatus) Waiting(statefs.ID) (statefs.Waiting, bool) { return statefs.Waiting{}, false }
@@ -175,6 +204,12 @@ func (d *daemonStatus) LookAtLanes() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lanes = all
+}
+
+func (d *daemonStatus) Ready() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.known
 }
 
 func (d *daemonStatus) States() map[statefs.State]int { return d.tally.States() }
@@ -279,7 +314,8 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 		return nil
 	}})
 	intake.Ready()
-	played := &daemonStatus{ready: true, owner: r.owner, history: index}
+	played := &daemonStatus{ready: true, known: make(chan struct{}), owner: r.owner, history: index}
+	close(played.known)
 	played.LookAtLanes()
 	r.config = Config{
 		Intake: intake,

@@ -57,12 +57,14 @@ const (
 )
 
 var (
-	formats   = []string{"stream", "sse", "json"}
-	formatOf  = parameter{name: "format", kind: "string", values: formats, summary: "stream: header, log and footer as text (default); sse: server-sent events; json: waits and answers the footer"}
-	offsetOf  = parameter{name: "offset", kind: "integer", summary: "continue at this byte of the log file; header and <log> come again"}
-	waitOf    = parameter{name: "wait", kind: "string", summary: "answer when the effect shows, at most after this time (5s, 1m); without it at once"}
-	streamed  = []response{{200, mediaSSE, "The stream; the header X-Jobdir-Operation has the ID"}, {200, mediaJSON, "The footer, with format=json"}}
-	requested = []response{{200, mediaJSON, "The effect shows"}, {202, mediaJSON, "The request is on disk"}}
+	formats  = []string{"stream", "sse", "json"}
+	formatOf = parameter{name: "format", kind: "string", values: formats, summary: "stream: header, log and footer as text (default); sse: server-sent events; json: waits and answers the footer"}
+	offsetOf = parameter{name: "offset", kind: "integer", summary: "continue at this byte of the log file; header and <log> come again"}
+	waitOf   = parameter{name: "wait", kind: "string", summary: "answer when the effect shows, at most after this time (5s, 1m); without it at once"}
+	streamed = []response{{200, mediaSSE, "The stream; the header X-Jobdir-Operation has the ID"}, {200, mediaJSON, "The footer, with format=json"}, {202, mediaJSON, "With format=json: what is known of an operation that waits for a person, or has not ended when the time of the preference wait is over"}}
+	// stillStarting is the answer of a daemon that does not know all that lives.
+	stillStarting = response{503, mediaJSON, "The daemon is starting and cannot count yet; Retry-After says when to ask again"}
+	requested     = []response{{200, mediaJSON, "The effect shows"}, {202, mediaJSON, "The request is on disk"}}
 )
 
 // table is every route of the server. The rows whose path begins with :group share one handler of the router, which cannot hold a
@@ -111,7 +113,7 @@ func (s *Server) fixedRoutes() []route {
 		},
 		{
 			method: "GET", path: "/api/v1/operations", handle: s.operations, summary: "The operations, live and ended", query: listParameters,
-			answers: []response{{200, mediaJSON, "The operations, the newest first; X-Total-Count has the number of all that match, a lower bound when X-Total-Count-Exact is false"}, {503, mediaJSON, "The index of what has ended is being built"}},
+			answers: []response{{200, mediaJSON, "The operations, the newest first; X-Total-Count has the number of all that match, a lower bound when X-Total-Count-Exact is false"}, {503, mediaJSON, "The index of what has ended is being built; with limit=0 also while the daemon starts, which cannot count yet"}},
 		},
 		{
 			method: "POST", path: "/api/v1/operations", handle: s.submitEntries, lists: true,
@@ -145,7 +147,10 @@ func (s *Server) fixedRoutes() []route {
 		},
 		{
 			method: "GET", path: "/api/v1/operations/:id", handle: s.operation, summary: "The record of an operation, its state, progress and log length",
-			query:   []parameter{{name: "wait", kind: "string", summary: "answer when it has ended or waits for a person, at most after this time (5s, 1m); without it at once; also as Prefer: wait=SECONDS"}},
+			query: []parameter{
+				{name: "wait", kind: "string", summary: "answer when it has ended or waits for a person, at most after this time (5s, 1m); without it at once; also as Prefer: wait=SECONDS"},
+				{name: "for", kind: "string", values: []string{forEnd, forRunning}, summary: "what to wait for: running also answers when it runs; end when not given"},
+			},
 			answers: []response{{200, mediaJSON, "The operation"}},
 		},
 		{
@@ -190,21 +195,21 @@ func (s *Server) fixedRoutes() []route {
 		{
 			method: "POST", path: "/api/v1/bulk", handle: s.bulk, summary: "Pause, resume, cancel, retry or delete all operations that match a filter, a thousand at a time",
 			body:    "action, filter (an object of the parameters of a list), dry_run, and next of the answer before",
-			answers: []response{{200, mediaJSON, "How many match, how many it was done to, and each failure"}},
+			answers: []response{{200, mediaJSON, "How many match, how many it was done to, and each failure"}, stillStarting},
 		},
 		{
 			method: "GET", path: "/api/v1/stats", handle: s.stats,
 			summary: "Counts by status, and of each lane: what runs and waits, for how long, and how long waiting and work took lately",
-			answers: []response{{200, mediaJSON, "The counts, the lanes, and all lanes together"}},
+			answers: []response{{200, mediaJSON, "The counts, the lanes, and all lanes together"}, stillStarting},
 		},
 		{
 			method: "GET", path: "/api/v1/events", handle: s.eventStream, streams: true,
 			summary: "What happens, as server-sent events: transitions, progress, reasons to wait, lanes, sweeps; the id is the number to go on after",
-			query:   eventParameters, answers: []response{{200, mediaSSE, "The events, until the client leaves or the daemon stops"}},
+			query:   eventParameters, answers: []response{{200, mediaSSE, "The events, until the client leaves, the daemon stops, or the client takes nothing for a minute: then the last one is a gap with the reason slow, whose id is the number to go on after"}},
 		},
 		{
 			method: "GET", path: "/api/v1/ws", handle: s.eventSocket, streams: true, socket: true, summary: "The same events over a WebSocket, each as a text message",
-			query: eventParameters, answers: []response{{101, mediaJSON, "The events"}, {426, mediaJSON, "It is not a WebSocket handshake"}},
+			query: eventParameters, answers: []response{{101, mediaJSON, "The events; a client that takes nothing for a minute, or answers no ping, gets a gap with the reason slow and the close status 1013"}, {426, mediaJSON, "It is not a WebSocket handshake"}},
 		},
 		{
 			method: "POST", path: "/api/v1/sweep", handle: s.sweep, summary: "Remove state files that belong to nothing",

@@ -1,7 +1,9 @@
 package control
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,14 +116,24 @@ func TestShutdown(t *testing.T) {
 	w.write("one\n")
 	starting := r.open("GET", "/testrouter/cancelling?format=stream", "")
 	started := r.take(starting.Header.Get(operationHeader))
-	var group sync.WaitGroup
+	var group, reading sync.WaitGroup
+	reading.Add(streams)
 	for i := range streams {
 		format := []string{"stream", "sse"}[i%2]
 		resp := r.open("GET", w.path("/stream?format="+format), "")
 		group.Go(func() {
 			defer resp.Body.Close()
-			data, err := io.ReadAll(resp.Body)
-			text := string(data)
+			body := bufio.NewReader(resp.Body)
+			var text string
+			var err error
+			for err == nil && !strings.HasSuffix(text, "one\n") { // a reader that follows may not have been sent anything yet
+				var line string
+				line, err = body.ReadString('\n')
+				text += line
+			}
+			reading.Done()
+			data, last := io.ReadAll(body)
+			text, err = text+string(data), cmp.Or(err, last)
 			if err != nil || !strings.Contains(text, "one\n") || strings.Contains(text, "end_json") {
 				t.Errorf("%s: %q %v", format, text, err)
 			}
@@ -135,6 +147,7 @@ func TestShutdown(t *testing.T) {
 	stuck := r.open("GET", w.path("/stream"), "")
 	defer stuck.Body.Close()
 	r.until("all readers", func() bool { return r.followers(w.id) == streams+2 })
+	reading.Wait()
 	r.stop()
 	r.await(r.done)
 	must(t, r.err)

@@ -53,6 +53,8 @@ type Status interface {
 	Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error)
 	// DiskFailed ends the daemon because of an error of the disk that a request met.
 	DiskFailed(err error)
+	// Ready is closed when the daemon knows all that lives and carries it out.
+	Ready() <-chan struct{}
 	// States counts what the daemon has in hand, by state, at no cost. Has reports whether it has an operation in hand.
 	States() map[statefs.State]int
 	Has(id statefs.ID) bool
@@ -60,6 +62,9 @@ type Status interface {
 	Stats() tally.Stats
 	// Live returns what the daemon has in hand.
 	Live() []history.Live
+	// Living returns the rows of what the daemon has in hand, and the IDs whose markers may say something else at this moment, with what
+	// is known of each; an operation that is not in hand has no row. ok is false while only a listing tells what lives.
+	Living() (rows *history.Living, unsettled []history.Live, ok bool)
 	// Waiting says why a live operation does not run; false: it does, or is not in hand.
 	Waiting(id statefs.ID) (statefs.Waiting, bool)
 	// Followed says that somebody reads the stream of an operation: if it waits, its log says why from now on. wake is called once when the
@@ -123,11 +128,12 @@ type Server struct {
 	pages    *pages
 	document []byte // openapi.json
 	ours     ours
-	fresh    fresh
 
 	// heartbeat is the time between two signs of life to who follows events.
 	heartbeat time.Duration
-	sockets   sync.WaitGroup // the WebSockets that are open
+	// pong is how long the client of a WebSocket has to answer one.
+	pong    time.Duration
+	sockets sync.WaitGroup // the WebSockets that are open
 
 	draining atomic.Bool
 	failures atomic.Uint64
@@ -140,7 +146,7 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		tree: c.Tree, catalog: c.Catalog, status: c.Status, history: c.History, events: c.Events, heartbeat: stream.Heartbeat, intake: c.Intake, guard: newGuard(c.Hosts, tokens),
+		tree: c.Tree, catalog: c.Catalog, status: c.Status, history: c.History, events: c.Events, heartbeat: stream.Heartbeat, pong: stream.Heartbeat, intake: c.Intake, guard: newGuard(c.Hosts, tokens),
 		limits: c.Limits.withDefaults(), insecure: c.Insecure, version: c.Version, log: c.Logger,
 	}
 	if s.intake == nil {

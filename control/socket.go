@@ -43,38 +43,62 @@ func (s *Server) eventSocket(w *answer, r *http.Request, _ httprouter.Params) er
 	// It ends when the client leaves, or says anything. It does not end with the server: that would close the connection without a word.
 	heard := socket.CloseRead(context.WithoutCancel(ctx))
 	defer context.AfterFunc(heard, stop)()
-	out := &socketWriter{ctx: ctx, socket: socket}
-	if err := s.tellEvents(ctx, reader, out); err != nil && ctx.Err() == nil {
+	out := &socketWriter{ctx: ctx, socket: socket, pong: s.pong, taker: s.boundTaking(r)}
+	told, err := s.tellEvents(ctx, reader, out)
+	if errors.Is(err, errSlow) {
+		err = s.cutSlow(r, reader.Cut(told), out)
+		closeSocket(socket, websocket.StatusTryAgainLater, "the events were not read")
+	}
+	if err != nil && ctx.Err() == nil {
 		s.log.Debug("events over a WebSocket ended early", "error", err)
 	}
 	if errors.Is(context.Cause(r.Context()), stream.ErrShutdown) {
-		late := time.AfterFunc(lingerTime, func() { _ = socket.CloseNow() })
-		defer late.Stop()
-		_ = socket.Close(websocket.StatusGoingAway, "shutting down") // the worst is that the client is not told
+		closeSocket(socket, websocket.StatusGoingAway, "shutting down")
 	}
 	return nil
+}
+
+// closeSocket says goodbye and does not wait long for an answer. The worst is that the client is not told.
+func closeSocket(socket *websocket.Conn, code websocket.StatusCode, reason string) {
+	late := time.AfterFunc(lingerTime, func() { _ = socket.CloseNow() })
+	defer late.Stop()
+	_ = socket.Close(code, reason)
 }
 
 // socketWriter sends events over a WebSocket.
 type socketWriter struct {
 	ctx    context.Context //nolint:containedctx // it lives as long as one connection
 	socket *websocket.Conn
+	pong   time.Duration
+	taker  *conn
 }
 
 func (o *socketWriter) event(f *events.Frame) error {
-	return o.socket.Write(o.ctx, websocket.MessageText, f.JSON)
+	if err := o.socket.Write(o.ctx, websocket.MessageText, f.JSON); err != nil {
+		return err
+	}
+	return o.send()
+}
+
+func (o *socketWriter) send() error {
+	if o.taker.gaveUp() {
+		return errSlow
+	}
+	return nil
 }
 
 func (*socketWriter) begin(uint64) error { return nil }
 
-// position pings: a client that does not answer is gone.
+// position pings: a client that does not answer is gone, or does not read.
 func (o *socketWriter) position(uint64) error {
-	ctx, stop := context.WithTimeout(o.ctx, stream.Heartbeat)
+	ctx, stop := context.WithTimeout(o.ctx, o.pong)
 	defer stop()
-	return o.socket.Ping(ctx)
+	err := o.socket.Ping(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errSlow
+	}
+	return err
 }
-
-func (*socketWriter) send() error { return nil }
 
 // handshake is the ResponseWriter for websocket.Accept. It keeps back the plain text with which that refuses a request.
 type handshake struct {

@@ -107,16 +107,11 @@ func (s *Server) start(r *http.Request, requests ...submit.Request) ([]submit.Ou
 	if err != nil {
 		return nil, err
 	}
+	scope := s.guard.scope(r)
 	for i := range requests {
-		requests[i].By = by
+		requests[i].By, requests[i].Scope = by, scope
 	}
-	outcomes, err := s.intake.Submit(r.Context(), requests...)
-	for i := range outcomes {
-		if outcomes[i].New {
-			s.fresh.add(outcomes[i].Record.ID, s.status.Has)
-		}
-	}
-	return outcomes, err
+	return s.intake.Submit(r.Context(), requests...)
 }
 
 // streamStarted streams to the connection that started the operation, whose end may mean something.
@@ -165,15 +160,8 @@ func (s *Server) disconnected(ctx context.Context, id statefs.ID, do catalog.OnD
 
 // joinStream is GET /api/v1/operations/{id}/stream.
 func (s *Server) joinStream(w *answer, r *http.Request, p httprouter.Params) error {
-	id, err := statefs.ParseID(p.ByName("id"))
+	id, values, err := idAndQuery(r, p, "format", "offset")
 	if err != nil {
-		return err
-	}
-	values, err := query(r)
-	if err != nil {
-		return err
-	}
-	if err := onlyThese(values, "format", "offset"); err != nil {
 		return err
 	}
 	format, err := formatFrom(values["format"])
@@ -189,7 +177,7 @@ func (s *Server) joinStream(w *answer, r *http.Request, p httprouter.Params) err
 	if _, err := f.Snapshot(); err != nil {
 		return s.unknown(id, err)
 	}
-	if state, err := s.tree.State(id); err == nil && state == statefs.Queued {
+	if state, err := s.tree.State(id); err == nil && (state == statefs.Queued || state == statefs.Scheduled) {
 		s.status.Followed(id, f.lookAgain)
 	}
 	err = s.serveStream(w, r, f, format, offset)
@@ -210,6 +198,17 @@ func onlyThese(values url.Values, known ...string) error {
 		}
 	}
 	return nil
+}
+
+// idAndQuery reads with what a request about one operation begins: its ID, and parameters of which only the known are allowed.
+func idAndQuery(r *http.Request, p httprouter.Params, known ...string) (id statefs.ID, values url.Values, err error) {
+	if id, err = statefs.ParseID(p.ByName("id")); err != nil {
+		return id, nil, err
+	}
+	if values, err = query(r); err != nil {
+		return id, nil, err
+	}
+	return id, values, onlyThese(values, known...)
 }
 
 func unknownParameter(name string, known []string) *refusal {

@@ -2,10 +2,8 @@ package control
 
 import (
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
-	"sync"
 
 	"github.com/julienschmidt/httprouter"
 
@@ -23,6 +21,9 @@ type statsJSON struct {
 
 // stats is GET /api/v1/stats.
 func (s *Server) stats(w *answer, r *http.Request, _ httprouter.Params) error {
+	if err := s.knowsAll(); err != nil {
+		return err
+	}
 	out := statsJSON{Stats: s.status.Stats(), States: s.status.States()}
 	for _, state := range statefs.States() {
 		if !state.Terminal() {
@@ -40,42 +41,6 @@ func (s *Server) stats(w *answer, r *http.Request, _ httprouter.Params) error {
 	return s.sendJSON(w, r, http.StatusOK, out)
 }
 
-// fresh are the operations whose submit was answered and that the daemon may not have seen yet, so that a count that is asked for after a
-// submit has it. The daemon sees one within milliseconds.
-type fresh struct {
-	mu  sync.Mutex
-	ids map[statefs.ID]bool
-}
-
-// freshKept is how many are gathered before those that the daemon has are let go.
-const freshKept = 256
-
-func (f *fresh) add(id statefs.ID, seen func(statefs.ID) bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.ids == nil {
-		f.ids = make(map[statefs.ID]bool)
-	}
-	f.ids[id] = true
-	if len(f.ids) >= freshKept {
-		maps.DeleteFunc(f.ids, func(id statefs.ID, _ bool) bool { return seen(id) })
-	}
-}
-
-// unseen returns those that the daemon has not seen, and lets go of the others.
-func (f *fresh) unseen(seen func(statefs.ID) bool) []statefs.ID {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	maps.DeleteFunc(f.ids, func(id statefs.ID, _ bool) bool { return seen(id) })
-	return slices.Collect(maps.Keys(f.ids))
-}
-
-func (f *fresh) drop(id statefs.ID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.ids, id)
-}
-
 // counted are the states whose count the daemon answers from memory. Programs that it did not start keep markers of their own that are
 // running or paused, and only a listing tells of those.
 var counted = []statefs.State{
@@ -87,7 +52,9 @@ func (s *Server) justCount(q *history.Query) (total int, ok bool, err error) {
 	if !q.CountsStatuses() || slices.ContainsFunc(q.Statuses, func(state statefs.State) bool { return !slices.Contains(counted, state) }) {
 		return 0, false, nil
 	}
-	unseen := s.fresh.unseen(s.status.Has) // before the count: one that is seen in between is in both at the worst, never in none
+	// What was submitted and the daemon has not seen yet, so that a count that is asked for after a submit has it. It is taken before the count: what
+	// is seen in between is in both at the worst, never in none.
+	unseen := s.intake.Unseen()
 	states := s.status.States()
 	asked := make(map[statefs.State]bool)
 	for _, state := range q.Statuses {
@@ -100,7 +67,7 @@ func (s *Server) justCount(q *history.Query) (total int, ok bool, err error) {
 		state, err := s.tree.State(id)
 		switch {
 		case errors.Is(err, statefs.ErrNotLive):
-			s.fresh.drop(id)
+			s.intake.Vanished(id)
 		case err != nil:
 			return 0, false, err
 		case asked[state] && !s.status.Has(id):

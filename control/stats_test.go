@@ -9,6 +9,7 @@ import (
 
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/submit"
 )
 
 // played returns the daemon that a test plays.
@@ -51,17 +52,18 @@ func TestACountHasEverythingOnce(t *testing.T) {
 	r.wantCount("status=scheduled,failed_manual", "0")
 	r.played().sees(first, statefs.Queued)
 	r.wantCount("status=queued", "1")
+	seen, err := r.owner.ReadRecord(first)
+	must(t, err)
+	r.server.intake.Note(seen)
+	r.wantCount("status=queued", "1")
 	r.wantCount("status=queued,queued,scheduled", "1")
 
 	second := r.do("POST", "/testrouter/streaming01", `{"files": 3}`).json(t)["id"]
 	r.wantCount("status=queued", "2")
 	must(t, r.owner.RemoveName(fmt.Sprintf("%s.queued", second))) // it ended before the daemon was asked
 	r.wantCount("status=queued", "1")
-	for range 2 * freshKept {
-		r.server.fresh.add(first, r.played().Has)
-	}
-	if kept := len(r.server.fresh.ids); kept > freshKept {
-		t.Errorf("%d are kept", kept)
+	if unseen := r.server.intake.Unseen(); len(unseen) > 0 {
+		t.Errorf("%v are kept", unseen)
 	}
 
 	// What narrows it down, and what programs of others have, is looked for among the markers.
@@ -99,11 +101,12 @@ func TestStats(t *testing.T) {
 
 // Server time of the question that a producer asks before each submit, with 100,000 queued.
 func BenchmarkCountQueued(b *testing.B) {
-	d := &daemonStatus{ready: true}
+	d := &daemonStatus{ready: true, known: make(chan struct{})}
+	close(d.known)
 	for range 100_000 {
 		d.tally.Counter("default").Move("", statefs.Queued)
 	}
-	s := &Server{status: d, guard: newGuard(nil, nil)}
+	s := &Server{status: d, guard: newGuard(nil, nil), intake: submit.NewIntake(submit.Config{})}
 	s.routers = newRouters(s.table())
 	for b.Loop() {
 		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/operations?status=queued&limit=0", nil)

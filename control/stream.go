@@ -24,7 +24,7 @@ func formatFrom(values []string) (string, error) {
 			return format, nil
 		}
 	}
-	return "", refuse(http.StatusBadRequest, "Invalid parameter 'format': must be one of stream, sse, json").with("parameter", "format")
+	return "", refuse(http.StatusBadRequest, "Invalid parameter 'format': %s must be one of stream, sse, json", shownValue(strings.Join(values, ","))).with("parameter", "format")
 }
 
 // offsetFrom reads where in the log a stream goes on: the parameter offset, or what a reader of server-sent events had last.
@@ -41,7 +41,7 @@ func offsetFrom(r *http.Request, values []string, format string) (int64, error) 
 	}
 	offset, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || offset < 0 {
-		return 0, refuse(http.StatusBadRequest, "Invalid %s: must be a number of bytes, 0 or more", from).with("parameter", "offset")
+		return 0, refuse(http.StatusBadRequest, "Invalid %s: %s must be a number of bytes, 0 or more", from, shownValue(text)).with("parameter", "offset")
 	}
 	return offset, nil
 }
@@ -74,12 +74,7 @@ func (s *Server) serveStream(w *answer, r *http.Request, f *follower, format str
 	}
 	ctx := r.Context()
 	if format == "json" {
-		footer, err := stream.WaitFooter(ctx, f)
-		if err != nil {
-			return streamError(ctx, err)
-		}
-		_, err = w.Write(append(footer, '\n'))
-		return streamError(ctx, err)
+		return s.serveFooter(w, r, f)
 	}
 	control := http.NewResponseController(w)
 	w.WriteHeader(http.StatusOK)

@@ -76,7 +76,7 @@ func TestSubmitListBadInput(t *testing.T) {
 		"nothing":              {``, 400, `Invalid parameter 'job': it is missing`},
 		"no JSON":              {`{`, 400, "it is cut off"},
 		"an empty list":        {`[]`, 400, "it is empty"},
-		"10,001":               {"[" + strings.Repeat(one+",", 10_000) + one + "]", 400, "it has more than 10000 entries"},
+		"10,001":               {"[" + strings.Repeat(one+",", 10_000) + one + "]", 400, "it has 10001 entries, and at most 10000 are taken at once"},
 		"no such job":          {`[` + one + `,{"job":"media/no"}]`, 404, "Nothing of the list is taken; entry 1: There is no job no in group media"},
 		"wrong parameters":     {`[` + one + `,{"job":"media/decode"}]`, 400, "entry 1: missing parameter 'title'"},
 		"an unknown member":    {`[` + one + `,{"job":"media/tagged","lane":"x"}]`, 400, "entry 1: Invalid parameter 'lane': there is no such member"},
@@ -84,7 +84,7 @@ func TestSubmitListBadInput(t *testing.T) {
 		"a rejection":          {`[{"job":"once/reject"},{"job":"once/reject"}]`, 409, "entry 1: Operation '"},
 		"a missing parent":     {`[` + one + `,{"job":"media/tagged","after":["a-b_2026-11-22_10-00-00_p1_r1"]}]`, 400, "entry 1: Invalid parameter 'after': there is no operation"},
 		"a key that is reused": {`[{"job":"media/tagged","idempotency_key":"a"},{"job":"testrouter/streaming01","idempotency_key":"a"}]`, 422, "entry 1: The idempotency key 'a' names operation"},
-		"33 MiB":               {"[" + strings.Repeat(" ", 33<<20) + "]", 413, "The body is larger than 33554432 bytes"},
+		"33 MiB":               {"[" + strings.Repeat(" ", 33<<20) + "]", 413, "The body has 34603010 bytes, and at most 33554432 are taken here"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := r.do("POST", "/api/v1/operations", c.body)

@@ -11,7 +11,8 @@ import (
 
 // Token is a secret that lets its holder use the daemon over the network.
 type Token struct {
-	// Name says whose token it is; it stands in the record of what is started with it.
+	// Name says whose token it is; it stands in the record of what is started with it. Who has a token of the same name has the same
+	// idempotency keys.
 	Name string
 	// Secret is what follows "Bearer " in the header Authorization.
 	Secret string
@@ -73,6 +74,18 @@ func (g *guard) creator(r *http.Request) (string, error) {
 	name, _ := g.tokens.of(r)
 	return printable(name, maxCreator), nil
 }
+
+// scope says whose idempotency keys those of a request are: of everybody who shows a token of this name, or of all who show none.
+func (g *guard) scope(r *http.Request) string {
+	name, ok := g.tokens.of(r)
+	if !ok {
+		return ""
+	}
+	return "token " + printable(name, maxCreator)
+}
+
+// shownValue is a value that a client sent, in quotes, as messages name it.
+func shownValue(text string) string { return "'" + printable(text, 64) + "'" }
 
 // printable cuts text to most bytes and puts a question mark where a character cannot be shown.
 func printable(text string, most int) string {

@@ -27,7 +27,7 @@ func (d *Daemon) missing(op *operation) error {
 		return d.restoreDisplaced(op)
 	}
 	events := op.events.Load()
-	if op.absence.since.IsZero() || op.absence.events != events || d.dir.Pending(op.id()) {
+	if op.absence.since.IsZero() || op.absence.events != events || d.isPending(op.id()) {
 		op.absence = absence{since: time.Now(), events: events}
 		d.lookAfter(op.id(), secondLook)
 		return nil

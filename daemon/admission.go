@@ -22,6 +22,8 @@ type admission struct {
 	changed func() // called when something may wait for another reason than before; may be nil
 	// trial is called with the lock when a lane has let its one operation through, or one that runs there gives its place back; may be nil.
 	trial func(lane string)
+	// noted says that the queue knows of a start of an earlier daemon already. It is called with the lock; may be nil.
+	noted func(lane string, at time.Time) bool
 
 	mu       sync.RWMutex // guards what follows
 	queue    *queue.Queue
@@ -125,8 +127,8 @@ func (a *admission) settle(op *operation, managed bool) {
 	delete(a.admitted, op.id())
 	if stands == holds {
 		a.queue.Hold(item(op))
-		if !a.open && op.rec.StartedAt != nil {
-			a.queue.Started(laneOf(op.rec), *op.rec.StartedAt) // by an earlier daemon: the rate counts it
+		if at := op.rec.StartedAt; !a.open && at != nil && (a.noted == nil || !a.noted(laneOf(op.rec), *at)) {
+			a.queue.Started(laneOf(op.rec), *at) // by an earlier daemon: the rate counts it
 		}
 	} else {
 		a.givesBackLocked(op.id())

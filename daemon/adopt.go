@@ -149,12 +149,12 @@ func (d *Daemon) removeEnded(rec *statefs.Record, states []statefs.State) error 
 		if owner := d.holder(file, rec.ID); owner != nil {
 			return d.giveBack(owner, file)
 		}
-		if err := d.owner.RemoveName(file); err != nil {
+		if err := d.owner.RemoveMarker(rec.ID, state); err != nil {
 			return err
 		}
 	}
 	d.logger.Info("marker of an ended operation removed", "id", rec.ID, "status", rec.Status)
-	return nil
+	return scratchOf(d.owner.LogPath(rec.ID)).remove()
 }
 
 // unreadable keeps an operation whose record cannot be understood for a person: the record goes to corrupt/, and a new one says

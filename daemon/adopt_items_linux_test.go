@@ -114,6 +114,40 @@ func TestItemsWhoseNumbersChange(t *testing.T) {
 	}
 }
 
+// A daemon may be killed when it has made the files of an item and its command has not begun: the next one begins with its own.
+func TestFilesOfAnItemThatNeverBegan(t *testing.T) {
+	t.Parallel()
+	k := prepareKept(t, allKept)
+	child := k.child()
+	dir := t.TempDir()
+	hold := filepath.Join(dir, "hold")
+	must(t, os.WriteFile(hold, nil, 0o600))
+	id := k.submit("together", script(fmt.Sprintf(`echo $1 >>%s/did; while test -e %s; do sleep 0.02; done; test $1 -gt 3 || echo "{\"n\": $1}" >$JOBDIR_RESULT`, dir, hold)))
+	k.poll("three items are under way", func() bool {
+		did, err := os.ReadFile(filepath.Join(dir, "did"))
+		return err == nil && strings.Count(string(did), "\n") == 3
+	})
+	k.kill(child)
+	files := scratchOf(k.tree.LogPath(id))
+	for _, name := range []string{itemLog(4), itemResultFile(4), itemLog(5)} {
+		must(t, files.put(name, []byte(`{"of": "an earlier one"}`)))
+	}
+	must(t, os.Remove(hold))
+	k.start()
+	rec := k.awaitEnd(id)
+	if rec.Result != statefs.Success || rec.Processed != 6 || rec.Run != 1 {
+		t.Errorf("record %+v, error %+v", rec, rec.Error)
+	}
+	for i := 1; i <= 3; i++ {
+		if !strings.Contains(string(rec.Footer), fmt.Sprintf(`{"filename":"%d","n":%d}`, i, i)) {
+			t.Errorf("item %d lacks its result: %s", i, rec.Footer)
+		}
+	}
+	if said := k.log(id) + string(rec.Footer); strings.Contains(said, "an earlier one") {
+		t.Errorf("what another command left is taken for its own: %s", said)
+	}
+}
+
 // When the keeper dies no item in flight has a verdict: they are done again if the job is tried again.
 func TestKeeperIsKilledDuringItems(t *testing.T) {
 	t.Parallel()

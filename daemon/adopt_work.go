@@ -77,10 +77,16 @@ func (d *Daemon) wantedRun(id statefs.ID) (int, error) {
 	if len(sight.States) > 1 {
 		state = d.owner.Surviving(id, sight.States, rec)
 	}
-	if state = statefs.Meant(rec, state); state != statefs.Running && state != statefs.Paused {
+	if !mayRun(rec, statefs.Meant(rec, state)) {
 		return noRun, nil
 	}
 	return rec.Run, nil
+}
+
+// mayRun says whether an operation in a state may have commands of its last run that are to go on, or whose end the record does not say yet.
+// One that has a time at which it is due has had its run, and what came of that is in the record.
+func mayRun(rec *statefs.Record, state statefs.State) bool {
+	return rec.DueAt == nil && (state == statefs.Running || state == statefs.Paused)
 }
 
 func endAll(commands []keeper.Running) {
@@ -111,7 +117,7 @@ func (d *Daemon) adoptWork(op *operation) (goesOn bool, err error) {
 		return false, nil
 	}
 	var commands []adopted
-	if op.state == statefs.Running || op.state == statefs.Paused {
+	if mayRun(op.rec, op.state) {
 		commands = d.leftCommands(op.rec)
 	}
 	if len(commands) == 0 {
@@ -150,6 +156,20 @@ func (d *Daemon) adoptWork(op *operation) (goesOn bool, err error) {
 	d.logger.Info("work of an earlier daemon goes on", "id", op.id(), "run", op.rec.Run, "commands", len(commands))
 	d.startRun(op, r, do)
 	return true, nil
+}
+
+// saidBefore is how far the present run of an operation was when an earlier daemon last heard of it; its time is zero when that is not known.
+func (d *Daemon) saidBefore(rec *statefs.Record) statefs.Progress {
+	p, err := d.owner.ReadProgress(rec.ID)
+	if err != nil && rec.Progress != nil {
+		p = *rec.Progress
+	}
+	for _, t := range rec.Transitions {
+		if t.Cause == statefs.CauseStart && p.At.Before(t.At) {
+			return statefs.Progress{} // of an earlier run
+		}
+	}
+	return p
 }
 
 // leftCommands finds the commands of the present run: in the hands of keepers, and those whose keeper has ended since.

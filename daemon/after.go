@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -19,21 +20,52 @@ const reasonDependency = "dependency"
 type chains struct {
 	mu       sync.Mutex
 	children map[statefs.ID]map[statefs.ID]struct{} // of each parent that has not ended
-	first    map[statefs.ID]statefs.ID              // of each child that waits, one of its parents
+	first    map[statefs.ID]awaited                 // of each child that waits, one of its parents
+	named    map[statefs.ID][]statefs.ID            // of each live operation that comes after others, all of them, ended or not
 }
 
-// waits notes that a child waits for a parent.
-func (c *chains) waits(child, parent statefs.ID) {
+// name notes all that a live operation comes after; none when it has ended, or is not to wait for them any more. They are kept until then:
+// whatever state it is in, it may look how they have ended.
+func (c *chains) name(child statefs.ID, parents []statefs.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(parents) == 0 {
+		delete(c.named, child)
+		return
+	}
+	if c.named == nil {
+		c.named = make(map[statefs.ID][]statefs.ID)
+	}
+	c.named[child] = parents
+}
+
+// guard notes what must not be deleted because a live operation comes after it.
+func (c *chains) guard(g *history.Guards) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for child, parents := range c.named {
+		g.ReferAfter(child, parents...)
+	}
+}
+
+// awaited is a parent that has not ended, and since when it is waited for.
+type awaited struct {
+	parent statefs.ID
+	since  time.Time
+}
+
+// waits notes that a child waits for a parent, and since when it is queued.
+func (c *chains) waits(child, parent statefs.ID, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.children == nil {
-		c.children, c.first = make(map[statefs.ID]map[statefs.ID]struct{}), make(map[statefs.ID]statefs.ID)
+		c.children, c.first = make(map[statefs.ID]map[statefs.ID]struct{}), make(map[statefs.ID]awaited)
 	}
 	if c.children[parent] == nil {
 		c.children[parent] = make(map[statefs.ID]struct{})
 	}
 	c.children[parent][child] = struct{}{}
-	c.first[child] = parent
+	c.first[child] = awaited{parent, since}
 }
 
 // free notes that a child waits for nobody any more.
@@ -63,23 +95,51 @@ func (c *chains) over(parent statefs.ID) []statefs.ID {
 	return children
 }
 
-// parents returns every operation that others wait for.
-func (c *chains) parents() []statefs.ID {
+// waitsFor returns a parent of a child that waits.
+func (c *chains) waitsFor(child statefs.ID) (awaited, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([]statefs.ID, 0, len(c.children))
-	for parent := range c.children {
-		all = append(all, parent)
+	on, waits := c.first[child]
+	return on, waits
+}
+
+// mostBehind bounds how many operations are looked at that one comes after.
+const mostBehind = 100
+
+// behind returns what an operation comes after, and what those come after, the nearest first.
+func (c *chains) behind(child statefs.ID) []statefs.ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []statefs.ID
+	seen := map[statefs.ID]bool{}
+	for at := -1; at < len(all) && len(all) < mostBehind; at++ {
+		of := child
+		if at >= 0 {
+			of = all[at]
+		}
+		for _, parent := range c.named[of] {
+			if !seen[parent] && len(all) < mostBehind {
+				seen[parent] = true
+				all = append(all, parent)
+			}
+		}
 	}
 	return all
 }
 
-// waitsFor returns a parent of a child that waits.
-func (c *chains) waitsFor(child statefs.ID) (statefs.ID, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	parent, waits := c.first[child]
-	return parent, waits
+// personBehind returns the operation behind another one that waits for a person, none when none does.
+func (d *Daemon) personBehind(child statefs.ID) (none statefs.ID) {
+	for _, id := range d.chains.behind(child) {
+		if op := d.operation(id); op != nil && waitsForPerson(op.shown.Load()) {
+			return id
+		}
+	}
+	return none
+}
+
+// waitsForPerson tells of a state, as an operation shows it, whether somebody has to act.
+func waitsForPerson(shown any) bool {
+	return shown == statefs.FailedManual || shown == statefs.WaitingApproval
 }
 
 // comesAfter reports whether a queued operation waits for others. When one of them has ended otherwise than it must, nothing can come of
@@ -90,7 +150,7 @@ func (d *Daemon) comesAfter(op *operation) (waits bool, err error) {
 	}
 	var met time.Time
 	for _, parent := range op.rec.After {
-		d.chains.waits(op.id(), parent) // before it is looked at: its end comes before or after that
+		d.chains.waits(op.id(), parent, op.rec.Since()) // before it is looked at: its end comes before or after that
 		ended, err := d.endOf(parent)
 		if err != nil {
 			return true, err

@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/submit"
 )
@@ -21,15 +24,25 @@ handler: count
 group: test
 name: fails
 run: [sh, -c, 'exit 3']
+---
+group: test
+name: person
+exit_codes: {manual: [77]}
+run: [sh, -c, 'exit 77']
 `
 
 // after submits a job that comes after others.
 func (b *bench) after(job, require string, parents ...statefs.ID) statefs.ID {
 	b.t.Helper()
+	return b.afterWith(job, submit.Options{After: parents, Require: require})
+}
+
+func (b *bench) afterWith(job string, options submit.Options) statefs.ID {
+	b.t.Helper()
 	def := b.catalog.Get("test", job)
 	params, err := def.BindJSON(nil)
 	must(b.t, err)
-	s, err := submit.Build(def, params, submit.Options{After: parents, Require: require}, b.tree.Now())
+	s, err := submit.Build(def, params, options, b.tree.Now())
 	must(b.t, err)
 	rec, err := b.tree.Submit(b.t.Context(), s)
 	must(b.t, err)
@@ -47,12 +60,6 @@ func TestChain(t *testing.T) {
 		t.Errorf("the third waits %+v", why)
 	}
 	b.awaitWaiting(fourth, statefs.WaitsForOthers)
-	if _, err := b.daemon.guards(); err != nil {
-		t.Fatal(err)
-	}
-	if g, err := b.daemon.guards(); err != nil || !g.Referred[first] || g.Referred[fourth] {
-		t.Errorf("referred to are %v, %v", g.Referred, err)
-	}
 	// A restart finds it waiting.
 	must(t, b.stop())
 	b.start()
@@ -73,7 +80,115 @@ func TestChain(t *testing.T) {
 	if rec := b.awaitEnd(fourth); rec.Status != statefs.Completed {
 		t.Errorf("it needs only an end, and is %s", rec.Status)
 	}
-	b.poll("nobody waits any more", func() bool { return len(b.daemon.chains.parents()) == 0 })
+	b.poll("nobody waits any more", func() bool {
+		b.daemon.chains.mu.Lock()
+		defer b.daemon.chains.mu.Unlock()
+		return len(b.daemon.chains.children) == 0 && len(b.daemon.chains.named) == 0
+	})
+}
+
+// An operation says when somebody has to act before it can start, also on one that is far behind it, and its stream does; it says since when it waits.
+func TestChainSaysWhoNeedsAPerson(t *testing.T) {
+	t.Parallel()
+	b := setup(t, chainJobs, testHandlers)
+	person := b.submit("person", "")
+	b.awaitState(person, statefs.FailedManual)
+	child := b.after("count", "", person)
+	last := b.after("count", statefs.RequireEnd, child)
+	b.awaitWaiting(child, statefs.WaitsForOthers)
+	why := b.awaitWaiting(last, statefs.WaitsForOthers)
+	if rec, err := b.tree.ReadRecord(last); err != nil || why.Since == nil || !why.Since.Equal(rec.CreatedAt) || why.HeldBy != child || why.NeedsPerson != person {
+		t.Errorf("it waits %+v, %v", why, err)
+	}
+	for _, id := range []statefs.ID{child, last} {
+		b.daemon.Followed(id, func() {})
+	}
+	b.awaitLog(child, "  Waiting: operation "+person.String()+" waits for a person; 'jobdir show "+person.String()+"' says why, ")
+	b.awaitLog(last, "  Waiting: operation "+child.String()+" has not ended, and operation "+person.String()+" waits for a person; ")
+	b.touch(person, statefs.Cancel)
+	b.awaitEnd(person)
+	b.awaitState(child, statefs.FailedManual)
+	b.awaitLog(last, "  Waiting: operation "+child.String()+" waits for a person; 'jobdir show "+child.String()+"' says why, ")
+	b.touch(child, statefs.Cancel)
+	b.awaitEnd(last)
+}
+
+// The stream of an operation whose time has not come says until when it waits.
+func TestStreamSaysUntilWhenItWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t, chainJobs, testHandlers)
+	id := b.afterWith("count", submit.Options{Delay: time.Hour})
+	b.awaitState(id, statefs.Scheduled)
+	woken := make(chan struct{})
+	b.daemon.Followed(id, func() { close(woken) })
+	<-woken
+	rec, err := b.tree.ReadRecord(id)
+	must(t, err)
+	if want := "  Waiting: it is to start at " + rec.DueAt.Local().Format("2006-01-02 15:04:05") + ".\n"; b.log(id) != want {
+		t.Errorf("its log is %q, want %q", b.log(id), want)
+	}
+}
+
+// All that a live operation comes after is kept from being deleted and pruned, in whatever state it is itself and whatever is still to end,
+// until it has ended or a person wants it all the same.
+func TestParentsAreKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t, chainJobs, testHandlers)
+	b.config.Retention = history.Retention{Count: 1}
+	must(t, b.stop())
+	b.start()
+	lives := b.submit("wait", "")
+	child := func(o submit.Options) (parent, child statefs.ID) {
+		parent = b.submit("count", "")
+		b.awaitEnd(parent)
+		o.After = append(o.After, parent)
+		return parent, b.afterWith("count", o)
+	}
+	scheduled, first := child(submit.Options{Delay: time.Hour})
+	second, waits := child(submit.Options{After: []statefs.ID{lives}})
+	failed := b.submit("fails", "")
+	b.awaitEnd(failed)
+	manual := b.after("count", "", failed)
+	held, paused := child(submit.Options{After: []statefs.ID{lives}})
+	b.awaitState(first, statefs.Scheduled)
+	b.awaitWaiting(waits, statefs.WaitsForOthers)
+	b.awaitState(manual, statefs.FailedManual)
+	b.touch(paused, statefs.Pause)
+	b.awaitState(paused, statefs.Paused)
+	check := func() {
+		t.Helper()
+		for parent, child := range map[statefs.ID]statefs.ID{scheduled: first, second: waits, held: paused, failed: manual} {
+			var kept *history.HeldError
+			want := "operation '" + child.String() + "', which lives, comes after it"
+			if err := b.daemon.Delete(t.Context(), parent); !errors.As(err, &kept) || kept.Reason != want {
+				t.Errorf("%s: %v, want %s", parent, err, want)
+			}
+		}
+		if pruned, err := b.daemon.Prune(t.Context(), false); err != nil || len(pruned) > 0 {
+			t.Errorf("pruned: %v, %v", pruned, err)
+		}
+	}
+	check()
+	must(t, b.stop())
+	b.start()
+	b.awaitWaiting(waits, statefs.WaitsForOthers)
+	check()
+	b.touch(manual, statefs.Retry)
+	b.awaitEnd(manual)
+	goes := func(id statefs.ID) {
+		t.Helper()
+		if err := b.daemon.Delete(t.Context(), id); err != nil && !errors.Is(err, history.ErrUnknown) { // the daemon may have pruned it
+			t.Error(err)
+		}
+	}
+	goes(failed)
+	for _, id := range []statefs.ID{first, waits, paused} {
+		b.touch(id, statefs.Cancel)
+		b.awaitEnd(id)
+	}
+	for _, id := range []statefs.ID{scheduled, second, held} {
+		goes(id)
+	}
 }
 
 // What cannot succeed any more says so at once: its parent has failed, has been cancelled, or is not there.

@@ -1,10 +1,11 @@
 package daemon
 
 import (
+	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 )
 
 // maxArtifacts is how many artifacts the record and the footer name; the folder has all.
@@ -14,8 +15,8 @@ const maxArtifacts = 1000
 // are none.
 func (r *run) leftArtifacts() []string {
 	dir := r.owner.ArtifactsPath(r.id)
-	if err := os.Remove(dir); err == nil {
-		return nil // it was empty
+	if err := syscall.Rmdir(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil // it was empty, or nobody made it
 	}
 	var names []string
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -73,7 +73,7 @@ func (d *Daemon) begin(op *operation) error {
 func (d *Daemon) startRun(op *operation, r *run, do work) {
 	op.run = r
 	id := op.id()
-	look := func() { d.looks.want(id) }
+	look := func() { d.looks.wantNames(id, 0) } // it is about the work and no file
 	r.start(do, &d.runs, look, look, look)
 }
 
@@ -83,6 +83,7 @@ func (d *Daemon) markRunning(op *operation) error {
 	rec.Run++
 	rec.Starts++
 	rec.LaneTurn = d.lanes.turns.next(laneOf(op.rec))
+	d.lanes.starts.note(laneOf(op.rec), now)
 	rec.StartedAt = &now
 	rec.Next = statefs.Running
 	machine := statefs.ThisMachine()
@@ -152,6 +153,7 @@ func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.P
 	}
 	if adopted {
 		r.elapsed = op.rec.Worked(d.owner.Now())
+		r.report.progress = d.saidBefore(op.rec)
 	}
 	if def.Grace > 0 {
 		r.grace = def.Grace

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/submit"
 )
 
 // daemonDir makes the test binary a daemon on this directory, so that a test has a daemon in a process of its own.
@@ -23,6 +24,9 @@ const daemonDir = "JOBDIR_TEST_DAEMON"
 
 // keptVariable has that daemon give its commands to a keeper.
 const keptVariable = "JOBDIR_TEST_KEEPER"
+
+// withSubmits is a value of keptVariable: that daemon submits what follows, too.
+const withSubmits = "submits"
 
 // childDaemon runs a daemon until SIGTERM, and then prints its counters.
 func childDaemon(dir string) error {
@@ -34,7 +38,7 @@ func childDaemon(dir string) error {
 	if err != nil {
 		return err
 	}
-	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "test.yaml", YAML: []byte(handlerJobs + "---" + commandJobs + "---" + keptJobs)}}})
+	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "test.yaml", YAML: []byte(handlerJobs + "---" + commandJobs + "---" + keptJobs + "---" + resultJobs)}}})
 	if err := jobs.Reload(); err != nil {
 		return err
 	}
@@ -47,6 +51,9 @@ func childDaemon(dir string) error {
 		}
 		defer pool.Close()
 		config.Keepers = pool
+	}
+	if os.Getenv(keptVariable) == withSubmits {
+		config.Intake = submit.NewIntake(submit.Config{Tree: tree})
 	}
 	d, err := New(config)
 	if err != nil {

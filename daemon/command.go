@@ -47,7 +47,7 @@ func commandWork(ctx context.Context, r *run) error {
 	}
 	r.commands.ended(p) // until the record says how it ended
 	r.exit = &exit
-	fields, resultErr := r.takeResult("result.json")
+	fields, resultErr := r.readResult("result.json")
 	for _, f := range r.takeAsk(fields) {
 		r.report.set(f)
 	}

@@ -186,6 +186,36 @@ func TestHandMoves(t *testing.T) {
 	}
 }
 
+// A pause by hand of what has not begun is undone by the opposite move. Work that is there stays paused.
+func TestHandPauseIsUndoneByHand(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	lane := statefs.LaneFile{Lane: DefaultLane, Control: statefs.LanePaused}
+	must(t, b.tree.HoldLane(lane, statefs.LaneHold{}))
+	b.daemon.LookAtLanes()
+	id := b.submit("wait", `{}`)
+	queued, paused := statefs.MarkerName(id, statefs.Queued), statefs.MarkerName(id, statefs.Paused)
+	b.awaitKnown(id, statefs.Queued)
+	for range 2 {
+		b.mv(queued, paused)
+		b.await("the pause is taken", func() bool { return b.recordStatus(id) == statefs.Paused })
+		b.mv(paused, queued)
+		b.await("the resume is taken", func() bool { return b.recordStatus(id) == statefs.Queued })
+	}
+	b.wantLog(id, linePause, lineResume, linePause, lineResume)
+	_, err := b.tree.ReleaseLane(lane)
+	must(t, err)
+	b.awaitState(id, statefs.Running)
+
+	b.mv(statefs.MarkerName(id, statefs.Running), paused)
+	b.await("the pause is taken", func() bool { return b.recordStatus(id) == statefs.Paused })
+	b.mv(paused, queued)
+	b.await("it is put back", func() bool { return b.exists(paused) && !b.exists(queued) })
+	if got := b.daemon.Health().Counters["put_back"]; got != 1 {
+		t.Errorf("put_back %d, want 1", got)
+	}
+}
+
 func (b *bench) recordStatus(id statefs.ID) statefs.State {
 	rec, err := b.tree.ReadRecord(id)
 	if err != nil {

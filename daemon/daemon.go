@@ -90,7 +90,7 @@ type Daemon struct {
 	owner   *statefs.Owner
 	logger  *slog.Logger
 	starter keeper.Starter
-	dir     *watch.Dir[statefs.ID]
+	dir     *watch.Dir[touched]
 	files   *watch.Files
 	looks   *looks
 	// admission says which of the queued operations begin.
@@ -114,6 +114,10 @@ type Daemon struct {
 	scheduler *scheduler
 
 	history *history.Store
+	// living are the rows of ops, for lists, and doubts the IDs whose markers may say something else.
+	living  history.Living
+	doubts  doubts
+	passing sync.Mutex // held while what the watch tells is passed on to looks
 	pruning sync.Mutex // one prune at a time
 	steady  steady
 	began   time.Time
@@ -179,12 +183,12 @@ func New(config Config) (*Daemon, error) {
 	d.alarms = newAlarms(config.Owner.Now, d.ran, d.ring)
 	d.scheduler = newScheduler(d)
 	d.alarms.reset = d.scheduler.wantAll
-	d.admission = newAdmission(&config, d.looks.want, config.Owner.Now)
+	d.admission = newAdmission(&config, func(id statefs.ID) { d.looks.wantNames(id, 0) }, config.Owner.Now)
 	d.admission.changed = d.waitingChanged
 	d.lanes = newLanes(&d.config, d.admission, d.ran)
 	d.room.waiting = d.waitingNow
 	var err error
-	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.ownerOf, config.Watch); err != nil {
+	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.touchedBy, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
 	}
 	if d.files, err = watch.OpenFiles(config.Watch); err != nil {
@@ -244,6 +248,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	d.leaving.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrLeave)))
 	d.stop() //nolint:contextcheck // ctx has ended; what is under way is carried to its end
+	d.lanes.starts.close()
 	return err
 }
 
@@ -280,12 +285,14 @@ func (d *Daemon) serve(ctx context.Context) error {
 
 // takeEvents passes on what the watch says. It does nothing else: while it runs, the kernel's queue fills.
 func (d *Daemon) takeEvents() {
-	ids, rescan := d.dir.Take()
-	for _, id := range ids {
-		if op := d.operation(id); op != nil {
+	d.passing.Lock()
+	defer d.passing.Unlock()
+	keys, rescan := d.dir.Take()
+	for _, key := range keys {
+		if op := d.operation(key.id); op != nil {
 			op.events.Add(1)
 		}
-		d.looks.want(id)
+		d.looks.wantNames(key.id, key.names)
 	}
 	if rescan {
 		d.rescan()
@@ -307,7 +314,7 @@ func (d *Daemon) rescan() {
 	ids := listing.IDs()
 	d.mu.RLock()
 	for id := range d.ops {
-		ids[id] = true
+		ids[id] = statefs.AllNames
 	}
 	d.mu.RUnlock()
 	for id := range ids {
@@ -405,9 +412,13 @@ func (d *Daemon) operation(id statefs.ID) *operation {
 func (d *Daemon) manages(id statefs.ID) bool { return d.operation(id) != nil }
 
 func (d *Daemon) keep(op *operation) {
+	if len(op.rec.After) > 0 {
+		d.chains.name(op.id(), op.rec.After) // before it is in hand: see guards
+	}
 	d.mu.Lock()
 	d.ops[op.id()] = op
 	d.mu.Unlock()
+	op.enlist(&d.living)
 	d.room.came(op.rec.Starts == 0 && isClosed(d.ready), func() { op.count(&d.tally) })
 	if d.config.Intake != nil {
 		d.config.Intake.Note(op.rec)
@@ -419,7 +430,9 @@ func (d *Daemon) forget(op *operation) {
 	delete(d.ops, op.id())
 	delete(d.stuck, op.id())
 	d.mu.Unlock()
+	d.chains.name(op.id(), nil)
 	op.recount("")
+	op.delist()
 	d.alarms.set(alarmKey{id: op.id()}, time.Time{}, 0)
 	if d.config.Intake != nil {
 		d.config.Intake.Forget(op.rec)

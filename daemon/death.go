@@ -114,6 +114,8 @@ func (d *Daemon) goOn(op *operation, cause statefs.Cause) error {
 	if cause != statefs.CauseNeedsPerson && op.state == statefs.Paused { // it begins again when it is resumed, and its time has come
 		if cause == statefs.CauseRescued {
 			op.rec.Rescues++
+			now := d.owner.Now()
+			op.rec.DueAt = &now // which says that the run is over
 		}
 		op.unsaved = true
 		return d.leave(op)

@@ -168,7 +168,7 @@ func TestNextAttemptIsKept(t *testing.T) {
 	if rec := b.record(held, statefs.FailedRetryable); !rec.DueAt.Equal(before[held]) {
 		t.Errorf("due at %v after it was held, want %s", rec.DueAt, before[held])
 	}
-	b.touch(held, statefs.Pause)
+	b.mv(statefs.MarkerName(held, statefs.FailedRetryable), statefs.MarkerName(held, statefs.Paused)) // a pause by hand
 	b.record(held, statefs.Paused)
 	b.mv(statefs.MarkerName(held, statefs.Paused), statefs.MarkerName(held, statefs.Running)) // a resume by hand
 	if rec := b.record(held, statefs.FailedRetryable); !rec.DueAt.Equal(before[held]) {
@@ -256,6 +256,14 @@ func TestAskedWaits(t *testing.T) {
 		if got, err := parseAsk(json.RawMessage(text), now); err == nil {
 			t.Errorf("%s is accepted as %s", text, got)
 		}
+	}
+	if _, err := parseAsk(json.RawMessage(`"99999999h"`), now); err == nil || !strings.Contains(err.Error(), "is more than a year away") {
+		t.Errorf("a long wait: %v", err)
+	}
+	// null asks for nothing, and is no mistake.
+	r := &run{}
+	if rest := r.takeAsk([]field{{retryMember, json.RawMessage("null")}, integer("n", 1)}); len(rest) != 1 || r.asked != 0 {
+		t.Errorf("null leaves %v and asks for %s", rest, r.asked)
 	}
 }
 

@@ -69,6 +69,9 @@ func (r *run) takeAsk(fields []field) []field {
 			rest = append(rest, f)
 			continue
 		}
+		if string(f.value) == "null" {
+			continue // it asks for none
+		}
 		wait, err := parseAsk(f.value, r.owner.Now())
 		if err != nil {
 			r.line(fmt.Sprintf("  %s in the result is passed over: %v.", retryMember, err))
@@ -90,6 +93,8 @@ func parseAsk(value json.RawMessage, now time.Time) (time.Duration, error) {
 		wait = time.Duration(seconds * float64(time.Second))
 	} else if d, ok := catalog.ParseDuration(text); ok {
 		wait = d
+	} else if catalog.TooLong(text) {
+		wait = longestAsk + 1
 	} else if at, err := time.Parse(time.RFC3339, text); err == nil {
 		wait = at.Sub(now)
 	} else {

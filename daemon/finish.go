@@ -181,6 +181,9 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 			rec.FinishedAt = &at // no daemon may have been there when the command ended
 		}
 	}
+	if rec.HeartbeatAt != nil && rec.HeartbeatAt.After(*rec.FinishedAt) {
+		rec.HeartbeatAt = rec.FinishedAt // what it had written before was read after it ended
+	}
 	rec.Processed, rec.FailedN = rep.counts()
 	rec.Result = result(&rec)
 	if err := d.followUp(op, &rec, rep); err != nil {
@@ -258,7 +261,12 @@ func (d *Daemon) tidy(op *operation) error {
 	for _, r := range op.taken {
 		errs = append(errs, d.owner.Drop(r.Taken))
 	}
-	errs = append(errs, d.dropEffected(op), scratchOf(d.owner.LogPath(op.id())).remove())
-	_ = os.Remove(d.owner.ArtifactsPath(op.id())) // only when it is empty
+	errs = append(errs, d.dropEffected(op))
+	if op.run == nil || op.run.handler.Run == nil { // a handler has none
+		errs = append(errs, scratchOf(d.owner.LogPath(op.id())).remove())
+	}
+	if op.run == nil { // otherwise this was done when it was looked at
+		_ = os.Remove(d.owner.ArtifactsPath(op.id())) // only when it is empty
+	}
 	return errors.Join(errs...)
 }

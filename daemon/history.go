@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
 	"sync"
 	"time"
@@ -54,6 +55,7 @@ func (d *Daemon) end(op *operation, rec *statefs.Record) error {
 		}
 		return err
 	}
+	op.ends()
 	d.history.Ended(rec)
 	return d.owner.RemoveMarker(rec.ID, op.state)
 }
@@ -120,12 +122,14 @@ func (d *Daemon) takeOverStop(op *operation) {
 }
 
 // catchUp enters what ended just before the last daemon did. The list of live operations names everything that ended since the
-// index was last synced, so this costs nothing of the history; when it is safe, that list may be shortened.
-func (d *Daemon) catchUp(ctx context.Context) (safe bool, err error) {
+// index was last synced, so this costs nothing of the history; when it is safe, that list may be shortened. What has a marker stays in the list, and is
+// entered by the look that removes the marker.
+func (d *Daemon) catchUp(ctx context.Context, present map[statefs.ID]bool) (safe bool, err error) {
 	ids, _, err := d.owner.EverLive()
 	if err != nil {
 		d.logger.Warn("what ended last may be missing in the history until its index is built again", "error", err)
 	}
+	maps.DeleteFunc(ids, func(id statefs.ID, _ bool) bool { return present[id] })
 	if err := d.enterAll(ids); err != nil {
 		return false, err
 	}
@@ -164,8 +168,8 @@ func (d *Daemon) enterEnded(id statefs.ID) error {
 	if has, err := d.history.Has(id); err != nil || has {
 		return nil //nolint:nilerr // an index that is being built finds it
 	}
-	rec, err := d.owner.ReadRecord(id)
-	if err != nil || !rec.Status.Terminal() {
+	rec, err := d.owner.ReadEnded(id)
+	if err != nil || rec == nil {
 		return nil //nolint:nilerr // others report what cannot be read
 	}
 	if rec.FinishedSeq == 0 {
@@ -204,28 +208,6 @@ func (d *Daemon) trimLiveList(ctx context.Context) error {
 		return nil //nolint:nilerr // the history has reported it; the list stays as long as it is
 	}
 	return d.owner.TrimLiveList()
-}
-
-// show makes the row that lists show of an operation while it lives.
-func (op *operation) show() {
-	row := history.RowOf(op.rec)
-	row.Status, row.Number = op.state, 0
-	op.row.Store(row.Pack())
-}
-
-// Live returns what the daemon has in hand, for lists.
-func (d *Daemon) Live() []history.Live {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	out := make([]history.Live, 0, len(d.ops))
-	for id, op := range d.ops {
-		state, ok := op.shown.Load().(statefs.State)
-		row, ok2 := op.row.Load().(history.Packed)
-		if ok && ok2 {
-			out = append(out, history.Live{ID: id, State: state, Row: row})
-		}
-	}
-	return out
 }
 
 // atLook has fn called with the next look at an operation, or with nil when the daemon does not have it in hand.
@@ -313,8 +295,7 @@ func (d *Daemon) guards() (g history.Guards, err error) {
 	if g.Undelivered, err = d.owner.Undelivered(); err != nil {
 		return g, err
 	}
-	g.Referred = make(map[statefs.ID]bool)
-	// A retry that was acknowledged a moment ago has its marker, and may not be in hand yet.
+	// What was acknowledged a moment ago has its marker, and may not be in hand yet.
 	listing, err := d.owner.List()
 	if err != nil {
 		return g, err
@@ -324,20 +305,13 @@ func (d *Daemon) guards() (g history.Guards, err error) {
 			continue
 		}
 		if rec, err := d.owner.ReadRecord(marker.ID); err == nil {
-			if rec.RetryOf != nil {
-				g.Referred[*rec.RetryOf] = true
-			}
-			for _, parent := range rec.After {
-				g.Referred[parent] = true
-			}
+			g.Refer(rec)
 		}
 	}
-	for _, parent := range d.chains.parents() {
-		g.Referred[parent] = true
-	}
+	d.chains.guard(&g) // after the markers: what is in hand by now is among them
 	for _, live := range d.Live() {
 		if of, ok := live.Row.Retries(); ok {
-			g.Referred[of] = true
+			g.ReferRetry(live.ID, of)
 		}
 	}
 	return g, nil

@@ -168,7 +168,7 @@ func TestRetryNotYetInHand(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, blind.Close()) }()
 	guards, err := blind.guards()
-	if err != nil || !guards.Referred[old] || guards.Referred[again.ID] {
+	if err != nil || guards.Referred[old].By != again.ID || guards.Referred[again.ID].By == old {
 		t.Errorf("%+v, %v", guards, err)
 	}
 }

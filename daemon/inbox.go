@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -32,8 +33,11 @@ type inbox struct {
 	d *Daemon
 	// waiting are the names whose turn comes at a time, by the clock that goes on evenly.
 	waiting map[string]time.Time
+	// held are those of them that nothing new is taken for at the moment, and why: they are looked at as soon as a lane says something else.
+	held map[string]string
 	// said are the names whose delay is in the log.
 	said map[string]bool
+	odd  oddFiles
 }
 
 // keepInbox runs until ctx ends. What waits then is for the next daemon.
@@ -46,7 +50,7 @@ func (d *Daemon) keepInbox(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	in := &inbox{d: d, waiting: make(map[string]time.Time), said: make(map[string]bool)}
+	in := &inbox{d: d, waiting: make(map[string]time.Time), held: make(map[string]string), said: make(map[string]bool)}
 	for ctx.Err() == nil {
 		if err := in.watch(ctx); err != nil {
 			d.logger.Warn("new/ is watched anew", "error", err)
@@ -71,7 +75,7 @@ func sleepFor(ctx context.Context, wait time.Duration) bool {
 
 // watch carries out what comes until ctx ends, or the folder is another one.
 func (in *inbox) watch(ctx context.Context) error {
-	dir, err := watch.OpenDir(in.d.owner.NewDir(), statefs.SubmissionName, in.d.config.Watch)
+	dir, err := watch.OpenDir(in.d.owner.NewDir(), watchedSubmission, in.d.config.Watch)
 	if err != nil {
 		return err
 	}
@@ -97,12 +101,18 @@ func (in *inbox) watch(ctx context.Context) error {
 		select {
 		case <-dir.Ready():
 			names, rescan := dir.Take()
+			if at := slices.Index(names, oddSubmission); at >= 0 {
+				names = slices.Delete(names, at, at+1)
+				in.findOdd()
+			}
 			in.carryOut(ctx, names)
 			if rescan {
 				err = errors.Join(dir.Check(), in.list(ctx))
 			}
 		case <-timer.C:
 			in.carryOut(ctx, in.due(time.Now()))
+		case <-in.d.lanes.reopened:
+			in.carryOut(ctx, slices.Sorted(maps.Keys(in.held)))
 		case <-check.C:
 			err = errors.Join(dir.Check(), in.list(ctx), in.d.owner.SweepAnswers())
 		case err = <-ended:
@@ -139,6 +149,7 @@ func (in *inbox) due(now time.Time) []string {
 }
 
 func (in *inbox) list(ctx context.Context) error {
+	in.findOdd()
 	names, err := in.d.owner.Submissions()
 	if err == nil {
 		in.carryOut(ctx, names)
@@ -165,15 +176,21 @@ func (in *inbox) carryOut(ctx context.Context, names []string) {
 			defer func() { <-slots }()
 			again, err := in.d.submission(ctx, name)
 			mu.Lock()
-			defer mu.Unlock()
-			in.note(name, again, err)
+			why := in.note(name, again, err)
+			mu.Unlock()
+			if why == "" {
+				return
+			}
+			if err := in.d.owner.SayWaiting(name, why); err != nil {
+				in.d.logger.Warn("nobody is told what a submission waits for", "name", name, "error", err)
+			}
 		})
 	}
 	all.Wait()
 }
 
-// note has a submission carried out again after a while, when it could not be.
-func (in *inbox) note(name string, again time.Duration, err error) {
+// note has a submission carried out again after a while, when it could not be. why is what it waits for from now on, "" when that is no news.
+func (in *inbox) note(name string, again time.Duration, err error) (why string) {
 	delete(in.waiting, name)
 	switch {
 	case again > 0:
@@ -181,11 +198,26 @@ func (in *inbox) note(name string, again time.Duration, err error) {
 	case err == nil:
 		delete(in.said, name)
 	}
+	if busy, ok := errors.AsType[*submit.BusyError](err); !ok {
+		delete(in.held, name)
+	} else if kind := holdKind(busy); in.held[name] != kind {
+		in.held[name], why = kind, busy.Text
+		delete(in.said, name)
+	}
 	if err == nil || in.said[name] {
-		return
+		return why
 	}
 	in.said[name] = true
 	in.d.logger.Warn("a submission in new/ cannot be carried out now; it is tried again", "name", name, "error", err)
+	return why
+}
+
+// holdKind is what makes one reason to wait another one: how many stand before it does not.
+func holdKind(busy *submit.BusyError) string {
+	if busy.Full {
+		return "full"
+	}
+	return busy.Text
 }
 
 // submission carries out one submission as far as that is possible now. again is when to come back to it, 0 for not; err says why, where that

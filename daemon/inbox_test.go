@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
@@ -134,7 +135,7 @@ func TestSubmissionsThatAreRejected(t *testing.T) {
 		"option":     {`{"job":"test/wait","priority":"high"}`, "'priority': '\"high\"' is not an integer"},
 		"deep":       {`{"job":"test/wait","params":` + strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_001), "it nests deeper than 64 levels"},
 		"twice":      {`{"job":"test/wait","job":"test/wait"}`, "'job': it is given twice"},
-		"many":       {"[" + strings.Repeat(`{"job":"test/wait"},`, 10_000) + `{"job":"test/wait"}]`, "more than 10000 entries"},
+		"many":       {"[" + strings.Repeat(`{"job":"test/wait"},`, 10_000) + `{"job":"test/wait"}]`, "it has 10001 entries, and at most 10000"},
 		"list":       {`[{"job":"test/wait"},{"job":"test/no"}]`, "entry 1: There is no job no in group test"},
 		"not_utf8":   {"{\"job\":\"test/\xff\"}", "not UTF-8"},
 		"two\nlines": {`{"job":"x"}`, "'x' is not the address of a job"},
@@ -258,5 +259,65 @@ func TestManySubmissionsByFile(t *testing.T) {
 	made.Range(func(any, any) bool { count++; return true })
 	if count != 1 {
 		t.Errorf("they came to %d operations", count)
+	}
+}
+
+// A submission for a lane that is closed says beside where it was what it waits for, and is taken in as soon as the lane is opened, however long
+// the lane was to be closed.
+func TestSubmissionWaitsForItsLane(t *testing.T) {
+	t.Parallel()
+	b := setupInbox(t)
+	b.config.Intake = submit.NewIntake(submit.Config{Tree: b.tree, Admit: func(all []statefs.Submission) error { return b.daemon.Admit(all) }})
+	b.start()
+	for i, lane := range []string{DefaultLane, statefs.AllLanes} {
+		file := statefs.LaneFile{Lane: lane, Control: statefs.LaneClosed}
+		until := time.Now().Add(time.Hour)
+		must(t, b.tree.HoldLane(file, statefs.LaneHold{Until: &until, Reason: "a holiday"}))
+		b.daemon.LookAtLanes()
+		b.drop(lane, fmt.Sprintf(`{"job":"test/count","params":{"n":%d}}`, i+1))
+		if why := b.waits(lane); !strings.Contains(why, "closed until ") || !strings.HasSuffix(why, ": a holiday\n") {
+			t.Errorf("%s waits for %q", lane, why)
+		}
+		_, err := b.tree.ReleaseLane(file)
+		must(t, err)
+		b.accepted(lane)
+	}
+	must(t, b.stop())
+	if left, err := filepath.Glob(b.path("*")); len(left) > 0 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}
+
+// waits returns what a submission waits for, once it says so.
+func (b *inboxBench) waits(name string) string {
+	b.t.Helper()
+	for {
+		if data, err := os.ReadFile(b.path(name + ".waiting")); err == nil {
+			return string(data)
+		}
+		select {
+		case <-b.answers.Ready():
+			b.answers.Take()
+		case <-b.t.Context().Done():
+			b.t.Fatalf("nobody says what %s waits for", name)
+		}
+	}
+}
+
+// What a submission waited for that somebody took away is gone with the next sweep.
+func TestWaitingOfNothingIsSwept(t *testing.T) {
+	t.Parallel()
+	b := setupInbox(t)
+	owner, err := statefs.Own(b.tree)
+	must(t, err)
+	b.drop("there", `{"job":"test/wait"}`)
+	must(t, owner.TakeSubmission("there"))
+	for _, name := range []string{"there", "gone"} {
+		must(t, owner.SayWaiting(name, "why"))
+	}
+	must(t, owner.SweepAnswers())
+	must(t, owner.Release())
+	if left, err := filepath.Glob(b.path("*")); len(left) != 1 || filepath.Base(left[0]) != "there.waiting" {
+		t.Errorf("%v are left, %v", left, err)
 	}
 }

@@ -26,15 +26,29 @@ type itemOutputs struct {
 	some atomic.Bool // there has been one
 }
 
+func itemLog(slot int) string        { return fmt.Sprintf("item-%d.log", slot) }
+func itemResultFile(slot int) string { return fmt.Sprintf("result-%d.json", slot) }
+
+// clearItem removes what an earlier command in the slot of an item has left: a daemon may have been killed before it took that away, or before
+// the command began.
+func (r *run) clearItem(slot int) error {
+	for _, name := range []string{itemLog(slot), itemResultFile(slot)} {
+		if err := r.scratch.drop(name); err != nil {
+			return fmt.Errorf("begin item %d: %w", slot, err)
+		}
+	}
+	return nil
+}
+
 func (r *run) itemOutput(together bool, number int) (*itemOutput, error) {
 	if !together {
 		log, err := r.openLog()
 		return &itemOutput{File: log}, err
 	}
-	path := r.scratch.path(fmt.Sprintf("item-%d.log", number))
+	path := r.scratch.path(itemLog(number))
 	flags := os.O_RDWR | os.O_APPEND | os.O_CREATE
 	if !r.commands.has(number) {
-		flags |= os.O_EXCL
+		flags |= os.O_EXCL // what a daemon left that was killed before it had the command begin is gone
 	}
 	var f *os.File
 	err := r.patiently(r.ctx, func() (err error) {

@@ -185,13 +185,20 @@ func (r *run) itemWorker(ctx context.Context, feed *itemFeed) error {
 func (r *run) itemCommand(ctx context.Context, item catalog.Item, at spot) error {
 	together := r.def.Parallel > 1
 	said := r.beginItem(item, at, together)
-	output, err := r.itemOutput(together, at.slot)
+	var output *itemOutput
+	var err error
+	if !r.commands.has(at.slot) && r.adopted {
+		err = r.clearItem(at.slot)
+	}
+	if err == nil {
+		output, err = r.itemOutput(together, at.slot)
+	}
 	if err != nil {
 		said.Fail(err)
 		return &workError{code: "start_failed", err: err}
 	}
 	defer output.close()
-	result := fmt.Sprintf("result-%d.json", at.slot)
+	result := itemResultFile(at.slot)
 	p, exit, err := r.execute(ctx, at.slot, func() *keeper.Command {
 		return r.command(at.slot, item.Name, output.File, r.timeout.rest(time.Now()), r.values(item.Name),
 			"JOBDIR_ITEM="+item.Name, fmt.Sprintf("JOBDIR_ITEM_NUMBER=%d", at.number), "JOBDIR_RESULT="+r.scratch.path(result))
@@ -202,7 +209,7 @@ func (r *run) itemCommand(ctx context.Context, item catalog.Item, at spot) error
 	}
 	if p != nil {
 		r.used.add(exit)
-		defer p.Taken() // its line is among the item results by then, or it is to be done again
+		defer r.itemTaken(p)
 	}
 	if together {
 		said.head += output.text()
@@ -222,6 +229,16 @@ func (r *run) itemCommand(ctx context.Context, item catalog.Item, at spot) error
 	}
 	r.endItem(said, item, result, err)
 	return nil
+}
+
+// itemTaken tells the keeper that the line of an item is among the results, or that the item is to be done again. When the line could not be
+// written, the record has to say first what came of that.
+func (r *run) itemTaken(p keeper.Running) {
+	if r.report.whole() {
+		p.Taken()
+		return
+	}
+	r.commands.ended(p)
 }
 
 // beginItem prints the line of an item that begins, unless an earlier daemon has.
@@ -267,16 +284,23 @@ func (r *run) endUnclaimed() {
 	}
 }
 
-// endItem prints the end of an item and adds what its command left as its result.
+// endItem prints the end of an item and adds what its command left as its result, which goes when the line of the item is written.
 func (r *run) endItem(said *Item, item catalog.Item, result string, failure error) {
-	fields, resultErr := r.takeResult(result)
+	fields, resultErr := r.readResult(result)
 	if failure == nil {
 		failure = resultErr
 	}
 	if failure != nil {
 		said.Fail(failure)
-		return
+	} else {
+		said.OK(itemAttrs(item, fields)...)
 	}
+	if r.report.whole() {
+		_ = r.scratch.drop(result) // otherwise it goes with the folder
+	}
+}
+
+func itemAttrs(item catalog.Item, fields []field) []slog.Attr {
 	var attrs []slog.Attr
 	if item.Path != "" {
 		attrs = append(attrs, slog.Int64("size_bytes", item.Size))
@@ -284,5 +308,5 @@ func (r *run) endItem(said *Item, item catalog.Item, result string, failure erro
 	for _, f := range fields {
 		attrs = append(attrs, slog.Any(f.name, f.value))
 	}
-	said.OK(attrs...)
+	return attrs
 }

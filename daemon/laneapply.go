@@ -36,12 +36,16 @@ func heldBy(c *laneFile) heldAs {
 	return h
 }
 
-// says works out how a lane is; every says whether all lanes are paused.
-func (s *lane) says(every bool) laneSays {
+// says works out how a lane is; every says whether all lanes are paused, and all what the file says that gives a capacity to those without one of
+// their own.
+func (s *lane) says(every bool, all *laneFile) laneSays {
 	p := s.files[statefs.LanePaused]
 	out := laneSays{set: s.config.Lane, paused: heldBy(p), closed: heldBy(s.files[statefs.LaneClosed])}
-	if c := s.files[statefs.LaneCapacity]; c != nil && c.there {
-		out.set.Capacity = c.value.Capacity
+	for _, c := range []*laneFile{s.files[statefs.LaneCapacity], all} {
+		if c.there {
+			out.set.Capacity = c.value.Capacity
+			break
+		}
 	}
 	out.capacity = out.set.Capacity
 	out.set.Paused = s.config.Paused || p.there
@@ -58,17 +62,24 @@ func (s *lane) says(every bool) laneSays {
 // apply tells the queue and everybody who follows what has changed.
 func (l *lanes) apply(now time.Time) {
 	every := l.all[statefs.AllLanes].files[statefs.LanePaused].there
-	closed := make(map[string]statefs.LaneHold)
+	closed, paused, reopened := make(map[string]statefs.LaneHold), make(map[string]statefs.LaneHold), false
+	for name, s := range l.all { // before the queue says that they are
+		if p := s.files[statefs.LanePaused]; p.there {
+			paused[name] = p.value.Hold
+		}
+	}
+	l.paused.Store(&paused)
 	for name, s := range l.all {
 		if c := s.files[statefs.LaneClosed]; c.there {
 			closed[name] = c.value.Hold
 		}
-		says := s.says(every && name != statefs.AllLanes)
+		says := s.says(every && name != statefs.AllLanes, l.all[statefs.AllLanes].files[statefs.LaneCapacity])
 		if says == s.said && l.looked {
 			continue
 		}
 		before := s.said
 		s.said = says
+		reopened = reopened || before.closed.held && says.closed != before.closed
 		if name != statefs.AllLanes && (says.set != before.set || says.one != before.one) {
 			l.admission.setLane(name, says.set, says.one)
 		}
@@ -76,6 +87,12 @@ func (l *lanes) apply(now time.Time) {
 	}
 	l.closed.Store(&closed)
 	l.looked = true
+	if reopened {
+		select {
+		case l.reopened <- struct{}{}:
+		default: // who waits is about to look
+		}
+	}
 }
 
 // tell says what has changed of a lane. What was so when the daemon began is no news, but stands in its log.

@@ -12,7 +12,7 @@ import (
 )
 
 // What a breaker decides stands in lanes/NAME.paused, so that it outlives the daemon and a person can undo it. The failures that it has
-// counted so far do not: a restart begins a new count.
+// counted so far stand in lanes/NAME.failures, which nobody but the next daemon reads.
 
 // verdict is what the end of a run says of its lane.
 type verdict uint8
@@ -25,22 +25,23 @@ const (
 
 // tellBreaker tells the breaker of its lane how the run of an operation has ended.
 func (d *Daemon) tellBreaker(op *operation) {
-	v, names := saysNothing, []string(nil)
+	v, names, exit := saysNothing, []string(nil), ""
 	switch {
 	case op.endedBy == statefs.CauseDone:
 		v = saysWell
 	case op.rec.Error != nil && op.run.class != catalog.ClassWarn:
 		v, names = saysFailed, []string{op.rec.Error.Code, string(op.run.class)}
 		if op.rec.ExitCode != nil && *op.rec.ExitCode != 0 {
-			names = append(names, strconv.Itoa(*op.rec.ExitCode))
+			exit = strconv.Itoa(*op.rec.ExitCode)
+			names = append(names, exit)
 		}
 	}
-	d.lanes.ended(laneOf(op.rec), op.id(), v, names...)
+	d.lanes.ended(laneOf(op.rec), op.id(), v, exit, names...)
 }
 
 // ended tells the breaker of a lane how a run has ended, before the run gives its place back. A failure has several names: its error code, its
-// class, the exit code of its command; the one that the breaker names counts.
-func (l *lanes) ended(name string, id statefs.ID, v verdict, names ...string) {
+// class, the exit code of its command; the one that the breaker names counts. exit is that code as text, "" when there is none, for people.
+func (l *lanes) ended(name string, id statefs.ID, v verdict, exit string, names ...string) {
 	s := l.all[name] // the map never changes
 	if s == nil || s.breaker == nil {
 		return
@@ -64,7 +65,7 @@ func (l *lanes) ended(name string, id statefs.ID, v verdict, names ...string) {
 		until := b.Until()
 		l.holdByBreaker(s, statefs.LaneHold{
 			Until:  &until,
-			Reason: fmt.Sprintf("%s; the last one: %s in %s", failuresIn(s.config.Breaker), code, id),
+			Reason: fmt.Sprintf("%s; the last one: %s in %s", failuresIn(s.config.Breaker), withExit(code, exit), id),
 		}, now)
 	case v == saysWell && b.Succeeded(id):
 		s.written = false
@@ -75,7 +76,26 @@ func (l *lanes) ended(name string, id statefs.ID, v verdict, names ...string) {
 	case v == saysNothing && b.Left(id), v == saysFailed && b.State() == breaker.Trial && b.TrialID() == (statefs.ID{}):
 		l.noteTrial(s, now)
 	}
+	l.noteFailures(s)
 	l.apply(now)
+}
+
+// noteFailures writes down which failures count, when they are others than before.
+func (l *lanes) noteFailures(s *lane) {
+	if counted := s.breaker.Counted(); !slices.EqualFunc(counted, s.noted, time.Time.Equal) {
+		s.noted = counted
+		if err := l.owner.SetLaneTimes(s.name, statefs.LaneFailures, counted); err != nil {
+			l.logger.Warn("the failures of a lane cannot be written down; a restart forgets them", "lane", s.name, "error", err)
+		}
+	}
+}
+
+// withExit adds the exit code of a command to the name of its failure, unless that is the name.
+func withExit(name, exit string) string {
+	if exit == "" || name == exit {
+		return name
+	}
+	return name + " (exit code " + exit + ")"
 }
 
 func failuresIn(c *BreakerConfig) string {
@@ -133,6 +153,7 @@ func (l *lanes) heed(s *lane, now time.Time) {
 	if b == nil {
 		return
 	}
+	defer l.noteFailures(s)
 	l.begun(s)
 	p := s.files[statefs.LanePaused]
 	hold := p.value.Hold

@@ -45,8 +45,13 @@ type lanes struct {
 
 	// closed are the lanes that take nothing, for submits, which must not wait for a look.
 	closed atomic.Pointer[map[string]statefs.LaneHold]
+	// paused are the lanes that start nothing, for those who ask why something waits.
+	paused atomic.Pointer[map[string]statefs.LaneHold]
+	// reopened has one value when a lane takes submits again, or is closed in another way, for those that wait.
+	reopened chan struct{}
 
-	turns turns
+	turns  turns
+	starts *starts
 }
 
 // lane is one lane, or AllLanes, as its files say.
@@ -57,6 +62,8 @@ type lane struct {
 	breaker *breaker.Breaker // nil: it has none
 	// written says that the pause of the breaker is on the disk, so that a person who removes it resumes the lane.
 	written bool
+	// noted are the failures below the threshold that are on the disk.
+	noted []time.Time
 	// said is how the lane was when everybody was told last.
 	said laneSays
 }
@@ -82,12 +89,17 @@ func newLanes(c *Config, a *admission, ran func() time.Duration) *lanes {
 		}
 		if config.Breaker != nil {
 			s.breaker = breaker.New(*config.Breaker)
+			s.breaker.Recall(c.Owner.LaneTimes(name, statefs.LaneFailures))
+			s.noted = s.breaker.Counted()
 		}
 		s.said = laneSays{set: config.Lane, capacity: config.Capacity}
 		l.all[name] = s
 	}
 	l.closed.Store(&map[string]statefs.LaneHold{})
-	l.turns = newTurns(c, l.logger)
+	l.paused.Store(&map[string]statefs.LaneHold{})
+	l.reopened = make(chan struct{}, 1)
+	l.turns, l.starts = newTurns(c, l.logger), newStarts(c, l.logger)
+	l.starts.recall(a)
 	a.trial = func(name string) {
 		if s := l.all[name]; s != nil && s.breaker != nil {
 			l.want()
@@ -97,11 +109,7 @@ func newLanes(c *Config, a *admission, ran func() time.Duration) *lanes {
 }
 
 func laneFilesOf(name string) []statefs.LaneFile {
-	files := []statefs.LaneFile{{Lane: name, Control: statefs.LanePaused}, {Lane: name, Control: statefs.LaneClosed}}
-	if name != statefs.AllLanes {
-		files = append(files, statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity})
-	}
-	return files
+	return []statefs.LaneFile{{Lane: name, Control: statefs.LanePaused}, {Lane: name, Control: statefs.LaneClosed}, {Lane: name, Control: statefs.LaneCapacity}}
 }
 
 // want has a look made soon.
@@ -114,7 +122,7 @@ func (l *lanes) want() {
 
 // open begins to watch. Look after it.
 func (l *lanes) open() (err error) {
-	l.dir, err = watch.OpenDir(l.owner.LanesDir(), statefs.ParseLaneFile, l.options)
+	l.dir, err = watch.OpenDir(l.owner.LanesDir(), watchedLaneFile, l.options)
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", l.owner.LanesDir(), err)
 	}

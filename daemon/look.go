@@ -15,14 +15,14 @@ const tryAgain = time.Second
 
 // look compares what exists of one operation with what the daemon knows, and acts. It is the only way in which anything
 // happens to an operation, and there is never more than one for the same ID at a time.
-func (d *Daemon) look(id statefs.ID) {
+func (d *Daemon) look(id statefs.ID, names statefs.Names) {
 	defer d.drain.looked()
 	d.guardLook(id, func() error {
 		if err := d.unpark(id); err != nil {
 			return err
 		}
 		d.runInside(id)
-		sight, err := d.owner.Look(id)
+		sight, err := d.sight(id, names)
 		if err != nil {
 			return err
 		}
@@ -33,9 +33,11 @@ func (d *Daemon) look(id statefs.ID) {
 		if op == nil {
 			err = d.adopt(id, sight)
 			if op = d.operation(id); op == nil {
+				d.doubts.note(id, len(sight.States) > 0)
 				d.waiters.forget(id)
 				return err
 			}
+			op.note(sight)
 			d.tell(op)
 			if err != nil || len(sight.States) != 1 || sight.States[0] != op.state {
 				d.looks.want(id) // what was seen is not what is there now
@@ -44,6 +46,7 @@ func (d *Daemon) look(id statefs.ID) {
 			sight.Odd = nil // it was set aside
 		}
 		err = d.reconcile(op, sight)
+		d.doubts.note(id, d.manages(id) && op.absence != absence{})
 		d.admission.settle(op, d.manages(id))
 		if op.state != statefs.Queued || !d.manages(id) {
 			d.chains.free(id, op.rec.After)
@@ -242,14 +245,8 @@ func (d *Daemon) removeSecond(op *operation, states []statefs.State) error {
 // handMove takes a marker that somebody renamed: as the request it stands for, or it is put back.
 func (d *Daemon) handMove(op *operation, to statefs.State) error {
 	cause, ok := statefs.HandMove(op.state, to)
-	if !ok {
-		d.counters.putBack.Add(1)
-		d.logger.Warn("marker put back: this move means nothing", "id", op.id(), "from", op.state, "to", to)
-		err := d.owner.Move(op.id(), to, op.state)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-			return errMoved
-		}
-		return err
+	if !ok || cause == statefs.CauseRelease && op.run != nil {
+		return d.undoMove(op, to)
 	}
 	d.logger.Info("marker moved by hand", "id", op.id(), "from", op.state, "to", to)
 	if cause == statefs.CausePause {
@@ -258,10 +255,32 @@ func (d *Daemon) handMove(op *operation, to statefs.State) error {
 	if cause == statefs.CauseResume {
 		return d.resumedByHand(op)
 	}
-	if cause == statefs.CauseRetry {
-		op.forgive()
+	if cause != statefs.CauseRetry {
+		if cause == statefs.CauseRelease {
+			d.say(op, lineResume)
+		}
+		return d.accept(op, cause)
 	}
-	return d.accept(op, cause)
+	other, err := d.again(op, func() error {
+		d.forgive(op)
+		return d.accept(op, cause)
+	})
+	if other == nil || err != nil {
+		return err
+	}
+	d.say(op, lineEqual(other.ID))
+	return d.undoMove(op, to)
+}
+
+// undoMove puts back a marker after a move that means nothing.
+func (d *Daemon) undoMove(op *operation, moved statefs.State) error {
+	d.counters.putBack.Add(1)
+	d.logger.Warn("marker put back: this move means nothing", "id", op.id(), "from", op.state, "to", moved)
+	err := d.owner.Move(op.id(), moved, op.state)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return errMoved
+	}
+	return err
 }
 
 // accept takes over a marker that has been moved already. The look makes it durable when it concludes.
@@ -277,6 +296,9 @@ func (d *Daemon) accept(op *operation, cause statefs.Cause) error {
 // entered notes the state that a marker has got. Requests that had their effect before belong to the past: carried out again
 // after a crash, one of them would undo this.
 func (d *Daemon) entered(op *operation, state statefs.State) {
+	if waitsForPerson(op.state) != waitsForPerson(state) {
+		defer d.waitingChanged() // for those that come after it
+	}
 	op.set(state)
 	op.unsaved = true
 	op.ending.stopDue = state == statefs.FailedManual

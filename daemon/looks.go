@@ -13,12 +13,12 @@ const maxLooks = 64
 
 // looks runs one look for each operation that somebody wants looked at, never two for the same one at a time. Wanting again
 // while a look runs makes one more look afterwards, so nothing that happened after a look began is missed, and a thousand wishes
-// cost one look.
+// cost one look. A look is told the names that all of these wishes are about.
 type looks struct {
-	look func(statefs.ID)
+	look func(statefs.ID, statefs.Names)
 
 	mu      sync.Mutex
-	state   map[statefs.ID]lookState
+	wishes  map[statefs.ID]wish
 	retries map[statefs.ID]*retry
 	queue   []statefs.ID
 	workers int
@@ -59,6 +59,12 @@ func (r *repeats) over(id statefs.ID) {
 	delete(r.count, id)
 }
 
+// wish is a look that is to come, and the names that it is about.
+type wish struct {
+	state lookState
+	names statefs.Names
+}
+
 type lookState uint8
 
 const (
@@ -73,31 +79,37 @@ type retry struct {
 	timer *time.Timer
 }
 
-func newLooks(look func(statefs.ID)) *looks {
-	l := &looks{look: look, state: make(map[statefs.ID]lookState), retries: make(map[statefs.ID]*retry)}
+func newLooks(look func(statefs.ID, statefs.Names)) *looks {
+	l := &looks{look: look, wishes: make(map[statefs.ID]wish), retries: make(map[statefs.ID]*retry)}
 	l.quiet = sync.NewCond(&l.mu)
 	return l
 }
 
-// want asks for a look. It never blocks.
-func (l *looks) want(id statefs.ID) {
+// want asks for a look at everything that there is of an operation. It never blocks.
+func (l *looks) want(id statefs.ID) { l.wantNames(id, statefs.AllNames) }
+
+// wantNames is want where only some of the names can be others than at the last look.
+func (l *looks) wantNames(id statefs.ID, names statefs.Names) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return
 	}
-	switch l.state[id] {
+	w := l.wishes[id]
+	w.names |= names
+	switch w.state {
 	case lookQueued, lookAgain:
 	case lookRunning:
-		l.state[id] = lookAgain
+		w.state = lookAgain
 	default:
-		l.state[id] = lookQueued
+		w.state = lookQueued
 		l.queue = append(l.queue, id)
 		if l.workers < maxLooks {
 			l.workers++
 			l.group.Go(l.work)
 		}
 	}
+	l.wishes[id] = w
 }
 
 // retry asks for a look after a while, because the last one failed. There is never more than one to come for an ID, the earliest:
@@ -131,15 +143,17 @@ func (l *looks) work() {
 	for len(l.queue) > 0 && !l.closed {
 		id := l.queue[0]
 		l.queue = l.queue[1:]
-		l.state[id] = lookRunning
+		names := l.wishes[id].names
+		l.wishes[id] = wish{state: lookRunning}
 		l.mu.Unlock()
-		l.look(id)
+		l.look(id, names)
 		l.mu.Lock()
-		if l.state[id] == lookAgain {
-			l.state[id] = lookQueued
+		if w := l.wishes[id]; w.state == lookAgain {
+			w.state = lookQueued
+			l.wishes[id] = w
 			l.queue = append(l.queue, id)
 		} else {
-			delete(l.state, id)
+			delete(l.wishes, id)
 		}
 	}
 	if len(l.queue) == 0 {
@@ -148,6 +162,18 @@ func (l *looks) work() {
 	l.workers--
 	l.quiet.Broadcast()
 	l.mu.Unlock()
+}
+
+// addTo adds the IDs that are being looked at or are to be.
+func (l *looks) addTo(ids map[statefs.ID]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range l.wishes {
+		ids[id] = true
+	}
+	for id := range l.retries {
+		ids[id] = true
+	}
 }
 
 // wait returns when nothing that was wanted is left to look at.

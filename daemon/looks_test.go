@@ -26,7 +26,7 @@ func TestLooksNeverOverlapAndNeverMiss(t *testing.T) {
 	const ids, wishes = 5, 2000
 	var busy [ids + 1]atomic.Int32
 	var wished, seen [ids + 1]atomic.Int64
-	l := newLooks(func(id statefs.ID) {
+	l := newLooks(func(id statefs.ID, _ statefs.Names) {
 		n := id.Sequence()
 		if busy[n].Add(1) != 1 {
 			t.Errorf("two looks at %s at once", id)
@@ -52,8 +52,8 @@ func TestLooksNeverOverlapAndNeverMiss(t *testing.T) {
 		}
 	}
 	l.close()
-	if len(l.state) != 0 || len(l.queue) != 0 {
-		t.Errorf("left over: %v %v", l.state, l.queue)
+	if len(l.wishes) != 0 || len(l.queue) != 0 {
+		t.Errorf("left over: %v %v", l.wishes, l.queue)
 	}
 	l.want(testID(t, 1))
 	if l.workers != 0 {
@@ -65,7 +65,7 @@ func TestWishesDuringALookMakeOneMore(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var count int
-	l := newLooks(func(statefs.ID) {
+	l := newLooks(func(statefs.ID, statefs.Names) {
 		count++
 		entered <- struct{}{}
 		<-leave
@@ -84,6 +84,37 @@ func TestWishesDuringALookMakeOneMore(t *testing.T) {
 	}
 }
 
+func TestALookIsToldOfAllThatWasWishedFor(t *testing.T) {
+	t.Parallel()
+	entered, leave := make(chan statefs.Names), make(chan struct{})
+	l := newLooks(func(_ statefs.ID, names statefs.Names) {
+		entered <- names
+		<-leave
+	})
+	next := func(want statefs.Names) {
+		t.Helper()
+		if got := <-entered; got != want {
+			t.Errorf("told of %b, want %b", got, want)
+		}
+	}
+	id := testID(t, 1)
+	l.wantNames(id, 1)
+	next(1)
+	l.wantNames(id, 2)
+	l.wantNames(id, 4)
+	leave <- struct{}{}
+	next(6) // and not of the 1, which the look before was about
+	l.wantNames(id, 0)
+	leave <- struct{}{}
+	next(0)
+	l.wantNames(id, 8)
+	l.want(id)
+	leave <- struct{}{}
+	next(statefs.AllNames)
+	leave <- struct{}{}
+	l.wait()
+}
+
 // TestRetriesDoNotAddUp has a hundred reasons to look at what fails: it is tried again once a second, not a hundred times.
 func TestRetriesDoNotAddUp(t *testing.T) {
 	t.Parallel()
@@ -91,7 +122,7 @@ func TestRetriesDoNotAddUp(t *testing.T) {
 		id := testID(t, 1)
 		count := 0
 		var l *looks
-		l = newLooks(func(id statefs.ID) {
+		l = newLooks(func(id statefs.ID, _ statefs.Names) {
 			count++
 			l.retry(id, time.Second)
 		})

@@ -47,6 +47,9 @@ func startMonitor(r *run) (*monitor, error) {
 		return nil, fmt.Errorf("watch the log: %w", err)
 	}
 	m.log = log
+	if r.adopted {
+		m.passOver(r.report.current().At)
+	}
 	for _, path := range []string{r.owner.LogPath(r.id), r.scratch.path("progress")} {
 		cancel, err := r.files.Subscribe(path, m.wake)
 		if err != nil {
@@ -54,6 +57,13 @@ func startMonitor(r *run) (*monitor, error) {
 			return nil, fmt.Errorf("watch %s: %w", path, err)
 		}
 		m.release = append(m.release, cancel)
+	}
+	if r.adopted {
+		// What was written since an earlier daemon read, and before the files were watched, is announced by nobody.
+		select {
+		case m.wake <- struct{}{}:
+		default:
+		}
 	}
 	go m.guard()
 	return m, nil
@@ -173,27 +183,43 @@ func lastItemLine(text []byte) (done, total int64, ok bool) {
 	return 0, 0, false
 }
 
+// passOver takes what was written before a time for read: an earlier daemon did, and knew which of the two was newer.
+func (m *monitor) passOver(read time.Time) {
+	if info, err := m.log.Stat(); err == nil && info.ModTime().Before(read) {
+		m.logAt = info.Size()
+	}
+	if text, at := m.readProgress(); at.Before(read) {
+		m.progressLine, _, _, _, _ = lastProgress(text)
+	}
+}
+
 // lookAtProgress takes the last whole line "done total [phase]" of the progress file, which the command appends to or writes anew.
 func (m *monitor) lookAtProgress() {
-	f, err := openScratch(m.r.scratch.path("progress"))
-	if err != nil {
-		return // the command removed it, or put something else there
-	}
-	defer func() { _ = f.Close() }() // opened for reading
-	info, err := f.Stat()
-	if err != nil {
-		return
-	}
-	text := make([]byte, min(info.Size(), glance))
-	n, err := f.ReadAt(text, info.Size()-int64(len(text)))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return
-	}
-	line, done, total, phase, ok := lastProgress(text[:n])
+	text, _ := m.readProgress()
+	line, done, total, phase, ok := lastProgress(text)
 	if ok && line != m.progressLine {
 		m.progressLine = line
 		m.r.said(done, total, phase)
 	}
+}
+
+// readProgress returns the end of the progress file and when it was written; nothing when the command removed it, or put something else there.
+func (m *monitor) readProgress() (text []byte, at time.Time) {
+	f, err := openScratch(m.r.scratch.path("progress"))
+	if err != nil {
+		return nil, at
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	info, err := f.Stat()
+	if err != nil {
+		return nil, at
+	}
+	text = make([]byte, min(info.Size(), glance))
+	n, err := f.ReadAt(text, info.Size()-int64(len(text)))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, at
+	}
+	return text[:n], info.ModTime()
 }
 
 // lastProgress finds the last whole line that says progress.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
 	"github.com/jobdir/jobdir/tally"
@@ -27,6 +28,8 @@ type operation struct {
 	// stands is where it stands in the queue, and standsWith the priority that it waits there with.
 	stands     standing
 	standsWith int32
+	// open are the names that the last look found beside its marker: they may be there still, and each look asks for them again.
+	open statefs.Names
 	// saidWaiting says that it was published why it waits.
 	saidWaiting bool
 
@@ -36,8 +39,9 @@ type operation struct {
 	displaced atomic.Bool
 	// shown is a copy of state for readers outside the look.
 	shown atomic.Value // statefs.State
-	// row is what lists show of it.
-	row atomic.Value // history.Packed
+	// row is what lists show of it, and living is where they look for it; nil while it is not in hand.
+	row    atomic.Value // history.Packed
+	living *history.Living
 	// marker tells which file the marker is, under any name, and is never nil. Looks at other operations read it.
 	marker atomic.Pointer[statefs.Identity]
 	// events counts what the watch said of this ID.

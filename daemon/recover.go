@@ -45,7 +45,7 @@ func (d *Daemon) recover(ctx context.Context) error {
 	for _, e := range listing.Markers {
 		present[e.ID] = true
 	}
-	safe, err := d.catchUp(ctx)
+	safe, err := d.catchUp(ctx, present)
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err := d.endUnwanted(); err != nil {
 		return err
 	}
-	for id := range listing.IDs() {
-		d.looks.want(id)
+	for id, names := range listing.IDs() {
+		d.looks.wantNames(id, names|allListed)
 	}
 	for _, rec := range slices.Concat(lost, back) {
 		d.looks.want(rec.ID)

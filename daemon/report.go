@@ -125,6 +125,13 @@ func (r *report) unwritten(err error) {
 	}
 }
 
+// whole reports whether the item file has a line of each item that has ended.
+func (r *report) whole() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.itemErr == nil
+}
+
 func appendListed(list []json.RawMessage, entry json.RawMessage) []json.RawMessage {
 	if len(list) >= listed {
 		return list

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -26,16 +27,39 @@ func (d *Daemon) retry(op *operation, r *request) error {
 		d.meansNothing(op, r)
 		return nil
 	}
-	if err := d.moveFor(op, r, lineRetry, statefs.CauseRetry); err != nil {
-		return err
+	other, err := d.again(op, func() error {
+		if err := d.moveFor(op, r, lineRetry, statefs.CauseRetry); err != nil {
+			return err
+		}
+		d.forgive(op)
+		return nil
+	})
+	if other != nil {
+		d.say(op, lineEqual(other.ID))
+		d.logger.Info("request means nothing now: an equal operation lives", "id", op.id(), "request", r.Ask, "equal", other.ID)
+		op.effected = append(op.effected, r.Taken)
 	}
-	op.forgive()
-	return nil
+	return err
+}
+
+func lineEqual(other statefs.ID) string {
+	return fmt.Sprintf("  Retry requested while operation %s does the same: nothing to do before that has ended.", other)
+}
+
+// again starts an operation again, but not one that waits for a person while an equal one lives: that is the answer to a submit too.
+func (d *Daemon) again(op *operation, begin func() error) (other *statefs.Record, err error) {
+	def, err := d.keptDefinition(op.rec)
+	if op.state != statefs.FailedManual || d.config.Intake == nil || err != nil {
+		return nil, begin() // without a definition it cannot start, and says so
+	}
+	found, err := d.config.Intake.Again(op.rec, def.Unique.OnHit, begin)
+	return found.Record, err
 }
 
 // forgive forgets why the last attempt failed, and since when attempts do: a person wants it tried again.
-func (op *operation) forgive() {
+func (d *Daemon) forgive(op *operation) {
 	if op.rec.Reason == reasonDependency {
+		d.chains.name(op.id(), nil)
 		op.rec.After, op.rec.Require = nil, "" // they have ended, and the person wants it all the same
 	}
 	op.rec.Deaths, op.rec.Reason, op.rec.Error, op.rec.RetryUntil = 0, "", nil, nil

@@ -55,8 +55,9 @@ func (r *room) came(fresh bool, count func()) {
 	}
 }
 
-// waitingNow is how many operations wait for their time or their turn.
+// waitingNow is how many operations wait for their time or their turn, those that are to be tried again among them: all that will start by
+// itself. What a person holds back, paused or failed_manual, does not count.
 func (d *Daemon) waitingNow() int {
 	states := d.States()
-	return states[statefs.Queued] + states[statefs.Scheduled]
+	return states[statefs.Queued] + states[statefs.Scheduled] + states[statefs.FailedRetryable]
 }

@@ -75,8 +75,8 @@ func (r *run) launch(ctx context.Context, command *keeper.Command) (p keeper.Run
 	return p, err
 }
 
-// takeResult is scratch.takeResult with patience: the command has ended, and what it left must not be lost.
-func (r *run) takeResult(name string) (fields []field, err error) {
-	err = r.patiently(r.ctx, func() error { fields, err = r.scratch.takeResult(name); return err })
+// readResult is scratch.readResult with patience: the command has ended, and what it left must not be lost.
+func (r *run) readResult(name string) (fields []field, err error) {
+	err = r.patiently(r.ctx, func() error { fields, err = r.scratch.readResult(name); return err })
 	return fields, err
 }

@@ -25,6 +25,7 @@ type scheduler struct {
 	intake *submit.Intake
 	wake   chan struct{}
 
+	odd    oddFiles
 	mu     sync.Mutex // guards jobs and wanted
 	jobs   map[string]*scheduled
 	wanted map[string]bool
@@ -72,12 +73,16 @@ func (s *scheduler) want(endpoint string) {
 	}
 }
 
+// oddSchedules is no endpoint: it wants a look at what stands in schedules/.
+const oddSchedules = ""
+
 // wantAll has all schedules looked at: a clock that was set may have slots to come that seemed to be past.
 func (s *scheduler) wantAll() {
 	s.mu.Lock()
 	for endpoint := range s.jobs {
 		s.wanted[endpoint] = true
 	}
+	s.wanted[oddSchedules] = true
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -95,6 +100,7 @@ func (s *scheduler) run(ctx context.Context) {
 	for {
 		changed := s.d.config.Catalog.Changed()
 		s.read()
+		s.findOdd()
 		if !s.attend(ctx, changed) {
 			return
 		}
@@ -109,6 +115,10 @@ func (s *scheduler) attend(ctx context.Context, changed <-chan struct{}) bool {
 		s.wanted = make(map[string]bool)
 		s.mu.Unlock()
 		for endpoint := range wanted {
+			if endpoint == oddSchedules {
+				s.findOdd()
+				continue
+			}
 			s.look(ctx, endpoint)
 		}
 		select {
@@ -228,12 +238,13 @@ func (s *scheduler) fire(ctx context.Context, job *scheduled) (next time.Time, e
 	if err != nil {
 		return next, err
 	}
+	overlap := sch.OverlapOf(slots, now)
 	for _, slot := range slots {
 		kept.Slot, kept.Skipped = &slot, "the schedule is off"
 		if !enabled {
 			continue
 		}
-		if kept.Operation, kept.Skipped, err = s.start(ctx, job.def, kept.Operation, slot); err != nil {
+		if kept.Operation, kept.Skipped, err = s.start(ctx, job.def, kept.Operation, slot, overlap); err != nil {
 			return next, err
 		}
 	}

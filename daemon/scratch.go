@@ -18,11 +18,11 @@ const resultLimit = 16 << 20
 // scratch is the folder of one run, ID.run beside the log, in which the daemon and a command exchange small files:
 //
 //	params.json   the parameters, for JOBDIR_PARAMS
-//	result.json   what the command leaves at JOBDIR_RESULT
+//	result.json   what the command leaves at JOBDIR_RESULT; result-N.json that of item N
 //	progress      the lines it writes to JOBDIR_PROGRESS
 //	item-N.log    what the command of item N writes while several run at once
 //
-// It is removed when the operation ends.
+// It is removed when the record says how the run ended, and not before; what is of one item goes when the line of that is written.
 type scratch struct{ dir string }
 
 func scratchOf(logPath string) scratch {
@@ -75,6 +75,14 @@ func (s scratch) remove() error {
 	return os.RemoveAll(s.dir)
 }
 
+// drop removes a file that is not needed any more. One that is not there is no error.
+func (s scratch) drop(name string) error {
+	if err := os.Remove(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // openScratch opens a file that a command left. What is no regular file is refused: a fifo would wait for ever.
 func openScratch(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
@@ -87,9 +95,9 @@ func openScratch(path string) (*os.File, error) {
 	return f, nil
 }
 
-// takeResult reads and removes a result file. It returns the members of the JSON object there, in order, and nil when there is
-// none.
-func (s scratch) takeResult(name string) ([]field, error) {
+// readResult reads a result file, and leaves it where it is: until the record, or the line of the item, says what it led to, a daemon that
+// comes after a crash reads it again. It returns the members of the JSON object there, in order, and nil when there is none.
+func (s scratch) readResult(name string) ([]field, error) {
 	f, err := openScratch(s.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -98,7 +106,7 @@ func (s scratch) takeResult(name string) ([]field, error) {
 		return nil, fmt.Errorf("read the result: %w", err)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, resultLimit+1))
-	err = errors.Join(err, f.Close(), os.Remove(s.path(name)))
+	err = errors.Join(err, f.Close())
 	if err != nil {
 		return nil, fmt.Errorf("read the result: %w", err)
 	}

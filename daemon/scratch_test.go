@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestTakeResult(t *testing.T) {
+func TestReadResult(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ content, want, err string }{
 		"object in order": {`{"z": 1, "a": {"b": [1, 2]}}`, `{"z":1,"a":{"b": [1, 2]}}`, ""},
@@ -23,7 +23,7 @@ func TestTakeResult(t *testing.T) {
 			s, err := newScratch(filepath.Join(t.TempDir(), "op.log"), []byte("{}"), false)
 			must(t, err)
 			must(t, s.put("result.json", []byte(tc.content)))
-			fields, err := s.takeResult("result.json")
+			fields, err := s.readResult("result.json")
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("error %v, want %q", err, tc.err)
@@ -31,8 +31,8 @@ func TestTakeResult(t *testing.T) {
 			} else if err != nil || string(object(fields)) != tc.want {
 				t.Errorf("fields %s, %v", object(fields), err)
 			}
-			if _, err := os.Stat(s.path("result.json")); !os.IsNotExist(err) {
-				t.Errorf("the result is left: %v", err)
+			if kept, err := os.ReadFile(s.path("result.json")); err != nil || string(kept) != tc.content {
+				t.Errorf("nobody has written down what it says, and it is %q, %v", kept, err)
 			}
 		})
 	}
@@ -42,7 +42,7 @@ func TestNoResultIsNoError(t *testing.T) {
 	t.Parallel()
 	s, err := newScratch(filepath.Join(t.TempDir(), "op.log"), []byte("{}"), false)
 	must(t, err)
-	if fields, err := s.takeResult("result.json"); fields != nil || err != nil {
+	if fields, err := s.readResult("result.json"); fields != nil || err != nil {
 		t.Errorf("%v %v", fields, err)
 	}
 	must(t, s.remove())

@@ -77,6 +77,17 @@ func prepare(t *testing.T, jobs string, handlers Handlers) *bench {
 	return prepareAt(t, filepath.Join(t.TempDir(), "storage"), jobs, handlers)
 }
 
+// catalogOf reads job definitions.
+func catalogOf(t *testing.T, jobs string, handlers Handlers) *catalog.Catalog {
+	t.Helper()
+	c := catalog.New(catalog.Options{
+		Extra:    []catalog.Source{{Name: "test.yaml", YAML: []byte(jobs)}},
+		Handlers: func() []string { return slices.Collect(maps.Keys(handlers)) },
+	})
+	must(t, c.Reload())
+	return c
+}
+
 func prepareAt(t *testing.T, dir, jobs string, handlers Handlers) *bench {
 	t.Helper()
 	b := &bench{t: t, dir: dir, handlers: handlers}
@@ -84,13 +95,7 @@ func prepareAt(t *testing.T, dir, jobs string, handlers Handlers) *bench {
 	if b.tree, err = statefs.Open(b.dir, statefs.Options{Now: b.now}); err != nil {
 		t.Fatal(err)
 	}
-	b.catalog = catalog.New(catalog.Options{
-		Extra:    []catalog.Source{{Name: "test.yaml", YAML: []byte(jobs)}},
-		Handlers: func() []string { return slices.Collect(maps.Keys(handlers)) },
-	})
-	if err := b.catalog.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	b.catalog = catalogOf(t, jobs, handlers)
 	day := filepath.Join(b.dir, "operations", time.Now().Format(time.DateOnly))
 	if err := os.MkdirAll(day, 0o750); err != nil {
 		t.Fatal(err)

@@ -22,14 +22,14 @@ func slotKey(job string, slot time.Time) string {
 
 // start submits the operation of a slot, or says why there is none. last is the operation that the schedule started before. It returns the
 // operation that is the last one then.
-func (s *scheduler) start(ctx context.Context, def *catalog.Definition, last string, slot time.Time) (operation, skipped string, err error) {
+func (s *scheduler) start(ctx context.Context, def *catalog.Definition, last string, slot time.Time, overlap schedule.Overlap) (operation, skipped string, err error) {
 	options := submit.Options{IdempotencyKey: slotKey(def.Address(), slot)}
 	before, state, err := s.underWay(last, options.IdempotencyKey)
 	if err != nil {
 		return last, "", err
 	}
 	if state.Live() {
-		switch def.Schedule.Overlap {
+		switch overlap {
 		case schedule.OverlapSkip:
 			skipped = fmt.Sprintf("operation %s is %s", before, state)
 			s.d.logger.Info("slot passed over", "job", def.Address(), "slot", slot.Format(time.RFC3339), "reason", skipped)

@@ -62,13 +62,28 @@ func (s *strangers) stop() {
 	}
 }
 
-// ownerOf is the key by which events of jobs/ are gathered.
-func (d *Daemon) ownerOf(file string) (statefs.ID, bool) {
+// touched is the key by which events of jobs/ are gathered: an operation, and one of its names.
+type touched struct {
+	id    statefs.ID
+	names statefs.Names
+}
+
+func (d *Daemon) touchedBy(file string) (touched, bool) {
 	name, ok := statefs.ParseName(file)
 	if !ok || (name.State == "" && name.Ask == "") {
 		d.strangers.notice()
 	}
-	return name.ID, ok
+	return touched{name.ID, name.Bit()}, ok
+}
+
+// isPending reports whether the watch has something to say of an operation that was not taken yet.
+func (d *Daemon) isPending(id statefs.ID) bool {
+	for bit := statefs.Names(1); bit < statefs.AllNames; bit <<= 1 {
+		if d.dir.Pending(touched{id, bit}) {
+			return true
+		}
+	}
+	return d.dir.Pending(touched{id, statefs.AllNames})
 }
 
 // ignored counts the names in jobs/ that are nothing of ours. The last listing knows, unless some came or went since.

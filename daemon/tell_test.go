@@ -74,7 +74,9 @@ func inWords(e *events.Event) string {
 			out += fmt.Sprintf(" %d", *e.Change.Capacity)
 		}
 		return out
-	case events.Missing, events.WaitReason:
+	case events.WaitReason:
+		return fmt.Sprintf("%s waits: %s", e.Job, e.Waiting.Reason)
+	case events.Missing:
 	}
 	return string(e.Type)
 }
@@ -189,4 +191,36 @@ func TestASweepIsTold(t *testing.T) {
 	_, err := b.daemon.Sweep(t.Context(), false)
 	must(t, err)
 	b.toldOf(r, fmt.Sprintf("sweep 1 [%q]", "jobs/"+name))
+}
+
+// A start does not repeat why everything waits.
+func TestAStartDoesNotRepeatWhyEverythingWaits(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, laneJobs, testHandlers)
+	b.tellEvents()
+	r := b.config.Events.Follow(events.Filter{Types: []events.Type{events.WaitReason}}, 0)
+	b.start() // without the lane
+	first := b.submit("one", `{}`)
+	b.toldOf(r, "one waits: "+string(statefs.WaitsUnknownLane))
+	last := r.Position()
+	r.Close()
+	must(t, b.stop())
+	must(t, b.config.Events.Close())
+	owner, err := statefs.Own(b.tree)
+	must(t, err)
+	b.config.Events, err = events.Open(owner, events.Options{})
+	must(t, err)
+	must(t, owner.Release())
+	r = b.config.Events.Follow(events.Filter{Types: []events.Type{events.WaitReason}}, last)
+	defer r.Close()
+	b.start()
+	second := b.submit("one", `{}`)
+	b.toldOf(r, "one waits: "+string(statefs.WaitsUnknownLane))
+	for _, id := range []statefs.ID{first, second} {
+		b.touch(id, statefs.Cancel)
+		b.awaitEnd(id)
+	}
+	if frames, _ := r.Take(); len(frames) > 0 {
+		t.Errorf("told of %d more", len(frames))
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
@@ -28,25 +29,49 @@ func (d *Daemon) followUp(op *operation, rec *statefs.Record, rep *report) error
 	if !isClosed(d.ready) {
 		return errNotYet
 	}
-	request, err := d.next(def.Then, catalog.Values{Params: params, ID: rec.ID.String()}, rep)
-	var done []submit.Outcome
-	if err == nil {
-		done, err = d.config.Intake.Submit(context.Background(), request) // an end that is under way is carried to its end
-		if err != nil && !submit.Refused(err) {
-			return fmt.Errorf("submit what follows %s: %w", rec.ID, err)
-		}
-	}
+	follower, refusal, err := d.submitNext(def.Then, catalog.Values{Params: params, ID: rec.ID.String()}, rec.CreatedAt, rep)
 	if err != nil {
-		rec.Then = &statefs.Follower{Error: err.Error()}
-		d.say(op, fmt.Sprintf("  ERROR: %s, which follows, was not submitted: %s", def.Then.Address(), err))
-		d.logger.Error("the job that follows was not submitted", "id", rec.ID, "job", def.Then.Address(), "error", err)
+		return fmt.Errorf("submit what follows %s: %w", rec.ID, err)
+	}
+	if refusal != nil {
+		rec.Then = &statefs.Follower{Error: refusal.Error()}
+		d.say(op, fmt.Sprintf("  ERROR: %s, which follows, was not submitted: %s", def.Then.Address(), refusal))
+		d.logger.Error("the job that follows was not submitted", "id", rec.ID, "job", def.Then.Address(), "error", refusal)
 	} else {
-		rec.Then = &statefs.Follower{ID: done[0].Record.ID}
+		rec.Then = &statefs.Follower{ID: follower}
 		d.say(op, fmt.Sprintf("  Then %s: %s.", def.Then.Address(), rec.Then.ID))
 	}
 	op.rec.Then = rec.Then // on a full disk the end happens again
 	return nil
 }
+
+// submitNext submits the job that follows, once. An earlier daemon may have done so and been killed before the record said it: what it made
+// stands, also when the job or what the work returned is another one by now. A refusal is for good, err mends itself.
+func (d *Daemon) submitNext(then *catalog.Then, values catalog.Values, since time.Time, rep *report) (id statefs.ID, refusal, err error) {
+	ctx := context.Background() // an end that is under way is carried to its end
+	made, err := d.config.Intake.Made(ctx, followerKey(values.ID), since)
+	if err != nil {
+		return id, nil, err
+	}
+	if rec := made.Record; rec != nil && rec.Group == then.Group && rec.Job == then.Name {
+		return rec.ID, nil, nil
+	}
+	request, refusal := d.next(then, values, rep)
+	if refusal != nil {
+		return id, refusal, nil
+	}
+	done, err := d.config.Intake.Submit(ctx, request)
+	if submit.Refused(err) {
+		return id, err, nil
+	}
+	if err != nil {
+		return id, nil, err
+	}
+	return done[0].Record.ID, nil, nil
+}
+
+// followerKey is the idempotency key of what follows an operation.
+func followerKey(id string) string { return "then " + id }
 
 // next is the submit of the job that follows.
 func (d *Daemon) next(then *catalog.Then, values catalog.Values, rep *report) (submit.Request, error) {
@@ -62,7 +87,7 @@ func (d *Daemon) next(then *catalog.Then, values catalog.Values, rep *report) (s
 	if err != nil {
 		return submit.Request{}, err
 	}
-	name := "then " + values.ID
+	name := followerKey(values.ID)
 	return submit.Request{Definition: next, Params: params, Options: submit.Options{IdempotencyKey: name}, By: name, Owed: true}, nil
 }
 

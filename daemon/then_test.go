@@ -28,11 +28,6 @@ params:
 handler: count
 ---
 group: test
-name: nowhere
-handler: count
-then: {job: test/missing}
----
-group: test
 name: unfit
 handler: count
 then: {job: test/publish, params: {title: x, frames: "${result.none}"}}
@@ -41,6 +36,19 @@ group: test
 name: sad
 run: ["false"]
 then: {job: test/publish, params: {title: x, frames: 1}}
+`
+
+// leftJobs are those of before, of which one has since been removed.
+const leftJobs = thenJobs + `
+---
+group: test
+name: missing
+handler: count
+---
+group: test
+name: nowhere
+handler: count
+then: {job: test/missing}
 `
 
 func thenBench(t *testing.T) *bench {
@@ -81,6 +89,7 @@ func TestThenThatCannotBeSubmitted(t *testing.T) {
 	t.Parallel()
 	b := thenBench(t)
 	b.start()
+	b.catalog = catalogOf(t, leftJobs, testHandlers)
 	for job, want := range map[string]string{"nowhere": "there is no job test/missing", "unfit": `the result has no member "none"`} {
 		id := b.submit(job, `{}`)
 		rec := b.awaitEnd(id)

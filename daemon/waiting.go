@@ -13,8 +13,8 @@ import (
 
 // Waiting says why a live operation does not run; false: it does, or is not in hand.
 func (d *Daemon) Waiting(id statefs.ID) (statefs.Waiting, bool) {
-	if parent, waits := d.chains.waitsFor(id); waits {
-		return statefs.Waiting{Reason: statefs.WaitsForOthers, HeldBy: parent}, true
+	if on, waits := d.chains.waitsFor(id); waits {
+		return statefs.Waiting{Reason: statefs.WaitsForOthers, HeldBy: on.parent, Since: &on.since, NeedsPerson: d.personBehind(id)}, true
 	}
 	why, ok := d.admission.why(id)
 	if !ok {
@@ -28,10 +28,25 @@ func (d *Daemon) Waiting(id statefs.ID) (statefs.Waiting, bool) {
 			}
 		}
 	}
+	if out.Reason == statefs.WaitsPausedLane {
+		d.lanes.explain(&out)
+	}
 	if out.Reason == statefs.WaitsToStart && d.draining() {
 		out.Reason = statefs.WaitsForNextDaemon
 	}
 	return out, true
+}
+
+// explain adds until when a lane is paused and why, by its own file or by that of all lanes, whichever lasts longer.
+func (l *lanes) explain(why *statefs.Waiting) {
+	paused := *l.paused.Load()
+	hold, is := paused[why.Lane]
+	if all, every := paused[statefs.AllLanes]; every && (!is || hold.Until != nil && (all.Until == nil || all.Until.After(*hold.Until))) {
+		hold, is = all, true
+	}
+	if is {
+		why.Until, why.Note = hold.Until, hold.Reason
+	}
 }
 
 // reasons has the words of the queue in those of everybody else.
@@ -67,6 +82,17 @@ type waiters struct {
 type said struct {
 	reason statefs.Reason
 	limit  string
+	person statefs.ID
+	note   string
+	until  int64
+}
+
+func saidOf(why statefs.Waiting) said {
+	s := said{reason: why.Reason, limit: why.Limit, person: why.NeedsPerson, note: why.Note}
+	if why.Reason == statefs.WaitsPausedLane && why.Until != nil {
+		s.until = why.Until.UnixNano()
+	}
+	return s
 }
 
 // compareEvery is the shortest time between two comparisons of what followed operations wait for with what was said.
@@ -117,7 +143,7 @@ func (d *Daemon) waitingChanged() {
 		before := maps.Clone(w.said)
 		w.mu.Unlock()
 		for id, last := range before {
-			if why, waits := d.Waiting(id); waits && (said{why.Reason, why.Limit}) != last {
+			if why, waits := d.Waiting(id); waits && saidOf(why) != last {
 				d.looks.want(id)
 			}
 		}
@@ -133,12 +159,15 @@ func (d *Daemon) sayWaiting(op *operation) {
 	if !followed {
 		return
 	}
-	if !d.manages(op.id()) || op.state != statefs.Queued {
+	if !d.manages(op.id()) || op.state != statefs.Queued && op.state != statefs.Scheduled {
 		w.forget(op.id())
 		return
 	}
 	why, waits := d.Waiting(op.id())
-	now := said{why.Reason, why.Limit}
+	if op.state == statefs.Scheduled && op.rec.DueAt != nil {
+		why, waits = statefs.Waiting{Reason: statefs.WaitsForTime, Until: op.rec.DueAt}, true
+	}
+	now := saidOf(why)
 	if !waits || now == last || why.Reason == statefs.WaitsToStart {
 		return
 	}
@@ -156,9 +185,14 @@ func (d *Daemon) sayWaiting(op *operation) {
 	}
 }
 
-// firstWait publishes why an operation does not start at once.
+// firstWait publishes why an operation does not start at once. A start does not repeat it for those that an earlier daemon has told of: a hundred
+// thousand of them would drive everything else out of the event log.
 func (d *Daemon) firstWait(op *operation) {
 	if op.saidWaiting {
+		return
+	}
+	if !isClosed(d.ready) && !d.isNews(op.rec) {
+		op.saidWaiting = true
 		return
 	}
 	if why, ok := d.Waiting(op.id()); ok && why.Reason != statefs.WaitsToStart {

@@ -23,5 +23,6 @@
 // # Readers
 //
 // A Reader has no buffer of its own that could overflow. It reads from the ring what is new, from the segments what it was too slow
-// for, and gets a gap for what those no longer have. A reader that is slow or gone costs memory nothing and the daemon nothing.
+// for, and gets a gap for what those no longer have. A reader that is slow or gone costs memory nothing and the daemon nothing. Who serves
+// one that takes nothing at all for too long lets it go with the gap that Cut returns.
 package events

@@ -87,7 +87,7 @@ type Sweep struct {
 
 // Gap says which events are missing.
 type Gap struct {
-	// From and To are the first and the last number that may be missing.
+	// From and To are the first and the last number that may be missing; To is From less one when nothing is, which only GapSlow can mean.
 	From uint64 `json:"from"`
 	To   uint64 `json:"to"`
 	// Reason is one of GapReasons.
@@ -106,4 +106,6 @@ const (
 	GapLost = "lost"
 	// GapUnknown: the reader goes on from a number that no event has had yet; it comes from another storage.
 	GapUnknown = "unknown_number"
+	// GapSlow: the reader took nothing for too long and is let go. It is the last event that it gets; all that is missing may still be kept.
+	GapSlow = "slow"
 )

@@ -59,6 +59,13 @@ func (r *Reader) Close() {
 // Position returns the number up to which everything was looked at: where a reader goes on that comes back.
 func (r *Reader) Position() uint64 { return r.pos }
 
+// Cut returns the last frame of a reader that is let go because it took nothing: a gap of everything behind told, the last number that it
+// was told of. The frame has that number too, so who goes on after it gets what is still kept of the rest.
+func (r *Reader) Cut(told uint64) Frame {
+	gap := &Gap{From: told + 1, To: max(told, r.log.Last()), Reason: GapSlow}
+	return frameOf(&Event{Seq: told, Type: Missing, At: r.log.owner.Now(), Gap: gap})
+}
+
 // Wake returns a channel that is closed when there is more than when it was called. Take what is there after asking for it, and before
 // waiting.
 func (r *Reader) Wake() <-chan struct{} {

@@ -149,7 +149,7 @@ func (s *Store) finishBuild(ctx context.Context) error {
 	defer s.mu.Unlock()
 	if !s.rebuild { // damaged once more meanwhile
 		s.building = false
-		close(s.built)
+		s.sayBuiltLocked()
 	}
 	return nil
 }

@@ -26,10 +26,42 @@ var ErrUnknown = errors.New("no operation with this ID has ended")
 
 // Guards are reasons to keep what has ended which the index does not know.
 type Guards struct {
-	// Referred are operations that a live one retries, or comes after.
-	Referred map[statefs.ID]bool
+	// Referred are operations that a live one retries, or comes after. See [Guards.Refer].
+	Referred map[statefs.ID]Reference
 	// Undelivered are operations with a result that is still to be delivered.
 	Undelivered map[statefs.ID]bool
+}
+
+// Reference says which live operation refers to one that has ended, and how.
+type Reference struct {
+	By statefs.ID
+	// After says that By comes after it, false that By retries it.
+	After bool
+}
+
+// Refer notes what a live operation refers to: the one that it retries, and those that it comes after.
+func (g *Guards) Refer(rec *statefs.Record) {
+	if rec.RetryOf != nil {
+		g.note(*rec.RetryOf, Reference{By: rec.ID})
+	}
+	g.ReferAfter(rec.ID, rec.After...)
+}
+
+// ReferAfter notes operations that a live one comes after.
+func (g *Guards) ReferAfter(child statefs.ID, parents ...statefs.ID) {
+	for _, parent := range parents {
+		g.note(parent, Reference{By: child, After: true})
+	}
+}
+
+// ReferRetry notes that a live operation retries an ended one.
+func (g *Guards) ReferRetry(retry, of statefs.ID) { g.note(of, Reference{By: retry}) }
+
+func (g *Guards) note(id statefs.ID, r Reference) {
+	if g.Referred == nil {
+		g.Referred = make(map[statefs.ID]Reference)
+	}
+	g.Referred[id] = r
 }
 
 // held returns why an operation is kept, "" when it is not. those beside it go too, so what they refer to is no reason.
@@ -39,8 +71,13 @@ func (g *Guards) held(x index, r *Row, those map[statefs.ID]bool) string {
 		return "it is pinned"
 	case g.Undelivered[r.ID]:
 		return "its result is still to be delivered"
-	case g.Referred[r.ID]:
-		return "a live operation retries it"
+	}
+	if ref, there := g.Referred[r.ID]; there {
+		does := "retries it"
+		if ref.After {
+			does = "comes after it"
+		}
+		return fmt.Sprintf("operation '%s', which lives, %s", ref.By, does)
 	}
 	key := keyOf(r.ID)
 	cursor := x.referred.Cursor()

@@ -14,6 +14,8 @@
 //	                                           doomed    ID that is being deleted
 //	                                           unread    ID whose record cannot be read: a total is a lower bound then
 //	control ◀── List (merged with what is live), Finished (the feed, long poll)
+//	              ▲
+//	daemon ──each change──▶ Living: the rows of what lives, in order and counted
 //
 // # Who is the authority
 //

@@ -166,7 +166,9 @@ func (s *Store) newFile(keep bool) error {
 	defer s.mu.Unlock()
 	if !s.building {
 		s.building = true
-		s.built = make(chan struct{})
+		if s.caughtUp { // otherwise nobody was told yet
+			s.built = make(chan struct{})
+		}
 	}
 	s.rebuild = true
 	s.ring()

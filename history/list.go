@@ -38,17 +38,44 @@ type found struct {
 
 // List returns the operations that match, live and ended, the newest first. live are the rows of what lives, seen before the call:
 // one that has ended meanwhile counts as ended.
-func (s *Store) List(ctx context.Context, q *Query, live []Packed) (page Page, err error) {
+func (s *Store) List(ctx context.Context, q *Query, live []Packed) (Page, error) {
+	return s.ListOf(ctx, q, &Lives{Rows: live})
+}
+
+// slack is how many matches beyond a page are looked for among what lives: so many may end while the list is made.
+const slack = 64
+
+// ListOf is List with what lives at hand in its order, which costs as much as the page shows and not as much as lives, unless the
+// query narrows it down by more than what is counted or sorts it by its changes: then each live row is looked at.
+func (s *Store) ListOf(ctx context.Context, q *Query, live *Lives) (Page, error) {
 	f := q.filter()
-	if wantsLiveOnly(q) {
-		return pageOf(f, nil, liveMatches(f, live, nil), 0, true)
+	for more := slack; ; more *= 8 {
+		page, enough, err := s.listOnce(ctx, f, live, more)
+		if enough || err != nil {
+			return page, err
+		}
+	}
+}
+
+// listOnce reports false when so much of what lives has ended meanwhile that the page may lack some.
+func (s *Store) listOnce(ctx context.Context, f *filter, live *Lives, more int) (page Page, enough bool, err error) {
+	wanted := 0
+	if f.Limit > 0 {
+		wanted = f.Offset + f.Limit + 1
+	}
+	seen := live.glance(f, wanted+more)
+	defer seen.close(live.Living)
+	if wantsLiveOnly(f.Query) {
+		living, total, _ := seen.settled(f, live, nil, wanted)
+		page, err = pageOf(f, nil, living, total, true)
+		return page, true, err
 	}
 	if err := s.settle(ctx); err != nil {
-		return page, err
+		return page, false, err
 	}
 	err = s.view(func(x index) error {
 		list := list{ctx: ctx, index: x, filter: f}
-		living := liveMatches(f, live, x.id)
+		living, lives, all := seen.settled(f, live, func(id []byte) bool { return x.id.Get(id) != nil }, wanted)
 		list.plan()
 		total, exact := list.total()
 		if first, _ := x.unread.Cursor().First(); first != nil {
@@ -58,10 +85,11 @@ func (s *Store) List(ctx context.Context, q *Query, live []Packed) (page Page, e
 		if list.err != nil {
 			return list.err
 		}
-		page, err = pageOf(f, ended, living, total, exact)
+		enough = all
+		page, err = pageOf(f, ended, living, lives+total, exact)
 		return err
 	})
-	return page, err
+	return page, enough, err
 }
 
 // wantsLiveOnly reports whether nothing that has ended can match.
@@ -72,26 +100,25 @@ func wantsLiveOnly(q *Query) bool {
 	return !slices.ContainsFunc(q.Statuses, statefs.State.Terminal)
 }
 
-// liveMatches returns the live operations that match and are not in the index, which is nil when it is not asked.
-func liveMatches(f *filter, live []Packed, ended *bolt.Bucket) []found {
+// liveMatches returns the live operations that match and are not in the index; ended tells of that, and is nil when it is not asked.
+func liveMatches(f *filter, live []Packed, ended func(id []byte) bool) []found {
 	var out []found
 	for _, data := range live {
 		r, err := data.parse()
 		if err != nil || !f.fits(&r) {
 			continue
 		}
-		id, err := statefs.ParseID(string(r.id))
-		if err != nil {
-			continue
-		}
-		key := keyOf(id)
-		if ended != nil && ended.Get(key) != nil {
+		key := idKey(r.id, sequenceOf(r.id))
+		if ended != nil && ended(key) {
 			continue
 		}
 		out = append(out, found{timeKey(f.sortTime(&r), key), data, true})
 	}
-	slices.SortFunc(out, func(a, b found) int { return bytes.Compare(b.key, a.key) })
 	return out
+}
+
+func newestFirst(matches []found) {
+	slices.SortFunc(matches, func(a, b found) int { return bytes.Compare(b.key, a.key) })
 }
 
 func (f *filter) sortTime(r *raw) int64 {
@@ -101,14 +128,14 @@ func (f *filter) sortTime(r *raw) int64 {
 	return r.created
 }
 
-// pageOf merges what lives with what has ended. Both are sorted; ended begins behind the cursor.
+// pageOf merges what lives with what has ended, which begins behind the cursor. total is how many match in all.
 func pageOf(f *filter, ended, living []found, total int, exact bool) (Page, error) {
-	page := Page{Total: total + len(living), Exact: exact}
+	page := Page{Total: total, Exact: exact}
 	if f.After != nil {
 		living = slices.DeleteFunc(living, func(l found) bool { return bytes.Compare(l.key, f.After.key) >= 0 })
 	}
 	all := slices.Concat(living, ended)
-	slices.SortFunc(all, func(a, b found) int { return bytes.Compare(b.key, a.key) })
+	newestFirst(all)
 	all = all[min(f.Offset, len(all)):]
 	for _, m := range all[:min(f.Limit, len(all))] {
 		r, err := m.data.parse()

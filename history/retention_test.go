@@ -32,7 +32,7 @@ func TestRetention(t *testing.T) {
 		"count and age":      {Retention{Count: 5, Age: 35 * day}, nil, "a age, b count"},
 		"bytes":              {Retention{Bytes: 45_000}, nil, "a bytes, b bytes, c bytes"},
 		"guarded": {Retention{Age: 10 * day}, func(ids map[string]statefs.ID) Guards {
-			return Guards{Undelivered: map[statefs.ID]bool{ids["a"]: true}, Referred: map[statefs.ID]bool{ids["c"]: true}}
+			return Guards{Undelivered: map[statefs.ID]bool{ids["a"]: true}, Referred: map[statefs.ID]Reference{ids["c"]: {By: ids["b"]}}}
 		}, "d age"},
 		"what retries another goes with it": {Retention{Age: day}, nil, "a age, c age, d age, e age, f age"},
 	} {
@@ -104,7 +104,7 @@ func TestPruneLooksAgain(t *testing.T) {
 	look := func() (Guards, error) {
 		switch looks++; looks {
 		case 3: // the first two are gone
-			guards.Referred = map[statefs.ID]bool{ids["c"]: true}
+			guards.ReferRetry(ids["b"], ids["c"])
 		case 4:
 			guards.Undelivered = map[statefs.ID]bool{ids["e"]: true}
 		}
@@ -158,7 +158,8 @@ func TestDelete(t *testing.T) {
 		}
 	}
 	held("referred", first.ID, Guards{}, second.ID.String()+"' retries it")
-	held("referred by a live one", second.ID, Guards{Referred: map[statefs.ID]bool{second.ID: true}}, "live")
+	held("referred by a live one", second.ID, Guards{Referred: map[statefs.ID]Reference{second.ID: {By: first.ID}}}, "operation '"+first.ID.String()+"', which lives, retries it")
+	held("come after by a live one", second.ID, Guards{Referred: map[statefs.ID]Reference{second.ID: {By: first.ID, After: true}}}, "operation '"+first.ID.String()+"', which lives, comes after it")
 	held("undelivered", second.ID, Guards{Undelivered: map[statefs.ID]bool{second.ID: true}}, "delivered")
 	must(t, r.Pin(t.Context(), second.ID, true))
 	held("pinned", second.ID, Guards{}, "pinned")

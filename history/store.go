@@ -32,9 +32,9 @@ type Store struct {
 	queue    []change
 	wake     chan struct{} // holds a token when there is something to do
 	building bool          // the index does not hold everything yet
-	caughtUp bool          // what ended before the start is in the queue
+	caughtUp bool          // what ended before the start is in the index
 	failed   error         // why the index cannot be written
-	built    chan struct{} // closed when building ends; made anew with each beginning
+	built    chan struct{} // closed when it holds everything; made anew when building begins after that
 	rebuild  bool          // Run must begin to build
 	reading  reading       // how far building is
 
@@ -61,6 +61,8 @@ type change struct {
 	sync bool
 	// complete says that every record has been read; it needs sync.
 	complete bool
+	// caughtUp says that what was enqueued before ended before the start.
+	caughtUp bool
 	// done gets the outcome, unless it is nil. It has room for it.
 	done chan error
 }
@@ -223,9 +225,31 @@ func (s *Store) write(batch []change) bool {
 	}
 	s.numbers.publish(batch)
 	for i := range batch {
+		if batch[i].caughtUp {
+			s.catchUp()
+		}
 		batch[i].answer(nil)
 	}
 	return true
+}
+
+func (s *Store) catchUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.caughtUp = true
+	s.sayBuiltLocked()
+}
+
+// sayBuiltLocked closes built when the index holds everything.
+func (s *Store) sayBuiltLocked() {
+	if s.building || !s.caughtUp {
+		return
+	}
+	select {
+	case <-s.built:
+	default:
+		close(s.built)
+	}
 }
 
 func (s *Store) transact(batch []change) error {
@@ -298,12 +322,9 @@ func (s *Store) Stopped(rec *statefs.Record, earlier uint64) {
 // Sync makes durable what the index has: only then may anything be forgotten from which it could be brought up to date.
 func (s *Store) Sync(ctx context.Context) error { return s.do(ctx, change{sync: true}) }
 
-// CaughtUp says that what ended before the start has been entered.
-func (s *Store) CaughtUp() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.caughtUp = true
-}
+// CaughtUp says that what ended before the start has been handed to Ended. Nothing is answered before that is in the index: a consumer of the feed
+// goes on after the highest number that it was told of, and would never hear of an end of before with a lower one.
+func (s *Store) CaughtUp() { s.enqueue(change{caughtUp: true, keep: true}) }
 
 // Built returns a channel that is closed when the index holds everything.
 func (s *Store) Built() <-chan struct{} {

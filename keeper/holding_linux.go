@@ -229,6 +229,7 @@ func (s *server) saveOne(h *holding, need saved) (ok bool) {
 		err = s.exits.Write(h.report, append(data, '\n'), need == durable && s.Durability != statefs.Process)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.noteFailure(err)
 		s.Logger.Error("exit report not written; it is tried again", "report", h.report, "error", err)
 		return false
 	}

@@ -27,4 +27,6 @@ type Options struct {
 
 	// protocol is the newest version that is spoken; 0 is the newest that is known.
 	protocol int
+	// farewell and forlorn are how long exit reports are tried that cannot be written; 0 is the constant of that name.
+	farewell, forlorn time.Duration
 }

@@ -25,7 +25,7 @@ var roles = map[string]func(args []string) error{
 
 func playWarden(orders []string) error { return Warden(context.Background(), orders, os.Stdin) }
 
-// playKeeper is a keeper process: DIR IDLE PROTOCOL.
+// playKeeper is a keeper process: DIR IDLE PROTOCOL [FAREWELL FORLORN].
 func playKeeper(args []string) error {
 	idle, err := time.ParseDuration(args[1])
 	if err != nil {
@@ -35,7 +35,13 @@ func playKeeper(args []string) error {
 	if err != nil {
 		return err
 	}
-	return Main(context.Background(), Options{Dir: args[0], Build: "build of the test", Durability: statefs.Process, Idle: idle, protocol: protocol, Warden: []string{"warden"}})
+	var patience [2]time.Duration
+	for i, text := range args[3:] {
+		if patience[i], err = time.ParseDuration(text); err != nil {
+			return err
+		}
+	}
+	return Main(context.Background(), Options{farewell: patience[0], forlorn: patience[1], Dir: args[0], Build: "build of the test", Durability: statefs.Process, Idle: idle, protocol: protocol, Warden: []string{"warden"}})
 }
 
 // site is a storage directory with keepers.

@@ -27,6 +27,7 @@ const tryAgain = time.Second
 // server is a keeper process at work.
 type server struct {
 	Options
+	named    string // Dir as it was given
 	number   int
 	home     *os.File // the storage directory
 	lock     *os.File
@@ -49,11 +50,13 @@ type server struct {
 	unsaved  bool            // exit reports have to be written
 	retiring bool
 	closing  bool
+	trying   trying
 }
 
 // Serve is the whole keeper process of a storage directory. It returns when it has nothing to do: without commands and without a
 // daemon for Options.Idle, or with its last command when a daemon has asked it to retire. When ctx ends it ends its commands first,
-// each with its grace period.
+// each with its grace period. The error wraps ErrReportsLost when it could not write down how they ended: it tries for a while, and longer
+// when nobody has told it to end.
 //
 // It makes the whole process its own: subreaper, threads, reaping of all children. The process must do nothing else.
 func Serve(ctx context.Context, options Options) error {
@@ -63,6 +66,7 @@ func Serve(ctx context.Context, options Options) error {
 		held: map[Key]*holding{}, starting: map[Key]chan struct{}{}, clients: map[*client]struct{}{}, replaced: map[string]bool{},
 	}
 	s.Idle = cmp.Or(s.Idle, DefaultIdle)
+	s.farewell, s.forlorn = cmp.Or(s.farewell, farewell), cmp.Or(s.forlorn, forlorn)
 	s.protocol = cmp.Or(s.protocol, newestProtocol)
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
@@ -78,18 +82,21 @@ func Serve(ctx context.Context, options Options) error {
 	if s.Ready != nil {
 		s.Ready(s.number)
 	}
-	s.serve(ctx)
-	s.saveAll()
+	lost := s.serve(ctx)
+	if lost == nil {
+		s.saveAll()
+	}
 	stop()
-	err := s.close()
+	err := s.close(lost == nil)
 	s.group.Wait()
-	return errors.Join(err, s.lock.Close(), s.home.Close())
+	return errors.Join(lost, err, s.lock.Close(), s.home.Close())
 }
 
 func (s *server) open(ctx context.Context) (err error) {
 	if s.Dir, err = filepath.Abs(s.Dir); err != nil {
 		return err
 	}
+	s.named = s.Dir
 	// By its descriptor from here on: the folder may be moved while commands run.
 	if s.home, err = os.Open(s.Dir); err != nil {
 		return err
@@ -135,9 +142,12 @@ func (s *server) settle(ctx context.Context) (err error) {
 	return nil
 }
 
-// close ends the connections and takes the names away while the lock is still held.
-func (s *server) close() error {
-	err := errors.Join(s.listener.Close(), removeNumber(s.Dir, s.number))
+// close ends the connections and takes the names away while the lock is still held, unless the next daemon is to find the last words.
+func (s *server) close(tidy bool) error {
+	err := s.listener.Close()
+	if tidy {
+		err = errors.Join(err, removeNumber(s.Dir, s.number))
+	}
 	s.mu.Lock()
 	clients := slices.Collect(maps.Keys(s.clients))
 	s.mu.Unlock()
@@ -205,8 +215,8 @@ func (s *server) poke() {
 	}
 }
 
-// serve returns when the keeper is to end.
-func (s *server) serve(ctx context.Context) {
+// serve returns when the keeper is to end, with an error when it leaves reports unwritten.
+func (s *server) serve(ctx context.Context) error {
 	told := ctx.Done()
 	timer := time.NewTimer(s.Idle)
 	defer timer.Stop()
@@ -216,7 +226,10 @@ func (s *server) serve(ctx context.Context) {
 		unsaved := s.save()
 		busy, done := s.occupied(unsaved)
 		if done {
-			return
+			return nil
+		}
+		if err := s.givesUp(unsaved, time.Now()); err != nil {
+			return err
 		}
 		switch {
 		case busy:
@@ -227,7 +240,7 @@ func (s *server) serve(ctx context.Context) {
 			idleSince = time.Now()
 			timer.Reset(idle)
 		case time.Since(idleSince) >= idle && s.shut():
-			return
+			return nil
 		}
 		if unsaved {
 			timer.Reset(tryAgain)

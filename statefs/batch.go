@@ -1,15 +1,17 @@
 package statefs
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,9 +31,8 @@ const (
 // batchLimit bounds what is read of a list.
 const batchLimit = 1 << 30
 
-func batchName(recs []*Record, suffix string) string {
-	return path.Join(takenDir, recs[0].ID.text+suffix)
-}
+// batchName is the file of a list, by its first operation.
+func batchName(first ID, suffix string) string { return path.Join(takenDir, first.text+suffix) }
 
 // openBatch writes the file of a list, under its name and durable.
 func (t *Tree) openBatch(recs []*Record) error {
@@ -44,7 +45,7 @@ func (t *Tree) openBatch(recs []*Record) error {
 		lines.Write(data)
 		lines.WriteByte('\n')
 	}
-	if err := t.files.replace(batchName(recs, batchSuffix), lines.Bytes(), false); err != nil {
+	if err := t.files.replace(batchName(recs[0].ID, batchSuffix), lines.Bytes(), false); err != nil {
 		return err
 	}
 	return t.syncFolderOf(takenDir)
@@ -63,17 +64,17 @@ func (t *Tree) syncFolderOf(name string) error {
 }
 
 // closeBatch notes that records and markers of a list are there. What stays of one where that cannot be noted is cleared away at the next start.
-func (t *Tree) closeBatch(recs []*Record) {
+func (t *Tree) closeBatch(first ID) {
 	if t.options.Durability == Power {
-		_ = t.root.Rename(batchName(recs, batchSuffix), batchName(recs, recordsSuffix))
+		_ = t.root.Rename(batchName(first, batchSuffix), batchName(first, recordsSuffix))
 		return
 	}
-	_ = t.root.Remove(batchName(recs, batchSuffix)) // nobody promised that the records survive a power cut
+	_ = t.root.Remove(batchName(first, batchSuffix)) // nobody promised that the records survive a power cut
 }
 
 // dropBatch takes back the file of a list of which nothing came. The error says that the next start will make it all the same.
-func (t *Tree) dropBatch(recs []*Record) error {
-	err := t.root.Remove(batchName(recs, batchSuffix))
+func (t *Tree) dropBatch(first ID) error {
+	err := t.root.Remove(batchName(first, batchSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -104,33 +105,33 @@ func isBatch(entry fs.DirEntry) bool {
 	return open && err == nil && entry.Type().IsRegular()
 }
 
-// readBatch returns the records of a list as they were submitted.
-func (o *Owner) readBatch(file string) ([]*Record, error) {
+// listed is one operation of a list as it was submitted.
+type listed struct {
+	id     ID
+	status State
+	record []byte // as it was written, without the newline
+}
+
+// readBatch returns the operations of a list as they were submitted.
+func (o *Owner) readBatch(file string) ([]listed, error) {
 	name := path.Join(takenDir, file)
 	data, err := o.readRegular(o.root, name, batchLimit)
 	if err != nil {
 		return nil, err
 	}
-	var recs []*Record
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, recordLimit)
-	for lines.Scan() {
+	var list []listed
+	for line := range bytes.Lines(data) {
 		var head struct {
-			ID ID `json:"id"`
+			ID     ID    `json:"id"`
+			Status State `json:"status"`
 		}
-		if err := json.Unmarshal(lines.Bytes(), &head); err != nil {
-			return nil, &CorruptError{name, err.Error()}
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		if err := json.Unmarshal(line, &head); err != nil || !head.Status.Live() {
+			return nil, &CorruptError{name, fmt.Sprintf("line %d is no record of a submit: %v", len(list)+1, err)}
 		}
-		rec, err := decodeRecord(name, head.ID, lines.Bytes())
-		if err != nil {
-			return nil, err
-		}
-		recs = append(recs, rec)
+		list = append(list, listed{head.ID, head.Status, line})
 	}
-	if err := lines.Err(); err != nil {
-		return nil, &CorruptError{name, err.Error()}
-	}
-	return recs, nil
+	return list, nil
 }
 
 // RecoverBatches makes what is missing of lists that were cut off, by the death of the daemon or of the machine, and returns how many records and
@@ -142,7 +143,7 @@ func (o *Owner) RecoverBatches() (made int, err error) {
 			return made, err
 		}
 		for _, file := range files {
-			recs, err := o.readBatch(file.Name())
+			list, err := o.readBatch(file.Name())
 			if _, corrupt := errors.AsType[*CorruptError](err); corrupt {
 				// Without the promise to survive a power cut, this is what one leaves.
 				if err := o.quarantine(path.Join(takenDir, file.Name()), err.Error()); err != nil {
@@ -153,22 +154,26 @@ func (o *Owner) RecoverBatches() (made int, err error) {
 			if err != nil {
 				return made, err
 			}
-			days := make(map[string]bool)
-			for _, rec := range recs {
-				days[rec.ID.Day()] = true
-				count, err := o.recoverOne(rec, suffix == batchSuffix)
-				if made += count; err != nil {
-					return made, fmt.Errorf("complete a list of submits: %w", err)
-				}
-			}
-			if len(recs) == 0 {
+			if len(list) == 0 {
 				continue
 			}
-			if err := o.syncOperations(days); err != nil {
+			var count atomic.Int64
+			err = sideBySide(list, 2*runtime.GOMAXPROCS(0), func(l listed) error {
+				n, err := o.recoverOne(l, suffix == batchSuffix)
+				count.Add(int64(n))
+				return err
+			})
+			if made += int(count.Load()); err != nil {
+				return made, fmt.Errorf("complete a list of submits: %w", err)
+			}
+			if count.Load() == 0 && suffix == recordsSuffix {
+				continue // nothing was written; the list stays until its records are synced
+			}
+			if err := o.syncOperations(daysOf(list)); err != nil {
 				return made, err
 			}
 			if suffix == batchSuffix {
-				o.closeBatch(recs)
+				o.closeBatch(list[0].id)
 			}
 		}
 	}
@@ -176,37 +181,82 @@ func (o *Owner) RecoverBatches() (made int, err error) {
 }
 
 // recoverOne makes what is missing of one operation of a list. Where all markers were there once, a missing one is of an operation that ended, or was
-// removed by hand; and a marker that has been moved had its record synced before.
-func (o *Owner) recoverOne(rec *Record, open bool) (made int, err error) {
-	sight, err := o.Look(rec.ID)
+// removed by hand.
+func (o *Owner) recoverOne(l listed, open bool) (made int, err error) {
+	names := NameOf(l.status)
+	if open {
+		names = allMarkers
+	}
+	sight, err := o.LookFor(l.id, names)
 	if err != nil {
 		return 0, err
 	}
-	untouched := len(sight.States) == 1 && sight.States[0] == rec.Status
+	untouched := len(sight.States) == 1 && sight.States[0] == l.status
 	if len(sight.States) > 0 && !untouched || len(sight.States) == 0 && !open {
-		return 0, nil
+		return o.recoverMoved(l)
 	}
-	there, err := o.ReadRecord(rec.ID)
-	_, corrupt := errors.AsType[*CorruptError](err)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) || corrupt:
-		if _, err := o.day(rec.ID.Day()); err != nil {
-			return 0, err
+	if there, err := o.readRecordFile(l.id); err != nil || !bytes.Equal(bytes.TrimSuffix(there, []byte("\n")), l.record) {
+		rewritten, goesOn, err := o.recoverRecord(l)
+		if made += rewritten; err != nil || !goesOn {
+			return made, err
 		}
-		o.live.add(o.Tree, rec)
-		if err := o.writeRecord(rec); err != nil {
-			return 0, err
-		}
-		made++
-	case err != nil:
-		return 0, err
-	case there.Status.Terminal() || there.Status != rec.Status:
-		return 0, nil
 	}
 	if untouched {
 		return made, nil
 	}
-	return made + 1, o.Restore(rec.ID, rec.Status, rec.CreatedAt)
+	at := l.id.Time(time.Local)
+	if rec, err := decodeRecord(dayFile(l.id, ".json"), l.id, l.record); err == nil {
+		at = rec.CreatedAt
+	}
+	return made + 1, o.Restore(l.id, l.status, at)
+}
+
+// recoverMoved makes the record of an operation whose marker has gone on to another state, when it has none that can be read: a power cut may keep
+// the new name of a marker and lose that of the record which was written for it. Nothing has begun then, since both folders are synced before that; where
+// the log says that something has, it was no power cut, and a person decides.
+func (o *Owner) recoverMoved(l listed) (made int, err error) {
+	if there, err := o.readRecordFile(l.id); err == nil && json.Valid(there) {
+		return 0, nil
+	}
+	sight, err := o.LookFor(l.id, allMarkers)
+	if err != nil || len(sight.States) == 0 {
+		return 0, err
+	}
+	if log, err := os.Lstat(o.LogPath(l.id)); err == nil && log.Size() > 0 {
+		return 0, nil
+	}
+	made, _, err = o.recoverRecord(l)
+	return made, err
+}
+
+// recoverRecord makes the record of an operation of a list that has another one than it was submitted with, when it has none that can be read. goesOn is
+// false when the other one says that the operation has gone on.
+func (o *Owner) recoverRecord(l listed) (made int, goesOn bool, err error) {
+	there, err := o.ReadRecord(l.id)
+	_, corrupt := errors.AsType[*CorruptError](err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || corrupt:
+		rec, err := decodeRecord(dayFile(l.id, ".json"), l.id, l.record)
+		if err != nil {
+			return 0, false, err
+		}
+		if _, err := o.day(rec.ID.Day()); err != nil {
+			return 0, false, err
+		}
+		o.live.add(o.Tree, rec)
+		return 1, true, o.writeRecord(rec)
+	case err != nil:
+		return 0, false, err
+	}
+	return 0, there.Status == l.status, nil
+}
+
+func daysOf(list []listed) map[string]bool {
+	days := make(map[string]bool)
+	for _, l := range list {
+		days[l.id.Day()] = true
+	}
+	return days
 }
 
 // SettleBatches syncs the records of lists that were accepted before a time, and forgets those lists. Most records have been written anew
@@ -221,18 +271,14 @@ func (o *Owner) SettleBatches(before time.Time) error {
 		if err != nil || info.ModTime().After(before) {
 			continue
 		}
-		recs, err := o.readBatch(file.Name())
+		list, err := o.readBatch(file.Name())
 		if err != nil {
 			return err
 		}
-		days := make(map[string]bool)
-		for _, rec := range recs {
-			days[rec.ID.Day()] = true
-		}
-		if err := sideBySide(recs, maxSyncs, o.settleRecord); err != nil {
+		if err := sideBySide(list, maxSyncs, o.settleRecord); err != nil {
 			return err
 		}
-		if err := o.syncOperations(days); err != nil {
+		if err := o.syncOperations(daysOf(list)); err != nil {
 			return err
 		}
 		if err := o.root.Remove(path.Join(takenDir, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -243,8 +289,8 @@ func (o *Owner) SettleBatches(before time.Time) error {
 }
 
 // settleRecord syncs a record as it is now, if it is still there.
-func (o *Owner) settleRecord(rec *Record) error {
-	f, _, err := openRegular(o.root, dayFile(rec.ID, ".json"))
+func (o *Owner) settleRecord(l listed) error {
+	f, _, err := openRegular(o.root, dayFile(l.id, ".json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

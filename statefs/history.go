@@ -153,15 +153,12 @@ func (o *Owner) EverLive() (ids map[ID]bool, there bool, err error) {
 
 // Footprint returns how many bytes the files of an ended operation have.
 func (t *Tree) Footprint(rec *Record) int64 {
-	var sum int64
-	names := []string{dayFile(rec.ID, ".json"), dayFile(rec.ID, ".log"), dayFile(rec.ID, ".items.ndjson")}
+	sum := t.sizeOf(rec.ID, ".json") + t.sizeOf(rec.ID, ".log") + t.sizeOf(rec.ID, ".items.ndjson")
 	for _, name := range rec.Artifacts {
-		if filepath.IsLocal(name) {
-			names = append(names, path.Join(dayFile(rec.ID, ".artifacts"), name))
+		if !filepath.IsLocal(name) {
+			continue
 		}
-	}
-	for _, name := range names {
-		if info, err := t.root.Lstat(name); err == nil && info.Mode().IsRegular() {
+		if info, err := t.root.Lstat(path.Join(dayFile(rec.ID, ".artifacts"), name)); err == nil && info.Mode().IsRegular() {
 			sum += info.Size()
 		}
 	}

@@ -139,8 +139,14 @@ func FuzzParseID(f *testing.F) {
 	f.Add("a_p1_r2_2024-01-01_00-00-00_p5_r6_2025-11-26_13-07-00_p3_r4")
 	f.Add("../a_2025-11-26_13-07-00_p3_r4")
 	f.Add("a_2025-02-30_13-07-00_p3_r4\n")
+	f.Add("a-_x_2025-11-26_13-07-00_p1234567890_r123456789012345")
+	f.Add("_a_2025-11-26_13-07-00_p_r")
+	f.Add("a_2025-11-26_13:07-00_p12345678901_r0")
 	grammar := regexp.MustCompile(`\A[a-z0-9][a-z0-9_-]{0,62}_\d{4}-\d{2}-\d{2}_\d{2}-\d{2}-\d{2}_p\d{1,10}_r\d{1,15}\z`)
 	f.Fuzz(func(t *testing.T, text string) {
+		if hasGrammar(text) != grammar.MatchString(text) {
+			t.Fatalf("%q has the grammar: %t, and by the pattern %t", text, hasGrammar(text), grammar.MatchString(text))
+		}
 		id, err := ParseID(text)
 		if err != nil {
 			if !errors.Is(err, ErrBadID) || !id.IsZero() {
@@ -151,7 +157,7 @@ func FuzzParseID(f *testing.F) {
 		if id.String() != text || !grammar.MatchString(text) || strings.ContainsAny(text, "/.\x00") {
 			t.Fatalf("accepted %q as %q", text, id)
 		}
-		if _, err := time.Parse("2006-01-02", id.Day()); err != nil || id.Sequence() == 0 || !endpointPattern.MatchString(id.Endpoint()) {
+		if _, err := time.Parse("2006-01-02", id.Day()); err != nil || id.Sequence() == 0 || !isEndpoint(id.Endpoint()) {
 			t.Fatalf("%q has the parts %q %q %d", text, id.Endpoint(), id.Day(), id.Sequence())
 		}
 		if !strings.HasPrefix(text, id.Endpoint()+"_"+id.Day()+"_") {

@@ -15,15 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The endings of names in new/: a submission, and the two answers to it.
+// The endings of names in new/: a submission, what it waits for, and the two answers to it.
 const (
 	submissionSuffix = ".json"
+	waitingSuffix    = ".waiting"
 	acceptedSuffix   = ".accepted"
 	rejectedSuffix   = ".rejected"
 )
 
 // MaxSubmission is the size of the largest file in new/ that is read, in bytes.
 const MaxSubmission = 32 << 20
+
+// longestSubmission is the length of the longest name of a submission, in bytes, without its ending.
+const longestSubmission = 200
 
 // keepAnswers is how long an answer in new/ is kept for whoever asked.
 const keepAnswers = 7 * 24 * time.Hour
@@ -35,7 +39,34 @@ func (t *Tree) NewDir() string { return filepath.Join(t.dir, newDir) }
 // of files that are still being written.
 func SubmissionName(file string) (string, bool) {
 	name, ok := strings.CutSuffix(file, submissionSuffix)
-	return name, ok && name != "" && name[0] != '.' && len(name) <= 200
+	return name, ok && name != "" && name[0] != '.' && len(name) <= longestSubmission
+}
+
+// OddSubmission says why a file of new/ that looks like a submission is none, "" when it is one or does not look like it.
+func OddSubmission(file string) string {
+	name := file[:len(file)-len(path.Ext(file))]
+	if _, ok := SubmissionName(file); ok || name == "" || file[0] == '.' || !strings.EqualFold(path.Ext(file), submissionSuffix) {
+		return ""
+	}
+	if len(name) > longestSubmission {
+		return fmt.Sprintf("its name has %d bytes before %s, and at most %d are taken", len(name), path.Ext(file), longestSubmission)
+	}
+	return fmt.Sprintf("its name has to end in %s", submissionSuffix)
+}
+
+// OddSubmissions returns the files of new/ that look like submissions and are none, with the reason of each.
+func (o *Owner) OddSubmissions() (map[string]string, error) {
+	entries, err := fs.ReadDir(o.root.FS(), newDir)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", newDir, err)
+	}
+	odd := make(map[string]string)
+	for _, entry := range entries {
+		if why := OddSubmission(entry.Name()); why != "" {
+			odd[entry.Name()] = why
+		}
+	}
+	return odd, nil
 }
 
 // Leave puts a submission into new/, for the daemon that is there or the next one, and returns its name. It is as durable as the storage
@@ -90,13 +121,23 @@ func (o *Owner) TakeSubmission(name string) error {
 	case err == nil:
 		err = fs.ErrExist // only the daemon gives names there, so nobody takes it before the rename
 	case errors.Is(err, fs.ErrNotExist):
-		err = o.root.Rename(from, to)
+		if _, err = o.root.Lstat(from); err == nil {
+			// An answer that is there is that to an earlier one of the name, and whoever waits for one would take it for that to this.
+			err = errors.Join(o.removeAnswer(name+acceptedSuffix), o.removeAnswer(name+rejectedSuffix), o.root.Rename(from, to))
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("take the submission %s: %w", name, err)
 	}
 	// Its identity is that of the name in taken/, and must not be another one after a power cut.
 	return errors.Join(o.takenSync.sync(), o.syncNew())
+}
+
+func (o *Owner) removeAnswer(file string) error {
+	if err := o.root.Remove(path.Join(newDir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // TakenSubmissions returns the names of the submissions that are being carried out.
@@ -168,29 +209,37 @@ func (o *Owner) RejectSubmission(name string, taken bool, why string) error {
 	return errors.Join(o.takenSync.sync(), o.syncNew())
 }
 
+// SayWaiting says beside the answers why a submission that was taken has none yet. An answer removes it.
+func (o *Owner) SayWaiting(name, why string) error {
+	if err := o.files.replace(path.Join(newDir, name+waitingSuffix), []byte(strings.Join(strings.Fields(why), " ")+"\n"), false); err != nil {
+		return fmt.Errorf("say what the submission %s waits for: %w", name, err)
+	}
+	return nil
+}
+
 // answerSubmission writes an answer, which is durable before the submission goes, and removes that to an earlier one of the name.
 func (o *Owner) answerSubmission(name, suffix, other, text string) error {
 	file := path.Join(newDir, name)
 	err := o.files.replace(file+suffix, []byte(text), false)
-	if err == nil {
-		err = o.root.Remove(file + other)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return fmt.Errorf("answer the submission %s: %w", name, err)
+	}
+	for _, old := range []string{other, waitingSuffix} {
+		if err := o.root.Remove(file + old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("answer the submission %s: %w", name, err)
+		}
 	}
 	return o.syncNew()
 }
 
-// SweepAnswers removes answers in new/ that have been there for a week.
+// SweepAnswers removes answers in new/ that have been there for a week, and what a submission waits for that is not there any more.
 func (o *Owner) SweepAnswers() error {
 	entries, err := fs.ReadDir(o.root.FS(), newDir)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", newDir, err)
 	}
 	for _, entry := range entries {
-		answer := strings.HasSuffix(entry.Name(), acceptedSuffix) || strings.HasSuffix(entry.Name(), rejectedSuffix)
-		info, err := entry.Info()
-		if err != nil || !answer || !info.Mode().IsRegular() || o.options.Now().Sub(info.ModTime()) < keepAnswers {
+		if info, err := entry.Info(); err != nil || !info.Mode().IsRegular() || !o.isOldAnswer(entry.Name(), info.ModTime()) {
 			continue
 		}
 		if err := o.root.Remove(path.Join(newDir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -198,4 +247,13 @@ func (o *Owner) SweepAnswers() error {
 		}
 	}
 	return nil
+}
+
+func (o *Owner) isOldAnswer(file string, written time.Time) bool {
+	if name, waiting := strings.CutSuffix(file, waitingSuffix); waiting {
+		_, err := o.root.Lstat(path.Join(takenDir, name+submissionSuffix))
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	answer := strings.HasSuffix(file, acceptedSuffix) || strings.HasSuffix(file, rejectedSuffix)
+	return answer && o.options.Now().Sub(written) >= keepAnswers
 }

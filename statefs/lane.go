@@ -59,9 +59,15 @@ func ParseLaneFile(name string) (LaneFile, bool) {
 	case !slices.Contains(laneControls, f.Control):
 		return LaneFile{}, false
 	case lane == AllLanes:
-		return f, f.Control != LaneCapacity
+		return f, true
 	}
 	return f, ValidLane(lane)
+}
+
+// OddLaneFile tells of a name in lanes/ whether somebody may believe that it controls a lane, and it does not.
+func OddLaneFile(name string) bool {
+	_, ok := ParseLaneFile(name)
+	return !ok && !strings.HasPrefix(name, ".") && !isNote(name)
 }
 
 // LaneHold is what a file says that pauses or closes a lane. The zero value, which `touch` makes, does so until the file is removed.
@@ -155,16 +161,83 @@ func parseHold(data []byte) (hold LaneHold, problem string) {
 	if data[0] != '{' {
 		return LaneHold{Reason: printableReason(string(data))}, ""
 	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&hold); err != nil {
-		return LaneHold{}, fmt.Sprintf("it is not like {\"until\": \"2026-11-23T09:00:00+01:00\", \"reason\": \"...\", \"by\": \"...\"}: %v", err)
-	}
-	if len(bytes.TrimSpace(data[decoder.InputOffset():])) > 0 {
-		return LaneHold{}, "there is more than one JSON object in it"
+	if problem = hold.read(data); problem != "" {
+		return LaneHold{}, problem
 	}
 	hold.Reason, hold.By = printableReason(hold.Reason), printableReason(hold.By)
 	return hold, ""
+}
+
+// holdForm is what a file that pauses or closes is like.
+const holdForm = `{"until": "2026-11-23T09:00:00+01:00", "reason": "..."}`
+
+// read reads the members of a JSON object, and says what is wrong with it in words for a person.
+func (h *LaneHold) read(data []byte) (problem string) {
+	in := json.NewDecoder(bytes.NewReader(data))
+	if _, err := in.Token(); err != nil {
+		return "it is no JSON object like " + holdForm
+	}
+	seen := map[string]bool{}
+	for in.More() {
+		token, err := in.Token()
+		name, ok := token.(string)
+		var value json.RawMessage
+		if err != nil || !ok || in.Decode(&value) != nil {
+			return "it is no JSON object like " + holdForm + ", or is cut off"
+		}
+		if seen[name] {
+			return fmt.Sprintf("%q is given twice", shorten(name))
+		}
+		seen[name] = true
+		if problem := h.set(name, value); problem != "" {
+			return problem
+		}
+	}
+	if _, err := in.Token(); err != nil {
+		return "it is no JSON object like " + holdForm + ", or is cut off"
+	}
+	if len(bytes.TrimSpace(data[in.InputOffset():])) > 0 {
+		return "there is more than one JSON object in it"
+	}
+	return ""
+}
+
+// set sets one member.
+func (h *LaneHold) set(name string, value json.RawMessage) (problem string) {
+	var text *string
+	isText := json.Unmarshal(value, &text) == nil
+	if isText && text == nil {
+		return "" // null: it is not given
+	}
+	switch name {
+	case "until":
+		if isText {
+			if at, err := time.Parse(time.RFC3339Nano, *text); err == nil {
+				h.Until = &at
+				return ""
+			}
+		}
+		return fmt.Sprintf("until: %s is not a time like \"2026-11-23T09:00:00+01:00\"", shorten(string(value)))
+	case "reason", "by":
+		if !isText {
+			return fmt.Sprintf("%s: %s is not a text", name, shorten(string(value)))
+		}
+		if name == "by" {
+			h.By = *text
+		} else {
+			h.Reason = *text
+		}
+		return ""
+	case "trial":
+		if isText {
+			if id, err := ParseID(*text); err == nil {
+				h.Trial = id
+				return ""
+			}
+		}
+		return fmt.Sprintf("trial: %s is not the ID of an operation", shorten(string(value)))
+	}
+	return fmt.Sprintf("%q is not known; known are until, reason, by", shorten(name))
 }
 
 // printableReason makes one line that can be shown of what somebody wrote.

@@ -17,7 +17,7 @@ func TestNamesOfLaneFiles(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
 		"cookie.paused": true, "cookie.closed": true, "cookie.capacity": true, "a-b_c.paused": true, "all.paused": true, "all.closed": true,
-		"all.capacity": false, "cookie": false, "cookie.": false, ".paused": false, "Cookie.paused": false, "cookie.paused.bak": false,
+		"all.capacity": true, "cookie": false, "cookie.": false, ".paused": false, "Cookie.paused": false, "cookie.paused.bak": false,
 		"cookie.rotation": false, "../x.paused": false, "-a.paused": false, strings.Repeat("a", 64) + ".paused": false,
 	} {
 		f, ok := ParseLaneFile(name)
@@ -42,9 +42,12 @@ func TestWhatLaneFilesSay(t *testing.T) {
 		{"a.paused", "\n", LaneHold{}, 0, true, ""},
 		{"a.closed", `{"until":"2026-11-23T10:00:00+01:00","reason":"new cookies","by":"ann"}` + "\n", LaneHold{Until: &until, Reason: "new cookies", By: "ann"}, 0, true, ""},
 		{"a.paused", "the account\x1b[2J is \xff locked\nsecond line\n", LaneHold{Reason: "the account [2J is ? locked second line"}, 0, true, ""},
-		{"a.paused", `{"until":"soon"}`, LaneHold{}, 0, false, "it is not like"},
-		{"a.paused", `{"ends":"2026-11-23T10:00:00+01:00"}`, LaneHold{}, 0, false, `unknown field "ends"`},
-		{"a.paused", `{"until"`, LaneHold{}, 0, false, "it is not like"},
+		{"a.paused", `{"until":"soon"}`, LaneHold{}, 0, false, `until: "soon" is not a time like "2026`},
+		{"a.paused", `{"until":5}`, LaneHold{}, 0, false, `until: 5 is not a time like "2026`},
+		{"a.paused", `{"reason":[1]}`, LaneHold{}, 0, false, `reason: [1] is not a text`},
+		{"a.paused", `{"reason":"a","reason":"b"}`, LaneHold{}, 0, false, `"reason" is given twice`},
+		{"a.paused", `{"ends":"2026-11-23T10:00:00+01:00"}`, LaneHold{}, 0, false, `"ends" is not known; known are until, reason, by`},
+		{"a.paused", `{"until"`, LaneHold{}, 0, false, "it is no JSON object like"},
 		{"a.paused", `{}{}`, LaneHold{}, 0, false, "more than one"},
 		{"a.capacity", "4\n", LaneHold{}, 4, true, ""},
 		{"a.capacity", " 0", LaneHold{}, 0, false, ""},
@@ -150,7 +153,7 @@ func TestLaneFilesAreWrittenAndRemoved(t *testing.T) {
 			t.Errorf("%d: %+v %v", n, v, err)
 		}
 	}
-	for _, f := range []LaneFile{{AllLanes, LaneCapacity}, {"../x", LanePaused}, {"x", "rotation"}} {
+	for _, f := range []LaneFile{{"Cookie", LaneCapacity}, {"../x", LanePaused}, {"x", "rotation"}} {
 		if err := o.writeLane(f, nil); err == nil {
 			t.Errorf("%s was written", f)
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strings"
 )
 
 // LanesDir returns the absolute path of lanes/.
@@ -23,7 +22,7 @@ func (t *Tree) LaneFiles() (files []LaneFile, odd []string, err error) {
 		switch f, ok := ParseLaneFile(entry.Name()); {
 		case ok:
 			files = append(files, f)
-		case !strings.HasPrefix(entry.Name(), ".") && !strings.HasSuffix(entry.Name(), rotationSuffix):
+		case OddLaneFile(entry.Name()):
 			odd = append(odd, entry.Name())
 		}
 	}

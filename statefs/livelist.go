@@ -19,8 +19,11 @@ import (
 const liveFile = "live.list"
 
 type liveList struct {
-	mu sync.Mutex // guards f
+	mu sync.Mutex // guards what follows
 	f  *os.File
+	// owned says that this process has the lock of the storage: nobody else rewrites the list, and whether somebody has removed it is looked at
+	// with each sweep and not with each line.
+	owned bool
 }
 
 func (l *liveList) remove(t *Tree, id ID) { l.write(t, "-"+id.text+"\n") }
@@ -38,7 +41,9 @@ func (l *liveList) add(t *Tree, recs ...*Record) {
 func (l *liveList) write(t *Tree, lines string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.reopen(t)
+	if !l.owned {
+		l.reopen(t)
+	}
 	if l.f == nil {
 		f, err := os.OpenFile(filepath.Join(t.dir, liveFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|openNonblock, fileMode)
 		if err != nil {
@@ -49,7 +54,14 @@ func (l *liveList) write(t *Tree, lines string) {
 	_, _ = l.f.WriteString(lines)
 }
 
-// reopen lets go of a list that was replaced: a daemon that starts rewrites it while other processes have the old one open.
+// own says whether this process has the lock of the storage.
+func (l *liveList) own(owned bool) {
+	l.mu.Lock()
+	l.owned = owned
+	l.mu.Unlock()
+}
+
+// reopen lets go of a list that was replaced: a daemon that starts rewrites it while other processes have the old one open. The caller holds mu.
 func (l *liveList) reopen(t *Tree) {
 	if l.f == nil {
 		return
@@ -127,20 +139,25 @@ func parseLive(line []byte) (id ID, begins, ok bool) {
 // liveListLimit is how long the cached list may grow with operations that ended before it is rewritten.
 const liveListLimit = 1 << 20
 
-// trimLive rewrites the cached list when most of it is about operations that ended. Lines of this process wait meanwhile; only
-// the daemon's process submits.
+// trimLive rewrites the cached list when most of it is about operations that ended, and begins a new one where somebody has removed it. Lines
+// of this process wait meanwhile; only the daemon's process submits.
 func (t *Tree) trimLive() error {
+	t.live.mu.Lock()
+	defer t.live.mu.Unlock()
+	t.live.reopen(t)
 	info, err := t.root.Lstat(liveFile)
 	if err != nil || info.Size() < liveListLimit {
 		return nil // without a list there is nothing to trim
 	}
-	t.live.mu.Lock()
-	defer t.live.mu.Unlock()
 	live, err := t.readLive()
 	if err != nil {
 		return err
 	}
-	return t.writeLive(live)
+	if err := t.writeLive(live); err != nil {
+		return err
+	}
+	t.live.reopen(t)
+	return nil
 }
 
 // compactLive rewrites the cached list to what is live now.

@@ -39,23 +39,31 @@ type lock struct {
 	folder *os.File
 }
 
-// lock takes the lock of the directory. A daemon that was killed while it started a command leaves the lock for a moment to the copy
-// of itself that was about to become the command: a holder that is dead is waited for.
+// lockWait bounds how long a dead or dying holder is waited for, lockTick is the time between two tries, and lockTries how often a holder has to
+// be seen alive: a kill that has just been sent may show in none of the places where it can be seen.
+const (
+	lockWait  = 2 * time.Second
+	lockTick  = 10 * time.Millisecond
+	lockTries = 3
+)
+
+// lock takes the lock of the directory. A daemon that was killed holds it until the kernel has taken its memory back, and one that was killed
+// while it started a command leaves it for a moment to the copy of itself that was about to become the command: a holder that is dead or dying is
+// waited for.
 func (t *Tree) lock() (l *lock, err error) {
-	for range 100 {
+	for began, alive := time.Now(), 0; ; {
 		l, err = t.tryLock()
 		held, ok := errors.AsType[*LockedError](err)
-		if !ok || held.PID == os.Getpid() {
+		if !ok || held.PID == os.Getpid() || time.Since(began) >= lockWait {
 			return l, err
 		}
-		if held.PID != 0 { // else it has the lock and is about to write it down
-			if _, alive, procErr := processStart(held.PID); alive || procErr != nil {
+		if held.PID != 0 && !isDying(held.PID) { // else it has the lock and is about to write it down
+			if alive++; alive == lockTries {
 				return l, err
 			}
 		}
-		<-time.After(10 * time.Millisecond)
+		<-time.After(lockTick)
 	}
-	return l, err
 }
 
 func (t *Tree) tryLock() (*lock, error) {

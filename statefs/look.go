@@ -27,11 +27,17 @@ type Sight struct {
 
 // Look looks by name for every marker and request of an operation. Each name is asked for by itself and never followed, so what
 // it reports existed; what it misses may have been renamed meanwhile, which is why one look never proves an absence.
-func (t *Tree) Look(id ID) (Sight, error) {
+func (t *Tree) Look(id ID) (Sight, error) { return t.LookFor(id, AllNames) }
+
+// LookFor is Look for some of the names only.
+func (t *Tree) LookFor(id ID, names Names) (Sight, error) {
 	var sight Sight
 	// One call for all names: this is the hottest code of the daemon.
 	err := withDescriptor(t.raw, func(fd int) error {
-		for _, state := range liveStates {
+		for i, state := range liveStates {
+			if names&(1<<i) == 0 {
+				continue
+			}
 			name := MarkerName(id, state)
 			regular, exists, inode, err := statAt(fd, name)
 			switch {
@@ -43,7 +49,10 @@ func (t *Tree) Look(id ID) (Sight, error) {
 				sight.Odd = append(sight.Odd, name)
 			}
 		}
-		for _, ask := range asks {
+		for i, ask := range asks {
+			if names&(1<<(len(liveStates)+i)) == 0 {
+				continue
+			}
 			name := RequestName(id, ask)
 			regular, exists, _, err := statAt(fd, name)
 			switch {
@@ -64,14 +73,22 @@ func (t *Tree) Look(id ID) (Sight, error) {
 const maxLooks = 50
 
 // markers looks until it sees a marker, or until three looks saw none and the folder did not change under the last one. A single
-// look can miss a marker that is renamed meanwhile, from a name it has not come to yet to one that it has passed.
+// look can miss a marker that is renamed meanwhile, from a name it has not come to yet to one that it has passed. Where the record says the end, the marker
+// only goes, and one look after that tells: a folder in which much happens does not stand still for long.
 func (t *Tree) markers(id ID) ([]State, error) {
+	sight, err := t.LookFor(id, allMarkers)
+	if err != nil || len(sight.States) > 0 {
+		return sight.States, err
+	}
+	if rec, err := t.EndOf(id); err == nil && rec != nil {
+		return nil, nil
+	}
 	for n := range maxLooks {
 		before, err := t.folderChanged()
 		if err != nil {
 			return nil, err
 		}
-		sight, err := t.Look(id)
+		sight, err := t.LookFor(id, allMarkers)
 		if err != nil || len(sight.States) > 0 {
 			return sight.States, err
 		}
@@ -79,7 +96,7 @@ func (t *Tree) markers(id ID) ([]State, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n >= 2 && before == after {
+		if n >= 1 && before == after {
 			break
 		}
 	}
@@ -221,12 +238,17 @@ func (l *Listing) add(entry os.DirEntry) {
 	}
 }
 
-// IDs returns every ID of which the listing holds anything.
-func (l *Listing) IDs() map[ID]bool {
-	ids := make(map[ID]bool, len(l.Markers))
+// IDs returns every ID of which the listing holds anything, with the names that it holds; with all where it holds one without a meaning.
+func (l *Listing) IDs() map[ID]Names {
+	ids := make(map[ID]Names, len(l.Markers))
 	for _, group := range [][]Entry{l.Markers, l.Requests, l.Unknown} {
 		for _, e := range group {
-			ids[e.ID] = true
+			ids[e.ID] |= e.Bit()
+		}
+	}
+	for _, file := range l.Odd {
+		if name, ok := ParseName(file); ok && ids[name.ID] != 0 {
+			ids[name.ID] = AllNames
 		}
 	}
 	return ids

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ const childEnv = "STATEFS_TEST_CHILD"
 var children = map[string]func(args []string) error{
 	"wait":   func([]string) error { return untilEOF() },
 	"own":    childOwns,
+	"large":  childOwnsAndIsLarge,
 	"submit": childSubmits,
 	"umask":  childOpensWithUmask,
 	"reader": childReads,
@@ -64,6 +66,16 @@ func childOwns(args []string) error {
 		return err
 	}
 	return untilEOF()
+}
+
+// childOwnsAndIsLarge owns a storage and has as much memory as the kernel needs a while to take back.
+func childOwnsAndIsLarge(args []string) error {
+	memory := make([]byte, 256<<20)
+	for i := 0; i < len(memory); i += 4096 {
+		memory[i] = 1
+	}
+	defer runtime.KeepAlive(memory)
+	return childOwns(args)
 }
 
 func childSubmits(args []string) error {

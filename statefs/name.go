@@ -1,6 +1,9 @@
 package statefs
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Name is what a file name in jobs/ says. Exactly one of State and Ask is set for a name with a meaning; both are empty for a
 // name that begins with an ID and ends in something unknown, such as ID.running.bak.
@@ -8,6 +11,34 @@ type Name struct {
 	ID    ID
 	State State
 	Ask   Ask
+}
+
+// Names is a set of the markers and requests that an operation may have.
+type Names uint32
+
+const (
+	// AllNames is every marker and every request.
+	AllNames   Names = 1<<17 - 1
+	allMarkers Names = 1<<8 - 1
+)
+
+// NameOf is the set of one marker.
+func NameOf(state State) Names {
+	if i := slices.Index(liveStates, state); i >= 0 {
+		return 1 << i
+	}
+	return AllNames
+}
+
+// Bit is the set of a name alone, and all names for one without a meaning: it may have been any of them.
+func (n Name) Bit() Names {
+	if n.State != "" {
+		return NameOf(n.State)
+	}
+	if i := slices.Index(asks, n.Ask); i >= 0 {
+		return 1 << (len(liveStates) + i)
+	}
+	return AllNames
 }
 
 const requestSuffix = "_requested"

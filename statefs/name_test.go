@@ -1,6 +1,8 @@
 package statefs
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -82,4 +84,70 @@ func FuzzParseName(f *testing.F) {
 			t.Fatalf("%q does not begin with %q", text, name.ID)
 		}
 	})
+}
+
+func TestEveryNameHasABitOfItsOwn(t *testing.T) {
+	t.Parallel()
+	id, err := ParseID("g-j_2025-11-26_13-22-00_p1_r1")
+	check(t, err)
+	var all Names
+	add := func(file string) {
+		name, ok := ParseName(file)
+		bit := name.Bit()
+		if !ok || bit == 0 || bit&(bit-1) != 0 || all&bit != 0 {
+			t.Errorf("%s: %b, beside %b", file, bit, all)
+		}
+		all |= bit
+	}
+	for _, state := range LiveStates() {
+		add(MarkerName(id, state))
+	}
+	if all != allMarkers {
+		t.Errorf("the markers are %b, want %b", all, allMarkers)
+	}
+	for _, ask := range Asks() {
+		add(RequestName(id, ask))
+	}
+	if all != AllNames {
+		t.Errorf("all together are %b, want %b", all, AllNames)
+	}
+	if name, _ := ParseName(id.String() + ".running.bak"); name.Bit() != AllNames || NameOf(Completed) != AllNames {
+		t.Error("a name without a meaning may have been any")
+	}
+}
+
+func TestALookForSomeNamesSeesNoOthers(t *testing.T) {
+	t.Parallel()
+	o := ownTree(t, openTree(t, t.TempDir(), Options{Durability: Process}))
+	rec := submit(t, o.Tree)
+	check(t, o.Request(t.Context(), rec.ID, Pause, nil))
+	check(t, os.Mkdir(filepath.Join(o.JobsDir(), MarkerName(rec.ID, Running)), 0o750))
+	for _, test := range []struct {
+		names             Names
+		states, asks, odd int
+	}{
+		{0, 0, 0, 0},
+		{NameOf(Queued), 1, 0, 0},
+		{NameOf(Paused), 0, 0, 0},
+		{Name{Ask: Pause}.Bit(), 0, 1, 0},
+		{NameOf(Running) | Name{Ask: Cancel}.Bit(), 0, 0, 1},
+		{AllNames, 1, 1, 1},
+	} {
+		sight, err := o.LookFor(rec.ID, test.names)
+		check(t, err)
+		if len(sight.States) != test.states || len(sight.Inodes) != test.states || len(sight.Asks) != test.asks || len(sight.Odd) != test.odd {
+			t.Errorf("%b: %+v", test.names, sight)
+		}
+	}
+	listing, err := o.List()
+	check(t, err)
+	if got := listing.IDs()[rec.ID]; got != AllNames { // since one of its names is a folder
+		t.Errorf("the listing has %b", got)
+	}
+	check(t, os.Remove(filepath.Join(o.JobsDir(), MarkerName(rec.ID, Running))))
+	listing, err = o.List()
+	check(t, err)
+	if got := listing.IDs()[rec.ID]; got != NameOf(Queued)|(Name{Ask: Pause}).Bit() {
+		t.Errorf("the listing has %b", got)
+	}
 }

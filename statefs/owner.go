@@ -44,11 +44,13 @@ func Own(t *Tree) (*Owner, error) {
 	if err := o.emptyTemp(); err != nil {
 		return nil, errors.Join(err, o.Release())
 	}
+	t.live.own(true)
 	return o, nil
 }
 
 // Release gives the lock back.
 func (o *Owner) Release() error {
+	o.live.own(false)
 	var closed error
 	if o.takenSync != nil {
 		closed = o.takenSync.close()
@@ -171,13 +173,14 @@ func (o *Owner) WriteEnd(rec *Record) error {
 
 // RemoveMarker is the second part of Finish; marker is "" when there is none. It needs no sync: a marker that comes back after a
 // power cut meets a terminal record.
+//
+// The line in the list of live operations comes first. The index of the history may not have the end yet, and a start finds it by the
+// marker or by that list, whose line of the submit may have been written to a list that this daemon was about to replace.
 func (o *Owner) RemoveMarker(id ID, marker State) error {
-	if marker != "" {
-		if err := o.RemoveName(MarkerName(id, marker)); err != nil {
-			return err
-		}
-	}
 	o.live.remove(o.Tree, id)
+	if marker != "" {
+		return o.RemoveName(MarkerName(id, marker))
+	}
 	return nil
 }
 

@@ -73,16 +73,14 @@ func (t *Tree) publish(recs []*Record) error {
 	}
 	for _, rec := range recs {
 		// Numbers are unique; this guards a storage that was put back from a copy.
-		if _, err := t.root.Lstat(dayFile(rec.ID, ".json")); err == nil {
-			return fmt.Errorf("operation %s: %w", rec.ID, fs.ErrExist)
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		if err := t.isNew(rec.ID); err != nil {
 			return fmt.Errorf("operation %s: %w", rec.ID, err)
 		}
 	}
 	list := len(recs) > 1
 	if list {
 		if err := t.openBatch(recs); err != nil {
-			return errors.Join(err, t.dropBatch(recs))
+			return errors.Join(err, t.dropBatch(recs[0].ID))
 		}
 	}
 	t.live.add(t, recs...)
@@ -105,7 +103,7 @@ func (t *Tree) publish(recs []*Record) error {
 		return err
 	}
 	if list {
-		t.closeBatch(recs)
+		t.closeBatch(recs[0].ID)
 	}
 	return nil
 }
@@ -113,7 +111,7 @@ func (t *Tree) publish(recs []*Record) error {
 // revoke leaves nothing of operations that have no marker yet.
 func (t *Tree) revoke(recs []*Record, why error) error {
 	if len(recs) > 1 {
-		if err := t.dropBatch(recs); err != nil {
+		if err := t.dropBatch(recs[0].ID); err != nil {
 			return &PartError{errors.Join(why, err)}
 		}
 	}
@@ -124,20 +122,20 @@ func (t *Tree) revoke(recs []*Record, why error) error {
 // fewWriters is how many write at once what is not synced: they meet at the same folders, and more of them only wait for each other.
 const fewWriters = 4
 
-// sideBySide calls do for every record, for so many at once, and returns the first error, after which it begins no more.
-func sideBySide(recs []*Record, most int, do func(*Record) error) error {
-	if len(recs) == 1 {
-		return do(recs[0]) //nolint:gosec // there is one
+// sideBySide calls do for every element, for so many at once, and returns the first error, after which it begins no more.
+func sideBySide[T any](list []T, most int, do func(T) error) error {
+	if len(list) == 1 {
+		return do(list[0])
 	}
 	var first error
 	var failed sync.Once
 	var workers sync.WaitGroup
-	next := make(chan *Record)
+	next := make(chan T)
 	stop := make(chan struct{})
-	for range min(most, len(recs)) {
+	for range min(most, len(list)) {
 		workers.Go(func() {
-			for rec := range next {
-				if err := do(rec); err != nil {
+			for one := range next {
+				if err := do(one); err != nil {
 					failed.Do(func() {
 						first = err
 						close(stop)
@@ -147,9 +145,9 @@ func sideBySide(recs []*Record, most int, do func(*Record) error) error {
 		})
 	}
 feeding:
-	for _, rec := range recs {
+	for _, one := range list {
 		select {
-		case next <- rec:
+		case next <- one:
 		case <-stop:
 			break feeding
 		}

@@ -118,6 +118,7 @@ func TestRecoverBatches(t *testing.T) {
 		emptied
 		lost
 		removed
+		starting
 		begun
 		ended
 		deleted
@@ -129,8 +130,12 @@ func TestRecoverBatches(t *testing.T) {
 	check(t, os.Truncate(record(emptied), 0))
 	check(t, os.Remove(record(lost)))
 	check(t, os.Remove(marker(removed, Queued)))
+	// The marker of a start is on the disk, and the name of its record is not: nothing has begun.
+	check(t, os.Rename(marker(starting, Queued), marker(starting, Running)))
+	check(t, os.Truncate(record(starting), 0))
 	check(t, os.Rename(marker(begun, Queued), marker(begun, Running)))
-	check(t, os.Truncate(record(begun), 0)) // not by a power cut: it was synced before the rename
+	check(t, os.Truncate(record(begun), 0)) // not by a power cut: it was synced before the work began
+	check(t, os.WriteFile(o.LogPath(recs[begun].ID), []byte("begins\n"), 0o600))
 	rec := *recs[ended]
 	rec.Status, rec.FinishedSeq = Completed, 1
 	check(t, o.Finish(&rec, Queued))
@@ -139,10 +144,10 @@ func TestRecoverBatches(t *testing.T) {
 
 	made, err := o.RecoverBatches()
 	check(t, err)
-	if made != 2 {
+	if made != 3 {
 		t.Errorf("made %d records and markers", made)
 	}
-	for i, want := range map[int]State{whole: Queued, emptied: Queued, lost: Queued, ended: Completed} {
+	for i, want := range map[int]State{whole: Queued, emptied: Queued, lost: Queued, starting: Queued, ended: Completed} {
 		if back, err := o.ReadRecord(recs[i].ID); err != nil || back.Status != want || back.RequestHash != recs[i].RequestHash {
 			t.Errorf("record %d: %+v, %v", i, back, err)
 		}
@@ -152,7 +157,7 @@ func TestRecoverBatches(t *testing.T) {
 			t.Errorf("record %d is made again: %+v", i, back)
 		}
 	}
-	wantNames(t, o.JobsDir(), MarkerName(recs[whole].ID, Queued), MarkerName(recs[emptied].ID, Queued), MarkerName(recs[lost].ID, Queued), MarkerName(recs[begun].ID, Running))
+	wantNames(t, o.JobsDir(), MarkerName(recs[whole].ID, Queued), MarkerName(recs[emptied].ID, Queued), MarkerName(recs[lost].ID, Queued), MarkerName(recs[starting].ID, Running), MarkerName(recs[begun].ID, Running))
 
 	file := recs[0].ID.String() + recordsSuffix
 	wantNames(t, filepath.Join(o.Dir(), takenDir), file)

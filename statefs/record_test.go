@@ -1,6 +1,7 @@
 package statefs
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -162,5 +163,33 @@ func TestWorkedIsWithoutPauses(t *testing.T) {
 	rec.Transitions = append(rec.Transitions, Transited{From: Running, To: Paused, At: at(40)})
 	if got := rec.Worked(at(99)); got != 14*time.Second {
 		t.Errorf("while paused: worked %s", got)
+	}
+}
+
+func TestReadEndedFindsTheEndsOnly(t *testing.T) {
+	t.Parallel()
+	o := ownTree(t, openTree(t, t.TempDir(), Options{Durability: Process}))
+	for _, status := range States() {
+		// The words of ends also stand where they mean nothing.
+		rec, err := o.Submit(t.Context(), Submission{Group: "g", Job: "j", Params: []byte(`{"status":"completed","b":"failed"}`)})
+		check(t, err)
+		rec.Status = status
+		check(t, o.WriteRecord(rec))
+		ended, err := o.ReadEnded(rec.ID)
+		check(t, err)
+		if (ended != nil) != status.Terminal() {
+			t.Errorf("%s: %v", status, ended)
+		}
+		data, err := os.ReadFile(filepath.Join(o.Dir(), dayFile(rec.ID, ".json")))
+		check(t, err)
+		check(t, os.WriteFile(filepath.Join(o.Dir(), dayFile(rec.ID, ".json")), bytes.ReplaceAll(data, []byte(`":"`), []byte(`" : "`)), fileMode)) // by hand
+		if ended, err = o.ReadEnded(rec.ID); err != nil || (ended != nil) != status.Terminal() {
+			t.Errorf("%s, edited: %v, %v", status, ended, err)
+		}
+	}
+	id, err := MakeID("g-j", time.Now(), 1, 1e6)
+	check(t, err)
+	if _, err := o.ReadEnded(id); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a record: %v", err)
 	}
 }

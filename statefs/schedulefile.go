@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"strings"
 )
 
 // The files of schedules/: ENDPOINT.json is what the daemon knows of the schedule of a job, and ENDPOINT.disabled, which anybody may make and
@@ -91,4 +92,33 @@ func (t *Tree) syncSchedules() error {
 	err = folder.sync()
 	_ = folder.close() // opened for reading
 	return err
+}
+
+// ScheduleFile is a file of schedules/.
+type ScheduleFile struct {
+	Name, Endpoint string
+	// Known says that the name is one of those that mean something, Disables that it switches the schedule of Endpoint off.
+	Known, Disables bool
+}
+
+// ScheduleFiles returns the files of schedules/, but for those that begin with a dot.
+func (t *Tree) ScheduleFiles() ([]ScheduleFile, error) {
+	entries, err := fs.ReadDir(t.root.FS(), schedulesDir)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", schedulesDir, err)
+	}
+	var files []ScheduleFile
+	for _, entry := range entries {
+		f := ScheduleFile{Name: entry.Name()}
+		if strings.HasPrefix(f.Name, ".") {
+			continue
+		}
+		if f.Endpoint, f.Disables = strings.CutSuffix(f.Name, scheduleDisabled); f.Disables {
+			f.Known = true
+		} else {
+			f.Endpoint, f.Known = strings.CutSuffix(f.Name, scheduleState)
+		}
+		files = append(files, f)
+	}
+	return files, nil
 }

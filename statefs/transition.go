@@ -193,12 +193,14 @@ func HandMove(from, to State) (Cause, bool) {
 }
 
 // handMoves are the renames that act as the request; which of resume and release a move to running means is decided by whether
-// the work is still there.
+// the work is still there. Work that is there does not go into the queue: that move is put back then.
 var handMoves = map[[2]State]Cause{
 	{Running, Paused}:         CausePause,
 	{Paused, Running}:         CauseResume,
+	{Paused, Queued}:          CauseRelease,
 	{Queued, Paused}:          CausePause,
 	{Scheduled, Paused}:       CausePause,
+	{FailedRetryable, Paused}: CausePause,
 	{Scheduled, Queued}:       CauseDue,
 	{FailedRetryable, Queued}: CauseRetry,
 	{FailedManual, Queued}:    CauseRetry,

@@ -132,8 +132,8 @@ func TestHandMovesAreTransitions(t *testing.T) {
 			}
 		}
 	}
-	if moves != 7 {
-		t.Errorf("%d moves by hand mean something, want 7", moves)
+	if moves != 9 {
+		t.Errorf("%d moves by hand mean something, want 9", moves)
 	}
 }
 
@@ -223,7 +223,7 @@ When it has ended its state stands in the record, and there is no marker.
 		}
 	}
 	page.WriteString("\nMoving `paused` to `running` puts the operation into `queued` (cause `release`) when it has no process to go on with, and back to\n" +
-		"`scheduled` or `failed_retryable` when its time has not come.\n" +
+		"`scheduled` or `failed_retryable` when its time has not come. Moving `paused` to `queued` is put back when there is a process: that goes on, or is cancelled.\n" +
 		"Removing a live marker with `rm` cancels (cause `marker_missing`).\n")
 	return page.Bytes()
 }

@@ -185,9 +185,7 @@ func (t *Tree) open() (err error) {
 	if t.raw, err = t.folder.SyscallConn(); err != nil {
 		return err
 	}
-	if t.jobsSync, err = openSyncFolder(filepath.Join(t.dir, jobsDir), t.options.Durability); err != nil {
-		return err
-	}
+	t.jobsSync = newSyncFolder(t.folder, t.options.Durability)
 	t.opsSync, err = openSyncFolder(filepath.Join(t.dir, operationsDir), t.options.Durability)
 	return err
 }
@@ -203,10 +201,8 @@ func (t *Tree) Close() error {
 	if t.folder != nil {
 		errs = append(errs, t.folder.Close())
 	}
-	for _, folder := range []*syncFolder{t.jobsSync, t.opsSync} {
-		if folder != nil {
-			errs = append(errs, folder.close())
-		}
+	if t.opsSync != nil { // jobsSync syncs by folder
+		errs = append(errs, t.opsSync.close())
 	}
 	t.daysMu.Lock()
 	defer t.daysMu.Unlock()
@@ -262,58 +258,3 @@ func (t *Tree) OpenLog(id ID) (*os.File, error) {
 	f, _, err := openRegular(t.root, dayFile(id, ".log"))
 	return f, err
 }
-
-// maxDays bounds the folders that are kept open: an operation may be written to for days after it was submitted, but few days
-// are busy at once.
-const maxDays = 16
-
-// dayFolder is one folder of operations/.
-type dayFolder struct {
-	*syncFolder
-	named atomic.Bool // its own name in operations/ is known to be on the disk
-}
-
-// day returns the folder of a day, made when it is missing.
-func (t *Tree) day(day string) (*dayFolder, error) {
-	t.daysMu.Lock()
-	defer t.daysMu.Unlock()
-	if folder := t.days[day]; folder != nil {
-		return folder, nil
-	}
-	path := filepath.Join(t.dir, operationsDir, day)
-	if err := makeFolder(path); err != nil {
-		return nil, fmt.Errorf("make the folder of the day: %w", err)
-	}
-	opened, err := openSyncFolder(path, t.options.Durability)
-	if err != nil {
-		return nil, fmt.Errorf("open the folder of the day: %w", err)
-	}
-	if len(t.days) >= maxDays {
-		// Others may be about to sync one of these, and closing it would fail them. They still hold it; the garbage collector
-		// closes each when the last of them is done.
-		clear(t.days)
-	}
-	folder := &dayFolder{syncFolder: opened}
-	t.days[day] = folder
-	return folder, nil
-}
-
-// syncDay makes the names in the folder of a day durable, and its own name as well. Who made the folder does not matter: it may
-// have been another process, which died before it synced operations/.
-func (t *Tree) syncDay(day string) error {
-	folder, err := t.day(day)
-	if err != nil {
-		return err
-	}
-	if err := folder.sync(); err != nil || folder.named.Load() {
-		return err
-	}
-	if err := t.opsSync.sync(); err != nil {
-		return err
-	}
-	folder.named.Store(true)
-	return nil
-}
-
-// syncOperation makes the names of an operation durable: its record and its marker.
-func (t *Tree) syncOperation(id ID) error { return t.syncOperations(map[string]bool{id.Day(): true}) }

@@ -28,6 +28,9 @@ type Waiting struct {
 	Reason Reason `json:"reason"`
 	// HeldBy is the operation that holds what it waits for, where there is one.
 	HeldBy ID `json:"held_by,omitzero"`
+	// NeedsPerson is the operation that waits for a person, where this one comes after it, or after one that does: somebody has to act before it
+	// can start.
+	NeedsPerson ID `json:"needs_person,omitzero"`
 	// Lane is its lane, Limit the limit without room, where that is the reason, and Key its key where that is.
 	Lane  string `json:"lane,omitempty"`
 	Limit string `json:"limit,omitempty"`
@@ -36,6 +39,8 @@ type Waiting struct {
 	Position int `json:"position,omitempty"`
 	// Since is when it began to wait, for this reason or another.
 	Since *time.Time `json:"since,omitempty"`
+	// Note is what was given as the reason when its lane was paused.
+	Note string `json:"note,omitempty"`
 	// Until is when the reason ends by time alone.
 	Until *time.Time `json:"until,omitempty"`
 }
@@ -46,8 +51,17 @@ func (w *Waiting) Sentence() string {
 	if w.HeldBy != (ID{}) && w.Reason != WaitsForOthers {
 		text += fmt.Sprintf(", held by %s", w.HeldBy)
 	}
+	if p := w.NeedsPerson; !p.IsZero() {
+		if p != w.HeldBy {
+			text += fmt.Sprintf(", and operation %s waits for a person", p)
+		}
+		text += fmt.Sprintf("; 'jobdir show %s' says why, 'jobdir retry %s' goes on with it, 'jobdir cancel %s' ends it", p, p, p)
+	}
 	if w.Until != nil && w.Reason != WaitsForTime {
 		text += ", until " + w.Until.Local().Format("2006-01-02 15:04:05")
+	}
+	if w.Note != "" {
+		text += fmt.Sprintf(" (%s)", w.Note)
 	}
 	return text
 }
@@ -65,6 +79,9 @@ func (w *Waiting) reason() string {
 	case WaitsForKey:
 		return fmt.Sprintf("key %q is taken", w.Key)
 	case WaitsForOthers:
+		if !w.NeedsPerson.IsZero() && w.NeedsPerson == w.HeldBy {
+			return fmt.Sprintf("operation %s waits for a person", w.HeldBy)
+		}
 		return fmt.Sprintf("operation %s has not ended", w.HeldBy)
 	case WaitsForTime:
 		if w.Until == nil {

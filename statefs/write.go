@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
-
-	"github.com/google/renameio/v2"
 )
 
 // Durability says what an acknowledgement promises.
@@ -26,7 +26,7 @@ const (
 const maxSyncs = 64
 
 // files is the one place that puts files under their names. Content comes before the name, so no reader and no crash sees half
-// a file; directories are synced by syncFolder, because renameio leaves that to its caller.
+// a file; directories are synced by syncFolder.
 type files struct {
 	dir        string // absolute path of the storage directory
 	tmp        string // absolute path of tmp/, on the same file system and never watched
@@ -50,15 +50,29 @@ func (e *SyncError) Unwrap() error { return e.Err }
 // replace puts data under name (relative to the storage), replacing what was there, and has it synced first when the
 // durability asks for it. always forces the sync.
 func (w *files) replace(name string, data []byte, always bool) error {
-	target := filepath.Join(w.dir, name)
 	if w.durability != Power && !always {
 		return w.replaceUnsynced(name, data)
 	}
 	w.slots <- struct{}{}
 	defer func() { <-w.slots }()
+	return w.put(name, data, true)
+}
+
+// replaceUnsynced is replace without any sync: for process durability, and for files whose loss costs nothing.
+func (w *files) replaceUnsynced(name string, data []byte) error { return w.put(name, data, false) }
+
+func (w *files) put(name string, data []byte, synced bool) error {
+	target := filepath.Join(w.dir, name)
 	err := w.persist(func() error {
-		// The umask decides nothing here: state files are 0640 whatever the daemon was started with.
-		return renameio.WriteFile(target, data, fileMode, renameio.WithTempDir(w.tmp), renameio.IgnoreUmask())
+		temp, err := w.temp(data, synced)
+		if err != nil {
+			return err
+		}
+		if err := rename(temp, target); err != nil {
+			_ = os.Remove(temp) // tmp/ is emptied at start anyway
+			return err
+		}
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, asSyncError(target, err))
@@ -102,30 +116,11 @@ func (w *files) unnamed(err error) error {
 	return err
 }
 
-// replaceUnsynced is replace without any sync: for process durability, and for files whose loss costs nothing.
-func (w *files) replaceUnsynced(name string, data []byte) error {
-	err := w.persist(func() error {
-		temp, err := w.temp(data)
-		if err != nil {
-			return err
-		}
-		if err := os.Rename(temp, filepath.Join(w.dir, name)); err != nil {
-			_ = os.Remove(temp) // tmp/ is emptied at start anyway
-			return err
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
-}
-
 // create puts data under a name that must be free; the error wraps fs.ErrExist when it is not. A link, unlike a rename, never
 // overwrites.
 func (w *files) create(name string, data []byte) error {
 	err := w.persist(func() error {
-		temp, err := w.temp(data)
+		temp, err := w.temp(data, false)
 		if err != nil {
 			return err
 		}
@@ -140,26 +135,28 @@ func (w *files) create(name string, data []byte) error {
 }
 
 // temp writes data to a new file in tmp/ and returns its path.
-func (w *files) temp(data []byte) (string, error) {
+func (w *files) temp(data []byte, synced bool) (string, error) {
 	// The name is random and not made of the PID: two trees of one process, or of two containers in which every process is PID 1,
 	// write at the same time.
-	f, err := os.CreateTemp(w.tmp, "state-")
+	f, err := openFile(filepath.Join(w.tmp, "state-"+strconv.FormatUint(rand.Uint64(), 36)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return "", err
 	}
-	path := f.Name()
 	_, err = f.Write(data)
-	if chErr := f.Chmod(fileMode); err == nil {
-		err = chErr
+	if err == nil {
+		err = f.Chmod(fileMode) // whatever the umask is
+	}
+	if err == nil && synced {
+		err = f.Sync()
 	}
 	if clErr := f.Close(); err == nil {
 		err = clErr
 	}
 	if err != nil {
-		_ = os.Remove(path) // the first error counts
+		_ = os.Remove(f.Name()) // the first error counts
 		return "", err
 	}
-	return path, nil
+	return f.Name(), nil
 }
 
 // syncFolder is an open directory whose syncs are shared: one sync serves everybody who asked before it began. Nobody waits for
@@ -185,9 +182,13 @@ func openSyncFolder(path string, durability Durability) (*syncFolder, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newSyncFolder(f, durability), nil
+}
+
+func newSyncFolder(f *os.File, durability Durability) *syncFolder {
 	d := &syncFolder{f: f, skip: durability != Power, call: f.Sync, turn: make(chan struct{}, 1)}
 	d.turn <- struct{}{}
-	return d, nil
+	return d
 }
 
 // sync returns when a directory sync that began after the call has ended. The error is a *SyncError; after one

@@ -2,6 +2,7 @@ package submit
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,9 @@ func (o *Options) setJSON(name string, raw json.RawMessage) error {
 			o.Tags = texts
 			return nil
 		}
+		if slices.Contains(texts, "") { // a URL may end with a comma; here somebody means an operation and does not know its ID
+			return wrong(name, "'' is not the ID of an operation")
+		}
 		var err error
 		o.After, err = idsFrom(texts)
 		return err
@@ -99,7 +103,11 @@ func (o *Options) setJSON(name string, raw json.RawMessage) error {
 		if err := is(&text, "a text"); err != nil {
 			return err
 		}
-		return o.SetIdempotencyKey(text)
+		if text == "" {
+			return wrong(name, "it is empty")
+		}
+		o.IdempotencyKey = text // it is checked with the others, which come in any order
+		return nil
 	}
 	return wrong(name, "there is no such member; known are %s", strings.Join(append([]string{memberJob, memberParams}, append(Names(), optionIdempotencyKey)...), ", "))
 }

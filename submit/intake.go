@@ -73,6 +73,9 @@ type Request struct {
 	Options    Options
 	// By says who asks.
 	By string
+	// Scope is whose idempotency keys those of the options are: the same key in another scope is another one. It has no line break; "" is a
+	// scope too.
+	Scope string
 	// Owed is what accepted work has promised: Admit is not asked.
 	Owed bool
 	// Fresh makes a new operation even when an equal one is there.
@@ -115,8 +118,9 @@ func NewIntake(c Config) *Intake {
 // Ready says that every live operation was noted.
 func (in *Intake) Ready() { in.once.Do(func() { close(in.ready) }) }
 
-// Note tells of a live operation, whoever submitted it.
+// Note tells of a live operation that the daemon has in hand, whoever submitted it.
 func (in *Intake) Note(rec *statefs.Record) {
+	in.live.see(rec.ID)
 	s, ok := sumOf(rec.RequestHash)
 	if !ok || !in.live.add(s, rec.ID) {
 		return
@@ -134,6 +138,13 @@ func (in *Intake) Forget(rec *statefs.Record) {
 		in.live.remove(s, rec.ID)
 	}
 }
+
+// Unseen returns the operations that were submitted through the intake, whose submit may have been answered, and that neither [Intake.Note] nor
+// [Intake.Forget] has told of: the daemon sees one within milliseconds. One that is not live must be told with [Intake.Vanished].
+func (in *Intake) Unseen() []statefs.ID { return in.live.allUnseen() }
+
+// Vanished tells that an operation is not live any more and that the daemon may never have seen it, since somebody removed its marker at once.
+func (in *Intake) Vanished(id statefs.ID) { in.live.see(id) }
 
 // KeysSince is the time of the oldest claim of an idempotency key that counts.
 func (in *Intake) KeysSince() time.Time { return in.config.Tree.Now().Add(-in.config.KeyAge) }

@@ -483,3 +483,24 @@ func TestAfterWhatDoesNotExist(t *testing.T) {
 		t.Errorf("it requires %q", second.Record.Require)
 	}
 }
+
+// What is counted apart from what the daemon has in hand must not grow with what it has ended, however fast it was.
+func TestUnseenIsWhatTheDaemonHasNotToldOf(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	unseen := func(want ...statefs.ID) {
+		t.Helper()
+		got := d.in.Unseen()
+		slices.SortFunc(got, func(a, b statefs.ID) int { return strings.Compare(a.String(), b.String()) })
+		if !slices.Equal(got, want) {
+			t.Errorf("unseen %v, want %v", got, want)
+		}
+	}
+	first, second, third := d.submit("off", `{}`), d.submit("off", `{}`), d.submit("off", `{}`)
+	unseen(first.Record.ID, second.Record.ID, third.Record.ID)
+	d.in.Note(first.Record)
+	d.in.Forget(second.Record)
+	unseen(third.Record.ID)
+	d.in.Vanished(third.Record.ID)
+	unseen()
+}

@@ -36,14 +36,21 @@ func ParseList(data []byte) ([]Entry, error) {
 	var entries []Entry
 	for in.More() {
 		if len(entries) == MostEntries {
-			return nil, &ListError{fmt.Sprintf("it has more than %d entries", MostEntries)}
+			count := len(entries)
+			for ; in.More(); count++ {
+				var rest json.RawMessage
+				if err := in.Decode(&rest); err != nil {
+					return nil, listError(err)
+				}
+			}
+			return nil, &ListError{fmt.Sprintf("it has %d entries, and at most %d are taken at once", count, MostEntries)}
 		}
 		var raw json.RawMessage
 		if err := in.Decode(&raw); err != nil {
 			return nil, listError(err)
 		}
 		if len(raw) > MaxEntry {
-			return nil, &EntryError{len(entries), &ListError{fmt.Sprintf("it is larger than %d bytes", MaxEntry)}}
+			return nil, &EntryError{len(entries), &ListError{fmt.Sprintf("it has %d bytes, and an entry has at most %d", len(raw), MaxEntry)}}
 		}
 		entry, err := ParseEntry(raw)
 		if err != nil {

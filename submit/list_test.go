@@ -28,8 +28,8 @@ func TestParseList(t *testing.T) {
 		`[` + one + `,{"job":"g"}]`:  "entry 1: Invalid parameter 'job'",
 		`[` + one + `,{"jobb":"g"}]`: "entry 1: Invalid parameter 'jobb'",
 		`[{"job":"g/a","params":` + strings.Repeat("[", 10_000) + `]`:            "exceeded max depth",
-		`[{"job":"g/a","params":{"a":"` + strings.Repeat("x", MaxEntry) + `"}}]`: "entry 0: the list of submits cannot be taken: it is larger than 1048576 bytes",
-		"[" + strings.Repeat(one+",", MostEntries) + one + "]":                   "it has more than 10000 entries",
+		`[{"job":"g/a","params":{"a":"` + strings.Repeat("x", MaxEntry) + `"}}]`: "entry 0: the list of submits cannot be taken: it has 1048607 bytes, and an entry has at most 1048576",
+		"[" + strings.Repeat(one+",", MostEntries) + one + "]":                   "it has 10001 entries, and at most 10000 are taken at once",
 	} {
 		if entries, err := ParseList([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40s: %d entries, %v, want %q", text, len(entries), err, want)
@@ -53,7 +53,7 @@ func TestRequestsOfEntries(t *testing.T) {
 		`{"job":"g/no"}`:                                "There is no job no in group g",
 		`{"job":"no/return"}`:                           "There is no group no",
 		`{"job":"a\nb/../return"}`:                      `There is no group a\nb`,
-		`{"job":"g/return","params":{"b":"x"}}`:         "parameter 'b': a string is given, not an integer",
+		`{"job":"g/return","params":{"b":"x"}}`:         `parameter 'b': "x" is a text, not an integer`,
 		`{"job":"g/return","params":[]}`:                "the parameters are not a JSON object",
 		`{"job":"g/return","params":{"a":"1","a":"2"}}`: "parameter 'a': it is given twice",
 	} {

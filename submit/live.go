@@ -29,10 +29,35 @@ type live struct {
 	more map[sum]map[statefs.ID]bool
 	// unsettled are operations that another process submitted: whether they are durable is not known.
 	unsettled map[statefs.ID]bool
+	// unseen are operations that were submitted here and that the daemon has not told of.
+	unseen map[statefs.ID]bool
 }
 
 func newLive() *live {
-	return &live{one: make(map[sum]statefs.ID), more: make(map[sum]map[statefs.ID]bool), unsettled: make(map[statefs.ID]bool)}
+	return &live{
+		one: make(map[sum]statefs.ID), more: make(map[sum]map[statefs.ID]bool), unsettled: make(map[statefs.ID]bool), unseen: make(map[statefs.ID]bool),
+	}
+}
+
+// submit notes an operation that is about to be on disk.
+func (l *live) submit(s sum, id statefs.ID) {
+	l.add(s, id)
+	l.mu.Lock()
+	l.unseen[id] = true
+	l.mu.Unlock()
+}
+
+// see notes that the daemon knows of an operation.
+func (l *live) see(id statefs.ID) {
+	l.mu.Lock()
+	delete(l.unseen, id)
+	l.mu.Unlock()
+}
+
+func (l *live) allUnseen() []statefs.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.unseen))
 }
 
 // add notes an operation, and reports whether it was not known.
@@ -58,6 +83,7 @@ func (l *live) remove(s sum, id statefs.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.unsettled, id)
+	delete(l.unseen, id)
 	others := l.more[s]
 	switch {
 	case l.one[s] != id:

@@ -121,6 +121,9 @@ func (o *Options) setText(name string, given []string) (err error) {
 
 func delayFrom(text string) (time.Duration, error) {
 	delay, ok := catalog.ParseDuration(text)
+	if catalog.TooLong(text) {
+		return 0, wrong(optionDelay, "%s is longer than %dd", quote(text), int(longestDelay.Hours()/24))
+	}
 	if !ok {
 		return 0, wrong(optionDelay, "%s is not a duration, such as 90s, 1h30m or 2d", quote(text))
 	}

@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,6 +27,7 @@ type entry struct {
 	submission statefs.Submission
 	hash       string // of what makes it equal to others
 	whole      string // of all parameters, for its idempotency key
+	key        string // the idempotency key, as it is claimed; "" without one
 	draft      *statefs.Record
 	outcome    Outcome
 }
@@ -57,8 +59,17 @@ func (r *round) prepare(i int, q *Request) error {
 	e := &r.entries[i]
 	e.request, e.submission = q, submission
 	e.hash = statefs.RequestHash(submission.Group, submission.Job, submission.CanonicalParams)
+	e.key = claimedKey(q.Scope, submission.IdempotencyKey)
 	e.whole = statefs.RequestHash(submission.Group, submission.Job, string(submission.Params))
 	return nil
+}
+
+// claimedKey is what an idempotency key is claimed by: a line break, which no key has, stands between it and whose it is.
+func claimedKey(scope, key string) string {
+	if scope == "" || key == "" {
+		return key
+	}
+	return scope + "\n" + key
 }
 
 // sums are the claims that the round needs, each once.
@@ -76,8 +87,8 @@ func (r *round) sums() []sum {
 		if s, ok := sumOf(e.hash); ok && e.onHit() != catalog.HitOff {
 			add(s)
 		}
-		if e.submission.IdempotencyKey != "" {
-			add(keySum(e.submission.IdempotencyKey))
+		if e.key != "" {
+			add(keySum(e.key))
 		}
 	}
 	return sums
@@ -132,31 +143,30 @@ func (r *round) decide(i int) error {
 
 // claim has the idempotency key of an entry written down for its operation.
 func (r *round) claim(e *entry) {
-	if key := e.submission.IdempotencyKey; key != "" {
-		r.keys = append(r.keys, statefs.KeyClaim{Key: key, ID: e.outcome.Record.ID, RequestHash: e.whole, At: r.now})
+	if e.key != "" {
+		r.keys = append(r.keys, statefs.KeyClaim{Key: e.key, ID: e.outcome.Record.ID, RequestHash: e.whole, At: r.now})
 	}
 }
 
 // byKey finds the operation that the idempotency key of an entry names.
 func (r *round) byKey(i int) (bool, error) {
 	e := &r.entries[i]
-	key := e.submission.IdempotencyKey
-	if key == "" {
+	if e.key == "" {
 		return false, nil
 	}
 	for _, c := range r.keys { // of this round
-		if c.Key == key {
+		if c.Key == e.key {
 			return r.keyed(e, c, r.entry(c.ID, i))
 		}
 	}
-	claim, err := r.in.config.Tree.KeyClaim(key, r.in.KeysSince())
+	claim, err := r.in.config.Tree.KeyClaim(e.key, r.in.KeysSince())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	outcome, err := r.named(claim.ID)
+	outcome, err := r.in.named(claim.ID)
 	if err != nil || outcome.Record == nil {
 		return false, err
 	}
@@ -165,7 +175,7 @@ func (r *round) byKey(i int) (bool, error) {
 
 func (r *round) keyed(e *entry, c statefs.KeyClaim, outcome Outcome) (bool, error) {
 	if c.RequestHash != e.whole {
-		return false, &KeyReusedError{c.Key, c.ID}
+		return false, &KeyReusedError{e.submission.IdempotencyKey, c.ID}
 	}
 	outcome.New = false
 	e.outcome = outcome
@@ -182,9 +192,31 @@ func (r *round) entry(id statefs.ID, before int) Outcome {
 	return Outcome{}
 }
 
+// Made returns the operation that a submit with an idempotency key of no scope came to at or after a time, whatever was asked for with it and
+// however old the key is; no record when there is none. It is for who is to make something once and may find the reasons changed since.
+func (in *Intake) Made(ctx context.Context, key string, since time.Time) (Outcome, error) {
+	select {
+	case <-in.ready:
+	case <-ctx.Done():
+		return Outcome{}, context.Cause(ctx)
+	}
+	claim, err := in.config.Tree.KeyClaim(key, since)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Outcome{}, nil
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	outcome, err := in.named(claim.ID)
+	if err != nil || outcome.Record == nil {
+		return Outcome{}, err
+	}
+	return outcome, in.settle(claim.ID)
+}
+
 // named returns the operation of a claim, live or ended; no record when there is none: its submit was cut off, or it was deleted.
-func (r *round) named(id statefs.ID) (Outcome, error) {
-	rec, err := r.in.config.Tree.ReadRecord(id)
+func (in *Intake) named(id statefs.ID) (Outcome, error) {
+	rec, err := in.config.Tree.ReadRecord(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Outcome{}, nil
 	}
@@ -194,9 +226,9 @@ func (r *round) named(id statefs.ID) (Outcome, error) {
 	if n := len(rec.Transitions); rec.Status == statefs.Cancelled && rec.Starts == 0 && n > 0 && rec.Transitions[n-1].Cause == statefs.CauseMarkerMissing {
 		return Outcome{}, nil // it was cut off between record and marker, and nobody was told of it
 	}
-	state, err := r.in.config.Tree.State(id)
+	state, err := in.config.Tree.State(id)
 	if errors.Is(err, statefs.ErrNotLive) {
-		if rec, err = r.in.config.Tree.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
+		if rec, err = in.config.Tree.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
 			return Outcome{}, nil
 		}
 		if err == nil && !rec.Status.Terminal() {
@@ -298,7 +330,7 @@ func (r *round) write() error {
 	// Noted before it can be seen: when the daemon tells of its end, that comes later.
 	for _, rec := range r.drafts {
 		s, _ := sumOf(rec.RequestHash)
-		r.in.live.add(s, rec.ID)
+		r.in.live.submit(s, rec.ID)
 	}
 	err := r.in.config.Tree.Publish(r.drafts...)
 	if _, part := errors.AsType[*statefs.PartError](err); err != nil && !part {

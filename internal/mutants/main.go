@@ -99,6 +99,10 @@ var mutants = []mutant{
 		"TestGroupOfWhatIsDying", "./keeper", false,
 	},
 	{
+		"a look forgets what the one before left there", "daemon/sight.go", "statefs.NameOf(op.state) | op.open", "statefs.NameOf(op.state)",
+		"TestASightAsks", "./daemon", false,
+	},
+	{
 		"a lane starts one more than it has room for", "queue/room.go", "r.holders.Len() >= r.capacity", "r.holders.Len() > r.capacity",
 		"TestRules|TestQueueFollowsTheRule", "./queue", false,
 	},

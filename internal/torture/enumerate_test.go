@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -140,7 +141,7 @@ func recoverFrom(t *testing.T, c crash, all []told) (err error) {
 	}
 	dir := filepath.Join(top, "storage")
 	expected := expect(all, c.at)
-	if err := errors.Join(checkRecords(dir), expected.beforeStart(dir)); err != nil {
+	if err := expected.beforeStart(dir); err != nil {
 		return fmt.Errorf("before a start: %w", err)
 	}
 	config := handlerConfig(dir)
@@ -190,6 +191,7 @@ type expectation struct {
 
 type expectations struct {
 	ops     map[statefs.ID]*expectation
+	lists   [][]statefs.ID // whose submit had been sent
 	highest uint64
 }
 
@@ -198,6 +200,10 @@ func expect(all []told, at int) *expectations {
 	e := &expectations{ops: make(map[statefs.ID]*expectation)}
 	for _, what := range all {
 		if what.sent > at {
+			continue
+		}
+		if what.list != nil {
+			e.listed(what.list, what.answered <= at)
 			continue
 		}
 		op := e.ops[what.id]
@@ -226,14 +232,80 @@ func expect(all []told, at int) *expectations {
 	return e
 }
 
+// listed notes a list of submits that was sent, and perhaps answered.
+func (e *expectations) listed(ids []statefs.ID, answered bool) {
+	e.lists = append(e.lists, ids)
+	for _, id := range ids {
+		op := e.ops[id]
+		if op == nil {
+			op = &expectation{}
+			e.ops[id] = op
+		}
+		op.submitted = answered
+		if answered {
+			e.highest = max(e.highest, id.Sequence())
+		}
+	}
+}
+
+// inLists are the operations of the lists that are in taken/: their records need not be on the disk, a start makes them.
+func inLists(dir string) (map[statefs.ID]bool, error) {
+	found := make(map[statefs.ID]bool)
+	for _, suffix := range []string{".batch", ".records"} {
+		files, err := filepath.Glob(filepath.Join(dir, "taken", "*"+suffix))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			for line := range bytes.Lines(data) {
+				var rec struct {
+					ID statefs.ID `json:"id"`
+				}
+				if err := json.Unmarshal(line, &rec); err != nil {
+					return nil, fmt.Errorf("list %s is torn: %q: %w", file, line, err)
+				}
+				found[rec.ID] = true
+			}
+		}
+	}
+	return found, nil
+}
+
+// whole holds that there is all of a list or nothing.
+func (e *expectations) whole(tree *statefs.Tree) error {
+	var errs []error
+	for _, ids := range e.lists {
+		var there []statefs.ID
+		for _, id := range ids {
+			if _, err := tree.ReadRecord(id); err == nil {
+				there = append(there, id)
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+		if len(there) != 0 && len(there) != len(ids) {
+			errs = append(errs, fmt.Errorf("of a list of %d there are %v", len(ids), there))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // beforeStart looks at what the crash left.
 func (e *expectations) beforeStart(dir string) error {
-	var errs []error
+	lists, err := inLists(dir)
+	if err != nil {
+		return err
+	}
+	errs := []error{checkRecordsBut(dir, lists)}
 	for id, op := range e.ops {
 		name := filepath.Join(dir, "operations", id.Day(), id.String())
 		data, err := os.ReadFile(name + ".json")
 		if err != nil {
-			if op.submitted || op.run > 0 || op.end != nil {
+			if (op.submitted && !lists[id]) || op.run > 0 || op.end != nil {
 				errs = append(errs, fmt.Errorf("%s was acknowledged: %w", id, err))
 			}
 			continue
@@ -268,6 +340,7 @@ func (e *expectations) afterStart(dir string) error {
 			errs = append(errs, fmt.Errorf("%s: %w", id, err))
 		}
 	}
+	errs = append(errs, e.whole(tree), checkRecords(dir))
 	corrupt, err := filepath.Glob(filepath.Join(dir, "corrupt", "*"))
 	errs = append(errs, err)
 	for _, name := range corrupt {

@@ -19,6 +19,9 @@ import (
 // recorderEnv is the address of whoever writes down when the work of a handler begins.
 const recorderEnv = "JOBDIR_TORTURE_RECORDER"
 
+// sweepEnv is the time between two sweeps, when it is not an hour.
+const sweepEnv = "JOBDIR_TORTURE_SWEEP"
+
 const handlerJobs = `
 group: t
 name: wait
@@ -75,6 +78,9 @@ func childServes(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	config := handlerConfig(args[0])
+	if every, err := time.ParseDuration(os.Getenv(sweepEnv)); err == nil {
+		config.SweepInterval = every
+	}
 	config.Serving = func(s cli.Serving) { fmt.Fprintf(os.Stderr, "jobdir: serving %s, ready\n", s.Addresses[0]) }
 	return cli.Serve(ctx, config)
 }

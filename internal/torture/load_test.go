@@ -199,7 +199,14 @@ func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
 	t.Helper()
 	listing, err := tree.List()
 	must(t, err)
-	for id := range listing.IDs() { // also those whose submit was never answered
+	ids := listing.IDs() // also those whose submit was never answered
+	l.ledger.each(func(id statefs.ID, _ *acknowledged) {
+		// By name: a listing shows neither name of a marker that is renamed meanwhile.
+		if _, err := tree.State(id); err == nil {
+			ids[id] = statefs.AllNames
+		}
+	})
+	for id := range ids {
 		err := l.r.finishOne(t, tree, d, id)
 		if errors.Is(err, fs.ErrNotExist) && !l.ledger.knows(id) {
 			continue // a marker may outlive a power cut without its record, until the sweep, as long as nobody was told of it
@@ -208,9 +215,17 @@ func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
 			t.Error(err)
 		}
 	}
+	var left []statefs.Entry
+	defer func() {
+		for _, e := range left {
+			rec, err := tree.ReadRecord(e.ID)
+			t.Logf("%s, known %t, is left: %+v, %v", e.File, l.ledger.knows(e.ID), rec, err)
+		}
+	}()
 	until(t, "nothing is live", func() bool {
 		listing, err := tree.List()
-		return err == nil && len(listing.Markers) == 0
+		left = listing.Markers
+		return err == nil && len(left) == 0
 	})
 	l.ledger.each(func(id statefs.ID, op *acknowledged) {
 		// By name as well: a listing shows neither name of a marker that is renamed meanwhile.

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 type told struct {
 	sent, answered int
 	id             statefs.ID
+	list           []statefs.ID   // of a list of submits: all of them, id the first
 	ask            statefs.Ask    // of a request
 	end            *client.Footer // of an end that was shown
 	run            int            // of work that began
@@ -29,12 +31,14 @@ type told struct {
 
 // play is a scenario while it is played: a daemon in a process of its own on a disk that keeps a journal.
 type play struct {
-	t    *testing.T
-	p    *plugged
-	d    *daemon
-	url  string // of the recorder
-	mu   sync.Mutex
-	told []told
+	t   *testing.T
+	p   *plugged
+	d   *daemon
+	url string // of the recorder
+	// sweep is the time between two sweeps of the next daemon that is started, "" for an hour.
+	sweep string
+	mu    sync.Mutex
+	told  []told
 }
 
 // perform plays a scenario on a new disk and returns what was told.
@@ -74,7 +78,7 @@ func (s *play) start() {
 	}
 	s.d = &daemon{stderr: new(output), ended: make(chan struct{})}
 	s.d.cmd = exec.Command("/proc/self/exe", s.p.dir)
-	s.d.cmd.Env = append(os.Environ(), s.p.mark, childEnv+"=serve", recorderEnv+"="+s.url)
+	s.d.cmd.Env = append(os.Environ(), s.p.mark, childEnv+"=serve", recorderEnv+"="+s.url, sweepEnv+"="+s.sweep)
 	s.d.cmd.Dir = "/"
 	must(s.t, s.p.await(s.d))
 }
@@ -86,6 +90,25 @@ func (s *play) submit(job string) statefs.ID {
 	must(s.t, err)
 	s.note(told{sent: sent, answered: s.p.disk.Len(), id: op.ID})
 	return op.ID
+}
+
+// submitList submits a job several times, all or nothing.
+func (s *play) submitList(job string, count int, delay time.Duration) []statefs.ID {
+	s.t.Helper()
+	list := make([]client.Submission, count)
+	for i := range list {
+		list[i] = client.Submission{Job: "t/" + job, Delay: delay}
+	}
+	sent := s.p.disk.Len()
+	made, err := s.d.SubmitList(s.t.Context(), list)
+	must(s.t, err)
+	answered := s.p.disk.Len()
+	ids := make([]statefs.ID, len(made))
+	for i, one := range made {
+		ids[i] = one.ID
+	}
+	s.note(told{sent: sent, answered: answered, id: ids[0], list: ids})
+	return ids
 }
 
 // ask asks and, with a wait, returns when it took effect.
@@ -159,6 +182,24 @@ var scenarios = map[string]func(*play){
 		s.ask(running, statefs.Cancel, 0)
 		s.start()
 		s.end(running)
+	},
+	"list": func(s *play) {
+		s.submitList("wait", 4, time.Hour)
+		ids := s.submitList("wait", 3, 0)
+		s.running(ids[2])
+		s.ask(ids[2], statefs.Cancel, patience)
+		s.end(ids[2])
+	},
+	"list whose records are synced later": func(s *play) {
+		s.sweep = "20ms"
+		s.start()
+		ids := s.submitList("wait", 3, time.Hour)
+		s.ask(ids[1], statefs.Cancel, patience)
+		until(s.t, "the records are synced", func() bool {
+			files, err := filepath.Glob(filepath.Join(s.p.dir, "taken", "*.records"))
+			return err == nil && len(files) == 0
+		})
+		s.end(s.submit("count"))
 	},
 	"retry, delete, sweep": func(s *play) {
 		id := s.submit("wait")

@@ -198,6 +198,9 @@ func (d *Dir[K]) Take() (keys []K, rescan bool) {
 // may still be on its way.
 func (d *Dir[K]) Pending(key K) bool { return d.set.has(key) }
 
+// Waiting returns what the next Take would return, and leaves it there.
+func (d *Dir[K]) Waiting() (keys []K, rescan bool) { return d.set.waiting() }
+
 // Mode says how changes are noticed. It is found out by OpenDir and stays.
 func (d *Dir[K]) Mode() Mode { return d.mode }
 

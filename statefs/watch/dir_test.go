@@ -134,6 +134,9 @@ func TestKeysAreTakenOnce(t *testing.T) {
 			t.Fatal("the last event did not arrive")
 		}
 	}
+	if keys, rescan := d.Waiting(); len(keys) != 3 || rescan {
+		t.Errorf("waiting are %q, rescan %v", keys, rescan)
+	}
 	keys, rescan := d.Take()
 	slices.Sort(keys)
 	if want := []string{"op-a", "op-b", "op-fence"}; !slices.Equal(keys, want) || rescan {

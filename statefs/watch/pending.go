@@ -1,6 +1,10 @@
 package watch
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+)
 
 // keptKeys is the size up to which the emptied set is used again: clearing a
 // map costs as much as the most it ever held.
@@ -67,4 +71,10 @@ func (p *pending[K]) has(key K) bool {
 	defer p.mu.Unlock()
 	_, ok := p.keys[key]
 	return ok || p.rescan
+}
+
+func (p *pending[K]) waiting() (keys []K, rescan bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.keys)), p.rescan
 }

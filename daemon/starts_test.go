@@ -1,0 +1,135 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/breaker"
+	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// What has started and ended before a restart counts against the rate of its lane, once, and so does what goes on.
+func TestARateCountsWhatHasEndedBeforeARestart(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, laneJobs, testHandlers)
+	b.config.Lanes = map[string]LaneConfig{"hourly": {Lane: queue.Lane{Capacity: queue.Unlimited, Starts: 3, Per: time.Hour}}}
+	b.start()
+	first := b.awaitEnd(b.submit("hourly", `{}`))
+	if got := b.tree.LaneTimes("hourly", statefs.LaneStarts); len(got) != 1 || !got[0].Equal(*first.StartedAt) {
+		t.Fatalf("noted %v, want %s", got, first.StartedAt)
+	}
+	must(t, b.stop())
+	b.start()
+	b.awaitEnd(b.submit("hourly", `{}`))
+	b.awaitEnd(b.submit("hourly", `{}`)) // the third
+	must(t, b.stop())
+	b.start()
+	late := b.submit("hourly", `{}`)
+	if why := b.awaitWaiting(late, statefs.WaitsForRate); why.Until == nil || why.Until.Sub(*first.StartedAt).Round(time.Minute) != time.Hour {
+		t.Errorf("it waits %+v, want until an hour after %s", why, first.StartedAt)
+	}
+	b.jump.Store(int64(2 * time.Hour))
+	b.daemon.admission.change(func(*queue.Queue) {})
+	b.awaitEnd(late)
+	if got := b.tree.LaneTimes("hourly", statefs.LaneStarts); len(got) != 3 {
+		t.Errorf("%d starts are noted, and three count", len(got))
+	}
+}
+
+// A start that stands in a live record and in the note is one start.
+func TestAStartIsCountedOnceAfterARestart(t *testing.T) {
+	t.Parallel()
+	k := prepareKept(t, strings.ReplaceAll(laneJobs, "name: hourly\nlane: hourly\nhandler: count", "name: hourly\nlane: hourly\nparams: {n: {type: integer, default: 0}}\nrun: [sh, -c, 'echo begins; exec sleep 1000']"))
+	k.config.Lanes = map[string]LaneConfig{"hourly": {Lane: queue.Lane{Capacity: queue.Unlimited, Starts: 2, Per: time.Hour}}}
+	k.start()
+	first := k.submit("hourly", `{}`)
+	k.awaitLog(first, "begins")
+	k.abandon(ErrLeave)
+	must(t, <-k.ended)
+	k.daemon = nil
+	must(t, k.pool.Close())
+	k.start()
+	second, third := k.submit("hourly", `{"n": 1}`), k.submit("hourly", `{"n": 2}`)
+	k.awaitState(second, statefs.Running)
+	k.awaitWaiting(third, statefs.WaitsForRate)
+	for _, id := range []statefs.ID{first, second, third} {
+		k.touch(id, statefs.Cancel)
+		k.awaitEnd(id)
+	}
+}
+
+// A note of many starts is not written for each of them, and is whole when the daemon ends.
+func TestManyStartsAreNotedInParts(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, laneJobs, testHandlers)
+	b.config.Lanes = map[string]LaneConfig{
+		"many": {Lane: queue.Lane{Capacity: queue.Unlimited, Starts: 640, Per: time.Hour}},
+		"gap":  {Lane: queue.Lane{Capacity: queue.Unlimited, Gap: time.Second}},
+	}
+	b.start()
+	s := b.daemon.lanes.starts
+	at := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	want := func(lane string, count int, last time.Time) {
+		t.Helper()
+		got := b.tree.LaneTimes(lane, statefs.LaneStarts)
+		if len(got) != count || count > 0 && !got[count-1].Equal(last) {
+			t.Errorf("%s: %d starts are noted, the last %v, want %d up to %s", lane, len(got), got[max(0, len(got)-1):], count, last)
+		}
+	}
+	for i := range 2000 {
+		s.note("many", at.Add(time.Duration(i)*time.Second))
+		s.note("gap", at.Add(time.Duration(i)*time.Second))
+		s.note("one", at) // it has no rate
+	}
+	want("many", 640, at.Add(1999*time.Second))
+	for i := range 5 {
+		s.note("many", at.Add(time.Duration(2000+i)*time.Second))
+	}
+	want("many", 640, at.Add(1999*time.Second))
+	want("gap", 1, at.Add(1999*time.Second))
+	want("one", 0, at)
+	must(t, b.stop())
+	want("many", 640, at.Add(2004*time.Second))
+}
+
+// Failures below the threshold count after a restart, for as long as they would have; what a breaker has done with them is not counted again.
+func TestFailuresOutliveTheDaemon(t *testing.T) {
+	t.Parallel()
+	b := breakerBench(t, howHandlers())
+	failures := filepath.Join(b.dir, "lanes", "one.failures")
+	b.awaitEnd(b.how("fail"))
+	if got := b.tree.LaneTimes("one", statefs.LaneFailures); len(got) != 1 {
+		t.Fatalf("%d failures are noted", len(got))
+	}
+	must(t, b.stop())
+	b.start()
+	if v := b.lane("one"); v.Breaker.State != string(breaker.Closed) || v.Breaker.Failures != 1 || len(v.Problems) > 0 {
+		t.Errorf("%+v", v)
+	}
+	b.awaitEnd(b.how("fail"))
+	b.awaitLane("one", "is paused by its breaker", func(v statefs.LaneStatus) bool { return v.Paused != nil && v.Paused.By == statefs.HeldByBreaker })
+	if _, err := os.Lstat(failures); !os.IsNotExist(err) {
+		t.Errorf("what opened the breaker is still noted: %v", err)
+	}
+	b.awaitEnd(b.how("well")) // it is tried, and closes the breaker
+	b.awaitLane("one", "goes on", func(v statefs.LaneStatus) bool {
+		return v.Breaker.State == string(breaker.Closed) && v.Breaker.Failures == 0
+	})
+	// Old ones do not count, whoever noted them.
+	must(t, b.stop())
+	hours := []time.Time{time.Now().Add(-3 * time.Hour), time.Now().Add(-2 * time.Hour)}
+	must(t, os.WriteFile(failures, []byte(hours[0].Format(time.RFC3339Nano)+"\n"+hours[1].Format(time.RFC3339Nano)+"\n"), 0o640))
+	b.start()
+	b.awaitEnd(b.how("fail"))
+	if v := b.lane("one"); v.Breaker.State != string(breaker.Closed) || v.Breaker.Failures != 1 || v.Paused != nil {
+		t.Errorf("%+v", v)
+	}
+	if got := b.tree.LaneTimes("one", statefs.LaneFailures); len(got) != 1 || slices.ContainsFunc(hours, got[0].Equal) {
+		t.Errorf("noted: %v", got)
+	}
+}
