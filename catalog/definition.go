@@ -55,6 +55,7 @@ const (
 	WorkRun     Work = "run"     // one command
 	WorkItems   Work = "items"   // the command once for each item
 	WorkHandler Work = "handler" // a Go function of the program
+	WorkSteps   Work = "steps"   // several of them, one after another
 )
 
 // EnvVar is one entry of env. Value may hold references.
@@ -103,6 +104,9 @@ type Definition struct {
 	Unique   Unique
 	Then     *Then // nil: nothing follows
 
+	Steps      []*Step // in the order in which they are done: each after all that it needs
+	Milestones []Milestone
+
 	source    []byte
 	at        Position
 	handlerAt Position
@@ -122,6 +126,8 @@ func (d *Definition) Work() Work {
 		return WorkHandler
 	case d.Items != nil:
 		return WorkItems
+	case len(d.Steps) > 0:
+		return WorkSteps
 	}
 	return WorkRun
 }

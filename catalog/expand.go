@@ -3,6 +3,8 @@ package catalog
 import (
 	"iter"
 	"strings"
+
+	"github.com/jobdir/jobdir/steps"
 )
 
 // Values are what references are replaced by.
@@ -10,6 +12,8 @@ type Values struct {
 	Params Params
 	ID     string // of the operation
 	Item   string // name of the item; "" where there is none
+	// Steps are those of the operation, whose outputs may be used; nil where there are none.
+	Steps []steps.Step
 }
 
 func (v Values) reference(ref string) string {

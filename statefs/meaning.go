@@ -40,6 +40,8 @@ var causeMeanings = map[Cause]string{
 	CauseNeedsPerson:   "An attempt failed in a way that only a person can mend.",
 	CauseDependency:    "An operation that it comes after has ended otherwise than it must, and cannot any more.",
 	CauseRetry:         "Somebody asks to try it again.",
+	CauseNextStep:      "The next step takes another lane or other limits than the one before.",
+	CauseSkip:          "Somebody asks to go on without the step at which it stands.",
 	CauseGate:          "The work reached a gate.",
 	CauseApprove:       "Somebody approves at the gate.",
 	CauseReject:        "Somebody rejects at the gate.",

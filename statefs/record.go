@@ -11,6 +11,8 @@ import (
 	"path"
 	"slices"
 	"time"
+
+	"github.com/jobdir/jobdir/steps"
 )
 
 // RecordVersion is the version of the record format that this code writes. A record with a higher one is not touched.
@@ -101,6 +103,12 @@ type Record struct {
 	Footer json.RawMessage `json:"footer,omitempty"`
 	// LogBytes is the length at which the log is sealed, set when the operation ends.
 	LogBytes *int64 `json:"log_bytes,omitempty"`
+
+	// Steps are those of its job in the order in which they are done, nil for a job without; Acts is what persons did about them.
+	Steps []steps.Step `json:"steps,omitempty"`
+	Acts  []steps.Act  `json:"acts,omitempty"`
+	// Corrected are parameters that a person has set since the submit, by name, each as JSON: they count in place of those in Params.
+	Corrected map[string]json.RawMessage `json:"corrected,omitempty"`
 
 	Processed int    `json:"processed"`
 	FailedN   int    `json:"failed"`

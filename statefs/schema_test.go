@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/jobdir/jobdir/steps"
 )
 
 const schemaFile = "../schema/record.schema.json"
@@ -84,6 +86,14 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	rec.Host, rec.Boot, rec.PID, rec.Artifacts, rec.Signal, rec.FailedItems = "here", "b", 7, []string{"a/b"}, "SIGKILL", true
 	rec.Run, rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues, rec.PausedSeconds, rec.Processed, rec.FailedN = 4, 4, 1, 2, 1, 0.5, 2, 1
 	rec.Then = &Follower{ID: rec.ID, Error: "none"}
+	values := map[string]json.RawMessage{"params.n": json.RawMessage("3")}
+	rec.Corrected = map[string]json.RawMessage{"n": json.RawMessage("3")}
+	rec.Acts = []steps.Act{{Ask: "set", Step: "split", By: "me", At: at, Reason: "wrong", Values: values}}
+	rec.Steps = []steps.Step{{
+		Name: "split", Status: steps.FailedRetryable, Optional: true, Run: 3, Retries: 2, Attempts: 1, Deaths: 1, StartedAt: &at, EndedAt: &at, DueAt: &at,
+		ErrorCode: "exit_code", ErrorMessage: "exit code 1", Reason: "not wanted", Outputs: values, ApprovedBy: "me", ApprovedAt: &at, Lane: "cookie",
+		Limits: []string{"yt-dlp"}, LogFrom: 1, LogTo: 2, Log: "x.log",
+	}}
 	rec.Warnings, rec.DueAt, rec.RetryUntil, rec.LaneTurn = 2, &at, &at, 3
 	rec.Footer, rec.LogBytes, rec.Definition = json.RawMessage(`{"result":"failure"}`), &total, strings.Repeat("a", 64)
 	rec.Extra = map[string]json.RawMessage{"colour": json.RawMessage(`"red"`)}
@@ -106,7 +116,7 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	for name, wrong := range map[string]string{
 		"version": "2", "id": `"x"`, "status": `"resting"`, "created_at": `"yesterday"`, "run": "-1", "finished_seq": "0", "params": "[]",
 		"retry_of": `"../x"`, "tags": `"a"`, "stalled_at": "0", "deaths": "-1", "on_disconnect": `"stop"`, "pinned": `"yes"`, "next": `"failed"`, "transitions": `[{"to":"queued"}]`, "exit_code": "256", "result": `"maybe"`,
-		"canonical_params": "{}", "idempotency_key": "1", "limits": `"a"`, "key_order": `"fifo"`, "after": `["x"]`, "require": `"luck"`, "not_before": `"soon"`,
+		"canonical_params": "{}", "idempotency_key": "1", "limits": `"a"`, "key_order": `"fifo"`, "after": `["x"]`, "require": `"luck"`, "steps": `[{"name":"x","status":"half","retries":0}]`, "acts": `[{"ask":"x"}]`, "corrected": "[]", "not_before": `"soon"`,
 	} {
 		broken := maps.Clone(members)
 		broken[name] = json.RawMessage(wrong)

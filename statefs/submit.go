@@ -10,6 +10,8 @@ import (
 	"os"
 	"path"
 	"time"
+
+	"github.com/jobdir/jobdir/steps"
 )
 
 // Submission is what a new operation is made of.
@@ -45,6 +47,8 @@ type Submission struct {
 	// failed there, and not what was never begun.
 	RetryOf     *ID
 	FailedItems bool
+	// Steps are those of the job in their order, nil for a job without; what an operation that is repeated has finished stands in them as done.
+	Steps []steps.Step
 }
 
 // The values of Require.
@@ -85,7 +89,7 @@ func (t *Tree) newRecord(s Submission) (*Record, error) {
 	if rec.Params == nil {
 		rec.Params = json.RawMessage("{}")
 	}
-	rec.RetryOf, rec.FailedItems = s.RetryOf, s.FailedItems
+	rec.RetryOf, rec.FailedItems, rec.Steps = s.RetryOf, s.FailedItems, steps.Clone(s.Steps)
 	rec.CanonicalParams, rec.IdempotencyKey = cmp.Or(s.CanonicalParams, string(rec.Params)), s.IdempotencyKey
 	rec.RequestHash = RequestHash(s.Group, s.Job, rec.CanonicalParams)
 	rec.Lane, rec.Limits, rec.Priority, rec.Key, rec.KeyOrder = s.Lane, s.Limits, s.Priority, s.Key, s.KeyOrder

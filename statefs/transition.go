@@ -45,6 +45,10 @@ const (
 	CauseDependency Cause = "dependency"
 	// CauseRetry is a retry request.
 	CauseRetry Cause = "retry"
+	// CauseNextStep means that the next step takes another lane or other limits than the one before.
+	CauseNextStep Cause = "next_step"
+	// CauseSkip is a skip request for the step at which the operation stands.
+	CauseSkip Cause = "skip"
 	// CauseGate means that the work stands at a gate.
 	CauseGate Cause = "gate"
 	// CauseApprove and CauseReject answer a gate.
@@ -79,6 +83,10 @@ var transitions = []Transition{
 	{Queued, CausePause, Paused},
 	{Queued, CauseCancel, Cancelled},
 	{Queued, CauseMarkerMissing, Cancelled},
+	{Queued, CauseDone, Completed},
+	{Queued, CauseMainDone, Trailing},
+	{Queued, CauseGate, WaitingApproval},
+	{Queued, CauseNeedsPerson, FailedManual},
 	{Queued, CauseFailed, Failed},
 	{Queued, CauseExpired, Failed},
 	{Queued, CauseDependency, FailedManual},
@@ -94,6 +102,7 @@ var transitions = []Transition{
 	{Running, CauseNeedsPerson, FailedManual},
 	{Running, CauseGate, WaitingApproval},
 	{Running, CauseMainDone, Trailing},
+	{Running, CauseNextStep, Queued},
 	{Running, CauseInterrupted, Queued},
 	{Running, CauseRescued, Queued},
 	{Running, CauseUnreadable, FailedManual},
@@ -105,12 +114,14 @@ var transitions = []Transition{
 	{Paused, CauseCancel, Cancelled},
 	{Paused, CauseMarkerMissing, Cancelled},
 	{Paused, CauseDone, Completed},
+	{Paused, CauseMainDone, Trailing},
 	{Paused, CauseFailed, Failed},
 	{Paused, CauseExpired, Failed},
 	{Paused, CauseNeedsPerson, FailedManual},
 	{Paused, CauseUnreadable, FailedManual},
 
 	{WaitingApproval, CauseApprove, Queued},
+	{WaitingApproval, CauseSkip, Queued},
 	{WaitingApproval, CauseReject, Failed},
 	{WaitingApproval, CauseExpired, Failed},
 	{WaitingApproval, CauseCancel, Cancelled},
@@ -119,6 +130,7 @@ var transitions = []Transition{
 
 	{FailedRetryable, CauseDue, Queued},
 	{FailedRetryable, CauseRetry, Queued},
+	{FailedRetryable, CauseSkip, Queued},
 	{FailedRetryable, CausePause, Paused},
 	{FailedRetryable, CauseExpired, Failed},
 	{FailedRetryable, CauseCancel, Cancelled},
@@ -126,13 +138,14 @@ var transitions = []Transition{
 	{FailedRetryable, CauseUnreadable, FailedManual},
 
 	{FailedManual, CauseRetry, Queued},
+	{FailedManual, CauseSkip, Queued},
 	{FailedManual, CauseExpired, Failed},
 	{FailedManual, CauseCancel, Cancelled},
 	{FailedManual, CauseMarkerMissing, Cancelled},
 
 	{Trailing, CauseAllDone, Completed},
-	{Trailing, CauseCancel, Cancelled},
-	{Trailing, CauseMarkerMissing, Cancelled},
+	{Trailing, CauseCancel, Completed},
+	{Trailing, CauseMarkerMissing, Completed},
 	{Trailing, CauseUnreadable, FailedManual},
 }
 
@@ -182,7 +195,7 @@ func (a Ask) Means(state State) bool {
 // meanings are the causes that a request can be.
 var meanings = map[Ask][]Cause{
 	Pause: {CausePause}, Resume: {CauseResume, CauseRelease, CauseNotYet}, Cancel: {CauseCancel}, Retry: {CauseRetry},
-	Skip: {CauseRetry, CauseApprove}, Set: {CauseRetry, CauseApprove}, Approve: {CauseApprove}, Reject: {CauseReject},
+	Skip: {CauseSkip}, Set: {CauseRetry, CauseApprove}, Approve: {CauseApprove}, Reject: {CauseReject},
 }
 
 // HandMove returns the cause that a marker renamed by hand from one state to another stands for, and false when the move means

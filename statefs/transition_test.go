@@ -16,13 +16,13 @@ var update = flag.Bool("update", false, "rewrite docs/states.md from the table o
 // golden is the state machine as the design has it, written by hand: what is not here is an error.
 const golden = `
 scheduled: due=queued expired=failed pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
-queued: start=running dependency=failed_manual expired=failed pause=paused cancel=cancelled marker_missing=cancelled failed=failed record_unreadable=failed_manual
-running: expired=failed pause=paused cancel=cancelled marker_missing=cancelled interrupted=queued rescued=queued done=completed failed=failed retry_later=failed_retryable needs_person=failed_manual gate=waiting_approval main_done=trailing record_unreadable=failed_manual
-paused: resume=running release=queued not_yet=scheduled retry_later=failed_retryable expired=failed cancel=cancelled marker_missing=cancelled done=completed failed=failed needs_person=failed_manual record_unreadable=failed_manual
-waiting_approval: approve=queued expired=failed reject=failed cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
-failed_retryable: due=queued expired=failed retry=queued pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
-failed_manual: retry=queued expired=failed cancel=cancelled marker_missing=cancelled
-trailing: all_done=completed cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
+queued: start=running done=completed main_done=trailing gate=waiting_approval needs_person=failed_manual dependency=failed_manual expired=failed pause=paused cancel=cancelled marker_missing=cancelled failed=failed record_unreadable=failed_manual
+running: next_step=queued expired=failed pause=paused cancel=cancelled marker_missing=cancelled interrupted=queued rescued=queued done=completed failed=failed retry_later=failed_retryable needs_person=failed_manual gate=waiting_approval main_done=trailing record_unreadable=failed_manual
+paused: resume=running release=queued not_yet=scheduled retry_later=failed_retryable expired=failed cancel=cancelled marker_missing=cancelled done=completed main_done=trailing failed=failed needs_person=failed_manual record_unreadable=failed_manual
+waiting_approval: approve=queued skip=queued expired=failed reject=failed cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
+failed_retryable: due=queued expired=failed retry=queued skip=queued pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
+failed_manual: retry=queued skip=queued expired=failed cancel=cancelled marker_missing=cancelled
+trailing: all_done=completed cancel=completed marker_missing=completed record_unreadable=failed_manual
 completed:
 cancelled:
 failed:

@@ -118,7 +118,7 @@ func Build(def *catalog.Definition, params catalog.Params, o Options, now time.T
 	s := statefs.Submission{
 		Group: def.Group, Job: def.Name, Params: params.JSON(), CanonicalParams: def.Identity(params), Tags: joinTags(def.Tags, o.Tags),
 		Definition: def.Source(), DefinitionHash: def.Hash(), OnDisconnect: string(def.OnDisconnect),
-		Lane: def.Lane, Limits: def.Limits, Priority: def.Priority, IdempotencyKey: o.IdempotencyKey,
+		Lane: def.Lane, Limits: def.Limits, Priority: def.Priority, IdempotencyKey: o.IdempotencyKey, Steps: def.NewSteps(),
 		After: o.After, Require: o.Require, NotBefore: o.NotBefore,
 	}
 	key, err := def.KeyFor(params)

@@ -1,0 +1,93 @@
+package catalog
+
+import (
+	"slices"
+
+	"github.com/jobdir/jobdir/steps"
+)
+
+// Step is one step of a job.
+type Step struct {
+	Name     string
+	Summary  string
+	Needs    []string // steps that are done before it begins
+	Optional bool     // it never blocks, delays or fails the operation
+	Approve  bool     // a person has to approve before it begins
+	// Milestone is the phase of the operation once the step is done, "" when it is none.
+	Milestone string
+	// When is the condition as it is written, "" when it has none; [Step.Holds] judges it.
+	When string
+	// Outputs are the names of the values in its result that later steps may use; a result without one of them is a failure.
+	Outputs []string
+	// Errors say by what the work writes what kind of failure it is, in the order of the file.
+	Errors []ErrorPattern
+	// Lane is what it takes in place of the lane of the job, Limits what it takes beside its limits, for its time alone.
+	Lane   string
+	Limits []string
+	// Work is the step as a job of its own: its run, items or handler, and everything that a step may say, with what the job says for what it
+	// leaves open. It is nil for a gate without work.
+	Work *Definition
+}
+
+// Step gives the step of a name, nil when there is none.
+func (d *Definition) Step(name string) *Step {
+	for _, s := range d.Steps {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// Graph is the steps in the order in which they are done, as far as that order goes.
+func (d *Definition) Graph() steps.Graph {
+	graph := make(steps.Graph, len(d.Steps))
+	for i, s := range d.Steps {
+		graph[i] = steps.Node{Name: s.Name, Needs: s.Needs, Optional: s.Optional, Approve: s.Approve, Gate: s.Work == nil}
+	}
+	return graph
+}
+
+// NewSteps is the steps of an operation that begins, nil for a job without.
+func (d *Definition) NewSteps() []steps.Step {
+	var list []steps.Step
+	for _, s := range d.Steps {
+		list = append(list, steps.Step{Name: s.Name, Status: steps.Pending, Optional: s.Optional, Lane: s.Lane, Limits: s.Limits})
+	}
+	return list
+}
+
+// FirstPhase is the phase of an operation with steps before it has reached a milestone.
+const FirstPhase = "created"
+
+// Milestone is a phase that is reached when all of a set of steps are done.
+type Milestone struct {
+	Name  string
+	Steps []string
+}
+
+// Phase is the furthest milestone that an operation has reached: that whose last step is the last one in the order of the steps.
+func (d *Definition) Phase(list []steps.Step) string {
+	phase, furthest := FirstPhase, -1
+	reach := func(name string, of ...string) {
+		last := -1
+		for _, step := range of {
+			if s := steps.Find(list, step); s == nil || !s.Status.Done() {
+				return
+			}
+			last = max(last, slices.IndexFunc(d.Steps, func(s *Step) bool { return s.Name == step }))
+		}
+		if last >= furthest {
+			phase, furthest = name, last
+		}
+	}
+	for _, s := range d.Steps {
+		if s.Milestone != "" {
+			reach(s.Milestone, s.Name)
+		}
+	}
+	for _, m := range d.Milestones {
+		reach(m.Name, m.Steps...)
+	}
+	return phase
+}
