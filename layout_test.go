@@ -71,7 +71,7 @@ var imports = []row{
 	{"stream", 2, []string{"statefs"}, nil, "the stream format is pure text over readers and writers, usable by any client"},
 	{"breaker", 2, []string{"statefs"}, nil, "when a lane stops itself, as a decision without clock and files; of the vocabulary it needs the ID alone"},
 	{"catalog", 2, []string{"statefs", "schedule", "steps"}, []string{yaml, doublestar}, "what jobs exist is independent of what runs"},
-	{"events", 2, []string{"statefs"}, nil, "a log of what happens, which the daemon writes and control reads; it decides nothing and starts nothing"},
+	{"events", 2, []string{"statefs", "steps"}, nil, "a log of what happens, which the daemon writes and control reads; it decides nothing and starts nothing"},
 	{"history", 2, []string{"statefs"}, []string{bbolt}, "an index of what has ended, made from the records; it knows neither what runs nor HTTP"},
 	{"tally", 2, []string{"statefs"}, nil, "counts and percentiles, as memory and arithmetic alone; of the vocabulary it needs the states"},
 	{"queue", 2, []string{"statefs"}, nil, "what starts next, as a decision without clock, files or locks; of the vocabulary it needs the ID alone"},

@@ -48,7 +48,7 @@ feed is for (GET /api/v1/finished). A flag that filters may be given several tim
 	flags.StringArrayVar(&opts.key, "key", nil, "only those with this key")
 	flags.StringArrayVar(&opts.tag, "tag", nil, "only those with this tag")
 	flags.StringArrayVar(&opts.id, "id", nil, "only those of this operation")
-	flags.StringArrayVar(&opts.kind, "type", nil, "only those of this type: transition, progress, waiting, stalled, lane or sweep")
+	flags.StringArrayVar(&opts.kind, "type", nil, "only those of this type: transition, step, progress, waiting, stalled, lane or sweep")
 	flags.Int64Var(&opts.after, "after", -1, "begin behind the event with this number; -1: with what happens from now on")
 	flags.IntVar(&opts.count, "count", 0, "end after so many; 0: never")
 	jsonFlag(cmd, &opts.json)
@@ -121,6 +121,12 @@ func eventText(e *client.Event) string {
 		}
 		if e.Error != nil {
 			text += ": " + printable(cmp.Or(e.Error.Message, e.Error.Code))
+		}
+		return text
+	case e.Step != "":
+		text := fmt.Sprintf("step %d / %d %s: %s", e.Number, e.Total, printable(e.Step), printable(string(e.Status)))
+		if e.ErrorCode != "" {
+			text += " (" + printable(e.ErrorCode) + ")"
 		}
 		return text
 	case e.Progress != nil:

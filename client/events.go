@@ -16,13 +16,14 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
 // Event is one thing that happened at the daemon. Members that an event has no use for are left out.
 type Event struct {
 	// Seq is its number, by which a reader goes on; the event of a gap has the last number that is missing, or one of its own.
 	Seq uint64 `json:"seq"`
-	// Type is transition, progress, waiting, stalled, lane, sweep or gap.
+	// Type is transition, step, progress, waiting, stalled, lane, sweep or gap.
 	Type string    `json:"type"`
 	At   time.Time `json:"at"`
 
@@ -41,6 +42,16 @@ type Event struct {
 	Result      statefs.Result `json:"result,omitempty"`
 	Error       *statefs.Fault `json:"error,omitempty"`
 	FinishedSeq uint64         `json:"finished_seq,omitempty"`
+
+	// Step is the step that changed and Status what it is now; Number is its place among the Total steps of its operation, from 1, and Run its
+	// run. ErrorCode is why its last attempt failed, Retries how often it began again.
+	Step      string       `json:"step,omitempty"`
+	Status    steps.Status `json:"status,omitempty"`
+	Number    int          `json:"number,omitempty"`
+	Total     int          `json:"total,omitempty"`
+	Optional  bool         `json:"optional,omitempty"`
+	Retries   int          `json:"retries,omitempty"`
+	ErrorCode string       `json:"error_code,omitempty"`
 
 	Progress *statefs.Progress `json:"progress,omitempty"`
 	Waiting  *statefs.Waiting  `json:"waiting,omitempty"`

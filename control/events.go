@@ -26,7 +26,7 @@ var eventParameters = []parameter{
 	{name: "key", kind: "string", summary: "only those of operations with this key"},
 	{name: "tag", kind: "string", summary: "only those of operations with this tag"},
 	{name: "id", kind: "string", summary: "only those of this operation"},
-	{name: "type", kind: "string", summary: "only those of this type: transition, progress, waiting, stalled, lane, sweep; a gap always comes"},
+	{name: "type", kind: "string", summary: "only those of this type: transition, step, progress, waiting, stalled, lane, sweep; a gap always comes"},
 	{name: "after", kind: "integer", summary: "first those with a higher number, as far back as they are kept, 0 for all; only new ones when not given; the header Last-Event-ID goes before"},
 }
 

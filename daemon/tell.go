@@ -5,6 +5,7 @@ import (
 
 	"github.com/jobdir/jobdir/events"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
 // Everybody who follows is told of a transition by this one comparison at the end of a look, and not where it is made: the record has
@@ -57,7 +58,7 @@ func (d *Daemon) tellProgress(rec *statefs.Record) func(statefs.Progress) {
 	e := eventOf(rec, events.Progress)
 	var last statefs.Progress
 	return func(p statefs.Progress) {
-		if same(p, last) {
+		if p.Same(&last) {
 			return // a sign of life and nothing else
 		}
 		last = p
@@ -66,10 +67,14 @@ func (d *Daemon) tellProgress(rec *statefs.Record) func(statefs.Progress) {
 	}
 }
 
-// same compares what two progresses say.
-func same(a, b statefs.Progress) bool {
-	totals := (a.Total == nil) == (b.Total == nil) && (a.Total == nil || *a.Total == *b.Total)
-	return totals && a.Done == b.Done && a.Phase == b.Phase
+// tellStep publishes the status of a step, which the record has and the disk too. It is called once for each change.
+func (d *Daemon) tellStep(rec *statefs.Record, step *steps.Step) {
+	e := eventOf(rec, events.StepChanged)
+	e.At = d.owner.Now()
+	e.Step, e.Status, e.Optional, e.Retries, e.ErrorCode = step.Name, step.Status, step.Optional, step.Retries, step.ErrorCode
+	e.Number, e.Total = 1+slices.IndexFunc(rec.Steps, func(s steps.Step) bool { return s.Name == step.Name }), len(rec.Steps)
+	e.Run = step.Run // an optional one has another than the operation
+	d.config.Events.Publish(e)
 }
 
 func (d *Daemon) tellStall(rec *statefs.Record) {

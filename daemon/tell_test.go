@@ -12,6 +12,7 @@ import (
 
 	"github.com/jobdir/jobdir/events"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
 // tellEvents gives the daemons of a bench an event log.
@@ -62,6 +63,8 @@ func inWords(e *events.Event) string {
 			out += " " + e.Error.Code
 		}
 		return out
+	case events.StepChanged:
+		return strings.TrimSpace(fmt.Sprintf("step %d/%d %s %s run %d %s", e.Number, e.Total, e.Step, e.Status, e.Run, e.ErrorCode))
 	case events.Progress:
 		return fmt.Sprintf("progress %d/%d %s", e.Progress.Done, *e.Progress.Total, e.Progress.Phase)
 	case events.Stalled:
@@ -223,4 +226,21 @@ func TestAStartDoesNotRepeatWhyEverythingWaits(t *testing.T) {
 	if frames, _ := r.Take(); len(frames) > 0 {
 		t.Errorf("told of %d more", len(frames))
 	}
+}
+
+func TestAStepIsTold(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, toldJobs, Handlers{"steps": {}, "fails": {}, "silent": {}})
+	b.tellEvents()
+	r := b.config.Events.Follow(events.Filter{Types: []events.Type{events.StepChanged}}, events.Now)
+	defer r.Close()
+	b.start()
+	rec := &statefs.Record{ID: b.submit("steps", "{}"), Group: "test", Job: "steps", Run: 4, Steps: []steps.Step{
+		{Name: "ingest", Status: steps.Succeeded, Run: 1}, {Name: "split", Status: steps.FailedManual, Run: 2, Retries: 1, ErrorCode: "exit_code"},
+		{Name: "extra", Status: steps.Pending, Optional: true},
+	}}
+	for i := range rec.Steps {
+		b.daemon.tellStep(rec, &rec.Steps[i])
+	}
+	b.toldOf(r, "step 1/3 ingest succeeded run 1", "step 2/3 split failed_manual run 2 exit_code", "step 3/3 extra pending run 0")
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
 // Type says what an event tells of.
@@ -13,6 +14,8 @@ type Type string
 const (
 	// Transition: an operation changed its state. The first one of an operation has no From, and Cause is submit.
 	Transition Type = "transition"
+	// StepChanged: a step of an operation changed its status.
+	StepChanged Type = "step"
 	// Progress: work said how far it is; at most one a second for each operation.
 	Progress Type = "progress"
 	// WaitReason: an operation that waits does so for another reason than before.
@@ -29,7 +32,7 @@ const (
 
 // Types lists the types.
 func Types() []Type {
-	return []Type{Transition, Progress, WaitReason, Stalled, LaneChanged, Swept, Missing}
+	return []Type{Transition, StepChanged, Progress, WaitReason, Stalled, LaneChanged, Swept, Missing}
 }
 
 // Event is one thing that happened. Members that an event has no use for are left out.
@@ -56,6 +59,16 @@ type Event struct {
 	Result      statefs.Result `json:"result,omitempty"`
 	Error       *statefs.Fault `json:"error,omitempty"`
 	FinishedSeq uint64         `json:"finished_seq,omitempty"`
+
+	// Step is the name of the step that changed, Status what it is now; Number is its place among the Total steps of the operation, from 1.
+	// ErrorCode is why its last attempt failed, Retries how often it began again. Run is that of the step then.
+	Step      string       `json:"step,omitempty"`
+	Status    steps.Status `json:"status,omitempty"`
+	Number    int          `json:"number,omitempty"`
+	Total     int          `json:"total,omitempty"`
+	Optional  bool         `json:"optional,omitempty"`
+	Retries   int          `json:"retries,omitempty"`
+	ErrorCode string       `json:"error_code,omitempty"`
 
 	Progress *statefs.Progress `json:"progress,omitempty"`
 	Waiting  *Waiting          `json:"waiting,omitempty"`

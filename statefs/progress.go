@@ -11,7 +11,41 @@ type Progress struct {
 	Total *int64    `json:"total"`
 	Phase string    `json:"phase,omitempty"`
 	At    time.Time `json:"at"`
+	// Step is the step at work, of an operation with steps: Done and Total count steps then. It is nil between two of them.
+	Step *StepProgress `json:"step,omitempty"`
 }
+
+// StepProgress is how far the work of one step is.
+type StepProgress struct {
+	Name  string `json:"name"`
+	Done  int64  `json:"done"`
+	Total *int64 `json:"total"`
+	Phase string `json:"phase,omitempty"`
+}
+
+// Fraction is how much of the whole is done, from 0 to 1: what the step at work has done counts as a part of its step. It is false while
+// nobody knows.
+func (p *Progress) Fraction() (fraction float64, known bool) {
+	if p.Total == nil || *p.Total <= 0 {
+		return 0, false
+	}
+	done := float64(p.Done)
+	if s := p.Step; s != nil && s.Total != nil && *s.Total > 0 && p.Done < *p.Total {
+		done += min(float64(max(s.Done, 0))/float64(*s.Total), 1)
+	}
+	return min(max(done, 0)/float64(*p.Total), 1), true
+}
+
+// Same reports whether two progresses say the same, whenever they said it.
+func (p *Progress) Same(other *Progress) bool {
+	if p.Done != other.Done || !sameTotal(p.Total, other.Total) || p.Phase != other.Phase || (p.Step == nil) != (other.Step == nil) {
+		return false
+	}
+	a, b := p.Step, other.Step
+	return a == nil || a.Name == b.Name && a.Done == b.Done && sameTotal(a.Total, b.Total) && a.Phase == b.Phase
+}
+
+func sameTotal(a, b *int64) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
 
 // ReadProgress returns the last progress of an operation; fs.ErrNotExist is wrapped when it never said any.
 func (t *Tree) ReadProgress(id ID) (Progress, error) {

@@ -30,3 +30,49 @@ func TestFreshen(t *testing.T) {
 		t.Errorf("it has ended: %+v", rec.Progress)
 	}
 }
+
+func TestFraction(t *testing.T) {
+	t.Parallel()
+	number := func(n int64) *int64 { return &n }
+	for _, test := range []struct {
+		p     Progress
+		want  float64
+		known bool
+	}{
+		{Progress{}, 0, false},
+		{Progress{Done: 3, Total: number(0)}, 0, false},
+		{Progress{Done: 3, Total: number(4)}, 0.75, true},
+		{Progress{Done: 9, Total: number(4)}, 1, true},
+		{Progress{Done: 1, Total: number(4), Step: &StepProgress{Name: "split", Done: 5, Total: number(10)}}, 0.375, true},
+		{Progress{Done: 1, Total: number(4), Step: &StepProgress{Name: "split", Done: 5}}, 0.25, true},
+		{Progress{Done: 1, Total: number(4), Step: &StepProgress{Name: "split", Done: 50, Total: number(10)}}, 0.5, true},
+		{Progress{Done: 4, Total: number(4), Step: &StepProgress{Name: "side", Done: 5, Total: number(10)}}, 1, true},
+	} {
+		if got, known := test.p.Fraction(); got != test.want || known != test.known {
+			t.Errorf("%+v: %v, %v, want %v, %v", test.p, got, known, test.want, test.known)
+		}
+	}
+}
+
+func TestSameProgress(t *testing.T) {
+	t.Parallel()
+	number := func(n int64) *int64 { return &n }
+	base := func() *Progress {
+		return &Progress{Done: 1, Total: number(4), Phase: "a", Step: &StepProgress{Name: "split", Done: 5, Total: number(10), Phase: "b"}}
+	}
+	later := base()
+	later.At = testTime
+	if !base().Same(later) || !(&Progress{}).Same(&Progress{At: testTime}) {
+		t.Error("the time is no difference")
+	}
+	for name, change := range map[string]func(*Progress){
+		"done": func(p *Progress) { p.Done++ }, "total": func(p *Progress) { p.Total = number(5) }, "no total": func(p *Progress) { p.Total = nil },
+		"phase": func(p *Progress) { p.Phase = "" }, "no step": func(p *Progress) { p.Step = nil }, "step": func(p *Progress) { p.Step.Name = "x" },
+		"step done": func(p *Progress) { p.Step.Done++ }, "step total": func(p *Progress) { p.Step.Total = nil }, "step phase": func(p *Progress) { p.Step.Phase = "" },
+	} {
+		other := base()
+		if change(other); base().Same(other) || other.Same(base()) {
+			t.Errorf("%s is a difference", name)
+		}
+	}
+}
