@@ -236,7 +236,8 @@ func TestAStepIsTold(t *testing.T) {
 	defer r.Close()
 	b.start()
 	rec := &statefs.Record{ID: b.submit("steps", "{}"), Group: "test", Job: "steps", Run: 4, Steps: []steps.Step{
-		{Name: "ingest", Status: steps.Succeeded, Run: 1}, {Name: "split", Status: steps.FailedManual, Run: 2, Retries: 1, ErrorCode: "exit_code"},
+		{Name: "ingest", Status: steps.Succeeded, Run: 1},
+		{Name: "split", Status: steps.FailedManual, Run: 2, Retries: 1, ErrorCode: "exit_code"},
 		{Name: "extra", Status: steps.Pending, Optional: true},
 	}}
 	for i := range rec.Steps {
