@@ -53,6 +53,7 @@ const (
 	bbolt      = "go.etcd.io/bbolt"
 	gocron     = "github.com/netresearch/go-cron"
 	websocket  = "github.com/coder/websocket"
+	exprlang   = "github.com/expr-lang/expr"
 	gofuse     = "github.com/hanwen/go-fuse/v2" // for tests only: no package that ships may import its homes
 )
 
@@ -70,7 +71,7 @@ var imports = []row{
 	{"keeper", 2, []string{"statefs"}, []string{xsys}, "holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version; its exit reports are files, which statefs alone writes"},
 	{"stream", 2, []string{"statefs"}, nil, "the stream format is pure text over readers and writers, usable by any client"},
 	{"breaker", 2, []string{"statefs"}, nil, "when a lane stops itself, as a decision without clock and files; of the vocabulary it needs the ID alone"},
-	{"catalog", 2, []string{"statefs", "schedule", "steps"}, []string{yaml, doublestar}, "what jobs exist is independent of what runs"},
+	{"catalog", 2, []string{"statefs", "schedule", "steps"}, []string{yaml, doublestar, exprlang}, "what jobs exist is independent of what runs; the conditions of steps are compiled where they are read"},
 	{"events", 2, []string{"statefs", "steps"}, nil, "a log of what happens, which the daemon writes and control reads; it decides nothing and starts nothing"},
 	{"history", 2, []string{"statefs"}, []string{bbolt}, "an index of what has ended, made from the records; it knows neither what runs nor HTTP"},
 	{"tally", 2, []string{"statefs"}, nil, "counts and percentiles, as memory and arithmetic alone; of the vocabulary it needs the states"},

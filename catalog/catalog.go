@@ -131,8 +131,8 @@ func (c *Catalog) parse(name string, data []byte) ([]*Definition, Problems) {
 	}
 	known := slices.Sorted(slices.Values(c.options.Handlers()))
 	var ps Problems
-	for _, d := range defs {
-		if d.Handler == "" || slices.Contains(known, d.Handler) {
+	for _, d := range withHandlers(defs) {
+		if slices.Contains(known, d.Handler) {
 			continue
 		}
 		hint := didYouMean(d.Handler, known)
@@ -150,6 +150,21 @@ func (c *Catalog) parse(name string, data []byte) ([]*Definition, Problems) {
 		})
 	}
 	return defs, ps
+}
+
+// withHandlers gives the definitions that are done by handlers, those of steps too.
+func withHandlers(defs []*Definition) (all []*Definition) {
+	for _, d := range defs {
+		if d.Handler != "" {
+			all = append(all, d)
+		}
+		for _, s := range d.Steps {
+			if s.Work != nil && s.Work.Handler != "" {
+				all = append(all, s.Work)
+			}
+		}
+	}
+	return all
 }
 
 // settle gives every endpoint name its definition. Where several definitions

@@ -201,13 +201,13 @@ func (d *Definition) Environ(v Values) []string {
 // directory.
 func (d *Definition) Folder(v Values) string { return Expand(d.Dir, v) }
 
-// Total is the number of items where it is known before the work begins, which
-// is so for a range; nil otherwise.
+// Total is the number of items where the parameters alone say it, which is so for a range that
+// uses no outputs of steps; nil otherwise.
 func (d *Definition) Total(p Params) *int64 {
 	if d.Items == nil || d.Items.Range == nil {
 		return nil
 	}
-	first, last, err := d.Items.Range.bounds(p)
+	first, last, err := d.Items.Range.bounds(Values{Params: p})
 	if err != nil {
 		return nil
 	}

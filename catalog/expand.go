@@ -23,10 +23,13 @@ func (v Values) reference(ref string) string {
 	case "item":
 		return v.Item
 	}
+	if strings.HasPrefix(ref, stepsPrefix) {
+		return v.output(ref)
+	}
 	return v.Params.Get(strings.TrimPrefix(ref, "params."))
 }
 
-// Expand replaces ${params.NAME}, ${item} and ${id} in s, each once: references
+// Expand replaces ${params.NAME}, ${steps.NAME.outputs.NAME}, ${item} and ${id} in s, each once: references
 // inside a value stay as they are. Any other "${" is left alone.
 func Expand(s string, v Values) string {
 	if !strings.Contains(s, "${") {
@@ -69,7 +72,7 @@ func pieces(s string) iter.Seq[piece] {
 }
 
 // referenceAt gives the reference with which s begins, or "". Everything of the
-// form ${params.…} on one line counts, so that a misspelt name is found.
+// form ${params.…} or ${steps.…} on one line counts, so that a misspelt name is found.
 func referenceAt(s string) string {
 	rest, ok := strings.CutPrefix(s, "${")
 	if !ok {
@@ -80,7 +83,7 @@ func referenceAt(s string) string {
 		return ""
 	}
 	ref := rest[:end]
-	if ref == "id" || ref == "item" || strings.HasPrefix(ref, "params.") {
+	if ref == "id" || ref == "item" || strings.HasPrefix(ref, "params.") || strings.HasPrefix(ref, stepsPrefix) {
 		return ref
 	}
 	return ""

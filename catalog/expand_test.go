@@ -16,21 +16,21 @@ func TestExpand(t *testing.T) {
 	}
 	v := Values{Params: p, ID: "ID", Item: "-rf"}
 	for in, want := range map[string]string{
-		"":                      "",
-		"plain $x ${HOME} $":    "plain $x ${HOME} $",
-		"${params.n}":           "7",
-		"<${params.n}${id}>":    "<7ID>",
-		"${params.a}":           "${params.n} ${id} $(rm) 'x'",
-		"${item}":               "-rf",
-		"$${item}":              "$-rf",
-		"${${item}}":            "${-rf}",
-		"${params}":             "${params}",
-		"${steps.x.outputs.y}":  "${steps.x.outputs.y}",
-		"${id":                  "${id",
-		"${params.n":            "${params.n",
-		"${ id }":               "${ id }",
-		"${params.n\n}${item":   "${params.n\n}${item",
-		"${result.x} ${params.": "${result.x} ${params.",
+		"":                       "",
+		"plain $x ${HOME} $":     "plain $x ${HOME} $",
+		"${params.n}":            "7",
+		"<${params.n}${id}>":     "<7ID>",
+		"${params.a}":            "${params.n} ${id} $(rm) 'x'",
+		"${item}":                "-rf",
+		"$${item}":               "$-rf",
+		"${${item}}":             "${-rf}",
+		"${params}":              "${params}",
+		"<${steps.x.outputs.y}>": "<>",
+		"${id":                   "${id",
+		"${params.n":             "${params.n",
+		"${ id }":                "${ id }",
+		"${params.n\n}${item":    "${params.n\n}${item",
+		"${result.x} ${params.":  "${result.x} ${params.",
 	} {
 		if got := Expand(in, v); got != want {
 			t.Errorf("%q gives %q, want %q", in, got, want)

@@ -23,28 +23,39 @@ type Items struct {
 // put its last number before its first.
 type Range struct{ First, Last Bound }
 
-// Bound is one end of a range: a number, or the integer parameter that gives it.
+// Bound is one end of a range: a number, or the integer parameter or the output of a step that gives it.
 type Bound struct {
-	Number int64
-	Param  string // "" when Number counts
+	Number int64  // counts when the others are ""
+	Param  string // name of the parameter
+	Output string // "steps.NAME.outputs.NAME"
 }
 
-func (b Bound) value(p Params) (int64, error) {
-	if b.Param == "" {
+// known tells whether it is a number that stands in the file.
+func (b Bound) known() bool { return b.Param == "" && b.Output == "" }
+
+func (b Bound) value(v Values) (int64, error) {
+	switch {
+	case b.Output != "":
+		n, reason := parseInteger(v.reference(b.Output))
+		if reason != "" {
+			return 0, fmt.Errorf("range: ${%s}: %s", b.Output, reason)
+		}
+		return n.integer, nil
+	case b.Param == "":
 		return b.Number, nil
 	}
-	v, ok := p.Lookup(b.Param)
-	if !ok || v.kind != IntegerType {
+	n, ok := v.Params.Lookup(b.Param)
+	if !ok || n.kind != IntegerType {
 		return 0, fmt.Errorf("range: parameter %s has no integer value", quote(b.Param))
 	}
-	return v.integer, nil
+	return n.integer, nil
 }
 
-func (r *Range) bounds(p Params) (first, last int64, err error) {
-	if first, err = r.First.value(p); err != nil {
+func (r *Range) bounds(v Values) (first, last int64, err error) {
+	if first, err = r.First.value(v); err != nil {
 		return 0, 0, err
 	}
-	last, err = r.Last.value(p)
+	last, err = r.Last.value(v)
 	return first, last, err
 }
 
@@ -70,7 +81,7 @@ func (it *Items) List(ctx context.Context, dir string, v Values) iter.Seq2[Item,
 	var each iter.Seq2[Item, error]
 	switch {
 	case it.Range != nil:
-		each = it.Range.list(v.Params)
+		each = it.Range.list(v)
 	case it.ListFile != "":
 		each = listLines(it.ListFile, dir, v)
 	default:
@@ -88,9 +99,9 @@ func (it *Items) List(ctx context.Context, dir string, v Values) iter.Seq2[Item,
 	}
 }
 
-func (r *Range) list(p Params) iter.Seq2[Item, error] {
+func (r *Range) list(v Values) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		first, last, err := r.bounds(p)
+		first, last, err := r.bounds(v)
 		if err != nil {
 			yield(Item{}, err)
 			return

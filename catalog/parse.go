@@ -58,10 +58,9 @@ var (
 			"group", "name", "summary", "params", "tags", "dir", "env", "run", "items", "parallel", "handler",
 			"max_log", "fail_when", "on_disconnect", "grace", "timeout", "stall_after", "on_stall", "restart", "retry",
 			"queue_timeout", "deadline", "exit_codes", "lane", "limits", "key", "key_order", "priority", "unique", "schedule", "then",
+			"steps", "milestones",
 		},
-		later: []string{
-			"deliver", "steps", "milestones",
-		},
+		later: []string{"deliver"},
 	}
 	paramKeys = keySet{
 		owner: "a parameter",
@@ -93,6 +92,11 @@ type jobDecoder struct {
 	def  *Definition
 	at   map[string]*node // key of each entry of the job
 	uses []use
+	// steps are those of the job, in the order of the file.
+	steps        []*stepDecoder
+	milestonesAt []milestonePlace
+	// sight is what is known of steps here.
+	sight sight
 	// scheduleParams are those that the schedule gives, as they are written.
 	scheduleParams url.Values
 }
@@ -118,6 +122,7 @@ func (j *jobDecoder) decode() {
 	j.checkWork()
 	j.checkEnding()
 	j.checkQueue()
+	j.checkSteps()
 	j.checkReferences()
 	j.checkSchedule()
 }
@@ -172,6 +177,10 @@ func (j *jobDecoder) key(key string, k, n *node) {
 		j.queue(key, n)
 	case "then":
 		j.then(n)
+	case "steps":
+		j.readSteps(n)
+	case "milestones":
+		j.milestones(n)
 	default:
 		j.ending(key, n)
 	}

@@ -51,15 +51,24 @@ func (j *jobDecoder) duration(n *node, key string, most time.Duration, without s
 
 // checkEnding checks what depends on the kind of work.
 func (j *jobDecoder) checkEnding() {
+	j.checkRestart()
+	if k := j.at["on_stall"]; k != nil && j.at["stall_after"] == nil {
+		j.fail(k, "add stall_after", "on_stall has a meaning only with stall_after")
+	}
+}
+
+// checkRestart checks that work of this kind can go on in that way.
+func (j *jobDecoder) checkRestart() {
 	at := j.at["restart"]
 	switch {
 	case at == nil:
+	case j.at["steps"] != nil:
+		if j.def.restart == RestartAdopt || j.def.restart == RestartResume {
+			j.fail(at, "each step goes on as its kind of work does; for all of them it can be retry or fail", "the restart of a job with steps cannot be %q", j.def.restart)
+		}
 	case j.def.restart == RestartAdopt && j.def.Work() != WorkRun:
 		j.fail(at, "items and handlers resume: they go on at the first unfinished item", "only a command can be adopted")
 	case j.def.restart == RestartResume && j.def.Work() == WorkRun:
 		j.fail(at, "use adopt, retry or fail", "a command has no items at which it could be resumed")
-	}
-	if k := j.at["on_stall"]; k != nil && j.at["stall_after"] == nil {
-		j.fail(k, "add stall_after", "on_stall has a meaning only with stall_after")
 	}
 }

@@ -45,7 +45,7 @@ func (j *jobDecoder) span(n *node) *Range {
 		return nil
 	}
 	r := &Range{First: j.bound(n.elements[0]), Last: j.bound(n.elements[1])}
-	if r.First.Param == "" && r.Last.Param == "" && r.First.Number > r.Last.Number {
+	if r.First.known() && r.Last.known() && r.First.Number > r.Last.Number {
 		j.fail(n, "", "the range ends before it begins")
 	}
 	return r
@@ -59,13 +59,17 @@ func (j *jobDecoder) bound(n *node) Bound {
 		return Bound{Number: v}
 	}
 	ref := referenceAt(n.text)
-	name, ok := strings.CutPrefix(ref, "params.")
-	if !ok || len(ref)+len("${}") != len(n.text) {
-		j.fail(n, `write a number or "${params.NAME}"`, "range cannot have %q", clip(n.text))
-		return Bound{}
+	if len(ref)+len("${}") == len(n.text) {
+		j.uses = append(j.uses, use{at: n, text: n.text, filled: true})
+		if name, ok := strings.CutPrefix(ref, "params."); ok {
+			return Bound{Param: name}
+		}
+		if strings.HasPrefix(ref, stepsPrefix) {
+			return Bound{Output: ref}
+		}
 	}
-	j.uses = append(j.uses, use{at: n, text: n.text, filled: true})
-	return Bound{Param: name}
+	j.fail(n, `write a number or "${params.NAME}"`, "range cannot have %q", clip(n.text))
+	return Bound{}
 }
 
 // checkAddress checks group and name together.
@@ -82,17 +86,35 @@ func (j *jobDecoder) checkAddress() {
 
 // checkWork checks that there is exactly one kind of work, with its own keys only.
 func (j *jobDecoder) checkWork() {
+	const kinds = "a job has run, or items and run, or handler, or steps"
+	steps := j.at["steps"]
+	if steps == nil {
+		j.checkKind("job", kinds)
+		if j.at["run"] == nil && j.at["handler"] == nil && j.at["items"] == nil && len(j.problems) == 0 { // else it may be there, misspelt
+			j.fail(j.root, kinds, "the job has no work")
+		}
+		return
+	}
+	for _, key := range []string{"run", "items", "handler"} {
+		if k := j.at[key]; k != nil {
+			j.fail(k, kinds, "the job has both steps and %s", key)
+		}
+	}
+	if k := j.at["parallel"]; k != nil {
+		j.fail(k, "give it to a step that has items", "parallel has a meaning only with items")
+	}
+}
+
+// checkKind checks that the keys of a job or a step belong to one kind of work.
+func (j *jobDecoder) checkKind(owner, kinds string) {
 	run, items, handler := j.at["run"], j.at["items"], j.at["handler"]
-	const kinds = "a job has run, or items and run, or handler"
 	switch {
 	case handler != nil && run != nil:
-		j.fail(handler, kinds, "the job has both handler and run")
+		j.fail(handler, kinds, "the %s has both handler and run", owner)
 	case handler != nil && items != nil:
-		j.fail(handler, kinds, "the job has both handler and items")
+		j.fail(handler, kinds, "the %s has both handler and items", owner)
 	case items != nil && run == nil:
-		j.fail(items, "add the command that is run for each item", "the job has items but no run")
-	case handler == nil && run == nil && len(j.problems) == 0: // else it may be there, misspelt
-		j.fail(j.root, kinds, "the job has no work")
+		j.fail(items, "add the command that is run for each item", "the %s has items but no run", owner)
 	}
 	if p := j.at["parallel"]; p != nil && items == nil {
 		j.fail(p, "", "parallel has a meaning only with items")
@@ -134,6 +156,8 @@ func (j *jobDecoder) checkReferences() {
 func (j *jobDecoder) checkReference(u use, ref string) {
 	name, isParam := strings.CutPrefix(ref, "params.")
 	switch {
+	case strings.HasPrefix(ref, stepsPrefix):
+		j.checkOutput(u.at, ref)
 	case ref == "item" && !u.item:
 		j.fail(u.at, "it is known only to run and env", "${item} cannot be used here")
 	case ref == "id" && u.early:
@@ -151,13 +175,17 @@ func (j *jobDecoder) checkReference(u use, ref string) {
 }
 
 func (j *jobDecoder) unknownParam(at *node, name string) {
-	names := j.def.paramNames()
-	hint := didYouMean(name, names)
-	switch {
-	case hint == "" && len(names) == 0:
-		hint = "the job has no params"
-	case hint == "":
-		hint = "known: " + strings.Join(slices.Compact(names), ", ")
+	j.fail(at, j.def.knownParam(name), "unknown parameter %q", clip(name))
+}
+
+// knownParam is the hint for a name that no parameter has.
+func (d *Definition) knownParam(name string) string {
+	names := d.paramNames()
+	if hint := didYouMean(name, names); hint != "" {
+		return hint
 	}
-	j.fail(at, hint, "unknown parameter %q", clip(name))
+	if len(names) == 0 {
+		return "the job has no params"
+	}
+	return "known: " + strings.Join(slices.Compact(names), ", ")
 }

@@ -84,6 +84,11 @@ func (j *jobDecoder) thenParams(t *Then, n *node) {
 }
 
 func (j *jobDecoder) thenReferences(n *node) {
+	for p := range pieces(n.text) {
+		if strings.HasPrefix(p.ref, stepsPrefix) {
+			j.fail(n, "the outputs of steps are members of the result: write ${result.NAME}", "${%s} cannot be used here", clip(p.ref))
+		}
+	}
 	for _, found := range thenReference.FindAllStringSubmatch(n.text, -1) {
 		if name, isParam := strings.CutPrefix(found[1], "params."); isParam {
 			j.uses = append(j.uses, use{at: n, text: "${params." + name + "}"})

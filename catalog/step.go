@@ -27,7 +27,13 @@ type Step struct {
 	// Work is the step as a job of its own: its run, items or handler, and everything that a step may say, with what the job says for what it
 	// leaves open. It is nil for a gate without work.
 	Work *Definition
+
+	condition *condition // nil: it always holds
+	at        Position
 }
+
+// Position is where the step begins in its file.
+func (s *Step) Position() Position { return s.at }
 
 // Step gives the step of a name, nil when there is none.
 func (d *Definition) Step(name string) *Step {

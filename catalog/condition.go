@@ -1,0 +1,111 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/jobdir/jobdir/steps"
+)
+
+// condition is a compiled expression. It is shared by all who judge it.
+type condition struct {
+	program *vm.Program
+	params  []string // that it uses
+	outputs []string // that it uses, as "steps.NAME.outputs.NAME"
+	status  []string // steps whose status it uses
+}
+
+// Holds judges the condition of the step with the parameters, the outputs and statuses of the steps before it, and the ID of the operation. A step
+// without one always holds. The error says what of these values the expression cannot be applied to. It has no effects and can be called by
+// several goroutines.
+func (s *Step) Holds(v Values) (bool, error) {
+	if s.condition == nil {
+		return true, nil
+	}
+	env, err := s.condition.values(v)
+	if err != nil {
+		return false, fmt.Errorf("when of step %s: %w", s.Name, err)
+	}
+	result, err := expr.Run(s.condition.program, env)
+	if err != nil {
+		message := err.Error()
+		if wrong, ok := errors.AsType[*file.Error](err); ok {
+			message = wrong.Message
+		}
+		return false, fmt.Errorf("when of step %s: %q cannot be judged: %s", s.Name, clip(s.When), clip(message))
+	}
+	holds, ok := result.(bool)
+	if !ok {
+		return false, fmt.Errorf("when of step %s: %q gives %s, which is neither true nor false", s.Name, clip(s.When), clip(fmt.Sprint(result)))
+	}
+	return holds, nil
+}
+
+// values are the names of an expression with what they stand for. A parameter without a value and an output that was not left are nil.
+func (c *condition) values(v Values) (map[string]any, error) {
+	env := map[string]any{"id": v.ID}
+	for _, name := range c.params {
+		value, _ := v.Params.Lookup(name)
+		plain := value.Any()
+		if raw, ok := plain.(json.RawMessage); ok {
+			plain = plainJSON(raw)
+		}
+		env["params."+name] = plain
+	}
+	for _, name := range c.status {
+		env[stepsPrefix+name+".status"] = ""
+		if s := steps.Find(v.Steps, name); s != nil {
+			env[stepsPrefix+name+".status"] = string(s.Status)
+		}
+	}
+	for _, ref := range c.outputs {
+		step, name, _ := stepReference(ref)
+		env[ref] = nil
+		s := steps.Find(v.Steps, step)
+		if s == nil || s.Outputs[name] == nil {
+			continue
+		}
+		if len(s.Outputs[name]) > MaxString {
+			return nil, fmt.Errorf("%s is longer than %s", ref, Bytes(MaxString))
+		}
+		env[ref] = plainJSON(s.Outputs[name])
+	}
+	return env, nil
+}
+
+// plainJSON gives a JSON value as expressions see it: integers as int64, what they do not hold as float64.
+func plainJSON(raw json.RawMessage) any {
+	in := json.NewDecoder(bytes.NewReader(raw))
+	in.UseNumber()
+	var value any
+	if in.Decode(&value) != nil {
+		return nil
+	}
+	return plain(value)
+}
+
+func plain(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64() // beyond a double it is infinite
+		return f
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = plain(v[name])
+		}
+	}
+	return value
+}

@@ -1,0 +1,159 @@
+package catalog
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Bounds of a job with steps. Each step stands in the record of every operation, which is written whole at each change.
+const (
+	maxSteps   = 256
+	maxOutputs = 64
+)
+
+var stepKeys = keySet{
+	owner: "a step",
+	known: []string{
+		"name", "summary", "needs", "run", "items", "parallel", "handler", "dir", "env", "optional", "approve", "when", "milestone",
+		"lane", "limits", "timeout", "retry", "exit_codes", "errors", "outputs", "fail_when", "grace", "stall_after", "on_stall", "restart",
+	},
+}
+
+// gateKeys are those of a step that has no work.
+var gateKeys = []string{"name", "summary", "needs", "approve", "when", "milestone", "optional"}
+
+var (
+	stepName   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+	outputName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+)
+
+const stepNameHint = "small letters, digits, _ and -, a letter or digit first, 63 characters at most"
+
+// stepDecoder decodes one step. What a step and a job have in common it decodes as a job does, into a definition of its own.
+type stepDecoder struct {
+	jobDecoder
+	step  *Step
+	needs []*node
+	when  *node
+}
+
+// readSteps decodes the steps as far as each stands for itself. The keys of a file come in any order, so the rest is done by checkSteps.
+func (j *jobDecoder) readSteps(n *node) {
+	elements := j.list(n, "steps")
+	if len(elements) > maxSteps {
+		j.fail(elements[maxSteps], "", "the job has more than %d steps", maxSteps)
+		elements = elements[:maxSteps]
+	}
+	for _, e := range elements {
+		s := &stepDecoder{step: &Step{at: j.position(e)}, jobDecoder: jobDecoder{
+			decoder: j.decoder, root: e, at: map[string]*node{}, def: &Definition{Parallel: 1},
+		}}
+		if s.mapping(e, stepKeys, s.key) {
+			s.checkStep()
+			j.steps = append(j.steps, s)
+		}
+		j.problems = s.problems
+	}
+}
+
+// key decodes the value of one key of the step.
+func (s *stepDecoder) key(key string, k, n *node) {
+	s.at[key] = k
+	step := s.step
+	switch key {
+	case "name":
+		if name, ok := s.text(n, key); ok {
+			step.Name = name
+			if !stepName.MatchString(name) {
+				s.fail(n, stepNameHint, "name cannot be %q", clip(name))
+			}
+		}
+	case "needs":
+		s.readNeeds(n)
+	case "optional":
+		step.Optional = s.boolean(n, key)
+	case "approve":
+		step.Approve = s.boolean(n, key)
+	case "when":
+		text, ok := s.text(n, key)
+		if step.When, s.when = strings.TrimSpace(text), n; ok && step.When == "" {
+			s.fail(n, "leave the key out", "when is empty")
+		}
+	case "milestone":
+		step.Milestone = s.milestone(n, n, key)
+	case "errors":
+		s.errors(n)
+	case "outputs":
+		s.outputs(n)
+	default:
+		s.jobDecoder.key(key, k, n)
+	}
+}
+
+func (s *stepDecoder) readNeeds(n *node) {
+	for _, e := range s.list(n, "needs") {
+		name, ok := s.text(e, "a step of needs")
+		if !ok {
+			continue
+		}
+		if slices.Contains(s.step.Needs, name) {
+			s.fail(e, "", "needs names %q twice", clip(name))
+			continue
+		}
+		s.step.Needs, s.needs = append(s.step.Needs, name), append(s.needs, e)
+	}
+}
+
+func (s *stepDecoder) outputs(n *node) {
+	elements := s.list(n, "outputs")
+	for _, e := range elements {
+		name, ok := s.text(e, "an output")
+		switch {
+		case !ok:
+			continue
+		case !outputName.MatchString(name):
+			s.fail(e, "letters, digits and _, no digit first, 63 characters at most", "an output cannot have the name %q", clip(name))
+		case slices.Contains(s.step.Outputs, name):
+			s.fail(e, "", "the output %q is given twice", name)
+		}
+		s.step.Outputs = append(s.step.Outputs, name)
+	}
+	if len(elements) > maxOutputs {
+		s.fail(n, "", "a step has more than %d outputs", maxOutputs)
+	}
+}
+
+// checkStep checks what the step says by itself, whatever the job and the other steps say.
+func (s *stepDecoder) checkStep() {
+	step, before := s.step, len(s.problems)
+	if s.at["name"] == nil {
+		s.fail(s.root, "every step has a name of its own", "the key %q is missing", "name")
+	}
+	if step.Optional && step.Approve {
+		s.fail(s.at["approve"], "nothing waits for an optional step: leave out one of the two", "an optional step cannot wait for an approval")
+	}
+	const kinds = "a step has run, or items and run, or handler; one with approve: true can do without"
+	if s.at["run"] != nil || s.at["items"] != nil || s.at["handler"] != nil {
+		s.checkKind("step", kinds)
+		s.checkRestart()
+		if k := s.at["outputs"]; k != nil && s.at["items"] != nil {
+			s.fail(k, "the command of an item leaves the result of that item", "outputs has a meaning only with run alone or handler")
+		}
+		if k := s.at["fail_when"]; k != nil && s.at["items"] == nil && s.at["handler"] == nil {
+			s.fail(k, "", "fail_when has a meaning only with items or handler")
+		}
+		return
+	}
+	if !step.Approve {
+		if len(s.problems) == before { // else it may be there, misspelt
+			s.fail(s.root, kinds, "the step has no work")
+		}
+		return
+	}
+	for _, key := range stepKeys.known {
+		if k := s.at[key]; k != nil && !slices.Contains(gateKeys, key) {
+			s.fail(k, "a step with approve and without run, items and handler only waits for a person", "%s has a meaning only with work", key)
+		}
+	}
+}

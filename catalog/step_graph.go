@@ -1,0 +1,158 @@
+package catalog
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/jobdir/jobdir/steps"
+)
+
+// checkSteps checks the steps against each other and against the job, and makes the definition's of them.
+func (j *jobDecoder) checkSteps() {
+	at := j.at["steps"]
+	if at == nil {
+		if k := j.at["milestones"]; k != nil {
+			j.fail(k, "add steps", "milestones has a meaning only with steps")
+		}
+		return
+	}
+	for _, s := range j.steps {
+		if name := s.step.Name; slices.Contains(j.sight.names, name) && name != "" {
+			j.fail(s.at["name"], "each step has a name of its own", "the step %q is there twice", clip(name))
+		}
+		j.sight.names = append(j.sight.names, s.step.Name)
+	}
+	if len(j.steps) > 0 && !slices.ContainsFunc(j.steps, func(s *stepDecoder) bool { return !s.step.Optional }) {
+		j.fail(at, "an operation is completed when its required steps are done: leave optional out of one", "all steps are optional")
+	}
+	before := len(j.problems)
+	for _, s := range j.steps {
+		j.checkNeeds(s)
+	}
+	order := j.order(len(j.problems) > before)
+	for _, s := range j.steps {
+		s.finish(j)
+	}
+	j.checkMilestones()
+	if len(j.problems) > 0 {
+		return
+	}
+	for _, n := range order {
+		j.def.Steps = append(j.def.Steps, j.stepOf(n.Name).step)
+	}
+}
+
+func (j *jobDecoder) stepOf(name string) *stepDecoder {
+	for _, s := range j.steps {
+		if s.step.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+func (j *jobDecoder) checkNeeds(s *stepDecoder) {
+	for i, name := range s.step.Needs {
+		needed := j.stepOf(name)
+		switch {
+		case name == s.step.Name:
+			j.fail(s.needs[i], "", "the step %q needs itself", clip(name))
+		case needed == nil:
+			j.fail(s.needs[i], j.sight.known(name), "unknown step %q", clip(name))
+		case needed.step.Optional && !s.step.Optional:
+			j.fail(s.needs[i], "an optional step may fail: make both optional, or neither", "a required step cannot need the optional step %q", name)
+		}
+	}
+}
+
+// order puts the steps into the order in which they are done. It names one circle; while names are wrong there may be others, and none is looked for.
+func (j *jobDecoder) order(wrong bool) steps.Graph {
+	graph := make(steps.Graph, len(j.steps))
+	for i, s := range j.steps {
+		graph[i] = steps.Node{Name: s.step.Name, Needs: s.step.Needs}
+	}
+	if wrong || len(j.problems) > 0 {
+		return nil
+	}
+	order, cycle := graph.Order()
+	if cycle != nil {
+		s := j.stepOf(cycle[0])
+		j.fail(s.needs[slices.Index(s.step.Needs, cycle[1])], "take one of these needs away", "the steps need each other in a circle: %s", strings.Join(cycle, " needs "))
+	}
+	return order
+}
+
+// ancestors are the steps that are done before one begins: all that it needs, directly or not.
+func (j *jobDecoder) ancestors(s *stepDecoder) map[string]*Step {
+	all := map[string]*Step{}
+	var add func(*stepDecoder)
+	add = func(s *stepDecoder) {
+		for _, name := range s.step.Needs {
+			if needed := j.stepOf(name); needed != nil && all[name] == nil {
+				all[name] = needed.step
+				add(needed)
+			}
+		}
+	}
+	add(s)
+	delete(all, s.step.Name) // it stands in a circle
+	return all
+}
+
+// finish checks and completes a step with what the job says.
+func (s *stepDecoder) finish(j *jobDecoder) {
+	s.decoder = j.decoder
+	s.sight = sight{names: j.sight.names, self: s.step.Name, before: j.ancestors(s)}
+	s.step.Lane, s.step.Limits = s.def.Lane, s.def.Limits
+	s.step.Summary = s.def.Summary
+	if k := s.at["on_stall"]; k != nil && s.at["stall_after"] == nil && j.at["stall_after"] == nil {
+		s.fail(k, "add stall_after", "on_stall has a meaning only with stall_after")
+	}
+	s.def.Params = j.def.Params
+	s.checkReferences()
+	if s.hasWork() {
+		s.step.Work = s.work(j.def)
+	}
+	if s.when != nil && s.step.When != "" {
+		s.checkCondition()
+	}
+	j.decoder = s.decoder
+}
+
+func (s *stepDecoder) hasWork() bool {
+	return s.at["run"] != nil || s.at["items"] != nil || s.at["handler"] != nil
+}
+
+// work makes the definition of a step: the job's, with what the step says itself.
+func (s *stepDecoder) work(job *Definition) *Definition {
+	own, out := s.def, *job
+	out.Steps, out.Milestones, out.Schedule, out.Then, out.thenAt = nil, nil, nil, nil, thenPlaces{}
+	out.Run, out.Items, out.Parallel, out.Handler, out.handlerAt = own.Run, own.Items, own.Parallel, own.Handler, own.handlerAt
+	out.Env = nil
+	for _, e := range job.Env {
+		if !slices.ContainsFunc(own.Env, func(o EnvVar) bool { return o.Name == e.Name }) {
+			out.Env = append(out.Env, e)
+		}
+	}
+	out.Env = append(out.Env, own.Env...)
+	for key, set := range map[string]func(){
+		"summary":     func() { out.Summary = own.Summary },
+		"dir":         func() { out.Dir = own.Dir },
+		"fail_when":   func() { out.FailWhen = own.FailWhen },
+		"grace":       func() { out.Grace = own.Grace },
+		"timeout":     func() { out.Timeout = own.Timeout },
+		"stall_after": func() { out.StallAfter = own.StallAfter },
+		"on_stall":    func() { out.OnStall = own.OnStall },
+		"retry":       func() { out.Retry = own.Retry },
+		"restart":     func() { out.restart = own.restart },
+		"exit_codes":  func() { out.ExitCodes = own.ExitCodes },
+	} {
+		if s.at[key] != nil {
+			set()
+		}
+	}
+	if out.ExitCodes.classes == nil {
+		out.ExitCodes = ExitCodes{classes: sysexits}
+	}
+	return &out
+}
