@@ -79,9 +79,10 @@ var imports = []row{
 	{"statefs/statefstest", 2, []string{"statefs"}, nil, "trees for the tests of others"},
 
 	{"submit", 3, []string{"statefs", "catalog", "steps"}, nil, "what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them"},
+	{"acts", 3, []string{"statefs", "catalog", "steps"}, nil, "what a person may do about a step is checked by one set of rules, by HTTP, the command line and the daemon; it reads and writes nothing"},
 
-	{"control", 4, []string{"statefs", "statefs/watch", "history", "events", "stream", "schedule", "catalog", "submit", "web", "tally", "steps"}, []string{httprouter, websocket}, "HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own"},
-	{"daemon", 4, []string{"statefs", "statefs/watch", "history", "events", "stream", "schedule", "catalog", "submit", "keeper", "queue", "breaker", "tally", "steps"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
+	{"control", 4, []string{"statefs", "statefs/watch", "history", "events", "stream", "schedule", "catalog", "submit", "acts", "web", "tally", "steps"}, []string{httprouter, websocket}, "HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own"},
+	{"daemon", 4, []string{"statefs", "statefs/watch", "history", "events", "stream", "schedule", "catalog", "submit", "acts", "keeper", "queue", "breaker", "tally", "steps"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
 	{"client", 4, []string{"statefs", "stream", "tally", "steps"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
 
 	{"jobs-example", 5, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},
