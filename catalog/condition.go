@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/file"
@@ -22,7 +23,7 @@ type condition struct {
 }
 
 // Holds judges the condition of the step with the parameters, the outputs and statuses of the steps before it, and the ID of the operation. A step
-// without one always holds. The error says what of these values the expression cannot be applied to. It has no effects and can be called by
+// without one always holds; one whose value is nil does not. The error says what of these values the expression cannot be applied to. It has no effects and can be called by
 // several goroutines.
 func (s *Step) Holds(v Values) (bool, error) {
 	if s.condition == nil {
@@ -38,12 +39,12 @@ func (s *Step) Holds(v Values) (bool, error) {
 		if wrong, ok := errors.AsType[*file.Error](err); ok {
 			message = wrong.Message
 		}
+		if strings.HasPrefix(message, "invalid operation: bool(") {
+			message = "its value is neither true nor false"
+		}
 		return false, fmt.Errorf("when of step %s: %q cannot be judged: %s", s.Name, clip(s.When), clip(message))
 	}
-	holds, ok := result.(bool)
-	if !ok {
-		return false, fmt.Errorf("when of step %s: %q gives %s, which is neither true nor false", s.Name, clip(s.When), clip(fmt.Sprint(result)))
-	}
+	holds, _ := result.(bool) // the library gives nothing else
 	return holds, nil
 }
 

@@ -33,6 +33,8 @@ type keySet struct {
 	owner string   // what the mapping is, for messages
 	known []string // in the order of the documentation
 	later []string // keys of the design that this version does not carry out
+	other []string // keys that belong somewhere else
+	where string   // the hint for those
 }
 
 // mapping calls set for each key that is known, once, in the order of the file.
@@ -54,6 +56,8 @@ func (d *decoder) mapping(n *node, keys keySet, set func(key string, k, value *n
 			set(key, e.key, e.value)
 		case slices.Contains(keys.later, key):
 			d.fail(e.key, key+" is not known to this version", "unknown key %q", key)
+		case slices.Contains(keys.other, key):
+			d.fail(e.key, keys.where, "%s has no key %q", keys.owner, key)
 		default:
 			hint := didYouMean(key, keys.known)
 			if hint == "" {

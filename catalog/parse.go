@@ -61,6 +61,8 @@ var (
 			"steps", "milestones",
 		},
 		later: []string{"deliver"},
+		other: []string{"needs", "optional", "approve", "when", "milestone", "errors", "outputs"},
+		where: "it is a key of a step",
 	}
 	paramKeys = keySet{
 		owner: "a parameter",

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/expr-lang/expr"
@@ -38,6 +38,10 @@ func (s *stepDecoder) checkCondition() {
 		s.fail(s.when, "let a step before it decide, and use its output", "when is longer than %d bytes", maxCondition)
 		return
 	}
+	if hasReference(text) {
+		s.fail(s.when, "write the names alone: params.NAME, steps.NAME.outputs.NAME, id", "when is an expression, in which ${ and } have no meaning")
+		return
+	}
 	reader := conditionReader{def: s.def, sight: s.sight, condition: &condition{}}
 	options := []expr.Option{expr.Env(reader.names()), expr.AsBool(), expr.Optimize(false), expr.Patch(&reader), expr.DisableAllBuiltins()}
 	for _, name := range conditionFunctions {
@@ -49,7 +53,7 @@ func (s *stepDecoder) checkCondition() {
 	case reader.wrong != "":
 		s.fail(s.when, reader.hint, "when: %s", reader.wrong)
 	case wrong != nil:
-		message, hint := conditionMistake(wrong.Message)
+		message, hint := reader.mistake(text, wrong.Message)
 		s.fail(s.when, hint, "when: %s, at character %d of it", message, wrong.Column+1)
 	case err != nil:
 		s.fail(s.when, "compare it with something", "when gives no true or false: %s", oneLine(err.Error()))
@@ -67,20 +71,6 @@ func compile(text string, options []expr.Option) (program *vm.Program, err error
 		}
 	}()
 	return expr.Compile(text, options...)
-}
-
-// conditionMistake says what the library found in the words of job files.
-func conditionMistake(message string) (said, hint string) {
-	message = oneLine(message)
-	name, unknown := strings.CutPrefix(message, "unknown name ")
-	switch {
-	case !unknown:
-		return message, ""
-	case name == "params" || name == "steps" || strings.HasPrefix(name, stepsPrefix):
-		return fmt.Sprintf("%s alone is no value", name), conditionNames
-	}
-	hint = cmp.Or(didYouMean(name, []string{"params", "steps", "id"}), didYouMean(name, conditionFunctions), conditionNames)
-	return fmt.Sprintf("unknown name %q", name), hint
 }
 
 // conditionReader goes through an expression, the inner parts first. It puts one name in the place of each reference (steps.a.status is three names
@@ -139,8 +129,11 @@ func (r *conditionReader) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.NilNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.StringNode, *ast.ConditionalNode, *ast.ArrayNode, *ast.UnaryNode, *ast.ChainNode:
 	case *ast.IdentifierNode:
-		if n.Value == "$env" {
+		switch {
+		case n.Value == "$env":
 			r.refuse(conditionNames, "unknown name %q", n.Value)
+		case slices.Contains(conditionFunctions, n.Value):
+			r.refuse("write "+n.Value+"(VALUE)", "the function %s alone is no value", n.Value)
 		}
 	case *ast.MemberNode:
 		r.member(node, n)
@@ -152,6 +145,10 @@ func (r *conditionReader) Visit(node *ast.Node) {
 		}
 	case *ast.CallNode:
 		r.refuse("the functions are "+strings.Join(conditionFunctions, ", "), "%s is no function", clip(n.Callee.String()))
+	case *ast.PredicateNode, *ast.PointerNode:
+		r.refuse("there are no loops in it", "a condition cannot go through a list")
+	case *ast.VariableDeclaratorNode:
+		r.refuse("write the value where it is used", "a condition cannot name a value %q", clip(n.Name))
 	default:
 		r.refuse("compare params, outputs and statuses with each other and with values", "%s cannot be used", clip(n.String()))
 	}
@@ -173,31 +170,53 @@ func (r *conditionReader) member(node *ast.Node, n *ast.MemberNode) {
 	case len(path) < 3 || path[0] != "steps":
 	case len(path) == 3 && path[2] == "status":
 		if wrong, hint := r.sight.step(path[1]); wrong != "" {
-			r.refuse(r.dashed(path[1], hint), "%s", wrong)
+			r.refuse(hint, "%s", wrong)
 		}
 		r.replace(node, &r.condition.status, strings.Join(path, "."), path[1])
 	case path[2] != "outputs":
 		if wrong, hint := r.sight.step(path[1]); wrong != "" {
-			r.refuse(r.dashed(path[1], hint), "%s", wrong)
+			r.refuse(hint, "%s", wrong)
 		}
 		r.refuse(cmp.Or(didYouMean(path[2], []string{"outputs", "status"}), "it has outputs and status"), "a step has no %q", clip(path[2]))
 	case len(path) == 4:
 		if wrong, hint := r.sight.output(path[1], path[3]); wrong != "" {
-			r.refuse(r.dashed(path[1], hint), "%s", wrong)
+			r.refuse(hint, "%s", wrong)
 		}
 		ref := strings.Join(path, ".")
 		r.replace(node, &r.condition.outputs, ref, ref)
 	}
 }
 
-// dashed is the hint for the first part of a name with a dash, which the language takes for a subtraction.
-func (r *conditionReader) dashed(name, hint string) string {
-	for _, known := range r.sight.names {
-		if strings.HasPrefix(known, name+"-") {
-			return fmt.Sprintf(`write steps[%s] for a name with a dash`, strconv.Quote(known))
+// unexpectedToken is what the library says of a sign, with the name that it has for its kind.
+var unexpectedToken = regexp.MustCompile(`^unexpected token [A-Za-z]+\((".*")\)$`)
+
+// conditionSlips are the hints for what people write who know other languages.
+var conditionSlips = map[string]string{
+	`unexpected "="`:   "equal is ==",
+	`unexpected "AND"`: "write and",
+	`unexpected "OR"`:  "write or",
+	`unexpected "is"`:  "equal is ==",
+}
+
+// mistake says what the library found in the words of job files.
+func (r *conditionReader) mistake(text, message string) (said, hint string) {
+	message = oneLine(message)
+	name, unknown := strings.CutPrefix(message, "unknown name ")
+	switch {
+	case message == "unexpected token EOF":
+		return "it is cut off", ""
+	case !unknown:
+		message = unexpectedToken.ReplaceAllString(message, "unexpected $1")
+		return message, conditionSlips[message]
+	case name != "params" && name != "steps":
+		return fmt.Sprintf("unknown name %q", name), cmp.Or(didYouMean(name, []string{"params", "steps", "id"}), conditionNames)
+	}
+	for _, step := range r.sight.names {
+		if strings.Contains(step, "-") && strings.Contains(text, stepsPrefix+step) {
+			return fmt.Sprintf("%s.%s is a subtraction", name, clip(step)), fmt.Sprintf("write steps[%q]", step)
 		}
 	}
-	return hint
+	return name + " alone is no value", conditionNames
 }
 
 func (r *conditionReader) param(name string) {
@@ -235,7 +254,7 @@ func (r *conditionReader) binary(n *ast.BinaryNode) {
 	_, constant := n.Right.(*ast.StringNode)
 	switch {
 	case !slices.Contains(conditionOperators, n.Operator):
-		r.refuse("", "the operator %s cannot be used", n.Operator)
+		r.refuse("the operators are "+strings.Join(conditionOperators, " "), "the operator %s cannot be used", n.Operator)
 	case n.Operator == "matches" && !constant:
 		r.refuse("write the pattern itself, in quotes", "matches needs a pattern that does not change")
 	case n.Operator == "==" || n.Operator == "!=" || n.Operator == "in":

@@ -18,6 +18,11 @@ var stepKeys = keySet{
 		"name", "summary", "needs", "run", "items", "parallel", "handler", "dir", "env", "optional", "approve", "when", "milestone",
 		"lane", "limits", "timeout", "retry", "exit_codes", "errors", "outputs", "fail_when", "grace", "stall_after", "on_stall", "restart",
 	},
+	other: []string{
+		"group", "params", "tags", "max_log", "on_disconnect", "queue_timeout", "deadline", "key", "key_order", "priority", "unique", "schedule", "then",
+		"steps", "milestones", "deliver",
+	},
+	where: "it is a key of the job",
 }
 
 // gateKeys are those of a step that has no work.
