@@ -29,7 +29,7 @@ func Check(def *catalog.Definition, rec *statefs.Record, state statefs.State, as
 	if err := c.run(); err != nil {
 		return statefs.Args{}, err
 	}
-	c.args.Run = rec.Run
+	c.args.Run = rec.MainRun()
 	return c.args, nil
 }
 
@@ -52,8 +52,8 @@ func (c *check) run() error {
 	if err != nil {
 		return err
 	}
-	if c.args.Run != 0 && c.args.Run != c.rec.Run {
-		return c.no(fmt.Sprintf("run %d was meant, and it is at run %d now", c.args.Run, c.rec.Run))
+	if c.args.Run != 0 && c.args.Run != c.rec.MainRun() {
+		return c.no(fmt.Sprintf("run %d was meant, and it is at run %d now", c.args.Run, c.rec.MainRun()))
 	}
 	if err := c.useful(step); err != nil {
 		return err

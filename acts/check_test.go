@@ -39,8 +39,8 @@ func film(t *testing.T) *statefs.Record {
 		t.Fatal(err)
 	}
 	return &statefs.Record{ID: id, Run: 4, Params: json.RawMessage(`{"path":"/a","tries":3}`), Steps: []steps.Step{
-		{Name: "ingest", Status: steps.Succeeded},
-		{Name: "split", Status: steps.FailedManual, ErrorCode: "exit_code"},
+		{Name: "ingest", Status: steps.Succeeded, Run: 3},
+		{Name: "split", Status: steps.FailedManual, Run: 4, ErrorCode: "exit_code"},
 		{Name: "publish", Status: steps.Pending},
 		{Name: "extra", Status: steps.Pending, Optional: true},
 	}}

@@ -56,8 +56,9 @@ func item(op *operation) queue.Item {
 	if op.eligible.After(since) {
 		since = op.eligible
 	}
+	_, limits := rec.Takes()
 	return queue.Item{
-		ID: rec.ID, Lane: laneOf(rec), Limits: rec.Limits, Key: rec.Key, KeyByPriority: rec.KeyOrder == "priority",
+		ID: rec.ID, Lane: laneOf(rec), Limits: limits, Key: rec.Key, KeyByPriority: rec.KeyOrder == "priority",
 		Priority: rec.Priority, Since: since,
 	}
 }
@@ -65,18 +66,19 @@ func item(op *operation) queue.Item {
 // eligibleSince is when an operation came into the queue. One whose run was cut off has not lost its place.
 func eligibleSince(rec *statefs.Record) time.Time {
 	for _, t := range slices.Backward(rec.Transitions) {
-		if t.To == statefs.Queued && t.Cause != statefs.CauseInterrupted && t.Cause != statefs.CauseRescued {
+		if t.To == statefs.Queued && t.Cause != statefs.CauseInterrupted && t.Cause != statefs.CauseRescued && t.Cause != statefs.CauseNextStep {
 			return t.At
 		}
 	}
 	return rec.CreatedAt
 }
 
+// laneOf is the lane in which an operation waits or works now, which may be one of its step.
 func laneOf(rec *statefs.Record) string {
-	if rec.Lane == "" {
-		return DefaultLane // of an older version
+	if lane, _ := rec.Takes(); lane != "" {
+		return lane
 	}
-	return rec.Lane
+	return DefaultLane // of an older version
 }
 
 // enter has a queued operation wait, unless it does, and reports whether it may begin.
@@ -115,7 +117,7 @@ func (a *admission) settle(op *operation, managed bool) {
 	case !managed:
 	case op.state == statefs.Queued && op.run == nil:
 		return
-	case op.state == statefs.Running, op.state == statefs.Trailing, op.run != nil:
+	case op.state == statefs.Running, op.state == statefs.Trailing, op.working():
 		stands = holds
 	}
 	if stands == op.stands {

@@ -26,6 +26,8 @@ func (d *Daemon) adopt(id statefs.ID, sight statefs.Sight) error {
 		return d.rollForward(rec, sight.States[0])
 	case statefs.TwoMarkers:
 		return d.takeOver(rec, d.owner.Surviving(id, sight.States, rec))
+	case statefs.Trails:
+		return d.takeOverTrailing(rec, sight.States)
 	case statefs.Ended:
 		return d.removeEnded(rec, sight.States)
 	case statefs.Unreadable:
@@ -51,7 +53,7 @@ func (d *Daemon) clearWay(id statefs.ID, rec *statefs.Record, odd []string, verd
 		op := newOperation(rec)
 		d.setAside(op, odd)
 		d.closeLog(op)
-	case statefs.Ended, statefs.Foreign, statefs.ForeignGone, statefs.Orphan, statefs.Missing, statefs.LeaveAlone, statefs.Nothing:
+	case statefs.Ended, statefs.Trails, statefs.Foreign, statefs.ForeignGone, statefs.Orphan, statefs.Missing, statefs.LeaveAlone, statefs.Nothing:
 	}
 }
 
@@ -89,6 +91,9 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	op.set(state)
 	adopted, err := d.adoptWork(op)
 	if err != nil {
+		return err
+	}
+	if err := d.adoptSides(op); err != nil {
 		return err
 	}
 	held := d.heldUntilDue(op)

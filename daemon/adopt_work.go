@@ -5,12 +5,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/keeper"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
 // findHeld asks the keepers what they have in hand.
@@ -33,12 +35,12 @@ func (d *Daemon) findHeld() {
 func (d *Daemon) endUnwanted() error {
 	var unwanted []keeper.Running
 	for id, held := range d.held {
-		run, err := d.wantedRun(id)
+		runs, err := d.wantedRuns(id)
 		if err != nil {
 			return err
 		}
 		for _, h := range held {
-			if h.Key.Run == run || run == anyRun {
+			if slices.Contains(runs, h.Key.Run) || slices.Contains(runs, anyRun) {
 				continue
 			}
 			if p, ok := d.config.Keepers.Find(h.Key, ""); ok {
@@ -51,41 +53,51 @@ func (d *Daemon) endUnwanted() error {
 	return nil
 }
 
-// The answers of wantedRun that are no number of a run.
-const (
-	noRun  = 0
-	anyRun = -1
-)
+// anyRun is no number of a run: those of all runs are wanted.
+const anyRun = -1
 
-// wantedRun returns the number of the run whose commands are to go on.
-func (d *Daemon) wantedRun(id statefs.ID) (int, error) {
+// wantedRuns returns the numbers of the runs whose commands are to go on.
+func (d *Daemon) wantedRuns(id statefs.ID) (runs []int, err error) {
 	sight, err := d.owner.Look(id)
 	if err != nil {
-		return noRun, err
+		return nil, err
 	}
 	rec, err := d.owner.ReadRecord(id)
-	if errors.Is(err, statefs.ErrNewerVersion) {
-		return anyRun, nil // it is left alone with all that it has
+	if errors.Is(err, statefs.ErrNewerVersion) || mends(err) {
+		return []int{anyRun}, nil // it is left alone with all that it has, or the look at it tries again
 	}
-	if mends(err) {
-		return anyRun, nil // the look at it tries again
-	}
-	if err != nil || rec.Status.Terminal() || len(sight.States) == 0 {
-		return noRun, nil //nolint:nilerr // whatever the reason, the look at this operation says it, and nothing goes on without a record
+	if err != nil || rec.Status.Terminal() && !rec.Trailing || len(sight.States) == 0 {
+		return nil, nil //nolint:nilerr // whatever the reason, the look at this operation says it, and nothing goes on without a record
 	}
 	state := sight.States[0]
 	if len(sight.States) > 1 {
 		state = d.owner.Surviving(id, sight.States, rec)
 	}
-	if !mayRun(rec, statefs.Meant(rec, state)) {
-		return noRun, nil
+	for _, s := range rec.Steps {
+		if s.Optional && s.Status == steps.Running {
+			runs = append(runs, s.Run)
+		}
 	}
-	return rec.Run, nil
+	if !rec.Trailing && mayRun(rec, statefs.Meant(rec, state)) {
+		runs = append(runs, runNumber(rec))
+	}
+	return runs, nil
+}
+
+// runNumber is the number of the run of an operation that is not one of an optional step.
+func runNumber(rec *statefs.Record) int {
+	if at := rec.CurrentStep(); at != nil {
+		return at.Run
+	}
+	return rec.Run
 }
 
 // mayRun says whether an operation in a state may have commands of its last run that are to go on, or whose end the record does not say yet.
 // One that has a time at which it is due has had its run, and what came of that is in the record.
 func mayRun(rec *statefs.Record, state statefs.State) bool {
+	if at := rec.CurrentStep(); len(rec.Steps) > 0 && (at == nil || at.Status != steps.Running) {
+		return false // it is between two steps
+	}
 	return rec.DueAt == nil && (state == statefs.Running || state == statefs.Paused)
 }
 
@@ -118,13 +130,13 @@ func (d *Daemon) adoptWork(op *operation) (goesOn bool, err error) {
 	}
 	var commands []adopted
 	if mayRun(op.rec, op.state) {
-		commands = d.leftCommands(op.rec)
+		commands = d.leftCommands(op.rec, runNumber(op.rec), "")
 	}
 	if len(commands) == 0 {
 		// One that is there is of a run that is over, or cannot be understood.
 		return false, statefs.RemoveExit(d.owner.Dir(), statefs.ExitName(op.id()))
 	}
-	def, params, err := d.definition(op.rec)
+	def, params, err := d.workOf(op.rec)
 	if err == nil && def.Work() == catalog.WorkHandler {
 		err = errors.New("its job is a handler")
 	}
@@ -147,15 +159,20 @@ func (d *Daemon) adoptWork(op *operation) (goesOn bool, err error) {
 		}
 		return false, nil
 	}
+	r.takeOver(commands, op.state == statefs.Paused)
+	d.logger.Info("work of an earlier daemon goes on", "id", op.id(), "run", op.rec.Run, "commands", len(commands))
+	d.startRun(op, r, do)
+	return true, nil
+}
+
+// takeOver has a run go on with the commands that an earlier daemon has started.
+func (r *run) takeOver(commands []adopted, paused bool) {
 	r.begun = func() {} // it has
-	r.gate.asked = op.state == statefs.Paused
+	r.gate.asked = paused
 	for _, a := range commands {
 		r.commands.adopt(a)
 		r.gate.attach(a.Running)
 	}
-	d.logger.Info("work of an earlier daemon goes on", "id", op.id(), "run", op.rec.Run, "commands", len(commands))
-	d.startRun(op, r, do)
-	return true, nil
 }
 
 // saidBefore is how far the present run of an operation was when an earlier daemon last heard of it; its time is zero when that is not known.
@@ -172,15 +189,15 @@ func (d *Daemon) saidBefore(rec *statefs.Record) statefs.Progress {
 	return p
 }
 
-// leftCommands finds the commands of the present run: in the hands of keepers, and those whose keeper has ended since.
-func (d *Daemon) leftCommands(rec *statefs.Record) []adopted {
+// leftCommands finds the commands of a run, of an optional step when side is its name: in the hands of keepers, and those whose keeper has ended since.
+func (d *Daemon) leftCommands(rec *statefs.Record, run int, side string) []adopted {
 	var found []adopted
 	there := make(map[int]bool)
 	add := func(number int, name, report string) {
 		if there[number] {
 			return
 		}
-		p, ok := d.config.Keepers.Find(keeper.Key{Operation: rec.ID.String(), Run: rec.Run, Item: number}, report)
+		p, ok := d.config.Keepers.Find(keeper.Key{Operation: rec.ID.String(), Run: run, Item: number}, report)
 		if ok && report != "" && !d.straysSince.IsZero() && p.Exit().Signal != "" && p.Exit().At.After(d.straysSince) {
 			p.Taken()
 			ok = false
@@ -191,33 +208,37 @@ func (d *Daemon) leftCommands(rec *statefs.Record) []adopted {
 		}
 	}
 	for _, h := range d.held[rec.ID] {
-		if h.Key.Run == rec.Run {
+		if h.Key.Run == run {
 			add(h.Key.Item, h.Label, "")
 		}
 	}
-	add(wholeRun, "", statefs.ExitName(rec.ID))
-	for number, name := range d.itemReports(rec) {
-		add(number, name, statefs.ItemExitName(rec.ID, number))
+	add(wholeRun, "", exitNameOf(rec.ID, side, wholeRun))
+	for number, name := range d.itemReports(rec.ID, run, side) {
+		add(number, name, exitNameOf(rec.ID, side, number))
 	}
 	return found
 }
 
-// itemReports returns the names of the items, by number, that have left an exit report of the present run.
-func (d *Daemon) itemReports(rec *statefs.Record) map[int]string {
-	entries, err := os.ReadDir(scratchOf(d.owner.LogPath(rec.ID)).dir)
+// itemReports returns the names of the items, by number, that have left an exit report of a run.
+func (d *Daemon) itemReports(id statefs.ID, run int, side string) map[int]string {
+	log := d.owner.LogPath(id)
+	if side != "" {
+		log = d.owner.StepLogPath(id, side)
+	}
+	entries, err := os.ReadDir(scratchOf(log).dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.logger.Warn("exit reports of items cannot be found", "id", rec.ID, "error", err)
+		d.logger.Warn("exit reports of items cannot be found", "id", id, "error", err)
 	}
 	found := make(map[int]string)
 	for _, e := range entries {
 		text, ok := strings.CutPrefix(e.Name(), "item-")
-		text, isExit := strings.CutSuffix(text, filepath.Ext(statefs.ExitName(rec.ID)))
+		text, isExit := strings.CutSuffix(text, filepath.Ext(statefs.ExitName(id)))
 		number, err := strconv.Atoi(text)
 		if !ok || !isExit || err != nil || number < 1 {
 			continue
 		}
-		report, err := keeper.ReadReport(d.owner.Dir(), statefs.ItemExitName(rec.ID, number))
-		if err != nil || report.Run != rec.Run {
+		report, err := keeper.ReadReport(d.owner.Dir(), exitNameOf(id, side, number))
+		if err != nil || report.Run != run {
 			continue // not of this run, or not to be understood: the item is done again
 		}
 		found[number] = string(report.Label)

@@ -18,6 +18,10 @@ func (r *run) leftArtifacts() []string {
 	if err := syscall.Rmdir(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil // it was empty, or nobody made it
 	}
+	return artifactsIn(dir)
+}
+
+func artifactsIn(dir string) []string {
 	var names []string
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {

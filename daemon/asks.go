@@ -88,11 +88,13 @@ func (d *Daemon) carryOutOne(op *operation, r *request) error {
 		return d.resume(op, r)
 	case r.Ask == statefs.Cancel:
 		return d.cancel(op, r)
-	case r.Ask == statefs.Retry:
-		return d.retry(op, r)
 	case r.Ask == statefs.Prioritize:
 		d.prioritize(op, r)
 		return nil
+	case len(op.rec.Steps) > 0:
+		return d.act(op, r)
+	case r.Ask == statefs.Retry:
+		return d.retry(op, r)
 	}
 	d.meansNothing(op, r)
 	return nil
@@ -121,7 +123,8 @@ func (d *Daemon) pause(op *operation, r *request) error {
 	stopped := op.run.gate.pause()
 	d.say(op, linePause)
 	op.pausing = &r.Taken
-	if stopped {
+	op.alignSides()
+	if stopped && op.standsStill() {
 		return d.settlePause(op)
 	}
 	return nil
@@ -197,6 +200,7 @@ func (d *Daemon) endBy(op *operation, t statefs.Taken, cause statefs.Cause) erro
 		return d.finishAs(op, cause)
 	}
 	op.run.end(ErrCancelled)
+	d.endSides(op, func(r *run) { r.end(ErrCancelled) })
 	return nil
 }
 
@@ -279,6 +283,10 @@ func (d *Daemon) waitAgain(op *operation, cause statefs.Cause) error {
 
 // say appends a line of the daemon's to the log. A log that cannot be written is reported: the request counts all the same.
 func (d *Daemon) say(op *operation, line string) {
+	if op.state == statefs.Trailing {
+		d.logger.Info("operation", "id", op.id(), "says", line) // its log is sealed
+		return
+	}
 	log, err := d.openLog(op)
 	if err == nil {
 		err = log.Line(line)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -27,14 +29,12 @@ func (d *Daemon) begin(op *operation) error {
 			begun()
 		}
 	}()
-	def, params, err := d.definition(op.rec)
+	def, params, err := d.workOf(op.rec)
 	if mends(err) {
 		return err
 	}
 	if err != nil {
-		d.say(op, "  Cannot start: "+err.Error())
-		op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}
-		return d.finishAs(op, statefs.CauseFailed)
+		return d.cannotStart(op, err)
 	}
 	if d.config.Keepers != nil && def.Work() != catalog.WorkHandler {
 		// Before anything has begun: a disk that is too full for a keeper's files is no fault of the work.
@@ -44,7 +44,7 @@ func (d *Daemon) begin(op *operation) error {
 	}
 	// The log is there before the marker says running, so that whoever follows the event finds it.
 	d.closeLog(op)
-	if _, err := d.openShared(op, def.Work() != catalog.WorkHandler); err != nil {
+	if _, err := d.openShared(op, def.Work() != catalog.WorkHandler || len(op.rec.Steps) > 0); err != nil {
 		return err
 	}
 	if err := d.markRunning(op); err != nil {
@@ -53,21 +53,7 @@ func (d *Daemon) begin(op *operation) error {
 	if err := d.owner.Sync(op.id()); err != nil {
 		return err
 	}
-	run, do, err := d.newRun(op, def, params, false)
-	if _, disk := errors.AsType[*fs.PathError](err); disk {
-		return errors.Join(err, d.requeue(op)) // a full disk is no fault of the work; the number of this run is spent
-	}
-	if err != nil {
-		d.say(op, "  Cannot start: "+err.Error())
-		op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}
-		return d.finishAs(op, statefs.CauseFailed)
-	}
-	run.begun = begun
-	if run.number > 1 {
-		d.say(op, fmt.Sprintf("  Run %d begins.", run.number))
-	}
-	d.startRun(op, run, do)
-	return nil
+	return d.beginRun(op, def, params, begun)
 }
 
 func (d *Daemon) startRun(op *operation, r *run, do work) {
@@ -80,15 +66,9 @@ func (d *Daemon) startRun(op *operation, r *run, do work) {
 func (d *Daemon) markRunning(op *operation) error {
 	rec := *op.rec
 	now := d.owner.Now()
-	rec.Run++
-	rec.Starts++
-	rec.LaneTurn = d.lanes.turns.next(laneOf(op.rec))
+	d.noteStart(&rec, now)
 	d.lanes.starts.note(laneOf(op.rec), now)
-	rec.StartedAt = &now
 	rec.Next = statefs.Running
-	machine := statefs.ThisMachine()
-	rec.Host, rec.Boot, rec.PID = machine.Host, machine.Boot, os.Getpid()
-	rec.StalledAt, rec.Error, rec.ExitCode, rec.Signal = nil, nil, nil, ""
 	if err := rec.Apply(op.state, statefs.CauseStart, now); err != nil {
 		return err
 	}
@@ -109,13 +89,31 @@ func (d *Daemon) markRunning(op *operation) error {
 	return nil
 }
 
+// noteStart notes in a record that a run begins: of its job, or of the step at which it is.
+func (d *Daemon) noteStart(rec *statefs.Record, now time.Time) {
+	rec.Run++
+	rec.Starts++
+	rec.LaneTurn = d.lanes.turns.next(laneOf(rec))
+	rec.StartedAt = &now
+	machine := statefs.ThisMachine()
+	rec.Host, rec.Boot, rec.PID = machine.Host, machine.Boot, os.Getpid()
+	rec.StalledAt, rec.Error, rec.ExitCode, rec.Signal = nil, nil, nil, ""
+	if len(rec.Steps) > 0 {
+		d.noteStepStart(rec, now)
+	}
+}
+
 // definition returns the job as it stood when the operation was submitted.
 func (d *Daemon) definition(rec *statefs.Record) (*catalog.Definition, catalog.Params, error) {
 	def, err := d.keptDefinition(rec)
 	if err != nil {
 		return nil, catalog.Params{}, err
 	}
-	params, err := def.BindKept(rec.Params)
+	kept, err := rec.ParamsNow()
+	var params catalog.Params
+	if err == nil {
+		params, err = def.BindKept(kept)
+	}
 	if err != nil {
 		return nil, catalog.Params{}, fmt.Errorf("job %s: %w", def.Address(), err)
 	}
@@ -146,14 +144,34 @@ func (d *Daemon) keptDefinition(rec *statefs.Record) (*catalog.Definition, error
 
 // newRun prepares the work; nothing runs yet. adopted says that an earlier daemon has begun this run.
 func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.Params, adopted bool) (*run, work, error) {
+	name := ""
+	if at := op.rec.CurrentStep(); at != nil {
+		name = at.Name
+	}
+	return d.prepare(op, def, params, name, op.log, adopted)
+}
+
+// prepare is newRun for a step, which may be an optional one; "" is the work of a job without steps.
+func (d *Daemon) prepare(op *operation, def *catalog.Definition, params catalog.Params, step string, log *stream.Writer, adopted bool) (*run, work, error) {
 	r := &run{
 		id: op.id(), number: op.rec.Run, def: def, params: params, owner: d.owner, logger: d.logger, files: d.files,
 		environ: d.config.Environ, laneEnv: d.lanes.turns.environ(laneOf(op.rec), op.rec.LaneTurn), grace: d.config.Grace, retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems,
 		told: d.tellProgress(op.rec), starter: d.starter, adopted: adopted, since: time.Now().Add(-wroteEvery), leaving: make(chan struct{}),
 	}
-	if adopted {
+	if step != "" {
+		at := steps.Find(op.rec.Steps, step)
+		var err error
+		if r.step, err = d.stepOfRun(op.rec, step); err != nil {
+			return nil, nil, err
+		}
+		r.number, r.side = at.Run, at.Optional
+	}
+	switch {
+	case adopted && r.side:
+		r.elapsed = max(d.owner.Now().Sub(*steps.Find(op.rec.Steps, step).StartedAt), 0)
+	case adopted:
 		r.elapsed = op.rec.Worked(d.owner.Now())
-		r.report.progress = d.saidBefore(op.rec)
+		r.report.progress = r.step.own(d.saidBefore(op.rec))
 	}
 	if def.Grace > 0 {
 		r.grace = def.Grace
@@ -171,12 +189,16 @@ func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.P
 		}
 	case catalog.WorkItems:
 		do = itemsWork
-	case catalog.WorkRun:
+	case catalog.WorkRun, catalog.WorkSteps:
 	}
-	r.log = op.log
+	r.log = log
 	if def.Work() != catalog.WorkHandler {
 		var err error
-		if r.scratch, err = newScratch(d.owner.LogPath(op.id()), op.rec.Params, adopted); err != nil {
+		var given json.RawMessage
+		if given, err = op.rec.ParamsNow(); err != nil {
+			return nil, nil, err
+		}
+		if r.scratch, err = newScratch(r.logPath(), given, adopted); err != nil {
 			return nil, nil, err
 		}
 		if err := os.MkdirAll(d.owner.ArtifactsPath(op.id()), 0o750); err != nil {
@@ -185,7 +207,7 @@ func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.P
 	}
 	if def.Work() == catalog.WorkItems {
 		// Now, when a disk that is full only makes it wait, and not with the first item that ends.
-		items, err := d.owner.AppendItems(op.id())
+		items, err := r.appendItems()
 		if err != nil {
 			return nil, nil, err
 		}

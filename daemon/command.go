@@ -9,7 +9,6 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/keeper"
-	"github.com/jobdir/jobdir/statefs"
 )
 
 // settleTime is how long a command runs before its PID is written into the record.
@@ -65,14 +64,10 @@ func commandWork(ctx context.Context, r *run) error {
 
 // command is a command of the job as the keeper gets it. It holds a whole environment, so nobody keeps it for longer than the start.
 func (r *run) command(item int, name string, output *os.File, timeout time.Duration, values catalog.Values, extra ...string) *keeper.Command {
-	report := statefs.ExitName(r.id)
-	if item != wholeRun {
-		report = statefs.ItemExitName(r.id, item)
-	}
 	return &keeper.Command{
 		Args: r.def.Command(values), Dir: r.def.Folder(values), Env: r.environment(values, extra...),
 		Output: output, Grace: r.grace, Mark: r.marks(), ScanOnExit: item == wholeRun, Timeout: timeout,
-		Key: keeper.Key{Operation: r.id.String(), Run: r.number, Item: item}, Report: report, Label: name,
+		Key: keeper.Key{Operation: r.id.String(), Run: r.number, Item: item}, Report: r.exitName(item), Label: name,
 	}
 }
 

@@ -385,6 +385,9 @@ func (d *Daemon) settle() {
 		if op.attention == nil {
 			continue
 		}
+		if len(op.sides) > 0 {
+			d.guardLook(op.id(), func() error { return d.finishSides(op) })
+		}
 		if op.run != nil && op.run.ended() {
 			d.guardLook(op.id(), func() error { return d.finish(op) })
 			d.tell(op)

@@ -73,15 +73,21 @@ func (d *Daemon) failedAttempt(op *operation, err error) statefs.Cause {
 		attempts: rec.Attempts, most: r.def.Retry.MaxAttempts, deaths: rec.Deaths,
 	}
 	cause := a.after()
+	if r.step.def != nil && cause == statefs.CauseFailed {
+		cause = statefs.CauseNeedsPerson // what a step is not tried again for is left to a person
+	}
 	said := attemptLine(rec, cause, a)
 	if cause == statefs.CauseNeedsPerson {
 		rec.Reason = "poison"
-		if class == catalog.ClassManual {
+		if class == catalog.ClassManual || r.step.def != nil && !(deaths[a.code] && a.deaths >= poison) {
 			rec.Reason = "manual"
 		}
 	}
 	if cause == statefs.CauseRescued {
 		cause, said = d.nextAttempt(op, a, err)
+		if r.step.def != nil && cause == statefs.CauseFailed {
+			cause, rec.Reason = statefs.CauseNeedsPerson, "manual"
+		}
 	}
 	d.say(op, said)
 	return cause
@@ -89,8 +95,15 @@ func (d *Daemon) failedAttempt(op *operation, err error) statefs.Cause {
 
 // classOf returns the class of a failure: the one that a handler gives it, or that of the job.
 func (r *run) classOf(rec *statefs.Record, err error) catalog.Class {
+	code := rec.Error.Code
+	if class := r.patternOf(rec); class != "" {
+		return class
+	}
 	if f, ok := errors.AsType[*AttemptError](err); ok && f.Class != "" {
 		return f.Class
+	}
+	if class := r.def.ExitCodes.Class(code, rec.ExitCode); class != "" {
+		return class
 	}
 	return r.def.ExitCodes.Class(rec.Error.Code, rec.ExitCode)
 }
@@ -99,6 +112,9 @@ func (r *run) classOf(rec *statefs.Record, err error) catalog.Class {
 func attemptLine(rec *statefs.Record, cause statefs.Cause, a attempted) string {
 	if cause != statefs.CauseNeedsPerson {
 		return "  ERROR: " + rec.Error.Message
+	}
+	if len(rec.Steps) > 0 && a.class == catalog.ClassManual || len(rec.Steps) > 0 && !deaths[a.code] {
+		return needsPersonLine(rec, rec.CurrentStep())
 	}
 	why := "A person must act: mend it"
 	if a.class != catalog.ClassManual {

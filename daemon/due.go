@@ -97,6 +97,9 @@ func (d *Daemon) setAlarm(op *operation) {
 	if due := op.rec.DueAt; due != nil && (op.state == statefs.Scheduled || op.state == statefs.FailedRetryable) {
 		at = *due
 	}
+	if due := op.sideDue(); !due.IsZero() && (at.IsZero() || due.Before(at)) {
+		at = due
+	}
 	var after time.Duration
 	for i, next := range []time.Duration{t.attempt, t.queue, t.expiry} {
 		if i == 2 && (op.state == statefs.Trailing || op.run != nil && op.run.endCause() != nil) {

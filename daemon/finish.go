@@ -25,9 +25,15 @@ func (d *Daemon) finish(op *operation) error {
 		case errors.Is(cause, ErrInterrupted), errors.Is(cause, errLeft):
 			return d.interrupted(op)
 		}
-		op.run.takeExit(op.rec)
+		op.run.takeExit(op.rec, len(op.sides) > 0)
 		op.endedBy = d.judgeEnd(op)
 		d.tellBreaker(op)
+		if op.run.step.def != nil {
+			d.stepEnded(op.rec, op.run, op.endedBy)
+		}
+	}
+	if op.endedBy == statefs.CauseDone && op.run.step.def != nil {
+		return d.nextStep(op)
 	}
 	if to, err := statefs.Next(statefs.Running, op.endedBy); err == nil && to.Live() {
 		return d.goOn(op, op.endedBy)
@@ -66,6 +72,9 @@ func (d *Daemon) judgeEnd(op *operation) statefs.Cause {
 		err = r.failedItems()
 	}
 	if err == nil {
+		err = r.missingOutput()
+	}
+	if err == nil {
 		op.rec.Attempts++
 		return statefs.CauseDone
 	}
@@ -85,8 +94,12 @@ func (r *run) endedByItself() bool {
 	return r.exit != nil && r.exit.Cause == "" && (r.exit.Code >= 0 || r.exit.Signal != "")
 }
 
-func (r *run) takeExit(rec *statefs.Record) {
-	rec.Artifacts = r.leftArtifacts()
+func (r *run) takeExit(rec *statefs.Record, shared bool) {
+	if shared {
+		rec.Artifacts = artifactsIn(r.owner.ArtifactsPath(r.id)) // others put theirs there
+	} else {
+		rec.Artifacts = r.leftArtifacts()
+	}
 	if r.exit != nil {
 		if r.exit.Code >= 0 {
 			rec.ExitCode = &r.exit.Code
@@ -128,6 +141,7 @@ func (r *run) failedItems() error {
 func (d *Daemon) interrupted(op *operation) error {
 	r := op.run
 	op.rec.Interrupts++
+	cutOff(op.rec, d.owner.Now())
 	if r.def.Restart() == catalog.RestartFail {
 		return d.failLost(op)
 	}
@@ -162,19 +176,31 @@ func (d *Daemon) leftRunning(op *operation) error {
 
 // finishAs ends an operation by cause: the log is synced, the terminal record is written and synced, and then the marker goes.
 func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
+	if cause != statefs.CauseMainDone && d.endSides(op, func(r *run) { r.end(ErrCancelled) }) {
+		return nil // and again when they have ended
+	}
+	if op.state == statefs.Trailing {
+		return d.allDone(op, cause)
+	}
 	now := d.owner.Now()
 	op.noteProgress()
+	if len(op.rec.Steps) > 0 && op.rec.Progress != nil {
+		op.rec.Progress = progressNow(op.rec, *op.rec.Progress)
+	}
 	rec := *op.rec // a disk that is full makes this happen again
 	if err := rec.Apply(op.state, cause, now); err != nil {
 		return err
 	}
 	var rep *report
-	if op.run != nil {
+	if op.run != nil && op.run.step.def == nil {
 		rep = &op.run.report
 	} else {
 		rep = d.earlierReport(op)
 	}
 	rec.Next = ""
+	if rec.Status == statefs.Trailing {
+		rec.Status, rec.Trailing = statefs.Completed, true
+	}
 	rec.FinishedAt = &now
 	if op.run != nil && op.run.exit != nil {
 		if at := op.run.exit.At; rec.StartedAt != nil && at.After(*rec.StartedAt) && at.Before(now) {
@@ -198,6 +224,9 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 		rec.Resources.OutputBytes = length
 	}
 	rec.Footer = footer(&rec, rep, filepath.Base(d.owner.ItemsPath(op.id())))
+	if rec.Trailing {
+		return d.trail(op, &rec)
+	}
 	if err := d.end(op, &rec); err != nil {
 		return err
 	}

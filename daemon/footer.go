@@ -9,7 +9,7 @@ import (
 // footerNames are the members of the footer that the daemon writes; the work cannot set them.
 var footerNames = map[string]bool{
 	"result": true, "state": true, "total": true, "processed": true, "failed": true, "processed_files": true,
-	"failed_files": true, "error": true, "exit_code": true, "signal": true, "items": true, "artifacts": true, "id": true, retryMember: true,
+	"failed_files": true, "error": true, "exit_code": true, "signal": true, "items": true, "artifacts": true, "id": true, "steps": true, retryMember: true,
 }
 
 // footer builds the footer of an operation that ends: what every footer has, why it failed where it did, what the work returned,
@@ -37,6 +37,9 @@ func footer(rec *statefs.Record, r *report, itemsFile string) json.RawMessage {
 		if !footerNames[f.name] {
 			fields = append(fields, f)
 		}
+	}
+	if len(rec.Steps) > 0 {
+		fields = append(fields, field{"steps", stepsField(rec.Steps)})
 	}
 	if len(rec.Artifacts) > 0 {
 		if f, err := newField("artifacts", rec.Artifacts); err == nil {

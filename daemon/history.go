@@ -40,6 +40,14 @@ func (d *Daemon) closeHistory() error {
 
 // end makes an end durable, enters it into the history, and then removes the marker: an operation is always found in one of the two.
 func (d *Daemon) end(op *operation, rec *statefs.Record) error {
+	if err := d.enter(op, rec); err != nil {
+		return err
+	}
+	return d.owner.RemoveMarker(rec.ID, op.state)
+}
+
+// enter makes an end durable and enters it into the history.
+func (d *Daemon) enter(op *operation, rec *statefs.Record) error {
 	if op.ending.number == 0 {
 		number, err := d.history.Number()
 		if err != nil {
@@ -57,7 +65,7 @@ func (d *Daemon) end(op *operation, rec *statefs.Record) error {
 	}
 	op.ends()
 	d.history.Ended(rec)
-	return d.owner.RemoveMarker(rec.ID, op.state)
+	return nil
 }
 
 // isFree reports whether a record that could not be written certainly does not hold a number.
@@ -264,6 +272,9 @@ func (d *Daemon) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
 		}
 		before := op.rec.Pinned
 		op.rec.Pinned = pinned
+		if op.state == statefs.Trailing {
+			return d.history.Pin(ctx, id, pinned) // the record is in the index already
+		}
 		if err := d.owner.WriteRecord(op.rec); err != nil {
 			op.rec.Pinned = before
 			return err

@@ -121,8 +121,15 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 	if err := d.identify(op, sight); err != nil {
 		return err
 	}
+	if err := d.finishSides(op); err != nil {
+		return err
+	}
+	op.alignSides()
 	if op.run != nil && op.run.ended() {
 		err := d.finish(op)
+		if err == nil && d.manages(op.id()) {
+			err = d.beginSides(op)
+		}
 		if !errors.Is(err, errMoved) || d.stopping.Load() {
 			return err
 		}
@@ -136,10 +143,11 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 		if op.run != nil {
 			d.endWork(op.run)
 		}
+		d.endSides(op, d.endWork)
 		return nil
 	}
 	if op.cancelling != nil {
-		if op.run == nil {
+		if !op.working() {
 			return d.finishAs(op, op.cancelCause) // it could not be written down before
 		}
 		return d.carryOut(op, sight.Asks) // only its end counts now
@@ -152,7 +160,8 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 	if err := d.carryOut(op, sight.Asks); err != nil {
 		return err
 	}
-	if op.pausing != nil && op.run != nil && op.run.gate.isStopped() {
+	op.alignSides()
+	if op.pausing != nil && op.standsStill() {
 		if err := d.settlePause(op); err != nil {
 			return err
 		}
@@ -176,11 +185,25 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 		if waits, err := d.comesAfter(op); waits || err != nil {
 			return err
 		}
+		if len(op.rec.Steps) > 0 {
+			if elsewhere, err := d.stepAhead(op); elsewhere || err != nil {
+				return err
+			}
+		}
 		if !d.admission.enter(op) {
 			d.firstWait(op)
 			return nil
 		}
-		return d.begin(op)
+		if err := d.begin(op); err != nil || !d.manages(op.id()) {
+			return err
+		}
+		return d.beginSides(op)
+	}
+	if op.state == statefs.Trailing {
+		return d.trailsOn(op)
+	}
+	if err := d.beginSides(op); err != nil {
+		return err
 	}
 	if err := d.noteStall(op); err != nil {
 		return err

@@ -50,7 +50,7 @@ func startMonitor(r *run) (*monitor, error) {
 	if r.adopted {
 		m.passOver(r.report.current().At)
 	}
-	for _, path := range []string{r.owner.LogPath(r.id), r.scratch.path("progress")} {
+	for _, path := range []string{r.logPath(), r.scratch.path("progress")} {
 		cancel, err := r.files.Subscribe(path, m.wake)
 		if err != nil {
 			m.close()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 	"github.com/jobdir/jobdir/stream"
 	"github.com/jobdir/jobdir/tally"
 )
@@ -55,6 +56,8 @@ type attention struct {
 	// left is a run that the operation is done with, while that is not known to be durable yet.
 	left *run
 	log  *stream.Writer
+	// sides are the optional steps at work, by name.
+	sides map[string]*side
 	// pausing is the pause that waits for the next checkpoint, cancelling the cancel that waits for the work to end.
 	pausing, cancelling *statefs.Taken
 	// taken are the requests in hand that are not carried out yet, effected those that are and whose file is still to go.
@@ -69,8 +72,10 @@ type attention struct {
 	endedBy statefs.Cause
 	ending  ending
 	// told is the last transition that was published.
-	told  statefs.Transited
-	times times
+	told statefs.Transited
+	// toldSteps are the steps as they stood when their changes were published last.
+	toldSteps []steps.Step
+	times     times
 	// eligible is when the last operation that it comes after has ended; zero when it comes after none.
 	eligible time.Time
 }
@@ -99,6 +104,7 @@ func attend(rec *statefs.Record) *attention {
 	if n := len(rec.Transitions); n > 0 {
 		a.told = rec.Transitions[n-1] // by whoever made it
 	}
+	a.toldSteps = steps.Clone(rec.Steps)
 	return a
 }
 
@@ -157,7 +163,12 @@ func (op *operation) noteProgress() {
 	if p.At.IsZero() {
 		return
 	}
-	op.rec.Progress, op.rec.HeartbeatAt, op.rec.Phase = &p, &p.At, p.Phase
+	op.rec.HeartbeatAt = &p.At
+	if op.run.step.def != nil {
+		op.rec.Progress = progressNow(op.rec, op.run.step.progress(p))
+		return
+	}
+	op.rec.Progress, op.rec.Phase = &p, p.Phase
 }
 
 // notePhase writes a phase down at once: it says what has been reached, unlike a number that is another one in a second. The PID of a
@@ -167,9 +178,18 @@ func (d *Daemon) notePhase(op *operation) error {
 		return nil
 	}
 	pidDue := op.run.settled.Load() && op.rec.PID != int(op.run.pid.Load())
-	if !pidDue && op.run.report.current().Phase == op.rec.Phase {
+	if !pidDue && op.run.phaseNoted(op.rec) {
 		return nil
 	}
 	op.noteProgress()
 	return d.owner.WriteRecord(op.rec)
+}
+
+// phaseNoted reports whether the record has the phase that the work says.
+func (r *run) phaseNoted(rec *statefs.Record) bool {
+	phase := r.report.current().Phase
+	if r.step.def == nil {
+		return phase == rec.Phase
+	}
+	return phase == "" || rec.Progress != nil && phase == r.step.own(*rec.Progress).Phase
 }

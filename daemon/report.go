@@ -24,6 +24,7 @@ type report struct {
 	openItems func() (io.WriteCloser, error)
 	torn      bool // the last write left a part of a line there
 	run       int
+	step      string // "" for a job without steps
 
 	processed, failed         int
 	processedList, failedList []json.RawMessage
@@ -94,6 +95,9 @@ func (r *report) item(number int, name string, failure error, attrs []slog.Attr)
 	head := []field{integer("item", int64(number)), integer("run", int64(r.run)), {"ok", json.RawMessage("false")}}
 	if failure == nil {
 		head[2].value = json.RawMessage("true")
+	}
+	if r.step != "" {
+		head = append(head, text("step", r.step))
 	}
 	return append(object(append(head, entry...)), '\n')
 }

@@ -15,6 +15,7 @@ type itemResult struct {
 	Item     int    `json:"item"`
 	Run      int    `json:"run"`
 	OK       bool   `json:"ok"`
+	Step     string `json:"step"`
 	Filename string `json:"filename"`
 	// Base64 is the name where it is not UTF-8.
 	Base64 []byte `json:"filename_base64"`
@@ -33,7 +34,7 @@ func (r *run) inherit(note func(itemResult)) error {
 	if r.number < 2 && r.retryOf == nil && !r.adopted {
 		return nil
 	}
-	if err := readItems(r.owner, r.id, &r.report, func(result itemResult) {
+	if err := readItems(r.eachItem, &r.report, r.step.name(), func(result itemResult) {
 		if !r.adopted || result.Run != r.number {
 			r.inherited++
 		}
@@ -57,18 +58,30 @@ func (r *run) inherit(note func(itemResult)) error {
 	return nil
 }
 
+// itemsOf reads the item results of an operation.
+func itemsOf(owner *statefs.Owner, id statefs.ID) func(func(line []byte) error) error {
+	return func(each func(line []byte) error) error { return owner.ReadItems(id, each) }
+}
+
+func (d *Daemon) itemsOf(id statefs.ID) func(func(line []byte) error) error {
+	return itemsOf(d.owner, id)
+}
+
+// allSteps is no name of a step.
+const allSteps = "*"
+
 // readItems takes the item results of an operation into a report, and calls note for each. A line that is not what the daemon writes
-// is passed over: a person may have put it there.
-func readItems(owner *statefs.Owner, id statefs.ID, into *report, note func(itemResult)) error {
-	return owner.ReadItems(id, func(line []byte) error {
+// is passed over: a person may have put it there. step says of which step, "" for a job without, and allSteps for all of them.
+func readItems(each func(func(line []byte) error) error, into *report, step string, note func(itemResult)) error {
+	return each(func(line []byte) error {
 		var result itemResult
 		fields, err := decodeFields(line)
-		if err != nil || json.Unmarshal(line, &result) != nil || result.Item < 1 {
+		if err != nil || json.Unmarshal(line, &result) != nil || result.Item < 1 || step != allSteps && step != result.Step {
 			return nil //nolint:nilerr // see above
 		}
 		entry := fields[:0]
 		for _, f := range fields {
-			if f.name != "item" && f.name != "run" && f.name != "ok" {
+			if f.name != "item" && f.name != "run" && f.name != "ok" && f.name != "step" {
 				entry = append(entry, f)
 			}
 		}
@@ -80,6 +93,9 @@ func readItems(owner *statefs.Owner, id statefs.ID, into *report, note func(item
 
 // earlierReport is the report of an operation that ends without a run in hand: what its earlier runs have finished.
 func (d *Daemon) earlierReport(op *operation) *report {
+	if len(op.rec.Steps) > 0 {
+		return d.stepsReport(op)
+	}
 	rep := new(report)
 	if op.rec.Starts == 0 && op.rec.RetryOf == nil {
 		return rep
@@ -89,7 +105,7 @@ func (d *Daemon) earlierReport(op *operation) *report {
 		return rep // a handler may have done its items again in each run
 	}
 	rep.total = def.Total(params)
-	if err := readItems(d.owner, op.id(), rep, func(itemResult) {}); err != nil {
+	if err := readItems(d.itemsOf(op.id()), rep, "", func(itemResult) {}); err != nil {
 		d.logger.Error("item results of earlier runs are not in the footer", "id", op.id(), "error", err)
 	}
 	return rep
@@ -113,7 +129,7 @@ func (r *run) onlyFailed() (finishedNames, error) {
 		return nil, nil
 	}
 	names := make(finishedNames)
-	if err := readItems(r.owner, *r.retryOf, new(report), func(result itemResult) {
+	if err := readItems(itemsOf(r.owner, *r.retryOf), new(report), r.step.name(), func(result itemResult) {
 		if !result.OK {
 			names.note(result)
 		}

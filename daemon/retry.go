@@ -34,12 +34,18 @@ func (d *Daemon) retry(op *operation, r *request) error {
 		d.forgive(op)
 		return nil
 	})
-	if other != nil {
-		d.say(op, lineEqual(other.ID))
-		d.logger.Info("request means nothing now: an equal operation lives", "id", op.id(), "request", r.Ask, "equal", other.ID)
-		op.effected = append(op.effected, r.Taken)
-	}
+	d.sayEqual(op, r, other)
 	return err
+}
+
+// sayEqual says that a retry does nothing because an equal operation lives; nil: there is none.
+func (d *Daemon) sayEqual(op *operation, r *request, other *statefs.Record) {
+	if other == nil {
+		return
+	}
+	d.say(op, lineEqual(other.ID))
+	d.logger.Info("request means nothing now: an equal operation lives", "id", op.id(), "request", r.Ask, "equal", other.ID)
+	op.effected = append(op.effected, r.Taken)
 }
 
 func lineEqual(other statefs.ID) string {
@@ -58,9 +64,13 @@ func (d *Daemon) again(op *operation, begin func() error) (other *statefs.Record
 
 // forgive forgets why the last attempt failed, and since when attempts do: a person wants it tried again.
 func (d *Daemon) forgive(op *operation) {
-	if op.rec.Reason == reasonDependency {
-		d.chains.name(op.id(), nil)
-		op.rec.After, op.rec.Require = nil, "" // they have ended, and the person wants it all the same
+	d.forgiveIn(op.rec)
+}
+
+func (d *Daemon) forgiveIn(rec *statefs.Record) {
+	if rec.Reason == reasonDependency {
+		d.chains.name(rec.ID, nil)
+		rec.After, rec.Require = nil, "" // they have ended, and the person wants it all the same
 	}
-	op.rec.Deaths, op.rec.Reason, op.rec.Error, op.rec.RetryUntil = 0, "", nil, nil
+	rec.Deaths, rec.Reason, rec.Error, rec.RetryUntil = 0, "", nil, nil
 }

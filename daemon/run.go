@@ -36,9 +36,12 @@ var errLogLimit = errors.New("the log is larger than max_log allows")
 
 // run is one start of an operation's work. Its goroutine ends when the work and all of its processes have ended.
 type run struct {
-	id      statefs.ID
-	number  int
-	def     *catalog.Definition
+	id     statefs.ID
+	number int
+	def    *catalog.Definition
+	step   stepOf
+	// side says that it is an optional step, which has files of its own.
+	side    bool
 	params  catalog.Params
 	owner   *statefs.Owner
 	log     *stream.Writer
@@ -117,9 +120,13 @@ func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, changed func
 		r.gate.paused(true) // it was paused when an earlier daemon went away
 	}
 	r.done = make(chan struct{})
-	r.report.run = r.number
-	r.report.openItems = func() (io.WriteCloser, error) { return r.owner.AppendItems(r.id) }
+	r.report.run, r.report.step = r.number, r.step.name()
+	r.report.openItems = func() (io.WriteCloser, error) { return r.appendItems() }
 	r.progress.write = func(p statefs.Progress) error {
+		if r.side {
+			return nil // the progress of the operation is that of its required steps
+		}
+		p = r.step.progress(p)
 		if r.told != nil {
 			r.told(p)
 		}

@@ -57,7 +57,14 @@ func (b *beginning) one(owner *statefs.Owner) (done func(), err error) {
 
 // openLog opens the log for a command to write to.
 func (r *run) openLog() (log *os.File, err error) {
-	err = r.patiently(r.ctx, func() error { log, err = r.owner.AppendLog(r.id); return err })
+	err = r.patiently(r.ctx, func() error {
+		if r.side {
+			log, err = r.owner.AppendStepLog(r.id, r.step.name())
+		} else {
+			log, err = r.owner.AppendLog(r.id)
+		}
+		return err
+	})
 	return log, err
 }
 

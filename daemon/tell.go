@@ -13,6 +13,7 @@ import (
 
 // tell publishes the transitions of an operation that nobody was told of yet.
 func (d *Daemon) tell(op *operation) {
+	d.tellSteps(op)
 	all := op.rec.Transitions
 	if len(all) == 0 || all[len(all)-1] == op.told {
 		return
@@ -32,7 +33,7 @@ func (d *Daemon) tellOne(rec *statefs.Record, t statefs.Transited) {
 	if t.To == rec.Status {
 		e.Error = rec.Error
 	}
-	if t.To.Terminal() {
+	if t.To.Terminal() || t.To == statefs.Trailing {
 		e.Result, e.FinishedSeq = rec.Result, rec.FinishedSeq
 	}
 	d.config.Events.Publish(e)
@@ -65,6 +66,21 @@ func (d *Daemon) tellProgress(rec *statefs.Record) func(statefs.Progress) {
 		e.At, e.Progress = p.At, &p
 		d.config.Events.Publish(e)
 	}
+}
+
+// tellSteps publishes which steps have changed since that was done last.
+func (d *Daemon) tellSteps(op *operation) {
+	if len(op.rec.Steps) == 0 {
+		return
+	}
+	for i := range op.rec.Steps {
+		now := &op.rec.Steps[i]
+		before := steps.Find(op.toldSteps, now.Name)
+		if before == nil || before.Status != now.Status || before.Run != now.Run {
+			d.tellStep(op.rec, now)
+		}
+	}
+	op.toldSteps = steps.Clone(op.rec.Steps)
 }
 
 // tellStep publishes the status of a step, which the record has and the disk too. It is called once for each change.

@@ -17,7 +17,11 @@ const itemLimit = 16 << 20
 // the call only. A last line without a newline was cut off by a crash and is left out; one that is too long is passed over. An
 // operation without item results has none.
 func (t *Tree) ReadItems(id ID, each func(line []byte) error) error {
-	f, _, err := openRegular(t.root, dayFile(id, ".items.ndjson"))
+	return t.readItemsOf(id, dayFile(id, ".items.ndjson"), each)
+}
+
+func (t *Tree) readItemsOf(id ID, name string, each func(line []byte) error) error {
+	f, _, err := openRegular(t.root, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

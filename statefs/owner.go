@@ -197,8 +197,10 @@ func (o *Owner) AmendRecord(rec *Record) error {
 func (o *Owner) AppendLog(id ID) (*os.File, error) { return o.appendTo(o.LogPath(id), os.O_RDWR) }
 
 // AppendItems opens the item results of an operation for appending, behind the last whole line of them.
-func (o *Owner) AppendItems(id ID) (*os.File, error) {
-	f, err := o.appendTo(o.ItemsPath(id), os.O_RDWR)
+func (o *Owner) AppendItems(id ID) (*os.File, error) { return o.appendItemsTo(o.ItemsPath(id), id) }
+
+func (o *Owner) appendItemsTo(name string, id ID) (*os.File, error) {
+	f, err := o.appendTo(name, os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,8 @@ const (
 	RollForward Verdict = "roll_forward"
 	// Ended: the record is terminal and the removal of the marker was cut off.
 	Ended Verdict = "ended"
+	// Trails: the record is that of a completed operation whose optional steps go on.
+	Trails Verdict = "trails"
 	// Unreadable: the record exists and cannot be understood.
 	Unreadable Verdict = "unreadable"
 	// Foreign: a program that the daemon did not start keeps this marker; it lives.
@@ -54,6 +56,9 @@ func Judge(markers []State, rec *Record, recordErr error, known bool, foreignGon
 	case rec.Status.Terminal():
 		if len(markers) == 0 {
 			return Nothing
+		}
+		if rec.Trailing {
+			return Trails
 		}
 		return Ended
 	case len(markers) == 0:

@@ -107,6 +107,8 @@ type Record struct {
 	// Steps are those of its job in the order in which they are done, nil for a job without; Acts is what persons did about them.
 	Steps []steps.Step `json:"steps,omitempty"`
 	Acts  []steps.Act  `json:"acts,omitempty"`
+	// Trailing says that the operation is completed and that optional steps of it go on.
+	Trailing bool `json:"trailing,omitempty"`
 	// Corrected are parameters that a person has set since the submit, by name, each as JSON: they count in place of those in Params.
 	Corrected map[string]json.RawMessage `json:"corrected,omitempty"`
 
@@ -320,7 +322,8 @@ func (t *Tree) EndOf(id ID) (*Record, error) {
 	if err != nil || rec == nil {
 		return nil, err
 	}
-	if sight, err := t.LookFor(id, allMarkers); err != nil || len(sight.States) > 0 {
+	sight, err := t.LookFor(id, allMarkers)
+	if err != nil || len(sight.States) > 1 || len(sight.States) == 1 && sight.States[0] != Trailing {
 		return nil, err
 	}
 	return rec, nil

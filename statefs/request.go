@@ -141,9 +141,11 @@ func (t *Tree) State(id ID) (State, error) {
 // Taken is a request that the daemon carries out: it stands in taken/ until its effect is durable, and is carried out again
 // after a crash.
 type Taken struct {
-	ID   ID
-	Ask  Ask
-	At   Stamp // as Stamp.Compare orders them
+	ID  ID
+	Ask Ask
+	At  Stamp // as Stamp.Compare orders them
+	// By is who made the file, by the name of its owner, "" when that is not known.
+	By   string
 	file string
 }
 
@@ -151,6 +153,10 @@ type Taken struct {
 func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
 	name := RequestName(id, ask)
 	stamp, err := o.requestStamp(o.jobs, name)
+	by := ""
+	if asksByName[ask] {
+		by = ownerName(o.jobs, name)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return Taken{}, false, nil
 	}
@@ -172,8 +178,11 @@ func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
 	if info, err := o.root.Lstat(path.Join(takenDir, name)); err == nil {
 		stamp = stamp.asked(info.ModTime(), o.options.Now())
 	}
-	return Taken{ID: id, Ask: ask, At: stamp, file: name}, true, o.takeLink(name)
+	return Taken{ID: id, Ask: ask, At: stamp, By: by, file: name}, true, o.takeLink(name)
 }
+
+// asksByName are the requests of which the record says who made them.
+var asksByName = map[Ask]bool{Retry: true, Skip: true, Set: true, Approve: true, Reject: true}
 
 // takeLink removes a request that is a second name of the one in taken/: renaming one to the other does nothing (see askInNoRoom).
 func (o *Owner) takeLink(name string) error {

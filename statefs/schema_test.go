@@ -87,6 +87,7 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	rec.Run, rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues, rec.PausedSeconds, rec.Processed, rec.FailedN = 4, 4, 1, 2, 1, 0.5, 2, 1
 	rec.Then = &Follower{ID: rec.ID, Error: "none"}
 	values := map[string]json.RawMessage{"params.n": json.RawMessage("3")}
+	rec.Trailing = true
 	rec.Corrected = map[string]json.RawMessage{"n": json.RawMessage("3")}
 	rec.Acts = []steps.Act{{Ask: "set", Step: "split", By: "me", At: at, Reason: "wrong", Values: values}}
 	rec.Steps = []steps.Step{{

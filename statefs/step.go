@@ -18,9 +18,11 @@ func (r *Record) CurrentStep() *steps.Step {
 }
 
 // Takes returns the lane and the limits that the operation needs for the step at which it is: its own, unless the step says otherwise.
-func (r *Record) Takes() (lane string, limits []string) {
+func (r *Record) Takes() (lane string, limits []string) { return r.TakesFor(r.CurrentStep()) }
+
+// TakesFor is Takes for any step; nil is none.
+func (r *Record) TakesFor(step *steps.Step) (lane string, limits []string) {
 	lane, limits = r.Lane, r.Limits
-	step := r.CurrentStep()
 	if step == nil {
 		return lane, limits
 	}
@@ -33,4 +35,18 @@ func (r *Record) Takes() (lane string, limits []string) {
 		}
 	}
 	return lane, limits
+}
+
+// MainRun is the number of the last run that was not one of an optional step.
+func (r *Record) MainRun() int {
+	if len(r.Steps) == 0 {
+		return r.Run
+	}
+	run := 0
+	for i := range r.Steps {
+		if !r.Steps[i].Optional {
+			run = max(run, r.Steps[i].Run)
+		}
+	}
+	return run
 }

@@ -152,7 +152,7 @@ func (s *sweep) operation(id ID, entries []Entry) {
 		if !errors.Is(recordErr, fs.ErrNotExist) { // a marker that went while we looked needs nothing
 			s.errs = append(s.errs, fmt.Errorf("leave %s alone: %w", id, recordErr))
 		}
-	case Agree, RollForward, TwoMarkers, Foreign, Missing, Nothing:
+	case Agree, RollForward, Trails, TwoMarkers, Foreign, Missing, Nothing:
 		// A live operation: its daemon repairs it when it looks, a foreign program minds its own files.
 	}
 }

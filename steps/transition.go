@@ -49,6 +49,7 @@ var transitions = []Transition{
 	{Pending, CauseSkip, Skipped},
 	{Pending, CauseApprove, Succeeded},
 	{Pending, CauseReject, FailedManual},
+	{Pending, CauseNeedsPerson, FailedManual},
 
 	{Running, CauseDone, Succeeded},
 	{Running, CauseRetryLater, FailedRetryable},

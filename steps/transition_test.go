@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "rewrite docs/steps.md from the table of
 
 // golden is the state machine of a step, written by hand: what is not here is an error.
 const golden = `
-pending: start=running when=skipped skip=skipped approve=succeeded reject=failed_manual
+pending: start=running when=skipped skip=skipped approve=succeeded reject=failed_manual needs_person=failed_manual
 running: done=succeeded retry_later=failed_retryable needs_person=failed_manual cut_off=pending
 succeeded: back=pending
 failed_retryable: start=running needs_person=failed_manual skip=skipped retry=pending cut_off=pending back=pending

@@ -1,0 +1,216 @@
+package daemon
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
+)
+
+// errorTail is how much of what a step wrote last is searched for what its job says of errors.
+const errorTail = 64 << 10
+
+// stepEnded notes what the end of a run makes of its step. It is called once for each run, before the record is written.
+func (d *Daemon) stepEnded(rec *statefs.Record, r *run, cause statefs.Cause) {
+	rec.Steps = steps.Clone(rec.Steps)
+	at := steps.Find(rec.Steps, r.step.name())
+	if at == nil {
+		return
+	}
+	now := d.owner.Now()
+	at.EndedAt, at.LogTo = &now, logSize(r.logPath())
+	if r.exit != nil && at.StartedAt != nil && r.exit.At.After(*at.StartedAt) && r.exit.At.Before(now) {
+		at.EndedAt = &r.exit.At // no daemon may have been there when its command ended
+	}
+	change, verdict := stepCauses[cause]
+	if !verdict {
+		change = steps.CauseCutOff
+	}
+	if change == steps.CauseDone {
+		at.Outputs, at.ErrorCode, at.ErrorMessage = r.outputsOf(r.step.def), "", ""
+	} else if rec.Error != nil {
+		at.ErrorCode, at.ErrorMessage = rec.Error.Code, rec.Error.Message
+	}
+	if change == steps.CauseCutOff {
+		at.ErrorCode, at.ErrorMessage = "", ""
+	}
+	if err := at.Apply(change); err != nil {
+		d.logger.Error("the end of a step does not fit its status", "id", rec.ID, "step", at.Name, "error", err)
+	}
+}
+
+// stepCauses are what a step changes by when its operation changes by a cause; by any other it is cut off.
+var stepCauses = map[statefs.Cause]steps.Cause{
+	statefs.CauseDone: steps.CauseDone, statefs.CauseRetryLater: steps.CauseRetryLater, statefs.CauseRescued: steps.CauseRetryLater,
+	statefs.CauseNeedsPerson: steps.CauseNeedsPerson,
+}
+
+// cutOff notes that the step of an operation is not at work any more and has no verdict.
+func cutOff(rec *statefs.Record, now time.Time) {
+	at := rec.CurrentStep()
+	if at == nil || at.Status != steps.Running {
+		return
+	}
+	rec.Steps = steps.Clone(rec.Steps)
+	at = rec.CurrentStep()
+	at.EndedAt = &now
+	_ = at.Apply(steps.CauseCutOff) // what is running can be cut off
+}
+
+// outputsOf are the values that a step promises, as far as its work left them.
+func (r *run) outputsOf(def *catalog.Step) map[string]json.RawMessage {
+	var out map[string]json.RawMessage
+	for _, name := range def.Outputs {
+		if value, ok := r.report.member(name); ok {
+			if out == nil {
+				out = make(map[string]json.RawMessage)
+			}
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// missingOutput is the error of a step that ended well and lacks a value which it promises.
+func (r *run) missingOutput() error {
+	if r.step.def == nil {
+		return nil
+	}
+	for _, name := range r.step.def.Outputs {
+		if _, ok := r.report.member(name); !ok {
+			return &workError{code: outputMissing, err: fmt.Errorf("its result has no %q, which the job names as an output", name)}
+		}
+	}
+	return nil
+}
+
+// outputMissing is the error code of a step that lacks an output. Trying again would not give it one.
+const outputMissing = "output_missing"
+
+// patternOf finds what the job says of an error by what the work wrote, changes the error accordingly, and returns its class.
+func (r *run) patternOf(rec *statefs.Record) catalog.Class {
+	if r.step.def == nil {
+		return ""
+	}
+	if rec.Error.Code == outputMissing {
+		return catalog.ClassManual
+	}
+	if len(r.step.def.Errors) == 0 || final[rec.Error.Code] {
+		return ""
+	}
+	pattern, line := r.step.def.ErrorIn(append(r.lastLines(), rec.Error.Message))
+	if pattern == nil {
+		return ""
+	}
+	rec.Error = &statefs.Fault{Code: cmp.Or(pattern.Code, rec.Error.Code), Message: printable(strings.TrimSpace(line))}
+	return pattern.Class
+}
+
+// lastLines are the last lines that the run wrote to its log.
+func (r *run) lastLines() []string {
+	f, err := os.Open(r.logPath())
+	if err != nil {
+		r.logger.Warn("the output of a step cannot be searched for errors", "id", r.id, "step", r.step.name(), "error", err)
+		return nil
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	from := max(r.step.from, logSize(r.logPath())-errorTail)
+	data, err := io.ReadAll(io.NewSectionReader(f, from, errorTail))
+	if err != nil {
+		r.logger.Warn("the output of a step cannot be searched for errors", "id", r.id, "step", r.step.name(), "error", err)
+	}
+	var lines []string
+	for line := range bytes.Lines(data) {
+		lines = append(lines, string(bytes.TrimRight(line, "\r\n")))
+	}
+	return lines
+}
+
+// needsPersonLine says in the log that a step waits for a person, and what helps.
+func needsPersonLine(rec *statefs.Record, at *steps.Step) string {
+	return fmt.Sprintf("  ERROR: step %s: %s. A person must act: mend it, then 'jobdir retry %s'; or 'jobdir skip %s', or 'jobdir cancel %s'.",
+		at.Name, rec.Error.Message, rec.ID, rec.ID, rec.ID)
+}
+
+// stepsReport is what all steps of an operation have finished: their items, and their outputs as the result.
+func (d *Daemon) stepsReport(op *operation) *report {
+	rep := new(report)
+	if op.rec.Starts > 0 || op.rec.RetryOf != nil {
+		if err := readItems(d.itemsOf(op.id()), rep, allSteps, func(itemResult) {}); err != nil {
+			d.logger.Error("item results are not in the footer", "id", op.id(), "error", err)
+		}
+	}
+	for _, s := range op.rec.Steps {
+		for _, name := range slices.Sorted(maps.Keys(s.Outputs)) {
+			rep.set(field{name, s.Outputs[name]})
+		}
+	}
+	return rep
+}
+
+// stepsField is the member of the footer that says how each step stands.
+func stepsField(list []steps.Step) json.RawMessage {
+	fields := make([]field, 0, len(list))
+	for i := range list {
+		s := &list[i]
+		entry := []field{text("status", string(s.Status))}
+		if s.StartedAt != nil && s.EndedAt != nil {
+			if f, err := newField("seconds", seconds(s.EndedAt.Sub(*s.StartedAt))); err == nil {
+				entry = append(entry, f)
+			}
+		}
+		if s.Retries > 0 {
+			entry = append(entry, integer("retries", int64(s.Retries)))
+		}
+		if s.Optional {
+			entry = append(entry, field{"optional", json.RawMessage("true")})
+		}
+		for _, f := range []field{text("error_code", s.ErrorCode), text("error_message", s.ErrorMessage), text("reason", s.Reason)} {
+			if len(f.value) > len(`""`) {
+				entry = append(entry, f)
+			}
+		}
+		if len(s.Outputs) > 0 {
+			if f, err := newField("outputs", s.Outputs); err == nil {
+				entry = append(entry, f)
+			}
+		}
+		fields = append(fields, field{s.Name, object(entry)})
+	}
+	return object(fields)
+}
+
+// seconds is a time for people and programs, to a millisecond.
+func seconds(d time.Duration) float64 { return float64(max(d, 0).Milliseconds()) / 1000 }
+
+// noteStepStart notes in a record that the step at which it is begins.
+func (d *Daemon) noteStepStart(rec *statefs.Record, now time.Time) {
+	rec.Steps = steps.Clone(rec.Steps)
+	at := rec.CurrentStep()
+	if at == nil {
+		return
+	}
+	if at.ErrorCode != "" {
+		at.Retries++
+	}
+	if at.Run == 0 {
+		rec.Attempts, rec.Warnings, rec.Deaths, rec.RetryUntil = 0, 0, 0, nil // they are of the step
+	}
+	at.Run, at.StartedAt, at.EndedAt, at.ErrorCode, at.ErrorMessage, at.Reason = rec.Run, &now, nil, "", "", ""
+	at.LogFrom, at.LogTo = logSize(d.owner.LogPath(rec.ID)), 0
+	_ = at.Apply(steps.CauseStart) // it is pending or was to be tried again: ahead has seen to that
+	if def, err := d.keptDefinition(rec); err == nil {
+		rec.Phase = def.Phase(rec.Steps)
+	}
+	rec.Progress = progressNow(rec, statefs.Progress{At: now, Step: &statefs.StepProgress{Name: at.Name}})
+}
