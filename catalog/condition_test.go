@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -93,7 +94,7 @@ func TestConditionsAreJudged(t *testing.T) {
 		for range 4 {
 			wait.Go(func() {
 				holds, err := d.Step("last").Holds(v)
-				got := fmt.Sprint(holds)
+				got := strconv.FormatBool(holds)
 				if err != nil {
 					got = err.Error()
 					if holds || !strings.HasPrefix(got, "when of step last: ") || strings.Contains(got, "\n") {
@@ -149,11 +150,12 @@ func TestConditionsAreBounded(t *testing.T) {
 
 func TestTooManySteps(t *testing.T) {
 	t.Parallel()
-	text := "group: g\nname: n\nsteps:\n"
+	var all strings.Builder
+	all.WriteString("group: g\nname: n\nsteps:\n")
 	for i := range maxSteps {
-		text += fmt.Sprintf("- {name: s%d, needs: [s%d], run: [x]}\n", i, min(i+1, maxSteps-1))
+		fmt.Fprintf(&all, "- {name: s%d, needs: [s%d], run: [x]}\n", i, min(i+1, maxSteps-1))
 	}
-	text = strings.Replace(text, fmt.Sprintf("s%d, needs: [s%d]", maxSteps-1, maxSteps-1), fmt.Sprintf("s%d, needs: [a]", maxSteps-1), 1)
+	text := strings.Replace(all.String(), fmt.Sprintf("s%d, needs: [s%d]", maxSteps-1, maxSteps-1), fmt.Sprintf("s%d, needs: [a]", maxSteps-1), 1)
 	if _, err := Parse("f.yaml", []byte(strings.Replace(text, "needs: [a]", "when: id == id", 1))); err != nil {
 		t.Errorf("%d steps: %v", maxSteps, err)
 	}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"slices"
 
 	"github.com/jobdir/jobdir/steps"
@@ -35,6 +36,27 @@ type Step struct {
 // Position is where the step begins in its file.
 func (s *Step) Position() Position { return s.at }
 
+// MarshalJSON describes the step to those who look at a job: its place among the others and what it takes. work is gate for one without.
+func (s *Step) MarshalJSON() ([]byte, error) {
+	work := "gate"
+	if s.Work != nil {
+		work = string(s.Work.Work())
+	}
+	return json.Marshal(struct {
+		Name      string   `json:"name"`
+		Summary   string   `json:"summary,omitempty"`
+		Needs     []string `json:"needs,omitempty"`
+		Work      string   `json:"work"`
+		Optional  bool     `json:"optional,omitempty"`
+		Approve   bool     `json:"approve,omitempty"`
+		When      string   `json:"when,omitempty"`
+		Milestone string   `json:"milestone,omitempty"`
+		Outputs   []string `json:"outputs,omitempty"`
+		Lane      string   `json:"lane,omitempty"`
+		Limits    []string `json:"limits,omitempty"`
+	}{s.Name, s.Summary, s.Needs, work, s.Optional, s.Approve, s.When, s.Milestone, s.Outputs, s.Lane, s.Limits})
+}
+
 // Step gives the step of a name, nil when there is none.
 func (d *Definition) Step(name string) *Step {
 	for _, s := range d.Steps {
@@ -68,8 +90,8 @@ const FirstPhase = "created"
 
 // Milestone is a phase that is reached when all of a set of steps are done.
 type Milestone struct {
-	Name  string
-	Steps []string
+	Name  string   `json:"name"`
+	Steps []string `json:"steps"`
 }
 
 // Phase is the furthest milestone that an operation has reached: that whose last step is the last one in the order of the steps.

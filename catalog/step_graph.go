@@ -82,19 +82,27 @@ func (j *jobDecoder) order(wrong bool) steps.Graph {
 	return order
 }
 
-// ancestors are the steps that are done before one begins: all that it needs, directly or not.
+// ancestors are the steps that are done before one begins: all that it needs, directly or not. While a need is no step it may mean any, so that
+// a misspelt one is one mistake and not many.
 func (j *jobDecoder) ancestors(s *stepDecoder) map[string]*Step {
-	all := map[string]*Step{}
+	all, unknown := map[string]*Step{}, false
 	var add func(*stepDecoder)
 	add = func(s *stepDecoder) {
 		for _, name := range s.step.Needs {
-			if needed := j.stepOf(name); needed != nil && all[name] == nil {
+			needed := j.stepOf(name)
+			unknown = unknown || needed == nil
+			if needed != nil && all[name] == nil {
 				all[name] = needed.step
 				add(needed)
 			}
 		}
 	}
 	add(s)
+	if unknown {
+		for _, other := range j.steps {
+			all[other.step.Name] = other.step
+		}
+	}
 	delete(all, s.step.Name) // it stands in a circle
 	return all
 }

@@ -41,6 +41,13 @@ func (a *app) completeIDs(most int) cobra.CompletionFunc {
 }
 
 // completeJob suggests jobs for the first argument and parameters for the others.
+func (a *app) completeOneJob(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeJob(cmd, args, begun)
+}
+
 func (a *app) completeJob(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	conf, err := a.load(cmd)
 	if err != nil {

@@ -18,15 +18,20 @@ import (
 func (a *app) jobsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "jobs",
-		Short: "List the jobs that can be started",
-		Long: `jobs asks the daemon, or reads the folders of --jobs when none answers. A parameter in brackets need not be given.
+		Use:   "jobs [GROUP/JOB]",
+		Short: "List the jobs that can be started, or show one of them",
+		Long: `jobs asks the daemon, or reads the folders of --jobs when none answers. A parameter in brackets need not be given. Of one
+job it shows the parameters, and the steps in the order in which they are done.
 'jobdir validate' says what is wrong with a definition that is missing here.`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:              atMostOne("GROUP/JOB"),
+		ValidArgsFunction: a.completeOneJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			conf, err := a.load(cmd)
 			if err != nil {
 				return err
+			}
+			if len(args) == 1 {
+				return a.showJob(cmd.Context(), conf, args[0], asJSON)
 			}
 			return a.jobs(cmd.Context(), conf, asJSON)
 		},
@@ -77,24 +82,45 @@ func (a *app) findJobs(ctx context.Context, conf *loaded) ([]client.Job, error) 
 	if !client.Unreachable(err) || a.serverAddress() != "" || len(conf.Jobs) == 0 {
 		return nil, err
 	}
+	var jobs []client.Job
+	for _, d := range a.jobsHere(conf).All() {
+		job, err := describe(d)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, *job)
+	}
+	return jobs, nil
+}
+
+// jobsHere reads the folders of jobs, since no daemon answers.
+func (a *app) jobsHere(conf *loaded) *catalog.Catalog {
 	a.streams.say("no daemon is running on %s: these are the jobs of the folders", conf.Storage)
 	all := a.catalog(conf.Jobs, a.options.Definitions)
 	if err := all.Reload(); err != nil {
 		a.streams.say("%v", err)
 	}
-	var jobs []client.Job
-	for _, d := range all.All() {
-		data, err := json.Marshal(map[string]any{"group": d.Group, "name": d.Name, "summary": d.Summary, "params": append([]catalog.Param{}, d.Params...)})
-		if err != nil {
-			return nil, fmt.Errorf("job %s: %w", d.Address(), err)
-		}
-		var job client.Job
-		if err := json.Unmarshal(data, &job); err != nil {
-			return nil, fmt.Errorf("job %s: %w", d.Address(), err)
-		}
-		jobs = append(jobs, job)
+	return all
+}
+
+// describe says what a daemon would of a job.
+func describe(d *catalog.Definition) (*client.Job, error) {
+	members := map[string]any{"group": d.Group, "name": d.Name, "summary": d.Summary, "params": append([]catalog.Param{}, d.Params...), "work": d.Work()}
+	if len(d.Steps) > 0 {
+		members["steps"] = d.Steps
 	}
-	return jobs, nil
+	if len(d.Milestones) > 0 {
+		members["milestones"] = d.Milestones
+	}
+	var job client.Job
+	data, err := json.Marshal(members)
+	if err == nil {
+		err = json.Unmarshal(data, &job)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("job %s: %w", d.Address(), err)
+	}
+	return &job, nil
 }
 
 // catalog makes a catalog that knows the handlers of the program.

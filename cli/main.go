@@ -169,6 +169,16 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// atMostOne is a check of arguments for a command that does without.
+func atMostOne(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("%s: takes one %s, not %d", cmd.Name(), what, len(args))
+		}
+		return nil
+	}
+}
+
 // exactlyOne is a check of arguments for a command that takes one.
 func exactlyOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

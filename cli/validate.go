@@ -124,22 +124,27 @@ func unknownQueues(conf *loaded, jobs []*catalog.Definition) (problems []catalog
 		return nil
 	}
 	limits := slices.Sorted(maps.Keys(conf.Limits))
-	for _, def := range jobs {
-		at := def.Position()
+	look := func(who string, at catalog.Position, lane string, takes []string) {
 		note := func(what, name string, known []string) {
 			problems = append(problems, catalog.Problem{
 				File: at.File, Line: at.Line, Column: at.Column,
-				Message: fmt.Sprintf("job %s: there is no %s %q in %s", def.Address(), what, name, conf.file),
+				Message: fmt.Sprintf("%s: there is no %s %q in %s", who, what, name, conf.file),
 				Hint:    knownNames(what, known),
 			})
 		}
-		if _, ok := conf.Lanes[def.Lane]; !ok && def.Lane != "" {
-			note("lane", def.Lane, conf.laneNames())
+		if _, ok := conf.Lanes[lane]; !ok && lane != "" {
+			note("lane", lane, conf.laneNames())
 		}
-		for _, name := range def.Limits {
+		for _, name := range takes {
 			if _, ok := conf.Limits[name]; !ok {
 				note("limit", name, limits)
 			}
+		}
+	}
+	for _, def := range jobs {
+		look("job "+def.Address(), def.Position(), def.Lane, def.Limits)
+		for _, s := range def.Steps {
+			look("step "+s.Name+" of job "+def.Address(), s.Position(), s.Lane, s.Limits)
 		}
 	}
 	return problems

@@ -13,6 +13,11 @@ type Job struct {
 	Name    string  `json:"name"`
 	Summary string  `json:"summary,omitempty"`
 	Params  []Param `json:"params"`
+	// Work is run, items, handler or steps.
+	Work string `json:"work,omitempty"`
+	// Steps are in the order in which they are done, Milestones as in the job's file; both are known of a job that was asked for alone.
+	Steps      []JobStep      `json:"steps,omitempty"`
+	Milestones []JobMilestone `json:"milestones,omitempty"`
 
 	// Raw is the whole JSON object that the daemon sent.
 	Raw json.RawMessage `json:"-"`
@@ -26,6 +31,33 @@ type Param struct {
 	Required bool            `json:"required,omitempty"`
 	Default  json.RawMessage `json:"default,omitempty"`
 	Summary  string          `json:"summary,omitempty"`
+}
+
+// JobStep is a step as its job defines it.
+type JobStep struct {
+	Name    string `json:"name"`
+	Summary string `json:"summary,omitempty"`
+	// Needs are the steps that are done before it begins.
+	Needs []string `json:"needs,omitempty"`
+	// Work is run, items or handler, or gate for one that only waits for an approval.
+	Work string `json:"work"`
+	// Optional steps run beside and after the others and fail nothing; Approve says that a person has to let it begin.
+	Optional bool `json:"optional,omitempty"`
+	Approve  bool `json:"approve,omitempty"`
+	// When is the condition without which it is skipped, "" when it has none.
+	When string `json:"when,omitempty"`
+	// Milestone is the phase of the operation once it is done.
+	Milestone string   `json:"milestone,omitempty"`
+	Outputs   []string `json:"outputs,omitempty"`
+	// Lane and Limits are what it takes for its own time alone.
+	Lane   string   `json:"lane,omitempty"`
+	Limits []string `json:"limits,omitempty"`
+}
+
+// JobMilestone is a phase that is reached when all of its steps are done.
+type JobMilestone struct {
+	Name  string   `json:"name"`
+	Steps []string `json:"steps"`
 }
 
 // Address returns group/name.

@@ -21,6 +21,8 @@ type jobJSON struct {
 	Tags         []string             `json:"tags,omitempty"`
 	Work         catalog.Work         `json:"work"`
 	OnDisconnect catalog.OnDisconnect `json:"on_disconnect,omitempty"`
+	Steps        []*catalog.Step      `json:"steps,omitempty"`
+	Milestones   []catalog.Milestone  `json:"milestones,omitempty"`
 	Definition   string               `json:"definition,omitempty"`
 }
 
@@ -52,7 +54,7 @@ func (s *Server) job(w *answer, r *http.Request, p httprouter.Params) error {
 		return err
 	}
 	out := newJobJSON(def)
-	out.Definition = string(def.Source())
+	out.Steps, out.Milestones, out.Definition = def.Steps, def.Milestones, string(def.Source())
 	return s.sendJSON(w, r, http.StatusOK, out)
 }
 

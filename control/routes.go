@@ -97,7 +97,7 @@ func (s *Server) fixedRoutes() []route {
 		},
 		{
 			method: "GET", path: "/api/v1/jobs/:group/:job", handle: s.job, summary: "One job",
-			answers: []response{{200, mediaJSON, "The job, with its parameters and its definition"}},
+			answers: []response{{200, mediaJSON, "The job, with its parameters, its steps in the order in which they are done, its milestones and its definition"}},
 		},
 		{
 			method: "GET", path: "/api/v1/schedules", handle: s.schedules, summary: "The schedules of the jobs that start by themselves",

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jobdir/jobdir/client"
+)
+
+// showJob prints one job: its parameters, and its steps.
+func (a *app) showJob(ctx context.Context, conf *loaded, address string, asJSON bool) error {
+	job, err := a.findJob(ctx, conf, address)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.streams.json(job.Raw)
+	}
+	head := [][2]string{{"job", job.Address()}, {"summary", job.Summary}, {"work", job.Work}}
+	for _, line := range head {
+		if line[1] == "" {
+			continue
+		}
+		if err := a.streams.line("%-9s %s", line[0], printable(line[1])); err != nil {
+			return err
+		}
+	}
+	var params, steps, milestones [][]string
+	for _, p := range job.Params {
+		value := "-"
+		switch {
+		case p.Required:
+			value = "required"
+		case len(p.Default) > 0:
+			value = string(p.Default)
+		}
+		params = append(params, []string{p.Name, p.Type, printable(value), cmp.Or(printable(p.Summary), "-")})
+	}
+	for i := range job.Steps {
+		s := &job.Steps[i]
+		steps = append(steps, []string{s.Name, cmp.Or(strings.Join(s.Needs, " "), "-"), s.Work, cmp.Or(stepNotes(s), "-")})
+	}
+	for _, m := range job.Milestones {
+		milestones = append(milestones, []string{m.Name, strings.Join(m.Steps, " ")})
+	}
+	return errors.Join(
+		a.section([]string{"PARAMETER", "TYPE", "DEFAULT", "SUMMARY"}, params),
+		a.section([]string{"STEP", "NEEDS", "WORK", "NOTES"}, steps),
+		a.section([]string{"MILESTONE", "STEPS"}, milestones))
+}
+
+// section prints a table after an empty line, and nothing for an empty one.
+func (a *app) section(head []string, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return errors.Join(a.streams.line(""), a.streams.table(head, rows))
+}
+
+// stepNotes are what is special about a step.
+func stepNotes(s *client.JobStep) string {
+	var all []string
+	add := func(is bool, format string, args ...any) {
+		if is {
+			all = append(all, printable(fmt.Sprintf(format, args...)))
+		}
+	}
+	add(s.Optional, "optional")
+	add(s.Approve, "waits for an approval")
+	add(s.When != "", "when %s", s.When)
+	add(s.Milestone != "", "reaches %s", s.Milestone)
+	add(len(s.Outputs) > 0, "leaves %s", strings.Join(s.Outputs, " "))
+	add(s.Lane != "", "lane %s", s.Lane)
+	add(len(s.Limits) > 0, "limits %s", strings.Join(s.Limits, " "))
+	return strings.Join(all, "; ")
+}
+
+// findJob asks the daemon for one job, else reads the folders.
+func (a *app) findJob(ctx context.Context, conf *loaded, address string) (*client.Job, error) {
+	group, name, ok := strings.Cut(address, "/")
+	if !ok || group == "" || name == "" {
+		return nil, usagef("%q is no job: give GROUP/JOB, as 'jobdir jobs' lists them", address)
+	}
+	c, err := a.connect(ctx, conf)
+	if err == nil {
+		defer c.Close()
+		return c.Job(ctx, group, name)
+	}
+	if !client.Unreachable(err) || a.serverAddress() != "" || len(conf.Jobs) == 0 {
+		return nil, err
+	}
+	all := a.jobsHere(conf).All()
+	for _, d := range all {
+		if d.Group == group && d.Name == name {
+			return describe(d)
+		}
+	}
+	return nil, &notFoundError{err: fmt.Errorf("there is no job %s in %s", address, strings.Join(conf.Jobs, ", "))}
+}
