@@ -25,14 +25,24 @@
 //   - Two jobs with one endpoint name are both reported and neither is taken;
 //     what stood under that name before stays.
 //
+// # Steps
+//
+// A job may have steps instead of work of its own. Each has a definition of its
+// own ([Step.Work]): that of the job, with what the step says itself, so that
+// what runs a job can run a step. The steps stand in the order in which they are
+// done, whatever their order in the file. Conditions are compiled once, when the
+// file is read, and judged by [Step.Holds] without effects and in bounded time.
+//
 // # References
 //
 // In the elements of run, in the values of env, in dir and in the strings of
-// items, three references are replaced: ${params.NAME}, ${item} and ${id}. In
-// key it is ${params.NAME} alone. Any other "${" is left as it is. A value is put in as it is, inside the one
+// items, these references are replaced: ${params.NAME}, ${item} and ${id}, and
+// in those of a step ${steps.NAME.outputs.NAME} of each step that comes before
+// it. In key it is ${params.NAME} alone. Any other "${" is left as it is. A value is put in as it is, inside the one
 // element that names it: there is no shell, a value never becomes two
 // arguments, and a reference inside a value is not looked at again. A parameter
-// without a value gives the empty text.
+// without a value and an output that was not left give the empty text; an output
+// that is no text is put in as JSON.
 //
 // Two things remain the author's part. A value that starts with "-" looks like
 // an option to the program that gets it: write "--" before it where the program

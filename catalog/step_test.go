@@ -146,3 +146,43 @@ func TestOutputsAreUsed(t *testing.T) {
 		}
 	}
 }
+
+// The example of the documents is one.
+func TestDocumentedSteps(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## Jobs with steps\n")
+	_, example, _ := strings.Cut(section, "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	defs, err := Parse("operations.md", []byte(example))
+	if err != nil || len(defs) != 1 || len(defs[0].Steps) != 6 {
+		t.Fatalf("%d jobs, %v", len(defs), err)
+	}
+	if err := accepts(t, schema(t), []byte(example)); err != nil {
+		t.Error(err)
+	}
+	for _, key := range stepKeys.known {
+		if !strings.Contains(section, "`"+key+"`") {
+			t.Errorf("the table does not have the key %s", key)
+		}
+	}
+	_, conditions, _ := strings.Cut(section, "### Conditions\n")
+	_, conditions, _ = strings.Cut(conditions, "```yaml\n")
+	conditions, _, _ = strings.Cut(conditions, "```")
+	judged := 0
+	for line := range strings.Lines(conditions) {
+		judged++
+		job := "group: g\nname: n\nparams: {dry: {type: boolean, default: true}, language: {type: string, default: de}, tags: {type: array, default: []}}\nsteps:\n" +
+			"  - {name: ingest, run: [x], outputs: [parts]}\n  - {name: probe, run: [x], outputs: [height]}\n  - {name: upload, run: [x]}\n" +
+			"  - name: last\n    needs: [ingest, probe, upload]\n    run: [x]\n    " + line
+		if _, err := Parse("condition.yaml", []byte(job)); err != nil {
+			t.Error(err)
+		}
+	}
+	if judged != 4 {
+		t.Errorf("%d conditions", judged)
+	}
+}
