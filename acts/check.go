@@ -97,7 +97,10 @@ func (c *check) useful(step *steps.Step) error {
 	case statefs.Skip:
 		return c.skip(step)
 	case statefs.Set:
-		if !c.ask.Means(c.state) {
+		switch {
+		case len(c.rec.Steps) == 0:
+			return c.no("it has no steps")
+		case !c.ask.Means(c.state):
 			return c.no("a value is set while it waits for a person or for its next attempt")
 		}
 	case statefs.Approve, statefs.Reject:

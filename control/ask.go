@@ -1,9 +1,11 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"path"
@@ -17,8 +19,22 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// actions are what can be asked of a live operation here.
-var actions = []string{string(statefs.Pause), string(statefs.Resume), string(statefs.Cancel), string(statefs.Retry)}
+// actions are what can be asked of many live operations at once, and controls what can be asked of one with a GET: a set has values, which do not
+// fit there.
+var (
+	actions  = []string{string(statefs.Pause), string(statefs.Resume), string(statefs.Cancel), string(statefs.Retry)}
+	controls = append(slices.Clone(actions), string(statefs.Skip), string(statefs.Approve), string(statefs.Reject))
+)
+
+// isAct reports whether an action is about a step.
+func isAct(action string) bool {
+	switch statefs.Ask(action) {
+	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject:
+		return true
+	case statefs.Pause, statefs.Resume, statefs.Cancel, statefs.Prioritize:
+	}
+	return false
+}
 
 // asked is the answer to a request.
 type asked struct {
@@ -26,6 +42,8 @@ type asked struct {
 	ID      statefs.ID `json:"id"`
 	Action  string     `json:"action"`
 	Message string     `json:"message"`
+	// Step is the step that is meant, of an operation with steps.
+	Step string `json:"step,omitempty"`
 	// State and TookEffect are there when the client waited, or when the request means nothing in the state that was seen.
 	State      statefs.State `json:"state,omitempty"`
 	TookEffect *bool         `json:"took_effect,omitempty"`
@@ -77,14 +95,18 @@ func (s *Server) control(w *answer, r *http.Request, p httprouter.Params) error 
 		}
 	}
 	action := values.Get("action")
-	if !slices.Contains(actions, action) {
-		return refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", printable(action, 32), strings.Join(actions, ", ")).with("parameter", "action")
+	if !slices.Contains(controls, action) {
+		return refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", printable(action, 32), strings.Join(controls, ", ")).with("parameter", "action")
 	}
 	id, err := statefs.ParseID(values.Get("id"))
 	if err != nil {
 		return refuse(http.StatusBadRequest, "Invalid operation ID: %s", err).with("parameter", "id")
 	}
-	if err := onlyThese(values, "id", "action"); err != nil {
+	known := []string{"id", "action"}
+	if isAct(action) {
+		known = append(known, "step", "reason", "by")
+	}
+	if err := onlyThese(values, known...); err != nil {
 		return err
 	}
 	if of, err := s.groupOf(id); err != nil {
@@ -99,6 +121,17 @@ func (s *Server) control(w *answer, r *http.Request, p httprouter.Params) error 
 		}
 		return err
 	}
+	if staged, err := s.controlsStep(id, action, values); staged || err != nil {
+		if err != nil {
+			return err
+		}
+		args := statefs.Args{Step: values.Get("step"), Reason: values.Get("reason"), By: cmp.Or(s.asker(r), values.Get("by"))}
+		out, _, err := s.actOn(r.Context(), id, statefs.Ask(action), args)
+		if err != nil {
+			return forEnded(err, id, action)
+		}
+		return s.sendJSON(w, r, http.StatusOK, out)
+	}
 	found, err := s.found(id)
 	if err != nil {
 		return err
@@ -111,6 +144,18 @@ func (s *Server) control(w *answer, r *http.Request, p httprouter.Params) error 
 		out.meansNothing(found)
 	}
 	return s.sendJSON(w, r, http.StatusOK, out)
+}
+
+// controlsStep reports whether an action is about a step: a retry may be of an operation that has none.
+func (s *Server) controlsStep(id statefs.ID, action string, values url.Values) (bool, error) {
+	if action != string(statefs.Retry) || values.Has("step") || values.Has("reason") || values.Has("by") {
+		return isAct(action), nil
+	}
+	rec, err := s.tree.ReadRecord(id)
+	if errors.Is(err, fs.ErrNotExist) || isUnreadable(err) {
+		return false, nil
+	}
+	return err == nil && len(rec.Steps) > 0 && !rec.Status.Terminal(), err
 }
 
 // forEnded adds to the refusal of a retry where an operation that has ended is done again: that makes a new one, which no GET does.
@@ -130,7 +175,7 @@ func (s *Server) request(ctx context.Context, id statefs.ID, action string) erro
 	return err
 }
 
-// ask is POST /api/v1/operations/{id}/{pause,resume,cancel}, and retry of a live one.
+// ask is POST /api/v1/operations/{id}/{pause,resume,cancel}, and retry of a live one without steps.
 func (s *Server) ask(w *answer, r *http.Request, p httprouter.Params) error {
 	id, values, err := idAndQuery(r, p, "wait")
 	if err != nil {
@@ -165,7 +210,8 @@ func (s *Server) ask(w *answer, r *http.Request, p httprouter.Params) error {
 		return err
 	}
 	// An operation that ended by itself meanwhile was neither paused nor cancelled.
-	effect := settled && !nothing && (shows(state, statefs.Ask(action)) || action == string(statefs.Resume) && found == statefs.Paused && s.wentOn(id, state))
+	effect := settled && !nothing && (shows(state, statefs.Ask(action)) || action == string(statefs.Resume) && found == statefs.Paused && s.wentOn(id, state) ||
+		action == string(statefs.Cancel) && found == statefs.Trailing && state == statefs.Completed)
 	out.State, out.TookEffect, out.Pending = state, &effect, !settled
 	if settled {
 		return s.sendJSON(w, r, http.StatusOK, out)
@@ -185,7 +231,7 @@ func (s *Server) awaitEffect(ctx context.Context, f *follower, ask statefs.Ask) 
 		switch {
 		case err != nil && len(sight.States) == 0:
 			return "", true, nil // a foreign operation that is gone
-		case err == nil && snap.Ended:
+		case err == nil && snap.Ended && !slices.Contains(sight.States, statefs.Trailing): // whose end is known before its optional steps have ended
 			return statefs.State(snap.State), true, nil
 		case len(sight.States) > 0:
 			state = sight.States[0]
@@ -230,7 +276,7 @@ func shows(state statefs.State, ask statefs.Ask) bool {
 		return state == statefs.Cancelled
 	case statefs.Retry:
 		return state != statefs.FailedManual && state != statefs.FailedRetryable
-	case statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize: // not asked for here
+	case statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize: // the record says it, see awaitAct
 	}
 	return false
 }

@@ -212,9 +212,10 @@ func (s *Server) bulkAction(r *http.Request, action string) func(context.Context
 			return nil
 		case string(statefs.Retry):
 			if _, err := s.tree.State(id); errors.Is(err, statefs.ErrNotLive) {
-				_, err := s.again(r, id, false)
+				_, err := s.again(r, id, false, "")
 				return err
 			}
+			return s.retryOf(ctx, r, id)
 		}
 		return s.request(ctx, id, action)
 	}

@@ -16,13 +16,21 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
-// logFile is GET /api/v1/operations/{id}/log: the bytes of the log file, with Range.
+// logFile is GET /api/v1/operations/{id}/log: the bytes of the log file, or what a step wrote in its last run, with Range.
 func (s *Server) logFile(w *answer, r *http.Request, p httprouter.Params) error {
 	id, err := statefs.ParseID(p.ByName("id"))
 	if err != nil {
 		return err
+	}
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if values.Has("step") {
+		return s.stepLog(w, r, id, values.Get("step"))
 	}
 	rec, err := s.tree.ReadRecord(id)
 	if isUnreadable(err) {
@@ -52,6 +60,34 @@ func (s *Server) logFile(w *answer, r *http.Request, p httprouter.Params) error 
 		w.Header().Set("ETag", `"`+strconv.FormatInt(*sealed, 10)+`"`)
 	}
 	attach(w.Header(), mediaText+"; charset=utf-8", id.String()+".log")
+	return serveContent(w, r, time.Time{}, content)
+}
+
+// stepLog answers with what a step wrote in its last run.
+func (s *Server) stepLog(w *answer, r *http.Request, id statefs.ID, name string) error {
+	rec, err := s.tree.ReadRecord(id)
+	if err != nil {
+		return s.unknown(id, err)
+	}
+	step := steps.Find(rec.Steps, name)
+	if step == nil {
+		return refuse(http.StatusNotFound, "Operation '%s' has no step '%s'", id, printable(name, 64)).with("id", id).with("parameter", "step")
+	}
+	var content io.ReadSeeker = strings.NewReader("")
+	log, err := s.tree.OpenStepLog(id, step)
+	switch {
+	case err == nil:
+		defer func() { _ = log.Close() }() // opened for reading
+		info, err := log.Stat()
+		if err != nil {
+			return err
+		}
+		from, to := step.Output(info.Size())
+		content = io.NewSectionReader(log, from, to-from)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	attach(w.Header(), mediaText+"; charset=utf-8", id.String()+"."+step.Name+".log")
 	return serveContent(w, r, time.Time{}, content)
 }
 

@@ -31,7 +31,11 @@ type follower struct {
 	after   []statefs.ID    // what it comes after, as long as it has not started
 	end     *statefs.Record // its record, once it has ended
 
-	unlog  func() // ends the subscription of the log; nil until it exists
+	unlog    func()      // ends the subscription of the log; nil until it exists
+	follows  bool        // the record is followed
+	unrecord func()      // ends the subscription of the record
+	record   os.FileInfo // the record that was read last
+
 	unstep func() // ends the subscription of the progress file
 	stepAt time.Time
 	said   []byte // the progress in snap, without its time
@@ -43,7 +47,7 @@ type view int
 const (
 	viewEnd    view = iota // its end
 	viewLog                // also the log
-	viewDetail             // also state and progress
+	viewDetail             // also state, progress and steps
 )
 
 // follow subscribes to an operation. The first look comes after it, so nothing is missed. The caller closes the follower.
@@ -61,6 +65,9 @@ func (f *follower) close() {
 	}
 	if f.unstep != nil {
 		f.unstep()
+	}
+	if f.unrecord != nil {
+		f.unrecord()
 	}
 }
 
@@ -91,6 +98,9 @@ func (f *follower) Log() (*os.File, error) {
 
 // Snapshot implements stream.Source.
 func (f *follower) Snapshot() (stream.Snapshot, error) {
+	if f.follows && !f.snap.Ended {
+		f.lookAtRecord()
+	}
 	if f.changed.Swap(false) && !f.snap.Ended {
 		if err := f.look(); err != nil {
 			return stream.Snapshot{}, err
@@ -147,6 +157,7 @@ func (f *follower) look() error {
 		if rec.StalledAt != nil {
 			f.snap.StalledAt = rec.StalledAt.Format(time.RFC3339Nano)
 		}
+		f.showSteps(rec)
 	}
 	if f.view >= viewLog {
 		return f.subscribeLog()

@@ -19,6 +19,8 @@ type unendedJSON struct {
 	// Error is what went wrong with its last attempt.
 	Error   *statefs.Fault   `json:"error,omitempty"`
 	Waiting *statefs.Waiting `json:"waiting,omitempty"`
+	// Attention says why a person has to act, and what helps.
+	Attention *statefs.Attention `json:"attention,omitempty"`
 	// Message says it to a person, with the commands that help.
 	Message string `json:"message"`
 }
@@ -66,14 +68,9 @@ func unended(out operationJSON) unendedJSON {
 		u.Reason, u.Error = out.Reason, out.Error
 	}
 	switch {
-	case out.State == statefs.WaitingApproval:
-		u.Message = fmt.Sprintf("operation %s waits for an approval: 'jobdir approve %s' lets it go on, 'jobdir reject %s' ends it", out.ID, out.ID, out.ID)
-	case waitsForPerson(out.State):
-		why := u.Reason
-		if u.Error != nil {
-			why = u.Error.Message
-		}
-		u.Message = fmt.Sprintf("operation %s waits for a person: %s; when that is mended, 'jobdir retry %s' goes on, 'jobdir cancel %s' ends it", out.ID, why, out.ID, out.ID)
+	case out.Attention != nil:
+		u.Attention = out.Attention
+		u.Message = fmt.Sprintf("operation %s %s", out.ID, out.Attention.Sentence(out.ID))
 	case u.Waiting != nil:
 		u.Message = fmt.Sprintf("operation %s has not ended: %s", out.ID, u.Waiting.Sentence())
 	default:

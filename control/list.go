@@ -26,6 +26,7 @@ const (
 var listParameters = []parameter{
 	{name: "status", kind: "string", summary: "only those with this status; several are separated by commas"},
 	{name: "state", kind: "string", summary: "the same as status"},
+	{name: "needs_attention", kind: "boolean", summary: "only those that go on only when a person acts: failed_manual and waiting_approval"},
 	{name: "result", kind: "string", summary: "only those with this result: success, partial, failure, cancelled; several are separated by commas"},
 	{name: "job", kind: "string", summary: "only those of this job, as JOB or GROUP/JOB"},
 	{name: "group", kind: "string", summary: "only those of this group"},
@@ -215,6 +216,9 @@ func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
 		return nil, err
 	}
 	q.Statuses = append(q.Statuses, states...)
+	if err := narrowToAttention(values, q); err != nil {
+		return nil, err
+	}
 	if q.Results, err = choices(values, "result", []statefs.Result{statefs.Success, statefs.Partial, statefs.Failure, statefs.CancelledResult}); err != nil {
 		return nil, err
 	}
@@ -224,6 +228,25 @@ func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
 		}
 	}
 	return q, pageFrom(values, q)
+}
+
+// narrowToAttention leaves what waits for a person, when that is asked for.
+func narrowToAttention(values url.Values, q *history.Query) error {
+	only, err := boolean(values, "needs_attention")
+	if err != nil || !only {
+		return err
+	}
+	given := q.Statuses
+	q.Statuses = nil
+	for _, state := range statefs.LiveStates() {
+		if state.NeedsPerson() && (len(given) == 0 || slices.Contains(given, state)) {
+			q.Statuses = append(q.Statuses, state)
+		}
+	}
+	if len(q.Statuses) == 0 {
+		return refuse(http.StatusBadRequest, "Invalid parameter 'needs_attention': none of the given statuses %v waits for a person", given).with("parameter", "needs_attention")
+	}
+	return nil
 }
 
 // pageFrom reads which part of a list is wanted.

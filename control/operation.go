@@ -10,6 +10,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
 // operationJSON is an operation as the API shows it: its record, and what is true of it now.
@@ -19,10 +20,16 @@ type operationJSON struct {
 	*statefs.Record
 	Endpoint string        `json:"endpoint"`
 	State    statefs.State `json:"state"`
-	// Status repeats State: the one in the record is as old as the record.
+	// Status repeats State, but that what is trailing is completed: the one in the record is as old as the record.
 	Status  statefs.State `json:"status"`
 	Foreign bool          `json:"foreign,omitempty"`
 	Asks    []statefs.Ask `json:"requests,omitempty"`
+	// Steps take the place of those of the record: they say more.
+	Steps []steps.View `json:"steps,omitempty"`
+	// AllDone says of an operation with steps that has its result whether its optional steps have ended too.
+	AllDone *bool `json:"all_done,omitempty"`
+	// Attention says why it goes on only when a person acts, and what helps.
+	Attention *statefs.Attention `json:"attention,omitempty"`
 	// Waiting says why it does not run, where only the queue knows.
 	Waiting *statefs.Waiting `json:"waiting,omitempty"`
 	// LogBytes is the length of the log now, or the one at which it was sealed.
@@ -98,7 +105,7 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 	if len(sight.States) > 0 {
 		out.State = sight.States[0] // also when the record has its end: that is not known to be durable before the marker goes
 	}
-	out.Status = out.State
+	out.Status = statusOf(out.State)
 	if rec != nil && rec.Next == out.State {
 		rec.Next = "" // the marker is there already; the next write of the record clears it on disk
 	}
@@ -116,9 +123,20 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 	return out, nil
 }
 
+// statusOf is how an operation in a state is: one that has its result is completed, also while optional steps are at work.
+func statusOf(state statefs.State) statefs.State {
+	if state == statefs.Trailing {
+		return statefs.Completed
+	}
+	return state
+}
+
 // describeEnd is describe for an operation whose end is known.
 func (s *Server) describeEnd(rec *statefs.Record) operationJSON {
 	out := operationJSON{ID: rec.ID, Endpoint: rec.ID.Endpoint(), Record: rec, State: rec.Status, Status: rec.Status}
+	if rec.Trailing {
+		out.State = statefs.Trailing
+	}
 	s.measure(&out)
 	return out
 }
@@ -140,8 +158,9 @@ func (s *Server) waiting(state statefs.State, id statefs.ID, rec *statefs.Record
 	return nil
 }
 
-// measure adds the newest progress and the log length. Both are for show: what cannot be read is left out.
+// measure adds the newest progress, the log length and the steps. They are for show: what cannot be read is left out.
 func (s *Server) measure(out *operationJSON) {
+	s.showSteps(out)
 	if out.Record == nil {
 		return
 	}

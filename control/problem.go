@@ -90,6 +90,13 @@ func refusalOf(err error) *refusal {
 		}
 		return answer.with("parameter", wrong.Param)
 	}
+	if wrong, ok := errors.AsType[*statefs.ArgsError](err); ok {
+		if wrong.Member == "" {
+			return refuse(http.StatusBadRequest, "The body cannot be taken: %s", printable(wrong.Why, 500))
+		}
+		member := printable(wrong.Member, 200)
+		return refuse(http.StatusBadRequest, "Invalid parameter '%s': %s", member, printable(wrong.Why, 500)).with("parameter", member)
+	}
 	if large, ok := errors.AsType[*tooLargeError](err); ok {
 		return refuse(http.StatusRequestEntityTooLarge, "The body has %d bytes, and at most %d are taken here", large.size, large.most).heads("Connection", "close")
 	}

@@ -8,9 +8,7 @@ import (
 )
 
 // waitsForPerson reports whether an operation goes on only when somebody acts: whoever waits for its end would wait for that person.
-func waitsForPerson(state statefs.State) bool {
-	return state == statefs.FailedManual || state == statefs.WaitingApproval
-}
+func waitsForPerson(state statefs.State) bool { return state.NeedsPerson() }
 
 // awaitRest waits until an operation has ended, waits for a person, or comes after one that does, or until it is in one of the given states. The
 // error is the cause of ctx, or why that cannot be told.

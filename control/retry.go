@@ -23,7 +23,7 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 		if other, err := s.equalOf(id, state); err != nil || other.Record != nil {
 			return s.sendEqual(w, r, other, err)
 		}
-		return s.ask(w, r, p)
+		return s.retryLive(w, r, p, id)
 	} else if !errors.Is(err, statefs.ErrNotLive) {
 		return err
 	}
@@ -31,7 +31,7 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	if err := onlyThese(values, "failed_items", "wait"); err != nil {
+	if err := onlyThese(values, "failed_items", "wait", "step"); err != nil {
 		return err
 	}
 	wait, err := waitFrom(values.Get("wait"))
@@ -42,11 +42,24 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	started, err := s.again(r, id, failedItems)
+	args, err := s.argsFrom(w, r, values)
+	if err != nil {
+		return err
+	}
+	started, err := s.again(r, id, failedItems, args.Step)
 	if err != nil {
 		return err
 	}
 	return s.sendStarted(w, r, started, wait)
+}
+
+// retryLive asks for a retry of a live operation; of one with steps the request names the step and the run.
+func (s *Server) retryLive(w *answer, r *http.Request, p httprouter.Params, id statefs.ID) error {
+	rec, err := s.tree.ReadRecord(id)
+	if r.ContentLength != 0 || r.URL.Query().Has("step") || err == nil && len(rec.Steps) > 0 {
+		return s.act(w, r, p)
+	}
+	return s.ask(w, r, p)
 }
 
 // equalOf returns the live operation that does the same as one that waits for a person: the daemon does not start that one again beside it.
@@ -78,7 +91,7 @@ func (s *Server) sendEqual(w *answer, r *http.Request, other submit.Outcome, err
 	if err != nil {
 		return err
 	}
-	if err := onlyThese(values, "wait"); err != nil {
+	if err := onlyThese(values, "wait", "step"); err != nil {
 		return err
 	}
 	wait, err := waitFrom(values.Get("wait"))
@@ -88,8 +101,8 @@ func (s *Server) sendEqual(w *answer, r *http.Request, other submit.Outcome, err
 	return s.sendStarted(w, r, other, wait)
 }
 
-// again submits the operation that does again what an ended one did not finish well.
-func (s *Server) again(r *http.Request, id statefs.ID, failedItems bool) (none submit.Outcome, err error) {
+// again submits the operation that does again what an ended one did not finish well, and from a step on what it did, when one is given.
+func (s *Server) again(r *http.Request, id statefs.ID, failedItems bool, step string) (none submit.Outcome, err error) {
 	old, err := s.tree.ReadRecord(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, s.goneOrNever(id)
@@ -100,8 +113,9 @@ func (s *Server) again(r *http.Request, id statefs.ID, failedItems bool) (none s
 	if !old.Status.Terminal() {
 		return none, notLive(id) // its marker is gone, and its end not yet written
 	}
-	if old.Result == statefs.Success {
-		return none, refuse(http.StatusConflict, "Operation '%s' has ended well: there is nothing to do again", id).with("id", id)
+	nothing := refuse(http.StatusConflict, "Operation '%s' has ended well: there is nothing to do again", id).with("id", id)
+	if old.Result == statefs.Success && (len(old.Steps) == 0 || !undone(old.Steps) && step == "") {
+		return none, nothing
 	}
 	if failedItems && old.FailedN == 0 {
 		return none, refuse(http.StatusConflict, "Operation '%s' has no failed items", id).with("id", id)
@@ -111,12 +125,24 @@ func (s *Server) again(r *http.Request, id statefs.ID, failedItems bool) (none s
 	if def == nil {
 		return none, refuse(http.StatusConflict, "Operation '%s' cannot be done again: there is no job %s/%s any more", id, old.Group, old.Job).with("id", id)
 	}
-	params, err := def.BindJSON(old.Params)
+	list, err := inheritSteps(def, old, step)
+	if err != nil {
+		return none, err
+	}
+	if len(list) > 0 && !undone(list) {
+		return none, nothing
+	}
+	given, err := old.ParamsNow()
+	if err != nil {
+		return none, err
+	}
+	params, err := def.BindJSON(given)
 	if err != nil {
 		return none, refuse(http.StatusConflict, "Operation '%s' cannot be done again as its job is defined now: %s", id, err).with("id", id)
 	}
 	started, err := s.start(r, submit.Request{
 		Definition: def, Params: params, Options: submit.Options{Tags: old.Tags, Priority: &old.Priority}, RetryOf: &id, FailedItems: failedItems,
+		Steps: list,
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, missing := s.tree.ReadRecord(id); errors.Is(missing, fs.ErrNotExist) {

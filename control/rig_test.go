@@ -303,7 +303,7 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 	r.owner, err = statefs.Own(r.tree)
 	must(t, err)
 	t.Cleanup(func() { must(t, r.owner.Release()) })
-	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "jobs.yaml", YAML: []byte(definitions + staged)}}})
+	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "jobs.yaml", YAML: []byte(definitions + staged + filmDefinition)}}})
 	must(t, jobs.Reload())
 	index := r.index()
 	intake := submit.NewIntake(submit.Config{Tree: r.tree, Total: func(_ *catalog.Definition, p catalog.Params) *int64 {

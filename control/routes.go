@@ -70,7 +70,7 @@ var (
 // table is every route of the server. The rows whose path begins with :group share one handler of the router, which cannot hold a
 // name beside a fixed segment: control and operations are told apart from jobs behind it.
 func (s *Server) table() []route {
-	return slices.Concat(s.fixedRoutes(), s.lanesRoutes(), s.groupRoutes())
+	return slices.Concat(s.fixedRoutes(), s.actRoutes(), s.lanesRoutes(), s.groupRoutes())
 }
 
 func (s *Server) fixedRoutes() []route {
@@ -159,6 +159,7 @@ func (s *Server) fixedRoutes() []route {
 		},
 		{
 			method: "GET", path: "/api/v1/operations/:id/log", handle: s.logFile, summary: "The log as the work wrote it; takes Range",
+			query:   []parameter{{name: "step", kind: "string", summary: "only what this step wrote in its last run, also one with a log of its own"}},
 			answers: []response{{200, mediaText, "The log"}, {206, mediaText, "A part of it"}},
 		},
 		{
@@ -187,10 +188,12 @@ func (s *Server) fixedRoutes() []route {
 			method: "POST", path: "/api/v1/operations/:id/retry", handle: s.retry,
 			summary: "Start an operation again: a live one that waits for a person, or a new one that inherits what an ended one finished",
 			query: []parameter{
+				{name: "step", kind: "string", summary: "go back to this step: it and all that need it are done again"},
 				{name: "failed_items", kind: "boolean", summary: "of an ended one: do only the items that failed, and nothing that was never begun"},
 				{name: "wait", kind: "string", summary: "answer when the effect shows, or the new operation has ended, at most after this time (5s, 1m); without it at once"},
 			},
-			answers: append([]response{{201, mediaJSON, "The new operation; Location has its address"}}, requested...),
+			body:    actBody,
+			answers: append([]response{{201, mediaJSON, "The new operation; Location has its address"}, {409, problemType, "There is nothing to do again, or nothing that a retry changes"}}, requested...),
 		},
 		{
 			method: "POST", path: "/api/v1/bulk", handle: s.bulk, summary: "Pause, resume, cancel, retry or delete all operations that match a filter, a thousand at a time",
@@ -222,15 +225,18 @@ func (s *Server) fixedRoutes() []route {
 func (s *Server) groupRoutes() []route {
 	control := []parameter{
 		{name: "id", kind: "string", needed: true, summary: "the operation"},
-		{name: "action", kind: "string", needed: true, values: actions, summary: "what to do"},
+		{name: "action", kind: "string", needed: true, values: controls, summary: "what to do"},
+		{name: "step", kind: "string", summary: "of retry, skip, approve and reject: the step that is meant"},
+		{name: "reason", kind: "string", summary: "of the same: why"},
+		{name: "by", kind: "string", summary: "of the same: who asks, unless a token says it"},
 	}
 	return []route{
 		{
-			method: "GET", path: "/:group/control", handle: s.control, changes: true, summary: "Pause, resume, cancel or retry a live operation of the group; without any parameter, a page",
+			method: "GET", path: "/:group/control", handle: s.control, changes: true, summary: "Pause, resume, cancel or retry a live operation of the group, or skip, approve or reject a step of it; without any parameter, a page",
 			query: control, answers: []response{{200, mediaJSON, "The request is on disk"}, {200, mediaHTML, "The page"}},
 		},
 		{
-			method: "POST", path: "/:group/control", handle: s.control, summary: "Pause, resume, cancel or retry a live operation of the group",
+			method: "POST", path: "/:group/control", handle: s.control, summary: "Pause, resume, cancel or retry a live operation of the group, or skip, approve or reject a step of it",
 			query: control, answers: []response{{200, mediaJSON, "The request is on disk"}},
 		},
 		{

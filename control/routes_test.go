@@ -24,6 +24,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 	ended.finish()
 	must(t, os.MkdirAll(filepath.Join(r.tree.ArtifactsPath(ended.id), "sub"), 0o750))
 	must(t, os.WriteFile(filepath.Join(r.tree.ArtifactsPath(ended.id), "sub", "a.txt"), []byte("art"), 0o640))
+	failed, gate := r.film(statefs.FailedManual, atSplit), r.film(statefs.WaitingApproval, atPublish)
 	streamOf := func(header http.Header) { r.take(header.Get(operationHeader)).start().finish() }
 
 	cases := map[string]struct {
@@ -56,6 +57,10 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"POST /api/v1/operations/:id/cancel":         {live.path("/cancel"), 202, "application/json", "Cancel requested for operation '" + live.id.String() + "'"},
 		"POST /api/v1/operations/:id/prioritize":     {live.path("/prioritize?priority=3"), 202, "application/json", "Prioritize requested for operation '" + live.id.String() + "'"},
 		"POST /api/v1/operations/:id/retry":          {live.path("/retry"), 202, "application/json", "Retry requested for operation '" + live.id.String() + "'"},
+		"POST /api/v1/operations/:id/skip":           {failed.path("/skip"), 202, "application/json", "Skip requested for operation '" + failed.id.String() + "', step split"},
+		"POST /api/v1/operations/:id/set":            {failed.path("/set"), 400, "application/problem+json", "Invalid parameter 'values': it is missing"},
+		"POST /api/v1/operations/:id/approve":        {gate.path("/approve"), 202, "application/json", "Approve requested for operation '" + gate.id.String() + "', step publish"},
+		"POST /api/v1/operations/:id/reject":         {gate.path("/reject"), 202, "application/json", `"action":"reject"`},
 		"POST /api/v1/bulk":                          {"/api/v1/bulk", 400, "application/problem+json", "The body must be a JSON object as"},
 		"GET /api/v1/stats":                          {"/api/v1/stats", 200, "application/json", `"completed":1`},
 		"GET /api/v1/events":                         {"/api/v1/events", 200, "text/event-stream; charset=utf-8", ": idle\nid: 0\n"},

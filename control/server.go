@@ -128,6 +128,7 @@ type Server struct {
 	pages    *pages
 	document []byte // openapi.json
 	ours     ours
+	kept     keptDefinitions
 
 	// heartbeat is the time between two signs of life to who follows events.
 	heartbeat time.Duration

@@ -95,6 +95,7 @@ func (s *Server) sendStarted(w *answer, r *http.Request, started submit.Outcome,
 func (s *Server) describeStarted(started submit.Outcome) operationJSON {
 	rec := started.Record
 	out := operationJSON{ID: rec.ID, Record: rec, Endpoint: rec.ID.Endpoint(), State: started.State, Status: started.State}
+	s.showSteps(&out)
 	if started.New {
 		return out
 	}

@@ -1,7 +1,10 @@
 package statefs
 
 import (
+	"fmt"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/jobdir/jobdir/steps"
 )
@@ -49,4 +52,17 @@ func (r *Record) MainRun() int {
 		}
 	}
 	return run
+}
+
+// OpenStepLog opens the log in which the output of a step is, from LogFrom to LogTo of it: its own, or that of the operation. The error wraps
+// fs.ErrNotExist when it does not exist yet.
+func (t *Tree) OpenStepLog(id ID, step *steps.Step) (*os.File, error) {
+	if step.Log == "" {
+		return t.OpenLog(id)
+	}
+	if step.Log != step.Name+".log" || strings.Contains(step.Log, "/") {
+		return nil, &CorruptError{dayFile(id, ".json"), fmt.Sprintf("its step %s has the log %q, which is none of its files", shorten(step.Name), shorten(step.Log))}
+	}
+	f, _, err := openRegular(t.root, stepFile(id, step.Name, ".log"))
+	return f, err
 }

@@ -226,6 +226,9 @@ func (t *Tree) SocketPath() string { return filepath.Join(t.dir, "jobdir.sock") 
 // LogPath returns the path of an operation's log, which may not exist yet.
 func (t *Tree) LogPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".log")) }
 
+// RecordPath returns the path of an operation's record. The file is replaced each time it changes.
+func (t *Tree) RecordPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".json")) }
+
 // ProgressPath returns the path of an operation's progress, which may not exist yet.
 func (t *Tree) ProgressPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".progress")) }
 

@@ -26,6 +26,8 @@ type Snapshot struct {
 	State string
 	// StalledAt is when the work was found to give no sign of life, as in RFC 3339. Empty: it does.
 	StalledAt string
+	// Steps has a JSON object for each step of an operation with steps, in their order. Empty: it has none, or they are not known.
+	Steps [][]byte
 	// Progress is a JSON value for people and programs that draw bars. Empty: not known.
 	Progress []byte
 }

@@ -19,6 +19,7 @@ const Heartbeat = 15 * time.Second
 const (
 	EventStart    = "start_json" // the header; the first event of every connection
 	EventState    = "state_json" // {"state": "paused"}, with "stalled_at" while the work gives no sign of life
+	EventStep     = "step"       // a step of the operation: its name, its place, its status
 	EventLog      = "log"        // whole lines of the log
 	EventProgress = "progress"   // the progress as it is now
 	EventEnd      = "end_json"   // the footer; the last event
@@ -42,6 +43,9 @@ const (
 // state_json says what the state is after start_json, and every change of it, also that the work stalls; progress likewise. Both are left out
 // when they are not known, changes that follow each other quickly may be merged, and a progress that is not JSON is
 // left out. How an operation ended is in end_json alone, so all reads of an ended operation give the same bytes.
+//
+// step says of each step of an operation with steps what its status is, first of all of them, in their order, and then of each that changes.
+// They are left out like state_json.
 //
 // Events returns nil after end_json. When ctx ends it returns [context.Cause] of it; if that is [ErrShutdown] it
 // writes the comment ": shutting down" before.
@@ -70,7 +74,8 @@ type events struct {
 	busy      bool        // something was sent since beat was set
 	state     shownState
 	progress  []byte
-	open      bool // a log event has begun and its last line is not finished
+	steps     [][]byte // as they were sent
+	open      bool     // a log event has begun and its last line is not finished
 }
 
 func (e *events) run(ctx context.Context) error {
@@ -220,12 +225,33 @@ func (e *events) sendChanges() error {
 			return err
 		}
 	}
+	if err := e.sendSteps(); err != nil {
+		return err
+	}
 	if len(e.snap.Progress) > 0 && !bytes.Equal(e.snap.Progress, e.progress) {
 		e.progress = e.snap.Progress
 		if line, err := oneLine(e.progress); err == nil {
 			return e.send(EventProgress, line)
 		}
 	}
+	return nil
+}
+
+// sendSteps sends the steps that are not as they were sent.
+func (e *events) sendSteps() error {
+	for i, step := range e.snap.Steps {
+		if i < len(e.steps) && bytes.Equal(step, e.steps[i]) {
+			continue
+		}
+		line, err := oneLine(step)
+		if err != nil {
+			continue // it is no JSON, as a progress may be
+		}
+		if err := e.send(EventStep, line); err != nil {
+			return err
+		}
+	}
+	e.steps = e.snap.Steps
 	return nil
 }
 

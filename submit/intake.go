@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
 // DefaultKeyAge is how long an idempotency key names its operation.
@@ -83,6 +84,8 @@ type Request struct {
 	// RetryOf and FailedItems are those of [statefs.Submission].
 	RetryOf     *statefs.ID
 	FailedItems bool
+	// Steps take the place of those with which the job begins; nil for none.
+	Steps []steps.Step
 }
 
 // Outcome is the operation that a submit came to.
