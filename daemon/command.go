@@ -38,7 +38,7 @@ func commandWork(ctx context.Context, r *run) error {
 	}
 	defer func() { _ = output.Close() }() // the command has its own descriptor; ours wrote nothing
 	p, exit, err := r.execute(ctx, wholeRun, func() *keeper.Command {
-		values := catalog.Values{Params: r.params, ID: r.id.String()}
+		values := r.values("")
 		return r.command(wholeRun, "", output, r.def.Timeout, values, "JOBDIR_RESULT="+r.scratch.path("result.json"))
 	})
 	if err != nil {

@@ -30,6 +30,9 @@ func (r *run) environment(values catalog.Values, extra ...string) []string {
 		"JOBDIR_ARTIFACTS="+r.owner.ArtifactsPath(r.id),
 		"JOBDIR_PARAMS="+r.scratch.path("params.json"),
 	)
+	if r.step.def != nil {
+		env = append(env, "JOBDIR_STEP="+r.step.name())
+	}
 	return lastOfEach(append(env, extra...))
 }
 

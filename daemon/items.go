@@ -59,7 +59,7 @@ func itemsWork(ctx context.Context, r *run) error {
 }
 
 func (r *run) values(item string) catalog.Values {
-	return catalog.Values{Params: r.params, ID: r.id.String(), Item: item}
+	return catalog.Values{Params: r.params, ID: r.id.String(), Item: item, Steps: r.step.list}
 }
 
 func (r *run) itemsFolder() string { return r.def.Folder(r.values("")) }

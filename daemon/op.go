@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/steps"
 )
 
 // Handler is Go code that does the work of a job.
@@ -35,6 +37,19 @@ func (o *Op) ID() string { return o.r.id.String() }
 
 // RunNumber returns which start of the operation this is, beginning with 1.
 func (o *Op) RunNumber() int { return o.r.number }
+
+// Step returns the name of the step that the handler does, "" for a job without steps.
+func (o *Op) Step() string { return o.r.step.name() }
+
+// StepOutput returns a value that an earlier step left, as JSON; false when there is none.
+func (o *Op) StepOutput(step, name string) (json.RawMessage, bool) {
+	s := steps.Find(o.r.step.list, step)
+	if s == nil {
+		return nil, false
+	}
+	value, ok := s.Outputs[name]
+	return value, ok
+}
 
 // Params returns the parameters, checked and with their defaults.
 func (o *Op) Params() catalog.Params { return o.r.params }

@@ -25,7 +25,7 @@ type act struct {
 
 // act carries out what a person asks about a step. A request that is older than the present state was meant for an earlier one.
 func (d *Daemon) act(op *operation, r *request) error {
-	if d.olderThanState(op, r) {
+	if d.olderThanState(op, r) || carriedOut(op.rec, r) {
 		d.meansNothing(op, r)
 		return nil
 	}
@@ -67,6 +67,11 @@ func (d *Daemon) act(op *operation, r *request) error {
 	return nil
 }
 
+// carriedOut reports whether the record says that a request has had its effect: a crash came before it was forgotten.
+func carriedOut(rec *statefs.Record, r *request) bool {
+	return slices.ContainsFunc(rec.Acts, func(a steps.Act) bool { return a.Ask == string(r.Ask) && a.AskedAt.Equal(r.At.At) })
+}
+
 func capital(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
 // by is the end of a line that says who asked.
@@ -79,7 +84,7 @@ func (a *act) by() string {
 
 // note is the entry of the record about the request.
 func (a *act) note(d *Daemon) steps.Act {
-	return steps.Act{Ask: string(a.Ask), Step: a.target, By: a.args.By, At: d.owner.Now(), Reason: a.args.Reason, Values: a.args.Values}
+	return steps.Act{Ask: string(a.Ask), Step: a.target, By: a.args.By, At: d.owner.Now(), AskedAt: a.At.At, Reason: a.args.Reason, Values: a.args.Values}
 }
 
 // change makes what a person asks durable, in the record before the marker is renamed; without a cause the operation stays where it is. Nothing of

@@ -89,7 +89,7 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	values := map[string]json.RawMessage{"params.n": json.RawMessage("3")}
 	rec.Trailing = true
 	rec.Corrected = map[string]json.RawMessage{"n": json.RawMessage("3")}
-	rec.Acts = []steps.Act{{Ask: "set", Step: "split", By: "me", At: at, Reason: "wrong", Values: values}}
+	rec.Acts = []steps.Act{{Ask: "set", Step: "split", By: "me", At: at, AskedAt: at, Reason: "wrong", Values: values}}
 	rec.Steps = []steps.Step{{
 		Name: "split", Status: steps.FailedRetryable, Optional: true, Run: 3, Retries: 2, Attempts: 1, Deaths: 1, StartedAt: &at, EndedAt: &at, DueAt: &at,
 		ErrorCode: "exit_code", ErrorMessage: "exit code 1", Reason: "not wanted", Outputs: values, ApprovedBy: "me", ApprovedAt: &at, Lane: "cookie",

@@ -79,10 +79,12 @@ type Step struct {
 // Act is what a person did to a step or a value.
 type Act struct {
 	// Ask is skip, set, approve, reject or retry.
-	Ask  string    `json:"ask"`
-	Step string    `json:"step,omitempty"`
-	By   string    `json:"by,omitempty"`
-	At   time.Time `json:"at"`
+	Ask  string `json:"ask"`
+	Step string `json:"step,omitempty"`
+	By   string `json:"by,omitempty"`
+	// At is when it was carried out, AskedAt when it was asked: a request of the same time is this one, which a crash has repeated.
+	At      time.Time `json:"at"`
+	AskedAt time.Time `json:"asked_at"`
 	// Reason is what the person gave as one.
 	Reason string `json:"reason,omitempty"`
 	// Values are what was set, by the words of references: "params.NAME" and "steps.NAME.outputs.NAME", each as JSON.

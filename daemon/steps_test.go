@@ -1,0 +1,307 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
+)
+
+const stepJobs = `
+group: test
+name: chain
+params:
+  path: {type: string, default: /a}
+  big: {type: boolean, default: false}
+steps:
+  - {name: publish, needs: [split], run: [sh, -c, "echo publish"], milestone: published}
+  - {name: ingest, run: [sh, -c, "echo ingest ${params.path} of step $JOBDIR_STEP; echo '{\"bytes\": 12}' > $JOBDIR_RESULT"], outputs: [bytes], milestone: ingested}
+  - {name: shrink, needs: [ingest], when: "params.big", run: [echo, shrink]}
+  - name: split
+    needs: [ingest, shrink]
+    items: {range: [1, 2]}
+    run: [sh, -c, "echo part ${item} of ${steps.ingest.outputs.bytes}"]
+  - {name: count, needs: [split], handler: count, outputs: [parts2]}
+---
+group: test
+name: fails
+params:
+  how: {type: string, default: ok}
+steps:
+  - {name: first, run: [sh, -c, "echo one > $JOBDIR_ARTIFACTS/first.$JOBDIR_RUN"]}
+  - name: second
+    needs: [first]
+    retry: {max_attempts: 2}
+    env: {HOW: "${params.how}"}
+    errors:
+      - {match: "credential .* wrong", class: manual, code: credentials_invalid}
+      - {match: "busy", class: retryable, code: provider_busy}
+    run:
+      - sh
+      - -c
+      - case $HOW in ok) ;; once) test -e $JOBDIR_ARTIFACTS/was && exit 0; touch $JOBDIR_ARTIFACTS/was; exit 75 ;;
+        config) exit 78 ;; busy) echo provider busy; exit 1 ;; login) echo the credential x is wrong; echo bye; exit 75 ;; *) exit 3 ;; esac
+  - {name: third, needs: [second], run: [echo, third]}
+---
+group: test
+name: lacks
+steps:
+  - {name: only, run: [sh, -c, "true"], outputs: [x], retry: {max_attempts: 5}}
+---
+group: test
+name: asks
+steps:
+  - {name: handled, handler: fails, retry: {max_attempts: 3}, exit_codes: {retryable: [away]}}
+`
+
+var stepHandlers = Handlers{
+	"count": {Run: func(_ context.Context, op *Op) error {
+		op.Logf("counting for %s", op.Step())
+		return errors.Join(op.Result("parts2", 2), op.Result("note", "not kept"))
+	}},
+	"fails": {Run: func(_ context.Context, op *Op) error {
+		if op.RunNumber() == 1 {
+			return &AttemptError{Err: errors.New("away"), Code: "away"}
+		}
+		return NeedsPerson(errors.New("no key"))
+	}},
+}
+
+func statuses(rec *statefs.Record) string {
+	var out []string
+	for _, s := range rec.Steps {
+		out = append(out, s.Name+"="+string(s.Status))
+	}
+	return strings.Join(out, " ")
+}
+
+func step(t *testing.T, rec *statefs.Record, name string) *steps.Step {
+	t.Helper()
+	s := steps.Find(rec.Steps, name)
+	if s == nil {
+		t.Fatalf("%s has no step %s", rec.ID, name)
+	}
+	return s
+}
+
+// The steps of an operation run in the order of what they need, each with a run, times and a part of the log of its own.
+func TestStepsRunInTheirOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stepJobs, stepHandlers)
+	id := b.submit("chain", `{"path":"/b"}`)
+	rec := b.awaitEnd(id)
+	if rec.Status != statefs.Completed || rec.Result != statefs.Success || rec.Phase != "published" || rec.Error != nil {
+		t.Errorf("%s %s, phase %q, %+v", rec.Status, rec.Result, rec.Phase, rec.Error)
+	}
+	if got, want := statuses(rec), "ingest=succeeded shrink=skipped split=succeeded publish=succeeded count=succeeded"; got != want {
+		t.Errorf("steps %s, want %s", got, want)
+	}
+	b.wantLog(id, "== step 1 / 5 ingest", "ingest /b of step ingest", "== step 2 / 5 shrink: skipped, its condition does not hold: params.big", "== step 3 / 5 split",
+		"[ 1 / 2 ] Processing '1'...", "part 1 of 12", "  OK.", "[ 2 / 2 ] Processing '2'...", "part 2 of 12", "  OK.",
+		"== step 4 / 5 publish", "publish", "== step 5 / 5 count", "counting for count")
+	log := b.log(id)
+	for run, name := range []string{"ingest", "split", "publish", "count"} {
+		s := step(t, rec, name)
+		if s.Run != run+1 || s.StartedAt == nil || s.EndedAt == nil || s.EndedAt.Before(*s.StartedAt) || s.Retries != 0 {
+			t.Errorf("%+v", s)
+		}
+		if part := log[s.LogFrom:s.LogTo]; !strings.HasPrefix(part, "== step") || !strings.Contains(part, name) || strings.Count(part, "==") > 4 {
+			t.Errorf("the part of %s in the log is %q", name, part)
+		}
+	}
+	if got := string(step(t, rec, "count").Outputs["parts2"]); got != "2" || len(step(t, rec, "count").Outputs) != 1 {
+		t.Errorf("outputs %v", step(t, rec, "count").Outputs)
+	}
+	var footer struct {
+		Steps map[string]struct {
+			Status  string
+			Seconds *float64
+			Outputs map[string]any
+		}
+		Processed int
+		Bytes     int
+	}
+	must(t, json.Unmarshal(rec.Footer, &footer))
+	if footer.Processed != 2 || footer.Bytes != 12 || len(footer.Steps) != 5 || footer.Steps["shrink"].Status != "skipped" || footer.Steps["split"].Seconds == nil {
+		t.Errorf("footer %s", rec.Footer)
+	}
+	if p := rec.Progress; p == nil || p.Done != 5 || *p.Total != 5 || p.Step != nil {
+		t.Errorf("progress %+v", p)
+	}
+	if rec.Transitions[len(rec.Transitions)-1].Cause != statefs.CauseDone || len(rec.Transitions) != 3 {
+		t.Errorf("transitions %v", rec.Transitions)
+	}
+}
+
+// What a failure leads to is said by the exit code, by patterns in the output, or by the error of the handler. What needs a person uses up no
+// attempts.
+func TestStepsClassifyFailures(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stepJobs, stepHandlers)
+	for _, test := range []struct {
+		job, params, code, message string
+		runs                       int
+	}{
+		{"fails", `{"how":"config"}`, "exit_code", "exit code 78", 2},
+		{"fails", `{"how":"odd"}`, "exit_code", "exit code 3", 2},
+		{"fails", `{"how":"login"}`, "credentials_invalid", "the credential x is wrong", 2},
+		{"fails", `{"how":"busy"}`, "provider_busy", "provider busy", 3},
+		{"lacks", `{}`, "output_missing", `its result has no "x", which the job names as an output`, 1},
+		{"asks", `{}`, "handler_failed", "no key", 2},
+	} {
+		id := b.submit(test.job, test.params)
+		rec := b.record(id, statefs.FailedManual)
+		at := rec.CurrentStep()
+		if at.Status != steps.FailedManual || at.ErrorCode != test.code || at.ErrorMessage != test.message || rec.Error.Code != test.code || rec.Run != test.runs || at.Run != test.runs {
+			t.Errorf("%s %s: %+v, run %d", test.job, test.params, at, rec.Run)
+		}
+		if test.job == "fails" && (statuses(rec) != "first=succeeded second=failed_manual third=pending" || at.Retries != test.runs-2) {
+			t.Errorf("%s %s: %s, %d retries", test.job, test.params, statuses(rec), at.Retries)
+		}
+		if !strings.Contains(b.log(id), "A person must act") || rec.NeedsPersonSeq == 0 {
+			t.Errorf("%s %s: log %s", test.job, test.params, b.log(id))
+		}
+	}
+	id := b.submit("fails", `{"how":"once"}`)
+	if rec := b.awaitEnd(id); rec.Result != statefs.Success || step(t, rec, "second").Retries != 1 || step(t, rec, "second").ErrorCode != "" || step(t, rec, "third").Run != 4 {
+		t.Errorf("%s: %s", rec.Result, statuses(rec))
+	}
+}
+
+// A person corrects, tries again, leaves out and goes back. Finished steps do not run again, but for those that somebody goes back to.
+func TestPersonsActOnSteps(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stepJobs, stepHandlers)
+	mended, skipped, back := b.submit("fails", `{"how":"x"}`), b.submit("fails", `{"how":"x"}`), b.submit("fails", `{"how":"x"}`)
+	for _, id := range []statefs.ID{mended, skipped, back} {
+		b.record(id, statefs.FailedManual)
+	}
+	b.request(mended, statefs.Set, `{"values": {"params.how": "ok"}, "by": "anna", "reason": "typo"}`)
+	b.await("the value is set", func() bool {
+		rec, err := b.tree.ReadRecord(mended)
+		return err == nil && string(rec.Corrected["how"]) == `"ok"`
+	})
+	b.request(mended, statefs.Retry, `{"by": "anna"}`)
+	rec := b.awaitEnd(mended)
+	if rec.Result != statefs.Success || len(rec.Acts) != 2 || rec.Acts[0].Ask != "set" || rec.Acts[0].By != "anna" || rec.Acts[0].Reason != "typo" || rec.Acts[0].At.IsZero() || rec.Acts[1].Step != "second" {
+		t.Errorf("%s, %+v", rec.Result, rec.Acts)
+	}
+	if string(rec.Params) != `{"how":"x"}` || step(t, rec, "first").Run != 1 || step(t, rec, "second").Retries != 1 {
+		t.Errorf("params %s, %+v", rec.Params, rec.Steps)
+	}
+
+	b.request(skipped, statefs.Skip, `{"reason": "no provider", "by": "bob"}`)
+	if rec := b.awaitEnd(skipped); rec.Result != statefs.Success || statuses(rec) != "first=succeeded second=skipped third=succeeded" || step(t, rec, "second").Reason != "no provider" {
+		t.Errorf("%s %s: %+v", rec.Result, statuses(rec), rec.Steps)
+	}
+
+	b.request(back, statefs.Set, `{"values": {"params.how": "ok"}}`)
+	b.await("the value is set", func() bool {
+		rec, err := b.tree.ReadRecord(back)
+		return err == nil && rec.Corrected != nil
+	})
+	b.request(back, statefs.Retry, `{"step": "first"}`)
+	if rec := b.awaitEnd(back); step(t, rec, "first").Run != 3 || step(t, rec, "second").Run != 4 || rec.Result != statefs.Success {
+		t.Errorf("%+v", rec.Steps)
+	}
+	if names, _ := filepath.Glob(b.tree.ArtifactsPath(back) + "/first.*"); len(names) != 2 {
+		t.Errorf("first ran as %v", names)
+	}
+}
+
+// request puts a request with arguments into jobs/ as a person does.
+func (b *bench) request(id statefs.ID, ask statefs.Ask, args string) {
+	b.t.Helper()
+	must(b.t, b.tree.Request(b.t.Context(), id, ask, json.RawMessage(args)))
+}
+
+const gateJobs = `
+group: test
+name: gated
+steps:
+  - {name: build, run: [sh, -c, "echo build"]}
+  - {name: agree, needs: [build], approve: true}
+  - {name: ship, needs: [agree], approve: true, run: [echo, ship], milestone: shipped}
+---
+group: test
+name: gate_first
+steps:
+  - {name: agree, approve: true}
+  - {name: ship, needs: [agree], run: [echo, ship]}
+`
+
+// A gate holds until a person approves, whatever else is asked and however the marker is moved; each approval is for one gate.
+func TestGates(t *testing.T) {
+	t.Parallel()
+	b := setup(t, gateJobs, nil)
+	id := b.submit("gated", `{}`)
+	rec := b.record(id, statefs.WaitingApproval)
+	if rec.CurrentStep().Name != "agree" || rec.Run != 1 {
+		t.Errorf("%s at %+v", rec.Status, rec.CurrentStep())
+	}
+	b.touch(id, statefs.Resume)
+	b.awaitLog(id, "Resume requested while waiting_approval: nothing to do.")
+	b.mv(statefs.MarkerName(id, statefs.WaitingApproval), statefs.MarkerName(id, statefs.Queued))
+	b.awaitState(id, statefs.WaitingApproval)
+	b.request(id, statefs.Approve, `{"step": "ship"}`)
+	b.awaitLog(id, "Approve refused")
+	b.request(id, statefs.Approve, `{"by": "anna"}`)
+	b.await("the next gate", func() bool {
+		rec, err := b.tree.ReadRecord(id)
+		return err == nil && rec.Status == statefs.WaitingApproval && rec.CurrentStep().Name == "ship"
+	})
+	b.request(id, statefs.Approve, `{"by": "bob", "reason": "tested"}`)
+	rec = b.awaitEnd(id)
+	if rec.Result != statefs.Success || rec.Phase != "shipped" || step(t, rec, "agree").ApprovedBy != "anna" || step(t, rec, "agree").Run != 0 ||
+		step(t, rec, "ship").ApprovedBy != "bob" || step(t, rec, "ship").ApprovedAt == nil || step(t, rec, "ship").Run != 2 || len(rec.Acts) != 2 {
+		t.Errorf("%s %+v %+v", rec.Result, rec.Steps, rec.Acts)
+	}
+
+	rejected := b.submit("gate_first", `{}`)
+	if rec := b.record(rejected, statefs.WaitingApproval); rec.Starts != 0 {
+		t.Errorf("it has begun %d times", rec.Starts)
+	}
+	b.request(rejected, statefs.Reject, `{"by": "eve", "reason": "too late"}`)
+	rec = b.awaitEnd(rejected)
+	if rec.Status != statefs.Failed || rec.Error.Code != "rejected" || !strings.Contains(rec.Error.Message, "eve: too late") || rec.Acts[0].Ask != "reject" {
+		t.Errorf("%s %+v %+v", rec.Status, rec.Error, rec.Acts)
+	}
+	skipped := b.submit("gate_first", `{}`)
+	b.record(skipped, statefs.WaitingApproval)
+	b.request(skipped, statefs.Skip, `{}`)
+	if rec := b.awaitEnd(skipped); rec.Result != statefs.Success || statuses(rec) != "agree=skipped ship=succeeded" {
+		t.Errorf("%s %s", rec.Result, statuses(rec))
+	}
+}
+
+// An approval that was carried out, and that a crash has carried out again, does not open the next gate.
+func TestAnApprovalIsForOneGate(t *testing.T) {
+	t.Parallel()
+	b := setup(t, gateJobs, nil)
+	id := b.submit("gated", `{}`)
+	b.record(id, statefs.WaitingApproval)
+	b.request(id, statefs.Approve, `{}`)
+	b.await("the next gate", func() bool {
+		rec, err := b.tree.ReadRecord(id)
+		return err == nil && rec.Status == statefs.WaitingApproval && rec.CurrentStep().Name == "ship"
+	})
+	rec, err := b.tree.ReadRecord(id)
+	must(t, err)
+	must(t, b.stop())
+	old := rec.Acts[0].AskedAt
+	file := filepath.Join(b.dir, "taken", statefs.RequestName(id, statefs.Approve))
+	must(t, os.WriteFile(file, fmt.Appendf(nil, "%s\n{}\n", old.Format(statefs.StampFormat)), 0o600))
+	must(t, os.Chtimes(file, old, old))
+	b.start()
+	b.awaitLog(id, "Approve requested while waiting_approval: nothing to do.")
+	if rec := b.record(id, statefs.WaitingApproval); rec.CurrentStep().Name != "ship" || rec.CurrentStep().ApprovedAt != nil {
+		t.Errorf("%+v", rec.CurrentStep())
+	}
+}
