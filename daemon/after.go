@@ -173,7 +173,7 @@ func (d *Daemon) comesAfter(op *operation) (waits bool, err error) {
 
 // endOf returns the record of an operation that has ended, nil while it lives.
 func (d *Daemon) endOf(id statefs.ID) (*statefs.Record, error) {
-	if _, err := d.owner.State(id); !errors.Is(err, statefs.ErrNotLive) {
+	if state, err := d.owner.State(id); state != statefs.Trailing && !errors.Is(err, statefs.ErrNotLive) {
 		return nil, err // before the record: a marker that is gone means that the record is terminal
 	}
 	rec, err := d.owner.ReadRecord(id)
