@@ -163,3 +163,35 @@ func TestTooManySteps(t *testing.T) {
 		t.Errorf("%d steps: %v", maxSteps+1, err)
 	}
 }
+
+func FuzzCondition(f *testing.F) {
+	for _, when := range []string{
+		`params.dry`, `not params.dry and params.count in [1, 2]`, `steps.split.outputs.names[0].n == 1.5`, `steps["up-load"].status != "skipped"`,
+		`(steps.split.outputs.parts ?? "x") matches "^a+$"`, `len(params.list) % 2 == 0 ? id == "" : true`, `if params.dry { true } else { false }`, `1..2`,
+	} {
+		f.Add(when)
+	}
+	list := []steps.Step{{Name: "split", Status: steps.Succeeded, Outputs: map[string]json.RawMessage{
+		"parts": json.RawMessage(`"aa"`), "names": json.RawMessage(`[{"n": 1.5}, null, [true]]`),
+	}}, {Name: "up-load", Status: steps.Skipped}}
+	f.Fuzz(func(t *testing.T, when string) {
+		defs, err := conditional(when)
+		if err != nil {
+			return
+		}
+		params, err := defs[0].BindJSON([]byte(`{"title": "A"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := Values{Params: params, ID: "ID", Steps: list}
+		before, _ := json.Marshal(list)
+		holds, err := defs[0].Step("last").Holds(v)
+		again, err2 := defs[0].Step("last").Holds(v)
+		if holds != again || fmt.Sprint(err) != fmt.Sprint(err2) || err != nil && holds {
+			t.Errorf("%q: %v %v, then %v %v", when, holds, err, again, err2)
+		}
+		if after, _ := json.Marshal(list); string(after) != string(before) {
+			t.Errorf("%q changes the steps", when)
+		}
+	})
+}

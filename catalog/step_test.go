@@ -186,3 +186,13 @@ func TestDocumentedSteps(t *testing.T) {
 		t.Errorf("%d conditions", judged)
 	}
 }
+
+func TestHandlersOfStepsAreKnown(t *testing.T) {
+	t.Parallel()
+	text := "group: g\nname: n\nsteps:\n  - {name: a, handler: fetch}\n  - {name: b, needs: [a], handler: fetchh}\n"
+	c := New(Options{Extra: []Source{{"f.yaml", []byte(text)}}, Handlers: func() []string { return []string{"fetch"} }})
+	err := c.Reload()
+	if err == nil || err.Error() != `f.yaml:5:36: unknown handler "fetchh" (did you mean "fetch"? registered: fetch)` {
+		t.Errorf("%v", err)
+	}
+}
