@@ -57,7 +57,11 @@ func (d *decoder) mapping(n *node, keys keySet, set func(key string, k, value *n
 		case slices.Contains(keys.later, key):
 			d.fail(e.key, key+" is not known to this version", "unknown key %q", key)
 		case slices.Contains(keys.other, key):
-			d.fail(e.key, keys.where, "%s has no key %q", keys.owner, key)
+			hint := keys.where
+			if slices.Contains(keys.known, key+"s") {
+				hint += fmt.Sprintf("; did you mean %q?", key+"s")
+			}
+			d.fail(e.key, hint, "%s has no key %q", keys.owner, key)
 		default:
 			hint := didYouMean(key, keys.known)
 			if hint == "" {

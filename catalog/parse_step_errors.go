@@ -19,6 +19,7 @@ func (s *stepDecoder) errors(n *node) {
 	}
 	for _, e := range elements {
 		var p ErrorPattern
+		before := len(s.problems)
 		at := map[string]*node{}
 		if !s.mapping(e, errorKeys, func(key string, k, n *node) {
 			at[key] = k
@@ -35,6 +36,7 @@ func (s *stepDecoder) errors(n *node) {
 			continue
 		}
 		switch {
+		case len(s.problems) > before: // it may be there, misspelt
 		case at["match"] == nil:
 			s.fail(e, `write {match: "...", class: retryable}`, "the error has no match")
 		case at["class"] == nil && at["code"] == nil:

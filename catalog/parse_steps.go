@@ -54,8 +54,9 @@ func (j *jobDecoder) readSteps(n *node) {
 		s := &stepDecoder{step: &Step{at: j.position(e)}, jobDecoder: jobDecoder{
 			decoder: j.decoder, root: e, at: map[string]*node{}, def: &Definition{Parallel: 1},
 		}}
+		before := len(s.problems)
 		if s.mapping(e, stepKeys, s.key) {
-			s.checkStep()
+			s.checkStep(len(s.problems) == before)
 			j.steps = append(j.steps, s)
 		}
 		j.problems = s.problems
@@ -129,9 +130,9 @@ func (s *stepDecoder) outputs(n *node) {
 	}
 }
 
-// checkStep checks what the step says by itself, whatever the job and the other steps say.
-func (s *stepDecoder) checkStep() {
-	step, before := s.step, len(s.problems)
+// checkStep checks what the step says by itself, whatever the job and the other steps say. Where keys were wrong the work may be there, misspelt.
+func (s *stepDecoder) checkStep(whole bool) {
+	step := s.step
 	if s.at["name"] == nil {
 		s.fail(s.root, "every step has a name of its own", "the key %q is missing", "name")
 	}
@@ -151,7 +152,7 @@ func (s *stepDecoder) checkStep() {
 		return
 	}
 	if !step.Approve {
-		if len(s.problems) == before { // else it may be there, misspelt
+		if whole {
 			s.fail(s.root, kinds, "the step has no work")
 		}
 		return
