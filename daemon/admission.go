@@ -41,6 +41,7 @@ func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admis
 		trials: make(map[string]bool), tried: make(map[string]statefs.ID),
 	}
 	a.queue.SetLane(DefaultLane, queue.Lane{Capacity: queue.Unlimited})
+	a.queue.SetLane(noLane, queue.Lane{Capacity: queue.Unlimited})
 	for name, set := range c.Lanes {
 		a.queue.SetLane(name, set.Lane)
 	}
@@ -117,7 +118,7 @@ func (a *admission) settle(op *operation, managed bool) {
 	case !managed:
 	case op.state == statefs.Queued && op.run == nil:
 		return
-	case op.state == statefs.Running, op.state == statefs.Trailing, op.working():
+	case op.state == statefs.Running, op.run != nil, op.sharesPlaces():
 		stands = holds
 	}
 	if stands == op.stands {
@@ -147,7 +148,7 @@ func (a *admission) settle(op *operation, managed bool) {
 // tell has those looked at that may begin, except the one that is being looked at.
 func (a *admission) tell(wanted []statefs.ID, except statefs.ID) {
 	for _, id := range wanted {
-		if id != except {
+		if id = id.Whole(); id != except {
 			a.want(id)
 		}
 	}
@@ -194,7 +195,7 @@ func (a *admission) tryLocked(id statefs.ID, now time.Time) {
 		return
 	}
 	delete(a.trials, name)
-	a.tried[name] = id
+	a.tried[name] = id.Whole()
 	if s, ok := a.queue.Lane(name, now); ok {
 		s.Paused = true
 		a.queue.SetLane(name, s.Lane)
@@ -271,7 +272,7 @@ func (a *admission) why(id statefs.ID) (queue.Waiting, bool) {
 func (d *Daemon) Lanes() []queue.LaneStats {
 	d.admission.mu.RLock()
 	defer d.admission.mu.RUnlock()
-	return d.admission.queue.Lanes(d.admission.now())
+	return slices.DeleteFunc(d.admission.queue.Lanes(d.admission.now()), func(l queue.LaneStats) bool { return l.Name == noLane })
 }
 
 // Limits returns how all limits stand, by name.

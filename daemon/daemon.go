@@ -429,6 +429,12 @@ func (d *Daemon) keep(op *operation) {
 }
 
 func (d *Daemon) forget(op *operation) {
+	d.admission.leaveSides(op)
+	for name, s := range op.sides { // left to their keeper
+		if s.apart {
+			d.admission.leaveSide(op, name)
+		}
+	}
 	d.mu.Lock()
 	delete(d.ops, op.id())
 	delete(d.stuck, op.id())

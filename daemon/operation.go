@@ -58,6 +58,8 @@ type attention struct {
 	log  *stream.Writer
 	// sides are the optional steps at work, by name.
 	sides map[string]*side
+	// sidesWait are the optional steps that wait for places of their own.
+	sidesWait map[string]bool
 	// pausing is the pause that waits for the next checkpoint, cancelling the cancel that waits for the work to end.
 	pausing, cancelling *statefs.Taken
 	// taken are the requests in hand that are not carried out yet, effected those that are and whose file is still to go.

@@ -11,7 +11,7 @@ import (
 // memory. The next look reads the record again.
 func (op *operation) park() {
 	a := op.attention
-	quiet := a.run == nil && a.left == nil && len(a.sides) == 0 && a.log == nil && !a.unsaved && a.pausing == nil && a.cancelling == nil &&
+	quiet := a.run == nil && a.left == nil && len(a.sides) == 0 && len(a.sidesWait) == 0 && a.log == nil && !a.unsaved && a.pausing == nil && a.cancelling == nil &&
 		len(a.taken) == 0 && len(a.effected) == 0 && a.ending == ending{} && a.absence == absence{} && !a.times.limited()
 	if quiet && a.rec.Status == op.state && a.rec.Next == "" {
 		op.attention = nil

@@ -19,6 +19,8 @@ import (
 type side struct {
 	run *run
 	log *stream.Writer
+	// shares says that it works in the places that its operation holds; apart that it holds places of its own.
+	shares, apart bool
 }
 
 // working reports whether an operation has work in hand.
@@ -28,6 +30,7 @@ func (op *operation) working() bool { return op.run != nil || len(op.sides) > 0 
 func (d *Daemon) beginSides(op *operation) error {
 	if len(op.rec.Steps) == 0 || op.state != statefs.Running && op.state != statefs.Trailing ||
 		op.pausing != nil || op.cancelling != nil || d.stopping.Load() || d.draining() {
+		d.admission.leaveSides(op)
 		return nil
 	}
 	names := d.sidesDue(op)
@@ -79,6 +82,10 @@ func (d *Daemon) beginSide(op *operation, def *catalog.Definition, params catalo
 	if holds, err := step.Holds(catalog.Values{Params: params, ID: op.id().String(), Steps: rec.Steps}); err != nil || !holds {
 		return d.leaveOutSide(op, &rec, at, step, err)
 	}
+	places, may := d.admission.enterSide(op, at)
+	if !may {
+		return nil // and again when it may
+	}
 	begun, err := d.beginning.one(d.owner)
 	if err != nil {
 		return err
@@ -106,7 +113,7 @@ func (d *Daemon) beginSide(op *operation, def *catalog.Definition, params catalo
 		begun()
 		return d.sideNotBegun(op, name, err)
 	}
-	s.run.begun = begun
+	s.run.begun, s.shares, s.apart = begun, places.shares, places.apart
 	d.say(op, fmt.Sprintf("%s begins beside; its output: 'jobdir logs %s --step %s'", stepLine(op.rec, at), op.id(), name))
 	d.startSide(op, s, do)
 	return nil
@@ -134,6 +141,7 @@ func (d *Daemon) sideNotBegun(op *operation, name string, err error) error {
 		return err
 	}
 	at.EndedAt = &now
+	d.admission.leaveSide(op, name)
 	if _, disk := errors.AsType[*fs.PathError](err); disk {
 		return errors.Join(err, at.Apply(steps.CauseCutOff), d.saveSides(op, &rec))
 	}
@@ -167,7 +175,7 @@ func (d *Daemon) newSide(op *operation, def *catalog.Definition, params catalog.
 	if err != nil {
 		return nil, nil, errors.Join(err, log.Close())
 	}
-	return &side{r, log}, do, nil
+	return &side{run: r, log: log}, do, nil
 }
 
 func (d *Daemon) startSide(op *operation, s *side, do work) {
@@ -239,6 +247,8 @@ func (d *Daemon) adoptSide(op *operation, work *catalog.Definition, params catal
 		return false, nil
 	}
 	s.run.takeOver(commands, op.state == statefs.Paused)
+	places := d.admission.holdSide(op, at)
+	s.shares, s.apart = places.shares, places.apart
 	d.logger.Info("work of an earlier daemon goes on", "id", op.id(), "step", at.Name, "run", at.Run, "commands", len(commands))
 	d.startSide(op, s, do)
 	return true, nil
@@ -283,6 +293,7 @@ func (d *Daemon) finishSide(op *operation, name string, s *side) error {
 		}
 	}
 	delete(op.sides, name)
+	d.admission.leaveSide(op, name)
 	if err := s.log.Close(); err != nil {
 		d.logger.Error("log not closed", "id", op.id(), "step", name, "error", err)
 	}

@@ -58,7 +58,7 @@ var reasons = map[queue.Reason]statefs.Reason{
 
 func waitingOf(why queue.Waiting) statefs.Waiting {
 	out := statefs.Waiting{
-		Reason: reasons[why.Reason], HeldBy: why.HeldBy, Lane: why.Lane, Limit: why.Limit, Position: why.Position,
+		Reason: reasons[why.Reason], HeldBy: why.HeldBy.Whole(), Lane: why.Lane, Limit: why.Limit, Position: why.Position,
 	}
 	if !why.Since.IsZero() {
 		out.Since = &why.Since

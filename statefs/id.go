@@ -93,6 +93,15 @@ func MakeID(endpoint string, at time.Time, pid int, seq uint64) (ID, error) {
 // String returns the text of the ID, "" for the zero value.
 func (id ID) String() string { return id.text }
 
+// Part is a name for a part of the operation, which no other ID is equal to. It is for memory alone: no file has it, and it cannot be parsed.
+func (id ID) Part(name string) ID { return ID{text: id.text + "/" + name} }
+
+// Whole is the operation that a part is of, and the ID itself for one that is no part.
+func (id ID) Whole() ID {
+	text, _, _ := strings.Cut(id.text, "/")
+	return ID{text: text}
+}
+
 // IsZero reports whether id is the zero value.
 func (id ID) IsZero() bool { return id.text == "" }
 
