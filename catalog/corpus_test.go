@@ -266,6 +266,13 @@ func TestSchemaHasTheLoadersKeys(t *testing.T) {
 		Properties map[string]json.RawMessage
 		Defs       map[string]json.RawMessage `json:"$defs"`
 	}
+	listed := func(data []byte) object {
+		var o struct{ Items object }
+		if err := json.Unmarshal(data, &o); err != nil {
+			t.Fatal(err)
+		}
+		return o.Items
+	}
 	read := func(data []byte) (o object) {
 		if err := json.Unmarshal(data, &o); err != nil {
 			t.Fatal(err)
@@ -283,6 +290,7 @@ func TestSchemaHasTheLoadersKeys(t *testing.T) {
 		{paramKeys, read(root.Defs["param"])},
 		{stepKeys, read(root.Defs["step"])},
 		{itemsKeys, read(root.Defs["stepItems"])},
+		{errorKeys, listed(read(root.Defs["step"]).Properties["errors"])},
 	} {
 		var got []string
 		for key, value := range c.schema.Properties {
