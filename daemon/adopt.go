@@ -119,6 +119,7 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 
 // requeue corrects a marker that somebody moved to running although there is no work in hand.
 func (d *Daemon) requeue(op *operation) error {
+	cutOff(op.rec, d.owner.Now())
 	if err := d.move(op, statefs.CauseInterrupted); err != nil {
 		return err
 	}

@@ -66,6 +66,9 @@ func (d *Daemon) startRun(op *operation, r *run, do work) {
 func (d *Daemon) markRunning(op *operation) error {
 	rec := *op.rec
 	now := d.owner.Now()
+	if len(rec.Steps) == 0 || rec.StartedAt == nil { // a step has a time of its own
+		rec.StartedAt = &now
+	}
 	d.noteStart(&rec, now)
 	d.lanes.starts.note(laneOf(op.rec), now)
 	rec.Next = statefs.Running
@@ -94,7 +97,6 @@ func (d *Daemon) noteStart(rec *statefs.Record, now time.Time) {
 	rec.Run++
 	rec.Starts++
 	rec.LaneTurn = d.lanes.turns.next(laneOf(rec))
-	rec.StartedAt = &now
 	machine := statefs.ThisMachine()
 	rec.Host, rec.Boot, rec.PID = machine.Host, machine.Boot, os.Getpid()
 	rec.StalledAt, rec.Error, rec.ExitCode, rec.Signal = nil, nil, nil, ""

@@ -36,7 +36,7 @@ func (d *Daemon) measure(rec *statefs.Record, t statefs.Transited) {
 		if at, ok := rec.QueuedAt(t); ok {
 			d.tally.Waited(rec.Lane, t.At.Sub(at), d.owner.Now())
 		}
-	case t.To.Terminal() && rec.StartedAt != nil:
+	case (t.To.Terminal() && t.From != statefs.Trailing || t.To == statefs.Trailing) && rec.StartedAt != nil:
 		d.tally.Worked(rec.Lane, rec.Worked(t.At), d.owner.Now())
 	}
 }

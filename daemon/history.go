@@ -321,6 +321,12 @@ func (d *Daemon) guards() (g history.Guards, err error) {
 	}
 	d.chains.guard(&g) // after the markers: what is in hand by now is among them
 	for _, live := range d.Live() {
+		if live.State == statefs.Trailing {
+			if g.Trailing == nil {
+				g.Trailing = make(map[statefs.ID]bool)
+			}
+			g.Trailing[live.ID] = true
+		}
 		if of, ok := live.Row.Retries(); ok {
 			g.ReferRetry(live.ID, of)
 		}

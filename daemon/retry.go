@@ -73,4 +73,7 @@ func (d *Daemon) forgiveIn(rec *statefs.Record) {
 		rec.After, rec.Require = nil, "" // they have ended, and the person wants it all the same
 	}
 	rec.Deaths, rec.Reason, rec.Error, rec.RetryUntil = 0, "", nil, nil
+	if len(rec.Steps) > 0 {
+		rec.Attempts, rec.Warnings = 0, 0 // they are those of the step
+	}
 }

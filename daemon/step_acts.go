@@ -143,7 +143,6 @@ func (d *Daemon) retryStep(op *operation, a *act) error {
 				again(steps.Find(rec.Steps, a.target))
 			}
 			d.forgiveIn(rec)
-			rec.Attempts, rec.Warnings = 0, 0
 		}, statefs.CauseRetry)
 	})
 	d.sayEqual(op, a.request, other)

@@ -75,7 +75,9 @@ func (b *bench) awaitStep(id statefs.ID, name string, status steps.Status) (rec 
 // The result of an operation is out when its required steps are done. It trails until the optional ones have ended, and is in the feed once.
 func TestOptionalStepsTrail(t *testing.T) {
 	t.Parallel()
-	b := setup(t, sideJobs, sideHandlers)
+	b := prepare(t, sideJobs, sideHandlers)
+	b.config.Retention = history.Retention{Bytes: 1}
+	b.start()
 	id := b.submit("beside", `{}`)
 	b.awaitState(id, statefs.Trailing)
 	rec := b.awaitStep(id, "slow", steps.Running)
@@ -90,6 +92,12 @@ func TestOptionalStepsTrail(t *testing.T) {
 	}
 	if ids := b.listed(history.Query{}); len(ids) != 1 {
 		t.Errorf("listed as %v", ids)
+	}
+	if pruned, err := b.daemon.Prune(t.Context(), false); err != nil || len(pruned) > 0 {
+		t.Errorf("pruned %v %v", pruned, err)
+	}
+	if err := b.daemon.Delete(t.Context(), id); err == nil || !strings.Contains(err.Error(), "trailing") {
+		t.Errorf("deleted: %v", err)
 	}
 	child := b.after("child", statefs.RequireSuccess, id)
 	b.awaitEnd(child) // which does not wait for the optional steps

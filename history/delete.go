@@ -30,6 +30,8 @@ type Guards struct {
 	Referred map[statefs.ID]Reference
 	// Undelivered are operations with a result that is still to be delivered.
 	Undelivered map[statefs.ID]bool
+	// Trailing are operations that have ended and whose optional steps go on.
+	Trailing map[statefs.ID]bool
 }
 
 // Reference says which live operation refers to one that has ended, and how.
@@ -71,6 +73,8 @@ func (g *Guards) held(x index, r *Row, those map[statefs.ID]bool) string {
 		return "it is pinned"
 	case g.Undelivered[r.ID]:
 		return "its result is still to be delivered"
+	case g.Trailing[r.ID]:
+		return "its optional steps go on"
 	}
 	if ref, there := g.Referred[r.ID]; there {
 		does := "retries it"

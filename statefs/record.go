@@ -219,7 +219,14 @@ func (r *Record) Worked(now time.Time) time.Duration {
 	}
 	var worked time.Duration
 	since, paused := *r.StartedAt, false
+	step := r.CurrentStep()
+	if step != nil && step.StartedAt != nil {
+		since = *step.StartedAt // the run of a step begins without a transition
+	}
 	for _, t := range r.Transitions[r.lastStart():] {
+		if step != nil && t.At.Before(since) {
+			continue
+		}
 		if t.To == Paused && !paused {
 			worked += max(t.At.Sub(since), 0)
 		}
