@@ -11,11 +11,13 @@ import (
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
 type logsOptions struct {
 	follow bool
 	offset int64
+	step   string
 	json   bool
 }
 
@@ -28,6 +30,8 @@ func (a *app) logsCommand() *cobra.Command {
 ended goes to stderr and does not change the exit code ('jobdir wait' does that). With --json each line is an object
 with its offset in the log, its text, and cut: true when it does not end there: the last one that is not finished, or a
 piece of one longer than 64 KiB.
+
+With --step it writes what that step wrote in its last run, also an optional step, which has a log of its own.
 
 An ID may be shortened to a beginning that only one live operation has, or to its end, such as r42, also of an
 operation that has ended and was submitted today or yesterday.`,
@@ -43,6 +47,8 @@ operation that has ended and was submitted today or yesterday.`,
 	}
 	cmd.Flags().BoolVarP(&opts.follow, "follow", "f", false, "go on until the operation ends")
 	cmd.Flags().Int64Var(&opts.offset, "offset", 0, "begin at this byte of the log")
+	cmd.Flags().StringVar(&opts.step, "step", "", "only what this step wrote in its last run")
+	_ = cmd.RegisterFlagCompletionFunc("step", a.completeStep) // the flag is there
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }
@@ -51,11 +57,22 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 	if opts.offset < 0 {
 		return usagef("flag --offset: %d is below zero", opts.offset)
 	}
+	if opts.step != "" && (opts.follow || opts.offset > 0) {
+		return usagef("--step goes with neither --follow nor --offset")
+	}
 	out := a.logOutput(opts)
 	err := a.reach(ctx, conf, func(c *client.Client) error {
 		id, err := resolveRecent(ctx, c).one(text)
 		if err != nil {
 			return err
+		}
+		if opts.step != "" {
+			log, err := c.StepLog(ctx, id, opts.step, 0)
+			if err != nil {
+				return err
+			}
+			defer log.Close()
+			return copyLog(out, log)
 		}
 		if opts.follow {
 			footer, err := c.Follow(ctx, id, opts.offset, out)
@@ -75,6 +92,9 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 		id, err := resolveLocalRecent(tree).one(text)
 		if err != nil {
 			return err
+		}
+		if opts.step != "" {
+			return localStepLog(tree, id, opts.step, out)
 		}
 		return localLog(tree, opts, id, out)
 	})
@@ -103,6 +123,35 @@ func localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID, out io.Writer
 		return &client.UnreachableError{Address: tree.Dir(), Err: errors.New("the operation has not ended, and nothing is added to its log until one is started with 'jobdir serve'")}
 	}
 	return nil
+}
+
+// localStepLog writes what the directory holds of the output of a step.
+func localStepLog(tree *statefs.Tree, id statefs.ID, name string, out io.Writer) error {
+	rec, err := tree.ReadRecord(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return notFoundf("operation %s not found in %s", id, tree.Dir())
+	}
+	if err != nil {
+		return err
+	}
+	step := steps.Find(rec.Steps, name)
+	if step == nil {
+		return notFoundf("operation %s has no step %q", id, name)
+	}
+	log, err := tree.OpenStepLog(id, step)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	info, err := log.Stat()
+	if err != nil {
+		return fmt.Errorf("read the output of step %s of %s: %w", name, id, err)
+	}
+	from, to := step.Output(info.Size())
+	return copyLog(out, io.NewSectionReader(log, from, to-from))
 }
 
 func copyLog(out io.Writer, from io.Reader) error {

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -17,21 +19,25 @@ import (
 )
 
 func (a *app) lsCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, attention bool
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the live operations",
 		Long: `ls lists the operations that have not ended, oldest first; of one that waits it says why. Without a daemon it reads the storage directory: the
-markers say the state then, as 'ls STORAGE/jobs' does.`,
+markers say the state then, as 'ls STORAGE/jobs' does.
+
+With --needs-attention it lists what goes on only when a person acts, failed_manual and waiting_approval: at which step each stands, why, and
+the command that usually helps.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := a.load(cmd)
 			if err != nil {
 				return err
 			}
-			return a.ls(cmd.Context(), conf, asJSON)
+			return a.ls(cmd.Context(), conf, attention, asJSON)
 		},
 	}
+	cmd.Flags().BoolVar(&attention, "needs-attention", false, "only what waits for a person, with the step, the error and the command that helps")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -47,17 +53,23 @@ type listed struct {
 	Foreign bool       `json:"foreign"`
 	// Waiting says why it does not run; only a daemon knows it.
 	Waiting *statefs.Waiting `json:"waiting,omitempty"`
-	// Reason says why it waits for a person.
-	Reason string `json:"reason,omitempty"`
+	// Reason says why it waits for a person, and Attention also at which step, and what helps.
+	Reason    string             `json:"reason,omitempty"`
+	Attention *statefs.Attention `json:"attention,omitempty"`
 }
 
-func (a *app) ls(ctx context.Context, conf *loaded, asJSON bool) error {
+func (a *app) ls(ctx context.Context, conf *loaded, attention, asJSON bool) error {
 	var all []listed
 	err := a.reach(ctx, conf, func(c *client.Client) error {
-		operations, err := c.Operations(ctx, nil)
+		var filter url.Values
+		if attention {
+			filter = url.Values{"needs_attention": {"true"}}
+		}
+		operations, err := c.Operations(ctx, filter)
 		for _, op := range operations {
 			l := listed{ID: op.ID, State: op.State, Progress: op.Progress, Foreign: op.Foreign, Stalled: op.StalledAt, Waiting: op.Waiting}
 			l.explain(op.Reason, op.Error)
+			l.Attention = op.Attention
 			if since := op.Since(); !since.IsZero() {
 				l.Since = &since
 			}
@@ -67,6 +79,9 @@ func (a *app) ls(ctx context.Context, conf *loaded, asJSON bool) error {
 	}, func(tree *statefs.Tree) (err error) {
 		a.streams.say("no daemon is running on %s: this is what the directory says", tree.Dir())
 		all, err = listTree(tree)
+		if attention {
+			all = slices.DeleteFunc(all, func(l listed) bool { return !l.State.NeedsPerson() })
+		}
 		return err
 	})
 	if err != nil {
@@ -76,6 +91,12 @@ func (a *app) ls(ctx context.Context, conf *loaded, asJSON bool) error {
 		return a.streams.json(map[string]any{"operations": append([]listed{}, all...), "count": len(all)})
 	}
 	var rows [][]string
+	if attention {
+		for _, l := range all {
+			rows = append(rows, l.attention())
+		}
+		return a.streams.table([]string{"ID", "STATE", "SINCE", "STEP", "ERROR", "HELPS"}, rows)
+	}
 	for _, l := range all {
 		rows = append(rows, []string{l.ID.String(), l.state(), l.since(), l.progress()})
 	}
@@ -101,7 +122,7 @@ func (l *listed) since() string {
 
 // explain notes why an operation waits for a person.
 func (l *listed) explain(reason string, fault *statefs.Fault) {
-	if l.State != statefs.FailedManual && l.State != statefs.WaitingApproval {
+	if !l.State.NeedsPerson() {
 		return
 	}
 	if l.Reason = reason; fault != nil && fault.Message != "" {
@@ -109,7 +130,26 @@ func (l *listed) explain(reason string, fault *statefs.Fault) {
 	}
 }
 
+// attention is the row of an operation that goes on only when a person acts.
+func (l *listed) attention() []string {
+	a := l.Attention
+	if a == nil {
+		a = statefs.AttentionOf(l.ID, l.State, nil)
+	}
+	step, why := "-", printable(a.Message)
+	if a.Step != "" {
+		step = fmt.Sprintf("%d/%d %s", a.Number, a.Total, printable(a.Step))
+	}
+	if a.ErrorCode != "" {
+		why = printable(a.ErrorCode) + ": " + why
+	}
+	return []string{l.ID.String(), l.state(), l.since(), step, why, a.Commands[0]}
+}
+
 func (l *listed) progress() string {
+	if a := l.Attention; a != nil && a.Step != "" {
+		return printable(a.Place() + ": " + a.Message)
+	}
 	if l.Reason != "" {
 		return printable(l.Reason)
 	}
@@ -145,6 +185,7 @@ func listTree(tree *statefs.Tree) ([]listed, error) {
 			tree.Freshen(rec)
 			l.Stalled, l.Progress = rec.StalledAt, rec.Progress
 			l.explain(rec.Reason, rec.Error)
+			l.Attention = statefs.AttentionOf(rec.ID, l.State, rec)
 		}
 		all = append(all, l)
 	}

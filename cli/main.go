@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon"
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // Options are what a program adds to the command line.
@@ -78,6 +79,10 @@ Exit codes of run and wait: 0 success, 1 failure, 2 partial, 3 a person has to a
 		a.requestCommand("pause", "Stop operations where they are, until they are resumed"),
 		a.requestCommand("resume", "Let paused operations go on"),
 		a.requestCommand("cancel", "End operations for good"),
+		a.actCommand(statefs.Skip, "Go on without a step that failed, or waits for an approval", "skip lets an operation go on without the step at which it stands."),
+		a.setCommand(),
+		a.actCommand(statefs.Approve, "Let operations go on that wait for an approval", "approve lets an operation go on that is waiting_approval."),
+		a.actCommand(statefs.Reject, "End operations that wait for an approval", "reject ends an operation that is waiting_approval: it has failed then, and 'jobdir retry' does it again from there."),
 		a.prioritizeCommand(), a.retryCommand(), a.keeperCommand(), wardenCommand(), a.waitCommand(), a.jobsCommand(), a.schedulesCommand(), a.validateCommand(), a.historyCommand(), a.showCommand(), a.pruneCommand(), a.sweepCommand(),
 		a.lanesCommand(), a.laneCommand(), a.eventsCommand(), a.topCommand(), a.deleteCommand(), a.configCommand(), a.versionCommand(),
 	)

@@ -15,7 +15,8 @@ import (
 //   - stdout is data: what was asked for and nothing else, so that it can be piped. With --json it is JSON.
 //   - stderr is talk: what happens, what to do next, errors. A line of the program itself begins with "jobdir: ".
 //   - An error is one line that says what was tried, on what, why it did not work, and what a person can do.
-//   - Nothing is coloured and nothing is redrawn: output is the same on a terminal, in a pipe and in a file.
+//   - Nothing is redrawn, and but for the steps of show nothing is coloured: output is the same on a terminal, in a pipe and in a file. Colours
+//     are on a terminal alone, and not with NO_COLOR.
 //   - A question is asked only when stdin and stderr are terminals.
 //   - A secret is never printed.
 

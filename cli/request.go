@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -110,6 +111,5 @@ func requestTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, ask sta
 }
 
 func requested(ask statefs.Ask, id statefs.ID) string {
-	words := map[statefs.Ask]string{statefs.Pause: "Pause", statefs.Resume: "Resume", statefs.Cancel: "Cancel", statefs.Retry: "Retry"}
-	return words[ask] + " requested for operation '" + id.String() + "'"
+	return strings.ToUpper(string(ask[:1])) + string(ask[1:]) + " requested for operation '" + id.String() + "'"
 }

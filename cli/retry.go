@@ -12,6 +12,7 @@ import (
 )
 
 type retryOptions struct {
+	about       actOptions
 	failedItems bool
 	wait        bool
 	json        bool
@@ -19,24 +20,28 @@ type retryOptions struct {
 }
 
 func (a *app) retryCommand() *cobra.Command {
-	var opts retryOptions
+	opts := retryOptions{about: actOptions{ask: statefs.Retry}}
 	cmd := &cobra.Command{
 		Use:   "retry ID... | retry --status STATUS ...",
 		Short: "Start operations again that failed, were cancelled or were only partly successful",
 		Long: `retry starts an operation again that waits for a person. Of one that has ended it makes a new operation, whose ID it prints:
-it inherits the items that went well and does the others.
+it inherits the items that went well and does the others. An operation with steps goes on at the step that failed, or was not done;
+with --step it goes back to an earlier one: that one and all that need it are done again.
 
 With --wait it returns when they have ended, with the exit code of 'jobdir wait'.
 
 Instead of IDs a filter chooses operations, all that did not end well: how many match is said first, and a question
 asked. That needs a daemon.`,
-		Example:           "  jobdir retry --status failed --job media/decode --since 1d",
+		Example:           "  jobdir retry r42 --step split\n  jobdir retry --status failed --job media/decode --since 1d",
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			conf, err := a.load(cmd)
 			if err != nil {
 				return err
+			}
+			if (opts.about.step != "" || opts.about.reason != "" || opts.about.by != "") && (opts.bulk.given() || opts.failedItems) {
+				return usagef("--step, --reason and --by are for IDs, and go neither with a filter nor with --failed-items")
 			}
 			if opts.bulk.given() {
 				return a.bulk(cmd.Context(), conf, string(statefs.Retry), &opts.bulk, opts.json)
@@ -45,6 +50,7 @@ asked. That needs a daemon.`,
 		},
 	}
 	opts.bulk.byFilter(cmd)
+	opts.about.flags(a, cmd)
 	cmd.Flags().BoolVar(&opts.failedItems, "failed-items", false, "do only the items that failed, and nothing that was never begun")
 	cmd.Flags().BoolVar(&opts.wait, "wait", false, "return when they have ended, with the outcome")
 	jsonFlag(cmd, &opts.json)
@@ -80,7 +86,7 @@ func (a *app) retry(ctx context.Context, conf *loaded, opts retryOptions, texts 
 		}
 		var failed []error
 		for _, id := range ids {
-			answer, err := requestTree(ctx, tree, id, statefs.Retry)
+			answer, err := retryInTree(ctx, tree, opts, id)
 			switch {
 			case errors.Is(err, statefs.ErrNotLive):
 				failed = append(failed, &client.UnreachableError{Address: tree.Dir(), Err: errors.New("an operation that has ended is started again by the daemon: start it with 'jobdir serve'")})
@@ -94,6 +100,14 @@ func (a *app) retry(ctx context.Context, conf *loaded, opts retryOptions, texts 
 	})
 }
 
+// retryInTree leaves the request in the directory.
+func retryInTree(ctx context.Context, tree *statefs.Tree, opts retryOptions, id statefs.ID) (*client.Answer, error) {
+	if rec, err := tree.ReadRecord(id); err == nil && len(rec.Steps) > 0 || opts.about.step != "" {
+		return actInTree(ctx, tree, id, statefs.Retry, opts.about.args(), nil)
+	}
+	return requestTree(ctx, tree, id, statefs.Retry)
+}
+
 // retryOne starts one operation again and says what came of it, and returns the ID of what does the work now.
 func (a *app) retryOne(ctx context.Context, c *client.Client, opts retryOptions, id statefs.ID) (statefs.ID, error) {
 	if opts.wait {
@@ -103,7 +117,12 @@ func (a *app) retryOne(ctx context.Context, c *client.Client, opts retryOptions,
 		}
 		if op.State.Live() {
 			// It has to go on first: what waits for a person is what a wait ends with.
-			answer, err := c.Request(ctx, id, statefs.Retry, retryPatience)
+			var answer *client.Answer
+			if len(op.Steps) > 0 || opts.about.step != "" {
+				answer, err = c.Act(ctx, id, statefs.Retry, opts.about.args(), retryPatience)
+			} else {
+				answer, err = c.Request(ctx, id, statefs.Retry, retryPatience)
+			}
 			if err == nil && answer.ID != id {
 				a.streams.say("operation %s does the same and has not ended: nothing new was made", answer.ID)
 				return answer.ID, nil
@@ -114,7 +133,7 @@ func (a *app) retryOne(ctx context.Context, c *client.Client, opts retryOptions,
 			return id, err
 		}
 	}
-	again, err := c.Retry(ctx, id, opts.failedItems)
+	again, err := a.retryNow(ctx, c, opts, id)
 	if err != nil {
 		return id, err
 	}
@@ -131,6 +150,25 @@ func (a *app) retryOne(ctx context.Context, c *client.Client, opts retryOptions,
 	}
 	a.streams.say("%s", again.Answer.Message)
 	return id, nil
+}
+
+// retryNow asks for a retry. Who asks is said only of an operation with steps, of which the record keeps it.
+func (a *app) retryNow(ctx context.Context, c *client.Client, opts retryOptions, id statefs.ID) (*client.Retried, error) {
+	if opts.failedItems {
+		return c.Retry(ctx, id, true)
+	}
+	op, err := c.Operation(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(op.Steps) == 0 && opts.about.step == "" {
+		return c.Retry(ctx, id, false)
+	}
+	var wait time.Duration
+	if !op.Ended() {
+		wait = actPatience
+	}
+	return c.RetryStep(ctx, id, opts.about.args(), wait)
 }
 
 // retryPatience is how long a daemon may take to take up the retry of a live operation.

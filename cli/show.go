@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
 func (a *app) showCommand() *cobra.Command {
@@ -38,16 +40,26 @@ func (a *app) showCommand() *cobra.Command {
 
 func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) error {
 	var raw json.RawMessage
+	var failed *steps.Step
+	var output []string
 	err := a.reach(ctx, conf, func(c *client.Client) error {
 		id, err := resolveRecent(ctx, c).one(text)
 		if err != nil {
 			return err
 		}
 		op, err := c.Operation(ctx, id)
-		if err == nil {
-			raw = op.Raw
+		if err != nil {
+			return err
 		}
-		return err
+		raw = op.Raw
+		var list []steps.Step
+		for i := range op.Steps {
+			list = append(list, op.Steps[i].Step)
+		}
+		if failed = failedStep(list); failed != nil && !asJSON {
+			output = remoteOutput(ctx, c, id, failed)
+		}
+		return nil
 	}, func(tree *statefs.Tree) error {
 		id, err := resolveLocalRecent(tree).one(text)
 		if err != nil {
@@ -64,7 +76,10 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 			rec.Status = state // the marker says it
 		}
 		tree.Freshen(rec)
-		raw, err = json.Marshal(rec)
+		if failed = failedStep(rec.Steps); failed != nil {
+			output = localOutput(tree, id, failed)
+		}
+		raw, err = json.Marshal(shownRecord(tree, rec))
 		return err
 	})
 	if err != nil {
@@ -75,8 +90,10 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 	}
 	var rec struct {
 		statefs.Record
-		Problem string           `json:"problem"`
-		Waiting *statefs.Waiting `json:"waiting"`
+		Steps     []steps.View       `json:"steps"`
+		Attention *statefs.Attention `json:"attention"`
+		Problem   string             `json:"problem"`
+		Waiting   *statefs.Waiting   `json:"waiting"`
 	}
 	if err := json.Unmarshal(raw, &rec); err != nil {
 		return fmt.Errorf("show %s: %w", text, err)
@@ -84,11 +101,30 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 	if rec.Problem != "" {
 		return fmt.Errorf("show %s: %s", rec.ID, printable(rec.Problem))
 	}
-	return a.showRecord(&rec.Record, rec.Waiting)
+	view := &stepsView{id: rec.ID, steps: rec.Steps, acts: rec.Acts, attention: rec.Attention, output: output, colour: coloured(a.streams.Out)}
+	if failed != nil {
+		view.failed = failed.Name
+	}
+	return a.showRecord(&rec.Record, rec.Waiting, view)
 }
 
-// showRecord prints a record for people, and why it waits.
-func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting) error {
+// shownRecord is a record with what a daemon would add to it.
+func shownRecord(tree *statefs.Tree, rec *statefs.Record) any {
+	var graph steps.Graph
+	if len(rec.Steps) > 0 {
+		if def := definitionIn(tree, rec); def != nil {
+			graph = def.Graph()
+		}
+	}
+	return struct {
+		*statefs.Record
+		Steps     []steps.View       `json:"steps,omitempty"`
+		Attention *statefs.Attention `json:"attention,omitempty"`
+	}{rec, steps.Views(rec.Steps, graph, time.Now()), statefs.AttentionOf(rec.ID, rec.Status, rec)}
+}
+
+// showRecord prints a record for people, why it waits, and its steps.
+func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *stepsView) error {
 	var lines [][2]string
 	add := func(name, value string) {
 		if value != "" {
@@ -100,6 +136,9 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting) error {
 	status := string(rec.Status)
 	if rec.Result != "" {
 		status += ", " + string(rec.Result)
+	}
+	if rec.Trailing {
+		status += "; optional steps go on"
 	}
 	add("status", status)
 	add("reason", rec.Reason)
@@ -119,6 +158,11 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting) error {
 	}
 	add("signal", rec.Signal)
 	add("params", string(rec.Params))
+	if len(rec.Corrected) > 0 {
+		if now, err := rec.ParamsNow(); err == nil {
+			add("corrected", string(now))
+		}
+	}
 	add("tags", strings.Join(rec.Tags, ", "))
 	add("key", rec.Key)
 	add("lane", rec.Lane)
@@ -165,9 +209,27 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting) error {
 	if rec.Pinned {
 		add("pinned", "yes")
 	}
+	for i := range rec.Acts {
+		add("act", actLine(&rec.Acts[i]))
+	}
+	if err := a.printPairs(lines); err != nil {
+		return err
+	}
+	lines = nil
+	if len(drawn.steps) > 0 {
+		for _, line := range drawn.lines() {
+			if err := a.streams.line("%s", line); err != nil {
+				return err
+			}
+		}
+	}
 	for _, t := range rec.Transitions {
 		add("state", fmt.Sprintf("%s  %s (%s)", shownTime(&t.At), t.To, t.Cause))
 	}
+	return a.printPairs(lines)
+}
+
+func (a *app) printPairs(lines [][2]string) error {
 	for _, line := range lines {
 		if err := a.streams.line("%-11s %s", line[0], line[1]); err != nil {
 			return err
@@ -176,12 +238,28 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting) error {
 	return nil
 }
 
+// shownProgress says how far work is; of an operation with steps how many are done, how far the one at work is, and how much that is of the whole.
 func shownProgress(p *statefs.Progress) string {
-	shown := strconv.FormatInt(p.Done, 10)
-	if p.Total != nil {
-		shown = fmt.Sprintf("%d/%d", p.Done, *p.Total)
+	shown := cmp.Or(counted(p.Done, p.Total, p.Phase), "0")
+	if p.Step == nil {
+		return shown
 	}
-	return strings.TrimSpace(shown + " " + p.Phase)
+	shown += ", " + strings.TrimSpace(p.Step.Name+" "+counted(p.Step.Done, p.Step.Total, p.Step.Phase))
+	if fraction, known := p.Fraction(); known {
+		shown += fmt.Sprintf(" (%d%%)", int(fraction*100))
+	}
+	return shown
+}
+
+func counted(done int64, total *int64, phase string) string {
+	shown := strconv.FormatInt(done, 10)
+	switch {
+	case total != nil:
+		shown = fmt.Sprintf("%d/%d", done, *total)
+	case done == 0 && phase == "":
+		return ""
+	}
+	return strings.TrimSpace(shown + " " + phase)
 }
 
 func shownTime(at *time.Time) string {

@@ -145,7 +145,7 @@ func endingOf(op *client.Operation, err error) ending {
 	if op.WaitsForPerson() {
 		return ending{ID: op.ID, State: op.State, Error: op.Error, line: personLine(op)}
 	}
-	if op.State.Live() {
+	if !op.Ended() {
 		return ending{ID: op.ID, State: op.State, line: op.ID.String() + ": " + string(op.State)}
 	}
 	footer, err := client.ParseFooter(op.Footer)
@@ -161,17 +161,11 @@ func personLine(op *client.Operation) string {
 		return fmt.Sprintf("%s comes after %s, which waits for a person: 'jobdir show %s' says why, 'jobdir retry %s' goes on with it, 'jobdir cancel %s' ends it",
 			op.ID, w.NeedsPerson, w.NeedsPerson, w.NeedsPerson, w.NeedsPerson)
 	}
-	if op.State == statefs.WaitingApproval {
-		return fmt.Sprintf("%s waits for an approval: 'jobdir approve %s' lets it go on, 'jobdir reject %s' ends it", op.ID, op.ID, op.ID)
+	a := op.Attention
+	if a == nil { // of an older daemon
+		a = statefs.AttentionOf(op.ID, op.State, &statefs.Record{Reason: op.Reason, Error: op.Error})
 	}
-	why := op.Reason
-	if op.Error != nil {
-		why = op.Error.Message
-	}
-	if why == "" {
-		why = string(op.State)
-	}
-	return fmt.Sprintf("%s waits for a person: %s; when that is mended, 'jobdir retry %s' goes on, 'jobdir cancel %s' ends it", op.ID, why, op.ID, op.ID)
+	return op.ID.String() + " " + a.Sentence(op.ID)
 }
 
 // worst makes the outcome of several operations the exit code.

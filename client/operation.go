@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
 // Operation is an operation as the daemon describes it.
@@ -42,6 +43,15 @@ type Operation struct {
 	// Transitions are the states it went through, oldest first.
 	Transitions []statefs.Transited `json:"transitions,omitempty"`
 
+	// Steps are those of its job in the order in which they are done, with how long each took; nil for a job without, and in lists of what has
+	// ended. Acts is what persons did about them.
+	Steps []steps.View `json:"steps,omitempty"`
+	Acts  []steps.Act  `json:"acts,omitempty"`
+	// AllDone says of one with steps that has its result whether its optional steps have ended too; nil while it has none.
+	AllDone *bool `json:"all_done,omitempty"`
+	// Attention says why it goes on only when a person acts, and what helps; nil when it does by itself.
+	Attention *statefs.Attention `json:"attention,omitempty"`
+
 	// Waiting says why it does not run; nil when it does.
 	Waiting  *statefs.Waiting  `json:"waiting,omitempty"`
 	Progress *statefs.Progress `json:"progress,omitempty"`
@@ -64,6 +74,9 @@ func (o *Operation) Since() time.Time {
 	}
 	return o.Transitions[len(o.Transitions)-1].At
 }
+
+// Ended reports whether the operation has its result: also while optional steps of it go on.
+func (o *Operation) Ended() bool { return o.State.Terminal() || o.State == statefs.Trailing }
 
 // UnmarshalJSON keeps the whole object in Raw.
 func (o *Operation) UnmarshalJSON(data []byte) error {

@@ -17,6 +17,8 @@ type Answer struct {
 	ID      statefs.ID  `json:"id"`
 	Action  statefs.Ask `json:"action"`
 	Message string      `json:"message"`
+	// Step is the step that is meant, of an operation with steps.
+	Step string `json:"step,omitempty"`
 	// State and TookEffect are there after a wait, and when the request means nothing in the state that the daemon saw.
 	State      statefs.State `json:"state,omitempty"`
 	TookEffect *bool         `json:"took_effect,omitempty"`

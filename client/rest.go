@@ -12,7 +12,7 @@ import (
 // WaitsForPerson reports whether the operation goes on only when somebody acts: on it, or on one that it comes after, which Waiting.NeedsPerson
 // names then.
 func (o *Operation) WaitsForPerson() bool {
-	return o.State == statefs.FailedManual || o.State == statefs.WaitingApproval || o.Waiting != nil && !o.Waiting.NeedsPerson.IsZero()
+	return o.State.NeedsPerson() || o.Waiting != nil && !o.Waiting.NeedsPerson.IsZero()
 }
 
 // NeedsPersonError says that an operation does not end before somebody acts, on it or on one that it comes after.
@@ -49,7 +49,7 @@ func (c *Client) await(ctx context.Context, id statefs.ID, query url.Values, eno
 			away.connected()
 		}
 		switch {
-		case err == nil && (op.State.Terminal() || op.WaitsForPerson() || enough(&op)):
+		case err == nil && (op.Ended() || op.WaitsForPerson() || enough(&op)):
 			return &op, nil
 		case err == nil:
 			continue // it was held for as long as a daemon does

@@ -53,7 +53,7 @@ func (c *Client) TypedParams(ctx context.Context, group, job string, params map[
 		types[p.Name] = p.Type
 	}
 	for name, text := range params {
-		if typed[name], err = typedValue(name, types[name], text); err != nil {
+		if typed[name], err = TypedValue(name, types[name], text); err != nil {
 			return nil, err
 		}
 	}
@@ -83,8 +83,8 @@ func (e *TextError) Error() string {
 	return fmt.Sprintf("parameter '%s': '%s' is not %s %s", e.Param, e.Text, article, e.Type)
 }
 
-// typedValue returns the value that a text stands for. What is not declared stays text: the daemon refuses its name.
-func typedValue(name, kind, text string) (any, error) {
+// TypedValue returns the value that a text stands for, by a type of a parameter; text that is none of it is a *[TextError]. What is not declared stays text: the daemon refuses its name.
+func TypedValue(name, kind, text string) (any, error) {
 	switch kind {
 	case "integer", "number":
 		var number json.Number

@@ -3,6 +3,8 @@ package statefs
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/jobdir/jobdir/steps"
 )
 
 // Progress is the content of ID.progress: how far the work is and when it last gave a sign of life. It may be lost.
@@ -67,6 +69,7 @@ func (t *Tree) Freshen(rec *Record) {
 	if rec.Status.Terminal() {
 		return
 	}
+	defer rec.keepToSteps()
 	p, err := t.ReadProgress(rec.ID)
 	if err != nil {
 		return // it may be lost
@@ -76,4 +79,19 @@ func (t *Tree) Freshen(rec *Record) {
 		return
 	}
 	rec.Progress, rec.HeartbeatAt = &p, &p.At
+}
+
+// keepToSteps makes the progress of an operation with steps say what its record says of them: work may have said it before its step ended.
+func (r *Record) keepToSteps() {
+	if len(r.Steps) == 0 || r.Progress == nil {
+		return
+	}
+	done, all := steps.Progress(r.Steps)
+	total := int64(all)
+	p := *r.Progress
+	p.Done, p.Total = int64(done), &total
+	if at := r.CurrentStep(); p.Step != nil && (at == nil || at.Name != p.Step.Name || at.Status == steps.Pending) {
+		p.Step = nil
+	}
+	r.Progress = &p
 }

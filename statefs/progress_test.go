@@ -3,6 +3,8 @@ package statefs
 import (
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/steps"
 )
 
 // What the file knows newer than the record counts, and what the record knows newer stays.
@@ -28,6 +30,23 @@ func TestFreshen(t *testing.T) {
 	rec.Status = Completed
 	if o.Freshen(rec); rec.Progress.Done != 4 {
 		t.Errorf("it has ended: %+v", rec.Progress)
+	}
+}
+
+// Work may have said how far it is before its step ended, and the record says which are done.
+func TestProgressKeepsToTheSteps(t *testing.T) {
+	t.Parallel()
+	o := own(t)
+	rec := submit(t, o.Tree)
+	rec.Steps = []steps.Step{{Name: "ingest", Status: steps.Succeeded}, {Name: "split", Status: steps.Running}, {Name: "extra", Optional: true}}
+	five := int64(5)
+	check(t, o.WriteProgress(rec.ID, Progress{Done: 0, Total: &five, At: testTime, Step: &StepProgress{Name: "split", Done: 3}}))
+	if o.Freshen(rec); rec.Progress.Done != 1 || *rec.Progress.Total != 2 || rec.Progress.Step == nil {
+		t.Errorf("at work: %+v", rec.Progress)
+	}
+	rec.Steps[1].Status = steps.Succeeded
+	if o.Freshen(rec); rec.Progress.Done != 2 || rec.Progress.Step != nil {
+		t.Errorf("done: %+v", rec.Progress)
 	}
 }
 

@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
+)
+
+// outputLines is how many of the last lines of a failed step are shown, outputBytes how much is read for them.
+const (
+	outputLines = 10
+	outputBytes = 16 << 10
+)
+
+// stepsView is what is drawn of the steps of an operation.
+type stepsView struct {
+	id        statefs.ID
+	steps     []steps.View
+	acts      []steps.Act
+	attention *statefs.Attention
+	// output are the last lines of the step of that name, which failed.
+	failed string
+	output []string
+	colour bool
+}
+
+// The colours are those of ECMA-48 that every terminal has.
+var stepMarks = map[steps.Status]struct{ mark, colour string }{
+	steps.Pending: {"○", "2"}, steps.Running: {"▶", "36"}, steps.Succeeded: {"✓", "32"}, steps.FailedRetryable: {"✗", "33"},
+	steps.FailedManual: {"✗", "31"}, steps.Skipped: {"→", "33"},
+}
+
+// coloured reports whether out is a terminal whose owner has nothing against colours (no-color.org).
+func coloured(out any) bool {
+	never, _ := lookupEnv("NO_COLOR")
+	kind, _ := lookupEnv("TERM")
+	return never == "" && kind != "dumb" && isTerminal(out)
+}
+
+// lines draws. What work says of itself is made printable.
+func (v *stepsView) lines() []string {
+	var plain []steps.Step
+	names, statuses := 0, 0
+	for i := range v.steps {
+		plain = append(plain, v.steps[i].Step)
+		names, statuses = max(names, len(v.steps[i].Name)), max(statuses, len(v.steps[i].Status))
+	}
+	done, all := steps.Progress(plain)
+	out := []string{fmt.Sprintf("%-11s %d of %d done", "steps", done, all)}
+	for i := range v.steps {
+		s := &v.steps[i]
+		took := "-"
+		if s.Seconds != nil {
+			took = shortly(time.Duration(*s.Seconds * float64(time.Second)))
+		}
+		status := fmt.Sprintf("%s %*d %-*s  %-*s", stepMarks[s.Status].mark, len(strconv.Itoa(len(v.steps))), s.Number, names, printable(s.Name), statuses, s.Status)
+		if v.colour {
+			status = "\x1b[" + stepMarks[s.Status].colour + "m" + status + "\x1b[0m"
+		}
+		out = append(out, strings.TrimRight(fmt.Sprintf("  %s  %7s  %s", status, took, printable(strings.Join(v.notes(s), "; "))), " "))
+	}
+	if len(v.output) > 0 {
+		out = append(out, fmt.Sprintf("%-11s the last lines of step %s:", "output", printable(v.failed)))
+		for _, line := range v.output {
+			out = append(out, "  | "+printable(strings.ReplaceAll(line, "\t", "    ")))
+		}
+	}
+	if v.attention != nil {
+		for i, command := range v.attention.Commands {
+			title := ""
+			if i == 0 {
+				title = "helps"
+			}
+			out = append(out, fmt.Sprintf("%-11s %s", title, command))
+		}
+	}
+	return out
+}
+
+// notes are what is to be said of a step beside its status.
+func (v *stepsView) notes(s *steps.View) (notes []string) {
+	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	if s.Optional {
+		add("optional")
+	}
+	if len(s.Needs) > 0 {
+		add("needs %s", strings.Join(s.Needs, ", "))
+	}
+	switch {
+	case s.ApprovedAt != nil:
+		add("approved%s at %s", byWhom(s.ApprovedBy), shownTime(s.ApprovedAt))
+	case s.Approve && !s.Status.Done():
+		add("needs approval")
+	}
+	if s.Retries > 0 {
+		add("%s", plural(s.Retries, "retry", "retries"))
+	}
+	if s.Status == steps.Skipped {
+		text := "skipped"
+		for _, a := range v.acts {
+			if a.Ask == string(statefs.Skip) && a.Step == s.Name {
+				text = "skipped" + byWhom(a.By)
+			}
+		}
+		if s.Reason != "" && s.Reason != text {
+			text += ": " + s.Reason
+		}
+		notes = append(notes, text)
+	}
+	if s.ErrorMessage != "" && s.Status != steps.Succeeded && s.Status != steps.Skipped {
+		add("%s", strings.TrimPrefix(s.ErrorCode+": "+s.ErrorMessage, ": "))
+	}
+	return notes
+}
+
+func byWhom(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " by " + name
+}
+
+// failedStep is the step of which the output helps: the one at which the operation stands, or else one that failed beside the others.
+func failedStep(list []steps.Step) *steps.Step {
+	var aside *steps.Step
+	for i := range list {
+		s := &list[i]
+		switch {
+		case s.Status != steps.FailedManual && s.Status != steps.FailedRetryable:
+		case !s.Optional:
+			return s
+		case aside == nil:
+			aside = s
+		}
+	}
+	return aside
+}
+
+// remoteOutput are the last lines of a step at the daemon; none when they cannot be had.
+func remoteOutput(ctx context.Context, c *client.Client, id statefs.ID, step *steps.Step) []string {
+	log, err := c.StepLog(ctx, id, step.Name, outputBytes)
+	if err != nil {
+		return nil
+	}
+	defer log.Close()
+	return lastLines(log)
+}
+
+// localOutput are the last lines of a step in the directory.
+func localOutput(tree *statefs.Tree, id statefs.ID, step *steps.Step) []string {
+	log, err := tree.OpenStepLog(id, step)
+	if err != nil {
+		return nil
+	}
+	defer log.Close()
+	info, err := log.Stat()
+	if err != nil {
+		return nil
+	}
+	from, to := step.Output(info.Size())
+	from = max(from, to-outputBytes)
+	return lastLines(io.NewSectionReader(log, from, to-from))
+}
+
+func lastLines(from io.Reader) []string {
+	data, err := io.ReadAll(io.LimitReader(from, outputBytes))
+	if err != nil {
+		return nil // it is for show
+	}
+	data = bytes.TrimRight(data, "\n")
+	if len(data) == 0 {
+		return nil
+	}
+	lines := strings.Split(string(data), "\n")
+	return lines[max(0, len(lines)-outputLines):]
+}
+
+// actLine says what a person did.
+func actLine(a *steps.Act) string {
+	words := []string{shownTime(&a.At) + " ", a.Ask}
+	if a.Step != "" {
+		words = append(words, a.Step)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Values)) {
+		words = append(words, fmt.Sprintf("%s=%s", name, a.Values[name]))
+	}
+	line := strings.Join(words, " ") + byWhom(a.By)
+	if a.Reason != "" {
+		line += ": " + a.Reason
+	}
+	return line
+}
