@@ -149,8 +149,16 @@ func (d *Daemon) sideNotBegun(op *operation, name string, err error) error {
 	return errors.Join(at.Apply(steps.CauseNeedsPerson), d.saveSides(op, &rec))
 }
 
-// saveSides makes durable what changed of optional steps.
+// saveSides makes durable what changed of optional steps, and the milestone that they have reached.
 func (d *Daemon) saveSides(op *operation, rec *statefs.Record) error {
+	if def, err := d.keptDefinition(rec); err == nil {
+		rec.Phase = def.Phase(rec.Steps)
+	}
+	if rec.Progress != nil && rec.Progress.Phase != rec.Phase {
+		progress := *rec.Progress
+		progress.Phase = rec.Phase
+		rec.Progress = &progress
+	}
 	if err := d.owner.WriteRecord(rec); err != nil {
 		return err
 	}

@@ -110,6 +110,9 @@ func TestOptionalStepsTrail(t *testing.T) {
 	if len(b.awaitEnds(0, 2)) != 2 {
 		t.Errorf("feed %+v", b.ends(0))
 	}
+	if rec.Phase != "all" || rec.Progress == nil || rec.Progress.Phase != "all" {
+		t.Errorf("phase %q, progress %+v", rec.Phase, rec.Progress)
+	}
 	got, err := os.ReadFile(b.tree.StepLogPath(id, "after_slow"))
 	if err != nil || string(got) != "got 1\n" {
 		t.Errorf("its log %q %v", got, err)
