@@ -289,7 +289,7 @@ func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
 		if !ok || d <= 0 || d > longestHold {
 			return wrong("for", "%s is not a time such as 90s, 15m or 2d", strconv.Quote(printable(values.Get("for"), 64)))
 		}
-		until := now.Add(d).Round(time.Millisecond)
+		until := now.Add(d).Truncate(time.Millisecond)
 		hold.Until = &until
 	case values.Has("until"):
 		until, err := time.Parse(time.RFC3339, values.Get("until"))

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,12 +106,14 @@ func (d *Daemon) Admit(all []statefs.Submission) error {
 		if name == "" {
 			name = DefaultLane
 		}
-		if d.lanes.all[name] == nil || name == statefs.AllLanes {
-			return &submit.OptionError{Option: "lane", Reason: fmt.Sprintf("job %s/%s names the lane '%s', which the daemon does not have; it has %s", s.Group, s.Job, name, strings.Join(d.lanes.names(), ", "))}
+		job := s.Group + "/" + s.Job
+		if err := d.knows("job "+job, name, s.Limits); err != nil {
+			return err
 		}
-		for _, limit := range s.Limits {
-			if _, ok := d.config.Limits[limit]; !ok {
-				return &submit.OptionError{Option: "limits", Reason: fmt.Sprintf("job %s/%s names the limit '%s', which the daemon does not have%s", s.Group, s.Job, limit, d.knownLimits())}
+		for i := range s.Steps {
+			step := &s.Steps[i]
+			if err := d.knows("step "+step.Name+" of job "+job, cmp.Or(step.Lane, name), step.Limits); err != nil {
+				return err
 			}
 		}
 		for _, at := range []string{name, statefs.AllLanes} {
@@ -125,6 +128,19 @@ func (d *Daemon) Admit(all []statefs.Submission) error {
 			text += fmt.Sprintf("; these would be %d more", len(all))
 		}
 		return &submit.BusyError{Text: text, Full: true, After: whenFull}
+	}
+	return nil
+}
+
+// knows refuses what names a lane or a limit that there is not.
+func (d *Daemon) knows(who, lane string, limits []string) error {
+	if d.lanes.all[lane] == nil || lane == statefs.AllLanes {
+		return &submit.OptionError{Option: "lane", Reason: fmt.Sprintf("%s names the lane '%s', which the daemon does not have; it has %s", who, lane, strings.Join(d.lanes.names(), ", "))}
+	}
+	for _, limit := range limits {
+		if _, ok := d.config.Limits[limit]; !ok {
+			return &submit.OptionError{Option: "limits", Reason: fmt.Sprintf("%s names the limit '%s', which the daemon does not have%s", who, limit, d.knownLimits())}
+		}
 	}
 	return nil
 }

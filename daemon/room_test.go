@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 	"github.com/jobdir/jobdir/submit"
 )
 
@@ -36,6 +37,10 @@ func TestAdmit(t *testing.T) {
 	refusesOption(admit("all"), "lane", "job test/one names the lane 'all', which the daemon does not have; it has default, one")
 	refusesOption(b.daemon.Admit([]statefs.Submission{{Group: "test", Job: "one", Limits: []string{"tool", "disk"}}}),
 		"limits", "job test/one names the limit 'disk', which the daemon does not have; it has tool")
+	refusesOption(b.daemon.Admit([]statefs.Submission{{Group: "test", Job: "one", Steps: []steps.Step{{Name: "a", Lane: "one"}, {Name: "b", Lane: "nowhere"}}}}),
+		"lane", "step b of job test/one names the lane 'nowhere', which the daemon does not have; it has default, one")
+	refusesOption(b.daemon.Admit([]statefs.Submission{{Group: "test", Job: "one", Steps: []steps.Step{{Name: "a", Limits: []string{"disk"}}}}}),
+		"limits", "step a of job test/one names the limit 'disk', which the daemon does not have; it has tool")
 	busy := func(err error, text string, full bool, after time.Duration) {
 		t.Helper()
 		if refused, ok := errors.AsType[*submit.BusyError](err); !ok || !strings.HasPrefix(refused.Text, text) || refused.Full != full || refused.After > after || refused.After <= 0 {

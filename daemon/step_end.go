@@ -87,22 +87,29 @@ func (r *run) missingOutput() error {
 		return nil
 	}
 	for _, name := range r.step.def.Outputs {
-		if _, ok := r.report.member(name); !ok {
+		value, ok := r.report.member(name)
+		switch {
+		case !ok:
 			return &workError{code: outputMissing, err: fmt.Errorf("its result has no %q, which the job names as an output", name)}
+		case len(value) > catalog.MaxString:
+			return &workError{code: outputTooLarge, err: fmt.Errorf("its output %q has %d bytes; at most %d are kept: write it to a file in JOBDIR_ARTIFACTS and give its name", name, len(value), catalog.MaxString)}
 		}
 	}
 	return nil
 }
 
-// outputMissing is the error code of a step that lacks an output. Trying again would not give it one.
-const outputMissing = "output_missing"
+// The error codes of a step that leaves no output, or one that does not fit into the record. Trying again would not change that.
+const (
+	outputMissing  = "output_missing"
+	outputTooLarge = "output_too_large"
+)
 
 // patternOf finds what the job says of an error by what the work wrote, changes the error accordingly, and returns its class.
 func (r *run) patternOf(rec *statefs.Record) catalog.Class {
 	if r.step.def == nil {
 		return ""
 	}
-	if rec.Error.Code == outputMissing {
+	if rec.Error.Code == outputMissing || rec.Error.Code == outputTooLarge {
 		return catalog.ClassManual
 	}
 	if len(r.step.def.Errors) == 0 || final[rec.Error.Code] {

@@ -56,6 +56,11 @@ steps:
   - {name: only, run: [sh, -c, "true"], outputs: [x], retry: {max_attempts: 5}}
 ---
 group: test
+name: large
+steps:
+  - {name: only, run: [sh, -c, "{ printf '{\"x\": \"'; head -c 70000 /dev/zero | tr '\\0' x; printf '\"}'; } > $JOBDIR_RESULT"], outputs: [x], retry: {max_attempts: 5}}
+---
+group: test
 name: asks
 steps:
   - {name: handled, handler: fails, retry: {max_attempts: 3}, exit_codes: {retryable: [away]}}
@@ -154,6 +159,7 @@ func TestStepsClassifyFailures(t *testing.T) {
 		{"fails", `{"how":"login"}`, "credentials_invalid", "the credential x is wrong", 2},
 		{"fails", `{"how":"busy"}`, "provider_busy", "provider busy", 3},
 		{"lacks", `{}`, "output_missing", `its result has no "x", which the job names as an output`, 1},
+		{"large", `{}`, "output_too_large", `its output "x" has 70002 bytes; at most 65536 are kept: write it to a file in JOBDIR_ARTIFACTS and give its name`, 1},
 		{"asks", `{}`, "handler_failed", "no key", 2},
 	} {
 		id := b.submit(test.job, test.params)
