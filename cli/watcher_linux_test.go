@@ -58,12 +58,13 @@ func TestCtrlCOnATerminalAsks(t *testing.T) {
 	}
 }
 
-// serve runs a daemon with one job until the test ends, and returns its storage.
+// serve runs a daemon with two jobs until the test ends, and returns its storage.
 func serve(t *testing.T) (storage string) {
 	t.Helper()
 	dir := t.TempDir()
 	jobs := filepath.Join(dir, "jobs")
-	definition := "group: g\nname: forever\nunique: {on_hit: off}\nrun: [sh, -c, 'echo begun; sleep 600']\n"
+	definition := "group: g\nname: forever\nunique: {on_hit: off}\nrun: [sh, -c, 'echo begun; sleep 600']\n" +
+		"---\ngroup: g\nname: staged\nsteps:\n  - {name: gate, approve: true}\n"
 	if err := errors.Join(os.Mkdir(jobs, 0o750), os.WriteFile(filepath.Join(jobs, "job.yaml"), []byte(definition), 0o600)); err != nil {
 		t.Fatal(err)
 	}

@@ -247,3 +247,23 @@ func TestAnActIsWaitedFor(t *testing.T) {
 		t.Errorf("nobody carries it out: %d %s", a.status, a.body)
 	}
 }
+
+// Who waits for an operation after somebody has acted is not told that it waits for a person.
+func TestWhoWaitsSeesWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	w := r.film(statefs.WaitingApproval, atPublish)
+	if got := r.get(w.path("?wait=30s")).json(t); got["state"] != "waiting_approval" {
+		t.Errorf("nobody has acted: %v", got["state"])
+	}
+	r.do("POST", w.path("/approve"), `{}`)
+	taken, _, err := r.owner.Take(w.id, statefs.Approve)
+	must(t, err)
+	answers := make(chan reply, 1)
+	go func() { answers <- r.get(w.path("?wait=30s&for=running")) }()
+	must(t, r.owner.Move(w.id, statefs.WaitingApproval, statefs.Running))
+	must(t, r.owner.Drop(taken))
+	if a := <-answers; a.json(t)["state"] != "running" {
+		t.Errorf("after the approval: %s", a.body)
+	}
+}

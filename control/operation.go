@@ -68,7 +68,7 @@ func (s *Server) operation(w *answer, r *http.Request, p httprouter.Params) erro
 	if err != nil {
 		return err
 	}
-	if wait > 0 && out.Record != nil && out.State.Live() && !waitsForPerson(out.State) && !slices.Contains(runs, out.State) {
+	if wait > 0 && out.Record != nil && out.State.Live() && (!waitsForPerson(out.State) || s.tree.AskedToGoOn(id)) && !slices.Contains(runs, out.State) {
 		out = s.afterWait(r, out, wait, runs...)
 	}
 	if applied != "" {

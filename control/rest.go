@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -10,26 +11,40 @@ import (
 // waitsForPerson reports whether an operation goes on only when somebody acts: whoever waits for its end would wait for that person.
 func waitsForPerson(state statefs.State) bool { return state.NeedsPerson() }
 
-// awaitRest waits until an operation has ended, waits for a person, or comes after one that does, or until it is in one of the given states. The
+// awaitRest waits until an operation has ended, waits for a person who has not asked for anything yet, or comes after one that does, or until it is in one of the given states. The
 // error is the cause of ctx, or why that cannot be told.
 func (s *Server) awaitRest(ctx context.Context, f *follower, or ...statefs.State) error {
 	behind := ancestors{server: s, of: f}
 	defer behind.close()
-	for {
+	var patience <-chan time.Time // for a request that is carried out, but may be refused
+	for lost := false; ; {
 		snap, err := f.Snapshot()
 		if err != nil {
 			return err
 		}
-		if snap.Ended || waitsForPerson(f.state) || slices.Contains(or, f.state) || behind.needPerson() {
+		person := waitsForPerson(f.state)
+		if person && !lost && s.tree.AskedToGoOn(f.id) {
+			if person = false; patience == nil {
+				timer := time.NewTimer(carryOutTime)
+				defer timer.Stop()
+				patience = timer.C
+			}
+		}
+		if snap.Ended || person || slices.Contains(or, f.state) || behind.needPerson() {
 			return nil
 		}
 		select {
 		case <-f.Wake():
+		case <-patience:
+			lost = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
+
+// carryOutTime is how long who waits for an operation believes in a request that makes it go on. It takes milliseconds.
+const carryOutTime = 5 * time.Second
 
 // mostBehind bounds how many operations are looked at that one comes after.
 const mostBehind = 100

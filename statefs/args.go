@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -164,4 +165,24 @@ func (r *Record) ParamsNow() (json.RawMessage, error) {
 		return nil, fmt.Errorf("the parameters of %s: %w", r.ID, err)
 	}
 	return bytes.TrimSpace(out.Bytes()), nil
+}
+
+// goesOn are the requests after which what waits for a person does not wait any more.
+var goesOn = []Ask{Retry, Skip, Approve, Reject, Cancel}
+
+// AskedToGoOn reports whether somebody has asked for what ends the wait for a person, and the daemon has not carried that out yet.
+func (t *Tree) AskedToGoOn(id ID) bool {
+	for _, ask := range goesOn {
+		name := RequestName(id, ask)
+		if _, err := t.jobs.Lstat(name); err == nil {
+			return true
+		}
+		if _, err := t.root.Lstat(path.Join(takenDir, name)); err == nil {
+			return true
+		}
+		if _, err := t.jobs.Lstat(name); err == nil {
+			return true // a start puts what was taken back
+		}
+	}
+	return false
 }
