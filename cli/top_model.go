@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jobdir/jobdir/client"
@@ -19,6 +20,8 @@ type topRow struct {
 	Progress *statefs.Progress `json:"progress,omitempty"`
 	Waiting  *statefs.Waiting  `json:"waiting,omitempty"`
 	Stalled  bool              `json:"stalled,omitempty"`
+	// Why says at which step it waits for a person, and for what, as far as that is known.
+	Why string `json:"why,omitempty"`
 }
 
 // topModel is what is known of the live operations: a list at first, and then what events say. It is for one goroutine at a time.
@@ -57,6 +60,9 @@ func (m *topModel) list(operations []client.Operation) {
 				ID: op.ID, Lane: cmp.Or(op.Lane, tally.DefaultLane), State: op.State, Since: op.Since(),
 				Progress: op.Progress, Waiting: op.Waiting, Stalled: op.StalledAt != nil,
 			}
+			if a := op.Attention; a != nil {
+				m.rows[op.ID].Why = strings.TrimPrefix(a.Place()+": "+a.Message, ": ")
+			}
 		}
 	}
 }
@@ -90,6 +96,12 @@ func (m *topModel) move(e *client.Event, row *topRow, now time.Time) {
 		m.rows[e.ID] = &topRow{ID: e.ID, Lane: cmp.Or(e.Lane, tally.DefaultLane), State: e.To, Since: e.At}
 	case row != nil:
 		row.State, row.Since, row.Waiting, row.Stalled = e.To, e.At, nil, false
+	}
+	if row := m.rows[e.ID]; row != nil {
+		row.Why = ""
+		if e.Error != nil && e.To.NeedsPerson() {
+			row.Why = e.Error.Message
+		}
 	}
 }
 
@@ -135,7 +147,7 @@ func personFirst(a, b *topRow) int {
 }
 
 func forPerson(state statefs.State) int {
-	if state == statefs.FailedManual || state == statefs.WaitingApproval {
+	if state.NeedsPerson() {
 		return 1
 	}
 	return 0

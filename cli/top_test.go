@@ -143,3 +143,30 @@ func TestShortly(t *testing.T) {
 		}
 	}
 }
+
+// What waits for a person says at which step and why, and work with steps how far the one at work is.
+func TestTopShowsSteps(t *testing.T) {
+	t.Parallel()
+	m := newTopModel(topNow)
+	total, items := int64(4), int64(10)
+	m.list([]client.Operation{
+		{ID: topID(t, "a1"), State: statefs.FailedManual, Attention: &statefs.Attention{Step: "split", Number: 2, Total: 5, Message: "it has no tracks"}},
+		{ID: topID(t, "b2"), State: statefs.Running, Progress: &statefs.Progress{
+			Done: 1, Total: &total, Phase: "ingested", Step: &statefs.StepProgress{Name: "split", Done: 5, Total: &items, Phase: "CUT"},
+		}},
+		{ID: topID(t, "c3"), State: statefs.Running},
+	})
+	failed := topEvent(t, "c3", statefs.Running, statefs.FailedManual)
+	failed.Error = &statefs.Fault{Code: "exit_code", Message: "exit code 77"}
+	m.take(failed, topNow)
+	text := strings.Join((&topView{now: topNow, stats: topStats(), model: m}).lines(), "\n")
+	for _, want := range []string{"1/4 ingested, split 5/10 CUT (37%)", "step 2 / 5 split: it has no tracks: jobdir show g-a1_", "exit code 77: jobdir show g-c3_"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	m.take(topEvent(t, "a1", statefs.FailedManual, statefs.Queued), topNow)
+	if m.rows[topID(t, "a1")].Why != "" {
+		t.Error("it still says why it waited for a person")
+	}
+}

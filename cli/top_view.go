@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -134,7 +135,7 @@ func (v *topView) idleRows(rows []*topRow) (out [][]string) {
 			why = printable(r.Waiting.Sentence())
 		}
 		if forPerson(r.State) > 0 {
-			why = "a person must act: jobdir show " + r.ID.String()
+			why = cmp.Or(printable(r.Why), "a person must act") + ": jobdir show " + r.ID.String()
 		}
 		out = append(out, []string{r.ID.String(), printable(r.Lane), string(r.State), v.since(r), why})
 	}
