@@ -142,6 +142,16 @@ func (d *Daemon) settlePause(op *operation) error {
 	return nil
 }
 
+// pauseAnew has a pause carried out in the state that an operation has now: its work ended before it stopped.
+func (d *Daemon) pauseAnew(op *operation) {
+	if op.pausing == nil {
+		return
+	}
+	op.taken = slices.Insert(op.taken, 0, &request{Taken: *op.pausing, said: true})
+	op.pausing = nil
+	d.looks.want(op.id())
+}
+
 func (d *Daemon) resume(op *operation, r *request) error {
 	if op.pausing != nil {
 		// The work has not stopped yet, so it just goes on.

@@ -186,6 +186,7 @@ func (d *Daemon) leave(op *operation) error {
 	if op.run != nil {
 		op.run, op.endedBy, op.left = nil, "", op.run
 	}
+	d.pauseAnew(op)
 	if err := d.durable(op); err != nil {
 		return err
 	}

@@ -210,7 +210,7 @@ func (d *Daemon) noteStepStart(rec *statefs.Record, now time.Time) {
 	if at.ErrorCode != "" {
 		at.Retries++
 	}
-	if at.Run == 0 {
+	if at.Run == 0 || at.Run < rec.MainRun() { // somebody went back to a step before it
 		rec.Attempts, rec.Warnings, rec.Deaths, rec.RetryUntil = 0, 0, 0, nil // they are of the step
 	}
 	at.Run, at.StartedAt, at.EndedAt, at.ErrorCode, at.ErrorMessage, at.Reason = rec.Run, &now, nil, "", "", ""

@@ -108,6 +108,9 @@ func (d *Daemon) nextStep(op *operation) error {
 	case move == steps.Over:
 		d.saySkipped(op, skipped)
 		return d.mainDone(op, def)
+	case op.cancelling != nil:
+		d.saySkipped(op, skipped)
+		return d.finishAs(op, op.cancelCause) // the step had ended by itself before
 	case op.state == statefs.Paused:
 		d.saySkipped(op, skipped)
 		op.unsaved = true

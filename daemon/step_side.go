@@ -42,7 +42,7 @@ func (d *Daemon) beginSides(op *operation) error {
 		return err
 	}
 	for _, name := range append(names, def.Graph().Side(op.rec.Steps)...) {
-		if op.sides[name] != nil {
+		if op.sides[name] != nil || !def.Graph().Ready(op.rec.Steps, name) {
 			continue
 		}
 		if err := d.beginSide(op, def, params, name); err != nil {
@@ -129,6 +129,7 @@ func (d *Daemon) leaveOutSide(op *operation, rec *statefs.Record, at *steps.Step
 	if err := at.Apply(cause); err != nil {
 		return err
 	}
+	d.looks.want(op.id()) // what needs it may begin
 	return d.saveSides(op, rec)
 }
 

@@ -49,6 +49,7 @@ func (d *Daemon) trail(op *operation, rec *statefs.Record) error {
 		ended.commands.taken()
 	}
 	op.set(statefs.Trailing)
+	d.pauseAnew(op)
 	d.released(op)
 	d.closeLog(op)
 	d.tell(op)

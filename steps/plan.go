@@ -43,15 +43,18 @@ func (g Graph) Side(list []Step) []string {
 	var names []string
 	order, _ := g.Order()
 	for _, n := range order {
-		s := Find(list, n.Name)
-		if s == nil || !s.Optional || s.Status != Pending {
-			continue
-		}
-		if !slices.ContainsFunc(n.Needs, func(need string) bool { return !done(list, need) }) {
+		if s := Find(list, n.Name); s != nil && s.Optional && s.Status == Pending && g.Ready(list, n.Name) {
 			names = append(names, n.Name)
 		}
 	}
 	return names
+}
+
+// Ready reports whether all that a step needs is done. A step that failed may not be ready to be tried again: somebody went back to one that it
+// needs.
+func (g Graph) Ready(list []Step, name string) bool {
+	n := g.Find(name)
+	return n != nil && !slices.ContainsFunc(n.Needs, func(need string) bool { return !done(list, need) })
 }
 
 func done(list []Step, name string) bool {
@@ -59,10 +62,10 @@ func done(list []Step, name string) bool {
 	return s == nil || s.Status.Done()
 }
 
-// Trails reports whether optional steps are at work or will be without anybody's doing: one is running, is tried again, or may begin.
+// Trails reports whether optional steps are at work or will be without anybody's doing: one is running, or may begin now or at its time.
 func (g Graph) Trails(list []Step) bool {
 	for _, s := range list {
-		if s.Optional && (s.Status == Running || s.Status == FailedRetryable) {
+		if s.Optional && (s.Status == Running || s.Status == FailedRetryable && g.Ready(list, s.Name)) {
 			return true
 		}
 	}
