@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/steps"
 )
@@ -271,8 +272,8 @@ func TestGates(t *testing.T) {
 	}
 
 	rejected := b.submit("gate_first", `{}`)
-	if rec := b.record(rejected, statefs.WaitingApproval); rec.Starts != 0 {
-		t.Errorf("it has begun %d times", rec.Starts)
+	if rec := b.record(rejected, statefs.WaitingApproval); rec.Starts != 0 || rec.Phase != catalog.FirstPhase {
+		t.Errorf("it has begun %d times, phase %q", rec.Starts, rec.Phase)
 	}
 	b.request(rejected, statefs.Reject, `{"by": "eve", "reason": "too late"}`)
 	rec = b.awaitEnd(rejected)

@@ -49,6 +49,8 @@ type Submission struct {
 	FailedItems bool
 	// Steps are those of the job in their order, nil for a job without; what an operation that is repeated has finished stands in them as done.
 	Steps []steps.Step
+	// Phase is that of the record before anything has begun, "" for none.
+	Phase string
 }
 
 // The values of Require.
@@ -89,7 +91,7 @@ func (t *Tree) newRecord(s Submission) (*Record, error) {
 	if rec.Params == nil {
 		rec.Params = json.RawMessage("{}")
 	}
-	rec.RetryOf, rec.FailedItems, rec.Steps = s.RetryOf, s.FailedItems, steps.Clone(s.Steps)
+	rec.RetryOf, rec.FailedItems, rec.Steps, rec.Phase = s.RetryOf, s.FailedItems, steps.Clone(s.Steps), s.Phase
 	rec.CanonicalParams, rec.IdempotencyKey = cmp.Or(s.CanonicalParams, string(rec.Params)), s.IdempotencyKey
 	rec.RequestHash = RequestHash(s.Group, s.Job, rec.CanonicalParams)
 	rec.Lane, rec.Limits, rec.Priority, rec.Key, rec.KeyOrder = s.Lane, s.Limits, s.Priority, s.Key, s.KeyOrder

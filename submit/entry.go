@@ -121,6 +121,9 @@ func Build(def *catalog.Definition, params catalog.Params, o Options, now time.T
 		Lane: def.Lane, Limits: def.Limits, Priority: def.Priority, IdempotencyKey: o.IdempotencyKey, Steps: def.NewSteps(),
 		After: o.After, Require: o.Require, NotBefore: o.NotBefore,
 	}
+	if len(s.Steps) > 0 {
+		s.Phase = def.Phase(s.Steps)
+	}
 	key, err := def.KeyFor(params)
 	if err != nil {
 		return statefs.Submission{}, err

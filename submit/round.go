@@ -54,7 +54,7 @@ func (r *round) prepare(i int, q *Request) error {
 	}
 	submission.CreatedBy, submission.RetryOf, submission.FailedItems = q.By, q.RetryOf, q.FailedItems
 	if q.Steps != nil {
-		submission.Steps = q.Steps
+		submission.Steps, submission.Phase = q.Steps, q.Definition.Phase(q.Steps)
 	}
 	if r.in.config.Total != nil {
 		submission.Total = r.in.config.Total(q.Definition, q.Params)
