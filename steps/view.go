@@ -31,11 +31,11 @@ func Views(list []Step, graph Graph, now time.Time) []View {
 	return views
 }
 
-// Took is how long the last run of a step took, or has taken until now; false when it has not begun, or nobody noted when it ended. A time in
+// Took is how long the last run of a step took, or has taken until now; false when it has not begun, was skipped, or nobody noted when it ended. A time in
 // which the clock went back counts as none.
 func (s *Step) Took(now time.Time) (took time.Duration, begun bool) {
 	switch {
-	case s.StartedAt == nil:
+	case s.StartedAt == nil, s.Status == Skipped: // which ended when it was skipped, and not when its work did
 		return 0, false
 	case s.Status == Running:
 		return max(now.Sub(*s.StartedAt), 0), true

@@ -17,6 +17,7 @@ func TestViews(t *testing.T) {
 		{Name: "publish", Status: Pending},
 		{Name: "back", Status: Running, StartedAt: &later},
 		{Name: "lost", Status: Pending, StartedAt: &began},
+		{Name: "left", Status: Skipped, StartedAt: &began, EndedAt: &ended},
 	}
 	graph := Graph{{Name: "ingest"}, {Name: "split", Needs: []string{"ingest"}}, {Name: "publish", Needs: []string{"split"}, Approve: true}}
 	views := Views(list, graph, began.Add(3*time.Second))
@@ -28,7 +29,7 @@ func TestViews(t *testing.T) {
 		}
 		got = append(got, v.Number, v.Name, seconds, len(v.Needs), v.Approve)
 	}
-	want := []any{1, "ingest", 1.5, 0, false, 2, "split", 3.0, 1, false, 3, "publish", -1.0, 1, true, 4, "back", 0.0, 0, false, 5, "lost", -1.0, 0, false}
+	want := []any{1, "ingest", 1.5, 0, false, 2, "split", 3.0, 1, false, 3, "publish", -1.0, 1, true, 4, "back", 0.0, 0, false, 5, "lost", -1.0, 0, false, 6, "left", -1.0, 0, false}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
