@@ -15,21 +15,15 @@ var calm = catalog.Retry{Initial: 5 * time.Second, Factor: catalog.DefaultRetryF
 // nextAttempt decides when an operation is tried again whose attempt failed, and returns the cause by which it goes on and the line for its
 // log: later, with the time in the record; at once; or not at all, when its time would be over by then.
 func (d *Daemon) nextAttempt(op *operation, a attempted, err error) (statefs.Cause, string) {
-	rec, def, now := op.rec, op.run.def, d.owner.Now()
-	retry, n, what := def.Retry, rec.Attempts, fmt.Sprintf("Attempt %d of %d failed", rec.Attempts, a.most)
+	rec, now := op.rec, d.owner.Now()
+	n, what := rec.Attempts, fmt.Sprintf("Attempt %d of %d failed", rec.Attempts, a.most)
 	if a.most == catalog.UnboundedAttempts {
 		what = fmt.Sprintf("Attempt %d failed", rec.Attempts)
 	}
 	if a.class == catalog.ClassWarn {
 		n, what = rec.Warnings, fmt.Sprintf("Run %d came to nothing, which counts as no attempt", rec.Run)
-		if retry.Initial == 0 {
-			retry.Initial, retry.Factor, retry.Cap, retry.Jitter = calm.Initial, calm.Factor, calm.Cap, calm.Jitter
-		}
 	}
-	wait := backoff(retry, n, rand.Float64())
-	if asked := op.run.askedWait(err); asked > 0 {
-		wait = asked
-	}
+	wait := op.run.waitAfter(err, a.class, n)
 	if limit := d.outOfTime(op, now, wait); limit != "" {
 		return statefs.CauseFailed, fmt.Sprintf("  ERROR: %s. It is not tried again: %s would be over by then.", rec.Error.Message, limit)
 	}
@@ -40,6 +34,18 @@ func (d *Daemon) nextAttempt(op *operation, a attempted, err error) (statefs.Cau
 	due := now.Add(wait)
 	rec.DueAt = &due
 	return statefs.CauseRetryLater, fmt.Sprintf("%s in %s, at %s.", what, roundWait(wait), due.Format("2006-01-02 15:04:05"))
+}
+
+// waitAfter is how long is waited after failure n of a class.
+func (r *run) waitAfter(failure error, class catalog.Class, n int) time.Duration {
+	if asked := r.askedWait(failure); asked > 0 {
+		return asked
+	}
+	retry := r.def.Retry
+	if class == catalog.ClassWarn && retry.Initial == 0 {
+		retry.Initial, retry.Factor, retry.Cap, retry.Jitter = calm.Initial, calm.Factor, calm.Cap, calm.Jitter
+	}
+	return backoff(retry, n, rand.Float64())
 }
 
 // outOfTime names the limit of an operation that is over when it begins again after a wait, "" for none. It goes by a clock that does not

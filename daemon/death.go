@@ -59,15 +59,7 @@ func (d *Daemon) failedAttempt(op *operation, err error) statefs.Cause {
 	} else {
 		rec.Attempts++
 	}
-	processed, failed := r.report.counts()
-	switch {
-	case !deaths[rec.Error.Code] || class == catalog.ClassWarn:
-		rec.Deaths = 0
-	case processed+failed > r.inherited:
-		rec.Deaths = 1
-	default:
-		rec.Deaths++
-	}
+	rec.Deaths = r.deathsAfter(rec.Deaths, rec.Error.Code, class)
 	a := attempted{
 		code: rec.Error.Code, class: class, asked: r.askedWait(err) > 0,
 		attempts: rec.Attempts, most: r.def.Retry.MaxAttempts, deaths: rec.Deaths,
@@ -91,6 +83,18 @@ func (d *Daemon) failedAttempt(op *operation, err error) statefs.Cause {
 	}
 	d.say(op, said)
 	return cause
+}
+
+// deathsAfter is how many runs in a row have died without having finished an item, when this one failed with a code.
+func (r *run) deathsAfter(before int, code string, class catalog.Class) int {
+	processed, failed := r.report.counts()
+	switch {
+	case !deaths[code] || class == catalog.ClassWarn:
+		return 0
+	case processed+failed > r.inherited:
+		return 1
+	}
+	return before + 1
 }
 
 // classOf returns the class of a failure: the one that a handler gives it, or that of the job.

@@ -15,7 +15,7 @@ import (
 //	step_next.go  what comes after a step: the next one, a gate, the end
 //	step_end.go   what the end of a run makes of its step
 //	step_acts.go  what persons do: skip, set, approve, reject, back to an earlier one
-//	step_side.go  optional steps, which run beside and after the others
+//	step_side.go  optional steps, which run beside and after the others; step_side_end.go: how they end
 
 // stepOf is the step that a run does; its zero value is a run of a job without steps.
 type stepOf struct {
