@@ -9,8 +9,11 @@ import (
 // footerNames are the members of the footer that the daemon writes; the work cannot set them.
 var footerNames = map[string]bool{
 	"result": true, "state": true, "total": true, "processed": true, "failed": true, "processed_files": true,
-	"failed_files": true, "error": true, "exit_code": true, "signal": true, "items": true, "artifacts": true, "id": true, "steps": true, retryMember: true,
+	"failed_files": true, "error": true, "exit_code": true, "signal": true, "items": true, "artifacts": true, "id": true, retryMember: true,
 }
+
+// stepsMember is the member for the steps, of jobs that have some; the work of others may set it.
+const stepsMember = "steps"
 
 // footer builds the footer of an operation that ends: what every footer has, why it failed where it did, what the work returned,
 // and the two lists last, because they are long.
@@ -34,12 +37,12 @@ func footer(rec *statefs.Record, r *report, itemsFile string) json.RawMessage {
 		fields = append(fields, text("signal", rec.Signal))
 	}
 	for _, f := range r.result {
-		if !footerNames[f.name] {
+		if !footerNames[f.name] && (f.name != stepsMember || len(rec.Steps) == 0) {
 			fields = append(fields, f)
 		}
 	}
 	if len(rec.Steps) > 0 {
-		fields = append(fields, field{"steps", stepsField(rec.Steps)})
+		fields = append(fields, field{stepsMember, stepsField(rec.Steps)})
 	}
 	if len(rec.Artifacts) > 0 {
 		if f, err := newField("artifacts", rec.Artifacts); err == nil {

@@ -42,13 +42,15 @@ type monitor struct {
 func startMonitor(r *run) (*monitor, error) {
 	m := &monitor{r: r, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
 	var log *os.File
-	err := r.patiently(r.ctx, func() (err error) { log, err = r.owner.OpenLog(r.id); return err })
+	err := r.patiently(r.ctx, func() (err error) { log, err = r.readLog(); return err })
 	if err != nil {
 		return nil, fmt.Errorf("watch the log: %w", err)
 	}
 	m.log = log
 	if r.adopted {
 		m.passOver(r.report.current().At)
+	} else if info, err := log.Stat(); err == nil {
+		m.logAt = info.Size() // what is there is of earlier runs
 	}
 	for _, path := range []string{r.logPath(), r.scratch.path("progress")} {
 		cancel, err := r.files.Subscribe(path, m.wake)

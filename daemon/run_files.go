@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
 // logPath is the file that the work writes to.
@@ -12,6 +13,14 @@ func (r *run) logPath() string {
 		return r.owner.StepLogPath(r.id, r.step.name())
 	}
 	return r.owner.LogPath(r.id)
+}
+
+// readLog opens the file that the work writes to, for reading.
+func (r *run) readLog() (*os.File, error) {
+	if r.side {
+		return r.owner.OpenStepLog(r.id, steps.Find(r.step.list, r.step.name()))
+	}
+	return r.owner.OpenLog(r.id)
 }
 
 // exitName is the name of the exit report of a command of the run.

@@ -166,7 +166,10 @@ func (d *Daemon) skipStep(op *operation, a *act) error {
 	return d.change(op, a, fmt.Sprintf("step %s is skipped%s", a.target, a.by()), func(rec *statefs.Record) {
 		now := d.owner.Now()
 		s := steps.Find(rec.Steps, a.target)
-		s.Reason, s.EndedAt, s.DueAt = a.args.Reason, &now, nil
+		s.Reason, s.DueAt = a.args.Reason, nil
+		if s.EndedAt == nil {
+			s.EndedAt = &now
+		}
 		if s.Reason == "" {
 			s.Reason = "skipped" + a.by()
 		}

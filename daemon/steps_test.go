@@ -312,3 +312,33 @@ func TestAnApprovalIsForOneGate(t *testing.T) {
 		t.Errorf("%+v", rec.CurrentStep())
 	}
 }
+
+// What a step says of its progress is its own: lines of the step before count for nothing.
+func TestProgressIsOfTheStepAtWork(t *testing.T) {
+	t.Parallel()
+	b := setup(t, `
+group: test
+name: counted
+steps:
+  - {name: one, run: [echo, "[ 3 / 3 ] the last one"]}
+  - {name: two, needs: [one], run: [sh, -c, "echo words; until test -e $JOBDIR_ARTIFACTS/go; do sleep 0.02; done; echo '[ 1 / 4 ] the first'; until test -e $JOBDIR_ARTIFACTS/end; do sleep 0.02; done"]}
+`, nil)
+	id := b.submit("counted", `{}`)
+	b.awaitLog(id, "words")
+	progress := func(done int64) func() bool {
+		return func() bool {
+			p, err := b.tree.ReadProgress(id)
+			return err == nil && p.Step != nil && p.Step.Name == "two" && p.Step.Done == done
+		}
+	}
+	b.poll("the second step shows a sign of life", progress(0))
+	b.artifact(id, "go")
+	b.poll("the second step has one of four", progress(1))
+	p, err := b.tree.ReadProgress(id)
+	must(t, err)
+	if fraction, known := p.Fraction(); p.Done != 1 || *p.Total != 2 || *p.Step.Total != 4 || !known || fraction != 0.625 {
+		t.Errorf("%+v, fraction %v", p, fraction)
+	}
+	b.artifact(id, "end")
+	b.awaitEnd(id)
+}
