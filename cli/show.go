@@ -201,7 +201,11 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *s
 	if rec.Processed+rec.FailedN > 0 {
 		add("items", fmt.Sprintf("%d processed, %d failed", rec.Processed, rec.FailedN))
 	}
-	add("runs", fmt.Sprintf("%d, of which %d ended by themselves, %d were interrupted, %d were rescued", rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues))
+	if len(rec.Steps) > 0 { // attempts are those of the step at which it is
+		add("runs", fmt.Sprintf("%d of steps, %d were interrupted, %d were rescued", rec.Run, rec.Interrupts, rec.Rescues))
+	} else {
+		add("runs", fmt.Sprintf("%d, of which %d ended by themselves, %d were interrupted, %d were rescued", rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues))
+	}
 	if u := rec.Resources; u != nil {
 		add("processor", fmt.Sprintf("%.2f s user, %.2f s system", u.UserSeconds, u.SystemSeconds))
 	}
