@@ -129,6 +129,9 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 		err := d.finish(op)
 		if err == nil && d.manages(op.id()) {
 			err = d.beginSides(op)
+			if len(sight.Asks)+len(op.taken) > 0 {
+				d.looks.want(op.id()) // nothing else may happen to it now that would have its requests carried out
+			}
 		}
 		if !errors.Is(err, errMoved) || d.stopping.Load() {
 			return err

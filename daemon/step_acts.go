@@ -48,7 +48,7 @@ func (d *Daemon) act(op *operation, r *request) error {
 	}
 	a := &act{request: r, args: args, def: def, target: args.Step}
 	if at := steps.Find(op.rec.Steps, a.target); at != nil {
-		a.aside = at.Optional && r.Ask != statefs.Set && !(at.Status.Done() && r.Ask == statefs.Retry)
+		a.aside = at.Optional && r.Ask != statefs.Set
 	}
 	switch r.Ask {
 	case statefs.Retry:
@@ -126,30 +126,39 @@ func (d *Daemon) retryStep(op *operation, a *act) error {
 		d.meansNothing(op, a.request)
 		return nil
 	}
-	if a.aside {
-		return d.change(op, a, fmt.Sprintf("retry of step %s requested%s", a.target, a.by()), func(rec *statefs.Record) {
-			again(steps.Find(rec.Steps, a.target))
-		}, "")
-	}
 	line := fmt.Sprintf("retry of step %s requested%s", a.target, a.by())
 	if target.Status.Done() {
+		if a.def == nil {
+			d.meansNothing(op, a.request) // what needs it is not known
+			return nil
+		}
 		line = fmt.Sprintf("back to step %s requested%s", a.target, a.by())
 	}
-	other, err := d.again(op, func() error {
-		return d.change(op, a, line, func(rec *statefs.Record) {
-			if target.Status.Done() {
-				a.def.Graph().Back(rec.Steps, a.target)
-			} else {
-				again(steps.Find(rec.Steps, a.target))
+	change := func(rec *statefs.Record) {
+		if target.Status.Done() {
+			a.def.Graph().Back(rec.Steps, a.target)
+		}
+		if at := steps.Find(rec.Steps, a.target); a.aside {
+			again(at)
+			return
+		}
+		for i := range rec.Steps { // the one at which it stands, which need not be after the one that it goes back to
+			if s := &rec.Steps[i]; !s.Optional && !s.Status.Done() {
+				again(s)
 			}
-			d.forgiveIn(rec)
-		}, statefs.CauseRetry)
-	})
+		}
+		d.forgiveIn(rec)
+		rec.Attempts, rec.Warnings = 0, 0
+	}
+	if a.aside {
+		return d.change(op, a, line, change, "")
+	}
+	other, err := d.again(op, func() error { return d.change(op, a, line, change, statefs.CauseRetry) })
 	d.sayEqual(op, a.request, other)
 	return err
 }
 
-// again has a step that failed begin again.
+// again has a step that failed, or to which somebody goes back, begin again.
 func again(s *steps.Step) {
 	if s.Status != steps.Pending {
 		_ = s.Apply(steps.CauseRetry) // it failed, and so can be tried again

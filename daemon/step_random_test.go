@@ -1,0 +1,330 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
+)
+
+// The size of the test below, and the seed of its random numbers, can be given: JOBDIR_STEPS_ROUNDS=200 JOBDIR_STEPS_SEED=7 go test -run TestRandomSteps ./daemon
+const (
+	roundsVariable = "JOBDIR_STEPS_ROUNDS"
+	seedVariable   = "JOBDIR_STEPS_SEED"
+)
+
+func numberFrom(t *testing.T, variable string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	must(t, err)
+	return n
+}
+
+// TestRandomSteps runs random graphs whose steps fail, ask for a person, panic, hang and lack outputs, while somebody asks for anything at any time, repeats
+// requests, moves the clock and restarts the daemon. Whenever it comes to rest the operation stands where its steps do, and waits for work, a time or a
+// person. At each change no step has begun before what it needs, and none that was done begins again unless somebody went back to it.
+func TestRandomSteps(t *testing.T) {
+	t.Parallel()
+	seed := numberFrom(t, seedVariable, uint64(time.Now().UnixNano()))
+	for round := range numberFrom(t, roundsVariable, 8) {
+		random := rand.New(rand.NewPCG(seed, round))
+		playSteps(t, random)
+		if t.Failed() {
+			t.Fatalf("round %d of %s=%d", round, seedVariable, seed)
+		}
+	}
+}
+
+func playSteps(t *testing.T, random *rand.Rand) {
+	t.Helper()
+	w := &stepWorld{t: t, random: random, ops: map[statefs.ID]*watchedSteps{}, scripts: map[string][]string{}, atWork: map[stepPlace]int{}, holding: map[stepPlace]bool{}}
+	var jobs strings.Builder
+	for i := range 3 {
+		jobs.WriteString(w.drawJob(i))
+	}
+	w.bench = setup(t, jobs.String(), Handlers{"scripted": {Run: w.scripted}})
+	w.hold = make(chan struct{})
+	t.Cleanup(func() { w.freeAll() })
+	for i := range 3 {
+		id := w.submit(fmt.Sprintf("j%d", i), `{}`)
+		w.mu.Lock()
+		w.ops[id] = &watchedSteps{graph: w.catalog.Get("test", fmt.Sprintf("j%d", i)).Graph()}
+		w.mu.Unlock()
+		w.ids = append(w.ids, id)
+	}
+	for range 20 + random.IntN(20) {
+		w.act()
+		if random.IntN(6) == 0 {
+			w.rest()
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	w.rest()
+	w.endAll()
+	w.checkEnds()
+}
+
+// act does one thing to the world.
+func (w *stepWorld) act() {
+	id := w.ids[w.random.IntN(len(w.ids))]
+	switch n := w.random.IntN(20); {
+	case n < 1:
+		must(w.t, w.stop())
+		w.start()
+	case n < 6:
+		w.free()
+	case n < 8:
+		<-time.After(time.Duration(w.random.IntN(5)) * time.Millisecond) // the daemon comes as far as it comes
+	case n < 9:
+		w.repeat()
+	case n < 10:
+		w.jump.Add(int64(20 * time.Minute)) // some attempt may be due
+		for _, id := range w.ids {
+			w.daemon.looks.want(id)
+		}
+	default:
+		asks := []statefs.Ask{
+			statefs.Retry, statefs.Retry, statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Approve, statefs.Reject, statefs.Pause, statefs.Resume,
+			statefs.Resume, statefs.Cancel,
+		}
+		ask := asks[w.random.IntN(len(asks))]
+		if (ask == statefs.Cancel || ask == statefs.Reject) && w.random.IntN(4) > 0 {
+			ask = statefs.Approve // or all would end early
+		}
+		w.ask(id, ask)
+	}
+}
+
+// ask puts a request into jobs/, often for a step that has no use for it.
+func (w *stepWorld) ask(id statefs.ID, ask statefs.Ask) {
+	args := map[string]any{}
+	graph := w.ops[id].graph
+	if w.random.IntN(2) == 0 && slices.Contains([]statefs.Ask{statefs.Retry, statefs.Skip, statefs.Approve}, ask) {
+		args["step"] = graph[w.random.IntN(len(graph))].Name
+	}
+	if ask == statefs.Set {
+		args["values"] = map[string]any{"params.n": w.random.IntN(9)}
+	}
+	line, err := json.Marshal(args)
+	must(w.t, err)
+	w.put(statefs.RequestName(id, ask), fmt.Sprintf("%s\n%s\n", w.now().Format(statefs.StampFormat), line))
+}
+
+// put puts a request where nothing needs to live any more.
+func (w *stepWorld) put(name, text string) {
+	temp := filepath.Join(w.dir, "tmp", name)
+	must(w.t, os.MkdirAll(filepath.Dir(temp), 0o750))
+	must(w.t, os.WriteFile(temp, []byte(text), 0o600))
+	stamp, _, _ := strings.Cut(text, "\n")
+	at, err := time.Parse(statefs.StampFormat, stamp)
+	must(w.t, err)
+	must(w.t, os.Chtimes(temp, at, at))
+	must(w.t, os.Rename(temp, filepath.Join(w.tree.JobsDir(), name)))
+	w.asked = append(w.asked, [2]string{name, text})
+}
+
+// repeat makes a request again, as it was.
+func (w *stepWorld) repeat() {
+	if len(w.asked) > 0 {
+		r := w.asked[w.random.IntN(len(w.asked))]
+		w.put(r[0], r[1])
+	}
+}
+
+// rest waits until nothing moves by itself, and every operation stands where its steps do.
+func (w *stepWorld) rest() {
+	for _, id := range w.ids {
+		began := time.Now()
+		w.poll(fmt.Sprintf("%s comes to rest", id), func() bool {
+			why := w.moves(id)
+			if why != "" && time.Since(began) > patience/4 {
+				w.t.Errorf("%s does not come to rest: %s, log:\n%s", id, why, w.log(id))
+			}
+			return why == "" || w.t.Failed()
+		})
+	}
+}
+
+// moves says why an operation is not at rest, or where it does not stand where its steps do; "" when it does.
+func (w *stepWorld) moves(id statefs.ID) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sight, err := w.tree.Look(id)
+	must(w.t, err)
+	rec := w.see(id)
+	if rec == nil {
+		return "its record cannot be read"
+	}
+	taken, err := filepath.Glob(filepath.Join(w.dir, "taken", id.String()+"*"))
+	must(w.t, err)
+	switch {
+	case len(sight.Asks) > 0 && len(sight.States) > 0:
+		return fmt.Sprintf("requests %v lie about; %s, %s", sight.Asks, sight.States, statuses(rec))
+	case len(taken) > 0:
+		return "requests are in hand"
+	case len(sight.States) > 1:
+		return "it has two markers"
+	case len(sight.States) == 0:
+		return w.over(id, rec)
+	}
+	state, want := sight.States[0], rec.Status
+	if rec.Trailing {
+		want = statefs.Trailing
+	}
+	if state != want || rec.Next != "" && rec.Next != state {
+		return fmt.Sprintf("marker %s, record %s, next %q", state, want, rec.Next)
+	}
+	if why := w.sidesRest(id, rec, state); why != "" {
+		return why
+	}
+	return w.stands(id, rec, state)
+}
+
+// stands holds the state of an operation against its required steps.
+func (w *stepWorld) stands(id statefs.ID, rec *statefs.Record, state statefs.State) string {
+	graph := w.ops[id].graph
+	at := rec.CurrentStep()
+	if at == nil {
+		if state != statefs.Trailing && state != statefs.Paused { // a pause may come after the last step
+			return "all is done, and it is " + string(state)
+		}
+		return ""
+	}
+	node := graph.Find(at.Name)
+	right := false
+	switch state {
+	case statefs.Running:
+		right = at.Status == steps.Running && w.holding[stepPlace{id, at.Name}]
+	case statefs.Paused:
+		right = at.Status == steps.Pending || at.Status == steps.FailedRetryable || at.Status == steps.Running && w.holding[stepPlace{id, at.Name}]
+	case statefs.FailedRetryable:
+		right = at.Status == steps.FailedRetryable && rec.DueAt != nil && rec.DueAt.After(w.now())
+	case statefs.FailedManual:
+		right = at.Status == steps.FailedManual
+	case statefs.WaitingApproval:
+		right = at.Status == steps.Pending && node.Approve && at.ApprovedAt == nil
+	case statefs.Queued, statefs.Scheduled, statefs.Trailing, statefs.Completed, statefs.Cancelled, statefs.Failed:
+	}
+	if !right {
+		return fmt.Sprintf("it is %s at %s, which is %s: %s", state, at.Name, at.Status, statuses(rec))
+	}
+	return ""
+}
+
+// sidesRest holds the optional steps against what is at work.
+func (w *stepWorld) sidesRest(id statefs.ID, rec *statefs.Record, state statefs.State) string {
+	graph := w.ops[id].graph
+	works := false
+	for _, s := range rec.Steps {
+		if !s.Optional {
+			continue
+		}
+		holding := w.holding[stepPlace{id, s.Name}]
+		if holding != (s.Status == steps.Running) {
+			return fmt.Sprintf("%s is %s, and at work: %t", s.Name, s.Status, holding)
+		}
+		due := s.Status == steps.FailedRetryable && graph.Ready(rec.Steps, s.Name)
+		if due && (s.DueAt == nil || !s.DueAt.After(w.now())) && (state == statefs.Running || state == statefs.Trailing) {
+			return s.Name + " is due"
+		}
+		works = works || holding || due
+	}
+	if begin := graph.Side(rec.Steps); len(begin) > 0 && (state == statefs.Running || state == statefs.Trailing) {
+		return fmt.Sprintf("%v may begin", begin)
+	}
+	if state == statefs.Trailing && !works {
+		return "it trails, and nothing is to be done: " + statuses(rec)
+	}
+	return ""
+}
+
+// over holds what is said of an operation that has ended.
+func (w *stepWorld) over(id statefs.ID, rec *statefs.Record) string {
+	if !rec.Status.Terminal() || rec.Trailing {
+		return fmt.Sprintf("it has no marker, and is %s", rec.Status)
+	}
+	if done := rec.CurrentStep() == nil; done != (rec.Status == statefs.Completed) {
+		return fmt.Sprintf("it is %s: %s", rec.Status, statuses(rec))
+	}
+	for _, s := range rec.Steps {
+		if s.Status == steps.Running || w.holding[stepPlace{id, s.Name}] {
+			return fmt.Sprintf("it has ended, and %s is %s", s.Name, s.Status)
+		}
+	}
+	return ""
+}
+
+// endAll does what a patient person does until every operation has ended.
+func (w *stepWorld) endAll() {
+	w.freeAll()
+	for range 200 {
+		live := 0
+		for _, id := range w.ids {
+			sight, err := w.tree.Look(id)
+			must(w.t, err)
+			if len(sight.States) != 1 {
+				continue
+			}
+			live++
+			asks := map[statefs.State]statefs.Ask{
+				statefs.WaitingApproval: statefs.Approve, statefs.FailedManual: statefs.Retry, statefs.FailedRetryable: statefs.Retry, statefs.Paused: statefs.Resume,
+			}
+			if ask, ok := asks[sight.States[0]]; ok {
+				w.put(statefs.RequestName(id, ask), w.now().Format(statefs.StampFormat)+"\n")
+			}
+		}
+		if live == 0 {
+			return
+		}
+		w.jump.Add(int64(time.Hour))
+		for _, id := range w.ids {
+			w.daemon.looks.want(id)
+		}
+		w.rest()
+	}
+	for _, id := range w.ids {
+		w.t.Errorf("%s does not come to its end, log:\n%s", id, w.log(id))
+	}
+}
+
+// checkEnds looks at what is left.
+func (w *stepWorld) checkEnds() {
+	w.rest()
+	for _, id := range w.ids {
+		ends := 0
+		w.poll(fmt.Sprintf("%s is in the feed", id), func() bool {
+			ends = 0
+			for _, row := range w.ends(0) {
+				if row.ID == id && row.Status.Terminal() {
+					ends++
+				}
+			}
+			return ends > 0
+		})
+		if ends > 1 {
+			w.t.Errorf("%s is in the feed %d times", id, ends)
+		}
+	}
+	must(w.t, w.stop())
+	for _, folder := range []string{"taken", "corrupt"} {
+		if left, err := filepath.Glob(filepath.Join(w.dir, folder, "*")); err != nil || len(left) > 0 {
+			w.t.Errorf("left in %s: %q, %v", folder, left, err)
+		}
+	}
+	w.start()
+}
