@@ -68,7 +68,7 @@ func (d *Daemon) stepAhead(op *operation) (elsewhere bool, err error) {
 		return true, d.cannotStep(op, err)
 	}
 	if len(skipped) > 0 {
-		op.rec.Phase = def.Phase(op.rec.Steps)
+		reached(op.rec, def)
 		if err := d.durable(op); err != nil {
 			return true, err
 		}
@@ -103,7 +103,7 @@ func (d *Daemon) nextStep(op *operation) error {
 	if err != nil {
 		return d.cannotStep(op, err)
 	}
-	op.rec.Phase = def.Phase(op.rec.Steps)
+	reached(op.rec, def)
 	switch {
 	case move == steps.Over:
 		d.saySkipped(op, skipped)

@@ -152,12 +152,7 @@ func (d *Daemon) sideNotBegun(op *operation, name string, err error) error {
 // saveSides makes durable what changed of optional steps, and the milestone that they have reached.
 func (d *Daemon) saveSides(op *operation, rec *statefs.Record) error {
 	if def, err := d.keptDefinition(rec); err == nil {
-		rec.Phase = def.Phase(rec.Steps)
-	}
-	if rec.Progress != nil && rec.Progress.Phase != rec.Phase {
-		progress := *rec.Progress
-		progress.Phase = rec.Phase
-		rec.Progress = &progress
+		reached(rec, def)
 	}
 	if err := d.owner.WriteRecord(rec); err != nil {
 		return err

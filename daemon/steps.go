@@ -58,6 +58,16 @@ func progressNow(rec *statefs.Record, said statefs.Progress) *statefs.Progress {
 	return now
 }
 
+// reached notes the milestone that the steps of an operation have reached, in its progress too.
+func reached(rec *statefs.Record, def *catalog.Definition) {
+	rec.Phase = def.Phase(rec.Steps)
+	if rec.Progress != nil && rec.Progress.Phase != rec.Phase {
+		progress := *rec.Progress
+		progress.Phase = rec.Phase
+		rec.Progress = &progress
+	}
+}
+
 // own turns the progress of an operation into that of its step.
 func (s *stepOf) own(p statefs.Progress) statefs.Progress {
 	if s.def == nil {

@@ -18,7 +18,8 @@ import (
 
 // mainDone ends the main chain of an operation.
 func (d *Daemon) mainDone(op *operation, def *catalog.Definition) error {
-	op.rec.Phase, op.rec.Reason, op.rec.Error = def.Phase(op.rec.Steps), "", nil
+	reached(op.rec, def)
+	op.rec.Reason, op.rec.Error = "", nil
 	if len(op.sides) > 0 || def.Graph().Trails(op.rec.Steps) {
 		return d.finishAs(op, statefs.CauseMainDone)
 	}

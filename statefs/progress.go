@@ -90,6 +90,9 @@ func (r *Record) keepToSteps() {
 	total := int64(all)
 	p := *r.Progress
 	p.Done, p.Total = int64(done), &total
+	if r.Phase != "" {
+		p.Phase = r.Phase
+	}
 	if at := r.CurrentStep(); p.Step != nil && (at == nil || at.Name != p.Step.Name || at.Status == steps.Pending) {
 		p.Step = nil
 	}

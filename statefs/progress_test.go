@@ -44,8 +44,8 @@ func TestProgressKeepsToTheSteps(t *testing.T) {
 	if o.Freshen(rec); rec.Progress.Done != 1 || *rec.Progress.Total != 2 || rec.Progress.Step == nil {
 		t.Errorf("at work: %+v", rec.Progress)
 	}
-	rec.Steps[1].Status = steps.Succeeded
-	if o.Freshen(rec); rec.Progress.Done != 2 || rec.Progress.Step != nil {
+	rec.Steps[1].Status, rec.Phase = steps.Succeeded, "split_done"
+	if o.Freshen(rec); rec.Progress.Done != 2 || rec.Progress.Step != nil || rec.Progress.Phase != "split_done" {
 		t.Errorf("done: %+v", rec.Progress)
 	}
 }
