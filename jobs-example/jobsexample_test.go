@@ -37,7 +37,7 @@ func TestDefinitionsAndHandlersBelongTogether(t *testing.T) {
 	}
 	want := []string{
 		"commands/nightly", "commands/shell-task", "curator/check", "curator/download", "curator/publish", "curator/transcode",
-		"files/checksum", "files/compress", "parse/title", "testrouter/streaming01",
+		"files/checksum", "files/compress", "media/pipeline", "parse/title", "testrouter/streaming01",
 	}
 	if !slices.Equal(addresses, want) {
 		t.Errorf("jobs %q, want %q", addresses, want)
