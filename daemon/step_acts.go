@@ -185,6 +185,7 @@ func (d *Daemon) skipStep(op *operation, a *act) error {
 		_ = s.Apply(steps.CauseSkip) // the check has seen that it can be
 		if cause != "" {
 			d.forgiveIn(rec)
+			rec.ExitCode, rec.Signal = nil, "" // they are of the attempt that nobody wants to mend
 		}
 	}, cause)
 }

@@ -57,6 +57,11 @@ steps:
   - {name: only, run: [sh, -c, "true"], outputs: [x], retry: {max_attempts: 5}}
 ---
 group: test
+name: breaks
+steps:
+  - {name: only, run: [sh, -c, "exit 3"]}
+---
+group: test
 name: large
 steps:
   - {name: only, run: [sh, -c, "{ printf '{\"x\": \"'; head -c 70000 /dev/zero | tr '\\0' x; printf '\"}'; } > $JOBDIR_RESULT"], outputs: [x], retry: {max_attempts: 5}}
@@ -207,6 +212,13 @@ func TestPersonsActOnSteps(t *testing.T) {
 	b.request(skipped, statefs.Skip, `{"reason": "no provider", "by": "bob"}`)
 	if rec := b.awaitEnd(skipped); rec.Result != statefs.Success || statuses(rec) != "first=succeeded second=skipped third=succeeded" || step(t, rec, "second").Reason != "no provider" {
 		t.Errorf("%s %s: %+v", rec.Result, statuses(rec), rec.Steps)
+	}
+
+	last := b.submit("breaks", `{}`)
+	b.record(last, statefs.FailedManual)
+	b.request(last, statefs.Skip, `{}`)
+	if rec := b.awaitEnd(last); rec.Result != statefs.Success || rec.ExitCode != nil || rec.Error != nil || strings.Contains(string(rec.Footer), `"exit_code":`) {
+		t.Errorf("%s, exit code %v, %s", rec.Result, rec.ExitCode, rec.Footer)
 	}
 
 	b.request(back, statefs.Set, `{"values": {"params.how": "ok"}}`)
