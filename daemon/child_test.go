@@ -38,7 +38,7 @@ func childDaemon(dir string) error {
 	if err != nil {
 		return err
 	}
-	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "test.yaml", YAML: []byte(handlerJobs + "---" + commandJobs + "---" + keptJobs + "---" + resultJobs)}}})
+	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "test.yaml", YAML: []byte(handlerJobs + "---" + commandJobs + "---" + keptJobs + "---" + resultJobs + "---" + killJobs)}}})
 	if err := jobs.Reload(); err != nil {
 		return err
 	}
