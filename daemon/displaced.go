@@ -113,7 +113,7 @@ func (d *Daemon) misnamed(listing statefs.Listing, present map[statefs.ID]bool, 
 		if present[id] || known[id] {
 			return
 		}
-		if rec, err := d.owner.ReadRecord(id); err == nil && !rec.Status.Terminal() {
+		if rec, err := d.owner.ReadRecord(id); err == nil && markerOf(rec).Live() {
 			known[id] = true
 			found = append(found, rec)
 		}
@@ -146,10 +146,7 @@ func (d *Daemon) restoreRenamed(lost []*statefs.Record, listing statefs.Listing)
 	foreign := d.foreignContent(listing.Markers)
 	var gone []*statefs.Record
 	for _, rec := range lost {
-		state := rec.Status
-		if rec.Next.Live() {
-			state = rec.Next
-		}
+		state := markerOf(rec)
 		var err error
 		file, found := renamed[rec.ID]
 		if !found {

@@ -131,7 +131,7 @@ func (d *Daemon) lostMarkers(present map[statefs.ID]bool, safe bool) ([]*statefs
 			continue
 		}
 		rec, err := d.owner.ReadRecord(id)
-		if err == nil && !rec.Status.Terminal() {
+		if err == nil && markerOf(rec).Live() {
 			lost = append(lost, rec)
 			continue
 		}
@@ -186,16 +186,23 @@ func (d *Daemon) stillLost(ctx context.Context, lost []*statefs.Record) (still, 
 	return still, back, nil
 }
 
+// markerOf is the state that the marker of an operation has by its record; one that is terminal has none.
+func markerOf(rec *statefs.Record) statefs.State {
+	switch {
+	case rec.Trailing:
+		return statefs.Trailing
+	case rec.Next.Live():
+		return rec.Next
+	}
+	return rec.Status
+}
+
 // treatLost ends operations whose marker was removed while no daemon ran. When every marker is gone, and there was more than
 // one, nobody meant that: the markers are made again.
 func (d *Daemon) treatLost(lost []*statefs.Record, all bool) error {
 	if all && len(lost) > 1 {
 		for _, rec := range lost {
-			state := rec.Status
-			if rec.Next.Live() {
-				state = rec.Next
-			}
-			if err := d.owner.Restore(rec.ID, state, rec.CreatedAt); err != nil {
+			if err := d.owner.Restore(rec.ID, markerOf(rec), rec.CreatedAt); err != nil {
 				return fmt.Errorf("restore the marker of %s: %w", rec.ID, err)
 			}
 		}
@@ -205,11 +212,16 @@ func (d *Daemon) treatLost(lost []*statefs.Record, all bool) error {
 	for _, rec := range lost {
 		op := newOperation(rec)
 		op.set(rec.Status)
+		if rec.Trailing {
+			op.set(statefs.Trailing)
+		}
 		if rec.Status == statefs.Running || rec.Status == statefs.Paused {
 			d.say(op, lineCancel)
 		}
 		d.endHeld(rec.ID)
-		rec.Reason = "marker missing"
+		if !rec.Trailing {
+			rec.Reason = "marker missing"
+		}
 		d.logger.Warn("no marker: its submit was cut off, or somebody removed the marker while no daemon ran; the operation is cancelled", "id", rec.ID)
 		if err := d.finishAs(op, statefs.CauseMarkerMissing); err != nil {
 			return err

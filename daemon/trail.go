@@ -84,8 +84,8 @@ func (d *Daemon) allDone(op *operation, cause statefs.Cause) error {
 	rec := *op.rec
 	rec.Steps = steps.Clone(rec.Steps)
 	for i := range rec.Steps {
-		if s := &rec.Steps[i]; s.Optional && s.Status == steps.FailedRetryable {
-			_ = s.Apply(steps.CauseCutOff) // it was to be tried again
+		if s := &rec.Steps[i]; s.Optional && (s.Status == steps.FailedRetryable || s.Status == steps.Running) {
+			_ = s.Apply(steps.CauseCutOff) // it was to be tried again, or nobody has it in hand
 			s.DueAt = nil
 		}
 	}
