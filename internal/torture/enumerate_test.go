@@ -41,6 +41,9 @@ func TestEveryCrashPoint(t *testing.T) {
 	var states, points int
 	every := full || os.Getenv("JOBDIR_TORTURE") == "every" // for a mutant: all states, until the first failure
 	for _, name := range slices.Sorted(maps.Keys(scenarios)) {
+		if only := os.Getenv("JOBDIR_TORTURE_SCENARIO"); only != "" && name != only {
+			continue
+		}
 		script := scenarios[name]
 		disk, all := perform(t, script)
 		crashes, cuts := crashesOf(disk, all)
@@ -146,6 +149,8 @@ func recoverFrom(t *testing.T, c crash, all []told) (err error) {
 	}
 	config := handlerConfig(dir)
 	config.Handlers = maps.Clone(config.Handlers)
+	begun := new(begunSteps)
+	config.Handlers["step"] = begun.handler()
 	serving := make(chan cli.Serving, 1)
 	config.Serving = func(s cli.Serving) { serving <- s }
 	ctx, stop := context.WithCancel(context.Background())
@@ -162,7 +167,7 @@ func recoverFrom(t *testing.T, c crash, all []told) (err error) {
 			return err
 		}
 		defer c.Close()
-		return errors.Join(expected.afterStart(dir), expected.goesOn(c, "count"))
+		return errors.Join(expected.afterStart(dir), expected.stepsEnd(c, dir, begun), expected.goesOn(c, "count"))
 	case err := <-ended:
 		ended <- nil
 		return fmt.Errorf("the daemon does not start: %w", err)
@@ -187,6 +192,8 @@ type expectation struct {
 	cancelled bool // somebody has asked for a cancel
 	run       int
 	end       *client.Footer
+	begun     map[string]int // the steps that have begun, each with the number of its run
+	steps     stepsOnDisk    // as the crash left them
 }
 
 type expectations struct {
@@ -220,6 +227,12 @@ func expect(all []told, at int) *expectations {
 		}
 		e.highest = max(e.highest, what.id.Sequence())
 		op.run = max(op.run, what.run)
+		if what.step != "" {
+			if op.begun == nil {
+				op.begun = make(map[string]int)
+			}
+			op.begun[what.step] = what.run
+		}
 		switch {
 		case what.end != nil:
 			op.end = what.end
@@ -310,16 +323,16 @@ func (e *expectations) beforeStart(dir string) error {
 			}
 			continue
 		}
-		if op.run == 0 {
-			continue
-		}
 		// What has begun is never found in a state that says that it has not.
 		var rec struct {
-			Run int `json:"run"`
+			Run   int         `json:"run"`
+			Steps stepsOnDisk `json:"steps"`
 		}
-		if err := json.Unmarshal(data, &rec); err != nil || rec.Run < op.run {
+		if err := json.Unmarshal(data, &rec); op.run > 0 && err != nil || rec.Run < op.run {
 			errs = append(errs, fmt.Errorf("%s has begun run %d, and its record says %d: %w", id, op.run, rec.Run, err))
 		}
+		op.steps = rec.Steps
+		errs = append(errs, op.steps.check(op.begun))
 	}
 	return errors.Join(errs...)
 }
@@ -390,7 +403,7 @@ func (op *expectation) holds(tree *statefs.Tree, id statefs.ID) error {
 	case rec.Status == statefs.Failed:
 		return fmt.Errorf("it failed: %+v", rec.Error)
 	}
-	if rec.Status.Terminal() {
+	if rec.Status.Terminal() && !rec.Trailing {
 		if len(sight.States) > 0 {
 			return fmt.Errorf("it is %s and has the marker %q", rec.Status, sight.States)
 		}
@@ -398,6 +411,9 @@ func (op *expectation) holds(tree *statefs.Tree, id statefs.ID) error {
 	}
 	if len(sight.States) != 1 {
 		return fmt.Errorf("it is %s and has the markers %q", rec.Status, sight.States)
+	}
+	if rec.Trailing {
+		rec.Status = statefs.Trailing
 	}
 	if sight.States[0] != rec.Status {
 		return fmt.Errorf("its marker says %s and its record %s", sight.States[0], rec.Status)

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -32,6 +33,18 @@ group: t
 name: count
 unique: {on_hit: off}
 handler: count
+---
+group: t
+name: chain
+unique: {on_hit: off}
+steps:
+  - {name: one, handler: step}
+  - {name: two, needs: [one], handler: step}
+  - {name: agree, needs: [two], approve: true}
+  - {name: fails, needs: [agree], handler: step}
+  - {name: last, needs: [fails], handler: step}
+  - {name: aside, needs: [one], optional: true, handler: step}
+  - {name: after, needs: [aside, last], optional: true, handler: step}
 `
 
 // handlerConfig is a daemon whose work is Go code, so that hundreds of them can be started in a second.
@@ -41,7 +54,7 @@ func handlerConfig(dir string) cli.ServeConfig {
 		if recorder == "" {
 			return nil
 		}
-		answer, err := http.Get(recorder + "?" + url.Values{"id": {op.ID()}, "run": {strconv.Itoa(op.RunNumber())}}.Encode()) //nolint:noctx // it is answered or the test is over
+		answer, err := http.Get(recorder + "?" + url.Values{"id": {op.ID()}, "run": {strconv.Itoa(op.RunNumber())}, "step": {op.Step()}}.Encode()) //nolint:noctx // it is answered or the test is over
 		if err != nil {
 			return err
 		}
@@ -56,6 +69,15 @@ func handlerConfig(dir string) cli.ServeConfig {
 					return err
 				}
 				return op.Sleep(time.Hour)
+			}},
+			"step": {Run: func(_ context.Context, op *jobdaemon.Op) error {
+				if err := begin(op); err != nil {
+					return err
+				}
+				if op.Step() == "fails" && recorder != "" {
+					return jobdaemon.NeedsPerson(errors.New("it fails"))
+				}
+				return nil
 			}},
 			"count": {Run: func(_ context.Context, op *jobdaemon.Op) error {
 				if err := begin(op); err != nil {

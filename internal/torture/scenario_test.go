@@ -27,6 +27,7 @@ type told struct {
 	ask            statefs.Ask    // of a request
 	end            *client.Footer // of an end that was shown
 	run            int            // of work that began
+	step           string         // which step of it, "" where there are none
 }
 
 // play is a scenario while it is played: a daemon in a process of its own on a disk that keeps a journal.
@@ -52,7 +53,7 @@ func perform(t *testing.T, script func(*play)) (*faultfs.Disk, []told) {
 			t.Errorf("recorded: %s", r.URL)
 		}
 		at := s.p.disk.Len()
-		s.note(told{sent: at, answered: at, id: id, run: run})
+		s.note(told{sent: at, answered: at, id: id, run: run, step: r.FormValue("step")})
 	}))
 	defer recorder.Close()
 	s.url = recorder.URL
@@ -148,6 +149,7 @@ func (s *play) running(id statefs.ID) {
 // scenarios are the orders of writes that are cut at every point.
 var scenarios = map[string]func(*play){
 	"submit": func(s *play) { s.submit("wait"); s.submit("wait") },
+	"steps":  playSteps,
 	"finish": func(s *play) { s.end(s.submit("count")) },
 	"pause and resume": func(s *play) {
 		id := s.submit("wait")
