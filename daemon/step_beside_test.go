@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// stopsAt is a logger that waits when a line is written to it, which has the look wait that writes it.
+type stopsAt struct {
+	slog.Handler
+
+	line       string
+	there, let chan struct{}
+}
+
+func (s *stopsAt) Handle(_ context.Context, record slog.Record) error {
+	if record.Message == s.line {
+		s.there <- struct{}{}
+		<-s.let
+	}
+	return nil
+}
+
+func (s *stopsAt) Enabled(context.Context, slog.Level) bool { return true }
+
+// A request that is seen in the very look that ends one step and begins the next is carried out, though nothing else happens to the operation.
+func TestRequestBesideTheEndOfAStep(t *testing.T) {
+	t.Parallel()
+	ends, stops := make(chan struct{}), &stopsAt{Handler: slog.DiscardHandler, line: "request refused", there: make(chan struct{}), let: make(chan struct{})}
+	b := prepare(t, `
+group: test
+name: two
+steps:
+  - {name: one, handler: one}
+  - {name: two, needs: [one], handler: waits}
+`, Handlers{"waits": sideHandlers["waits"], "one": {Run: func(context.Context, *Op) error { <-ends; return nil }}})
+	b.config.Logger = slog.New(stops)
+	b.start()
+	id := b.submit("two", `{}`)
+	b.awaitLog(id, "one")
+	b.touch(id, statefs.Skip) // which a step at work has no use for
+	<-stops.there
+	op := b.daemon.operation(id) // in the hands of the look that waits
+	run, before := op.run, op.events.Load()
+	b.touch(id, statefs.Pause)
+	b.poll("the watch has told of the request", func() bool { return op.events.Load() > before })
+	close(ends)
+	<-run.done
+	close(stops.let)
+	if rec := b.record(id, statefs.Paused); statuses(rec) != "one=succeeded two=running" {
+		t.Error(statuses(rec))
+	}
+	b.touch(id, statefs.Resume)
+	b.artifact(id, "on")
+	b.awaitEnd(id)
+}
