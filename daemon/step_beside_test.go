@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -37,7 +38,7 @@ steps:
   - {name: one, handler: one}
   - {name: two, needs: [one], handler: waits}
 `, Handlers{"waits": sideHandlers["waits"], "one": {Run: func(context.Context, *Op) error { <-ends; return nil }}})
-	b.config.Logger = slog.New(stops)
+	b.config.Logger, b.config.SweepInterval = slog.New(stops), time.Hour // a sweep would find it
 	b.start()
 	id := b.submit("two", `{}`)
 	b.awaitLog(id, "one")

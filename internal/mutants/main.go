@@ -103,6 +103,34 @@ var mutants = []mutant{
 		"TestASightAsks", "./daemon", false,
 	},
 	{
+		"a step begins before the record says it", "daemon/step_next.go", "\tif err := d.owner.WriteRecord(&rec); err != nil {\n\t\treturn err\n\t}\n\tif err := d.owner.Sync(op.id()); err != nil {", "\tif err := d.owner.Sync(op.id()); err != nil {",
+		"TestRandomSteps", "./daemon", false,
+	},
+	{
+		"the end of a step is not in the record", "daemon/finish.go", "d.stepEnded(op.rec, op.run, op.endedBy)", "_ = op.endedBy",
+		"TestStepsRunInTheirOrder|TestGates", "./daemon", false,
+	},
+	{
+		"a request that is made again counts again", "daemon/step_acts.go", "d.olderThanState(op, r) || carriedOut(op.rec, r)", "false",
+		"TestRandomSteps", "./daemon", false,
+	},
+	{
+		"an optional step is tried before what it needs", "steps/plan.go", "func(need string) bool { return !done(list, need) }", "func(string) bool { return false }",
+		"TestRandomGraphs", "./steps", false,
+	},
+	{
+		"a cancel between two steps is forgotten", "daemon/step_next.go", "case op.cancelling != nil:", "case false:",
+		"TestCancelBetweenSteps", "./daemon", false,
+	},
+	{
+		"a request beside the end of a step is forgotten", "daemon/look.go", "if len(sight.Asks)+len(op.taken) > 0 {", "if false {",
+		"TestRequestBesideTheEndOfAStep", "./daemon", false,
+	},
+	{
+		"what trails has no marker by its record", "daemon/recover.go", "case rec.Trailing:", "case false:",
+		"TestTrailingMarkerThatIsRemovedMeanwhile", "./daemon", false,
+	},
+	{
 		"a lane starts one more than it has room for", "queue/room.go", "r.holders.Len() >= r.capacity", "r.holders.Len() > r.capacity",
 		"TestRules|TestQueueFollowsTheRule", "./queue", false,
 	},
