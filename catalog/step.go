@@ -94,18 +94,21 @@ type Milestone struct {
 	Steps []string `json:"steps"`
 }
 
-// Phase is the furthest milestone that an operation has reached: that whose last step is the last one in the order of the steps.
+// Phase is the furthest milestone that an operation has reached: that whose last step is the last one in the order of the steps. A step that was
+// skipped has reached nothing; of several, one must have been done.
 func (d *Definition) Phase(list []steps.Step) string {
 	phase, furthest := FirstPhase, -1
 	reach := func(name string, of ...string) {
-		last := -1
+		last, done := -1, false
 		for _, step := range of {
-			if s := steps.Find(list, step); s == nil || !s.Status.Done() {
+			s := steps.Find(list, step)
+			if s == nil || !s.Status.Done() {
 				return
 			}
+			done = done || s.Status == steps.Succeeded
 			last = max(last, slices.IndexFunc(d.Steps, func(s *Step) bool { return s.Name == step }))
 		}
-		if last >= furthest {
+		if done && last >= furthest {
 			phase, furthest = name, last
 		}
 	}

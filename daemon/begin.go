@@ -157,7 +157,7 @@ func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.P
 func (d *Daemon) prepare(op *operation, def *catalog.Definition, params catalog.Params, step string, log *stream.Writer, adopted bool) (*run, work, error) {
 	r := &run{
 		id: op.id(), number: op.rec.Run, def: def, params: params, owner: d.owner, logger: d.logger, files: d.files,
-		environ: d.config.Environ, laneEnv: d.lanes.turns.environ(laneOf(op.rec), op.rec.LaneTurn), grace: d.config.Grace, retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems,
+		environ: d.config.Environ, laneEnv: d.lanes.turns.environ(laneOf(op.rec), op.rec.LaneTurn), grace: d.config.Grace, retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems, redoFrom: op.rec.RedoFrom,
 		told: d.tellProgress(op.rec), starter: d.starter, adopted: adopted, since: time.Now().Add(-wroteEvery), leaving: make(chan struct{}),
 	}
 	if step != "" {

@@ -59,6 +59,7 @@ func (d *Daemon) failedAttempt(op *operation, err error) statefs.Cause {
 	} else {
 		rec.Attempts++
 	}
+	rec.RedoFrom = r.number + 1
 	rec.Deaths = r.deathsAfter(rec.Deaths, rec.Error.Code, class)
 	a := attempted{
 		code: rec.Error.Code, class: class, asked: r.askedWait(err) > 0,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/steps"
 )
 
 // itemResult is what a line of the item file says of the item itself.
@@ -34,7 +35,7 @@ func (r *run) inherit(note func(itemResult)) error {
 	if r.number < 2 && r.retryOf == nil && !r.adopted {
 		return nil
 	}
-	if err := readItems(r.eachItem, &r.report, r.step.name(), func(result itemResult) {
+	if err := readItems(r.eachItem, &r.report, r.counts, func(result itemResult) {
 		if !r.adopted || result.Run != r.number {
 			r.inherited++
 		}
@@ -67,16 +68,30 @@ func (d *Daemon) itemsOf(id statefs.ID) func(func(line []byte) error) error {
 	return itemsOf(d.owner, id)
 }
 
-// allSteps is no name of a step.
-const allSteps = "*"
+// countsIn returns what says whether an item result counts for a record: not when the step is done again as a whole, nor, when it failed, once the attempt
+// has.
+func countsIn(rec *statefs.Record) func(itemResult) bool {
+	return func(result itemResult) bool {
+		if result.Step == "" {
+			return result.OK || result.Run >= rec.RedoFrom
+		}
+		s := steps.Find(rec.Steps, result.Step)
+		return s == nil || result.Run >= s.ItemsFrom && (result.OK || result.Run >= s.RedoFrom)
+	}
+}
+
+// counts says whether an item result counts for the run.
+func (r *run) counts(result itemResult) bool {
+	return result.Step == r.step.name() && countsIn(&statefs.Record{RedoFrom: r.redoFrom, Steps: r.step.list})(result)
+}
 
 // readItems takes the item results of an operation into a report, and calls note for each. A line that is not what the daemon writes
-// is passed over: a person may have put it there. step says of which step, "" for a job without, and allSteps for all of them.
-func readItems(each func(func(line []byte) error) error, into *report, step string, note func(itemResult)) error {
+// is passed over: a person may have put it there. So is one that does not count.
+func readItems(each func(func(line []byte) error) error, into *report, counts func(itemResult) bool, note func(itemResult)) error {
 	return each(func(line []byte) error {
 		var result itemResult
 		fields, err := decodeFields(line)
-		if err != nil || json.Unmarshal(line, &result) != nil || result.Item < 1 || step != allSteps && step != result.Step {
+		if err != nil || json.Unmarshal(line, &result) != nil || result.Item < 1 || !counts(result) {
 			return nil //nolint:nilerr // see above
 		}
 		entry := fields[:0]
@@ -105,7 +120,7 @@ func (d *Daemon) earlierReport(op *operation) *report {
 		return rep // a handler may have done its items again in each run
 	}
 	rep.total = def.Total(params)
-	if err := readItems(d.itemsOf(op.id()), rep, "", func(itemResult) {}); err != nil {
+	if err := readItems(d.itemsOf(op.id()), rep, countsIn(op.rec), func(itemResult) {}); err != nil {
 		d.logger.Error("item results of earlier runs are not in the footer", "id", op.id(), "error", err)
 	}
 	return rep
@@ -129,8 +144,12 @@ func (r *run) onlyFailed() (finishedNames, error) {
 		return nil, nil
 	}
 	names := make(finishedNames)
-	if err := readItems(itemsOf(r.owner, *r.retryOf), new(report), r.step.name(), func(result itemResult) {
-		if !result.OK {
+	old, err := r.owner.ReadRecord(*r.retryOf)
+	if err != nil {
+		return nil, &workError{code: "start_failed", err: err}
+	}
+	if err := readItems(itemsOf(r.owner, *r.retryOf), new(report), countsIn(old), func(result itemResult) {
+		if !result.OK && result.Step == r.step.name() {
 			names.note(result)
 		}
 	}); err != nil {

@@ -78,6 +78,8 @@ type run struct {
 	ctx    context.Context //nolint:containedctx // the run is what the context is about: it ends with it
 	cancel context.CancelCauseFunc
 	done   chan struct{}
+	// redoFrom is the first run whose failed items count as done.
+	redoFrom int
 	// inherited is how many items the report began with.
 	inherited int
 	// retryOf is the operation that this one repeats; failedOnly has it do only what failed there.

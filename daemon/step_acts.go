@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,6 +31,9 @@ func (d *Daemon) act(op *operation, r *request) error {
 		return nil
 	}
 	args, err := statefs.ParseArgs(r.At.Args)
+	if r.At.Odd {
+		err = errors.New(`its file has something in it that is no JSON object: leave it empty, or write one as {"step": "split", "reason": "why"}`)
+	}
 	def, defErr := d.keptDefinition(op.rec)
 	if mends(defErr) {
 		return defErr

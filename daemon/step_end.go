@@ -41,6 +41,9 @@ func (d *Daemon) stepEnded(rec *statefs.Record, r *run, cause statefs.Cause) {
 	} else if rec.Error != nil {
 		at.ErrorCode, at.ErrorMessage = rec.Error.Code, rec.Error.Message
 	}
+	if change == steps.CauseRetryLater || change == steps.CauseNeedsPerson {
+		at.RedoFrom = r.number + 1
+	}
 	if change == steps.CauseCutOff {
 		at.ErrorCode, at.ErrorMessage = "", ""
 	}
@@ -153,7 +156,7 @@ func needsPersonLine(rec *statefs.Record, at *steps.Step) string {
 func (d *Daemon) stepsReport(op *operation) *report {
 	rep := new(report)
 	if op.rec.Starts > 0 || op.rec.RetryOf != nil {
-		if err := readItems(d.itemsOf(op.id()), rep, allSteps, func(itemResult) {}); err != nil {
+		if err := readItems(d.itemsOf(op.id()), rep, countsIn(op.rec), func(itemResult) {}); err != nil {
 			d.logger.Error("item results are not in the footer", "id", op.id(), "error", err)
 		}
 	}

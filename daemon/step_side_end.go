@@ -94,7 +94,7 @@ func (d *Daemon) failedSide(rec *statefs.Record, at *steps.Step, s *side, failur
 		view.ExitCode = &r.exit.Code
 	}
 	class := r.classOf(&view, failure)
-	at.ErrorCode, at.ErrorMessage = view.Error.Code, view.Error.Message
+	at.ErrorCode, at.ErrorMessage, at.RedoFrom = view.Error.Code, view.Error.Message, r.number+1
 	at.Deaths = r.deathsAfter(at.Deaths, view.Error.Code, class)
 	if class != catalog.ClassWarn {
 		at.Attempts++

@@ -5,24 +5,42 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/jobdir/jobdir/steps"
 )
+
+// itemRun is the beginning of a line of item results.
+var itemRun = regexp.MustCompile(`^(\{"item":\d+,"run":)\d+`)
+
+// counts reports whether the item results of a run of a step count: not when somebody went back to the step since.
+func (r *Record) counts(step string, run int) bool {
+	s := steps.Find(r.Steps, step)
+	return s == nil || run >= s.ItemsFrom
+}
 
 // inheritItems gives a new operation the results of the items that the one it repeats finished well. What failed is done again. They are
 // on the disk under their name before the record is, so a record that says retry_of has them.
 func (t *Tree) inheritItems(from, to ID) error {
+	old, err := t.ReadRecord(from)
+	if err != nil {
+		return fmt.Errorf("inherit the items of %s: %w", from, err)
+	}
 	inherited := false
-	err := t.files.fill(dayFile(to, ".items.ndjson"), func(out io.Writer) (bool, error) {
+	err = t.files.fill(dayFile(to, ".items.ndjson"), func(out io.Writer) (bool, error) {
 		err := t.ReadItems(from, func(line []byte) error {
 			var result struct {
-				OK bool `json:"ok"`
+				OK   bool   `json:"ok"`
+				Run  int    `json:"run"`
+				Step string `json:"step"`
 			}
-			if json.Unmarshal(line, &result) != nil || !result.OK {
+			if json.Unmarshal(line, &result) != nil || !result.OK || !old.counts(result.Step, result.Run) {
 				return nil //nolint:nilerr // a line that is not the daemon's is no result
 			}
 			inherited = true
-			_, err := out.Write(append(line, '\n'))
+			_, err := out.Write(append(itemRun.ReplaceAll(line, []byte("${1}0")), '\n')) // of no run of this operation
 			return err
 		})
 		return inherited, err

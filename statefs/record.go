@@ -77,6 +77,8 @@ type Record struct {
 	// Deaths counts the runs in a row whose work died without having finished an item; the daemon's own deaths do not count.
 	Deaths int `json:"deaths,omitempty"`
 
+	// RedoFrom is the first run whose failed items count as done, 0 for all: those of attempts that failed are done again. Steps have one of their own.
+	RedoFrom int `json:"redo_from,omitempty"`
 	// Warnings counts the runs that ended in a way which the job declares to be neither a failure nor an attempt.
 	Warnings int `json:"warnings,omitempty"`
 	// DueAt is when an operation that is scheduled goes into the queue, or one that is failed_retryable is tried again; a paused one keeps it.

@@ -87,11 +87,11 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	rec.Run, rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues, rec.PausedSeconds, rec.Processed, rec.FailedN = 4, 4, 1, 2, 1, 0.5, 2, 1
 	rec.Then = &Follower{ID: rec.ID, Error: "none"}
 	values := map[string]json.RawMessage{"params.n": json.RawMessage("3")}
-	rec.Trailing = true
+	rec.Trailing, rec.RedoFrom = true, 2
 	rec.Corrected = map[string]json.RawMessage{"n": json.RawMessage("3")}
 	rec.Acts = []steps.Act{{Ask: "set", Step: "split", By: "me", At: at, AskedAt: at, Reason: "wrong", Values: values}}
 	rec.Steps = []steps.Step{{
-		Name: "split", Status: steps.FailedRetryable, Optional: true, Run: 3, Retries: 2, Attempts: 1, Deaths: 1, StartedAt: &at, EndedAt: &at, DueAt: &at,
+		Name: "split", Status: steps.FailedRetryable, Optional: true, Run: 3, Retries: 2, ItemsFrom: 2, RedoFrom: 3, Attempts: 1, Deaths: 1, StartedAt: &at, EndedAt: &at, DueAt: &at,
 		ErrorCode: "exit_code", ErrorMessage: "exit code 1", Reason: "not wanted", Outputs: values, ApprovedBy: "me", ApprovedAt: &at, Lane: "cookie",
 		Limits: []string{"yt-dlp"}, LogFrom: 1, LogTo: 2, Log: "x.log",
 	}}

@@ -20,6 +20,9 @@ type Stamp struct {
 	// Args is the JSON object on the second line of a request, nil when there is none.
 	Args json.RawMessage
 
+	// Odd says that there is something in the file that is neither a time nor one JSON object. For what needs no particulars the name says enough.
+	Odd bool
+
 	// future is when a request of the future says that it was asked; zero for all others.
 	future time.Time
 }
@@ -42,20 +45,25 @@ func formatStamp(at time.Time, args json.RawMessage) []byte {
 	return out
 }
 
-// parseStamp reads the content of a state or request file whose modification time is modified. It never fails: what is not a
-// time counts as an empty file, because `echo > ID.pause_requested` must work as `touch` does.
+// parseStamp reads the content of a state or request file whose modification time is modified. It never fails: what has no
+// time counts as of its modification, because `echo > ID.pause_requested` must work as `touch` does.
 func parseStamp(content []byte, modified time.Time) Stamp {
+	stamp := Stamp{At: modified}
 	first, rest, _ := bytes.Cut(content, []byte("\n"))
-	at, err := time.Parse(time.RFC3339Nano, string(bytes.TrimSpace(first)))
-	if err != nil {
-		return Stamp{At: modified}
+	if at, err := time.Parse(time.RFC3339Nano, string(bytes.TrimSpace(first))); err == nil {
+		stamp.At, content = at, rest
 	}
-	second, _, _ := bytes.Cut(rest, []byte("\n"))
-	second = bytes.TrimSpace(second)
-	if len(second) == 0 || second[0] != '{' || !json.Valid(second) {
-		return Stamp{At: at}
+	content = bytes.TrimSpace(content)
+	line, _, _ := bytes.Cut(content, []byte("\n"))
+	for _, text := range [][]byte{content, bytes.TrimSpace(line)} { // over several lines too, and what follows a whole one means nothing
+		var args bytes.Buffer
+		if len(text) > 0 && text[0] == '{' && json.Compact(&args, text) == nil {
+			stamp.Args = args.Bytes()
+			return stamp
+		}
 	}
-	return Stamp{At: at, Args: json.RawMessage(second)}
+	stamp.Odd = len(content) > 0
+	return stamp
 }
 
 // asked returns the stamp of a request with the time at which it was last asked: the later one of its first line and of its file,

@@ -14,24 +14,27 @@ func TestStampsOfFiles(t *testing.T) {
 		name, content string
 		at            time.Time
 		args          string
+		odd           bool
 	}{
-		{"touch", "", modified, ""},
-		{"echo", "\n", modified, ""},
-		{"text", "please\n", modified, ""},
-		{"zero bytes", strings.Repeat("\x00", 300), modified, ""},
-		{"a time without offset", "2025-11-26T13:07:00.123456\n", modified, ""},
-		{"ours", "2025-11-26T13:07:00.123456+01:00\n", testTime, ""},
-		{"no line end", "2025-11-26T13:07:00.123456+01:00", testTime, ""},
-		{"UTC", "2025-11-26T12:07:00.123456Z\r\n", testTime, ""},
-		{"arguments", "2025-11-26T13:07:00.123456+01:00\n{\"a\":1}\n", testTime, `{"a":1}`},
-		{"a third line", "2025-11-26T13:07:00.123456+01:00\n {\"a\":1} \nmore\n", testTime, `{"a":1}`},
-		{"torn arguments", "2025-11-26T13:07:00.123456+01:00\n{\"a\":", testTime, ""},
-		{"no object", "2025-11-26T13:07:00.123456+01:00\n[1]\n", testTime, ""},
-		{"arguments without a time", "\n{\"a\":1}\n", modified, ""},
+		{"touch", "", modified, "", false},
+		{"echo", "\n", modified, "", false},
+		{"text", "please\n", modified, "", true},
+		{"zero bytes", strings.Repeat("\x00", 300), modified, "", true},
+		{"a time without offset", "2025-11-26T13:07:00.123456\n", modified, "", true},
+		{"ours", "2025-11-26T13:07:00.123456+01:00\n", testTime, "", false},
+		{"no line end", "2025-11-26T13:07:00.123456+01:00", testTime, "", false},
+		{"UTC", "2025-11-26T12:07:00.123456Z\r\n", testTime, "", false},
+		{"arguments", "2025-11-26T13:07:00.123456+01:00\n{\"a\":1}\n", testTime, `{"a":1}`, false},
+		{"a third line", "2025-11-26T13:07:00.123456+01:00\n {\"a\":1} \nmore\n", testTime, `{"a":1}`, false},
+		{"torn arguments", "2025-11-26T13:07:00.123456+01:00\n{\"a\":", testTime, "", true},
+		{"no object", "2025-11-26T13:07:00.123456+01:00\n[1]\n", testTime, "", true},
+		{"arguments over lines", "2025-11-26T13:07:00.123456+01:00\n{\"a\":\n 1}\n", testTime, `{"a":1}`, false},
+		{"arguments behind an empty line", "\n{\"a\":1}\n", modified, `{"a":1}`, false},
+		{"arguments without a time", "{\"a\":1}\n", modified, `{"a":1}`, false},
 	} {
 		stamp := parseStamp([]byte(test.content), modified)
-		if !stamp.At.Equal(test.at) || string(stamp.Args) != test.args {
-			t.Errorf("%s is read as %s %s", test.name, stamp.At, stamp.Args)
+		if !stamp.At.Equal(test.at) || string(stamp.Args) != test.args || stamp.Odd != test.odd {
+			t.Errorf("%s is read as %s %s, odd %t", test.name, stamp.At, stamp.Args, stamp.Odd)
 		}
 	}
 	for _, args := range []string{"", `{"a":1}`} {

@@ -80,6 +80,7 @@ func (g Graph) Back(list []Step, name string) {
 		if !after[s.Name] || s.Status == Pending || s.Apply(CauseBack) != nil {
 			continue
 		}
+		s.ItemsFrom = s.Run + 1
 		s.Reason, s.Outputs, s.ApprovedBy, s.ApprovedAt, s.DueAt, s.Attempts, s.Deaths = "", nil, "", nil, nil, 0, 0
 	}
 }

@@ -54,6 +54,11 @@ type Step struct {
 	// DueAt is when an optional step that is failed_retryable is tried again; the record has that of the required one.
 	DueAt *time.Time `json:"due_at,omitempty"`
 
+	// ItemsFrom is the first run whose item results count, 0 for all: somebody went back to the step, and all of it is done again. RedoFrom is the same
+	// for items that failed: they are done again when the step is.
+	ItemsFrom int `json:"items_from,omitempty"`
+	RedoFrom  int `json:"redo_from,omitempty"`
+
 	// ErrorCode and ErrorMessage say why its last attempt failed.
 	ErrorCode    string `json:"error_code,omitempty"`
 	ErrorMessage string `json:"error_message,omitempty"`
