@@ -96,6 +96,7 @@ func (m *topModel) move(e *client.Event, row *topRow, now time.Time) {
 		m.rows[e.ID] = &topRow{ID: e.ID, Lane: cmp.Or(e.Lane, tally.DefaultLane), State: e.To, Since: e.At}
 	case row != nil:
 		row.State, row.Since, row.Waiting, row.Stalled = e.To, e.At, nil, false
+		row.Lane = cmp.Or(e.Lane, tally.DefaultLane) // of its step
 	}
 	if row := m.rows[e.ID]; row != nil {
 		row.Why = ""

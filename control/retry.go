@@ -126,6 +126,9 @@ func (s *Server) again(r *http.Request, id statefs.ID, failedItems bool, step st
 		return none, refuse(http.StatusConflict, "Operation '%s' cannot be done again: there is no job %s/%s any more", id, old.Group, old.Job).with("id", id)
 	}
 	list, err := inheritSteps(def, old, step)
+	if err == nil && step == "" && old.FailedN > 0 {
+		err = s.redoFailed(def, old, list)
+	}
 	if err != nil {
 		return none, err
 	}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -51,6 +52,38 @@ func inheritSteps(def *catalog.Definition, old *statefs.Record, from string) ([]
 		}
 	}
 	return list, nil
+}
+
+// redoFailed has the steps that have failed items begin again, to do those, and all that need such a step.
+func (s *Server) redoFailed(def *catalog.Definition, old *statefs.Record, list []steps.Step) error {
+	failed := make(map[string]bool)
+	err := s.tree.ReadItems(old.ID, func(line []byte) error {
+		var result struct {
+			OK   bool   `json:"ok"`
+			Run  int    `json:"run"`
+			Step string `json:"step"`
+		}
+		if json.Unmarshal(line, &result) != nil || result.OK || result.Step == "" {
+			return nil //nolint:nilerr // a line that is not the daemon's is no result
+		}
+		if of := steps.Find(old.Steps, result.Step); of != nil && result.Run >= max(of.ItemsFrom, of.RedoFrom) {
+			failed[result.Step] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	graph := def.Graph()
+	for i := range list { // in their order: what needs one that begins again does all of its items
+		at := &list[i]
+		if !failed[at.Name] || !at.Status.Done() {
+			continue
+		}
+		graph.Back(list, at.Name)
+		at.ItemsFrom = 0 // what went well stays done
+	}
+	return nil
 }
 
 // lacksOutputs reports whether a step is done and has not left what the job wants of it now.

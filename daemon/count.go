@@ -10,7 +10,8 @@ import (
 
 // count has the operation counted in its present state from now on.
 func (op *operation) count(t *tally.Tally) {
-	op.tally = t.Counter(op.rec.Lane)
+	lane, _ := op.rec.Takes()
+	op.tally = t.Counter(lane)
 	op.recount(op.state)
 }
 
@@ -22,11 +23,16 @@ func (op *operation) recount(state statefs.State) {
 	if op.counted == statefs.Queued {
 		op.tally.Unqueue(op.queuedAt)
 	}
-	if op.queuedAt = op.rec.Since(); state == statefs.Queued {
-		op.tally.Queue(op.queuedAt)
+	next := op.tally
+	if len(op.rec.Steps) > 0 { // a step may have a lane of its own
+		lane, _ := op.rec.Takes()
+		next = op.tally.In(lane)
 	}
-	op.tally.Move(op.counted, state)
-	op.counted = state
+	if op.queuedAt = op.rec.Since(); state == statefs.Queued {
+		next.Queue(op.queuedAt)
+	}
+	op.tally.MoveTo(next, op.counted, state)
+	op.tally, op.counted = next, state
 }
 
 // measure notes how long an operation was queued when it begins to run, and how long it worked when it ends.

@@ -24,7 +24,7 @@ func (d *Daemon) ahead(op *operation, def *catalog.Definition, params catalog.Pa
 			err = at.Apply(steps.CauseCutOff)
 		case move == steps.Wait:
 			err = at.Apply(steps.CauseRetry)
-		case move != steps.Start:
+		case move == steps.Over:
 			return move, skipped, nil
 		default:
 			step := def.Step(name)

@@ -250,6 +250,13 @@ steps:
   - {name: ship, needs: [agree], approve: true, run: [echo, ship], milestone: shipped}
 ---
 group: test
+name: gate_maybe
+params: {n: {type: integer, default: 1}}
+steps:
+  - {name: agree, approve: true, when: "params.n > 5"}
+  - {name: ship, needs: [agree], run: [echo, ship]}
+---
+group: test
 name: gate_first
 steps:
   - {name: agree, approve: true}
@@ -291,6 +298,15 @@ func TestGates(t *testing.T) {
 	rec = b.awaitEnd(rejected)
 	if rec.Status != statefs.Failed || rec.Error.Code != "rejected" || !strings.Contains(rec.Error.Message, "eve: too late") || rec.Acts[0].Ask != "reject" {
 		t.Errorf("%s %+v %+v", rec.Status, rec.Error, rec.Acts)
+	}
+	if rec := b.awaitEnd(b.submit("gate_maybe", `{}`)); statuses(rec) != "agree=skipped ship=succeeded" {
+		t.Errorf("a gate that is not asked for: %s", statuses(rec))
+	}
+	asked := b.submit("gate_maybe", `{"n": 9}`)
+	b.record(asked, statefs.WaitingApproval)
+	b.request(asked, statefs.Approve, `{}`)
+	if rec := b.awaitEnd(asked); statuses(rec) != "agree=succeeded ship=succeeded" {
+		t.Errorf("a gate that is asked for: %s", statuses(rec))
 	}
 	skipped := b.submit("gate_first", `{}`)
 	b.record(skipped, statefs.WaitingApproval)

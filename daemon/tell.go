@@ -40,8 +40,9 @@ func (d *Daemon) tellOne(rec *statefs.Record, t statefs.Transited) {
 }
 
 func eventOf(rec *statefs.Record, kind events.Type) events.Event {
+	lane, _ := rec.Takes()
 	return events.Event{
-		Type: kind, ID: rec.ID, Group: rec.Group, Job: rec.Job, Lane: rec.Lane, Key: rec.Key, Tags: rec.Tags, Run: rec.Run,
+		Type: kind, ID: rec.ID, Group: rec.Group, Job: rec.Job, Lane: lane, Key: rec.Key, Tags: rec.Tags, Run: rec.Run,
 	}
 }
 

@@ -53,8 +53,12 @@ func cut(name string) string { return name[:min(len(name), nameLimit)] }
 
 // RowOf makes the row of an operation from its record.
 func RowOf(rec *statefs.Record) Row {
+	lane, _ := rec.Takes() // where it is now, which may be the lane of a step
+	if rec.Status.Terminal() {
+		lane = rec.Lane
+	}
 	r := Row{
-		Number: rec.FinishedSeq, ID: rec.ID, Job: cut(rec.Job), Group: cut(rec.Group), Lane: cut(rec.Lane), Status: rec.Status,
+		Number: rec.FinishedSeq, ID: rec.ID, Job: cut(rec.Job), Group: cut(rec.Group), Lane: cut(lane), Status: rec.Status,
 		Result: statefs.Result(cut(string(rec.Result))), Created: rec.CreatedAt, Updated: rec.UpdatedAt, Key: cut(rec.Key), Tags: rec.Tags, Pinned: rec.Pinned, Earlier: rec.NeedsPersonSeq,
 	}
 	if rec.StartedAt != nil {

@@ -153,7 +153,7 @@ func (o *Owner) EverLive() (ids map[ID]bool, there bool, err error) {
 
 // Footprint returns how many bytes the files of an ended operation have.
 func (t *Tree) Footprint(rec *Record) int64 {
-	sum := t.sizeOf(rec.ID, ".json") + t.sizeOf(rec.ID, ".log") + t.sizeOf(rec.ID, ".items.ndjson")
+	sum := t.sizeOf(rec.ID, ".json") + t.sizeOf(rec.ID, ".log") + t.sizeOf(rec.ID, itemsSuffix)
 	for _, name := range rec.Artifacts {
 		if !filepath.IsLocal(name) {
 			continue

@@ -10,6 +10,9 @@ import (
 	"os"
 )
 
+// itemsSuffix ends the name of every file of item results.
+const itemsSuffix = ".items.ndjson"
+
 // itemLimit bounds one line of the item results, in bytes.
 const itemLimit = 16 << 20
 
@@ -17,7 +20,7 @@ const itemLimit = 16 << 20
 // the call only. A last line without a newline was cut off by a crash and is left out; one that is too long is passed over. An
 // operation without item results has none.
 func (t *Tree) ReadItems(id ID, each func(line []byte) error) error {
-	return t.readItemsOf(id, dayFile(id, ".items.ndjson"), each)
+	return t.readItemsOf(id, dayFile(id, itemsSuffix), each)
 }
 
 func (t *Tree) readItemsOf(id ID, name string, each func(line []byte) error) error {

@@ -160,7 +160,7 @@ feeding:
 // publishRecord writes all of an operation but its marker. The record of one of a list is durable in the file of the list.
 func (t *Tree) publishRecord(rec *Record) error {
 	if rec.RetryOf != nil {
-		if err := t.inheritItems(*rec.RetryOf, rec.ID); err != nil {
+		if err := t.inheritItems(*rec.RetryOf, rec); err != nil {
 			return err
 		}
 	}
@@ -183,7 +183,7 @@ func (t *Tree) publishMarker(rec *Record) error {
 func (t *Tree) withdraw(recs []*Record) {
 	for _, rec := range recs {
 		if err := t.root.Remove(dayFile(rec.ID, ".json")); err == nil || errors.Is(err, fs.ErrNotExist) {
-			_ = t.root.Remove(dayFile(rec.ID, ".items.ndjson")) // what it would have inherited
+			_ = t.root.Remove(dayFile(rec.ID, itemsSuffix)) // what it would have inherited
 			t.live.remove(t, rec.ID)
 		}
 	}

@@ -30,12 +30,14 @@ func StepItemExitName(id ID, step string, item int) string {
 
 // ReadStepItems is ReadItems for an optional step.
 func (t *Tree) ReadStepItems(id ID, step string, each func(line []byte) error) error {
-	return t.readItemsOf(id, stepFile(id, step, ".items.ndjson"), each)
+	return t.readItemsOf(id, stepFile(id, step, itemsSuffix), each)
 }
 
 // MakeStepFolder makes the folder of the optional steps of an operation.
-func (o *Owner) MakeStepFolder(id ID) error {
-	if err := os.MkdirAll(filepath.Join(o.dir, dayFile(id, ".steps")), 0o750); err != nil {
+func (o *Owner) MakeStepFolder(id ID) error { return o.makeStepFolder(id) }
+
+func (t *Tree) makeStepFolder(id ID) error {
+	if err := os.MkdirAll(filepath.Join(t.dir, dayFile(id, ".steps")), 0o750); err != nil {
 		return fmt.Errorf("make the folder of the optional steps of %s: %w", id, err)
 	}
 	return nil
@@ -48,5 +50,5 @@ func (o *Owner) AppendStepLog(id ID, step string) (*os.File, error) {
 
 // AppendStepItems is AppendItems for an optional step.
 func (o *Owner) AppendStepItems(id ID, step string) (*os.File, error) {
-	return o.appendItemsTo(filepath.Join(o.dir, stepFile(id, step, ".items.ndjson")), id)
+	return o.appendItemsTo(filepath.Join(o.dir, stepFile(id, step, itemsSuffix)), id)
 }

@@ -236,7 +236,7 @@ func (t *Tree) ProgressPath(id ID) string { return filepath.Join(t.dir, dayFile(
 func (t *Tree) ArtifactsPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".artifacts")) }
 
 // ItemsPath returns the path of the item results.
-func (t *Tree) ItemsPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".items.ndjson")) }
+func (t *Tree) ItemsPath(id ID) string { return filepath.Join(t.dir, dayFile(id, itemsSuffix)) }
 
 // TempDir returns the path of tmp/. What is left there is removed when a daemon starts.
 func (t *Tree) TempDir() string { return t.files.tmp }

@@ -40,9 +40,15 @@ func (t *Tally) Counter(name string) *Counter {
 	return &t.lane(name).counter
 }
 
+// In returns the counter of another lane beside this one, or this one for its own.
+func (c *Counter) In(name string) *Counter { return c.tally.Counter(name) }
+
 // Move counts an operation out of one state and into another; "" is for one that comes or goes.
-func (c *Counter) Move(from, to statefs.State) {
-	if from == to {
+func (c *Counter) Move(from, to statefs.State) { c.MoveTo(c, from, to) }
+
+// MoveTo is Move for an operation that changes its lane as well.
+func (c *Counter) MoveTo(next *Counter, from, to statefs.State) {
+	if from == to && c == next {
 		return
 	}
 	t := c.tally
@@ -51,14 +57,14 @@ func (c *Counter) Move(from, to statefs.State) {
 	if t.states == nil {
 		t.states = make(map[statefs.State]int)
 	}
-	for _, counts := range []map[statefs.State]int{t.states, c.lane.states} {
+	for _, of := range []struct{ out, in map[statefs.State]int }{{t.states, t.states}, {c.lane.states, next.lane.states}} {
 		if from != "" {
-			if counts[from]--; counts[from] == 0 {
-				delete(counts, from)
+			if of.out[from]--; of.out[from] == 0 {
+				delete(of.out, from)
 			}
 		}
 		if to != "" {
-			counts[to]++
+			of.in[to]++
 		}
 	}
 }
