@@ -97,7 +97,7 @@ func (d *Daemon) setAlarm(op *operation) {
 	if due := op.rec.DueAt; due != nil && (op.state == statefs.Scheduled || op.state == statefs.FailedRetryable) {
 		at = *due
 	}
-	if due := op.sideDue(); !due.IsZero() && (op.state == statefs.Running || op.state == statefs.Trailing) && (at.IsZero() || due.Before(at)) {
+	if due := op.sideDue(); !due.IsZero() && op.letsSidesBegin() && (at.IsZero() || due.Before(at)) {
 		at = due
 	}
 	var after time.Duration

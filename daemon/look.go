@@ -189,13 +189,17 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 			return err
 		}
 		if len(op.rec.Steps) > 0 {
-			if elsewhere, err := d.stepAhead(op); elsewhere || err != nil {
+			if elsewhere, err := d.stepAhead(op); err != nil {
 				return err
+			} else if elsewhere && d.manages(op.id()) {
+				return d.beginSides(op)
+			} else if elsewhere {
+				return nil
 			}
 		}
 		if !d.admission.enter(op) {
 			d.firstWait(op)
-			return nil
+			return d.beginSides(op)
 		}
 		if err := d.begin(op); err != nil || !d.manages(op.id()) {
 			return err

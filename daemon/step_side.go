@@ -27,8 +27,7 @@ func (op *operation) working() bool { return op.run != nil || len(op.sides) > 0 
 
 // beginSides begins the optional steps whose turn it is. Nothing of the operation waits for them.
 func (d *Daemon) beginSides(op *operation) error {
-	if len(op.rec.Steps) == 0 || op.state != statefs.Running && op.state != statefs.Trailing ||
-		op.pausing != nil || op.cancelling != nil || d.stopping.Load() || d.draining() {
+	if !op.letsSidesBegin() || op.pausing != nil || op.cancelling != nil || d.stopping.Load() || d.draining() {
 		d.admission.leaveSides(op)
 		return nil
 	}
@@ -49,6 +48,19 @@ func (d *Daemon) beginSides(op *operation) error {
 		}
 	}
 	return nil
+}
+
+// letsSidesBegin reports whether optional steps may begin in the state of their operation: whatever its required ones wait for, unless it is held or has
+// not begun.
+func (op *operation) letsSidesBegin() bool {
+	switch op.state {
+	case statefs.Running, statefs.Trailing, statefs.WaitingApproval, statefs.FailedManual, statefs.FailedRetryable:
+		return len(op.rec.Steps) > 0
+	case statefs.Queued:
+		return op.rec.MainRun() > 0
+	case statefs.Scheduled, statefs.Paused, statefs.Completed, statefs.Cancelled, statefs.Failed:
+	}
+	return false
 }
 
 // sidesDue returns the optional steps that may be tried again; when there are pending ones, "" stands for them.

@@ -42,6 +42,14 @@ steps:
   - {name: aside, optional: true, handler: waits}
 ---
 group: test
+name: gate_beside
+steps:
+  - {name: main, run: [echo, main]}
+  - {name: agree, needs: [main], approve: true}
+  - {name: one, needs: [main], optional: true, run: [sh, -c, "test -e $JOBDIR_ARTIFACTS/was && exit 0; touch $JOBDIR_ARTIFACTS/was; exit 75"], retry: {max_attempts: 3, initial: 20ms}}
+  - {name: two, needs: [one], optional: true, run: [echo, two]}
+---
+group: test
 name: child
 run: [echo, child]
 `
@@ -248,5 +256,21 @@ func TestTrailingSurvivesARestart(t *testing.T) {
 	}
 	if rows := b.awaitEnds(0, 1); len(rows) != 1 {
 		t.Errorf("feed %+v", rows)
+	}
+}
+
+// Optional steps begin, are tried again and follow each other while their operation waits for a person.
+func TestOptionalStepsGoOnAtAGate(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sideJobs, sideHandlers)
+	id := b.submit("gate_beside", `{}`)
+	b.record(id, statefs.WaitingApproval)
+	rec := b.awaitStep(id, "two", steps.Succeeded)
+	if rec.Status != statefs.WaitingApproval || step(t, rec, "one").Retries != 1 {
+		t.Errorf("%s %+v", rec.Status, rec.Steps)
+	}
+	b.request(id, statefs.Approve, `{}`)
+	if rec := b.awaitEnd(id); rec.Result != statefs.Success || rec.FinishedSeq == 0 {
+		t.Errorf("%s %+v", rec.Result, rec.Steps)
 	}
 }
