@@ -121,7 +121,7 @@ func (c *check) retry(step *steps.Step) error {
 		return nil
 	}
 	if !c.ask.Means(c.state) {
-		return c.no("it is started again when it waits for a person or for its next attempt")
+		return c.no("it is started again when it has failed")
 	}
 	switch {
 	case step == nil || c.isAt(step):

@@ -129,6 +129,9 @@ func (f *follower) look() error {
 		if end.LogBytes != nil {
 			f.snap.LogBytes = *end.LogBytes
 		}
+		if f.view >= viewDetail {
+			f.snap.Steps = shownSteps(end)
+		}
 		return f.checkSeal()
 	}
 	state, stateErr := f.hub.tree.State(f.id)

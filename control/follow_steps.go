@@ -64,6 +64,14 @@ func (f *follower) showSteps(rec *statefs.Record) {
 	if !f.follows {
 		f.followRecord()
 	}
+	f.snap.Steps = shownSteps(rec)
+}
+
+// shownSteps are the steps of an operation as events show them, nil for one without.
+func shownSteps(rec *statefs.Record) [][]byte {
+	if len(rec.Steps) == 0 {
+		return nil
+	}
 	shown := make([][]byte, 0, len(rec.Steps))
 	for i := range rec.Steps {
 		s := &rec.Steps[i]
@@ -79,9 +87,9 @@ func (f *follower) showSteps(rec *statefs.Record) {
 		}
 		line, err := json.Marshal(data)
 		if err != nil {
-			return // texts and numbers always encode
+			return nil // texts and numbers always encode
 		}
 		shown = append(shown, line)
 	}
-	f.snap.Steps = shown
+	return shown
 }

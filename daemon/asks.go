@@ -50,6 +50,12 @@ func (d *Daemon) carryOut(op *operation, asks []statefs.Ask) error {
 // take takes requests in hand, in the order in which they are to be carried out. The error is one that mends itself.
 func (d *Daemon) take(op *operation, asks []statefs.Ask) error {
 	for _, ask := range asks {
+		if len(op.rec.Steps) > 0 && statefs.HasParticulars(ask) {
+			if wait := d.owner.Unsettled(op.id(), ask, quiet); wait > 0 {
+				d.looks.retry(op.id(), wait)
+				continue
+			}
+		}
 		t, ok, err := d.owner.Take(op.id(), ask)
 		if scarce(err) {
 			return err

@@ -198,6 +198,9 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 		rep = d.earlierReport(op)
 	}
 	rec.Next = ""
+	if len(rec.Steps) > 0 && cause != statefs.CauseMainDone && cause != statefs.CauseDone {
+		endSteps(&rec, op.state)
+	}
 	if rec.Status == statefs.Trailing {
 		rec.Status, rec.Trailing = statefs.Completed, true
 	}

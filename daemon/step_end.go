@@ -70,6 +70,20 @@ func cutOff(rec *statefs.Record, now time.Time) {
 	_ = at.Apply(steps.CauseCutOff) // what is running can be cut off
 }
 
+// endSteps brings the steps of an operation in line that ends before all of them are done: none of them is tried again by itself.
+func endSteps(rec *statefs.Record, from statefs.State) {
+	rec.Steps = steps.Clone(rec.Steps)
+	for i := range rec.Steps {
+		if s := &rec.Steps[i]; s.Status == steps.FailedRetryable {
+			_ = s.Apply(steps.CauseCutOff) // it was to be tried again
+			s.DueAt = nil
+		}
+	}
+	if from == statefs.WaitingApproval {
+		rec.Reason = "" // nobody is asked any more
+	}
+}
+
 // outputsOf are the values that a step promises, as far as its work left them.
 func (r *run) outputsOf(def *catalog.Step) map[string]json.RawMessage {
 	var out map[string]json.RawMessage

@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/steps"
@@ -108,5 +110,28 @@ func TestRequestsThatCannotBeReadAreRefused(t *testing.T) {
 	put(statefs.Skip, "{\"step\":\"second\",\n\"reason\":\"two lines\"}")
 	if rec := b.awaitEnd(id); step(t, rec, "second").Reason != "two lines" {
 		t.Errorf("%+v", rec.Steps)
+	}
+}
+
+// What is written into jobs/ in several strokes counts when it says something, or has rested.
+func TestRequestsMayBeWrittenSlowly(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stepJobs, stepHandlers)
+	id := b.submit("fails", `{"how":"x"}`)
+	b.record(id, statefs.FailedManual)
+	f, err := os.Create(filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Skip)))
+	must(t, err)
+	_, err = f.WriteString(time.Now().Format(statefs.StampFormat) + "\n")
+	must(t, err)
+	b.daemon.looks.wait()
+	_, err = f.WriteString(`{"step": "third", "reason": "later"}`)
+	must(t, errors.Join(err, f.Close()))
+	rec := b.awaitStep(id, "third", steps.Skipped)
+	if rec.Status != statefs.FailedManual || step(t, rec, "third").Reason != "later" {
+		t.Errorf("%s %+v", rec.Status, rec.Steps)
+	}
+	b.touch(id, statefs.Skip)
+	if rec := b.awaitEnd(id); statuses(rec) != "first=succeeded second=skipped third=skipped" {
+		t.Errorf("%s", statuses(rec))
 	}
 }

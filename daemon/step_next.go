@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
@@ -33,7 +34,7 @@ func (d *Daemon) ahead(op *operation, def *catalog.Definition, params catalog.Pa
 			}
 			holds, whenErr := step.Holds(catalog.Values{Params: params, ID: op.id().String(), Steps: list})
 			if whenErr != nil {
-				return move, skipped, &workError{code: "when_failed", err: whenErr}
+				return move, skipped, &workError{code: "when_failed", err: fmt.Errorf("when: %s", strings.TrimPrefix(whenErr.Error(), "when of step "+name+": "))}
 			}
 			if holds {
 				return move, skipped, nil

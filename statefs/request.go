@@ -154,7 +154,7 @@ func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
 	name := RequestName(id, ask)
 	stamp, err := o.requestStamp(o.jobs, name)
 	by := ""
-	if asksByName[ask] {
+	if HasParticulars(ask) {
 		by = ownerName(o.jobs, name)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -181,8 +181,10 @@ func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
 	return Taken{ID: id, Ask: ask, At: stamp, By: by, file: name}, true, o.takeLink(name)
 }
 
-// asksByName are the requests of which the record says who made them.
-var asksByName = map[Ask]bool{Retry: true, Skip: true, Set: true, Approve: true, Reject: true}
+// HasParticulars reports whether a request may say which step it means, who asks and why ([Args]).
+func HasParticulars(ask Ask) bool {
+	return ask == Retry || ask == Skip || ask == Set || ask == Approve || ask == Reject
+}
 
 // takeLink removes a request that is a second name of the one in taken/: renaming one to the other does nothing (see askInNoRoom).
 func (o *Owner) takeLink(name string) error {

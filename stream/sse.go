@@ -100,6 +100,9 @@ func (e *events) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := e.sendSteps(); err != nil { // as they ended, also to who comes late
+		return err
+	}
 	line, err = oneLine(e.snap.Footer)
 	if err != nil {
 		return err
