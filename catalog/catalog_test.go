@@ -66,13 +66,13 @@ func TestReload(t *testing.T) {
 	}
 	kept := c.Get("a", "two")
 
-	write(t, at("sub/two.yml"), yamlJob("a", "two", "v2")+"---\n"+yamlJob("b", "three", "v2")+"deliver: x\n")
+	write(t, at("sub/two.yml"), yamlJob("a", "two", "v2")+"---\n"+yamlJob("b", "three", "v2")+"delivers: x\n")
 	write(t, at("one.yaml"), yamlJob("a", "one", "v2"))
-	step(t, c, "a bad file keeps its last good version", "a/one=v2 a/two=v1 b/three=v1", `sub/two.yml:8:1: unknown key "deliver"`)
+	step(t, c, "a bad file keeps its last good version", "a/one=v2 a/two=v1 b/three=v1", `sub/two.yml:8:1: unknown key "delivers"`)
 	if c.Get("a", "two") != kept {
 		t.Error("the kept definition is another one")
 	}
-	step(t, c, "again", "a/one=v2 a/two=v1 b/three=v1", `unknown key "deliver"`)
+	step(t, c, "again", "a/one=v2 a/two=v1 b/three=v1", `unknown key "delivers"`)
 
 	write(t, at("sub/two.yml"), yamlJob("a", "two", "v3"))
 	step(t, c, "repaired", "a/one=v2 a/two=v3")
@@ -207,13 +207,13 @@ func TestReadersSeeWholeSets(t *testing.T) {
 
 func TestProblemsAreFound(t *testing.T) {
 	t.Parallel()
-	_, err := Parse("f.yaml", []byte("group: a\nname: b\nrunn: [x]\ndeliver: y\n"))
+	_, err := Parse("f.yaml", []byte("group: a\nname: b\nrunn: [x]\ndelivers: y\n"))
 	p, ok := errors.AsType[*Problem](err)
 	if !ok || p.Line != 3 || p.Column != 1 {
 		t.Errorf("first problem %+v", p)
 	}
 	want := `f.yaml:3:1: unknown key "runn" (did you mean "run"?)
-f.yaml:4:1: unknown key "deliver" (deliver is not known to this version)`
+f.yaml:4:1: unknown key "delivers" (did you mean "deliver"?)`
 	if err.Error() != want {
 		t.Errorf("text %s", err)
 	}

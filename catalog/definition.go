@@ -102,7 +102,8 @@ type Definition struct {
 	KeyOrder KeyOrder
 	Priority int // higher ones start first; a submit may give another one
 	Unique   Unique
-	Then     *Then // nil: nothing follows
+	Then     *Then       // nil: nothing follows
+	Deliver  []*Delivery // in the order of the file
 
 	Steps      []*Step // in the order in which they are done: each after all that it needs
 	Milestones []Milestone

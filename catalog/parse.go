@@ -58,9 +58,8 @@ var (
 			"group", "name", "summary", "params", "tags", "dir", "env", "run", "items", "parallel", "handler",
 			"max_log", "fail_when", "on_disconnect", "grace", "timeout", "stall_after", "on_stall", "restart", "retry",
 			"queue_timeout", "deadline", "exit_codes", "lane", "limits", "key", "key_order", "priority", "unique", "schedule", "then",
-			"steps", "milestones",
+			"steps", "milestones", "deliver",
 		},
-		later: []string{"deliver"},
 		other: []string{"needs", "optional", "approve", "when", "milestone", "errors", "outputs"},
 		where: "it is a key of a step",
 	}
@@ -179,6 +178,8 @@ func (j *jobDecoder) key(key string, k, n *node) {
 		j.queue(key, n)
 	case "then":
 		j.then(n)
+	case "deliver":
+		j.deliver(n)
 	case "steps":
 		j.readSteps(n)
 	case "milestones":

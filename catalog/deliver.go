@@ -1,0 +1,154 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Send says what of an operation is delivered.
+type Send string
+
+// The values of send.
+const (
+	SendResult Send = "result" // the footer of the stream: a JSON object (default)
+	SendRecord Send = "record" // everything known of the operation: a JSON object
+	SendLog    Send = "log"    // the log, as it was sealed; to folders alone
+)
+
+// DeliverOn says at which ends something is delivered.
+type DeliverOn string
+
+// The values of on.
+const (
+	OnCompleted DeliverOn = "completed" // the operation is completed, also with a partial result (default)
+	OnEnded     DeliverOn = "ended"     // it has ended, in whatever way
+)
+
+// The kinds of target.
+const (
+	FolderKind  = "folder"
+	WebhookKind = "webhook"
+)
+
+// DefaultWebhookTimeout is how long a webhook may take to answer when the job does not say.
+const DefaultWebhookTimeout = 30 * time.Second
+
+// Delivery is one target of deliver. One of Folder and Webhook is set.
+type Delivery struct {
+	Send Send
+	On   DeliverOn
+	// RetryFor is how long after the end of the operation it is tried; 0 is for ever.
+	RetryFor time.Duration
+	Folder   *FolderTarget
+	Webhook  *WebhookTarget
+}
+
+// FolderTarget is a folder of this machine.
+type FolderTarget struct {
+	Path string // absolute
+	Key  string // name of the file below Path, as written, with references
+}
+
+// WebhookTarget is an address that takes a request of HTTP.
+type WebhookTarget struct {
+	URL     string // as written, with references in its path and query
+	Method  string // POST, PUT or PATCH
+	Headers []EnvVar
+	// SecretFile is a file with the secret that signs, SecretEnv the environment variable of the daemon with it; both "" signs nothing.
+	SecretFile, SecretEnv string
+	Timeout               time.Duration
+}
+
+// Kind is the kind of the target: the key under which the file has it.
+func (d *Delivery) Kind() string {
+	if d.Webhook != nil {
+		return WebhookKind
+	}
+	return FolderKind
+}
+
+// Target is where everything of this delivery goes, whatever the operation is: what is out of reach for one operation is so for all
+// that have the same.
+func (d *Delivery) Target() string {
+	if d.Webhook != nil {
+		return WebhookKind + " " + d.Webhook.URL
+	}
+	return FolderKind + " " + d.Folder.Path
+}
+
+// Name gives the place of one operation at the target: the name of a file below the folder, with slashes, or an address. The error says
+// why there can be none: the parameters would make it lead outside.
+func (d *Delivery) Name(v Values) (string, error) {
+	if d.Webhook == nil {
+		name := Expand(d.Folder.Key, v)
+		return name, checkDeliveredName(name)
+	}
+	var b strings.Builder
+	for p := range pieces(d.Webhook.URL) {
+		if p.ref == "" {
+			b.WriteString(p.literal)
+		} else {
+			b.WriteString(strings.ReplaceAll(url.QueryEscape(v.reference(p.ref)), "+", "%20"))
+		}
+	}
+	return b.String(), checkAddress(b.String())
+}
+
+// Bounds of names, those of common file systems.
+const (
+	maxDeliveredName = 1024
+	maxNamePart      = 200
+)
+
+// checkDeliveredName says why a file below a folder cannot have a name.
+func checkDeliveredName(name string) error {
+	switch {
+	case len(name) > maxDeliveredName:
+		return fmt.Errorf("the key is longer than %d bytes", maxDeliveredName)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("the key %q has characters that no name has", clip(name))
+	case strings.Contains(name, `\`):
+		return fmt.Errorf(`the key %q has a \`, clip(name))
+	case strings.HasPrefix(name, "/"):
+		return fmt.Errorf("the key %q begins with / and would lead outside", clip(name))
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		switch {
+		case part == "." || part == "..":
+			return fmt.Errorf("the key %q has the part %q and would lead outside", clip(name), part)
+		case part == "":
+			return fmt.Errorf("the key %q has an empty part", clip(name))
+		case len(part) > maxNamePart:
+			return fmt.Errorf("the key has a part of more than %d bytes: %q", maxNamePart, clip(part))
+		}
+	}
+	return nil
+}
+
+// checkAddress says why something is no address of a webhook.
+func checkAddress(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || strings.ContainsFunc(text, unicode.IsSpace):
+		return errors.New("it is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("it does not begin with http:// or https://")
+	case u.Hostname() == "":
+		return errors.New("it has no host")
+	case u.User != nil:
+		return errors.New("it has a user name or password")
+	case u.Fragment != "":
+		return errors.New("it has a fragment (#)")
+	}
+	for part := range strings.SplitSeq(u.Path, "/") {
+		if part == "." || part == ".." {
+			return fmt.Errorf("its path has the part %q and would lead elsewhere", part)
+		}
+	}
+	return nil
+}

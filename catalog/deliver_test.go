@@ -1,0 +1,74 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+)
+
+// deliveryOf reads a job with one target.
+func deliveryOf(t *testing.T, target string) (*Definition, *Delivery) {
+	t.Helper()
+	defs, err := Parse("f.yaml", []byte("group: g\nname: n\nparams: {p: {type: string, required: true}}\nrun: [x]\ndeliver:\n  - "+target+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return defs[0], defs[0].Deliver[0]
+}
+
+func TestDeliveryDefaults(t *testing.T) {
+	t.Parallel()
+	_, d := deliveryOf(t, "folder: {path: /srv}")
+	if d.Kind() != FolderKind || d.Send != SendResult || d.On != OnCompleted || d.RetryFor != 0 || d.Folder.Key != "${id}.json" {
+		t.Errorf("a folder is %+v, %+v", d, d.Folder)
+	}
+	if _, d = deliveryOf(t, "folder: {path: /srv, send: log}"); d.Folder.Key != "${id}.log" {
+		t.Errorf("the key of a log is %q", d.Folder.Key)
+	}
+	_, d = deliveryOf(t, `webhook: {url: "https://x.example/a"}`)
+	if w := d.Webhook; d.Kind() != WebhookKind || w.Method != "POST" || w.Timeout != DefaultWebhookTimeout || d.Target() != "webhook https://x.example/a" {
+		t.Errorf("a webhook is %+v, %+v", d, w)
+	}
+}
+
+// No value of a parameter makes a name that leads outside.
+func TestDeliveryNames(t *testing.T) {
+	t.Parallel()
+	const folder, hook = `folder: {path: /srv, key: "a/${params.p}/${id}.json"}`, `webhook: {url: "https://x.example/a/${params.p}?id=${id}"}`
+	for _, c := range []struct{ target, value, want, problem string }{
+		{folder, "b", "a/b/ID.json", ""},
+		{folder, "b/c", "a/b/c/ID.json", ""},
+		{folder, "ä b", "a/ä b/ID.json", ""},
+		{folder, "${id}", "a/${id}/ID.json", ""},
+		{folder, "..", "", "would lead outside"},
+		{folder, "b/../../..", "", "would lead outside"},
+		{folder, ".", "", "would lead outside"},
+		{folder, "", "", "an empty part"},
+		{folder, "/etc", "", "an empty part"},
+		{folder, `b\c`, "", `has a \`},
+		{folder, "b\nc", "", "no name has"},
+		{folder, "b\xff", "", "no name has"},
+		{folder, strings.Repeat("b", 201), "", "more than 200 bytes"},
+		{folder, strings.Repeat("b/", 600), "", "longer than 1024 bytes"},
+		{hook, "b c", "https://x.example/a/b%20c?id=ID", ""},
+		{hook, "b/c?d&e#f+g", "https://x.example/a/b%2Fc%3Fd%26e%23f%2Bg?id=ID", ""},
+		{hook, "@evil.example", "https://x.example/a/%40evil.example?id=ID", ""},
+		{hook, "..", "", "would lead elsewhere"},
+		{hook, "../..", "", "would lead elsewhere"},
+	} {
+		def, d := deliveryOf(t, c.target)
+		params, err := def.Bind(map[string][]string{"p": {c.value}})
+		if err != nil && c.value != "b\xff" {
+			t.Fatalf("bind %q: %v", c.value, err)
+		}
+		if err != nil {
+			continue // no parameter holds it
+		}
+		got, err := d.Name(Values{Params: params, ID: "ID"})
+		switch {
+		case c.problem == "" && (err != nil || got != c.want):
+			t.Errorf("with %q the name is %q, %v, want %q", c.value, got, err, c.want)
+		case c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)):
+			t.Errorf("with %q the name is %q, %v, want a problem %q", c.value, got, err, c.problem)
+		}
+	}
+}

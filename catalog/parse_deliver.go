@@ -1,0 +1,256 @@
+package catalog
+
+import (
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+var (
+	deliverKeys = keySet{owner: "a target of deliver", known: []string{FolderKind, WebhookKind}, later: []string{"s3"}}
+	folderKeys  = keySet{owner: "folder", known: []string{"path", "key", "send", "on", "retry_for"}}
+	webhookKeys = keySet{owner: "webhook", known: []string{
+		"url", "method", "headers", "secret_file", "secret_env", "timeout", "send", "on", "retry_for",
+	}}
+)
+
+// Bounds of deliver.
+const (
+	maxTargets        = 16
+	maxWebhookTimeout = time.Hour
+	maxHeaders        = 32
+)
+
+// SecretPrefix begins the names of environment variables that may hold secrets: those are never given to commands.
+const SecretPrefix = "JOBDIR_SECRET_"
+
+var (
+	// fixedAddress is what a URL has before anything that depends on the operation: the host is nothing that a parameter chooses.
+	fixedAddress = regexp.MustCompile(`^https?://[^/?#$]+/`)
+	headerName   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")
+	headerText   = regexp.MustCompile(`^[\t\x20-\x7e]{0,1000}$`)
+	secretEnv    = regexp.MustCompile(`^` + SecretPrefix + `[A-Z0-9_]{1,100}$`)
+)
+
+// ownHeaders are those that a request gets anyway.
+var ownHeaders = []string{
+	"Content-Length", "Content-Type", "Host", "Transfer-Encoding", "Connection", "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature",
+}
+
+// deliver decodes the targets of a job.
+func (j *jobDecoder) deliver(n *node) {
+	elements := j.list(n, "deliver")
+	if len(elements) > maxTargets {
+		j.fail(n, "", "deliver has more than %d targets", maxTargets)
+	}
+	for _, e := range elements {
+		d := &Delivery{Send: SendResult, On: OnCompleted}
+		if !j.mapping(e, deliverKeys, func(key string, k, n *node) {
+			switch {
+			case d.Folder != nil || d.Webhook != nil:
+				j.fail(k, "begin another element of the list with -", "a target of deliver is one thing, not two")
+			case key == FolderKind:
+				d.Folder = &FolderTarget{}
+				j.folder(d, n)
+			case key == WebhookKind:
+				d.Webhook = &WebhookTarget{Method: http.MethodPost, Timeout: DefaultWebhookTimeout}
+				j.webhook(d, n)
+			}
+		}) {
+			continue
+		}
+		if len(e.entries) == 0 {
+			j.fail(e, "write folder: {...} or webhook: {...}", "a target of deliver is empty")
+		}
+		if d.Folder != nil || d.Webhook != nil {
+			j.def.Deliver = append(j.def.Deliver, d)
+		}
+	}
+}
+
+// shipping decodes the keys that all targets have.
+func (j *jobDecoder) shipping(d *Delivery, key string, n *node, sends ...string) {
+	switch key {
+	case "send":
+		if n.text == "artifacts" {
+			j.fail(n, "artifacts is not known to this version", "send cannot be %q", n.text)
+			return
+		}
+		s, _ := j.word(n, key, sends)
+		d.Send = Send(s)
+	case "on":
+		s, _ := j.word(n, key, []string{string(OnCompleted), string(OnEnded)})
+		d.On = DeliverOn(s)
+	case "retry_for":
+		d.RetryFor = j.duration(n, key, maxTimeout, "leave the key out to try for ever")
+	}
+}
+
+func (j *jobDecoder) folder(d *Delivery, n *node) {
+	f := d.Folder
+	var key *node
+	if !j.mapping(n, folderKeys, func(name string, _, n *node) {
+		switch name {
+		case "path":
+			if s, ok := j.text(n, name); ok {
+				f.Path = s
+				if !filepath.IsAbs(s) {
+					j.fail(n, "write it from the root, such as /srv/results", "path cannot be %q", clip(s))
+				}
+				j.unreferenced(n, "path", "no parameter may choose the folder; put it into key")
+			}
+		case "key":
+			if s, ok := j.text(n, name); ok {
+				f.Key, key = s, n
+			}
+		default:
+			j.shipping(d, name, n, string(SendResult), string(SendRecord), string(SendLog))
+		}
+	}) {
+		return
+	}
+	if f.Path == "" {
+		j.fail(n, "write {path: /FOLDER, key: ...}", "folder has no path")
+	}
+	if key != nil {
+		j.deliveredKey(key)
+		return
+	}
+	f.Key = "${id}.json"
+	if d.Send == SendLog {
+		f.Key = "${id}.log"
+	}
+}
+
+// deliveredKey checks a name that depends on the operation.
+func (j *jobDecoder) deliveredKey(n *node) {
+	j.uses = append(j.uses, use{at: n, text: n.text, filled: true})
+	depends := false
+	var sample strings.Builder
+	for p := range pieces(n.text) {
+		sample.WriteString(p.literal)
+		if p.ref != "" {
+			depends = true
+			sample.WriteByte('x')
+		}
+	}
+	if !depends {
+		j.fail(n, "put ${id} in it", "key is the same for every operation: each would replace what the one before delivered")
+	}
+	if err := checkDeliveredName(sample.String()); err != nil {
+		j.fail(n, "it is a name below the folder, such as results/${id}.json", "%s", err)
+	}
+}
+
+// unreferenced refuses references where they mean nothing.
+func (j *jobDecoder) unreferenced(n *node, what, hint string) {
+	for p := range pieces(n.text) {
+		if p.ref != "" {
+			j.fail(n, hint, "%s cannot have ${%s}", what, clip(p.ref))
+			return
+		}
+	}
+}
+
+func (j *jobDecoder) webhook(d *Delivery, n *node) {
+	w := d.Webhook
+	var secret *node
+	if !j.mapping(n, webhookKeys, func(key string, k, n *node) {
+		switch key {
+		case "url":
+			j.webhookURL(w, n)
+		case "method":
+			w.Method, _ = j.word(n, key, []string{http.MethodPost, http.MethodPut, http.MethodPatch})
+		case "headers":
+			j.headers(w, n)
+		case "secret_file":
+			w.SecretFile, _ = j.text(n, key)
+			if n.kind == textKind && !filepath.IsAbs(w.SecretFile) {
+				j.fail(n, "write it from the root, such as /etc/jobdir/hook.key", "secret_file cannot be %q", clip(w.SecretFile))
+			}
+			j.unreferenced(n, key, "a secret comes from no parameter")
+			j.onlySecret(&secret, k)
+		case "secret_env":
+			w.SecretEnv, _ = j.text(n, key)
+			if n.kind == textKind && !secretEnv.MatchString(w.SecretEnv) {
+				j.fail(n, "it is a name that begins with "+SecretPrefix+", which no command gets", "secret_env cannot be %q", clip(w.SecretEnv))
+			}
+			j.onlySecret(&secret, k)
+		case "timeout":
+			w.Timeout = j.duration(n, key, maxWebhookTimeout, "leave the key out for 30s")
+		default:
+			j.shipping(d, key, n, string(SendResult), string(SendRecord))
+		}
+	}) {
+		return
+	}
+	if w.URL == "" {
+		j.fail(n, "write {url: https://...}", "webhook has no url")
+	}
+}
+
+// onlySecret refuses a second secret.
+func (j *jobDecoder) onlySecret(first **node, k *node) {
+	if *first != nil {
+		j.fail(k, "leave one of them out; a file may hold several secrets, one a line", "secret_file and secret_env exclude each other")
+	}
+	*first = k
+}
+
+func (j *jobDecoder) webhookURL(w *WebhookTarget, n *node) {
+	s, ok := j.text(n, "url")
+	if !ok {
+		return
+	}
+	w.URL = s
+	j.uses = append(j.uses, use{at: n, text: s, filled: true})
+	var sample strings.Builder
+	depends := false
+	for p := range pieces(s) {
+		sample.WriteString(p.literal)
+		if p.ref != "" {
+			sample.WriteByte('x')
+			depends = true
+		}
+	}
+	if err := checkAddress(sample.String()); err != nil {
+		j.fail(n, "write https://HOST/PATH", "url cannot be used: %s", err) // it may have a password
+		return
+	}
+	if depends && !fixedAddress.MatchString(s) {
+		j.fail(n, "references belong into the path or the query", "url lets a parameter choose the host")
+	}
+}
+
+func (j *jobDecoder) headers(w *WebhookTarget, n *node) {
+	if n.kind != mappingKind {
+		j.fail(n, "write NAME: VALUE", "headers must be a mapping, not %s", n.kind)
+		return
+	}
+	if len(n.entries) > maxHeaders {
+		j.fail(n, "", "headers has more than %d names", maxHeaders)
+	}
+	for _, e := range n.entries {
+		name := http.CanonicalHeaderKey(e.key.text)
+		switch {
+		case !headerName.MatchString(name):
+			j.fail(e.key, "letters, digits and -", "headers cannot have the name %q", clip(name))
+		case slices.Contains(ownHeaders, name):
+			j.fail(e.key, "the daemon sets it", "headers cannot have the name %q", name)
+		case slices.ContainsFunc(w.Headers, func(v EnvVar) bool { return v.Name == name }):
+			j.fail(e.key, "", "the name %q is given twice in headers", clip(name))
+		}
+		s, ok := j.written(e.value, "the value of "+clip(name))
+		if !ok {
+			continue
+		}
+		if !headerText.MatchString(s) {
+			j.fail(e.value, "visible characters of ASCII and spaces", "the value of %s cannot be sent", clip(name))
+		}
+		j.unreferenced(e.value, "a header", "references belong into the path or the query of url")
+		w.Headers = append(w.Headers, EnvVar{Name: name, Value: s})
+	}
+}
