@@ -76,13 +76,14 @@ var imports = []row{
 	{"history", 2, []string{"statefs"}, []string{bbolt}, "an index of what has ended, made from the records; it knows neither what runs nor HTTP"},
 	{"tally", 2, []string{"statefs"}, nil, "counts and percentiles, as memory and arithmetic alone; of the vocabulary it needs the states"},
 	{"queue", 2, []string{"statefs"}, nil, "what starts next, as a decision without clock, files or locks; of the vocabulary it needs the ID alone"},
+	{"outbox", 2, []string{"statefs"}, nil, "brings things to targets: when, as a decision without clock and files, and how; what a job or a record is it does not know"},
 	{"statefs/statefstest", 2, []string{"statefs"}, nil, "trees for the tests of others"},
 
 	{"submit", 3, []string{"statefs", "catalog", "steps"}, nil, "what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them"},
 	{"acts", 3, []string{"statefs", "catalog", "steps"}, nil, "what a person may do about a step is checked by one set of rules, by HTTP, the command line and the daemon; it reads and writes nothing"},
 
 	{"control", 4, []string{"statefs", "statefs/watch", "history", "events", "stream", "schedule", "catalog", "submit", "acts", "web", "tally", "steps"}, []string{httprouter, websocket}, "HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own"},
-	{"daemon", 4, []string{"statefs", "statefs/watch", "history", "events", "stream", "schedule", "catalog", "submit", "acts", "keeper", "queue", "breaker", "tally", "steps"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
+	{"daemon", 4, []string{"statefs", "statefs/watch", "history", "events", "stream", "schedule", "catalog", "submit", "acts", "keeper", "queue", "breaker", "outbox", "tally", "steps"}, []string{xsys}, "decides and runs; whether there is an HTTP server is no concern of it"},
 	{"client", 4, []string{"statefs", "stream", "tally", "steps"}, nil, "users build it into their programs, also on other systems: no server code behind it"},
 
 	{"jobs-example", 5, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},

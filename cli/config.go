@@ -14,6 +14,7 @@ import (
 	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/events"
 	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/outbox"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/submit"
 )
@@ -42,6 +43,8 @@ type Config struct {
 	Limits    map[string]int
 	Ageing    time.Duration
 	MaxQueued int
+	// WebhookAllow are addresses and networks, beside the public ones, that webhooks may connect to.
+	WebhookAllow []string
 }
 
 // setting is one key of the configuration. Its values are text on all ways in, so that a flag, a variable and a line of
@@ -79,6 +82,8 @@ var settings = append([]*setting{
 	textSetting("token_file", "file of tokens, one a line: NAME:SECRET or SECRET", func(c *Config) *string { return &c.TokenFile }).shares().paths(),
 	toggleSetting("insecure", "allow listening beyond the loopback without tokens", func(c *Config) *bool { return &c.Insecure }),
 	listSetting("hosts", "host name under which browsers may reach the daemon", func(c *Config) *[]string { return &c.Hosts }, nil),
+	listSetting("webhook_allow", "address or network that is not public and that webhooks may connect to, such as 127.0.0.1 or 10.0.0.0/8",
+		func(c *Config) *[]string { return &c.WebhookAllow }, func(text string) error { _, err := outbox.ParseAllow(text); return err }),
 	toggleSetting("group_control", "let the group of the storage start and control by file", func(c *Config) *bool { return &c.GroupControl }),
 	choiceSetting("log_format", "format of the daemon's own log: text or json", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
 	choiceSetting("log_level", "least level of the daemon's own log: debug, info, warn or error",

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/outbox"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -49,6 +50,13 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 		Lanes: conf.Lanes, Limits: conf.Limits, Ageing: conf.Ageing, MaxQueued: conf.MaxQueued,
 		Insecure: conf.Insecure, Hosts: conf.Hosts,
 		Logger: newLogger(a.streams.Err, conf.LogFormat, conf.LogLevel),
+	}
+	for _, text := range conf.WebhookAllow {
+		prefix, err := outbox.ParseAllow(text)
+		if err != nil {
+			return err
+		}
+		config.WebhookAllow = append(config.WebhookAllow, prefix)
 	}
 	if conf.TokenFile != "" {
 		tokens, warning, err := readTokens(conf.TokenFile)

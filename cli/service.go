@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -62,6 +63,8 @@ type ServeConfig struct {
 	Ageing time.Duration
 	// MaxQueued is how many operations may wait to start before further ones are refused; 0: any number.
 	MaxQueued int
+	// WebhookAllow are the networks, beside the public ones, that webhooks may connect to.
+	WebhookAllow []netip.Prefix
 
 	// Tokens are needed by every request over TCP when there are any.
 	Tokens []control.Token
@@ -172,7 +175,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	s.daemon, err = daemon.New(daemon.Config{
 		Keepers: keepers, Intake: intake,
 		History: s.history, Retention: c.Retention, Events: s.events,
-		Lanes: c.Lanes, Limits: c.Limits, Ageing: c.Ageing, MaxQueued: c.MaxQueued,
+		Lanes: c.Lanes, Limits: c.Limits, Ageing: c.Ageing, MaxQueued: c.MaxQueued, WebhookAllow: c.WebhookAllow,
 		Owner: s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
 		Grace: cmp.Or(c.Grace, 10*time.Second), SweepInterval: cmp.Or(c.SweepInterval, time.Minute),
 	})

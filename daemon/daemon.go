@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/jobdir/jobdir/events"
 	"github.com/jobdir/jobdir/history"
 	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/outbox"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 	"github.com/jobdir/jobdir/submit"
@@ -60,6 +62,8 @@ type Config struct {
 	Retention history.Retention
 	// Events takes what happens; the daemon does not close it. nil: nobody is told.
 	Events *events.Log
+	// WebhookAllow are the networks, beside the public ones, that webhooks may connect to.
+	WebhookAllow []netip.Prefix
 }
 
 func (c *Config) fill() error {
@@ -112,6 +116,9 @@ type Daemon struct {
 	// alarms have an operation looked at when its time comes.
 	alarms    *alarms[alarmKey]
 	scheduler *scheduler
+
+	outbox *outbox.Outbox
+	sender *outbox.Sender
 
 	history *history.Store
 	// living are the rows of ops, for lists, and doubts the IDs whose markers may say something else.
@@ -187,6 +194,8 @@ func New(config Config) (*Daemon, error) {
 	d.admission.changed = d.waitingChanged
 	d.lanes = newLanes(&d.config, d.admission, d.ran)
 	d.room.waiting = d.waitingNow
+	d.outbox = outbox.New(outbox.Config{Deliver: d.deliver})
+	d.sender = outbox.NewSender(config.WebhookAllow)
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.touchedBy, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
@@ -244,7 +253,13 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		for _, id := range late {
 			d.looks.want(id)
 		}
+		shipping, stopShipping := context.WithCancel(watching)
+		var ships sync.WaitGroup
+		ships.Go(func() { d.outbox.Run(shipping) })
 		err = d.serve(ctx)
+		stopShipping()
+		ships.Wait() // while looks still write down what was delivered
+		d.sender.Close()
 	}
 	d.leaving.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrLeave)))
 	d.stop() //nolint:contextcheck // ctx has ended; what is under way is carried to its end

@@ -218,6 +218,9 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	if err := d.followUp(op, &rec, rep); err != nil {
 		return err
 	}
+	if err := d.address(op, &rec); err != nil {
+		return err
+	}
 	length, err := d.seal(op)
 	if err != nil {
 		return err

@@ -46,8 +46,11 @@ func (d *Daemon) end(op *operation, rec *statefs.Record) error {
 	return d.owner.RemoveMarker(rec.ID, op.state)
 }
 
-// enter makes an end durable and enters it into the history.
+// enter makes an end durable and enters it into the history. What is to be delivered is in the outbox before.
 func (d *Daemon) enter(op *operation, rec *statefs.Record) error {
+	if err := d.pack(rec); err != nil {
+		return err
+	}
 	if op.ending.number == 0 {
 		number, err := d.history.Number()
 		if err != nil {
@@ -65,6 +68,7 @@ func (d *Daemon) enter(op *operation, rec *statefs.Record) error {
 	}
 	op.ends()
 	d.history.Ended(rec)
+	d.ship(rec)
 	return nil
 }
 

@@ -48,6 +48,9 @@ func unmarshalRecord(data []byte) (*Record, error) {
 	return rec, nil
 }
 
+// Document is the record as it stands in its file.
+func (r *Record) Document() ([]byte, error) { return marshalRecord(r) }
+
 func marshalRecord(rec *Record) ([]byte, error) {
 	data, err := json.Marshal(rec)
 	if err != nil || len(rec.Extra) == 0 {

@@ -24,7 +24,7 @@ func (o *Owner) KeepFolders() (made []string, err error) {
 	for _, held := range []struct {
 		name   string
 		folder *syncFolder
-	}{{operationsDir, o.opsSync}, {takenDir, o.takenSync}} {
+	}{{operationsDir, o.opsSync}, {takenDir, o.takenSync}, {outboxDir, o.outboxSync}} {
 		path := filepath.Join(o.dir, held.name)
 		inHand, err := held.folder.f.Stat()
 		if err != nil {

@@ -14,9 +14,6 @@ import (
 	"time"
 )
 
-// outboxDir holds results that are still to be delivered: one file for each of them and each target, whose name begins with the ID.
-const outboxDir = "outbox"
-
 // deletedSuffix is what a record ends in once its operation is being deleted: from that rename on there is no such operation, and
 // what is left of its files goes.
 const deletedSuffix = ".deleted"
@@ -163,22 +160,6 @@ func (t *Tree) Footprint(rec *Record) int64 {
 		}
 	}
 	return sum
-}
-
-// Undelivered returns the operations that have a result in the outbox.
-func (t *Tree) Undelivered() (map[ID]bool, error) {
-	entries, err := fs.ReadDir(t.root.FS(), outboxDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list %s: %w", outboxDir, err)
-	}
-	held := make(map[ID]bool)
-	for _, entry := range entries {
-		head, _, _ := strings.Cut(entry.Name(), ".")
-		if id, err := ParseID(head); err == nil {
-			held[id] = true
-		}
-	}
-	return held, nil
 }
 
 // Delete removes ended operations of one day. Each vanishes as a whole by one rename of its record, and what follows only

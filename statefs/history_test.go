@@ -156,18 +156,3 @@ func TestKeepDay(t *testing.T) {
 		}
 	}
 }
-
-func TestUndelivered(t *testing.T) {
-	t.Parallel()
-	tree := openTree(t, t.TempDir(), Options{Durability: Process})
-	if held, err := tree.Undelivered(); err != nil || len(held) != 0 {
-		t.Fatalf("%v, %v", held, err)
-	}
-	const id = "g-j_2025-11-26_13-07-00_p1_r8"
-	check(t, os.Mkdir(filepath.Join(tree.Dir(), outboxDir), 0o750))
-	put(t, tree, "", outboxDir, id+".webhook-1")
-	held, err := tree.Undelivered()
-	if parsed, _ := ParseID(id); err != nil || !held[parsed] {
-		t.Fatalf("%v, %v", held, err)
-	}
-}

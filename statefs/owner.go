@@ -19,7 +19,8 @@ type Owner struct {
 	held *lock
 	mark string
 
-	takenSync *syncFolder
+	takenSync  *syncFolder
+	outboxSync *syncFolder
 	// changed counts what was taken and dropped, settled is the count of which taken/ is known to be on the disk.
 	changed, settled atomic.Uint64
 }
@@ -33,6 +34,9 @@ func Own(t *Tree) (*Owner, error) {
 	}
 	o := &Owner{Tree: t, held: held}
 	if o.takenSync, err = openSyncFolder(filepath.Join(t.dir, takenDir), t.options.Durability); err != nil {
+		return nil, errors.Join(fmt.Errorf("storage %s: %w", t.dir, err), o.Release())
+	}
+	if o.outboxSync, err = openSyncFolder(filepath.Join(t.dir, outboxDir), t.options.Durability); err != nil {
 		return nil, errors.Join(fmt.Errorf("storage %s: %w", t.dir, err), o.Release())
 	}
 	if err := t.makeMark(); err != nil {
@@ -51,11 +55,13 @@ func Own(t *Tree) (*Owner, error) {
 // Release gives the lock back.
 func (o *Owner) Release() error {
 	o.live.own(false)
-	var closed error
-	if o.takenSync != nil {
-		closed = o.takenSync.close()
+	var closed []error
+	for _, folder := range []*syncFolder{o.takenSync, o.outboxSync} {
+		if folder != nil {
+			closed = append(closed, folder.close())
+		}
 	}
-	return errors.Join(closed, o.held.release())
+	return errors.Join(errors.Join(closed...), o.held.release())
 }
 
 // KeepLock makes the lock file again when somebody removed or replaced it, and reports whether it did: it is by that file that
@@ -151,7 +157,7 @@ func (o *Owner) syncTaken() error {
 
 // SyncAll syncs the folders once, before a daemon that started gives answers from what it read: that may exist in memory only.
 func (o *Owner) SyncAll() error {
-	return errors.Join(o.jobsSync.sync(), o.takenSync.sync(), o.opsSync.sync())
+	return errors.Join(o.jobsSync.sync(), o.takenSync.sync(), o.outboxSync.sync(), o.opsSync.sync())
 }
 
 // Finish ends an operation: the terminal record, its directory, and only then the marker goes. After a crash in between, the

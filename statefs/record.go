@@ -125,6 +125,8 @@ type Record struct {
 
 	// Then is what became of the job that follows; nil when none does.
 	Then *Follower `json:"then,omitempty"`
+	// Deliveries are what becomes of the result, one for each target of the job that this end is delivered to; nil while it is live.
+	Deliveries []Delivery `json:"deliveries,omitempty"`
 
 	// Definition is the name in definitions/ of the job definition that the operation was submitted under.
 	Definition string `json:"definition,omitempty"`

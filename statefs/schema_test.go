@@ -86,6 +86,9 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	rec.Host, rec.Boot, rec.PID, rec.Artifacts, rec.Signal, rec.FailedItems = "here", "b", 7, []string{"a/b"}, "SIGKILL", true
 	rec.Run, rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues, rec.PausedSeconds, rec.Processed, rec.FailedN = 4, 4, 1, 2, 1, 0.5, 2, 1
 	rec.Then = &Follower{ID: rec.ID, Error: "none"}
+	rec.Deliveries = []Delivery{{
+		Place: 1, Kind: "folder", Send: "result", State: DeliveryDelivered, Name: "a.json", Error: "none", Output: &DeliveryOutput{"/srv/a.json", 7, "ab", at},
+	}}
 	values := map[string]json.RawMessage{"params.n": json.RawMessage("3")}
 	rec.Trailing, rec.RedoFrom = true, 2
 	rec.Corrected = map[string]json.RawMessage{"n": json.RawMessage("3")}
@@ -116,7 +119,7 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	check(t, json.Unmarshal(data, &members))
 	for name, wrong := range map[string]string{
 		"version": "2", "id": `"x"`, "status": `"resting"`, "created_at": `"yesterday"`, "run": "-1", "finished_seq": "0", "params": "[]",
-		"retry_of": `"../x"`, "tags": `"a"`, "stalled_at": "0", "deaths": "-1", "on_disconnect": `"stop"`, "pinned": `"yes"`, "next": `"failed"`, "transitions": `[{"to":"queued"}]`, "exit_code": "256", "result": `"maybe"`,
+		"retry_of": `"../x"`, "tags": `"a"`, "stalled_at": "0", "deaths": "-1", "deliveries": `[{"target":0,"kind":"folder","send":"result","status":"pending"}]`, "on_disconnect": `"stop"`, "pinned": `"yes"`, "next": `"failed"`, "transitions": `[{"to":"queued"}]`, "exit_code": "256", "result": `"maybe"`,
 		"canonical_params": "{}", "idempotency_key": "1", "limits": `"a"`, "key_order": `"fifo"`, "after": `["x"]`, "require": `"luck"`, "steps": `[{"name":"x","status":"half","retries":0}]`, "acts": `[{"ask":"x"}]`, "corrected": "[]", "not_before": `"soon"`,
 	} {
 		broken := maps.Clone(members)

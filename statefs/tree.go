@@ -24,6 +24,7 @@ const (
 	keysDir        = "keys"
 	lanesDir       = "lanes"
 	schedulesDir   = "schedules"
+	outboxDir      = "outbox"
 )
 
 const (
@@ -133,7 +134,7 @@ func makeStorage(abs string, options Options) error {
 }
 
 func makeLayout(abs string, groupControl bool) error {
-	for _, sub := range []string{"", jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, takenDir, corruptDir, keysDir, tmpDir} {
+	for _, sub := range []string{"", jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, outboxDir, takenDir, corruptDir, keysDir, tmpDir} {
 		path := filepath.Join(abs, sub)
 		if err := makeFolder(path); err != nil {
 			return fmt.Errorf("make storage %s: %w; %s", abs, err, remedy(err))

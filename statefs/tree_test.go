@@ -15,7 +15,7 @@ func TestOpenMakesTheLayout(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "storage")
 	tree := openTree(t, dir, Options{})
-	wantNames(t, dir, jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, takenDir, corruptDir, keysDir, tmpDir)
+	wantNames(t, dir, jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, outboxDir, takenDir, corruptDir, keysDir, tmpDir)
 	if tree.Durability() != Power || tree.Dir() != dir || tree.JobsDir() != filepath.Join(dir, jobsDir) {
 		t.Errorf("opened %s with %s", tree.Dir(), tree.Durability())
 	}

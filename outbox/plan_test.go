@@ -1,0 +1,144 @@
+package outbox
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+var began = time.Date(2025, 11, 26, 13, 0, 0, 0, time.UTC)
+
+func nameOf(t *testing.T, n int) statefs.EntryName {
+	t.Helper()
+	id, err := statefs.ParseID(fmt.Sprintf("g-j_2025-11-26_13-07-00_p1_r%d", n+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return statefs.EntryName{ID: id, Place: 1, Kind: "folder"}
+}
+
+func planOf(limit, perTarget int) *Plan {
+	return NewPlan(limit, perTarget, func() float64 { return 0 })
+}
+
+func take(t *testing.T, p *Plan, now time.Time, want ...statefs.EntryName) {
+	t.Helper()
+	for i, w := range want {
+		if got, ok := p.Next(now); !ok || got != w {
+			t.Fatalf("taken as number %d: %v, %v, want %v", i, got, ok, w)
+		}
+	}
+	if got, ok := p.Next(now); ok {
+		t.Fatalf("%v could be tried too", got)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	p := planOf(3, 2)
+	for n := range 4 {
+		p.Add(nameOf(t, n), "a")
+		p.Add(nameOf(t, n), "a")
+	}
+	p.Add(nameOf(t, 7), "b")
+	p.Add(nameOf(t, 8), "b")
+	take(t, p, began, nameOf(t, 0), nameOf(t, 7), nameOf(t, 1))
+	if _, ok := p.Due(began); ok {
+		t.Error("something is due although all workers are busy")
+	}
+	p.Settled(nameOf(t, 1), "a")
+	take(t, p, began, nameOf(t, 8))
+	p.Settled(nameOf(t, 8), "b")
+	take(t, p, began, nameOf(t, 2))
+}
+
+// However many wait for a target that is down, it is tried with one, and when that goes through all the others go at once.
+func TestTargetThatIsDown(t *testing.T) {
+	t.Parallel()
+	p, now := planOf(100, 50), began
+	const many = 40
+	for n := range many {
+		p.Add(nameOf(t, n), "a")
+	}
+	p.Add(nameOf(t, 99), "b")
+	for range many + 1 {
+		p.Next(now)
+	}
+	for n := range many {
+		p.Failed(nameOf(t, n), "a", now, 0)
+	}
+	p.Settled(nameOf(t, 99), "b")
+	for probe := range 10 {
+		due, ok := p.Due(now)
+		if !ok || due.Sub(now) != ProbeInterval {
+			t.Fatalf("the next probe is in %s, %v", due.Sub(now), ok)
+		}
+		take(t, p, due.Add(-1))
+		take(t, p, due, nameOf(t, probe)) // each is the one that was tried least
+		now = due
+		p.Failed(nameOf(t, probe), "a", now, 0)
+	}
+	now = now.Add(ProbeInterval)
+	take(t, p, now, nameOf(t, 10))
+	p.Settled(nameOf(t, 10), "a")
+	count := 0
+	for _, ok := p.Next(now); ok; _, ok = p.Next(now) {
+		count++
+	}
+	if count != many-1 {
+		t.Errorf("%d go at once", count)
+	}
+	for n := range many {
+		if n != 10 {
+			p.Settled(nameOf(t, n), "a")
+		}
+	}
+	if len(p.targets) != 0 || len(p.entries) != 0 || p.busy != 0 {
+		t.Errorf("left are %v, %v, %d", p.targets, p.entries, p.busy)
+	}
+}
+
+// An entry that a target never takes does not keep the others back.
+func TestEntryThatAlwaysFails(t *testing.T) {
+	t.Parallel()
+	p, now := planOf(1, 1), began
+	p.Add(nameOf(t, 0), "a")
+	settled := 0
+	for n := 1; n < 10; n++ {
+		p.Add(nameOf(t, n), "a")
+	}
+	for range 30 {
+		name, ok := p.Next(now)
+		switch {
+		case !ok:
+			due, some := p.Due(now)
+			if !some {
+				t.Fatal("nothing is due")
+			}
+			now = due
+		case name == nameOf(t, 0):
+			p.Failed(name, "a", now, 0)
+		default:
+			settled++
+			p.Settled(name, "a")
+		}
+	}
+	if settled != 9 || now.Sub(began) < ProbeInterval {
+		t.Errorf("%d went through in %s", settled, now.Sub(began))
+	}
+}
+
+func TestRetryAfterIsHeeded(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[time.Duration]time.Duration{0: ProbeInterval, time.Second: ProbeInterval, time.Minute: time.Minute, 9 * time.Hour: maxRetryAfter} {
+		p := planOf(4, 4)
+		p.Add(nameOf(t, 0), "a")
+		take(t, p, began, nameOf(t, 0))
+		p.Failed(nameOf(t, 0), "a", began, after)
+		if due, ok := p.Due(began); !ok || due.Sub(began) != want {
+			t.Errorf("asked to be left alone for %s: %s, %v", after, due.Sub(began), ok)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package outbox
+
+import (
+	"fmt"
+	"net/netip"
+	"syscall"
+)
+
+// PrivateError says that a webhook leads to an address that is not of the public Internet and that nobody allowed.
+type PrivateError struct{ Addr netip.Addr }
+
+func (e *PrivateError) Error() string {
+	return fmt.Sprintf("it leads to the address %s, which is not public; start the daemon with --webhook-allow %s to allow it", e.Addr, e.Addr)
+}
+
+// notPublic are the networks that netip has no word for.
+var notPublic = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("100::/64"), netip.MustParsePrefix("2001::/23"),
+	netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("fec0::/10"),
+}
+
+// mayReach says whether a webhook may connect to an address.
+func mayReach(addr netip.Addr, allow []netip.Prefix) bool {
+	addr = addr.Unmap().WithZone("")
+	for _, prefix := range allow {
+		if prefix.Contains(addr) {
+			return true
+		}
+	}
+	if !addr.IsGlobalUnicast() || addr.IsPrivate() {
+		return false
+	}
+	for _, prefix := range notPublic {
+		if prefix.Contains(addr) {
+			return false
+		}
+	}
+	return true
+}
+
+// control refuses a connection before it is made, when the name has become the address that is really connected to: what was looked up
+// before may be another one.
+func control(allow []netip.Prefix) func(network, address string, _ syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("address %q: %w", address, err)
+		}
+		if !mayReach(at.Addr(), allow) {
+			return &PrivateError{at.Addr().Unmap()}
+		}
+		return nil
+	}
+}
+
+// ParseAllow reads an address or a network, such as 10.0.0.0/8.
+func ParseAllow(text string) (netip.Prefix, error) {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return prefix.Masked(), nil
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a network such as 10.0.0.0/8", text)
+	}
+	addr = addr.Unmap().WithZone("")
+	return netip.PrefixFrom(addr, addr.BitLen()), nil
+}

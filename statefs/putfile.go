@@ -1,0 +1,85 @@
+package statefs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+)
+
+// PutFile stores content under a name, with slashes, below a folder that is no part of the storage, and makes the folders on the way. It appears
+// as a whole or not at all: content before name, and both are on the disk when it returns. A file of that name is replaced, a
+// symbolic link too; none is followed out of the folder. mark is part of the temporary name, so that a repetition after a crash
+// removes what the first try left. It returns how many bytes there are.
+func PutFile(folder, name, mark string, content io.Reader) (size int64, err error) {
+	if !fs.ValidPath(name) || name == "." {
+		return 0, fmt.Errorf("put %q into %s: %w", shorten(name), folder, fs.ErrInvalid)
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if err := makeWay(root, path.Dir(name)); err != nil {
+		return 0, err
+	}
+	temp := path.Join(path.Dir(name), ".jobdir-"+mark+".tmp")
+	size, err = writeTemp(root, temp, content)
+	if err == nil {
+		err = root.Rename(temp, name)
+	}
+	if err != nil {
+		_ = root.Remove(temp) // the first error counts
+		return 0, err
+	}
+	return size, syncRooted(root, path.Dir(name))
+}
+
+// makeWay makes the folders down to dir; each name is on the disk before something is put behind it.
+func makeWay(root *os.Root, dir string) error {
+	if dir == "." {
+		return nil
+	}
+	if info, err := root.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := makeWay(root, path.Dir(dir)); err != nil {
+		return err
+	}
+	if err := root.Mkdir(dir, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncRooted(root, path.Dir(dir))
+}
+
+func writeTemp(root *os.Root, temp string, content io.Reader) (size int64, err error) {
+	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return 0, err
+	}
+	size, err = io.Copy(f, content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write %s after %s bytes: %w", path.Join(root.Name(), temp), strconv.FormatInt(size, 10), err)
+	}
+	return size, nil
+}
+
+func syncRooted(root *os.Root, dir string) error {
+	f, err := root.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
