@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -25,7 +26,7 @@ func TestDeliveryDefaults(t *testing.T) {
 		t.Errorf("the key of a log is %q", d.Folder.Key)
 	}
 	_, d = deliveryOf(t, `webhook: {url: "https://x.example/a"}`)
-	if w := d.Webhook; d.Kind() != WebhookKind || w.Method != "POST" || w.Timeout != DefaultWebhookTimeout || d.Target() != "webhook https://x.example/a" {
+	if w := d.Webhook; d.Kind() != WebhookKind || w.Method != http.MethodPost || w.Timeout != DefaultWebhookTimeout || d.Target() != "webhook https://x.example/a" {
 		t.Errorf("a webhook is %+v, %+v", d, w)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -36,7 +37,10 @@ func (d *Daemon) address(op *operation, rec *statefs.Record) error {
 		}
 		it := statefs.Delivery{Place: i + 1, Kind: target.Kind(), Send: string(target.Send), State: statefs.DeliveryPending}
 		name, err := target.Name(catalog.Values{Params: params, ID: rec.ID.String()})
-		if it.Name = name; err != nil {
+		if it.Name, _, _ = strings.Cut(name, "?"); target.Webhook == nil { // a query may be a secret, which no record has
+			it.Name = name
+		}
+		if err != nil {
 			it.Name, it.State, it.Error = "", statefs.DeliveryManual, err.Error()
 			if op.rec.Delivery(it.Place) == nil { // said once, also on a full disk
 				d.say(op, fmt.Sprintf("  ERROR: it is not delivered to target %d (%s): %s", it.Place, it.Kind, err))

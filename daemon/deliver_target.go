@@ -21,7 +21,7 @@ import (
 // deliverTo brings what an entry names to its target.
 func (d *Daemon) deliverTo(ctx context.Context, rec *statefs.Record, name statefs.EntryName) (outbox.Receipt, error) {
 	it := rec.Delivery(name.Place)
-	def, err := d.keptDefinition(rec)
+	def, params, err := d.definition(rec)
 	if mends(err) {
 		return outbox.Receipt{}, err
 	}
@@ -39,6 +39,9 @@ func (d *Daemon) deliverTo(ctx context.Context, rec *statefs.Record, name statef
 		}
 		return outbox.Folder{Path: target.Folder.Path}.Deliver(ctx, parcel)
 	}
+	if parcel.Name, err = target.Name(catalog.Values{Params: params, ID: rec.ID.String()}); err != nil {
+		return outbox.Receipt{}, &outbox.RefusedError{Reason: err.Error()}
+	}
 	secrets, err := secretsOf(target.Webhook)
 	if err != nil {
 		return outbox.Receipt{}, err
@@ -53,7 +56,7 @@ func (d *Daemon) deliverTo(ctx context.Context, rec *statefs.Record, name statef
 
 // inStorage says whether a folder is the storage or below it, where a delivery could be taken for state.
 func (d *Daemon) inStorage(folder string) bool {
-	real, err := filepath.EvalSymlinks(folder)
+	target, err := filepath.EvalSymlinks(folder)
 	if err != nil {
 		return false // and nothing is put into what is not there
 	}
@@ -61,7 +64,7 @@ func (d *Daemon) inStorage(folder string) bool {
 	if err != nil {
 		return false
 	}
-	below, err := filepath.Rel(storage, real)
+	below, err := filepath.Rel(storage, target)
 	return err == nil && filepath.IsLocal(below)
 }
 

@@ -132,20 +132,20 @@ func TestDeliverToWebhook(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		select {
-		case got <- r.Header.Get("webhook-id") + " " + string(body):
+		case got <- r.URL.RawQuery + " " + r.Header.Get("webhook-id") + " " + string(body):
 		default:
 		}
 		w.WriteHeader(int(answer.Load()))
 	}))
 	defer server.Close()
 	b := prepare(t, deliverJob+`
-  - webhook: {url: "`+server.URL+`/hook"}
+  - webhook: {url: "`+server.URL+`/hook?token=secret&at=${params.at}"}
 `, nil)
 	b.config.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	b.start()
 	id := b.submit("made", "{}")
 	rec := b.delivered(id, statefs.DeliveryManual)
-	if want := id.String() + ".1 " + string(rec.Footer); <-got != want {
+	if want := "token=secret&at=here " + id.String() + ".1 " + string(rec.Footer); <-got != want {
 		t.Errorf("it was not sent %q", want)
 	}
 	if !strings.Contains(rec.Deliveries[0].Error, "403") {
@@ -159,6 +159,9 @@ func TestDeliverToWebhook(t *testing.T) {
 	_, err := b.daemon.Sweep(t.Context(), false)
 	must(t, err)
 	rec = b.delivered(id, statefs.DeliveryDelivered)
+	if data, err := rec.Document(); err != nil || strings.Contains(string(data), "token") {
+		t.Errorf("the record has the query: %s, %v", data, err)
+	}
 	if rec.Deliveries[0].Error != "" || rec.Deliveries[0].Output.Location != server.URL+"/hook" {
 		t.Errorf("the record says %+v", rec.Deliveries[0])
 	}

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -132,7 +133,7 @@ func TestWebhookAnswers(t *testing.T) {
 		if err == nil || refused != c.refused || !refused && (later == nil || later.After != c.after) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "receiver") {
 			t.Errorf("%d: %v, refused %v", status, err, refused)
 		}
-		if err != nil && !strings.Contains(err.Error(), fmt.Sprint(status)) {
+		if err != nil && !strings.Contains(err.Error(), strconv.Itoa(status)) {
 			t.Errorf("%d: %v does not say so", status, err)
 		}
 	}

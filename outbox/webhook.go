@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -64,9 +65,7 @@ func (w *Webhook) Deliver(ctx context.Context, p Parcel) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, &RefusedError{"the address is not a URL"}
 	}
-	for name, values := range w.Headers {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, w.Headers)
 	now := time.Now()
 	if request.Header.Get("User-Agent") == "" {
 		request.Header.Set("User-Agent", "jobdir")

@@ -24,7 +24,7 @@ type Delivery struct {
 	Kind  string         `json:"kind"`
 	Send  string         `json:"send"`
 	State DeliveryStatus `json:"status"`
-	// Name is where at the target it goes, frozen when the operation ends.
+	// Name is where at the target it goes: a name below the folder, or an address without its query, which may be a secret.
 	Name string `json:"name,omitempty"`
 	// Error says why it is failed_manual.
 	Error string `json:"error,omitempty"`
@@ -34,7 +34,7 @@ type Delivery struct {
 
 // DeliveryOutput says where a result was delivered.
 type DeliveryOutput struct {
-	// Location is a path or an address, without the query of the latter, which may be a secret.
+	// Location is a path or an address, the latter without its query.
 	Location    string    `json:"location"`
 	Bytes       int64     `json:"bytes"`
 	SHA256      string    `json:"sha256"`

@@ -62,7 +62,7 @@ func handlerConfig(dir string) cli.ServeConfig {
 	}
 	return cli.ServeConfig{
 		Storage: dir, Listen: []string{"127.0.0.1:0"}, SweepInterval: time.Hour,
-		Definitions: []catalog.Source{{Name: "torture.yaml", YAML: []byte(handlerJobs)}},
+		Definitions: []catalog.Source{{Name: "torture.yaml", YAML: []byte(handlerJobs)}, {Name: "deliver.yaml", YAML: []byte(deliverJob(dir))}},
 		Handlers: jobdaemon.Handlers{
 			"wait": {Run: func(_ context.Context, op *jobdaemon.Op) error {
 				if err := begin(op); err != nil {

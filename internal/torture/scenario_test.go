@@ -203,6 +203,15 @@ var scenarios = map[string]func(*play){
 		})
 		s.end(s.submit("count"))
 	},
+	"deliver": func(s *play) {
+		id := s.submit("deliver")
+		s.end(id)
+		until(s.t, "it is delivered", func() bool { return s.has("operations", id.Day(), id.String()+".json", `"delivered_at"`) })
+		other := s.submit("deliver")
+		s.end(other)
+		s.start()
+		until(s.t, "it is delivered after the kill", func() bool { return s.has("operations", other.Day(), other.String()+".json", `"delivered_at"`) })
+	},
 	"retry, delete, sweep": func(s *play) {
 		id := s.submit("wait")
 		s.ask(id, statefs.Cancel, patience)
