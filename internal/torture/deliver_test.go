@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -31,8 +32,9 @@ func (s *play) has(elem ...string) bool {
 }
 
 // checkDeliveries holds that what has ended is delivered or queued: for each delivery that a record owes there is an entry, and what it
-// says was delivered is there as a whole.
-func checkDeliveries(dir string) error {
+// says was delivered is there as a whole. A daemon that starts on a crash state delivers to the folder of the definition, which is where the
+// disk of the play was mounted; before its start that place tells nothing.
+func checkDeliveries(dir string, started bool) error {
 	files, err := filepath.Glob(filepath.Join(dir, "operations", "*", "t-deliver_*.json"))
 	errs := []error{err}
 	for _, file := range files {
@@ -56,7 +58,11 @@ func checkDeliveries(dir string) error {
 				}
 				continue
 			}
-			if got, err := os.ReadFile(filepath.Join(filepath.Dir(dir), it.Name)); err != nil || !bytes.Equal(got, rec.Footer) {
+			got, err := os.ReadFile(filepath.Join(filepath.Dir(dir), it.Name))
+			if errors.Is(err, fs.ErrNotExist) && started {
+				got, err = os.ReadFile(it.Output.Location)
+			}
+			if err != nil || !bytes.Equal(got, rec.Footer) {
 				errs = append(errs, fmt.Errorf("%s says that it was delivered, and there is %q, %w", rec.ID, got, err))
 			}
 		}

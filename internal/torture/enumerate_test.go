@@ -313,7 +313,7 @@ func (e *expectations) beforeStart(dir string) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{checkRecordsBut(dir, lists), checkDeliveries(dir)}
+	errs := []error{checkRecordsBut(dir, lists), checkDeliveries(dir, false)}
 	for id, op := range e.ops {
 		name := filepath.Join(dir, "operations", id.Day(), id.String())
 		data, err := os.ReadFile(name + ".json")
@@ -353,7 +353,7 @@ func (e *expectations) afterStart(dir string) error {
 			errs = append(errs, fmt.Errorf("%s: %w", id, err))
 		}
 	}
-	errs = append(errs, e.whole(tree), checkRecords(dir), checkDeliveries(dir))
+	errs = append(errs, e.whole(tree), checkRecords(dir), checkDeliveries(dir, true))
 	corrupt, err := filepath.Glob(filepath.Join(dir, "corrupt", "*"))
 	errs = append(errs, err)
 	for _, name := range corrupt {
