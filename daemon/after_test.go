@@ -56,9 +56,10 @@ func TestChain(t *testing.T) {
 	b.awaitEnd(second)
 	third := b.after("count", "", second, first)
 	fourth := b.after("count", statefs.RequireEnd, third, first)
-	if why := b.awaitWaiting(third, statefs.WaitsForOthers); why.HeldBy != first {
-		t.Errorf("the third waits %+v", why)
-	}
+	b.poll("the third waits for the first", func() bool { // for a moment it asks for the second, which has ended
+		why, waits := b.daemon.Waiting(third)
+		return waits && why.Reason == statefs.WaitsForOthers && why.HeldBy == first
+	})
 	b.awaitWaiting(fourth, statefs.WaitsForOthers)
 	// A restart finds it waiting.
 	must(t, b.stop())
