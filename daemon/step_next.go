@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -94,7 +95,7 @@ func (d *Daemon) nextStep(op *operation) error {
 	}
 	lane, limits := op.rec.Lane, op.rec.Limits
 	if ended := op.run.step.def; ended != nil {
-		lane, limits = takesOf(op.rec, ended.Name)
+		lane, limits = op.rec.TakesFor(steps.Find(op.rec.Steps, ended.Name))
 	}
 	var move steps.Move
 	var skipped []string
@@ -241,23 +242,6 @@ func (d *Daemon) letGo(op *operation) error {
 	return d.durable(op)
 }
 
-// takesOf is what an operation takes while it does a step.
-func takesOf(rec *statefs.Record, name string) (lane string, limits []string) {
-	return rec.TakesFor(steps.Find(rec.Steps, name))
-}
-
 func equalSets(a, b []string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	in := make(map[string]bool, len(a))
-	for _, name := range a {
-		in[name] = true
-	}
-	for _, name := range b {
-		if !in[name] {
-			return false
-		}
-	}
-	return true
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }

@@ -1,9 +1,6 @@
 package steps
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Cause is why a step changes its status.
 type Cause string
@@ -70,9 +67,6 @@ var transitions = []Transition{
 	{FailedRetryable, CauseBack, Pending},
 	{FailedManual, CauseBack, Pending},
 }
-
-// Transitions returns the whole table.
-func Transitions() []Transition { return slices.Clone(transitions) }
 
 var next = func() map[Transition]Status {
 	table := make(map[Transition]Status)

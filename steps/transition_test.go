@@ -49,7 +49,7 @@ func TestEveryPairOfStatusAndCause(t *testing.T) {
 	if Status("banana").Meaning() != "" || Cause("banana").Meaning() != "" {
 		t.Error("a word that is none has a meaning")
 	}
-	for _, row := range Transitions() {
+	for _, row := range transitions {
 		if row.From.Meaning() == "" || row.Cause.Meaning() == "" || row.To.Meaning() == "" {
 			t.Errorf("%v: a word without a meaning", row)
 		}
