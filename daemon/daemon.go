@@ -64,6 +64,8 @@ type Config struct {
 	Events *events.Log
 	// WebhookAllow are the networks, beside the public ones, that webhooks may connect to.
 	WebhookAllow []netip.Prefix
+	// OutboxProbe is the least time between two tries at a target of deliver that is down; 0 is outbox.ProbeInterval.
+	OutboxProbe time.Duration
 }
 
 func (c *Config) fill() error {
@@ -194,7 +196,7 @@ func New(config Config) (*Daemon, error) {
 	d.admission.changed = d.waitingChanged
 	d.lanes = newLanes(&d.config, d.admission, d.ran)
 	d.room.waiting = d.waitingNow
-	d.outbox = outbox.New(outbox.Config{Deliver: d.deliver})
+	d.outbox = outbox.New(outbox.Config{Deliver: d.deliver, Probe: config.OutboxProbe})
 	d.sender = outbox.NewSender(config.WebhookAllow)
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.touchedBy, config.Watch); err != nil {

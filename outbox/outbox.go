@@ -27,6 +27,8 @@ type Outcome struct {
 type Config struct {
 	// Workers is how many deliveries run at once, PerTarget how many of them at one target. 0 is the default of each.
 	Workers, PerTarget int
+	// Probe is the least time between two tries at a target that is down; 0 is ProbeInterval.
+	Probe time.Duration
 	// Deliver tries one entry. It is called by several goroutines, for one entry by one at a time.
 	Deliver func(ctx context.Context, name statefs.EntryName) Outcome
 }
@@ -48,7 +50,11 @@ func New(c Config) *Outbox {
 	if c.PerTarget == 0 {
 		c.PerTarget = DefaultPerTarget
 	}
-	return &Outbox{deliver: c.Deliver, wake: make(chan struct{}, 1), plan: NewPlan(c.Workers, c.PerTarget, rand.Float64)}
+	plan := NewPlan(c.Workers, c.PerTarget, rand.Float64)
+	if c.Probe > 0 {
+		plan.probe = c.Probe
+	}
+	return &Outbox{deliver: c.Deliver, wake: make(chan struct{}, 1), plan: plan}
 }
 
 // Add has an entry be delivered to a target; the same entry counts once.

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// ProbeInterval is the least time between two tries at a target that is down.
+	// ProbeInterval is the least time between two tries at a target that is down, unless Config says another.
 	ProbeInterval = 15 * time.Second
 	// probeJitter is by how much of the interval a probe may be later, so that many daemons do not come at once.
 	probeJitter = 0.2
@@ -20,6 +20,7 @@ const (
 // Plan says which entry is tried next. It is not safe for concurrent use.
 type Plan struct {
 	limit, perTarget int
+	probe            time.Duration
 	jitter           func() float64
 	targets          map[string]*target
 	entries          map[statefs.EntryName]*entry
@@ -47,7 +48,7 @@ type entry struct {
 // NewPlan makes an empty plan for at most limit deliveries at once, perTarget of them at one target. jitter gives chance, from 0 to 1.
 func NewPlan(limit, perTarget int, jitter func() float64) *Plan {
 	return &Plan{
-		limit: limit, perTarget: perTarget, jitter: jitter, targets: make(map[string]*target), entries: make(map[statefs.EntryName]*entry),
+		limit: limit, perTarget: perTarget, probe: ProbeInterval, jitter: jitter, targets: make(map[string]*target), entries: make(map[statefs.EntryName]*entry),
 	}
 }
 
@@ -118,7 +119,7 @@ func (p *Plan) Settled(name statefs.EntryName, at string) {
 func (p *Plan) Failed(name statefs.EntryName, at string, now time.Time, after time.Duration) {
 	p.tried(name, at, func(t *target, e *entry) {
 		t.down = true
-		t.next = now.Add(max(ProbeInterval+time.Duration(p.jitter()*probeJitter*float64(ProbeInterval)), min(after, maxRetryAfter)))
+		t.next = now.Add(max(p.probe+time.Duration(p.jitter()*probeJitter*float64(p.probe)), min(after, maxRetryAfter)))
 		p.entries[name] = e
 		heap.Push(&t.waiting, e)
 	})
