@@ -2,15 +2,20 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // floorTree does the file operations of an operation that does nothing, and nothing else:
 //
-//	submit  record: temporary file, sync, rename; marker: temporary file, link, unlink; sync of both folders
+//	submit  record: temporary file, sync, rename; marker: temporary file, rename; sync of both folders
 //	start   log made; record again; marker renamed; sync of both folders
 //	end     record again; sync of the folder of records; marker removed
 //
@@ -54,8 +59,8 @@ func (f *floorTree) submit(id string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.Link(temp, f.marker(id, "queued")), os.Remove(temp)); err != nil {
-		return err
+	if err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, f.marker(id, "queued"), unix.RENAME_NOREPLACE); err != nil {
+		return fmt.Errorf("make a marker: %w", err)
 	}
 	return f.both()
 }
@@ -108,12 +113,12 @@ func (f *floorTree) record(id string, size int) error {
 }
 
 func (f *floorTree) temp(size int, synced bool) (string, error) {
-	t, err := os.CreateTemp(filepath.Join(f.dir, "tmp"), "state-")
+	name := filepath.Join(f.dir, "tmp", "state-"+strconv.FormatUint(rand.Uint64(), 36))
+	t, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
 	if err != nil {
 		return "", err
 	}
 	_, err = t.WriteString(strings.Repeat("x", size))
-	err = errors.Join(err, t.Chmod(0o640))
 	if err == nil && synced {
 		err = t.Sync()
 	}

@@ -66,7 +66,7 @@ func TestEventsInTheWatchedFolder(t *testing.T) {
 		events := record(t, o.JobsDir())
 
 		rec := submit(t, o.Tree)
-		events.want(t, "submit", "create "+MarkerName(rec.ID, Queued))
+		events.want(t, "submit", "to "+MarkerName(rec.ID, Queued))
 
 		check(t, o.files.replace(path.Join(jobsDir, "file"), []byte("x"), false))
 		events.want(t, "replace of a free name", "to file")

@@ -20,3 +20,12 @@ func renamePortable(dir, from, to string) error {
 	}
 	return nil
 }
+
+// linkNew is renameNew where no rename refuses a name that is taken: a link does.
+func linkNew(from, to string) error {
+	if err := os.Link(from, to); err != nil {
+		return err
+	}
+	_ = os.Remove(from) // the name counts: once it is there the caller must not hear of an error
+	return nil
+}

@@ -12,7 +12,14 @@ import (
 
 func TestRenameNeverOverwrites(t *testing.T) {
 	t.Parallel()
+	byPath := func(rename func(from, to string) error) func(*os.File, string, string) error {
+		return func(folder *os.File, from, to string) error {
+			return rename(filepath.Join(folder.Name(), from), filepath.Join(folder.Name(), to))
+		}
+	}
 	for name, rename := range map[string]func(folder *os.File, from, to string) error{
+		"by path":        byPath(renameNew),
+		"by a link":      byPath(linkNew),
 		"of this system": renameFree,
 		"portable":       func(folder *os.File, from, to string) error { return renamePortable(folder.Name(), from, to) },
 	} {

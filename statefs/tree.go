@@ -55,7 +55,8 @@ type Tree struct {
 	jobs    *os.Root
 	folder  *os.File        // jobs/, for calls that take a descriptor
 	raw     syscall.RawConn // of folder; it keeps the descriptor from being closed under a call
-	listing sync.Mutex      // held while folder is listed
+	room    room
+	listing sync.Mutex // held while folder is listed
 
 	jobsSync *syncFolder
 	opsSync  *syncFolder

@@ -116,7 +116,7 @@ func (w *files) unnamed(err error) error {
 	return err
 }
 
-// create puts data under a name that must be free; the error wraps fs.ErrExist when it is not. A link, unlike a rename, never
+// create puts data under a name that must be free; the error wraps fs.ErrExist when it is not. It never
 // overwrites.
 func (w *files) create(name string, data []byte) error {
 	err := w.persist(func() error {
@@ -124,8 +124,9 @@ func (w *files) create(name string, data []byte) error {
 		if err != nil {
 			return err
 		}
-		err = os.Link(temp, filepath.Join(w.dir, name))
-		_ = os.Remove(temp) // the name counts: once it is there the caller must not hear of an error
+		if err = renameNew(temp, filepath.Join(w.dir, name)); err != nil {
+			_ = os.Remove(temp) // tmp/ is emptied at start anyway
+		}
 		return err
 	})
 	if err != nil {
@@ -144,7 +145,7 @@ func (w *files) temp(data []byte, synced bool) (string, error) {
 	}
 	_, err = f.Write(data)
 	if err == nil {
-		err = f.Chmod(fileMode) // whatever the umask is
+		err = w.permit(f)
 	}
 	if err == nil && synced {
 		err = f.Sync()
@@ -223,3 +224,12 @@ func (d *syncFolder) sync() error {
 }
 
 func (d *syncFolder) close() error { return d.f.Close() }
+
+// permit gives a new file its mode, whatever the umask is. Mostly it has it: setting it again would write the inode once more.
+func (w *files) permit(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil || info.Mode().Perm() == fileMode {
+		return err
+	}
+	return f.Chmod(fileMode)
+}
