@@ -54,6 +54,7 @@ const (
 	gocron     = "github.com/netresearch/go-cron"
 	websocket  = "github.com/coder/websocket"
 	exprlang   = "github.com/expr-lang/expr"
+	minio      = "github.com/minio/minio-go/v7"
 	gofuse     = "github.com/hanwen/go-fuse/v2" // for tests only: no package that ships may import its homes
 )
 
@@ -65,6 +66,7 @@ var imports = []row{
 	{"schedule", 1, nil, []string{gocron}, "arithmetic of times, which needs nothing; below the job definitions, because a line that is never due is a mistake of theirs"},
 	{"web", 1, nil, nil, "embedded files and nothing else"},
 	{"internal/faultfs", 1, nil, []string{gofuse, xsys}, "a disk that forgets and fails, for tests; it knows nothing of what is written to it"},
+	{"internal/s3test", 1, nil, []string{minio}, "servers of others that speak S3, for tests; it asks them with a client, and knows nothing of what delivers to them"},
 	{"internal/fakejob", 1, nil, []string{xsys}, "a child program for tests, which behaves like a stranger's"},
 
 	{"internal/blockrec", 2, []string{"internal/faultfs"}, []string{gofuse, xsys}, "a block device that writes down its writes and flushes, for tests; it asks the other disk whether this machine can mount one"},
@@ -76,7 +78,7 @@ var imports = []row{
 	{"history", 2, []string{"statefs"}, []string{bbolt}, "an index of what has ended, made from the records; it knows neither what runs nor HTTP"},
 	{"tally", 2, []string{"statefs"}, nil, "counts and percentiles, as memory and arithmetic alone; of the vocabulary it needs the states"},
 	{"queue", 2, []string{"statefs"}, nil, "what starts next, as a decision without clock, files or locks; of the vocabulary it needs the ID alone"},
-	{"outbox", 2, []string{"statefs"}, nil, "brings things to targets: when, as a decision without clock and files, and how; what a job or a record is it does not know"},
+	{"outbox", 2, []string{"statefs"}, []string{minio, xsys}, "brings things to targets: when, as a decision without clock and files, and how; what a job or a record is it does not know"},
 	{"statefs/statefstest", 2, []string{"statefs"}, nil, "trees for the tests of others"},
 
 	{"submit", 3, []string{"statefs", "catalog", "steps"}, nil, "what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them"},

@@ -17,7 +17,9 @@ type Send string
 const (
 	SendResult Send = "result" // the footer of the stream: a JSON object (default)
 	SendRecord Send = "record" // everything known of the operation: a JSON object
-	SendLog    Send = "log"    // the log, as it was sealed; to folders alone
+	SendLog    Send = "log"    // the log, as it was sealed; not to webhooks
+	// SendArtifacts is each file that the work left, on its own; not to webhooks.
+	SendArtifacts Send = "artifacts"
 )
 
 // DeliverOn says at which ends something is delivered.
@@ -38,7 +40,7 @@ const (
 // DefaultWebhookTimeout is how long a webhook may take to answer when the job does not say.
 const DefaultWebhookTimeout = 30 * time.Second
 
-// Delivery is one target of deliver. One of Folder and Webhook is set.
+// Delivery is one target of deliver. One of Folder, Webhook and S3 is set.
 type Delivery struct {
 	Send Send
 	On   DeliverOn
@@ -46,6 +48,7 @@ type Delivery struct {
 	RetryFor time.Duration
 	Folder   *FolderTarget
 	Webhook  *WebhookTarget
+	S3       *S3Target
 }
 
 // FolderTarget is a folder of this machine.
@@ -66,8 +69,11 @@ type WebhookTarget struct {
 
 // Kind is the kind of the target: the key under which the file has it.
 func (d *Delivery) Kind() string {
-	if d.Webhook != nil {
+	switch {
+	case d.Webhook != nil:
 		return WebhookKind
+	case d.S3 != nil:
+		return S3Kind
 	}
 	return FolderKind
 }
@@ -75,17 +81,52 @@ func (d *Delivery) Kind() string {
 // Target is where everything of this delivery goes, whatever the operation is: what is out of reach for one operation is so for all
 // that have the same.
 func (d *Delivery) Target() string {
-	if d.Webhook != nil {
+	switch {
+	case d.Webhook != nil:
 		return WebhookKind + " " + d.Webhook.URL
+	case d.S3 != nil:
+		return S3Kind + " " + d.S3.Endpoint + "/" + d.S3.Bucket
 	}
 	return FolderKind + " " + d.Folder.Path
 }
 
-// Name gives the place of one operation at the target: the name of a file below the folder, with slashes, or an address. The error says
-// why there can be none: the parameters would make it lead outside.
+// Place is where at the target names begin: a folder, or a bucket with a slash behind it. It is "" of a webhook.
+func (d *Delivery) Place() string {
+	switch {
+	case d.Webhook != nil:
+		return ""
+	case d.S3 != nil:
+		return d.S3.Endpoint + "/" + d.S3.Bucket + "/"
+	}
+	return d.Folder.Path
+}
+
+// key is the name at the target as it was written.
+func (d *Delivery) key() string {
+	if d.S3 != nil {
+		return d.S3.Key
+	}
+	return d.Folder.Key
+}
+
+// defaultKey is the name at the target when the job does not say.
+func (d *Delivery) defaultKey() string {
+	switch d.Send {
+	case SendLog:
+		return "${id}.log"
+	case SendArtifacts:
+		return "${id}/" + ArtifactReference
+	case SendResult, SendRecord:
+	}
+	return "${id}.json"
+}
+
+// Name gives the place of one operation at the target: the name of a file below the folder or of an object in the bucket, with slashes, or an
+// address. Of artifacts it is what their names have in common, with ${artifact}. The error says why there can be none: the parameters
+// would make it lead outside.
 func (d *Delivery) Name(v Values) (string, error) {
 	if d.Webhook == nil {
-		name := Expand(d.Folder.Key, v)
+		name := Expand(d.key(), v)
 		return name, checkDeliveredName(name)
 	}
 	var b strings.Builder
@@ -105,7 +146,7 @@ const (
 	maxNamePart      = 200
 )
 
-// checkDeliveredName says why a file below a folder cannot have a name.
+// checkDeliveredName says why a file below a folder, or an object in a bucket, cannot have a name.
 func checkDeliveredName(name string) error {
 	switch {
 	case len(name) > maxDeliveredName:

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	deliverKeys = keySet{owner: "a target of deliver", known: []string{FolderKind, WebhookKind}, later: []string{"s3"}}
+	deliverKeys = keySet{owner: "a target of deliver", known: []string{FolderKind, WebhookKind, S3Kind}}
 	folderKeys  = keySet{owner: "folder", known: []string{"path", "key", "send", "on", "retry_for"}}
 	webhookKeys = keySet{owner: "webhook", known: []string{
 		"url", "method", "headers", "secret_file", "secret_env", "timeout", "send", "on", "retry_for",
@@ -50,7 +50,7 @@ func (j *jobDecoder) deliver(n *node) {
 		d := &Delivery{Send: SendResult, On: OnCompleted}
 		if !j.mapping(e, deliverKeys, func(key string, k, n *node) {
 			switch {
-			case d.Folder != nil || d.Webhook != nil:
+			case d.Kind() != FolderKind || d.Folder != nil:
 				j.fail(k, "begin another element of the list with -", "a target of deliver is one thing, not two")
 			case key == FolderKind:
 				d.Folder = &FolderTarget{}
@@ -58,14 +58,17 @@ func (j *jobDecoder) deliver(n *node) {
 			case key == WebhookKind:
 				d.Webhook = &WebhookTarget{Method: http.MethodPost, Timeout: DefaultWebhookTimeout}
 				j.webhook(d, n)
+			case key == S3Kind:
+				d.S3 = &S3Target{Region: DefaultS3Region, Timeout: DefaultS3Timeout}
+				j.s3(d, n)
 			}
 		}) {
 			continue
 		}
 		if len(e.entries) == 0 {
-			j.fail(e, "write folder: {...} or webhook: {...}", "a target of deliver is empty")
+			j.fail(e, "write folder: {...}, webhook: {...} or s3: {...}", "a target of deliver is empty")
 		}
-		if d.Folder != nil || d.Webhook != nil {
+		if d.Folder != nil || d.Webhook != nil || d.S3 != nil {
 			j.def.Deliver = append(j.def.Deliver, d)
 		}
 	}
@@ -75,10 +78,6 @@ func (j *jobDecoder) deliver(n *node) {
 func (j *jobDecoder) shipping(d *Delivery, key string, n *node, sends ...string) {
 	switch key {
 	case "send":
-		if n.text == "artifacts" {
-			j.fail(n, "artifacts is not known to this version", "send cannot be %q", n.text)
-			return
-		}
 		s, _ := j.word(n, key, sends)
 		d.Send = Send(s)
 	case "on":
@@ -107,7 +106,7 @@ func (j *jobDecoder) folder(d *Delivery, n *node) {
 				f.Key, key = s, n
 			}
 		default:
-			j.shipping(d, name, n, string(SendResult), string(SendRecord), string(SendLog))
+			j.shipping(d, name, n, string(SendResult), string(SendRecord), string(SendLog), string(SendArtifacts))
 		}
 	}) {
 		return
@@ -115,18 +114,17 @@ func (j *jobDecoder) folder(d *Delivery, n *node) {
 	if f.Path == "" {
 		j.fail(n, "write {path: /FOLDER, key: ...}", "folder has no path")
 	}
-	if key != nil {
-		j.deliveredKey(key)
-		return
+	if key == nil {
+		f.Key = d.defaultKey()
 	}
-	f.Key = "${id}.json"
-	if d.Send == SendLog {
-		f.Key = "${id}.log"
-	}
+	j.deliveredKey(d, key)
 }
 
-// deliveredKey checks a name that depends on the operation.
-func (j *jobDecoder) deliveredKey(n *node) {
+// deliveredKey checks a name that depends on the operation; nil when the job leaves it out.
+func (j *jobDecoder) deliveredKey(d *Delivery, n *node) {
+	if n == nil {
+		return
+	}
 	j.uses = append(j.uses, use{at: n, text: n.text, filled: true})
 	depends := false
 	var sample strings.Builder
@@ -140,8 +138,14 @@ func (j *jobDecoder) deliveredKey(n *node) {
 	if !depends {
 		j.fail(n, "put ${id} in it", "key is the same for every operation: each would replace what the one before delivered")
 	}
+	switch named := strings.Contains(n.text, ArtifactReference); {
+	case named && d.Send != SendArtifacts:
+		j.fail(n, "it is the name of an artifact, with send: artifacts", "${artifact} cannot be used here")
+	case !named && d.Send == SendArtifacts:
+		j.fail(n, "put ${artifact} in it", "key is the same for every artifact: each would replace the one before")
+	}
 	if err := checkDeliveredName(sample.String()); err != nil {
-		j.fail(n, "it is a name below the folder, such as results/${id}.json", "%s", err)
+		j.fail(n, "it is a name at the target, such as results/${id}.json", "%s", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"sync"
@@ -66,6 +67,8 @@ type Config struct {
 	WebhookAllow []netip.Prefix
 	// OutboxProbe is the least time between two tries at a target of deliver that is down; 0 is outbox.ProbeInterval.
 	OutboxProbe time.Duration
+	// S3PartBytes is the size of the parts in which larger files go to buckets; 0 is outbox.DefaultPartBytes.
+	S3PartBytes int64
 }
 
 func (c *Config) fill() error {
@@ -119,8 +122,9 @@ type Daemon struct {
 	alarms    *alarms[alarmKey]
 	scheduler *scheduler
 
-	outbox *outbox.Outbox
-	sender *outbox.Sender
+	outbox  *outbox.Outbox
+	sender  *outbox.Sender
+	buckets *http.Transport
 
 	history *history.Store
 	// living are the rows of ops, for lists, and doubts the IDs whose markers may say something else.
@@ -198,6 +202,7 @@ func New(config Config) (*Daemon, error) {
 	d.room.waiting = d.waitingNow
 	d.outbox = outbox.New(outbox.Config{Deliver: d.deliver, Probe: config.OutboxProbe})
 	d.sender = outbox.NewSender(config.WebhookAllow)
+	d.buckets = outbox.NewS3Transport()
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.touchedBy, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
@@ -262,6 +267,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		stopShipping()
 		ships.Wait() // while looks still write down what was delivered
 		d.sender.Close()
+		d.buckets.CloseIdleConnections()
 	}
 	d.leaving.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrLeave)))
 	d.stop() //nolint:contextcheck // ctx has ended; what is under way is carried to its end

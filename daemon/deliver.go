@@ -164,9 +164,9 @@ func (d *Daemon) deliver(ctx context.Context, name statefs.EntryName) outbox.Out
 	case err != nil:
 		entry = &statefs.OutboxEntry{Run: rec.Run, CreatedAt: rec.UpdatedAt} // the record says what it is
 	}
-	receipt, err := d.deliverTo(ctx, rec, name)
+	output, err := d.deliverTo(ctx, rec, name, entry)
 	if err == nil {
-		output := &statefs.DeliveryOutput{Location: receipt.Location, Bytes: receipt.Bytes, SHA256: receipt.SHA256, DeliveredAt: d.owner.Now()}
+		output.DeliveredAt = d.owner.Now()
 		return d.settled(ctx, name, statefs.DeliveryDelivered, "", output)
 	}
 	if ctx.Err() != nil {
@@ -175,12 +175,15 @@ func (d *Daemon) deliver(ctx context.Context, name statefs.EntryName) outbox.Out
 	now := d.owner.Now()
 	entry.Attempts++
 	entry.LastAt, entry.LastError = &now, err.Error()
+	_, refused := errors.AsType[*outbox.RefusedError](err)
+	if refused = refused || entry.Until != nil && now.After(*entry.Until); refused {
+		d.abandon(ctx, rec, name, entry)
+	}
 	if written := d.owner.WriteEntry(name, entry); written != nil {
 		d.logger.Error("a failed delivery could not be noted", "entry", name, "error", written)
 		return outbox.Outcome{}
 	}
-	_, refused := errors.AsType[*outbox.RefusedError](err)
-	if refused || entry.Until != nil && now.After(*entry.Until) {
+	if refused {
 		d.logger.Error("a result could not be delivered and waits for a person", "entry", name, "error", err)
 		return d.settled(ctx, name, statefs.DeliveryManual, err.Error(), nil)
 	}

@@ -5,41 +5,76 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/outbox"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// deliverTo brings what an entry names to its target.
-func (d *Daemon) deliverTo(ctx context.Context, rec *statefs.Record, name statefs.EntryName) (outbox.Receipt, error) {
+// deliverTo brings what an entry names to its target, and keeps in the entry how far it is.
+func (d *Daemon) deliverTo(ctx context.Context, rec *statefs.Record, name statefs.EntryName, entry *statefs.OutboxEntry) (*statefs.DeliveryOutput, error) {
 	it := rec.Delivery(name.Place)
 	def, params, err := d.definition(rec)
 	if mends(err) {
-		return outbox.Receipt{}, err
+		return nil, err
 	}
 	if err != nil || it == nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind() != name.Kind {
-		return outbox.Receipt{}, &outbox.RefusedError{Reason: "the job it was submitted under, or that target of it, cannot be read any more"}
+		return nil, &outbox.RefusedError{Reason: "the job it was submitted under, or that target of it, cannot be read any more"}
 	}
 	target := def.Deliver[name.Place-1]
-	parcel := outbox.Parcel{
-		ID: rec.ID.String() + "." + strconv.Itoa(name.Place), Name: it.Name,
-		Open: func() (io.ReadCloser, error) { return d.contentOf(rec, target.Send) },
+	values := catalog.Values{Params: params, ID: rec.ID.String()}
+	if target.Send == catalog.SendArtifacts {
+		return d.deliverArtifacts(ctx, rec, target, values, name, entry)
 	}
-	if target.Webhook == nil {
+	parcel := outbox.Parcel{
+		ID: deliveryID(name), Name: it.Name,
+		Open: func() (outbox.Content, error) { return d.contentOf(rec, target.Send) },
+	}
+	var receipt outbox.Receipt
+	if target.Webhook != nil {
+		receipt, err = d.deliverHook(ctx, target, values, parcel)
+	} else {
+		receipt, err = d.deliverFile(ctx, target, values, "", parcel, name, entry)
+	}
+	return &statefs.DeliveryOutput{
+		Location: receipt.Location, Bytes: receipt.Bytes, SHA256: receipt.SHA256, Bucket: receipt.Bucket, Object: receipt.Object, ETag: receipt.ETag,
+	}, err
+}
+
+// deliveryID is the same at each try of an entry.
+func deliveryID(name statefs.EntryName) string {
+	return name.ID.String() + "." + strconv.Itoa(name.Place)
+}
+
+// deliverFile puts one file into a folder or bucket. artifact is its name when it is one.
+func (d *Daemon) deliverFile(ctx context.Context, target *catalog.Delivery, values catalog.Values, artifact string, parcel outbox.Parcel, name statefs.EntryName, entry *statefs.OutboxEntry) (outbox.Receipt, error) {
+	if target.S3 == nil {
 		if d.inStorage(target.Folder.Path) {
 			return outbox.Receipt{}, &outbox.RefusedError{Reason: fmt.Sprintf("the folder %s is part of the storage; deliver to another one", target.Folder.Path)}
 		}
 		return outbox.Folder{Path: target.Folder.Path}.Deliver(ctx, parcel)
 	}
-	if parcel.Name, err = target.Name(catalog.Values{Params: params, ID: rec.ID.String()}); err != nil {
+	bucket, err := d.bucketOf(target, values, artifact)
+	if err != nil {
+		return outbox.Receipt{}, err
+	}
+	parcel.Upload = entry.Upload
+	parcel.Keep = func(up *statefs.Upload) error {
+		entry.Upload = up
+		return d.progress(name, entry)
+	}
+	return bucket.Deliver(ctx, parcel)
+}
+
+// deliverHook sends a request to a webhook.
+func (d *Daemon) deliverHook(ctx context.Context, target *catalog.Delivery, values catalog.Values, parcel outbox.Parcel) (outbox.Receipt, error) {
+	var err error
+	if parcel.Name, err = target.Name(values); err != nil {
 		return outbox.Receipt{}, &outbox.RefusedError{Reason: err.Error()}
 	}
 	secrets, err := secretsOf(target.Webhook)
@@ -68,19 +103,34 @@ func (d *Daemon) inStorage(folder string) bool {
 	return err == nil && filepath.IsLocal(below)
 }
 
+// inMemory is a content that is in memory.
+type inMemory struct{ *bytes.Reader }
+
+// Close is of io.Closer.
+func (inMemory) Close() error { return nil }
+
+// someOf is the beginning of a file, or all of it.
+type someOf struct {
+	*os.File
+	size int64
+}
+
+// Size is how much of the file it is.
+func (p someOf) Size() int64 { return p.size }
+
 // contentOf opens what is sent of an operation that has ended.
-func (d *Daemon) contentOf(rec *statefs.Record, send catalog.Send) (io.ReadCloser, error) {
+func (d *Daemon) contentOf(rec *statefs.Record, send catalog.Send) (outbox.Content, error) {
 	switch send {
 	case catalog.SendResult:
-		return io.NopCloser(bytes.NewReader(rec.Footer)), nil
+		return inMemory{bytes.NewReader(rec.Footer)}, nil
 	case catalog.SendRecord:
 		data, err := rec.Document()
-		return io.NopCloser(bytes.NewReader(data)), err
-	case catalog.SendLog:
+		return inMemory{bytes.NewReader(data)}, err
+	case catalog.SendLog, catalog.SendArtifacts:
 	}
 	f, err := os.Open(d.owner.LogPath(rec.ID))
 	if errors.Is(err, fs.ErrNotExist) {
-		return io.NopCloser(strings.NewReader("")), nil // it never began
+		return inMemory{bytes.NewReader(nil)}, nil // it never began
 	}
 	if err != nil {
 		return nil, err
@@ -89,10 +139,7 @@ func (d *Daemon) contentOf(rec *statefs.Record, send catalog.Send) (io.ReadClose
 	if rec.LogBytes != nil {
 		length = *rec.LogBytes
 	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(f, length), f}, nil
+	return someOf{f, length}, nil
 }
 
 // secretsOf reads what signs the requests of a webhook, each time: a file may be replaced while the daemon runs. No error has any of it.

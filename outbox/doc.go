@@ -1,4 +1,4 @@
-// Package outbox brings what operations have made to targets outside of the storage: folders and webhooks.
+// Package outbox brings what operations have made to targets outside of the storage: buckets, webhooks and folders.
 //
 //	Add(entry, target) ──▶ Plan ──Next(now)──▶ a worker ──Deliver──▶ settled: gone
 //	                        ▲                                    └─▶ failed: the target is down
@@ -14,8 +14,8 @@
 // [Outbox] carries that out: it runs at most so many deliveries at once, in all and at one target, and waits for the time of the
 // next probe. What a delivery is, the caller says; the entries are files of package statefs, and the caller reads and writes them.
 //
-// [Folder] and [Webhook] are the targets. Each is harmless to repeat: a file is replaced by an equal one, a request has the same
-// webhook-id each time.
+// [Folder], [Webhook] and [S3] are the targets. Each is harmless to repeat: a file or an object is replaced by an equal one, a request has the same
+// webhook-id each time. Nothing is held in memory but a webhook's body: files are read where they are, as often as it takes.
 //
 // # What failure does
 //

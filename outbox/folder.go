@@ -31,7 +31,7 @@ func (f Folder) Deliver(ctx context.Context, p Parcel) (r Receipt, err error) {
 	}
 	defer func() { _ = content.Close() }() // it was read
 	sum := sha256.New()
-	size, err := statefs.PutFile(f.Path, p.Name, p.ID, io.TeeReader(content, sum))
+	size, err := statefs.PutFile(f.Path, p.Name, p.ID, io.TeeReader(whole(content), sum))
 	if err != nil {
 		return r, f.explain(p, err)
 	}

@@ -3,6 +3,8 @@ package outbox
 import (
 	"io"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // Parcel is what is delivered.
@@ -11,15 +13,31 @@ type Parcel struct {
 	ID string
 	// Name is where at the target it goes: a name below a folder, an address.
 	Name string
-	// Open gives the content from its beginning.
-	Open func() (io.ReadCloser, error)
+	// Open gives the content.
+	Open func() (Content, error)
+	// Upload is how far an earlier try in parts came, nil when there is none; only [S3] sends in parts.
+	Upload *statefs.Upload
+	// Keep has Upload kept for the next try, before anything of it is sent, and forgotten when it is nil.
+	Keep func(*statefs.Upload) error
 }
+
+// Content is what is delivered. It may be read from several goroutines, at any place, so that nobody has to hold all of it.
+type Content interface {
+	io.ReaderAt
+	io.Closer
+	Size() int64
+}
+
+// whole reads all of a content, from its beginning.
+func whole(c Content) *io.SectionReader { return io.NewSectionReader(c, 0, c.Size()) }
 
 // Receipt says where something was delivered.
 type Receipt struct {
 	Location string
 	Bytes    int64
 	SHA256   string
+	// Bucket, Object and ETag are of what is in a bucket.
+	Bucket, Object, ETag string
 }
 
 // RefusedError says that no further try would help until a person changes something.

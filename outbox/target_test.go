@@ -24,8 +24,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+type inMemory struct{ *strings.Reader }
+
+func (inMemory) Close() error { return nil }
+
 func parcel(name, text string) Parcel {
-	return Parcel{ID: "op.1", Name: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
+	return Parcel{ID: "op.1", Name: name, Open: func() (Content, error) { return inMemory{strings.NewReader(text)}, nil }}
 }
 
 func TestFolder(t *testing.T) {
@@ -33,7 +37,7 @@ func TestFolder(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {
 		r, err := Folder{dir}.Deliver(t.Context(), parcel("a/x.json", "{}"))
-		want := Receipt{filepath.Join(dir, "a/x.json"), 2, "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"}
+		want := Receipt{Location: filepath.Join(dir, "a/x.json"), Bytes: 2, SHA256: "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"}
 		if err != nil || r != want {
 			t.Fatalf("delivered as %+v, %v", r, err)
 		}

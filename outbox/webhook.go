@@ -54,7 +54,7 @@ func (w *Webhook) Deliver(ctx context.Context, p Parcel) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	body, err := io.ReadAll(content)
+	body, err := io.ReadAll(whole(content))
 	_ = content.Close() // it was read
 	if err != nil {
 		return Receipt{}, err

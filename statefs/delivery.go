@@ -19,12 +19,12 @@ const (
 // Delivery is what becomes of the result at one target. It stands in the terminal record, which says what is to be delivered; how
 // often it was tried is in the entry of the outbox.
 type Delivery struct {
-	// Place is the place of the target in the job's list, from 1, and Kind what it is: folder or webhook.
+	// Place is the place of the target in the job's list, from 1, and Kind what it is: folder, webhook or s3.
 	Place int            `json:"target"`
 	Kind  string         `json:"kind"`
 	Send  string         `json:"send"`
 	State DeliveryStatus `json:"status"`
-	// Name is where at the target it goes: a name below the folder, or an address without its query, which may be a secret.
+	// Name is where at the target it goes: a name below the folder or in the bucket, or an address without its query, which may be a secret.
 	Name string `json:"name,omitempty"`
 	// Error says why it is failed_manual.
 	Error string `json:"error,omitempty"`
@@ -37,8 +37,28 @@ type DeliveryOutput struct {
 	// Location is a path or an address, the latter without its query.
 	Location    string    `json:"location"`
 	Bytes       int64     `json:"bytes"`
-	SHA256      string    `json:"sha256"`
+	SHA256      string    `json:"sha256,omitempty"` // not of artifacts
 	DeliveredAt time.Time `json:"delivered_at"`
+	// Bucket, Object and ETag are of what is in a bucket.
+	Bucket string `json:"bucket,omitempty"`
+	Object string `json:"object,omitempty"`
+	ETag   string `json:"etag,omitempty"`
+	// Files is how many artifacts there were, and Stored says where the first of them are; Bytes is of all.
+	Files  int64        `json:"files,omitempty"`
+	Stored []StoredFile `json:"stored,omitempty"`
+}
+
+// MaxStored is how many artifacts DeliveryOutput names.
+const MaxStored = 100
+
+// StoredFile is one artifact at its target.
+type StoredFile struct {
+	// Artifact is its name in the folder of artifacts, Name the one it has at the target.
+	Artifact string `json:"artifact"`
+	Name     string `json:"name"`
+	Bytes    int64  `json:"bytes"`
+	SHA256   string `json:"sha256"`
+	ETag     string `json:"etag,omitempty"`
 }
 
 // Delivery returns the delivery to the target at a place, nil when there is none. It points into the record.

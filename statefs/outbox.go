@@ -67,6 +67,30 @@ type OutboxEntry struct {
 	LastError string     `json:"last_error,omitempty"`
 	// Until is when it is given to a person if it was not delivered; nil is never.
 	Until *time.Time `json:"retry_until,omitempty"`
+	// Upload is what is being sent in parts, nil when nothing is.
+	Upload *Upload `json:"upload,omitempty"`
+	// Artifacts is how far the delivery of artifacts is, nil when it is of none or has not begun.
+	Artifacts *SentArtifacts `json:"artifacts,omitempty"`
+}
+
+// SentArtifacts are the artifacts that a target has already; they are sent in the order in which a walk over their folder finds them.
+type SentArtifacts struct {
+	// After is the name of the last one.
+	After string `json:"after"`
+	// Files and Bytes count all of them, Stored says where the first are.
+	Files  int64        `json:"files"`
+	Bytes  int64        `json:"bytes"`
+	Stored []StoredFile `json:"stored,omitempty"`
+}
+
+// Upload is a file that is being sent to a bucket in parts, which the server keeps until all are there. The next try goes on with it.
+type Upload struct {
+	// Name is that of the object, and ID what the server calls the upload.
+	Name string `json:"name"`
+	ID   string `json:"upload_id"`
+	// Bytes is the size of the whole, PartBytes that of each part but the last.
+	Bytes     int64 `json:"bytes"`
+	PartBytes int64 `json:"part_bytes"`
 }
 
 func encodeEntry(e *OutboxEntry) ([]byte, error) {

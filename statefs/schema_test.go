@@ -87,7 +87,9 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	rec.Run, rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues, rec.PausedSeconds, rec.Processed, rec.FailedN = 4, 4, 1, 2, 1, 0.5, 2, 1
 	rec.Then = &Follower{ID: rec.ID, Error: "none"}
 	rec.Deliveries = []Delivery{{
-		Place: 1, Kind: "folder", Send: "result", State: DeliveryDelivered, Name: "a.json", Error: "none", Output: &DeliveryOutput{"/srv/a.json", 7, "ab", at},
+		Place: 1, Kind: "folder", Send: "result", State: DeliveryDelivered, Name: "a.json", Error: "none", Output: &DeliveryOutput{
+			"/srv/a.json", 7, "ab", at, "b", "a.json", "e", 1, []StoredFile{{"a", "a.json", 7, "ab", "e"}},
+		},
 	}}
 	values := map[string]json.RawMessage{"params.n": json.RawMessage("3")}
 	rec.Trailing, rec.RedoFrom = true, 2

@@ -1,0 +1,120 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/outbox"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// How much may be sent before it is written down: so much is sent again after a crash.
+const (
+	notedFiles = 100
+	notedBytes = 64 << 20
+)
+
+// deliverArtifacts sends each file that the work left, in the order of a walk, and goes on after those that an earlier try has sent. What has no
+// name at the target is refused when all the others are there.
+func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, target *catalog.Delivery, values catalog.Values, name statefs.EntryName, entry *statefs.OutboxEntry) (*statefs.DeliveryOutput, error) {
+	if entry.Artifacts == nil {
+		entry.Artifacts = new(statefs.SentArtifacts)
+	}
+	sent := entry.Artifacts
+	var nameless error
+	var files, bytes int64 // since it was written down
+	err := d.walkArtifacts(rec.ID, func(root *os.Root, artifact string) error {
+		if sent.After != "" && compareWalk(artifact, sent.After) <= 0 {
+			return nil
+		}
+		at, err := target.Artifact(values, artifact)
+		if err != nil {
+			if nameless == nil {
+				nameless = &outbox.RefusedError{Reason: fmt.Sprintf("the artifact %q cannot be delivered: %v; rename it and try again; the others are delivered", artifact, err)}
+			}
+			return nil
+		}
+		parcel := outbox.Parcel{ID: deliveryID(name), Name: at, Open: func() (outbox.Content, error) { return openArtifact(root, artifact) }}
+		receipt, err := d.deliverFile(ctx, target, values, artifact, parcel, name, entry)
+		if err != nil {
+			return err
+		}
+		sent.After = artifact
+		sent.Files++
+		sent.Bytes += receipt.Bytes
+		if len(sent.Stored) < statefs.MaxStored {
+			sent.Stored = append(sent.Stored, statefs.StoredFile{Artifact: artifact, Name: at, Bytes: receipt.Bytes, SHA256: receipt.SHA256, ETag: receipt.ETag})
+		}
+		if files, bytes = files+1, bytes+receipt.Bytes; files < notedFiles && bytes < notedBytes {
+			return nil
+		}
+		files, bytes = 0, 0
+		return d.progress(name, entry)
+	})
+	if err == nil && nameless != nil {
+		entry.Artifacts, err = nil, nameless // its new name may stand before the last one that was sent
+	}
+	if err != nil {
+		return nil, err
+	}
+	output := &statefs.DeliveryOutput{Location: target.Place(), Bytes: sent.Bytes, Files: sent.Files, Stored: sent.Stored}
+	if target.S3 != nil {
+		output.Bucket = target.S3.Bucket
+	}
+	return output, nil
+}
+
+// walkArtifacts calls do for each regular file below the folder of artifacts; symbolic links are not followed. No folder is no artifact.
+func (d *Daemon) walkArtifacts(id statefs.ID, do func(root *os.Root, artifact string) error) error {
+	dir := d.owner.ArtifactsPath(id)
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the folder of artifacts: %w", err)
+	}
+	defer func() { _ = root.Close() }() // opened for reading
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("list the artifacts: %w", err)
+		}
+		if !entry.Type().IsRegular() {
+			return nil
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		return do(root, filepath.ToSlash(name))
+	})
+}
+
+// compareWalk compares two names in the order of a walk.
+func compareWalk(a, b string) int {
+	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+}
+
+func openArtifact(root *os.Root, name string) (outbox.Content, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that took its place does not stop us
+	if err != nil {
+		return nil, fmt.Errorf("open the artifact: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("the artifact %q is no regular file any more", name)
+	}
+	if err != nil {
+		_ = f.Close() // the first error counts
+		return nil, err
+	}
+	return someOf{f, info.Size()}, nil
+}

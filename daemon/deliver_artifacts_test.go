@@ -1,0 +1,100 @@
+package daemon
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jobdir/jobdir/internal/s3test"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+const artifactJob = `
+group: test
+name: leaves
+params: {name: {type: string, default: "c.txt"}}
+run: [sh, -c, 'cd $JOBDIR_ARTIFACTS; mkdir -p a/b; echo 1 >a/b/x.html; echo 22 >a.txt; echo 333 >"$JOBDIR_PARAM_NAME"; ln -s /etc/passwd link; ln -s a other; mkfifo pipe']
+deliver:
+`
+
+// Each regular file goes under its own name, and nothing else does.
+func TestDeliverArtifacts(t *testing.T) {
+	t.Parallel()
+	s := s3test.Begin(t, s3test.Versity, "videos")
+	out := t.TempDir()
+	b := probed(t, artifactJob+`
+  - s3: {endpoint: "`+s.URL()+`", bucket: videos, send: artifacts, `+keys(t, s)+`}
+  - folder: {path: "`+out+`", send: artifacts, key: "${id}/of-${artifact}"}
+`)
+	id := b.submit("leaves", "{}")
+	rec := b.delivered(id, statefs.DeliveryDelivered, statefs.DeliveryDelivered)
+	want := map[string]string{"a.txt": "22\n", "a/b/x.html": "1\n", "c.txt": "333\n"}
+	got, err := s.Keys(t.Context(), "videos")
+	must(t, err)
+	if len(got) != len(want) {
+		t.Errorf("the bucket has %v", got)
+	}
+	for name, text := range want {
+		if o := inBucket(t, s, id.String()+"/"+name); string(o.Body) != text {
+			t.Errorf("%s is %q", name, o.Body)
+		}
+		if data, err := os.ReadFile(filepath.Join(out, id.String(), "of-"+name)); err != nil || string(data) != text {
+			t.Errorf("%s is %q, %v", name, data, err)
+		}
+	}
+	if o := inBucket(t, s, id.String()+"/a/b/x.html"); !strings.HasPrefix(o.Type, "text/html") {
+		t.Errorf("a page is %s", o.Type)
+	}
+	output := rec.Deliveries[0].Output
+	var names []string
+	for _, f := range output.Stored {
+		names = append(names, f.Artifact)
+	}
+	if !slices.IsSortedFunc(names, compareWalk) || !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(maps.Keys(want))) || output.Files != 3 || output.Bytes != 9 {
+		t.Errorf("the record says %+v", output)
+	}
+	if output.Bucket != "videos" || output.Location != s.URL()+"/videos/" || rec.Deliveries[1].Output.Location != out {
+		t.Errorf("the record says %+v, %+v", output, rec.Deliveries[1].Output)
+	}
+}
+
+// One that can have no name at the target does not keep the others back, and is delivered when somebody has renamed it.
+func TestDeliverArtifactWithoutAName(t *testing.T) {
+	t.Parallel()
+	s := s3test.Begin(t, s3test.Versity, "videos")
+	b := probed(t, artifactJob+`
+  - s3: {endpoint: "`+s.URL()+`", bucket: videos, send: artifacts, `+keys(t, s)+`}
+`)
+	id := b.submit("leaves", `{"name": "A\\B"}`)
+	rec := b.delivered(id, statefs.DeliveryManual)
+	if !strings.Contains(rec.Deliveries[0].Error, `has a \`) {
+		t.Errorf("the record says %q", rec.Deliveries[0].Error)
+	}
+	got, err := s.Keys(t.Context(), "videos")
+	must(t, err)
+	if want := []string{id.String() + "/a.txt", id.String() + "/a/b/x.html"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Errorf("the bucket has %v", got)
+	}
+	dir := b.daemon.owner.ArtifactsPath(id)
+	must(t, os.Rename(filepath.Join(dir, `A\B`), filepath.Join(dir, "A-B")))
+	b.retryHeld(id)
+	rec = b.delivered(id, statefs.DeliveryDelivered)
+	if o := inBucket(t, s, id.String()+"/A-B"); string(o.Body) != "333\n" || rec.Deliveries[0].Output.Files != 3 {
+		t.Errorf("it is %q, the record says %+v", o.Body, rec.Deliveries[0].Output)
+	}
+}
+
+// No artifacts are delivered with nothing.
+func TestDeliverNoArtifacts(t *testing.T) {
+	t.Parallel()
+	b := setup(t, deliverJob+`
+  - folder: {path: "`+t.TempDir()+`", send: artifacts}
+`, nil)
+	id := b.submit("made", "{}")
+	if rec := b.delivered(id, statefs.DeliveryDelivered); rec.Deliveries[0].Output.Files != 0 || rec.Deliveries[0].Name != id.String()+"/${artifact}" {
+		t.Errorf("the record says %+v", rec.Deliveries[0])
+	}
+}

@@ -1,0 +1,147 @@
+package daemon
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/internal/s3test"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// probing is the interval of probes in tests, which would wait for the real one.
+const probing = 100 * time.Millisecond
+
+// keys writes the credentials of a server into files and returns the keys of a job that name them.
+func keys(t *testing.T, s *s3test.Server) string {
+	t.Helper()
+	dir := t.TempDir()
+	access, secret := filepath.Join(dir, "access"), filepath.Join(dir, "secret")
+	must(t, os.WriteFile(access, []byte(s.AccessKey+"\n"), 0o600))
+	must(t, os.WriteFile(secret, []byte(s.SecretKey+"\n"), 0o600))
+	return `access_key_file: "` + access + `", secret_key_file: "` + secret + `"`
+}
+
+// bucketJob is a job whose result goes to a bucket; more are further keys of the target.
+func bucketJob(t *testing.T, s *s3test.Server, more string) string {
+	t.Helper()
+	return deliverJob + `
+  - s3: {endpoint: "` + s.URL() + `", bucket: videos, ` + keys(t, s) + more + `}
+`
+}
+
+// probed starts a daemon that probes often.
+func probed(t *testing.T, jobs string) *bench {
+	t.Helper()
+	b := prepare(t, jobs, nil)
+	b.config.OutboxProbe = probing
+	b.config.S3PartBytes = 5 << 20
+	b.start()
+	return b
+}
+
+// retryHeld has an entry that waits for a person tried again.
+func (b *bench) retryHeld(id statefs.ID) {
+	b.t.Helper()
+	held := filepath.Join(b.dir, "outbox", id.String()+".1-s3.failed_manual")
+	b.poll("it waits for a person", func() bool { _, err := os.Stat(held); return err == nil })
+	must(b.t, os.Rename(held, strings.TrimSuffix(held, "failed_manual")+"pending"))
+	_, err := b.daemon.Sweep(b.t.Context(), false)
+	must(b.t, err)
+}
+
+// inBucket returns what is in the bucket.
+func inBucket(t *testing.T, s *s3test.Server, key string) *s3test.Object {
+	t.Helper()
+	o, err := s.Get(t.Context(), "videos", key)
+	if err != nil {
+		t.Fatalf("get %s: %v", key, err)
+	}
+	return o
+}
+
+// onEachServer runs a test against every server that is installed.
+func onEachServer(t *testing.T, do func(t *testing.T, s *s3test.Server)) {
+	t.Parallel()
+	for _, kind := range s3test.Kinds() {
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			do(t, s3test.Begin(t, kind, "videos"))
+		})
+	}
+}
+
+func TestDeliverToBucket(t *testing.T) {
+	onEachServer(t, func(t *testing.T, s *s3test.Server) {
+		b := probed(t, bucketJob(t, s, `, key: "detection/${params.at}/${id}.json", metadata: {at: "${params.at}"}`))
+		id := b.submit("made", `{"at": "there"}`)
+		rec := b.delivered(id, statefs.DeliveryDelivered)
+		key := "detection/there/" + id.String() + ".json"
+		o := inBucket(t, s, key)
+		if string(o.Body) != string(rec.Footer) || o.Type != "application/json" || o.Metadata["jobdir-delivery"] != id.String()+".1" || o.Metadata["at"] != "there" {
+			t.Errorf("it is %s, %+v", o.Body, o)
+		}
+		got := rec.Deliveries[0].Output
+		if got.Bucket != "videos" || got.Object != key || got.ETag != o.ETag || got.Location != s.URL()+"/videos/"+key || got.Bytes != int64(len(rec.Footer)) {
+			t.Errorf("the record says %+v", got)
+		}
+		b.poll("the outbox is empty", func() bool { return len(b.outbox()) == 0 })
+		if data, err := rec.Document(); err != nil || strings.Contains(string(data), s.SecretKey) {
+			t.Errorf("the record has the secret: %v", err)
+		}
+	})
+}
+
+// The log goes as it was sealed, and the record as a JSON object.
+func TestDeliverLogAndRecordToBucket(t *testing.T) {
+	t.Parallel()
+	s := s3test.Begin(t, s3test.Versity, "videos")
+	b := probed(t, bucketJob(t, s, `, send: log`)+`  - s3: {endpoint: "`+s.URL()+`", bucket: videos, key: "${id}.record", send: record, `+keys(t, s)+"}\n")
+	id := b.submit("made", `{}`)
+	b.delivered(id, statefs.DeliveryDelivered, statefs.DeliveryDelivered)
+	if o := inBucket(t, s, id.String()+".log"); string(o.Body) != "done\n" || o.Type != "text/plain; charset=utf-8" {
+		t.Errorf("the log is %q, %s", o.Body, o.Type)
+	}
+	var rec statefs.Record
+	if o := inBucket(t, s, id.String()+".record"); json.Unmarshal(o.Body, &rec) != nil || rec.Status != statefs.Completed || o.Type != "application/json" {
+		t.Errorf("the record is %q", o.Body)
+	}
+}
+
+// A server that is not there yet costs tries; when it comes everything goes.
+func TestDeliverWhenTheServerIsBack(t *testing.T) {
+	t.Parallel()
+	s := s3test.Prepare(t, s3test.Versity)
+	b := probed(t, bucketJob(t, s, ""))
+	var ids []statefs.ID
+	for range 5 {
+		ids = append(ids, b.submit("made", `{"at": "`+strings.Repeat("x", len(ids)+1)+`"}`))
+	}
+	b.poll("an entry says why", func() bool {
+		for _, name := range b.outbox() {
+			if data, err := os.ReadFile(filepath.Join(b.dir, "outbox", name)); err == nil && strings.Contains(string(data), "nothing listens there") {
+				return true
+			}
+		}
+		return false
+	})
+	must(t, s.Start(t.Context()))
+	must(t, s.MakeBucket(t.Context(), "other"))
+	for _, id := range ids {
+		rec := b.delivered(id, statefs.DeliveryManual)
+		if !strings.Contains(rec.Deliveries[0].Error, "NoSuchBucket") || !strings.Contains(rec.Deliveries[0].Error, "make the bucket") {
+			t.Errorf("the record says %q", rec.Deliveries[0].Error)
+		}
+	}
+	must(t, s.MakeBucket(t.Context(), "videos"))
+	for _, id := range ids {
+		b.retryHeld(id)
+		rec := b.delivered(id, statefs.DeliveryDelivered)
+		if o := inBucket(t, s, id.String()+".json"); string(o.Body) != string(rec.Footer) {
+			t.Errorf("%s is %s", id, o.Body)
+		}
+	}
+}
