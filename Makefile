@@ -5,7 +5,8 @@ FUZZTIME ?= 30s
 STORAGE  ?= storage
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  := -X github.com/jobdir/jobdir/cli.version=$(VERSION)
-LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
+LINT     := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
+EXAMPLE  := jobs-example/outbox-s3# a module of its own
 
 .DEFAULT_GOAL := help
 
@@ -33,6 +34,7 @@ setup: ## fetch modules, and as root the optional tools some tests use
 test: setup ## vet and run every test with the race detector
 	$(GO) vet ./...
 	$(GO) test -race -timeout 6m -p 2 ./...
+	cd $(EXAMPLE) && $(GO) vet ./... && $(GO) test -race -timeout 6m ./...
 
 .PHONY: torture
 torture: ## kill it, cut the power, fail the disk: full counts, figures into bin/torture.json
@@ -50,10 +52,12 @@ mutants: ## take away one sync, one check, one reader at a time: the tests must 
 .PHONY: lint
 lint: ## run the linters at their pinned version (the first run builds them: minutes)
 	$(LINT) run ./...
+	cd $(EXAMPLE) && $(LINT) run ./... && cd testserver && $(LINT) run ./...
 
 .PHONY: fmt
 fmt: ## format as the linters want it
 	$(LINT) fmt
+	cd $(EXAMPLE) && $(LINT) fmt
 
 .PHONY: bench
 bench: ## measure, beside the floor of the same machine; BENCH='flags' are handed on

@@ -6,6 +6,7 @@
 //	commands/shell-task.yaml    ── one long command
 //	curator/                    ── four jobs, two lanes, a limit and keys: a page of its own
 //	media-pipeline/             ── one job of eight steps: a page of its own
+//	outbox-s3/                  ── a worker in a module of its own: a page of its own
 //	parse/                      ── two tools, retries, progress with phases: a page of its own
 //
 // The YAML files are the authority on what a job is called and which parameters it takes. A program that runs a daemon of its own

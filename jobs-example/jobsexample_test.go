@@ -44,6 +44,7 @@ func TestDefinitionsAndHandlersBelongTogether(t *testing.T) {
 	}
 }
 
+// The job of outbox-s3 is a file alone: its program is a module of its own, in which nothing can be embedded from here.
 func TestDefinitionsInTheFolderAreTheEmbeddedOnes(t *testing.T) {
 	t.Parallel()
 	folder := catalog.New(catalog.Options{Dirs: []string{"."}})
@@ -53,8 +54,10 @@ func TestDefinitionsInTheFolderAreTheEmbeddedOnes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	same := slices.EqualFunc(folder.All(), embedded.All(), func(a, b *catalog.Definition) bool { return a.Hash() == b.Hash() })
-	if !same {
-		t.Error("a daemon with --jobs jobs-example and one with Definitions() have different jobs")
+	const apart = "detection/store"
+	in := slices.DeleteFunc(slices.Clone(folder.All()), func(job *catalog.Definition) bool { return job.Address() == apart })
+	same := slices.EqualFunc(in, embedded.All(), func(a, b *catalog.Definition) bool { return a.Hash() == b.Hash() })
+	if !same || len(in) != len(folder.All())-1 {
+		t.Errorf("a daemon with --jobs jobs-example and one with Definitions() have different jobs, beside %s", apart)
 	}
 }
