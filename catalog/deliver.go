@@ -79,11 +79,29 @@ func (d *Delivery) Kind() string {
 }
 
 // Target is where everything of this delivery goes, whatever the operation is: what is out of reach for one operation is so for all
-// that have the same.
+// that have the same. Where a secret comes from is part of it: while that cannot be read, nothing that is signed with it can go.
 func (d *Delivery) Target() string {
 	switch {
 	case d.Webhook != nil:
-		return WebhookKind + " " + d.Webhook.URL
+		return strings.TrimSpace(WebhookKind + " " + d.Webhook.URL + " " + d.Webhook.SecretFile + d.Webhook.SecretEnv)
+	case d.S3 != nil:
+		t := []string{S3Kind, d.S3.Endpoint + "/" + d.S3.Bucket}
+		for _, from := range []SecretSource{d.S3.AccessKey, d.S3.SecretKey, d.S3.SessionToken} {
+			t = append(t, from.File+from.Env)
+		}
+		return strings.TrimSpace(strings.Join(t, " "))
+	}
+	return FolderKind + " " + d.Folder.Path
+}
+
+// Label is Target for people: of a webhook it has the host alone, because the rest of an address may be a secret.
+func (d *Delivery) Label() string {
+	switch {
+	case d.Webhook != nil:
+		scheme, rest, _ := strings.Cut(d.Webhook.URL, "://")
+		host, _, _ := strings.Cut(rest, "/")
+		host, _, _ = strings.Cut(host, "?")
+		return WebhookKind + " " + scheme + "://" + host
 	case d.S3 != nil:
 		return S3Kind + " " + d.S3.Endpoint + "/" + d.S3.Bucket
 	}

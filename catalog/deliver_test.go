@@ -29,6 +29,9 @@ func TestDeliveryDefaults(t *testing.T) {
 	if w := d.Webhook; d.Kind() != WebhookKind || w.Method != http.MethodPost || w.Timeout != DefaultWebhookTimeout || d.Target() != "webhook https://x.example/a" {
 		t.Errorf("a webhook is %+v, %+v", d, w)
 	}
+	if _, d = deliveryOf(t, `webhook: {url: "https://x.example:81?token=secret", secret_env: JOBDIR_SECRET_HOOK}`); d.Label() != "webhook https://x.example:81" || !strings.HasSuffix(d.Target(), " JOBDIR_SECRET_HOOK") {
+		t.Errorf("it is called %q and told apart as %q", d.Label(), d.Target())
+	}
 }
 
 // No value of a parameter makes a name that leads outside.

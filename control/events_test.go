@@ -120,7 +120,7 @@ func TestEventsRefuse(t *testing.T) {
 	for query, message := range map[string]string{
 		"?colour=red":                 "Unknown parameter 'colour'; known here: job, group, lane, key, tag, id, type, after",
 		"?id=me":                      "Invalid parameter 'id': ",
-		"?type=joy":                   "Invalid parameter 'type': 'joy' is none of [transition step progress waiting stalled lane sweep gap]",
+		"?type=joy":                   "Invalid parameter 'type': 'joy' is none of [transition step progress waiting stalled lane delivery target sweep gap]",
 		"?after=-1":                   "Invalid parameter 'after': '-1' must be the number of an event, or 0",
 		"?after=1&after=2":            "Invalid parameter 'after': '1,2' must be the number of an event, or 0",
 		"?after=99999999999999999999": "Invalid parameter 'after': '99999999999999999999' must be the number of an event, or 0",

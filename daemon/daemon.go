@@ -69,6 +69,8 @@ type Config struct {
 	OutboxProbe time.Duration
 	// S3PartBytes is the size of the parts in which larger files go to buckets; 0 is outbox.DefaultPartBytes.
 	S3PartBytes int64
+	// OutboxWorkers is how many deliveries run at once, OutboxPerTarget how many of them at one target; 0 is the default of outbox.Config.
+	OutboxWorkers, OutboxPerTarget int
 }
 
 func (c *Config) fill() error {
@@ -125,6 +127,10 @@ type Daemon struct {
 	outbox  *outbox.Outbox
 	sender  *outbox.Sender
 	buckets *http.Transport
+	// entries watches outbox/, and wantOutbox has all of it compared with what is in memory.
+	entries    *watch.Dir[statefs.EntryName]
+	wantOutbox chan struct{}
+	deliveries deliveryCounts
 
 	history *history.Store
 	// living are the rows of ops, for lists, and doubts the IDs whose markers may say something else.
@@ -186,7 +192,7 @@ func New(config Config) (*Daemon, error) {
 	d := &Daemon{
 		began: time.Now(), config: config, owner: config.Owner, logger: config.Logger, troubles: troubles{logger: config.Logger},
 		ops: make(map[statefs.ID]*operation), stuck: make(map[statefs.ID][]string), failure: make(chan error, 1), ready: make(chan struct{}), drain: drain{look: make(chan struct{}, 1)},
-		sweeps: make(chan sweepOrder), stopped: make(chan struct{}), strangers: newStrangers(statefs.SettleAge + time.Second),
+		wantOutbox: make(chan struct{}, 1), sweeps: make(chan sweepOrder), stopped: make(chan struct{}), strangers: newStrangers(statefs.SettleAge + time.Second),
 	}
 	d.starter = keeper.InProcess{}
 	if config.Keepers != nil {
@@ -200,7 +206,9 @@ func New(config Config) (*Daemon, error) {
 	d.admission.changed = d.waitingChanged
 	d.lanes = newLanes(&d.config, d.admission, d.ran)
 	d.room.waiting = d.waitingNow
-	d.outbox = outbox.New(outbox.Config{Deliver: d.deliver, Probe: config.OutboxProbe})
+	d.outbox = outbox.New(outbox.Config{
+		Workers: config.OutboxWorkers, PerTarget: config.OutboxPerTarget, Probe: config.OutboxProbe, Deliver: d.deliver, Changed: d.targetChanged,
+	})
 	d.sender = outbox.NewSender(config.WebhookAllow)
 	d.buckets = outbox.NewS3Transport()
 	var err error
@@ -213,15 +221,18 @@ func New(config Config) (*Daemon, error) {
 	if err := d.lanes.open(); err != nil {
 		return nil, errors.Join(err, d.dir.Close(), d.files.Close())
 	}
-	if err := d.openHistory(); err != nil {
+	if err := d.openOutbox(); err != nil {
 		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.dir.Close())
+	}
+	if err := d.openHistory(); err != nil {
+		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.dir.Close(), d.entries.Close())
 	}
 	return d, nil
 }
 
 // Close releases what New opened, for a daemon whose Run is never called.
 func (d *Daemon) Close() error {
-	return errors.Join(d.dir.Close(), d.files.Close(), d.lanes.dir.Close(), d.closeHistory())
+	return errors.Join(d.dir.Close(), d.files.Close(), d.lanes.dir.Close(), d.entries.Close(), d.closeHistory())
 }
 
 // Run brings the storage into order, carries out what it is asked for until ctx ends, and then interrupts the work that runs; when
@@ -236,6 +247,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer watchers.Wait()
 	defer stopWatching()
 	watchers.Go(func() { d.watcherEnded("jobs", d.dir.Run(watching)) })
+	watchers.Go(func() { d.watcherEnded("outbox", d.entries.Run(watching)) })
+	watchers.Go(func() { d.keepOutbox(watching) })
 	watchers.Go(func() { d.watcherEnded("logs", d.files.Run(watching)) })
 	watchers.Go(func() { d.watcherEnded("history", d.history.Run(watching)) })
 	watchers.Go(func() { d.keepPruning(watching) })

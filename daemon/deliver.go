@@ -57,27 +57,33 @@ func (d *Daemon) address(op *operation, rec *statefs.Record) error {
 
 // pack makes durable what is to be delivered of an end that is about to be written.
 func (d *Daemon) pack(rec *statefs.Record) error {
-	packed := false
+	var names []statefs.EntryName
 	for i := range rec.Deliveries {
-		if rec.Deliveries[i].State != statefs.DeliveryPending {
-			continue
+		if rec.Deliveries[i].State == statefs.DeliveryPending {
+			names = append(names, entryName(rec, i))
 		}
-		entry := &statefs.OutboxEntry{Run: rec.Run, CreatedAt: *rec.FinishedAt}
-		if def, err := d.keptDefinition(rec); err == nil {
-			if limit := def.Deliver[rec.Deliveries[i].Place-1].RetryFor; limit > 0 {
-				until := rec.FinishedAt.Add(limit)
-				entry.Until = &until
-			}
-		}
-		if err := d.owner.WriteEntry(entryName(rec, i), entry); err != nil {
-			return err
-		}
-		packed = true
 	}
-	if !packed {
+	if len(names) == 0 {
 		return nil
 	}
+	d.owner.NoteEntries(names...)
+	for _, name := range names {
+		d.outbox.Expect(name, *rec.FinishedAt)
+		if err := d.owner.WriteEntry(name, d.newEntry(rec, name)); err != nil {
+			return err
+		}
+	}
 	return d.owner.SyncOutbox()
+}
+
+// newEntry is the entry of a delivery that was not tried yet.
+func (d *Daemon) newEntry(rec *statefs.Record, name statefs.EntryName) *statefs.OutboxEntry {
+	entry := &statefs.OutboxEntry{Run: rec.Run, CreatedAt: *rec.FinishedAt}
+	if target := d.targetOf(rec, name); target != nil && target.RetryFor > 0 {
+		until := rec.FinishedAt.Add(target.RetryFor)
+		entry.Until = &until
+	}
+	return entry
 }
 
 func entryName(rec *statefs.Record, i int) statefs.EntryName {
@@ -89,63 +95,26 @@ func (d *Daemon) ship(rec *statefs.Record) {
 	for i := range rec.Deliveries {
 		if rec.Deliveries[i].State == statefs.DeliveryPending {
 			name := entryName(rec, i)
-			d.outbox.Add(name, d.targetName(rec, name))
+			d.outbox.Add(name, d.destination(rec, name), *rec.FinishedAt)
 		}
 	}
 }
 
-// targetName is what entries have in common that go to the same target.
-func (d *Daemon) targetName(rec *statefs.Record, name statefs.EntryName) string {
-	if def, err := d.keptDefinition(rec); err == nil && name.Place <= len(def.Deliver) {
-		return def.Deliver[name.Place-1].Target()
+// targetOf is the target of an entry as the job defines it, nil when that cannot be read.
+func (d *Daemon) targetOf(rec *statefs.Record, name statefs.EntryName) *catalog.Delivery {
+	def, err := d.keptDefinition(rec)
+	if err != nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind() != name.Kind {
+		return nil
 	}
-	return name.String() // it will be refused
+	return def.Deliver[name.Place-1]
 }
 
-// takeOutbox has all that is in the outbox delivered, and drops what belongs to no end. A start does so before any look, so an entry whose record
-// lives is of an end that did not happen; a sweep leaves it alone, because its end may be about to.
-func (d *Daemon) takeOutbox(start bool) error {
-	files, err := d.owner.Outbox()
-	if err != nil {
-		return err
+// destination is what entries have in common that go to the same target.
+func (d *Daemon) destination(rec *statefs.Record, name statefs.EntryName) outbox.Destination {
+	if target := d.targetOf(rec, name); target != nil {
+		return outbox.Destination{Key: target.Target(), Label: target.Label()}
 	}
-	var errs []error
-	for _, name := range files.Pending {
-		errs = append(errs, d.takeEntry(name, false, start))
-	}
-	for _, name := range files.Manual {
-		errs = append(errs, d.takeEntry(name, true, start))
-	}
-	return errors.Join(errs...)
-}
-
-func (d *Daemon) takeEntry(name statefs.EntryName, manual, start bool) error {
-	rec, err := d.owner.ReadRecord(name.ID)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		d.logger.Warn("an entry of the outbox has no record; it is set aside", "entry", name)
-		return d.owner.QuarantineEntry(name, manual, "its operation has no record")
-	case err != nil:
-		return fmt.Errorf("entry %s stays: %w", name, err)
-	case !rec.Status.Terminal():
-		if !start {
-			return nil
-		}
-		d.logger.Info("an entry of the outbox is of an end that did not happen; it is dropped", "entry", name)
-		return d.owner.RemoveEntry(name)
-	}
-	entry, _, err := d.owner.ReadEntry(name)
-	if errors.Is(err, statefs.ErrNewerVersion) {
-		return err
-	}
-	it := rec.Delivery(name.Place)
-	if stale := err == nil && entry.Run != rec.Run; stale || it == nil || it.Kind != name.Kind || it.State == statefs.DeliveryDelivered || it.State == statefs.DeliveryDropped {
-		return d.owner.RemoveEntry(name)
-	}
-	if !manual {
-		d.outbox.Add(name, d.targetName(rec, name))
-	}
-	return nil
+	return outbox.Destination{Key: name.String(), Label: name.Kind} // it will be refused
 }
 
 // deliver tries one entry.
@@ -153,16 +122,19 @@ func (d *Daemon) deliver(ctx context.Context, name statefs.EntryName) outbox.Out
 	rec, err := d.owner.ReadRecord(name.ID)
 	if err != nil {
 		d.logger.Error("the record of what is to be delivered cannot be read", "entry", name, "error", err)
-		return outbox.Outcome{Settled: errors.Is(err, fs.ErrNotExist)} // a sweep sets it aside
+		return outbox.Outcome{Ours: true} // a sweep sets aside what has none
 	}
 	entry, _, err := d.owner.ReadEntry(name)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return d.settled(ctx, name, statefs.DeliveryDropped, "", nil) // somebody removed it
+	case errors.Is(err, fs.ErrNotExist): // somebody removed it
+		if err := d.lookAtEntry(ctx, name); err != nil {
+			d.logger.Error("an entry of the outbox is gone, and that could not be written down", "entry", name, "error", err)
+		}
+		return outbox.Outcome{Ours: true}
 	case errors.Is(err, statefs.ErrNewerVersion):
-		return outbox.Outcome{Settled: true}
+		return outbox.Outcome{Ours: true}
 	case err != nil:
-		entry = &statefs.OutboxEntry{Run: rec.Run, CreatedAt: rec.UpdatedAt} // the record says what it is
+		entry = d.newEntry(rec, name) // the record says what it is
 	}
 	output, err := d.deliverTo(ctx, rec, name, entry)
 	if err == nil {
@@ -170,29 +142,54 @@ func (d *Daemon) deliver(ctx context.Context, name statefs.EntryName) outbox.Out
 		return d.settled(ctx, name, statefs.DeliveryDelivered, "", output)
 	}
 	if ctx.Err() != nil {
-		return outbox.Outcome{} // the daemon stops; the next one tries it
+		return outbox.Outcome{Ours: true} // the daemon stops; the next one tries it
 	}
+	return d.failed(ctx, rec, name, entry, err)
+}
+
+// failed notes why a try failed, and says what follows from it.
+func (d *Daemon) failed(ctx context.Context, rec *statefs.Record, name statefs.EntryName, entry *statefs.OutboxEntry, reason error) outbox.Outcome {
 	now := d.owner.Now()
 	entry.Attempts++
-	entry.LastAt, entry.LastError = &now, err.Error()
-	_, refused := errors.AsType[*outbox.RefusedError](err)
+	entry.LastAt, entry.LastError = &now, reason.Error()
+	_, refused := errors.AsType[*outbox.RefusedError](reason)
 	if refused = refused || entry.Until != nil && now.After(*entry.Until); refused {
 		d.abandon(ctx, rec, name, entry)
 	}
-	if written := d.owner.WriteEntry(name, entry); written != nil {
-		d.logger.Error("a failed delivery could not be noted", "entry", name, "error", written)
-		return outbox.Outcome{}
+	if err := d.noteTry(ctx, name, entry); err != nil {
+		d.logger.Error("a failed delivery could not be noted", "entry", name, "error", err)
+		return outbox.Outcome{Ours: true}
 	}
 	if refused {
-		d.logger.Error("a result could not be delivered and waits for a person", "entry", name, "error", err)
-		return d.settled(ctx, name, statefs.DeliveryManual, err.Error(), nil)
+		d.logger.Error("a result could not be delivered and waits for a person", "entry", name, "error", reason)
+		return d.settled(ctx, name, statefs.DeliveryManual, reason.Error(), nil)
 	}
-	d.logger.Warn("a result could not be delivered; it is tried again", "entry", name, "attempts", entry.Attempts, "error", err)
-	outcome := outbox.Outcome{}
-	if later, ok := errors.AsType[*outbox.LaterError](err); ok {
+	_, ours := errors.AsType[*outbox.OwnError](reason)
+	d.deliveries.add(name.Kind, func(c *statefs.DeliveryCounts) {
+		if ours {
+			c.Deferred++
+		} else {
+			c.Failed++
+		}
+	})
+	d.logger.Warn("a result could not be delivered; it is tried again", "entry", name, "attempts", entry.Attempts, "error", reason)
+	outcome := outbox.Outcome{Ours: ours, Reason: reason.Error()}
+	if later, ok := errors.AsType[*outbox.LaterError](reason); ok {
 		outcome.After = later.After
 	}
 	return outcome
+}
+
+// noteTry writes an entry down that was tried, unless somebody gave it up meanwhile.
+func (d *Daemon) noteTry(ctx context.Context, name statefs.EntryName, entry *statefs.OutboxEntry) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return d.within(ctx, name.ID, func(*operation) error {
+		if err := d.owner.RewriteEntry(name, entry); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
 }
 
 // settled writes into the record what became of a delivery, and then does the same in the outbox.
@@ -200,36 +197,79 @@ func (d *Daemon) settled(ctx context.Context, name statefs.EntryName, state stat
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // what the target has is written down, also while the daemon stops
 	defer cancel()
 	err := d.within(ctx, name.ID, func(op *operation) error {
-		rec, err := d.owner.ReadRecord(name.ID)
+		rec, err := d.endedRecord(op, name.ID)
 		if err != nil {
 			return err
 		}
-		switch {
-		case op == nil:
-		case op.state == statefs.Trailing && op.rec.Status.Terminal():
-			rec = op.rec
-		default:
-			return errNotYet // its end is still being written
+		it := rec.Delivery(name.Place)
+		if it == nil || state == statefs.DeliveryManual && it.State == statefs.DeliveryDropped {
+			return nil // somebody gave it up while it was tried
 		}
-		list := slices.Clone(rec.Deliveries) // others may read the old one
-		for i := range list {
-			if list[i].Place == name.Place {
-				list[i].State, list[i].Error, list[i].Output = state, reason, output
-			}
-		}
-		rec.Deliveries = list
-		if err := d.owner.AmendRecord(rec); err != nil {
+		if err := d.amendDelivery(rec, name, func(it *statefs.Delivery) { it.State, it.Error, it.Output = state, reason, output }); err != nil {
 			return err
 		}
+		d.tellDelivery(rec, name.Place, "")
 		if state == statefs.DeliveryManual {
-			return d.owner.HoldEntry(name)
+			return d.holdEntry(rec, name)
 		}
-		return d.owner.RemoveEntry(name)
+		return d.removeEntry(name)
 	})
 	if err != nil {
 		d.logger.Error("what became of a delivery could not be written down; it is repeated", "entry", name, "status", state, "error", err)
-		return outbox.Outcome{}
+		return outbox.Outcome{Ours: true}
 	}
+	d.deliveries.add(name.Kind, func(c *statefs.DeliveryCounts) {
+		if state == statefs.DeliveryManual {
+			c.Refused++
+			return
+		}
+		c.Delivered++
+		c.Bytes += uint64(max(output.Bytes, 0))
+	})
 	d.logger.Info("delivery", "entry", name, "status", state)
 	return outbox.Outcome{Settled: true}
+}
+
+// endedRecord is the record of an operation that has ended, within a look at it.
+func (d *Daemon) endedRecord(op *operation, id statefs.ID) (*statefs.Record, error) {
+	switch {
+	case op == nil:
+		return d.owner.ReadRecord(id)
+	case op.state == statefs.Trailing && op.rec.Status.Terminal():
+		return op.rec, nil
+	}
+	return nil, errNotYet // its end is still being written
+}
+
+// amendDelivery changes what a record says of a delivery, and makes that durable.
+func (d *Daemon) amendDelivery(rec *statefs.Record, name statefs.EntryName, change func(*statefs.Delivery)) error {
+	before := rec.Deliveries
+	rec.Deliveries = slices.Clone(before) // others may read the old ones
+	change(rec.Delivery(name.Place))
+	if err := d.owner.AmendRecord(rec); err != nil {
+		rec.Deliveries = before
+		return err
+	}
+	return nil
+}
+
+// holdEntry has an entry wait for a person, which its record says.
+func (d *Daemon) holdEntry(rec *statefs.Record, name statefs.EntryName) error {
+	if _, manual, err := d.owner.HasEntry(name); err != nil || !manual {
+		if err = errors.Join(err, d.owner.HoldEntry(name)); err != nil {
+			return err
+		}
+	}
+	d.outbox.Hold(name, d.destination(rec, name).Label, *rec.FinishedAt)
+	return nil
+}
+
+// removeEntry removes an entry that is done with, which its record says.
+func (d *Daemon) removeEntry(name statefs.EntryName) error {
+	if err := d.owner.RemoveEntry(name); err != nil {
+		return err
+	}
+	d.owner.StrikeEntry(name)
+	d.outbox.Forget(name)
+	return nil
 }

@@ -80,12 +80,12 @@ func (d *Daemon) walkArtifacts(id statefs.ID, do func(root *os.Root, artifact st
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("open the folder of artifacts: %w", err)
+		return &outbox.OwnError{Err: fmt.Errorf("open the folder of artifacts: %w", err)}
 	}
 	defer func() { _ = root.Close() }() // opened for reading
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return fmt.Errorf("list the artifacts: %w", err)
+			return &outbox.OwnError{Err: fmt.Errorf("list the artifacts: %w", err)}
 		}
 		if !entry.Type().IsRegular() {
 			return nil

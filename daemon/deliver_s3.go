@@ -80,10 +80,11 @@ func readSecret(from catalog.SecretSource) (string, error) {
 
 // progress writes down how far a delivery is, in an entry that is still there: one that somebody removed does not come back.
 func (d *Daemon) progress(name statefs.EntryName, entry *statefs.OutboxEntry) error {
-	if _, manual, err := d.owner.ReadEntry(name); errors.Is(err, fs.ErrNotExist) || manual {
+	err := d.owner.RewriteEntry(name, entry)
+	if errors.Is(err, fs.ErrNotExist) {
 		return errors.New("somebody took its entry out of the outbox")
 	}
-	return d.owner.WriteEntry(name, entry)
+	return err
 }
 
 // abandon has a bucket forget what was sent of something that will not be finished. When it cannot be reached the entry goes on naming it.

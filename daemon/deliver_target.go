@@ -21,7 +21,7 @@ func (d *Daemon) deliverTo(ctx context.Context, rec *statefs.Record, name statef
 	it := rec.Delivery(name.Place)
 	def, params, err := d.definition(rec)
 	if mends(err) {
-		return nil, err
+		return nil, &outbox.OwnError{Err: err}
 	}
 	if err != nil || it == nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind() != name.Kind {
 		return nil, &outbox.RefusedError{Reason: "the job it was submitted under, or that target of it, cannot be read any more"}

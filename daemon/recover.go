@@ -37,7 +37,7 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if put > 0 {
 		d.logger.Info("requests of an earlier daemon are carried out again", "count", put)
 	}
-	if err := d.takeOutbox(true); err != nil {
+	if err := d.takeOutbox(ctx); err != nil {
 		return err
 	}
 	listing, err := d.owner.List()
@@ -289,7 +289,8 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	d.lanes.alarms.again()
 	d.lanes.want()
 	d.wantDifferences()
-	return findings, errors.Join(err, keysErr, markErr, foldersErr, d.takeOutbox(false), d.trimLiveList(ctx))
+	d.wantAllEntries()
+	return findings, errors.Join(err, keysErr, markErr, foldersErr, d.trimLiveList(ctx))
 }
 
 func (d *Daemon) wantDifferences() {

@@ -69,6 +69,17 @@ func inWords(e *events.Event) string {
 		return fmt.Sprintf("progress %d/%d %s", e.Progress.Done, *e.Progress.Total, e.Progress.Phase)
 	case events.Stalled:
 		return fmt.Sprintf("stalled %v", *e.Stalled)
+	case events.Delivery:
+		text := fmt.Sprintf("%d %s", e.Delivery.Target, e.Delivery.Status)
+		if e.Delivery.By != "" {
+			text += " by " + e.Delivery.By
+		}
+		return text
+	case events.TargetChanged:
+		if e.Target.Down {
+			return e.Target.Name + " down: " + e.Target.Error
+		}
+		return e.Target.Name + " up"
 	case events.Swept:
 		return fmt.Sprintf("sweep %d %q", e.Sweep.Findings, e.Sweep.Files)
 	case events.LaneChanged:

@@ -24,6 +24,10 @@ const (
 	Stalled Type = "stalled"
 	// LaneChanged: a lane was paused, resumed, closed, opened, or got another capacity.
 	LaneChanged Type = "lane"
+	// Delivery: a result was delivered, was given to a person, was dropped, or is tried again because somebody asked for it.
+	Delivery Type = "delivery"
+	// TargetChanged: a target of deliveries went down, or is back.
+	TargetChanged Type = "target"
 	// Swept: the storage was swept.
 	Swept Type = "sweep"
 	// Missing: events are missing here.
@@ -32,7 +36,7 @@ const (
 
 // Types lists the types.
 func Types() []Type {
-	return []Type{Transition, StepChanged, Progress, WaitReason, Stalled, LaneChanged, Swept, Missing}
+	return []Type{Transition, StepChanged, Progress, WaitReason, Stalled, LaneChanged, Delivery, TargetChanged, Swept, Missing}
 }
 
 // Event is one thing that happened. Members that an event has no use for are left out.
@@ -75,8 +79,11 @@ type Event struct {
 	// Stalled is true when the work gives no sign of life, and false when it does again.
 	Stalled *bool       `json:"stalled,omitempty"`
 	Change  *LaneChange `json:"change,omitempty"`
-	Sweep   *Sweep      `json:"sweep,omitempty"`
-	Gap     *Gap        `json:"gap,omitempty"`
+	// Delivery says what became of a delivery of the operation, Target how a target is.
+	Delivery *Delivered `json:"delivery,omitempty"`
+	Target   *Target    `json:"target,omitempty"`
+	Sweep    *Sweep     `json:"sweep,omitempty"`
+	Gap      *Gap       `json:"gap,omitempty"`
 }
 
 // Waiting says why an operation does not run.
@@ -89,6 +96,29 @@ type LaneChange struct {
 	Capacity *int       `json:"capacity,omitempty"`
 	Until    *time.Time `json:"until,omitempty"`
 	Reason   string     `json:"reason,omitempty"`
+}
+
+// Delivered says what became of a delivery.
+type Delivered struct {
+	// Target is the place of the target in the job's list, from 1, Kind what it is, and Name where at the target it goes.
+	Target int                    `json:"target"`
+	Kind   string                 `json:"kind"`
+	Status statefs.DeliveryStatus `json:"status"`
+	Name   string                 `json:"name,omitempty"`
+	// Location and Bytes are of what was delivered, Error is why it waits for a person.
+	Location string `json:"location,omitempty"`
+	Bytes    int64  `json:"bytes,omitempty"`
+	Error    string `json:"error,omitempty"`
+	// By is who asked for it, when somebody did.
+	By string `json:"by,omitempty"`
+}
+
+// Target says how a target of deliveries is. Name has nothing that may be a secret.
+type Target struct {
+	Name    string `json:"name"`
+	Down    bool   `json:"down"`
+	Pending int    `json:"pending"`
+	Error   string `json:"error,omitempty"`
 }
 
 // Sweep says what a sweep found.

@@ -27,7 +27,7 @@ func (f Folder) Deliver(ctx context.Context, p Parcel) (r Receipt, err error) {
 	}
 	content, err := p.Open()
 	if err != nil {
-		return r, err
+		return r, &OwnError{err}
 	}
 	defer func() { _ = content.Close() }() // it was read
 	sum := sha256.New()

@@ -17,10 +17,13 @@ const (
 
 // Outcome says how a try went.
 type Outcome struct {
-	// Settled: it is done with, delivered or not, and the target answered. Otherwise the target is down.
+	// Settled: it is done with, delivered or not, and the target answered.
 	Settled bool
-	// After is how long the target asks to be left alone.
-	After time.Duration
+	// Ours: it could not be tried for a reason on our side, and its target was not asked. When neither is so, the target is down.
+	Ours bool
+	// After is how long the target asks to be left alone, and Reason why it is down, without anything secret.
+	After  time.Duration
+	Reason string
 }
 
 // Config says what an Outbox needs.
@@ -31,11 +34,14 @@ type Config struct {
 	Probe time.Duration
 	// Deliver tries one entry. It is called by several goroutines, for one entry by one at a time.
 	Deliver func(ctx context.Context, name statefs.EntryName) Outcome
+	// Changed is told of each target that goes down or comes up; nil: nobody is.
+	Changed func(TargetState)
 }
 
 // Outbox tries entries until each of them is settled. It is safe for concurrent use.
 type Outbox struct {
 	deliver func(context.Context, statefs.EntryName) Outcome
+	changed func(TargetState)
 	wake    chan struct{}
 
 	mu   sync.Mutex // guards plan
@@ -50,22 +56,66 @@ func New(c Config) *Outbox {
 	if c.PerTarget == 0 {
 		c.PerTarget = DefaultPerTarget
 	}
+	if c.Changed == nil {
+		c.Changed = func(TargetState) {}
+	}
 	plan := NewPlan(c.Workers, c.PerTarget, rand.Float64)
 	if c.Probe > 0 {
 		plan.probe = c.Probe
 	}
-	return &Outbox{deliver: c.Deliver, wake: make(chan struct{}, 1), plan: plan}
+	return &Outbox{deliver: c.Deliver, changed: c.Changed, wake: make(chan struct{}, 1), plan: plan}
 }
 
-// Add has an entry be delivered to a target; the same entry counts once.
-func (o *Outbox) Add(name statefs.EntryName, target string) {
-	o.change(func(p *Plan) { p.Add(name, target) })
+// Add has an entry that was made at a time be delivered to a target; the same entry counts once.
+func (o *Outbox) Add(name statefs.EntryName, at Destination, created time.Time) {
+	o.change(func(p *Plan) { p.Add(name, at, created) })
 }
 
-func (o *Outbox) change(do func(*Plan)) {
+// Expect notes an entry that is on the disk before its end is durable: Add follows.
+func (o *Outbox) Expect(name statefs.EntryName, created time.Time) {
+	o.note(func(p *Plan) { p.Expect(name, created) })
+}
+
+// Hold notes that an entry waits for a person, and is not tried. label is that of its target.
+func (o *Outbox) Hold(name statefs.EntryName, label string, created time.Time) {
+	o.note(func(p *Plan) { p.Hold(name, label, created) })
+}
+
+// Forget notes that an entry is gone. A try that is under way ends as it does.
+func (o *Outbox) Forget(name statefs.EntryName) { o.note(func(p *Plan) { p.Forget(name) }) }
+
+// Probe has an entry tried at once, also when its target is down.
+func (o *Outbox) Probe(name statefs.EntryName) {
+	o.change(func(p *Plan) { p.Probe(name, time.Now()) })
+}
+
+// Standing says how far an entry is.
+func (o *Outbox) Standing(name statefs.EntryName) (s Standing) {
+	o.note(func(p *Plan) { s = p.Standing(name) })
+	return s
+}
+
+// Summary says what there is, which takes a look at all of it in memory.
+func (o *Outbox) Summary() (s Summary) {
+	o.note(func(p *Plan) { s = p.Summary() })
+	return s
+}
+
+// Select returns the first limit entries that match, the oldest first, those behind after alone when it is not nil, and how many match in all. match must be quick.
+func (o *Outbox) Select(match func(*Line) bool, after *Line, limit int) (page []Line, total int) {
+	o.note(func(p *Plan) { page, total = p.Select(match, after, limit) })
+	return page, total
+}
+
+func (o *Outbox) note(do func(*Plan)) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	do(o.plan)
-	o.mu.Unlock()
+}
+
+// change is note for what may make something due.
+func (o *Outbox) change(do func(*Plan)) {
+	o.note(do)
 	select {
 	case o.wake <- struct{}{}:
 	default: // it is about to look
@@ -100,18 +150,25 @@ func (o *Outbox) dispatch(ctx context.Context, workers *sync.WaitGroup) (due tim
 		if !ok {
 			return o.plan.Due(time.Now())
 		}
-		target := o.plan.Target(name)
-		workers.Go(func() { o.try(ctx, name, target) })
+		workers.Go(func() { o.try(ctx, name) })
 	}
 }
 
-func (o *Outbox) try(ctx context.Context, name statefs.EntryName, target string) {
+func (o *Outbox) try(ctx context.Context, name statefs.EntryName) {
 	outcome := o.deliver(ctx, name)
+	var changed []TargetState
 	o.change(func(p *Plan) {
-		if outcome.Settled {
-			p.Settled(name, target)
-		} else {
-			p.Failed(name, target, time.Now(), outcome.After)
+		switch {
+		case outcome.Settled:
+			p.Settled(name)
+		case outcome.Ours:
+			p.Defer(name, time.Now())
+		default:
+			p.Failed(name, time.Now(), outcome.After, outcome.Reason)
 		}
+		changed = p.Changes()
 	})
+	for _, t := range changed {
+		o.changed(t)
+	}
 }

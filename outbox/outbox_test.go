@@ -37,7 +37,7 @@ func TestOutage(t *testing.T) {
 			return Outcome{Settled: true}
 		}})
 		for n := range many {
-			o.Add(nameOf(t, n), "a")
+			o.Add(nameOf(t, n), at("a"), began)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -69,7 +69,7 @@ func TestRunEndsWithWhatIsUnderWay(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { o.Run(ctx) })
-		o.Add(nameOf(t, 1), "a")
+		o.Add(nameOf(t, 1), at("a"), began)
 		synctest.Wait()
 		cancel()
 		running.Wait()

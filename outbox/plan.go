@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"cmp"
-	"container/heap"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -15,93 +14,217 @@ const (
 	probeJitter = 0.2
 	// maxRetryAfter bounds what a target may ask for.
 	maxRetryAfter = time.Hour
+	// maxDeferral bounds how long an entry is left alone of which something on our side is wrong.
+	maxDeferral = 5 * time.Minute
 )
 
-// Plan says which entry is tried next. It is not safe for concurrent use.
+// Destination is what entries have in common that go to the same target.
+type Destination struct {
+	// Key tells targets apart. It may hold a secret, so nobody is shown it; Label is what people are shown.
+	Key, Label string
+}
+
+// Standing is how far an entry is.
+type Standing uint8
+
+// The standings of an entry.
+const (
+	Unknown  Standing = iota
+	Expected          // its end is not durable yet: it is not tried
+	Waiting           // for its turn
+	Busy              // it is being tried
+	Deferred          // something on our side was wrong with it: it is tried again by itself
+	Held              // it waits for a person
+)
+
+// Plan says which entry is tried next, and knows all that there are. It is not safe for concurrent use.
 type Plan struct {
 	limit, perTarget int
 	probe            time.Duration
 	jitter           func() float64
 	targets          map[string]*target
 	entries          map[statefs.EntryName]*entry
-	busy             int
+	trying           map[statefs.EntryName]*target
+	later            line // the deferred ones
 	sequence         uint64
+	changed          []TargetState // targets that went down or came up since Changes
 }
 
 // target is where entries go.
 type target struct {
-	name    string
+	Destination
 	waiting line
+	count   int // of the entries that name it
 	busy    int
 	down    bool
+	since   time.Time // when it went down
+	reason  string    // why it is down
 	next    time.Time // of the next probe while it is down
 	served  uint64    // when it had its last turn, for taking turns
 }
 
 type entry struct {
 	name     statefs.EntryName
-	target   *target
-	tries    int
+	target   *target // nil while it is expected or held
+	label    string
 	sequence uint64
+	created  int64 // Unix time in nanoseconds
+	due      int64 // the same, of one that is deferred
+	tries    int32
+	index    int32 // in its line
+	standing Standing
 }
 
 // NewPlan makes an empty plan for at most limit deliveries at once, perTarget of them at one target. jitter gives chance, from 0 to 1.
 func NewPlan(limit, perTarget int, jitter func() float64) *Plan {
 	return &Plan{
-		limit: limit, perTarget: perTarget, probe: ProbeInterval, jitter: jitter, targets: make(map[string]*target), entries: make(map[statefs.EntryName]*entry),
+		limit: limit, perTarget: perTarget, probe: ProbeInterval, jitter: jitter, targets: make(map[string]*target),
+		entries: make(map[statefs.EntryName]*entry), trying: make(map[statefs.EntryName]*target), later: line{less: sooner},
 	}
 }
 
-// Add has an entry be tried; one that is there already stays as it is.
-func (p *Plan) Add(name statefs.EntryName, at string) {
-	if p.entries[name] != nil {
+// Standing says how far an entry is.
+func (p *Plan) Standing(name statefs.EntryName) Standing {
+	if e := p.entries[name]; e != nil {
+		return e.standing
+	}
+	return Unknown
+}
+
+// Expect notes an entry that is on the disk before its end is durable.
+func (p *Plan) Expect(name statefs.EntryName, created time.Time) {
+	if p.entries[name] == nil {
+		p.entries[name] = &entry{name: name, created: created.UnixNano(), standing: Expected}
+	}
+}
+
+// Add has an entry be tried; one that is tried already stays as it is.
+func (p *Plan) Add(name statefs.EntryName, at Destination, created time.Time) {
+	e := p.entries[name]
+	if e != nil && e.target != nil {
 		return
 	}
-	t := p.targets[at]
+	if e == nil {
+		e = &entry{name: name}
+		p.entries[name] = e
+	}
+	t := p.targets[at.Key]
 	if t == nil {
-		t = &target{name: at}
-		p.targets[at] = t
+		t = &target{Destination: at, waiting: line{less: fewerTries}}
+		p.targets[at.Key] = t
 	}
 	p.sequence++
-	e := &entry{name: name, target: t, sequence: p.sequence}
-	p.entries[name] = e
-	heap.Push(&t.waiting, e)
+	e.target, e.label, e.sequence, e.created, e.tries = t, t.Label, p.sequence, created.UnixNano(), 0
+	t.count++
+	if p.trying[name] != nil { // it was forgotten meanwhile: how that try ends counts
+		e.standing = Busy
+		return
+	}
+	p.wait(e)
+}
+
+func (p *Plan) wait(e *entry) {
+	e.standing = Waiting
+	e.target.waiting.add(e)
+}
+
+// Hold notes that an entry waits for a person. label is that of its target.
+func (p *Plan) Hold(name statefs.EntryName, label string, created time.Time) {
+	e := p.entries[name]
+	if e == nil {
+		e = &entry{name: name, created: created.UnixNano()}
+		p.entries[name] = e
+	}
+	p.detach(e)
+	e.label, e.standing = label, Held
+}
+
+// Forget notes that an entry is gone.
+func (p *Plan) Forget(name statefs.EntryName) {
+	if e := p.entries[name]; e != nil {
+		p.detach(e)
+		delete(p.entries, name)
+	}
+}
+
+// detach takes an entry away from its target.
+func (p *Plan) detach(e *entry) {
+	t := e.target
+	if t == nil {
+		return
+	}
+	switch e.standing {
+	case Waiting:
+		t.waiting.remove(e)
+	case Deferred:
+		p.later.remove(e)
+	case Unknown, Expected, Busy, Held:
+	}
+	e.target = nil
+	t.count--
+	p.tidy(t)
 }
 
 // tidy forgets a target of which nothing is left. One that is down and comes back with the next entry is probed then, which costs one try.
 func (p *Plan) tidy(t *target) {
-	if len(t.waiting) == 0 && t.busy == 0 {
-		delete(p.targets, t.name)
+	if t.count == 0 && t.busy == 0 && p.targets[t.Key] == t {
+		delete(p.targets, t.Key)
 	}
 }
 
-// Next gives an entry to be tried now, and takes it out until Settled or Failed; false when there is none.
+// Probe has an entry tried before all others of its target, and at once also when that is down.
+func (p *Plan) Probe(name statefs.EntryName, now time.Time) {
+	e := p.entries[name]
+	if e == nil || e.target == nil {
+		return
+	}
+	t := e.target
+	t.next = now
+	switch e.standing {
+	case Waiting:
+		t.waiting.remove(e)
+	case Deferred:
+		p.later.remove(e)
+	case Unknown, Expected, Busy, Held:
+		return
+	}
+	e.tries, e.sequence = 0, 0
+	p.wait(e)
+}
+
+// Next gives an entry to be tried now, until Settled, Failed or Defer says how that went; false when there is none.
 func (p *Plan) Next(now time.Time) (statefs.EntryName, bool) {
-	if p.busy >= p.limit {
+	if len(p.trying) >= p.limit {
 		return statefs.EntryName{}, false
+	}
+	for e := p.later.first(); e != nil && e.due <= now.UnixNano(); e = p.later.first() {
+		p.later.remove(e)
+		p.wait(e)
 	}
 	var best *target
 	for _, t := range p.targets {
-		if p.open(t, now) && (best == nil || cmp.Or(cmp.Compare(t.served, best.served), cmp.Compare(t.name, best.name)) < 0) {
+		if p.open(t, now) && (best == nil || cmp.Or(cmp.Compare(t.served, best.served), cmp.Compare(t.Key, best.Key)) < 0) {
 			best = t
 		}
 	}
 	if best == nil {
 		return statefs.EntryName{}, false
 	}
-	e, _ := heap.Pop(&best.waiting).(*entry)
+	e := best.waiting.first()
+	best.waiting.remove(e)
 	e.tries++
+	e.standing = Busy
 	p.sequence++
 	best.served = p.sequence
 	best.busy++
-	p.busy++
+	p.trying[e.name] = best
 	return e.name, true
 }
 
 // open says whether a target may be given something.
 func (p *Plan) open(t *target, now time.Time) bool {
 	switch {
-	case len(t.waiting) == 0:
+	case len(t.waiting.list) == 0:
 		return false
 	case t.down:
 		return t.busy == 0 && !now.Before(t.next)
@@ -109,49 +232,18 @@ func (p *Plan) open(t *target, now time.Time) bool {
 	return t.busy < p.perTarget
 }
 
-// Settled says that an entry which was tried is done with: its target took or refused it, so it can be reached.
-func (p *Plan) Settled(name statefs.EntryName, at string) {
-	p.tried(name, at, func(t *target, _ *entry) { t.down = false })
-}
-
-// Failed says that an entry which was tried goes back, and its target is down; after is how long the target asks to be left alone, 0
-// when it does not.
-func (p *Plan) Failed(name statefs.EntryName, at string, now time.Time, after time.Duration) {
-	p.tried(name, at, func(t *target, e *entry) {
-		t.down = true
-		t.next = now.Add(max(p.probe+time.Duration(p.jitter()*probeJitter*float64(p.probe)), min(after, maxRetryAfter)))
-		p.entries[name] = e
-		heap.Push(&t.waiting, e)
-	})
-}
-
-// tried ends a try.
-func (p *Plan) tried(name statefs.EntryName, at string, then func(t *target, e *entry)) {
-	t, e := p.targets[at], p.entries[name]
-	delete(p.entries, name)
-	t.busy--
-	p.busy--
-	then(t, e)
-	p.tidy(t)
-}
-
-// Target is the target of an entry, "" when it is not there.
-func (p *Plan) Target(name statefs.EntryName) string {
-	if e := p.entries[name]; e != nil {
-		return e.target.name
-	}
-	return ""
-}
-
 // Due is when Next gives something, as long as nothing else happens; false is never.
 func (p *Plan) Due(now time.Time) (due time.Time, ok bool) {
-	if p.busy >= p.limit {
+	if len(p.trying) >= p.limit {
 		return due, false
+	}
+	if e := p.later.first(); e != nil {
+		due, ok = time.Unix(0, e.due), true
 	}
 	for _, t := range p.targets {
 		at := now
 		if !p.open(t, now) {
-			if len(t.waiting) == 0 || !t.down || t.busy > 0 {
+			if len(t.waiting.list) == 0 || !t.down || t.busy > 0 {
 				continue
 			}
 			at = t.next
@@ -161,30 +253,4 @@ func (p *Plan) Due(now time.Time) (due time.Time, ok bool) {
 		}
 	}
 	return due, ok
-}
-
-// line is a heap of entries that wait for one target: those with fewer tries first, then as they came.
-type line []*entry
-
-func (l line) Len() int { return len(l) }
-
-func (l line) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(l[i].tries, l[j].tries), cmp.Compare(l[i].sequence, l[j].sequence)) < 0
-}
-
-func (l line) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
-
-// Push is of heap.Interface.
-func (l *line) Push(x any) {
-	e, _ := x.(*entry)
-	*l = append(*l, e)
-}
-
-// Pop is of heap.Interface.
-func (l *line) Pop() any {
-	last := len(*l) - 1
-	e := (*l)[last]
-	(*l)[last] = nil
-	*l = (*l)[:last]
-	return e
 }

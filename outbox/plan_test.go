@@ -23,6 +23,8 @@ func planOf(limit, perTarget int) *Plan {
 	return NewPlan(limit, perTarget, func() float64 { return 0 })
 }
 
+func at(key string) Destination { return Destination{Key: key, Label: "the target " + key} }
+
 func take(t *testing.T, p *Plan, now time.Time, want ...statefs.EntryName) {
 	t.Helper()
 	for i, w := range want {
@@ -39,18 +41,18 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	p := planOf(3, 2)
 	for n := range 4 {
-		p.Add(nameOf(t, n), "a")
-		p.Add(nameOf(t, n), "a")
+		p.Add(nameOf(t, n), at("a"), began)
+		p.Add(nameOf(t, n), at("a"), began)
 	}
-	p.Add(nameOf(t, 7), "b")
-	p.Add(nameOf(t, 8), "b")
+	p.Add(nameOf(t, 7), at("b"), began)
+	p.Add(nameOf(t, 8), at("b"), began)
 	take(t, p, began, nameOf(t, 0), nameOf(t, 7), nameOf(t, 1))
 	if _, ok := p.Due(began); ok {
 		t.Error("something is due although all workers are busy")
 	}
-	p.Settled(nameOf(t, 1), "a")
+	p.Settled(nameOf(t, 1))
 	take(t, p, began, nameOf(t, 8))
-	p.Settled(nameOf(t, 8), "b")
+	p.Settled(nameOf(t, 8))
 	take(t, p, began, nameOf(t, 2))
 }
 
@@ -60,16 +62,16 @@ func TestTargetThatIsDown(t *testing.T) {
 	p, now := planOf(100, 50), began
 	const many = 40
 	for n := range many {
-		p.Add(nameOf(t, n), "a")
+		p.Add(nameOf(t, n), at("a"), began)
 	}
-	p.Add(nameOf(t, 99), "b")
+	p.Add(nameOf(t, 99), at("b"), began)
 	for range many + 1 {
 		p.Next(now)
 	}
 	for n := range many {
-		p.Failed(nameOf(t, n), "a", now, 0)
+		p.Failed(nameOf(t, n), now, 0, "away")
 	}
-	p.Settled(nameOf(t, 99), "b")
+	p.Settled(nameOf(t, 99))
 	for probe := range 10 {
 		due, ok := p.Due(now)
 		if !ok || due.Sub(now) != ProbeInterval {
@@ -78,11 +80,11 @@ func TestTargetThatIsDown(t *testing.T) {
 		take(t, p, due.Add(-1))
 		take(t, p, due, nameOf(t, probe)) // each is the one that was tried least
 		now = due
-		p.Failed(nameOf(t, probe), "a", now, 0)
+		p.Failed(nameOf(t, probe), now, 0, "away")
 	}
 	now = now.Add(ProbeInterval)
 	take(t, p, now, nameOf(t, 10))
-	p.Settled(nameOf(t, 10), "a")
+	p.Settled(nameOf(t, 10))
 	count := 0
 	for _, ok := p.Next(now); ok; _, ok = p.Next(now) {
 		count++
@@ -92,11 +94,11 @@ func TestTargetThatIsDown(t *testing.T) {
 	}
 	for n := range many {
 		if n != 10 {
-			p.Settled(nameOf(t, n), "a")
+			p.Settled(nameOf(t, n))
 		}
 	}
-	if len(p.targets) != 0 || len(p.entries) != 0 || p.busy != 0 {
-		t.Errorf("left are %v, %v, %d", p.targets, p.entries, p.busy)
+	if len(p.targets) != 0 || len(p.entries) != 0 || len(p.trying) != 0 {
+		t.Errorf("left are %v, %v, %v", p.targets, p.entries, p.trying)
 	}
 }
 
@@ -104,10 +106,10 @@ func TestTargetThatIsDown(t *testing.T) {
 func TestEntryThatAlwaysFails(t *testing.T) {
 	t.Parallel()
 	p, now := planOf(1, 1), began
-	p.Add(nameOf(t, 0), "a")
+	p.Add(nameOf(t, 0), at("a"), began)
 	settled := 0
 	for n := 1; n < 10; n++ {
-		p.Add(nameOf(t, n), "a")
+		p.Add(nameOf(t, n), at("a"), began)
 	}
 	for range 30 {
 		name, ok := p.Next(now)
@@ -119,10 +121,10 @@ func TestEntryThatAlwaysFails(t *testing.T) {
 			}
 			now = due
 		case name == nameOf(t, 0):
-			p.Failed(name, "a", now, 0)
+			p.Failed(name, now, 0, "away")
 		default:
 			settled++
-			p.Settled(name, "a")
+			p.Settled(name)
 		}
 	}
 	if settled != 9 || now.Sub(began) < ProbeInterval {
@@ -134,9 +136,9 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]time.Duration{0: ProbeInterval, time.Second: ProbeInterval, time.Minute: time.Minute, 9 * time.Hour: maxRetryAfter} {
 		p := planOf(4, 4)
-		p.Add(nameOf(t, 0), "a")
+		p.Add(nameOf(t, 0), at("a"), began)
 		take(t, p, began, nameOf(t, 0))
-		p.Failed(nameOf(t, 0), "a", began, after)
+		p.Failed(nameOf(t, 0), began, after, "away")
 		if due, ok := p.Due(began); !ok || due.Sub(began) != want {
 			t.Errorf("asked to be left alone for %s: %s, %v", after, due.Sub(began), ok)
 		}

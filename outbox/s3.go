@@ -54,7 +54,7 @@ func NewS3Transport() *http.Transport {
 func (s *S3) Deliver(ctx context.Context, p Parcel) (Receipt, error) {
 	content, err := p.Open()
 	if err != nil {
-		return Receipt{}, err
+		return Receipt{}, &OwnError{err}
 	}
 	defer func() { _ = content.Close() }() // it was read
 	c, err := s.connect(ctx)

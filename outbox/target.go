@@ -54,3 +54,10 @@ type LaterError struct {
 func (e *LaterError) Error() string { return e.Err.Error() }
 
 func (e *LaterError) Unwrap() error { return e.Err }
+
+// OwnError says that something on our side kept a parcel from being delivered: the target was not asked.
+type OwnError struct{ Err error }
+
+func (e *OwnError) Error() string { return e.Err.Error() }
+
+func (e *OwnError) Unwrap() error { return e.Err }

@@ -52,12 +52,12 @@ const answerLimit = 64 << 10
 func (w *Webhook) Deliver(ctx context.Context, p Parcel) (Receipt, error) {
 	content, err := p.Open()
 	if err != nil {
-		return Receipt{}, err
+		return Receipt{}, &OwnError{err}
 	}
 	body, err := io.ReadAll(whole(content))
 	_ = content.Close() // it was read
 	if err != nil {
-		return Receipt{}, err
+		return Receipt{}, &OwnError{err}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, w.Timeout, fmt.Errorf("no answer within %s", w.Timeout))
 	defer cancel()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -120,6 +121,8 @@ func decodeEntry(file string, data []byte) (*OutboxEntry, error) {
 // OutboxFiles is what outbox/ holds.
 type OutboxFiles struct {
 	Pending, Manual []EntryName
+	// Asked are entries, or what was one, of which somebody asks something.
+	Asked []EntryName
 	// Others are names that mean nothing.
 	Others []string
 }
@@ -135,7 +138,9 @@ func (t *Tree) Outbox() (OutboxFiles, error) {
 		name, manual, err := ParseEntryName(entry.Name())
 		switch {
 		case err != nil || !entry.Type().IsRegular():
-			if !strings.HasPrefix(entry.Name(), ".") {
+			if name, _, ok := ParseDeliveryAsk(entry.Name()); ok {
+				files.Asked = append(files.Asked, name)
+			} else if !strings.HasPrefix(entry.Name(), ".") {
 				files.Others = append(files.Others, entry.Name())
 			}
 		case manual:
@@ -146,6 +151,28 @@ func (t *Tree) Outbox() (OutboxFiles, error) {
 	}
 	return files, nil
 }
+
+// OutboxDir returns the absolute path of outbox/.
+func (t *Tree) OutboxDir() string { return filepath.Join(t.dir, outboxDir) }
+
+// HasEntry says whether there is an entry, and whether it waits for a person. One that is being renamed is there.
+func (t *Tree) HasEntry(name EntryName) (has, manual bool, err error) {
+	for range entryLooks {
+		for _, suffix := range []string{entryPending, entryManual} {
+			_, err := t.root.Lstat(name.file(suffix))
+			if err == nil {
+				return true, suffix == entryManual, nil
+			}
+			if !errors.Is(err, fs.ErrNotExist) {
+				return false, false, fmt.Errorf("look at entry %s: %w", name, err)
+			}
+		}
+	}
+	return false, false, nil
+}
+
+// entryLooks is how often an entry is looked for before it is taken for gone: a look may fall between its two names.
+const entryLooks = 3
 
 // Undelivered returns the operations that have something in the outbox, also what could not be delivered and what cannot be read.
 func (t *Tree) Undelivered() (map[ID]bool, error) {
@@ -193,6 +220,16 @@ func (o *Owner) WriteEntry(name EntryName, e *OutboxEntry) error {
 	return o.files.replace(name.file(entryPending), data, false)
 }
 
+// RewriteEntry is WriteEntry for an entry that is there and to be tried; the error wraps fs.ErrNotExist when it is not, however lately that was.
+func (o *Owner) RewriteEntry(name EntryName, e *OutboxEntry) error {
+	e.Version = EntryVersion
+	data, err := encodeEntry(e)
+	if err != nil {
+		return fmt.Errorf("entry %s: %w", name, err)
+	}
+	return o.files.rewrite(name.file(entryPending), data)
+}
+
 // SyncOutbox makes durable which entries there are.
 func (o *Owner) SyncOutbox() error { return o.outboxSync.sync() }
 
@@ -200,6 +237,17 @@ func (o *Owner) SyncOutbox() error { return o.outboxSync.sync() }
 func (o *Owner) HoldEntry(name EntryName) error {
 	if err := o.root.Rename(name.file(entryPending), name.file(entryManual)); err != nil {
 		return fmt.Errorf("hold entry %s: %w", name, err)
+	}
+	return o.outboxSync.sync()
+}
+
+// ReviveEntry has an entry that waits for a person be tried again, with new content. It is durable when it returns.
+func (o *Owner) ReviveEntry(name EntryName, e *OutboxEntry) error {
+	if err := o.WriteEntry(name, e); err != nil {
+		return err
+	}
+	if err := o.root.Remove(name.file(entryManual)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("revive entry %s: %w", name, err)
 	}
 	return o.outboxSync.sync()
 }

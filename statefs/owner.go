@@ -21,6 +21,7 @@ type Owner struct {
 
 	takenSync  *syncFolder
 	outboxSync *syncFolder
+	outbox     outboxList
 	// changed counts what was taken and dropped, settled is the count of which taken/ is known to be on the disk.
 	changed, settled atomic.Uint64
 }
@@ -55,7 +56,9 @@ func Own(t *Tree) (*Owner, error) {
 // Release gives the lock back.
 func (o *Owner) Release() error {
 	o.live.own(false)
-	var closed []error
+	o.outbox.mu.Lock()
+	closed := []error{o.outbox.close()}
+	o.outbox.mu.Unlock()
 	for _, folder := range []*syncFolder{o.takenSync, o.outboxSync} {
 		if folder != nil {
 			closed = append(closed, folder.close())

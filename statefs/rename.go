@@ -29,3 +29,11 @@ func linkNew(from, to string) error {
 	_ = os.Remove(from) // the name counts: once it is there the caller must not hear of an error
 	return nil
 }
+
+// swapPortable looks whether there is something to replace and then replaces it. Between the two somebody may remove it.
+func swapPortable(from, to string) error {
+	if _, err := os.Lstat(to); err != nil {
+		return err
+	}
+	return rename(from, to)
+}

@@ -41,3 +41,16 @@ func renameFree(folder *os.File, from, to string) error {
 	}
 	return nil
 }
+
+// swap puts a file in the place of another one in one step, when there is one: the error wraps fs.ErrNotExist when there is none. What was there has the
+// name of the first one then.
+func swap(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return swapPortable(from, to)
+	}
+	if err != nil {
+		return &os.LinkError{Op: "swap", Old: from, New: to, Err: err}
+	}
+	return nil
+}

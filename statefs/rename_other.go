@@ -14,3 +14,5 @@ func renameNew(from, to string) error { return linkNew(from, to) }
 func renameFree(folder *os.File, from, to string) error {
 	return renamePortable(folder.Name(), from, to)
 }
+
+func swap(from, to string) error { return swapPortable(from, to) }

@@ -61,14 +61,34 @@ func (w *files) replace(name string, data []byte, always bool) error {
 // replaceUnsynced is replace without any sync: for process durability, and for files whose loss costs nothing.
 func (w *files) replaceUnsynced(name string, data []byte) error { return w.put(name, data, false) }
 
+// rewrite is replace for a name that must be there: the error wraps fs.ErrNotExist when it is not, so what a person removed stays removed.
+func (w *files) rewrite(name string, data []byte) error {
+	w.slots <- struct{}{}
+	defer func() { <-w.slots }()
+	if _, err := os.Lstat(filepath.Join(w.dir, name)); err != nil {
+		return fmt.Errorf("write %s: %w", name, err) // persist takes it for its own file that is gone
+	}
+	return w.putWith(name, data, w.durability == Power, func(temp, target string) error {
+		err := swap(temp, target)
+		if err == nil {
+			_ = os.Remove(temp) // what was there before, if anything
+		}
+		return err
+	})
+}
+
 func (w *files) put(name string, data []byte, synced bool) error {
+	return w.putWith(name, data, synced, rename)
+}
+
+func (w *files) putWith(name string, data []byte, synced bool, move func(from, to string) error) error {
 	target := filepath.Join(w.dir, name)
 	err := w.persist(func() error {
 		temp, err := w.temp(data, synced)
 		if err != nil {
 			return err
 		}
-		if err := rename(temp, target); err != nil {
+		if err := move(temp, target); err != nil {
 			_ = os.Remove(temp) // tmp/ is emptied at start anyway
 			return err
 		}

@@ -1,0 +1,119 @@
+package outbox
+
+import (
+	"testing"
+	"time"
+)
+
+// What is wrong on our side holds one entry back, each time for longer, and says nothing of the target.
+func TestDeferred(t *testing.T) {
+	t.Parallel()
+	p, now := planOf(4, 1), began
+	p.Add(nameOf(t, 0), at("a"), began)
+	p.Add(nameOf(t, 1), at("a"), began)
+	take(t, p, now, nameOf(t, 0))
+	for _, want := range []time.Duration{ProbeInterval, 2 * ProbeInterval, 4 * ProbeInterval} {
+		p.Defer(nameOf(t, 0), now)
+		if s := p.Standing(nameOf(t, 0)); s != Deferred {
+			t.Fatalf("it is %v", s)
+		}
+		if p.Standing(nameOf(t, 1)) == Waiting {
+			take(t, p, now, nameOf(t, 1))
+			p.Settled(nameOf(t, 1))
+		}
+		due, ok := p.Due(now)
+		if !ok || due.Sub(now) != want {
+			t.Fatalf("it is due in %s, %v, want %s", due.Sub(now), ok, want)
+		}
+		take(t, p, due.Add(-1))
+		take(t, p, due, nameOf(t, 0))
+		now = due
+	}
+	if len(p.Changes()) != 0 {
+		t.Error("the target went down")
+	}
+	p.Settled(nameOf(t, 0))
+	if len(p.targets) != 0 || len(p.entries) != 0 || len(p.later.list) != 0 {
+		t.Errorf("left are %v, %v, %v", p.targets, p.entries, p.later.list)
+	}
+}
+
+// An entry that somebody asks for goes before all others, also at a target that is down.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	p := planOf(4, 1)
+	for n := range 3 {
+		p.Add(nameOf(t, n), at("a"), began)
+	}
+	take(t, p, began, nameOf(t, 0))
+	p.Failed(nameOf(t, 0), began, 0, "away")
+	take(t, p, began)
+	p.Probe(nameOf(t, 2), began)
+	take(t, p, began, nameOf(t, 2))
+	p.Settled(nameOf(t, 2))
+	if changes := p.Changes(); len(changes) != 2 || !changes[0].Down || changes[0].Reason != "away" || changes[0].Label != "the target a" || changes[1].Down || changes[1].Waiting != 2 {
+		t.Errorf("the changes are %+v", changes)
+	}
+	p.Probe(nameOf(t, 2), began) // it is gone
+	take(t, p, began, nameOf(t, 1))
+}
+
+// What happens to an entry while it is tried counts when the try is over.
+func TestWhileItIsTried(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		meanwhile func(*Plan)
+		want      Standing
+	}{
+		"forgotten":           {func(p *Plan) { p.Forget(nameOf(t, 0)) }, Unknown},
+		"held":                {func(p *Plan) { p.Hold(nameOf(t, 0), "the target a", began) }, Held},
+		"forgotten and added": {func(p *Plan) { p.Forget(nameOf(t, 0)); p.Add(nameOf(t, 0), at("a"), began) }, Waiting},
+		"asked for":           {func(p *Plan) { p.Probe(nameOf(t, 0), began) }, Waiting},
+	} {
+		p := planOf(4, 4)
+		p.Add(nameOf(t, 0), at("a"), began)
+		take(t, p, began, nameOf(t, 0))
+		c.meanwhile(p)
+		take(t, p, began) // never by two at once
+		p.Failed(nameOf(t, 0), began, 0, "away")
+		if got := p.Standing(nameOf(t, 0)); got != c.want || len(p.trying) != 0 {
+			t.Errorf("%s: it is %v, tried are %v", name, got, p.trying)
+		}
+	}
+}
+
+func TestSummaryAndSelect(t *testing.T) {
+	t.Parallel()
+	p := planOf(4, 4)
+	p.Expect(nameOf(t, 0), began)
+	p.Add(nameOf(t, 1), at("a"), began.Add(3*time.Second))
+	p.Add(nameOf(t, 2), at("a"), began.Add(2*time.Second))
+	p.Add(nameOf(t, 3), at("b"), began.Add(4*time.Second))
+	p.Hold(nameOf(t, 4), "the target a", began.Add(time.Second))
+	s := p.Summary()
+	if s.Pending != 3 || s.Held != 1 || !s.Oldest.Equal(began.Add(2*time.Second)) || len(s.Targets) != 2 || s.Targets[0].Waiting != 2 || !s.Targets[1].Oldest.Equal(began.Add(4*time.Second)) {
+		t.Errorf("the summary is %+v", s)
+	}
+	var all []int
+	var after *Line
+	for range 3 {
+		page, total := p.Select(func(l *Line) bool { return l.Standing != Held || l.Name == nameOf(t, 4) }, after, 2)
+		if total != 4 {
+			t.Errorf("%d match", total)
+		}
+		for _, l := range page {
+			all = append(all, int(l.Name.ID.Sequence())-1)
+			after = &l
+		}
+	}
+	if len(all) != 4 || all[0] != 4 || all[1] != 2 || all[2] != 1 || all[3] != 3 {
+		t.Errorf("the pages have %v", all)
+	}
+	if page, total := p.Select(func(l *Line) bool { return l.Standing == Held }, nil, 0); total != 1 || len(page) != 0 {
+		t.Errorf("a count alone is %v, %d", page, total)
+	}
+	p.Add(nameOf(t, 0), at("c"), began) // its end is durable
+	if s := p.Summary(); s.Pending != 4 || !s.Oldest.Equal(began) {
+		t.Errorf("the summary is %+v", s)
+	}
+}
