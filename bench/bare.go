@@ -19,6 +19,7 @@ import (
 // Masks of inotify(7).
 const (
 	inModify = unix.IN_MODIFY
+	inDelete = unix.IN_DELETE
 	inNames  = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_DELETE
 )
 

@@ -18,6 +18,7 @@
 //	h  history: what a million ended operations cost
 //	k  commands started and ended through the keeper, and its memory
 //	l  load: operations without work, submitted over HTTP and finished, beside the same file operations alone
+//	o  outbox: results on their way to S3; it needs versitygw, which make setup installs
 //	q  queue: what a hundred thousand that wait cost
 //
 // Sections l and q have an ext4 of their own in a file, through a loop device, when this user may mount one and -dir is not given.

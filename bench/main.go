@@ -56,9 +56,9 @@ type counts struct {
 	pollTurns int // rounds of each
 	rest      time.Duration
 	commands  int // of a turn
-	load      int // operations of a turn of section l with many clients
+	load      int // operations of a turn of section l with many clients, and of section o
 	seconds   int // how long section l submits at a steady rate
-	queued    int // operations that wait in section q
+	queued    int // operations that wait in section q, results in section o
 	turns     int // of section q
 }
 
@@ -76,8 +76,8 @@ func parseOptions(args []string) (options, error) {
 	durability := flags.String("durability", "power", "durability of the storage: power or process")
 	seconds := flags.Float64("seconds", 0, "how long section e looks at paused operations; 30 when 0, 0.2 with -quick")
 	history := flags.Int("history", 0, "how many ended operations section h has on disk; 1000000 when 0, 3000 with -quick")
-	load := flags.Int("load", 0, "how many operations a turn of section l has; 3000 when 0, 40 with -quick")
-	queued := flags.Int("queued", 0, "how many operations wait in section q; 100000 when 0, 40 with -quick")
+	load := flags.Int("load", 0, "how many operations a turn of sections l and o has; 3000 when 0, 40 with -quick")
+	queued := flags.Int("queued", 0, "how many operations wait in section q, and results in section o; 100000 when 0, 40 with -quick")
 	peers := flags.String("peers", "", "program of bench/peers, whose figures stand beside those of section l; none when empty")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err

@@ -28,6 +28,7 @@ var sections = []section{
 	{"h", "history: what a large one costs, beside one of 1,000", measureHistory},
 	{"k", "starting commands", measureCommands},
 	{"l", "load: operations without work over HTTP", measureLoad},
+	{"o", "outbox: results on their way to S3", measureOutbox},
 	{"q", "queue: what many that wait cost", measureQueue},
 }
 
