@@ -41,6 +41,9 @@ var mendsItself = map[string]string{
 var personDoes = map[string]string{
 	"AccessDenied":                 "let these credentials write there, or give the job others",
 	"InvalidAccessKeyId":           "put an access key that the server knows where the job says",
+	"XAdminUserNotFound":           "put an access key that the server knows where the job says",
+	"InvalidToken":                 "put the session token that belongs to the keys where the job says, or none",
+	"InvalidTokenId":               "put the session token that belongs to the keys where the job says, or none",
 	"SignatureDoesNotMatch":        "put the secret key that belongs to the access key where the job says, and look at the region",
 	"NoSuchBucket":                 "make the bucket, or write the right one into the job",
 	"EntityTooLarge":               "it is larger than the server takes",

@@ -1,0 +1,75 @@
+package s3test
+
+import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"testing"
+)
+
+// Front stands before a server and may answer in its place. It is safe for concurrent use.
+type Front struct {
+	URL string
+
+	answer atomic.Pointer[http.HandlerFunc]
+	asked  atomic.Int64
+}
+
+// NewFront begins a Front that hands everything on, until the test ends.
+func NewFront(tb testing.TB, s *Server) *Front {
+	tb.Helper()
+	to, err := url.Parse(s.URL())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // it is signed
+	}}
+	f := new(Front)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.asked.Add(1)
+		if answer := f.answer.Load(); answer != nil {
+			(*answer)(w, r)
+			if w.Header().Get(passOn) == "" {
+				return
+			}
+			w.Header().Del(passOn)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	tb.Cleanup(server.Close)
+	f.URL = server.URL
+	return f
+}
+
+// passOn is set by an answer that only changed the request.
+const passOn = "X-Pass-On"
+
+// PassOn has a request go to the server after all, as an answer has changed it.
+func PassOn(w http.ResponseWriter) { w.Header().Set(passOn, "1") }
+
+// Answer has each request answered; nil hands them on.
+func (f *Front) Answer(with http.HandlerFunc) {
+	if with == nil {
+		f.answer.Store(nil)
+		return
+	}
+	f.answer.Store(&with)
+}
+
+// Refuse has each request answered with a status and a code, as servers of S3 do.
+func (f *Front) Refuse(status int, code string, header http.Header) {
+	f.Answer(func(w http.ResponseWriter, _ *http.Request) {
+		maps.Copy(w.Header(), header)
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(`<?xml version="1.0" encoding="UTF-8"?><Error><Code>` + code + `</Code><Message>It was refused.</Message></Error>`))
+	})
+}
+
+// Asked counts the requests.
+func (f *Front) Asked() int64 { return f.asked.Load() }
