@@ -156,7 +156,7 @@ func (d *Daemon) failed(ctx context.Context, rec *statefs.Record, name statefs.E
 	if refused = refused || entry.Until != nil && now.After(*entry.Until); refused {
 		d.abandon(ctx, rec, name, entry)
 	}
-	if err := d.noteTry(ctx, name, entry); err != nil {
+	if err := d.noteTry(ctx, rec, name, entry); err != nil {
 		d.logger.Error("a failed delivery could not be noted", "entry", name, "error", err)
 		return outbox.Outcome{Ours: true}
 	}
@@ -180,15 +180,17 @@ func (d *Daemon) failed(ctx context.Context, rec *statefs.Record, name statefs.E
 	return outcome
 }
 
-// noteTry writes an entry down that was tried, unless somebody gave it up meanwhile.
-func (d *Daemon) noteTry(ctx context.Context, name statefs.EntryName, entry *statefs.OutboxEntry) error {
+// noteTry writes an entry down that was tried, unless somebody gave it up meanwhile: then nobody else knows what was sent of it.
+func (d *Daemon) noteTry(ctx context.Context, rec *statefs.Record, name statefs.EntryName, entry *statefs.OutboxEntry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	return d.within(ctx, name.ID, func(*operation) error {
-		if err := d.owner.RewriteEntry(name, entry); !errors.Is(err, fs.ErrNotExist) {
-			return err
+		err := d.owner.RewriteEntry(name, entry)
+		if errors.Is(err, fs.ErrNotExist) {
+			d.abandon(ctx, rec, name, entry)
+			return nil
 		}
-		return nil
+		return err
 	})
 }
 

@@ -81,10 +81,13 @@ func readSecret(from catalog.SecretSource) (string, error) {
 // progress writes down how far a delivery is, in an entry that is still there: one that somebody removed does not come back.
 func (d *Daemon) progress(name statefs.EntryName, entry *statefs.OutboxEntry) error {
 	err := d.owner.RewriteEntry(name, entry)
-	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("somebody took its entry out of the outbox")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &outbox.OwnError{Err: errors.New("somebody took its entry out of the outbox")}
+	case err != nil:
+		return &outbox.OwnError{Err: err}
 	}
-	return err
+	return nil
 }
 
 // abandon has a bucket forget what was sent of something that will not be finished. When it cannot be reached the entry goes on naming it.

@@ -135,7 +135,7 @@ func hashed(into io.Writer, r io.Reader, size int64) error {
 		err = fmt.Errorf("it has %d bytes and should have %d: %w", n, size, io.ErrUnexpectedEOF)
 	}
 	if err != nil {
-		return fmt.Errorf("read what is delivered: %w", err)
+		return &OwnError{fmt.Errorf("read what is delivered: %w", err)}
 	}
 	return nil
 }
