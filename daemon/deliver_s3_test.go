@@ -36,7 +36,7 @@ func bucketJob(t *testing.T, s *s3test.Server, more string) string {
 // probed starts a daemon that probes often.
 func probed(t *testing.T, jobs string) *bench {
 	t.Helper()
-	b := prepare(t, jobs, nil)
+	b := prepare(t, jobs, testHandlers)
 	b.config.OutboxProbe = probing
 	b.config.S3PartBytes = 5 << 20
 	b.start()

@@ -1,6 +1,7 @@
 package s3test
 
 import (
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -25,10 +26,13 @@ func NewFront(tb testing.TB, s *Server) *Front {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		r.Out.Host = r.In.Host // it is signed
-	}}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host // it is signed
+		},
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // a server that is gone is what tests want
+	}
 	f := new(Front)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.asked.Add(1)

@@ -65,6 +65,9 @@ func freeAddr() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
+// Kind is which program it is.
+func (s *Server) Kind() Kind { return s.kind }
+
 // Addr is the host and port.
 func (s *Server) Addr() string { return s.addr }
 
