@@ -78,6 +78,9 @@ func (d *Delivery) Kind() string {
 	return FolderKind
 }
 
+// DeliveryKinds are the kinds of targets.
+func DeliveryKinds() []string { return []string{S3Kind, WebhookKind, FolderKind} }
+
 // Target is where everything of this delivery goes, whatever the operation is: what is out of reach for one operation is so for all
 // that have the same. Where a secret comes from is part of it: while that cannot be read, nothing that is signed with it can go.
 func (d *Delivery) Target() string {

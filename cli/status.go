@@ -49,6 +49,16 @@ func (s status) Followed(id statefs.ID, wake func()) { s.daemon.Followed(id, wak
 
 func (s status) Lanes() statefs.LanesStatus { return s.daemon.LanesStatus() }
 
+func (s status) Outbox() statefs.OutboxStatus { return s.daemon.Outbox() }
+
+func (s status) OutboxLines(q *statefs.OutboxQuery) ([]statefs.OutboxLine, int) {
+	return s.daemon.OutboxLines(q)
+}
+
+func (s status) LookAtEntry(ctx context.Context, name statefs.EntryName) error {
+	return s.daemon.LookAtEntry(ctx, name)
+}
+
 func (s status) LookAtLanes() { s.daemon.LookAtLanes() }
 
 func (s status) Delete(ctx context.Context, id statefs.ID) error { return s.daemon.Delete(ctx, id) }

@@ -3,6 +3,7 @@ package control
 import (
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/julienschmidt/httprouter"
 
@@ -80,8 +81,9 @@ func (s *Server) readyz(w *answer, r *http.Request, _ httprouter.Params) error {
 	if err := s.history.Ready(); err != nil {
 		lists = err.Error()
 	}
-	lanes := s.status.Lanes()
+	lanes, out := s.status.Lanes(), s.status.Outbox()
 	return s.sendJSON(w, r, status, map[string]any{
+		"degraded": degraded(&out, time.Now()), "outbox": map[string]any{"pending": out.Pending, "failed_manual": out.FailedManual, "oldest_at": out.OldestAt},
 		"lanes": laneTroubles(&lanes),
 		"ready": status == http.StatusOK, "history": lists, "draining": draining, "version": s.version,
 		"storage": s.tree.Dir(), "durability": s.tree.Durability(), "full": full, "troubles": append([]Trouble{}, health.Troubles...),

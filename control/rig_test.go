@@ -124,6 +124,9 @@ type daemonStatus struct {
 	counts map[string]uint64
 	failed []error
 	lanes  statefs.LanesStatus
+	outbox statefs.OutboxStatus
+	asked  statefs.OutboxQuery // for the outbox, last
+	looked error
 
 	tally   tally.Tally
 	history *history.Store

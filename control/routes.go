@@ -70,7 +70,7 @@ var (
 // table is every route of the server. The rows whose path begins with :group share one handler of the router, which cannot hold a
 // name beside a fixed segment: control and operations are told apart from jobs behind it.
 func (s *Server) table() []route {
-	return slices.Concat(s.fixedRoutes(), s.actRoutes(), s.lanesRoutes(), s.groupRoutes())
+	return slices.Concat(s.fixedRoutes(), s.actRoutes(), s.lanesRoutes(), s.outboxRoutes(), s.groupRoutes())
 }
 
 func (s *Server) fixedRoutes() []route {
@@ -86,6 +86,10 @@ func (s *Server) fixedRoutes() []route {
 		{
 			method: "GET", path: "/readyz", handle: s.readyz, summary: "Whether operations are accepted and carried out, how changes are noticed, and what is wrong with job definitions",
 			answers: []response{{200, mediaJSON, "Ready"}, {503, mediaJSON, "Not ready"}},
+		},
+		{
+			method: "GET", path: "/metrics", handle: s.serveMetrics, summary: "Counts and ages, in the text format of Prometheus",
+			answers: []response{{200, mediaMetrics, "The metrics; while the daemon starts those alone that it knows"}},
 		},
 		{
 			method: "GET", path: "/openapi.json", handle: s.openapi, summary: "This description",

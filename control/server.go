@@ -73,6 +73,11 @@ type Status interface {
 	// Lanes returns how the lanes and limits stand, and LookAtLanes has the daemon read the files of the lanes before it returns.
 	Lanes() statefs.LanesStatus
 	LookAtLanes()
+	// Outbox says how the outbox is, at the cost of a look at all of it in memory; OutboxLines returns the entries that a query chooses, the oldest first,
+	// and how many there are in all. LookAtEntry has an entry looked at, and what is asked of it carried out, before it returns.
+	Outbox() statefs.OutboxStatus
+	OutboxLines(q *statefs.OutboxQuery) (page []statefs.OutboxLine, total int)
+	LookAtEntry(ctx context.Context, name statefs.EntryName) error
 	// Schedules returns the schedules of all jobs, by their addresses.
 	Schedules() ([]schedule.Status, error)
 	// Delete removes an operation that has ended, with the errors of history.Store.Delete.

@@ -17,6 +17,8 @@ type statsJSON struct {
 	tally.Stats
 	// States counts by status: what lives, and what has ended and is kept. The latter is left out while the index is being built.
 	States map[statefs.State]int `json:"states"`
+	// Outbox is what is to be delivered.
+	Outbox statefs.OutboxStatus `json:"outbox"`
 }
 
 // stats is GET /api/v1/stats.
@@ -24,7 +26,7 @@ func (s *Server) stats(w *answer, r *http.Request, _ httprouter.Params) error {
 	if err := s.knowsAll(); err != nil {
 		return err
 	}
-	out := statsJSON{Stats: s.status.Stats(), States: s.status.States()}
+	out := statsJSON{Stats: s.status.Stats(), States: s.status.States(), Outbox: s.status.Outbox()}
 	for _, state := range statefs.States() {
 		if !state.Terminal() {
 			continue

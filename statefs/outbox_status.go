@@ -1,6 +1,10 @@
 package statefs
 
-import "time"
+import (
+	"errors"
+	"io/fs"
+	"time"
+)
 
 // OutboxStatus is how the outbox is, as only the daemon knows it.
 type OutboxStatus struct {
@@ -67,4 +71,65 @@ type OutboxQuery struct {
 	AfterName EntryName
 	// Limit is how many are listed.
 	Limit int
+}
+
+// OutboxItem is an entry of the outbox as people are shown it.
+type OutboxItem struct {
+	// Entry is its name, by which it is retried and dropped.
+	Entry string `json:"entry"`
+	ID    ID     `json:"id"`
+	Group string `json:"group,omitempty"`
+	Job   string `json:"job,omitempty"`
+	// Place is the place of the target in the job's list, Kind what it is, and At what it is called, which only a daemon knows.
+	Place int    `json:"target"`
+	Kind  string `json:"kind"`
+	At    string `json:"at,omitempty"`
+	Send  string `json:"send,omitempty"`
+	// Name is where at the target it goes.
+	Name   string         `json:"name,omitempty"`
+	Status DeliveryStatus `json:"status"`
+	// Error says why it waits for a person, or why it cannot be read.
+	Error     string     `json:"error,omitempty"`
+	Attempts  int        `json:"attempts"`
+	CreatedAt time.Time  `json:"created_at"`
+	LastAt    *time.Time `json:"last_attempt_at,omitempty"`
+	LastError string     `json:"last_error,omitempty"`
+	Until     *time.Time `json:"retry_until,omitempty"`
+	// NextTryAt is when it is tried again, nil for at once or never; TargetDown says that its target is down.
+	NextTryAt  *time.Time `json:"next_try_at,omitempty"`
+	TargetDown bool       `json:"target_down"`
+}
+
+// ShowEntry reads an entry and its record. What cannot be read is left out, and Error says why. The error wraps fs.ErrNotExist when there is no entry.
+func (t *Tree) ShowEntry(name EntryName) (OutboxItem, error) {
+	item := OutboxItem{Entry: name.String(), ID: name.ID, Place: name.Place, Kind: name.Kind, Status: DeliveryPending}
+	entry, manual, err := t.ReadEntry(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return item, err
+	case err != nil:
+		item.Error = err.Error()
+		_, manual, _ = t.HasEntry(name)
+	default:
+		item.Attempts, item.CreatedAt, item.LastAt, item.LastError, item.Until = entry.Attempts, entry.CreatedAt, entry.LastAt, entry.LastError, entry.Until
+	}
+	if manual {
+		item.Status, item.Until = DeliveryManual, nil
+	}
+	rec, err := t.ReadRecord(name.ID)
+	if err != nil {
+		item.Error = err.Error()
+		return item, nil //nolint:nilerr // it says so itself
+	}
+	item.Group, item.Job = rec.Group, rec.Job
+	if item.CreatedAt.IsZero() && rec.FinishedAt != nil {
+		item.CreatedAt = *rec.FinishedAt
+	}
+	if it := rec.Delivery(name.Place); it != nil {
+		item.Send, item.Name = it.Send, it.Name
+		if it.Error != "" {
+			item.Error = it.Error
+		}
+	}
+	return item, nil
 }

@@ -1,0 +1,29 @@
+package control
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// overdue is how long a delivery may be pending at a target that is down before that is told to whoever asks how the daemon is.
+const overdue = time.Hour
+
+// degraded says in sentences what goes on and is not as it should be: targets that have been out of reach for long, and what waits for a person.
+func degraded(out *statefs.OutboxStatus, now time.Time) []string {
+	said := []string{}
+	for i := range out.Targets {
+		t := &out.Targets[i]
+		if !t.Down || t.OldestAt == nil || now.Sub(*t.OldestAt) < overdue {
+			continue
+		}
+		said = append(said, fmt.Sprintf("%s is down: %d deliveries wait for it, the oldest for %s; the last error: %s",
+			printable(t.Name, 300), t.Pending, strings.TrimSuffix(now.Sub(*t.OldestAt).Truncate(time.Minute).String(), "0s"), printable(t.Error, 500)))
+	}
+	if n := out.FailedManual; n > 0 {
+		said = append(said, fmt.Sprintf("%d deliveries wait for a person: 'jobdir outbox --status failed_manual' says why", n))
+	}
+	return said
+}

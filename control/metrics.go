@@ -1,0 +1,168 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+const mediaMetrics = "text/plain; version=0.0.4"
+
+// metrics collects families in the text format of Prometheus, version 0.0.4. No label has a value that grows with what is done: IDs, parameters and names of
+// objects are none.
+type metrics struct{ text strings.Builder }
+
+// family begins a family.
+func (m *metrics) family(name, kind, help string) {
+	fmt.Fprintf(&m.text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+// sample is one line; labels are names and values in turn.
+func (m *metrics) sample(name string, value float64, labels ...string) {
+	m.text.WriteString(name)
+	for i := 0; i+1 < len(labels); i += 2 {
+		m.text.WriteString(map[bool]string{true: "{", false: ","}[i == 0] + labels[i] + `="` + labelText.Replace(labels[i+1]) + `"`)
+	}
+	if len(labels) > 1 {
+		m.text.WriteByte('}')
+	}
+	m.text.WriteString(" " + formatSample(value) + "\n")
+}
+
+// one is a family of one sample.
+func (m *metrics) one(name, kind, help string, value float64) {
+	m.family(name, kind, help)
+	m.sample(name, value)
+}
+
+var labelText = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+func formatSample(v float64) string {
+	if math.IsInf(v, 1) {
+		return "+Inf"
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// serveMetrics is GET /metrics.
+func (s *Server) serveMetrics(w *answer, r *http.Request, _ httprouter.Params) error {
+	if err := noParameters(r); err != nil {
+		return err
+	}
+	m := new(metrics)
+	health := s.status.Health()
+	m.family("jobdir_info", "gauge", "The version of the daemon.")
+	m.sample("jobdir_info", 1, "version", s.version)
+	m.one("jobdir_ready", "gauge", "Whether operations are accepted and carried out.", truth(health.Ready && !s.draining.Load()))
+	for _, name := range slices.Sorted(maps.Keys(health.Counters)) {
+		m.one("jobdir_"+name+"_total", "counter", "Since the daemon started: "+strings.ReplaceAll(name, "_", " ")+".", float64(health.Counters[name]))
+	}
+	if !s.isStarting() { // what is counted before that would be too little
+		if err := s.countOperations(r, m); err != nil {
+			return err
+		}
+		s.countLanes(m)
+		s.countOutbox(m)
+	}
+	w.Header().Set("Content-Type", mediaMetrics+"; charset=utf-8")
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write([]byte(m.text.String())) // a client that is gone needs nothing
+	}
+	return nil
+}
+
+func (s *Server) countOperations(r *http.Request, m *metrics) error {
+	m.family("jobdir_operations", "gauge", "Operations by status: what lives, and what has ended and is kept.")
+	live := s.status.States()
+	for _, state := range statefs.States() {
+		count := live[state]
+		if state.Terminal() {
+			page, err := s.history.List(r.Context(), &history.Query{Statuses: []statefs.State{state}, Sort: history.ByCreated}, nil)
+			if errors.Is(err, history.ErrNotReady) {
+				continue // nobody knows, which is not 0
+			}
+			if err != nil {
+				return err
+			}
+			count = page.Total
+		}
+		m.sample("jobdir_operations", float64(count), "status", string(state))
+	}
+	return nil
+}
+
+func (s *Server) countLanes(m *metrics) {
+	lanes := s.status.Stats().Lanes
+	m.family("jobdir_lane_running", "gauge", "Operations that run in a lane.")
+	for i := range lanes {
+		m.sample("jobdir_lane_running", float64(lanes[i].Running), "lane", lanes[i].Name)
+	}
+	m.family("jobdir_lane_queued", "gauge", "Operations that wait in a lane.")
+	for i := range lanes {
+		m.sample("jobdir_lane_queued", float64(lanes[i].Queued), "lane", lanes[i].Name)
+	}
+	m.family("jobdir_lane_capacity", "gauge", "How many may run in a lane at once.")
+	for i := range lanes {
+		capacity := math.Inf(1)
+		if c := lanes[i].Capacity; c != nil {
+			capacity = float64(*c)
+		}
+		m.sample("jobdir_lane_capacity", capacity, "lane", lanes[i].Name)
+	}
+	m.family("jobdir_lane_oldest_wait_seconds", "gauge", "For how long the operation has waited that waits longest in a lane.")
+	for i := range lanes {
+		m.sample("jobdir_lane_oldest_wait_seconds", float64(lanes[i].OldestWait), "lane", lanes[i].Name)
+	}
+}
+
+func (s *Server) countOutbox(m *metrics) {
+	out := s.status.Outbox()
+	m.one("jobdir_outbox_pending", "gauge", "Deliveries that are tried until their target has them.", float64(out.Pending))
+	m.one("jobdir_outbox_failed_manual", "gauge", "Deliveries that wait for a person.", float64(out.FailedManual))
+	age := 0.0
+	if out.OldestAt != nil {
+		age = max(time.Since(*out.OldestAt), 0).Seconds()
+	}
+	m.one("jobdir_outbox_oldest_seconds", "gauge", "The age of the oldest delivery that is pending, 0 when none is.", age)
+	down := 0
+	for i := range out.Targets {
+		if out.Targets[i].Down {
+			down++
+		}
+	}
+	m.one("jobdir_outbox_targets_down", "gauge", "Targets of pending deliveries that are down.", float64(down))
+	m.family("jobdir_outbox_attempts_total", "counter", "Tries to deliver since the daemon started, by the kind of the target and how they ended; dropped are those that were given up.")
+	kinds := slices.Sorted(maps.Keys(out.Kinds))
+	for _, kind := range kinds {
+		c := out.Kinds[kind]
+		for _, o := range []struct {
+			outcome string
+			count   uint64
+		}{{"delivered", c.Delivered}, {"failed", c.Failed}, {"deferred", c.Deferred}, {"refused", c.Refused}, {"dropped", c.Dropped}} {
+			m.sample("jobdir_outbox_attempts_total", float64(o.count), "kind", kind, "outcome", o.outcome)
+		}
+	}
+	m.family("jobdir_outbox_delivered_bytes_total", "counter", "What was delivered since the daemon started, in bytes.")
+	for _, kind := range kinds {
+		m.sample("jobdir_outbox_delivered_bytes_total", float64(out.Kinds[kind].Bytes), "kind", kind)
+	}
+}
