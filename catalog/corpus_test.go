@@ -86,6 +86,7 @@ var semanticOnly = map[string]string{
 	"step_restart":             "compares two values",
 	"step_twice":               "compares two values",
 	"deliver_artifacts":        "compares two keys",
+	"deliver_same_place":       "compares two values",
 	"deliver_artifact_name":    "compares two keys",
 	"deliver_s3_timeout":       "arithmetic",
 	"deliver_key_item":         "the meaning of a reference",

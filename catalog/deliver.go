@@ -130,6 +130,11 @@ func (d *Delivery) key() string {
 	return d.Folder.Key
 }
 
+// collides says whether two targets name the same file or object.
+func (d *Delivery) collides(other *Delivery) bool {
+	return d.Webhook == nil && other.Webhook == nil && d.Place() == other.Place() && d.key() == other.key()
+}
+
 // defaultKey is the name at the target when the job does not say.
 func (d *Delivery) defaultKey() string {
 	switch d.Send {

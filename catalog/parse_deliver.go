@@ -68,9 +68,13 @@ func (j *jobDecoder) deliver(n *node) {
 		if len(e.entries) == 0 {
 			j.fail(e, "write folder: {...}, webhook: {...} or s3: {...}", "a target of deliver is empty")
 		}
-		if d.Folder != nil || d.Webhook != nil || d.S3 != nil {
-			j.def.Deliver = append(j.def.Deliver, d)
+		if d.Folder == nil && d.Webhook == nil && d.S3 == nil {
+			continue
 		}
+		if first := slices.IndexFunc(j.def.Deliver, d.collides); first >= 0 {
+			j.fail(e, "give one of them another key", "targets %d and %d have the same key at the same place: each would replace what the other delivered", first+1, len(j.def.Deliver)+1)
+		}
+		j.def.Deliver = append(j.def.Deliver, d)
 	}
 }
 

@@ -25,10 +25,10 @@ const (
 // deliverArtifacts sends each file that the work left, in the order of a walk, and goes on after those that an earlier try has sent. What has no
 // name at the target is refused when all the others are there.
 func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, target *catalog.Delivery, values catalog.Values, name statefs.EntryName, entry *statefs.OutboxEntry) (*statefs.DeliveryOutput, error) {
-	if entry.Artifacts == nil {
-		entry.Artifacts = new(statefs.SentArtifacts)
-	}
 	sent := entry.Artifacts
+	if sent == nil {
+		sent = new(statefs.SentArtifacts)
+	}
 	var nameless error
 	var files, bytes int64 // since it was written down
 	err := d.walkArtifacts(rec.ID, func(root *os.Root, artifact string) error {
@@ -47,6 +47,7 @@ func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, targ
 		if err != nil {
 			return err
 		}
+		entry.Artifacts = sent
 		sent.After = artifact
 		sent.Files++
 		sent.Bytes += receipt.Bytes

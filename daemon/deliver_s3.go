@@ -51,6 +51,9 @@ func (d *Daemon) bucketOf(target *catalog.Delivery, values catalog.Values, name 
 	return bucket, nil
 }
 
+// abandonLimit is how long a server may take to forget an upload: somebody may wait for the answer to a drop.
+const abandonLimit = 10 * time.Second
+
 // readSecret reads a text of one line.
 func readSecret(from catalog.SecretSource) (string, error) {
 	if from.File == "" {
@@ -96,7 +99,7 @@ func (d *Daemon) abandon(ctx context.Context, rec *statefs.Record, name statefs.
 	if err != nil || entry.Upload == nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].S3 == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonLimit)
 	defer cancel()
 	bucket, err := d.bucketOf(def.Deliver[name.Place-1], catalog.Values{Params: params, ID: rec.ID.String()}, "")
 	if err == nil {

@@ -2,6 +2,8 @@ package outbox
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/internal/s3test"
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // until is a content that cannot be read behind a place.
@@ -63,6 +66,47 @@ func TestS3Resume(t *testing.T) {
 		}
 		if o, err := s.Get(t.Context(), "videos", "big"); err != nil || !bytes.Equal(o.Body, data) {
 			t.Errorf("it is not there: %v", err)
+		}
+	})
+}
+
+// An upload whose end was not written down is not sent again.
+func TestS3ResumeComplete(t *testing.T) {
+	onEach(t, func(t *testing.T, s *s3test.Server) {
+		b := bucket(t, s)
+		data := noise(2*minPart + 7)
+		k := &keeper{}
+		p := k.parcel("big", data)
+		keep := p.Keep
+		p.Keep = func(up *statefs.Upload) error {
+			if up == nil {
+				return errBehind
+			}
+			return keep(up)
+		}
+		if _, err := b.Deliver(t.Context(), p); !errors.Is(err, errBehind) || k.upload == nil {
+			t.Fatalf("delivered with %v", err)
+		}
+		count := &sending{RoundTripper: b.Transport}
+		b.Transport = count
+		o, err := s.Stat(t.Context(), "videos", "big")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := b.Deliver(t.Context(), k.parcel("big", data))
+		sum := sha256.Sum256(data)
+		if err != nil || count.bodies.Load() != 0 || k.upload != nil || r.ETag != o.ETag || r.SHA256 != hex.EncodeToString(sum[:]) || r.Bytes != int64(len(data)) {
+			t.Errorf("%d parts were sent again: %+v, %v", count.bodies.Load(), r, err)
+		}
+		k.upload = &statefs.Upload{Name: "big", ID: "unknown", Bytes: int64(len(data)), PartBytes: minPart}
+		k.upload.PartBytes = 0 // somebody wrote into the entry
+		if _, err := b.Deliver(t.Context(), k.parcel("big", data)); err != nil || count.bodies.Load() != 3 {
+			t.Errorf("%d parts were sent: %v", count.bodies.Load(), err)
+		}
+		k.upload = &statefs.Upload{Name: "big", ID: "unknown", Bytes: int64(len(data)), PartBytes: minPart}
+		data[7]++
+		if _, err := b.Deliver(t.Context(), k.parcel("big", data)); err != nil || count.bodies.Load() != 6 {
+			t.Errorf("%d parts of something else were sent: %v", count.bodies.Load(), err)
 		}
 	})
 }

@@ -19,8 +19,6 @@ const (
 	DefaultPartBytes = 16 << 20
 	// maxParts is how many a server takes.
 	maxParts = 10_000
-	// partsListed is how many of them it lists at once.
-	partsListed = 1000
 )
 
 // partBytes is the size of the parts of something.
@@ -40,6 +38,11 @@ func (c *connection) upload(p Parcel, content Content) (Receipt, error) {
 	up, there, err := c.resume(p, content.Size())
 	if err != nil {
 		return Receipt{}, err
+	}
+	if up == nil && p.Upload != nil {
+		if receipt, is := c.complete(p, content); is {
+			return receipt, p.Keep(nil)
+		}
 	}
 	if up == nil {
 		if up, err = c.begin(p, content.Size()); err != nil {
@@ -69,7 +72,7 @@ func (c *connection) upload(p Parcel, content Content) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, c.unfinished(p, err)
 	}
-	want := fmt.Sprintf("%s-%d", base64.StdEncoding.EncodeToString(sums.Sum(nil)), len(parts))
+	want := composite(sums.Sum(nil), len(parts))
 	if got := info.ChecksumSHA256; got != "" && got != want && got != base64.StdEncoding.EncodeToString(sum.Sum(nil)) {
 		return Receipt{}, fmt.Errorf("put %q into bucket %s at %s: the server has put together something else (its SHA-256 is %s, not %s)", p.Name, c.Bucket, c.Endpoint, got, want)
 	}
@@ -77,33 +80,6 @@ func (c *connection) upload(p Parcel, content Content) (Receipt, error) {
 		return Receipt{}, err
 	}
 	return c.receipt(p, up.Bytes, sum.Sum(nil), info.ETag), nil
-}
-
-// resume finds the parts that an earlier try has sent; nil when there was none, or the server does not know of it any more.
-func (c *connection) resume(p Parcel, size int64) (up *statefs.Upload, there map[int]minio.ObjectPart, err error) {
-	if up = p.Upload; up == nil {
-		return nil, nil, nil
-	}
-	if up.Name != p.Name || up.Bytes != size || up.PartBytes <= 0 || (size-1)/up.PartBytes >= maxParts {
-		return nil, nil, c.forget(up, p.Keep) // what is delivered is another thing now
-	}
-	there = make(map[int]minio.ObjectPart)
-	for marker := 0; ; {
-		list, err := c.core.ListObjectParts(c.ctx, c.Bucket, up.Name, up.ID, marker, partsListed)
-		if isCode(err, minio.NoSuchUpload) {
-			return nil, nil, nil
-		}
-		if err != nil {
-			return nil, nil, c.explain(p.Name, err)
-		}
-		for _, part := range list.ObjectParts {
-			there[part.PartNumber] = part
-		}
-		if !list.IsTruncated || list.NextPartNumberMarker <= marker {
-			return up, there, nil
-		}
-		marker = list.NextPartNumberMarker
-	}
 }
 
 // begin has the server make an upload, which is kept before anything is sent.
