@@ -45,6 +45,8 @@ type Config struct {
 	MaxQueued int
 	// WebhookAllow are addresses and networks, beside the public ones, that webhooks may connect to.
 	WebhookAllow []string
+	// OutboxWorkers is how many deliveries run at once, OutboxPerTarget how many of them at one target.
+	OutboxWorkers, OutboxPerTarget int
 }
 
 // setting is one key of the configuration. Its values are text on all ways in, so that a flag, a variable and a line of
@@ -84,6 +86,8 @@ var settings = append([]*setting{
 	listSetting("hosts", "host name under which browsers may reach the daemon", func(c *Config) *[]string { return &c.Hosts }, nil),
 	listSetting("webhook_allow", "address or network that is not public and that webhooks may connect to, such as 127.0.0.1 or 10.0.0.0/8",
 		func(c *Config) *[]string { return &c.WebhookAllow }, func(text string) error { _, err := outbox.ParseAllow(text); return err }),
+	numberSetting("outbox_workers", "how many deliveries run at once", func(c *Config) *int { return &c.OutboxWorkers }),
+	numberSetting("outbox_per_target", "how many deliveries run at once at one target", func(c *Config) *int { return &c.OutboxPerTarget }),
 	toggleSetting("group_control", "let the group of the storage start and control by file", func(c *Config) *bool { return &c.GroupControl }),
 	choiceSetting("log_format", "format of the daemon's own log: text or json", func(c *Config) *string { return &c.LogFormat }, "text", "json"),
 	choiceSetting("log_level", "least level of the daemon's own log: debug, info, warn or error",
@@ -114,6 +118,8 @@ func defaultConfig(getenv func(string) string) Config {
 		Lanes:     map[string]daemon.LaneConfig{catalog.DefaultLane: newLane()},
 		Limits:    map[string]int{},
 		MaxQueued: defaultMaxQueued,
+
+		OutboxWorkers: outbox.DefaultWorkers, OutboxPerTarget: outbox.DefaultPerTarget,
 	}
 }
 
@@ -235,6 +241,26 @@ func durationSetting(key, usage string, field func(*Config) *time.Duration) *set
 			})
 		},
 		get: func(c *Config) []string { return []string{field(c).String()} },
+	}
+}
+
+// mostDeliveries bounds how many deliveries run at once: each has a connection or an open file.
+const mostDeliveries = 1000
+
+func numberSetting(key, usage string, field func(*Config) *int) *setting {
+	return &setting{
+		key: key, usage: usage,
+		set: func(c *Config, v []string) error {
+			return one(v, func(text string) error {
+				n, err := strconv.Atoi(text)
+				if err != nil || n < 1 || n > mostDeliveries {
+					return fmt.Errorf("%q is not a whole number from 1 to %d", text, mostDeliveries)
+				}
+				*field(c) = n
+				return nil
+			})
+		},
+		get: func(c *Config) []string { return []string{strconv.Itoa(*field(c))} },
 	}
 }
 

@@ -51,6 +51,7 @@ func TestEachSettingCanBeSetInEachWay(t *testing.T) {
 		"hosts": {"a", "b"}, "group_control": {"true", "false"}, "log_format": {"json", "text"}, "log_level": {"debug", "warn"},
 		"retention_age": {"2d", "12h"}, "retention_failed_age": {"3d", "0"}, "retention_bytes": {"1GiB", "5B"}, "retention_count": {"7", "8"},
 		"events_age": {"2d", "0"}, "events_bytes": {"1GiB", "5B"},
+		"outbox_workers": {"3", "40"}, "outbox_per_target": {"2", "9"},
 		"webhook_allow": {"127.0.0.1", "10.0.0.0/8"}, "ageing": {"1h", "0"}, "max_queued": {"7", "0"},
 	}
 	for _, s := range settings {

@@ -25,7 +25,7 @@ func (a *app) eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Write what happens, as it happens",
-		Long: `events writes a line for each event: transitions, progress, reasons to wait, changes of lanes, sweeps. It goes on until it
+		Long: `events writes a line for each event: transitions, progress, reasons to wait, changes of lanes, deliveries, sweeps. It goes on until it
 is interrupted, also when the daemon is restarted: then it goes on at the event where it was. What is missing, such as
 the last moments of a daemon that was killed, is a line of its own that says gap.
 
@@ -48,7 +48,7 @@ feed is for (GET /api/v1/finished). A flag that filters may be given several tim
 	flags.StringArrayVar(&opts.key, "key", nil, "only those with this key")
 	flags.StringArrayVar(&opts.tag, "tag", nil, "only those with this tag")
 	flags.StringArrayVar(&opts.id, "id", nil, "only those of this operation")
-	flags.StringArrayVar(&opts.kind, "type", nil, "only those of this type: transition, step, progress, waiting, stalled, lane or sweep")
+	flags.StringArrayVar(&opts.kind, "type", nil, "only those of this type: transition, step, progress, waiting, stalled, lane, delivery, target or sweep")
 	flags.Int64Var(&opts.after, "after", -1, "begin behind the event with this number; -1: with what happens from now on")
 	flags.IntVar(&opts.count, "count", 0, "end after so many; 0: never")
 	jsonFlag(cmd, &opts.json)
@@ -139,6 +139,12 @@ func eventText(e *client.Event) string {
 		return "moves again"
 	case e.Change != nil:
 		return changeText(e.Change)
+	case e.Delivery != nil:
+		return deliveryText(e.Delivery)
+	case e.Target != nil && e.Target.Down:
+		return fmt.Sprintf("%s is down, %d wait for it: %s", printable(e.Target.Name), e.Target.Pending, printable(e.Target.Error))
+	case e.Target != nil:
+		return fmt.Sprintf("%s is back, %d wait for it", printable(e.Target.Name), e.Target.Pending)
 	case e.Sweep != nil && e.Sweep.Findings == 0:
 		return "nothing found"
 	case e.Sweep != nil:
@@ -149,6 +155,17 @@ func eventText(e *client.Event) string {
 		return fmt.Sprintf("events %d to %d are missing: %s", e.Gap.From, e.Gap.To, gapReasons[e.Gap.Reason])
 	}
 	return ""
+}
+
+func deliveryText(d *client.EventDelivery) string {
+	text := fmt.Sprintf("delivery %d (%s) is %s", d.Target, printable(d.Kind), d.Status)
+	if d.By != "" {
+		text += ", asked for by " + printable(d.By)
+	}
+	if detail := cmp.Or(d.Error, d.Location); detail != "" {
+		text += ": " + printable(detail)
+	}
+	return text
 }
 
 // gapReasons say why events are missing.

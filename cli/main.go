@@ -84,7 +84,7 @@ Exit codes of run and wait: 0 success, 1 failure, 2 partial, 3 a person has to a
 		a.actCommand(statefs.Approve, "Let operations go on that wait for an approval", "approve lets an operation go on that is waiting_approval."),
 		a.actCommand(statefs.Reject, "End operations that wait for an approval", "reject ends an operation that is waiting_approval: it has failed then, and 'jobdir retry' does it again from there."),
 		a.prioritizeCommand(), a.retryCommand(), a.keeperCommand(), wardenCommand(), a.waitCommand(), a.jobsCommand(), a.schedulesCommand(), a.validateCommand(), a.historyCommand(), a.showCommand(), a.pruneCommand(), a.sweepCommand(),
-		a.lanesCommand(), a.laneCommand(), a.eventsCommand(), a.topCommand(), a.deleteCommand(), a.configCommand(), a.versionCommand(),
+		a.lanesCommand(), a.laneCommand(), a.outboxCommand(), a.eventsCommand(), a.topCommand(), a.deleteCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.Version = versionLine()
 	root.SetVersionTemplate("{{.Version}}\n")

@@ -48,6 +48,7 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 		Keeper:     []string{os.Args[0], "keeper", "--storage", conf.Storage, "--durability", string(conf.Durability)},
 		Durability: conf.Durability, GroupControl: conf.GroupControl, Grace: conf.Grace, SweepInterval: conf.SweepInterval, IdempotencyAge: conf.IdempotencyAge, Retention: conf.Retention, Events: conf.Events,
 		Lanes: conf.Lanes, Limits: conf.Limits, Ageing: conf.Ageing, MaxQueued: conf.MaxQueued,
+		OutboxWorkers: conf.OutboxWorkers, OutboxPerTarget: conf.OutboxPerTarget,
 		Insecure: conf.Insecure, Hosts: conf.Hosts,
 		Logger: newLogger(a.streams.Err, conf.LogFormat, conf.LogLevel),
 	}

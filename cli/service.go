@@ -65,6 +65,8 @@ type ServeConfig struct {
 	MaxQueued int
 	// WebhookAllow are the networks, beside the public ones, that webhooks may connect to.
 	WebhookAllow []netip.Prefix
+	// OutboxWorkers is how many deliveries run at once, default 16; OutboxPerTarget how many of them at one target, default 4.
+	OutboxWorkers, OutboxPerTarget int
 
 	// Tokens are needed by every request over TCP when there are any.
 	Tokens []control.Token
@@ -175,7 +177,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	s.daemon, err = daemon.New(daemon.Config{
 		Keepers: keepers, Intake: intake,
 		History: s.history, Retention: c.Retention, Events: s.events,
-		Lanes: c.Lanes, Limits: c.Limits, Ageing: c.Ageing, MaxQueued: c.MaxQueued, WebhookAllow: c.WebhookAllow,
+		Lanes: c.Lanes, Limits: c.Limits, Ageing: c.Ageing, MaxQueued: c.MaxQueued, WebhookAllow: c.WebhookAllow, OutboxWorkers: c.OutboxWorkers, OutboxPerTarget: c.OutboxPerTarget,
 		Owner: s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
 		Grace: cmp.Or(c.Grace, 10*time.Second), SweepInterval: cmp.Or(c.SweepInterval, time.Minute),
 	})

@@ -23,7 +23,7 @@ import (
 type Event struct {
 	// Seq is its number, by which a reader goes on; the event of a gap has the last number that is missing, or one of its own.
 	Seq uint64 `json:"seq"`
-	// Type is transition, step, progress, waiting, stalled, lane, sweep or gap.
+	// Type is transition, step, progress, waiting, stalled, lane, delivery, target, sweep or gap.
 	Type string    `json:"type"`
 	At   time.Time `json:"at"`
 
@@ -58,8 +58,11 @@ type Event struct {
 	// Stalled is true when work gives no sign of life, and false when it does again.
 	Stalled *bool       `json:"stalled,omitempty"`
 	Change  *LaneChange `json:"change,omitempty"`
-	Sweep   *EventSweep `json:"sweep,omitempty"`
-	Gap     *EventGap   `json:"gap,omitempty"`
+	// Delivery says what became of a delivery of the operation, Target how a target of deliveries is.
+	Delivery *EventDelivery `json:"delivery,omitempty"`
+	Target   *EventTarget   `json:"target,omitempty"`
+	Sweep    *EventSweep    `json:"sweep,omitempty"`
+	Gap      *EventGap      `json:"gap,omitempty"`
 
 	// Raw is the whole object, with members that this version does not know.
 	Raw json.RawMessage `json:"-"`
@@ -71,6 +74,28 @@ type LaneChange struct {
 	Capacity *int       `json:"capacity,omitempty"`
 	Until    *time.Time `json:"until,omitempty"`
 	Reason   string     `json:"reason,omitempty"`
+}
+
+// EventDelivery says what became of a delivery.
+type EventDelivery struct {
+	// Target is the place of the target in the job's list, from 1, Kind what it is, and Name where at the target it goes.
+	Target   int                    `json:"target"`
+	Kind     string                 `json:"kind"`
+	Status   statefs.DeliveryStatus `json:"status"`
+	Name     string                 `json:"name,omitempty"`
+	Location string                 `json:"location,omitempty"`
+	Bytes    int64                  `json:"bytes,omitempty"`
+	Error    string                 `json:"error,omitempty"`
+	// By is who asked for it, when somebody did.
+	By string `json:"by,omitempty"`
+}
+
+// EventTarget says how a target of deliveries is.
+type EventTarget struct {
+	Name    string `json:"name"`
+	Down    bool   `json:"down"`
+	Pending int    `json:"pending"`
+	Error   string `json:"error,omitempty"`
 }
 
 // EventSweep says what a sweep found.

@@ -14,6 +14,8 @@ type Stats struct {
 	tally.Stats
 	// States counts by status, what has ended and is kept included while the daemon has its index.
 	States map[statefs.State]int `json:"states"`
+	// Outbox is what is to be delivered.
+	Outbox statefs.OutboxStatus `json:"outbox"`
 }
 
 // Stats returns counts and times. It costs the daemon next to nothing.

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+func (a *app) askDeliveryCommand(ask statefs.DeliveryAsk, short string) *cobra.Command {
+	var args statefs.Args
+	cmd := &cobra.Command{
+		Use:   string(ask) + " ENTRY|ID...",
+		Short: short,
+		Long: short + `.
+
+ENTRY is as 'jobdir outbox' shows it, ID.N-KIND; an ID alone means all that the operation has to deliver. Both may be shortened to the end of the ID:
+r42, r42.1-webhook. Without a daemon the request waits on disk for the next one.`,
+		Args: usageArgs(needs("an entry or ID")),
+		RunE: func(cmd *cobra.Command, texts []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.askDelivery(cmd.Context(), conf, ask, args, texts)
+		},
+	}
+	cmd.Flags().StringVar(&args.Reason, "reason", "", "noted in the log of the daemon")
+	return cmd
+}
+
+func (a *app) askDelivery(ctx context.Context, conf *loaded, ask statefs.DeliveryAsk, args statefs.Args, texts []string) error {
+	args.By = userName()
+	if _, err := args.JSON(); err != nil {
+		return usagef("%w", err)
+	}
+	return a.reach(ctx, conf, func(c *client.Client) error {
+		return resolveRecent(ctx, c).eachEntry(texts, func(entry string) error {
+			answer, err := c.AskDelivery(ctx, entry, ask, args)
+			if err != nil {
+				return err
+			}
+			a.streams.say("%s", answer.Message)
+			for _, e := range answer.Entries {
+				if err := a.streams.line("%s\t%s", e.Entry, e.Status); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}, func(tree *statefs.Tree) error {
+		a.streams.say("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
+		return resolveLocalRecent(tree).eachEntry(texts, func(entry string) error {
+			names, err := openDeliveries(tree, entry, ask)
+			if err != nil {
+				return err
+			}
+			for _, name := range names {
+				if err := tree.AskDelivery(name, ask, args); err != nil {
+					return err
+				}
+				a.streams.say("%s requested for %s", strings.ToUpper(string(ask[:1]))+string(ask[1:]), name)
+			}
+			return nil
+		})
+	})
+}
+
+// eachEntry does something with each of the entries, or operations, that texts name, once all of them are known.
+func (r *resolver) eachEntry(texts []string, do func(string) error) error {
+	var all []string
+	for _, text := range texts {
+		id, entry, single := strings.Cut(text, ".")
+		found, err := r.one(id)
+		if err != nil {
+			return err
+		}
+		if full := found.String(); !single {
+			all = append(all, full)
+		} else if name, ok := statefs.ParseEntry(full + "." + entry); ok {
+			all = append(all, name.String())
+		} else {
+			return usagef("%q is no entry of the outbox: it is an ID, a dot, and N-KIND, as in r42.1-webhook", text)
+		}
+	}
+	var failed []error
+	for _, entry := range all {
+		failed = append(failed, do(entry))
+	}
+	return errors.Join(failed...)
+}
+
+// openDeliveries finds what can be asked for without a daemon: an entry, or all of an operation.
+func openDeliveries(tree *statefs.Tree, text string, ask statefs.DeliveryAsk) (names []statefs.EntryName, err error) {
+	name, single := statefs.ParseEntry(text)
+	id := name.ID
+	if !single {
+		if id, err = statefs.ParseID(text); err != nil {
+			return nil, err
+		}
+	}
+	rec, err := tree.ReadRecord(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, notFoundf("there is no operation %s", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range rec.Deliveries {
+		it := &rec.Deliveries[i]
+		of := statefs.EntryName{ID: id, Place: it.Place, Kind: it.Kind}
+		if single && of != name || it.State != statefs.DeliveryPending && it.State != statefs.DeliveryManual {
+			continue
+		}
+		has, _, err := tree.HasEntry(of)
+		if err != nil {
+			return nil, err
+		}
+		if has || ask == statefs.DropDelivery {
+			names = append(names, of)
+		}
+	}
+	if len(names) == 0 {
+		return nil, notFoundf("%s has nothing that waits to be delivered and could be tried again or given up", text)
+	}
+	return names, nil
+}

@@ -1,0 +1,55 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Outbox is what is to be delivered and is not yet: a page of entries, and how the outbox is as a whole.
+type Outbox struct {
+	// Entries are those of the page, the oldest first; Total is how many match in all.
+	Entries []statefs.OutboxItem `json:"entries"`
+	Total   int                  `json:"total"`
+	// Next continues behind this page; nil when it is the last.
+	Next *string `json:"next"`
+	statefs.OutboxStatus
+	// OldestSeconds is the age of the oldest pending entry of all, 0 when there is none.
+	OldestSeconds int64 `json:"oldest_seconds"`
+}
+
+// Outbox returns a page of what is to be delivered. filter has the parameters of GET /api/v1/outbox.
+func (c *Client) Outbox(ctx context.Context, filter url.Values) (*Outbox, error) {
+	var out Outbox
+	if err := c.call(ctx, http.MethodGet, "/api/v1/outbox", filter, nil, &out); err != nil {
+		return nil, fmt.Errorf("ask for the outbox: %w", err)
+	}
+	return &out, nil
+}
+
+// AskedDelivery is the answer to AskDelivery.
+type AskedDelivery struct {
+	ID      statefs.ID `json:"id"`
+	Message string     `json:"message"`
+	// Entries are what was asked for, and how each stands now.
+	Entries []struct {
+		Entry  string                 `json:"entry"`
+		Status statefs.DeliveryStatus `json:"status"`
+	} `json:"entries"`
+	// Pending says that the request stands and was not carried out yet.
+	Pending bool `json:"pending"`
+}
+
+// AskDelivery has a delivery tried now, or gives it up: entry is ID.N-KIND, or an ID for all that operation has to deliver. Of args Reason and By count. The
+// error is an *[Error] with status 404 when there is no such delivery, and 409 when there is nothing to do.
+func (c *Client) AskDelivery(ctx context.Context, entry string, ask statefs.DeliveryAsk, args statefs.Args) (*AskedDelivery, error) {
+	var out AskedDelivery
+	body := statefs.Args{By: args.By, Reason: args.Reason}
+	if err := c.call(ctx, http.MethodPost, "/api/v1/outbox/"+url.PathEscape(entry)+"/"+url.PathEscape(string(ask)), nil, body, &out); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", ask, entry, err)
+	}
+	return &out, nil
+}
