@@ -15,17 +15,17 @@ import (
 // follow stores what comes, until ctx ends. Where both servers have change streams these say which entries to look at; otherwise, and where the user may
 // not read them, it looks through the source every second. Neither is trusted for more than when to look.
 func (w *worker) follow(ctx context.Context) {
-	w.out.phase(w.mode)
+	w.introduce()
 	for ctx.Err() == nil {
 		began := time.Now()
 		c, err := w.changes(ctx)
 		if unsupported(err) {
-			w.out.line("Following the %s and the %s by a query every %s, as there are no change streams: %v.", w.atSource(), w.atOutbox(), w.every, errors.Unwrap(err))
+			w.out.line("Following by a query every %s, as there are no change streams: %v.", w.every, errors.Unwrap(err))
 			w.poll(ctx)
 			return
 		}
 		if err == nil {
-			w.out.line("Following the %s and the %s by their change streams.", w.atSource(), w.atOutbox())
+			w.out.line("Following by change streams.")
 			err = w.listen(ctx, c)
 			c.close()
 			began = time.Now()

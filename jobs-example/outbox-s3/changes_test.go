@@ -26,7 +26,7 @@ func TestFollowByChangeStreams(t *testing.T) {
 	}
 	w.insert(w.source, entryOf(true, with("strange")))
 	p := work(t, append(w.env(), "MONGO_URI=mongodb://"+r.addr), "--every=20ms", "--retry=100ms")
-	p.says("by their change streams")
+	p.says("Following by change streams")
 	p.says("of the type boolean") // which is the last thing that a look finds
 
 	add("untold")
@@ -60,7 +60,7 @@ func TestFollowByChangeStreams(t *testing.T) {
 	r.mu.Lock()
 	r.refuse = historyLost
 	r.mu.Unlock()
-	p.says(`(?s)LOST: .*the test refuses it.*by their change streams`)
+	p.says(`(?s)LOST: .*the test refuses it.*Following by change streams`)
 	p.says("Stored videos/detection/untold.json")
 
 	// The server goes away for a while.

@@ -25,14 +25,15 @@ type daemon struct {
 	url string
 }
 
+// newDaemon starts a daemon, which ends with the test.
 func newDaemon(t *testing.T, env []string) *daemon {
 	t.Helper()
 	bin, err := daemonBuilt.get(func() (string, error) { return goBuild("../..", filepath.Join(programs, "jobdir")) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bin, "serve", "--jobs", ".", "--storage", filepath.Join(t.TempDir(), "storage"), "--listen", "127.0.0.1:0", "--on-stop", "interrupt")
-	cmd.Env = append(append(os.Environ(), "PATH="+filepath.Dir(program(t))+":"+os.Getenv("PATH")), env...)
+	cmd := exec.Command(bin, "serve", "--jobs", ".", "--listen", "127.0.0.1:0", "--on-stop", "interrupt")
+	cmd.Env = append(append(os.Environ(), "PATH="+filepath.Dir(program(t))+":"+os.Getenv("PATH"), "JOBDIR_STORAGE="+filepath.Join(t.TempDir(), "storage")), env...)
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -83,9 +83,15 @@ func (w *worker) atSource() string  { return "source (MongoDB, " + host(w.runner
 func (w *worker) atOutbox() string  { return "outbox (MongoDB, " + host(w.mongoURI) + ")" }
 func (w *worker) atObjects() string { return "S3 server (" + w.endpoint + ")" }
 
+// introduce says what is brought where.
+func (w *worker) introduce() {
+	w.out.phase(w.mode)
+	w.out.line("From the %s to the %s, marked in the %s.", w.atSource(), w.atObjects(), w.atOutbox())
+}
+
 // once stores until a look through the whole source finds nothing more to do.
 func (w *worker) once(ctx context.Context) {
-	w.out.line("Storing what %s has and %s does not say is predicted, at the %s.", w.atSource(), w.atOutbox(), w.atObjects())
+	w.introduce()
 	for more := true; more; {
 		more = w.look(ctx) && (w.fresh || w.again)
 	}
