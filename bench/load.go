@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The targets of section l: shares of the floor, the rate of lists beside that of single submits, and milliseconds at a steady rate.
@@ -310,10 +313,14 @@ func steady(count int, do func() error) (times, error) {
 	took := make(times, count)
 	errs := make([]error, count)
 	var group sync.WaitGroup
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	began := time.Now()
 	for n := range count {
 		due := began.Add(time.Duration(n) * time.Second / steadyRate)
-		<-time.After(time.Until(due))
+		if err := sleepUntil(due); err != nil {
+			return nil, err
+		}
 		group.Go(func() {
 			errs[n] = do()
 			took[n] = time.Since(due)
@@ -321,4 +328,16 @@ func steady(count int, do func() error) (times, error) {
 	}
 	group.Wait()
 	return took, errors.Join(errs...)
+}
+
+// sleepUntil sleeps in the kernel, to a few dozen microseconds: a timer of the runtime waits in epoll_wait(2), which counts in milliseconds, and that
+// would be in every time that is measured from when a request was due.
+func sleepUntil(due time.Time) error {
+	for left := time.Until(due); left > 0; left = time.Until(due) {
+		wait := unix.NsecToTimespec(left.Nanoseconds())
+		if err := unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &wait, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for the next request: %w", err)
+		}
+	}
+	return nil
 }
