@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,7 +14,7 @@ import (
 
 // floorTree does the file operations of an operation that does nothing, and nothing else:
 //
-//	submit  record: temporary file, sync, rename; marker: temporary file, rename; sync of both folders
+//	submit  record: temporary file, sync, rename; marker: file without a name, link; sync of both folders (and the record as the marker where nothing is synced)
 //	start   log made; record again; marker renamed; sync of both folders
 //	end     record again; sync of the folder of records; marker removed
 //
@@ -52,15 +51,12 @@ func newFloorTree(dir string, synced, lean bool) (*floorTree, error) {
 func (f *floorTree) close() error { return errors.Join(f.day.folder.Close(), f.jobs.folder.Close()) }
 
 func (f *floorTree) submit(id string) error {
-	if err := f.record(id, recordQueued); err != nil {
-		return err
+	record := func() error { return f.create(f.path(id), recordQueued) }
+	if f.synced { // with a sync a file without a name is none the faster
+		record = func() error { return f.record(id, recordQueued) }
 	}
-	temp, err := f.temp(markerSize, false)
-	if err != nil {
+	if err := errors.Join(record(), f.create(f.marker(id, "queued"), markerSize)); err != nil {
 		return err
-	}
-	if err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, f.marker(id, "queued"), unix.RENAME_NOREPLACE); err != nil {
-		return fmt.Errorf("make a marker: %w", err)
 	}
 	return f.both()
 }
@@ -100,6 +96,8 @@ func (f *floorTree) marker(id, state string) string {
 	return filepath.Join(f.dir, "jobs", id+"."+state)
 }
 
+func (f *floorTree) path(id string) string { return filepath.Join(f.dir, "day", id+".json") }
+
 func (f *floorTree) record(id string, size int) error {
 	if f.synced {
 		f.slots <- struct{}{}
@@ -109,7 +107,20 @@ func (f *floorTree) record(id string, size int) error {
 	if err != nil {
 		return err
 	}
-	return os.Rename(temp, filepath.Join(f.dir, "day", id+".json"))
+	return os.Rename(temp, f.path(id))
+}
+
+// create makes a file that has no name until it is whole.
+func (f *floorTree) create(path string, size int) error {
+	t, err := os.OpenFile(filepath.Join(f.dir, "tmp"), os.O_WRONLY|unix.O_TMPFILE, 0o640)
+	if err != nil {
+		return err
+	}
+	err = fill(t, size, false)
+	if err == nil {
+		err = unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(int(t.Fd())), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
+	}
+	return errors.Join(err, t.Close())
 }
 
 func (f *floorTree) temp(size int, synced bool) (string, error) {
@@ -118,11 +129,14 @@ func (f *floorTree) temp(size int, synced bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = t.WriteString(strings.Repeat("x", size))
-	if err == nil && synced {
-		err = t.Sync()
+	return t.Name(), errors.Join(fill(t, size, synced), t.Close())
+}
+
+func fill(f *os.File, size int, synced bool) error {
+	if _, err := f.WriteString(strings.Repeat("x", size)); err != nil || !synced {
+		return err
 	}
-	return t.Name(), errors.Join(err, t.Close())
+	return f.Sync()
 }
 
 // both syncs both folders, side by side.

@@ -64,9 +64,13 @@ func TestEventsInTheWatchedFolder(t *testing.T) {
 	for _, durability := range []Durability{Power, Process} {
 		o := ownTree(t, openTree(t, t.TempDir(), Options{Durability: durability}))
 		events := record(t, o.JobsDir())
+		made := "create "
+		if check(t, o.files.create("probe", nil, false)); o.files.named.Load() {
+			made = "to "
+		}
 
 		rec := submit(t, o.Tree)
-		events.want(t, "submit", "to "+MarkerName(rec.ID, Queued))
+		events.want(t, "submit", made+MarkerName(rec.ID, Queued))
 
 		check(t, o.files.replace(path.Join(jobsDir, "file"), []byte("x"), false))
 		events.want(t, "replace of a free name", "to file")

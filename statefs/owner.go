@@ -103,7 +103,7 @@ func (o *Owner) PutBack(file string, id ID, state State) error {
 
 // Restore makes the marker of a live operation again.
 func (o *Owner) Restore(id ID, state State, at time.Time) error {
-	err := o.files.create(path.Join(jobsDir, MarkerName(id, state)), formatStamp(at, nil))
+	err := o.files.create(path.Join(jobsDir, MarkerName(id, state)), formatStamp(at, nil), false)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}

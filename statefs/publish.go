@@ -71,13 +71,16 @@ func (t *Tree) publish(recs []*Record) error {
 			return err
 		}
 	}
+	list := len(recs) > 1
 	for _, rec := range recs {
-		// Numbers are unique; this guards a storage that was put back from a copy.
+		// Numbers are unique; this guards a storage that was put back from a copy. Where nothing is written before the record, its name does.
+		if !list && rec.RetryOf == nil {
+			break
+		}
 		if err := t.isNew(rec.ID); err != nil {
 			return fmt.Errorf("operation %s: %w", rec.ID, err)
 		}
 	}
-	list := len(recs) > 1
 	if list {
 		if err := t.openBatch(recs); err != nil {
 			return errors.Join(err, t.dropBatch(recs[0].ID))
@@ -85,6 +88,9 @@ func (t *Tree) publish(recs []*Record) error {
 	}
 	t.live.add(t, recs...)
 	err := sideBySide(recs, fewWriters, t.publishRecord)
+	if !list && errors.Is(err, fs.ErrExist) { // that one is not ours to take back
+		return fmt.Errorf("operation %s: %w", recs[0].ID, err)
+	}
 	if err == nil {
 		err = t.publishMarker(recs[0])
 	}
@@ -164,18 +170,15 @@ func (t *Tree) publishRecord(rec *Record) error {
 			return err
 		}
 	}
-	if rec.Batch == nil {
-		return t.writeRecord(rec)
-	}
 	data, err := marshalRecord(rec)
 	if err != nil {
 		return fmt.Errorf("record of %s: %w", rec.ID, err)
 	}
-	return t.files.replaceUnsynced(dayFile(rec.ID, ".json"), append(data, '\n'))
+	return t.files.create(dayFile(rec.ID, ".json"), append(data, '\n'), rec.Batch == nil && t.options.Durability == Power)
 }
 
 func (t *Tree) publishMarker(rec *Record) error {
-	return t.files.create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil))
+	return t.files.create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil), false)
 }
 
 // withdraw takes back operations without a marker: nobody was told of them and the daemon does not see them, so they never were. A

@@ -52,7 +52,7 @@ func (t *Tree) EnableSchedule(endpoint string, on bool) error {
 	if on {
 		err = t.root.Remove(name)
 	} else {
-		err = t.files.create(name, formatStamp(t.options.Now(), nil))
+		err = t.files.create(name, formatStamp(t.options.Now(), nil), false)
 	}
 	if errors.Is(err, fs.ErrNotExist) && on || errors.Is(err, fs.ErrExist) && !on {
 		err = nil // it is so already; who made it so may not have synced it

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 )
 
 // Durability says what an acknowledgement promises.
@@ -32,6 +33,7 @@ type files struct {
 	tmp        string // absolute path of tmp/, on the same file system and never watched
 	durability Durability
 	slots      chan struct{}
+	named      atomic.Bool // the file system has no files without a name
 }
 
 // SyncError says that the disk did not take what was written. After a failed sync nobody knows what is on it (the kernel marks
@@ -136,21 +138,31 @@ func (w *files) unnamed(err error) error {
 	return err
 }
 
-// create puts data under a name that must be free; the error wraps fs.ErrExist when it is not. It never
-// overwrites.
-func (w *files) create(name string, data []byte) error {
+// create puts data under a name that must be free; the error wraps fs.ErrExist when it is not. It never overwrites. synced has the data on
+// the disk before the name.
+func (w *files) create(name string, data []byte, synced bool) error {
+	if synced {
+		w.slots <- struct{}{}
+		defer func() { <-w.slots }()
+	}
+	target := filepath.Join(w.dir, name)
 	err := w.persist(func() error {
-		temp, err := w.temp(data, false)
+		if !synced { // with a sync there is nothing to gain
+			if err := w.createUnnamed(target, data); !errors.Is(err, errors.ErrUnsupported) {
+				return err
+			}
+		}
+		temp, err := w.temp(data, synced)
 		if err != nil {
 			return err
 		}
-		if err = renameNew(temp, filepath.Join(w.dir, name)); err != nil {
+		if err = renameNew(temp, target); err != nil {
 			_ = os.Remove(temp) // tmp/ is emptied at start anyway
 		}
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("create %s: %w", name, err)
+		return fmt.Errorf("create %s: %w", name, asSyncError(target, err))
 	}
 	return nil
 }
@@ -163,13 +175,7 @@ func (w *files) temp(data []byte, synced bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = w.permit(f)
-	}
-	if err == nil && synced {
-		err = f.Sync()
-	}
+	err = fill(f, data, synced)
 	if clErr := f.Close(); err == nil {
 		err = clErr
 	}
@@ -245,11 +251,17 @@ func (d *syncFolder) sync() error {
 
 func (d *syncFolder) close() error { return d.f.Close() }
 
-// permit gives a new file its mode, whatever the umask is. Mostly it has it: setting it again would write the inode once more.
-func (w *files) permit(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil || info.Mode().Perm() == fileMode {
+// fill writes a new file, and gives it its mode, whatever the umask is. Mostly it has it: setting it again would write the inode once more.
+func fill(f *os.File, data []byte, synced bool) error {
+	if _, err := f.Write(data); err != nil {
 		return err
 	}
-	return f.Chmod(fileMode)
+	info, err := f.Stat()
+	if err == nil && info.Mode().Perm() != fileMode {
+		err = f.Chmod(fileMode)
+	}
+	if err == nil && synced {
+		err = f.Sync()
+	}
+	return err
 }

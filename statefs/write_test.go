@@ -2,6 +2,7 @@ package statefs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -64,9 +65,9 @@ func TestCreateNeverOverwrites(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
 	check(t, os.Symlink("nothing", filepath.Join(tree.Dir(), "link")))
-	check(t, tree.files.create("file", []byte("first")))
+	check(t, tree.files.create("file", []byte("first"), false))
 	for _, name := range []string{"file", "link", jobsDir} {
-		if err := tree.files.create(name, []byte("second")); !errors.Is(err, fs.ErrExist) {
+		if err := tree.files.create(name, []byte("second"), false); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("create %s: %v", name, err)
 		}
 	}
@@ -77,7 +78,7 @@ func TestCreateNeverOverwrites(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			if err := tree.files.create("raced", []byte("x")); err == nil {
+			if err := tree.files.create("raced", []byte("x"), false); err == nil {
 				wins.Add(1)
 			} else if !errors.Is(err, fs.ErrExist) {
 				t.Error(err)
@@ -292,5 +293,31 @@ func TestFailedFileSyncIsASyncError(t *testing.T) {
 	err = asSyncError("/s/record", &fs.PathError{Op: "write", Path: "/s/tmp/.record1", Err: syscall.ENOSPC})
 	if _, ok := errors.AsType[*SyncError](err); ok || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a failed write: %v", err)
+	}
+}
+
+// Where the file system has no files without a name, a temporary one does the same.
+func TestCreateWithAndWithoutATemporaryName(t *testing.T) {
+	t.Parallel()
+	for _, named := range []bool{false, true} {
+		tree := openTree(t, t.TempDir(), Options{})
+		tree.files.named.Store(named)
+		check(t, os.RemoveAll(tree.TempDir())) // somebody tidied up
+		for _, synced := range []bool{false, true} {
+			name := fmt.Sprintf("file-%t", synced)
+			check(t, tree.files.create(name, []byte("whole"), synced))
+			info, err := os.Lstat(filepath.Join(tree.Dir(), name))
+			check(t, err)
+			if info.Size() != 5 || info.Mode() != fileMode {
+				t.Errorf("named %t, synced %t: %d bytes, mode %s", named, synced, info.Size(), info.Mode())
+			}
+			if err := tree.files.create(name, []byte("other"), synced); !errors.Is(err, fs.ErrExist) {
+				t.Errorf("named %t, synced %t: a name that is taken: %v", named, synced, err)
+			}
+			if err := tree.files.create("nowhere/"+name, nil, synced); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), "state-") {
+				t.Errorf("named %t, synced %t: in a folder that is missing: %v", named, synced, err)
+			}
+		}
+		wantNames(t, tree.TempDir())
 	}
 }
