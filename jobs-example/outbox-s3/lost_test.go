@@ -172,7 +172,7 @@ func newGate(t *testing.T, to string) *gate {
 // Without other settings it is every five seconds, also when there never was a server.
 func TestTriesEveryFiveSeconds(t *testing.T) {
 	t.Parallel()
-	p := work(t, []string{"MONGO_URI=mongodb://" + address(t), "MINIO_ENDPOINT=" + address(t), "MINIO_ACCESS_KEY=k", "MINIO_SECRET_KEY=s"}, "--mode=once")
+	p := work(t, []string{"MONGO_URI=mongodb://" + address(t), "MINIO_ENDPOINT=" + address(t), "MINIO_ACCESS_KEY=" + testKey, "MINIO_SECRET_KEY=" + testSecret}, "--mode=once")
 	p.says(`(?s)LOST: .*connection refused.*It is tried again every 5s\..*LOST: .*It is tried again every 5s\.`)
 	p.stops()
 }
