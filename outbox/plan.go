@@ -60,6 +60,7 @@ type target struct {
 	since   time.Time // when it went down
 	reason  string    // why it is down
 	next    time.Time // of the next probe while it is down
+	asked   bool      // somebody asked for a try, and none has begun since
 	served  uint64    // when it had its last turn, for taking turns
 }
 
@@ -179,7 +180,7 @@ func (p *Plan) Probe(name statefs.EntryName, now time.Time) {
 		return
 	}
 	t := e.target
-	t.next = now
+	t.next, t.asked = now, true
 	switch e.standing {
 	case Waiting:
 		t.waiting.remove(e)
@@ -217,6 +218,7 @@ func (p *Plan) Next(now time.Time) (statefs.EntryName, bool) {
 	p.sequence++
 	best.served = p.sequence
 	best.busy++
+	best.asked = false
 	p.trying[e.name] = best
 	return e.name, true
 }

@@ -58,6 +58,32 @@ func TestProbe(t *testing.T) {
 	take(t, p, began, nameOf(t, 1))
 }
 
+// Tries that began before somebody asked for one do not put it off, however late they fail; those that begin later do.
+func TestProbeDuringTries(t *testing.T) {
+	t.Parallel()
+	p := planOf(4, 3)
+	for n := range 4 {
+		p.Add(nameOf(t, n), at("a"), began)
+	}
+	take(t, p, began, nameOf(t, 0), nameOf(t, 1), nameOf(t, 2))
+	p.Failed(nameOf(t, 0), began, 0, "away")
+	p.Probe(nameOf(t, 3), began)
+	p.Failed(nameOf(t, 1), began, time.Minute, "away")
+	take(t, p, began) // one probe at a time
+	p.Failed(nameOf(t, 2), began, 0, "away")
+	take(t, p, began, nameOf(t, 3))
+	p.Probe(nameOf(t, 3), began) // while it is tried
+	p.Failed(nameOf(t, 3), began, 0, "away")
+	next, ok := p.Next(began)
+	if !ok {
+		t.Fatal("what was asked for during a try is not tried again")
+	}
+	p.Failed(next, began, 0, "away")
+	if due, ok := p.Due(began); !ok || due.Sub(began) != ProbeInterval {
+		t.Errorf("it is due in %s, %v", due.Sub(began), ok)
+	}
+}
+
 // What happens to an entry while it is tried counts when the try is over.
 func TestWhileItIsTried(t *testing.T) {
 	t.Parallel()

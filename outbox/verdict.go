@@ -24,7 +24,9 @@ func (p *Plan) Settled(name statefs.EntryName) {
 // when it does not.
 func (p *Plan) Failed(name statefs.EntryName, now time.Time, after time.Duration, reason string) {
 	p.tried(name, func(t *target, e *entry) {
-		t.next = now.Add(max(p.probe+p.chance(p.probe), min(after, maxRetryAfter)))
+		if !t.asked { // a try that is older than what somebody asked for says nothing of the target since
+			t.next = now.Add(max(p.probe+p.chance(p.probe), min(after, maxRetryAfter)))
+		}
 		t.reason = reason
 		if e != nil {
 			p.wait(e)
