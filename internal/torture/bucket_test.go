@@ -32,9 +32,9 @@ deliver:
 `
 
 // startDelivering starts a daemon that has the credentials of the server.
-func (r *rig) startDelivering() *daemon {
+func (r *rig) startDelivering(args ...string) *daemon {
 	r.t.Helper()
-	d := r.launch()
+	d := r.launch(args...)
 	d.cmd.Env = append(d.cmd.Env, "JOBDIR_SECRET_S3_ACCESS_KEY="+s3test.AccessKey, "JOBDIR_SECRET_S3_SECRET_KEY="+s3test.SecretKey)
 	must(r.t, r.await(d))
 	return d

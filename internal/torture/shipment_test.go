@@ -1,0 +1,204 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// shippedJob has a result of its own for each operation, and one target.
+const shippedJob = `
+group: t
+name: ship
+params: {n: {type: integer, required: true}}
+run: [sh, -c, 'echo "{\"n\": $JOBDIR_PARAM_N}" >$JOBDIR_RESULT; echo line']
+deliver:
+  - %s
+`
+
+// receiver is a target that is a process of its own.
+type receiver interface {
+	// Start returns when the target can be asked, at the same address and with what it had.
+	Start(ctx context.Context) error
+	// Kill ends it as kill -9 does.
+	Kill()
+}
+
+// shipment is a number of results on their way to a target, while the daemon or the target is killed again and again.
+type shipment struct {
+	*rig
+	tree    *statefs.Tree
+	d       *daemon
+	to      receiver
+	args    []string           // of each daemon
+	ids     map[statefs.ID]int // all that were submitted, with their parameter
+	daemons []*daemon
+	// killsTarget and killsDaemon say what dies in each round.
+	killsTarget, killsDaemon bool
+	ofTarget, ofDaemon       int // kills
+}
+
+// ship delivers count results to a target that runs, and returns when nothing is left to do. target is the line of the definition.
+func ship(t *testing.T, target string, count int, s *shipment) {
+	t.Helper()
+	s.rig = newRig(t, filepath.Join(t.TempDir(), "storage"))
+	must(t, os.WriteFile(filepath.Join(s.jobs, "jobs.yaml"), fmt.Appendf(nil, shippedJob, target), 0o600))
+	s.ids = make(map[statefs.ID]int)
+	s.start()
+	var err error
+	s.tree, err = statefs.Open(s.dir, statefs.Options{})
+	must(t, err)
+	t.Cleanup(func() { must(t, s.tree.Close()) })
+	const share = 20
+	for len(s.ids) < count {
+		s.round(s.submit(min(share, count-len(s.ids))))
+	}
+	deadline := time.Now().Add(patience)
+	for s.open() {
+		if time.Now().After(deadline) {
+			t.Fatalf("there still is something to deliver: %v\nthe daemon said: %s", s.entries(), s.d.stderr)
+		}
+		s.round(statefs.ID{})
+	}
+	s.checkRecords()
+	until(t, "the lists of what was submitted are swept", func() bool {
+		files, err := filepath.Glob(filepath.Join(s.dir, "taken", "*"))
+		return err == nil && len(files) == 0
+	})
+	s.d.stop(t)
+	wantEmpty(t, s.dir, "jobs", "taken", "tmp", "corrupt")
+	figures.add(t, "results delivered, each under its name and no other", len(s.ids))
+	if s.killsTarget {
+		figures.add(t, "kills of the target", s.ofTarget)
+	}
+	if s.killsDaemon {
+		figures.add(t, "kills of the daemon", s.ofDaemon)
+	}
+	if !s.killsDaemon { // it would have said so
+		figures.add(t, "tries that were cut off between connection and answer", s.cutOff())
+	}
+}
+
+// start starts a daemon and keeps what it says.
+func (s *shipment) start() {
+	s.t.Helper()
+	s.d = s.startDelivering(append([]string{"--sweep-interval", "1s"}, s.args...)...)
+	s.daemons = append(s.daemons, s.d)
+}
+
+// submit submits a list, and returns the first of it.
+func (s *shipment) submit(count int) statefs.ID {
+	s.t.Helper()
+	list := make([]client.Submission, count)
+	for i := range list {
+		list[i] = client.Submission{Job: "t/ship", Params: map[string]int{"n": len(s.ids) + i}}
+	}
+	made, err := s.d.SubmitList(s.t.Context(), list)
+	must(s.t, err)
+	for _, m := range made {
+		s.ids[m.ID] = len(s.ids)
+	}
+	return made[0].ID
+}
+
+// round lets things go on for up to a second, kills, starts again what was killed, and does what a person does who knows that the target is back.
+// first is an operation that was just submitted, or none: every other time the kill is while it and its neighbours are being delivered.
+func (s *shipment) round(first statefs.ID) {
+	s.t.Helper()
+	longest := time.Second
+	if !first.IsZero() && s.random.IntN(2) == 0 {
+		ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+		_, err := s.d.Wait(ctx, first)
+		cancel()
+		must(s.t, err)
+		longest = 100 * time.Millisecond
+	}
+	s.pause(s.d, longest)
+	if s.killsTarget {
+		s.to.Kill()
+		s.ofTarget++
+	}
+	if s.killsDaemon {
+		s.d.kill()
+		s.ofDaemon++
+		s.start()
+	}
+	if s.killsTarget {
+		must(s.t, s.to.Start(s.t.Context()))
+		s.retryOne()
+	}
+}
+
+// retryOne asks for one try at once: a target that was down is tried only now and then otherwise. When it goes through, so do all the others.
+func (s *shipment) retryOne() {
+	s.t.Helper()
+	if names := s.entries(); len(names) > 0 {
+		must(s.t, s.tree.AskDelivery(names[s.random.IntN(len(names))], statefs.RetryDelivery, statefs.Args{}))
+	}
+}
+
+// entries is what the outbox holds. What waits for a person fails the test: no kill is a refusal.
+func (s *shipment) entries() []statefs.EntryName {
+	s.t.Helper()
+	files, err := s.tree.Outbox()
+	must(s.t, err)
+	if len(files.Manual)+len(files.Others) > 0 {
+		s.t.Fatalf("in the outbox are %v and %v\nthe daemon said: %s", files.Manual, files.Others, s.d.stderr)
+	}
+	return files.Pending
+}
+
+// open says whether there is something to deliver, now or later.
+func (s *shipment) open() bool {
+	s.t.Helper()
+	for id := range s.ids {
+		rec, err := s.tree.ReadRecord(id)
+		must(s.t, err)
+		if !rec.Status.Terminal() || len(rec.Deliveries) != 1 || rec.Deliveries[0].State != statefs.DeliveryDelivered {
+			return true
+		}
+	}
+	return len(s.entries()) > 0
+}
+
+// checkRecords holds that each operation ended with its own result, that there are no others, and that nothing is in the outbox.
+func (s *shipment) checkRecords() {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.dir, "operations", "*", "t-ship_*.json"))
+	must(s.t, err)
+	if len(files) != len(s.ids) {
+		s.t.Errorf("there are %d records of %d operations", len(files), len(s.ids))
+	}
+	for id, n := range s.ids {
+		rec, err := s.tree.ReadRecord(id)
+		must(s.t, err)
+		if rec.Status != statefs.Completed || !strings.Contains(string(rec.Footer), fmt.Sprintf(`"n":%d`, n)) {
+			s.t.Errorf("%s, number %d, is %s: %s", id, n, rec.Status, rec.Footer)
+		}
+	}
+	until(s.t, "nothing is in the outbox", func() bool {
+		left, err := os.ReadDir(s.tree.OutboxDir())
+		must(s.t, err)
+		return len(left) == 0
+	})
+	must(s.t, checkRecords(s.dir))
+}
+
+// cutOff counts the tries that failed after the target had been connected to.
+func (s *shipment) cutOff() (count int) {
+	for _, d := range s.daemons {
+		for line := range strings.Lines(d.stderr.String()) {
+			if strings.Contains(line, "could not be delivered") && !strings.Contains(line, "connection refused") {
+				count++
+			}
+		}
+	}
+	return count
+}
