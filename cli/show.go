@@ -210,6 +210,9 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *s
 		add("processor", fmt.Sprintf("%.2f s user, %.2f s system", u.UserSeconds, u.SystemSeconds))
 	}
 	add("artifacts", strings.Join(rec.Artifacts, ", "))
+	for i := range rec.Deliveries {
+		add("delivery", deliveryLine(rec.ID, &rec.Deliveries[i]))
+	}
 	if rec.Pinned {
 		add("pinned", "yes")
 	}

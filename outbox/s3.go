@@ -44,10 +44,14 @@ type S3 struct {
 func NewS3Transport() *http.Transport {
 	return &http.Transport{
 		Proxy:       http.ProxyFromEnvironment,
-		DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext, TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: DefaultPerTarget,
+		DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext, TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: idlePerHost,
 		IdleConnTimeout: 30 * time.Second, ExpectContinueTimeout: 2 * time.Second, MaxResponseHeaderBytes: 64 << 10, DisableCompression: true,
 	}
 }
+
+// idlePerHost is how many connections to one server are kept for the next delivery: as many as can be in use.
+const idlePerHost = 1000
 
 // Deliver stores the content under the name of the parcel. What is larger than a part is sent in parts, and a later try goes on after
 // those that are there.
