@@ -123,9 +123,15 @@ func TestAsAnOperation(t *testing.T) {
 
 	d.ask("POST", path+"/pause?wait=60s", "", 200)
 	paused := d.operation(d.ask("GET", path, "", 200))
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", paused.PID))
-	if err != nil || paused.State != "paused" || !strings.Contains(string(stat), "(outbox-s3) T ") || paused.Progress.Phase != "follow" {
-		t.Errorf("paused: %+v, %s, %v", paused, stat, err)
+	stopped := until(func() error { // the signal is on its way: the last thread has to take it
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", paused.PID))
+		if err == nil && !strings.Contains(string(stat), "(outbox-s3) T ") {
+			err = fmt.Errorf("it does not stand still: %s", stat)
+		}
+		return err
+	})
+	if stopped != nil || paused.State != "paused" || paused.Progress.Phase != "follow" {
+		t.Errorf("paused: %+v, %v", paused, stopped)
 	}
 	add("two")
 	d.ask("POST", path+"/resume?wait=60s", "", 200)
