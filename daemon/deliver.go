@@ -18,8 +18,8 @@ import (
 //
 //	entry in outbox/ ─▶ sync ─▶ terminal record: pending ─▶ sync ─▶ ... ─▶ the target has it ─▶ record: delivered ─▶ sync ─▶ remove the entry
 //
-// An entry means nothing before its record is terminal with the same run and names the delivery, so what a crash leaves of an end that
-// did not happen is dropped, and no crash leaves an end without its entries.
+// An entry means nothing before its record is terminal and names the delivery, so what a crash leaves of an end that did not happen is dropped, and
+// no crash leaves an end without its entries.
 
 // address says in a record that is about to end what is delivered of it, and where. The error is one that mends itself.
 func (d *Daemon) address(op *operation, rec *statefs.Record) error {

@@ -214,7 +214,7 @@ func (d *Daemon) settleEntry(ctx context.Context, op *operation, name statefs.En
 		return err
 	}
 	it := rec.Delivery(name.Place)
-	if has && (err == nil && entry.Run != rec.Run || it == nil || it.Kind != name.Kind || !isOpen(it)) {
+	if has && (it == nil || it.Kind != name.Kind || !isOpen(it)) { // its run says nothing here: optional steps have later ones
 		return errors.Join(d.removeEntry(name), d.answered(asked, isAsked))
 	}
 	if it == nil || !isOpen(it) {

@@ -57,9 +57,10 @@ func ParseEntryName(file string) (name EntryName, manual bool, err error) {
 }
 
 // OutboxEntry is the content of a file of outbox/. It is durable before the terminal record that it belongs to, and means nothing until
-// there is that record, with the same run.
+// there is that record and it names the delivery.
 type OutboxEntry struct {
-	Version   int       `json:"version"`
+	Version int `json:"version"`
+	// Run is the one with which the operation ended; optional steps may have had later ones since.
 	Run       int       `json:"run"`
 	CreatedAt time.Time `json:"created_at"`
 	// Attempts counts how often it was tried; LastAt and LastError are of the last one that failed.
