@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -129,10 +130,10 @@ func s3Server(t *testing.T) string {
 	if path, err := exec.LookPath("versitygw"); err == nil {
 		return path
 	}
-	out, err := exec.Command("go", "env", "GOPATH").Output()
-	if err == nil {
-		path := filepath.Join(filepath.SplitList(strings.TrimSpace(string(out)))[0], "bin", "versitygw")
-		if _, err = os.Stat(path); err == nil {
+	if out, err := exec.Command("go", "env", "GOBIN", "GOPATH").Output(); err == nil {
+		bin, paths, _ := strings.Cut(strings.TrimRight(string(out), "\n"), "\n")
+		path := filepath.Join(cmp.Or(bin, filepath.Join(filepath.SplitList(paths)[0], "bin")), "versitygw")
+		if _, err := os.Stat(path); err == nil {
 			return path
 		}
 	}
