@@ -19,11 +19,18 @@ func degraded(out *statefs.OutboxStatus, now time.Time) []string {
 		if !t.Down || t.OldestAt == nil || now.Sub(*t.OldestAt) < overdue {
 			continue
 		}
-		said = append(said, fmt.Sprintf("%s is down: %d deliveries wait for it, the oldest for %s; the last error: %s",
-			printable(t.Name, 300), t.Pending, strings.TrimSuffix(now.Sub(*t.OldestAt).Truncate(time.Minute).String(), "0s"), printable(t.Error, 500)))
+		said = append(said, fmt.Sprintf("%s is down: %s for it, the oldest for %s; the last error: %s",
+			printable(t.Name, 300), waiting(t.Pending), strings.TrimSuffix(now.Sub(*t.OldestAt).Truncate(time.Minute).String(), "0s"), printable(t.Error, 500)))
 	}
 	if n := out.FailedManual; n > 0 {
-		said = append(said, fmt.Sprintf("%d deliveries wait for a person: 'jobdir outbox --status failed_manual' says why", n))
+		said = append(said, waiting(n)+" for a person: 'jobdir outbox --status failed_manual' says why")
 	}
 	return said
+}
+
+func waiting(n int) string {
+	if n == 1 {
+		return "1 delivery waits"
+	}
+	return fmt.Sprintf("%d deliveries wait", n)
 }

@@ -106,11 +106,7 @@ func (d *Daemon) outboxDifferences() ([]statefs.EntryName, error) {
 			names = append(names, name)
 		}
 	}
-	missing, _ := d.outbox.Select(func(l *outbox.Line) bool { return !present[l.Name] }, nil, 1<<20)
-	for i := range missing { // listed after the files, so most of these are new
-		names = append(names, missing[i].Name)
-	}
-	return names, nil
+	return append(names, d.outbox.Beside(present)...), nil // listed after the files, so most of these are new
 }
 
 // inOrder says whether what is known of an entry agrees with its files.

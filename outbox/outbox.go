@@ -107,6 +107,12 @@ func (o *Outbox) Select(match func(*Line) bool, after *Line, limit int) (page []
 	return page, total
 }
 
+// Beside returns the entries that are not among the given ones, in no order.
+func (o *Outbox) Beside(given map[statefs.EntryName]bool) (names []statefs.EntryName) {
+	o.note(func(p *Plan) { names = p.Beside(given) })
+	return names
+}
+
 func (o *Outbox) note(do func(*Plan)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -3,6 +3,8 @@ package outbox
 import (
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // What is wrong on our side holds one entry back, each time for longer, and says nothing of the target.
@@ -137,6 +139,9 @@ func TestSummaryAndSelect(t *testing.T) {
 	}
 	if page, total := p.Select(func(l *Line) bool { return l.Standing == Held }, nil, 0); total != 1 || len(page) != 0 {
 		t.Errorf("a count alone is %v, %d", page, total)
+	}
+	if beside := p.Beside(map[statefs.EntryName]bool{nameOf(t, 1): true, nameOf(t, 2): true, nameOf(t, 4): true}); len(beside) != 1 || beside[0] != nameOf(t, 3) {
+		t.Errorf("beside the given ones are %v", beside)
 	}
 	p.Add(nameOf(t, 0), at("c"), began) // its end is durable
 	if s := p.Summary(); s.Pending != 4 || !s.Oldest.Equal(began) {

@@ -12,9 +12,14 @@ var began = time.Date(2025, 11, 26, 13, 0, 0, 0, time.UTC)
 
 func nameOf(t *testing.T, n int) statefs.EntryName {
 	t.Helper()
+	return nameIn(t, n)
+}
+
+func nameIn(tb testing.TB, n int) statefs.EntryName {
+	tb.Helper()
 	id, err := statefs.ParseID(fmt.Sprintf("g-j_2025-11-26_13-07-00_p1_r%d", n+1))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return statefs.EntryName{ID: id, Place: 1, Kind: "folder"}
 }

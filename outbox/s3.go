@@ -46,7 +46,7 @@ func NewS3Transport() *http.Transport {
 		Proxy:       http.ProxyFromEnvironment,
 		DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext, TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: idlePerHost,
-		IdleConnTimeout: 30 * time.Second, ExpectContinueTimeout: 2 * time.Second, MaxResponseHeaderBytes: 64 << 10, DisableCompression: true,
+		IdleConnTimeout:     30 * time.Second, ExpectContinueTimeout: 2 * time.Second, MaxResponseHeaderBytes: 64 << 10, DisableCompression: true,
 	}
 }
 

@@ -81,16 +81,18 @@ type Line struct {
 
 // Compare orders lines, the oldest first.
 func (l *Line) Compare(other *Line) int {
-	return cmp.Or(l.Created.Compare(other.Created), strings.Compare(l.Name.String(), other.Name.String()))
+	a, b := &l.Name, &other.Name
+	return cmp.Or(l.Created.Compare(other.Created), strings.Compare(a.ID.String(), b.ID.String()), cmp.Compare(a.Place, b.Place), strings.Compare(a.Kind, b.Kind))
 }
 
 // Select returns the first lines that match, the oldest first, those behind after alone, and how many match in all.
 func (p *Plan) Select(match func(*Line) bool, after *Line, limit int) (page []Line, total int) {
+	var l Line // one for all: match may keep it from the stack
 	for _, e := range p.entries {
 		if e.standing == Expected {
 			continue
 		}
-		l := e.line()
+		l = e.line()
 		if !match(&l) {
 			continue
 		}
@@ -105,6 +107,16 @@ func (p *Plan) Select(match func(*Line) bool, after *Line, limit int) (page []Li
 		page = slices.Insert(page, at, l)
 	}
 	return page, total
+}
+
+// Beside returns the entries that are not among the given ones, in no order.
+func (p *Plan) Beside(given map[statefs.EntryName]bool) (names []statefs.EntryName) {
+	for name, e := range p.entries {
+		if e.standing != Expected && !given[name] {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (e *entry) line() Line {
