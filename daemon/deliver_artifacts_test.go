@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,5 +97,40 @@ func TestDeliverNoArtifacts(t *testing.T) {
 	id := b.submit("made", "{}")
 	if rec := b.delivered(id, statefs.DeliveryDelivered); rec.Deliveries[0].Output.Files != 0 || rec.Deliveries[0].Name != id.String()+"/${artifact}" {
 		t.Errorf("the record says %+v", rec.Deliveries[0])
+	}
+}
+
+// A daemon that stops on its way through many artifacts is followed by one that goes on there: each is counted once.
+func TestDeliverManyArtifacts(t *testing.T) {
+	t.Parallel()
+	s := s3test.Begin(t, s3test.Versity, "videos")
+	front := s3test.NewFront(t, s)
+	b := probed(t, `
+group: test
+name: leaves
+run: [sh, -c, 'cd $JOBDIR_ARTIFACTS; mkdir a; for i in $(seq 130); do echo $i >file$i; echo $i >a/b$i; done']
+deliver:
+  - s3: {endpoint: "`+front.URL+`", bucket: videos, send: artifacts, `+keys(t, s)+`}
+`)
+	front.Answer(func(w http.ResponseWriter, r *http.Request) {
+		if front.Asked() > 150 {
+			<-r.Context().Done()
+			return
+		}
+		s3test.PassOn(w)
+	})
+	id := b.submit("leaves", "{}")
+	b.poll("some are there", func() bool { return front.Asked() > 150 })
+	must(t, b.stop())
+	front.Answer(nil)
+	b.start()
+	rec := b.delivered(id, statefs.DeliveryDelivered)
+	names, err := s.Keys(t.Context(), "videos")
+	must(t, err)
+	if o := rec.Deliveries[0].Output; o.Files != 260 || len(names) != 260 || len(o.Stored) != statefs.MaxStored || o.Stored[0].Artifact != "a/b1" {
+		t.Errorf("the record says %d files, %d of them named; the bucket has %d", o.Files, len(o.Stored), len(names))
+	}
+	if again := front.Asked() - 260; again > notedFiles {
+		t.Errorf("%d were sent again", again)
 	}
 }
