@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -114,6 +115,7 @@ deliver:
 `)
 	front.Answer(func(w http.ResponseWriter, r *http.Request) {
 		if front.Asked() > 150 {
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise nobody notices that the other side is gone
 			<-r.Context().Done()
 			return
 		}
