@@ -29,6 +29,8 @@ type Options struct {
 	// Handlers gives the names of the registered Go functions at each reload.
 	// nil: handler names are not checked.
 	Handlers func() []string
+	// Deliverable says why nothing can be delivered to a target here; nil: every target is as good as another.
+	Deliverable func(*Delivery) error
 	// Elsewhere gives jobs that are not read here and that others may be followed by; nil: there are none.
 	Elsewhere func(group, name string) *Definition
 	// Logger gets one line for each reload; nil: none.
@@ -120,17 +122,37 @@ func (c *Catalog) readAll(files []string, before, next *snapshot) (order []strin
 	return order
 }
 
-// parse is [Parse] and the check of handler names.
+// parse is [Parse] and the checks of what depends on the program: handler names, and targets.
 func (c *Catalog) parse(name string, data []byte) ([]*Definition, Problems) {
 	defs, err := Parse(name, data)
 	if err != nil {
 		return nil, asProblems(err)
 	}
+	return defs, append(c.checkHandlers(name, defs), c.checkTargets(name, defs)...)
+}
+
+func (c *Catalog) checkTargets(name string, defs []*Definition) (ps Problems) {
+	if c.options.Deliverable == nil {
+		return nil
+	}
+	for _, def := range defs {
+		for i, d := range def.Deliver {
+			if err := c.options.Deliverable(d); err != nil {
+				ps = append(ps, &Problem{
+					File: name, Line: d.at.Line, Column: d.at.Column,
+					Message: fmt.Sprintf("nothing can be delivered to target %d (%s): %v", i+1, d.Kind(), err),
+				})
+			}
+		}
+	}
+	return ps
+}
+
+func (c *Catalog) checkHandlers(name string, defs []*Definition) (ps Problems) {
 	if c.options.Handlers == nil {
-		return defs, nil
+		return nil
 	}
 	known := slices.Sorted(slices.Values(c.options.Handlers()))
-	var ps Problems
 	for _, d := range withHandlers(defs) {
 		if slices.Contains(known, d.Handler) {
 			continue
@@ -149,7 +171,7 @@ func (c *Catalog) parse(name string, data []byte) ([]*Definition, Problems) {
 			Message: fmt.Sprintf("unknown handler %q", d.Handler), Hint: hint,
 		})
 	}
-	return defs, ps
+	return ps
 }
 
 // withHandlers gives the definitions that are done by handlers, those of steps too.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -49,6 +50,8 @@ type Delivery struct {
 	Folder   *FolderTarget
 	Webhook  *WebhookTarget
 	S3       *S3Target
+
+	at Position
 }
 
 // FolderTarget is a folder of this machine.
@@ -207,6 +210,10 @@ func checkAddress(text string) error {
 		return errors.New("it does not begin with http:// or https://")
 	case u.Hostname() == "":
 		return errors.New("it has no host")
+	case !possiblePort(u.Port()):
+		return fmt.Errorf("the port %s is none", u.Port())
+	case strings.Contains(text, "${"):
+		return errors.New("of references it may have ${id} and ${params.NAME} alone")
 	case u.User != nil:
 		return errors.New("it has a user name or password")
 	case u.Fragment != "":
@@ -218,4 +225,10 @@ func checkAddress(text string) error {
 		}
 	}
 	return nil
+}
+
+// possiblePort says whether something is a port, or none.
+func possiblePort(text string) bool {
+	port, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && port > 0
 }

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"path"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -112,9 +111,6 @@ func checkEndpoint(text string) error {
 	}
 	if u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery {
 		return errors.New("it has a path or query; the bucket has a key of its own")
-	}
-	if port, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || port == 0) {
-		return fmt.Errorf("the port %s is none", u.Port())
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (j *jobDecoder) deliver(n *node) {
 		j.fail(n, "", "deliver has more than %d targets", maxTargets)
 	}
 	for _, e := range elements {
-		d := &Delivery{Send: SendResult, On: OnCompleted}
+		d := &Delivery{Send: SendResult, On: OnCompleted, at: j.position(e)}
 		if !j.mapping(e, deliverKeys, func(key string, k, n *node) {
 			switch {
 			case d.Kind() != FolderKind || d.Folder != nil:
@@ -138,6 +138,9 @@ func (j *jobDecoder) deliveredKey(d *Delivery, n *node) {
 			depends = true
 			sample.WriteByte('x')
 		}
+	}
+	if strings.Contains(strings.ReplaceAll(sample.String(), ArtifactReference, ""), "${") {
+		j.fail(n, "${id}, ${params.NAME} and, with send: artifacts, ${artifact} are known here", "key has a reference that means nothing: %q", clip(n.text))
 	}
 	if !depends {
 		j.fail(n, "put ${id} in it", "key is the same for every operation: each would replace what the one before delivered")

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/keeper"
-	"github.com/jobdir/jobdir/outbox"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -52,12 +51,9 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 		Insecure: conf.Insecure, Hosts: conf.Hosts,
 		Logger: newLogger(a.streams.Err, conf.LogFormat, conf.LogLevel),
 	}
-	for _, text := range conf.WebhookAllow {
-		prefix, err := outbox.ParseAllow(text)
-		if err != nil {
-			return err
-		}
-		config.WebhookAllow = append(config.WebhookAllow, prefix)
+	var err error
+	if config.WebhookAllow, err = conf.allowed(); err != nil {
+		return err
 	}
 	if conf.TokenFile != "" {
 		tokens, warning, err := readTokens(conf.TokenFile)
@@ -106,7 +102,7 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	config.Reload = hangups
-	err := Serve(stopping.ctx, config) //nolint:contextcheck // it descends from ctx
+	err = Serve(stopping.ctx, config) //nolint:contextcheck // it descends from ctx
 	if err != nil || !stopping.killed.Load() {
 		return err
 	}

@@ -149,7 +149,8 @@ func (s *service) open(ctx context.Context) (err error) {
 	s.closers = append(s.closers, s.owner.Release)
 	s.catalog = catalog.New(catalog.Options{
 		Dirs: c.Jobs, Extra: c.Definitions, Logger: s.log,
-		Handlers: func() []string { return slices.Collect(maps.Keys(c.Handlers)) },
+		Handlers:    func() []string { return slices.Collect(maps.Keys(c.Handlers)) },
+		Deliverable: deliverable(c.Storage, c.WebhookAllow),
 	})
 	if s.reloader, err = newReloader(s.catalog, c.Jobs, s.log); err != nil {
 		return err

@@ -60,6 +60,11 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 		folders = append(folders, filepath.Dir(path))
 	}
 	options := a.catalogOptions(dirs, files)
+	allow, err := conf.allowed()
+	if err != nil {
+		return err
+	}
+	options.Deliverable = deliverable(conf.Storage, allow)
 	if len(files) > 0 {
 		options.Elsewhere = a.beside(conf, folders)
 	}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -54,7 +53,7 @@ func deliveryID(name statefs.EntryName) string {
 // deliverFile puts one file into a folder or bucket. artifact is its name when it is one.
 func (d *Daemon) deliverFile(ctx context.Context, target *catalog.Delivery, values catalog.Values, artifact string, parcel outbox.Parcel, name statefs.EntryName, entry *statefs.OutboxEntry) (outbox.Receipt, error) {
 	if target.S3 == nil {
-		if d.inStorage(target.Folder.Path) {
+		if outbox.Inside(target.Folder.Path, d.owner.Dir()) {
 			return outbox.Receipt{}, &outbox.RefusedError{Reason: fmt.Sprintf("the folder %s is part of the storage; deliver to another one", target.Folder.Path)}
 		}
 		return outbox.Folder{Path: target.Folder.Path}.Deliver(ctx, parcel)
@@ -87,20 +86,6 @@ func (d *Daemon) deliverHook(ctx context.Context, target *catalog.Delivery, valu
 	}
 	hook := outbox.Webhook{Sender: d.sender, Method: target.Webhook.Method, Headers: headers, Secrets: secrets, Timeout: target.Webhook.Timeout}
 	return hook.Deliver(ctx, parcel)
-}
-
-// inStorage says whether a folder is the storage or below it, where a delivery could be taken for state.
-func (d *Daemon) inStorage(folder string) bool {
-	target, err := filepath.EvalSymlinks(folder)
-	if err != nil {
-		return false // and nothing is put into what is not there
-	}
-	storage, err := filepath.EvalSymlinks(d.owner.Dir())
-	if err != nil {
-		return false
-	}
-	below, err := filepath.Rel(storage, target)
-	return err == nil && filepath.IsLocal(below)
 }
 
 // inMemory is a content that is in memory.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -18,7 +19,7 @@ import (
 type Folder struct{ Path string }
 
 // notInFolder are errors of a name that the folder can never take.
-var notInFolder = []error{fs.ErrInvalid, syscall.ENAMETOOLONG, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP}
+var notInFolder = []error{fs.ErrInvalid, syscall.ENAMETOOLONG, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP, fs.ErrExist, syscall.ENOTEMPTY}
 
 // Deliver puts a file into the folder. It appears as a whole.
 func (f Folder) Deliver(ctx context.Context, p Parcel) (r Receipt, err error) {
@@ -41,7 +42,7 @@ func (f Folder) Deliver(ctx context.Context, p Parcel) (r Receipt, err error) {
 // explain says what a person can do.
 func (f Folder) explain(p Parcel, err error) error {
 	for _, never := range notInFolder {
-		if errors.Is(err, never) {
+		if errors.Is(err, never) || leadsOutside(err) {
 			return &RefusedError{fmt.Sprintf("put %q into %s: %v; something else has that name, or no file can", p.Name, f.Path, err)}
 		}
 	}
@@ -57,4 +58,28 @@ func (f Folder) explain(p Parcel, err error) error {
 		advice = "mount it for writing"
 	}
 	return fmt.Errorf("put %q into %s: %w; %s", p.Name, f.Path, err, advice)
+}
+
+// leadsOutside says that a part of a name is a link out of the folder. Package os has no other word for it than the text.
+func leadsOutside(err error) bool { return strings.Contains(err.Error(), "path escapes from parent") }
+
+// Inside says whether a folder is another one or below it, by its name or by where its name leads.
+func Inside(folder, of string) bool {
+	below := func(folder, of string) bool {
+		rel, err := filepath.Rel(of, folder)
+		return err == nil && filepath.IsLocal(rel)
+	}
+	of, err := filepath.Abs(of)
+	if err != nil {
+		return false
+	}
+	if below(filepath.Clean(folder), of) {
+		return true
+	}
+	folder, err = filepath.EvalSymlinks(folder)
+	if err != nil {
+		return false // and nothing is put into what is not there
+	}
+	of, err = filepath.EvalSymlinks(of)
+	return err == nil && below(folder, of)
 }

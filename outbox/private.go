@@ -3,6 +3,7 @@ package outbox
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"syscall"
 )
 
@@ -67,4 +68,21 @@ func ParseAllow(text string) (netip.Prefix, error) {
 	}
 	addr = addr.Unmap().WithZone("")
 	return netip.PrefixFrom(addr, addr.BitLen()), nil
+}
+
+// CheckHost says why a webhook cannot lead to a host, as far as its name tells: an address that is written out, or this machine. Any other name
+// is looked up when it is connected to.
+func CheckHost(host string, allow []netip.Prefix) error {
+	addr, err := netip.ParseAddr(host)
+	named := err != nil
+	if local := strings.ToLower(strings.TrimSuffix(host, ".")); local == "localhost" || strings.HasSuffix(local, ".localhost") { // RFC 6761
+		if mayReach(netip.IPv6Loopback(), allow) {
+			return nil
+		}
+		addr, named = netip.AddrFrom4([4]byte{127, 0, 0, 1}), false
+	}
+	if named || mayReach(addr, allow) {
+		return nil
+	}
+	return &PrivateError{addr.Unmap()}
 }

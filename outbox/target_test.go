@@ -53,10 +53,15 @@ func TestFolderThatTakesNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "folder", "full"), 0o700), os.Symlink("..", filepath.Join(dir, "folder", "up"))); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		folder, file, says string
 		refused            bool
 	}{
+		"a folder":          {filepath.Join(dir, "folder"), "full", "something else has that name", true},
+		"a way out":         {filepath.Join(dir, "folder"), "up/x", "something else has that name", true},
 		"missing":           {filepath.Join(dir, "none"), "x", "make the folder, or mount its disk", false},
 		"a file on the way": {dir, "file/x", "something else has that name", true},
 	} {
@@ -214,6 +219,43 @@ func TestMayReach(t *testing.T) {
 	}
 	if _, err := ParseAllow("private"); err == nil {
 		t.Error("a word is no network")
+	}
+}
+
+func TestHostsThatAreKnownNotToBePublic(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"10.1.2.3", "::ffff:10.1.2.3", "169.254.169.254", "localhost", "LOCALHOST.", "a.localhost", "::1", "0.0.0.0"} {
+		private, ok := errors.AsType[*PrivateError](CheckHost(host, nil))
+		if !ok || !strings.Contains(private.Error(), "--webhook-allow "+private.Addr.String()) {
+			t.Errorf("%s: %v", host, private)
+		}
+	}
+	for _, host := range []string{"example.org", "8.8.8.8", "localhost.example.org"} {
+		if err := CheckHost(host, nil); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		if err := CheckHost(host, loopback); err != nil {
+			t.Errorf("%s, which is allowed: %v", host, err)
+		}
+	}
+}
+
+func TestInside(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	storage, link := filepath.Join(dir, "storage"), filepath.Join(dir, "link")
+	if err := errors.Join(os.MkdirAll(filepath.Join(storage, "jobs"), 0o700), os.Symlink("storage/jobs", link)); err != nil {
+		t.Fatal(err)
+	}
+	for folder, want := range map[string]bool{
+		storage: true, filepath.Join(storage, "none"): true, link: true, filepath.Join(dir, "other", "..", "storage"): true,
+		dir: false, filepath.Join(dir, "none"): false, storage + "2": false,
+	} {
+		if Inside(folder, storage) != want {
+			t.Errorf("%s: %v", folder, !want)
+		}
 	}
 }
 
