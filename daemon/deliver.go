@@ -257,10 +257,8 @@ func (d *Daemon) amendDelivery(rec *statefs.Record, name statefs.EntryName, chan
 
 // holdEntry has an entry wait for a person, which its record says.
 func (d *Daemon) holdEntry(rec *statefs.Record, name statefs.EntryName) error {
-	if _, manual, err := d.owner.HasEntry(name); err != nil || !manual {
-		if err = errors.Join(err, d.owner.HoldEntry(name)); err != nil {
-			return err
-		}
+	if err := d.owner.HoldEntry(name); err != nil {
+		return err
 	}
 	d.outbox.Hold(name, d.destination(rec, name).Label, *rec.FinishedAt)
 	return nil

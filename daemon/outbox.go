@@ -49,6 +49,7 @@ func (d *Daemon) keepOutbox(ctx context.Context) {
 		return
 	}
 	said := make(map[statefs.EntryName]string) // what could not be dealt with, and why
+	odd := make(map[string]bool)
 	for {
 		var all bool
 		var names []statefs.EntryName
@@ -65,7 +66,7 @@ func (d *Daemon) keepOutbox(ctx context.Context) {
 				d.fail(err)
 				return
 			}
-			more, err := d.outboxDifferences()
+			more, err := d.outboxDifferences(odd)
 			if err != nil {
 				d.logger.Error("the outbox cannot be listed; the next sweep tries again", "error", err)
 			}
@@ -83,14 +84,21 @@ func (d *Daemon) wantAllEntries() {
 	}
 }
 
-// outboxDifferences returns the entries whose files are not as is known, and those of which something is asked.
-func (d *Daemon) outboxDifferences() ([]statefs.EntryName, error) {
+// outboxDifferences returns the entries whose files are not as is known, and those of which something is asked. What has a name that means nothing is said
+// once, and then is in odd.
+func (d *Daemon) outboxDifferences(odd map[string]bool) ([]statefs.EntryName, error) {
 	if err := d.owner.TrimEntryList(); err != nil {
 		return nil, err
 	}
 	files, err := d.owner.Outbox()
 	if err != nil {
 		return nil, err
+	}
+	for _, file := range files.Others {
+		if !odd[file] {
+			odd[file] = true
+			d.logger.Warn("a file of outbox/ means nothing; it is left alone, and its operation is kept", "file", file)
+		}
 	}
 	names := files.Asked
 	present := make(map[statefs.EntryName]bool, len(files.Pending)+len(files.Manual))

@@ -49,5 +49,6 @@ func (d *Daemon) holdDelivery(rec *statefs.Record, name statefs.EntryName, entry
 	}
 	d.logger.Info("a delivery was set aside by hand", "entry", name)
 	d.tellDelivery(rec, name.Place, byHand)
-	return d.holdEntry(rec, name)
+	d.outbox.Hold(name, d.destination(rec, name).Label, *rec.FinishedAt) // its file has that name already, unless it was moved back meanwhile
+	return nil
 }

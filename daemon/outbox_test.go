@@ -75,6 +75,29 @@ func (b *bench) failedOnce(id statefs.ID) {
 	})
 }
 
+// A file whose name means nothing is said once, and left alone.
+func TestOutboxOddFiles(t *testing.T) {
+	t.Parallel()
+	b, _ := hooked(t, http.StatusOK)
+	logged := b.logInto()
+	b.start()
+	id := b.submit("made", "{}")
+	b.delivered(id, statefs.DeliveryDelivered)
+	odd := b.entry(id, "retry")
+	must(t, os.WriteFile(odd, nil, 0o600))
+	for range 3 {
+		_, err := b.daemon.Sweep(t.Context(), false)
+		must(t, err)
+		b.poll("it is said", func() bool { return logged.with("means nothing", filepath.Base(odd)) > 0 })
+	}
+	if n := logged.with("means nothing"); n != 1 {
+		t.Errorf("it is said %d times", n)
+	}
+	if _, err := os.Stat(odd); err != nil {
+		t.Errorf("it is gone: %v", err)
+	}
+}
+
 // What a person does in outbox/ counts at once: no sweep comes in this test.
 func TestOutboxByHand(t *testing.T) {
 	t.Parallel()

@@ -118,7 +118,9 @@ func TestWebhookIsSigned(t *testing.T) {
 
 func TestWebhookAnswers(t *testing.T) {
 	t.Parallel()
-	private := serve(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("a redirect was followed to another server: %s", r.URL) })
+	private := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("a redirect was followed to another server: %s", r.URL)
+	})
 	for status, c := range map[int]struct {
 		refused bool
 		after   time.Duration
