@@ -244,11 +244,12 @@ func (o *Owner) HoldEntry(name EntryName) error {
 
 // ReviveEntry has an entry that waits for a person be tried again, with new content. It is durable when it returns.
 func (o *Owner) ReviveEntry(name EntryName, e *OutboxEntry) error {
+	// Renamed, and then replaced: of a new file and the removal of the old one a power cut could leave the removal alone.
+	if err := o.root.Rename(name.file(entryManual), name.file(entryPending)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("revive entry %s: %w", name, err)
+	}
 	if err := o.WriteEntry(name, e); err != nil {
 		return err
-	}
-	if err := o.root.Remove(name.file(entryManual)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("revive entry %s: %w", name, err)
 	}
 	return o.outboxSync.sync()
 }
