@@ -58,13 +58,20 @@ func (d *Daemon) address(op *operation, rec *statefs.Record) error {
 // pack makes durable what is to be delivered of an end that is about to be written.
 func (d *Daemon) pack(rec *statefs.Record) error {
 	var names []statefs.EntryName
+	files := false
 	for i := range rec.Deliveries {
 		if rec.Deliveries[i].State == statefs.DeliveryPending {
 			names = append(names, entryName(rec, i))
+			files = files || rec.Deliveries[i].Send == string(catalog.SendArtifacts)
 		}
 	}
 	if len(names) == 0 {
 		return nil
+	}
+	if files { // an entry does not hold what it delivers
+		if err := d.owner.SyncArtifacts(rec.ID); err != nil {
+			return err
+		}
 	}
 	d.owner.NoteEntries(names...)
 	for _, name := range names {
