@@ -41,50 +41,55 @@ func TestEveryCrashPoint(t *testing.T) {
 	var states, points int
 	every := full || os.Getenv("JOBDIR_TORTURE") == "every" // for a mutant: all states, until the first failure
 	for _, name := range slices.Sorted(maps.Keys(scenarios)) {
-		if only := os.Getenv("JOBDIR_TORTURE_SCENARIO"); only != "" && name != only {
-			continue
-		}
-		script := scenarios[name]
-		disk, all := perform(t, script)
-		crashes, cuts := crashesOf(disk, all)
-		points += cuts
-		t.Logf("%s: %d operations of the disk, %d different states", name, cuts-1, len(crashes))
-		if step := len(crashes)/12 + 1; !every {
-			some := crashes[:0:0]
-			for i := disk.Len() % step; i < len(crashes); i += step {
-				some = append(some, crashes[i])
-			}
-			crashes = some
-		}
-		states += len(crashes)
-		var wg sync.WaitGroup
-		next := make(chan crash)
-		for range max(2, runtime.NumCPU()) {
-			wg.Go(func() {
-				for c := range next {
-					if err := recoverFrom(t, c, all); err != nil {
-						keep := filepath.Join(os.TempDir(), fmt.Sprintf("jobdir-crash-%d", time.Now().UnixNano()))
-						_ = errors.Join(os.Mkdir(keep, 0o700), c.image.Materialise(keep))
-						t.Errorf("%s, %s: %v\nthe state is kept in %s\n%s", name, c.image.Model, err, keep, journalUpTo(disk, c.at))
-					}
-				}
-			})
-		}
-		for _, c := range crashes {
-			if t.Failed() {
-				break
-			}
-			next <- c
-		}
-		close(next)
-		wg.Wait()
-		if t.Failed() {
+		if !t.Run(name, func(t *testing.T) {
+			cuts, recovered := crashEverywhere(t, name, every)
+			points += cuts
+			states += recovered
+		}) {
 			return
 		}
 	}
 	figures.add(t, "scenarios", len(scenarios))
 	figures.add(t, "crash points", points)
 	figures.add(t, "different crash states recovered from", states)
+}
+
+// crashEverywhere plays a scenario, and has a daemon recover from the states in which a crash may leave it, or from some of them. It returns how many points and
+// states there were.
+func crashEverywhere(t *testing.T, name string, every bool) (cuts, states int) {
+	t.Helper()
+	disk, all := perform(t, scenarios[name])
+	crashes, cuts := crashesOf(disk, all)
+	t.Logf("%d operations of the disk, %d different states", cuts-1, len(crashes))
+	if step := len(crashes)/12 + 1; !every {
+		some := crashes[:0:0]
+		for i := disk.Len() % step; i < len(crashes); i += step {
+			some = append(some, crashes[i])
+		}
+		crashes = some
+	}
+	var wg sync.WaitGroup
+	next := make(chan crash)
+	for range max(2, runtime.NumCPU()) {
+		wg.Go(func() {
+			for c := range next {
+				if err := recoverFrom(t, c, all); err != nil {
+					keep := filepath.Join(os.TempDir(), fmt.Sprintf("jobdir-crash-%d", time.Now().UnixNano()))
+					_ = errors.Join(os.Mkdir(keep, 0o700), c.image.Materialise(keep))
+					t.Errorf("%s: %v\nthe state is kept in %s\n%s", c.image.Model, err, keep, journalUpTo(disk, c.at))
+				}
+			}
+		})
+	}
+	for _, c := range crashes {
+		if t.Failed() {
+			break
+		}
+		next <- c
+	}
+	close(next)
+	wg.Wait()
+	return cuts, len(crashes)
 }
 
 // crashesOf returns the different states after each operation, under all models. The same state counts again when something was told
@@ -194,6 +199,8 @@ type expectation struct {
 	end       *client.Footer
 	begun     map[string]int // the steps that have begun, each with the number of its run
 	steps     stepsOnDisk    // as the crash left them
+	dropping  map[int]bool   // the deliveries that somebody has given up, by their place
+	dropped   map[int]bool   // of these, what was carried out
 }
 
 type expectations struct {
@@ -221,6 +228,10 @@ func expect(all []told, at int) *expectations {
 		if what.ask == statefs.Cancel {
 			op.cancelled = true
 		}
+		if what.delivery > 0 {
+			op.asked(what, what.answered <= at)
+			continue
+		}
 		if what.answered > at {
 			op.unsure = op.unsure || what.ask != ""
 			continue
@@ -243,6 +254,18 @@ func expect(all []told, at int) *expectations {
 		}
 	}
 	return e
+}
+
+// asked notes what was asked of a delivery, and perhaps carried out.
+func (op *expectation) asked(what told, answered bool) {
+	if !what.drops {
+		return
+	}
+	if op.dropping == nil {
+		op.dropping, op.dropped = make(map[int]bool), make(map[int]bool)
+	}
+	op.dropping[what.delivery] = true
+	op.dropped[what.delivery] = op.dropped[what.delivery] || answered
 }
 
 // listed notes a list of submits that was sent, and perhaps answered.
@@ -313,7 +336,7 @@ func (e *expectations) beforeStart(dir string) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{checkRecordsBut(dir, lists), checkDeliveries(dir, false)}
+	errs := []error{checkRecordsBut(dir, lists), e.checkDeliveries(dir, false)}
 	for id, op := range e.ops {
 		name := filepath.Join(dir, "operations", id.Day(), id.String())
 		data, err := os.ReadFile(name + ".json")
@@ -353,7 +376,7 @@ func (e *expectations) afterStart(dir string) error {
 			errs = append(errs, fmt.Errorf("%s: %w", id, err))
 		}
 	}
-	errs = append(errs, e.whole(tree), checkRecords(dir), checkDeliveries(dir, true))
+	errs = append(errs, e.whole(tree), checkRecords(dir), e.checkDeliveries(dir, true))
 	corrupt, err := filepath.Glob(filepath.Join(dir, "corrupt", "*"))
 	errs = append(errs, err)
 	for _, name := range corrupt {

@@ -62,7 +62,7 @@ func handlerConfig(dir string) cli.ServeConfig {
 	}
 	return cli.ServeConfig{
 		Storage: dir, Listen: []string{"127.0.0.1:0"}, SweepInterval: time.Hour,
-		Definitions: []catalog.Source{{Name: "torture.yaml", YAML: []byte(handlerJobs)}, {Name: "deliver.yaml", YAML: []byte(deliverJob(dir))}},
+		Definitions: []catalog.Source{{Name: "torture.yaml", YAML: []byte(handlerJobs)}, {Name: "deliver.yaml", YAML: []byte(deliverJobs(dir))}},
 		Handlers: jobdaemon.Handlers{
 			"wait": {Run: func(_ context.Context, op *jobdaemon.Op) error {
 				if err := begin(op); err != nil {
@@ -79,6 +79,13 @@ func handlerConfig(dir string) cli.ServeConfig {
 				}
 				return nil
 			}},
+			"leave": {Run: func(_ context.Context, op *jobdaemon.Op) error {
+				err := begin(op)
+				for _, name := range leftFiles() {
+					err = errors.Join(err, leave(op, name))
+				}
+				return err
+			}},
 			"count": {Run: func(_ context.Context, op *jobdaemon.Op) error {
 				if err := begin(op); err != nil {
 					return err
@@ -91,6 +98,16 @@ func handlerConfig(dir string) cli.ServeConfig {
 			}},
 		},
 	}
+}
+
+// leave leaves a file with its own name in it.
+func leave(op *jobdaemon.Op, name string) error {
+	f, err := op.Artifact(name)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(name)
+	return errors.Join(err, f.Close())
 }
 
 func init() { children["serve"] = childServes }

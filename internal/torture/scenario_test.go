@@ -28,6 +28,8 @@ type told struct {
 	end            *client.Footer // of an end that was shown
 	run            int            // of work that began
 	step           string         // which step of it, "" where there are none
+	delivery       int            // of what is asked of a delivery: its place
+	drops          bool           // it is given up
 }
 
 // play is a scenario while it is played: a daemon in a process of its own on a disk that keeps a journal.
@@ -211,6 +213,12 @@ var scenarios = map[string]func(*play){
 		s.end(other)
 		s.start()
 		until(s.t, "it is delivered after the kill", func() bool { return s.has("operations", other.Day(), other.String()+".json", `"delivered_at"`) })
+	},
+	"deliver, retry, drop": playHands,
+	"deliver artifacts": func(s *play) {
+		id := s.submit("leaves")
+		s.end(id)
+		s.delivered(id, statefs.DeliveryDelivered)
 	},
 	"retry, delete, sweep": func(s *play) {
 		id := s.submit("wait")
