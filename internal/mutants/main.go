@@ -63,11 +63,33 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"a marker is made over what is there", "statefs/write.go", "err = os.Link(temp, filepath.Join(w.dir, name))", "err = os.Rename(temp, filepath.Join(w.dir, name))",
+		"an entry of the outbox is written after the end", "daemon/history.go", "\tif err := d.pack(rec); err != nil {\n\t\treturn err\n\t}\n", "\tdefer func() { _ = d.pack(rec) }()\n",
+		"TestEveryCrashPoint/deliver", "./internal/torture", false,
+	},
+	{
+		"outbox/ is not synced", "statefs/outbox.go", "func (o *Owner) SyncOutbox() error { return o.outboxSync.sync() }", "func (o *Owner) SyncOutbox() error { return nil }",
+		"TestEveryCrashPoint/deliver", "./internal/torture", false,
+	},
+	{
+		"an entry goes before the record says what became of it", "daemon/deliver.go",
+		"if err := d.amendDelivery(rec, name, func(it *statefs.Delivery) { it.State, it.Error, it.Output = state, reason, output }); err != nil {",
+		"if err := errors.Join(d.owner.RemoveEntry(name), d.amendDelivery(rec, name, func(it *statefs.Delivery) { it.State, it.Error, it.Output = state, reason, output })); err != nil {",
+		"TestEveryCrashPoint/deliver", "./internal/torture", false,
+	},
+	{
+		"files that are to be delivered are not synced", "daemon/deliver.go", "if files {", "if files && false {",
+		"TestEveryCrashPoint/deliver", "./internal/torture", false,
+	},
+	{
+		"an older try puts off what somebody asked for", "outbox/verdict.go", "if !t.asked {", "if true {",
+		"TestProbeDuringTries", "./outbox", false,
+	},
+	{
+		"a file is made over what is there", "statefs/rename_linux.go", "unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)", "unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, 0)",
 		".", "./statefs", false,
 	},
 	{
-		"a marker is renamed over what is there", "statefs/rename_linux.go", "unix.RENAME_NOREPLACE", "0",
+		"a marker is renamed over what is there", "statefs/rename_linux.go", "unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)", "unix.Renameat2(fd, from, fd, to, 0)",
 		".", "./statefs", false,
 	},
 	{
