@@ -376,7 +376,7 @@ func (e *expectations) afterStart(dir string) error {
 			errs = append(errs, fmt.Errorf("%s: %w", id, err))
 		}
 	}
-	errs = append(errs, e.whole(tree), checkRecords(dir), e.checkDeliveries(dir, true))
+	errs = append(errs, e.whole(tree), checkRecords(dir), eventually(func() error { return e.checkDeliveries(dir, true) }))
 	corrupt, err := filepath.Glob(filepath.Join(dir, "corrupt", "*"))
 	errs = append(errs, err)
 	for _, name := range corrupt {
@@ -390,12 +390,18 @@ func (e *expectations) afterStart(dir string) error {
 }
 
 // settles waits until an operation is as it was told to be, and returns why it is not.
-func (op *expectation) settles(tree *statefs.Tree, id statefs.ID) (err error) {
+func (op *expectation) settles(tree *statefs.Tree, id statefs.ID) error {
+	return eventually(func() error { return op.holds(tree, id) })
+}
+
+// eventually asks again, for a while, until there is no error: the daemon is at work, and of two files that are read one after the other it may
+// have changed both in between.
+func eventually(ask func() error) (err error) {
 	deadline := time.After(10 * time.Second)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		if err = op.holds(tree, id); err == nil {
+		if err = ask(); err == nil {
 			return nil
 		}
 		select {
