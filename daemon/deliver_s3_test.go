@@ -2,9 +2,12 @@ package daemon
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -144,4 +147,50 @@ func TestDeliverWhenTheServerIsBack(t *testing.T) {
 			t.Errorf("%s is %s", id, o.Body)
 		}
 	}
+}
+
+// What was sent of something that is given up, or refused, does not stay on the server.
+func TestDropForgetsParts(t *testing.T) {
+	t.Parallel()
+	s := s3test.Begin(t, s3test.Versity, "videos")
+	front := s3test.NewFront(t, s)
+	var status atomic.Int64
+	front.Answer(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("partNumber") == "2" {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.WriteHeader(int(status.Load()))
+			return
+		}
+		s3test.PassOn(w)
+	})
+	b := probed(t, `
+group: test
+name: talks
+params: {n: {type: integer, required: true}}
+run: [sh, -c, 'seq 1000000']
+deliver:
+  - s3: {endpoint: "`+front.URL+`", bucket: videos, send: log, `+keys(t, s)+`}
+`)
+	unfinished := func(want int) func() bool {
+		return func() bool {
+			n, err := s.Uploads(t.Context(), "videos")
+			return err == nil && n == want
+		}
+	}
+	status.Store(http.StatusServiceUnavailable)
+	id := b.submit("talks", `{"n": 1}`)
+	b.saysWhy(id, "503")
+	b.poll("a part is there", unfinished(1))
+	must(t, os.WriteFile(filepath.Join(b.dir, "outbox", id.String()+".1-s3.drop_requested"), nil, 0o600))
+	b.delivered(id, statefs.DeliveryDropped)
+	b.poll("no part is there", unfinished(0))
+	status.Store(http.StatusRequestEntityTooLarge)
+	id = b.submit("talks", `{"n": 2}`)
+	b.delivered(id, statefs.DeliveryManual)
+	if !unfinished(0)() {
+		t.Error("parts of what was refused stay")
+	}
+	front.Answer(nil)
+	b.retryHeld(id)
+	b.delivered(id, statefs.DeliveryDelivered)
 }
