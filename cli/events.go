@@ -159,7 +159,11 @@ func eventText(e *client.Event) string {
 
 func deliveryText(d *client.EventDelivery) string {
 	text := fmt.Sprintf("delivery %d (%s) is %s", d.Target, printable(d.Kind), d.Status)
-	if d.By != "" {
+	switch d.By {
+	case "":
+	case "by hand":
+		text += ", by hand"
+	default:
 		text += ", asked for by " + printable(d.By)
 	}
 	if detail := cmp.Or(d.Error, d.Location); detail != "" {

@@ -29,7 +29,7 @@ func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, targ
 	if sent == nil {
 		sent = new(statefs.SentArtifacts)
 	}
-	var nameless error
+	var nameless []string  // why those are not sent whose name no target takes
 	var files, bytes int64 // since it was written down
 	err := d.walkArtifacts(rec.ID, func(root *os.Root, artifact string) error {
 		if sent.After != "" && compareWalk(artifact, sent.After) <= 0 {
@@ -37,9 +37,7 @@ func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, targ
 		}
 		at, err := target.Artifact(values, artifact)
 		if err != nil {
-			if nameless == nil {
-				nameless = &outbox.RefusedError{Reason: fmt.Sprintf("the artifact %q cannot be delivered: %v; rename it and try again; the others are delivered", artifact, err)}
-			}
+			nameless = append(nameless, fmt.Sprintf("the artifact %q cannot be delivered: %v", artifact, err))
 			return nil
 		}
 		parcel := outbox.Parcel{ID: deliveryID(name), Name: at, Open: func() (outbox.Content, error) { return openArtifact(root, artifact) }}
@@ -60,8 +58,8 @@ func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, targ
 		files, bytes = 0, 0
 		return d.progress(name, entry)
 	})
-	if err == nil && nameless != nil {
-		entry.Artifacts, err = nil, nameless // its new name may stand before the last one that was sent
+	if err == nil && len(nameless) > 0 {
+		entry.Artifacts, err = nil, refuseNames(nameless) // its new name may stand before the last one that was sent
 	}
 	if err != nil {
 		return nil, err
@@ -71,6 +69,17 @@ func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, targ
 		output.Bucket = target.S3.Bucket
 	}
 	return output, nil
+}
+
+// mostNames bounds how many names a reason says.
+const mostNames = 5
+
+func refuseNames(reasons []string) error {
+	said := strings.Join(reasons[:min(len(reasons), mostNames)], "; ")
+	if more := len(reasons) - mostNames; more > 0 {
+		said += fmt.Sprintf("; and so with %d more", more)
+	}
+	return &outbox.RefusedError{Reason: said + "; give other names and try again; what has one that can be used is delivered"}
 }
 
 // walkArtifacts calls do for each regular file below the folder of artifacts; symbolic links are not followed. No folder is no artifact.

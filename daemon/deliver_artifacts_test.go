@@ -81,6 +81,13 @@ func TestDeliverArtifactWithoutAName(t *testing.T) {
 		t.Errorf("the bucket has %v", got)
 	}
 	dir := b.daemon.owner.ArtifactsPath(id)
+	must(t, os.WriteFile(filepath.Join(dir, `Z\Z`), nil, 0o600))
+	b.retryHeld(id)
+	b.poll("the reason names both", func() bool {
+		rec, err := b.tree.ReadRecord(id)
+		return err == nil && strings.Contains(rec.Deliveries[0].Error, `"A\\B"`) && strings.Contains(rec.Deliveries[0].Error, `"Z\\Z"`)
+	})
+	must(t, os.Remove(filepath.Join(dir, `Z\Z`)))
 	must(t, os.Rename(filepath.Join(dir, `A\B`), filepath.Join(dir, "A-B")))
 	b.retryHeld(id)
 	rec = b.delivered(id, statefs.DeliveryDelivered)
