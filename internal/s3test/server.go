@@ -130,23 +130,12 @@ func (s *Server) Start(ctx context.Context) error {
 
 // await asks until the server is ready: a program of others has no other way to say so.
 func (s *Server) await(ctx context.Context, url string) error {
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it is only asked whether it listens
-	}}
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
+		err := s.ready(ctx, url)
 		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = errors.New(response.Status)
+			return nil
 		}
 		select {
 		case <-s.ended:
@@ -156,6 +145,31 @@ func (s *Server) await(ctx context.Context, url string) error {
 		case <-look.C:
 		}
 	}
+}
+
+// ready asks whether the server says that it is well, and then whether it really answers: minio says so a moment too early.
+func (s *Server) ready(ctx context.Context, url string) error {
+	health := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it is only asked whether it listens
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := health.Do(request)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	_, err = c.ListBuckets(ctx)
+	return err
 }
 
 // Kill ends the server at once, and returns when it is gone. One that does not run is left alone.
