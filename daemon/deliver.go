@@ -24,9 +24,6 @@ import (
 // address says in a record that is about to end what is delivered of it, and where. The error is one that mends itself.
 func (d *Daemon) address(op *operation, rec *statefs.Record) error {
 	rec.Deliveries = nil // those of an end that the disk did not take: it may have been another one
-	if op.unheard {
-		return nil // targets hear no more of it than the client
-	}
 	if def, err := d.keptDefinition(op.rec); err == nil && len(def.Deliver) == 0 {
 		return nil
 	}

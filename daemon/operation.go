@@ -56,8 +56,6 @@ type attention struct {
 	// left is a run that the operation is done with, while that is not known to be durable yet.
 	left *run
 	log  *stream.Writer
-	// unheard says that a start found it without a marker and without a beginning: it may be that nobody was told of it.
-	unheard bool
 	// sides are the optional steps at work, by name.
 	sides map[string]*side
 	// sidesWait are the optional steps that wait for places of their own.

@@ -224,7 +224,6 @@ func (d *Daemon) treatLost(lost []*statefs.Record, all bool) error {
 		d.endHeld(rec.ID)
 		if !rec.Trailing {
 			rec.Reason = "marker missing"
-			op.unheard = rec.Starts == 0
 		}
 		d.logger.Warn("no marker: its submit was cut off, or somebody removed the marker while no daemon ran; the operation is cancelled", "id", rec.ID)
 		if err := d.finishAs(op, statefs.CauseMarkerMissing); err != nil {
