@@ -65,9 +65,17 @@ type WebhookTarget struct {
 	URL     string // as written, with references in its path and query
 	Method  string // POST, PUT or PATCH
 	Headers []EnvVar
+	// SecretHeaders are those whose values are nobody's to see.
+	SecretHeaders []SecretHeader
 	// SecretFile is a file with the secret that signs, SecretEnv the environment variable of the daemon with it; both "" signs nothing.
 	SecretFile, SecretEnv string
 	Timeout               time.Duration
+}
+
+// SecretHeader is a header and where its value is.
+type SecretHeader struct {
+	Name string
+	From SecretSource
 }
 
 // Kind is the kind of the target: the key under which the file has it.
@@ -89,7 +97,11 @@ func DeliveryKinds() []string { return []string{S3Kind, WebhookKind, FolderKind}
 func (d *Delivery) Target() string {
 	switch {
 	case d.Webhook != nil:
-		return strings.TrimSpace(WebhookKind + " " + d.Webhook.URL + " " + d.Webhook.SecretFile + d.Webhook.SecretEnv)
+		t := []string{WebhookKind, d.Webhook.URL, d.Webhook.SecretFile + d.Webhook.SecretEnv}
+		for _, h := range d.Webhook.SecretHeaders {
+			t = append(t, h.From.File+h.From.Env)
+		}
+		return strings.TrimSpace(strings.Join(t, " "))
 	case d.S3 != nil:
 		t := []string{S3Kind, d.S3.Endpoint + "/" + d.S3.Bucket}
 		for _, from := range []SecretSource{d.S3.AccessKey, d.S3.SecretKey, d.S3.SessionToken} {

@@ -13,7 +13,7 @@ var (
 	deliverKeys = keySet{owner: "a target of deliver", known: []string{FolderKind, WebhookKind, S3Kind}}
 	folderKeys  = keySet{owner: "folder", known: []string{"path", "key", "send", "on", "retry_for"}}
 	webhookKeys = keySet{owner: "webhook", known: []string{
-		"url", "method", "headers", "secret_file", "secret_env", "timeout", "send", "on", "retry_for",
+		"url", "method", "headers", "headers_file", "headers_env", "secret_file", "secret_env", "timeout", "send", "on", "retry_for",
 	}}
 )
 
@@ -177,6 +177,8 @@ func (j *jobDecoder) webhook(d *Delivery, n *node) {
 			w.Method, _ = j.word(n, key, []string{http.MethodPost, http.MethodPut, http.MethodPatch})
 		case "headers":
 			j.headers(w, n)
+		case "headers_file", "headers_env":
+			j.secretHeaders(w, key, n)
 		case "secret_file":
 			w.SecretFile, _ = j.text(n, key)
 			if n.kind == textKind && !filepath.IsAbs(w.SecretFile) {
@@ -233,35 +235,5 @@ func (j *jobDecoder) webhookURL(w *WebhookTarget, n *node) {
 	}
 	if depends && !fixedAddress.MatchString(s) {
 		j.fail(n, "references belong into the path or the query", "url lets a parameter choose the host")
-	}
-}
-
-func (j *jobDecoder) headers(w *WebhookTarget, n *node) {
-	if n.kind != mappingKind {
-		j.fail(n, "write NAME: VALUE", "headers must be a mapping, not %s", n.kind)
-		return
-	}
-	if len(n.entries) > maxHeaders {
-		j.fail(n, "", "headers has more than %d names", maxHeaders)
-	}
-	for _, e := range n.entries {
-		name := http.CanonicalHeaderKey(e.key.text)
-		switch {
-		case !headerName.MatchString(name):
-			j.fail(e.key, "letters, digits and -", "headers cannot have the name %q", clip(name))
-		case slices.Contains(ownHeaders, name):
-			j.fail(e.key, "the daemon sets it", "headers cannot have the name %q", name)
-		case slices.ContainsFunc(w.Headers, func(v EnvVar) bool { return v.Name == name }):
-			j.fail(e.key, "", "the name %q is given twice in headers", clip(name))
-		}
-		s, ok := j.written(e.value, "the value of "+clip(name))
-		if !ok {
-			continue
-		}
-		if !headerText.MatchString(s) {
-			j.fail(e.value, "visible characters of ASCII and spaces", "the value of %s cannot be sent", clip(name))
-		}
-		j.unreferenced(e.value, "a header", "references belong into the path or the query of url")
-		w.Headers = append(w.Headers, EnvVar{Name: name, Value: s})
 	}
 }

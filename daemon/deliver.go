@@ -160,7 +160,11 @@ func (d *Daemon) failed(ctx context.Context, rec *statefs.Record, name statefs.E
 	entry.Attempts++
 	entry.LastAt, entry.LastError = &now, reason.Error()
 	_, refused := errors.AsType[*outbox.RefusedError](reason)
-	if refused = refused || entry.Until != nil && now.After(*entry.Until); refused {
+	if !refused && entry.Until != nil && now.After(*entry.Until) {
+		refused, reason = true, fmt.Errorf("%w; retry_for is over", reason)
+		entry.LastError = reason.Error()
+	}
+	if refused {
 		d.abandon(ctx, rec, name, entry)
 	}
 	if err := d.noteTry(ctx, rec, name, entry); err != nil {

@@ -84,6 +84,16 @@ func (d *Daemon) deliverHook(ctx context.Context, target *catalog.Delivery, valu
 	for _, h := range target.Webhook.Headers {
 		headers.Set(h.Name, h.Value)
 	}
+	for _, h := range target.Webhook.SecretHeaders {
+		text, err := readSecret(h.From)
+		if err == nil && !catalog.HeaderValue(text) {
+			err = errors.New("it has characters that no header has")
+		}
+		if err != nil {
+			return outbox.Receipt{}, fmt.Errorf("read the header %s: %w", h.Name, err)
+		}
+		headers.Set(h.Name, text)
+	}
 	hook := outbox.Webhook{Sender: d.sender, Method: target.Webhook.Method, Headers: headers, Secrets: secrets, Timeout: target.Webhook.Timeout}
 	return hook.Deliver(ctx, parcel)
 }

@@ -121,7 +121,7 @@ func TestRetryForRunsOut(t *testing.T) {
 	b.failedOnce(id)
 	b.delivered(id, statefs.DeliveryPending)
 	b.jump.Store(int64(2 * time.Hour))
-	if rec := b.delivered(id, statefs.DeliveryManual); !strings.Contains(rec.Deliveries[0].Error, "503") {
+	if rec := b.delivered(id, statefs.DeliveryManual); !strings.Contains(rec.Deliveries[0].Error, "503") || !strings.HasSuffix(rec.Deliveries[0].Error, "retry_for is over") {
 		t.Errorf("the record says %+v", rec.Deliveries[0])
 	}
 	name := statefs.EntryName{ID: id, Place: 1, Kind: "webhook"}
@@ -140,6 +140,7 @@ func TestRetryForRunsOut(t *testing.T) {
 func TestSecretsOfWebhooks(t *testing.T) {
 	t.Parallel()
 	const first, second, broken = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "bmV3ZXIgc2VjcmV0IG9mIDI0IGJ5dGVzIG9yIG1vcmU=", "whsec_c2hvcnQ="
+	const bearer = "Bearer b3BlbiBzZXNhbWU"
 	var mu sync.Mutex
 	signed := make(map[string]string) // webhook-id to the secret that signed it
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
@@ -151,7 +152,7 @@ func TestSecretsOfWebhooks(t *testing.T) {
 			must(t, err)
 			mac := hmac.New(sha256.New, key)
 			_, _ = io.WriteString(mac, q.Header.Get("Webhook-Id")+"."+q.Header.Get("Webhook-Timestamp")+"."+string(body))
-			if q.Header.Get("Webhook-Signature") == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)) {
+			if q.Header.Get("Authorization") == bearer && q.Header.Get("Webhook-Signature") == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)) {
 				signed[q.Header.Get("Webhook-Id")] = secret
 			}
 		}
@@ -162,8 +163,10 @@ func TestSecretsOfWebhooks(t *testing.T) {
 		must(t, os.WriteFile(file+".new", []byte(text+"\n"), 0o600))
 		must(t, os.Rename(file+".new", file))
 	}
+	token := filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(token, []byte(bearer+"\n"), 0o600))
 	b := prepare(t, deliverJob+`
-  - webhook: {url: "`+server.URL+`/hook", secret_file: "`+file+`", send: record}
+  - webhook: {url: "`+server.URL+`/hook", secret_file: "`+file+`", headers_file: {authorization: "`+token+`"}, send: record}
 `, nil)
 	b.config.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	b.config.OutboxProbe = 20 * time.Millisecond
@@ -193,7 +196,7 @@ func TestSecretsOfWebhooks(t *testing.T) {
 		must(t, err)
 		kept = append(kept, string(data), b.log(id))
 	}
-	for _, secret := range []string{first, second, "c2hvcnQ="} {
+	for _, secret := range []string{first, second, "c2hvcnQ=", bearer} {
 		for _, text := range kept {
 			if strings.Contains(text, secret) {
 				t.Errorf("%q has a secret", text)

@@ -8,8 +8,8 @@
 //
 // [Plan] alone says which entry is tried next: a structure in memory without clock, files or locks. A target at which something failed
 // is down: it is tried with one entry at a time, and not again within [ProbeInterval], however many wait for it. The first
-// entry that it takes, or refuses for a reason of its own, brings it up again, and all that wait for it go at once. Which of them is tried meanwhile is the one
-// with the fewest tries, so an entry that a target never takes does not keep the others back.
+// entry that it takes, or refuses for a reason of its own, brings it up again, and all that wait for it go at once. Those are tried meanwhile
+// that were tried least, the oldest and the newest of them in turn, so an entry that a target never takes does not keep the others back.
 //
 // [Outbox] carries that out: it runs at most so many deliveries at once, in all and at one target, and waits for the time of the
 // next probe. What a delivery is, the caller says; the entries are files of package statefs, and the caller reads and writes them.

@@ -29,6 +29,17 @@ func (l *line) first() *entry {
 	return l.list[0]
 }
 
+// newest returns, of the entries that were tried as little as the first, the one that came last; nil when there is none.
+func (l *line) newest() *entry {
+	last := l.first()
+	for _, e := range l.list {
+		if e.tries == last.tries && e.sequence > last.sequence {
+			last = e
+		}
+	}
+	return last
+}
+
 func (l *line) add(e *entry)    { heap.Push(l, e) }
 func (l *line) remove(e *entry) { heap.Remove(l, int(e.index)) }
 

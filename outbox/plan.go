@@ -60,6 +60,7 @@ type target struct {
 	since   time.Time // when it went down
 	reason  string    // why it is down
 	next    time.Time // of the next probe while it is down
+	probes  int       // every other one takes the newest, so that entries which the target never takes do not keep back what it would
 	asked   bool      // somebody asked for a try, and none has begun since
 	served  uint64    // when it had its last turn, for taking turns
 }
@@ -212,6 +213,11 @@ func (p *Plan) Next(now time.Time) (statefs.EntryName, bool) {
 		return statefs.EntryName{}, false
 	}
 	e := best.waiting.first()
+	if best.down {
+		if best.probes++; best.probes%2 == 0 {
+			e = best.waiting.newest()
+		}
+	}
 	best.waiting.remove(e)
 	e.tries++
 	e.standing = Busy

@@ -77,19 +77,25 @@ func TestTargetThatIsDown(t *testing.T) {
 		p.Failed(nameOf(t, n), now, 0, "away")
 	}
 	p.Settled(nameOf(t, 99))
+	probed := func(probe int) statefs.EntryName { // of those that were tried least the oldest, then the newest, and so on
+		if probe%2 == 0 {
+			return nameOf(t, probe/2)
+		}
+		return nameOf(t, many-1-probe/2)
+	}
 	for probe := range 10 {
 		due, ok := p.Due(now)
 		if !ok || due.Sub(now) != ProbeInterval {
 			t.Fatalf("the next probe is in %s, %v", due.Sub(now), ok)
 		}
 		take(t, p, due.Add(-1))
-		take(t, p, due, nameOf(t, probe)) // each is the one that was tried least
+		take(t, p, due, probed(probe))
 		now = due
-		p.Failed(nameOf(t, probe), now, 0, "away")
+		p.Failed(probed(probe), now, 0, "away")
 	}
 	now = now.Add(ProbeInterval)
-	take(t, p, now, nameOf(t, 10))
-	p.Settled(nameOf(t, 10))
+	take(t, p, now, probed(10))
+	p.Settled(probed(10))
 	count := 0
 	for _, ok := p.Next(now); ok; _, ok = p.Next(now) {
 		count++
@@ -98,7 +104,7 @@ func TestTargetThatIsDown(t *testing.T) {
 		t.Errorf("%d go at once", count)
 	}
 	for n := range many {
-		if n != 10 {
+		if nameOf(t, n) != probed(10) {
 			p.Settled(nameOf(t, n))
 		}
 	}
@@ -148,4 +154,26 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 			t.Errorf("asked to be left alone for %s: %s, %v", after, due.Sub(began), ok)
 		}
 	}
+}
+
+// Every other probe takes the newest: what a target never takes does not keep back what it would take.
+func TestProbesFromBothEnds(t *testing.T) {
+	t.Parallel()
+	p := planOf(4, 4)
+	now := began
+	p.Add(nameOf(t, 0), at("a"), began)
+	take(t, p, now, nameOf(t, 0))
+	p.Failed(nameOf(t, 0), now, 0, "500")
+	for n := 1; n < 9; n++ {
+		p.Add(nameOf(t, n), at("a"), began)
+	}
+	for _, n := range []int{1, 8, 2, 7} {
+		now = now.Add(time.Minute)
+		take(t, p, now, nameOf(t, n))
+		p.Failed(nameOf(t, n), now, 0, "500")
+	}
+	now = now.Add(time.Minute)
+	take(t, p, now, nameOf(t, 3))
+	p.Settled(nameOf(t, 3)) // it is back
+	take(t, p, now, nameOf(t, 4), nameOf(t, 5), nameOf(t, 6), nameOf(t, 0))
 }
