@@ -207,11 +207,14 @@ func (a *app) showOutbox(all *client.Outbox, asJSON bool) error {
 	if err := a.streams.table([]string{"ENTRY", "STATUS", "SINCE", "TRIES", "NEXT", "ERROR"}, rows); err != nil {
 		return err
 	}
-	if more := all.Total - len(all.Entries); more > 0 {
+	more := all.Total - len(all.Entries)
+	if more > 0 {
 		a.streams.say("and %d more: --limit 0 lists all", more)
 	}
 	for i := range all.Targets {
-		if t := &all.Targets[i]; t.Down {
+		t := &all.Targets[i]
+		waits := more > 0 || slices.ContainsFunc(all.Entries, func(e statefs.OutboxItem) bool { return e.At == t.Name })
+		if t.Down && waits {
 			a.streams.say("%s is down since %s: %s", printable(t.Name), t.Since.Local().Format("2006-01-02 15:04:05"), printable(t.Error))
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
@@ -19,13 +17,7 @@ func TestDisplacedFolderStopsTheDaemon(t *testing.T) {
 		must(t, os.Rename(jobs, jobs+"-moved"))
 		must(t, os.Mkdir(jobs, 0o750))
 	}
-	mountOver := func(t *testing.T, jobs string) {
-		if os.Geteuid() != 0 {
-			t.Skip("this test mounts a tmpfs: run it as root")
-		}
-		must(t, unix.Mount("tmpfs", jobs, "tmpfs", 0, "size=1m"))
-		t.Cleanup(func() { must(t, unix.Unmount(jobs, unix.MNT_DETACH)) })
-	}
+	mountOver := func(t *testing.T, jobs string) { mountTmpfs(t, jobs, "1m") }
 	submit := func(b *bench, _ statefs.ID) error {
 		_, err := b.tree.Submit(b.t.Context(), statefs.Submission{Group: "test", Job: "wait"})
 		return err

@@ -16,15 +16,21 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
+// mountTmpfs mounts a file system on a folder until the test ends.
+func mountTmpfs(t *testing.T, dir, size string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root may mount the tmpfs of this test: run it as root, as in a container")
+	}
+	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size))
+	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+}
+
 // smallDisk mounts a file system that can be filled, and returns a folder on it and what fills it until the returned call.
 func smallDisk(t *testing.T) (dir string, fill func() (free func())) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("this test mounts a tmpfs: run it as root")
-	}
 	mount := t.TempDir()
-	must(t, unix.Mount("tmpfs", mount, "tmpfs", 0, "size=4m"))
-	t.Cleanup(func() { must(t, unix.Unmount(mount, unix.MNT_DETACH)) })
+	mountTmpfs(t, mount, "4m")
 	return filepath.Join(mount, "storage"), func() func() {
 		ballast, err := os.Create(filepath.Join(mount, "ballast"))
 		must(t, err)

@@ -24,18 +24,6 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// mounted mounts a small file system for a target.
-func mounted(t *testing.T) string {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("this test mounts a tmpfs: run it as root")
-	}
-	dir := t.TempDir()
-	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"))
-	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-	return dir
-}
-
 // waitsWith waits until an entry was tried and says why that failed.
 func (b *bench) waitsWith(id statefs.ID, words string) {
 	b.t.Helper()
@@ -53,7 +41,8 @@ func (b *bench) waitsWith(id statefs.ID, words string) {
 // A folder that is full, or may not be written, is tried until it can be, and has no part of a file meanwhile.
 func TestDeliverToAFolderThatIsFullOrReadOnly(t *testing.T) {
 	t.Parallel()
-	out := mounted(t)
+	out := t.TempDir()
+	mountTmpfs(t, out, "64k")
 	b := prepare(t, deliverJob+`
   - folder: {path: "`+out+`"}
 `, nil)

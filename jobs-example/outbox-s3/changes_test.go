@@ -90,7 +90,7 @@ func TestWhatMeansThatThereAreNoChangeStreams(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int32]bool{
 		40573: true,                           // it is no member of a replica set
-		238:   true,                           // not implemented
+		238:   true,                           // the server answers NotImplemented
 		13:    true,                           // not allowed
 		11600: false, 10107: false, 91: false, // it stops, or another one takes over
 	} {

@@ -44,7 +44,7 @@ func (n *notes) add(id bson.RawValue, why reason, text string, hold time.Time) (
 
 func (n *notes) forget(id bson.RawValue) { delete(n.of, key(id)) }
 
-// held reports whether an entry is to be left alone for now.
+// held reports whether the time has not come at which an entry is tried again.
 func (n *notes) held(id bson.RawValue, now time.Time) bool {
 	k := key(id)
 	old, known := n.of[k]
