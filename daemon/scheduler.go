@@ -18,8 +18,9 @@ import (
 // scheduler starts jobs by their schedules. One goroutine reads the schedules of the catalog, is woken by alarms, and submits; what was dealt
 // with stands in schedules/, so that each slot fires once.
 //
-// The order is: submit, under an idempotency key that is made of job and slot, and then write down that the slot was dealt with. A crash in
-// between has the next daemon submit again, which gives the operation that is there.
+// The order is: write down which slots are being fired, submit each under an idempotency key that is made of job and slot, cancel the operation
+// before it where the job says so, and write down that the slots were dealt with. The daemon after a crash in between goes on with what is
+// written down, whatever became due since: what was submitted it finds by its key, so that the next slot stands behind that.
 type scheduler struct {
 	d      *Daemon
 	intake *submit.Intake
@@ -45,6 +46,8 @@ type keptSchedule struct {
 	Timezone string `json:"timezone"`
 	// Handled is the nominal time whose slots were dealt with.
 	Handled schedule.Handled `json:"handled"`
+	// Firing is what is being fired, nil in between.
+	Firing *firing `json:"firing,omitempty"`
 	// Slot is the last of them, Operation what the schedule started last, and Skipped why Slot started nothing.
 	Slot      *time.Time `json:"slot,omitempty"`
 	Operation string     `json:"operation,omitempty"`
@@ -186,6 +189,9 @@ func (s *scheduler) recall(def *catalog.Definition) (keptSchedule, error) {
 	}
 	if kept.Job != fresh.Job || kept.Cron != fresh.Cron || kept.Timezone != fresh.Timezone || len(kept.Handled) == 0 {
 		fresh.Operation = kept.Operation // which may still be under way
+		if kept.Firing != nil && kept.Job == fresh.Job {
+			fresh.Firing = &firing{At: kept.Firing.At, Slots: kept.Firing.Slots, Overlap: kept.Firing.Overlap}
+		}
 		return fresh, s.keep(def, fresh)
 	}
 	return kept, nil
@@ -230,34 +236,44 @@ func (d *Daemon) schedulerFailed(job string, err error) {
 	d.logger.Error("a scheduled start failed and is tried again", "job", job, "again_in", scheduleAgain, "error", err)
 }
 
-// fire submits what is due of a schedule and returns the next slot.
+// fire submits what is due of a schedule, or was being fired when something failed, and returns the next slot.
 func (s *scheduler) fire(ctx context.Context, job *scheduled) (next time.Time, err error) {
+	if job.kept.Firing != nil {
+		if err := s.resume(ctx, job); err != nil {
+			return next, err
+		}
+	}
 	sch, now, kept := job.def.Schedule, s.d.owner.Now().Round(0), job.kept
 	slots, handled := kept.Handled.Due(sch.Spec, now, sch.Missed)
 	enabled, err := s.d.owner.ScheduleEnabled(job.def.Endpoint())
 	if err != nil {
 		return next, err
 	}
-	overlap := sch.OverlapOf(slots, now)
-	for _, slot := range slots {
-		kept.Slot, kept.Skipped = &slot, "the schedule is off"
-		if !enabled {
-			continue
-		}
-		if kept.Operation, kept.Skipped, err = s.start(ctx, job.def, kept.Operation, slot, overlap); err != nil {
+	switch {
+	case len(slots) > 0 && enabled:
+		kept.Firing = &firing{now, slots, sch.OverlapOf(slots, now), handled}
+		if err := s.note(job, kept); err != nil {
 			return next, err
 		}
+		return handled.Next(sch.Spec, now), s.fireSlots(ctx, job)
+	case len(slots) > 0:
+		kept.Slot, kept.Skipped = &slots[len(slots)-1], "the schedule is off"
+	case len(handled) == len(kept.Handled):
+		return handled.Next(sch.Spec, now), nil
 	}
-	if len(slots) > 0 || len(handled) != len(kept.Handled) {
-		kept.Handled = handled
-		if err := s.keep(job.def, kept); err != nil {
-			return next, err
-		}
-		s.mu.Lock()
-		job.kept = kept
-		s.mu.Unlock()
+	kept.Handled = handled
+	return handled.Next(sch.Spec, now), s.note(job, kept)
+}
+
+// note writes down what is known of the schedule of a job, and takes it over.
+func (s *scheduler) note(job *scheduled, kept keptSchedule) error {
+	if err := s.keep(job.def, kept); err != nil {
+		return err
 	}
-	return handled.Next(sch.Spec, now), nil
+	s.mu.Lock()
+	job.kept = kept
+	s.mu.Unlock()
+	return nil
 }
 
 // Schedules returns the schedules of all jobs, by their names.

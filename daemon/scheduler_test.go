@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/jobdir/jobdir/schedule"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
+	"github.com/jobdir/jobdir/submit"
 )
 
 const secondly = `
@@ -171,6 +173,76 @@ func TestSlotsAroundARestart(t *testing.T) {
 	b.keepSlots("once", keptSchedule{Version: scheduleVersion, Job: "test/once", Cron: "0 * * * *", Handled: schedule.Begin(now.Add(-time.Minute))})
 	b.start()
 	check()
+}
+
+// A daemon that was killed while it fired a slot is followed by one that goes on there, whatever the job says of slots that were missed: what was
+// submitted stands, the operation before it is cancelled, and the next slot stands behind it. A slot that was not submitted is one that was missed.
+func TestAFiringThatWasCutShort(t *testing.T) {
+	t.Parallel()
+	const hourly, other = "0 * * * *", "30 * * * *"
+	jobs := `
+{group: test, name: made, schedule: {cron: "0 * * * *", missed: skip, overlap: cancel_previous}, handler: wait}
+---
+{group: test, name: changed, schedule: {cron: "0 * * * *", missed: skip, overlap: cancel_previous}, handler: wait}
+---
+{group: test, name: unmade, schedule: {cron: "0 * * * *", missed: skip, overlap: cancel_previous}, handler: wait}
+---
+{group: test, name: newer, schedule: {cron: "0 * * * *", overlap: queue}, handler: wait}
+`
+	b := prepare(t, jobs, testHandlers)
+	b.jump.Store(int64(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 30*time.Minute)))) // half past
+	b.start()
+	now := b.now()
+	// The slot before the last one: it is late, and for the job that fires once another one is due.
+	slot := now.Truncate(time.Hour).Add(-time.Hour)
+	last := make(map[string]statefs.ID)
+	made := make(map[string]statefs.ID)
+	for _, job := range []string{"made", "changed", "unmade", "newer"} {
+		def := b.daemon.config.Catalog.Get("test", job)
+		submitted := func(o submit.Options) statefs.ID {
+			t.Helper()
+			o.IdempotencyKey = cmp.Or(o.IdempotencyKey, "before "+job)
+			outcomes, err := b.daemon.scheduler.intake.Submit(t.Context(), submit.Request{Definition: def, Options: o, By: byScheduleName, Fresh: true})
+			must(t, err)
+			return outcomes[0].Record.ID
+		}
+		last[job] = submitted(submit.Options{})
+		b.awaitState(last[job], statefs.Running)
+		if job != "unmade" {
+			made[job] = submitted(submit.Options{IdempotencyKey: slotKey(def.Address(), slot), After: []statefs.ID{last[job]}, Require: statefs.RequireEnd})
+		}
+	}
+	must(t, b.stop())
+	before := schedule.Begin(slot.Add(-time.Minute))
+	for job, id := range last {
+		kept := keptSchedule{Version: scheduleVersion, Job: "test/" + job, Cron: hourly, Handled: before, Operation: id.String()}
+		kept.Firing = &firing{At: now, Slots: []time.Time{slot}, Overlap: schedule.OverlapCancel, Handled: schedule.Handled{{From: before[0].From, To: slot}}}
+		switch job {
+		case "changed":
+			kept.Cron = other
+		case "newer":
+			kept.Firing.Overlap = schedule.OverlapQueue
+		}
+		b.keepSlots(job, kept)
+	}
+	b.start()
+	for _, job := range []string{"made", "changed"} {
+		if rec := b.awaitEnd(last[job]); rec.Status != statefs.Cancelled {
+			t.Errorf("%s: the one before is %s", job, rec.Status)
+		}
+		b.awaitState(made[job], statefs.Running)
+		if s := b.awaitSchedule(job, func(s schedule.Status) bool { return s.Operation == made[job].String() }); !s.Last.Equal(slot) {
+			t.Errorf("%s: the last slot is %s, want %s", job, s.Last, slot)
+		}
+	}
+	b.awaitSchedule("unmade", func(s schedule.Status) bool { return s.Operation == last["unmade"].String() })
+	if state, err := b.tree.State(last["unmade"]); err != nil || state != statefs.Running || len(b.started("unmade")) != 0 {
+		t.Errorf("the operation of a slot that is gone has cancelled the one before: %s, %v", state, err)
+	}
+	next := b.awaitStarted("newer", 2)[now.Truncate(time.Hour).UTC().Format(time.RFC3339)]
+	if next == nil || len(next.After) != 1 || next.After[0] != made["newer"] {
+		t.Errorf("the next slot of the one that queues is %+v, want it after %s", next, made["newer"])
+	}
 }
 
 const overlapping = `

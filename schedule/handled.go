@@ -85,6 +85,18 @@ func (h Handled) Due(s *Spec, now time.Time, missed Missed) ([]time.Time, Handle
 	return slots, grown
 }
 
+// Until returns the same without what comes after t in the range that has it; false when none has.
+func (h Handled) Until(t time.Time) (Handled, bool) {
+	for i, r := range h {
+		if r.has(t) {
+			cut := slices.Clone(h)
+			cut[i].To = t
+			return cut, true
+		}
+	}
+	return nil, false
+}
+
 // Next returns the first slot after now that is still to be fired, zero when there is none.
 func (h Handled) Next(s *Spec, now time.Time) time.Time {
 	t := s.Next(now)

@@ -73,6 +73,18 @@ func TestSlotsThatWereMissed(t *testing.T) {
 	}
 }
 
+func TestHandledUntil(t *testing.T) {
+	t.Parallel()
+	h := Handled{{at("2026-01-01 00:00:00"), at("2026-01-01 02:00:00")}, {at("2026-01-01 04:00:00"), at("2026-01-01 06:00:00")}}
+	slot := at("2026-01-01 05:00:00")
+	if cut, ok := h.Until(slot); !ok || len(cut) != 2 || cut[0] != h[0] || !cut[1].To.Equal(slot) || h[1].To.Equal(slot) {
+		t.Errorf("until %s: %v, %t", slot, cut, ok)
+	}
+	if cut, ok := h.Until(at("2026-01-01 03:00:00")); ok {
+		t.Errorf("a time that is not dealt with: %v", cut)
+	}
+}
+
 // A time without a daemon costs no more than the slots that fire of it, and no more than MostMissed do.
 func TestManyMissedSlots(t *testing.T) {
 	t.Parallel()

@@ -88,6 +88,18 @@ func slotsSeen(t *testing.T, tree *statefs.Tree, job string) (from, last time.Ti
 	return kept.Handled[0].From, kept.Slot
 }
 
+// killAtSlot kills a daemon after the next second and a little more: while slots are submitted, written down and started.
+func (r *rig) killAtSlot(d *daemon) {
+	r.t.Helper()
+	aim := time.Until(time.Now().Truncate(time.Second).Add(time.Second)) + time.Duration(r.random.Int64N(int64(60*time.Millisecond)))
+	select {
+	case <-time.After(aim):
+	case <-d.ended:
+		r.t.Fatalf("the daemon has ended: %s", d.stderr)
+	}
+	d.kill()
+}
+
 // TestSlotsAfterKills kills the daemon around the moments at which schedules start jobs, and accounts for each slot once.
 func TestSlotsAfterKills(t *testing.T) {
 	t.Parallel()
@@ -95,15 +107,7 @@ func TestSlotsAfterKills(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(r.jobs, "slots.yaml"), []byte(slotJobs), 0o600))
 	names := []string{"queues", "cancels"}
 	for range scaled(8, 100) {
-		d := r.start()
-		// To the next second, and a little further: to where slots are submitted, written down and started.
-		aim := time.Until(time.Now().Truncate(time.Second).Add(time.Second)) + time.Duration(r.random.Int64N(int64(60*time.Millisecond)))
-		select {
-		case <-time.After(aim):
-		case <-d.ended:
-			t.Fatalf("the daemon has ended: %s", d.stderr)
-		}
-		d.kill()
+		r.killAtSlot(r.start())
 	}
 	d := r.start()
 	tree, err := statefs.Open(r.dir, statefs.Options{})
@@ -116,7 +120,7 @@ func TestSlotsAfterKills(t *testing.T) {
 			return last.After(started)
 		})
 	}
-	d.kill() // from now on nothing fires
+	r.killAtSlot(d)
 	for _, name := range names {
 		from, last := slotsSeen(t, tree, name)
 		found := slotRecords(t, tree, r.dir, name)
@@ -135,8 +139,10 @@ func TestSlotsAfterKills(t *testing.T) {
 			t.Fatalf("%s: the slots are %v, want all up to %s", name, slots, last)
 		}
 	}
-	// Another daemon without the schedules brings all to an end: each has begun in its turn or was cancelled by a later one, none twice.
-	must(t, os.Remove(filepath.Join(r.jobs, "slots.yaml")))
+	// Another daemon whose schedules are off brings all to an end: each has begun in its turn or was cancelled by a later one, none twice.
+	for _, name := range names {
+		must(t, tree.EnableSchedule("t-"+name, false))
+	}
 	d = r.start()
 	queues, cancels := slotRecords(t, tree, r.dir, "queues"), slotRecords(t, tree, r.dir, "cancels")
 	newest := slices.MaxFunc(slices.Collect(maps.Keys(cancels)), time.Time.Compare)
