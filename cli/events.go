@@ -47,7 +47,7 @@ feed is for (GET /api/v1/finished). A flag that filters may be given several tim
 	flags.StringArrayVar(&opts.lane, "lane", nil, "only those of this lane")
 	flags.StringArrayVar(&opts.key, "key", nil, "only those with this key")
 	flags.StringArrayVar(&opts.tag, "tag", nil, "only those with this tag")
-	flags.StringArrayVar(&opts.id, "id", nil, "only those of this operation")
+	flags.StringArrayVar(&opts.id, "id", nil, "only those of this operation; each reason for which it waits is told then")
 	flags.StringArrayVar(&opts.kind, "type", nil, "only those of this type: transition, step, progress, waiting, stalled, lane, delivery, target or sweep")
 	flags.Int64Var(&opts.after, "after", -1, "begin behind the event with this number; -1: with what happens from now on")
 	flags.IntVar(&opts.count, "count", 0, "end after so many; 0: never")

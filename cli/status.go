@@ -45,7 +45,9 @@ func (s status) Living() (*history.Living, []history.Live, bool) { return s.daem
 
 func (s status) Waiting(id statefs.ID) (statefs.Waiting, bool) { return s.daemon.Waiting(id) }
 
-func (s status) Followed(id statefs.ID, wake func()) { s.daemon.Followed(id, wake) }
+func (s status) Followed(id statefs.ID, wake func()) (leave func()) {
+	return s.daemon.Followed(id, wake)
+}
 
 func (s status) Lanes() statefs.LanesStatus { return s.daemon.LanesStatus() }
 

@@ -25,39 +25,53 @@ var eventParameters = []parameter{
 	{name: "lane", kind: "string", summary: "only those of operations in this lane, and of the lane itself"},
 	{name: "key", kind: "string", summary: "only those of operations with this key"},
 	{name: "tag", kind: "string", summary: "only those of operations with this tag"},
-	{name: "id", kind: "string", summary: "only those of this operation"},
+	{name: "id", kind: "string", summary: "only those of this operation; each reason for which it waits is told then"},
 	{name: "type", kind: "string", summary: "only those of this type: transition, step, progress, waiting, stalled, lane, sweep; a gap always comes"},
 	{name: "after", kind: "integer", summary: "first those with a higher number, as far back as they are kept, 0 for all; only new ones when not given; the header Last-Event-ID goes before"},
 }
 
-// eventReader returns what a request follows. The caller closes it.
-func (s *Server) eventReader(r *http.Request) (*events.Reader, error) {
+// eventReader returns what a request follows, and the operations that it names. The caller closes the reader.
+func (s *Server) eventReader(r *http.Request) (reader *events.Reader, ids []statefs.ID, err error) {
 	if s.events == nil {
-		return nil, refuse(http.StatusServiceUnavailable, "This daemon keeps no events")
+		return nil, nil, refuse(http.StatusServiceUnavailable, "This daemon keeps no events")
 	}
 	values, err := query(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := eventNames(values); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	filter := events.Filter{Jobs: values["job"], Groups: values["group"], Lanes: values["lane"], Keys: values["key"], Tags: values["tag"]}
 	for _, text := range values["id"] {
 		id, err := statefs.ParseID(text)
 		if err != nil {
-			return nil, refuse(http.StatusBadRequest, "Invalid parameter 'id': %s", err).with("parameter", "id")
+			return nil, nil, refuse(http.StatusBadRequest, "Invalid parameter 'id': %s", err).with("parameter", "id")
 		}
 		filter.IDs = append(filter.IDs, id)
 	}
 	if filter.Types, err = choices(url.Values{"type": {strings.Join(values["type"], ",")}}, "type", events.Types()); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	after, err := afterFrom(r, values)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return s.events.Follow(filter, after), nil
+	return s.events.Follow(filter, after), filter.IDs, nil
+}
+
+// followAll says that somebody reads the events of these operations, until leave is called: each reason for which they wait is an event then. Those
+// of others are told of less, so the reader is open before.
+func (s *Server) followAll(ids []statefs.ID) (leave func()) {
+	var all []func()
+	for _, id := range ids {
+		all = append(all, s.status.Followed(id, nil))
+	}
+	return func() {
+		for _, leave := range all {
+			leave()
+		}
+	}
 }
 
 // eventNames refuses parameters that are not known, and takes apart those that hold several values.
@@ -107,7 +121,7 @@ func afterFrom(r *http.Request, values url.Values) (uint64, error) {
 
 // eventStream is GET /api/v1/events.
 func (s *Server) eventStream(w *answer, r *http.Request, _ httprouter.Params) error {
-	reader, err := s.eventReader(r)
+	reader, ids, err := s.eventReader(r)
 	if err != nil {
 		return err
 	}
@@ -121,6 +135,7 @@ func (s *Server) eventStream(w *answer, r *http.Request, _ httprouter.Params) er
 	}
 	w.Header().Set("Connection", "close") // its bound and its room are for this answer
 	taker := s.boundTaking(r)
+	defer s.followAll(ids)()
 	w.WriteHeader(http.StatusOK)
 	out := &eventWriter{Writer: bufio.NewWriterSize(w, 16<<10), flush: http.NewResponseController(w).Flush, taker: taker}
 	told, err := s.tellEvents(r.Context(), reader, out)

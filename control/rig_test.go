@@ -134,6 +134,7 @@ type daemonStatus struct {
 	keep    history.Retention
 	guards  history.Guards
 	listing bool // only a listing tells what lives
+	follow  map[follows]int
 }
 
 func (d *daemonStatus) Live() []history.Live {
@@ -175,8 +176,6 @@ func (d *daemonStatus) Schedules() ([]schedule.Status, error) {
 	on, err := d.owner.ScheduleEnabled("media-nightly")
 	return []schedule.Status{{Job: "media/nightly", Cron: "0 3 * * *", Timezone: "UTC", Enabled: on}}, err
 }
-
-func (d *daemonStatus) Followed(statefs.ID, func()) {}
 
 // Lanes are cookie, default, and one that only its operations know; they are held as the files say.
 func (d *daemonStatus) Lanes() statefs.LanesStatus {

@@ -67,9 +67,10 @@ type Status interface {
 	Living() (rows *history.Living, unsettled []history.Live, ok bool)
 	// Waiting says why a live operation does not run; false: it does, or is not in hand.
 	Waiting(id statefs.ID) (statefs.Waiting, bool)
-	// Followed says that somebody reads the stream of an operation: if it waits, its log says why from now on. wake is called once when the
-	// log has the first line of that.
-	Followed(id statefs.ID, wake func())
+	// Followed says that somebody follows an operation, which need not be there, until leave is called: each reason for which it waits is an
+	// event. wake is of a reader of its stream, and nil for one of its events alone: only for the first the log says why it waits. It is called
+	// once when the log has a line of that, and must not block.
+	Followed(id statefs.ID, wake func()) (leave func())
 	// Lanes returns how the lanes and limits stand, and LookAtLanes has the daemon read the files of the lanes before it returns.
 	Lanes() statefs.LanesStatus
 	LookAtLanes()

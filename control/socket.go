@@ -18,7 +18,7 @@ import (
 // eventSocket is GET /api/v1/ws: the events of /api/v1/events, each as one text message that holds its JSON. The guard has looked at the
 // host, the origin and the token before, more strictly than for other reads: a browser lets any page open a WebSocket to anywhere.
 func (s *Server) eventSocket(w *answer, r *http.Request, _ httprouter.Params) error {
-	reader, err := s.eventReader(r)
+	reader, ids, err := s.eventReader(r)
 	if err != nil {
 		return err
 	}
@@ -37,6 +37,7 @@ func (s *Server) eventSocket(w *answer, r *http.Request, _ httprouter.Params) er
 		return shake.refusal(err)
 	}
 	w.started = true
+	defer s.followAll(ids)()
 	defer func() { _ = socket.CloseNow() }() // after a goodbye, or when there is nobody to say it to
 	ctx, stop := context.WithCancel(r.Context())
 	defer stop()

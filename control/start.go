@@ -121,7 +121,7 @@ func (s *Server) streamStarted(w *answer, r *http.Request, id statefs.ID, onDisc
 	if _, err := f.Snapshot(); err != nil {
 		return err
 	}
-	s.status.Followed(id, f.lookAgain)
+	defer s.status.Followed(id, f.lookAgain)()
 	err := s.serveStream(w, r, f, format, 0)
 	if errors.Is(err, errGone) && !s.draining.Load() {
 		s.disconnected(r.Context(), id, catalog.OnDisconnect(onDisconnect))
@@ -177,8 +177,8 @@ func (s *Server) joinStream(w *answer, r *http.Request, p httprouter.Params) err
 	if _, err := f.Snapshot(); err != nil {
 		return s.unknown(id, err)
 	}
-	if state, err := s.tree.State(id); err == nil && (state == statefs.Queued || state == statefs.Scheduled) {
-		s.status.Followed(id, f.lookAgain)
+	if f.end == nil {
+		defer s.status.Followed(id, f.lookAgain)()
 	}
 	err = s.serveStream(w, r, f, format, offset)
 	if errors.Is(err, stream.ErrShutdown) && !w.started {

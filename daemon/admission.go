@@ -268,6 +268,13 @@ func (a *admission) why(id statefs.ID) (queue.Waiting, bool) {
 	return a.queue.Why(id, a.now())
 }
 
+// first returns the operations that stand first, see queue.Queue.First.
+func (a *admission) first() []statefs.ID {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.queue.First()
+}
+
 // Lanes returns how all lanes stand, by name.
 func (d *Daemon) Lanes() []queue.LaneStats {
 	d.admission.mu.RLock()

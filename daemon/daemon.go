@@ -112,7 +112,7 @@ type Daemon struct {
 	lanes *lanes
 	// room bounds how many wait.
 	room room
-	// waiters are the operations whose logs say why they wait.
+	// waiters are the operations of which each reason to wait is told.
 	waiters waiters
 	moves   repeats
 	// beginning is what takes the descriptors that it needs.

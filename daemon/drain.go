@@ -26,6 +26,7 @@ func (d *Daemon) Drain() <-chan struct{} {
 	d.drain.mu.Unlock()
 	d.looks.wait() // a look that began before may still start work
 	d.drain.looked()
+	d.waitingChanged()
 	return drained
 }
 

@@ -62,7 +62,8 @@ func (s *lane) says(every bool, all *laneFile) laneSays {
 // apply tells the queue and everybody who follows what has changed.
 func (l *lanes) apply(now time.Time) {
 	every := l.all[statefs.AllLanes].files[statefs.LanePaused].there
-	closed, paused, reopened := make(map[string]statefs.LaneHold), make(map[string]statefs.LaneHold), false
+	closed, paused := make(map[string]statefs.LaneHold), make(map[string]statefs.LaneHold)
+	reopened, repaused := false, false
 	for name, s := range l.all { // before the queue says that they are
 		if p := s.files[statefs.LanePaused]; p.there {
 			paused[name] = p.value.Hold
@@ -80,6 +81,7 @@ func (l *lanes) apply(now time.Time) {
 		before := s.said
 		s.said = says
 		reopened = reopened || before.closed.held && says.closed != before.closed
+		repaused = repaused || says.paused != before.paused
 		if name != statefs.AllLanes && (says.set != before.set || says.one != before.one) {
 			l.admission.setLane(name, says.set, says.one)
 		}
@@ -87,6 +89,9 @@ func (l *lanes) apply(now time.Time) {
 	}
 	l.closed.Store(&closed)
 	l.looked = true
+	if repaused && l.admission.changed != nil {
+		l.admission.changed() // for another reason, or until another time, of which the queue knows nothing
+	}
 	if reopened {
 		select {
 		case l.reopened <- struct{}{}:

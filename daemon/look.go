@@ -34,7 +34,7 @@ func (d *Daemon) look(id statefs.ID, names statefs.Names) {
 			err = d.adopt(id, sight)
 			if op = d.operation(id); op == nil {
 				d.doubts.note(id, len(sight.States) > 0)
-				d.waiters.forget(id)
+				d.waiters.note(id, false)
 				return err
 			}
 			op.note(sight)
@@ -51,8 +51,8 @@ func (d *Daemon) look(id statefs.ID, names statefs.Names) {
 		if op.state != statefs.Queued || !d.manages(id) {
 			d.chains.free(id, op.rec.After)
 		}
-		d.sayWaiting(op)
 		d.tell(op)
+		d.tellWaiting(op)
 		if d.manages(id) {
 			d.setAlarm(op)
 		}
@@ -198,7 +198,6 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 			}
 		}
 		if !d.admission.enter(op) {
-			d.firstWait(op)
 			return d.beginSides(op)
 		}
 		if err := d.begin(op); err != nil || !d.manages(op.id()) {

@@ -31,15 +31,14 @@ type operation struct {
 	standsWith int32
 	// open are the names that the last look found beside its marker: they may be there still, and each look asks for them again.
 	open statefs.Names
-	// saidWaiting says that it was published why it waits.
-	saidWaiting bool
-
 	// parked says that attention is nil, to those who are outside the look.
 	parked atomic.Bool
 	// displaced is the word of looks at other operations that its marker was moved onto one of theirs.
 	displaced atomic.Bool
 	// shown is a copy of state for readers outside the look.
 	shown atomic.Value // statefs.State
+	// toldWhy is the reason to wait that was published last in its present state.
+	toldWhy atomic.Uint64
 	// row is what lists show of it, and living is where they look for it; nil while it is not in hand.
 	row    atomic.Value // history.Packed
 	living *history.Living
@@ -113,7 +112,9 @@ func attend(rec *statefs.Record) *attention {
 func (op *operation) id() statefs.ID { return op.ident }
 
 func (op *operation) set(state statefs.State) {
-	op.saidWaiting = op.saidWaiting && op.state == state
+	if op.state != state {
+		op.toldWhy.Store(untold)
+	}
 	op.state = state
 	op.shown.Store(state)
 	op.recount(state)

@@ -89,7 +89,7 @@ func inWords(e *events.Event) string {
 		}
 		return out
 	case events.WaitReason:
-		return fmt.Sprintf("%s waits: %s", e.Job, e.Waiting.Reason)
+		return strings.TrimSuffix(fmt.Sprintf("%s waits: %s %s", e.Job, e.Waiting.Reason, e.Waiting.Note), " ")
 	case events.Missing:
 	}
 	return string(e.Type)

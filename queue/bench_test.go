@@ -93,6 +93,22 @@ func BenchmarkWhy(b *testing.B) {
 	}
 }
 
+// BenchmarkFirst asks who of many stands first.
+func BenchmarkFirst(b *testing.B) {
+	for name, shape := range shapes {
+		for _, n := range []int{1, 10_000, 100_000} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				q, _ := fill(b, n, shape)
+				for b.Loop() {
+					if len(q.First()) == 0 {
+						b.Fatal("nobody does")
+					}
+				}
+			})
+		}
+	}
+}
+
 // One that waits costs little, beside the texts of its ID and key. Not parallel: it counts all memory.
 func TestWaitingIsSmall(t *testing.T) {
 	const n = 5_000

@@ -389,6 +389,24 @@ var rules = map[string]string{
 		front a 5
 		wait c l since=90s prio=7
 		why c lane_full pos=1`,
+	"of what waits those stand first that start next in their lane, and with their limits": `
+		lane l 0; lane m 0; limit x 1
+		first
+		wait a l; wait b l; wait c m
+		first a c
+		wait d l limits=x prio=5; wait e l limits=x
+		first a c d
+		wait f l key=k; wait g l key=k; wait h l key=j
+		first a c d f
+		hold i m key=k
+		first a c d h
+		leave a; leave d
+		first b c e h
+		leave b; leave h
+		first c e
+		lane l 2
+		starts e
+		first c f`,
 	"what nobody uses any more is forgotten": `
 		wait a l limits=x key=k
 		hold b m limits=y key=j

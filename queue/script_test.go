@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -60,6 +61,13 @@ func (s *script) step(words []string) {
 	case "front": // NAME PRIORITY
 		priority, ok := q.Front(s.id(rest[0]))
 		s.same("front", fmt.Sprint(priority, ok), rest[1]+" true")
+	case "first": // [NAME...]: all that stand first, by name
+		var names []string
+		for _, id := range q.First() {
+			names = append(names, id.Endpoint())
+		}
+		slices.Sort(names)
+		s.same("first", strings.Join(names, " "), strings.Join(rest, " "))
 	case "lanes": // [NAME...]: all that are there, and nothing else is remembered
 		var names []string
 		for _, l := range q.Lanes(s.now) {

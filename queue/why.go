@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -83,4 +84,25 @@ func (q *Queue) Front(id statefs.ID) (priority int, ok bool) {
 	}
 	// The lowest with since - priority*ageing < first.score.
 	return own + int((w.score-first.score)/int64(q.ageing)) + 1, true
+}
+
+// First returns those that stand first, each once, in no order: of all that wait in a lane, and of those there that need the same limits, of which with
+// and without a key the one that is to start next. They are as many as there are combinations of lane and limits in use, three times at most.
+func (q *Queue) First() (ids []statefs.ID) {
+	add := func(w *waiter) {
+		if w != nil && !slices.Contains(ids, w.id) {
+			ids = append(ids, w.id)
+		}
+	}
+	for _, c := range q.classes {
+		if c.waiting == 0 {
+			continue
+		}
+		add(c.lane.waiting.first())
+		add(c.free.waiting.least())
+		if len(c.lines) > 0 {
+			add(c.lines[0].head())
+		}
+	}
+	return ids
 }
