@@ -31,7 +31,7 @@ type actOptions struct {
 	step   string
 	reason string
 	by     string
-	wait   time.Duration
+	wait   waitFlag
 	json   bool
 }
 
@@ -84,7 +84,7 @@ for the next one. An ID may be shortened to its end, such as r42.`,
 		},
 	}
 	opts.flags(a, cmd)
-	cmd.Flags().DurationVar(&opts.wait, "wait", 0, "return when it was carried out, at most after this time")
+	addWait(cmd, &opts.wait, "it was carried out")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }
@@ -123,7 +123,7 @@ Who set what, when and why is kept in the record. Without a daemon the request w
 		},
 	}
 	opts.flags(a, cmd)
-	cmd.Flags().DurationVar(&opts.wait, "wait", 0, "return when it was carried out, at most after this time")
+	addWait(cmd, &opts.wait, "it was carried out")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }
@@ -140,9 +140,9 @@ func (a *app) act(ctx context.Context, conf *loaded, opts actOptions, texts []st
 			a.streams.say("%s", printable(answer.Message))
 		}
 		switch {
-		case opts.wait == 0: // that it is on the disk is enough
+		case !opts.wait.given: // that it is on the disk is enough
 		case answer.Pending:
-			a.streams.say("%s is %s: the request was not carried out within %s, and stands", id, answer.State, opts.wait)
+			a.streams.say("%s is %s: the request was not carried out within %s, and stands", id, answer.State, opts.wait.atMost())
 			return &codeError{code: exitTemporary}
 		case !answer.Holds():
 			a.streams.say("%s is %s: the request did not take effect; 'jobdir logs %s' says why", id, answer.State, id)
@@ -156,7 +156,7 @@ func (a *app) act(ctx context.Context, conf *loaded, opts actOptions, texts []st
 			if err := remoteValues(ctx, c, id, pairs, &args); err != nil {
 				return err
 			}
-			answer, err := c.Act(ctx, id, opts.ask, args, cmp.Or(opts.wait, actPatience))
+			answer, err := c.Act(ctx, id, opts.ask, args, cmp.Or(opts.wait.atMost(), actPatience))
 			return show(id, answer, err)
 		})
 	}, func(tree *statefs.Tree) error {
@@ -164,7 +164,7 @@ func (a *app) act(ctx context.Context, conf *loaded, opts actOptions, texts []st
 		return resolveLocal(tree).each(texts, func(id statefs.ID) error {
 			answer, err := actInTree(ctx, tree, id, opts.ask, opts.args(), pairs)
 			if err == nil {
-				answer.Pending = opts.wait > 0
+				answer.Pending = opts.wait.given
 			}
 			return show(id, answer, err)
 		})

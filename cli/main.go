@@ -35,7 +35,7 @@ type app struct {
 func Main(ctx context.Context, args []string, streams Streams, options Options) int {
 	a := &app{streams: streams, options: options}
 	root := a.root() //nolint:contextcheck // each command gets ctx from ExecuteContextC
-	root.SetArgs(args)
+	root.SetArgs(joinWait(args))
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)

@@ -13,7 +13,8 @@ import (
 )
 
 func (a *app) askDeliveryCommand(ask statefs.DeliveryAsk, short string) *cobra.Command {
-	var args statefs.Args
+	var opts deliveryAsk
+	opts.ask = ask
 	cmd := &cobra.Command{
 		Use:   string(ask) + " ENTRY|ID...",
 		Short: short,
@@ -27,48 +28,86 @@ r42, r42.1-webhook. Without a daemon the request waits on disk for the next one.
 			if err != nil {
 				return err
 			}
-			return a.askDelivery(cmd.Context(), conf, ask, args, texts)
+			return a.askDelivery(cmd.Context(), conf, opts, texts)
 		},
 	}
-	cmd.Flags().StringVar(&args.Reason, "reason", "", "noted in the log of the daemon")
+	cmd.Flags().StringVar(&opts.args.Reason, "reason", "", "noted in the log of the daemon")
+	if ask == statefs.RetryDelivery {
+		addWait(cmd, &opts.wait, "each was tried, with the error, and 1 when one failed")
+	}
 	return cmd
 }
 
-func (a *app) askDelivery(ctx context.Context, conf *loaded, ask statefs.DeliveryAsk, args statefs.Args, texts []string) error {
-	args.By = userName()
-	if _, err := args.JSON(); err != nil {
+// deliveryAsk is what is asked of deliveries.
+type deliveryAsk struct {
+	ask  statefs.DeliveryAsk
+	args statefs.Args
+	wait waitFlag
+}
+
+func (a *app) askDelivery(ctx context.Context, conf *loaded, opts deliveryAsk, texts []string) error {
+	opts.args.By = userName()
+	if _, err := opts.args.JSON(); err != nil {
 		return usagef("%w", err)
 	}
 	return a.reach(ctx, conf, func(c *client.Client) error {
 		return resolveRecent(ctx, c).eachEntry(texts, func(entry string) error {
-			answer, err := c.AskDelivery(ctx, entry, ask, args)
+			var answer *client.AskedDelivery
+			var err error
+			if opts.ask == statefs.RetryDelivery {
+				answer, err = c.RetryDelivery(ctx, entry, opts.args, opts.wait.atMost())
+			} else {
+				answer, err = c.AskDelivery(ctx, entry, opts.ask, opts.args)
+			}
 			if err != nil {
 				return err
 			}
 			a.streams.say("%s", answer.Message)
-			for _, e := range answer.Entries {
-				if err := a.streams.line("%s\t%s", e.Entry, e.Status); err != nil {
-					return err
-				}
-			}
-			return nil
+			return a.askedEntries(answer)
 		})
 	}, func(tree *statefs.Tree) error {
 		a.streams.say("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
+		if opts.wait.given {
+			a.streams.say("--wait has no meaning then: nothing is tried before")
+		}
 		return resolveLocalRecent(tree).eachEntry(texts, func(entry string) error {
-			names, err := openDeliveries(tree, entry, ask)
+			names, err := openDeliveries(tree, entry, opts.ask)
 			if err != nil {
 				return err
 			}
 			for _, name := range names {
-				if err := tree.AskDelivery(name, ask, args); err != nil {
+				if err := tree.AskDelivery(name, opts.ask, opts.args); err != nil {
 					return err
 				}
-				a.streams.say("%s requested for %s", strings.ToUpper(string(ask[:1]))+string(ask[1:]), name)
+				a.streams.say("%s requested for %s", strings.ToUpper(string(opts.ask[:1]))+string(opts.ask[1:]), name)
 			}
 			return nil
 		})
 	})
+}
+
+// askedEntries prints how entries stand; the error is that one was not tried, or failed again.
+func (a *app) askedEntries(answer *client.AskedDelivery) error {
+	code := exitSuccess
+	for _, e := range answer.Entries {
+		line := e.Entry + "\t" + string(e.Status)
+		switch {
+		case e.Tried == nil:
+		case !*e.Tried:
+			line += "\tit was not tried in this time, and stays before all others"
+			code = exitTemporary
+		case e.Status != statefs.DeliveryDelivered:
+			line += "\t" + printable(e.Error)
+			code = max(code, exitFailure)
+		}
+		if err := a.streams.line("%s", line); err != nil {
+			return err
+		}
+	}
+	if code != exitSuccess {
+		return &codeError{code: code}
+	}
+	return nil
 }
 
 // eachEntry does something with each of the entries, or operations, that texts name, once all of them are known.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +14,7 @@ import (
 
 type requestOptions struct {
 	ask  statefs.Ask
-	wait time.Duration
+	wait waitFlag
 	json bool
 	bulk bulkOptions
 }
@@ -49,7 +48,7 @@ question asked. That needs a daemon, and returns when the requests are on its di
 		},
 	}
 	opts.bulk.byFilter(cmd)
-	cmd.Flags().DurationVar(&opts.wait, "wait", 0, "return when it took effect, at most after this time")
+	addWait(cmd, &opts.wait, "it took effect")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }
@@ -66,9 +65,9 @@ func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, te
 		}
 		switch {
 		case answer.Pending:
-			a.streams.say("%s is %s: the request did not take effect within %s, and stands", id, answer.State, opts.wait)
+			a.streams.say("%s is %s: the request did not take effect within %s, and stands", id, answer.State, opts.wait.atMost())
 			return &codeError{code: exitTemporary}
-		case opts.wait > 0 && answer.TookEffect != nil && !answer.Holds():
+		case opts.wait.given && answer.TookEffect != nil && !answer.Holds():
 			a.streams.say("%s is %s: the request did not take effect", id, answer.State)
 			return &codeError{code: exitTemporary}
 		}
@@ -76,17 +75,17 @@ func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, te
 	}
 	err := a.reach(ctx, conf, func(c *client.Client) error {
 		return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
-			answer, err := c.Request(ctx, id, opts.ask, opts.wait)
+			answer, err := c.Request(ctx, id, opts.ask, opts.wait.atMost())
 			return show(id, answer, err)
 		})
 	}, func(tree *statefs.Tree) error {
 		a.streams.say("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
-		if opts.wait > 0 {
+		if opts.wait.given {
 			a.streams.say("--wait has no meaning then: nothing takes effect before")
 		}
 		return resolveLocal(tree).each(texts, func(id statefs.ID) error {
 			answer, err := requestTree(ctx, tree, id, opts.ask)
-			if err == nil && opts.wait > 0 {
+			if err == nil && opts.wait.given {
 				answer.Pending = true
 			}
 			return show(id, answer, err)

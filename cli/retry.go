@@ -14,7 +14,7 @@ import (
 type retryOptions struct {
 	about       actOptions
 	failedItems bool
-	wait        bool
+	wait        waitFlag
 	json        bool
 	bulk        bulkOptions
 }
@@ -28,7 +28,7 @@ func (a *app) retryCommand() *cobra.Command {
 it inherits the items that went well and does the others. An operation with steps goes on at the step that failed, or was not done;
 with --step it goes back to an earlier one: that one and all that need it are done again.
 
-With --wait it returns when they have ended, with the exit code of 'jobdir wait'.
+With --wait it returns when they have ended, with the exit code of 'jobdir wait'; with --wait=1h at most after that time, with 75.
 
 Instead of IDs a filter chooses operations, all that did not end well: how many match is said first, and a question
 asked. That needs a daemon.`,
@@ -52,20 +52,20 @@ asked. That needs a daemon.`,
 	opts.bulk.byFilter(cmd)
 	opts.about.flags(a, cmd)
 	cmd.Flags().BoolVar(&opts.failedItems, "failed-items", false, "do only the items that failed, and nothing that was never begun")
-	cmd.Flags().BoolVar(&opts.wait, "wait", false, "return when they have ended, with the outcome")
+	addWait(cmd, &opts.wait, "they have ended, with the outcome")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }
 
 func (a *app) retry(ctx context.Context, conf *loaded, opts retryOptions, texts []string) error {
 	return a.reach(ctx, conf, func(c *client.Client) error {
-		if !opts.wait {
+		if !opts.wait.given {
 			return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
 				_, err := a.retryOne(ctx, c, opts, id)
 				return err
 			})
 		}
-		ctx, stop := interruptible(ctx, 0)
+		ctx, stop := interruptible(ctx, "wait", opts.wait.limit)
 		defer stop()
 		var begun []statefs.ID
 		err := resolveRecent(ctx, c).each(texts, func(id statefs.ID) error {
@@ -77,7 +77,7 @@ func (a *app) retry(ctx context.Context, conf *loaded, opts retryOptions, texts 
 		})
 		return errors.Join(err, a.waitFor(ctx, c, waitOptions{json: opts.json}, begun))
 	}, func(tree *statefs.Tree) error {
-		if opts.wait {
+		if opts.wait.given {
 			return &client.UnreachableError{Address: tree.Dir(), Err: errors.New("nothing ends before a daemon runs: start it with 'jobdir serve', or leave --wait away")}
 		}
 		ids, err := resolveLocal(tree).all(texts)
@@ -110,7 +110,7 @@ func retryInTree(ctx context.Context, tree *statefs.Tree, opts retryOptions, id 
 
 // retryOne starts one operation again and says what came of it, and returns the ID of what does the work now.
 func (a *app) retryOne(ctx context.Context, c *client.Client, opts retryOptions, id statefs.ID) (statefs.ID, error) {
-	if opts.wait {
+	if opts.wait.given {
 		op, err := c.Operation(ctx, id)
 		if err != nil {
 			return id, err
@@ -141,7 +141,7 @@ func (a *app) retryOne(ctx context.Context, c *client.Client, opts retryOptions,
 		id = again.Operation.ID
 	}
 	switch {
-	case opts.json && opts.wait: // the outcome says the ID
+	case opts.json && opts.wait.given: // the outcome says the ID
 		return id, nil
 	case opts.json:
 		return id, a.streams.json(again)

@@ -61,6 +61,10 @@ func (s status) LookAtEntry(ctx context.Context, name statefs.EntryName) error {
 	return s.daemon.LookAtEntry(ctx, name)
 }
 
+func (s status) AwaitEntry(name statefs.EntryName) (<-chan struct{}, func()) {
+	return s.daemon.AwaitEntry(name)
+}
+
 func (s status) LookAtLanes() { s.daemon.LookAtLanes() }
 
 func (s status) Delete(ctx context.Context, id statefs.ID) error { return s.daemon.Delete(ctx, id) }

@@ -77,13 +77,10 @@ type ending struct {
 	err    error
 }
 
-var (
-	errTimeOver = errors.New("the time of --timeout is over; the operations go on")
-	errStopped  = errors.New("stopped waiting; the operations go on")
-)
+var errStopped = errors.New("stopped waiting; the operations go on")
 
 func (a *app) wait(ctx context.Context, conf *loaded, opts waitOptions, texts []string) error {
-	ctx, stop := interruptible(ctx, opts.timeout)
+	ctx, stop := interruptible(ctx, "timeout", opts.timeout)
 	defer stop()
 	c, err := a.connect(ctx, conf)
 	if err != nil {
@@ -182,8 +179,8 @@ func worst(all []ending) error {
 	return nil
 }
 
-// interruptible returns a context that ends with a signal or, when that is above zero, a time. Its cause says which.
-func interruptible(ctx context.Context, timeout time.Duration) (_ context.Context, stop func()) {
+// interruptible returns a context that ends with a signal or, when that is above zero, the time of a flag. Its cause says which.
+func interruptible(ctx context.Context, flag string, timeout time.Duration) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -200,7 +197,7 @@ func interruptible(ctx context.Context, timeout time.Duration) (_ context.Contex
 		case <-signals:
 			cancel(errStopped)
 		case <-over:
-			cancel(errTimeOver)
+			cancel(fmt.Errorf("the time of --%s is over; the operations go on", flag))
 		}
 	})
 	return ctx, func() {

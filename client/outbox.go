@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -35,20 +36,39 @@ type AskedDelivery struct {
 	ID      statefs.ID `json:"id"`
 	Message string     `json:"message"`
 	// Entries are what was asked for, and how each stands now.
-	Entries []struct {
-		Entry  string                 `json:"entry"`
-		Status statefs.DeliveryStatus `json:"status"`
-	} `json:"entries"`
-	// Pending says that the request stands and was not carried out yet.
+	Entries []AskedEntry `json:"entries"`
+	// Pending says that the request stands and was not carried out yet or, after a wait, that something was not tried.
 	Pending bool `json:"pending"`
+}
+
+// AskedEntry is how an entry of the outbox stands after somebody asked for something.
+type AskedEntry struct {
+	Entry  string                 `json:"entry"`
+	Status statefs.DeliveryStatus `json:"status"`
+	// Tried says after a wait whether it was tried since it was asked for, and Error why that failed, "" when it did not.
+	Tried *bool  `json:"tried"`
+	Error string `json:"error"`
+}
+
+// RetryDelivery is AskDelivery of a retry that, with a wait above zero, returns when each entry was tried or that time is over. The longest wait is 10 minutes.
+func (c *Client) RetryDelivery(ctx context.Context, entry string, args statefs.Args, wait time.Duration) (*AskedDelivery, error) {
+	query := url.Values{}
+	if wait > 0 {
+		query.Set("wait", wait.String())
+	}
+	return c.askDelivery(ctx, entry, statefs.RetryDelivery, args, query)
 }
 
 // AskDelivery has a delivery tried now, or gives it up: entry is ID.N-KIND, or an ID for all that operation has to deliver. Of args Reason and By count. The
 // error is an *[Error] with status 404 when there is no such delivery, and 409 when there is nothing to do.
 func (c *Client) AskDelivery(ctx context.Context, entry string, ask statefs.DeliveryAsk, args statefs.Args) (*AskedDelivery, error) {
+	return c.askDelivery(ctx, entry, ask, args, nil)
+}
+
+func (c *Client) askDelivery(ctx context.Context, entry string, ask statefs.DeliveryAsk, args statefs.Args, query url.Values) (*AskedDelivery, error) {
 	var out AskedDelivery
 	body := statefs.Args{By: args.By, Reason: args.Reason}
-	if err := c.call(ctx, http.MethodPost, "/api/v1/outbox/"+url.PathEscape(entry)+"/"+url.PathEscape(string(ask)), nil, body, &out); err != nil {
+	if err := c.call(ctx, http.MethodPost, "/api/v1/outbox/"+url.PathEscape(entry)+"/"+url.PathEscape(string(ask)), query, body, &out); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", ask, entry, err)
 	}
 	return &out, nil

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -172,141 +171,11 @@ func (s *Server) outboxOf(values url.Values) (func(statefs.ID) bool, error) {
 	}, nil
 }
 
-// askedDelivery is the answer to a retry or drop.
-type askedDelivery struct {
-	Success bool                `json:"success"`
-	ID      statefs.ID          `json:"id"`
-	Action  statefs.DeliveryAsk `json:"action"`
-	Message string              `json:"message"`
-	// Entries are what was asked for, and how each stands now.
-	Entries []deliveryNow `json:"entries"`
-	// Pending says that the request stands and is not carried out yet.
-	Pending bool `json:"pending,omitempty"`
-}
-
-type deliveryNow struct {
-	Entry  string                 `json:"entry"`
-	Status statefs.DeliveryStatus `json:"status"`
-}
-
-// askDelivery is POST /api/v1/outbox/{entry}/{retry,drop}: of one entry, or of all of an operation.
-func (s *Server) askDelivery(ask statefs.DeliveryAsk) handler {
-	return func(w *answer, r *http.Request, p httprouter.Params) error {
-		values, err := query(r)
-		if err != nil {
-			return err
-		}
-		if err := onlyThese(values); err != nil {
-			return err
-		}
-		args, err := s.argsFrom(w, r, values)
-		if err != nil {
-			return err
-		}
-		if args.Step != "" || args.Run != 0 || args.Values != nil {
-			return refuse(http.StatusBadRequest, `The body may have the members reason and by, as {"reason": "the bucket is back", "by": "anna"}`)
-		}
-		id, names, err := s.entriesOf(p.ByName("entry"), ask)
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			if err := s.tree.AskDelivery(name, ask, args); err != nil {
-				return err
-			}
-		}
-		out := askedDelivery{Success: true, ID: id, Action: ask}
-		ctx, stop := context.WithTimeout(r.Context(), carryOutTime)
-		defer stop()
-		for _, name := range names { // whatever becomes of it, the requests are on the disk
-			out.Pending = s.status.LookAtEntry(ctx, name) != nil || out.Pending
-		}
-		what := strconv.Itoa(len(names)) + " deliveries"
-		if len(names) == 1 {
-			what = "delivery " + strconv.Itoa(names[0].Place) + " (" + names[0].Kind + ")"
-		}
-		out.Message = strings.ToUpper(string(ask[:1])) + string(ask[1:]) + " requested for " + what + " of operation '" + id.String() + "'"
-		rec, err := s.tree.ReadRecord(id)
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			if it := rec.Delivery(name.Place); it != nil {
-				out.Entries = append(out.Entries, deliveryNow{name.String(), it.State})
-			}
-		}
-		status := http.StatusOK
-		if out.Pending {
-			status = http.StatusAccepted
-		}
-		return s.sendJSON(w, r, status, out)
-	}
-}
-
-// entriesOf finds what is asked for: an entry, ID.N-KIND, or all of an operation that are not done with.
-func (s *Server) entriesOf(text string, ask statefs.DeliveryAsk) (id statefs.ID, names []statefs.EntryName, err error) {
-	name, single := statefs.ParseEntry(text)
-	id = name.ID
-	if !single {
-		if id, err = statefs.ParseID(text); err != nil {
-			return id, nil, err
-		}
-	}
-	rec, err := s.tree.ReadRecord(id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return id, nil, s.goneOrNever(id)
-	}
-	if err != nil {
-		return id, nil, err
-	}
-	if !rec.Status.Terminal() {
-		return id, nil, refuse(http.StatusConflict, "Operation '%s' has not ended: nothing of it is delivered yet", id).with("id", id)
-	}
-	var why error
-	for i := range rec.Deliveries {
-		it := &rec.Deliveries[i]
-		of := statefs.EntryName{ID: id, Place: it.Place, Kind: it.Kind}
-		if single && of != name {
-			continue
-		}
-		if why = s.mayAskDelivery(it, of, ask); why == nil {
-			names = append(names, of)
-		} else if _, refused := errors.AsType[*refusal](why); !refused {
-			return id, nil, why
-		}
-	}
-	switch {
-	case len(names) > 0:
-		return id, names, nil
-	case single && why == nil:
-		return id, nil, refuse(http.StatusNotFound, "Operation '%s' has no delivery '%s'", id, printable(text, 200)).with("id", id)
-	case single || len(rec.Deliveries) == 1:
-		return id, nil, why
-	}
-	return id, nil, refuse(http.StatusConflict, "Operation '%s' has nothing that waits to be delivered", id).with("id", id)
-}
-
-// mayAskDelivery says why something cannot be asked of a delivery.
-func (s *Server) mayAskDelivery(it *statefs.Delivery, name statefs.EntryName, ask statefs.DeliveryAsk) error {
-	if it.State != statefs.DeliveryPending && it.State != statefs.DeliveryManual {
-		return refuse(http.StatusConflict, "Delivery %d (%s) of operation '%s' is %s: nothing to do", it.Place, it.Kind, name.ID, it.State).with("id", name.ID).with("status", it.State)
-	}
-	if ask == statefs.DropDelivery {
-		return nil
-	}
-	has, _, err := s.tree.HasEntry(name)
-	if err != nil || has {
-		return err
-	}
-	return refuse(http.StatusConflict, "Delivery %d (%s) of operation '%s' cannot be tried again: %s; drop it, or submit another operation", it.Place, it.Kind, name.ID, printable(it.Error, 500)).
-		with("id", name.ID).with("status", it.State)
-}
-
 func (s *Server) outboxRoutes() []route {
 	const body = `{"reason": "why", "by": "anna"}, all of which may be left out`
 	answers := []response{
 		{200, mediaJSON, "It is carried out; each entry with its status now"},
-		{202, mediaJSON, "The request is on disk"},
+		{202, mediaJSON, "The request is on disk, or it was not tried in the time of wait"},
 		{409, problemType, "There is nothing to do, or nothing that a retry could change"},
 	}
 	return []route{
@@ -316,6 +185,7 @@ func (s *Server) outboxRoutes() []route {
 		},
 		{
 			method: "POST", path: "/api/v1/outbox/:entry/retry", handle: s.askDelivery(statefs.RetryDelivery), body: body, answers: answers,
+			query:   []parameter{{name: "wait", kind: "string", summary: "answer when it was tried, with the error if it failed, at most after this time (5s, 1m)"}},
 			summary: "Try a delivery now, also one that waits for a person or whose target is down: an entry, as ID.1-webhook, or all of an operation",
 		},
 		{

@@ -42,6 +42,16 @@ func (d *daemonStatus) OutboxLines(q *statefs.OutboxQuery) (page []statefs.Outbo
 // LookAtEntry carries nothing out; the tests do, with the owner.
 func (d *daemonStatus) LookAtEntry(context.Context, statefs.EntryName) error { return d.looked }
 
+// AwaitEntry waits for the try that a test plays.
+func (d *daemonStatus) AwaitEntry(name statefs.EntryName) (done <-chan struct{}, stop func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tries[name] == nil {
+		return make(chan struct{}), func() {}
+	}
+	return d.tries[name], func() {}
+}
+
 // owes has an operation that ended wait for three deliveries: a pending one, one that waits for a person, and one of which there is no entry.
 func (r *rig) owes() (w *work, names [3]statefs.EntryName) {
 	r.t.Helper()
@@ -164,7 +174,8 @@ func TestDeliveriesAreAskedFor(t *testing.T) {
 		live.id.String() + "/drop":          {409, "has not ended"},
 		nobody + "/drop":                    {404, "not found"},
 		"x/drop":                            {400, "x"},
-		w.id.String() + "/retry?wait=1s":    {400, "Unknown parameter 'wait'"},
+		w.id.String() + "/drop?wait=1s":     {400, "Unknown parameter 'wait'"},
+		w.id.String() + "/retry?wait=soon":  {400, "Invalid parameter 'wait'"},
 		w.id.String() + "/again":            {404, "There is nothing at"},
 		w.id.String() + ".1-webhook.x/drop": {400, "x"},
 	} {
@@ -189,6 +200,36 @@ func TestDeliveriesAreAskedFor(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(r.tree.OutboxDir(), "*_requested")); err != nil || len(left) != 2 { // those of the drop of all that nobody read
 		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+// A retry that waits is answered when the entry was tried, with the error of that try.
+func TestRetryOfDeliveryWaits(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	w, names := r.owes()
+	at := "/api/v1/outbox/" + w.id.String()
+	first := func(a reply) map[string]any {
+		t.Helper()
+		return items(a.json(t)["entries"])[0]
+	}
+	a := r.do("POST", at+".1-webhook/retry?wait=1ms", "")
+	if e := first(a); a.status != 202 || a.json(t)["pending"] != true || e["tried"] != false || e["error"] != nil {
+		t.Errorf("not tried: %d %s", a.status, a.body)
+	}
+	done := make(chan struct{})
+	close(done)
+	r.played().tries = map[statefs.EntryName]chan struct{}{names[0]: done}
+	a = r.do("POST", at+".1-webhook/retry?wait=10m", "")
+	if e := first(a); a.status != 200 || a.json(t)["pending"] != nil || e["tried"] != true || e["status"] != "pending" || e["error"] != "no answer" {
+		t.Errorf("tried: %d %s", a.status, a.body)
+	}
+	a = r.do("POST", at+"/retry?wait=1ms", "")
+	if e := first(a); a.status != 202 || e["tried"] != true || len(items(a.json(t)["entries"])) != 2 {
+		t.Errorf("one of two: %d %s", a.status, a.body)
+	}
+	if a = r.do("POST", at+".1-webhook/retry", ""); a.status != 200 || first(a)["tried"] != nil {
+		t.Errorf("without a wait: %d %s", a.status, a.body)
 	}
 }
 

@@ -127,6 +127,7 @@ type daemonStatus struct {
 	outbox statefs.OutboxStatus
 	asked  statefs.OutboxQuery // for the outbox, last
 	looked error
+	tries  map[statefs.EntryName]chan struct{} // what AwaitEntry waits for
 
 	tally   tally.Tally
 	history *history.Store

@@ -79,6 +79,9 @@ type Status interface {
 	Outbox() statefs.OutboxStatus
 	OutboxLines(q *statefs.OutboxQuery) (page []statefs.OutboxLine, total int)
 	LookAtEntry(ctx context.Context, name statefs.EntryName) error
+	// AwaitEntry says when an entry was tried: done is closed when a try of it ends that begins from now on, and when it is done with. stop must be called
+	// in the end.
+	AwaitEntry(name statefs.EntryName) (done <-chan struct{}, stop func())
 	// Schedules returns the schedules of all jobs, by their addresses.
 	Schedules() ([]schedule.Status, error)
 	// Delete removes an operation that has ended, with the errors of history.Store.Delete.

@@ -176,6 +176,12 @@ func (d *Daemon) LookAtEntry(ctx context.Context, name statefs.EntryName) error 
 	}
 }
 
+// AwaitEntry says when an entry was tried: done is closed when a try of it ends that begins from now on, and when it is done with. stop must be called in
+// the end.
+func (d *Daemon) AwaitEntry(name statefs.EntryName) (done <-chan struct{}, stop func()) {
+	return d.outbox.Await(name)
+}
+
 func (d *Daemon) lookAtEntry(ctx context.Context, name statefs.EntryName) error {
 	has, manual, err := d.owner.HasEntry(name)
 	if err != nil {

@@ -23,7 +23,7 @@ func (d *Daemon) retryDelivery(rec *statefs.Record, name statefs.EntryName, entr
 	}
 	d.logger.Info("a delivery is tried again because somebody asked for it", "entry", name, "by", by, "reason", reason)
 	d.outbox.Add(name, d.destination(rec, name), *rec.FinishedAt)
-	d.outbox.Probe(name)
+	d.outbox.Ask(name)
 	return nil
 }
 

@@ -10,6 +10,8 @@
 // is down: it is tried with one entry at a time, and not again within [ProbeInterval], however many wait for it. The first
 // entry that it takes, or refuses for a reason of its own, brings it up again, and all that wait for it go at once. Those are tried meanwhile
 // that were tried least, the oldest and the newest of them in turn, so an entry that a target never takes does not keep the others back.
+// An entry that somebody asks for is tried once as soon as a worker is free, however long its target is to be left alone and whatever the others there come
+// to; of one target the [mostAsked] that were asked for last are, so that a thousand requests cost a target that is away no thousand tries.
 //
 // [Outbox] carries that out: it runs at most so many deliveries at once, in all and at one target, and waits for the time of the
 // next probe. What a delivery is, the caller says; the entries are files of package statefs, and the caller reads and writes them.

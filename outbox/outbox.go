@@ -44,8 +44,9 @@ type Outbox struct {
 	changed func(TargetState)
 	wake    chan struct{}
 
-	mu   sync.Mutex // guards plan
-	plan *Plan
+	mu      sync.Mutex // guards what follows
+	plan    *Plan
+	waiters map[statefs.EntryName][]*waiter
 }
 
 // New makes an Outbox, which does nothing before Run.
@@ -63,7 +64,7 @@ func New(c Config) *Outbox {
 	if c.Probe > 0 {
 		plan.probe = c.Probe
 	}
-	return &Outbox{deliver: c.Deliver, changed: c.Changed, wake: make(chan struct{}, 1), plan: plan}
+	return &Outbox{deliver: c.Deliver, changed: c.Changed, wake: make(chan struct{}, 1), plan: plan, waiters: make(map[statefs.EntryName][]*waiter)}
 }
 
 // Add has an entry that was made at a time be delivered to a target; the same entry counts once.
@@ -82,11 +83,21 @@ func (o *Outbox) Hold(name statefs.EntryName, label string, created time.Time) {
 }
 
 // Forget notes that an entry is gone. A try that is under way ends as it does.
-func (o *Outbox) Forget(name statefs.EntryName) { o.note(func(p *Plan) { p.Forget(name) }) }
+func (o *Outbox) Forget(name statefs.EntryName) {
+	o.note(func(p *Plan) {
+		p.Forget(name)
+		o.release(name, anyone)
+	})
+}
 
-// Probe has an entry tried at once, also when its target is down.
-func (o *Outbox) Probe(name statefs.EntryName) {
-	o.change(func(p *Plan) { p.Probe(name, time.Now()) })
+// Ask has an entry tried once as soon as there is a worker for it, also when its target is down, and whatever becomes of others there.
+func (o *Outbox) Ask(name statefs.EntryName) {
+	o.change(func(p *Plan) { p.Ask(name) })
+}
+
+// Prompt has the targets of entries tried with one entry each at once, also those that are down.
+func (o *Outbox) Prompt(names []statefs.EntryName) {
+	o.change(func(p *Plan) { p.Prompt(names, time.Now()) })
 }
 
 // Standing says how far an entry is.
@@ -156,6 +167,7 @@ func (o *Outbox) dispatch(ctx context.Context, workers *sync.WaitGroup) (due tim
 		if !ok {
 			return o.plan.Due(time.Now())
 		}
+		o.begin(name)
 		workers.Go(func() { o.try(ctx, name) })
 	}
 }
@@ -173,6 +185,7 @@ func (o *Outbox) try(ctx context.Context, name statefs.EntryName) {
 			p.Failed(name, time.Now(), outcome.After, outcome.Reason)
 		}
 		changed = p.Changes()
+		o.release(name, func(w *waiter) bool { return w.begun || outcome.Settled })
 	})
 	for _, t := range changed {
 		o.changed(t)

@@ -53,16 +53,17 @@ type Plan struct {
 // target is where entries go.
 type target struct {
 	Destination
-	waiting line
-	count   int // of the entries that name it
-	busy    int
-	down    bool
-	since   time.Time // when it went down
-	reason  string    // why it is down
-	next    time.Time // of the next probe while it is down
-	probes  int       // every other one takes the newest, so that entries which the target never takes do not keep back what it would
-	asked   bool      // somebody asked for a try, and none has begun since
-	served  uint64    // when it had its last turn, for taking turns
+	waiting  line
+	count    int // of the entries that name it
+	busy     int
+	down     bool
+	since    time.Time // when it went down
+	reason   string    // why it is down
+	next     time.Time // of the next probe while it is down
+	probes   int       // every other one takes the newest, so that entries which the target never takes do not keep back what it would
+	prompted bool      // somebody asked for a try of it, and none has begun since
+	asked    []*entry  // the waiting ones that somebody asked for, the last one at the end
+	served   uint64    // when it had its last turn, for taking turns
 }
 
 type entry struct {
@@ -75,6 +76,8 @@ type entry struct {
 	tries    int32
 	index    int32 // in its line
 	standing Standing
+	asked    bool // it is among those of its target
+	again    bool // somebody asked for it while it was tried
 }
 
 // NewPlan makes an empty plan for at most limit deliveries at once, perTarget of them at one target. jitter gives chance, from 0 to 1.
@@ -116,7 +119,7 @@ func (p *Plan) Add(name statefs.EntryName, at Destination, created time.Time) {
 		p.targets[at.Key] = t
 	}
 	p.sequence++
-	e.target, e.label, e.sequence, e.created, e.tries = t, t.Label, p.sequence, created.UnixNano(), 0
+	e.target, e.label, e.sequence, e.created, e.tries, e.again = t, t.Label, p.sequence, created.UnixNano(), 0, false
 	t.count++
 	if p.trying[name] != nil { // it was forgotten meanwhile: how that try ends counts
 		e.standing = Busy
@@ -157,6 +160,7 @@ func (p *Plan) detach(e *entry) {
 	}
 	switch e.standing {
 	case Waiting:
+		t.dismiss(e)
 		t.waiting.remove(e)
 	case Deferred:
 		p.later.remove(e)
@@ -174,26 +178,6 @@ func (p *Plan) tidy(t *target) {
 	}
 }
 
-// Probe has an entry tried before all others of its target, and at once also when that is down.
-func (p *Plan) Probe(name statefs.EntryName, now time.Time) {
-	e := p.entries[name]
-	if e == nil || e.target == nil {
-		return
-	}
-	t := e.target
-	t.next, t.asked = now, true
-	switch e.standing {
-	case Waiting:
-		t.waiting.remove(e)
-	case Deferred:
-		p.later.remove(e)
-	case Unknown, Expected, Busy, Held:
-		return
-	}
-	e.tries, e.sequence = 0, 0
-	p.wait(e)
-}
-
 // Next gives an entry to be tried now, until Settled, Failed or Defer says how that went; false when there is none.
 func (p *Plan) Next(now time.Time) (statefs.EntryName, bool) {
 	if len(p.trying) >= p.limit {
@@ -205,39 +189,57 @@ func (p *Plan) Next(now time.Time) (statefs.EntryName, bool) {
 	}
 	var best *target
 	for _, t := range p.targets {
-		if p.open(t, now) && (best == nil || cmp.Or(cmp.Compare(t.served, best.served), cmp.Compare(t.Key, best.Key)) < 0) {
+		if p.open(t, now) && (best == nil || t.before(best)) {
 			best = t
 		}
 	}
 	if best == nil {
 		return statefs.EntryName{}, false
 	}
-	e := best.waiting.first()
-	if best.down {
-		if best.probes++; best.probes%2 == 0 {
-			e = best.waiting.newest()
-		}
-	}
-	best.waiting.remove(e)
+	e := best.take()
 	e.tries++
 	e.standing = Busy
 	p.sequence++
 	best.served = p.sequence
 	best.busy++
-	best.asked = false
 	p.trying[e.name] = best
 	return e.name, true
+}
+
+// before says which of two targets has its turn first: the one at which somebody asked for an entry, then the one that was served less lately.
+func (t *target) before(other *target) bool {
+	if asked := len(t.asked) > 0; asked != (len(other.asked) > 0) {
+		return asked
+	}
+	return cmp.Or(cmp.Compare(t.served, other.served), cmp.Compare(t.Key, other.Key)) < 0
+}
+
+// take takes the entry that is to be tried next from those that wait.
+func (t *target) take() *entry {
+	e := t.waiting.first()
+	switch {
+	case len(t.asked) > 0:
+		e = t.asked[len(t.asked)-1]
+	case t.down:
+		if t.probes++; t.probes%2 == 0 {
+			e = t.waiting.newest()
+		}
+	}
+	t.dismiss(e)
+	t.waiting.remove(e)
+	t.prompted = false
+	return e
 }
 
 // open says whether a target may be given something.
 func (p *Plan) open(t *target, now time.Time) bool {
 	switch {
-	case len(t.waiting.list) == 0:
+	case len(t.waiting.list) == 0 || t.busy >= p.perTarget:
 		return false
-	case t.down:
-		return t.busy == 0 && !now.Before(t.next)
+	case len(t.asked) > 0 || !t.down:
+		return true
 	}
-	return t.busy < p.perTarget
+	return t.busy == 0 && !now.Before(t.next)
 }
 
 // Due is when Next gives something, as long as nothing else happens; false is never.

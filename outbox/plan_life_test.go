@@ -40,26 +40,6 @@ func TestDeferred(t *testing.T) {
 	}
 }
 
-// An entry that somebody asks for goes before all others, also at a target that is down.
-func TestProbe(t *testing.T) {
-	t.Parallel()
-	p := planOf(4, 1)
-	for n := range 3 {
-		p.Add(nameOf(t, n), at("a"), began)
-	}
-	take(t, p, began, nameOf(t, 0))
-	p.Failed(nameOf(t, 0), began, 0, "away")
-	take(t, p, began)
-	p.Probe(nameOf(t, 2), began)
-	take(t, p, began, nameOf(t, 2))
-	p.Settled(nameOf(t, 2))
-	if changes := p.Changes(); len(changes) != 2 || !changes[0].Down || changes[0].Reason != "away" || changes[0].Label != "the target a" || changes[1].Down || changes[1].Waiting != 2 {
-		t.Errorf("the changes are %+v", changes)
-	}
-	p.Probe(nameOf(t, 2), began) // it is gone
-	take(t, p, began, nameOf(t, 1))
-}
-
 // Tries that began before somebody asked for one do not put it off, however late they fail; those that begin later do.
 func TestProbeDuringTries(t *testing.T) {
 	t.Parallel()
@@ -69,12 +49,12 @@ func TestProbeDuringTries(t *testing.T) {
 	}
 	take(t, p, began, nameOf(t, 0), nameOf(t, 1), nameOf(t, 2))
 	p.Failed(nameOf(t, 0), began, 0, "away")
-	p.Probe(nameOf(t, 3), began)
+	p.Prompt([]statefs.EntryName{nameOf(t, 3)}, began)
 	p.Failed(nameOf(t, 1), began, time.Minute, "away")
 	take(t, p, began) // one probe at a time
 	p.Failed(nameOf(t, 2), began, 0, "away")
 	take(t, p, began, nameOf(t, 3))
-	p.Probe(nameOf(t, 3), began) // while it is tried
+	p.Prompt([]statefs.EntryName{nameOf(t, 3)}, began) // while it is tried
 	p.Failed(nameOf(t, 3), began, 0, "away")
 	next, ok := p.Next(began)
 	if !ok {
@@ -96,7 +76,7 @@ func TestWhileItIsTried(t *testing.T) {
 		"forgotten":           {func(p *Plan) { p.Forget(nameOf(t, 0)) }, Unknown},
 		"held":                {func(p *Plan) { p.Hold(nameOf(t, 0), "the target a", began) }, Held},
 		"forgotten and added": {func(p *Plan) { p.Forget(nameOf(t, 0)); p.Add(nameOf(t, 0), at("a"), began) }, Waiting},
-		"asked for":           {func(p *Plan) { p.Probe(nameOf(t, 0), began) }, Waiting},
+		"asked for":           {func(p *Plan) { p.Ask(nameOf(t, 0)) }, Waiting},
 	} {
 		p := planOf(4, 4)
 		p.Add(nameOf(t, 0), at("a"), began)

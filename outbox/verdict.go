@@ -24,12 +24,12 @@ func (p *Plan) Settled(name statefs.EntryName) {
 // when it does not.
 func (p *Plan) Failed(name statefs.EntryName, now time.Time, after time.Duration, reason string) {
 	p.tried(name, func(t *target, e *entry) {
-		if !t.asked { // a try that is older than what somebody asked for says nothing of the target since
+		if !t.prompted { // a try that is older than what somebody asked for says nothing of the target since
 			t.next = now.Add(max(p.probe+p.chance(p.probe), min(after, maxRetryAfter)))
 		}
 		t.reason = reason
 		if e != nil {
-			p.wait(e)
+			p.goBack(e)
 		}
 		if !t.down {
 			t.down, t.since = true, now
@@ -45,10 +45,23 @@ func (p *Plan) Defer(name statefs.EntryName, now time.Time) {
 		if e == nil {
 			return
 		}
+		if e.again {
+			p.goBack(e)
+			return
+		}
 		wait := min(p.probe<<min(e.tries-1, 8), maxDeferral)
 		e.standing, e.due = Deferred, now.Add(wait+p.chance(wait)).UnixNano()
 		p.later.add(e)
 	})
+}
+
+// goBack has an entry that was tried wait again, before all others when somebody has asked for it meanwhile.
+func (p *Plan) goBack(e *entry) {
+	p.wait(e)
+	if e.again {
+		e.again = false
+		e.target.put(e)
+	}
 }
 
 func (p *Plan) chance(of time.Duration) time.Duration {

@@ -81,7 +81,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
-		"an older try puts off what somebody asked for", "outbox/verdict.go", "if !t.asked {", "if true {",
+		"an older try puts off what somebody asked for", "outbox/verdict.go", "if !t.prompted {", "if true {",
 		"TestProbeDuringTries", "./outbox", false,
 	},
 	{
