@@ -67,6 +67,7 @@ var imports = []row{
 	{"web", 1, nil, nil, "embedded files and nothing else"},
 	{"internal/faultfs", 1, nil, []string{gofuse, xsys}, "a disk that forgets and fails, for tests; it knows nothing of what is written to it"},
 	{"internal/s3test", 1, nil, []string{minio}, "servers of others that speak S3, for tests; it asks them with a client, and knows nothing of what delivers to them"},
+	{"internal/browsertest", 1, nil, nil, "a real browser for tests; what the page is it does not know"},
 	{"internal/fakejob", 1, nil, []string{xsys}, "a child program for tests, which behaves like a stranger's"},
 
 	{"internal/blockrec", 2, []string{"internal/faultfs"}, []string{gofuse, xsys}, "a block device that writes down its writes and flushes, for tests; it asks the other disk whether this machine can mount one"},

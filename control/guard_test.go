@@ -150,6 +150,8 @@ func TestTokens(t *testing.T) {
 		{"none", "/readyz", "", 401},
 		{"none, for liveness", "/healthz", "", 200},
 		{"none, for a page", "/testrouter/streaming01", "", 401},
+		{"none, for the page to watch on", "/ui/", "", 200},
+		{"none, for what that page asks", "/api/v1/operations", "", 401},
 		{"none, for what does not exist", "/nothing/at/all", "", 401},
 		{"first", "/readyz", "Bearer " + aliceSecret, 200},
 		{"second", "/readyz", "Bearer " + bobSecret, 200},

@@ -70,7 +70,7 @@ var (
 // table is every route of the server. The rows whose path begins with :group share one handler of the router, which cannot hold a
 // name beside a fixed segment: control and operations are told apart from jobs behind it.
 func (s *Server) table() []route {
-	return slices.Concat(s.fixedRoutes(), s.actRoutes(), s.lanesRoutes(), s.outboxRoutes(), s.groupRoutes())
+	return slices.Concat(s.fixedRoutes(), s.actRoutes(), s.lanesRoutes(), s.outboxRoutes(), s.uiRoutes(), s.groupRoutes())
 }
 
 func (s *Server) fixedRoutes() []route {

@@ -77,6 +77,8 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"POST /api/v1/lanes/:lane/close":             {"/api/v1/lanes/cookie/close", 200, "application/json", `"closed":{`},
 		"POST /api/v1/lanes/:lane/open":              {"/api/v1/lanes/cookie/open", 200, "application/json", `{"name":"cookie"`},
 		"POST /api/v1/sweep":                         {"/api/v1/sweep?dry_run=true", 200, "application/json", `"dry_run":true`},
+		"GET /ui":                                    {"/ui", 200, "text/html; charset=utf-8", `src="app.js"`},
+		"GET /ui/*file":                              {"/ui/", 200, "text/html; charset=utf-8", `src="app.js"`},
 		"GET /:group/control":                        {"/testrouter/control?action=pause&id=" + live.id.String(), 200, "application/json", `"success":true`},
 		"POST /:group/control":                       {"/testrouter/control?action=resume&id=" + live.id.String(), 200, "application/json", `"success":true`},
 		"GET /:group/operations":                     {"/testrouter/operations", 200, "application/json", `"operation_id":"` + live.id.String()},

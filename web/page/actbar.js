@@ -1,0 +1,23 @@
+// Shows the buttons of what can be done about one thing, and keeps those that stay.
+import { button, keyed, set } from './dom.js';
+
+// actbar returns {node, update(thing, acts)}. done(answer) is called after each act that was carried out.
+export function actbar(node, done) {
+  let thing = null;
+  const show = keyed(node, (act) => act.name, (first) => {
+    let act = first;
+    const made = button(act.text, async () => {
+      const answer = await act.run(thing);
+      if (answer) done(answer, thing);
+    }, { data: { act: act.name }, 'aria-label': act.label ?? null, class: act.danger ? 'danger' : act.main ? 'main' : null });
+    return { node: made, update: (now) => {
+      act = now;
+      set(made, now.text);
+      if (now.label) made.setAttribute('aria-label', now.label);
+    } };
+  });
+  return { node, update: (now, acts) => {
+    thing = now;
+    show(acts);
+  } };
+}

@@ -1,0 +1,81 @@
+// Follows what happens: one connection to /api/v1/events for the whole page. It comes back by itself, behind the last event that it was told of.
+import { open, Refused } from './api.js';
+import { Backoff } from './backoff.js';
+import { events } from './sse.js';
+
+// silence is after how long without any sign of life the connection counts as lost: the daemon gives one every 15 seconds.
+const silence = 45000;
+// old is after how long without a connection the events in between are not asked for any more: everything is read again then anyway.
+const old = 5 * 60000;
+
+export class Feed {
+  // onOpen is called with each connection: what is shown may be old. onEvent gets each event, onLine {connected, since}.
+  constructor({ onOpen, onEvent, onLine }) {
+    this.onOpen = onOpen;
+    this.onEvent = onEvent;
+    this.onLine = onLine;
+    this.last = '';
+    this.since = null; // since when there is no connection, null while there is one
+    this.stopping = null;
+  }
+
+  start() {
+    if (this.stopping) return;
+    this.stopping = new AbortController();
+    this.run(this.stopping.signal);
+  }
+
+  // stop ends the connection; start begins a new one.
+  stop() {
+    this.stopping?.abort();
+    this.stopping = null;
+    this.last = '';
+  }
+
+  async run(signal) {
+    const backoff = new Backoff();
+    while (!signal.aborted) {
+      try {
+        await this.follow(signal, backoff);
+      } catch (err) {
+        if (err instanceof Refused && err.status === 401) {
+          this.stop();
+          return;
+        }
+        if (err instanceof Refused && err.status === 400) this.last = ''; // a number that means nothing here
+      }
+      if (signal.aborted) return;
+      this.since ??= new Date();
+      this.onLine({ connected: false, since: this.since });
+      await backoff.wait(signal);
+    }
+  }
+
+  // follow is one connection, until it ends.
+  async follow(signal, backoff) {
+    const cut = new AbortController();
+    const end = () => cut.abort();
+    signal.addEventListener('abort', end);
+    let watchdog = setTimeout(end, silence);
+    const alive = () => {
+      clearTimeout(watchdog);
+      watchdog = setTimeout(end, silence);
+    };
+    try {
+      if (this.since && Date.now() - this.since > old) this.last = '';
+      const headers = this.last === '' ? {} : { 'Last-Event-ID': this.last };
+      const answer = await open('GET', '/api/v1/events', { headers, signal: cut.signal });
+      this.since = null;
+      this.onLine({ connected: true, since: null });
+      this.onOpen();
+      for await (const event of events(answer.body, alive)) {
+        backoff.reset();
+        if (event.id !== null) this.last = event.id;
+        if (event.type !== '') this.onEvent(JSON.parse(event.data));
+      }
+    } finally {
+      clearTimeout(watchdog);
+      signal.removeEventListener('abort', end);
+    }
+  }
+}

@@ -1,0 +1,103 @@
+// Shows the end of a text that grows. What is too much is dropped from its beginning, and it stays at its end while the person is there.
+import { el } from './dom.js';
+
+const least = 256 << 10; // characters that are held
+const most = 1 << 20; // the same when a person asked for earlier ones
+const beat = 80; // milliseconds that are shown at once
+
+// escapes are what a terminal would obey: colours, titles, and characters that cannot be shown.
+// eslint-disable-next-line no-control-regex
+const escapes = /\u001b\[[0-?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[\u0000-\u0008\u000b-\u001f\u007f]/g;
+
+export const plain = (text) => text.replace(escapes, '');
+
+export class Tail {
+  constructor(label) {
+    this.node = el('pre', { class: 'log', tabindex: '0', role: 'log', 'aria-live': 'off', 'aria-label': label });
+    this.begin(0);
+  }
+
+  // begin empties it: what comes begins at this byte.
+  begin(from) {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.node.replaceChildren();
+    this.pieces = []; // {node, to}: to is the byte behind the piece
+    this.size = 0;
+    this.from = from;
+    this.cutFirst = from > 0; // it may begin in the middle of a line
+    this.fresh = '';
+    this.to = from;
+    this.cap = least;
+  }
+
+  // add puts text at the end; to is the byte behind it.
+  add(text, to) {
+    let more = plain(text);
+    if (this.cutFirst) {
+      this.cutFirst = false;
+      more = more.slice(more.indexOf('\n') + 1);
+    }
+    this.fresh += more;
+    if (this.fresh.length > 2 * this.cap) this.fresh = this.fresh.slice(-this.cap);
+    this.to = to;
+    this.timer ??= setTimeout(() => this.show(), beat);
+  }
+
+  show() {
+    this.timer = null;
+    const atEnd = this.atEnd();
+    const node = document.createTextNode(this.fresh);
+    this.pieces.push({ node, to: this.to });
+    this.size += this.fresh.length;
+    this.fresh = '';
+    this.node.append(node);
+    while (this.size > this.cap && this.pieces.length > 1) {
+      const first = this.pieces.shift();
+      this.size -= first.node.length;
+      this.from = first.to;
+      first.node.remove();
+    }
+    if (atEnd) this.end();
+  }
+
+  atEnd() {
+    return this.node.scrollHeight - this.node.scrollTop - this.node.clientHeight < 24;
+  }
+
+  end() {
+    this.node.scrollTop = this.node.scrollHeight;
+  }
+
+  full() {
+    return this.size >= most / 2 && this.cap >= most;
+  }
+
+  // prepend puts bytes before all others; the first of them is at from.
+  prepend(data, from) {
+    let begin = 0;
+    if (from > 0) begin = data.indexOf(10) + 1; // 0 when there is no line end: the line is longer than this
+    const text = plain(new TextDecoder().decode(data.subarray(begin)).replace(/\r\n?/g, '\n'));
+    const node = document.createTextNode(text);
+    const below = this.node.scrollHeight - this.node.scrollTop;
+    this.cap = Math.min(this.cap + text.length, most);
+    this.node.prepend(node);
+    this.pieces.unshift({ node, to: this.from });
+    this.size += text.length;
+    this.from = from + begin;
+    this.node.scrollTop = this.node.scrollHeight - below;
+  }
+
+  // replace shows another text.
+  replace(text) {
+    const atEnd = this.atEnd();
+    const now = plain(text.replace(/\r\n?/g, '\n'));
+    if (this.node.textContent !== now) this.node.textContent = now;
+    if (atEnd) this.end();
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+    this.timer = null;
+  }
+}
