@@ -71,7 +71,7 @@ func (a *app) actCommand(ask statefs.Ask, short, long string) *cobra.Command {
 		Long: long + `
 
 Who asked, when and why is kept in the record. The request is a file in the storage directory: without a daemon it waits on disk
-for the next one. An ID may be shortened to its end, such as r42.`,
+for the next one. An ID may be shortened to its end, such as r42 or 42.`,
 		Example:           fmt.Sprintf("  jobdir %s r42 --reason 'the source has no such track'", ask),
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
@@ -282,7 +282,7 @@ func (a *app) completeStep(cmd *cobra.Command, args []string, _ string) ([]strin
 	defer stop()
 	var found []string
 	err = a.reach(ctx, conf, func(c *client.Client) error {
-		id, err := resolveRecent(ctx, c).one(args[0])
+		id, err := resolveRemote(ctx, c).one(args[0])
 		if err != nil {
 			return err
 		}
@@ -294,7 +294,7 @@ func (a *app) completeStep(cmd *cobra.Command, args []string, _ string) ([]strin
 		}
 		return err
 	}, func(tree *statefs.Tree) error {
-		id, err := resolveLocalRecent(tree).one(args[0])
+		id, err := resolveLocal(tree).one(args[0])
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (a *app) delete(ctx context.Context, conf *loaded, texts []string) error {
 		return err
 	}
 	defer c.Close()
-	return resolveRecent(ctx, c).each(texts, func(id statefs.ID) error {
+	return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
 		if err := c.Delete(ctx, id); err != nil {
 			return err
 		}

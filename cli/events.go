@@ -38,7 +38,7 @@ feed is for (GET /api/v1/finished). A flag that filters may be given several tim
 			if err != nil {
 				return err
 			}
-			return a.events(cmd.Context(), conf, opts)
+			return a.following(cmd.Context(), func(ctx context.Context) error { return a.events(ctx, conf, opts) })
 		},
 	}
 	flags := cmd.Flags()
@@ -71,7 +71,7 @@ func (a *app) events(ctx context.Context, conf *loaded, opts eventsOptions) erro
 		"job": opts.job, "group": opts.group, "lane": opts.lane, "key": opts.key, "tag": opts.tag, "type": opts.kind,
 	}
 	if len(opts.id) > 0 {
-		ids, err := resolveRecent(ctx, c).all(opts.id)
+		ids, err := resolveRemote(ctx, c).all(opts.id)
 		if err != nil {
 			return err
 		}

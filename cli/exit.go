@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"syscall"
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -26,6 +27,7 @@ const (
 	exitTemporary = 75  // the outcome is not known: cut off, left running, or refused for now
 	exitForbidden = 77  // the daemon wants a token, or a file may not be read
 	exitCancelled = 130 // the operation was cancelled
+	exitNoReader  = 141 // nobody reads the output any more; 128 and SIGPIPE, as a shell says of a program that this signal ended
 )
 
 // usageError is a mistake of the person at the keyboard.
@@ -82,6 +84,8 @@ func exitCode(err error) int {
 	switch {
 	case client.Unreachable(err):
 		return exitNoDaemon
+	case errors.Is(err, errReaderGone), errors.Is(err, syscall.EPIPE): // the second where SIGPIPE is ignored, and ended nobody
+		return exitNoReader
 	case errors.Is(err, statefs.ErrNotLive):
 		return exitNotFound
 	case errors.Is(err, fs.ErrPermission):

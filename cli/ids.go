@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,65 +14,93 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// resolver turns what a person types into IDs: a whole ID, its end such as r42, or a beginning that only one live
-// operation has. Live operations are listed at most once, and only when something was shortened.
+// resolver turns what a person types into IDs: a whole ID, its end such as r42 or 42, or a beginning that only one live operation has. Live operations are
+// listed at most once, and only when something was shortened.
 type resolver struct {
 	list func() ([]statefs.ID, error)
-	// recent finds ended operations by their number; nil where only live ones are meant.
-	recent func(number uint64) ([]statefs.ID, error)
-	live   []statefs.ID
-	done   bool
+	// numbered finds the operations with a number, also those that have ended.
+	numbered func(number uint64) ([]statefs.ID, error)
+	live     []statefs.ID
+	done     bool
 }
+
+// mostNamed bounds how many operations an error names.
+const mostNamed = 5
 
 func (r *resolver) one(text string) (statefs.ID, error) {
 	if id, err := statefs.ParseID(text); err == nil {
 		return id, nil
 	}
-	if !r.done {
-		live, err := r.list()
-		if err != nil {
-			return statefs.ID{}, err
-		}
-		r.live, r.done = live, true
-	}
-	var found []statefs.ID
-	for _, id := range r.live {
-		// Our own numbers are unique, but a foreign operation may bear any.
-		numbered := text != "" && strings.HasSuffix(id.String(), "_"+text)
-		if numbered || text != "" && strings.HasPrefix(id.String(), text) {
-			found = append(found, id)
-		}
-	}
-	number := numberOf(text)
-	if len(found) == 0 && number > 0 && r.recent != nil {
-		recent, err := r.recent(number)
-		if err != nil {
-			return statefs.ID{}, err
-		}
-		found = recent
+	found, err := r.find(text)
+	if err != nil {
+		return statefs.ID{}, err
 	}
 	switch len(found) {
 	case 0:
-		if r.recent != nil {
-			return statefs.ID{}, notFoundf("no operation that is live, or was submitted since yesterday, is called %q: give its whole ID, or the r-number at its end", text)
-		}
-		return statefs.ID{}, notFoundf("no live operation is called %q: give its whole ID, or the r-number at its end as 'jobdir ls' shows it", text)
+		return statefs.ID{}, notFoundf("no operation is called %q: give its whole ID, or the number at its end, as r42", text)
 	case 1:
 		return found[0], nil
-	default:
-		return statefs.ID{}, usagef("%q stands for %d operations, among them %s and %s: give the whole ID",
-			text, len(found), found[0], found[1])
 	}
+	var names []string
+	for _, id := range found[:min(len(found), mostNamed)] {
+		names = append(names, id.String())
+	}
+	if more := len(found) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return statefs.ID{}, usagef("%q stands for %d operations: %s; give the whole ID of one", text, len(found), strings.Join(names, ", "))
 }
 
-// numberOf returns 42 for r42, and 0 for what is no number.
-func numberOf(text string) uint64 {
-	digits, ok := strings.CutPrefix(text, "r")
-	number, err := strconv.ParseUint(digits, 10, 64)
-	if !ok || err != nil {
-		return 0
+// find returns the operations that a shortened ID may mean.
+func (r *resolver) find(text string) ([]statefs.ID, error) {
+	if !r.done {
+		live, err := r.list()
+		if err != nil {
+			return nil, err
+		}
+		r.live, r.done = live, true
 	}
-	return number
+	number, end := endOf(text)
+	fits := func(id statefs.ID) bool { return end != "" && strings.HasSuffix(id.String(), end) }
+	var found []statefs.ID
+	for _, id := range r.live {
+		if fits(id) || text != "" && strings.HasPrefix(id.String(), text) {
+			found = append(found, id)
+		}
+	}
+	if number == 0 {
+		return found, nil
+	}
+	// Our own numbers are unique, but a foreign operation may bear any.
+	all, err := r.numbered(number)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range all {
+		if fits(id) && !slices.Contains(found, id) {
+			found = append(found, id)
+		}
+	}
+	return found, nil
+}
+
+// theEnd is the end of an ID: its number, and maybe more before that.
+var theEnd = regexp.MustCompile(`^(?:(?:.*_)?r)?([0-9]{1,15})$`)
+
+// endOf returns the number in an end of an ID, such as 42 of r42, p5_r42 and 42, and the end of the ID as it is written; nothing for any other text.
+func endOf(text string) (number uint64, end string) {
+	m := theEnd.FindStringSubmatch(text)
+	if m == nil {
+		return 0, ""
+	}
+	number, err := strconv.ParseUint(m[1], 10, 64)
+	if err != nil {
+		return 0, ""
+	}
+	if m[1] == text {
+		text = "r" + text
+	}
+	return number, "_" + text
 }
 
 // all resolves several at once, before anything is done with the first.
@@ -103,17 +133,10 @@ func resolveRemote(ctx context.Context, c *client.Client) *resolver {
 	return &resolver{list: func() ([]statefs.ID, error) {
 		operations, err := c.Operations(ctx, nil)
 		return idsOf(operations), err
-	}}
-}
-
-// resolveRecent also finds what has ended lately.
-func resolveRecent(ctx context.Context, c *client.Client) *resolver {
-	r := resolveRemote(ctx, c)
-	r.recent = func(number uint64) ([]statefs.ID, error) {
+	}, numbered: func(number uint64) ([]statefs.ID, error) {
 		operations, err := c.Operations(ctx, url.Values{"number": {strconv.FormatUint(number, 10)}})
 		return idsOf(operations), err
-	}
-	return r
+	}}
 }
 
 func idsOf(operations []client.Operation) []statefs.ID {
@@ -137,12 +160,5 @@ func resolveLocal(tree *statefs.Tree) *resolver {
 			}
 		}
 		return ids, nil
-	}}
-}
-
-// resolveLocalRecent also finds what has ended lately.
-func resolveLocalRecent(tree *statefs.Tree) *resolver {
-	r := resolveLocal(tree)
-	r.recent = tree.Recent
-	return r
+	}, numbered: tree.Numbered}
 }

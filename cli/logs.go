@@ -33,8 +33,7 @@ piece of one longer than 64 KiB.
 
 With --step it writes what that step wrote in its last run, also an optional step, which has a log of its own.
 
-An ID may be shortened to a beginning that only one live operation has, or to its end, such as r42, also of an
-operation that has ended and was submitted today or yesterday.`,
+An ID may be shortened to its end, such as r42 or 42, or to a beginning that only one live operation has.`,
 		Args:              exactlyOne("an ID"),
 		ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,7 +41,7 @@ operation that has ended and was submitted today or yesterday.`,
 			if err != nil {
 				return err
 			}
-			return a.logs(cmd.Context(), conf, opts, args[0])
+			return a.following(cmd.Context(), func(ctx context.Context) error { return a.logs(ctx, conf, opts, args[0]) })
 		},
 	}
 	cmd.Flags().BoolVarP(&opts.follow, "follow", "f", false, "go on until the operation ends")
@@ -62,7 +61,7 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 	}
 	out := a.logOutput(opts)
 	err := a.reach(ctx, conf, func(c *client.Client) error {
-		id, err := resolveRecent(ctx, c).one(text)
+		id, err := resolveRemote(ctx, c).one(text)
 		if err != nil {
 			return err
 		}
@@ -89,7 +88,7 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 		defer log.Close()
 		return copyLog(out, log)
 	}, func(tree *statefs.Tree) error {
-		id, err := resolveLocalRecent(tree).one(text)
+		id, err := resolveLocal(tree).one(text)
 		if err != nil {
 			return err
 		}

@@ -43,11 +43,15 @@ func Main(ctx context.Context, args []string, streams Streams, options Options) 
 	if err == nil {
 		return exitSuccess
 	}
+	code := exitCode(err)
+	if code == exitNoReader {
+		return code // as any program that SIGPIPE ends
+	}
 	streams.complain(err)
 	if _, ok := errors.AsType[*usageError](err); ok && used != nil {
 		streams.say("'%s --help' says how it is used", used.CommandPath())
 	}
-	return exitCode(err)
+	return code
 }
 
 func (a *app) root() *cobra.Command {
@@ -58,7 +62,7 @@ func (a *app) root() *cobra.Command {
 operations, 'touch storage/jobs/ID.pause_requested' pauses one. A daemon serves the same over HTTP.
 
 Exit codes of run and wait: 0 success, 1 failure, 2 partial, 3 a person has to act, 130 cancelled, 75 not known. All commands:
-64 wrong use, 66 not found, 69 no daemon, 75 try again, 77 not allowed, 70 anything else.`,
+64 wrong use, 66 not found, 69 no daemon, 75 try again, 77 not allowed, 141 nobody reads the output any more, 70 anything else.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {

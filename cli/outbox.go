@@ -45,7 +45,7 @@ does not know which targets are down.`,
 			if err != nil {
 				return err
 			}
-			return a.outbox(cmd.Context(), conf, &opts)
+			return a.following(cmd.Context(), func(ctx context.Context) error { return a.outbox(ctx, conf, &opts) })
 		},
 	}
 	flags := cmd.Flags()

@@ -21,7 +21,7 @@ func (a *app) askDeliveryCommand(ask statefs.DeliveryAsk, short string) *cobra.C
 		Long: short + `.
 
 ENTRY is as 'jobdir outbox' shows it, ID.N-KIND; an ID alone means all that the operation has to deliver. Both may be shortened to the end of the ID:
-r42, r42.1-webhook. Without a daemon the request waits on disk for the next one.`,
+r42 or 42, r42.1-webhook. Without a daemon the request waits on disk for the next one.`,
 		Args: usageArgs(needs("an entry or ID")),
 		RunE: func(cmd *cobra.Command, texts []string) error {
 			conf, err := a.load(cmd)
@@ -51,7 +51,7 @@ func (a *app) askDelivery(ctx context.Context, conf *loaded, opts deliveryAsk, t
 		return usagef("%w", err)
 	}
 	return a.reach(ctx, conf, func(c *client.Client) error {
-		return resolveRecent(ctx, c).eachEntry(texts, func(entry string) error {
+		return resolveRemote(ctx, c).eachEntry(texts, func(entry string) error {
 			var answer *client.AskedDelivery
 			var err error
 			if opts.ask == statefs.RetryDelivery {
@@ -70,7 +70,7 @@ func (a *app) askDelivery(ctx context.Context, conf *loaded, opts deliveryAsk, t
 		if opts.wait.given {
 			a.streams.say("--wait has no meaning then: nothing is tried before")
 		}
-		return resolveLocalRecent(tree).eachEntry(texts, func(entry string) error {
+		return resolveLocal(tree).eachEntry(texts, func(entry string) error {
 			names, err := openDeliveries(tree, entry, opts.ask)
 			if err != nil {
 				return err

@@ -28,8 +28,8 @@ func (a *app) requestCommand(ask statefs.Ask, short string) *cobra.Command {
 		Long: short + `.
 
 The request is a file in the storage directory, so it outlives both the daemon and this command: without a daemon it
-waits on disk for the next one. An ID may be shortened to its end, such as r42, or to a beginning that only one live
-operation has.
+waits on disk for the next one. An ID may be shortened to its end, such as r42 or 42, or to a beginning that only one
+live operation has.
 
 Instead of IDs a filter chooses operations, all for which it means something: how many match is said first, and a
 question asked. That needs a daemon, and returns when the requests are on its disk.`,

@@ -46,7 +46,7 @@ asked. That needs a daemon.`,
 			if opts.bulk.given() {
 				return a.bulk(cmd.Context(), conf, string(statefs.Retry), &opts.bulk, opts.json)
 			}
-			return a.retry(cmd.Context(), conf, opts, args)
+			return a.following(cmd.Context(), func(ctx context.Context) error { return a.retry(ctx, conf, opts, args) })
 		},
 	}
 	opts.bulk.byFilter(cmd)
@@ -68,7 +68,7 @@ func (a *app) retry(ctx context.Context, conf *loaded, opts retryOptions, texts 
 		ctx, stop := interruptible(ctx, "wait", opts.wait.limit)
 		defer stop()
 		var begun []statefs.ID
-		err := resolveRecent(ctx, c).each(texts, func(id statefs.ID) error {
+		err := resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
 			again, err := a.retryOne(ctx, c, opts, id)
 			if err == nil {
 				begun = append(begun, again)

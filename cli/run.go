@@ -40,7 +40,7 @@ when it is pressed twice, the operation is left running. An operation never ends
 			if err != nil {
 				return err
 			}
-			return a.run(cmd.Context(), conf, opts, args[0], args[1:])
+			return a.following(cmd.Context(), func(ctx context.Context) error { return a.run(ctx, conf, opts, args[0], args[1:]) })
 		},
 	}
 	flags := cmd.Flags()

@@ -43,7 +43,7 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 	var failed *steps.Step
 	var output []string
 	err := a.reach(ctx, conf, func(c *client.Client) error {
-		id, err := resolveRecent(ctx, c).one(text)
+		id, err := resolveRemote(ctx, c).one(text)
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 		}
 		return nil
 	}, func(tree *statefs.Tree) error {
-		id, err := resolveLocalRecent(tree).one(text)
+		id, err := resolveLocal(tree).one(text)
 		if err != nil {
 			return err
 		}

@@ -90,7 +90,7 @@ func (a *app) submit(ctx context.Context, conf *loaded, opts submitOptions, cmd 
 		return usagef("give the parameters as NAME=VALUE or with --params, not both")
 	}
 	return a.reach(ctx, conf, func(c *client.Client) error {
-		if err := opts.resolveAfter(resolveRecent(ctx, c), members); err != nil {
+		if err := opts.resolveAfter(resolveRemote(ctx, c), members); err != nil {
 			return err
 		}
 		if opts.params == "" {
@@ -102,7 +102,7 @@ func (a *app) submit(ctx context.Context, conf *loaded, opts submitOptions, cmd 
 		}
 		return a.submitTo(ctx, c, opts, members)
 	}, func(tree *statefs.Tree) error {
-		if err := opts.resolveAfter(resolveLocalRecent(tree), members); err != nil {
+		if err := opts.resolveAfter(resolveLocal(tree), members); err != nil {
 			return err
 		}
 		if opts.params == "" && len(pairs) > 0 {

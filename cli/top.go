@@ -37,7 +37,7 @@ Without a terminal, and with --once or --json, it prints one picture and ends.`,
 			if err != nil {
 				return err
 			}
-			return a.top(cmd.Context(), conf, opts)
+			return a.following(cmd.Context(), func(ctx context.Context) error { return a.top(ctx, conf, opts) })
 		},
 	}
 	cmd.Flags().BoolVar(&opts.once, "once", false, "print one picture and end")
@@ -139,13 +139,21 @@ func (a *app) topLive(ctx context.Context, t *top, notes *notes) error {
 			}
 		case err = <-ended:
 		case <-ctx.Done():
-			return nil
+			return endOfTop(ctx)
 		}
 	}
 	if ctx.Err() != nil {
-		return nil // a person has seen enough
+		return endOfTop(ctx)
 	}
 	return err
+}
+
+// endOfTop is nil when a person has seen enough.
+func endOfTop(ctx context.Context) error {
+	if err := context.Cause(ctx); errors.Is(err, errReaderGone) {
+		return err
+	}
+	return nil
 }
 
 // tell passes events on.

@@ -35,8 +35,7 @@ func (a *app) waitCommand() *cobra.Command {
 
 With --for running it returns as soon as they run, with 0. One that has ended before counts by its outcome, as above.
 
-An ID may be shortened to a beginning that only one live operation has, or to its end, such as r42, also of an
-operation that has ended and was submitted today or yesterday.`,
+An ID may be shortened to its end, such as r42 or 42, or to a beginning that only one live operation has.`,
 		Example:           "  jobdir wait r42 --timeout 1h\n  jobdir wait --for running r42",
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
@@ -48,7 +47,7 @@ operation that has ended and was submitted today or yesterday.`,
 			if opts.until != forEnd && opts.until != forRunning {
 				return usagef("--for %q: it is %s or %s", opts.until, forEnd, forRunning)
 			}
-			return a.wait(cmd.Context(), conf, opts, args)
+			return a.following(cmd.Context(), func(ctx context.Context) error { return a.wait(ctx, conf, opts, args) })
 		},
 	}
 	cmd.Flags().StringVar(&opts.until, "for", forEnd, "what to wait for: end or running")
@@ -87,7 +86,7 @@ func (a *app) wait(ctx context.Context, conf *loaded, opts waitOptions, texts []
 		return err
 	}
 	defer c.Close()
-	ids, err := resolveRecent(ctx, c).all(texts)
+	ids, err := resolveRemote(ctx, c).all(texts)
 	if err != nil {
 		return err
 	}
@@ -124,7 +123,9 @@ func (a *app) waitFor(ctx context.Context, c *client.Client, opts waitOptions, i
 	if opts.json {
 		failed = append(failed, a.streams.json(append([]ending{}, all...)))
 	}
-	if cause := context.Cause(ctx); cause != nil {
+	if cause := context.Cause(ctx); errors.Is(cause, errReaderGone) {
+		return cause
+	} else if cause != nil {
 		a.streams.say("%v", cause)
 		return &codeError{code: exitTemporary}
 	}

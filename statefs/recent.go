@@ -20,3 +20,28 @@ func (t *Tree) Recent(number uint64) ([]ID, error) {
 	}
 	return found, nil
 }
+
+// Numbered returns the operations with a record that have this number, whenever they were submitted: of those of this storage's own, there is at most one.
+// It lists folders by name, those of the last days first, until it has found something, and opens no file.
+func (t *Tree) Numbered(number uint64) ([]ID, error) {
+	days, err := t.Days()
+	if err != nil {
+		return nil, err
+	}
+	for _, day := range days {
+		files, err := t.ListDay(day)
+		if err != nil {
+			return nil, err
+		}
+		var found []ID
+		for _, id := range files.Records {
+			if id.Sequence() == number {
+				found = append(found, id)
+			}
+		}
+		if len(found) > 0 {
+			return found, nil
+		}
+	}
+	return nil, nil
+}

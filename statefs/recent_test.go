@@ -29,4 +29,9 @@ func TestRecent(t *testing.T) {
 			t.Errorf("%d: %v %v, want %s", number, found, err, want)
 		}
 	}
+	for number, want := range map[uint64]string{7: "[g-j_2026-03-01_00-05-00_p1_r7]", 70: "[g-j_2026-02-27_00-05-00_p1_r70]", 1: "[]"} {
+		if found, err := tree.Numbered(number); err != nil || fmt.Sprint(found) != want {
+			t.Errorf("%d of all: %v %v, want %s", number, found, err, want)
+		}
+	}
 }
