@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ type logsOptions struct {
 	follow bool
 	offset int64
 	step   string
+	run    int
 	json   bool
 }
 
@@ -31,7 +33,8 @@ ended goes to stderr and does not change the exit code ('jobdir wait' does that)
 with its offset in the log, its text, and cut: true when it does not end there: the last one that is not finished, or a
 piece of one longer than 64 KiB.
 
-With --step it writes what that step wrote in its last run, also an optional step, which has a log of its own.
+With --step it writes what that step wrote in its last run, also an optional step, which has a log of its own; with --run in an earlier
+one. When there is more than one, stderr says which they are.
 
 An ID may be shortened to its end, such as r42 or 42, or to a beginning that only one live operation has.`,
 		Args:              exactlyOne("an ID"),
@@ -48,6 +51,7 @@ An ID may be shortened to its end, such as r42 or 42, or to a beginning that onl
 	cmd.Flags().Int64Var(&opts.offset, "offset", 0, "begin at this byte of the log")
 	cmd.Flags().StringVar(&opts.step, "step", "", "only what this step wrote in its last run")
 	_ = cmd.RegisterFlagCompletionFunc("step", a.completeStep) // the flag is there
+	cmd.Flags().IntVar(&opts.run, "run", 0, "with --step: what it wrote in this run, by its number")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }
@@ -59,6 +63,9 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 	if opts.step != "" && (opts.follow || opts.offset > 0) {
 		return usagef("--step goes with neither --follow nor --offset")
 	}
+	if opts.run < 0 || opts.run > 0 && opts.step == "" {
+		return usagef("--run is the number of a run of a step, and goes with --step")
+	}
 	out := a.logOutput(opts)
 	err := a.reach(ctx, conf, func(c *client.Client) error {
 		id, err := resolveRemote(ctx, c).one(text)
@@ -66,11 +73,12 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 			return err
 		}
 		if opts.step != "" {
-			log, err := c.StepLog(ctx, id, opts.step, 0)
+			log, err := c.StepOutput(ctx, id, opts.step, opts.run)
 			if err != nil {
 				return err
 			}
 			defer log.Close()
+			a.sayRun(opts.step, log.Run, log.Runs)
 			return copyLog(out, log)
 		}
 		if opts.follow {
@@ -93,7 +101,7 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 			return err
 		}
 		if opts.step != "" {
-			return localStepLog(tree, id, opts.step, out)
+			return a.localStepLog(tree, id, opts.step, opts.run, out)
 		}
 		return localLog(tree, opts, id, out)
 	})
@@ -125,7 +133,7 @@ func localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID, out io.Writer
 }
 
 // localStepLog writes what the directory holds of the output of a step.
-func localStepLog(tree *statefs.Tree, id statefs.ID, name string, out io.Writer) error {
+func (a *app) localStepLog(tree *statefs.Tree, id statefs.ID, name string, run int, out io.Writer) error {
 	rec, err := tree.ReadRecord(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return notFoundf("operation %s not found in %s", id, tree.Dir())
@@ -137,6 +145,10 @@ func localStepLog(tree *statefs.Tree, id statefs.ID, name string, out io.Writer)
 	if step == nil {
 		return notFoundf("operation %s has no step %q", id, name)
 	}
+	if _, _, is := step.OutputOf(run, 0); !is {
+		return notFoundf("step %s of operation %s has no run %d: %s", name, id, run, steps.SayRuns(step.Runs()))
+	}
+	a.sayRun(name, cmp.Or(run, step.Run), step.Runs())
 	log, err := tree.OpenStepLog(id, step)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -149,8 +161,15 @@ func localStepLog(tree *statefs.Tree, id statefs.ID, name string, out io.Writer)
 	if err != nil {
 		return fmt.Errorf("read the output of step %s of %s: %w", name, id, err)
 	}
-	from, to := step.Output(info.Size())
+	from, to, _ := step.OutputOf(run, info.Size())
 	return copyLog(out, io.NewSectionReader(log, from, to-from))
+}
+
+// sayRun says which run of a step follows, when there are several.
+func (a *app) sayRun(name string, run int, runs []int) {
+	if len(runs) > 1 {
+		a.streams.say("run %d of step %s; %s", run, name, steps.SayRuns(runs))
+	}
 }
 
 func copyLog(out io.Writer, from io.Reader) error {

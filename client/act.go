@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -65,6 +67,35 @@ func (c *Client) RetryStep(ctx context.Context, id statefs.ID, args statefs.Args
 		query.Set("wait", wait.String())
 	}
 	return c.retry(ctx, id, query, args)
+}
+
+// StepOutput is what a step wrote in one of its runs. Whoever has it closes it.
+type StepOutput struct {
+	io.ReadCloser
+	// Run is the number of that run, 0 when the step has not begun. Runs are those that are known of the step, the first one first.
+	Run  int
+	Runs []int
+}
+
+// StepOutput returns what a step wrote in a run, one of those of StepOutput.Runs, or with 0 in its last one. The error is an *[Error] with status 404 when there
+// is no such operation, step or run.
+func (c *Client) StepOutput(ctx context.Context, id statefs.ID, step string, run int) (*StepOutput, error) {
+	query := url.Values{"step": {step}}
+	if run != 0 {
+		query.Set("run", strconv.Itoa(run))
+	}
+	resp, err := c.send(ctx, http.MethodGet, operationPath(id, "/log"), query, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read the output of step %s of %s: %w", step, id, err)
+	}
+	out := &StepOutput{ReadCloser: resp.Body}
+	out.Run, _ = strconv.Atoi(resp.Header.Get("X-Jobdir-Run")) // an older daemon does not say it
+	for _, text := range strings.Split(resp.Header.Get("X-Jobdir-Runs"), ",") {
+		if number, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
+			out.Runs = append(out.Runs, number)
+		}
+	}
+	return out, nil
 }
 
 // StepLog returns what a step wrote in its last run, at most the last bytes of it when last is above zero. The caller closes it. The error is

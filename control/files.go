@@ -1,13 +1,17 @@
 package control
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"mime"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,7 +34,10 @@ func (s *Server) logFile(w *answer, r *http.Request, p httprouter.Params) error 
 		return err
 	}
 	if values.Has("step") {
-		return s.stepLog(w, r, id, values.Get("step"))
+		return s.stepLog(w, r, id, values)
+	}
+	if values.Has("run") {
+		return refuse(http.StatusBadRequest, "Invalid parameter 'run': it is one of the runs of a step: name that with step").with("parameter", "run")
 	}
 	rec, err := s.tree.ReadRecord(id)
 	if isUnreadable(err) {
@@ -63,8 +70,19 @@ func (s *Server) logFile(w *answer, r *http.Request, p httprouter.Params) error 
 	return serveContent(w, r, time.Time{}, content)
 }
 
-// stepLog answers with what a step wrote in its last run.
-func (s *Server) stepLog(w *answer, r *http.Request, id statefs.ID, name string) error {
+// The headers of what a step wrote: the run that did, and all that are known of the step.
+const (
+	runHeader  = "X-Jobdir-Run"
+	runsHeader = "X-Jobdir-Runs"
+)
+
+// stepLog answers with what a step wrote in its last run, or in the one that is asked for.
+func (s *Server) stepLog(w *answer, r *http.Request, id statefs.ID, values url.Values) error {
+	name := values.Get("step")
+	wanted, err := numberFrom(values, "run", 0, 1, 1e9)
+	if err != nil {
+		return err
+	}
 	rec, err := s.tree.ReadRecord(id)
 	if err != nil {
 		return s.unknown(id, err)
@@ -72,6 +90,14 @@ func (s *Server) stepLog(w *answer, r *http.Request, id statefs.ID, name string)
 	step := steps.Find(rec.Steps, name)
 	if step == nil {
 		return refuse(http.StatusNotFound, "Operation '%s' has no step '%s'", id, printable(name, 64)).with("id", id).with("parameter", "step")
+	}
+	runs := step.Runs()
+	if wanted != 0 && !slices.Contains(runs, int(wanted)) {
+		return refuse(http.StatusNotFound, "Step '%s' of operation '%s' has no run %d: %s", step.Name, id, wanted, steps.SayRuns(runs)).with("id", id).with("parameter", "run").with("runs", runs)
+	}
+	if len(runs) > 0 {
+		w.Header().Set(runHeader, strconv.Itoa(cmp.Or(int(wanted), step.Run)))
+		w.Header().Set(runsHeader, strings.Trim(strings.ReplaceAll(fmt.Sprint(runs), " ", ", "), "[]"))
 	}
 	var content io.ReadSeeker = strings.NewReader("")
 	log, err := s.tree.OpenStepLog(id, step)
@@ -82,7 +108,7 @@ func (s *Server) stepLog(w *answer, r *http.Request, id statefs.ID, name string)
 		if err != nil {
 			return err
 		}
-		from, to := step.Output(info.Size())
+		from, to, _ := step.OutputOf(int(wanted), info.Size())
 		content = io.NewSectionReader(log, from, to-from)
 	case !errors.Is(err, fs.ErrNotExist):
 		return err

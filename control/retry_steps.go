@@ -33,7 +33,8 @@ func inheritSteps(def *catalog.Definition, old *statefs.Record, from string) ([]
 			optional, lane, limits := s.Optional, s.Lane, s.Limits // those of the job as it is defined now
 			*s = *done
 			s.Optional, s.Lane, s.Limits = optional, lane, limits
-			s.Run, s.LogFrom, s.LogTo, s.Log, s.ItemsFrom, s.RedoFrom = 0, 0, 0, "", 0, 0 // those are of the other operation
+			s.NewHere()
+			s.ItemsFrom, s.RedoFrom = 0, 0 // those are of the other operation too
 		}
 	}
 	for i := range list {

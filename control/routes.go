@@ -163,7 +163,10 @@ func (s *Server) fixedRoutes() []route {
 		},
 		{
 			method: "GET", path: "/api/v1/operations/:id/log", handle: s.logFile, summary: "The log as the work wrote it; takes Range",
-			query:   []parameter{{name: "step", kind: "string", summary: "only what this step wrote in its last run, also one with a log of its own"}},
+			query: []parameter{
+				{name: "step", kind: "string", summary: "only what this step wrote in its last run, also one with a log of its own"},
+				{name: "run", kind: "integer", summary: "of a step: this run of it, one of those that X-Jobdir-Runs names"},
+			},
 			answers: []response{{200, mediaText, "The log"}, {206, mediaText, "A part of it"}},
 		},
 		{

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -140,6 +141,22 @@ func TestTheLogOfAStep(t *testing.T) {
 		if a := r.get(w.path("/log?step=" + step)); a.status != 200 || a.body != want {
 			t.Errorf("%s: %d %q, want %q", step, a.status, a.body, want)
 		}
+	}
+	w.change(func(rec *statefs.Record) {
+		rec.Steps[1].Run, rec.Steps[1].Earlier = 9, []steps.EarlierRun{{Run: 2, LogFrom: 0, LogTo: 3}, {Run: 4, LogFrom: 3, LogTo: 6}}
+	})
+	for run, want := range map[string]string{"2": "==o", "4": "ne\n", "9": "split\n", "": "split\n"} {
+		a := r.get(w.path("/log?step=split&run=" + run))
+		if got := a.header.Get("X-Jobdir-Run"); a.status != 200 || a.body != want || got != cmp.Or(run, "9") || a.header.Get("X-Jobdir-Runs") != "2, 4, 9" {
+			t.Errorf("run %s: %d %q, of %s, want %q", run, a.status, a.body, got, want)
+		}
+	}
+	r.problem(r.get(w.path("/log?step=split&run=3")), 404, "has no run 3: its runs are 2, 4 and 9")
+	r.problem(r.get(w.path("/log?step=publish&run=1")), 404, "has no run 1: it has not begun")
+	r.problem(r.get(w.path("/log?step=split&run=last")), 400, "'run'")
+	r.problem(r.get(w.path("/log?run=2")), 400, "'run'")
+	if a := r.get(w.path("/log?step=publish")); a.header.Get("X-Jobdir-Run") != "" {
+		t.Errorf("a step that has not begun has run %q", a.header.Get("X-Jobdir-Run"))
 	}
 	if a := r.get(w.path("/log?step=split"), "Range: bytes=-3"); a.status != 206 || a.body != "it\n" {
 		t.Errorf("the end of split: %d %q", a.status, a.body)

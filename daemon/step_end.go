@@ -230,8 +230,8 @@ func (d *Daemon) noteStepStart(rec *statefs.Record, now time.Time) {
 	if at.Run == 0 || at.Run < rec.MainRun() { // somebody went back to a step before it
 		rec.Attempts, rec.Warnings, rec.Deaths, rec.RetryUntil = 0, 0, 0, nil // they are of the step
 	}
-	at.Run, at.StartedAt, at.EndedAt, at.ErrorCode, at.ErrorMessage, at.Reason = rec.Run, &now, nil, "", "", ""
-	at.LogFrom, at.LogTo = logSize(d.owner.LogPath(rec.ID)), 0
+	at.Begin(rec.Run, logSize(d.owner.LogPath(rec.ID)))
+	at.StartedAt, at.EndedAt, at.ErrorCode, at.ErrorMessage, at.Reason = &now, nil, "", "", ""
 	_ = at.Apply(steps.CauseStart) // it is pending or was to be tried again: ahead has seen to that
 	if def, err := d.keptDefinition(rec); err == nil {
 		rec.Phase = def.Phase(rec.Steps)

@@ -109,8 +109,9 @@ func (d *Daemon) beginSide(op *operation, def *catalog.Definition, params catalo
 		at.Retries++
 	}
 	rec.Run++
-	at.Run, at.StartedAt, at.EndedAt, at.DueAt, at.ErrorCode, at.ErrorMessage, at.Reason = rec.Run, &now, nil, nil, "", "", ""
-	at.Log, at.LogFrom, at.LogTo = name+".log", logSize(d.owner.StepLogPath(op.id(), name)), 0
+	at.Log = name + ".log"
+	at.Begin(rec.Run, logSize(d.owner.StepLogPath(op.id(), name)))
+	at.StartedAt, at.EndedAt, at.DueAt, at.ErrorCode, at.ErrorMessage, at.Reason = &now, nil, nil, "", "", ""
 	err = at.Apply(steps.CauseStart)
 	if err == nil {
 		err = d.saveSides(op, &rec)

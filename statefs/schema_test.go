@@ -98,7 +98,7 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	rec.Steps = []steps.Step{{
 		Name: "split", Status: steps.FailedRetryable, Optional: true, Run: 3, Retries: 2, ItemsFrom: 2, RedoFrom: 3, Attempts: 1, Deaths: 1, StartedAt: &at, EndedAt: &at, DueAt: &at,
 		ErrorCode: "exit_code", ErrorMessage: "exit code 1", Reason: "not wanted", Outputs: values, ApprovedBy: "me", ApprovedAt: &at, Lane: "cookie",
-		Limits: []string{"yt-dlp"}, LogFrom: 1, LogTo: 2, Log: "x.log",
+		Limits: []string{"yt-dlp"}, LogFrom: 1, LogTo: 2, Log: "x.log", Earlier: []steps.EarlierRun{{Run: 1, LogFrom: 1, LogTo: 2}},
 	}}
 	rec.Warnings, rec.DueAt, rec.RetryUntil, rec.LaneTurn = 2, &at, &at, 3
 	rec.Footer, rec.LogBytes, rec.Definition = json.RawMessage(`{"result":"failure"}`), &total, strings.Repeat("a", 64)

@@ -79,6 +79,8 @@ type Step struct {
 	LogFrom int64  `json:"log_from,omitempty"`
 	LogTo   int64  `json:"log_to,omitempty"`
 	Log     string `json:"log,omitempty"`
+	// Earlier are its runs before that, the first one first: the last fifty of them.
+	Earlier []EarlierRun `json:"earlier,omitempty"`
 }
 
 // Act is what a person did to a step or a value.

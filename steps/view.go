@@ -67,7 +67,7 @@ func Settled(list []Step) []Step {
 		if !s.Status.Done() {
 			*s = Step{Name: s.Name, Status: Pending, Optional: s.Optional, Lane: s.Lane, Limits: s.Limits}
 		}
-		s.Run, s.LogFrom, s.LogTo, s.Log = 0, 0, 0, "" // they are of the other operation
+		s.NewHere()
 	}
 	return out
 }
