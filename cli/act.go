@@ -221,7 +221,7 @@ func setValues(types map[string]string, pairs map[string]string, args *statefs.A
 func actInTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, ask statefs.Ask, args statefs.Args, pairs map[string]string) (*client.Answer, error) {
 	rec, err := tree.ReadRecord(id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return requestTree(ctx, tree, id, ask) // a program that keeps it itself decides
+		return requestTree(ctx, tree, id, ask, nil) // a program that keeps it itself decides
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", ask, id, err)

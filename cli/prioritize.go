@@ -1,18 +1,14 @@
 package cli
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 func (a *app) prioritizeCommand() *cobra.Command {
 	var priority int
+	opts := requestOptions{ask: statefs.Prioritize}
 	cmd := &cobra.Command{
 		Use:   "prioritize ID...",
 		Short: "Let waiting operations start earlier",
@@ -26,39 +22,14 @@ next one.`,
 			if err != nil {
 				return err
 			}
-			var wanted *int
 			if cmd.Flags().Changed("priority") {
-				wanted = &priority
+				opts.priority = &priority
 			}
-			return a.prioritize(cmd.Context(), conf, wanted, args)
+			return a.request(cmd.Context(), conf, opts, args)
 		},
 	}
 	cmd.Flags().IntVar(&priority, "priority", 0, "the priority; without it the first place in the lane")
+	addWait(cmd, &opts.wait, "it took effect")
+	jsonFlag(cmd, &opts.json)
 	return cmd
-}
-
-func (a *app) prioritize(ctx context.Context, conf *loaded, priority *int, texts []string) error {
-	return a.reach(ctx, conf, func(c *client.Client) error {
-		return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
-			answer, err := c.Prioritize(ctx, id, priority)
-			if err != nil {
-				return err
-			}
-			a.streams.say("%s", answer.Message)
-			return nil
-		})
-	}, func(tree *statefs.Tree) error {
-		a.streams.say("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
-		var args json.RawMessage
-		if priority != nil {
-			args = fmt.Appendf(nil, `{"priority":%d}`, *priority)
-		}
-		return resolveLocal(tree).each(texts, func(id statefs.ID) error {
-			if err := tree.Request(ctx, id, statefs.Prioritize, args); err != nil {
-				return err
-			}
-			a.streams.say("Prioritize requested for operation '%s'", id)
-			return nil
-		})
-	})
 }

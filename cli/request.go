@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,10 +14,27 @@ import (
 )
 
 type requestOptions struct {
-	ask  statefs.Ask
-	wait waitFlag
-	json bool
-	bulk bulkOptions
+	ask      statefs.Ask
+	priority *int // of a prioritize, nil for the first place
+	wait     waitFlag
+	json     bool
+	bulk     bulkOptions
+}
+
+// send asks the daemon.
+func (o *requestOptions) send(ctx context.Context, c *client.Client, id statefs.ID) (*client.Answer, error) {
+	if o.ask == statefs.Prioritize {
+		return c.Prioritize(ctx, id, o.priority, o.wait.atMost())
+	}
+	return c.Request(ctx, id, o.ask, o.wait.atMost())
+}
+
+// args are the particulars of a request that is left in the directory.
+func (o *requestOptions) args() json.RawMessage {
+	if o.priority == nil {
+		return nil
+	}
+	return fmt.Appendf(nil, `{"priority":%d}`, *o.priority)
 }
 
 // requestCommand makes pause, resume and cancel, which are one command with three names.
@@ -75,7 +93,7 @@ func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, te
 	}
 	err := a.reach(ctx, conf, func(c *client.Client) error {
 		return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
-			answer, err := c.Request(ctx, id, opts.ask, opts.wait.atMost())
+			answer, err := opts.send(ctx, c, id)
 			return show(id, answer, err)
 		})
 	}, func(tree *statefs.Tree) error {
@@ -84,7 +102,7 @@ func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, te
 			a.streams.say("--wait has no meaning then: nothing takes effect before")
 		}
 		return resolveLocal(tree).each(texts, func(id statefs.ID) error {
-			answer, err := requestTree(ctx, tree, id, opts.ask)
+			answer, err := requestTree(ctx, tree, id, opts.ask, opts.args())
 			if err == nil && opts.wait.given {
 				answer.Pending = true
 			}
@@ -98,8 +116,8 @@ func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, te
 }
 
 // requestTree leaves a request in the directory.
-func requestTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, ask statefs.Ask) (*client.Answer, error) {
-	if err := tree.Request(ctx, id, ask, nil); err != nil {
+func requestTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, ask statefs.Ask, args json.RawMessage) (*client.Answer, error) {
+	if err := tree.Request(ctx, id, ask, args); err != nil {
 		return nil, err
 	}
 	state, err := tree.State(id)

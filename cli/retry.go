@@ -105,7 +105,7 @@ func retryInTree(ctx context.Context, tree *statefs.Tree, opts retryOptions, id 
 	if rec, err := tree.ReadRecord(id); err == nil && len(rec.Steps) > 0 || opts.about.step != "" {
 		return actInTree(ctx, tree, id, statefs.Retry, opts.about.args(), nil)
 	}
-	return requestTree(ctx, tree, id, statefs.Retry)
+	return requestTree(ctx, tree, id, statefs.Retry, nil)
 }
 
 // retryOne starts one operation again and says what came of it, and returns the ID of what does the work now.

@@ -59,8 +59,8 @@ func (c *Client) Reject(ctx context.Context, id statefs.ID, args statefs.Args) (
 }
 
 // RetryStep is Retry from a step on: that one and all that need it are done again. Without a step it is the one at which a live operation
-// stands, and of an ended one the first that is not done. With a wait above zero it returns when the request was carried out, or the new
-// operation has ended, or that time is over.
+// stands, and of an ended one the first that is not done. With a wait above zero it returns when the request was carried out or that time is
+// over; a new operation is there in any case when it returns.
 func (c *Client) RetryStep(ctx context.Context, id statefs.ID, args statefs.Args, wait time.Duration) (*Retried, error) {
 	query := url.Values{}
 	if wait > 0 {

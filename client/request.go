@@ -40,10 +40,14 @@ func (c *Client) Request(ctx context.Context, id statefs.ID, ask statefs.Ask, wa
 	return &answer, nil
 }
 
-// Prioritize changes the place of a waiting operation in its lane: to a priority, higher ones first, or with nil before all others. The
-// error is an *[Error] with status 404 when the operation is not live.
-func (c *Client) Prioritize(ctx context.Context, id statefs.ID, priority *int) (*Answer, error) {
+// Prioritize changes the place of a waiting operation in its lane: to a priority, higher ones first, or with nil before all others. It returns
+// when the request is durable or, with a wait above zero, when it took effect or that time is over. The error is an *[Error] with status 404
+// when the operation is not live.
+func (c *Client) Prioritize(ctx context.Context, id statefs.ID, priority *int, wait time.Duration) (*Answer, error) {
 	query := url.Values{}
+	if wait > 0 {
+		query.Set("wait", wait.String())
+	}
 	if priority != nil {
 		query.Set("priority", strconv.Itoa(*priority))
 	}

@@ -38,21 +38,7 @@ func (s *Server) act(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	if wait == 0 {
-		return s.sendJSON(w, r, http.StatusAccepted, out)
-	}
-	f.followRecord()
-	ctx, stop := context.WithTimeout(r.Context(), wait)
-	defer stop()
-	state, acted, settled, err := s.awaitAct(ctx, f, ask, before)
-	if err != nil {
-		return err
-	}
-	out.State, out.TookEffect, out.Pending = state, &acted, !settled
-	if settled {
-		return s.sendJSON(w, r, http.StatusOK, out)
-	}
-	return s.sendJSON(w, r, http.StatusAccepted, out)
+	return s.sendAsked(w, r, f, &request{ask: ask, before: before}, out, wait)
 }
 
 // argsFrom reads the particulars of a request: those of the body, and the step that the URL may name. Who asks is who shows a token, or who the
@@ -91,8 +77,8 @@ func (s *Server) asker(r *http.Request) string {
 	return by
 }
 
-// actOn checks and writes a request that a person makes about a step. before is when the last one of its kind was carried out.
-func (s *Server) actOn(ctx context.Context, id statefs.ID, ask statefs.Ask, args statefs.Args) (out asked, before time.Time, err error) {
+// actOn checks and writes a request that a person makes about a step. before is the record as it was then.
+func (s *Server) actOn(ctx context.Context, id statefs.ID, ask statefs.Ask, args statefs.Args) (out asked, before *statefs.Record, err error) {
 	rec, err := s.tree.ReadRecord(id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -113,7 +99,7 @@ func (s *Server) actOn(ctx context.Context, id statefs.ID, ask statefs.Ask, args
 		if args, err = acts.Check(s.definitionOf(rec), rec, state, ask, args); err != nil {
 			return out, before, s.forAct(err, id, state)
 		}
-		before = lastAct(rec, ask)
+		before = rec
 	}
 	line, err := args.JSON()
 	if err != nil {
@@ -154,45 +140,15 @@ func (s *Server) forAct(err error, id statefs.ID, state statefs.State) error {
 
 // lastAct is when a request of a kind was last carried out.
 func lastAct(rec *statefs.Record, ask statefs.Ask) (at time.Time) {
+	if rec == nil {
+		return at
+	}
 	for i := range rec.Acts {
 		if a := &rec.Acts[i]; a.Ask == string(ask) && a.At.After(at) {
 			at = a.At
 		}
 	}
 	return at
-}
-
-// awaitAct waits until a request about a step has been carried out, which the record says, or until the operation has no use for it any more.
-// settled is false when ctx ended first.
-func (s *Server) awaitAct(ctx context.Context, f *follower, ask statefs.Ask, before time.Time) (state statefs.State, acted, settled bool, err error) {
-	for {
-		sight, err := s.tree.Look(f.id)
-		if err != nil {
-			return "", false, false, err
-		}
-		if _, err := f.Snapshot(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", false, false, err
-		}
-		rec, err := s.tree.ReadRecord(f.id)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !isUnreadable(err) {
-			return "", false, false, err
-		}
-		state = ""
-		if err == nil {
-			state, acted = rec.Status, lastAct(rec, ask).After(before)
-		}
-		if len(sight.States) > 0 {
-			state = sight.States[0]
-		}
-		if acted && state != "" && (rec.Next == "" || rec.Next == state) || len(sight.States) == 0 || !ask.Means(state) && len(sight.Asks) == 0 {
-			return state, acted || !ask.Means(state), true, nil
-		}
-		select {
-		case <-f.Wake():
-		case <-ctx.Done():
-			return state, acted, false, nil
-		}
-	}
 }
 
 // actBody is the documented body of a request about a step.

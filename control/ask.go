@@ -185,100 +185,25 @@ func (s *Server) ask(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	action := path.Base(r.URL.Path)
+	ask := statefs.Ask(path.Base(r.URL.Path))
 	f := s.hub.follow(id, viewEnd)
 	defer f.close()
+	q, err := s.requestFor(id, ask, wait)
+	if err != nil {
+		return err
+	}
 	found, err := s.found(id)
 	if err != nil {
 		return err
 	}
-	if err := s.request(r.Context(), id, action); err != nil {
+	if err := s.request(r.Context(), id, string(ask)); err != nil {
 		return err
 	}
-	out := newAsked(id, action)
-	nothing := found != "" && !statefs.Ask(action).Means(found)
-	if nothing {
+	out := newAsked(id, string(ask))
+	if q.nothing = found != "" && !ask.Means(found); q.nothing {
 		out.meansNothing(found)
 	}
-	if wait == 0 {
-		return s.sendJSON(w, r, http.StatusAccepted, out)
-	}
-	ctx, stop := context.WithTimeout(r.Context(), wait)
-	defer stop()
-	state, settled, err := s.awaitEffect(ctx, f, statefs.Ask(action))
-	if err != nil {
-		return err
-	}
-	// An operation that ended by itself meanwhile was neither paused nor cancelled.
-	effect := settled && !nothing && (shows(state, statefs.Ask(action)) || action == string(statefs.Resume) && found == statefs.Paused && s.wentOn(id, state) ||
-		action == string(statefs.Cancel) && found == statefs.Trailing && state == statefs.Completed)
-	out.State, out.TookEffect, out.Pending = state, &effect, !settled
-	if settled {
-		return s.sendJSON(w, r, http.StatusOK, out)
-	}
-	return s.sendJSON(w, r, http.StatusAccepted, out)
-}
-
-// awaitEffect waits until the marker shows the effect of a request and the request itself is taken, or until the operation has
-// ended. settled is false when ctx ended first.
-func (s *Server) awaitEffect(ctx context.Context, f *follower, ask statefs.Ask) (state statefs.State, settled bool, err error) {
-	for {
-		sight, err := s.tree.Look(f.id)
-		if err != nil {
-			return "", false, err
-		}
-		snap, err := f.Snapshot()
-		switch {
-		case err != nil && len(sight.States) == 0:
-			return "", true, nil // a foreign operation that is gone
-		case err == nil && snap.Ended && !slices.Contains(sight.States, statefs.Trailing): // whose end is known before its optional steps have ended
-			return statefs.State(snap.State), true, nil
-		case len(sight.States) > 0:
-			state = sight.States[0]
-			if !slices.Contains(sight.Asks, ask) && (shows(state, ask) || !ask.Means(state)) {
-				return state, true, nil
-			}
-		}
-		select {
-		case <-f.Wake():
-		case <-ctx.Done():
-			return state, false, nil
-		}
-	}
-}
-
-// wentOn reports whether an operation that was paused and has ended by itself was resumed before: its end may come so soon that nobody
-// sees it running.
-func (s *Server) wentOn(id statefs.ID, state statefs.State) bool {
-	if state != statefs.Completed && state != statefs.Failed {
-		return false
-	}
-	rec, err := s.tree.ReadRecord(id)
-	if err != nil {
-		return false
-	}
-	for _, t := range slices.Backward(rec.Transitions) {
-		if t.From == statefs.Paused {
-			return t.To.Live()
-		}
-	}
-	return false
-}
-
-// shows reports whether a state is the effect of a request.
-func shows(state statefs.State, ask statefs.Ask) bool {
-	switch ask {
-	case statefs.Pause:
-		return state == statefs.Paused
-	case statefs.Resume:
-		return state.Live() && state != statefs.Paused
-	case statefs.Cancel:
-		return state == statefs.Cancelled
-	case statefs.Retry:
-		return state != statefs.FailedManual && state != statefs.FailedRetryable
-	case statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize: // the record says it, see awaitAct
-	}
-	return false
+	return s.sendAsked(w, r, f, q, out, wait)
 }
 
 // longestWait bounds the parameter wait.

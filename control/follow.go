@@ -36,6 +36,8 @@ type follower struct {
 	unrecord func()      // ends the subscription of the record
 	record   os.FileInfo // the record that was read last
 
+	untaken func() // ends the subscription of a request that is waited for
+
 	unstep func() // ends the subscription of the progress file
 	stepAt time.Time
 	said   []byte // the progress in snap, without its time
@@ -68,6 +70,9 @@ func (f *follower) close() {
 	}
 	if f.unrecord != nil {
 		f.unrecord()
+	}
+	if f.untaken != nil {
+		f.untaken()
 	}
 }
 

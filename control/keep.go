@@ -68,10 +68,13 @@ func (s *Server) remove(w *answer, r *http.Request, p httprouter.Params) error {
 	return nil
 }
 
-// pin is POST /api/v1/operations/{id}/pin.
+// pin is POST /api/v1/operations/{id}/pin. It is answered when the record says so, whether somebody wants to wait for that or not.
 func (s *Server) pin(w *answer, r *http.Request, p httprouter.Params) error {
-	id, values, err := idAndQuery(r, p, "pinned")
+	id, values, err := idAndQuery(r, p, "pinned", "wait")
 	if err != nil {
+		return err
+	}
+	if _, err := waitFrom(values.Get("wait")); err != nil {
 		return err
 	}
 	pinned := true

@@ -14,7 +14,17 @@ import (
 
 // prioritize is POST /api/v1/operations/{id}/prioritize.
 func (s *Server) prioritize(w *answer, r *http.Request, p httprouter.Params) error {
-	id, values, err := idAndQuery(r, p, "priority")
+	id, values, err := idAndQuery(r, p, "priority", "wait")
+	if err != nil {
+		return err
+	}
+	wait, err := waitFrom(values.Get("wait"))
+	if err != nil {
+		return err
+	}
+	f := s.hub.follow(id, viewEnd)
+	defer f.close()
+	q, err := s.requestFor(id, statefs.Prioritize, wait)
 	if err != nil {
 		return err
 	}
@@ -25,6 +35,7 @@ func (s *Server) prioritize(w *answer, r *http.Request, p httprouter.Params) err
 			return refuse(http.StatusBadRequest, "Invalid parameter 'priority': '%s' is not a whole number from %d to %d", printable(text, 32), -catalog.MaxPriority, catalog.MaxPriority).
 				with("parameter", "priority")
 		}
+		q.priority = &n
 		args = json.RawMessage(`{"priority":` + strconv.Itoa(n) + `}`)
 	}
 	found, err := s.found(id)
@@ -39,8 +50,8 @@ func (s *Server) prioritize(w *answer, r *http.Request, p httprouter.Params) err
 		return err
 	}
 	out := newAsked(id, string(statefs.Prioritize))
-	if found != "" && !statefs.Prioritize.Means(found) {
+	if q.nothing = found != "" && !statefs.Prioritize.Means(found); q.nothing {
 		out.meansNothing(found)
 	}
-	return s.sendJSON(w, r, http.StatusAccepted, out)
+	return s.sendAsked(w, r, f, q, out, wait)
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // retry is POST /api/v1/operations/{id}/retry: a live operation that waits for a person or for its next attempt starts again; of an ended
-// one a new operation is made, which inherits the items that went well.
+// one a new operation is made, which inherits the items that went well. The effect of that is the new operation: it is durable when it is answered, so there
+// is nothing else to wait for.
 func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	id, err := statefs.ParseID(p.ByName("id"))
 	if err != nil {
@@ -34,8 +35,7 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	if err := onlyThese(values, "failed_items", "wait", "step"); err != nil {
 		return err
 	}
-	wait, err := waitFrom(values.Get("wait"))
-	if err != nil {
+	if _, err := waitFrom(values.Get("wait")); err != nil {
 		return err
 	}
 	failedItems, err := boolean(values, "failed_items")
@@ -50,7 +50,7 @@ func (s *Server) retry(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	return s.sendStarted(w, r, started, wait)
+	return s.sendStarted(w, r, started, 0)
 }
 
 // retryLive asks for a retry of a live operation; of one with steps the request names the step and the run.
@@ -94,11 +94,10 @@ func (s *Server) sendEqual(w *answer, r *http.Request, other submit.Outcome, err
 	if err := onlyThese(values, "wait", "step"); err != nil {
 		return err
 	}
-	wait, err := waitFrom(values.Get("wait"))
-	if err != nil {
+	if _, err := waitFrom(values.Get("wait")); err != nil {
 		return err
 	}
-	return s.sendStarted(w, r, other, wait)
+	return s.sendStarted(w, r, other, 0)
 }
 
 // again submits the operation that does again what an ended one did not finish well, and from a step on what it did, when one is given.

@@ -60,11 +60,13 @@ var (
 	formats  = []string{"stream", "sse", "json"}
 	formatOf = parameter{name: "format", kind: "string", values: formats, summary: "stream: header, log and footer as text (default); sse: server-sent events; json: waits and answers the footer"}
 	offsetOf = parameter{name: "offset", kind: "integer", summary: "continue at this byte of the log file; header and <log> come again"}
-	waitOf   = parameter{name: "wait", kind: "string", summary: "answer when the effect shows, at most after this time (5s, 1m); without it at once"}
+	waitOf   = parameter{name: "wait", kind: "string", summary: "answer when it took effect, at most after this time (5s, 1m); without it at once"}
+	// noWaitOf is for what is answered then in any case.
+	noWaitOf = parameter{name: "wait", kind: "string", summary: "taken as everywhere; it is answered when it took effect, whether this is given or not"}
 	streamed = []response{{200, mediaSSE, "The stream; the header X-Jobdir-Operation has the ID"}, {200, mediaJSON, "The footer, with format=json"}, {202, mediaJSON, "With format=json: what is known of an operation that waits for a person, or has not ended when the time of the preference wait is over"}}
 	// stillStarting is the answer of a daemon that does not know all that lives.
 	stillStarting = response{503, mediaJSON, "The daemon is starting and cannot count yet; Retry-After says when to ask again"}
-	requested     = []response{{200, mediaJSON, "The effect shows"}, {202, mediaJSON, "The request is on disk"}}
+	requested     = []response{{200, mediaJSON, "It was carried out; took_effect says whether that changed anything"}, {202, mediaJSON, "The request is on disk"}}
 )
 
 // table is every route of the server. The rows whose path begins with :group share one handler of the router, which cannot hold a
@@ -141,7 +143,7 @@ func (s *Server) fixedRoutes() []route {
 		},
 		{
 			method: "POST", path: "/api/v1/operations/:id/pin", handle: s.pin, summary: "Keep an operation from being pruned and deleted, or end that",
-			query:   []parameter{{name: "pinned", kind: "boolean", summary: "false ends it; true when not given"}},
+			query:   []parameter{{name: "pinned", kind: "boolean", summary: "false ends it; true when not given"}, noWaitOf},
 			answers: []response{{200, mediaJSON, "Done"}},
 		},
 		{
@@ -188,8 +190,8 @@ func (s *Server) fixedRoutes() []route {
 		{
 			method: "POST", path: "/api/v1/operations/:id/prioritize", handle: s.prioritize,
 			summary: "Change the place of a waiting operation in its lane",
-			query:   []parameter{{name: "priority", kind: "integer", summary: "higher ones start first; without it the operation goes before all others of its lane"}},
-			answers: []response{requested[1]},
+			query:   []parameter{{name: "priority", kind: "integer", summary: "higher ones start first; without it the operation goes before all others of its lane"}, waitOf},
+			answers: requested,
 		},
 		{
 			method: "POST", path: "/api/v1/operations/:id/retry", handle: s.retry,
@@ -197,7 +199,7 @@ func (s *Server) fixedRoutes() []route {
 			query: []parameter{
 				{name: "step", kind: "string", summary: "go back to this step: it and all that need it are done again"},
 				{name: "failed_items", kind: "boolean", summary: "of an ended one: do only the items that failed, and nothing that was never begun"},
-				{name: "wait", kind: "string", summary: "answer when the effect shows, or the new operation has ended, at most after this time (5s, 1m); without it at once"},
+				{name: "wait", kind: "string", summary: "of a live one: answer when it took effect, at most after this time (5s, 1m); without it at once. The new operation of an ended one is there when it is answered"},
 			},
 			body:    actBody,
 			answers: append([]response{{201, mediaJSON, "The new operation; Location has its address"}, {409, problemType, "There is nothing to do again, or nothing that a retry changes"}}, requested...),

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -300,7 +301,13 @@ func TestPrioritize(t *testing.T) {
 	}
 	position(fourth, 3)
 	must(t, b.tree.Request(t.Context(), third, statefs.Prioritize, json.RawMessage(`{"priority": 7}`)))
-	position(third, 1)
+	b.poll("the request is carried out", func() bool {
+		_, err := os.Lstat(b.tree.TakenPath(third, statefs.Prioritize))
+		return !b.tree.Requested(third, statefs.Prioritize) && err != nil
+	})
+	if why, _ := b.daemon.Waiting(third); why.Position != 1 { // by then, for whoever waits for that
+		t.Errorf("it is carried out, and the place is %d", why.Position)
+	}
 	b.touch(fourth, statefs.Prioritize)
 	position(fourth, 1)
 	position(third, 2)

@@ -26,6 +26,9 @@ func (d *Daemon) prioritize(op *operation, r *request) {
 		d.say(op, fmt.Sprintf("  Prioritize requested: its priority is now %d.", priority))
 		d.logger.Info("priority changed", "id", op.id(), "from", op.rec.Priority, "to", priority)
 		op.rec.Priority, op.unsaved = priority, true
+		if op.stands == waits && op.state == statefs.Queued {
+			d.admission.enter(op) // its place, before whoever waits for it is told
+		}
 	}
 	op.effected = append(op.effected, r.Taken)
 }

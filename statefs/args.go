@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -173,16 +174,26 @@ var goesOn = []Ask{Retry, Skip, Approve, Reject, Cancel}
 // AskedToGoOn reports whether somebody has asked for what ends the wait for a person, and the daemon has not carried that out yet.
 func (t *Tree) AskedToGoOn(id ID) bool {
 	for _, ask := range goesOn {
-		name := RequestName(id, ask)
-		if _, err := t.jobs.Lstat(name); err == nil {
+		if t.Requested(id, ask) {
 			return true
 		}
-		if _, err := t.root.Lstat(path.Join(takenDir, name)); err == nil {
+		if _, err := t.root.Lstat(path.Join(takenDir, RequestName(id, ask))); err == nil {
 			return true
 		}
-		if _, err := t.jobs.Lstat(name); err == nil {
+		if t.Requested(id, ask) {
 			return true // a start puts what was taken back
 		}
 	}
 	return false
+}
+
+// Requested reports whether a request stands in jobs/: the daemon has not taken it yet.
+func (t *Tree) Requested(id ID, ask Ask) bool {
+	_, err := t.jobs.Lstat(RequestName(id, ask))
+	return err == nil
+}
+
+// TakenPath returns the path that a request has while the daemon carries it out. It is removed when the effect is durable, or there is none.
+func (t *Tree) TakenPath(id ID, ask Ask) string {
+	return filepath.Join(t.dir, takenDir, RequestName(id, ask))
 }
