@@ -44,7 +44,13 @@ func (s *Server) eventSocket(w *answer, r *http.Request, _ httprouter.Params) er
 	// It ends when the client leaves, or says anything. It does not end with the server: that would close the connection without a word.
 	heard := socket.CloseRead(context.WithoutCancel(ctx))
 	defer context.AfterFunc(heard, stop)()
-	out := &socketWriter{ctx: ctx, socket: socket, pong: s.pong, taker: s.boundTaking(r)}
+	// What is being written when the server stops gets a moment: a context that ends in the middle closes the connection without a word, and a client may
+	// have read all of a message before the write of it has returned.
+	writing, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	defer context.AfterFunc(heard, giveUp)()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lingerTime, giveUp) })()
+	out := &socketWriter{ctx: writing, socket: socket, pong: s.pong, taker: s.boundTaking(r)}
 	told, err := s.tellEvents(ctx, reader, out)
 	if errors.Is(err, errSlow) {
 		err = s.cutSlow(r, reader.Cut(told), out)
