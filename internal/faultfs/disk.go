@@ -13,10 +13,13 @@ type Disk struct {
 
 	mu      sync.Mutex // guards all below
 	live    tree
+	names   map[uint64]uint32 // how many each file or folder of live has
 	next    uint64
 	journal []Op
 	cut     bool
-	frozen  bool // read-only
+	cutAt   int           // the number of operations after which the power is cut, 0 for none
+	dark    chan struct{} // closed by that cut
+	frozen  bool          // read-only
 	fault   *Fault
 	listing map[uint64][]listed // of open folders, by handle
 	handles uint64
@@ -39,9 +42,12 @@ type Fault struct {
 
 // NewDisk makes a disk that holds an image, all of it durable.
 func NewDisk(image *Image) *Disk {
-	d := &Disk{image: image, live: image.nodes.clone(), next: root + 1, listing: make(map[uint64][]listed)}
-	for ino := range d.live {
+	d := &Disk{image: image, live: image.nodes.clone(), names: make(map[uint64]uint32), next: root + 1, listing: make(map[uint64][]listed)}
+	for ino, n := range d.live {
 		d.next = max(d.next, ino+1)
+		for _, below := range n.entries {
+			d.names[below]++
+		}
 	}
 	return d
 }
@@ -70,6 +76,22 @@ func (d *Disk) Cut() int {
 	defer d.mu.Unlock()
 	d.cut = true
 	return len(d.journal)
+}
+
+// CutAfter cuts the power as Cut does, as soon as that number of operations was done since the disk was made, and closes the channel.
+func (d *Disk) CutAfter(operations int) <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cutAt, d.dark = operations, make(chan struct{})
+	d.cutWhenDue()
+	return d.dark
+}
+
+func (d *Disk) cutWhenDue() {
+	if d.cutAt > 0 && len(d.journal) >= d.cutAt {
+		d.cut, d.cutAt = true, 0
+		close(d.dark)
+	}
 }
 
 // ReadOnly makes the disk read-only, as ext4 does by itself after an error, or ends that. A remount would wait for open files.
@@ -106,8 +128,25 @@ func (d *Disk) do(op Op) syscall.Errno {
 // carryOut is do for an operation whose time is given.
 func (d *Disk) carryOut(op Op) {
 	op.Data = slices.Clone(op.Data)
+	d.count(op)
 	d.live.apply(op)
 	d.journal = append(d.journal, op)
+	d.cutWhenDue()
+}
+
+// count keeps the number of names of each file before an operation is applied.
+func (d *Disk) count(op Op) {
+	switch op.Kind {
+	case Create, Link:
+		d.names[op.Node]++
+	case Unlink:
+		d.names[op.Node]--
+	case Rename:
+		if over := d.live[op.ToDir].entries[op.ToName]; over != 0 {
+			d.names[over]--
+		}
+	case Write, Truncate, Attr, Sync, SyncDir:
+	}
 }
 
 // check says by which error an operation of a kind fails, if it does.

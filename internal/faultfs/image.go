@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -25,19 +24,19 @@ func Empty() *Image { return &Image{"empty", newTree()} }
 
 // Hash is the same for images with the same names, content and permissions. Times do not count.
 func (i *Image) Hash() [sha256.Size]byte {
-	h := sha256.New()
+	var all []byte
 	numbers := make(map[uint64]uint64) // the same file under two names counts, its number does not
 	i.walk(func(path string, ino uint64, n *node) {
 		if numbers[ino] == 0 {
 			numbers[ino] = uint64(len(numbers)) + 1
 		}
-		_, _ = fmt.Fprintf(h, "%q %d %o ", path, numbers[ino], n.mode) // a hash does not fail
-		_ = binary.Write(h, binary.LittleEndian, int64(len(n.data)))
-		_, _ = h.Write(n.data)
+		all = append(append(all, path...), 0) // which no path has
+		all = binary.LittleEndian.AppendUint64(all, numbers[ino])
+		all = binary.LittleEndian.AppendUint32(all, n.mode)
+		all = binary.LittleEndian.AppendUint64(all, uint64(len(n.data)))
+		all = append(all, n.data...)
 	})
-	var hash [sha256.Size]byte
-	h.Sum(hash[:0])
-	return hash
+	return sha256.Sum256(all)
 }
 
 // walk calls visit for each name, folders before what is in them, in an order that depends on the names alone.

@@ -36,7 +36,7 @@ type Replay struct {
 	names   map[uint64]map[string]uint64 // of each folder, as of its last sync
 	pending []change                     // not synced, in order
 	order   []Op                         // changes of names since the last sync of anything
-	before  tree                         // the live tree as of that sync
+	before  tree                         // the live tree as of that sync, nil while it is the same
 }
 
 // change is an operation that was not synced, or of a rename the half that was not.
@@ -70,7 +70,7 @@ func (c *change) settle(dir uint64) bool {
 
 // NewReplay begins at an image, which counts as durable, before the first operation.
 func NewReplay(from *Image, ops []Op) *Replay {
-	r := &Replay{start: from.nodes, ops: ops, live: from.nodes.clone(), before: from.nodes.clone()}
+	r := &Replay{start: from.nodes, ops: ops, live: from.nodes.clone()}
 	r.content, r.names = make(map[uint64][]byte), make(map[uint64]map[string]uint64)
 	for ino, n := range from.nodes {
 		r.content[ino], r.names[ino] = n.data, maps.Clone(n.entries)
@@ -88,6 +88,9 @@ func (r *Replay) Next() bool {
 	}
 	op := r.ops[r.at]
 	r.at++
+	if r.before == nil && op.Kind != Sync && op.Kind != SyncDir {
+		r.before = r.live.clone()
+	}
 	r.live.apply(op)
 	switch op.Kind {
 	case Sync:
@@ -133,7 +136,7 @@ func (r *Replay) settle(durable func(*change) bool) {
 	}
 	clear(r.pending[len(left):])
 	r.pending = left
-	r.order, r.before = nil, r.live.clone()
+	r.order, r.before = nil, nil
 }
 
 // Images yields what a disk may hold after a cut at this point. Images of one model may be equal.
@@ -190,7 +193,11 @@ func (r *Replay) strict() tree {
 
 // ordered builds the first n changes of names since the last sync, and the content that was synced.
 func (r *Replay) ordered(n int) tree {
-	t := r.before.clone()
+	t := r.live
+	if r.before != nil {
+		t = r.before
+	}
+	t = t.clone()
 	for _, op := range r.order[:n] {
 		t.applyNames(op)
 	}

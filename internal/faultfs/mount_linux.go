@@ -39,9 +39,11 @@ func Mount(path string, disk *Disk) (*Mounted, error) {
 		return nil, err
 	}
 	raw := &server{fuse.NewDefaultRawFileSystem(), disk}
+	// The kernel hands longer writes over in parts. Each request costs a buffer of this size.
+	const longest = 1 << 14
 	fs, err := fuse.NewServer(raw, path, &fuse.MountOptions{
 		FsName: "faultfs", Name: "faultfs", DirectMountStrict: true, DisableXAttrs: true,
-		MaxWrite: 1 << 17, DisableReadDirPlus: true, Logger: log.New(io.Discard, "", 0),
+		MaxWrite: longest, DisableReadDirPlus: true, Logger: log.New(io.Discard, "", 0),
 
 		Options: []string{"default_permissions"}, AllowOther: true,
 	})

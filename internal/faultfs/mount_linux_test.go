@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -94,6 +95,47 @@ func TestADiskIsAFileSystem(t *testing.T) {
 	}
 }
 
+// The kernel may remember names and attributes, and what changes them shows at once.
+func TestNamesAreCounted(t *testing.T) {
+	t.Parallel()
+	disk := NewDisk(Empty())
+	dir := mount(t, disk)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	want := func(name string, count uint64) {
+		t.Helper()
+		var stat unix.Stat_t
+		must(t, unix.Stat(in(name), &stat))
+		if stat.Nlink != count {
+			t.Errorf("%s has %d names, want %d", name, stat.Nlink, count)
+		}
+	}
+	must(t, os.WriteFile(in("a"), nil, 0o600))
+	must(t, os.WriteFile(in("other"), nil, 0o600))
+	want("a", 1)
+	must(t, os.Link(in("a"), in("b")))
+	must(t, os.Link(in("a"), in("c")))
+	want("b", 3)
+	must(t, os.Rename(in("other"), in("c")))
+	want("a", 2)
+	want("c", 1)
+	must(t, os.Remove(in("a")))
+	want("b", 1)
+	for _, name := range []string{"a", "other"} {
+		if _, err := os.Lstat(in(name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	must(t, os.Link(in("b"), in("a")))
+	r := disk.Replay()
+	for r.Next() {
+	}
+	for image := range r.Images(Everything) {
+		dir = mount(t, NewDisk(image))
+		want("a", 2)
+		want("c", 1)
+	}
+}
+
 func TestACutForgets(t *testing.T) {
 	t.Parallel()
 	disk := NewDisk(Empty())
@@ -128,6 +170,28 @@ func TestACutForgets(t *testing.T) {
 			t.Errorf("the disk holds %q", names)
 		}
 	}
+}
+
+func TestTheCutComesAfterSomeOperations(t *testing.T) {
+	t.Parallel()
+	disk := NewDisk(Empty())
+	dir := mount(t, disk)
+	name := func(i int) string { return filepath.Join(dir, strconv.Itoa(i)) }
+	must(t, os.Mkdir(name(0), 0o700))
+	dark := disk.CutAfter(disk.Len() + 3)
+	for i := range 3 {
+		select {
+		case <-dark:
+			t.Fatalf("the power is cut after %d", i)
+		default:
+		}
+		must(t, os.Mkdir(name(i+1), 0o700))
+	}
+	<-dark
+	if err := os.Mkdir(name(4), 0o700); !errors.Is(err, unix.EIO) || disk.Len() != 4 {
+		t.Errorf("after the cut: %v, %d operations", err, disk.Len())
+	}
+	<-disk.CutAfter(1) // which was done before
 }
 
 func TestFaults(t *testing.T) {

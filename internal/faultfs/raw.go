@@ -1,6 +1,8 @@
 package faultfs
 
 import (
+	"time"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
@@ -11,6 +13,9 @@ type server struct {
 	*Disk
 }
 
+// forever is how long the kernel may remember names and attributes: whatever changes them passes through it.
+const forever = 24 * time.Hour
+
 func (s *server) String() string { return "faultfs" }
 
 func (s *server) attr(ino uint64, n *node, out *fuse.Attr) {
@@ -19,25 +24,15 @@ func (s *server) attr(ino uint64, n *node, out *fuse.Attr) {
 	if n.folder() {
 		out.Nlink = 2
 	} else if n.mode&typeMask == typeFile {
-		out.Nlink = s.links(ino)
+		out.Nlink = s.names[ino]
 	}
 	out.SetTimes(&n.mtime, &n.mtime, &n.mtime)
 }
 
-// links counts the names of a file. Disks of tests are small.
-func (s *server) links(ino uint64) (count uint32) {
-	for _, n := range s.live {
-		for _, entry := range n.entries {
-			if entry == ino {
-				count++
-			}
-		}
-	}
-	return count
-}
-
 func (s *server) entry(ino uint64, out *fuse.EntryOut) fuse.Status {
 	out.NodeId, out.Generation = ino, 1
+	out.SetEntryTimeout(forever)
+	out.SetAttrTimeout(forever)
 	s.attr(ino, s.live[ino], &out.Attr)
 	return fuse.OK
 }
@@ -71,6 +66,7 @@ func (s *server) GetAttr(_ <-chan struct{}, input *fuse.GetAttrIn, out *fuse.Att
 	if n == nil {
 		return fuse.ENOENT
 	}
+	out.SetTimeout(forever)
 	s.attr(input.NodeId, n, &out.Attr) // also after a cut, or an unmount by path could not find the mount
 	return fuse.OK
 }
@@ -102,6 +98,7 @@ func (s *server) SetAttr(_ <-chan struct{}, input *fuse.SetAttrIn, out *fuse.Att
 		}
 		s.carryOut(op)
 	}
+	out.SetTimeout(forever)
 	s.attr(input.NodeId, n, &out.Attr)
 	return fuse.OK
 }

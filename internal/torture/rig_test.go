@@ -254,6 +254,16 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// within waits for something that closes a channel.
+func within(t *testing.T, what string, happens <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-happens:
+	case <-time.After(patience):
+		t.Fatalf("waited in vain: %s", what)
+	}
+}
+
 // pause waits for a random time up to longest, or until the daemon ends.
 func (r *rig) pause(d *daemon, longest time.Duration) {
 	select {
