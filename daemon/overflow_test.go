@@ -28,9 +28,7 @@ func TestOverflowLosesNoRequest(t *testing.T) {
 	submits.Wait()
 
 	child, out := startChild(t, b.dir)
-	for _, id := range ids {
-		b.awaitState(id, statefs.Running)
-	}
+	b.awaitAll("run", ids, func(id statefs.ID) bool { return b.exists(statefs.MarkerName(id, statefs.Running)) })
 
 	must(t, child.Process.Signal(syscall.SIGSTOP))
 	for _, ask := range []statefs.Ask{statefs.Pause, statefs.Resume, statefs.Cancel} {
@@ -39,9 +37,10 @@ func TestOverflowLosesNoRequest(t *testing.T) {
 		}
 	}
 	must(t, child.Process.Signal(syscall.SIGCONT))
-	for _, id := range ids {
-		b.awaitEnd(id)
-	}
+	b.awaitAll("have ended", ids, func(id statefs.ID) bool {
+		_, ended := b.hasEnded(id)
+		return ended
+	})
 	must(t, child.Process.Signal(syscall.SIGTERM))
 	must(t, child.Wait())
 

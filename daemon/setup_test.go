@@ -197,6 +197,29 @@ func (b *bench) submit(job string, params string) statefs.ID {
 // await returns when the condition holds; it looks again after each change in jobs/ and among the records and logs.
 func (b *bench) await(what string, holds func() bool) {
 	b.t.Helper()
+	b.awaitWhile(what, holds, func() bool { return false })
+}
+
+// awaitAll returns when a condition has held for each operation. It waits for as long as it comes to hold for one after the other.
+func (b *bench) awaitAll(what string, ids []statefs.ID, holds func(statefs.ID) bool) {
+	b.t.Helper()
+	left := ids
+	b.awaitWhile(fmt.Sprintf("%d operations %s", len(ids), what), func() bool {
+		for len(left) > 0 && holds(left[0]) {
+			left = left[1:]
+		}
+		return len(left) == 0
+	}, func() bool {
+		still := slices.DeleteFunc(slices.Clone(left), holds)
+		fewer := len(still) < len(left)
+		left = still
+		return fewer
+	})
+}
+
+// awaitWhile is await that goes on after each patience in which something went on.
+func (b *bench) awaitWhile(what string, holds, goesOn func() bool) {
+	b.t.Helper()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for !holds() {
@@ -212,6 +235,10 @@ func (b *bench) await(what string, holds func() bool) {
 			}
 			return
 		case <-deadline.C:
+			if goesOn() {
+				deadline.Reset(patience)
+				continue
+			}
 			names, _ := filepath.Glob(b.tree.JobsDir() + "/*")
 			b.t.Fatalf("waited in vain until %s; jobs/ holds %q", what, names)
 		}
@@ -232,15 +259,20 @@ func (b *bench) awaitState(id statefs.ID, state statefs.State) {
 func (b *bench) awaitEnd(id statefs.ID) *statefs.Record {
 	b.t.Helper()
 	var rec *statefs.Record
-	b.await(id.String()+" has ended", func() bool {
-		if sight, err := b.tree.Look(id); err != nil || len(sight.States) > 0 {
-			return false // a removed marker is the last thing of an end
-		}
-		r, err := b.tree.ReadRecord(id)
-		rec = r
-		return err == nil && r.Status.Terminal()
+	b.await(id.String()+" has ended", func() (ended bool) {
+		rec, ended = b.hasEnded(id)
+		return ended
 	})
 	return rec
+}
+
+// hasEnded reads the record of an operation that has ended.
+func (b *bench) hasEnded(id statefs.ID) (*statefs.Record, bool) {
+	if sight, err := b.tree.Look(id); err != nil || len(sight.States) > 0 {
+		return nil, false // a removed marker is the last thing of an end
+	}
+	rec, err := b.tree.ReadRecord(id)
+	return rec, err == nil && rec.Status.Terminal()
 }
 
 func (b *bench) touch(id statefs.ID, ask statefs.Ask) {
