@@ -74,8 +74,8 @@ export function keyed(parent, keyOf, make) {
   };
 }
 
-// keepFocus runs a change, and when the focused element goes with it gives the focus to what takes its place: the same act of the same thing,
-// else its link or its first button, else the nearest heading that is left.
+// keepFocus runs a change, and when the focused element goes with it gives the focus to what takes its place: the act of the same thing that stands
+// where it was, the thing itself where that is now, or the nearest heading that is left.
 export function keepFocus(change) {
   const before = document.activeElement;
   const thing = before?.closest('[data-key]');
@@ -88,13 +88,12 @@ export function keepFocus(change) {
     before.focus({ preventScroll: true }); // it was moved
     if (document.activeElement === before) return;
   }
-  for (const other of document.querySelectorAll('[data-key]')) {
-    if (other.dataset.key !== key) continue;
-    const node = act && other.querySelector(`[data-act="${CSS.escape(act)}"]`) || other.querySelector('a, button');
-    if (node) {
-      node.focus({ preventScroll: true });
-      return;
-    }
+  const moved = [...document.querySelectorAll('[data-key]')].find((other) => other.dataset.key === key);
+  const next = thing?.isConnected ? act && thing.querySelector(`[data-act="${CSS.escape(act)}"]`) || thing.querySelector('.acts button') : null;
+  const node = next ?? (thing?.isConnected ? thing : moved)?.querySelector('a, button');
+  if (node) {
+    node.focus({ preventScroll: true });
+    return;
   }
   const heading = section?.isConnected && section.querySelector('h2[tabindex]') || document.getElementById('main');
   heading.focus({ preventScroll: true });

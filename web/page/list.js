@@ -1,8 +1,9 @@
 // The view of operations: what needs a person first, then what is at work, what waits, and what has ended lately.
 import { get } from './api.js';
-import { el } from './dom.js';
+import { el, keepFocus } from './dom.js';
 import { current, go, withOpen, without } from './route.js';
 import { Panes } from './panes.js';
+import { Refresh } from './refresh.js';
 import { Section } from './section.js';
 import { stateWord } from './words.js';
 
@@ -16,7 +17,8 @@ const groups = [
 export class Operations {
   constructor() {
     this.panes = new Panes((id) => this.mark(id));
-    this.sections = groups.map((group) => new Section({ ...group, acted: (answer, op) => this.acted(answer, op) }));
+    this.sections = groups.map((group) => new Section({ ...group, acted: (answer, op) => this.acted(answer, op), asked: () => this.refresh.now() }));
+    this.refresh = new Refresh((signal) => this.read(signal));
     this.lists = el('div', { class: 'lists' }, this.filterBar(), this.sections.map((section) => section.node));
     this.node = el('div', { class: 'operations' }, this.lists, this.panes.node);
     this.lists.addEventListener('keydown', (event) => walk(event, this.lists));
@@ -51,9 +53,10 @@ export class Operations {
         if (document.activeElement !== input && input.value !== value) input.value = value;
       }
       for (const section of this.sections) section.narrow(filter);
+      this.refresh.now();
     }
+    this.node.classList.toggle('opened', route.open.length > 0); // first: what is not displayed takes no focus
     this.panes.show(route.open);
-    this.node.classList.toggle('opened', route.open.length > 0);
   }
 
   // opened is called when a connection stands: all that is shown may be old.
@@ -66,7 +69,19 @@ export class Operations {
   }
 
   mark() {
-    for (const section of this.sections) section.mark();
+    this.refresh.mark();
+  }
+
+  // read reads all lists and shows them at once. One that cannot be read says why, and the others are shown.
+  async read(signal) {
+    const results = await Promise.allSettled(this.sections.map((section) => section.read(signal)));
+    signal.throwIfAborted();
+    onlyOnce(this.sections);
+    keepFocus(() => {
+      for (const section of this.sections) section.show();
+    });
+    const failed = results.find((result) => result.status === 'rejected');
+    if (failed) throw failed.reason;
   }
 
   acted(answer, op) {
@@ -87,9 +102,20 @@ export class Operations {
   }
 
   stop() {
+    this.refresh.stop();
     for (const section of this.sections) section.stop();
     this.panes.stop();
   }
+}
+
+// onlyOnce leaves each operation where it was last: the lists are read one after the other, and it may have gone from one to the next in between.
+function onlyOnce(sections) {
+  const last = new Map();
+  for (const op of sections.flatMap((section) => section.operations)) {
+    const other = last.get(op.id);
+    if (!other || new Date(other.updated_at) <= new Date(op.updated_at)) last.set(op.id, op);
+  }
+  for (const section of sections) section.operations = section.operations.filter((op) => last.get(op.id) === op);
 }
 
 // patches are what an event says of an operation that is shown, so that nothing has to be read again.

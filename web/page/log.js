@@ -14,7 +14,7 @@ const window_ = 64 << 10; // bytes that are read at once from behind
 export class Log {
   constructor(id) {
     this.id = id;
-    this.tail = new Tail(`Log of ${id}`);
+    this.tail = new Tail(`Log of ${id}`, () => this.tell());
     this.stepTail = new Tail('');
     this.stepTail.node.hidden = true;
     this.name = '';
@@ -44,10 +44,6 @@ export class Log {
       set(this.line, 'is kept by another program');
       return;
     }
-    if (this.offset === null) {
-      this.offset = Math.max(0, op.log_bytes - window_);
-      this.tail.begin(this.offset);
-    }
     this.following = new AbortController();
     this.run(this.following.signal);
   }
@@ -71,7 +67,19 @@ export class Log {
     }
   }
 
+  // lineAt returns where the first line begins that is not before a byte.
+  async lineAt(byte, signal) {
+    if (byte <= 0) return 0;
+    const answer = await open('GET', operationPath(this.id, '/log'), { headers: { Range: `bytes=${byte - 1}-${byte + 8191}` }, signal });
+    return byte + Math.max(0, new Uint8Array(await answer.arrayBuffer()).indexOf(10)); // the byte itself, when the line is longer than anybody reads
+  }
+
   async read(signal, backoff) {
+    if (this.offset === null) {
+      this.offset = await this.lineAt(this.op.log_bytes - window_, signal);
+      this.tail.begin(this.offset);
+      this.tell();
+    }
     const answer = await open('GET', operationPath(this.id, '/stream'), { query: { format: 'sse', offset: this.offset }, signal });
     set(this.line, ended(this.op.state) ? '' : 'goes on');
     for await (const event of events(answer.body)) {
@@ -82,7 +90,6 @@ export class Log {
         this.over = true;
         set(this.line, `ended, ${bytes(this.offset)}`);
       }
-      this.tell();
     }
   }
 

@@ -14,8 +14,10 @@ export class Panes {
 
   show(ids) {
     let newest = null;
+    let left = ''; // what was closed while it had the focus
     for (const [id, pane] of this.open) {
       if (ids.includes(id)) continue;
+      if (pane.node.contains(document.activeElement)) left = id;
       pane.stop();
       this.open.delete(id);
     }
@@ -28,20 +30,21 @@ export class Panes {
     fill(this.node, ids.map((id) => this.open.get(id).node));
     const top = this.open.get(ids[0]);
     if (newest && !this.first) newest.focus();
+    else if (left) this.goBack(left);
     else if (top && !this.first && this.top !== ids[0]) top.focus();
     this.top = ids[0];
     this.first = false;
   }
 
-  // close has the focus go back to where the operation stands in the lists.
   close(id) {
-    const had = this.open.get(id)?.node.contains(document.activeElement);
     go({ open: without(id) });
-    if (!had) return;
-    setTimeout(() => {
-      const row = [...document.querySelectorAll('.row')].find((node) => node.dataset.key === id);
-      (row?.querySelector('.name') ?? document.querySelector('.pane .title') ?? document.getElementById('main')).focus();
-    });
+  }
+
+  // goBack has the focus go to where an operation stands in the lists.
+  goBack(id) {
+    const row = [...document.querySelectorAll('.row')].find((node) => node.dataset.key === id);
+    const name = row?.offsetParent ? row.querySelector('.name') : null;
+    (name ?? this.node.querySelector('.title') ?? document.getElementById('main')).focus();
   }
 
   // mark says that an operation may have changed, or all of them.

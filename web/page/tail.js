@@ -12,7 +12,9 @@ const escapes = /\u001b\[[0-?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]*(?:\u0007|\u0
 export const plain = (text) => text.replace(escapes, '');
 
 export class Tail {
-  constructor(label) {
+  // shown is called when it shows more, or begins later.
+  constructor(label, shown = () => {}) {
+    this.shown = shown;
     this.node = el('pre', { class: 'log', tabindex: '0', role: 'log', 'aria-live': 'off', 'aria-label': label });
     this.begin(0);
   }
@@ -25,7 +27,6 @@ export class Tail {
     this.pieces = []; // {node, to}: to is the byte behind the piece
     this.size = 0;
     this.from = from;
-    this.cutFirst = from > 0; // it may begin in the middle of a line
     this.fresh = '';
     this.to = from;
     this.cap = least;
@@ -33,18 +34,14 @@ export class Tail {
 
   // add puts text at the end; to is the byte behind it.
   add(text, to) {
-    let more = plain(text);
-    if (this.cutFirst) {
-      this.cutFirst = false;
-      more = more.slice(more.indexOf('\n') + 1);
-    }
-    this.fresh += more;
-    if (this.fresh.length > 2 * this.cap) this.fresh = this.fresh.slice(-this.cap);
+    this.fresh += plain(text);
     this.to = to;
-    this.timer ??= setTimeout(() => this.show(), beat);
+    if (this.fresh.length > this.cap) this.show();
+    else this.timer ??= setTimeout(() => this.show(), beat);
   }
 
   show() {
+    clearTimeout(this.timer);
     this.timer = null;
     const atEnd = this.atEnd();
     const node = document.createTextNode(this.fresh);
@@ -59,6 +56,7 @@ export class Tail {
       first.node.remove();
     }
     if (atEnd) this.end();
+    this.shown();
   }
 
   atEnd() {

@@ -1,0 +1,136 @@
+// Package browsertest has tests look at a page as a person does: in a real browser without a screen, with its mouse and its keyboard.
+//
+//	test ── Page.Click, Press, Wait ──▶ conn ── DevTools protocol over two pipes ──▶ chromium
+//	                                     ◀── answers, and what each page complains of ──┘
+//
+// One browser serves all tests below the one that started it; each page has a profile of its own, as if nobody had been there before. Nothing here waits
+// for a time: Wait looks again whenever the page changes. A test that finds no browser is skipped, with the name of what is missing.
+//
+// Everything that fails ends the test. A browser that dies has every page fail with the last lines that it wrote.
+package browsertest
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for what must come. It bounds a failure; nothing takes as long.
+const patience = 3 * time.Minute
+
+// programs are the browsers that are looked for on PATH, the lightest first.
+var programs = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+
+// Browser is a browser that runs. Its methods may be called by several tests at once.
+type Browser struct {
+	conn    *conn
+	cmd     *exec.Cmd
+	written *lastLines
+}
+
+// Start runs a browser until the test, and all tests below it, have ended. It skips the test when the machine has none.
+func Start(t *testing.T) *Browser {
+	t.Helper()
+	program := ""
+	for _, name := range programs {
+		if found, err := exec.LookPath(name); err == nil {
+			program = found
+			break
+		}
+	}
+	if program == "" {
+		t.Skipf("no browser on PATH: looked for %v; tools/setup installs Debian's chromium-headless-shell as root, 'apt-get install chromium' is another", programs)
+	}
+	profile, err := os.MkdirTemp("", "browsertest") //nolint:usetesting // a browser may write there for a moment after it ended, which must not fail the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Browser{written: new(lastLines)}
+	t.Cleanup(func() { _ = os.RemoveAll(profile) })
+	toBrowser, ours, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, fromBrowser, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.cmd = exec.Command(program, flags(profile)...)
+	b.cmd.ExtraFiles = []*os.File{toBrowser, fromBrowser} // descriptors 3 and 4, as the protocol has it
+	b.cmd.Stderr = b.written
+	err = b.cmd.Start()
+	_, _ = toBrowser.Close(), fromBrowser.Close() // the browser has them
+	if err != nil {
+		t.Fatalf("start %s: %v", program, err)
+	}
+	b.conn = newConn(ours, back)
+	t.Cleanup(b.stop)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := b.conn.call(ctx, "", "Browser.getVersion", nil, nil); err != nil {
+		t.Fatalf("%s does not answer: %v\n%s", program, err, b.written)
+	}
+	return b
+}
+
+// flags are for a browser that shows nothing, asks nobody, and lets no page wait because another one is in front of it.
+func flags(profile string) []string {
+	list := []string{
+		"--headless", "--remote-debugging-pipe", "--user-data-dir=" + profile,
+		"--no-first-run", "--no-default-browser-check", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server",
+		"--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-extensions", "--disable-sync", "--mute-audio",
+		"--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding",
+		"--force-color-profile=srgb", "--lang=en-US",
+	}
+	if os.Geteuid() == 0 {
+		list = append(list, "--no-sandbox") // it refuses to run as root with one
+	}
+	return append(list, "about:blank")
+}
+
+// stop ends the browser and waits until it has.
+func (b *Browser) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	_ = b.conn.call(ctx, "", "Browser.close", nil, nil) // it may be gone
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = b.cmd.Wait() // what it says of its own end says nothing of the tests
+	}()
+	b.conn.closeWriter()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		_ = b.cmd.Process.Kill() // it may have ended
+		<-ended
+	}
+	b.conn.close()
+}
+
+// lastLines keeps the end of what is written to it.
+type lastLines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lastLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	const most = 8 << 10
+	l.text = append(l.text, p...)
+	if extra := len(l.text) - most; extra > 0 {
+		l.text = bytes.Clone(l.text[extra:])
+	}
+	return len(p), nil
+}
+
+func (l *lastLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
+}
