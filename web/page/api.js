@@ -33,13 +33,14 @@ export function address(path, query = {}) {
 // open sends a request and returns its answer, whose body is not read yet. It throws Refused, Unreachable, or the AbortError of signal.
 export async function open(method, path, { query, body, headers, signal } = {}) {
   const all = { ...headers };
-  if (token.value) all.Authorization = `Bearer ${token.value}`;
+  const used = token.value;
+  if (used) all.Authorization = `Bearer ${used}`;
   if (body !== undefined) all['Content-Type'] = 'application/json';
   let answer;
   try {
     answer = await fetch(address(path, query), {
       method, headers: all, body: body === undefined ? undefined : JSON.stringify(body),
-      signal, cache: 'no-store', credentials: 'omit', redirect: 'error',
+      signal, cache: 'no-store', credentials: 'same-origin', redirect: 'error',
     });
   } catch (err) {
     if (err.name === 'AbortError') throw err;
@@ -51,7 +52,7 @@ export async function open(method, path, { query, body, headers, signal } = {}) 
   try {
     problem = await answer.json();
   } catch { /* the status says enough */ }
-  if (answer.status === 401) token.refused();
+  if (answer.status === 401 && used === token.value) token.refused(); // else another one was typed meanwhile
   throw new Refused(answer.status, problem, Number(answer.headers.get('Retry-After')) || 0);
 }
 

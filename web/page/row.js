@@ -4,7 +4,7 @@ import { actsOf, ended, needsPerson } from './acts.js';
 import { attribute, el, set } from './dom.js';
 import { link, Slot } from './links.js';
 import { age, since } from './ticks.js';
-import { endedText, fraction, number, placeText, progressText, stateWord, why } from './words.js';
+import { endedText, fraction, number, paramsText, placeText, progressText, stateWord, why } from './words.js';
 
 // newRow returns {node, update(op)}. acted(answer, op) is called after an act.
 export function newRow(op, acted) {
@@ -12,6 +12,7 @@ export function newRow(op, acted) {
   const job = el('span', { class: 'job' });
   const id = el('span', { class: 'number', text: number(op.id) });
   const name = link(el('a', { class: 'name', title: op.id }, job, ' ', id), op.id);
+  const given = el('span', { class: 'given' });
   const bar = el('progress', { max: 1, 'aria-label': 'Progress' });
   const far = el('span', { class: 'far' });
   const text = el('span', { class: 'text' });
@@ -21,11 +22,13 @@ export function newRow(op, acted) {
   const how = age();
   const acts = actbar(el('span', { class: 'acts' }), acted);
   const node = el('li', { class: 'row', data: { key: op.id } },
-    state, name, el('span', { class: 'progress' }, bar, far), el('span', { class: 'why' }, text, holder.node, person.node, place), how, acts.node);
+    state, el('span', { class: 'what' }, name, ' ', given), el('span', { class: 'progress' }, bar, far), el('span', { class: 'why' }, text, holder.node, person.node, place), how, acts.node);
   return { node, update: (now) => {
     set(state, now.stalled_at && now.state === 'running' ? 'stalled' : stateWord(now.state));
     attribute(node, 'data-state', now.stalled_at && now.state === 'running' ? 'stalled' : now.state === 'completed' && now.result === 'partial' ? 'partial' : now.state);
     set(job, now.job ? `${now.group}/${now.job}` : now.endpoint);
+    set(given, paramsText(now.params));
+    given.title = given.textContent;
     const part = ended(now.state) ? null : fraction(now.progress);
     bar.hidden = part === null;
     if (part !== null) bar.value = part;

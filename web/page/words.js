@@ -51,7 +51,7 @@ export const count = (n) => n.toLocaleString('en').replaceAll(',', '\u202f');
 export const number = (id) => id.slice(id.lastIndexOf('_') + 1);
 
 const names = {
-  waiting_approval: 'needs approval', failed_manual: 'needs you', failed_retryable: 'will be tried again',
+  waiting_approval: 'needs approval', failed_manual: 'needs you', failed_retryable: 'tries again',
 };
 
 // stateWord is how a state is called on the page.
@@ -106,6 +106,9 @@ export function fraction(progress) {
   if (step?.total && done < progress.total) done += Math.min(Math.max(step.done, 0) / step.total, 1);
   return Math.min(done / progress.total, 1);
 }
+
+// paramsText is what an operation was given, as one types it.
+export const paramsText = (params) => Object.entries(params ?? {}).map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`).join(' ').slice(0, 300);
 
 // ended is how the work ended, in one line.
 export function endedText(op) {
