@@ -24,6 +24,9 @@ type Answer struct {
 	TookEffect *bool         `json:"took_effect,omitempty"`
 	// Pending says that the wait is over and the request still stands.
 	Pending bool `json:"pending,omitempty"`
+	// Foreign says that another program keeps the operation: the request is written, and that program has to act on it. TookEffect is nil then,
+	// unless its marker shows the effect.
+	Foreign bool `json:"foreign,omitempty"`
 }
 
 // Request asks for something: pause, resume, cancel. It returns when the request is durable or, with a wait above zero,

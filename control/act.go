@@ -64,6 +64,7 @@ func (s *Server) argsFrom(w *answer, r *http.Request, values url.Values) (args s
 		return args, err
 	}
 	args.By = cmp.Or(s.asker(r), args.By)
+	args.Unnamed = args.By == ""
 	return args, nil
 }
 
@@ -99,7 +100,7 @@ func (s *Server) actOn(ctx context.Context, id statefs.ID, ask statefs.Ask, args
 		if args, err = acts.Check(s.definitionOf(rec), rec, state, ask, args); err != nil {
 			return out, before, s.forAct(err, id, state)
 		}
-		before = rec
+		before, args.Unnamed = rec, args.By == "" // and not whoever the daemon runs as
 	}
 	line, err := args.JSON()
 	if err != nil {
@@ -110,6 +111,11 @@ func (s *Server) actOn(ctx context.Context, id statefs.ID, ask statefs.Ask, args
 		return out, before, notLive(id)
 	}
 	out = newAsked(id, string(ask))
+	if before == nil && err == nil {
+		if foreign, _ := s.isForeign(id); foreign {
+			out.forStranger()
+		}
+	}
 	if out.Step = args.Step; out.Step != "" {
 		out.Message += ", step " + printable(args.Step, 64)
 	}

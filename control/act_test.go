@@ -78,12 +78,12 @@ func TestActsAreWritten(t *testing.T) {
 	r := setup(t)
 	w := r.film(statefs.FailedManual, atSplit)
 	for _, test := range []struct{ path, body, want string }{
-		{"/retry", "", `{"step":"split","run":2}`},
-		{"/retry?step=ingest", "", `{"step":"ingest","run":2}`},
+		{"/retry", "", `{"step":"split","run":2,"by":""}`},
+		{"/retry?step=ingest", "", `{"step":"ingest","run":2,"by":""}`},
 		{"/retry", `{"step":"ingest","by":"anna","reason":"new source"}`, `{"step":"ingest","run":2,"by":"anna","reason":"new source"}`},
 		{"/skip", `{"reason":"no tracks","by":"anna"}`, `{"step":"split","run":2,"by":"anna","reason":"no tracks"}`},
-		{"/skip?step=publish", `{"run":2}`, `{"step":"publish","run":2}`},
-		{"/set", `{"values":{"params.path":"/b","steps.ingest.outputs.count":4}}`, `{"run":2,"values":{"params.path":"/b","steps.ingest.outputs.count":4}}`},
+		{"/skip?step=publish", `{"run":2}`, `{"step":"publish","run":2,"by":""}`},
+		{"/set", `{"values":{"params.path":"/b","steps.ingest.outputs.count":4}}`, `{"run":2,"by":"","values":{"params.path":"/b","steps.ingest.outputs.count":4}}`},
 	} {
 		a := r.do("POST", w.path(test.path), test.body)
 		ask := statefs.Ask(strings.TrimPrefix(strings.Split(test.path, "?")[0], "/"))
@@ -100,7 +100,7 @@ func TestActsAreWritten(t *testing.T) {
 		t.Errorf("approve: %s", got)
 	}
 	r.do("POST", gate.path("/reject"), `{"reason":"too long"}`) // takes the place of the other
-	if got := gate.request(statefs.Reject); got != `{"step":"publish","run":2,"reason":"too long"}` {
+	if got := gate.request(statefs.Reject); got != `{"step":"publish","run":2,"by":"","reason":"too long"}` {
 		t.Errorf("reject: %s", got)
 	}
 	if _, err := os.Stat(filepath.Join(r.tree.JobsDir(), statefs.RequestName(gate.id, statefs.Approve))); err == nil {
@@ -187,7 +187,7 @@ func TestActsByTheGroup(t *testing.T) {
 	if a := r.get(url("skip", failed, "&reason=no+tracks&by=anna")); a.status != 200 || failed.request(statefs.Skip) != `{"step":"split","run":2,"by":"anna","reason":"no tracks"}` {
 		t.Errorf("skip: %d %s, %s", a.status, a.body, failed.request(statefs.Skip))
 	}
-	if a := r.get(url("retry", failed, "&step=ingest")); a.status != 200 || failed.request(statefs.Retry) != `{"step":"ingest","run":2}` {
+	if a := r.get(url("retry", failed, "&step=ingest")); a.status != 200 || failed.request(statefs.Retry) != `{"step":"ingest","run":2,"by":""}` {
 		t.Errorf("retry: %d %s", a.status, a.body)
 	}
 	if a := r.do("POST", "/film/control", `{"id":"`+gate.id.String()+`","action":"approve","by":"anna"}`); a.status != 200 || gate.request(statefs.Approve) != `{"step":"publish","run":2,"by":"anna"}` {

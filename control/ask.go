@@ -49,6 +49,14 @@ type asked struct {
 	TookEffect *bool         `json:"took_effect,omitempty"`
 	// Pending says that the client waited and the request still stands.
 	Pending bool `json:"pending,omitempty"`
+	// Foreign says that another program keeps the operation, which acts on the request itself. Whether it did is not known unless its marker shows it.
+	Foreign bool `json:"foreign,omitempty"`
+}
+
+// forStranger says in the answer that another program has to act.
+func (a *asked) forStranger() {
+	a.Foreign = true
+	a.Message += ", which another program keeps: the request is in jobs/, and that program has to act on it"
 }
 
 // meansNothing says in the answer that the request changes nothing in the state in which the operation was found.
@@ -59,15 +67,15 @@ func (a *asked) meansNothing(found statefs.State) {
 
 // found returns the state in which a request meets an operation, "" when it is not known: it is a foreign one, which decides for
 // itself, or another request is still to be carried out before.
-func (s *Server) found(id statefs.ID) (statefs.State, error) {
+func (s *Server) found(id statefs.ID) (state statefs.State, foreign bool, err error) {
 	sight, err := s.tree.Look(id)
-	if err != nil || len(sight.States) != 1 || len(sight.Asks) > 0 {
-		return "", err
+	if err != nil || len(sight.States) == 0 {
+		return "", false, err
 	}
-	if foreign, err := s.isForeign(id); err != nil || foreign {
-		return "", err
+	if foreign, err = s.isForeign(id); err != nil || foreign || len(sight.States) > 1 || len(sight.Asks) > 0 {
+		return "", foreign, err
 	}
-	return sight.States[0], nil
+	return sight.States[0], false, nil
 }
 
 func newAsked(id statefs.ID, action string) asked {
@@ -132,7 +140,7 @@ func (s *Server) control(w *answer, r *http.Request, p httprouter.Params) error 
 		}
 		return s.sendJSON(w, r, http.StatusOK, out)
 	}
-	found, err := s.found(id)
+	found, foreign, err := s.found(id)
 	if err != nil {
 		return err
 	}
@@ -140,6 +148,9 @@ func (s *Server) control(w *answer, r *http.Request, p httprouter.Params) error 
 		return forEnded(err, id, action)
 	}
 	out := newAsked(id, action)
+	if foreign {
+		out.forStranger()
+	}
 	if found != "" && !statefs.Ask(action).Means(found) {
 		out.meansNothing(found)
 	}
@@ -192,7 +203,7 @@ func (s *Server) ask(w *answer, r *http.Request, p httprouter.Params) error {
 	if err != nil {
 		return err
 	}
-	found, err := s.found(id)
+	found, foreign, err := s.found(id)
 	if err != nil {
 		return err
 	}
@@ -200,6 +211,9 @@ func (s *Server) ask(w *answer, r *http.Request, p httprouter.Params) error {
 		return err
 	}
 	out := newAsked(id, string(ask))
+	if foreign {
+		out.forStranger()
+	}
 	if q.nothing = found != "" && !ask.Means(found); q.nothing {
 		out.meansNothing(found)
 	}

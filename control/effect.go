@@ -160,7 +160,13 @@ func (s *Server) sendAsked(w *answer, r *http.Request, f *follower, q *request, 
 		return err
 	}
 	took := settled && found.took()
-	out.State, out.TookEffect, out.Pending = found.state, &took, !settled
+	out.State, out.Pending = found.state, !settled
+	if took || !out.Foreign {
+		out.TookEffect = &took
+	}
+	if found.state == "" && out.Foreign {
+		out.Message += "; it has ended since"
+	}
 	if settled {
 		return s.sendJSON(w, r, http.StatusOK, out)
 	}

@@ -21,6 +21,8 @@ type hub struct {
 	jobs *watch.Dir[statefs.ID]
 	logs *watch.Files
 
+	strangers strangers
+
 	mu        sync.Mutex
 	followers map[statefs.ID][]*follower
 }
@@ -48,7 +50,9 @@ func (h *hub) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-h.jobs.Ready():
-			h.spread(h.jobs.Take())
+			ids, all := h.jobs.Take()
+			h.spread(ids, all)
+			h.strangers.notice(h.tree, ids)
 		case <-ctx.Done():
 			group.Wait()
 			return errors.Join(dirErr, logErr)

@@ -116,8 +116,11 @@ func (s *Server) keptOrGone(id statefs.ID, err error) error {
 }
 
 // goneOrNever tells an operation that was pruned or deleted from one that never was: it has no record, and its number was given
-// out.
+// out. Of one that another program kept nothing is left when it has ended.
 func (s *Server) goneOrNever(id statefs.ID) error {
+	if s.hub.strangers.has(id) {
+		return notLive(id)
+	}
 	given, err := s.tree.Given(id.Sequence())
 	if err != nil {
 		return err

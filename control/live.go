@@ -81,6 +81,9 @@ func (s *Server) isForeign(id statefs.ID) (bool, error) {
 	}
 	switch _, err := s.tree.ReadRecord(id); {
 	case errors.Is(err, fs.ErrNotExist):
+		if _, live := s.tree.State(id); live == nil {
+			s.hub.strangers.add(id)
+		}
 		return true, nil
 	case err != nil && !isUnreadable(err):
 		return false, err

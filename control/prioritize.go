@@ -38,7 +38,7 @@ func (s *Server) prioritize(w *answer, r *http.Request, p httprouter.Params) err
 		q.priority = &n
 		args = json.RawMessage(`{"priority":` + strconv.Itoa(n) + `}`)
 	}
-	found, err := s.found(id)
+	found, foreign, err := s.found(id)
 	if err != nil {
 		return err
 	}
@@ -50,6 +50,9 @@ func (s *Server) prioritize(w *answer, r *http.Request, p httprouter.Params) err
 		return err
 	}
 	out := newAsked(id, string(statefs.Prioritize))
+	if foreign {
+		out.forStranger()
+	}
 	if q.nothing = found != "" && !statefs.Prioritize.Means(found); q.nothing {
 		out.meansNothing(found)
 	}

@@ -70,7 +70,7 @@ func TestListsShowWhatNeedsAttention(t *testing.T) {
 	}
 	r.problem(r.get("/api/v1/operations?needs_attention=true&status=running"), 400, "none of the given statuses [running] waits for a person")
 	r.problem(r.get("/api/v1/operations?needs_attention=perhaps"), 400, "must be true or false")
-	if got := r.do("POST", "/api/v1/bulk", `{"action":"retry","filter":{"needs_attention":"true"}}`).json(t); got["done"] != 1.0 || failed.request(statefs.Retry) != `{"step":"split","run":2}` {
+	if got := r.do("POST", "/api/v1/bulk", `{"action":"retry","filter":{"needs_attention":"true"}}`).json(t); got["done"] != 1.0 || failed.request(statefs.Retry) != `{"step":"split","run":2,"by":""}` {
 		t.Errorf("bulk: %v, %s", got, failed.request(statefs.Retry))
 	}
 }

@@ -47,9 +47,7 @@ func (d *Daemon) act(op *operation, r *request) error {
 		op.effected = append(op.effected, r.Taken)
 		return nil
 	}
-	if args.By == "" {
-		args.By = r.By
-	}
+	args.By = args.Asker(r.By)
 	a := &act{request: r, args: args, def: def, target: args.Step}
 	if at := steps.Find(op.rec.Steps, a.target); at != nil {
 		a.aside = at.Optional && r.Ask != statefs.Set

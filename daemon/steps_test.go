@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -262,6 +264,26 @@ steps:
   - {name: agree, approve: true}
   - {name: ship, needs: [agree], run: [echo, ship]}
 `
+
+// A request whose file says that nobody knows who asks, as those say that come over HTTP without a name, is by nobody and not by the daemon's own
+// user. Any other one is by the owner of its file.
+func TestWhoActed(t *testing.T) {
+	t.Parallel()
+	b := setup(t, gateJobs, nil)
+	me := strconv.Itoa(os.Getuid())
+	if known, err := user.LookupId(me); err == nil {
+		me = known.Username
+	}
+	for line, by := range map[string]string{`{"by": ""}`: "", `{}`: me} {
+		id := b.submit("gate_first", `{}`)
+		b.record(id, statefs.WaitingApproval)
+		b.request(id, statefs.Approve, line)
+		rec := b.awaitEnd(id)
+		if got := step(t, rec, "agree").ApprovedBy; got != by || rec.Acts[0].By != by {
+			t.Errorf("%s: approved by %q, %+v, want %q", line, got, rec.Acts, by)
+		}
+	}
+}
 
 // A gate holds until a person approves, whatever else is asked and however the marker is moved; each approval is for one gate.
 func TestGates(t *testing.T) {

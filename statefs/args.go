@@ -25,6 +25,9 @@ type Args struct {
 	Reason string `json:"reason,omitempty"`
 	// Values are what a set gives, by "params.NAME" and "steps.NAME.outputs.NAME", each as JSON.
 	Values map[string]json.RawMessage `json:"values,omitempty"`
+	// Unnamed says that nobody knows who asks: an empty "by" in the object. Without a "by" it is the owner of the file; one that a daemon writes for a
+	// client is its own.
+	Unnamed bool `json:"-"`
 }
 
 // argsMembers are the members of [Args].
@@ -75,7 +78,17 @@ func ParseArgs(raw json.RawMessage) (Args, error) {
 			return a, &ArgsError{name, shorten(string(members[name])) + " is not " + member.kind}
 		}
 	}
+	_, said := members["by"]
+	a.Unnamed = said && a.By == ""
 	return a, a.check()
+}
+
+// Asker is who asks: who the particulars name, or the owner of the file that they stand in; "" when nobody knows.
+func (a *Args) Asker(owner string) string {
+	if a.By == "" && !a.Unnamed {
+		return owner
+	}
+	return a.By
 }
 
 func (a *Args) check() error {
@@ -106,7 +119,17 @@ func (a *Args) JSON() (json.RawMessage, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(a)
+	object := struct {
+		Step   string                     `json:"step,omitempty"`
+		Run    int                        `json:"run,omitempty"`
+		By     *string                    `json:"by,omitempty"`
+		Reason string                     `json:"reason,omitempty"`
+		Values map[string]json.RawMessage `json:"values,omitempty"`
+	}{Step: a.Step, Run: a.Run, Reason: a.Reason, Values: a.Values}
+	if a.By != "" || a.Unnamed {
+		object.By = &a.By
+	}
+	data, err := json.Marshal(object)
 	if err != nil {
 		return nil, &ArgsError{Why: err.Error()}
 	}

@@ -27,6 +27,28 @@ func TestArgsAreReadBack(t *testing.T) {
 	}
 }
 
+// A request says who asks, says that nobody knows, or leaves it to the owner of its file.
+func TestArgsSayWhoAsks(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args      Args
+		raw, asks string
+	}{
+		{Args{Step: "a"}, `{"step":"a"}`, "root"},
+		{Args{By: "anna"}, `{"by":"anna"}`, "anna"},
+		{Args{Step: "a", Unnamed: true}, `{"step":"a","by":""}`, ""},
+		{Args{By: "anna", Unnamed: true}, `{"by":"anna"}`, "anna"},
+	} {
+		raw, err := test.args.JSON()
+		check(t, err)
+		out, err := ParseArgs(raw)
+		check(t, err)
+		if string(raw) != test.raw || out.Asker("root") != test.asks || out.Unnamed != (test.asks == "") {
+			t.Errorf("%+v is %s, by %q", test.args, raw, out.Asker("root"))
+		}
+	}
+}
+
 func TestArgsThatMeanNothing(t *testing.T) {
 	t.Parallel()
 	for text, member := range map[string]string{

@@ -102,10 +102,7 @@ func (o *Owner) AskedDelivery(name EntryName) (AskedDelivery, bool, error) {
 		}
 		a.At, a.By = stamp.At, ownerName(o.root, a.file)
 		if args, err := ParseArgs(stamp.Args); err == nil { // otherwise the name says enough
-			a.Reason = args.Reason
-			if args.By != "" {
-				a.By = args.By
-			}
+			a.By, a.Reason = args.Asker(a.By), args.Reason
 		}
 		return a, true, nil
 	}
