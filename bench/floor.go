@@ -15,14 +15,14 @@ import (
 // floorTree does the file operations of an operation that does nothing, and nothing else:
 //
 //	submit  record: temporary file, sync, rename; marker: file without a name, link; sync of both folders (and the record as the marker where nothing is synced)
-//	start   log made; record again; marker renamed; sync of both folders
+//	start   log made; marker renamed; sync of both folders (and the record again before, for work that is no handler's first run)
 //	end     record again; sync of the folder of records; marker removed
 //
 // Syncs of files run side by side, as many as the daemon allows; one sync of a folder serves all who asked before it began.
 type floorTree struct {
 	dir    string
 	synced bool // durability power
-	lean   bool // start without a record: what a marker alone would cost
+	lean   bool // start without a record, as the first run of a handler does
 	slots  chan struct{}
 	day    sharedSync
 	jobs   sharedSync

@@ -13,7 +13,7 @@ func (d *Daemon) adopt(id statefs.ID, sight statefs.Sight) error {
 	if len(sight.States) == 0 || d.stopping.Load() {
 		return nil // requests without a live operation are the sweeper's
 	}
-	rec, recordErr := d.owner.ReadRecord(id)
+	rec, recordErr := d.owner.Published(id)
 	gone := func() (bool, error) {
 		return d.owner.ForeignGone(id, statefs.MarkerName(id, sight.States[0]))
 	}
@@ -83,8 +83,12 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	if err != nil {
 		return err
 	}
+	news := d.isNews(rec)
+	if err := d.takeOverBegun(rec, state); err != nil {
+		return err
+	}
 	op := newOperation(rec)
-	if d.isNews(rec) {
+	if news {
 		op.told = statefs.Transited{}
 	}
 	op.marker.Store(&marker)

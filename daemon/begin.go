@@ -18,7 +18,8 @@ import (
 // begin starts the work of a queued operation.
 //
 // The order is: record with the run number and next: running, rename, sync, work. So after a crash queued means that nothing was
-// begun, and running means that it may have been. The sync makes the submission durable too, where its submitter still waits.
+// begun, and running means that it may have been. The sync makes the submission durable too, where its submitter still waits. The record of
+// the first run of a handler is written later, or with its end: see beginsUnsaid.
 func (d *Daemon) begin(op *operation) error {
 	begun, err := d.beginning.one(d.owner)
 	if err != nil {
@@ -47,7 +48,7 @@ func (d *Daemon) begin(op *operation) error {
 	if _, err := d.openShared(op, def.Work() != catalog.WorkHandler || len(op.rec.Steps) > 0); err != nil {
 		return err
 	}
-	if err := d.markRunning(op); err != nil {
+	if err := d.markRunning(op, beginsUnsaid(op.rec, def)); err != nil {
 		return err
 	}
 	if err := d.owner.Sync(op.id()); err != nil {
@@ -63,7 +64,7 @@ func (d *Daemon) startRun(op *operation, r *run, do work) {
 	r.start(do, &d.runs, look, look, look)
 }
 
-func (d *Daemon) markRunning(op *operation) error {
+func (d *Daemon) markRunning(op *operation, unsaid bool) error {
 	rec := *op.rec
 	now := d.owner.Now()
 	if len(rec.Steps) == 0 || rec.StartedAt == nil { // a step has a time of its own
@@ -71,12 +72,14 @@ func (d *Daemon) markRunning(op *operation) error {
 	}
 	d.noteStart(&rec, now)
 	d.lanes.starts.note(laneOf(op.rec), now)
-	rec.Next = statefs.Running
 	if err := rec.Apply(op.state, statefs.CauseStart, now); err != nil {
 		return err
 	}
-	if err := d.owner.WriteRecord(&rec); err != nil {
-		return err
+	if !unsaid {
+		rec.Next = statefs.Running
+		if err := d.owner.WriteRecord(&rec); err != nil {
+			return err
+		}
 	}
 	err := d.owner.Move(op.id(), op.state, statefs.Running)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
@@ -89,6 +92,10 @@ func (d *Daemon) markRunning(op *operation) error {
 	d.counters.transitions.Add(1)
 	op.rec = &rec
 	op.set(statefs.Running)
+	if unsaid {
+		op.unsaid = time.Now()
+		d.behind.add(op.id(), op.unsaid)
+	}
 	return nil
 }
 

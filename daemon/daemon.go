@@ -121,7 +121,9 @@ type Daemon struct {
 	troubles troubles
 	runs     sync.WaitGroup
 	// alarms have an operation looked at when its time comes.
-	alarms    *alarms[alarmKey]
+	alarms *alarms[alarmKey]
+	// behind has the start of a run written down that goes on for a while.
+	behind    behind
 	scheduler *scheduler
 
 	outbox  *outbox.Outbox
@@ -199,6 +201,11 @@ func New(config Config) (*Daemon, error) {
 		d.starter = config.Keepers
 	}
 	d.looks = newLooks(d.look)
+	d.behind.want = func(id statefs.ID) {
+		if d.manages(id) {
+			d.looks.wantNames(id, 0)
+		}
+	}
 	d.alarms = newAlarms(config.Owner.Now, d.ran, d.ring)
 	d.scheduler = newScheduler(d)
 	d.alarms.reset = d.scheduler.wantAll
@@ -371,6 +378,7 @@ func (d *Daemon) stop() {
 	d.stopping.Store(true)
 	d.admission.close()
 	d.waiters.close()
+	d.behind.close()
 	d.looks.wait() // a look that began before may still start work; none that begins now does
 	for _, op := range d.all() {
 		if !op.parked.Load() { // those have no work

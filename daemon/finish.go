@@ -140,6 +140,9 @@ func (r *run) failedItems() error {
 // it was when it is paused.
 func (d *Daemon) interrupted(op *operation) error {
 	r := op.run
+	if err := d.sayBegun(op); err != nil && !statefs.Scarce(err) {
+		return err
+	}
 	op.rec.Interrupts++
 	cutOff(op.rec, d.owner.Now())
 	if r.def.Restart() == catalog.RestartFail {

@@ -142,6 +142,11 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Sight) error {
 		}
 		return errMoved
 	}
+	if !op.unsaid.IsZero() {
+		if err := d.sayBegunInTime(op, sight); err != nil {
+			return err
+		}
+	}
 	if d.stopping.Load() {
 		if op.run != nil {
 			d.endWork(op.run)
@@ -379,7 +384,7 @@ func (d *Daemon) durable(op *operation) error {
 	if err := d.saveStop(op, d.owner.WriteRecord(op.rec)); err != nil {
 		return err
 	}
-	op.unsaved = false
+	op.unsaved, op.unsaid = false, time.Time{}
 	op.show()
 	return d.dropEffected(op)
 }

@@ -66,6 +66,8 @@ type attention struct {
 	effected []statefs.Taken
 	// unsaved says that the marker has been moved and that this is not known to be durable and in the record yet.
 	unsaved bool
+	// unsaid is when a run began of which the record says nothing yet, zero when it does.
+	unsaid time.Time
 	// cancelCause is what cancelling is recorded as.
 	cancelCause statefs.Cause
 	absence     absence
@@ -183,6 +185,9 @@ func (d *Daemon) notePhase(op *operation) error {
 	pidDue := op.run.settled.Load() && op.rec.PID != int(op.run.pid.Load())
 	if !pidDue && op.run.phaseNoted(op.rec) {
 		return nil
+	}
+	if !op.unsaid.IsZero() {
+		return d.sayBegun(op)
 	}
 	op.noteProgress()
 	return d.owner.WriteRecord(op.rec)

@@ -124,7 +124,11 @@ func (b *bench) beganInTurn(ids ...statefs.ID) {
 	for i := range ids[1:] {
 		one, err := b.tree.ReadRecord(ids[i])
 		must(b.t, err)
-		next, err := b.tree.ReadRecord(ids[i+1])
+		var next *statefs.Record
+		b.await("the record says when "+ids[i+1].String()+" began", func() bool {
+			next, err = b.tree.ReadRecord(ids[i+1])
+			return err != nil || next.StartedAt != nil || next.Status.Terminal()
+		})
 		must(b.t, err)
 		if one.FinishedAt == nil || next.StartedAt == nil || next.StartedAt.Before(*one.FinishedAt) {
 			b.t.Errorf("%s ended %v, %s began %v", one.ID, one.FinishedAt, next.ID, next.StartedAt)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,6 +71,28 @@ func TestRecovery(t *testing.T) {
 					rec, err := b.tree.ReadRecord(id)
 					return err == nil && rec.Run == 2 && rec.Rescues == 1 && b.exists(statefs.MarkerName(id, statefs.Running))
 				})
+			},
+		},
+		"running with a daemon that was killed before the record said so": {
+			func(t *testing.T, b *bench, id statefs.ID) {
+				o := owner(t, b)
+				must(t, o.Move(id, statefs.Queued, statefs.Running))
+				must(t, o.Release())
+			},
+			func(t *testing.T, b *bench, id statefs.ID) {
+				var rec *statefs.Record
+				b.await("the second run", func() bool {
+					var err error
+					rec, err = b.tree.ReadRecord(id)
+					return err == nil && rec.Run == 2 && b.exists(statefs.MarkerName(id, statefs.Running))
+				})
+				var causes []statefs.Cause
+				for _, tr := range rec.Transitions {
+					causes = append(causes, tr.Cause)
+				}
+				if want := []statefs.Cause{statefs.CauseSubmit, statefs.CauseStart, statefs.CauseRescued, statefs.CauseStart}; !slices.Equal(causes, want) || rec.Starts != 2 || rec.Rescues != 1 {
+					t.Errorf("%v, %d starts, %d rescues; want %v, 2, 1", causes, rec.Starts, rec.Rescues, want)
+				}
 			},
 		},
 		"record says running, rename cut off": {

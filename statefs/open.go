@@ -2,30 +2,20 @@ package statefs
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// openFile is os.OpenFile without what only sockets and pipes need: the package os asks the poller of the runtime about every file that
+// openDescriptor is os.OpenFile without what only sockets and pipes need: the package os asks the poller of the runtime about every file that
 // it opens, and the kernel answers for each regular one that it has nothing to poll. A link in the last part of the path is not followed, and
-// the open waits for nobody.
-func openFile(path string, flags int, mode uint32) (*os.File, error) {
-	return openAt(unix.AT_FDCWD, path, path, flags, mode)
-}
-
-// openAt is openFile for a name in an open folder; path is what messages call it.
-func openAt(folder int, name, path string, flags int, mode uint32) (*os.File, error) {
-	for {
-		fd, err := unix.Openat(folder, name, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, mode)
-		switch {
-		case err == nil:
-			return os.NewFile(uintptr(fd), path), nil
-		case !errors.Is(err, unix.EINTR):
-			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-		}
-	}
+// the open waits for nobody. The caller closes the descriptor; path is what messages call the file.
+func openDescriptor(folder int, name, path string, flags int, mode uint32) (fd int, err error) {
+	err = again("open", path, func() error {
+		fd, err = unix.Openat(folder, name, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, mode)
+		return err
+	})
+	return fd, err
 }
 
 // rename is os.Rename without a look at the target, which the kernel takes too.

@@ -50,12 +50,14 @@ func Own(t *Tree) (*Owner, error) {
 		return nil, errors.Join(err, o.Release())
 	}
 	t.live.own(true)
+	t.handed.own(true)
 	return o, nil
 }
 
 // Release gives the lock back.
 func (o *Owner) Release() error {
 	o.live.own(false)
+	o.handed.own(false)
 	o.outbox.mu.Lock()
 	closed := []error{o.outbox.close()}
 	o.outbox.mu.Unlock()

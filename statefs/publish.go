@@ -178,6 +178,7 @@ func (t *Tree) publishRecord(rec *Record) error {
 }
 
 func (t *Tree) publishMarker(rec *Record) error {
+	t.handed.put(rec)
 	return t.files.create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil), false)
 }
 
@@ -185,6 +186,7 @@ func (t *Tree) publishMarker(rec *Record) error {
 // record that cannot be removed stays in the list of live ones, and is ended at the next start.
 func (t *Tree) withdraw(recs []*Record) {
 	for _, rec := range recs {
+		t.handed.take(rec.ID)
 		if err := t.root.Remove(dayFile(rec.ID, ".json")); err == nil || errors.Is(err, fs.ErrNotExist) {
 			_ = t.root.Remove(dayFile(rec.ID, itemsSuffix)) // what it would have inherited
 			t.live.remove(t, rec.ID)

@@ -66,6 +66,7 @@ type Tree struct {
 	keys     keyFolders
 	sequence sequence
 	live     liveList
+	handed   handover
 	kept     sync.Map // hashes of definitions known to be on disk
 	odd      atomic.Uint64
 }

@@ -2,6 +2,7 @@ package statefs
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"strconv"
 
@@ -15,7 +16,7 @@ func (w *files) createUnnamed(target string, data []byte) error {
 	if w.named.Load() {
 		return errors.ErrUnsupported
 	}
-	f, err := openFile(w.tmp, unix.O_WRONLY|unix.O_TMPFILE, fileMode)
+	fd, err := openDescriptor(unix.AT_FDCWD, w.tmp, w.tmp, unix.O_WRONLY|unix.O_TMPFILE, fileMode)
 	for _, never := range []error{unix.EOPNOTSUPP, unix.EISDIR, unix.EINVAL, unix.ENOSYS, unix.ENOTDIR, unix.ELOOP} {
 		if errors.Is(err, never) {
 			w.named.Store(true)
@@ -25,34 +26,23 @@ func (w *files) createUnnamed(target string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	err = fill(f, data, false)
-	if err == nil {
-		err = nameIt(f, target)
-	}
-	if clErr := f.Close(); err == nil {
-		err = clErr
-	}
-	return err
+	return w.writeNew(fd, w.tmp, data, false, func() error { return nameIt(fd, w.tmp, target) })
 }
 
 // nameIt gives a file its first name.
-func nameIt(f *os.File, target string) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
+func nameIt(fd int, path, target string) error {
+	err := again("link", path, func() error { return unix.Linkat(fd, "", unix.AT_FDCWD, target, unix.AT_EMPTY_PATH) })
+	if errors.Is(err, unix.ENOENT) { // it takes a capability before Linux 6.10
+		err = again("link", path, func() error {
+			return unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, target, unix.AT_SYMLINK_FOLLOW)
+		})
 	}
-	err = withDescriptor(raw, func(fd int) error {
-		err := unix.Linkat(fd, "", unix.AT_FDCWD, target, unix.AT_EMPTY_PATH)
-		if errors.Is(err, unix.ENOENT) { // it takes a capability before Linux 6.10
-			err = unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, target, unix.AT_SYMLINK_FOLLOW)
-		}
-		return err
-	})
+	failed, _ := errors.AsType[*fs.PathError](err)
 	switch {
-	case err == nil:
-		return nil
+	case failed == nil:
+		return err
 	case errors.Is(err, unix.ENOENT): // no /proc, or no folder: the other way says which
 		return errors.ErrUnsupported
 	}
-	return &os.LinkError{Op: "link", Old: f.Name(), New: target, Err: err}
+	return &os.LinkError{Op: "link", Old: path, New: target, Err: failed.Err}
 }

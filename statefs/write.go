@@ -3,6 +3,7 @@ package statefs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // Durability says what an acknowledgement promises.
@@ -34,6 +37,7 @@ type files struct {
 	durability Durability
 	slots      chan struct{}
 	named      atomic.Bool // the file system has no files without a name
+	mode       atomic.Bool // new files have the right mode by themselves
 }
 
 // SyncError says that the disk did not take what was written. After a failed sync nobody knows what is on it (the kernel marks
@@ -171,19 +175,16 @@ func (w *files) create(name string, data []byte, synced bool) error {
 func (w *files) temp(data []byte, synced bool) (string, error) {
 	// The name is random and not made of the PID: two trees of one process, or of two containers in which every process is PID 1,
 	// write at the same time.
-	f, err := openFile(filepath.Join(w.tmp, "state-"+strconv.FormatUint(rand.Uint64(), 36)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	path := filepath.Join(w.tmp, "state-"+strconv.FormatUint(rand.Uint64(), 36))
+	fd, err := openDescriptor(unix.AT_FDCWD, path, path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, fileMode)
 	if err != nil {
 		return "", err
 	}
-	err = fill(f, data, synced)
-	if clErr := f.Close(); err == nil {
-		err = clErr
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the first error counts
+	if err := w.writeNew(fd, path, data, synced, nil); err != nil {
+		_ = os.Remove(path) // the first error counts
 		return "", err
 	}
-	return f.Name(), nil
+	return path, nil
 }
 
 // syncFolder is an open directory whose syncs are shared: one sync serves everybody who asked before it began. Nobody waits for
@@ -251,17 +252,62 @@ func (d *syncFolder) sync() error {
 
 func (d *syncFolder) close() error { return d.f.Close() }
 
-// fill writes a new file, and gives it its mode, whatever the umask is. Mostly it has it: setting it again would write the inode once more.
-func fill(f *os.File, data []byte, synced bool) error {
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	info, err := f.Stat()
-	if err == nil && info.Mode().Perm() != fileMode {
-		err = f.Chmod(fileMode)
+// writeNew writes a new file, gives it its mode, whatever the umask is, has then called with it, and closes it. That the mode is right needs to be seen
+// once: nothing in this process changes its umask.
+func (w *files) writeNew(fd int, path string, data []byte, synced bool, then func() error) error {
+	err := writeAll(fd, path, data)
+	if err == nil && !w.mode.Load() {
+		err = w.setMode(fd, path)
 	}
 	if err == nil && synced {
-		err = f.Sync()
+		err = again("sync", path, func() error { return unix.Fsync(fd) })
+	}
+	if err == nil && then != nil {
+		err = then()
+	}
+	if clErr := unix.Close(fd); err == nil && clErr != nil && !errors.Is(clErr, unix.EINTR) { // it is closed then, see close(2)
+		err = &fs.PathError{Op: "close", Path: path, Err: clErr}
 	}
 	return err
+}
+
+func (w *files) setMode(fd int, path string) error {
+	var st unix.Stat_t
+	if err := again("stat", path, func() error { return unix.Fstat(fd, &st) }); err != nil {
+		return err
+	}
+	if st.Mode&0o777 == fileMode {
+		w.mode.Store(true)
+		return nil
+	}
+	return again("chmod", path, func() error { return unix.Fchmod(fd, fileMode) })
+}
+
+func writeAll(fd int, path string, data []byte) error {
+	for len(data) > 0 {
+		var n int
+		if err := again("write", path, func() (err error) {
+			if n, err = unix.Write(fd, data); err == nil && n == 0 {
+				err = io.ErrShortWrite
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// again calls until no signal cuts the call short, and says in the error what it was.
+func again(op, path string, call func() error) error {
+	for {
+		err := call()
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return &fs.PathError{Op: op, Path: path, Err: err}
+		}
+	}
 }
