@@ -12,6 +12,7 @@ package browsertest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"sync"
@@ -32,7 +33,8 @@ type Browser struct {
 	written *lastLines
 }
 
-// Start runs a browser until the test, and all tests below it, have ended. It skips the test when the machine has none.
+// Start runs a browser until the test, and all tests below it, have ended. It skips the test when the machine has none, or one that ends by itself
+// before it has shown anything, such as one that is only half installed.
 func Start(t *testing.T) *Browser {
 	t.Helper()
 	program := ""
@@ -71,7 +73,9 @@ func Start(t *testing.T) *Browser {
 	t.Cleanup(b.stop)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := b.conn.call(ctx, "", "Browser.getVersion", nil, nil); err != nil {
+	if err := b.conn.call(ctx, "", "Browser.getVersion", nil, nil); errors.Is(err, errBrowserGone) {
+		t.Skipf("%s cannot run on this machine: install it again, or what it misses; it says: %s", program, b.written)
+	} else if err != nil {
 		t.Fatalf("%s does not answer: %v\n%s", program, err, b.written)
 	}
 	return b

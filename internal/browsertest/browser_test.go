@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,5 +50,22 @@ func TestPageIsHeardAndReached(t *testing.T) {
 		if !heard() {
 			t.Errorf("the page did not complain of %q; it did of %q", want, p.Problems())
 		}
+	}
+}
+
+// A browser that cannot run is as good as none: what it says of it is the reason.
+func TestBrowserThatCannotRunIsSkipped(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "chromium"), []byte("#!/bin/sh\necho a library is missing >&2\nexit 127\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	skipped := false
+	t.Run("broken", func(t *testing.T) {
+		t.Cleanup(func() { skipped = t.Skipped() })
+		browsertest.Start(t)
+	})
+	if !skipped {
+		t.Error("the test went on, or failed")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"syscall"
 )
 
 // conn speaks the DevTools protocol: JSON messages, each ended by a zero byte, on one pipe to the browser and one back.
@@ -23,6 +24,9 @@ type conn struct {
 	sessions map[string]func(method string, params json.RawMessage)
 	failed   error // why nothing can be asked any more
 }
+
+// errBrowserGone says that the browser has ended.
+var errBrowserGone = errors.New("the browser has ended")
 
 // message is what goes over the pipes, in both directions.
 type message struct {
@@ -55,7 +59,7 @@ func (c *conn) read() {
 		c.mu.Lock()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				err = errors.New("the browser has ended")
+				err = errBrowserGone
 			}
 			c.failed = err
 			for id, answer := range c.waiting {
@@ -105,7 +109,7 @@ func (c *conn) call(ctx context.Context, session, method string, params, result 
 	case m, ok := <-answer:
 		switch {
 		case !ok:
-			return fmt.Errorf("%s: the browser has ended", method)
+			return fmt.Errorf("%s: %w", method, errBrowserGone)
 		case m.Error != nil:
 			return fmt.Errorf("%s: %s %s", method, m.Error.Message, m.Error.Data)
 		case result != nil:
@@ -132,6 +136,9 @@ func (c *conn) send(m message, answer chan message) error {
 	c.waiting[m.ID] = answer
 	if _, err := c.out.Write(append(data, 0)); err != nil {
 		delete(c.waiting, m.ID)
+		if errors.Is(err, syscall.EPIPE) {
+			err = errBrowserGone
+		}
 		return err
 	}
 	return nil
