@@ -154,7 +154,7 @@ func waitLanes(ts *testscript.TestScript, neg bool, args []string) {
 func eventually(ts *testscript.TestScript, what string, holds func() bool) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(time.Minute)
+	deadline := time.After(2 * time.Minute)
 	for !holds() {
 		select {
 		case <-tick.C:

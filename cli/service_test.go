@@ -38,7 +38,7 @@ func serving(t *testing.T, config cli.ServeConfig) (where cli.Serving, end func(
 		select {
 		case err := <-done:
 			return err
-		case <-time.After(time.Minute):
+		case <-time.After(2 * time.Minute):
 			return errors.New("Serve does not return")
 		}
 	}
@@ -47,7 +47,7 @@ func serving(t *testing.T, config cli.ServeConfig) (where cli.Serving, end func(
 	case err := <-done:
 		stop()
 		t.Fatalf("Serve: %v", err)
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		stop()
 		t.Fatal("the daemon does not serve")
 	}
@@ -114,7 +114,7 @@ func TestServeRefuses(t *testing.T) {
 			t.Parallel()
 			config := cli.ServeConfig{Storage: filepath.Join(t.TempDir(), "storage")}
 			test.change(&config)
-			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer stop()
 			if err := cli.Serve(ctx, config); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
@@ -176,7 +176,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(time.Minute)
+	deadline := time.After(2 * time.Minute)
 	for !holds() {
 		select {
 		case <-tick.C:

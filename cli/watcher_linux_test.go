@@ -204,7 +204,7 @@ func (s *screen) text() string {
 // waitFor waits until a text was written so many times.
 func (s *screen) waitFor(t *testing.T, want string, times int) {
 	t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(2 * time.Minute)
 	for strings.Count(s.text(), want) < times {
 		select {
 		case <-s.changed:

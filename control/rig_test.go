@@ -32,7 +32,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for something that must come.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 const definitions = `
 group: testrouter

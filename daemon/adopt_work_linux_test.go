@@ -17,7 +17,7 @@ const keptJobs = `
 group: test
 name: limited
 params: {script: {type: string, required: true}}
-timeout: 1500ms
+timeout: 4s
 run: [sh, -c, "${params.script}"]
 grace: 300ms
 ---
@@ -97,7 +97,7 @@ func TestCommandEndsWhileNoDaemonIsThere(t *testing.T) {
 		"well":       {"script", "read x <$1; echo ends", statefs.Completed, "", []string{"ends"}},
 		"with code":  {"script", "read x <$1; exit 9", statefs.Failed, "exit_code", []string{"  ERROR: exit code 9"}},
 		"by signal":  {"script", "read x <$1; kill -9 $$", statefs.Failed, "signal", []string{"  ERROR: ended by SIGKILL"}},
-		"by timeout": {"limited", "trap '' TERM; while :; do sleep 0.05; done", statefs.Failed, "timeout", []string{"  ERROR: it took longer than the timeout of 1.5s"}},
+		"by timeout": {"limited", "trap '' TERM; while :; do sleep 0.05; done", statefs.Failed, "timeout", []string{"  ERROR: it took longer than the timeout of 4s"}},
 		"with a result": {
 			"script", `read x <$1; echo '{"answer":42}' >$JOBDIR_RESULT`, statefs.Completed, "", nil,
 		},

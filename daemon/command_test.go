@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -197,11 +196,7 @@ func TestPausedCommandIsStopped(t *testing.T) {
 	b.touch(id, statefs.Pause)
 	b.awaitState(id, statefs.Paused)
 	// A stop is pending at once and takes hold when the process next runs, which a busy machine may put off.
-	for deadline := time.Now().Add(patience); processState(t, pid) != "T"; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatal("the process is not stopped")
-		}
-	}
+	b.poll("the process is stopped", func() bool { return processState(t, pid) == "T" })
 	b.touch(id, statefs.Resume)
 	b.awaitState(id, statefs.Running)
 	b.daemon.looks.wait()

@@ -43,13 +43,13 @@ func TestAfterAFailedAttempt(t *testing.T) {
 const deathJobs = `
 group: test
 name: hangs
-stall_after: 1s
+stall_after: 3s
 on_stall: cancel
 run: [sh, -c, "echo begun; exec sleep 600"]
 ---
 group: test
 name: hangs_twice
-stall_after: 1s
+stall_after: 3s
 on_stall: retry
 retry: {max_attempts: 2}
 run: [sh, -c, "echo begun; exec sleep 600"]
@@ -57,7 +57,7 @@ run: [sh, -c, "echo begun; exec sleep 600"]
 group: test
 name: shown
 stall_after: 500ms
-run: [sh, -c, "until test -e $JOBDIR_ARTIFACTS/go; do sleep 0.02; done; echo moves; until test -e $JOBDIR_ARTIFACTS/on; do sleep 0.02; done"]
+run: [sh, -c, "until test -e $JOBDIR_ARTIFACTS/go; do sleep 0.02; done; until test -e $JOBDIR_ARTIFACTS/on; do echo moves; sleep 0.02; done"]
 ---
 group: test
 name: poison
@@ -79,13 +79,13 @@ func TestStalledWorkIsEnded(t *testing.T) {
 	if rec.Status != statefs.Cancelled || rec.Reason != "stalled" || rec.StalledAt != nil || rec.HeartbeatAt == nil {
 		t.Errorf("status %s, reason %q, stalled %v, heartbeat %v", rec.Status, rec.Reason, rec.StalledAt, rec.HeartbeatAt)
 	}
-	b.wantLog(cancelled, "begun", "  Stalled: no output and no progress for 1s, stopping...")
+	b.wantLog(cancelled, "begun", "  Stalled: no output and no progress for 3s, stopping...")
 	rec = b.awaitEnd(retried)
 	if rec.Status != statefs.Failed || rec.Error.Code != "stalled" || rec.Run != 2 || rec.Attempts != 2 || rec.Rescues != 1 {
 		t.Errorf("status %s, error %+v, run %d, attempts %d, rescues %d", rec.Status, rec.Error, rec.Run, rec.Attempts, rec.Rescues)
 	}
-	b.wantLog(retried, "begun", "  Attempt 1 of 2 failed: no output and no progress for 1s. It is tried again.", "  Run 2 begins.", "begun",
-		"  ERROR: no output and no progress for 1s")
+	b.wantLog(retried, "begun", "  Attempt 1 of 2 failed: no output and no progress for 3s. It is tried again.", "  Run 2 begins.", "begun",
+		"  ERROR: no output and no progress for 3s")
 }
 
 // Without an action a stall is only shown, for as long as it lasts.

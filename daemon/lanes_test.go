@@ -105,11 +105,13 @@ func TestAllLanesArePausedByFile(t *testing.T) {
 func TestLaneGetsACapacityByFile(t *testing.T) {
 	t.Parallel()
 	b := lanesBench(t)
-	first, second, third := b.submit("one", `{}`), b.submit("one", `{}`), b.submit("one", `{}`)
-	b.awaitState(first, statefs.Running)
+	first := b.submit("one", `{}`)
+	b.awaitState(first, statefs.Running) // of several that are new, the daemon may see any first
+	second := b.submit("one", `{}`)
 	b.awaitWaiting(second, statefs.WaitsForLane)
 	b.put("one.capacity", "2\n")
 	b.awaitState(second, statefs.Running)
+	third := b.submit("one", `{}`)
 	b.awaitWaiting(third, statefs.WaitsForLane)
 	for _, bad := range []string{"-1\n", "many\n", "many"} {
 		b.put("one.capacity", bad)

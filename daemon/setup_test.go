@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait of these tests; nothing depends on its length.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // bench is a storage directory with a daemon on it.
 type bench struct {

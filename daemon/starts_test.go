@@ -54,8 +54,9 @@ func TestAStartIsCountedOnceAfterARestart(t *testing.T) {
 	k.daemon = nil
 	must(t, k.pool.Close())
 	k.start()
-	second, third := k.submit("hourly", `{"n": 1}`), k.submit("hourly", `{"n": 2}`)
-	k.awaitState(second, statefs.Running)
+	second := k.submit("hourly", `{"n": 1}`)
+	k.awaitState(second, statefs.Running) // of two that are new, the daemon may see either first
+	third := k.submit("hourly", `{"n": 2}`)
 	k.awaitWaiting(third, statefs.WaitsForRate)
 	for _, id := range []statefs.ID{first, second, third} {
 		k.touch(id, statefs.Cancel)

@@ -238,7 +238,9 @@ func playFirst([]string) error {
 			return fmt.Errorf("a child of its own: %w", err)
 		}
 	}
-	for deadline := time.Now().Add(patience); ; runtime.Gosched() {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
 		pids, err := numbersIn("/proc")
 		if err != nil {
 			return err

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +19,7 @@ import (
 )
 
 // patience bounds every wait for a real process; it is only reached when something is broken.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // longGrace is a grace period that no test waits for.
 const longGrace = 10 * time.Minute
@@ -195,7 +194,9 @@ func (f *fifo) release(t *testing.T) {
 // eventually waits for a state of the kernel that no event tells.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); runtime.Gosched() {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not seen", what)
 		}

@@ -21,7 +21,7 @@ const (
 )
 
 // startLimit is how long a server may take to listen.
-const startLimit = 30 * time.Second
+const startLimit = 2 * time.Minute
 
 // Config says how a server runs. It may be changed while it does not.
 type Config struct {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,26 +39,30 @@ func TestEveryCrashPoint(t *testing.T) {
 	if err := faultfs.CanMount(); err != nil {
 		t.Skip(err)
 	}
-	var states, points int
+	var states, points atomic.Int64
 	every := full || os.Getenv("JOBDIR_TORTURE") == "every" // for a mutant: all states, until the first failure
 	for _, name := range slices.Sorted(maps.Keys(scenarios)) {
-		if !t.Run(name, func(t *testing.T) {
-			cuts, recovered := crashEverywhere(t, name, every)
-			points += cuts
-			states += recovered
-		}) {
-			return
-		}
+		t.Run(name, func(inner *testing.T) {
+			inner.Parallel()
+			cuts, recovered := crashEverywhere(inner, name, every, t.Failed)
+			points.Add(int64(cuts))
+			states.Add(int64(recovered))
+		})
 	}
-	figures.add(t, "scenarios", len(scenarios))
-	figures.add(t, "crash points", points)
-	figures.add(t, "different crash states recovered from", states)
+	t.Cleanup(func() { // when all are through
+		figures.add(t, "scenarios", len(scenarios))
+		figures.add(t, "crash points", int(points.Load()))
+		figures.add(t, "different crash states recovered from", int(states.Load()))
+	})
 }
 
 // crashEverywhere plays a scenario, and has a daemon recover from the states in which a crash may leave it, or from some of them. It returns how many points and
-// states there were.
-func crashEverywhere(t *testing.T, name string, every bool) (cuts, states int) {
+// states there were. When enough says that another scenario has failed, it begins no more.
+func crashEverywhere(t *testing.T, name string, every bool, enough func() bool) (cuts, states int) {
 	t.Helper()
+	if enough() {
+		return 0, 0
+	}
 	disk, all := perform(t, scenarios[name])
 	crashes, cuts := crashesOf(disk, all)
 	t.Logf("%d operations of the disk, %d different states", cuts-1, len(crashes))
@@ -82,7 +87,7 @@ func crashEverywhere(t *testing.T, name string, every bool) (cuts, states int) {
 		})
 	}
 	for _, c := range crashes {
-		if t.Failed() {
+		if enough() {
 			break
 		}
 		next <- c
@@ -401,7 +406,7 @@ func (op *expectation) settles(tree *statefs.Tree, id statefs.ID) error {
 // eventually asks again, for a while, until there is no error: the daemon is at work, and of two files that are read one after the other it may
 // have changed both in between.
 func eventually(ask func() error) (err error) {
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience / 4) // one state of many, each operation by itself
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -315,7 +315,7 @@ func (y *yard) settles(d *daemon, cases map[string]outcome) {
 	must(y.t, err)
 	_, err = d.Wait(y.t.Context(), op.ID)
 	must(y.t, err)
-	deadline := time.After(patience / 2)
+	deadline := time.After(patience)
 	for name, found := range cases {
 		for err := found(); err != nil; err = found() {
 			select {

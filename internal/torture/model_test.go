@@ -299,20 +299,24 @@ func (m *model) remove(t *rapid.T) {
 	m.settle(t) // a daemon that dies before it looked twice leaves that to the next one, and there may be no other marker
 }
 
-// cancelled reports whether an operation is cancelled soon. A system call that a signal interrupts is made again, and through FUSE (fuse(4))
+// cancelled reports whether an operation is cancelled, and not because its marker has another name. A system call that a signal interrupts is made again, and through FUSE (fuse(4))
 // the first try may have had its effect: then a file that was removed is said not to be there.
 func (m *model) cancelled(id statefs.ID) bool {
 	tree := m.tree()
 	defer func() { m.must(tree.Close()) }()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for range 100 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
 		rec, err := tree.ReadRecord(id)
 		if m.must(err); rec.Status == statefs.Cancelled {
 			return true
 		}
-		<-tick.C
+		if sight, err := tree.Look(id); len(sight.States) > 0 {
+			m.must(err)
+			return false
+		}
 	}
+	m.fail(fmt.Errorf("%s has no marker, and is not cancelled", id))
 	return false
 }
 
@@ -420,7 +424,7 @@ func (m *model) settle(t *rapid.T) {
 	defer func() { m.must(tree.Close()) }()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(patience / 2)
+	deadline := time.After(patience)
 	for id, op := range m.ops {
 		for err := op.holds(tree, id); err != nil; err = op.holds(tree, id) {
 			select {

@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds every wait; nothing depends on its length.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // jobs are what the tests run. Each command writes a line to the file EFFECTS, outside of the storage, when it begins: that is
 // the side effect that nobody can take back.

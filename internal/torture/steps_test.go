@@ -106,7 +106,7 @@ func (b *begunSteps) handler() jobdaemon.Handler {
 // stepsEnd does what a person does until each operation with steps has ended, and holds how that was against what the crash left: what was done did not begin
 // again, all else began once, and the end came once.
 func (e *expectations) stepsEnd(c *client.Client, dir string, begun *begunSteps) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience/2)
 	defer cancel()
 	tree, err := statefs.Open(dir, statefs.Options{Durability: statefs.Process})
 	if err != nil {
