@@ -185,7 +185,7 @@ func (s *search) sift(l *Living, count bool) (rest []lived) {
 			e := &block[i]
 			switch {
 			case !s.may(e.count) || s.updatedSince != 0 && e.updated < s.updatedSince || !s.fitsTimes(timeOf(e.key[:])) || s.hidden[e.key]:
-			case later && (!bytes.Contains(e.row, key) || !bytes.Contains(e.row, endpoint)): // most can be told without taking them apart
+			case later && (!bytes.Contains(e.row, key) || !bytes.Contains(e.row, endpoint) || s.Tag != "" && !bytes.Contains(e.row, s.tag)): // most can be told without taking them apart
 			case later:
 				rest = append(rest, *e)
 			default:

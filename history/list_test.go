@@ -212,7 +212,7 @@ func FuzzParseRow(f *testing.F) {
 		if err != nil {
 			return
 		}
-		parsed.tagged("t")
+		parsed.tagged("t", []byte(`"t"`))
 		(&Query{Text: "x", Endpoint: "y"}).filter().fits(&parsed)
 		_, _ = parsed.row() // it must not panic
 	})

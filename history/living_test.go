@@ -258,16 +258,19 @@ func BenchmarkLiving(b *testing.B) {
 	for i := range uint64(100_000) {
 		row := Row{
 			ID: testID(i + 1), Group: "g", Job: "x", Lane: "cookie", Status: statefs.Queued, Created: noon.Add(time.Duration(i) * time.Millisecond),
-			Updated: noon.Add(time.Duration(i) * time.Millisecond), Params: `{"title":"one of very many"}`, Key: "k",
+			Updated: noon.Add(time.Duration(i) * time.Millisecond), Params: `{"title":"one of very many"}`, Key: "k", Tags: []string{"video", "all"},
 		}
 		living.Put(row.ID, row.Pack())
 	}
 	queued := []statefs.State{statefs.Queued}
 	for name, q := range map[string]Query{
-		"first page": {Statuses: queued, Limit: 2},
-		"by update":  {Statuses: queued, Limit: 2, Sort: ByUpdated},
-		"by key":     {Statuses: queued, Limit: 2, Key: "k"},
-		"of a time":  {Statuses: queued, Limit: 2, Since: noon.Add(time.Second)},
+		"first page":            {Statuses: queued, Limit: 2},
+		"by update":             {Statuses: queued, Limit: 2, Sort: ByUpdated},
+		"by key":                {Statuses: queued, Limit: 2, Key: "k"},
+		"by tag":                {Statuses: queued, Limit: 2, Tag: "all"},
+		"by text":               {Statuses: queued, Limit: 2, Text: "very many"},
+		"by text that few have": {Statuses: queued, Limit: 1, Text: "_r77777"},
+		"of a time":             {Statuses: queued, Limit: 2, Since: noon.Add(time.Second)},
 		"a page far behind": {Statuses: queued, Limit: 200, After: &Cursor{
 			ByCreated, timeKey(noon.Add(50*time.Second).UnixNano(), keyOf(testID(50_001))),
 		}},

@@ -3,11 +3,13 @@ package history
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -95,6 +97,8 @@ type filter struct {
 	group, job                 []byte
 	since, until, updatedSince int64
 	text                       []byte
+	plain                      bool   // text is ASCII alone
+	tag                        []byte // Tag as JSON
 }
 
 func (q *Query) filter() *filter {
@@ -102,6 +106,8 @@ func (q *Query) filter() *filter {
 		Query: q, group: []byte(q.Group), job: []byte(q.Job), since: nanos(q.Since), until: nanos(q.Until),
 		updatedSince: nanos(q.UpdatedSince), text: []byte(strings.ToLower(q.Text)),
 	}
+	f.plain = !slices.ContainsFunc(f.text, func(c byte) bool { return c >= utf8.RuneSelf })
+	f.tag, _ = json.Marshal(q.Tag) // a text always encodes
 	if group, job, ok := strings.Cut(q.Job, "/"); ok {
 		f.job = []byte(job)
 		if q.Group == "" || q.Group == group {
@@ -142,16 +148,43 @@ func (f *filter) fits(r *raw) bool {
 		return false
 	}
 	return (f.Key == "" || f.Key == string(r.key)) && (f.Endpoint == "" || f.Endpoint == string(endpointOf(r.id))) &&
-		(f.Tag == "" || r.tagged(f.Tag)) && (len(f.text) == 0 || f.says(r))
+		(f.Tag == "" || r.tagged(f.Tag, f.tag)) && (len(f.text) == 0 || f.says(r))
 }
 
 func (f *filter) says(r *raw) bool {
 	for _, text := range [][]byte{r.id, r.params, r.code, r.message} {
-		if bytes.Contains(bytes.ToLower(text), f.text) {
+		if f.within(text) {
 			return true
 		}
 	}
 	return false
+}
+
+// within reports whether a text has the one that is looked for, in any letter case. Most of both is ASCII, for which nothing has to be copied.
+func (f *filter) within(text []byte) bool {
+	if !f.plain || len(f.text) == 0 {
+		return bytes.Contains(bytes.ToLower(text), f.text)
+	}
+	for at := 0; at+len(f.text) <= len(text); at++ {
+		if text[at] >= utf8.RuneSelf { // letters there are whose small ones are ASCII
+			return bytes.Contains(bytes.ToLower(text), f.text)
+		}
+		n := 0
+		for n < len(f.text) && small(text[at+n]) == f.text[n] {
+			n++
+		}
+		if n == len(f.text) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(text, func(c byte) bool { return c >= utf8.RuneSelf }) && bytes.Contains(bytes.ToLower(text), f.text)
+}
+
+func small(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
 }
 
 // dayOf and endpointOf cut an ID without copying it: ENDPOINT_DAY_TIME_pPID_rN.

@@ -1,12 +1,14 @@
 package history
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"math"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -240,7 +242,14 @@ func (r *raw) row() (Row, error) {
 	return out, nil
 }
 
-func (r *raw) tagged(tag string) bool {
+// tagged reports whether a tag is among those of a row. quoted is the tag as JSON.
+func (r *raw) tagged(tag string, quoted []byte) bool {
+	switch {
+	case !bytes.Contains(r.tags, quoted):
+		return false
+	case utf8.ValidString(tag) && tag != "" && tag[0] != ',' && tag[0] != ']' && bytes.IndexByte(r.tags, '\\') < 0:
+		return true // every quote is one of JSON, and none that ends a text has this behind it
+	}
 	var tags []string
 	if len(r.tags) == 0 || json.Unmarshal(r.tags, &tags) != nil {
 		return false
