@@ -163,11 +163,14 @@ func (d *Delivery) defaultKey() string {
 }
 
 // Name gives the place of one operation at the target: the name of a file below the folder or of an object in the bucket, with slashes, or an
-// address. Of artifacts it is what their names have in common, with ${artifact}. The error says why there can be none: the parameters
-// would make it lead outside.
+// address. Of artifacts it is what their names have in common, with ${artifact}. The error says why there can be none: the parameters or the
+// result would make it lead outside, or the result lacks what the key has of it.
 func (d *Delivery) Name(v Values) (string, error) {
 	if d.Webhook == nil {
-		name := Expand(d.key(), v)
+		name, err := expandKey(d.key(), v)
+		if err != nil {
+			return "", err
+		}
 		return name, checkDeliveredName(name)
 	}
 	var b strings.Builder

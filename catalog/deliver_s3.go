@@ -49,8 +49,11 @@ const ArtifactReference = "${artifact}"
 // Artifact gives the name at the target of one artifact of an operation. The error says why it can have none.
 func (d *Delivery) Artifact(v Values, name string) (string, error) {
 	parts := strings.Split(d.key(), ArtifactReference)
-	for i := range parts {
-		parts[i] = Expand(parts[i], v) // not the whole: a parameter may have the same text in its value
+	for i := range parts { // not the whole: a value may have the same text in it
+		var err error
+		if parts[i], err = expandKey(parts[i], v); err != nil {
+			return "", err
+		}
 	}
 	full := strings.Join(parts, name)
 	return full, checkDeliveredName(full)

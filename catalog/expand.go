@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"iter"
 	"strings"
 
@@ -14,6 +15,8 @@ type Values struct {
 	Item   string // name of the item; "" where there is none
 	// Steps are those of the operation, whose outputs may be used; nil where there are none.
 	Steps []steps.Step
+	// Result gives members of what the work has returned, as JSON; nil where there is none.
+	Result func(name string) (json.RawMessage, bool)
 }
 
 func (v Values) reference(ref string) string {

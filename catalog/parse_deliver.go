@@ -130,9 +130,9 @@ func (j *jobDecoder) deliveredKey(d *Delivery, n *node) {
 		return
 	}
 	j.uses = append(j.uses, use{at: n, text: n.text, filled: true})
-	depends := false
+	depends := resultReference.MatchString(n.text)
 	var sample strings.Builder
-	for p := range pieces(n.text) {
+	for p := range pieces(resultReference.ReplaceAllString(n.text, "x")) {
 		sample.WriteString(p.literal)
 		if p.ref != "" {
 			depends = true
@@ -140,7 +140,7 @@ func (j *jobDecoder) deliveredKey(d *Delivery, n *node) {
 		}
 	}
 	if strings.Contains(strings.ReplaceAll(sample.String(), ArtifactReference, ""), "${") {
-		j.fail(n, "${id}, ${params.NAME} and, with send: artifacts, ${artifact} are known here", "key has a reference that means nothing: %q", clip(n.text))
+		j.fail(n, "${id}, ${params.NAME}, ${result.NAME} and, with send: artifacts, ${artifact} are known here", "key has a reference that means nothing: %q", clip(n.text))
 	}
 	if !depends {
 		j.fail(n, "put ${id} in it", "key is the same for every operation: each would replace what the one before delivered")

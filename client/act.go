@@ -84,13 +84,13 @@ func (c *Client) StepOutput(ctx context.Context, id statefs.ID, step string, run
 	if run != 0 {
 		query.Set("run", strconv.Itoa(run))
 	}
-	resp, err := c.send(ctx, http.MethodGet, operationPath(id, "/log"), query, nil)
+	resp, err := c.send(ctx, http.MethodGet, operationPath(id, "/log"), query, nil) //nolint:bodyclose // whoever has the output closes it
 	if err != nil {
 		return nil, fmt.Errorf("read the output of step %s of %s: %w", step, id, err)
 	}
 	out := &StepOutput{ReadCloser: resp.Body}
 	out.Run, _ = strconv.Atoi(resp.Header.Get("X-Jobdir-Run")) // an older daemon does not say it
-	for _, text := range strings.Split(resp.Header.Get("X-Jobdir-Runs"), ",") {
+	for text := range strings.SplitSeq(resp.Header.Get("X-Jobdir-Runs"), ",") {
 		if number, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
 			out.Runs = append(out.Runs, number)
 		}

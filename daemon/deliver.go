@@ -22,7 +22,7 @@ import (
 // no crash leaves an end without its entries.
 
 // address says in a record that is about to end what is delivered of it, and where. The error is one that mends itself.
-func (d *Daemon) address(op *operation, rec *statefs.Record) error {
+func (d *Daemon) address(op *operation, rec *statefs.Record, rep *report) error {
 	rec.Deliveries = nil // those of an end that the disk did not take: it may have been another one
 	if def, err := d.keptDefinition(op.rec); err == nil && len(def.Deliver) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (d *Daemon) address(op *operation, rec *statefs.Record) error {
 			continue
 		}
 		it := statefs.Delivery{Place: i + 1, Kind: target.Kind(), Send: string(target.Send), State: statefs.DeliveryPending}
-		name, err := target.Name(catalog.Values{Params: params, ID: rec.ID.String()})
+		name, err := target.Name(catalog.Values{Params: params, ID: rec.ID.String(), Result: returnedOnly(rec, rep.member)})
 		if it.Name, _, _ = strings.Cut(name, "?"); target.Webhook == nil { // a query may be a secret, which no record has
 			it.Name = name
 		}

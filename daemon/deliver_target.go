@@ -26,7 +26,7 @@ func (d *Daemon) deliverTo(ctx context.Context, rec *statefs.Record, name statef
 		return nil, &outbox.RefusedError{Reason: "the job it was submitted under, or that target of it, cannot be read any more"}
 	}
 	target := def.Deliver[name.Place-1]
-	values := catalog.Values{Params: params, ID: rec.ID.String()}
+	values := catalog.Values{Params: params, ID: rec.ID.String(), Result: returnedOnly(rec, memberOf(rec.Footer))}
 	if target.Send == catalog.SendArtifacts {
 		return d.deliverArtifacts(ctx, rec, target, values, name, entry)
 	}

@@ -80,6 +80,33 @@ func TestDeliverToFolder(t *testing.T) {
 	}
 }
 
+// What the work has returned is in the name, also of its artifacts; what it has not returned, and what the daemon alone writes, leaves the delivery to a person.
+func TestDeliverByResult(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	b := setup(t, strings.Replace(deliverJob, "echo done;", "echo done; touch $JOBDIR_ARTIFACTS/a;", 1)+`
+  - folder: {path: "`+out+`", key: "${result.made}/${id}.json"}
+  - folder: {path: "`+out+`", key: "files/${result.made}/${artifact}", send: artifacts}
+  - folder: {path: "`+out+`", key: "${result.missing}/${id}.json"}
+  - folder: {path: "`+out+`", key: "${result.state}/${id}.json"}
+`, nil)
+	id := b.submit("made", "{}")
+	rec := b.delivered(id, statefs.DeliveryDelivered, statefs.DeliveryDelivered, statefs.DeliveryManual, statefs.DeliveryManual)
+	for _, name := range []string{"7/" + id.String() + ".json", "files/7/a"} {
+		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	for i, member := range map[int]string{2: "missing", 3: "state"} {
+		if want := `the result has no member "` + member + `", which the key has`; rec.Deliveries[i].Error != want {
+			t.Errorf("the record says %q, want %q", rec.Deliveries[i].Error, want)
+		}
+	}
+	if log := b.log(id); !strings.Contains(log, `ERROR: it is not delivered to target 3 (folder): the result has no member "missing"`) {
+		t.Errorf("the log says %q", log)
+	}
+}
+
 // A parameter that would lead outside is said in the log and the record, and nothing is written.
 func TestDeliverOutside(t *testing.T) {
 	t.Parallel()

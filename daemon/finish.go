@@ -221,7 +221,7 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	if err := d.followUp(op, &rec, rep); err != nil {
 		return err
 	}
-	if err := d.address(op, &rec); err != nil {
+	if err := d.address(op, &rec, rep); err != nil {
 		return err
 	}
 	length, err := d.seal(op)

@@ -55,6 +55,28 @@ func footer(rec *statefs.Record, r *report, itemsFile string) json.RawMessage {
 	return object(append(fields, field{"processed_files", list(r.processedList)}, field{"failed_files", list(r.failedList)}))
 }
 
+// returnedOnly narrows members of a result down to those that the work has returned and the footer has.
+func returnedOnly(rec *statefs.Record, member func(string) (json.RawMessage, bool)) func(string) (json.RawMessage, bool) {
+	return func(name string) (json.RawMessage, bool) {
+		if footerNames[name] || name == stepsMember && len(rec.Steps) > 0 {
+			return nil, false
+		}
+		return member(name)
+	}
+}
+
+// memberOf gives the members of a footer.
+func memberOf(footer json.RawMessage) func(string) (json.RawMessage, bool) {
+	var members map[string]json.RawMessage
+	return func(name string) (json.RawMessage, bool) {
+		if members == nil && json.Unmarshal(footer, &members) != nil {
+			return nil, false
+		}
+		value, ok := members[name]
+		return value, ok
+	}
+}
+
 func total(r *report) json.RawMessage {
 	if r.total == nil {
 		return json.RawMessage("null")

@@ -152,12 +152,7 @@ func (f *filter) fits(r *raw) bool {
 }
 
 func (f *filter) says(r *raw) bool {
-	for _, text := range [][]byte{r.id, r.params, r.code, r.message} {
-		if f.within(text) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([][]byte{r.id, r.params, r.code, r.message}, f.within)
 }
 
 // within reports whether a text has the one that is looked for, in any letter case. Most of both is ASCII, for which nothing has to be copied.

@@ -1,7 +1,8 @@
 package steps
 
 import (
-	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -24,7 +25,7 @@ func (s *Step) Begin(run int, logFrom int64) {
 		if to < s.LogFrom || to == 0 { // nobody noted the end of one that was cut off
 			to = logFrom
 		}
-		earlier := append(s.Earlier[:len(s.Earlier):len(s.Earlier)], EarlierRun{s.Run, s.LogFrom, to})
+		earlier := slices.Concat(s.Earlier, []EarlierRun{{s.Run, s.LogFrom, to}}) // copies of the step have the old ones
 		s.Earlier = earlier[max(len(earlier)-mostEarlier, 0):]
 	}
 	s.Run, s.LogFrom, s.LogTo = run, logFrom, 0
@@ -66,7 +67,7 @@ func (s *Step) OutputOf(run int, size int64) (from, to int64, ok bool) {
 func SayRuns(runs []int) string {
 	var words []string
 	for _, run := range runs {
-		words = append(words, fmt.Sprint(run))
+		words = append(words, strconv.Itoa(run))
 	}
 	switch n := len(words); n {
 	case 0:
