@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 
@@ -16,22 +17,29 @@ func (a *app) askDeliveryCommand(ask statefs.DeliveryAsk, short string) *cobra.C
 	var opts deliveryAsk
 	opts.ask = ask
 	cmd := &cobra.Command{
-		Use:   string(ask) + " ENTRY|ID...",
+		Use:   fmt.Sprintf("%s ENTRY|ID... | %s --target TEXT ...", ask, ask),
 		Short: short,
 		Long: short + `.
 
 ENTRY is as 'jobdir outbox' shows it, ID.N-KIND; an ID alone means all that the operation has to deliver. Both may be shortened to the end of the ID:
-r42 or 42, r42.1-webhook. Without a daemon the request waits on disk for the next one.`,
+r42 or 42, r42.1-webhook. Without a daemon the request waits on disk for the next one.
+
+Instead of names a filter chooses deliveries: how many match is said first, and a question asked. That needs a daemon. Of those that are
+retried so each target is tried with one at once, and with the others when that goes through.`,
 		Args: usageArgs(needs("an entry or ID")),
 		RunE: func(cmd *cobra.Command, texts []string) error {
 			conf, err := a.load(cmd)
 			if err != nil {
 				return err
 			}
+			if opts.filter.given() {
+				return a.askDeliveries(cmd.Context(), conf, opts)
+			}
 			return a.askDelivery(cmd.Context(), conf, opts, texts)
 		},
 	}
 	cmd.Flags().StringVar(&opts.args.Reason, "reason", "", "noted in the log of the daemon")
+	opts.filter.flags(cmd)
 	if ask == statefs.RetryDelivery {
 		addWait(cmd, &opts.wait, "each was tried, with the error, and 1 when one failed")
 	}
@@ -43,6 +51,8 @@ type deliveryAsk struct {
 	ask  statefs.DeliveryAsk
 	args statefs.Args
 	wait waitFlag
+	// filter chooses many in place of names.
+	filter deliveryFilter
 }
 
 func (a *app) askDelivery(ctx context.Context, conf *loaded, opts deliveryAsk, texts []string) error {

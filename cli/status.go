@@ -65,6 +65,10 @@ func (s status) AwaitEntry(name statefs.EntryName) (<-chan struct{}, func()) {
 	return s.daemon.AwaitEntry(name)
 }
 
+func (s status) AskDeliveries(ctx context.Context, names []statefs.EntryName, ask statefs.DeliveryAsk, args statefs.Args) (map[statefs.EntryName]error, error) {
+	return s.daemon.AskDeliveries(ctx, names, ask, args)
+}
+
 func (s status) LookAtLanes() { s.daemon.LookAtLanes() }
 
 func (s status) Delete(ctx context.Context, id statefs.ID) error { return s.daemon.Delete(ctx, id) }

@@ -65,6 +65,45 @@ func (c *Client) AskDelivery(ctx context.Context, entry string, ask statefs.Deli
 	return c.askDelivery(ctx, entry, ask, args, nil)
 }
 
+// BulkDeliveries is what was done to deliveries that match a filter.
+type BulkDeliveries struct {
+	// Total is how many matched at first, Done how many were retried or given up.
+	Total int `json:"total"`
+	Done  int `json:"done"`
+	// Entries are some of those that match, of a dry run.
+	Entries []string `json:"entries,omitempty"`
+	// Failures are those that were left as they are, and why.
+	Failures []struct {
+		Entry string `json:"entry"`
+		Error string `json:"error"`
+	} `json:"failures"`
+	// Next is handed back to go on; nil when there are no more.
+	Next *string `json:"next"`
+}
+
+// BulkDeliveries has all deliveries tried again, or given up, that match a filter, of the parameters of GET /api/v1/outbox; a retry needs none. Each target is
+// tried with one of them at once, and with the others when that goes through. It calls the daemon once for each thousand; with dryRun it is only said which
+// match. After an error what it returns says what was done before.
+func (c *Client) BulkDeliveries(ctx context.Context, ask statefs.DeliveryAsk, filter url.Values, args statefs.Args, dryRun bool) (*BulkDeliveries, error) {
+	all := new(BulkDeliveries)
+	body := map[string]any{"action": ask, "filter": filter, "dry_run": dryRun, "by": args.By, "reason": args.Reason}
+	for first := true; ; first = false {
+		var some BulkDeliveries
+		if err := c.call(ctx, http.MethodPost, "/api/v1/outbox", nil, body, &some); err != nil {
+			return all, fmt.Errorf("%s what matches: %w", ask, err)
+		}
+		if first {
+			all.Total, all.Entries = some.Total, some.Entries
+		}
+		all.Done += some.Done
+		all.Failures = append(all.Failures, some.Failures...)
+		if some.Next == nil {
+			return all, nil
+		}
+		body["next"] = *some.Next
+	}
+}
+
 func (c *Client) askDelivery(ctx context.Context, entry string, ask statefs.DeliveryAsk, args statefs.Args, query url.Values) (*AskedDelivery, error) {
 	var out AskedDelivery
 	body := statefs.Args{By: args.By, Reason: args.Reason}

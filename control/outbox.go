@@ -70,7 +70,7 @@ func (s *Server) outbox(w *answer, r *http.Request, _ httprouter.Params) error {
 		out.Entries = append(out.Entries, item)
 	}
 	if n := len(lines); n > 0 && n == q.Limit {
-		next := strconv.FormatInt(lines[n-1].CreatedAt.UnixNano(), 10) + "." + lines[n-1].Name.String()
+		next := placeOf(&lines[n-1])
 		out.Next = &next
 	}
 	out.Count = len(out.Entries)
@@ -182,6 +182,11 @@ func (s *Server) outboxRoutes() []route {
 		{
 			method: "GET", path: "/api/v1/outbox", handle: s.outbox, summary: "What is to be delivered and is not yet, and how the targets are", query: outboxParameters,
 			answers: []response{{200, mediaJSON, "The entries, the oldest first; X-Total-Count has the number of all that match; oldest_seconds is the age of the oldest pending one of all"}, stillStarting},
+		},
+		{
+			method: "POST", path: "/api/v1/outbox", handle: s.outboxBulk, summary: "Retry or drop all deliveries that match a filter, up to 1000 a call: each target is tried with one of them at once",
+			body:    `{"action", "filter", "dry_run", "next", "reason", "by"}: retry or drop; parameters of the list, none for a retry of all; only say which`,
+			answers: []response{{200, mediaJSON, "How many match, and what was left as it is; next continues"}, stillStarting},
 		},
 		{
 			method: "POST", path: "/api/v1/outbox/:entry/retry", handle: s.askDelivery(statefs.RetryDelivery), body: body, answers: answers,

@@ -52,6 +52,20 @@ func (d *daemonStatus) AwaitEntry(name statefs.EntryName) (done <-chan struct{},
 	return d.tries[name], func() {}
 }
 
+// AskDeliveries notes what was asked for, and fails for what is to be delivered to a folder.
+func (d *daemonStatus) AskDeliveries(_ context.Context, names []statefs.EntryName, ask statefs.DeliveryAsk, args statefs.Args) (map[statefs.EntryName]error, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	failed := make(map[statefs.EntryName]error)
+	for _, name := range names {
+		d.bulk = append(d.bulk, string(ask)+" "+name.String()+" "+args.By+" "+args.Reason)
+		if name.Kind == "folder" {
+			failed[name] = errors.New("there is nothing to do any more")
+		}
+	}
+	return failed, nil
+}
+
 // owes has an operation that ended wait for three deliveries: a pending one, one that waits for a person, and one of which there is no entry.
 func (r *rig) owes() (w *work, names [3]statefs.EntryName) {
 	r.t.Helper()

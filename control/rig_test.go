@@ -127,6 +127,7 @@ type daemonStatus struct {
 	outbox statefs.OutboxStatus
 	asked  statefs.OutboxQuery // for the outbox, last
 	looked error
+	bulk   []string                            // what AskDeliveries was asked for
 	tries  map[statefs.EntryName]chan struct{} // what AwaitEntry waits for
 
 	tally   tally.Tally

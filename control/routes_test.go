@@ -38,6 +38,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		"GET /readyz":                                {"/readyz", 200, "application/json", `"watch":{"name":"scan","reason":"a reason"}`},
 		"GET /metrics":                               {"/metrics", 200, "text/plain; version=0.0.4; charset=utf-8", "jobdir_ready 1\n"},
 		"GET /api/v1/outbox":                         {"/api/v1/outbox", 200, "application/json", `"entries":[]`},
+		"POST /api/v1/outbox":                        {"/api/v1/outbox", 400, "application/problem+json", "The body must be a JSON object as"},
 		"POST /api/v1/outbox/:entry/retry":           {"/api/v1/outbox/" + live.id.String() + "/retry", 409, "application/problem+json", "has not ended"},
 		"POST /api/v1/outbox/:entry/drop":            {"/api/v1/outbox/" + ended.id.String() + "/drop", 409, "application/problem+json", "nothing that waits"},
 		"GET /openapi.json":                          {"/openapi.json", 200, "application/json", `"openapi":"3.1.0"`},

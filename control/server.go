@@ -82,6 +82,9 @@ type Status interface {
 	// AwaitEntry says when an entry was tried: done is closed when a try of it ends that begins from now on, and when it is done with. stop must be called
 	// in the end.
 	AwaitEntry(name statefs.EntryName) (done <-chan struct{}, stop func())
+	// AskDeliveries has many entries retried or given up, and returns when that is durable, with an error for each that is left as it is. Of those that are
+	// retried each target is tried with one at once.
+	AskDeliveries(ctx context.Context, names []statefs.EntryName, ask statefs.DeliveryAsk, args statefs.Args) (map[statefs.EntryName]error, error)
 	// Schedules returns the schedules of all jobs, by their addresses.
 	Schedules() ([]schedule.Status, error)
 	// Delete removes an operation that has ended, with the errors of history.Store.Delete.

@@ -4,8 +4,18 @@ import "github.com/jobdir/jobdir/statefs"
 
 // What a person does with a delivery. All of it happens while nothing else looks at the operation, and the record says it first.
 
-// retryDelivery has an entry tried at once. One that waited for a person has as long as at first.
+// retryDelivery has an entry tried at once, whatever the others at its target come to.
 func (d *Daemon) retryDelivery(rec *statefs.Record, name statefs.EntryName, entry *statefs.OutboxEntry, by, reason string) error {
+	if err := d.reviveDelivery(rec, name, entry, by); err != nil {
+		return err
+	}
+	d.logger.Info("a delivery is tried again because somebody asked for it", "entry", name, "by", by, "reason", reason)
+	d.outbox.Ask(name)
+	return nil
+}
+
+// reviveDelivery has an entry be tried as any other. One that waited for a person has as long as at first.
+func (d *Daemon) reviveDelivery(rec *statefs.Record, name statefs.EntryName, entry *statefs.OutboxEntry, by string) error {
 	if _, manual, err := d.owner.HasEntry(name); err != nil {
 		return err
 	} else if manual || rec.Delivery(name.Place).State == statefs.DeliveryManual {
@@ -21,9 +31,7 @@ func (d *Daemon) retryDelivery(rec *statefs.Record, name statefs.EntryName, entr
 		}
 		d.tellDelivery(rec, name.Place, by)
 	}
-	d.logger.Info("a delivery is tried again because somebody asked for it", "entry", name, "by", by, "reason", reason)
 	d.outbox.Add(name, d.destination(rec, name), *rec.FinishedAt)
-	d.outbox.Ask(name)
 	return nil
 }
 

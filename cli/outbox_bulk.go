@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// deliveryFilter chooses deliveries by what they are instead of by name.
+type deliveryFilter struct {
+	all, dryRun, yes bool
+	values           map[string]*string
+}
+
+// deliveryFilterFlags are the flags that choose deliveries, with what they say.
+var deliveryFilterFlags = [][2]string{
+	{"status", "all with this status: pending or failed_manual"},
+	{"kind", "all for targets of this kind: s3, webhook or folder"},
+	{"target", "all whose target has this text in what it is called"},
+	{"job", "all of this job: JOB or GROUP/JOB"},
+	{"older-than", "all that have waited longer than this, such as 90s, 1h or 2d"},
+}
+
+// flags gives a command the flags, and has it take either these or names.
+func (f *deliveryFilter) flags(cmd *cobra.Command) {
+	f.values = make(map[string]*string)
+	for _, flag := range deliveryFilterFlags {
+		f.values[flag[0]] = cmd.Flags().String(flag[0], "", flag[1])
+	}
+	cmd.Flags().BoolVar(&f.all, "all", false, "all that there are")
+	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false, "with a filter: only say which")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "with a filter: do it without a question")
+	byName := cmd.Args
+	cmd.Args = usageArgs(func(cmd *cobra.Command, args []string) error {
+		switch chosen := f.all || len(f.filter()) > 0; {
+		case !chosen && (f.dryRun || f.yes):
+			return errors.New("--dry-run and --yes are for a filter, such as --status or --all")
+		case !chosen:
+			return byName(cmd, args)
+		case len(args) > 0:
+			return errors.New("name entries or a filter, not both")
+		case cmd.Flags().Changed("wait"):
+			return errors.New("--wait is for entries, not for a filter")
+		}
+		return nil
+	})
+}
+
+// given reports whether deliveries are chosen by a filter.
+func (f *deliveryFilter) given() bool { return f.all || len(f.filter()) > 0 }
+
+func (f *deliveryFilter) filter() url.Values {
+	filter := url.Values{}
+	for name, value := range f.values {
+		if *value != "" {
+			filter.Set(strings.ReplaceAll(name, "-", "_"), *value)
+		}
+	}
+	return filter
+}
+
+// askDeliveries does something to all deliveries that match: it says how many, asks, does it, and reports each failure.
+func (a *app) askDeliveries(ctx context.Context, conf *loaded, opts deliveryAsk) error {
+	filter := opts.filter.filter()
+	if opts.filter.all && len(filter) == 0 && opts.ask == statefs.DropDelivery {
+		filter.Set("status", "pending,failed_manual") // each has one of these: the daemon gives nothing up without a filter
+	}
+	opts.args.By = userName()
+	c, err := a.connect(ctx, conf)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	found, err := c.BulkDeliveries(ctx, opts.ask, filter, opts.args, true)
+	if err != nil {
+		return err
+	}
+	count := plural(found.Total, "delivery matches", "deliveries match")
+	switch {
+	case found.Total == 0 || opts.filter.dryRun:
+		for _, entry := range found.Entries {
+			if err := a.streams.line("%s", entry); err != nil {
+				return err
+			}
+		}
+		if more := found.Total - len(found.Entries); more > 0 {
+			a.streams.say("and %d more", more)
+		}
+		a.streams.say("%s", count)
+		return nil
+	case opts.filter.yes:
+		a.streams.say("%s", count)
+	case !a.streams.interactive():
+		return usagef("%s: --yes does it, --dry-run shows which", count)
+	case !a.confirm(fmt.Sprintf("%s. %s? [y/N] ", count, strings.ToUpper(string(opts.ask[:1]))+string(opts.ask[1:]))):
+		return &codeError{code: exitTemporary}
+	}
+	done, err := c.BulkDeliveries(ctx, opts.ask, filter, opts.args, false)
+	for _, f := range done.Failures {
+		a.streams.say("%s %s: %s", opts.ask, f.Entry, printable(f.Error))
+	}
+	a.streams.say("%s: %s, %s", opts.ask, plural(done.Done, "delivery", "deliveries"), plural(len(done.Failures), "failure", "failures"))
+	return outcomeOfBulk(done, err)
+}
+
+// outcomeOfBulk is the exit code: 1 when all failed, 2 when some did.
+func outcomeOfBulk(done *client.BulkDeliveries, err error) error {
+	switch {
+	case err != nil || len(done.Failures) == 0:
+		return err
+	case done.Done > 0:
+		return &codeError{code: exitPartial}
+	}
+	return &codeError{code: exitFailure}
+}

@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// A retry of many tries their target once, revives what waited for a person, and gives nothing a second try that was delivered; who names one of them is not
+// kept waiting by that.
+func TestManyAreAskedFor(t *testing.T) {
+	t.Parallel()
+	b, r := hooked(t, http.StatusForbidden)
+	b.start()
+	var names []statefs.EntryName
+	for range 5 {
+		id := b.submit("made", "{}")
+		b.delivered(id, statefs.DeliveryManual)
+		names = append(names, statefs.EntryName{ID: id, Place: 1, Kind: "webhook"})
+	}
+	b.poll("all wait for a person", func() bool { return b.daemon.Outbox().FailedManual == 5 })
+	r.answers(http.StatusServiceUnavailable)
+	down := b.submit("made", "{}")
+	b.poll("the target is down", func() bool {
+		s := b.daemon.Outbox()
+		return len(s.Targets) == 1 && s.Targets[0].Down
+	})
+	names = append(names, statefs.EntryName{ID: down, Place: 1, Kind: "webhook"})
+	ask := func(ask statefs.DeliveryAsk, names ...statefs.EntryName) map[statefs.EntryName]error {
+		failed, err := b.daemon.AskDeliveries(t.Context(), names, ask, statefs.Args{By: "anna"})
+		must(t, err)
+		return failed
+	}
+	// The target is down, and known to be: all of them together are one try.
+	before := len(r.asked())
+	if failed := ask(statefs.RetryDelivery, names...); len(failed) != 0 {
+		t.Errorf("failed are %v", failed)
+	}
+	if n := b.daemon.Outbox(); n.Pending != 6 || n.FailedManual != 0 {
+		t.Errorf("after a retry of all it is %+v", n)
+	}
+	done, stop := b.daemon.AwaitEntry(names[2])
+	defer stop()
+	must(t, b.tree.AskDelivery(names[2], statefs.RetryDelivery, statefs.Args{}))
+	must(t, b.daemon.LookAtEntry(t.Context(), names[2]))
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatal("the one that was named is not tried")
+	}
+	b.poll("no try is under way", func() bool {
+		s := b.daemon.Outbox()
+		return len(s.Targets) == 1 && s.Targets[0].Down && s.Targets[0].NextTryAt.After(time.Now())
+	})
+	if n := len(r.asked()) - before; n > 3 { // one for all, and one or two of the one that was named
+		t.Errorf("the target was tried %d times", n)
+	}
+	if failed := ask(statefs.DropDelivery, names[0], names[1]); len(failed) != 0 {
+		t.Errorf("failed are %v", failed)
+	}
+	b.delivered(names[0].ID, statefs.DeliveryDropped)
+	r.answers(http.StatusOK)
+	ask(statefs.RetryDelivery, names[2:]...)
+	for _, name := range names[2:] {
+		b.delivered(name.ID, statefs.DeliveryDelivered)
+	}
+	b.poll("nothing is left", func() bool { return len(b.outbox()) == 0 })
+	if failed := ask(statefs.RetryDelivery, names[0]); failed[names[0]] == nil {
+		t.Error("what was given up is tried again")
+	}
+}
