@@ -63,6 +63,18 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
+		"a request comes before the record says that the work has begun", "daemon/look.go", "if !op.unsaid.IsZero() {", "if false {",
+		"TestEveryCrashPoint", "./internal/torture", false,
+	},
+	{
+		"a start of which only the marker tells is forgotten", "daemon/behind.go", "return rec.Begun(at)", "_ = at\n\treturn nil",
+		"TestRecovery", "./daemon", false,
+	},
+	{
+		"slots that were being fired are forgotten", "daemon/scheduler.go", "if job.kept.Firing != nil {", "if false {",
+		"TestAFiringThatWasCutShort", "./daemon", false,
+	},
+	{
 		"an entry of the outbox is written after the end", "daemon/history.go", "\tif err := d.pack(rec); err != nil {\n\t\treturn err\n\t}\n", "\tdefer func() { _ = d.pack(rec) }()\n",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
