@@ -112,14 +112,19 @@ func (d *Delivery) Target() string {
 	return FolderKind + " " + d.Folder.Path
 }
 
+// Host is what of the address of a webhook may be shown: its scheme and host, without the path and query, which may be secrets.
+func (w *WebhookTarget) Host() string {
+	scheme, rest, _ := strings.Cut(w.URL, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	host, _, _ = strings.Cut(host, "?")
+	return scheme + "://" + host
+}
+
 // Label is Target for people: of a webhook it has the host alone, because the rest of an address may be a secret.
 func (d *Delivery) Label() string {
 	switch {
 	case d.Webhook != nil:
-		scheme, rest, _ := strings.Cut(d.Webhook.URL, "://")
-		host, _, _ := strings.Cut(rest, "/")
-		host, _, _ = strings.Cut(host, "?")
-		return WebhookKind + " " + scheme + "://" + host
+		return WebhookKind + " " + d.Webhook.Host()
 	case d.S3 != nil:
 		return S3Kind + " " + d.S3.Endpoint + "/" + d.S3.Bucket
 	}

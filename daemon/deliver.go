@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -40,8 +39,8 @@ func (d *Daemon) address(op *operation, rec *statefs.Record, rep *report) error 
 		}
 		it := statefs.Delivery{Place: i + 1, Kind: target.Kind(), Send: string(target.Send), State: statefs.DeliveryPending}
 		name, err := target.Name(catalog.Values{Params: params, ID: rec.ID.String(), Result: returnedOnly(rec, rep.member)})
-		if it.Name, _, _ = strings.Cut(name, "?"); target.Webhook == nil { // a query may be a secret, which no record has
-			it.Name = name
+		if it.Name = name; target.Webhook != nil { // the path and query of an address may be secrets, which no record has
+			it.Name = fmt.Sprintf("%s (target %d)", target.Webhook.Host(), it.Place)
 		}
 		if err != nil {
 			it.Name, it.State, it.Error = "", statefs.DeliveryManual, err.Error()

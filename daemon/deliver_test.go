@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -166,9 +168,11 @@ func TestDeliverToWebhook(t *testing.T) {
 	}))
 	defer server.Close()
 	b := prepare(t, deliverJob+`
-  - webhook: {url: "`+server.URL+`/hook?token=secret&at=${params.at}"}
+  - webhook: {url: "`+server.URL+`/hook/hush-hush?token=secret&at=${params.at}"}
 `, nil)
 	b.config.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	logged := b.logInto()
+	b.tellEvents()
 	b.start()
 	id := b.submit("made", "{}")
 	rec := b.delivered(id, statefs.DeliveryManual)
@@ -186,10 +190,27 @@ func TestDeliverToWebhook(t *testing.T) {
 	_, err := b.daemon.Sweep(t.Context(), false)
 	must(t, err)
 	rec = b.delivered(id, statefs.DeliveryDelivered)
-	if data, err := rec.Document(); err != nil || strings.Contains(string(data), "token") {
-		t.Errorf("the record has the query: %s, %v", data, err)
+	if want := server.URL + " (target 1)"; rec.Deliveries[0].Name != want {
+		t.Errorf("it is called %q, want %q", rec.Deliveries[0].Name, want)
 	}
-	if rec.Deliveries[0].Error != "" || rec.Deliveries[0].Output.Location != server.URL+"/hook" {
+	// The path and the query may be secrets: only the definition has them, and no record, log, event or file of the outbox.
+	must(t, filepath.WalkDir(b.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || filepath.Base(filepath.Dir(path)) == "definitions" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if strings.Contains(string(data), "hush") || strings.Contains(string(data), "token") {
+			t.Errorf("%s has the address: %s", path, data)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it was a temporary one
+		}
+		return err
+	}))
+	if logged.with("hush")+logged.with("token") > 0 {
+		t.Error("the log of the daemon has the address")
+	}
+	if rec.Deliveries[0].Error != "" || rec.Deliveries[0].Output.Location != server.URL {
 		t.Errorf("the record says %+v", rec.Deliveries[0])
 	}
 }

@@ -87,9 +87,8 @@ func (w *Webhook) Deliver(ctx context.Context, p Parcel) (Receipt, error) {
 		return Receipt{}, err
 	}
 	sum := sha256.Sum256(body)
-	location := *request.URL
-	location.RawQuery = ""
-	return Receipt{Location: location.String(), Bytes: int64(len(body)), SHA256: hex.EncodeToString(sum[:])}, nil
+	location := request.URL.Scheme + "://" + request.URL.Host // and not what may be a secret
+	return Receipt{Location: location, Bytes: int64(len(body)), SHA256: hex.EncodeToString(sum[:])}, nil
 }
 
 // unanswered says why a request got no answer. The whole address stays out of it: its path or query may be a secret.
