@@ -58,10 +58,16 @@ func pageWithTheMouse(t *testing.T, b *browsertest.Browser) {
 	p.Wait(is(queued, "running"))
 	p.Wait(says(open(running), "cancelled"))
 
-	// A deletion closes it.
+	// A deletion closes it. What is started again is another one, which is opened beside it.
 	p.Click(openAct(running, "delete"))
 	p.Click(confirm)
 	p.Wait("!" + open(running) + " && !" + row(running))
+	p.Click(act(queued, "cancel"))
+	p.Click(confirm)
+	p.Wait(is(queued, "cancelled"))
+	p.Click(row(queued) + ".querySelector('.name')")
+	p.Click(openAct(queued, "again"))
+	p.Wait("document.querySelectorAll('.pane').length === 2")
 
 	// The filter, in the address too.
 	p.Click("document.getElementById('f-job')")
@@ -71,7 +77,7 @@ func pageWithTheMouse(t *testing.T, b *browsertest.Browser) {
 	// More of what has ended.
 	p.Eval("location.hash = '#/operations?status=cancelled'", nil)
 	var many []string
-	for range 60 {
+	for range 59 {
 		many = append(many, `{"job": "g/forever", "delay": "1h"}`)
 	}
 	r.post("/api/v1/operations", "["+strings.Join(many, ",")+"]")
@@ -92,6 +98,11 @@ func pageWithTheMouse(t *testing.T, b *browsertest.Browser) {
 	p.Wait(says(`document.querySelector('.lanes .row[data-key="narrow"][data-state=paused]')`, "new <i>cookies</i>"))
 	p.Click(lane("resume"))
 	p.Wait(`document.querySelector('.lanes .row[data-key="narrow"][data-state=open]')`)
+	p.Click(`document.querySelector('.lanes .row[data-key="all"] [data-act="pause"]')`)
+	p.Click(confirm)
+	p.Wait(`document.querySelector('.lanes .row[data-key="narrow"][data-state=paused]') && !` + lane("resume"))
+	p.Click(`document.querySelector('.lanes .row[data-key="all"] [data-act="resume"]')`)
+	p.Wait(lane("pause"))
 
 	// The outbox: the folder is there now.
 	entry := delivered + ".1-folder"

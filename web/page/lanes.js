@@ -90,8 +90,8 @@ function sentence(lane, held, shut) {
   const breaker = lane.breaker;
   return [
     !lane.known && 'not in the configuration: nothing starts here',
-    held && (lane.paused ? `starts nothing ${hold(held)}`.trim() : 'starts nothing: all lanes are paused'),
-    shut && (lane.closed ? `takes nothing ${hold(shut)}`.trim() : 'takes nothing: all lanes are closed'),
+    held && `starts nothing${lane.paused_by_all ? ': all lanes are paused' : ''} ${hold(held)}`.trim(),
+    shut && `takes nothing${lane.closed_by_all ? ': all lanes are closed' : ''} ${hold(shut)}`.trim(),
     lane.capacity !== lane.configured && lane.configured !== undefined && `configured: ${room(lane.configured)}`,
     lane.max_starts && `at most ${lane.max_starts} starts`, lane.gap && `${lane.gap} between starts`,
     lane.next_start && `next start at ${clock(lane.next_start)}`,
@@ -103,11 +103,11 @@ function sentence(lane, held, shut) {
 function laneActs(lane) {
   const act = (name, text, run, more = {}) => ({ name, text, label: `${text} ${called(lane.name)}`, run, ...more });
   const plain = (action) => () => told(lane.name, action, () => post(path(lane.name, `/${action}`)));
-  return [
-    lane.paused ? act('resume', 'Resume', plain('resume'), { main: true }) : act('pause', 'Pause', holding('pause', 'What runs goes on; nothing new starts.')),
-    lane.closed ? act('open', 'Open', plain('open'), { main: true }) : act('close', 'Close', holding('close', 'What waits goes on; new submits are refused.')),
-    act('capacity', 'Capacity', capacity),
-  ];
+  const acts = [act('capacity', 'Capacity', capacity)];
+  // What holds all lanes is ended for all of them.
+  if (!lane.closed_by_all) acts.unshift(lane.closed ? act('open', 'Open', plain('open'), { main: true }) : act('close', 'Close', holding('close', 'What waits goes on; new submits are refused.')));
+  if (!lane.paused_by_all) acts.unshift(lane.paused ? act('resume', 'Resume', plain('resume'), { main: true }) : act('pause', 'Pause', holding('pause', 'What runs goes on; nothing new starts.')));
+  return acts;
 }
 
 const holding = (action, text) => async (lane) => {

@@ -16,7 +16,7 @@ const groups = [
 
 export class Operations {
   constructor() {
-    this.panes = new Panes((id) => this.mark(id));
+    this.panes = new Panes((answer, op) => this.acted(answer, op));
     this.sections = groups.map((group) => new Section({ ...group, acted: (answer, op) => this.acted(answer, op), asked: () => this.refresh.now() }));
     this.refresh = new Refresh((signal) => this.read(signal));
     this.lists = el('div', { class: 'lists' }, this.filterBar(), this.sections.map((section) => section.node));

@@ -12,13 +12,13 @@ import { Steps } from './steps.js';
 import { endedText, fraction, number, placeText, progressText, stateWord, why } from './words.js';
 
 export class Operation {
-  constructor(id, { close, changed }) {
+  // close() closes it, acted(answer, op) is called after an act.
+  constructor(id, { close, acted }) {
     this.id = id;
-    this.changed = changed;
     this.op = null;
     this.title = el('h2', { class: 'title', tabindex: '-1', id: `title-${id}`, text: number(id) });
     this.state = el('span', { class: 'state' });
-    this.acts = actbar(el('p', { class: 'acts', role: 'group', 'aria-label': 'What can be done' }), (answer, op) => this.acted(answer, op, close));
+    this.acts = actbar(el('p', { class: 'acts', role: 'group', 'aria-label': 'What can be done' }), acted);
     this.wrong = el('p', { class: 'wrong', hidden: true });
     this.attention = el('p', { class: 'attention', hidden: true });
     this.waiting = el('span');
@@ -30,7 +30,7 @@ export class Operation {
     this.far = el('span');
     this.progress = el('p', { class: 'progress', hidden: true }, this.bar, this.far);
     this.log = new Log(id);
-    this.steps = new Steps((answer) => this.acted(answer, this.op, close), (name) => this.log.step(name));
+    this.steps = new Steps((answer) => acted(answer, this.op), (name) => this.log.step(name));
     this.facts = new Facts();
     this.deliveries = new Deliveries(() => this.mark());
     this.node = el('section', { class: 'pane', data: { key: id }, 'aria-labelledby': `title-${id}`, on: { keydown: (event) => {
@@ -78,12 +78,6 @@ export class Operation {
     } else {
       this.mark();
     }
-  }
-
-  acted(answer, op, close) {
-    if (answer.gone) close();
-    else this.mark();
-    this.changed(op.id, answer);
   }
 
   render() {

@@ -4,9 +4,9 @@ import { Operation } from './operation.js';
 import { go, without } from './route.js';
 
 export class Panes {
-  // changed(id) is called after an act in a pane.
-  constructor(changed) {
-    this.changed = changed;
+  // acted(answer, op) is called after an act in a pane.
+  constructor(acted) {
+    this.acted = acted;
     this.open = new Map();
     this.node = el('div', { class: 'panes' });
     this.first = true;
@@ -23,7 +23,7 @@ export class Panes {
     }
     for (const id of ids) {
       if (this.open.has(id)) continue;
-      const pane = new Operation(id, { close: () => this.close(id), changed: this.changed });
+      const pane = new Operation(id, { close: () => this.close(id), acted: this.acted });
       this.open.set(id, pane);
       newest ??= pane;
     }

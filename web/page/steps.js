@@ -1,6 +1,6 @@
 // The steps of an operation: their statuses, how long they took, what went wrong, and what one of them wrote.
 import { actbar } from './actbar.js';
-import { stepActs } from './acts.js';
+import { ended, stepActs } from './acts.js';
 import { attribute, button, el, keyed, set } from './dom.js';
 import { span, stateWord } from './words.js';
 
@@ -28,7 +28,7 @@ function newStep(first, acted, open) {
   const acts = actbar(el('span', { class: 'acts' }), acted);
   const node = el('li', {}, state, name, took, el('span', { class: 'acts' }, acts.node, log), text);
   return { node, update: ({ op, step }) => {
-    set(state, step.status === 'failed_manual' && step.optional ? 'failed' : stateWord(step.status));
+    set(state, step.status.startsWith('failed') && (ended(op.state) || step.optional && step.status === 'failed_manual') ? 'failed' : stateWord(step.status));
     attribute(node, 'data-state', step.status);
     set(took, step.duration_seconds === undefined ? '' : span(step.duration_seconds));
     log.hidden = !step.started_at;
