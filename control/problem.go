@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/history"
@@ -165,13 +166,35 @@ func (s *Server) fail(w *answer, r *http.Request, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	maps.Copy(w.Header(), known.header)
-	body := problemOf(known.status, known.text)
+	body := problemOf(known.status, cut(known.text, mostSaid))
 	for member, value := range known.more {
+		if text, is := value.(string); is {
+			value = cut(text, mostNamed)
+		}
 		if _, ours := body[member]; !ours {
 			body[member] = value
 		}
 	}
 	s.send(w, r, problemType, known.status, body)
+}
+
+// What a message, and a member of it such as the name of a parameter, has at most, in bytes: a client may have sent a megabyte of it.
+const (
+	mostSaid  = 2000
+	mostNamed = 256
+)
+
+// cut shortens text to so many bytes at most, and says so with an ellipsis.
+func cut(text string, most int) string {
+	const ellipsis = "…"
+	if len(text) <= most {
+		return text
+	}
+	end := most - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + ellipsis
 }
 
 // tellDaemon ends the daemon when an error is one of a disk that fails.
