@@ -24,7 +24,7 @@ import (
 const patience = 3 * time.Minute
 
 // programs are the browsers that are looked for on PATH, the lightest first.
-var programs = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+var programs = []string{"chromium-headless-shell", "chromium", "google-chrome", "google-chrome-stable"}
 
 // Browser is a browser that runs. Its methods may be called by several tests at once.
 type Browser struct {
@@ -64,6 +64,7 @@ func Start(t *testing.T) *Browser {
 	b.cmd = exec.Command(program, flags(profile)...)
 	b.cmd.ExtraFiles = []*os.File{toBrowser, fromBrowser} // descriptors 3 and 4, as the protocol has it
 	b.cmd.Stderr = b.written
+	b.cmd.WaitDelay = 5 * time.Second // a process of the browser that outlives it may have stderr
 	err = b.cmd.Start()
 	_, _ = toBrowser.Close(), fromBrowser.Close() // the browser has them
 	if err != nil {
@@ -83,17 +84,15 @@ func Start(t *testing.T) *Browser {
 
 // flags are for a browser that shows nothing, asks nobody, and lets no page wait because another one is in front of it.
 func flags(profile string) []string {
-	list := []string{
+	return []string{
+		// The pages are those of the tests. A sandbox needs what root and many containers have not.
+		"--no-sandbox",
 		"--headless", "--remote-debugging-pipe", "--user-data-dir=" + profile,
 		"--no-first-run", "--no-default-browser-check", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server",
 		"--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-extensions", "--disable-sync", "--mute-audio",
 		"--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding",
-		"--force-color-profile=srgb", "--lang=en-US",
+		"--force-color-profile=srgb", "--lang=en-US", "about:blank",
 	}
-	if os.Geteuid() == 0 {
-		list = append(list, "--no-sandbox") // it refuses to run as root with one
-	}
-	return append(list, "about:blank")
 }
 
 // stop ends the browser and waits until it has.

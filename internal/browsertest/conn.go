@@ -147,8 +147,8 @@ func (c *conn) send(m message, answer chan message) error {
 // closeWriter tells the browser that nothing more comes, which ends it.
 func (c *conn) closeWriter() { _ = c.out.Close() }
 
-// close waits for the reader, once the browser has ended.
+// close ends the reader, once the browser has ended: a process that outlives it may have its end of the pipe.
 func (c *conn) close() {
+	_ = c.in.Close() // nothing is asked any more
 	c.done.Wait()
-	_ = c.in.Close() // it was read to its end
 }
