@@ -357,6 +357,9 @@ func (e *expectations) beforeStart(dir string) error {
 			Steps stepsOnDisk `json:"steps"`
 		}
 		err = json.Unmarshal(data, &rec)
+		if err != nil && lists[id] {
+			err, rec.Run = nil, 0 // a start makes it again, as it was submitted
+		}
 		if _, running := os.Lstat(filepath.Join(dir, "jobs", statefs.MarkerName(id, statefs.Running))); rec.Run == 0 && len(rec.Steps) == 0 && running == nil {
 			rec.Run = 1 // the marker alone says it of the first run of a handler
 		}
