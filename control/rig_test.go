@@ -137,6 +137,7 @@ type daemonStatus struct {
 	guards  history.Guards
 	listing bool // only a listing tells what lives
 	follow  map[follows]int
+	why     statefs.Waiting // why everything waits
 }
 
 func (d *daemonStatus) Live() []history.Live {
@@ -172,7 +173,7 @@ func (d *daemonStatus) Living() (*history.Living, []history.Live, bool) {
 	return living, unsettled, true
 }
 
-func (d *daemonStatus) Waiting(statefs.ID) (statefs.Waiting, bool) { return statefs.Waiting{}, false }
+func (d *daemonStatus) Waiting(statefs.ID) (statefs.Waiting, bool) { return d.why, d.why.Reason != "" }
 
 func (d *daemonStatus) Schedules() ([]schedule.Status, error) {
 	on, err := d.owner.ScheduleEnabled("media-nightly")

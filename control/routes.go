@@ -272,7 +272,7 @@ func (s *Server) groupRoutes() []route {
 			},
 			body: "The parameters of the job, as a JSON object; nothing is {}",
 			answers: []response{
-				{201, mediaJSON, "The new operation; Location has its address"}, {200, mediaJSON, "The live operation that does the same, or the one that the Idempotency-Key names"},
+				{201, mediaJSON, "The new operation, with waiting when it is known already why it waits; Location has its address"}, {200, mediaJSON, "The live operation that does the same, or the one that the Idempotency-Key names"},
 			},
 		},
 	}

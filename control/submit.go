@@ -11,6 +11,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/submit"
 )
 
@@ -97,6 +98,9 @@ func (s *Server) describeStarted(started submit.Outcome) operationJSON {
 	out := operationJSON{ID: rec.ID, Record: rec, Endpoint: rec.ID.Endpoint(), State: started.State, Status: started.State}
 	s.showSteps(&out)
 	if started.New {
+		if why := s.waiting(out.State, rec.ID, rec); why != nil && why.Reason != statefs.WaitsToStart { // as far as it is known already: a submit waits for no look
+			out.Waiting = why
+		}
 		return out
 	}
 	if found, err := s.describe(rec.ID); err == nil {
