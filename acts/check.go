@@ -172,12 +172,12 @@ func (c *check) no(why string) error {
 	if at := c.rec.CurrentStep(); at != nil && c.state.Live() {
 		state += " at step " + at.Name
 	}
-	return &RefusedError{Text: fmt.Sprintf("Operation '%s' is %s and has no use for %s: %s%s", c.rec.ID, state, c.ask, why, helps(c.rec.ID, c.state, len(c.rec.Steps) > 0))}
+	return &RefusedError{Text: fmt.Sprintf("Operation '%s' is %s and has no use for %s: %s%s", c.rec.ID, state, c.ask, why, helps(c.rec, c.state))}
 }
 
-// helps names the commands that change an operation in a state.
-func helps(id statefs.ID, state statefs.State, hasSteps bool) string {
-	command := func(ask statefs.Ask, then string) string { return fmt.Sprintf("'jobdir %s %s' %s", ask, id, then) }
+// helps names the commands that change an operation in a state; "" when none does.
+func helps(rec *statefs.Record, state statefs.State) string {
+	command := func(ask statefs.Ask, then string) string { return fmt.Sprintf("'jobdir %s %s' %s", ask, rec.ID, then) }
 	ends := command(statefs.Cancel, "ends it")
 	var list []string
 	switch state {
@@ -191,13 +191,16 @@ func helps(id statefs.ID, state statefs.State, hasSteps bool) string {
 		list = []string{command(statefs.Approve, "lets it go on"), command(statefs.Reject, "ends it")}
 	case statefs.FailedRetryable, statefs.FailedManual:
 		list = []string{command(statefs.Retry, "tries it again")}
-		if hasSteps {
-			list = append(list, fmt.Sprintf("'jobdir skip %s --reason TEXT' goes on without the step", id))
+		if len(rec.Steps) > 0 {
+			list = append(list, fmt.Sprintf("'jobdir skip %s --reason TEXT' goes on without the step", rec.ID))
 		}
 		list = append(list, ends)
 	case statefs.Trailing:
 		list = []string{command(statefs.Cancel, "ends its optional steps")}
 	case statefs.Completed, statefs.Cancelled, statefs.Failed:
+		if rec.Result == statefs.Success {
+			return "" // there is nothing to do again
+		}
 		list = []string{command(statefs.Retry, "does again what is not done")}
 	}
 	return "; " + strings.Join(slices.Clip(list), ", ")

@@ -76,6 +76,18 @@ func TestWhatIsLeftOutIsFilledIn(t *testing.T) {
 	}
 }
 
+// What is done has nothing to do again: no command is named that would be refused.
+func TestASuccessIsNotToldToBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	for result, hints := range map[statefs.Result]bool{statefs.Success: false, statefs.Partial: true, statefs.Failure: true, statefs.CancelledResult: true} {
+		rec := film(t)
+		rec.Result = result
+		if _, err := Check(definition(t), rec, statefs.Completed, statefs.Skip, statefs.Args{}); err == nil || strings.Contains(err.Error(), "jobdir retry") != hints {
+			t.Errorf("%s: %v", result, err)
+		}
+	}
+}
+
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	t.Parallel()
 	without := func(rec *statefs.Record) { rec.Steps = nil }

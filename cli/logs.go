@@ -20,6 +20,7 @@ type logsOptions struct {
 	offset int64
 	step   string
 	run    int
+	oneRun bool // run was given
 	json   bool
 }
 
@@ -44,6 +45,7 @@ An ID may be shortened to its end, such as r42 or 42, or to a beginning that onl
 			if err != nil {
 				return err
 			}
+			opts.oneRun = cmd.Flags().Changed("run")
 			return a.following(cmd.Context(), func(ctx context.Context) error { return a.logs(ctx, conf, opts, args[0]) })
 		},
 	}
@@ -63,8 +65,11 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 	if opts.step != "" && (opts.follow || opts.offset > 0) {
 		return usagef("--step goes with neither --follow nor --offset")
 	}
-	if opts.run < 0 || opts.run > 0 && opts.step == "" {
+	if opts.oneRun && opts.step == "" {
 		return usagef("--run is the number of a run of a step, and goes with --step")
+	}
+	if opts.oneRun && opts.run < 1 {
+		return usagef("--run: %d is no number of a run, they begin with 1; leave it out for the last one", opts.run)
 	}
 	out := a.logOutput(opts)
 	err := a.reach(ctx, conf, func(c *client.Client) error {
