@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync"
 	"syscall"
@@ -182,9 +183,13 @@ func (s *scheduler) recall(def *catalog.Definition) (keptSchedule, error) {
 	if err != nil {
 		return fresh, err
 	}
-	var kept keptSchedule
-	if err := json.Unmarshal(data, &kept); err != nil || kept.Version != scheduleVersion {
-		s.d.logger.Error("what was known of a schedule cannot be read; it begins anew, and slots of before do not fire", "job", def.Address(), "error", err)
+	kept, err := readKept(data)
+	if err != nil {
+		s.d.logger.Error("what was known of a schedule cannot be read; its file is in corrupt/, it begins anew, and slots of before do not fire",
+			"job", def.Address(), "file", "schedules/"+def.Endpoint()+".json", "error", err)
+		if err := s.d.owner.QuarantineSchedule(def.Endpoint(), err.Error()); err != nil {
+			return fresh, err
+		}
 		return fresh, s.keep(def, fresh)
 	}
 	if kept.Job != fresh.Job || kept.Cron != fresh.Cron || kept.Timezone != fresh.Timezone || len(kept.Handled) == 0 {
@@ -193,6 +198,16 @@ func (s *scheduler) recall(def *catalog.Definition) (keptSchedule, error) {
 			fresh.Firing = &firing{At: kept.Firing.At, Slots: kept.Firing.Slots, Overlap: kept.Firing.Overlap}
 		}
 		return fresh, s.keep(def, fresh)
+	}
+	return kept, nil
+}
+
+func readKept(data []byte) (kept keptSchedule, err error) {
+	if err := json.Unmarshal(data, &kept); err != nil {
+		return kept, err
+	}
+	if kept.Version != scheduleVersion {
+		return kept, fmt.Errorf("version %d is not known", kept.Version)
 	}
 	return kept, nil
 }

@@ -245,6 +245,31 @@ func TestAFiringThatWasCutShort(t *testing.T) {
 	}
 }
 
+// What cannot be read of a schedule is kept for a person, and the schedule begins anew.
+func TestAScheduleThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for name, data := range map[string]string{"garbage": "\x00\x00", "a newer version": `{"version":2}`, "empty": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := prepare(t, secondly, testHandlers)
+			must(t, os.WriteFile(filepath.Join(b.dir, "schedules", "test-tick.json"), []byte(data), 0o640))
+			b.start()
+			b.awaitStarted("tick", 1)
+			found, err := filepath.Glob(filepath.Join(b.dir, "corrupt", "*_test-tick.json"))
+			must(t, err)
+			if len(found) != 1 {
+				t.Fatalf("in corrupt/ are %q", found)
+			}
+			if kept, err := os.ReadFile(found[0]); err != nil || string(kept) != data {
+				t.Errorf("kept is %q, %v", kept, err)
+			}
+			if reason, err := os.ReadFile(found[0] + ".reason"); err != nil || !strings.Contains(string(reason), "schedules/test-tick.json") {
+				t.Errorf("the reason is %q, %v", reason, err)
+			}
+		})
+	}
+}
+
 const overlapping = `
 {group: test, name: skips, schedule: {cron: "* * * * * *"}, handler: wait}
 ---

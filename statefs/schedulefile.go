@@ -84,6 +84,15 @@ func (o *Owner) WriteSchedule(endpoint string, data []byte) error {
 	return o.syncSchedules()
 }
 
+// QuarantineSchedule puts what was written of the schedule of a job into corrupt/, because it cannot be understood, with the reason beside it.
+func (o *Owner) QuarantineSchedule(endpoint, reason string) error {
+	name, err := scheduleFile(endpoint, scheduleState)
+	if err != nil {
+		return err
+	}
+	return o.quarantine(name, reason)
+}
+
 func (t *Tree) syncSchedules() error {
 	folder, err := openSyncFolder(filepath.Join(t.dir, schedulesDir), t.options.Durability)
 	if err != nil {
