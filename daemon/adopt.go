@@ -164,6 +164,7 @@ func (d *Daemon) removeEnded(rec *statefs.Record, states []statefs.State) error 
 		}
 	}
 	d.logger.Info("marker of an ended operation removed", "id", rec.ID, "status", rec.Status)
+	d.wakeChildren(rec.ID) // those that were looked at before found the marker
 	return scratchOf(d.owner.LogPath(rec.ID)).remove()
 }
 

@@ -142,6 +142,13 @@ func waitsForPerson(shown any) bool {
 	return shown == statefs.FailedManual || shown == statefs.WaitingApproval
 }
 
+// wakeChildren has those looked at that come after an operation which has ended.
+func (d *Daemon) wakeChildren(parent statefs.ID) {
+	for _, child := range d.chains.over(parent) {
+		d.looks.want(child)
+	}
+}
+
 // comesAfter reports whether a queued operation waits for others. When one of them has ended otherwise than it must, nothing can come of
 // that any more: then a person decides.
 func (d *Daemon) comesAfter(op *operation) (waits bool, err error) {

@@ -88,6 +88,33 @@ func TestChain(t *testing.T) {
 	})
 }
 
+// A daemon that was killed between the record of an end and the marker leaves both. The next one removes the marker, and those that come after the
+// operation begin, also where they were looked at before that.
+func TestChainAfterAnEndThatWasCutShort(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, chainJobs, testHandlers)
+	parent := b.submit("wait", "")
+	children := make([]statefs.ID, 50)
+	for i := range children {
+		children[i] = b.after("count", statefs.RequireEnd, parent)
+	}
+	owner, err := statefs.Own(b.tree)
+	must(t, err)
+	rec, err := owner.ReadRecord(parent)
+	must(t, err)
+	now := time.Now()
+	must(t, rec.Apply(statefs.Queued, statefs.CauseCancel, now))
+	rec.FinishedAt, rec.Result = &now, statefs.CancelledResult
+	must(t, owner.WriteEnd(rec))
+	must(t, owner.Release())
+	b.start()
+	for _, id := range children {
+		if rec := b.awaitEnd(id); rec.Status != statefs.Completed {
+			t.Errorf("%s is %s", id, rec.Status)
+		}
+	}
+}
+
 // An operation says when somebody has to act before it can start, also on one that is far behind it, and its stream does; it says since when it waits.
 func TestChainSaysWhoNeedsAPerson(t *testing.T) {
 	t.Parallel()

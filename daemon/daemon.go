@@ -490,9 +490,7 @@ func (d *Daemon) forget(op *operation) {
 	if d.config.Intake != nil {
 		d.config.Intake.Forget(op.rec)
 	}
-	for _, child := range d.chains.over(op.id()) {
-		d.looks.want(child)
-	}
+	d.wakeChildren(op.id())
 }
 
 // Ready is closed when the storage is in order and requests are carried out.

@@ -160,7 +160,5 @@ func (d *Daemon) released(op *operation) {
 	if d.config.Intake != nil {
 		d.config.Intake.Forget(op.rec)
 	}
-	for _, child := range d.chains.over(op.id()) {
-		d.looks.want(child)
-	}
+	d.wakeChildren(op.id())
 }

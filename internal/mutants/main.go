@@ -71,6 +71,10 @@ var mutants = []mutant{
 		"TestRecovery", "./daemon", false,
 	},
 	{
+		"who comes after an end that was cut short is not woken", "daemon/adopt.go", "d.wakeChildren(rec.ID)", "_ = rec",
+		"TestChainAfterAnEndThatWasCutShort", "./daemon", false,
+	},
+	{
 		"slots that were being fired are forgotten", "daemon/scheduler.go", "if job.kept.Firing != nil {", "if false {",
 		"TestAFiringThatWasCutShort", "./daemon", false,
 	},

@@ -150,6 +150,11 @@ func TestSlotsAfterKills(t *testing.T) {
 	running := cancels[newest]
 	delete(cancels, newest)
 	r.endsAs(t, tree, cancels, statefs.Cancelled)
+	defer func() {
+		if t.Failed() {
+			r.showSlots(tree, newest, running.ID, d)
+		}
+	}()
 	until(t, "the newest runs", func() bool {
 		state, err := tree.State(running.ID)
 		return err == nil && state == statefs.Running
@@ -157,6 +162,17 @@ func TestSlotsAfterKills(t *testing.T) {
 	must(t, r.checkEffects(tree))
 	must(t, checkRecords(r.dir))
 	d.stop(t)
+}
+
+// showSlots says what there is of a schedule whose newest operation does not run.
+func (r *rig) showSlots(tree *statefs.Tree, slot time.Time, id statefs.ID, d *daemon) {
+	rec, err := tree.ReadRecord(id)
+	r.t.Logf("the newest slot is %s: %+v, %v", slot, rec, err)
+	kept, err := tree.ReadSchedule("t-cancels")
+	r.t.Logf("the schedule is %s, %v", kept, err)
+	markers, err := os.ReadDir(tree.JobsDir())
+	r.t.Logf("jobs/ holds %v, %v", markers, err)
+	r.t.Logf("the daemon said %s", d.stderr)
 }
 
 // endsAs waits until operations have ended, and checks how.
