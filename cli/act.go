@@ -146,7 +146,7 @@ func (a *app) act(ctx context.Context, conf *loaded, opts actOptions, texts []st
 			return &codeError{code: exitTemporary}
 		case !answer.Holds():
 			a.streams.say("%s is %s: the request did not take effect; 'jobdir logs %s' says why", id, answer.State, id)
-			return &codeError{code: exitTemporary}
+			return &codeError{code: exitFailure}
 		}
 		return nil
 	}

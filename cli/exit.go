@@ -16,7 +16,7 @@ import (
 // (run, wait); those above 63 are from sysexits(3).
 const (
 	exitSuccess   = 0   // done; the operation ended with result success
-	exitFailure   = 1   // the operation ended with result failure; validate: a definition has a mistake; by a filter: all that matched failed
+	exitFailure   = 1   // the operation ended with result failure; validate: a definition has a mistake; by a filter: all that matched failed; with --wait: a request did not take effect
 	exitPartial   = 2   // the operation went to its end and some items failed; by a filter: some of what matched failed
 	exitInUse     = 3   // serve: another daemon holds the storage
 	exitPerson    = 3   // run, wait: the operation waits for a person

@@ -61,7 +61,8 @@ func (a *app) root() *cobra.Command {
 		Long: `jobdir runs long operations. Their whole state is a directory: 'ls storage/jobs' is the list of active
 operations, 'touch storage/jobs/ID.pause_requested' pauses one. A daemon serves the same over HTTP.
 
-Exit codes of run and wait: 0 success, 1 failure, 2 partial, 3 a person has to act, 130 cancelled, 75 not known. All commands:
+Exit codes of run and wait: 0 success, 1 failure, 2 partial, 3 a person has to act, 130 cancelled, 75 not known. Requests with
+--wait: 1 when it did not take effect, 75 when it has not yet. All commands:
 64 wrong use, 66 not found, 69 no daemon, 75 try again, 77 not allowed, 141 nobody reads the output any more, 70 anything else.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -87,7 +87,7 @@ func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, te
 			return &codeError{code: exitTemporary}
 		case opts.wait.given && answer.TookEffect != nil && !answer.Holds():
 			a.streams.say("%s is %s: the request did not take effect", id, answer.State)
-			return &codeError{code: exitTemporary}
+			return &codeError{code: exitFailure}
 		}
 		return nil
 	}
