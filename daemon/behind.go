@@ -114,7 +114,8 @@ func (d *Daemon) sayBegunInTime(op *operation, sight statefs.Sight) error {
 	return err
 }
 
-// takeOverBegun notes what the marker alone says of an operation: a handler's first run had begun with an earlier daemon.
+// takeOverBegun notes what the marker alone says of an operation: a handler's first run had begun with an earlier daemon. It is in the record,
+// durably, before the marker moves on.
 func (d *Daemon) takeOverBegun(rec *statefs.Record, marker statefs.State) error {
 	if !statefs.BegunUnsaid(rec, marker) {
 		return nil
@@ -127,5 +128,13 @@ func (d *Daemon) takeOverBegun(rec *statefs.Record, marker statefs.State) error 
 	if err != nil {
 		return errMoved
 	}
-	return rec.Begun(at)
+	if err := rec.Begun(at); err != nil {
+		return err
+	}
+	if err := d.owner.WriteRecord(rec); statefs.Scarce(err) {
+		return nil // a disk that is full keeps nobody from starting
+	} else if err != nil {
+		return err
+	}
+	return d.owner.Sync(rec.ID)
 }

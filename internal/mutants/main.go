@@ -67,7 +67,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"a start of which only the marker tells is forgotten", "daemon/behind.go", "return rec.Begun(at)", "_ = at\n\treturn nil",
+		"a start of which only the marker tells is forgotten", "daemon/behind.go", "if err := rec.Begun(at); err != nil {", "if _ = at; true {",
 		"TestRecovery", "./daemon", false,
 	},
 	{
