@@ -6,7 +6,7 @@ STORAGE  ?= storage
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  := -X github.com/jobdir/jobdir/cli.version=$(VERSION)
 LINT     := $(GO) tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
-EXAMPLE  := jobs-example/outbox-s3# a module of its own
+EXAMPLE  := jobs-example/outbox-s3# a module of its own, as bench is
 
 .DEFAULT_GOAL := help
 
@@ -24,17 +24,41 @@ run: build ## keep a daemon running with the example jobs, on ./storage
 
 .PHONY: demo
 demo: ## build, start, stream, pause and resume a real operation, stop; under a minute
-	bash scripts/demo.sh
+	bash tools/demo
 
 .PHONY: setup
-setup: ## fetch modules, and as root the optional tools some tests use
-	@tools/setup
+setup: ## fetch modules, and as root the small tools that some tests use; prints their size
+	@GO='$(GO)' tools/setup
+
+.PHONY: setup-all
+setup-all: ## and the large ones: a browser, servers of S3 and MongoDB; tests that need them are skipped otherwise
+	@GO='$(GO)' tools/setup all
+
+# The time-out is for what hangs, not for a busy machine. More packages at once than processors: tests wait for processes
+# and disks. The long ones begin first. The analyzers of go vet run once, in make lint.
+GOTEST   := $(CURDIR)/bin/gotestsum -- -race -vet=off -timeout 30m -p 4
+LONGEST  := ./daemon ./internal/torture ./cli
+# The packages of this module of which make test runs a short form.
+PROOFS    = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=bench '"github.com/jobdir/jobdir/internal/prooftest"' .)))
+export GOTESTSUM_FORMAT ?= pkgname
+# Otherwise each program with the race detector, and there are thousands, sleeps a second when it ends.
+export GORACE ?= atexit_sleep_ms=0
+
+# With the race detector it shares the compiled standard library with the tests, which halves its build.
+bin/gotestsum: tools/go.mod tools/go.sum
+	$(GO) build -race -modfile=tools/go.mod -o $@ gotest.tools/gotestsum
 
 .PHONY: test
-test: setup ## vet and run every test with the race detector
-	$(GO) vet ./...
-	$(GO) test -race -timeout 6m -p 2 ./...
-	cd $(EXAMPLE) && $(GO) vet ./... && $(GO) test -race -timeout 6m ./...
+test: setup bin/gotestsum ## run every test with the race detector, the longest ones in a short form; minutes
+	$(GOTEST) -count=1 $(LONGEST) ./...
+	cd bench && $(GOTEST) -count=1 ./...
+	cd $(EXAMPLE) && $(GOTEST) -count=1 ./...
+
+.PHONY: prove
+prove: bin/gotestsum ## the longer form of the tests that make test shortens; a quarter of an hour
+	JOBDIR_TORTURE=prove $(GOTEST) -count=1 $(PROOFS)
+	cd bench && JOBDIR_TORTURE=prove $(GOTEST) -count=1 ./...
+	cd $(EXAMPLE) && JOBDIR_TORTURE=prove $(GOTEST) -count=1 -run TestKilledWorkersGoOn .
 
 .PHONY: torture
 torture: ## kill it, cut the power, fail the disk: full counts, figures into bin/torture.json
@@ -52,16 +76,19 @@ mutants: ## take away one sync, one check, one reader at a time: the tests must 
 .PHONY: lint
 lint: ## run the linters at their pinned version (the first run builds them: minutes)
 	$(LINT) run ./...
+	cd bench && $(LINT) run ./...
 	cd $(EXAMPLE) && $(LINT) run ./... && cd testserver && $(LINT) run ./...
 
 .PHONY: fmt
 fmt: ## format as the linters want it
 	$(LINT) fmt
+	cd bench && $(LINT) fmt
 	cd $(EXAMPLE) && $(LINT) fmt
 
 .PHONY: bench
 bench: ## measure, beside the floor of the same machine; BENCH='flags' are handed on
-	$(GO) run ./bench $(BENCH)
+	$(GO) -C bench build -o ../bin/bench .
+	bin/bench $(BENCH)
 
 .PHONY: bench-peers
 bench-peers: ## measure section l beside asynq, NATS and River; as root it installs their servers
@@ -72,9 +99,9 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' tools/fuzz
 
 .PHONY: cover
-cover: ## test coverage over package borders, as bin/cover.html
+cover: ## test coverage of the program over package borders, as bin/cover.html
 	@mkdir -p bin
-	$(GO) test -timeout 6m -p 2 -coverpkg=./... -coverprofile=bin/cover.out ./...
+	$(GO) test -timeout 30m -p 2 -coverpkg=./... -coverprofile=bin/cover.out ./...
 	$(GO) tool cover -html=bin/cover.out -o bin/cover.html
 	@$(GO) tool cover -func=bin/cover.out | tail -n 1
 
@@ -82,6 +109,7 @@ cover: ## test coverage over package borders, as bin/cover.html
 cross: ## build for other systems: the client on macOS, everything on arm64
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./client ./statefs
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build ./...
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) -C bench build -o /dev/null .
 
 .PHONY: generate
 generate: ## rewrite what is generated: lint rules from the import table, docs from code
@@ -89,7 +117,7 @@ generate: ## rewrite what is generated: lint rules from the import table, docs f
 	$(GO) test -count=1 -run TestLintRulesEqualTheTable . -update
 
 .PHONY: check
-check: lint test cross ## all that must pass before a change goes in
+check: lint test prove cross ## all that must pass before a change goes in
 
 .PHONY: clean
 clean: ## remove bin/ (never a storage folder)

@@ -43,7 +43,8 @@ func TestLinksBetweenPagesLead(t *testing.T) {
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: the link %s leads nowhere", name, m[0])
 			}
-			if n := decision.FindStringSubmatch(m[1]); n != nil && !strings.HasPrefix(path.Base(target), strings.Repeat("0", 4-len(n[1]))+n[1]+"-") {
+			if n := decision.FindStringSubmatch(m[1]); n != nil && !strings.HasPrefix(path.Base(target),
+				strings.Repeat("0", 4-len(n[1]))+n[1]+"-") {
 				t.Errorf("%s: the link %s leads to another decision", name, m[0])
 			}
 		}

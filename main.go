@@ -1,5 +1,5 @@
-// Jobdir runs long operations whose whole state is a directory. The package cli is the program; this file adds the handlers
-// of the example jobs to it.
+// Jobdir runs long operations whose whole state is a directory. The package cli is the program; this file adds the
+// handlers of the example jobs to it.
 package main
 
 import (

@@ -31,7 +31,7 @@ const pieceLines = 1024
 
 // emit writes lines to w, so many with each write, once the gate has been opened.
 func emit(w io.Writer, gate string, lines, each int) error {
-	open, err := os.Open(gate) // returns when somebody opens the other end
+	open, err := os.Open(gate) // returns when another process opens the other end
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,8 @@ func playBare(ctx context.Context, _ []byte) error {
 	}
 	mux := http.NewServeMux()
 	for path, handle := range map[string]func(http.ResponseWriter, *http.Request, func() error) error{
-		"/lines": bareLines, "/file": bareFile, "/idle": bareIdle, "/ticker": bareTicker, "/tail": bareTail, "/start": bareStart,
+		"/lines": bareLines, "/file": bareFile, "/idle": bareIdle, "/ticker": bareTicker, "/tail": bareTail,
+		"/start": bareStart,
 	} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			if err := handle(w, r, http.NewResponseController(w).Flush); err != nil && r.Context().Err() == nil {
@@ -84,7 +85,10 @@ func playBare(ctx context.Context, _ []byte) error {
 		})
 	}
 	base, endRequests := context.WithCancel(context.WithoutCancel(ctx))
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return base }}
+	srv := &http.Server{
+		Handler: mux, ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return base },
+	}
 	go answerHeap(stop)
 	defer context.AfterFunc(ctx, func() {
 		endRequests()
@@ -114,8 +118,8 @@ func bareLines(w http.ResponseWriter, r *http.Request, flush func() error) error
 	return pour(w, flush, lines, each)
 }
 
-// bareFile writes the bytes of a stream into a file, and sends what is there as soon as something is: what a stream that is a file
-// costs at least.
+// bareFile writes the bytes of a stream into a file, and sends what is there as soon as something is: what a stream
+// that is a file costs at least.
 func bareFile(w http.ResponseWriter, r *http.Request, flush func() error) error {
 	lines, err := strconv.Atoi(r.FormValue("lines"))
 	each, err2 := strconv.Atoi(r.FormValue("each"))

@@ -36,8 +36,8 @@ type child struct {
 	err   error
 }
 
-// starter starts processes on one thread that lives as long as the run: the kernel ends the children with the thread that started
-// them, which covers the one end of the run that cannot clean up, SIGKILL.
+// starter starts processes on one thread that lives as long as the run: the kernel ends the children with the thread
+// that started them, which covers the one end of the run that cannot clean up, SIGKILL.
 var starter = sync.OnceValue(func() chan func() {
 	work := make(chan func())
 	go func() {
@@ -65,7 +65,8 @@ func start(ctx context.Context, name string, cmd *exec.Cmd) (*child, error) {
 	if cmd.Stderr == nil {
 		cmd.Stderr = &c.talk
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // a Ctrl-C is for us; we stop the children
+	// a Ctrl-C is for us; we stop the children
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
 	starter() <- func() { started <- cmd.Start() }
 	if err = errors.Join(<-started, write.Close()); err != nil {
@@ -142,7 +143,8 @@ func (t *tailBuffer) String() string {
 	return string(t.data)
 }
 
-// startRole starts this program again in a role. argument reaches it as JSON; its first line of output is read into into.
+// startRole starts this program again in a role. argument reaches it as JSON; its first line of output is read into
+// into.
 func startRole(ctx context.Context, role string, argument, into any) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -189,30 +191,16 @@ func play(role string) int {
 
 // buildProgram builds the program of this tree as make build does.
 func buildProgram(ctx context.Context, into string) (string, error) {
-	root, err := moduleRoot()
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/jobdir/jobdir").Output()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("find the source tree; bench runs inside it: %w", err)
 	}
 	binary := filepath.Join(into, "jobdir")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, ".")
-	cmd.Dir = root
+	cmd.Dir = strings.TrimSpace(string(root)) // as the main module, so that the build cache has what other tests built
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, strings.TrimSpace(string(out)))
 	}
 	return binary, nil
-}
-
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	for err == nil {
-		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			err = errors.New("no go.mod above it: run it inside the source tree")
-		}
-		dir = filepath.Dir(dir)
-	}
-	return "", fmt.Errorf("find the source tree: %w", err)
 }

@@ -13,7 +13,10 @@ import (
 )
 
 // web is a client whose connections are kept.
-var web = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128, ReadBufferSize: 64 << 10, DisableCompression: true}}
+var web = &http.Client{Transport: &http.Transport{
+	MaxIdleConnsPerHost: 128, ReadBufferSize: 64 << 10,
+	DisableCompression: true,
+}}
 
 // call sends a request and returns the body of its answer.
 func call(ctx context.Context, method, target, body string) ([]byte, error) {

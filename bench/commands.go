@@ -13,14 +13,14 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
 )
 
-// startersAtOnce is how many commands are under way at a time, through the keeper and bare.
-const startersAtOnce = 4
+// startConcurrency is how many commands are under way at a time, through the keeper and bare.
+const startConcurrency = 4
 
-// measureCommands starts and ends the smallest program many times, each with a log file of its own: through a keeper process, and in a
-// bare loop of fork and exec.
+// measureCommands starts and ends the smallest program many times, each with a log file of its own: through a keeper
+// process, and in a bare loop of fork and exec.
 func measureCommands(ctx context.Context, b *bench) (rows []Row, err error) {
 	dir, err := b.folder("keeper")
 	if err != nil {
@@ -47,7 +47,7 @@ func measureCommands(ctx context.Context, b *bench) (rows []Row, err error) {
 		if err != nil {
 			return err
 		}
-		defer r.Taken()
+		defer r.Acknowledge()
 		if e := r.Exit(); e.Code != 0 {
 			return fmt.Errorf("the program ended with %+v", e)
 		}
@@ -63,8 +63,8 @@ func measureCommands(ctx context.Context, b *bench) (rows []Row, err error) {
 	return append(rows, more...), err
 }
 
-// runningMemoryMost is the target for all running commands together, in MiB.
-const runningMemoryMost = 64
+// maxRunningMemory is the target for all running commands together, in MiB.
+const maxRunningMemory = 64
 
 // runningMemory measures what the processes of the program have in memory while many commands run.
 func (b *bench) runningMemory(ctx context.Context) (rows []Row, err error) {
@@ -92,7 +92,7 @@ func (b *bench) runningMemory(ctx context.Context) (rows []Row, err error) {
 	const mib = 1 << 20
 	what := fmt.Sprintf("%d running commands, daemon, keeper and warden: ", b.counts.paused)
 	return []Row{
-		row(what+"resident", "MiB", float64(after.resident)/mib, nil, most(runningMemoryMost), 1),
+		row(what+"resident", "MiB", float64(after.resident)/mib, nil, most(maxRunningMemory), 1),
 		row(what+"private and written to", "MiB", float64(after.private)/mib, nil, nil, 1),
 		row(what+"resident, grown by", "MiB", float64(after.minus(before).resident)/mib, nil, nil, 1),
 	}, nil
@@ -164,9 +164,10 @@ func childrenNamed(parent int, word string) (pids []int, err error) {
 	return pids, err
 }
 
-// inTurns measures commands through the keeper and bare, in turns so that both see the same machine, and returns the middle of each.
+// inTurns measures commands through the keeper and bare, in turns so that both see the same machine, and returns the
+// middle of each.
 func (b *bench) inTurns(dir, name string, through func(n int, log *os.File) error) (kept, bare float64, err error) {
-	if _, err := startMany(dir, name+" first", startersAtOnce, through); err != nil {
+	if _, err := startMany(dir, name+" first", startConcurrency, through); err != nil {
 		return 0, 0, err
 	}
 	var all [2][]float64
@@ -224,9 +225,9 @@ func startMany(dir, name string, count int, start func(n int, log *os.File) erro
 	}
 	base := int(time.Now().UnixNano())
 	turns := make(chan int)
-	failed := make(chan error, startersAtOnce)
+	failed := make(chan error, startConcurrency)
 	var group sync.WaitGroup
-	for range startersAtOnce {
+	for range startConcurrency {
 		group.Go(func() {
 			var first error
 			for n := range turns {

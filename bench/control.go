@@ -17,7 +17,8 @@ const (
 	touchP50    = 0.3
 )
 
-// measureControl is section a. Each request is made right after the same was done with the floor, so that both see the same machine.
+// measureControl is section a. Each request is made right after the same was done with the floor, so that both see
+// the same machine.
 func measureControl(ctx context.Context, b *bench) (rows []Row, err error) {
 	s, err := b.startServer(ctx)
 	if err != nil {
@@ -61,19 +62,19 @@ type controller struct {
 	calls          int
 }
 
-// turn is how long one request took.
-type turn struct {
+// timing is how long one request took.
+type timing struct {
 	fromAsk  time.Duration // from the start of the call, or of the system call that makes the file
 	fromFile time.Duration // from the file's own event
-	taken    time.Duration // until the daemon took the request in hand
+	taken    time.Duration // until the daemon took the request
 	answered time.Duration // until the endpoint answered
 	plain    time.Duration // the floor
 	floor    time.Duration // the floor of this action: plain, or durable for a cancel
 }
 
-type turns struct{ fromAsk, fromFile, taken, answered, plain, floor times }
+type timings struct{ fromAsk, fromFile, taken, answered, plain, floor times }
 
-func (t *turns) add(one turn) {
+func (t *timings) add(one timing) {
 	t.fromAsk = append(t.fromAsk, one.fromAsk)
 	t.fromFile = append(t.fromFile, one.fromFile)
 	t.taken = append(t.taken, one.taken)
@@ -82,15 +83,15 @@ func (t *turns) add(one turn) {
 	t.floor = append(t.floor, one.floor)
 }
 
-// turns measures each action.
-func (c *controller) turns(ctx context.Context, n counts, job, way string) (map[string]*turns, error) {
-	out := map[string]*turns{"pause": {}, "resume": {}, "cancel": {}}
+// timings measures each action.
+func (c *controller) timings(ctx context.Context, n counts, job, way string) (map[string]*timings, error) {
+	out := map[string]*timings{"pause": {}, "resume": {}, "cancel": {}}
 	id, err := c.running(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	one := func(action, marker string) error {
-		t, err := c.ask(ctx, way, id, action, marker)
+		t, err := c.request(ctx, way, id, action, marker)
 		out[action].add(t)
 		return err
 	}
@@ -113,7 +114,7 @@ func (c *controller) turns(ctx context.Context, n counts, job, way string) (map[
 }
 
 func (c *controller) measure(ctx context.Context, n counts, job, name, way string) ([]Row, error) {
-	all, err := c.turns(ctx, n, job, way)
+	all, err := c.timings(ctx, n, job, way)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +136,7 @@ func (c *controller) measure(ctx context.Context, n counts, job, name, way strin
 }
 
 // floors does with the floor what is then asked for.
-func (c *controller) floors(ctx context.Context, action string) (one turn, err error) {
+func (c *controller) floors(ctx context.Context, action string) (one timing, err error) {
 	if c.plain == nil {
 		return one, nil
 	}
@@ -149,14 +150,14 @@ func (c *controller) floors(ctx context.Context, action string) (one turn, err e
 	return one, err
 }
 
-// ask makes one request and returns when the marker shows its effect and the daemon is done with it. A cancel removes the marker,
-// the others make it.
-func (c *controller) ask(ctx context.Context, way, id, action, marker string) (turn, error) {
+// request makes one request and returns when the marker shows its effect and the daemon is done with it. A cancel
+// removes the marker, the others make it.
+func (c *controller) request(ctx context.Context, way, id, action, marker string) (timing, error) {
 	request := id + "." + action + "_requested"
 	path := filepath.Join(c.jobs(), request)
 	one, err := c.floors(ctx, action)
 	if err != nil {
-		return turn{}, err
+		return timing{}, err
 	}
 	c.seen.drain()
 	began := time.Now()
@@ -171,13 +172,13 @@ func (c *controller) ask(ctx context.Context, way, id, action, marker string) (t
 		one.answered = time.Since(began)
 	}
 	if err != nil {
-		return turn{}, err
+		return timing{}, err
 	}
 	var made, moved time.Time
 	for dropped := false; moved.IsZero() || !dropped; {
 		e, err := c.seen.await(ctx, action+" of "+id, func(e event) bool { return e.name == request || e.name == marker })
 		if err != nil {
-			return turn{}, err
+			return timing{}, err
 		}
 		appeared := e.mask&unix.IN_DELETE == 0
 		switch {

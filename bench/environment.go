@@ -22,7 +22,8 @@ type Environment struct {
 }
 
 func (e Environment) String() string {
-	return fmt.Sprintf("%d × %s, Linux %s, %s; storage on %s, durability %s", e.Cores, e.Processor, e.Kernel, e.Go, e.FileSystem, e.Durability)
+	return fmt.Sprintf("%d × %s, Linux %s, %s; storage on %s, durability %s", e.Cores, e.Processor, e.Kernel, e.Go,
+		e.FileSystem, e.Durability)
 }
 
 func describe(dir, durability string) Environment {
@@ -96,8 +97,8 @@ func raiseFileLimit() error {
 	return nil
 }
 
-// mostFiles is the limit of open files.
-func mostFiles() int {
+// maxFiles is the limit of open files.
+func maxFiles() int {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
 		return 1024

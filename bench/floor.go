@@ -18,7 +18,8 @@ import (
 //	start   log made; marker renamed; sync of both folders (and the record again before, for work that is no handler's first run)
 //	end     record again; sync of the folder of records; marker removed
 //
-// Syncs of files run side by side, as many as the daemon allows; one sync of a folder serves all who asked before it began.
+// Syncs of files run side by side, as many as the daemon allows; one sync of a folder serves all who asked before it
+// began.
 type floorTree struct {
 	dir    string
 	synced bool // durability power
@@ -28,7 +29,8 @@ type floorTree struct {
 	jobs   sharedSync
 }
 
-// The sizes of what is written: the records of a handler without parameters when it is submitted, runs, and has ended, and a marker.
+// The sizes of what is written: the records of a handler without parameters when it is submitted, runs, and has
+// ended, and a marker.
 const (
 	recordQueued  = 700
 	recordRunning = 920
@@ -118,7 +120,8 @@ func (f *floorTree) create(path string, size int) error {
 	}
 	err = fill(t, size, false)
 	if err == nil {
-		err = unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(int(t.Fd())), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
+		err = unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(int(t.Fd())), unix.AT_FDCWD, path,
+			unix.AT_SYMLINK_FOLLOW)
 	}
 	return errors.Join(err, t.Close())
 }

@@ -67,7 +67,8 @@ func playFloor(ctx context.Context, argument []byte) (err error) {
 	}
 	mux := http.NewServeMux()
 	for path, handle := range map[string]func(*http.Request) error{
-		"/submit": f.submit, "/whole": f.whole, "/loop": f.loop, "/next": f.next, "/await": f.await, "/nothing": func(*http.Request) error { return nil },
+		"/submit": f.submit, "/whole": f.whole, "/loop": f.loop, "/next": f.next, "/await": f.await,
+		"/nothing": func(*http.Request) error { return nil },
 	} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			if err := handle(r); err != nil {
@@ -138,7 +139,7 @@ func (f *floorServer) next(*http.Request) error {
 	if old == "held-0" {
 		return f.tree.start(id)
 	}
-	freed := time.Now() // what comes now is what stands between two pieces of work
+	freed := time.Now() // everything from here on happens between two operations
 	if err := f.tree.end(old); err != nil {
 		return err
 	}
@@ -174,7 +175,8 @@ func (f *floorServer) await(r *http.Request) error {
 	}
 }
 
-// atOnce calls do for 0 to count-1 from so many goroutines, each of which goes on when its call has returned.
+// atOnce calls do for 0 to count-1 from that many goroutines, each of which makes its next call when the last
+// one has returned.
 func atOnce(goroutines, count int, do func(int) error) error {
 	var next atomic.Int64
 	errs := make([]error, goroutines)

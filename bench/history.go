@@ -14,7 +14,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// The targets of section h: what a large history may cost beside a small one, the time until the daemon serves in ms, and the memory in MiB.
+// The targets of section h: what a large history may cost beside a small one, the time until the daemon serves in ms,
+// and the memory in MiB.
 const (
 	historySmall  = 1000
 	historyMost   = 1.2
@@ -31,7 +32,8 @@ func measureHistory(ctx context.Context, b *bench) (rows []Row, err error) {
 			return nil, err
 		}
 	}
-	rows = append(rows, row(fmt.Sprintf("records written: %d", b.history), "s", time.Since(began).Seconds(), nil, nil, b.history))
+	rows = append(rows, row(fmt.Sprintf("records written: %d", b.history), "s", time.Since(began).Seconds(),
+		nil, nil, b.history))
 	built, err := b.buildIndexes(ctx, storages)
 	rows = append(rows, built...)
 	if err != nil {
@@ -62,13 +64,15 @@ func measureHistory(ctx context.Context, b *bench) (rows []Row, err error) {
 	more := used[1].minus(used[0])
 	return append(rows,
 		row("memory more than with 1,000: all", "MiB", mebibytes(more.resident), nil, most(historyMemory), 1),
-		row("memory more than with 1,000: without pages of files, which the kernel takes back", "MiB", mebibytes(more.anonymous), nil, most(historyMemory), 1)), nil
+		row("memory more than with 1,000: without pages of files, which the kernel takes back", "MiB",
+			mebibytes(more.anonymous), nil, most(historyMemory), 1)), nil
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 func mebibytes(n int64) float64            { return float64(n) / (1 << 20) }
 
-// buildIndexes has each storage indexed for the first time, and measures how soon the daemon serves meanwhile.
+// buildIndexes lets a daemon index each storage for the first time, and measures how soon it serves during
+// that.
 func (b *bench) buildIndexes(ctx context.Context, storages []string) (rows []Row, err error) {
 	for i, storage := range storages {
 		began := time.Now()
@@ -194,10 +198,16 @@ func writeEnded(storage string, number uint64, at time.Time) error {
 	}
 	ended := at.Add(time.Second)
 	rec := statefs.Record{
-		Version: statefs.RecordVersion, ID: id, Group: "bench", Job: job, Params: json.RawMessage(fmt.Sprintf(`{"title":"title %d"}`, number)),
-		Status: state, Result: result, Run: 1, Starts: 1, Attempts: 1, CreatedAt: at, StartedAt: &at, FinishedAt: &ended, UpdatedAt: ended,
-		Header: json.RawMessage(`{"total":null}`), Footer: json.RawMessage(`{"result":"` + result + `"}`), FinishedSeq: number,
-		Transitions: []statefs.Transited{{To: statefs.Queued, Cause: statefs.CauseSubmit, At: at}, {From: statefs.Running, To: state, Cause: statefs.CauseDone, At: ended}},
+		Version: statefs.RecordVersion, ID: id, Group: "bench", Job: job,
+		Params: json.RawMessage(fmt.Sprintf(`{"title":"title %d"}`, number)),
+		Status: state, Result: result, Run: 1, Starts: 1, Attempts: 1, CreatedAt: at, StartedAt: &at,
+		FinishedAt: &ended, UpdatedAt: ended,
+		Header: json.RawMessage(`{"total":null}`), Footer: json.RawMessage(`{"result":"` + result + `"}`),
+		FinishedSeq: number,
+		Transitions: []statefs.PastTransition{
+			{To: statefs.Queued, Cause: statefs.CauseSubmit, At: at},
+			{From: statefs.Running, To: state, Cause: statefs.CauseDone, At: ended},
+		},
 	}
 	data, err := json.Marshal(&rec)
 	if err != nil {

@@ -21,8 +21,8 @@ type event struct {
 	mask uint32
 }
 
-// watcher is inotify without anything between: one thread blocks in read(2) and takes the time when it returns. It is the observer of
-// every latency of files, for the value and for the floor.
+// watcher is inotify without anything between: one thread blocks in read(2) and takes the time when it returns. It is
+// the observer of every latency of files, for the value and for the floor.
 type watcher struct {
 	fd      int
 	paths   map[int32]string
@@ -38,7 +38,10 @@ func watch(mask uint32, handle func(event), paths ...string) (*watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open inotify: %w", err)
 	}
-	w := &watcher{fd: fd, paths: make(map[int32]string), events: make(chan event, 1<<16), handle: handle, done: make(chan struct{})}
+	w := &watcher{
+		fd: fd, paths: make(map[int32]string), events: make(chan event, 1<<16), handle: handle,
+		done: make(chan struct{}),
+	}
 	for _, path := range paths {
 		wd, err := unix.InotifyAddWatch(fd, path, mask)
 		if err != nil {
@@ -83,7 +86,7 @@ func (w *watcher) split(buf []byte, at time.Time) {
 		}
 		select {
 		case w.events <- e:
-		default: // nobody waits for what overflows so many
+		default: // full: no observer keeps up with that many events
 		}
 	}
 }

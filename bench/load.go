@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The targets of section l: shares of the floor, the rate of lists beside that of single submits, and milliseconds at a steady rate.
+// The targets of section l: shares of the floor, the rate of lists beside that of single submits, and milliseconds at
+// a steady rate.
 const (
 	loadClients    = 32
 	loadLeast      = 0.7
@@ -79,7 +80,8 @@ func (b *bench) loadWith(ctx context.Context, durability string) (rows []Row, er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop(ctx)) }()
-	floors := make([]*server, 2) // as the daemon does it, and with a record before the start, as it does for work that is no handler's first run
+	// as the daemon does it, and with a record before the start, as it does for work that is no handler's first run
+	floors := make([]*server, 2)
 	for i := range floors {
 		if floors[i], err = b.startFloorTree(ctx, durability, i == 0); err != nil {
 			return nil, err
@@ -123,8 +125,11 @@ func (b *bench) warm(ctx context.Context, s *server, floors []*server) error {
 	return nil
 }
 
-// finishedRows measures operations that are submitted by clients, each of which goes on when it has its answer, until all have ended.
-func (b *bench) finishedRows(ctx context.Context, s *server, floors []*server, durability string, clients, count int) ([]Row, error) {
+// finishedRows measures operations from the first submit until all have ended. Each client submits its next
+// operation after the answer to the last one.
+func (b *bench) finishedRows(ctx context.Context, s *server, floors []*server, durability string, clients,
+	count int,
+) ([]Row, error) {
 	f := &feed{server: s}
 	if err := f.skip(ctx); err != nil {
 		return nil, err
@@ -139,7 +144,10 @@ func (b *bench) finishedRows(ctx context.Context, s *server, floors []*server, d
 	bare := make([]*loaded, len(floors))
 	all := []*loaded{ours}
 	for i, floor := range floors {
-		over[i] = &loaded{name: "floor behind net/http", each: func() (float64, error) { return floor.throughHTTP(ctx, clients, count) }}
+		over[i] = &loaded{
+			name: "floor behind net/http",
+			each: func() (float64, error) { return floor.throughHTTP(ctx, clients, count) },
+		}
 		bare[i] = &loaded{name: "floor", each: func() (float64, error) {
 			began := time.Now()
 			_, err := call(ctx, http.MethodGet, fmt.Sprintf("%s/loop?clients=%d&count=%d", floor.base, clients, count), "")
@@ -158,9 +166,11 @@ func (b *bench) finishedRows(ctx context.Context, s *server, floors []*server, d
 	}
 	value := func(l *loaded) *float64 { v := l.rate(); return &v }
 	return []Row{
-		row(what+"submitted and finished; floor: the same file operations behind net/http", "1/s", ours.rate(), value(over[0]), target, count),
+		row(what+"submitted and finished; floor: the same file operations behind net/http", "1/s", ours.rate(),
+			value(over[0]), target, count),
 		row(what+"the same beside a floor without HTTP", "1/s", ours.rate(), value(bare[0]), nil, count),
-		row(what+"the same beside a floor whose start writes a record, behind net/http", "1/s", ours.rate(), value(over[1]), nil, count),
+		row(what+"the same beside a floor whose start writes a record, behind net/http", "1/s", ours.rate(),
+			value(over[1]), nil, count),
 		row(what+"the same beside that floor without HTTP", "1/s", ours.rate(), value(bare[1]), nil, count),
 		row(what+"submits answered while the ones before are carried out", "1/s", accepted[len(accepted)/2], nil, nil, count),
 	}, nil
@@ -249,7 +259,8 @@ func (f *feed) page(ctx context.Context, query string) (int, error) {
 	return page.Count, nil
 }
 
-// listRows compares lists of submits with single ones. What is submitted waits behind a full lane, so that nothing else is measured.
+// listRows compares lists of submits with single ones. What is submitted waits behind a full lane, so that nothing
+// else is measured.
 func (b *bench) listRows(ctx context.Context, s *server, durability string) (rows []Row, err error) {
 	list := listOf("bench/gated", listSize)
 	for _, clients := range []int{loadClients, 1} {
@@ -275,7 +286,8 @@ func (b *bench) listRows(ctx context.Context, s *server, durability string) (row
 			return rows, err
 		}
 		low := single.rate()
-		rows = append(rows, row(fmt.Sprintf("%s: submits in lists of %d by %s; floor: single ones by %s", durability, listSize, manyClients(min(clients, 4)), manyClients(clients)),
+		rows = append(rows, row(fmt.Sprintf("%s: submits in lists of %d by %s; floor: single ones by %s", durability,
+			listSize, manyClients(min(clients, 4)), manyClients(clients)),
 			"1/s", listed.rate(), &low, leastOfFloor(listLeast), lists*listSize))
 	}
 	return rows, nil
@@ -287,8 +299,8 @@ func listOf(job string, count int) string {
 	return "[" + strings.Repeat(one+",", count-1) + one + "]"
 }
 
-// steadyRows submits at a rate that does not wait for answers, and measures from the moment at which a submit was due until its answer, which
-// says that the operation has ended.
+// steadyRows submits at a rate that does not wait for answers, and measures from the moment at which a submit was due
+// until its answer, which says that the operation has ended.
 func (b *bench) steadyRows(ctx context.Context, s, floor *server, durability string) ([]Row, error) {
 	count := steadyRate * b.counts.seconds
 	low, err := steady(count, func() error {
@@ -306,7 +318,8 @@ func (b *bench) steadyRows(ctx context.Context, s, floor *server, durability str
 		return err
 	})
 	most := map[string]float64{durablePower: powerMost, durableProcess: processMost}[durability]
-	return latencies(fmt.Sprintf("%s: submitted to finished at %d a second", durability, steadyRate), took, low, most, 0), err
+	return latencies(fmt.Sprintf("%s: submitted to finished at %d a second", durability, steadyRate),
+		took, low, most, 0), err
 }
 
 func steady(count int, do func() error) (times, error) {
@@ -330,8 +343,8 @@ func steady(count int, do func() error) (times, error) {
 	return took, errors.Join(errs...)
 }
 
-// sleepUntil sleeps in the kernel, to a few dozen microseconds: a timer of the runtime waits in epoll_wait(2), which counts in milliseconds, and that
-// would be in every time that is measured from when a request was due.
+// sleepUntil sleeps in the kernel, to a few dozen microseconds: a timer of the runtime waits in epoll_wait(2), which
+// counts in milliseconds, and that would be in every time that is measured from when a request was due.
 func sleepUntil(due time.Time) error {
 	for left := time.Until(due); left > 0; left = time.Until(due) {
 		wait := unix.NsecToTimespec(left.Nanoseconds())

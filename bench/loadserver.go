@@ -11,11 +11,12 @@ import (
 
 	"github.com/jobdir/jobdir/cli"
 	"github.com/jobdir/jobdir/daemon"
-	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Jobs of the daemon of sections l and q: noop ends at once, gated ends when the run says so, and one of them runs at a time.
+// Jobs of the daemon of sections l and q: noop ends at once, gated ends when the run says so, and one of them runs at
+// a time.
 var loadJobFiles = map[string]string{
 	"noop.yaml":  "group: bench\nunique: {on_hit: off}\nname: noop\nsummary: Ends at once\nhandler: noop\n",
 	"gated.yaml": "group: bench\nunique: {on_hit: off}\nname: gated\nsummary: Ends when it may\nlane: one\nhandler: gated\n",
@@ -50,8 +51,10 @@ func playLoad(ctx context.Context, argument []byte) error {
 	g := &gate{pass: make(chan struct{}), entered: make(chan time.Duration)}
 	go answerBytes(stop, map[byte]func(){'n': g.next})
 	return cli.Serve(ctx, cli.ServeConfig{
-		Storage: o.Storage, Jobs: []string{o.Jobs}, Listen: []string{"127.0.0.1:0"}, Durability: statefs.Durability(o.Durability),
-		Grace: 2 * time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Storage: o.Storage, Jobs: []string{o.Jobs}, Listen: []string{"127.0.0.1:0"},
+		Durability: statefs.Durability(o.Durability),
+		Grace:      2 * time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr,
+			&slog.HandlerOptions{Level: slog.LevelWarn})),
 		Lanes: map[string]daemon.LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}},
 		Handlers: daemon.Handlers{
 			"noop":  {Run: func(context.Context, *daemon.Op) error { return nil }},

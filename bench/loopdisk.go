@@ -15,8 +15,9 @@ import (
 // loopSize is the size of the image of a file system; the file is sparse.
 const loopSize = 12 << 30
 
-// onDisk returns a bench whose folders are on a file system of their own: an ext4 in a file, mounted through a loop device, when this user
-// may do that and no folder was asked for. Else it is the bench itself. done unmounts and removes it.
+// onDisk returns a bench whose folders are on a file system of their own: an ext4 in a file, mounted through a loop
+// device, when this user may do that and no folder was asked for. Else it is the bench itself. done unmounts and
+// removes it.
 func (b *bench) onDisk(ctx context.Context) (own *bench, done func() error, err error) {
 	if b.dir != "" || os.Geteuid() != 0 {
 		b.storage = fileSystem(b.temp)
@@ -56,7 +57,8 @@ func makeImage(ctx context.Context, path string) error {
 		return fmt.Errorf("make a disk: %w", err)
 	}
 	// Built now and not in the background of what is measured.
-	out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", path).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0",
+		path).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("make a disk: mkfs.ext4: %w\n%s", err, out)
 	}

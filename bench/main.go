@@ -38,6 +38,7 @@ type options struct {
 	window     time.Duration
 	history    int // ended operations of the large history
 	peers      string
+	before     string // an earlier program
 	counts     counts
 }
 
@@ -47,7 +48,7 @@ type counts struct {
 	cancels   int
 	appends   int
 	starts    int
-	repeats   int // runs of a throughput, of which the median counts
+	repeats   int // runs of a throughput; the median counts
 	bytes     int // of a log, in 64 KiB pieces and one reader; the others are parts of it
 	readers   int
 	streams   int
@@ -58,12 +59,15 @@ type counts struct {
 	commands  int // of a turn
 	load      int // operations of a turn of section l with many clients, and of section o
 	seconds   int // how long section l submits at a steady rate
-	queued    int // operations that wait in section q, results in section o
-	turns     int // of section q
+	queued    int // operations of sections q and s, results in section o
+	turns     int // of sections q and s
 }
 
 var (
-	fullCounts  = counts{400, 300, 2000, 300, 3, 512 << 20, 100, 5000, 1000, 60, 10, time.Second, 2000, 3000, 10, 100_000, 300}
+	fullCounts = counts{
+		400, 300, 2000, 300, 3, 512 << 20, 100, 5000, 1000, 60, 10, time.Second, 2000,
+		3000, 10, 100_000, 300,
+	}
 	quickCounts = counts{4, 2, 5, 3, 1, 4 << 20, 4, 20, 10, 4, 1, 20 * time.Millisecond, 8, 40, 1, 40, 4}
 )
 
@@ -77,12 +81,19 @@ func parseOptions(args []string) (options, error) {
 	seconds := flags.Float64("seconds", 0, "how long section e looks at paused operations; 30 when 0, 0.2 with -quick")
 	history := flags.Int("history", 0, "how many ended operations section h has on disk; 1000000 when 0, 3000 with -quick")
 	load := flags.Int("load", 0, "how many operations a turn of sections l and o has; 3000 when 0, 40 with -quick")
-	queued := flags.Int("queued", 0, "how many operations wait in section q, and results in section o; 100000 when 0, 40 with -quick")
-	peers := flags.String("peers", "", "program of bench/peers, whose figures stand beside those of section l; none when empty")
+	queued := flags.Int("queued", 0,
+		"how many operations wait in section q and are submitted in section s, and results in section o; 100000 when 0, 40 with -quick")
+	peers := flags.String("peers", "",
+		"program of bench/peers, whose figures stand beside those of section l; none when empty")
+	before := flags.String("before", "",
+		"an earlier program, whose figures stand beside those of section s; none when empty")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
-	o := options{out: *out, dir: *dir, durability: *durability, peers: *peers, window: 30 * time.Second, counts: fullCounts}
+	o := options{
+		out: *out, dir: *dir, durability: *durability, peers: *peers, before: *before,
+		window: 30 * time.Second, counts: fullCounts,
+	}
 	if *quick {
 		o.window, o.counts = 200*time.Millisecond, quickCounts
 	}

@@ -22,7 +22,7 @@ const (
 // measureMemory is section d.
 func measureMemory(ctx context.Context, b *bench) (rows []Row, err error) {
 	count := b.counts.streams
-	if most := (mostFiles() - 500) / 2; count > most { // each stream holds its connection and the log
+	if most := (maxFiles() - 500) / 2; count > most { // each stream holds its connection and the log
 		count = most
 	}
 	var floor, ticker memory
@@ -90,14 +90,14 @@ func (b *bench) streamMemory(ctx context.Context, start startFunc, job string, c
 	if err != nil {
 		return memory{}, err
 	}
-	if _, err := (&controller{server: s, seen: seen}).ask(ctx, "touch", id, "pause", id+".paused"); err != nil {
+	if _, err := (&controller{server: s, seen: seen}).request(ctx, "touch", id, "pause", id+".paused"); err != nil {
 		return memory{}, err
 	}
 	return b.idleStreams(ctx, s.child, s.streamOf(id), count, job == "hold")
 }
 
-// idleStreams opens streams on which nothing happens, and returns what the process grew by. A few are opened and closed before, so
-// that what is made once is not counted.
+// idleStreams opens streams on which nothing happens, and returns what the process grew by. A few are opened and
+// closed before, so that what is made once is not counted.
 func (b *bench) idleStreams(ctx context.Context, c *child, target string, count int, asked bool) (memory, error) {
 	warm, err := openRaw(ctx, target, max(count/50, 2))
 	closeAll(warm)
@@ -147,7 +147,8 @@ func openRaw(ctx context.Context, target string, count int) ([]net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n", u.RequestURI(), u.Host)
+	request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n",
+		u.RequestURI(), u.Host)
 	conns := make([]net.Conn, 0, count)
 	for range count {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
@@ -197,7 +198,8 @@ func (b *bench) pausedMemory(ctx context.Context) (rows []Row, err error) {
 		row("paused handler operation, resident", "KiB", perOne(built.resident, count), nil, most(pausedMost), count),
 		row("paused handler operation, anonymous", "KiB", perOne(built.anonymous, count), nil, nil, count),
 		row("paused handler operation, private and written to", "KiB", perOne(built.private, count), nil, nil, count),
-		row("paused handler operation, resident after a collection of garbage", "KiB", perOne(own.settled, count), nil, nil, count),
+		row("paused handler operation, resident after a collection of garbage", "KiB",
+			perOne(own.settled, count), nil, nil, count),
 		row("paused handler operation, heap and stacks in use", "KiB", perOne(own.inUse, count), nil, nil, count),
 	}, nil
 }
@@ -208,8 +210,8 @@ func (b *bench) pausedGrowth(ctx context.Context, start startFunc, job string, c
 		return memory{}, err
 	}
 	defer func() { err = errors.Join(err, s.stop(ctx)) }()
-	// What is made once is made by some that stay: above all the threads that wait for the disk, of which there are as many as looks at
-	// the same time.
+	// Let some paused operations that stay cause the one-time costs: above all the threads that wait for the
+	// disk, one for each concurrent reconcile.
 	if err := b.pauseMany(ctx, s, job, max(count/5, 2)); err != nil {
 		return memory{}, err
 	}
@@ -260,7 +262,7 @@ func (b *bench) pauseMany(ctx context.Context, s *server, job string, count int)
 	return b.rest(ctx) // the records behind the markers are written
 }
 
-// awaitAll returns when every operation has had a marker of this state.
+// awaitStartup returns when every operation has had a marker of this state.
 func awaitAll(ctx context.Context, seen *watcher, ids []string, dir, suffix string) error {
 	missing := make(map[string]bool, len(ids))
 	for _, id := range ids {

@@ -19,8 +19,8 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/internal/s3test"
-	"github.com/jobdir/jobdir/outbox"
 )
 
 // storedJob ends at once, and its result goes into a bucket.
@@ -57,10 +57,11 @@ func measureOutbox(ctx context.Context, b *bench) (rows []Row, err error) {
 	return append(rows, more...), err
 }
 
-// nowhere is an address of which nothing answers: the port of discard(9) is closed on this machine, or takes no requests.
+// nowhere is an address without a listener: the port of discard(9) is closed on this machine, or accepts no
+// requests.
 const nowhere = "http://127.0.0.1:9"
 
-// deliverer is a daemon whose jobs deliver to a server of S3 that runs only when it is told to.
+// deliverer is a daemon whose jobs deliver to an S3 server that runs only when the test starts it.
 type deliverer struct {
 	*bench
 	*server
@@ -80,11 +81,13 @@ func (d *deliverer) begin(ctx context.Context) (err error) {
 			return err
 		}
 		access, secret := filepath.Join(keys, "access"), filepath.Join(keys, "secret")
-		err = errors.Join(os.WriteFile(access, []byte(s3test.AccessKey), 0o600), os.WriteFile(secret, []byte(s3test.SecretKey), 0o600))
+		err = errors.Join(os.WriteFile(access, []byte(s3test.AccessKey), 0o600),
+			os.WriteFile(secret, []byte(s3test.SecretKey), 0o600))
 		if err != nil {
 			return err
 		}
-		if d.jobs, err = d.definitions(map[string]string{"noop.yaml": fmt.Sprintf(storedJob, d.endpoint, access, secret)}); err != nil {
+		if d.jobs, err = d.definitions(map[string]string{"noop.yaml": fmt.Sprintf(storedJob, d.endpoint, access,
+			secret)}); err != nil {
 			return err
 		}
 	}
@@ -111,7 +114,8 @@ func (d *deliverer) fill(ctx context.Context, count int) error {
 		return err
 	}
 	for left := count; left > 0; left -= fillSize {
-		if _, err := call(ctx, http.MethodPost, d.base+"/api/v1/operations", listOf("bench/noop", min(left, fillSize))); err != nil {
+		if _, err := call(ctx, http.MethodPost, d.base+"/api/v1/operations",
+			listOf("bench/noop", min(left, fillSize))); err != nil {
 			return err
 		}
 	}
@@ -155,7 +159,8 @@ func (d *deliverer) pendingRows(ctx context.Context) (rows []Row, err error) {
 	return []Row{
 		row(what+"memory of each, heap and stacks in use", "KiB", perOne(grown.inUse, count), nil, nil, count),
 		row(what+"memory of each, resident", "KiB", perOne(grown.resident, count), nil, nil, count),
-		row(what+"memory of each, resident after a collection of garbage", "KiB", perOne(grown.settled, count), nil, nil, count),
+		row(what+"memory of each, resident after a collection of garbage", "KiB",
+			perOne(grown.settled, count), nil, nil, count),
 		row(what+"start until it serves", "s", ready.Seconds(), nil, nil, count),
 	}, nil
 }
@@ -163,7 +168,8 @@ func (d *deliverer) pendingRows(ctx context.Context) (rows []Row, err error) {
 // fewPending is how many results wait before the memory is looked at for the first time.
 const fewPending = 40
 
-// rateRows measures how fast results that have waited reach the server when it is back, beside the same library in a loop.
+// rateRows measures how fast results that have waited reach the server when it is back, beside the same library in a
+// loop.
 func (d *deliverer) rateRows(ctx context.Context) (rows []Row, err error) {
 	count := d.counts.load
 	ours := &loaded{name: "jobdir", each: func() (float64, error) { return d.drain(ctx, count) }}
@@ -172,11 +178,13 @@ func (d *deliverer) rateRows(ctx context.Context) (rows []Row, err error) {
 		return nil, err
 	}
 	low := bare.rate()
-	what := fmt.Sprintf("%s: results delivered to S3, %d at once; floor: the same library in a loop, as many at once", d.durability, outbox.DefaultPerTarget)
+	what := fmt.Sprintf("%s: results delivered to S3, %d at once; floor: the same library in a loop, as many at once",
+		d.durability, outbox.DefaultPerTarget)
 	return []Row{row(what, "1/s", ours.rate(), &low, nil, count)}, nil
 }
 
-// drain has results wait while the server is away, starts it, and measures from the first that is delivered to the last.
+// drain has results wait while the server is away, starts it, and measures from the first that is delivered to the
+// last.
 func (d *deliverer) drain(ctx context.Context, count int) (rate float64, err error) {
 	d.store.Kill()
 	if err := d.begin(ctx); err != nil {
@@ -202,7 +210,8 @@ func (d *deliverer) drain(ctx context.Context, count int) (rate float64, err err
 	}
 	var first, last event
 	for left := count; left > 0; {
-		e, err := seen.await(ctx, "a result to be delivered", func(e event) bool { return strings.HasSuffix(e.name, ".pending") })
+		e, err := seen.await(ctx, "a result to be delivered",
+			func(e event) bool { return strings.HasSuffix(e.name, ".pending") })
 		if err != nil {
 			return 0, fmt.Errorf("%d of %d results are left: %w", left, count, err)
 		}
@@ -243,7 +252,8 @@ func (d *deliverer) putAll(ctx context.Context, count int) (float64, error) {
 		return 0, err
 	}
 	core, err := minio.NewCore(at.Host, &minio.Options{
-		Creds: credentials.NewStaticV4(d.store.AccessKey, d.store.SecretKey, ""), Region: "us-east-1", MaxRetries: 1, Transport: outbox.NewS3Transport(),
+		Creds: credentials.NewStaticV4(d.store.AccessKey, d.store.SecretKey, ""), Region: "us-east-1", MaxRetries: 1,
+		Transport: outbox.NewS3Transport(),
 	})
 	if err != nil {
 		return 0, err
@@ -251,9 +261,11 @@ func (d *deliverer) putAll(ctx context.Context, count int) (float64, error) {
 	sum := sha256.Sum256(sample.Body)
 	began := time.Now()
 	err = atOnce(outbox.DefaultPerTarget, count, func(n int) error {
-		_, err := core.PutObject(ctx, resultBucket, "bare/"+strconv.Itoa(n)+".json", bytes.NewReader(sample.Body), sample.Size, "", hex.EncodeToString(sum[:]),
+		_, err := core.PutObject(ctx, resultBucket, "bare/"+strconv.Itoa(n)+".json", bytes.NewReader(sample.Body),
+			sample.Size, "", hex.EncodeToString(sum[:]),
 			minio.PutObjectOptions{ContentType: "application/json", UserMetadata: map[string]string{
-				"x-amz-checksum-sha256": base64.StdEncoding.EncodeToString(sum[:]), outbox.DeliveryMetadata: "bare." + strconv.Itoa(n),
+				"x-amz-checksum-sha256": base64.StdEncoding.EncodeToString(sum[:]),
+				outbox.DeliveryMetadata: "bare." + strconv.Itoa(n),
 			}})
 		return err
 	})

@@ -20,8 +20,8 @@ type peerRow struct {
 	Mark     bool    // no target, a mark beyond it
 }
 
-// peersRows has the program of bench/peers do with other systems what is done with ours, on the same file system. Ours is measured again right
-// before and right after each of them, so that both have the same machine.
+// peersRows has the program of bench/peers do with other systems what is done with ours, on the same file system.
+// Ours is measured again right before and right after each of them, so that both have the same machine.
 func (b *bench) peersRows(ctx context.Context) (rows []Row, err error) {
 	if b.peers == "" {
 		return nil, nil
@@ -77,7 +77,8 @@ func (b *bench) besidePeer(ctx context.Context, s *server, name string) ([]Row, 
 	}
 	steady := steadyRate * b.counts.seconds
 	return []Row{
-		row(fmt.Sprintf("power, %s: submitted and finished; floor: %s", manyClients(loadClients), name), "1/s", ours.rate(), &p.Rate, target, b.counts.load),
+		row(fmt.Sprintf("power, %s: submitted and finished; floor: %s", manyClients(loadClients), name), "1/s", ours.rate(),
+			&p.Rate, target, b.counts.load),
 		row(fmt.Sprintf("%s: submitted to finished at %d a second, p50", name, steadyRate), "ms", p.P50, nil, nil, steady),
 		row(name+": the same, p99", "ms", p.P99, nil, nil, steady),
 	}, nil
@@ -95,8 +96,10 @@ func (b *bench) measurePeer(ctx context.Context, name string) (p peerRow, err er
 			return p, err
 		}
 	}
-	cmd := exec.CommandContext(ctx, b.peers, "-dir", dir, "-only", name, "-count", strconv.Itoa(b.counts.load), "-clients", strconv.Itoa(loadClients),
-		"-rate", strconv.Itoa(steadyRate), "-seconds", strconv.Itoa(b.counts.seconds), "-repeats", strconv.Itoa(b.counts.repeats))
+	cmd := exec.CommandContext(ctx, b.peers, "-dir", dir, "-only", name, "-count", strconv.Itoa(b.counts.load), "-clients",
+		strconv.Itoa(loadClients),
+		"-rate", strconv.Itoa(steadyRate), "-seconds", strconv.Itoa(b.counts.seconds), "-repeats",
+		strconv.Itoa(b.counts.repeats))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends the servers that it started
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

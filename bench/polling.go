@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The waits of a program that polls: it looks for requests between two units of work, and while it is paused on a timer.
+// The waits of a program that polls: it looks for requests between two units of work, and while it is paused on a
+// timer.
 const (
 	pollWork = 200 * time.Millisecond
 	pollWait = 100 * time.Millisecond
@@ -164,18 +165,18 @@ func (p *polled) drive(ctx context.Context, number, rounds int) error {
 			ask string
 			all *times
 		}{{"pause", &p.pauses}, {"resume", &p.resumes}} {
-			if err := p.ask(ctx, id, turn.ask, turn.all, spreadOver(number*rounds+i)); err != nil {
+			if err := p.request(ctx, id, turn.ask, turn.all, spreadOver(number*rounds+i)); err != nil {
 				return err
 			}
 		}
 	}
-	return p.ask(ctx, id, "cancel", &p.cancels, spreadOver(number))
+	return p.request(ctx, id, "cancel", &p.cancels, spreadOver(number))
 }
 
 // spreadOver spreads moments evenly over a unit of work.
 func spreadOver(i int) time.Duration { return time.Duration(i*617%1000) * pollWork / 1000 }
 
-func (p *polled) ask(ctx context.Context, id, ask string, all *times, after time.Duration) error {
+func (p *polled) request(ctx context.Context, id, ask string, all *times, after time.Duration) error {
 	wait := time.NewTimer(after)
 	defer wait.Stop()
 	select {

@@ -19,10 +19,14 @@ type memory struct {
 }
 
 func (m memory) minus(o memory) memory {
-	return memory{m.resident - o.resident, m.anonymous - o.anonymous, m.private - o.private, m.inUse - o.inUse, m.settled - o.settled}
+	return memory{
+		m.resident - o.resident, m.anonymous - o.anonymous, m.private - o.private, m.inUse - o.inUse,
+		m.settled - o.settled,
+	}
 }
 
-// memoryOf reads the memory of a child. One that plays a role is asked for what it has in use.
+// memoryOf reads the memory of a child. If asked is set, it requests the memory in use from a child that
+// plays a role.
 func memoryOf(c *child, asked bool) (m memory, err error) {
 	// First as it is, then after the collection that asking makes.
 	m.resident, err = kibibytes(c.pid(), "status", "VmRSS:")

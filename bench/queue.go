@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// The targets of section q: what many that wait may cost beside none, the gap of a lane in ms, the memory of one that waits in KiB, the time of a
-// start in s, and a count over HTTP in ms.
+// The targets of section q: the ratio of the cost with many waiting operations to that without any, the gap
+// of a lane in ms, the memory of a waiting operation in KiB, the time of a start in s, and a count over HTTP
+// in ms.
 const (
 	queueMost    = 1.3
 	gapMost      = 5
@@ -25,12 +26,13 @@ const fillSize = 1000
 // queued is a daemon with so many operations that wait.
 type queued struct {
 	*server
-	count         int
+	waiting       int
 	submits, gaps times
 	counting      times
 }
 
-// measureQueue is section q. Three daemons, with none, some and many that wait, are asked in turn, so that all have the same machine.
+// measureQueue is section q. Three daemons, with none, some and many that wait, are asked in turn, so that all have
+// the same machine.
 func measureQueue(ctx context.Context, b *bench) (rows []Row, err error) {
 	disk, done, err := b.onDisk(ctx)
 	if err != nil {
@@ -47,7 +49,7 @@ func (b *bench) queueRows(ctx context.Context) (rows []Row, err error) {
 		if err != nil {
 			return rows, err
 		}
-		q := &queued{server: s, count: count}
+		q := &queued{server: s, waiting: count}
 		all = append(all, q)
 		defer func() { err = errors.Join(err, q.stop(ctx)) }()
 		more, err := q.fill(ctx)
@@ -76,17 +78,18 @@ func (q *queued) fill(ctx context.Context) (rows []Row, err error) {
 		return nil, err
 	}
 	before, err := memoryOf(q.child, true)
-	if err != nil || q.count == 0 {
+	if err != nil || q.waiting == 0 {
 		return nil, err
 	}
 	began := time.Now()
-	for left := q.count; left > 0; left -= fillSize {
-		if _, err := call(ctx, http.MethodPost, q.base+"/api/v1/operations", listOf("bench/gated", min(left, fillSize))); err != nil {
+	for left := q.waiting; left > 0; left -= fillSize {
+		if _, err := call(ctx, http.MethodPost, q.base+"/api/v1/operations",
+			listOf("bench/gated", min(left, fillSize))); err != nil {
 			return nil, err
 		}
 	}
 	took := time.Since(began)
-	if err := q.awaitQueued(ctx, q.count); err != nil {
+	if err := q.awaitCount(ctx, "queued", q.waiting); err != nil {
 		return nil, err
 	}
 	after, err := memoryOf(q.child, true)
@@ -94,18 +97,21 @@ func (q *queued) fill(ctx context.Context) (rows []Row, err error) {
 		return nil, err
 	}
 	grown := after.minus(before)
-	what := fmt.Sprintf("%d queued: ", q.count)
+	what := fmt.Sprintf("%d queued: ", q.waiting)
 	return []Row{
-		row(what+fmt.Sprintf("submits in lists of %d by one client", fillSize), "1/s", float64(q.count)/took.Seconds(), nil, nil, q.count),
-		row(what+"memory of each, heap and stacks in use", "KiB", perOne(grown.inUse, q.count), nil, most(waitingMost), q.count),
-		row(what+"memory of each, resident", "KiB", perOne(grown.resident, q.count), nil, nil, q.count),
-		row(what+"memory of each, resident after a collection of garbage", "KiB", perOne(grown.settled, q.count), nil, most(waitingMost), q.count),
+		row(what+fmt.Sprintf("submits in lists of %d by one client", fillSize), "1/s", float64(q.waiting)/took.Seconds(),
+			nil, nil, q.waiting),
+		row(what+"memory of each, heap and stacks in use", "KiB", perOne(grown.inUse, q.waiting), nil,
+			most(waitingMost), q.waiting),
+		row(what+"memory of each, resident", "KiB", perOne(grown.resident, q.waiting), nil, nil, q.waiting),
+		row(what+"memory of each, resident after a collection of garbage", "KiB", perOne(grown.settled, q.waiting), nil,
+			most(waitingMost), q.waiting),
 	}, nil
 }
 
-// queuedNow asks how many wait.
-func (q *queued) queuedNow(ctx context.Context) (count int, took time.Duration, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, q.base+"/api/v1/operations?status=queued&limit=0", nil)
+// count asks how many operations have a status.
+func (s *server) count(ctx context.Context, status string) (count int, took time.Duration, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+"/api/v1/operations?limit=0&status="+status, nil)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -117,26 +123,27 @@ func (q *queued) queuedNow(ctx context.Context) (count int, took time.Duration, 
 	took = time.Since(began)
 	_, err = fmt.Sscan(answer.Header.Get("X-Total-Count"), &count)
 	if err != nil {
-		err = fmt.Errorf("count what is queued: %s: %w", answer.Status, err)
+		err = fmt.Errorf("count what is %s: %s: %w", status, answer.Status, err)
 	}
 	return count, took, errors.Join(err, answer.Body.Close())
 }
 
-// awaitQueued returns when the daemon counts so many: it takes what was submitted from its folder, not from the submit.
-func (q *queued) awaitQueued(ctx context.Context, count int) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*patience)
+// awaitCount returns when the daemon counts so many of a status: it takes what was submitted from its folder, not
+// from the submit.
+func (s *server) awaitCount(ctx context.Context, status string, count int) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*patience+time.Duration(count)*5*time.Millisecond)
 	defer cancel()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		have, _, err := q.queuedNow(ctx)
+		have, _, err := s.count(ctx, status)
 		if err != nil || have >= count {
 			return err
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %d are queued, there are %d: %w", count, have, ctx.Err())
+			return fmt.Errorf("wait until %d are %s, there are %d: %w", count, status, have, ctx.Err())
 		}
 	}
 }
@@ -150,7 +157,7 @@ func (b *bench) askQueues(ctx context.Context, all []*queued, floor *server) (ba
 				return nil, err
 			}
 			q.submits = append(q.submits, time.Since(began))
-			_, took, err := q.queuedNow(ctx)
+			_, took, err := q.count(ctx, "queued")
 			if err != nil {
 				return nil, err
 			}
@@ -188,18 +195,22 @@ func queueCosts(all []*queued, bare times) (rows []Row) {
 		low := what.of(all[0]).quantile(0.5)
 		for _, q := range all[1:] {
 			took := what.of(q)
-			rows = append(rows, row(fmt.Sprintf("%s, p50: %d queued; floor: none queued", what.name, q.count), "ms", took.quantile(0.5), &low, mostOfFloor(queueMost), len(took)))
+			rows = append(rows, row(fmt.Sprintf("%s, p50: %d queued; floor: none queued", what.name, q.waiting), "ms",
+				took.quantile(0.5), &low, mostOfFloor(queueMost), len(took)))
 		}
 	}
 	many := all[len(all)-1]
-	rows = append(rows, latencies(fmt.Sprintf("place freed → next one begins, %d queued; floor: the file operations of both", many.count), many.gaps, bare, 0, gapMost)...)
+	rows = append(rows,
+		latencies(fmt.Sprintf("place freed → next one begins, %d queued; floor: the file operations of both", many.waiting),
+			many.gaps, bare, 0, gapMost)...)
 	rows = append(rows, latencies("the same, none queued", all[0].gaps, bare, 0, gapMost)...)
-	return append(rows, latencies(fmt.Sprintf("GET status=queued&limit=0, round trip, %d queued; floor: none queued", many.count), many.counting, all[0].counting, countingMost, 0)...)
+	return append(rows, latencies(fmt.Sprintf("GET status=queued&limit=0, round trip, %d queued; floor: none queued",
+		many.waiting), many.counting, all[0].counting, countingMost, 0)...)
 }
 
 // recovery starts the daemon again on what waits.
 func (b *bench) recovery(ctx context.Context, q *queued) (rows []Row, err error) {
-	count, _, err := q.queuedNow(ctx)
+	count, _, err := q.count(ctx, "queued")
 	if err == nil {
 		err = q.halt(ctx)
 	}
@@ -213,8 +224,8 @@ func (b *bench) recovery(ctx context.Context, q *queued) (rows []Row, err error)
 	}
 	ready := time.Since(began)
 	q.server = s // which ends with the section
-	// The one that ran is queued again, and the lane takes one.
-	if err := q.awaitQueued(ctx, count); err != nil {
+	// The operation that ran is queued again, and the lane can start one.
+	if err := q.awaitCount(ctx, "queued", count); err != nil {
 		return nil, err
 	}
 	what := fmt.Sprintf("start on %d queued: ", count)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renamer is the floor of control: a process in which one thread blocks in read(2) on inotify and renames a file as soon as another
-// one is made. durably puts a record, synced with its folder, before the rename, as an end must.
+// renamer is the floor of control: a process in which one thread blocks in read(2) on inotify and renames a file as
+// soon as another one is made. durably puts a record, synced with its folder, before the rename, as an end must.
 type renamer struct {
 	*child
 	dir   string
@@ -33,7 +33,8 @@ func (b *bench) startRenamer(ctx context.Context, durably bool) (*renamer, error
 		return nil, err
 	}
 	r := &renamer{dir: dir}
-	if err := errors.Join(touch(filepath.Join(dir, "op.running")), os.Mkdir(filepath.Join(dir, "records"), 0o750)); err != nil {
+	if err := errors.Join(touch(filepath.Join(dir, "op.running")), os.Mkdir(filepath.Join(dir, "records"),
+		0o750)); err != nil {
 		return nil, fmt.Errorf("start the renamer: %w", err)
 	}
 	if r.seen, err = watch(unix.IN_MOVED_TO, nil, dir); err != nil {

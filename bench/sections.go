@@ -30,6 +30,7 @@ var sections = []section{
 	{"l", "load: operations without work over HTTP", measureLoad},
 	{"o", "outbox: results on their way to S3", measureOutbox},
 	{"q", "queue: what many that wait cost", measureQueue},
+	{"s", "questions, and a flood of submits", measureFlood},
 }
 
 // bench is one run.
@@ -43,8 +44,9 @@ type bench struct {
 
 // measure runs the sections and writes what they found. What was measured before an error is printed too.
 func measure(ctx context.Context, o options) (err error) {
-	// A thread that comes back from a blocking read needs a free processor of the runtime. With one for each core it waits until the
-	// runtime has taken one from somewhere, ten times as long as the kernel took; so the observer has some to spare.
+	// A thread that comes back from a blocking read needs a free processor of the runtime. With one for each core it
+	// waits until the runtime has taken one from somewhere, ten times as long as the kernel took; so the observer has
+	// some to spare.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + 6))
 	temp, err := makeTemp(o.dir)
 	if err != nil {
@@ -76,7 +78,10 @@ func (b *bench) sections(ctx context.Context, results *Results) error {
 		before := loadAverage()
 		b.storage = ""
 		rows, err := s.measure(ctx, b)
-		part := Section{Letter: s.letter, Title: s.title, Storage: b.storage, LoadBefore: before, LoadAfter: loadAverage(), Rows: rows}
+		part := Section{
+			Letter: s.letter, Title: s.title, Storage: b.storage, LoadBefore: before,
+			LoadAfter: loadAverage(), Rows: rows,
+		}
 		part.print(os.Stdout)
 		results.Sections = append(results.Sections, part)
 		if err != nil {

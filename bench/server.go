@@ -19,7 +19,7 @@ import (
 
 	"github.com/jobdir/jobdir/cli"
 	"github.com/jobdir/jobdir/daemon"
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -28,8 +28,11 @@ var jobFiles = map[string]string{
 	"held.yaml":      "group: bench\nunique: {on_hit: off}\nname: held\nsummary: Waits\nrun: [sh, -c, 'echo started; exec sleep 3600']\n",
 	"simulated.yaml": "group: bench\nunique: {on_hit: off}\nname: simulated\nsummary: Waits\nparams:\n  files: {type: integer, default: 1000000}\nhandler: streaming01\n",
 	"nothing.yaml":   "group: bench\nunique: {on_hit: off}\nname: nothing\nsummary: Ends at once\nparams:\n  files: {type: integer, default: 0}\nrun: ['true']\n",
+	"trivial.yaml": "group: bench\nunique: {on_hit: off}\nname: trivial\nsummary: Ends at once, without a word\nparams:\n" +
+		"  files: {type: integer, default: 0}\nhandler: streaming01\n",
 	"writer.yaml": "group: bench\nunique: {on_hit: off}\nname: writer\nsummary: Writes lines\nparams:\n  lines: {type: integer, required: true}\n" +
-		"  each: {type: integer, required: true}\n  gate: {type: string, required: true}\nenv: {" + roleVariable + ": writer}\nrun: [%q]\n",
+		"  each: {type: integer, required: true}\n  gate: {type: string, required: true}\nenv: {" + roleVariable +
+		": writer}\nrun: [%q]\n",
 }
 
 // Jobs of the server of this program.
@@ -44,6 +47,7 @@ type server struct {
 	*child
 	base    string // of its URLs
 	storage string
+	logFile string // of the program; empty for a role
 }
 
 func (s *server) jobs() string  { return filepath.Join(s.storage, "jobs") }
@@ -71,18 +75,25 @@ func (b *bench) startServer(ctx context.Context, flags ...string) (*server, erro
 
 // startServerOn starts the built program on a storage that is there.
 func (b *bench) startServerOn(ctx context.Context, storage string, flags ...string) (*server, error) {
+	return b.startProgram(ctx, b.binary, 0, storage, flags...)
+}
+
+// startProgram starts a program, built from this tree or given, with a limit of open files unless that is 0.
+func (b *bench) startProgram(ctx context.Context, program string, files int, storage string,
+	flags ...string,
+) (*server, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("start the server: %w", err)
 	}
-	files := make(map[string]string, len(jobFiles))
+	definitions := make(map[string]string, len(jobFiles))
 	for name, text := range jobFiles {
 		if name == "writer.yaml" {
 			text = fmt.Sprintf(text, self)
 		}
-		files[name] = text
+		definitions[name] = text
 	}
-	jobs, err := b.definitions(files)
+	jobs, err := b.definitions(definitions)
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +114,20 @@ func (b *bench) startServerOn(ctx context.Context, storage string, flags ...stri
 	}
 	defer seen.close()
 	args := append([]string{
-		"serve", "--storage", storage, "--jobs", jobs, "--listen", "127.0.0.1:0", "--durability", b.durability, "--grace", "2s", "--on-stop", "interrupt",
+		"serve", "--storage", storage, "--jobs", jobs, "--listen", "127.0.0.1:0", "--durability", b.durability, "--grace",
+		"2s", "--on-stop", "interrupt",
 	}, flags...)
-	cmd := exec.Command(b.binary, args...) //nolint:noctx // stop ends it, in order
+	if files > 0 {
+		args = append([]string{"-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(files), program}, args...)
+		program = "sh"
+	}
+	cmd := exec.Command(program, args...) //nolint:noctx // stop ends it, in order
 	cmd.Stderr = log
 	c, err := start(ctx, "server", cmd)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{child: c, storage: storage}
+	s := &server{child: c, storage: storage, logFile: logPath}
 	_, err = seen.await(ctx, "the server to serve", func(event) bool {
 		data, _ := os.ReadFile(logPath)
 		if found := serving.FindSubmatch(data); found != nil {
@@ -209,8 +225,10 @@ func playServer(ctx context.Context, argument []byte) error {
 	defer stop()
 	go answerHeap(stop)
 	return cli.Serve(ctx, cli.ServeConfig{
-		Storage: o.Storage, Jobs: []string{o.Jobs}, Listen: []string{"127.0.0.1:0"}, Durability: statefs.Durability(o.Durability),
-		Grace: 2 * time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Storage: o.Storage, Jobs: []string{o.Jobs}, Listen: []string{"127.0.0.1:0"},
+		Durability: statefs.Durability(o.Durability),
+		Grace:      2 * time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr,
+			&slog.HandlerOptions{Level: slog.LevelWarn})),
 		Handlers: daemon.Handlers{"hold": {Run: hold}, "lines": {Run: writeLines}},
 		Serving: func(s cli.Serving) {
 			say(ownServer{Base: s.Addresses[0]})
@@ -223,7 +241,8 @@ func say(value any) {
 	_ = json.NewEncoder(os.Stdout).Encode(value) // the run notices a line that does not come
 }
 
-// answerHeap collects garbage for each byte of stdin and says how much memory is in use then, and calls end at the end of stdin.
+// answerHeap collects garbage for each byte of stdin and says how much memory is in use then, and calls end at the
+// end of stdin.
 func answerHeap(end func()) { answerBytes(end, nil) }
 
 // answerBytes is answerHeap with other answers for some bytes.

@@ -57,7 +57,10 @@ func (b *bench) startFloor(ctx context.Context) (out times, err error) {
 	}
 	defer func() { err = errors.Join(err, bare.child.stop()) }()
 	for i := range b.counts.starts {
-		one, _, err := firstByte(ctx, bare.base+"/start?"+url.Values{"path": {dir}, "name": {fmt.Sprintf("record-%d", i)}}.Encode())
+		one, _, err := firstByte(ctx, bare.base+"/start?"+url.Values{
+			"path": {dir},
+			"name": {fmt.Sprintf("record-%d", i)},
+		}.Encode())
 		if err != nil {
 			return nil, err
 		}

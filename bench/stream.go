@@ -131,7 +131,8 @@ func (b *bench) throughput(ctx context.Context, l load, bare, own, built *server
 		if r.name == "handler" || r.name == "command" {
 			target = leastOfFloor(throughputPart)
 		}
-		rows = append(rows, row(r.name+", "+l.name+", "+readers, l.unit, l.of(median(r.took)), &floor, target, l.lines*l.readers))
+		rows = append(rows, row(r.name+", "+l.name+", "+readers, l.unit, l.of(median(r.took)), &floor,
+			target, l.lines*l.readers))
 	}
 	return rows, nil
 }
@@ -158,15 +159,16 @@ func (b *bench) gate() (string, error) {
 	return path, nil
 }
 
-// operation starts an operation that writes when its gate opens. end is called when all readers have what they want; it removes the
-// log, which has the size of the load.
+// operation starts an operation that writes when its gate opens. end is called when all readers have what they want;
+// it removes the log, which has the size of the load.
 func (l load) operation(ctx context.Context, s *server, job, gate string) (target string, end func() error, err error) {
 	started, err := openLog(ctx, s.base+"/bench/"+job+"?"+l.query(gate))
 	if err != nil {
 		return "", nil, err
 	}
 	end = func() error {
-		_, err := io.Copy(io.Discard, started.body) // to the footer, so that the work of ending is not in the next measurement
+		// to the footer, so that the work of ending is not in the next measurement
+		_, err := io.Copy(io.Discard, started.body)
 		return errors.Join(err, started.body.Close(), os.Truncate(s.logPath(started.id), 0))
 	}
 	return s.streamOf(started.id), end, nil

@@ -14,8 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// ParamError says which parameter of a submission is wrong and why. Its text is
-// meant for the person who submitted.
+// ParamError describes an invalid parameter of a submission. Its text is for the person who submitted.
 type ParamError struct {
 	Param  string // "" when the parameters as a whole are wrong
 	Reason string // one of the Reason constants or a clause such as "'abc' is not an integer"
@@ -90,9 +89,9 @@ func (d *Definition) BindJSON(data []byte) (Params, error) {
 	return d.bind(fromMembers(members))
 }
 
-// BindKept takes the parameters of an operation that was submitted, as its record holds them: they are what runs, so that nothing is filled
-// in or normalised again. Errors are [*ParamError].
-func (d *Definition) BindKept(data []byte) (Params, error) {
+// BindRecorded takes the parameters of an operation that was submitted, as its record holds them: they are what runs,
+// so that nothing is filled in or normalised again. Errors are [*ParamError].
+func (d *Definition) BindRecorded(data []byte) (Params, error) {
 	members, err := ReadObject(data)
 	if err != nil {
 		return Params{}, err
@@ -175,7 +174,7 @@ func ReadObject(data []byte) (map[string]json.RawMessage, error) {
 	wrong := func(why string) error {
 		return &ParamError{Reason: "the parameters are not a JSON object: " + why}
 	}
-	if string(data) == "{}" { // most operations have none, and are asked more than once
+	if string(data) == "{}" { // common: most operations have no parameters
 		return map[string]json.RawMessage{}, nil
 	}
 	if !utf8.Valid(data) {
@@ -190,12 +189,12 @@ func ReadObject(data []byte) (map[string]json.RawMessage, error) {
 	in := json.NewDecoder(bytes.NewReader(data))
 	members := map[string]json.RawMessage{}
 	if _, err := in.Token(); err != nil {
-		return nil, wrong(cutOff(err))
+		return nil, wrong(jsonErrorText(err))
 	}
 	for in.More() {
 		key, err := in.Token()
 		if err != nil {
-			return nil, wrong(cutOff(err))
+			return nil, wrong(jsonErrorText(err))
 		}
 		name, _ := key.(string) // the decoder accepts nothing else as a name
 		if _, twice := members[name]; twice {
@@ -203,12 +202,12 @@ func ReadObject(data []byte) (map[string]json.RawMessage, error) {
 		}
 		var raw json.RawMessage
 		if err := in.Decode(&raw); err != nil {
-			return nil, wrong(cutOff(err))
+			return nil, wrong(jsonErrorText(err))
 		}
 		members[name] = raw
 	}
 	if _, err := in.Token(); err != nil {
-		return nil, wrong(cutOff(err))
+		return nil, wrong(jsonErrorText(err))
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
 		return nil, wrong("text follows it")
@@ -216,8 +215,8 @@ func ReadObject(data []byte) (map[string]json.RawMessage, error) {
 	return members, nil
 }
 
-// cutOff says an error of the JSON decoder in words.
-func cutOff(err error) string {
+// jsonErrorText formats an error of the JSON decoder for people.
+func jsonErrorText(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "it is cut off"
 	}
@@ -248,8 +247,8 @@ func parseJSON(t ParamType, raw json.RawMessage) (Value, string) {
 	return parseText(t, text)
 }
 
-// loneSurrogate tells whether a JSON string names half a surrogate pair, for
-// which the decoder puts in U+FFFD: there are then more of those than written.
+// loneSurrogate reports whether a JSON string contains half a surrogate pair. The decoder replaces it by
+// U+FFFD, so the result has more of those than the input.
 func loneSurrogate(raw string) bool {
 	var s string
 	if json.Unmarshal([]byte(raw), &s) != nil {

@@ -33,22 +33,32 @@ func TestBindText(t *testing.T) {
 	d := job(t, bound)
 	for _, c := range []struct{ name, query, json, err string }{
 		{"defaults", "title=a", `{"dry":false,"files":20,"title":"a"}`, ""},
-		{"all", "title=a&files=7&ratio=1e2&dry=1&mode=slow&note=x%20y", `{"dry":true,"files":7,"mode":"slow","note":"x y","ratio":100,"title":"a"}`, ""},
+		{
+			"all", "title=a&files=7&ratio=1e2&dry=1&mode=slow&note=x%20y",
+			`{"dry":true,"files":7,"mode":"slow","note":"x y","ratio":100,"title":"a"}`, "",
+		},
 		{"empty text is a value", "title=", `{"dry":false,"files":20,"title":""}`, ""},
 		{"minus zero", "title=a&files=-0&ratio=-0.0", `{"dry":false,"files":0,"ratio":0,"title":"a"}`, ""},
 		{"small number", "title=a&ratio=0.000000123", `{"dry":false,"files":20,"ratio":1.23e-7,"title":"a"}`, ""},
 		{"large number", "title=a&ratio=1e21", `{"dry":false,"files":20,"ratio":1e+21,"title":"a"}`, ""},
-		{"escapes", "title=a&note=%22%5C%0A%01%3C%E2%80%A8", `{"dry":false,"files":20,"note":"\"\\\n\u0001<` + "\u2028" + `","title":"a"}`, ""},
+		{"escapes", "title=a&note=%22%5C%0A%01%3C%E2%80%A8", `{"dry":false,"files":20,"note":"\"\\\n\u0001<` + "\u2028" +
+			`","title":"a"}`, ""},
 		{"missing", "files=1", "", "missing parameter 'title'"},
 		{"unknown", "title=a&fils=1", "", `unknown parameter 'fils' (did you mean "files"?)`},
-		{"reserved is unknown", "title=a&format=stream", "", "unknown parameter 'format' (known here: title, files, ratio, dry, mode, note)"},
+		{
+			"reserved is unknown", "title=a&format=stream", "",
+			"unknown parameter 'format' (known here: title, files, ratio, dry, mode, note)",
+		},
 		{"twice", "title=a&title=b", "", "parameter 'title': it is given 2 times"},
 		{"no integer", "title=a&files=abc", "", "parameter 'files': 'abc' is not an integer"},
 		{"exponent", "title=a&files=1e1", "", "parameter 'files': '1e1' is not an integer"},
 		{"leading zero", "title=a&files=007", "", "parameter 'files': '007' is not an integer"},
 		{"plus", "title=a&files=%2B5", "", "parameter 'files': '+5' is not an integer"},
 		{"empty integer", "title=a&files=", "", "parameter 'files': '' is not an integer"},
-		{"too large", "title=a&files=9007199254740992", "", "parameter 'files': '9007199254740992' is beyond the integers from -9007199254740991 to 9007199254740991"},
+		{
+			"too large", "title=a&files=9007199254740992", "",
+			"parameter 'files': '9007199254740992' is beyond the integers from -9007199254740991 to 9007199254740991",
+		},
 		{"minimum", "title=a&files=-1", "", "parameter 'files': -1 is less than the minimum 0"},
 		{"maximum", "title=a&files=101", "", "parameter 'files': 101 is more than the maximum 100"},
 		{"not finite", "title=a&ratio=1e999", "", "parameter 'ratio': '1e999' is too large a number"},
@@ -59,7 +69,10 @@ func TestBindText(t *testing.T) {
 		{"pattern and line feed", "title=a%0A", "", `parameter 'title': 'a\n' does not match the pattern [a-z]+|`},
 		{"NUL", "title=a&note=a%00", "", "parameter 'note': the value has a NUL character"},
 		{"UTF-8", "title=a&note=%FF", "", "parameter 'note': the value is not UTF-8 text"},
-		{"length", "title=a&note=" + strings.Repeat("x", MaxString+1), "", "parameter 'note': the value is longer than 64KiB"},
+		{
+			"length", "title=a&note=" + strings.Repeat("x", MaxString+1), "",
+			"parameter 'note': the value is longer than 64KiB",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +111,8 @@ func TestBindJSON(t *testing.T) {
 	for _, c := range []struct{ name, body, json, err string }{
 		{"types", `{"title":"a","files":7,"ratio":2.50,"dry":true}`, `{"dry":true,"files":7,"ratio":2.5,"title":"a"}`, ""},
 		{"null is not given", `{"title":"a","files":null,"note":null}`, `{"dry":false,"files":20,"title":"a"}`, ""},
-		{"written U+FFFD", `{"title":"a","note":"` + "\ufffd" + `\ufffd"}`, `{"dry":false,"files":20,"note":"` + "\ufffd\ufffd" + `","title":"a"}`, ""},
+		{"written U+FFFD", `{"title":"a","note":"` + "\ufffd" + `\ufffd"}`, `{"dry":false,"files":20,"note":"` +
+			"\ufffd\ufffd" + `","title":"a"}`, ""},
 		{"surrogate pair", `{"title":"a","note":"\ud83d\ude00"}`, `{"dry":false,"files":20,"note":"😀","title":"a"}`, ""},
 		{"half a pair", `{"title":"a","note":"\ud83d"}`, "", "parameter 'note': the string has half a surrogate pair"},
 		{"nothing", ``, "", "missing parameter 'title'"},

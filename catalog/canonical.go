@@ -18,7 +18,7 @@ import (
 // hashed and compared. encoding/json differs from it in strings (it escapes
 // U+2028 and, by default, <, > and &) and in minus zero.
 
-// appendString writes a JSON string as RFC 8785, section 3.2.2.2 says.
+// appendString appends a JSON string in the format of RFC 8785, section 3.2.2.2.
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
@@ -67,8 +67,9 @@ const jsonSpace = " \t\r\n"
 // maxNesting bounds objects and arrays within each other: more is no parameter, and reading goes as deep.
 const maxNesting = 64
 
-// Canonical gives any JSON text in the form of RFC 8785. What has no such form, or means different things to different readers, is an
-// error: names that are given twice, halves of surrogate pairs, numbers beyond a double, integers that a double does not hold.
+// Canonical gives any JSON text in the form of RFC 8785. What has no such form, or means different things to
+// different readers, is an error: names that are given twice, halves of surrogate pairs, numbers beyond a double,
+// integers that a double does not hold.
 func Canonical(data []byte) ([]byte, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("the text is not UTF-8")
@@ -88,7 +89,8 @@ func Canonical(data []byte) ([]byte, error) {
 	return c.out, nil
 }
 
-// tooDeep says whether a JSON text nests deeper than anything that is read here, without reading it deeper.
+// tooDeep returns an error text if a JSON text is nested deeper than the limit of the parsers, without
+// parsing deeper than that.
 func tooDeep(data []byte) string {
 	depth, inString := 0, false
 	for i := 0; i < len(data); i++ {
@@ -120,7 +122,7 @@ func (c *canonicalizer) token() (json.Token, error) {
 	start := c.in.InputOffset()
 	token, err := c.in.Token()
 	if err != nil {
-		return nil, errors.New("it is no JSON: " + cutOff(err))
+		return nil, errors.New("it is no JSON: " + jsonErrorText(err))
 	}
 	if s, ok := token.(string); ok && strings.ContainsRune(s, utf8.RuneError) {
 		raw := string(c.data[start:c.in.InputOffset()])

@@ -19,7 +19,7 @@ type Source struct {
 	YAML []byte
 }
 
-// Options say where definitions come from.
+// Options are the sources of definitions.
 type Options struct {
 	// Dirs are the job folders, searched recursively.
 	Dirs []string
@@ -29,10 +29,10 @@ type Options struct {
 	// Handlers gives the names of the registered Go functions at each reload.
 	// nil: handler names are not checked.
 	Handlers func() []string
-	// Deliverable says why nothing can be delivered to a target here; nil: every target is as good as another.
+	// Deliverable returns why results cannot be delivered to a target; nil: all targets are accepted.
 	Deliverable func(*Delivery) error
-	// Elsewhere gives jobs that are not read here and that others may be followed by; nil: there are none.
-	Elsewhere func(group, name string) *Definition
+	// ExternalJobs gives jobs that are not read here and that others may be followed by; nil: there are none.
+	ExternalJobs func(group, name string) *Definition
 	// Logger gets one line for each reload; nil: none.
 	Logger *slog.Logger
 }
@@ -47,7 +47,7 @@ type Catalog struct {
 
 // snapshot is one state of the catalog, never changed once it can be seen.
 type snapshot struct {
-	good       map[string][]*Definition // last good version of each file
+	lastGood   map[string][]*Definition // last good version of each file
 	byEndpoint map[string]*Definition
 	all        []*Definition
 	groups     []string
@@ -71,18 +71,21 @@ func (c *Catalog) Reload() error {
 	c.reload.Lock()
 	defer c.reload.Unlock()
 	before := c.current.Load()
-	next := &snapshot{good: map[string][]*Definition{}, byEndpoint: map[string]*Definition{}, replaced: make(chan struct{})}
+	next := &snapshot{
+		lastGood: map[string][]*Definition{}, byEndpoint: map[string]*Definition{},
+		replaced: make(chan struct{}),
+	}
 	found := listFolders(c.options.Dirs)
 	next.folders, next.problems = found.folders, found.problems
 
 	order := c.readAll(found.files, before, next)
-	for _, path := range slices.Sorted(maps.Keys(before.good)) {
-		if _, read := next.good[path]; !read && found.covers(path) {
-			next.good[path] = before.good[path]
+	for _, path := range slices.Sorted(maps.Keys(before.lastGood)) {
+		if _, read := next.lastGood[path]; !read && found.covers(path) {
+			next.lastGood[path] = before.lastGood[path]
 			order = append(order, path)
 		}
 	}
-	next.settle(order, before, c.options.Elsewhere)
+	next.resolveEndpoints(order, before, c.options.ExternalJobs)
 	next.problems.sort()
 	c.current.Store(next)
 	close(before.replaced)
@@ -96,12 +99,12 @@ func (c *Catalog) readAll(files []string, before, next *snapshot) (order []strin
 	keep := func(name string, defs []*Definition, ps Problems) {
 		if len(ps) > 0 {
 			next.problems = append(next.problems, ps...)
-			defs = before.good[name]
+			defs = before.lastGood[name]
 		}
-		if _, twice := next.good[name]; !twice {
+		if _, twice := next.lastGood[name]; !twice {
 			order = append(order, name)
 		}
-		next.good[name] = append(next.good[name], defs...)
+		next.lastGood[name] = append(next.lastGood[name], defs...)
 	}
 	for _, path := range files {
 		data, err := readRegular(path, MaxFile)
@@ -189,12 +192,12 @@ func withHandlers(defs []*Definition) (all []*Definition) {
 	return all
 }
 
-// settle gives every endpoint name its definition. Where several definitions
+// resolveEndpoints gives every endpoint name its definition. Where several definitions
 // claim one name, or what is to follow cannot, none of them gets it and what stood there before stays.
-func (s *snapshot) settle(order []string, before *snapshot, elsewhere func(group, name string) *Definition) {
+func (s *snapshot) resolveEndpoints(order []string, before *snapshot, elsewhere func(group, name string) *Definition) {
 	claims := map[string][]*Definition{}
 	for _, name := range order {
-		for _, d := range s.good[name] {
+		for _, d := range s.lastGood[name] {
 			claims[d.Endpoint()] = append(claims[d.Endpoint()], d)
 		}
 	}
@@ -217,8 +220,9 @@ func (s *snapshot) settle(order []string, before *snapshot, elsewhere func(group
 			}
 			s.problems = append(s.problems, &Problem{
 				File: d.at.File, Line: d.at.Line, Column: d.at.Column,
-				Message: fmt.Sprintf("the endpoint name %q of %s is also that of %s in %s", endpoint, d.Address(), other.Address(), other.at),
-				Hint:    "rename one of them; neither is used",
+				Message: fmt.Sprintf("the endpoint name %q of %s is also that of %s in %s", endpoint, d.Address(),
+					other.Address(), other.at),
+				Hint: "rename one of them; neither is used",
 			})
 		}
 	}
@@ -242,6 +246,11 @@ func (c *Catalog) log(before, after *snapshot) {
 			added++
 		case string(old.source) != string(d.source):
 			changed++
+		default:
+			continue
+		}
+		for _, w := range d.warnings {
+			c.options.Logger.Warn("job definition is dangerous", "job", d.Address(), "warning", w)
 		}
 	}
 	for endpoint := range before.byEndpoint {
@@ -253,7 +262,8 @@ func (c *Catalog) log(before, after *snapshot) {
 	if added+changed+removed > 0 || len(before.problems) != len(after.problems) {
 		say = c.options.Logger.Info
 	}
-	say("job definitions read", "jobs", len(after.all), "added", added, "changed", changed, "removed", removed, "problems", len(after.problems))
+	say("job definitions read", "jobs", len(after.all), "added", added, "changed", changed, "removed", removed, "problems",
+		len(after.problems))
 }
 
 // Get gives the job of that address, nil when there is none.
@@ -273,7 +283,8 @@ func (c *Catalog) ByEndpoint(endpoint string) *Definition {
 // All gives every job, sorted by group and name.
 func (c *Catalog) All() []*Definition { return slices.Clone(c.current.Load().all) }
 
-// Changed gives a channel that is closed at the next reload. Who asks for it before reading the jobs misses no change.
+// Changed returns a channel that is closed at the next reload. A caller that gets it before it reads the jobs
+// misses no change.
 func (c *Catalog) Changed() <-chan struct{} { return c.current.Load().replaced }
 
 // Groups gives the groups that have jobs, sorted.

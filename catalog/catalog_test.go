@@ -68,7 +68,8 @@ func TestReload(t *testing.T) {
 
 	write(t, at("sub/two.yml"), yamlJob("a", "two", "v2")+"---\n"+yamlJob("b", "three", "v2")+"delivers: x\n")
 	write(t, at("one.yaml"), yamlJob("a", "one", "v2"))
-	step(t, c, "a bad file keeps its last good version", "a/one=v2 a/two=v1 b/three=v1", `sub/two.yml:8:1: unknown key "delivers"`)
+	step(t, c, "a bad file keeps its last good version", "a/one=v2 a/two=v1 b/three=v1",
+		`sub/two.yml:8:1: unknown key "delivers"`)
 	if c.Get("a", "two") != kept {
 		t.Error("the kept definition is another one")
 	}
@@ -115,19 +116,24 @@ func TestSharedEndpointNames(t *testing.T) {
 func TestHandlersAndExtra(t *testing.T) {
 	t.Parallel()
 	registered := []string{"sum", "demo/stream"}
-	extra := []Source{{Name: "embedded/sum.yaml", YAML: []byte("group: g\nname: sum\nhandler: sum\n")}, {Name: "embedded/x.yaml", YAML: []byte("group: g\nname: x\nhandler: strem\n")}}
+	extra := []Source{
+		{Name: "embedded/sum.yaml", YAML: []byte("group: g\nname: sum\nhandler: sum\n")},
+		{Name: "embedded/x.yaml", YAML: []byte("group: g\nname: x\nhandler: strem\n")},
+	}
 	c := New(Options{Extra: extra, Handlers: func() []string { return registered }})
-	step(t, c, "unknown handler", "g/sum=sum", `embedded/x.yaml:3:10: unknown handler "strem" (registered: demo/stream, sum)`)
+	step(t, c, "unknown handler", "g/sum=sum",
+		`embedded/x.yaml:3:10: unknown handler "strem" (registered: demo/stream, sum)`)
 	registered = append(registered, "strem")
 	step(t, c, "registered", "g/sum=sum g/x=strem")
 	registered = []string{"sumy"}
-	step(t, c, "gone", "g/sum=sum g/x=strem", `unknown handler "sum" (did you mean "sumy"? registered: sumy)`, `unknown handler "strem"`)
+	step(t, c, "gone", "g/sum=sum g/x=strem", `unknown handler "sum" (did you mean "sumy"? registered: sumy)`,
+		`unknown handler "strem"`)
 	registered = nil
 	step(t, c, "none", "g/sum=sum g/x=strem", "(no handlers are registered)", "(no handlers are registered)")
 	step(t, New(Options{Extra: extra}), "not checked", "g/sum=sum g/x=strem")
 }
 
-func TestWhatIsNoDefinition(t *testing.T) {
+func TestFilesThatAreNotDefinitions(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -135,12 +141,18 @@ func TestWhatIsNoDefinition(t *testing.T) {
 		write(t, at(name), yamlJob("no", "such", "x"))
 	}
 	write(t, filepath.Join(outside, "real.yaml"), yamlJob("linked", "file", "x"))
-	for link, target := range map[string]string{"link.yaml": filepath.Join(outside, "real.yaml"), "folder": outside, "folder.yaml": outside} {
+	for link, target := range map[string]string{
+		"link.yaml": filepath.Join(outside, "real.yaml"), "folder": outside,
+		"folder.yaml": outside,
+	} {
 		if err := os.Symlink(target, at(link)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, err := range []error{syscall.Mkfifo(at("fifo.yaml"), 0o640), os.Symlink("fifo.yaml", at("fifo2.yaml")), os.Mkdir(at("dir.yaml"), 0o750)} {
+	for _, err := range []error{
+		syscall.Mkfifo(at("fifo.yaml"), 0o640), os.Symlink("fifo.yaml", at("fifo2.yaml")),
+		os.Mkdir(at("dir.yaml"), 0o750),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +163,8 @@ func TestWhatIsNoDefinition(t *testing.T) {
 	write(t, at("storage/definitions/0123.yaml"), yamlJob("linked", "file", "old"))
 	c := New(Options{Dirs: []string{dir, dir + "/", at("dir.yaml")}})
 	step(t, c, "all", "linked/file=x")
-	if folders := c.Folders(); slices.ContainsFunc(folders, func(path string) bool { return strings.HasPrefix(path, at("storage")) }) {
+	if folders := c.Folders(); slices.ContainsFunc(folders,
+		func(path string) bool { return strings.HasPrefix(path, at("storage")) }) {
 		t.Errorf("the storage is read: %q", folders)
 	}
 	if err := os.Symlink("nothing", at("lost.yaml")); err != nil {
@@ -219,8 +232,8 @@ f.yaml:4:1: unknown key "delivers" (did you mean "deliver"?)`
 	}
 }
 
-// What follows a job is looked for when all files are read, so that the order in which they change does not matter; what was in use stays until all
-// is right.
+// Next jobs are resolved after all files are read, so that the order in which files change does not matter;
+// the previous definitions stay in use until all problems are solved.
 func TestReloadOfFollowers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -234,7 +247,8 @@ func TestReloadOfFollowers(t *testing.T) {
 	write(t, at("second.yaml"), yamlJob("g", "second", "v1"))
 	step(t, c, "the other file comes", "g/first=v1 g/second=v1")
 	first("v2", "{job: g/second, params: {n: 1}}")
-	step(t, c, "the first changes first", "g/first=v1 g/second=v1", `first.yaml:4:32: then: the job g/second has no parameter "n" (the job has no parameters)`)
+	step(t, c, "the first changes first", "g/first=v1 g/second=v1",
+		`first.yaml:4:32: then: the job g/second has no parameter "n" (the job has no parameters)`)
 	write(t, at("second.yaml"), yamlJob("g", "second", "v2")+"params: {n: {type: integer, required: true, maximum: 1}}\n")
 	step(t, c, "then the second", "g/first=v2 g/second=v2")
 	first("v3", "{job: g/second, params: {n: 2}}")
@@ -248,9 +262,13 @@ func TestReloadOfFollowers(t *testing.T) {
 	if err := c.Reload(); err == nil || c.Get("g", "first") == nil {
 		t.Errorf("the other file is wrong: %v, and the first one is not in use for that", err)
 	}
-	c = New(Options{Dirs: []string{at("nowhere")}, Extra: []Source{{Name: "x.yaml", YAML: []byte(yamlJob("g", "x", "v") + "then: {job: h/y}\n")}}, Elsewhere: func(group, name string) *Definition {
-		return &Definition{Group: group, Name: name}
-	}})
+	c = New(Options{
+		Dirs:  []string{at("nowhere")},
+		Extra: []Source{{Name: "x.yaml", YAML: []byte(yamlJob("g", "x", "v") + "then: {job: h/y}\n")}},
+		ExternalJobs: func(group, name string) *Definition {
+			return &Definition{Group: group, Name: name}
+		},
+	})
 	_ = c.Reload()
 	if ps := c.Problems(); len(ps) != 1 {
 		t.Errorf("what is elsewhere is not found: %v", ps)

@@ -11,7 +11,7 @@ import (
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/vm"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // condition is a compiled expression. It is shared by all who judge it.
@@ -22,9 +22,10 @@ type condition struct {
 	status  []string // steps whose status it uses
 }
 
-// Holds judges the condition of the step with the parameters, the outputs and statuses of the steps before it, and the ID of the operation. A step
-// without one always holds; one whose value is nil does not. The error says what of these values the expression cannot be applied to. It has no effects and can be called by
-// several goroutines.
+// Holds evaluates the condition of the step with the parameters, the outputs and statuses of earlier steps,
+// and the ID of the operation. It returns true for a step without a condition, and false for a condition
+// whose value is nil. The error describes a value that the expression cannot handle. Holds has no side
+// effects and is safe for concurrent use.
 func (s *Step) Holds(v Values) (bool, error) {
 	if s.condition == nil {
 		return true, nil
@@ -48,7 +49,8 @@ func (s *Step) Holds(v Values) (bool, error) {
 	return holds, nil
 }
 
-// values are the names of an expression with what they stand for. A parameter without a value and an output that was not left are nil.
+// values returns the values of the names in an expression. A parameter without a value and a missing output
+// are nil.
 func (c *condition) values(v Values) (map[string]any, error) {
 	env := map[string]any{"id": v.ID}
 	for _, name := range c.params {

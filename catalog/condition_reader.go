@@ -9,27 +9,30 @@ import (
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/types"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // What conditions are made of. Anything else that the library knows is refused, whatever a later version of it brings.
 var (
 	conditionFunctions = []string{"len", "lower", "upper", "trim", "int", "float"}
 	conditionOperators = []string{
-		"==", "!=", "<", ">", "<=", ">=", "and", "or", "&&", "||", "in", "contains", "startsWith", "endsWith", "matches", "+", "-", "*", "/", "%", "??",
+		"==", "!=", "<", ">", "<=", ">=", "and", "or", "&&", "||", "in", "contains", "startsWith", "endsWith", "matches", "+",
+		"-", "*", "/", "%", "??",
 	}
 )
 
-// conditionReader goes through an expression, the inner parts first. It puts one name in the place of each reference (steps.a.status is three names
-// and two accesses for the library), so that whatever is left of their kind is none, and refuses what conditions are not made of.
+// conditionReader goes through an expression, the inner parts first. It puts one name in the place of each reference
+// (steps.a.status is three names and two accesses for the library), so that whatever is left of their kind is none,
+// and refuses what conditions are not made of.
 type conditionReader struct {
 	def         *Definition
-	sight       sight
+	scope       stepScope
 	condition   *condition
 	wrong, hint string
 }
 
-// names are those that an expression can have, with their types. A value that may be missing can be nil, which has no type.
+// names returns the names that an expression may use, with their types. A value that may be missing has no
+// type, because it can be nil.
 func (r *conditionReader) names() types.Map {
 	names := types.Map{"id": types.String}
 	for i := range r.def.Params {
@@ -39,7 +42,7 @@ func (r *conditionReader) names() types.Map {
 			names["params."+p.Name] = conditionType(p.Type)
 		}
 	}
-	for name, s := range r.sight.before {
+	for name, s := range r.scope.before {
 		names[stepsPrefix+name+".status"] = types.String
 		for _, output := range s.Outputs {
 			names[stepsPrefix+name+".outputs."+output] = types.Any
@@ -74,7 +77,8 @@ func (r *conditionReader) refuse(hint, format string, args ...any) {
 // Visit implements ast.Visitor.
 func (r *conditionReader) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
-	case *ast.NilNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.StringNode, *ast.ConditionalNode, *ast.ArrayNode, *ast.UnaryNode, *ast.ChainNode:
+	case *ast.NilNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.StringNode, *ast.ConditionalNode,
+		*ast.ArrayNode, *ast.UnaryNode, *ast.ChainNode:
 	case *ast.IdentifierNode:
 		switch {
 		case n.Value == "$env":
@@ -97,7 +101,8 @@ func (r *conditionReader) Visit(node *ast.Node) {
 	case *ast.VariableDeclaratorNode:
 		r.refuse("write the value where it is used", "a condition cannot name a value %q", clip(n.Name))
 	default:
-		r.refuse("compare params, outputs and statuses with each other and with values", "%s cannot be used", clip(n.String()))
+		r.refuse("compare params, outputs and statuses with each other and with values",
+			"%s cannot be used", clip(n.String()))
 	}
 }
 
@@ -116,17 +121,18 @@ func (r *conditionReader) member(node *ast.Node, n *ast.MemberNode) {
 		r.replace(node, &r.condition.params, strings.Join(path, "."), path[1])
 	case len(path) < 3 || path[0] != "steps":
 	case len(path) == 3 && path[2] == "status":
-		if wrong, hint := r.sight.step(path[1]); wrong != "" {
+		if wrong, hint := r.scope.step(path[1]); wrong != "" {
 			r.refuse(hint, "%s", wrong)
 		}
 		r.replace(node, &r.condition.status, strings.Join(path, "."), path[1])
 	case path[2] != "outputs":
-		if wrong, hint := r.sight.step(path[1]); wrong != "" {
+		if wrong, hint := r.scope.step(path[1]); wrong != "" {
 			r.refuse(hint, "%s", wrong)
 		}
-		r.refuse(cmp.Or(didYouMean(path[2], []string{"outputs", "status"}), "it has outputs and status"), "a step has no %q", clip(path[2]))
+		r.refuse(cmp.Or(didYouMean(path[2], []string{"outputs", "status"}), "it has outputs and status"),
+			"a step has no %q", clip(path[2]))
 	case len(path) == 4:
-		if wrong, hint := r.sight.output(path[1], path[3]); wrong != "" {
+		if wrong, hint := r.scope.output(path[1], path[3]); wrong != "" {
 			r.refuse(hint, "%s", wrong)
 		}
 		ref := strings.Join(path, ".")

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // conditional is a job whose last step has a condition.
@@ -115,7 +115,8 @@ func TestConditionsAreJudged(t *testing.T) {
 
 func TestAConditionOfASkippedStep(t *testing.T) {
 	t.Parallel()
-	defs, err := conditional(`steps.split.outputs.parts == nil and steps.split.status == "skipped" and (steps.split.outputs.parts ?? 7) == 7`)
+	defs,
+		err := conditional(`steps.split.outputs.parts == nil and steps.split.status == "skipped" and (steps.split.outputs.parts ?? 7) == 7`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,10 +133,14 @@ func TestConditionsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{
 		`len(1..1000000000) > 1`, `all(params.list, all(params.list, true))`, `reduce(params.list, #acc + #, "") == ""`,
-		`let a = id + id; let b = a + a; b == id`, `2 ** 100000 > 1`, `2 ^ 3 == 8`, `repeat(id, 1000000000) == id`, `map(params.list, #) == []`,
-		`count(params.list, true) > 1`, `now() == nil`, `date("2020-01-01") == nil`, `fromJSON("1") == 1`, `toJSON(params) == ""`, `get($env, "id") == ""`,
-		`sum([1]) == 1`, `sort([1]) == []`, `split(id, "") == []`, `{"a": 1}.a == 1`, `id[0:1] == ""`, `(true; false)`, `bitand(1, 2) == 1`,
-		`params.list.foo()`, `id()`, `params.title matches lower("A")`, strings.Repeat("(", 400) + "true" + strings.Repeat(")", 400) + strings.Repeat(" or true", 30),
+		`let a = id + id; let b = a + a; b == id`, `2 ** 100000 > 1`, `2 ^ 3 == 8`, `repeat(id, 1000000000) == id`,
+		`map(params.list, #) == []`,
+		`count(params.list, true) > 1`, `now() == nil`, `date("2020-01-01") == nil`, `fromJSON("1") == 1`,
+		`toJSON(params) == ""`, `get($env, "id") == ""`,
+		`sum([1]) == 1`, `sort([1]) == []`, `split(id, "") == []`, `{"a": 1}.a == 1`, `id[0:1] == ""`, `(true; false)`,
+		`bitand(1, 2) == 1`,
+		`params.list.foo()`, `id()`, `params.title matches lower("A")`, strings.Repeat("(", 400) + "true" +
+			strings.Repeat(")", 400) + strings.Repeat(" or true", 30),
 	} {
 		if _, err := conditional(when); err == nil {
 			t.Errorf("%.60s is taken", when)
@@ -155,19 +160,23 @@ func TestTooManySteps(t *testing.T) {
 	for i := range maxSteps {
 		fmt.Fprintf(&all, "- {name: s%d, needs: [s%d], run: [x]}\n", i, min(i+1, maxSteps-1))
 	}
-	text := strings.Replace(all.String(), fmt.Sprintf("s%d, needs: [s%d]", maxSteps-1, maxSteps-1), fmt.Sprintf("s%d, needs: [a]", maxSteps-1), 1)
+	text := strings.Replace(all.String(), fmt.Sprintf("s%d, needs: [s%d]", maxSteps-1, maxSteps-1),
+		fmt.Sprintf("s%d, needs: [a]", maxSteps-1), 1)
 	if _, err := Parse("f.yaml", []byte(strings.Replace(text, "needs: [a]", "when: id == id", 1))); err != nil {
 		t.Errorf("%d steps: %v", maxSteps, err)
 	}
-	if _, err := Parse("f.yaml", []byte(text+"- {name: a, run: [x]}\n")); err == nil || !strings.Contains(err.Error(), "f.yaml:260:3: the job has more than 256 steps") {
+	if _, err := Parse("f.yaml", []byte(text+"- {name: a, run: [x]}\n")); err == nil ||
+		!strings.Contains(err.Error(), "f.yaml:260:3: the job has more than 256 steps") {
 		t.Errorf("%d steps: %v", maxSteps+1, err)
 	}
 }
 
 func FuzzCondition(f *testing.F) {
 	for _, when := range []string{
-		`params.dry`, `not params.dry and params.count in [1, 2]`, `steps.split.outputs.names[0].n == 1.5`, `steps["up-load"].status != "skipped"`,
-		`(steps.split.outputs.parts ?? "x") matches "^a+$"`, `len(params.list) % 2 == 0 ? id == "" : true`, `if params.dry { true } else { false }`, `1..2`,
+		`params.dry`, `not params.dry and params.count in [1, 2]`, `steps.split.outputs.names[0].n == 1.5`,
+		`steps["up-load"].status != "skipped"`,
+		`(steps.split.outputs.parts ?? "x") matches "^a+$"`, `len(params.list) % 2 == 0 ? id == "" : true`,
+		`if params.dry { true } else { false }`, `1..2`,
 	} {
 		f.Add(when)
 	}

@@ -32,6 +32,7 @@ var semanticOnly = map[string]string{
 	"param_default_range":     "compares two values",
 	"param_default_enum":      "compares two values",
 	"param_default_pattern":   "compares two values",
+	"param_case":              "compares two names",
 	"param_min_max":           "compares two values",
 	"param_pattern":           "the grammar of RE2",
 	"param_enum_rule":         "compares two values",
@@ -154,8 +155,8 @@ func corpus(tb testing.TB, dir string) map[string][]byte {
 	return out
 }
 
-// accepts tells whether the schema accepts every document of a file, which is
-// read by the YAML library alone and not by the loader.
+// accepts reports whether the schema accepts every document of a file, which is parsed by the YAML library
+// alone, without the loader.
 func accepts(tb testing.TB, s *jsonschema.Schema, data []byte) error {
 	tb.Helper()
 	documents, problem := splitDocuments("corpus", data)
@@ -213,10 +214,11 @@ func checkStable(tb testing.TB, d *Definition) {
 	}
 	a, b := *again[0], *d
 	a.at, a.handlerAt, b.at, b.handlerAt = Position{}, Position{}, Position{}, Position{}
+	a.hints, b.hints = nil, nil
 	for _, d := range slices.Concat(a.Deliver, b.Deliver) {
 		d.at = Position{}
 	}
-	a.thenAt, b.thenAt = thenPlaces{}, thenPlaces{}
+	a.thenAt, b.thenAt = thenPositions{}, thenPositions{}
 	a.Steps, b.Steps = withoutPlaces(a.Steps), withoutPlaces(b.Steps)
 	if !reflect.DeepEqual(a, b) || again[0].Hash() != d.Hash() {
 		tb.Errorf("parse of the source differs:\n%+v\n%+v", a, b)

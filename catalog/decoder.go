@@ -20,7 +20,10 @@ type decoder struct {
 // fail notes a problem at a node.
 func (d *decoder) fail(n *node, hint, format string, args ...any) {
 	if len(d.problems) < maxProblems {
-		d.problems = append(d.problems, &Problem{File: d.file, Line: n.line, Column: n.column, Message: fmt.Sprintf(format, args...), Hint: hint})
+		d.problems = append(d.problems, &Problem{
+			File: d.file, Line: n.line, Column: n.column,
+			Message: fmt.Sprintf(format, args...), Hint: hint,
+		})
 	}
 }
 
@@ -94,7 +97,7 @@ func (d *decoder) noNUL(n *node, what string) bool {
 	return true
 }
 
-// written reads a text, number or boolean as it was written: 0644 stays "0644".
+// written returns a text, number or boolean in its original form: 0644 stays "0644".
 func (d *decoder) written(n *node, what string) (string, bool) {
 	switch n.kind {
 	case textKind, integerKind, numberKind, booleanKind:
@@ -121,7 +124,7 @@ func (d *decoder) word(n *node, what string, words []string) (string, bool) {
 
 func (d *decoder) boolean(n *node, what string) bool {
 	if n.kind != booleanKind {
-		d.fail(n, "write true or false", "%s must be a boolean, not %s", what, n.said())
+		d.fail(n, "write true or false", "%s must be a boolean, not %s", what, n.describe())
 		return false
 	}
 	return strings.EqualFold(n.text, "true")
@@ -130,7 +133,7 @@ func (d *decoder) boolean(n *node, what string) bool {
 // integer reads a decimal integer within ±[MaxInteger].
 func (d *decoder) integer(n *node, what string) (int64, bool) {
 	if n.kind != integerKind {
-		d.fail(n, "", "%s must be an integer, not %s", what, n.said())
+		d.fail(n, "", "%s must be an integer, not %s", what, n.describe())
 		return 0, false
 	}
 	v, reason := parseInteger(n.text)

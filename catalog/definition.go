@@ -3,10 +3,11 @@ package catalog
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"time"
 )
 
-// FailWhen says when failed items make the whole operation failed.
+// FailWhen decides when failed items make the whole operation failed.
 type FailWhen string
 
 // The values of fail_when.
@@ -16,8 +17,8 @@ const (
 	FailNever FailWhen = "never" // failed items make the result partial (default)
 )
 
-// OnDisconnect says what happens when the connection that started an operation
-// with a streaming GET is closed.
+// OnDisconnect decides what happens when the connection of the streaming GET that started an operation is
+// closed.
 type OnDisconnect string
 
 // The values of on_disconnect.
@@ -27,18 +28,21 @@ const (
 	DisconnectPause    OnDisconnect = "pause"
 )
 
-// Restart says what becomes of work that was under way when the daemon, the keeper or the machine went away.
+// Restart decides what happens to running work when the daemon, the keeper or the machine fails.
 type Restart string
 
 // The values of restart.
 const (
-	RestartAdopt  Restart = "adopt"  // the command went on under the keeper and is taken in hand again (default of run)
+	RestartAdopt  Restart = "adopt"  // the next daemon adopts the command from the keeper (default of run)
 	RestartResume Restart = "resume" // goes on at the first unfinished item (default of items and handlers)
 	RestartRetry  Restart = "retry"  // a new run while attempts remain, else failed
 	RestartFail   Restart = "fail"   // failed
 )
 
-// OnStall says what is done with work that gave no sign of life for stall_after.
+// NoStall is the StallAfter of a job with stall_after: off: it is never shown as stalled.
+const NoStall time.Duration = -1
+
+// OnStall decides what happens to work that gave no sign of life for stall_after.
 type OnStall string
 
 // The values of on_stall; without one it is only shown.
@@ -47,7 +51,7 @@ const (
 	StallRetry  OnStall = "retry"  // the run is ended and counts as an attempt that failed
 )
 
-// Work says what a run of a job is.
+// Work is the kind of work of a job.
 type Work string
 
 // The kinds of work.
@@ -87,13 +91,14 @@ type Definition struct {
 	OnDisconnect OnDisconnect
 	Grace        time.Duration // SIGTERM to SIGKILL; 0 is the daemon's
 	Timeout      time.Duration // of one attempt, paused time not counted; 0 is no limit
-	StallAfter   time.Duration // without output and progress; 0 is no notice
+	StallAfter   time.Duration // without output and progress; 0 is the daemon's, NoStall no notice
 	OnStall      OnStall       // "" only shows it
 	QueueTimeout time.Duration // how long it may wait in the queue at a stretch; 0 is no limit
 	Deadline     time.Duration // from submit to the end, waits and pauses included; 0 is no limit
 	Retry        Retry
 	ExitCodes    ExitCodes
-	Schedule     *Schedule // nil: it is started by somebody only
+	CrashLimit   CrashLimit
+	Schedule     *Schedule // nil: the job does not start by itself
 	restart      Restart   // as written
 
 	Lane     string   // the queue it waits in; [DefaultLane] when the job names none
@@ -108,10 +113,14 @@ type Definition struct {
 	Steps      []*Step // in the order in which they are done: each after all that it needs
 	Milestones []Milestone
 
-	source    []byte
-	at        Position
-	handlerAt Position
-	thenAt    thenPlaces
+	hints    Problems
+	warnings Problems
+	// unsafeShell allows references in scripts.
+	unsafeShell bool
+	source      []byte
+	at          Position
+	handlerAt   Position
+	thenAt      thenPositions
 }
 
 // Address is the job's address in URLs and on the command line: "group/name".
@@ -120,7 +129,7 @@ func (d *Definition) Address() string { return d.Group + "/" + d.Name }
 // Endpoint is the endpoint name, the first part of IDs: "group-name".
 func (d *Definition) Endpoint() string { return d.Group + "-" + d.Name }
 
-// Work tells the kind of work.
+// Work returns the kind of work.
 func (d *Definition) Work() Work {
 	switch {
 	case d.Handler != "":
@@ -133,7 +142,7 @@ func (d *Definition) Work() Work {
 	return WorkRun
 }
 
-// Restart tells what becomes of work that was cut off.
+// Restart returns what happens to interrupted work.
 func (d *Definition) Restart() Restart {
 	switch {
 	case d.restart != "":
@@ -165,6 +174,16 @@ func (d *Definition) Param(name string) *Param {
 		}
 	}
 	return nil
+}
+
+// foldedParam returns the name of the parameter that differs from a name by case alone, "" when there is none.
+func (d *Definition) foldedParam(name string) string {
+	for _, known := range d.paramNames() {
+		if strings.EqualFold(known, name) {
+			return known
+		}
+	}
+	return ""
 }
 
 func (d *Definition) paramNames() []string {
@@ -202,8 +221,8 @@ func (d *Definition) Environ(v Values) []string {
 // directory.
 func (d *Definition) Folder(v Values) string { return Expand(d.Dir, v) }
 
-// Total is the number of items where the parameters alone say it, which is so for a range that
-// uses no outputs of steps; nil otherwise.
+// Total returns the number of items if the parameters determine it, which is so for a range that uses no
+// outputs of steps; else nil.
 func (d *Definition) Total(p Params) *int64 {
 	if d.Items == nil || d.Items.Range == nil {
 		return nil

@@ -11,19 +11,19 @@ import (
 	"unicode/utf8"
 )
 
-// Send says what of an operation is delivered.
+// Send is the part of an operation that is delivered.
 type Send string
 
 // The values of send.
 const (
 	SendResult Send = "result" // the footer of the stream: a JSON object (default)
 	SendRecord Send = "record" // everything known of the operation: a JSON object
-	SendLog    Send = "log"    // the log, as it was sealed; not to webhooks
+	SendLog    Send = "log"    // the sealed log; not to webhooks
 	// SendArtifacts is each file that the work left, on its own; not to webhooks.
 	SendArtifacts Send = "artifacts"
 )
 
-// DeliverOn says at which ends something is delivered.
+// DeliverOn selects the results that are delivered.
 type DeliverOn string
 
 // The values of on.
@@ -38,7 +38,7 @@ const (
 	WebhookKind = "webhook"
 )
 
-// DefaultWebhookTimeout is how long a webhook may take to answer when the job does not say.
+// DefaultWebhookTimeout is the time limit for the answer of a webhook if the job sets none.
 const DefaultWebhookTimeout = 30 * time.Second
 
 // Delivery is one target of deliver. One of Folder, Webhook and S3 is set.
@@ -65,9 +65,10 @@ type WebhookTarget struct {
 	URL     string // as written, with references in its path and query
 	Method  string // POST, PUT or PATCH
 	Headers []EnvVar
-	// SecretHeaders are those whose values are nobody's to see.
+	// SecretHeaders are headers with secret values, which are never shown.
 	SecretHeaders []SecretHeader
-	// SecretFile is a file with the secret that signs, SecretEnv the environment variable of the daemon with it; both "" signs nothing.
+	// SecretFile is a file with the secret that signs, SecretEnv the environment variable of the daemon with it; both
+	// "" signs nothing.
 	SecretFile, SecretEnv string
 	Timeout               time.Duration
 }
@@ -92,8 +93,9 @@ func (d *Delivery) Kind() string {
 // DeliveryKinds are the kinds of targets.
 func DeliveryKinds() []string { return []string{S3Kind, WebhookKind, FolderKind} }
 
-// Target is where everything of this delivery goes, whatever the operation is: what is out of reach for one operation is so for all
-// that have the same. Where a secret comes from is part of it: while that cannot be read, nothing that is signed with it can go.
+// Target is where everything of this delivery goes, whatever the operation is: what is out of reach for one operation
+// is so for all that have the same. Where a secret comes from is part of it: while that cannot be read, nothing that
+// is signed with it can go.
 func (d *Delivery) Target() string {
 	switch {
 	case d.Webhook != nil:
@@ -112,7 +114,8 @@ func (d *Delivery) Target() string {
 	return FolderKind + " " + d.Folder.Path
 }
 
-// Host is what of the address of a webhook may be shown: its scheme and host, without the path and query, which may be secrets.
+// Host is what of the address of a webhook may be shown: its scheme and host, without the path and query, which may
+// be secrets.
 func (w *WebhookTarget) Host() string {
 	scheme, rest, _ := strings.Cut(w.URL, "://")
 	host, _, _ := strings.Cut(rest, "/")
@@ -142,7 +145,7 @@ func (d *Delivery) Place() string {
 	return d.Folder.Path
 }
 
-// key is the name at the target as it was written.
+// key returns the original name at the target.
 func (d *Delivery) key() string {
 	if d.S3 != nil {
 		return d.S3.Key
@@ -150,12 +153,12 @@ func (d *Delivery) key() string {
 	return d.Folder.Key
 }
 
-// collides says whether two targets name the same file or object.
+// collides reports whether two deliveries write to the same file or object.
 func (d *Delivery) collides(other *Delivery) bool {
 	return d.Webhook == nil && other.Webhook == nil && d.Place() == other.Place() && d.key() == other.key()
 }
 
-// defaultKey is the name at the target when the job does not say.
+// defaultKey returns the name at the target if the job sets none.
 func (d *Delivery) defaultKey() string {
 	switch d.Send {
 	case SendLog:
@@ -167,9 +170,10 @@ func (d *Delivery) defaultKey() string {
 	return "${id}.json"
 }
 
-// Name gives the place of one operation at the target: the name of a file below the folder or of an object in the bucket, with slashes, or an
-// address. Of artifacts it is what their names have in common, with ${artifact}. The error says why there can be none: the parameters or the
-// result would make it lead outside, or the result lacks what the key has of it.
+// Name returns the destination of an operation at the target: a file name below the folder or an object name
+// in the bucket, with slashes, or an address. For artifacts it is the common part of their names, with
+// ${artifact}. The error explains why there is none: the parameters or the result lead outside of the target,
+// or the result lacks a member that the key uses.
 func (d *Delivery) Name(v Values) (string, error) {
 	if d.Webhook == nil {
 		name, err := expandKey(d.key(), v)
@@ -195,7 +199,7 @@ const (
 	maxNamePart      = 200
 )
 
-// checkDeliveredName says why a file below a folder, or an object in a bucket, cannot have a name.
+// checkDeliveredName returns why a file below a folder, or an object in a bucket, cannot have a name.
 func checkDeliveredName(name string) error {
 	switch {
 	case len(name) > maxDeliveredName:
@@ -220,7 +224,7 @@ func checkDeliveredName(name string) error {
 	return nil
 }
 
-// checkAddress says why something is no address of a webhook.
+// checkAddress returns why a text is not the address of a webhook.
 func checkAddress(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -247,7 +251,7 @@ func checkAddress(text string) error {
 	return nil
 }
 
-// possiblePort says whether something is a port, or none.
+// possiblePort reports whether a text is a port or empty.
 func possiblePort(text string) bool {
 	port, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil && port > 0

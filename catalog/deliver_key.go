@@ -11,7 +11,8 @@ import (
 // resultReference finds what is replaced in a key by a member of the result.
 var resultReference = regexp.MustCompile(`\$\{result\.([A-Za-z0-9_-]+)\}`)
 
-// expandKey replaces the references in a key, each once: what a value has of them stays. The error says which member of the result no name can have.
+// expandKey replaces the references in a key once; references inside values stay. The error names the member
+// of the result that cannot be part of a name.
 func expandKey(key string, v Values) (string, error) {
 	var b strings.Builder
 	at := 0

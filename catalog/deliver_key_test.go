@@ -42,7 +42,11 @@ func TestResultInAKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := d.Name(Values{Params: params, ID: "ID", Result: func(name string) (json.RawMessage, bool) { return json.RawMessage(c.value), name == "out" }})
+		got, err := d.Name(Values{Params: params, ID: "ID", Result: func(name string) (json.RawMessage,
+			bool,
+		) {
+			return json.RawMessage(c.value), name == "out"
+		}})
 		switch {
 		case c.problem != "":
 			if err == nil || !strings.Contains(err.Error(), c.problem) {

@@ -15,7 +15,7 @@ import (
 // S3Kind is the kind of a target that is a bucket.
 const S3Kind = "s3"
 
-// What an S3 target has when the job does not say.
+// Defaults of an S3 target.
 const (
 	DefaultS3Region  = "us-east-1"
 	DefaultS3Timeout = time.Minute
@@ -30,7 +30,7 @@ type S3Target struct {
 	Endpoint, Bucket string
 	Key              string // name of the object, as written, with references
 	Region           string
-	// ContentType is "" when it is for what is sent to say; StorageClass "" is that of the bucket.
+	// ContentType "" means that it depends on what is sent; StorageClass "" means the default of the bucket.
 	ContentType, StorageClass string
 	// Metadata are names without their prefix, and values with references.
 	Metadata []EnvVar
@@ -40,13 +40,15 @@ type S3Target struct {
 	Timeout time.Duration
 }
 
-// SecretSource is where a secret is read each time it is needed: a file, from the root, or an environment variable of the daemon.
+// SecretSource is where a secret is read each time it is needed: a file, from the root, or an environment variable of
+// the daemon.
 type SecretSource struct{ File, Env string }
 
-// ArtifactReference stands for the name of an artifact in a key.
+// ArtifactReference is the placeholder for the name of an artifact in a key.
 const ArtifactReference = "${artifact}"
 
-// Artifact gives the name at the target of one artifact of an operation. The error says why it can have none.
+// Artifact returns the name at the target for an artifact of an operation. The error explains why it has
+// none.
 func (d *Delivery) Artifact(v Values, name string) (string, error) {
 	parts := strings.Split(d.key(), ArtifactReference)
 	for i := range parts { // not the whole: a value may have the same text in it
@@ -85,7 +87,8 @@ var (
 	metadataName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 )
 
-// checkBucket says why no bucket has a name: the rules that AWS has for it, which others follow.
+// checkBucket returns why a name is not a valid bucket name. The rules are those of AWS, which other
+// providers follow.
 func checkBucket(name string) error {
 	_, isAddress := netip.ParseAddr(name)
 	switch {
@@ -97,13 +100,15 @@ func checkBucket(name string) error {
 		return fmt.Errorf("the bucket %q has a point beside a point or dash", clip(name))
 	case isAddress == nil:
 		return fmt.Errorf("the bucket %q is an address", clip(name))
-	case strings.HasPrefix(name, "xn--"), strings.HasSuffix(name, "-s3alias"), strings.HasSuffix(name, "--x-s3"), strings.HasSuffix(name, "--ol-s3"):
+	case strings.HasPrefix(name, "xn--"), strings.HasSuffix(name, "-s3alias"), strings.HasSuffix(name, "--x-s3"),
+		strings.HasSuffix(name, "--ol-s3"):
 		return fmt.Errorf("the bucket %q begins or ends with what is reserved", clip(name))
 	}
 	return nil
 }
 
-// checkEndpoint says why something is no address of a server. No error has the text: it may have a password.
+// checkEndpoint returns why a text is not the address of a server. The error never contains the text, which
+// may include a password.
 func checkEndpoint(text string) error {
 	if err := checkAddress(text); err != nil {
 		return err

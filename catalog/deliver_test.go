@@ -9,7 +9,9 @@ import (
 // deliveryOf reads a job with one target.
 func deliveryOf(t *testing.T, target string) (*Definition, *Delivery) {
 	t.Helper()
-	defs, err := Parse("f.yaml", []byte("group: g\nname: n\nparams: {p: {type: string, required: true}}\nrun: [x]\ndeliver:\n  - "+target+"\n"))
+	defs,
+		err := Parse("f.yaml",
+		[]byte("group: g\nname: n\nparams: {p: {type: string, required: true}}\nrun: [x]\ndeliver:\n  - "+target+"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,17 +21,21 @@ func deliveryOf(t *testing.T, target string) (*Definition, *Delivery) {
 func TestDeliveryDefaults(t *testing.T) {
 	t.Parallel()
 	_, d := deliveryOf(t, "folder: {path: /srv}")
-	if d.Kind() != FolderKind || d.Send != SendResult || d.On != OnCompleted || d.RetryFor != 0 || d.Folder.Key != "${id}.json" {
+	if d.Kind() != FolderKind || d.Send != SendResult || d.On != OnCompleted || d.RetryFor != 0 ||
+		d.Folder.Key != "${id}.json" {
 		t.Errorf("a folder is %+v, %+v", d, d.Folder)
 	}
 	if _, d = deliveryOf(t, "folder: {path: /srv, send: log}"); d.Folder.Key != "${id}.log" {
 		t.Errorf("the key of a log is %q", d.Folder.Key)
 	}
 	_, d = deliveryOf(t, `webhook: {url: "https://x.example/a"}`)
-	if w := d.Webhook; d.Kind() != WebhookKind || w.Method != http.MethodPost || w.Timeout != DefaultWebhookTimeout || d.Target() != "webhook https://x.example/a" {
+	if w := d.Webhook; d.Kind() != WebhookKind || w.Method != http.MethodPost || w.Timeout != DefaultWebhookTimeout ||
+		d.Target() != "webhook https://x.example/a" {
 		t.Errorf("a webhook is %+v, %+v", d, w)
 	}
-	if _, d = deliveryOf(t, `webhook: {url: "https://x.example:81?token=secret", secret_env: JOBDIR_SECRET_HOOK}`); d.Label() != "webhook https://x.example:81" || !strings.HasSuffix(d.Target(), " JOBDIR_SECRET_HOOK") {
+	if _,
+		d = deliveryOf(t,
+		`webhook: {url: "https://x.example:81?token=secret", secret_env: JOBDIR_SECRET_HOOK}`); d.Label() != "webhook https://x.example:81" || !strings.HasSuffix(d.Target(), " JOBDIR_SECRET_HOOK") {
 		t.Errorf("it is called %q and told apart as %q", d.Label(), d.Target())
 	}
 }
@@ -37,7 +43,8 @@ func TestDeliveryDefaults(t *testing.T) {
 // No value of a parameter makes a name that leads outside.
 func TestDeliveryNames(t *testing.T) {
 	t.Parallel()
-	const folder, hook = `folder: {path: /srv, key: "a/${params.p}/${id}.json"}`, `webhook: {url: "https://x.example/a/${params.p}?id=${id}"}`
+	const folder, hook = `folder: {path: /srv, key: "a/${params.p}/${id}.json"}`,
+		`webhook: {url: "https://x.example/a/${params.p}?id=${id}"}`
 	for _, c := range []struct{ target, value, want, problem string }{
 		{folder, "b", "a/b/ID.json", ""},
 		{folder, "b/c", "a/b/c/ID.json", ""},

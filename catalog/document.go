@@ -28,7 +28,10 @@ var byteOrderMark = []byte("\ufeff")
 // document keeps its exact text.
 func splitDocuments(file string, data []byte) ([]document, *Problem) {
 	if len(data) > MaxFile {
-		return nil, &Problem{File: file, Message: fmt.Sprintf("the file is larger than %s", Bytes(MaxFile)), Hint: "split it into several files"}
+		return nil, &Problem{
+			File: file, Message: fmt.Sprintf("the file is larger than %s", Bytes(MaxFile)),
+			Hint: "split it into several files",
+		}
 	}
 	data = bytes.TrimPrefix(data, byteOrderMark)
 	if p := checkText(file, data); p != nil {
@@ -64,8 +67,8 @@ func splitDocuments(file string, data []byte) ([]document, *Problem) {
 	return documents, nil
 }
 
-// documentMarker tells whether a line separates documents, and gives what
-// follows on it apart from a comment.
+// documentMarker reports whether a line separates documents, and returns the rest of the line without a
+// comment.
 func documentMarker(line string) (marker, rest string) {
 	for _, m := range []string{"---", "..."} {
 		after, ok := strings.CutPrefix(line, m)
@@ -81,7 +84,7 @@ func documentMarker(line string) (marker, rest string) {
 	return "", ""
 }
 
-// blank tells whether a document has comments at most.
+// blank reports whether a document contains only comments or nothing.
 func (d document) blank() bool {
 	for line := range bytes.Lines(d.text) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
@@ -105,7 +108,8 @@ func checkText(file string, data []byte) *Problem {
 			what = "a byte that is not UTF-8"
 		case r == '\r' && (i+1 == len(data) || data[i+1] != '\n'):
 			what = "a carriage return without a line feed"
-		case r < ' ' && r != '\t' && r != '\r', r == 0x7f, r >= 0x80 && r < 0xa0 && r != 0x85, r == 0xfeff, r == 0xfffe, r == 0xffff:
+		case r < ' ' && r != '\t' && r != '\r', r == 0x7f, r >= 0x80 && r < 0xa0 && r != 0x85, r == 0xfeff,
+			r == 0xfffe, r == 0xffff:
 			what = fmt.Sprintf("the control character %U", r)
 		case r == 0x85, r == 0x2028, r == 0x2029:
 			what = fmt.Sprintf("the line separator %U", r)

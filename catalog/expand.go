@@ -5,7 +5,7 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // Values are what references are replaced by.

@@ -50,7 +50,10 @@ dir: /srv/${id}
 		t.Fatal(err)
 	}
 	v := Values{Params: p, ID: "ID"}
-	if got, want := d.Command(v), []string{"echo", "x y; z\n$HOME", "--t=x y; z\n$HOME", "0644", "true"}; !slices.Equal(got, want) {
+	if got, want := d.Command(v), []string{
+		"echo", "x y; z\n$HOME", "--t=x y; z\n$HOME", "0644",
+		"true",
+	}; !slices.Equal(got, want) {
 		t.Errorf("command %q", got)
 	}
 	if got, want := d.Environ(v), []string{"B=ID", "A=x y; z\n$HOME"}; !slices.Equal(got, want) {

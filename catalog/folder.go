@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// listing is what a look into the job folders found.
+// listing is the result of listing the job folders.
 type listing struct {
 	files    []string // definition files, in the order in which they are read
 	folders  []string // every folder that was listed
@@ -17,14 +17,13 @@ type listing struct {
 	problems Problems
 }
 
-// ConfigurationFile is the name under which the daemon looks for its
-// configuration. A file of that name is no definition: people keep both in one
-// folder.
+// ConfigurationFile is the default name of the daemon's configuration file. A file with that name is not a
+// definition, because people keep both in one folder.
 const ConfigurationFile = "jobdir.yaml"
 
-// listFolders looks for definition files: *.yaml and *.yml, folder by folder, in
-// sorted order. Names that begin with a dot are left out, and so are the daemon's
-// configuration, symbolic links to folders, fifos and whatever else is no file.
+// listFolders finds definition files: *.yaml and *.yml, folder by folder, sorted. It skips names that begin
+// with a dot, the daemon's configuration, symbolic links to folders, fifos and everything else that is no
+// file.
 func listFolders(dirs []string) listing {
 	var l listing
 	for _, dir := range dirs {
@@ -35,7 +34,7 @@ func listFolders(dirs []string) listing {
 
 func (l *listing) walk(dir string, top bool) {
 	if slices.Contains(l.folders, dir) {
-		return // given twice, or inside another one that is given
+		return // given twice, or inside another given folder
 	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) && !top {
@@ -62,9 +61,9 @@ func (l *listing) walk(dir string, top bool) {
 	}
 }
 
-// isStorage tells whether a folder is the storage of a daemon, which may lie among
-// its jobs: the definitions that are kept there are of what was submitted, and
-// read as jobs they would take the names of the real ones.
+// isStorage reports whether a folder is the storage of a daemon, which may be among its job folders. The
+// definitions stored there belong to submitted operations; read as jobs, they would take the names of the
+// real ones.
 func isStorage(entries []fs.DirEntry) bool {
 	has := func(name string) bool {
 		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
@@ -72,9 +71,8 @@ func isStorage(entries []fs.DirEntry) bool {
 	return has("storage.json") && has("jobs") && has("definitions")
 }
 
-// isDefinition tells whether an entry is a regular file of the right name, or a
-// link to a regular file. A link that leads nowhere counts too: reading it then
-// reports why.
+// isDefinition reports whether an entry is a regular file with a matching name, or a link to one. It includes
+// a broken link, so that reading the link reports the error.
 func isDefinition(path string, e fs.DirEntry) bool {
 	if ext := filepath.Ext(path); ext != ".yaml" && ext != ".yml" || e.Name() == ConfigurationFile {
 		return false
@@ -86,13 +84,13 @@ func isDefinition(path string, e fs.DirEntry) bool {
 	return err != nil || info.Mode().IsRegular()
 }
 
-// isGone tells whether nothing of that name is left, not even a link to nothing.
+// isGone reports whether a name does not exist, not even as a broken link.
 func isGone(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// covers tells whether a path lies in one of the folders that could not be listed.
+// covers reports whether a path is in a folder that could not be listed.
 func (l *listing) covers(path string) bool {
 	return slices.ContainsFunc(l.unread, func(dir string) bool {
 		return dir == "." && !filepath.IsAbs(path) || strings.HasPrefix(path, strings.TrimRight(dir, "/")+"/")

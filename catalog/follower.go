@@ -7,10 +7,12 @@ import (
 	"strings"
 )
 
-// checkFollowers reports jobs that are followed by one that there is not, or by one that does not take what they give it. It looks when all files
-// are read, since the two may stand in any of them, and returns the jobs that are not to be used: none while there are other problems, since one
-// of those may be that of the file with the job that is missing.
-func (s *snapshot) checkFollowers(claims map[string][]*Definition, elsewhere func(group, name string) *Definition) map[*Definition]bool {
+// checkFollowers reports jobs whose next job does not exist or does not accept the parameters that they pass.
+// It runs after all files are read, because the two may be in different files. It returns the jobs that must
+// not be used: none while there are other problems, because the missing job may be in a file with a problem.
+func (s *snapshot) checkFollowers(claims map[string][]*Definition,
+	elsewhere func(group, name string) *Definition,
+) map[*Definition]bool {
 	unfit, complete := map[*Definition]bool{}, len(s.problems) == 0
 	broken := map[string]bool{} // files whose last good version counts: their places are others by now
 	for _, p := range s.problems {
@@ -35,9 +37,10 @@ func (s *snapshot) checkFollowers(claims map[string][]*Definition, elsewhere fun
 			next := find(d.Then)
 			var found Problems
 			if next == nil {
-				found = Problems{misfit(d.thenAt.job, didYouMean(d.Then.Address(), addresses(claims)), "then: there is no job %q", d.Then.Address())}
+				found = Problems{followerProblem(d.thenAt.job, didYouMean(d.Then.Address(), addresses(claims)),
+					"then: there is no job %q", d.Then.Address())}
 			} else {
-				found = d.misfits(next)
+				found = d.followerProblems(next)
 			}
 			s.problems = append(s.problems, found...)
 			unfit[d] = len(found) > 0 && complete
@@ -46,7 +49,7 @@ func (s *snapshot) checkFollowers(claims map[string][]*Definition, elsewhere fun
 	return unfit
 }
 
-func misfit(at Position, hint, format string, args ...any) *Problem {
+func followerProblem(at Position, hint, format string, args ...any) *Problem {
 	return &Problem{File: at.File, Line: at.Line, Column: at.Column, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
@@ -59,8 +62,8 @@ func addresses(claims map[string][]*Definition) (all []string) {
 	return all
 }
 
-// misfits says what the next job does not take, or lacks, whatever the result is.
-func (d *Definition) misfits(next *Definition) (found Problems) {
+// followerProblems returns parameters that the next job does not accept, or lacks, whatever the result is.
+func (d *Definition) followerProblems(next *Definition) (found Problems) {
 	t := d.Then
 	given := map[string]bool{}
 	for i, p := range t.Params {
@@ -71,11 +74,12 @@ func (d *Definition) misfits(next *Definition) (found Problems) {
 			if hint == "" {
 				hint = next.knownParams()
 			}
-			found = append(found, misfit(d.thenAt.params[i], hint, "then: the job %s has no parameter %q", t.Address(), clip(p.Name)))
+			found = append(found, followerProblem(d.thenAt.params[i], hint, "then: the job %s has no parameter %q",
+				t.Address(), clip(p.Name)))
 			continue
 		}
 		if thenReference.Match(p.Value) {
-			continue // nobody knows yet what it will be
+			continue // its value is not known yet
 		}
 		v, reason := parseJSON(param.Type, p.Value)
 		if reason == "" {
@@ -85,12 +89,14 @@ func (d *Definition) misfits(next *Definition) (found Problems) {
 			reason = param.check(v)
 		}
 		if reason != "" {
-			found = append(found, misfit(d.thenAt.params[i], "", "then: the parameter %q of %s: %s", p.Name, t.Address(), reason))
+			found = append(found, followerProblem(d.thenAt.params[i], "", "then: the parameter %q of %s: %s", p.Name,
+				t.Address(), reason))
 		}
 	}
 	for i := range next.Params {
 		if p := &next.Params[i]; p.Required && p.Default.IsZero() && !given[p.Name] {
-			found = append(found, misfit(d.thenAt.job, "give it in then: {params: {...}}", "then: the job %s needs the parameter %q", t.Address(), p.Name))
+			found = append(found, followerProblem(d.thenAt.job, "give it in then: {params: {...}}",
+				"then: the job %s needs the parameter %q", t.Address(), p.Name))
 		}
 	}
 	return found

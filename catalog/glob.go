@@ -17,11 +17,11 @@ import (
 // is ours, because io/fs cannot hold file names that are not UTF-8 and because
 // folders that cannot match are not to be entered.
 type glob struct {
-	base     string   // folder before the first special character, as written
-	shown    string   // what stands before a name: base and a slash, or nothing
-	pattern  string   // the rest
-	segments []string // of pattern
-	deep     int      // number of the first segment that spans folders
+	base      string   // folder before the first special character, as written
+	prefix    string   // the part before a name: base and a slash, or nothing
+	pattern   string   // the rest
+	segments  []string // of pattern
+	firstDeep int      // number of the first segment that spans folders
 }
 
 // maxAlternatives bounds what the braces of one pattern multiply to.
@@ -46,22 +46,23 @@ func parseGlob(pattern string) (*glob, error) {
 		}
 	}
 	if len(g.segments) == 0 || strings.HasSuffix(pattern, "/") {
-		return nil, fmt.Errorf("glob %q names a folder, not files (write %q for every file below it)", pattern, strings.TrimRight(pattern, "/")+"/**")
+		return nil, fmt.Errorf("glob %q names a folder, not files (write %q for every file below it)", pattern,
+			strings.TrimRight(pattern, "/")+"/**")
 	}
 	g.pattern = strings.Join(g.segments, "/")
-	g.deep = len(g.segments)
+	g.firstDeep = len(g.segments)
 	for i, s := range g.segments {
 		if s == "**" || strings.Contains(s, "/") {
-			g.deep = i
+			g.firstDeep = i
 			break
 		}
 	}
 	if clean := filepath.Clean(base); clean != "." {
-		g.shown = strings.TrimRight(clean, "/") + "/"
+		g.prefix = strings.TrimRight(clean, "/") + "/"
 	}
 	if strings.HasPrefix(pattern, "./") {
 		// Kept, because it is what saves a name that begins with "-".
-		g.shown = "./" + g.shown
+		g.prefix = "./" + g.prefix
 	}
 	return g, nil
 }
@@ -88,7 +89,7 @@ func splitSegments(pattern string) []string {
 	return append(out, pattern[start:])
 }
 
-// alternatives estimates, never too low, how many plain patterns the braces stand for.
+// alternatives returns an upper estimate of how many plain patterns the braces expand to.
 func alternatives(pattern string) int {
 	total, open := 1, []int(nil)
 	for i := 0; i < len(pattern) && total <= maxAlternatives; i++ {
@@ -107,10 +108,10 @@ func alternatives(pattern string) int {
 	return total
 }
 
-// enters tells whether the folder at depth (0 below base) can hold matches. A dot
-// folder is entered only when a segment that begins with a dot names it.
+// enters reports whether the folder at depth (0 below base) can contain matches. A dot folder is entered only
+// if a segment of the pattern begins with a dot.
 func (g *glob) enters(name string, depth int) bool {
-	if depth < g.deep {
+	if depth < g.firstDeep {
 		if depth == len(g.segments)-1 {
 			return false
 		}
@@ -120,7 +121,7 @@ func (g *glob) enters(name string, depth int) bool {
 	if name[0] != '.' {
 		return true
 	}
-	for _, s := range g.segments[g.deep:] {
+	for _, s := range g.segments[g.firstDeep:] {
 		if namesDot(s) && (strings.Contains(s, "/") || matches(s, name)) {
 			return true
 		}
@@ -142,10 +143,9 @@ func matches(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// listFiles yields the regular files that match, each once, folder by folder in
-// the order of their names. Symbolic links below the fixed part of the pattern
-// are not followed, neither to folders nor to files. Files that vanish meanwhile
-// are left out; a folder that cannot be read is an error.
+// listFiles yields the matching regular files, each once, folder by folder and sorted by name. It does not
+// follow symbolic links below the fixed part of the pattern, neither to folders nor to files. It skips files
+// that vanish during the listing; a folder that cannot be read is an error.
 func listFiles(ctx context.Context, pattern, dir string, v Values) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		expanded, err := expandGlob(pattern, dir, v)
@@ -171,7 +171,7 @@ func listFiles(ctx context.Context, pattern, dir string, v Values) iter.Seq2[Ite
 			case err != nil:
 				return err
 			}
-			item, err := g.look(root, path, entry)
+			item, err := g.visit(root, path, entry)
 			if err != nil || item.Name == "" {
 				return err
 			}
@@ -186,8 +186,8 @@ func listFiles(ctx context.Context, pattern, dir string, v Values) iter.Seq2[Ite
 	}
 }
 
-// look judges one entry of the walk; an item without a name is none.
-func (g *glob) look(root, path string, entry fs.DirEntry) (Item, error) {
+// visit judges one entry of the walk; an item without a name is none.
+func (g *glob) visit(root, path string, entry fs.DirEntry) (Item, error) {
 	below := path
 	if top := filepath.Clean(root); top != "." {
 		below = strings.TrimPrefix(path[len(top):], "/")
@@ -208,12 +208,12 @@ func (g *glob) look(root, path string, entry fs.DirEntry) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	return Item{Name: g.shown + below, Path: path, Size: info.Size()}, nil
+	return Item{Name: g.prefix + below, Path: path, Size: info.Size()}, nil
 }
 
-// expandGlob replaces the references of a pattern. A value may be a path or a
-// pattern: when what it leads to exists as a name, its special characters stand
-// for themselves (a folder "photos [2024]"), otherwise they are special.
+// expandGlob replaces the references of a pattern. A value may be a path or a pattern: if a file or folder
+// with that literal name exists (a folder "photos [2024]"), its special characters are literal, otherwise
+// they are special.
 func expandGlob(pattern, dir string, v Values) (string, error) {
 	if err := emptyReference(pattern, v); err != nil {
 		return "", err

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Items says what a job works through: exactly one of the three is set.
+// Items is the list of items of a job: exactly one of the three is set.
 type Items struct {
 	// Glob is a pattern of files: *, ?, [a-z], {a,b} and ** for any depth.
 	Glob string
@@ -30,7 +30,7 @@ type Bound struct {
 	Output string // "steps.NAME.outputs.NAME"
 }
 
-// known tells whether it is a number that stands in the file.
+// known reports whether the bound is a number in the file.
 func (b Bound) known() bool { return b.Param == "" && b.Output == "" }
 
 func (b Bound) value(v Values) (int64, error) {
@@ -133,9 +133,10 @@ func from(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// escapeGlob makes every character of s stand for itself in a pattern.
+// escapeGlob makes every character of s literal in a pattern.
 func escapeGlob(s string) string {
 	return globEscaper.Replace(s)
 }
 
-var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`, `,`, `\,`)
+var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `{`, `\{`,
+	`}`, `\}`, `,`, `\,`)

@@ -95,7 +95,8 @@ func TestListFile(t *testing.T) {
 	} {
 		write(t, filepath.Join(dir, "list"), c.text)
 		names, err := collect(t, it, dir, Values{})
-		if got := strings.Join(names, "|"); got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+		if got := strings.Join(names, "|"); got != c.want || (err == nil) != (c.err == "") || err != nil &&
+			!strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %.80q, %v", c.name, got, err)
 		}
 	}
@@ -103,7 +104,8 @@ func TestListFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"fifo", "missing", "."} {
-		if _, err := collect(t, &Items{ListFile: name}, dir, Values{}); err == nil || !strings.Contains(err.Error(), "read item list") {
+		if _, err := collect(t, &Items{ListFile: name}, dir, Values{}); err == nil ||
+			!strings.Contains(err.Error(), "read item list") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -182,7 +184,8 @@ func TestGlobErrors(t *testing.T) {
 		strings.Repeat("{a,b,c,d}", 6): "more than 1024 alternatives",
 		"${item}/**":                   "has an empty value for ${item}",
 	} {
-		if names, err := collect(t, &Items{Glob: pattern}, dir, Values{}); err == nil || !strings.Contains(err.Error(), want) {
+		if names, err := collect(t, &Items{Glob: pattern}, dir, Values{}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v", pattern, names, err)
 		}
 	}
@@ -209,7 +212,11 @@ func TestListStopsWhenTheReaderStops(t *testing.T) {
 	t.Parallel()
 	dir := tree(t)
 	write(t, filepath.Join(dir, "list"), "a\nb\nc\n")
-	for _, it := range []*Items{{Glob: "**"}, {ListFile: "list"}, {Range: &Range{First: Bound{Number: 1}, Last: Bound{Number: 9}}}} {
+	for _, it := range []*Items{
+		{Glob: "**"},
+		{ListFile: "list"},
+		{Range: &Range{First: Bound{Number: 1}, Last: Bound{Number: 9}}},
+	} {
 		var names []string
 		for item, err := range it.List(t.Context(), dir, Values{}) {
 			if err != nil {
@@ -233,7 +240,10 @@ func TestGlobFromTheWorkingDirectory(t *testing.T) {
 			t.Errorf("below: %+v, %v", item, err)
 		}
 	}
-	for pattern, want := range map[string]string{"a.*": "a.txt", "./a.*": "./a.txt", "./sub/c*": "./sub/c.txt", "**/c.txt": "sub/c.txt"} {
+	for pattern, want := range map[string]string{
+		"a.*": "a.txt", "./a.*": "./a.txt", "./sub/c*": "./sub/c.txt",
+		"**/c.txt": "sub/c.txt",
+	} {
 		if names, err := collect(t, &Items{Glob: pattern}, "", Values{}); err != nil || strings.Join(names, "|") != want {
 			t.Errorf("%s gives %q, %v", pattern, names, err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// kind says what a node is, in the words of the messages.
+// kind is the kind of a node, as named in messages.
 type kind string
 
 const (
@@ -26,8 +26,8 @@ const (
 	nullKind    kind = "empty"
 )
 
-// node is a YAML value with its place. Scalars keep the text as it was written,
-// so that nothing is lost on the way through a number.
+// node is a YAML value with its position. Scalars keep their original text, so that a conversion to a number
+// loses nothing.
 type node struct {
 	kind     kind
 	text     string
@@ -50,9 +50,9 @@ const (
 	maxEmptyLines = 100
 )
 
-// parseNode reads one document. The tokens are looked at first: what job files
-// do not use (anchors, aliases, tags, merge keys, directives) is refused there,
-// and so is nesting that would make the recursive parser run deep.
+// parseNode parses one document. It checks the tokens first: it refuses features that job files do not use
+// (anchors, aliases, tags, merge keys, directives), and nesting that would make the recursive parser run
+// deep.
 func parseNode(file string, doc document) (root *node, problem *Problem) {
 	defer func() {
 		// The parser is foreign code fed with foreign text: whatever it does,
@@ -76,7 +76,8 @@ func parseNode(file string, doc document) (root *node, problem *Problem) {
 		return nil, problemAt(file, doc, tk, message, hint)
 	}
 	if len(tokens) > maxTokens {
-		return nil, problemAt(file, doc, tokens[maxTokens], fmt.Sprintf("the document has more than %d words and signs", maxTokens), "split it, or let a list file hold the items")
+		return nil, problemAt(file, doc, tokens[maxTokens], fmt.Sprintf("the document has more than %d words and signs",
+			maxTokens), "split it, or let a list file hold the items")
 	}
 	parsed, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
@@ -90,7 +91,8 @@ func parseNode(file string, doc document) (root *node, problem *Problem) {
 			continue
 		}
 		if root != nil {
-			return nil, problemAt(file, doc, d.Body.GetToken(), "a second document without a line ---", "put --- between two jobs")
+			return nil, problemAt(file, doc, d.Body.GetToken(), "a second document without a line ---",
+				"put --- between two jobs")
 		}
 		c := converter{line: doc.line}
 		if root = c.node(d.Body); c.failed != nil {
@@ -136,7 +138,8 @@ func refusedToken(tokens token.Tokens) (tk *token.Token, message, hint string) {
 	for _, tk := range tokens {
 		switch tk.Type {
 		case token.AnchorType, token.AliasType:
-			return tk, "anchors and aliases are not used in job files", `write the value out, or put a text with "&" or "*" in quotes`
+			return tk, "anchors and aliases are not used in job files",
+				`write the value out, or put a text with "&" or "*" in quotes`
 		case token.TagType:
 			return tk, "tags are not used in job files", `put a text with "!" in quotes`
 		case token.MergeKeyType:
@@ -212,8 +215,8 @@ func (c *converter) node(n ast.Node) *node {
 	return out
 }
 
-// appendJSON writes the value as JSON, for what takes any. Numbers and words stay as they are written, so that only what is JSON too is
-// taken.
+// appendJSON writes the value as JSON, for what takes any. Numbers and words stay as they are written, so that only
+// what is JSON too is taken.
 func (n *node) appendJSON(b []byte) []byte {
 	switch n.kind {
 	case mappingKind:
@@ -246,8 +249,8 @@ func (n *node) appendJSON(b []byte) []byte {
 	return append(b, "null"...)
 }
 
-// said is what stands there, in the words of messages: the text "soon", 7, a list.
-func (n *node) said() string {
+// describe describes the value for messages: the text "soon", 7, a list.
+func (n *node) describe() string {
 	switch n.kind {
 	case textKind:
 		return fmt.Sprintf("the text %q", clip(n.text))

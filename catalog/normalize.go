@@ -14,8 +14,8 @@ const (
 
 var normalizations = []string{string(NormalizeTrim), string(NormalizeLowercase), string(NormalizeDropBlank)}
 
-// normalized gives a value as it is used: it is what runs, what a pattern is held against, and what makes operations equal. A second time
-// changes nothing.
+// normalized gives a value as it is used: it is what runs, what a pattern is held against, and what makes operations
+// equal. A second time changes nothing.
 func (p *Param) normalized(v Value) (Value, string) {
 	if len(p.Normalize) == 0 || v.kind != StringType {
 		return v, ""

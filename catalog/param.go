@@ -4,7 +4,8 @@ import "regexp"
 
 // Param is one parameter of a job.
 type Param struct {
-	// Name matches ^[a-z][a-z0-9_]{0,62}$ and is not [ReservedParam].
+	// Name matches ^[A-Za-z][A-Za-z0-9_]{0,62}$ and is not [ReservedParam]. No two of a job differ by case alone: the
+	// environment has them in capitals.
 	Name string    `json:"name"`
 	Type ParamType `json:"type"`
 	// Required parameters must be given and have no default. A parameter that is
@@ -25,8 +26,8 @@ type Param struct {
 	pattern *regexp.Regexp
 }
 
-// ReservedParam tells whether a parameter of this name would collide with a
-// query parameter that the daemon itself reads.
+// ReservedParam reports whether a parameter with this name would collide with a query parameter of the
+// daemon.
 func ReservedParam(name string) bool {
 	switch name {
 	case "format", "offset", "wait", "id", "action":
@@ -35,7 +36,7 @@ func ReservedParam(name string) bool {
 	return false
 }
 
-var paramName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
+var paramName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,62}$`)
 
 // maxPattern bounds the text of a pattern. RE2 takes linear time to match, but
 // the size of a compiled expression grows with its text.

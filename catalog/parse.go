@@ -57,8 +57,9 @@ var (
 		known: []string{
 			"group", "name", "summary", "params", "tags", "dir", "env", "run", "items", "parallel", "handler",
 			"max_log", "fail_when", "on_disconnect", "grace", "timeout", "stall_after", "on_stall", "restart", "retry",
-			"queue_timeout", "deadline", "exit_codes", "lane", "limits", "key", "key_order", "priority", "unique", "schedule", "then",
-			"steps", "milestones", "deliver",
+			"crash_limit", "queue_timeout", "deadline", "exit_codes", "lane", "limits", "key", "key_order", "priority",
+			"unique", "schedule", "then",
+			"steps", "milestones", "deliver", "unsafe_shell",
 		},
 		other: []string{"needs", "optional", "approve", "when", "milestone", "errors", "outputs"},
 		where: "it is a key of a step",
@@ -67,9 +68,13 @@ var (
 		owner: "a parameter",
 		known: []string{"type", "required", "default", "minimum", "maximum", "enum", "pattern", "normalize", "summary"},
 	}
-	retryKeys     = keySet{owner: "retry", known: []string{"max_attempts", "initial", "factor", "cap", "jitter", "retry_for"}}
-	exitCodesKeys = keySet{owner: "exit_codes", known: []string{"retryable", "manual", "warn"}}
-	itemsKeys     = keySet{owner: "items", known: []string{"glob", "list", "range"}}
+	retryKeys = keySet{owner: "retry", known: []string{
+		"max_attempts", "initial", "factor", "cap",
+		"jitter", "retry_for",
+	}}
+	exitCodesKeys  = keySet{owner: "exit_codes", known: []string{"retryable", "manual", "warn", "final"}}
+	crashLimitKeys = keySet{owner: "crash_limit", known: []string{"burst", "within"}}
+	itemsKeys      = keySet{owner: "items", known: []string{"glob", "list", "range"}}
 )
 
 var (
@@ -93,12 +98,14 @@ type jobDecoder struct {
 	def  *Definition
 	at   map[string]*node // key of each entry of the job
 	uses []use
+	// runAt are the arguments of run.
+	runAt []*node
 	// steps are those of the job, in the order of the file.
 	steps        []*stepDecoder
 	milestonesAt []milestonePlace
-	// sight is what is known of steps here.
-	sight sight
-	// scheduleParams are those that the schedule gives, as they are written.
+	// scope is what is known of steps here.
+	scope stepScope
+	// scheduleParams are the parameters of the schedule, in their original form.
 	scheduleParams url.Values
 }
 
@@ -126,6 +133,17 @@ func (j *jobDecoder) decode() {
 	j.checkSteps()
 	j.checkReferences()
 	j.checkSchedule()
+	if len(j.problems) == 0 {
+		j.warnOfScripts()
+		if len(j.steps) == 0 { // of a job with steps these are only what steps may leave out
+			j.noteIneffective(j.def, func(key string) *node { return j.at[key] })
+		}
+		for _, s := range j.steps {
+			if s.step.Work != nil {
+				j.noteIneffective(s.step.Work, func(key string) *node { return s.at[key] })
+			}
+		}
+	}
 }
 
 // key decodes the value of one key of the job.
@@ -150,6 +168,8 @@ func (j *jobDecoder) key(key string, k, n *node) {
 		j.env(n)
 	case "run":
 		j.run(n)
+	case "unsafe_shell":
+		j.unsafeShell(n)
 	case "items":
 		j.items(n)
 	case "parallel":
@@ -241,7 +261,8 @@ func (j *jobDecoder) env(n *node) {
 
 func (j *jobDecoder) run(n *node) {
 	if n.kind == textKind {
-		j.fail(n, "run is a list of arguments and no shell reads it: [PROGRAM, ARGUMENT, ...]", "run must be a list, not a text")
+		j.fail(n, "run is a list of arguments and no shell reads it: [PROGRAM, ARGUMENT, ...]",
+			"run must be a list, not a text")
 		return
 	}
 	for i, e := range j.list(n, "run") {
@@ -249,7 +270,7 @@ func (j *jobDecoder) run(n *node) {
 		if ok && i == 0 && s == "" {
 			j.fail(e, "", "run has an empty program name")
 		}
-		j.def.Run = append(j.def.Run, s)
+		j.def.Run, j.runAt = append(j.def.Run, s), append(j.runAt, e)
 		j.uses = append(j.uses, use{at: e, text: s, item: true})
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/expr-lang/expr/vm"
 )
 
-// maxCondition is the length of the longest condition, in bytes. With what conditions cannot do (no loops, and no names of their own, with which a
-// value could be made larger again and again) it bounds the time and the memory that a judgement takes.
+// maxCondition is the length of the longest condition, in bytes. With what conditions cannot do (no loops, and no
+// names of their own, with which a value could be made larger again and again) it bounds the time and the memory that
+// a judgement takes.
 const maxCondition = 1000
 
 const conditionNames = "there are params.NAME, steps.NAME.outputs.NAME, steps.NAME.status and id"
@@ -27,11 +28,15 @@ func (s *stepDecoder) checkCondition() {
 		return
 	}
 	if hasReference(text) {
-		s.fail(s.when, "write the names alone: params.NAME, steps.NAME.outputs.NAME, id", "when is an expression, in which ${ and } have no meaning")
+		s.fail(s.when, "write the names alone: params.NAME, steps.NAME.outputs.NAME, id",
+			"when is an expression, in which ${ and } have no meaning")
 		return
 	}
-	reader := conditionReader{def: s.def, sight: s.sight, condition: &condition{}}
-	options := []expr.Option{expr.Env(reader.names()), expr.AsBool(), expr.Optimize(false), expr.Patch(&reader), expr.DisableAllBuiltins()}
+	reader := conditionReader{def: s.def, scope: s.scope, condition: &condition{}}
+	options := []expr.Option{
+		expr.Env(reader.names()), expr.AsBool(), expr.Optimize(false), expr.Patch(&reader),
+		expr.DisableAllBuiltins(),
+	}
 	for _, name := range conditionFunctions {
 		options = append(options, expr.EnableBuiltin(name))
 	}
@@ -61,7 +66,7 @@ func compile(text string, options []expr.Option) (program *vm.Program, err error
 	return expr.Compile(text, options...)
 }
 
-// unexpectedToken is what the library says of a sign, with the name that it has for its kind.
+// unexpectedToken matches the library's message for an unexpected token.
 var unexpectedToken = regexp.MustCompile(`^unexpected token [A-Za-z]+\((".*")\)$`)
 
 // conditionSlips are the hints for what people write who know other languages.
@@ -72,7 +77,7 @@ var conditionSlips = map[string]string{
 	`unexpected "is"`:  "equal is ==",
 }
 
-// mistake says what the library found in the words of job files.
+// mistake translates an error of the library into the terms of job files.
 func (r *conditionReader) mistake(text, message string) (said, hint string) {
 	message = oneLine(message)
 	name, unknown := strings.CutPrefix(message, "unknown name ")
@@ -84,12 +89,13 @@ func (r *conditionReader) mistake(text, message string) (said, hint string) {
 		return message, conditionSlips[message]
 	case r.def.Param(name) != nil:
 		return fmt.Sprintf("unknown name %q", name), "write params." + name
-	case slices.Contains(r.sight.names, name):
+	case slices.Contains(r.scope.names, name):
 		return fmt.Sprintf("unknown name %q", name), fmt.Sprintf("write steps.%s.status or steps.%s.outputs.NAME", name, name)
 	case name != "params" && name != "steps":
-		return fmt.Sprintf("unknown name %q", name), cmp.Or(didYouMean(name, []string{"params", "steps", "id"}), conditionNames)
+		return fmt.Sprintf("unknown name %q", name),
+			cmp.Or(didYouMean(name, []string{"params", "steps", "id"}), conditionNames)
 	}
-	for _, step := range r.sight.names {
+	for _, step := range r.scope.names {
 		if strings.Contains(step, "-") && strings.Contains(text, stepsPrefix+step) {
 			return fmt.Sprintf("%s.%s is a subtraction", name, clip(step)), fmt.Sprintf("write steps[%q]", step)
 		}

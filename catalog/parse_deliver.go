@@ -13,7 +13,8 @@ var (
 	deliverKeys = keySet{owner: "a target of deliver", known: []string{FolderKind, WebhookKind, S3Kind}}
 	folderKeys  = keySet{owner: "folder", known: []string{"path", "key", "send", "on", "retry_for"}}
 	webhookKeys = keySet{owner: "webhook", known: []string{
-		"url", "method", "headers", "headers_file", "headers_env", "secret_file", "secret_env", "timeout", "send", "on", "retry_for",
+		"url", "method", "headers", "headers_file", "headers_env", "secret_file", "secret_env", "timeout",
+		"send", "on", "retry_for",
 	}}
 )
 
@@ -28,16 +29,18 @@ const (
 const SecretPrefix = "JOBDIR_SECRET_"
 
 var (
-	// fixedAddress is what a URL has before anything that depends on the operation: the host is nothing that a parameter chooses.
+	// fixedAddress is what a URL has before anything that depends on the operation: the host is nothing that a
+	// parameter chooses.
 	fixedAddress = regexp.MustCompile(`^https?://[^/?#$]+/`)
 	headerName   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")
 	headerText   = regexp.MustCompile(`^[\t\x20-\x7e]{0,1000}$`)
 	secretEnv    = regexp.MustCompile(`^` + SecretPrefix + `[A-Z0-9_]{1,100}$`)
 )
 
-// ownHeaders are those that a request gets anyway.
+// ownHeaders are headers that every request has anyway.
 var ownHeaders = []string{
-	"Content-Length", "Content-Type", "Host", "Transfer-Encoding", "Connection", "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature",
+	"Content-Length", "Content-Type", "Host", "Transfer-Encoding", "Connection", "Webhook-Id", "Webhook-Timestamp",
+	"Webhook-Signature",
 }
 
 // deliver decodes the targets of a job.
@@ -72,7 +75,9 @@ func (j *jobDecoder) deliver(n *node) {
 			continue
 		}
 		if first := slices.IndexFunc(j.def.Deliver, d.collides); first >= 0 {
-			j.fail(e, "give one of them another key", "targets %d and %d have the same key at the same place: each would replace what the other delivered", first+1, len(j.def.Deliver)+1)
+			j.fail(e, "give one of them another key",
+				"targets %d and %d have the same key at the same place: each would replace what the other delivered", first+1,
+				len(j.def.Deliver)+1)
 		}
 		j.def.Deliver = append(j.def.Deliver, d)
 	}
@@ -140,7 +145,8 @@ func (j *jobDecoder) deliveredKey(d *Delivery, n *node) {
 		}
 	}
 	if strings.Contains(strings.ReplaceAll(sample.String(), ArtifactReference, ""), "${") {
-		j.fail(n, "${id}, ${params.NAME}, ${result.NAME} and, with send: artifacts, ${artifact} are known here", "key has a reference that means nothing: %q", clip(n.text))
+		j.fail(n, "${id}, ${params.NAME}, ${result.NAME} and, with send: artifacts, ${artifact} are known here",
+			"key has a reference that means nothing: %q", clip(n.text))
 	}
 	if !depends {
 		j.fail(n, "put ${id} in it", "key is the same for every operation: each would replace what the one before delivered")
@@ -189,7 +195,8 @@ func (j *jobDecoder) webhook(d *Delivery, n *node) {
 		case "secret_env":
 			w.SecretEnv, _ = j.text(n, key)
 			if n.kind == textKind && !secretEnv.MatchString(w.SecretEnv) {
-				j.fail(n, "it is a name that begins with "+SecretPrefix+", which no command gets", "secret_env cannot be %q", clip(w.SecretEnv))
+				j.fail(n, "it is a name that begins with "+SecretPrefix+", which no command gets",
+					"secret_env cannot be %q", clip(w.SecretEnv))
 			}
 			j.onlySecret(&secret, k)
 		case "timeout":
@@ -208,7 +215,8 @@ func (j *jobDecoder) webhook(d *Delivery, n *node) {
 // onlySecret refuses a second secret.
 func (j *jobDecoder) onlySecret(first **node, k *node) {
 	if *first != nil {
-		j.fail(k, "leave one of them out; a file may hold several secrets, one a line", "secret_file and secret_env exclude each other")
+		j.fail(k, "leave one of them out; a file may hold several secrets, one a line",
+			"secret_file and secret_env exclude each other")
 	}
 	*first = k
 }

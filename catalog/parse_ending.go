@@ -2,7 +2,7 @@ package catalog
 
 import "time"
 
-// ending decodes the keys that say how long work may take, and what happens when it is interrupted or fails.
+// ending decodes the keys for time limits, interruption and failure of work.
 func (j *jobDecoder) ending(key string, n *node) {
 	def := j.def
 	switch key {
@@ -11,12 +11,19 @@ func (j *jobDecoder) ending(key string, n *node) {
 	case "timeout":
 		def.Timeout = j.duration(n, key, maxTimeout, "leave the key out for no limit")
 	case "stall_after":
-		def.StallAfter = j.duration(n, key, maxTimeout, "leave the key out for no notice")
+		if n.kind == textKind && n.text == "off" {
+			def.StallAfter = NoStall
+			return
+		}
+		def.StallAfter = j.duration(n, key, maxTimeout, "write off for no notice")
 	case "on_stall":
 		s, _ := j.word(n, key, []string{string(StallCancel), string(StallRetry)})
 		def.OnStall = OnStall(s)
 	case "restart":
-		s, _ := j.word(n, key, []string{string(RestartAdopt), string(RestartResume), string(RestartRetry), string(RestartFail)})
+		s, _ := j.word(n, key, []string{
+			string(RestartAdopt), string(RestartResume), string(RestartRetry),
+			string(RestartFail),
+		})
 		def.restart = Restart(s)
 	case "queue_timeout":
 		def.QueueTimeout = j.duration(n, key, maxTimeout, "leave the key out for no limit")
@@ -24,6 +31,8 @@ func (j *jobDecoder) ending(key string, n *node) {
 		def.Deadline = j.duration(n, key, maxTimeout, "leave the key out for no limit")
 	case "retry":
 		j.retry(n)
+	case "crash_limit":
+		j.crashLimit(n)
 	case "exit_codes":
 		j.exitCodes(n)
 	case "schedule":
@@ -42,7 +51,8 @@ func (j *jobDecoder) duration(n *node, key string, most time.Duration, without s
 	case !ok && durationForm.MatchString(n.text):
 		j.fail(n, without, "%s cannot be %q: it is longer than %dh", key, clip(n.text), int(most.Hours()))
 	case !ok:
-		j.fail(n, "whole numbers with a unit, such as 500ms, 10s or 1m30s", "%s cannot be %s, which is not a duration", key, n.said())
+		j.fail(n, "whole numbers with a unit, such as 500ms, 10s or 1m30s",
+			"%s cannot be %s, which is not a duration", key, n.describe())
 	case d < 1 || d > most:
 		j.fail(n, without, "%s cannot be %q: it must be more than 0 and at most %dh", key, clip(n.text), int(most.Hours()))
 	}
@@ -64,7 +74,8 @@ func (j *jobDecoder) checkRestart() {
 	case at == nil:
 	case j.at["steps"] != nil:
 		if j.def.restart == RestartAdopt || j.def.restart == RestartResume {
-			j.fail(at, "each step goes on as its kind of work does; for all of them it can be retry or fail", "the restart of a job with steps cannot be %q", j.def.restart)
+			j.fail(at, "each step goes on as its kind of work does; for all of them it can be retry or fail",
+				"the restart of a job with steps cannot be %q", j.def.restart)
 		}
 	case j.def.restart == RestartAdopt && j.def.Work() != WorkRun:
 		j.fail(at, "items and handlers resume: they go on at the first unfinished item", "only a command can be adopted")

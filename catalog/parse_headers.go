@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// HeaderValue says whether a text can be the value of a header: visible characters of ASCII, spaces and tabs, 1,000 at most.
+// HeaderValue reports whether a text can be the value of a header: visible characters of ASCII, spaces and
+// tabs, 1,000 at most.
 func HeaderValue(text string) bool { return headerText.MatchString(text) }
 
 // headerNames gives the names of a mapping that may be headers, and their values.
@@ -65,13 +66,15 @@ func (j *jobDecoder) secretHeaders(w *WebhookTarget, key string, n *node) {
 		case !ok:
 			continue
 		case key == "headers_env" && !secretEnv.MatchString(s):
-			j.fail(value, "it is a name that begins with "+SecretPrefix+", which no command gets", "headers_env cannot have the variable %q", clip(s))
+			j.fail(value, "it is a name that begins with "+SecretPrefix+", which no command gets",
+				"headers_env cannot have the variable %q", clip(s))
 		case key == "headers_env":
 			h.From.Env = s
 		case refers(s):
 			j.unreferenced(value, key, "a secret comes from no parameter")
 		case !filepath.IsAbs(s):
-			j.fail(value, "write it from the root, such as /etc/jobdir/hook.token", "headers_file cannot have the file %q", clip(s))
+			j.fail(value, "write it from the root, such as /etc/jobdir/hook.token",
+				"headers_file cannot have the file %q", clip(s))
 		default:
 			h.From.File = s
 		}

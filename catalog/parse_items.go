@@ -80,7 +80,8 @@ func (j *jobDecoder) checkAddress() {
 		}
 	}
 	if len(j.problems) == 0 && !endpointName.MatchString(j.def.Endpoint()) {
-		j.fail(j.root, "group and name together have at most 62 characters", "the endpoint name %q is longer than 63 characters", j.def.Endpoint())
+		j.fail(j.root, "group and name together have at most 62 characters",
+			"the endpoint name %q is longer than 63 characters", j.def.Endpoint())
 	}
 }
 
@@ -90,7 +91,8 @@ func (j *jobDecoder) checkWork() {
 	steps := j.at["steps"]
 	if steps == nil {
 		j.checkKind("job", kinds)
-		if j.at["run"] == nil && j.at["handler"] == nil && j.at["items"] == nil && len(j.problems) == 0 { // else it may be there, misspelt
+		if j.at["run"] == nil && j.at["handler"] == nil && j.at["items"] == nil && len(j.problems) == 0 {
+			// else it may be there, misspelt
 			j.fail(j.root, kinds, "the job has no work")
 		}
 		return
@@ -147,7 +149,8 @@ func (j *jobDecoder) checkReferences() {
 	if it := j.def.Items; it != nil && it.Range != nil {
 		for _, b := range []Bound{it.Range.First, it.Range.Last} {
 			if p := j.def.Param(b.Param); p != nil && p.Type != IntegerType {
-				j.fail(j.at["items"], "a range counts integers", "range uses the parameter %q, which is %s", p.Name, article(p.Type))
+				j.fail(j.at["items"], "a range counts integers", "range uses the parameter %q, which is %s",
+					p.Name, article(p.Type))
 			}
 		}
 	}

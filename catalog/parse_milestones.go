@@ -15,7 +15,7 @@ func (d *decoder) milestone(n, at *node, key string) string {
 	return name
 }
 
-// milestones decodes those that are reached when all of a set of steps are done.
+// milestones decodes the milestones that are reached when all of a set of steps are done.
 func (j *jobDecoder) milestones(n *node) {
 	if n.kind != mappingKind {
 		j.fail(n, "write NAME: [STEP, STEP]", "milestones must be a mapping, not %s", n.kind)
@@ -39,7 +39,7 @@ func (j *jobDecoder) milestones(n *node) {
 	}
 }
 
-// milestonePlace is where a milestone and its steps stand.
+// milestonePlace has the position of a milestone and of its steps in the file.
 type milestonePlace struct {
 	at    *node
 	steps []*node
@@ -64,7 +64,7 @@ func (j *jobDecoder) checkMilestones() {
 		named(m.Name, place.at)
 		for k, name := range m.Steps {
 			if j.stepOf(name) == nil {
-				j.fail(place.steps[k], j.sight.known(name), "unknown step %q", clip(name))
+				j.fail(place.steps[k], j.scope.unknownStepHint(name), "unknown step %q", clip(name))
 			}
 		}
 	}

@@ -16,9 +16,14 @@ func (j *jobDecoder) params(n *node) {
 		case ReservedParam(name):
 			j.fail(e.key, "the daemon reads a query parameter of this name itself", "a parameter cannot have the name %q", name)
 		case !paramName.MatchString(name):
-			j.fail(e.key, "small letters, digits and _, a letter first, 63 characters at most", "a parameter cannot have the name %q", clip(name))
+			j.fail(e.key, "letters, digits and _, a letter first, 63 characters at most",
+				"a parameter cannot have the name %q", clip(name))
 		case j.def.Param(name) != nil:
 			j.fail(e.key, "", "the parameter %q is given twice", name)
+		case j.def.foldedParam(name) != "":
+			j.fail(e.key, "commands find both as JOBDIR_PARAM_"+strings.ToUpper(name),
+				"the parameters %q and %q differ by case alone",
+				j.def.foldedParam(name), name)
 		}
 		j.def.Params = append(j.def.Params, j.param(name, e.key, e.value))
 	}

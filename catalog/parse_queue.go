@@ -4,10 +4,10 @@ import "slices"
 
 var uniqueKeys = keySet{owner: "unique", known: []string{"on_hit", "by"}}
 
-// maxLimits bounds the limits of one job: each is asked for at every start.
+// maxLimits bounds the limits of a job: each is checked at every start.
 const maxLimits = 16
 
-// queue decodes the keys that say when an operation may start and what equal ones are.
+// queue decodes the keys that decide when an operation may start and which operations are equal.
 func (j *jobDecoder) queue(key string, n *node) {
 	def := j.def
 	switch key {
@@ -35,7 +35,7 @@ func (j *jobDecoder) queue(key string, n *node) {
 			j.uses = append(j.uses, use{at: n, text: s, early: true})
 		}
 	case "key_order":
-		s, _ := j.word(n, key, []string{string(KeyBySubmit), string(KeyByPriority)})
+		s, _ := j.word(n, key, []string{string(KeyBySubmit), string(KeyByPriority), string(KeyAnyOrder)})
 		def.KeyOrder = KeyOrder(s)
 	case "priority":
 		if v, ok := j.integer(n, key); ok {

@@ -66,20 +66,20 @@ func (j *jobDecoder) between(n *node, key string, least, most float64) float64 {
 			return v
 		}
 	}
-	j.fail(n, "", "%s must be a number from %g to %g, not %s", key, least, most, n.said())
+	j.fail(n, "", "%s must be a number from %g to %g, not %s", key, least, most, n.describe())
 	return least
 }
 
 var errorCode = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
-// finalCodes are error codes that end an operation whatever its job says.
+// finalCodes are error codes that end an operation regardless of its job.
 var finalCodes = []string{"deadline_exceeded", "queue_timeout"}
 
 // exitCodes reads which failures may go well another time, which need a person, and which are none.
 func (j *jobDecoder) exitCodes(n *node) {
 	if n.kind == textKind {
 		if _, ok := j.word(n, "exit_codes", []string{"sysexits"}); ok {
-			j.def.ExitCodes = ExitCodes{classes: sysexits}
+			j.def.ExitCodes = ExitCodes{classes: sysexits, shorthand: true}
 		}
 		return
 	}

@@ -8,7 +8,8 @@ import (
 )
 
 var s3Keys = keySet{owner: "s3", known: []string{
-	"endpoint", "bucket", "key", "region", "content_type", "storage_class", "metadata", "access_key_env", "access_key_file", "secret_key_env",
+	"endpoint", "bucket", "key", "region", "content_type", "storage_class", "metadata", "access_key_env",
+	"access_key_file", "secret_key_env",
 	"secret_key_file", "session_token_env", "session_token_file", "timeout", "send", "on", "retry_for",
 }}
 
@@ -18,7 +19,7 @@ const (
 	minS3Timeout  = time.Second
 	maxMetadata   = 32
 	maxMetaBytes  = 1000
-	deliveryTaken = "jobdir-delivery" // what the daemon itself says in the metadata
+	deliveryTaken = "jobdir-delivery" // set by the daemon in the metadata
 )
 
 // s3 decodes a target that is a bucket.
@@ -122,14 +123,17 @@ func (j *jobDecoder) matched(into *string, what string, n *node, fits func(strin
 	}
 }
 
-// credential decodes one of the keys that say where a secret is; false when it is none of them.
+// credential decodes a key that names the location of a secret; it returns false for any other key.
 func (j *jobDecoder) credential(t *S3Target, name string, k, n *node) bool {
 	what, isFile := strings.CutSuffix(name, "_file")
 	what, isEnv := strings.CutSuffix(what, "_env")
 	if !isFile && !isEnv {
 		return false
 	}
-	into := map[string]*SecretSource{"access_key": &t.AccessKey, "secret_key": &t.SecretKey, "session_token": &t.SessionToken}[what]
+	into := map[string]*SecretSource{
+		"access_key": &t.AccessKey, "secret_key": &t.SecretKey,
+		"session_token": &t.SessionToken,
+	}[what]
 	if *into != (SecretSource{}) {
 		j.fail(k, "leave one of them out", "%s_file and %s_env exclude each other", what, what)
 	}

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Bounds of a job with steps. Each step stands in the record of every operation, which is written whole at each change.
+// Limits for jobs with steps. The record of every operation contains each step, and is written as a whole at
+// each change.
 const (
 	maxSteps   = 256
 	maxOutputs = 64
@@ -15,11 +16,15 @@ const (
 var stepKeys = keySet{
 	owner: "a step",
 	known: []string{
-		"name", "summary", "needs", "run", "items", "parallel", "handler", "dir", "env", "optional", "approve", "when", "milestone",
-		"lane", "limits", "timeout", "retry", "exit_codes", "errors", "outputs", "fail_when", "grace", "stall_after", "on_stall", "restart",
+		"name", "summary", "needs", "run", "items", "parallel", "handler", "dir", "env", "optional", "approve",
+		"when", "milestone",
+		"lane", "limits", "timeout", "retry", "exit_codes", "errors", "outputs", "fail_when", "grace", "stall_after",
+		"on_stall", "restart",
+		"crash_limit",
 	},
 	other: []string{
-		"group", "params", "tags", "max_log", "on_disconnect", "queue_timeout", "deadline", "key", "key_order", "priority", "unique", "schedule", "then",
+		"group", "params", "tags", "max_log", "on_disconnect", "queue_timeout", "deadline", "key", "key_order", "priority",
+		"unique", "schedule", "then",
 		"steps", "milestones", "deliver",
 	},
 	where: "it is a key of the job",
@@ -35,7 +40,8 @@ var (
 
 const stepNameHint = "small letters, digits, _ and -, a letter or digit first, 63 characters at most"
 
-// stepDecoder decodes one step. What a step and a job have in common it decodes as a job does, into a definition of its own.
+// stepDecoder decodes one step. What a step and a job have in common it decodes as a job does, into a definition of
+// its own.
 type stepDecoder struct {
 	jobDecoder
 	step  *Step
@@ -43,7 +49,8 @@ type stepDecoder struct {
 	when  *node
 }
 
-// readSteps decodes the steps as far as each stands for itself. The keys of a file come in any order, so the rest is done by checkSteps.
+// readSteps decodes the steps independently of each other. The keys of a file come in any order, so
+// checkSteps does the rest.
 func (j *jobDecoder) readSteps(n *node) {
 	elements := j.list(n, "steps")
 	if len(elements) > maxSteps {
@@ -119,7 +126,8 @@ func (s *stepDecoder) outputs(n *node) {
 		case !ok:
 			continue
 		case !outputName.MatchString(name):
-			s.fail(e, "letters, digits and _, no digit first, 63 characters at most", "an output cannot have the name %q", clip(name))
+			s.fail(e, "letters, digits and _, no digit first, 63 characters at most",
+				"an output cannot have the name %q", clip(name))
 		case slices.Contains(s.step.Outputs, name):
 			s.fail(e, "", "the output %q is given twice", name)
 		}
@@ -130,21 +138,24 @@ func (s *stepDecoder) outputs(n *node) {
 	}
 }
 
-// checkStep checks what the step says by itself, whatever the job and the other steps say. Where keys were wrong the work may be there, misspelt.
+// checkStep checks the settings of a step on their own. If keys were wrong, the work may be present but
+// misspelt.
 func (s *stepDecoder) checkStep(whole bool) {
 	step := s.step
 	if s.at["name"] == nil {
 		s.fail(s.root, "every step has a name of its own", "the key %q is missing", "name")
 	}
 	if step.Optional && step.Approve {
-		s.fail(s.at["approve"], "nothing waits for an optional step: leave out one of the two", "an optional step cannot wait for an approval")
+		s.fail(s.at["approve"], "nothing waits for an optional step: leave out one of the two",
+			"an optional step cannot wait for an approval")
 	}
 	const kinds = "a step has run, or items and run, or handler; one with approve: true can do without"
 	if s.at["run"] != nil || s.at["items"] != nil || s.at["handler"] != nil {
 		s.checkKind("step", kinds)
 		s.checkRestart()
 		if k := s.at["outputs"]; k != nil && s.at["items"] != nil {
-			s.fail(k, "the command of an item leaves the result of that item", "outputs has a meaning only with run alone or handler")
+			s.fail(k, "the command of an item leaves the result of that item",
+				"outputs has a meaning only with run alone or handler")
 		}
 		if k := s.at["fail_when"]; k != nil && s.at["items"] == nil && s.at["handler"] == nil {
 			s.fail(k, "", "fail_when has a meaning only with items or handler")
@@ -159,7 +170,8 @@ func (s *stepDecoder) checkStep(whole bool) {
 	}
 	for _, key := range stepKeys.known {
 		if k := s.at[key]; k != nil && !slices.Contains(gateKeys, key) {
-			s.fail(k, "a step with approve and without run, items and handler only waits for a person", "%s has a meaning only with work", key)
+			s.fail(k, "a step with approve and without run, items and handler only waits for a person",
+				"%s has a meaning only with work", key)
 		}
 	}
 }

@@ -30,9 +30,18 @@ func TestParseEverything(t *testing.T) {
 	}{
 		{"address", d.Address() + " " + d.Endpoint() + " " + string(d.Work()), "media/decode media-decode run"},
 		{"summary", d.Summary, "Decode every variant of a title"},
-		{"params", params, []string{"title string ", "files integer 20", "ratio number 0.5", "mode string fast", "dry boolean false"}},
+		{"params", params, []string{
+			"title string ", "files integer 20", "ratio number 0.5", "mode string fast",
+			"dry boolean false",
+		}},
 		{"tags", d.Tags, []string{"video", "2026"}},
-		{"env", d.Env, []EnvVar{{"LANG", "C.UTF-8"}, {"LEVEL", "3"}, {"MODE", "0644"}, {"VERBOSE", "true"}, {"TITLE", "${params.title}"}}},
+		{"env", d.Env, []EnvVar{
+			{"LANG", "C.UTF-8"},
+			{"LEVEL", "3"},
+			{"MODE", "0644"},
+			{"VERBOSE", "true"},
+			{"TITLE", "${params.title}"},
+		}},
 		{"run", d.Run, []string{"decode", "--title", "${params.title}", "--", "5", "${HOME}", "${id}"}},
 		{"max_log", d.MaxLog, Bytes(1 << 30)},
 		{"words", []string{string(d.FailWhen), string(d.OnDisconnect)}, []string{"any", "cancel"}},
@@ -79,7 +88,11 @@ func TestParseQueue(t *testing.T) {
 		{"key", []string{key, defs[1].Key, minimal.Key}, []string{"s ${params.page}", "7", ""}},
 		{"key_order", []KeyOrder{d.KeyOrder, minimal.KeyOrder}, []KeyOrder{KeyByPriority, KeyBySubmit}},
 		{"priority", []int{d.Priority, minimal.Priority}, []int{-5, 0}},
-		{"unique", []Unique{d.Unique, defs[1].Unique, minimal.Unique}, []Unique{{HitNext, []string{"subscription_id"}}, {OnHit: HitOff}, {OnHit: HitReturn}}},
+		{"unique", []Unique{d.Unique, defs[1].Unique, minimal.Unique}, []Unique{
+			{HitNext, []string{"subscription_id"}},
+			{OnHit: HitOff},
+			{OnHit: HitReturn},
+		}},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s: %#v, want %#v", c.what, c.got, c.want)
@@ -157,7 +170,10 @@ func TestHostileFilesAreRefused(t *testing.T) {
 
 func TestQuantities(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"1": "1B", "1024": "1KiB", "1GiB": "1GiB", "1500 kB": "1500000B", "1536KiB": "1536KiB", "2TB": "1953125000KiB"} {
+	for text, want := range map[string]string{
+		"1": "1B", "1024": "1KiB", "1GiB": "1GiB", "1500 kB": "1500000B",
+		"1536KiB": "1536KiB", "2TB": "1953125000KiB",
+	} {
 		if b, ok := parseBytes(text); !ok || b.String() != want {
 			t.Errorf("%s is %s", text, b)
 		}
@@ -167,7 +183,10 @@ func TestQuantities(t *testing.T) {
 			t.Errorf("%q is accepted as %s", text, b)
 		}
 	}
-	for text, want := range map[string]time.Duration{"10s": 10 * time.Second, "1m30s": 90 * time.Second, "2d": 48 * time.Hour, "500ms": 500 * time.Millisecond} {
+	for text, want := range map[string]time.Duration{
+		"10s": 10 * time.Second, "1m30s": 90 * time.Second,
+		"2d": 48 * time.Hour, "500ms": 500 * time.Millisecond,
+	} {
 		if d, ok := parseDuration(text); !ok || d != want {
 			t.Errorf("%s is %s", text, d)
 		}
@@ -223,7 +242,10 @@ func TestRetriesAreRead(t *testing.T) {
 	}
 	for i, want := range []Retry{
 		{MaxAttempts: 5, Initial: 5 * time.Second, Factor: 3, Cap: 10 * time.Minute, Jitter: 0.5, For: 24 * time.Hour},
-		{MaxAttempts: UnboundedAttempts, Initial: time.Hour, Factor: DefaultRetryFactor, Cap: time.Hour, Jitter: DefaultRetryJitter, For: 24 * time.Hour},
+		{
+			MaxAttempts: UnboundedAttempts, Initial: time.Hour, Factor: DefaultRetryFactor, Cap: time.Hour,
+			Jitter: DefaultRetryJitter, For: 24 * time.Hour,
+		},
 	} {
 		if got := defs[i].Retry; got != want {
 			t.Errorf("%s: %+v, want %+v", defs[i].Name, got, want)
@@ -241,12 +263,17 @@ func TestRetriesAreRead(t *testing.T) {
 		{0, "exit_code", 75, ClassRetryable},
 		{0, "exit_code", 3, ClassWarn},
 		{0, "exit_code", 1, ""},
+		{0, "exit_code", 4, ClassFinal},
 		{0, "timeout", 75, ClassWarn},
 		{0, "handler_failed", -1, ClassRetryable},
 		{1, "exit_code", 69, ClassRetryable},
 		{1, "exit_code", 78, ClassManual},
 		{1, "exit_code", 64, ""},
 		{1, "signal", -1, ""},
+		{2, "exit_code", 77, ClassManual},
+		{2, "exit_code", 78, ClassManual},
+		{2, "exit_code", 75, ""},
+		{3, "exit_code", 77, ""},
 	} {
 		exit := &c.exit
 		if c.exit < 0 {
@@ -269,13 +296,15 @@ func TestSchedulesAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := defs[0].Schedule
-	if s.Spec.Cron() != "0 3 * * *" || s.Spec.Timezone() != "Europe/Berlin" || s.Jitter != 10*time.Minute || s.Overlap != "queue" || s.Missed != "all" {
+	if s.Spec.Cron() != "0 3 * * *" || s.Spec.Timezone() != "Europe/Berlin" || s.Jitter != 10*time.Minute ||
+		s.Overlap != "queue" || s.Missed != "all" {
 		t.Errorf("%+v", s)
 	}
 	if got := string(s.Params.JSON()); got != `{"files":7,"title":"night"}` {
 		t.Errorf("params %s", got)
 	}
-	if s := defs[1].Schedule; s.Overlap != "skip" || s.Missed != "once" || s.Jitter != 0 || string(s.Params.JSON()) != "{}" {
+	if s := defs[1].Schedule; s.Overlap != "skip" || s.Missed != "once" || s.Jitter != 0 ||
+		string(s.Params.JSON()) != "{}" {
 		t.Errorf("%+v", s)
 	}
 }

@@ -97,7 +97,7 @@ func parseDuration(s string) (time.Duration, bool) {
 // ParseBytes reads an amount as job files write it, and reports false for what is none.
 func ParseBytes(s string) (Bytes, bool) { return parseBytes(s) }
 
-// TooLong tells of a text that [ParseDuration] takes for none whether it is a duration that is longer than can be said here.
+// TooLong reports whether a text that [ParseDuration] refuses is a duration that is too long to represent.
 func TooLong(s string) bool {
 	_, ok := parseDuration(s)
 	return !ok && durationForm.MatchString(s)

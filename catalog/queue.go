@@ -15,10 +15,10 @@ const AllLanes = statefs.AllLanes
 
 var limitName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// LaneName tells whether a lane can have this name.
+// LaneName reports whether a name is valid for a lane.
 func LaneName(name string) bool { return statefs.ValidLane(name) }
 
-// LimitName tells whether a limit can have this name.
+// LimitName reports whether a name is valid for a limit.
 func LimitName(name string) bool { return limitName.MatchString(name) }
 
 // MaxPriority is the highest priority; the lowest is -MaxPriority.
@@ -27,16 +27,17 @@ const MaxPriority = 1_000_000
 // MaxKey is the length of the longest key, in bytes.
 const MaxKey = 512
 
-// KeyOrder says in which order operations with the same key start.
+// KeyOrder is the order in which operations with the same key start.
 type KeyOrder string
 
-// The values of key_order.
+// The values of key_order. With the first two, an operation that cannot start yet holds up those behind it.
 const (
 	KeyBySubmit   KeyOrder = "submit"   // in the order in which they were submitted (default)
 	KeyByPriority KeyOrder = "priority" // the highest priority first, then as submitted
+	KeyAnyOrder   KeyOrder = "any"      // the earliest submitted operation that can start
 )
 
-// OnHit says what a submit gets when an equal operation is already there.
+// OnHit decides what a submit gets if an equal operation exists already.
 type OnHit string
 
 // The values of unique.on_hit.
@@ -54,12 +55,13 @@ type Unique struct {
 	By []string
 }
 
-// KeyFor gives the key with its references replaced, "" when the job has none or when nothing is left of it. The error is a
-// [*ParamError].
+// KeyFor gives the key with its references replaced, "" when the job has none or when nothing is left of it. The
+// error is a [*ParamError].
 func (d *Definition) KeyFor(p Params) (string, error) {
 	key := Expand(d.Key, Values{Params: p})
 	if len(key) > MaxKey {
-		return "", &ParamError{Reason: fmt.Sprintf("the key that the job makes of its parameters is longer than %d bytes", MaxKey)}
+		return "", &ParamError{Reason: fmt.Sprintf("the key that the job makes of its parameters is longer than %d bytes",
+			MaxKey)}
 	}
 	return key, nil
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Retry says how often work is tried, and how long is waited before it is tried again.
+// Retry decides how often work is retried, and after which waits.
 type Retry struct {
 	// MaxAttempts are the attempts that may fail, the first one too; at least 1.
 	MaxAttempts int
@@ -15,7 +15,8 @@ type Retry struct {
 	Factor float64
 	// Cap is the longest wait.
 	Cap time.Duration
-	// Jitter is the part of a wait that is left to chance, 0 to 1, so that many operations which failed at one time do not come back at one.
+	// Jitter is the part of a wait that is left to chance, 0 to 1, so that many operations which failed at one time
+	// do not come back at one.
 	Jitter float64
 	// For bounds the time from the start of the first attempt that failed to that of the last one; 0 is no bound.
 	For time.Duration
@@ -24,30 +25,37 @@ type Retry struct {
 // UnboundedAttempts are the attempts of a job that bounds them by time alone, and the most that a job may name.
 const UnboundedAttempts = 1_000_000
 
-// The values of retry for what a job does not say.
+// The defaults of retry.
 const (
 	DefaultRetryFactor = 2
 	DefaultRetryCap    = 10 * time.Minute
 	DefaultRetryJitter = 0.2
 )
 
-// Class says what is done when an attempt fails in a certain way.
+// Class decides what happens after a failure of some kind.
 type Class string
 
-// The classes. An attempt without one is judged by the daemon: what died, hung or took too long may be tried again, any other failure is
-// final.
+// The classes. A failure without one is tried again while attempts remain.
 const (
-	ClassRetryable Class = "retryable" // it may go well another time: tried again while attempts remain
+	ClassRetryable Class = "retryable" // tried again while attempts remain, also work that was cut off
 	ClassManual    Class = "manual"    // only a person can mend it: the operation becomes failed_manual
+	ClassFinal     Class = "final"     // another attempt would fail too: it is the last one
 	ClassWarn      Class = "warn"      // neither a failure nor an attempt: tried again later, as often as it takes
 )
 
-// ExitCodes are the classes of failures, as a job declares them; the zero value declares none.
-type ExitCodes struct{ classes map[string]Class }
+// ExitCodes maps failures to classes, as a job declares them; the zero value belongs to a job that declares
+// none.
+type ExitCodes struct {
+	classes   map[string]Class
+	shorthand bool // written as sysexits
+}
 
-// Class returns the class of an attempt that failed with an error code and, when that is exit_code, an exit code; "" when the job says
-// nothing of it. What is said of the exit code counts before what is said of all exit codes.
+// Class returns the class of an attempt that failed with an error code and, if that is exit_code, an exit
+// code; "" if it has none. A class for the exit code precedes a class for all exit codes.
 func (e ExitCodes) Class(code string, exit *int) Class {
+	if e.classes == nil {
+		e.classes = defaultClasses
+	}
 	if code == "exit_code" && exit != nil {
 		if class, ok := e.classes[strconv.Itoa(*exit)]; ok {
 			return class
@@ -56,8 +64,10 @@ func (e ExitCodes) Class(code string, exit *int) Class {
 	return e.classes[code]
 }
 
-// sysexits are the classes of sysexits(3): a service or a resource that is away comes back, and permissions and configuration are
-// mended by a person. The others are mistakes in what was asked or in the program.
+// defaultClasses are those of a job without exit_codes: permissions and configuration are corrected by a person.
+var defaultClasses = map[string]Class{"77": ClassManual, "78": ClassManual}
+
+// sysexits are the classes of sysexits(3): a service or a resource that is away comes back.
 var sysexits = map[string]Class{
 	"69": ClassRetryable, // EX_UNAVAILABLE
 	"71": ClassRetryable, // EX_OSERR

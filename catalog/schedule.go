@@ -5,10 +5,10 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/jobdir/jobdir/schedule"
+	"github.com/jobdir/jobdir/catalog/schedule"
 )
 
-// Schedule says when a job starts by itself.
+// Schedule decides when a job starts by itself.
 type Schedule struct {
 	Spec *schedule.Spec
 	// Jitter is by how much a start may be later than its slot; 0 is on time.
@@ -19,8 +19,8 @@ type Schedule struct {
 	Params Params
 }
 
-// OverlapOf says what is done at slots that are due, when the operation of an earlier one has not ended. Missed slots that are all to fire are
-// not passed over because of each other: they wait in turn.
+// OverlapOf returns what happens at due slots when the operation of an earlier slot has not ended. With
+// MissedAll, missed slots do not skip each other: they wait in turn.
 func (s *Schedule) OverlapOf(due []time.Time, now time.Time) schedule.Overlap {
 	late := len(due) > 1 || len(due) == 1 && now.Sub(due[0]) > schedule.Late
 	if late && s.Missed == schedule.MissedAll && s.Overlap == schedule.OverlapSkip {
@@ -29,7 +29,10 @@ func (s *Schedule) OverlapOf(due []time.Time, now time.Time) schedule.Overlap {
 	return s.Overlap
 }
 
-var scheduleKeys = keySet{owner: "schedule", known: []string{"cron", "timezone", "jitter", "overlap", "missed", "params"}}
+var scheduleKeys = keySet{owner: "schedule", known: []string{
+	"cron", "timezone", "jitter", "overlap",
+	"missed", "params",
+}}
 
 // maxJitter is the longest delay of a start that a job may leave to chance.
 const maxJitter = 24 * time.Hour
@@ -48,10 +51,16 @@ func (j *jobDecoder) schedule(n *node) {
 		case "jitter":
 			s.Jitter = j.duration(n, key, maxJitter, "leave the key out to start on time")
 		case "overlap":
-			word, _ := j.word(n, key, []string{string(schedule.OverlapSkip), string(schedule.OverlapQueue), string(schedule.OverlapCancel)})
+			word, _ := j.word(n, key, []string{
+				string(schedule.OverlapSkip), string(schedule.OverlapQueue),
+				string(schedule.OverlapCancel),
+			})
 			s.Overlap = schedule.Overlap(word)
 		case "missed":
-			word, _ := j.word(n, key, []string{string(schedule.MissedSkip), string(schedule.MissedOnce), string(schedule.MissedAll)})
+			word, _ := j.word(n, key, []string{
+				string(schedule.MissedSkip), string(schedule.MissedOnce),
+				string(schedule.MissedAll),
+			})
 			s.Missed = schedule.Missed(word)
 		case "params":
 			j.scheduleParams = j.scheduled(n)
@@ -93,7 +102,8 @@ func (j *jobDecoder) checkSchedule() {
 	}
 	params, err := j.def.Bind(j.scheduleParams)
 	if err != nil {
-		j.fail(j.at["schedule"], "give the parameters of the starts with schedule: {params: {...}}", "the schedule cannot start the job: %v", err)
+		j.fail(j.at["schedule"], "give the parameters of the starts with schedule: {params: {...}}",
+			"the schedule cannot start the job: %v", err)
 	}
 	j.def.Schedule.Params = params
 }

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobdir/jobdir/schedule"
+	"github.com/jobdir/jobdir/catalog/schedule"
 )
 
-// Missed slots that are all to fire are not passed over because of each other; those that come at their time are.
+// Missed slots do not skip each other if all of them fire; slots on time do.
 func TestOverlapOfMissedSlots(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

@@ -4,7 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // Step is one step of a job.
@@ -18,15 +19,16 @@ type Step struct {
 	Milestone string
 	// When is the condition as it is written, "" when it has none; [Step.Holds] judges it.
 	When string
-	// Outputs are the names of the values in its result that later steps may use; a result without one of them is a failure.
+	// Outputs are the names of the values in its result that later steps may use; a result without one of them is a
+	// failure.
 	Outputs []string
-	// Errors say by what the work writes what kind of failure it is, in the order of the file.
+	// Errors classify failures by the output of the work, in the order of the file.
 	Errors []ErrorPattern
 	// Lane is what it takes in place of the lane of the job, Limits what it takes beside its limits, for its time alone.
 	Lane   string
 	Limits []string
-	// Work is the step as a job of its own: its run, items or handler, and everything that a step may say, with what the job says for what it
-	// leaves open. It is nil for a gate without work.
+	// Work is the step as a job of its own: its run, items or handler and all settings of the step, with
+	// those of the job as defaults. It is nil for a gate without work.
 	Work *Definition
 
 	condition *condition // nil: it always holds
@@ -36,7 +38,8 @@ type Step struct {
 // Position is where the step begins in its file.
 func (s *Step) Position() Position { return s.at }
 
-// MarshalJSON describes the step to those who look at a job: its place among the others and what it takes. work is gate for one without.
+// MarshalJSON describes the step for clients: its position among the others and its settings. work is "gate"
+// for a step without work.
 func (s *Step) MarshalJSON() ([]byte, error) {
 	work := "gate"
 	if s.Work != nil {
@@ -80,13 +83,16 @@ func (d *Definition) Graph() steps.Graph {
 func (d *Definition) NewSteps() []steps.Step {
 	var list []steps.Step
 	for _, s := range d.Steps {
-		list = append(list, steps.Step{Name: s.Name, Status: steps.Pending, Optional: s.Optional, Lane: s.Lane, Limits: s.Limits})
+		list = append(list, steps.Step{
+			Name: s.Name, Status: steps.Pending, Optional: s.Optional,
+			Lane: s.Lane, Limits: s.Limits,
+		})
 	}
 	return list
 }
 
 // FirstPhase is the phase of an operation with steps before it has reached a milestone.
-const FirstPhase = "created"
+const FirstPhase = statefs.FirstPhase
 
 // Milestone is a phase that is reached when all of a set of steps are done.
 type Milestone struct {
@@ -94,21 +100,21 @@ type Milestone struct {
 	Steps []string `json:"steps"`
 }
 
-// Phase is the furthest milestone that an operation has reached: that whose last step is the last one in the order of the steps. A step that was
-// skipped has reached nothing; of several, one must have been done.
+// Phase returns the furthest milestone that an operation has reached: the milestone whose last step is latest
+// in the order of the steps. A milestone is reached when its steps have succeeded and no required step before
+// them, and no step that they need, failed, is still open, or was skipped by a person. A step that its own
+// condition skipped does not count.
 func (d *Definition) Phase(list []steps.Step) string {
-	phase, furthest := FirstPhase, -1
+	phase, furthest, graph := FirstPhase, -1, d.Graph()
 	reach := func(name string, of ...string) {
-		last, done := -1, false
+		last := -1
 		for _, step := range of {
-			s := steps.Find(list, step)
-			if s == nil || !s.Status.Done() {
+			if s := steps.Find(list, step); s == nil || s.Status != steps.Succeeded || !graph.PredecessorsSucceeded(list, step) {
 				return
 			}
-			done = done || s.Status == steps.Succeeded
 			last = max(last, slices.IndexFunc(d.Steps, func(s *Step) bool { return s.Name == step }))
 		}
-		if done && last >= furthest {
+		if last >= furthest {
 			phase, furthest = name, last
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// ErrorPattern says that a failure whose output or error has a line that matches is one of a class, with an error code of its own.
+// ErrorPattern assigns a class and an error code to a failure whose output or error has a matching line.
 type ErrorPattern struct {
 	Match *regexp.Regexp
 	// Class is what is done, "" leaves it to the exit code.
@@ -14,7 +14,8 @@ type ErrorPattern struct {
 	Code string
 }
 
-// ErrorIn finds the first pattern that one of the lines matches, and that line; the last such line counts. It is nil when none does.
+// ErrorIn finds the first pattern that one of the lines matches, and that line; the last such line counts. It is nil
+// when none does.
 func (s *Step) ErrorIn(lines []string) (*ErrorPattern, string) {
 	for i := range s.Errors {
 		for _, line := range slices.Backward(lines) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // checkSteps checks the steps against each other and against the job, and makes the definition's of them.
@@ -17,13 +17,14 @@ func (j *jobDecoder) checkSteps() {
 		return
 	}
 	for _, s := range j.steps {
-		if name := s.step.Name; slices.Contains(j.sight.names, name) && name != "" {
+		if name := s.step.Name; slices.Contains(j.scope.names, name) && name != "" {
 			j.fail(s.at["name"], "each step has a name of its own", "the step %q is there twice", clip(name))
 		}
-		j.sight.names = append(j.sight.names, s.step.Name)
+		j.scope.names = append(j.scope.names, s.step.Name)
 	}
 	if len(j.steps) > 0 && !slices.ContainsFunc(j.steps, func(s *stepDecoder) bool { return !s.step.Optional }) {
-		j.fail(at, "an operation is completed when its required steps are done: leave optional out of one", "all steps are optional")
+		j.fail(at, "an operation is completed when its required steps are done: leave optional out of one",
+			"all steps are optional")
 	}
 	before := len(j.problems)
 	for _, s := range j.steps {
@@ -58,14 +59,16 @@ func (j *jobDecoder) checkNeeds(s *stepDecoder) {
 		case name == s.step.Name:
 			j.fail(s.needs[i], "", "the step %q needs itself", clip(name))
 		case needed == nil:
-			j.fail(s.needs[i], j.sight.known(name), "unknown step %q", clip(name))
+			j.fail(s.needs[i], j.scope.unknownStepHint(name), "unknown step %q", clip(name))
 		case needed.step.Optional && !s.step.Optional:
-			j.fail(s.needs[i], "an optional step may fail: make both optional, or neither", "a required step cannot need the optional step %q", name)
+			j.fail(s.needs[i], "an optional step may fail: make both optional, or neither",
+				"a required step cannot need the optional step %q", name)
 		}
 	}
 }
 
-// order puts the steps into the order in which they are done. It names one circle; while names are wrong there may be others, and none is looked for.
+// order sorts the steps in the order of their execution. It reports one cycle; while names are invalid there
+// may be others, which it does not search.
 func (j *jobDecoder) order(wrong bool) steps.Graph {
 	graph := make(steps.Graph, len(j.steps))
 	for i, s := range j.steps {
@@ -77,13 +80,14 @@ func (j *jobDecoder) order(wrong bool) steps.Graph {
 	order, cycle := graph.Order()
 	if cycle != nil {
 		s := j.stepOf(cycle[0])
-		j.fail(s.needs[slices.Index(s.step.Needs, cycle[1])], "take one of these needs away", "the steps need each other in a circle: %s", strings.Join(cycle, " needs "))
+		j.fail(s.needs[slices.Index(s.step.Needs, cycle[1])], "take one of these needs away",
+			"the steps need each other in a circle: %s", strings.Join(cycle, " needs "))
 	}
 	return order
 }
 
-// ancestors are the steps that are done before one begins: all that it needs, directly or not. While a need is no step it may mean any, so that
-// a misspelt one is one mistake and not many.
+// ancestors are the steps that are done before one begins: all that it needs, directly or not. While a need is no
+// step it may mean any, so that a misspelt one is one mistake and not many.
 func (j *jobDecoder) ancestors(s *stepDecoder) map[string]*Step {
 	all, unknown := map[string]*Step{}, false
 	var add func(*stepDecoder)
@@ -103,14 +107,14 @@ func (j *jobDecoder) ancestors(s *stepDecoder) map[string]*Step {
 			all[other.step.Name] = other.step
 		}
 	}
-	delete(all, s.step.Name) // it stands in a circle
+	delete(all, s.step.Name) // it is part of a cycle
 	return all
 }
 
-// finish checks and completes a step with what the job says.
+// finish completes a step with the settings of the job, and checks it.
 func (s *stepDecoder) finish(j *jobDecoder) {
 	s.decoder = j.decoder
-	s.sight = sight{names: j.sight.names, self: s.step.Name, before: j.ancestors(s)}
+	s.scope = stepScope{names: j.scope.names, self: s.step.Name, before: j.ancestors(s)}
 	s.step.Lane, s.step.Limits = s.def.Lane, s.def.Limits
 	s.step.Summary = s.def.Summary
 	if k := s.at["on_stall"]; k != nil && s.at["stall_after"] == nil && j.at["stall_after"] == nil {
@@ -131,11 +135,12 @@ func (s *stepDecoder) hasWork() bool {
 	return s.at["run"] != nil || s.at["items"] != nil || s.at["handler"] != nil
 }
 
-// work makes the definition of a step: the job's, with what the step says itself.
+// work makes the definition of a step: the job's, with the settings of the step.
 func (s *stepDecoder) work(job *Definition) *Definition {
 	own, out := s.def, *job
-	out.Steps, out.Milestones, out.Schedule, out.Then, out.thenAt = nil, nil, nil, nil, thenPlaces{}
-	out.Run, out.Items, out.Parallel, out.Handler, out.handlerAt = own.Run, own.Items, own.Parallel, own.Handler, own.handlerAt
+	out.Steps, out.Milestones, out.Schedule, out.Then, out.thenAt = nil, nil, nil, nil, thenPositions{}
+	out.Run, out.Items, out.Parallel, out.Handler, out.handlerAt = own.Run, own.Items, own.Parallel,
+		own.Handler, own.handlerAt
 	out.Env = nil
 	for _, e := range job.Env {
 		if !slices.ContainsFunc(own.Env, func(o EnvVar) bool { return o.Name == e.Name }) {
@@ -154,13 +159,11 @@ func (s *stepDecoder) work(job *Definition) *Definition {
 		"retry":       func() { out.Retry = own.Retry },
 		"restart":     func() { out.restart = own.restart },
 		"exit_codes":  func() { out.ExitCodes = own.ExitCodes },
+		"crash_limit": func() { out.CrashLimit = own.CrashLimit.Or(job.CrashLimit) },
 	} {
 		if s.at[key] != nil {
 			set()
 		}
-	}
-	if out.ExitCodes.classes == nil {
-		out.ExitCodes = ExitCodes{classes: sysexits}
 	}
 	return &out
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // stepsPrefix begins the references to what steps have left.
@@ -21,7 +21,8 @@ func stepReference(ref string) (step, output string, ok bool) {
 	return parts[1], parts[3], true
 }
 
-// output gives the output of a step as a text: a text as it is, nothing for null and for one that the step has not left, any other value as JSON.
+// output returns an output of a step as text: a text verbatim, "" for null and for a missing output, any
+// other value as JSON.
 func (v Values) output(ref string) string {
 	step, name, _ := stepReference(ref)
 	s := steps.Find(v.Steps, step)
@@ -35,32 +36,33 @@ func (v Values) output(ref string) string {
 	return string(s.Outputs[name])
 }
 
-// sight is what is known of the steps of a job at one place of its file.
-type sight struct {
+// stepScope is what is known of the steps of a job at one place of its file.
+type stepScope struct {
 	names  []string         // of all steps, in the order of the file
-	self   string           // the step that stands there, "" outside of the steps
-	before map[string]*Step // those that are done before it begins
+	self   string           // the step that contains the reference, "" outside of the steps
+	before map[string]*Step // steps that are done before it begins
 }
 
 // checkOutput checks a reference to an output.
 func (j *jobDecoder) checkOutput(at *node, ref string) {
 	step, output, ok := stepReference(ref)
 	switch {
-	case len(j.sight.names) == 0:
+	case len(j.scope.names) == 0:
 		j.fail(at, "the job has no steps", "${%s} cannot be used here", clip(ref))
-	case j.sight.self == "":
-		j.fail(at, "it is known to the run, env, dir and items of steps that come after it", "${%s} cannot be used here", clip(ref))
+	case j.scope.self == "":
+		j.fail(at, "it is known to the run, env, dir and items of steps that come after it",
+			"${%s} cannot be used here", clip(ref))
 	case !ok:
 		j.fail(at, "write ${steps.NAME.outputs.NAME}", "${%s} is no output of a step", clip(ref))
 	default:
-		if wrong, hint := j.sight.output(step, output); wrong != "" {
+		if wrong, hint := j.scope.output(step, output); wrong != "" {
 			j.fail(at, hint, "%s", wrong)
 		}
 	}
 }
 
-// output says why an output of a step cannot be used, "" when it can.
-func (s sight) output(step, output string) (wrong, hint string) {
+// output returns why an output of a step cannot be used, "" if it can.
+func (s stepScope) output(step, output string) (wrong, hint string) {
 	if wrong, hint = s.step(step); wrong != "" {
 		return wrong, hint
 	}
@@ -81,21 +83,21 @@ func (s sight) output(step, output string) (wrong, hint string) {
 	return fmt.Sprintf("the step %q sets no output %q", step, clip(output)), hint
 }
 
-// step says why nothing of a step can be used, "" when something can.
-func (s sight) step(step string) (wrong, hint string) {
+// step returns why a step cannot be referenced, "" if it can.
+func (s stepScope) step(step string) (wrong, hint string) {
 	switch {
 	case s.before[step] != nil:
 		return "", ""
 	case !slices.Contains(s.names, step):
-		return fmt.Sprintf("unknown step %q", clip(step)), s.known(step)
+		return fmt.Sprintf("unknown step %q", clip(step)), s.unknownStepHint(step)
 	case step == s.self:
 		return "a step cannot use what itself is going to leave", ""
 	}
 	return fmt.Sprintf("the step %q does not come before this one", step), "add it to the needs of this step"
 }
 
-// known is the hint for a name that no step has.
-func (s sight) known(name string) string {
+// unknownStepHint is the hint for a name that no step has.
+func (s stepScope) unknownStepHint(name string) string {
 	if hint := didYouMean(name, s.names); hint != "" {
 		return hint
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 func publish(t *testing.T) *Definition {
@@ -40,26 +40,68 @@ func TestStepsAreRead(t *testing.T) {
 	}{
 		{"work", d.Work(), WorkSteps},
 		{"order", order, []string{"ingest", "transcribe", "review", "publish", "check", "collection-a", "collection-b"}},
-		{"kinds", []Work{ingest.Work.Work(), transcribe.Work.Work(), check.Work.Work()}, []Work{WorkRun, WorkItems, WorkHandler}},
+		{
+			"kinds",
+			[]Work{ingest.Work.Work(), transcribe.Work.Work(), check.Work.Work()},
+			[]Work{WorkRun, WorkItems, WorkHandler},
+		},
 		{"gate", []any{review.Work == nil, review.Approve, review.Needs}, []any{true, true, []string{"transcribe"}}},
 		{"optional", []bool{ingest.Optional, a.Optional}, []bool{false, true}},
-		{"summary", []string{ingest.Summary, ingest.Work.Summary, d.Summary}, []string{"Reads the file", "Reads the file", "From a file to a page"}},
+		{"summary", []string{ingest.Summary, ingest.Work.Summary, d.Summary}, []string{
+			"Reads the file", "Reads the file",
+			"From a file to a page",
+		}},
 		{"address", []string{ingest.Work.Address(), ingest.Work.Hash()}, []string{"media/publish", d.Hash()}},
 		{"run", ingest.Work.Run, []string{"ingest", "${params.path}"}},
 		{"env", ingest.Work.Env, []EnvVar{{"LANG", "C.UTF-8"}, {"LEVEL", "2"}, {"TITLE", "${params.note}"}}},
 		{"env of the job", last.Work.Env, []EnvVar{{"LANG", "C.UTF-8"}, {"LEVEL", "1"}}},
 		{"dir", []string{ingest.Work.Dir, a.Work.Dir}, []string{"/srv/media", "/srv/${steps.ingest.outputs.title}"}},
-		{"timeout", []time.Duration{ingest.Work.Timeout, last.Work.Timeout}, []time.Duration{5 * time.Minute, 30 * time.Minute}},
+		{
+			"timeout",
+			[]time.Duration{ingest.Work.Timeout, last.Work.Timeout},
+			[]time.Duration{5 * time.Minute, 30 * time.Minute},
+		},
 		{"attempts", []int{ingest.Work.Retry.MaxAttempts, last.Work.Retry.MaxAttempts}, []int{5, 2}},
-		{"classes", []Class{classOf(ingest, 3), classOf(ingest, 75), classOf(last, 75), classOf(last, 77), classOf(last, 1)}, []Class{ClassRetryable, "", ClassRetryable, ClassManual, ""}},
-		{"restart", []Restart{ingest.Work.Restart(), transcribe.Work.Restart(), check.Work.Restart()}, []Restart{RestartAdopt, RestartResume, RestartRetry}},
-		{"stall", []any{check.Work.StallAfter, check.Work.OnStall, check.Work.Grace}, []any{time.Minute, StallRetry, 10 * time.Second}},
-		{"items", transcribe.Work.Items.Range, &Range{First: Bound{Number: 1}, Last: Bound{Output: "steps.ingest.outputs.parts"}}},
-		{"parallel", []any{transcribe.Work.Parallel, transcribe.Work.FailWhen, last.Work.Parallel, last.Work.FailWhen}, []any{2, FailAny, 1, FailNever}},
-		{"lane", []any{transcribe.Lane, transcribe.Limits, ingest.Lane, ingest.Limits, d.Lane, d.Limits}, []any{"gpu", []string{"models"}, "", []string(nil), "cookie", []string{"disk"}}},
+		{
+			"classes",
+			[]Class{classOf(ingest, 3), classOf(ingest, 75), classOf(last, 75), classOf(last, 77), classOf(last, 1)},
+			[]Class{ClassRetryable, "", "", ClassManual, ""},
+		},
+		{
+			"restart",
+			[]Restart{ingest.Work.Restart(), transcribe.Work.Restart(), check.Work.Restart()},
+			[]Restart{RestartAdopt, RestartResume, RestartRetry},
+		},
+		{
+			"stall",
+			[]any{check.Work.StallAfter, check.Work.OnStall, check.Work.Grace},
+			[]any{time.Minute, StallRetry, 10 * time.Second},
+		},
+		{"items", transcribe.Work.Items.Range, &Range{
+			First: Bound{Number: 1},
+			Last:  Bound{Output: "steps.ingest.outputs.parts"},
+		}},
+		{
+			"parallel",
+			[]any{transcribe.Work.Parallel, transcribe.Work.FailWhen, last.Work.Parallel, last.Work.FailWhen},
+			[]any{2, FailAny, 1, FailNever},
+		},
+		{
+			"lane",
+			[]any{transcribe.Lane, transcribe.Limits, ingest.Lane, ingest.Limits, d.Lane, d.Limits},
+			[]any{"gpu", []string{"models"}, "", []string(nil), "cookie", []string{"disk"}},
+		},
 		{"outputs", ingest.Outputs, []string{"title", "parts"}},
-		{"milestones", []any{last.Milestone, d.Milestones}, []any{"published", []Milestone{{"collection_synced", []string{"collection-a", "collection-b"}}}}},
-		{"nothing follows a step", []any{last.Work.Then, last.Work.Schedule, last.Work.Steps, d.Then.Address()}, []any{(*Then)(nil), d.Schedule, []*Step(nil), "media/next"}},
+		{
+			"milestones",
+			[]any{last.Milestone, d.Milestones},
+			[]any{"published", []Milestone{{"collection_synced", []string{"collection-a", "collection-b"}}}},
+		},
+		{
+			"nothing follows a step",
+			[]any{last.Work.Then, last.Work.Schedule, last.Work.Steps, d.Then.Address()},
+			[]any{(*Then)(nil), d.Schedule, []*Step(nil), "media/next"},
+		},
 		{"position", last.Position(), Position{"steps.yaml", 18, 5}},
 		{"condition", b.When, `steps["collection-a"].status == "succeeded" or (steps.ingest.outputs.parts ?? 0) in [1, 2]`},
 	} {
@@ -99,7 +141,10 @@ func ingested(outputs map[string]string) []steps.Step {
 	for name, value := range outputs {
 		raw[name] = json.RawMessage(value)
 	}
-	return []steps.Step{{Name: "ingest", Status: steps.Succeeded, Outputs: raw}, {Name: "collection-a", Status: steps.Skipped}}
+	return []steps.Step{
+		{Name: "ingest", Status: steps.Succeeded, Outputs: raw},
+		{Name: "collection-a", Status: steps.Skipped},
+	}
 }
 
 func TestOutputsAreUsed(t *testing.T) {

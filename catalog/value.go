@@ -21,12 +21,15 @@ const (
 	NumberType  ParamType = "number"  // a finite IEEE 754 double
 	BooleanType ParamType = "boolean"
 	ObjectType  ParamType = "object" // any JSON object, kept as canonical JSON
-	ArrayType   ParamType = "array"  // any JSON array, likewise
+	ArrayType   ParamType = "array"  // any JSON array, kept as canonical JSON
 )
 
-var paramTypes = []string{string(StringType), string(IntegerType), string(NumberType), string(BooleanType), string(ObjectType), string(ArrayType)}
+var paramTypes = []string{
+	string(StringType), string(IntegerType), string(NumberType), string(BooleanType),
+	string(ObjectType), string(ArrayType),
+}
 
-// composite tells whether values of the type hold others.
+// composite reports whether values of the type contain others.
 func (t ParamType) composite() bool { return t == ObjectType || t == ArrayType }
 
 // MaxInteger is the largest integer a parameter or a range can have. Beyond it
@@ -48,7 +51,7 @@ type Value struct {
 // Type gives the type, "" for no value.
 func (v Value) Type() ParamType { return v.kind }
 
-// IsZero tells whether there is no value.
+// IsZero reports whether there is no value.
 func (v Value) IsZero() bool { return v.kind == "" }
 
 // Text is the form in which a value replaces a reference and reaches a command:
@@ -118,8 +121,7 @@ var (
 	numberText  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 )
 
-// parseText turns text into a value of type t; reason says why it cannot be one,
-// as the second half of a sentence.
+// parseText parses text as a value of type t; reason is why it is invalid, as the second half of a sentence.
 func parseText(t ParamType, s string) (v Value, reason string) {
 	switch t {
 	case StringType:
@@ -179,7 +181,8 @@ func parseInteger(s string) (Value, string) {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n > MaxInteger || n < -MaxInteger {
-		return Value{}, fmt.Sprintf("%s is beyond the integers from -%d to %d", quote(s), int64(MaxInteger), int64(MaxInteger))
+		return Value{}, fmt.Sprintf("%s is beyond the integers from -%d to %d", quote(s),
+			int64(MaxInteger), int64(MaxInteger))
 	}
 	return integerValue(n), ""
 }
@@ -202,7 +205,7 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`) + "'"
 }
 
-// check tells why a value breaks the parameter's rules, or "".
+// check returns why a value breaks the parameter's rules, or "".
 func (p *Param) check(v Value) string {
 	switch {
 	case !p.Minimum.IsZero() && v.compare(p.Minimum) < 0:

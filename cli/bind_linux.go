@@ -9,8 +9,8 @@ import (
 // longestSocket is the longest path that fits into sun_path; see unix(7).
 const longestSocket = 107
 
-// bindName is the name under which a socket is bound: its path or, when that is too long, one through the descriptor of
-// its folder.
+// bindName returns the name to bind a socket under: its path, or a path through the descriptor of its folder
+// when its own path is too long.
 func bindName(dir *os.File, path string) string {
 	if len(path) <= longestSocket {
 		return path

@@ -14,7 +14,7 @@ import (
 	"github.com/jobdir/jobdir/client"
 )
 
-// bulkOptions choose operations by what they are instead of by ID.
+// bulkOptions select operations by a filter instead of by ID.
 type bulkOptions struct {
 	filter url.Values
 	values map[string]*string
@@ -22,7 +22,7 @@ type bulkOptions struct {
 	yes    bool
 }
 
-// bulkFlags are the flags that choose operations, with what they say.
+// bulkFlags are the flags of a filter, with their help texts.
 var bulkFlags = [][2]string{
 	{"status", "all with this status; several are separated by commas"},
 	{"result", "all with this result: success, partial, failure or cancelled"},
@@ -36,7 +36,7 @@ var bulkFlags = [][2]string{
 	{"text", "all with this text in the ID, the parameters or the error"},
 }
 
-// byFilter adds the flags of a filter to a command that takes IDs: it takes either.
+// byFilter adds the filter flags to a command that takes IDs. The command then accepts either.
 func (o *bulkOptions) byFilter(cmd *cobra.Command) {
 	o.values = make(map[string]*string)
 	flags := cmd.Flags()
@@ -71,7 +71,7 @@ func (o *bulkOptions) byFilter(cmd *cobra.Command) {
 		case len(args) > 0:
 			return errors.New("name IDs or a filter, not both")
 		}
-		for _, name := range []string{"wait", "failed-items"} {
+		for _, name := range []string{"wait", "failed-items", "force"} {
 			if flags.Changed(name) {
 				return fmt.Errorf("--%s is for IDs, not for a filter", name)
 			}
@@ -80,10 +80,11 @@ func (o *bulkOptions) byFilter(cmd *cobra.Command) {
 	}
 }
 
-// given reports whether operations are chosen by a filter.
+// given reports whether the command line has a filter.
 func (o *bulkOptions) given() bool { return len(o.filter) > 0 }
 
-// bulk does something to all operations that match: it says how many, asks, does it, and reports each failure.
+// bulk applies an action to all operations that match: it prints their number, asks for confirmation, acts,
+// and reports each failure.
 func (a *app) bulk(ctx context.Context, conf *loaded, action string, opts *bulkOptions, asJSON bool) error {
 	c, err := a.connect(ctx, conf)
 	if err != nil {
@@ -109,12 +110,12 @@ func (a *app) bulk(ctx context.Context, conf *loaded, action string, opts *bulkO
 			}
 		}
 		if more := found.Total - len(found.Operations); more > 0 {
-			a.streams.say("and %d more", more)
+			a.streams.notice("and %d more", more)
 		}
-		a.streams.say("%s", count)
+		a.streams.notice("%s", count)
 		return nil
 	case opts.yes:
-		a.streams.say("%s", count)
+		a.streams.notice("%s", count)
 	case !a.streams.interactive():
 		return usagef("%s: --yes does it, --dry-run shows which", count)
 	default:
@@ -123,11 +124,11 @@ func (a *app) bulk(ctx context.Context, conf *loaded, action string, opts *bulkO
 		}
 	}
 	if !opts.filter.Has("until") {
-		opts.filter.Set("until", found.At.Format(time.RFC3339Nano)) // what is submitted after the count is not meant
+		opts.filter.Set("until", found.At.Format(time.RFC3339Nano)) // excludes operations submitted after the count
 	}
 	all, err := c.Bulk(ctx, action, opts.filter, func(some *client.Bulk) {
 		for _, f := range some.Failures {
-			a.streams.say("%s %s: %s", action, f.ID, printable(f.Error))
+			a.streams.notice("%s %s: %s", action, f.ID, printable(f.Error))
 		}
 	})
 	if asJSON {
@@ -135,7 +136,8 @@ func (a *app) bulk(ctx context.Context, conf *loaded, action string, opts *bulkO
 			return failed
 		}
 	}
-	a.streams.say("%s: %s, %s", action, plural(all.Done, "operation", "operations"), plural(len(all.Failures), "failure", "failures"))
+	a.streams.notice("%s: %s, %s", action, plural(all.Done, "operation", "operations"),
+		plural(len(all.Failures), "failure", "failures"))
 	if err == nil && len(all.Failures) > 0 {
 		if all.Done > 0 {
 			return &codeError{code: exitPartial}
@@ -147,7 +149,7 @@ func (a *app) bulk(ctx context.Context, conf *loaded, action string, opts *bulkO
 
 // confirm asks a question to which only y or yes means yes.
 func (a *app) confirm(question string) bool {
-	_, _ = fmt.Fprint(a.streams.Err, "jobdir: "+question) // nobody is left to be told that stderr is gone
+	_, _ = fmt.Fprint(a.streams.Err, "jobdir: "+question) // a write error on stderr cannot be reported
 	line, err := bufio.NewReader(a.streams.In).ReadString('\n')
 	answer := strings.ToLower(strings.TrimSpace(line))
 	return err == nil && (answer == "y" || answer == "yes")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What a filter chooses is asked about on a terminal, and anything but yes leaves it alone.
-func TestAFilterAsks(t *testing.T) {
+// A filter asks for confirmation on a terminal, and any answer but yes changes nothing.
+func TestFilterAsksForConfirmation(t *testing.T) {
 	t.Parallel()
 	storage := serve(t)
 	run := exec.Command("jobdir", "run", "-d", "--storage", storage, "g/forever")

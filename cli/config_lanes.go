@@ -13,7 +13,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon"
-	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -23,12 +23,13 @@ const (
 	limitsKey = "limits"
 )
 
-// defaultMaxQueued is how many operations may wait when nobody has said.
+// defaultMaxQueued is how many operations may wait when max_queued is not set.
 const defaultMaxQueued = 1_000_000
 
-// queueSettings are the scalars of the queue; its mappings are read by readLanes and readLimits.
+// queueSettings are the scalar settings of the queue; readLanes and readLimits read its mappings.
 func queueSettings() []*setting {
-	ageing := ageSetting("", "ageing", "how much waiting one point of priority is worth, so that low ones start too, such as 1h; 0: priority alone decides",
+	ageing := ageSetting("", "ageing",
+		"how much waiting one point of priority is worth, so that low ones start too, such as 1h; 0: priority alone decides",
 		func(c *Config) *time.Duration { return &c.Ageing })
 	ageing.key = "ageing"
 	return []*setting{ageing, {
@@ -51,24 +52,30 @@ func queueSettings() []*setting {
 type laneKey struct {
 	name string
 	set  func(l *loaded, c *daemon.LaneConfig, node ast.Node) error
-	// show is the value for people, without what may be a secret; "" when it is not set.
+	// show returns the value for people, without parts that may be secret; "" when it is not set.
 	show func(c *daemon.LaneConfig) string
 }
 
 var laneKeys = []laneKey{
-	{"capacity", laneText(setLaneCapacity), func(c *daemon.LaneConfig) string { return statefs.FormatLaneCapacity(c.Capacity) }},
+	{
+		"capacity", laneText(setLaneCapacity),
+		func(c *daemon.LaneConfig) string { return statefs.FormatLaneCapacity(c.Capacity) },
+	},
 	{"max_starts", laneText(setMaxStarts), func(c *daemon.LaneConfig) string {
 		if c.Starts == 0 {
 			return ""
 		}
 		return fmt.Sprintf("%d/%s", c.Starts, shortDuration(c.Per))
 	}},
-	{"gap", laneText(func(c *daemon.LaneConfig, text string) error { return setDuration(&c.Gap, text) }), func(c *daemon.LaneConfig) string {
-		if c.Gap == 0 {
-			return ""
-		}
-		return shortDuration(c.Gap)
-	}},
+	{
+		"gap", laneText(func(c *daemon.LaneConfig, text string) error { return setDuration(&c.Gap, text) }),
+		func(c *daemon.LaneConfig) string {
+			if c.Gap == 0 {
+				return ""
+			}
+			return shortDuration(c.Gap)
+		},
+	},
 	{"env", (*loaded).setLaneEnv, func(c *daemon.LaneConfig) string {
 		var names []string
 		for _, entry := range c.Env { // the values may be secrets
@@ -88,9 +95,10 @@ var laneKeys = []laneKey{
 		if c.Breaker == nil {
 			return ""
 		}
-		text := fmt.Sprintf("%s within %s, cooldown %s", plural(c.Breaker.Failures, "failure", "failures"), shortDuration(c.Breaker.Within), shortDuration(c.Breaker.Cooldown))
-		if c.Breaker.On != nil {
-			text += ", on " + strings.Join(c.Breaker.On, ", ")
+		text := fmt.Sprintf("%s within %s, cooldown %s", plural(c.Breaker.Failures, "failure", "failures"),
+			shortDuration(c.Breaker.Within), shortDuration(c.Breaker.Cooldown))
+		if c.Breaker.Codes != nil {
+			text += ", on " + strings.Join(c.Breaker.Codes, ", ")
 		}
 		return text
 	}},
@@ -102,7 +110,9 @@ func newLane() daemon.LaneConfig {
 
 // readLanes reads lanes: {NAME: {KEY: VALUE}}.
 func (l *loaded) readLanes(node ast.Node) error {
-	return l.eachMember(node, lanesKey, "cookie: {capacity: 1}", func(key ast.MapKeyNode, name string, value ast.Node) error {
+	return l.eachMember(node, lanesKey, "cookie: {capacity: 1}", func(key ast.MapKeyNode, name string,
+		value ast.Node,
+	) error {
 		if !catalog.LaneName(name) {
 			return usagef("%s: %q cannot be the name of a lane: small letters, digits, _ and -, a letter or digit first, 63 characters at most, and not %q", l.at(key), name, catalog.AllLanes)
 		}
@@ -149,8 +159,10 @@ func (l *loaded) readLimits(node ast.Node) error {
 	})
 }
 
-// eachMember calls do for each member of a mapping, in which the parser lets each name be only once.
-func (l *loaded) eachMember(node ast.Node, of, example string, do func(key ast.MapKeyNode, name string, value ast.Node) error) error {
+// eachMember calls do for each member of a mapping. The parser has refused duplicate names.
+func (l *loaded) eachMember(node ast.Node, of, example string, do func(key ast.MapKeyNode, name string,
+	value ast.Node) error,
+) error {
 	entries, ok := members(node)
 	if !ok {
 		return usagef("%s: %s: want keys and values, as in \"%s: {%s}\"", l.at(node), of, of, example)
@@ -184,7 +196,7 @@ func (l *loaded) oneText(node ast.Node, of string) (string, error) {
 	return values[0], nil
 }
 
-// laneText makes the setter of a key whose value is one text.
+// laneText returns the setter of a key whose value is a single text.
 func laneText(set func(*daemon.LaneConfig, string) error) func(*loaded, *daemon.LaneConfig, ast.Node) error {
 	return func(l *loaded, c *daemon.LaneConfig, node ast.Node) error {
 		text, err := l.oneText(node, "the value")
@@ -210,7 +222,7 @@ func setMaxStarts(c *daemon.LaneConfig, text string) error {
 	if m == nil {
 		return fmt.Errorf("max_starts %q is not a number of starts in a time, such as 30/1m", text)
 	}
-	n, _ := strconv.Atoi(m[1]) // seven digits are a number
+	n, _ := strconv.Atoi(m[1]) // cannot fail: at most seven digits
 	per, ok := catalog.ParseDuration(m[2])
 	if n < 1 || !ok || per <= 0 {
 		return fmt.Errorf("max_starts %q is not a number of starts in a time, such as 30/1m", text)
@@ -256,7 +268,9 @@ func (l *loaded) setLaneEnv(c *daemon.LaneConfig, node ast.Node) error {
 
 func (l *loaded) setLaneRotation(c *daemon.LaneConfig, node ast.Node) error {
 	c.Rotate = map[string][]string{}
-	return l.eachMember(node, "rotate", "USER_AGENT: [desktop, mobile]", func(key ast.MapKeyNode, name string, value ast.Node) error {
+	return l.eachMember(node, "rotate", "USER_AGENT: [desktop, mobile]", func(key ast.MapKeyNode, name string,
+		value ast.Node,
+	) error {
 		if err := checkEnvName(name); err != nil {
 			return usagef("%s: rotate: %w", l.at(key), err)
 		}
@@ -275,7 +289,9 @@ func (l *loaded) setLaneRotation(c *daemon.LaneConfig, node ast.Node) error {
 func (l *loaded) setLaneBreaker(c *daemon.LaneConfig, node ast.Node) error {
 	b := &daemon.BreakerConfig{}
 	known := []string{"failures", "within", "cooldown", "on"}
-	err := l.eachMember(node, "breaker", "failures: 5, within: 10m, cooldown: 15m", func(key ast.MapKeyNode, name string, value ast.Node) error {
+	err := l.eachMember(node, "breaker", "failures: 5, within: 10m, cooldown: 15m", func(key ast.MapKeyNode, name string,
+		value ast.Node,
+	) error {
 		if !slices.Contains(known, name) {
 			return l.unknownKey(key, name, known)
 		}
@@ -284,7 +300,7 @@ func (l *loaded) setLaneBreaker(c *daemon.LaneConfig, node ast.Node) error {
 			if err == nil && (len(codes) == 0 || slices.Contains(codes, "")) {
 				err = usagef("%s: on: want at least one error code, and none that is empty", l.at(value))
 			}
-			b.On = codes
+			b.Codes = codes
 			return err
 		}
 		text, err := l.oneText(value, name)
@@ -329,7 +345,8 @@ func (l *loaded) readLaneVariables(s sources) error {
 			continue
 		}
 		if other, taken := of[variable]; taken {
-			return usagef("environment variable %s: it is of the lane %s and of the lane %s; set their capacity in the file", variable, other, name)
+			return usagef("environment variable %s: it is of the lane %s and of the lane %s; set their capacity in the file",
+				variable, other, name)
 		}
 		of[variable] = name
 		n, err := statefs.ParseLaneCapacity(text)
@@ -347,14 +364,15 @@ func (l *loaded) readLaneVariables(s sources) error {
 		if text, _ := s.lookup(variable); !isLane || !isCapacity || of[variable] != "" || text == "" {
 			continue
 		}
-		return usagef("environment variable %s: there is no lane %q in the configuration; the lanes are %s", variable, strings.ToLower(name), strings.Join(l.laneNames(), ", "))
+		return usagef("environment variable %s: there is no lane %q in the configuration; the lanes are %s", variable,
+			strings.ToLower(name), strings.Join(l.laneNames(), ", "))
 	}
 	return nil
 }
 
 func (c *Config) laneNames() []string { return slices.Sorted(maps.Keys(c.Lanes)) }
 
-// queueRows are the lanes and limits for people: key, value and where it came from.
+// queueRows returns the lanes and limits for people: key, value and origin.
 func (l *loaded) queueRows() (rows [][]string) {
 	for _, name := range l.laneNames() {
 		c := l.Lanes[name]
@@ -366,7 +384,10 @@ func (l *loaded) queueRows() (rows [][]string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.Limits)) {
-		rows = append(rows, []string{limitsKey + "." + name, statefs.FormatLaneCapacity(l.Limits[name]), l.originOf(limitsKey + "." + name)})
+		rows = append(rows, []string{
+			limitsKey + "." + name, statefs.FormatLaneCapacity(l.Limits[name]),
+			l.originOf(limitsKey + "." + name),
+		})
 	}
 	return rows
 }
@@ -378,7 +399,7 @@ func (l *loaded) originOf(key string) string {
 	return originDefault
 }
 
-// shortDuration writes a time as people write it: 15m and not 15m0s.
+// shortDuration formats a duration without zero units: 15m instead of 15m0s.
 func shortDuration(d time.Duration) string {
 	if d%day == 0 && d > 0 {
 		return strconv.Itoa(int(d/day)) + "d"

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/jobdir/jobdir/daemon"
-	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/daemon/queue"
 )
 
 func TestLanesOfTheFile(t *testing.T) {
@@ -34,8 +34,12 @@ max_queued: 5
 	want := map[string]daemon.LaneConfig{
 		"default": {Lane: queue.Lane{Capacity: queue.Unlimited}},
 		"cookie": {
-			Lane: queue.Lane{Capacity: 1, Starts: 30, Per: time.Minute, Gap: time.Second}, Env: []string{"PROFILE=desktop", "LEVEL=3"},
-			Breaker: &daemon.BreakerConfig{Failures: 5, Within: 10 * time.Minute, Cooldown: 15 * time.Minute, On: []string{"auth", "exit_code"}},
+			Lane: queue.Lane{Capacity: 1, Starts: 30, Per: time.Minute, Gap: time.Second},
+			Env:  []string{"PROFILE=desktop", "LEVEL=3"},
+			Breaker: &daemon.BreakerConfig{
+				Failures: 5, Within: 10 * time.Minute, Cooldown: 15 * time.Minute,
+				Codes: []string{"auth", "exit_code"},
+			},
 		},
 		"nocookie": {Lane: queue.Lane{Capacity: 3}, Rotate: map[string][]string{"USER_AGENT": {"desktop", "mobile", "alt"}}},
 		"wide":     {Lane: queue.Lane{Capacity: queue.Unlimited}},
@@ -43,7 +47,8 @@ max_queued: 5
 	if !reflect.DeepEqual(l.Lanes, want) {
 		t.Errorf("lanes %+v", l.Lanes)
 	}
-	if !reflect.DeepEqual(l.Limits, map[string]int{"yt-dlp": 1, "disk": -1}) || l.Ageing != 90*time.Minute || l.MaxQueued != 5 {
+	if !reflect.DeepEqual(l.Limits, map[string]int{"yt-dlp": 1, "disk": -1}) ||
+		l.Ageing != 90*time.Minute || l.MaxQueued != 5 {
 		t.Errorf("limits %v, ageing %s, max_queued %d", l.Limits, l.Ageing, l.MaxQueued)
 	}
 	var rows []string
@@ -73,8 +78,14 @@ func TestMistakesInLanes(t *testing.T) {
 		{"lanes: {all: {}}\n", `and not "all"`},
 		{"lanes: {a: {}, a: {}}\n", `mapping key "a" already defined`},
 		{"lanes: {a: 1}\n", `a: want keys and values, as in "a: {capacity: 1}"`},
-		{"lanes:\n  a:\n    capasity: 1\n", `jobdir.yaml:3:5: unknown key "capasity"; the keys are capacity, max_starts, gap, env, rotate, breaker`},
-		{"lanes: {a: {capacity: -1}}\n", `jobdir.yaml:1:23: capacity "-1" is neither a whole number from 0 to 1000000 nor "unlimited"`},
+		{
+			"lanes:\n  a:\n    capasity: 1\n",
+			`jobdir.yaml:3:5: unknown key "capasity"; the keys are capacity, max_starts, gap, env, rotate, breaker`,
+		},
+		{
+			"lanes: {a: {capacity: -1}}\n",
+			`jobdir.yaml:1:23: capacity "-1" is neither a whole number from 0 to 1000000 nor "unlimited"`,
+		},
 		{"lanes: {a: {capacity: many}}\n", `capacity "many" is neither`},
 		{"lanes: {a: {capacity: [1, 2]}}\n", "want one value, got 2"},
 		{"lanes: {a: {max_starts: 30}}\n", `max_starts "30" is not a number of starts in a time, such as 30/1m`},
@@ -110,19 +121,28 @@ func TestMistakesInLanes(t *testing.T) {
 func TestVariablesOfLanes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ file, name, value, want string }{
-		{"lanes: {a-b: {}}\n", "JOBDIR_LANE_A_B_CAPACITY", "many", `environment variable JOBDIR_LANE_A_B_CAPACITY: capacity "many" is neither`},
+		{
+			"lanes: {a-b: {}}\n", "JOBDIR_LANE_A_B_CAPACITY", "many",
+			`environment variable JOBDIR_LANE_A_B_CAPACITY: capacity "many" is neither`,
+		},
 		{"lanes: {a-b: {}, a_b: {}}\n", "JOBDIR_LANE_A_B_CAPACITY", "1", "it is of the lane a-b and of the lane a_b"},
-		{"lanes: {cookie: {}}\n", "JOBDIR_LANE_COKIE_CAPACITY", "1", `there is no lane "cokie" in the configuration; the lanes are cookie, default`},
+		{
+			"lanes: {cookie: {}}\n", "JOBDIR_LANE_COKIE_CAPACITY", "1",
+			`there is no lane "cokie" in the configuration; the lanes are cookie, default`,
+		},
 	} {
 		_, err := load(t, test.file, map[string]string{test.name: test.value})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s=%s: %v, want %q", test.name, test.value, err, test.want)
 		}
 	}
-	l, err := loadConfig(sources{flags: pflag.NewFlagSet("test", pflag.ContinueOnError), lookup: func(name string) (string, bool) {
-		value, ok := map[string]string{"HOME": "/home/x", "JOBDIR_LANE_DEFAULT_CAPACITY": "0"}[name]
-		return value, ok
-	}})
+	l, err := loadConfig(sources{
+		flags: pflag.NewFlagSet("test", pflag.ContinueOnError),
+		lookup: func(name string) (string, bool) {
+			value, ok := map[string]string{"HOME": "/home/x", "JOBDIR_LANE_DEFAULT_CAPACITY": "0"}[name]
+			return value, ok
+		},
+	})
 	if err != nil || l.Lanes["default"].Capacity != 0 {
 		t.Errorf("%v %+v", err, l)
 	}

@@ -16,26 +16,26 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 )
 
-// The value of a setting is taken from the first of these that has it: flag, environment, file, default.
+// Precedence of the sources of a setting: flag, environment, file, default.
 
-// defaultConfigFile is read when it exists and no other is named.
+// defaultConfigFile is read if it exists and no other file is named.
 const defaultConfigFile = catalog.ConfigurationFile
 
-// loaded is a configuration and where each of its values came from.
+// loaded is a configuration with the origin of each value.
 type loaded struct {
 	Config
-	// file is the configuration file that was read, "" for none.
+	// file is the path of the configuration file, "" for none.
 	file string
-	// origin says for each key where its value came from, for people.
+	// origin maps each key to the source of its value, for people.
 	origin map[string]string
 }
 
-// explicit reports whether somebody has set a key.
+// explicit reports whether the user has set a key.
 func (l *loaded) explicit(key string) bool { return l.origin[key] != originDefault }
 
 const originDefault = "default"
 
-// sources are the places that values come from.
+// sources are the places that provide values.
 type sources struct {
 	flags  *pflag.FlagSet
 	lookup func(string) (string, bool)
@@ -61,7 +61,7 @@ func (s sources) getenv(name string) string {
 	return value
 }
 
-// loadConfig reads the configuration. An error is about what the user wrote and says where.
+// loadConfig reads the configuration. Errors describe a mistake of the user and name its place.
 func loadConfig(s sources) (*loaded, error) {
 	l := &loaded{Config: defaultConfig(s.getenv), origin: map[string]string{}}
 	for _, setting := range settings {
@@ -174,17 +174,22 @@ func (l *loaded) readEntries(entries []*ast.MappingValueNode, within string) err
 			return usagef("%s: key %q is there twice", l.at(entry.Key), name)
 		}
 		seen[name] = true
-		if within == "" && (name == retentionKey || name == eventsKey) {
+		if within == "" && (name == retentionKey || name == eventsKey || name == crashLimitKey) {
 			inner, ok := members(entry.Value)
 			if !ok {
-				return usagef("%s: %s: want keys and values, as in \"%s: {age: 30d}\"", l.at(entry.Value), name, name)
+				example := "age: 30d"
+				if name == crashLimitKey {
+					example = "burst: 5"
+				}
+				return usagef("%s: %s: want keys and values, as in \"%s: {%s}\"", l.at(entry.Value), name, name, example)
 			}
 			if err := l.readEntries(inner, name); err != nil {
 				return err
 			}
 			continue
 		}
-		if read := map[string]func(ast.Node) error{lanesKey: l.readLanes, limitsKey: l.readLimits}[name]; within == "" && read != nil {
+		if read := map[string]func(ast.Node) error{lanesKey: l.readLanes, limitsKey: l.readLimits}[name]; within == "" &&
+			read != nil {
 			if err := read(entry.Value); err != nil {
 				return err
 			}
@@ -231,7 +236,7 @@ func (l *loaded) readEntry(entry *ast.MappingValueNode, name, within string) err
 	return nil
 }
 
-// syntax says what is wrong with the text of the file as such, with its place.
+// syntax describes a syntax error of the file, with its place.
 func (l *loaded) syntax(err error) string {
 	placed, ok := errors.AsType[yaml.Error](err)
 	if !ok || placed.GetToken() == nil {
@@ -272,7 +277,7 @@ func (l *loaded) at(node ast.Node) string {
 	return fmt.Sprintf("%s:%d:%d", l.file, position.Line, position.Column)
 }
 
-// keys are the names that the file, or a mapping in it, may have.
+// keys returns the names that the file, or a mapping in it, may contain.
 func keys(within string) []string {
 	var all []string
 	for _, set := range settings {
@@ -281,7 +286,7 @@ func keys(within string) []string {
 		}
 	}
 	if within == "" {
-		all = append(all, retentionKey, eventsKey, lanesKey, limitsKey)
+		all = append(all, retentionKey, eventsKey, crashLimitKey, lanesKey, limitsKey)
 	}
 	return all
 }

@@ -6,24 +6,29 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
 )
 
-// retentionKey is the mapping of the file whose members are the settings of the retention: retention: {age: 30d} is retention_age.
+// retentionKey is the mapping of the file whose members are the settings of the retention: retention: {age: 30d} is
+// retention_age.
 const retentionKey = "retention"
 
-// defaultRetention is the one of somebody who has set nothing.
+// defaultRetention applies when the configuration sets no retention.
 var defaultRetention = history.Retention{Age: 30 * day, FailedAge: 90 * day, Bytes: 20 << 30}
 
 const day = 24 * time.Hour
 
 func retentionSettings() []*setting {
 	return []*setting{
-		ageSetting(retentionKey, "age", "how long after its end an operation is kept, such as 30d; 0: for ever", func(c *Config) *time.Duration { return &c.Retention.Age }),
-		ageSetting(retentionKey, "failed_age", "the same for operations that failed", func(c *Config) *time.Duration { return &c.Retention.FailedAge }),
-		bytesSetting(retentionKey, "how large the history may get, such as 20GiB; the oldest goes first; 0: no limit", func(c *Config) *int64 { return &c.Retention.Bytes }),
+		ageSetting(retentionKey, "age", "how long after its end an operation is kept, such as 30d; 0: for ever",
+			func(c *Config) *time.Duration { return &c.Retention.Age }),
+		ageSetting(retentionKey, "failed_age", "the same for operations that failed",
+			func(c *Config) *time.Duration { return &c.Retention.FailedAge }),
+		bytesSetting(retentionKey, "how large the history may get, such as 20GiB; the oldest goes first; 0: no limit",
+			func(c *Config) *int64 { return &c.Retention.Bytes }),
 		{
-			key: retentionKey + "_count", within: retentionKey, usage: "how many ended operations are kept; the oldest goes first; 0: no limit",
+			key: retentionKey + "_count", within: retentionKey,
+			usage: "how many ended operations are kept; the oldest goes first; 0: no limit",
 			set: func(c *Config, v []string) error {
 				return one(v, func(text string) error {
 					n, err := strconv.ParseUint(text, 10, 31)
@@ -44,8 +49,10 @@ const eventsKey = "events"
 
 func eventSettings() []*setting {
 	return []*setting{
-		ageSetting(eventsKey, "age", "how long an event is kept for those who come back, such as 7d; 0: no limit", func(c *Config) *time.Duration { return &c.Events.Age }),
-		bytesSetting(eventsKey, "how large the event log may get, such as 64MiB; the oldest goes first; 0: no limit", func(c *Config) *int64 { return &c.Events.Bytes }),
+		ageSetting(eventsKey, "age", "how long an event is kept for those who come back, such as 7d; 0: no limit",
+			func(c *Config) *time.Duration { return &c.Events.Age }),
+		bytesSetting(eventsKey, "how large the event log may get, such as 64MiB; the oldest goes first; 0: no limit",
+			func(c *Config) *int64 { return &c.Events.Bytes }),
 	}
 }
 

@@ -46,12 +46,18 @@ func load(t *testing.T, file string, env map[string]string, flags ...string) (*l
 func TestEachSettingCanBeSetInEachWay(t *testing.T) {
 	t.Parallel()
 	values := map[string][2]string{ // two values, each different from the default
-		"listen": {"127.0.0.1:1", "127.0.0.1:2"}, "storage": {"/a", "/b"}, "jobs": {"/a", "/b"}, "durability": {"process", "power"},
-		"grace": {"1s", "2s"}, "on_stop": {"interrupt", "wait"}, "sweep_interval": {"1s", "2s"}, "idempotency_age": {"1s", "2s"}, "token_file": {"/a", "/b"}, "insecure": {"true", "false"},
-		"hosts": {"a", "b"}, "group_control": {"true", "false"}, "log_format": {"json", "text"}, "log_level": {"debug", "warn"},
-		"retention_age": {"2d", "12h"}, "retention_failed_age": {"3d", "0"}, "retention_bytes": {"1GiB", "5B"}, "retention_count": {"7", "8"},
-		"events_age": {"2d", "0"}, "events_bytes": {"1GiB", "5B"},
-		"outbox_workers": {"3", "40"}, "outbox_per_target": {"2", "9"},
+		"listen": {"127.0.0.1:1", "127.0.0.1:2"}, "storage": {"/a", "/b"}, "jobs": {"/a", "/b"},
+		"durability": {"process", "power"},
+		"grace":      {"1s", "2s"}, "stall_after": {"5m0s", "1s"}, "on_stop": {"interrupt", "wait"},
+		"sweep_interval": {"1s", "2s"}, "idempotency_age": {"1s", "2s"}, "token_file": {"/a", "/b"},
+		"insecure": {"true", "false"},
+		"hosts":    {"a", "b"}, "group_control": {"true", "false"}, "log_format": {"json", "text"},
+		"log_level":     {"debug", "warn"},
+		"retention_age": {"2d", "12h"}, "retention_failed_age": {"3d", "0"}, "retention_bytes": {"1GiB", "5B"},
+		"retention_count": {"7", "8"},
+		"events_age":      {"2d", "0"}, "events_bytes": {"1GiB", "5B"}, "crash_limit_burst": {"1", "100"},
+		"crash_limit_within": {"1h", "5s"},
+		"outbox_workers":     {"3", "40"}, "outbox_per_target": {"2", "9"},
 		"webhook_allow": {"127.0.0.1", "10.0.0.0/8"}, "ageing": {"1h", "0"}, "max_queued": {"7", "0"},
 	}
 	for _, s := range settings {
@@ -90,11 +96,13 @@ func TestEachSettingCanBeSetInEachWay(t *testing.T) {
 
 func TestListsAndCommas(t *testing.T) {
 	t.Parallel()
-	l, err := load(t, "hosts:\n  - a\n  - \"b\"\n", map[string]string{"JOBDIR_LISTEN": "127.0.0.1:1, [::1]:2"}, "--jobs", "/x,/y", "--jobs", "/z")
+	l, err := load(t, "hosts:\n  - a\n  - \"b\"\n", map[string]string{"JOBDIR_LISTEN": "127.0.0.1:1, [::1]:2"}, "--jobs",
+		"/x,/y", "--jobs", "/z")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(l.Hosts, []string{"a", "b"}) || !slices.Equal(l.Listen, []string{"127.0.0.1:1", "[::1]:2"}) || !slices.Equal(l.Jobs, []string{"/x", "/y", "/z"}) {
+	if !slices.Equal(l.Hosts, []string{"a", "b"}) || !slices.Equal(l.Listen, []string{"127.0.0.1:1", "[::1]:2"}) ||
+		!slices.Equal(l.Jobs, []string{"/x", "/y", "/z"}) {
 		t.Errorf("hosts %q, listen %q, jobs %q", l.Hosts, l.Listen, l.Jobs)
 	}
 }
@@ -105,7 +113,8 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.Grace != 10*time.Second || l.SweepInterval != time.Minute || l.Storage != "/home/somebody/.local/state/jobdir" || l.explicit("storage") {
+	if l.Grace != 10*time.Second || l.SweepInterval != time.Minute || l.Storage != "/home/somebody/.local/state/jobdir" ||
+		l.explicit("storage") {
 		t.Errorf("%+v", l.Config)
 	}
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// connect finds the daemon: the one that --server or JOBDIR_SERVER names, else the one that holds the storage directory. A daemon of
-// another storage is never asked unless it is named. The error is unreachable when there is none.
+// connect finds the daemon: the one named by --server or JOBDIR_SERVER, else the one that holds the storage
+// directory. It never uses the daemon of another storage unless that is named. The error is unreachable if
+// there is none.
 func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error) {
 	if address := a.serverAddress(); address != "" {
 		token, err := clientToken(conf)
@@ -40,7 +41,7 @@ func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error)
 	}
 	hint := "start one with 'jobdir serve', or name one with --storage or --server"
 	if !conf.explicit("storage") {
-		other, storage := a.elsewhere(ctx, conf)
+		other, storage := a.otherDaemon(ctx, conf)
 		switch {
 		case other == nil:
 		case sameFolder(storage, conf.Storage):
@@ -54,10 +55,14 @@ func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error)
 	return nil, &client.UnreachableError{Address: conf.Storage, Err: errors.New(hint)}
 }
 
-// elsewhere looks for a daemon at the address where one would listen, and returns it with its storage; nil when there is none. Its
-// socket may be out of reach for this user or on this file system. No token is shown: anybody may listen there.
-func (a *app) elsewhere(ctx context.Context, conf *loaded) (daemon *client.Client, storage string) {
-	i := slices.IndexFunc(conf.Listen, func(address string) bool { return !strings.HasPrefix(address, unixPrefix) && loopback(address) })
+// otherDaemon checks whether a daemon answers at the default address, and returns it with its storage, or
+// nil. The daemon's socket may be out of reach for this user or on this file system. The request carries no
+// token, because any program may listen at that address.
+func (a *app) otherDaemon(ctx context.Context, conf *loaded) (daemon *client.Client, storage string) {
+	i := slices.IndexFunc(conf.Listen, func(address string) bool {
+		return !strings.HasPrefix(address, unixPrefix) &&
+			loopback(address)
+	})
 	if i < 0 {
 		return nil, ""
 	}
@@ -87,13 +92,13 @@ func sameFolder(one, other string) bool {
 	return err == nil && os.SameFile(first, second)
 }
 
-// dial makes a client that says when it waits for a daemon which is restarted.
+// dial makes a client that prints a notice while it waits for a daemon that restarts.
 func (a *app) dial(address string, options ...client.Option) (*client.Client, error) {
-	lost := func(error) { // why is plain: it went away, or the network did
-		a.streams.say("the daemon is away; trying again for %s", client.DefaultPatience)
+	lost := func(error) { // the cause is obvious: the daemon restarted or the network failed
+		a.streams.notice("the daemon is away; trying again for %s", client.DefaultReconnectTimeout)
 	}
-	back := func() { a.streams.say("the daemon is back") }
-	return client.New(address, append(options, client.WithNotice(lost, back))...)
+	back := func() { a.streams.notice("the daemon is back") }
+	return client.New(address, append(options, client.WithReconnectNotice(lost, back))...)
 }
 
 func (a *app) serverAddress() string {
@@ -104,8 +109,8 @@ func (a *app) serverAddress() string {
 	return address
 }
 
-// tree opens the storage directory for a command that can do without a daemon, of which away says why there is none. It makes
-// nothing.
+// tree opens the storage directory for a command that works without a daemon; away is the reason why there is
+// no daemon. It creates nothing.
 func (a *app) tree(conf *loaded, away error) (*statefs.Tree, error) {
 	info, err := os.Stat(filepath.Join(conf.Storage, "jobs"))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
@@ -117,8 +122,11 @@ func (a *app) tree(conf *loaded, away error) (*statefs.Tree, error) {
 	return statefs.Open(conf.Storage, statefs.Options{Durability: conf.Durability})
 }
 
-// reach calls with for a daemon or, when none answers and none was named, without for the storage directory.
-func (a *app) reach(ctx context.Context, conf *loaded, with func(*client.Client) error, without func(*statefs.Tree) error) error {
+// reach calls with for a daemon. If none answers and none was named, it calls without for the storage
+// directory.
+func (a *app) reach(ctx context.Context, conf *loaded, with func(*client.Client) error,
+	without func(*statefs.Tree) error,
+) error {
 	c, err := a.connect(ctx, conf)
 	if err == nil {
 		defer c.Close()

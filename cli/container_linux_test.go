@@ -13,8 +13,8 @@ import (
 	"github.com/jobdir/jobdir/client"
 )
 
-// As the first process of a container the daemon is the parent of all orphans: none of them stays a zombie, neither what a command leaves
-// behind nor what is left when its keeper is killed.
+// As the first process of a container the daemon is the parent of all orphans: none of them stays a zombie, neither
+// what a command leaves behind nor what is left when its keeper is killed.
 func TestFirstProcessOfAContainer(t *testing.T) {
 	t.Parallel()
 	inside := []string{"--pid", "--fork", "--mount-proc", "--kill-child"} // a /proc of the new namespace
@@ -25,7 +25,7 @@ func TestFirstProcessOfAContainer(t *testing.T) {
 		t.Skipf("a PID namespace cannot be made here: run as root, or apt-get install util-linux: %v %s", err, out)
 	}
 	jobs, storage := t.TempDir(), filepath.Join(t.TempDir(), "storage")
-	job := "group: g\nname: orphans\nrun: [sh, -c, '(setsid sh -c \"sleep 0.1; exit 3\" &); (sleep 0.2 &); exec sleep 600']\n"
+	job := "group: g\nname: orphans\nrestart: fail\nrun: [sh, -c, '(setsid sh -c \"sleep 0.1; exit 3\" &); (sleep 0.2 &); exec sleep 600']\n"
 	if err := os.WriteFile(filepath.Join(jobs, "job.yaml"), []byte(job), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestFirstProcessOfAContainer(t *testing.T) {
 	}
 	said.waitFor(t, "jobdir: serving", 1)
 	first := childrenOf(t, cmd.Process.Pid)[0]
-	c, err := client.New("unix:"+filepath.Join(storage, "jobdir.sock"), client.WithPatience(0))
+	c, err := client.New("unix:"+filepath.Join(storage, "jobdir.sock"), client.WithReconnectTimeout(0))
 	if err != nil {
 		t.Fatal(err)
 	}

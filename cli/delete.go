@@ -50,7 +50,7 @@ func (a *app) delete(ctx context.Context, conf *loaded, texts []string) error {
 		if err := c.Delete(ctx, id); err != nil {
 			return err
 		}
-		a.streams.say("operation %s is deleted", id)
+		a.streams.notice("operation %s is deleted", id)
 		return nil
 	})
 }

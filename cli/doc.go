@@ -7,18 +7,20 @@
 //	jobdir run, logs, …  ──▶ client ──HTTP──▶ a daemon
 //	jobdir ls, pause, …  ──▶ client, or statefs.Tree when no daemon answers
 //
-// Each command is one file: a struct of its options, its flags, and a function that does it. Other programs have two
-// ways in: [Main] is the whole command line with their handlers registered, [Serve] the daemon alone.
+// Each command is one file: a struct of its options, its flags, and the function that runs it. Other programs
+// have two entry points: [Main] runs the whole command line with their handlers registered, [Serve] runs only
+// the daemon.
 //
-// # Who is the authority
+// # Authority
 //
-// The storage directory. A command asks the daemon that holds it, found by --server or by the socket in the directory.
-// Without a daemon it reads the directory itself and leaves requests there, which the next daemon carries out. A daemon of
-// another storage is never asked unless --server names it: what "r42" means there is something else.
+// The storage directory is the authority. A command uses the daemon that holds it, found by --server or by
+// the socket in the directory. Without a daemon, the command reads the directory itself and leaves requests
+// there, which the next daemon carries out. It never uses the daemon of another storage unless --server names
+// it, because "r42" is a different operation there.
 //
-// # What happens on failure
+// # Errors
 //
-// An error is one line on stderr that begins with "jobdir:" and an exit code; exit.go is the only place that maps one to
-// the other, output.go says what goes where. When a part of the daemon fails, [Serve] stops the other parts in order and
-// returns the reason.
+// An error is one line on stderr that begins with "jobdir:", and an exit code. Only exit.go maps errors to
+// exit codes; output.go has the rules of stdout and stderr. When a part of the daemon fails, [Serve] stops
+// the other parts in order and returns the cause.
 package cli

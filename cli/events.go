@@ -48,7 +48,8 @@ feed is for (GET /api/v1/finished). A flag that filters may be given several tim
 	flags.StringArrayVar(&opts.key, "key", nil, "only those with this key")
 	flags.StringArrayVar(&opts.tag, "tag", nil, "only those with this tag")
 	flags.StringArrayVar(&opts.id, "id", nil, "only those of this operation; each reason for which it waits is told then")
-	flags.StringArrayVar(&opts.kind, "type", nil, "only those of this type: transition, step, progress, waiting, stalled, lane, delivery, target or sweep")
+	flags.StringArrayVar(&opts.kind, "type", nil,
+		"only those of this type: transition, step, progress, waiting, stalled, lane, delivery, target or sweep")
 	flags.Int64Var(&opts.after, "after", -1, "begin behind the event with this number; -1: with what happens from now on")
 	flags.IntVar(&opts.count, "count", 0, "end after so many; 0: never")
 	jsonFlag(cmd, &opts.json)
@@ -101,13 +102,14 @@ func (a *app) events(ctx context.Context, conf *loaded, opts eventsOptions) erro
 	return nil
 }
 
-// eventLine says an event on one line, for people.
+// eventLine formats an event as one line for people.
 func eventLine(e *client.Event) string {
 	about := e.ID.String()
 	if e.ID.IsZero() {
 		about = e.Lane
 	}
-	return fmt.Sprintf("%s  %-10s  %s", e.At.Local().Format("2006-01-02 15:04:05.000"), printable(e.Type), strings.TrimSpace(printable(about)+"  "+eventText(e)))
+	return fmt.Sprintf("%s  %-10s  %s", e.At.Local().Format("2006-01-02 15:04:05.000"), printable(e.Type),
+		strings.TrimSpace(printable(about)+"  "+eventText(e)))
 }
 
 func eventText(e *client.Event) string {
@@ -128,6 +130,9 @@ func eventText(e *client.Event) string {
 		if e.ErrorCode != "" {
 			text += " (" + printable(e.ErrorCode) + ")"
 		}
+		if e.Error != nil {
+			text += ": " + printable(e.Error.Message)
+		}
 		return text
 	case e.Progress != nil:
 		return printable(shownProgress(e.Progress))
@@ -142,7 +147,8 @@ func eventText(e *client.Event) string {
 	case e.Delivery != nil:
 		return deliveryText(e.Delivery)
 	case e.Target != nil && e.Target.Down:
-		return fmt.Sprintf("%s is down, %d wait for it: %s", printable(e.Target.Name), e.Target.Pending, printable(e.Target.Error))
+		return fmt.Sprintf("%s is down, %d wait for it: %s", printable(e.Target.Name), e.Target.Pending,
+			printable(e.Target.Error))
 	case e.Target != nil:
 		return fmt.Sprintf("%s is back, %d wait for it", printable(e.Target.Name), e.Target.Pending)
 	case e.Sweep != nil && e.Sweep.Findings == 0:
@@ -172,7 +178,7 @@ func deliveryText(d *client.EventDelivery) string {
 	return text
 }
 
-// gapReasons say why events are missing.
+// gapReasons maps the reason of a gap to the text for people.
 var gapReasons = map[string]string{
 	"crash":          "the daemon was killed, and may not have told of the last moments",
 	"retention":      "they are no longer kept",

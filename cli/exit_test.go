@@ -23,7 +23,8 @@ func TestExitCodes(t *testing.T) {
 		{"an outcome", &codeError{code: 130}, 130},
 		{"wrong use", usagef("no"), 64},
 		{"not found", notFoundf("no"), 66},
-		{"locked", fmt.Errorf("own: %w", &statefs.LockedError{PID: 1}), 3},
+		{"locked", fmt.Errorf("own: %w", &statefs.LockedError{PID: 1}), 73},
+		{"port in use", fmt.Errorf("listen: %w", errPortInUse), 71},
 		{"no daemon", fmt.Errorf("ls: %w", &client.UnreachableError{Err: fs.ErrNotExist}), 69},
 		{"cut off", &client.CutError{Err: errors.New("gone")}, 75},
 		{"over time", context.DeadlineExceeded, 75},
@@ -52,7 +53,10 @@ func TestExitCodes(t *testing.T) {
 // An outcome is never mistaken for an error of the program, nor one outcome for another.
 func TestOutcomesAreUnambiguous(t *testing.T) {
 	t.Parallel()
-	seen := map[int]bool{exitInUse: true, exitUsage: true, exitNotFound: true, exitNoDaemon: true, exitInternal: true, exitTemporary: true, exitForbidden: true}
+	seen := map[int]bool{
+		exitInUse: true, exitPortInUse: true, exitPerson: true, exitUsage: true, exitNotFound: true,
+		exitNoDaemon: true, exitInternal: true, exitTemporary: true, exitForbidden: true,
+	}
 	for _, result := range []statefs.Result{statefs.Success, statefs.Failure, statefs.Partial, statefs.CancelledResult} {
 		code := outcome(result)
 		if seen[code] {

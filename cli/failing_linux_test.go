@@ -18,8 +18,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// A disk that does not take a sync ends the daemon at that submit, with what to do, and nothing that was acknowledged is lost: when the
-// disk is well again the next daemon goes on.
+// A disk that does not take a sync ends the daemon at that submit, with what to do, and nothing that was acknowledged
+// is lost: when the disk is well again the next daemon goes on.
 func TestFailingDiskEndsTheDaemon(t *testing.T) {
 	t.Parallel()
 	if err := faultfs.CanMount(); err != nil {
@@ -36,12 +36,15 @@ func TestFailingDiskEndsTheDaemon(t *testing.T) {
 		}
 	})
 	jobs := t.TempDir()
-	if err := os.WriteFile(filepath.Join(jobs, "job.yaml"), []byte("group: g\nname: wait\nunique: {on_hit: off}\nrun: [sh, -c, 'echo $$; exec sleep 600']\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(jobs, "job.yaml"),
+		[]byte("group: g\nname: wait\nunique: {on_hit: off}\nrun: [sh, -c, 'echo $$; exec sleep 600']\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	storage := filepath.Join(mount, "storage")
 	start := func() (*exec.Cmd, *screen) {
-		cmd := exec.CommandContext(t.Context(), "jobdir", "serve", "--storage", storage, "--jobs", jobs, "--listen", "127.0.0.1:0", "--grace", "1s")
+		cmd := exec.CommandContext(t.Context(), "jobdir", "serve", "--storage", storage, "--jobs", jobs, "--listen",
+			"127.0.0.1:0", "--grace", "1s")
 		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 		said := newScreen()
 		cmd.Stderr = said
@@ -51,7 +54,7 @@ func TestFailingDiskEndsTheDaemon(t *testing.T) {
 		said.waitFor(t, "jobdir: serving", 1)
 		return cmd, said
 	}
-	c, err := client.New("unix:"+filepath.Join(storage, "jobdir.sock"), client.WithPatience(0))
+	c, err := client.New("unix:"+filepath.Join(storage, "jobdir.sock"), client.WithReconnectTimeout(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +97,7 @@ func TestFailingDiskEndsTheDaemon(t *testing.T) {
 	}
 }
 
-// commandOf returns the process of a command that has said its number in the last line of its log.
+// commandOf returns the process of a command that printed its PID in the last line of its log.
 func commandOf(t *testing.T, c *client.Client, id statefs.ID) int {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// addSettingFlags gives a command the flags of the settings, of the shared ones or of all others. Their values are only
-// text here; loadConfig reads and checks them, so that a flag has the same rules as a line of the file.
+// addSettingFlags adds the flags of the shared settings, or of all others, to a command. Their values are
+// only text here; loadConfig parses and checks them, so that a flag has the same rules as a line of the file.
 func addSettingFlags(flags *pflag.FlagSet, shared bool) {
 	for _, s := range settings {
 		if s.shared != shared {
@@ -42,7 +42,7 @@ func jsonFlag(cmd *cobra.Command, on *bool) {
 	cmd.Flags().BoolVar(on, "json", false, "print JSON")
 }
 
-// plainFlagError says in words for a person what is wrong with a flag.
+// plainFlagError rewords an error of the flag parser for people.
 func plainFlagError(err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -50,7 +50,8 @@ func plainFlagError(err error) error {
 	}
 	flag := wrong.GetFlag()
 	kind := map[string]string{
-		"int": "a whole number", "int64": "a whole number", "uint": "a whole number from 0", "uint64": "a whole number from 0",
+		"int": "a whole number", "int64": "a whole number", "uint": "a whole number from 0",
+		"uint64":   "a whole number from 0",
 		"duration": "a duration such as 90s or 1h30m", "bool": "true or false",
 	}[flag.Value.Type()]
 	if kind == "" {
@@ -59,7 +60,7 @@ func plainFlagError(err error) error {
 	return fmt.Errorf("--%s: %q is not %s", flag.Name, wrong.GetValue(), kind)
 }
 
-// negative returns the negative number that was taken for a flag, "" when the mistake is another one.
+// negative returns the negative number that the parser took for a flag, or "" for any other mistake.
 func negative(err error) string {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/client"
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -40,13 +40,15 @@ directory, the newest day first, until it has found enough.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&opts.status, "status", "completed,cancelled,failed", "only those with this status; several are separated by commas")
+	flags.StringVar(&opts.status, "status", "completed,cancelled,failed",
+		"only those with this status; several are separated by commas")
 	flags.StringVar(&opts.result, "result", "", "only those with this result: success, partial, failure or cancelled")
 	flags.StringVar(&opts.job, "job", "", "only those of this job: JOB or GROUP/JOB")
 	flags.StringVar(&opts.group, "group", "", "only those of this group")
 	flags.StringVar(&opts.key, "key", "", "only those with this key")
 	flags.StringVar(&opts.tag, "tag", "", "only those with this tag")
-	flags.StringVar(&opts.since, "since", "", "submitted since then: a time (2025-11-26 13:07:00, or with a zone 2025-11-26T13:07:00+01:00), a date, or 2h, 7d for so long ago")
+	flags.StringVar(&opts.since, "since", "",
+		"submitted since then: a time (2025-11-26 13:07:00, or with a zone 2025-11-26T13:07:00+01:00), a date, or 2h, 7d for so long ago")
 	flags.StringVar(&opts.until, "until", "", "submitted before then")
 	flags.StringVarP(&opts.text, "text", "q", "", "only those with this text in the ID, the parameters or the error")
 	flags.IntVar(&opts.limit, "limit", 50, "how many at most; 1 to 200")
@@ -54,8 +56,8 @@ directory, the newest day first, until it has found enough.`,
 	return cmd
 }
 
-// ended is one line of history, the same with and without a daemon.
-type ended struct {
+// historyRow is one line of history, the same with and without a daemon.
+type historyRow struct {
 	ID       statefs.ID     `json:"id"`
 	Status   statefs.State  `json:"status"`
 	Result   statefs.Result `json:"result"`
@@ -69,7 +71,7 @@ func (a *app) history(ctx context.Context, conf *loaded, opts historyOptions) er
 	if err != nil {
 		return err
 	}
-	all, total, atLeast := []ended{}, 0, ""
+	all, total, atLeast := []historyRow{}, 0, ""
 	err = a.reach(ctx, conf, func(c *client.Client) error {
 		page, err := c.List(ctx, filter)
 		if err != nil {
@@ -80,11 +82,11 @@ func (a *app) history(ctx context.Context, conf *loaded, opts historyOptions) er
 		}
 		for i := range page.Operations {
 			op := &page.Operations[i]
-			all = append(all, ended{op.ID, op.State, op.Result, op.CreatedAt, op.FinishedAt, op.Error})
+			all = append(all, historyRow{op.ID, op.State, op.Result, op.CreatedAt, op.FinishedAt, op.Error})
 		}
 		return nil
 	}, func(tree *statefs.Tree) error {
-		a.streams.say("no daemon is running on %s: this is what the directory says", tree.Dir())
+		a.streams.notice("no daemon is running on %s: this is what the directory says", tree.Dir())
 		all, err = historyOf(ctx, tree, q)
 		return err
 	})
@@ -108,14 +110,15 @@ func (a *app) history(ctx context.Context, conf *loaded, opts historyOptions) er
 		rows = append(rows, []string{e.ID.String(), string(e.Status), cmp.Or(string(e.Result), "-"), at, cmp.Or(text, "-")})
 	}
 	if total > len(all) {
-		a.streams.say("%d of %s%d are shown; --limit shows more, and --since, --status and others narrow them down", len(all), atLeast, total)
+		a.streams.notice("%d of %s%d are shown; --limit shows more, and --since, --status and others narrow them down",
+			len(all), atLeast, total)
 	}
 	return a.streams.table([]string{"ID", "STATUS", "RESULT", "FINISHED", "ERROR"}, rows)
 }
 
 var results = []statefs.Result{statefs.Success, statefs.Partial, statefs.Failure, statefs.CancelledResult}
 
-// query makes the question out of the flags, for the directory and for the daemon.
+// query builds the query from the flags, for the directory and for the daemon.
 func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error) {
 	if o.limit < 1 || o.limit > 200 {
 		return nil, nil, usagef("flag --limit: %d is not between 1 and 200", o.limit)
@@ -132,7 +135,8 @@ func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error
 	for word := range strings.SplitSeq(o.status, ",") {
 		state := statefs.State(strings.TrimSpace(word))
 		if !state.Terminal() {
-			return nil, nil, usagef("flag --status: %q is not one of completed, cancelled, failed; 'jobdir ls' lists what lives", word)
+			return nil, nil, usagef("flag --status: %q is not one of completed, cancelled, failed; 'jobdir ls' lists what lives",
+				word)
 		}
 		q.Statuses = append(q.Statuses, state)
 	}
@@ -154,7 +158,8 @@ func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error
 		}
 		at, ok := history.ParseTime(bound.text, now)
 		if !ok {
-			return nil, nil, usagef("flag --%s: %q is not a time (2025-11-26T13:07:00+01:00, 2025-11-26 13:07:00), a date (2025-11-26) or a duration (2h, 7d)", bound.name, bound.text)
+			return nil, nil,
+				usagef("flag --%s: %q is not a time (2025-11-26T13:07:00+01:00, 2025-11-26 13:07:00), a date (2025-11-26) or a duration (2h, 7d)", bound.name, bound.text)
 		}
 		*bound.into = at
 		filter.Set(bound.name, at.Format(time.RFC3339Nano))
@@ -162,9 +167,9 @@ func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error
 	return q, filter, nil
 }
 
-// historyOf reads records, the newest first, until it has found enough that match.
-func historyOf(ctx context.Context, tree *statefs.Tree, q *history.Query) ([]ended, error) {
-	all := []ended{}
+// historyOf reads records, newest first, until it has found enough matches.
+func historyOf(ctx context.Context, tree *statefs.Tree, q *history.Query) ([]historyRow, error) {
+	all := []historyRow{}
 	days, err := tree.Days()
 	if err != nil {
 		return nil, err
@@ -182,8 +187,8 @@ func historyOf(ctx context.Context, tree *statefs.Tree, q *history.Query) ([]end
 			if err != nil || !rec.Status.Terminal() {
 				continue
 			}
-			if row := history.RowOf(rec); q.Fits(row.Pack()) {
-				all = append(all, ended{rec.ID, rec.Status, rec.Result, rec.CreatedAt, rec.FinishedAt, rec.Error})
+			if row := history.RowOf(rec); q.Matches(row.Pack()) {
+				all = append(all, historyRow{rec.ID, rec.Status, rec.Result, rec.CreatedAt, rec.FinishedAt, rec.Error})
 			}
 		}
 	}

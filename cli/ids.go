@@ -14,18 +14,18 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// resolver turns what a person types into IDs: a whole ID, its end such as r42 or 42, or a beginning that only one live operation has. Live operations are
-// listed at most once, and only when something was shortened.
+// resolver expands IDs of the command line: a whole ID, its end such as r42 or 42, or a beginning that
+// matches only one live operation. It lists live operations at most once, and only for a shortened ID.
 type resolver struct {
 	list func() ([]statefs.ID, error)
-	// numbered finds the operations with a number, also those that have ended.
+	// numbered finds the operations with a number, including finished ones.
 	numbered func(number uint64) ([]statefs.ID, error)
 	live     []statefs.ID
 	done     bool
 }
 
-// mostNamed bounds how many operations an error names.
-const mostNamed = 5
+// maxNamed bounds how many operations an error names.
+const maxNamed = 5
 
 func (r *resolver) one(text string) (statefs.ID, error) {
 	if id, err := statefs.ParseID(text); err == nil {
@@ -42,16 +42,17 @@ func (r *resolver) one(text string) (statefs.ID, error) {
 		return found[0], nil
 	}
 	var names []string
-	for _, id := range found[:min(len(found), mostNamed)] {
+	for _, id := range found[:min(len(found), maxNamed)] {
 		names = append(names, id.String())
 	}
 	if more := len(found) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return statefs.ID{}, usagef("%q stands for %d operations: %s; give the whole ID of one", text, len(found), strings.Join(names, ", "))
+	return statefs.ID{}, usagef("%q stands for %d operations: %s; give the whole ID of one", text, len(found),
+		strings.Join(names, ", "))
 }
 
-// find returns the operations that a shortened ID may mean.
+// find returns the operations that match a shortened ID.
 func (r *resolver) find(text string) ([]statefs.ID, error) {
 	if !r.done {
 		live, err := r.list()
@@ -60,7 +61,7 @@ func (r *resolver) find(text string) ([]statefs.ID, error) {
 		}
 		r.live, r.done = live, true
 	}
-	number, end := endOf(text)
+	number, end := idSuffix(text)
 	fits := func(id statefs.ID) bool { return end != "" && strings.HasSuffix(id.String(), end) }
 	var found []statefs.ID
 	for _, id := range r.live {
@@ -71,7 +72,7 @@ func (r *resolver) find(text string) ([]statefs.ID, error) {
 	if number == 0 {
 		return found, nil
 	}
-	// Our own numbers are unique, but a foreign operation may bear any.
+	// Numbers of the storage are unique, but a foreign operation may have any number.
 	all, err := r.numbered(number)
 	if err != nil {
 		return nil, err
@@ -84,12 +85,13 @@ func (r *resolver) find(text string) ([]statefs.ID, error) {
 	return found, nil
 }
 
-// theEnd is the end of an ID: its number, and maybe more before that.
-var theEnd = regexp.MustCompile(`^(?:(?:.*_)?r)?([0-9]{1,15})$`)
+// idSuffixPattern is the end of an ID: its number, optionally with a part before it.
+var idSuffixPattern = regexp.MustCompile(`^(?:(?:.*_)?r)?([0-9]{1,15})$`)
 
-// endOf returns the number in an end of an ID, such as 42 of r42, p5_r42 and 42, and the end of the ID as it is written; nothing for any other text.
-func endOf(text string) (number uint64, end string) {
-	m := theEnd.FindStringSubmatch(text)
+// idSuffix parses an end of an ID. It returns the number, such as 42 of r42, p5_r42 and 42, and the end as it
+// appears in the ID; "" for any other text.
+func idSuffix(text string) (number uint64, end string) {
+	m := idSuffixPattern.FindStringSubmatch(text)
 	if m == nil {
 		return 0, ""
 	}
@@ -103,7 +105,7 @@ func endOf(text string) (number uint64, end string) {
 	return number, "_" + text
 }
 
-// all resolves several at once, before anything is done with the first.
+// all resolves several IDs before the command acts on the first.
 func (r *resolver) all(texts []string) ([]statefs.ID, error) {
 	var ids []statefs.ID
 	for _, text := range texts {
@@ -116,7 +118,7 @@ func (r *resolver) all(texts []string) ([]statefs.ID, error) {
 	return ids, nil
 }
 
-// each does something with each of the operations that texts name, once all of them are known. One that fails keeps none of the others back.
+// each resolves all texts and then calls do for each operation. An error does not stop it.
 func (r *resolver) each(texts []string, do func(statefs.ID) error) error {
 	all, err := r.all(texts)
 	if err != nil {
@@ -160,5 +162,5 @@ func resolveLocal(tree *statefs.Tree) *resolver {
 			}
 		}
 		return ids, nil
-	}, numbered: tree.Numbered}
+	}, numbered: tree.FindByNumber}
 }

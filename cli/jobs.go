@@ -72,7 +72,7 @@ func parameters(all []client.Param) string {
 	return strings.Join(words, " ")
 }
 
-// findJobs asks the daemon, else reads the folders.
+// findJobs gets the jobs from the daemon, or else from the folders.
 func (a *app) findJobs(ctx context.Context, conf *loaded) ([]client.Job, error) {
 	c, err := a.connect(ctx, conf)
 	if err == nil {
@@ -83,7 +83,7 @@ func (a *app) findJobs(ctx context.Context, conf *loaded) ([]client.Job, error) 
 		return nil, err
 	}
 	var jobs []client.Job
-	for _, d := range a.jobsHere(conf).All() {
+	for _, d := range a.localJobs(conf).All() {
 		job, err := describe(d)
 		if err != nil {
 			return nil, err
@@ -93,19 +93,22 @@ func (a *app) findJobs(ctx context.Context, conf *loaded) ([]client.Job, error) 
 	return jobs, nil
 }
 
-// jobsHere reads the folders of jobs, since no daemon answers.
-func (a *app) jobsHere(conf *loaded) *catalog.Catalog {
-	a.streams.say("no daemon is running on %s: these are the jobs of the folders", conf.Storage)
+// localJobs reads the job folders because no daemon answers.
+func (a *app) localJobs(conf *loaded) *catalog.Catalog {
+	a.streams.notice("no daemon is running on %s: these are the jobs of the folders", conf.Storage)
 	all := a.catalog(conf.Jobs, a.options.Definitions)
 	if err := all.Reload(); err != nil {
-		a.streams.say("%v", err)
+		a.streams.notice("%v", err)
 	}
 	return all
 }
 
-// describe says what a daemon would of a job.
+// describe returns the description of a job that a daemon would give.
 func describe(d *catalog.Definition) (*client.Job, error) {
-	members := map[string]any{"group": d.Group, "name": d.Name, "summary": d.Summary, "params": append([]catalog.Param{}, d.Params...), "work": d.Work()}
+	members := map[string]any{
+		"group": d.Group, "name": d.Name, "summary": d.Summary,
+		"params": append([]catalog.Param{}, d.Params...), "work": d.Work(),
+	}
 	if len(d.Steps) > 0 {
 		members["steps"] = d.Steps
 	}
@@ -123,7 +126,7 @@ func describe(d *catalog.Definition) (*client.Job, error) {
 	return &job, nil
 }
 
-// catalog makes a catalog that knows the handlers of the program.
+// catalog makes a catalog with the handlers of the program.
 func (a *app) catalog(dirs []string, extra []catalog.Source) *catalog.Catalog {
 	return catalog.New(a.catalogOptions(dirs, extra))
 }

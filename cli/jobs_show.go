@@ -10,7 +10,7 @@ import (
 	"github.com/jobdir/jobdir/client"
 )
 
-// showJob prints one job: its parameters, and its steps.
+// showJob prints a job with its parameters and steps.
 func (a *app) showJob(ctx context.Context, conf *loaded, address string, asJSON bool) error {
 	job, err := a.findJob(ctx, conf, address)
 	if err != nil {
@@ -52,7 +52,7 @@ func (a *app) showJob(ctx context.Context, conf *loaded, address string, asJSON 
 		a.section([]string{"MILESTONE", "STEPS"}, milestones))
 }
 
-// section prints a table after an empty line, and nothing for an empty one.
+// section prints a table after an empty line; it prints nothing if there are no rows.
 func (a *app) section(head []string, rows [][]string) error {
 	if len(rows) == 0 {
 		return nil
@@ -60,7 +60,7 @@ func (a *app) section(head []string, rows [][]string) error {
 	return errors.Join(a.streams.line(""), a.streams.table(head, rows))
 }
 
-// stepNotes are what is special about a step.
+// stepNotes returns the settings of a step that differ from the default.
 func stepNotes(s *client.JobStep) string {
 	var all []string
 	add := func(is bool, format string, args ...any) {
@@ -78,7 +78,7 @@ func stepNotes(s *client.JobStep) string {
 	return strings.Join(all, "; ")
 }
 
-// findJob asks the daemon for one job, else reads the folders.
+// findJob gets a job from the daemon, or else from the folders.
 func (a *app) findJob(ctx context.Context, conf *loaded, address string) (*client.Job, error) {
 	group, name, ok := strings.Cut(address, "/")
 	if !ok || group == "" || name == "" {
@@ -92,7 +92,7 @@ func (a *app) findJob(ctx context.Context, conf *loaded, address string) (*clien
 	if !client.Unreachable(err) || a.serverAddress() != "" || len(conf.Jobs) == 0 {
 		return nil, err
 	}
-	all := a.jobsHere(conf).All()
+	all := a.localJobs(conf).All()
 	for _, d := range all {
 		if d.Group == group && d.Name == name {
 			return describe(d)

@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// keeperCommand is the process that holds the commands of a storage. The daemon starts it; it is not for people.
+// keeperCommand is the process that keeps the commands of a storage running. The daemon starts it; it is not
+// for people.
 func (a *app) keeperCommand() *cobra.Command {
 	var storage, durability string
 	cmd := &cobra.Command{
@@ -27,7 +28,7 @@ func (a *app) keeperCommand() *cobra.Command {
 			})
 		},
 	}
-	// Not from the configuration: a keeper does what the daemon that has started it says.
+	// A keeper reads no configuration: the daemon that starts it passes the settings.
 	flags := cmd.Flags()
 	flags.StringVar(&storage, "storage", "", "storage directory")
 	flags.StringVar(&durability, "durability", string(statefs.Power), "durability of exit reports: power or process")
@@ -40,14 +41,14 @@ func wardenCommand() *cobra.Command {
 		Use:                "warden",
 		Short:              "End what the commands of a killed keeper have left",
 		Hidden:             true,
-		DisableFlagParsing: true, // its arguments are orders of a keeper
+		DisableFlagParsing: true, // the keeper passes its arguments
 		RunE: func(cmd *cobra.Command, orders []string) error {
 			return keeper.Warden(cmd.Context(), orders, cmd.InOrStdin())
 		},
 	}
 }
 
-// build names this program as exactly as can be: two builds of one version differ in their files.
+// build identifies this program exactly: two builds of one version have different files.
 func build() string {
 	info, err := os.Stat("/proc/self/exe")
 	if err != nil {

@@ -30,7 +30,7 @@ a daemon the change waits on disk for the next one, as it does when a file is pu
 			}
 			return unknownCommand(cmd, args[0])
 		},
-		RunE: func(*cobra.Command, []string) error { return nil }, // Args has refused
+		RunE: func(*cobra.Command, []string) error { return nil }, // Args has already refused the arguments
 	}
 	cmd.AddCommand(
 		a.holdCommand(client.PauseLane, "Start nothing in lanes; what runs goes on"),
@@ -41,6 +41,7 @@ a daemon the change waits on disk for the next one, as it does when a file is pu
 	)
 	for _, sub := range cmd.Commands() {
 		sub.Args = usageArgs(sub.Args)
+		sub.ValidArgsFunction = a.completeLaneArguments
 	}
 	return cmd
 }
@@ -65,7 +66,8 @@ func (a *app) holdCommand(action client.LaneAction, short string) *cobra.Command
 	}
 	if action == client.PauseLane || action == client.CloseLane {
 		cmd.Flags().StringVar(&lasts, "for", "", "it ends by itself after this time, such as 15m or 2d")
-		cmd.Flags().StringVar(&until, "until", "", "it ends by itself at this time, such as 2026-11-23T09:00:00+01:00 or '2026-11-23 09:00'")
+		cmd.Flags().StringVar(&until, "until", "",
+			"it ends by itself at this time, such as 2026-11-23T09:00:00+01:00 or '2026-11-23 09:00'")
 		cmd.Flags().StringVar(&reason, "reason", "", "shown wherever somebody asks why")
 	}
 	return cmd
@@ -96,7 +98,7 @@ func holdFlags(lasts, until, reason string, now time.Time) (statefs.LaneHold, er
 	return hold, nil
 }
 
-// momentFrom reads a time as people write it; one without a zone is local.
+// momentFrom parses a time as people write it; a time without a zone is local.
 func momentFrom(text string) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at, nil
@@ -109,7 +111,9 @@ func momentFrom(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a time such as 2026-11-23T09:00:00+01:00 or '2026-11-23 09:00'", text)
 }
 
-func (a *app) holdLanes(ctx context.Context, conf *loaded, action client.LaneAction, hold statefs.LaneHold, lanes []string) error {
+func (a *app) holdLanes(ctx context.Context, conf *loaded, action client.LaneAction, hold statefs.LaneHold,
+	lanes []string,
+) error {
 	done := map[client.LaneAction]string{
 		client.PauseLane: "paused", client.ResumeLane: "resumed", client.CloseLane: "closed", client.OpenLane: "open",
 	}[action]
@@ -130,13 +134,14 @@ func (a *app) holdLanes(ctx context.Context, conf *loaded, action client.LaneAct
 		}
 		return tree.HoldLane(file, hold)
 	}, func(lane string, all *statefs.LanesStatus) {
-		a.streams.say("%s is %s%s", laneWords(lane), done, holdText(&hold, false))
-		a.sayStillHeld(lane, action, all)
+		a.streams.notice("%s is %s%s", laneLabel(lane), done, holdText(&hold, false))
+		a.noticeStillHeld(lane, action, all)
 	})
 }
 
-// sayStillHeld says what a resume or open of one lane does not end: that of all lanes, and the other way round.
-func (a *app) sayStillHeld(lane string, action client.LaneAction, all *statefs.LanesStatus) {
+// noticeStillHeld prints what still holds a lane after a resume or open: the pause of all lanes if one lane
+// was resumed, or the pauses of single lanes if all were.
+func (a *app) noticeStillHeld(lane string, action client.LaneAction, all *statefs.LanesStatus) {
 	var every *statefs.LaneHold
 	var own func(*statefs.LaneStatus) *statefs.LaneHold
 	var word string
@@ -150,7 +155,7 @@ func (a *app) sayStillHeld(lane string, action client.LaneAction, all *statefs.L
 	}
 	if lane != statefs.AllLanes {
 		if every != nil {
-			a.streams.say("it stays %s with all lanes: 'jobdir lane %s all' ends that", word, action)
+			a.streams.notice("it stays %s with all lanes: 'jobdir lane %s all' ends that", word, action)
 		}
 		return
 	}
@@ -161,11 +166,12 @@ func (a *app) sayStillHeld(lane string, action client.LaneAction, all *statefs.L
 		}
 	}
 	if len(still) > 0 {
-		a.streams.say("%s by itself: %s; 'jobdir lane %s %s' ends that", word, strings.Join(still, ", "), action, strings.Join(still, " "))
+		a.streams.notice("%s by itself: %s; 'jobdir lane %s %s' ends that", word, strings.Join(still, ", "), action,
+			strings.Join(still, " "))
 	}
 }
 
-func laneWords(lane string) string {
+func laneLabel(lane string) string {
 	if lane == statefs.AllLanes {
 		return "every lane"
 	}
@@ -201,7 +207,7 @@ configuration says. Lowering it ends nothing: nothing starts until enough have e
 	return cmd
 }
 
-// parseCapacity reads the capacity of a command line.
+// parseCapacity parses the capacity of a command line.
 func parseCapacity(text string) (n int, err error) {
 	if n, err = statefs.ParseLaneCapacity(text); err != nil {
 		return 0, fmt.Errorf("%w, nor \"configured\"", err)
@@ -245,14 +251,16 @@ func (a *app) setCapacity(ctx context.Context, conf *loaded, lane, text string) 
 	}, func(lane string, all *statefs.LanesStatus) {
 		for i := range all.Lanes {
 			if l := &all.Lanes[i]; l.Known && (l.Name == lane || lane == statefs.AllLanes) {
-				a.streams.say("lane %s has capacity %s", l.Name, capacityText(l.Capacity))
+				a.streams.notice("lane %s has capacity %s", l.Name, capacityText(l.Capacity))
 			}
 		}
 	})
 }
 
-// changeLanes does something to each lane, by a daemon or in the directory, and has said what became of it.
-func (a *app) changeLanes(ctx context.Context, conf *loaded, lanes []string, with func(*client.Client, string) error, without func(*statefs.Tree, string) error, said func(string, *statefs.LanesStatus)) error {
+// changeLanes changes each lane, through a daemon or in the directory, and prints the result.
+func (a *app) changeLanes(ctx context.Context, conf *loaded, lanes []string, with func(*client.Client, string) error,
+	without func(*statefs.Tree, string) error, said func(string, *statefs.LanesStatus),
+) error {
 	each := func(change func(string) error, status func() (*statefs.LanesStatus, error)) error {
 		var failed []error
 		for _, lane := range lanes {
@@ -268,9 +276,10 @@ func (a *app) changeLanes(ctx context.Context, conf *loaded, lanes []string, wit
 		return errors.Join(failed...)
 	}
 	return a.reach(ctx, conf, func(c *client.Client) error {
-		return each(func(lane string) error { return with(c, lane) }, func() (*statefs.LanesStatus, error) { return c.Lanes(ctx) })
+		return each(func(lane string) error { return with(c, lane) },
+			func() (*statefs.LanesStatus, error) { return c.Lanes(ctx) })
 	}, func(tree *statefs.Tree) error {
-		a.streams.say("no daemon is running on %s: the change waits on disk until one is", tree.Dir())
+		a.streams.notice("no daemon is running on %s: the change waits on disk until one is", tree.Dir())
 		return each(func(lane string) error {
 			if err := knownLane(conf, lane); err != nil {
 				return err
@@ -280,7 +289,8 @@ func (a *app) changeLanes(ctx context.Context, conf *loaded, lanes []string, wit
 	})
 }
 
-// knownLane refuses a lane that the configuration does not have; without a file of it nobody knows which there are.
+// knownLane refuses a lane that is not in the configuration. Without a configuration file it accepts any
+// lane.
 func knownLane(conf *loaded, lane string) error {
 	switch {
 	case lane == statefs.AllLanes:

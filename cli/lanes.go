@@ -44,7 +44,7 @@ func (a *app) lanes(ctx context.Context, conf *loaded, asJSON bool) error {
 		all, err = c.Lanes(ctx)
 		return err
 	}, func(tree *statefs.Tree) (err error) {
-		a.streams.say("no daemon is running on %s: this is what the configuration and the directory say", tree.Dir())
+		a.streams.notice("no daemon is running on %s: this is what the configuration and the directory say", tree.Dir())
 		all, err = lanesOf(tree, conf)
 		return err
 	})
@@ -62,7 +62,10 @@ func (a *app) showLanes(all *statefs.LanesStatus) error {
 	problems := slices.Clone(all.Problems)
 	for i := range all.Lanes {
 		l := &all.Lanes[i]
-		lanes = append(lanes, []string{l.Name, capacityText(l.Capacity), strconv.Itoa(l.Running), strconv.Itoa(l.Waiting), laneState(l)})
+		lanes = append(lanes, []string{
+			l.Name, capacityText(l.Capacity), strconv.Itoa(l.Running),
+			strconv.Itoa(l.Waiting), laneState(l),
+		})
 		problems = append(problems, l.Problems...)
 	}
 	if err := a.streams.table([]string{"LANE", "CAPACITY", "RUNNING", "WAITING", "STATE"}, lanes); err != nil {
@@ -84,7 +87,7 @@ func (a *app) showLanes(all *statefs.LanesStatus) error {
 		}
 	}
 	for _, p := range problems {
-		a.streams.say("%s: %s", printable(p.File), printable(p.Reason))
+		a.streams.notice("%s: %s", printable(p.File), printable(p.Reason))
 	}
 	return nil
 }
@@ -96,7 +99,7 @@ func capacityText(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// laneState says in one line what keeps a lane from starting and taking operations.
+// laneState describes in one line why a lane starts or accepts no operations.
 func laneState(l *statefs.LaneStatus) string {
 	var parts []string
 	if !l.Known {
@@ -139,14 +142,16 @@ func holdText(hold *statefs.LaneHold, every bool) string {
 	return text
 }
 
-// lanesOf says how the lanes stand without a daemon.
+// lanesOf returns the status of the lanes without a daemon.
 func lanesOf(tree *statefs.Tree, conf *loaded) (*statefs.LanesStatus, error) {
 	running, waiting, err := countLanes(tree)
 	if err != nil {
 		return nil, err
 	}
 	all := &statefs.LanesStatus{Limits: []statefs.LimitStatus{}}
-	read := func(lane string, control statefs.LaneControl) (v statefs.LaneValue, there bool, problems []statefs.LaneProblem) {
+	read := func(lane string, control statefs.LaneControl) (v statefs.LaneValue, there bool,
+		problems []statefs.LaneProblem,
+	) {
 		f := statefs.LaneFile{Lane: lane, Control: control}
 		v, err := tree.ReadLane(f)
 		if bad, ok := errors.AsType[*statefs.LaneFileError](err); ok {
@@ -175,8 +180,9 @@ func lanesOf(tree *statefs.Tree, conf *loaded) (*statefs.LanesStatus, error) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		c, known := conf.Lanes[name]
 		l := statefs.LaneStatus{
-			Name: name, Known: known, Capacity: statefs.LaneCapacityOf(c.Capacity), Configured: statefs.LaneCapacityOf(c.Capacity),
-			Running: running[name], Waiting: waiting[name], PausedByAll: all.Paused != nil, ClosedByAll: all.Closed != nil,
+			Name: name, Known: known, Capacity: statefs.LaneCapacityOf(c.Capacity),
+			Configured: statefs.LaneCapacityOf(c.Capacity),
+			Running:    running[name], Waiting: waiting[name], PausedByAll: all.Paused != nil, ClosedByAll: all.Closed != nil,
 		}
 		v, there, problems := read(name, statefs.LaneCapacity)
 		if !there {
@@ -198,12 +204,15 @@ func lanesOf(tree *statefs.Tree, conf *loaded) (*statefs.LanesStatus, error) {
 		all.Lanes = append(all.Lanes, l)
 	}
 	for _, name := range slices.Sorted(maps.Keys(conf.Limits)) {
-		all.Limits = append(all.Limits, statefs.LimitStatus{Name: name, Known: true, Capacity: statefs.LaneCapacityOf(conf.Limits[name])})
+		all.Limits = append(all.Limits, statefs.LimitStatus{
+			Name: name, Known: true,
+			Capacity: statefs.LaneCapacityOf(conf.Limits[name]),
+		})
 	}
 	return all, nil
 }
 
-// countLanes counts what runs and what waits by lane, as the markers and records say.
+// countLanes counts running and waiting operations by lane, from the markers and records.
 func countLanes(tree *statefs.Tree) (running, waiting map[string]int, err error) {
 	listing, err := tree.List()
 	if err != nil {

@@ -16,7 +16,10 @@ import (
 
 const unixPrefix = "unix:"
 
-// checkListen checks the form of an address.
+// errPortInUse means that another program listens on an address.
+var errPortInUse = errors.New("the address is in use")
+
+// checkListen checks the syntax of an address.
 func checkListen(address string) error {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		if !filepath.IsAbs(path) {
@@ -34,7 +37,8 @@ func checkListen(address string) error {
 	return nil
 }
 
-// checkExposure refuses an address that others can reach unless that was made safe or is wanted.
+// checkExposure refuses an address that other machines can reach, unless it is protected or explicitly
+// allowed.
 func checkExposure(addresses []string, allowed bool) error {
 	for _, address := range addresses {
 		if err := checkListen(address); err != nil {
@@ -81,7 +85,8 @@ func (s *service) listen(ctx context.Context) error {
 			l, err = (&net.ListenConfig{}).Listen(ctx, family(address), address)
 		}
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("listen on %s: the address is in use: stop the other program, or choose another address with --listen", address)
+			return fmt.Errorf("listen on %s: %w: stop the other program, or choose another address with --listen",
+				address, errPortInUse)
 		}
 		if err != nil {
 			return fmt.Errorf("listen on %s: %w", address, err)
@@ -101,7 +106,7 @@ func (s *service) add(l net.Listener) {
 	})
 }
 
-// unused makes sure that no program answers at a socket, so that what is there may be replaced.
+// unused checks that no program answers at a socket, so that the socket may be replaced.
 func unused(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,13 +120,13 @@ func unused(ctx context.Context, path string) error {
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	if err == nil {
-		_ = conn.Close() // it was opened only to see who is there
-		return usagef("listen on %s: another program listens there", path)
+		_ = conn.Close() // the connection only tests for a listener
+		return fmt.Errorf("listen on %s: %w: another program answers there", path, errPortInUse)
 	}
 	return nil
 }
 
-// socket is a unix socket that knows its real path and is removed when it is closed.
+// socket is a unix socket that knows its real path and is removed on close.
 type socket struct {
 	net.Listener
 	path string
@@ -145,8 +150,8 @@ func socketPath(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// listenSocket opens a unix socket. It is bound under another name and renamed, so that it appears with its final
-// permissions and a stale one is replaced in the same moment.
+// listenSocket opens a unix socket. It binds the socket under a temporary name and renames it, so that the
+// socket appears with its final permissions and replaces a stale one atomically.
 func listenSocket(path string, mode fs.FileMode) (net.Listener, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -172,7 +177,7 @@ func listenSocket(path string, mode fs.FileMode) (net.Listener, error) {
 	return &socket{Listener: l, path: path}, nil
 }
 
-// family keeps an IPv4 address to IPv4: 0.0.0.0 would otherwise be open on IPv6 too.
+// family restricts an IPv4 address to IPv4: 0.0.0.0 would otherwise listen on IPv6 too.
 func family(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.To4() != nil {
@@ -181,12 +186,14 @@ func family(address string) string {
 	return "tcp"
 }
 
-// hosts returns the names that the daemon answers to: those of --hosts, and those by which it was told where to listen.
+// hosts returns the host names that the daemon answers to: those of --hosts, and those in its listen
+// addresses.
 func (s *service) hosts() []string {
 	names := slices.Clone(s.config.Hosts)
 	for _, address := range s.config.Listen {
 		name, _, err := net.SplitHostPort(address)
-		if err == nil && !strings.HasPrefix(address, unixPrefix) && name != "" && name != "localhost" && net.ParseIP(name) == nil && !slices.Contains(names, name) {
+		if err == nil && !strings.HasPrefix(address, unixPrefix) && name != "" && name != "localhost" &&
+			net.ParseIP(name) == nil && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A name by which the daemon is told where to listen is one that it answers to.
+// The daemon answers to the host names of its listen addresses.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	s := &service{config: ServeConfig{

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// logOutput is where a log goes: as it is, or each line as a JSON object.
+// logOutput receives a log: as raw bytes, or each line as a JSON object.
 type logOutput interface {
 	io.Writer
 	end() error
@@ -25,19 +25,21 @@ type plainLog struct{ io.Writer }
 
 func (plainLog) end() error { return nil }
 
-// logLine is one line of a log. Bytes that are not UTF-8 are replaced, as JSON wants.
+// logLine is one line of a log. Bytes that are not UTF-8 are replaced, as JSON requires.
 type logLine struct {
-	// Offset is where the line begins, in bytes.
+	// Offset is the offset of the line in the log, in bytes.
 	Offset int64  `json:"offset"`
 	Line   string `json:"line"`
-	// Cut says that the line does not end here: the log does, or the line is longer than maxLogLine and goes on in the next object.
+	// Cut reports that the line does not end here: the log ends without a newline, or the line is longer than
+	// maxLogLine and continues in the next object.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// maxLogLine is how many bytes of a line are kept before they are written, so that a log without line ends costs no memory.
+// maxLogLine is how many bytes of a line are buffered before they are written. It bounds the memory for a log
+// without newlines.
 const maxLogLine = 64 << 10
 
-// logLines cuts a log into lines.
+// logLines splits a log into lines.
 type logLines struct {
 	out    *json.Encoder
 	offset int64
@@ -75,7 +77,7 @@ func (l *logLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// put writes the first n bytes that are kept.
+// put writes the first n buffered bytes.
 func (l *logLines) put(n int, cut bool) error {
 	err := l.out.Encode(logLine{Offset: l.offset, Line: string(l.rest[:n]), Cut: cut})
 	if err != nil {
@@ -86,7 +88,7 @@ func (l *logLines) put(n int, cut bool) error {
 	return nil
 }
 
-// wholeRunes returns the length of b without a character that is cut off at its end.
+// wholeRunes returns the length of b without an incomplete character at its end.
 func wholeRunes(b []byte) int {
 	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
 		if utf8.RuneStart(b[len(b)-i]) {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Every piece of a log has the offset at which it begins, however the log arrives, and nothing is kept of a line without an end.
+// Every piece of a log has the offset at which it begins, however the log arrives, and nothing is kept of a line
+// without an end.
 func TestLogLines(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", maxLogLine/2) + "x" // its last byte would cut a character
@@ -26,7 +27,8 @@ func TestLogLines(t *testing.T) {
 			{Offset: 5 + maxLogLine + 3, Line: "b"},
 		}},
 		{"no text", strings.Repeat("\x80", maxLogLine+1), []logLine{
-			{Offset: 5, Line: strings.Repeat("\ufffd", maxLogLine), Cut: true}, {Offset: 5 + maxLogLine, Line: "\ufffd", Cut: true},
+			{Offset: 5, Line: strings.Repeat("\ufffd", maxLogLine), Cut: true},
+			{Offset: 5 + maxLogLine, Line: "\ufffd", Cut: true},
 		}},
 	}
 	for _, test := range tests {

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// newLogger makes the log of a daemon from two settings that were checked before.
+// newLogger makes the daemon's logger from two settings that are already checked.
 func newLogger(w io.Writer, format, level string) *slog.Logger {
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 type logsOptions struct {
@@ -20,7 +20,7 @@ type logsOptions struct {
 	offset int64
 	step   string
 	run    int
-	oneRun bool // run was given
+	oneRun bool // --run was given
 	json   bool
 }
 
@@ -52,7 +52,7 @@ An ID may be shortened to its end, such as r42 or 42, or to a beginning that onl
 	cmd.Flags().BoolVarP(&opts.follow, "follow", "f", false, "go on until the operation ends")
 	cmd.Flags().Int64Var(&opts.offset, "offset", 0, "begin at this byte of the log")
 	cmd.Flags().StringVar(&opts.step, "step", "", "only what this step wrote in its last run")
-	_ = cmd.RegisterFlagCompletionFunc("step", a.completeStep) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("step", a.completeStep) // the flag exists
 	cmd.Flags().IntVar(&opts.run, "run", 0, "with --step: what it wrote in this run, by its number")
 	jsonFlag(cmd, &opts.json)
 	return cmd
@@ -83,7 +83,7 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 				return err
 			}
 			defer log.Close()
-			a.sayRun(opts.step, log.Run, log.Runs)
+			a.noticeRun(opts.step, log.Run, log.Runs)
 			return copyLog(out, log)
 		}
 		if opts.follow {
@@ -91,7 +91,7 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 			if err != nil {
 				return explainCut(err)
 			}
-			a.streams.say("%s", summary(id, footer))
+			a.streams.notice("%s", summary(id, footer))
 			return nil
 		}
 		log, err := c.Log(ctx, id, opts.offset)
@@ -113,7 +113,7 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 	return errors.Join(err, out.end())
 }
 
-// localLog writes what the directory holds of a log.
+// localLog writes the log of an operation from the directory.
 func localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID, out io.Writer) error {
 	if _, err := tree.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
 		return notFoundf("operation %s not found in %s", id, tree.Dir())
@@ -132,12 +132,15 @@ func localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID, out io.Writer
 		}
 	}
 	if _, err := tree.State(id); opts.follow && err == nil {
-		return &client.UnreachableError{Address: tree.Dir(), Err: errors.New("the operation has not ended, and nothing is added to its log until one is started with 'jobdir serve'")}
+		return &client.UnreachableError{
+			Address: tree.Dir(),
+			Err:     errors.New("the operation has not ended, and nothing is added to its log until one is started with 'jobdir serve'"),
+		}
 	}
 	return nil
 }
 
-// localStepLog writes what the directory holds of the output of a step.
+// localStepLog writes the output of a step from the directory.
 func (a *app) localStepLog(tree *statefs.Tree, id statefs.ID, name string, run int, out io.Writer) error {
 	rec, err := tree.ReadRecord(id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,9 +154,9 @@ func (a *app) localStepLog(tree *statefs.Tree, id statefs.ID, name string, run i
 		return notFoundf("operation %s has no step %q", id, name)
 	}
 	if _, _, is := step.OutputOf(run, 0); !is {
-		return notFoundf("step %s of operation %s has no run %d: %s", name, id, run, steps.SayRuns(step.Runs()))
+		return notFoundf("step %s of operation %s has no run %d: %s", name, id, run, steps.DescribeRuns(step.Runs()))
 	}
-	a.sayRun(name, cmp.Or(run, step.Run), step.Runs())
+	a.noticeRun(name, cmp.Or(run, step.Run), step.Runs())
 	log, err := tree.OpenStepLog(id, step)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -170,10 +173,10 @@ func (a *app) localStepLog(tree *statefs.Tree, id statefs.ID, name string, run i
 	return copyLog(out, io.NewSectionReader(log, from, to-from))
 }
 
-// sayRun says which run of a step follows, when there are several.
-func (a *app) sayRun(name string, run int, runs []int) {
+// noticeRun prints which run of a step follows, if there are several.
+func (a *app) noticeRun(name string, run int, runs []int) {
 	if len(runs) > 1 {
-		a.streams.say("run %d of step %s; %s", run, name, steps.SayRuns(runs))
+		a.streams.notice("run %d of step %s; %s", run, name, steps.DescribeRuns(runs))
 	}
 }
 

@@ -37,29 +37,30 @@ the command that usually helps.`,
 			return a.ls(cmd.Context(), conf, attention, asJSON)
 		},
 	}
-	cmd.Flags().BoolVar(&attention, "needs-attention", false, "only what waits for a person, with the step, the error and the command that helps")
+	cmd.Flags().BoolVar(&attention, "needs-attention", false,
+		"only what waits for a person, with the step, the error and the command that helps")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-// listed is one line of ls, the same with and without a daemon.
-type listed struct {
+// listRow is one line of ls, the same with and without a daemon.
+type listRow struct {
 	ID       statefs.ID        `json:"id"`
 	State    statefs.State     `json:"state"`
 	Since    *time.Time        `json:"since"`
 	Progress *statefs.Progress `json:"progress"`
-	// Stalled is when the work was found to give no sign of life.
+	// Stalled is when the daemon detected that the work gives no sign of life.
 	Stalled *time.Time `json:"stalled_at,omitempty"`
 	Foreign bool       `json:"foreign"`
-	// Waiting says why it does not run; only a daemon knows it.
+	// Waiting is why it does not run; only a daemon knows it.
 	Waiting *statefs.Waiting `json:"waiting,omitempty"`
-	// Reason says why it waits for a person, and Attention also at which step, and what helps.
+	// Reason is why it waits for a person; Attention adds the step and the remedy.
 	Reason    string             `json:"reason,omitempty"`
 	Attention *statefs.Attention `json:"attention,omitempty"`
 }
 
 func (a *app) ls(ctx context.Context, conf *loaded, attention, asJSON bool) error {
-	var all []listed
+	var all []listRow
 	err := a.reach(ctx, conf, func(c *client.Client) error {
 		var filter url.Values
 		if attention {
@@ -67,7 +68,10 @@ func (a *app) ls(ctx context.Context, conf *loaded, attention, asJSON bool) erro
 		}
 		operations, err := c.Operations(ctx, filter)
 		for _, op := range operations {
-			l := listed{ID: op.ID, State: op.State, Progress: op.Progress, Foreign: op.Foreign, Stalled: op.StalledAt, Waiting: op.Waiting}
+			l := listRow{
+				ID: op.ID, State: op.State, Progress: op.Progress, Foreign: op.Foreign, Stalled: op.StalledAt,
+				Waiting: op.Waiting,
+			}
 			l.explain(op.Reason, op.Error)
 			l.Attention = op.Attention
 			if since := op.Since(); !since.IsZero() {
@@ -77,10 +81,10 @@ func (a *app) ls(ctx context.Context, conf *loaded, attention, asJSON bool) erro
 		}
 		return err
 	}, func(tree *statefs.Tree) (err error) {
-		a.streams.say("no daemon is running on %s: this is what the directory says", tree.Dir())
+		a.streams.notice("no daemon is running on %s: this is what the directory says", tree.Dir())
 		all, err = listTree(tree)
 		if attention {
-			all = slices.DeleteFunc(all, func(l listed) bool { return !l.State.NeedsPerson() })
+			all = slices.DeleteFunc(all, func(l listRow) bool { return !l.State.NeedsPerson() && l.Attention == nil })
 		}
 		return err
 	})
@@ -88,7 +92,7 @@ func (a *app) ls(ctx context.Context, conf *loaded, attention, asJSON bool) erro
 		return err
 	}
 	if asJSON {
-		return a.streams.json(map[string]any{"operations": append([]listed{}, all...), "count": len(all)})
+		return a.streams.json(map[string]any{"operations": append([]listRow{}, all...), "count": len(all)})
 	}
 	var rows [][]string
 	if attention {
@@ -103,7 +107,7 @@ func (a *app) ls(ctx context.Context, conf *loaded, attention, asJSON bool) erro
 	return a.streams.table([]string{"ID", "STATE", "SINCE", "PROGRESS"}, rows)
 }
 
-func (l *listed) state() string {
+func (l *listRow) state() string {
 	if l.Foreign {
 		return string(l.State) + " (foreign)"
 	}
@@ -113,15 +117,15 @@ func (l *listed) state() string {
 	return string(l.State)
 }
 
-func (l *listed) since() string {
+func (l *listRow) since() string {
 	if l.Since == nil {
 		return "-"
 	}
 	return l.Since.Local().Format("2006-01-02 15:04:05")
 }
 
-// explain notes why an operation waits for a person.
-func (l *listed) explain(reason string, fault *statefs.Fault) {
+// explain sets why an operation waits for a person.
+func (l *listRow) explain(reason string, fault *statefs.Fault) {
 	if !l.State.NeedsPerson() {
 		return
 	}
@@ -130,8 +134,8 @@ func (l *listed) explain(reason string, fault *statefs.Fault) {
 	}
 }
 
-// attention is the row of an operation that goes on only when a person acts.
-func (l *listed) attention() []string {
+// attention returns the row of an operation that waits for a person.
+func (l *listRow) attention() []string {
 	a := l.Attention
 	if a == nil {
 		a = statefs.AttentionOf(l.ID, l.State, nil)
@@ -146,7 +150,10 @@ func (l *listed) attention() []string {
 	return []string{l.ID.String(), l.state(), l.since(), step, why, a.Commands[0]}
 }
 
-func (l *listed) progress() string {
+func (l *listRow) progress() string {
+	if a := l.Attention; a != nil && a.Optional && l.Progress != nil {
+		return printable(shownProgress(l.Progress) + "; " + a.Place() + ": " + a.Message)
+	}
 	if a := l.Attention; a != nil && a.Step != "" {
 		return printable(a.Place() + ": " + a.Message)
 	}
@@ -162,19 +169,19 @@ func (l *listed) progress() string {
 	return printable(shownProgress(l.Progress))
 }
 
-// listTree lists what the directory holds.
-func listTree(tree *statefs.Tree) ([]listed, error) {
+// listTree lists the operations in the directory.
+func listTree(tree *statefs.Tree) ([]listRow, error) {
 	listing, err := tree.List()
 	if err != nil {
 		return nil, err
 	}
-	var all []listed
+	var all []listRow
 	for _, marker := range listing.Markers {
-		l := listed{ID: marker.ID, State: marker.State}
+		l := listRow{ID: marker.ID, State: marker.State}
 		stamp, err := tree.Stamp(marker.File)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			continue // it moved on since the listing
+			continue // it changed since the listing
 		case err == nil:
 			l.Since = &stamp.At
 		}
@@ -189,11 +196,11 @@ func listTree(tree *statefs.Tree) ([]listed, error) {
 		}
 		all = append(all, l)
 	}
-	slices.SortFunc(all, func(a, b listed) int { return cmp.Compare(a.ID.Sequence(), b.ID.Sequence()) })
+	slices.SortFunc(all, func(a, b listRow) int { return cmp.Compare(a.ID.Sequence(), b.ID.Sequence()) })
 	return all, nil
 }
 
-// printable keeps what work says of itself from steering the terminal.
+// printable escapes control characters in the output of work, so that it cannot control the terminal.
 func printable(text string) string {
 	return strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {

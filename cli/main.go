@@ -17,7 +17,7 @@ import (
 type Options struct {
 	// Handlers are the Go functions that definitions can name.
 	Handlers daemon.Handlers
-	// Definitions are job definitions that the program brings along; nil for none.
+	// Definitions are job definitions that the program contains; nil for none.
 	Definitions []catalog.Source
 }
 
@@ -25,7 +25,7 @@ type Options struct {
 type app struct {
 	streams Streams
 	options Options
-	// server and config are the flags that every command has beside the shared settings.
+	// server and config are flags of every command, besides the shared settings.
 	server string
 	config string
 }
@@ -45,11 +45,11 @@ func Main(ctx context.Context, args []string, streams Streams, options Options) 
 	}
 	code := exitCode(err)
 	if code == exitNoReader {
-		return code // as any program that SIGPIPE ends
+		return code // like any program that SIGPIPE kills
 	}
-	streams.complain(err)
+	streams.printError(err)
 	if _, ok := errors.AsType[*usageError](err); ok && used != nil {
-		streams.say("'%s --help' says how it is used", used.CommandPath())
+		streams.notice("'%s --help' says how it is used", used.CommandPath())
 	}
 	return code
 }
@@ -63,7 +63,8 @@ operations, 'touch storage/jobs/ID.pause_requested' pauses one. A daemon serves 
 
 Exit codes of run and wait: 0 success, 1 failure, 2 partial, 3 a person has to act, 130 cancelled, 75 not known. Requests with
 --wait: 1 when it did not take effect, 75 when it has not yet. All commands:
-64 wrong use, 66 not found, 69 no daemon, 75 try again, 77 not allowed, 141 nobody reads the output any more, 70 anything else.`,
+64 wrong use, 66 not found, 69 no daemon, 75 try again, 77 not allowed, 141 nobody reads the output any more, 70 anything else;
+serve: 71 the address is in use, 73 another daemon holds the storage.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -84,16 +85,22 @@ Exit codes of run and wait: 0 success, 1 failure, 2 partial, 3 a person has to a
 		a.requestCommand("pause", "Stop operations where they are, until they are resumed"),
 		a.requestCommand("resume", "Let paused operations go on"),
 		a.requestCommand("cancel", "End operations for good"),
-		a.actCommand(statefs.Skip, "Go on without a step that failed, or waits for an approval", "skip lets an operation go on without the step at which it stands."),
+		a.stepActionCommand(statefs.Skip, "Go on without a step that failed, or waits for an approval",
+			"skip lets an operation go on without the step at which it stands."),
 		a.setCommand(),
-		a.actCommand(statefs.Approve, "Let operations go on that wait for an approval", "approve lets an operation go on that is waiting_approval."),
-		a.actCommand(statefs.Reject, "End operations that wait for an approval", "reject ends an operation that is waiting_approval: it has failed then, and 'jobdir retry' does it again from there."),
-		a.prioritizeCommand(), a.retryCommand(), a.keeperCommand(), wardenCommand(), a.waitCommand(), a.jobsCommand(), a.schedulesCommand(), a.validateCommand(), a.historyCommand(), a.showCommand(), a.pruneCommand(), a.sweepCommand(),
-		a.lanesCommand(), a.laneCommand(), a.outboxCommand(), a.eventsCommand(), a.topCommand(), a.deleteCommand(), a.configCommand(), a.versionCommand(),
+		a.stepActionCommand(statefs.Approve, "Let operations go on that wait for an approval",
+			"approve lets an operation go on that is waiting_approval."),
+		a.stepActionCommand(statefs.Reject, "End operations that wait for an approval",
+			"reject ends an operation that is waiting_approval: it has failed then, and 'jobdir retry' does it again from there."),
+		a.prioritizeCommand(), a.retryCommand(), a.keeperCommand(), wardenCommand(), a.waitCommand(), a.jobsCommand(),
+		a.schedulesCommand(), a.validateCommand(), a.historyCommand(), a.showCommand(), a.pruneCommand(), a.sweepCommand(),
+		a.lanesCommand(), a.laneCommand(), a.outboxCommand(), a.eventsCommand(), a.topCommand(), a.deleteCommand(),
+		a.configCommand(), a.versionCommand(),
 	)
 	root.Version = versionLine()
 	root.SetVersionTemplate("{{.Version}}\n")
 	completion(root)
+	a.completeFlags(root)
 	helpOnCommands(root)
 	for _, cmd := range root.Commands() {
 		cmd.Args = usageArgs(cmd.Args)
@@ -102,7 +109,7 @@ Exit codes of run and wait: 0 success, 1 failure, 2 partial, 3 a person has to a
 	return root
 }
 
-// helpOnCommands makes the help command refuse a command that does not exist.
+// helpOnCommands makes the help command refuse an unknown command.
 func helpOnCommands(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
@@ -119,7 +126,7 @@ func helpOnCommands(root *cobra.Command) {
 	}
 }
 
-// completion makes the command that cobra has for shells refuse a shell that it does not know.
+// completion makes cobra's completion command refuse an unknown shell.
 func completion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
@@ -138,7 +145,7 @@ func completion(root *cobra.Command) {
 			}
 			return fmt.Errorf("completion: the shell is missing: it is one of %s", known)
 		}
-		cmd.RunE = func(*cobra.Command, []string) error { return nil } // Args has refused
+		cmd.RunE = func(*cobra.Command, []string) error { return nil } // Args has already refused the arguments
 	}
 }
 
@@ -149,7 +156,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usagef("unknown command %q", name)
 }
 
-// usageArgs makes what a check of arguments finds an error of use.
+// usageArgs turns the error of an argument check into a usage error.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	if check == nil {
 		return nil
@@ -162,7 +169,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// needs is a check of arguments that says what is missing in words.
+// needs checks that there are arguments; what names the missing one in the error.
 func needs(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -179,7 +186,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// atMostOne is a check of arguments for a command that does without.
+// atMostOne checks that there is at most one argument.
 func atMostOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
@@ -189,7 +196,7 @@ func atMostOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// exactlyOne is a check of arguments for a command that takes one.
+// exactlyOne checks that there is exactly one argument.
 func exactlyOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {

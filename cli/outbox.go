@@ -51,15 +51,18 @@ does not know which targets are down.`,
 	flags := cmd.Flags()
 	flags.StringArrayVar(&opts.status, "status", nil, "only those with this status: pending or failed_manual")
 	flags.StringArrayVar(&opts.kind, "kind", nil, "only those for targets of this kind: s3, webhook or folder")
-	flags.StringVar(&opts.target, "target", "", "only those whose target has this text in what it is called; needs a daemon")
+	flags.StringVar(&opts.target, "target", "",
+		"only those whose target has this text in what it is called; needs a daemon")
 	flags.StringVar(&opts.job, "job", "", "only those of this job: JOB or GROUP/JOB")
-	flags.StringVar(&opts.olderThan, "older-than", "", "only those that have waited longer than this, such as 90s, 1h or 2d")
+	flags.StringVar(&opts.olderThan, "older-than", "",
+		"only those that have waited longer than this, such as 90s, 1h or 2d")
 	flags.IntVar(&opts.limit, "limit", 1000, "at most so many; 0: all")
 	flags.BoolVarP(&opts.watch, "watch", "w", false, "go on with a line for each change")
 	jsonFlag(cmd, &opts.json)
 	cmd.AddCommand(
-		a.askDeliveryCommand(statefs.RetryDelivery, "Try deliveries now, also those that wait for a person or whose target is down"),
-		a.askDeliveryCommand(statefs.DropDelivery, "Give deliveries up; the record says dropped"),
+		a.deliveryActionCommand(statefs.RetryDelivery,
+			"Try deliveries now, also those that wait for a person or whose target is down"),
+		a.deliveryActionCommand(statefs.DropDelivery, "Give deliveries up; the record says dropped"),
 	)
 	return cmd
 }
@@ -104,21 +107,22 @@ func (a *app) outbox(ctx context.Context, conf *loaded, opts *outboxOptions) err
 		return a.events(ctx, conf, eventsOptions{kind: []string{"delivery", "target"}, after: -1, json: opts.json})
 	}, func(tree *statefs.Tree) error {
 		if opts.target != "" {
-			return usagef("flag --target: no daemon is running on %s, and the directory does not say what targets are called", tree.Dir())
+			return usagef("flag --target: no daemon is running on %s, and the directory does not say what targets are called",
+				tree.Dir())
 		}
-		a.streams.say("no daemon is running on %s: this is what the directory says", tree.Dir())
+		a.streams.notice("no daemon is running on %s: this is what the directory says", tree.Dir())
 		all, err := listOutbox(tree, opts, older)
 		if err != nil {
 			return err
 		}
 		if opts.watch {
-			a.streams.say("--watch has no meaning then: nothing is delivered")
+			a.streams.notice("--watch has no meaning then: nothing is delivered")
 		}
 		return a.showOutbox(all, opts.json)
 	})
 }
 
-// readOutbox reads as many pages as are wanted.
+// readOutbox reads as many pages as requested.
 func readOutbox(ctx context.Context, c *client.Client, opts *outboxOptions) (*client.Outbox, error) {
 	filter := url.Values{"status": opts.status, "kind": opts.kind, "limit": {"200"}}
 	for name, value := range map[string]string{"job": opts.job, "target": opts.target, "older_than": opts.olderThan} {
@@ -149,14 +153,15 @@ func readOutbox(ctx context.Context, c *client.Client, opts *outboxOptions) (*cl
 	}
 }
 
-// listOutbox reads the outbox of a storage that no daemon serves.
+// listOutbox reads the outbox of a storage without a daemon.
 func listOutbox(tree *statefs.Tree, opts *outboxOptions, older time.Duration) (*client.Outbox, error) {
 	files, err := tree.Outbox()
 	if err != nil {
 		return nil, err
 	}
 	all := &client.Outbox{Entries: []statefs.OutboxItem{}}
-	all.Pending, all.FailedManual, all.Targets, all.Kinds = len(files.Pending), len(files.Manual), []statefs.OutboxTarget{}, map[string]statefs.DeliveryCounts{}
+	all.Pending, all.FailedManual, all.Targets, all.Kinds = len(files.Pending), len(files.Manual),
+		[]statefs.OutboxTarget{}, map[string]statefs.DeliveryCounts{}
 	before := time.Now().Add(-older)
 	for _, name := range slices.Concat(files.Pending, files.Manual) {
 		item, err := tree.ShowEntry(name)
@@ -169,8 +174,10 @@ func listOutbox(tree *statefs.Tree, opts *outboxOptions, older time.Duration) (*
 		if item.Status == statefs.DeliveryPending && (all.OldestAt == nil || item.CreatedAt.Before(*all.OldestAt)) {
 			all.OldestAt = &item.CreatedAt
 		}
-		if len(opts.status) > 0 && !slices.Contains(opts.status, string(item.Status)) || len(opts.kind) > 0 && !slices.Contains(opts.kind, item.Kind) ||
-			opts.job != "" && opts.job != item.Job && opts.job != item.Group+"/"+item.Job || opts.olderThan != "" && !item.CreatedAt.Before(before) {
+		if len(opts.status) > 0 && !slices.Contains(opts.status, string(item.Status)) || len(opts.kind) > 0 &&
+			!slices.Contains(opts.kind, item.Kind) ||
+			opts.job != "" && opts.job != item.Job && opts.job != item.Group+"/"+item.Job || opts.olderThan != "" &&
+			!item.CreatedAt.Before(before) {
 			continue
 		}
 		all.Entries = append(all.Entries, item)
@@ -191,8 +198,9 @@ func listOutbox(tree *statefs.Tree, opts *outboxOptions, older time.Duration) (*
 func (a *app) showOutbox(all *client.Outbox, asJSON bool) error {
 	if asJSON {
 		return a.streams.json(map[string]any{
-			"entries": all.Entries, "count": len(all.Entries), "total": all.Total, "pending": all.Pending, "failed_manual": all.FailedManual,
-			"oldest_at": all.OldestAt, "oldest_seconds": all.OldestSeconds, "targets": all.Targets,
+			"entries": all.Entries, "count": len(all.Entries), "total": all.Total, "pending": all.Pending,
+			"failed_manual": all.FailedManual,
+			"oldest_at":     all.OldestAt, "oldest_seconds": all.OldestSeconds, "targets": all.Targets,
 		})
 	}
 	var rows [][]string
@@ -202,26 +210,30 @@ func (a *app) showOutbox(all *client.Outbox, asJSON bool) error {
 		if e.Status == statefs.DeliveryManual {
 			why = cmp.Or(e.Error, e.LastError)
 		}
-		rows = append(rows, []string{e.Entry, string(e.Status), e.CreatedAt.Local().Format("2006-01-02 15:04:05"), strconv.Itoa(e.Attempts), nextTry(e), cmp.Or(printable(why), "-")})
+		rows = append(rows, []string{
+			e.Entry, string(e.Status), e.CreatedAt.Local().Format("2006-01-02 15:04:05"),
+			strconv.Itoa(e.Attempts), nextTry(e), cmp.Or(printable(why), "-"),
+		})
 	}
 	if err := a.streams.table([]string{"ENTRY", "STATUS", "SINCE", "TRIES", "NEXT", "ERROR"}, rows); err != nil {
 		return err
 	}
 	more := all.Total - len(all.Entries)
 	if more > 0 {
-		a.streams.say("and %d more: --limit 0 lists all", more)
+		a.streams.notice("and %d more: --limit 0 lists all", more)
 	}
 	for i := range all.Targets {
 		t := &all.Targets[i]
 		waits := more > 0 || slices.ContainsFunc(all.Entries, func(e statefs.OutboxItem) bool { return e.At == t.Name })
 		if t.Down && waits {
-			a.streams.say("%s is down since %s: %s", printable(t.Name), t.Since.Local().Format("2006-01-02 15:04:05"), printable(t.Error))
+			a.streams.notice("%s is down since %s: %s", printable(t.Name),
+				t.Since.Local().Format("2006-01-02 15:04:05"), printable(t.Error))
 		}
 	}
 	return nil
 }
 
-// nextTry says when an entry is tried next.
+// nextTry formats when an entry is tried next.
 func nextTry(e *statefs.OutboxItem) string {
 	switch {
 	case e.Status == statefs.DeliveryManual:

@@ -13,13 +13,13 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// deliveryFilter chooses deliveries by what they are instead of by name.
+// deliveryFilter selects deliveries by properties instead of by name.
 type deliveryFilter struct {
 	all, dryRun, yes bool
 	values           map[string]*string
 }
 
-// deliveryFilterFlags are the flags that choose deliveries, with what they say.
+// deliveryFilterFlags are the flags of the filter, with their help texts.
 var deliveryFilterFlags = [][2]string{
 	{"status", "all with this status: pending or failed_manual"},
 	{"kind", "all for targets of this kind: s3, webhook or folder"},
@@ -28,7 +28,7 @@ var deliveryFilterFlags = [][2]string{
 	{"older-than", "all that have waited longer than this, such as 90s, 1h or 2d"},
 }
 
-// flags gives a command the flags, and has it take either these or names.
+// flags adds the filter flags to a command, which then accepts either a filter or names.
 func (f *deliveryFilter) flags(cmd *cobra.Command) {
 	f.values = make(map[string]*string)
 	for _, flag := range deliveryFilterFlags {
@@ -53,7 +53,7 @@ func (f *deliveryFilter) flags(cmd *cobra.Command) {
 	})
 }
 
-// given reports whether deliveries are chosen by a filter.
+// given reports whether the command line has a filter.
 func (f *deliveryFilter) given() bool { return f.all || len(f.filter()) > 0 }
 
 func (f *deliveryFilter) filter() url.Values {
@@ -66,11 +66,12 @@ func (f *deliveryFilter) filter() url.Values {
 	return filter
 }
 
-// askDeliveries does something to all deliveries that match: it says how many, asks, does it, and reports each failure.
-func (a *app) askDeliveries(ctx context.Context, conf *loaded, opts deliveryAsk) error {
+// requestDeliveries applies an action to all deliveries that match: it prints their number, asks for
+// confirmation, acts, and reports each failure.
+func (a *app) requestDeliveries(ctx context.Context, conf *loaded, opts deliveryRequest) error {
 	filter := opts.filter.filter()
-	if opts.filter.all && len(filter) == 0 && opts.ask == statefs.DropDelivery {
-		filter.Set("status", "pending,failed_manual") // each has one of these: the daemon gives nothing up without a filter
+	if opts.filter.all && len(filter) == 0 && opts.action == statefs.DropDelivery {
+		filter.Set("status", "pending,failed_manual") // open deliveries; no filter drops nothing
 	}
 	opts.args.By = userName()
 	c, err := a.connect(ctx, conf)
@@ -78,7 +79,7 @@ func (a *app) askDeliveries(ctx context.Context, conf *loaded, opts deliveryAsk)
 		return err
 	}
 	defer c.Close()
-	found, err := c.BulkDeliveries(ctx, opts.ask, filter, opts.args, true)
+	found, err := c.BulkDeliveries(ctx, opts.action, filter, opts.args, true)
 	if err != nil {
 		return err
 	}
@@ -91,26 +92,28 @@ func (a *app) askDeliveries(ctx context.Context, conf *loaded, opts deliveryAsk)
 			}
 		}
 		if more := found.Total - len(found.Entries); more > 0 {
-			a.streams.say("and %d more", more)
+			a.streams.notice("and %d more", more)
 		}
-		a.streams.say("%s", count)
+		a.streams.notice("%s", count)
 		return nil
 	case opts.filter.yes:
-		a.streams.say("%s", count)
+		a.streams.notice("%s", count)
 	case !a.streams.interactive():
 		return usagef("%s: --yes does it, --dry-run shows which", count)
-	case !a.confirm(fmt.Sprintf("%s. %s? [y/N] ", count, strings.ToUpper(string(opts.ask[:1]))+string(opts.ask[1:]))):
+	case !a.confirm(fmt.Sprintf("%s. %s? [y/N] ", count,
+		strings.ToUpper(string(opts.action[:1]))+string(opts.action[1:]))):
 		return &codeError{code: exitTemporary}
 	}
-	done, err := c.BulkDeliveries(ctx, opts.ask, filter, opts.args, false)
+	done, err := c.BulkDeliveries(ctx, opts.action, filter, opts.args, false)
 	for _, f := range done.Failures {
-		a.streams.say("%s %s: %s", opts.ask, f.Entry, printable(f.Error))
+		a.streams.notice("%s %s: %s", opts.action, f.Entry, printable(f.Error))
 	}
-	a.streams.say("%s: %s, %s", opts.ask, plural(done.Done, "delivery", "deliveries"), plural(len(done.Failures), "failure", "failures"))
+	a.streams.notice("%s: %s, %s", opts.action, plural(done.Done, "delivery", "deliveries"),
+		plural(len(done.Failures), "failure", "failures"))
 	return outcomeOfBulk(done, err)
 }
 
-// outcomeOfBulk is the exit code: 1 when all failed, 2 when some did.
+// outcomeOfBulk returns the exit code: 1 if all failed, 2 if some did.
 func outcomeOfBulk(done *client.BulkDeliveries, err error) error {
 	switch {
 	case err != nil || len(done.Failures) == 0:

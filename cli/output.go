@@ -12,11 +12,11 @@ import (
 
 // The rules of output:
 //
-//   - stdout is data: what was asked for and nothing else, so that it can be piped. With --json it is JSON.
-//   - stderr is talk: what happens, what to do next, errors. A line of the program itself begins with "jobdir: ".
-//   - An error is one line that says what was tried, on what, why it did not work, and what a person can do.
-//   - Nothing is redrawn, and but for the steps of show nothing is coloured: output is the same on a terminal, in a pipe and in a file. Colours
-//     are on a terminal alone, and not with NO_COLOR.
+//   - stdout is data: only what the user requested, so that it can be piped. With --json it is JSON.
+//   - stderr is for messages: progress, hints, errors. A line of the program itself begins with "jobdir: ".
+//   - An error is one line: the action, its object, the cause, and what a person can do.
+//   - Nothing is redrawn, and only the steps of show are coloured. Colours appear only on a terminal
+//     and not with NO_COLOR. Otherwise output is the same on a terminal, in a pipe and in a file.
 //   - A question is asked only when stdin and stderr are terminals.
 //   - A secret is never printed.
 
@@ -27,22 +27,23 @@ type Streams struct {
 	Err io.Writer
 }
 
-// say writes one line of talk.
-func (s Streams) say(format string, args ...any) {
-	// Nobody is left to be told that stderr is gone.
+// notice writes one message line to stderr.
+func (s Streams) notice(format string, args ...any) {
+	// A write error on stderr cannot be reported.
 	_, _ = fmt.Fprintf(s.Err, "jobdir: "+format+"\n", args...)
 }
 
-// complain says an error, each of several on its own line. A codeError has been said already.
-func (s Streams) complain(err error) {
+// printError prints an error; each of several joined errors gets its own line. It skips a codeError, whose
+// message is already printed.
+func (s Streams) printError(err error) {
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range several.Unwrap() {
-			s.complain(one)
+			s.printError(one)
 		}
 		return
 	}
 	if _, said := errors.AsType[*codeError](err); !said {
-		s.say("%v", err)
+		s.notice("%v", err)
 	}
 }
 
@@ -77,7 +78,7 @@ func (s Streams) table(head []string, rows [][]string) error {
 	return nil
 }
 
-// interactive reports whether a person can be asked.
+// interactive reports whether the program can ask a person.
 func (s Streams) interactive() bool {
 	return isTerminal(s.In) && isTerminal(s.Err)
 }
@@ -87,7 +88,7 @@ func isTerminal(stream any) bool {
 	return ok && terminal(f)
 }
 
-// plural counts things in words.
+// plural formats a count with its noun.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -16,7 +16,9 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	b := browsertest.Start(t)
 	for name, test := range map[string]func(*testing.T, *browsertest.Browser){
-		"mouse": pageWithTheMouse, "keyboard": pageWithTheKeyboard, "logs": pageWithLogs, "token": pageWithAToken, "restart": pageOverARestart,
+		"mouse": pageWithTheMouse, "keyboard": pageWithTheKeyboard, "logs": pageWithLogs, "token": pageWithAToken,
+		"restart": pageOverARestart,
+		"links":   linksAreConfirmed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -25,13 +27,15 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// pageWithTheMouse does what a person does who sees for the first time what is there, on the four views, wide and narrow.
+// pageWithTheMouse does what a person does who sees for the first time what is there, on the four views, wide and
+// narrow.
 func pageWithTheMouse(t *testing.T, b *browsertest.Browser) {
 	r := newPageRig(t, "")
-	mended, running, queued, delivered := r.submit("mended", "{}"), r.submit("forever", "{}"), r.submit("forever", "{}"), r.submit("delivered", "{}")
+	mended, running, queued, delivered := r.submit("mended", "{}"), r.submit("forever", "{}"), r.submit("forever", "{}"),
+		r.submit("delivered", "{}")
 	p := r.open(b, "")
 	p.Wait(is(mended, "failed_manual"))
-	p.Wait(says(row(mended), "look (1 / 2): exit code 77"))
+	p.Wait(says(row(mended), "look (1 / 2): exit code 77: <b>no</b> file"))
 	p.Wait(is(running, "running"))
 	p.Wait(says(row(queued), "lane narrow is full"))
 	p.Wait(is(delivered, "completed"))
@@ -46,6 +50,18 @@ func pageWithTheMouse(t *testing.T, b *browsertest.Browser) {
 	p.Click(act(mended, "approve"))
 	p.Wait(is(mended, "completed"))
 
+	// An optional step that failed needs a person after its operation has ended, too.
+	aside := r.submit("aside", "{}")
+	p.Wait(is(aside, "trailing"))
+	p.Wait(says(row(aside)+".closest('section')", "Needs you"))
+	p.Wait(says(row(aside), "shelve (2 / 2): exit code 78: no shelf"))
+	p.Wait(says("document.getElementById('counts')", "1 needs you"))
+	if err := os.WriteFile(filepath.Join(r.dir, "shelf"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.Click(act(aside, "retry"))
+	p.Wait(is(aside, "completed"))
+
 	// Pause and resume in the list, cancel where it is open, after a question.
 	p.Click(act(running, "pause"))
 	p.Wait(is(running, "paused"))
@@ -57,6 +73,21 @@ func pageWithTheMouse(t *testing.T, b *browsertest.Browser) {
 	p.Wait(is(running, "cancelled"))
 	p.Wait(is(queued, "running"))
 	p.Wait(says(open(running), "cancelled"))
+
+	// A cancel that the work does not heed can be forced, after another question.
+	stubborn := r.submit("stubborn", "{}")
+	p.Wait(is(stubborn, "running"))
+	p.Click(row(stubborn) + ".querySelector('.name')")
+	p.Wait(says(open(stubborn)+".querySelector('.log')", "begun"))
+	p.Wait("!" + openAct(stubborn, "force"))
+	p.Click(openAct(stubborn, "cancel"))
+	p.Click(confirm)
+	p.Wait(says(open(stubborn), "cancel asked for"))
+	p.Wait(fmt.Sprintf("%s && %s && !%s", act(stubborn, "force"), openAct(stubborn, "force"), openAct(stubborn, "cancel")))
+	p.Click(openAct(stubborn, "force"))
+	p.Click(confirm)
+	p.Wait(is(stubborn, "cancelled"))
+	p.Press("Escape")
 
 	// A deletion closes it. What is started again is another one, which is opened beside it.
 	p.Click(openAct(running, "delete"))
@@ -77,7 +108,7 @@ func pageWithTheMouse(t *testing.T, b *browsertest.Browser) {
 	// More of what has ended.
 	p.Eval("location.hash = '#/operations?status=cancelled'", nil)
 	var many []string
-	for range 59 {
+	for range 58 {
 		many = append(many, `{"job": "g/forever", "delay": "1h"}`)
 	}
 	r.post("/api/v1/operations", "["+strings.Join(many, ",")+"]")
@@ -117,7 +148,7 @@ func pageWithTheMouse(t *testing.T, b *browsertest.Browser) {
 	quiet(t, p, false)
 }
 
-// narrow looks at views in a window of 360 pixels, light and dark: nothing reaches beyond its edge.
+// narrow checks views in a window of 360 pixels, light and dark: no element extends beyond its edge.
 func narrow(t *testing.T, p *browsertest.Page, views ...string) {
 	t.Helper()
 	p.Size(360, 700)
@@ -152,10 +183,12 @@ func pageWithTheKeyboard(t *testing.T, b *browsertest.Browser) {
 	p.Wait(is(mended, "failed_manual"))
 	focused := func(condition string) { t.Helper(); p.Wait("((at) => " + condition + ")(document.activeElement)") }
 	inRow := func(id, name string) string {
-		return fmt.Sprintf(`at.dataset.act === %q && at.closest('.row').dataset.key === %q && !at.hasAttribute('aria-busy')`, name, id)
+		return fmt.Sprintf(`at.dataset.act === %q && at.closest('.row').dataset.key === %q && !at.hasAttribute('aria-busy')`,
+			name, id)
 	}
 	in := func(id, name string) string {
-		return fmt.Sprintf(`at.dataset.act === %q && at.closest('.pane').dataset.key === %q && !at.hasAttribute('aria-busy')`, name, id)
+		return fmt.Sprintf(`at.dataset.act === %q && at.closest('.pane').dataset.key === %q && !at.hasAttribute('aria-busy')`,
+			name, id)
 	}
 
 	p.TabTo(fmt.Sprintf("at.matches('.name') && at.closest('.row').dataset.key === %q", mended))
@@ -167,7 +200,7 @@ func pageWithTheKeyboard(t *testing.T, b *browsertest.Browser) {
 	p.TabTo(in(running, "pause"))
 	p.Press("Enter")
 	p.Wait(is(running, "paused"))
-	focused(in(running, "resume")) // it stands where the button was that has gone
+	focused(in(running, "resume")) // focus moved to the button that replaced the pressed one
 	p.Press("Space")
 	p.Wait(is(running, "running"))
 	p.TabTo(in(running, "cancel"))
@@ -231,7 +264,7 @@ func pageWithLogs(t *testing.T, b *browsertest.Browser) {
 		t.Errorf("text of a log or a parameter became markup: %s", text)
 	}
 
-	// Of a long log the end is shown, and what is before it when somebody asks.
+	// A long log shows its end, and earlier lines on request.
 	p.Wait(says(log(long), "line 20000 of the long log\n"))
 	if text := p.Text(log(long) + ".textContent.length < 600000 && !" + says(log(long), "line 1 of")); text != "true" {
 		t.Error("all of a long log is in the page")
@@ -241,7 +274,8 @@ func pageWithLogs(t *testing.T, b *browsertest.Browser) {
 		t.Errorf("the log begins with %q, in the middle of a line", first)
 	}
 	p.Click(openAct(long, "earlier"))
-	p.Wait(fmt.Sprintf("%s && %s.textContent.split('\\n')[0] !== %q && /^line \\d+ of/.test(%s.textContent)", says(log(long), "\n"+first+"\n"), log(long), first, log(long)))
+	p.Wait(fmt.Sprintf("%s && %s.textContent.split('\\n')[0] !== %q && /^line \\d+ of/.test(%s.textContent)",
+		says(log(long), "\n"+first+"\n"), log(long), first, log(long)))
 
 	// Three are open at most: the oldest makes room.
 	for _, id := range others {

@@ -21,7 +21,8 @@ import (
 	"github.com/jobdir/jobdir/internal/browsertest"
 )
 
-// pageJobs are what the tests of the page start. DIR is a folder of the test, in which fifos hold work back until the test writes to them.
+// pageJobs are what the tests of the page start. DIR is a folder of the test, in which fifos hold work back until the
+// test writes to them.
 const pageJobs = `
 group: g
 name: held
@@ -41,11 +42,24 @@ lane: narrow
 run: [sleep, "600"]
 ---
 group: g
+name: stubborn
+unique: {on_hit: off}
+grace: 1h
+run: [sh, -c, 'trap "" TERM; echo begun; while :; do sleep 600; done']
+---
+group: g
 name: mended
 unique: {on_hit: off}
 steps:
   - {name: look, run: [sh, -c, 'test -e DIR/mended || { echo "<b>no</b> file"; exit 77; }']}
   - {name: publish, needs: [look], approve: true, run: [echo, published]}
+---
+group: g
+name: aside
+unique: {on_hit: off}
+steps:
+  - {name: cut, run: [echo, cut]}
+  - {name: shelve, optional: true, run: [sh, -c, 'test -e DIR/shelf || { echo no shelf; exit 78; }']}
 ---
 group: g
 name: delivered
@@ -68,14 +82,17 @@ type pageRig struct {
 	cmd    *exec.Cmd
 }
 
-// newPageRig starts a daemon. Its token, if any, is one that it asks for.
+// newPageRig starts a daemon, which requires the token unless it is "".
 func newPageRig(t *testing.T, token string) *pageRig {
 	t.Helper()
 	r := &pageRig{t: t, dir: t.TempDir(), token: token}
 	r.storage = filepath.Join(r.dir, "storage")
 	jobs := filepath.Join(r.dir, "jobs")
 	config := filepath.Join(r.dir, "jobdir.yaml")
-	r.args = []string{"serve", "--config", config, "--storage", r.storage, "--jobs", jobs, "--listen", "127.0.0.1:0"}
+	r.args = []string{
+		"serve", "--config", config, "--storage", r.storage, "--jobs", jobs,
+		"--listen", "127.0.0.1:0", "--hosts", "jobs.test",
+	}
 	errs := []error{
 		os.Mkdir(jobs, 0o750),
 		os.WriteFile(filepath.Join(jobs, "jobs.yaml"), []byte(strings.ReplaceAll(pageJobs, "DIR", r.dir)), 0o600),
@@ -134,7 +151,8 @@ func (r *pageRig) stop(signal syscall.Signal) {
 	}
 }
 
-// forward passes connections on to the daemon that runs. A port that a killed daemon had could be another program's before the next one has it.
+// forward passes connections on to the daemon that runs. A port that a killed daemon had could be another program's
+// before the next one has it.
 func (r *pageRig) forward() {
 	listener, err := (&net.ListenConfig{}).Listen(r.t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -188,7 +206,8 @@ func (r *pageRig) forward() {
 // post sends a request to the daemon and returns its answer.
 func (r *pageRig) post(path, body string) (answer map[string]any) {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, "http://"+r.address+path, bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, "http://"+r.address+path,
+		bytes.NewReader([]byte(body)))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -221,7 +240,7 @@ func (r *pageRig) submit(job, params string) string {
 	return id
 }
 
-// tell writes a line to a fifo, as soon as work reads from it.
+// tell writes a line to a fifo as soon as the work reads from it.
 func (r *pageRig) tell(fifo, line string) {
 	r.t.Helper()
 	if err := os.WriteFile(filepath.Join(r.dir, fifo), []byte(line+"\n"), 0o600); err != nil {
@@ -250,7 +269,7 @@ func openAct(id, name string) string {
 	return open(id) + fmt.Sprintf(`.querySelector('[data-act="%s"]')`, name)
 }
 
-// is is a condition: an operation stands in the lists with this state.
+// is is a condition: the lists contain the operation with this state.
 func is(id, state string) string { return row(id) + fmt.Sprintf(`.dataset.state === %q`, state) }
 
 // says is a condition: an element shows this text.
@@ -263,7 +282,8 @@ const (
 	live    = `document.querySelector('#line.live')`
 )
 
-// quiet checks that the page complained of nothing: no exception, nothing on the console, no violation of its policy. Answers that are errors may be expected.
+// quiet checks that the page complained of nothing: no exception, nothing on the console, no violation of its policy.
+// Answers that are errors may be expected.
 func quiet(t *testing.T, p *browsertest.Page, errorsExpected bool) {
 	t.Helper()
 	problems := p.Problems()

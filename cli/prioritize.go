@@ -8,7 +8,7 @@ import (
 
 func (a *app) prioritizeCommand() *cobra.Command {
 	var priority int
-	opts := requestOptions{ask: statefs.Prioritize}
+	opts := requestOptions{action: statefs.Prioritize}
 	cmd := &cobra.Command{
 		Use:   "prioritize ID...",
 		Short: "Let waiting operations start earlier",

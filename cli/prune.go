@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/client"
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -50,7 +50,7 @@ func (a *app) prune(ctx context.Context, conf *loaded, opts pruneOptions) error 
 		}
 		return err
 	}, func(tree *statefs.Tree) error {
-		victims, err := pruneTree(ctx, tree, conf.Retention, opts.dryRun)
+		victims, err := pruneTree(ctx, tree, &conf.Config, opts.dryRun)
 		pruned.Count = len(victims)
 		for _, v := range victims {
 			pruned.Operations = append(pruned.Operations, client.PrunedOperation(v))
@@ -63,7 +63,8 @@ func (a *app) prune(ctx context.Context, conf *loaded, opts pruneOptions) error 
 	}
 	if opts.json {
 		return a.streams.json(map[string]any{
-			"operations": append([]client.PrunedOperation{}, pruned.Operations...), "count": pruned.Count, "bytes": pruned.Bytes, "dry_run": opts.dryRun,
+			"operations": append([]client.PrunedOperation{}, pruned.Operations...), "count": pruned.Count, "bytes": pruned.Bytes,
+			"dry_run": opts.dryRun,
 		})
 	}
 	for _, op := range pruned.Operations {
@@ -72,18 +73,20 @@ func (a *app) prune(ctx context.Context, conf *loaded, opts pruneOptions) error 
 		}
 	}
 	if more := pruned.Count - len(pruned.Operations); more > 0 {
-		a.streams.say("and %d more", more)
+		a.streams.notice("and %d more", more)
 	}
 	done := "deleted"
 	if opts.dryRun {
 		done = "would be deleted"
 	}
-	a.streams.say("%s, %d bytes: %s", plural(pruned.Count, "operation", "operations"), pruned.Bytes, done)
+	a.streams.notice("%s, %d bytes: %s", plural(pruned.Count, "operation", "operations"), pruned.Bytes, done)
 	return nil
 }
 
 // pruneTree prunes a storage without a daemon.
-func pruneTree(ctx context.Context, tree *statefs.Tree, keep history.Retention, dryRun bool) (victims []history.Victim, err error) {
+func pruneTree(
+	ctx context.Context, tree *statefs.Tree, conf *Config, dryRun bool,
+) (victims []history.Victim, err error) {
 	owner, err := statefs.Own(tree)
 	if err != nil {
 		return nil, err
@@ -94,6 +97,7 @@ func pruneTree(ctx context.Context, tree *statefs.Tree, keep history.Retention, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	store.SetDeletedIDRetention(conf.IdempotencyAge)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -112,12 +116,12 @@ func pruneTree(ctx context.Context, tree *statefs.Tree, keep history.Retention, 
 		if err != nil {
 			return nil, err
 		}
-		return store.Plan(ctx, keep, guards, time.Now())
+		return store.Plan(ctx, conf.Retention, guards, time.Now())
 	}
-	return store.Prune(ctx, keep, func() (history.Guards, error) { return guardsOf(owner) }, time.Now())
+	return store.Prune(ctx, conf.Retention, func() (history.Guards, error) { return guardsOf(owner) }, time.Now())
 }
 
-// guardsOf finds the reasons to keep ended operations that the index does not know.
+// guardsOf finds reasons to keep finished operations that are not in the index.
 func guardsOf(owner *statefs.Owner) (g history.Guards, err error) {
 	if g.Undelivered, err = owner.Undelivered(); err != nil {
 		return g, err

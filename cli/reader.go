@@ -5,11 +5,11 @@ import (
 	"errors"
 )
 
-// errReaderGone is why a command ends whose output nobody reads any more.
+// errReaderGone ends a command when its output has no reader any more.
 var errReaderGone = errors.New("nobody reads the output any more")
 
-// following runs a command that may go on for long, and ends it when the reader of its output is gone: 'jobdir events | head -1' would otherwise stay until it
-// has something to write. It returns when do has returned.
+// following runs a command that may take long and ends it when the reader of its output is gone. Otherwise
+// 'jobdir events | head -1' would run until it has something to write. It returns after do has returned.
 func (a *app) following(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -19,8 +19,9 @@ func (a *app) following(ctx context.Context, do func(context.Context) error) err
 	}
 	defer stop()
 	err = do(ctx)
-	if _, outcome := errors.AsType[*codeError](err); err == nil || outcome || !errors.Is(context.Cause(ctx), errReaderGone) {
+	if _, outcome := errors.AsType[*codeError](err); err == nil || outcome ||
+		!errors.Is(context.Cause(ctx), errReaderGone) {
 		return err
 	}
-	return errReaderGone // and what went wrong is that ctx has ended
+	return errReaderGone // the error of do is only that ctx has ended
 }

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchReader calls gone once when nobody can read any more what is written to out: the other end of a pipe or a socket is closed, or a terminal hung up. stop
-// ends that, and must be called. A file has readers as long as it exists.
+// watchReader calls gone once when out has no reader any more: the other end of a pipe or socket is closed,
+// or a terminal hung up. A file has readers as long as it exists. The caller must call stop, which ends the
+// watch.
 func watchReader(out io.Writer, gone func()) (stop func(), err error) {
 	f, ok := out.(*os.File)
 	if !ok {
@@ -22,7 +23,7 @@ func watchReader(out io.Writer, gone func()) (stop func(), err error) {
 		return nil, fmt.Errorf("watch who reads the output: %w", err)
 	}
 	over, end := ends[0], ends[1]
-	// What is asked of the output is nothing: POLLERR and POLLHUP are told in any case.
+	// No events are requested for the output: poll(2) always reports POLLERR and POLLHUP.
 	fds := []unix.PollFd{{Fd: int32(f.Fd())}, {Fd: int32(over), Events: unix.POLLIN}}
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -38,7 +39,7 @@ func watchReader(out io.Writer, gone func()) (stop func(), err error) {
 		}
 	})
 	return func() {
-		_ = unix.Close(end) // which is what the other end waits for
+		_ = unix.Close(end) // closing one end wakes the poll on the other
 		watching.Wait()
 		_ = unix.Close(over)
 	}, nil

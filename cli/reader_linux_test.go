@@ -39,7 +39,8 @@ func TestFollowingEndsWithItsReader(t *testing.T) {
 	if code := exitCode(err); code != exitPartial {
 		t.Errorf("an outcome became %d", code)
 	}
-	if _, err := writer.WriteString("x"); exitCode(fmt.Errorf("write the output: %w", err)) != 141 || !errors.Is(err, syscall.EPIPE) {
+	if _, err := writer.WriteString("x"); exitCode(fmt.Errorf("write the output: %w", err)) != 141 ||
+		!errors.Is(err, syscall.EPIPE) {
 		t.Errorf("a write failed with %v", err)
 	}
 }

@@ -4,5 +4,5 @@ package cli
 
 import "io"
 
-// watchReader does nothing here: that the reader is gone is noticed at the next write.
+// watchReader does nothing here: the next write notices that the reader is gone.
 func watchReader(io.Writer, func()) (stop func(), err error) { return func() {}, nil }

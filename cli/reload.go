@@ -15,20 +15,20 @@ import (
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
-// maxFolders bounds how many folders are watched, because each takes one of the user's inotify instances (128 by default).
-// Jobs in further folders are read at start and when one of the watched folders changes.
+// maxFolders bounds how many folders are watched, because each takes one of the user's inotify instances (128 by
+// default). Jobs in further folders are read at start and when one of the watched folders changes.
 const maxFolders = 32
 
-// reloader reads the job definitions again when a job folder changes. However many changes come while it reads, it reads
-// once more.
+// reloader reloads the job definitions when a job folder changes. Any number of changes during a reload cause
+// one further reload.
 type reloader struct {
-	catalog *catalog.Catalog
-	log     *slog.Logger
-	wake    chan struct{}
-	said    string             // the problems that were reported last
-	watched map[string]*folder // owned by run, and by newReloader before
-	warned  bool
-	broken  map[string]bool // their watch ended by itself, so it would again
+	catalog      *catalog.Catalog
+	log          *slog.Logger
+	wake         chan struct{}
+	lastReported string             // the problems that were reported last
+	watched      map[string]*folder // owned by run, and by newReloader before
+	warned       bool
+	broken       map[string]bool // folders whose watch failed; another attempt would fail again
 }
 
 // folder is one watched folder and its two goroutines.
@@ -39,15 +39,18 @@ type folder struct {
 	err  error // of dir.Run; read after wait
 }
 
-// newReloader reads the definitions for the first time and reports what is wrong with them.
+// newReloader loads the definitions for the first time and reports their problems.
 func newReloader(c *catalog.Catalog, dirs []string, log *slog.Logger) (*reloader, error) {
 	for _, dir := range dirs {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			return nil, usagef("there is no folder of job definitions at %s: make it, or name another one with --jobs", dir)
 		}
 	}
-	r := &reloader{catalog: c, log: log, wake: make(chan struct{}, 1), watched: map[string]*folder{}, broken: map[string]bool{}}
-	// Watch before read: what changes in between is read again.
+	r := &reloader{
+		catalog: c, log: log, wake: make(chan struct{}, 1), watched: map[string]*folder{},
+		broken: map[string]bool{},
+	}
+	// Watch before the first load: changes in between cause another load.
 	for _, dir := range dirs {
 		r.add(filepath.Clean(dir))
 	}
@@ -62,7 +65,8 @@ func (r *reloader) run(ctx context.Context, again <-chan os.Signal) error {
 		f.start(ctx, r.nudge)
 	}
 	for {
-		// A folder that was found just now may have changed before its watch: then its files are read once more.
+		// A folder that was just found may have changed before it was watched, so its files are read once
+		// more.
 		for r.follow(ctx) {
 			r.read()
 		}
@@ -72,7 +76,7 @@ func (r *reloader) run(ctx context.Context, again <-chan os.Signal) error {
 		case <-r.wake:
 			r.settle(ctx)
 		case <-again:
-			r.said = "" // whoever asks gets the whole answer
+			r.lastReported = "" // a requested reload reports all problems again
 			r.log.Info("job definitions are read again on request")
 		}
 		for _, f := range r.watched {
@@ -82,21 +86,21 @@ func (r *reloader) run(ctx context.Context, again <-chan os.Signal) error {
 	}
 }
 
-// A file that is written in place is empty for a moment, and half of it may be a good definition.
+// A file that is written in place is empty for a moment, and half of it may be a valid definition.
 const (
-	quietFor     = 100 * time.Millisecond // without a change
-	settleWithin = time.Second            // changes that do not stop are read all the same
+	settleQuiet = 100 * time.Millisecond // without a change
+	settleLimit = time.Second            // changes that do not stop are read anyway
 )
 
-// settle waits until whoever writes has finished.
+// settle waits until the writer has finished.
 func (r *reloader) settle(ctx context.Context) {
-	quiet, enough := time.NewTimer(quietFor), time.NewTimer(settleWithin)
+	quiet, enough := time.NewTimer(settleQuiet), time.NewTimer(settleLimit)
 	defer quiet.Stop()
 	defer enough.Stop()
 	for {
 		select {
 		case <-r.wake:
-			quiet.Reset(quietFor)
+			quiet.Reset(settleQuiet)
 		case <-quiet.C:
 			return
 		case <-enough.C:
@@ -108,22 +112,23 @@ func (r *reloader) settle(ctx context.Context) {
 }
 
 func (r *reloader) read() {
-	// The error is the same as Problems, which are reported one by one, and once: a folder without events is read every second.
+	// Reload's error is the same as Problems. Problems are reported one by one and once, because a folder
+	// without events is read every second.
 	err := r.catalog.Reload()
 	if err == nil {
-		r.said = ""
+		r.lastReported = ""
 		return
 	}
-	if err.Error() == r.said {
+	if err.Error() == r.lastReported {
 		return
 	}
-	r.said = err.Error()
+	r.lastReported = err.Error()
 	for _, p := range r.catalog.Problems() {
 		r.log.Warn("job definition not used", "problem", p.Error())
 	}
 }
 
-// follow makes the watched folders those that the catalog has read, and reports whether a watch is new.
+// follow watches the folders that the catalog has read, drops the others, and reports whether a watch is new.
 func (r *reloader) follow(ctx context.Context) (added bool) {
 	folders := r.catalog.Folders()
 	for path, f := range r.watched {
@@ -140,7 +145,8 @@ func (r *reloader) follow(ctx context.Context) (added bool) {
 		}
 		if len(r.watched) == maxFolders {
 			if !r.warned {
-				r.log.Warn("too many job folders: changes in some are noticed with those in others, or on SIGHUP", "folders", len(folders), "watched", maxFolders)
+				r.log.Warn("too many job folders: changes in some are noticed with those in others, or on SIGHUP", "folders",
+					len(folders), "watched", maxFolders)
 			}
 			r.warned = true
 			break
@@ -153,15 +159,14 @@ func (r *reloader) follow(ctx context.Context) (added bool) {
 	return added
 }
 
-// concernsJobs says which names are worth reading the definitions again: those of definitions, and those that may be a folder.
-// Everything else that happens there, such as the writing of a log, would have them read for nothing. A new folder with a dot in its
-// name is noticed with the next change.
+// concernsJobs selects the names that cause a reload: definitions, and names that may be a folder. Other
+// changes, such as writes to a log, do not. A new folder with a dot in its name is found at the next change.
 func concernsJobs(name string) (struct{}, bool) {
 	ending := filepath.Ext(name)
 	return struct{}{}, ending == ".yaml" || ending == ".yml" || ending == "" && !strings.HasPrefix(name, ".")
 }
 
-// add watches one more folder; nil when that is not possible, or done already.
+// add watches one more folder. It returns nil if that is not possible or the folder is watched already.
 func (r *reloader) add(path string) *folder {
 	if r.watched[path] != nil {
 		return nil
@@ -178,7 +183,7 @@ func (r *reloader) add(path string) *folder {
 	return r.watched[path]
 }
 
-// start calls nudge for every change, and when the watch ends, until the folder is dropped.
+// start calls nudge for every change and at the end of the watch, until the folder is dropped.
 func (f *folder) start(ctx context.Context, nudge func()) {
 	ctx, f.stop = context.WithCancel(ctx)
 	f.wait.Go(func() {

@@ -14,22 +14,23 @@ import (
 )
 
 type requestOptions struct {
-	ask      statefs.Ask
-	priority *int // of a prioritize, nil for the first place
+	action   statefs.Action
+	force    bool // for a cancel
+	priority *int // for a prioritize; nil for the first place
 	wait     waitFlag
 	json     bool
 	bulk     bulkOptions
 }
 
-// send asks the daemon.
+// send sends the request to the daemon.
 func (o *requestOptions) send(ctx context.Context, c *client.Client, id statefs.ID) (*client.Answer, error) {
-	if o.ask == statefs.Prioritize {
+	if o.action == statefs.Prioritize {
 		return c.Prioritize(ctx, id, o.priority, o.wait.atMost())
 	}
-	return c.Request(ctx, id, o.ask, o.wait.atMost())
+	return c.Request(ctx, id, o.action, o.wait.atMost())
 }
 
-// args are the particulars of a request that is left in the directory.
+// args returns the arguments of a request that is left in the directory.
 func (o *requestOptions) args() json.RawMessage {
 	if o.priority == nil {
 		return nil
@@ -37,9 +38,9 @@ func (o *requestOptions) args() json.RawMessage {
 	return fmt.Appendf(nil, `{"priority":%d}`, *o.priority)
 }
 
-// requestCommand makes pause, resume and cancel, which are one command with three names.
-func (a *app) requestCommand(ask statefs.Ask, short string) *cobra.Command {
-	opts := requestOptions{ask: ask}
+// requestCommand makes pause, resume and cancel: one command with three names.
+func (a *app) requestCommand(ask statefs.Action, short string) *cobra.Command {
+	opts := requestOptions{action: ask}
 	cmd := &cobra.Command{
 		Use:   fmt.Sprintf("%s ID... | %s --job JOB ...", ask, ask),
 		Short: short,
@@ -62,8 +63,14 @@ question asked. That needs a daemon, and returns when the requests are on its di
 			if opts.bulk.given() {
 				return a.bulk(cmd.Context(), conf, string(ask), &opts.bulk, opts.json)
 			}
+			if opts.force {
+				opts.action = statefs.ForceCancel
+			}
 			return a.request(cmd.Context(), conf, opts, args)
 		},
+	}
+	if ask == statefs.Cancel {
+		cmd.Flags().BoolVar(&opts.force, "force", false, "SIGKILL at once, without the grace period; also after a cancel")
 	}
 	opts.bulk.byFilter(cmd)
 	addWait(cmd, &opts.wait, "it took effect")
@@ -74,19 +81,29 @@ question asked. That needs a daemon, and returns when the requests are on its di
 func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, texts []string) error {
 	var answers []*client.Answer
 	show := func(id statefs.ID, answer *client.Answer, err error) error {
+		if opts.wait.given && opts.action.Cancels() && endedState(err) == statefs.Cancelled {
+			answer, err = &client.Answer{
+				Success: true, ID: id, Action: opts.action, State: statefs.Cancelled,
+				Message:    "Operation '" + id.String() + "' is already cancelled",
+				TookEffect: new(bool), Changed: new(bool),
+			}, nil
+		}
 		if err != nil {
-			return err
+			return opts.wait.noEffect(err)
 		}
 		answers = append(answers, answer)
 		if !opts.json {
-			a.streams.say("%s", answer.Message)
+			a.streams.notice("%s", answer.Message)
 		}
 		switch {
 		case answer.Pending:
-			a.streams.say("%s is %s: the request did not take effect within %s, and stands", id, answer.State, opts.wait.atMost())
+			a.streams.notice("%s is %s: the request did not take effect within %s, and stands", id,
+				answer.State, opts.wait.atMost())
 			return &codeError{code: exitTemporary}
-		case opts.wait.given && answer.TookEffect != nil && !answer.Holds():
-			a.streams.say("%s is %s: the request did not take effect", id, answer.State)
+		case opts.wait.given && answer.TookEffect != nil && !answer.InEffect():
+			if answer.Changed == nil { // otherwise the message has the outcome
+				a.streams.notice("%s is %s: the request did not take effect", id, answer.State)
+			}
 			return &codeError{code: exitFailure}
 		}
 		return nil
@@ -97,12 +114,12 @@ func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, te
 			return show(id, answer, err)
 		})
 	}, func(tree *statefs.Tree) error {
-		a.streams.say("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
+		a.streams.notice("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
 		if opts.wait.given {
-			a.streams.say("--wait has no meaning then: nothing takes effect before")
+			a.streams.notice("--wait has no meaning then: nothing takes effect before")
 		}
 		return resolveLocal(tree).each(texts, func(id statefs.ID) error {
-			answer, err := requestTree(ctx, tree, id, opts.ask, opts.args())
+			answer, err := requestTree(ctx, tree, id, opts.action, opts.args())
 			if err == nil && opts.wait.given {
 				answer.Pending = true
 			}
@@ -116,17 +133,20 @@ func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, te
 }
 
 // requestTree leaves a request in the directory.
-func requestTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, ask statefs.Ask, args json.RawMessage) (*client.Answer, error) {
+func requestTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, ask statefs.Action,
+	args json.RawMessage,
+) (*client.Answer, error) {
 	if err := tree.Request(ctx, id, ask, args); err != nil {
 		return nil, err
 	}
 	state, err := tree.State(id)
 	if err != nil {
-		state = "" // it ended in this moment
+		state = "" // it has just ended
 	}
 	return &client.Answer{Success: true, ID: id, Action: ask, Message: requested(ask, id), State: state}, nil
 }
 
-func requested(ask statefs.Ask, id statefs.ID) string {
-	return strings.ToUpper(string(ask[:1])) + string(ask[1:]) + " requested for operation '" + id.String() + "'"
+func requested(ask statefs.Action, id statefs.ID) string {
+	words := ask.Label()
+	return strings.ToUpper(words[:1]) + words[1:] + " requested for operation '" + id.String() + "'"
 }

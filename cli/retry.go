@@ -12,7 +12,7 @@ import (
 )
 
 type retryOptions struct {
-	about       actOptions
+	about       stepActionOptions
 	failedItems bool
 	wait        waitFlag
 	json        bool
@@ -20,7 +20,7 @@ type retryOptions struct {
 }
 
 func (a *app) retryCommand() *cobra.Command {
-	opts := retryOptions{about: actOptions{ask: statefs.Retry}}
+	opts := retryOptions{about: stepActionOptions{action: statefs.Retry}}
 	cmd := &cobra.Command{
 		Use:   "retry ID... | retry --status STATUS ...",
 		Short: "Start operations again that failed, were cancelled or were only partly successful",
@@ -40,7 +40,8 @@ asked. That needs a daemon.`,
 			if err != nil {
 				return err
 			}
-			if (opts.about.step != "" || opts.about.reason != "" || opts.about.by != "") && (opts.bulk.given() || opts.failedItems) {
+			if (opts.about.step != "" || opts.about.reason != "" || opts.about.by != "") &&
+				(opts.bulk.given() || opts.failedItems) {
 				return usagef("--step, --reason and --by are for IDs, and go neither with a filter nor with --failed-items")
 			}
 			if opts.bulk.given() {
@@ -51,7 +52,8 @@ asked. That needs a daemon.`,
 	}
 	opts.bulk.byFilter(cmd)
 	opts.about.flags(a, cmd)
-	cmd.Flags().BoolVar(&opts.failedItems, "failed-items", false, "do only the items that failed, and nothing that was never begun")
+	cmd.Flags().BoolVar(&opts.failedItems, "failed-items", false,
+		"do only the items that failed, and nothing that was never begun")
 	addWait(cmd, &opts.wait, "they have ended, with the outcome")
 	jsonFlag(cmd, &opts.json)
 	return cmd
@@ -73,12 +75,18 @@ func (a *app) retry(ctx context.Context, conf *loaded, opts retryOptions, texts 
 			if err == nil {
 				begun = append(begun, again)
 			}
-			return err
+			return opts.wait.noEffect(err)
 		})
+		if len(begun) == 0 {
+			return err
+		}
 		return errors.Join(err, a.waitFor(ctx, c, waitOptions{json: opts.json}, begun))
 	}, func(tree *statefs.Tree) error {
 		if opts.wait.given {
-			return &client.UnreachableError{Address: tree.Dir(), Err: errors.New("nothing ends before a daemon runs: start it with 'jobdir serve', or leave --wait away")}
+			return &client.UnreachableError{
+				Address: tree.Dir(),
+				Err:     errors.New("nothing ends before a daemon runs: start it with 'jobdir serve', or leave --wait away"),
+			}
 		}
 		ids, err := resolveLocal(tree).all(texts)
 		if err != nil {
@@ -89,11 +97,14 @@ func (a *app) retry(ctx context.Context, conf *loaded, opts retryOptions, texts 
 			answer, err := retryInTree(ctx, tree, opts, id)
 			switch {
 			case errors.Is(err, statefs.ErrNotLive):
-				failed = append(failed, &client.UnreachableError{Address: tree.Dir(), Err: errors.New("an operation that has ended is started again by the daemon: start it with 'jobdir serve'")})
+				failed = append(failed, &client.UnreachableError{
+					Address: tree.Dir(),
+					Err:     errors.New("an operation that has ended is started again by the daemon: start it with 'jobdir serve'"),
+				})
 			case err != nil:
 				failed = append(failed, err)
 			default:
-				a.streams.say("%s; it waits on disk for a daemon", answer.Message)
+				a.streams.notice("%s; it waits on disk for a daemon", answer.Message)
 			}
 		}
 		return errors.Join(failed...)
@@ -103,12 +114,13 @@ func (a *app) retry(ctx context.Context, conf *loaded, opts retryOptions, texts 
 // retryInTree leaves the request in the directory.
 func retryInTree(ctx context.Context, tree *statefs.Tree, opts retryOptions, id statefs.ID) (*client.Answer, error) {
 	if rec, err := tree.ReadRecord(id); err == nil && len(rec.Steps) > 0 || opts.about.step != "" {
-		return actInTree(ctx, tree, id, statefs.Retry, opts.about.args(), nil)
+		return stepActionInTree(ctx, tree, id, statefs.Retry, opts.about.args(), nil)
 	}
 	return requestTree(ctx, tree, id, statefs.Retry, nil)
 }
 
-// retryOne starts one operation again and says what came of it, and returns the ID of what does the work now.
+// retryOne retries one operation, prints the outcome, and returns the ID of the operation that does the work
+// now.
 func (a *app) retryOne(ctx context.Context, c *client.Client, opts retryOptions, id statefs.ID) (statefs.ID, error) {
 	if opts.wait.given {
 		op, err := c.Operation(ctx, id)
@@ -116,19 +128,23 @@ func (a *app) retryOne(ctx context.Context, c *client.Client, opts retryOptions,
 			return id, err
 		}
 		if op.State.Live() {
-			// It has to go on first: what waits for a person is what a wait ends with.
+			// Retry first and wait afterwards: a wait ends immediately for an operation that waits for a
+			// person.
 			var answer *client.Answer
 			if len(op.Steps) > 0 || opts.about.step != "" {
-				answer, err = c.Act(ctx, id, statefs.Retry, opts.about.args(), retryPatience)
+				answer, err = c.StepAction(ctx, id, statefs.Retry, opts.about.args(), retryTimeout)
 			} else {
-				answer, err = c.Request(ctx, id, statefs.Retry, retryPatience)
+				answer, err = c.Request(ctx, id, statefs.Retry, retryTimeout)
 			}
 			if err == nil && answer.ID != id {
-				a.streams.say("operation %s does the same and has not ended: nothing new was made", answer.ID)
+				a.streams.notice("operation %s does the same and has not ended: nothing new was made", answer.ID)
 				return answer.ID, nil
 			}
 			if err == nil && !opts.json {
-				a.streams.say("%s", answer.Message)
+				a.streams.notice("%s", answer.Message)
+			}
+			if err == nil && answer.Changed != nil && !*answer.Changed {
+				return id, &codeError{code: exitFailure}
 			}
 			return id, err
 		}
@@ -141,19 +157,22 @@ func (a *app) retryOne(ctx context.Context, c *client.Client, opts retryOptions,
 		id = again.Operation.ID
 	}
 	switch {
-	case opts.json && opts.wait.given: // the outcome says the ID
+	case opts.json && opts.wait.given: // the outcome includes the ID
 		return id, nil
 	case opts.json:
 		return id, a.streams.json(again)
 	case again.Operation != nil:
 		return id, a.streams.line("%s", id)
 	}
-	a.streams.say("%s", again.Answer.Message)
+	a.streams.notice("%s", again.Answer.Message)
 	return id, nil
 }
 
-// retryNow asks for a retry. Who asks is said only of an operation with steps, of which the record keeps it.
-func (a *app) retryNow(ctx context.Context, c *client.Client, opts retryOptions, id statefs.ID) (*client.Retried, error) {
+// retryNow requests a retry. It sends the user's name only for an operation with steps, whose record keeps
+// it.
+func (a *app) retryNow(ctx context.Context, c *client.Client, opts retryOptions,
+	id statefs.ID,
+) (*client.Retried, error) {
 	if opts.failedItems {
 		return c.Retry(ctx, id, true)
 	}
@@ -166,10 +185,10 @@ func (a *app) retryNow(ctx context.Context, c *client.Client, opts retryOptions,
 	}
 	var wait time.Duration
 	if !op.Ended() {
-		wait = actPatience
+		wait = stepActionTimeout
 	}
 	return c.RetryStep(ctx, id, opts.about.args(), wait)
 }
 
-// retryPatience is how long a daemon may take to take up the retry of a live operation.
-const retryPatience = time.Minute
+// retryTimeout is how long a daemon may take to carry out the retry of a live operation.
+const retryTimeout = time.Minute

@@ -40,7 +40,10 @@ when it is pressed twice, the operation is left running. An operation never ends
 			if err != nil {
 				return err
 			}
-			return a.following(cmd.Context(), func(ctx context.Context) error { return a.run(ctx, conf, opts, args[0], args[1:]) })
+			return a.following(cmd.Context(), func(ctx context.Context) error {
+				return a.run(ctx, conf, opts,
+					args[0], args[1:])
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -77,8 +80,8 @@ func (a *app) run(ctx context.Context, conf *loaded, opts runOptions, address st
 	case opts.detach:
 		return a.streams.line("%s", op.ID)
 	}
-	a.streams.say("started %s", op.ID)
-	w := &watcher{app: a, client: c, id: op.ID, signals: make(chan os.Signal, 2), rest: c.Rest}
+	a.streams.notice("started %s", op.ID)
+	w := &watcher{app: a, client: c, id: op.ID, signals: make(chan os.Signal, 2), waitSettled: c.WaitSettled}
 	signal.Notify(w.signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(w.signals)
 	footer, err := w.watch(ctx, func(ctx context.Context) (*client.Footer, error) {
@@ -94,9 +97,9 @@ func (a *app) run(ctx context.Context, conf *loaded, opts runOptions, address st
 	return a.finish(op.ID, footer, opts.json)
 }
 
-// finish reports how an operation ended and makes that the exit code.
+// finish prints the result of an operation and returns it as the exit code.
 func (a *app) finish(id statefs.ID, footer *client.Footer, asJSON bool) error {
-	a.streams.say("%s", summary(id, footer))
+	a.streams.notice("%s", summary(id, footer))
 	if asJSON {
 		if err := a.streams.json(footer.Raw); err != nil {
 			return err
@@ -108,7 +111,7 @@ func (a *app) finish(id statefs.ID, footer *client.Footer, asJSON bool) error {
 	return nil
 }
 
-// summary is one line for people.
+// summary formats the result as one line for people.
 func summary(id statefs.ID, f *client.Footer) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", id, f.Result)
@@ -121,7 +124,7 @@ func summary(id statefs.ID, f *client.Footer) string {
 	return b.String()
 }
 
-// explainCut adds what to do when a stream was cut off.
+// explainCut adds a hint to the error of an interrupted stream.
 func explainCut(err error) error {
 	cut, ok := errors.AsType[*client.CutError](err)
 	if !ok {

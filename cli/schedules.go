@@ -76,7 +76,7 @@ func (a *app) schedules(ctx context.Context, conf *loaded, asJSON bool) error {
 	return a.streams.table([]string{"JOB", "CRON", "ZONE", "NEXT", "LAST"}, rows)
 }
 
-// slotText writes a slot as its own wall clock shows it.
+// slotText formats a slot in its own time zone.
 func slotText(at *time.Time) string {
 	if at == nil {
 		return "-"
@@ -120,10 +120,10 @@ func (a *app) switchSchedules(ctx context.Context, conf *loaded, addresses []str
 				return err
 			}
 			if !on {
-				a.streams.say("%s starts no more by its schedule", s.Job)
+				a.streams.notice("%s starts no more by its schedule", s.Job)
 				return nil
 			}
-			a.streams.say("%s starts at %s", s.Job, slotText(s.Next))
+			a.streams.notice("%s starts at %s", s.Job, slotText(s.Next))
 			return nil
 		})
 	}, func(tree *statefs.Tree) error {
@@ -131,7 +131,7 @@ func (a *app) switchSchedules(ctx context.Context, conf *loaded, addresses []str
 			if err := tree.EnableSchedule(group+"-"+job, on); err != nil {
 				return err
 			}
-			a.streams.say("no daemon is running on %s: what is said of %s/%s counts when one is", tree.Dir(), group, job)
+			a.streams.notice("no daemon is running on %s: what is said of %s/%s counts when one is", tree.Dir(), group, job)
 			return nil
 		})
 	})

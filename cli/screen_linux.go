@@ -13,14 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// screen is a terminal that is drawn on. It is left as it was found.
+// screen is a terminal that jobdir draws on. close restores its settings.
 type screen struct {
 	in, out *os.File
-	before  *unix.Termios // of in; nil when it is no terminal
+	before  *unix.Termios // settings of in; nil if it is no terminal
 	resized chan os.Signal
 }
 
-// The control sequences that are used are those of ECMA-48, and the alternate screen of xterm, which every terminal of today has.
+// The control sequences are those of ECMA-48 and the alternate screen of xterm, which every current terminal
+// has.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
@@ -29,7 +30,7 @@ const (
 	eraseBelow  = "\x1b[J"
 )
 
-// openScreen takes a terminal over. in gives keys as they are typed, when it is a terminal.
+// openScreen takes over a terminal. If in is a terminal, it delivers keys immediately.
 func openScreen(in io.Reader, out io.Writer) (*screen, error) {
 	file, ok := out.(*os.File)
 	if !ok {
@@ -57,16 +58,16 @@ func openScreen(in io.Reader, out io.Writer) (*screen, error) {
 	return s, nil
 }
 
-// close gives the terminal back.
+// close restores the terminal.
 func (s *screen) close() {
 	signal.Stop(s.resized)
-	_, _ = s.out.WriteString(leaveScreen) // nobody is left to be told
+	_, _ = s.out.WriteString(leaveScreen) // a write error cannot be reported
 	if s.before != nil {
 		_ = unix.IoctlSetTermios(int(s.in.Fd()), unix.TCSETS, s.before)
 	}
 }
 
-// keys sends what is typed until ctx ends or the terminal does.
+// keys sends typed keys until ctx or the input ends.
 func (s *screen) keys(ctx context.Context, keys chan<- byte) {
 	if s.in == nil {
 		return
@@ -84,7 +85,7 @@ func (s *screen) keys(ctx context.Context, keys chan<- byte) {
 	}
 }
 
-// show draws a picture over the one before, in one write, so that nothing flickers.
+// show draws a picture over the previous one, in one write to avoid flicker.
 func (s *screen) show(v *topView) error {
 	if v == nil {
 		return nil

@@ -22,9 +22,14 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
+		filteredProgram: runFiltered,
 		"jobdir": func() {
 			streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 			os.Exit(cli.Main(context.Background(), os.Args[1:], streams, cli.Options{}))
+		},
+		handlerProgram: func() {
+			streams := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+			os.Exit(cli.Main(context.Background(), os.Args[1:], streams, cli.Options{Handlers: handlers}))
 		},
 	})
 }
@@ -124,20 +129,20 @@ func waitGrep(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// waitList waits until 'jobdir ls' shows what matches: waitls PATTERN
+// waitList waits until 'jobdir ls' shows what matches, or nothing that does: [!] waitls PATTERN
 func waitList(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: waitls PATTERN")
+	if len(args) != 1 {
+		ts.Fatalf("usage: [!] waitls PATTERN")
 	}
 	pattern, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
 	eventually(ts, args[0]+" in the list", func() bool {
 		ts.Check(ts.Exec("jobdir", "ls"))
-		return pattern.MatchString(ts.ReadFile("stdout"))
+		return pattern.MatchString(ts.ReadFile("stdout")) != neg
 	})
 }
 
-// waitLanes waits until 'jobdir lanes' shows or says what matches: waitlanes PATTERN
+// waitLanes waits until the output of 'jobdir lanes' matches: waitlanes PATTERN
 func waitLanes(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: waitlanes PATTERN")
@@ -150,7 +155,7 @@ func waitLanes(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// eventually looks again and again until a condition holds. The deadline is only there to end a script that failed.
+// eventually polls until a condition holds. The deadline only ends a script that has failed.
 func eventually(ts *testscript.TestScript, what string, holds func() bool) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -11,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -25,7 +26,7 @@ daemon finds them; --on-stop changes that: interrupt does what SIGINT does, wait
 nothing runs; what is submitted meanwhile is for the next daemon. A second signal ends at once. SIGHUP reads the job definitions again; they are also read when a file
 in their folders changes.
 
-One line on stderr says when it serves. Exit code 3: another daemon has the storage.`,
+One line on stderr says when it serves. Exit codes: 71 the address is in use, 73 another daemon has the storage.`,
 		Example: "  jobdir serve --jobs jobs-example --storage ./storage",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,7 +46,9 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 		Storage: conf.Storage, Listen: conf.Listen, Jobs: conf.Jobs,
 		Definitions: a.options.Definitions, Handlers: a.options.Handlers,
 		Keeper:     []string{os.Args[0], "keeper", "--storage", conf.Storage, "--durability", string(conf.Durability)},
-		Durability: conf.Durability, GroupControl: conf.GroupControl, Grace: conf.Grace, SweepInterval: conf.SweepInterval, IdempotencyAge: conf.IdempotencyAge, Retention: conf.Retention, Events: conf.Events,
+		Durability: conf.Durability, GroupControl: conf.GroupControl, Grace: conf.Grace, StallAfter: conf.StallAfter,
+		SweepInterval: conf.SweepInterval, IdempotencyAge: conf.IdempotencyAge, Retention: conf.Retention,
+		Events: conf.Events, CrashLimit: conf.CrashLimit,
 		Lanes: conf.Lanes, Limits: conf.Limits, Ageing: conf.Ageing, MaxQueued: conf.MaxQueued,
 		OutboxWorkers: conf.OutboxWorkers, OutboxPerTarget: conf.OutboxPerTarget,
 		Insecure: conf.Insecure, Hosts: conf.Hosts,
@@ -65,28 +68,39 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 		}
 		config.Tokens = tokens
 	}
+	notifier, err := newNotifier(ctx, config.Logger)
+	if err != nil {
+		return err
+	}
+	defer notifier.close()
 	config.Serving = func(s Serving) {
 		defer settleMemory()
 		if len(s.Addresses) == 0 {
 			s.Addresses = []string{unixPrefix + s.Socket}
 		}
+		defer notifier.serving(s, fmt.Sprintf("serving %s, %s", strings.Join(s.Addresses, " and "),
+			plural(s.Jobs, "job", "jobs")))
 		if conf.LogFormat == "json" {
-			config.Logger.Info("serving", "addresses", s.Addresses, "storage", s.Storage, "jobs", s.Jobs, "pid", os.Getpid(), "exposed", s.Exposed, "hosts", s.Hosts)
+			config.Logger.Info("serving", "addresses", s.Addresses, "storage", s.Storage, "jobs", s.Jobs, "pid", os.Getpid(),
+				"exposed", s.Exposed, "hosts", s.Hosts)
 			return
 		}
-		a.streams.say("serving %s, storage %s, %s", strings.Join(s.Addresses, " and "), s.Storage, plural(s.Jobs, "job", "jobs"))
+		a.streams.notice("serving %s, storage %s, %s", strings.Join(s.Addresses, " and "), s.Storage,
+			plural(s.Jobs, "job", "jobs"))
 		if s.Exposed {
 			names := append([]string{"localhost"}, s.Hosts...)
-			a.streams.say("other machines can reach it: a URL may name an address of this machine or %s; --hosts allows further names", strings.Join(names, " or "))
+			a.streams.notice("other machines can reach it: a URL may name an address of this machine or %s; --hosts allows further names", strings.Join(names, " or "))
 		}
 	}
 
 	prepareMemory()
-	stopping := newStopping(ctx, conf.OnStop, config.Logger, func() { endAtOnce(config.Storage) }) //nolint:contextcheck // what ends the work at once must not end with ctx
+	stopping := newStopping(ctx, conf.OnStop, config.Logger, func() { killAndExit(config.Storage) }) //nolint:contextcheck // what ends the work at once must not end with ctx
 	defer stopping.close()
+	notifier.stopping(stopping.ctx) //nolint:contextcheck // it descends from ctx
 	config.Drain = stopping.drain
 	if os.Getpid() == 1 {
-		// The first process of a container is the parent of every orphan, such as of what a dead keeper leaves.
+		// The first process of a container is the parent of every orphan, for example of processes left by a
+		// dead keeper.
 		reaping, stop := context.WithCancel(ctx)
 		reaped := make(chan struct{})
 		go func() {
@@ -109,16 +123,18 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 	return &codeError{code: exitTemporary}
 }
 
-// prepareMemory is for a start, which reads what lives: much is garbage at once, and collecting it costs a fifth of the time. A program that embeds
-// the daemon, and whoever sets GOGC, decides for itself.
+// prepareMemory raises the GC target for the start. Reading the live operations makes much garbage at once,
+// and collecting it takes a fifth of the time. Embedding programs, and users who set GOGC, decide for
+// themselves.
 func prepareMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}
 }
 
-// settleMemory is called when a start has read what lives. What waits is many small things for a long time, and little else is allocated from
-// then on: half the usual room for garbage costs no time that could be measured, and what the start needed is given back.
+// settleMemory lowers the GC target after the start. Waiting operations are many small long-lived objects,
+// and little else is allocated from then on. Half the usual garbage headroom costs no measurable time. It
+// also returns the memory of the start to the system.
 func settleMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
@@ -126,12 +142,12 @@ func settleMemory() {
 	}
 }
 
-// endAtOnce kills every process of the storage and ends this one. The operations start again with the next daemon.
-func endAtOnce(storage string) {
+// killAndExit kills every process of the storage and ends this one. The next daemon restarts the operations.
+func killAndExit(storage string) {
 	if mark, err := statefs.MarkOf(storage); err == nil && mark != "" {
-		// It ends with this process, at the latest.
+		// It ends with this process at the latest.
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		_, _ = keeper.EndStrays(ctx, mark, time.Millisecond) // the next start finds what is left
+		_, _ = keeper.EndStrays(ctx, mark, time.Millisecond) // the next start finds leftovers
 		cancel()
 	}
 	os.Exit(exitTemporary)

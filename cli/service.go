@@ -17,97 +17,107 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control"
 	"github.com/jobdir/jobdir/daemon"
-	"github.com/jobdir/jobdir/events"
-	"github.com/jobdir/jobdir/history"
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/submit"
 )
 
-// ServeConfig is a daemon in one value. Storage is required, everything else has a default.
+// ServeConfig configures a daemon. Storage is required; all other fields have defaults.
 type ServeConfig struct {
-	// Storage is the storage directory. It is made when it is missing.
+	// Storage is the storage directory. It is created if it is missing.
 	Storage string
-	// Listen are TCP addresses (HOST:PORT, port 0 for any) and further sockets (unix:/PATH). The unix socket in the
-	// storage is always there.
+	// Listen are TCP addresses (HOST:PORT, port 0 for any) and further sockets (unix:/PATH). The unix socket
+	// in the storage always exists.
 	Listen []string
-	// Jobs are folders of job definitions, searched recursively and read again when they change.
+	// Jobs are folders of job definitions, searched recursively and reloaded on changes.
 	Jobs []string
-	// Definitions are job definitions that the program brings along.
+	// Definitions are job definitions that the program contains.
 	Definitions []catalog.Source
 	// Handlers are the Go functions that definitions name.
 	Handlers daemon.Handlers
 
-	// Durability says what an accepted operation survives; default statefs.Power.
+	// Durability is what an accepted operation survives; default statefs.Power.
 	Durability statefs.Durability
-	// GroupControl lets the group of the storage start and control by file and by the socket.
+	// GroupControl lets the group of the storage submit and control operations through files and the socket.
 	GroupControl bool
-	// Keeper is the argument list of a program that runs the command "keeper" of this one for the storage, which is the present
-	// program: commands outlive the daemon in its hands. Without it they are children of this process and are interrupted with it.
+	// Keeper is the command line that runs the command "keeper" of this program for the storage. Commands
+	// then outlive the daemon as children of the keeper. Without a keeper they are children of this process
+	// and are interrupted with it.
 	Keeper []string
+	// CrashLimit is how often a command may crash, for jobs that do not set it; default 5 times within 10
+	// minutes.
+	CrashLimit catalog.CrashLimit
 	// Grace is the time between SIGTERM and SIGKILL; default 10 s.
 	Grace time.Duration
+	// StallAfter is the time without a sign of life after which work counts as stalled, for jobs that do not
+	// set it; default 0, never.
+	StallAfter time.Duration
 	// SweepInterval is the time between two sweeps; default 1 min.
 	SweepInterval time.Duration
-	// IdempotencyAge is how long an Idempotency-Key names its operation; default 24 h.
+	// IdempotencyAge is how long an Idempotency-Key refers to its operation; default 24 h.
 	IdempotencyAge time.Duration
-	// Retention says how long what has ended is kept; the zero value is for ever.
+	// Retention is how long finished operations are kept; the zero value keeps them for ever.
 	Retention history.Retention
-	// Events says how long events are kept for those who come back; the zero value is for ever.
+	// Events is how long events are kept for subscribers that reconnect; the zero value keeps them for ever.
 	Events events.Retention
-	// Lanes are the lanes by name; daemon.DefaultLane is there without being set, and unlimited then.
+	// Lanes are the lanes by name. daemon.DefaultLane always exists; it is unlimited unless it is set.
 	Lanes map[string]daemon.LaneConfig
 	// Limits are the capacities of the limits by name, negative for unlimited.
 	Limits map[string]int
-	// Ageing is how much waiting one point of priority is worth; default: priority alone decides.
+	// Ageing is the waiting time that is worth one point of priority; by default only the priority counts.
 	Ageing time.Duration
-	// MaxQueued is how many operations may wait to start before further ones are refused; 0: any number.
+	// MaxQueued is how many operations may wait before submits are refused; 0: any number.
 	MaxQueued int
-	// WebhookAllow are the networks, beside the public ones, that webhooks may connect to.
+	// WebhookAllow are the networks, besides the public ones, that webhooks may connect to.
 	WebhookAllow []netip.Prefix
-	// OutboxWorkers is how many deliveries run at once, default 16; OutboxPerTarget how many of them at one target, default 4.
+	// OutboxWorkers is how many deliveries run at once, default 16; OutboxPerTarget how many of them to one
+	// target, default 4.
 	OutboxWorkers, OutboxPerTarget int
 
-	// Tokens are needed by every request over TCP when there are any.
+	// Tokens are the accepted tokens. If there are any, every request over TCP needs one.
 	Tokens []control.Token
-	// Insecure allows an address that is not of the loopback without tokens.
+	// Insecure allows addresses other than the loopback without tokens.
 	Insecure bool
-	// Hosts are names under which browsers may reach the daemon, beside those of the loopback.
+	// Hosts are names under which browsers may reach the daemon, besides those of the loopback.
 	Hosts []string
 
 	// Version is shown to clients; default the version of the program.
 	Version string
-	// Logger gets the daemon's own log; nil: none.
+	// Logger gets the daemon's own log; nil discards it.
 	Logger *slog.Logger
-	// Serving is called once, when the daemon accepts and carries out operations; nil: not called.
+	// Serving is called once, when the daemon accepts and runs operations; nil: not called.
 	Serving func(Serving)
-	// Reload makes the daemon read its definitions again when a signal arrives, beside what it notices by itself; may be
-	// nil.
+	// Reload makes the daemon reload its definitions when a signal arrives, in addition to changes that it
+	// notices itself; may be nil.
 	Reload <-chan os.Signal
-	// Drain makes the daemon begin no work any more when a value comes, and Serve return when nothing runs; may be nil.
+	// Drain makes the daemon start no more work when a value arrives, and Serve return when nothing runs; may
+	// be nil.
 	Drain <-chan struct{}
 }
 
-// Serving says where a daemon can be reached.
+// Serving is where a daemon can be reached.
 type Serving struct {
-	// Addresses are URLs of TCP addresses, with the real port, and unix:/PATH of sockets that were asked for.
+	// Addresses are URLs of TCP addresses, with the real port, and unix:/PATH of the configured sockets.
 	Addresses []string
 	// Socket is the path of the unix socket in the storage.
 	Socket string
 	// Storage is the absolute path of the storage.
 	Storage string
-	// Jobs is the number of jobs that can be started.
+	// Jobs is the number of valid jobs.
 	Jobs int
-	// Exposed says that other machines can reach one of the addresses.
+	// Exposed reports that other machines can reach one of the addresses.
 	Exposed bool
-	// Hosts are the names by which it may be called in a URL, beside localhost and its own addresses.
+	// Hosts are the host names that URLs may use, besides localhost and the daemon's own addresses.
 	Hosts []string
 }
 
-// Serve runs a daemon until ctx ends, and then stops it in order: new operations are refused, work is interrupted and put
-// back into the queue (when the cause of that end is daemon.ErrLeave, commands in the hands of a keeper go on instead), open streams
-// end, the lock is released. It returns nil after such a stop, and otherwise the reason
-// for which the daemon could not start or go on; a *statefs.LockedError when another daemon has the storage.
+// Serve runs a daemon until ctx ends, and then stops it in order: it refuses new operations, interrupts work
+// and puts it back into the queue, ends open streams and releases the lock. If the cause of ctx is
+// daemon.ErrDetach, commands of a keeper continue to run instead. Serve returns nil after such a stop, and
+// otherwise the reason why the daemon could not start or continue; a *statefs.LockedError if another daemon
+// holds the storage.
 func Serve(ctx context.Context, config ServeConfig) (err error) {
 	s := &service{config: config, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler))}
 	defer func() { err = errors.Join(err, s.close()) }()
@@ -117,7 +127,7 @@ func Serve(ctx context.Context, config ServeConfig) (err error) {
 	return s.run(ctx)
 }
 
-// service is a daemon with everything it needs.
+// service is a daemon with all its parts.
 type service struct {
 	config    ServeConfig
 	log       *slog.Logger
@@ -133,13 +143,16 @@ type service struct {
 	closers   []func() error
 }
 
-// open makes the parts. Sockets come after the lock: only its holder may replace a stale one.
+// open makes the parts. Sockets come after the lock, because only its holder may replace a stale one.
 func (s *service) open(ctx context.Context) (err error) {
 	c := &s.config
 	if err := checkExposure(c.Listen, len(c.Tokens) > 0 || c.Insecure); err != nil {
 		return err
 	}
-	if s.tree, err = statefs.Open(c.Storage, statefs.Options{Durability: c.Durability, GroupControl: c.GroupControl}); err != nil {
+	options := statefs.Options{Durability: c.Durability, GroupControl: c.GroupControl, Cleared: func(name, reason string) {
+		s.log.Warn("a wrong file was moved to corrupt/", "file", name, "reason", reason)
+	}}
+	if s.tree, err = statefs.Open(c.Storage, options); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, s.tree.Close)
@@ -150,7 +163,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	s.catalog = catalog.New(catalog.Options{
 		Dirs: c.Jobs, Extra: c.Definitions, Logger: s.log,
 		Handlers:    func() []string { return slices.Collect(maps.Keys(c.Handlers)) },
-		Deliverable: deliverable(c.Storage, c.WebhookAllow),
+		Deliverable: deliveryCheck(c.Storage, c.WebhookAllow),
 	})
 	if s.reloader, err = newReloader(s.catalog, c.Jobs, s.log); err != nil {
 		return err
@@ -162,6 +175,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	if s.history, err = history.Open(s.owner, s.log); err != nil {
 		return err
 	}
+	s.history.SetDeletedIDRetention(c.IdempotencyAge)
 	s.closers = append(s.closers, s.history.Close)
 	if s.events, err = events.Open(s.owner, events.Options{Retention: c.Events, Logger: s.log}); err != nil {
 		return err
@@ -172,21 +186,26 @@ func (s *service) open(ctx context.Context) (err error) {
 		return err
 	}
 	intake := submit.NewIntake(submit.Config{
+		Row:  func(rec *statefs.Record) []byte { row := history.RowOf(rec); return row.Pack() },
 		Tree: s.tree, KeyAge: c.IdempotencyAge, Total: s.total,
-		Admit: func(all []statefs.Submission) error { return s.daemon.Admit(all) }, // which is there before anything is served
+		// s.daemon is set before the first request is served
+		Admit: func(all []statefs.Submission) error { return s.daemon.Admit(all) },
 	})
 	s.daemon, err = daemon.New(daemon.Config{
 		Keepers: keepers, Intake: intake,
 		History: s.history, Retention: c.Retention, Events: s.events,
-		Lanes: c.Lanes, Limits: c.Limits, Ageing: c.Ageing, MaxQueued: c.MaxQueued, WebhookAllow: c.WebhookAllow, OutboxWorkers: c.OutboxWorkers, OutboxPerTarget: c.OutboxPerTarget,
+		Lanes: c.Lanes, Limits: c.Limits, Ageing: c.Ageing, MaxQueued: c.MaxQueued, WebhookAllow: c.WebhookAllow,
+		OutboxWorkers: c.OutboxWorkers, OutboxPerTarget: c.OutboxPerTarget,
 		Owner: s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
-		Grace: cmp.Or(c.Grace, 10*time.Second), SweepInterval: cmp.Or(c.SweepInterval, time.Minute),
+		CrashLimit: c.CrashLimit, Grace: cmp.Or(c.Grace, 10*time.Second), StallAfter: c.StallAfter,
+		SweepInterval: cmp.Or(c.SweepInterval, time.Minute),
 	})
 	if err != nil {
 		return err
 	}
 	s.server, err = control.New(control.Config{
-		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, History: s.history, Events: s.events, Intake: intake,
+		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, History: s.history,
+		Events: s.events, Intake: intake,
 		Tokens: c.Tokens, Hosts: s.hosts(), Insecure: c.Insecure, Version: cmp.Or(c.Version, Version()), Logger: s.log,
 	})
 	if err != nil {
@@ -195,7 +214,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// openKeepers finds the keepers of the storage; nil when there are to be none.
+// openKeepers finds the keepers of the storage; nil if the configuration has none.
 func (s *service) openKeepers(ctx context.Context) (daemon.Keepers, error) {
 	if len(s.config.Keeper) == 0 {
 		return nil, nil
@@ -228,7 +247,7 @@ type part struct {
 
 func (p *part) halt(cause error) { p.stop(cause); <-p.done }
 
-// failure says why a part ended that nobody had stopped.
+// failure returns why a part ended that was not stopped.
 func (p *part) failure() error {
 	if p.err == nil {
 		return fmt.Errorf("%s ended without a reason", p.name)
@@ -249,7 +268,10 @@ func (s *service) run(ctx context.Context) error {
 		})
 		return p
 	}
-	reload := start("watch the job folders", func(ctx context.Context) error { return s.reloader.run(ctx, s.config.Reload) })
+	reload := start("watch the job folders", func(ctx context.Context) error {
+		return s.reloader.run(ctx,
+			s.config.Reload)
+	})
 	work := start("daemon", s.daemon.Run)
 	serve := start("HTTP server", func(ctx context.Context) error { return s.server.Serve(ctx, s.listeners...) })
 
@@ -265,8 +287,8 @@ func (s *service) run(ctx context.Context) error {
 	return err
 }
 
-// watch waits for the end of ctx, or of a part, and says meanwhile when the daemon serves. It returns the cause for which the others are
-// to end.
+// watch waits until ctx or a part ends, and reports when the daemon serves. It returns the cause with which
+// the other parts are stopped.
 func (s *service) watch(ctx context.Context, reload, work, serve *part) (cause, failure error) {
 	ready := s.daemon.Ready()
 	var drained <-chan struct{}
@@ -280,15 +302,15 @@ func (s *service) watch(ctx context.Context, reload, work, serve *part) (cause, 
 		case <-s.config.Drain:
 			drained = s.daemon.Drain()
 		case <-drained:
-			return daemon.ErrLeave, nil
+			return daemon.ErrDetach, nil
 		case <-ctx.Done():
 			return context.Cause(ctx), nil
 		case <-reload.done:
-			return daemon.ErrLeave, reload.failure()
+			return daemon.ErrDetach, reload.failure()
 		case <-work.done:
-			return daemon.ErrLeave, work.failure()
+			return daemon.ErrDetach, work.failure()
 		case <-serve.done:
-			return daemon.ErrLeave, serve.failure()
+			return daemon.ErrDetach, serve.failure()
 		}
 	}
 }
@@ -308,8 +330,8 @@ func (s *service) serving() Serving {
 	return out
 }
 
-// reachable returns an address at which a listener answers: for one that listens everywhere that of the loopback, which the check
-// of the Host header always lets in.
+// reachable returns an address at which a listener answers. For a wildcard address it is that of the
+// loopback, which the check of the Host header always accepts.
 func reachable(addr net.Addr) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
@@ -318,7 +340,7 @@ func reachable(addr net.Addr) string {
 	return net.JoinHostPort("localhost", port)
 }
 
-// total is how many items an operation will have, as far as that is known before it starts.
+// total returns the number of items of an operation if it is known before the start, else nil.
 func (s *service) total(def *catalog.Definition, params catalog.Params) *int64 {
 	if handler, ok := s.config.Handlers[def.Handler]; ok && handler.Total != nil {
 		return handler.Total(params)

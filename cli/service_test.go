@@ -54,7 +54,7 @@ func serving(t *testing.T, config cli.ServeConfig) (where cli.Serving, end func(
 	return where, end
 }
 
-// This test is not parallel, because it looks at all goroutines.
+// This test is not parallel, because it counts all goroutines.
 //
 //nolint:paralleltest // see above
 func TestServeAsALibrary(t *testing.T) {
@@ -83,7 +83,8 @@ func TestServeAsALibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if footer.Result != statefs.Success || !strings.Contains(string(footer.Raw), `"greeting"`) || !strings.Contains(log.String(), `"total": 7`) {
+		if footer.Result != statefs.Success || !strings.Contains(string(footer.Raw), `"greeting"`) ||
+			!strings.Contains(log.String(), `"total": 7`) {
 			t.Errorf("footer %s, stream %s", footer.Raw, log.String())
 		}
 		c.Close()
@@ -104,9 +105,15 @@ func TestServeRefuses(t *testing.T) {
 		change func(*cli.ServeConfig)
 		want   string
 	}{
-		{"an address for everybody", func(c *cli.ServeConfig) { c.Listen = []string{"0.0.0.0:0"} }, "others can reach that address"},
+		{
+			"an address for everybody", func(c *cli.ServeConfig) { c.Listen = []string{"0.0.0.0:0"} },
+			"others can reach that address",
+		},
 		{"no address", func(c *cli.ServeConfig) { c.Listen = []string{"nowhere"} }, "neither HOST:PORT"},
-		{"a folder that is not there", func(c *cli.ServeConfig) { c.Jobs = []string{"/nowhere/at/all"} }, "no folder of job definitions"},
+		{
+			"a folder that is not there", func(c *cli.ServeConfig) { c.Jobs = []string{"/nowhere/at/all"} },
+			"no folder of job definitions",
+		},
 		{"a storage that cannot be", func(c *cli.ServeConfig) { c.Storage = "/proc/self/nothing" }, "/proc/self/nothing"},
 	}
 	for _, test := range tests {
@@ -132,7 +139,10 @@ func TestDefinitionsAreReadAgain(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(jobs, 0o750), os.MkdirAll(filepath.Dir(storage), 0o750)); err != nil {
 		t.Fatal(err)
 	}
-	where, end := serving(t, cli.ServeConfig{Storage: storage, Jobs: []string{jobs}, Handlers: daemon.Handlers{"hello": {Run: hello}}})
+	where, end := serving(t, cli.ServeConfig{
+		Storage: storage, Jobs: []string{jobs},
+		Handlers: daemon.Handlers{"hello": {Run: hello}},
+	})
 	c, err := client.New("unix:" + where.Socket)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +181,7 @@ func TestDefinitionsAreReadAgain(t *testing.T) {
 	}
 }
 
-// until looks again until a condition holds; the deadline is only there to end a test that failed.
+// until polls until a condition holds; the deadline only ends a test that has failed.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

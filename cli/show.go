@@ -15,7 +15,7 @@ import (
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 func (a *app) showCommand() *cobra.Command {
@@ -73,7 +73,7 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 			return err
 		}
 		if state, err := tree.State(id); err == nil && !rec.Status.Terminal() {
-			rec.Status = state // the marker says it
+			rec.Status = state // the marker has the state
 		}
 		tree.Freshen(rec)
 		if failed = failedStep(rec.Steps); failed != nil {
@@ -101,14 +101,17 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 	if rec.Problem != "" {
 		return fmt.Errorf("show %s: %s", rec.ID, printable(rec.Problem))
 	}
-	view := &stepsView{id: rec.ID, steps: rec.Steps, acts: rec.Acts, attention: rec.Attention, output: output, colour: coloured(a.streams.Out)}
+	view := &stepsView{
+		id: rec.ID, steps: rec.Steps, acts: rec.ActionRecords, attention: rec.Attention, output: output,
+		colour: coloured(a.streams.Out),
+	}
 	if failed != nil {
 		view.failed = failed.Name
 	}
 	return a.showRecord(&rec.Record, rec.Waiting, view)
 }
 
-// shownRecord is a record with what a daemon would add to it.
+// shownRecord adds to a record what a daemon would add.
 func shownRecord(tree *statefs.Tree, rec *statefs.Record) any {
 	var graph steps.Graph
 	if len(rec.Steps) > 0 {
@@ -116,14 +119,18 @@ func shownRecord(tree *statefs.Tree, rec *statefs.Record) any {
 			graph = def.Graph()
 		}
 	}
+	state := rec.Status
+	if rec.Trailing {
+		state = statefs.Trailing
+	}
 	return struct {
 		*statefs.Record
 		Steps     []steps.View       `json:"steps,omitempty"`
 		Attention *statefs.Attention `json:"attention,omitempty"`
-	}{rec, steps.Views(rec.Steps, graph, time.Now()), statefs.AttentionOf(rec.ID, rec.Status, rec)}
+	}{rec, steps.Views(rec.Steps, graph, time.Now()), statefs.AttentionOf(rec.ID, state, rec)}
 }
 
-// showRecord prints a record for people, why it waits, and its steps.
+// showRecord prints a record for people: its fields, why it waits, and its steps.
 func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *stepsView) error {
 	var lines [][2]string
 	add := func(name, value string) {
@@ -159,7 +166,7 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *s
 	add("signal", rec.Signal)
 	add("params", string(rec.Params))
 	if len(rec.Corrected) > 0 {
-		if now, err := rec.ParamsNow(); err == nil {
+		if now, err := rec.EffectiveParams(); err == nil {
 			add("corrected", string(now))
 		}
 	}
@@ -201,10 +208,18 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *s
 	if rec.Processed+rec.FailedN > 0 {
 		add("items", fmt.Sprintf("%d processed, %d failed", rec.Processed, rec.FailedN))
 	}
-	if len(rec.Steps) > 0 { // attempts are those of the step at which it is
+	if len(rec.Steps) > 0 { // attempts count for the current step
 		add("runs", fmt.Sprintf("%d of steps, %d were interrupted, %d were rescued", rec.Run, rec.Interrupts, rec.Rescues))
 	} else {
-		add("runs", fmt.Sprintf("%d, of which %d ended by themselves, %d were interrupted, %d were rescued", rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues))
+		add("runs", fmt.Sprintf("%d, of which %d ended by themselves, %d were interrupted, %d were rescued", rec.Starts,
+			rec.Attempts, rec.Interrupts, rec.Rescues))
+	}
+	if n := len(rec.DiedAt); n > 0 {
+		times := make([]string, n)
+		for i := range rec.DiedAt {
+			times[i] = shownTime(&rec.DiedAt[i])
+		}
+		add("deaths", strings.Join(times, ", "))
 	}
 	if u := rec.Resources; u != nil {
 		add("processor", fmt.Sprintf("%.2f s user, %.2f s system", u.UserSeconds, u.SystemSeconds))
@@ -216,8 +231,8 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *s
 	if rec.Pinned {
 		add("pinned", "yes")
 	}
-	for i := range rec.Acts {
-		add("act", actLine(&rec.Acts[i]))
+	for i := range rec.ActionRecords {
+		add("act", actionLine(&rec.ActionRecords[i]))
 	}
 	if err := a.printPairs(lines); err != nil {
 		return err
@@ -245,20 +260,21 @@ func (a *app) printPairs(lines [][2]string) error {
 	return nil
 }
 
-// shownProgress says how far work is; of an operation with steps how many are done, how far the one at work is, and how much that is of the whole.
+// shownProgress formats the progress of work. For an operation with steps it is the number of finished steps,
+// the progress of the running step, and the percentage of the whole.
 func shownProgress(p *statefs.Progress) string {
-	shown := cmp.Or(counted(p.Done, p.Total, p.Phase), "0")
+	shown := cmp.Or(progressCount(p.Done, p.Total, p.Phase), "0")
 	if p.Step == nil {
 		return shown
 	}
-	shown += ", " + strings.TrimSpace(p.Step.Name+" "+counted(p.Step.Done, p.Step.Total, p.Step.Phase))
+	shown += ", " + strings.TrimSpace(p.Step.Name+" "+progressCount(p.Step.Done, p.Step.Total, p.Step.Phase))
 	if fraction, known := p.Fraction(); known {
 		shown += fmt.Sprintf(" (%d%%)", int(fraction*100))
 	}
 	return shown
 }
 
-func counted(done int64, total *int64, phase string) string {
+func progressCount(done int64, total *int64, phase string) string {
 	shown := strconv.FormatInt(done, 10)
 	switch {
 	case total != nil:

@@ -6,12 +6,15 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// deliveryLine says in one line what became of a delivery, and what a person can do.
+// deliveryLine describes in one line the state of a delivery and what a person can do.
 func deliveryLine(id statefs.ID, d *statefs.Delivery) string {
 	text := fmt.Sprintf("%d, %s to %s: %s", d.Place, d.Send, d.Kind, d.State)
 	switch o := d.Output; {
 	case d.State == statefs.DeliveryManual:
-		text += ": " + d.Error + "; when its cause is gone: jobdir outbox retry " + statefs.EntryName{ID: id, Place: d.Place, Kind: d.Kind}.String()
+		text += ": " + d.Error + "; when its cause is gone: jobdir outbox retry " + statefs.EntryName{
+			ID: id, Place: d.Place,
+			Kind: d.Kind,
+		}.String()
 	case d.State == statefs.DeliveryPending && d.Name != "":
 		text += " as " + d.Name
 	case o == nil:

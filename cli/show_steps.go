@@ -13,41 +13,43 @@ import (
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// outputLines is how many of the last lines of a failed step are shown, outputBytes how much is read for them.
+// outputLines is how many of the last lines of a failed step are shown, outputBytes how much is read to find
+// them.
 const (
 	outputLines = 10
 	outputBytes = 16 << 10
 )
 
-// stepsView is what is drawn of the steps of an operation.
+// stepsView is the view of the steps of an operation.
 type stepsView struct {
 	id        statefs.ID
 	steps     []steps.View
-	acts      []steps.Act
+	acts      []steps.ActionRecord
 	attention *statefs.Attention
-	// output are the last lines of the step of that name, which failed.
+	// output are the last lines of the step named failed.
 	failed string
 	output []string
 	colour bool
 }
 
-// The colours are those of ECMA-48 that every terminal has.
+// The colours are those of ECMA-48 that every terminal supports.
 var stepMarks = map[steps.Status]struct{ mark, colour string }{
-	steps.Pending: {"○", "2"}, steps.Running: {"▶", "36"}, steps.Succeeded: {"✓", "32"}, steps.FailedRetryable: {"✗", "33"},
-	steps.FailedManual: {"✗", "31"}, steps.Skipped: {"→", "33"},
+	steps.Pending: {"○", "2"}, steps.Running: {"▶", "36"}, steps.Succeeded: {"✓", "32"},
+	steps.FailedRetryable: {"✗", "33"},
+	steps.FailedManual:    {"✗", "31"}, steps.Skipped: {"→", "33"},
 }
 
-// coloured reports whether out is a terminal whose owner has nothing against colours (no-color.org).
+// coloured reports whether out is a terminal and NO_COLOR is not set (no-color.org).
 func coloured(out any) bool {
 	never, _ := lookupEnv("NO_COLOR")
 	kind, _ := lookupEnv("TERM")
 	return never == "" && kind != "dumb" && isTerminal(out)
 }
 
-// lines draws. What work says of itself is made printable.
+// lines renders the view. Control characters in texts of the work are escaped.
 func (v *stepsView) lines() []string {
 	var plain []steps.Step
 	names, statuses := 0, 0
@@ -63,11 +65,13 @@ func (v *stepsView) lines() []string {
 		if s.Seconds != nil {
 			took = shortly(time.Duration(*s.Seconds * float64(time.Second)))
 		}
-		status := fmt.Sprintf("%s %*d %-*s  %-*s", stepMarks[s.Status].mark, len(strconv.Itoa(len(v.steps))), s.Number, names, printable(s.Name), statuses, s.Status)
+		status := fmt.Sprintf("%s %*d %-*s  %-*s", stepMarks[s.Status].mark, len(strconv.Itoa(len(v.steps))), s.Number, names,
+			printable(s.Name), statuses, s.Status)
 		if v.colour {
 			status = "\x1b[" + stepMarks[s.Status].colour + "m" + status + "\x1b[0m"
 		}
-		out = append(out, strings.TrimRight(fmt.Sprintf("  %s  %7s  %s", status, took, printable(strings.Join(v.notes(s), "; "))), " "))
+		out = append(out, strings.TrimRight(fmt.Sprintf("  %s  %7s  %s", status, took,
+			printable(strings.Join(v.notes(s), "; "))), " "))
 	}
 	if len(v.output) > 0 {
 		out = append(out, fmt.Sprintf("%-11s the last lines of step %s:", "output", printable(v.failed)))
@@ -87,7 +91,7 @@ func (v *stepsView) lines() []string {
 	return out
 }
 
-// notes are what is to be said of a step beside its status.
+// notes returns what is shown of a step besides its status.
 func (v *stepsView) notes(s *steps.View) (notes []string) {
 	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if s.Optional {
@@ -108,7 +112,7 @@ func (v *stepsView) notes(s *steps.View) (notes []string) {
 	if s.Status == steps.Skipped {
 		text := "skipped"
 		for _, a := range v.acts {
-			if a.Ask == string(statefs.Skip) && a.Step == s.Name {
+			if a.Action == string(statefs.Skip) && a.Step == s.Name {
 				text = "skipped" + byWhom(a.By)
 			}
 		}
@@ -130,7 +134,8 @@ func byWhom(name string) string {
 	return " by " + name
 }
 
-// failedStep is the step of which the output helps: the one at which the operation stands, or else one that failed beside the others.
+// failedStep returns the step whose output explains the failure: the current step of the operation, or else
+// an optional step that failed.
 func failedStep(list []steps.Step) *steps.Step {
 	var aside *steps.Step
 	for i := range list {
@@ -146,7 +151,7 @@ func failedStep(list []steps.Step) *steps.Step {
 	return aside
 }
 
-// remoteOutput are the last lines of a step at the daemon; none when they cannot be had.
+// remoteOutput returns the last lines of a step from the daemon; none if it cannot get them.
 func remoteOutput(ctx context.Context, c *client.Client, id statefs.ID, step *steps.Step) []string {
 	log, err := c.StepLog(ctx, id, step.Name, outputBytes)
 	if err != nil {
@@ -156,7 +161,7 @@ func remoteOutput(ctx context.Context, c *client.Client, id statefs.ID, step *st
 	return lastLines(log)
 }
 
-// localOutput are the last lines of a step in the directory.
+// localOutput returns the last lines of a step from the directory.
 func localOutput(tree *statefs.Tree, id statefs.ID, step *steps.Step) []string {
 	log, err := tree.OpenStepLog(id, step)
 	if err != nil {
@@ -175,7 +180,7 @@ func localOutput(tree *statefs.Tree, id statefs.ID, step *steps.Step) []string {
 func lastLines(from io.Reader) []string {
 	data, err := io.ReadAll(io.LimitReader(from, outputBytes))
 	if err != nil {
-		return nil // it is for show
+		return nil // the output is optional
 	}
 	data = bytes.TrimRight(data, "\n")
 	if len(data) == 0 {
@@ -185,9 +190,9 @@ func lastLines(from io.Reader) []string {
 	return lines[max(0, len(lines)-outputLines):]
 }
 
-// actLine says what a person did.
-func actLine(a *steps.Act) string {
-	words := []string{shownTime(&a.At) + " ", a.Ask}
+// actionLine describes the action of a person.
+func actionLine(a *steps.ActionRecord) string {
+	words := []string{shownTime(&a.At) + " ", a.Action}
 	if a.Step != "" {
 		words = append(words, a.Step)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 func TestStepsAreDrawn(t *testing.T) {
@@ -17,16 +17,28 @@ func TestStepsAreDrawn(t *testing.T) {
 	v := stepsView{
 		id: topID(t, "a1"),
 		steps: []steps.View{
-			{Number: 1, Step: steps.Step{Name: "ingest", Status: steps.Succeeded, Retries: 2, ErrorMessage: "old"}, Seconds: seconds(1.5)},
-			{Number: 2, Step: steps.Step{Name: "tracks", Status: steps.Skipped, Reason: "no\x1b[2J tracks"}, Needs: []string{"ingest"}},
+			{
+				Number: 1, Step: steps.Step{Name: "ingest", Status: steps.Succeeded, Retries: 2, ErrorMessage: "old"},
+				Seconds: seconds(1.5),
+			},
+			{
+				Number: 2, Step: steps.Step{Name: "tracks", Status: steps.Skipped, Reason: "no\x1b[2J tracks"},
+				Needs: []string{"ingest"},
+			},
 			{Number: 3, Step: steps.Step{Name: "when", Status: steps.Skipped, Reason: "its condition does not hold"}},
-			{Number: 4, Step: steps.Step{Name: "gate", Status: steps.Succeeded, ApprovedBy: "bert", ApprovedAt: &at}, Approve: true},
+			{Number: 4, Step: steps.Step{
+				Name: "gate", Status: steps.Succeeded, ApprovedBy: "bert",
+				ApprovedAt: &at,
+			}, Approve: true},
 			{Number: 5, Step: steps.Step{Name: "work", Status: steps.Running}, Seconds: seconds(75)},
-			{Number: 6, Step: steps.Step{Name: "publish", Status: steps.FailedManual, ErrorCode: "exit_code", ErrorMessage: "exit code 77"}, Needs: []string{"gate", "work"}, Seconds: seconds(0.02)},
+			{Number: 6, Step: steps.Step{
+				Name: "publish", Status: steps.FailedManual, ErrorCode: "exit_code",
+				ErrorMessage: "exit code 77",
+			}, Needs: []string{"gate", "work"}, Seconds: seconds(0.02)},
 			{Number: 7, Step: steps.Step{Name: "last", Status: steps.Pending}, Approve: true},
 			{Number: 8, Step: steps.Step{Name: "side", Status: steps.FailedRetryable, Optional: true, ErrorMessage: "busy"}},
 		},
-		acts:      []steps.Act{{Ask: "skip", Step: "tracks", By: "anna"}},
+		acts:      []steps.ActionRecord{{Action: "skip", Step: "tracks", By: "anna"}},
 		attention: &statefs.Attention{Commands: []string{"jobdir retry x", "jobdir cancel x"}},
 		failed:    "publish", output: []string{"one", "\ttwo\x1b[2J"},
 	}
@@ -51,7 +63,8 @@ func TestStepsAreDrawn(t *testing.T) {
 	}
 	v.colour = true
 	got := v.lines()
-	if !strings.HasPrefix(got[1], "  \x1b[32m✓ 1 ingest   succeeded       \x1b[0m  ") || !strings.HasPrefix(got[6], "  \x1b[31m✗ 6 publish") {
+	if !strings.HasPrefix(got[1], "  \x1b[32m✓ 1 ingest   succeeded       \x1b[0m  ") ||
+		!strings.HasPrefix(got[6], "  \x1b[31m✗ 6 publish") {
 		t.Errorf("with colours\n%q\n%q", got[1], got[6])
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/submit"
 )
 
 type submitOptions struct {
@@ -59,13 +59,15 @@ Without a daemon the submission is left in the folder new/ of the storage, where
 	flags.IntVar(&opts.priority, "priority", 0, "higher ones start first; default that of the job")
 	flags.StringVar(&opts.delay, "delay", "", "do not start before this time has passed (90s, 1h30m, 2d)")
 	flags.StringVar(&opts.notBefore, "not-before", "", "do not start before this time (2026-11-23T09:00:00+01:00)")
-	flags.StringSliceVar(&opts.after, "after", nil, "ID of an operation to wait for, also shortened as r42; may be given again")
+	flags.StringSliceVar(&opts.after, "after", nil,
+		"ID of an operation to wait for, also shortened as r42; may be given again")
 	flags.StringVar(&opts.require, "require", "", "what the end of those must be: success (default) or end")
 	flags.StringSliceVar(&opts.tags, "tag", nil, "a tag beside those of the job; may be given again")
 	flags.StringVar(&opts.key, "key", "", "the key in place of that of the job; an empty one is none")
-	flags.StringVar(&opts.idempotencyKey, "idempotency-key", "", "a name of this submit: repeated with the same name it gives the same operation")
+	flags.StringVar(&opts.idempotencyKey, "idempotency-key", "",
+		"a name of this submit: repeated with the same name it gives the same operation")
 	jsonFlag(cmd, &opts.json)
-	_ = cmd.RegisterFlagCompletionFunc("after", a.completeIDs(0)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("after", a.completeIDs(0)) // the flag exists
 	return cmd
 }
 
@@ -106,7 +108,7 @@ func (a *app) submit(ctx context.Context, conf *loaded, opts submitOptions, cmd 
 			return err
 		}
 		if opts.params == "" && len(pairs) > 0 {
-			if members["params"], err = a.bindHere(conf, group, job, pairs); err != nil {
+			if members["params"], err = a.bindLocally(conf, group, job, pairs); err != nil {
 				return err
 			}
 		}
@@ -114,11 +116,12 @@ func (a *app) submit(ctx context.Context, conf *loaded, opts submitOptions, cmd 
 	})
 }
 
-// members are the options that were given, by their names in JSON.
+// members returns the given options by their names in JSON.
 func (o *submitOptions) members(cmd *cobra.Command) (map[string]any, error) {
 	members := map[string]any{}
 	for flag, value := range map[string]any{
-		"priority": o.priority, "delay": o.delay, "not-before": o.notBefore, "after": o.after, "require": o.require, "tag": o.tags, "key": o.key,
+		"priority": o.priority, "delay": o.delay, "not-before": o.notBefore, "after": o.after, "require": o.require,
+		"tag": o.tags, "key": o.key,
 		"idempotency-key": o.idempotencyKey,
 	} {
 		if !cmd.Flags().Changed(flag) {
@@ -145,7 +148,7 @@ func (o *submitOptions) members(cmd *cobra.Command) (map[string]any, error) {
 	return members, nil
 }
 
-// resolveAfter puts whole IDs in the place of those of --after that were shortened.
+// resolveAfter replaces shortened IDs of --after with whole IDs.
 func (o *submitOptions) resolveAfter(ids *resolver, members map[string]any) error {
 	if len(o.after) == 0 {
 		return nil
@@ -158,7 +161,7 @@ func (o *submitOptions) resolveAfter(ids *resolver, members map[string]any) erro
 	return nil
 }
 
-// submitInput submits what stdin says.
+// submitInput submits the operations that stdin describes.
 func (a *app) submitInput(ctx context.Context, conf *loaded, opts submitOptions, args []string) error {
 	if len(args) > 1 {
 		return usagef("submit - takes everything from stdin")
@@ -180,7 +183,7 @@ func (a *app) submitInput(ctx context.Context, conf *loaded, opts submitOptions,
 	})
 }
 
-// submitTo submits to a daemon and prints what came of it.
+// submitTo submits to a daemon and prints the result.
 func (a *app) submitTo(ctx context.Context, c *client.Client, opts submitOptions, what any) error {
 	data, err := json.Marshal(what)
 	if err != nil {
@@ -192,7 +195,7 @@ func (a *app) submitTo(ctx context.Context, c *client.Client, opts submitOptions
 	}
 	for _, one := range submitted {
 		if !one.Created {
-			a.streams.say("%s is %s already and does the same: nothing new was made", one.ID, one.State)
+			a.streams.notice("%s is %s already and does the same: nothing new was made", one.ID, one.State)
 		}
 		if opts.json {
 			err = errors.Join(err, a.streams.json(one.Raw))
@@ -209,7 +212,7 @@ func (a *app) leave(tree *statefs.Tree, opts submitOptions, what any) error {
 	if err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}
-	// What is no submission at all is said at once, and not by the next daemon to nobody.
+	// Refuse malformed input now: the next daemon would have no user to report it to.
 	if submit.IsList(data) {
 		_, err = submit.ParseList(data)
 	} else {
@@ -218,24 +221,25 @@ func (a *app) leave(tree *statefs.Tree, opts submitOptions, what any) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	name, err := tree.Leave(data)
+	name, err := tree.PutSubmission(data)
 	if err != nil {
 		return err
 	}
-	a.streams.say("no daemon is running on %s: the submission waits in new/ for the next one, which answers with %s.accepted or %s.rejected", tree.Dir(), name, name)
+	a.streams.notice("no daemon is running on %s: the submission waits in new/ for the next one, which answers with %s.accepted or %s.rejected", tree.Dir(), name, name)
 	if opts.json {
 		return a.streams.json(map[string]string{"submission": name})
 	}
 	return nil
 }
 
-// bindHere gives parameters that are text the types of the job, as the folders of definitions have it.
-func (a *app) bindHere(conf *loaded, group, job string, pairs map[string]string) (json.RawMessage, error) {
+// bindLocally gives text parameters the types of the job in the definition folders.
+func (a *app) bindLocally(conf *loaded, group, job string, pairs map[string]string) (json.RawMessage, error) {
 	jobs := catalog.New(catalog.Options{Dirs: conf.Jobs, Extra: a.options.Definitions})
-	_ = jobs.Reload() // a job that cannot be read is not found
+	_ = jobs.Reload() // a job with errors is reported as not found
 	def := jobs.Get(group, job)
 	if def == nil {
-		return nil, usagef("no daemon answers, and %s/%s is in none of the configured folders of jobs, so nobody knows the types of its parameters: give them with --params '{...}'", group, job)
+		return nil,
+			usagef("no daemon answers, and %s/%s is in none of the configured folders of jobs, so nobody knows the types of its parameters: give them with --params '{...}'", group, job)
 	}
 	values := url.Values{}
 	for name, text := range pairs {

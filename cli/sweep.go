@@ -13,6 +13,7 @@ import (
 type sweepOptions struct {
 	dryRun bool
 	json   bool
+	force  string
 }
 
 func (a *app) sweepCommand() *cobra.Command {
@@ -31,14 +32,51 @@ and why. The daemon does the same by itself every minute; without one, sweep tak
 			return a.sweep(cmd.Context(), conf, opts)
 		},
 	}
+	cmd.Flags().StringVar(&opts.force, "force", "",
+		"remove the marker and the requests of the foreign operation `ID`, also while its process lives")
 	cmd.Flags().BoolVarP(&opts.dryRun, "dry-run", "n", false, "only say what would be done")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }
 
+// sweepForeign removes foreign operations from the storage. It works on the directory, like rm(1).
+func (a *app) sweepForeign(conf *loaded, text string, dryRun bool) ([]statefs.Finding, error) {
+	id, err := statefs.ParseID(text)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	tree, err := a.tree(conf, errors.New("sweep --force works on it"))
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Close()
+	if dryRun {
+		return nil, usagef("sweep --force names one operation: there is nothing to try with --dry-run")
+	}
+	files, err := tree.RemoveForeign(id)
+	var findings []statefs.Finding
+	for _, file := range files {
+		findings = append(findings, statefs.Finding{
+			File: "jobs/" + file, Action: statefs.SweepRemove,
+			Reason: "removed by a person",
+		})
+	}
+	return findings, err
+}
+
 func (a *app) sweep(ctx context.Context, conf *loaded, opts sweepOptions) error {
 	var findings []statefs.Finding
-	err := a.reach(ctx, conf, func(c *client.Client) (err error) {
+	var err error
+	if opts.force != "" {
+		findings, err = a.sweepForeign(conf, opts.force, opts.dryRun)
+	} else {
+		findings, err = a.sweepAll(ctx, conf, opts)
+	}
+	return a.printFindings(findings, opts, err)
+}
+
+func (a *app) sweepAll(ctx context.Context, conf *loaded, opts sweepOptions) (findings []statefs.Finding, err error) {
+	err = a.reach(ctx, conf, func(c *client.Client) (err error) {
 		findings, err = c.Sweep(ctx, opts.dryRun)
 		return err
 	}, func(tree *statefs.Tree) (err error) {
@@ -53,9 +91,16 @@ func (a *app) sweep(ctx context.Context, conf *loaded, opts sweepOptions) error 
 		findings, err = owner.Sweep(nil)
 		return errors.Join(err, owner.Release())
 	})
-	// What was found is printed also when something could not be examined.
+	return findings, err
+}
+
+func (a *app) printFindings(findings []statefs.Finding, opts sweepOptions, err error) error {
+	// Print the findings even if some files could not be examined.
 	if opts.json {
-		return errors.Join(err, a.streams.json(map[string]any{"findings": append([]statefs.Finding{}, findings...), "count": len(findings), "dry_run": opts.dryRun}))
+		return errors.Join(err, a.streams.json(map[string]any{
+			"findings": append([]statefs.Finding{}, findings...),
+			"count":    len(findings), "dry_run": opts.dryRun,
+		}))
 	}
 	for _, f := range findings {
 		if err := a.streams.line("%s\t%s\t%s", f.Action, f.File, f.Reason); err != nil {
@@ -63,7 +108,7 @@ func (a *app) sweep(ctx context.Context, conf *loaded, opts sweepOptions) error 
 		}
 	}
 	if err == nil {
-		a.streams.say("%s", plural(len(findings), "finding", "findings"))
+		a.streams.notice("%s", plural(len(findings), "finding", "findings"))
 	}
 	return err
 }

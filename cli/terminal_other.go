@@ -4,7 +4,7 @@ package cli
 
 import "os"
 
-// terminal reports whether f may be a terminal; it takes other character devices for one too.
+// terminal reports whether f may be a terminal; it accepts any other character device too.
 func terminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0

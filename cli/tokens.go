@@ -12,8 +12,9 @@ import (
 	"github.com/jobdir/jobdir/control"
 )
 
-// readTokens reads a token file: one token a line, NAME:SECRET or SECRET; empty lines and lines that begin with # are
-// left out. The warning is for people, "" when all is well. No error and no warning holds a secret.
+// readTokens reads a token file: one token per line, NAME:SECRET or SECRET. Empty lines and lines that begin
+// with # are skipped. The warning is for people, "" if there is none. No error and no warning contains a
+// secret.
 func readTokens(path string) (tokens []control.Token, warning string, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +54,8 @@ func readTokens(path string) (tokens []control.Token, warning string, err error)
 	return tokens, warning, nil
 }
 
-// clientToken is the token that a command shows to a daemon: JOBDIR_TOKEN, else the first of the token file.
+// clientToken returns the token that a command sends to a daemon: JOBDIR_TOKEN, else the first of the token
+// file.
 func clientToken(conf *loaded) (string, error) {
 	if token, ok := lookupEnv(tokenVariable); ok && token != "" {
 		return token, nil
@@ -68,5 +70,5 @@ func clientToken(conf *loaded) (string, error) {
 	return tokens[0].Secret, nil
 }
 
-// tokenVariable holds a secret, so it is kept from the work that a daemon starts.
+// tokenVariable contains a secret, so the daemon removes it from the environment of its work.
 const tokenVariable = "JOBDIR_TOKEN" //nolint:gosec // the name of a variable

@@ -50,7 +50,7 @@ func (a *app) top(ctx context.Context, conf *loaded, opts topOptions) error {
 	live := !opts.once && !opts.json && isTerminal(a.streams.Out)
 	if live {
 		talk := a.streams.Err
-		a.streams.Err = notes // what is said of the connection has its place in the picture
+		a.streams.Err = notes // the view shows notes about the connection
 		defer func() { a.streams.Err = talk }()
 	}
 	c, err := a.connect(ctx, conf)
@@ -65,7 +65,7 @@ func (a *app) top(ctx context.Context, conf *loaded, opts topOptions) error {
 	if err := t.list(ctx); err != nil {
 		return err
 	}
-	view, err := t.look(ctx)
+	view, err := t.refresh(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,10 +81,13 @@ type top struct {
 	model  *topModel
 }
 
-// list asks for the operations: once, and again when events are missing.
+// list fetches the operations: at the start, and again after events were lost.
 func (t *top) list(ctx context.Context) error {
 	var all []client.Operation
-	for _, states := range []string{"running,paused,trailing", "failed_manual,waiting_approval", "queued,scheduled,failed_retryable"} {
+	for _, states := range []string{
+		"running,paused,trailing", "failed_manual,waiting_approval",
+		"queued,scheduled,failed_retryable",
+	} {
 		page, err := t.client.List(ctx, url.Values{"status": {states}, "limit": {"200"}})
 		if err != nil {
 			return err
@@ -95,8 +98,8 @@ func (t *top) list(ctx context.Context) error {
 	return nil
 }
 
-// look takes what a picture needs.
-func (t *top) look(ctx context.Context) (*topView, error) {
+// refresh fetches the data of a picture.
+func (t *top) refresh(ctx context.Context) (*topView, error) {
 	stats, err := t.client.Stats(ctx)
 	if err != nil {
 		return nil, err
@@ -104,7 +107,7 @@ func (t *top) look(ctx context.Context) (*topView, error) {
 	return &topView{address: t.client.Address(), now: time.Now(), stats: stats, model: t.model}, nil
 }
 
-// topLive draws until a person has seen enough, or the daemon stays away.
+// topLive draws until the user quits or the daemon stays unreachable.
 func (a *app) topLive(ctx context.Context, t *top, notes *notes) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -116,11 +119,11 @@ func (a *app) topLive(ctx context.Context, t *top, notes *notes) error {
 	told := make(chan *client.Event)
 	ended := make(chan error, 1)
 	var following sync.WaitGroup
-	following.Go(func() { ended <- tell(ctx, t.client, told) })
+	following.Go(func() { ended <- forwardEvents(ctx, t.client, told) })
 	defer following.Wait()
 	defer stop()
 	keys := make(chan byte)
-	go screen.keys(ctx, keys) // it ends with the program: nothing ends a read of a terminal
+	go screen.keys(ctx, keys) // it ends with the program: a read of a terminal cannot be cancelled
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	t.model.stale = true
@@ -148,7 +151,7 @@ func (a *app) topLive(ctx context.Context, t *top, notes *notes) error {
 	return err
 }
 
-// endOfTop is nil when a person has seen enough.
+// endOfTop returns nil if the user quit.
 func endOfTop(ctx context.Context) error {
 	if err := context.Cause(ctx); errors.Is(err, errReaderGone) {
 		return err
@@ -156,8 +159,8 @@ func endOfTop(ctx context.Context) error {
 	return nil
 }
 
-// tell passes events on.
-func tell(ctx context.Context, c *client.Client, told chan<- *client.Event) error {
+// forwardEvents sends events to the channel.
+func forwardEvents(ctx context.Context, c *client.Client, told chan<- *client.Event) error {
 	for e, err := range c.Events(ctx, nil) {
 		if err != nil {
 			return err
@@ -171,7 +174,7 @@ func tell(ctx context.Context, c *client.Client, told chan<- *client.Event) erro
 	return nil
 }
 
-// draw shows the present picture; while the daemon is away, the last one with a note.
+// draw shows the current picture; while the daemon is unreachable, the last one with a note.
 func (t *top) draw(ctx context.Context, screen *screen, notes *notes, last *topView) (*topView, error) {
 	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
 	defer stop()
@@ -181,7 +184,7 @@ func (t *top) draw(ctx context.Context, screen *screen, notes *notes, last *topV
 	}
 	view := last
 	if err == nil {
-		view, err = t.look(ctx)
+		view, err = t.refresh(ctx)
 	}
 	if err != nil && last == nil {
 		return nil, err
@@ -194,7 +197,7 @@ func (t *top) draw(ctx context.Context, screen *screen, notes *notes, last *topV
 	return view, screen.show(view)
 }
 
-// notes keep the last line that was said.
+// notes keeps the last line written to it.
 type notes struct {
 	mu   sync.Mutex
 	line string
@@ -208,7 +211,7 @@ func (n *notes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last returns what is to be said now: nothing, once the daemon answers.
+// last returns the current note: none once the daemon answers.
 func (n *notes) last(err error) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

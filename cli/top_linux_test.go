@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The view on a real terminal: it follows what happens without being asked, obeys the size, and leaves the terminal as it was.
+// The view on a real terminal: it follows events without input, adapts to the size, and restores the
+// terminal.
 func TestTopOnATerminal(t *testing.T) {
 	t.Parallel()
 	storage := serve(t)

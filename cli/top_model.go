@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/tally"
 )
 
 // topRow is one operation in the view.
@@ -20,36 +20,36 @@ type topRow struct {
 	Progress *statefs.Progress `json:"progress,omitempty"`
 	Waiting  *statefs.Waiting  `json:"waiting,omitempty"`
 	Stalled  bool              `json:"stalled,omitempty"`
-	// Why says at which step it waits for a person, and for what, as far as that is known.
+	// Why is the step at which it waits for a person and the reason, as far as known.
 	Why string `json:"why,omitempty"`
 }
 
-// topModel is what is known of the live operations: a list at first, and then what events say. It is for one goroutine at a time.
+// topModel holds the live operations: the initial list, updated by events. It is not safe for concurrent use.
 type topModel struct {
 	rows  map[statefs.ID]*topRow
 	moves []topMove // of the last rateWindow
 	began time.Time
-	// stale says that events are missing, so that the operations have to be listed again.
+	// stale reports that events were lost, so that the operations have to be listed again.
 	stale bool
 }
 
-// topMove is a start or an end.
+// topMove is a start or an end of an operation.
 type topMove struct {
 	at  time.Time
 	end bool
 }
 
-// rateWindow is how far the rates look back.
+// rateWindow is the period over which the rates are computed.
 const rateWindow = 10 * time.Second
 
-// topRows bounds what is kept: no screen shows more, and the counts come from elsewhere.
+// topRows bounds how many operations are kept: no screen shows more, and the counts come from the daemon.
 const topRows = 1000
 
 func newTopModel(now time.Time) *topModel {
 	return &topModel{rows: make(map[statefs.ID]*topRow), began: now}
 }
 
-// list takes over what a list says.
+// list replaces the model with a list of operations.
 func (m *topModel) list(operations []client.Operation) {
 	m.rows = make(map[statefs.ID]*topRow)
 	m.stale = false
@@ -67,7 +67,7 @@ func (m *topModel) list(operations []client.Operation) {
 	}
 }
 
-// take applies one event.
+// take applies an event.
 func (m *topModel) take(e *client.Event, now time.Time) {
 	row := m.rows[e.ID]
 	switch {
@@ -96,7 +96,7 @@ func (m *topModel) move(e *client.Event, row *topRow, now time.Time) {
 		m.rows[e.ID] = &topRow{ID: e.ID, Lane: cmp.Or(e.Lane, tally.DefaultLane), State: e.To, Since: e.At}
 	case row != nil:
 		row.State, row.Since, row.Waiting, row.Stalled = e.To, e.At, nil, false
-		row.Lane = cmp.Or(e.Lane, tally.DefaultLane) // of its step
+		row.Lane = cmp.Or(e.Lane, tally.DefaultLane) // the lane of its step
 	}
 	if row := m.rows[e.ID]; row != nil {
 		row.Why = ""
@@ -106,7 +106,7 @@ func (m *topModel) move(e *client.Event, row *topRow, now time.Time) {
 	}
 }
 
-// rates returns starts and ends a second.
+// rates returns starts and ends per second.
 func (m *topModel) rates(now time.Time) (starts, ends float64) {
 	from := now.Add(-rateWindow)
 	m.moves = slices.DeleteFunc(m.moves, func(move topMove) bool { return move.at.Before(from) })
@@ -121,7 +121,8 @@ func (m *topModel) rates(now time.Time) (starts, ends float64) {
 	return starts / over, ends / over
 }
 
-// busy returns what runs or is paused, the longest first; idle what waits, by lane and place.
+// busy returns running and paused operations, longest first; idle returns waiting operations, by lane and
+// position.
 func (m *topModel) busy() []*topRow {
 	rows := m.where(func(r *topRow) bool {
 		return r.State == statefs.Running || r.State == statefs.Paused || r.State == statefs.Trailing
@@ -137,12 +138,13 @@ func (m *topModel) idle() []*topRow {
 		return r.State != statefs.Running && r.State != statefs.Paused && r.State != statefs.Trailing
 	})
 	slices.SortFunc(rows, func(a, b *topRow) int {
-		return cmp.Or(personFirst(a, b), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.place(), b.place()), cmp.Compare(a.ID.Sequence(), b.ID.Sequence()))
+		return cmp.Or(personFirst(a, b), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.place(), b.place()),
+			cmp.Compare(a.ID.Sequence(), b.ID.Sequence()))
 	})
 	return rows
 }
 
-// personFirst puts what waits for a person before everything else.
+// personFirst sorts operations that wait for a person before all others.
 func personFirst(a, b *topRow) int {
 	return cmp.Compare(forPerson(b.State), forPerson(a.State))
 }
@@ -154,7 +156,7 @@ func forPerson(state statefs.State) int {
 	return 0
 }
 
-// place is the position in the queue; what has none comes behind.
+// place returns the position in the queue; operations without one sort last.
 func (r *topRow) place() int {
 	if r.Waiting == nil || r.Waiting.Position == 0 {
 		return 1 << 30

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/tally"
 )
 
 var topNow = time.Date(2026, 11, 22, 12, 0, 0, 0, time.Local)
 
 func topID(t *testing.T, name string) statefs.ID {
 	t.Helper()
-	id, err := statefs.ParseID("g-" + name + "_2026-11-22_11-00-00_p1_r" + strings.Trim(name, "abcdefghijklmnopqrstuvwxyz"))
+	id, err := statefs.ParseID("g-" + name + "_2026-11-22_11-00-00_p1_r" + strings.Trim(name,
+		"abcdefghijklmnopqrstuvwxyz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,22 +27,29 @@ func topEvent(t *testing.T, name string, from, to statefs.State) *client.Event {
 	return &client.Event{ID: topID(t, name), From: from, To: to, At: topNow.Add(-90 * time.Second), Lane: "cookie"}
 }
 
-// topKnown is a model that was told of a few operations.
+// topKnown returns a model that received a few events.
 func topKnown(t *testing.T) *topModel {
 	t.Helper()
 	m := newTopModel(topNow.Add(-time.Minute))
 	m.list([]client.Operation{
 		{ID: topID(t, "a1"), State: statefs.Running, CreatedAt: topNow.Add(-3 * time.Hour)},
-		{ID: topID(t, "b2"), State: statefs.Queued, CreatedAt: topNow.Add(-time.Second), Waiting: &statefs.Waiting{Reason: statefs.WaitsForLane, Lane: "default", Position: 2}},
+		{
+			ID: topID(t, "b2"), State: statefs.Queued, CreatedAt: topNow.Add(-time.Second),
+			Waiting: &statefs.Waiting{Reason: statefs.WaitsForLane, Lane: "default", Position: 2},
+		},
 		{ID: topID(t, "z9"), State: statefs.Completed},
 	})
 	total := int64(20)
 	for _, e := range []*client.Event{
 		topEvent(t, "c3", "", statefs.Queued), topEvent(t, "c3", statefs.Queued, statefs.Running),
 		{ID: topID(t, "c3"), Progress: &statefs.Progress{Done: 3, Total: &total, Phase: "LOAD\x1b[2J"}},
-		topEvent(t, "d4", "", statefs.Queued), topEvent(t, "e5", "", statefs.Queued), topEvent(t, "e5", statefs.Queued, statefs.Running),
+		topEvent(t, "d4", "", statefs.Queued), topEvent(t, "e5", "", statefs.Queued),
+		topEvent(t, "e5", statefs.Queued, statefs.Running),
 		topEvent(t, "e5", statefs.Running, statefs.Completed), topEvent(t, "f6", statefs.Running, statefs.FailedManual),
-		{ID: topID(t, "d4"), Waiting: &statefs.Waiting{Reason: statefs.WaitsForKey, Key: "k", HeldBy: topID(t, "c3"), Position: 1}},
+		{ID: topID(t, "d4"), Waiting: &statefs.Waiting{
+			Reason: statefs.WaitsForKey, Key: "k",
+			HeldBy: topID(t, "c3"), Position: 1,
+		}},
 		{ID: topID(t, "unknown7"), Progress: &statefs.Progress{}},
 		{ID: topID(t, "a1"), Stalled: new(true)},
 	} {
@@ -57,7 +65,10 @@ func topStats() *client.Stats {
 		Stats: tally.Stats{
 			Lanes: []tally.Lane{
 				{Name: "cookie", Capacity: &two, Running: 1, Queued: 1, Held: true, OldestWait: 90},
-				{Name: "default", Running: 1, Queued: 1, OldestWait: 1, Waiting: tally.Times{Count: 9, P50: 0.25, P99: 75}, Processing: tally.Times{Count: 9, P50: 5000, P99: 200_000}},
+				{
+					Name: "default", Running: 1, Queued: 1, OldestWait: 1, Waiting: tally.Times{Count: 9, P50: 0.25, P99: 75},
+					Processing: tally.Times{Count: 9, P50: 5000, P99: 200_000},
+				},
 			},
 			All: tally.Lane{Running: 2, Queued: 2},
 		},
@@ -95,7 +106,10 @@ func TestTopFitsEveryTerminal(t *testing.T) {
 	m := topKnown(t)
 	for width := 1; width < 130; width += 7 {
 		for height := 1; height < 40; height++ {
-			v := &topView{address: "unix:/s", now: topNow, stats: topStats(), model: m, width: width, height: height, note: "the daemon is away"}
+			v := &topView{
+				address: "unix:/s", now: topNow, stats: topStats(), model: m, width: width, height: height,
+				note: "the daemon is away",
+			}
 			lines := v.lines()
 			if len(lines) > height {
 				t.Fatalf("%d lines in %d", len(lines), height)
@@ -108,7 +122,8 @@ func TestTopFitsEveryTerminal(t *testing.T) {
 		}
 	}
 	small := &topView{now: topNow, stats: topStats(), model: m, width: 120, height: 15}
-	if got := strings.Join(small.lines(), "\n"); !strings.Contains(got, "Running (1 of 2)") || !strings.Contains(got, "Waiting (2 of 3)") {
+	if got := strings.Join(small.lines(), "\n"); !strings.Contains(got, "Running (1 of 2)") ||
+		!strings.Contains(got, "Waiting (2 of 3)") {
 		t.Errorf("in 15 lines:\n%s", got)
 	}
 }
@@ -135,7 +150,8 @@ func TestTopListsAgainAfterAGap(t *testing.T) {
 func TestShortly(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
-		0: "0ms", 999 * time.Millisecond: "999ms", 1500 * time.Millisecond: "1.5s", 59 * time.Second: "59s", 61 * time.Second: "1m01s",
+		0: "0ms", 999 * time.Millisecond: "999ms", 1500 * time.Millisecond: "1.5s", 59 * time.Second: "59s",
+		61 * time.Second:   "1m01s",
 		3599 * time.Second: "59m59s", 25 * time.Hour: "1d01h", 23*time.Hour + 59*time.Minute: "23h59m",
 	} {
 		if got := shortly(d); got != want {
@@ -144,15 +160,22 @@ func TestShortly(t *testing.T) {
 	}
 }
 
-// What waits for a person says at which step and why, and work with steps how far the one at work is.
+// A row shows for an operation that waits for a person the step and the reason, and for work with steps the
+// progress of the running step.
 func TestTopShowsSteps(t *testing.T) {
 	t.Parallel()
 	m := newTopModel(topNow)
 	total, items := int64(4), int64(10)
 	m.list([]client.Operation{
-		{ID: topID(t, "a1"), State: statefs.FailedManual, Attention: &statefs.Attention{Step: "split", Number: 2, Total: 5, Message: "it has no tracks"}},
+		{ID: topID(t, "a1"), State: statefs.FailedManual, Attention: &statefs.Attention{
+			Step: "split", Number: 2, Total: 5,
+			Message: "it has no tracks",
+		}},
 		{ID: topID(t, "b2"), State: statefs.Running, Progress: &statefs.Progress{
-			Done: 1, Total: &total, Phase: "ingested", Step: &statefs.StepProgress{Name: "split", Done: 5, Total: &items, Phase: "CUT"},
+			Done: 1, Total: &total, Phase: "ingested", Step: &statefs.StepProgress{
+				Name: "split", Done: 5,
+				Total: &items, Phase: "CUT",
+			},
 		}},
 		{ID: topID(t, "c3"), State: statefs.Running},
 	})
@@ -160,7 +183,10 @@ func TestTopShowsSteps(t *testing.T) {
 	failed.Error = &statefs.Fault{Code: "exit_code", Message: "exit code 77"}
 	m.take(failed, topNow)
 	text := strings.Join((&topView{now: topNow, stats: topStats(), model: m}).lines(), "\n")
-	for _, want := range []string{"1/4 ingested, split 5/10 CUT (37%)", "step 2 / 5 split: it has no tracks: jobdir show g-a1_", "exit code 77: jobdir show g-c3_"} {
+	for _, want := range []string{
+		"1/4 ingested, split 5/10 CUT (37%)",
+		"step 2 / 5 split: it has no tracks: jobdir show g-a1_", "exit code 77: jobdir show g-c3_",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -10,25 +10,26 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/tally"
 )
 
-// topView is one picture: what is drawn from what is known at a moment. It has no terminal in it.
+// topView is one picture: the data of one moment, independent of the terminal.
 type topView struct {
 	address string
 	now     time.Time
 	stats   *client.Stats
 	model   *topModel
-	// follows says that events are followed, so that rates are known.
+	// follows reports that events are received, so that the rates are known.
 	follows bool
-	// note is a line about the connection, "" when there is nothing to say.
+	// note is a line about the connection, "" for none.
 	note string
-	// width and height are those of the terminal, in characters; 0 is without a bound.
+	// width and height are the size of the terminal in characters; 0 means unlimited.
 	width, height int
 }
 
-// lines draws. Nothing in it moves the cursor: what work says of itself is made printable.
+// lines renders the view. It contains no cursor movement: control characters in texts of the work are
+// escaped.
 func (v *topView) lines() []string {
 	head := v.head()
 	lanes := v.table([]string{"LANE", "RUNNING", "QUEUED", "PAUSED", "OLDEST", "WAITED", "WORKED"}, v.laneRows())
@@ -56,8 +57,10 @@ func (v *topView) lines() []string {
 
 func (v *topView) head() []string {
 	states := v.stats.States
-	counts := fmt.Sprintf("%d running, %d paused, %d queued, %d later, %d for a person", states[statefs.Running], states[statefs.Paused],
-		states[statefs.Queued], states[statefs.Scheduled]+states[statefs.FailedRetryable], states[statefs.FailedManual]+states[statefs.WaitingApproval])
+	counts := fmt.Sprintf("%d running, %d paused, %d queued, %d later, %d for a person", states[statefs.Running],
+		states[statefs.Paused],
+		states[statefs.Queued], states[statefs.Scheduled]+states[statefs.FailedRetryable],
+		states[statefs.FailedManual]+states[statefs.WaitingApproval])
 	if v.follows {
 		starts, ends := v.model.rates(v.now)
 		counts += fmt.Sprintf(";  %.1f starts/s, %.1f ends/s", starts, ends)
@@ -69,7 +72,7 @@ func (v *topView) head() []string {
 	return out
 }
 
-// waiting is how many live and do not run.
+// waiting returns how many live operations do not run.
 func (v *topView) waiting() (n int) {
 	for state, count := range v.stats.States {
 		if state.Live() && state != statefs.Running && state != statefs.Paused && state != statefs.Trailing {
@@ -98,13 +101,14 @@ func (v *topView) laneRows() (rows [][]string) {
 			oldest = shortly(duration(l.OldestWait))
 		}
 		rows = append(rows, []string{
-			name, fmt.Sprintf("%d/%s", l.Running, capacity), strconv.Itoa(l.Queued), strconv.Itoa(l.Paused), oldest, took(l.Waiting), took(l.Processing),
+			name, fmt.Sprintf("%d/%s", l.Running, capacity), strconv.Itoa(l.Queued), strconv.Itoa(l.Paused), oldest,
+			took(l.Waiting), took(l.Processing),
 		})
 	}
 	return rows
 }
 
-// took says the median and the 99th percentile.
+// took formats the median and the 99th percentile.
 func took(t tally.Times) string {
 	if t.Count == 0 {
 		return "-"
@@ -144,7 +148,7 @@ func (v *topView) idleRows(rows []*topRow) (out [][]string) {
 
 func (v *topView) since(r *topRow) string { return shortly(max(v.now.Sub(r.Since), 0)) }
 
-// title says how many there are, and how many of them are to be seen.
+// title formats the number of operations, and how many of them are shown.
 func (*topView) title(what string, known, seen, all int) string {
 	all = max(all, known)
 	if seen == all {
@@ -163,7 +167,7 @@ func (v *topView) table(head []string, rows [][]string) []string {
 	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 }
 
-// cut keeps a line from being wrapped.
+// cut shortens a line to the width of the terminal.
 func (v *topView) cut(line string) string {
 	line = strings.TrimRight(line, " ")
 	if runes := []rune(line); v.width > 0 && len(runes) > v.width {
@@ -172,7 +176,7 @@ func (v *topView) cut(line string) string {
 	return line
 }
 
-// shortly says a duration in two units at most.
+// shortly formats a duration with two units at most.
 func shortly(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -19,7 +19,8 @@ func (a *app) validateCommand() *cobra.Command {
 		Use:   "validate [FOLDER|FILE...]",
 		Short: "Check job definitions",
 		Long: `validate reads job definitions as the daemon does and prints what is wrong with them, one problem a line, as
-FILE:LINE:COLUMN: what. Without arguments it reads the folders of --jobs. With a configuration file the lanes and limits of the
+FILE:LINE:COLUMN: what. Lines that begin with "hint:" name what a job says without effect; it can be used all the same. Lines that begin with "warning:" name
+what is dangerous, such as a reference inside the script of sh -c. Without arguments it reads the folders of --jobs. With a configuration file the lanes and limits of the
 jobs are looked for in it. Exit code 1: there is a problem.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			conf, err := a.load(cmd)
@@ -64,20 +65,25 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	options.Deliverable = deliverable(conf.Storage, allow)
+	options.Deliverable = deliveryCheck(conf.Storage, allow)
 	if len(files) > 0 {
-		options.Elsewhere = a.beside(conf, folders)
+		options.ExternalJobs = a.siblingJobs(conf, folders)
 	}
 	all := catalog.New(options)
-	// The error is the same as Problems, which are data here.
+	// The error is the same as Problems, which are the output here.
 	_ = all.Reload()
 	problems := append(all.Problems(), unknownQueues(conf, all.All())...)
-	jobs := []string{}
+	jobs, hints, warnings := []string{}, catalog.Problems{}, catalog.Problems{}
 	for _, d := range all.All() {
 		jobs = append(jobs, d.Address())
+		hints = append(hints, d.Hints()...)
+		warnings = append(warnings, d.Warnings()...)
 	}
 	if asJSON {
-		if err := a.streams.json(map[string]any{"jobs": jobs, "problems": problems}); err != nil {
+		if err := a.streams.json(map[string]any{
+			"jobs": jobs, "problems": problems, "hints": hints,
+			"warnings": warnings,
+		}); err != nil {
 			return err
 		}
 	} else {
@@ -86,7 +92,24 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 				return err
 			}
 		}
-		a.streams.say("%s, %s", plural(len(jobs), "job", "jobs"), plural(len(problems), "problem", "problems"))
+		for _, h := range hints {
+			if err := a.streams.line("hint: %s", h.Error()); err != nil {
+				return err
+			}
+		}
+		for _, w := range warnings {
+			if err := a.streams.line("warning: %s", w.Error()); err != nil {
+				return err
+			}
+		}
+		found := plural(len(problems), "problem", "problems")
+		if len(hints) > 0 {
+			found += ", " + plural(len(hints), "hint", "hints")
+		}
+		if len(warnings) > 0 {
+			found += ", " + plural(len(warnings), "warning", "warnings")
+		}
+		a.streams.notice("%s, %s", plural(len(jobs), "job", "jobs"), found)
 	}
 	if len(problems) > 0 {
 		return &codeError{code: exitFailure}
@@ -94,11 +117,12 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 	return nil
 }
 
-// beside gives the jobs that stand in the folders of files that are checked alone, and in those of --jobs: what is checked may be followed by them.
-func (a *app) beside(conf *loaded, folders []string) func(group, name string) *catalog.Definition {
+// siblingJobs returns the jobs in the folders of separately checked files and in those of --jobs, because a
+// checked job may name one of them as its next job.
+func (a *app) siblingJobs(conf *loaded, folders []string) func(group, name string) *catalog.Definition {
 	var files []catalog.Source
 	for _, folder := range slices.Compact(slices.Sorted(slices.Values(folders))) {
-		entries, _ := os.ReadDir(folder) // what cannot be read has no jobs
+		entries, _ := os.ReadDir(folder) // a folder that cannot be read has no jobs
 		for _, e := range entries {
 			path := filepath.Join(folder, e.Name())
 			if ext := filepath.Ext(path); !e.Type().IsRegular() || ext != ".yaml" && ext != ".yml" {
@@ -110,9 +134,9 @@ func (a *app) beside(conf *loaded, folders []string) func(group, name string) *c
 		}
 	}
 	daemons := a.catalog(conf.Jobs, nil)
-	_ = daemons.Reload() // what is wrong there is not asked
+	_ = daemons.Reload() // problems of these folders are not reported
 	options := a.catalogOptions(nil, files)
-	options.Elsewhere = daemons.Get
+	options.ExternalJobs = daemons.Get
 	near := catalog.New(options)
 	_ = near.Reload()
 	return func(group, name string) *catalog.Definition {
@@ -123,7 +147,8 @@ func (a *app) beside(conf *loaded, folders []string) func(group, name string) *c
 	}
 }
 
-// unknownQueues finds jobs whose lane or limit the configuration does not have. Without a file of it nobody knows which there are.
+// unknownQueues finds jobs whose lane or limit is not in the configuration. It reports nothing if there is no
+// configuration file.
 func unknownQueues(conf *loaded, jobs []*catalog.Definition) (problems []catalog.Problem) {
 	if conf.file == "" {
 		return nil

@@ -12,7 +12,7 @@ import (
 // version is set by the linker: -X github.com/jobdir/jobdir/cli.version=v1.2.3.
 var version string
 
-// Version is the version of the program: as the linker was told, else of the module, else of the commit.
+// Version returns the version of the program: set by the linker, else of the module, else of the commit.
 func Version() string {
 	if version != "" {
 		return version
@@ -44,7 +44,8 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
-				return a.streams.json(map[string]string{"version": Version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+				return a.streams.json(map[string]string{"version": Version(), "go": runtime.Version(), "platform": runtime.GOOS +
+					"/" + runtime.GOARCH})
 			}
 			return a.streams.line("%s", versionLine())
 		},

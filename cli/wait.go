@@ -51,22 +51,25 @@ An ID may be shortened to its end, such as r42 or 42, or to a beginning that onl
 		},
 	}
 	cmd.Flags().StringVar(&opts.until, "for", forEnd, "what to wait for: end or running")
-	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{forEnd, forRunning}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	// the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{forEnd, forRunning},
+		cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().DurationVar(&opts.timeout, "timeout", 0, "give up after this time (default: never)")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }
 
-// What wait waits for.
+// The conditions to wait for.
 const (
 	forEnd     = "end"
 	forRunning = string(statefs.Running)
 )
 
-// ending is how one operation ended.
-type ending struct {
+// waitResult is how one operation ended.
+type waitResult struct {
 	ID statefs.ID `json:"id"`
-	// State is set for one that waits for a person or, when that was asked for, runs; Footer for one that has ended.
+	// State is set for an operation that waits for a person or, with --for running, runs; Footer for a
+	// finished one.
 	State  statefs.State   `json:"state,omitempty"`
 	Error  *statefs.Fault  `json:"error,omitempty"`
 	Footer json.RawMessage `json:"footer"`
@@ -93,21 +96,21 @@ func (a *app) wait(ctx context.Context, conf *loaded, opts waitOptions, texts []
 	return a.waitFor(ctx, c, opts, ids)
 }
 
-// waitFor waits for operations, says what becomes of each, and returns the outcome of them all.
+// waitFor waits for operations, prints the result of each, and returns the combined outcome.
 func (a *app) waitFor(ctx context.Context, c *client.Client, opts waitOptions, ids []statefs.ID) error {
-	ended := make(chan ending)
+	ended := make(chan waitResult)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	for _, id := range ids {
 		wait.Go(func() {
 			if opts.until == forRunning {
-				ended <- endingOf(c.Runs(ctx, id))
+				ended <- waitResultOf(c.WaitRunning(ctx, id))
 			} else {
-				ended <- endingOf(c.Rest(ctx, id))
+				ended <- waitResultOf(c.WaitSettled(ctx, id))
 			}
 		})
 	}
-	var all []ending
+	var all []waitResult
 	var failed []error
 	for range ids {
 		e := <-ended
@@ -121,12 +124,12 @@ func (a *app) waitFor(ctx context.Context, c *client.Client, opts waitOptions, i
 		all = append(all, e)
 	}
 	if opts.json {
-		failed = append(failed, a.streams.json(append([]ending{}, all...)))
+		failed = append(failed, a.streams.json(append([]waitResult{}, all...)))
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, errReaderGone) {
 		return cause
 	} else if cause != nil {
-		a.streams.say("%v", cause)
+		a.streams.notice("%v", cause)
 		return &codeError{code: exitTemporary}
 	}
 	if err := errors.Join(failed...); err != nil {
@@ -135,52 +138,53 @@ func (a *app) waitFor(ctx context.Context, c *client.Client, opts waitOptions, i
 	return worst(all)
 }
 
-// endingOf says what became of an operation that was waited for.
-func endingOf(op *client.Operation, err error) ending {
+// waitResultOf returns the result of waiting for an operation.
+func waitResultOf(op *client.Operation, err error) waitResult {
 	if err != nil {
-		return ending{err: err}
+		return waitResult{err: err}
 	}
 	if op.WaitsForPerson() {
-		return ending{ID: op.ID, State: op.State, Error: op.Error, line: personLine(op)}
+		return waitResult{ID: op.ID, State: op.State, Error: op.Error, line: personLine(op)}
 	}
 	if !op.Ended() {
-		return ending{ID: op.ID, State: op.State, line: op.ID.String() + ": " + string(op.State)}
+		return waitResult{ID: op.ID, State: op.State, line: op.ID.String() + ": " + string(op.State)}
 	}
 	footer, err := client.ParseFooter(op.Footer)
 	if err != nil {
-		return ending{ID: op.ID, err: err}
+		return waitResult{ID: op.ID, err: err}
 	}
-	return ending{ID: op.ID, Footer: op.Footer, result: footer.Result, line: summary(op.ID, footer)}
+	return waitResult{ID: op.ID, Footer: op.Footer, result: footer.Result, line: summary(op.ID, footer)}
 }
 
-// personLine says why an operation waits for a person, and which commands help.
+// personLine explains why an operation waits for a person, and which commands help.
 func personLine(op *client.Operation) string {
 	if w := op.Waiting; w != nil && !w.NeedsPerson.IsZero() {
 		return fmt.Sprintf("%s comes after %s, which waits for a person: 'jobdir show %s' says why, 'jobdir retry %s' goes on with it, 'jobdir cancel %s' ends it",
 			op.ID, w.NeedsPerson, w.NeedsPerson, w.NeedsPerson, w.NeedsPerson)
 	}
 	a := op.Attention
-	if a == nil { // of an older daemon
+	if a == nil { // an older daemon
 		a = statefs.AttentionOf(op.ID, op.State, &statefs.Record{Reason: op.Reason, Error: op.Error})
 	}
 	return op.ID.String() + " " + a.Sentence(op.ID)
 }
 
-// worst makes the outcome of several operations the exit code.
-func worst(all []ending) error {
-	if !slices.ContainsFunc(all, func(e ending) bool { return e.result == statefs.Failure }) &&
-		slices.ContainsFunc(all, func(e ending) bool { return e.State != "" && e.State != statefs.Running }) {
+// worst returns the worst outcome of several operations as the exit code.
+func worst(all []waitResult) error {
+	if !slices.ContainsFunc(all, func(e waitResult) bool { return e.result == statefs.Failure }) &&
+		slices.ContainsFunc(all, func(e waitResult) bool { return e.State != "" && e.State != statefs.Running }) {
 		return &codeError{code: exitPerson}
 	}
 	for _, result := range []statefs.Result{statefs.Failure, statefs.CancelledResult, statefs.Partial} {
-		if slices.ContainsFunc(all, func(e ending) bool { return e.result == result }) {
+		if slices.ContainsFunc(all, func(e waitResult) bool { return e.result == result }) {
 			return &codeError{code: outcome(result)}
 		}
 	}
 	return nil
 }
 
-// interruptible returns a context that ends with a signal or, when that is above zero, the time of a flag. Its cause says which.
+// interruptible returns a context that a signal ends or, if positive, the timeout of a flag. Its cause tells
+// which.
 func interruptible(ctx context.Context, flag string, timeout time.Duration) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)

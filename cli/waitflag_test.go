@@ -18,12 +18,22 @@ func TestWaitFlag(t *testing.T) {
 		rest   []string
 	}{
 		{[]string{"r42"}, waitFlag{}, 0, []string{"r42"}},
-		{[]string{"--wait", "r42"}, waitFlag{given: true}, longestAnswer, []string{"r42"}},
-		{[]string{"r42", "--wait"}, waitFlag{given: true}, longestAnswer, []string{"r42"}},
+		{[]string{"--wait", "r42"}, waitFlag{given: true}, maxAnswerWait, []string{"r42"}},
+		{[]string{"r42", "--wait"}, waitFlag{given: true}, maxAnswerWait, []string{"r42"}},
 		{[]string{"--wait=30s", "r42"}, waitFlag{given: true, limit: 30 * time.Second}, 30 * time.Second, []string{"r42"}},
-		{[]string{"--wait", "1h30m", "r42"}, waitFlag{given: true, limit: 90 * time.Minute}, 90 * time.Minute, []string{"r42"}},
-		{[]string{"r42", "--wait", "1.5s"}, waitFlag{given: true, limit: 1500 * time.Millisecond}, 1500 * time.Millisecond, []string{"r42"}},
-		{[]string{"--wait", "42"}, waitFlag{given: true}, longestAnswer, []string{"42"}},
+		{
+			[]string{"--wait", "1h30m", "r42"},
+			waitFlag{given: true, limit: 90 * time.Minute},
+			90 * time.Minute,
+			[]string{"r42"},
+		},
+		{
+			[]string{"r42", "--wait", "1.5s"},
+			waitFlag{given: true, limit: 1500 * time.Millisecond},
+			1500 * time.Millisecond,
+			[]string{"r42"},
+		},
+		{[]string{"--wait", "42"}, waitFlag{given: true}, maxAnswerWait, []string{"42"}},
 		{[]string{"--wait=0s", "r42"}, waitFlag{}, 0, []string{"r42"}},
 		{[]string{"--wait=2d"}, waitFlag{given: true, limit: 48 * time.Hour}, 48 * time.Hour, nil},
 		{[]string{"--", "--wait", "3s"}, waitFlag{}, 0, []string{"--wait", "3s"}},

@@ -21,33 +21,34 @@ type watcher struct {
 	client  *client.Client
 	id      statefs.ID
 	signals chan os.Signal
-	output  sync.Mutex // held while a question is open, so that the log does not run over it
+	output  sync.Mutex // held while a question is open, so that the log does not overwrite it
 	answers chan string
-	shown   shown
-	// rest returns when the operation has ended or waits for a person; nil when nobody minds waiting for one.
-	rest func(context.Context, statefs.ID) (*client.Operation, error)
+	written byteCounter
+	// waitSettled returns when the operation has ended or waits for a person; nil if the command does not end
+	// when it waits for a person.
+	waitSettled func(context.Context, statefs.ID) (*client.Operation, error)
 }
 
-// shown counts the bytes of the log that were written, for whoever waits for a number of them.
-type shown struct {
-	mu    sync.Mutex
-	bytes int64
-	until int64
-	there chan struct{} // closed when until is reached; nil while nobody waits
+// byteCounter counts the bytes of the log that were written; reach waits for a number of bytes.
+type byteCounter struct {
+	mu      sync.Mutex
+	bytes   int64
+	until   int64
+	reached chan struct{} // closed when until is reached; nil without a waiter
 }
 
-func (s *shown) add(n int) {
+func (s *byteCounter) add(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bytes += int64(n)
-	if s.there != nil && s.bytes >= s.until {
-		close(s.there)
-		s.there = nil
+	if s.reached != nil && s.bytes >= s.until {
+		close(s.reached)
+		s.reached = nil
 	}
 }
 
-// reach returns a channel that is closed when so many bytes were written. It is called once.
-func (s *shown) reach(bytes int64) <-chan struct{} {
+// reach returns a channel that is closed when that many bytes were written. It may be called once.
+func (s *byteCounter) reach(bytes int64) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	there := make(chan struct{})
@@ -55,11 +56,11 @@ func (s *shown) reach(bytes int64) <-chan struct{} {
 		close(there)
 		return there
 	}
-	s.there, s.until = there, bytes
+	s.reached, s.until = there, bytes
 	return there
 }
 
-// receiver writes the log to w, or with raw the whole stream, and counts.
+// receiver writes the log, or with raw the whole stream, to w, and counts bytes.
 func (w *watcher) receiver(to io.Writer, raw bool) stream.Receiver {
 	out := stream.Receiver{Log: func(text []byte) error {
 		_, err := to.Write(text)
@@ -72,13 +73,13 @@ func (w *watcher) receiver(to io.Writer, raw bool) stream.Receiver {
 	write := out.Log
 	out.Log = func(text []byte) error {
 		err := write(text)
-		w.shown.add(len(text))
+		w.written.add(len(text))
 		return err
 	}
 	return out
 }
 
-// gate is a writer that waits while a question is open.
+// gate is a writer that blocks while a question is open.
 type gate struct {
 	to   io.Writer
 	lock *sync.Mutex
@@ -92,29 +93,31 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.to.Write(p)
 }
 
-type followed struct {
+type followResult struct {
 	footer *client.Footer
 	err    error
 }
 
-// errLeft says that the person leaves and the operation does not end.
+// errLeft means that the user detached while the operation continues.
 var errLeft error = &codeError{code: exitTemporary}
 
-// watch follows until the operation ends or the person leaves.
-func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*client.Footer, error)) (*client.Footer, error) {
+// watch follows the operation until it ends or the user detaches.
+func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*client.Footer,
+	error),
+) (*client.Footer, error) {
 	followCtx, stop := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer stop()
-	ended := make(chan followed, 1)
+	ended := make(chan followResult, 1)
 	wait.Go(func() {
 		footer, err := follow(followCtx)
-		ended <- followed{footer, err}
+		ended <- followResult{footer, err}
 	})
 	persons := make(chan *client.Operation, 1)
-	if w.rest != nil {
+	if w.waitSettled != nil {
 		wait.Go(func() {
-			if op, err := w.rest(followCtx, w.id); err == nil && op.WaitsForPerson() {
+			if op, err := w.waitSettled(followCtx, w.id); err == nil && op.WaitsForPerson() {
 				persons <- op
 			}
 		})
@@ -122,16 +125,16 @@ func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*clie
 	for {
 		select {
 		case op := <-persons:
-			select { // the log says it first, and nothing comes after it
+			select { // print the log up to this point first
 			case f := <-ended:
 				return f.footer, f.err
-			case <-w.shown.reach(op.LogBytes):
+			case <-w.written.reach(op.LogBytes):
 			case s := <-w.signals:
 				w.signals <- s
 			}
 			stop()
 			<-ended
-			w.app.streams.say("%s", personLine(op))
+			w.app.streams.notice("%s", personLine(op))
 			return nil, &codeError{code: exitPerson}
 		case f := <-ended:
 			return f.footer, f.err
@@ -140,7 +143,7 @@ func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*clie
 				stop()
 				return w.leave(<-ended)
 			}
-			f, err := w.ask(ctx, ended)
+			f, err := w.prompt(ctx, ended)
 			switch {
 			case f != nil:
 				return f.footer, f.err
@@ -154,8 +157,9 @@ func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*clie
 	}
 }
 
-// ask puts the question, and returns what ended while it was open, or an error when the person leaves, or neither.
-func (w *watcher) ask(ctx context.Context, ended <-chan followed) (*followed, error) {
+// prompt asks the question. It returns the result if the operation ended meanwhile, an error if the user
+// detaches, or neither.
+func (w *watcher) prompt(ctx context.Context, ended <-chan followResult) (*followResult, error) {
 	w.output.Lock()
 	defer w.output.Unlock()
 	// A terminal that is gone is noticed when the answer is read.
@@ -174,18 +178,18 @@ func (w *watcher) ask(ctx context.Context, ended <-chan followed) (*followed, er
 		case strings.HasPrefix(strings.ToLower(answer), "c"):
 			return nil, w.cancel(ctx)
 		}
-		w.app.streams.say("still watching")
+		w.app.streams.notice("still watching")
 		return nil, nil
 	}
 }
 
-// line returns the channel of lines that are typed; it is closed at the end of the input.
+// line returns the channel of typed lines; it is closed at the end of the input.
 func (w *watcher) line() <-chan string {
 	if w.answers != nil {
 		return w.answers
 	}
 	w.answers = make(chan string)
-	// Reading from a terminal cannot be called off, so nobody waits for this goroutine: it ends with the program.
+	// A read of a terminal cannot be cancelled, so this goroutine ends with the program.
 	go func() {
 		defer close(w.answers)
 		lines := bufio.NewScanner(w.app.streams.In)
@@ -199,20 +203,21 @@ func (w *watcher) line() <-chan string {
 func (w *watcher) cancel(ctx context.Context) error {
 	_, err := w.client.Request(ctx, w.id, statefs.Cancel, 0)
 	if refused, ok := errors.AsType[*client.Error](err); ok && exitCodeOfStatus(refused.Status) == exitNotFound {
-		return nil // it has ended meanwhile, and its footer is on the way
+		return nil // the operation has ended and its footer will arrive
 	}
 	if err == nil {
-		w.app.streams.say("cancel requested")
+		w.app.streams.notice("cancel requested")
 	}
 	return err
 }
 
-// leave says how to come back, below the last line of the log: last is how following ended, after which nothing is written. An
-// operation that ended in this moment is not left.
-func (w *watcher) leave(last followed) (*client.Footer, error) {
+// leave explains how to reattach, below the last line of the log. last is the result of following, after
+// which nothing more is written. If the operation has just ended, leave returns its footer.
+func (w *watcher) leave(last followResult) (*client.Footer, error) {
 	if last.footer != nil {
 		return last.footer, last.err
 	}
-	w.app.streams.say("%s is left running: 'jobdir logs -f %s' follows it, 'jobdir cancel %s' ends it", w.id, w.id, w.id)
+	w.app.streams.notice("%s is left running: 'jobdir logs -f %s' follows it, 'jobdir cancel %s' ends it", w.id, w.id,
+		w.id)
 	return nil, errLeft
 }

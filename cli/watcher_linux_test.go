@@ -17,8 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ctrl-C on a terminal asks. The terminal is a real one (pty(7)), whose line discipline turns the key into the signal.
-func TestCtrlCOnATerminalAsks(t *testing.T) {
+// Ctrl-C on a terminal opens the question. The terminal is a real one (pty(7)), whose line discipline turns
+// the key into the signal.
+func TestCtrlCPromptsOnATerminal(t *testing.T) {
 	t.Parallel()
 	const key, question = "\x03", "[c]ancel it, [l]eave it running, [Enter] go on watching? "
 	tests := []struct {
@@ -65,7 +66,8 @@ func serve(t *testing.T) (storage string) {
 	jobs := filepath.Join(dir, "jobs")
 	definition := "group: g\nname: forever\nunique: {on_hit: off}\nrun: [sh, -c, 'echo begun; sleep 600']\n" +
 		"---\ngroup: g\nname: staged\nsteps:\n  - {name: gate, approve: true}\n"
-	if err := errors.Join(os.Mkdir(jobs, 0o750), os.WriteFile(filepath.Join(jobs, "job.yaml"), []byte(definition), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(jobs, 0o750), os.WriteFile(filepath.Join(jobs, "job.yaml"), []byte(definition),
+		0o600)); err != nil {
 		t.Fatal(err)
 	}
 	storage = filepath.Join(dir, "storage")
@@ -77,7 +79,7 @@ func serve(t *testing.T) (storage string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // if it has ended, Wait says how
+		_ = cmd.Process.Signal(syscall.SIGTERM) // if it has ended, Wait returns its status
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("daemon: %v\n%s", err, talk.text())
 		}

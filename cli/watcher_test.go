@@ -13,7 +13,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Who leaves is told how to come back below the last line of the log, not above lines that were on their way.
+// The hint how to reattach comes after the last line of the log, not before lines that are still arriving.
 func TestLeavingComesAfterTheLog(t *testing.T) {
 	t.Parallel()
 	footer := &client.Footer{Result: statefs.Success}
@@ -30,7 +30,10 @@ func TestLeavingComesAfterTheLog(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var shown bytes.Buffer
-			w := &watcher{app: &app{streams: Streams{In: strings.NewReader(""), Out: &shown, Err: &shown}}, signals: make(chan os.Signal, 1)}
+			w := &watcher{
+				app:     &app{streams: Streams{In: strings.NewReader(""), Out: &shown, Err: &shown}},
+				signals: make(chan os.Signal, 1),
+			}
 			out := w.gate(&shown)
 			got, err := w.watch(t.Context(), func(ctx context.Context) (*client.Footer, error) {
 				w.signals <- syscall.SIGTERM

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// parseAddress returns the start of all URLs and the transport for an address.
+// parseAddress returns the base URL and the transport for an address.
 func parseAddress(address string) (base string, transport *http.Transport, err error) {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	transport = &http.Transport{DialContext: dialer.DialContext, Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 4}
@@ -22,7 +22,11 @@ func parseAddress(address string) (base string, transport *http.Transport, err e
 			return "", nil, fmt.Errorf("address %q: the path of a socket must be absolute, as in unix:/run/jobdir.sock", address)
 		}
 		transport.Proxy = nil
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dialer, path) }
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn,
+			error,
+		) {
+			return dialSocket(ctx, dialer, path)
+		}
 		return "http://localhost", transport, nil
 	}
 	if host, port, err := net.SplitHostPort(address); err == nil && host != "" && isNumber(port) {
@@ -43,7 +47,7 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// UnreachableError says that no daemon answered at an address. Its cause is wrapped.
+// UnreachableError means that no daemon accepted a connection at an address. It wraps its cause.
 type UnreachableError struct {
 	Address string
 	Err     error
@@ -55,28 +59,30 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Unreachable reports whether err says that no connection to a daemon could be made, so that nothing was carried out.
+// Unreachable reports whether err means that no connection to a daemon could be made, so that nothing was carried out.
 func Unreachable(err error) bool {
 	_, ok := errors.AsType[*UnreachableError](err)
 	return ok
 }
 
-// reach turns the error of a round trip into one for people.
-func reach(address string, err error) error {
+// explainUnreachable turns the error of a round trip into a message for people.
+func explainUnreachable(address string, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return &UnreachableError{Address: address, Err: op.Err}
 	}
-	return &lostError{address, err}
+	return &noAnswerError{address, err}
 }
 
-// lostError says that a connection was made and no answer came: whether something was carried out is not known.
-type lostError struct {
+// noAnswerError means that a connection was made but no answer came: the request may have been carried out.
+type noAnswerError struct {
 	address string
 	err     error
 }
 
-func (e *lostError) Error() string { return fmt.Sprintf("ask the daemon at %s: %v", e.address, e.err) }
-func (e *lostError) Unwrap() error { return e.err }
+func (e *noAnswerError) Error() string {
+	return fmt.Sprintf("ask the daemon at %s: %v", e.address, e.err)
+}
+func (e *noAnswerError) Unwrap() error { return e.err }

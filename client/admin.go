@@ -12,7 +12,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Sweep removes what belongs to nothing in the storage and returns what was found; with dryRun nothing is changed.
+// Sweep removes stray files from the storage and returns the findings; with dryRun it changes nothing.
 func (c *Client) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
 	var answer struct {
 		Findings []statefs.Finding `json:"findings"`
@@ -33,7 +33,7 @@ type Health struct {
 	Raw json.RawMessage `json:"-"`
 }
 
-// Health returns whether the daemon is ready. A daemon that answers "not ready" is no error.
+// Health returns whether the daemon is ready. An answer "not ready" is not an error.
 func (c *Client) Health(ctx context.Context) (*Health, error) {
 	h := &Health{}
 	err := c.call(ctx, http.MethodGet, "/readyz", nil, nil, &h.Raw)

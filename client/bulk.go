@@ -10,42 +10,42 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Bulk is what was done to operations that match a filter.
+// Bulk is the result of an action on the operations that match a filter.
 type Bulk struct {
 	Action string `json:"action"`
 	DryRun bool   `json:"dry_run"`
 	// Total is how many match; a lower bound when TotalExact is false.
 	Total      int  `json:"total"`
 	TotalExact bool `json:"total_exact"`
-	// At is when they were looked for.
+	// At is the time of the query.
 	At time.Time `json:"at"`
-	// Operations are some of those that match, of a dry run.
+	// Operations is a sample of the matching operations, in a dry run.
 	Operations []statefs.ID  `json:"operations,omitempty"`
 	Done       int           `json:"done"`
 	Failures   []BulkFailure `json:"failures"`
-	// Next is handed back to go on; "" when there are no more.
+	// Next is passed to the next call to continue; "" when there are no more.
 	Next string `json:"next"`
 }
 
-// BulkFailure is an operation that was left as it is, and why.
+// BulkFailure is an unchanged operation, and why.
 type BulkFailure struct {
 	ID     statefs.ID `json:"id"`
 	Status int        `json:"status"`
 	Error  string     `json:"error"`
 }
 
-// BulkDryRun returns how many operations match a filter, of those for which an action means something, and the names of some. Actions are
-// pause, resume, cancel, retry and delete; the filter has parameters of GET /api/v1/operations.
+// BulkDryRun returns how many operations match a filter and are in a state to which the action applies, and a sample of
+// their IDs. Actions are pause, resume, cancel, retry and delete; the filter has parameters of GET /api/v1/operations.
 func (c *Client) BulkDryRun(ctx context.Context, action string, filter url.Values) (*Bulk, error) {
-	return c.someBulk(ctx, action, filter, true, "")
+	return c.bulkPage(ctx, action, filter, true, "")
 }
 
-// Bulk does something to all operations that match a filter. It calls the daemon once for each thousand, and each, when that is not nil, with
-// every answer. What it returns is all of them together; after an error it says what was done before.
+// Bulk applies an action to all operations that match a filter. It calls the daemon once per thousand operations, and
+// each, unless it is nil, with every answer. It returns the sum of the answers, also with an error.
 func (c *Client) Bulk(ctx context.Context, action string, filter url.Values, each func(*Bulk)) (*Bulk, error) {
 	all := &Bulk{Action: action, TotalExact: true, Failures: []BulkFailure{}}
 	for {
-		some, err := c.someBulk(ctx, action, filter, false, all.Next)
+		some, err := c.bulkPage(ctx, action, filter, false, all.Next)
 		if err != nil {
 			return all, err
 		}
@@ -63,7 +63,20 @@ func (c *Client) Bulk(ctx context.Context, action string, filter url.Values, eac
 	}
 }
 
-func (c *Client) someBulk(ctx context.Context, action string, filter url.Values, dryRun bool, next string) (*Bulk, error) {
+// BulkIDs applies an action to chosen operations, at most a thousand, in one call. Operations to which it does not
+// apply are in Failures, with the reason.
+func (c *Client) BulkIDs(ctx context.Context, action string, ids []statefs.ID) (*Bulk, error) {
+	var answer Bulk
+	if err := c.call(ctx, http.MethodPost, "/api/v1/bulk", nil, map[string]any{"action": action, "ids": ids},
+		&answer); err != nil {
+		return nil, fmt.Errorf("%s %d operations: %w", action, len(ids), err)
+	}
+	return &answer, nil
+}
+
+func (c *Client) bulkPage(ctx context.Context, action string, filter url.Values, dryRun bool,
+	next string,
+) (*Bulk, error) {
 	body := map[string]any{"action": action, "filter": filter, "dry_run": dryRun, "next": next}
 	var answer Bulk
 	if err := c.call(ctx, http.MethodPost, "/api/v1/bulk", nil, body, &answer); err != nil {

@@ -12,38 +12,38 @@ import (
 	"time"
 )
 
-// Client talks to one daemon. Make one with [New]; it is safe for concurrent use.
+// Client is a client of one daemon. Make one with [New]; it is safe for concurrent use.
 type Client struct {
 	address string
 	base    string
 	token   string
 	http    *http.Client
 
-	patience time.Duration
-	lost     func(error)
-	back     func()
-	reached  atomic.Bool // a daemon has answered
+	reconnectTimeout time.Duration
+	lost             func(error)
+	back             func()
+	reached          atomic.Bool // a daemon has answered
 }
 
-// Option changes a Client while [New] makes it.
+// Option configures a Client in [New].
 type Option func(*Client)
 
-// WithToken makes the client show a token with every request, as daemons that listen beyond the loopback want it. It is
-// sent as it is: over http it can be read by whoever sees the packets.
+// WithToken sends a token with every request; daemons that listen beyond the loopback require one. Over plain http the
+// token is readable on the network.
 func WithToken(token string) Option {
 	return func(c *Client) { c.token = token }
 }
 
 // New returns a client for the daemon at address: http://HOST:PORT, https://HOST:PORT or unix:/PATH/OF/SOCKET. It does
-// not connect, so it fails for a malformed address only.
+// not connect, so it fails only for a malformed address.
 func New(address string, options ...Option) (*Client, error) {
 	base, transport, err := parseAddress(address)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{address: address, base: base, patience: DefaultPatience, http: &http.Client{
+	c := &Client{address: address, base: base, reconnectTimeout: DefaultReconnectTimeout, http: &http.Client{
 		Transport: transport,
-		// A redirect would carry the token to another place; the daemon never answers one.
+		// A redirect would send the token elsewhere; the daemon never answers API calls with one.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	for _, option := range options {
@@ -52,16 +52,16 @@ func New(address string, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Address returns the address as it was given to New.
+// Address returns the address that was passed to New.
 func (c *Client) Address() string { return c.address }
 
-// Close closes idle connections. The client can be used again.
+// Close closes idle connections. The client remains usable.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// maxAnswer bounds the answers that are read into memory, in bytes; streams and logs are not among them.
+// maxAnswer bounds, in bytes, the answers that are read into memory; streams and logs are not.
 const maxAnswer = 64 << 20
 
-// call sends body as JSON, when it is not nil, and decodes the answer into answer, when that is not nil.
+// call sends body as JSON unless it is nil, and decodes the response into answer unless that is nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
 	resp, err := c.send(ctx, method, path, query, body)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// send returns the response of a request that the daemon accepted; its body is the caller's to close.
+// send returns the response of a request that the daemon accepted; the caller closes its body.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, error) {
 	var content io.Reader
 	if body != nil {
@@ -107,7 +107,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, reach(c.address, err)
+		return nil, explainUnreachable(c.address, err)
 	}
 	c.reached.Store(true)
 	if resp.StatusCode >= http.StatusMultipleChoices {
@@ -117,5 +117,5 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	return resp, nil
 }
 
-// dialTimeout bounds the making of a connection; answers may take as long as they need, the context ends them.
+// dialTimeout bounds connecting; only the context bounds the time until an answer.
 const dialTimeout = 10 * time.Second

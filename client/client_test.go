@@ -18,7 +18,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// What a real daemon answers is tested where the daemon is; here are the answers that a well one never gives.
+// The tests of the daemon use a client with a real daemon; these are answers that a correct daemon never gives.
 
 const id = "g-job_2025-11-26_13-07-00_p5_r4"
 
@@ -31,7 +31,7 @@ func parsed(t *testing.T) statefs.ID {
 	return out
 }
 
-// answering returns a client of a server with one handler.
+// answering returns a client of a server with this handler.
 func answering(t *testing.T, handler http.HandlerFunc, options ...client.Option) *client.Client {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -75,7 +75,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestUnreachableDaemon(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -103,7 +103,10 @@ func TestRefusals(t *testing.T) {
 		name, body, want string
 		status           int
 	}{
-		{"a problem", `{"title":"Not Found","detail":"more","error":"Operation 'x' not found or already finished"}`, "Operation 'x' not found or already finished", 404},
+		{
+			"a problem", `{"title":"Not Found","detail":"more","error":"Operation 'x' not found or already finished"}`,
+			"Operation 'x' not found or already finished", 404,
+		},
 		{"a problem of another server", `{"title":"Teapot","detail":"short and stout"}`, "short and stout", 418},
 		{"text", "go away\nfor good\n", "go away", 403},
 		{"nothing", "", "the daemon answered 502 Bad Gateway", 502},
@@ -136,7 +139,7 @@ func TestFollow(t *testing.T) {
 	)
 	tests := []struct {
 		name, body, log string
-		offset, cut     int64 // cut is where to go on, -1 for a whole stream
+		offset, cut     int64 // cut is where to continue, -1 for a complete stream
 	}{
 		{"whole", head + log + foot, "one\n<log> two\n", 0, -1},
 		{"from an offset", head + log + foot, "one\n<log> two\n", 100, -1},
@@ -154,7 +157,7 @@ func TestFollow(t *testing.T) {
 					t.Errorf("offset %q, want %s", r.FormValue("offset"), want)
 				}
 				_, _ = io.WriteString(w, test.body)
-			}, client.WithPatience(0))
+			}, client.WithReconnectTimeout(0))
 			var out bytes.Buffer
 			footer, err := c.Follow(t.Context(), parsed(t), test.offset, &out)
 			if out.String() != test.log {
@@ -165,7 +168,8 @@ func TestFollow(t *testing.T) {
 			case test.cut < 0 && err != nil:
 				t.Fatal(err)
 			case test.cut < 0:
-				if footer.Result != statefs.Partial || footer.Processed != 2 || footer.Failed != 1 || footer.Error.Message != "odd" {
+				if footer.Result != statefs.Partial || footer.Processed != 2 || footer.Failed != 1 ||
+					footer.Error.Message != "odd" {
 					t.Errorf("footer %+v", footer)
 				}
 			case !isCut:
@@ -186,7 +190,7 @@ func TestFollowSomethingElse(t *testing.T) {
 	}
 }
 
-// A reader that is gone is its own error, and the end of the context too: neither says that the stream was cut off.
+// An error of the writer, and the end of the context, are returned as such: neither is a truncated stream.
 func TestFollowEndsForItsReader(t *testing.T) {
 	t.Parallel()
 	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
@@ -222,9 +226,13 @@ func TestSubmitTextSendsTypes(t *testing.T) {
 	tests := []struct {
 		name   string
 		params map[string]string
-		want   string // "" for a refusal before anything is sent
+		want   string // "" for a refusal without a request
 	}{
-		{"all types", map[string]string{"n": "5", "f": "1.5e3", "b": "1", "s": "5", "unknown": "7"}, `{"b":true,"f":1.5e3,"n":5,"s":"5","unknown":"7"}`},
+		{
+			"all types",
+			map[string]string{"n": "5", "f": "1.5e3", "b": "1", "s": "5", "unknown": "7"},
+			`{"b":true,"f":1.5e3,"n":5,"s":"5","unknown":"7"}`,
+		},
 		{"none", nil, `{}`},
 		{"no integer", map[string]string{"n": "five"}, ""},
 		{"a quoted integer", map[string]string{"n": `"5"`}, ""},
@@ -285,7 +293,7 @@ func TestTokenAndPages(t *testing.T) {
 	}
 }
 
-func TestRefusalsSayWhenToAskAgain(t *testing.T) {
+func TestErrorHasRetryAfter(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]time.Duration{
 		"": 0, "0": 0, "48": 48 * time.Second, "-1": 0, "1e3": 0, "99999999999": 0, "Wed, 21 Oct 2026 07:28:00 GMT": 0,

@@ -1,5 +1,5 @@
-// Package client talks to a jobdir daemon: it submits operations, follows their streams, and asks for pause, resume and
-// cancel.
+// Package client is the Go client of a jobdir daemon: it submits operations, follows their streams, and pauses, resumes
+// and cancels them.
 //
 //	Submit ──POST /group/job──────────▶ daemon ──▶ Operation (durable when it is answered)
 //	Follow ──GET  …/ID/stream?offset=N▶ daemon ──▶ log text to a Writer, then the Footer
@@ -12,17 +12,17 @@
 //	footer, err := c.Follow(ctx, op.ID, 0, os.Stdout)
 //	fmt.Println(footer.Result)
 //
-// # Who is the authority
+// # Source of truth
 //
-// The storage directory of the daemon. A Client keeps nothing: no cache, no session, no global state. It is safe for
-// concurrent use, and several may talk to one daemon.
+// The storage directory of the daemon is the source of truth. A Client has no cache, no session and no global state. It
+// is safe for concurrent use, and several clients may use one daemon.
 //
 // # What happens on failure
 //
-// A refusal of the daemon is an *[Error] with the status and the message of its problem document (RFC 9457). No daemon at
-// the address is an error for which [Unreachable] reports true. A stream that ends without its footer is a *[CutError],
-// which says where to go on; it says nothing about the operation, which lives on.
+// A refusal of the daemon is an *[Error] with the status and the message of its problem document (RFC 9457). If no
+// daemon runs at the address, [Unreachable] reports true for the error. A stream that ends without its footer is a
+// *[CutError] with the offset at which to continue; it does not affect the operation.
 //
-// Reading is tried again by itself: a daemon that is restarted is waited for, and a log goes on at the byte where it was cut off.
-// Nothing that changes something is: a submit that was cut off may have been carried out.
+// Reads are retried automatically: after a restart of the daemon, a log continues at the byte where it was cut off.
+// Changes are never retried: a submit without an answer may have been carried out.
 package client

@@ -16,12 +16,13 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// Event is one thing that happened at the daemon. Members that an event has no use for are left out.
+// Event is one event of the daemon's event log. Fields that do not apply to a type are zero.
 type Event struct {
-	// Seq is its number, by which a reader goes on; the event of a gap has the last number that is missing, or one of its own.
+	// Seq is the number of the event, from which a reader continues. For a gap it is the last missing number, or a
+	// number of its own.
 	Seq uint64 `json:"seq"`
 	// Type is transition, step, progress, waiting, stalled, lane, delivery, target, sweep or gap.
 	Type string    `json:"type"`
@@ -35,7 +36,7 @@ type Event struct {
 	Tags  []string   `json:"tags,omitempty"`
 	Run   int        `json:"run,omitempty"`
 
-	// From, To and Cause are of a transition; Result, Error and FinishedSeq are there when it is the end.
+	// From, To and Cause describe a transition; Result, Error and FinishedSeq are set when it ends the operation.
 	From        statefs.State  `json:"from,omitempty"`
 	To          statefs.State  `json:"to,omitempty"`
 	Cause       statefs.Cause  `json:"cause,omitempty"`
@@ -43,8 +44,8 @@ type Event struct {
 	Error       *statefs.Fault `json:"error,omitempty"`
 	FinishedSeq uint64         `json:"finished_seq,omitempty"`
 
-	// Step is the step that changed and Status what it is now; Number is its place among the Total steps of its operation, from 1, and Run its
-	// run. ErrorCode is why its last attempt failed, Retries how often it began again.
+	// Step is the step that changed and Status its new status; Number is its place among the Total steps of its
+	// operation, from 1, and Run its run. ErrorCode is why its last attempt failed, Retries how often it was retried.
 	Step      string       `json:"step,omitempty"`
 	Status    steps.Status `json:"status,omitempty"`
 	Number    int          `json:"number,omitempty"`
@@ -55,20 +56,20 @@ type Event struct {
 
 	Progress *statefs.Progress `json:"progress,omitempty"`
 	Waiting  *statefs.Waiting  `json:"waiting,omitempty"`
-	// Stalled is true when work gives no sign of life, and false when it does again.
+	// Stalled is true when the work stops giving signs of life, false when it gives one again.
 	Stalled *bool       `json:"stalled,omitempty"`
 	Change  *LaneChange `json:"change,omitempty"`
-	// Delivery says what became of a delivery of the operation, Target how a target of deliveries is.
+	// Delivery describes a change of a delivery of the operation, Target a change of a delivery target.
 	Delivery *EventDelivery `json:"delivery,omitempty"`
 	Target   *EventTarget   `json:"target,omitempty"`
 	Sweep    *EventSweep    `json:"sweep,omitempty"`
 	Gap      *EventGap      `json:"gap,omitempty"`
 
-	// Raw is the whole object, with members that this version does not know.
+	// Raw is the whole object, including fields that this version does not know.
 	Raw json.RawMessage `json:"-"`
 }
 
-// LaneChange says what became of a lane: paused, resumed, closed, opened, capacity, breaker_opened or breaker_closed.
+// LaneChange is a change of a lane: paused, resumed, closed, opened, capacity, breaker_opened or breaker_closed.
 type LaneChange struct {
 	What     string     `json:"what"`
 	Capacity *int       `json:"capacity,omitempty"`
@@ -76,9 +77,9 @@ type LaneChange struct {
 	Reason   string     `json:"reason,omitempty"`
 }
 
-// EventDelivery says what became of a delivery.
+// EventDelivery is a change of a delivery.
 type EventDelivery struct {
-	// Target is the place of the target in the job's list, from 1, Kind what it is, and Name where at the target it goes.
+	// Target is the place of the target in the job's list, from 1, Kind its kind, and Name the object's name there.
 	Target   int                    `json:"target"`
 	Kind     string                 `json:"kind"`
 	Status   statefs.DeliveryStatus `json:"status"`
@@ -86,11 +87,11 @@ type EventDelivery struct {
 	Location string                 `json:"location,omitempty"`
 	Bytes    int64                  `json:"bytes,omitempty"`
 	Error    string                 `json:"error,omitempty"`
-	// By is who asked for it, when somebody did.
+	// By is the requester of a retry or drop, if any.
 	By string `json:"by,omitempty"`
 }
 
-// EventTarget says how a target of deliveries is.
+// EventTarget is a change of a delivery target.
 type EventTarget struct {
 	Name    string `json:"name"`
 	Down    bool   `json:"down"`
@@ -98,36 +99,37 @@ type EventTarget struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// EventSweep says what a sweep found.
+// EventSweep is the result of a sweep.
 type EventSweep struct {
 	Findings int      `json:"findings"`
 	Files    []string `json:"files,omitempty"`
 }
 
-// EventGap says which events are missing, and why: crash, retention, overflow, lost, unknown_number or slow. After slow,
-// which says that this program did not read for too long, Events goes on at From by itself.
+// EventGap is a range of missing events, and why they are missing: crash, retention, overflow, lost, unknown_number or
+// slow. slow means that this program did not read for too long; Events continues at From by itself.
 type EventGap struct {
 	From   uint64 `json:"from"`
 	To     uint64 `json:"to"`
 	Reason string `json:"reason"`
 }
 
-// Events follows what happens. filter has the parameters of GET /api/v1/events; without after it begins now. It goes on when the daemon is
-// restarted or the connection is lost, at the event where it was, as WithPatience says; what is missing then comes as an event of type gap.
-// It ends with an error: an *[Error] when the daemon refuses, the cause of ctx when that ends, or why the daemon cannot be reached.
+// Events follows the events of the daemon. filter has the parameters of GET /api/v1/events; without after, Events
+// yields only new events. It continues after a restart of the daemon or a lost connection where it was, see
+// [WithReconnectTimeout]; missing events are reported as an event of type gap. It ends with an error: an *[Error]
+// when the daemon refuses, the cause of ctx when that ends, or why the daemon cannot be reached.
 func (c *Client) Events(ctx context.Context, filter url.Values) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		away := absence{client: c}
+		away := outage{client: c}
 		query := maps.Clone(filter)
 		if query == nil {
 			query = url.Values{}
 		}
 		for {
-			further, stopped, err := c.someEvents(ctx, query, away.connected, yield)
+			further, stopped, err := c.eventsOnce(ctx, query, away.connected, yield)
 			if stopped {
 				return
 			}
-			if isAway(err) && away.again(ctx, err, further) {
+			if isUnavailable(err) && away.retry(ctx, err, further) {
 				continue
 			}
 			if cause := context.Cause(ctx); cause != nil {
@@ -139,8 +141,11 @@ func (c *Client) Events(ctx context.Context, filter url.Values) iter.Seq2[*Event
 	}
 }
 
-// someEvents follows until the connection ends, and leaves in query where to go on. further says that anything came.
-func (c *Client) someEvents(ctx context.Context, query url.Values, connected func(), yield func(*Event, error) bool) (further, stopped bool, err error) {
+// eventsOnce follows over one connection, and sets after in query to the last event taken. further reports whether
+// anything arrived.
+func (c *Client) eventsOnce(ctx context.Context, query url.Values, connected func(),
+	yield func(*Event, error) bool,
+) (further, stopped bool, err error) {
 	resp, err := c.send(ctx, http.MethodGet, "/api/v1/events", query, nil)
 	if err != nil {
 		return false, false, err
@@ -151,7 +156,7 @@ func (c *Client) someEvents(ctx context.Context, query url.Values, connected fun
 	for {
 		data, id, err := readFrame(frames)
 		if err != nil {
-			return further, false, &lostError{c.address, err}
+			return further, false, &noAnswerError{c.address, err}
 		}
 		if data != nil {
 			e := &Event{Raw: data}
@@ -164,7 +169,7 @@ func (c *Client) someEvents(ctx context.Context, query url.Values, connected fun
 			}
 		}
 		if _, bad := strconv.ParseUint(id, 10, 64); bad == nil {
-			query.Set("after", id) // once the event was taken
+			query.Set("after", id) // only after the caller took the event
 		}
 	}
 }
@@ -172,7 +177,7 @@ func (c *Client) someEvents(ctx context.Context, query url.Values, connected fun
 // maxFrame bounds one event, in bytes.
 const maxFrame = 4 << 20
 
-// readFrame reads one server-sent event; data is nil when it has none. One that is cut off is none.
+// readFrame reads one server-sent event; data is nil when it has none. A truncated event is discarded.
 func readFrame(r *bufio.Reader) (data []byte, id string, err error) {
 	for size := 0; ; {
 		line, err := r.ReadBytes('\n')

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/client"
-	"github.com/jobdir/jobdir/events"
+	"github.com/jobdir/jobdir/daemon/events"
 )
 
-// The client has its own type, so that no code of the log is built into every program; it must hold what the log says.
+// The client has its own type, so that programs do not link the code of the event log; it must hold all of its fields.
 func TestEventHasEveryMember(t *testing.T) {
 	t.Parallel()
 	var equal func(name string, ours, theirs reflect.Type)
@@ -41,7 +41,8 @@ func TestEventsGoOnWhereTheyWere(t *testing.T) {
 		asked = append(asked, r.URL.RawQuery)
 		switch calls.Add(1) {
 		case 1:
-			fmt.Fprint(w, ": idle\nid: 7\n\nevent: sweep\ndata: {\"seq\":8,\n: between\ndata: \"type\":\"sweep\"}\nid: 8\n\ndata: {\"seq\":9,")
+			fmt.Fprint(w,
+				": idle\nid: 7\n\nevent: sweep\ndata: {\"seq\":8,\n: between\ndata: \"type\":\"sweep\"}\nid: 8\n\ndata: {\"seq\":9,")
 		case 2:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case 3:
@@ -65,7 +66,7 @@ func TestEventsGoOnWhereTheyWere(t *testing.T) {
 	}
 }
 
-func TestEventsEndWhenNobodyWantsMore(t *testing.T) {
+func TestEventsStopWithTheirConsumer(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{})
 	c := answering(t, func(w http.ResponseWriter, r *http.Request) {

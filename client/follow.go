@@ -14,7 +14,7 @@ import (
 	"github.com/jobdir/jobdir/stream"
 )
 
-// Footer is the end of a stream: how the operation ended.
+// Footer is the end of a stream: the result of the operation.
 type Footer struct {
 	Result    statefs.Result `json:"result"`
 	State     statefs.State  `json:"state"`
@@ -23,16 +23,16 @@ type Footer struct {
 	Failed    int64          `json:"failed"`
 	Error     *statefs.Fault `json:"error"`
 
-	// Raw is the whole object, with everything that the work returned.
+	// Raw is the whole object, including everything that the work returned.
 	Raw json.RawMessage `json:"-"`
 }
 
-// ParseFooter reads the object of a footer.
+// ParseFooter parses the object of a footer.
 func ParseFooter(object []byte) (*Footer, error) {
 	f := &Footer{Raw: append(json.RawMessage(nil), object...)}
 	var parts struct {
 		*Footer
-		// Error is an object or, from work that returns its own, anything.
+		// Error is an object, or any value if the work returns its own.
 		Error json.RawMessage `json:"error"`
 	}
 	parts.Footer = f
@@ -57,8 +57,8 @@ func fault(data json.RawMessage) *statefs.Fault {
 	return &statefs.Fault{Message: string(data)}
 }
 
-// CutError says that a stream ended without its footer: the daemon stopped or the connection broke. The operation may go
-// on. Following again from Offset continues the log without a gap.
+// CutError means that a stream ended without its footer: the daemon stopped or the connection broke. The operation may
+// go on. Following again from Offset continues the log without a gap.
 type CutError struct {
 	ID     statefs.ID
 	Offset int64
@@ -71,9 +71,9 @@ func (e *CutError) Error() string {
 
 func (e *CutError) Unwrap() error { return e.Err }
 
-// Follow writes the log of an operation from byte offset on to w, as it grows, and returns the footer when the operation
-// ends. When the daemon goes away meanwhile it is waited for, see [WithPatience], and the log goes on where it was. Follow
-// returns early with the error of w, the cause of ctx, or a *[CutError].
+// Follow writes the log of an operation from byte offset on to w, as it grows, and returns the footer when the
+// operation ends. After a restart of the daemon it continues where it was, see [WithReconnectTimeout]. Follow returns
+// early with the error of w, the cause of ctx, or a *[CutError].
 func (c *Client) Follow(ctx context.Context, id statefs.ID, offset int64, w io.Writer) (*Footer, error) {
 	return c.follow(ctx, id, offset, stream.Receiver{Log: func(text []byte) error {
 		_, err := w.Write(text)
@@ -87,19 +87,22 @@ func (c *Client) FollowRaw(ctx context.Context, id statefs.ID, offset int64, w i
 	return c.follow(ctx, id, offset, stream.Receiver{Header: raw.Header, Log: raw.Log, Footer: raw.Footer})
 }
 
-// FollowTo is Follow, but gives the parts of the stream to a receiver as they come; of a stream that is begun again, the header comes again.
+// FollowTo is Follow, but passes the parts of the stream to a receiver as they arrive. The header is passed once per
+// connection.
 func (c *Client) FollowTo(ctx context.Context, id statefs.ID, offset int64, to stream.Receiver) (*Footer, error) {
 	return c.follow(ctx, id, offset, to)
 }
 
 func (c *Client) follow(ctx context.Context, id statefs.ID, offset int64, to stream.Receiver) (*Footer, error) {
-	return c.persist(ctx, id, offset, func(offset int64, connected func()) (*Footer, error) {
+	return c.retryFollow(ctx, id, offset, func(offset int64, connected func()) (*Footer, error) {
 		return c.followOnce(ctx, id, offset, to, connected)
 	})
 }
 
-// followOnce follows over one connection.
-func (c *Client) followOnce(ctx context.Context, id statefs.ID, offset int64, to stream.Receiver, connected func()) (*Footer, error) {
+// followOnce follows over a single connection.
+func (c *Client) followOnce(ctx context.Context, id statefs.ID, offset int64, to stream.Receiver,
+	connected func(),
+) (*Footer, error) {
 	query := url.Values{"format": {"stream"}}
 	if offset > 0 {
 		query.Set("offset", strconv.FormatInt(offset, 10))
@@ -137,11 +140,11 @@ func (c *Client) followOnce(ctx context.Context, id statefs.ID, offset int64, to
 	return nil, &CutError{ID: id, Offset: offset + parser.LogBytes(), Err: err}
 }
 
-// Wait waits until an operation has ended and returns its footer, without its log. A daemon that goes away meanwhile is waited
-// for, see [WithPatience]. Wait returns early with the cause of ctx, with a *[NeedsPersonError] when somebody has to act first, or with a
-// *[CutError].
+// Wait waits until an operation has ended and returns its footer, without its log. After a restart of the daemon it
+// waits on, see [WithReconnectTimeout]. Wait returns early with the cause of ctx, with a *[NeedsPersonError] when a
+// person has to act first, or with a *[CutError].
 func (c *Client) Wait(ctx context.Context, id statefs.ID) (*Footer, error) {
-	return c.persist(ctx, id, 0, func(_ int64, connected func()) (*Footer, error) {
+	return c.retryFollow(ctx, id, 0, func(_ int64, connected func()) (*Footer, error) {
 		return c.waitOnce(ctx, id, connected)
 	})
 }
@@ -173,7 +176,7 @@ func (c *Client) waitOnce(ctx context.Context, id statefs.ID, connected func()) 
 	return ParseFooter(object)
 }
 
-// writer remembers its own error, to tell a reader that is gone from a stream that was cut off.
+// writer stores the error of its writer, to distinguish it from a truncated stream.
 type writer struct {
 	to  io.Writer
 	err error
@@ -185,8 +188,8 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Log returns the raw log of an operation from byte offset on, as far as it is written now. The caller closes it. An
-// operation that has not begun has an empty log.
+// Log returns the raw log of an operation from byte offset up to its current end. The caller closes it. The log of an
+// operation that has not begun is empty.
 func (c *Client) Log(ctx context.Context, id statefs.ID, offset int64) (io.ReadCloser, error) {
 	resp, err := c.send(ctx, http.MethodGet, operationPath(id, "/log"), nil, nil)
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Page is a part of a list.
+// Page is a page of a list.
 type Page struct {
 	Operations []Operation `json:"operations"`
-	// Total is how many match in all; it is a lower bound when TotalExact is false.
+	// Total is how many match in all; a lower bound when TotalExact is false.
 	Total      int  `json:"total"`
 	TotalExact bool `json:"total_exact"`
-	// Next is handed back as the parameter next for the following page; "" after the last one.
+	// Next is the value of the parameter next for the following page; "" on the last one.
 	Next string `json:"next"`
 }
 
-// List returns one page of the operations that match, live and ended, the newest first. The parameters are those of
-// GET /api/v1/operations. The error is an *[Error] with status 503, and RetryAfter, while the daemon builds its index.
+// List returns one page of the matching operations, live and ended, the newest first. The parameters are those of GET
+// /api/v1/operations. While the daemon builds its index, the error is an *[Error] with status 503 and RetryAfter.
 func (c *Client) List(ctx context.Context, filter url.Values) (*Page, error) {
 	var page Page
 	if err := c.call(ctx, http.MethodGet, "/api/v1/operations", filter, nil, &page); err != nil {
@@ -32,12 +32,12 @@ func (c *Client) List(ctx context.Context, filter url.Values) (*Page, error) {
 	return &page, nil
 }
 
-// End is an operation that has ended, or that stopped for a person, in the completion feed.
+// End is an operation in the completion feed: it has ended, or stopped for a person.
 type End struct {
 	Operation
-	// FinishedSeq is its place among all ends.
+	// FinishedSeq is its number in the feed.
 	FinishedSeq uint64
-	// NeedsPerson says that it has not ended: it is failed_manual, and a person must act.
+	// NeedsPerson means that the operation has not ended: it is failed_manual, and a person must act.
 	NeedsPerson bool
 }
 
@@ -55,9 +55,9 @@ func (e *End) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Finished returns what ended after the number after, in the order of their numbers, and the number to go on after. With a wait above
-// zero it waits so long for the first one. A consumer that keeps last gets each end exactly once, also when the daemon is
-// restarted. The error is as that of List.
+// Finished returns the ends with numbers above after, in order, and the number to pass as after in the next call. With
+// a wait above zero it waits that long for the first end. A consumer that stores last gets each end exactly once, also
+// across restarts of the daemon. The errors are those of List.
 func (c *Client) Finished(ctx context.Context, after uint64, wait time.Duration) (ends []End, last uint64, err error) {
 	query := url.Values{"after": {strconv.FormatUint(after, 10)}}
 	if wait > 0 {
@@ -73,8 +73,8 @@ func (c *Client) Finished(ctx context.Context, after uint64, wait time.Duration)
 	return answer.Finished, answer.Last, nil
 }
 
-// Delete removes an operation that has ended, with its log and files. The error is an *[Error]: 409 when it is kept, 404 or 410 when
-// there is none.
+// Delete removes an ended operation, with its log and files. The error is an *[Error]: 409 when the operation is kept,
+// 404 or 410 when it does not exist.
 func (c *Client) Delete(ctx context.Context, id statefs.ID) error {
 	if err := c.call(ctx, http.MethodDelete, operationPath(id, ""), nil, nil, nil); err != nil {
 		return fmt.Errorf("delete %s: %w", id, err)
@@ -82,7 +82,7 @@ func (c *Client) Delete(ctx context.Context, id statefs.ID) error {
 	return nil
 }
 
-// Pin keeps an operation from being pruned and deleted, or ends that.
+// Pin protects an operation from pruning and deletion, or ends that.
 func (c *Client) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
 	query := url.Values{"pinned": {strconv.FormatBool(pinned)}}
 	if err := c.call(ctx, http.MethodPost, operationPath(id, "/pin"), query, nil, nil); err != nil {
@@ -91,15 +91,15 @@ func (c *Client) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
 	return nil
 }
 
-// Pruned is what a prune deleted.
+// Pruned is the result of a prune.
 type Pruned struct {
-	// Operations are the first thousand of it.
+	// Operations are the first thousand pruned operations.
 	Operations []PrunedOperation `json:"operations"`
 	Count      int               `json:"count"`
 	Bytes      int64             `json:"bytes"`
 }
 
-// PrunedOperation is an operation that was pruned.
+// PrunedOperation is a pruned operation.
 type PrunedOperation struct {
 	ID statefs.ID `json:"id"`
 	// Reason is age, count or bytes.
@@ -107,7 +107,7 @@ type PrunedOperation struct {
 	Bytes  int64  `json:"bytes"`
 }
 
-// Prune deletes what the daemon's retention does not keep; with dryRun nothing is changed.
+// Prune deletes the operations past their retention; with dryRun it changes nothing.
 func (c *Client) Prune(ctx context.Context, dryRun bool) (*Pruned, error) {
 	query := url.Values{"dry_run": {strconv.FormatBool(dryRun)}}
 	var pruned Pruned

@@ -15,7 +15,7 @@ type Job struct {
 	Params  []Param `json:"params"`
 	// Work is run, items, handler or steps.
 	Work string `json:"work,omitempty"`
-	// Steps are in the order in which they are done, Milestones as in the job's file; both are known of a job that was asked for alone.
+	// Steps are in the order of execution, Milestones as in the job's file. Both are empty in the result of Jobs.
 	Steps      []JobStep      `json:"steps,omitempty"`
 	Milestones []JobMilestone `json:"milestones,omitempty"`
 
@@ -37,24 +37,25 @@ type Param struct {
 type JobStep struct {
 	Name    string `json:"name"`
 	Summary string `json:"summary,omitempty"`
-	// Needs are the steps that are done before it begins.
+	// Needs are the steps that must be done before this one begins.
 	Needs []string `json:"needs,omitempty"`
-	// Work is run, items or handler, or gate for one that only waits for an approval.
+	// Work is run, items or handler; gate for a step that only waits for an approval.
 	Work string `json:"work"`
-	// Optional steps run beside and after the others and fail nothing; Approve says that a person has to let it begin.
+	// Optional steps run beside and after the others, and their failure fails nothing. Approve steps wait for approval
+	// before they begin.
 	Optional bool `json:"optional,omitempty"`
 	Approve  bool `json:"approve,omitempty"`
-	// When is the condition without which it is skipped, "" when it has none.
+	// When is the condition without which the step is skipped, "" if it has none.
 	When string `json:"when,omitempty"`
-	// Milestone is the phase of the operation once it is done.
+	// Milestone is the phase of the operation after this step.
 	Milestone string   `json:"milestone,omitempty"`
 	Outputs   []string `json:"outputs,omitempty"`
-	// Lane and Limits are what it takes for its own time alone.
+	// Lane and Limits are the resources that the step takes while it runs.
 	Lane   string   `json:"lane,omitempty"`
 	Limits []string `json:"limits,omitempty"`
 }
 
-// JobMilestone is a phase that is reached when all of its steps are done.
+// JobMilestone is a phase that the operation reaches when all of these steps are done.
 type JobMilestone struct {
 	Name  string   `json:"name"`
 	Steps []string `json:"steps"`
@@ -63,7 +64,7 @@ type JobMilestone struct {
 // Address returns group/name.
 func (j *Job) Address() string { return j.Group + "/" + j.Name }
 
-// UnmarshalJSON keeps the whole object in Raw.
+// UnmarshalJSON implements json.Unmarshaler and keeps the whole object in Raw.
 func (j *Job) UnmarshalJSON(data []byte) error {
 	type plain Job
 	if err := json.Unmarshal(data, (*plain)(j)); err != nil {
@@ -73,7 +74,7 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Jobs returns the jobs that can be started.
+// Jobs returns all jobs.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
 	var answer struct {
 		Jobs []Job `json:"jobs"`
@@ -84,7 +85,7 @@ func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
 	return answer.Jobs, nil
 }
 
-// Job returns one job. The error is an *[Error] with status 404 when there is none.
+// Job returns one job. The error is an *[Error] with status 404 if it does not exist.
 func (c *Client) Job(ctx context.Context, group, job string) (*Job, error) {
 	var answer Job
 	if err := c.call(ctx, http.MethodGet, "/api/v1/jobs"+jobPath(group, job), nil, nil, &answer); err != nil {

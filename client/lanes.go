@@ -10,7 +10,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Lanes returns how the lanes and limits stand.
+// Lanes returns the state of the lanes and limits.
 func (c *Client) Lanes(ctx context.Context) (*statefs.LanesStatus, error) {
 	var all statefs.LanesStatus
 	if err := c.call(ctx, http.MethodGet, "/api/v1/lanes", nil, nil, &all); err != nil {
@@ -19,10 +19,10 @@ func (c *Client) Lanes(ctx context.Context) (*statefs.LanesStatus, error) {
 	return &all, nil
 }
 
-// LaneAction is what can be done to a lane.
+// LaneAction is an action on a lane.
 type LaneAction string
 
-// The actions. What runs in a lane goes on whatever is done to it.
+// The actions on lanes. None affects what already runs in the lane.
 const (
 	PauseLane  LaneAction = "pause"  // nothing starts in it
 	ResumeLane LaneAction = "resume" // the opposite
@@ -30,8 +30,9 @@ const (
 	OpenLane   LaneAction = "open"   // the opposite
 )
 
-// ControlLane pauses, resumes, closes or opens a lane, or every lane with the name statefs.AllLanes. Of hold the members Until and Reason count,
-// for a pause and a close. It returns when the effect is there. The error is an *[Error] with status 404 when there is no such lane.
+// ControlLane pauses, resumes, closes or opens a lane, or with the name statefs.AllLanes every lane. Of hold it uses
+// Until and Reason, for a pause and a close. It returns when the action has taken effect. The error is an *[Error] with
+// status 404 when there is no such lane.
 func (c *Client) ControlLane(ctx context.Context, lane string, action LaneAction, hold statefs.LaneHold) error {
 	query := url.Values{}
 	if hold.Until != nil {
@@ -40,19 +41,20 @@ func (c *Client) ControlLane(ctx context.Context, lane string, action LaneAction
 	if hold.Reason != "" {
 		query.Set("reason", hold.Reason)
 	}
-	if err := c.call(ctx, http.MethodPost, lanePath(lane)+"/"+url.PathEscape(string(action)), query, nil, nil); err != nil {
+	if err := c.call(ctx, http.MethodPost, lanePath(lane)+"/"+url.PathEscape(string(action)), query,
+		nil, nil); err != nil {
 		return fmt.Errorf("%s lane %s: %w", action, lane, err)
 	}
 	return nil
 }
 
-// SetLaneCapacity sets how many run in a lane at once; negative is any number. It returns when the effect is there. The error is as that of
-// ControlLane.
+// SetLaneCapacity sets how many operations run in a lane at once; a negative capacity is unlimited. It returns when
+// that has taken effect. The errors are those of ControlLane.
 func (c *Client) SetLaneCapacity(ctx context.Context, lane string, capacity int) error {
 	return c.patchLane(ctx, lane, statefs.LaneCapacityOf(capacity))
 }
 
-// ResetLaneCapacity gives a lane the capacity of the configuration again.
+// ResetLaneCapacity restores the configured capacity of a lane.
 func (c *Client) ResetLaneCapacity(ctx context.Context, lane string) error {
 	return c.patchLane(ctx, lane, "configured")
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // Operation is an operation as the daemon describes it.
@@ -26,48 +26,48 @@ type Operation struct {
 	Lane   string          `json:"lane,omitempty"`
 	Key    string          `json:"key,omitempty"`
 
-	// State is that of the marker while the operation lives, and of the record when it has ended.
+	// State is the state in the marker while the operation is live, and in the record when it has ended.
 	State statefs.State `json:"state"`
-	// Reason says why it is in its state, where that is not plain.
+	// Reason explains the state, where needed.
 	Reason string `json:"reason,omitempty"`
-	// DueAt is when it goes into the queue, or is tried again; nil when it waits for no time.
+	// DueAt is when the operation is queued or retried; nil when it does not wait for a time.
 	DueAt *time.Time `json:"due_at,omitempty"`
 	// Result is empty until the operation has ended.
 	Result statefs.Result `json:"result,omitempty"`
-	// Foreign says that a program keeps the operation which the daemon did not start.
+	// Foreign means that a program that the daemon did not start owns the operation.
 	Foreign bool `json:"foreign,omitempty"`
 
 	CreatedAt  time.Time  `json:"created_at,omitzero"`
 	StartedAt  *time.Time `json:"started_at,omitempty"`
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
-	// Transitions are the states it went through, oldest first.
-	Transitions []statefs.Transited `json:"transitions,omitempty"`
+	// Transitions are the past state changes, oldest first.
+	Transitions []statefs.PastTransition `json:"transitions,omitempty"`
 
-	// Steps are those of its job in the order in which they are done, with how long each took; nil for a job without, and in lists of what has
-	// ended. Acts is what persons did about them.
-	Steps []steps.View `json:"steps,omitempty"`
-	Acts  []steps.Act  `json:"acts,omitempty"`
-	// AllDone says of one with steps that has its result whether its optional steps have ended too; nil while it has none.
+	// Steps are in the order of execution, with the duration of each; nil for a job without steps, and in lists of
+	// ended operations. Acts are the actions of persons on them.
+	Steps []steps.View         `json:"steps,omitempty"`
+	Acts  []steps.ActionRecord `json:"acts,omitempty"`
+	// AllDone is set once an operation with steps has its result: whether its optional steps have ended too.
 	AllDone *bool `json:"all_done,omitempty"`
-	// Attention says why it goes on only when a person acts, and what helps; nil when it does by itself.
+	// Attention is why a person has to act, and which commands help; nil when the operation goes on by itself.
 	Attention *statefs.Attention `json:"attention,omitempty"`
 
-	// Waiting says why it does not run; nil when it does.
+	// Waiting is why the operation does not run; nil when it runs.
 	Waiting  *statefs.Waiting  `json:"waiting,omitempty"`
 	Progress *statefs.Progress `json:"progress,omitempty"`
-	// StalledAt is when the work was found to give no sign of life; nil while it does.
+	// StalledAt is when the work was found to give no signs of life; nil while it gives them.
 	StalledAt *time.Time     `json:"stalled_at,omitempty"`
 	Error     *statefs.Fault `json:"error,omitempty"`
 	// LogBytes is the length of the log.
 	LogBytes int64 `json:"log_bytes,omitempty"`
-	// Footer is there when the operation has ended.
+	// Footer is set when the operation has ended.
 	Footer json.RawMessage `json:"footer,omitempty"`
 
-	// Raw is the whole JSON object that the daemon sent, with all members.
+	// Raw is the whole JSON object that the daemon sent.
 	Raw json.RawMessage `json:"-"`
 }
 
-// Since is when the operation entered its state; zero when that is not known, as for foreign ones.
+// Since returns when the operation entered its state; zero if unknown, as for foreign operations.
 func (o *Operation) Since() time.Time {
 	if len(o.Transitions) == 0 {
 		return o.CreatedAt
@@ -75,10 +75,10 @@ func (o *Operation) Since() time.Time {
 	return o.Transitions[len(o.Transitions)-1].At
 }
 
-// Ended reports whether the operation has its result: also while optional steps of it go on.
+// Ended reports whether the operation has its result, also while its optional steps run.
 func (o *Operation) Ended() bool { return o.State.Terminal() || o.State == statefs.Trailing }
 
-// UnmarshalJSON keeps the whole object in Raw.
+// UnmarshalJSON implements json.Unmarshaler and keeps the whole object in Raw.
 func (o *Operation) UnmarshalJSON(data []byte) error {
 	type plain Operation
 	if err := json.Unmarshal(data, (*plain)(o)); err != nil {
@@ -88,7 +88,7 @@ func (o *Operation) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Operation returns one operation, live or ended. The error is an *[Error] with status 404 when there is none.
+// Operation returns one operation, live or ended. The error is an *[Error] with status 404 if it does not exist.
 func (c *Client) Operation(ctx context.Context, id statefs.ID) (*Operation, error) {
 	var op Operation
 	if err := c.call(ctx, http.MethodGet, operationPath(id, ""), nil, nil, &op); err != nil {
@@ -97,8 +97,8 @@ func (c *Client) Operation(ctx context.Context, id statefs.ID) (*Operation, erro
 	return &op, nil
 }
 
-// Operations returns the live operations in the order of submission. filter narrows them down by status, group, job and so on, see
-// GET /api/v1/operations; with a status or a number it also finds what has ended. nil means all that live.
+// Operations returns the live operations in the order of submission. filter restricts them by status, group, job and so
+// on, see GET /api/v1/operations; with a status or a number it also finds ended operations. nil means all live ones.
 func (c *Client) Operations(ctx context.Context, filter url.Values) ([]Operation, error) {
 	query := url.Values{"limit": {"200"}}
 	maps.Copy(query, filter)

@@ -10,69 +10,69 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// DefaultPatience is how long a client waits for a daemon that is away. A restart takes a second or two; an upgrade by a package
-// manager can take a minute.
-const DefaultPatience = 2 * time.Minute
+// DefaultReconnectTimeout is how long a client tries to reach a daemon that is gone. A restart takes a second or
+// two; an upgrade by a package manager can take a minute.
+const DefaultReconnectTimeout = 2 * time.Minute
 
 const (
 	firstDelay = 20 * time.Millisecond
 	lastDelay  = time.Second
 )
 
-// WithPatience says for how long, each time, Follow, FollowRaw and Wait try to reach a daemon again that the client has reached
-// before; they go on where they were, so that nothing is missing and nothing comes twice. 0 makes them return a *[CutError] at
-// once. The default is [DefaultPatience].
-func WithPatience(patience time.Duration) Option {
-	return func(c *Client) { c.patience = patience }
+// WithReconnectTimeout sets for how long, in each outage, the methods that follow or wait try to reconnect to a daemon
+// that the client has reached before. They continue where they were, so that nothing is missing or repeated. With 0,
+// Follow and Wait return a *[CutError] at once. The default is [DefaultReconnectTimeout].
+func WithReconnectTimeout(patience time.Duration) Option {
+	return func(c *Client) { c.reconnectTimeout = patience }
 }
 
-// WithNotice has lost called when the connection to a daemon was lost and is tried again, with the reason, and back when it is
-// there again. They are called by the goroutine that follows or waits.
-func WithNotice(lost func(err error), back func()) Option {
+// WithReconnectNotice sets callbacks: lost is called with the reason when the connection is lost and the client
+// reconnects, back when it is connected again. The goroutine that follows or waits calls them.
+func WithReconnectNotice(lost func(err error), back func()) Option {
 	return func(c *Client) { c.lost, c.back = lost, back }
 }
 
-// absence is a time without a daemon, as one call of Follow or Wait sees it.
-type absence struct {
-	client *Client
-	since  time.Time // when the connection that there is was made
-	until  time.Time // when the patience is over; zero while the daemon is there
-	away   bool      // the caller was told so
-	delay  time.Duration
+// outage is the time without a daemon, within one call that follows or waits.
+type outage struct {
+	client   *Client
+	since    time.Time // when the current connection was made
+	deadline time.Time // end of the reconnect timeout; zero while connected
+	notified bool      // lost was called
+	delay    time.Duration
 }
 
 // connected notes that the daemon answered.
-func (a *absence) connected() {
+func (a *outage) connected() {
 	a.since = time.Now()
-	if a.away && a.client.back != nil {
+	if a.notified && a.client.back != nil {
 		a.client.back()
 	}
-	a.away = false
+	a.notified = false
 }
 
-// lasted says whether the connection that was lost was worth something. One that is cut off at once, again and again, as by a
-// proxy without a daemon behind it, does not renew the patience.
-func (a *absence) lasted(further bool) bool {
+// madeProgress reports whether the lost connection was useful. A connection that is closed at once, again and again, as
+// by a proxy without a daemon behind it, does not restart the timeout.
+func (a *outage) madeProgress(further bool) bool {
 	return further || !a.since.IsZero() && time.Since(a.since) > lastDelay
 }
 
-// again says whether to try once more after err, when it is time for that.
-func (a *absence) again(ctx context.Context, err error, further bool) bool {
-	if a.client.patience <= 0 || !a.client.reached.Load() || ctx.Err() != nil {
+// retry waits for the next try after err, and reports whether to make it.
+func (a *outage) retry(ctx context.Context, err error, further bool) bool {
+	if a.client.reconnectTimeout <= 0 || !a.client.reached.Load() || ctx.Err() != nil {
 		return false
 	}
-	if a.until.IsZero() || a.lasted(further) {
-		a.until, a.delay = time.Now().Add(a.client.patience), firstDelay
+	if a.deadline.IsZero() || a.madeProgress(further) {
+		a.deadline, a.delay = time.Now().Add(a.client.reconnectTimeout), firstDelay
 	}
 	a.since = time.Time{}
-	if !a.away && a.client.lost != nil {
+	if !a.notified && a.client.lost != nil {
 		a.client.lost(err)
 	}
-	a.away = true
-	if time.Now().After(a.until) {
+	a.notified = true
+	if time.Now().After(a.deadline) {
 		return false
 	}
-	// All who follow lose the daemon at the same moment; they shall not come back at the same moment.
+	// All followers lose the daemon at the same moment; the jitter spreads their reconnects.
 	timer := time.NewTimer(a.delay/2 + rand.N(a.delay/2))
 	defer timer.Stop()
 	a.delay = min(2*a.delay, lastDelay)
@@ -84,9 +84,11 @@ func (a *absence) again(ctx context.Context, err error, further bool) bool {
 	}
 }
 
-// persist calls try with the byte to begin at until it is not cut off, or the patience is over.
-func (c *Client) persist(ctx context.Context, id statefs.ID, offset int64, try func(offset int64, connected func()) (*Footer, error)) (*Footer, error) {
-	away := absence{client: c}
+// retryFollow calls try with the current offset until it returns without being cut off, or the timeout is over.
+func (c *Client) retryFollow(ctx context.Context, id statefs.ID, offset int64,
+	try func(offset int64, connected func()) (*Footer, error),
+) (*Footer, error) {
+	away := outage{client: c}
 	for {
 		footer, err := try(offset, away.connected)
 		cut, isCut := errors.AsType[*CutError](err)
@@ -94,14 +96,14 @@ func (c *Client) persist(ctx context.Context, id statefs.ID, offset int64, try f
 		if further {
 			offset = cut.Offset
 		}
-		if !isCut && !isAway(err) {
+		if !isCut && !isUnavailable(err) {
 			return footer, err
 		}
-		if !away.again(ctx, err, further) {
+		if !away.retry(ctx, err, further) {
 			if cause := context.Cause(ctx); cause != nil {
 				return nil, cause
 			}
-			if !away.until.IsZero() && !isCut {
+			if !away.deadline.IsZero() && !isCut {
 				err = &CutError{ID: id, Offset: offset, Err: err}
 			}
 			return nil, err
@@ -109,11 +111,11 @@ func (c *Client) persist(ctx context.Context, id statefs.ID, offset int64, try f
 	}
 }
 
-// isAway says whether an error is that of a daemon which stops or is not there, not one about the question.
-func isAway(err error) bool {
+// isUnavailable reports whether err means that the daemon stops or is gone, as opposed to a refusal of the request.
+func isUnavailable(err error) bool {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		return refused.Status == http.StatusServiceUnavailable
 	}
-	_, lost := errors.AsType[*lostError](err)
+	_, lost := errors.AsType[*noAnswerError](err)
 	return lost || Unreachable(err)
 }

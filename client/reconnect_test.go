@@ -21,7 +21,8 @@ const (
 	wholeLog   = "one\ntwo\nthree\n"
 )
 
-// cutting answers with the log in pieces of at most five bytes, one a connection, and now and then not at all.
+// cutting answers with the log in pieces of at most five bytes, one per connection; broken answers every second
+// request.
 func cutting(t *testing.T, broken func(w http.ResponseWriter)) http.HandlerFunc {
 	calls := 0 // the client has one request at a time
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +43,7 @@ func cutting(t *testing.T, broken func(w http.ResponseWriter)) http.HandlerFunc 
 	}
 }
 
-// However often the connection is lost, what a follower shows is the log, once.
+// However often the connection is lost, a follower writes the log exactly once.
 func TestFollowGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	hangUp := func(w http.ResponseWriter) {
@@ -60,7 +61,7 @@ func TestFollowGoesOnWhereItWas(t *testing.T) {
 			t.Run(name+" "+form, func(t *testing.T) {
 				t.Parallel()
 				var lost, back int
-				c := answering(t, cutting(t, broken), client.WithNotice(func(error) { lost++ }, func() { back++ }))
+				c := answering(t, cutting(t, broken), client.WithReconnectNotice(func(error) { lost++ }, func() { back++ }))
 				follow := c.Follow
 				if form == "raw" {
 					follow = c.FollowRaw
@@ -81,7 +82,7 @@ func TestFollowGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// A daemon that comes back at its address, as after a restart, is found again, by a follower and by one who waits.
+// Followers and waiting clients find a daemon again that returns at its address, as after a restart.
 func TestRestartedDaemonIsFound(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -89,13 +90,16 @@ func TestRestartedDaemonIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
-	first := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("format") == "stream" {
-			_, _ = io.WriteString(w, streamHead+"one\n")
-			_ = http.NewResponseController(w).Flush()
-		}
-		panic(http.ErrAbortHandler)
-	})}}
+	first := &httptest.Server{
+		Listener: listener,
+		Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.FormValue("format") == "stream" {
+				_, _ = io.WriteString(w, streamHead+"one\n")
+				_ = http.NewResponseController(w).Flush()
+			}
+			panic(http.ErrAbortHandler)
+		})},
+	}
 	first.Start()
 	restarted := make(chan *httptest.Server, 1)
 	lost := func(error) {
@@ -109,22 +113,25 @@ func TestRestartedDaemonIsFound(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			second := &httptest.Server{Listener: again, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				switch {
-				case r.FormValue("format") == "json":
-					_, _ = io.WriteString(w, `{"result": "success"}`)
-				case r.FormValue("offset") == "4":
-					_, _ = io.WriteString(w, streamHead+wholeLog[4:]+streamFoot)
-				default:
-					t.Errorf("offset %q, want 4", r.FormValue("offset"))
-				}
-			})}}
+			second := &httptest.Server{
+				Listener: again,
+				Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					switch {
+					case r.FormValue("format") == "json":
+						_, _ = io.WriteString(w, `{"result": "success"}`)
+					case r.FormValue("offset") == "4":
+						_, _ = io.WriteString(w, streamHead+wholeLog[4:]+streamFoot)
+					default:
+						t.Errorf("offset %q, want 4", r.FormValue("offset"))
+					}
+				})},
+			}
 			second.Start()
 			t.Cleanup(second.Close)
 			restarted <- second
 		}
 	}
-	c, err := client.New("http://"+address, client.WithNotice(lost, nil))
+	c, err := client.New("http://"+address, client.WithReconnectNotice(lost, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,18 +146,22 @@ func TestRestartedDaemonIsFound(t *testing.T) {
 	}
 }
 
-// A server that cuts off each stream at once does not hold a client for ever, and one that was never there not at all.
-func TestPatienceEnds(t *testing.T) {
+// A server that cuts off each stream at once is not retried for ever, and a server that never answered not at all.
+func TestReconnectTimeoutEnds(t *testing.T) {
 	t.Parallel()
 	c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, streamHead)
-	}, client.WithPatience(50*time.Millisecond))
+	}, client.WithReconnectTimeout(50*time.Millisecond))
 	_, err := c.Follow(t.Context(), parsed(t), 0, io.Discard)
 	if _, cut := errors.AsType[*client.CutError](err); !cut {
 		t.Errorf("error %v, want a cut", err)
 	}
-	refuses := answering(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such operation", http.StatusNotFound) })
-	if _, err := refuses.Follow(t.Context(), parsed(t), 0, io.Discard); err == nil || !strings.Contains(err.Error(), "no such operation") {
+	refuses := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no such operation",
+			http.StatusNotFound)
+	})
+	if _, err := refuses.Follow(t.Context(), parsed(t), 0, io.Discard); err == nil ||
+		!strings.Contains(err.Error(), "no such operation") {
 		t.Errorf("error %v, want the refusal at once", err)
 	}
 }

@@ -11,41 +11,53 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Answer is what the daemon says to a request.
+// Answer is the daemon's answer to a request.
 type Answer struct {
-	Success bool        `json:"success"`
-	ID      statefs.ID  `json:"id"`
-	Action  statefs.Ask `json:"action"`
-	Message string      `json:"message"`
-	// Step is the step that is meant, of an operation with steps.
+	Success bool           `json:"success"`
+	ID      statefs.ID     `json:"id"`
+	Action  statefs.Action `json:"action"`
+	Message string         `json:"message"`
+	// Step is the affected step of an operation with steps.
 	Step string `json:"step,omitempty"`
-	// State and TookEffect are there after a wait, and when the request means nothing in the state that the daemon saw.
+	// State and TookEffect are set after a wait, and when the request does not apply in the observed state.
 	State      statefs.State `json:"state,omitempty"`
 	TookEffect *bool         `json:"took_effect,omitempty"`
-	// Pending says that the wait is over and the request still stands.
+	// Changed points to false when the request would change nothing, because it does not apply in the state of the
+	// operation. Then no request was written.
+	Changed *bool `json:"changed,omitempty"`
+	// Durable points to false when a pause took effect within the wait, but the daemon could not make it durable, as on
+	// a full disk: the work is stopped, and the daemon records the pause as soon as it can.
+	Durable *bool `json:"durable,omitempty"`
+	// Pending means that the wait ended before the request was carried out.
 	Pending bool `json:"pending,omitempty"`
-	// Foreign says that another program keeps the operation: the request is written, and that program has to act on it. TookEffect is nil then,
-	// unless its marker shows the effect.
+	// Foreign means that another program owns the operation: the request is written, and that program has to act on it.
+	// TookEffect is nil then, unless its marker shows the effect.
 	Foreign bool `json:"foreign,omitempty"`
 }
 
-// Request asks for something: pause, resume, cancel. It returns when the request is durable or, with a wait above zero,
-// when it took effect or that time is over. The error is an *[Error] with status 404 when the operation is not live.
-func (c *Client) Request(ctx context.Context, id statefs.ID, ask statefs.Ask, wait time.Duration) (*Answer, error) {
+// Request pauses, resumes or cancels an operation, or with [statefs.ForceCancel] cancels it without a grace period. It
+// returns when the request is durable or, with a wait above zero, when it took effect or the wait is over. The error is
+// an *[Error] with status 404 when the operation is not live.
+func (c *Client) Request(ctx context.Context, id statefs.ID, ask statefs.Action, wait time.Duration) (*Answer, error) {
 	query := url.Values{}
 	if wait > 0 {
 		query.Set("wait", wait.String())
 	}
+	path := "/" + url.PathEscape(string(ask))
+	if ask == statefs.ForceCancel {
+		path = "/" + string(statefs.Cancel)
+		query.Set("force", "true")
+	}
 	var answer Answer
-	if err := c.call(ctx, http.MethodPost, operationPath(id, "/"+url.PathEscape(string(ask))), query, nil, &answer); err != nil {
+	if err := c.call(ctx, http.MethodPost, operationPath(id, path), query, nil, &answer); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", ask, id, err)
 	}
 	return &answer, nil
 }
 
-// Prioritize changes the place of a waiting operation in its lane: to a priority, higher ones first, or with nil before all others. It returns
-// when the request is durable or, with a wait above zero, when it took effect or that time is over. The error is an *[Error] with status 404
-// when the operation is not live.
+// Prioritize changes the place of a waiting operation in its lane: to a priority, higher ones first, or with nil before
+// all others. It returns when the request is durable or, with a wait above zero, when it took effect or the wait is
+// over. The error is an *[Error] with status 404 when the operation is not live.
 func (c *Client) Prioritize(ctx context.Context, id statefs.ID, priority *int, wait time.Duration) (*Answer, error) {
 	query := url.Values{}
 	if wait > 0 {
@@ -55,22 +67,18 @@ func (c *Client) Prioritize(ctx context.Context, id statefs.ID, priority *int, w
 		query.Set("priority", strconv.Itoa(*priority))
 	}
 	var answer Answer
-	if err := c.call(ctx, http.MethodPost, operationPath(id, "/"+string(statefs.Prioritize)), query, nil, &answer); err != nil {
+	if err := c.call(ctx, http.MethodPost, operationPath(id, "/"+string(statefs.Prioritize)), query, nil,
+		&answer); err != nil {
 		return nil, fmt.Errorf("prioritize %s: %w", id, err)
 	}
 	return &answer, nil
 }
 
-// Holds reports whether the operation is as the request wanted it, be it by this request or because it was so already.
-func (a *Answer) Holds() bool {
-	switch a.Action {
-	case statefs.Pause:
-		return a.State == statefs.Paused
-	case statefs.Resume:
-		return a.State.Live() && a.State != statefs.Paused
-	case statefs.Cancel:
-		return a.State == statefs.Cancelled
-	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize:
+// InEffect reports whether the request took effect, or was a pause or cancel of an operation that was paused or
+// cancelled already.
+func (a *Answer) InEffect() bool {
+	if a.TookEffect != nil && *a.TookEffect {
+		return true
 	}
-	return a.TookEffect != nil && *a.TookEffect
+	return a.Action == statefs.Pause && a.State == statefs.Paused || a.Action.Cancels() && a.State == statefs.Cancelled
 }

@@ -10,15 +10,16 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Retried is what became of a retry: the answer to a request for a live operation, or the new operation that repeats an ended one.
+// Retried is the result of a retry: the answer to a request for a live operation, or the new operation that retries an
+// ended one.
 type Retried struct {
 	Answer    *Answer    `json:"answer,omitempty"`
 	Operation *Operation `json:"operation,omitempty"`
 }
 
-// Retry starts an operation again: a live one that waits for a person or for its next attempt, or a new one that inherits the items which
-// an ended one finished well. With failedItems the new one does only those that failed. The error is an *[Error] with status 409 when
-// there is nothing to do again.
+// Retry starts an operation again: a live operation that waits for a person or for its next attempt, or else a new
+// operation that inherits the successful items of an ended one. With failedItems the new operation only repeats the
+// failed items. The error is an *[Error] with status 409 when there is nothing to retry.
 func (c *Client) Retry(ctx context.Context, id statefs.ID, failedItems bool) (*Retried, error) {
 	query := url.Values{}
 	if failedItems {

@@ -17,18 +17,19 @@ type Schedule struct {
 	Overlap  string `json:"overlap"`
 	Missed   string `json:"missed"`
 	Enabled  bool   `json:"enabled"`
-	// Next is the time that comes next, nil when the schedule is off.
+	// Next is the next slot, nil when the schedule is off.
 	Next *time.Time `json:"next,omitempty"`
-	// Last is the time that was dealt with last, Operation the operation that was started last, and Skipped why Last started none.
+	// Last is the last slot that was handled, Operation the operation that the schedule started last, and Skipped why
+	// Last started none.
 	Last      *time.Time `json:"last,omitempty"`
 	Operation string     `json:"operation,omitempty"`
 	Skipped   string     `json:"skipped,omitempty"`
 
-	// Raw is the whole JSON object that the daemon sent, with all members.
+	// Raw is the whole JSON object that the daemon sent.
 	Raw json.RawMessage `json:"-"`
 }
 
-// UnmarshalJSON keeps the whole object in Raw.
+// UnmarshalJSON implements json.Unmarshaler and keeps the whole object in Raw.
 func (s *Schedule) UnmarshalJSON(data []byte) error {
 	type plain Schedule
 	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
@@ -38,7 +39,7 @@ func (s *Schedule) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Schedules returns the schedules of all jobs that have one, by the addresses of the jobs.
+// Schedules returns the schedules of all jobs that have one, sorted by the address of the job.
 func (c *Client) Schedules(ctx context.Context) ([]Schedule, error) {
 	var answer struct {
 		Schedules []Schedule `json:"schedules"`
@@ -49,8 +50,8 @@ func (c *Client) Schedules(ctx context.Context) ([]Schedule, error) {
 	return answer.Schedules, nil
 }
 
-// EnableSchedule switches the schedule of a job on or off, and returns it as it is then. The error is an *[Error] with status 404 when there
-// is no such job, and 409 when it has no schedule.
+// EnableSchedule switches the schedule of a job on or off, and returns it. The error is an *[Error] with status 404
+// when there is no such job, and 409 when it has no schedule.
 func (c *Client) EnableSchedule(ctx context.Context, group, job string, on bool) (*Schedule, error) {
 	action := "disable"
 	if on {

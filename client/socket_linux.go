@@ -11,7 +11,8 @@ import (
 // longestSocket is the longest path that fits into sun_path; see unix(7).
 const longestSocket = 107
 
-// dialSocket connects to a unix socket. A longer path than sun_path holds is reached through the descriptor of its folder.
+// dialSocket connects to a unix socket. A path that is too long for sun_path is reached through the descriptor of its
+// folder.
 func dialSocket(ctx context.Context, dialer *net.Dialer, path string) (net.Conn, error) {
 	if len(path) <= longestSocket {
 		return dialer.DialContext(ctx, "unix", path)

@@ -14,7 +14,7 @@ import (
 	"github.com/jobdir/jobdir/client"
 )
 
-// A path that is too long for a socket address is reached all the same.
+// A path that is too long for a socket address works too.
 func TestLongSocketPath(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long/", 40))
@@ -30,9 +30,12 @@ func TestLongSocketPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"ready": true}`)
-	})}}
+	server := &httptest.Server{
+		Listener: l,
+		Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"ready": true}`)
+		})},
+	}
 	server.Start()
 	defer server.Close()
 	c, err := client.New("unix:" + filepath.Join(dir, "x.sock"))

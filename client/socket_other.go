@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// dialSocket connects to a unix socket. How long the path may be depends on the system: about 100 bytes.
+// dialSocket connects to a unix socket. The system limits the length of the path to about 100 bytes.
 func dialSocket(ctx context.Context, dialer *net.Dialer, path string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "unix", path)
 }

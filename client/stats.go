@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/tally"
 )
 
-// Stats are counts and times of a daemon.
+// Stats are counts and durations of a daemon.
 type Stats struct {
 	tally.Stats
-	// States counts by status, what has ended and is kept included while the daemon has its index.
+	// States counts operations by status: live ones, and once the daemon has its index, also the ended ones it keeps.
 	States map[statefs.State]int `json:"states"`
-	// Outbox is what is to be delivered.
+	// Outbox summarizes the pending deliveries.
 	Outbox statefs.OutboxStatus `json:"outbox"`
 }
 
-// Stats returns counts and times. It costs the daemon next to nothing.
+// Stats returns counts and durations. It is cheap for the daemon.
 func (c *Client) Stats(ctx context.Context) (*Stats, error) {
 	var s Stats
 	if err := c.call(ctx, http.MethodGet, "/api/v1/stats", nil, nil, &s); err != nil {

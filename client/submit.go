@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Submit starts an operation of a job. params is encoded as a JSON object, a map or a struct, whose values have the types
-// that the job declares; nil means no parameters. When it returns, the operation is as durable as the storage promises. An
-// error other than *[Error] leaves open whether the operation was made, unless [Unreachable] reports true.
+// Submit starts an operation of a job. params is encoded as a JSON object: a map or a struct whose values have the
+// types that the job declares; nil means no parameters. When Submit returns, the operation is as durable as the storage
+// promises. After an error other than *[Error] the operation may exist, unless [Unreachable] reports true.
 func (c *Client) Submit(ctx context.Context, group, job string, params any) (*Operation, error) {
 	if params == nil {
 		params = struct{}{}
@@ -27,8 +27,8 @@ func (c *Client) Submit(ctx context.Context, group, job string, params any) (*Op
 	return &op, nil
 }
 
-// SubmitText is Submit with all parameters as text, as a command line has them. It asks the daemon for the declared types
-// first. Text that is none of its type is a *[TextError], and nothing was sent.
+// SubmitText is Submit with all parameters as text, as on a command line. It first asks the daemon for the declared
+// types. Text that is invalid for its type is a *[TextError]; then nothing was submitted.
 func (c *Client) SubmitText(ctx context.Context, group, job string, params map[string]string) (*Operation, error) {
 	typed, err := c.TypedParams(ctx, group, job, params)
 	if err != nil {
@@ -37,8 +37,8 @@ func (c *Client) SubmitText(ctx context.Context, group, job string, params map[s
 	return c.Submit(ctx, group, job, typed)
 }
 
-// TypedParams gives parameters that are all text the types that the job declares, for which it asks the daemon. Text that is none of its type is
-// a *[TextError].
+// TypedParams converts parameters from text to the types that the job declares, for which it asks the daemon. Text that
+// is invalid for its type is a *[TextError].
 func (c *Client) TypedParams(ctx context.Context, group, job string, params map[string]string) (map[string]any, error) {
 	typed := map[string]any{}
 	if len(params) == 0 {
@@ -60,7 +60,7 @@ func (c *Client) TypedParams(ctx context.Context, group, job string, params map[
 	return typed, nil
 }
 
-// refused leaves away what was asked on the way, which nobody asked for.
+// refused returns only the daemon's refusal: the caller did not make the request for the job that err names.
 func refused(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -68,7 +68,7 @@ func refused(err error) error {
 	return err
 }
 
-// TextError says that the text of a parameter is none of the type that the job declares.
+// TextError means that the text of a parameter is invalid for the type that the job declares.
 type TextError struct {
 	Param string
 	Type  string
@@ -83,7 +83,8 @@ func (e *TextError) Error() string {
 	return fmt.Sprintf("parameter '%s': '%s' is not %s %s", e.Param, e.Text, article, e.Type)
 }
 
-// TypedValue returns the value that a text stands for, by a type of a parameter; text that is none of it is a *[TextError]. What is not declared stays text: the daemon refuses its name.
+// TypedValue parses text by the type of a parameter; invalid text is a *[TextError]. For an unknown type it returns the
+// text: the daemon refuses undeclared names.
 func TypedValue(name, kind, text string) (any, error) {
 	switch kind {
 	case "integer", "number":

@@ -13,30 +13,30 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Submission is one submit with all that can be said about it. Job is needed, everything else may be left to the job.
+// Submission is a submit with options. Job is required; options that are not set default to those of the job.
 type Submission struct {
 	// Job is the address: "group/name".
 	Job string `json:"job"`
 	// Params is encoded as a JSON object, whose values have the types that the job declares; nil means no parameters.
 	Params any `json:"params,omitempty"`
-	// Priority replaces that of the job; higher ones start first.
+	// Priority replaces the job's priority; higher ones start first.
 	Priority *int `json:"priority,omitempty"`
-	// Delay is how long it does not start, and NotBefore until when; only one of them may be set.
+	// Delay is the time before the operation may start, NotBefore the earliest start; only one of them may be set.
 	Delay     time.Duration `json:"-"`
 	NotBefore time.Time     `json:"not_before,omitzero"`
-	// After are operations that it waits for, and Require is what their end must be: statefs.RequireSuccess, which is also meant by "", or
-	// statefs.RequireEnd.
+	// After are operations that must end first, and Require is the required result: statefs.RequireSuccess, the
+	// default, or statefs.RequireEnd.
 	After   []statefs.ID `json:"after,omitempty"`
 	Require string       `json:"require,omitempty"`
-	// Tags come to those of the job.
+	// Tags are added to the job's tags.
 	Tags []string `json:"tags,omitempty"`
-	// Key replaces that of the job; an empty one is none.
+	// Key replaces the job's key; an empty one means none.
 	Key *string `json:"key,omitempty"`
-	// IdempotencyKey names the submit: a repetition of it gets the same operation.
+	// IdempotencyKey identifies the submit: a repetition of it returns the same operation.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 }
 
-// MarshalJSON writes the submission as the daemon reads it.
+// MarshalJSON implements json.Marshaler in the format of the API.
 func (s Submission) MarshalJSON() ([]byte, error) {
 	type plain Submission
 	delay := ""
@@ -49,18 +49,19 @@ func (s Submission) MarshalJSON() ([]byte, error) {
 	}{plain(s), delay})
 }
 
-// Submitted is the operation that a submit came to.
+// Submitted is the result of a submit.
 type Submitted struct {
 	ID    statefs.ID    `json:"id"`
 	State statefs.State `json:"state"`
-	// Created is false when the operation was there already: an equal one lives, or the idempotency key names it.
+	// Created is false when the operation existed: an equal one is live, or the idempotency key names it.
 	Created bool `json:"-"`
 	// Raw is the JSON object that the daemon sent.
 	Raw json.RawMessage `json:"-"`
 }
 
-// SubmitOne submits with options. When it returns, the operation is as durable as the storage promises. An error other than *[Error] leaves open
-// whether the operation was made, unless [Unreachable] reports true; with an idempotency key the same call may be made again.
+// SubmitOne submits with options. When it returns, the operation is as durable as the storage promises. After an error
+// other than *[Error] the operation may exist, unless [Unreachable] reports true; with an idempotency key the call can
+// be repeated safely.
 func (c *Client) SubmitOne(ctx context.Context, s Submission) (*Submitted, error) {
 	data, status, err := c.post(ctx, s)
 	if err != nil {
@@ -73,12 +74,12 @@ func (c *Client) SubmitOne(ctx context.Context, s Submission) (*Submitted, error
 	return &out, nil
 }
 
-// SubmitList submits several, at most 10,000, all of them or none, and returns what each came to, in their order.
+// SubmitList submits up to 10,000 operations, all of them or none, and returns the results in the same order.
 func (c *Client) SubmitList(ctx context.Context, list []Submission) ([]Submitted, error) {
 	return c.submitJSON(ctx, list)
 }
 
-// SubmitJSON submits what a JSON text says, one submit or a list of them, as POST /api/v1/operations takes it.
+// SubmitJSON submits the JSON text of one submit or of a list, in the format of POST /api/v1/operations.
 func (c *Client) SubmitJSON(ctx context.Context, data json.RawMessage) ([]Submitted, error) {
 	return c.submitJSON(ctx, data)
 }
@@ -94,7 +95,7 @@ func (c *Client) submitJSON(ctx context.Context, body any) ([]Submitted, error) 
 	if err := json.Unmarshal(data, &list); err != nil {
 		return nil, fmt.Errorf("submit: the answer is not what a jobdir daemon sends: %w", err)
 	}
-	if list.Operations == nil { // of one
+	if list.Operations == nil { // the answer to a single submit
 		list.Operations = []json.RawMessage{data}
 	}
 	out := make([]Submitted, len(list.Operations))

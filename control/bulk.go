@@ -13,26 +13,27 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 const (
-	// bulkPage is how many operations one call acts on: few enough that a call ends in seconds on a disk that is slow to sync.
+	// bulkPage is the maximum number of operations per call: a call ends within seconds, also on a disk that syncs
+	// slowly.
 	bulkPage = 1000
-	// bulkAtOnce is how many of them at the same time: the syncs of their requests are made together.
-	bulkAtOnce = 32
-	// bulkSample is how many a dry run names.
+	// bulkConcurrency is how many operations are processed at a time: the syncs of their requests are shared.
+	bulkConcurrency = 32
+	// bulkSample is how many operations a dry run names.
 	bulkSample = 20
 )
 
-// bulkDelete is the one action that is no request.
+// bulkDelete is the only action that is not a request.
 const bulkDelete = "delete"
 
-// bulkActions are what can be done to all that match a filter.
+// bulkActions are the actions of POST /api/v1/bulk.
 var bulkActions = append(slices.Clone(actions), bulkDelete)
 
-// bulkFilters are the parameters of a list that narrow it down.
+// bulkFilters are the list parameters that filter.
 var bulkFilters = func() (names []string) {
 	for _, p := range listParameters {
 		if !slices.Contains([]string{"sort", "limit", "offset", "next"}, p.name) {
@@ -46,11 +47,13 @@ var bulkFilters = func() (names []string) {
 type bulkRequest struct {
 	Action string                     `json:"action"`
 	Filter map[string]json.RawMessage `json:"filter"`
-	DryRun bool                       `json:"dry_run"`
-	Next   string                     `json:"next"`
+	// IDs selects operations instead of Filter; at most bulkPage.
+	IDs    []string `json:"ids"`
+	DryRun bool     `json:"dry_run"`
+	Next   string   `json:"next"`
 }
 
-// oneOrMore is a text or a list of texts.
+// oneOrMore is a string or a list of strings.
 type oneOrMore []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -63,24 +66,24 @@ func (o *oneOrMore) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(o))
 }
 
-// bulkJSON is the answer.
+// bulkJSON is the answer of POST /api/v1/bulk.
 type bulkJSON struct {
 	Action string `json:"action"`
 	DryRun bool   `json:"dry_run"`
-	// Total is how many match, this call's and all that come behind it; a lower bound when TotalExact is false.
+	// Total is how many match, in this call and after it; a lower bound when TotalExact is false.
 	Total      int  `json:"total"`
 	TotalExact bool `json:"total_exact"`
-	// At is when they were looked for: handed back as the filter's until, it keeps out what is submitted later.
+	// At is the time of the query. Passed back as the filter's until, it excludes operations submitted later.
 	At time.Time `json:"at"`
-	// Operations are some of those that match, of a dry run.
+	// Operations is a sample of the matching operations, in a dry run.
 	Operations []statefs.ID  `json:"operations,omitempty"`
 	Done       int           `json:"done"`
 	Failures   []bulkFailure `json:"failures"`
-	// Next continues behind those that this call has dealt with; null when there are no more.
+	// Next continues after the operations of this call; null when there are no more.
 	Next *string `json:"next"`
 }
 
-// bulkFailure is an operation that was left as it is, and why.
+// bulkFailure is an unchanged operation, and why.
 type bulkFailure struct {
 	ID     statefs.ID `json:"id"`
 	Status int        `json:"status"`
@@ -88,10 +91,17 @@ type bulkFailure struct {
 }
 
 // bulk is POST /api/v1/bulk.
-func (s *Server) bulk(w *answer, r *http.Request, _ httprouter.Params) error {
-	in, q, err := s.bulkFrom(w, r)
+func (s *Server) bulk(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+	in, err := s.bulkFrom(w, r)
+	if err != nil {
+		return err
+	}
+	if in.IDs != nil {
+		return s.bulkOfIDs(w, r, in)
+	}
+	q, err := in.query()
 	if err == nil {
-		err = s.knowsAll() // what is not counted would be left out
+		err = s.refuseAtStartup() // operations that are not loaded would be left out
 	}
 	if err != nil {
 		return err
@@ -99,7 +109,7 @@ func (s *Server) bulk(w *answer, r *http.Request, _ httprouter.Params) error {
 	out := bulkJSON{Action: in.Action, DryRun: in.DryRun, At: time.Now(), TotalExact: true, Failures: []bulkFailure{}}
 	page := history.Page{Exact: true}
 	if len(q.Statuses) > 0 {
-		live, _, err := s.lives(q)
+		live, _, err := s.liveView(q)
 		if err != nil {
 			return err
 		}
@@ -120,18 +130,38 @@ func (s *Server) bulk(w *answer, r *http.Request, _ httprouter.Params) error {
 		next := page.Next.String()
 		out.Next = &next
 	}
-	out.Done, out.Failures = s.forAll(r.Context(), ids, s.bulkAction(r, in.Action))
+	out.Done, out.Failures = s.forEachOperation(r.Context(), ids, s.bulkAction(r, in.Action))
 	if err := r.Context().Err(); err != nil {
 		return err
 	}
 	return s.sendJSON(w, r, http.StatusOK, out)
 }
 
-// bulkFrom reads what is to be done, and to which.
-func (s *Server) bulkFrom(w *answer, r *http.Request) (*bulkRequest, *history.Query, error) {
+// bulkOfIDs applies the action to chosen operations. An operation to which it does not apply is a failure.
+func (s *Server) bulkOfIDs(w *responseWriter, r *http.Request, in *bulkRequest) error {
+	var ids []statefs.ID
+	for _, text := range in.IDs {
+		id, err := statefs.ParseID(text)
+		if err != nil {
+			return refuse(http.StatusBadRequest, "Invalid parameter 'ids': %s", err).with("parameter", "ids")
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	out := bulkJSON{Action: in.Action, At: time.Now(), Total: len(ids), TotalExact: true}
+	out.Done, out.Failures = s.forEachOperation(r.Context(), ids, s.bulkAction(r, in.Action))
+	if err := r.Context().Err(); err != nil {
+		return err
+	}
+	return s.sendJSON(w, r, http.StatusOK, out)
+}
+
+// bulkFrom parses the body of the request.
+func (s *Server) bulkFrom(w *responseWriter, r *http.Request) (*bulkRequest, error) {
 	body, err := s.readBody(w, r)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	in := new(bulkRequest)
 	decoder := json.NewDecoder(strings.NewReader(string(body)))
@@ -142,47 +172,70 @@ func (s *Server) bulkFrom(w *answer, r *http.Request) (*bulkRequest, *history.Qu
 		var members map[string]json.RawMessage
 		value := wrong.Value
 		if json.Unmarshal(body, &members) == nil && members[name] != nil {
-			value = shownValue(string(members[name]))
+			value = quoteValue(string(members[name]))
 		}
-		return nil, nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be %s", printable(name, 64), value, bulkKind(name)).with("parameter", name)
+		return nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be %s", printable(name, 64), value,
+			bulkKind(name)).with("parameter", name)
 	}
 	if err != nil || decoder.More() {
-		return nil, nil, refuse(http.StatusBadRequest, `The body must be a JSON object as {"action": "cancel", "filter": {"status": "queued", "job": "media/decode"}, "dry_run": true}`)
+		return nil,
+			refuse(http.StatusBadRequest,
+				`The body must be a JSON object as {"action": "cancel", "filter": {"status": "queued", "job": "media/decode"}, "dry_run": true}`)
 	}
 	if !slices.Contains(bulkActions, in.Action) {
-		return nil, nil, refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", printable(in.Action, 32), strings.Join(bulkActions, ", ")).with("parameter", "action")
+		return nil, refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", printable(in.Action, 32),
+			strings.Join(bulkActions, ", ")).with("parameter", "action")
 	}
+	switch {
+	case in.IDs == nil:
+	case in.Filter != nil || in.Next != "" || in.DryRun:
+		return nil,
+			refuse(http.StatusBadRequest,
+				"'ids' name the operations: 'filter', 'next' and 'dry_run' do not go with them").with("parameter", "ids")
+	case len(in.IDs) == 0 || len(in.IDs) > bulkPage:
+		return nil, refuse(http.StatusBadRequest, "Invalid parameter 'ids': there are %d, and it takes 1 to %d", len(in.IDs),
+			bulkPage).with("parameter", "ids")
+	}
+	return in, nil
+}
+
+// query returns the filter as a query of the history.
+func (in *bulkRequest) query() (*history.Query, error) {
 	values := url.Values{}
 	for name, raw := range in.Filter {
 		if !slices.Contains(bulkFilters, name) {
-			return nil, nil, unknownParameter(name, bulkFilters)
+			return nil, unknownParameter(name, bulkFilters)
 		}
 		var given oneOrMore
 		if json.Unmarshal(raw, &given) != nil {
-			return nil, nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be a text or a list of texts", name, shownValue(string(raw))).with("parameter", name)
+			return nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be a text or a list of texts", name,
+				quoteValue(string(raw))).with("parameter", name)
 		}
 		if slices.Contains(given, "") || len(given) == 0 {
-			return nil, nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': it is empty", name).with("parameter", name)
+			return nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': it is empty", name).with("parameter", name)
 		}
 		values[name] = given
 	}
 	if len(values) == 0 {
-		return nil, nil, refuse(http.StatusBadRequest, "The filter is empty: name what to %s by one of %s", in.Action, strings.Join(bulkFilters, ", ")).with("parameter", "filter")
+		return nil,
+			refuse(http.StatusBadRequest, "The filter is empty: name what to %s by one of %s, or the operations in 'ids'",
+				in.Action, strings.Join(bulkFilters, ", ")).with("parameter", "filter")
 	}
 	if in.Next != "" {
 		values.Set("next", in.Next)
 	}
 	q, err := queryOf(values, time.Now())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	q.Limit = bulkPage
-	narrow(q, in.Action)
-	return in, q, nil
+	narrowToAction(q, in.Action)
+	return q, nil
 }
 
-// narrow leaves out the operations for which an action means nothing, so that what is counted is what is done.
-func narrow(q *history.Query, action string) {
+// narrowToAction excludes the states to which an action does not apply, so that the counted operations are the affected
+// ones.
+func narrowToAction(q *history.Query, action string) {
 	wanted := q.Statuses
 	q.Statuses = nil
 	for _, state := range statefs.States() {
@@ -191,41 +244,46 @@ func narrow(q *history.Query, action string) {
 		}
 		switch {
 		case action == bulkDelete && state.Terminal(),
-			action != bulkDelete && state.Live() && statefs.Ask(action).Means(state),
+			action != bulkDelete && state.Live() && statefs.Action(action).AppliesIn(state),
 			action == string(statefs.Retry) && state.Terminal():
 			q.Statuses = append(q.Statuses, state)
 		}
 	}
 	if action == string(statefs.Retry) && len(q.Results) == 0 {
-		q.Results = []statefs.Result{"", statefs.Partial, statefs.Failure, statefs.CancelledResult} // one that ended well is not done again
+		// successful operations are not retried
+		q.Results = []statefs.Result{"", statefs.Partial, statefs.Failure, statefs.CancelledResult}
 	}
 }
 
-// bulkAction returns what is done to one operation.
+// bulkAction returns the function that applies the action to one operation.
 func (s *Server) bulkAction(r *http.Request, action string) func(context.Context, statefs.ID) error {
 	return func(ctx context.Context, id statefs.ID) error {
 		switch action {
 		case bulkDelete:
 			if err := s.status.Delete(ctx, id); err != nil {
-				return s.keptOrGone(id, err)
+				return s.retentionError(id, err)
 			}
 			return nil
 		case string(statefs.Retry):
 			if _, err := s.tree.State(id); errors.Is(err, statefs.ErrNotLive) {
-				_, err := s.again(r, id, false, "")
+				_, err := s.resubmit(r, id, false, "")
 				return err
 			}
-			return s.retryOf(ctx, r, id)
+			return s.requestRetry(ctx, r, id)
 		}
-		return s.request(ctx, id, action)
+		_, err := s.writeRequest(ctx, id, statefs.Action(action), nil, true)
+		return err
 	}
 }
 
-// forAll does something to each of many operations, some at a time, until ctx ends. The failures are in the order of the operations.
-func (s *Server) forAll(ctx context.Context, ids []statefs.ID, do func(context.Context, statefs.ID) error) (done int, failures []bulkFailure) {
+// forEachOperation calls do for many operations, bulkConcurrency at a time, until ctx ends. The failures are in the
+// order of ids.
+func (s *Server) forEachOperation(ctx context.Context, ids []statefs.ID,
+	do func(context.Context, statefs.ID) error,
+) (done int, failures []bulkFailure) {
 	errs := make([]error, len(ids))
 	var group sync.WaitGroup
-	places := make(chan struct{}, bulkAtOnce)
+	places := make(chan struct{}, bulkConcurrency)
 	for i, id := range ids {
 		places <- struct{}{}
 		if ctx.Err() != nil {
@@ -245,20 +303,22 @@ func (s *Server) forAll(ctx context.Context, ids []statefs.ID, do func(context.C
 			done++
 			continue
 		}
-		s.tellDaemon(err)
+		s.reportDiskFailure(err)
 		known := refusalOf(err)
 		failures = append(failures, bulkFailure{ids[i], known.status, known.text})
 	}
 	return done, failures
 }
 
-// bulkKind is what a member of the body must be.
+// bulkKind names the type of a member of the body.
 func bulkKind(name string) string {
 	switch name {
 	case "dry_run":
 		return "true or false"
 	case "filter":
 		return "an object"
+	case "ids":
+		return "a list of IDs"
 	}
 	return "a text"
 }

@@ -21,7 +21,8 @@ func (r *rig) bulk(body string) map[string]any {
 func (r *rig) wantBulk(body, want string) {
 	r.t.Helper()
 	out := r.bulk(body)
-	if got := fmt.Sprintf("total %v %v done %v failures %v", out["total"], out["total_exact"], out["done"], out["failures"]); got != want {
+	if got := fmt.Sprintf("total %v %v done %v failures %v", out["total"], out["total_exact"], out["done"],
+		out["failures"]); got != want {
 		r.t.Errorf("%s:\n%s, want\n%s", body, got, want)
 	}
 }
@@ -31,32 +32,36 @@ func TestBulkActsOnWhatMatches(t *testing.T) {
 	r := setup(t)
 	running, other, ended := r.submit().start(), r.submit().start(), r.submit().start()
 	ended.finish()
-	requested := func(op *work, ask statefs.Ask) bool {
-		sight, err := r.tree.Look(op.id)
+	requested := func(op *work, ask statefs.Action) bool {
+		sight, err := r.tree.ObserveAll(op.id)
 		must(t, err)
-		return len(sight.Asks) == 1 && sight.Asks[0] == ask
+		return len(sight.Requests) == 1 && sight.Requests[0] == ask
 	}
 	out := r.bulk(`{"action": "cancel", "filter": {"group": "testrouter"}, "dry_run": true}`)
-	if ids := fmt.Sprint(out["operations"]); out["total"] != 2.0 || out["done"] != 0.0 || !strings.Contains(ids, running.id.String()) || strings.Contains(ids, ended.id.String()) {
+	if ids := fmt.Sprint(out["operations"]); out["total"] != 2.0 || out["done"] != 0.0 ||
+		!strings.Contains(ids, running.id.String()) || strings.Contains(ids, ended.id.String()) {
 		t.Fatalf("%v", out)
 	}
 	if requested(running, statefs.Cancel) {
 		t.Fatal("a dry run asked for something")
 	}
-	r.wantBulk(`{"action": "cancel", "filter": {"group": "testrouter", "status": ["queued", "paused"]}}`, "total 0 true done 0 failures []")
-	r.wantBulk(`{"action": "cancel", "filter": {"group": "testrouter", "status": "completed"}}`, "total 0 true done 0 failures []")
+	r.wantBulk(`{"action": "cancel", "filter": {"group": "testrouter", "status": ["queued", "paused"]}}`,
+		"total 0 true done 0 failures []")
+	r.wantBulk(`{"action": "cancel", "filter": {"group": "testrouter", "status": "completed"}}`,
+		"total 0 true done 0 failures []")
 	r.wantBulk(`{"action": "pause", "filter": {"status": ["running", "completed"]}}`, "total 2 true done 2 failures []")
 	if !requested(running, statefs.Pause) || !requested(other, statefs.Pause) {
 		t.Fatal("nothing was asked for")
 	}
-	r.wantBulk(`{"action": "retry", "filter": {"job": "streaming01"}}`, "total 0 true done 0 failures []") // what ended well is not done again
+	// successful operations are not retried
+	r.wantBulk(`{"action": "retry", "filter": {"job": "streaming01"}}`, "total 0 true done 0 failures []")
 	r.wantBulk(`{"action": "delete", "filter": {"job": "streaming01"}}`, "total 1 true done 1 failures []")
 	if a := r.get(ended.path("")); a.status != 410 && a.status != 404 {
 		t.Errorf("the deleted one: %d %s", a.status, a.body)
 	}
 }
 
-// More than a call takes are gone through by next, each once, and a failure leaves the others alone.
+// More operations than fit into one call are processed through next, each once; a failure does not affect the others.
 func TestBulkPages(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -86,7 +91,7 @@ func TestBulkReportsEachFailure(t *testing.T) {
 	done, failed := r.submit().start(), r.submit().start()
 	done.finish()
 	failed.finish()
-	played := r.played()
+	played := r.fakeDaemon()
 	played.mu.Lock()
 	played.guards.ReferRetry(failed.id, failed.id)
 	played.mu.Unlock()
@@ -120,6 +125,54 @@ func TestBulkRefuses(t *testing.T) {
 		`{"action": "cancel", "filter": {"job": "x"}, "force": true}`:       "The body must be a JSON object as",
 		`{"action": "cancel", "filter": {"job": "x"}, "next": "elsewhere"}`: "Invalid parameter 'next'",
 		`[]`: "The body must be a JSON object as",
+	} {
+		if a := r.do("POST", "/api/v1/bulk", body); a.status != 400 || !strings.Contains(a.body, message) {
+			t.Errorf("%s: %d %s, want %s", body, a.status, a.body, message)
+		}
+	}
+}
+
+// Chosen operations are processed in one call; an operation to which the action does not apply is a failure.
+func TestBulkOfChosenOperations(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	live, done, other := r.submit().start(), r.submit().start(), r.submit().start()
+	done.finish()
+	other.finish()
+	ids := func(of ...*work) string {
+		var quoted []string
+		for _, w := range of {
+			quoted = append(quoted, fmt.Sprintf("%q", w.id))
+		}
+		return "[" + strings.Join(quoted, ",") + "]"
+	}
+	out := r.bulk(`{"action": "delete", "ids": ` + ids(done, live, done) + `}`)
+	if got := fmt.Sprint(out["total"], out["done"]); got != "2 1" {
+		t.Errorf("total and done are %s: %v", got, out)
+	}
+	failures, ok := out["failures"].([]any)
+	if text := fmt.Sprint(failures); !ok || len(failures) != 1 || !strings.Contains(text, "id:"+live.id.String()) ||
+		!strings.Contains(text, "status:409") {
+		t.Errorf("the failures are %s", text)
+	}
+	if a := r.get(done.path("")); a.status != 410 && a.status != 404 {
+		t.Errorf("the deleted one: %d %s", a.status, a.body)
+	}
+	if a := r.get(other.path("")); a.status != 200 {
+		t.Errorf("the one that was not chosen: %d %s", a.status, a.body)
+	}
+	out = r.bulk(`{"action": "retry", "ids": ` + ids(live, other) + `}`)
+	if text := fmt.Sprint(out["failures"]); out["done"] != 0.0 ||
+		!strings.Contains(text, "is running: a retry changes nothing") ||
+		!strings.Contains(text, "there is nothing to do again") {
+		t.Errorf("%v", out)
+	}
+	for body, message := range map[string]string{
+		`{"action": "delete", "ids": []}`:                                 "Invalid parameter 'ids': there are 0, and it takes 1 to 1000",
+		`{"action": "delete", "ids": ["no-id"]}`:                          "Invalid parameter 'ids'",
+		`{"action": "delete", "ids": 5}`:                                  "Invalid parameter 'ids': '5' must be a list of IDs",
+		`{"action": "delete", "ids": ` + ids(live) + `, "filter": {}}`:    "'ids' name the operations",
+		`{"action": "delete", "ids": ` + ids(live) + `, "dry_run": true}`: "'ids' name the operations",
 	} {
 		if a := r.do("POST", "/api/v1/bulk", body); a.status != 400 || !strings.Contains(a.body, message) {
 			t.Errorf("%s: %d %s, want %s", body, a.status, a.body, message)

@@ -8,10 +8,11 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// overdue is how long a delivery may be pending at a target that is down before that is told to whoever asks how the daemon is.
+// overdue is how long a delivery must be pending at an unreachable target before the daemon reports itself as degraded.
 const overdue = time.Hour
 
-// degraded says in sentences what goes on and is not as it should be: targets that have been out of reach for long, and what waits for a person.
+// degraded describes in sentences what needs attention: targets that have been unreachable for longer than overdue, and
+// deliveries that wait for a person.
 func degraded(out *statefs.OutboxStatus, now time.Time) []string {
 	said := []string{}
 	for i := range out.Targets {
@@ -20,7 +21,8 @@ func degraded(out *statefs.OutboxStatus, now time.Time) []string {
 			continue
 		}
 		said = append(said, fmt.Sprintf("%s is down: %s for it, the oldest for %s; the last error: %s",
-			printable(t.Name, 300), waiting(t.Pending), strings.TrimSuffix(now.Sub(*t.OldestAt).Truncate(time.Minute).String(), "0s"), printable(t.Error, 500)))
+			printable(t.Name, 300), waiting(t.Pending), strings.TrimSuffix(now.Sub(*t.OldestAt).Truncate(time.Minute).String(),
+				"0s"), printable(t.Error, 500)))
 	}
 	if n := out.FailedManual; n > 0 {
 		said = append(said, waiting(n)+" for a person: 'jobdir outbox --status failed_manual' says why")

@@ -10,17 +10,17 @@ import (
 	"github.com/julienschmidt/httprouter"
 )
 
-// reserved are the first segments of paths that can be no group.
+// reserved are the first path segments that cannot be groups.
 var reserved = []string{"api", "ui", "healthz", "readyz", "metrics", "openapi.json"}
 
-// routers finds the route of a request. The router cannot hold :group/:job beside fixed first segments, so there are two of them,
-// and names[NAME] are the rows that take a name of a group away from its jobs.
+// routers finds the route of a request. httprouter allows no :group/:job next to fixed first segments, so there are two
+// routers. names[NAME] are the routes whose name takes precedence over a job of the group.
 type routers struct {
 	fixed, group *httprouter.Router
 	names        map[string]map[string]*route // control or operations, then method
 }
 
-// methods are those that this server knows at all; any other is not implemented, RFC 9110 section 15.6.2.
+// methods are the known methods; any other is answered with 501 (RFC 9110, section 15.6.2).
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
 
 func newRouters(table []route) *routers {
@@ -45,12 +45,12 @@ func newRouters(table []route) *routers {
 
 func newRouter() *httprouter.Router {
 	router := httprouter.New()
-	router.RedirectTrailingSlash = false // a POST would be sent again to another address
+	router.RedirectTrailingSlash = false // clients would repeat a POST at another address
 	router.RedirectFixedPath = false
 	return router
 }
 
-// carrier takes a row out of the router, which stores functions only.
+// carrier extracts a route from httprouter, which stores only functions.
 type carrier struct {
 	http.ResponseWriter
 	row *route
@@ -64,7 +64,7 @@ func carry(row *route) httprouter.Handle {
 	}
 }
 
-// find returns the row of a method and a decoded path, nil when there is none.
+// find returns the route for a method and a decoded path, or nil.
 func (d *routers) find(method, path string) (*route, httprouter.Params) {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	router := d.group
@@ -82,7 +82,7 @@ func (d *routers) find(method, path string) (*route, httprouter.Params) {
 	return out.row, params
 }
 
-// allowed lists the methods that a path answers to.
+// allowed lists the methods that a path supports.
 func (d *routers) allowed(path string) []string {
 	var allowed []string
 	for _, method := range methods {
@@ -100,8 +100,8 @@ func (d *routers) allowed(path string) []string {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(out http.ResponseWriter, r *http.Request) {
-	noteHandler(r)
-	w := &answer{ResponseWriter: out}
+	markHandled(r)
+	w := &responseWriter{ResponseWriter: out}
 	defer s.recover(w, r)
 	secure(w.Header())
 	row, params, err := s.admit(r)
@@ -121,7 +121,7 @@ func (s *Server) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit finds the row of a request and refuses what may not reach a handler. A request for OPTIONS has no row.
+// admit finds the route of a request and refuses requests that may not reach a handler. For OPTIONS the route is nil.
 func (s *Server) admit(r *http.Request) (*route, httprouter.Params, error) {
 	if err := s.checkSize(r); err != nil {
 		return nil, nil, err
@@ -148,27 +148,32 @@ func (s *Server) admit(r *http.Request) (*route, httprouter.Params, error) {
 	if row == nil {
 		return nil, nil, s.noRoute(r)
 	}
-	if err := s.guard.checkSite(r, row.socket || row.changes && r.URL.RawQuery != ""); err != nil {
-		return nil, nil, err
+	changes := row.confirm != nil && r.URL.RawQuery != ""
+	if changes && s.guard.navigates(r) {
+		asks := *row
+		asks.handle = row.confirm
+		return &asks, params, nil
 	}
-	return row, params, nil
+	return row, params, s.guard.checkSite(r, row.socket || changes)
 }
 
-// noRoute says what there is instead; nil for OPTIONS of a path that exists.
+// noRoute returns the refusal of a path or method without a route; nil for OPTIONS of an existing path.
 func (s *Server) noRoute(r *http.Request) error {
 	allowed := s.routers.allowed(r.URL.Path)
 	switch {
 	case allowed == nil:
-		return refuse(http.StatusNotFound, "There is nothing at %s; jobs are at /{group}/{job}, all routes are in /openapi.json", printable(r.URL.Path, 200))
+		return refuse(http.StatusNotFound,
+			"There is nothing at %s; jobs are at /{group}/{job}, all routes are in /openapi.json", printable(r.URL.Path, 200))
 	case r.Method == http.MethodOptions:
 		return nil
 	}
 	list := strings.Join(allowed, ", ")
-	return refuse(http.StatusMethodNotAllowed, "%s is not possible here; possible are %s", r.Method, list).heads("Allow", list)
+	return refuse(http.StatusMethodNotAllowed, "%s is not possible here; possible are %s", r.Method,
+		list).withHeader("Allow", list)
 }
 
-// recover keeps a panic to its own request.
-func (s *Server) recover(w *answer, r *http.Request) {
+// recover confines a panic to its own request.
+func (s *Server) recover(w *responseWriter, r *http.Request) {
 	thrown := recover()
 	if thrown == nil {
 		return
@@ -176,6 +181,7 @@ func (s *Server) recover(w *answer, r *http.Request) {
 	if err, ok := thrown.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(http.ErrAbortHandler)
 	}
-	s.log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", thrown, "stack", string(debug.Stack()))
+	s.log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", thrown, "stack",
+		string(debug.Stack()))
 	s.fail(w, r, refuse(http.StatusInternalServerError, "The daemon could not do this; its log says why"))
 }

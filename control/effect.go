@@ -12,89 +12,99 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// effect says what counts as the effect of a request. Whoever waits for it is answered when the daemon has carried the request out, which is when
-// the request has left jobs/ and taken/: it is removed from there last, when what it did is durable.
+// effect defines when a request has taken effect. A waiting client is answered when the daemon has carried the request
+// out: its file is then gone from jobs/ and taken/. The daemon removes it from there last, after the effect is durable.
 type effect struct {
-	// what says it to people; docs/http.md has it.
+	// what describes the effect to people; docs/http.md contains it.
 	what string
-	// shows reports whether it is there.
-	shows func(*carried) bool
-	// ends says that it is there once the operation has ended, and no sooner.
+	// occurred reports whether the effect is there.
+	occurred func(*actionOutcome) bool
+	// ends means that the effect occurs exactly when the operation has ended.
 	ends bool
 }
 
-// effects has one row for each request.
-var effects = map[statefs.Ask]effect{
+// effects has one row per action.
+var effects = map[statefs.Action]effect{
 	statefs.Pause: {
-		what:  "its marker is `paused`: nothing of it moves",
-		shows: func(c *carried) bool { return c.state == statefs.Paused },
+		what:     "its marker is `paused`: nothing of it moves",
+		occurred: func(c *actionOutcome) bool { return c.state == statefs.Paused },
 	},
 	statefs.Resume: {
 		what: "its marker is `paused` no longer, and its work goes on",
-		shows: func(c *carried) bool { // its end may come so soon that nobody sees it running
-			return c.state.Live() && c.state != statefs.Paused || c.state != statefs.Cancelled && c.ended && c.went(resumed)
+		occurred: func(c *actionOutcome) bool { // the work may end before anyone observes it running
+			return c.state.Live() && c.state != statefs.Paused || c.state != statefs.Cancelled && c.ended &&
+				c.hasTransition(resumed)
 		},
 	},
 	statefs.Cancel: {
-		what:  "it has ended as `cancelled`",
-		shows: func(c *carried) bool { return c.state == statefs.Cancelled || c.went(by(statefs.CauseCancel)) },
-		ends:  true,
+		what: "it has ended as `cancelled`; one that was `trailing` as `completed`, without the rest of its optional steps",
+		occurred: func(c *actionOutcome) bool {
+			return c.state == statefs.Cancelled || c.hasTransition(hasCause(statefs.CauseCancel))
+		},
+		ends: true,
+	},
+	statefs.ForceCancel: {
+		what: "it has ended as `cancelled`; one that was `trailing` as `completed`, without the rest of its optional steps",
+		occurred: func(c *actionOutcome) bool {
+			return c.state == statefs.Cancelled || c.hasTransition(hasCause(statefs.CauseCancel))
+		},
+		ends: true,
 	},
 	statefs.Retry: {
-		what:  "it is `queued` again, or its optional step is to be done again",
-		shows: func(c *carried) bool { return c.acted() || c.went(by(statefs.CauseRetry)) },
+		what: "it is `queued` again, or its optional step is to be done again",
+		occurred: func(c *actionOutcome) bool {
+			return c.actionRecorded() || c.hasTransition(hasCause(statefs.CauseRetry))
+		},
 	},
 	statefs.Skip: {
-		what:  "the step is `skipped`, and the operation goes on",
-		shows: (*carried).acted,
+		what:     "the step is `skipped`, and the operation goes on",
+		occurred: (*actionOutcome).actionRecorded,
 	},
 	statefs.Set: {
-		what:  "the record has the values",
-		shows: (*carried).acted,
+		what:     "the record has the values",
+		occurred: (*actionOutcome).actionRecorded,
 	},
 	statefs.Approve: {
-		what:  "the step is approved, and the operation goes on",
-		shows: (*carried).acted,
+		what:     "the step is approved, and the operation goes on",
+		occurred: (*actionOutcome).actionRecorded,
 	},
 	statefs.Reject: {
-		what:  "it has ended as `failed`, with the error code `rejected`",
-		shows: (*carried).acted,
-		ends:  true,
+		what:     "it has ended as `failed`, with the error code `rejected`",
+		occurred: (*actionOutcome).actionRecorded,
+		ends:     true,
 	},
 	statefs.Prioritize: {
-		what:  "the record has the priority, and the queue goes by it",
-		shows: (*carried).prioritized,
+		what:     "the record has the priority, and the queue goes by it",
+		occurred: (*actionOutcome).prioritized,
 	},
 }
 
-func by(cause statefs.Cause) func(statefs.Transited) bool {
-	return func(t statefs.Transited) bool { return t.Cause == cause }
+func hasCause(cause statefs.Cause) func(statefs.PastTransition) bool {
+	return func(t statefs.PastTransition) bool { return t.Cause == cause }
 }
 
-func resumed(t statefs.Transited) bool { return t.From == statefs.Paused && t.To.Live() }
+func resumed(t statefs.PastTransition) bool { return t.From == statefs.Paused && t.To.Live() }
 
-// request is one request that is made, and how its operation was before.
-type request struct {
-	ask statefs.Ask
-	// before is the record, nil when there is none that can be read.
+// actionRequest is a request about to be made, with the operation as it was before.
+type actionRequest struct {
+	action statefs.Action
+	// before is the record, nil if there is no readable one.
 	before *statefs.Record
-	// nothing says that the request means nothing in the state in which it found the operation.
-	nothing bool
-	// priority is what a prioritize asks for, nil for the first place.
+	// priority is the requested priority of a prioritize, nil for the first place.
 	priority *int
 }
 
-// carried is an operation with which a request has been carried out, or which has ended.
-type carried struct {
-	*request
+// actionOutcome is the operation after a request was carried out, or after the operation ended.
+type actionOutcome struct {
+	*actionRequest
 
-	state  statefs.State // as the marker says it, or the last one; "" of a foreign operation that is gone
+	state  statefs.State // of the marker, or the terminal state; "" of a foreign operation that is gone
 	ended  bool
-	record *statefs.Record // nil when there is none that can be read
+	record *statefs.Record // nil if there is no readable one
 }
 
-// went reports whether the operation has made such a transition since before the request.
-func (c *carried) went(such func(statefs.Transited) bool) bool {
+// hasTransition reports whether the operation has made a matching transition since before the request.
+func (c *actionOutcome) hasTransition(such func(statefs.PastTransition) bool) bool {
 	if c.before == nil || c.record == nil {
 		return false
 	}
@@ -106,31 +116,33 @@ func (c *carried) went(such func(statefs.Transited) bool) bool {
 	return slices.ContainsFunc(now[first:], such)
 }
 
-// acted reports whether the record says that the request was carried out: of a foreign operation, which has none, its marker says it.
-func (c *carried) acted() bool {
+// actionRecorded reports whether the record shows that the request was carried out. A foreign operation has no record;
+// its marker decides.
+func (c *actionOutcome) actionRecorded() bool {
 	if c.record == nil {
-		return c.state != "" && !c.ask.Means(c.state)
+		return c.state != "" && !c.action.AppliesIn(c.state)
 	}
-	return lastAct(c.record, c.ask).After(lastAct(c.before, c.ask))
+	return lastActionAt(c.record, c.action).After(lastActionAt(c.before, c.action))
 }
 
-// prioritized reports whether the operation has the priority. One that asked for the first place may have it without another one.
-func (c *carried) prioritized() bool {
+// prioritized reports whether the operation has the requested priority. An operation that is first already keeps its
+// priority when the first place is requested.
+func (c *actionOutcome) prioritized() bool {
 	switch {
 	case c.record == nil:
 		return false
 	case c.priority != nil:
 		return c.record.Priority == *c.priority
 	}
-	return c.ask.Means(c.state) || c.before != nil && c.record.Priority != c.before.Priority
+	return c.action.AppliesIn(c.state) || c.before != nil && c.record.Priority != c.before.Priority
 }
 
-// took reports whether the request took effect.
-func (c *carried) took() bool { return !c.nothing && effects[c.ask].shows(c) }
+// tookEffect reports whether the request took effect.
+func (c *actionOutcome) tookEffect() bool { return effects[c.action].occurred(c) }
 
-// requestFor is a request that is about to be made. The record is read only when somebody is going to wait.
-func (s *Server) requestFor(id statefs.ID, ask statefs.Ask, wait time.Duration) (*request, error) {
-	q := &request{ask: ask}
+// newActionRequest describes a request about to be made. It reads the record only if the client waits.
+func (s *Server) newActionRequest(id statefs.ID, ask statefs.Action, wait time.Duration) (*actionRequest, error) {
+	q := &actionRequest{action: ask}
 	if wait == 0 {
 		return q, nil
 	}
@@ -139,7 +151,7 @@ func (s *Server) requestFor(id statefs.ID, ask statefs.Ask, wait time.Duration) 
 	return q, err
 }
 
-// recordOf returns a record, nil when there is none that can be read.
+// recordOf returns a record, nil if there is no readable one.
 func (s *Server) recordOf(id statefs.ID) (*statefs.Record, error) {
 	rec, err := s.tree.ReadRecord(id)
 	if errors.Is(err, fs.ErrNotExist) || isUnreadable(err) {
@@ -148,9 +160,14 @@ func (s *Server) recordOf(id statefs.ID) (*statefs.Record, error) {
 	return rec, err
 }
 
-// sendAsked answers a request that has been made: at once, or when it took effect or that time is over.
-func (s *Server) sendAsked(w *answer, r *http.Request, f *follower, q *request, out asked, wait time.Duration) error {
-	if wait == 0 {
+// sendActionReply answers a request that was made: at once, or when it took effect or the wait is over.
+func (s *Server) sendActionReply(w *responseWriter, r *http.Request, f *follower, q *actionRequest, out actionReply,
+	wait time.Duration,
+) error {
+	switch {
+	case out.Changed != nil && !*out.Changed:
+		return s.sendJSON(w, r, http.StatusOK, out)
+	case wait == 0:
 		return s.sendJSON(w, r, http.StatusAccepted, out)
 	}
 	ctx, stop := context.WithTimeout(r.Context(), wait)
@@ -159,7 +176,12 @@ func (s *Server) sendAsked(w *answer, r *http.Request, f *follower, q *request, 
 	if err != nil {
 		return err
 	}
-	took := settled && found.took()
+	took := settled && found.tookEffect()
+	if !settled && !out.Foreign && q.action == statefs.Pause && found.tookEffect() {
+		// The work is stopped before its marker is renamed. Only the write of the record is missing, as on a full disk.
+		took, settled, out.Durable = true, true, new(bool)
+		out.Message += ": it is paused, and the daemon could not make that durable yet"
+	}
 	out.State, out.Pending = found.state, !settled
 	if took || !out.Foreign {
 		out.TookEffect = &took
@@ -173,16 +195,18 @@ func (s *Server) sendAsked(w *answer, r *http.Request, f *follower, q *request, 
 	return s.sendJSON(w, r, http.StatusAccepted, out)
 }
 
-// awaitEffect waits until a request has been carried out and its effect is there, or until the operation has ended. settled is false when ctx ended
-// first.
-func (s *Server) awaitEffect(ctx context.Context, f *follower, q *request) (found carried, settled bool, err error) {
-	found.request = q
+// awaitEffect waits until a request is carried out and has its effect, or until the operation has ended. settled is
+// false when ctx ended first.
+func (s *Server) awaitEffect(ctx context.Context, f *follower, q *actionRequest) (found actionOutcome,
+	settled bool, err error,
+) {
+	found.actionRequest = q
 	for {
-		outstanding, err := f.outstanding(q.ask) // before all else: what is read afterwards has its effect
+		outstanding, err := f.requestPending(q.action) // first: reads after it see the effect of a finished request
 		if err != nil {
 			return found, false, err
 		}
-		if err := s.find(f, &found); err != nil {
+		if err := s.observeOutcome(f, &found); err != nil {
 			return found, false, err
 		}
 		if found.ended || !outstanding && found.settled() {
@@ -196,14 +220,14 @@ func (s *Server) awaitEffect(ctx context.Context, f *follower, q *request) (foun
 	}
 }
 
-// find looks how the operation of a request is.
-func (s *Server) find(f *follower, found *carried) (err error) {
+// observeOutcome reads the current state of the operation.
+func (s *Server) observeOutcome(f *follower, found *actionOutcome) (err error) {
 	f.changed.Store(true)
 	_, gone := f.Snapshot()
 	if gone != nil && !errors.Is(gone, fs.ErrNotExist) && !isUnreadable(gone) {
 		return gone
 	}
-	sight, err := s.tree.Look(f.id)
+	sight, err := s.tree.ObserveAll(f.id)
 	if err != nil {
 		return err
 	}
@@ -211,48 +235,50 @@ func (s *Server) find(f *follower, found *carried) (err error) {
 		found.state = sight.States[0]
 	}
 	switch {
-	case f.end != nil && len(sight.States) == 0: // and not one that trails: its end is known before its optional steps have ended
+	case f.end != nil && len(sight.States) == 0:
+		// A marker would mean trailing: the result is known before the optional steps have ended.
 		found.record, found.state, found.ended = f.end, f.end.Status, true
 		if f.end.Trailing {
-			found.record, err = s.recordOf(f.id) // how it trailed was not known then
+			found.record, err = s.recordOf(f.id) // f.end was read before the optional steps ended
 		}
 		return err
 	case gone != nil && len(sight.States) == 0:
-		found.state, found.ended = "", true // a foreign one
+		found.state, found.ended = "", true // a foreign operation
 		return nil
 	}
 	found.record, err = s.recordOf(f.id)
 	return err
 }
 
-// settled reports whether nothing more comes of a request that has been carried out. A foreign program takes a request away when it likes, and acts on
-// it afterwards.
-func (c *carried) settled() bool {
+// settled reports whether a request that was carried out has no further effect. A foreign program may remove the
+// request before it acts on it.
+func (c *actionOutcome) settled() bool {
 	switch {
 	case c.record == nil:
-		return c.took() || !c.ask.Means(c.state)
-	case !effects[c.ask].ends:
+		return c.tookEffect() || !c.action.AppliesIn(c.state)
+	case !effects[c.action].ends:
 		return true
 	}
-	return c.ask != statefs.Cancel && !c.acted()
+	return !c.action.Cancels() && !c.actionRecorded()
 }
 
-// outstanding reports whether a request is still to be carried out: it stands in jobs/, or in taken/. The follower is woken when it leaves either.
-func (f *follower) outstanding(ask statefs.Ask) (bool, error) {
-	if f.untaken != nil {
-		f.untaken()
-		f.untaken = nil
+// requestPending reports whether a request is not carried out yet: its file is in jobs/ or taken/. The follower is
+// woken when the file leaves either.
+func (f *follower) requestPending(ask statefs.Action) (bool, error) {
+	if f.unsubscribeTaken != nil {
+		f.unsubscribeTaken()
+		f.unsubscribeTaken = nil
 	}
 	if f.hub.tree.Requested(f.id, ask) {
 		return true, nil
 	}
 	cancel, err := f.hub.logs.Subscribe(f.hub.tree.TakenPath(f.id, ask), f.wake)
 	if errors.Is(err, fs.ErrNotExist) {
-		return f.hub.tree.Requested(f.id, ask), nil // a start puts back what was taken
+		return f.hub.tree.Requested(f.id, ask), nil // a starting daemon moves requests from taken/ back
 	}
 	if err != nil {
 		return false, fmt.Errorf("wait until the request %s of %s is carried out: %w", ask, f.id, err)
 	}
-	f.untaken = cancel
+	f.unsubscribeTaken = cancel
 	return true, nil
 }

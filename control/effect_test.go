@@ -9,67 +9,68 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// asking is a request that a client waits for, in the hands of the daemon that the test plays.
-type asking struct {
+// pendingAction is a request that a client waits for, and that the test carries out as the daemon.
+type pendingAction struct {
 	*work
-	ask     statefs.Ask
+	action  statefs.Action
 	answers chan reply
-	taken   statefs.Taken
+	taken   statefs.TakenRequest
 }
 
-// await sends a request that waits, and takes it as the daemon does.
-func (w *work) await(ask statefs.Ask, query, body string) *asking {
+// await sends a request with a wait, and takes it as the daemon does.
+func (w *work) await(ask statefs.Action, query, body string) *pendingAction {
 	w.rig.t.Helper()
-	a := &asking{work: w, ask: ask, answers: make(chan reply, 1)}
+	a := &pendingAction{work: w, action: ask, answers: make(chan reply, 1)}
 	go func() { a.answers <- w.rig.do("POST", w.path("/"+string(ask)+"?wait=5m"+query), body) }()
 	w.rig.until("the request is there", func() bool { return w.rig.tree.Requested(w.id, ask) })
 	a.take()
 	return a
 }
 
-func (a *asking) take() {
+func (a *pendingAction) take() {
 	a.rig.t.Helper()
 	var ok bool
 	var err error
-	a.taken, ok, err = a.rig.owner.Take(a.id, a.ask)
+	a.taken, ok, err = a.rig.owner.Take(a.id, a.action)
 	must(a.rig.t, err)
 	if !ok {
 		a.rig.t.Fatal("the request is gone")
 	}
 }
 
-// unanswered fails the test when the client was answered already, after another one has been.
-func (a *asking) unanswered(when string) {
+// wantPending fails the test if the client is answered before three later requests are.
+func (a *pendingAction) wantPending(when string) {
 	a.rig.t.Helper()
 	for range 3 {
 		a.rig.get(a.path(""))
 	}
 	select {
 	case got := <-a.answers:
-		a.rig.t.Fatalf("%s is answered %s: %s", a.ask, when, got.body)
+		a.rig.t.Fatalf("%s is answered %s: %s", a.action, when, got.body)
 	default:
 	}
 }
 
-// drop says that the effect of the request is durable, or that there is none, and checks the answer.
-func (a *asking) drop(state statefs.State, effect bool) {
+// drop marks the request as carried out, with or without an effect, and checks the answer.
+func (a *pendingAction) drop(state statefs.State, effect bool) {
 	a.rig.t.Helper()
 	must(a.rig.t, a.rig.owner.Drop(a.taken))
-	a.answered(state, effect)
+	a.wantAnswer(state, effect)
 }
 
-func (a *asking) answered(state statefs.State, effect bool) {
+func (a *pendingAction) wantAnswer(state statefs.State, effect bool) {
 	a.rig.t.Helper()
 	got := <-a.answers
-	if out := got.json(a.rig.t); got.status != 200 || out["state"] != string(state) || out["took_effect"] != effect || out["success"] != true {
-		a.rig.t.Errorf("%s: %d %s, want %s, %t", a.ask, got.status, got.body, state, effect)
+	if out := got.json(a.rig.t); got.status != 200 || out["state"] != string(state) || out["took_effect"] != effect ||
+		out["success"] != true {
+		a.rig.t.Errorf("%s: %d %s, want %s, %t", a.action, got.status, got.body, state, effect)
 	}
 }
 
-// goes makes a transition: in the record and, unless it has ended, by its marker.
+// goes makes a transition: in the record and, unless it is the end, of the marker.
 func (w *work) goes(from statefs.State, causes ...statefs.Cause) statefs.State {
 	w.rig.t.Helper()
 	at := from
@@ -87,12 +88,15 @@ func (w *work) goes(from statefs.State, causes ...statefs.Cause) statefs.State {
 	return at
 }
 
-func (a *asking) acts() {
+func (a *pendingAction) recordAction() {
 	a.rig.t.Helper()
-	a.change(func(rec *statefs.Record) { rec.Acts = append(rec.Acts, steps.Act{Ask: string(a.ask), At: time.Now()}) })
+	a.change(func(rec *statefs.Record) {
+		rec.ActionRecords = append(rec.ActionRecords, steps.ActionRecord{Action: string(a.action), At: time.Now()})
+	})
 }
 
-// A client is answered when the effect is durable, not when the marker shows it, and not when the operation has changed for another reason.
+// A client is answered when the effect is durable, not when the marker shows it, and not after a change with another
+// cause.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -100,55 +104,56 @@ func TestEffects(t *testing.T) {
 
 	a := w.await(statefs.Pause, "", "")
 	w.goes(statefs.Queued, statefs.CausePause)
-	a.unanswered("before the pause is durable")
+	a.wantPending("before the pause is durable")
 	a.drop(statefs.Paused, true)
 
 	a = w.await(statefs.Resume, "", "")
 	w.goes(statefs.Paused, statefs.CauseRelease)
-	a.unanswered("before the resume is durable")
+	a.wantPending("before the resume is durable")
 	a.drop(statefs.Queued, true)
 
 	a = w.await(statefs.Pause, "", "")
-	w.goes(statefs.Queued, statefs.CausePause, statefs.CauseRelease) // somebody resumes it before anybody looks
+	w.goes(statefs.Queued, statefs.CausePause, statefs.CauseRelease) // resumed before the server observes the pause
 	a.drop(statefs.Queued, false)
 
 	a = w.await(statefs.Prioritize, "&priority=7", "")
 	w.change(func(rec *statefs.Record) { rec.Priority = 7 })
-	a.unanswered("before the priority is durable")
+	a.wantPending("before the priority is durable")
 	a.drop(statefs.Queued, true)
-	a = w.await(statefs.Prioritize, "", "") // it is the first already
+	a = w.await(statefs.Prioritize, "", "") // already the first
 	a.drop(statefs.Queued, true)
 	a = w.await(statefs.Prioritize, "&priority=8", "")
 	w.goes(statefs.Queued, statefs.CauseStart) // too late
 	a.drop(statefs.Running, false)
 
 	a = w.await(statefs.Cancel, "", "")
-	a.unanswered("before the work has ended")
+	a.wantPending("before the work has ended")
 	must(t, r.owner.Drop(a.taken))
-	a.unanswered("before the work has ended, and its marker is gone")
+	a.wantPending("before the work has ended, and its marker is gone")
 	w.goes(statefs.Running, statefs.CauseCancel)
-	a.answered(statefs.Cancelled, true)
+	a.wantAnswer(statefs.Cancelled, true)
 }
 
-func TestEffectsThatAreNone(t *testing.T) {
+func TestOtherTransitionsAreNoEffect(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	w := r.submit()
 	w.goes(statefs.Queued, statefs.CauseStart)
 	w.goes(statefs.Running, statefs.CauseRetryLater)
 	a := w.await(statefs.Retry, "", "")
-	w.goes(statefs.FailedRetryable, statefs.CauseDue) // its time has come, whoever asks
+	w.goes(statefs.FailedRetryable, statefs.CauseDue) // by its deadline, not by the request
 	a.drop(statefs.Queued, false)
 
 	w.goes(statefs.Queued, statefs.CauseStart)
 	w.goes(statefs.Running, statefs.CauseRetryLater)
 	a = w.await(statefs.Retry, "", "")
-	w.goes(statefs.FailedRetryable, statefs.CauseRetry, statefs.CauseStart, statefs.CauseRetryLater) // and it fails again at once
+	// and fails again at once
+	w.goes(statefs.FailedRetryable, statefs.CauseRetry, statefs.CauseStart, statefs.CauseRetryLater)
 	a.drop(statefs.FailedRetryable, true)
 
 	a = w.await(statefs.Pause, "", "")
 	w.goes(statefs.FailedRetryable, statefs.CauseExpired)
-	a.answered(statefs.Failed, false)
+	a.wantAnswer(statefs.Failed, false)
 
 	gate := r.film(statefs.WaitingApproval, atPublish)
 	a = gate.await(statefs.Approve, "", "{}")
@@ -156,43 +161,43 @@ func TestEffectsThatAreNone(t *testing.T) {
 	gate.goes(statefs.WaitingApproval, statefs.CauseCancel)
 }
 
-// A reject has taken effect when the operation has ended: the record says before that it was made.
-func TestEffectsOfActs(t *testing.T) {
+// A reject has taken effect when the operation has ended; the record contains the action earlier.
+func TestStepActionEffects(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	gate := r.film(statefs.WaitingApproval, atPublish)
 	a := gate.await(statefs.Reject, "", "{}")
-	a.acts()
-	a.unanswered("before the operation has ended")
+	a.recordAction()
+	a.wantPending("before the operation has ended")
 	gate.goes(statefs.WaitingApproval, statefs.CauseReject)
-	a.answered(statefs.Failed, true)
+	a.wantAnswer(statefs.Failed, true)
 
 	gate = r.film(statefs.WaitingApproval, atPublish)
 	a = gate.await(statefs.Approve, "", "{}")
-	a.acts()
-	a.unanswered("before the marker says so")
+	a.recordAction()
+	a.wantPending("before the marker says so")
 	gate.goes(statefs.WaitingApproval, statefs.CauseApprove)
-	// A daemon that begins carries out again what the last one had in hand.
-	_, err := r.owner.Untake()
+	// A starting daemon repeats requests that its predecessor had taken.
+	_, err := r.owner.RestoreTaken()
 	must(t, err)
-	a.unanswered("before the next daemon has looked")
+	a.wantPending("before the next daemon has looked")
 	a.take()
 	a.drop(statefs.Queued, true)
 
 	gate = r.film(statefs.WaitingApproval, atPublish)
 	a = gate.await(statefs.Reject, "", "{}")
-	gate.goes(statefs.WaitingApproval, statefs.CauseApprove) // somebody else was first
+	gate.goes(statefs.WaitingApproval, statefs.CauseApprove) // by an earlier approve
 	a.drop(statefs.Queued, false)
 }
 
-// What can be waited for says what it is, in the documentation too.
+// Every effect that can be waited for is described, in the documentation too.
 func TestEffectsAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/http.md")
 	must(t, err)
-	for _, ask := range statefs.Asks() {
+	for _, ask := range statefs.Actions() {
 		e, ok := effects[ask]
-		if !ok || e.what == "" || e.shows == nil {
+		if !ok || e.what == "" || e.occurred == nil {
 			t.Errorf("nobody says what counts as the effect of %s", ask)
 		}
 		if row := fmt.Sprintf("| `%s` | %s |", ask, e.what); !strings.Contains(string(page), row) {
@@ -201,8 +206,8 @@ func TestEffectsAreDocumented(t *testing.T) {
 	}
 }
 
-// A wait is taken by all that changes an operation, and refused where it is no time.
-func TestEveryActTakesAWait(t *testing.T) {
+// Every change of an operation accepts wait, and refuses an invalid one.
+func TestEveryActionTakesWait(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	w := r.submit().start()
@@ -211,8 +216,12 @@ func TestEveryActTakesAWait(t *testing.T) {
 		t.Errorf("pin: %d %s", a.status, a.body)
 	}
 	live := r.film(statefs.FailedManual, atSplit)
-	for _, act := range []string{"pause", "resume", "cancel", "retry", "skip", "set", "approve", "reject", "prioritize", "pin"} {
-		r.problem(r.do("POST", live.path("/"+act+"?wait=soon"), ""), 400, "Invalid parameter 'wait': 'soon' must be a duration such as 5s, at most 10m0s")
+	for _, act := range []string{
+		"pause", "resume", "cancel", "retry", "skip", "set", "approve", "reject",
+		"prioritize", "pin",
+	} {
+		r.problem(r.do("POST", live.path("/"+act+"?wait=soon"), ""), 400,
+			"Invalid parameter 'wait': 'soon' must be a duration such as 5s, at most 10m0s")
 	}
 	if listing, err := r.tree.List(); err != nil || len(listing.Requests) > 0 {
 		t.Errorf("requests were written: %v", errors.Join(err, fmt.Errorf("%v", listing.Requests)))

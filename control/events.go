@@ -13,36 +13,48 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
-	"github.com/jobdir/jobdir/events"
+	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
 )
 
-// eventParameters are those of /api/v1/events and /api/v1/ws.
+// eventParameters are the parameters of /api/v1/events and /api/v1/ws.
 var eventParameters = []parameter{
-	{name: "job", kind: "string", summary: "only those of this job, as JOB or GROUP/JOB; any of several, as of the following, which are separated by commas (but for key) or given again"},
+	{
+		name: "job", kind: "string",
+		summary: "only those of this job, as JOB or GROUP/JOB; any of several, as of the following, which are separated by commas (but for key) or given again",
+	},
 	{name: "group", kind: "string", summary: "only those of this group"},
 	{name: "lane", kind: "string", summary: "only those of operations in this lane, and of the lane itself"},
 	{name: "key", kind: "string", summary: "only those of operations with this key"},
 	{name: "tag", kind: "string", summary: "only those of operations with this tag"},
 	{name: "id", kind: "string", summary: "only those of this operation; each reason for which it waits is told then"},
-	{name: "type", kind: "string", summary: "only those of this type: transition, step, progress, waiting, stalled, lane, sweep; a gap always comes"},
-	{name: "after", kind: "integer", summary: "first those with a higher number, as far back as they are kept, 0 for all; only new ones when not given; the header Last-Event-ID goes before"},
+	{
+		name: "type", kind: "string",
+		summary: "only those of this type: transition, step, progress, waiting, stalled, lane, sweep; a gap always comes",
+	},
+	{
+		name: "after", kind: "integer",
+		summary: "first those with a higher number, as far back as they are kept, 0 for all; only new ones when not given; the header Last-Event-ID goes before",
+	},
 }
 
-// eventReader returns what a request follows, and the operations that it names. The caller closes the reader.
+// eventReader returns the reader for a request, and the operations that its filter names. The caller closes the reader.
 func (s *Server) eventReader(r *http.Request) (reader *events.Reader, ids []statefs.ID, err error) {
 	if s.events == nil {
 		return nil, nil, refuse(http.StatusServiceUnavailable, "This daemon keeps no events")
 	}
-	values, err := query(r)
+	values, err := query(r, "job", "group", "lane", "key", "tag", "id", "type")
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := eventNames(values); err != nil {
 		return nil, nil, err
 	}
-	filter := events.Filter{Jobs: values["job"], Groups: values["group"], Lanes: values["lane"], Keys: values["key"], Tags: values["tag"]}
+	filter := events.Filter{
+		Jobs: values["job"], Groups: values["group"], Lanes: values["lane"], Keys: values["key"],
+		Tags: values["tag"],
+	}
 	for _, text := range values["id"] {
 		id, err := statefs.ParseID(text)
 		if err != nil {
@@ -50,7 +62,8 @@ func (s *Server) eventReader(r *http.Request) (reader *events.Reader, ids []stat
 		}
 		filter.IDs = append(filter.IDs, id)
 	}
-	if filter.Types, err = choices(url.Values{"type": {strings.Join(values["type"], ",")}}, "type", events.Types()); err != nil {
+	if filter.Types, err = choices(url.Values{"type": {strings.Join(values["type"], ",")}}, "type",
+		events.Types()); err != nil {
 		return nil, nil, err
 	}
 	after, err := afterFrom(r, values)
@@ -60,12 +73,12 @@ func (s *Server) eventReader(r *http.Request) (reader *events.Reader, ids []stat
 	return s.events.Follow(filter, after), filter.IDs, nil
 }
 
-// followAll says that somebody reads the events of these operations, until leave is called: each reason for which they wait is an event then. Those
-// of others are told of less, so the reader is open before.
+// followAll registers a reader of these operations until leave is called: every change of their waiting reasons is
+// published as an event; for other operations fewer are. The event reader must be open before, so that it misses none.
 func (s *Server) followAll(ids []statefs.ID) (leave func()) {
 	var all []func()
 	for _, id := range ids {
-		all = append(all, s.status.Followed(id, nil))
+		all = append(all, s.status.Follow(id, nil))
 	}
 	return func() {
 		for _, leave := range all {
@@ -74,7 +87,7 @@ func (s *Server) followAll(ids []statefs.ID) (leave func()) {
 	}
 }
 
-// eventNames refuses parameters that are not known, and takes apart those that hold several values.
+// eventNames refuses unknown parameters, and splits the values of list parameters at commas.
 func eventNames(values url.Values) error {
 	var known []string
 	for _, p := range eventParameters {
@@ -85,14 +98,14 @@ func eventNames(values url.Values) error {
 			return unknownParameter(name, known)
 		}
 		if name != "after" && name != "key" { // a key may hold anything
-			values[name] = several(given)
+			values[name] = splitList(given)
 		}
 	}
 	return nil
 }
 
-// several takes apart what is separated by commas.
-func several(given []string) (out []string) {
+// splitList splits at commas and drops empty words.
+func splitList(given []string) (out []string) {
 	for _, text := range given {
 		for word := range strings.SplitSeq(text, ",") {
 			if word = strings.TrimSpace(word); word != "" {
@@ -103,7 +116,7 @@ func several(given []string) (out []string) {
 	return out
 }
 
-// afterFrom reads from where a reader goes on.
+// afterFrom returns the event number after which a reader continues.
 func afterFrom(r *http.Request, values url.Values) (uint64, error) {
 	text, from := r.Header.Get("Last-Event-ID"), "header Last-Event-ID"
 	if text == "" {
@@ -114,13 +127,14 @@ func afterFrom(r *http.Request, values url.Values) (uint64, error) {
 	}
 	after, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, refuse(http.StatusBadRequest, "Invalid %s: %s must be the number of an event, or 0", from, shownValue(text)).with("parameter", "after")
+		return 0, refuse(http.StatusBadRequest, "Invalid %s: %s must be the number of an event, or 0", from,
+			quoteValue(text)).with("parameter", "after")
 	}
 	return after, nil
 }
 
 // eventStream is GET /api/v1/events.
-func (s *Server) eventStream(w *answer, r *http.Request, _ httprouter.Params) error {
+func (s *Server) eventStream(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	reader, ids, err := s.eventReader(r)
 	if err != nil {
 		return err
@@ -130,20 +144,20 @@ func (s *Server) eventStream(w *answer, r *http.Request, _ httprouter.Params) er
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if err := s.tree.RoomForReader(); err != nil {
-		return err // before the first byte, while there can still be an answer
+	if err := s.tree.DescriptorsForReader(); err != nil {
+		return err // before the first byte, while an answer is still possible
 	}
-	w.Header().Set("Connection", "close") // its bound and its room are for this answer
-	taker := s.boundTaking(r)
+	w.Header().Set("Connection", "close") // the stall timeout and the send buffer are set for this answer only
+	taker := s.boundStall(r)
 	defer s.followAll(ids)()
 	w.WriteHeader(http.StatusOK)
-	out := &eventWriter{Writer: bufio.NewWriterSize(w, 16<<10), flush: http.NewResponseController(w).Flush, taker: taker}
-	told, err := s.tellEvents(r.Context(), reader, out)
+	out := &eventWriter{Writer: bufio.NewWriterSize(w, 16<<10), flush: http.NewResponseController(w).Flush, conn: taker}
+	told, err := s.sendEvents(r.Context(), reader, out)
 	if errors.Is(err, errSlow) {
-		err = s.cutSlow(r, reader.Cut(told), out)
+		err = s.disconnectSlow(r, reader.Cut(told), out)
 	}
 	if errors.Is(context.Cause(r.Context()), stream.ErrShutdown) {
-		_, _ = out.WriteString(": shutting down\n\n") // the worst is that the client is not told
+		_, _ = out.WriteString(": shutting down\n\n") // at worst the client misses it
 		_ = out.send()
 	}
 	if r.Context().Err() == nil && err != nil {
@@ -152,12 +166,14 @@ func (s *Server) eventStream(w *answer, r *http.Request, _ httprouter.Params) er
 	return nil
 }
 
-// errSlow says that a client took nothing of its events for too long.
+// errSlow means that a client read none of its events for too long.
 var errSlow = errors.New("the client does not read")
 
-// cutSlow ends the answer to a client that does not read: with a gap of all that it did not get, which it finds when it reads again.
-func (s *Server) cutSlow(r *http.Request, last events.Frame, out eventSink) error {
-	s.log.Warn("a reader of events took nothing for too long and is let go; it can come back and go on", "client", r.RemoteAddr, "after", last.Seq, "missing", last.Gap.To-last.Seq)
+// disconnectSlow ends the answer to a client that does not read: its last event is a gap that covers all events it
+// missed, which it finds when it reads again.
+func (s *Server) disconnectSlow(r *http.Request, last events.Frame, out eventSink) error {
+	s.log.Warn("a reader of events took nothing for too long and is let go; it can come back and go on", "client",
+		r.RemoteAddr, "after", last.Seq, "missing", last.Gap.To-last.Seq)
 	if err := out.event(&last); err != nil && !errors.Is(err, errSlow) {
 		return err
 	}
@@ -167,20 +183,20 @@ func (s *Server) cutSlow(r *http.Request, last events.Frame, out eventSink) erro
 	return nil
 }
 
-// eventSink takes events for one client. An error ends the answer; errSlow is one after which the client may still be told something.
+// eventSink sends events to one client. An error ends the answer; after errSlow a last event may still be sent.
 type eventSink interface {
-	// event takes one event, also when it returns errSlow; it may be kept until send.
+	// event takes one event, also when it returns errSlow; it may buffer the event until send.
 	event(f *events.Frame) error
-	// begin says where the client begins.
+	// begin sends the position at which the client starts.
 	begin(seq uint64) error
-	// position says that everything up to a number was looked at.
+	// position sends the number up to which all events were considered, as a heartbeat.
 	position(seq uint64) error
-	// send has what was taken leave.
+	// send flushes buffered events.
 	send() error
 }
 
-// tellEvents has a client told of events until the client or the server is gone. told is the last number that the client was told of.
-func (s *Server) tellEvents(ctx context.Context, reader *events.Reader, out eventSink) (told uint64, err error) {
+// sendEvents sends events until the client or the server is gone. told is the last number that the client was sent.
+func (s *Server) sendEvents(ctx context.Context, reader *events.Reader, out eventSink) (told uint64, err error) {
 	beat := time.NewTicker(s.heartbeat)
 	defer beat.Stop()
 	told = reader.Position()
@@ -225,7 +241,7 @@ func (s *Server) tellEvents(ctx context.Context, reader *events.Reader, out even
 type eventWriter struct {
 	*bufio.Writer
 	flush func() error
-	taker *conn
+	conn  *conn
 }
 
 func (e *eventWriter) event(f *events.Frame) error {
@@ -236,21 +252,21 @@ func (e *eventWriter) event(f *events.Frame) error {
 	if _, err := e.WriteString("\n\n"); err != nil {
 		return err
 	}
-	return e.taken()
+	return e.checkStalled()
 }
 
-// taken returns errSlow once the client took nothing for too long.
-func (e *eventWriter) taken() error {
-	if e.taker.gaveUp() {
+// checkStalled returns errSlow once the client read nothing for too long.
+func (e *eventWriter) checkStalled() error {
+	if e.conn.writeStalled() {
 		return errSlow
 	}
 	return nil
 }
 
-// begin has the heads of the answer leave, and tells the client where it is although nothing may happen for hours.
+// begin sends the header of the answer and the client's position, although no event may follow for hours.
 func (e *eventWriter) begin(seq uint64) error { return e.position(seq) }
 
-// position is a comment, and an id without data: no event for a browser, but what it goes on after when it comes back.
+// position sends a comment and an id without data: browsers dispatch no event, but resume after this id.
 func (e *eventWriter) position(seq uint64) error {
 	_, err := e.WriteString(": idle\nid: " + strconv.FormatUint(seq, 10) + "\n\n")
 	return err
@@ -263,5 +279,5 @@ func (e *eventWriter) send() error {
 	if err := e.flush(); err != nil {
 		return err
 	}
-	return e.taken()
+	return e.checkStalled()
 }

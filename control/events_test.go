@@ -13,7 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/jobdir/jobdir/events"
+	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -33,14 +33,17 @@ func withEvents(t *testing.T, change ...func(*Config)) *rig {
 	return setup(t, append([]func(*Config){open}, change...)...)
 }
 
-// say publishes a transition of each job.
-func (r *rig) say(jobs ...string) {
+// publishJobs publishes a transition of each job.
+func (r *rig) publishJobs(jobs ...string) {
 	for _, job := range jobs {
-		r.config.Events.Publish(events.Event{Type: events.Transition, Group: "g", Job: job, Key: "a,b", Tags: []string{"t-" + job}, To: statefs.Running})
+		r.config.Events.Publish(events.Event{
+			Type: events.Transition, Group: "g", Job: job, Key: "a,b",
+			Tags: []string{"t-" + job}, To: statefs.Running,
+		})
 	}
 }
 
-// sseEvents reads server-sent events.
+// sseEvents parses server-sent events.
 type sseEvents struct {
 	t    *testing.T
 	resp *http.Response
@@ -80,7 +83,8 @@ func (e *sseEvents) wantJobs(first int, jobs ...string) {
 		if err := json.Unmarshal([]byte(f["data"]), &event); err != nil {
 			e.t.Fatalf("frame %v: %v", f, err)
 		}
-		if event.Job != job || f["id"] != strconv.Itoa(first+i) || event.Seq != uint64(first+i) || f["event"] != "transition" {
+		if event.Job != job || f["id"] != strconv.Itoa(first+i) || event.Seq != uint64(first+i) ||
+			f["event"] != "transition" {
 			e.t.Fatalf("frame %v, want %d of %s", f, first+i, job)
 		}
 	}
@@ -93,23 +97,28 @@ func TestEventsAreFollowedAndResumed(t *testing.T) {
 	if f := live.next(); f["id"] != "0" || f["data"] != "" {
 		t.Fatalf("the first frame is %v, want the position alone", f)
 	}
-	r.say("a", "b", "c", "d", "e", "f", "g", "h")
+	r.publishJobs("a", "b", "c", "d", "e", "f", "g", "h")
 	live.wantJobs(1, "a", "b", "c", "d", "e", "f", "g", "h")
 
-	again := r.follow("/api/v1/events?after=0", "Last-Event-ID: 2") // as a browser does that comes back; further than memory reaches
+	// as a reconnecting browser does; from before the oldest event in memory
+	again := r.follow("/api/v1/events?after=0", "Last-Event-ID: 2")
 	if f := again.next(); f["id"] != "2" {
 		t.Fatalf("the first frame is %v", f)
 	}
 	again.wantJobs(3, "c", "d", "e", "f", "g", "h")
 
-	for path, want := range map[string]int{"?after=0&job=c": 3, "?after=0&job=x,g/d": 4, "?after=0&tag=t-e&group=g": 5, "?after=5&key=a,b": 6, "?after=6&type=transition,lane&key=x&key=a%2Cb": 7} {
+	for path, want := range map[string]int{
+		"?after=0&job=c": 3, "?after=0&job=x,g/d": 4, "?after=0&tag=t-e&group=g": 5,
+		"?after=5&key=a,b": 6, "?after=6&type=transition,lane&key=x&key=a%2Cb": 7,
+	} {
 		f := r.follow("/api/v1/events" + path)
 		f.next()
 		f.wantJobs(want, string(rune('a'+want-1)))
 	}
 	beyond := r.follow("/api/v1/events?type=lane", "Last-Event-ID: 99")
 	beyond.next()
-	if f := beyond.next(); f["event"] != "gap" || !strings.Contains(f["data"], `"gap":{"from":9,"to":99,"reason":"unknown_number"}`) || f["id"] != "8" {
+	if f := beyond.next(); f["event"] != "gap" ||
+		!strings.Contains(f["data"], `"gap":{"from":9,"to":99,"reason":"unknown_number"}`) || f["id"] != "8" {
 		t.Fatalf("got %v, want a gap", f)
 	}
 }
@@ -122,7 +131,7 @@ func TestEventsRefuse(t *testing.T) {
 		"?id=me":                      "Invalid parameter 'id': ",
 		"?type=joy":                   "Invalid parameter 'type': 'joy' is none of [transition step progress waiting stalled lane delivery target sweep gap]",
 		"?after=-1":                   "Invalid parameter 'after': '-1' must be the number of an event, or 0",
-		"?after=1&after=2":            "Invalid parameter 'after': '1,2' must be the number of an event, or 0",
+		"?after=1&after=2":            "Parameter 'after' is given 2 times: give it once",
 		"?after=99999999999999999999": "Invalid parameter 'after': '99999999999999999999' must be the number of an event, or 0",
 	} {
 		for _, path := range []string{"/api/v1/events", "/api/v1/ws"} {
@@ -131,8 +140,10 @@ func TestEventsRefuse(t *testing.T) {
 			}
 		}
 	}
-	r.problem(r.get("/api/v1/events", "Last-Event-ID: x"), 400, "Invalid header Last-Event-ID: 'x' must be the number of an event, or 0")
-	r.problem(r.get("/api/v1/ws"), 426, "This address speaks WebSocket alone; the same events come from /api/v1/events as server-sent events")
+	r.problem(r.get("/api/v1/events", "Last-Event-ID: x"), 400,
+		"Invalid header Last-Event-ID: 'x' must be the number of an event, or 0")
+	r.problem(r.get("/api/v1/ws"), 426,
+		"This address speaks WebSocket alone; the same events come from /api/v1/events as server-sent events")
 	r.problem(r.get("/api/v1/ws", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 8"), 400,
 		`unsupported WebSocket protocol version (only 13 is supported): "8"`)
 	if a := r.do("HEAD", "/api/v1/events", ""); a.status != 200 || a.body != "" {
@@ -147,7 +158,7 @@ func TestEventsAreKeptAlive(t *testing.T) {
 	r := withEvents(t)
 	r.server.heartbeat = time.Millisecond
 	idle := r.follow("/api/v1/events?type=lane")
-	r.say("a")
+	r.publishJobs("a")
 	for f := idle.next(); f["id"] != "1"; f = idle.next() {
 		if f["data"] != "" {
 			t.Fatalf("got %v", f)
@@ -161,7 +172,7 @@ func TestEventsEndWithTheServer(t *testing.T) {
 	live := r.follow("/api/v1/events")
 	live.next()
 	socket := r.socket("")
-	r.say("a")
+	r.publishJobs("a")
 	live.wantJobs(1, "a")
 	r.wantMessages(socket, 1, "a")
 	r.stop()
@@ -225,23 +236,24 @@ func (r *rig) wantMessages(c *websocket.Conn, first int, jobs ...string) {
 func TestEventsOverWebSocket(t *testing.T) {
 	t.Parallel()
 	r := withEvents(t)
-	r.say("a", "b", "c", "d", "e", "f")
+	r.publishJobs("a", "b", "c", "d", "e", "f")
 	r.follow("/api/v1/events?after=5").wait("6")
 	all := r.socket("?after=0")
 	r.wantMessages(all, 1, "a", "b", "c", "d", "e", "f")
 	some := r.socket("?after=2&job=e", "Origin: http://"+r.tcp.Addr().String())
 	r.wantMessages(some, 5, "e")
-	r.say("g")
+	r.publishJobs("g")
 	r.wantMessages(all, 7, "g")
 
-	r.server.heartbeat = time.Millisecond // for those who come from now on
+	r.server.heartbeat = time.Millisecond // for new connections
 	pinged := r.socket("")
-	r.say("h")
+	r.publishJobs("h")
 	r.wantMessages(pinged, 8, "h")
 
-	// A client that says anything is told off, and one that leaves is let go: the server ends without either.
+	// A client that sends anything is disconnected, and a client may leave: the server can stop after either.
 	must(t, all.Write(t.Context(), websocket.MessageText, []byte("hello")))
-	if _, _, err := all.Read(t.Context()); websocket.CloseStatus(err) != -1 && websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+	if _, _, err := all.Read(t.Context()); websocket.CloseStatus(err) != -1 &&
+		websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
 		for err == nil {
 			_, _, err = all.Read(t.Context())
 		}
@@ -252,7 +264,7 @@ func TestEventsOverWebSocket(t *testing.T) {
 	must(t, some.CloseNow())
 }
 
-// wait reads until a frame has an id.
+// wait reads until a frame has the id.
 func (e *sseEvents) wait(id string) {
 	e.t.Helper()
 	for at := ""; at != id; {
@@ -289,8 +301,8 @@ func TestAWebSocketIsGuarded(t *testing.T) {
 	}
 }
 
-// A reader that is slower than what happens keeps nobody waiting, and gets all that is kept.
-func TestASlowFollowerHoldsNobodyUp(t *testing.T) {
+// A slow reader blocks no publisher, and gets all events that are kept.
+func TestSlowSubscriberBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	r := withEvents(t)
 	slow := r.follow("/api/v1/events")

@@ -20,11 +20,11 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// logFile is GET /api/v1/operations/{id}/log: the bytes of the log file, or what a step wrote in its last run, with Range.
-func (s *Server) logFile(w *answer, r *http.Request, p httprouter.Params) error {
+// logFile is GET /api/v1/operations/{id}/log: the bytes of the log file, or of a step's log. It supports Range.
+func (s *Server) logFile(w *responseWriter, r *http.Request, p httprouter.Params) error {
 	id, err := statefs.ParseID(p.ByName("id"))
 	if err != nil {
 		return err
@@ -37,14 +37,15 @@ func (s *Server) logFile(w *answer, r *http.Request, p httprouter.Params) error 
 		return s.stepLog(w, r, id, values)
 	}
 	if values.Has("run") {
-		return refuse(http.StatusBadRequest, "Invalid parameter 'run': it is one of the runs of a step: name that with step").with("parameter", "run")
+		return refuse(http.StatusBadRequest,
+			"Invalid parameter 'run': it is one of the runs of a step: name that with step").with("parameter", "run")
 	}
 	rec, err := s.tree.ReadRecord(id)
 	if isUnreadable(err) {
 		rec, err = new(statefs.Record), nil // the log may be all that is left
 	}
 	if err != nil {
-		return s.unknown(id, err)
+		return s.recordError(id, err)
 	}
 	var content io.ReadSeeker = strings.NewReader("")
 	log, err := s.tree.OpenLog(id)
@@ -52,11 +53,11 @@ func (s *Server) logFile(w *answer, r *http.Request, p httprouter.Params) error 
 	case err == nil:
 		defer func() { _ = log.Close() }() // opened for reading
 		content = log
-	case !errors.Is(err, fs.ErrNotExist):
+	case !noLogYet(rec, err):
 		return err
 	}
 	if sealed := rec.LogBytes; sealed != nil && log != nil {
-		// What was written after the end of the operation belongs to nobody's result.
+		// Bytes written after the end of the operation are not part of its log.
 		info, err := log.Stat()
 		if err != nil {
 			return err
@@ -70,14 +71,20 @@ func (s *Server) logFile(w *answer, r *http.Request, p httprouter.Params) error 
 	return serveContent(w, r, time.Time{}, content)
 }
 
-// The headers of what a step wrote: the run that did, and all that are known of the step.
+// noLogYet reports whether err means that there is no log. An irregular file in place of the log of a live operation
+// counts as none: the daemon moves it away when the work begins.
+func noLogYet(rec *statefs.Record, err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, statefs.ErrIrregular) && rec.LogBytes == nil
+}
+
+// Headers of a step's log: the run that wrote it, and all runs of the step that are known.
 const (
 	runHeader  = "X-Jobdir-Run"
 	runsHeader = "X-Jobdir-Runs"
 )
 
-// stepLog answers with what a step wrote in its last run, or in the one that is asked for.
-func (s *Server) stepLog(w *answer, r *http.Request, id statefs.ID, values url.Values) error {
+// stepLog answers with the output of a step in its last run, or in the run that the parameter run names.
+func (s *Server) stepLog(w *responseWriter, r *http.Request, id statefs.ID, values url.Values) error {
 	name := values.Get("step")
 	wanted, err := numberFrom(values, "run", 0, 1, 1e9)
 	if err != nil {
@@ -85,15 +92,17 @@ func (s *Server) stepLog(w *answer, r *http.Request, id statefs.ID, values url.V
 	}
 	rec, err := s.tree.ReadRecord(id)
 	if err != nil {
-		return s.unknown(id, err)
+		return s.recordError(id, err)
 	}
 	step := steps.Find(rec.Steps, name)
 	if step == nil {
-		return refuse(http.StatusNotFound, "Operation '%s' has no step '%s'", id, printable(name, 64)).with("id", id).with("parameter", "step")
+		return refuse(http.StatusNotFound, "Operation '%s' has no step '%s'", id, printable(name, 64)).with("id",
+			id).with("parameter", "step")
 	}
 	runs := step.Runs()
 	if wanted != 0 && !slices.Contains(runs, int(wanted)) {
-		return refuse(http.StatusNotFound, "Step '%s' of operation '%s' has no run %d: %s", step.Name, id, wanted, steps.SayRuns(runs)).with("id", id).with("parameter", "run").with("runs", runs)
+		return refuse(http.StatusNotFound, "Step '%s' of operation '%s' has no run %d: %s", step.Name, id, wanted,
+			steps.DescribeRuns(runs)).with("id", id).with("parameter", "run").with("runs", runs)
 	}
 	if len(runs) > 0 {
 		w.Header().Set(runHeader, strconv.Itoa(cmp.Or(int(wanted), step.Run)))
@@ -110,21 +119,21 @@ func (s *Server) stepLog(w *answer, r *http.Request, id statefs.ID, values url.V
 		}
 		from, to, _ := step.OutputOf(int(wanted), info.Size())
 		content = io.NewSectionReader(log, from, to-from)
-	case !errors.Is(err, fs.ErrNotExist):
+	case !noLogYet(rec, err):
 		return err
 	}
 	attach(w.Header(), mediaText+"; charset=utf-8", id.String()+"."+step.Name+".log")
 	return serveContent(w, r, time.Time{}, content)
 }
 
-// attach makes a browser keep a file instead of showing it: what work writes is never run in the daemon's name.
+// attach makes a browser save a file instead of showing it: output of work is never executed in the daemon's origin.
 func attach(h http.Header, media, name string) {
 	h.Set("Content-Type", media)
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 }
 
 // artifact is GET /api/v1/operations/{id}/artifacts/{name}.
-func (s *Server) artifact(w *answer, r *http.Request, p httprouter.Params) error {
+func (s *Server) artifact(w *responseWriter, r *http.Request, p httprouter.Params) error {
 	id, err := statefs.ParseID(p.ByName("id"))
 	if err != nil {
 		return err
@@ -134,9 +143,10 @@ func (s *Server) artifact(w *answer, r *http.Request, p httprouter.Params) error
 	if !fs.ValidPath(name) || name == "." {
 		return missing
 	}
+	escaped := statefs.ArtifactFile(name)
 	rec, err := s.tree.ReadRecord(id)
 	if err != nil {
-		return s.unknown(id, err)
+		return s.recordError(id, err)
 	}
 	if rec.Artifacts != nil {
 		missing = missing.with("artifacts", rec.Artifacts)
@@ -149,10 +159,13 @@ func (s *Server) artifact(w *answer, r *http.Request, p httprouter.Params) error
 		return err
 	}
 	defer func() { _ = root.Close() }() // opened for reading
-	// Links are followed inside the folder only; O_NONBLOCK keeps a fifo from blocking.
-	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	// The root confines links to the folder; O_NONBLOCK keeps a fifo from blocking.
+	file, err := root.OpenFile(escaped, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) && escaped != name {
+		file, err = root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // name unescaped
+	}
 	if statefs.OutOfFiles(err) {
-		return err // it may well be there
+		return err // the file may exist
 	}
 	if err != nil {
 		return missing

@@ -14,36 +14,36 @@ import (
 	"github.com/jobdir/jobdir/stream"
 )
 
-// follower is one reader's view of one operation: the stream.Source of its stream. It keeps the header and nothing else of the
-// record, and reads the record again only after something of the operation changed in jobs/. The daemon writes the terminal record
-// before it removes the marker, so the event of the removal always finds it; a marker that somebody else removed it makes again
-// before it ends the operation.
+// follower is one reader's view of one operation, and the stream.Source of its stream. It keeps only the header of the
+// record, and reads the record again when the operation's files in jobs/ change. The daemon writes the terminal record
+// before it removes the marker, so the removal event always finds it. If another program removes the marker, the daemon
+// creates it again before it ends the operation.
 //
-// Its methods belong to one goroutine; ring and changed are for everybody.
+// One goroutine calls the methods, except notify and markChanged, which are safe for concurrent use.
 type follower struct {
 	hub     *hub
 	id      statefs.ID
 	wake    chan struct{}
-	changed atomic.Bool // something of it changed in jobs/ since the record was read
+	changed atomic.Bool // its files in jobs/ changed since the record was read
 	view    view
 	snap    stream.Snapshot
-	state   statefs.State   // as the marker said it when the record was read; "" without one
-	after   []statefs.ID    // what it comes after, as long as it has not started
-	end     *statefs.Record // its record, once it has ended
+	state   statefs.State   // from the marker when the record was read; "" without a marker
+	after   []statefs.ID    // the operations it depends on, until it has started
+	end     *statefs.Record // the terminal record
 
-	unlog    func()      // ends the subscription of the log; nil until it exists
-	follows  bool        // the record is followed
-	unrecord func()      // ends the subscription of the record
-	record   os.FileInfo // the record that was read last
+	unsubscribeLog    func()      // ends the subscription of the log; nil until it exists
+	follows           bool        // whether the record file is followed too
+	unsubscribeRecord func()      // ends the subscription of the record
+	record            os.FileInfo // the record file that was read last
 
-	untaken func() // ends the subscription of a request that is waited for
+	unsubscribeTaken func() // ends the subscription of a request file
 
-	unstep func() // ends the subscription of the progress file
-	stepAt time.Time
-	said   []byte // the progress in snap, without its time
+	unsubscribeProgress func() // ends the subscription of the progress file
+	progressAt          time.Time
+	lastProgress        []byte // the progress in snap, without its time
 }
 
-// view is how much a reader sees of an operation, and is woken for.
+// view is which parts of an operation a reader sees, and is woken for.
 type view int
 
 const (
@@ -52,38 +52,39 @@ const (
 	viewDetail             // also state, progress and steps
 )
 
-// follow subscribes to an operation. The first look comes after it, so nothing is missed. The caller closes the follower.
+// follow subscribes to an operation. The first read comes after the subscription, so no change is missed. The caller
+// closes the follower.
 func (h *hub) follow(id statefs.ID, view view) *follower {
 	f := &follower{hub: h, id: id, wake: make(chan struct{}, 1), view: view}
 	f.changed.Store(true)
-	h.join(f)
+	h.subscribe(f)
 	return f
 }
 
 func (f *follower) close() {
-	f.hub.leave(f)
-	if f.unlog != nil {
-		f.unlog()
+	f.hub.unsubscribe(f)
+	if f.unsubscribeLog != nil {
+		f.unsubscribeLog()
 	}
-	if f.unstep != nil {
-		f.unstep()
+	if f.unsubscribeProgress != nil {
+		f.unsubscribeProgress()
 	}
-	if f.unrecord != nil {
-		f.unrecord()
+	if f.unsubscribeRecord != nil {
+		f.unsubscribeRecord()
 	}
-	if f.untaken != nil {
-		f.untaken()
+	if f.unsubscribeTaken != nil {
+		f.unsubscribeTaken()
 	}
 }
 
-// lookAgain has the reader look at the operation as if its marker had changed.
-func (f *follower) lookAgain() {
+// markChanged makes the reader read the operation again, as if its marker had changed.
+func (f *follower) markChanged() {
 	f.changed.Store(true)
-	f.ring()
+	f.notify()
 }
 
-// ring wakes the reader.
-func (f *follower) ring() {
+// notify wakes the reader.
+func (f *follower) notify() {
 	select {
 	case f.wake <- struct{}{}:
 	default:
@@ -98,33 +99,38 @@ func (f *follower) Log() (*os.File, error) {
 	if err := f.subscribeLog(); err != nil {
 		return nil, err
 	}
-	return f.hub.tree.OpenLog(f.id)
+	log, err := f.hub.tree.OpenLog(f.id)
+	if errors.Is(err, statefs.ErrIrregular) && !f.snap.Ended {
+		// The daemon moves the irregular file away when the work begins.
+		return nil, &fs.PathError{Op: "open", Path: f.hub.tree.LogPath(f.id), Err: fs.ErrNotExist}
+	}
+	return log, err
 }
 
 // Snapshot implements stream.Source.
 func (f *follower) Snapshot() (stream.Snapshot, error) {
 	if f.follows && !f.snap.Ended {
-		f.lookAtRecord()
+		f.resubscribeRecord()
 	}
 	if f.changed.Swap(false) && !f.snap.Ended {
-		if err := f.look(); err != nil {
+		if err := f.refresh(); err != nil {
 			return stream.Snapshot{}, err
 		}
 	}
 	if f.view >= viewDetail && !f.snap.Ended {
-		f.step()
+		f.refreshProgress()
 	}
 	return f.snap, nil
 }
 
-// look reads the record, and the marker where it matters.
-func (f *follower) look() error {
+// refresh reads the record, and the marker where the view needs it.
+func (f *follower) refresh() error {
 	if f.view == viewEnd && f.state != "" {
-		if sight, err := f.hub.tree.LookFor(f.id, statefs.NameOf(f.state)); err == nil && len(sight.States) == 1 {
-			return nil // it stands where it stood
+		if sight, err := f.hub.tree.Observe(f.id, statefs.MarkerBit(f.state)); err == nil && len(sight.States) == 1 {
+			return nil // the state is unchanged
 		}
 	}
-	end, err := f.hub.tree.EndOf(f.id)
+	end, err := f.hub.tree.ReadDurableEnd(f.id)
 	if err != nil {
 		return err
 	}
@@ -135,14 +141,14 @@ func (f *follower) look() error {
 			f.snap.LogBytes = *end.LogBytes
 		}
 		if f.view >= viewDetail {
-			f.snap.Steps = shownSteps(end)
+			f.snap.Steps = stepEvents(end)
 		}
 		return f.checkSeal()
 	}
 	state, stateErr := f.hub.tree.State(f.id)
 	f.state = state
 	if f.view == viewEnd && stateErr == nil && len(f.snap.Header) > 0 {
-		return nil // what else there is in the record is for its end
+		return nil // this view needs only the end of the record
 	}
 	rec, err := f.hub.tree.ReadRecord(f.id)
 	if err != nil {
@@ -156,7 +162,7 @@ func (f *follower) look() error {
 		f.snap.Header = rec.Header
 	}
 	if errors.Is(stateErr, statefs.ErrNotLive) && rec.Status.Terminal() {
-		f.lookAgain() // it ended between the two
+		f.markChanged() // the operation ended between the two reads
 	} else if stateErr != nil && !errors.Is(stateErr, statefs.ErrNotLive) {
 		return stateErr
 	}
@@ -165,7 +171,7 @@ func (f *follower) look() error {
 		if rec.StalledAt != nil {
 			f.snap.StalledAt = rec.StalledAt.Format(time.RFC3339Nano)
 		}
-		f.showSteps(rec)
+		f.updateSteps(rec)
 	}
 	if f.view >= viewLog {
 		return f.subscribeLog()
@@ -173,7 +179,7 @@ func (f *follower) look() error {
 	return nil
 }
 
-// checkSeal refuses a log that is shorter than it was when the operation ended: what is missing must not look like an end.
+// checkSeal refuses a log that is shorter than at the end of the operation: a truncated log must not look complete.
 func (f *follower) checkSeal() error {
 	if f.view < viewLog || f.snap.LogBytes == 0 {
 		return nil
@@ -183,58 +189,64 @@ func (f *follower) checkSeal() error {
 		return fmt.Errorf("the log of %s, sealed at %d bytes, cannot be read: %w", f.id, f.snap.LogBytes, err)
 	}
 	if info.Size() < f.snap.LogBytes {
-		return fmt.Errorf("the log of %s was sealed at %d bytes and has %d: it was damaged after the end", f.id, f.snap.LogBytes, info.Size())
+		return fmt.Errorf("the log of %s was sealed at %d bytes and has %d: it was damaged after the end", f.id,
+			f.snap.LogBytes, info.Size())
 	}
 	return nil
 }
 
-// subscribeLog subscribes to the log once it exists. The daemon makes it before the marker says running, so the event of that
-// leads here in time. What was written between an earlier read and the subscription was announced to nobody, so the reader is
-// woken to read again.
+// subscribeLog subscribes to the log once it exists. The daemon creates the log before it sets the marker to running,
+// so the event of that transition leads here in time. No event announces what was written between an earlier read and
+// the subscription, so subscribeLog wakes the reader to read again.
 func (f *follower) subscribeLog() error {
-	if f.unlog != nil {
+	if f.unsubscribeLog != nil {
 		return nil
 	}
-	unlog, err := f.hub.logs.Subscribe(f.hub.tree.LogPath(f.id), f.wake)
+	path := f.hub.tree.LogPath(f.id)
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil // the daemon moves the irregular file away and creates the log
+	}
+	unlog, err := f.hub.logs.Subscribe(path, f.wake)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	f.unlog = unlog
-	f.ring()
+	f.unsubscribeLog = unlog
+	f.notify()
 	return nil
 }
 
-// step reads the progress. The file is replaced each time it changes, which ends its subscription with a last wake.
-func (f *follower) step() {
+// refreshProgress reads the progress. Each change replaces the file, which ends its subscription with a last wake.
+func (f *follower) refreshProgress() {
 	progress, err := f.hub.tree.ReadProgress(f.id)
-	if err != nil || progress.At.Equal(f.stepAt) {
-		return // there is none, or it is being replaced: it is for show, and the next wake looks again
+	if err != nil || progress.At.Equal(f.progressAt) {
+		return // missing, being replaced or unchanged: it is informational, and the next wake reads it again
 	}
-	if f.unstep != nil {
-		f.unstep()
-		f.unstep = nil
+	if f.unsubscribeProgress != nil {
+		f.unsubscribeProgress()
+		f.unsubscribeProgress = nil
 	}
 	path := f.hub.tree.ProgressPath(f.id)
 	if cancel, err := f.hub.logs.Subscribe(path, f.wake); err == nil {
-		f.unstep = cancel
-		f.ring()
+		f.unsubscribeProgress = cancel
+		f.notify()
 	}
-	f.stepAt = progress.At
-	f.show(progress)
+	f.progressAt = progress.At
+	f.updateProgress(progress)
 }
 
-// show keeps a progress that says something new. The file is also the heartbeat of the work, so its time alone is no news.
-func (f *follower) show(p statefs.Progress) {
+// updateProgress stores a progress whose content is new. The file is also the heartbeat of the work, so a new time
+// alone is no change.
+func (f *follower) updateProgress(p statefs.Progress) {
 	beat := p
 	beat.At = time.Time{}
 	said, err := json.Marshal(beat)
-	if err != nil || bytes.Equal(said, f.said) || f.said == nil && beat == (statefs.Progress{}) {
+	if err != nil || bytes.Equal(said, f.lastProgress) || f.lastProgress == nil && beat == (statefs.Progress{}) {
 		return
 	}
 	if data, err := json.Marshal(p); err == nil {
-		f.said, f.snap.Progress = said, data
+		f.lastProgress, f.snap.Progress = said, data
 	}
 }

@@ -5,41 +5,41 @@ import (
 	"os"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// A step changes without any change in jobs/, so whoever follows steps follows the record too: it is replaced each time it changes, which ends
-// its subscription with a last wake, as that of the progress.
+// A step changes without a change in jobs/, so a follower of steps also follows the record file. Each change replaces
+// the file, which ends its subscription with a last wake, as with the progress file.
 
-// followRecord has the record followed from now on.
+// followRecord starts to follow the record file.
 func (f *follower) followRecord() {
 	f.follows = true
-	f.lookAtRecord()
+	f.resubscribeRecord()
 }
 
-// lookAtRecord subscribes to the record as it is now, and has it read again when it is another one than before.
-func (f *follower) lookAtRecord() {
+// resubscribeRecord subscribes to the current record file, and marks the operation as changed if the file was replaced.
+func (f *follower) resubscribeRecord() {
 	path := f.hub.tree.RecordPath(f.id)
 	info, err := os.Stat(path)
 	if err != nil || sameFile(info, f.record) {
-		return // it was deleted, or has not changed
+		return // deleted or unchanged
 	}
 	f.record = info
-	if f.unrecord != nil {
-		f.unrecord()
-		f.unrecord = nil
+	if f.unsubscribeRecord != nil {
+		f.unsubscribeRecord()
+		f.unsubscribeRecord = nil
 	}
 	if cancel, err := f.hub.logs.Subscribe(path, f.wake); err == nil {
-		f.unrecord = cancel
+		f.unsubscribeRecord = cancel
 	}
-	f.lookAgain() // it may have been replaced before the subscription, or cannot be watched: other wakes look here too
+	f.markChanged() // it may have been replaced before the subscription; without one, other wakes lead here too
 }
 
 func sameFile(a, b os.FileInfo) bool {
 	return b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// stepJSON is the data of the event of a step.
+// stepJSON is the data of a step event.
 type stepJSON struct {
 	ID        statefs.ID   `json:"id"`
 	Step      string       `json:"step"`
@@ -52,23 +52,23 @@ type stepJSON struct {
 	ErrorCode string       `json:"error_code,omitempty"`
 	Error     string       `json:"error,omitempty"`
 	Reason    string       `json:"reason,omitempty"`
-	// Seconds is how long its last run took; nil while it goes on.
+	// Seconds is the duration of the step's last run; nil while it runs.
 	Seconds *float64 `json:"duration_seconds,omitempty"`
 }
 
-// showSteps keeps the steps for the events, and follows the record of an operation that has some.
-func (f *follower) showSteps(rec *statefs.Record) {
+// updateSteps updates the steps in the snapshot, and follows the record file if the operation has steps.
+func (f *follower) updateSteps(rec *statefs.Record) {
 	if len(rec.Steps) == 0 {
 		return
 	}
 	if !f.follows {
 		f.followRecord()
 	}
-	f.snap.Steps = shownSteps(rec)
+	f.snap.Steps = stepEvents(rec)
 }
 
-// shownSteps are the steps of an operation as events show them, nil for one without.
-func shownSteps(rec *statefs.Record) [][]byte {
+// stepEvents returns the steps of an operation as event data, nil without steps.
+func stepEvents(rec *statefs.Record) [][]byte {
 	if len(rec.Steps) == 0 {
 		return nil
 	}
@@ -76,18 +76,19 @@ func shownSteps(rec *statefs.Record) [][]byte {
 	for i := range rec.Steps {
 		s := &rec.Steps[i]
 		data := stepJSON{
-			ID: rec.ID, Step: s.Name, Status: s.Status, Number: i + 1, Total: len(rec.Steps), Run: s.Run, Retries: s.Retries, Optional: s.Optional,
+			ID: rec.ID, Step: s.Name, Status: s.Status, Number: i + 1, Total: len(rec.Steps), Run: s.Run, Retries: s.Retries,
+			Optional:  s.Optional,
 			ErrorCode: s.ErrorCode, Error: s.ErrorMessage, Reason: s.Reason,
 		}
 		if s.Status != steps.Running {
-			if took, begun := s.Took(rec.UpdatedAt); begun {
+			if took, begun := s.Duration(rec.UpdatedAt); begun {
 				seconds := took.Seconds()
 				data.Seconds = &seconds
 			}
 		}
 		line, err := json.Marshal(data)
 		if err != nil {
-			return nil // texts and numbers always encode
+			return nil // unreachable: strings and numbers always encode
 		}
 		shown = append(shown, line)
 	}

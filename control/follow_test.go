@@ -8,7 +8,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// The progress file is the heartbeat of the work too; only what it says of the work makes an event.
+// The progress file is also the heartbeat of the work; only a change of its content is an event.
 func TestProgressWithoutNewsIsNoEvent(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -43,7 +43,7 @@ func TestProgressWithoutNewsIsNoEvent(t *testing.T) {
 	}
 }
 
-// An end is told when the marker is gone, and not while a power cut may take the record back.
+// An end is published after the marker is gone, and not while a power cut could undo the record.
 func TestEndIsToldWhenTheMarkerIsGone(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -51,7 +51,7 @@ func TestEndIsToldWhenTheMarkerIsGone(t *testing.T) {
 	rec, err := r.tree.ReadRecord(w.id)
 	must(t, err)
 	must(t, rec.Apply(statefs.Running, statefs.CauseDone, time.Now()))
-	must(t, r.owner.WriteRecord(rec)) // as it stands just before its folder is synced
+	must(t, r.owner.WriteRecord(rec)) // as just before the sync of its folder
 	before := r.server.hub.follow(w.id, viewDetail)
 	defer before.close()
 	if snap, err := before.Snapshot(); err != nil || snap.Ended {

@@ -10,32 +10,32 @@ import (
 	"github.com/jobdir/jobdir/stream"
 )
 
-// unendedJSON answers who wanted the footer of an operation that has none yet.
-type unendedJSON struct {
+// noFooterJSON is the answer of format=json for an operation that has no footer yet.
+type noFooterJSON struct {
 	ID     statefs.ID    `json:"id"`
-	Result *string       `json:"result"` // null: there is none
+	Result *string       `json:"result"` // always null
 	State  statefs.State `json:"state"`
 	Reason string        `json:"reason,omitempty"`
-	// Error is what went wrong with its last attempt.
+	// Error is the error of the last attempt.
 	Error   *statefs.Fault   `json:"error,omitempty"`
 	Waiting *statefs.Waiting `json:"waiting,omitempty"`
-	// Attention says why a person has to act, and what helps.
+	// Attention is why a person has to act, and which commands help.
 	Attention *statefs.Attention `json:"attention,omitempty"`
-	// Message says it to a person, with the commands that help.
+	// Message is the same as a sentence for people.
 	Message string `json:"message"`
 }
 
-// serveFooter answers with the footer when the operation has ended. Who waits for a person would wait for ever: the answer is 202 with what is
-// known then, and also when the time of the preference wait is over.
-func (s *Server) serveFooter(w *answer, r *http.Request, f *follower) error {
+// serveFooter answers with the footer when the operation has ended. It answers 202 with the current state when the
+// operation waits for a person, as the client could wait for ever, and when the preference wait has expired.
+func (s *Server) serveFooter(w *responseWriter, r *http.Request, f *follower) error {
 	ctx := r.Context()
-	wait, applied, _ := submitWait(r, nil) // a preference that is not understood is none
+	wait, applied, _ := submitWait(r, nil) // an invalid preference is ignored
 	limited, stop := ctx, context.CancelFunc(func() {})
 	if wait > 0 {
 		limited, stop = context.WithTimeout(ctx, wait)
 	}
 	defer stop()
-	err := s.awaitRest(limited, f)
+	err := s.awaitEndOrPerson(limited, f)
 	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
 		return streamError(ctx, err)
 	}
@@ -56,19 +56,19 @@ func (s *Server) serveFooter(w *answer, r *http.Request, f *follower) error {
 	if err != nil {
 		return err
 	}
-	s.askAgain(w, out)
+	s.setRetryAfter(w, out)
 	w.Header().Set("Location", "/api/v1/operations/"+f.id.String())
-	return s.sendJSON(w, r, http.StatusAccepted, unended(out))
+	return s.sendJSON(w, r, http.StatusAccepted, noFooterOf(out))
 }
 
-// unended says why an operation has no footer.
-func unended(out operationJSON) unendedJSON {
-	u := unendedJSON{ID: out.ID, State: out.State, Waiting: out.Waiting}
+// noFooterOf explains why an operation has no footer.
+func noFooterOf(out operationJSON) noFooterJSON {
+	u := noFooterJSON{ID: out.ID, State: out.State, Waiting: out.Waiting}
 	if out.Record != nil {
 		u.Reason, u.Error = out.Reason, out.Error
 	}
 	switch {
-	case out.Attention != nil:
+	case out.Attention != nil && !out.Attention.Optional:
 		u.Attention = out.Attention
 		u.Message = fmt.Sprintf("operation %s %s", out.ID, out.Attention.Sentence(out.ID))
 	case u.Waiting != nil:

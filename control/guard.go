@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// guard decides who may ask at all. A request over the unix socket comes from a program that the permissions of the socket let
-// in; everything else may come from any web page that a browser on this machine shows, or from the network.
+// guard decides which requests are allowed at all. The permissions of the unix socket decide who connects to it. A
+// request over TCP may come from any web page that a browser on this machine shows, or from the network.
 type guard struct {
-	hosts  []string // lower case; a name, which stands for every port, or name:port
+	hosts  []string // lower case: name, which matches every port, or name:port
 	tokens tokens
 	cross  *http.CrossOriginProtection
 }
@@ -26,7 +26,7 @@ func newGuard(hosts []string, tokens tokens) *guard {
 	return g
 }
 
-// secure sets the headers that every answer has. Nothing of ours may run, be framed, be kept or be guessed at in a browser.
+// secure sets the headers of every answer: a browser may not execute, frame, cache or sniff it.
 func secure(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
@@ -35,7 +35,7 @@ func secure(h http.Header) {
 	h.Set("Referrer-Policy", "no-referrer")
 }
 
-// local returns the address at which the daemon took the connection of a request.
+// local returns the local address of the connection of a request.
 func local(ctx context.Context) net.Addr {
 	addr, _ := ctx.Value(http.LocalAddrContextKey).(net.Addr)
 	return addr
@@ -46,19 +46,21 @@ func overUnix(r *http.Request) bool {
 	return addr != nil && addr.Network() == "unix"
 }
 
-// checkHost refuses names that the daemon was not told. A page of another site that has its own name lead to this address (DNS
-// rebinding) is the same origin for the browser, and only the name it was reached by gives it away.
+// checkHost refuses unknown host names. With DNS rebinding, a page of another site resolves its own name to this
+// address and is the same origin for the browser; only the Host header reveals it.
 func (g *guard) checkHost(r *http.Request) error {
-	if overUnix(r) || g.knows(r.Host, local(r.Context())) {
+	if overUnix(r) || g.allowsHost(r.Host, local(r.Context())) {
 		return nil
 	}
 	if r.Host == "" {
-		return refuse(http.StatusMisdirectedRequest, "The Host header is missing or empty: it must name this daemon, such as localhost")
+		return refuse(http.StatusMisdirectedRequest,
+			"The Host header is missing or empty: it must name this daemon, such as localhost")
 	}
-	return refuse(http.StatusMisdirectedRequest, "The host %s is not one of this daemon's names; name it with --hosts if it is", printable(r.Host, 100))
+	return refuse(http.StatusMisdirectedRequest,
+		"The host %s is not one of this daemon's names; name it with --hosts if it is", printable(r.Host, 100))
 }
 
-func (g *guard) knows(host string, addr net.Addr) bool {
+func (g *guard) allowsHost(host string, addr net.Addr) bool {
 	host = strings.ToLower(host)
 	name := hostname(host)
 	if name == "" {
@@ -78,7 +80,7 @@ func (g *guard) knows(host string, addr net.Addr) bool {
 	return ok && at.AddrPort().Addr().Unmap() == ip.Unmap()
 }
 
-// hostname returns a host without its port, its brackets and the dot of a full name; "" when it is none.
+// hostname returns host without port, brackets and trailing dot; "" when it is malformed.
 func hostname(host string) string {
 	name, port, err := net.SplitHostPort(host)
 	switch {
@@ -90,7 +92,7 @@ func hostname(host string) string {
 	return strings.TrimSuffix(name, ".")
 }
 
-// checkSite refuses what a browser sends for another site. http.CrossOriginProtection lets GET pass, so a GET that changes
+// checkSite refuses cross-site requests of browsers. http.CrossOriginProtection lets GET pass, so a GET that changes
 // something is checked here, and more strictly.
 func (g *guard) checkSite(r *http.Request, changes bool) error {
 	foreign := refuse(http.StatusForbidden, "A page of another site may not do this")
@@ -117,8 +119,8 @@ func (g *guard) checkSite(r *http.Request, changes bool) error {
 	return nil
 }
 
-// ownOrigin reports whether an Origin is the one of a request to host. This daemon speaks http alone, so https means a proxy that
-// ends TLS before it, or a page of another origin; only the browser knows which, and vouched says that it told us in
+// ownOrigin reports whether an Origin matches host. This daemon speaks only http, so https means either a proxy that
+// terminates TLS in front of it, or another origin. Only the browser knows which: vouched means that it sent
 // Sec-Fetch-Site, which no page can set.
 func ownOrigin(origin, host string, vouched bool) bool {
 	from, err := url.Parse(origin)
@@ -133,18 +135,19 @@ func ownOrigin(origin, host string, vouched bool) bool {
 	return known && strings.EqualFold(strings.TrimSuffix(from.Host, port), strings.TrimSuffix(host, port))
 }
 
-// checkToken asks for a token where any is configured.
+// checkToken requires a token if any is configured.
 func (g *guard) checkToken(r *http.Request) error {
 	if len(g.tokens) == 0 || overUnix(r) {
 		return nil
 	}
-	if _, ok := g.tokens.of(r); ok {
+	if _, ok := g.tokens.lookup(r); ok {
 		return nil
 	}
-	return refuse(http.StatusUnauthorized, "A token is needed: send it as 'Authorization: Bearer TOKEN'").heads("WWW-Authenticate", `Bearer realm="jobdir"`)
+	return refuse(http.StatusUnauthorized,
+		"A token is needed: send it as 'Authorization: Bearer TOKEN'").withHeader("WWW-Authenticate", `Bearer realm="jobdir"`)
 }
 
-// checkPath refuses paths that would mean one thing to the router and another to the client.
+// checkPath refuses paths that the router and the client would interpret differently.
 func checkPath(r *http.Request) error {
 	switch {
 	case !strings.HasPrefix(r.URL.Path, "/"):

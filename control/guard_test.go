@@ -1,6 +1,7 @@
 package control
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 const (
@@ -15,7 +18,7 @@ const (
 	bobSecret   = "fedcba9876543210fedcba9876543210"
 )
 
-// raw sends a request as it is written and returns its status line and body.
+// raw sends a request verbatim and returns its status line and body.
 func (r *rig) raw(l net.Listener, method, target string, headers ...string) (status int, body string) {
 	r.t.Helper()
 	text := method + " " + target + " HTTP/1.1\r\n" + strings.Join(headers, "\r\n") + "\r\nConnection: close\r\n\r\n"
@@ -27,7 +30,7 @@ func (r *rig) raw(l net.Listener, method, target string, headers ...string) (sta
 	return status, body
 }
 
-// What may not get through, with the one thing that must not have happened: nothing is started, nothing is requested.
+// Requests that must not get through, with the checked consequence: nothing is started, nothing is requested.
 func TestGuard(t *testing.T) {
 	r := setup(t, func(c *Config) { c.Hosts = []string{"jobs.example", "Named.example:99", "full.example."} })
 	op := r.submit().start()
@@ -36,7 +39,8 @@ func TestGuard(t *testing.T) {
 	_, port, err := net.SplitHostPort(own)
 	must(t, err)
 	start, control := "/testrouter/streaming01?files=1&format=x", "/testrouter/control?id="+id+"&action=cancel&x=1"
-	// Both targets are wrong in their parameters, so that what passes the guard answers 400 and changes nothing.
+	// Both targets have invalid parameters, so that a request that passes the guard is answered 400 and changes
+	// nothing.
 	submit := "/testrouter/streaming01?x=1"
 	for _, c := range []struct {
 		name, method, target string
@@ -78,13 +82,23 @@ func TestGuard(t *testing.T) {
 		{"a person types", "GET", start, "Host: " + own + "\r\nSec-Fetch-Site: none", 400},
 		{"own page", "GET", start, "Host: " + own + "\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://" + own, 400},
 		{"own page, old browser", "GET", start, "Host: " + own + "\r\nOrigin: http://" + own, 400},
-		{"own page behind a proxy with TLS", "GET", start, "Host: jobs.example\r\nSec-Fetch-Site: same-origin\r\nOrigin: https://jobs.example", 400},
-		{"own page with the usual port", "GET", start, "Host: jobs.example:443\r\nSec-Fetch-Site: same-origin\r\nOrigin: https://jobs.example", 400},
+		{
+			"own page behind a proxy with TLS", "GET", start,
+			"Host: jobs.example\r\nSec-Fetch-Site: same-origin\r\nOrigin: https://jobs.example", 400,
+		},
+		{
+			"own page with the usual port", "GET", start,
+			"Host: jobs.example:443\r\nSec-Fetch-Site: same-origin\r\nOrigin: https://jobs.example", 400,
+		},
 		{"own page with the usual port, http", "GET", start, "Host: jobs.example:80\r\nOrigin: http://jobs.example", 400},
 		{"origin with the other scheme's port", "GET", start, "Host: jobs.example:443\r\nOrigin: http://jobs.example", 403},
 		{"origin of https, old browser", "GET", start, "Host: " + own + "\r\nOrigin: https://" + own, 403},
-		{"origin of https, the proxy says so", "GET", start, "Host: " + own + "\r\nOrigin: https://" + own + "\r\nX-Forwarded-Proto: https", 403},
-		{"origin of https, browser says another", "GET", start, "Host: " + own + "\r\nSec-Fetch-Site: same-site\r\nOrigin: https://" + own, 403},
+		{"origin of https, the proxy says so", "GET", start, "Host: " + own + "\r\nOrigin: https://" + own +
+			"\r\nX-Forwarded-Proto: https", 403},
+		{
+			"origin of https, browser says another", "GET", start,
+			"Host: " + own + "\r\nSec-Fetch-Site: same-site\r\nOrigin: https://" + own, 403,
+		},
 		{"origin of no web", "GET", start, "Host: " + own + "\r\nOrigin: ftp://" + own, 403},
 		{"another site", "GET", start, "Host: " + own + "\r\nSec-Fetch-Site: cross-site", 403},
 		{"same site, other origin", "GET", start, "Host: " + own + "\r\nSec-Fetch-Site: same-site", 403},
@@ -97,13 +111,22 @@ func TestGuard(t *testing.T) {
 		{"another site controls", "GET", control, "Host: " + own + "\r\nSec-Fetch-Site: cross-site", 403},
 		{"another site asks HEAD", "HEAD", control, "Host: " + own + "\r\nSec-Fetch-Site: cross-site", 403},
 		{"a program controls", "GET", control, "Host: " + own, 400},
-		{"another site links to the page", "GET", "/testrouter/streaming01", "Host: " + own + "\r\nSec-Fetch-Site: cross-site", 200},
-		{"another site links to a stream", "GET", "/api/v1/operations/" + id, "Host: " + own + "\r\nSec-Fetch-Site: cross-site", 200},
+		{
+			"another site links to the page", "GET", "/testrouter/streaming01",
+			"Host: " + own + "\r\nSec-Fetch-Site: cross-site", 200,
+		},
+		{
+			"another site links to a stream", "GET", "/api/v1/operations/" + id,
+			"Host: " + own + "\r\nSec-Fetch-Site: cross-site", 200,
+		},
 		// sites, for the other methods
 		{"a program submits", "POST", submit, "Host: " + own, 400},
 		{"another site submits", "POST", submit, "Host: " + own + "\r\nSec-Fetch-Site: cross-site", 403},
 		{"old browser, another site submits", "POST", submit, "Host: " + own + "\r\nOrigin: http://evil.example", 403},
-		{"another site cancels", "POST", "/api/v1/operations/" + id + "/cancel", "Host: " + own + "\r\nSec-Fetch-Site: same-site", 403},
+		{
+			"another site cancels", "POST", "/api/v1/operations/" + id + "/cancel",
+			"Host: " + own + "\r\nSec-Fetch-Site: same-site", 403,
+		},
 		{"another site sweeps", "POST", "/api/v1/sweep", "Host: " + own + "\r\nOrigin: null", 403},
 		// paths
 		{"climbs", "GET", "/api/v1/operations/../../../etc/passwd", "Host: " + own, 400},
@@ -184,13 +207,73 @@ func TestTokens(t *testing.T) {
 	if got := by(r.do("POST", "/testrouter/streaming01", "", bob)); got != "bob" {
 		t.Errorf("created by %v, want the name of the token", got)
 	}
-	if got := by(r.do("POST", "/testrouter/streaming01", "", bob, "X-Created-By: carol")); got != "carol" {
-		t.Errorf("created by %v, want what the client says", got)
+	if got := by(r.do("POST", "/testrouter/streaming01", "", bob, "X-Created-By: carol")); got != "bob" {
+		t.Errorf("created by %v, want the name of the token, whatever the client says", got)
+	}
+	if got := by(r.do("POST", "/testrouter/streaming01", "", bob, "X-Created-By: "+strings.Repeat("x",
+		200))); got != "bob" {
+		t.Errorf("created by %v, want the name of the token", got)
 	}
 	for _, bad := range []Token{{"short", "abc"}, {"blank", "0123456789 0123456789"}} {
 		if _, err := newTokens([]Token{bad}); err == nil {
 			t.Errorf("token %q is accepted", bad.Secret)
 		}
+	}
+}
+
+// X-Created-By is used only for requests without a token, valid or not, over every kind of connection.
+func TestCreatedByBesideATokenIsIgnored(t *testing.T) {
+	t.Parallel()
+	const known, unknown, carol = "Authorization: Bearer " + bobSecret, "Authorization: Bearer not-a-secret-of-ours",
+		"X-Created-By: carol"
+	for name, list := range map[string][]Token{"with tokens": {{"bob", bobSecret}}, "without tokens": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := setup(t, func(c *Config) { c.Tokens = list })
+			for _, c := range []struct {
+				network, token string
+				status         int
+				by             string
+			}{
+				{"tcp", known, 201, "bob"},
+				{"tcp", unknown, 401, ""},
+				{"unix", known, 201, "bob"},
+				{"unix", unknown, 201, ""},
+				{"unix", "", 201, "carol"},
+				{"tcp", "", 401, ""},
+			} {
+				if list == nil { // no token is configured, and none is required
+					c.status, c.by = 201, ""
+					if c.token == "" {
+						c.by = "carol"
+					}
+				}
+				l, host := r.unix, "Host: x"
+				if c.network == "tcp" {
+					l, host = r.tcp, "Host: "+r.tcp.Addr().String()
+				}
+				headers := []string{host, carol, "Content-Length: 0"}
+				if c.token != "" {
+					headers = append(headers, c.token)
+				}
+				status, body := r.raw(l, "POST", "/testrouter/streaming01", headers...)
+				var rec struct {
+					ID statefs.ID
+					By string `json:"created_by"`
+				}
+				if status == 201 {
+					must(t, json.Unmarshal([]byte(body), &rec))
+					stored, err := r.tree.ReadRecord(rec.ID)
+					must(t, err)
+					if stored.CreatedBy != c.by {
+						t.Errorf("%s %q: the record says %q, want %q", c.network, c.token, stored.CreatedBy, c.by)
+					}
+				}
+				if status != c.status || rec.By != c.by {
+					t.Errorf("%s %q: %d by %q, want %d by %q", c.network, c.token, status, rec.By, c.status, c.by)
+				}
+			}
+		})
 	}
 }
 
@@ -220,12 +303,12 @@ func TestListeningBeyondLoopbackNeedsAToken(t *testing.T) {
 	}
 }
 
-// fakeAddress is a listener that other machines could reach.
+// fakeAddress is a listener with an address that other machines could reach.
 type fakeAddress struct{ net.Listener }
 
 func (fakeAddress) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
 
-func TestFilesInJobsThatAreNoFiles(t *testing.T) {
+func TestSymlinksAndFoldersInJobsAreIgnored(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	op := r.submit()

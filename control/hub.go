@@ -11,24 +11,22 @@ import (
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
-// hub wakes the followers of operations. There is one for the whole server, with one watch on jobs/ and one inotify instance for
-// the logs, so that an idle stream costs no goroutine and no watch of its own.
+// hub wakes the followers of operations. The server has one hub with one watch on jobs/ and one inotify instance for
+// the logs, so an idle stream costs no goroutine and no watch of its own.
 //
-//	jobs/ ──watch.Dir──▶ hub.Run ──▶ followers of the ID: "look again at the operation"
-//	logs  ──watch.Files─────────────▶ followers of the log: "look again at the log"
+//	jobs/ ──watch.Dir──▶ hub.Run ──▶ followers of the ID: "read the operation again"
+//	logs  ──watch.Files─────────────▶ followers of the log: "read the log again"
 type hub struct {
 	tree *statefs.Tree
 	jobs *watch.Dir[statefs.ID]
 	logs *watch.Files
-
-	strangers strangers
 
 	mu        sync.Mutex
 	followers map[statefs.ID][]*follower
 }
 
 func newHub(tree *statefs.Tree, options watch.Options) (*hub, error) {
-	jobs, err := watch.OpenDir(tree.JobsDir(), statefs.OwnerOf, options)
+	jobs, err := watch.OpenDir(tree.JobsDir(), statefs.IDFromName, options)
 	if err != nil {
 		return nil, fmt.Errorf("follow operations: %w", err)
 	}
@@ -39,7 +37,7 @@ func newHub(tree *statefs.Tree, options watch.Options) (*hub, error) {
 	return &hub{tree: tree, jobs: jobs, logs: logs, followers: make(map[statefs.ID][]*follower)}, nil
 }
 
-// Run wakes followers until ctx ends. An error means that nobody is woken any more.
+// Run wakes followers until ctx ends. After an error followers are no longer woken.
 func (h *hub) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -51,8 +49,7 @@ func (h *hub) Run(ctx context.Context) error {
 		select {
 		case <-h.jobs.Ready():
 			ids, all := h.jobs.Take()
-			h.spread(ids, all)
-			h.strangers.notice(h.tree, ids)
+			h.notify(ids, all)
 		case <-ctx.Done():
 			group.Wait()
 			return errors.Join(dirErr, logErr)
@@ -62,8 +59,8 @@ func (h *hub) Run(ctx context.Context) error {
 
 func (h *hub) close() error { return errors.Join(h.jobs.Close(), h.logs.Close()) }
 
-// spread wakes the followers of the given operations, or all of them when events may be missing.
-func (h *hub) spread(ids []statefs.ID, all bool) {
+// notify wakes the followers of ids, or all followers when events may be missing.
+func (h *hub) notify(ids []statefs.ID, all bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if all {
@@ -80,17 +77,17 @@ func (h *hub) spread(ids []statefs.ID, all bool) {
 func wakeAll(list []*follower) {
 	for _, f := range list {
 		f.changed.Store(true)
-		f.ring()
+		f.notify()
 	}
 }
 
-func (h *hub) join(f *follower) {
+func (h *hub) subscribe(f *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.followers[f.id] = append(h.followers[f.id], f)
 }
 
-func (h *hub) leave(f *follower) {
+func (h *hub) unsubscribe(f *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	list := slices.DeleteFunc(h.followers[f.id], func(other *follower) bool { return other == f })

@@ -46,10 +46,14 @@ func TestSubmitTheSameAgain(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	first, a := r.post("/once/return", `{"a":" X "}`)
-	if got := a.json(t); a.status != 201 || fmt.Sprint(got["params"]) != "map[a:x b:1]" || got["canonical_params"] != `{"a":"x","b":1}` || len(fmt.Sprint(got["request_hash"])) != 64 {
+	if got := a.json(t); a.status != 201 || fmt.Sprint(got["params"]) != "map[a:x b:1]" ||
+		got["canonical_params"] != `{"a":"x","b":1}` || len(fmt.Sprint(got["request_hash"])) != 64 {
 		t.Fatalf("%d %v", a.status, got)
 	}
-	for body, status := range map[string]int{`{"b":1,"a":"x"}`: 200, `{"a":"x","b":null}`: 200, `{"a":"x","b":2}`: 201, `{"a":" "}`: 201} {
+	for body, status := range map[string]int{
+		`{"b":1,"a":"x"}`: 200, `{"a":"x","b":null}`: 200,
+		`{"a":"x","b":2}`: 201, `{"a":" "}`: 201,
+	} {
 		if id, a := r.post("/once/return", body); a.status != status || (status == 200) != (id == first) {
 			t.Errorf("%s: %d %s, want %d", body, a.status, id, status)
 		}
@@ -87,7 +91,8 @@ func TestSubmitOnHit(t *testing.T) {
 	must(t, err)
 	must(t, r.owner.Move(id, statefs.Queued, statefs.Running))
 	second, a := r.post("/once/next", "")
-	if got := a.json(t); a.status != 201 || second == next || fmt.Sprint(got["after"]) != "["+next+"]" || got["require"] != "end" {
+	if got := a.json(t); a.status != 201 || second == next || fmt.Sprint(got["after"]) != "["+next+"]" ||
+		got["require"] != "end" {
 		t.Errorf("a successor: %d %v", a.status, got)
 	}
 	if third, a := r.post("/once/next", ""); a.status != 200 || third != second {
@@ -108,7 +113,8 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 		t.Errorf("again: %d %s", a.status, again)
 	}
 	other := r.do("POST", "/testrouter/streaming01", `{"files":4}`, header+"one")
-	r.problem(other, http.StatusUnprocessableEntity, "The idempotency key 'one' names operation '"+first+"', which has another job or other parameters: use a new key")
+	r.problem(other, http.StatusUnprocessableEntity,
+		"The idempotency key 'one' names operation '"+first+"', which has another job or other parameters: use a new key")
 	r.endLive(first)
 	again, a = r.post("/testrouter/streaming01", `{"files":3}`, header+"one")
 	if a.status != 200 || again != first || a.json(t)["state"] != "completed" {
@@ -117,7 +123,8 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 	if a := r.do("POST", "/testrouter/streaming01?wait=10m", `{"files":3}`, header+"one"); a.status != 200 {
 		t.Errorf("waiting for what has ended: %d", a.status)
 	}
-	r.problem(r.do("GET", "/testrouter/streaming01?files=3", "", header+"one"), http.StatusBadRequest, "This address always starts a new operation")
+	r.problem(r.do("GET", "/testrouter/streaming01?files=3", "", header+"one"), http.StatusBadRequest,
+		"This address always starts a new operation")
 	for key, message := range map[string]string{
 		`""`:                     "Invalid parameter 'idempotency_key': it is empty",
 		strings.Repeat("k", 256): "Invalid parameter 'idempotency_key': it is longer than 255 bytes",
@@ -127,7 +134,7 @@ func TestIdempotencyKeyHeader(t *testing.T) {
 	}
 }
 
-// Two hundred submits of the same at once give one 201 and 199 times 200.
+// Two hundred concurrent submits with the same key get one 201 and 199 times 200.
 func TestSubmitAtOnce(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -164,16 +171,28 @@ func TestSubmitBadInput(t *testing.T) {
 		status     int
 		message    string
 	}{
-		"no such job":         {"/once/no", `{}`, 404, "There is no job no in group once"},
-		"no such group":       {"/none/no", `{}`, 404, "There is no group none"},
-		"no JSON":             {"/once/return", `{"a":`, 400, "the parameters are not a JSON object: it is cut off"},
-		"no object":           {"/once/return", `[1]`, 400, "the parameters are not a JSON object: it begins with '['"},
-		"2 MiB":               {"/once/return", `{"a":"` + strings.Repeat("x", 2<<20) + `"}`, 413, "The body has 2097160 bytes, and at most 1048576 are taken here"},
-		"10,000 levels":       {"/once/return", strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000), 400, "it nests deeper than 64 levels"},
-		"a key twice":         {"/once/return", `{"a":"x","a":"x"}`, 400, "parameter 'a': it is given twice"},
-		"an unknown member":   {"/once/return", `{"c":"x"}`, 400, "unknown parameter 'c'"},
-		"a missing parent":    {"/once/return?after=a-b_2026-11-22_10-00-00_p1_r1", `{}`, 400, "Invalid parameter 'after': there is no operation 'a-b_2026-11-22_10-00-00_p1_r1', or it was deleted"},
-		"a parent of no name": {"/once/return?after=x", `{}`, 400, "Invalid parameter 'after': 'x' is not the ID of an operation"},
+		"no such job":   {"/once/no", `{}`, 404, "There is no job no in group once"},
+		"no such group": {"/none/no", `{}`, 404, "There is no group none"},
+		"no JSON":       {"/once/return", `{"a":`, 400, "the parameters are not a JSON object: it is cut off"},
+		"no object":     {"/once/return", `[1]`, 400, "the parameters are not a JSON object: it begins with '['"},
+		"2 MiB": {
+			"/once/return", `{"a":"` + strings.Repeat("x", 2<<20) + `"}`, 413,
+			"The body has 2097160 bytes, and at most 1048576 are taken here",
+		},
+		"10,000 levels": {
+			"/once/return", strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000), 400,
+			"it nests deeper than 64 levels",
+		},
+		"a key twice":       {"/once/return", `{"a":"x","a":"x"}`, 400, "parameter 'a': it is given twice"},
+		"an unknown member": {"/once/return", `{"c":"x"}`, 400, "unknown parameter 'c'"},
+		"a missing parent": {
+			"/once/return?after=a-b_2026-11-22_10-00-00_p1_r1", `{}`, 400,
+			"Invalid parameter 'after': there is no operation 'a-b_2026-11-22_10-00-00_p1_r1', or it was deleted",
+		},
+		"a parent of no name": {
+			"/once/return?after=x", `{}`, 400,
+			"Invalid parameter 'after': 'x' is not the ID of an operation",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := r.do("POST", c.path, c.body)

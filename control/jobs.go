@@ -39,17 +39,20 @@ func newJobJSON(def *catalog.Definition) jobJSON {
 }
 
 // jobs is GET /api/v1/jobs.
-func (s *Server) jobs(w *answer, r *http.Request, _ httprouter.Params) error {
+func (s *Server) jobs(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	all := s.catalog.All()
 	out := make([]jobJSON, len(all))
 	for i, def := range all {
 		out[i] = newJobJSON(def)
 	}
-	return s.sendJSON(w, r, http.StatusOK, map[string]any{"jobs": out, "count": len(out), "problems": s.catalog.Problems()})
+	return s.sendJSON(w, r, http.StatusOK, map[string]any{
+		"jobs": out, "count": len(out),
+		"problems": s.catalog.Problems(),
+	})
 }
 
 // job is GET /api/v1/jobs/{group}/{job}.
-func (s *Server) job(w *answer, r *http.Request, p httprouter.Params) error {
+func (s *Server) job(w *responseWriter, r *http.Request, p httprouter.Params) error {
 	def, err := s.definition(p.ByName("group"), p.ByName("job"))
 	if err != nil {
 		return err
@@ -60,12 +63,12 @@ func (s *Server) job(w *answer, r *http.Request, p httprouter.Params) error {
 }
 
 // healthz is GET /healthz.
-func (s *Server) healthz(w *answer, r *http.Request, _ httprouter.Params) error {
+func (s *Server) healthz(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	return s.sendJSON(w, r, http.StatusOK, map[string]any{"status": "ok"})
 }
 
 // readyz is GET /readyz.
-func (s *Server) readyz(w *answer, r *http.Request, _ httprouter.Params) error {
+func (s *Server) readyz(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	health := s.status.Health()
 	draining := s.draining.Load() || health.Draining
 	full, err := s.tree.Full()
@@ -77,22 +80,26 @@ func (s *Server) readyz(w *answer, r *http.Request, _ httprouter.Params) error {
 		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
 	}
-	lists := "" // operations are carried out without them, so they make nothing unready
+	lists := "" // empty when lists work; the daemon is ready without them
 	if err := s.history.Ready(); err != nil {
 		lists = err.Error()
 	}
 	lanes, out := s.status.Lanes(), s.status.Outbox()
 	return s.sendJSON(w, r, status, map[string]any{
-		"degraded": degraded(&out, time.Now()), "outbox": map[string]any{"pending": out.Pending, "failed_manual": out.FailedManual, "oldest_at": out.OldestAt},
-		"lanes": laneTroubles(&lanes),
+		"degraded": degraded(&out, time.Now()), "outbox": map[string]any{
+			"pending":       out.Pending,
+			"failed_manual": out.FailedManual, "oldest_at": out.OldestAt,
+		},
+		"lanes": laneProblems(&lanes),
 		"ready": status == http.StatusOK, "history": lists, "draining": draining, "version": s.version,
-		"storage": s.tree.Dir(), "durability": s.tree.Durability(), "full": full, "troubles": append([]Trouble{}, health.Troubles...),
+		"storage": s.tree.Dir(), "durability": s.tree.Durability(), "full": full, "troubles": append([]FailingOperation{},
+			health.FailingOperations...),
 		"watch": health.Watch, "live": health.Live, "counters": health.Counters,
 		"jobs": len(s.catalog.All()), "problems": s.catalog.Problems(),
 	})
 }
 
-// boolean reads a parameter that may stand without a value.
+// boolean parses a boolean parameter, which may have no value.
 func boolean(values url.Values, name string) (bool, error) {
 	given := values[name]
 	if len(given) == 0 {
@@ -104,16 +111,17 @@ func boolean(values url.Values, name string) (bool, error) {
 	case "false", "0":
 		return false, nil
 	}
-	return false, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be true or false", name, shownValue(given[0])).with("parameter", name)
+	return false, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be true or false", name,
+		quoteValue(given[0])).with("parameter", name)
 }
 
 // sweep is POST /api/v1/sweep.
-func (s *Server) sweep(w *answer, r *http.Request, _ httprouter.Params) error {
+func (s *Server) sweep(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	values, err := query(r)
 	if err != nil {
 		return err
 	}
-	if err := onlyThese(values, "dry_run"); err != nil {
+	if err := allowParameters(values, "dry_run"); err != nil {
 		return err
 	}
 	dry, err := boolean(values, "dry_run")

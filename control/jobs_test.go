@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// staged is a job with steps, which stand in another order than that in which they are done.
+// staged is a job with steps whose order in the file differs from the order of execution.
 const staged = `---
 group: media
 name: staged
@@ -43,11 +43,16 @@ func TestAJobShowsItsSteps(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, gotText, wantText)
 		}
 	}
-	if a := r.get("/api/v1/jobs/media/decode"); strings.Contains(a.body, `"steps"`) || strings.Contains(a.body, "milestones") {
+	if a := r.get("/api/v1/jobs/media/decode"); strings.Contains(a.body, `"steps"`) ||
+		strings.Contains(a.body, "milestones") {
 		t.Errorf("a job without steps: %s", a.body)
 	}
 	page := r.get("/media/staged").body
-	for _, want := range []string{"<h2>Steps</h2>", "<td><code>review</code></td><td><code>ingest</code></td><td>gate, waits for an approval</td>", "optional, when <code>steps.ingest.outputs.title != &#34;&lt;b&gt;&#34;</code>"} {
+	for _, want := range []string{
+		"<h2>Steps</h2>",
+		"<td><code>review</code></td><td><code>ingest</code></td><td>gate, waits for an approval</td>",
+		"optional, when <code>steps.ingest.outputs.title != &#34;&lt;b&gt;&#34;</code>",
+	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %s:\n%s", want, page)
 		}

@@ -15,12 +15,12 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// The lanes are changed as everything is: by writing the files that a person could write. Then the daemon is asked to look at once, so
-// that the answer shows the effect.
+// The lanes are changed as by a person: by writing files. Then the daemon reconciles the lanes at once, so that the
+// answer shows the effect.
 
-// lanesRoutes are the rows of the table about lanes.
+// lanesRoutes are the routes of lanes.
 func (s *Server) lanesRoutes() []route {
-	one := []response{{200, mediaJSON, "The lane as it stands now; all of them when the name is all"}}
+	one := []routeResponse{{200, mediaJSON, "The lane as it stands now; all of them when the name is all"}}
 	hold := []parameter{
 		{name: "for", kind: "string", summary: "it ends by itself after this time (90s, 15m, 2d)"},
 		{name: "until", kind: "string", summary: "it ends by itself at this time (RFC 3339)"},
@@ -29,27 +29,32 @@ func (s *Server) lanesRoutes() []route {
 	const body = "The parameters of the query as a JSON object of strings; nothing is {}"
 	return []route{
 		{
-			method: "GET", path: "/api/v1/lanes", handle: s.lanes, summary: "The lanes and limits, and why nothing starts in a lane",
-			answers: []response{{200, mediaJSON, "The lanes and limits"}, stillStarting},
+			method: "GET", path: "/api/v1/lanes", handle: s.lanes,
+			summary: "The lanes and limits, and why nothing starts in a lane",
+			answers: []routeResponse{{200, mediaJSON, "The lanes and limits"}, startupResponse},
 		},
 		{
-			method: "GET", path: "/api/v1/lanes/:lane", handle: s.lane, summary: "One lane", answers: append(slices.Clone(one), stillStarting),
+			method: "GET", path: "/api/v1/lanes/:lane", handle: s.lane, summary: "One lane",
+			answers: append(slices.Clone(one), startupResponse),
 		},
 		{
 			method: "PATCH", path: "/api/v1/lanes/:lane", handle: s.changeLane, summary: "Change how many run in a lane at once",
 			body: `{"capacity": 4}; null is any number, "configured" what the configuration says`, answers: one,
 		},
 		{
-			method: "POST", path: "/api/v1/lanes/:lane/pause", handle: s.holdLane, summary: "Start nothing in a lane; what runs goes on",
-			query: hold, body: body, answers: one,
+			method: "POST", path: "/api/v1/lanes/:lane/pause", handle: s.holdLane,
+			summary: "Start nothing in a lane; what runs goes on",
+			query:   hold, body: body, answers: one,
 		},
 		{
-			method: "POST", path: "/api/v1/lanes/:lane/resume", handle: s.holdLane, summary: "Start operations of a lane again; of all: end the pause of all lanes, and leave those that are paused by themselves",
+			method: "POST", path: "/api/v1/lanes/:lane/resume", handle: s.holdLane,
+			summary: "Start operations of a lane again; of all: end the pause of all lanes, and leave those that are paused by themselves",
 			answers: one,
 		},
 		{
-			method: "POST", path: "/api/v1/lanes/:lane/close", handle: s.holdLane, summary: "Refuse submits to a lane with 503; what waits there goes on",
-			query: hold, body: body, answers: one,
+			method: "POST", path: "/api/v1/lanes/:lane/close", handle: s.holdLane,
+			summary: "Refuse submits to a lane with 503; what waits there goes on",
+			query:   hold, body: body, answers: one,
 		},
 		{
 			method: "POST", path: "/api/v1/lanes/:lane/open", handle: s.holdLane, summary: "Take submits to a lane again",
@@ -59,11 +64,11 @@ func (s *Server) lanesRoutes() []route {
 }
 
 // lanes is GET /api/v1/lanes.
-func (s *Server) lanes(w *answer, r *http.Request, _ httprouter.Params) error {
+func (s *Server) lanes(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	if err := noParameters(r); err != nil {
 		return err
 	}
-	if err := s.knowsAll(); err != nil {
+	if err := s.refuseAtStartup(); err != nil {
 		return err
 	}
 	return s.sendJSON(w, r, http.StatusOK, s.status.Lanes())
@@ -74,31 +79,32 @@ func noParameters(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return onlyThese(values)
+	return allowParameters(values)
 }
 
 // lane is GET /api/v1/lanes/{lane}.
-func (s *Server) lane(w *answer, r *http.Request, p httprouter.Params) error {
+func (s *Server) lane(w *responseWriter, r *http.Request, p httprouter.Params) error {
 	if err := noParameters(r); err != nil {
 		return err
 	}
-	if err := s.knowsAll(); err != nil {
+	if err := s.refuseAtStartup(); err != nil {
 		return err
 	}
 	return s.sendLane(w, r, p.ByName("lane"))
 }
 
-// sendChanged has a change take effect, at once, and answers with the lane as it stands then, once everything in it is known.
-func (s *Server) sendChanged(w *answer, r *http.Request, name string) error {
-	s.status.LookAtLanes()
-	if err := s.awaitAll(r.Context()); err != nil {
+// sendLaneAfterChange applies a change of the lane files at once, and answers with the lane once every live operation
+// is loaded.
+func (s *Server) sendLaneAfterChange(w *responseWriter, r *http.Request, name string) error {
+	s.status.ReconcileLanes()
+	if err := s.awaitStartup(r.Context()); err != nil {
 		return err
 	}
 	return s.sendLane(w, r, name)
 }
 
-// sendLane answers with a lane, or with all of them.
-func (s *Server) sendLane(w *answer, r *http.Request, name string) error {
+// sendLane answers with a lane, or with all lanes.
+func (s *Server) sendLane(w *responseWriter, r *http.Request, name string) error {
 	all := s.status.Lanes()
 	if name == statefs.AllLanes {
 		return s.sendJSON(w, r, http.StatusOK, all)
@@ -110,13 +116,14 @@ func (s *Server) sendLane(w *answer, r *http.Request, name string) error {
 	return s.sendJSON(w, r, http.StatusOK, lane)
 }
 
-// laneOf finds a lane.
+// laneOf returns the status of a lane, or a refusal that lists the lanes.
 func laneOf(all *statefs.LanesStatus, name string) (*statefs.LaneStatus, error) {
 	if lane := all.Lane(name); lane != nil {
 		return lane, nil
 	}
 	names := laneNames(all)
-	return nil, refuse(http.StatusNotFound, "There is no lane '%s'; the lanes are %s", printable(name, 64), strings.Join(names, ", ")).with("lanes", names)
+	return nil, refuse(http.StatusNotFound, "There is no lane '%s'; the lanes are %s", printable(name, 64),
+		strings.Join(names, ", ")).with("lanes", names)
 }
 
 func laneNames(all *statefs.LanesStatus) []string {
@@ -127,8 +134,8 @@ func laneNames(all *statefs.LanesStatus) []string {
 	return names
 }
 
-// controlled returns the lane of a request that changes it, which has to be one of the configuration, or AllLanes.
-func (s *Server) controlled(p httprouter.Params) (string, error) {
+// laneParameter returns the lane that a request changes: a lane of the configuration, or AllLanes.
+func (s *Server) laneParameter(p httprouter.Params) (string, error) {
 	name := p.ByName("lane")
 	if name == statefs.AllLanes {
 		return name, nil
@@ -139,14 +146,16 @@ func (s *Server) controlled(p httprouter.Params) (string, error) {
 		return "", err
 	}
 	if !lane.Known {
-		return "", refuse(http.StatusConflict, "Lane '%s' is not in the configuration of the daemon; only what waits or runs there keeps it in the list", name)
+		return "",
+			refuse(http.StatusConflict,
+				"Lane '%s' is not in the configuration of the daemon; only what waits or runs there keeps it in the list", name)
 	}
 	return name, nil
 }
 
 // changeLane is PATCH /api/v1/lanes/{lane}.
-func (s *Server) changeLane(w *answer, r *http.Request, p httprouter.Params) error {
-	name, err := s.controlled(p)
+func (s *Server) changeLane(w *responseWriter, r *http.Request, p httprouter.Params) error {
+	name, err := s.laneParameter(p)
 	if err != nil {
 		return err
 	}
@@ -166,12 +175,13 @@ func (s *Server) changeLane(w *answer, r *http.Request, p httprouter.Params) err
 				names = append(names, all.Lanes[i].Name)
 			}
 		}
-		if _, err := s.tree.ReleaseLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity}); err != nil { // made by hand, and over the configuration
+		if _, err := s.tree.ReleaseLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity}); err != nil {
+			// a file that a person made, which overrides the configuration
 			return err
 		}
 	}
 	for _, name := range names {
-		if capacity == configured {
+		if capacity == capacityFromConfig {
 			_, err = s.tree.ReleaseLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity})
 		} else {
 			err = s.tree.SetLaneCapacity(name, capacity)
@@ -180,14 +190,14 @@ func (s *Server) changeLane(w *answer, r *http.Request, p httprouter.Params) err
 			return err
 		}
 	}
-	return s.sendChanged(w, r, name)
+	return s.sendLaneAfterChange(w, r, name)
 }
 
-// configured is the capacity that stands for what the configuration says.
-const configured = -2
+// capacityFromConfig stands for the capacity of the configuration.
+const capacityFromConfig = -2
 
-// readCapacity reads {"capacity": 4}.
-func (s *Server) readCapacity(w *answer, r *http.Request) (int, error) {
+// readCapacity parses {"capacity": 4}.
+func (s *Server) readCapacity(w *responseWriter, r *http.Request) (int, error) {
 	body, err := s.readBody(w, r)
 	if err != nil {
 		return 0, err
@@ -198,19 +208,21 @@ func (s *Server) readCapacity(w *answer, r *http.Request) (int, error) {
 	}
 	for member := range members {
 		if member != "capacity" {
-			return 0, refuse(http.StatusBadRequest, "Unknown member '%s'; a lane has capacity", printable(member, 64)).with("parameter", printable(member, 64))
+			return 0, refuse(http.StatusBadRequest, "Unknown member '%s'; a lane has capacity",
+				printable(member, 64)).with("parameter", printable(member, 64))
 		}
 	}
 	raw, ok := members["capacity"]
 	if !ok {
-		return 0, refuse(http.StatusBadRequest, `Missing member 'capacity', as in {"capacity": 4}`).with("parameter", "capacity")
+		return 0, refuse(http.StatusBadRequest, `Missing member 'capacity', as in {"capacity": 4}`).with("parameter",
+			"capacity")
 	}
 	text := strings.TrimSpace(string(raw))
 	switch text {
 	case "null", `"unlimited"`:
 		return -1, nil
 	case `"configured"`:
-		return configured, nil
+		return capacityFromConfig, nil
 	}
 	var number json.Number
 	if json.Unmarshal(raw, &number) == nil && text[0] != '"' {
@@ -218,13 +230,16 @@ func (s *Server) readCapacity(w *answer, r *http.Request) (int, error) {
 			return n, nil
 		}
 	}
-	return 0, refuse(http.StatusBadRequest, `Invalid parameter 'capacity': %s is neither a whole number from 0 to %d nor null (any number) nor "configured"`, printable(text, 64), statefs.MaxLaneCapacity).
-		with("parameter", "capacity")
+	return 0,
+		refuse(http.StatusBadRequest,
+			`Invalid parameter 'capacity': %s is neither a whole number from 0 to %d nor null (any number) nor "configured"`,
+			printable(text, 64), statefs.MaxLaneCapacity).
+			with("parameter", "capacity")
 }
 
 // holdLane is POST /api/v1/lanes/{lane}/pause, resume, close and open.
-func (s *Server) holdLane(w *answer, r *http.Request, p httprouter.Params) error {
-	name, err := s.controlled(p)
+func (s *Server) holdLane(w *responseWriter, r *http.Request, p httprouter.Params) error {
+	name, err := s.laneParameter(p)
 	if err != nil {
 		return err
 	}
@@ -245,7 +260,7 @@ func (s *Server) holdLane(w *answer, r *http.Request, p httprouter.Params) error
 		file.Control = statefs.LaneClosed
 	}
 	if action == "resume" || action == "open" {
-		if err := onlyThese(values); err != nil {
+		if err := allowParameters(values); err != nil {
 			return err
 		}
 		if _, err := s.tree.ReleaseLane(file); err != nil {
@@ -258,25 +273,26 @@ func (s *Server) holdLane(w *answer, r *http.Request, p httprouter.Params) error
 		}
 		hold.By = by
 		if hold.By == statefs.HeldByBreaker {
-			hold.By = "token " + by // a name that means something else
+			hold.By = "token " + by // the plain name is reserved for the breaker
 		}
 		if err := s.tree.HoldLane(file, hold); err != nil {
 			return err
 		}
 	}
-	return s.sendChanged(w, r, name)
+	return s.sendLaneAfterChange(w, r, name)
 }
 
-// longestHold is beyond any plan, and far from where times can no longer be written.
-const longestHold = 10 * 365 * 24 * time.Hour
+// maxHold is the longest hold: longer than any plan, and far below the limit of time values.
+const maxHold = 10 * 365 * 24 * time.Hour
 
 func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
-	if err := onlyThese(values, "for", "until", "reason"); err != nil {
+	if err := allowParameters(values, "for", "until", "reason"); err != nil {
 		return statefs.LaneHold{}, err
 	}
 	hold := statefs.LaneHold{Reason: values.Get("reason")}
 	if len(hold.Reason) > statefs.MaxLaneReason {
-		return hold, refuse(http.StatusBadRequest, "Invalid parameter 'reason': it is longer than %d bytes", statefs.MaxLaneReason).with("parameter", "reason")
+		return hold, refuse(http.StatusBadRequest, "Invalid parameter 'reason': it is longer than %d bytes",
+			statefs.MaxLaneReason).with("parameter", "reason")
 	}
 	wrong := func(name, format string, args ...any) (statefs.LaneHold, error) {
 		return hold, refuse(http.StatusBadRequest, "Invalid parameter '"+name+"': "+format, args...).with("parameter", name)
@@ -286,7 +302,7 @@ func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
 		return wrong("until", "give it or 'for', not both")
 	case values.Has("for"):
 		d, ok := catalog.ParseDuration(values.Get("for"))
-		if !ok || d <= 0 || d > longestHold {
+		if !ok || d <= 0 || d > maxHold {
 			return wrong("for", "%s is not a time such as 90s, 15m or 2d", strconv.Quote(printable(values.Get("for"), 64)))
 		}
 		until := now.Add(d).Truncate(time.Millisecond)
@@ -294,7 +310,8 @@ func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
 	case values.Has("until"):
 		until, err := time.Parse(time.RFC3339, values.Get("until"))
 		if err != nil {
-			return wrong("until", "%s is not a time such as 2026-11-23T09:00:00+01:00", strconv.Quote(printable(values.Get("until"), 64)))
+			return wrong("until", "%s is not a time such as 2026-11-23T09:00:00+01:00",
+				strconv.Quote(printable(values.Get("until"), 64)))
 		}
 		if !until.After(now) || until.Year() > 9998 {
 			return wrong("until", "%s is over, or too far away", until.Format(time.RFC3339))
@@ -304,8 +321,8 @@ func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
 	return hold, nil
 }
 
-// laneTroubles says of the lanes what somebody who looks after the daemon should know.
-func laneTroubles(all *statefs.LanesStatus) []object {
+// laneProblems returns the problems of lanes that an administrator should know.
+func laneProblems(all *statefs.LanesStatus) []object {
 	troubles := []object{}
 	note := func(lane string, p statefs.LaneProblem) {
 		troubles = append(troubles, object{"lane": lane, "file": p.File, "error": p.Reason})

@@ -11,7 +11,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// lane asks for something of a lane and returns what the answer says of it.
+// lane sends a request about a lane and returns the lane in the answer.
 func (r *rig) lane(method, path, body string) map[string]any {
 	r.t.Helper()
 	a := r.do(method, "/api/v1/lanes/"+path, body)
@@ -33,11 +33,13 @@ func (r *rig) laneFile(name string) (statefs.LaneValue, error) {
 func TestLanesAreHeldByEndpoint(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	if out := r.lane("POST", "cookie/pause", `{"reason": "new cookies", "for": "15m"}`); fmt.Sprint(out["paused"]) == "<nil>" {
+	if out := r.lane("POST", "cookie/pause",
+		`{"reason": "new cookies", "for": "15m"}`); fmt.Sprint(out["paused"]) == "<nil>" {
 		t.Errorf("%v", out)
 	}
 	v, err := r.laneFile("cookie.paused")
-	if left := time.Until(*v.Hold.Until); err != nil || v.Hold.Reason != "new cookies" || left > 15*time.Minute || left < 10*time.Minute {
+	if left := time.Until(*v.Hold.Until); err != nil || v.Hold.Reason != "new cookies" || left > 15*time.Minute ||
+		left < 10*time.Minute {
 		t.Errorf("%+v %v", v, err)
 	}
 	r.lane("POST", "cookie/close?until=2999-01-01T00:00:00Z&reason=inventory", "")
@@ -50,7 +52,7 @@ func TestLanesAreHeldByEndpoint(t *testing.T) {
 	if out := r.lane("POST", "cookie/open", `{}`); out["closed"] != nil {
 		t.Errorf("%v", out)
 	}
-	r.lane("POST", "cookie/open", "") // which it is
+	r.lane("POST", "cookie/open", "") // it is open already
 	if out := r.lane("POST", "all/pause", ""); out["paused"] == nil || out["lanes"] == nil {
 		t.Errorf("%v", out)
 	}
@@ -69,7 +71,12 @@ func TestLanesGetACapacityByEndpoint(t *testing.T) {
 		body string
 		says any
 		want int
-	}{{`{"capacity": 4}`, 4.0, 4}, {`{"capacity": 0}`, 0.0, 0}, {`{"capacity": null}`, nil, -1}, {`{"capacity": "unlimited"}`, nil, -1}} {
+	}{
+		{`{"capacity": 4}`, 4.0, 4},
+		{`{"capacity": 0}`, 0.0, 0},
+		{`{"capacity": null}`, nil, -1},
+		{`{"capacity": "unlimited"}`, nil, -1},
+	} {
 		if out := r.lane("PATCH", "cookie", c.body); out["capacity"] != c.says {
 			t.Errorf("%s: %v", c.body, out)
 		}
@@ -118,7 +125,10 @@ func TestRefusalsOfLanes(t *testing.T) {
 		{"POST", "cookie/pause?for=0s", "", 400, "Invalid parameter 'for'"},
 		{"POST", "cookie/pause?for=99999d", "", 400, "Invalid parameter 'for'"},
 		{"POST", "cookie/pause?until=tomorrow", "", 400, "Invalid parameter 'until': \"tomorrow\" is not a time"},
-		{"POST", "cookie/pause?until=2001-01-01T00:00:00Z", "", 400, "Invalid parameter 'until': 2001-01-01T00:00:00Z is over"},
+		{
+			"POST", "cookie/pause?until=2001-01-01T00:00:00Z", "", 400,
+			"Invalid parameter 'until': 2001-01-01T00:00:00Z is over",
+		},
 		{"POST", "cookie/pause?for=1m", `{"until": "2999-01-01T00:00:00Z"}`, 400, "give it or 'for', not both"},
 		{"POST", "cookie/pause?for=1m", `{"for": "2m"}`, 400, "'for' is given 2 times"},
 		{"POST", "cookie/pause?reason=" + strings.Repeat("x", 1001), "", 400, "'reason': it is longer than 1000 bytes"},
@@ -137,15 +147,18 @@ func TestRefusalsOfLanes(t *testing.T) {
 func TestReadyzSaysWhatIsWrongWithLanes(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	r.played().mu.Lock()
-	r.played().lanes = statefs.LanesStatus{
+	r.fakeDaemon().mu.Lock()
+	r.fakeDaemon().lanes = statefs.LanesStatus{
 		Lanes: []statefs.LaneStatus{
-			{Name: "a", Problems: []statefs.LaneProblem{{File: "lanes/a.capacity", Reason: "capacity \"many\" is ..."}}, Breaker: &statefs.BreakerStatus{State: "closed"}},
+			{
+				Name: "a", Problems: []statefs.LaneProblem{{File: "lanes/a.capacity", Reason: "capacity \"many\" is ..."}},
+				Breaker: &statefs.BreakerStatus{State: "closed"},
+			},
 			{Name: "b", Paused: &statefs.LaneHold{Reason: "5 failures"}, Breaker: &statefs.BreakerStatus{State: "open"}},
 		},
 		Problems: []statefs.LaneProblem{{File: "lanes/x.paused", Reason: "there is no lane"}},
 	}
-	r.played().mu.Unlock()
+	r.fakeDaemon().mu.Unlock()
 	a := r.get("/readyz")
 	want := `"lanes":[{"error":"capacity \"many\" is ...","file":"lanes/a.capacity","lane":"a"},` +
 		`{"breaker":"open","error":"its breaker has paused it: 5 failures","lane":"b"},{"error":"there is no lane","file":"lanes/x.paused","lane":""}]`

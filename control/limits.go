@@ -7,20 +7,23 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"time"
+
+	"github.com/jobdir/jobdir/stream"
 )
 
-// Limits bound what one client can cost. A zero member means the default.
+// Limits bound what one client can cost. A zero field means the default.
 type Limits struct {
 	// Header is how long the headers of a request may take to arrive; default 10 s.
 	Header time.Duration
 	// Body is how long a body may take to arrive; default 30 s.
 	Body time.Duration
-	// Idle is how long a connection is kept without a request; default 2 min.
+	// Idle is how long a connection stays open without a request; default 2 min.
 	Idle time.Duration
-	// Take is how long a client that follows events may take nothing of them before it is let go; default 1 min.
-	Take time.Duration
-	// Stop is how long a stopping server waits for answers that are under way before it cuts them off; default 3 s.
+	// WriteStall is how long a client of an event stream may read nothing before it is disconnected; default 1 min.
+	WriteStall time.Duration
+	// Stop is how long a stopping server waits for answers that are under way before it closes them; default 3 s.
 	Stop time.Duration
 }
 
@@ -28,20 +31,22 @@ func (l Limits) withDefaults() Limits {
 	l.Header = cmp.Or(l.Header, 10*time.Second)
 	l.Body = cmp.Or(l.Body, 30*time.Second)
 	l.Idle = cmp.Or(l.Idle, 2*time.Minute)
-	l.Take = cmp.Or(l.Take, time.Minute)
+	l.WriteStall = cmp.Or(l.WriteStall, time.Minute)
 	l.Stop = cmp.Or(l.Stop, 3*time.Second)
 	return l
 }
 
 const (
-	// maxURL and maxHeaders are the largest URL and the largest sum of headers that are answered, in bytes.
+	// maxURL and maxHeaders are the largest accepted URL and sum of headers, in bytes.
 	maxURL     = 64 << 10
 	maxHeaders = 64 << 10
-	// maxRequest is where net/http stops to read a head at all and refuses it by itself, see conn.
+	// maxRequest is where net/http stops reading a head and refuses it by itself; see conn.
 	maxRequest = 1 << 20
-	// maxBody is the largest body, in bytes, and maxList that of a route that takes lists.
+	// maxBody is the largest body, in bytes, and maxList the largest on routes that accept lists.
 	maxBody = 1 << 20
 	maxList = 32 << 20
+	// maxDrain is how many bytes beyond the limit are read of a refused body.
+	maxDrain = 1 << 20
 )
 
 var (
@@ -49,7 +54,7 @@ var (
 	largeHeaders = fmt.Sprintf("The headers are larger than %d bytes", maxHeaders)
 )
 
-// checkSize refuses a head that is too large, and a body where none is read.
+// checkSize refuses a head that is too large, and a body on GET and HEAD.
 func (s *Server) checkSize(r *http.Request) error {
 	if len(r.RequestURI) > maxURL {
 		return refuse(http.StatusRequestURITooLong, "%s", longURL)
@@ -64,28 +69,50 @@ func (s *Server) checkSize(r *http.Request) error {
 		return refuse(http.StatusRequestHeaderFieldsTooLarge, "%s", largeHeaders)
 	}
 	if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-		return refuse(http.StatusBadRequest, "A %s has no body here; parameters stand in the URL", r.Method).heads("Connection", "close")
+		return refuse(http.StatusBadRequest, "A %s has no body here; parameters stand in the URL",
+			r.Method).withHeader("Connection", "close")
 	}
 	return nil
 }
 
-// limitBody bounds the body of a request before a handler reads it, and refuses one that says it is larger.
-func (s *Server) limitBody(w *answer, r *http.Request, row *route) error {
+// limitBody bounds the body before a handler reads it, and refuses a Content-Length above the limit.
+func (s *Server) limitBody(w *responseWriter, r *http.Request, row *route) error {
 	most := int64(maxBody)
 	if row.lists {
 		most = maxList
 	}
 	if r.ContentLength > most {
+		w.unlimitedBody, w.drain = r.Body, most+maxDrain
 		return &tooLargeError{r.ContentLength, most}
 	}
 	if r.Body != nil && r.Body != http.NoBody {
+		w.unlimitedBody, w.drain = r.Body, maxDrain
 		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, most)
 	}
 	return nil
 }
 
+// notJSON is the refusal of a body that is not JSON.
+func notJSON() *refusal {
+	const text = "The body must be JSON, sent with 'Content-Type: application/json'"
+	return refuse(http.StatusUnsupportedMediaType, text).withHeader("Accept", mediaJSON)
+}
+
 // readBody returns the body of a request, which is empty or JSON.
-func (s *Server) readBody(w *answer, r *http.Request) ([]byte, error) {
+func (s *Server) readBody(w *responseWriter, r *http.Request) ([]byte, error) {
+	data, err := s.readAll(w, r)
+	if err != nil || len(data) == 0 {
+		return nil, err
+	}
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != mediaJSON {
+		return nil, notJSON()
+	}
+	return data, nil
+}
+
+// readAll returns the body of a request.
+func (s *Server) readAll(w *responseWriter, r *http.Request) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
@@ -98,31 +125,45 @@ func (s *Server) readBody(w *answer, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, bodyError(err)
 	}
-	// The deadline would end the context of the request while it is answered.
+	// Left in place, the deadline would cancel the context of the request.
 	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, err
-	}
-	if len(data) == 0 {
-		return nil, nil
-	}
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || media != mediaJSON {
-		return nil, refuse(http.StatusUnsupportedMediaType, "The body must be JSON, sent with 'Content-Type: application/json'").heads("Accept", mediaJSON)
 	}
 	return data, nil
 }
 
-// tooLargeError says that a body is announced to be too large.
+// drainBody sends the answer to a body that is too large, and then reads what the client still sends: many clients
+// read the answer only after they have sent everything, and closing a connection with unread bytes resets it. A client
+// that waits for 100 Continue sends nothing more.
+func (s *Server) drainBody(w *responseWriter, r *http.Request, send func()) {
+	control := http.NewResponseController(w)
+	if w.unlimitedBody == nil || r.Header.Get("Expect") != "" || control.EnableFullDuplex() != nil {
+		send()
+		return
+	}
+	send()
+	if control.Flush() != nil || control.SetReadDeadline(time.Now().Add(s.limits.Body)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, w.unlimitedBody, w.drain) // at worst the client misses the answer
+}
+
+// tooLargeError means that Content-Length exceeds the limit.
 type tooLargeError struct{ size, most int64 }
 
 func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("a body of %d bytes, more than %d", e.size, e.most)
 }
 
-// bodyError tells what is the client's from what has a mapping already.
+// bodyError maps an error of reading the body to a refusal: all such errors are the client's fault.
 func bodyError(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return refuse(http.StatusBadRequest, "The body ended early").heads("Connection", "close")
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case large, errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, stream.ErrShutdown):
+		return err // refusalOf maps these itself
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return refuse(http.StatusBadRequest, "The body ended early").withHeader("Connection", "close")
 	}
-	return err
+	return refuse(http.StatusBadRequest, "The body cannot be read: %s",
+		printable(err.Error(), 200)).withHeader("Connection", "close")
 }

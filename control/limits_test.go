@@ -18,11 +18,28 @@ func TestSizes(t *testing.T) {
 		want                     int
 		message                  string
 	}{
-		{"a URL that is just short enough", "GET", "/testrouter/x?" + strings.Repeat("a", maxURL-len("/testrouter/x?")), "", nil, 404, "There is no job"},
-		{"a URL that is too long", "GET", "/testrouter/x?" + strings.Repeat("a", maxURL), "", nil, 414, "The URL is longer than 65536 bytes"},
-		{"a URL that is much too long", "GET", "/testrouter/x?" + strings.Repeat("a", 10*maxURL), "", nil, 414, "The URL is longer"},
-		{"headers that are too large", "GET", "/readyz", "", []string{"X-Large: " + strings.Repeat("a", maxHeaders)}, 431, "The headers are larger than 65536 bytes"},
-		{"a body that says it is too large", "POST", "/media/decode", large, nil, 413, "The body has 1048588 bytes, and at most 1048576 are taken here"},
+		{
+			"a URL that is just short enough", "GET", "/testrouter/x?" + strings.Repeat("a", maxURL-len("/testrouter/x?")), "",
+			nil, 404, "There is no job",
+		},
+		{
+			"a URL that is too long", "GET", "/testrouter/x?" + strings.Repeat("a", maxURL), "", nil, 414,
+			"The URL is longer than 65536 bytes",
+		},
+		{
+			"a URL that is much too long", "GET", "/testrouter/x?" + strings.Repeat("a", 10*maxURL), "", nil, 414,
+			"The URL is longer",
+		},
+		{
+			"headers that are too large", "GET", "/readyz", "",
+			[]string{"X-Large: " + strings.Repeat("a", maxHeaders)},
+			431,
+			"The headers are larger than 65536 bytes",
+		},
+		{
+			"a body that says it is too large", "POST", "/media/decode", large, nil, 413,
+			"The body has 1048588 bytes, and at most 1048576 are taken here",
+		},
 		{"a GET with a body", "GET", "/testrouter/streaming01?files=1", "{}", nil, 400, "A GET has no body here"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -30,7 +47,8 @@ func TestSizes(t *testing.T) {
 		})
 	}
 	t.Run("a body that is too large and does not say so", func(t *testing.T) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url("/media/decode"), io.MultiReader(strings.NewReader(large)))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url("/media/decode"),
+			io.MultiReader(strings.NewReader(large)))
 		must(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		resp, err := http.DefaultClient.Do(req)
@@ -38,7 +56,8 @@ func TestSizes(t *testing.T) {
 		(&rig{t: t}).problem(reply{resp.StatusCode, resp.Header, readAll(t, resp)}, 413, "The body is larger")
 	})
 	t.Run("a head that nobody reads to its end", func(t *testing.T) {
-		status, _ := (&rig{t: t}).raw(r.tcp, "GET", "/readyz", "Host: localhost", "X-Large: "+strings.Repeat("a", maxRequest-500))
+		status, _ := (&rig{t: t}).raw(r.tcp, "GET", "/readyz", "Host: localhost",
+			"X-Large: "+strings.Repeat("a", maxRequest-500))
 		if status != 431 {
 			t.Errorf("got %d", status)
 		}
@@ -48,17 +67,24 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// A client that sends a byte now and then is told what is wrong, and its connection closed.
+// A client that sends a byte now and then gets an explanation, and its connection is closed.
 func TestByteByByte(t *testing.T) {
 	t.Parallel()
 	r := setup(t, func(c *Config) { c.Limits = Limits{Header: 150 * time.Millisecond, Body: 150 * time.Millisecond} })
 	for _, c := range []struct {
 		name, quick, slow, message string
 	}{
-		{"the request line", "", "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", "The headers of the request took too long"},
-		{"a header", "GET /readyz HTTP/1.1\r\nHost: localhost\r\n", "X-Slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "The headers of the request took too long"},
 		{
-			"a body", "POST /media/decode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n",
+			"the request line", "", "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+			"The headers of the request took too long",
+		},
+		{
+			"a header", "GET /readyz HTTP/1.1\r\nHost: localhost\r\n", "X-Slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+			"The headers of the request took too long",
+		},
+		{
+			"a body",
+			"POST /media/decode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n",
 			strings.Repeat(" ", 90), "The request took too long",
 		},
 		{
@@ -99,7 +125,10 @@ func TestByteByByte(t *testing.T) {
 				if i := strings.LastIndex(text, "HTTP/1.1 "); i > 0 {
 					text = text[i:] // the answer to the first request
 				}
-				for _, has := range []string{"HTTP/1.1 408 Request Timeout\r\n", "Content-Type: " + problemType, `"error":"` + c.message, "Connection: close"} {
+				for _, has := range []string{
+					"HTTP/1.1 408 Request Timeout\r\n", "Content-Type: " + problemType,
+					`"error":"` + c.message, "Connection: close",
+				} {
 					if !strings.Contains(text, has) {
 						t.Errorf("%q lacks %q (%v)", data, has, err)
 					}
@@ -117,7 +146,7 @@ func TestTimeoutsDoNotCutStreams(t *testing.T) {
 	})
 	resp := r.open("GET", "/testrouter/streaming01?files=1", "")
 	w := r.take(resp.Header.Get(operationHeader)).start()
-	timer := time.NewTimer(200 * time.Millisecond) // the timeouts of the server have to pass
+	timer := time.NewTimer(200 * time.Millisecond) // longer than the server's timeouts
 	defer timer.Stop()
 	<-timer.C
 	w.write("still here\n")
@@ -127,7 +156,7 @@ func TestTimeoutsDoNotCutStreams(t *testing.T) {
 	}
 }
 
-// An idle connection that never said anything is closed without a word.
+// An idle connection without any request is closed without an answer.
 func TestIdleConnection(t *testing.T) {
 	t.Parallel()
 	r := setup(t, func(c *Config) { c.Limits = Limits{Header: 50 * time.Millisecond} })

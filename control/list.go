@@ -11,23 +11,29 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 const (
-	mostListed = 200
-	listed     = 50
-	// mostSkipped bounds the parameter offset: what is passed over is looked at. Pages have no such bound.
-	mostSkipped = 100_000
+	maxListed     = 200
+	defaultListed = 50
+	// maxOffset bounds the parameter offset: the skipped rows are visited. Paging by next has no such bound.
+	maxOffset = 100_000
 )
 
-// listParameters are those of GET /api/v1/operations.
+// listParameters are the parameters of GET /api/v1/operations.
 var listParameters = []parameter{
 	{name: "status", kind: "string", summary: "only those with this status; several are separated by commas"},
 	{name: "state", kind: "string", summary: "the same as status"},
-	{name: "needs_attention", kind: "boolean", summary: "only those that go on only when a person acts: failed_manual and waiting_approval"},
-	{name: "result", kind: "string", summary: "only those with this result: success, partial, failure, cancelled; several are separated by commas"},
+	{
+		name: "needs_attention", kind: "boolean",
+		summary: "only those that go on only when a person acts, failed_manual and waiting_approval, and those with an optional step that failed",
+	},
+	{
+		name: "result", kind: "string",
+		summary: "only those with this result: success, partial, failure, cancelled; several are separated by commas",
+	},
 	{name: "job", kind: "string", summary: "only those of this job, as JOB or GROUP/JOB"},
 	{name: "group", kind: "string", summary: "only those of this group"},
 	{name: "endpoint", kind: "string", summary: "only those of this endpoint name, {group}-{job}"},
@@ -36,39 +42,48 @@ var listParameters = []parameter{
 	{name: "key", kind: "string", summary: "only those with this key"},
 	{name: "tag", kind: "string", summary: "only those with this tag"},
 	{name: "number", kind: "integer", summary: "only those with this number at the end of the ID"},
-	{name: "since", kind: "string", summary: "created at or after this time: RFC 3339, 2025-11-26 13:07:00 in the zone of the daemon, a date, or a duration before now such as 2h or 7d"},
+	{
+		name: "since", kind: "string",
+		summary: "created at or after this time: RFC 3339, 2025-11-26 13:07:00 in the zone of the daemon, a date, or a duration before now such as 2h or 7d",
+	},
 	{name: "until", kind: "string", summary: "created before this time"},
 	{name: "updated_since", kind: "string", summary: "changed at or after this time"},
-	{name: "q", kind: "string", summary: "only those with this text in the ID, the first 2 KiB of the parameters, or the error; in any letter case"},
-	{name: "sort", kind: "string", values: []string{"created", "updated"}, summary: "by what, the newest first; created when not given"},
+	{
+		name: "q", kind: "string",
+		summary: "only those with this text in the ID, the first 2 KiB of the parameters, or the error; in any letter case",
+	},
+	{
+		name: "sort", kind: "string", values: []string{"created", "updated"},
+		summary: "by what, the newest first; created when not given",
+	},
 	{name: "limit", kind: "integer", summary: "how many, 0 to 200; 0 is the count alone; 50 when not given"},
 	{name: "offset", kind: "integer", summary: "how many to pass over, 100000 at most"},
 	{name: "next", kind: "string", summary: "where the page before ended: its member next"},
 }
 
 // operations is GET /api/v1/operations.
-func (s *Server) operations(w *answer, r *http.Request, _ httprouter.Params) error {
+func (s *Server) operations(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	q, err := queryFrom(r, time.Now())
 	if err != nil {
 		return err
 	}
-	starting := s.isStarting() // before anything is looked at: what is found then may not be all
+	starting := s.isStarting() // read first: a list made while the daemon starts may be incomplete
 	if starting && q.Limit == 0 {
-		return s.knowsAll()
+		return s.refuseAtStartup()
 	}
-	if total, ok, err := s.justCount(q); ok || err != nil {
+	if total, ok, err := s.countOnly(r.Context(), q); ok || err != nil {
 		if err != nil {
 			return err
 		}
 		return s.sendList(w, r, &history.Page{Total: total, Exact: true}, []any{})
 	}
-	live, foreign, err := s.lives(q)
+	live, foreign, err := s.liveView(q)
 	if err != nil {
 		return err
 	}
 	page, err := s.history.ListOf(r.Context(), q, live)
 	if errors.Is(err, history.ErrNotReady) && q.Number > 0 {
-		return s.recent(w, r, q.Number, err)
+		return s.listByNumber(w, r, q.Number, err)
 	}
 	if err != nil {
 		return err
@@ -78,12 +93,12 @@ func (s *Server) operations(w *answer, r *http.Request, _ httprouter.Params) err
 	for i := range page.Entries {
 		entry := &page.Entries[i]
 		if !entry.Live {
-			shown = append(shown, endedOf(&entry.Row))
+			shown = append(shown, newEndedJSON(&entry.Row))
 			continue
 		}
 		op, err := s.describe(entry.Row.ID)
 		if _, gone := errors.AsType[*refusal](err); gone && foreign[entry.Row.ID] {
-			continue // its program removed it meanwhile
+			continue // its program has removed the marker since
 		}
 		if err != nil {
 			return err
@@ -93,18 +108,21 @@ func (s *Server) operations(w *answer, r *http.Request, _ httprouter.Params) err
 	return s.sendList(w, r, &page, shown)
 }
 
-func (s *Server) sendList(w *answer, r *http.Request, page *history.Page, shown []any) error {
+func (s *Server) sendList(w *responseWriter, r *http.Request, page *history.Page, shown []any) error {
 	w.Header().Set("X-Total-Count", strconv.Itoa(page.Total))
 	w.Header().Set("X-Total-Count-Exact", strconv.FormatBool(page.Exact))
-	out := map[string]any{"operations": shown, "count": len(shown), "total": page.Total, "total_exact": page.Exact, "next": nil}
+	out := map[string]any{
+		"operations": shown, "count": len(shown), "total": page.Total,
+		"total_exact": page.Exact, "next": nil,
+	}
 	if page.Next != nil {
 		out["next"] = page.Next.String()
 	}
 	return s.sendJSON(w, r, http.StatusOK, out)
 }
 
-// recent answers a list by number from the disk, while the index cannot be asked, which notReady says.
-func (s *Server) recent(w *answer, r *http.Request, number uint64, notReady error) error {
+// listByNumber answers a list by number from disk while the index is not ready; notReady is that error.
+func (s *Server) listByNumber(w *responseWriter, r *http.Request, number uint64, notReady error) error {
 	live, err := s.live()
 	if err != nil {
 		return err
@@ -120,7 +138,7 @@ func (s *Server) recent(w *answer, r *http.Request, number uint64, notReady erro
 		}
 	}
 	if len(shown) == 0 {
-		return notReady // it may be an older one
+		return notReady // it may be an older operation, known only to the index
 	}
 	w.Header().Set("X-Total-Count", strconv.Itoa(len(shown)))
 	w.Header().Set("X-Total-Count-Exact", "true")
@@ -129,7 +147,7 @@ func (s *Server) recent(w *answer, r *http.Request, number uint64, notReady erro
 	})
 }
 
-// endedJSON is an operation that has ended, as lists and the feed show it. Its record has more.
+// endedJSON is an ended operation as lists and the feed show it. Its record has more fields.
 type endedJSON struct {
 	FinishedSeq uint64         `json:"finished_seq"`
 	ID          statefs.ID     `json:"id"`
@@ -154,15 +172,16 @@ type endedJSON struct {
 	Bytes       int64          `json:"bytes,omitempty"`
 }
 
-// rawJSON is JSON that is there already.
+// rawJSON is encoded JSON.
 type rawJSON string
 
 // MarshalJSON implements json.Marshaler.
 func (j rawJSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }
 
-func endedOf(row *history.Row) endedJSON {
+func newEndedJSON(row *history.Row) endedJSON {
 	out := endedJSON{
-		FinishedSeq: row.Number, ID: row.ID, Group: row.Group, Job: row.Job, Endpoint: row.ID.Endpoint(), Lane: row.Lane, Tags: row.Tags,
+		FinishedSeq: row.Number, ID: row.ID, Group: row.Group, Job: row.Job, Endpoint: row.ID.Endpoint(),
+		Lane: row.Lane, Tags: row.Tags,
 		Key: row.Key, RetryOf: row.RetryOf.String(), State: row.Status, Status: row.Status, Result: row.Result,
 		NeedsPerson: row.NeedsPerson, Pinned: row.Pinned, CreatedAt: row.Created, UpdatedAt: row.Updated, Bytes: row.Bytes,
 	}
@@ -181,13 +200,25 @@ func endedOf(row *history.Row) endedJSON {
 	return out
 }
 
-// queryFrom reads the parameters of a list.
+// queryFrom parses the query of a list request.
 func queryFrom(r *http.Request, now time.Time) (*history.Query, error) {
-	values, err := query(r)
+	values, err := query(r, repeatableListParameters...)
 	if err != nil {
 		return nil, err
 	}
 	return queryOf(values, now)
+}
+
+// repeatableListParameters are the list parameters that may be repeated.
+var repeatableListParameters = []string{"status", "state", "result"}
+
+// join replaces the repeated values of these parameters by one comma-separated value.
+func join(values url.Values, names []string) {
+	for _, name := range names {
+		if given := values[name]; len(given) > 1 {
+			values[name] = []string{strings.Join(given, ",")}
+		}
+	}
 }
 
 func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
@@ -195,12 +226,11 @@ func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
 	for _, p := range listParameters {
 		names = append(names, p.name)
 	}
-	for _, name := range []string{"status", "state", "result"} { // these alone may be given several times
-		if given := values[name]; len(given) > 1 {
-			values[name] = []string{strings.Join(given, ",")}
-		}
+	join(values, repeatableListParameters)
+	if err := once(values); err != nil { // needed for a filter in a body
+		return nil, err
 	}
-	if err := onlyThese(values, names...); err != nil {
+	if err := allowParameters(values, names...); err != nil {
 		return nil, err
 	}
 	get := values.Get
@@ -219,7 +249,10 @@ func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
 	if err := narrowToAttention(values, q); err != nil {
 		return nil, err
 	}
-	if q.Results, err = choices(values, "result", []statefs.Result{statefs.Success, statefs.Partial, statefs.Failure, statefs.CancelledResult}); err != nil {
+	if q.Results, err = choices(values, "result", []statefs.Result{
+		statefs.Success, statefs.Partial, statefs.Failure,
+		statefs.CancelledResult,
+	}); err != nil {
 		return nil, err
 	}
 	for name, into := range map[string]*time.Time{"since": &q.Since, "until": &q.Until, "updated_since": &q.UpdatedSince} {
@@ -230,30 +263,33 @@ func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
 	return q, pageFrom(values, q)
 }
 
-// narrowToAttention leaves what waits for a person, when that is asked for.
+// narrowToAttention restricts the query to operations that wait for a person, if needs_attention is set.
 func narrowToAttention(values url.Values, q *history.Query) error {
 	only, err := boolean(values, "needs_attention")
 	if err != nil || !only {
 		return err
 	}
 	given := q.Statuses
-	q.Statuses = nil
+	q.Statuses, q.Attention = nil, true
 	for _, state := range statefs.LiveStates() {
-		if state.NeedsPerson() && (len(given) == 0 || slices.Contains(given, state)) {
+		if len(given) == 0 || slices.Contains(given, state) {
 			q.Statuses = append(q.Statuses, state)
 		}
 	}
 	if len(q.Statuses) == 0 {
-		return refuse(http.StatusBadRequest, "Invalid parameter 'needs_attention': none of the given statuses %v waits for a person", given).with("parameter", "needs_attention")
+		return refuse(http.StatusBadRequest,
+			"Invalid parameter 'needs_attention': no operation with one of the given statuses %v waits for a person",
+			given).with("parameter", "needs_attention")
 	}
 	return nil
 }
 
-// pageFrom reads which part of a list is wanted.
+// pageFrom parses sort, limit, offset and the other parameters that select a page.
 func pageFrom(values url.Values, q *history.Query) (err error) {
 	sorts, err := choices(values, "sort", []history.Sort{history.ByCreated, history.ByUpdated})
 	if err == nil && len(sorts) > 1 {
-		err = refuse(http.StatusBadRequest, "Invalid parameter 'sort': %s must be one of %v", shownValue(values.Get("sort")), sorts).with("parameter", "sort")
+		err = refuse(http.StatusBadRequest, "Invalid parameter 'sort': %s must be one of %v", quoteValue(values.Get("sort")),
+			sorts).with("parameter", "sort")
 	}
 	if err != nil {
 		return err
@@ -262,11 +298,11 @@ func pageFrom(values url.Values, q *history.Query) (err error) {
 	if len(sorts) > 0 {
 		q.Sort = sorts[0]
 	}
-	limit, err := numberFrom(values, "limit", listed, 0, mostListed)
+	limit, err := numberFrom(values, "limit", defaultListed, 0, maxListed)
 	if err != nil {
 		return err
 	}
-	offset, err := numberFrom(values, "offset", 0, 0, mostSkipped)
+	offset, err := numberFrom(values, "offset", 0, 0, maxOffset)
 	if err != nil {
 		return err
 	}
@@ -276,18 +312,20 @@ func pageFrom(values url.Values, q *history.Query) (err error) {
 	}
 	if text := values.Get("next"); text != "" {
 		if q.After, err = history.ParseCursor(text); err != nil || !q.After.Of(q.Sort) {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'next': %s: %s", shownValue(text), history.ErrCursor).with("parameter", "next")
+			return refuse(http.StatusBadRequest, "Invalid parameter 'next': %s: %s", quoteValue(text),
+				history.ErrCursor).with("parameter", "next")
 		}
 	}
 	if day := values.Get("day"); day != "" {
 		if _, err := time.Parse(time.DateOnly, day); err != nil {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'day': %s must be a date such as 2025-11-26", shownValue(day)).with("parameter", "day")
+			return refuse(http.StatusBadRequest, "Invalid parameter 'day': %s must be a date such as 2025-11-26",
+				quoteValue(day)).with("parameter", "day")
 		}
 	}
 	return nil
 }
 
-// choices reads a list of words of which each must be known.
+// choices parses comma-separated words, which must all be known.
 func choices[T ~string](values url.Values, name string, known []T) (chosen []T, err error) {
 	if values.Get(name) == "" {
 		return nil, nil
@@ -295,7 +333,8 @@ func choices[T ~string](values url.Values, name string, known []T) (chosen []T, 
 	for word := range strings.SplitSeq(values.Get(name), ",") {
 		word := T(strings.TrimSpace(word))
 		if !slices.Contains(known, word) {
-			return nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': '%s' is none of %v", name, printable(string(word), 32), known).
+			return nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': '%s' is none of %v", name,
+				printable(string(word), 32), known).
 				with("parameter", name).with("values", known)
 		}
 		chosen = append(chosen, word)
@@ -303,7 +342,7 @@ func choices[T ~string](values url.Values, name string, known []T) (chosen []T, 
 	return chosen, nil
 }
 
-// numberFrom reads a whole number; fallback is for a parameter that is not there.
+// numberFrom parses a whole number; fallback is the value of a missing parameter.
 func numberFrom(values url.Values, name string, fallback, least, most uint64) (uint64, error) {
 	text := values.Get(name)
 	if text == "" {
@@ -311,22 +350,24 @@ func numberFrom(values url.Values, name string, fallback, least, most uint64) (u
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be a whole number from %d to %d", name, shownValue(text), least, most).with("parameter", name)
+		return 0, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be a whole number from %d to %d", name,
+			quoteValue(text), least, most).with("parameter", name)
 	}
 	return n, nil
 }
 
-// timeFrom reads a time: RFC 3339, a date (its midnight here), or a duration before now.
+// timeFrom parses a time: RFC 3339, a date (local midnight), or a duration before now.
 func timeFrom(name, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	// In a URL the plus of a zone is a space, unless somebody thought of that.
+	// In a URL the plus of a zone is decoded as a space, unless the client escaped it.
 	for _, text := range []string{text, strings.Replace(text, " ", "+", 1)} {
 		if at, ok := history.ParseTime(text, now); ok {
 			return at, nil
 		}
 	}
-	return time.Time{}, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration before now (2h, 7d)", name, shownValue(text)).
+	return time.Time{}, refuse(http.StatusBadRequest,
+		"Invalid parameter '%s': %s must be a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration before now (2h, 7d)", name, quoteValue(text)).
 		with("parameter", name)
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -44,7 +44,7 @@ func TestListOfTheAPI(t *testing.T) {
 		"?q=" + ids[0]:                     {ids[0]},
 		"?since=1h&group=testrouter":       newest[1:],
 		"?until=1h":                        {},
-		"?until=2001-02-03T04:05:06+01:00": {}, // its plus is a space
+		"?until=2001-02-03T04:05:06+01:00": {}, // its plus is decoded as a space
 		"?until=2001-02-03+04:05:06":       {},
 		"?since=2001-02-03T04:05:06%2B01:00&group=testrouter": newest[1:],
 		"?state=completed&status=queued&group=testrouter":     {ids[2], ids[0]},
@@ -66,7 +66,8 @@ func TestListOfTheAPI(t *testing.T) {
 		if b := r.listed(path); a.body != b.body || a.header.Get("X-Total-Count") != b.header.Get("X-Total-Count") {
 			t.Errorf("%s: %s\nthe listing says %s", path, a.body, b.body)
 		}
-		sameSecond := strings.Contains(path, "running") || strings.Contains(path, "group=media") // a stranger's time has no fractions
+		// the times of foreign operations have no fractions
+		sameSecond := strings.Contains(path, "running") || strings.Contains(path, "group=media")
 		if fmt.Sprint(sorted(got, sameSecond)) != fmt.Sprint(sorted(want, sameSecond)) {
 			t.Errorf("%s: %v, want %v", path, got, want)
 		}
@@ -78,20 +79,23 @@ func TestListOfTheAPI(t *testing.T) {
 			total = "3"
 		}
 		if a.header.Get("X-Total-Count") != total || a.header.Get("X-Total-Count-Exact") != "true" {
-			t.Errorf("%s: total %s, exact %s, want %s", path, a.header.Get("X-Total-Count"), a.header.Get("X-Total-Count-Exact"), total)
+			t.Errorf("%s: total %s, exact %s, want %s", path, a.header.Get("X-Total-Count"),
+				a.header.Get("X-Total-Count-Exact"), total)
 		}
 	}
 	for _, bad := range []string{
-		"?limit=201", "?limit=-1", "?limit=x", "?status=resting", "?next=x", "?x=1", "?number=0", "?number=r1", "?result=maybe", "?sort=size",
+		"?limit=201", "?limit=-1", "?limit=x", "?status=resting", "?next=x", "?x=1", "?number=0", "?number=r1",
+		"?result=maybe", "?sort=size",
 		"?since=yesterday", "?until=-1h", "?updated_since=x", "?day=x", "?offset=100001", "?after=" + ids[0],
-		"?offset=-1", "?limit=99999999999999999999", "?status=completed,", "?sort=created,updated", "?job=decode&job=streaming01", "?limit=1&limit=2",
+		"?offset=-1", "?limit=99999999999999999999", "?status=completed,", "?sort=created,updated",
+		"?job=decode&job=streaming01", "?limit=1&limit=2",
 		"?since=2025-11-26T13:07:00", "?until=2025-11-26+25:00:00", "?next=" + strings.Repeat("A", 1000),
 	} {
 		r.problem(r.get("/api/v1/operations"+bad), 400, "arameter")
 	}
 }
 
-// listed is the list as a listing of jobs/ makes it, without what the daemon knows.
+// listed is the list made by a listing of jobs/, without the daemon's live table.
 func (r *rig) listed(path string) reply {
 	status, _ := r.config.Status.(*daemonStatus)
 	only := func(so bool) {
@@ -156,15 +160,18 @@ func TestPagesOfTheAPI(t *testing.T) {
 	r.problem(r.get("/api/v1/operations?sort=updated&next="+token), 400, "the same sort")
 }
 
-// TestAnEndedOneInTheList has what its record has.
-func TestAnEndedOneInTheList(t *testing.T) {
+// TestEndedOperationInList checks that a list has the same values as the record.
+func TestEndedOperationInList(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	w := r.submit().start()
 	w.finish()
 	op := items(r.get("/api/v1/operations").json(t)["operations"])[0]
 	rec := r.get(w.path("")).json(t)
-	for _, name := range []string{"id", "group", "job", "endpoint", "state", "status", "result", "finished_seq", "finished_at", "created_at"} {
+	for _, name := range []string{
+		"id", "group", "job", "endpoint", "state", "status", "result", "finished_seq",
+		"finished_at", "created_at",
+	} {
 		if op[name] != rec[name] && !strings.HasSuffix(name, "_at") || op[name] == nil {
 			t.Errorf("%s: %v, the record says %v", name, op[name], rec[name])
 		}
@@ -174,8 +181,8 @@ func TestAnEndedOneInTheList(t *testing.T) {
 	}
 }
 
-// TestWhatTheDaemonKnows lists an operation whose marker is on the move, and not one that ended a moment ago.
-func TestWhatTheDaemonKnows(t *testing.T) {
+// TestListDuringRenameAndEnd lists an operation whose marker is being renamed, but not one that ended a moment ago.
+func TestListDuringRenameAndEnd(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	moving, over := r.submit(), r.submit().start()
@@ -188,9 +195,10 @@ func TestWhatTheDaemonKnows(t *testing.T) {
 		status.live = append(status.live, history.Live{ID: w.id, State: rec.Status, Row: row.Pack()})
 		status.mu.Unlock()
 	}
-	over.finish() // and the daemon has not forgotten it
+	over.finish() // the daemon still has it in memory
 	out := r.get("/api/v1/operations").json(t)
-	if ops := items(out["operations"]); len(ops) != 2 || ops[0]["status"] != "completed" || ops[1]["status"] != "queued" || out["total"] != 2.0 {
+	if ops := items(out["operations"]); len(ops) != 2 || ops[0]["status"] != "completed" || ops[1]["status"] != "queued" ||
+		out["total"] != 2.0 {
 		t.Errorf("%v", out)
 	}
 	if out := r.get("/api/v1/operations?status=queued,running").json(t); out["total"] != 1.0 {
@@ -212,7 +220,7 @@ func TestIndexBeingBuilt(t *testing.T) {
 		must(t, c.History.Sync(t.Context()))
 		var err error
 		_ = os.Rename(filepath.Join(owner.Dir(), history.FileName), filepath.Join(owner.Dir(), "other"))
-		index, err = history.Open(owner, nil) // nobody runs it
+		index, err = history.Open(owner, nil) // without running it
 		must(t, err)
 		c.History = index
 	})
@@ -234,6 +242,55 @@ func TestIndexBeingBuilt(t *testing.T) {
 	if out := r.get(fmt.Sprintf("/api/v1/operations?number=%d", w.id.Sequence())).json(t); out["total"] != 1.0 {
 		t.Errorf("by number: %v", out)
 	}
+	if a := r.get(w.path("")); a.status != 200 {
+		t.Errorf("by ID: %d %s", a.status, a.body)
+	}
+	never, err := statefs.MakeID("testrouter-never", time.Now(), w.id.PID(), w.id.Sequence())
+	must(t, err)
+	r.problem(r.get("/api/v1/operations/"+never.String()), 404, "not found")
+}
+
+// A number alone does not make an ID one of this storage: only operations deleted or pruned here are gone.
+func TestOnlyWhatWasDeletedIsGone(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	deleted, pruned := r.submit().start(), r.submit().start()
+	deleted.finish()
+	pruned.finish()
+	number, pid, endpoint := deleted.id.Sequence(), deleted.id.PID(), deleted.id.Endpoint()
+	if a := r.do("DELETE", deleted.path(""), ""); a.status != http.StatusNoContent {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	status, _ := r.config.Status.(*daemonStatus)
+	status.keep = history.Retention{Age: time.Nanosecond}
+	if out := r.do("POST", "/api/v1/prune", "").json(t); out["count"] != 1.0 {
+		t.Fatalf("%v", out)
+	}
+	for name, of := range map[string]struct {
+		endpoint string
+		at       time.Time
+		pid      int
+	}{
+		"another name":    {"testrouter-other", time.Now(), pid},
+		"another day":     {endpoint, time.Now().AddDate(0, 0, -3), pid},
+		"another process": {endpoint, time.Now(), pid + 1},
+	} {
+		never, err := statefs.MakeID(of.endpoint, of.at, of.pid, number)
+		must(t, err)
+		path := "/api/v1/operations/" + never.String()
+		for _, a := range []reply{
+			r.get(path), r.get(path + "/stream"), r.get(path + "/log"),
+			r.do("POST", path+"/cancel", ""), r.do("POST", path+"/retry", ""), r.do("DELETE", path, ""),
+		} {
+			if a.status != http.StatusNotFound {
+				t.Errorf("%s: %d %s", name, a.status, a.body)
+			}
+		}
+	}
+	for _, op := range []*work{deleted, pruned} {
+		r.problem(r.get(op.path("")), 410, "is gone")
+		r.problem(r.do("DELETE", op.path(""), ""), 410, "is gone")
+	}
 }
 
 func TestFeedOfTheAPI(t *testing.T) {
@@ -247,7 +304,8 @@ func TestFeedOfTheAPI(t *testing.T) {
 	works[0].finish()
 	first := r.get("/api/v1/finished?limit=1&wait=1m").json(t)
 	ends := items(first["finished"])
-	if len(ends) != 1 || ends[0]["id"] != works[1].id.String() || ends[0]["finished_seq"] != first["last"] || ends[0]["result"] != "success" {
+	if len(ends) != 1 || ends[0]["id"] != works[1].id.String() || ends[0]["finished_seq"] != first["last"] ||
+		ends[0]["result"] != "success" {
 		t.Fatalf("%v", first)
 	}
 	second := r.get(fmt.Sprintf("/api/v1/finished?wait=1m&after=%.0f", first["last"])).json(t)
@@ -265,7 +323,10 @@ func TestFeedOfTheAPI(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("the feed slept on")
 	}
-	for _, bad := range []string{"?after=x", "?limit=0", "?limit=1001", "?wait=soon", "?x=1", "?after=999999", "?after=-1", "?wait=-1s", "?wait=11m", "?after=0&after=1", "?after=18446744073709551616"} {
+	for _, bad := range []string{
+		"?after=x", "?limit=0", "?limit=1001", "?wait=soon", "?x=1", "?after=999999", "?after=-1",
+		"?wait=-1s", "?wait=11m", "?after=0&after=1", "?after=18446744073709551616",
+	} {
 		r.problem(r.get("/api/v1/finished"+bad), 400, "arameter")
 	}
 }
@@ -302,12 +363,14 @@ func TestDeletePinPrune(t *testing.T) {
 	}
 	r.problem(r.do("DELETE", ended.path(""), ""), 410, "is gone")
 	r.problem(r.do("POST", ended.path("/pin"), ""), 410, "is gone")
-	r.problem(r.get("/testrouter/control?action=pause&id="+ended.id.String()), 404, "not found or already finished")
+	r.problem(r.get("/testrouter/control?action=pause&id="+ended.id.String()), 410, "is gone")
+	r.problem(r.do("POST", ended.path("/cancel"), ""), 410, "is gone")
 
 	status, _ := r.config.Status.(*daemonStatus)
 	status.keep = history.Retention{Age: time.Nanosecond}
 	plan := r.do("POST", "/api/v1/prune?dry_run=true", "").json(t)
-	if ops := items(plan["operations"]); len(ops) != 1 || ops[0]["id"] != other.id.String() || ops[0]["reason"] != "age" || plan["dry_run"] != true {
+	if ops := items(plan["operations"]); len(ops) != 1 || ops[0]["id"] != other.id.String() || ops[0]["reason"] != "age" ||
+		plan["dry_run"] != true {
 		t.Errorf("%v", plan)
 	}
 	if a := r.get(other.path("")); a.status != 200 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -12,20 +13,21 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// liveOperation is one operation as its marker says it.
+// liveOperation is a live operation according to its marker.
 type liveOperation struct {
 	id      statefs.ID
 	state   statefs.State
 	foreign bool
 }
 
-// ours remembers which live operations have a record. A record stays as long as its operation, so it is asked for once.
-type ours struct {
+// ownRecords caches which live operations have a record, or as strangers which markers have none. A record exists
+// before its marker and as long as its operation, so it is looked up once.
+type ownRecords struct {
 	mu    sync.Mutex
 	known map[statefs.ID]bool
 }
 
-// live lists the live operations in the order of their numbers.
+// live lists the live operations, sorted by number.
 func (s *Server) live() ([]liveOperation, error) {
 	listing, err := s.tree.List()
 	if err != nil {
@@ -35,7 +37,7 @@ func (s *Server) live() ([]liveOperation, error) {
 	seen := make(map[statefs.ID]bool, len(listing.Markers))
 	for _, marker := range listing.Markers {
 		if seen[marker.ID] {
-			continue // it was renamed while the folder was read
+			continue // the marker was renamed during the listing
 		}
 		seen[marker.ID] = true
 		foreign, err := s.isForeign(marker.ID)
@@ -44,12 +46,12 @@ func (s *Server) live() ([]liveOperation, error) {
 		}
 		out = append(out, liveOperation{marker.ID, marker.State, foreign})
 	}
-	s.ours.keep(seen)
-	slices.SortFunc(out, func(a, b liveOperation) int { return orderOf(a.id, b.id) })
+	s.ownRecords.retain(seen)
+	slices.SortFunc(out, func(a, b liveOperation) int { return compareIDs(a.id, b.id) })
 	return out, nil
 }
 
-// numbered returns the live operations that have a number, and ended ones that were submitted today or yesterday.
+// numbered returns the operations with a number: live ones, and ended ones that were submitted today or yesterday.
 func (s *Server) numbered(live []liveOperation, number uint64) ([]liveOperation, error) {
 	var out []liveOperation
 	for _, op := range live {
@@ -57,7 +59,7 @@ func (s *Server) numbered(live []liveOperation, number uint64) ([]liveOperation,
 			out = append(out, op)
 		}
 	}
-	recent, err := s.tree.Recent(number)
+	recent, err := s.tree.FindRecent(number)
 	if err != nil {
 		return nil, err
 	}
@@ -69,42 +71,38 @@ func (s *Server) numbered(live []liveOperation, number uint64) ([]liveOperation,
 	return out, nil
 }
 
-func orderOf(a, b statefs.ID) int {
+func compareIDs(a, b statefs.ID) int {
 	return cmp.Or(cmp.Compare(a.Sequence(), b.Sequence()), strings.Compare(a.String(), b.String()))
 }
 
-// isForeign reports whether an operation with a marker belongs to a program that the daemon did not start: it has no record and
-// a process ID that is not ours.
+// isForeign reports whether an operation with a marker is foreign: it has no record, and its process ID is not ours.
 func (s *Server) isForeign(id statefs.ID) (bool, error) {
-	if id.PID() == os.Getpid() || s.ours.has(id) {
+	if id.PID() == os.Getpid() || s.ownRecords.has(id) {
 		return false, nil
 	}
 	switch _, err := s.tree.ReadRecord(id); {
 	case errors.Is(err, fs.ErrNotExist):
-		if _, live := s.tree.State(id); live == nil {
-			s.hub.strangers.add(id)
-		}
 		return true, nil
 	case err != nil && !isUnreadable(err):
 		return false, err
 	}
-	s.ours.add(id)
+	s.ownRecords.add(id)
 	return false, nil
 }
 
-// isUnreadable reports whether a record is there and cannot be used.
+// isUnreadable reports whether err means that a record exists but cannot be used.
 func isUnreadable(err error) bool {
 	_, corrupt := errors.AsType[*statefs.CorruptError](err)
-	return corrupt || errors.Is(err, statefs.ErrNewerVersion)
+	return corrupt || errors.Is(err, statefs.ErrNewerVersion) || errors.Is(err, fs.ErrPermission)
 }
 
-func (o *ours) has(id statefs.ID) bool {
+func (o *ownRecords) has(id statefs.ID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.known[id]
 }
 
-func (o *ours) add(id statefs.ID) {
+func (o *ownRecords) add(id statefs.ID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.known == nil {
@@ -113,8 +111,8 @@ func (o *ours) add(id statefs.ID) {
 	o.known[id] = true
 }
 
-// keep forgets what is live no longer.
-func (o *ours) keep(live map[statefs.ID]bool) {
+// retain forgets the IDs that are not in live.
+func (o *ownRecords) retain(live map[statefs.ID]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for id := range o.known {
@@ -124,7 +122,7 @@ func (o *ours) keep(live map[statefs.ID]bool) {
 	}
 }
 
-// membership says which group an operation belongs to. A name alone does not always say it: a-b-c can be b-c of group a and c of
+// membership is the group of an operation. The endpoint name alone is ambiguous: a-b-c can be b-c of group a, or c of
 // group a-b.
 type membership struct {
 	group    string // "" when only the endpoint name is known
@@ -136,6 +134,29 @@ func (m membership) is(group string) bool {
 		return m.group == group
 	}
 	return strings.HasPrefix(m.endpoint, group+"-")
+}
+
+// wrongGroup refuses to control an operation through another group's path. It names the right path of a live operation,
+// and the group and the state of an ended one.
+func (s *Server) wrongGroup(c *controlRequest, of membership) error {
+	id, asked := c.id, printable(c.group, 64)
+	where := "/api/v1/operations/" + id.String()
+	if _, err := s.tree.State(id); errors.Is(err, statefs.ErrNotLive) {
+		rec, err := s.tree.ReadDurableEnd(id)
+		if err != nil || rec == nil {
+			return s.alreadyEnded(id)
+		}
+		ended := refuse(http.StatusNotFound, "Operation '%s' is not of group '%s' but of '%s', and it is already %s: see %s",
+			id, asked, rec.Group, rec.Status, where)
+		return withRetryHint(ended.with("id", id).with("state", rec.Status).with("location", where), id, c.action)
+	} else if err != nil {
+		return err
+	}
+	if of.group != "" {
+		where = "/" + of.group + "/control"
+	}
+	return refuse(http.StatusNotFound, "Operation '%s' is not of group '%s': control it by %s", id, asked, where).
+		with("id", id).with("location", where)
 }
 
 func (s *Server) groupOf(id statefs.ID) (membership, error) {

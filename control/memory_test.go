@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// heapInUse returns the bytes of live objects. The second collection empties what pools hold.
+// heapInUse returns the bytes of live objects. The second collection empties pools.
 func heapInUse() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -28,7 +28,7 @@ func stacksInUse() uint64 {
 	return stats.StackInuse
 }
 
-// An idle open stream costs little beyond what net/http costs for a handler that waits.
+// An idle open stream costs little more than a waiting handler of net/http.
 func TestIdleStreamIsSmall(t *testing.T) {
 	const streams = 400
 	bare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +42,7 @@ func TestIdleStreamIsSmall(t *testing.T) {
 
 	r := setup(t)
 	w := r.submit().start()
-	r.get(w.path("")) // what is made once is made
+	r.get(w.path("")) // one-time allocations
 	for _, format := range formats[:2] {
 		ours := measureStreams(t, streams, r.tcp.Addr(), w.path("/stream?format="+format))
 		r.until("the readers to be gone", func() bool { return r.followers(w.id) == 0 })
@@ -53,7 +53,8 @@ func TestIdleStreamIsSmall(t *testing.T) {
 	}
 }
 
-// measureStreams opens streams of one address and returns what each costs while it is idle, both ends of its socket included.
+// measureStreams opens streams of one address and returns the cost of each while it is idle, including both ends of its
+// socket.
 func measureStreams(t *testing.T, streams int, addr net.Addr, path string) int64 {
 	t.Helper()
 	before, stacks := heapInUse(), stacksInUse()

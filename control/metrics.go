@@ -13,14 +13,14 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 const mediaMetrics = "text/plain; version=0.0.4"
 
-// metrics collects families in the text format of Prometheus, version 0.0.4. No label has a value that grows with what is done: IDs, parameters and names of
-// objects are none.
+// metrics collects families in the text format of Prometheus, version 0.0.4. The label values are bounded: IDs,
+// parameters and object names are never labels.
 type metrics struct{ text strings.Builder }
 
 // family begins a family.
@@ -28,11 +28,12 @@ func (m *metrics) family(name, kind, help string) {
 	fmt.Fprintf(&m.text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-// sample is one line; labels are names and values in turn.
+// sample writes one line; labels alternates names and values.
 func (m *metrics) sample(name string, value float64, labels ...string) {
 	m.text.WriteString(name)
 	for i := 0; i+1 < len(labels); i += 2 {
-		m.text.WriteString(map[bool]string{true: "{", false: ","}[i == 0] + labels[i] + `="` + labelText.Replace(labels[i+1]) + `"`)
+		m.text.WriteString(map[bool]string{true: "{", false: ","}[i == 0] + labels[i] + `="` +
+			labelText.Replace(labels[i+1]) + `"`)
 	}
 	if len(labels) > 1 {
 		m.text.WriteByte('}')
@@ -40,7 +41,7 @@ func (m *metrics) sample(name string, value float64, labels ...string) {
 	m.text.WriteString(" " + formatSample(value) + "\n")
 }
 
-// one is a family of one sample.
+// one writes a family with one sample.
 func (m *metrics) one(name, kind, help string, value float64) {
 	m.family(name, kind, help)
 	m.sample(name, value)
@@ -55,7 +56,7 @@ func formatSample(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-func truth(is bool) float64 {
+func boolSample(is bool) float64 {
 	if is {
 		return 1
 	}
@@ -63,7 +64,7 @@ func truth(is bool) float64 {
 }
 
 // serveMetrics is GET /metrics.
-func (s *Server) serveMetrics(w *answer, r *http.Request, _ httprouter.Params) error {
+func (s *Server) serveMetrics(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	if err := noParameters(r); err != nil {
 		return err
 	}
@@ -71,11 +72,13 @@ func (s *Server) serveMetrics(w *answer, r *http.Request, _ httprouter.Params) e
 	health := s.status.Health()
 	m.family("jobdir_info", "gauge", "The version of the daemon.")
 	m.sample("jobdir_info", 1, "version", s.version)
-	m.one("jobdir_ready", "gauge", "Whether operations are accepted and carried out.", truth(health.Ready && !s.draining.Load()))
+	m.one("jobdir_ready", "gauge", "Whether operations are accepted and carried out.",
+		boolSample(health.Ready && !s.draining.Load()))
 	for _, name := range slices.Sorted(maps.Keys(health.Counters)) {
-		m.one("jobdir_"+name+"_total", "counter", "Since the daemon started: "+strings.ReplaceAll(name, "_", " ")+".", float64(health.Counters[name]))
+		m.one("jobdir_"+name+"_total", "counter", "Since the daemon started: "+strings.ReplaceAll(name, "_", " ")+".",
+			float64(health.Counters[name]))
 	}
-	if !s.isStarting() { // what is counted before that would be too little
+	if !s.isStarting() { // earlier counts would be too low
 		if err := s.countOperations(r, m); err != nil {
 			return err
 		}
@@ -85,7 +88,7 @@ func (s *Server) serveMetrics(w *answer, r *http.Request, _ httprouter.Params) e
 	w.Header().Set("Content-Type", mediaMetrics+"; charset=utf-8")
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write([]byte(m.text.String())) // a client that is gone needs nothing
+		_, _ = w.Write([]byte(m.text.String())) // an error means that the client is gone
 	}
 	return nil
 }
@@ -96,9 +99,12 @@ func (s *Server) countOperations(r *http.Request, m *metrics) error {
 	for _, state := range statefs.States() {
 		count := live[state]
 		if state.Terminal() {
-			page, err := s.history.List(r.Context(), &history.Query{Statuses: []statefs.State{state}, Sort: history.ByCreated}, nil)
+			page, err := s.history.List(r.Context(), &history.Query{
+				Statuses: []statefs.State{state},
+				Sort:     history.ByCreated,
+			}, nil)
 			if errors.Is(err, history.ErrNotReady) {
-				continue // nobody knows, which is not 0
+				continue // unknown, which is not 0
 			}
 			if err != nil {
 				return err
@@ -128,7 +134,8 @@ func (s *Server) countLanes(m *metrics) {
 		}
 		m.sample("jobdir_lane_capacity", capacity, "lane", lanes[i].Name)
 	}
-	m.family("jobdir_lane_oldest_wait_seconds", "gauge", "For how long the operation has waited that waits longest in a lane.")
+	m.family("jobdir_lane_oldest_wait_seconds", "gauge",
+		"For how long the operation has waited that waits longest in a lane.")
 	for i := range lanes {
 		m.sample("jobdir_lane_oldest_wait_seconds", float64(lanes[i].OldestWait), "lane", lanes[i].Name)
 	}
@@ -150,14 +157,21 @@ func (s *Server) countOutbox(m *metrics) {
 		}
 	}
 	m.one("jobdir_outbox_targets_down", "gauge", "Targets of pending deliveries that are down.", float64(down))
-	m.family("jobdir_outbox_attempts_total", "counter", "Tries to deliver since the daemon started, by the kind of the target and how they ended; dropped are those that were given up.")
+	m.family("jobdir_outbox_attempts_total", "counter",
+		"Tries to deliver since the daemon started, by the kind of the target and how they ended; dropped are those that were given up.")
 	kinds := slices.Sorted(maps.Keys(out.Kinds))
 	for _, kind := range kinds {
 		c := out.Kinds[kind]
 		for _, o := range []struct {
 			outcome string
 			count   uint64
-		}{{"delivered", c.Delivered}, {"failed", c.Failed}, {"deferred", c.Deferred}, {"refused", c.Refused}, {"dropped", c.Dropped}} {
+		}{
+			{"delivered", c.Delivered},
+			{"failed", c.Failed},
+			{"deferred", c.Deferred},
+			{"refused", c.Refused},
+			{"dropped", c.Dropped},
+		} {
 			m.sample("jobdir_outbox_attempts_total", float64(o.count), "kind", kind, "outcome", o.outcome)
 		}
 	}

@@ -2,5 +2,5 @@
 
 package control
 
-// idleStream is what an idle open stream may cost beyond net/http, in bytes.
+// idleStream is the allowed cost of an idle open stream in addition to that of net/http, in bytes.
 const idleStream = 5 << 10

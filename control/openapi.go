@@ -8,11 +8,11 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
-	"github.com/jobdir/jobdir/submit"
+	"github.com/jobdir/jobdir/daemon/submit"
 )
 
 // openapi is GET /openapi.json.
-func (s *Server) openapi(w *answer, r *http.Request, _ httprouter.Params) error {
+func (s *Server) openapi(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	s.send(w, r, mediaJSON, http.StatusOK, json.RawMessage(s.document))
 	return nil
 }
@@ -20,7 +20,7 @@ func (s *Server) openapi(w *answer, r *http.Request, _ httprouter.Params) error 
 // object is a JSON object.
 type object = map[string]any
 
-// describeRoutes turns the table into an OpenAPI 3.1 document.
+// describeRoutes renders the table as an OpenAPI 3.1 document.
 func describeRoutes(table []route, version string) ([]byte, error) {
 	paths := object{}
 	for i := range table {
@@ -54,11 +54,14 @@ func problemSchema() object {
 	return object{
 		"type": "object", "required": []string{"status", "error"},
 		"description": "RFC 9457; error is the one-line message",
-		"properties":  object{"type": text, "title": text, "status": object{"type": "integer"}, "detail": text, "error": text},
+		"properties": object{
+			"type": text, "title": text, "status": object{"type": "integer"},
+			"detail": text, "error": text,
+		},
 	}
 }
 
-// templated turns :name and *name of the router into {name}.
+// templated replaces :name and *name of the router by {name}.
 func templated(path string) (out string, names []string) {
 	segments := strings.Split(path, "/")
 	for i, segment := range segments {
@@ -73,20 +76,29 @@ func templated(path string) (out string, names []string) {
 func describeRoute(row *route, names []string) object {
 	parameters := []object{}
 	for _, name := range names {
-		parameters = append(parameters, object{"name": name, "in": "path", "required": true, "schema": object{"type": "string"}})
+		parameters = append(parameters, object{
+			"name": name, "in": "path", "required": true,
+			"schema": object{"type": "string"},
+		})
 	}
 	for _, p := range row.query {
 		schema := object{"type": p.kind}
 		if p.values != nil {
 			schema["enum"] = p.values
 		}
-		parameters = append(parameters, object{"name": p.name, "in": "query", "required": p.needed, "description": p.summary, "schema": schema})
+		parameters = append(parameters, object{
+			"name": p.name, "in": "query", "required": p.needed,
+			"description": p.summary, "schema": schema,
+		})
 	}
 	out := object{"summary": row.summary, "parameters": parameters, "responses": describeAnswers(row.answers)}
 	if row.body != "" {
 		schema := object{"type": "object"}
 		if row.lists {
-			schema = object{"oneOf": []object{schema, {"type": "array", "items": schema, "minItems": 1, "maxItems": submit.MostEntries}}}
+			schema = object{"oneOf": []object{schema, {
+				"type": "array", "items": schema, "minItems": 1,
+				"maxItems": submit.MaxEntries,
+			}}}
 		}
 		out["requestBody"] = object{"description": row.body, "content": object{mediaJSON: object{"schema": schema}}}
 	}
@@ -101,7 +113,7 @@ func describeRoute(row *route, names []string) object {
 	return out
 }
 
-func describeAnswers(answers []response) object {
+func describeAnswers(answers []routeResponse) object {
 	out := object{"default": object{
 		"description": "A problem",
 		"content":     object{problemType: object{"schema": object{"$ref": "#/components/schemas/Problem"}}},

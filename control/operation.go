@@ -10,44 +10,45 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// operationJSON is an operation as the API shows it: its record, and what is true of it now.
+// operationJSON is an operation as the API shows it: its record and its current state.
 type operationJSON struct {
-	// ID stands outside of the record for foreign operations, which have none.
+	// ID is outside of the record, as foreign operations have none.
 	ID statefs.ID `json:"id"`
 	*statefs.Record
 	Endpoint string        `json:"endpoint"`
 	State    statefs.State `json:"state"`
-	// Status repeats State, but that what is trailing is completed: the one in the record is as old as the record.
+	// Status is State, but completed instead of trailing. It replaces the status in the record, which may be older.
 	Status  statefs.State `json:"status"`
 	Foreign bool          `json:"foreign,omitempty"`
-	Asks    []statefs.Ask `json:"requests,omitempty"`
-	// Steps take the place of those of the record: they say more.
+	// Requests are the requests that the daemon has not taken yet, and a cancel until the work has ended.
+	Requests []statefs.Action `json:"requests,omitempty"`
+	// Steps replace the steps of the record: they have more fields.
 	Steps []steps.View `json:"steps,omitempty"`
-	// AllDone says of an operation with steps that has its result whether its optional steps have ended too.
+	// AllDone is set for an operation with steps that has its result: whether its optional steps have ended too.
 	AllDone *bool `json:"all_done,omitempty"`
-	// Attention says why it goes on only when a person acts, and what helps.
+	// Attention is why the operation goes on only when a person acts, and which commands help.
 	Attention *statefs.Attention `json:"attention,omitempty"`
-	// Waiting says why it does not run, where only the queue knows.
+	// Waiting is why the operation does not run, where only the queue knows.
 	Waiting *statefs.Waiting `json:"waiting,omitempty"`
-	// LogBytes is the length of the log now, or the one at which it was sealed.
+	// LogBytes is the current length of the log, or its sealed length.
 	LogBytes int64 `json:"log_bytes"`
-	// Durability says what the answer to a submit promises.
+	// Durability is what the answer to a submit promises.
 	Durability statefs.Durability `json:"durability,omitempty"`
-	// Problem says why there is no record where there should be one.
+	// Problem is why a record that should exist is missing.
 	Problem string `json:"problem,omitempty"`
 }
 
-// What a wait may be for: the end, when nothing else is asked for.
+// Values of the parameter for; forEnd is the default.
 const (
 	forEnd     = "end"
 	forRunning = string(statefs.Running)
 )
 
 // operation is GET /api/v1/operations/{id}.
-func (s *Server) operation(w *answer, r *http.Request, p httprouter.Params) error {
+func (s *Server) operation(w *responseWriter, r *http.Request, p httprouter.Params) error {
 	id, values, err := idAndQuery(r, p, "wait", "for")
 	if err != nil {
 		return err
@@ -58,7 +59,8 @@ func (s *Server) operation(w *answer, r *http.Request, p httprouter.Params) erro
 	case forRunning:
 		runs = []statefs.State{statefs.Running}
 	default:
-		return refuse(http.StatusBadRequest, "Invalid parameter 'for': %s must be %s or %s", shownValue(values.Get("for")), forEnd, forRunning).with("parameter", "for")
+		return refuse(http.StatusBadRequest, "Invalid parameter 'for': %s must be %s or %s", quoteValue(values.Get("for")),
+			forEnd, forRunning).with("parameter", "for")
 	}
 	wait, applied, err := submitWait(r, values)
 	if err != nil {
@@ -68,20 +70,21 @@ func (s *Server) operation(w *answer, r *http.Request, p httprouter.Params) erro
 	if err != nil {
 		return err
 	}
-	if wait > 0 && out.Record != nil && out.State.Live() && (!waitsForPerson(out.State) || s.tree.AskedToGoOn(id)) && !slices.Contains(runs, out.State) {
+	if wait > 0 && out.Record != nil && out.State.Live() && (!needsPerson(out.State) || s.tree.UnblockRequested(id)) &&
+		!slices.Contains(runs, out.State) {
 		out = s.afterWait(r, out, wait, runs...)
 	}
 	if applied != "" {
 		w.Header().Set("Preference-Applied", applied)
 	}
-	s.askAgain(w, out)
+	s.setRetryAfter(w, out)
 	return s.sendJSON(w, r, http.StatusOK, out)
 }
 
-// describe puts together what is known of an operation.
+// describe collects what is known of an operation.
 func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 	out := operationJSON{ID: id, Endpoint: id.Endpoint()}
-	sight, err := s.tree.Look(id) // before the record: a marker that is gone means that the record is terminal
+	sight, err := s.tree.ObserveAll(id) // before the record: without a marker, the record read afterwards is terminal
 	if err != nil {
 		return out, err
 	}
@@ -90,40 +93,53 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 	case err == nil:
 		out.Record = rec
 	case errors.Is(err, fs.ErrNotExist) && len(sight.States) == 0:
-		return out, s.goneOrNever(id)
+		return out, s.goneError(id)
 	case errors.Is(err, fs.ErrNotExist):
-		out.Foreign = id.PID() != os.Getpid()
+		out.Foreign = id.PID() != os.Getpid() && !s.status.Has(id)
+		if !out.Foreign {
+			s.status.RecordUnreadable(id)
+		}
 	case isUnreadable(err):
 		out.Problem = err.Error()
+		s.status.RecordUnreadable(id)
 	default:
 		return out, err
 	}
-	out.Asks = sight.Asks
+	out.Requests = sight.Requests
+	if len(sight.States) > 0 {
+		for _, ask := range s.tree.Cancelling(id) { // after ObserveAll: a cancel moves from jobs/ to taken/
+			if !slices.Contains(out.Requests, ask) {
+				out.Requests = append(out.Requests, ask)
+			}
+		}
+	}
 	if rec != nil {
 		out.State = rec.Status
 	}
 	if len(sight.States) > 0 {
-		out.State = sight.States[0] // also when the record has its end: that is not known to be durable before the marker goes
+		// Also when the record is terminal: it is not known to be durable before the marker is removed.
+		out.State = sight.States[0]
 	}
 	out.Status = statusOf(out.State)
 	if rec != nil && rec.Next == out.State {
-		rec.Next = "" // the marker is there already; the next write of the record clears it on disk
+		rec.Next = "" // the marker is renamed already; the next write of the record clears Next on disk
 	}
 	out.Waiting = s.waiting(out.State, id, rec)
 	if out.State == statefs.Queued && rec != nil && rec.Starts == 0 && len(rec.After) > 0 {
-		// By the disk, which may say it a moment before the daemon does.
-		if person := s.personBehind(rec.After, func(statefs.ID) {}); !person.IsZero() {
+		// According to the disk, which may be ahead of the daemon by a moment.
+		if person := s.blockingAncestor(rec.After, func(statefs.ID) {}); !person.IsZero() {
 			if out.Waiting == nil || out.Waiting.Reason != statefs.WaitsForOthers {
 				out.Waiting = &statefs.Waiting{Reason: statefs.WaitsForOthers, HeldBy: person}
 			}
 			out.Waiting.NeedsPerson = person
 		}
 	}
-	s.measure(&out)
+	s.addLiveDetails(&out)
 	return out, nil
 }
 
-// statusOf is how an operation in a state is: one that has its result is completed, also while optional steps are at work.
+// statusOf returns the status in a state: an operation that has its result is completed, also while optional steps
+// run.
 func statusOf(state statefs.State) statefs.State {
 	if state == statefs.Trailing {
 		return statefs.Completed
@@ -131,17 +147,17 @@ func statusOf(state statefs.State) statefs.State {
 	return state
 }
 
-// describeEnd is describe for an operation whose end is known.
+// describeEnd describes an operation by its terminal record.
 func (s *Server) describeEnd(rec *statefs.Record) operationJSON {
 	out := operationJSON{ID: rec.ID, Endpoint: rec.ID.Endpoint(), Record: rec, State: rec.Status, Status: rec.Status}
 	if rec.Trailing {
 		out.State = statefs.Trailing
 	}
-	s.measure(&out)
+	s.addLiveDetails(&out)
 	return out
 }
 
-// waiting says why a live operation does not run, nil when it does or a person holds it.
+// waiting returns why a live operation does not run, nil when it runs or a person holds it.
 func (s *Server) waiting(state statefs.State, id statefs.ID, rec *statefs.Record) *statefs.Waiting {
 	switch {
 	case state == statefs.Queued:
@@ -158,8 +174,9 @@ func (s *Server) waiting(state statefs.State, id statefs.ID, rec *statefs.Record
 	return nil
 }
 
-// measure adds the newest progress, the log length and the steps. They are for show: what cannot be read is left out.
-func (s *Server) measure(out *operationJSON) {
+// addLiveDetails adds the newest progress, the log length and the steps. They are informational: what cannot be read is
+// omitted.
+func (s *Server) addLiveDetails(out *operationJSON) {
 	s.showSteps(out)
 	if out.Record == nil {
 		return
@@ -175,25 +192,26 @@ func (s *Server) measure(out *operationJSON) {
 	s.tree.Freshen(out.Record)
 }
 
-// unknown turns the error of a record that was asked for by name into an answer.
-func (s *Server) unknown(id statefs.ID, err error) error {
+// recordError maps the error of reading a record that the client named to an answer.
+func (s *Server) recordError(id statefs.ID, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if _, live := s.tree.State(id); live == nil {
-		return refuse(http.StatusNotFound, "Operation '%s' is kept by another program; its output is not here", id).with("id", id)
+		return refuse(http.StatusNotFound, "Operation '%s' is kept by another program; its output is not here", id).with("id",
+			id)
 	}
-	return s.goneOrNever(id)
+	return s.goneError(id)
 }
 
 // groupOperations is GET /{group}/operations.
-func (s *Server) groupOperations(w *answer, r *http.Request, p httprouter.Params) error {
+func (s *Server) groupOperations(w *responseWriter, r *http.Request, p httprouter.Params) error {
 	group := p.ByName("group")
 	values, err := query(r)
 	if err != nil {
 		return err
 	}
-	if err := onlyThese(values, "endpoint"); err != nil {
+	if err := allowParameters(values, "endpoint"); err != nil {
 		return err
 	}
 	all, err := s.live()

@@ -15,11 +15,20 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// outboxParameters are those of GET /api/v1/outbox.
+// outboxParameters are the parameters of GET /api/v1/outbox.
 var outboxParameters = []parameter{
-	{name: "status", kind: "string", summary: "only those with this status: pending, failed_manual; several are separated by commas"},
-	{name: "kind", kind: "string", summary: "only those for targets of this kind: folder, webhook, s3; several are separated by commas"},
-	{name: "target", kind: "string", summary: "only those whose target has this text in what it is called, as the member at has it"},
+	{
+		name: "status", kind: "string",
+		summary: "only those with this status: pending, failed_manual; several are separated by commas",
+	},
+	{
+		name: "kind", kind: "string",
+		summary: "only those for targets of this kind: folder, webhook, s3; several are separated by commas",
+	},
+	{
+		name: "target", kind: "string",
+		summary: "only those whose target has this text in what it is called, as the member at has it",
+	},
 	{name: "job", kind: "string", summary: "only those of this job, as JOB or GROUP/JOB"},
 	{name: "endpoint", kind: "string", summary: "only those of this endpoint name, {group}-{job}"},
 	{name: "id", kind: "string", summary: "only those of this operation"},
@@ -28,7 +37,7 @@ var outboxParameters = []parameter{
 	{name: "next", kind: "string", summary: "where the page before ended: its member next"},
 }
 
-// outboxJSON is the answer.
+// outboxJSON is the answer of GET /api/v1/outbox.
 type outboxJSON struct {
 	Entries []statefs.OutboxItem `json:"entries"`
 	Count   int                  `json:"count"`
@@ -36,19 +45,19 @@ type outboxJSON struct {
 	Exact   bool                 `json:"total_exact"`
 	Next    *string              `json:"next"`
 	statefs.OutboxStatus
-	// OldestSeconds is the age of the oldest pending entry of all, 0 when there is none.
+	// OldestSeconds is the age of the oldest pending entry of all, 0 without entries.
 	OldestSeconds int64 `json:"oldest_seconds"`
 }
 
-// outbox is GET /api/v1/outbox. The daemon chooses from memory; what the page shows of each is read from the disk.
-func (s *Server) outbox(w *answer, r *http.Request, _ httprouter.Params) error {
-	values, err := query(r)
+// outbox is GET /api/v1/outbox. The daemon filters in memory; the entries of the page are read from disk.
+func (s *Server) outbox(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+	values, err := query(r, repeatableOutboxParameters...)
 	if err != nil {
 		return err
 	}
 	q, err := s.outboxQuery(values, time.Now())
 	if err == nil {
-		err = s.knowsAll()
+		err = s.refuseAtStartup()
 	}
 	if err != nil {
 		return err
@@ -61,16 +70,17 @@ func (s *Server) outbox(w *answer, r *http.Request, _ httprouter.Params) error {
 	for i := range lines {
 		item, err := s.tree.ShowEntry(lines[i].Name)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was delivered or removed meanwhile
+			continue // delivered or removed since
 		}
 		if err != nil {
 			return err
 		}
-		item.At, item.NextTryAt, item.TargetDown = lines[i].TargetName, lines[i].NextTryAt, lines[i].Target != nil && lines[i].Target.Down
+		item.At, item.NextTryAt, item.TargetDown = lines[i].TargetName, lines[i].NextTryAt, lines[i].Target != nil &&
+			lines[i].Target.Down
 		out.Entries = append(out.Entries, item)
 	}
 	if n := len(lines); n > 0 && n == q.Limit {
-		next := placeOf(&lines[n-1])
+		next := outboxCursor(&lines[n-1])
 		out.Next = &next
 	}
 	out.Count = len(out.Entries)
@@ -79,23 +89,28 @@ func (s *Server) outbox(w *answer, r *http.Request, _ httprouter.Params) error {
 	return s.sendJSON(w, r, http.StatusOK, out)
 }
 
-// outboxQuery reads the parameters of the list.
+// repeatableOutboxParameters are the outbox parameters that may be repeated.
+var repeatableOutboxParameters = []string{"status", "kind"}
+
+// outboxQuery parses the parameters of the list.
 func (s *Server) outboxQuery(values url.Values, now time.Time) (*statefs.OutboxQuery, error) {
 	var names []string
 	for _, p := range outboxParameters {
 		names = append(names, p.name)
 	}
-	for _, name := range []string{"status", "kind"} { // these alone may be given several times
-		if given := values[name]; len(given) > 1 {
-			values[name] = []string{strings.Join(given, ",")}
-		}
+	join(values, repeatableOutboxParameters)
+	err := once(values) // needed for a filter in a body
+	if err == nil {
+		err = allowParameters(values, names...)
 	}
-	err := onlyThese(values, names...)
 	if err != nil {
 		return nil, err
 	}
 	q := &statefs.OutboxQuery{Target: values.Get("target")}
-	if q.Statuses, err = choices(values, "status", []statefs.DeliveryStatus{statefs.DeliveryPending, statefs.DeliveryManual}); err != nil {
+	if q.Statuses, err = choices(values, "status", []statefs.DeliveryStatus{
+		statefs.DeliveryPending,
+		statefs.DeliveryManual,
+	}); err != nil {
 		return nil, err
 	}
 	if q.Kinds, err = choices(values, "kind", catalog.DeliveryKinds()); err != nil {
@@ -107,11 +122,12 @@ func (s *Server) outboxQuery(values url.Values, now time.Time) (*statefs.OutboxQ
 	if text := values.Get("older_than"); text != "" {
 		age, ok := catalog.ParseDuration(text)
 		if !ok || age < 0 {
-			return nil, refuse(http.StatusBadRequest, "Invalid parameter 'older_than': %s must be a time such as 90s, 1h or 2d", shownValue(text)).with("parameter", "older_than")
+			return nil, refuse(http.StatusBadRequest, "Invalid parameter 'older_than': %s must be a time such as 90s, 1h or 2d",
+				quoteValue(text)).with("parameter", "older_than")
 		}
 		q.Before = now.Add(-age)
 	}
-	limit, err := numberFrom(values, "limit", listed, 0, mostListed)
+	limit, err := numberFrom(values, "limit", defaultListed, 0, maxListed)
 	if err != nil {
 		return nil, err
 	}
@@ -121,15 +137,18 @@ func (s *Server) outboxQuery(values url.Values, now time.Time) (*statefs.OutboxQ
 		at, err := strconv.ParseInt(nanos, 10, 64)
 		name, ok := statefs.ParseEntry(entry)
 		if err != nil || !ok {
-			return nil, refuse(http.StatusBadRequest, "Invalid parameter 'next': %s is not the member next of a page of this list", shownValue(text)).with("parameter", "next")
+			return nil,
+				refuse(http.StatusBadRequest, "Invalid parameter 'next': %s is not the member next of a page of this list",
+					quoteValue(text)).with("parameter", "next")
 		}
 		q.AfterAt, q.AfterName = time.Unix(0, at), name
 	}
 	return q, nil
 }
 
-// outboxOf returns what chooses by the ID; nil when that chooses nothing. An ID has the endpoint name, from which group and job cannot always be told, so
-// the jobs that are defined say it, and for those that no longer are the end of the name does.
+// outboxOf returns the filter by ID, nil when no parameter restricts the ID. An ID contains the endpoint name, which
+// does not always determine group and job. The defined jobs decide; for jobs that no longer exist, the end of the name
+// does.
 func (s *Server) outboxOf(values url.Values) (func(statefs.ID) bool, error) {
 	var all []func(statefs.ID) bool
 	if text := values.Get("id"); text != "" {
@@ -173,28 +192,41 @@ func (s *Server) outboxOf(values url.Values) (func(statefs.ID) bool, error) {
 
 func (s *Server) outboxRoutes() []route {
 	const body = `{"reason": "why", "by": "anna"}, all of which may be left out`
-	answers := []response{
+	answers := []routeResponse{
 		{200, mediaJSON, "It is carried out; each entry with its status now"},
 		{202, mediaJSON, "The request is on disk, or it was not tried in the time of wait"},
 		{409, problemType, "There is nothing to do, or nothing that a retry could change"},
 	}
 	return []route{
 		{
-			method: "GET", path: "/api/v1/outbox", handle: s.outbox, summary: "What is to be delivered and is not yet, and how the targets are", query: outboxParameters,
-			answers: []response{{200, mediaJSON, "The entries, the oldest first; X-Total-Count has the number of all that match; oldest_seconds is the age of the oldest pending one of all"}, stillStarting},
+			method: "GET", path: "/api/v1/outbox", handle: s.outbox,
+			summary: "What is to be delivered and is not yet, and how the targets are", query: outboxParameters,
+			answers: []routeResponse{{
+				200, mediaJSON,
+				"The entries, the oldest first; X-Total-Count has the number of all that match; oldest_seconds is the age of the oldest pending one of all",
+			}, startupResponse},
 		},
 		{
-			method: "POST", path: "/api/v1/outbox", handle: s.outboxBulk, summary: "Retry or drop all deliveries that match a filter, up to 1000 a call: each target is tried with one of them at once",
+			method: "POST", path: "/api/v1/outbox", handle: s.outboxBulk,
+			summary: "Retry or drop all deliveries that match a filter, up to 1000 a call: each target is tried with one of them at once",
 			body:    `{"action", "filter", "dry_run", "next", "reason", "by"}: retry or drop; parameters of the list, none for a retry of all; only say which`,
-			answers: []response{{200, mediaJSON, "How many match, and what was left as it is; next continues"}, stillStarting},
+			answers: []routeResponse{
+				{200, mediaJSON, "How many match, and what was left as it is; next continues"},
+				startupResponse,
+			},
 		},
 		{
-			method: "POST", path: "/api/v1/outbox/:entry/retry", handle: s.askDelivery(statefs.RetryDelivery), body: body, answers: answers,
-			query:   []parameter{{name: "wait", kind: "string", summary: "answer when it was tried, with the error if it failed, at most after this time (5s, 1m)"}},
+			method: "POST", path: "/api/v1/outbox/:entry/retry", handle: s.requestDeliveryAction(statefs.RetryDelivery),
+			body: body, answers: answers,
+			query: []parameter{{
+				name: "wait", kind: "string",
+				summary: "answer when it was tried, with the error if it failed, at most after this time (5s, 1m)",
+			}},
 			summary: "Try a delivery now, also one that waits for a person or whose target is down: an entry, as ID.1-webhook, or all of an operation",
 		},
 		{
-			method: "POST", path: "/api/v1/outbox/:entry/drop", handle: s.askDelivery(statefs.DropDelivery), body: body, answers: answers,
+			method: "POST", path: "/api/v1/outbox/:entry/drop", handle: s.requestDeliveryAction(statefs.DropDelivery),
+			body: body, answers: answers,
 			summary: "Give a delivery up: an entry, as ID.1-webhook, or all of an operation",
 		},
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// outboxFilters are the parameters of the list of deliveries that narrow it down.
+// outboxFilters are the list parameters of the outbox that filter.
 var outboxFilters = func() (names []string) {
 	for _, p := range outboxParameters {
 		if p.name != "limit" && p.name != "next" {
@@ -27,39 +27,39 @@ var outboxFilters = func() (names []string) {
 
 // outboxBulkRequest is the body of POST /api/v1/outbox.
 type outboxBulkRequest struct {
-	Action statefs.DeliveryAsk  `json:"action"`
-	Filter map[string]oneOrMore `json:"filter"`
-	DryRun bool                 `json:"dry_run"`
-	Next   string               `json:"next"`
-	Reason string               `json:"reason"`
-	By     string               `json:"by"`
+	Action statefs.DeliveryAction `json:"action"`
+	Filter map[string]oneOrMore   `json:"filter"`
+	DryRun bool                   `json:"dry_run"`
+	Next   string                 `json:"next"`
+	Reason string                 `json:"reason"`
+	By     string                 `json:"by"`
 }
 
-// outboxBulkJSON is the answer.
+// outboxBulkJSON is the answer of POST /api/v1/outbox.
 type outboxBulkJSON struct {
-	Action statefs.DeliveryAsk `json:"action"`
-	DryRun bool                `json:"dry_run"`
-	// Total is how many match in all, those that calls before have dealt with left out where they do not match any more.
+	Action statefs.DeliveryAction `json:"action"`
+	DryRun bool                   `json:"dry_run"`
+	// Total is how many entries match. Entries that earlier calls changed count only if they still match.
 	Total int `json:"total"`
-	// Entries are some of those that match, of a dry run.
+	// Entries is a sample of the matching entries, in a dry run.
 	Entries  []string          `json:"entries,omitempty"`
 	Done     int               `json:"done"`
 	Failures []outboxBulkFault `json:"failures"`
-	// Next continues behind those that this call has dealt with; null when there are no more.
+	// Next continues after the entries of this call; null when there are no more.
 	Next *string `json:"next"`
 }
 
-// outboxBulkFault is an entry that was left as it is, and why.
+// outboxBulkFault is an unchanged entry, and why.
 type outboxBulkFault struct {
 	Entry string `json:"entry"`
 	Error string `json:"error"`
 }
 
 // outboxBulk is POST /api/v1/outbox.
-func (s *Server) outboxBulk(w *answer, r *http.Request, _ httprouter.Params) error {
+func (s *Server) outboxBulk(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	in, q, args, err := s.outboxBulkFrom(w, r)
 	if err == nil {
-		err = s.knowsAll()
+		err = s.refuseAtStartup()
 	}
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (s *Server) outboxBulk(w *answer, r *http.Request, _ httprouter.Params) err
 		}
 		return s.sendJSON(w, r, http.StatusOK, out)
 	}
-	failed, err := s.status.AskDeliveries(r.Context(), names, in.Action, args)
+	failed, err := s.status.RequestDeliveries(r.Context(), names, in.Action, args)
 	if err == nil {
 		err = r.Context().Err()
 	}
@@ -85,25 +85,27 @@ func (s *Server) outboxBulk(w *answer, r *http.Request, _ httprouter.Params) err
 	}
 	for _, name := range names {
 		if err := failed[name]; err != nil {
-			s.tellDaemon(err)
+			s.reportDiskFailure(err)
 			out.Failures = append(out.Failures, outboxBulkFault{name.String(), err.Error()})
 		}
 	}
 	out.Done = len(names) - len(out.Failures)
 	if n := len(lines); n > 0 && n == q.Limit {
-		next := placeOf(&lines[n-1])
+		next := outboxCursor(&lines[n-1])
 		out.Next = &next
 	}
 	return s.sendJSON(w, r, http.StatusOK, out)
 }
 
-// placeOf says where a page of the list ends.
-func placeOf(l *statefs.OutboxLine) string {
+// outboxCursor returns the position after an entry of the list.
+func outboxCursor(l *statefs.OutboxLine) string {
 	return strconv.FormatInt(l.CreatedAt.UnixNano(), 10) + "." + l.Name.String()
 }
 
-// outboxBulkFrom reads what is to be done, and to which.
-func (s *Server) outboxBulkFrom(w *answer, r *http.Request) (*outboxBulkRequest, *statefs.OutboxQuery, statefs.Args, error) {
+// outboxBulkFrom parses the request and its filter.
+func (s *Server) outboxBulkFrom(w *responseWriter, r *http.Request) (*outboxBulkRequest, *statefs.OutboxQuery,
+	statefs.Args, error,
+) {
 	var args statefs.Args
 	body, err := s.readBody(w, r)
 	if err != nil {
@@ -113,10 +115,12 @@ func (s *Server) outboxBulkFrom(w *answer, r *http.Request) (*outboxBulkRequest,
 	decoder := json.NewDecoder(strings.NewReader(string(body)))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(in); err != nil || decoder.More() {
-		return nil, nil, args, refuse(http.StatusBadRequest, `The body must be a JSON object as {"action": "retry", "filter": {"status": "failed_manual", "target": "videos"}, "dry_run": true, "reason": "the bucket is back"}`)
+		return nil, nil, args, refuse(http.StatusBadRequest,
+			`The body must be a JSON object as {"action": "retry", "filter": {"status": "failed_manual", "target": "videos"}, "dry_run": true, "reason": "the bucket is back"}`)
 	}
-	if !slices.Contains(statefs.DeliveryAsks(), in.Action) {
-		return nil, nil, args, refuse(http.StatusBadRequest, "Invalid action '%s': must be retry or drop", printable(string(in.Action), 32)).with("parameter", "action")
+	if !slices.Contains(statefs.DeliveryActions(), in.Action) {
+		return nil, nil, args, refuse(http.StatusBadRequest, "Invalid action '%s': must be retry or drop",
+			printable(string(in.Action), 32)).with("parameter", "action")
 	}
 	values := url.Values{}
 	for name, given := range in.Filter {
@@ -124,12 +128,14 @@ func (s *Server) outboxBulkFrom(w *answer, r *http.Request) (*outboxBulkRequest,
 			return nil, nil, args, unknownParameter(name, outboxFilters)
 		}
 		if slices.Contains(given, "") || len(given) == 0 {
-			return nil, nil, args, refuse(http.StatusBadRequest, "Invalid parameter '%s': it is empty", name).with("parameter", name)
+			return nil, nil, args, refuse(http.StatusBadRequest, "Invalid parameter '%s': it is empty",
+				name).with("parameter", name)
 		}
 		values[name] = given
 	}
 	if len(values) == 0 && in.Action == statefs.DropDelivery {
-		return nil, nil, args, refuse(http.StatusBadRequest, "The filter is empty: name what to drop by one of %s", strings.Join(outboxFilters, ", ")).with("parameter", "filter")
+		return nil, nil, args, refuse(http.StatusBadRequest, "The filter is empty: name what to drop by one of %s",
+			strings.Join(outboxFilters, ", ")).with("parameter", "filter")
 	}
 	if in.Next != "" {
 		values.Set("next", in.Next)
@@ -142,7 +148,7 @@ func (s *Server) outboxBulkFrom(w *answer, r *http.Request) (*outboxBulkRequest,
 	if _, err := s.guard.creator(r); err != nil {
 		return nil, nil, args, err
 	}
-	if args.Reason, args.By = in.Reason, s.asker(r); args.By == "" {
+	if args.Reason, args.By = in.Reason, s.requester(r); args.By == "" {
 		args.By = in.By
 	}
 	_, err = args.JSON()

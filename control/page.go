@@ -24,8 +24,8 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
-// pages writes the HTML that documents what an address does. A page has its style inside and loads nothing; the policy names the
-// hash of that style, so nothing else that got into a page would count.
+// pages renders the HTML that documents an address. A page contains its style and loads nothing; the
+// Content-Security-Policy names the hash of that style, so injected style or script would not apply.
 type pages struct {
 	template *template.Template
 	policy   string
@@ -38,13 +38,13 @@ func newPages() (*pages, error) {
 	}
 	sum := sha256.Sum256([]byte(pageCSS))
 	hash := base64.StdEncoding.EncodeToString(sum[:])
-	return &pages{t, "default-src 'none'; style-src 'sha256-" + hash + "'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"}, nil
+	return &pages{t, "default-src 'none'; style-src 'sha256-" + hash + "'; frame-ancestors 'none'; base-uri 'none'; "}, nil
 }
 
-// page is what every page shows.
+// page is the data of a page.
 type page struct {
 	Style   template.CSS
-	Kind    string // job, control or index
+	Kind    string // job, control, index or confirm
 	Title   string
 	Summary string
 	Host    string
@@ -55,15 +55,16 @@ type page struct {
 	Query   string // an example of its parameters
 	Body    string // the same as JSON
 	Rows    []paramRow
+	Confirm *confirmation // of the confirmation page
 }
 
-// paramRow is one line of the table of parameters.
+// paramRow is one row of the table of parameters.
 type paramRow struct {
 	Name, Type, Default, Limits, Summary string
 	Required                             bool
 }
 
-func (s *Server) sendPage(w *answer, r *http.Request, p page) error {
+func (s *Server) sendPage(w *responseWriter, r *http.Request, p page) error {
 	p.Style = template.CSS(pageCSS) //nolint:gosec // our own style sheet
 	p.Host = r.Host
 	if overUnix(r) || p.Host == "" {
@@ -73,32 +74,42 @@ func (s *Server) sendPage(w *answer, r *http.Request, p page) error {
 	if err := s.pages.template.Execute(&out, p); err != nil {
 		return fmt.Errorf("write the page of %s: %w", p.Title, err)
 	}
+	forms := "form-action 'none'"
+	if p.Confirm != nil {
+		forms = "form-action 'self'"
+	}
 	h := w.Header()
 	h.Set("Content-Type", mediaHTML+"; charset=utf-8")
-	h.Set("Content-Security-Policy", s.pages.policy)
+	h.Set("Content-Security-Policy", s.pages.policy+forms)
 	h.Set("Content-Length", strconv.Itoa(out.Len()))
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	_, _ = w.Write(out.Bytes()) // a reader that is gone is no error of ours
+	_, _ = w.Write(out.Bytes()) // an error means that the client is gone
 	return nil
 }
 
 // index is GET /.
-func (s *Server) index(w *answer, r *http.Request, _ httprouter.Params) error {
-	return s.sendPage(w, r, page{Kind: "index", Title: "jobdir", Summary: "Long-running operations whose state is a directory.", Jobs: s.catalog.All()})
+func (s *Server) index(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+	return s.sendPage(w, r, page{
+		Kind: "index", Title: "jobdir",
+		Summary: "Long-running operations whose state is a directory.", Jobs: s.catalog.All(),
+	})
 }
 
 // controlPage is GET /{group}/control without parameters.
-func (s *Server) controlPage(w *answer, r *http.Request, group string) error {
+func (s *Server) controlPage(w *responseWriter, r *http.Request, group string) error {
 	if err := s.knownGroup(group); err != nil {
 		return err
 	}
-	return s.sendPage(w, r, page{Kind: "control", Title: group + "/control", Summary: "Pause, resume, cancel or retry a live operation of the group.", Group: group})
+	return s.sendPage(w, r, page{
+		Kind: "control", Title: group + "/control",
+		Summary: "Pause, resume, cancel or retry a live operation of the group.", Group: group,
+	})
 }
 
 // jobPage is GET /{group}/{job} without parameters.
-func (s *Server) jobPage(w *answer, r *http.Request, def *catalog.Definition) error {
+func (s *Server) jobPage(w *responseWriter, r *http.Request, def *catalog.Definition) error {
 	p := page{Kind: "job", Title: def.Address(), Summary: def.Summary, Group: def.Group, Job: def, Address: def.Address()}
 	for i := range def.Params {
 		p.Rows = append(p.Rows, newParamRow(&def.Params[i]))
@@ -108,7 +119,10 @@ func (s *Server) jobPage(w *answer, r *http.Request, def *catalog.Definition) er
 }
 
 func newParamRow(p *catalog.Param) paramRow {
-	row := paramRow{Name: p.Name, Type: string(p.Type), Default: p.Default.Text(), Required: p.Required, Summary: p.Summary}
+	row := paramRow{
+		Name: p.Name, Type: string(p.Type), Default: p.Default.Text(),
+		Required: p.Required, Summary: p.Summary,
+	}
 	var limits []string
 	if !p.Minimum.IsZero() {
 		limits = append(limits, "at least "+p.Minimum.Text())
@@ -130,7 +144,7 @@ func newParamRow(p *catalog.Param) paramRow {
 	return row
 }
 
-// example returns parameters that a person can copy and change: what is required, and the first default.
+// example returns parameters to copy and change: the required ones, and the first default.
 func example(def *catalog.Definition) (query, body string) {
 	pairs, members := []string{"format=stream"}, object{}
 	shown := false
@@ -155,7 +169,7 @@ func example(def *catalog.Definition) (query, body string) {
 	}
 	data, err := json.Marshal(members)
 	if err != nil {
-		data = []byte("{}") // values of a checked definition are JSON; this is an example anyway
+		data = []byte("{}") // unreachable: values of a checked definition are JSON
 	}
 	return strings.Join(pairs, "&"), strings.ReplaceAll(string(data), "'", `'\''`) // inside single quotes of a shell
 }

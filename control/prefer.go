@@ -12,9 +12,9 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// submitWait returns how long a submit is to wait for the end of the operation: the parameter wait, or the preference wait=SECONDS of
-// RFC 7240. respond-async is what a submit does anyhow; beside a wait it means "after that time", as in section 4.3. applied is what
-// the answer repeats.
+// submitWait returns how long a submit waits for the end of the operation: the parameter wait, or the preference
+// wait=SECONDS of RFC 7240. A submit responds asynchronously anyway; respond-async together with wait means "after that
+// time", as in section 4.3. applied is the value of Preference-Applied.
 func submitWait(r *http.Request, values url.Values) (wait time.Duration, applied string, err error) {
 	if values.Has("wait") {
 		wait, err = waitFrom(values.Get("wait"))
@@ -27,7 +27,7 @@ func submitWait(r *http.Request, values url.Values) (wait time.Duration, applied
 		name, value, _ := strings.Cut(preference, "=")
 		name = strings.ToLower(strings.TrimSpace(name))
 		if seen[name] {
-			continue // the first one counts, section 2
+			continue // the first occurrence counts, section 2
 		}
 		seen[name] = true
 		switch name {
@@ -36,9 +36,9 @@ func submitWait(r *http.Request, values url.Values) (wait time.Duration, applied
 		case "wait":
 			seconds, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
 			if err != nil || seconds < 0 {
-				continue // what is not understood is ignored, section 2
+				continue // invalid preferences are ignored, section 2
 			}
-			seconds = min(seconds, int(longestWait/time.Second))
+			seconds = min(seconds, int(maxWait/time.Second))
 			wait = time.Duration(seconds) * time.Second
 			kept = append(kept, "wait="+strconv.Itoa(seconds))
 		}
@@ -46,35 +46,39 @@ func submitWait(r *http.Request, values url.Values) (wait time.Duration, applied
 	return wait, strings.Join(kept, ", "), nil
 }
 
-// respondsAsync tells whether the preference respond-async is given, as submitWait reads it.
+// respondsAsync reports whether applied, a result of submitWait, contains respond-async.
 func respondsAsync(applied string) bool {
 	return slices.ContainsFunc(strings.Split(applied, ", "), func(name string) bool { return name == "respond-async" })
 }
 
-const longestAskAgain = 30 * time.Second
+const maxRetryAfter = 30 * time.Second
 
-// askAgainAfter is when to ask again for an operation that has not ended: the longer it has been there, the longer it is likely to be.
-func askAgainAfter(age time.Duration) time.Duration {
-	return min(max((age/10).Truncate(time.Second), time.Second), longestAskAgain)
+// pollInterval returns when a client should poll an unfinished operation again: the older the operation, the longer it
+// is likely to take.
+func pollInterval(age time.Duration) time.Duration {
+	return min(max((age/10).Truncate(time.Second), time.Second), maxRetryAfter)
 }
 
-// askAgain says when to ask again, for an operation that has not ended.
-func (s *Server) askAgain(w *answer, out operationJSON) {
+// setRetryAfter sets Retry-After for an unfinished operation.
+func (s *Server) setRetryAfter(w *responseWriter, out operationJSON) {
 	if !out.State.Live() || out.Record == nil {
 		return
 	}
-	after := askAgainAfter(s.tree.Now().Sub(out.CreatedAt))
+	after := pollInterval(s.tree.Now().Sub(out.CreatedAt))
 	w.Header().Set("Retry-After", strconv.Itoa(int(after/time.Second)))
 }
 
-// afterWait returns the operation as it is when it has ended, waits for a person, or is in one of the given states, at the latest after a time or when the daemon stops. The operation is
-// accepted whatever comes of the waiting, so what goes wrong is logged and the answer is what was known before.
-func (s *Server) afterWait(r *http.Request, submitted operationJSON, wait time.Duration, or ...statefs.State) operationJSON {
+// afterWait waits until the operation has ended, waits for a person, or is in one of the given states, at most for wait
+// or until the daemon stops, and returns it as it is then. The operation is accepted in any case, so errors are logged
+// and the answer is submitted, unchanged.
+func (s *Server) afterWait(r *http.Request, submitted operationJSON, wait time.Duration,
+	or ...statefs.State,
+) operationJSON {
 	f := s.hub.follow(submitted.ID, viewEnd)
 	defer f.close()
 	ctx, stop := context.WithTimeout(r.Context(), wait)
 	defer stop()
-	err := s.awaitRest(ctx, f, or...)
+	err := s.awaitEndOrPerson(ctx, f, or...)
 	if err == nil && f.end != nil {
 		return s.describeEnd(f.end)
 	}

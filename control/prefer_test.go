@@ -11,7 +11,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// A submit that is to wait answers with the operation as it is when it has ended, or when the time is over.
+// A submit with a wait is answered with the operation when it has ended, or when the wait is over.
 func TestSubmitWaits(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -54,7 +54,7 @@ func TestSubmitWaits(t *testing.T) {
 	}
 }
 
-// What is no option of a submit is refused with where it belongs.
+// An unknown option of a submit is refused with a hint where it belongs.
 func TestSubmitOptions(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -62,7 +62,7 @@ func TestSubmitOptions(t *testing.T) {
 		"?files=3":                          `A POST takes the parameters of the job as a JSON body, not in the URL: send {"files": ...}`,
 		"?priority=high":                    "Invalid parameter 'priority': 'high' is not an integer",
 		"?format=sse":                       "Unknown option 'format' of a submit: the URL takes wait, priority, delay, not_before, after, require, tags, key, the JSON body the parameters of the job",
-		"?key=a&key=b":                      "Invalid parameter 'key': it is given 2 times",
+		"?key=a&key=b":                      "Parameter 'key' is given 2 times",
 		"?tags=a%20b":                       "Invalid parameter 'tags': 'a b' has a space",
 		"?tags=" + strings.Repeat("a", 65):  "Invalid parameter 'tags': 'aaa",
 		"?tags=" + strings.Repeat("a,", 33): "Invalid parameter 'tags': there are more than 32",
@@ -72,7 +72,7 @@ func TestSubmitOptions(t *testing.T) {
 	}
 }
 
-// Tags of a submit come behind those of the job, each once.
+// Tags of a submit are appended to those of the job, without duplicates.
 func TestSubmitTags(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -91,7 +91,7 @@ func TestSubmitTags(t *testing.T) {
 	}
 }
 
-// next takes the one operation in hand that waits to be started.
+// next takes the only operation that waits to start.
 func (r *rig) next() *work {
 	r.t.Helper()
 	var found *work
@@ -108,15 +108,21 @@ func (r *rig) next() *work {
 	return found
 }
 
-// The streaming address answers 202 at once to who prefers that, or after the time that it is given when the work has not ended by then.
+// The streaming address answers 202 at once with respond-async, or after the given wait if the work has not ended by
+// then.
 func TestStreamRespondsAsync(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	for prefer, applied := range map[string]string{"respond-async": "respond-async", "wait=0, respond-async": "wait=0, respond-async", "respond-async, wait=1": "respond-async, wait=1"} {
+	for prefer, applied := range map[string]string{
+		"respond-async":         "respond-async",
+		"wait=0, respond-async": "wait=0, respond-async", "respond-async, wait=1": "respond-async, wait=1",
+	} {
 		a := r.do("GET", "/testrouter/streaming01?files=2", "", "Prefer: "+prefer)
 		got := a.json(t)
 		id, _ := got["id"].(string)
-		if a.status != http.StatusAccepted || got["state"] != "queued" || a.header.Get("Location") != "/api/v1/operations/"+id || a.header.Get("Retry-After") != "1" || got["durability"] != "process" {
+		if a.status != http.StatusAccepted || got["state"] != "queued" ||
+			a.header.Get("Location") != "/api/v1/operations/"+id || a.header.Get("Retry-After") != "1" ||
+			got["durability"] != "process" {
 			t.Errorf("%s: %d %v %s", prefer, a.status, a.header, a.body)
 		}
 		if got := a.header.Get("Preference-Applied"); got != applied {
@@ -129,7 +135,8 @@ func TestStreamRespondsAsync(t *testing.T) {
 		answers <- r.do("GET", "/testrouter/streaming01?files=2", "", "Prefer: respond-async, wait=600")
 	}()
 	r.next().start().finish()
-	if a := <-answers; a.status != http.StatusOK || !strings.HasSuffix(a.body, "</end_json>\n") || a.header.Get("Preference-Applied") != "respond-async, wait=600" {
+	if a := <-answers; a.status != http.StatusOK || !strings.HasSuffix(a.body, "</end_json>\n") ||
+		a.header.Get("Preference-Applied") != "respond-async, wait=600" {
 		t.Errorf("of one that has ended in time: %d %v %s", a.status, a.header, a.body)
 	}
 	head := r.do("HEAD", "/testrouter/streaming01?files=2", "", "Prefer: respond-async")
@@ -143,7 +150,8 @@ func TestPollsSayWhenToAskAgain(t *testing.T) {
 	r := setup(t)
 	w := r.submit().start()
 	for what, a := range map[string]reply{
-		"a poll": r.get(w.path("")), "a poll that waited": r.get(w.path("?wait=1ms")), "a submit that waited": r.do("POST", "/media/tagged?wait=1ms", ""),
+		"a poll": r.get(w.path("")), "a poll that waited": r.get(w.path("?wait=1ms")), "a submit that waited": r.do("POST",
+			"/media/tagged?wait=1ms", ""),
 	} {
 		if got := a.header.Get("Retry-After"); got != "1" {
 			t.Errorf("%s: Retry-After %q", what, got)
@@ -154,9 +162,10 @@ func TestPollsSayWhenToAskAgain(t *testing.T) {
 		t.Errorf("of one that has ended: Retry-After %q", a.header.Get("Retry-After"))
 	}
 	for age, want := range map[time.Duration]time.Duration{
-		-time.Hour: time.Second, 0: time.Second, 15 * time.Second: time.Second, 25 * time.Second: 2 * time.Second, time.Hour: 30 * time.Second,
+		-time.Hour: time.Second, 0: time.Second, 15 * time.Second: time.Second, 25 * time.Second: 2 * time.Second,
+		time.Hour: 30 * time.Second,
 	} {
-		if got := askAgainAfter(age); got != want {
+		if got := pollInterval(age); got != want {
 			t.Errorf("after %s: %s, want %s", age, got, want)
 		}
 	}

@@ -2,7 +2,6 @@ package control
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
 
@@ -13,8 +12,8 @@ import (
 )
 
 // prioritize is POST /api/v1/operations/{id}/prioritize.
-func (s *Server) prioritize(w *answer, r *http.Request, p httprouter.Params) error {
-	id, values, err := idAndQuery(r, p, "priority", "wait")
+func (s *Server) prioritize(w *responseWriter, r *http.Request, p httprouter.Params) error {
+	id, values, err := idAndQuery(r, p, "priority", "wait", "strict")
 	if err != nil {
 		return err
 	}
@@ -24,7 +23,7 @@ func (s *Server) prioritize(w *answer, r *http.Request, p httprouter.Params) err
 	}
 	f := s.hub.follow(id, viewEnd)
 	defer f.close()
-	q, err := s.requestFor(id, statefs.Prioritize, wait)
+	q, err := s.newActionRequest(id, statefs.Prioritize, wait)
 	if err != nil {
 		return err
 	}
@@ -32,29 +31,20 @@ func (s *Server) prioritize(w *answer, r *http.Request, p httprouter.Params) err
 	if text := values.Get("priority"); values.Has("priority") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < -catalog.MaxPriority || n > catalog.MaxPriority {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'priority': '%s' is not a whole number from %d to %d", printable(text, 32), -catalog.MaxPriority, catalog.MaxPriority).
+			return refuse(http.StatusBadRequest, "Invalid parameter 'priority': '%s' is not a whole number from %d to %d",
+				printable(text, 32), -catalog.MaxPriority, catalog.MaxPriority).
 				with("parameter", "priority")
 		}
 		q.priority = &n
 		args = json.RawMessage(`{"priority":` + strconv.Itoa(n) + `}`)
 	}
-	found, foreign, err := s.found(id)
+	_, strict, err := actionOptions(statefs.Prioritize, values)
 	if err != nil {
 		return err
 	}
-	err = s.tree.Request(r.Context(), id, statefs.Prioritize, args)
-	if errors.Is(err, statefs.ErrNotLive) {
-		return notLive(id)
-	}
+	out, err := s.writeRequest(r.Context(), id, statefs.Prioritize, args, strict)
 	if err != nil {
 		return err
 	}
-	out := newAsked(id, string(statefs.Prioritize))
-	if foreign {
-		out.forStranger()
-	}
-	if q.nothing = found != "" && !statefs.Prioritize.Means(found); q.nothing {
-		out.meansNothing(found)
-	}
-	return s.sendAsked(w, r, f, q, out, wait)
+	return s.sendActionReply(w, r, f, q, out, wait)
 }

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -20,16 +20,16 @@ import (
 // problemType is the media type of RFC 9457.
 const problemType = "application/problem+json"
 
-// retryAfter is the Retry-After of a daemon that will be back soon, in seconds.
+// retryAfter is the Retry-After, in seconds, of a daemon that restarts or is short of resources.
 const retryAfter = 5
 
-// refusal is an error that knows the answer it is: a status, one line for people, and members for programs.
+// refusal is an error with its answer: a status, one line for people, and members for programs.
 type refusal struct {
-	status int
-	text   string
-	more   map[string]any // further members of the problem
-	header http.Header    // further headers of the answer
-	cause  error          // what the log gets; nil when the text says it all
+	status  int
+	text    string
+	members map[string]any // further members of the problem
+	header  http.Header    // further headers of the answer
+	cause   error          // logged; nil when the text is complete
 }
 
 func (e *refusal) Error() string { return e.text }
@@ -41,15 +41,15 @@ func refuse(status int, format string, args ...any) *refusal {
 
 // with adds a member to the problem.
 func (e *refusal) with(member string, value any) *refusal {
-	if e.more == nil {
-		e.more = make(map[string]any)
+	if e.members == nil {
+		e.members = make(map[string]any)
 	}
-	e.more[member] = value
+	e.members[member] = value
 	return e
 }
 
-// heads adds a header to the answer.
-func (e *refusal) heads(name, value string) *refusal {
+// withHeader adds a header to the answer.
+func (e *refusal) withHeader(name, value string) *refusal {
 	if e.header == nil {
 		e.header = make(http.Header)
 	}
@@ -57,26 +57,25 @@ func (e *refusal) heads(name, value string) *refusal {
 	return e
 }
 
-func (e *refusal) soon() *refusal { return e.heads("Retry-After", strconv.Itoa(retryAfter)) }
+func (e *refusal) withRetryAfter() *refusal {
+	return e.withHeader("Retry-After", strconv.Itoa(retryAfter))
+}
 
 func notLive(id statefs.ID) *refusal {
 	return refuse(http.StatusNotFound, "Operation '%s' not found or already finished", id).with("id", id)
 }
 
-func notFound(id statefs.ID) *refusal {
-	return refuse(http.StatusNotFound, "Operation '%s' not found", id).with("id", id)
-}
-
-// notReady says why the history cannot be asked, and when to ask again.
+// notReady returns the refusal of an index that is not ready, with the time of the next try.
 func notReady(err error) *refusal {
 	known, ok := errors.AsType[*history.NotReadyError](err)
 	if !ok {
-		return refuse(http.StatusServiceUnavailable, "%s", history.ErrNotReady).soon()
+		return refuse(http.StatusServiceUnavailable, "%s", history.ErrNotReady).withRetryAfter()
 	}
-	return refuse(http.StatusServiceUnavailable, "%s", known).heads("Retry-After", strconv.Itoa(int(known.After().Seconds())))
+	return refuse(http.StatusServiceUnavailable, "%s", known).withHeader("Retry-After",
+		strconv.Itoa(int(known.After().Seconds())))
 }
 
-// refusalOf is the one mapping from errors to statuses.
+// refusalOf is the only mapping from errors to statuses.
 func refusalOf(err error) *refusal {
 	if known, ok := errors.AsType[*refusal](err); ok {
 		return known
@@ -87,7 +86,7 @@ func refusalOf(err error) *refusal {
 	if wrong, ok := errors.AsType[*catalog.ParamError](err); ok {
 		answer := refuse(http.StatusBadRequest, "%s", wrong.Error())
 		if wrong.Param == "" {
-			return answer // it is about the whole body
+			return answer // the error concerns the whole body
 		}
 		return answer.with("parameter", wrong.Param)
 	}
@@ -96,24 +95,28 @@ func refusalOf(err error) *refusal {
 			return refuse(http.StatusBadRequest, "The body cannot be taken: %s", printable(wrong.Why, 500))
 		}
 		member := printable(wrong.Member, 200)
-		return refuse(http.StatusBadRequest, "Invalid parameter '%s': %s", member, printable(wrong.Why, 500)).with("parameter", member)
+		return refuse(http.StatusBadRequest, "Invalid parameter '%s': %s", member,
+			printable(wrong.Why, 500)).with("parameter", member)
 	}
 	if large, ok := errors.AsType[*tooLargeError](err); ok {
-		return refuse(http.StatusRequestEntityTooLarge, "The body has %d bytes, and at most %d are taken here", large.size, large.most).heads("Connection", "close")
+		return refuse(http.StatusRequestEntityTooLarge, "The body has %d bytes, and at most %d are taken here", large.size,
+			large.most).withHeader("Connection", "close")
 	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return refuse(http.StatusRequestEntityTooLarge, "The body is larger than %d bytes", large.Limit).heads("Connection", "close")
+		return refuse(http.StatusRequestEntityTooLarge, "The body is larger than %d bytes",
+			large.Limit).withHeader("Connection", "close")
 	}
 	if blocked, ok := errors.AsType[*statefs.BlockedError](err); ok {
 		return refuse(http.StatusConflict, "%s", blocked.Error()).with("file", blocked.File)
 	}
-	if displaced, ok := errors.AsType[*statefs.DisplacedError](err); ok {
+	if displaced, ok := errors.AsType[*statefs.JobsFolderReplacedError](err); ok {
 		answer := refuse(http.StatusServiceUnavailable, "The daemon stops: %s", displaced.Error())
 		answer.cause = err
 		return answer
 	}
 	if diskFailed(err) {
-		answer := refuse(http.StatusInternalServerError, "The disk of the daemon fails, and the daemon stops; its log says why")
+		answer := refuse(http.StatusInternalServerError,
+			"The disk of the daemon fails, and the daemon stops; its log says why")
 		answer.cause = err
 		return answer
 	}
@@ -131,13 +134,14 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, statefs.ErrNotLive):
 		return refuse(http.StatusNotFound, "%s", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refuse(http.StatusRequestTimeout, "The request took too long to arrive").heads("Connection", "close")
+		return refuse(http.StatusRequestTimeout, "The request took too long to arrive").withHeader("Connection", "close")
 	case errors.Is(err, stream.ErrShutdown):
-		return refuse(http.StatusServiceUnavailable, "The daemon is shutting down").soon()
+		return refuse(http.StatusServiceUnavailable, "The daemon is shutting down").withRetryAfter()
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		answer = refuse(http.StatusInsufficientStorage, "The storage of the daemon is full: make room, then try again")
 	case statefs.OutOfFiles(err):
-		answer = refuse(http.StatusServiceUnavailable, "The daemon has too many files open: try again, or raise its limit (ulimit -n)").soon()
+		answer = refuse(http.StatusServiceUnavailable,
+			"The daemon has too many files open: try again, or raise its limit (ulimit -n)").withRetryAfter()
 	default:
 		answer = refuse(http.StatusInternalServerError, "The daemon could not do this; its log says why")
 	}
@@ -145,46 +149,53 @@ func refusalOf(err error) *refusal {
 	return answer
 }
 
-// diskFailed says that nobody knows what is on the disk after this error, or that nothing can be written to it any more.
+// diskFailed reports whether the state on disk is unknown after err, or the disk cannot be written any more.
 func diskFailed(err error) bool {
 	_, failed := errors.AsType[*statefs.SyncError](err)
 	return failed || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS)
 }
 
-// fail answers a request with a problem. What went wrong inside the daemon is logged, with a number that the answer names.
-func (s *Server) fail(w *answer, r *http.Request, err error) {
+// fail answers a request with a problem. Faults of the daemon are logged with a number, which the answer contains.
+func (s *Server) fail(w *responseWriter, r *http.Request, err error) {
 	known := refusalOf(err)
 	if known.cause != nil {
-		s.status.Health() // which looks whether the daemon can go on
-		s.tellDaemon(err)
+		s.status.Health() // checks whether the daemon can go on
+		s.reportDiskFailure(err)
 		number := s.failures.Add(1)
 		known = known.with("log_entry", number)
-		s.log.Error("request failed", "log_entry", number, "method", r.Method, "path", r.URL.Path, "status", known.status, "error", err)
+		s.log.Error("request failed", "log_entry", number, "method", r.Method, "path", r.URL.Path, "status",
+			known.status, "error", err)
 	}
 	if w.started {
-		// Bytes of another answer are on their way: only the end of the connection can say that they are not all.
+		// A part of another answer is sent already: only closing the connection can mark it as truncated.
 		panic(http.ErrAbortHandler)
 	}
 	maps.Copy(w.Header(), known.header)
-	body := problemOf(known.status, cut(known.text, mostSaid))
-	for member, value := range known.more {
+	body := problemOf(known.status, cut(known.text, maxMessage))
+	for member, value := range known.members {
 		if text, is := value.(string); is {
-			value = cut(text, mostNamed)
+			value = cut(text, maxValue)
 		}
 		if _, ours := body[member]; !ours {
 			body[member] = value
 		}
 	}
-	s.send(w, r, problemType, known.status, body)
+	send := func() { s.send(w, r, problemType, known.status, body) }
+	if known.status == http.StatusRequestEntityTooLarge {
+		s.drainBody(w, r, send)
+		return
+	}
+	send()
 }
 
-// What a message, and a member of it such as the name of a parameter, has at most, in bytes: a client may have sent a megabyte of it.
+// Limits of a message, and of a member of it such as the name of a parameter, in bytes: either may contain input of a
+// client, up to a megabyte.
 const (
-	mostSaid  = 2000
-	mostNamed = 256
+	maxMessage = 2000
+	maxValue   = 256
 )
 
-// cut shortens text to so many bytes at most, and says so with an ellipsis.
+// cut shortens text to at most so many bytes, with an ellipsis at the end.
 func cut(text string, most int) string {
 	const ellipsis = "…"
 	if len(text) <= most {
@@ -197,16 +208,19 @@ func cut(text string, most int) string {
 	return text[:end] + ellipsis
 }
 
-// tellDaemon ends the daemon when an error is one of a disk that fails.
-func (s *Server) tellDaemon(err error) {
+// reportDiskFailure stops the daemon if err means that the disk fails.
+func (s *Server) reportDiskFailure(err error) {
 	if diskFailed(err) {
 		s.status.DiskFailed(err)
 	}
 }
 
-// problemOf makes a problem of a status and one line for people.
+// problemOf returns the members of a problem with this status and one line for people.
 func problemOf(status int, text string) map[string]any {
-	return map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": text, "error": text}
+	return map[string]any{
+		"type": "about:blank", "title": http.StatusText(status), "status": status,
+		"detail": text, "error": text,
+	}
 }
 
 // sendJSON answers with a value as JSON.
@@ -229,6 +243,6 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, contentType string
 	if r.Method == http.MethodHead {
 		return
 	}
-	// A client that is gone is no error of ours, and there is nobody left to tell.
+	// An error means that the client is gone: there is nothing to report and no recipient.
 	_, _ = w.Write(append(data, '\n'))
 }

@@ -48,14 +48,15 @@ func TestErrorsHaveOneStatus(t *testing.T) {
 	}
 }
 
-// A record that cannot be read is named wherever it is needed, and the log is there all the same.
+// An unreadable record is named wherever it is needed, and the log is available all the same.
 func TestRecordThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	w := r.submit()
 	must(t, os.WriteFile(strings.TrimSuffix(r.tree.LogPath(w.id), ".log")+".json", []byte("{"), 0o640))
 	p := r.problem(r.get(w.path("/stream")), 500, "operations/"+w.id.Day()+"/"+w.id.String()+".json cannot be read: ")
-	if p["log_entry"] != float64(1) || !strings.Contains(r.logged.String(), "log_entry=1") || !strings.Contains(r.logged.String(), "cannot be read") {
+	if p["log_entry"] != float64(1) || !strings.Contains(r.logged.String(), "log_entry=1") ||
+		!strings.Contains(r.logged.String(), "cannot be read") {
 		t.Errorf("%v, log: %s", p, r.logged)
 	}
 	if out := r.get(w.path("")).json(t); out["state"] != "queued" || out["problem"] == nil {
@@ -66,7 +67,7 @@ func TestRecordThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// The one line of an error is all that many clients show, so it says what would be right.
+// Many clients show only the one line of an error, so it names the correct form.
 func TestMessagesSayWhatIsRight(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

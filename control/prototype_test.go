@@ -12,7 +12,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// The field names, messages and statuses of the three endpoints that clients of the streaming document know.
+// The field names, messages and statuses of the three endpoints that existing clients use.
 
 func TestControlEndpoint(t *testing.T) {
 	r := setup(t)
@@ -29,8 +29,11 @@ func TestControlEndpoint(t *testing.T) {
 		{"no action", "/testrouter/control?id=" + id, 400, "Missing required parameter 'action'"},
 		{"no ID", "/testrouter/control?action=pause", 400, "Missing required parameter 'id'"},
 		{"empty ID", "/testrouter/control?action=pause&id=", 400, "Missing required parameter 'id'"},
-		{"two IDs", "/testrouter/control?action=pause&id=" + id + "&id=" + id, 400, "Missing required parameter 'id'"},
-		{"another action", "/testrouter/control?action=explode&id=" + id, 400, "Invalid action 'explode': must be one of pause, resume, cancel"},
+		{"two IDs", "/testrouter/control?action=pause&id=" + id + "&id=" + id, 400, "Parameter 'id' is given 2 times"},
+		{
+			"another action", "/testrouter/control?action=explode&id=" + id, 400,
+			"Invalid action 'explode': must be one of pause, resume, cancel",
+		},
 		{"another parameter", "/testrouter/control?action=pause&force=1&id=" + id, 400, "Unknown parameter 'force'"},
 		{"no ID but text", "/testrouter/control?action=pause&id=nonsense", 400, "Invalid operation ID"},
 		{"an ID that climbs", "/testrouter/control?action=pause&id=../../etc/passwd", 400, "Invalid operation ID"},
@@ -38,8 +41,12 @@ func TestControlEndpoint(t *testing.T) {
 		{"an ID with a suffix", "/testrouter/control?action=pause&id=" + id + ".running", 400, "Invalid operation ID"},
 		{"a huge ID", "/testrouter/control?action=pause&id=" + long, 400, "Invalid operation ID"},
 		{"a broken query", "/testrouter/control?action=pause&id=%zz", 400, "The query of the URL cannot be read"},
-		{"another group", "/media/control?action=pause&id=" + id, 404, "Operation '" + id + "' not found or already finished"},
-		{"no such operation", "/media/control?action=pause&id=" + other.String(), 404, "Operation '" + other.String() + "' not found or already finished"},
+		{
+			"another group", "/media/control?action=pause&id=" + id, 404,
+			"Operation '" + id + "' is not of group 'media': control it by /testrouter/control",
+		},
+		{"no such operation", "/media/control?action=pause&id=" + other.String(), 404, "Operation '" + other.String() +
+			"' not found or already finished"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := r.get(c.path)
@@ -49,7 +56,7 @@ func TestControlEndpoint(t *testing.T) {
 			}
 		})
 	}
-	if listing, err := r.tree.List(); err != nil || len(listing.Requests) != 0 || listing.Strange != 0 {
+	if listing, err := r.tree.List(); err != nil || len(listing.Requests) != 0 || listing.Stray != 0 {
 		t.Fatalf("a refused request left something: %+v %v", listing, err)
 	}
 	for _, action := range []string{"pause", "resume", "cancel"} {
@@ -75,7 +82,33 @@ func TestControlEndpoint(t *testing.T) {
 		t.Errorf("the page: %d %s", a.status, a.body)
 	}
 	op.finish()
-	r.problem(r.get("/testrouter/control?action=pause&id="+id), 404, "Operation '"+id+"' not found or already finished")
+	r.problem(r.get("/testrouter/control?action=pause&id="+id), 404,
+		"Operation '"+id+"' not found or already finished: it is already completed")
+}
+
+// The refusal for another group's path names the group and the state of an ended operation.
+func TestControlByAnotherGroupNamesTheEnd(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	op := r.submit().start()
+	op.finish()
+	id := op.id.String()
+	says := "Operation '" + id +
+		"' is not of group 'media' but of 'testrouter', and it is already completed: see /api/v1/operations/" + id
+	again := "; POST /api/v1/operations/" + id + "/retry makes a new one of one that has ended"
+	for action, want := range map[string]string{
+		"pause": says, "resume": says, "cancel": says, "skip": says,
+		"retry": says + again,
+	} {
+		p := r.problem(r.get("/media/control?action="+action+"&id="+id), 404, says)
+		if p["error"] != want || p["state"] != "completed" || p["location"] != "/api/v1/operations/"+id {
+			t.Errorf("%s: %v, want %q", action, p, want)
+		}
+	}
+	if a := r.do("DELETE", op.path(""), ""); a.status != 204 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r.problem(r.get("/media/control?action=pause&id="+id), 410, "it was pruned or deleted")
 }
 
 func TestOperationsEndpoint(t *testing.T) {
@@ -89,7 +122,10 @@ func TestOperationsEndpoint(t *testing.T) {
 	r.do("POST", "/media/decode", `{"title":"x"}`)
 	stranger := r.foreign("testrouter-own")
 	for path, want := range map[string][]string{
-		"/testrouter/operations":                                 {first.id.String() + " running", second.id.String() + " queued", stranger.String() + " running foreign"},
+		"/testrouter/operations": {
+			first.id.String() + " running",
+			second.id.String() + " queued", stranger.String() + " running foreign",
+		},
 		"/testrouter/operations?endpoint=testrouter-streaming01": {first.id.String() + " running"},
 		"/testrouter/operations?endpoint=pausing":                {second.id.String() + " queued"},
 		"/testrouter/operations?endpoint=nothing":                nil,
@@ -116,7 +152,7 @@ func TestOperationsEndpoint(t *testing.T) {
 		}
 	}
 	r.problem(r.get("/testrouter/operations?state=running"), 400, "Unknown parameter 'state'")
-	// A foreign operation takes requests, and is seen in the API.
+	// A foreign operation takes requests, and the API shows it.
 	if a := r.get("/testrouter/control?action=pause&id=" + stranger.String()); a.status != 200 {
 		t.Errorf("request for a foreign operation: %d %s", a.status, a.body)
 	}
@@ -136,14 +172,21 @@ func TestStartEndpoint(t *testing.T) {
 	}{
 		{"text for a number", "/testrouter/streaming01?files=many", 400, "parameter 'files'"},
 		{"too large", "/testrouter/streaming01?files=1001", 400, "parameter 'files'"},
-		{"twice", "/testrouter/streaming01?files=1&files=2", 400, "parameter 'files'"},
+		{"twice", "/testrouter/streaming01?files=1&files=2", 400, "Parameter 'files' is given 2 times"},
 		{"unknown parameter", "/testrouter/streaming01?fils=1", 400, "unknown parameter 'fils'"},
 		{"missing parameter", "/media/decode?format=stream", 400, "missing parameter 'title'"},
 		{"not in the list", "/media/decode?title=a&kind=play", 400, "parameter 'kind'"},
 		{"unknown format", "/testrouter/streaming01?format=xml", 400, "Invalid parameter 'format'"},
-		{"two formats", "/testrouter/streaming01?format=json&format=sse", 400, "Invalid parameter 'format'"},
+		{
+			"cache buster beside a wrong one", "/testrouter/streaming01?_=1&_=2&__x&files=many", 400,
+			"parameter 'files': 'many'",
+		},
+		{"two formats", "/testrouter/streaming01?format=json&format=sse", 400, "Parameter 'format' is given 2 times"},
 		{"a broken query", "/testrouter/streaming01?files=%", 400, "cannot be read"},
-		{"a browser that comes back by itself", "/testrouter/streaming01?format=sse", 409, "This address starts a new operation"},
+		{
+			"a browser that comes back by itself", "/testrouter/streaming01?format=sse", 409,
+			"This address starts a new operation",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			(&rig{t: t}).problem(r.get(c.path, "Last-Event-ID: 5"), c.status, c.message)
@@ -155,7 +198,8 @@ func TestStartEndpoint(t *testing.T) {
 
 	page := r.get("/testrouter/streaming01")
 	for _, has := range []string{
-		"<h1>testrouter/streaming01</h1>", "Works through some files &amp; says so", "<code>files</code>", "at most 1000", "prefers-color-scheme",
+		"<h1>testrouter/streaming01</h1>", "Works through some files &amp; says so", "<code>files</code>", "at most 1000",
+		"prefers-color-scheme",
 		"curl -N 'http://" + r.tcp.Addr().String() + "/testrouter/streaming01?format=stream&amp;files=20'",
 		"/testrouter/control?id=ID&amp;action=pause", "/testrouter/operations?endpoint=testrouter-streaming01",
 	} {
@@ -171,7 +215,8 @@ func TestStartEndpoint(t *testing.T) {
 	w := r.take(resp.Header.Get(operationHeader)).start()
 	w.write("line\n")
 	w.finish()
-	want := "<start_json>\n{\"id\": \"" + w.id.String() + "\", \"total\": 20}\n</start_json>\n<log>\nline\n</log>\n<end_json>\n"
+	want := "<start_json>\n{\"id\": \"" + w.id.String() +
+		"\", \"total\": 20}\n</start_json>\n<log>\nline\n</log>\n<end_json>\n"
 	if text := readAll(t, resp); !strings.HasPrefix(text, want) || !strings.HasSuffix(text, "\n</end_json>\n") {
 		t.Errorf("stream:\n%s", text)
 	}
@@ -193,7 +238,10 @@ func TestSubmit(t *testing.T) {
 	if a.status != 201 || a.header.Get("Location") != "/api/v1/operations/"+id || a.header.Get(operationHeader) != id {
 		t.Fatalf("%d %v %s", a.status, a.header, a.body)
 	}
-	for member, want := range map[string]any{"state": "queued", "group": "media", "job": "decode", "endpoint": "media-decode", "durability": "process"} {
+	for member, want := range map[string]any{
+		"state": "queued", "group": "media", "job": "decode",
+		"endpoint": "media-decode", "durability": "process",
+	} {
 		if out[member] != want {
 			t.Errorf("%s is %v, want %v", member, out[member], want)
 		}
@@ -219,5 +267,6 @@ func TestSubmit(t *testing.T) {
 	if a := r.do("POST", "/testrouter/streaming01", ""); a.status != 201 {
 		t.Errorf("a POST without a body: %d %s", a.status, a.body)
 	}
-	r.problem(r.do("POST", "/media/decode", `{"title":"a"}`, "X-Created-By: "+strings.Repeat("x", 200)), 400, "X-Created-By")
+	r.problem(r.do("POST", "/media/decode", `{"title":"a"}`, "X-Created-By: "+strings.Repeat("x", 200)),
+		400, "X-Created-By")
 }

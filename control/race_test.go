@@ -2,5 +2,5 @@
 
 package control
 
-// The race detector keeps shadow memory and larger frames, which count as ours.
+// The race detector uses shadow memory and larger frames, which are measured too.
 const idleStream = 20 << 10

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// endedFilm is an operation of film/make that has ended.
+// endedFilm is an ended operation of film/make.
 func (r *rig) endedFilm(cause statefs.Cause, result statefs.Result, change func(*statefs.Record)) *work {
 	r.t.Helper()
 	w := r.film(statefs.Running, change)
@@ -24,8 +24,8 @@ func (r *rig) endedFilm(cause statefs.Cause, result statefs.Result, change func(
 	return w
 }
 
-// said says of each step in one word how it stands; a required one that was optional is marked.
-func said(t *testing.T, a reply) string {
+// problemText returns NAME=STATUS for each step; optional steps are marked with a question mark.
+func problemText(t *testing.T, a reply) string {
 	t.Helper()
 	var op struct{ Steps []steps.View }
 	must(t, json.Unmarshal([]byte(a.body), &op))
@@ -57,11 +57,23 @@ func TestARetryInheritsSteps(t *testing.T) {
 		want   string
 		status int
 	}{
-		{"cancelled", r.endedFilm(statefs.CauseCancel, statefs.CancelledResult, atSplit), "", "ingest=succeeded split=pending publish=pending extra=pending?", 201},
-		{"from an earlier step", r.endedFilm(statefs.CauseCancel, statefs.CancelledResult, atPublish), "?step=ingest", "ingest=pending split=pending publish=pending extra=pending?", 201},
-		{"without the optional step", r.endedFilm(statefs.CauseDone, statefs.Success, atEnd(steps.FailedManual)), "", "ingest=succeeded split=succeeded publish=succeeded extra=pending", 201},
+		{
+			"cancelled", r.endedFilm(statefs.CauseCancel, statefs.CancelledResult, atSplit), "",
+			"ingest=succeeded split=pending publish=pending extra=pending?", 201,
+		},
+		{
+			"from an earlier step", r.endedFilm(statefs.CauseCancel, statefs.CancelledResult, atPublish), "?step=ingest",
+			"ingest=pending split=pending publish=pending extra=pending?", 201,
+		},
+		{
+			"without the optional step", r.endedFilm(statefs.CauseDone, statefs.Success, atEnd(steps.FailedManual)), "",
+			"ingest=succeeded split=succeeded publish=succeeded extra=pending", 201,
+		},
 		{"all is done", r.endedFilm(statefs.CauseDone, statefs.Success, atEnd(steps.Succeeded)), "", "", 409},
-		{"all is done, and back", r.endedFilm(statefs.CauseDone, statefs.Success, atEnd(steps.Skipped)), "?step=publish", "ingest=succeeded split=succeeded publish=pending extra=skipped?", 201},
+		{
+			"all is done, and back", r.endedFilm(statefs.CauseDone, statefs.Success, atEnd(steps.Skipped)), "?step=publish",
+			"ingest=succeeded split=succeeded publish=pending extra=skipped?", 201,
+		},
 		{"no such step", r.endedFilm(statefs.CauseCancel, statefs.CancelledResult, atSplit), "?step=none", "", 400},
 		{"an output is missing", r.endedFilm(statefs.CauseCancel, statefs.CancelledResult, func(rec *statefs.Record) {
 			atPublish(rec)
@@ -73,13 +85,13 @@ func TestARetryInheritsSteps(t *testing.T) {
 			t.Errorf("%s: %d %s", test.name, a.status, a.body)
 			continue
 		}
-		if test.status == http.StatusCreated && said(t, a) != test.want {
-			t.Errorf("%s: %s, want %s", test.name, said(t, a), test.want)
+		if test.status == http.StatusCreated && problemText(t, a) != test.want {
+			t.Errorf("%s: %s, want %s", test.name, problemText(t, a), test.want)
 		}
 	}
 }
 
-// What persons corrected is what the new operation begins with, and what a step left stays.
+// The new operation begins with the values that persons corrected, and keeps the outputs of done steps.
 func TestARetryInheritsCorrections(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -88,7 +100,8 @@ func TestARetryInheritsCorrections(t *testing.T) {
 		rec.Corrected = map[string]json.RawMessage{"path": json.RawMessage(`"/b"`), "tries": json.RawMessage("5")}
 	})
 	got := r.do("POST", old.path("/retry"), `{"reason":"again"}`).json(t)
-	if fmt.Sprint(got["params"]) != "map[path:/b tries:5]" || got["retry_of"] != old.id.String() || got["corrected"] != nil {
+	if fmt.Sprint(got["params"]) != "map[path:/b tries:5]" || got["retry_of"] != old.id.String() ||
+		got["corrected"] != nil {
 		t.Errorf("params %v, retry of %v, corrected %v", got["params"], got["retry_of"], got["corrected"])
 	}
 	first := items(got["steps"])[0]

@@ -21,17 +21,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/history"
-	"github.com/jobdir/jobdir/schedule"
+	"github.com/jobdir/jobdir/catalog/schedule"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
-	"github.com/jobdir/jobdir/submit"
-	"github.com/jobdir/jobdir/tally"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for something that must come.
+// patience is how long a test waits for an expected event.
 const patience = 2 * time.Minute
 
 const definitions = `
@@ -99,7 +99,7 @@ unique: {by: [a]}
 handler: simulation
 `
 
-// rig is a real server over real files. The test plays the daemon: it owns the directory and moves the markers.
+// rig is a real server over real files. The test acts as the daemon: it owns the directory and moves the markers.
 type rig struct {
 	t      *testing.T
 	tree   *statefs.Tree
@@ -114,30 +114,30 @@ type rig struct {
 	logged *logBuffer
 }
 
-// daemonStatus is the health of a daemon that works.
+// daemonStatus is the Status of a healthy daemon.
 type daemonStatus struct {
-	mu     sync.Mutex
-	ready  bool
-	known  chan struct{} // closed when it knows all that lives
-	swept  []bool
-	owner  *statefs.Owner
-	counts map[string]uint64
-	failed []error
-	lanes  statefs.LanesStatus
-	outbox statefs.OutboxStatus
-	asked  statefs.OutboxQuery // for the outbox, last
-	looked error
-	bulk   []string                            // what AskDeliveries was asked for
-	tries  map[statefs.EntryName]chan struct{} // what AwaitEntry waits for
+	mu              sync.Mutex
+	ready           bool
+	known           chan struct{} // closed when every live operation is loaded
+	swept           []bool
+	owner           *statefs.Owner
+	counts          map[string]uint64
+	failed          []error
+	lanes           statefs.LanesStatus
+	outbox          statefs.OutboxStatus
+	lastOutboxQuery statefs.OutboxQuery // the last query of the outbox
+	reconcileErr    error
+	bulk            []string                            // the arguments of RequestDeliveries
+	tries           map[statefs.EntryName]chan struct{} // the attempts that AwaitEntry waits for
 
-	tally   tally.Tally
+	tally   tally.Counters
 	history *history.Store
 	live    []history.Live
 	keep    history.Retention
 	guards  history.Guards
-	listing bool // only a listing tells what lives
+	listing bool // LiveIndex has no live table
 	follow  map[follows]int
-	why     statefs.Waiting // why everything waits
+	why     statefs.Waiting // why every operation waits
 }
 
 func (d *daemonStatus) Live() []history.Live {
@@ -146,8 +146,8 @@ func (d *daemonStatus) Live() []history.Live {
 	return d.live
 }
 
-// Living is in doubt of everything of which it does not know what a listing says.
-func (d *daemonStatus) Living() (*history.Living, []history.Live, bool) {
+// LiveIndex reports every ID as unsettled whose state it does not know.
+func (d *daemonStatus) LiveIndex() (*history.LiveIndex, []history.Live, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	listing, err := d.owner.List()
@@ -158,7 +158,7 @@ func (d *daemonStatus) Living() (*history.Living, []history.Live, bool) {
 	for _, marker := range listing.Markers {
 		markers[marker.ID] = marker.State
 	}
-	living := new(history.Living)
+	living := new(history.LiveIndex)
 	var unsettled []history.Live
 	for _, l := range d.live {
 		living.Put(l.ID, l.Row)
@@ -180,14 +180,14 @@ func (d *daemonStatus) Schedules() ([]schedule.Status, error) {
 	return []schedule.Status{{Job: "media/nightly", Cron: "0 3 * * *", Timezone: "UTC", Enabled: on}}, err
 }
 
-// Lanes are cookie, default, and one that only its operations know; they are held as the files say.
+// Lanes are cookie, default, and a lane that only its operations name; the lane files hold them.
 func (d *daemonStatus) Lanes() statefs.LanesStatus {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.lanes
 }
 
-func (d *daemonStatus) LookAtLanes() {
+func (d *daemonStatus) ReconcileLanes() {
 	one := 1
 	all := statefs.LanesStatus{Limits: []statefs.LimitStatus{{Name: "tool", Known: true, Capacity: &one}}}
 	for _, name := range []string{"cookie", "default", "gone"} {
@@ -235,7 +235,7 @@ func (d *daemonStatus) Delete(ctx context.Context, id statefs.ID) error {
 	if state, err := d.owner.State(id); err == nil {
 		return &history.HeldError{ID: id, Reason: "it is " + string(state)}
 	}
-	return d.history.Delete(ctx, id, d.guards)
+	return d.history.Delete(ctx, id, d.guards, time.Now())
 }
 
 func (d *daemonStatus) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
@@ -263,6 +263,8 @@ func (d *daemonStatus) DiskFailed(err error) {
 	defer d.mu.Unlock()
 	d.failed = append(d.failed, err)
 }
+
+func (*daemonStatus) RecordUnreadable(statefs.ID) {}
 
 func (d *daemonStatus) Sweep(_ context.Context, dryRun bool) ([]statefs.Finding, error) {
 	d.mu.Lock()
@@ -297,7 +299,7 @@ func setup(t *testing.T, change ...func(*Config)) *rig {
 	return setupAt(t, t.TempDir(), change...)
 }
 
-// setupAt is setup with the storage in a folder.
+// setupAt is setup with a given storage folder.
 func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, done: make(chan struct{}), logged: new(logBuffer)}
@@ -308,20 +310,27 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 	r.owner, err = statefs.Own(r.tree)
 	must(t, err)
 	t.Cleanup(func() { must(t, r.owner.Release()) })
-	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "jobs.yaml", YAML: []byte(definitions + staged + filmDefinition)}}})
+	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{
+		Name: "jobs.yaml",
+		YAML: []byte(definitions + staged + filmDefinition),
+	}}})
 	must(t, jobs.Reload())
 	index := r.index()
-	intake := submit.NewIntake(submit.Config{Tree: r.tree, Total: func(_ *catalog.Definition, p catalog.Params) *int64 {
-		if v, ok := p.Lookup("files"); ok {
-			n, _ := v.Any().(int64)
-			return &n
-		}
-		return nil
-	}})
+	row := func(rec *statefs.Record) []byte { row := history.RowOf(rec); return row.Pack() }
+	intake := submit.NewIntake(submit.Config{
+		Tree: r.tree, Row: row,
+		Total: func(_ *catalog.Definition, p catalog.Params) *int64 {
+			if v, ok := p.Lookup("files"); ok {
+				n, _ := v.Any().(int64)
+				return &n
+			}
+			return nil
+		},
+	})
 	intake.Ready()
 	played := &daemonStatus{ready: true, known: make(chan struct{}), owner: r.owner, history: index}
 	close(played.known)
-	played.LookAtLanes()
+	played.ReconcileLanes()
 	r.config = Config{
 		Intake: intake,
 		Tree:   r.tree, Catalog: jobs, Status: played, Version: "v1.2.3", History: index,
@@ -351,7 +360,7 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 	return r
 }
 
-// index opens and runs the index of what has ended.
+// index opens and runs the index of ended operations.
 func (r *rig) index() *history.Store {
 	r.t.Helper()
 	index, err := history.Open(r.owner, nil)
@@ -376,7 +385,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// await fails the test when ch stays silent.
+// await fails the test when nothing arrives on ch.
 func (r *rig) await(ch <-chan struct{}) {
 	r.t.Helper()
 	select {
@@ -386,8 +395,8 @@ func (r *rig) await(ch <-chan struct{}) {
 	}
 }
 
-// until looks again and again until something is so, with a deadline. It is for what the kernel or another process does; what
-// this program does is waited for itself.
+// until polls a condition, with a deadline. It is for effects of the kernel or of another process; for effects of this
+// process tests wait directly.
 func (r *rig) until(what string, so func() bool) {
 	r.t.Helper()
 	ticker := time.NewTicker(2 * time.Millisecond)
@@ -404,7 +413,7 @@ func (r *rig) until(what string, so func() bool) {
 
 func (r *rig) url(path string) string { return "http://" + r.tcp.Addr().String() + path }
 
-// reply is an answer that was read to its end.
+// reply is a response with its whole body.
 type reply struct {
 	status int
 	header http.Header
@@ -420,7 +429,7 @@ func (a reply) json(t *testing.T) map[string]any {
 	return out
 }
 
-// do sends a request with headers given as "Name: value" and reads the answer.
+// do sends a request with headers given as "Name: value" and reads the response.
 func (r *rig) do(method, path, body string, headers ...string) reply {
 	r.t.Helper()
 	resp := r.open(method, path, body, headers...)
@@ -435,7 +444,7 @@ func (r *rig) get(path string, headers ...string) reply {
 	return r.do("GET", path, "", headers...)
 }
 
-// open sends a request and leaves the answer to be read.
+// open sends a request without reading the body of the response.
 func (r *rig) open(method, path, body string, headers ...string) *http.Response {
 	r.t.Helper()
 	var content io.Reader
@@ -467,13 +476,14 @@ func (r *rig) problem(a reply, status int, message string) map[string]any {
 		r.t.Fatalf("got %d %s %s, want the problem %d", a.status, a.header.Get("Content-Type"), a.body, status)
 	}
 	p := a.json(r.t)
-	if text, _ := p["error"].(string); !strings.Contains(text, message) || p["detail"] != p["error"] || p["status"] != float64(status) {
+	if text, _ := p["error"].(string); !strings.Contains(text, message) || p["detail"] != p["error"] ||
+		p["status"] != float64(status) {
 		r.t.Fatalf("problem %s, want the error %q", a.body, message)
 	}
 	return p
 }
 
-// exchange sends bytes over a connection of its own and returns all that comes back.
+// exchange sends bytes over a new connection and returns everything that comes back.
 func (r *rig) exchange(l net.Listener, text string) string {
 	r.t.Helper()
 	c, err := net.Dial(l.Addr().Network(), l.Addr().String())
@@ -489,14 +499,14 @@ func (r *rig) exchange(l net.Listener, text string) string {
 	return string(data)
 }
 
-// work is one operation in the hands of the test, which plays the daemon.
+// work is one operation that the test carries out as the daemon.
 type work struct {
 	rig *rig
 	id  statefs.ID
 	log *os.File
 }
 
-// submit makes an operation of testrouter/streaming01.
+// submit submits an operation of testrouter/streaming01.
 func (r *rig) submit() *work {
 	r.t.Helper()
 	a := r.do("POST", "/testrouter/streaming01", `{"files":2}`)
@@ -506,7 +516,7 @@ func (r *rig) submit() *work {
 	return r.take(a.header.Get(operationHeader))
 }
 
-// take takes an operation in hand.
+// take returns an operation as work of the test.
 func (r *rig) take(text string) *work {
 	r.t.Helper()
 	id, err := statefs.ParseID(text)
@@ -514,7 +524,7 @@ func (r *rig) take(text string) *work {
 	return &work{rig: r, id: id}
 }
 
-// start does what the daemon does when it starts an operation.
+// start starts the operation as the daemon does.
 func (w *work) start() *work {
 	t := w.rig.t
 	t.Helper()
@@ -557,7 +567,7 @@ func (w *work) finish() {
 // path returns the address of the operation in the API.
 func (w *work) path(rest string) string { return "/api/v1/operations/" + w.id.String() + rest }
 
-// foreign makes the marker of a program that the daemon did not start: this test's parent, which lives.
+// foreign makes the marker of a foreign program: this test's parent, which is alive.
 func (r *rig) foreign(endpoint string) statefs.ID {
 	r.t.Helper()
 	id, err := statefs.MakeID(endpoint, time.Now(), os.Getppid(), 999999)
@@ -586,7 +596,7 @@ func readAll(t *testing.T, resp *http.Response) string {
 	return string(data)
 }
 
-// items returns the members of a JSON array; one that is no object is nil.
+// items returns the elements of a JSON array; an element that is not an object is nil.
 func items(array any) []map[string]any {
 	list, _ := array.([]any)
 	out := make([]map[string]any, len(list))

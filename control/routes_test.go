@@ -14,7 +14,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Each row of the table is asked for once over a real connection; a row without a case fails.
+// Each row of the table is requested once over a real connection; a row without a case fails.
 func TestEveryRouteAnswers(t *testing.T) {
 	t.Parallel()
 	r := withEvents(t)
@@ -33,58 +33,151 @@ func TestEveryRouteAnswers(t *testing.T) {
 		media  string
 		has    string
 	}{
-		"GET /":                                      {"/", 200, "text/html; charset=utf-8", "/media/decode"},
-		"GET /healthz":                               {"/healthz", 200, "application/json", `"ok"`},
-		"GET /readyz":                                {"/readyz", 200, "application/json", `"watch":{"name":"scan","reason":"a reason"}`},
-		"GET /metrics":                               {"/metrics", 200, "text/plain; version=0.0.4; charset=utf-8", "jobdir_ready 1\n"},
-		"GET /api/v1/outbox":                         {"/api/v1/outbox", 200, "application/json", `"entries":[]`},
-		"POST /api/v1/outbox":                        {"/api/v1/outbox", 400, "application/problem+json", "The body must be a JSON object as"},
-		"POST /api/v1/outbox/:entry/retry":           {"/api/v1/outbox/" + live.id.String() + "/retry", 409, "application/problem+json", "has not ended"},
-		"POST /api/v1/outbox/:entry/drop":            {"/api/v1/outbox/" + ended.id.String() + "/drop", 409, "application/problem+json", "nothing that waits"},
-		"GET /openapi.json":                          {"/openapi.json", 200, "application/json", `"openapi":"3.1.0"`},
-		"GET /api/v1/jobs":                           {"/api/v1/jobs", 200, "application/json", `"endpoint":"media-decode"`},
-		"GET /api/v1/jobs/:group/:job":               {"/api/v1/jobs/media/decode", 200, "application/json", `"required":true`},
-		"GET /api/v1/schedules":                      {"/api/v1/schedules", 200, "application/json", `"job":"media/nightly"`},
-		"POST /api/v1/schedules/:group/:job/enable":  {"/api/v1/schedules/media/nightly/enable", 200, "application/json", `"enabled":true`},
-		"POST /api/v1/schedules/:group/:job/disable": {"/api/v1/schedules/media/nightly/disable", 200, "application/json", `"enabled":`},
-		"GET /api/v1/operations":                     {"/api/v1/operations", 200, "application/json", live.id.String()},
-		"POST /api/v1/operations":                    {"/api/v1/operations", 201, "application/json", `"tags":["x","y"]`},
-		"GET /api/v1/finished":                       {"/api/v1/finished", 200, "application/json", `"last":`},
-		"DELETE /api/v1/operations/:id":              {live.path(""), 409, "application/problem+json", "is running"},
-		"POST /api/v1/operations/:id/pin":            {ended.path("/pin"), 200, "application/json", `"pinned":true`},
-		"POST /api/v1/prune":                         {"/api/v1/prune?dry_run=true", 200, "application/json", `"dry_run":true`},
-		"GET /api/v1/operations/:id":                 {live.path(""), 200, "application/json", `"state":"running"`},
-		"GET /api/v1/operations/:id/stream":          {ended.path("/stream"), 200, "text/event-stream; charset=utf-8", "one\ntwo\n</log>"},
-		"GET /api/v1/operations/:id/log":             {ended.path("/log"), 200, "text/plain; charset=utf-8", "one\ntwo\n"},
-		"GET /api/v1/operations/:id/artifacts/*name": {ended.path("/artifacts/sub/a.txt"), 200, "application/octet-stream", "art"},
-		"POST /api/v1/operations/:id/pause":          {live.path("/pause"), 202, "application/json", "Pause requested for operation '" + live.id.String() + "'"},
-		"POST /api/v1/operations/:id/resume":         {live.path("/resume"), 202, "application/json", "Resume requested for operation '" + live.id.String() + "'"},
-		"POST /api/v1/operations/:id/cancel":         {live.path("/cancel"), 202, "application/json", "Cancel requested for operation '" + live.id.String() + "'"},
-		"POST /api/v1/operations/:id/prioritize":     {live.path("/prioritize?priority=3"), 202, "application/json", "Prioritize requested for operation '" + live.id.String() + "'"},
-		"POST /api/v1/operations/:id/retry":          {live.path("/retry"), 202, "application/json", "Retry requested for operation '" + live.id.String() + "'"},
-		"POST /api/v1/operations/:id/skip":           {failed.path("/skip"), 202, "application/json", "Skip requested for operation '" + failed.id.String() + "', step split"},
-		"POST /api/v1/operations/:id/set":            {failed.path("/set"), 400, "application/problem+json", "Invalid parameter 'values': it is missing"},
-		"POST /api/v1/operations/:id/approve":        {gate.path("/approve"), 202, "application/json", "Approve requested for operation '" + gate.id.String() + "', step publish"},
-		"POST /api/v1/operations/:id/reject":         {gate.path("/reject"), 202, "application/json", `"action":"reject"`},
-		"POST /api/v1/bulk":                          {"/api/v1/bulk", 400, "application/problem+json", "The body must be a JSON object as"},
-		"GET /api/v1/stats":                          {"/api/v1/stats", 200, "application/json", `"completed":1`},
-		"GET /api/v1/events":                         {"/api/v1/events", 200, "text/event-stream; charset=utf-8", ": idle\nid: 0\n"},
-		"GET /api/v1/ws":                             {"/api/v1/ws", 426, "application/problem+json", "WebSocket"},
-		"GET /api/v1/lanes":                          {"/api/v1/lanes", 200, "application/json", `"lanes":[{"name":"cookie"`},
-		"GET /api/v1/lanes/:lane":                    {"/api/v1/lanes/cookie", 200, "application/json", `{"name":"cookie"`},
-		"PATCH /api/v1/lanes/:lane":                  {"/api/v1/lanes/cookie", 400, "application/problem+json", "Missing member 'capacity'"},
-		"POST /api/v1/lanes/:lane/pause":             {"/api/v1/lanes/cookie/pause?reason=tea", 200, "application/json", `"paused":{"reason":"tea"`},
-		"POST /api/v1/lanes/:lane/resume":            {"/api/v1/lanes/cookie/resume", 200, "application/json", `{"name":"cookie"`},
-		"POST /api/v1/lanes/:lane/close":             {"/api/v1/lanes/cookie/close", 200, "application/json", `"closed":{`},
-		"POST /api/v1/lanes/:lane/open":              {"/api/v1/lanes/cookie/open", 200, "application/json", `{"name":"cookie"`},
-		"POST /api/v1/sweep":                         {"/api/v1/sweep?dry_run=true", 200, "application/json", `"dry_run":true`},
-		"GET /ui":                                    {"/ui", 200, "text/html; charset=utf-8", `src="app.js"`},
-		"GET /ui/*file":                              {"/ui/", 200, "text/html; charset=utf-8", `src="app.js"`},
-		"GET /:group/control":                        {"/testrouter/control?action=pause&id=" + live.id.String(), 200, "application/json", `"success":true`},
-		"POST /:group/control":                       {"/testrouter/control?action=resume&id=" + live.id.String(), 200, "application/json", `"success":true`},
-		"GET /:group/operations":                     {"/testrouter/operations", 200, "application/json", `"operation_id":"` + live.id.String()},
-		"GET /:group/:job":                           {"/testrouter/streaming01?files=2", 200, "text/event-stream; charset=utf-8", "<end_json>"},
-		"POST /:group/:job":                          {"/testrouter/streaming01", 201, "application/json", `"state":"queued"`},
+		"GET /":        {"/", 200, "text/html; charset=utf-8", "/media/decode"},
+		"GET /healthz": {"/healthz", 200, "application/json", `"ok"`},
+		"GET /readyz": {
+			"/readyz", 200, "application/json",
+			`"watch":{"name":"scan","reason":"a reason"}`,
+		},
+		"GET /metrics": {
+			"/metrics", 200, "text/plain; version=0.0.4; charset=utf-8",
+			"jobdir_ready 1\n",
+		},
+		"GET /api/v1/outbox": {"/api/v1/outbox", 200, "application/json", `"entries":[]`},
+		"POST /api/v1/outbox": {
+			"/api/v1/outbox", 400, "application/problem+json",
+			"The body must be a JSON object as",
+		},
+		"POST /api/v1/outbox/:entry/retry": {
+			"/api/v1/outbox/" + live.id.String() + "/retry", 409,
+			"application/problem+json", "has not ended",
+		},
+		"POST /api/v1/outbox/:entry/drop": {
+			"/api/v1/outbox/" + ended.id.String() + "/drop", 409,
+			"application/problem+json", "nothing that waits",
+		},
+		"GET /openapi.json": {"/openapi.json", 200, "application/json", `"openapi":"3.1.0"`},
+		"GET /api/v1/jobs":  {"/api/v1/jobs", 200, "application/json", `"endpoint":"media-decode"`},
+		"GET /api/v1/jobs/:group/:job": {
+			"/api/v1/jobs/media/decode", 200,
+			"application/json", `"required":true`,
+		},
+		"GET /api/v1/schedules": {"/api/v1/schedules", 200, "application/json", `"job":"media/nightly"`},
+		"POST /api/v1/schedules/:group/:job/enable": {
+			"/api/v1/schedules/media/nightly/enable", 200,
+			"application/json", `"enabled":true`,
+		},
+		"POST /api/v1/schedules/:group/:job/disable": {
+			"/api/v1/schedules/media/nightly/disable", 200,
+			"application/json", `"enabled":`,
+		},
+		"GET /api/v1/operations":          {"/api/v1/operations", 200, "application/json", live.id.String()},
+		"POST /api/v1/operations":         {"/api/v1/operations", 201, "application/json", `"tags":["x","y"]`},
+		"GET /api/v1/finished":            {"/api/v1/finished", 200, "application/json", `"last":`},
+		"DELETE /api/v1/operations/:id":   {live.path(""), 409, "application/problem+json", "is running"},
+		"POST /api/v1/operations/:id/pin": {ended.path("/pin"), 200, "application/json", `"pinned":true`},
+		"POST /api/v1/prune": {
+			"/api/v1/prune?dry_run=true", 200,
+			"application/json", `"dry_run":true`,
+		},
+		"GET /api/v1/operations/:id": {live.path(""), 200, "application/json", `"state":"running"`},
+		"GET /api/v1/operations/:id/stream": {
+			ended.path("/stream"), 200, "text/event-stream; charset=utf-8",
+			"one\ntwo\n</log>",
+		},
+		"GET /api/v1/operations/:id/log": {ended.path("/log"), 200, "text/plain; charset=utf-8", "one\ntwo\n"},
+		"GET /api/v1/operations/:id/artifacts/*name": {
+			ended.path("/artifacts/sub/a.txt"), 200,
+			"application/octet-stream", "art",
+		},
+		"POST /api/v1/operations/:id/pause": {
+			live.path("/pause"), 202, "application/json",
+			"Pause requested for operation '" + live.id.String() + "'",
+		},
+		"POST /api/v1/operations/:id/resume": {
+			live.path("/resume"), 202, "application/json",
+			"Resume requested for operation '" + live.id.String() + "'",
+		},
+		"POST /api/v1/operations/:id/cancel": {
+			live.path("/cancel"), 202, "application/json",
+			"Cancel requested for operation '" + live.id.String() + "'",
+		},
+		"POST /api/v1/operations/:id/prioritize": {
+			live.path("/prioritize?priority=3"), 202, "application/json",
+			"Prioritize requested for operation '" + live.id.String() + "'",
+		},
+		"POST /api/v1/operations/:id/retry": {
+			live.path("/retry"), 202, "application/json",
+			"Retry requested for operation '" + live.id.String() + "'",
+		},
+		"POST /api/v1/operations/:id/skip": {
+			failed.path("/skip"), 202, "application/json",
+			"Skip requested for operation '" + failed.id.String() + "', step split",
+		},
+		"POST /api/v1/operations/:id/set": {
+			failed.path("/set"), 400, "application/problem+json",
+			"Invalid parameter 'values': it is missing",
+		},
+		"POST /api/v1/operations/:id/approve": {
+			gate.path("/approve"), 202, "application/json",
+			"Approve requested for operation '" + gate.id.String() + "', step publish",
+		},
+		"POST /api/v1/operations/:id/reject": {gate.path("/reject"), 202, "application/json", `"action":"reject"`},
+		"POST /api/v1/bulk": {
+			"/api/v1/bulk", 400, "application/problem+json",
+			"The body must be a JSON object as",
+		},
+		"GET /api/v1/stats": {"/api/v1/stats", 200, "application/json", `"completed":1`},
+		"GET /api/v1/events": {
+			"/api/v1/events", 200,
+			"text/event-stream; charset=utf-8", ": idle\nid: 0\n",
+		},
+		"GET /api/v1/ws":          {"/api/v1/ws", 426, "application/problem+json", "WebSocket"},
+		"GET /api/v1/lanes":       {"/api/v1/lanes", 200, "application/json", `"lanes":[{"name":"cookie"`},
+		"GET /api/v1/lanes/:lane": {"/api/v1/lanes/cookie", 200, "application/json", `{"name":"cookie"`},
+		"PATCH /api/v1/lanes/:lane": {
+			"/api/v1/lanes/cookie", 400, "application/problem+json",
+			"Missing member 'capacity'",
+		},
+		"POST /api/v1/lanes/:lane/pause": {
+			"/api/v1/lanes/cookie/pause?reason=tea", 200, "application/json",
+			`"paused":{"reason":"tea"`,
+		},
+		"POST /api/v1/lanes/:lane/resume": {
+			"/api/v1/lanes/cookie/resume", 200, "application/json",
+			`{"name":"cookie"`,
+		},
+		"POST /api/v1/lanes/:lane/close": {"/api/v1/lanes/cookie/close", 200, "application/json", `"closed":{`},
+		"POST /api/v1/lanes/:lane/open": {
+			"/api/v1/lanes/cookie/open", 200, "application/json",
+			`{"name":"cookie"`,
+		},
+		"POST /api/v1/sweep": {
+			"/api/v1/sweep?dry_run=true", 200,
+			"application/json", `"dry_run":true`,
+		},
+		"GET /ui":       {"/ui", 200, "text/html; charset=utf-8", `src="app.js"`},
+		"GET /ui/*file": {"/ui/", 200, "text/html; charset=utf-8", `src="app.js"`},
+		"GET /:group/control": {
+			"/testrouter/control?action=pause&id=" + live.id.String(), 200,
+			"application/json", `"success":true`,
+		},
+		"POST /:group/control": {
+			"/testrouter/control?action=resume&id=" + live.id.String(), 200,
+			"application/json", `"success":true`,
+		},
+		"GET /:group/operations": {
+			"/testrouter/operations", 200, "application/json",
+			`"operation_id":"` + live.id.String(),
+		},
+		"GET /:group/:job": {
+			"/testrouter/streaming01?files=2", 200,
+			"text/event-stream; charset=utf-8", "<end_json>",
+		},
+		"POST /:group/:job": {
+			"/testrouter/streaming01", 201, "application/json",
+			`"state":"queued"`,
+		},
 	}
 	for _, row := range r.server.table() {
 		name := row.method + " " + row.path
@@ -102,7 +195,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 			streamOf(resp.Header)
 		}
 		var text string
-		if name == "GET /api/v1/events" { // which never ends by itself
+		if name == "GET /api/v1/events" { // never ends by itself
 			begin := make([]byte, len(c.has))
 			_, err := io.ReadFull(resp.Body, begin)
 			must(t, errors.Join(err, resp.Body.Close()))
@@ -111,9 +204,13 @@ func TestEveryRouteAnswers(t *testing.T) {
 			text = readAll(t, resp)
 		}
 		if resp.StatusCode != c.status || resp.Header.Get("Content-Type") != c.media || !strings.Contains(text, c.has) {
-			t.Errorf("%s: %d %s %s, want %d %s with %q", name, resp.StatusCode, resp.Header.Get("Content-Type"), text, c.status, c.media, c.has)
+			t.Errorf("%s: %d %s %s, want %d %s with %q", name, resp.StatusCode, resp.Header.Get("Content-Type"), text,
+				c.status, c.media, c.has)
 		}
-		for header, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"} {
+		for header, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+			"Referrer-Policy": "no-referrer",
+		} {
 			if got := resp.Header.Get(header); got != want {
 				t.Errorf("%s: %s is %q", name, header, got)
 			}
@@ -173,17 +270,31 @@ func TestWhatDoesNotExist(t *testing.T) {
 		{"one segment", "GET", "/testrouter", 404, "There is nothing at", ""},
 		{"reserved segment as a group", "GET", "/ui/page", 404, "There is nothing at", ""},
 		{"metrics", "GET", "/metrics/x", 404, "There is nothing at", ""},
-		{"unknown operation", "GET", "/api/v1/operations/" + gone.String(), 404, "not found", ""},
-		{"its stream", "GET", "/api/v1/operations/" + gone.String() + "/stream", 404, "not found", ""},
-		{"its log", "GET", "/api/v1/operations/" + gone.String() + "/log", 404, "not found", ""},
+		{"unknown operation", "GET", "/api/v1/operations/" + gone.String(), 404, "Operation '" + gone.String() +
+			"' not found: the storage has no operation with this ID", ""},
+		{
+			"its stream", "GET", "/api/v1/operations/" + gone.String() + "/stream", 404,
+			"not found: the storage has no operation with this ID", "",
+		},
+		{
+			"its log", "GET", "/api/v1/operations/" + gone.String() + "/log", 404,
+			"not found: the storage has no operation with this ID", "",
+		},
 		{"its artifact", "GET", "/api/v1/operations/" + gone.String() + "/artifacts/a", 404, "not found", ""},
-		{"its pause", "POST", "/api/v1/operations/" + gone.String() + "/pause", 404, "Operation '" + gone.String() + "' not found or already finished", ""},
+		{"its pause", "POST", "/api/v1/operations/" + gone.String() + "/pause", 404, "Operation '" + gone.String() +
+			"' not found or already finished", ""},
 		{"an artifact", "GET", op.path("/artifacts/a"), 404, "has no artifact 'a'", ""},
 		{"an action", "POST", op.path("/explode"), 404, "There is nothing at", ""},
 		{"method of an operation", "PUT", op.path(""), 405, "PUT is not possible here", "GET, HEAD, DELETE, OPTIONS"},
 		{"method of an action", "GET", op.path("/pause"), 405, "GET is not possible here", "POST, OPTIONS"},
-		{"method of a job", "DELETE", "/testrouter/streaming01", 405, "DELETE is not possible here", "GET, HEAD, POST, OPTIONS"},
-		{"method of a group's operations", "POST", "/testrouter/operations", 405, "POST is not possible here", "GET, HEAD, OPTIONS"},
+		{
+			"method of a job", "DELETE", "/testrouter/streaming01", 405, "DELETE is not possible here",
+			"GET, HEAD, POST, OPTIONS",
+		},
+		{
+			"method of a group's operations", "POST", "/testrouter/operations", 405, "POST is not possible here",
+			"GET, HEAD, OPTIONS",
+		},
 		{"unknown method", "BREW", "/testrouter/streaming01", 501, `The method "BREW" is not known here`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -198,7 +309,8 @@ func TestWhatDoesNotExist(t *testing.T) {
 	if p := r.problem(r.get("/testrouter/nope"), 404, "no job"); len(items(p["jobs"])) != 3 {
 		t.Errorf("the problem does not name the jobs: %v", p)
 	}
-	if a := r.do("OPTIONS", "/testrouter/control", ""); a.status != 204 || a.header.Get("Allow") != "GET, HEAD, POST, OPTIONS" {
+	if a := r.do("OPTIONS", "/testrouter/control", ""); a.status != 204 ||
+		a.header.Get("Allow") != "GET, HEAD, POST, OPTIONS" {
 		t.Errorf("OPTIONS: %d %q", a.status, a.header.Get("Allow"))
 	}
 }

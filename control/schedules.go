@@ -5,33 +5,34 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
-	"github.com/jobdir/jobdir/schedule"
+	"github.com/jobdir/jobdir/catalog/schedule"
 )
 
 // schedules is GET /api/v1/schedules.
-func (s *Server) schedules(w *answer, r *http.Request, _ httprouter.Params) error {
+func (s *Server) schedules(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	values, err := query(r)
 	if err != nil {
 		return err
 	}
-	if err := onlyThese(values); err != nil {
+	if err := allowParameters(values); err != nil {
 		return err
 	}
 	all, err := s.status.Schedules()
 	if err != nil {
 		return err
 	}
-	return s.sendJSON(w, r, http.StatusOK, map[string]any{"schedules": append([]schedule.Status{}, all...), "count": len(all)})
+	return s.sendJSON(w, r, http.StatusOK, map[string]any{"schedules": append([]schedule.Status{},
+		all...), "count": len(all)})
 }
 
 // switchSchedule is POST /api/v1/schedules/{group}/{job}/enable and disable.
 func (s *Server) switchSchedule(on bool) handler {
-	return func(w *answer, r *http.Request, p httprouter.Params) error {
+	return func(w *responseWriter, r *http.Request, p httprouter.Params) error {
 		values, err := query(r)
 		if err != nil {
 			return err
 		}
-		if err := onlyThese(values); err != nil {
+		if err := allowParameters(values); err != nil {
 			return err
 		}
 		def, err := s.definition(p.ByName("group"), p.ByName("job"))

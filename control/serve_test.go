@@ -20,15 +20,15 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// The end of the connection that started an operation does what the job says; the end of any other does nothing.
+// Closing the connection that started an operation applies on_disconnect of the job; closing any other does nothing.
 func TestDisconnect(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		job  string
-		want []statefs.Ask
+		want []statefs.Action
 	}{
-		{"cancelling", []statefs.Ask{statefs.Cancel}},
-		{"pausing", []statefs.Ask{statefs.Pause}},
+		{"cancelling", []statefs.Action{statefs.Cancel}},
+		{"pausing", []statefs.Action{statefs.Pause}},
 		{"streaming01", nil},
 	} {
 		for _, format := range formats {
@@ -64,14 +64,14 @@ func TestDisconnect(t *testing.T) {
 				leave()
 				r.await(left)
 				r.until("the first reader to be gone", func() bool { return r.followers(w.id) == 0 })
-				var sight statefs.Sight
+				var sight statefs.Observation
 				r.until("what it asks by that", func() bool {
-					sight, err = r.tree.Look(w.id)
+					sight, err = r.tree.ObserveAll(w.id)
 					must(t, err)
-					return len(sight.Asks) >= len(c.want)
+					return len(sight.Requests) >= len(c.want)
 				})
-				if len(sight.Asks) != len(c.want) || (len(c.want) > 0 && sight.Asks[0] != c.want[0]) {
-					t.Errorf("asked %v, want %v", sight.Asks, c.want)
+				if len(sight.Requests) != len(c.want) || (len(c.want) > 0 && sight.Requests[0] != c.want[0]) {
+					t.Errorf("asked %v, want %v", sight.Requests, c.want)
 				}
 			})
 		}
@@ -103,11 +103,11 @@ func TestDrain(t *testing.T) {
 	if a := r.get("/testrouter/control?action=pause&id=" + w.id.String()); a.status != 200 {
 		t.Errorf("a request while draining: %d", a.status)
 	}
-	r.problem(r.get("/testrouter/streaming01?files=x"), 400, "files") // what is wrong is still said
+	r.problem(r.get("/testrouter/streaming01?files=x"), 400, "files") // invalid parameters are still reported
 }
 
-// Open streams end when the server stops: text without a footer, events with a comment, the footer format with a problem. What
-// a disconnect would do is not done.
+// Open streams end when the server stops: text without a footer, events with a comment, the footer format with a
+// problem. on_disconnect is not applied.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -126,7 +126,7 @@ func TestShutdown(t *testing.T) {
 			body := bufio.NewReader(resp.Body)
 			var text string
 			var err error
-			for err == nil && !strings.HasSuffix(text, "one\n") { // a reader that follows may not have been sent anything yet
+			for err == nil && !strings.HasSuffix(text, "one\n") { // a follower may not have received anything yet
 				var line string
 				line, err = body.ReadString('\n')
 				text += line
@@ -161,13 +161,13 @@ func TestShutdown(t *testing.T) {
 		t.Errorf("the stream that started an operation ends with %q", text)
 	}
 	for _, id := range []statefs.ID{w.id, started.id} {
-		if sight, err := r.tree.Look(id); err != nil || len(sight.Asks) != 0 || len(sight.States) != 1 {
+		if sight, err := r.tree.ObserveAll(id); err != nil || len(sight.Requests) != 0 || len(sight.States) != 1 {
 			t.Errorf("after the stop %s has %+v %v", id, sight, err)
 		}
 	}
 }
 
-// A reader that takes nothing cannot keep the server from stopping.
+// A reader that reads nothing cannot keep the server from stopping.
 func TestShutdownWithAStuckReader(t *testing.T) {
 	t.Parallel()
 	r := setup(t, func(c *Config) { c.Limits.Stop = 50 * time.Millisecond })
@@ -191,13 +191,13 @@ func TestWaitForTheEffect(t *testing.T) {
 		out := make(chan reply, 1)
 		go func() { out <- r.do("POST", w.path("/"+action+"?wait="+wait), "") }()
 		r.until("the request "+action, func() bool {
-			sight, err := r.tree.Look(w.id)
+			sight, err := r.tree.ObserveAll(w.id)
 			must(t, err)
-			return slices.Contains(sight.Asks, statefs.Ask(action))
+			return slices.Contains(sight.Requests, statefs.Action(action))
 		})
 		return out
 	}
-	act := func(ask statefs.Ask, from, to statefs.State) {
+	act := func(ask statefs.Action, from, to statefs.State) {
 		taken, ok, err := r.owner.Take(w.id, ask)
 		if err != nil || !ok {
 			t.Fatalf("take: %v %v", ok, err)
@@ -218,16 +218,21 @@ func TestWaitForTheEffect(t *testing.T) {
 	act(statefs.Pause, statefs.Running, statefs.Paused)
 	check(<-paused, 200, "paused", true)
 
-	again := await("pause", "30s")
-	act(statefs.Pause, "", "")
-	said := <-again
-	check(said, 200, "paused", false) // it is paused, and not by this
-	if message := said.json(t)["message"]; !strings.HasSuffix(fmt.Sprint(message), ", which is paused: nothing to do") {
-		t.Errorf("the message is %q", message)
+	// The operation is paused already: no request is written, with and without a wait; strict makes it an error.
+	already := "Operation '" + w.id.String() + "' is already paused"
+	byGroup := "/testrouter/control?action=pause&id=" + w.id.String()
+	for _, path := range []string{w.path("/pause?wait=30s"), w.path("/pause"), byGroup} {
+		a := r.do("POST", path, "")
+		check(a, 200, "paused", false)
+		if out := a.json(t); out["message"] != already || out["changed"] != false {
+			t.Errorf("%s: %v", path, out)
+		}
 	}
-	for path, status := range map[string]int{w.path("/pause"): 202, "/testrouter/control?action=pause&id=" + w.id.String(): 200} {
-		check(r.do("POST", path, ""), status, "paused", false)
-		act(statefs.Pause, "", "")
+	for _, path := range []string{w.path("/pause?strict=true"), byGroup + "&strict=true"} {
+		r.problem(r.do("POST", path, ""), 409, already)
+	}
+	if sight, err := r.tree.ObserveAll(w.id); err != nil || len(sight.Requests) > 0 {
+		t.Errorf("requests that change nothing stand in jobs/: %v, %v", sight.Requests, err)
 	}
 
 	resumed := await("resume", "30")
@@ -243,16 +248,17 @@ func TestWaitForTheEffect(t *testing.T) {
 	cancelled := await("cancel", "1m")
 	act(statefs.Cancel, "", "")
 	w.finish()
-	check(<-cancelled, 200, "completed", false) // it ended by itself first
+	check(<-cancelled, 200, "completed", false) // it completed before the cancel
 	r.problem(r.do("POST", w.path("/pause?wait=1s"), ""), 404, "not found or already finished")
 	r.problem(r.do("POST", w.path("/pause?wait=soon"), ""), 400, "Invalid parameter 'wait'")
 	r.problem(r.do("POST", w.path("/pause?wait=1000h"), ""), 400, "Invalid parameter 'wait'")
 }
 
-func TestAFolderInTheWayOfARequest(t *testing.T) {
+func TestDirectoryInPlaceOfRequestFile(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	w := r.submit().start()
+	must(t, r.owner.Move(w.id, statefs.Running, statefs.Paused))
 	file := statefs.RequestName(w.id, statefs.Resume)
 	must(t, os.Mkdir(filepath.Join(r.tree.JobsDir(), file), 0o750))
 	for _, path := range []string{w.path("/resume"), "/testrouter/control?action=resume&id=" + w.id.String()} {
@@ -262,13 +268,16 @@ func TestAFolderInTheWayOfARequest(t *testing.T) {
 	}
 }
 
-// An operation is found by its number alone, also when it has ended lately.
+// An operation is found by its number alone, also if it ended recently.
 func TestListByNumber(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	ended, live := r.submit().start(), r.submit()
 	ended.finish()
-	for number, want := range map[uint64]string{ended.id.Sequence(): "completed", live.id.Sequence(): "queued", 12345: ""} {
+	for number, want := range map[uint64]string{
+		ended.id.Sequence(): "completed",
+		live.id.Sequence():  "queued", 12345: "",
+	} {
 		out := r.get(fmt.Sprintf("/api/v1/operations?number=%d", number)).json(t)
 		state := ""
 		if found := items(out["operations"]); len(found) > 0 {
@@ -288,11 +297,13 @@ func TestOperationShowsWhatIsTrueNow(t *testing.T) {
 	alive := time.Now()
 	must(t, r.owner.WriteProgress(w.id, statefs.Progress{Done: 1, At: alive}))
 	if out := r.get(w.path("")).json(t); out["last_heartbeat_at"] != alive.Format(time.RFC3339Nano) {
-		t.Errorf("last_heartbeat_at is %v, the last sign of life was at %s", out["last_heartbeat_at"], alive.Format(time.RFC3339Nano))
+		t.Errorf("last_heartbeat_at is %v, the last sign of life was at %s", out["last_heartbeat_at"],
+			alive.Format(time.RFC3339Nano))
 	}
 	must(t, r.tree.Request(t.Context(), w.id, statefs.Pause, nil))
 	out := r.get(w.path("")).json(t)
-	if out["state"] != "running" || out["status"] != "running" || out["log_bytes"] != float64(4) || out["progress"] == nil || fmt.Sprint(out["requests"]) != "[pause]" {
+	if out["state"] != "running" || out["status"] != "running" || out["log_bytes"] != float64(4) ||
+		out["progress"] == nil || fmt.Sprint(out["requests"]) != "[pause]" {
 		t.Errorf("live: %v", out)
 	}
 	for next, shown := range map[statefs.State]any{statefs.Running: nil, statefs.FailedRetryable: "failed_retryable"} {
@@ -323,7 +334,7 @@ func TestSweep(t *testing.T) {
 	r.problem(r.do("POST", "/api/v1/sweep?dry_run=maybe", ""), 400, "dry_run")
 }
 
-// A panic ends its request and nothing else; an abort ends the connection without a word.
+// A panic ends its request only; an abort closes the connection without an answer.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	r := setup(t, func(c *Config) { c.Status = panicking{c.Status} })
@@ -348,15 +359,15 @@ func (panicking) Health() Health { panic("health") }
 
 func (panicking) Sweep(context.Context, bool) ([]statefs.Finding, error) { panic(http.ErrAbortHandler) }
 
-// A resume takes effect also when the operation ends before anybody sees it running.
-func TestResumeOfWhatEndsAtOnce(t *testing.T) {
+// A resume takes effect also when the operation ends before the server observes it running.
+func TestResumeOfOperationThatEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		causes []statefs.Cause
 		effect bool
 	}{
 		{[]statefs.Cause{statefs.CauseResume, statefs.CauseDone}, true},
-		{[]statefs.Cause{statefs.CauseFailed}, false}, // its command was killed while it was paused
+		{[]statefs.Cause{statefs.CauseFailed}, false}, // its command was killed during the pause
 	} {
 		r := setup(t)
 		w := r.submit().start()
@@ -367,9 +378,9 @@ func TestResumeOfWhatEndsAtOnce(t *testing.T) {
 		answered := make(chan reply, 1)
 		go func() { answered <- r.do("POST", w.path("/resume?wait=30s"), "") }()
 		r.until("the request", func() bool {
-			sight, err := r.tree.Look(w.id)
+			sight, err := r.tree.ObserveAll(w.id)
 			must(t, err)
-			return len(sight.Asks) == 1
+			return len(sight.Requests) == 1
 		})
 		for _, cause := range c.causes {
 			must(t, rec.Apply(rec.Status, cause, time.Now()))

@@ -12,116 +12,123 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/events"
-	"github.com/jobdir/jobdir/history"
-	"github.com/jobdir/jobdir/schedule"
+	"github.com/jobdir/jobdir/catalog/schedule"
+	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 	"github.com/jobdir/jobdir/stream"
-	"github.com/jobdir/jobdir/submit"
-	"github.com/jobdir/jobdir/tally"
 )
 
-// Health is how the daemon is.
+// Health describes the condition of the daemon.
 type Health struct {
-	// Ready says that the storage is in order and requests are carried out.
+	// Ready reports that the storage is in order and requests are carried out.
 	Ready bool
-	// Draining says that no work is begun any more.
+	// Draining reports that the daemon starts no more work.
 	Draining bool
-	// Watch says how changes in jobs/ are noticed, and why if not by inotify.
+	// Watch names how changes in jobs/ are detected, and why if not by inotify.
 	Watch watch.Mode
-	// Live counts the operations in hand by state.
+	// Live counts the live operations by state.
 	Live map[statefs.State]int
-	// Counters count since the daemon started, by name.
+	// Counters are named counters since the start of the daemon.
 	Counters map[string]uint64
-	// Troubles are operations that the daemon could not deal with and tries again.
-	Troubles []Trouble
+	// FailingOperations are the operations whose reconcile fails and is retried.
+	FailingOperations []FailingOperation
 }
 
-// Trouble is something that fails again and again, such as writing a record to a full disk.
-type Trouble struct {
+// FailingOperation is a failure that repeats, such as writing a record to a full disk.
+type FailingOperation struct {
 	ID    statefs.ID `json:"id,omitzero"`
 	Error string     `json:"error"`
 	Since time.Time  `json:"since"`
 	Tries int        `json:"tries"`
 }
 
-// Status is what only the daemon knows. Its methods are called by many goroutines.
+// Status gives access to state that only the daemon holds. Its methods are safe for concurrent use.
 type Status interface {
 	Health() Health
-	// Sweep sweeps now, or with dryRun only says what would be done.
+	// Sweep sweeps now; with dryRun it only returns the findings.
 	Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error)
-	// DiskFailed ends the daemon because of an error of the disk that a request met.
+	// DiskFailed stops the daemon after a request met a disk error.
 	DiskFailed(err error)
-	// Ready is closed when the daemon knows all that lives and carries it out.
+	// RecordUnreadable notifies the daemon that the record of a live operation is unusable or gone.
+	RecordUnreadable(id statefs.ID)
+	// Ready is closed when the daemon has loaded every live operation and reconciles it.
 	Ready() <-chan struct{}
-	// States counts what the daemon has in hand, by state, at no cost. Has reports whether it has an operation in hand.
+	// States counts the daemon's live operations by state; it is cheap. Has reports whether an operation is among them.
 	States() map[statefs.State]int
 	Has(id statefs.ID) bool
-	// Stats returns what lanes are like.
+	// Stats returns the statistics of the lanes.
 	Stats() tally.Stats
-	// Live returns what the daemon has in hand.
+	// Live returns the daemon's live operations.
 	Live() []history.Live
-	// Living returns the rows of what the daemon has in hand, and the IDs whose markers may say something else at this moment, with what
-	// is known of each; an operation that is not in hand has no row. ok is false while only a listing tells what lives.
-	Living() (rows *history.Living, unsettled []history.Live, ok bool)
-	// Waiting says why a live operation does not run; false: it does, or is not in hand.
+	// LiveIndex returns the live table, and the IDs whose markers may differ from it at this moment, with what is known
+	// of each. An operation that the daemon has not loaded has no row. ok is false while only a listing of jobs/ can
+	// tell which operations are live.
+	LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, ok bool)
+	// Waiting returns why a live operation does not run; false when it runs or is unknown to the daemon.
 	Waiting(id statefs.ID) (statefs.Waiting, bool)
-	// Followed says that somebody follows an operation, which need not be there, until leave is called: each reason for which it waits is an
-	// event. wake is of a reader of its stream, and nil for one of its events alone: only for the first the log says why it waits. It is called
-	// once when the log has a line of that, and must not block.
-	Followed(id statefs.ID, wake func()) (leave func())
-	// Lanes returns how the lanes and limits stand, and LookAtLanes has the daemon read the files of the lanes before it returns.
+	// Follow registers a reader of an operation, which need not exist, until leave is called. Until then every
+	// change of the operation's waiting reason is an event. A reader of the stream passes wake, a reader of events
+	// alone passes nil: only for the former does the log name the waiting reason. wake is called once, when the log
+	// has that line, and must not block.
+	Follow(id statefs.ID, wake func()) (leave func())
+	// Lanes returns the state of the lanes and limits. ReconcileLanes returns after the daemon has read the lane files.
 	Lanes() statefs.LanesStatus
-	LookAtLanes()
-	// Outbox says how the outbox is, at the cost of a look at all of it in memory; OutboxLines returns the entries that a query chooses, the oldest first,
-	// and how many there are in all. LookAtEntry has an entry looked at, and what is asked of it carried out, before it returns.
+	ReconcileLanes()
+	// Outbox returns a summary of the outbox; it visits every entry in memory. OutboxLines returns the entries that
+	// match a query, the oldest first, and their total number. ReconcileEntry returns after the daemon has reconciled
+	// an entry and carried out the requests about it.
 	Outbox() statefs.OutboxStatus
 	OutboxLines(q *statefs.OutboxQuery) (page []statefs.OutboxLine, total int)
-	LookAtEntry(ctx context.Context, name statefs.EntryName) error
-	// AwaitEntry says when an entry was tried: done is closed when a try of it ends that begins from now on, and when it is done with. stop must be called
-	// in the end.
+	ReconcileEntry(ctx context.Context, name statefs.EntryName) error
+	// AwaitEntry returns a channel that is closed when a delivery attempt that starts after this call ends, and when
+	// the entry is finished. The caller must call stop.
 	AwaitEntry(name statefs.EntryName) (done <-chan struct{}, stop func())
-	// AskDeliveries has many entries retried or given up, and returns when that is durable, with an error for each that is left as it is. Of those that are
-	// retried each target is tried with one at once.
-	AskDeliveries(ctx context.Context, names []statefs.EntryName, ask statefs.DeliveryAsk, args statefs.Args) (map[statefs.EntryName]error, error)
-	// Schedules returns the schedules of all jobs, by their addresses.
+	// RequestDeliveries retries or drops many entries. It returns when that is durable, with an error for each
+	// unchanged entry. Of the retried entries, one per target is attempted at once.
+	RequestDeliveries(ctx context.Context, names []statefs.EntryName, ask statefs.DeliveryAction,
+		args statefs.Args) (map[statefs.EntryName]error, error)
+	// Schedules returns the schedules of all jobs, sorted by address.
 	Schedules() ([]schedule.Status, error)
-	// Delete removes an operation that has ended, with the errors of history.Store.Delete.
+	// Delete removes a finished operation, with the errors of history.Store.Delete.
 	Delete(ctx context.Context, id statefs.ID) error
-	// Pin keeps an operation from being deleted, or ends that. The error wraps history.ErrUnknown when there is none.
+	// Pin protects an operation from deletion, or ends that. The error wraps history.ErrUnknown if it does not exist.
 	Pin(ctx context.Context, id statefs.ID, pinned bool) error
-	// Prune deletes what is not to be kept longer, or with dryRun only says what that is.
+	// Prune deletes everything past its retention; with dryRun it only returns the victims.
 	Prune(ctx context.Context, dryRun bool) ([]history.Victim, error)
 }
 
-// Config says what a Server serves. Tree, Catalog, Status and History are needed.
+// Config configures a Server. Tree, Catalog, Status and History are required.
 type Config struct {
 	Tree    *statefs.Tree
 	Catalog *catalog.Catalog
 	Status  Status
-	// History is the index of what has ended.
+	// History is the index of finished operations.
 	History *history.Store
-	// Events are what happens; nil: nobody can follow it.
+	// Events is the event log; nil: events are not served.
 	Events *events.Log
-	// Intake makes operations of submits; nil: one of its own, for which no daemon tells of live operations.
+	// Intake turns submits into operations; nil: New makes one, which no daemon informs about live operations.
 	Intake *submit.Intake
-	// Tokens are needed on every connection but those of a unix socket, if there are any.
+	// Tokens, if there are any, are required on every connection except those of a unix socket.
 	Tokens []Token
-	// Hosts are further names of this daemon, as name or name:port. Loopback names and the listen addresses are known.
+	// Hosts are further names of this daemon, as name or name:port. Loopback names and the listen addresses are always
+	// accepted.
 	Hosts []string
-	// Insecure allows listening beyond loopback without a token.
+	// Insecure allows listening on non-loopback addresses without a token.
 	Insecure bool
 	Limits   Limits
-	// Version is the one that /readyz and /openapi.json show.
+	// Version is shown by /readyz and /openapi.json.
 	Version string
-	// Logger gets what goes wrong inside the server; nil: none.
+	// Logger receives the faults inside the server; nil: none.
 	Logger *slog.Logger
-	// Watch is for the watches on jobs/ and on logs; the zero value is right for most.
+	// Watch configures the watches on jobs/ and on logs; the zero value suits most uses.
 	Watch watch.Options
 }
 
-// Server is the HTTP face of a storage directory. It reads files, submits and writes requests; it never moves a marker.
+// Server serves a storage directory over HTTP. It reads files, submits and writes requests; it never moves a marker.
 type Server struct {
 	tree     *statefs.Tree
 	catalog  *catalog.Catalog
@@ -130,21 +137,23 @@ type Server struct {
 	events   *events.Log
 	intake   *submit.Intake
 	guard    *guard
+	confirms *confirmer
 	limits   Limits
 	insecure bool
 	version  string
 	log      *slog.Logger
 
-	hub      *hub
-	routers  *routers
-	pages    *pages
-	document []byte // openapi.json
-	ours     ours
-	kept     keptDefinitions
+	hub         *hub
+	routers     *routers
+	pages       *pages
+	document    []byte // openapi.json
+	ownRecords  ownRecords
+	strangers   ownRecords // foreign markers that lists have met
+	definitions definitionCache
 
-	// heartbeat is the time between two signs of life to who follows events.
+	// heartbeat is the interval of the heartbeats in event streams.
 	heartbeat time.Duration
-	// pong is how long the client of a WebSocket has to answer one.
+	// pong is how long a WebSocket client has to answer a ping.
 	pong    time.Duration
 	sockets sync.WaitGroup // the WebSockets that are open
 
@@ -152,14 +161,15 @@ type Server struct {
 	failures atomic.Uint64
 }
 
-// New prepares a server: its watches exist when it returns. The caller calls Serve, or Close when it never does.
+// New prepares a server and opens its watches. The caller must call Serve, or else Close.
 func New(c Config) (*Server, error) {
 	tokens, err := newTokens(c.Tokens)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		tree: c.Tree, catalog: c.Catalog, status: c.Status, history: c.History, events: c.Events, heartbeat: stream.Heartbeat, pong: stream.Heartbeat, intake: c.Intake, guard: newGuard(c.Hosts, tokens),
+		tree: c.Tree, catalog: c.Catalog, status: c.Status, history: c.History, events: c.Events, heartbeat: stream.Heartbeat,
+		pong: stream.Heartbeat, intake: c.Intake, guard: newGuard(c.Hosts, tokens), confirms: newConfirmer(),
 		limits: c.Limits.withDefaults(), insecure: c.Insecure, version: c.Version, log: c.Logger,
 	}
 	if s.intake == nil {
@@ -186,11 +196,13 @@ func New(c Config) (*Server, error) {
 // Close releases the watches of a server whose Serve was never called.
 func (s *Server) Close() error { return s.hub.close() }
 
-// Drain has everything that starts an operation refused from now on, with 503 and Retry-After. Reading and requests go on.
+// Drain refuses everything that starts an operation from now on, with 503 and Retry-After. Reads and requests still
+// work.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// Serve answers on all listeners until ctx ends, and closes them. It then ends the open streams, waits for other answers a short
-// time (Limits.Stop), cuts off what is left, and returns when every goroutine has ended: nil, or why it stopped by itself.
+// Serve accepts connections on all listeners until ctx ends, and closes them. It then ends the open streams, waits up
+// to Limits.Stop for other answers, cuts off the rest, and returns when every goroutine has ended: nil, or the error
+// that stopped it.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	if err := s.checkListeners(listeners); err != nil {
 		errs := []error{err, s.Close()}
@@ -207,11 +219,12 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		ReadHeaderTimeout: s.limits.Header, IdleTimeout: s.limits.Idle, MaxHeaderBytes: maxRequest,
 		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ConnState: countConnections(&connections), ConnContext: keepConn,
-		// OPTIONS * would be answered without the guard.
+		// net/http would answer OPTIONS * without the guard.
 		DisableGeneralOptionsHandler: true,
 	}
 	failed := make(chan error, len(listeners)+1)
-	crowd := newCrowd(s.tree.RoomForReader, &connections)
+	crowd := newConnLimiter(s.tree.DescriptorsForReader, &connections)
+	defer crowd.memory.stop()
 	var serving, watching sync.WaitGroup
 	watchCtx, endWatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWatch()
@@ -243,7 +256,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	return err
 }
 
-// stop ends the answers that are under way, the slow ones by closing their connections.
+// stop waits for the answers that are under way, and closes the connections of slow ones.
 func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.Stop)
 	defer cancel()
@@ -254,11 +267,11 @@ func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	return err
 }
 
-// countConnections returns a hook that follows each connection from its first state to its last, so that the server can be
-// waited for. net/http calls it for a new connection before its goroutine exists.
+// countConnections returns a hook that counts each connection from its first state to its last, so that Serve can wait
+// for all of them. net/http calls it for a new connection before its goroutine exists.
 func countConnections(open *sync.WaitGroup) func(net.Conn, http.ConnState) {
 	return func(c net.Conn, state http.ConnState) {
-		noteState(c, state)
+		trackState(c, state)
 		switch state {
 		case http.StateNew:
 			open.Add(1)
@@ -269,7 +282,7 @@ func countConnections(open *sync.WaitGroup) func(net.Conn, http.ConnState) {
 	}
 }
 
-// checkListeners refuses to be reachable from other machines by anybody who likes.
+// checkListeners refuses to serve other machines without authentication, unless Insecure is set.
 func (s *Server) checkListeners(listeners []net.Listener) error {
 	if len(listeners) == 0 {
 		return errors.New("serve: no address to listen on")

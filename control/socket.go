@@ -11,26 +11,26 @@ import (
 	"github.com/coder/websocket"
 	"github.com/julienschmidt/httprouter"
 
-	"github.com/jobdir/jobdir/events"
+	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/stream"
 )
 
-// eventSocket is GET /api/v1/ws: the events of /api/v1/events, each as one text message that holds its JSON. The guard has looked at the
-// host, the origin and the token before, more strictly than for other reads: a browser lets any page open a WebSocket to anywhere.
-func (s *Server) eventSocket(w *answer, r *http.Request, _ httprouter.Params) error {
+// eventSocket is GET /api/v1/ws: the events of /api/v1/events, each as the JSON of one text message. The guard has
+// checked host, origin and token, more strictly than for other reads: browsers let any page open a WebSocket anywhere.
+func (s *Server) eventSocket(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	reader, ids, err := s.eventReader(r)
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	if err := s.tree.RoomForReader(); err != nil {
+	if err := s.tree.DescriptorsForReader(); err != nil {
 		return err
 	}
-	s.sockets.Add(1) // the server does not wait for what has left net/http
+	s.sockets.Add(1) // http.Server.Shutdown does not wait for hijacked connections
 	defer s.sockets.Done()
-	shake := &handshake{answer: w}
+	shake := &handshake{responseWriter: w}
 	socket, err := websocket.Accept(shake, r, &websocket.AcceptOptions{
-		InsecureSkipVerify: true, // the guard has decided, by the daemon's own names
+		InsecureSkipVerify: true, // the guard has checked the origin against the daemon's own names
 		CompressionMode:    websocket.CompressionDisabled,
 	})
 	if err != nil {
@@ -38,22 +38,23 @@ func (s *Server) eventSocket(w *answer, r *http.Request, _ httprouter.Params) er
 	}
 	w.started = true
 	defer s.followAll(ids)()
-	defer func() { _ = socket.CloseNow() }() // after a goodbye, or when there is nobody to say it to
+	defer func() { _ = socket.CloseNow() }() // after the close frame, or when the client is gone
 	ctx, stop := context.WithCancel(r.Context())
 	defer stop()
-	// It ends when the client leaves, or says anything. It does not end with the server: that would close the connection without a word.
+	// heard ends when the client leaves or sends anything. It does not end with the server: that would close the
+	// connection without a close frame.
 	heard := socket.CloseRead(context.WithoutCancel(ctx))
 	defer context.AfterFunc(heard, stop)()
-	// What is being written when the server stops gets a moment: a context that ends in the middle closes the connection without a word, and a client may
-	// have read all of a message before the write of it has returned.
+	// When the server stops, a write that is under way gets lingerTime to finish: a context that ends during a write
+	// closes the connection without a close frame, and a client may have read a whole message before its Write returns.
 	writing, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	defer context.AfterFunc(heard, giveUp)()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lingerTime, giveUp) })()
-	out := &socketWriter{ctx: writing, socket: socket, pong: s.pong, taker: s.boundTaking(r)}
-	told, err := s.tellEvents(ctx, reader, out)
+	out := &socketWriter{ctx: writing, socket: socket, pong: s.pong, conn: s.boundStall(r)}
+	told, err := s.sendEvents(ctx, reader, out)
 	if errors.Is(err, errSlow) {
-		err = s.cutSlow(r, reader.Cut(told), out)
+		err = s.disconnectSlow(r, reader.Cut(told), out)
 		closeSocket(socket, websocket.StatusTryAgainLater, "the events were not read")
 	}
 	if err != nil && ctx.Err() == nil {
@@ -65,7 +66,7 @@ func (s *Server) eventSocket(w *answer, r *http.Request, _ httprouter.Params) er
 	return nil
 }
 
-// closeSocket says goodbye and does not wait long for an answer. The worst is that the client is not told.
+// closeSocket sends a close frame and waits at most lingerTime for the answer. At worst the client misses it.
 func closeSocket(socket *websocket.Conn, code websocket.StatusCode, reason string) {
 	late := time.AfterFunc(lingerTime, func() { _ = socket.CloseNow() })
 	defer late.Stop()
@@ -74,10 +75,10 @@ func closeSocket(socket *websocket.Conn, code websocket.StatusCode, reason strin
 
 // socketWriter sends events over a WebSocket.
 type socketWriter struct {
-	ctx    context.Context //nolint:containedctx // it lives as long as one connection
+	ctx    context.Context //nolint:containedctx // the writer lives as long as one connection
 	socket *websocket.Conn
 	pong   time.Duration
-	taker  *conn
+	conn   *conn
 }
 
 func (o *socketWriter) event(f *events.Frame) error {
@@ -88,7 +89,7 @@ func (o *socketWriter) event(f *events.Frame) error {
 }
 
 func (o *socketWriter) send() error {
-	if o.taker.gaveUp() {
+	if o.conn.writeStalled() {
 		return errSlow
 	}
 	return nil
@@ -107,9 +108,9 @@ func (o *socketWriter) position(uint64) error {
 	return err
 }
 
-// handshake is the ResponseWriter for websocket.Accept. It keeps back the plain text with which that refuses a request.
+// handshake is the ResponseWriter for websocket.Accept. It captures the plain text of a refusal.
 type handshake struct {
-	*answer
+	*responseWriter
 	status int
 	text   bytes.Buffer
 }
@@ -117,14 +118,14 @@ type handshake struct {
 // WriteHeader implements http.ResponseWriter.
 func (h *handshake) WriteHeader(status int) {
 	if h.status = status; status < http.StatusBadRequest {
-		h.answer.WriteHeader(status)
+		h.responseWriter.WriteHeader(status)
 	}
 }
 
 // Write implements http.ResponseWriter.
 func (h *handshake) Write(p []byte) (int, error) { return h.text.Write(p) }
 
-// refusal is the problem for a request that is no handshake.
+// refusal returns the problem for a failed handshake.
 func (h *handshake) refusal(err error) error {
 	if h.status < http.StatusBadRequest {
 		return err
@@ -135,7 +136,8 @@ func (h *handshake) refusal(err error) error {
 	}
 	secure(header)
 	if h.status == http.StatusUpgradeRequired {
-		return refuse(h.status, "This address speaks WebSocket alone; the same events come from /api/v1/events as server-sent events")
+		return refuse(h.status,
+			"This address speaks WebSocket alone; the same events come from /api/v1/events as server-sent events")
 	}
 	return refuse(h.status, "%s", printable(strings.TrimSpace(h.text.String()), 200))
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,9 +12,9 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
-	"github.com/jobdir/jobdir/submit"
 )
 
 // definition returns the job that a path names.
@@ -29,41 +30,76 @@ func (s *Server) knownGroup(group string) error {
 	return &submit.UnknownJobError{Group: group, Groups: groups}
 }
 
-// query returns the parameters of a URL; text that is no query is refused, not half understood.
-func query(r *http.Request) (url.Values, error) {
+// query returns the parameters of a URL. It refuses malformed text, and repeated parameters that are not in many. It
+// drops names that begin with _: clients add them to bypass caches, as in ?_=1732368000.
+func query(r *http.Request, many ...string) (url.Values, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "The query of the URL cannot be read: %s", err)
 	}
-	return values, nil
+	maps.DeleteFunc(values, func(name string, _ []string) bool { return strings.HasPrefix(name, "_") })
+	return values, once(values, many...)
 }
 
-// startStream is GET /{group}/{job}: without any parameter the page of the job, else a new operation and its stream.
-func (s *Server) startStream(w *answer, r *http.Request, p httprouter.Params) error {
+// once refuses parameters that are given more than once and are not in many.
+func once(values url.Values, many ...string) error {
+	for name, given := range values {
+		if len(given) > 1 && !slices.Contains(many, name) {
+			return repeated(name, len(given))
+		}
+	}
+	return nil
+}
+
+// repeated refuses a parameter that is given more than once.
+func repeated(name string, times int) *refusal {
+	name = printable(name, 64)
+	return refuse(http.StatusBadRequest, "Parameter '%s' is given %d times: give it once", name,
+		times).with("parameter", name)
+}
+
+// jobAndQuery reads the job and the query of GET /{group}/{job} and of its confirmation page.
+func (s *Server) jobAndQuery(r *http.Request, p httprouter.Params) (*catalog.Definition, url.Values, error) {
 	def, err := s.definition(p.ByName("group"), p.ByName("name"))
 	if err != nil {
-		return err
-	}
-	if r.URL.RawQuery == "" {
-		return s.jobPage(w, r, def)
+		return nil, nil, err
 	}
 	values, err := query(r)
-	if err != nil {
-		return err
-	}
-	format, err := formatFrom(values["format"])
-	if err != nil {
-		return err
+	return def, values, err
+}
+
+// startOf parses a GET that starts an operation.
+func startOf(r *http.Request, def *catalog.Definition, values url.Values) (request submit.Request,
+	format string, err error,
+) {
+	if format, err = formatFrom(values["format"]); err != nil {
+		return request, "", err
 	}
 	delete(values, "format")
 	if format == "sse" && r.Header.Get("Last-Event-ID") != "" {
-		// A browser's EventSource comes back by itself, and would start a second operation.
-		return refuse(http.StatusConflict, "This address starts a new operation; a stream goes on at /api/v1/operations/{id}/stream?format=sse")
+		// A browser's EventSource reconnects by itself, and would start a second operation.
+		return request, "", refuse(http.StatusConflict,
+			"This address starts a new operation; a stream goes on at /api/v1/operations/{id}/stream?format=sse")
 	}
 	if r.Header.Get("Idempotency-Key") != "" {
-		return refuse(http.StatusBadRequest, "This address always starts a new operation: send the Idempotency-Key with a POST").with("parameter", "idempotency_key")
+		return request, "", refuse(http.StatusBadRequest,
+			"This address always starts a new operation: send the Idempotency-Key with a POST").with("parameter",
+			"idempotency_key")
 	}
 	params, err := def.Bind(values)
+	return submit.Request{Definition: def, Params: params, ForceNew: true}, format, err
+}
+
+// startStream is GET /{group}/{job}: without parameters the page of the job, else a new operation and its stream.
+func (s *Server) startStream(w *responseWriter, r *http.Request, p httprouter.Params) error {
+	def, values, err := s.jobAndQuery(r, p)
+	if err != nil {
+		return err
+	}
+	if len(values) == 0 {
+		return s.jobPage(w, r, def)
+	}
+	request, format, err := startOf(r, def, values)
 	if err != nil {
 		return err
 	}
@@ -71,7 +107,7 @@ func (s *Server) startStream(w *answer, r *http.Request, p httprouter.Params) er
 		streamHeaders(w.Header(), statefs.ID{}, format)
 		return nil
 	}
-	started, err := s.start(r, submit.Request{Definition: def, Params: params, Fresh: true})
+	started, err := s.start(r, request)
 	if err != nil {
 		return err
 	}
@@ -89,19 +125,19 @@ func (s *Server) startStream(w *answer, r *http.Request, p httprouter.Params) er
 	return s.streamStarted(w, r, rec.ID, rec.OnDisconnect, format)
 }
 
-// sendAccepted answers 202 with where the operation is, to who does not want to wait for its stream.
-func (s *Server) sendAccepted(w *answer, r *http.Request, out operationJSON) error {
+// sendAccepted answers 202 with the operation and its address, instead of the stream.
+func (s *Server) sendAccepted(w *responseWriter, r *http.Request, out operationJSON) error {
 	w.Header().Set("Location", "/api/v1/operations/"+out.ID.String())
 	w.Header().Set(operationHeader, out.ID.String())
-	s.askAgain(w, out)
+	s.setRetryAfter(w, out)
 	out.Durability = s.tree.Durability()
 	return s.sendJSON(w, r, http.StatusAccepted, out)
 }
 
-// start submits operations, all of them or none, for whoever sent the request.
+// start submits operations, all of them or none, on behalf of the client.
 func (s *Server) start(r *http.Request, requests ...submit.Request) ([]submit.Outcome, error) {
 	if s.draining.Load() {
-		return nil, refuse(http.StatusServiceUnavailable, "The daemon is stopping and starts nothing new").soon()
+		return nil, refuse(http.StatusServiceUnavailable, "The daemon is stopping and starts nothing new").withRetryAfter()
 	}
 	by, err := s.guard.creator(r)
 	if err != nil {
@@ -114,14 +150,14 @@ func (s *Server) start(r *http.Request, requests ...submit.Request) ([]submit.Ou
 	return s.intake.Submit(r.Context(), requests...)
 }
 
-// streamStarted streams to the connection that started the operation, whose end may mean something.
-func (s *Server) streamStarted(w *answer, r *http.Request, id statefs.ID, onDisconnect, format string) error {
+// streamStarted streams to the connection that started the operation, and applies on_disconnect when it closes early.
+func (s *Server) streamStarted(w *responseWriter, r *http.Request, id statefs.ID, onDisconnect, format string) error {
 	f := s.hub.follow(id, viewOf(format))
 	defer f.close()
 	if _, err := f.Snapshot(); err != nil {
 		return err
 	}
-	defer s.status.Followed(id, f.lookAgain)()
+	defer s.status.Follow(id, f.markChanged)()
 	err := s.serveStream(w, r, f, format, 0)
 	if errors.Is(err, errGone) && !s.draining.Load() {
 		s.disconnected(r.Context(), id, catalog.OnDisconnect(onDisconnect))
@@ -139,9 +175,9 @@ func viewOf(format string) view {
 	return viewLog
 }
 
-// disconnected does what the job says when the reader that started an operation leaves before its end.
+// disconnected applies on_disconnect of the job: the reader that started an operation left before its end.
 func (s *Server) disconnected(ctx context.Context, id statefs.ID, do catalog.OnDisconnect) {
-	var ask statefs.Ask
+	var ask statefs.Action
 	switch do {
 	case catalog.DisconnectCancel:
 		ask = statefs.Cancel
@@ -159,7 +195,7 @@ func (s *Server) disconnected(ctx context.Context, id statefs.ID, do catalog.OnD
 }
 
 // joinStream is GET /api/v1/operations/{id}/stream.
-func (s *Server) joinStream(w *answer, r *http.Request, p httprouter.Params) error {
+func (s *Server) joinStream(w *responseWriter, r *http.Request, p httprouter.Params) error {
 	id, values, err := idAndQuery(r, p, "format", "offset")
 	if err != nil {
 		return err
@@ -175,32 +211,30 @@ func (s *Server) joinStream(w *answer, r *http.Request, p httprouter.Params) err
 	f := s.hub.follow(id, viewOf(format))
 	defer f.close()
 	if _, err := f.Snapshot(); err != nil {
-		return s.unknown(id, err)
+		return s.recordError(id, err)
 	}
 	if f.end == nil {
-		defer s.status.Followed(id, f.lookAgain)()
+		defer s.status.Follow(id, f.markChanged)()
 	}
 	err = s.serveStream(w, r, f, format, offset)
 	if errors.Is(err, stream.ErrShutdown) && !w.started {
-		return refuse(http.StatusServiceUnavailable, "The daemon is shutting down; the operation is kept").with("id", id).soon()
+		return refuse(http.StatusServiceUnavailable, "The daemon is shutting down; the operation is kept").with("id",
+			id).withRetryAfter()
 	}
 	return s.endStream(w, r, id, err)
 }
 
-// onlyThese refuses query parameters that a route does not have, and one that is given twice: which of the two counts nobody knows.
-func onlyThese(values url.Values, known ...string) error {
-	for name, given := range values {
+// allowParameters refuses query parameters that a route does not have.
+func allowParameters(values url.Values, known ...string) error {
+	for name := range values {
 		if !slices.Contains(known, name) {
 			return unknownParameter(name, known)
-		}
-		if len(given) > 1 {
-			return refuse(http.StatusBadRequest, "Parameter '%s' is given %d times: give it once", name, len(given)).with("parameter", name)
 		}
 	}
 	return nil
 }
 
-// idAndQuery reads with what a request about one operation begins: its ID, and parameters of which only the known are allowed.
+// idAndQuery parses the ID and the query of a request about one operation. It refuses parameters not in known.
 func idAndQuery(r *http.Request, p httprouter.Params, known ...string) (id statefs.ID, values url.Values, err error) {
 	if id, err = statefs.ParseID(p.ByName("id")); err != nil {
 		return id, nil, err
@@ -208,7 +242,7 @@ func idAndQuery(r *http.Request, p httprouter.Params, known ...string) (id state
 	if values, err = query(r); err != nil {
 		return id, nil, err
 	}
-	return id, values, onlyThese(values, known...)
+	return id, values, allowParameters(values, known...)
 }
 
 func unknownParameter(name string, known []string) *refusal {
@@ -216,5 +250,6 @@ func unknownParameter(name string, known []string) *refusal {
 	if len(known) == 0 {
 		return refuse(http.StatusBadRequest, "Unknown parameter '%s'; none is known here", name).with("parameter", name)
 	}
-	return refuse(http.StatusBadRequest, "Unknown parameter '%s'; known here: %s", name, strings.Join(known, ", ")).with("parameter", name).with("parameters", known)
+	return refuse(http.StatusBadRequest, "Unknown parameter '%s'; known here: %s", name,
+		strings.Join(known, ", ")).with("parameter", name).with("parameters", known)
 }

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/submit"
 )
 
-// played returns the daemon that a test plays.
-func (r *rig) played() *daemonStatus {
+// fakeDaemon returns the daemon that a test simulates.
+func (r *rig) fakeDaemon() *daemonStatus {
 	r.t.Helper()
 	d, ok := r.config.Status.(*daemonStatus)
 	if !ok {
@@ -22,23 +22,30 @@ func (r *rig) played() *daemonStatus {
 	return d
 }
 
-// sees has the played daemon take an operation in hand.
-func (d *daemonStatus) sees(id statefs.ID, state statefs.State) {
+// setState adds an operation to the simulated daemon.
+func (d *daemonStatus) setState(id statefs.ID, state statefs.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.live = append(d.live, history.Live{ID: id, State: state})
-	d.tally.Counter("").Move("", state)
+	live := history.Live{ID: id, State: state}
+	if rec, err := d.owner.ReadRecord(id); err == nil {
+		row := history.RowOf(rec)
+		row.Status = state
+		live.Row = row.Pack()
+	}
+	d.live = append(d.live, live)
+	d.tally.LaneCounter("").Move("", state)
 }
 
 func (r *rig) wantCount(query, want string) {
 	r.t.Helper()
 	a := r.get("/api/v1/operations?limit=0&" + query)
-	if got := a.header.Get("X-Total-Count"); got != want || a.status != 200 || a.header.Get("X-Total-Count-Exact") != "true" || fmt.Sprint(a.json(r.t)["total"]) != want {
+	if got := a.header.Get("X-Total-Count"); got != want || a.status != 200 ||
+		a.header.Get("X-Total-Count-Exact") != "true" || fmt.Sprint(a.json(r.t)["total"]) != want {
 		r.t.Errorf("%s: %d %s %s, want %s", query, a.status, got, a.body, want)
 	}
 }
 
-func TestACountHasEverythingOnce(t *testing.T) {
+func TestCountsEachOperationOnce(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	submit := func() statefs.ID {
@@ -48,25 +55,25 @@ func TestACountHasEverythingOnce(t *testing.T) {
 	}
 	r.wantCount("status=queued", "0")
 	first := submit()
-	r.wantCount("status=queued", "1") // which the daemon has not seen yet
+	r.wantCount("status=queued", "1") // not yet seen by the daemon
 	r.wantCount("status=scheduled,failed_manual", "0")
-	r.played().sees(first, statefs.Queued)
+	r.fakeDaemon().setState(first, statefs.Queued)
 	r.wantCount("status=queued", "1")
 	seen, err := r.owner.ReadRecord(first)
 	must(t, err)
-	r.server.intake.Note(seen)
+	r.server.intake.Track(seen)
 	r.wantCount("status=queued", "1")
 	r.wantCount("status=queued,queued,scheduled", "1")
 
 	second := r.do("POST", "/testrouter/streaming01", `{"files": 3}`).json(t)["id"]
 	r.wantCount("status=queued", "2")
-	must(t, r.owner.RemoveName(fmt.Sprintf("%s.queued", second))) // it ended before the daemon was asked
+	must(t, r.owner.RemoveName(fmt.Sprintf("%s.queued", second))) // it ended before the request to the daemon
 	r.wantCount("status=queued", "1")
-	if unseen := r.server.intake.Unseen(); len(unseen) > 0 {
+	if unseen := r.server.intake.Untracked(); len(unseen) > 0 {
 		t.Errorf("%v are kept", unseen)
 	}
 
-	// What narrows it down, and what programs of others have, is looked for among the markers.
+	// Filtered counts, and foreign operations, are read from the markers.
 	r.wantCount("status=queued&group=media", "0")
 	r.wantCount("status=running", "0")
 }
@@ -75,12 +82,14 @@ func TestStats(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.submit().start().finish()
-	d := r.played()
+	r.submit()
+	r.submit().start()
+	d := r.fakeDaemon()
 	now := time.Now()
-	d.tally.Counter("cookie").Move("", statefs.Queued)
-	d.tally.Counter("cookie").Move("", statefs.Running)
-	d.tally.Waited("cookie", 1500*time.Millisecond, now)
-	d.tally.Worked("cookie", 2*time.Second, now)
+	d.tally.LaneCounter("cookie").Move("", statefs.Queued)
+	d.tally.LaneCounter("cookie").Move("", statefs.Running)
+	d.tally.AddWait("cookie", 1500*time.Millisecond, now)
+	d.tally.AddRun("cookie", 2*time.Second, now)
 	out := r.get("/api/v1/stats").json(t)
 	if got := fmt.Sprint(out["states"]); got != "map[cancelled:0 completed:1 failed:0 queued:1 running:1]" {
 		t.Errorf("states %s", got)
@@ -99,12 +108,12 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// Server time of the question that a producer asks before each submit, with 100,000 queued.
+// Server time of the count that a producer requests before each submit, with 100,000 queued operations.
 func BenchmarkCountQueued(b *testing.B) {
 	d := &daemonStatus{ready: true, known: make(chan struct{})}
 	close(d.known)
 	for range 100_000 {
-		d.tally.Counter("default").Move("", statefs.Queued)
+		d.tally.LaneCounter("default").Move("", statefs.Queued)
 	}
 	s := &Server{status: d, guard: newGuard(nil, nil), intake: submit.NewIntake(submit.Config{})}
 	s.routers = newRouters(s.table())

@@ -6,27 +6,27 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// mostKept bounds how many definitions of earlier wordings are kept in memory.
-const mostKept = 200
+// maxCachedDefinitions bounds the number of cached earlier definitions.
+const maxCachedDefinitions = 200
 
-// keptDefinitions are definitions that jobs had before, by hash, as far as somebody asked for an operation of theirs.
-type keptDefinitions struct {
+// definitionCache caches earlier definitions of jobs by hash, once an operation that has one is shown.
+type definitionCache struct {
 	mu    sync.Mutex
 	known map[string]*catalog.Definition
 }
 
-// definitionOf returns the definition under which an operation was submitted, nil when it cannot be read.
+// definitionOf returns the definition with which an operation was submitted, nil when it cannot be read.
 func (s *Server) definitionOf(rec *statefs.Record) *catalog.Definition {
 	current := s.catalog.Get(rec.Group, rec.Job)
 	if rec.Definition == "" || current != nil && current.Hash() == rec.Definition {
 		return current
 	}
-	s.kept.mu.Lock()
-	defer s.kept.mu.Unlock()
-	if def := s.kept.known[rec.Definition]; def != nil {
+	s.definitions.mu.Lock()
+	defer s.definitions.mu.Unlock()
+	if def := s.definitions.known[rec.Definition]; def != nil {
 		return def
 	}
 	source, err := s.tree.Definition(rec.Definition)
@@ -37,14 +37,14 @@ func (s *Server) definitionOf(rec *statefs.Record) *catalog.Definition {
 	if err != nil || len(list) != 1 {
 		return nil
 	}
-	if s.kept.known == nil || len(s.kept.known) >= mostKept {
-		s.kept.known = make(map[string]*catalog.Definition)
+	if s.definitions.known == nil || len(s.definitions.known) >= maxCachedDefinitions {
+		s.definitions.known = make(map[string]*catalog.Definition)
 	}
-	s.kept.known[rec.Definition] = list[0]
+	s.definitions.known[rec.Definition] = list[0]
 	return list[0]
 }
 
-// showSteps adds the steps in their order, with how long each took, and what a person has to know.
+// showSteps adds the steps in order, with the duration of each, and why a person has to act.
 func (s *Server) showSteps(out *operationJSON) {
 	out.Attention = statefs.AttentionOf(out.ID, out.State, out.Record)
 	if out.Record == nil || len(out.Record.Steps) == 0 {

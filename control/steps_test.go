@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 func TestAnOperationShowsItsSteps(t *testing.T) {
@@ -20,20 +20,23 @@ func TestAnOperationShowsItsSteps(t *testing.T) {
 	var submitted struct{ Steps []steps.View }
 	a := r.do("POST", "/film/make", `{"path":"/a"}`)
 	must(t, json.Unmarshal([]byte(a.body), &submitted))
-	if len(submitted.Steps) != 4 || submitted.Steps[3].Name != "extra" || !submitted.Steps[3].Optional || submitted.Steps[2].Needs[0] != "split" || !submitted.Steps[2].Approve {
+	if len(submitted.Steps) != 4 || submitted.Steps[3].Name != "extra" || !submitted.Steps[3].Optional ||
+		submitted.Steps[2].Needs[0] != "split" || !submitted.Steps[2].Approve {
 		t.Errorf("the submit answers %+v", submitted.Steps)
 	}
 	w := r.film(statefs.FailedManual, atSplit)
 	got := r.get(w.path("")).json(t)
 	list := items(got["steps"])
-	if len(list) != 4 || list[0]["duration_seconds"] != 1.5 || list[0]["number"] != 1.0 || list[1]["error_code"] != "no_tracks" || list[1]["duration_seconds"] != nil {
+	if len(list) != 4 || list[0]["duration_seconds"] != 1.5 || list[0]["number"] != 1.0 ||
+		list[1]["error_code"] != "no_tracks" || list[1]["duration_seconds"] != nil {
 		t.Errorf("the steps are %v", got["steps"])
 	}
 	attention, _ := got["attention"].(map[string]any)
-	if attention["step"] != "split" || attention["message"] != "it has no tracks" || attention["number"] != 2.0 || got["all_done"] != nil {
+	if attention["step"] != "split" || attention["message"] != "it has no tracks" || attention["number"] != 2.0 ||
+		got["all_done"] != nil {
 		t.Errorf("attention %v, all_done %v", attention, got["all_done"])
 	}
-	// The definition it was submitted under counts, also when the job has another one now, or none.
+	// The definition at submit applies, also if the job has a newer one, or none.
 	w.change(func(rec *statefs.Record) { rec.Job = "gone" })
 	if list := items(r.get(w.path("")).json(t)["steps"]); fmt.Sprint(list[2]["needs"]) != "[split]" {
 		t.Errorf("of a job that is gone: %v", list)
@@ -42,7 +45,9 @@ func TestAnOperationShowsItsSteps(t *testing.T) {
 	if list := items(r.get(w.path("")).json(t)["steps"]); len(list) != 4 || list[2]["needs"] != nil {
 		t.Errorf("without a definition: %v", list)
 	}
-	if got := r.get(w.path("/stream?format=json")); got.status != http.StatusAccepted || !strings.Contains(got.body, "waits for a person at step 2 / 4 split: it has no tracks; when that is mended, 'jobdir retry ") {
+	if got := r.get(w.path("/stream?format=json")); got.status != http.StatusAccepted ||
+		!strings.Contains(got.body,
+			"waits for a person at step 2 / 4 split: it has no tracks; when that is mended, 'jobdir retry ") {
 		t.Errorf("the footer: %d %s", got.status, got.body)
 	}
 }
@@ -56,7 +61,10 @@ func TestListsShowWhatNeedsAttention(t *testing.T) {
 	if len(list) != 2 || list[0]["id"] != gate.id.String() || list[1]["id"] != failed.id.String() {
 		t.Fatalf("%v", list)
 	}
-	for i, want := range []string{"an approval is needed publish [jobdir approve " + gate.id.String() + " ", "it has no tracks split [jobdir retry " + failed.id.String() + " "} {
+	for i, want := range []string{
+		"an approval is needed publish [jobdir approve " + gate.id.String() + " ",
+		"it has no tracks split [jobdir retry " + failed.id.String() + " ",
+	} {
 		a, _ := list[i]["attention"].(map[string]any)
 		if got := fmt.Sprint(a["message"], " ", a["step"], " ", a["commands"]); !strings.HasPrefix(got, want) {
 			t.Errorf("%s, want %s", got, want)
@@ -68,14 +76,17 @@ func TestListsShowWhatNeedsAttention(t *testing.T) {
 	if list := items(r.get("/api/v1/operations?needs_attention=false").json(t)["operations"]); len(list) != 3 {
 		t.Errorf("without: %v", list)
 	}
-	r.problem(r.get("/api/v1/operations?needs_attention=true&status=running"), 400, "none of the given statuses [running] waits for a person")
+	r.problem(r.get("/api/v1/operations?needs_attention=true&status=failed"), 400,
+		"no operation with one of the given statuses [failed] waits for a person")
 	r.problem(r.get("/api/v1/operations?needs_attention=perhaps"), 400, "must be true or false")
-	if got := r.do("POST", "/api/v1/bulk", `{"action":"retry","filter":{"needs_attention":"true"}}`).json(t); got["done"] != 1.0 || failed.request(statefs.Retry) != `{"step":"split","run":2,"by":""}` {
+	if got := r.do("POST", "/api/v1/bulk",
+		`{"action":"retry","filter":{"needs_attention":"true"}}`).json(t); got["done"] != 1.0 ||
+		failed.request(statefs.Retry) != `{"step":"split","run":2,"by":""}` {
 		t.Errorf("bulk: %v, %s", got, failed.request(statefs.Retry))
 	}
 }
 
-// What is trailing has its result: its stream is at its end, and it is completed for whoever asks.
+// A trailing operation has its result: its stream has ended, and its status is completed.
 func TestATrailingOperationIsCompleted(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -104,7 +115,11 @@ func TestATrailingOperationIsCompleted(t *testing.T) {
 	}
 	answers := make(chan reply, 1)
 	go func() { answers <- r.do("POST", w.path("/cancel?wait=30s"), "") }()
-	r.until("the request is there", func() bool { s, err := r.tree.Look(w.id); return err == nil && len(s.Asks) == 1 })
+	r.until("the request is there", func() bool {
+		s, err := r.tree.ObserveAll(w.id)
+		return err == nil &&
+			len(s.Requests) == 1
+	})
 	taken, _, err := r.owner.Take(w.id, statefs.Cancel)
 	must(t, err)
 	rec, err := r.tree.ReadRecord(w.id)
@@ -143,11 +158,15 @@ func TestTheLogOfAStep(t *testing.T) {
 		}
 	}
 	w.change(func(rec *statefs.Record) {
-		rec.Steps[1].Run, rec.Steps[1].Earlier = 9, []steps.EarlierRun{{Run: 2, LogFrom: 0, LogTo: 3}, {Run: 4, LogFrom: 3, LogTo: 6}}
+		rec.Steps[1].Run, rec.Steps[1].Earlier = 9, []steps.EarlierRun{
+			{Run: 2, LogFrom: 0, LogTo: 3},
+			{Run: 4, LogFrom: 3, LogTo: 6},
+		}
 	})
 	for run, want := range map[string]string{"2": "==o", "4": "ne\n", "9": "split\n", "": "split\n"} {
 		a := r.get(w.path("/log?step=split&run=" + run))
-		if got := a.header.Get("X-Jobdir-Run"); a.status != 200 || a.body != want || got != cmp.Or(run, "9") || a.header.Get("X-Jobdir-Runs") != "2, 4, 9" {
+		if got := a.header.Get("X-Jobdir-Run"); a.status != 200 || a.body != want || got != cmp.Or(run, "9") ||
+			a.header.Get("X-Jobdir-Runs") != "2, 4, 9" {
 			t.Errorf("run %s: %d %q, of %s, want %q", run, a.status, a.body, got, want)
 		}
 	}
@@ -168,7 +187,7 @@ func TestTheLogOfAStep(t *testing.T) {
 	}
 }
 
-// The events of a stream say each step once at the beginning, and then what changes, though nothing changes in jobs/.
+// A stream has one event per step at the beginning, and then one per change, although nothing changes in jobs/.
 func TestStepsAreFollowed(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -194,7 +213,10 @@ func TestStepsAreFollowed(t *testing.T) {
 			return fmt.Sprintf("%d %s %s %d %s", data.Number, data.Step, data.Status, data.Run, data.ErrorCode)
 		}
 	}
-	for _, want := range []string{"1 ingest succeeded 1 ", "2 split failed_manual 2 no_tracks", "3 publish pending 0 ", "4 extra pending 0 "} {
+	for _, want := range []string{
+		"1 ingest succeeded 1 ", "2 split failed_manual 2 no_tracks", "3 publish pending 0 ",
+		"4 extra pending 0 ",
+	} {
 		if got := step(); got != want {
 			t.Errorf("at first %s, want %s", got, want)
 		}

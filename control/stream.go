@@ -11,7 +11,7 @@ import (
 	"github.com/jobdir/jobdir/stream"
 )
 
-// operationHeader is the header of a stream that has the ID.
+// operationHeader is the header that carries the ID in a stream's answer.
 const operationHeader = "X-Jobdir-Operation"
 
 // formatFrom reads the parameter format.
@@ -24,13 +24,16 @@ func formatFrom(values []string) (string, error) {
 			return format, nil
 		}
 	}
-	return "", refuse(http.StatusBadRequest, "Invalid parameter 'format': %s must be one of stream, sse, json", shownValue(strings.Join(values, ","))).with("parameter", "format")
+	return "", refuse(http.StatusBadRequest, "Invalid parameter 'format': %s must be one of stream, sse, json",
+		quoteValue(strings.Join(values, ","))).with("parameter", "format")
 }
 
-// offsetFrom reads where in the log a stream goes on: the parameter offset, or what a reader of server-sent events had last.
+// offsetFrom returns the byte of the log at which a stream continues: the parameter offset, or for server-sent events
+// the Last-Event-ID.
 func offsetFrom(r *http.Request, values []string, format string) (int64, error) {
 	if len(values) > 1 {
-		return 0, refuse(http.StatusBadRequest, "Invalid parameter 'offset': it is given %d times", len(values)).with("parameter", "offset")
+		return 0, refuse(http.StatusBadRequest, "Invalid parameter 'offset': it is given %d times",
+			len(values)).with("parameter", "offset")
 	}
 	text, from := r.Header.Get("Last-Event-ID"), "header Last-Event-ID"
 	if format != "sse" || text == "" {
@@ -41,12 +44,13 @@ func offsetFrom(r *http.Request, values []string, format string) (int64, error) 
 	}
 	offset, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || offset < 0 {
-		return 0, refuse(http.StatusBadRequest, "Invalid %s: %s must be a number of bytes, 0 or more", from, shownValue(text)).with("parameter", "offset")
+		return 0, refuse(http.StatusBadRequest, "Invalid %s: %s must be a number of bytes, 0 or more", from,
+			quoteValue(text)).with("parameter", "offset")
 	}
 	return offset, nil
 }
 
-// streamHeaders sets what every stream has.
+// streamHeaders sets the headers of every stream.
 func streamHeaders(h http.Header, id statefs.ID, format string) {
 	if !id.IsZero() {
 		h.Set(operationHeader, id.String())
@@ -59,17 +63,17 @@ func streamHeaders(h http.Header, id statefs.ID, format string) {
 	h.Set("X-Accel-Buffering", "no")
 }
 
-// errGone means that the reader of a stream left before its end.
+// errGone means that the reader of a stream disconnected before its end.
 var errGone = errors.New("the reader is gone")
 
-// serveStream writes the stream of the operation of f. It returns nil after the footer, stream.ErrShutdown, errGone, or an error
-// of the operation's files.
-func (s *Server) serveStream(w *answer, r *http.Request, f *follower, format string, offset int64) error {
+// serveStream writes the stream of f's operation. It returns nil after the footer, stream.ErrShutdown, errGone, or an
+// error of the operation's files.
+func (s *Server) serveStream(w *responseWriter, r *http.Request, f *follower, format string, offset int64) error {
 	streamHeaders(w.Header(), f.id, format)
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if err := s.tree.RoomForReader(); err != nil {
+	if err := s.tree.DescriptorsForReader(); err != nil {
 		return err // before the first byte, while there can still be an answer
 	}
 	ctx := r.Context()
@@ -84,7 +88,7 @@ func (s *Server) serveStream(w *answer, r *http.Request, f *follower, format str
 	return streamError(ctx, stream.Text(ctx, w, control.Flush, f, offset))
 }
 
-// streamError tells a reader that left from a server that stops and from files that cannot be read.
+// streamError distinguishes a reader that left, a server that stops, and files that cannot be read.
 func streamError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -97,9 +101,9 @@ func streamError(ctx context.Context, err error) error {
 	return err
 }
 
-// endStream decides what the end of a stream means for the answer. After its first byte a stream that did not reach its footer is
-// cut off by leaving the footer out, so only what nobody asked for is worth a line in the log.
-func (s *Server) endStream(w *answer, r *http.Request, id statefs.ID, err error) error {
+// endStream maps the end of a stream to the answer. After its first byte, a stream that did not reach its footer is
+// truncated by omitting the footer. It logs only unexpected ends.
+func (s *Server) endStream(w *responseWriter, r *http.Request, id statefs.ID, err error) error {
 	switch {
 	case err == nil, errors.Is(err, errGone):
 		return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// The three expressions of the streaming document.
+// The three expressions of the stream documentation.
 var (
 	startExpression = regexp.MustCompile(`(?s)<start_json>\n(.*?)\n</start_json>`)
 	logExpression   = regexp.MustCompile(`(?s)<log>\n(.*?)(?:</log>|\z)`)
@@ -37,14 +37,17 @@ func TestClientOfTheDocument(t *testing.T) {
 			buffer.WriteString(next() + "\n")
 		}
 	}
-	// The header is there before the work begins.
+	// The header is sent before the work begins.
 	read(4)
 	header := startExpression.FindStringSubmatch(buffer.String())
 	if header == nil || !strings.Contains(header[1], w.id.String()) || !strings.Contains(header[1], `"total": 2`) {
 		t.Fatalf("header in %q", buffer.String())
 	}
 	w.start()
-	lines := []string{"[ 1 / 2 ] Processing file 'a'...", "  OK.", "it says </log> and <end_json>", "[ 2 / 2 ] Processing file 'b'..."}
+	lines := []string{
+		"[ 1 / 2 ] Processing file 'a'...", "  OK.", "it says </log> and <end_json>",
+		"[ 2 / 2 ] Processing file 'b'...",
+	}
 	for i, line := range lines {
 		w.write(line + "\n")
 		read(1)
@@ -70,7 +73,7 @@ func TestClientOfTheDocument(t *testing.T) {
 	}
 }
 
-// All readers get the same bytes: from the start, from the middle, late, and with slow hands.
+// All readers get the same bytes: from the start, from the middle, late, and slowly.
 func TestStreamIsTheSameForAll(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -150,15 +153,15 @@ func TestFormats(t *testing.T) {
 		}
 	}
 	expect("event: start_json", `data: {"id": "`+w.id.String()+`", "total": 2}`, "id: 0", "")
+	expect("event: state_json", `data: {"state": "running"}`, "id: 0", "")
 	expect("event: log", "data: one", "id: 4", "")
-	expect("event: state_json", `data: {"state": "running"}`, "id: 4", "")
 	must(t, r.owner.WriteProgress(w.id, statefs.Progress{Done: 1, At: time.Unix(1, 0).UTC()}))
 	w.write("two\n")
 	var rest strings.Builder
 	for !strings.Contains(rest.String(), `"done": 1`) || !strings.Contains(rest.String(), "data: two") {
 		rest.WriteString(next() + "\n")
 	}
-	// Progress alone is seen too: its file is followed.
+	// A change of the progress alone is seen too: its file is followed.
 	must(t, r.owner.WriteProgress(w.id, statefs.Progress{Done: 2, At: time.Unix(2, 0).UTC()}))
 	for !strings.Contains(rest.String(), `"done": 2`) {
 		rest.WriteString(next() + "\n")
@@ -173,7 +176,8 @@ func TestFormats(t *testing.T) {
 		rest.WriteString(next() + "\n")
 	}
 	back := r.get(w.path("/stream?format=sse"), "Last-Event-ID: 4").body
-	if !strings.Contains(back, "event: start_json") || !strings.Contains(back, "event: log\ndata: two\nid: 8\n") || strings.Contains(back, "data: one") {
+	if !strings.Contains(back, "event: start_json") || !strings.Contains(back, "event: log\ndata: two\nid: 8\n") ||
+		strings.Contains(back, "data: one") {
 		t.Errorf("resumed at 4:\n%s", back)
 	}
 	r.problem(r.get(w.path("/stream?format=sse"), "Last-Event-ID: x"), 400, "Last-Event-ID")
@@ -207,7 +211,8 @@ func TestLogTakesRanges(t *testing.T) {
 	w.finish()
 	w.write("after the end")
 	a := r.get(w.path("/log"))
-	if a.body != "0123456789\n" || a.header.Get("ETag") != `"11"` || a.header.Get("Content-Disposition") != "attachment; filename="+w.id.String()+".log" {
+	if a.body != "0123456789\n" || a.header.Get("ETag") != `"11"` ||
+		a.header.Get("Content-Disposition") != "attachment; filename="+w.id.String()+".log" {
 		t.Errorf("sealed: %q %v", a.body, a.header)
 	}
 }
@@ -222,7 +227,8 @@ func TestArtifactsStayInside(t *testing.T) {
 	must(t, os.Symlink(r.tree.Dir(), filepath.Join(dir, "out")))
 	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "passwd")))
 	a := r.get(w.path("/artifacts/a%20b.html"))
-	if a.status != 200 || a.header.Get("Content-Type") != "application/octet-stream" || a.header.Get("Content-Disposition") != `attachment; filename="a b.html"` {
+	if a.status != 200 || a.header.Get("Content-Type") != "application/octet-stream" ||
+		a.header.Get("Content-Disposition") != `attachment; filename="a b.html"` {
 		t.Errorf("%d %v", a.status, a.header)
 	}
 	for _, name := range []string{"", "sub", "sub/", "passwd", "out/storage.json", "nothing"} {
@@ -230,7 +236,8 @@ func TestArtifactsStayInside(t *testing.T) {
 	}
 }
 
-// The work is as fast as it can be and the server as small, however slow a reader is. It runs alone, because it looks at the heap.
+// However slow a reader is, it does not slow the work down or grow the server's memory. The test runs alone, because it
+// measures the heap.
 func TestSlowReaderHoldsNothing(t *testing.T) {
 	r := setup(t)
 	w := r.submit()
@@ -279,10 +286,10 @@ func TestSlowReaderHoldsNothing(t *testing.T) {
 			must(t, readOne(slow.Body))
 		}
 	}
-	w.finish() // all is written while the slow reader has read a few bytes
+	w.finish() // all is written after the slow reader has read a few bytes
 	group.Wait()
 	http.DefaultClient.CloseIdleConnections()
-	// Each reader that is busy has one piece in hand and the buffers of both ends, whatever the length of the log is.
+	// Each busy reader has one piece and the buffers of both ends, whatever the length of the log is.
 	if grown := int64(most) - int64(before); grown > readers*4*logPiece {
 		t.Errorf("the heap grew by %d bytes for %d busy readers", grown, readers)
 	}
@@ -302,7 +309,7 @@ const (
 	logPiece  = 64 << 10
 )
 
-// The daemon makes a marker that was removed by hand again before it ends the operation, so that its end is an event.
+// The daemon restores a marker that a person removed before it ends the operation, so that its end is an event.
 func TestEndWithoutMarker(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -310,7 +317,7 @@ func TestEndWithoutMarker(t *testing.T) {
 	resp := r.open("GET", w.path("/stream"), "")
 	defer resp.Body.Close()
 	must(t, os.Remove(filepath.Join(r.tree.JobsDir(), statefs.MarkerName(w.id, statefs.Running))))
-	must(t, r.owner.Restore(w.id, statefs.Running, time.Now()))
+	must(t, r.owner.RestoreMarker(w.id, statefs.Running, time.Now()))
 	w.write("last words\n")
 	w.finish()
 	if text := readAll(t, resp); !strings.Contains(text, "last words\n</log>\n<end_json>") {
@@ -318,7 +325,7 @@ func TestEndWithoutMarker(t *testing.T) {
 	}
 }
 
-// The log comes into being before the marker says that the work runs, and is found by the event of that.
+// The log is created before the marker is running, and is found by the event of that rename.
 func TestLogThatComesLate(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

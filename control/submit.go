@@ -11,17 +11,20 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/submit"
 )
 
 // submit is POST /{group}/{job}.
-func (s *Server) submit(w *answer, r *http.Request, p httprouter.Params) error {
+func (s *Server) submit(w *responseWriter, r *http.Request, p httprouter.Params) error {
+	if isForm(r) {
+		return s.startConfirmed(w, r, p)
+	}
 	def, err := s.definition(p.ByName("group"), p.ByName("name"))
 	if err != nil {
 		return err
 	}
-	values, err := query(r)
+	values, err := query(r, "tags", "after")
 	if err != nil {
 		return err
 	}
@@ -57,7 +60,8 @@ func (s *Server) submit(w *answer, r *http.Request, p httprouter.Params) error {
 	return s.sendStarted(w, r, started[0], wait)
 }
 
-// idempotencyKey adds the header Idempotency-Key to the options. The value may be the quoted string of a structured header.
+// idempotencyKey adds the header Idempotency-Key to the options. The value may be a quoted string of a structured
+// header.
 func idempotencyKey(r *http.Request, o *submit.Options) error {
 	given := r.Header.Values("Idempotency-Key")
 	if len(given) == 0 {
@@ -73,16 +77,16 @@ func idempotencyKey(r *http.Request, o *submit.Options) error {
 	return o.SetIdempotencyKey(key)
 }
 
-// sendStarted answers with the operation of a submit, when it has ended or the time to wait is over: 201 for a new one, 200 for one that was
-// there.
-func (s *Server) sendStarted(w *answer, r *http.Request, started submit.Outcome, wait time.Duration) error {
+// sendStarted answers a submit when the operation has ended or the wait is over: 201 for a new operation, 200 for an
+// existing one.
+func (s *Server) sendStarted(w *responseWriter, r *http.Request, started submit.Outcome, wait time.Duration) error {
 	rec := started.Record
 	w.Header().Set("Location", "/api/v1/operations/"+rec.ID.String())
 	w.Header().Set(operationHeader, rec.ID.String())
 	out := s.describeStarted(started)
 	if wait > 0 && !started.State.Terminal() {
 		out = s.afterWait(r, out, wait)
-		s.askAgain(w, out)
+		s.setRetryAfter(w, out)
 	}
 	out.Durability = s.tree.Durability()
 	status := http.StatusOK
@@ -92,13 +96,14 @@ func (s *Server) sendStarted(w *answer, r *http.Request, started submit.Outcome,
 	return s.sendJSON(w, r, status, out)
 }
 
-// describeStarted shows the operation of a submit as it was found.
+// describeStarted describes the operation of a submit as the submit found it.
 func (s *Server) describeStarted(started submit.Outcome) operationJSON {
 	rec := started.Record
 	out := operationJSON{ID: rec.ID, Record: rec, Endpoint: rec.ID.Endpoint(), State: started.State, Status: started.State}
 	s.showSteps(&out)
 	if started.New {
-		if why := s.waiting(out.State, rec.ID, rec); why != nil && why.Reason != statefs.WaitsToStart { // as far as it is known already: a submit waits for no look
+		if why := s.waiting(out.State, rec.ID, rec); why != nil && why.Reason != statefs.WaitsToStart {
+			// only if known already: a submit does not wait for a reconcile
 			out.Waiting = why
 		}
 		return out
@@ -109,15 +114,19 @@ func (s *Server) describeStarted(started submit.Outcome) operationJSON {
 	return out
 }
 
-// submitOptions refuses what is no option of a submit, and says where it belongs.
+// submitOptions refuses unknown options of a submit, and explains where a job parameter belongs.
 func submitOptions(def *catalog.Definition, values url.Values) error {
 	for name := range values {
 		switch {
 		case name == "wait", slices.Contains(submit.Names(), name):
 		case def.Param(name) != nil:
-			return refuse(http.StatusBadRequest, "A POST takes the parameters of the job as a JSON body, not in the URL: send {\"%s\": ...}", name).with("parameter", name)
+			return refuse(http.StatusBadRequest,
+				"A POST takes the parameters of the job as a JSON body, not in the URL: send {\"%s\": ...}",
+				name).with("parameter", name)
 		default:
-			return refuse(http.StatusBadRequest, "Unknown option '%s' of a submit: the URL takes wait, %s, the JSON body the parameters of the job", printable(name, 64), strings.Join(submit.Names(), ", ")).
+			return refuse(http.StatusBadRequest,
+				"Unknown option '%s' of a submit: the URL takes wait, %s, the JSON body the parameters of the job",
+				printable(name, 64), strings.Join(submit.Names(), ", ")).
 				with("parameter", printable(name, 64))
 		}
 	}

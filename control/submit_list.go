@@ -5,17 +5,17 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/submit"
 )
 
-// submitEntries is POST /api/v1/operations: one submit as a JSON object, or a list of them, all or none.
-func (s *Server) submitEntries(w *answer, r *http.Request, _ httprouter.Params) error {
+// submitEntries is POST /api/v1/operations: one submit as a JSON object, or a list of submits, all or none.
+func (s *Server) submitEntries(w *responseWriter, r *http.Request, _ httprouter.Params) error {
 	values, err := query(r)
 	if err != nil {
 		return err
 	}
-	if err := onlyThese(values, "wait"); err != nil {
+	if err := allowParameters(values, "wait"); err != nil {
 		return err
 	}
 	wait, applied, err := submitWait(r, values)
@@ -28,7 +28,8 @@ func (s *Server) submitEntries(w *answer, r *http.Request, _ httprouter.Params) 
 	}
 	if submit.IsList(body) {
 		if wait > 0 && applied == "" {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'wait': a list of submits is answered at once").with("parameter", "wait")
+			return refuse(http.StatusBadRequest,
+				"Invalid parameter 'wait': a list of submits is answered at once").with("parameter", "wait")
 		}
 		return s.submitList(w, r, body)
 	}
@@ -57,14 +58,15 @@ func (s *Server) submitEntries(w *answer, r *http.Request, _ httprouter.Params) 
 type startedJSON struct {
 	ID    statefs.ID    `json:"id"`
 	State statefs.State `json:"state"`
-	// Code is what the answer to this submit alone would have been: 201 or 200.
+	// Code is the status that this submit alone would have had: 201 or 200.
 	Code int `json:"code"`
 }
 
 // submitList answers 201 when any operation of the list is new.
-func (s *Server) submitList(w *answer, r *http.Request, body []byte) error {
+func (s *Server) submitList(w *responseWriter, r *http.Request, body []byte) error {
 	if r.Header.Get("Idempotency-Key") != "" {
-		return refuse(http.StatusBadRequest, "The header Idempotency-Key names one submit: give each entry of a list its own \"idempotency_key\"").with("parameter", "idempotency_key")
+		return refuse(http.StatusBadRequest,
+			"The header Idempotency-Key names one submit: give each entry of a list its own \"idempotency_key\"").with("parameter", "idempotency_key")
 	}
 	entries, err := submit.ParseList(body)
 	if err != nil {

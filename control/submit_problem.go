@@ -8,19 +8,19 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/submit"
 )
 
-// submitRefusal is the part of refusalOf that submits alone need; nil for any other error.
+// submitRefusal is the part of refusalOf for errors of submits; nil for any other error.
 func submitRefusal(err error) *refusal {
 	if entry, ok := errors.AsType[*submit.EntryError](err); ok {
 		answer := *refusalOf(entry.Err)
 		answer.text = fmt.Sprintf("Nothing of the list is taken; entry %d: %s", entry.Index, answer.text)
-		answer.more = maps.Clone(answer.more)
+		answer.members = maps.Clone(answer.members)
 		return answer.with("index", entry.Index)
 	}
-	if part, ok := errors.AsType[*statefs.PartError](err); ok && !diskFailed(err) {
+	if part, ok := errors.AsType[*statefs.PartialPublishError](err); ok && !diskFailed(err) {
 		answer := refuse(http.StatusInternalServerError, "%s", printable(part.Error(), 1000))
 		answer.cause = err
 		return answer
@@ -38,7 +38,8 @@ func submitRefusal(err error) *refusal {
 		return refuse(http.StatusBadRequest, "%s", wrong.Error()).with("parameter", wrong.Option)
 	}
 	if conflict, ok := errors.AsType[*submit.ConflictError](err); ok {
-		return refuse(http.StatusConflict, "%s", conflict.Error()).with("id", conflict.ID).heads("Location", "/api/v1/operations/"+conflict.ID.String())
+		return refuse(http.StatusConflict, "%s", conflict.Error()).with("id", conflict.ID).withHeader("Location",
+			"/api/v1/operations/"+conflict.ID.String())
 	}
 	if reused, ok := errors.AsType[*submit.KeyReusedError](err); ok {
 		return refuse(http.StatusUnprocessableEntity, "%s", reused.Error()).with("id", reused.ID)
@@ -49,10 +50,10 @@ func submitRefusal(err error) *refusal {
 			status = http.StatusTooManyRequests
 		}
 		seconds := retryAfter
-		if busy.After > 0 {
-			seconds = int((busy.After + time.Second - 1) / time.Second)
+		if busy.RetryAfter > 0 {
+			seconds = int((busy.RetryAfter + time.Second - 1) / time.Second)
 		}
-		return refuse(status, "%s", busy.Text).heads("Retry-After", strconv.Itoa(seconds))
+		return refuse(status, "%s", busy.Text).withHeader("Retry-After", strconv.Itoa(seconds))
 	}
 	return nil
 }

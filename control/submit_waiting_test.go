@@ -6,7 +6,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// The answer to a submit says why the operation waits, when that is known already, for a new one as for one that is there.
+// The answer to a submit says why the operation waits, if that is known already, for a new and for an existing one.
 func TestSubmitSaysWhyItWaits(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
@@ -38,7 +38,8 @@ func TestSubmitSaysWhyItWaits(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", test.path, a.status, a.body, test.want)
 		}
 	}
-	if a := r.get("/testrouter/streaming01?format=stream", "Prefer: respond-async"); a.status != 202 || reason(a) != "lane_full" {
+	if a := r.get("/testrouter/streaming01?format=stream", "Prefer: respond-async"); a.status != 202 ||
+		reason(a) != "lane_full" {
 		t.Errorf("respond-async: %d %s", a.status, a.body)
 	}
 }

@@ -11,17 +11,17 @@ import (
 
 // Token is a secret that lets its holder use the daemon over the network.
 type Token struct {
-	// Name says whose token it is; it stands in the record of what is started with it. Who has a token of the same name has the same
-	// idempotency keys.
+	// Name names the owner of the token; it is recorded in operations started with it. Tokens with the same name share
+	// their idempotency keys.
 	Name string
-	// Secret is what follows "Bearer " in the header Authorization.
+	// Secret is the value after "Bearer " in the Authorization header.
 	Secret string
 }
 
-// minSecret is the length of the shortest secret that is accepted, in bytes.
+// minSecret is the minimum length of a secret, in bytes.
 const minSecret = 16
 
-// tokens holds names and digests only, so that comparing takes the same time whatever is sent and whoever's token it is.
+// tokens holds only names and digests, so that a comparison takes the same time for any input and any token.
 type tokens []struct {
 	name   string
 	digest [sha256.Size]byte
@@ -31,7 +31,8 @@ func newTokens(list []Token) (tokens, error) {
 	out := make(tokens, len(list))
 	for i, token := range list {
 		if len(token.Secret) < minSecret {
-			return nil, fmt.Errorf("token %d (%q) has fewer than %d characters; make one with: openssl rand -hex 32", i+1, token.Name, minSecret)
+			return nil, fmt.Errorf("token %d (%q) has fewer than %d characters; make one with: openssl rand -hex 32", i+1,
+				token.Name, minSecret)
 		}
 		if strings.ContainsFunc(token.Secret, func(c rune) bool { return c <= ' ' || c > '~' }) {
 			return nil, fmt.Errorf("token %d (%q) has a character that no header can carry", i+1, token.Name)
@@ -41,8 +42,8 @@ func newTokens(list []Token) (tokens, error) {
 	return out, nil
 }
 
-// of returns the name of the token of a request.
-func (t tokens) of(r *http.Request) (name string, ok bool) {
+// lookup returns the name of the token of a request.
+func (t tokens) lookup(r *http.Request) (name string, ok bool) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) != 1 {
 		return "", false
@@ -63,31 +64,35 @@ func (t tokens) of(r *http.Request) (name string, ok bool) {
 // maxCreator is the length of the longest created_by, in bytes.
 const maxCreator = 128
 
-// creator says who made a request: the header X-Created-By, else the name of the token, else nobody.
+// creator returns who made a request: the name of its token, or without a token the header X-Created-By; "" if unknown.
 func (g *guard) creator(r *http.Request) (string, error) {
-	if by := r.Header.Get("X-Created-By"); by != "" {
-		if len(by) > maxCreator || printable(by, maxCreator) != by {
-			return "", refuse(http.StatusBadRequest, "X-Created-By must be printable and at most %d bytes long", maxCreator)
-		}
-		return by, nil
+	if name, ok := g.tokens.lookup(r); ok {
+		return printable(name, maxCreator), nil
 	}
-	name, _ := g.tokens.of(r)
-	return printable(name, maxCreator), nil
+	if r.Header.Get("Authorization") != "" {
+		return "", nil // an unknown token: X-Created-By is not believed either
+	}
+	by := r.Header.Get("X-Created-By")
+	if len(by) > maxCreator || printable(by, maxCreator) != by {
+		return "", refuse(http.StatusBadRequest, "X-Created-By must be printable and at most %d bytes long", maxCreator)
+	}
+	return by, nil
 }
 
-// scope says whose idempotency keys those of a request are: of everybody who shows a token of this name, or of all who show none.
+// scope returns the namespace of a request's idempotency keys: one per token name, and one for all requests without a
+// token.
 func (g *guard) scope(r *http.Request) string {
-	name, ok := g.tokens.of(r)
+	name, ok := g.tokens.lookup(r)
 	if !ok {
 		return ""
 	}
 	return "token " + printable(name, maxCreator)
 }
 
-// shownValue is a value that a client sent, in quotes, as messages name it.
-func shownValue(text string) string { return "'" + printable(text, 64) + "'" }
+// quoteValue quotes a value that a client sent, for messages.
+func quoteValue(text string) string { return "'" + printable(text, 64) + "'" }
 
-// printable cuts text to most bytes and puts a question mark where a character cannot be shown.
+// printable cuts text to most bytes and replaces unprintable characters by question marks.
 func printable(text string, most int) string {
 	if len(text) > most {
 		text = text[:most]

@@ -7,12 +7,12 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
-	"github.com/jobdir/jobdir/web"
+	"github.com/jobdir/jobdir/control/web"
 )
 
-// ui is GET /ui/{file}: a file of the page on which operations are watched and controlled. No token is asked for: the page has to be there before somebody
-// can type one, and its files hold nothing.
-func (s *Server) ui(w *answer, r *http.Request, p httprouter.Params) error {
+// ui is GET /ui/{file}: a file of the web page. It needs no token: the page must load before a person can enter one,
+// and its files contain no data.
+func (s *Server) ui(w *responseWriter, r *http.Request, p httprouter.Params) error {
 	name := strings.TrimPrefix(p.ByName("file"), "/")
 	if name == "" {
 		name = web.Index
@@ -28,12 +28,12 @@ func (s *Server) ui(w *answer, r *http.Request, p httprouter.Params) error {
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	_, _ = w.Write(file.Data) // a reader that is gone is no error of ours
+	_, _ = w.Write(file.Data) // an error means that the client is gone
 	return nil
 }
 
-// uiFolder is GET /ui. The address of the folder is relative, so that a proxy may have the daemon below a path of its own.
-func (s *Server) uiFolder(w *answer, _ *http.Request, _ httprouter.Params) error {
+// uiFolder is GET /ui. The Location is relative, so that a proxy may serve the daemon below a path of its own.
+func (s *Server) uiFolder(w *responseWriter, _ *http.Request, _ httprouter.Params) error {
 	w.Header().Set("Location", "ui/")
 	w.WriteHeader(http.StatusTemporaryRedirect)
 	return nil
@@ -43,11 +43,12 @@ func (s *Server) uiRoutes() []route {
 	return []route{
 		{
 			method: "GET", path: "/ui", handle: s.uiFolder, public: true, summary: "Leads to /ui/",
-			answers: []response{{307, mediaHTML, "The address of the page"}},
+			answers: []routeResponse{{307, mediaHTML, "The address of the page"}},
 		},
 		{
-			method: "GET", path: "/ui/*file", handle: s.ui, public: true, summary: "A page to watch and control operations, and its files; /ui/ is the page itself",
-			answers: []response{{200, mediaHTML, "The file, with the type that it has"}},
+			method: "GET", path: "/ui/*file", handle: s.ui, public: true,
+			summary: "A page to watch and control operations, and its files; /ui/ is the page itself",
+			answers: []routeResponse{{200, mediaHTML, "The file, with the type that it has"}},
 		},
 	}
 }

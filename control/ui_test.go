@@ -6,23 +6,27 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jobdir/jobdir/web"
+	"github.com/jobdir/jobdir/control/web"
 )
 
-// The page is given to who shows no token, with a policy under which nothing but its own files counts; all it shows is asked for elsewhere.
+// The page needs no token. Its policy allows only its own files; it requests all data elsewhere.
 func TestPageToWatchOn(t *testing.T) {
 	t.Parallel()
 	r := setup(t, func(c *Config) { c.Tokens = []Token{{"alice", aliceSecret}} })
 	for path, media := range map[string]string{
-		"/ui/": "text/html; charset=utf-8", "/ui/index.html": "text/html; charset=utf-8", "/ui/app.js": "text/javascript; charset=utf-8",
+		"/ui/": "text/html; charset=utf-8", "/ui/index.html": "text/html; charset=utf-8",
+		"/ui/app.js":    "text/javascript; charset=utf-8",
 		"/ui/style.css": "text/css; charset=utf-8", "/ui/icon.svg": "image/svg+xml",
 	} {
 		a, head := r.get(path), r.do("HEAD", path, "")
-		if a.status != 200 || a.body == "" || head.status != 200 || head.body != "" || head.header.Get("Content-Length") != strconv.Itoa(len(a.body)) {
-			t.Errorf("%s: %d with %d bytes, HEAD %d with %d and the length %s", path, a.status, len(a.body), head.status, len(head.body), head.header.Get("Content-Length"))
+		if a.status != 200 || a.body == "" || head.status != 200 || head.body != "" ||
+			head.header.Get("Content-Length") != strconv.Itoa(len(a.body)) {
+			t.Errorf("%s: %d with %d bytes, HEAD %d with %d and the length %s", path, a.status, len(a.body), head.status,
+				len(head.body), head.header.Get("Content-Length"))
 		}
 		for name, want := range map[string]string{
-			"Content-Type": media, "Content-Security-Policy": web.Policy, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "same-origin",
+			"Content-Type": media, "Content-Security-Policy": web.Policy, "X-Content-Type-Options": "nosniff",
+			"Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "same-origin",
 		} {
 			if got := a.header.Get(name); got != want || head.header.Get(name) != want {
 				t.Errorf("%s: %s is %q, and %q of HEAD; want %q", path, name, got, head.header.Get(name), want)
@@ -45,9 +49,10 @@ func TestPageToWatchOn(t *testing.T) {
 
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url("/ui"), http.NoBody)
 	must(t, err)
-	resp, err := http.DefaultTransport.RoundTrip(req) // which follows nothing
+	resp, err := http.DefaultTransport.RoundTrip(req) // does not follow redirects
 	must(t, err)
-	if text := readAll(t, resp); resp.StatusCode != http.StatusTemporaryRedirect || resp.Header.Get("Location") != "ui/" || text != "" {
+	if text := readAll(t, resp); resp.StatusCode != http.StatusTemporaryRedirect ||
+		resp.Header.Get("Location") != "ui/" || text != "" {
 		t.Errorf("/ui: %d to %q %q", resp.StatusCode, resp.Header.Get("Location"), text)
 	}
 }

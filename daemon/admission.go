@@ -1,44 +1,67 @@
 package daemon
 
 import (
+	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// admission lets operations start: the queue decides, the looks carry it out.
+// admission decides which operations start: the queue decides, and reconciles carry it out.
 //
-//	look: queued ──enter──▶ waits ──the queue picks it──▶ admitted, another look ──▶ begins, and holds its places
-//	look: running, paused with its process ──hold                     look: everything else ──leave
+//	queued ──tryAdmit──▶ waits ──the queue picks it──▶ admitted, reconciled again ──▶ starts, and holds its places
+//	running, paused with its process ──Hold
+//	paused, delayed, in back-off or for a person, with a key ──KeepTurn
+//	everything else ──Remove
 //
-// The marker is the authority for where an operation stands, and a look brings the queue in line with it. So no place is ever leaked:
-// whatever way an operation takes out of running, a look sees it.
+// The marker is the authority for an operation's state, and each reconcile syncs the queue with it.
+// So no place leaks: in whatever way an operation leaves the running state, a reconcile sees it.
 type admission struct {
-	want    func(statefs.ID) // has an operation looked at
-	now     func() time.Time
-	changed func() // called when something may wait for another reason than before; may be nil
-	// trial is called with the lock when a lane has let its one operation through, or one that runs there gives its place back; may be nil.
-	trial func(lane string)
-	// noted says that the queue knows of a start of an earlier daemon already. It is called with the lock; may be nil.
-	noted func(lane string, at time.Time) bool
+	enqueue  func(statefs.ID) // adds an operation to the reconcile queue
+	now      func() time.Time
+	onChange func() // called when a waiting reason may have changed; may be nil
+	// onTrial is called with the lock held, when a lane admits its trial operation and when an
+	// operation that holds a place in the lane is about to release it; may be nil.
+	onTrial func(lane string)
+	// startRecorded reports whether the queue already counts a start of an earlier daemon. It is
+	// called with the lock held; may be nil.
+	startRecorded func(lane string, at time.Time) bool
+	// reserve reserves descriptors for one more start until done is called, or returns an error if
+	// there are too few. It is called with the lock held; nil means that there are always enough.
+	reserve func() (done func(), err error)
+	logger  *slog.Logger
 
-	mu       sync.RWMutex // guards what follows
+	mu       sync.RWMutex // guards the fields below
 	queue    *queue.Queue
-	open     bool // false until all that runs already is known
+	open     bool // false until all running operations are known, and after close
 	admitted map[statefs.ID]struct{}
-	timer    *time.Timer // at the time when a rate allows the next start; nil: there is none to wait for
-	// trials are the lanes that let one operation through and no more; tried is who that was, once it is known.
-	trials map[string]bool
-	tried  map[string]statefs.ID
+	// reservations holds, for each admitted operation that has not opened its descriptors yet, the
+	// function that releases its reservation.
+	reservations     map[statefs.ID]func()
+	lacksDescriptors bool        // only a lack of descriptors keeps an operation from starting
+	warnedAt         time.Time   // when the lack of descriptors was last logged
+	recheckTimer     *time.Timer // armed while descriptors are short: they may become free without any work ending
+	// pendingStarts holds the operations that a reconcile is about to start. The channel is closed
+	// when that reconcile is done.
+	pendingStarts map[statefs.ID]chan struct{}
+	expected
+	rateTimer *time.Timer // fires when a rate limit allows the next start; nil if never armed
+	// trialLanes are the lanes that may admit a single operation, the trial. trialIDs are the
+	// admitted trials that takeTrial has not returned yet, by lane.
+	trialLanes map[string]bool
+	trialIDs   map[string]statefs.ID
 }
 
 func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admission {
 	a := &admission{
-		want: want, now: now, queue: queue.New(queue.Options{Ageing: c.Ageing}), admitted: make(map[statefs.ID]struct{}),
-		trials: make(map[string]bool), tried: make(map[string]statefs.ID),
+		enqueue: want, now: now, queue: queue.New(queue.Options{Ageing: c.Ageing}), admitted: make(map[statefs.ID]struct{}),
+		reservations: make(map[statefs.ID]func()), pendingStarts: make(map[statefs.ID]chan struct{}), expected: newExpected(),
+		trialLanes: make(map[string]bool), trialIDs: make(map[string]statefs.ID), logger: c.Logger,
 	}
 	a.queue.SetLane(DefaultLane, queue.Lane{Capacity: queue.Unlimited})
 	a.queue.SetLane(noLane, queue.Lane{Capacity: queue.Unlimited})
@@ -51,249 +74,384 @@ func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admis
 	return a
 }
 
-// item is an operation as the queue sees it.
-func item(op *operation) queue.Item {
-	rec, since := op.rec, eligibleSince(op.rec)
-	if op.eligible.After(since) {
-		since = op.eligible
+// itemOfOperation returns the queue item of an operation.
+func itemOfOperation(op *operation) queue.Item {
+	item := itemOfRecord(op.rec)
+	if op.eligibleAt.After(item.Since) {
+		item.Since = op.eligibleAt
 	}
-	_, limits := rec.Takes()
+	return item
+}
+
+// keyOrders maps the key orders of the catalog to those of the queue. A record of an older version
+// names none, which means BySubmit.
+var keyOrders = map[string]queue.KeyOrder{
+	string(catalog.KeyBySubmit):   queue.BySubmit,
+	string(catalog.KeyByPriority): queue.ByPriority,
+	string(catalog.KeyAnyOrder):   queue.AnyOrder,
+}
+
+func itemOfRecord(rec *statefs.Record) queue.Item {
+	_, limits := rec.LaneAndLimits()
 	return queue.Item{
-		ID: rec.ID, Lane: laneOf(rec), Limits: limits, Key: rec.Key, KeyByPriority: rec.KeyOrder == "priority",
-		Priority: rec.Priority, Since: since,
+		ID: rec.ID, Lane: laneOf(rec), Limits: limits, Key: rec.Key, KeyOrder: keyOrders[rec.KeyOrder],
+		Begun: rec.Starts > 0, Priority: rec.Priority, Since: eligibleSince(rec),
 	}
 }
 
-// eligibleSince is when an operation came into the queue. One whose run was cut off has not lost its place.
+// eligibleSince returns when an operation entered the queue. An interrupted run and the next step
+// keep the earlier time, so the operation keeps its position.
 func eligibleSince(rec *statefs.Record) time.Time {
 	for _, t := range slices.Backward(rec.Transitions) {
-		if t.To == statefs.Queued && t.Cause != statefs.CauseInterrupted && t.Cause != statefs.CauseRescued && t.Cause != statefs.CauseNextStep {
+		if t.To == statefs.Queued && t.Cause != statefs.CauseInterrupted && t.Cause != statefs.CauseRescued &&
+			t.Cause != statefs.CauseNextStep {
 			return t.At
 		}
 	}
 	return rec.CreatedAt
 }
 
-// laneOf is the lane in which an operation waits or works now, which may be one of its step.
+// laneOf returns the lane in which an operation waits or runs now. A step may have its own lane.
 func laneOf(rec *statefs.Record) string {
-	if lane, _ := rec.Takes(); lane != "" {
+	if lane, _ := rec.LaneAndLimits(); lane != "" {
 		return lane
 	}
-	return DefaultLane // of an older version
+	return DefaultLane // a record of an older version names none
 }
 
-// enter has a queued operation wait, unless it does, and reports whether it may begin.
-func (a *admission) enter(op *operation) bool {
+// tryAdmit adds a queued operation to the queue unless it is there, and reports whether it may
+// start.
+func (a *admission) tryAdmit(op *operation) bool {
 	a.mu.Lock()
-	if _, ok := a.admitted[op.id()]; ok {
+	if a.admittedLocked(op.id()) {
 		a.mu.Unlock()
 		return true
 	}
-	if op.stands != waits || op.standsWith != int32(op.rec.Priority) {
-		op.stands, op.standsWith = waits, int32(op.rec.Priority)
-		a.givesBackLocked(op.id())
-		a.queue.Wait(item(op))
+	if op.standing != standingWaiting || op.standingPriority != int32(op.rec.Priority) {
+		op.standing, op.standingPriority = standingWaiting, int32(op.rec.Priority)
+		a.notifyReleaseLocked(op.id())
+		a.waitLocked(itemOfOperation(op))
 	}
-	wanted := a.startLocked()
-	_, ok := a.admitted[op.id()]
+	wanted := a.admitReadyLocked()
+	ok := a.admittedLocked(op.id())
 	a.mu.Unlock()
-	a.tell(wanted, op.id())
+	a.notify(wanted, op.id())
 	return ok
 }
 
-// front is a priority with which an operation stands before all others that wait in its lane, its own when it does not wait.
-func (a *admission) front(op *operation) int {
+// admittedLocked reports whether an operation, or a part of one, may start. If it may, the calling
+// reconcile is about to start it, so the operation is noted in pendingStarts.
+func (a *admission) admittedLocked(id statefs.ID) bool {
+	_, ok := a.admitted[id]
+	if whole := id.Whole(); ok && a.pendingStarts[whole] == nil {
+		a.pendingStarts[whole] = make(chan struct{})
+	}
+	return ok
+}
+
+// awaitStarts waits until every start that is pending now has happened or failed.
+func (a *admission) awaitStarts() {
+	a.mu.RLock()
+	all := slices.Collect(maps.Values(a.pendingStarts))
+	a.mu.RUnlock()
+	for _, done := range all {
+		<-done
+	}
+}
+
+// frontPriority returns a priority that puts an operation before all others that wait in its lane.
+// It returns the operation's own priority if the operation does not wait.
+func (a *admission) frontPriority(op *operation) int {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	if priority, waits := a.queue.Front(op.id()); waits {
+	if priority, waits := a.queue.FrontPriority(op.id()); waits {
 		return priority
 	}
 	return op.rec.Priority
 }
 
-// settle brings the queue in line with an operation after a look. One that is queued is the affair of enter.
-func (a *admission) settle(op *operation, managed bool) {
-	stands := outside
+// syncQueue updates the operation's standing in the queue after a reconcile. A queued operation
+// that may start is added by tryAdmit instead.
+func (a *admission) syncQueue(op *operation, managed bool) {
+	stands := standingOutside
 	switch {
 	case !managed:
 	case op.state == statefs.Queued && op.run == nil:
-		return
-	case op.state == statefs.Running, op.run != nil, op.sharesPlaces():
-		stands = holds
+		// Under ByPriority, an operation that waits for its parents has no turn: they may use the
+		// same key.
+		if stands = standingKeepsTurn; op.standing == standingWaiting || op.standing == standingHolding ||
+			keyOrders[op.rec.KeyOrder] == queue.ByPriority {
+			return
+		}
+	case op.state == statefs.Running, op.run != nil, op.hasSharedPlaces():
+		stands = standingHolding
+	case op.state != statefs.Trailing:
+		stands = standingKeepsTurn
 	}
-	if stands == op.stands {
+	if stands == standingKeepsTurn && (op.rec.Key == "" || keyOrders[op.rec.KeyOrder] == queue.AnyOrder) {
+		stands = standingOutside
+	}
+	if stands == op.standing && (stands != standingKeepsTurn || op.standingPriority == int32(op.rec.Priority)) {
 		return
 	}
-	left := op.stands != outside && stands == outside
-	op.stands = stands
+	left := op.standing != standingOutside && stands != standingHolding
+	op.standing, op.standingPriority = stands, int32(op.rec.Priority)
 	a.mu.Lock()
 	delete(a.admitted, op.id())
-	if stands == holds {
-		a.queue.Hold(item(op))
-		if at := op.rec.StartedAt; !a.open && at != nil && (a.noted == nil || !a.noted(laneOf(op.rec), *at)) {
-			a.queue.Started(laneOf(op.rec), *at) // by an earlier daemon: the rate counts it
+	delete(a.blocked, op.id())
+	if op.run == nil {
+		a.releaseReservationLocked(op.id())
+	}
+	switch stands {
+	case standingHolding:
+		a.queue.Hold(itemOfOperation(op))
+		if at := op.rec.StartedAt; !a.open && at != nil && (a.startRecorded == nil || !a.startRecorded(laneOf(op.rec), *at)) {
+			a.queue.RecordStart(laneOf(op.rec), *at) // started by an earlier daemon: the rate limit counts it
 		}
-	} else {
-		a.givesBackLocked(op.id())
-		a.queue.Leave(op.id())
+	case standingKeepsTurn:
+		a.notifyReleaseLocked(op.id())
+		a.queue.KeepTurn(itemOfOperation(op))
+	case standingOutside, standingWaiting:
+		a.notifyReleaseLocked(op.id())
+		a.queue.Remove(op.id())
 	}
 	var wanted []statefs.ID
-	if left {
-		wanted = a.startLocked()
+	if left || a.lacksDescriptors {
+		wanted = a.admitReadyLocked()
 	}
 	a.mu.Unlock()
-	a.tell(wanted, op.id())
+	a.notify(wanted, op.id())
 }
 
-// tell has those looked at that may begin, except the one that is being looked at.
-func (a *admission) tell(wanted []statefs.ID, except statefs.ID) {
+// releaseReservation releases the descriptors reserved for a start: the operation has opened them
+// by now.
+func (a *admission) releaseReservation(id statefs.ID) {
+	a.mu.Lock()
+	a.releaseReservationLocked(id)
+	var wanted []statefs.ID
+	if a.lacksDescriptors {
+		wanted = a.admitReadyLocked()
+	}
+	a.mu.Unlock()
+	if len(wanted) > 0 {
+		a.notify(wanted, statefs.ID{})
+	}
+}
+
+// releaseReservationLocked is releaseReservation with the lock held. It admits nothing.
+func (a *admission) releaseReservationLocked(id statefs.ID) {
+	if done := a.reservations[id]; done != nil {
+		delete(a.reservations, id)
+		done()
+	}
+}
+
+// notify enqueues the admitted operations, except the one being reconciled.
+func (a *admission) notify(wanted []statefs.ID, except statefs.ID) {
 	for _, id := range wanted {
 		if id = id.Whole(); id != except {
-			a.want(id)
+			a.enqueue(id)
 		}
 	}
-	if a.changed != nil {
-		a.changed()
+	if a.onChange != nil {
+		a.onChange()
 	}
 }
 
-// begin lets operations start from now on: all that runs already has been seen.
-func (a *admission) begin() { a.change(func(*queue.Queue) { a.open = true }) }
+// enable lets operations start from now on: all running operations are known.
+func (a *admission) enable() { a.update(func(*queue.Queue) { a.open = true }) }
 
-// setLane makes a lane known, or changes it. With one it starts a single operation and pauses then; letThrough says which.
-func (a *admission) setLane(name string, set queue.Lane, one bool) {
-	a.change(func(q *queue.Queue) {
-		delete(a.trials, name)
-		if one {
-			a.trials[name] = true
+// laneChange is a new configuration of a lane. If trial is set, the lane admits a single operation,
+// which takeTrial returns, and then pauses.
+type laneChange struct {
+	name   string
+	config queue.Lane
+	trial  bool
+}
+
+// setLanes adds or changes lanes in one decision. The admission of operations in these lanes that
+// are not about to start is undone and decided again, so that nothing starts above a lowered
+// capacity.
+func (a *admission) setLanes(all ...laneChange) {
+	a.update(func(q *queue.Queue) {
+		changed := make(map[string]bool, len(all))
+		for _, c := range all {
+			changed[c.name] = true
+			delete(a.trialLanes, c.name)
+			if c.trial {
+				a.trialLanes[c.name] = true
+			}
+			q.SetLane(c.name, c.config)
 		}
-		q.SetLane(name, set)
+		for id := range a.admitted {
+			if lane, _ := q.Held(id); changed[lane] && a.pendingStarts[id.Whole()] == nil && q.UndoStart(id) {
+				a.releaseReservationLocked(id)
+				delete(a.admitted, id)
+			}
+		}
 	})
 }
 
-// letThrough returns the operation that a lane has let through since it was set to start a single one. It says so once.
-func (a *admission) letThrough(name string) (statefs.ID, bool) {
+// takeTrial returns the trial operation that a lane has admitted, once.
+func (a *admission) takeTrial(name string) (statefs.ID, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	id, ok := a.tried[name]
-	delete(a.tried, name)
+	id, ok := a.trialIDs[name]
+	delete(a.trialIDs, name)
 	return id, ok
 }
 
-// lost reports whether an operation that was let through has given its place back; before everything is known it has not.
-func (a *admission) lost(id statefs.ID) bool {
+// trialEnded reports whether a trial operation has released its place. It returns false until all
+// running operations are known.
+func (a *admission) trialEnded(id statefs.ID) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	_, held := a.queue.Held(id)
 	return a.open && !held
 }
 
-// tryLocked pauses a lane that was to start a single operation, which is id.
-func (a *admission) tryLocked(id statefs.ID, now time.Time) {
+// beginTrialLocked pauses the lane of id if id is the trial operation of that lane.
+func (a *admission) beginTrialLocked(id statefs.ID, now time.Time) {
 	name, _ := a.queue.Held(id)
-	if !a.trials[name] {
+	if !a.trialLanes[name] {
 		return
 	}
-	delete(a.trials, name)
-	a.tried[name] = id.Whole()
+	delete(a.trialLanes, name)
+	a.trialIDs[name] = id.Whole()
 	if s, ok := a.queue.Lane(name, now); ok {
 		s.Paused = true
 		a.queue.SetLane(name, s.Lane)
 	}
-	if a.trial != nil {
-		a.trial(name)
+	if a.onTrial != nil {
+		a.onTrial(name)
 	}
 }
 
-// givesBackLocked says that an operation, if it holds its places, is about to give them back.
-func (a *admission) givesBackLocked(id statefs.ID) {
-	if name, held := a.queue.Held(id); held && a.trial != nil {
-		a.trial(name)
+// notifyReleaseLocked calls onTrial if an operation holds places, which it is about to release.
+func (a *admission) notifyReleaseLocked(id statefs.ID) {
+	if name, held := a.queue.Held(id); held && a.onTrial != nil {
+		a.onTrial(name)
 	}
 }
 
-// change changes something, and starts what may start then.
-func (a *admission) change(do func(*queue.Queue)) {
+// update changes the queue and admits the operations that may start then.
+func (a *admission) update(do func(*queue.Queue)) {
 	a.mu.Lock()
 	do(a.queue)
-	wanted := a.startLocked()
+	wanted := a.admitReadyLocked()
 	a.mu.Unlock()
-	a.tell(wanted, statefs.ID{})
+	a.notify(wanted, statefs.ID{})
 }
 
-// close starts nothing any more.
+// close stops the admission of operations.
 func (a *admission) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.open = false
-	if a.timer != nil {
-		a.timer.Stop()
+	for _, timer := range []*time.Timer{a.rateTimer, a.recheckTimer} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 }
 
-// startLocked admits all that may start, and returns it.
-func (a *admission) startLocked() (wanted []statefs.ID) {
+// admitReadyLocked admits every operation that may start, and returns their IDs.
+func (a *admission) admitReadyLocked() (wanted []statefs.ID) {
 	if !a.open {
 		return nil
 	}
 	now := a.now()
-	for {
-		id, ok := a.queue.Next(now)
-		if !ok {
-			break
+	a.lacksDescriptors = false
+	for a.queue.Ready(now) {
+		done := func() {}
+		if a.reserve != nil {
+			var err error
+			if done, err = a.reserve(); err != nil {
+				a.awaitDescriptorsLocked(err)
+				break
+			}
 		}
+		id, _ := a.queue.Next(now)
+		a.releaseReservationLocked(id)
+		a.reservations[id] = done
 		a.admitted[id] = struct{}{}
 		wanted = append(wanted, id)
-		if len(a.trials) > 0 {
-			a.tryLocked(id, now)
+		if len(a.trialLanes) > 0 {
+			a.beginTrialLocked(id, now)
 		}
 	}
 	at, ok := a.queue.Wake(now)
 	switch {
-	case !ok && a.timer != nil:
-		a.timer.Stop()
+	case !ok && a.rateTimer != nil:
+		a.rateTimer.Stop()
 	case !ok:
-	case a.timer == nil:
-		a.timer = time.AfterFunc(at.Sub(now), func() { a.change(func(*queue.Queue) {}) })
+	case a.rateTimer == nil:
+		a.rateTimer = time.AfterFunc(at.Sub(now), func() { a.update(func(*queue.Queue) {}) })
 	default:
-		a.timer.Reset(at.Sub(now))
+		a.rateTimer.Reset(at.Sub(now))
 	}
 	return wanted
 }
 
-// why says why an operation waits; false: it does not.
-func (a *admission) why(id statefs.ID) (queue.Waiting, bool) {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.queue.Why(id, a.now())
+// warnInterval is the shortest time between two log lines about starts that wait for descriptors.
+const warnInterval = time.Minute
+
+// awaitDescriptorsLocked records that operations wait only for descriptors. The next end of work,
+// or the check every retryInterval, tries again.
+func (a *admission) awaitDescriptorsLocked(err error) {
+	a.lacksDescriptors = true
+	if a.recheckTimer == nil {
+		a.recheckTimer = time.AfterFunc(retryInterval, func() { a.update(func(*queue.Queue) {}) })
+	} else {
+		a.recheckTimer.Reset(retryInterval)
+	}
+	if now := time.Now(); a.warnedAt.IsZero() || now.Sub(a.warnedAt) >= warnInterval {
+		a.warnedAt = now
+		a.logger.Warn("queued operations wait for free file descriptors", "waiting", a.queue.Waiting(), "error", err)
+	}
 }
 
-// first returns the operations that stand first, see queue.Queue.First.
-func (a *admission) first() []statefs.ID {
+// waitReason returns why an operation waits and whether descriptors are short. waits is false if
+// the operation does not wait.
+func (a *admission) waitReason(id statefs.ID) (why queue.Waiting, short, waits bool) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.queue.First()
+	if b, is := a.blocked[id]; is {
+		return queue.Waiting{Reason: queue.Starting, Lane: b.Lane, Since: b.Since}, false, true
+	}
+	why, waits = a.queue.Why(id, a.now())
+	return why, a.lacksDescriptors, waits
 }
 
-// Lanes returns how all lanes stand, by name.
+// firstWaiting returns the operations at the head of each lane, see queue.Queue.Heads.
+func (a *admission) firstWaiting() []statefs.ID {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.queue.Heads()
+}
+
+// Lanes returns the state of all lanes, by name.
 func (d *Daemon) Lanes() []queue.LaneStats {
 	d.admission.mu.RLock()
 	defer d.admission.mu.RUnlock()
-	return slices.DeleteFunc(d.admission.queue.Lanes(d.admission.now()), func(l queue.LaneStats) bool { return l.Name == noLane })
+	return slices.DeleteFunc(d.admission.queue.Lanes(d.admission.now()),
+		func(l queue.LaneStats) bool { return l.Name == noLane })
 }
 
-// Limits returns how all limits stand, by name.
+// Limits returns the state of all limits, by name.
 func (d *Daemon) Limits() []queue.LimitStats {
 	d.admission.mu.RLock()
 	defer d.admission.mu.RUnlock()
 	return d.admission.queue.Limits()
 }
 
-// standing is where an operation stands in the queue, as far as its look knows: it may have been admitted since.
+// standing is the operation's place in the queue as of its last reconcile. The queue may have
+// admitted it since.
 type standing uint8
 
 const (
-	outside standing = iota
-	waits
-	holds
+	standingOutside standing = iota
+	standingWaiting
+	standingHolding
+	standingKeepsTurn // cannot start and keeps the turn for its key
 )

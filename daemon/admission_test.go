@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -55,7 +55,8 @@ lane: one
 run: [/no/such/program]
 `
 
-// lanesBench is a daemon with lanes: one and two for one and two operations, and the limit tool for one in all of them.
+// lanesBench starts a daemon with the lanes one and two, of capacity one and two, and the limit
+// tool for one operation in all lanes.
 func lanesBench(t *testing.T) *bench {
 	t.Helper()
 	b := prepare(t, laneJobs, testHandlers)
@@ -71,7 +72,7 @@ func lanesBench(t *testing.T) *bench {
 }
 
 // awaitWaiting waits until an operation waits for a reason.
-func (b *bench) awaitWaiting(id statefs.ID, reason statefs.Reason) (why statefs.Waiting) {
+func (b *bench) awaitWaiting(id statefs.ID, reason statefs.WaitReason) (why statefs.Waiting) {
 	b.t.Helper()
 	b.poll("operation waits: "+string(reason), func() bool {
 		var waits bool
@@ -97,7 +98,7 @@ func TestLaneStartsNoMoreThanItHolds(t *testing.T) {
 	if _, waits := b.daemon.Waiting(first); waits {
 		t.Error("what runs waits")
 	}
-	// A pause with the work in hand keeps its place; the end gives it back.
+	// A paused operation whose work still exists keeps its place; its end releases the place.
 	b.touch(first, statefs.Pause)
 	b.awaitState(first, statefs.Paused)
 	if why := b.awaitWaiting(second, statefs.WaitsForLane); why.HeldBy != first {
@@ -106,7 +107,7 @@ func TestLaneStartsNoMoreThanItHolds(t *testing.T) {
 	b.touch(first, statefs.Cancel)
 	b.awaitEnd(first)
 	b.awaitState(second, statefs.Running)
-	// Cancelled while it waits, it leaves its place to nobody and to all.
+	// An operation that is cancelled while it waits frees its position for those behind it.
 	fourth := b.submit("one", `{}`)
 	b.awaitWaiting(fourth, statefs.WaitsForLane)
 	b.touch(third, statefs.Cancel)
@@ -121,7 +122,8 @@ func TestLaneStartsNoMoreThanItHolds(t *testing.T) {
 	b.awaitEnd(fourth)
 }
 
-// Held before it starts, an operation gives its turn away, and gets it back in order.
+// An operation that is paused before it starts lets others pass, and gets its position back on
+// resume.
 func TestPausedInTheQueue(t *testing.T) {
 	t.Parallel()
 	b := lanesBench(t)
@@ -141,7 +143,7 @@ func TestPausedInTheQueue(t *testing.T) {
 	b.awaitEnd(second)
 }
 
-// A limit counts across lanes, and every way out of running gives it back: also a start that fails.
+// A limit counts across lanes. Every way out of running releases it, including a failed start.
 func TestLimitAcrossLanes(t *testing.T) {
 	t.Parallel()
 	b := lanesBench(t)
@@ -176,7 +178,7 @@ func TestKeyIsSerial(t *testing.T) {
 	first := b.submit("keyed", `{"key": "a"}`)
 	b.awaitState(first, statefs.Running)
 	second, other := b.submit("keyed", `{"key": "a", "n": 1}`), b.submit("keyed", `{"key": "b"}`)
-	b.awaitState(other, statefs.Running) // it does not wait behind the one that does
+	b.awaitState(other, statefs.Running) // another key does not wait
 	if why := b.awaitWaiting(second, statefs.WaitsForKey); why.HeldBy != first || why.Key != "a" {
 		t.Errorf("it waits %+v", why)
 	}
@@ -188,10 +190,11 @@ func TestKeyIsSerial(t *testing.T) {
 	}
 }
 
-// What runs when a daemon comes back holds its places before anything starts.
+// Work that runs when a daemon restarts holds its places before anything starts.
 func TestPlacesAfterARestart(t *testing.T) {
 	t.Parallel()
-	k := prepareKept(t, strings.ReplaceAll(laneJobs, "name: one\nlane: one\nhandler: wait", "name: one\nlane: one\nrun: [sleep, '1000']"))
+	k := prepareKept(t, strings.ReplaceAll(laneJobs, "name: one\nlane: one\nhandler: wait",
+		"name: one\nlane: one\nrun: [sleep, '1000']"))
 	k.config.Lanes = map[string]LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}
 	k.start()
 	first := k.submit("one", `{}`)
@@ -202,7 +205,7 @@ func TestPlacesAfterARestart(t *testing.T) {
 	}
 	k.awaitWaiting(more[2], statefs.WaitsForLane)
 	for range 2 {
-		k.abandon(ErrLeave)
+		k.abandon(ErrDetach)
 		must(t, <-k.ended)
 		k.daemon = nil
 		must(t, k.pool.Close())
@@ -223,11 +226,11 @@ func TestPlacesAfterARestart(t *testing.T) {
 	}
 }
 
-// A rate holds back by time alone, and one timer ends that.
+// A rate limit delays starts only by time, and one timer ends the wait.
 func TestRateOfALane(t *testing.T) {
 	t.Parallel()
 	b := lanesBench(t)
-	b.awaitEnd(b.submit("hourly", `{}`)) // of two at once either may be seen first
+	b.awaitEnd(b.submit("hourly", `{}`)) // one at a time: of two, either may start first
 	slow := b.submit("hourly", `{}`)
 	if why := b.awaitWaiting(slow, statefs.WaitsForRate); why.Until == nil || why.Until.Before(time.Now()) {
 		t.Errorf("it waits %+v", why)
@@ -243,7 +246,7 @@ func TestRateOfALane(t *testing.T) {
 	})
 }
 
-// A lane that the configuration has lost keeps its operations, which say so.
+// An operation in a lane that is no longer configured waits, with that as its reason.
 func TestUnknownLane(t *testing.T) {
 	t.Parallel()
 	b := lanesBench(t)
@@ -255,7 +258,7 @@ func TestUnknownLane(t *testing.T) {
 	b.awaitEnd(id)
 }
 
-// The log of an operation that somebody follows says why it waits, once for each reason; others say nothing.
+// The log of a followed operation contains each waiting reason once; other logs contain none.
 func TestFollowedOperationSaysWhyItWaits(t *testing.T) {
 	t.Parallel()
 	b := lanesBench(t)
@@ -265,18 +268,18 @@ func TestFollowedOperationSaysWhyItWaits(t *testing.T) {
 	b.awaitWaiting(quiet, statefs.WaitsForLane)
 	woken := make(chan struct{}, 3)
 	for range 3 {
-		b.daemon.Followed(second, func() { woken <- struct{}{} })
+		b.daemon.Follow(second, func() { woken <- struct{}{} })
 	}
 	for range 3 {
 		<-woken
 	}
 	full := `  Waiting: lane "one" is full, held by ` + first.String() + "."
 	b.awaitLog(second, full+"\n")
-	b.daemon.admission.setLane("one", queue.Lane{Capacity: 1, Paused: true}, false)
+	b.daemon.admission.setLanes(laneChange{name: "one", config: queue.Lane{Capacity: 1, Paused: true}})
 	b.awaitLog(second, full+"\n  Waiting: lane \"one\" is paused.\n")
 	b.touch(first, statefs.Cancel)
 	b.awaitEnd(first)
-	b.daemon.admission.setLane("one", queue.Lane{Capacity: 1}, false)
+	b.daemon.admission.setLanes(laneChange{name: "one", config: queue.Lane{Capacity: 1}})
 	b.awaitState(second, statefs.Running)
 	for _, id := range []statefs.ID{second, quiet} {
 		b.touch(id, statefs.Cancel)
@@ -285,7 +288,8 @@ func TestFollowedOperationSaysWhyItWaits(t *testing.T) {
 	b.wantLog(quiet, lineCancel)
 }
 
-// A priority changes the order of what waits; a touch of the request means the first place; nonsense changes nothing and says so.
+// Prioritize changes the order of waiting operations. An empty request moves the operation to the
+// front. Invalid arguments change nothing and are logged.
 func TestPrioritize(t *testing.T) {
 	t.Parallel()
 	b := lanesBench(t)
@@ -305,7 +309,7 @@ func TestPrioritize(t *testing.T) {
 		_, err := os.Lstat(b.tree.TakenPath(third, statefs.Prioritize))
 		return !b.tree.Requested(third, statefs.Prioritize) && err != nil
 	})
-	if why, _ := b.daemon.Waiting(third); why.Position != 1 { // by then, for whoever waits for that
+	if why, _ := b.daemon.Waiting(third); why.Position != 1 { // a client may wait for that
 		t.Errorf("it is carried out, and the place is %d", why.Position)
 	}
 	b.touch(fourth, statefs.Prioritize)
@@ -318,7 +322,7 @@ func TestPrioritize(t *testing.T) {
 	}
 	b.touch(first, statefs.Prioritize)
 	b.awaitLog(first, "  Prioritize requested while running: nothing to do.\n")
-	must(t, b.stop()) // interrupted, the first one waits with the others
+	must(t, b.stop()) // the interrupted first one waits with the others
 	b.start()
 	b.awaitState(fourth, statefs.Running)
 	for _, id := range []statefs.ID{fourth, third, first, second} {
@@ -328,15 +332,19 @@ func TestPrioritize(t *testing.T) {
 	}
 }
 
-// A rate counts the starts of an earlier daemon whose work goes on.
+// A rate limit counts the starts of an earlier daemon whose work continues.
 func TestRateAfterARestart(t *testing.T) {
 	t.Parallel()
-	k := prepareKept(t, strings.ReplaceAll(laneJobs, "name: hourly\nlane: hourly\nhandler: count", "name: hourly\nlane: hourly\nparams: {n: {type: integer, default: 0}}\nrun: [sleep, '1000']"))
-	k.config.Lanes = map[string]LaneConfig{"hourly": {Lane: queue.Lane{Capacity: queue.Unlimited, Starts: 1, Per: time.Hour}}}
+	k := prepareKept(t, strings.ReplaceAll(laneJobs, "name: hourly\nlane: hourly\nhandler: count",
+		"name: hourly\nlane: hourly\nparams: {n: {type: integer, default: 0}}\nrun: [sleep, '1000']"))
+	k.config.Lanes = map[string]LaneConfig{"hourly": {Lane: queue.Lane{
+		Capacity: queue.Unlimited,
+		Starts:   1, Per: time.Hour,
+	}}}
 	k.start()
 	first := k.submit("hourly", `{}`)
 	k.awaitState(first, statefs.Running)
-	k.abandon(ErrLeave)
+	k.abandon(ErrDetach)
 	must(t, <-k.ended)
 	k.daemon = nil
 	must(t, k.pool.Close())

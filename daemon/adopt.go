@@ -4,62 +4,70 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// adopt is a look at an ID that the daemon does not have in hand: a new submission, an operation of an earlier daemon, one of a
-// foreign program, or a file that means nothing.
-func (d *Daemon) adopt(id statefs.ID, sight statefs.Sight) error {
+// adopt reconciles an ID that the daemon does not manage: a new submission, an operation of an
+// earlier daemon, a foreign operation, or a file without a meaning.
+func (d *Daemon) adopt(id statefs.ID, sight statefs.Observation) error {
 	if len(sight.States) == 0 || d.stopping.Load() {
-		return nil // requests without a live operation are the sweeper's
+		return nil // the sweep handles requests without a live operation
 	}
-	rec, recordErr := d.owner.Published(id)
-	gone := func() (bool, error) {
-		return d.owner.ForeignGone(id, statefs.MarkerName(id, sight.States[0]))
+	rec, recordErr := d.owner.ReadPublished(id)
+	// The sweep checks whether the program of a foreign marker is alive. A reconcile does not:
+	// reading 100,000 of them would be too slow.
+	foreign := func() (bool, error) { return false, nil }
+	verdict := statefs.Interpret(sight.States, rec, recordErr, false, foreign)
+	if damaged := d.damagedRecord(id); damaged != nil && verdict == statefs.Foreign { // its record was removed
+		verdict, recordErr = statefs.Unreadable, damaged.err
 	}
-	verdict := statefs.Judge(sight.States, rec, recordErr, false, gone)
-	d.clearWay(id, rec, sight.Odd, verdict)
+	d.setAsideObstacles(id, rec, sight.Irregular, verdict)
 	switch verdict {
 	case statefs.Agree:
-		return d.takeOverMeant(rec, sight.States[0])
+		return d.takeOverMoved(rec, sight.States[0])
 	case statefs.RollForward:
 		return d.rollForward(rec, sight.States[0])
 	case statefs.TwoMarkers:
-		return d.takeOver(rec, d.owner.Surviving(id, sight.States, rec))
-	case statefs.Trails:
+		return d.takeOver(rec, d.owner.ChooseMarker(id, sight.States, rec))
+	case statefs.FinishingOptional:
 		return d.takeOverTrailing(rec, sight.States)
 	case statefs.Ended:
 		return d.removeEnded(rec, sight.States)
 	case statefs.Unreadable:
-		return d.unreadable(id, sight.States[0], recordErr)
+		return d.quarantineRecord(id, sight.States[0], recordErr)
 	case statefs.LeaveAlone:
 		return recordErr
 	case statefs.Foreign, statefs.ForeignGone, statefs.Orphan, statefs.Missing, statefs.Nothing:
-		// A foreign program minds its own files; what is left of a dead one is the sweeper's.
+		// A foreign program manages its own files. The sweep removes the files of a dead one.
 	}
 	return nil
 }
 
-// clearWay sets aside what stands in the way of an operation that is about to be taken over. What foreign programs have is theirs.
-func (d *Daemon) clearWay(id statefs.ID, rec *statefs.Record, odd []string, verdict statefs.Verdict) {
+// setAsideObstacles sets aside the files that block an operation which is about to be taken over.
+// It leaves the files of foreign programs alone.
+func (d *Daemon) setAsideObstacles(id statefs.ID, rec *statefs.Record, odd []string, verdict statefs.Verdict) {
 	if len(odd) == 0 {
 		return
 	}
 	switch verdict {
 	case statefs.Agree, statefs.RollForward, statefs.TwoMarkers, statefs.Unreadable:
 		if rec == nil {
-			rec = statefs.Unknown(id, d.owner.Now())
+			rec = statefs.UnknownRecord(id, d.owner.Now())
 		}
 		op := newOperation(rec)
 		d.setAside(op, odd)
 		d.closeLog(op)
-	case statefs.Ended, statefs.Trails, statefs.Foreign, statefs.ForeignGone, statefs.Orphan, statefs.Missing, statefs.LeaveAlone, statefs.Nothing:
+	case statefs.Ended, statefs.FinishingOptional, statefs.Foreign, statefs.ForeignGone, statefs.Orphan, statefs.Missing,
+		statefs.LeaveAlone, statefs.Nothing:
 	}
 }
 
-// takeOverMeant takes an operation in hand whose marker somebody may have moved while no daemon ran.
-func (d *Daemon) takeOverMeant(rec *statefs.Record, marker statefs.State) error {
-	meant := statefs.Meant(rec, marker)
+// takeOverMoved takes over an operation whose marker may have been renamed while no daemon ran. It
+// puts the marker back if the rename has no meaning.
+func (d *Daemon) takeOverMoved(rec *statefs.Record, marker statefs.State) error {
+	meant := statefs.InterpretMarker(rec, marker)
 	if meant != marker {
 		d.counters.putBack.Add(1)
 		d.logger.Warn("marker put back: this move means nothing", "id", rec.ID, "from", rec.Status, "to", marker)
@@ -74,7 +82,7 @@ func (d *Daemon) takeOverMeant(rec *statefs.Record, marker statefs.State) error 
 	return d.takeOver(rec, meant)
 }
 
-// takeOver takes an operation in hand whose marker is in the given state.
+// takeOver starts to manage an operation whose marker is in the given state.
 func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	marker, _, err := d.owner.Identify(statefs.MarkerName(rec.ID, state))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,54 +91,58 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	if err != nil {
 		return err
 	}
-	news := d.isNews(rec)
-	if err := d.takeOverBegun(rec, state); err != nil {
+	news := d.isUnpublished(rec)
+	if err := d.recoverStart(rec, state); err != nil {
 		return err
 	}
 	op := newOperation(rec)
 	if news {
-		op.told = statefs.Transited{}
+		op.published = statefs.PastTransition{}
 	}
 	op.marker.Store(&marker)
-	op.set(state)
+	op.setState(state)
 	adopted, err := d.adoptWork(op)
 	if err != nil {
 		return err
 	}
-	if err := d.adoptSides(op); err != nil {
+	if err := d.adoptOptionalSteps(op); err != nil {
 		return err
 	}
-	held := d.heldUntilDue(op)
+	held := d.resumeCause(op)
 	switch {
 	case state == statefs.Running && !adopted && rec.Status == statefs.Paused && held != statefs.CauseRelease:
-		op.set(statefs.Paused)
-		if err := d.waitAgain(op, held); err != nil { // somebody moved the marker meanwhile
+		op.setState(statefs.Paused)
+		if err := d.returnToWaiting(op, held); err != nil { // the marker was moved concurrently
 			return err
 		}
 	case state == statefs.Running && !adopted:
-		// The work belonged to a daemon that is gone. Until the marker is back in the queue nothing of it is in hand.
-		if err := d.lost(op); err != nil || op.state == statefs.Failed {
+		// The work belonged to a daemon that is gone. The operation is not tracked until its marker
+		// is back in the queue.
+		if err := d.handleCutOff(op); err != nil || op.state == statefs.Failed {
 			return err
 		}
 	default:
-		op.catchUp(d.owner.Now())
+		op.catchUpWithMarker(d.owner.Now())
 	}
-	d.takeOverStop(op)
-	d.keep(op)
-	d.admission.settle(op, true)
+	d.recoverStop(op)
+	if err := d.expectBatch(rec); err != nil {
+		return err
+	}
+	d.track(op)
+	d.admission.syncQueue(op, true)
 	return nil
 }
 
-// requeue corrects a marker that somebody moved to running although there is no work in hand.
+// requeue moves a running marker back to queued: it was renamed to running while no work runs.
 func (d *Daemon) requeue(op *operation) error {
-	cutOff(op.rec, d.owner.Now())
-	if err := d.move(op, statefs.CauseInterrupted); err != nil {
+	cutOffStep(op.rec, d.owner.Now())
+	if err := d.transition(op, statefs.CauseInterrupted); err != nil {
 		return err
 	}
-	return d.durable(op)
+	return d.persist(op)
 }
 
-// rollForward carries out the rename that a crash cut off.
+// rollForward completes the rename that a crash interrupted.
 func (d *Daemon) rollForward(rec *statefs.Record, from statefs.State) error {
 	if !rec.Next.Live() {
 		return d.takeOver(rec, from)
@@ -144,52 +156,109 @@ func (d *Daemon) rollForward(rec *statefs.Record, from statefs.State) error {
 	}
 	d.logger.Info("transition of an earlier daemon carried out", "id", rec.ID, "from", from, "to", rec.Next)
 	if n := len(rec.Transitions); n > 0 && rec.Transitions[n-1].To == rec.Next {
-		d.tellOne(rec, rec.Transitions[n-1])
+		d.publishTransition(rec, rec.Transitions[n-1])
 	}
 	return d.takeOver(rec, rec.Next)
 }
 
-// removeEnded removes the markers of an operation whose terminal record was written.
+// removeEnded removes the markers of an operation whose terminal record is written.
 func (d *Daemon) removeEnded(rec *statefs.Record, states []statefs.State) error {
-	if err := d.enterEnded(rec.ID); err != nil {
+	if err := d.indexEnded(rec.ID); err != nil {
 		return err
 	}
 	for _, state := range states {
 		file := statefs.MarkerName(rec.ID, state)
-		if owner := d.holder(file, rec.ID); owner != nil {
-			return d.giveBack(owner, file)
+		if owner := d.markerOwner(file, rec.ID); owner != nil {
+			return d.returnMarker(owner, file)
 		}
 		if err := d.owner.RemoveMarker(rec.ID, state); err != nil {
 			return err
 		}
 	}
 	d.logger.Info("marker of an ended operation removed", "id", rec.ID, "status", rec.Status)
-	d.wakeChildren(rec.ID) // those that were looked at before found the marker
-	return scratchOf(d.owner.LogPath(rec.ID)).remove()
+	d.enqueueChildren(rec.ID) // a child that was reconciled earlier still saw the marker
+	return errors.Join(scratchOf(d.owner.LogPath(rec.ID)).remove(), d.owner.RemoveEmptyLog(rec.ID))
 }
 
-// unreadable keeps an operation whose record cannot be understood for a person: the record goes to corrupt/, and a new one says
-// what is still known.
-func (d *Daemon) unreadable(id statefs.ID, state statefs.State, reason error) error {
+// quarantineRecord moves a record that cannot be decoded to corrupt/, writes a new one with what is
+// still known, and leaves the operation to a person.
+func (d *Daemon) quarantineRecord(id statefs.ID, state statefs.State, reason error) error {
 	if err := d.owner.QuarantineRecord(id, reason.Error()); err != nil {
 		return err
 	}
-	now := d.owner.Now()
-	rec := statefs.Unknown(id, now)
+	rec, err := d.rebuilt(id)
+	if err != nil {
+		return err
+	}
 	op := newOperation(rec)
-	op.set(state)
+	op.setState(state)
 	rec.Status = state
 	if state != statefs.FailedManual {
-		if err := d.move(op, statefs.CauseUnreadable); err != nil {
+		if err := d.transition(op, statefs.CauseUnreadable); err != nil {
 			return err
 		}
 	}
 	rec.Reason = "record unreadable"
-	rec.Error = &statefs.Fault{Code: "record_unreadable", Message: reason.Error()}
+	rec.Error = &statefs.Fault{Code: string(statefs.CauseUnreadable), Message: reason.Error() +
+		"; a retry begins the work anew, as the job is defined now"}
+	if rec.Group == "" {
+		rec.Error = &statefs.Fault{Code: statefs.CodeRecordLost, Message: reason.Error()}
+	}
 	d.logger.Error("record unreadable: the operation waits for a person", "id", id, "error", reason)
-	if err := d.durable(op); err != nil {
+	if err := d.persist(op); err != nil {
 		return err
 	}
-	d.tell(op)
+	d.mu.Lock()
+	delete(d.damaged, id)
+	d.mu.Unlock()
+	d.publish(op)
 	return d.takeOver(rec, op.state)
+}
+
+// damagedRecord is what is known of an operation whose record was damaged or removed while it
+// waited.
+type damagedRecord struct {
+	row history.Packed
+	err error
+}
+
+// damagedRecord returns what is known of the damaged record of id, or nil if it is not damaged.
+func (d *Daemon) damagedRecord(id statefs.ID) *damagedRecord {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if damaged, known := d.damaged[id]; known {
+		return &damaged
+	}
+	return nil
+}
+
+// rebuilt creates a record from what the daemon remembers of an operation: its job, its parameters
+// and its submit time. If one of these is missing or does not fit, the record contains only the ID.
+func (d *Daemon) rebuilt(id statefs.ID) (*statefs.Record, error) {
+	unknown := statefs.UnknownRecord(id, d.owner.Now())
+	damaged := d.damagedRecord(id)
+	if damaged == nil {
+		return unknown, nil
+	}
+	row, err := damaged.row.Unpack()
+	if err != nil || row.ParamsCut {
+		return unknown, nil //nolint:nilerr // without parameters, only the ID is known
+	}
+	def := d.config.Catalog.Get(row.Group, row.Job)
+	if def == nil {
+		return unknown, nil
+	}
+	params, err := def.BindRecorded([]byte(row.Params))
+	if err != nil {
+		return unknown, nil //nolint:nilerr // the job was changed, and these parameters do not fit
+	}
+	s, err := submit.Build(def, params, submit.Options{Key: &row.Key}, d.owner.Now())
+	if err != nil {
+		return unknown, nil //nolint:nilerr // the job was changed, and no operation can be built from it
+	}
+	s.Tags = row.Tags
+	if s.Steps == nil { // otherwise the row holds the lane of a step
+		s.Lane = row.Lane
+	}
+	return d.owner.Rebuild(id, s, row.Created)
 }

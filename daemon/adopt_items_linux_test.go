@@ -14,7 +14,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Items that were under way go on where they are, and the others follow: each is done once, and the log has what it would have.
+// Items in progress continue after a restart, and the others follow. Each runs once, and the log is
+// the same as without the restart.
 func TestItemsOutliveAKilledDaemon(t *testing.T) {
 	t.Parallel()
 	for _, job := range []string{"each", "together"} {
@@ -26,7 +27,8 @@ func TestItemsOutliveAKilledDaemon(t *testing.T) {
 				dir := t.TempDir()
 				hold := filepath.Join(dir, "hold")
 				must(t, os.WriteFile(hold, nil, 0o600))
-				id := k.submit(job, script(fmt.Sprintf("echo item $1; echo $1 >>%s/did; test $1 -lt 2 || while test -e %s; do sleep 0.02; done; echo end $1", dir, hold)))
+				id := k.submit(job,
+					script(fmt.Sprintf("echo item $1; echo $1 >>%s/did; test $1 -lt 2 || while test -e %s; do sleep 0.02; done; echo end $1", dir, hold)))
 				began := map[string]int{"each": 2, "together": 4}[job]
 				k.poll("some items are under way", func() bool {
 					did, err := os.ReadFile(filepath.Join(dir, "did"))
@@ -74,7 +76,8 @@ func TestItemsOutliveAKilledDaemon(t *testing.T) {
 	}
 }
 
-// Files that come or go between two daemons change the numbers of the items, and not which of them are done.
+// Files that appear or disappear between two daemons change the numbers of the items, but not which
+// items are done.
 func TestItemsWhoseNumbersChange(t *testing.T) {
 	t.Parallel()
 	for _, parallel := range []string{"1", "3"} {
@@ -86,7 +89,8 @@ func TestItemsWhoseNumbersChange(t *testing.T) {
 			for _, name := range []string{"b", "c", "d", "e", "f"} {
 				must(t, os.WriteFile(filepath.Join(files, name), nil, 0o600))
 			}
-			k := prepareKept(t, fmt.Sprintf("group: test\nname: files\nitems: {glob: %q}\nparallel: %s\nrun: [sh, -c, 'echo $1 >>%s/did; while test -e %s; do sleep 0.02; done', sh, '${item}']\n", files+"/*", parallel, dir, hold))
+			k := prepareKept(t,
+				fmt.Sprintf("group: test\nname: files\nitems: {glob: %q}\nparallel: %s\nrun: [sh, -c, 'echo $1 >>%s/did; while test -e %s; do sleep 0.02; done', sh, '${item}']\n", files+"/*", parallel, dir, hold))
 			k.start()
 			id := k.submit("files", "{}")
 			k.poll("items are under way", func() bool {
@@ -114,7 +118,8 @@ func TestItemsWhoseNumbersChange(t *testing.T) {
 	}
 }
 
-// A daemon may be killed when it has made the files of an item and its command has not begun: the next one begins with its own.
+// A daemon may be killed after it made the files of an item and before it started the command. The
+// next daemon starts the item with new files.
 func TestFilesOfAnItemThatNeverBegan(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, allKept)
@@ -122,7 +127,8 @@ func TestFilesOfAnItemThatNeverBegan(t *testing.T) {
 	dir := t.TempDir()
 	hold := filepath.Join(dir, "hold")
 	must(t, os.WriteFile(hold, nil, 0o600))
-	id := k.submit("together", script(fmt.Sprintf(`echo $1 >>%s/did; while test -e %s; do sleep 0.02; done; test $1 -gt 3 || echo "{\"n\": $1}" >$JOBDIR_RESULT`, dir, hold)))
+	id := k.submit("together",
+		script(fmt.Sprintf(`echo $1 >>%s/did; while test -e %s; do sleep 0.02; done; test $1 -gt 3 || echo "{\"n\": $1}" >$JOBDIR_RESULT`, dir, hold)))
 	k.poll("three items are under way", func() bool {
 		did, err := os.ReadFile(filepath.Join(dir, "did"))
 		return err == nil && strings.Count(string(did), "\n") == 3
@@ -148,13 +154,14 @@ func TestFilesOfAnItemThatNeverBegan(t *testing.T) {
 	}
 }
 
-// When the keeper dies no item in flight has a verdict: they are done again if the job is tried again.
+// If the keeper dies, the items in progress have no outcome; they run again if the job is retried.
 func TestKeeperIsKilledDuringItems(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, strings.ReplaceAll(allKept, "parallel: 3", "parallel: 3\nretry: {max_attempts: 2}"))
 	k.start()
 	dir := t.TempDir()
-	id := k.submit("together", script("echo $1 $JOBDIR_RUN >>"+dir+"/did; test $1 = 1 || test $JOBDIR_RUN = 2 || exec sleep 1000"))
+	id := k.submit("together",
+		script("echo $1 $JOBDIR_RUN >>"+dir+"/did; test $1 = 1 || test $JOBDIR_RUN = 2 || exec sleep 1000"))
 	k.poll("items are under way", func() bool {
 		did, err := os.ReadFile(filepath.Join(dir, "did"))
 		return err == nil && strings.Count(string(did), "\n") == 4

@@ -6,8 +6,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// What a command has said of its progress is known to the next daemon, and is not taken for new again: neither its phase nor a number that a
-// later line of the log has overtaken.
+// The next daemon knows the progress of a command and does not count it as new: neither its phase
+// nor a number that a later line of the log has overtaken.
 func TestProgressOutlivesAKilledDaemon(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, allKept)

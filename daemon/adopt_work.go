@@ -10,31 +10,33 @@ import (
 	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// findHeld asks the keepers what they have in hand.
-func (d *Daemon) findHeld() {
-	d.held = make(map[statefs.ID][]keeper.Held)
+// listHeldCommands returns the commands that living keepers hold, by operation.
+func (d *Daemon) listHeldCommands() map[statefs.ID][]keeper.HeldCommand {
+	held := make(map[statefs.ID][]keeper.HeldCommand)
 	if d.config.Keepers == nil {
-		return
+		return held
 	}
-	for _, h := range d.config.Keepers.Held() {
+	for _, h := range d.config.Keepers.Commands() {
 		id, err := statefs.ParseID(h.Key.Operation)
 		if err != nil {
-			continue // of another program
+			continue // the key belongs to another program
 		}
-		d.held[id] = append(d.held[id], h)
+		held[id] = append(held[id], h)
 	}
+	return held
 }
 
-// endUnwanted ends what the keepers have in hand and no operation is about: of an earlier run, of one that has ended, was moved by hand
-// or is gone. It waits for them, since the next run of the same operation is about to begin.
-func (d *Daemon) endUnwanted() error {
+// endUnwantedCommands ends the commands in held that no operation needs: those of an earlier run,
+// and those of an operation that has ended, was moved manually or is gone. It waits for their end,
+// because the next run of the same operation is about to start.
+func (d *Daemon) endUnwantedCommands(held map[statefs.ID][]keeper.HeldCommand) error {
 	var unwanted []keeper.Running
-	for id, held := range d.held {
+	for id, held := range held {
 		runs, err := d.wantedRuns(id)
 		if err != nil {
 			return err
@@ -45,46 +47,48 @@ func (d *Daemon) endUnwanted() error {
 			}
 			if p, ok := d.config.Keepers.Find(h.Key, ""); ok {
 				unwanted = append(unwanted, p)
-				d.logger.Info("a command of an earlier daemon is of no use any more", "command", h.Key, "pid", h.PID, "ended", h.Ended)
+				d.logger.Info("a command of an earlier daemon is of no use any more", "command", h.Key, "pid",
+					h.PID, "ended", h.Ended)
 			}
 		}
 	}
-	endAll(unwanted)
+	endCommands(unwanted)
 	return nil
 }
 
-// anyRun is no number of a run: those of all runs are wanted.
+// anyRun means all runs instead of the number of one.
 const anyRun = -1
 
-// wantedRuns returns the numbers of the runs whose commands are to go on.
+// wantedRuns returns the numbers of the runs whose commands must continue.
 func (d *Daemon) wantedRuns(id statefs.ID) (runs []int, err error) {
-	sight, err := d.owner.Look(id)
+	sight, err := d.owner.ObserveAll(id)
 	if err != nil {
 		return nil, err
 	}
 	rec, err := d.owner.ReadRecord(id)
-	if errors.Is(err, statefs.ErrNewerVersion) || mends(err) {
-		return []int{anyRun}, nil // it is left alone with all that it has, or the look at it tries again
+	if errors.Is(err, statefs.ErrNewerVersion) || isTransient(err) {
+		return []int{anyRun}, nil // the operation is left alone with its commands, or its reconcile tries again
 	}
 	if err != nil || rec.Status.Terminal() && !rec.Trailing || len(sight.States) == 0 {
-		return nil, nil //nolint:nilerr // whatever the reason, the look at this operation says it, and nothing goes on without a record
+		return nil, nil //nolint:nilerr // the reconcile reports the reason; without a record no command continues
 	}
 	state := sight.States[0]
 	if len(sight.States) > 1 {
-		state = d.owner.Surviving(id, sight.States, rec)
+		state = d.owner.ChooseMarker(id, sight.States, rec)
 	}
 	for _, s := range rec.Steps {
 		if s.Optional && s.Status == steps.Running {
 			runs = append(runs, s.Run)
 		}
 	}
-	if !rec.Trailing && mayRun(rec, statefs.Meant(rec, state)) {
+	if !rec.Trailing && mayHaveCommands(rec, statefs.InterpretMarker(rec, state)) {
 		runs = append(runs, runNumber(rec))
 	}
 	return runs, nil
 }
 
-// runNumber is the number of the run of an operation that is not one of an optional step.
+// runNumber returns the number of the current run: that of the current required step, or else of
+// the operation.
 func runNumber(rec *statefs.Record) int {
 	if at := rec.CurrentStep(); at != nil {
 		return at.Run
@@ -92,134 +96,151 @@ func runNumber(rec *statefs.Record) int {
 	return rec.Run
 }
 
-// mayRun says whether an operation in a state may have commands of its last run that are to go on, or whose end the record does not say yet.
-// One that has a time at which it is due has had its run, and what came of that is in the record.
-func mayRun(rec *statefs.Record, state statefs.State) bool {
+// mayHaveCommands reports whether an operation in a state may have commands of its last run that
+// must continue or whose end is not recorded yet. If the record has a due time, the run has ended
+// and its outcome is recorded.
+func mayHaveCommands(rec *statefs.Record, state statefs.State) bool {
 	if at := rec.CurrentStep(); len(rec.Steps) > 0 && (at == nil || at.Status != steps.Running) {
 		return false // it is between two steps
 	}
 	return rec.DueAt == nil && (state == statefs.Running || state == statefs.Paused)
 }
 
-func endAll(commands []keeper.Running) {
+func endCommands(commands []keeper.Running) {
 	for _, p := range commands {
 		p.End(causeInterrupted)
 	}
 	for _, p := range commands {
 		<-p.Done()
-		p.Taken()
+		p.Acknowledge()
 	}
 }
 
-// endHeld ends what the keepers have in hand of an operation that ends now.
-func (d *Daemon) endHeld(id statefs.ID) {
+// endHeldCommands ends the commands that keepers hold for an operation that ends now.
+func (d *Daemon) endHeldCommands(id statefs.ID) {
 	var commands []keeper.Running
-	for _, h := range d.held[id] {
+	for _, h := range d.heldCommands[id] {
 		if p, ok := d.config.Keepers.Find(h.Key, ""); ok {
 			commands = append(commands, p)
 		}
 	}
-	endAll(commands)
+	endCommands(commands)
 }
 
-// adoptWork goes on with a run that an earlier daemon has begun, when its command is still in the hands of a keeper or has left a report
-// of its end. Nothing is said in the log: for whoever reads that, nothing has happened.
+// adoptWork continues a run of an earlier daemon if a keeper still holds its command or an exit
+// report exists. It writes no line into the operation's log, because nothing has changed for its
+// readers.
 func (d *Daemon) adoptWork(op *operation) (goesOn bool, err error) {
 	if d.config.Keepers == nil || op.rec.Starts == 0 {
 		return false, nil
 	}
-	var commands []adopted
-	if mayRun(op.rec, op.state) {
-		commands = d.leftCommands(op.rec, runNumber(op.rec), "")
+	var commands []adoptedCommand
+	waits := false
+	if mayHaveCommands(op.rec, op.state) {
+		commands = d.remainingCommands(op.id(), d.heldCommands[op.id()], runNumber(op.rec), "")
+		waits = d.waitsForKeeper(d.currentWork(op.rec))
 	}
-	if len(commands) == 0 {
-		// One that is there is of a run that is over, or cannot be understood.
+	if len(commands) == 0 && !waits {
+		// An exit report found here belongs to a run that is over, or cannot be decoded.
 		return false, statefs.RemoveExit(d.owner.Dir(), statefs.ExitName(op.id()))
 	}
-	def, params, err := d.workOf(op.rec)
+	def, params, err := d.currentWork(op.rec)
 	if err == nil && def.Work() == catalog.WorkHandler {
 		err = errors.New("its job is a handler")
 	}
 	var r *run
 	var do work
 	if err == nil {
-		_, err = d.openShared(op, true)
+		_, err = d.openLogWriter(op, true)
 	}
 	if err == nil {
 		r, do, err = d.newRun(op, def, params, true)
 	}
-	if mends(err) {
+	if isTransient(err) {
 		d.closeLog(op)
-		return false, err // it goes on meanwhile, and is looked at again
+		return false, err // the command continues, and the next reconcile tries again
 	}
 	if err != nil {
 		d.logger.Error("a command of an earlier daemon is ended: its run cannot go on", "id", op.id(), "error", err)
 		for _, a := range commands {
-			endAll([]keeper.Running{a})
+			endCommands([]keeper.Running{a})
 		}
 		return false, nil
 	}
-	r.takeOver(commands, op.state == statefs.Paused)
-	d.logger.Info("work of an earlier daemon goes on", "id", op.id(), "run", op.rec.Run, "commands", len(commands))
+	do = d.continueWork(r, do, commands, waits, op.state == statefs.Paused)
+	d.logger.Info("work of an earlier daemon goes on", "id", op.id(), "run", op.rec.Run, "commands", len(commands),
+		"waits_for_keeper", waits)
 	d.startRun(op, r, do)
 	return true, nil
 }
 
-// takeOver has a run go on with the commands that an earlier daemon has started.
-func (r *run) takeOver(commands []adopted, paused bool) {
-	r.begun = func() {} // it has
-	r.gate.asked = paused
+// continueWork makes a run continue with the commands of an earlier daemon, and returns its work.
+// If waits is set, the work first waits for a keeper that may hold more of these commands.
+func (d *Daemon) continueWork(r *run, do work, commands []adoptedCommand, waits, paused bool) work {
+	r.onBegun = func() {} // the run has begun already
+	r.gate.requested = paused
+	if waits {
+		return d.afterKeepersSettle(do)
+	}
+	r.adoptCommands(commands)
+	return do
+}
+
+// adoptCommands adds the commands of an earlier daemon to the run.
+func (r *run) adoptCommands(commands []adoptedCommand) {
 	for _, a := range commands {
 		r.commands.adopt(a)
 		r.gate.attach(a.Running)
 	}
 }
 
-// saidBefore is how far the present run of an operation was when an earlier daemon last heard of it; its time is zero when that is not known.
-func (d *Daemon) saidBefore(rec *statefs.Record) statefs.Progress {
+// earlierProgress returns the last progress that an earlier daemon noted for the current run; its
+// time is zero if none is known.
+func (d *Daemon) earlierProgress(rec *statefs.Record) statefs.Progress {
 	p, err := d.owner.ReadProgress(rec.ID)
 	if err != nil && rec.Progress != nil {
 		p = *rec.Progress
 	}
 	for _, t := range rec.Transitions {
 		if t.Cause == statefs.CauseStart && p.At.Before(t.At) {
-			return statefs.Progress{} // of an earlier run
+			return statefs.Progress{} // the progress is of an earlier run
 		}
 	}
 	return p
 }
 
-// leftCommands finds the commands of a run, of an optional step when side is its name: in the hands of keepers, and those whose keeper has ended since.
-func (d *Daemon) leftCommands(rec *statefs.Record, run int, side string) []adopted {
-	var found []adopted
+// remainingCommands returns the commands of a run that keepers hold, and those whose keeper has
+// ended since. side is the name of an optional step, or "".
+func (d *Daemon) remainingCommands(id statefs.ID, held []keeper.HeldCommand, run int, side string) []adoptedCommand {
+	var found []adoptedCommand
 	there := make(map[int]bool)
 	add := func(number int, name, report string) {
 		if there[number] {
 			return
 		}
-		p, ok := d.config.Keepers.Find(keeper.Key{Operation: rec.ID.String(), Run: run, Item: number}, report)
-		if ok && report != "" && !d.straysSince.IsZero() && p.Exit().Signal != "" && p.Exit().At.After(d.straysSince) {
-			p.Taken()
+		p, ok := d.config.Keepers.Find(keeper.Key{Operation: id.String(), Run: run, Item: number}, report)
+		if ok && report != "" && !d.straysEndedAt.IsZero() && p.Exit().Signal != "" && p.Exit().At.After(d.straysEndedAt) {
+			p.Acknowledge()
 			ok = false
 		}
 		if ok {
 			there[number] = true
-			found = append(found, adopted{Running: p, number: number, name: name})
+			found = append(found, adoptedCommand{Running: p, number: number, name: name})
 		}
 	}
-	for _, h := range d.held[rec.ID] {
+	for _, h := range held {
 		if h.Key.Run == run {
 			add(h.Key.Item, h.Label, "")
 		}
 	}
-	add(wholeRun, "", exitNameOf(rec.ID, side, wholeRun))
-	for number, name := range d.itemReports(rec.ID, run, side) {
-		add(number, name, exitNameOf(rec.ID, side, number))
+	add(wholeRun, "", exitNameOf(id, side, wholeRun))
+	for number, name := range d.itemReports(id, run, side) {
+		add(number, name, exitNameOf(id, side, number))
 	}
 	return found
 }
 
-// itemReports returns the names of the items, by number, that have left an exit report of a run.
+// itemReports returns the names of the items that have an exit report of the given run, by number.
 func (d *Daemon) itemReports(id statefs.ID, run int, side string) map[int]string {
 	log := d.owner.LogPath(id)
 	if side != "" {
@@ -239,7 +260,7 @@ func (d *Daemon) itemReports(id statefs.ID, run int, side string) map[int]string
 		}
 		report, err := keeper.ReadReport(d.owner.Dir(), exitNameOf(id, side, number))
 		if err != nil || report.Run != run {
-			continue // not of this run, or not to be understood: the item is done again
+			continue // of another run, or not decodable: the item runs again
 		}
 		found[number] = string(report.Label)
 	}

@@ -43,8 +43,8 @@ run: [sh, -c, "${params.script}", sh, "${item}"]
 
 const allKept = handlerJobs + "---" + commandJobs + "---" + keptJobs
 
-// A command goes on while its daemon is killed and another one comes: it is the same process in the same run, its log goes on, and it
-// is still paused, resumed and waited for.
+// A command survives the kill of its daemon. Under the next daemon it is the same process and run,
+// its log continues, and it can be paused, resumed and waited for.
 func TestCommandOutlivesAKilledDaemon(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, allKept)
@@ -61,21 +61,23 @@ func TestCommandOutlivesAKilledDaemon(t *testing.T) {
 	k.awaitState(id, statefs.Running)
 	k.open(until)
 	rec := k.awaitEnd(id)
-	if rec.Run != 1 || rec.Starts != 1 || rec.Rescues != 0 || rec.Interrupts != 0 || rec.ExitCode == nil || *rec.ExitCode != 3 || rec.PID != pid {
+	if rec.Run != 1 || rec.Starts != 1 || rec.Rescues != 0 || rec.Interrupts != 0 || rec.ExitCode == nil ||
+		*rec.ExitCode != 3 || rec.PID != pid {
 		t.Errorf("record %+v", rec)
 	}
-	k.wantLog(id, "begins", "  Pause requested, pausing...", "  Resume requested, resuming...", "ends", "  ERROR: exit code 3")
+	k.wantLog(id, "begins", "  Pause requested, pausing...", "  Resume requested, resuming...", "ends",
+		"  ERROR: exit code 3")
 	if left, _ := filepath.Glob(filepath.Join(k.dir, "operations", "*", "*.exit")); len(left) > 0 {
 		t.Errorf("exit reports %v are left", left)
 	}
 }
 
-// running returns the process number of the command of an operation, as the keeper says it.
+// running returns the process ID of an operation's command, as the keeper reports it.
 func (k *kept) running(id statefs.ID) int {
 	k.t.Helper()
 	pid := 0
 	k.poll("a keeper has a command of "+id.String(), func() bool {
-		for _, h := range k.pool.Held() {
+		for _, h := range k.pool.Commands() {
 			if h.Key.Operation == id.String() {
 				pid = h.PID
 			}
@@ -85,7 +87,7 @@ func (k *kept) running(id statefs.ID) int {
 	return pid
 }
 
-// What became of a command while no daemon was there is in the record of the next one.
+// The next daemon records how a command ended while no daemon ran.
 func TestCommandEndsWhileNoDaemonIsThere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -94,10 +96,13 @@ func TestCommandEndsWhileNoDaemonIsThere(t *testing.T) {
 		code        string
 		log         []string
 	}{
-		"well":       {"script", "read x <$1; echo ends", statefs.Completed, "", []string{"ends"}},
-		"with code":  {"script", "read x <$1; exit 9", statefs.Failed, "exit_code", []string{"  ERROR: exit code 9"}},
-		"by signal":  {"script", "read x <$1; kill -9 $$", statefs.Failed, "signal", []string{"  ERROR: ended by SIGKILL"}},
-		"by timeout": {"limited", "trap '' TERM; while :; do sleep 0.05; done", statefs.Failed, "timeout", []string{"  ERROR: it took longer than the timeout of 4s"}},
+		"well":      {"script", "read x <$1; echo ends", statefs.Completed, "", []string{"ends"}},
+		"with code": {"script", "read x <$1; exit 9", statefs.Failed, "exit_code", []string{"  ERROR: exit code 9"}},
+		"by signal": {"script", "read x <$1; kill -9 $$", statefs.Failed, "signal", []string{"  ERROR: ended by SIGKILL"}},
+		"by timeout": {
+			"limited", "trap '' TERM; while :; do sleep 0.05; done", statefs.Failed, "timeout",
+			[]string{"  ERROR: it took longer than the timeout of 4s"},
+		},
 		"with a result": {
 			"script", `read x <$1; echo '{"answer":42}' >$JOBDIR_RESULT`, statefs.Completed, "", nil,
 		},
@@ -121,7 +126,8 @@ func TestCommandEndsWhileNoDaemonIsThere(t *testing.T) {
 				}
 				k.start()
 				rec := k.awaitEnd(id)
-				if rec.Status != c.status || rec.Run != 1 || rec.Rescues != 0 || (rec.Error == nil) != (c.code == "") || rec.Error != nil && rec.Error.Code != c.code {
+				if rec.Status != c.status || rec.Run != 1 || rec.Rescues != 0 || (rec.Error == nil) != (c.code == "") ||
+					rec.Error != nil && rec.Error.Code != c.code {
 					t.Errorf("record %+v, error %+v", rec, rec.Error)
 				}
 				if name == "with a result" && !strings.Contains(string(rec.Footer), `"answer":42`) {
@@ -137,7 +143,7 @@ func TestCommandEndsWhileNoDaemonIsThere(t *testing.T) {
 	}
 }
 
-// A pause outlasts the daemon, also one that somebody made or undid by hand while none was there.
+// A pause survives restarts, also if it was made or undone by a rename while no daemon ran.
 func TestPausedCommandStaysPaused(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, allKept)
@@ -171,7 +177,7 @@ func TestPausedCommandStaysPaused(t *testing.T) {
 	}
 }
 
-// A cancel that the killed daemon had begun is a cancel, whether the command has ended since or not.
+// A cancel that a killed daemon started is completed, whether or not the command has ended since.
 func TestCancelIsFinishedByTheNextDaemon(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]bool{"it has ended": true, "it is still ending": false} {
@@ -180,10 +186,11 @@ func TestCancelIsFinishedByTheNextDaemon(t *testing.T) {
 			k := prepareKept(t, strings.ReplaceAll(allKept, "grace: 300ms", "grace: 60s"))
 			k.start()
 			until := k.fifo("until")
-			id := k.begun("script", `trap 'echo asked; read x <`+until+`; exit 4' TERM; echo begins; while :; do sleep 0.05; done`)
+			id := k.begun("script",
+				`trap 'echo asked; read x <`+until+`; exit 4' TERM; echo begins; while :; do sleep 0.05; done`)
 			k.touch(id, statefs.Cancel)
 			k.awaitLog(id, "asked\n")
-			k.leave() // the daemon goes away in the middle of the cancel
+			k.leave() // the daemon stops in the middle of the cancel
 			if ends {
 				k.open(until)
 				k.awaitReport(k.dir, id)
@@ -199,7 +206,8 @@ func TestCancelIsFinishedByTheNextDaemon(t *testing.T) {
 	}
 }
 
-// The removal of a marker is a cancel also when the daemon is killed before the work has ended: the marker is back by then.
+// Removing a marker cancels the operation even if the daemon is killed before the work has ended:
+// it has restored the marker by then.
 func TestRemovedMarkerIsACancelForTheNextDaemonToo(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, strings.ReplaceAll(allKept, "grace: 300ms", "grace: 60s"))
@@ -222,7 +230,7 @@ func TestRemovedMarkerIsACancelForTheNextDaemonToo(t *testing.T) {
 	}
 }
 
-// A storage that is moved while only its keeper lives keeps the ends of its commands.
+// A storage that is moved while only its keeper runs keeps the exits of its commands.
 func TestMovedStorageKeepsTheEnds(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, allKept)
@@ -241,8 +249,9 @@ func TestMovedStorageKeepsTheEnds(t *testing.T) {
 	}
 }
 
-// An exit report of another run, one that cannot be understood, and a command of an earlier run say nothing about the present one.
-func TestWhatIsNotOfThisRunIsPutAside(t *testing.T) {
+// An exit report of another run, a report that cannot be decoded, and a command of an earlier run
+// do not affect the current run.
+func TestFilesOfAnotherRunAreSetAside(t *testing.T) {
 	t.Parallel()
 	for name, report := range map[string]string{
 		"of another run": `{"version":1,"id":"ID","run":7,"code":0,"ended_at":"2026-11-26T13:07:00Z"}`,
@@ -274,7 +283,7 @@ func TestWhatIsNotOfThisRunIsPutAside(t *testing.T) {
 	}
 }
 
-// A command of an operation that somebody ended, moved or removed while no daemon was there does not go on.
+// A command does not continue if its operation was ended, moved or removed while no daemon ran.
 func TestUnwantedCommandsAreEnded(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, allKept)
@@ -285,7 +294,7 @@ func TestUnwantedCommandsAreEnded(t *testing.T) {
 		k.awaitLog(ids[i], "\n")
 	}
 	removed, queued, stays := ids[0], ids[1], ids[2]
-	k.touch(queued, statefs.Pause) // so that its record no longer waits for the move to running
+	k.touch(queued, statefs.Pause) // so that its record no longer contains next: running
 	k.awaitState(queued, statefs.Paused)
 	k.awaitNothingTaken()
 	k.kill(child)
@@ -311,7 +320,8 @@ func TestUnwantedCommandsAreEnded(t *testing.T) {
 	}
 }
 
-// A marker that somebody renamed to what means nothing is known by its record, also without the list of live operations, which is a cache.
+// A marker that was renamed to a meaningless name is identified by its record, even without the
+// list of live operations, which is a cache.
 func TestMisnamedMarkerWithoutTheLiveList(t *testing.T) {
 	t.Parallel()
 	for _, ending := range []string{"", ".quewed", ".running.bak"} {

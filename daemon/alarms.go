@@ -8,126 +8,132 @@ import (
 	"time"
 )
 
-// alarms say when a time has come: one timer for all of them. Nothing is scanned; setting one costs the logarithm of their number.
+// alarms calls onExpire for each key when its deadline expires. One timer serves all keys. Nothing
+// is scanned; setting an alarm takes time logarithmic in the number of alarms.
 //
-// There are two clocks. That of the machine says when it is three o'clock; somebody may set it, ahead or back. The other one says how long
-// the daemon has run, and nothing changes it: by it go waits and limits, so that setting a clock neither ends work nor keeps it waiting.
-// An alarm may have a time by each, and comes with the first.
+// There are two clocks. The machine's clock gives the time of day; a person may set it ahead or
+// back. The other clock is how long the daemon has run; waits and limits use it, so that setting
+// the machine's clock neither ends work nor delays it. An alarm may have a deadline by each clock
+// and expires with the first.
 //
-// An alarm only says "look now", and only once: whoever is told compares the times again and sets the next one.
+// An alarm expires once and carries no reason: the callee compares the deadlines again and sets the
+// next alarm.
 type alarms[K comparable] struct {
-	ring func(K)              // called by run, without the lock
-	now  func() time.Time     // the clock of the machine
-	ran  func() time.Duration // how long the daemon has run
-	// reset is called by wake, without the lock, when the clock of the machine was set; nil: nobody minds.
-	reset func()
+	onExpire func(K)              // called by serve, without the lock
+	now      func() time.Time     // the machine's clock
+	uptime   func() time.Duration // how long the daemon has run
+	// onClockSet is called by serve, without the lock, after the machine's clock was set; may be
+	// nil.
+	onClockSet func()
 
-	mu      sync.Mutex
-	all     map[K]*alarm[K]
-	clock   alarmHeap[K] // by the clock of the machine
-	run     alarmHeap[K] // by how long the daemon has run
-	changed chan struct{}
+	mu         sync.Mutex
+	byKey      map[K]*alarm[K]
+	wallHeap   alarmHeap[K] // ordered by the machine's clock
+	uptimeHeap alarmHeap[K] // ordered by the time that the daemon has run
+	changed    chan struct{}
 }
 
-// alarm is when something is due.
+// alarm is the deadlines of one key.
 type alarm[K comparable] struct {
-	key   K
-	when  [2]int64 // nanoseconds: since 1970, and since the daemon began; never for no time
-	place [2]int   // in the heaps; -1 for none
+	key       K
+	deadlines [2]int64 // nanoseconds since 1970, and since the daemon started; never for none
+	heapIndex [2]int   // in the heaps; -1 if not in that heap
 }
 
 const never = math.MaxInt64
 
-// The clocks, as indexes of an alarm's times.
+// The clocks, as indexes into the deadlines of an alarm.
 const (
-	byClock = iota
-	byRun
+	wallClock = iota
+	uptimeClock
 )
 
 func newAlarms[K comparable](now func() time.Time, ran func() time.Duration, ring func(K)) *alarms[K] {
 	return &alarms[K]{
-		ring: ring, now: now, ran: ran, all: make(map[K]*alarm[K]), changed: make(chan struct{}, 1),
-		clock: alarmHeap[K]{which: byClock}, run: alarmHeap[K]{which: byRun},
+		onExpire: ring, now: now, uptime: ran, byKey: make(map[K]*alarm[K]), changed: make(chan struct{}, 1),
+		wallHeap: alarmHeap[K]{clock: wallClock}, uptimeHeap: alarmHeap[K]{clock: uptimeClock},
 	}
 }
 
-// set replaces the alarm of key: at is a time of the machine's clock, zero for none; after is how long the daemon will have run, 0 for none.
-// With neither there is no alarm. It never blocks.
+// set replaces the alarm of key. at is a time of the machine's clock, zero for none; after is a
+// duration since the daemon started, 0 for none. With neither, the alarm is removed. It never
+// blocks.
 func (a *alarms[K]) set(key K, at time.Time, after time.Duration) {
 	when := [2]int64{never, never}
 	if !at.IsZero() {
-		when[byClock] = at.UnixNano()
+		when[wallClock] = at.UnixNano()
 	}
 	if after > 0 {
-		when[byRun] = int64(after)
+		when[uptimeClock] = int64(after)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	known := a.all[key]
-	if known == nil && when == [2]int64{never, never} || known != nil && known.when == when {
+	known := a.byKey[key]
+	if known == nil && when == [2]int64{never, never} || known != nil && known.deadlines == when {
 		return
 	}
-	first := a.first()
+	first := a.next()
 	if known != nil {
-		a.take(known)
+		a.remove(known)
 	}
 	if when != [2]int64{never, never} {
-		e := &alarm[K]{key: key, when: when, place: [2]int{-1, -1}}
-		a.all[key] = e
+		e := &alarm[K]{key: key, deadlines: when, heapIndex: [2]int{-1, -1}}
+		a.byKey[key] = e
 		for _, h := range a.heaps() {
-			if e.when[h.which] != never {
+			if e.deadlines[h.clock] != never {
 				heap.Push(h, e)
 			}
 		}
 	}
-	if a.first() != first {
-		a.again()
+	if a.next() != first {
+		a.rearm()
 	}
 }
 
-// again has the timer set anew, because a clock was set.
-func (a *alarms[K]) again() {
+// rearm makes serve set its timer again, because the first deadline of a clock has changed.
+func (a *alarms[K]) rearm() {
 	select {
 	case a.changed <- struct{}{}:
 	default:
 	}
 }
 
-func (a *alarms[K]) heaps() [2]*alarmHeap[K] { return [2]*alarmHeap[K]{&a.clock, &a.run} }
+func (a *alarms[K]) heaps() [2]*alarmHeap[K] { return [2]*alarmHeap[K]{&a.wallHeap, &a.uptimeHeap} }
 
-// first are the next times by either clock.
-func (a *alarms[K]) first() (when [2]int64) {
+// next returns the earliest deadline by each clock.
+func (a *alarms[K]) next() (when [2]int64) {
 	for i, h := range a.heaps() {
 		when[i] = never
-		if len(h.list) > 0 {
-			when[i] = h.list[0].when[i]
+		if len(h.entries) > 0 {
+			when[i] = h.entries[0].deadlines[i]
 		}
 	}
 	return when
 }
 
-func (a *alarms[K]) take(e *alarm[K]) {
+func (a *alarms[K]) remove(e *alarm[K]) {
 	for _, h := range a.heaps() {
-		if e.place[h.which] >= 0 {
-			heap.Remove(h, e.place[h.which])
+		if e.heapIndex[h.clock] >= 0 {
+			heap.Remove(h, e.heapIndex[h.clock])
 		}
 	}
-	delete(a.all, e.key)
+	delete(a.byKey, e.key)
 }
 
-// due takes what is due and returns how long it takes until something else is; never when there is nothing.
-func (a *alarms[K]) due() (keys []K, wait time.Duration) {
+// takeExpired removes and returns the keys that are due, and the time until the next deadline;
+// never if there is none.
+func (a *alarms[K]) takeExpired() (keys []K, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := [2]int64{a.now().UnixNano(), int64(a.ran())}
+	now := [2]int64{a.now().UnixNano(), int64(a.uptime())}
 	for i, h := range a.heaps() {
-		for len(h.list) > 0 && h.list[0].when[i] <= now[i] {
-			keys = append(keys, h.list[0].key)
-			a.take(h.list[0])
+		for len(h.entries) > 0 && h.entries[0].deadlines[i] <= now[i] {
+			keys = append(keys, h.entries[0].key)
+			a.remove(h.entries[0])
 		}
 	}
 	wait = never
-	for i, when := range a.first() {
+	for i, when := range a.next() {
 		if when != never {
 			wait = min(wait, time.Duration(when-now[i]))
 		}
@@ -135,25 +141,26 @@ func (a *alarms[K]) due() (keys []K, wait time.Duration) {
 	return keys, wait
 }
 
-// longestTimer is for how long the timer is set at most, which arithmetic needs.
-const longestTimer = 1 << 30 * time.Second
+// maxTimer bounds the timer, so that its arithmetic does not overflow.
+const maxTimer = 1 << 30 * time.Second
 
-// wake rings what is due until ctx ends. A value on clockSet says that the clock of the machine was set; it may be nil.
-func (a *alarms[K]) wake(ctx context.Context, clockSet <-chan struct{}) {
-	timer := time.NewTimer(longestTimer)
+// serve calls onExpire for each expired key until ctx ends. A value on clockSet means that the
+// machine's clock was set; clockSet may be nil.
+func (a *alarms[K]) serve(ctx context.Context, clockSet <-chan struct{}) {
+	timer := time.NewTimer(maxTimer)
 	defer timer.Stop()
 	for {
-		keys, wait := a.due()
+		keys, wait := a.takeExpired()
 		for _, key := range keys {
-			a.ring(key)
+			a.onExpire(key)
 		}
-		timer.Reset(min(wait, longestTimer))
+		timer.Reset(min(wait, maxTimer))
 		select {
 		case <-timer.C:
 		case <-a.changed:
 		case <-clockSet:
-			if a.reset != nil {
-				a.reset()
+			if a.onClockSet != nil {
+				a.onClockSet()
 			}
 		case <-ctx.Done():
 			return
@@ -161,36 +168,36 @@ func (a *alarms[K]) wake(ctx context.Context, clockSet <-chan struct{}) {
 	}
 }
 
-// alarmHeap has the next alarm by one clock on top.
+// alarmHeap is a heap with the earliest alarm by one clock on top.
 type alarmHeap[K comparable] struct {
-	which int
-	list  []*alarm[K]
+	clock   int
+	entries []*alarm[K]
 }
 
-func (h *alarmHeap[K]) Len() int { return len(h.list) }
+func (h *alarmHeap[K]) Len() int { return len(h.entries) }
 
 func (h *alarmHeap[K]) Less(i, j int) bool {
-	return h.list[i].when[h.which] < h.list[j].when[h.which]
+	return h.entries[i].deadlines[h.clock] < h.entries[j].deadlines[h.clock]
 }
 
 func (h *alarmHeap[K]) Swap(i, j int) {
-	h.list[i], h.list[j] = h.list[j], h.list[i]
-	h.list[i].place[h.which], h.list[j].place[h.which] = i, j
+	h.entries[i], h.entries[j] = h.entries[j], h.entries[i]
+	h.entries[i].heapIndex[h.clock], h.entries[j].heapIndex[h.clock] = i, j
 }
 
 // Push implements heap.Interface.
 func (h *alarmHeap[K]) Push(x any) {
 	e, _ := x.(*alarm[K]) // set pushes nothing else
-	e.place[h.which] = len(h.list)
-	h.list = append(h.list, e)
+	e.heapIndex[h.clock] = len(h.entries)
+	h.entries = append(h.entries, e)
 }
 
 // Pop implements heap.Interface.
 func (h *alarmHeap[K]) Pop() any {
-	last := len(h.list) - 1
-	e := h.list[last]
-	h.list[last] = nil
-	h.list = h.list[:last]
-	e.place[h.which] = -1
+	last := len(h.entries) - 1
+	e := h.entries[last]
+	h.entries[last] = nil
+	h.entries = h.entries[:last]
+	e.heapIndex[h.clock] = -1
 	return e
 }

@@ -13,10 +13,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/schedule"
+	"github.com/jobdir/jobdir/catalog/schedule"
 )
 
-// rung are the alarms that came, in order.
+// rung collects the expired alarms, in order.
 type rung struct {
 	mu   sync.Mutex
 	list []string
@@ -37,7 +37,7 @@ func (r *rung) want(t *testing.T, when string, want ...string) {
 	}
 }
 
-// Alarms come at their times, in order and once; what was replaced or taken back does not come.
+// Alarms expire at their deadlines, in order and once. Replaced and removed alarms do not expire.
 func TestAlarmsOfADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestAlarmsOfADay(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { a.wake(ctx, nil); close(done) }()
+		go func() { a.serve(ctx, nil); close(done) }()
 		a.set("noon", began.Add(12*time.Hour), 0)
 		a.set("late", began.Add(23*time.Hour), 0)
 		a.set("wait", time.Time{}, 5*time.Minute)
@@ -62,12 +62,13 @@ func TestAlarmsOfADay(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		<-done
-		rung.want(t, "after a day", "past at 0s", "wait at 5m0s", "replaced at 2h0m0s", "either at 3h0m0s", "noon at 12h0m0s", "late at 23h0m0s")
+		rung.want(t, "after a day", "past at 0s", "wait at 5m0s", "replaced at 2h0m0s", "either at 3h0m0s",
+			"noon at 12h0m0s", "late at 23h0m0s")
 	})
 }
 
-// A day of a job that fails each time, with waits that grow up to an hour: each attempt begins when its wait is over, to the nanosecond, and
-// the day costs as many looks as attempts.
+// A job that fails every time for a day, with waits that grow to an hour: each attempt starts when
+// its wait is over, to the nanosecond, and the day needs as many reconciles as attempts.
 func TestBackoffOfADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,13 +82,13 @@ func TestBackoffOfADay(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { a.wake(ctx, nil); close(done) }()
+		go func() { a.serve(ctx, nil); close(done) }()
 		a.set("job", began, 0)
 		<-time.After(24*time.Hour - 1)
 		synctest.Wait()
 		cancel()
 		<-done
-		minutes := []int{0, 1, 3, 7, 15, 31, 63} // from there on one each hour
+		minutes := []int{0, 1, 3, 7, 15, 31, 63} // then one each hour
 		for len(minutes) < 7+22 {
 			minutes = append(minutes, minutes[len(minutes)-1]+60)
 		}
@@ -101,21 +102,23 @@ func TestBackoffOfADay(t *testing.T) {
 	})
 }
 
-// When the clock is set ahead, what is due by it comes at once when the watch of the clock says so; what waits by the time that the
-// daemon has run does not. When it is set back, the clock is believed again.
+// When the clock is set ahead, deadlines of the machine's clock expire as soon as the clock watch
+// reports it; deadlines of the daemon's running time do not. When it is set back, it is trusted
+// again.
 func TestAlarmsWhenTheClockIsSet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var jump atomic.Int64
 		var rung rung
-		a := newAlarms(func() time.Time { return time.Now().Add(time.Duration(jump.Load())) }, func() time.Duration { return time.Since(began) }, func(key string) {
-			rung.note(key)
-		})
+		a := newAlarms(func() time.Time { return time.Now().Add(time.Duration(jump.Load())) },
+			func() time.Duration { return time.Since(began) }, func(key string) {
+				rung.note(key)
+			})
 		set := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { a.wake(ctx, set); close(done) }()
+		go func() { a.serve(ctx, set); close(done) }()
 		a.set("clock", began.Add(12*time.Hour), 0)
 		a.set("run", time.Time{}, 12*time.Hour)
 		a.set("later", began.Add(36*time.Hour), 0)
@@ -137,7 +140,8 @@ func TestAlarmsWhenTheClockIsSet(t *testing.T) {
 	})
 }
 
-// Against a plain list: at every time exactly what is due by either clock is taken, and the wait ends with the next one.
+// Compared with a plain list: takeExpired always returns exactly the keys that are due by either
+// clock, and the wait ends at the next deadline.
 func TestAlarmsAgainstAList(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -182,7 +186,7 @@ func TestAlarmsAgainstAList(t *testing.T) {
 					next = min(next, at.ran-int64(ran))
 				}
 			}
-			got, wait := a.due()
+			got, wait := a.takeExpired()
 			slices.Sort(got)
 			slices.Sort(want)
 			if !slices.Equal(got, want) || int64(wait) != next {
@@ -192,8 +196,8 @@ func TestAlarmsAgainstAList(t *testing.T) {
 	})
 }
 
-// A day of three schedules on one timer, with a daemon that is away for an hour in the middle of it: each slot of the day fires once, at its
-// time, and what was missed as the job says.
+// Three schedules on one timer for a day, with an hour without a daemon in the middle: each slot
+// fires once, at its time, and missed slots fire as the job defines.
 func TestSchedulesOfADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -209,7 +213,10 @@ func TestSchedulesOfADay(t *testing.T) {
 		for name, c := range map[string]struct {
 			line   string
 			missed schedule.Missed
-		}{"quarters": {"*/15 * * * *", schedule.MissedOnce}, "hours": {"0 * * * *", schedule.MissedAll}, "nights": {"30 2 * * *", schedule.MissedSkip}} {
+		}{
+			"quarters": {"*/15 * * * *", schedule.MissedOnce}, "hours": {"0 * * * *", schedule.MissedAll},
+			"nights": {"30 2 * * *", schedule.MissedSkip},
+		} {
 			spec, err := schedule.Parse(c.line, "")
 			must(t, err)
 			jobs[name] = &job{spec: spec, missed: c.missed, handled: schedule.Begin(began)}
@@ -229,11 +236,11 @@ func TestSchedulesOfADay(t *testing.T) {
 				a.set(name, j.handled.Next(j.spec, now), 0)
 			})
 			for name := range jobs {
-				a.set(name, time.Now(), 0) // a start looks at all
+				a.set(name, time.Now(), 0) // a start enqueues all of them
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan struct{})
-			go func() { a.wake(ctx, nil); close(done) }()
+			go func() { a.serve(ctx, nil); close(done) }()
 			<-time.After(time.Until(began.Add(until)))
 			synctest.Wait()
 			cancel()
@@ -242,9 +249,13 @@ func TestSchedulesOfADay(t *testing.T) {
 		run(10*time.Hour + time.Minute)
 		<-time.After(70 * time.Minute)
 		run(24*time.Hour + time.Second)
-		for name, want := range map[string]struct{ count, late int }{"quarters": {96 - 3, 1}, "hours": {24, 1}, "nights": {1, 0}} {
+		for name, want := range map[string]struct{ count, late int }{
+			"quarters": {96 - 3, 1},
+			"hours":    {24, 1}, "nights": {1, 0},
+		} {
 			j := jobs[name]
-			if len(j.fired) != want.count || j.late != want.late || !slices.IsSortedFunc(j.fired, time.Time.Compare) || len(slices.Compact(j.fired)) != want.count {
+			if len(j.fired) != want.count || j.late != want.late || !slices.IsSortedFunc(j.fired, time.Time.Compare) ||
+				len(slices.Compact(j.fired)) != want.count {
 				t.Errorf("%s: fired %d times, %d late; want %d, %d", name, len(j.fired), j.late, want.count, want.late)
 			}
 		}

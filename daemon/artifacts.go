@@ -6,29 +6,32 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
-// maxArtifacts is how many artifacts the record and the footer name; the folder has all.
+// maxArtifacts bounds how many artifacts the record and the footer name; the folder holds all of
+// them.
 const maxArtifacts = 1000
 
-// leftArtifacts returns the names of the files that the work left in its folder of artifacts, and removes the folder when there
-// are none.
-func (r *run) leftArtifacts() []string {
+// collectArtifacts returns the names of the files in the run's artifact folder. It removes the
+// folder if it is empty.
+func (r *run) collectArtifacts() []string {
 	dir := r.owner.ArtifactsPath(r.id)
 	if err := syscall.Rmdir(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil // it was empty, or nobody made it
+		return nil // it was empty, or does not exist
 	}
-	return artifactsIn(dir)
+	return listArtifacts(dir)
 }
 
-func artifactsIn(dir string) []string {
+func listArtifacts(dir string) []string {
 	var names []string
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
-			return nil //nolint:nilerr // what cannot be listed is not named; it stays where it is
+			return nil //nolint:nilerr // a file that cannot be listed is not named and stays in the folder
 		}
 		if name, err := filepath.Rel(dir, path); err == nil {
-			names = append(names, filepath.ToSlash(name))
+			names = append(names, statefs.ArtifactName(filepath.ToSlash(name)))
 		}
 		if len(names) == maxArtifacts {
 			return fs.SkipAll

@@ -36,8 +36,9 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// Whatever a job may say and chance may draw: a wait is never longer than the cap, never shorter than what jitter leaves, grows from
-// failure to failure until the cap, and is the same when nothing is left to chance.
+// For any retry settings and any random number, a wait is at most the cap and at least what jitter
+// leaves. Without the random part, the first wait is the initial one, and no wait is shorter than
+// the one before.
 func TestBackoffKeepsItsBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

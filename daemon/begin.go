@@ -11,67 +11,65 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
 
-// begin starts the work of a queued operation.
+// startOperation starts the work of a queued operation.
 //
-// The order is: record with the run number and next: running, rename, sync, work. So after a crash queued means that nothing was
-// begun, and running means that it may have been. The sync makes the submission durable too, where its submitter still waits. The record of
-// the first run of a handler is written later, or with its end: see beginsUnsaid.
-func (d *Daemon) begin(op *operation) error {
-	begun, err := d.beginning.one(d.owner)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if op.run == nil {
-			begun()
-		}
-	}()
-	def, params, err := d.workOf(op.rec)
-	if mends(err) {
+// The order is: write the record with the run number and next: running, rename, sync, start the
+// work. So after a crash, queued means that the work was not started, and running means that it may
+// have been. The sync also makes the submission durable if its submitter still waits for that. The
+// record of a handler's first run is written later, or with its end: see defersStartRecord.
+func (d *Daemon) startOperation(op *operation) error {
+	def, params, err := d.currentWork(op.rec)
+	if isTransient(err) {
 		return err
 	}
 	if err != nil {
-		return d.cannotStart(op, err)
+		return d.failStart(op, err)
 	}
 	if d.config.Keepers != nil && def.Work() != catalog.WorkHandler {
-		// Before anything has begun: a disk that is too full for a keeper's files is no fault of the work.
+		if err := d.checkSilentKeepers(op.rec); err != nil {
+			return err
+		}
+		// Start the keeper before the run: a disk that is too full for the keeper's files is no
+		// fault of the work.
 		if err := d.config.Keepers.Prepare(context.Background()); err != nil {
 			return fmt.Errorf("begin %s: %w", op.id(), err)
 		}
 	}
-	// The log is there before the marker says running, so that whoever follows the event finds it.
+	// A command writes to the log directly, so the log exists before the marker is renamed to
+	// running.
 	d.closeLog(op)
-	if _, err := d.openShared(op, def.Work() != catalog.WorkHandler || len(op.rec.Steps) > 0); err != nil {
+	if _, err := d.openLogWriter(op, def.Work() != catalog.WorkHandler || len(op.rec.Steps) > 0); err != nil {
 		return err
 	}
-	if err := d.markRunning(op, beginsUnsaid(op.rec, def)); err != nil {
+	if err := d.markRunning(op, defersStartRecord(op.rec, def)); err != nil {
 		return err
 	}
 	if err := d.owner.Sync(op.id()); err != nil {
 		return err
 	}
-	return d.beginRun(op, def, params, begun)
+	id := op.id()
+	return d.beginRun(op, def, params, func() { d.admission.releaseReservation(id) })
 }
 
 func (d *Daemon) startRun(op *operation, r *run, do work) {
 	op.run = r
 	id := op.id()
-	look := func() { d.looks.wantNames(id, 0) } // it is about the work and no file
+	look := func() { d.reconcileQueue.enqueueNames(id, 0) } // the work has changed, and no file
 	r.start(do, &d.runs, look, look, look)
 }
 
 func (d *Daemon) markRunning(op *operation, unsaid bool) error {
 	rec := *op.rec
 	now := d.owner.Now()
-	if len(rec.Steps) == 0 || rec.StartedAt == nil { // a step has a time of its own
+	if len(rec.Steps) == 0 || rec.StartedAt == nil { // a step has its own start time
 		rec.StartedAt = &now
 	}
-	d.noteStart(&rec, now)
-	d.lanes.starts.note(laneOf(op.rec), now)
+	d.applyStart(&rec, now)
+	d.lanes.startHistory.add(laneOf(op.rec), now)
 	if err := rec.Apply(op.state, statefs.CauseStart, now); err != nil {
 		return err
 	}
@@ -83,45 +81,47 @@ func (d *Daemon) markRunning(op *operation, unsaid bool) error {
 	}
 	err := d.owner.Move(op.id(), op.state, statefs.Running)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-		return errMoved // somebody moved or removed it: the number of this run is spent, nothing was begun
+		return errMoved // the marker was moved or removed: the run number is spent, no work was started
 	}
 	if err != nil {
 		return err
 	}
-	d.logger.Info("transition", "id", rec.ID, "from", op.state, "to", statefs.Running, "cause", statefs.CauseStart, "run", rec.Run)
+	d.logger.Info("transition", "id", rec.ID, "from", op.state, "to", statefs.Running, "cause",
+		statefs.CauseStart, "run", rec.Run)
 	d.counters.transitions.Add(1)
 	op.rec = &rec
-	op.set(statefs.Running)
+	op.setState(statefs.Running)
 	if unsaid {
-		op.unsaid = time.Now()
-		d.behind.add(op.id(), op.unsaid)
+		op.unrecordedStart = time.Now()
+		d.deferredStarts.add(op.id(), op.unrecordedStart)
 	}
 	return nil
 }
 
-// noteStart notes in a record that a run begins: of its job, or of the step at which it is.
-func (d *Daemon) noteStart(rec *statefs.Record, now time.Time) {
+// applyStart updates a record for the start of a run: of its job, or of its current step.
+func (d *Daemon) applyStart(rec *statefs.Record, now time.Time) {
 	rec.Run++
 	rec.Starts++
-	rec.LaneTurn = d.lanes.turns.next(laneOf(rec))
+	rec.LaneTurn = d.lanes.rotation.next(laneOf(rec))
 	machine := statefs.ThisMachine()
 	rec.Host, rec.Boot, rec.PID = machine.Host, machine.Boot, os.Getpid()
 	rec.StalledAt, rec.Error, rec.ExitCode, rec.Signal = nil, nil, nil, ""
 	if len(rec.Steps) > 0 {
-		d.noteStepStart(rec, now)
+		d.applyStepStart(rec, now)
 	}
 }
 
-// definition returns the job as it stood when the operation was submitted.
+// definition returns the job definition under which the operation was submitted, and the
+// parameters.
 func (d *Daemon) definition(rec *statefs.Record) (*catalog.Definition, catalog.Params, error) {
-	def, err := d.keptDefinition(rec)
+	def, err := d.storedDefinition(rec)
 	if err != nil {
 		return nil, catalog.Params{}, err
 	}
-	kept, err := rec.ParamsNow()
+	kept, err := rec.EffectiveParams()
 	var params catalog.Params
 	if err == nil {
-		params, err = def.BindKept(kept)
+		params, err = def.BindRecorded(kept)
 	}
 	if err != nil {
 		return nil, catalog.Params{}, fmt.Errorf("job %s: %w", def.Address(), err)
@@ -129,7 +129,7 @@ func (d *Daemon) definition(rec *statefs.Record) (*catalog.Definition, catalog.P
 	return def, params, nil
 }
 
-func (d *Daemon) keptDefinition(rec *statefs.Record) (*catalog.Definition, error) {
+func (d *Daemon) storedDefinition(rec *statefs.Record) (*catalog.Definition, error) {
 	if def := d.definitions.get(rec.Definition); def != nil {
 		return def, nil
 	}
@@ -145,45 +145,59 @@ func (d *Daemon) keptDefinition(rec *statefs.Record) (*catalog.Definition, error
 	}
 	defs, err := catalog.Parse("definitions/"+rec.Definition+".yaml", source)
 	if err != nil || len(defs) != 1 {
-		return nil, fmt.Errorf("job %s/%s: the definition it was submitted under cannot be read: %w", rec.Group, rec.Job, errors.Join(err, fs.ErrInvalid))
+		return nil, fmt.Errorf("job %s/%s: the definition it was submitted under cannot be read: %w", rec.Group, rec.Job,
+			errors.Join(err, fs.ErrInvalid))
 	}
 	d.definitions.put(rec.Definition, defs[0])
 	return defs[0], nil
 }
 
-// newRun prepares the work; nothing runs yet. adopted says that an earlier daemon has begun this run.
-func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.Params, adopted bool) (*run, work, error) {
+// newRun prepares the work without starting it. adopted is set for a run that an earlier daemon
+// started.
+func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.Params,
+	adopted bool,
+) (*run, work, error) {
 	name := ""
 	if at := op.rec.CurrentStep(); at != nil {
 		name = at.Name
 	}
-	return d.prepare(op, def, params, name, op.log, adopted)
+	return d.prepareRun(op, def, params, name, op.log, adopted)
 }
 
-// prepare is newRun for a step, which may be an optional one; "" is the work of a job without steps.
-func (d *Daemon) prepare(op *operation, def *catalog.Definition, params catalog.Params, step string, log *stream.Writer, adopted bool) (*run, work, error) {
+// prepareRun is newRun for a given step, required or optional; "" means a job without steps.
+func (d *Daemon) prepareRun(op *operation, def *catalog.Definition, params catalog.Params, step string,
+	log *stream.Writer, adopted bool,
+) (*run, work, error) {
 	r := &run{
 		id: op.id(), number: op.rec.Run, def: def, params: params, owner: d.owner, logger: d.logger, files: d.files,
-		environ: d.config.Environ, laneEnv: d.lanes.turns.environ(laneOf(op.rec), op.rec.LaneTurn), grace: d.config.Grace, retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems, redoFrom: op.rec.RedoFrom,
-		told: d.tellProgress(op.rec), starter: d.starter, adopted: adopted, since: time.Now().Add(-wroteEvery), leaving: make(chan struct{}),
+		environ: d.config.Environ, laneEnv: d.lanes.rotation.environ(laneOf(op.rec), op.rec.LaneTurn), grace: d.config.Grace,
+		retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems, redoFrom: op.rec.RedoFrom,
+		publish: d.progressPublisher(op.rec), starter: d.starter, adopted: adopted,
+		begunAt: time.Now().Add(-logHeartbeatEvery), detaching: make(chan struct{}),
 	}
 	if step != "" {
 		at := steps.Find(op.rec.Steps, step)
 		var err error
-		if r.step, err = d.stepOfRun(op.rec, step); err != nil {
+		if r.step, err = d.newRunStep(op.rec, step); err != nil {
 			return nil, nil, err
 		}
-		r.number, r.side = at.Run, at.Optional
+		r.number, r.optional = at.Run, at.Optional
 	}
 	switch {
-	case adopted && r.side:
+	case adopted && r.optional:
 		r.elapsed = max(d.owner.Now().Sub(*steps.Find(op.rec.Steps, step).StartedAt), 0)
 	case adopted:
-		r.elapsed = op.rec.Worked(d.owner.Now())
-		r.report.progress = r.step.own(d.saidBefore(op.rec))
+		r.elapsed = op.rec.ActiveTime(d.owner.Now())
+		r.report.progress = r.step.stepProgress(d.earlierProgress(op.rec))
 	}
 	if def.Grace > 0 {
 		r.grace = def.Grace
+	}
+	switch {
+	case def.StallAfter > 0:
+		r.stallAfter = def.StallAfter
+	case def.StallAfter == 0:
+		r.stallAfter = d.config.StallAfter
 	}
 	do := commandWork
 	switch def.Work() {
@@ -204,18 +218,18 @@ func (d *Daemon) prepare(op *operation, def *catalog.Definition, params catalog.
 	if def.Work() != catalog.WorkHandler {
 		var err error
 		var given json.RawMessage
-		if given, err = op.rec.ParamsNow(); err != nil {
+		if given, err = op.rec.EffectiveParams(); err != nil {
 			return nil, nil, err
 		}
 		if r.scratch, err = newScratch(r.logPath(), given, adopted); err != nil {
 			return nil, nil, err
 		}
-		if err := os.MkdirAll(d.owner.ArtifactsPath(op.id()), 0o750); err != nil {
+		if err := statefs.MakeFolder(d.owner.ArtifactsPath(op.id())); err != nil {
 			return nil, nil, fmt.Errorf("make the folder of artifacts: %w", err)
 		}
 	}
 	if def.Work() == catalog.WorkItems {
-		// Now, when a disk that is full only makes it wait, and not with the first item that ends.
+		// Open it now, when a full disk only delays the start, and not when the first item ends.
 		items, err := r.appendItems()
 		if err != nil {
 			return nil, nil, err
@@ -226,11 +240,22 @@ func (d *Daemon) prepare(op *operation, def *catalog.Definition, params catalog.
 	return r, do, nil
 }
 
-func (d *Daemon) openLog(op *operation) (*stream.Writer, error) { return d.openShared(op, true) }
+func (d *Daemon) openLog(op *operation) (*stream.Writer, error) { return d.openLogWriter(op, true) }
 
-// openShared opens the log. One that no process but ours writes to need not be looked at before each line.
-func (d *Daemon) openShared(op *operation, shared bool) (*stream.Writer, error) {
+// openLogWriter opens the log. If only the daemon writes to it (shared is false), the writer need
+// not check the file before each line, and the file is created with the first line.
+func (d *Daemon) openLogWriter(op *operation, shared bool) (*stream.Writer, error) {
 	if op.log != nil {
+		return op.log, nil
+	}
+	if id := op.id(); !shared {
+		op.log = stream.NewLazyWriter(func() (*os.File, error) {
+			file, err := d.owner.AppendLog(id)
+			if err == nil {
+				d.waitFollowers.logCreated(id)
+			}
+			return file, err
+		}, stream.WriterOptions{})
 		return op.log, nil
 	}
 	file, err := d.owner.AppendLog(op.id())

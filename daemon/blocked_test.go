@@ -13,7 +13,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// obstacles are what can have the name of a marker or a request and is no file.
+// obstacles create objects other than regular files at the name of a marker or a request.
 var obstacles = map[string]func(t *testing.T, path string){
 	"folder": func(t *testing.T, path string) {
 		made := filepath.Join(t.TempDir(), "made") // the daemon may set it aside at once
@@ -25,8 +25,9 @@ var obstacles = map[string]func(t *testing.T, path string){
 	"fifo": func(t *testing.T, path string) { must(t, unix.Mkfifo(path, 0o640)) },
 }
 
-// TestAnObstacleIsSetAside puts something that is no file where the marker or a request has to go.
-func TestAnObstacleIsSetAside(t *testing.T) {
+// TestObstacleAtMarkerNameIsSetAside puts an object that is no regular file at the next name of the
+// marker or of a request.
+func TestObstacleAtMarkerNameIsSetAside(t *testing.T) {
 	t.Parallel()
 	for name, put := range obstacles {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +51,7 @@ func TestAnObstacleIsSetAside(t *testing.T) {
 			b.await("the obstacle is gone", func() bool { return !b.exists(statefs.RequestName(waits, statefs.Resume)) })
 			must(t, b.tree.Request(t.Context(), waits, statefs.Resume, nil))
 			b.awaitState(waits, statefs.Running)
-			b.daemon.looks.wait()
+			b.daemon.reconcileQueue.wait()
 			for _, suffix := range []string{"running", "paused", "resume_requested"} {
 				if kept, _ := filepath.Glob(filepath.Join(b.dir, "corrupt", "*."+suffix)); len(kept) != 1 {
 					t.Errorf("corrupt/ has %q", kept)
@@ -66,9 +67,10 @@ func TestAnObstacleIsSetAside(t *testing.T) {
 	}
 }
 
-// TestAnObstacleThatStays puts a mount point where the marker has to go: it cannot be moved. Nothing spins meanwhile, the line of
-// the request is written once, and all goes on when it is gone.
-func TestAnObstacleThatStays(t *testing.T) {
+// TestImmovableObstacleDoesNotSpin puts a mount point, which cannot be moved, at the next name of
+// the marker. The daemon must not spin, must log the request once, and must continue when the mount
+// point is gone.
+func TestImmovableObstacleDoesNotSpin(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("this test mounts a tmpfs: run it as root")
@@ -84,10 +86,10 @@ func TestAnObstacleThatStays(t *testing.T) {
 	b.awaitState(id, statefs.Running)
 	b.touch(id, statefs.Pause)
 	b.await("it was tried often", func() bool {
-		must(t, os.WriteFile(filepath.Join(b.tree.JobsDir(), "nudge"), nil, 0o640)) // an event, to be asked again
-		b.daemon.moves.mu.Lock()
-		defer b.daemon.moves.mu.Unlock()
-		return b.daemon.moves.count[id] > promptRepeats+4
+		must(t, os.WriteFile(filepath.Join(b.tree.JobsDir(), "nudge"), nil, 0o640)) // an event triggers a reconcile
+		b.daemon.moveBackoff.mu.Lock()
+		defer b.daemon.moveBackoff.mu.Unlock()
+		return b.daemon.moveBackoff.count[id] > immediateRetries+4
 	})
 	if n := logged.with("ERROR", "cannot be moved to corrupt/", "file="+filepath.Base(obstacle)); n != 1 {
 		t.Errorf("reported %d times", n)
@@ -105,19 +107,20 @@ func TestAnObstacleThatStays(t *testing.T) {
 	}
 }
 
-func TestRepeatsComeLaterAndLater(t *testing.T) {
+func TestMoveBackoffGrows(t *testing.T) {
 	t.Parallel()
-	var r repeats
+	var r moveBackoff
 	id := testID(t, 79)
 	var waits []time.Duration
 	for range 100 {
-		waits = append(waits, r.again(id))
+		waits = append(waits, r.next(id))
 	}
-	if waits[0] != 0 || waits[promptRepeats-1] != 0 || waits[promptRepeats] == 0 || waits[99] != tryAgain || !slices.IsSorted(waits) {
+	if waits[0] != 0 || waits[immediateRetries-1] != 0 || waits[immediateRetries] == 0 || waits[99] != retryInterval ||
+		!slices.IsSorted(waits) {
 		t.Errorf("the waits are %v", waits)
 	}
-	r.over(id)
-	if r.again(id) != 0 || len(r.count) != 1 {
+	r.forget(id)
+	if r.next(id) != 0 || len(r.count) != 1 {
 		t.Error("it is not forgotten")
 	}
 }

@@ -16,17 +16,19 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/submit"
 )
 
-// daemonDir makes the test binary a daemon on this directory, so that a test has a daemon in a process of its own.
+// daemonDir is the environment variable that turns the test binary into a daemon on this directory,
+// so that a test has a daemon in a process of its own.
 const daemonDir = "JOBDIR_TEST_DAEMON"
 
-// keptVariable has that daemon give its commands to a keeper.
+// keptVariable is the environment variable that makes that daemon run its commands through a
+// keeper.
 const keptVariable = "JOBDIR_TEST_KEEPER"
 
-// withSubmits is a value of keptVariable: that daemon submits what follows, too.
+// withSubmits is the value of keptVariable with which that daemon also submits operations itself.
 const withSubmits = "submits"
 
 // childDaemon runs a daemon until SIGTERM, and then prints its counters.
@@ -39,12 +41,18 @@ func childDaemon(dir string) error {
 	if err != nil {
 		return err
 	}
-	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "test.yaml", YAML: []byte(handlerJobs + "---" + commandJobs + "---" + keptJobs + "---" + resultJobs + "---" + killJobs)}}})
+	jobs := catalog.New(catalog.Options{Extra: []catalog.Source{{
+		Name: "test.yaml",
+		YAML: []byte(handlerJobs + "---" + commandJobs + "---" + keptJobs + "---" + resultJobs + "---" + killJobs),
+	}}})
 	if err := jobs.Reload(); err != nil {
 		return err
 	}
 	config := Config{
-		Owner: owner, Catalog: jobs, Handlers: testHandlers, Logger: slog.New(slog.DiscardHandler), WebhookAllow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		// tests kill these daemons again and again
+		CrashLimit: catalog.CrashLimit{Burst: catalog.MaxCrashBurst, Within: 1},
+		Owner:      owner, Catalog: jobs, Handlers: testHandlers, Logger: slog.New(slog.DiscardHandler),
+		WebhookAllow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	}
 	if os.Getenv(keptVariable) != "" {
 		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -78,7 +86,7 @@ func childDaemon(dir string) error {
 	return json.NewEncoder(os.Stdout).Encode(d.Health().Counters)
 }
 
-// startChild starts a daemon in a process of its own. Its output may be read when it has ended.
+// startChild starts a daemon in a process of its own. Its output may be read after it has ended.
 func startChild(t *testing.T, dir string, environ ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), "/proc/self/exe") // killed when the test ends early
@@ -90,9 +98,10 @@ func startChild(t *testing.T, dir string, environ ...string) (*exec.Cmd, *bytes.
 	return child, &out
 }
 
-// TestKilledDaemon kills a daemon with running and paused commands. Their processes outlive it, and the next daemon ends them
-// before it starts the operations again, so that none runs twice, by whatever path either reached the storage. A process of a person
-// who works with the storage is no business of theirs.
+// TestKilledDaemon kills a daemon with running and paused commands. Their processes outlive it, and
+// the next daemon ends them before it starts the operations again, so that none runs twice,
+// whatever path each daemon used for the storage. It does not end a person's process that uses the
+// storage.
 func TestKilledDaemon(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, handlerJobs+"---"+commandJobs, testHandlers)
@@ -103,7 +112,8 @@ func TestKilledDaemon(t *testing.T) {
 	bystander.Env = append(os.Environ(), "JOBDIR_STORAGE="+b.dir, "JOBDIR_ID=test-script_2025-11-26_13-07-00_p5_r4")
 	must(t, bystander.Start())
 	defer func() { _, _ = bystander.Process.Kill(), bystander.Wait() }()
-	running, paused := b.submit("script", script("echo $$; exec sleep 1000")), b.submit("script", script("echo $$; exec sleep 1000"))
+	running, paused := b.submit("script", script("echo $$; exec sleep 1000")),
+		b.submit("script", script("echo $$; exec sleep 1000"))
 	var pids []string
 	for _, id := range []statefs.ID{running, paused} {
 		b.await("the command runs", func() bool {
@@ -114,7 +124,7 @@ func TestKilledDaemon(t *testing.T) {
 	}
 	mark, err := statefs.MarkOf(b.dir)
 	must(t, err)
-	curious := exec.CommandContext(t.Context(), "sleep", "1000") // whoever looks for the work has its mark at hand
+	curious := exec.CommandContext(t.Context(), "sleep", "1000") // a process of a person, which has the mark of the work
 	curious.Env = append(os.Environ(), mark)
 	must(t, curious.Start())
 	defer func() { _, _ = curious.Process.Kill(), curious.Wait() }()

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockWatch tells when somebody sets the clock of the machine, and when the machine wakes from sleep: a timer of the kernel that is never
-// due is cancelled by either.
+// clockWatch reports when the machine's clock is set, and when the machine wakes from sleep. Both
+// cancel a kernel timer that never expires.
 type clockWatch struct {
 	file *os.File
 	set  chan struct{}
 }
 
-// openClockWatch begins to watch the clock.
+// openClockWatch starts to watch the clock.
 func openClockWatch() (*clockWatch, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
@@ -37,12 +37,13 @@ func (w *clockWatch) arm() error {
 	}
 	var setErr error
 	err = raw.Control(func(fd uintptr) {
-		setErr = unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &unix.ItimerSpec{Value: unix.NsecToTimespec(math.MaxInt64)}, nil)
+		setErr = unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET,
+			&unix.ItimerSpec{Value: unix.NsecToTimespec(math.MaxInt64)}, nil)
 	})
 	return errors.Join(err, setErr)
 }
 
-// run passes on each change until ctx ends, and closes the watch.
+// run reports each change on set until ctx ends, and closes the watch.
 func (w *clockWatch) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { _ = w.file.Close() }) // which ends the read below
 	defer stop()
@@ -53,7 +54,7 @@ func (w *clockWatch) run(ctx context.Context) {
 			return // closed, or the year 2262
 		}
 		if err := w.arm(); err != nil {
-			return // the sweep looks at the clock too
+			return // the sweep checks the clock too
 		}
 		select {
 		case w.set <- struct{}{}:

@@ -7,7 +7,8 @@ import (
 	"errors"
 )
 
-// clockWatch tells when somebody sets the clock of the machine. This system does not say; the sweep looks at the clock.
+// clockWatch would report when the machine's clock is set. This system has no such notification;
+// the sweep checks the clock.
 type clockWatch struct{ set chan struct{} }
 
 func openClockWatch() (*clockWatch, error) { return nil, errors.ErrUnsupported }

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 const clockDay = 24 * time.Hour
 
-// clockJumps are how far a clock may be set at any moment.
+// clockJumps returns by how much tests set the clock.
 func clockJumps() map[string]time.Duration {
 	return map[string]time.Duration{
 		"ahead by a day": clockDay,
@@ -42,8 +42,9 @@ retry: {max_attempts: 99}
 run: [sh, -c, "kill -SEGV $$"]
 `
 
-// The clock is set while work runs, is paused, and waits for a person: nothing times out or stalls by that, requests count, a retry too,
-// numbers do not come again, and the next daemon goes on with all of it.
+// The clock is set while work runs, is paused, and waits for a person. Nothing times out or stalls,
+// requests (a retry too) take effect, sequence numbers do not repeat, and the next daemon continues
+// everything.
 func TestDaemonWhenTheClockJumps(t *testing.T) {
 	t.Parallel()
 	for name, by := range clockJumps() {
@@ -67,7 +68,7 @@ func TestDaemonWhenTheClockJumps(t *testing.T) {
 				return err == nil && rec.Run > 3 && b.exists(statefs.MarkerName(dead, statefs.FailedManual))
 			})
 			must(t, b.stop())
-			b.jump.Store(0) // and is right again for the next daemon
+			b.jump.Store(0) // the clock is correct again for the next daemon
 			b.start()
 			b.awaitState(command, statefs.Paused)
 			b.awaitState(handler, statefs.Running)
@@ -77,8 +78,10 @@ func TestDaemonWhenTheClockJumps(t *testing.T) {
 			for _, id := range []statefs.ID{command, handler, dead, later} {
 				b.ask(id, statefs.Cancel)
 				rec := b.awaitEnd(id)
-				if rec.Status != statefs.Cancelled || rec.Reason != "" && id != dead || rec.FinishedSeq <= last || rec.PausedSeconds < 0 || rec.Worked(b.now()) < 0 {
-					t.Errorf("%s: %s %q, end %d after %d, paused for %v s", id, rec.Status, rec.Reason, rec.FinishedSeq, last, rec.PausedSeconds)
+				if rec.Status != statefs.Cancelled || rec.Reason != "" && id != dead || rec.FinishedSeq <= last ||
+					rec.PausedSeconds < 0 || rec.ActiveTime(b.now()) < 0 {
+					t.Errorf("%s: %s %q, end %d after %d, paused for %v s", id, rec.Status, rec.Reason, rec.FinishedSeq,
+						last, rec.PausedSeconds)
 				}
 				last = rec.FinishedSeq
 			}
@@ -89,13 +92,14 @@ func TestDaemonWhenTheClockJumps(t *testing.T) {
 	}
 }
 
-// ask asks as an endpoint does.
-func (b *bench) ask(id statefs.ID, ask statefs.Ask) {
+// ask makes a request as the HTTP endpoint does.
+func (b *bench) ask(id statefs.ID, ask statefs.Action) {
 	b.t.Helper()
 	must(b.t, b.tree.Request(b.t.Context(), id, ask, nil))
 }
 
-// What a living daemon has seen end is there when the clock is right again, wherever it went meanwhile.
+// An operation whose end a daemon has seen still exists when the clock is correct again, wherever
+// the clock was set in between.
 func TestRetentionWhenTheClockJumps(t *testing.T) {
 	t.Parallel()
 	for name, by := range clockJumps() {
@@ -107,7 +111,7 @@ func TestRetentionWhenTheClockJumps(t *testing.T) {
 			before := b.submit("count", "{}")
 			b.awaitEnd(before)
 			b.awaitEnds(0, 1)
-			_, err := b.daemon.Prune(t.Context(), false) // it looks at the clock now and then
+			_, err := b.daemon.Prune(t.Context(), false) // a prune reads the clock
 			must(t, err)
 			b.jump.Store(int64(by))
 			after := b.submit("count", "{}")
@@ -125,36 +129,38 @@ func TestRetentionWhenTheClockJumps(t *testing.T) {
 	}
 }
 
-// The next daemon gives work no more time than its whole limit, whatever the clock has done since the work began.
+// The next daemon never gives work more than its whole time limit, whatever happened to the clock
+// since the work began.
 func TestRestOfTimeWhenTheClockJumps(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	rec := &statefs.Record{StartedAt: &began, Transitions: []statefs.Transited{
+	rec := &statefs.Record{StartedAt: &began, Transitions: []statefs.PastTransition{
 		{From: statefs.Queued, To: statefs.Running, At: began},
 		{From: statefs.Running, To: statefs.Paused, At: began.Add(10 * time.Minute)},
 		{From: statefs.Paused, To: statefs.Running, At: began.Add(20 * time.Minute)},
 	}}
 	for name, test := range map[string]struct{ now, want time.Duration }{
 		"no jump":   {30 * time.Minute, 40 * time.Minute},
-		"back":      {-clockDay, 50 * time.Minute}, // the first ten minutes are known
+		"back":      {-clockDay, 50 * time.Minute}, // the first ten minutes are recorded
 		"far back":  {-50 * 365 * clockDay, 50 * time.Minute},
-		"ahead":     {clockDay, 1}, // which nobody can tell from a day without a daemon
+		"ahead":     {clockDay, 1}, // the same as a day without a daemon
 		"far ahead": {50 * 365 * clockDay, 1},
 	} {
-		r := &run{def: &catalog.Definition{Timeout: time.Hour}, elapsed: rec.Worked(began.Add(test.now))}
-		if got := r.restOfTime(); got != test.want {
+		r := &run{def: &catalog.Definition{Timeout: time.Hour}, elapsed: rec.ActiveTime(began.Add(test.now))}
+		if got := r.remainingTimeout(); got != test.want {
 			t.Errorf("%s: %s are left, want %s", name, got, test.want)
 		}
 	}
 }
 
-// Signs of life are spaced by a clock that nobody can set: by one that goes back there would be none for as long as it went back.
+// The time between heartbeats is measured by a clock that cannot be set. With a clock that is set
+// back, there would be none for as long as that takes to catch up.
 func TestHeartbeatIsNotByTheWallClock(t *testing.T) {
 	t.Parallel()
-	r := &run{since: time.Now().Add(-wroteEvery)}
+	r := &run{begunAt: time.Now().Add(-logHeartbeatEvery)}
 	r.progress.write = func(statefs.Progress) error { return nil }
-	r.wrote()
-	if at := time.Duration(r.wroteAt.Load()); at < wroteEvery || at > patience {
+	r.noteLogWrite()
+	if at := time.Duration(r.lastHeartbeat.Load()); at < logHeartbeatEvery || at > patience {
 		t.Errorf("the first sign of life is at %s", at)
 	}
 }

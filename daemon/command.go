@@ -8,20 +8,22 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/statefs"
 )
 
-// settleTime is how long a command runs before its PID is written into the record.
-const settleTime = time.Second
+// pidRecordDelay is how long a command runs before its PID is written into the record.
+const pidRecordDelay = time.Second
 
-// wholeRun is the number that the command of a whole run has among the commands of its run; those of items begin with 1.
+// wholeRun is the number of the command of a whole run among the commands of the run; the numbers
+// of items begin with 1.
 const wholeRun = 0
 
-// commandWork runs one command whose output is the log itself.
+// commandWork runs one command that writes directly to the log.
 func commandWork(ctx context.Context, r *run) error {
 	var monitor *monitor
 	var output *os.File
-	err := r.apart(func() (err error) {
+	err := r.onOwnStack(func() (err error) {
 		if monitor, err = startMonitor(r); err != nil {
 			return &workError{code: "start_failed", err: err}
 		}
@@ -36,7 +38,7 @@ func commandWork(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = output.Close() }() // the command has its own descriptor; ours wrote nothing
+	defer func() { _ = output.Close() }() // the command has its own descriptor; the daemon wrote nothing to this one
 	p, exit, err := r.execute(ctx, wholeRun, func() *keeper.Command {
 		values := r.values("")
 		return r.command(wholeRun, "", output, r.def.Timeout, values, "JOBDIR_RESULT="+r.scratch.path("result.json"))
@@ -44,14 +46,14 @@ func commandWork(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	r.commands.ended(p) // until the record says how it ended
+	r.commands.noteEnd(p) // kept until the record contains the exit
 	r.exit = &exit
 	fields, resultErr := r.readResult("result.json")
-	for _, f := range r.takeAsk(fields) {
-		r.report.set(f)
+	for _, f := range r.takeRetryAfter(fields) {
+		r.report.setField(f)
 	}
 	if exit.TimedOut {
-		return r.outOfTime()
+		return r.timeoutError()
 	}
 	if err := exitError(exit); err != nil {
 		return err
@@ -62,37 +64,51 @@ func commandWork(ctx context.Context, r *run) error {
 	return nil
 }
 
-// command is a command of the job as the keeper gets it. It holds a whole environment, so nobody keeps it for longer than the start.
-func (r *run) command(item int, name string, output *os.File, timeout time.Duration, values catalog.Values, extra ...string) *keeper.Command {
+// command returns a command of the job for the keeper. It contains a whole environment, so callers
+// do not keep it after the start.
+func (r *run) command(item int, name string, output *os.File, timeout time.Duration, values catalog.Values,
+	extra ...string,
+) *keeper.Command {
 	return &keeper.Command{
 		Args: r.def.Command(values), Dir: r.def.Folder(values), Env: r.environment(values, extra...),
 		Output: output, Grace: r.grace, Mark: r.marks(), ScanOnExit: item == wholeRun, Timeout: timeout,
 		Key: keeper.Key{Operation: r.id.String(), Run: r.number, Item: item}, Report: r.exitName(item), Label: name,
+		Wanted: r.mayStart,
 	}
 }
 
-// apart does something on a stack of its own. The goroutine that waits for a command, perhaps for days, would otherwise keep a stack as
-// large as its deepest call needed for a moment.
-func (r *run) apart(do func() error) error {
+// mayStart reports whether a command may start: the run has not ended, no cancel was requested, and
+// the work is not paused.
+func (r *run) mayStart() bool {
+	return r.ctx.Err() == nil && !r.gate.pauseRequested() && !r.owner.RequestPending(r.id, statefs.Cancel,
+		statefs.ForceCancel)
+}
+
+// onOwnStack calls do on a new goroutine and waits for it. The goroutine that waits for a command,
+// perhaps for days, would otherwise keep a stack as large as its deepest call needed.
+func (r *run) onOwnStack(do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- r.guard(func(context.Context, *run) error { return do() }) }()
 	return <-done
 }
 
-// execute starts the command of an item, or takes the one that an earlier daemon has started, and waits until it and its descendants have
-// ended. When the daemon stops and leaves commands running it does not wait, and returns errLeft.
-func (r *run) execute(ctx context.Context, item int, command func() *keeper.Command) (keeper.Running, keeper.Exit, error) {
+// execute starts the command of an item, or takes over the command of an earlier daemon, and waits
+// until the command and its descendants have ended. If the daemon stops and leaves commands
+// running, execute does not wait and returns errDetached. It returns no Running if it started none.
+func (r *run) execute(ctx context.Context, item int, command func() *keeper.Command) (keeper.Running,
+	keeper.Exit, error,
+) {
 	p := r.commands.claim(item)
 	if p == nil {
 		begin := func() (err error) {
-			p, err = r.begin(ctx, command())
+			p, err = r.startCommand(ctx, command())
 			return err
 		}
 		var err error
 		if item == wholeRun {
-			err = r.apart(begin)
+			err = r.onOwnStack(begin)
 		} else {
-			err = begin() // a worker begins one command after another
+			err = begin() // a worker starts one command after another
 		}
 		if err != nil {
 			return nil, keeper.Exit{}, err
@@ -101,82 +117,85 @@ func (r *run) execute(ctx context.Context, item int, command func() *keeper.Comm
 	defer r.gate.ended(p)
 	if item == wholeRun {
 		r.pid.Store(int64(p.PID()))
-		defer time.AfterFunc(settleTime, func() {
-			r.settled.Store(true)
-			r.phased()
+		defer time.AfterFunc(pidRecordDelay, func() {
+			r.pidSettled.Store(true)
+			r.onPhase()
 		}).Stop()
 	}
-	if !r.await(ctx, p) {
-		r.left.Store(true)
-		return nil, keeper.Exit{}, errLeft
+	if !r.awaitCommand(ctx, p) {
+		r.detached.Store(true)
+		return p, keeper.Exit{}, errDetached
 	}
 	exit := p.Exit()
-	if r.goesDown(ctx, exit) {
-		r.left.Store(true)
-		return nil, keeper.Exit{}, errLeft
+	if r.endedByShutdown(ctx, exit) {
+		r.detached.Store(true)
+		return p, keeper.Exit{}, errDetached
 	}
 	if exit.Err != nil {
 		r.logger.Warn("command ended with trouble", "id", r.id, "error", exit.Err)
 	}
 	if cause := causeOf(exit); cause != nil && ctx.Err() == nil {
-		r.end(cause) // it was not this daemon that has ended it
+		r.end(cause) // an earlier daemon or the keeper ended it
 	}
 	return p, exit, nil
 }
 
-// shutdownNotice is how much later than its commands a daemon may get SIGTERM when the machine goes down.
+// shutdownNotice is how much later than its commands the daemon may receive SIGTERM when the
+// machine shuts down.
 const shutdownNotice = 250 * time.Millisecond
 
-// goesDown reports whether a command was ended by a SIGTERM that is the daemon's too: a machine that goes down sends it to everybody. Such
-// an end is no verdict of the work. Who else would send it leaves no trace, so it takes a moment to know.
-func (r *run) goesDown(ctx context.Context, exit keeper.Exit) bool {
+// endedByShutdown reports whether a machine shutdown ended the command: it sends SIGTERM to the
+// daemon as well. Such an exit is not a result of the work. Another sender of SIGTERM leaves no
+// trace, so the function waits up to shutdownNotice for the daemon's own signal.
+func (r *run) endedByShutdown(ctx context.Context, exit keeper.Exit) bool {
 	if exit.Signal != "SIGTERM" || exit.Cause != "" || ctx.Err() != nil {
-		return isClosed(r.leaving) && exit.Signal == "SIGTERM" && exit.Cause == ""
+		return isClosed(r.detaching) && exit.Signal == "SIGTERM" && exit.Cause == ""
 	}
 	timer := time.NewTimer(shutdownNotice)
 	defer timer.Stop()
 	select {
-	case <-r.leaving:
+	case <-r.detaching:
 		return true
-	case <-ctx.Done(): // it counts as interrupted then
+	case <-ctx.Done(): // the run counts as interrupted then
 	case <-timer.C:
 	}
-	return isClosed(r.leaving)
+	return isClosed(r.detaching)
 }
 
-func (r *run) begin(ctx context.Context, command *keeper.Command) (keeper.Running, error) {
+func (r *run) startCommand(ctx context.Context, command *keeper.Command) (keeper.Running, error) {
 	p, err := r.launch(ctx, command)
 	switch {
 	case err == nil:
 		return p, nil
+	case errors.Is(err, keeper.ErrKeeperDied), errors.Is(err, keeper.ErrNoKeeper) && ctx.Err() == nil:
+		return nil, &workError{code: "keeper_died", err: err}
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case errors.Is(err, keeper.ErrKeeperDied):
-		return nil, &workError{code: "keeper_died", err: err}
 	}
 	return nil, &workError{code: "start_failed", err: err}
 }
 
-// await waits until a command has ended, which it brings about when ctx ends. It returns false when the daemon stops before and leaves the
-// command to its keeper, which keeps its grace period if it is being ended.
-func (r *run) await(ctx context.Context, p keeper.Running) (ended bool) {
+// awaitCommand waits until a command has ended, and ends the command when ctx ends. It returns
+// false if the daemon stops first and leaves the command to its keeper. The keeper then enforces
+// the grace period of a command that is being ended.
+func (r *run) awaitCommand(ctx context.Context, p keeper.Running) (ended bool) {
 	select {
 	case <-p.Done():
 		return true
 	case <-ctx.Done():
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, errLeft) {
-		p.End(causeText(cause))
+	if cause := context.Cause(ctx); !errors.Is(cause, errDetached) {
+		r.endCommand(p, cause)
 	}
 	select {
 	case <-p.Done():
 		return true
-	case <-r.leaving:
+	case <-r.detaching:
 		return false
 	}
 }
 
-// exitError returns nil for an exit code of 0.
+// exitError returns the error of an exit, or nil for exit code 0.
 func exitError(exit keeper.Exit) error {
 	switch {
 	case errors.Is(exit.Err, keeper.ErrKeeperDied):

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -57,7 +57,10 @@ func TestCommandEnds(t *testing.T) {
 		{"well", "script", script("echo out; echo err >&2"), statefs.Completed, "", "out\nerr\n"},
 		{"with a code", "script", script("echo x; exit 3"), statefs.Failed, "exit_code", "x\n  ERROR: exit code 3\n"},
 		{"by a signal", "script", script("kill -9 $$"), statefs.Failed, "signal", "  ERROR: ended by SIGKILL\n"},
-		{"in the middle of a line", "script", script("printf half; exit 1"), statefs.Failed, "exit_code", "half\n  ERROR: exit code 1\n"},
+		{
+			"in the middle of a line", "script", script("printf half; exit 1"), statefs.Failed, "exit_code",
+			"half\n  ERROR: exit code 1\n",
+		},
 		{
 			"with a result that is none", "script", script(`echo '{"a":' > $JOBDIR_RESULT`), statefs.Failed, "bad_result",
 			"  ERROR: the result is not one JSON object: unexpected end of JSON input\n",
@@ -71,7 +74,8 @@ func TestCommandEnds(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			id := b.submit(tc.job, tc.params)
 			rec := b.awaitEnd(id)
-			if rec.Status != tc.status || (rec.Error == nil) != (tc.code == "") || (rec.Error != nil && rec.Error.Code != tc.code) {
+			if rec.Status != tc.status || (rec.Error == nil) != (tc.code == "") ||
+				(rec.Error != nil && rec.Error.Code != tc.code) {
 				t.Errorf("status %s, error %+v", rec.Status, rec.Error)
 			}
 			if got := b.log(id); got != tc.log {
@@ -88,7 +92,8 @@ func TestCommandThatCannotStart(t *testing.T) {
 	t.Parallel()
 	b := setup(t, commandJobs, nil)
 	rec := b.awaitEnd(b.submit("missing", `{}`))
-	if rec.Status != statefs.Failed || rec.Error.Code != "start_failed" || !strings.Contains(rec.Error.Message, "no-such-program-anywhere") {
+	if rec.Status != statefs.Failed || rec.Error.Code != "start_failed" || !strings.Contains(rec.Error.Message,
+		"no-such-program-anywhere") {
 		t.Errorf("%s %+v", rec.Status, rec.Error)
 	}
 }
@@ -108,7 +113,8 @@ func TestCommandSeesItsArgumentsAndEnvironment(t *testing.T) {
 	rec := b.awaitEnd(id)
 	log := b.log(id)
 	for _, want := range []string{
-		"JOBDIR_ID=" + id.String() + "\n", "JOBDIR_RUN=1\n", "JOBDIR_STORAGE=" + b.dir + "\n", "JOBDIR_PARAM_TITLE=a b; $(c)\n",
+		"JOBDIR_ID=" + id.String() + "\n", "JOBDIR_RUN=1\n", "JOBDIR_STORAGE=" + b.dir + "\n",
+		"JOBDIR_PARAM_TITLE=a b; $(c)\n",
 		"FLAVOUR=a b; $(c)\n", "PYTHONUNBUFFERED=1\n", "PLAIN=yes\n", `"title":"a b; $(c)"`,
 	} {
 		if !strings.Contains(log, want) {
@@ -132,7 +138,7 @@ func TestCommandSeesItsArgumentsAndEnvironment(t *testing.T) {
 	if err != nil || p.Done != 3 || p.Total == nil || *p.Total != 9 || p.Phase != "reading on" {
 		t.Errorf("progress %+v %v", p, err)
 	}
-	b.daemon.looks.wait()
+	b.daemon.reconcileQueue.wait()
 	if _, err := os.Stat(strings.TrimSuffix(b.tree.LogPath(id), ".log") + ".run"); !os.IsNotExist(err) {
 		t.Errorf("the folder of the run is left: %v", err)
 	}
@@ -147,8 +153,8 @@ func TestLogLimitEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestCancelEndsTheWholeTree cancels commands that do not want to end: one that ignores SIGTERM, one with a grandchild that keeps
-// the log open, and one with a grandchild that left its session.
+// TestCancelEndsTheWholeTree cancels commands that resist: a process that ignores SIGTERM, a
+// grandchild that keeps the log open, and a grandchild that left its session.
 func TestCancelEndsTheWholeTree(t *testing.T) {
 	t.Parallel()
 	b := setup(t, commandJobs, nil)
@@ -195,11 +201,12 @@ func TestPausedCommandIsStopped(t *testing.T) {
 	pid := strings.TrimSpace(b.log(id))
 	b.touch(id, statefs.Pause)
 	b.awaitState(id, statefs.Paused)
-	// A stop is pending at once and takes hold when the process next runs, which a busy machine may put off.
+	// SIGSTOP is pending at once and takes effect when the process next runs, perhaps later on a
+	// busy machine.
 	b.poll("the process is stopped", func() bool { return processState(t, pid) == "T" })
 	b.touch(id, statefs.Resume)
 	b.awaitState(id, statefs.Running)
-	b.daemon.looks.wait()
+	b.daemon.reconcileQueue.wait()
 	if got := processState(t, pid); got == "T" {
 		t.Error("the process is still stopped")
 	}
@@ -220,11 +227,13 @@ func processState(t *testing.T, pid string) string {
 	return rest[:1]
 }
 
-// An exit that is older than the cancel stands: the work was done, and only what it left behind had to be ended.
+// An exit before the cancel counts: the work was done, and only the processes that it left behind
+// had to be ended.
 func TestCancelDuringLeftoversKeepsTheExit(t *testing.T) {
 	t.Parallel()
 	b := setup(t, strings.ReplaceAll(commandJobs, "grace: 300ms", "grace: 60s"), nil)
-	id := b.submit("script", script(`(trap "" TERM; touch $JOBDIR_ARTIFACTS/deaf; while :; do sleep 0.05; done) & until test -e $JOBDIR_ARTIFACTS/deaf; do sleep 0.01; done; echo $$`))
+	id := b.submit("script",
+		script(`(trap "" TERM; touch $JOBDIR_ARTIFACTS/deaf; while :; do sleep 0.05; done) & until test -e $JOBDIR_ARTIFACTS/deaf; do sleep 0.01; done; echo $$`))
 	b.await("the leader has ended", func() bool {
 		b.poke()
 		log, err := os.ReadFile(b.tree.LogPath(id))

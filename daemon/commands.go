@@ -9,52 +9,57 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
 )
 
-// Keepers are the keeper processes of the storage, in whose hands commands outlive the daemon: a *keeper.Pool.
+// Keepers are the keeper processes of the storage, which let commands outlive the daemon: a
+// *keeper.Pool.
 type Keepers interface {
 	keeper.Starter
 	// Prepare starts the keeper that new commands need.
 	Prepare(ctx context.Context) error
-	// Find returns a command that is there, or how it ended.
+	// Find returns a command that a keeper holds, or one whose exit report exists.
 	Find(key keeper.Key, report string) (keeper.Running, bool)
-	// Held lists what living keepers have in hand.
-	Held() []keeper.Held
-	// Silent lists the keepers that live and do not answer.
-	Silent() []keeper.Silence
-	// PIDs are the process numbers of the living keepers.
+	// Commands lists the commands that living keepers hold, including ended commands whose end was
+	// not acknowledged.
+	Commands() []keeper.HeldCommand
+	// Silent lists the keepers that are alive and do not answer.
+	Silent() []keeper.SilentKeeper
+	// PIDs returns the process IDs of the living keepers.
 	PIDs() []int
-	// Retire has the keepers end with their last command.
+	// Settled is closed when all keepers that existed at the start have answered or died: then Find
+	// and Commands know all commands.
+	Settled() <-chan struct{}
+	// Retire makes the keepers exit after their last command.
 	Retire()
 }
 
-// commands are the commands of one run that are not simply waited for: those that an earlier daemon has started, and those whose end
-// is not written down yet.
+// commands are the commands of one run that an earlier daemon started, and those whose end is not
+// recorded yet.
 type commands struct {
-	mu      sync.Mutex
-	adopted map[int]adopted // by their number in the run
-	untaken []keeper.Running
+	mu             sync.Mutex
+	adopted        map[int]adoptedCommand // by their number in the run
+	unacknowledged []keeper.Running
 }
 
-// adopted is a command that an earlier daemon has started.
-type adopted struct {
+// adoptedCommand is a command that an earlier daemon started.
+type adoptedCommand struct {
 	keeper.Running
 
 	number int
 	name   string // of its item
 }
 
-func (c *commands) adopt(a adopted) {
+func (c *commands) adopt(a adoptedCommand) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.adopted == nil {
-		c.adopted = make(map[int]adopted)
+		c.adopted = make(map[int]adoptedCommand)
 	}
 	c.adopted[a.number] = a
 }
 
-// claim hands out a command that an earlier daemon has started, once; nil when there is none of this number.
+// claim returns the adopted command with this number, once; nil if there is none.
 func (c *commands) claim(number int) keeper.Running {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,50 +71,50 @@ func (c *commands) claim(number int) keeper.Running {
 	return a.Running
 }
 
-// has reports whether an earlier daemon has started the command of this number and nobody has claimed it.
-func (c *commands) has(number int) bool {
+// hasUnclaimed reports whether there is an adopted command with this number that was not claimed.
+func (c *commands) hasUnclaimed(number int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, ok := c.adopted[number]
 	return ok
 }
 
-// waiting lists the commands of an earlier daemon that nobody has claimed, in the order of their numbers.
-func (c *commands) waiting() []adopted {
+// unclaimed returns the adopted commands that were not claimed, in the order of their numbers.
+func (c *commands) unclaimed() []adoptedCommand {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var list []adopted
+	var list []adoptedCommand
 	for _, a := range c.adopted {
 		list = append(list, a)
 	}
-	slices.SortFunc(list, func(a, b adopted) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(list, func(a, b adoptedCommand) int { return cmp.Compare(a.number, b.number) })
 	return list
 }
 
-// ended notes a command whose end the record is about to say.
-func (c *commands) ended(p keeper.Running) {
+// noteEnd adds a command whose end is about to be recorded.
+func (c *commands) noteEnd(p keeper.Running) {
 	c.mu.Lock()
-	c.untaken = append(c.untaken, p)
+	c.unacknowledged = append(c.unacknowledged, p)
 	c.mu.Unlock()
 }
 
-// taken tells the keeper that the ends are written down.
-func (c *commands) taken() {
+// acknowledge tells the keepers that the ends are recorded.
+func (c *commands) acknowledge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range c.untaken {
-		p.Taken()
+	for _, p := range c.unacknowledged {
+		p.Acknowledge()
 	}
-	c.untaken = nil
+	c.unacknowledged = nil
 }
 
-// The causes for which a command is ended, as the keeper is told: the daemon that reads them may be the next one.
+// The causes with which the daemon asks a keeper to end a command. The next daemon may read them.
 const (
 	causeCancelled   = "cancelled"
 	causeInterrupted = "interrupted"
 )
 
-// causeText is how a cause is told to the keeper.
+// causeText encodes a cause for the keeper. causeOf decodes it.
 func causeText(cause error) string {
 	switch work, ok := errors.AsType[*workError](cause); {
 	case ok:
@@ -120,7 +125,7 @@ func causeText(cause error) string {
 	return causeCancelled
 }
 
-// causeOf returns why a command was ended, nil when it ended by itself or because its own time was over.
+// causeOf returns why a command was ended, nil if it ended by itself or reached its own timeout.
 func causeOf(exit keeper.Exit) error {
 	switch {
 	case exit.Cause == "", exit.TimedOut:
@@ -135,7 +140,8 @@ func causeOf(exit keeper.Exit) error {
 		return nil
 	}
 	if rest, stalled := strings.CutPrefix(message, errStalled.Error()); stalled {
-		return &workError{code: code, err: fmt.Errorf("%w%s", errStalled, rest)} // what a stall leads to is decided by this error
+		// errStalled decides how a stall is handled
+		return &workError{code: code, err: fmt.Errorf("%w%s", errStalled, rest)}
 	}
 	return &workError{code: code, err: errors.New(message)}
 }

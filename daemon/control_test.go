@@ -10,15 +10,15 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// ways are how somebody can ask for something.
-var ways = map[string]func(b *bench, id statefs.ID, ask statefs.Ask){
+// ways are the ways to make a request.
+var ways = map[string]func(b *bench, id statefs.ID, ask statefs.Action){
 	"touch": (*bench).touch,
-	"endpoint": func(b *bench, id statefs.ID, ask statefs.Ask) {
+	"endpoint": func(b *bench, id statefs.ID, ask statefs.Action) {
 		if err := b.tree.Request(b.t.Context(), id, ask, nil); err != nil {
 			b.t.Error(err)
 		}
 	},
-	"mv into place": func(b *bench, id statefs.ID, ask statefs.Ask) {
+	"mv into place": func(b *bench, id statefs.ID, ask statefs.Action) {
 		temp := filepath.Join(b.dir, "tmp", string(ask))
 		if err := os.WriteFile(temp, []byte("2025-11-26T13:22:00.000000+01:00\n"), 0o640); err != nil {
 			b.t.Error(err)
@@ -29,8 +29,9 @@ var ways = map[string]func(b *bench, id statefs.ID, ask statefs.Ask){
 	},
 }
 
-// TestAskInEveryState asks for pause, resume and cancel in each state that an operation can be in here, in each way.
-func TestAskInEveryState(t *testing.T) {
+// TestRequestInEveryState requests pause, resume and cancel in the states running and paused, in
+// each way.
+func TestRequestInEveryState(t *testing.T) {
 	t.Parallel()
 	jobs := handlerJobs + "---\n{group: test, name: sleep, run: [sleep, \"3600\"]}\n"
 	b := setup(t, jobs, testHandlers)
@@ -41,7 +42,7 @@ func TestAskInEveryState(t *testing.T) {
 			b.awaitState(id, statefs.Paused)
 		},
 	}
-	want := map[string]map[statefs.Ask]statefs.State{
+	want := map[string]map[statefs.Action]statefs.State{
 		"running": {statefs.Pause: statefs.Paused, statefs.Resume: statefs.Running, statefs.Cancel: ""},
 		"paused":  {statefs.Pause: statefs.Paused, statefs.Resume: statefs.Running, statefs.Cancel: ""},
 	}
@@ -69,7 +70,7 @@ func TestAskInEveryState(t *testing.T) {
 			}
 		}
 	}
-	b.daemon.looks.wait()
+	b.daemon.reconcileQueue.wait()
 	if left, _ := os.ReadDir(filepath.Join(b.dir, "taken")); len(left) != 0 {
 		t.Errorf("requests left in taken/: %v", left)
 	}
@@ -78,10 +79,10 @@ func TestAskInEveryState(t *testing.T) {
 func TestTheLastRequestWinsAndCancelBeatsAll(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, handlerJobs, testHandlers)
-	// The requests are there before the daemon looks, in an order that only their content tells.
+	// The requests exist before the daemon starts. Only their content tells their order.
 	held, cancelled := b.submit("wait", `{}`), b.submit("wait", `{}`)
 	written := time.Date(2025, 11, 26, 12, 22, 0, 0, time.UTC)
-	put := func(id statefs.ID, ask statefs.Ask, at string) {
+	put := func(id statefs.ID, ask statefs.Action, at string) {
 		name := filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, ask))
 		must(t, os.WriteFile(name, []byte(at+"\n"), 0o640))
 		must(t, os.Chtimes(name, written, written))
@@ -95,44 +96,45 @@ func TestTheLastRequestWinsAndCancelBeatsAll(t *testing.T) {
 	if rec := b.awaitEnd(cancelled); rec.Status != statefs.Cancelled || rec.Run != 0 {
 		t.Errorf("status %s, run %d: a cancelled operation in the queue must never start", rec.Status, rec.Run)
 	}
-	b.wantLog(held, lineNothing(statefs.Resume, statefs.Queued), linePause)
+	b.wantLog(held, lineNoEffect(statefs.Resume, statefs.Queued), linePause)
 	b.touch(held, statefs.Resume)
 	b.awaitState(held, statefs.Running)
 }
 
-// A request that says it comes from the future counts as of its file: what is asked later wins.
+// A request with a time in the future counts as of the time of its file, so a later request wins.
 func TestARequestFromTheFutureDoesNotWin(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, handlerJobs, testHandlers)
 	id := b.submit("wait", `{}`)
-	pause, resume := filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Pause)), filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Resume))
+	pause, resume := filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Pause)),
+		filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Resume))
 	must(t, os.WriteFile(pause, []byte("2099-01-01T00:00:00.000000Z\n"), 0o640))
 	must(t, os.WriteFile(resume, nil, 0o640))
 	earlier := time.Now().Add(-time.Minute)
 	must(t, os.Chtimes(pause, earlier, earlier))
 	b.start()
 	b.awaitState(id, statefs.Running)
-	b.daemon.looks.wait()
+	b.daemon.reconcileQueue.wait()
 	if !b.exists(statefs.MarkerName(id, statefs.Running)) {
 		t.Error("the older request won")
 	}
 }
 
-// A request that means nothing is consumed, and the log of the operation says so.
-func TestRequestsThatMeanNothing(t *testing.T) {
+// A request without an effect is consumed and logged.
+func TestRequestsWithoutEffectAreLogged(t *testing.T) {
 	t.Parallel()
 	b := setup(t, handlerJobs, testHandlers)
 	id := b.submit("wait", `{}`)
 	b.awaitState(id, statefs.Running)
-	ask := func(ask statefs.Ask) {
+	ask := func(ask statefs.Action) {
 		b.touch(id, ask)
 		b.await("the request is consumed", func() bool { return !b.exists(statefs.RequestName(id, ask)) })
-		b.daemon.looks.wait()
+		b.daemon.reconcileQueue.wait()
 	}
 	ask(statefs.Resume)
 	ask(statefs.Approve)
 	ask(statefs.Pause)
-	b.awaitState(id, statefs.Paused) // until then a second one is part of the first
+	b.awaitState(id, statefs.Paused) // a pause requested before that would join the first
 	ask(statefs.Pause)
 	b.wantLog(id, "  Resume requested while running: nothing to do.", "  Approve requested while running: nothing to do.",
 		linePause, "  Pause requested while paused: nothing to do.")
@@ -143,7 +145,7 @@ func TestRequestsThatMeanNothing(t *testing.T) {
 	b.awaitEnd(id)
 	sealed := b.log(id)
 	b.touch(id, statefs.Pause)
-	b.daemon.looks.wait()
+	b.daemon.reconcileQueue.wait()
 	if b.log(id) != sealed {
 		t.Errorf("the sealed log became %q", b.log(id))
 	}
@@ -186,13 +188,14 @@ func TestHandMoves(t *testing.T) {
 	}
 }
 
-// A pause by hand of what has not begun is undone by the opposite move. Work that is there stays paused.
+// Renaming a queued marker to paused is undone by the opposite rename. Work that has started stays
+// paused.
 func TestHandPauseIsUndoneByHand(t *testing.T) {
 	t.Parallel()
 	b := setup(t, handlerJobs, testHandlers)
 	lane := statefs.LaneFile{Lane: DefaultLane, Control: statefs.LanePaused}
 	must(t, b.tree.HoldLane(lane, statefs.LaneHold{}))
-	b.daemon.LookAtLanes()
+	b.daemon.ReconcileLanes()
 	id := b.submit("wait", `{}`)
 	queued, paused := statefs.MarkerName(id, statefs.Queued), statefs.MarkerName(id, statefs.Paused)
 	b.awaitKnown(id, statefs.Queued)

@@ -8,14 +8,16 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// A storage that is copied while its daemon runs is a storage of its own: what ran begins again there, what was paused is paused, what
-// ended has ended, and the processes of the first one are not touched. The next operation gets a number that is new there.
+// A storage that is copied while its daemon runs is independent: running operations start again in
+// the copy, paused ones stay paused, ended ones stay ended, and the processes of the original are
+// not touched. The next operation gets an ID that is new in the copy.
 func TestCopiedStorage(t *testing.T) {
 	t.Parallel()
 	b := setup(t, commandJobs, nil)
 	ended := b.submit("argv", `{}`)
 	b.awaitEnd(ended)
-	running, paused := b.submit("script", script("echo $$; exec sleep 1000")), b.submit("script", script("echo $$; exec sleep 1000"))
+	running, paused := b.submit("script", script("echo $$; exec sleep 1000")),
+		b.submit("script", script("echo $$; exec sleep 1000"))
 	var pids []string
 	for _, id := range []statefs.ID{running, paused} {
 		b.await("the command runs", func() bool {
@@ -32,7 +34,8 @@ func TestCopiedStorage(t *testing.T) {
 	c := prepareAt(t, dir, commandJobs, nil)
 	c.start()
 	c.await("the copy runs it again", func() bool { return strings.Count(c.log(running), "\n") == 3 })
-	if lines := strings.Split(c.log(running), "\n"); lines[0] != pids[0] || lines[1] != "  Run 2 begins." || lines[2] == pids[0] {
+	if lines := strings.Split(c.log(running), "\n"); lines[0] != pids[0] || lines[1] != "  Run 2 begins." ||
+		lines[2] == pids[0] {
 		t.Errorf("log in the copy %q", lines)
 	}
 	if !c.exists(statefs.MarkerName(paused, statefs.Paused)) {

@@ -13,67 +13,82 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/events"
-	"github.com/jobdir/jobdir/history"
-	"github.com/jobdir/jobdir/keeper"
-	"github.com/jobdir/jobdir/outbox"
+	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/daemon/outbox"
+	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
-	"github.com/jobdir/jobdir/submit"
-	"github.com/jobdir/jobdir/tally"
 )
 
 // DefaultSweepInterval is the time between two sweeps.
 const DefaultSweepInterval = 60 * time.Second
 
-// Config says what a daemon needs. Owner and Catalog are required; everything else has a default.
+// Config configures a daemon. Owner and Catalog are required; every other field has a default.
 type Config struct {
-	// Owner is the storage directory with its lock held. The daemon does not release it.
+	// Owner is the storage directory with its lock held. The daemon does not release the lock.
 	Owner *statefs.Owner
-	// Catalog is asked for a definition only when the one that an operation was submitted under is not kept.
+	// Catalog supplies the job definitions for schedules, follow-ups and inbox submits. A submitted
+	// operation uses the definition stored with it, and the catalog only if its record names none.
 	Catalog *catalog.Catalog
-	// Handlers are the Go functions that definitions may name.
+	// Handlers are the Go functions that job definitions may name.
 	Handlers Handlers
-	// Logger gets what the daemon does and what it finds; nil discards it.
+	// Logger receives log messages; nil discards them.
 	Logger *slog.Logger
-	// Keepers hold the commands, which outlive the daemon then, and are not closed by it; nil: commands are children of this
-	// process, and are interrupted when it ends.
+	// Keepers run the commands, which then outlive the daemon. The daemon does not close them. If
+	// Keepers is nil, commands are children of this process and are interrupted when it ends.
 	Keepers Keepers
-	// Grace is the time between SIGTERM and SIGKILL, for jobs that say none. Default 10 s.
+	// Grace is the time between SIGTERM and SIGKILL for jobs that do not set one. Default 10 s.
 	Grace time.Duration
+	// CrashLimit is how often work may die, for jobs that do not set a limit. Zero fields take
+	// their value from catalog.DefaultCrashLimit.
+	CrashLimit catalog.CrashLimit
+	// StallAfter is the time without a sign of life after which work is shown as stalled, for jobs
+	// that do not set one. Default 0: never.
+	StallAfter time.Duration
 	// SweepInterval is the time between two sweeps. Default 60 s.
 	SweepInterval time.Duration
-	// Lanes are the lanes by name. DefaultLane is there without being set.
+	// Lanes configures the lanes by name. DefaultLane always exists.
 	Lanes map[string]LaneConfig
 	// Limits are the capacities of the limits by name.
 	Limits map[string]int
-	// Ageing is how much waiting one point of priority is worth; 0: priority alone decides.
+	// Ageing is the waiting time that counts as much as one point of priority; 0: only priority
+	// counts.
 	Ageing time.Duration
-	// MaxQueued is how many operations may wait to start before Admit refuses further ones; 0: any number.
+	// MaxQueued is how many operations may wait to start before Admit refuses more; 0: no bound.
 	MaxQueued int
-	// Environ gives the environment that commands inherit, asked at each start. Default os.Environ.
+	// Environ returns the environment that commands inherit. It is called at each start. Default
+	// os.Environ.
 	Environ func() []string
-	// Watch adjusts how jobs/ is watched; the zero value is right.
+	// Watch adjusts how jobs/ is watched; the zero value suits production.
 	Watch watch.Options
-	// History is the index of what has ended, which the daemon runs and does not close; nil: one of its own.
+	// History is the index of ended operations. The daemon runs it and does not close it. If it is
+	// nil, the daemon opens one of its own.
 	History *history.Store
-	// Intake is told of every live operation and of every end, and that all are known; nil: nobody is.
+	// Intake is notified of every live operation, of every end, and when all live operations are
+	// known; may be nil.
 	Intake *submit.Intake
-	// Retention says how long what has ended is kept; the zero value is for ever.
+	// Retention is how long ended operations are kept; the zero value keeps them forever.
 	Retention history.Retention
-	// Events takes what happens; the daemon does not close it. nil: nobody is told.
+	// Events is the log to which the daemon publishes events. The daemon does not close it; may be
+	// nil.
 	Events *events.Log
-	// WebhookAllow are the networks, beside the public ones, that webhooks may connect to.
+	// WebhookAllow lists the networks to which webhooks may connect in addition to the public ones.
 	WebhookAllow []netip.Prefix
-	// OutboxProbe is the least time between two tries at a target of deliver that is down; 0 is outbox.ProbeInterval.
+	// OutboxProbe is the minimum time between two tries at a delivery target that is down; 0 means
+	// outbox.ProbeInterval.
 	OutboxProbe time.Duration
-	// S3PartBytes is the size of the parts in which larger files go to buckets; 0 is outbox.DefaultPartBytes.
+	// S3PartBytes is the part size of multipart uploads to buckets; 0 means
+	// outbox.DefaultPartBytes.
 	S3PartBytes int64
-	// OutboxWorkers is how many deliveries run at once, OutboxPerTarget how many of them at one target; 0 is the default of outbox.Config.
+	// OutboxWorkers is how many deliveries run at once, OutboxPerTarget how many of them at one
+	// target; 0 means the default of outbox.Config.
 	OutboxWorkers, OutboxPerTarget int
 }
 
-func (c *Config) fill() error {
+func (c *Config) setDefaults() error {
 	if c.Owner == nil || c.Catalog == nil {
 		return errors.New("daemon: Owner and Catalog are required")
 	}
@@ -83,11 +98,12 @@ func (c *Config) fill() error {
 	if c.Grace == 0 {
 		c.Grace = keeper.DefaultGrace
 	}
+	c.CrashLimit = c.CrashLimit.Or(catalog.DefaultCrashLimit)
 	if c.SweepInterval == 0 {
 		c.SweepInterval = DefaultSweepInterval
 	}
-	if c.Grace < 0 || c.SweepInterval < 0 {
-		return errors.New("daemon: Grace and SweepInterval must not be negative")
+	if c.Grace < 0 || c.SweepInterval < 0 || c.StallAfter < 0 {
+		return errors.New("daemon: Grace, SweepInterval and StallAfter must not be negative")
 	}
 	if c.Environ == nil {
 		c.Environ = os.Environ
@@ -95,131 +111,154 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// Daemon decides what runs, runs it, and brings the storage directory back into order after anything.
+// Daemon decides what runs, runs it, and repairs the storage directory after a crash. See the
+// package comment.
 type Daemon struct {
-	config  Config
-	owner   *statefs.Owner
-	logger  *slog.Logger
-	starter keeper.Starter
-	dir     *watch.Dir[touched]
-	files   *watch.Files
-	looks   *looks
-	// admission says which of the queued operations begin.
+	config         Config
+	owner          *statefs.Owner
+	logger         *slog.Logger
+	starter        keeper.Starter
+	dir            *watch.Dir[watchKey]
+	files          *watch.Files
+	reconcileQueue *reconcileQueue
+	// admission decides which queued operations start.
 	admission *admission
-	// chains are the operations that come after others.
+	// chains tracks operations that wait for other operations to end.
 	chains chains
-	// lanes are what pauses, closes and sizes them.
+	// lanes pauses, closes and resizes lanes according to the files in lanes/.
 	lanes *lanes
-	// room bounds how many wait.
-	room room
-	// waiters are the operations of which each reason to wait is told.
-	waiters waiters
-	moves   repeats
-	// beginning is what takes the descriptors that it needs.
-	beginning beginning
-	// troubles are the operations that cannot be dealt with at the moment.
-	troubles troubles
-	runs     sync.WaitGroup
-	// alarms have an operation looked at when its time comes.
+	// queueQuota bounds how many operations wait to start.
+	queueQuota queueQuota
+	// waitFollowers tracks the operations for which every waiting reason is published.
+	waitFollowers waitFollowers
+	// batchMu serializes the lookups of batches that another process submits.
+	batchMu     sync.Mutex
+	moveBackoff moveBackoff
+	// fdBudget reserves the file descriptors that a start needs.
+	fdBudget fdBudget
+	// failing tracks the operations whose reconcile currently fails.
+	failing failingOperations
+	runs    sync.WaitGroup
+	// alarms enqueues an operation when its next deadline expires.
 	alarms *alarms[alarmKey]
-	// behind has the start of a run written down that goes on for a while.
-	behind    behind
-	scheduler *scheduler
+	// deferredStarts writes the start record of a run that lasts longer than startRecordDelay.
+	deferredStarts deferredStarts
+	scheduler      *scheduler
 
-	outbox  *outbox.Outbox
-	sender  *outbox.Sender
-	buckets *http.Transport
-	// entries watches outbox/, and wantOutbox has all of it compared with what is in memory.
-	entries    *watch.Dir[statefs.EntryName]
-	wantOutbox chan struct{}
-	deliveries deliveryCounts
+	outbox      *outbox.Outbox
+	sender      *outbox.Sender
+	s3Transport *http.Transport
+	// entryWatch watches outbox/. outboxScan triggers a comparison of the whole folder with the
+	// outbox in memory.
+	entryWatch     *watch.Dir[statefs.EntryName]
+	outboxScan     chan struct{}
+	deliveryCounts deliveryCounts
 
 	history *history.Store
-	// living are the rows of ops, for lists, and doubts the IDs whose markers may say something else.
-	living  history.Living
-	doubts  doubts
-	passing sync.Mutex // held while what the watch tells is passed on to looks
-	pruning sync.Mutex // one prune at a time
-	steady  steady
-	began   time.Time
+	// liveIndex holds the rows of ops for lists; unsettledIDs holds the IDs whose markers may
+	// differ from their rows.
+	liveIndex    history.LiveIndex
+	unsettledIDs unsettledIDs
+	// earlyRequests holds the IDs of requests that were seen before their operation.
+	earlyRequests  unsettledIDs
+	watchMu        sync.Mutex // held while events of the watch are passed to reconcileQueue
+	pruneMu        sync.Mutex // one prune at a time
+	retentionClock retentionClock
+	startedAt      time.Time
 
-	mu  sync.RWMutex // guards ops, inside and stuck
+	mu  sync.RWMutex // guards ops, pendingCallbacks, startupBacklog, blockedFiles and damaged
 	ops map[statefs.ID]*operation
-	// inside waits for the next look at an operation.
-	inside map[statefs.ID][]func(*operation)
-	// whenReady are looked at when the daemon serves.
-	whenReady []statefs.ID
-	// stuck are the files in the way of an operation that could not be set aside and were reported.
-	stuck map[statefs.ID][]string
+	// pendingCallbacks run in the next reconcile of their operation.
+	pendingCallbacks map[statefs.ID][]func(*operation)
+	// startupBacklog is enqueued once the daemon is ready.
+	startupBacklog []statefs.ID
+	// blockedFiles lists, by operation, the files at the name of a marker or request that the
+	// daemon could not set aside and has reported.
+	blockedFiles map[statefs.ID][]string
+	// damaged holds what is known of operations whose records were damaged or removed while they
+	// waited.
+	damaged map[statefs.ID]damagedRecord
 
-	// held is what the keepers had in hand when this daemon began, while it makes its way through.
-	held map[statefs.ID][]keeper.Held
-	// straysSince is when the commands of no living keeper were ended, zero when there were none: how they ended is no verdict of theirs.
-	straysSince time.Time
-	// leftCount is how many operations go on without the daemon.
-	leftCount atomic.Int64
+	// heldCommands lists the commands that the keepers held when this daemon started. It is set
+	// only during recovery.
+	heldCommands map[statefs.ID][]keeper.HeldCommand
+	// awaitingKeepers is the set of operations found at startup, as long as a keeper that does not
+	// answer may hold commands of theirs; otherwise nil.
+	awaitingKeepers atomic.Pointer[map[statefs.ID]bool]
+	// straysEndedAt is when recovery ended the commands without a living keeper; zero if there were
+	// none. An exit by a signal after that time is not a result of the command itself.
+	straysEndedAt time.Time
+	// detachedCount is how many operations continue without the daemon.
+	detachedCount atomic.Int64
 
-	stopping    atomic.Bool
-	leaving     atomic.Bool // commands are left running
-	drain       drain
-	failure     chan error // the first fatal error
-	ready       chan struct{}
-	sweeps      chan sweepOrder
-	stopped     chan struct{}
-	counters    counters
-	tally       tally.Tally
-	definitions definitions
-	strangers   *strangers
-	// reported has the reason of each file that the last sweep found and left alone, and sweepError what it could not do. Both
-	// belong to the goroutine that sweeps.
-	reported   map[string]string
-	sweepError string
+	stopping      atomic.Bool
+	detaching     atomic.Bool // if set, stop leaves commands running
+	drain         drain
+	fatal         chan error // the first fatal error
+	ready         chan struct{}
+	sweepRequests chan sweepRequest
+	stopped       chan struct{}
+	counters      counters
+	laneCounters  tally.Counters
+	definitions   definitions
+	strayFiles    *strayFiles
+	// reportedFiles maps each file that the last sweep found and left alone to the reason.
+	// sweepError is the error of the last sweep. Only the goroutine that sweeps uses them.
+	reportedFiles map[string]string
+	sweepError    string
 }
 
-type sweepOrder struct {
+type sweepRequest struct {
 	dryRun bool
-	answer chan sweepAnswer
+	answer chan sweepResult
 }
 
-type sweepAnswer struct {
+type sweepResult struct {
 	findings []statefs.Finding
 	err      error
 }
 
-// New prepares a daemon and begins to watch; nothing is changed before Run.
+// New prepares a daemon and starts to watch the storage. It changes nothing; Run does.
 func New(config Config) (*Daemon, error) {
-	if err := config.fill(); err != nil {
+	if err := config.setDefaults(); err != nil {
 		return nil, err
 	}
 	d := &Daemon{
-		began: time.Now(), config: config, owner: config.Owner, logger: config.Logger, troubles: troubles{logger: config.Logger},
-		ops: make(map[statefs.ID]*operation), stuck: make(map[statefs.ID][]string), failure: make(chan error, 1), ready: make(chan struct{}), drain: drain{look: make(chan struct{}, 1)},
-		wantOutbox: make(chan struct{}, 1), sweeps: make(chan sweepOrder), stopped: make(chan struct{}), strangers: newStrangers(statefs.SettleAge + time.Second),
+		startedAt: time.Now(), config: config, owner: config.Owner, logger: config.Logger,
+		failing: failingOperations{logger: config.Logger},
+		ops:     make(map[statefs.ID]*operation), blockedFiles: make(map[statefs.ID][]string), fatal: make(chan error, 1),
+		ready: make(chan struct{}), drain: drain{check: make(chan struct{}, 1)},
+		outboxScan: make(chan struct{}, 1), sweepRequests: make(chan sweepRequest), stopped: make(chan struct{}),
+		strayFiles: newStrayFiles(statefs.SettleAge + time.Second),
 	}
 	d.starter = keeper.InProcess{}
 	if config.Keepers != nil {
 		d.starter = config.Keepers
 	}
-	d.looks = newLooks(d.look)
-	d.behind.want = func(id statefs.ID) {
+	d.reconcileQueue = newReconcileQueue(d.reconcileID)
+	d.deferredStarts.enqueue = func(id statefs.ID) {
 		if d.manages(id) {
-			d.looks.wantNames(id, 0)
+			d.reconcileQueue.enqueueNames(id, 0)
 		}
 	}
-	d.alarms = newAlarms(config.Owner.Now, d.ran, d.ring)
+	d.alarms = newAlarms(config.Owner.Now, d.uptime, d.onAlarm)
 	d.scheduler = newScheduler(d)
-	d.alarms.reset = d.scheduler.wantAll
-	d.admission = newAdmission(&config, func(id statefs.ID) { d.looks.wantNames(id, 0) }, config.Owner.Now)
-	d.admission.changed = d.waitingChanged
-	d.lanes = newLanes(&d.config, d.admission, d.ran)
-	d.room.waiting = d.waitingNow
+	d.alarms.onClockSet = d.scheduler.enqueueAll
+	d.fdBudget.owner = config.Owner
+	d.admission = newAdmission(&config, func(id statefs.ID) { d.reconcileQueue.enqueueNames(id, 0) }, config.Owner.Now)
+	d.admission.reserve = d.fdBudget.reserveForStart
+	d.admission.onChange = d.queueChanged
+	config.Owner.SetSubmitListener(d.admission)
+	d.lanes = newLanes(&d.config, d.admission, d.uptime)
+	d.queueQuota.waiting = d.countWaiting
 	d.outbox = outbox.New(outbox.Config{
-		Workers: config.OutboxWorkers, PerTarget: config.OutboxPerTarget, Probe: config.OutboxProbe, Deliver: d.deliver, Changed: d.targetChanged,
+		Workers: config.OutboxWorkers, PerTarget: config.OutboxPerTarget, Probe: config.OutboxProbe, Deliver: d.deliver,
+		Changed: d.publishTarget,
 	})
 	d.sender = outbox.NewSender(config.WebhookAllow)
-	d.buckets = outbox.NewS3Transport()
+	d.s3Transport = outbox.NewS3Transport()
 	var err error
-	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.touchedBy, config.Watch); err != nil {
+	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.watchKeyOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
 	}
 	if d.files, err = watch.OpenFiles(config.Watch); err != nil {
@@ -232,20 +271,22 @@ func New(config Config) (*Daemon, error) {
 		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.dir.Close())
 	}
 	if err := d.openHistory(); err != nil {
-		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.dir.Close(), d.entries.Close())
+		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.dir.Close(), d.entryWatch.Close())
 	}
 	return d, nil
 }
 
-// Close releases what New opened, for a daemon whose Run is never called.
+// Close releases what New opened. It is only for a daemon whose Run is never called.
 func (d *Daemon) Close() error {
-	return errors.Join(d.dir.Close(), d.files.Close(), d.lanes.dir.Close(), d.entries.Close(), d.closeHistory())
+	return errors.Join(d.dir.Close(), d.files.Close(), d.lanes.dir.Close(), d.entryWatch.Close(), d.closeHistory())
 }
 
-// Run brings the storage into order, carries out what it is asked for until ctx ends, and then interrupts the work that runs; when
-// the cause of that end is ErrLeave, commands in the hands of keepers go on. It returns nil after such an end, and otherwise what made it stop: a
-// folder that was taken away, or a disk that fails, and then commands go on too. When it returns, nothing else that it began is left. It
-// may be called once.
+// Run recovers the storage, then runs operations and carries out requests until ctx ends, and then
+// interrupts the work that runs. If the cause of that end is ErrDetach, commands held by keepers
+// continue instead. Run returns nil after such an end. Otherwise it returns the error that stopped
+// the daemon, such as a removed folder or a failing disk; commands held by keepers continue then
+// too. When Run returns, all its goroutines have ended, except a handler that ignores its context.
+// Run may be called once.
 func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer close(d.stopped)
 	defer func() { err = errors.Join(err, d.closeHistory()) }()
@@ -254,44 +295,45 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer watchers.Wait()
 	defer stopWatching()
 	watchers.Go(func() { d.watcherEnded("jobs", d.dir.Run(watching)) })
-	watchers.Go(func() { d.watcherEnded("outbox", d.entries.Run(watching)) })
-	watchers.Go(func() { d.keepOutbox(watching) })
+	watchers.Go(func() { d.watcherEnded("outbox", d.entryWatch.Run(watching)) })
+	watchers.Go(func() { d.runOutbox(watching) })
 	watchers.Go(func() { d.watcherEnded("logs", d.files.Run(watching)) })
 	watchers.Go(func() { d.watcherEnded("history", d.history.Run(watching)) })
-	watchers.Go(func() { d.keepPruning(watching) })
-	watchers.Go(func() { d.keepInbox(watching) })
-	d.lanes.look() // the watch is in place, and nothing starts yet
+	watchers.Go(func() { d.runPruning(watching) })
+	watchers.Go(func() { d.runInbox(watching) })
+	d.lanes.reconcile() // the watch is in place, and nothing starts yet
 	watchers.Go(func() { d.watcherEnded("lanes", d.lanes.run(watching)) })
-	watchers.Go(func() { d.keepLists(watching) })
-	watchers.Go(func() { d.keepTime(watching) })
+	watchers.Go(func() { d.runBatchSync(watching) })
+	watchers.Go(func() { d.runAlarms(watching) })
 	watchers.Go(func() { d.scheduler.run(watching) })
 
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {
 		d.logger.Warn("changes are found by scanning", "folder", d.owner.JobsDir(), "reason", mode.Reason)
 	}
-	defer d.strangers.stop()
+	defer d.strayFiles.stop()
 	if err = d.recover(watching); err == nil {
-		d.admission.begin()
-		d.lanes.want() // whoever a breaker had let through may be gone
+		d.admission.enable()
+		d.lanes.reconcileSoon() // the trial operation of a breaker may be gone
 		close(d.ready)
 		d.mu.Lock()
-		late := d.whenReady
+		late := d.startupBacklog
 		d.mu.Unlock()
 		for _, id := range late {
-			d.looks.want(id)
+			d.reconcileQueue.enqueue(id)
 		}
 		shipping, stopShipping := context.WithCancel(watching)
 		var ships sync.WaitGroup
 		ships.Go(func() { d.outbox.Run(shipping) })
+		ships.Go(func() { d.awaitKeepers(shipping) })
 		err = d.serve(ctx)
 		stopShipping()
-		ships.Wait() // while looks still write down what was delivered
+		ships.Wait() // reconciles still record the outcomes of deliveries
 		d.sender.Close()
-		d.buckets.CloseIdleConnections()
+		d.s3Transport.CloseIdleConnections()
 	}
-	d.leaving.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrLeave)))
-	d.stop() //nolint:contextcheck // ctx has ended; what is under way is carried to its end
-	d.lanes.starts.close()
+	d.detaching.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrDetach)))
+	d.stop() //nolint:contextcheck // ctx has ended; stop completes what is in progress
+	d.lanes.startHistory.close()
 	return err
 }
 
@@ -301,7 +343,7 @@ func (d *Daemon) watcherEnded(what string, err error) {
 	}
 }
 
-// serve lists every reason to wake.
+// serve handles every event that wakes the daemon, until ctx ends or a fatal error occurs.
 func (d *Daemon) serve(ctx context.Context) error {
 	sweep := time.NewTicker(d.config.SweepInterval)
 	defer sweep.Stop()
@@ -311,14 +353,14 @@ func (d *Daemon) serve(ctx context.Context) error {
 			d.takeEvents()
 		case <-sweep.C:
 			d.sweepAndLog(ctx)
-		case <-d.strangers.sweep:
+		case <-d.strayFiles.sweep:
 			d.sweepAndLog(ctx)
-		case <-d.drain.look:
-			d.noteDrained()
-		case order := <-d.sweeps:
+		case <-d.drain.check:
+			d.checkDrained()
+		case order := <-d.sweepRequests:
 			findings, err := d.sweep(ctx, order.dryRun)
-			order.answer <- sweepAnswer{findings, err}
-		case err := <-d.failure:
+			order.answer <- sweepResult{findings, err}
+		case err := <-d.fatal:
 			return err
 		case <-ctx.Done():
 			return nil
@@ -326,23 +368,25 @@ func (d *Daemon) serve(ctx context.Context) error {
 	}
 }
 
-// takeEvents passes on what the watch says. It does nothing else: while it runs, the kernel's queue fills.
+// takeEvents passes the events of the watch to the reconcile queue. It does nothing else, because
+// the kernel's queue fills up while it runs.
 func (d *Daemon) takeEvents() {
-	d.passing.Lock()
-	defer d.passing.Unlock()
+	d.watchMu.Lock()
+	defer d.watchMu.Unlock()
 	keys, rescan := d.dir.Take()
+	d.admission.noteForeign(keys, d.manages)
 	for _, key := range keys {
 		if op := d.operation(key.id); op != nil {
 			op.events.Add(1)
 		}
-		d.looks.wantNames(key.id, key.names)
+		d.reconcileQueue.enqueueNames(key.id, key.names)
 	}
 	if rescan {
 		d.rescan()
 	}
 }
 
-// rescan lists jobs/ and has everything looked at, because events were lost or are not to be had.
+// rescan lists jobs/ and enqueues every operation, because events were lost or are unavailable.
 func (d *Daemon) rescan() {
 	d.counters.rescans.Add(1)
 	if err := d.dir.Check(); err != nil {
@@ -355,40 +399,44 @@ func (d *Daemon) rescan() {
 		return
 	}
 	ids := listing.IDs()
+	for id := range ids {
+		d.admission.noteForeign([]watchKey{{id: id}}, d.manages)
+	}
 	d.mu.RLock()
 	for id := range d.ops {
 		ids[id] = statefs.AllNames
 	}
 	d.mu.RUnlock()
 	for id := range ids {
-		d.looks.want(id)
+		d.reconcileQueue.enqueue(id)
 	}
 }
 
-// fail ends the daemon; the first reason counts.
+// fail stops the daemon with err. Only the first error counts.
 func (d *Daemon) fail(err error) {
 	select {
-	case d.failure <- err:
+	case d.fatal <- err:
 	default:
 	}
 }
 
-// stop interrupts the work that runs, or leaves it to the keepers, and waits for everything.
+// stop interrupts the work that runs, or leaves it to the keepers, and waits for all reconciles and
+// runs.
 func (d *Daemon) stop() {
 	d.stopping.Store(true)
 	d.admission.close()
-	d.waiters.close()
-	d.behind.close()
-	d.looks.wait() // a look that began before may still start work; none that begins now does
-	for _, op := range d.all() {
-		if !op.parked.Load() { // those have no work
-			d.looks.want(op.id()) // each look sees that the daemon stops and interrupts
+	d.waitFollowers.close()
+	d.deferredStarts.close()
+	d.reconcileQueue.wait() // a reconcile that started earlier may still start work; a later one does not
+	for _, op := range d.allOperations() {
+		if !op.evicted.Load() { // an evicted operation has no work
+			d.reconcileQueue.enqueue(op.id()) // the reconcile sees that the daemon stops and interrupts the run
 		}
 	}
 	d.awaitRuns()
-	d.looks.close()
-	d.settle()
-	switch left := d.leftCount.Load(); {
+	d.reconcileQueue.close()
+	d.finishLastRuns()
+	switch left := d.detachedCount.Load(); {
 	case left > 0:
 		d.logger.Info("commands go on without the daemon; the next one finds them", "operations", left)
 	case d.config.Keepers != nil:
@@ -396,17 +444,19 @@ func (d *Daemon) stop() {
 	}
 }
 
-// endWork asks the work of a run to end because the daemon stops.
+// endWork ends a run because the daemon stops, or detaches its commands if the daemon leaves
+// commands running.
 func (d *Daemon) endWork(r *run) {
-	if d.leaving.Load() && r.handler.Run == nil {
-		r.leave()
+	if d.detaching.Load() && r.handler.Run == nil {
+		r.detach()
 		return
 	}
 	r.end(ErrInterrupted)
 }
 
-// awaitRuns waits for the work to end. Commands do within their grace period; a handler that does not heed its context cannot be
-// ended, and is left behind after as long.
+// awaitRuns waits for the runs to end. Commands end within their grace period. A handler that
+// ignores its context cannot be ended; awaitRuns gives up after one and a half times the longest
+// grace period plus one second.
 func (d *Daemon) awaitRuns() {
 	ended := make(chan struct{})
 	go func() {
@@ -423,24 +473,25 @@ func (d *Daemon) awaitRuns() {
 	}
 }
 
-// settle writes down what the runs that were interrupted last left behind. No look runs any more.
-func (d *Daemon) settle() {
-	for _, op := range d.all() {
-		if op.attention == nil {
+// finishLastRuns records the outcome of the runs that were interrupted last. No reconcile runs any
+// more.
+func (d *Daemon) finishLastRuns() {
+	for _, op := range d.allOperations() {
+		if op.activeState == nil {
 			continue
 		}
-		if len(op.sides) > 0 {
-			d.guardLook(op.id(), func() error { return d.finishSides(op) })
+		if len(op.optionalSteps) > 0 {
+			d.runReconcile(op.id(), func() error { return d.finishOptionalSteps(op) })
 		}
 		if op.run != nil && op.run.ended() {
-			d.guardLook(op.id(), func() error { return d.finish(op) })
-			d.tell(op)
+			d.runReconcile(op.id(), func() error { return d.finish(op) })
+			d.publish(op)
 		}
 		d.closeLog(op)
 	}
 }
 
-func (d *Daemon) all() []*operation {
+func (d *Daemon) allOperations() []*operation {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	ops := make([]*operation, 0, len(d.ops))
@@ -458,40 +509,40 @@ func (d *Daemon) operation(id statefs.ID) *operation {
 
 func (d *Daemon) manages(id statefs.ID) bool { return d.operation(id) != nil }
 
-func (d *Daemon) keep(op *operation) {
+func (d *Daemon) track(op *operation) {
 	if len(op.rec.After) > 0 {
-		d.chains.name(op.id(), op.rec.After) // before it is in hand: see guards
+		d.chains.setParents(op.id(), op.rec.After) // before the operation is in ops, for addGuards
 	}
 	d.mu.Lock()
 	d.ops[op.id()] = op
 	d.mu.Unlock()
-	op.enlist(&d.living)
-	d.room.came(op.rec.Starts == 0 && isClosed(d.ready), func() { op.count(&d.tally) })
+	op.addToIndex(&d.liveIndex)
+	d.queueQuota.confirm(op.rec.Starts == 0 && isClosed(d.ready), func() { op.startCounting(&d.laneCounters) })
 	if d.config.Intake != nil {
-		d.config.Intake.Note(op.rec)
+		d.config.Intake.Track(op.rec)
 	}
 }
 
-func (d *Daemon) forget(op *operation) {
-	d.admission.leaveSides(op)
-	for name, s := range op.sides { // left to their keeper
-		if s.apart {
-			d.admission.leaveSide(op, name)
+func (d *Daemon) untrack(op *operation) {
+	d.admission.releaseWaitingSteps(op)
+	for name, s := range op.optionalSteps { // their commands stay with their keeper
+		if s.own {
+			d.admission.releaseStep(op, name)
 		}
 	}
 	d.mu.Lock()
 	delete(d.ops, op.id())
-	delete(d.stuck, op.id())
+	delete(d.blockedFiles, op.id())
 	d.mu.Unlock()
-	d.chains.name(op.id(), nil)
-	op.recount("")
-	op.delist()
+	d.chains.setParents(op.id(), nil)
+	op.countAs("")
+	op.removeFromIndex()
 	d.alarms.set(alarmKey{id: op.id()}, time.Time{}, 0)
 	if d.config.Intake != nil {
 		d.config.Intake.Forget(op.rec)
 	}
-	d.wakeChildren(op.id())
+	d.enqueueChildren(op.id())
 }
 
-// Ready is closed when the storage is in order and requests are carried out.
+// Ready returns a channel that is closed once recovery is done and the daemon carries out requests.
 func (d *Daemon) Ready() <-chan struct{} { return d.ready }

@@ -23,7 +23,7 @@ params:
   n: {type: integer, default: 3}
 `
 
-// waitHandler runs until it is cancelled; paused, it waits where it is.
+// waitHandler runs until it is cancelled. When paused, it stops at its checkpoint.
 func waitHandler(ctx context.Context, op *Op) error {
 	return op.Sleep(time.Hour)
 }

@@ -9,29 +9,32 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/outbox"
+	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// What an operation leaves goes to the targets of its job, at least once each:
+// The results of an operation are delivered to the targets of its job, at least once each:
 //
-//	entry in outbox/ ─▶ sync ─▶ terminal record: pending ─▶ sync ─▶ ... ─▶ the target has it ─▶ record: delivered ─▶ sync ─▶ remove the entry
+//	entry in outbox/ ─▶ sync ─▶ terminal record: pending ─▶ sync ─▶ ...
+//	... ─▶ the target has it ─▶ record: delivered ─▶ sync ─▶ remove the entry
 //
-// An entry means nothing before its record is terminal and names the delivery, so what a crash leaves of an end that did not happen is dropped, and
-// no crash leaves an end without its entries.
+// An entry has no effect until its record is terminal and names the delivery. So an entry that a
+// crash leaves without such a record is dropped, and no crash leaves a terminal record without its
+// entries.
 
-// address says in a record that is about to end what is delivered of it, and where. The error is one that mends itself.
-func (d *Daemon) address(op *operation, rec *statefs.Record, rep *report) error {
-	rec.Deliveries = nil // those of an end that the disk did not take: it may have been another one
-	if def, err := d.keptDefinition(op.rec); err == nil && len(def.Deliver) == 0 {
+// addDeliveries lists the deliveries of an operation in a record that is about to become terminal.
+// An error is transient.
+func (d *Daemon) addDeliveries(op *operation, rec *statefs.Record, rep *report) error {
+	rec.Deliveries = nil // drops those of an earlier attempt to write an end, which may differ
+	if def, err := d.storedDefinition(op.rec); err == nil && len(def.Deliver) == 0 {
 		return nil
 	}
 	def, params, err := d.definition(op.rec)
-	if mends(err) {
+	if isTransient(err) {
 		return err
 	}
 	if err != nil {
-		return nil //nolint:nilerr // nobody knows a target; that the definition is lost was reported when it was to begin
+		return nil //nolint:nilerr // no target is known; the lost definition was reported when the operation was to start
 	}
 	for i, target := range def.Deliver {
 		if rec.Status != statefs.Completed && target.On != catalog.OnEnded {
@@ -39,13 +42,13 @@ func (d *Daemon) address(op *operation, rec *statefs.Record, rep *report) error 
 		}
 		it := statefs.Delivery{Place: i + 1, Kind: target.Kind(), Send: string(target.Send), State: statefs.DeliveryPending}
 		name, err := target.Name(catalog.Values{Params: params, ID: rec.ID.String(), Result: returnedOnly(rec, rep.member)})
-		if it.Name = name; target.Webhook != nil { // the path and query of an address may be secrets, which no record has
+		if it.Name = name; target.Webhook != nil { // the path and query of a URL may be secrets, which records never contain
 			it.Name = fmt.Sprintf("%s (target %d)", target.Webhook.Host(), it.Place)
 		}
 		if err != nil {
 			it.Name, it.State, it.Error = "", statefs.DeliveryManual, err.Error()
-			if op.rec.Delivery(it.Place) == nil { // said once, also on a full disk
-				d.say(op, fmt.Sprintf("  ERROR: it is not delivered to target %d (%s): %s", it.Place, it.Kind, err))
+			if op.rec.Delivery(it.Place) == nil { // logged once, also when a full disk repeats this code
+				d.logLine(op, fmt.Sprintf("  ERROR: it is not delivered to target %d (%s): %s", it.Place, it.Kind, err))
 			}
 		}
 		rec.Deliveries = append(rec.Deliveries, it)
@@ -54,8 +57,8 @@ func (d *Daemon) address(op *operation, rec *statefs.Record, rep *report) error 
 	return nil
 }
 
-// pack makes durable what is to be delivered of an end that is about to be written.
-func (d *Daemon) pack(rec *statefs.Record) error {
+// writeEntries durably writes the outbox entries of a terminal record that is about to be written.
+func (d *Daemon) writeEntries(rec *statefs.Record) error {
 	var names []statefs.EntryName
 	files := false
 	for i := range rec.Deliveries {
@@ -67,7 +70,7 @@ func (d *Daemon) pack(rec *statefs.Record) error {
 	if len(names) == 0 {
 		return nil
 	}
-	if files { // an entry does not hold what it delivers
+	if files { // the artifacts are not part of the entry
 		if err := d.owner.SyncArtifacts(rec.ID); err != nil {
 			return err
 		}
@@ -82,7 +85,7 @@ func (d *Daemon) pack(rec *statefs.Record) error {
 	return d.owner.SyncOutbox()
 }
 
-// newEntry is the entry of a delivery that was not tried yet.
+// newEntry returns the entry of a delivery that was not tried yet.
 func (d *Daemon) newEntry(rec *statefs.Record, name statefs.EntryName) *statefs.OutboxEntry {
 	entry := &statefs.OutboxEntry{Run: rec.Run, CreatedAt: *rec.FinishedAt}
 	if target := d.targetOf(rec, name); target != nil && target.RetryFor > 0 {
@@ -96,8 +99,8 @@ func entryName(rec *statefs.Record, i int) statefs.EntryName {
 	return statefs.EntryName{ID: rec.ID, Place: rec.Deliveries[i].Place, Kind: rec.Deliveries[i].Kind}
 }
 
-// ship has the entries of an end that is durable delivered.
-func (d *Daemon) ship(rec *statefs.Record) {
+// enqueueDeliveries passes the entries of a durable terminal record to the outbox.
+func (d *Daemon) enqueueDeliveries(rec *statefs.Record) {
 	for i := range rec.Deliveries {
 		if rec.Deliveries[i].State == statefs.DeliveryPending {
 			name := entryName(rec, i)
@@ -106,55 +109,58 @@ func (d *Daemon) ship(rec *statefs.Record) {
 	}
 }
 
-// targetOf is the target of an entry as the job defines it, nil when that cannot be read.
+// targetOf returns the target of an entry as the job defines it, or nil if the definition cannot be
+// read or no longer matches.
 func (d *Daemon) targetOf(rec *statefs.Record, name statefs.EntryName) *catalog.Delivery {
-	def, err := d.keptDefinition(rec)
+	def, err := d.storedDefinition(rec)
 	if err != nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind() != name.Kind {
 		return nil
 	}
 	return def.Deliver[name.Place-1]
 }
 
-// destination is what entries have in common that go to the same target.
+// destination returns the target of an entry as the outbox groups entries by it.
 func (d *Daemon) destination(rec *statefs.Record, name statefs.EntryName) outbox.Destination {
 	if target := d.targetOf(rec, name); target != nil {
 		return outbox.Destination{Key: target.Target(), Label: target.Label()}
 	}
-	return outbox.Destination{Key: name.String(), Label: name.Kind} // it will be refused
+	return outbox.Destination{Key: name.String(), Label: name.Kind} // the delivery will be refused
 }
 
-// deliver tries one entry.
+// deliver tries to deliver one entry.
 func (d *Daemon) deliver(ctx context.Context, name statefs.EntryName) outbox.Outcome {
 	rec, err := d.owner.ReadRecord(name.ID)
 	if err != nil {
 		d.logger.Error("the record of what is to be delivered cannot be read", "entry", name, "error", err)
-		return outbox.Outcome{Ours: true} // a sweep sets aside what has none
+		return outbox.Outcome{LocalFault: true} // a sweep sets aside an entry without a record
 	}
 	entry, _, err := d.owner.ReadEntry(name)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // somebody removed it
-		if err := d.lookAtEntry(ctx, name); err != nil {
+	case errors.Is(err, fs.ErrNotExist): // another program or a person removed the entry
+		if err := d.reconcileEntry(ctx, name); err != nil {
 			d.logger.Error("an entry of the outbox is gone, and that could not be written down", "entry", name, "error", err)
 		}
-		return outbox.Outcome{Ours: true}
+		return outbox.Outcome{LocalFault: true}
 	case errors.Is(err, statefs.ErrNewerVersion):
-		return outbox.Outcome{Ours: true}
+		return outbox.Outcome{LocalFault: true}
 	case err != nil:
-		entry = d.newEntry(rec, name) // the record says what it is
+		entry = d.newEntry(rec, name) // the entry cannot be read; the record has what a try needs
 	}
 	output, err := d.deliverTo(ctx, rec, name, entry)
 	if err == nil {
 		output.DeliveredAt = d.owner.Now()
-		return d.settled(ctx, name, statefs.DeliveryDelivered, "", output)
+		return d.recordDeliveryOutcome(ctx, name, statefs.DeliveryDelivered, "", output)
 	}
 	if ctx.Err() != nil {
-		return outbox.Outcome{Ours: true} // the daemon stops; the next one tries it
+		return outbox.Outcome{LocalFault: true} // the daemon stops; the next daemon tries again
 	}
-	return d.failed(ctx, rec, name, entry, err)
+	return d.deliveryFailed(ctx, rec, name, entry, err)
 }
 
-// failed notes why a try failed, and says what follows from it.
-func (d *Daemon) failed(ctx context.Context, rec *statefs.Record, name statefs.EntryName, entry *statefs.OutboxEntry, reason error) outbox.Outcome {
+// deliveryFailed records a failed try and returns whether and when it is repeated.
+func (d *Daemon) deliveryFailed(ctx context.Context, rec *statefs.Record, name statefs.EntryName,
+	entry *statefs.OutboxEntry, reason error,
+) outbox.Outcome {
 	now := d.owner.Now()
 	entry.Attempts++
 	entry.LastAt, entry.LastError = &now, reason.Error()
@@ -164,73 +170,83 @@ func (d *Daemon) failed(ctx context.Context, rec *statefs.Record, name statefs.E
 		entry.LastError = reason.Error()
 	}
 	if refused {
-		d.abandon(ctx, rec, name, entry)
+		d.abortUpload(ctx, rec, name, entry)
 	}
-	if err := d.noteTry(ctx, rec, name, entry); err != nil {
+	if err := d.recordTry(ctx, rec, name, entry); err != nil {
 		d.logger.Error("a failed delivery could not be noted", "entry", name, "error", err)
-		return outbox.Outcome{Ours: true}
+		return outbox.Outcome{LocalFault: true}
 	}
 	if refused {
 		d.logger.Error("a result could not be delivered and waits for a person", "entry", name, "error", reason)
-		return d.settled(ctx, name, statefs.DeliveryManual, reason.Error(), nil)
+		return d.recordDeliveryOutcome(ctx, name, statefs.DeliveryManual, reason.Error(), nil)
 	}
-	_, ours := errors.AsType[*outbox.OwnError](reason)
-	d.deliveries.add(name.Kind, func(c *statefs.DeliveryCounts) {
+	_, ours := errors.AsType[*outbox.LocalError](reason)
+	d.deliveryCounts.add(name.Kind, func(c *statefs.DeliveryCounts) {
 		if ours {
 			c.Deferred++
 		} else {
 			c.Failed++
 		}
 	})
-	d.logger.Warn("a result could not be delivered; it is tried again", "entry", name, "attempts", entry.Attempts, "error", reason)
-	outcome := outbox.Outcome{Ours: ours, Reason: reason.Error()}
-	if later, ok := errors.AsType[*outbox.LaterError](reason); ok {
+	d.logger.Warn("a result could not be delivered; it is tried again", "entry", name, "attempts",
+		entry.Attempts, "error", reason)
+	outcome := outbox.Outcome{LocalFault: ours, Reason: reason.Error()}
+	if later, ok := errors.AsType[*outbox.RetryAfterError](reason); ok {
 		outcome.After = later.After
 	}
 	return outcome
 }
 
-// noteTry writes an entry down that was tried, unless somebody gave it up meanwhile: then nobody else knows what was sent of it.
-func (d *Daemon) noteTry(ctx context.Context, rec *statefs.Record, name statefs.EntryName, entry *statefs.OutboxEntry) error {
+// recordTry writes back an entry after a try. If the entry was removed concurrently, recordTry
+// aborts its upload, because no other place names it.
+func (d *Daemon) recordTry(ctx context.Context, rec *statefs.Record, name statefs.EntryName,
+	entry *statefs.OutboxEntry,
+) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	return d.within(ctx, name.ID, func(*operation) error {
+	return d.withOperation(ctx, name.ID, func(*operation) error {
 		err := d.owner.RewriteEntry(name, entry)
 		if errors.Is(err, fs.ErrNotExist) {
-			d.abandon(ctx, rec, name, entry)
+			d.abortUpload(ctx, rec, name, entry)
 			return nil
 		}
 		return err
 	})
 }
 
-// settled writes into the record what became of a delivery, and then does the same in the outbox.
-func (d *Daemon) settled(ctx context.Context, name statefs.EntryName, state statefs.DeliveryStatus, reason string, output *statefs.DeliveryOutput) outbox.Outcome {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // what the target has is written down, also while the daemon stops
+// recordDeliveryOutcome writes the outcome of a delivery into the record, and then removes or holds
+// the entry.
+func (d *Daemon) recordDeliveryOutcome(ctx context.Context, name statefs.EntryName, state statefs.DeliveryStatus,
+	reason string, output *statefs.DeliveryOutput,
+) outbox.Outcome {
+	// an outcome is recorded even while the daemon stops
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	err := d.within(ctx, name.ID, func(op *operation) error {
+	err := d.withOperation(ctx, name.ID, func(op *operation) error {
 		rec, err := d.endedRecord(op, name.ID)
 		if err != nil {
 			return err
 		}
 		it := rec.Delivery(name.Place)
 		if it == nil || state == statefs.DeliveryManual && it.State == statefs.DeliveryDropped {
-			return nil // somebody gave it up while it was tried
+			return nil // the delivery was dropped during the try
 		}
-		if err := d.amendDelivery(rec, name, func(it *statefs.Delivery) { it.State, it.Error, it.Output = state, reason, output }); err != nil {
+		settle := func(it *statefs.Delivery) { it.State, it.Error, it.Output = state, reason, output }
+		if err := d.amendDelivery(rec, name, settle); err != nil {
 			return err
 		}
-		d.tellDelivery(rec, name.Place, "")
+		d.publishDelivery(rec, name.Place, "")
 		if state == statefs.DeliveryManual {
 			return d.holdEntry(rec, name)
 		}
 		return d.removeEntry(name)
 	})
 	if err != nil {
-		d.logger.Error("what became of a delivery could not be written down; it is repeated", "entry", name, "status", state, "error", err)
-		return outbox.Outcome{Ours: true}
+		d.logger.Error("what became of a delivery could not be written down; it is repeated", "entry", name, "status",
+			state, "error", err)
+		return outbox.Outcome{LocalFault: true}
 	}
-	d.deliveries.add(name.Kind, func(c *statefs.DeliveryCounts) {
+	d.deliveryCounts.add(name.Kind, func(c *statefs.DeliveryCounts) {
 		if state == statefs.DeliveryManual {
 			c.Refused++
 			return
@@ -242,7 +258,8 @@ func (d *Daemon) settled(ctx context.Context, name statefs.EntryName, state stat
 	return outbox.Outcome{Settled: true}
 }
 
-// endedRecord is the record of an operation that has ended, within a look at it.
+// endedRecord returns the record of an operation whose terminal record is written. Its caller
+// excludes other reconciles of the operation.
 func (d *Daemon) endedRecord(op *operation, id statefs.ID) (*statefs.Record, error) {
 	switch {
 	case op == nil:
@@ -250,13 +267,13 @@ func (d *Daemon) endedRecord(op *operation, id statefs.ID) (*statefs.Record, err
 	case op.state == statefs.Trailing && op.rec.Status.Terminal():
 		return op.rec, nil
 	}
-	return nil, errNotYet // its end is still being written
+	return nil, errNotReady // its terminal record is still being written
 }
 
-// amendDelivery changes what a record says of a delivery, and makes that durable.
+// amendDelivery durably changes a delivery in a record.
 func (d *Daemon) amendDelivery(rec *statefs.Record, name statefs.EntryName, change func(*statefs.Delivery)) error {
 	before := rec.Deliveries
-	rec.Deliveries = slices.Clone(before) // others may read the old ones
+	rec.Deliveries = slices.Clone(before) // the old slice may be read concurrently
 	change(rec.Delivery(name.Place))
 	if err := d.owner.AmendRecord(rec); err != nil {
 		rec.Deliveries = before
@@ -265,7 +282,7 @@ func (d *Daemon) amendDelivery(rec *statefs.Record, name statefs.EntryName, chan
 	return nil
 }
 
-// holdEntry has an entry wait for a person, which its record says.
+// holdEntry makes an entry wait for a person, after the record was changed accordingly.
 func (d *Daemon) holdEntry(rec *statefs.Record, name statefs.EntryName) error {
 	if err := d.owner.HoldEntry(name); err != nil {
 		return err
@@ -274,7 +291,7 @@ func (d *Daemon) holdEntry(rec *statefs.Record, name statefs.EntryName) error {
 	return nil
 }
 
-// removeEntry removes an entry that is done with, which its record says.
+// removeEntry removes an entry whose outcome is in the record.
 func (d *Daemon) removeEntry(name statefs.EntryName) error {
 	if err := d.owner.RemoveEntry(name); err != nil {
 		return err

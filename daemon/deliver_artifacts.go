@@ -12,25 +12,29 @@ import (
 	"syscall"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/outbox"
+	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// How much may be sent before it is written down: so much is sent again after a crash.
+// How much is sent before the progress is written into the entry: at most about that much is sent
+// again after a crash.
 const (
-	notedFiles = 100
-	notedBytes = 64 << 20
+	progressFiles = 100
+	progressBytes = 64 << 20
 )
 
-// deliverArtifacts sends each file that the work left, in the order of a walk, and goes on after those that an earlier try has sent. What has no
-// name at the target is refused when all the others are there.
-func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, target *catalog.Delivery, values catalog.Values, name statefs.EntryName, entry *statefs.OutboxEntry) (*statefs.DeliveryOutput, error) {
+// deliverArtifacts sends each artifact, in the order of a directory walk, starting after the ones
+// that an earlier try sent. Artifacts without a valid name at the target refuse the delivery, but
+// only once all others are sent.
+func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, target *catalog.Delivery,
+	values catalog.Values, name statefs.EntryName, entry *statefs.OutboxEntry,
+) (*statefs.DeliveryOutput, error) {
 	sent := entry.Artifacts
 	if sent == nil {
 		sent = new(statefs.SentArtifacts)
 	}
-	var nameless []string  // why those are not sent whose name no target takes
-	var files, bytes int64 // since it was written down
+	var nameless []string  // the errors of artifacts whose names the target does not take
+	var files, bytes int64 // since the progress was written
 	err := d.walkArtifacts(rec.ID, func(root *os.Root, artifact string) error {
 		if sent.After != "" && compareWalk(artifact, sent.After) <= 0 {
 			return nil
@@ -40,7 +44,10 @@ func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, targ
 			nameless = append(nameless, fmt.Sprintf("the artifact %q cannot be delivered: %v", artifact, err))
 			return nil
 		}
-		parcel := outbox.Parcel{ID: deliveryID(name), Name: at, Open: func() (outbox.Content, error) { return openArtifact(root, artifact) }}
+		parcel := outbox.Parcel{
+			ID: deliveryID(name), Name: at,
+			Open: func() (outbox.Content, error) { return openArtifact(root, artifact) },
+		}
 		receipt, err := d.deliverFile(ctx, target, values, artifact, parcel, name, entry)
 		if err != nil {
 			return err
@@ -50,16 +57,19 @@ func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, targ
 		sent.Files++
 		sent.Bytes += receipt.Bytes
 		if len(sent.Stored) < statefs.MaxStored {
-			sent.Stored = append(sent.Stored, statefs.StoredFile{Artifact: artifact, Name: at, Bytes: receipt.Bytes, SHA256: receipt.SHA256, ETag: receipt.ETag})
+			sent.Stored = append(sent.Stored, statefs.StoredFile{
+				Artifact: artifact, Name: at, Bytes: receipt.Bytes,
+				SHA256: receipt.SHA256, ETag: receipt.ETag,
+			})
 		}
-		if files, bytes = files+1, bytes+receipt.Bytes; files < notedFiles && bytes < notedBytes {
+		if files, bytes = files+1, bytes+receipt.Bytes; files < progressFiles && bytes < progressBytes {
 			return nil
 		}
 		files, bytes = 0, 0
-		return d.progress(name, entry)
+		return d.saveDeliveryProgress(name, entry)
 	})
 	if err == nil && len(nameless) > 0 {
-		entry.Artifacts, err = nil, refuseNames(nameless) // its new name may stand before the last one that was sent
+		entry.Artifacts, err = nil, refuseNames(nameless) // its new name may come before the last name sent
 	}
 	if err != nil {
 		return nil, err
@@ -71,18 +81,20 @@ func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, targ
 	return output, nil
 }
 
-// mostNames bounds how many names a reason says.
-const mostNames = 5
+// maxNames bounds how many names the error message lists.
+const maxNames = 5
 
 func refuseNames(reasons []string) error {
-	said := strings.Join(reasons[:min(len(reasons), mostNames)], "; ")
-	if more := len(reasons) - mostNames; more > 0 {
+	said := strings.Join(reasons[:min(len(reasons), maxNames)], "; ")
+	if more := len(reasons) - maxNames; more > 0 {
 		said += fmt.Sprintf("; and so with %d more", more)
 	}
-	return &outbox.RefusedError{Reason: said + "; give other names and try again; what has one that can be used is delivered"}
+	return &outbox.RefusedError{Reason: said +
+		"; give other names and try again; what has one that can be used is delivered"}
 }
 
-// walkArtifacts calls do for each regular file below the folder of artifacts; symbolic links are not followed. No folder is no artifact.
+// walkArtifacts calls do for each regular file below the artifact folder. It does not follow
+// symbolic links. A missing folder contains no artifacts.
 func (d *Daemon) walkArtifacts(id statefs.ID, do func(root *os.Root, artifact string) error) error {
 	dir := d.owner.ArtifactsPath(id)
 	root, err := os.OpenRoot(dir)
@@ -90,12 +102,12 @@ func (d *Daemon) walkArtifacts(id statefs.ID, do func(root *os.Root, artifact st
 		return nil
 	}
 	if err != nil {
-		return &outbox.OwnError{Err: fmt.Errorf("open the folder of artifacts: %w", err)}
+		return &outbox.LocalError{Err: fmt.Errorf("open the folder of artifacts: %w", err)}
 	}
 	defer func() { _ = root.Close() }() // opened for reading
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return &outbox.OwnError{Err: fmt.Errorf("list the artifacts: %w", err)}
+			return &outbox.LocalError{Err: fmt.Errorf("list the artifacts: %w", err)}
 		}
 		if !entry.Type().IsRegular() {
 			return nil
@@ -108,13 +120,13 @@ func (d *Daemon) walkArtifacts(id statefs.ID, do func(root *os.Root, artifact st
 	})
 }
 
-// compareWalk compares two names in the order of a walk.
+// compareWalk compares two names in the order of a directory walk.
 func compareWalk(a, b string) int {
 	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 }
 
 func openArtifact(root *os.Root, name string) (outbox.Content, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that took its place does not stop us
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // the open must not block if a pipe replaced the file
 	if err != nil {
 		return nil, fmt.Errorf("open the artifact: %w", err)
 	}
@@ -126,5 +138,5 @@ func openArtifact(root *os.Root, name string) (outbox.Content, error) {
 		_ = f.Close() // the first error counts
 		return nil, err
 	}
-	return someOf{f, info.Size()}, nil
+	return filePart{f, info.Size()}, nil
 }

@@ -22,7 +22,7 @@ run: [sh, -c, 'cd $JOBDIR_ARTIFACTS; mkdir -p a/b; echo 1 >a/b/x.html; echo 22 >
 deliver:
 `
 
-// Each regular file goes under its own name, and nothing else does.
+// Each regular file is delivered under its own name, and nothing else is delivered.
 func TestDeliverArtifacts(t *testing.T) {
 	t.Parallel()
 	s := s3test.Begin(t, s3test.Versity, "videos")
@@ -55,7 +55,8 @@ func TestDeliverArtifacts(t *testing.T) {
 	for _, f := range output.Stored {
 		names = append(names, f.Artifact)
 	}
-	if !slices.IsSortedFunc(names, compareWalk) || !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(maps.Keys(want))) || output.Files != 3 || output.Bytes != 9 {
+	if !slices.IsSortedFunc(names, compareWalk) || !slices.Equal(slices.Sorted(slices.Values(names)),
+		slices.Sorted(maps.Keys(want))) || output.Files != 3 || output.Bytes != 9 {
 		t.Errorf("the record says %+v", output)
 	}
 	if output.Bucket != "videos" || output.Location != s.URL()+"/videos/" || rec.Deliveries[1].Output.Location != out {
@@ -63,7 +64,8 @@ func TestDeliverArtifacts(t *testing.T) {
 	}
 }
 
-// One that can have no name at the target does not keep the others back, and is delivered when somebody has renamed it.
+// An artifact without a valid name at the target does not hold back the others, and is delivered
+// after a person renamed it.
 func TestDeliverArtifactWithoutAName(t *testing.T) {
 	t.Parallel()
 	s := s3test.Begin(t, s3test.Versity, "videos")
@@ -77,7 +79,8 @@ func TestDeliverArtifactWithoutAName(t *testing.T) {
 	}
 	got, err := s.Keys(t.Context(), "videos")
 	must(t, err)
-	if want := []string{id.String() + "/a.txt", id.String() + "/a/b/x.html"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+	if want := []string{id.String() + "/a.txt", id.String() +
+		"/a/b/x.html"}; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 		t.Errorf("the bucket has %v", got)
 	}
 	dir := b.daemon.owner.ArtifactsPath(id)
@@ -85,7 +88,8 @@ func TestDeliverArtifactWithoutAName(t *testing.T) {
 	b.retryHeld(id)
 	b.poll("the reason names both", func() bool {
 		rec, err := b.tree.ReadRecord(id)
-		return err == nil && strings.Contains(rec.Deliveries[0].Error, `"A\\B"`) && strings.Contains(rec.Deliveries[0].Error, `"Z\\Z"`)
+		return err == nil && strings.Contains(rec.Deliveries[0].Error, `"A\\B"`) &&
+			strings.Contains(rec.Deliveries[0].Error, `"Z\\Z"`)
 	})
 	must(t, os.Remove(filepath.Join(dir, `Z\Z`)))
 	must(t, os.Rename(filepath.Join(dir, `A\B`), filepath.Join(dir, "A-B")))
@@ -96,23 +100,25 @@ func TestDeliverArtifactWithoutAName(t *testing.T) {
 	}
 }
 
-// No artifacts are delivered with nothing.
+// Delivering no artifacts succeeds with no files.
 func TestDeliverNoArtifacts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, deliverJob+`
   - folder: {path: "`+t.TempDir()+`", send: artifacts}
 `, nil)
 	id := b.submit("made", "{}")
-	if rec := b.delivered(id, statefs.DeliveryDelivered); rec.Deliveries[0].Output.Files != 0 || rec.Deliveries[0].Name != id.String()+"/${artifact}" {
+	if rec := b.delivered(id, statefs.DeliveryDelivered); rec.Deliveries[0].Output.Files != 0 ||
+		rec.Deliveries[0].Name != id.String()+"/${artifact}" {
 		t.Errorf("the record says %+v", rec.Deliveries[0])
 	}
 }
 
-// A daemon that stops on its way through many artifacts is followed by one that goes on there: each is counted once.
+// When a daemon stops during the delivery of many artifacts, the next one continues there; each
+// artifact is counted once.
 func TestDeliverManyArtifacts(t *testing.T) {
 	t.Parallel()
 	s := s3test.Begin(t, s3test.Versity, "videos")
-	front := s3test.NewFront(t, s)
+	front := s3test.NewInterceptor(t, s)
 	b := probed(t, `
 group: test
 name: leaves
@@ -121,25 +127,26 @@ deliver:
   - s3: {endpoint: "`+front.URL+`", bucket: videos, send: artifacts, `+keys(t, s)+`}
 `)
 	front.Answer(func(w http.ResponseWriter, r *http.Request) {
-		if front.Asked() > 150 {
-			_, _ = io.Copy(io.Discard, r.Body) // otherwise nobody notices that the other side is gone
+		if front.Requests() > 150 {
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise the closed connection goes unnoticed
 			<-r.Context().Done()
 			return
 		}
 		s3test.PassOn(w)
 	})
 	id := b.submit("leaves", "{}")
-	b.poll("some are there", func() bool { return front.Asked() > 150 })
+	b.poll("some are there", func() bool { return front.Requests() > 150 })
 	must(t, b.stop())
 	front.Answer(nil)
 	b.start()
 	rec := b.delivered(id, statefs.DeliveryDelivered)
 	names, err := s.Keys(t.Context(), "videos")
 	must(t, err)
-	if o := rec.Deliveries[0].Output; o.Files != 260 || len(names) != 260 || len(o.Stored) != statefs.MaxStored || o.Stored[0].Artifact != "a/b1" {
+	if o := rec.Deliveries[0].Output; o.Files != 260 || len(names) != 260 || len(o.Stored) != statefs.MaxStored ||
+		o.Stored[0].Artifact != "a/b1" {
 		t.Errorf("the record says %d files, %d of them named; the bucket has %d", o.Files, len(o.Stored), len(names))
 	}
-	if again := front.Asked() - 260; again > notedFiles {
+	if again := front.Requests() - 260; again > progressFiles {
 		t.Errorf("%d were sent again", again)
 	}
 }

@@ -11,19 +11,21 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/outbox"
+	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// maxSecret bounds what is read of a file that holds a key.
+// maxSecret bounds the size of a file that holds a key.
 const maxSecret = 16 << 10
 
-// bucketOf makes the target that a job names; its credentials are read each time, because a file may be replaced while the daemon runs. No error has
-// any of them. name is that of an artifact.
+// bucketOf returns the bucket of a target. It reads the credentials at each call, because a file
+// may be replaced while the daemon runs. Errors never contain them. name is the artifact, if one is
+// sent.
 func (d *Daemon) bucketOf(target *catalog.Delivery, values catalog.Values, name string) (*outbox.S3, error) {
 	t := target.S3
 	bucket := &outbox.S3{
-		Transport: d.buckets, Endpoint: t.Endpoint, Bucket: t.Bucket, Region: t.Region, ContentType: t.Type(target.Send, name),
+		Transport: d.s3Transport, Endpoint: t.Endpoint, Bucket: t.Bucket, Region: t.Region,
+		ContentType:  t.Type(target.Send, name),
 		StorageClass: t.StorageClass, Metadata: make(map[string]string), Timeout: t.Timeout, PartBytes: d.config.S3PartBytes,
 	}
 	for _, m := range t.Metadata {
@@ -51,15 +53,17 @@ func (d *Daemon) bucketOf(target *catalog.Delivery, values catalog.Values, name 
 	return bucket, nil
 }
 
-// abandonLimit is how long a server may take to forget an upload: somebody may wait for the answer to a drop.
-const abandonLimit = 10 * time.Second
+// abortTimeout bounds the time for aborting an upload: the client of a drop request may wait for
+// it.
+const abortTimeout = 10 * time.Second
 
-// readSecret reads a text of one line.
+// readSecret reads a secret of one line.
 func readSecret(from catalog.SecretSource) (string, error) {
 	if from.File == "" {
 		text := os.Getenv(from.Env)
 		if text == "" {
-			return "", fmt.Errorf("the environment of the daemon has no %s; start it with that, or write a file into the job", from.Env)
+			return "", fmt.Errorf("the environment of the daemon has no %s; start it with that, or write a file into the job",
+				from.Env)
 		}
 		return text, nil
 	}
@@ -67,7 +71,7 @@ func readSecret(from catalog.SecretSource) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = f.Close() }() // it was read
+	defer func() { _ = f.Close() }() // opened for reading
 	data, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 	text := strings.TrimSpace(string(data))
 	switch {
@@ -81,32 +85,37 @@ func readSecret(from catalog.SecretSource) (string, error) {
 	return text, nil
 }
 
-// progress writes down how far a delivery is, in an entry that is still there: one that somebody removed does not come back.
-func (d *Daemon) progress(name statefs.EntryName, entry *statefs.OutboxEntry) error {
+// saveDeliveryProgress writes the progress of a delivery into its entry, if the entry still exists.
+// It does not recreate a removed entry.
+func (d *Daemon) saveDeliveryProgress(name statefs.EntryName, entry *statefs.OutboxEntry) error {
 	err := d.owner.RewriteEntry(name, entry)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &outbox.OwnError{Err: errors.New("somebody took its entry out of the outbox")}
+		return &outbox.LocalError{Err: errors.New("somebody took its entry out of the outbox")}
 	case err != nil:
-		return &outbox.OwnError{Err: err}
+		return &outbox.LocalError{Err: err}
 	}
 	return nil
 }
 
-// abandon has a bucket forget what was sent of something that will not be finished. When it cannot be reached the entry goes on naming it.
-func (d *Daemon) abandon(ctx context.Context, rec *statefs.Record, name statefs.EntryName, entry *statefs.OutboxEntry) {
+// abortUpload tells the bucket to abort the unfinished upload of an entry. If the bucket cannot be
+// reached, the entry still names the upload.
+func (d *Daemon) abortUpload(ctx context.Context, rec *statefs.Record, name statefs.EntryName,
+	entry *statefs.OutboxEntry,
+) {
 	def, params, err := d.definition(rec)
 	if err != nil || entry.Upload == nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].S3 == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
 	bucket, err := d.bucketOf(def.Deliver[name.Place-1], catalog.Values{Params: params, ID: rec.ID.String()}, "")
 	if err == nil {
 		err = bucket.Abort(ctx, entry.Upload)
 	}
 	if err != nil {
-		d.logger.Warn("what was sent of a delivery stays on the server", "entry", name, "upload", entry.Upload.ID, "object", entry.Upload.Name, "error", err)
+		d.logger.Warn("what was sent of a delivery stays on the server", "entry", name, "upload", entry.Upload.ID, "object",
+			entry.Upload.Name, "error", err)
 		return
 	}
 	entry.Upload = nil

@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/internal/s3test"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// saysWhy waits until the entry of an operation has a text in its last error.
+// saysWhy waits until the last error in the entry of an operation contains a text.
 func (b *bench) saysWhy(id statefs.ID, text string) {
 	b.t.Helper()
 	b.poll(fmt.Sprintf("the entry of %s says %q", id, text), func() bool {
@@ -26,7 +27,7 @@ func (b *bench) saysWhy(id statefs.ID, text string) {
 	})
 }
 
-// arrived waits until a result is in the bucket as the record has it.
+// arrived waits until the bucket contains the result as it is in the record.
 func (b *bench) arrived(s *s3test.Server, id statefs.ID) {
 	b.t.Helper()
 	rec := b.delivered(id, statefs.DeliveryDelivered)
@@ -35,11 +36,11 @@ func (b *bench) arrived(s *s3test.Server, id statefs.ID) {
 	}
 }
 
-// Whatever goes wrong that mends, nobody has to do anything when it has; what does not mend waits for a person, and goes when the person has
-// mended it.
+// A delivery recovers from a transient fault without a person. Any other fault makes it wait for a
+// person, and it is delivered when the person has repaired the cause.
 func TestDeliverThroughFaults(t *testing.T) {
 	onEachServer(t, func(t *testing.T, s *s3test.Server) {
-		front := s3test.NewFront(t, s)
+		front := s3test.NewInterceptor(t, s)
 		front.Refuse(http.StatusInternalServerError, "InternalError", nil)
 		dir := t.TempDir()
 		access, secret := filepath.Join(dir, "access"), filepath.Join(dir, "secret")
@@ -80,7 +81,9 @@ func TestDeliverThroughFaults(t *testing.T) {
 		mends("SlowDown", handOn)
 		front.Answer(skewedClock)
 		mends("RequestTimeTooSkewed", handOn)
-		must(t, s.RemoveBucket(t.Context(), "videos")) // before a restart: minio heals buckets for a while after one, also one that is being removed
+		// This comes before a restart, because minio then heals buckets for some time, also a
+		// bucket that is being removed.
+		must(t, s.RemoveBucket(t.Context(), "videos"))
 		waits("NoSuchBucket", func() { must(t, s.MakeBucket(t.Context(), "videos")) })
 		s.Kill()
 		mends("502", start)
@@ -91,7 +94,7 @@ func TestDeliverThroughFaults(t *testing.T) {
 		start()
 		waits("SignatureDoesNotMatch", func() { must(t, os.WriteFile(secret, []byte(s.SecretKey+"\n"), 0o600)) })
 		if s.Kind() != s3test.Versity {
-			return // which alone can be read-only
+			return // only this server can be read-only
 		}
 		s.Kill()
 		s.ReadOnly = true
@@ -104,7 +107,7 @@ func TestDeliverThroughFaults(t *testing.T) {
 	})
 }
 
-// skewedClock has the server see a time of an hour ago.
+// skewedClock makes the server see a request time of an hour ago.
 func skewedClock(w http.ResponseWriter, r *http.Request) {
 	old := time.Now().Add(-time.Hour).UTC()
 	was := r.Header.Get("X-Amz-Date")
@@ -113,7 +116,7 @@ func skewedClock(w http.ResponseWriter, r *http.Request) {
 	s3test.PassOn(w)
 }
 
-// A server that is killed half-way through a log has it in the end, once.
+// A server that is killed in the middle of an upload gets the whole log in the end, once.
 func TestDeliverLogToServerThatIsKilled(t *testing.T) {
 	onEachServer(t, func(t *testing.T, s *s3test.Server) {
 		line, err := s3test.NewLine(s.Addr(), false)
@@ -140,7 +143,8 @@ deliver:
 		rec := b.delivered(id, statefs.DeliveryDelivered)
 		want, err := os.ReadFile(b.tree.LogPath(id))
 		must(t, err)
-		if o := inBucket(t, s, id.String()+".log"); !bytes.Equal(o.Body, want) || rec.Deliveries[0].Output.Bytes != int64(len(want)) {
+		if o := inBucket(t, s, id.String()+".log"); !bytes.Equal(o.Body, want) ||
+			rec.Deliveries[0].Output.Bytes != int64(len(want)) {
 			t.Errorf("%d bytes are there of %d", len(o.Body), len(want))
 		}
 		if n, err := s.Uploads(t.Context(), "videos"); n != 0 || err != nil {
@@ -149,7 +153,8 @@ deliver:
 	})
 }
 
-// A thousand results reach a server that is killed again and again: each is there, under its name and no other.
+// A thousand results (in short mode a hundred) reach a server that is killed again and again: each
+// is in the bucket, only under its own name.
 func TestDeliverToServerThatIsKilled(t *testing.T) {
 	t.Parallel()
 	s := s3test.Begin(t, s3test.Versity, "videos")
@@ -168,14 +173,15 @@ deliver:
 		must(t, s.Start(t.Context()))
 	}
 	var ids []statefs.ID
-	for i := range 1000 {
+	results := prooftest.Count(100, 1000, 1000)
+	for i := range results {
 		ids = append(ids, b.submit("count", `{}`))
-		if i%100 == 99 { // while others are on their way
+		if every := results / 10; i%every == every-1 { // while other uploads are in progress
 			kill()
 		}
 	}
 	named := make(map[string]statefs.ID)
-	for some := range slices.Chunk(ids, 100) {
+	for some := range slices.Chunk(ids, results/10) {
 		kill()
 		b.awaitAll("are delivered", some, func(id statefs.ID) bool {
 			rec, err := b.tree.ReadRecord(id)

@@ -15,10 +15,11 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// probing is the interval of probes in tests, which would wait for the real one.
+// probing is the probe interval in tests, which cannot wait for the default.
 const probing = 100 * time.Millisecond
 
-// keys writes the credentials of a server into files and returns the keys of a job that name them.
+// keys writes the credentials of a server into files and returns the keys of a job file that name
+// them.
 func keys(t *testing.T, s *s3test.Server) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,7 +29,8 @@ func keys(t *testing.T, s *s3test.Server) string {
 	return `access_key_file: "` + access + `", secret_key_file: "` + secret + `"`
 }
 
-// bucketJob is a job whose result goes to a bucket; more are further keys of the target.
+// bucketJob returns a job whose result is delivered to a bucket. more contains further keys of the
+// target.
 func bucketJob(t *testing.T, s *s3test.Server, more string) string {
 	t.Helper()
 	return deliverJob + `
@@ -36,7 +38,7 @@ func bucketJob(t *testing.T, s *s3test.Server, more string) string {
 `
 }
 
-// probed starts a daemon that probes often.
+// probed starts a daemon with a short probe interval.
 func probed(t *testing.T, jobs string) *bench {
 	t.Helper()
 	b := prepare(t, jobs, testHandlers)
@@ -46,7 +48,7 @@ func probed(t *testing.T, jobs string) *bench {
 	return b
 }
 
-// retryHeld has an entry that waits for a person tried again.
+// retryHeld retries a delivery that waits for a person.
 func (b *bench) retryHeld(id statefs.ID) {
 	b.t.Helper()
 	held := filepath.Join(b.dir, "outbox", id.String()+".1-s3.failed_manual")
@@ -56,7 +58,7 @@ func (b *bench) retryHeld(id statefs.ID) {
 	must(b.t, err)
 }
 
-// inBucket returns what is in the bucket.
+// inBucket returns an object of the bucket.
 func inBucket(t *testing.T, s *s3test.Server, key string) *s3test.Object {
 	t.Helper()
 	o, err := s.Get(t.Context(), "videos", key)
@@ -84,11 +86,13 @@ func TestDeliverToBucket(t *testing.T) {
 		rec := b.delivered(id, statefs.DeliveryDelivered)
 		key := "detection/there/" + id.String() + ".json"
 		o := inBucket(t, s, key)
-		if string(o.Body) != string(rec.Footer) || o.Type != "application/json" || o.Metadata["jobdir-delivery"] != id.String()+".1" || o.Metadata["at"] != "there" {
+		if string(o.Body) != string(rec.Footer) || o.Type != "application/json" ||
+			o.Metadata["jobdir-delivery"] != id.String()+".1" || o.Metadata["at"] != "there" {
 			t.Errorf("it is %s, %+v", o.Body, o)
 		}
 		got := rec.Deliveries[0].Output
-		if got.Bucket != "videos" || got.Object != key || got.ETag != o.ETag || got.Location != s.URL()+"/videos/"+key || got.Bytes != int64(len(rec.Footer)) {
+		if got.Bucket != "videos" || got.Object != key || got.ETag != o.ETag || got.Location != s.URL()+"/videos/"+key ||
+			got.Bytes != int64(len(rec.Footer)) {
 			t.Errorf("the record says %+v", got)
 		}
 		b.poll("the outbox is empty", func() bool { return len(b.outbox()) == 0 })
@@ -98,23 +102,27 @@ func TestDeliverToBucket(t *testing.T) {
 	})
 }
 
-// The log goes as it was sealed, and the record as a JSON object.
+// The log is delivered in its sealed length, and the record as a JSON object.
 func TestDeliverLogAndRecordToBucket(t *testing.T) {
 	t.Parallel()
 	s := s3test.Begin(t, s3test.Versity, "videos")
-	b := probed(t, bucketJob(t, s, `, send: log`)+`  - s3: {endpoint: "`+s.URL()+`", bucket: videos, key: "${id}.record", send: record, `+keys(t, s)+"}\n")
+	b := probed(t,
+		bucketJob(t, s,
+			`, send: log`)+`  - s3: {endpoint: "`+s.URL()+`", bucket: videos, key: "${id}.record", send: record, `+keys(t,
+			s)+"}\n")
 	id := b.submit("made", `{}`)
 	b.delivered(id, statefs.DeliveryDelivered, statefs.DeliveryDelivered)
 	if o := inBucket(t, s, id.String()+".log"); string(o.Body) != "done\n" || o.Type != "text/plain; charset=utf-8" {
 		t.Errorf("the log is %q, %s", o.Body, o.Type)
 	}
 	var rec statefs.Record
-	if o := inBucket(t, s, id.String()+".record"); json.Unmarshal(o.Body, &rec) != nil || rec.Status != statefs.Completed || o.Type != "application/json" {
+	if o := inBucket(t, s, id.String()+".record"); json.Unmarshal(o.Body, &rec) != nil ||
+		rec.Status != statefs.Completed || o.Type != "application/json" {
 		t.Errorf("the record is %q", o.Body)
 	}
 }
 
-// A server that is not there yet costs tries; when it comes everything goes.
+// While a server is down, deliveries fail and are retried; when it is up, all are delivered.
 func TestDeliverWhenTheServerIsBack(t *testing.T) {
 	t.Parallel()
 	s := s3test.Prepare(t, s3test.Versity)
@@ -125,7 +133,8 @@ func TestDeliverWhenTheServerIsBack(t *testing.T) {
 	}
 	b.poll("an entry says why", func() bool {
 		for _, name := range b.outbox() {
-			if data, err := os.ReadFile(filepath.Join(b.dir, "outbox", name)); err == nil && strings.Contains(string(data), "nothing listens there") {
+			if data, err := os.ReadFile(filepath.Join(b.dir, "outbox", name)); err == nil &&
+				strings.Contains(string(data), "nothing listens there") {
 				return true
 			}
 		}
@@ -135,7 +144,8 @@ func TestDeliverWhenTheServerIsBack(t *testing.T) {
 	must(t, s.MakeBucket(t.Context(), "other"))
 	for _, id := range ids {
 		rec := b.delivered(id, statefs.DeliveryManual)
-		if !strings.Contains(rec.Deliveries[0].Error, "NoSuchBucket") || !strings.Contains(rec.Deliveries[0].Error, "make the bucket") {
+		if !strings.Contains(rec.Deliveries[0].Error, "NoSuchBucket") || !strings.Contains(rec.Deliveries[0].Error,
+			"make the bucket") {
 			t.Errorf("the record says %q", rec.Deliveries[0].Error)
 		}
 	}
@@ -149,11 +159,11 @@ func TestDeliverWhenTheServerIsBack(t *testing.T) {
 	}
 }
 
-// What was sent of something that is given up, or refused, does not stay on the server.
+// The uploaded parts of a dropped or refused delivery are removed from the server.
 func TestDropForgetsParts(t *testing.T) {
 	t.Parallel()
 	s := s3test.Begin(t, s3test.Versity, "videos")
-	front := s3test.NewFront(t, s)
+	front := s3test.NewInterceptor(t, s)
 	var status atomic.Int64
 	front.Answer(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("partNumber") == "2" {

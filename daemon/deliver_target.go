@@ -11,19 +11,22 @@ import (
 	"strconv"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/outbox"
+	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// deliverTo brings what an entry names to its target, and keeps in the entry how far it is.
-func (d *Daemon) deliverTo(ctx context.Context, rec *statefs.Record, name statefs.EntryName, entry *statefs.OutboxEntry) (*statefs.DeliveryOutput, error) {
+// deliverTo delivers an entry to its target, and records the progress in the entry.
+func (d *Daemon) deliverTo(ctx context.Context, rec *statefs.Record, name statefs.EntryName,
+	entry *statefs.OutboxEntry,
+) (*statefs.DeliveryOutput, error) {
 	it := rec.Delivery(name.Place)
 	def, params, err := d.definition(rec)
-	if mends(err) {
-		return nil, &outbox.OwnError{Err: err}
+	if isTransient(err) {
+		return nil, &outbox.LocalError{Err: err}
 	}
 	if err != nil || it == nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind() != name.Kind {
-		return nil, &outbox.RefusedError{Reason: "the job it was submitted under, or that target of it, cannot be read any more"}
+		return nil,
+			&outbox.RefusedError{Reason: "the job it was submitted under, or that target of it, cannot be read any more"}
 	}
 	target := def.Deliver[name.Place-1]
 	values := catalog.Values{Params: params, ID: rec.ID.String(), Result: returnedOnly(rec, memberOf(rec.Footer))}
@@ -41,20 +44,25 @@ func (d *Daemon) deliverTo(ctx context.Context, rec *statefs.Record, name statef
 		receipt, err = d.deliverFile(ctx, target, values, "", parcel, name, entry)
 	}
 	return &statefs.DeliveryOutput{
-		Location: receipt.Location, Bytes: receipt.Bytes, SHA256: receipt.SHA256, Bucket: receipt.Bucket, Object: receipt.Object, ETag: receipt.ETag,
+		Location: receipt.Location, Bytes: receipt.Bytes, SHA256: receipt.SHA256, Bucket: receipt.Bucket,
+		Object: receipt.Object, ETag: receipt.ETag,
 	}, err
 }
 
-// deliveryID is the same at each try of an entry.
+// deliveryID returns the ID of a delivery, which is the same at each try.
 func deliveryID(name statefs.EntryName) string {
 	return name.ID.String() + "." + strconv.Itoa(name.Place)
 }
 
-// deliverFile puts one file into a folder or bucket. artifact is its name when it is one.
-func (d *Daemon) deliverFile(ctx context.Context, target *catalog.Delivery, values catalog.Values, artifact string, parcel outbox.Parcel, name statefs.EntryName, entry *statefs.OutboxEntry) (outbox.Receipt, error) {
+// deliverFile stores one file in a folder or bucket. artifact is the name of the artifact, or "".
+func (d *Daemon) deliverFile(ctx context.Context, target *catalog.Delivery, values catalog.Values, artifact string,
+	parcel outbox.Parcel, name statefs.EntryName, entry *statefs.OutboxEntry,
+) (outbox.Receipt, error) {
 	if target.S3 == nil {
 		if outbox.Inside(target.Folder.Path, d.owner.Dir()) {
-			return outbox.Receipt{}, &outbox.RefusedError{Reason: fmt.Sprintf("the folder %s is part of the storage; deliver to another one", target.Folder.Path)}
+			return outbox.Receipt{},
+				&outbox.RefusedError{Reason: fmt.Sprintf("the folder %s is part of the storage; deliver to another one",
+					target.Folder.Path)}
 		}
 		return outbox.Folder{Path: target.Folder.Path}.Deliver(ctx, parcel)
 	}
@@ -65,13 +73,15 @@ func (d *Daemon) deliverFile(ctx context.Context, target *catalog.Delivery, valu
 	parcel.Upload = entry.Upload
 	parcel.Keep = func(up *statefs.Upload) error {
 		entry.Upload = up
-		return d.progress(name, entry)
+		return d.saveDeliveryProgress(name, entry)
 	}
 	return bucket.Deliver(ctx, parcel)
 }
 
 // deliverHook sends a request to a webhook.
-func (d *Daemon) deliverHook(ctx context.Context, target *catalog.Delivery, values catalog.Values, parcel outbox.Parcel) (outbox.Receipt, error) {
+func (d *Daemon) deliverHook(ctx context.Context, target *catalog.Delivery, values catalog.Values,
+	parcel outbox.Parcel,
+) (outbox.Receipt, error) {
 	var err error
 	if parcel.Name, err = target.Name(values); err != nil {
 		return outbox.Receipt{}, &outbox.RefusedError{Reason: err.Error()}
@@ -94,26 +104,29 @@ func (d *Daemon) deliverHook(ctx context.Context, target *catalog.Delivery, valu
 		}
 		headers.Set(h.Name, text)
 	}
-	hook := outbox.Webhook{Sender: d.sender, Method: target.Webhook.Method, Headers: headers, Secrets: secrets, Timeout: target.Webhook.Timeout}
+	hook := outbox.Webhook{
+		Sender: d.sender, Method: target.Webhook.Method, Headers: headers, Secrets: secrets,
+		Timeout: target.Webhook.Timeout,
+	}
 	return hook.Deliver(ctx, parcel)
 }
 
-// inMemory is a content that is in memory.
+// inMemory is a content in memory.
 type inMemory struct{ *bytes.Reader }
 
-// Close is of io.Closer.
+// Close implements io.Closer.
 func (inMemory) Close() error { return nil }
 
-// someOf is the beginning of a file, or all of it.
-type someOf struct {
+// filePart is the first size bytes of a file.
+type filePart struct {
 	*os.File
 	size int64
 }
 
-// Size is how much of the file it is.
-func (p someOf) Size() int64 { return p.size }
+// Size returns the number of bytes that are sent.
+func (p filePart) Size() int64 { return p.size }
 
-// contentOf opens what is sent of an operation that has ended.
+// contentOf opens the content that a target gets of an ended operation.
 func (d *Daemon) contentOf(rec *statefs.Record, send catalog.Send) (outbox.Content, error) {
 	switch send {
 	case catalog.SendResult:
@@ -123,9 +136,9 @@ func (d *Daemon) contentOf(rec *statefs.Record, send catalog.Send) (outbox.Conte
 		return inMemory{bytes.NewReader(data)}, err
 	case catalog.SendLog, catalog.SendArtifacts:
 	}
-	f, err := os.Open(d.owner.LogPath(rec.ID))
+	f, err := statefs.OpenRegular(d.owner.LogPath(rec.ID))
 	if errors.Is(err, fs.ErrNotExist) {
-		return inMemory{bytes.NewReader(nil)}, nil // it never began
+		return inMemory{bytes.NewReader(nil)}, nil // the operation never started
 	}
 	if err != nil {
 		return nil, err
@@ -134,10 +147,11 @@ func (d *Daemon) contentOf(rec *statefs.Record, send catalog.Send) (outbox.Conte
 	if rec.LogBytes != nil {
 		length = *rec.LogBytes
 	}
-	return someOf{f, length}, nil
+	return filePart{f, length}, nil
 }
 
-// secretsOf reads what signs the requests of a webhook, each time: a file may be replaced while the daemon runs. No error has any of it.
+// secretsOf reads the signing secrets of a webhook, at each call: a file may be replaced while the
+// daemon runs. Errors never contain them.
 func secretsOf(w *catalog.WebhookTarget) ([]outbox.Secret, error) {
 	var text, where string
 	switch {

@@ -25,7 +25,7 @@ run: [sh, -c, 'echo "{\"made\": 7}" >$JOBDIR_RESULT; echo done; ! $JOBDIR_PARAM_
 deliver:
 `
 
-// delivered waits until the record says what became of all deliveries, and returns it.
+// delivered waits until the record contains the outcomes of all deliveries, and returns it.
 func (b *bench) delivered(id statefs.ID, want ...statefs.DeliveryStatus) *statefs.Record {
 	b.t.Helper()
 	var rec *statefs.Record
@@ -65,24 +65,31 @@ func TestDeliverToFolder(t *testing.T) {
 	id := b.submit("made", "{}")
 	rec := b.delivered(id, statefs.DeliveryDelivered, statefs.DeliveryDelivered, statefs.DeliveryDelivered)
 	b.poll("the outbox is empty", func() bool { return len(b.outbox()) == 0 })
-	for name, want := range map[string]string{"here/" + id.String() + ".json": string(rec.Footer), id.String() + ".log": "done\n"} {
+	for name, want := range map[string]string{
+		"here/" + id.String() + ".json": string(rec.Footer),
+		id.String() + ".log":            "done\n",
+	} {
 		if data, err := os.ReadFile(filepath.Join(out, name)); err != nil || string(data) != want {
 			t.Errorf("%s is %q, %v, want %q", name, data, err, want)
 		}
 	}
-	if got := rec.Deliveries[0].Output; got.Location != filepath.Join(out, "here", id.String()+".json") || got.Bytes != int64(len(rec.Footer)) {
+	if got := rec.Deliveries[0].Output; got.Location != filepath.Join(out, "here", id.String()+".json") ||
+		got.Bytes != int64(len(rec.Footer)) {
 		t.Errorf("the record says %+v", got)
 	}
-	if data, err := os.ReadFile(filepath.Join(out, id.String()+".record")); err != nil || !strings.Contains(string(data), `"status":"completed"`) {
+	if data, err := os.ReadFile(filepath.Join(out, id.String()+".record")); err != nil ||
+		!strings.Contains(string(data), `"status":"completed"`) {
 		t.Errorf("the record is %q, %v", data, err)
 	}
 	failed := b.submit("made", `{"fail": true}`)
-	if rec := b.delivered(failed, statefs.DeliveryDelivered, statefs.DeliveryDelivered); rec.Deliveries[0].Place != 2 || rec.Status != statefs.Failed {
+	if rec := b.delivered(failed, statefs.DeliveryDelivered, statefs.DeliveryDelivered); rec.Deliveries[0].Place != 2 ||
+		rec.Status != statefs.Failed {
 		t.Errorf("of one that failed: %+v", rec.Deliveries)
 	}
 }
 
-// What the work has returned is in the name, also of its artifacts; what it has not returned, and what the daemon alone writes, leaves the delivery to a person.
+// Members of the result can be used in names, also of artifacts. A member that the result lacks, or
+// that only the daemon writes, leaves the delivery to a person.
 func TestDeliverByResult(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -93,7 +100,8 @@ func TestDeliverByResult(t *testing.T) {
   - folder: {path: "`+out+`", key: "${result.state}/${id}.json"}
 `, nil)
 	id := b.submit("made", "{}")
-	rec := b.delivered(id, statefs.DeliveryDelivered, statefs.DeliveryDelivered, statefs.DeliveryManual, statefs.DeliveryManual)
+	rec := b.delivered(id, statefs.DeliveryDelivered, statefs.DeliveryDelivered, statefs.DeliveryManual,
+		statefs.DeliveryManual)
 	for _, name := range []string{"7/" + id.String() + ".json", "files/7/a"} {
 		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
 			t.Error(err)
@@ -104,12 +112,14 @@ func TestDeliverByResult(t *testing.T) {
 			t.Errorf("the record says %q, want %q", rec.Deliveries[i].Error, want)
 		}
 	}
-	if log := b.log(id); !strings.Contains(log, `ERROR: it is not delivered to target 3 (folder): the result has no member "missing"`) {
+	if log := b.log(id); !strings.Contains(log,
+		`ERROR: it is not delivered to target 3 (folder): the result has no member "missing"`) {
 		t.Errorf("the log says %q", log)
 	}
 }
 
-// A parameter that would lead outside is said in the log and the record, and nothing is written.
+// A parameter whose name would lead outside the folder is reported in the log and the record, and
+// nothing is written.
 func TestDeliverOutside(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
@@ -126,7 +136,8 @@ func TestDeliverOutside(t *testing.T) {
 	}
 }
 
-// What could not be delivered stays, whatever becomes of the daemon, is kept by the retention, and goes when the target is there.
+// An undelivered result survives restarts and the retention, and is delivered when the target is
+// available.
 func TestDeliverWhenTheTargetIsBack(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "out")
@@ -148,7 +159,8 @@ func TestDeliverWhenTheTargetIsBack(t *testing.T) {
 	b.start()
 	rec := b.delivered(id, statefs.DeliveryDelivered)
 	b.poll("the outbox is empty", func() bool { return len(b.outbox()) == 0 })
-	if data, err := os.ReadFile(filepath.Join(out, id.String()+".json")); err != nil || string(data) != string(rec.Footer) {
+	if data, err := os.ReadFile(filepath.Join(out, id.String()+".json")); err != nil ||
+		string(data) != string(rec.Footer) {
 		t.Errorf("it is %q, %v", data, err)
 	}
 }
@@ -193,7 +205,8 @@ func TestDeliverToWebhook(t *testing.T) {
 	if want := server.URL + " (target 1)"; rec.Deliveries[0].Name != want {
 		t.Errorf("it is called %q, want %q", rec.Deliveries[0].Name, want)
 	}
-	// The path and the query may be secrets: only the definition has them, and no record, log, event or file of the outbox.
+	// The path and the query may be secrets: only the definition contains them, and no record, log,
+	// event or outbox file does.
 	must(t, filepath.WalkDir(b.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() || filepath.Base(filepath.Dir(path)) == "definitions" {
 			return err
@@ -203,7 +216,7 @@ func TestDeliverToWebhook(t *testing.T) {
 			t.Errorf("%s has the address: %s", path, data)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it was a temporary one
+			return nil // a temporary file
 		}
 		return err
 	}))
@@ -215,7 +228,7 @@ func TestDeliverToWebhook(t *testing.T) {
 	}
 }
 
-// An entry of an end that did not happen goes, and so does one that the record knows is done with.
+// An entry without a terminal record is dropped, and so is one whose delivery is already recorded.
 func TestEntriesOfNoEnd(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -249,7 +262,8 @@ lane: closed
 	}
 }
 
-// A marker that is removed while no daemon runs cancels, and whoever asked for every end hears of it.
+// Removing a marker while no daemon runs cancels the operation, and targets for all ends receive
+// it.
 func TestDeliverWhatWasRemovedWhileNoDaemonRan(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()

@@ -1,30 +1,35 @@
-// Package daemon decides what runs, runs it, and brings the storage directory back into order after anything.
+// Package daemon decides which operations run, runs them, and repairs the storage directory after a crash.
 //
-//	statefs/watch ──"look now"──▶ looks ──one look at a time for each ID──▶ look
-//	                                                                         │ what exists, against what is known
+//	statefs/watch ──events──▶ reconcile queue ──one at a time for each ID──▶ reconcile
+//	                                                                         │ compares the files with what is known
 //	      ┌───────────────┬───────────────────┬──────────────────┬───────────┤
-//	  marker gone     marker moved       request there       work ended   queued
-//	  absent.go        look.go             asks.go           finish.go    begin.go
+//	marker missing    marker moved         request           work ended   queued
+//	marker_missing.go  reconcile.go      requests.go         finish.go   begin.go
 //	      │               │                   │                  │           │
 //	      └───────────────┴─────────┬─────────┴──────────────────┘           ▼
 //	                                ▼                                  run: a goroutine with a gate
 //	              statefs.Owner: rename, sync, record             handler · command · command for each item
 //
-// # Who is the authority
+// # The directory is the authority
 //
-// The folder is. What the daemon knows of an operation is a copy of what it last saw or did there, so a lost event, a repeated
-// one or a wrong order changes nothing: each look compares again. One goroutine at a time looks at an operation and makes its
-// transitions; the work itself runs beside that and only ever says "look at me": when it ended, and when a pause took effect.
+// What the daemon knows of an operation is a copy of what it last read or wrote in the storage
+// directory. A lost, repeated or reordered event is harmless, because each reconcile compares the copy
+// with the directory again. For each ID at most one goroutine reconciles at a time, and only it makes
+// transitions. The work runs beside it and only enqueues the operation: when the work has ended, and
+// when a pause has taken effect.
 //
-// # Order
+// # Order of writes
 //
-// A pause stops the work and then renames the marker; a resume renames and then lets the work go on; a start is durable before
-// anything begins; an end is durable before the marker goes. A request stands in taken/ until its effect is durable.
+// A pause first stops the work and then renames the marker. A resume first renames the marker and then
+// lets the work continue. A start is durable before the work begins. An end is durable before the
+// marker is removed. A request stays in taken/ until its effect is durable.
 //
-// # When something fails
+// # Failures
 //
-// A failed sync, EIO, a read-only file system and a folder that was replaced, unmounted or emptied end the daemon: nothing is
-// cancelled, and the next start goes on from what is on disk. A full disk leaves what runs alone and is tried again. A marker
-// that is missing cancels only after a second look, a while later, which heard and found nothing. Work that was interrupted goes
-// back into the queue and starts again with the next daemon, as the same operation and with the next run number.
+// A failed sync, EIO, a read-only file system, and a folder that was replaced, removed or unmounted
+// end the daemon. No operation is cancelled; the next daemon continues from what is on disk. A full
+// disk does not affect running work; the daemon retries the write. A missing marker cancels its
+// operation only after a second check, some time later, during which no event arrived and no marker
+// was found. Interrupted work returns to the queue and starts again with the next daemon, as the same
+// operation with the next run number.
 package daemon

@@ -6,17 +6,18 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// drain is the time in which no work is begun any more and the daemon waits for what runs.
+// drain is the state of Drain: no work starts, and the daemon waits for the work that runs.
 type drain struct {
-	look chan struct{} // somebody has looked at an operation since
+	check chan struct{} // an operation was reconciled since the last check
 
 	mu      sync.Mutex
-	drained chan struct{} // closed when nothing runs; nil until somebody drains
-	over    bool
+	drained chan struct{} // closed when nothing runs; nil until Drain is called
+	done    bool
 }
 
-// Drain has the daemon begin no work any more; what is submitted waits for the next one. The channel is closed when nothing runs: all
-// work has ended or is paused. The daemon serves all along.
+// Drain makes the daemon start no more work; new submits wait for the next daemon. The returned
+// channel is closed when nothing runs: all work has ended or is paused. The daemon continues to
+// serve requests.
 func (d *Daemon) Drain() <-chan struct{} {
 	d.drain.mu.Lock()
 	if d.drain.drained == nil {
@@ -24,9 +25,9 @@ func (d *Daemon) Drain() <-chan struct{} {
 	}
 	drained := d.drain.drained
 	d.drain.mu.Unlock()
-	d.looks.wait() // a look that began before may still start work
-	d.drain.looked()
-	d.waitingChanged()
+	d.reconcileQueue.wait() // a reconcile that started earlier may still start work
+	d.drain.checkSoon()
+	d.queueChanged()
 	return drained
 }
 
@@ -36,31 +37,31 @@ func (d *Daemon) draining() bool {
 	return d.drain.drained != nil
 }
 
-// looked has the daemon ask whether something still runs.
-func (n *drain) looked() {
+// checkSoon makes the daemon check whether work still runs.
+func (n *drain) checkSoon() {
 	n.mu.Lock()
-	wanted := n.drained != nil && !n.over
+	wanted := n.drained != nil && !n.done
 	n.mu.Unlock()
 	if !wanted {
 		return
 	}
 	select {
-	case n.look <- struct{}{}:
+	case n.check <- struct{}{}:
 	default:
 	}
 }
 
-// noteDrained closes the channel of Drain when nothing runs.
-func (d *Daemon) noteDrained() {
-	for _, op := range d.all() {
-		if op.shown.Load() == statefs.Running {
+// checkDrained closes the channel of Drain when nothing runs.
+func (d *Daemon) checkDrained() {
+	for _, op := range d.allOperations() {
+		if op.publicState.Load() == statefs.Running {
 			return
 		}
 	}
 	d.drain.mu.Lock()
 	defer d.drain.mu.Unlock()
-	if !d.drain.over {
-		d.drain.over = true
+	if !d.drain.done {
+		d.drain.done = true
 		close(d.drain.drained)
 	}
 }

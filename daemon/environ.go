@@ -7,11 +7,13 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 )
 
-// ownPrefix begins the names of the daemon's own settings; some of them are secrets, so none is handed on.
+// ownPrefix is the prefix of the daemon's own settings. Some of them are secrets, so commands
+// inherit none of them.
 const ownPrefix = "JOBDIR_"
 
-// environment returns what a command of the run gets: the daemon's environment as it is now, that of the lane, the job's env, and the names that
-// tell it where it is. A later entry of a name replaces an earlier one.
+// environment returns the environment of a command of the run. Its sources, in order: the daemon's
+// current environment, the lane, the job's env, the parameters, and the JOBDIR_ variables that
+// describe the run. A later entry of a name replaces an earlier one.
 func (r *run) environment(values catalog.Values, extra ...string) []string {
 	var env []string
 	for _, entry := range r.environ() {
@@ -33,17 +35,18 @@ func (r *run) environment(values catalog.Values, extra ...string) []string {
 	if r.step.def != nil {
 		env = append(env, "JOBDIR_STEP="+r.step.name())
 	}
-	return lastOfEach(append(env, extra...))
+	return lastOfEachName(append(env, extra...))
 }
 
-// marks are the entries by which every descendant of the run's commands is known. Those of another run of the same operation are not
-// its own: ending what is left of the one must not end the other.
+// marks returns the variables that identify every descendant of the run's commands. They contain
+// the run number, so that ending the leftover processes of one run does not end those of another
+// run of the same operation.
 func (r *run) marks() []string {
 	return []string{"JOBDIR_ID=" + r.id.String(), fmt.Sprintf("JOBDIR_RUN=%d", r.number), r.owner.Mark()}
 }
 
-// lastOfEach drops the entries that a later one of the same name replaces.
-func lastOfEach(env []string) []string {
+// lastOfEachName drops the entries that a later entry of the same name replaces.
+func lastOfEachName(env []string) []string {
 	last := make(map[string]int, len(env))
 	for i, entry := range env {
 		name, _, _ := strings.Cut(entry, "=")

@@ -11,15 +11,18 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 )
 
-// AttemptError is an error with which a handler says what is to be done about it. The exit_codes of the job count for what it leaves open.
+// AttemptError is a handler's error that also determines what happens next. The job decides
+// about the fields that are left empty.
 type AttemptError struct {
-	// Err is why the work failed. It must not be nil.
+	// Err is the reason why the work failed. It must not be nil.
 	Err error
-	// Code is the error code, small letters, digits and _; default handler_failed.
+	// Code is the error code: small letters, digits and _. The default is handler_failed.
 	Code string
-	// Class is what is done: tried again, left to a person, or tried again without counting; "" leaves it to the job.
+	// Class decides what happens next: retry, no retry, leave it to a person, or retry without
+	// counting the attempt. If it is "", the job decides.
 	Class catalog.Class
-	// RetryAfter is how long to wait before the next attempt, which makes the failure retryable when it has no class; 0 leaves it to the job.
+	// RetryAfter is the delay before the next attempt, if there is one. If it is 0, the job
+	// decides.
 	RetryAfter time.Duration
 }
 
@@ -29,21 +32,22 @@ func (f *AttemptError) Error() string { return f.Err.Error() }
 // Unwrap returns Err.
 func (f *AttemptError) Unwrap() error { return f.Err }
 
-// RetryAfter returns err as a failure that may go well another time, after a wait of at least 1 ms.
+// RetryAfter wraps err as a failure that is worth a retry, after a wait of at least 1 ms.
 func RetryAfter(err error, wait time.Duration) error {
 	return &AttemptError{Err: err, Class: catalog.ClassRetryable, RetryAfter: max(wait, time.Millisecond)}
 }
 
-// NeedsPerson returns err as a failure that only a person can mend: the operation becomes failed_manual.
+// NeedsPerson wraps err as a failure that only a person can fix: the operation becomes
+// failed_manual.
 func NeedsPerson(err error) error { return &AttemptError{Err: err, Class: catalog.ClassManual} }
 
-// retryMember is the member of a command's result by which it asks for the time of the next attempt.
+// retryMember is the member of a command's result that requests the time of the next attempt.
 const retryMember = "retry_after"
 
-// longestAsk is the longest wait that work may ask for.
-const longestAsk = 365 * 24 * time.Hour
+// maxRetryAfter is the longest delay that the work may request.
+const maxRetryAfter = 365 * 24 * time.Hour
 
-// handlerError is the error of a handler as the error of its work.
+// handlerError converts the error of a handler to the error of its work.
 func handlerError(err error) error {
 	code := "handler_failed"
 	if f, ok := errors.AsType[*AttemptError](err); ok {
@@ -52,17 +56,18 @@ func handlerError(err error) error {
 	return &workError{code: code, err: err}
 }
 
-// askedWait is how long the work wants to wait before it is tried again, 0 when it does not say.
-func (r *run) askedWait(err error) time.Duration {
+// requestedDelay returns the delay that the work requests before its next attempt, 0 if it requests
+// none.
+func (r *run) requestedDelay(err error) time.Duration {
 	if f, ok := errors.AsType[*AttemptError](err); ok && f.RetryAfter > 0 {
-		return min(f.RetryAfter, longestAsk)
+		return min(f.RetryAfter, maxRetryAfter)
 	}
-	return r.asked
+	return r.retryAfter
 }
 
-// takeAsk takes the wait that a command asks for out of its result. One that cannot be understood is reported in the log, and the wait of
-// the job counts.
-func (r *run) takeAsk(fields []field) []field {
+// takeRetryAfter removes the requested delay from a command's result and keeps it in r.retryAfter.
+// A delay that cannot be parsed is logged and ignored; then the delay of the job counts.
+func (r *run) takeRetryAfter(fields []field) []field {
 	rest := fields[:0]
 	for _, f := range fields {
 		if f.name != retryMember {
@@ -70,37 +75,39 @@ func (r *run) takeAsk(fields []field) []field {
 			continue
 		}
 		if string(f.value) == "null" {
-			continue // it asks for none
+			continue // no delay requested
 		}
-		wait, err := parseAsk(f.value, r.owner.Now())
+		wait, err := parseRetryAfter(f.value, r.owner.Now())
 		if err != nil {
-			r.line(fmt.Sprintf("  %s in the result is passed over: %v.", retryMember, err))
+			r.logLine(fmt.Sprintf("  %s in the result is passed over: %v.", retryMember, err))
 			continue
 		}
-		r.asked = wait
+		r.retryAfter = wait
 	}
 	return rest
 }
 
-// parseAsk reads the wait that a command asks for: a number of seconds, a duration such as 90s, or a time as in 2025-11-26T13:07:00+01:00.
-func parseAsk(value json.RawMessage, now time.Time) (time.Duration, error) {
+// parseRetryAfter parses the delay that a command requests: a number of seconds, a duration such as
+// 90s, or a time such as 2025-11-26T13:07:00+01:00.
+func parseRetryAfter(value json.RawMessage, now time.Time) (time.Duration, error) {
 	var text string
 	if json.Unmarshal(value, &text) != nil {
 		text = string(value)
 	}
 	var wait time.Duration
-	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds >= 0 && seconds <= longestAsk.Seconds() {
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds >= 0 && seconds <= maxRetryAfter.Seconds() {
 		wait = time.Duration(seconds * float64(time.Second))
 	} else if d, ok := catalog.ParseDuration(text); ok {
 		wait = d
 	} else if catalog.TooLong(text) {
-		wait = longestAsk + 1
+		wait = maxRetryAfter + 1
 	} else if at, err := time.Parse(time.RFC3339, text); err == nil {
 		wait = at.Sub(now)
 	} else {
-		return 0, fmt.Errorf("%.40q is neither seconds nor a duration such as 90s nor a time such as %s", text, now.Format(time.RFC3339))
+		return 0, fmt.Errorf("%.40q is neither seconds nor a duration such as 90s nor a time such as %s", text,
+			now.Format(time.RFC3339))
 	}
-	if wait > longestAsk {
+	if wait > maxRetryAfter {
 		return 0, fmt.Errorf("%.40q is more than a year away", text)
 	}
 	return max(wait, 1), nil

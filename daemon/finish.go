@@ -12,37 +12,38 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// finish writes down how a run ended. It may be called again when the disk was full.
+// finish records how a run ended. It is called again after a full disk.
 func (d *Daemon) finish(op *operation) error {
-	if err := op.run.diskFailed(); err != nil {
-		return err // which ends the daemon: the disk fails, and not the work
+	if err := op.run.diskError(); err != nil {
+		return err // this ends the daemon: the disk failed, not the work
 	}
-	if op.endedBy == "" {
+	if op.endCause == "" {
 		switch cause := op.run.endCause(); {
-		case op.run.left.Load():
-			return d.leftRunning(op)
+		case op.run.detached.Load():
+			return d.detachOperation(op)
 		case op.cancelling != nil:
-		case errors.Is(cause, ErrInterrupted), errors.Is(cause, errLeft):
-			return d.interrupted(op)
+		case errors.Is(cause, ErrInterrupted), errors.Is(cause, errDetached):
+			return d.finishInterrupted(op)
 		}
-		op.run.takeExit(op.rec, len(op.sides) > 0)
-		op.endedBy = d.judgeEnd(op)
-		d.tellBreaker(op)
+		op.run.takeExit(op.rec, len(op.optionalSteps) > 0)
+		op.endCause = d.classifyEnd(op)
+		d.reportToBreaker(op)
 		if op.run.step.def != nil {
-			d.stepEnded(op.rec, op.run, op.endedBy)
+			d.applyStepEnd(op.rec, op.run, op.endCause)
 		}
 	}
-	if op.endedBy == statefs.CauseDone && op.run.step.def != nil {
+	if op.endCause == statefs.CauseDone && op.run.step.def != nil {
 		return d.nextStep(op)
 	}
-	if to, err := statefs.Next(statefs.Running, op.endedBy); err == nil && to.Live() {
-		return d.goOn(op, op.endedBy)
+	if to, err := statefs.Next(statefs.Running, op.endCause); err == nil && to.Live() {
+		return d.continueAfterFailure(op, op.endCause)
 	}
-	return d.finishAs(op, op.endedBy)
+	return d.finishAs(op, op.endCause)
 }
 
-// diskFailed returns the error of a disk that did not take what the daemon itself had to write of the work.
-func (r *run) diskFailed() error {
+// diskError returns the disk error (EIO or EROFS) of a write that the daemon made on behalf of the
+// work: item results or the log.
+func (r *run) diskError() error {
 	r.report.mu.Lock()
 	err := r.report.itemErr
 	r.report.mu.Unlock()
@@ -55,18 +56,18 @@ func (r *run) diskFailed() error {
 	return nil
 }
 
-// judgeEnd says by what cause the operation ends now that its work has.
-func (d *Daemon) judgeEnd(op *operation) statefs.Cause {
+// classifyEnd returns the cause by which the operation goes on after its work has ended.
+func (d *Daemon) classifyEnd(op *operation) statefs.Cause {
 	r, cause := op.run, op.run.endCause()
 	if op.cancelling != nil && !r.endedByItself() && (cause != nil || r.err != nil) {
 		return op.cancelCause
 	}
 	if errors.Is(cause, ErrCancelled) && !r.endedByItself() {
-		return statefs.CauseCancel // an earlier daemon had begun to
+		return statefs.CauseCancel // an earlier daemon had begun to cancel it
 	}
 	err := r.err
-	if ended, ok := errors.AsType[*workError](cause); ok && !(final[ended.code] && r.endedByItself()) {
-		err = ended // the daemon ended it: the log grew too large, or cannot be written
+	if ended, ok := errors.AsType[*workError](cause); ok && !(finalCodes[ended.code] && r.endedByItself()) {
+		err = ended // the daemon ended it: the log grew too large or cannot be written
 	}
 	if err == nil {
 		err = r.failedItems()
@@ -74,40 +75,50 @@ func (d *Daemon) judgeEnd(op *operation) statefs.Cause {
 	if err == nil {
 		err = r.missingOutput()
 	}
+	partial := err == nil
+	if partial {
+		err = r.itemsToRetry()
+	}
 	if err == nil {
 		op.rec.Attempts++
 		return statefs.CauseDone
 	}
 	op.rec.Error = fault(err)
+	before, line := op.rec.Error, r.lastLine()
+	defer func() {
+		if op.rec.Error != nil {
+			op.rec.Error = r.addLastLine(op.rec, op.rec.Error, before, line) // the log has that line already
+		}
+	}()
 	if r.cancelsStalled(err) {
 		op.rec.Attempts++
 		op.rec.Reason = "stalled"
-		d.say(op, "  Stalled: "+op.rec.Error.Message+", stopping...")
+		d.logLine(op, "  Stalled: "+op.rec.Error.Message+", stopping...")
 		return statefs.CauseCancel
 	}
-	return d.failedAttempt(op, err)
+	return d.noteFailedAttempt(op, err, partial)
 }
 
-// endedByItself says that the command had ended before anybody asked it to: an exit that is older than the signal stands, also when
-// the cancel came while what the command had started was still being ended.
+// endedByItself reports whether the command exited before the daemon signalled it. Such an exit
+// counts even if a cancel came while leftover child processes were still being ended.
 func (r *run) endedByItself() bool {
 	return r.exit != nil && r.exit.Cause == "" && (r.exit.Code >= 0 || r.exit.Signal != "")
 }
 
 func (r *run) takeExit(rec *statefs.Record, shared bool) {
 	if shared {
-		rec.Artifacts = artifactsIn(r.owner.ArtifactsPath(r.id)) // others put theirs there
+		rec.Artifacts = listArtifacts(r.owner.ArtifactsPath(r.id)) // other runs put their artifacts there too
 	} else {
-		rec.Artifacts = r.leftArtifacts()
+		rec.Artifacts = r.collectArtifacts()
 	}
 	if r.exit != nil {
 		if r.exit.Code >= 0 {
 			rec.ExitCode = &r.exit.Code
 		}
 		rec.Signal = r.exit.Signal
-		r.used.add(*r.exit)
+		r.usage.add(*r.exit)
 	}
-	rec.Resources = r.used.onto(rec.Resources)
+	rec.Resources = r.usage.addTo(rec.Resources)
 }
 
 func fault(err error) *statefs.Fault {
@@ -117,7 +128,7 @@ func fault(err error) *statefs.Fault {
 	return &statefs.Fault{Code: "failed", Message: err.Error()}
 }
 
-// failedItems says whether failed items make the operation failed.
+// failedItems returns an error if the failed items make the operation failed.
 func (r *run) failedItems() error {
 	r.report.mu.Lock()
 	defer r.report.mu.Unlock()
@@ -125,72 +136,85 @@ func (r *run) failedItems() error {
 	switch r.def.FailWhen {
 	case catalog.FailAny:
 		if r.report.failed > 0 {
-			return &workError{"items_failed", fmt.Errorf("%d of %d items failed", r.report.failed, all)}
+			return r.report.itemsError(fmt.Sprintf("%d of %d", r.report.failed, all))
 		}
 	case catalog.FailAll:
 		if all > 0 && r.report.processed == 0 {
-			return &workError{"items_failed", fmt.Errorf("all %d items failed", all)}
+			return r.report.itemsError(fmt.Sprintf("all %d", all))
 		}
 	case catalog.FailNever:
 	}
 	return nil
 }
 
-// interrupted puts an operation whose work ended with the daemon where the next daemon finds it: back into the queue, or where
-// it was when it is paused.
-func (d *Daemon) interrupted(op *operation) error {
+// itemsToRetry returns an error if items failed and another attempt would do them again, even if
+// they do not make the operation failed.
+func (r *run) itemsToRetry() error {
+	r.report.mu.Lock()
+	defer r.report.mu.Unlock()
+	if r.def.Work() != catalog.WorkItems || r.def.Retry.MaxAttempts == 1 || r.report.failed == 0 {
+		return nil
+	}
+	return r.report.itemsError(fmt.Sprintf("%d of %d", r.report.failed, r.report.processed+r.report.failed))
+}
+
+// finishInterrupted leaves an operation whose work ended with the daemon where the next daemon
+// finds it: in the queue, or paused if it is paused.
+func (d *Daemon) finishInterrupted(op *operation) error {
 	r := op.run
-	if err := d.sayBegun(op); err != nil && !statefs.Scarce(err) {
+	if err := d.recordStart(op); err != nil && !statefs.DiskFull(err) {
 		return err
 	}
 	op.rec.Interrupts++
-	cutOff(op.rec, d.owner.Now())
+	cutOffStep(op.rec, d.owner.Now())
 	if r.def.Restart() == catalog.RestartFail {
-		return d.failLost(op)
+		return d.failCutOff(op, statefs.CauseFailed, cutOffText+", and the job does not let it begin again")
 	}
 	op.run = nil
 	if op.state == statefs.Running {
 		if err := d.requeue(op); err != nil {
 			return err
 		}
-	} else if err := d.durable(op); err != nil {
+	} else if err := d.persist(op); err != nil {
 		return err
 	}
-	r.commands.taken()
+	r.commands.acknowledge()
 	d.closeLog(op)
-	d.looks.want(op.id()) // it begins again, unless the daemon stops
+	d.reconcileQueue.enqueue(op.id()) // it starts again, unless the daemon is stopping
 	return r.scratch.remove()
 }
 
-// leftRunning lets go of an operation whose command goes on in the hands of its keeper: the next daemon finds it as it is.
-func (d *Daemon) leftRunning(op *operation) error {
-	if op.noteProgress(); op.unsaved {
-		if err := d.durable(op); err != nil {
+// detachOperation untracks an operation whose command continues under its keeper. The next daemon
+// finds it in its current state.
+func (d *Daemon) detachOperation(op *operation) error {
+	if op.copyProgress(); op.unsaved {
+		if err := d.persist(op); err != nil {
 			return err
 		}
 	} else if err := d.owner.WriteRecord(op.rec); err != nil {
 		return err
 	}
 	d.closeLog(op)
-	d.forget(op)
-	d.leftCount.Add(1)
+	d.untrack(op)
+	d.detachedCount.Add(1)
 	return nil
 }
 
-// finishAs ends an operation by cause: the log is synced, the terminal record is written and synced, and then the marker goes.
+// finishAs ends an operation by cause. It syncs the log, writes and syncs the terminal record, and
+// then removes the marker.
 func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
-	if cause != statefs.CauseMainDone && d.endSides(op, func(r *run) { r.end(ErrCancelled) }) {
-		return nil // and again when they have ended
+	if cause != statefs.CauseMainDone && d.endOptionalSteps(op, func(r *run) { r.end(ErrCancelled) }) {
+		return nil // called again when the optional steps have ended
 	}
 	if op.state == statefs.Trailing {
-		return d.allDone(op, cause)
+		return d.endTrailing(op, cause)
 	}
 	now := d.owner.Now()
-	op.noteProgress()
+	op.copyProgress()
 	if len(op.rec.Steps) > 0 && op.rec.Progress != nil {
 		op.rec.Progress = progressNow(op.rec, *op.rec.Progress)
 	}
-	rec := *op.rec // a disk that is full makes this happen again
+	rec := *op.rec // a copy, because this is repeated after a full disk
 	if err := rec.Apply(op.state, cause, now); err != nil {
 		return err
 	}
@@ -210,18 +234,18 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	rec.FinishedAt = &now
 	if op.run != nil && op.run.exit != nil {
 		if at := op.run.exit.At; rec.StartedAt != nil && at.After(*rec.StartedAt) && at.Before(now) {
-			rec.FinishedAt = &at // no daemon may have been there when the command ended
+			rec.FinishedAt = &at // the command may have ended while no daemon was running
 		}
 	}
 	if rec.HeartbeatAt != nil && rec.HeartbeatAt.After(*rec.FinishedAt) {
-		rec.HeartbeatAt = rec.FinishedAt // what it had written before was read after it ended
+		rec.HeartbeatAt = rec.FinishedAt // the heartbeat was read after the command had ended
 	}
 	rec.Processed, rec.FailedN = rep.counts()
 	rec.Result = result(&rec)
-	if err := d.followUp(op, &rec, rep); err != nil {
+	if err := d.recordFollowUp(op, &rec, rep); err != nil {
 		return err
 	}
-	if err := d.address(op, &rec, rep); err != nil {
+	if err := d.addDeliveries(op, &rec, rep); err != nil {
 		return err
 	}
 	length, err := d.seal(op)
@@ -234,21 +258,21 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	}
 	rec.Footer = footer(&rec, rep, filepath.Base(d.owner.ItemsPath(op.id())))
 	if rec.Trailing {
-		return d.trail(op, &rec)
+		return d.beginTrailing(op, &rec)
 	}
-	if err := d.end(op, &rec); err != nil {
+	if err := d.commitEnd(op, &rec); err != nil {
 		return err
 	}
 	if op.run != nil {
-		op.run.commands.taken()
+		op.run.commands.acknowledge()
 	}
 	op.rec = &rec
 	op.state = rec.Status
 	d.counters.finished.Add(1)
 	d.logger.Info("finished", "id", rec.ID, "status", rec.Status, "result", rec.Result, "cause", cause)
-	d.forget(op)
-	d.tell(op)
-	return d.tidy(op)
+	d.untrack(op)
+	d.publish(op)
+	return d.cleanUp(op)
 }
 
 func result(rec *statefs.Record) statefs.Result {
@@ -269,17 +293,20 @@ func (r *report) counts() (processed, failed int) {
 	return r.processed, r.failed
 }
 
-// seal syncs the log and returns the length at which it ends: what a process that could not be found writes later does not
-// count.
+// seal syncs the log and returns its final length. Bytes that a process writes later, because it
+// could not be found and ended, do not count.
 func (d *Daemon) seal(op *operation) (int64, error) {
 	info, err := os.Stat(d.owner.LogPath(op.id()))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil // it never began
+		return 0, nil // the work never started
 	}
 	if err != nil {
 		return 0, fmt.Errorf("seal the log of %s: %w", op.id(), err)
 	}
 	if op.log != nil && d.owner.Durability() == statefs.Power && info.Size() > 0 {
+		if err := op.log.Open(); err != nil {
+			return 0, err // no SyncError: the disk did not fail
+		}
 		if err := op.log.Sync(); err != nil {
 			return 0, &statefs.SyncError{Path: d.owner.LogPath(op.id()), Err: err}
 		}
@@ -287,24 +314,24 @@ func (d *Daemon) seal(op *operation) (int64, error) {
 	return info.Size(), nil
 }
 
-// tidy removes what an ended operation needs no longer.
-func (d *Daemon) tidy(op *operation) error {
+// cleanUp removes what a finished operation no longer needs.
+func (d *Daemon) cleanUp(op *operation) error {
 	d.closeLog(op)
 	var errs []error
-	for _, t := range []*statefs.Taken{op.pausing, op.cancelling} {
+	for _, t := range []*statefs.TakenRequest{op.pausing, op.cancelling} {
 		if t != nil {
 			errs = append(errs, d.owner.Drop(*t))
 		}
 	}
-	for _, r := range op.taken {
-		errs = append(errs, d.owner.Drop(r.Taken))
+	for _, r := range op.pendingRequests {
+		errs = append(errs, d.owner.Drop(r.TakenRequest))
 	}
-	errs = append(errs, d.dropEffected(op))
-	if op.run == nil || op.run.handler.Run == nil { // a handler has none
+	errs = append(errs, d.dropDoneRequests(op), d.owner.RemoveEmptyLog(op.id()))
+	if op.run == nil || op.run.handler.Run == nil { // a handler has no scratch folder
 		errs = append(errs, scratchOf(d.owner.LogPath(op.id())).remove())
 	}
-	if op.run == nil { // otherwise this was done when it was looked at
-		_ = os.Remove(d.owner.ArtifactsPath(op.id())) // only when it is empty
+	if op.run == nil { // otherwise takeExit has done this
+		_ = os.Remove(d.owner.ArtifactsPath(op.id())) // fails unless the folder is empty
 	}
 	return errors.Join(errs...)
 }

@@ -2,7 +2,8 @@ package daemon
 
 import "testing"
 
-// TestAliveUntilTheEnd has work whose last words are read when it has ended: the last sign of life is not later than its end.
+// TestAliveUntilTheEnd runs work whose last output is read after it has ended: the last heartbeat
+// is not later than the end.
 func TestAliveUntilTheEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t, `

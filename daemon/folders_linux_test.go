@@ -11,11 +11,15 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Folders of the storage that somebody removes while the daemon runs are made again, and where the daemon would go on writing into what
-// nobody can see, it ends and says so. Commands go on, and the next daemon finds them.
+// Folders of the storage that are removed while the daemon runs are created again. If the daemon
+// would continue to write into a removed folder, it ends with an error. Commands go on, and the
+// next daemon adopts them.
 func TestRemovedFolders(t *testing.T) {
 	t.Parallel()
-	for folder, ends := range map[string]bool{"new": false, "definitions": false, "corrupt": false, "tmp": false, "operations/DAY": false, "taken": true, "operations": true} {
+	for folder, ends := range map[string]bool{
+		"new": false, "definitions": false, "corrupt": false, "tmp": false,
+		"operations/DAY": false, "taken": true, "operations": true,
+	} {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
 			k := prepareKept(t, allKept)

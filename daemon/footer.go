@@ -4,25 +4,27 @@ import (
 	"encoding/json"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// footerNames are the members of the footer that the daemon writes; the work cannot set them.
+// footerNames are the footer members that the daemon writes; the work cannot set them.
 var footerNames = map[string]bool{
 	"result": true, "state": true, "total": true, "processed": true, "failed": true, "processed_files": true,
-	"failed_files": true, "error": true, "exit_code": true, "signal": true, "items": true, "artifacts": true, "id": true, retryMember: true,
+	"failed_files": true, "error": true, "exit_code": true, "signal": true, "items": true, "artifacts": true,
+	"id": true, retryMember: true,
 }
 
-// stepsMember is the member for the steps, of jobs that have some; the work of others may set it.
+// stepsMember is the footer member for the steps. The work of a job without steps may set it.
 const stepsMember = "steps"
 
-// footer builds the footer of an operation that ends: what every footer has, why it failed where it did, what the work returned,
-// and the two lists last, because they are long.
+// footer builds the footer of an operation that ends: the members of every footer, the error, the
+// result of the work, and last the two lists, because they are long.
 func footer(rec *statefs.Record, r *report, itemsFile string) json.RawMessage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fields := []field{
 		text("result", string(rec.Result)), text("state", string(rec.Status)),
-		{"total", total(r)},
+		{"total", total(rec, r)},
 		integer("processed", int64(r.processed)), integer("failed", int64(r.failed)),
 	}
 	if rec.Error != nil {
@@ -49,14 +51,18 @@ func footer(rec *statefs.Record, r *report, itemsFile string) json.RawMessage {
 			fields = append(fields, f)
 		}
 	}
-	if r.processed > listed || r.failed > listed {
+	if r.processed > maxListed || r.failed > maxListed {
 		fields = append(fields, text("items", itemsFile))
 	}
-	return object(append(fields, field{"processed_files", list(r.processedList)}, field{"failed_files", list(r.failedList)}))
+	return object(append(fields, field{"processed_files", list(r.processedList)},
+		field{"failed_files", list(r.failedList)}))
 }
 
-// returnedOnly narrows members of a result down to those that the work has returned and the footer has.
-func returnedOnly(rec *statefs.Record, member func(string) (json.RawMessage, bool)) func(string) (json.RawMessage, bool) {
+// returnedOnly restricts the members of a result to members that the work returned and the footer
+// contains.
+func returnedOnly(rec *statefs.Record, member func(string) (json.RawMessage,
+	bool),
+) func(string) (json.RawMessage, bool) {
 	return func(name string) (json.RawMessage, bool) {
 		if footerNames[name] || name == stepsMember && len(rec.Steps) > 0 {
 			return nil, false
@@ -65,7 +71,7 @@ func returnedOnly(rec *statefs.Record, member func(string) (json.RawMessage, boo
 	}
 }
 
-// memberOf gives the members of a footer.
+// memberOf returns a lookup of the members of a footer.
 func memberOf(footer json.RawMessage) func(string) (json.RawMessage, bool) {
 	var members map[string]json.RawMessage
 	return func(name string) (json.RawMessage, bool) {
@@ -77,11 +83,21 @@ func memberOf(footer json.RawMessage) func(string) (json.RawMessage, bool) {
 	}
 }
 
-func total(r *report) json.RawMessage {
-	if r.total == nil {
+// total returns the number of items, or else the total of the progress. For an operation with steps
+// it is the number of required steps, as in its progress.
+func total(rec *statefs.Record, r *report) json.RawMessage {
+	n := r.total
+	switch {
+	case len(rec.Steps) > 0:
+		_, all := steps.Progress(rec.Steps)
+		n = new(int64(all))
+	case n == nil && rec.Progress != nil:
+		n = rec.Progress.Total
+	}
+	if n == nil {
 		return json.RawMessage("null")
 	}
-	return integer("", *r.total).value
+	return integer("", *n).value
 }
 
 func list(entries []json.RawMessage) json.RawMessage {

@@ -26,7 +26,8 @@ func mountTmpfs(t *testing.T, dir, size string) {
 	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
-// smallDisk mounts a file system that can be filled, and returns a folder on it and what fills it until the returned call.
+// smallDisk mounts a small file system. It returns a folder on it, and a function that fills it
+// until the returned function is called.
 func smallDisk(t *testing.T) (dir string, fill func() (free func())) {
 	t.Helper()
 	mount := t.TempDir()
@@ -56,7 +57,8 @@ func (b *bench) taken() []string {
 	return names
 }
 
-// awaitKnown waits until the daemon has an operation in a state. Each time that it asks it changes a file, so that it asks again.
+// awaitKnown waits until the daemon has an operation in a state. Each check creates a file, whose
+// event triggers the next check.
 func (b *bench) awaitKnown(id statefs.ID, state statefs.State) {
 	b.t.Helper()
 	b.await(id.String()+" is known to be "+string(state), func() bool {
@@ -64,11 +66,12 @@ func (b *bench) awaitKnown(id statefs.ID, state statefs.State) {
 		must(b.t, err)
 		must(b.t, nudge.Close())
 		op := b.daemon.operation(id)
-		return op != nil && op.shown.Load() == state
+		return op != nil && op.publicState.Load() == state
 	})
 }
 
-// TestPauseOnAFullDisk pauses while the record cannot be written: the pause counts, and it is forgotten when there is room again.
+// TestPauseOnAFullDisk pauses while the record cannot be written: the pause takes effect, and its
+// request is removed when there is space again.
 func TestPauseOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir, fill := smallDisk(t)
@@ -79,13 +82,13 @@ func TestPauseOnAFullDisk(t *testing.T) {
 	free := fill()
 	b.touch(id, statefs.Pause)
 	b.awaitState(id, statefs.Paused)
-	b.daemon.looks.wait()
+	b.daemon.reconcileQueue.wait()
 	if got := b.taken(); len(got) != 1 {
 		t.Errorf("taken/ holds %q before the effect is durable", got)
 	}
 	free()
 	b.await("the record says paused", func() bool { return b.recordStatus(id) == statefs.Paused })
-	b.daemon.looks.wait()
+	b.daemon.reconcileQueue.wait()
 	if got := b.taken(); len(got) != 0 {
 		t.Errorf("taken/ holds %q", got)
 	}
@@ -93,7 +96,8 @@ func TestPauseOnAFullDisk(t *testing.T) {
 	b.awaitState(id, statefs.Running)
 }
 
-// TestAnOldPauseIsNotCarriedOutAgain pauses and resumes while the disk is full. The next daemon must not pause again.
+// TestAnOldPauseIsNotCarriedOutAgain pauses and resumes while the disk is full. The next daemon
+// must not pause again.
 func TestAnOldPauseIsNotCarriedOutAgain(t *testing.T) {
 	t.Parallel()
 	for name, resume := range map[string]func(b *bench, id statefs.ID){
@@ -112,10 +116,10 @@ func TestAnOldPauseIsNotCarriedOutAgain(t *testing.T) {
 			free := fill()
 			b.touch(id, statefs.Pause)
 			b.awaitState(id, statefs.Paused)
-			b.daemon.looks.wait()
+			b.daemon.reconcileQueue.wait()
 			resume(b, id)
 			b.awaitKnown(id, statefs.Running)
-			b.daemon.looks.wait()
+			b.daemon.reconcileQueue.wait()
 			for _, file := range b.taken() {
 				if file == statefs.RequestName(id, statefs.Pause) {
 					t.Errorf("%s is still there after the resume", file)
@@ -125,7 +129,7 @@ func TestAnOldPauseIsNotCarriedOutAgain(t *testing.T) {
 			free()
 			b.start()
 			b.awaitState(id, statefs.Running)
-			b.daemon.looks.wait()
+			b.daemon.reconcileQueue.wait()
 			if !b.exists(statefs.MarkerName(id, statefs.Running)) {
 				t.Error("the next daemon paused it again")
 			}
@@ -133,7 +137,7 @@ func TestAnOldPauseIsNotCarriedOutAgain(t *testing.T) {
 	}
 }
 
-// TestCancelOnAFullDisk cancels an operation without work in hand while its end cannot be written down.
+// TestCancelOnAFullDisk cancels an operation without running work while its end cannot be recorded.
 func TestCancelOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir, fill := smallDisk(t)
@@ -142,18 +146,18 @@ func TestCancelOnAFullDisk(t *testing.T) {
 	b.touch(id, statefs.Pause)
 	b.start()
 	b.awaitState(id, statefs.Paused)
-	b.daemon.looks.wait()
+	b.daemon.reconcileQueue.wait()
 	free := fill()
 	b.touch(id, statefs.Cancel)
 	b.await("the request is taken", func() bool { return !b.exists(statefs.RequestName(id, statefs.Cancel)) })
-	b.daemon.looks.wait()
+	b.daemon.reconcileQueue.wait()
 	free()
 	if rec := b.awaitEnd(id); rec.Status != statefs.Cancelled {
 		t.Errorf("status %s", rec.Status)
 	}
 }
 
-// heard is where a daemon's logger writes; it says when a text was written.
+// heard is the output of a daemon's logger; it closes said when a text is written.
 type heard struct {
 	testWriter
 
@@ -169,7 +173,8 @@ func (h *heard) Write(p []byte) (int, error) {
 	return h.testWriter.Write(p)
 }
 
-// TestItemsOnAFullDisk fills the disk while items are under way: what they have done is neither forgotten nor held against them.
+// TestItemsOnAFullDisk fills the disk while items run: their results are neither lost nor counted
+// as failures.
 func TestItemsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, parallel := range []string{"1", "2"} {
@@ -180,11 +185,12 @@ func TestItemsOnAFullDisk(t *testing.T) {
 			begun, gate, list := filepath.Join(there, "begun"), filepath.Join(there, "gate"), filepath.Join(there, "list")
 			var names strings.Builder
 			for i := range 4 {
-				fmt.Fprintf(&names, "%d%s\n", i+1, strings.Repeat("n", 2000)) // so that the end of each needs a page of its own
+				fmt.Fprintf(&names, "%d%s\n", i+1, strings.Repeat("n", 2000)) // each item's end fills a page of its own
 			}
 			must(t, errors.Join(unix.Mkfifo(begun, 0o600), os.WriteFile(list, []byte(names.String()), 0o600)))
 			b := prepareAt(t, dir, fmt.Sprintf("group: test\nname: gated\nitems: {list: %s}\nparallel: %s\n"+
-				"run: [sh, -c, 'test ${1%%%%n*} != 1 || echo >%s; until test -e %s; do sleep 0.02; done', sh, '${item}']\n", list, parallel, begun, gate), nil)
+				"run: [sh, -c, 'test ${1%%%%n*} != 1 || echo >%s; until test -e %s; do sleep 0.02; done', sh, '${item}']\n", list,
+				parallel, begun, gate), nil)
 			waits := &heard{testWriter: testWriter{t}, text: "work waits for room", said: make(chan struct{})}
 			b.config.Logger = slog.New(slog.NewTextHandler(waits, nil))
 			b.start()

@@ -2,39 +2,41 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
 )
 
-// gate holds the work of one run while it is paused. A pause stops processes at once and lets Go code run on to its next
-// checkpoint; the work counts as stopped when everything that is under way is either a stopped process or waits here.
+// gate stops the work of one run while it is paused. A pause stops processes immediately and lets
+// Go code run on to its next checkpoint. The work counts as stopped once every part of it is either
+// a stopped process or waits at the gate.
 //
 // The zero value is open.
 type gate struct {
-	mu        sync.Mutex
-	asked     bool          // somebody wants the work to stop
-	change    chan struct{} // closed and replaced when asked changes; nil until somebody waits
-	inside    int           // goroutines that wait with an item of theirs open
-	outside   int           // goroutines that wait between items
-	open      int           // items that have begun and not ended
-	processes map[keeper.Running]struct{}
-	stopped   func()     // called without the lock when the last part stops
-	paused    func(bool) // called with the lock when a pause is asked for and when it is over
+	mu                  sync.Mutex
+	requested           bool          // a pause is requested
+	change              chan struct{} // closed and cleared when requested changes; nil without waiters
+	waitingInItem       int           // goroutines that wait with their item open
+	waitingBetweenItems int           // goroutines that wait between items
+	openItems           int           // items that have begun and not ended
+	processes           map[keeper.Running]struct{}
+	onStopped           func()     // called without the lock when the last part stops
+	onPauseChange       func(bool) // called with the lock when a pause is requested and when it is over
 }
 
-// pause asks the work to stop and reports whether it has.
+// pause requests that the work stops and reports whether it has stopped.
 func (g *gate) pause() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.asked {
-		g.asked = true
-		g.announceLocked()
-		g.tellLocked()
+	if !g.requested {
+		g.requested = true
+		g.wakeWaitersLocked()
+		g.notifyPauseLocked()
 	}
 	for p := range g.processes {
-		_ = p.Stop() // a process that has just ended needs no stop
+		_ = p.Stop() // fails only if the process has just ended
 	}
 	return g.stoppedLocked()
 }
@@ -43,43 +45,43 @@ func (g *gate) pause() bool {
 func (g *gate) resume() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.asked {
+	if !g.requested {
 		return
 	}
-	g.asked = false
-	g.announceLocked()
-	g.tellLocked()
+	g.requested = false
+	g.wakeWaitersLocked()
+	g.notifyPauseLocked()
 	for p := range g.processes {
-		_ = p.Continue() // a process that has just ended needs none
+		_ = p.Continue() // fails only if the process has just ended
 	}
 }
 
-// held reports whether somebody wants the work to stand still.
-func (g *gate) held() bool {
+// pauseRequested reports whether a pause is requested.
+func (g *gate) pauseRequested() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.asked
+	return g.requested
 }
 
-// isStopped reports whether a pause was asked for and nothing moves any more.
+// isStopped reports whether a pause is requested and all work has stopped.
 func (g *gate) isStopped() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.asked && g.stoppedLocked()
+	return g.requested && g.stoppedLocked()
 }
 
 func (g *gate) stoppedLocked() bool {
-	held := g.inside + len(g.processes)
-	return held >= g.open && held+g.outside > 0
+	held := g.waitingInItem + len(g.processes)
+	return held >= g.openItems && held+g.waitingBetweenItems > 0
 }
 
-func (g *gate) tellLocked() {
-	if g.paused != nil {
-		g.paused(g.asked)
+func (g *gate) notifyPauseLocked() {
+	if g.onPauseChange != nil {
+		g.onPauseChange(g.requested)
 	}
 }
 
-func (g *gate) announceLocked() {
+func (g *gate) wakeWaitersLocked() {
 	if g.change != nil {
 		close(g.change)
 		g.change = nil
@@ -94,43 +96,43 @@ func (g *gate) changedLocked() <-chan struct{} {
 	return g.change
 }
 
-// begin and end count an item that is under way.
+// begin and end count the open items.
 func (g *gate) begin() {
 	g.mu.Lock()
-	g.open++
+	g.openItems++
 	g.mu.Unlock()
 }
 
 func (g *gate) end() {
 	g.mu.Lock()
-	g.open--
-	tell := g.asked && g.stoppedLocked()
+	g.openItems--
+	tell := g.requested && g.stoppedLocked()
 	g.mu.Unlock()
 	if tell {
-		g.stopped()
+		g.onStopped()
 	}
 }
 
-// place says where a goroutine waits: only one that holds its item still counts for that item.
-type place bool
+// waitPlace says where a goroutine waits: a goroutine that waits inside its item stops that item.
+type waitPlace bool
 
 const (
-	insideItem   place = true
-	betweenItems place = false
+	insideItem   waitPlace = true
+	betweenItems waitPlace = false
 )
 
-// checkpoint waits while the work is paused. It returns the cause of ctx's end when the work is to end.
-func (g *gate) checkpoint(ctx context.Context, at place) error { return g.sleep(ctx, at, 0) }
+// checkpoint waits while the work is paused. It returns the cause of ctx if ctx ends.
+func (g *gate) checkpoint(ctx context.Context, at waitPlace) error { return g.sleep(ctx, at, 0) }
 
-// sleep waits for d, not counting the time in which the work is paused, and is a checkpoint all along: a pause or a cancel wakes
-// it at once.
-func (g *gate) sleep(ctx context.Context, at place, d time.Duration) error {
+// sleep waits for d, not counting the time in which the work is paused. It is a checkpoint
+// throughout: a pause or a cancel wakes it at once.
+func (g *gate) sleep(ctx context.Context, at waitPlace, d time.Duration) error {
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		g.mu.Lock()
-		if g.asked {
+		if g.requested {
 			g.wait(ctx, at)
 			continue
 		}
@@ -140,12 +142,13 @@ func (g *gate) sleep(ctx context.Context, at place, d time.Duration) error {
 		}
 		changed := g.changedLocked()
 		g.mu.Unlock()
-		d = doze(ctx, d, changed)
+		d = sleepUntilChange(ctx, d, changed)
 	}
 }
 
-// doze sleeps for d or until something happens, and returns what is left of d.
-func doze(ctx context.Context, d time.Duration, changed <-chan struct{}) time.Duration {
+// sleepUntilChange sleeps for d, or until changed closes or ctx ends, and returns the remaining
+// time.
+func sleepUntilChange(ctx context.Context, d time.Duration, changed <-chan struct{}) time.Duration {
 	began := time.Now()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -155,21 +158,22 @@ func doze(ctx context.Context, d time.Duration, changed <-chan struct{}) time.Du
 	case <-changed:
 	case <-ctx.Done():
 	}
-	return max(d-time.Since(began), 1) // not 0: the caller still has to wait for the resume and look again
+	return max(d-time.Since(began), 1) // not 0: the caller must check the gate again
 }
 
-// wait is entered with the lock held, and returns without it when the pause is over or ctx has ended.
-func (g *gate) wait(ctx context.Context, at place) {
-	count := &g.outside
+// wait is called with the lock held. It releases the lock and returns when the pause changes or ctx
+// ends.
+func (g *gate) wait(ctx context.Context, at waitPlace) {
+	count := &g.waitingBetweenItems
 	if at == insideItem {
-		count = &g.inside
+		count = &g.waitingInItem
 	}
 	*count++
 	changed := g.changedLocked()
 	tell := g.stoppedLocked()
 	g.mu.Unlock()
 	if tell {
-		g.stopped()
+		g.onStopped()
 	}
 	select {
 	case <-changed:
@@ -180,23 +184,36 @@ func (g *gate) wait(ctx context.Context, at place) {
 	g.mu.Unlock()
 }
 
-// start starts a process unless the work is paused; then it waits first, so that no process ever begins behind a pause.
+// start starts a process, after waiting for a pause to end. It does not hold the lock during the
+// start, because a keeper may take long and other work on the operation must go on. A pause during
+// the start either makes the keeper refuse it (keeper.ErrUnwanted), or stops the process here.
 func (g *gate) start(ctx context.Context, starter keeper.Starter, command keeper.Command) (keeper.Running, error) {
 	for {
 		if err := g.checkpoint(ctx, insideItem); err != nil {
 			return nil, err
 		}
-		g.mu.Lock()
-		if g.asked {
-			g.mu.Unlock()
+		p, err := starter.Start(ctx, command)
+		if errors.Is(err, keeper.ErrUnwanted) && g.pauseRequested() {
 			continue
 		}
-		p, err := starter.Start(ctx, command)
 		if err == nil {
-			g.addLocked(p)
+			g.started(p)
 		}
-		g.mu.Unlock()
 		return p, err
+	}
+}
+
+// started adds a process that has just begun.
+func (g *gate) started(p keeper.Running) {
+	g.mu.Lock()
+	g.addLocked(p)
+	if g.requested {
+		_ = p.Stop() // fails only if the process has just ended
+	}
+	tell := g.requested && g.stoppedLocked()
+	g.mu.Unlock()
+	if tell {
+		g.onStopped()
 	}
 }
 
@@ -207,19 +224,29 @@ func (g *gate) addLocked(p keeper.Running) {
 	g.processes[p] = struct{}{}
 }
 
-// attach takes a process in that an earlier daemon has started, and stops or continues it as the gate is now.
+// attach adds a process that an earlier daemon started, and stops or continues it to match the
+// gate.
 func (g *gate) attach(p keeper.Running) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.addLocked(p)
-	if g.asked {
-		_ = p.Stop() // a process that has just ended needs no stop
+	if g.requested {
+		_ = p.Stop() // fails only if the process has just ended
 	} else {
-		_ = p.Continue() // a process that has just ended needs none
+		_ = p.Continue() // fails only if the process has just ended
 	}
 }
 
-// ended forgets a process.
+// kill ends all processes without a grace period.
+func (g *gate) kill(cause string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for p := range g.processes {
+		p.Kill(cause)
+	}
+}
+
+// ended removes a process.
 func (g *gate) ended(p keeper.Running) {
 	g.mu.Lock()
 	delete(g.processes, p)

@@ -10,7 +10,7 @@ import (
 
 func newGate() (*gate, <-chan struct{}) {
 	stopped := make(chan struct{}, 16)
-	return &gate{stopped: func() { stopped <- struct{}{} }}, stopped
+	return &gate{onStopped: func() { stopped <- struct{}{} }}, stopped
 }
 
 func TestSleepDoesNotCountPausedTime(t *testing.T) {
@@ -53,13 +53,13 @@ func TestCheckpointEndsWithItsContext(t *testing.T) {
 		if err := <-done; !errors.Is(err, ErrCancelled) {
 			t.Errorf("checkpoint returned %v", err)
 		}
-		if g.inside+g.outside != 0 {
-			t.Errorf("%d still wait", g.inside+g.outside)
+		if g.waitingInItem+g.waitingBetweenItems != 0 {
+			t.Errorf("%d still wait", g.waitingInItem+g.waitingBetweenItems)
 		}
 	})
 }
 
-// TestParallelItemsStopTogether has three items under way: the work is stopped when none of them moves any more.
+// TestParallelItemsStopTogether runs three items: the work is stopped once none of them runs.
 func TestParallelItemsStopTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestParallelItemsStopTogether(t *testing.T) {
 		}
 		g.resume()
 		synctest.Wait()
-		if g.isStopped() || g.open != 0 {
-			t.Errorf("after the resume: stopped %v, open %d", g.isStopped(), g.open)
+		if g.isStopped() || g.openItems != 0 {
+			t.Errorf("after the resume: stopped %v, open %d", g.isStopped(), g.openItems)
 		}
 	})
 }
@@ -118,7 +118,8 @@ func TestResumeBeforeTheCheckpoint(t *testing.T) {
 	}
 }
 
-// TestWaiterWithoutItem has one worker between items and one in the middle of an item that moves on.
+// TestWaiterWithoutItem has one worker between items and one in the middle of an item that
+// continues.
 func TestWaiterWithoutItem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

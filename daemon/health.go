@@ -4,43 +4,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync/atomic"
 
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
-// counters count since the daemon started.
+// counters holds counts since the daemon started.
 type counters struct {
 	transitions, requests, finished atomic.Uint64
 	rescans, sweeps, swept, putBack atomic.Uint64
-	failedLooks                     atomic.Uint64
+	failedReconciles                atomic.Uint64
 }
 
-// Health is how a daemon is.
+// Health is the health report of a daemon.
 type Health struct {
-	// Ready says that the storage is in order and requests are carried out.
+	// Ready reports that the storage is in order and requests are carried out.
 	Ready bool
-	// Draining says that no work is begun any more.
+	// Draining reports that no new work is started.
 	Draining bool
-	// Watch says how changes in jobs/ are noticed, and why if not by inotify.
+	// Watch says how changes in jobs/ are detected, and why not by inotify if they are not.
 	Watch watch.Mode
-	// Live counts the operations in hand by state.
+	// Live counts the live operations by state.
 	Live map[statefs.State]int
-	// Counters count since the daemon started, by name.
+	// Counters maps names to counts since the daemon started.
 	Counters map[string]uint64
-	// Troubles are operations that could not be dealt with and are tried again, the oldest ones, and keepers that do not answer, without
-	// an ID.
-	Troubles []Trouble
+	// FailingOperations lists the operations whose reconcile fails and is retried, oldest failure
+	// first, and then the keepers that do not answer, without an ID.
+	FailingOperations []FailingOperation
 }
 
-// Health returns how the daemon is. It may be called at any time. It looks whether the folder is still the one that is watched, since
-// some ways of losing it make no event, and ends the daemon when it is not.
+// Health returns the health report. It may be called at any time. It also checks whether the
+// watched folder is still the one in the storage, because some ways to lose it cause no event, and
+// ends the daemon if it is not.
 func (d *Daemon) Health() Health {
-	h := Health{Draining: d.draining(), Watch: d.dir.Mode(), Live: d.tally.States(), Troubles: d.troubles.list()}
+	h := Health{
+		Draining: d.draining(), Watch: d.dir.Mode(), Live: d.laneCounters.States(),
+		FailingOperations: d.failing.list(),
+	}
 	if d.config.Keepers != nil {
 		for _, s := range d.config.Keepers.Silent() {
-			h.Troubles = append(h.Troubles, Trouble{Error: fmt.Sprintf("keeper %d (PID %d) does not answer: continue it (kill -CONT %d) or kill it", s.Keeper, s.PID, s.PID), Since: s.Since, Tries: 1})
+			h.FailingOperations = append(h.FailingOperations,
+				FailingOperation{Error: fmt.Sprintf("keeper %d (PID %d) does not answer: continue it (kill -CONT %d) or kill it",
+					s.Keeper, s.PID, s.PID), Since: s.Since, Tries: 1})
 		}
 	}
 	select {
@@ -54,26 +61,60 @@ func (d *Daemon) Health() Health {
 	}
 	stats := d.dir.Stats()
 	h.Counters = map[string]uint64{
-		"transitions": d.counters.transitions.Load(), "requests": d.counters.requests.Load(), "finished": d.counters.finished.Load(),
-		"rescans": d.counters.rescans.Load(), "sweeps": d.counters.sweeps.Load(), "swept": d.counters.swept.Load(),
-		"put_back": d.counters.putBack.Load(), "failed_looks": d.counters.failedLooks.Load(),
-		"events": stats.Events, "unknown_names": stats.Unknown, "overflows": stats.Overflows, "ignored_files": d.ignored(),
+		"transitions": d.counters.transitions.Load(), "requests": d.counters.requests.Load(),
+		"finished": d.counters.finished.Load(),
+		"rescans":  d.counters.rescans.Load(), "sweeps": d.counters.sweeps.Load(), "swept": d.counters.swept.Load(),
+		"put_back": d.counters.putBack.Load(), "failed_looks": d.counters.failedReconciles.Load(),
+		"events": stats.Events, "unknown_names": stats.Unknown, "overflows": stats.Overflows,
+		"ignored_files": d.countIgnored(),
 	}
 	return h
 }
 
-// DiskFailed ends the daemon because of an error of the disk that somebody else met, such as a sync that failed in a submit: after that
-// nobody knows what is on the disk.
+// DiskFailed ends the daemon because of a disk error that occurred outside of it, such as a failed
+// sync during a submit. After such an error the contents of the disk are unknown.
 func (d *Daemon) DiskFailed(err error) { d.fail(err) }
 
-// ErrStopped says that the daemon no longer runs.
+// RecordUnreadable makes the daemon check a record that a reader could not use, and rewrite it if
+// the operation is live.
+func (d *Daemon) RecordUnreadable(id statefs.ID) { d.atReconcile(id, d.repairRecord) }
+
+// repairRecord rewrites the record of a live operation if its file is missing or corrupt. A corrupt
+// file is moved to corrupt/.
+func (d *Daemon) repairRecord(op *operation) {
+	if op == nil || op.activeState == nil || !op.rec.Status.Live() {
+		return
+	}
+	_, err := d.owner.ReadRecord(op.id())
+	corrupt, unreadable := errors.AsType[*statefs.CorruptError](err)
+	if !unreadable && !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	d.logger.Error("record unreadable, writing it again", "id", op.id(), "error", err)
+	if unreadable {
+		err = d.owner.QuarantineRecord(op.id(), corrupt.Reason)
+	} else {
+		err = nil
+	}
+	if err == nil {
+		err = d.owner.WriteRecord(op.rec)
+	}
+	if err == nil {
+		err = d.owner.Sync(op.id())
+	}
+	if d.failOnSyncError(err) != nil {
+		d.logger.Error("record not written, retrying at the next sweep", "id", op.id(), "error", err)
+	}
+}
+
+// ErrStopped means that the daemon no longer runs.
 var ErrStopped = errors.New("the daemon has stopped")
 
-// Sweep sweeps now, or with dryRun only says what would be done.
+// Sweep runs a sweep now. With dryRun it only returns what a sweep would do.
 func (d *Daemon) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
-	order := sweepOrder{dryRun, make(chan sweepAnswer, 1)}
+	order := sweepRequest{dryRun, make(chan sweepResult, 1)}
 	select {
-	case d.sweeps <- order:
+	case d.sweepRequests <- order:
 	case <-d.stopped:
 		return nil, ErrStopped
 	case <-ctx.Done():

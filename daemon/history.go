@@ -8,21 +8,24 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// ending is what the numbers of the completion feed need of an operation. It belongs to its look.
-type ending struct {
-	// number is the one of its end, once it has one: when the disk is full it ends again, and under the same one.
-	number uint64
-	// stopDue says that it became failed_manual and has no number for that yet; stop is that number until it is published, and
-	// earlier the one of the stop before.
-	stopDue       bool
-	stop, earlier uint64
+// feedNumbers holds an operation's numbers in the completion feed. Only the reconcile of the
+// operation uses it.
+type feedNumbers struct {
+	// end is the number of the operation's end, 0 until it has one. When the end is repeated after
+	// a full disk, it keeps its number.
+	end uint64
+	// stopUnnumbered is set while the operation is failed_manual and that stop has no number yet.
+	// unpublishedStop is the number of the stop until it is published, and earlierStop is the
+	// number of the stop before it.
+	stopUnnumbered               bool
+	unpublishedStop, earlierStop uint64
 }
 
-// openHistory opens the index where the program did not bring one.
+// openHistory opens the history index unless Config provides one.
 func (d *Daemon) openHistory() (err error) {
 	if d.history = d.config.History; d.history != nil {
 		return nil
@@ -38,111 +41,117 @@ func (d *Daemon) closeHistory() error {
 	return d.history.Close()
 }
 
-// end makes an end durable, enters it into the history, and then removes the marker: an operation is always found in one of the two.
-func (d *Daemon) end(op *operation, rec *statefs.Record) error {
-	if err := d.enter(op, rec); err != nil {
+// commitEnd makes an end durable, enters it into the history, and then removes the marker. At any
+// time an operation is found in the history or by its marker.
+func (d *Daemon) commitEnd(op *operation, rec *statefs.Record) error {
+	if err := d.recordEnd(op, rec); err != nil {
 		return err
 	}
 	return d.owner.RemoveMarker(rec.ID, op.state)
 }
 
-// enter makes an end durable and enters it into the history. What is to be delivered is in the outbox before.
-func (d *Daemon) enter(op *operation, rec *statefs.Record) error {
-	if err := d.pack(rec); err != nil {
+// recordEnd makes an end durable and enters it into the history. Before that it writes the outbox
+// entries of its deliveries.
+func (d *Daemon) recordEnd(op *operation, rec *statefs.Record) error {
+	if err := d.writeEntries(rec); err != nil {
 		return err
 	}
-	if op.ending.number == 0 {
+	if op.feed.end == 0 {
 		number, err := d.history.Number()
 		if err != nil {
 			return err
 		}
-		op.ending.number = number
+		op.feed.end = number
 	}
-	rec.FinishedSeq = op.ending.number
+	rec.FinishedSeq = op.feed.end
 	if err := d.owner.WriteEnd(rec); err != nil {
-		if d.isFree(rec.ID, op.ending.number) {
-			d.history.Unused(op.ending.number)
-			op.ending.number = 0
+		if d.isUnusedNumber(rec.ID, op.feed.end) {
+			d.history.Unused(op.feed.end)
+			op.feed.end = 0
 		}
 		return err
 	}
-	op.ends()
+	op.endInIndex()
 	d.history.Ended(rec)
-	d.ship(rec)
+	d.enqueueDeliveries(rec)
 	return nil
 }
 
-// isFree reports whether a record that could not be written certainly does not hold a number.
-func (d *Daemon) isFree(id statefs.ID, number uint64) bool {
+// isUnusedNumber reports whether a record whose write failed certainly does not contain number.
+func (d *Daemon) isUnusedNumber(id statefs.ID, number uint64) bool {
 	rec, err := d.owner.ReadRecord(id)
 	return err == nil && rec.FinishedSeq != number && rec.NeedsPersonSeq != number
 }
 
-// numberStop gives an operation that became failed_manual its place in the feed, before its record is written.
+// numberStop assigns a number in the feed to the stop of an operation that became failed_manual. It
+// is called before the record is written.
 func (d *Daemon) numberStop(op *operation) error {
-	e := &op.ending
-	if !e.stopDue {
+	e := &op.feed
+	if !e.stopUnnumbered {
 		return nil
 	}
 	number, err := d.history.Number()
 	if err != nil {
 		return err
 	}
-	e.stopDue, e.stop, e.earlier = false, number, op.rec.NeedsPersonSeq
+	e.stopUnnumbered, e.unpublishedStop, e.earlierStop = false, number, op.rec.NeedsPersonSeq
 	op.rec.NeedsPersonSeq = number
 	return nil
 }
 
-// saveStop publishes that an operation stopped for a person, once the record says so; written is the error of writing it.
-func (d *Daemon) saveStop(op *operation, written error) error {
-	e := &op.ending
-	if e.stop == 0 {
+// publishStop publishes that an operation waits for a person, once its record is durable. written
+// is the error of writing the record. If the write or the sync fails and the record certainly does
+// not contain the number, the number is marked unused and the stop gets a new one later.
+func (d *Daemon) publishStop(op *operation, written error) error {
+	e := &op.feed
+	if e.unpublishedStop == 0 {
 		return written
 	}
 	if written == nil {
 		written = d.owner.Sync(op.id())
 	}
 	if written != nil {
-		if d.isFree(op.id(), e.stop) {
-			d.history.Unused(e.stop)
-			op.rec.NeedsPersonSeq = e.earlier
-			e.stopDue, e.stop = true, 0
+		if d.isUnusedNumber(op.id(), e.unpublishedStop) {
+			d.history.Unused(e.unpublishedStop)
+			op.rec.NeedsPersonSeq = e.earlierStop
+			e.stopUnnumbered, e.unpublishedStop = true, 0
 		}
 		return written
 	}
-	d.history.Stopped(op.rec, e.earlier)
-	e.stop = 0
+	d.history.Stopped(op.rec, e.earlierStop)
+	e.unpublishedStop = 0
 	return nil
 }
 
-// takeOverStop sees to it that an operation which waits for a person is in the feed.
-func (d *Daemon) takeOverStop(op *operation) {
+// recoverStop ensures that an operation which waits for a person is in the feed.
+func (d *Daemon) recoverStop(op *operation) {
 	switch {
 	case op.state != statefs.FailedManual:
 	case op.rec.Status != statefs.FailedManual:
-		// A crash cut it off, or somebody moved the marker meanwhile. The record has to say so as well: a start that finds it as it
-		// was would number the stop once more.
+		// A crash interrupted the transition, or another process moved the marker. The record is
+		// updated as well: otherwise the next start would number the stop again.
 		if err := op.rec.Apply(op.rec.Status, statefs.CauseNeedsPerson, d.owner.Now()); err != nil {
 			op.rec.Status = statefs.FailedManual
 		}
-		op.ending.stopDue, op.unsaved = true, true
+		op.feed.stopUnnumbered, op.unsaved = true, true
 	case op.rec.NeedsPersonSeq == 0:
-		op.ending.stopDue, op.unsaved = true, true
+		op.feed.stopUnnumbered, op.unsaved = true, true
 	default:
 		d.history.Stopped(op.rec, 0)
 	}
 }
 
-// catchUp enters what ended just before the last daemon did. The list of live operations names everything that ended since the
-// index was last synced, so this costs nothing of the history; when it is safe, that list may be shortened. What has a marker stays in the list, and is
-// entered by the look that removes the marker.
-func (d *Daemon) catchUp(ctx context.Context, present map[statefs.ID]bool) (safe bool, err error) {
-	ids, _, err := d.owner.EverLive()
+// indexMissedEnds indexes the operations that ended just before the last daemon did. The list of
+// live operations names every operation that ended since the last sync of the index, so nothing
+// else of the history is read. safe reports that the list may be shortened. Operations with a
+// marker stay in the list; the reconcile that removes the marker indexes them.
+func (d *Daemon) indexMissedEnds(ctx context.Context, present map[statefs.ID]bool) (safe bool, err error) {
+	ids, _, err := d.owner.ListedIDs()
 	if err != nil {
 		d.logger.Warn("what ended last may be missing in the history until its index is built again", "error", err)
 	}
 	maps.DeleteFunc(ids, func(id statefs.ID, _ bool) bool { return present[id] })
-	if err := d.enterAll(ids); err != nil {
+	if err := d.indexAllEnded(ids); err != nil {
 		return false, err
 	}
 	err = d.history.Sync(ctx)
@@ -152,8 +161,8 @@ func (d *Daemon) catchUp(ctx context.Context, present map[statefs.ID]bool) (safe
 	return err == nil, err
 }
 
-// enterAll is enterEnded for many, side by side: each record is read.
-func (d *Daemon) enterAll(ids map[statefs.ID]bool) error {
+// indexAllEnded runs indexEnded for many operations concurrently, because each record must be read.
+func (d *Daemon) indexAllEnded(ids map[statefs.ID]bool) error {
 	next := make(chan statefs.ID)
 	var failed error
 	var once sync.Once
@@ -161,7 +170,7 @@ func (d *Daemon) enterAll(ids map[statefs.ID]bool) error {
 	for range 2 * runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for id := range next {
-				if err := d.enterEnded(id); err != nil {
+				if err := d.indexEnded(id); err != nil {
 					once.Do(func() { failed = err })
 				}
 			}
@@ -175,14 +184,14 @@ func (d *Daemon) enterAll(ids map[statefs.ID]bool) error {
 	return failed
 }
 
-// enterEnded enters an operation that has ended, unless it is there.
-func (d *Daemon) enterEnded(id statefs.ID) error {
+// indexEnded indexes a finished operation that is not in the index yet.
+func (d *Daemon) indexEnded(id statefs.ID) error {
 	if has, err := d.history.Has(id); err != nil || has {
-		return nil //nolint:nilerr // an index that is being built finds it
+		return nil //nolint:nilerr // the index is being built and will find it
 	}
 	rec, err := d.owner.ReadEnded(id)
 	if err != nil || rec == nil {
-		return nil //nolint:nilerr // others report what cannot be read
+		return nil //nolint:nilerr // readers of the record report it
 	}
 	if rec.FinishedSeq == 0 {
 		if err := d.history.NumberOld(rec); err != nil {
@@ -193,14 +202,15 @@ func (d *Daemon) enterEnded(id statefs.ID) error {
 	return nil
 }
 
-// smallHistory is how long a start waits for the index to be built. A small history is there when the daemon is ready, and a large
-// one does not keep it from serving.
-const smallHistory = 500 * time.Millisecond
+// indexBuildWait is how long the start waits for the index to be built. A small index is complete
+// when the daemon is ready; a large one does not delay serving.
+const indexBuildWait = 500 * time.Millisecond
 
-// openLists lets the history be asked, once what the start found has been entered.
-func (d *Daemon) openLists(ctx context.Context) {
+// openHistoryQueries enables queries of the history, after the operations that the start found are
+// indexed.
+func (d *Daemon) openHistoryQueries(ctx context.Context) {
 	d.history.CaughtUp()
-	late := time.NewTimer(smallHistory)
+	late := time.NewTimer(indexBuildWait)
 	defer late.Stop()
 	if d.history.Ready() != nil {
 		select {
@@ -214,29 +224,32 @@ func (d *Daemon) openLists(ctx context.Context) {
 	}
 }
 
-// trimLiveList shortens the list of live operations. What it forgets must be in the index for good.
+// trimLiveList shortens the list of live operations. First it syncs the index, because the
+// operations that the list drops must be there.
 func (d *Daemon) trimLiveList(ctx context.Context) error {
 	if err := d.history.Sync(ctx); err != nil {
-		return nil //nolint:nilerr // the history has reported it; the list stays as long as it is
+		return nil //nolint:nilerr // the history has reported it; the list is not shortened
 	}
 	return d.owner.TrimLiveList()
 }
 
-// atLook has fn called with the next look at an operation, or with nil when the daemon does not have it in hand.
-func (d *Daemon) atLook(id statefs.ID, fn func(op *operation)) {
+// atReconcile runs fn with the next reconcile of an operation. fn gets nil if the daemon does not
+// manage it.
+func (d *Daemon) atReconcile(id statefs.ID, fn func(op *operation)) {
 	d.mu.Lock()
-	if d.inside == nil {
-		d.inside = make(map[statefs.ID][]func(*operation))
+	if d.pendingCallbacks == nil {
+		d.pendingCallbacks = make(map[statefs.ID][]func(*operation))
 	}
-	d.inside[id] = append(d.inside[id], fn)
+	d.pendingCallbacks[id] = append(d.pendingCallbacks[id], fn)
 	d.mu.Unlock()
-	d.looks.want(id)
+	d.reconcileQueue.enqueue(id)
 }
 
-// within calls fn while nothing else looks at an operation; op is nil when the daemon does not have it in hand.
-func (d *Daemon) within(ctx context.Context, id statefs.ID, fn func(op *operation) error) error {
+// withOperation runs fn while no other reconcile of the operation runs, and returns its error. op
+// is nil if the daemon does not manage the operation.
+func (d *Daemon) withOperation(ctx context.Context, id statefs.ID, fn func(op *operation) error) error {
 	done := make(chan error, 1)
-	d.atLook(id, func(op *operation) { done <- d.heed(fn(op)) })
+	d.atReconcile(id, func(op *operation) { done <- d.failOnSyncError(fn(op)) })
 	select {
 	case err := <-done:
 		return err
@@ -247,19 +260,19 @@ func (d *Daemon) within(ctx context.Context, id statefs.ID, fn func(op *operatio
 	}
 }
 
-// heed ends the daemon when the disk failed.
-func (d *Daemon) heed(err error) error {
+// failOnSyncError ends the daemon if err is a failed sync, and returns err.
+func (d *Daemon) failOnSyncError(err error) error {
 	if failed, ok := errors.AsType[*statefs.SyncError](err); ok {
 		d.fail(failed)
 	}
 	return err
 }
 
-// runInside carries out what waits for the look at an operation.
-func (d *Daemon) runInside(id statefs.ID) {
+// runCallbacks runs the functions that wait for the reconcile of an operation.
+func (d *Daemon) runCallbacks(id statefs.ID) {
 	d.mu.Lock()
-	waiting := d.inside[id]
-	delete(d.inside, id)
+	waiting := d.pendingCallbacks[id]
+	delete(d.pendingCallbacks, id)
 	op := d.ops[id]
 	d.mu.Unlock()
 	for _, fn := range waiting {
@@ -267,17 +280,17 @@ func (d *Daemon) runInside(id statefs.ID) {
 	}
 }
 
-// Pin keeps an operation, live or ended, from being pruned and deleted, or ends that. The error wraps history.ErrUnknown when there
-// is none.
+// Pin protects an operation, live or finished, from pruning and deletion, or removes the
+// protection. The error wraps history.ErrUnknown if the operation does not exist.
 func (d *Daemon) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
-	return d.within(ctx, id, func(op *operation) error {
+	return d.withOperation(ctx, id, func(op *operation) error {
 		if op == nil {
 			return d.history.Pin(ctx, id, pinned)
 		}
 		before := op.rec.Pinned
 		op.rec.Pinned = pinned
 		if op.state == statefs.Trailing {
-			return d.history.Pin(ctx, id, pinned) // the record is in the index already
+			return d.history.Pin(ctx, id, pinned) // the record is already in the index
 		}
 		if err := d.owner.WriteRecord(op.rec); err != nil {
 			op.rec.Pinned = before
@@ -287,30 +300,31 @@ func (d *Daemon) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
 	})
 }
 
-// Delete removes an operation that has ended. The error is a *history.HeldError when it is kept, because it is
-// live among other reasons, and wraps history.ErrUnknown when there is none.
+// Delete removes a finished operation. The error is a *history.HeldError if the operation must be
+// kept, for example because it is live, and wraps history.ErrUnknown if it does not exist.
 func (d *Daemon) Delete(ctx context.Context, id statefs.ID) error {
-	return d.within(ctx, id, func(op *operation) error {
+	return d.withOperation(ctx, id, func(op *operation) error {
 		if op != nil {
 			return &history.HeldError{ID: id, Reason: "it is " + string(op.state) + ": cancel it first"}
 		}
 		if rec, err := d.owner.ReadRecord(id); err == nil && !rec.Status.Terminal() {
 			return &history.HeldError{ID: id, Reason: "it has not ended"}
 		}
-		guards, err := d.guards()
+		guards, err := d.retentionGuards()
 		if err != nil {
 			return err
 		}
-		return d.history.Delete(ctx, id, guards)
+		return d.history.Delete(ctx, id, guards, d.retentionTime())
 	})
 }
 
-// guards are the reasons to keep ended operations that only the daemon and the disk know.
-func (d *Daemon) guards() (g history.Guards, err error) {
+// retentionGuards returns the reasons to keep finished operations that only the daemon and the disk
+// know.
+func (d *Daemon) retentionGuards() (g history.Guards, err error) {
 	if g.Undelivered, err = d.owner.Undelivered(); err != nil {
 		return g, err
 	}
-	// What was acknowledged a moment ago has its marker, and may not be in hand yet.
+	// An operation acknowledged just now has a marker but may not be managed yet.
 	listing, err := d.owner.List()
 	if err != nil {
 		return g, err
@@ -323,7 +337,7 @@ func (d *Daemon) guards() (g history.Guards, err error) {
 			g.Refer(rec)
 		}
 	}
-	d.chains.guard(&g) // after the markers: what is in hand by now is among them
+	d.chains.addGuards(&g) // after the markers: covers operations managed by now
 	for _, live := range d.Live() {
 		if live.State == statefs.Trailing {
 			if g.Trailing == nil {
@@ -338,29 +352,35 @@ func (d *Daemon) guards() (g history.Guards, err error) {
 	return g, nil
 }
 
-// retentionTime is the time by which the retention says what is too old.
-func (d *Daemon) retentionTime() time.Time { return d.steady.now(d.owner.Now(), time.Since(d.began)) }
+// retentionTime returns the time against which the retention measures age.
+func (d *Daemon) retentionTime() time.Time {
+	return d.retentionClock.now(d.owner.Now(), time.Since(d.startedAt))
+}
 
-// Prune deletes what the retention does not keep, or with dryRun only says what that is.
+// Prune deletes the operations that exceed the retention. With dryRun it only returns them.
 func (d *Daemon) Prune(ctx context.Context, dryRun bool) ([]history.Victim, error) {
 	if dryRun {
-		guards, err := d.guards()
+		guards, err := d.retentionGuards()
 		if err != nil {
 			return nil, err
 		}
 		return d.history.Plan(ctx, d.config.Retention, guards, d.retentionTime())
 	}
-	d.pruning.Lock()
-	defer d.pruning.Unlock()
-	pruned, err := d.history.Prune(ctx, d.config.Retention, d.guards, d.retentionTime())
+	d.pruneMu.Lock()
+	defer d.pruneMu.Unlock()
+	pruned, err := d.history.Prune(ctx, d.config.Retention, d.retentionGuards, d.retentionTime())
 	if len(pruned) > 0 {
 		d.logger.Info("history pruned", "operations", len(pruned))
 	}
-	return pruned, d.heed(err)
+	return pruned, d.failOnSyncError(err)
 }
 
-// keepPruning prunes now and then, until ctx ends.
-func (d *Daemon) keepPruning(ctx context.Context) {
+// maxExcess is the longest time between two prunes under a retention by count or bytes: for that
+// long the history may exceed it.
+const maxExcess = time.Minute
+
+// runPruning prunes periodically until ctx ends.
+func (d *Daemon) runPruning(ctx context.Context) {
 	if !d.config.Retention.Limits() {
 		return
 	}
@@ -369,7 +389,11 @@ func (d *Daemon) keepPruning(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	ticks := time.NewTicker(max(d.config.SweepInterval, d.config.Retention.Interval()))
+	every := max(d.config.SweepInterval, d.config.Retention.Interval())
+	if d.config.Retention.Count > 0 || d.config.Retention.Bytes > 0 {
+		every = min(d.config.SweepInterval, maxExcess)
+	}
+	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	said := ""
 	for {

@@ -14,11 +14,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// ends reads the feed after a number, until want says enough or it is at its end.
+// ends returns the rows of the feed after a number, without waiting for more.
 func (b *bench) ends(after uint64) []history.Row {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
@@ -28,7 +29,7 @@ func (b *bench) ends(after uint64) []history.Row {
 	return rows
 }
 
-// awaitEnds waits until the feed has so many rows after a number.
+// awaitEnds waits until the feed has n rows after a number.
 func (b *bench) awaitEnds(after uint64, count int) (rows []history.Row) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
@@ -76,7 +77,8 @@ func TestEndsAreNumbered(t *testing.T) {
 	}
 	for i, row := range b.awaitEnds(0, 3) {
 		rec, err := b.tree.ReadRecord(row.ID)
-		if err != nil || row.ID != ids[i] || rec.FinishedSeq != row.Number || row.Status != statefs.Completed || row.Bytes == 0 {
+		if err != nil || row.ID != ids[i] || rec.FinishedSeq != row.Number ||
+			row.Status != statefs.Completed || row.Bytes == 0 {
 			t.Errorf("%+v, %v", row, err)
 		}
 	}
@@ -91,7 +93,8 @@ func TestEndsAreNumbered(t *testing.T) {
 	}
 }
 
-// TestStopsForAPersonAreInTheFeed has an operation stop, and end; a start in between repeats nothing.
+// TestStopsForAPersonAreInTheFeed: a stop for a person and the end are in the feed, and a restart
+// in between repeats neither.
 func TestStopsForAPersonAreInTheFeed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, handlerJobs, testHandlers)
@@ -114,7 +117,8 @@ func TestStopsForAPersonAreInTheFeed(t *testing.T) {
 	}
 	b.touch(id, statefs.Cancel)
 	b.awaitEnd(id)
-	if end := b.awaitEnds(stop.Number, 1)[0]; end.NeedsPerson || end.Status != statefs.Cancelled || end.Earlier != stop.Number {
+	if end := b.awaitEnds(stop.Number, 1)[0]; end.NeedsPerson || end.Status != statefs.Cancelled ||
+		end.EarlierStop != stop.Number {
 		t.Errorf("%+v", end)
 	}
 }
@@ -149,7 +153,8 @@ func TestPinAndDelete(t *testing.T) {
 	}
 }
 
-// TestRetryNotYetInHand has a retry that was acknowledged and that the daemon has not seen: what it repeats is kept.
+// TestRetryNotYetInHand: while a retry is acknowledged but not yet seen by the daemon, the
+// operation that it repeats is kept.
 func TestRetryNotYetInHand(t *testing.T) {
 	t.Parallel()
 	b := setup(t, handlerJobs, testHandlers)
@@ -167,13 +172,13 @@ func TestRetryNotYetInHand(t *testing.T) {
 	blind, err := New(b.config) // it never runs
 	must(t, err)
 	defer func() { must(t, blind.Close()) }()
-	guards, err := blind.guards()
+	guards, err := blind.retentionGuards()
 	if err != nil || guards.Referred[old].By != again.ID || guards.Referred[again.ID].By == old {
 		t.Errorf("%+v, %v", guards, err)
 	}
 }
 
-// TestRetentionRuns prunes at the start of a daemon.
+// TestRetentionRuns: the daemon prunes at its start.
 func TestRetentionRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t, handlerJobs, testHandlers)
@@ -185,13 +190,17 @@ func TestRetentionRuns(t *testing.T) {
 	must(t, b.stop())
 	b.config.Retention = history.Retention{Count: 1}
 	b.start()
-	b.await("only the last one is left", func() bool { return slices.Equal(b.listed(history.Query{}), []statefs.ID{last}) }) // files go last
+	// files are removed last
+	b.await("only the last one is left", func() bool {
+		return slices.Equal(b.listed(history.Query{}),
+			[]statefs.ID{last})
+	})
 }
 
 // feedAfter makes the child print the feed after this number.
 const feedAfter = "JOBDIR_TEST_FEED_AFTER"
 
-// printFeed is a consumer of the feed that says each number and ID.
+// printFeed is a consumer of the feed that prints each number and ID.
 func printFeed(ctx context.Context, d *Daemon, after uint64) error {
 	select {
 	case <-d.Ready():
@@ -230,11 +239,12 @@ func startFeedChild(t *testing.T, dir string, after uint64) (*exec.Cmd, *bufio.S
 	return child, bufio.NewScanner(out)
 }
 
-// TestKillsAndTheFeed kills daemons while operations end, and follows the feed with the last number that it saw: each end comes once.
+// TestKillsAndTheFeed kills daemons while operations end, and follows the feed from the last number
+// seen: each end appears once.
 func TestKillsAndTheFeed(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, handlerJobs+"---"+commandJobs, testHandlers)
-	const cycles = 20
+	cycles := prooftest.Count(5, 20, 20)
 	seen := make(map[string]int)
 	var last uint64
 	var submitted []statefs.ID
@@ -257,12 +267,12 @@ func TestKillsAndTheFeed(t *testing.T) {
 		for range 10 {
 			submitted = append(submitted, b.submit("count", "{}"))
 		}
-		follow(lines, rand.IntN(10)) // and at this moment
+		follow(lines, rand.IntN(10)) // kill it now
 		if cycle%5 == 4 {
 			_ = os.Remove(filepath.Join(b.dir, history.FileName))
 		}
 		must(t, child.Process.Kill())
-		follow(lines, 1000) // what it said before it died is with the consumer
+		follow(lines, 1000) // the consumer has what the daemon printed before it died
 		_ = child.Wait()    // it was killed
 	}
 	b.start()

@@ -11,37 +11,39 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
-	"github.com/jobdir/jobdir/submit"
 )
 
-// quiet is how long a file in new/ or lanes/ that cannot be understood must not have been written before that is its final word: somebody may be
-// writing it where it stands.
-const quiet = 100 * time.Millisecond
+// quietPeriod is how long an invalid file in new/ or lanes/ must not have been written before it
+// counts as invalid: a program may still be writing it in place.
+const quietPeriod = 100 * time.Millisecond
 
-// mostAtOnce is how many submissions by file are carried out at the same time.
-const mostAtOnce = 32
+// maxSubmissions limits the submissions by file that run concurrently.
+const maxSubmissions = 32
 
-// longestCreator bounds what created_by says of a file.
-const longestCreator = 100
+// maxCreator limits the part of the file name in created_by, in bytes.
+const maxCreator = 100
 
-// inbox carries out the submissions that are moved into new/. One goes from there to taken/ and is submitted under an idempotency key made
-// of what the file is, so that it makes its operations once however often the daemon is killed on the way; the answer is written
-// before the file goes.
+// inbox carries out the submissions that are moved into new/. It moves a file to taken/ and submits
+// it under an idempotency key made of the file's identity, so that the file creates its operations
+// once, however often the daemon is killed in between. The answer is written before the file is
+// removed.
 type inbox struct {
 	d *Daemon
-	// waiting are the names whose turn comes at a time, by the clock that goes on evenly.
-	waiting map[string]time.Time
-	// held are those of them that nothing new is taken for at the moment, and why: they are looked at as soon as a lane says something else.
-	held map[string]string
-	// said are the names whose delay is in the log.
-	said map[string]bool
-	odd  oddFiles
+	// retryAt maps a submission to the time of its next try, by the monotonic clock.
+	retryAt map[string]time.Time
+	// heldFor maps a submission that is held, because nothing new is accepted for it now, to the
+	// reason. These are tried again as soon as a lane reopens.
+	heldFor map[string]string
+	// logged holds the names whose delay has been logged.
+	logged     map[string]bool
+	strayFiles strayFileLog
 }
 
-// keepInbox runs until ctx ends. What waits then is for the next daemon.
-func (d *Daemon) keepInbox(ctx context.Context) {
+// runInbox runs until ctx ends. Submissions that still wait are left to the next daemon.
+func (d *Daemon) runInbox(ctx context.Context) {
 	if d.config.Intake == nil {
 		return
 	}
@@ -50,18 +52,21 @@ func (d *Daemon) keepInbox(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	in := &inbox{d: d, waiting: make(map[string]time.Time), held: make(map[string]string), said: make(map[string]bool)}
+	in := &inbox{
+		d: d, retryAt: make(map[string]time.Time), heldFor: make(map[string]string),
+		logged: make(map[string]bool),
+	}
 	for ctx.Err() == nil {
 		if err := in.watch(ctx); err != nil {
 			d.logger.Warn("new/ is watched anew", "error", err)
 		}
-		if !sleepFor(ctx, tryAgain) {
+		if !sleepFor(ctx, retryInterval) {
 			return
 		}
 	}
 }
 
-// sleepFor returns after a time, or reports false when ctx ends first.
+// sleepFor waits, and reports whether the time passed before ctx ended.
 func sleepFor(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -73,7 +78,8 @@ func sleepFor(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// watch carries out what comes until ctx ends, or the folder is another one.
+// watch handles submissions until ctx ends, or returns an error, for example when the folder was
+// replaced.
 func (in *inbox) watch(ctx context.Context) error {
 	dir, err := watch.OpenDir(in.d.owner.NewDir(), watchedSubmission, in.d.config.Watch)
 	if err != nil {
@@ -84,14 +90,14 @@ func (in *inbox) watch(ctx context.Context) error {
 	go func() { ended <- dir.Run(watching) }()
 	defer func() {
 		stop()
-		<-ended //nolint:errcheck // it was ended here, or its error is returned
+		<-ended //nolint:errcheck // stopped here, or its error is already returned
 	}()
 	taken, err := in.d.owner.TakenSubmissions()
 	if err != nil {
 		return err
 	}
-	in.carryOut(ctx, taken)
-	if err := in.list(ctx); err != nil {
+	in.submitAll(ctx, taken)
+	if err := in.scan(ctx); err != nil {
 		return err
 	}
 	check := time.NewTicker(in.d.config.SweepInterval)
@@ -101,20 +107,20 @@ func (in *inbox) watch(ctx context.Context) error {
 		select {
 		case <-dir.Ready():
 			names, rescan := dir.Take()
-			if at := slices.Index(names, oddSubmission); at >= 0 {
+			if at := slices.Index(names, straySubmission); at >= 0 {
 				names = slices.Delete(names, at, at+1)
-				in.findOdd()
+				in.logStrayFiles()
 			}
-			in.carryOut(ctx, names)
+			in.submitAll(ctx, names)
 			if rescan {
-				err = errors.Join(dir.Check(), in.list(ctx))
+				err = errors.Join(dir.Check(), in.scan(ctx))
 			}
 		case <-timer.C:
-			in.carryOut(ctx, in.due(time.Now()))
+			in.submitAll(ctx, in.due(time.Now()))
 		case <-in.d.lanes.reopened:
-			in.carryOut(ctx, slices.Sorted(maps.Keys(in.held)))
+			in.submitAll(ctx, slices.Sorted(maps.Keys(in.heldFor)))
 		case <-check.C:
-			err = errors.Join(dir.Check(), in.list(ctx), in.d.owner.SweepAnswers())
+			err = errors.Join(dir.Check(), in.scan(ctx), in.d.owner.SweepAnswers())
 		case err = <-ended:
 			ended <- err
 		case <-ctx.Done():
@@ -128,10 +134,10 @@ func (in *inbox) watch(ctx context.Context) error {
 	}
 }
 
-// timer fires when the first of the names that wait has its turn.
+// timer returns a timer that fires at the earliest retryAt.
 func (in *inbox) timer() *time.Timer {
 	next := time.Hour
-	for _, at := range in.waiting {
+	for _, at := range in.retryAt {
 		next = min(next, time.Until(at))
 	}
 	return time.NewTimer(max(next, 0))
@@ -139,7 +145,7 @@ func (in *inbox) timer() *time.Timer {
 
 func (in *inbox) due(now time.Time) []string {
 	var names []string
-	for name, at := range in.waiting {
+	for name, at := range in.retryAt {
 		if !at.After(now) {
 			names = append(names, name)
 		}
@@ -148,24 +154,25 @@ func (in *inbox) due(now time.Time) []string {
 	return names
 }
 
-func (in *inbox) list(ctx context.Context) error {
-	in.findOdd()
+func (in *inbox) scan(ctx context.Context) error {
+	in.logStrayFiles()
 	names, err := in.d.owner.Submissions()
 	if err == nil {
-		in.carryOut(ctx, names)
+		in.submitAll(ctx, names)
 	}
 	return err
 }
 
-// carryOut deals with submissions side by side, and returns when it is done with all.
-func (in *inbox) carryOut(ctx context.Context, names []string) {
+// submitAll handles submissions concurrently and returns when all are handled.
+func (in *inbox) submitAll(ctx context.Context, names []string) {
 	if in.d.draining() || in.d.stopping.Load() {
-		return // for the next daemon
+		return // left to the next daemon
 	}
-	var mu sync.Mutex // guards what in has of names
+	var mu sync.Mutex // guards the maps of in
 	var all sync.WaitGroup
-	slots := make(chan struct{}, mostAtOnce)
-	for _, name := range names {
+	slots := make(chan struct{}, maxSubmissions)
+	turns := &submitTurns{lastOfKey: make(map[string]chan struct{})}
+	for i, name := range names {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
@@ -174,14 +181,16 @@ func (in *inbox) carryOut(ctx context.Context, names []string) {
 		}
 		all.Go(func() {
 			defer func() { <-slots }()
-			again, err := in.d.submission(ctx, name)
+			turn := &submitTurn{turns: turns, number: i}
+			again, err := in.d.handleSubmission(ctx, name, turn)
+			turn.end()
 			mu.Lock()
-			why := in.note(name, again, err)
+			why := in.noteOutcome(name, again, err)
 			mu.Unlock()
 			if why == "" {
 				return
 			}
-			if err := in.d.owner.SayWaiting(name, why); err != nil {
+			if err := in.d.owner.WriteWaiting(name, why); err != nil {
 				in.d.logger.Warn("nobody is told what a submission waits for", "name", name, "error", err)
 			}
 		})
@@ -189,47 +198,49 @@ func (in *inbox) carryOut(ctx context.Context, names []string) {
 	all.Wait()
 }
 
-// note has a submission carried out again after a while, when it could not be. why is what it waits for from now on, "" when that is no news.
-func (in *inbox) note(name string, again time.Duration, err error) (why string) {
-	delete(in.waiting, name)
+// noteOutcome schedules the next try of a submission that could not be carried out. why is the
+// reason to wait if it has changed, and "" otherwise.
+func (in *inbox) noteOutcome(name string, again time.Duration, err error) (why string) {
+	delete(in.retryAt, name)
 	switch {
 	case again > 0:
-		in.waiting[name] = time.Now().Add(again)
+		in.retryAt[name] = time.Now().Add(again)
 	case err == nil:
-		delete(in.said, name)
+		delete(in.logged, name)
 	}
 	if busy, ok := errors.AsType[*submit.BusyError](err); !ok {
-		delete(in.held, name)
-	} else if kind := holdKind(busy); in.held[name] != kind {
-		in.held[name], why = kind, busy.Text
-		delete(in.said, name)
+		delete(in.heldFor, name)
+	} else if kind := busyKind(busy); in.heldFor[name] != kind {
+		in.heldFor[name], why = kind, busy.Text
+		delete(in.logged, name)
 	}
-	if err == nil || in.said[name] {
+	if err == nil || in.logged[name] {
 		return why
 	}
-	in.said[name] = true
+	in.logged[name] = true
 	in.d.logger.Warn("a submission in new/ cannot be carried out now; it is tried again", "name", name, "error", err)
 	return why
 }
 
-// holdKind is what makes one reason to wait another one: how many stand before it does not.
-func holdKind(busy *submit.BusyError) string {
+// busyKind returns what identifies a reason to wait: the same for all full queues, whose text
+// contains a changing count.
+func busyKind(busy *submit.BusyError) string {
 	if busy.Full {
 		return "full"
 	}
 	return busy.Text
 }
 
-// submission carries out one submission as far as that is possible now. again is when to come back to it, 0 for not; err says why, where that
-// is worth a line in the log.
-func (d *Daemon) submission(ctx context.Context, name string) (again time.Duration, err error) {
+// handleSubmission carries out one submission as far as possible now. again is the delay before the
+// next try, 0 for none. err is the reason, where it is worth a log line.
+func (d *Daemon) handleSubmission(ctx context.Context, name string, turn *submitTurn) (again time.Duration, err error) {
 	err = d.takeSubmission(name)
 	var unfinished *unfinishedError
 	switch {
 	case errors.As(err, &unfinished):
 		return unfinished.wait, nil
 	case errors.Is(err, fs.ErrExist):
-		again = quiet // an earlier one of the name comes first
+		again = quietPeriod // an earlier file of the same name comes first
 	case err != nil:
 		return d.submissionFailed(name, false, err)
 	}
@@ -240,7 +251,7 @@ func (d *Daemon) submission(ctx context.Context, name string) (again time.Durati
 	if err != nil {
 		return d.submissionFailed(name, true, err)
 	}
-	outcomes, err := d.submitData(ctx, name, identity, data)
+	outcomes, err := d.submitData(ctx, name, identity, data, turn)
 	if err != nil {
 		return d.submissionFailed(name, true, err)
 	}
@@ -255,13 +266,13 @@ func (d *Daemon) submission(ctx context.Context, name string) (again time.Durati
 	return again, nil
 }
 
-// unfinishedError says that a file may still be written.
+// unfinishedError means that a file may still be written.
 type unfinishedError struct{ wait time.Duration }
 
 func (*unfinishedError) Error() string { return "the file may still be written" }
 
-// takeSubmission moves a submission to where nobody writes it, once it is whole. It returns nil when there is none: one that was taken before
-// may be left.
+// takeSubmission moves a complete submission to taken/, where no program writes it. It returns nil
+// if there is no file in new/: an earlier one of that name may still be in taken/.
 func (d *Daemon) takeSubmission(name string) error {
 	data, written, err := d.owner.PeekSubmission(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -271,9 +282,9 @@ func (d *Daemon) takeSubmission(name string) error {
 		return err
 	}
 	if !json.Valid(data) {
-		// A time that is yet to come is that of another clock.
-		if age := time.Since(written); age > -time.Hour && age < quiet {
-			return &unfinishedError{max(quiet-age, time.Millisecond)}
+		// A modification time more than an hour in the future comes from another clock.
+		if age := time.Since(written); age > -time.Hour && age < quietPeriod {
+			return &unfinishedError{max(quietPeriod-age, time.Millisecond)}
 		}
 	}
 	err = d.owner.TakeSubmission(name)
@@ -283,8 +294,10 @@ func (d *Daemon) takeSubmission(name string) error {
 	return err
 }
 
-// submitData submits what a file says.
-func (d *Daemon) submitData(ctx context.Context, name, identity string, data []byte) ([]submit.Outcome, error) {
+// submitData submits the requests in the data of a file.
+func (d *Daemon) submitData(
+	ctx context.Context, name, identity string, data []byte, turn *submitTurn,
+) ([]submit.Outcome, error) {
 	entries, err := parseSubmission(data)
 	if err != nil {
 		return nil, err
@@ -299,8 +312,9 @@ func (d *Daemon) submitData(ctx context.Context, name, identity string, data []b
 		return nil, err
 	}
 	for i := range requests {
-		requests[i].By = "new/" + name[:min(len(name), longestCreator)]
+		requests[i].By = "new/" + name[:min(len(name), maxCreator)]
 	}
+	turn.await(requests)
 	return d.config.Intake.Submit(ctx, requests...)
 }
 
@@ -312,24 +326,25 @@ func parseSubmission(data []byte) ([]submit.Entry, error) {
 	return []submit.Entry{entry}, err
 }
 
-// submissionFailed decides whether an error is the answer to a submission, or is to be gone the next time.
+// submissionFailed decides whether an error rejects a submission for good, or is transient and the
+// submission is tried again.
 func (d *Daemon) submissionFailed(name string, taken bool, err error) (again time.Duration, _ error) {
 	var failed *statefs.SyncError
 	var busy *submit.BusyError
-	var odd *statefs.OddSubmissionError
+	var odd *statefs.InvalidSubmissionError
 	switch {
 	case errors.As(err, &failed):
 		d.fail(err)
 		return 0, err
 	case errors.Is(err, context.Canceled):
-		return 0, nil // for the next daemon
+		return 0, nil // left to the next daemon
 	case errors.As(err, &busy):
-		return max(busy.After, tryAgain), err
+		return max(busy.RetryAfter, retryInterval), err
 	case !submit.Refused(err) && !errors.As(err, &odd):
-		return tryAgain, err
+		return retryInterval, err
 	}
 	if answerErr := d.owner.RejectSubmission(name, taken, err.Error()); answerErr != nil {
-		return tryAgain, answerErr
+		return retryInterval, answerErr
 	}
 	d.logger.Warn("a submission in new/ is rejected", "name", name, "reason", err)
 	return 0, nil

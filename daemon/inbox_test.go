@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
-	"github.com/jobdir/jobdir/submit"
 )
 
-// inboxBench is a bench whose daemon takes submissions by file.
+// inboxBench is a bench whose daemon accepts submissions by file.
 type inboxBench struct {
 	*bench
 	answers *watch.Dir[string]
@@ -50,7 +50,7 @@ func (b *inboxBench) drop(name, content string) {
 	must(b.t, os.Rename(temp, b.path(name+".json")))
 }
 
-// answer waits for the answer to a submission and takes it away.
+// answer waits for the answer to a submission and removes it.
 func (b *inboxBench) answer(name string) (accepted bool, text string) {
 	b.t.Helper()
 	for {
@@ -111,7 +111,7 @@ func TestSubmitByFile(t *testing.T) {
 	if ids := b.accepted("list"); len(ids) != 2 || ids[0] != ids[1] {
 		t.Errorf("a list is %v", ids)
 	}
-	must(t, b.stop()) // which waits for what comes after the answer
+	must(t, b.stop()) // waits for what follows the answer
 	for _, folder := range []string{b.tree.NewDir(), filepath.Join(b.dir, "taken")} {
 		entries, err := os.ReadDir(folder)
 		must(t, err)
@@ -126,16 +126,22 @@ func TestSubmissionsThatAreRejected(t *testing.T) {
 	b := setupInbox(t)
 	b.begin()
 	for name, c := range map[string]struct{ content, reason string }{
-		"empty":      {"", "'job': it is missing"},
-		"cut":        {`{"job":"test/wait"`, "it is cut off"},
-		"no_json":    {"start it, please", "not a JSON object"},
-		"no_job":     {`{"params":{}}`, "'job': it is missing"},
-		"unknown":    {`{"job":"test/no"}`, "There is no job no in group test"},
-		"param":      {`{"job":"test/wait","params":{"x":1}}`, "unknown parameter 'x'"},
-		"option":     {`{"job":"test/wait","priority":"high"}`, "'priority': '\"high\"' is not an integer"},
-		"deep":       {`{"job":"test/wait","params":` + strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_001), "it nests deeper than 64 levels"},
-		"twice":      {`{"job":"test/wait","job":"test/wait"}`, "'job': it is given twice"},
-		"many":       {"[" + strings.Repeat(`{"job":"test/wait"},`, 10_000) + `{"job":"test/wait"}]`, "it has 10001 entries, and at most 10000"},
+		"empty":   {"", "'job': it is missing"},
+		"cut":     {`{"job":"test/wait"`, "it is cut off"},
+		"no_json": {"start it, please", "not a JSON object"},
+		"no_job":  {`{"params":{}}`, "'job': it is missing"},
+		"unknown": {`{"job":"test/no"}`, "There is no job no in group test"},
+		"param":   {`{"job":"test/wait","params":{"x":1}}`, "unknown parameter 'x'"},
+		"option":  {`{"job":"test/wait","priority":"high"}`, "'priority': '\"high\"' is not an integer"},
+		"deep": {
+			`{"job":"test/wait","params":` + strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_001),
+			"it nests deeper than 64 levels",
+		},
+		"twice": {`{"job":"test/wait","job":"test/wait"}`, "'job': it is given twice"},
+		"many": {
+			"[" + strings.Repeat(`{"job":"test/wait"},`, 10_000) + `{"job":"test/wait"}]`,
+			"it has 10001 entries, and at most 10000",
+		},
 		"list":       {`[{"job":"test/wait"},{"job":"test/no"}]`, "entry 1: There is no job no in group test"},
 		"not_utf8":   {"{\"job\":\"test/\xff\"}", "not UTF-8"},
 		"two\nlines": {`{"job":"x"}`, "'x' is not the address of a job"},
@@ -153,12 +159,15 @@ func TestSubmissionsThatAreRejected(t *testing.T) {
 	must(t, huge.Truncate(statefs.MaxSubmission+1))
 	must(t, huge.Close())
 	must(t, os.Rename(huge.Name(), b.path("huge.json")))
-	for name, reason := range map[string]string{"link": "no regular file", "fifo": "no regular file", "folder": "no regular file", "huge": "larger than 33554432 bytes"} {
+	for name, reason := range map[string]string{
+		"link": "no regular file", "fifo": "no regular file",
+		"folder": "no regular file", "huge": "larger than 33554432 bytes",
+	} {
 		if accepted, text := b.answer(name); accepted || !strings.Contains(text, reason) {
 			t.Errorf("%s: accepted %t, %q", name, accepted, text)
 		}
 	}
-	must(t, b.stop()) // which waits for what comes after the answer
+	must(t, b.stop()) // waits for what follows the answer
 	if left, err := b.config.Owner.Submissions(); len(left) != 0 {
 		t.Errorf("still there: %v, %v", left, err)
 	}
@@ -176,13 +185,13 @@ func TestSubmissionsThatAreRejected(t *testing.T) {
 	}
 }
 
-// A submission that was cut off anywhere is submitted once.
+// A submission that is interrupted at any point is submitted once.
 func TestSubmissionsThatWereCutOff(t *testing.T) {
 	t.Parallel()
 	b := setupInbox(t)
 	const content = `[{"job":"test/count","params":{"n":1}},{"job":"test/count","params":{"n":2}}]`
 
-	// Taken, and nothing more. Another one of the name waits meanwhile.
+	// Taken, but not submitted. Another submission of the same name waits in new/.
 	owner, err := statefs.Own(b.tree)
 	must(t, err)
 	b.drop("x", content)
@@ -205,7 +214,8 @@ func TestSubmissionsThatWereCutOff(t *testing.T) {
 	must(t, err)
 	intake := submit.NewIntake(submit.Config{Tree: b.tree})
 	intake.Ready()
-	made, err := (&Daemon{config: Config{Intake: intake, Catalog: b.catalog}, owner: owner}).submitData(t.Context(), "x", identity, data)
+	made, err := (&Daemon{config: Config{Intake: intake, Catalog: b.catalog}, owner: owner}).submitData(t.Context(), "x",
+		identity, data, &submitTurn{turns: &submitTurns{lastOfKey: make(map[string]chan struct{})}})
 	must(t, err)
 	for _, o := range made {
 		must(t, o.Record.Apply(o.State, statefs.CauseCancel, b.now()))
@@ -223,7 +233,7 @@ func TestSubmissionsThatWereCutOff(t *testing.T) {
 	}
 }
 
-// byFile returns the operations that came by a file and whose record says one of the states.
+// byFile returns the operations that were submitted by file and whose record has one of the states.
 func (b *inboxBench) byFile(name string, states ...statefs.State) []*statefs.Record {
 	b.t.Helper()
 	files, err := filepath.Glob(filepath.Join(b.dir, "operations", "*", "*.json"))
@@ -232,7 +242,8 @@ func (b *inboxBench) byFile(name string, states ...statefs.State) []*statefs.Rec
 	for _, file := range files {
 		id, err := statefs.ParseID(strings.TrimSuffix(filepath.Base(file), ".json"))
 		must(b.t, err)
-		if rec, err := b.tree.ReadRecord(id); err == nil && rec.CreatedBy == "new/"+name && slices.Contains(states, rec.Status) {
+		if rec, err := b.tree.ReadRecord(id); err == nil && rec.CreatedBy == "new/"+name &&
+			slices.Contains(states, rec.Status) {
 			found = append(found, rec)
 		}
 	}
@@ -262,18 +273,21 @@ func TestManySubmissionsByFile(t *testing.T) {
 	}
 }
 
-// A submission for a lane that is closed says beside where it was what it waits for, and is taken in as soon as the lane is opened, however long
-// the lane was to be closed.
+// The reason to wait of a submission for a closed lane is written to a file in new/. The submission
+// is carried out as soon as the lane is opened, however long the lane was to be closed.
 func TestSubmissionWaitsForItsLane(t *testing.T) {
 	t.Parallel()
 	b := setupInbox(t)
-	b.config.Intake = submit.NewIntake(submit.Config{Tree: b.tree, Admit: func(all []statefs.Submission) error { return b.daemon.Admit(all) }})
+	b.config.Intake = submit.NewIntake(submit.Config{
+		Tree:  b.tree,
+		Admit: func(all []statefs.Submission) error { return b.daemon.Admit(all) },
+	})
 	b.start()
 	for i, lane := range []string{DefaultLane, statefs.AllLanes} {
 		file := statefs.LaneFile{Lane: lane, Control: statefs.LaneClosed}
 		until := time.Now().Add(time.Hour)
 		must(t, b.tree.HoldLane(file, statefs.LaneHold{Until: &until, Reason: "a holiday"}))
-		b.daemon.LookAtLanes()
+		b.daemon.ReconcileLanes()
 		b.drop(lane, fmt.Sprintf(`{"job":"test/count","params":{"n":%d}}`, i+1))
 		if why := b.waits(lane); !strings.Contains(why, "closed until ") || !strings.HasSuffix(why, ": a holiday\n") {
 			t.Errorf("%s waits for %q", lane, why)
@@ -288,7 +302,7 @@ func TestSubmissionWaitsForItsLane(t *testing.T) {
 	}
 }
 
-// waits returns what a submission waits for, once it says so.
+// waits returns the reason that a submission waits for, once it is written.
 func (b *inboxBench) waits(name string) string {
 	b.t.Helper()
 	for {
@@ -304,8 +318,8 @@ func (b *inboxBench) waits(name string) string {
 	}
 }
 
-// What a submission waited for that somebody took away is gone with the next sweep.
-func TestWaitingOfNothingIsSwept(t *testing.T) {
+// The reason file of a removed submission is removed by the next sweep.
+func TestStaleWaitingAnswersAreSwept(t *testing.T) {
 	t.Parallel()
 	b := setupInbox(t)
 	owner, err := statefs.Own(b.tree)
@@ -313,7 +327,7 @@ func TestWaitingOfNothingIsSwept(t *testing.T) {
 	b.drop("there", `{"job":"test/wait"}`)
 	must(t, owner.TakeSubmission("there"))
 	for _, name := range []string{"there", "gone"} {
-		must(t, owner.SayWaiting(name, "why"))
+		must(t, owner.WriteWaiting(name, "why"))
 	}
 	must(t, owner.SweepAnswers())
 	must(t, owner.Release())

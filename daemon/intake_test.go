@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/submit"
 )
 
 // take submits through the intake of the daemon.
@@ -20,7 +20,8 @@ func (b *bench) take(job, params string) submit.Outcome {
 	return out[0]
 }
 
-// The daemon tells the intake what lives: what was there before it, what others submit, and what ends.
+// The daemon tells the intake which operations are live: operations found at its start, operations
+// of other processes, and operations that end.
 func TestIntakeKnowsWhatLives(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, handlerJobs, testHandlers)
@@ -51,14 +52,18 @@ func TestIntakeKnowsWhatLives(t *testing.T) {
 	}
 }
 
-// A list whose submit was cut off in the middle of its markers is accepted as a whole; a marker that is removed of one that was not cut off counts as removed.
+// A list whose submit was interrupted among its markers is accepted as a whole. A marker that is
+// removed from a complete list counts as removed.
 func TestListsThatWereCutOff(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, handlerJobs, testHandlers)
 	list := func() []*statefs.Record {
 		var recs []*statefs.Record
 		for range 3 {
-			rec, err := b.tree.Draft(statefs.Submission{Group: "test", Job: "wait", Definition: b.catalog.Get("test", "wait").Source(), DefinitionHash: b.catalog.Get("test", "wait").Hash()})
+			rec, err := b.tree.Draft(statefs.Submission{
+				Group: "test", Job: "wait",
+				Definition: b.catalog.Get("test", "wait").Source(), DefinitionHash: b.catalog.Get("test", "wait").Hash(),
+			})
 			must(t, err)
 			recs = append(recs, rec)
 		}
@@ -79,7 +84,8 @@ func TestListsThatWereCutOff(t *testing.T) {
 	for _, rec := range cut {
 		b.awaitState(rec.ID, statefs.Running)
 	}
-	if got := b.awaitEnd(whole[1].ID); got.Status != statefs.Cancelled || got.Reason != "marker missing" { // removed by hand
+	if got := b.awaitEnd(whole[1].ID); got.Status != statefs.Cancelled || got.Reason != "marker missing" {
+		// the marker was removed by a person
 		t.Errorf("%s is %s, %s", got.ID, got.Status, got.Reason)
 	}
 	b.awaitState(whole[0].ID, statefs.Running)

@@ -6,31 +6,35 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
-// itemOutput is where the command of one item writes: the log itself, or, when several run at once, ID.run/item-N.log, where it can
-// be watched, and from where it goes to the log in one piece when the item ends.
+// itemOutput is the file that the command of an item writes to. That is the log itself, or, if
+// several items run at once, ID.run/item-N.log. There the output can be watched, and it is copied
+// to the log in one piece when the item ends.
 type itemOutput struct {
 	*os.File
 
-	all     *itemOutputs // nil for the log
-	release func()
-	left    bool
+	outputs  *itemOutputs // nil if the file is the log
+	release  func()
+	detached bool
 }
 
-// itemOutputs are the outputs of all items that run at once; they count against the limit of the log like the log itself.
+// itemOutputs holds the outputs of all items that run at once. They count against the size limit of
+// the log.
 type itemOutputs struct {
-	wake chan<- struct{} // of the monitor, which looks at the sizes
-	mu   sync.Mutex
-	open map[*os.File]struct{}
-	some atomic.Bool // there has been one
+	wake     chan<- struct{} // wakes the monitor, which checks the sizes
+	mu       sync.Mutex
+	open     map[*os.File]struct{}
+	everUsed atomic.Bool // an output has been added
 }
 
 func itemLog(slot int) string        { return fmt.Sprintf("item-%d.log", slot) }
 func itemResultFile(slot int) string { return fmt.Sprintf("result-%d.json", slot) }
 
-// clearItem removes what an earlier command in the slot of an item has left: a daemon may have been killed before it took that away, or before
-// the command began.
+// clearItem removes the files that an earlier command in the slot left: a daemon may have been
+// killed before it removed them, or before the command began.
 func (r *run) clearItem(slot int) error {
 	for _, name := range []string{itemLog(slot), itemResultFile(slot)} {
 		if err := r.scratch.drop(name); err != nil {
@@ -47,48 +51,50 @@ func (r *run) itemOutput(together bool, number int) (*itemOutput, error) {
 	}
 	path := r.scratch.path(itemLog(number))
 	flags := os.O_RDWR | os.O_APPEND | os.O_CREATE
-	if !r.commands.has(number) {
-		flags |= os.O_EXCL // what a daemon left that was killed before it had the command begin is gone
+	if !r.commands.hasUnclaimed(number) {
+		flags |= os.O_EXCL // no file of an earlier command is left: clearItem removed it
 	}
 	var f *os.File
-	err := r.patiently(r.ctx, func() (err error) {
-		f, err = os.OpenFile(path, flags, 0o640)
+	err := r.retryWhileExhausted(r.ctx, func() (err error) {
+		f, err = statefs.OpenFile(path, flags)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("output of item %d: %w", number, err)
 	}
-	out := &itemOutput{File: f, all: &r.outputs, release: func() {}}
+	out := &itemOutput{File: f, outputs: &r.outputs, release: func() {}}
 	if cancel, err := r.files.Subscribe(path, r.outputs.wake); err == nil {
-		out.release = cancel // without a watch the limit is found when the log is next written
+		out.release = cancel // without a watch the size is checked at the next log write
 	}
 	r.outputs.add(f)
 	return out, nil
 }
 
-// close ends the output of an item: its text has gone to the log.
+// close closes the output of an item after its text has been copied to the log, and removes the
+// file.
 func (o *itemOutput) close() {
-	if o.all != nil && !o.left {
-		_ = os.Remove(o.Name()) // the folder goes with the operation
+	if o.outputs != nil && !o.detached {
+		_ = os.Remove(o.Name()) // if this fails, the file goes with the scratch folder
 	}
-	o.leave()
+	o.detach()
 }
 
-// leave lets the output be: its command goes on, and the next daemon takes it to the log.
-func (o *itemOutput) leave() {
-	if o.left {
+// detach closes the output and keeps the file: the command goes on, and the next daemon copies its
+// output to the log.
+func (o *itemOutput) detach() {
+	if o.detached {
 		return
 	}
-	o.left = true
-	if o.all != nil {
+	o.detached = true
+	if o.outputs != nil {
 		o.release()
-		o.all.remove(o.File)
+		o.outputs.remove(o.File)
 	}
 	_ = o.Close() // the command has its own descriptor; ours wrote nothing
 }
 
 func (s *itemOutputs) add(f *os.File) {
-	s.some.Store(true)
+	s.everUsed.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
@@ -103,9 +109,9 @@ func (s *itemOutputs) remove(f *os.File) {
 	delete(s.open, f)
 }
 
-// size returns how much the items that run have written.
+// size returns how many bytes the running items have written.
 func (s *itemOutputs) size() (total int64) {
-	if !s.some.Load() {
+	if !s.everUsed.Load() {
 		return 0
 	}
 	s.mu.Lock()
@@ -118,10 +124,12 @@ func (s *itemOutputs) size() (total int64) {
 	return total
 }
 
-// itemOutputLimit bounds what is kept of the output of one of several commands that run at once.
+// itemOutputLimit limits how much of an item's output goes to the log when several items run at
+// once, in bytes.
 const itemOutputLimit = 1 << 20
 
-// text returns what a command wrote, its end when that is too much, with a newline at the end.
+// text returns the output of a command, ending with a newline. Of a longer output it returns the
+// last itemOutputLimit bytes, after a line that counts the bytes left out.
 func (o *itemOutput) text() string {
 	info, err := o.Stat()
 	if err != nil || info.Size() == 0 {

@@ -32,7 +32,8 @@ items: {glob: "${params.path}/*"}
 run: [sh, -c, 'test -f "$1"', sh, "${item}"]
 `
 
-// What the command of an item writes can be watched while others run beside it, and is not lost when it is cancelled.
+// The output of an item's command can be watched while other items run, and is kept when the item
+// is cancelled.
 func TestOutputOfItemsThatRunAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, itemOutputJobs, nil)
@@ -60,14 +61,14 @@ func TestOutputOfItemsThatRunAtOnce(t *testing.T) {
 	}
 }
 
-// poke makes an event, so that a condition on a file that is not watched is looked at again.
+// poke causes an event, so that a condition on an unwatched file is checked again.
 func (b *bench) poke() {
 	name := filepath.Join(b.tree.JobsDir(), ".poke")
 	must(b.t, os.WriteFile(name, nil, 0o600))
 	must(b.t, os.Remove(name))
 }
 
-// What items write beside each other counts against the limit of the log while they run.
+// The outputs of items that run at once count against the log limit while they run.
 func TestLogLimitCountsItemsThatRunAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, itemOutputJobs, nil)
@@ -77,7 +78,7 @@ func TestLogLimitCountsItemsThatRunAtOnce(t *testing.T) {
 	}
 }
 
-// A file name cannot forge a line of the log, and is found unchanged in the footer.
+// A file name cannot forge a log line, and is unchanged in the footer.
 func TestNamesOfItems(t *testing.T) {
 	t.Parallel()
 	b := setup(t, itemOutputJobs, nil)

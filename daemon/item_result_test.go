@@ -12,7 +12,7 @@ import (
 	"github.com/jobdir/jobdir/stream"
 )
 
-// itemFile is an item file that looks for the result of an item when its line comes.
+// itemFile is an item file that checks for the item's result file when its line is written.
 type itemFile struct {
 	line   strings.Builder
 	result string
@@ -27,7 +27,8 @@ func (f *itemFile) Write(line []byte) (int, error) {
 
 func (*itemFile) Close() error { return nil }
 
-// The result of an item is there until its line is written: a daemon that is killed before finds it again.
+// The result file of an item exists until its line is written: a daemon that is killed before that
+// finds it again.
 func TestResultOfAnItemStaysUntilItsLineIsWritten(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "op.log")
@@ -40,11 +41,11 @@ func TestResultOfAnItemStaysUntilItsLineIsWritten(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, writer.Close()) }()
 	items := &itemFile{result: s.path(itemResultFile(1))}
-	r := &run{ctx: t.Context(), log: writer, scratch: s, since: time.Now()}
+	r := &run{ctx: t.Context(), log: writer, scratch: s, begunAt: time.Now()}
 	r.progress.write = func(statefs.Progress) error { return nil }
 	r.report.items = items
 	said := (&Op{r}).Item(1, 1, "a")
-	r.endItem(said, catalog.Item{Name: "a"}, itemResultFile(1), nil)
+	r.endItem(said, catalog.Item{Name: "a"}, itemResultFile(1), nil, "")
 	if !items.there || !strings.Contains(items.line.String(), `"n":3`) {
 		t.Errorf("the result was there: %t, the line is %q", items.there, items.line.String())
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +11,12 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/statefs"
 )
 
-// itemsWork runs the command of the job once for each of its items, as many at a time as the job says. A command that fails
-// makes its item fail, and the work goes on.
+// itemsWork runs the command of the job once for each item, with the parallelism of the job. A
+// failing command makes its item fail; the work goes on.
 func itemsWork(ctx context.Context, r *run) error {
 	monitor, err := startMonitor(r)
 	if err != nil {
@@ -28,33 +30,43 @@ func itemsWork(ctx context.Context, r *run) error {
 	}
 	r.report.setTotal(int64(total))
 	finished := make(finishedNames)
-	written := make(map[int]string) // names by number of the items that this very run has finished under an earlier daemon
+	written := make(map[itemKey]bool) // items that this run finished under an earlier daemon
 	if err := r.inherit(func(result itemResult) {
-		finished.note(result)
+		finished.add(result)
 		if r.adopted && result.Run == r.number {
-			written[result.Item] = result.name()
+			written[itemKey{result.Item, result.name()}] = true
 		}
 	}); err != nil {
 		return err
 	}
-	under := r.underWay(written)
+	notes, err := r.readItemJournal()
+	if err != nil {
+		return &workError{code: "start_failed", err: err}
+	}
+	under := r.underWay(notes, written)
+	lost := r.adopted && r.lostItems(under, notes, written)
 	defer r.endUnclaimed()
-	only, err := r.onlyFailed()
+	only, err := r.failedNames()
 	if err != nil {
 		return err
 	}
 	next, stop := iter.Pull2(r.def.Items.List(ctx, r.itemsFolder(), r.values("")))
 	defer stop()
-	feed := &itemFeed{next: next, total: total, finished: finished, only: only, under: under, taken: make(map[int]bool), spare: firstSpare}
-	for _, a := range under {
-		feed.taken[a.number] = true
-		feed.spare = max(feed.spare, a.number+1)
+	feed := &itemFeed{
+		next: next, total: total, finished: finished, onlyNames: only, adopted: under, notes: notes,
+		lost: lost, nextSlot: firstSpareSlot,
+	}
+	for slot := range notes {
+		feed.nextSlot = max(feed.nextSlot, slot+1)
 	}
 	var group sync.WaitGroup
 	for range max(1, min(r.def.Parallel, total)) {
-		group.Go(func() { feed.fail(r.guardItems(feed)) })
+		group.Go(func() { feed.setError(r.guardItems(feed)) })
 	}
 	group.Wait()
+	if feed.err == nil && lost {
+		return &workError{code: "lost", err: errItemsLost}
+	}
 	return feed.err
 }
 
@@ -64,7 +76,8 @@ func (r *run) values(item string) catalog.Values {
 
 func (r *run) itemsFolder() string { return r.def.Folder(r.values("")) }
 
-// countItems goes over the items once, so that each line can say how many there are. Only the names are looked at.
+// countItems lists the items once, so that each log line can show the total. It reads only the
+// names.
 func (r *run) countItems(ctx context.Context) (int, error) {
 	if total := r.def.Total(r.params); total != nil {
 		return int(*total), nil
@@ -82,50 +95,57 @@ func (r *run) countItems(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// itemFeed hands the items out, one at a time, in order.
+// itemFeed hands out the items in order, one at a time.
 type itemFeed struct {
 	mu     sync.Mutex
 	next   func() (catalog.Item, error, bool)
 	number int
 	total  int
 	err    error
-	// finished are passed over: an earlier run has done them.
+	// finished are the items that earlier runs did; they are skipped.
 	finished finishedNames
-	// only are the items to be done; nil when all are.
-	only finishedNames
-	// under are the items that were under way when an earlier daemon went away: they are handed out first, and passed over when their
-	// turn comes.
-	under []adopted
-	// taken are the slots of those, spare the next one for an item whose number is among them.
-	taken map[int]bool
-	spare int
+	// onlyNames are the items to do; nil means all.
+	onlyNames finishedNames
+	// adopted are the items that an earlier daemon left running. They are handed out first, and
+	// skipped later when the list reaches them.
+	adopted []adoptedCommand
+	// notes are an earlier daemon's notes by slot. nextSlot is the next slot for an item whose
+	// number is one of these slots.
+	notes    map[int]*itemNote
+	nextSlot int
+	// lost means that this run begins no items except the adopted ones.
+	lost bool
 }
 
-// spot is where an item stands. slot tells its command and its files from those of all others of the run: it is its number, unless an item
-// that was under way before has that, since files have come or gone.
-type spot struct{ number, slot, total int }
+// itemPosition is the position of an item. slot identifies its command and files within the run. It
+// is the item's number, unless an item left by an earlier daemon has that slot, because files were
+// added or removed since.
+type itemPosition struct{ number, slot, total int }
 
-// firstSpare is the first slot that is no number of an item.
-const firstSpare = 1 << 30
+// firstSpareSlot is the first slot that cannot be the number of an item.
+const firstSpareSlot = 1 << 30
 
-func (f *itemFeed) take() (item catalog.Item, at spot, ok bool) {
+func (f *itemFeed) take() (item catalog.Item, at itemPosition, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
 		return item, at, false
 	}
-	if len(f.under) > 0 {
-		a := f.under[0]
-		f.under = f.under[1:]
+	if len(f.adopted) > 0 {
+		a := f.adopted[0]
+		f.adopted = f.adopted[1:]
 		f.finished[a.name]++
-		if f.only != nil {
-			f.only.take(a.name)
+		if f.onlyNames != nil {
+			f.onlyNames.take(a.name)
 		}
 		number := a.number
-		if number >= firstSpare {
-			number = f.total
+		if note := f.notes[a.number]; note != nil {
+			number = note.Item
 		}
-		return catalog.Item{Name: a.name}, spot{number, a.number, max(f.total, number)}, true
+		return catalog.Item{Name: a.name}, itemPosition{number, a.number, max(f.total, number)}, true
+	}
+	if f.lost {
+		return item, at, false
 	}
 	for {
 		item, err, ok := f.next()
@@ -137,19 +157,19 @@ func (f *itemFeed) take() (item catalog.Item, at spot, ok bool) {
 			return item, at, false
 		}
 		f.number++
-		f.total = max(f.total, f.number) // files may have been added since they were counted
-		if !f.finished.take(item.Name) && (f.only == nil || f.only.take(item.Name)) {
+		f.total = max(f.total, f.number) // files may have been added since the count
+		if !f.finished.take(item.Name) && (f.onlyNames == nil || f.onlyNames.take(item.Name)) {
 			slot := f.number
-			if f.taken[slot] {
-				slot = f.spare
-				f.spare++
+			if f.notes[slot] != nil {
+				slot = f.nextSlot
+				f.nextSlot++
 			}
-			return item, spot{f.number, slot, f.total}, true
+			return item, itemPosition{f.number, slot, f.total}, true
 		}
 	}
 }
 
-func (f *itemFeed) fail(err error) {
+func (f *itemFeed) setError(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err == nil {
@@ -157,7 +177,8 @@ func (f *itemFeed) fail(err error) {
 	}
 }
 
-// guardItems turns a panic of one worker into the end of the run: the other workers are asked to end too.
+// guardItems converts a panic of one worker to the end of the run, which also ends the other
+// workers.
 func (r *run) guardItems(feed *itemFeed) error {
 	err := r.guard(func(ctx context.Context, r *run) error { return r.itemWorker(ctx, feed) })
 	if failed, ok := errors.AsType[*workError](err); ok && failed.code == panicCode {
@@ -175,19 +196,28 @@ func (r *run) itemWorker(ctx context.Context, feed *itemFeed) error {
 		if !ok {
 			return nil
 		}
-		if err := r.itemCommand(ctx, item, at); err != nil {
+		if err := r.itemCommand(ctx, feed, item, at); err != nil {
 			return err
 		}
 	}
 }
 
-// itemCommand runs the command for one item. Its error ends the whole work; a command that fails does not.
-func (r *run) itemCommand(ctx context.Context, item catalog.Item, at spot) error {
+// itemCommand runs the command for one item. Its error ends the whole work; a failed command only
+// fails the item.
+func (r *run) itemCommand(ctx context.Context, feed *itemFeed, item catalog.Item, at itemPosition) error {
 	together := r.def.Parallel > 1
+	note := feed.notes[at.slot]
+	if !r.commands.hasUnclaimed(at.slot) {
+		note = &itemNote{Slot: at.slot, Item: at.number, Name: []byte(item.Name), Boot: statefs.ThisMachine().Boot}
+		if err := r.journalItem(note); err != nil {
+			return &workError{code: "start_failed", err: err}
+		}
+	}
 	said := r.beginItem(item, at, together)
+	said.note = note
 	var output *itemOutput
 	var err error
-	if !r.commands.has(at.slot) && r.adopted {
+	if !r.commands.hasUnclaimed(at.slot) && r.adopted {
 		err = r.clearItem(at.slot)
 	}
 	if err == nil {
@@ -197,19 +227,28 @@ func (r *run) itemCommand(ctx context.Context, item catalog.Item, at spot) error
 		said.Fail(err)
 		return &workError{code: "start_failed", err: err}
 	}
-	defer output.close()
+	defer func() {
+		if r.report.itemsComplete() {
+			output.close()
+		}
+		output.detach() // without a result line the next daemon may need the output
+	}()
 	result := itemResultFile(at.slot)
 	p, exit, err := r.execute(ctx, at.slot, func() *keeper.Command {
-		return r.command(at.slot, item.Name, output.File, r.timeout.rest(time.Now()), r.values(item.Name),
+		return r.command(at.slot, item.Name, output.File, r.timeout.remaining(time.Now()), r.values(item.Name),
 			"JOBDIR_ITEM="+item.Name, fmt.Sprintf("JOBDIR_ITEM_NUMBER=%d", at.number), "JOBDIR_RESULT="+r.scratch.path(result))
 	})
-	if errors.Is(err, errLeft) {
-		output.leave()
-		return err
+	if errors.Is(err, errDetached) {
+		if p != nil {
+			output.detach()
+			return err
+		}
+		note.Withdrawn = true
+		return errors.Join(err, r.journalItem(note))
 	}
 	if p != nil {
-		r.used.add(exit)
-		defer r.itemTaken(p)
+		r.usage.add(exit)
+		defer r.acknowledgeItem(p)
 	}
 	if together {
 		said.head += output.text()
@@ -217,85 +256,97 @@ func (r *run) itemCommand(ctx context.Context, item catalog.Item, at spot) error
 	if exit.TimedOut {
 		r.timedOut()
 	}
-	if errors.Is(exit.Err, keeper.ErrKeeperDied) {
-		r.end(exitError(exit)) // that is no verdict on the item: it is done again if the job is tried again
+	if died := cmp.Or(err, exitError(exit)); errors.Is(died, keeper.ErrKeeperDied) || errors.Is(died, keeper.ErrNoKeeper) {
+		r.end(died) // no verdict on the item, which the next run repeats
 	}
 	if ctx.Err() != nil && (err != nil || exit.Cause != "" || exit.Err != nil) {
 		said.abandon()
 		return context.Cause(ctx)
 	}
+	line := ""
 	if err == nil {
-		err = exitError(exit)
+		if err = exitError(exit); err != nil {
+			line = r.itemLastLine(output)
+		}
 	}
-	r.endItem(said, item, result, err)
+	r.endItem(said, item, result, err, line)
 	return nil
 }
 
-// itemTaken tells the keeper that the line of an item is among the results, or that the item is to be done again. When the line could not be
-// written, the record has to say first what came of that.
-func (r *run) itemTaken(p keeper.Running) {
-	if r.report.whole() {
-		p.Taken()
+// acknowledgeItem tells the keeper that the item has its result line, or will be done again. If the
+// line could not be written, the acknowledgement waits until the record contains the outcome.
+func (r *run) acknowledgeItem(p keeper.Running) {
+	if r.report.itemsComplete() {
+		p.Acknowledge()
 		return
 	}
-	r.commands.ended(p)
+	r.commands.noteEnd(p)
 }
 
-// beginItem prints the line of an item that begins, unless an earlier daemon has.
-func (r *run) beginItem(item catalog.Item, at spot, together bool) *Item {
+// beginItem logs that an item begins, unless an earlier daemon has logged it.
+func (r *run) beginItem(item catalog.Item, at itemPosition, together bool) *Item {
 	op := &Op{r}
 	switch {
-	case r.commands.has(at.slot):
-		return op.goOn(at.number, at.total, item.Name, together)
+	case r.commands.hasUnclaimed(at.slot):
+		return op.resumeItem(at.number, at.total, item.Name, together)
 	case together:
 		return op.Parallel(at.number, at.total, item.Name)
 	}
 	return op.Item(at.number, at.total, item.Name)
 }
 
-// underWay returns the items that an earlier daemon has left under way. What it has written down as finished it only had no time to say
-// to the keeper.
-func (r *run) underWay(written map[int]string) (under []adopted) {
-	for _, a := range r.commands.waiting() {
-		if name, ok := written[a.number]; !ok || name != a.name {
+// underWay returns the items that an earlier daemon left running. Commands whose items already have
+// a result line are only acknowledged: the earlier daemon had not told their keeper yet.
+func (r *run) underWay(notes map[int]*itemNote, written map[itemKey]bool) (under []adoptedCommand) {
+	for _, a := range r.commands.unclaimed() {
+		number := a.number
+		if note := notes[a.number]; note != nil {
+			number = note.Item
+		}
+		if !written[itemKey{number, a.name}] {
 			under = append(under, a)
 			continue
 		}
 		p := r.commands.claim(a.number)
 		r.gate.ended(p)
-		p.Taken()
+		p.Acknowledge()
 	}
 	return under
 }
 
-// endUnclaimed ends the commands of an earlier daemon that no worker has come to because the work ends.
+// endUnclaimed ends the commands of an earlier daemon that no worker claimed before the work ended.
 func (r *run) endUnclaimed() {
 	cause := r.endCause()
-	if errors.Is(cause, errLeft) || cause != nil && isClosed(r.leaving) {
-		r.left.Store(r.left.Load() || len(r.commands.waiting()) > 0)
+	if errors.Is(cause, errDetached) || cause != nil && isClosed(r.detaching) {
+		r.detached.Store(r.detached.Load() || len(r.commands.unclaimed()) > 0)
 		return
 	}
-	for _, a := range r.commands.waiting() {
+	for _, a := range r.commands.unclaimed() {
 		p := r.commands.claim(a.number)
-		p.End(causeText(cause))
+		r.endCommand(p, cause)
 		<-p.Done()
 		r.gate.ended(p)
-		p.Taken()
+		p.Acknowledge()
 	}
 }
 
-// endItem prints the end of an item and adds what its command left as its result, which goes when the line of the item is written.
-func (r *run) endItem(said *Item, item catalog.Item, result string, failure error) {
+// endItem logs the end of an item, with the result of its command. The result file is removed once
+// the item has its line. line is the last line of a failed command's output; the log already
+// contains it.
+func (r *run) endItem(said *Item, item catalog.Item, result string, failure error, line string) {
 	fields, resultErr := r.readResult(result)
 	if failure == nil {
 		failure = resultErr
 	}
-	if failure != nil {
+	switch {
+	case failure != nil && line != "":
+		said.Fail(fmt.Errorf("%w: %s", failure, line), failure.Error())
+	case failure != nil:
 		said.Fail(failure)
-	} else {
+	default:
 		said.OK(itemAttrs(item, fields)...)
 	}
-	if r.report.whole() {
+	if r.report.itemsComplete() {
 		_ = r.scratch.drop(result) // otherwise it goes with the folder
 	}
 }

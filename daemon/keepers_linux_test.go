@@ -10,10 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -23,23 +24,33 @@ const keeperArg = "keeper"
 // wardenArg makes it the warden of one.
 const wardenArg = "warden"
 
-// playKeeper is a keeper process for the storage directory dir. It outlives the test by no more than its commands, which the test ends.
+// playKeeper is a keeper process for the storage directory dir. It outlives the test only as long
+// as its commands, which the test ends.
 func playKeeper(dir string) error {
-	return keeper.Main(context.Background(), keeper.Options{Dir: dir, Build: "build of the test", Durability: statefs.Process, Warden: []string{wardenArg}})
+	return keeper.Main(context.Background(), keeper.Options{
+		Dir: dir, Build: "build of the test",
+		Durability: statefs.Process, Warden: []string{wardenArg},
+	})
 }
 
 // openKeepers finds the keepers of a storage directory.
 func openKeepers(ctx context.Context, dir string, logger *slog.Logger) (*keeper.Pool, error) {
-	return keeper.Open(ctx, keeper.PoolOptions{
-		Dir: dir, Executable: "/proc/self/exe", Program: []string{"keeper of a test", keeperArg, dir}, Build: "build of the test", Logger: logger,
-	})
+	return keeper.Open(ctx, keeperOptions(dir, logger))
 }
 
-// kept is a bench whose commands are in the hands of keepers.
+func keeperOptions(dir string, logger *slog.Logger) keeper.PoolOptions {
+	return keeper.PoolOptions{
+		Dir: dir, Executable: "/proc/self/exe", Program: []string{"keeper of a test", keeperArg, dir},
+		Build: "build of the test", Logger: logger,
+	}
+}
+
+// kept is a bench whose commands run under keepers.
 type kept struct {
 	*bench
 
-	pool *keeper.Pool
+	pool           *keeper.Pool
+	silenceTimeout time.Duration // of the pools that are opened; 0 is the default
 }
 
 func prepareKept(t *testing.T, jobs string) *kept {
@@ -60,7 +71,7 @@ func prepareKept(t *testing.T, jobs string) *kept {
 	return k
 }
 
-// keepers returns the living keeper processes of the storage.
+// keepers returns the running keeper processes of the storage.
 func (k *kept) keepers() []int {
 	k.t.Helper()
 	locks, err := filepath.Glob(filepath.Join(k.dir, "keeper-*.lock"))
@@ -79,7 +90,7 @@ func (k *kept) keepers() []int {
 	return pids
 }
 
-// lives reports whether a process is there and no zombie.
+// lives reports whether a process exists and is no zombie.
 func lives(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ")
@@ -89,7 +100,17 @@ func lives(pid int) bool {
 // start starts a daemon that finds the keepers of the storage.
 func (k *kept) start() {
 	k.t.Helper()
-	pool, err := openKeepers(k.t.Context(), k.dir, slog.New(slog.NewTextHandler(testWriter{k.t}, nil)))
+	k.startWith(slog.New(slog.NewTextHandler(testWriter{k.t}, nil)))
+}
+
+// startWith is start with a logger for messages about keepers.
+func (k *kept) startWith(logger *slog.Logger) {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.t.Context(), patience)
+	defer cancel()
+	options := keeperOptions(k.dir, logger)
+	options.SilenceTimeout = k.silenceTimeout
+	pool, err := keeper.Open(ctx, options)
 	must(k.t, err)
 	k.pool = pool
 	k.config.Keepers = pool
@@ -99,7 +120,7 @@ func (k *kept) start() {
 // leave ends the daemon and leaves its commands running.
 func (k *kept) leave() {
 	k.t.Helper()
-	k.abandon(ErrLeave)
+	k.abandon(ErrDetach)
 	must(k.t, <-k.ended)
 	k.daemon = nil
 	must(k.t, k.pool.Close())
@@ -118,7 +139,8 @@ func (k *kept) kill(child *exec.Cmd) {
 	_ = child.Wait() // it was killed
 }
 
-// awaitNothingTaken returns when every request has had its effect and is forgotten: the next daemon carries out again what is not.
+// awaitNothingTaken returns when every taken request has taken effect and its file is removed: the
+// next daemon would repeat the others.
 func (k *kept) awaitNothingTaken() {
 	k.t.Helper()
 	k.poll("no request is in hand", func() bool {
@@ -127,7 +149,7 @@ func (k *kept) awaitNothingTaken() {
 	})
 }
 
-// fifo is a fifo that holds a command until it is opened.
+// fifo creates a fifo that blocks a command until it is opened.
 func (k *kept) fifo(name string) string {
 	k.t.Helper()
 	path := filepath.Join(k.t.TempDir(), name)
@@ -135,7 +157,7 @@ func (k *kept) fifo(name string) string {
 	return path
 }
 
-// open lets the commands go on that wait at a fifo.
+// open unblocks the commands that wait at a fifo.
 func (k *kept) open(fifo string) {
 	k.t.Helper()
 	f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
@@ -151,7 +173,7 @@ func (k *kept) begun(job, text string) statefs.ID {
 	return id
 }
 
-// awaitReport returns when the keeper has written down how the command of an operation ended.
+// awaitReport returns when the keeper has written the exit report of an operation's command.
 func (k *kept) awaitReport(dir string, id statefs.ID) {
 	k.t.Helper()
 	k.poll("the exit report", func() bool {

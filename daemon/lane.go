@@ -1,23 +1,26 @@
 package daemon
 
 import (
-	"github.com/jobdir/jobdir/breaker"
-	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/daemon/breaker"
+	"github.com/jobdir/jobdir/daemon/queue"
 )
 
-// DefaultLane is where operations wait whose job names no lane. It is there without being set, and unlimited then.
+// DefaultLane is the lane of operations whose job names none. It exists without configuration and
+// is then unlimited.
 const DefaultLane = "default"
 
-// LaneConfig is a lane as the configuration has it. The zero value starts nothing: its capacity is 0.
+// LaneConfig is the configuration of a lane. The zero value starts nothing, because its capacity is
+// 0.
 type LaneConfig struct {
 	queue.Lane
-	// Env are NAME=value entries for every command that starts in the lane; those of the job count more.
+	// Env holds NAME=value entries for every command that starts in the lane. Entries of the job
+	// override them.
 	Env []string
-	// Rotate gives each run the next of several values of a variable.
+	// Rotate maps a variable to its values, which successive runs get in rotation.
 	Rotate map[string][]string
-	// Breaker pauses the lane after failures; nil never does.
+	// Breaker pauses the lane after failures; nil disables it.
 	Breaker *BreakerConfig
 }
 
-// BreakerConfig says when a lane pauses itself.
+// BreakerConfig configures when a lane pauses itself.
 type BreakerConfig = breaker.Settings

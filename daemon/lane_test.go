@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobdir/jobdir/events"
-	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -29,12 +29,15 @@ func TestLaneGivesItsEnvironmentAndTurns(t *testing.T) {
 	b.wantLog(id, "PROFILE=desktop OWN=of the lane AGENT=c")
 }
 
-func TestChangesOfALaneAreTold(t *testing.T) {
+func TestLaneChangesArePublished(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, breakerJobs, howHandlers())
-	b.config.Lanes = map[string]LaneConfig{"turns": {}, "one": {Lane: queue.Lane{Capacity: 1}, Breaker: &BreakerConfig{Failures: 1, Within: time.Hour, Cooldown: time.Millisecond}}}
+	b.config.Lanes = map[string]LaneConfig{"turns": {}, "one": {
+		Lane:    queue.Lane{Capacity: 1},
+		Breaker: &BreakerConfig{Failures: 1, Within: time.Hour, Cooldown: time.Millisecond},
+	}}
 	b.tellEvents()
-	b.put("one.closed", "") // before the daemon begins: no news
+	b.put("one.closed", "") // closed before the daemon starts, so not published
 	b.start()
 	r := b.config.Events.Follow(events.Filter{Types: []events.Type{events.LaneChanged}}, 0)
 	defer r.Close()

@@ -12,20 +12,20 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jobdir/jobdir/breaker"
-	"github.com/jobdir/jobdir/events"
-	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/daemon/breaker"
+	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
-// lanes bring the queue in line with what the files of lanes/ say of each lane, and with its breaker.
+// lanes applies the files of lanes/ and the breakers to the queue.
 //
-//	lanes/cookie.paused ──"look now"──▶ look ──compare──▶ admission.setLane, an event, a line of the log
-//	a run has ended ───────▶ ended ──breaker──▶ lanes/cookie.paused, by: breaker
-//	an until has come ─────▶ alarm ──▶ look ──▶ the file is removed
+//	lanes/cookie.paused ──event──▶ reconcile ──compare──▶ admission.setLanes, an event, a log line
+//	a run has ended ─────────────▶ runEnded ──breaker──▶ lanes/cookie.paused, by: breaker
+//	an until has come ───alarm───▶ reconcile ──▶ the file is removed
 //
-// The files are the authority. A look reads all of them: there are few, and they change seldom.
+// The files are the authority. A reconcile reads all of them: they are few and change seldom.
 type lanes struct {
 	owner     *statefs.Owner
 	admission *admission
@@ -33,47 +33,50 @@ type lanes struct {
 	logger    *slog.Logger
 	options   watch.Options
 	alarms    *alarms[statefs.LaneFile]
-	ran       func() time.Duration // how long the daemon has run
-	wake      chan struct{}        // a look is wanted
+	uptime    func() time.Duration // how long the daemon has run
+	wake      chan struct{}        // requests a reconcile
 
-	mu  sync.Mutex // guards what follows, and is held while a look reads and writes files; taken before that of admission
-	dir *watch.Dir[statefs.LaneFile]
-	all map[string]*lane
-	odd []statefs.LaneProblem // files that control nothing
-	// looked says that there was a look: what differs from it is news.
-	looked bool
+	// mu guards the fields below. It is held while a reconcile reads and writes files, and is
+	// locked before the mutex of admission.
+	mu         sync.Mutex
+	dir        *watch.Dir[statefs.LaneFile]
+	byName     map[string]*lane
+	strayFiles []statefs.LaneProblem // files that control nothing
+	// reconciled is set by the first reconcile. Only changes after it are published.
+	reconciled bool
 
-	// closed are the lanes that take nothing, for submits, which must not wait for a look.
+	// closed holds the closed lanes. Submits read it without waiting for a reconcile.
 	closed atomic.Pointer[map[string]statefs.LaneHold]
-	// paused are the lanes that start nothing, for those who ask why something waits.
+	// paused holds the paused lanes, to explain why an operation waits.
 	paused atomic.Pointer[map[string]statefs.LaneHold]
-	// reopened has one value when a lane takes submits again, or is closed in another way, for those that wait.
+	// reopened wakes submissions that wait. It gets a value when a lane accepts submits again or
+	// its close changes.
 	reopened chan struct{}
 
-	turns  turns
-	starts *starts
+	rotation     envRotation
+	startHistory *startHistory
 }
 
-// lane is one lane, or AllLanes, as its files say.
+// lane is the state of one lane, or of AllLanes.
 type lane struct {
 	name    string
 	config  LaneConfig
 	files   map[statefs.LaneControl]*laneFile
-	breaker *breaker.Breaker // nil: it has none
-	// written says that the pause of the breaker is on the disk, so that a person who removes it resumes the lane.
-	written bool
-	// noted are the failures below the threshold that are on the disk.
-	noted []time.Time
-	// said is how the lane was when everybody was told last.
-	said laneSays
+	breaker *breaker.Breaker // nil if the lane has none
+	// pauseWritten means that the breaker's pause is on disk, so that removing it resumes the lane.
+	pauseWritten bool
+	// savedFailures are the failures below the threshold that are on disk.
+	savedFailures []time.Time
+	// published is the state that was published last.
+	published laneState
 }
 
 func newLanes(c *Config, a *admission, ran func() time.Duration) *lanes {
 	l := &lanes{
-		owner: c.Owner, admission: a, events: c.Events, logger: c.Logger, options: c.Watch, ran: ran,
-		wake: make(chan struct{}, 1), all: make(map[string]*lane),
+		owner: c.Owner, admission: a, events: c.Events, logger: c.Logger, options: c.Watch, uptime: ran,
+		wake: make(chan struct{}, 1), byName: make(map[string]*lane),
 	}
-	l.alarms = newAlarms(c.Owner.Now, ran, func(statefs.LaneFile) { l.want() })
+	l.alarms = newAlarms(c.Owner.Now, ran, func(statefs.LaneFile) { l.reconcileSoon() })
 	configs := maps.Clone(c.Lanes)
 	if configs == nil {
 		configs = make(map[string]LaneConfig)
@@ -89,38 +92,42 @@ func newLanes(c *Config, a *admission, ran func() time.Duration) *lanes {
 		}
 		if config.Breaker != nil {
 			s.breaker = breaker.New(*config.Breaker)
-			s.breaker.Recall(c.Owner.LaneTimes(name, statefs.LaneFailures))
-			s.noted = s.breaker.Counted()
+			s.breaker.RestoreFailures(c.Owner.LaneTimes(name, statefs.LaneFailures))
+			s.savedFailures = s.breaker.CountedFailures()
 		}
-		s.said = laneSays{set: config.Lane, capacity: config.Capacity}
-		l.all[name] = s
+		s.published = laneState{config: config.Lane, capacity: config.Capacity}
+		l.byName[name] = s
 	}
 	l.closed.Store(&map[string]statefs.LaneHold{})
 	l.paused.Store(&map[string]statefs.LaneHold{})
 	l.reopened = make(chan struct{}, 1)
-	l.turns, l.starts = newTurns(c, l.logger), newStarts(c, l.logger)
-	l.starts.recall(a)
-	a.trial = func(name string) {
-		if s := l.all[name]; s != nil && s.breaker != nil {
-			l.want()
+	l.rotation, l.startHistory = newEnvRotation(c, l.logger), newStartHistory(c, l.logger)
+	l.startHistory.restore(a)
+	a.onTrial = func(name string) {
+		if s := l.byName[name]; s != nil && s.breaker != nil {
+			l.reconcileSoon()
 		}
 	}
 	return l
 }
 
 func laneFilesOf(name string) []statefs.LaneFile {
-	return []statefs.LaneFile{{Lane: name, Control: statefs.LanePaused}, {Lane: name, Control: statefs.LaneClosed}, {Lane: name, Control: statefs.LaneCapacity}}
+	return []statefs.LaneFile{
+		{Lane: name, Control: statefs.LanePaused},
+		{Lane: name, Control: statefs.LaneClosed},
+		{Lane: name, Control: statefs.LaneCapacity},
+	}
 }
 
-// want has a look made soon.
-func (l *lanes) want() {
+// reconcileSoon requests a reconcile.
+func (l *lanes) reconcileSoon() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// open begins to watch. Look after it.
+// open starts the watch. Reconcile after it.
 func (l *lanes) open() (err error) {
 	l.dir, err = watch.OpenDir(l.owner.LanesDir(), watchedLaneFile, l.options)
 	if err != nil {
@@ -129,16 +136,17 @@ func (l *lanes) open() (err error) {
 	return nil
 }
 
-// run looks whenever there is something to see, until ctx ends. A folder that was removed is watched again when it is there again.
+// run reconciles on every change until ctx ends. If the folder is removed, run watches it again
+// once it exists.
 func (l *lanes) run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	parts.Go(func() { keepAlarms(ctx, l.alarms, l.logger) })
+	parts.Go(func() { serveAlarms(ctx, l.alarms, l.logger) })
 	for ctx.Err() == nil {
 		watching, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- l.dir.Run(watching) }()
-		err := l.follow(ctx, ended)
+		err := l.reconcileOnChange(ctx, ended)
 		stop()
 		if _, gone := errors.AsType[*watch.GoneError](err); !gone {
 			return errors.Join(err, <-ended)
@@ -154,8 +162,8 @@ func (l *lanes) run(ctx context.Context) error {
 	return nil
 }
 
-// follow looks until ctx ends, the watch ends, or the folder is another one.
-func (l *lanes) follow(ctx context.Context, ended chan error) error {
+// reconcileOnChange reconciles until ctx ends, the watch ends, or the folder is replaced.
+func (l *lanes) reconcileOnChange(ctx context.Context, ended chan error) error {
 	for {
 		select {
 		case <-l.dir.Ready():
@@ -173,18 +181,19 @@ func (l *lanes) follow(ctx context.Context, ended chan error) error {
 		if err := l.dir.Check(); err != nil {
 			return err
 		}
-		l.look()
+		l.reconcile()
 	}
 }
 
-// reopen watches the folder of that name, as soon as there is one: each wish for a look tries, and every sweep has one.
+// reopen watches the folder again once it exists. It tries on every reconcile request, and each
+// sweep makes one.
 func (l *lanes) reopen(ctx context.Context) error {
 	for {
 		l.mu.Lock()
 		err := l.open()
 		l.mu.Unlock()
 		if err == nil {
-			l.look()
+			l.reconcile()
 			return nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -198,26 +207,26 @@ func (l *lanes) reopen(ctx context.Context) error {
 	}
 }
 
-// look reads the files and brings everything in line with them. It may be called by any goroutine.
-func (l *lanes) look() {
+// reconcile reads the files and applies them. It may be called by any goroutine.
+func (l *lanes) reconcile() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.owner.Now()
-	for _, name := range slices.Sorted(maps.Keys(l.all)) {
-		s := l.all[name]
+	for _, name := range slices.Sorted(maps.Keys(l.byName)) {
+		s := l.byName[name]
 		for _, f := range laneFilesOf(name) {
-			l.read(f, s.files[f.Control], now)
+			l.readFile(f, s.files[f.Control], now)
 		}
-		l.heed(s, now)
+		l.syncBreaker(s, now)
 	}
-	l.findOdd()
+	l.logStrayFiles()
 	l.apply(now)
 }
 
-// names are the lanes in order.
+// names returns the sorted names of the lanes.
 func (l *lanes) names() []string {
 	var names []string
-	for name := range l.all {
+	for name := range l.byName {
 		if name != statefs.AllLanes {
 			names = append(names, name)
 		}

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// put writes a file of lanes/ as an editor or a shell does, in place.
+// put writes a file of lanes/ in place, as an editor or a shell does.
 func (b *bench) put(name, text string) {
 	b.t.Helper()
 	must(b.t, os.WriteFile(filepath.Join(b.tree.LanesDir(), name), []byte(text), 0o640))
@@ -24,7 +24,7 @@ func (b *bench) remove(name string) {
 	must(b.t, os.Remove(filepath.Join(b.tree.LanesDir(), name)))
 }
 
-// lane returns how a lane stands.
+// lane returns the status of a lane.
 func (b *bench) lane(name string) statefs.LaneStatus {
 	b.t.Helper()
 	all := b.daemon.LanesStatus()
@@ -54,11 +54,15 @@ func TestLaneIsPausedByFile(t *testing.T) {
 	held := b.submit("one", `{}`)
 	b.awaitWaiting(held, statefs.WaitsPausedLane)
 	b.put("one.paused", `{"reason": "new cookies", "by": "ann"}`+"\n")
-	b.awaitLane("one", "says why", func(v statefs.LaneStatus) bool { return v.Paused != nil && v.Paused.Reason == "new cookies" })
+	b.awaitLane("one", "says why", func(v statefs.LaneStatus) bool {
+		return v.Paused != nil &&
+			v.Paused.Reason == "new cookies"
+	})
 	must(t, b.stop())
 	b.start()
 	b.awaitWaiting(held, statefs.WaitsPausedLane) // a restart changes nothing
-	if why, ok := b.daemon.Waiting(held); !ok || why.Note != "new cookies" || why.Until != nil || why.Sentence() != `lane "one" is paused (new cookies)` {
+	if why, ok := b.daemon.Waiting(held); !ok || why.Note != "new cookies" || why.Until != nil ||
+		why.Sentence() != `lane "one" is paused (new cookies)` {
 		t.Errorf("it waits %+v: %s", why, why.Sentence())
 	}
 	b.put("all.paused", `{"until": "2099-01-02T03:04:05Z", "reason": "night"}`+"\n")
@@ -95,7 +99,7 @@ func TestAllLanesArePausedByFile(t *testing.T) {
 	b.awaitWaiting(two, statefs.WaitsPausedLane)
 	b.remove("all.paused")
 	b.awaitState(two, statefs.Running)
-	b.awaitWaiting(one, statefs.WaitsPausedLane) // by itself
+	b.awaitWaiting(one, statefs.WaitsPausedLane) // automatically
 	b.remove("one.paused")
 	b.awaitState(one, statefs.Running)
 	b.cancel(one)
@@ -106,7 +110,7 @@ func TestLaneGetsACapacityByFile(t *testing.T) {
 	t.Parallel()
 	b := lanesBench(t)
 	first := b.submit("one", `{}`)
-	b.awaitState(first, statefs.Running) // of several that are new, the daemon may see any first
+	b.awaitState(first, statefs.Running) // the daemon may see several new operations in any order
 	second := b.submit("one", `{}`)
 	b.awaitWaiting(second, statefs.WaitsForLane)
 	b.put("one.capacity", "2\n")
@@ -116,7 +120,8 @@ func TestLaneGetsACapacityByFile(t *testing.T) {
 	for _, bad := range []string{"-1\n", "many\n", "many"} {
 		b.put("one.capacity", bad)
 		b.awaitLane("one", "reports "+bad, func(v statefs.LaneStatus) bool {
-			return len(v.Problems) == 1 && v.Problems[0].File == "lanes/one.capacity" && strings.Contains(v.Problems[0].Reason, fmt.Sprintf("capacity %q is neither", strings.TrimSpace(bad)))
+			return len(v.Problems) == 1 && v.Problems[0].File == "lanes/one.capacity" && strings.Contains(v.Problems[0].Reason,
+				fmt.Sprintf("capacity %q is neither", strings.TrimSpace(bad)))
 		})
 		if v := b.lane("one"); *v.Capacity != 2 || *v.Configured != 1 {
 			t.Errorf("after %q: capacity %d", bad, *v.Capacity)
@@ -145,7 +150,7 @@ func TestPauseOfALaneEndsByItself(t *testing.T) {
 	until := time.Now().Add(300 * time.Millisecond)
 	must(t, b.tree.HoldLane(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused}, statefs.LaneHold{Until: &until}))
 	must(t, b.tree.HoldLane(statefs.LaneFile{Lane: "all", Control: statefs.LaneClosed}, statefs.LaneHold{Until: &until}))
-	b.daemon.LookAtLanes()
+	b.daemon.ReconcileLanes()
 	if b.lane("one").Paused == nil && time.Now().Before(until) {
 		t.Error("a look does not see a file that was there before it")
 	}
@@ -156,7 +161,8 @@ func TestPauseOfALaneEndsByItself(t *testing.T) {
 		return err == nil && len(files) == 0
 	})
 	b.cancel(id)
-	// What was over before the daemon began goes too, and a clock that is set ahead is noticed.
+	// Holds that expired before the daemon started are removed too, and a forward clock change is
+	// noticed.
 	must(t, b.stop())
 	hour := time.Now().Add(time.Hour)
 	must(t, b.tree.HoldLane(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused}, statefs.LaneHold{Until: &until}))
@@ -166,13 +172,13 @@ func TestPauseOfALaneEndsByItself(t *testing.T) {
 	b.awaitState(one, statefs.Running)
 	b.awaitWaiting(two, statefs.WaitsPausedLane)
 	b.jump.Store(int64(2 * time.Hour))
-	b.daemon.LookAtLanes()
+	b.daemon.ReconcileLanes()
 	b.awaitState(two, statefs.Running)
 	b.cancel(one)
 	b.cancel(two)
 }
 
-// Half a file that is being written neither counts nor is it reported, until it has been left alone for a while.
+// A partly written file has no effect and is not reported until it has not changed for quietPeriod.
 func TestLaneFileIsReadWhenItIsQuiet(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, laneJobs, testHandlers)
@@ -180,65 +186,68 @@ func TestLaneFileIsReadWhenItIsQuiet(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, owner.Release()) }()
 	var ran time.Duration
-	config := Config{Owner: owner, Logger: slog.New(slog.DiscardHandler), Lanes: map[string]LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}}
+	config := Config{
+		Owner: owner, Logger: slog.New(slog.DiscardHandler),
+		Lanes: map[string]LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}},
+	}
 	l := newLanes(&config, newAdmission(&config, func(statefs.ID) {}, time.Now), func() time.Duration { return ran })
-	capacity, paused := l.all["one"].files[statefs.LaneCapacity], l.all["one"].files[statefs.LanePaused]
+	capacity, paused := l.byName["one"].files[statefs.LaneCapacity], l.byName["one"].files[statefs.LanePaused]
 
 	b.put("one.capacity", "1")
-	l.look()
-	if capacity.there {
+	l.reconcile()
+	if capacity.exists {
 		t.Error("1 counts, and it may become 16")
 	}
-	ran += quiet / 2
+	ran += quietPeriod / 2
 	b.put("one.capacity", "16")
-	l.look()
-	ran += quiet / 2
-	l.look()
-	if capacity.there {
+	l.reconcile()
+	ran += quietPeriod / 2
+	l.reconcile()
+	if capacity.exists {
 		t.Error("16 counts, and it was written just now")
 	}
-	ran += quiet / 2
-	l.look()
-	if !capacity.there || capacity.value.Capacity != 16 || capacity.bad != "" {
+	ran += quietPeriod / 2
+	l.reconcile()
+	if !capacity.exists || capacity.value.Capacity != 16 || capacity.problem != "" {
 		t.Errorf("%+v", capacity)
 	}
 	b.put("one.capacity", "ma")
-	l.look()
-	if capacity.bad != "" {
+	l.reconcile()
+	if capacity.problem != "" {
 		t.Error("half a word is reported")
 	}
-	ran += quiet
-	l.look()
-	if capacity.bad == "" || capacity.value.Capacity != 16 {
+	ran += quietPeriod
+	l.reconcile()
+	if capacity.problem == "" || capacity.value.Capacity != 16 {
 		t.Errorf("%+v", capacity)
 	}
 
 	b.put("one.paused", `{"until": "2999-01-01T00:0`)
-	l.look()
-	if !paused.there || paused.bad != "" || !l.all["one"].said.set.Paused {
+	l.reconcile()
+	if !paused.exists || paused.problem != "" || !l.byName["one"].published.config.Paused {
 		t.Errorf("a pause counts at once: %+v", paused)
 	}
 	b.put("one.paused", `{"until": "2999-01-01T00:00:00Z"}`)
-	ran += quiet
-	l.look() // which sees that it was changed
-	ran += quiet
-	l.look()
-	if paused.bad != "" || paused.value.Hold.Until == nil {
+	ran += quietPeriod
+	l.reconcile() // sees the change
+	ran += quietPeriod
+	l.reconcile()
+	if paused.problem != "" || paused.value.Hold.Until == nil {
 		t.Errorf("%+v", paused)
 	}
-	// What counts is over, and what is there now means nothing: the lane stays paused.
+	// The value in effect has expired, and the present file is invalid: the lane stays paused.
 	b.put("one.paused", "{\n")
-	ran += quiet
-	l.look()
-	ran += quiet
-	l.look()
-	if paused.bad == "" || paused.value.Hold.Until == nil {
+	ran += quietPeriod
+	l.reconcile()
+	ran += quietPeriod
+	l.reconcile()
+	if paused.problem == "" || paused.value.Hold.Until == nil {
 		t.Errorf("%+v", paused)
 	}
 	past := time.Now().Add(-time.Hour)
 	paused.value.Hold.Until = &past
-	l.look()
-	if !paused.there || paused.value.Hold.Until != nil {
+	l.reconcile()
+	if !paused.exists || paused.value.Hold.Until != nil {
 		t.Errorf("%+v", paused)
 	}
 }
@@ -278,7 +287,10 @@ func TestFilesThatControlNoLane(t *testing.T) {
 	b.put("nowhere.paused", "")
 	b.put("one.pausd", "")
 	must(t, os.Symlink("/etc/hostname", filepath.Join(b.tree.LanesDir(), "one.paused")))
-	b.poll("they are reported", func() bool { return len(b.daemon.LanesStatus().Problems) == 2 && len(b.lane("one").Problems) == 1 })
+	b.poll("they are reported", func() bool {
+		return len(b.daemon.LanesStatus().Problems) == 2 &&
+			len(b.lane("one").Problems) == 1
+	})
 	for i, want := range []statefs.LaneProblem{
 		{File: "lanes/nowhere.paused", Reason: `there is no lane "nowhere"; the lanes are default, hourly, one, rated, two`},
 		{File: "lanes/one.pausd", Reason: "its name controls nothing: it is LANE.paused, LANE.closed or LANE.capacity"},
@@ -292,7 +304,7 @@ func TestFilesThatControlNoLane(t *testing.T) {
 	b.cancel(id)
 }
 
-// A folder that is removed takes its pauses with it, and what comes in its place counts again.
+// A removed folder takes its pauses with it, and the files of its replacement have effect.
 func TestLanesFolderIsReplaced(t *testing.T) {
 	t.Parallel()
 	b := lanesBench(t)

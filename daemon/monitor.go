@@ -2,31 +2,36 @@ package daemon
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
-// logWatch wakes a channel whenever a file is written; the daemon's is a watch.Files.
+// logWatch sends on a channel whenever a file is written. The daemon uses a watch.Files.
 type logWatch interface {
 	Subscribe(path string, wake chan<- struct{}) (cancel func(), err error)
 }
 
-// itemLine is how work says by itself how far it is.
+// itemLine matches a log line by which the work reports its progress.
 var itemLine = regexp.MustCompile(`^\[ *(\d{1,12}) */ *(\d{1,12}) *\]`)
 
-// glance is how much of the end of a log is read for progress. A command may write faster than anybody can read; the newest line
-// is what counts.
-const glance = 16 << 10
+// tailBytes is how much of the end of a log is read for progress. A command may write faster than
+// the monitor reads; only the newest line counts.
+const tailBytes = 16 << 10
 
-// monitor follows what a command writes straight to its log and to its progress file: it ends a run whose log grows beyond
-// max_log and takes progress from both. It sleeps until one of them is written.
+// monitor watches what a command writes directly to its log and to its progress file. It ends a run
+// whose log exceeds max_log, and takes the progress from both files. It sleeps until one is
+// written.
 type monitor struct {
 	r       *run
 	wake    chan struct{}
@@ -34,23 +39,24 @@ type monitor struct {
 	ended   chan struct{}
 	release []func()
 
-	progressLine string // the line that was taken last
-	logAt        int64
-	log          *os.File
+	progressLine    string // the last line taken
+	unknownReported bool   // a line in an unknown form was logged
+	logOffset       int64
+	log             *os.File
 }
 
 func startMonitor(r *run) (*monitor, error) {
 	m := &monitor{r: r, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
 	var log *os.File
-	err := r.patiently(r.ctx, func() (err error) { log, err = r.readLog(); return err })
+	err := r.retryWhileExhausted(r.ctx, func() (err error) { log, err = r.readLog(); return err })
 	if err != nil {
 		return nil, fmt.Errorf("watch the log: %w", err)
 	}
 	m.log = log
 	if r.adopted {
-		m.passOver(r.report.current().At)
+		m.skipRead(r.report.current().At)
 	} else if info, err := log.Stat(); err == nil {
-		m.logAt = info.Size() // what is there is of earlier runs
+		m.logOffset = info.Size() // skip the output of earlier runs
 	}
 	for _, path := range []string{r.logPath(), r.scratch.path("progress")} {
 		cancel, err := r.files.Subscribe(path, m.wake)
@@ -61,7 +67,8 @@ func startMonitor(r *run) (*monitor, error) {
 		m.release = append(m.release, cancel)
 	}
 	if r.adopted {
-		// What was written since an earlier daemon read, and before the files were watched, is announced by nobody.
+		// No event announces what was written after an earlier daemon read the files and before
+		// this watch.
 		select {
 		case m.wake <- struct{}{}:
 		default:
@@ -71,11 +78,11 @@ func startMonitor(r *run) (*monitor, error) {
 	return m, nil
 }
 
-// stop looks once more and ends the monitor.
+// stop reads both files once more and ends the monitor.
 func (m *monitor) stop() {
 	close(m.quit)
 	<-m.ended
-	m.look()
+	m.read()
 	m.close()
 }
 
@@ -86,8 +93,8 @@ func (m *monitor) close() {
 	_ = m.log.Close() // opened for reading
 }
 
-// readEvery is the shortest time between two reads for progress: a command may write thousands of times a second, and progress is
-// for people. The size of the log is looked at each time.
+// readEvery is the shortest time between two reads for progress: a command may write thousands of
+// times a second, and progress is for people. The size of the log is checked after every event.
 const readEvery = 100 * time.Millisecond
 
 // guard turns a panic into the end of this run alone.
@@ -103,7 +110,7 @@ func (m *monitor) guard() {
 }
 
 func (m *monitor) follow() {
-	rest := time.NewTimer(0) // fires when the last read is long enough ago
+	rest := time.NewTimer(0) // fires when the next read is allowed
 	defer rest.Stop()
 	rested, due := false, false
 	for {
@@ -117,23 +124,23 @@ func (m *monitor) follow() {
 			return
 		}
 		if due && rested {
-			m.look()
+			m.read()
 			rested, due = false, false
 			rest.Reset(readEvery)
 		}
 	}
 }
 
-func (m *monitor) look() {
-	m.lookAtLog()
-	m.lookAtProgress()
+func (m *monitor) read() {
+	m.readLogTail()
+	m.takeProgress()
 }
 
-// checkSize ends a run whose log has grown too large, and returns how large it is.
+// checkSize ends a run whose log exceeds max_log. It returns the size of the log file.
 func (m *monitor) checkSize() int64 {
 	info, err := m.log.Stat()
 	if err != nil {
-		return m.logAt
+		return m.logOffset
 	}
 	if limit := int64(m.r.def.MaxLog); limit > 0 {
 		if all := info.Size() + m.r.outputs.size(); all > limit {
@@ -143,33 +150,33 @@ func (m *monitor) checkSize() int64 {
 	return info.Size()
 }
 
-func (m *monitor) lookAtLog() {
+func (m *monitor) readLogTail() {
 	size := m.checkSize()
-	if size == m.logAt {
-		if m.r.outputs.some.Load() {
-			m.r.alive() // an item wrote, or the progress file did
+	if size == m.logOffset {
+		if m.r.outputs.everUsed.Load() {
+			m.r.alive() // an item's output or the progress file was written
 		}
 		return
 	}
-	if size < m.logAt {
-		m.r.logger.Warn("the log was cut while its operation runs: what was there is gone, and readers may see the end of it twice", "id", m.r.id, "from", m.logAt, "to", size)
-		m.logAt = 0
+	if size < m.logOffset {
+		m.r.logger.Warn("the log was cut while its operation runs: what was there is gone, and readers may see the end of it twice", "id", m.r.id, "from", m.logOffset, "to", size)
+		m.logOffset = 0
 	}
-	from := max(m.logAt, size-glance)
-	m.logAt = size
+	from := max(m.logOffset, size-tailBytes)
+	m.logOffset = size
 	text := make([]byte, size-from)
 	n, err := m.log.ReadAt(text, from)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return
 	}
 	if done, total, ok := lastItemLine(text[:n]); ok {
-		m.r.said(done, &total, "")
+		m.r.setProgress(done, &total, "")
 		return
 	}
 	m.r.alive()
 }
 
-// lastItemLine finds the last "[ done / total ]" at the beginning of a line.
+// lastItemLine finds the last "[ done / total ]" at the start of a line.
 func lastItemLine(text []byte) (done, total int64, ok bool) {
 	for len(text) > 0 {
 		begin := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1
@@ -185,29 +192,38 @@ func lastItemLine(text []byte) (done, total int64, ok bool) {
 	return 0, 0, false
 }
 
-// passOver takes what was written before a time for read: an earlier daemon did, and knew which of the two was newer.
-func (m *monitor) passOver(read time.Time) {
+// skipRead treats what was written before the time read as read: an earlier daemon read it, and
+// knew which of the two files was newer.
+func (m *monitor) skipRead(read time.Time) {
 	if info, err := m.log.Stat(); err == nil && info.ModTime().Before(read) {
-		m.logAt = info.Size()
+		m.logOffset = info.Size()
 	}
 	if text, at := m.readProgress(); at.Before(read) {
-		m.progressLine, _, _, _, _ = lastProgress(text)
+		found, unknown := lastProgress(text, "")
+		m.progressLine, m.unknownReported = found.line, unknown != ""
 	}
 }
 
-// lookAtProgress takes the last whole line "done total [phase]" of the progress file, which the command appends to or writes anew.
-func (m *monitor) lookAtProgress() {
+// takeProgress takes the last complete line of the progress file that parseProgress accepts. The
+// command may append to the file or rewrite it. The first line in another form is logged.
+func (m *monitor) takeProgress() {
 	text, _ := m.readProgress()
-	line, done, total, phase, ok := lastProgress(text)
-	if ok && line != m.progressLine {
-		m.progressLine = line
-		m.r.said(done, total, phase)
+	found, unknown := lastProgress(text, m.progressLine)
+	if unknown != "" && !m.unknownReported {
+		m.unknownReported = true
+		m.r.logLine(fmt.Sprintf("  A line in JOBDIR_PROGRESS is passed over: %q. "+
+			`Write DONE TOTAL [PHASE] or {"done": 3, "total": 7, "phase": "TEXT"}.`, truncate(unknown, 80)))
+	}
+	if found.line != "" && found.line != m.progressLine {
+		m.progressLine = found.line
+		m.r.setProgress(found.done, found.total, found.phase)
 	}
 }
 
-// readProgress returns the end of the progress file and when it was written; nothing when the command removed it, or put something else there.
+// readProgress returns the end of the progress file and its modification time, or nothing if the
+// command removed or replaced the file.
 func (m *monitor) readProgress() (text []byte, at time.Time) {
-	f, err := openScratch(m.r.scratch.path("progress"))
+	f, err := statefs.OpenRegular(m.r.scratch.path("progress"))
 	if err != nil {
 		return nil, at
 	}
@@ -216,7 +232,7 @@ func (m *monitor) readProgress() (text []byte, at time.Time) {
 	if err != nil {
 		return nil, at
 	}
-	text = make([]byte, min(info.Size(), glance))
+	text = make([]byte, min(info.Size(), tailBytes))
 	n, err := f.ReadAt(text, info.Size()-int64(len(text)))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, at
@@ -224,36 +240,70 @@ func (m *monitor) readProgress() (text []byte, at time.Time) {
 	return text[:n], info.ModTime()
 }
 
-// lastProgress finds the last whole line that says progress.
-func lastProgress(text []byte) (line string, done int64, total *int64, phase string, ok bool) {
-	for {
-		end := bytes.LastIndexByte(text, '\n')
-		if end < 0 {
-			return "", 0, nil, "", false
-		}
-		text = text[:end]
-		line = string(text[bytes.LastIndexByte(text, '\n')+1:])
-		if done, total, phase, ok = parseProgress(line); ok {
-			return line, done, total, phase, true
-		}
-	}
+// progressLine is a parsed line of the progress file.
+type progressLine struct {
+	line  string // "" for none
+	done  int64
+	total *int64
+	phase string
 }
 
-// parseProgress reads a line "done total [phase]"; a total that is no number, such as "-", is unknown.
-func parseProgress(line string) (done int64, total *int64, phase string, ok bool) {
+// lastProgress returns the last complete line with progress, and the first line in an unknown form
+// after the line taken, or of all lines if taken is not found. A JSON object is complete without a
+// newline.
+func lastProgress(text []byte, taken string) (last progressLine, unknown string) {
+	lines := strings.Split(string(text), "\n")
+	if end := len(lines) - 1; !json.Valid([]byte(lines[end])) || !strings.HasPrefix(lines[end], "{") {
+		lines = lines[:end]
+	}
+	if len(text) == tailBytes {
+		lines = lines[min(1, len(lines)):] // the first line may be cut off
+	}
+	for _, line := range slices.Backward(lines) {
+		if found, ok := parseProgress(line); !ok && strings.TrimSpace(line) != "" {
+			unknown = line
+		} else if ok && last.line == "" {
+			last = found
+		}
+		if last.line != "" && line == taken {
+			break
+		}
+	}
+	return last, unknown
+}
+
+// parseProgress parses a line "done total [phase]" or a JSON object with these members. A total
+// that is not a number, such as "-", means unknown.
+func parseProgress(line string) (found progressLine, ok bool) {
+	found.line = line
+	if strings.HasPrefix(line, "{") {
+		var object struct {
+			Done, Total *int64
+			Phase       string
+		}
+		if json.Unmarshal([]byte(line), &object) != nil || object.Done == nil || *object.Done < 0 {
+			return progressLine{}, false
+		}
+		if object.Total != nil && *object.Total >= 0 {
+			found.total = object.Total
+		}
+		found.done, found.phase = *object.Done, strings.Join(strings.Fields(object.Phase), " ")
+		return found, true
+	}
 	fields := strings.Fields(line)
 	if len(fields) == 0 {
-		return 0, nil, "", false
+		return progressLine{}, false
 	}
 	done, err := strconv.ParseInt(fields[0], 10, 64)
 	if err != nil || done < 0 {
-		return 0, nil, "", false
+		return progressLine{}, false
 	}
+	found.done = done
 	if len(fields) > 1 {
 		if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil && n >= 0 {
-			total = &n
+			found.total = &n
 		}
-		phase = strings.Join(fields[2:], " ")
+		found.phase = strings.Join(fields[2:], " ")
 	}
-	return done, total, phase, true
+	return found, true
 }

@@ -36,11 +36,12 @@ func TestLastItemLine(t *testing.T) {
 	}
 }
 
-// TestLogThatIsCut has a command cut its own log.
+// TestLogThatIsCut: a command truncates its own log.
 func TestLogThatIsCut(t *testing.T) {
 	t.Parallel()
 	b := setup(t, commandJobs, nil)
-	id := b.submit("script", script("echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; sleep 0.3; : > /proc/self/fd/1; sleep 0.3; echo end"))
+	id := b.submit("script",
+		script("echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; sleep 0.3; : > /proc/self/fd/1; sleep 0.3; echo end"))
 	if rec := b.awaitEnd(id); rec.Status != statefs.Completed {
 		t.Errorf("status %s", rec.Status)
 	}
@@ -56,8 +57,23 @@ func TestLastProgress(t *testing.T) {
 		"":                "",
 		"\n\n":            "",
 	} {
-		if line, _, _, _, ok := lastProgress([]byte(text)); line != want || ok != (want != "") {
-			t.Errorf("%q: %q %v", text, line, ok)
+		if found, _ := lastProgress([]byte(text), ""); found.line != want {
+			t.Errorf("%q: %+v", text, found)
+		}
+	}
+	for text, want := range map[string]string{
+		"1 9\n2 9 b\n":            "",
+		"first\n3 9\nnext\n4 9\n": "first",
+		"first\n2 9\nnext\n3 9\n": "next", // lines before the line taken were read before
+		"3/9\n":                   "3/9",
+		"3/9":                     "",
+		`{"done": 3}`:             "",
+		`{"total": 3}`:            `{"total": 3}`,
+		`{"done": `:               "",
+		"cut off\n" + strings.Repeat("1 2 xyz\n", tailBytes/8-1): "",
+	} {
+		if _, unknown := lastProgress([]byte(text), "2 9"); unknown != want {
+			t.Errorf("%q: %q is unknown, want %q", text, unknown, want)
 		}
 	}
 }
@@ -69,7 +85,8 @@ func TestPanicOfTheMonitor(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, log.Close()) }()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	r := &run{logger: slog.New(slog.DiscardHandler), ctx: ctx, cancel: cancel} // without a definition the size has no limit to be compared with
+	// without a definition there is no limit to compare the size with
+	r := &run{logger: slog.New(slog.DiscardHandler), ctx: ctx, cancel: cancel}
 	m := &monitor{r: r, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}), log: log}
 	m.wake <- struct{}{}
 	m.guard()

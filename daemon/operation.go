@@ -1,143 +1,153 @@
 package daemon
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
-	"github.com/jobdir/jobdir/tally"
 )
 
-// operation is a live operation in the daemon's hands. Its fields belong to the one look that runs for its ID at a time, but for
-// the atomic ones.
+// operation is a live operation that the daemon manages. Except for the atomic fields, only the
+// reconcile of its ID uses it, and at most one reconcile of an ID runs at a time.
 type operation struct {
-	ident statefs.ID // for everybody; it never changes
-	// attention is what a look needs; nil between the looks while the operation only waits, see park.
-	*attention
+	ident statefs.ID // may be read anywhere; it never changes
+	// activeState is what a reconcile needs. It is nil between reconciles while the operation only
+	// waits; see evict.
+	*activeState
 
-	// state is what the marker said when the daemon last moved or accepted it.
+	// state is the state of the marker when the daemon last moved or accepted it.
 	state statefs.State
-	// tally counts the operation in the state counted, in its lane; nil while it is not in hand.
-	tally   *tally.Counter
-	counted statefs.State
-	// queuedAt is since when it is counted as queued.
+	// counter counts the operation in its lane under countedState. It is nil while the operation is
+	// not tracked.
+	counter      *tally.LaneCounter
+	countedState statefs.State
+	// queuedAt is since when it has been counted as queued.
 	queuedAt time.Time
-	// stands is where it stands in the queue, and standsWith the priority that it waits there with.
-	stands     standing
-	standsWith int32
-	// open are the names that the last look found beside its marker: they may be there still, and each look asks for them again.
-	open statefs.Names
-	// parked says that attention is nil, to those who are outside the look.
-	parked atomic.Bool
-	// displaced is the word of looks at other operations that its marker was moved onto one of theirs.
-	displaced atomic.Bool
-	// shown is a copy of state for readers outside the look.
-	shown atomic.Value // statefs.State
-	// toldWhy is the reason to wait that was published last in its present state.
-	toldWhy atomic.Uint64
-	// row is what lists show of it, and living is where they look for it; nil while it is not in hand.
-	row    atomic.Value // history.Packed
-	living *history.Living
-	// marker tells which file the marker is, under any name, and is never nil. Looks at other operations read it.
+	// standing is its standing in the queue, and standingPriority the priority that it waits with.
+	standing         standing
+	standingPriority int32
+	// extraNames are the names besides the marker that the last reconcile found. They may still
+	// exist, so the next reconcile checks them again.
+	extraNames statefs.NameSet
+	// evicted tells readers outside the reconcile that activeState is nil.
+	evicted atomic.Bool
+	// misplaced is set when the reconcile of another operation finds this operation's marker in
+	// place of that operation's marker.
+	misplaced atomic.Bool
+	// publicState is a copy of state for readers outside the reconcile.
+	publicState atomic.Value // statefs.State
+	// publishedReason is the last published reason to wait in the present state.
+	publishedReason atomic.Uint64
+	// row is the operation's row in lists. liveIndex is the index that contains it, nil while the
+	// operation is not tracked.
+	row       atomic.Value // history.Packed
+	liveIndex *history.LiveIndex
+	// marker identifies the file of the marker, whatever its name, and is never nil. Reconciles of
+	// other operations read it.
 	marker atomic.Pointer[statefs.Identity]
-	// events counts what the watch said of this ID.
+	// events counts the watch events of this ID.
 	events atomic.Uint64
 }
 
-// attention is what the daemon has in memory of an operation with which it does something.
-type attention struct {
+// activeState is the in-memory state of an operation that does more than wait.
+type activeState struct {
 	rec *statefs.Record
 	run *run
-	// left is a run that the operation is done with, while that is not known to be durable yet.
-	left *run
-	log  *stream.Writer
-	// sides are the optional steps at work, by name.
-	sides map[string]*side
-	// sidesWait are the optional steps that wait for places of their own.
-	sidesWait map[string]bool
-	// pausing is the pause that waits for the next checkpoint, cancelling the cancel that waits for the work to end.
-	pausing, cancelling *statefs.Taken
-	// taken are the requests in hand that are not carried out yet, effected those that are and whose file is still to go.
-	taken    []*request
-	effected []statefs.Taken
-	// unsaved says that the marker has been moved and that this is not known to be durable and in the record yet.
+	// finishedRun is a run that has ended but whose end is not yet known to be durable.
+	finishedRun *run
+	log         *stream.Writer
+	// optionalSteps are the running optional steps by name.
+	optionalSteps map[string]*optionalStep
+	// waitingSteps are the optional steps that wait for lane slots, limits or keys of their own.
+	waitingSteps map[string]bool
+	// pausing is a pause that waits for the next checkpoint. cancelling is a cancel that waits for
+	// the work to end.
+	pausing, cancelling *statefs.TakenRequest
+	// pendingRequests are the taken requests that are not carried out yet. doneRequests are carried
+	// out, but their files are not removed yet.
+	pendingRequests []*request
+	doneRequests    []statefs.TakenRequest
+	// unsaved means that the marker was moved and that the record does not yet durably say so.
 	unsaved bool
-	// unsaid is when a run began of which the record says nothing yet, zero when it does.
-	unsaid time.Time
-	// cancelCause is what cancelling is recorded as.
+	// unrecordedStart is the start time of a run that is not in the record yet, zero if there is
+	// none.
+	unrecordedStart time.Time
+	// cancelCause is the cause that is recorded for cancelling.
 	cancelCause statefs.Cause
-	absence     absence
-	// endedBy is the cause by which the operation ends, once its work has.
-	endedBy statefs.Cause
-	ending  ending
-	// told is the last transition that was published.
-	told statefs.Transited
-	// toldSteps are the steps as they stood when their changes were published last.
-	toldSteps []steps.Step
-	times     times
-	// eligible is when the last operation that it comes after has ended; zero when it comes after none.
-	eligible time.Time
+	missing     missingMarker
+	// endCause is the cause by which the operation ends, set once its work has ended.
+	endCause statefs.Cause
+	feed     feedNumbers
+	// published is the last published transition.
+	published statefs.PastTransition
+	// publishedSteps are the steps as last published.
+	publishedSteps []steps.Step
+	deadlines      deadlines
+	// eligibleAt is when the last operation that this one comes after ended; zero if there is none.
+	eligibleAt time.Time
 }
 
-// absence is the time in which the marker of an operation is not found.
-type absence struct {
+// missingMarker records since when the marker of an operation has not been found.
+type missingMarker struct {
 	since  time.Time
 	events uint64
 }
 
-// request is a request in the daemon's hands.
+// request is a request that the daemon has taken.
 type request struct {
-	statefs.Taken
-	said bool // its line is in the log
+	statefs.TakenRequest
+	logged bool // its log line is written
 }
 
 func newOperation(rec *statefs.Record) *operation {
-	op := &operation{ident: rec.ID, attention: attend(rec)}
+	op := &operation{ident: rec.ID, activeState: newActiveState(rec)}
 	op.marker.Store(new(statefs.Identity)) // of no file
 	return op
 }
 
-// attend begins with an operation of which everything was told.
-func attend(rec *statefs.Record) *attention {
-	a := &attention{rec: rec}
+// newActiveState returns the state of an operation whose record is fully published.
+func newActiveState(rec *statefs.Record) *activeState {
+	a := &activeState{rec: rec}
 	if n := len(rec.Transitions); n > 0 {
-		a.told = rec.Transitions[n-1] // by whoever made it
+		a.published = rec.Transitions[n-1] // published when it was made
 	}
-	a.toldSteps = steps.Clone(rec.Steps)
+	a.publishedSteps = steps.Clone(rec.Steps)
 	return a
 }
 
 func (op *operation) id() statefs.ID { return op.ident }
 
-func (op *operation) set(state statefs.State) {
+func (op *operation) setState(state statefs.State) {
 	if op.state != state {
-		op.toldWhy.Store(untold)
+		op.publishedReason.Store(unpublished)
 	}
 	op.state = state
-	op.shown.Store(state)
-	op.recount(state)
-	op.show()
+	op.publicState.Store(state)
+	op.countAs(state)
+	op.updateRow()
 }
 
-// awaits reports whether a request is in hand that has not had its effect yet.
-func (op *operation) awaits(ask statefs.Ask) bool {
+// hasPending reports whether a taken request of this kind has not taken effect yet.
+func (op *operation) hasPending(ask statefs.Action) bool {
 	if ask == statefs.Pause && op.pausing != nil {
 		return true
 	}
-	return slices.ContainsFunc(op.taken, func(r *request) bool { return r.Ask == ask })
+	return slices.ContainsFunc(op.pendingRequests, func(r *request) bool { return r.Action == ask })
 }
 
-// can reports whether the operation may change by cause now.
-func (op *operation) can(cause statefs.Cause) bool {
+// allows reports whether the operation may make a transition by cause now.
+func (op *operation) allows(cause statefs.Cause) bool {
 	_, err := statefs.Next(op.state, cause)
 	return err == nil
 }
 
-// apply notes in the record that the operation goes from its present state by cause, and returns the state it gets.
+// apply records a transition from the present state by cause, and returns the new state.
 func (op *operation) apply(cause statefs.Cause, at time.Time) (statefs.State, error) {
 	if err := op.rec.Apply(op.state, cause, at); err != nil {
 		return "", err
@@ -145,19 +155,20 @@ func (op *operation) apply(cause statefs.Cause, at time.Time) (statefs.State, er
 	return op.rec.Status, nil
 }
 
-// catchUp notes in the record what only the marker says: the daemon died between the two, or somebody moved the marker meanwhile.
-func (op *operation) catchUp(now time.Time) {
-	cause, meant := statefs.HandMove(op.rec.Status, op.state)
+// catchUpWithMarker records a transition that only the marker shows: the daemon died between moving
+// the marker and writing the record, or a person moved the marker.
+func (op *operation) catchUpWithMarker(now time.Time) {
+	cause, meant := statefs.ManualMove(op.rec.Status, op.state)
 	if !meant {
-		return // the next write says it
+		return // the next write records it
 	}
 	if err := op.rec.Apply(op.rec.Status, cause, now); err == nil {
 		op.unsaved = true
 	}
 }
 
-// noteProgress copies what the work said of itself into the record.
-func (op *operation) noteProgress() {
+// copyProgress copies the progress that the work reported into the record.
+func (op *operation) copyProgress() {
 	if op.run == nil {
 		return
 	}
@@ -173,31 +184,32 @@ func (op *operation) noteProgress() {
 		op.rec.Progress = progressNow(op.rec, op.run.step.progress(p))
 		return
 	}
-	op.rec.Progress, op.rec.Phase = &p, p.Phase
+	op.rec.Progress, op.rec.Phase = &p, cmp.Or(p.Phase, statefs.FirstPhase)
 }
 
-// notePhase writes a phase down at once: it says what has been reached, unlike a number that is another one in a second. The PID of a
-// command is written down with it, and when it has run for a while: a short one does not pay for that.
-func (d *Daemon) notePhase(op *operation) error {
+// recordPhase writes the record at once when the phase changed: a phase is a milestone, unlike a
+// number that changes every second. It also records the PID of a command, once the command has run
+// for some time, so that short commands do not cost a write.
+func (d *Daemon) recordPhase(op *operation) error {
 	if op.run == nil {
 		return nil
 	}
-	pidDue := op.run.settled.Load() && op.rec.PID != int(op.run.pid.Load())
-	if !pidDue && op.run.phaseNoted(op.rec) {
+	pidDue := op.run.pidSettled.Load() && op.rec.PID != int(op.run.pid.Load())
+	if !pidDue && op.run.phaseRecorded(op.rec) {
 		return nil
 	}
-	if !op.unsaid.IsZero() {
-		return d.sayBegun(op)
+	if !op.unrecordedStart.IsZero() {
+		return d.recordStart(op)
 	}
-	op.noteProgress()
+	op.copyProgress()
 	return d.owner.WriteRecord(op.rec)
 }
 
-// phaseNoted reports whether the record has the phase that the work says.
-func (r *run) phaseNoted(rec *statefs.Record) bool {
+// phaseRecorded reports whether the record has the phase that the work reported last.
+func (r *run) phaseRecorded(rec *statefs.Record) bool {
 	phase := r.report.current().Phase
 	if r.step.def == nil {
-		return phase == rec.Phase
+		return cmp.Or(phase, statefs.FirstPhase) == rec.Phase
 	}
-	return phase == "" || rec.Progress != nil && phase == r.step.own(*rec.Progress).Phase
+	return phase == "" || rec.Progress != nil && phase == r.step.stepProgress(*rec.Progress).Phase
 }

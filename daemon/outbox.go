@@ -7,32 +7,34 @@ import (
 	"io/fs"
 	"sync"
 
-	"github.com/jobdir/jobdir/outbox"
+	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
-// The files of outbox/ are the authority of what is to be delivered, and people change them:
+// The files of outbox/ are the authority on what is to be delivered, and people may change them:
 //
-//	mv X.failed_manual X.pending, touch X.retry_requested ──"look now"──▶ look ──▶ record: pending ──▶ tried at once
-//	rm X.pending, touch X.drop_requested ─────────────────▶ look ──▶ record: dropped ──▶ entry and request removed
-//	mv X.pending X.failed_manual ─────────────────────────▶ look ──▶ record: failed_manual
+//	mv X.failed_manual X.pending, touch X.retry_requested ──event──▶ reconcile ──▶ record: pending ──▶ tried at once
+//	rm X.pending, touch X.drop_requested ──────────────────────────▶ reconcile ──▶ record: dropped ──▶ files removed
+//	mv X.pending X.failed_manual ──────────────────────────────────▶ reconcile ──▶ record: failed_manual
 //
-// A look compares the files of one entry with its record and with what is in memory, while nothing else looks at the operation.
+// A reconcile compares the files of one entry with its record and the memory, while no other
+// reconcile of the operation runs.
 
-// entriesAtOnce is how many entries are looked at side by side: each look may write a record.
-const entriesAtOnce = 32
+// maxEntriesAtOnce limits the entries that are reconciled concurrently: each may write a record.
+const maxEntriesAtOnce = 32
 
-// byHand is who asked when nobody knows.
-const byHand = "by hand"
+// manualActor is recorded as the actor when a person moved or removed a file without giving a name.
+const manualActor = "by hand"
 
-// openOutbox begins to watch outbox/. What is there is looked at by the start.
+// openOutbox starts the watch of outbox/. The files that already exist are handled by
+// recoverOutbox.
 func (d *Daemon) openOutbox() (err error) {
-	d.entries, err = watch.OpenDir(d.owner.OutboxDir(), func(file string) (statefs.EntryName, bool) {
+	d.entryWatch, err = watch.OpenDir(d.owner.OutboxDir(), func(file string) (statefs.EntryName, bool) {
 		if name, _, err := statefs.ParseEntryName(file); err == nil {
 			return name, true
 		}
-		name, _, ok := statefs.ParseDeliveryAsk(file)
+		name, _, ok := statefs.ParseDeliveryRequest(file)
 		return name, ok
 	}, d.config.Watch)
 	if err != nil {
@@ -41,28 +43,28 @@ func (d *Daemon) openOutbox() (err error) {
 	return nil
 }
 
-// keepOutbox looks at what changes in outbox/ until ctx ends.
-func (d *Daemon) keepOutbox(ctx context.Context) {
+// runOutbox reconciles what changes in outbox/ until ctx ends.
+func (d *Daemon) runOutbox(ctx context.Context) {
 	select {
 	case <-d.ready:
 	case <-ctx.Done():
 		return
 	}
-	said := make(map[statefs.EntryName]string) // what could not be dealt with, and why
+	said := make(map[statefs.EntryName]string) // the last logged error of each entry
 	odd := make(map[string]bool)
 	for {
 		var all bool
 		var names []statefs.EntryName
 		select {
-		case <-d.entries.Ready():
-			names, all = d.entries.Take()
-		case <-d.wantOutbox:
+		case <-d.entryWatch.Ready():
+			names, all = d.entryWatch.Take()
+		case <-d.outboxScan:
 			all = true
 		case <-ctx.Done():
 			return
 		}
 		if all {
-			if err := d.entries.Check(); err != nil {
+			if err := d.entryWatch.Check(); err != nil {
 				d.fail(err)
 				return
 			}
@@ -72,20 +74,20 @@ func (d *Daemon) keepOutbox(ctx context.Context) {
 			}
 			names = append(names, more...)
 		}
-		d.lookAtEntries(ctx, names, said)
+		d.reconcileEntries(ctx, names, said)
 	}
 }
 
-// wantAllEntries has the outbox compared with what is in memory.
-func (d *Daemon) wantAllEntries() {
+// scanOutboxSoon requests a comparison of outbox/ with the memory.
+func (d *Daemon) scanOutboxSoon() {
 	select {
-	case d.wantOutbox <- struct{}{}:
+	case d.outboxScan <- struct{}{}:
 	default:
 	}
 }
 
-// outboxDifferences returns the entries whose files are not as is known, and those of which something is asked. What has a name that means nothing is said
-// once, and then is in odd.
+// outboxDifferences returns the entries whose files differ from what is known, and those with
+// requests. It logs each file with an invalid name once; odd holds the logged names.
 func (d *Daemon) outboxDifferences(odd map[string]bool) ([]statefs.EntryName, error) {
 	if err := d.owner.TrimEntryList(); err != nil {
 		return nil, err
@@ -100,25 +102,25 @@ func (d *Daemon) outboxDifferences(odd map[string]bool) ([]statefs.EntryName, er
 			d.logger.Warn("a file of outbox/ means nothing; it is left alone, and its operation is kept", "file", file)
 		}
 	}
-	names := files.Asked
+	names := files.Requested
 	present := make(map[statefs.EntryName]bool, len(files.Pending)+len(files.Manual))
 	for _, name := range files.Pending {
 		present[name] = true
-		if !inOrder(d.outbox.Standing(name), true, false) {
+		if !matchesFiles(d.outbox.State(name), true, false) {
 			names = append(names, name)
 		}
 	}
 	for _, name := range files.Manual {
 		present[name] = true
-		if !inOrder(d.outbox.Standing(name), true, true) {
+		if !matchesFiles(d.outbox.State(name), true, true) {
 			names = append(names, name)
 		}
 	}
-	return append(names, d.outbox.Beside(present)...), nil // listed after the files, so most of these are new
+	return append(names, d.outbox.Except(present)...), nil // Except runs after the listing, so most of these are new
 }
 
-// inOrder says whether what is known of an entry agrees with its files.
-func inOrder(s outbox.Standing, has, manual bool) bool {
+// matchesFiles reports whether the known state of an entry agrees with its files.
+func matchesFiles(s outbox.EntryState, has, manual bool) bool {
 	switch s {
 	case outbox.Unknown:
 		return !has
@@ -129,25 +131,30 @@ func inOrder(s outbox.Standing, has, manual bool) bool {
 	return has && !manual
 }
 
-// lookAtEntries looks at several entries side by side. An error is said once for as long as it stays.
-func (d *Daemon) lookAtEntries(ctx context.Context, names []statefs.EntryName, said map[statefs.EntryName]string) {
-	d.eachEntry(names, func(name statefs.EntryName) error { return d.lookAtEntry(ctx, name) }, func(name statefs.EntryName, err error) {
-		switch {
-		case err == nil || ctx.Err() != nil:
-			delete(said, name)
-		case said[name] != err.Error():
-			said[name] = err.Error()
-			d.logger.Error("an entry of the outbox stays as it is", "entry", name, "error", err)
-		}
-	})
+// reconcileEntries reconciles several entries concurrently. It logs an error once, until it changes
+// or is over.
+func (d *Daemon) reconcileEntries(ctx context.Context, names []statefs.EntryName, said map[statefs.EntryName]string) {
+	d.eachEntry(names, func(name statefs.EntryName) error { return d.reconcileEntry(ctx, name) },
+		func(name statefs.EntryName, err error) {
+			switch {
+			case err == nil || ctx.Err() != nil:
+				delete(said, name)
+			case said[name] != err.Error():
+				said[name] = err.Error()
+				d.logger.Error("an entry of the outbox stays as it is", "entry", name, "error", err)
+			}
+		})
 }
 
-// eachEntry does something with each entry, several at a time, and then has done called with each, one at a time.
-func (d *Daemon) eachEntry(names []statefs.EntryName, do func(statefs.EntryName) error, done func(statefs.EntryName, error)) {
+// eachEntry calls do for each entry, several at a time, and then done with the result, one at a
+// time.
+func (d *Daemon) eachEntry(names []statefs.EntryName, do func(statefs.EntryName) error,
+	done func(statefs.EntryName, error),
+) {
 	var workers sync.WaitGroup
 	var mu sync.Mutex
 	next := make(chan statefs.EntryName)
-	for range min(entriesAtOnce, len(names)) {
+	for range min(maxEntriesAtOnce, len(names)) {
 		workers.Go(func() {
 			for name := range next {
 				err := do(name)
@@ -164,11 +171,11 @@ func (d *Daemon) eachEntry(names []statefs.EntryName, do func(statefs.EntryName)
 	workers.Wait()
 }
 
-// LookAtEntry has an entry looked at, and what is asked of it carried out, before it returns.
-func (d *Daemon) LookAtEntry(ctx context.Context, name statefs.EntryName) error {
+// ReconcileEntry reconciles an entry and carries out its request before it returns.
+func (d *Daemon) ReconcileEntry(ctx context.Context, name statefs.EntryName) error {
 	select {
 	case <-d.ready:
-		return d.lookAtEntry(ctx, name)
+		return d.reconcileEntry(ctx, name)
 	case <-d.stopped:
 		return ErrStopped
 	case <-ctx.Done():
@@ -176,46 +183,49 @@ func (d *Daemon) LookAtEntry(ctx context.Context, name statefs.EntryName) error 
 	}
 }
 
-// AwaitEntry says when an entry was tried: done is closed when a try of it ends that begins from now on, and when it is done with. stop must be called in
-// the end.
+// AwaitEntry reports attempts to deliver an entry: done is closed when an attempt that begins from
+// now on ends, and when the entry is settled or removed. The caller must call stop.
 func (d *Daemon) AwaitEntry(name statefs.EntryName) (done <-chan struct{}, stop func()) {
 	return d.outbox.Await(name)
 }
 
-func (d *Daemon) lookAtEntry(ctx context.Context, name statefs.EntryName) error {
+func (d *Daemon) reconcileEntry(ctx context.Context, name statefs.EntryName) error {
 	has, manual, err := d.owner.HasEntry(name)
 	if err != nil {
 		return err
 	}
-	if _, asked, err := d.owner.AskedDelivery(name); err != nil || !asked && inOrder(d.outbox.Standing(name), has, manual) {
+	if _, asked, err := d.owner.DeliveryRequest(name); err != nil || !asked &&
+		matchesFiles(d.outbox.State(name), has, manual) {
 		return err
 	}
-	return d.within(ctx, name.ID, func(op *operation) error {
-		return d.settleEntry(ctx, op, name, d.outbox.Standing(name) != outbox.Unknown)
+	return d.withOperation(ctx, name.ID, func(op *operation) error {
+		return d.syncEntry(ctx, op, name, d.outbox.State(name) != outbox.Unknown)
 	})
 }
 
-// settleEntry brings an entry, its record and what is in memory in line, and carries out what is asked. known says that there was such an entry: one that is gone
-// was removed by a person. Nothing else looks at the operation meanwhile.
-func (d *Daemon) settleEntry(ctx context.Context, op *operation, name statefs.EntryName, known bool) error {
+// syncEntry brings an entry, its record and the memory in line, and carries out the entry's
+// request. known means that the entry existed: if it is gone, a person removed it. No other
+// reconcile of the operation runs concurrently.
+func (d *Daemon) syncEntry(ctx context.Context, op *operation, name statefs.EntryName, known bool) error {
 	has, manual, err := d.owner.HasEntry(name)
 	if err != nil {
 		return err
 	}
-	asked, isAsked, err := d.owner.AskedDelivery(name)
+	asked, isAsked, err := d.owner.DeliveryRequest(name)
 	if err != nil {
 		return err
 	}
 	rec, err := d.endedRecord(op, name.ID)
 	switch {
-	case errors.Is(err, errNotYet) || err == nil && !rec.Status.Terminal():
+	case errors.Is(err, errNotReady) || err == nil && !rec.Status.Terminal():
 		if isAsked {
-			d.logger.Info("a request about a delivery has no effect: the operation has not ended", "entry", name, "asked", asked.Ask, "by", asked.By)
-			return d.owner.Answered(asked)
+			d.logger.Info("a request about a delivery has no effect: the operation has not ended", "entry", name, "asked",
+				asked.Action, "by", asked.By)
+			return d.owner.DropDeliveryRequest(asked)
 		}
 		return nil // its end may be about to be written
 	case errors.Is(err, fs.ErrNotExist):
-		return errors.Join(d.setEntryAside(name, has, manual), d.answered(asked, isAsked))
+		return errors.Join(d.quarantineEntry(name, has, manual), d.finishDeliveryRequest(asked, isAsked))
 	case err != nil:
 		return err
 	}
@@ -224,24 +234,25 @@ func (d *Daemon) settleEntry(ctx context.Context, op *operation, name statefs.En
 		return err
 	}
 	it := rec.Delivery(name.Place)
-	if has && (it == nil || it.Kind != name.Kind || !isOpen(it)) { // its run says nothing here: optional steps have later ones
-		return errors.Join(d.removeEntry(name), d.answered(asked, isAsked))
+	if has && (it == nil || it.Kind != name.Kind || !isOpen(it)) {
+		// The operation's run is no criterion here: optional steps have later runs.
+		return errors.Join(d.removeEntry(name), d.finishDeliveryRequest(asked, isAsked))
 	}
 	if it == nil || !isOpen(it) {
 		d.outbox.Forget(name)
-		return d.answered(asked, isAsked)
+		return d.finishDeliveryRequest(asked, isAsked)
 	}
 	if err != nil {
-		entry = d.newEntry(rec, name) // the record says what it is
+		entry = d.newEntry(rec, name) // the record has what it needs
 	}
 	switch {
-	case isAsked && asked.Ask == statefs.DropDelivery:
-		d.abandon(ctx, rec, name, entry)
+	case isAsked && asked.Action == statefs.DropDelivery:
+		d.abortUpload(ctx, rec, name, entry)
 		err = d.dropDelivery(rec, name, asked.By, asked.Reason)
 	case isAsked && has:
 		err = d.retryDelivery(rec, name, entry, asked.By, asked.Reason)
 	case has && !manual && it.State == statefs.DeliveryManual:
-		err = d.retryDelivery(rec, name, entry, byHand, "")
+		err = d.retryDelivery(rec, name, entry, manualActor, "")
 	case has && manual && it.State == statefs.DeliveryPending:
 		err = d.holdDelivery(rec, name, entry)
 	case has && manual:
@@ -249,24 +260,24 @@ func (d *Daemon) settleEntry(ctx context.Context, op *operation, name statefs.En
 	case has:
 		d.outbox.Add(name, d.destination(rec, name), *rec.FinishedAt)
 	case known:
-		err = d.dropDelivery(rec, name, byHand, "")
+		err = d.dropDelivery(rec, name, manualActor, "")
 	}
-	return errors.Join(err, d.answered(asked, isAsked && err == nil))
+	return errors.Join(err, d.finishDeliveryRequest(asked, isAsked && err == nil))
 }
 
 func isOpen(it *statefs.Delivery) bool {
 	return it.State == statefs.DeliveryPending || it.State == statefs.DeliveryManual
 }
 
-func (d *Daemon) answered(asked statefs.AskedDelivery, isAsked bool) error {
+func (d *Daemon) finishDeliveryRequest(asked statefs.DeliveryRequest, isAsked bool) error {
 	if !isAsked {
 		return nil
 	}
-	return d.owner.Answered(asked)
+	return d.owner.DropDeliveryRequest(asked)
 }
 
-// setEntryAside moves an entry of no operation to corrupt/.
-func (d *Daemon) setEntryAside(name statefs.EntryName, has, manual bool) error {
+// quarantineEntry moves an entry without an operation to corrupt/.
+func (d *Daemon) quarantineEntry(name statefs.EntryName, has, manual bool) error {
 	d.outbox.Forget(name)
 	if !has {
 		return nil

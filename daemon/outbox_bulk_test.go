@@ -8,9 +8,9 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// A retry of many tries their target once, revives what waited for a person, and gives nothing a second try that was delivered; who names one of them is not
-// kept waiting by that.
-func TestManyAreAskedFor(t *testing.T) {
+// A bulk retry tries the target once, revives entries that waited for a person, and never delivers
+// an entry again. A request for a single entry is not delayed by it.
+func TestBulkRetryTriesTheTargetOnce(t *testing.T) {
 	t.Parallel()
 	b, r := hooked(t, http.StatusForbidden)
 	b.start()
@@ -28,12 +28,12 @@ func TestManyAreAskedFor(t *testing.T) {
 		return len(s.Targets) == 1 && s.Targets[0].Down
 	})
 	names = append(names, statefs.EntryName{ID: down, Place: 1, Kind: "webhook"})
-	ask := func(ask statefs.DeliveryAsk, names ...statefs.EntryName) map[statefs.EntryName]error {
-		failed, err := b.daemon.AskDeliveries(t.Context(), names, ask, statefs.Args{By: "anna"})
+	ask := func(ask statefs.DeliveryAction, names ...statefs.EntryName) map[statefs.EntryName]error {
+		failed, err := b.daemon.RequestDeliveries(t.Context(), names, ask, statefs.Args{By: "anna"})
 		must(t, err)
 		return failed
 	}
-	// The target is down, and known to be: all of them together are one try.
+	// The target is down: a retry of all entries is one attempt.
 	before := len(r.asked())
 	if failed := ask(statefs.RetryDelivery, names...); len(failed) != 0 {
 		t.Errorf("failed are %v", failed)
@@ -43,8 +43,8 @@ func TestManyAreAskedFor(t *testing.T) {
 	}
 	done, stop := b.daemon.AwaitEntry(names[2])
 	defer stop()
-	must(t, b.tree.AskDelivery(names[2], statefs.RetryDelivery, statefs.Args{}))
-	must(t, b.daemon.LookAtEntry(t.Context(), names[2]))
+	must(t, b.tree.RequestDelivery(names[2], statefs.RetryDelivery, statefs.Args{}))
+	must(t, b.daemon.ReconcileEntry(t.Context(), names[2]))
 	select {
 	case <-done:
 	case <-time.After(patience):
@@ -54,7 +54,7 @@ func TestManyAreAskedFor(t *testing.T) {
 		s := b.daemon.Outbox()
 		return len(s.Targets) == 1 && s.Targets[0].Down && s.Targets[0].NextTryAt.After(time.Now())
 	})
-	if n := len(r.asked()) - before; n > 3 { // one for all, and one or two of the one that was named
+	if n := len(r.asked()) - before; n > 3 { // one for all, and one or two for the single request
 		t.Errorf("the target was tried %d times", n)
 	}
 	if failed := ask(statefs.DropDelivery, names[0], names[1]); len(failed) != 0 {

@@ -20,11 +20,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jobdir/jobdir/history"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// waitsWith waits until an entry was tried and says why that failed.
+// waitsWith waits until an attempt to deliver an entry has failed with this error.
 func (b *bench) waitsWith(id statefs.ID, words string) {
 	b.t.Helper()
 	b.poll("the entry of "+id.String()+" says "+words, func() bool {
@@ -38,7 +38,8 @@ func (b *bench) waitsWith(id statefs.ID, words string) {
 	})
 }
 
-// A folder that is full, or may not be written, is tried until it can be, and has no part of a file meanwhile.
+// Delivery to a full or read-only folder is retried until it succeeds, and leaves no partial file
+// there.
 func TestDeliverToAFolderThatIsFullOrReadOnly(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -67,7 +68,7 @@ func TestDeliverToAFolderThatIsFullOrReadOnly(t *testing.T) {
 	b.delivered(closed, statefs.DeliveryDelivered)
 }
 
-// While the disk of the storage takes no entry the operation does not end, and then both are there.
+// While the disk of the storage takes no entry the operation does not end; then both are written.
 func TestDeliverWhileTheStorageIsFull(t *testing.T) {
 	t.Parallel()
 	dir, fill := smallDisk(t)
@@ -85,18 +86,19 @@ deliver:
 	b.awaitState(id, statefs.Running)
 	free := fill()
 	close(done)
-	b.poll("the end is tried", func() bool { return len(b.daemon.Health().Troubles) > 0 })
+	b.poll("the end is tried", func() bool { return len(b.daemon.Health().FailingOperations) > 0 })
 	if rec, err := b.tree.ReadRecord(id); err != nil || rec.Status.Terminal() || len(b.outbox()) != 0 {
 		t.Errorf("it is %s, the outbox has %v, %v", rec.Status, b.outbox(), err)
 	}
 	free()
 	rec := b.delivered(id, statefs.DeliveryDelivered)
-	if data, err := os.ReadFile(filepath.Join(out, id.String()+".json")); err != nil || string(data) != string(rec.Footer) {
+	if data, err := os.ReadFile(filepath.Join(out, id.String()+".json")); err != nil ||
+		string(data) != string(rec.Footer) {
 		t.Errorf("delivered is %q, %v", data, err)
 	}
 }
 
-// When retry_for is over a person has to act, and a retry has as long again.
+// When retry_for is over a person must act. A retry gets the full time limit again.
 func TestRetryForRunsOut(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, http.StatusServiceUnavailable)
@@ -110,12 +112,13 @@ func TestRetryForRunsOut(t *testing.T) {
 	b.failedOnce(id)
 	b.delivered(id, statefs.DeliveryPending)
 	b.jump.Store(int64(2 * time.Hour))
-	if rec := b.delivered(id, statefs.DeliveryManual); !strings.Contains(rec.Deliveries[0].Error, "503") || !strings.HasSuffix(rec.Deliveries[0].Error, "retry_for is over") {
+	if rec := b.delivered(id, statefs.DeliveryManual); !strings.Contains(rec.Deliveries[0].Error, "503") ||
+		!strings.HasSuffix(rec.Deliveries[0].Error, "retry_for is over") {
 		t.Errorf("the record says %+v", rec.Deliveries[0])
 	}
 	name := statefs.EntryName{ID: id, Place: 1, Kind: "webhook"}
 	b.poll("it waits for a person", func() bool { _, manual, err := b.tree.HasEntry(name); return err == nil && manual })
-	must(t, b.tree.AskDelivery(name, statefs.RetryDelivery, statefs.Args{}))
+	must(t, b.tree.RequestDelivery(name, statefs.RetryDelivery, statefs.Args{}))
 	b.delivered(id, statefs.DeliveryPending)
 	b.poll("it has as long again", func() bool {
 		e, manual, err := b.tree.ReadEntry(name)
@@ -125,10 +128,11 @@ func TestRetryForRunsOut(t *testing.T) {
 	b.delivered(id, statefs.DeliveryDelivered)
 }
 
-// A secret is read for each request, and nothing that is kept or said has any of it.
+// A secret is read for each request, and appears in no stored file or log.
 func TestSecretsOfWebhooks(t *testing.T) {
 	t.Parallel()
-	const first, second, broken = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "bmV3ZXIgc2VjcmV0IG9mIDI0IGJ5dGVzIG9yIG1vcmU=", "whsec_c2hvcnQ="
+	const first, second, broken = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+		"bmV3ZXIgc2VjcmV0IG9mIDI0IGJ5dGVzIG9yIG1vcmU=", "whsec_c2hvcnQ="
 	const bearer = "Bearer b3BlbiBzZXNhbWU"
 	var mu sync.Mutex
 	signed := make(map[string]string) // webhook-id to the secret that signed it
@@ -141,7 +145,8 @@ func TestSecretsOfWebhooks(t *testing.T) {
 			must(t, err)
 			mac := hmac.New(sha256.New, key)
 			_, _ = io.WriteString(mac, q.Header.Get("Webhook-Id")+"."+q.Header.Get("Webhook-Timestamp")+"."+string(body))
-			if q.Header.Get("Authorization") == bearer && q.Header.Get("Webhook-Signature") == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)) {
+			if q.Header.Get("Authorization") == bearer &&
+				q.Header.Get("Webhook-Signature") == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)) {
 				signed[q.Header.Get("Webhook-Id")] = secret
 			}
 		}
@@ -197,7 +202,7 @@ func TestSecretsOfWebhooks(t *testing.T) {
 	}
 }
 
-// A daemon that is killed while a request is under way makes the same one again.
+// A daemon that is killed during a request makes the same request again.
 func TestKilledWhileARequestIsUnderWay(t *testing.T) {
 	t.Parallel()
 	ids, hold := make(chan string, 2), make(chan struct{})
@@ -227,7 +232,7 @@ func TestKilledWhileARequestIsUnderWay(t *testing.T) {
 	}
 }
 
-// The retention keeps what is not delivered, however many there are, and nothing that was given up.
+// The retention keeps all operations with undelivered entries, and none with dropped ones.
 func TestRetentionKeepsWhatIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	b, _ := hooked(t, http.StatusForbidden)
@@ -243,7 +248,8 @@ func TestRetentionKeepsWhatIsNotDelivered(t *testing.T) {
 	if gone, err := b.daemon.Prune(t.Context(), false); err != nil || len(gone) != 0 {
 		t.Errorf("pruned is %v, %v", gone, err)
 	}
-	must(t, b.tree.AskDelivery(statefs.EntryName{ID: ids[0], Place: 1, Kind: "webhook"}, statefs.DropDelivery, statefs.Args{}))
+	must(t, b.tree.RequestDelivery(statefs.EntryName{ID: ids[0], Place: 1, Kind: "webhook"},
+		statefs.DropDelivery, statefs.Args{}))
 	b.poll("its entry is gone", func() bool { return len(b.outbox()) == 1 })
 	_, err := b.daemon.Prune(t.Context(), false)
 	must(t, err)
@@ -253,7 +259,8 @@ func TestRetentionKeepsWhatIsNotDelivered(t *testing.T) {
 	}
 }
 
-// What is delivered late is the newest record: optional steps, which are runs of their own, have ended since.
+// A late delivery uses the newest record, in which optional steps, which have runs of their own,
+// have ended.
 func TestTheNewestRecordIsDelivered(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "out")
@@ -275,13 +282,15 @@ deliver:
 		t.Fatalf("it trails: %s", statuses(rec))
 	}
 	must(t, b.stop())
-	b.start() // which keeps the entry too
+	b.start() // the start keeps the entry too
 	b.waitsWith(id, `"attempts":2`)
 	must(t, os.Mkdir(out, 0o750))
-	must(t, b.tree.AskDelivery(statefs.EntryName{ID: id, Place: 1, Kind: "folder"}, statefs.RetryDelivery, statefs.Args{}))
+	must(t, b.tree.RequestDelivery(statefs.EntryName{ID: id, Place: 1, Kind: "folder"},
+		statefs.RetryDelivery, statefs.Args{}))
 	b.delivered(id, statefs.DeliveryDelivered)
 	data, err := os.ReadFile(filepath.Join(out, id.String()+".json"))
-	if err != nil || strings.Contains(string(data), `"trailing":true`) || !strings.Contains(string(data), `"name":"aside","status":"succeeded"`) {
+	if err != nil || strings.Contains(string(data), `"trailing":true`) ||
+		!strings.Contains(string(data), `"name":"aside","status":"succeeded"`) {
 		t.Errorf("delivered is %s, %v", data, err)
 	}
 }

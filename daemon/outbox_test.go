@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobdir/jobdir/events"
+	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// receiver takes webhooks as it is told to.
+// receiver is a webhook receiver with configurable answers.
 type receiver struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -50,7 +50,8 @@ func (r *receiver) asked() []string {
 	return append([]string(nil), r.requests...)
 }
 
-// hooked is a bench whose job delivers to a receiver, and whose targets that are down are not tried again by themselves.
+// hooked is a bench whose job delivers to a receiver. Targets that are down are not probed
+// automatically.
 func hooked(t *testing.T, status int) (*bench, *receiver) {
 	t.Helper()
 	r := newReceiver(t, status)
@@ -66,7 +67,7 @@ func (b *bench) entry(id statefs.ID, suffix string) string {
 	return filepath.Join(b.dir, "outbox", id.String()+".1-webhook."+suffix)
 }
 
-// failedOnce waits until an entry says that it was tried.
+// failedOnce waits until an entry has recorded a failed attempt.
 func (b *bench) failedOnce(id statefs.ID) {
 	b.t.Helper()
 	b.poll("it was tried", func() bool {
@@ -75,7 +76,7 @@ func (b *bench) failedOnce(id statefs.ID) {
 	})
 }
 
-// A file whose name means nothing is said once, and left alone.
+// A file with an invalid name is logged once, and left alone.
 func TestOutboxOddFiles(t *testing.T) {
 	t.Parallel()
 	b, _ := hooked(t, http.StatusOK)
@@ -98,7 +99,7 @@ func TestOutboxOddFiles(t *testing.T) {
 	}
 }
 
-// What a person does in outbox/ counts at once: no sweep comes in this test.
+// Changes that a person makes in outbox/ take effect at once: no sweep runs in this test.
 func TestOutboxByHand(t *testing.T) {
 	t.Parallel()
 	b, r := hooked(t, http.StatusForbidden)
@@ -137,8 +138,8 @@ func TestOutboxByHand(t *testing.T) {
 	})
 }
 
-// A request is carried out at once, also when the target is down, and whoever follows is told who asked.
-func TestOutboxIsAsked(t *testing.T) {
+// A request is carried out at once, even if the target is down, and the event names the requester.
+func TestOutboxRequests(t *testing.T) {
 	t.Parallel()
 	b, r := hooked(t, http.StatusServiceUnavailable)
 	b.tellEvents()
@@ -151,16 +152,18 @@ func TestOutboxIsAsked(t *testing.T) {
 	b.delivered(second, statefs.DeliveryPending)
 	nameOf := func(id statefs.ID) statefs.EntryName { return statefs.EntryName{ID: id, Place: 1, Kind: "webhook"} }
 	r.answers(http.StatusForbidden)
-	must(t, b.tree.AskDelivery(nameOf(first), statefs.RetryDelivery, statefs.Args{By: "anna"}))
+	must(t, b.tree.RequestDelivery(nameOf(first), statefs.RetryDelivery, statefs.Args{By: "anna"}))
 	b.delivered(first, statefs.DeliveryManual)
-	b.delivered(second, statefs.DeliveryManual) // the target is back: it refuses for a reason of the entry
+	b.delivered(second, statefs.DeliveryManual) // the target is up: it refuses this entry
 	r.answers(http.StatusOK)
-	must(t, b.tree.AskDelivery(nameOf(first), statefs.RetryDelivery, statefs.Args{By: "anna"}))
+	must(t, b.tree.RequestDelivery(nameOf(first), statefs.RetryDelivery, statefs.Args{By: "anna"}))
 	b.delivered(first, statefs.DeliveryDelivered)
-	must(t, b.tree.AskDelivery(nameOf(second), statefs.DropDelivery, statefs.Args{By: "bert", Reason: "nobody wants it"}))
+	must(t, b.tree.RequestDelivery(nameOf(second), statefs.DropDelivery,
+		statefs.Args{By: "bert", Reason: "nobody wants it"}))
 	b.delivered(second, statefs.DeliveryDropped)
 	host := "webhook " + r.URL
-	b.toldOf(reader, host+" down: POST "+strings.TrimPrefix(r.URL, "http://")+" was answered with 503 (Service Unavailable)", "1 failed_manual", host+" up", "1 failed_manual",
+	b.toldOf(reader, host+" down: POST "+strings.TrimPrefix(r.URL,
+		"http://")+" was answered with 503 (Service Unavailable)", "1 failed_manual", host+" up", "1 failed_manual",
 		"1 pending by anna", "1 delivered", "1 dropped by bert")
 	b.poll("nothing is left", func() bool { return len(b.outbox()) == 0 })
 	if asked := r.asked(); len(asked) != 4 {
@@ -172,7 +175,7 @@ func TestOutboxIsAsked(t *testing.T) {
 	}
 }
 
-// What is removed while no daemon runs is given up, and what goes with the folder is not.
+// An entry removed while no daemon runs is dropped; an entry lost with its folder is restored.
 func TestOutboxWhileNoDaemonRuns(t *testing.T) {
 	t.Parallel()
 	b, r := hooked(t, http.StatusServiceUnavailable)
@@ -194,7 +197,7 @@ func TestOutboxWhileNoDaemonRuns(t *testing.T) {
 	b.delivered(gone, statefs.DeliveryDropped)
 }
 
-// What is wrong on our side holds back what it is wrong with, and nothing else that goes to the same place.
+// A fault on our side delays only the affected deliveries, and no others to the same receiver.
 func TestOutboxOurFault(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, http.StatusOK)
@@ -216,7 +219,7 @@ func TestOutboxOurFault(t *testing.T) {
 	if total != 2 || len(page) != 2 || page[0].Target == nil || !strings.Contains(page[0].Target.Error, "secret") {
 		t.Fatalf("listed %+v, %d", page, total)
 	}
-	must(t, b.tree.AskDelivery(page[1].Name, statefs.RetryDelivery, statefs.Args{}))
+	must(t, b.tree.RequestDelivery(page[1].Name, statefs.RetryDelivery, statefs.Args{}))
 	b.delivered(page[0].Name.ID, statefs.DeliveryDelivered, statefs.DeliveryDelivered)
 	b.delivered(page[1].Name.ID, statefs.DeliveryDelivered, statefs.DeliveryDelivered)
 }

@@ -2,18 +2,24 @@ package daemon
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// TestOverflowLosesNoRequest drops all three requests of 7,000 live operations while the daemon's process is stopped: more events
-// than the queue of the kernel holds, so that it really overflows. Every operation must end as cancelled.
+// TestOverflowLosesNoRequest drops all three requests of 7,000 live operations while the daemon's
+// process is stopped: more events than the kernel's queue holds, so that it overflows. Every
+// operation must end as cancelled. With -short there are 200 operations, and foreign files whose
+// events fill the queue before the requests come.
 func TestOverflowLosesNoRequest(t *testing.T) {
-	const live = 7000
+	live, foreign := prooftest.Count(200, 7000, 7000), prooftest.Count(10_000, 0, 0)
 	b := prepare(t, handlerJobs, testHandlers)
 	b.tree = reopen(t, b, statefs.Process)
 	ids := make([]statefs.ID, live)
@@ -31,7 +37,12 @@ func TestOverflowLosesNoRequest(t *testing.T) {
 	b.awaitAll("run", ids, func(id statefs.ID) bool { return b.exists(statefs.MarkerName(id, statefs.Running)) })
 
 	must(t, child.Process.Signal(syscall.SIGSTOP))
-	for _, ask := range []statefs.Ask{statefs.Pause, statefs.Resume, statefs.Cancel} {
+	for i := range foreign { // at least two events each: create and remove
+		name := filepath.Join(b.dir, "jobs", fmt.Sprintf("foreign%d", i))
+		must(t, os.WriteFile(name, nil, 0o600))
+		must(t, os.Remove(name))
+	}
+	for _, ask := range []statefs.Action{statefs.Pause, statefs.Resume, statefs.Cancel} {
 		for _, id := range ids {
 			b.touch(id, ask)
 		}

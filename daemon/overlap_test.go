@@ -12,7 +12,7 @@ const (
 	cancels = `{group: test, name: cancels, schedule: {cron: "* * * * * *", overlap: cancel_previous}, handler: hold}`
 )
 
-// holding are handlers that end when the test says so, or when they are cancelled.
+// holding has handlers that end when the test releases them, or when they are cancelled.
 type holding struct {
 	began   chan string
 	release chan struct{}
@@ -49,7 +49,7 @@ func (h *holding) next(b *bench) statefs.ID {
 	}
 }
 
-// follows returns the operation that a slot made for the time after another one.
+// follows returns the operation that a slot created for the time after another one.
 func (b *bench) follows(job string, first statefs.ID) (second *statefs.Record) {
 	b.t.Helper()
 	b.await("a slot comes while "+first.String()+" runs", func() bool {
@@ -66,7 +66,7 @@ func (b *bench) follows(job string, first statefs.ID) (second *statefs.Record) {
 	return second
 }
 
-// A slot of a schedule that queues waits until the work of the one before has ended by itself.
+// A schedule with overlap queue: a slot waits until the work of the previous slot has ended.
 func TestASlotWaitsForTheWorkBeforeIt(t *testing.T) {
 	t.Parallel()
 	hold := &holding{make(chan string), make(chan struct{})}
@@ -95,7 +95,8 @@ func TestASlotWaitsForTheWorkBeforeIt(t *testing.T) {
 	b.beganInTurn(first, second.ID, third.ID)
 }
 
-// A slot of a schedule that cancels ends the work of the one before, and begins when that has ended.
+// A schedule with overlap cancel: a slot cancels the work of the previous one, and starts when it
+// has ended.
 func TestASlotCancelsTheWorkBeforeIt(t *testing.T) {
 	t.Parallel()
 	hold := &holding{make(chan string), make(chan struct{})}
@@ -113,12 +114,12 @@ func TestASlotCancelsTheWorkBeforeIt(t *testing.T) {
 		t.Errorf("%s begins again", next)
 	} else if next == second.ID {
 		b.beganInTurn(first, second.ID)
-	} else if rec := b.awaitEnd(second.ID); rec.Status != statefs.Cancelled { // the next slot was quicker
+	} else if rec := b.awaitEnd(second.ID); rec.Status != statefs.Cancelled { // the next slot was faster
 		t.Errorf("%s begins, and the one before it is %s", next, rec.Status)
 	}
 }
 
-// beganInTurn checks that each began when the one before it had ended.
+// beganInTurn checks that each operation began after the previous one had ended.
 func (b *bench) beganInTurn(ids ...statefs.ID) {
 	b.t.Helper()
 	for i := range ids[1:] {

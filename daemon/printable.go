@@ -7,9 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// printable returns text as it stands in a line of the log. A file name may hold anything: a line break in it must not look like a
-// line of ours, and what moves the cursor must not reach a terminal. Text without such characters is unchanged; in all other text
-// they are written as \n, \x1b or \u2028, and a backslash as two.
+// printable returns text with unsafe characters escaped, for a line of the log. A file name may
+// hold any character: a line break in it must not look like a line of the daemon, and a control
+// sequence must not reach a terminal. Text without such characters is returned unchanged. In all
+// other text they become \n, \x1b or \u2028, and a backslash is doubled.
 func printable(text string) string {
 	if !strings.ContainsFunc(text, unprintable) && utf8.ValidString(text) {
 		return text
@@ -29,7 +30,9 @@ func printable(text string) string {
 	return out.String()
 }
 
-// unprintable are control characters, and what ends a line or turns its direction in a terminal.
+// unprintable reports whether r is a control character, ends a line, or changes the text direction
+// in a terminal.
 func unprintable(r rune) bool {
-	return r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) || unicode.Is(unicode.Bidi_Control, r)
+	return r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) ||
+		unicode.Is(unicode.Bidi_Control, r)
 }

@@ -8,35 +8,37 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// prioritize changes the place of an operation in the queue. The new priority stands in the record before the request is forgotten, so
-// it survives; one that does not wait now has it when it does.
+// prioritize changes the priority of an operation. The record with the new priority is written
+// before the request is dropped, so the priority survives a crash. An operation that is not waiting
+// uses it the next time it waits.
 func (d *Daemon) prioritize(op *operation, r *request) {
-	if !statefs.Prioritize.Means(op.state) {
-		d.meansNothing(op, r)
+	if !statefs.Prioritize.AppliesIn(op.state) {
+		d.ignoreRequest(op, r)
 		return
 	}
-	priority, err := d.wantedPriority(op, r)
+	priority, err := d.requestedPriority(op, r)
 	if err != nil {
-		d.say(op, "  Prioritize requested: "+err.Error()+"; nothing is changed.")
-		d.logger.Warn("request ignored", "id", op.id(), "request", r.Ask, "error", err)
-		op.effected = append(op.effected, r.Taken)
+		d.logLine(op, "  Prioritize requested: "+err.Error()+"; nothing is changed.")
+		d.logger.Warn("request ignored", "id", op.id(), "request", r.Action, "error", err)
+		op.doneRequests = append(op.doneRequests, r.TakenRequest)
 		return
 	}
 	if priority != op.rec.Priority {
-		d.say(op, fmt.Sprintf("  Prioritize requested: its priority is now %d.", priority))
+		d.logLine(op, fmt.Sprintf("  Prioritize requested: its priority is now %d.", priority))
 		d.logger.Info("priority changed", "id", op.id(), "from", op.rec.Priority, "to", priority)
 		op.rec.Priority, op.unsaved = priority, true
-		if op.stands == waits && op.state == statefs.Queued {
-			d.admission.enter(op) // its place, before whoever waits for it is told
+		if op.standing == standingWaiting && op.state == statefs.Queued {
+			d.admission.tryAdmit(op) // move it in the queue before the requester gets an answer
 		}
 	}
-	op.effected = append(op.effected, r.Taken)
+	op.doneRequests = append(op.doneRequests, r.TakenRequest)
 }
 
-// wantedPriority is the priority that a request asks for, or the one that puts the operation before all others of its lane.
-func (d *Daemon) wantedPriority(op *operation, r *request) (int, error) {
+// requestedPriority returns the priority given in the request. A request without arguments gets the
+// priority that puts the operation first in its lane.
+func (d *Daemon) requestedPriority(op *operation, r *request) (int, error) {
 	if len(r.At.Args) == 0 {
-		return min(d.admission.front(op), catalog.MaxPriority), nil
+		return min(d.admission.frontPriority(op), catalog.MaxPriority), nil
 	}
 	var args struct {
 		Priority *int `json:"priority"`

@@ -10,8 +10,9 @@ import (
 // progressEvery is the shortest time between two writes of a progress file.
 const progressEvery = time.Second
 
-// progressFile writes progress at most once a second: at once when the last write is long enough ago, else when its time has
-// come. It keeps no timer while nothing changes. A write that fails is tried again with the next progress: it may be lost.
+// progressFile writes progress at most once a second: immediately if the last write is at least a
+// second ago, otherwise when that second is over. No timer runs while nothing changes. A failed
+// write is not retried; the next progress overwrites it, since progress may be lost.
 type progressFile struct {
 	write func(statefs.Progress) error
 
@@ -53,10 +54,10 @@ func (f *progressFile) flush() {
 
 func (f *progressFile) writeLocked(now time.Time) {
 	f.last = now
-	_ = f.write(f.next) // may be lost, and is written again within a second of the next progress
+	_ = f.write(f.next) // progress may be lost; the next one is written within a second
 }
 
-// close writes what is still due and ends the timer.
+// close writes pending progress and stops the timer.
 func (f *progressFile) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

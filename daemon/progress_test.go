@@ -23,13 +23,13 @@ func TestProgressIsWrittenOnceASecond(t *testing.T) {
 			return nil
 		}}
 		put := func(done int64) { f.put(statefs.Progress{Done: done}, time.Now()) }
-		put(1) // at once
+		put(1) // written at once
 		put(2)
-		put(3) // together, when the second is over
+		put(3) // written together with 2, one second after the first write
 		<-time.After(5 * time.Second)
-		put(4) // at once again
+		put(4) // written at once again
 		put(5)
-		f.close() // what is still due
+		f.close() // writes what is pending
 		put(6)
 		synctest.Wait()
 		<-time.After(time.Minute)
@@ -62,26 +62,35 @@ func TestParseProgress(t *testing.T) {
 		{"", 0, nil, "", false},
 		{"x 9", 0, nil, "", false},
 		{"-1 9", 0, nil, "", false},
+		{`{"done": 3, "total": 9, "phase": "reading\non", "at": 1}`, 3, &nine, "reading on", true},
+		{`{"done": 3, "total": null}`, 3, nil, "", true},
+		{`{"total": 9}`, 0, nil, "", false},
+		{`{"done": -1}`, 0, nil, "", false},
+		{`{"done": "3"}`, 0, nil, "", false},
+		{`{"done": 3`, 0, nil, "", false},
 		{"99999999999999999999 1", 0, nil, "", false},
 	} {
-		done, total, phase, ok := parseProgress(tc.line)
-		if done != tc.done || phase != tc.phase || ok != tc.ok || (total == nil) != (tc.total == nil) || (total != nil && *total != *tc.total) {
+		found, ok := parseProgress(tc.line)
+		done, total, phase := found.done, found.total, found.phase
+		if done != tc.done || phase != tc.phase || ok != tc.ok || (total == nil) != (tc.total == nil) ||
+			(total != nil && *total != *tc.total) {
 			t.Errorf("parseProgress(%q) = %d %v %q %v", tc.line, done, total, phase, ok)
 		}
 	}
 }
 
-// A phase is in the record at once, progress within it is not.
+// A new phase is written to the record at once; progress within a phase is not.
 func TestPhaseIsInTheRecord(t *testing.T) {
 	t.Parallel()
 	step := make(chan struct{})
-	b := setup(t, "{group: test, name: phases, handler: phases}", Handlers{"phases": {Run: func(_ context.Context, op *Op) error {
-		for i, phase := range []string{"reading", "", "writing"} {
-			op.Progress(int64(i), 3, phase)
-			<-step
-		}
-		return nil
-	}}})
+	b := setup(t, "{group: test, name: phases, handler: phases}",
+		Handlers{"phases": {Run: func(_ context.Context, op *Op) error {
+			for i, phase := range []string{"reading", "", "writing"} {
+				op.Progress(int64(i), 3, phase)
+				<-step
+			}
+			return nil
+		}}})
 	id := b.submit("phases", `{}`)
 	phase := func(want string, done int64) {
 		t.Helper()
@@ -94,7 +103,7 @@ func TestPhaseIsInTheRecord(t *testing.T) {
 	phase("reading", 0)
 	step <- struct{}{}
 	phase("writing", 2)
-	if rec := b.awaitEnd(id); rec.Phase != "writing" || rec.HeartbeatAt == nil {
+	if rec := b.awaitEnd(id); rec.Phase != "completed" || rec.Progress.Phase != "writing" || rec.HeartbeatAt == nil {
 		t.Errorf("phase %q, heartbeat %v", rec.Phase, rec.HeartbeatAt)
 	}
 }

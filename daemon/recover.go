@@ -8,13 +8,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
-// recover brings the storage into order before anything is served. The watch is in place already, so nothing that happens
-// meanwhile is missed; the looks do the rest, since a start is nothing but a look at everything.
+// recover brings the storage into order before anything is served. The watch is already running, so
+// no change during the recovery is missed. The rest is done by reconciles: every ID that exists is
+// enqueued.
 func (d *Daemon) recover(ctx context.Context) error {
 	if err := d.dir.Check(); err != nil {
 		return err
@@ -22,7 +23,7 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err := d.endStrays(ctx); err != nil {
 		return err
 	}
-	d.findHeld()
+	d.heldCommands = d.listHeldCommands()
 	made, err := d.owner.RecoverBatches()
 	if err != nil {
 		return err
@@ -30,14 +31,14 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if made > 0 {
 		d.logger.Info("lists whose submit was cut off are completed", "made", made)
 	}
-	put, err := d.owner.Untake()
+	put, err := d.owner.RestoreTaken()
 	if err != nil {
 		return err
 	}
 	if put > 0 {
 		d.logger.Info("requests of an earlier daemon are carried out again", "count", put)
 	}
-	if err := d.takeOutbox(ctx); err != nil {
+	if err := d.recoverOutbox(ctx); err != nil {
 		return err
 	}
 	listing, err := d.owner.List()
@@ -48,42 +49,45 @@ func (d *Daemon) recover(ctx context.Context) error {
 	for _, e := range listing.Markers {
 		present[e.ID] = true
 	}
-	safe, err := d.catchUp(ctx, present)
+	safe, err := d.indexMissedEnds(ctx, present)
 	if err != nil {
 		return err
 	}
-	lost, err := d.lostMarkers(present, safe)
+	lost, err := d.recordsWithoutMarker(present, safe)
 	if err != nil {
 		return err
 	}
-	misnamed, err := d.misnamed(listing, present, lost)
+	misnamed, err := d.findMisnamed(listing, present, lost)
 	if err != nil {
 		return err
 	}
 	lost = append(lost, misnamed...)
-	lost, back, err := d.stillLost(ctx, lost)
+	lost, back, err := d.confirmLost(ctx, lost)
 	if err != nil {
 		return err
 	}
-	gone, err := d.restoreRenamed(lost, listing)
+	gone, err := d.restoreRenamedMarkers(lost, listing)
 	if err != nil {
 		return err
 	}
-	if err := d.treatLost(gone, len(present) == 0 && len(gone) == len(lost)); err != nil { //nolint:contextcheck // an end is carried to its end
+	if err := d.endLost(gone, len(present) == 0 && len(gone) == len(lost)); err != nil { //nolint:contextcheck // must complete
 		return err
 	}
-	if err := d.endUnwanted(); err != nil {
+	if err := d.endUnwantedCommands(d.heldCommands); err != nil {
 		return err
+	}
+	if !d.keepersSettled() {
+		d.awaitingKeepers.Store(&present)
 	}
 	for id, names := range listing.IDs() {
-		d.looks.wantNames(id, names|allListed)
+		d.reconcileQueue.enqueueNames(id, names|namesFromListing)
 	}
 	for _, rec := range slices.Concat(lost, back) {
-		d.looks.want(rec.ID)
+		d.reconcileQueue.enqueue(rec.ID)
 	}
-	d.looks.wait()
-	d.held = nil
-	d.openLists(ctx)
+	d.reconcileQueue.wait()
+	d.heldCommands = nil
+	d.openHistoryQueries(ctx)
 	if err := d.owner.SyncAll(); err != nil {
 		return err
 	}
@@ -93,9 +97,10 @@ func (d *Daemon) recover(ctx context.Context) error {
 	return nil
 }
 
-// endStrays ends what commands of the storage have left behind that no living keeper has in hand, such as when a keeper was killed
-// with its daemon: their operations start again, and nothing may run twice at once. One pass over the processes finds them all by the
-// mark of the storage, which nobody but a daemon sets, and the ID of an operation.
+// endStrays ends processes that commands of this storage have left and that no living keeper holds,
+// for example after a keeper was killed with its daemon. Their operations start again, and nothing
+// may run twice at once. One pass over all processes finds them by the mark of the storage, which
+// only a daemon sets, and the ID of an operation.
 func (d *Daemon) endStrays(ctx context.Context) error {
 	var spare []int
 	if d.config.Keepers != nil {
@@ -104,7 +109,7 @@ func (d *Daemon) endStrays(ctx context.Context) error {
 	began := time.Now()
 	count, err := keeper.EndStrays(ctx, d.owner.Mark(), d.config.Grace, spare...)
 	if count > 0 {
-		d.straysSince = began
+		d.straysEndedAt = began
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		d.logger.Warn("processes of an earlier daemon cannot be found on this system")
@@ -119,12 +124,14 @@ func (d *Daemon) endStrays(ctx context.Context) error {
 	return nil
 }
 
-// lostMarkers returns the live records that have no marker, and writes the list of live operations anew when it is safe to. Only the IDs of that
-// list are asked for, so a start costs what is live and not what has been.
-func (d *Daemon) lostMarkers(present map[statefs.ID]bool, safe bool) ([]*statefs.Record, error) {
+// recordsWithoutMarker returns the live records that have no marker, and rewrites the cached list
+// of live operations if that is safe. It reads only the records of IDs in that list or with a
+// marker, so a start costs time by the live operations, not by the history.
+func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([]*statefs.Record, error) {
 	live, err := d.owner.LiveList()
 	if err != nil {
-		// A cache: without it, only a marker that was removed meanwhile goes unnoticed.
+		// The list is a cache: without it, only a marker that was removed while no daemon ran goes
+		// unnoticed.
 		d.logger.Warn("the cached list of live operations is made anew", "error", err)
 		live = make(map[statefs.ID]bool)
 	}
@@ -143,32 +150,37 @@ func (d *Daemon) lostMarkers(present map[statefs.ID]bool, safe bool) ([]*statefs
 		}
 		delete(live, id)
 	}
+	var unlisted []statefs.ID // their submit was cut off after the marker
 	for id := range present {
 		if !live[id] {
 			if _, err := d.owner.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
-				continue // a foreign program's: were it in the list, it would count as ours
+				continue // a foreign operation: in the list it would count as the daemon's
 			}
+			unlisted = append(unlisted, id)
 		}
 		live[id] = true
 	}
 	if !safe {
-		return lost, nil // it names what the index of the history still lacks
+		d.owner.AddLive(unlisted...)
+		return lost, nil // the list names operations that the index of the history still lacks
 	}
-	if err := d.owner.SetLiveList(live); statefs.Scarce(err) {
-		d.logger.Warn("the cached list of live operations stays as it is", "error", err) // on a full disk control must work
+	if err := d.owner.SetLiveList(live); statefs.DiskFull(err) {
+		// A full disk must not keep the daemon from starting: operations can still be controlled.
+		d.logger.Warn("the cached list of live operations stays as it is", "error", err)
 	} else if err != nil {
 		return nil, err
 	}
 	return lost, nil
 }
 
-// stillLost looks a second time, and returns the records whose marker is still missing, and those whose marker is back: another process
-// may be about to submit, and has written the record and not yet the marker.
-func (d *Daemon) stillLost(ctx context.Context, lost []*statefs.Record) (still, back []*statefs.Record, err error) {
+// confirmLost checks again after missingMarkerGrace, and returns the records whose marker is still
+// missing and those whose marker is back. A process that is submitting may have written the record
+// and not yet the marker.
+func (d *Daemon) confirmLost(ctx context.Context, lost []*statefs.Record) (still, back []*statefs.Record, err error) {
 	if len(lost) == 0 {
 		return nil, nil, nil
 	}
-	timer := time.NewTimer(secondLook)
+	timer := time.NewTimer(missingMarkerGrace)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -176,7 +188,7 @@ func (d *Daemon) stillLost(ctx context.Context, lost []*statefs.Record) (still, 
 		return nil, nil, context.Cause(ctx)
 	}
 	for _, rec := range lost {
-		sight, err := d.owner.Look(rec.ID)
+		sight, err := d.owner.ObserveAll(rec.ID)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -189,7 +201,8 @@ func (d *Daemon) stillLost(ctx context.Context, lost []*statefs.Record) (still, 
 	return still, back, nil
 }
 
-// markerOf is the state that the marker of an operation has by its record; one that is terminal has none.
+// markerOf returns the state that the marker of a record must have; a terminal state means no
+// marker.
 func markerOf(rec *statefs.Record) statefs.State {
 	switch {
 	case rec.Trailing:
@@ -200,32 +213,33 @@ func markerOf(rec *statefs.Record) statefs.State {
 	return rec.Status
 }
 
-// treatLost ends operations whose marker was removed while no daemon ran. When every marker is gone, and there was more than
-// one, nobody meant that: the markers are made again.
-func (d *Daemon) treatLost(lost []*statefs.Record, all bool) error {
+// endLost ends operations whose marker was removed while no daemon ran. If every marker is gone,
+// and there was more than one, this is taken for an accident: the markers are restored.
+func (d *Daemon) endLost(lost []*statefs.Record, all bool) error {
 	if all && len(lost) > 1 {
 		for _, rec := range lost {
-			if err := d.owner.Restore(rec.ID, markerOf(rec), rec.CreatedAt); err != nil {
+			if err := d.owner.RestoreMarker(rec.ID, markerOf(rec), rec.CreatedAt); err != nil {
 				return fmt.Errorf("restore the marker of %s: %w", rec.ID, err)
 			}
 		}
-		d.logger.Warn("all markers were gone; they are restored from the records", "folder", d.owner.JobsDir(), "count", len(lost))
+		d.logger.Warn("all markers were gone; they are restored from the records", "folder",
+			d.owner.JobsDir(), "count", len(lost))
 		return nil
 	}
 	for _, rec := range lost {
 		op := newOperation(rec)
-		op.set(rec.Status)
+		op.setState(rec.Status)
 		if rec.Trailing {
-			op.set(statefs.Trailing)
+			op.setState(statefs.Trailing)
 		}
 		if rec.Status == statefs.Running || rec.Status == statefs.Paused {
-			d.say(op, lineCancel)
+			d.logLine(op, lineCancel)
 		}
-		d.endHeld(rec.ID)
+		d.endHeldCommands(rec.ID)
 		if !rec.Trailing {
 			rec.Reason = "marker missing"
 		}
-		d.logger.Warn("no marker: its submit was cut off, or somebody removed the marker while no daemon ran; the operation is cancelled", "id", rec.ID)
+		d.logger.Warn("cancelling an operation whose marker was removed while no daemon ran", "id", rec.ID)
 		if err := d.finishAs(op, statefs.CauseMarkerMissing); err != nil {
 			return err
 		}
@@ -233,7 +247,8 @@ func (d *Daemon) treatLost(lost []*statefs.Record, all bool) error {
 	return nil
 }
 
-// sweepAndLog is the periodic sweep.
+// sweepAndLog runs the periodic sweep. It logs an error only if it differs from that of the last
+// sweep.
 func (d *Daemon) sweepAndLog(ctx context.Context) {
 	_, err := d.sweep(ctx, false)
 	if _, gone := errors.AsType[*watch.GoneError](err); gone {
@@ -249,25 +264,26 @@ func (d *Daemon) sweepAndLog(ctx context.Context) {
 	d.sweepError = said
 }
 
-// sweep removes what belongs to nothing, checks that the folder is still the one that is watched, and wants every live operation
-// looked at whose marker and memory differ: that a look was missed must cost a minute, never more.
+// sweep removes stray files, checks that the folder is still the one that is watched, and enqueues
+// every live operation whose marker and memory differ: a missed event costs at most one sweep
+// interval.
 func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
 	if err := d.dir.Check(); err != nil {
 		d.fail(err)
 		return nil, err
 	}
 	d.counters.sweeps.Add(1)
-	d.scheduler.wantAll() // the clock may have been set
-	d.alarms.again()
+	d.scheduler.enqueueAll() // the clock may have been set
+	d.alarms.rearm()
 	if dryRun {
 		return d.owner.PlanSweep(d.manages)
 	}
-	if made, err := d.owner.KeepLock(); err != nil {
+	if made, err := d.owner.RestoreLock(); err != nil {
 		d.logger.Error("the lock file is gone and cannot be made again", "error", err)
 	} else if made {
 		d.logger.Warn("the lock file was removed or replaced; it is made again: leave it alone while the daemon runs")
 	}
-	folders, foldersErr := d.owner.KeepFolders()
+	folders, foldersErr := d.owner.RestoreFolders()
 	if _, gone := errors.AsType[*statefs.FolderGoneError](foldersErr); gone {
 		d.fail(foldersErr)
 		return nil, foldersErr
@@ -275,7 +291,7 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	if len(folders) > 0 {
 		d.logger.Warn("folders of the storage were removed; they are made again", "folders", folders)
 	}
-	made, markErr := d.owner.KeepMark()
+	made, markErr := d.owner.RestoreMark()
 	if made {
 		d.logger.Warn("storage.json was removed or replaced; it is made again: leave it alone")
 	}
@@ -284,16 +300,16 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 		keysErr = d.owner.SweepKeys(d.config.Intake.KeysSince())
 	}
 	findings, err := d.owner.Sweep(d.manages)
-	d.report(findings)
-	d.tellSweep(findings)
-	d.lanes.alarms.again()
-	d.lanes.want()
-	d.wantDifferences()
-	d.wantAllEntries()
+	d.logFindings(findings)
+	d.publishSweep(findings)
+	d.lanes.alarms.rearm()
+	d.lanes.reconcileSoon()
+	d.enqueueDifferences()
+	d.scanOutboxSoon()
 	return findings, errors.Join(err, keysErr, markErr, foldersErr, d.trimLiveList(ctx))
 }
 
-func (d *Daemon) wantDifferences() {
+func (d *Daemon) enqueueDifferences() {
 	listing, err := d.owner.List()
 	if err != nil {
 		d.fail(err)
@@ -303,18 +319,24 @@ func (d *Daemon) wantDifferences() {
 	for _, e := range listing.Markers {
 		seen[e.ID] = true
 		op := d.operation(e.ID)
-		if op == nil || op.shown.Load() != e.State {
-			d.looks.want(e.ID)
+		if op == nil || op.publicState.Load() != e.State {
+			d.reconcileQueue.enqueue(e.ID)
 		}
 	}
 	for _, e := range listing.Requests {
 		if d.manages(e.ID) {
-			d.looks.want(e.ID)
+			d.reconcileQueue.enqueue(e.ID)
 		}
 	}
-	for _, op := range d.all() {
+	for _, op := range d.allOperations() {
 		if !seen[op.id()] {
-			d.looks.want(op.id())
+			d.reconcileQueue.enqueue(op.id())
 		}
+		if !op.evicted.Load() && !d.owner.HasRecord(op.id()) {
+			d.RecordUnreadable(op.id())
+		}
+	}
+	for _, id := range d.admission.overdue() {
+		d.reconcileQueue.enqueue(id)
 	}
 }

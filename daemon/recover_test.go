@@ -28,7 +28,7 @@ func TestStopInterruptsAndTheNextDaemonGoesOn(t *testing.T) {
 		names, _ := filepath.Glob(b.tree.JobsDir() + "/*")
 		t.Fatalf("after the stop: %q", names)
 	}
-	b.touch(paused, statefs.Resume) // a request that waits for a daemon
+	b.touch(paused, statefs.Resume) // a request made while no daemon runs
 	b.start()
 	for _, id := range []statefs.ID{running, paused, command} {
 		b.awaitState(id, statefs.Running)
@@ -39,13 +39,13 @@ func TestStopInterruptsAndTheNextDaemonGoesOn(t *testing.T) {
 	}
 }
 
-// TestRecovery leaves what a crash, or a person, can leave, and starts a daemon on it.
+// TestRecovery starts a daemon on storages as a crash or a person can leave them.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
 	owner := func(t *testing.T, b *bench) *statefs.Owner {
 		o, err := statefs.Own(b.tree)
 		must(t, err)
-		t.Cleanup(func() { _ = o.Release() }) // released before in the cases that start a daemon
+		t.Cleanup(func() { _ = o.Release() }) // the cases that start a daemon have released it before
 		return o
 	}
 	for name, tc := range map[string]struct {
@@ -90,7 +90,10 @@ func TestRecovery(t *testing.T) {
 				for _, tr := range rec.Transitions {
 					causes = append(causes, tr.Cause)
 				}
-				if want := []statefs.Cause{statefs.CauseSubmit, statefs.CauseStart, statefs.CauseRescued, statefs.CauseStart}; !slices.Equal(causes, want) || rec.Starts != 2 || rec.Rescues != 1 {
+				if want := []statefs.Cause{
+					statefs.CauseSubmit, statefs.CauseStart, statefs.CauseRescued,
+					statefs.CauseStart,
+				}; !slices.Equal(causes, want) || rec.Starts != 2 || rec.Rescues != 1 {
 					t.Errorf("%v, %d starts, %d rescues; want %v, 2, 1", causes, rec.Starts, rec.Rescues, want)
 				}
 			},
@@ -128,7 +131,7 @@ func TestRecovery(t *testing.T) {
 		},
 		"marker removed meanwhile": {
 			func(t *testing.T, b *bench, id statefs.ID) {
-				b.submit("wait", `{}`) // another one, so that the folder is not empty
+				b.submit("wait", `{}`) // another operation, so that the folder is not empty
 				must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(id, statefs.Queued))))
 			},
 			func(t *testing.T, b *bench, id statefs.ID) {
@@ -180,8 +183,9 @@ func TestRecovery(t *testing.T) {
 				b.mv(statefs.MarkerName(id, statefs.Running), statefs.MarkerName(id, statefs.Paused))
 			},
 			func(t *testing.T, b *bench, id statefs.ID) {
-				b.daemon.looks.wait()
-				if rec, err := b.tree.ReadRecord(id); err != nil || rec.Run != 1 || !b.exists(statefs.MarkerName(id, statefs.Paused)) {
+				b.daemon.reconcileQueue.wait()
+				if rec, err := b.tree.ReadRecord(id); err != nil || rec.Run != 1 ||
+					!b.exists(statefs.MarkerName(id, statefs.Paused)) {
 					t.Errorf("it does not stay paused: run %d, %v", rec.Run, err)
 				}
 			},
@@ -208,7 +212,7 @@ func TestRecovery(t *testing.T) {
 			func(t *testing.T, b *bench, id statefs.ID) {
 				b.awaitState(id, statefs.Running)
 				b.await("one marker", func() bool {
-					sight, err := b.tree.Look(id)
+					sight, err := b.tree.ObserveAll(id)
 					return err == nil && len(sight.States) == 1
 				})
 			},
@@ -228,7 +232,7 @@ func TestRecovery(t *testing.T) {
 func TestForeignOperationIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, handlerJobs, testHandlers)
-	// The parent of this test lives and is not the daemon.
+	// The parent of this test is alive and is not the daemon.
 	id, err := statefs.MakeID("some-program", time.Now(), os.Getppid(), 7)
 	must(t, err)
 	marker := filepath.Join(b.tree.JobsDir(), statefs.MarkerName(id, statefs.Running))
@@ -237,7 +241,7 @@ func TestForeignOperationIsLeftAlone(t *testing.T) {
 	if _, err := b.daemon.Sweep(t.Context(), false); err != nil {
 		t.Error(err)
 	}
-	b.daemon.looks.wait()
+	b.daemon.reconcileQueue.wait()
 	if !b.exists(statefs.MarkerName(id, statefs.Running)) || !b.exists(statefs.RequestName(id, statefs.Pause)) {
 		t.Error("the files of a live foreign program were touched")
 	}
@@ -250,7 +254,8 @@ func TestForeignOperationIsLeftAlone(t *testing.T) {
 	}
 }
 
-// What another process submits while a daemon starts is never taken for an operation whose marker was removed.
+// An operation that another process submits while a daemon starts is never mistaken for one whose
+// marker was removed.
 func TestSubmitWhileADaemonStarts(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, commandJobs, nil)
@@ -281,7 +286,8 @@ func TestSubmitWhileADaemonStarts(t *testing.T) {
 	}
 }
 
-// A sweep makes the files again by which the daemon is found and knows what it has started.
+// A sweep restores the lock file, by which the daemon is found, and the mark, by which it knows its
+// commands.
 func TestSweepMakesItsOwnFilesAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, handlerJobs, testHandlers)
@@ -292,7 +298,8 @@ func TestSweepMakesItsOwnFilesAgain(t *testing.T) {
 	if _, err := b.daemon.Sweep(t.Context(), false); err != nil {
 		t.Error(err)
 	}
-	if pid, err := os.ReadFile(filepath.Join(b.dir, "jobdir.lock")); err != nil || strings.TrimSpace(string(pid)) != strconv.Itoa(os.Getpid()) {
+	if pid, err := os.ReadFile(filepath.Join(b.dir, "jobdir.lock")); err != nil ||
+		strings.TrimSpace(string(pid)) != strconv.Itoa(os.Getpid()) {
 		t.Errorf("the lock file says %q, %v", pid, err)
 	}
 	if got, err := statefs.MarkOf(b.dir); got != mark || err != nil {

@@ -13,18 +13,19 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// listed is how many processed and how many failed items the footer lists; the item file has all.
-const listed = 1000
+// maxListed is how many processed and how many failed items the footer lists; the item file lists
+// all.
+const maxListed = 1000
 
-// report gathers what the work says about itself: item results, progress and the values for the footer. It is safe for
-// concurrent use.
+// report collects what the work reports: item results, progress and values for the footer. It is
+// safe for concurrent use.
 type report struct {
-	mu        sync.Mutex
-	items     io.WriteCloser // ID.items.ndjson; nil until the first item
-	openItems func() (io.WriteCloser, error)
-	torn      bool // the last write left a part of a line there
-	run       int
-	step      string // "" for a job without steps
+	mu          sync.Mutex
+	items       io.WriteCloser // ID.items.ndjson; nil until the first item
+	openItems   func() (io.WriteCloser, error)
+	partialLine bool // the last write ended within a line
+	run         int
+	step        string // "" for a job without steps
 
 	processed, failed         int
 	processedList, failedList []json.RawMessage
@@ -32,9 +33,11 @@ type report struct {
 	progress                  statefs.Progress
 	result                    []field
 	itemErr                   error // the first failure to write an item result
+	lastName                  string
+	lastFailed                error // the error of the item lastName, which failed last; nil if none has
 }
 
-// field is one member of a JSON object whose order is kept.
+// field is one member of a JSON object whose member order is kept.
 type field struct {
 	name  string
 	value json.RawMessage
@@ -65,10 +68,11 @@ func newField(name string, value any) (field, error) {
 	return field{name, data}, nil
 }
 
-// item notes the end of one item, failure is nil when it went well, and returns its line for the item file.
-func (r *report) item(number int, name string, failure error, attrs []slog.Attr) []byte {
+// addItem notes the end of one item and returns its line for the item file. failure is nil if the
+// item succeeded.
+func (r *report) addItem(number int, name string, failure error, attrs []slog.Attr) []byte {
 	entry := []field{text("filename", name)}
-	if !utf8.ValidString(name) { // which JSON text cannot hold
+	if !utf8.ValidString(name) { // JSON text cannot hold the name
 		f, _ := newField("filename_base64", []byte(name)) // bytes always encode
 		entry = append(entry, f)
 	}
@@ -88,6 +92,7 @@ func (r *report) item(number int, name string, failure error, attrs []slog.Attr)
 	if failure != nil {
 		r.failed++
 		r.failedList = appendListed(r.failedList, data)
+		r.lastName, r.lastFailed = name, failure
 	} else {
 		r.processed++
 		r.processedList = appendListed(r.processedList, data)
@@ -102,8 +107,9 @@ func (r *report) item(number int, name string, failure error, attrs []slog.Attr)
 	return append(object(append(head, entry...)), '\n')
 }
 
-// writeItem appends to the item file: the checkpoint a restart resumes from, and the list of all items. Nothing is lost by calling it
-// again after an error. One goroutine at a time calls it.
+// writeItem appends a line to the item file, which lists all items and is the checkpoint from which
+// a restart resumes. After an error it may be called again with the same line. It is not safe for
+// concurrent use.
 func (r *report) writeItem(line []byte) error {
 	if r.items == nil {
 		file, err := r.openItems()
@@ -112,16 +118,16 @@ func (r *report) writeItem(line []byte) error {
 		}
 		r.items = file
 	}
-	if r.torn {
-		line = append([]byte{'\n'}, line...) // what is there of the other one is no item, and is passed over
+	if r.partialLine {
+		line = append([]byte{'\n'}, line...) // readers skip the partial line
 	}
 	n, err := r.items.Write(line)
-	r.torn = err != nil && (n > 0 || r.torn)
+	r.partialLine = err != nil && (n > 0 || r.partialLine)
 	return err
 }
 
-// unwritten notes that the item file is not whole, and why.
-func (r *report) unwritten(err error) {
+// noteWriteError notes the first error that left the item file incomplete.
+func (r *report) noteWriteError(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.itemErr == nil {
@@ -129,15 +135,15 @@ func (r *report) unwritten(err error) {
 	}
 }
 
-// whole reports whether the item file has a line of each item that has ended.
-func (r *report) whole() bool {
+// itemsComplete reports whether the item file has a line for each item that has ended.
+func (r *report) itemsComplete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.itemErr == nil
 }
 
 func appendListed(list []json.RawMessage, entry json.RawMessage) []json.RawMessage {
-	if len(list) >= listed {
+	if len(list) >= maxListed {
 		return list
 	}
 	return append(list, entry)
@@ -152,8 +158,8 @@ func integer(name string, value int64) field {
 	return field{name, fmt.Appendf(nil, "%d", value)}
 }
 
-// say notes how far the work is and returns the progress as it stands.
-func (r *report) say(done int64, total *int64, phase string, at time.Time) statefs.Progress {
+// setProgress notes the progress of the work and returns all that is known of it.
+func (r *report) setProgress(done int64, total *int64, phase string, at time.Time) statefs.Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.progress.Done, r.progress.At = done, at
@@ -173,7 +179,7 @@ func (r *report) touch(at time.Time) statefs.Progress {
 	return r.progress
 }
 
-// current returns the progress as it stands; its time is zero when there was no sign of life yet.
+// current returns the current progress; its time is zero before the first heartbeat.
 func (r *report) current() statefs.Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,8 +192,8 @@ func (r *report) setTotal(total int64) {
 	r.mu.Unlock()
 }
 
-// set notes a member of the footer; the last value of a name counts.
-func (r *report) set(f field) {
+// setField sets a member of the footer; the last value for a name counts.
+func (r *report) setField(f field) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.result {

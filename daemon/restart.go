@@ -2,46 +2,102 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// afterLoss says what becomes of work that was cut off because its daemon or its machine went away, which is never the work's fault
-// and costs no attempt. It is a pure function.
-func afterLoss(rule catalog.Restart, attempts, most int) statefs.Cause {
-	switch rule {
-	case catalog.RestartFail:
-		return statefs.CauseFailed
-	case catalog.RestartRetry:
-		if attempts >= most {
-			return statefs.CauseFailed
+// cutOffCode is the error code of work that was cut off because the daemon or the machine stopped.
+const cutOffCode = "cut_off"
+
+const cutOffText = "the work was cut off because the daemon or the machine stopped"
+
+// handleCutOff moves an operation whose work was cut off to the state that the restart rule and the
+// crash limit of its job give. The record is durable before the marker moves, so that a crash in
+// between counts the death once.
+func (d *Daemon) handleCutOff(op *operation) error {
+	rec := op.rec
+	cause := statefs.CauseRescued
+	if def, _, err := d.currentWork(rec); err == nil { // without a definition the start fails and reports it
+		now, limit := d.owner.Now(), d.crashLimitOf(def)
+		if now.Sub(runStartedAt(rec)) > limit.Within {
+			rec.Backoff = 0
 		}
-	case catalog.RestartAdopt, catalog.RestartResume:
+		rec.DiedAt = addDeath(rec.DiedAt, now, limit)
+		a := attemptOutcome{
+			code: cutOffCode, restart: def.Restart(), attempts: rec.Attempts, maxAttempts: def.Retry.MaxAttempts,
+			deaths: len(rec.DiedAt), burst: limit.Burst,
+		}
+		if a.isAttempt() {
+			rec.Attempts++
+			a.attempts = rec.Attempts
+			step := ""
+			if at := rec.CurrentStep(); at != nil {
+				step = at.Name
+			}
+			addFailedAttempt(rec, statefs.FailedAttempt{
+				Run: runNumber(rec), Step: step, Code: cutOffCode,
+				Message: cutOffText, At: now,
+			})
+			redoFailed(rec)
+		}
+		if cause = a.nextCause(); cause != statefs.CauseRescued {
+			return d.giveUpCutOff(op, cause, a, limit)
+		}
 	}
-	return statefs.CauseRescued
-}
-
-// lost puts an operation whose work was cut off where its job's restart rule says.
-func (d *Daemon) lost(op *operation) error {
-	rule, most := catalog.RestartRetry, 1
-	if def, _, err := d.workOf(op.rec); err == nil { // without one it cannot begin again, and says so then
-		rule, most = def.Restart(), def.Retry.MaxAttempts
-	}
-	if afterLoss(rule, op.rec.Attempts, most) == statefs.CauseRescued {
+	cutOffStep(rec, d.owner.Now())
+	err := d.persistThenMove(op, cause)
+	if statefs.DiskFull(err) { // with a full disk the operation can still be controlled
 		op.rec.Rescues++
-		cutOff(op.rec, d.owner.Now())
-		return d.move(op, statefs.CauseRescued)
+		return d.transition(op, cause)
 	}
-	return d.failLost(op)
+	return err
 }
 
-// failLost ends an operation that must not begin again.
-func (d *Daemon) failLost(op *operation) error {
-	op.rec.Error = &statefs.Fault{Code: "cut_off", Message: "the work was cut off because the daemon or the machine stopped, and the job does not let it begin again"}
-	if op.rec.CurrentStep() != nil {
-		return d.cannotStep(op, &workError{code: op.rec.Error.Code, err: errors.New(op.rec.Error.Message)})
+// giveUpCutOff ends an operation whose work was cut off and does not begin again, or leaves it to a
+// person.
+func (d *Daemon) giveUpCutOff(op *operation, cause statefs.Cause, a attemptOutcome, limit catalog.CrashLimit) error {
+	message := cutOffText
+	switch {
+	case cause == statefs.CauseNeedsPerson:
+		redoFailed(op.rec)
+		op.rec.Reason = crashReason(limit)
+	case a.restart == catalog.RestartFail:
+		message += ", and the job does not let it begin again"
+	default:
+		message += fmt.Sprintf(", and its attempts (%d) are used up", a.maxAttempts)
 	}
-	d.say(op, "  ERROR: "+op.rec.Error.Message)
-	return d.finishAs(op, statefs.CauseFailed)
+	return d.failCutOff(op, cause, message)
+}
+
+// failCutOff ends an operation that must not begin again, or leaves it to a person.
+func (d *Daemon) failCutOff(op *operation, cause statefs.Cause, message string) error {
+	op.rec.Error = &statefs.Fault{Code: cutOffCode, Message: message}
+	if op.rec.CurrentStep() != nil {
+		reason := "manual"
+		if cause == statefs.CauseNeedsPerson {
+			reason = op.rec.Reason
+		}
+		return d.leaveStepToPerson(op, &workError{code: cutOffCode, err: errors.New(message)}, reason)
+	}
+	if cause == statefs.CauseNeedsPerson {
+		d.logLine(op, crashLine(op.rec))
+		if err := d.persistThenMove(op, cause); err != nil {
+			return err
+		}
+		return d.settleMove(op)
+	}
+	d.logLine(op, "  ERROR: "+message)
+	return d.finishAs(op, cause)
+}
+
+// redoFailed makes the next run repeat the items that failed in the last one.
+func redoFailed(rec *statefs.Record) {
+	rec.RedoFrom = runNumber(rec) + 1
+	if rec.CurrentStep() != nil {
+		rec.Steps = steps.Clone(rec.Steps)
+		rec.CurrentStep().RedoFrom = rec.RedoFrom
+	}
 }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/submit"
 )
 
 const resultJobs = `
@@ -37,25 +37,33 @@ retry: {max_attempts: 2}
 run: [sh, -c, "${params.script}"]
 `
 
-// heldBack keeps the record of an operation from being written, until the function that it returns is called.
+// heldBack keeps the record of an operation from being written until the returned function is
+// called: a folder takes its name, and the daemon cannot move that folder to corrupt/, which is a
+// regular file.
 func (k *kept) heldBack(id statefs.ID) (free func()) {
 	k.t.Helper()
+	corrupt := filepath.Join(k.dir, "corrupt")
+	if err := os.Remove(corrupt); !errors.Is(err, fs.ErrNotExist) {
+		must(k.t, err)
+	}
+	must(k.t, os.WriteFile(corrupt, nil, 0o600))
 	record := strings.TrimSuffix(k.tree.LogPath(id), ".log") + ".json"
 	aside := filepath.Join(k.t.TempDir(), "record")
 	err := fs.ErrExist
-	for errors.Is(err, fs.ErrExist) { // it may be written between the two
+	for errors.Is(err, fs.ErrExist) { // the daemon may write it between rename and mkdir
 		must(k.t, os.Rename(record, aside))
 		err = os.Mkdir(record, 0o750)
 	}
 	must(k.t, err)
 	return func() {
+		must(k.t, os.Remove(corrupt))
 		must(k.t, os.Remove(record))
 		must(k.t, os.Rename(aside, record))
 	}
 }
 
-// killedAfter has a command begin under a daemon that is killed when the command has ended, and before the record could say what came of that:
-// when the log says what.
+// killedAfter runs a command under a daemon and kills the daemon after the command has ended and
+// the log contains said, but before the record is written.
 func (k *kept) killedAfter(job, end, said string) statefs.ID {
 	k.t.Helper()
 	cmd, _ := startChild(k.t, k.dir, keptVariable+"="+withSubmits)
@@ -73,7 +81,8 @@ func (k *kept) withSubmits() {
 	k.config.Intake = submit.NewIntake(submit.Config{Tree: k.tree})
 }
 
-// What a command has left, and what followed from it, is the same after a kill of the daemon that had read it and not yet written it down.
+// The result of a command, and the operation submitted by then, survive a kill of the daemon
+// between reading the result and writing the record.
 func TestResultOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, allKept+"---"+resultJobs)
@@ -89,7 +98,8 @@ func TestResultOutlivesAKill(t *testing.T) {
 	if strings.Count(k.log(id), rec.Then.ID.String()) != 2 {
 		t.Errorf("it has another follower than before: %s, log %s", rec.Then.ID, k.log(id))
 	}
-	if next := k.awaitEnd(rec.Then.ID); next.Status != statefs.Completed || !strings.Contains(k.log(next.ID), "follows 7\n") {
+	if next := k.awaitEnd(rec.Then.ID); next.Status != statefs.Completed ||
+		!strings.Contains(k.log(next.ID), "follows 7\n") {
 		t.Errorf("what follows is %s, log %s", next.Status, k.log(next.ID))
 	}
 	k.poll("the folder of the run has gone", func() bool { // after the marker
@@ -98,21 +108,28 @@ func TestResultOutlivesAKill(t *testing.T) {
 	})
 }
 
-// What was submitted as the follower stays it, also when its job has changed, or is gone, before the record could say so.
+// The operation that was submitted as the follow-up stays the follow-up, even if its job has
+// changed or is gone before the record could name it.
 func TestFollowerStandsWhateverChanges(t *testing.T) {
 	t.Parallel()
-	const other = "\n---\n{group: test, name: gone, params: {n: {type: integer}}, handler: count}\n" // which follows by now
+	// The job that the definition names as its follow-up when the next daemon starts.
+	const other = "\n---\n{group: test, name: gone, params: {n: {type: integer}}, handler: count}\n"
 	for name, jobs := range map[string]string{
-		"another default": strings.ReplaceAll(resultJobs, "n: {type: integer, required: true}", "n: {type: integer, required: true}, more: {type: integer, default: 1}") + other,
-		"another type":    strings.ReplaceAll(resultJobs, "n: {type: integer, required: true}", "n: {type: boolean, required: true}") + other,
-		"no job":          strings.ReplaceAll(resultJobs, "name: follows", "name: gone"),
+		"another default": strings.ReplaceAll(resultJobs, "n: {type: integer, required: true}",
+			"n: {type: integer, required: true}, more: {type: integer, default: 1}") + other,
+		"another type": strings.ReplaceAll(resultJobs, "n: {type: integer, required: true}",
+			"n: {type: boolean, required: true}") + other,
+		"no job": strings.ReplaceAll(resultJobs, "name: follows", "name: gone"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k := prepareKept(t, allKept+"---"+resultJobs)
 			id := k.killedAfter("counts", `echo '{"n": 7}' >$JOBDIR_RESULT`, "  Then test/follows: ")
 			k.withSubmits()
-			k.catalog = catalog.New(catalog.Options{Extra: []catalog.Source{{Name: "test.yaml", YAML: []byte(allKept + "---" + strings.Replace(jobs, "then: {job: test/follows", "then: {job: test/gone", 1))}}})
+			k.catalog = catalog.New(catalog.Options{Extra: []catalog.Source{{
+				Name: "test.yaml",
+				YAML: []byte(allKept + "---" + strings.Replace(jobs, "then: {job: test/follows", "then: {job: test/gone", 1)),
+			}}})
 			must(t, k.catalog.Reload())
 			k.start()
 			rec := k.awaitEnd(id)
@@ -123,7 +140,8 @@ func TestFollowerStandsWhateverChanges(t *testing.T) {
 	}
 }
 
-// The time at which a command asks to be tried again is kept, and its attempt is counted once.
+// The retry time that a command requests survives a kill of the daemon, and its attempt is counted
+// once.
 func TestAskedWaitOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, allKept+"---"+resultJobs)
@@ -134,7 +152,8 @@ func TestAskedWaitOutlivesAKill(t *testing.T) {
 	}
 }
 
-// An attempt that ended while its operation was paused is counted once, also when its daemon is killed between the record and the exit report.
+// An attempt that ended while its operation was paused is counted once, even if the daemon is
+// killed between the record and the exit report.
 func TestAttemptThatEndedWhilePausedIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	k := prepareKept(t, allKept+"---"+resultJobs)
@@ -154,7 +173,7 @@ func TestAttemptThatEndedWhilePausedIsCountedOnce(t *testing.T) {
 	rec, err := k.tree.ReadRecord(id)
 	must(t, err)
 	due := time.Now()
-	rec.Attempts, rec.Deaths, rec.Rescues, rec.DueAt = 1, 1, 1, &due
+	rec.Attempts, rec.DiedAt, rec.Rescues, rec.DueAt = 1, []time.Time{due}, 1, &due
 	rec.Error = &statefs.Fault{Code: "signal", Message: "ended by SIGKILL"}
 	data, err := json.Marshal(rec)
 	must(t, err)

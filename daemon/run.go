@@ -12,68 +12,74 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
 )
 
-// The causes for which work is ended before its time. They are what context.Cause gives to a handler.
+// The causes with which work is ended early. A handler gets them from context.Cause.
 var (
-	// ErrCancelled means that somebody cancelled the operation.
+	// ErrCancelled means that the operation was cancelled.
 	ErrCancelled = errors.New("the operation is cancelled")
-	// ErrInterrupted means that the daemon stops; the operation goes on when it is started again.
+	// ErrInterrupted means that the daemon stops; the operation continues when the daemon starts again.
 	ErrInterrupted = errors.New("the daemon stops")
 )
 
-// ErrLeave is the cause with which the context of Daemon.Run ends when commands are to go on without the daemon.
-var ErrLeave = errors.New("the daemon stops and leaves its commands running")
+// ErrDetach is the cause with which the context of Daemon.Run ends if commands are to continue
+// without the daemon.
+var ErrDetach = errors.New("the daemon stops and leaves its commands running")
 
-// errLeft means that the daemon stops and leaves the commands to their keeper.
-var errLeft = errors.New("the daemon stops and its commands go on")
+// errDetached means that the daemon stops and leaves the commands to their keeper.
+var errDetached = errors.New("the daemon stops and its commands go on")
 
 // errLogLimit means that the log grew beyond the job's max_log.
 var errLogLimit = errors.New("the log is larger than max_log allows")
 
-// run is one start of an operation's work. Its goroutine ends when the work and all of its processes have ended.
+// run is one start of an operation's work. Its goroutine ends when the work and all of its
+// processes have ended.
 type run struct {
 	id     statefs.ID
 	number int
 	def    *catalog.Definition
-	step   stepOf
-	// side says that it is an optional step, which has files of its own.
-	side    bool
-	params  catalog.Params
-	owner   *statefs.Owner
-	log     *stream.Writer
-	logger  *slog.Logger
-	files   logWatch
-	handler Handler
-	environ func() []string
-	laneEnv []string
-	grace   time.Duration
-	starter keeper.Starter
+	step   runStep
+	// optional is set for an optional step, which has its own log and item file.
+	optional bool
+	params   catalog.Params
+	owner    *statefs.Owner
+	log      *stream.Writer
+	logger   *slog.Logger
+	files    logWatch
+	handler  Handler
+	environ  func() []string
+	laneEnv  []string
+	grace    time.Duration
+	// stallAfter is how long the work may give no sign of life before it is reported as stalled; 0
+	// disables that.
+	stallAfter time.Duration
+	starter    keeper.Starter
 
 	gate     gate
 	report   report
 	progress progressFile
-	told     func(statefs.Progress) // called with what is written to it; nil: not called
+	publish  func(statefs.Progress) // called with each progress that is written; may be nil
 	stall    stall
 	timeout  timeout
-	phased   func() // called when the work says another phase
-	begun    func() // called when the work has all the files that it needs to begin
+	onPhase  func() // called when the work reports another phase
+	onBegun  func() // called when the work has all the files that it needs to begin
 	scratch  scratch
 	outputs  itemOutputs
 	commands commands
-	// class is that of its failure, "" when it has none.
+	// class is the class of its failure, "" if there is none.
 	class catalog.Class
-	// adopted says that an earlier daemon has begun this run.
+	// adopted is set if an earlier daemon started this run.
 	adopted bool
-	// elapsed is how long it worked before this daemon took it over.
-	elapsed time.Duration
-	pid     atomic.Int64  // of the command of the whole run; 0 before it starts
-	settled atomic.Bool   // that command has run for a while
-	left    atomic.Bool   // a command goes on without the daemon
-	leaving chan struct{} // closed when the daemon stops and leaves commands running
+	// elapsed is how long the run had worked before this daemon adopted it.
+	elapsed    time.Duration
+	pid        atomic.Int64  // of the command of the whole run; 0 before it starts
+	pidSettled atomic.Bool   // that command has run for some time
+	detached   atomic.Bool   // a command continues without the daemon
+	forced     atomic.Bool   // commands get no grace period when they are ended
+	detaching  chan struct{} // closed when the daemon stops and leaves commands running
 
 	ctx    context.Context //nolint:containedctx // the run is what the context is about: it ends with it
 	cancel context.CancelCauseFunc
@@ -82,62 +88,67 @@ type run struct {
 	redoFrom int
 	// inherited is how many items the report began with.
 	inherited int
-	// retryOf is the operation that this one repeats; failedOnly has it do only what failed there.
+	// retryOf is the operation that this one repeats; with failedOnly it repeats only the items
+	// that failed there.
 	retryOf    *statefs.ID
 	failedOnly bool
 	earlier    earlierItems
 	// err and exit may be read once done is closed.
-	err  error
-	exit *keeper.Exit
-	used used // by commands that have ended
-	// asked is how long the command wants to wait before it is tried again, 0 when it does not say. It is like err.
-	asked time.Duration
+	err   error
+	exit  *keeper.Exit
+	usage resourceUsage // by commands that have ended
+	// retryAfter is the wait that the command requests before the next attempt, 0 for none. It may
+	// be read like err.
+	retryAfter time.Duration
 
-	since    time.Time    // when this daemon began with it
-	wroteAt  atomic.Int64 // when wrote last gave a heartbeat, in nanoseconds since the run began, which no setting of the clock changes
-	parallel atomic.Bool  // several items may be under way
-	ending   sync.Mutex   // held while an item ends
-	current  sync.Mutex   // guards item
-	item     *Item
+	begunAt time.Time // when this daemon began with the run
+	// lastHeartbeat is when noteLogWrite last gave a heartbeat, in monotonic nanoseconds since
+	// begunAt
+	lastHeartbeat atomic.Int64
+	parallel      atomic.Bool // several items may run concurrently
+	itemEndMu     sync.Mutex  // held while an item ends
+	itemMu        sync.Mutex  // guards item
+	item          *Item
 }
 
-// work is what kind of work a run does; it returns when everything it began has ended.
+// work does one kind of work for a run. It returns when everything that it started has ended.
 type work func(ctx context.Context, r *run) error
 
-// start begins the work. ended is called when it is over, stopped whenever a pause has taken effect later than it was asked.
+// start begins the work. It calls ended when the work is over, stopped whenever a pause takes
+// effect later than it was requested, and changed when the phase or the stall state changes.
 func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, changed func()) {
-	r.gate.stopped = stopped
-	r.phased = changed
-	r.gate.paused = func(paused bool) {
+	r.gate.onStopped = stopped
+	r.onPhase = changed
+	r.gate.onPauseChange = func(paused bool) {
 		now := time.Now()
-		r.stall.hold(paused, now)
-		r.timeout.hold(paused, now)
+		r.stall.setPaused(paused, now)
+		r.timeout.setPaused(paused, now)
 	}
 	now := time.Now()
-	r.stall.begin(r.def.StallAfter, now, changed)
+	r.stall.begin(r.stallAfter, now, changed)
 	if r.def.Work() != catalog.WorkRun {
-		r.timeout.begin(r.restOfTime(), now, r.timedOut)
+		r.timeout.begin(r.remainingTimeout(), now, r.timedOut)
 	}
-	if r.gate.held() {
-		r.gate.paused(true) // it was paused when an earlier daemon went away
+	if r.gate.pauseRequested() {
+		r.gate.onPauseChange(true) // it was paused when an earlier daemon stopped
 	}
 	r.done = make(chan struct{})
 	r.report.run, r.report.step = r.number, r.step.name()
 	r.report.openItems = func() (io.WriteCloser, error) { return r.appendItems() }
 	r.progress.write = func(p statefs.Progress) error {
-		if r.side {
+		if r.optional {
 			return nil // the progress of the operation is that of its required steps
 		}
 		p = r.step.progress(p)
-		if r.told != nil {
-			r.told(p)
+		if r.publish != nil {
+			r.publish(p)
 		}
 		return r.owner.WriteProgress(r.id, p)
 	}
 	group.Go(func() {
 		defer ended()
 		defer close(r.done)
-		defer r.begun()
+		defer r.onBegun()
 		r.err = r.guard(do)
 		r.stall.end()
 		r.timeout.end()
@@ -151,7 +162,8 @@ func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, changed func
 // panicCode is the error code of an operation whose work panicked.
 const panicCode = "panic"
 
-// guard turns a panic of the work into an error: one operation must not take the others down. Each goroutine of a run has one.
+// guard turns a panic of the work into an error: one operation must not take down the others. Each
+// goroutine of a run needs its own guard.
 func (r *run) guard(do work) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -176,11 +188,11 @@ func (r *run) ended() bool {
 	}
 }
 
-// leave asks the work to end without its commands, which go on.
-func (r *run) leave() {
-	r.end(errLeft)
-	if !isClosed(r.leaving) { // one look at a time calls this
-		close(r.leaving)
+// detach ends the work but leaves its commands running.
+func (r *run) detach() {
+	r.end(errDetached)
+	if !isClosed(r.detaching) { // only the reconcile of the operation calls this
+		close(r.detaching)
 	}
 }
 
@@ -193,10 +205,26 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// end asks the work to end for a cause; the first cause counts.
+// end requests the end of the work for a cause; the first cause counts.
 func (r *run) end(cause error) { r.cancel(cause) }
 
-// endCause returns why the work was asked to end, nil when it was not.
+// kill is end without a grace period, even for commands that are being ended already.
+func (r *run) kill(cause error) {
+	r.forced.Store(true)
+	r.end(cause)
+	r.gate.kill(causeText(r.endCause()))
+}
+
+// endCommand ends a command of the run for a cause.
+func (r *run) endCommand(p keeper.Running, cause error) {
+	if r.forced.Load() {
+		p.Kill(causeText(cause))
+		return
+	}
+	p.End(causeText(cause))
+}
+
+// endCause returns why the work was told to end, nil if it was not.
 func (r *run) endCause() error {
 	if r.ctx.Err() == nil {
 		return nil
@@ -204,38 +232,39 @@ func (r *run) endCause() error {
 	return context.Cause(r.ctx)
 }
 
-// line appends a line to the log, as soon as there is room for it. A log that cannot be written for another reason ends the run: going on
-// would lose what the work says.
-func (r *run) line(text string) {
-	if err := r.patiently(r.ctx, func() error { return r.log.Line(text) }); err != nil {
+// logLine appends a line to the log, and retries while resources are exhausted. Any other error
+// ends the run: output must not be lost.
+func (r *run) logLine(text string) {
+	if err := r.retryWhileExhausted(r.ctx, func() error { return r.log.Line(text) }); err != nil {
 		r.cancel(&workError{code: "log_failed", err: err})
 	}
-	r.wrote()
+	r.noteLogWrite()
 }
 
-// said notes progress and has it written when its time has come.
-func (r *run) said(done int64, total *int64, phase string) {
+// setProgress records progress and schedules its write.
+func (r *run) setProgress(done int64, total *int64, phase string) {
 	now := time.Now()
 	r.stall.alive(now)
 	entered := phase != "" && phase != r.report.current().Phase
-	r.progress.put(r.report.say(done, total, phase, now), now)
+	r.progress.put(r.report.setProgress(done, total, phase, now), now)
 	if entered {
-		r.phased()
+		r.onPhase()
 	}
 }
 
-// wroteEvery is the shortest time between two heartbeats of work that writes to its log: it may do so millions of times a second.
-const wroteEvery = 100 * time.Millisecond
+// logHeartbeatEvery is the shortest time between two heartbeats of work that writes to its log,
+// which it may do millions of times a second.
+const logHeartbeatEvery = 100 * time.Millisecond
 
-// wrote notes that the work wrote to its log.
-func (r *run) wrote() {
-	now := int64(time.Since(r.since))
-	if last := r.wroteAt.Load(); now-last >= int64(wroteEvery) && r.wroteAt.CompareAndSwap(last, now) {
+// noteLogWrite records a heartbeat because the work wrote to its log.
+func (r *run) noteLogWrite() {
+	now := int64(time.Since(r.begunAt))
+	if last := r.lastHeartbeat.Load(); now-last >= int64(logHeartbeatEvery) && r.lastHeartbeat.CompareAndSwap(last, now) {
 		r.alive()
 	}
 }
 
-// alive notes that the work gave a sign of life, which moves the time of the progress and nothing else.
+// alive records a heartbeat, which changes only the time of the progress.
 func (r *run) alive() {
 	now := time.Now()
 	r.stall.alive(now)

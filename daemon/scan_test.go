@@ -12,7 +12,8 @@ import (
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
-// TestScanWhereEventsAreNotToBeHad has the storage on a FUSE mount, and asks for things behind it, where no event comes from.
+// TestScanWhereEventsAreNotToBeHad uses a storage on a FUSE mount and makes requests in the folder
+// behind it, which causes no events.
 func TestScanWhereEventsAreNotToBeHad(t *testing.T) {
 	t.Parallel()
 	bindfs, err := exec.LookPath("bindfs")
@@ -25,7 +26,7 @@ func TestScanWhereEventsAreNotToBeHad(t *testing.T) {
 		must(t, f.Close())
 	}
 	behind, mount := t.TempDir(), t.TempDir()
-	// bindfs returns when the mount is in place, and ends with it.
+	// bindfs returns when the mount is ready, and ends with it.
 	if out, err := exec.CommandContext(t.Context(), bindfs, behind, mount).CombinedOutput(); err != nil {
 		t.Skipf("this test needs the right to mount with FUSE: %v: %s", err, out)
 	}
@@ -40,7 +41,7 @@ func TestScanWhereEventsAreNotToBeHad(t *testing.T) {
 	id := b.submit("wait", `{}`)
 	b.awaitState(id, statefs.Running)
 	for _, step := range []struct {
-		ask   statefs.Ask
+		ask   statefs.Action
 		state statefs.State
 	}{{statefs.Pause, statefs.Paused}, {statefs.Resume, statefs.Running}} {
 		must(t, os.WriteFile(filepath.Join(behind, "storage", "jobs", statefs.RequestName(id, step.ask)), nil, 0o640))

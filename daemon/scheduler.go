@@ -11,45 +11,49 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/schedule"
+	"github.com/jobdir/jobdir/catalog/schedule"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/submit"
 )
 
-// scheduler starts jobs by their schedules. One goroutine reads the schedules of the catalog, is woken by alarms, and submits; what was dealt
-// with stands in schedules/, so that each slot fires once.
+// scheduler starts jobs by their schedules. One goroutine reads the schedules of the catalog, is
+// woken by alarms, and submits. Settled slots are recorded in schedules/, so that each slot fires
+// once.
 //
-// The order is: write down which slots are being fired, submit each under an idempotency key that is made of job and slot, cancel the operation
-// before it where the job says so, and write down that the slots were dealt with. The daemon after a crash in between goes on with what is
-// written down, whatever became due since: what was submitted it finds by its key, so that the next slot stands behind that.
+// The order is: record the slots that are being fired, submit each under an idempotency key made of
+// the job and the slot, cancel the previous operation if the job wants that, and record the slots as
+// handled. After a crash in between, the next daemon finishes the recorded firing before it computes
+// new slots. It finds submitted operations by their key, so the next slot knows its predecessor.
 type scheduler struct {
 	d      *Daemon
 	intake *submit.Intake
 	wake   chan struct{}
 
-	odd    oddFiles
-	mu     sync.Mutex // guards jobs and wanted
-	jobs   map[string]*scheduled
-	wanted map[string]bool
+	strayFiles strayFileLog
+	mu         sync.Mutex // guards jobs and pending
+	jobs       map[string]*scheduled
+	pending    map[string]bool
 }
 
-// scheduled is the schedule of one job, by its endpoint name. Only the goroutine of the scheduler changes it, with the lock.
+// scheduled is the schedule of one job. Only the goroutine of the scheduler changes it, under the
+// lock.
 type scheduled struct {
-	def  *catalog.Definition
-	kept keptSchedule
+	def   *catalog.Definition
+	state scheduleState
 }
 
-// keptSchedule is schedules/ENDPOINT.json.
-type keptSchedule struct {
+// scheduleState is the content of schedules/ENDPOINT.json.
+type scheduleState struct {
 	Version  int    `json:"version"`
 	Job      string `json:"job"`
 	Cron     string `json:"cron"`
 	Timezone string `json:"timezone"`
-	// Handled is the nominal time whose slots were dealt with.
+	// Handled is the nominal time whose slots are settled.
 	Handled schedule.Handled `json:"handled"`
-	// Firing is what is being fired, nil in between.
+	// Firing holds the slots that are being fired, nil if there are none.
 	Firing *firing `json:"firing,omitempty"`
-	// Slot is the last of them, Operation what the schedule started last, and Skipped why Slot started nothing.
+	// Slot is the last settled slot, Operation the last started operation, and Skipped why Slot
+	// started none.
 	Slot      *time.Time `json:"slot,omitempty"`
 	Operation string     `json:"operation,omitempty"`
 	Skipped   string     `json:"skipped,omitempty"`
@@ -58,7 +62,10 @@ type keptSchedule struct {
 const scheduleVersion = 1
 
 func newScheduler(d *Daemon) *scheduler {
-	s := &scheduler{d: d, intake: d.config.Intake, wake: make(chan struct{}, 1), jobs: make(map[string]*scheduled), wanted: make(map[string]bool)}
+	s := &scheduler{
+		d: d, intake: d.config.Intake, wake: make(chan struct{}, 1), jobs: make(map[string]*scheduled),
+		pending: make(map[string]bool),
+	}
 	if s.intake == nil {
 		s.intake = submit.NewIntake(submit.Config{Tree: d.owner.Tree})
 		s.intake.Ready()
@@ -66,10 +73,10 @@ func newScheduler(d *Daemon) *scheduler {
 	return s
 }
 
-// want has the schedule of a job looked at. It never blocks.
-func (s *scheduler) want(endpoint string) {
+// enqueue requests a reconcile of the schedule of a job. It never blocks.
+func (s *scheduler) enqueue(endpoint string) {
 	s.mu.Lock()
-	s.wanted[endpoint] = true
+	s.pending[endpoint] = true
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -77,16 +84,17 @@ func (s *scheduler) want(endpoint string) {
 	}
 }
 
-// oddSchedules is no endpoint: it wants a look at what stands in schedules/.
-const oddSchedules = ""
+// straySchedules is enqueued in place of an endpoint to check schedules/ for stray files.
+const straySchedules = ""
 
-// wantAll has all schedules looked at: a clock that was set may have slots to come that seemed to be past.
-func (s *scheduler) wantAll() {
+// enqueueAll enqueues all schedules: after the clock was set, past slots may lie in the future
+// again.
+func (s *scheduler) enqueueAll() {
 	s.mu.Lock()
 	for endpoint := range s.jobs {
-		s.wanted[endpoint] = true
+		s.pending[endpoint] = true
 	}
-	s.wanted[oddSchedules] = true
+	s.pending[straySchedules] = true
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -103,27 +111,28 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 	for {
 		changed := s.d.config.Catalog.Changed()
-		s.read()
-		s.findOdd()
-		if !s.attend(ctx, changed) {
+		s.loadSchedules()
+		s.logStrayFiles()
+		if !s.serve(ctx, changed) {
 			return
 		}
 	}
 }
 
-// attend looks at schedules when their alarms come, until the jobs have changed. It returns false when ctx has ended.
-func (s *scheduler) attend(ctx context.Context, changed <-chan struct{}) bool {
+// serve reconciles the enqueued schedules until the jobs change. It returns false when ctx has
+// ended.
+func (s *scheduler) serve(ctx context.Context, changed <-chan struct{}) bool {
 	for {
 		s.mu.Lock()
-		wanted := s.wanted
-		s.wanted = make(map[string]bool)
+		wanted := s.pending
+		s.pending = make(map[string]bool)
 		s.mu.Unlock()
 		for endpoint := range wanted {
-			if endpoint == oddSchedules {
-				s.findOdd()
+			if endpoint == straySchedules {
+				s.logStrayFiles()
 				continue
 			}
-			s.look(ctx, endpoint)
+			s.reconcile(ctx, endpoint)
 		}
 		select {
 		case <-s.wake:
@@ -135,8 +144,8 @@ func (s *scheduler) attend(ctx context.Context, changed <-chan struct{}) bool {
 	}
 }
 
-// read takes over the schedules of the jobs as they are now.
-func (s *scheduler) read() {
+// loadSchedules loads the schedules of the current jobs.
+func (s *scheduler) loadSchedules() {
 	there := make(map[string]bool)
 	for _, def := range s.d.config.Catalog.All() {
 		if def.Schedule == nil {
@@ -150,15 +159,16 @@ func (s *scheduler) read() {
 		if known != nil && known.def == def {
 			continue
 		}
-		kept, err := s.recall(def)
+		kept, err := s.loadState(def)
 		if err != nil {
-			s.d.logger.Error("schedule not taken over; it is tried again at the next change of the jobs", "job", def.Address(), "error", err)
+			s.d.logger.Error("schedule not taken over; it is tried again at the next change of the jobs", "job",
+				def.Address(), "error", err)
 			continue
 		}
 		s.mu.Lock()
-		s.jobs[endpoint] = &scheduled{def: def, kept: kept}
+		s.jobs[endpoint] = &scheduled{def: def, state: kept}
 		s.mu.Unlock()
-		s.want(endpoint)
+		s.enqueue(endpoint)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,39 +180,43 @@ func (s *scheduler) read() {
 	}
 }
 
-// recall reads what was dealt with of a schedule. One that is new, or means other times than before, begins now.
-func (s *scheduler) recall(def *catalog.Definition) (keptSchedule, error) {
+// loadState reads the state of a schedule. A schedule that is new, or whose job, expression or time
+// zone has changed, begins now.
+func (s *scheduler) loadState(def *catalog.Definition) (scheduleState, error) {
 	spec := def.Schedule.Spec
-	fresh := keptSchedule{
-		Version: scheduleVersion, Job: def.Address(), Cron: spec.Cron(), Timezone: spec.Timezone(), Handled: schedule.Begin(s.d.owner.Now().Round(0)),
+	fresh := scheduleState{
+		Version: scheduleVersion, Job: def.Address(), Cron: spec.Cron(), Timezone: spec.Timezone(),
+		Handled: schedule.Begin(s.d.owner.Now().Round(0)),
 	}
 	data, err := s.d.owner.ReadSchedule(def.Endpoint())
 	if errors.Is(err, fs.ErrNotExist) {
-		return fresh, s.keep(def, fresh)
+		return fresh, s.writeState(def, fresh)
 	}
-	if err != nil {
+	var kept scheduleState
+	if err == nil {
+		kept, err = parseScheduleState(data)
+	} else if !errors.Is(err, statefs.ErrIrregular) {
 		return fresh, err
 	}
-	kept, err := readKept(data)
 	if err != nil {
 		s.d.logger.Error("what was known of a schedule cannot be read; its file is in corrupt/, it begins anew, and slots of before do not fire",
 			"job", def.Address(), "file", "schedules/"+def.Endpoint()+".json", "error", err)
 		if err := s.d.owner.QuarantineSchedule(def.Endpoint(), err.Error()); err != nil {
 			return fresh, err
 		}
-		return fresh, s.keep(def, fresh)
+		return fresh, s.writeState(def, fresh)
 	}
 	if kept.Job != fresh.Job || kept.Cron != fresh.Cron || kept.Timezone != fresh.Timezone || len(kept.Handled) == 0 {
 		fresh.Operation = kept.Operation // which may still be under way
 		if kept.Firing != nil && kept.Job == fresh.Job {
 			fresh.Firing = &firing{At: kept.Firing.At, Slots: kept.Firing.Slots, Overlap: kept.Firing.Overlap}
 		}
-		return fresh, s.keep(def, fresh)
+		return fresh, s.writeState(def, fresh)
 	}
 	return kept, nil
 }
 
-func readKept(data []byte) (kept keptSchedule, err error) {
+func parseScheduleState(data []byte) (kept scheduleState, err error) {
 	if err := json.Unmarshal(data, &kept); err != nil {
 		return kept, err
 	}
@@ -212,8 +226,8 @@ func readKept(data []byte) (kept keptSchedule, err error) {
 	return kept, nil
 }
 
-// keep writes down what was dealt with.
-func (s *scheduler) keep(def *catalog.Definition, kept keptSchedule) error {
+// writeState writes the state of a schedule to its file.
+func (s *scheduler) writeState(def *catalog.Definition, kept scheduleState) error {
 	data, err := json.Marshal(kept)
 	if err != nil {
 		return err
@@ -221,8 +235,8 @@ func (s *scheduler) keep(def *catalog.Definition, kept keptSchedule) error {
 	return s.d.owner.WriteSchedule(def.Endpoint(), data)
 }
 
-// look fires what is due of a schedule, and sets the alarm for the next slot.
-func (s *scheduler) look(ctx context.Context, endpoint string) {
+// reconcile fires the due slots of a schedule, and sets the alarm for the next one.
+func (s *scheduler) reconcile(ctx context.Context, endpoint string) {
 	s.mu.Lock()
 	job := s.jobs[endpoint]
 	s.mu.Unlock()
@@ -233,32 +247,35 @@ func (s *scheduler) look(ctx context.Context, endpoint string) {
 	next, err := s.fire(ctx, job)
 	if err != nil {
 		s.d.schedulerFailed(job.def.Address(), err)
-		s.d.alarms.set(key, time.Time{}, s.d.ran()+scheduleAgain)
+		s.d.alarms.set(key, time.Time{}, s.d.uptime()+scheduleRetryInterval)
 		return
 	}
 	s.d.alarms.set(key, next, 0)
 }
 
-// scheduleAgain is after what time a slot is tried again that could not be fired.
-const scheduleAgain = 5 * time.Second
+// scheduleRetryInterval is the delay before a slot that could not be fired is retried.
+const scheduleRetryInterval = 5 * time.Second
 
-// schedulerFailed reports that a slot could not be fired; a disk that fails ends the daemon.
+// schedulerFailed reports that a slot could not be fired; a failing disk ends the daemon.
 func (d *Daemon) schedulerFailed(job string, err error) {
-	if _, unsynced := errors.AsType[*statefs.SyncError](err); unsynced || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS) {
+	if _, unsynced := errors.AsType[*statefs.SyncError](err); unsynced || errors.Is(err, syscall.EIO) ||
+		errors.Is(err, syscall.EROFS) {
 		d.fail(err)
 		return
 	}
-	d.logger.Error("a scheduled start failed and is tried again", "job", job, "again_in", scheduleAgain, "error", err)
+	d.logger.Error("a scheduled start failed and is tried again", "job", job, "again_in",
+		scheduleRetryInterval, "error", err)
 }
 
-// fire submits what is due of a schedule, or was being fired when something failed, and returns the next slot.
+// fire finishes an interrupted firing, submits the due slots of a schedule, and returns the next
+// slot.
 func (s *scheduler) fire(ctx context.Context, job *scheduled) (next time.Time, err error) {
-	if job.kept.Firing != nil {
+	if job.state.Firing != nil {
 		if err := s.resume(ctx, job); err != nil {
 			return next, err
 		}
 	}
-	sch, now, kept := job.def.Schedule, s.d.owner.Now().Round(0), job.kept
+	sch, now, kept := job.def.Schedule, s.d.owner.Now().Round(0), job.state
 	slots, handled := kept.Handled.Due(sch.Spec, now, sch.Missed)
 	enabled, err := s.d.owner.ScheduleEnabled(job.def.Endpoint())
 	if err != nil {
@@ -267,7 +284,7 @@ func (s *scheduler) fire(ctx context.Context, job *scheduled) (next time.Time, e
 	switch {
 	case len(slots) > 0 && enabled:
 		kept.Firing = &firing{now, slots, sch.OverlapOf(slots, now), handled}
-		if err := s.note(job, kept); err != nil {
+		if err := s.setState(job, kept); err != nil {
 			return next, err
 		}
 		return handled.Next(sch.Spec, now), s.fireSlots(ctx, job)
@@ -277,21 +294,21 @@ func (s *scheduler) fire(ctx context.Context, job *scheduled) (next time.Time, e
 		return handled.Next(sch.Spec, now), nil
 	}
 	kept.Handled = handled
-	return handled.Next(sch.Spec, now), s.note(job, kept)
+	return handled.Next(sch.Spec, now), s.setState(job, kept)
 }
 
-// note writes down what is known of the schedule of a job, and takes it over.
-func (s *scheduler) note(job *scheduled, kept keptSchedule) error {
-	if err := s.keep(job.def, kept); err != nil {
+// setState writes the state of a schedule to its file and then takes it over.
+func (s *scheduler) setState(job *scheduled, kept scheduleState) error {
+	if err := s.writeState(job.def, kept); err != nil {
 		return err
 	}
 	s.mu.Lock()
-	job.kept = kept
+	job.state = kept
 	s.mu.Unlock()
 	return nil
 }
 
-// Schedules returns the schedules of all jobs, by their names.
+// Schedules returns the schedules of all jobs, in the order of the catalog.
 func (d *Daemon) Schedules() ([]schedule.Status, error) {
 	var all []schedule.Status
 	for _, def := range d.config.Catalog.All() {
@@ -309,9 +326,9 @@ func (d *Daemon) Schedules() ([]schedule.Status, error) {
 		}
 		d.scheduler.mu.Lock()
 		job := d.scheduler.jobs[def.Endpoint()]
-		var kept keptSchedule
+		var kept scheduleState
 		if job != nil {
-			kept = job.kept
+			kept = job.state
 		}
 		d.scheduler.mu.Unlock()
 		status.Last, status.Operation, status.Skipped = kept.Slot, kept.Operation, kept.Skipped

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobdir/jobdir/schedule"
+	"github.com/jobdir/jobdir/catalog/schedule"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
-	"github.com/jobdir/jobdir/submit"
 )
 
 const secondly = `
@@ -26,7 +26,7 @@ schedule: {cron: "* * * * * *", params: {who: "the clock"}}
 run: [echo, "${params.who}"]
 `
 
-// started returns the records that a schedule started, by their slots.
+// started returns the records that a schedule started, by slot.
 func (b *bench) started(job string) map[string]*statefs.Record {
 	b.t.Helper()
 	found := make(map[string]*statefs.Record)
@@ -51,10 +51,14 @@ func (b *bench) started(job string) map[string]*statefs.Record {
 	return found
 }
 
-// awaitSchedule waits until the schedule of a job is so; it looks again after each change in schedules/.
+// awaitSchedule waits until so holds for the schedule of a job; it checks after each change in
+// schedules/.
 func (b *bench) awaitSchedule(job string, so func(schedule.Status) bool) schedule.Status {
 	b.t.Helper()
-	changes, err := watch.OpenDir(filepath.Join(b.dir, "schedules"), func(name string) (string, bool) { return name, true }, watch.Options{})
+	changes, err := watch.OpenDir(filepath.Join(b.dir, "schedules"), func(name string) (string, bool) {
+		return name,
+			true
+	}, watch.Options{})
 	must(b.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -89,19 +93,22 @@ func (b *bench) awaitStarted(job string, count int) map[string]*statefs.Record {
 	return found
 }
 
-// A job starts by its schedule, with the parameters that it gives, once for each slot; and not while it is switched off, by a file.
+// A job starts once per slot of its schedule, with the parameters of the schedule, and not while a
+// file disables it.
 func TestJobStartsByItsSchedule(t *testing.T) {
 	t.Parallel()
 	b := setup(t, secondly, testHandlers)
 	for slot, rec := range b.awaitStarted("tick", 2) {
 		at, err := time.Parse(time.RFC3339, slot)
-		if err != nil || rec.CreatedAt.Before(at) || rec.CreatedBy != "schedule" || string(rec.Params) != `{"who":"the clock"}` {
+		if err != nil || rec.CreatedAt.Before(at) || rec.CreatedBy != "schedule" ||
+			string(rec.Params) != `{"who":"the clock"}` {
 			t.Errorf("slot %s: %s, by %q with %s", slot, rec.CreatedAt, rec.CreatedBy, rec.Params)
 		}
 	}
 	must(t, os.WriteFile(filepath.Join(b.dir, "schedules", "test-tick.disabled"), nil, 0o640))
 	all, err := b.daemon.Schedules()
-	if err != nil || len(all) != 1 || all[0].Job != "test/tick" || all[0].Enabled || all[0].Next != nil || all[0].Timezone != "UTC" || all[0].Last == nil {
+	if err != nil || len(all) != 1 || all[0].Job != "test/tick" || all[0].Enabled || all[0].Next != nil ||
+		all[0].Timezone != "UTC" || all[0].Last == nil {
 		t.Errorf("%+v, %v", all, err)
 	}
 	b.awaitSchedule("tick", func(s schedule.Status) bool { return s.Skipped == "the schedule is off" })
@@ -114,16 +121,16 @@ func TestJobStartsByItsSchedule(t *testing.T) {
 	}
 }
 
-// keepSlots writes what was dealt with of a schedule, as an earlier daemon would have left it.
-func (b *bench) keepSlots(job string, kept keptSchedule) {
+// keepSlots writes the state of a schedule as an earlier daemon would have left it.
+func (b *bench) keepSlots(job string, kept scheduleState) {
 	b.t.Helper()
 	data, err := json.Marshal(kept)
 	must(b.t, err)
 	must(b.t, os.WriteFile(filepath.Join(b.dir, "schedules", "test-"+job+".json"), data, 0o640))
 }
 
-// A daemon that starts fires what was missed as the job says; a daemon that was killed between the submit and its note of it submits nothing
-// twice; a schedule that means other times begins anew.
+// A daemon fires missed slots as the job says. After a kill between the submit and the record of it
+// nothing is submitted twice. A schedule with another expression begins anew.
 func TestSlotsAroundARestart(t *testing.T) {
 	t.Parallel()
 	const jobs = `
@@ -145,7 +152,10 @@ func TestSlotsAroundARestart(t *testing.T) {
 	b.jump.Store(int64(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 30*time.Minute)))) // half past
 	now := b.now().Truncate(time.Hour)
 	for _, job := range []string{"once", "all", "queue", "cancel", "skip", "changed"} {
-		kept := keptSchedule{Version: scheduleVersion, Job: "test/" + job, Cron: "0 * * * *", Handled: schedule.Begin(now.Add(-4*time.Hour + time.Minute))}
+		kept := scheduleState{
+			Version: scheduleVersion, Job: "test/" + job, Cron: "0 * * * *",
+			Handled: schedule.Begin(now.Add(-4*time.Hour + time.Minute)),
+		}
 		if job == "changed" {
 			kept.Cron = "30 * * * *"
 		}
@@ -154,7 +164,10 @@ func TestSlotsAroundARestart(t *testing.T) {
 	b.start()
 	hour := func(back int) string { return now.Add(-time.Duration(back) * time.Hour).UTC().Format(time.RFC3339) }
 	each := []string{hour(3), hour(2), hour(1), hour(0)}
-	want := map[string][]string{"once": {hour(0)}, "all": each, "queue": each, "cancel": each, "skip": nil, "new": nil, "changed": nil}
+	want := map[string][]string{
+		"once": {hour(0)}, "all": each, "queue": each, "cancel": each, "skip": nil,
+		"new": nil, "changed": nil,
+	}
 	check := func() {
 		t.Helper()
 		for job, slots := range want {
@@ -169,14 +182,18 @@ func TestSlotsAroundARestart(t *testing.T) {
 	}
 	check()
 	must(t, b.stop())
-	// As after a crash before the note of the submit.
-	b.keepSlots("once", keptSchedule{Version: scheduleVersion, Job: "test/once", Cron: "0 * * * *", Handled: schedule.Begin(now.Add(-time.Minute))})
+	// As after a crash before the submit was recorded.
+	b.keepSlots("once", scheduleState{
+		Version: scheduleVersion, Job: "test/once", Cron: "0 * * * *",
+		Handled: schedule.Begin(now.Add(-time.Minute)),
+	})
 	b.start()
 	check()
 }
 
-// A daemon that was killed while it fired a slot is followed by one that goes on there, whatever the job says of slots that were missed: what was
-// submitted stands, the operation before it is cancelled, and the next slot stands behind it. A slot that was not submitted is one that was missed.
+// After a kill in the middle of a firing, the next daemon finishes it, whatever the job says about
+// missed slots: submitted operations stay, the previous operation is cancelled, and the next slot
+// waits for its predecessor. A slot that was not submitted counts as missed.
 func TestAFiringThatWasCutShort(t *testing.T) {
 	t.Parallel()
 	const hourly, other = "0 * * * *", "30 * * * *"
@@ -193,7 +210,8 @@ func TestAFiringThatWasCutShort(t *testing.T) {
 	b.jump.Store(int64(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + 30*time.Minute)))) // half past
 	b.start()
 	now := b.now()
-	// The slot before the last one: it is late, and for the job that fires once another one is due.
+	// The slot before the last one: it is late, and the job that fires one missed slot has another
+	// one due.
 	slot := now.Truncate(time.Hour).Add(-time.Hour)
 	last := make(map[string]statefs.ID)
 	made := make(map[string]statefs.ID)
@@ -202,21 +220,33 @@ func TestAFiringThatWasCutShort(t *testing.T) {
 		submitted := func(o submit.Options) statefs.ID {
 			t.Helper()
 			o.IdempotencyKey = cmp.Or(o.IdempotencyKey, "before "+job)
-			outcomes, err := b.daemon.scheduler.intake.Submit(t.Context(), submit.Request{Definition: def, Options: o, By: byScheduleName, Fresh: true})
+			outcomes, err := b.daemon.scheduler.intake.Submit(t.Context(), submit.Request{
+				Definition: def, Options: o,
+				By: byScheduleName, ForceNew: true,
+			})
 			must(t, err)
 			return outcomes[0].Record.ID
 		}
 		last[job] = submitted(submit.Options{})
 		b.awaitState(last[job], statefs.Running)
 		if job != "unmade" {
-			made[job] = submitted(submit.Options{IdempotencyKey: slotKey(def.Address(), slot), After: []statefs.ID{last[job]}, Require: statefs.RequireEnd})
+			made[job] = submitted(submit.Options{
+				IdempotencyKey: slotKey(def.Address(), slot), After: []statefs.ID{last[job]},
+				Require: statefs.RequireEnd,
+			})
 		}
 	}
 	must(t, b.stop())
 	before := schedule.Begin(slot.Add(-time.Minute))
 	for job, id := range last {
-		kept := keptSchedule{Version: scheduleVersion, Job: "test/" + job, Cron: hourly, Handled: before, Operation: id.String()}
-		kept.Firing = &firing{At: now, Slots: []time.Time{slot}, Overlap: schedule.OverlapCancel, Handled: schedule.Handled{{From: before[0].From, To: slot}}}
+		kept := scheduleState{
+			Version: scheduleVersion, Job: "test/" + job, Cron: hourly, Handled: before,
+			Operation: id.String(),
+		}
+		kept.Firing = &firing{
+			At: now, Slots: []time.Time{slot}, Overlap: schedule.OverlapCancel,
+			Handled: schedule.Handled{{From: before[0].From, To: slot}},
+		}
 		switch job {
 		case "changed":
 			kept.Cron = other
@@ -231,12 +261,14 @@ func TestAFiringThatWasCutShort(t *testing.T) {
 			t.Errorf("%s: the one before is %s", job, rec.Status)
 		}
 		b.awaitState(made[job], statefs.Running)
-		if s := b.awaitSchedule(job, func(s schedule.Status) bool { return s.Operation == made[job].String() }); !s.Last.Equal(slot) {
+		if s := b.awaitSchedule(job,
+			func(s schedule.Status) bool { return s.Operation == made[job].String() }); !s.Last.Equal(slot) {
 			t.Errorf("%s: the last slot is %s, want %s", job, s.Last, slot)
 		}
 	}
 	b.awaitSchedule("unmade", func(s schedule.Status) bool { return s.Operation == last["unmade"].String() })
-	if state, err := b.tree.State(last["unmade"]); err != nil || state != statefs.Running || len(b.started("unmade")) != 0 {
+	if state, err := b.tree.State(last["unmade"]); err != nil || state != statefs.Running ||
+		len(b.started("unmade")) != 0 {
 		t.Errorf("the operation of a slot that is gone has cancelled the one before: %s, %v", state, err)
 	}
 	next := b.awaitStarted("newer", 2)[now.Truncate(time.Hour).UTC().Format(time.RFC3339)]
@@ -245,7 +277,7 @@ func TestAFiringThatWasCutShort(t *testing.T) {
 	}
 }
 
-// What cannot be read of a schedule is kept for a person, and the schedule begins anew.
+// An unreadable schedule state is kept for a person, and the schedule begins anew.
 func TestAScheduleThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]string{"garbage": "\x00\x00", "a newer version": `{"version":2}`, "empty": ""} {
@@ -263,7 +295,8 @@ func TestAScheduleThatCannotBeRead(t *testing.T) {
 			if kept, err := os.ReadFile(found[0]); err != nil || string(kept) != data {
 				t.Errorf("kept is %q, %v", kept, err)
 			}
-			if reason, err := os.ReadFile(found[0] + ".reason"); err != nil || !strings.Contains(string(reason), "schedules/test-tick.json") {
+			if reason, err := os.ReadFile(found[0] + ".reason"); err != nil ||
+				!strings.Contains(string(reason), "schedules/test-tick.json") {
 				t.Errorf("the reason is %q, %v", reason, err)
 			}
 		})
@@ -280,11 +313,14 @@ const overlapping = `
 {group: test, name: late, schedule: {cron: "* * * * * *", jitter: 24h, overlap: skip}, handler: wait}
 `
 
-// What happens at a slot while the operation of an earlier one is under way is as the job says.
+// A slot that overlaps a live operation of an earlier slot is handled as the job says.
 func TestOverlappingSlots(t *testing.T) {
 	t.Parallel()
 	b := setup(t, overlapping, testHandlers)
-	b.awaitSchedule("skips", func(s schedule.Status) bool { return strings.HasPrefix(s.Skipped, "operation "+s.Operation+" is ") })
+	b.awaitSchedule("skips", func(s schedule.Status) bool {
+		return strings.HasPrefix(s.Skipped,
+			"operation "+s.Operation+" is ")
+	})
 	if got := b.started("skips"); len(got) != 1 {
 		t.Errorf("%d operations run beside each other", len(got))
 	}
@@ -311,7 +347,8 @@ func TestOverlappingSlots(t *testing.T) {
 	}
 	for slot, rec := range b.awaitStarted("late", 1) {
 		at, err := time.Parse(time.RFC3339, slot)
-		if delay := rec.NotBefore.Sub(at); err != nil || delay < 0 || delay > 24*time.Hour || rec.Transitions[0].To != statefs.Scheduled {
+		if delay := rec.NotBefore.Sub(at); err != nil || delay < 0 || delay > 24*time.Hour ||
+			rec.Transitions[0].To != statefs.Scheduled {
 			t.Errorf("slot %s begins at %s, %v", slot, rec.NotBefore, rec.Transitions)
 		}
 	}

@@ -18,8 +18,8 @@ var recordSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	return compiler.Compile("../schema/record.schema.json")
 })
 
-// checkRecords compares every record that the tests of this package leave behind with the schema, so that each kind of record that a
-// daemon writes is checked. What a test has put there to be refused is not the daemon's.
+// checkRecords validates every record that a test leaves behind, so that each kind of record is
+// checked. Invalid records that a test has written itself are not checked.
 func (b *bench) checkRecords() {
 	schema, err := recordSchema()
 	if err != nil {

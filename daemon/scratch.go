@@ -9,7 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // resultLimit bounds the JSON object that a command leaves as its result.
@@ -21,16 +22,18 @@ const resultLimit = 16 << 20
 //	result.json   what the command leaves at JOBDIR_RESULT; result-N.json that of item N
 //	progress      the lines it writes to JOBDIR_PROGRESS
 //	item-N.log    what the command of item N writes while several run at once
+//	items.journal which items have begun, and where in the log their ends begin
 //
-// It is removed when the record says how the run ended, and not before; what is of one item goes when the line of that is written.
+// It is removed once the record holds the end of the run, not earlier. The files of one item are
+// removed once its line is written to the item file.
 type scratch struct{ dir string }
 
 func scratchOf(logPath string) scratch {
 	return scratch{logPath[:len(logPath)-len(filepath.Ext(logPath))] + ".run"}
 }
 
-// newScratch makes the folder of a run. That of an adopted run is in use: it gets only what it lacks, which a power cut
-// or a person may have taken away.
+// newScratch makes the folder of a run. The folder of an adopted run is in use: only missing files,
+// which a power cut or a person may have removed, are created.
 func newScratch(logPath string, params []byte, adopted bool) (scratch, error) {
 	s := scratchOf(logPath)
 	if !adopted {
@@ -38,7 +41,7 @@ func newScratch(logPath string, params []byte, adopted bool) (scratch, error) {
 			return s, fmt.Errorf("make the folder of the run: %w", err)
 		}
 	}
-	if err := os.Mkdir(s.dir, 0o750); err != nil && !(adopted && errors.Is(err, fs.ErrExist)) {
+	if err := statefs.MakeFolder(s.dir); err != nil {
 		return s, fmt.Errorf("make the folder of the run: %w", err)
 	}
 	for _, file := range []struct {
@@ -58,7 +61,7 @@ func newScratch(logPath string, params []byte, adopted bool) (scratch, error) {
 }
 
 func (s scratch) put(name string, content []byte) error {
-	f, err := os.OpenFile(s.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	f, err := statefs.OpenFile(s.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
@@ -75,7 +78,7 @@ func (s scratch) remove() error {
 	return os.RemoveAll(s.dir)
 }
 
-// drop removes a file that is not needed any more. One that is not there is no error.
+// drop removes a file that is no longer needed. A missing file is no error.
 func (s scratch) drop(name string) error {
 	if err := os.Remove(s.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -83,22 +86,11 @@ func (s scratch) drop(name string) error {
 	return nil
 }
 
-// openScratch opens a file that a command left. What is no regular file is refused: a fifo would wait for ever.
-func openScratch(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%s is not a regular file", filepath.Base(path)), err, f.Close())
-	}
-	return f, nil
-}
-
-// readResult reads a result file, and leaves it where it is: until the record, or the line of the item, says what it led to, a daemon that
-// comes after a crash reads it again. It returns the members of the JSON object there, in order, and nil when there is none.
+// readResult reads a result file and returns the members of its JSON object in order, or nil if
+// there is no file. The file stays: until the record, or the line of the item, is written, a daemon
+// that starts after a crash must read it again.
 func (s scratch) readResult(name string) ([]field, error) {
-	f, err := openScratch(s.path(name))
+	f, err := statefs.OpenRegular(s.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -118,7 +110,7 @@ func (s scratch) readResult(name string) ([]field, error) {
 
 var errNoName = errors.New("a member has no name")
 
-// decodeFields reads a JSON object and keeps the order of its members.
+// decodeFields decodes a JSON object and keeps the order of its members.
 func decodeFields(data []byte) ([]field, error) {
 	const want = "the result is not one JSON object"
 	if !json.Valid(data) {

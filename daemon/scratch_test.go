@@ -50,13 +50,14 @@ func TestNoResultIsNoError(t *testing.T) {
 
 func TestLastOfEach(t *testing.T) {
 	t.Parallel()
-	got := strings.Join(lastOfEach([]string{"A=1", "B=2", "A=3", "C=4", "B=5"}), " ")
+	got := strings.Join(lastOfEachName([]string{"A=1", "B=2", "A=3", "C=4", "B=5"}), " ")
 	if got != "A=3 C=4 B=5" {
 		t.Errorf("got %s", got)
 	}
 }
 
-// TestAdoptedScratchGetsWhatItLacks takes a file away from the folder of a run that goes on, as a power cut may: the others stay.
+// TestAdoptedScratchGetsWhatItLacks removes a file from the folder of an adopted run, as a power
+// cut may: it is created again, and the other files stay.
 func TestAdoptedScratchGetsWhatItLacks(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "op.log")

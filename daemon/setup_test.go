@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -17,10 +19,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
-	"github.com/jobdir/jobdir/submit"
 )
 
 func TestMain(m *testing.M) {
@@ -45,7 +47,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds every wait of these tests; nothing depends on its length.
+// patience is the timeout of every wait in these tests; nothing depends on its length.
 const patience = 2 * time.Minute
 
 // bench is a storage directory with a daemon on it.
@@ -56,7 +58,7 @@ type bench struct {
 	catalog  *catalog.Catalog
 	handlers Handlers
 	config   Config
-	jump     atomic.Int64          // how far the clock of the storage is from the right time, in nanoseconds
+	jump     atomic.Int64          // how far the clock of the storage is ahead, in nanoseconds
 	changes  [2]*watch.Dir[string] // of jobs/ and of the day's folder
 
 	daemon  *Daemon
@@ -77,7 +79,7 @@ func prepare(t *testing.T, jobs string, handlers Handlers) *bench {
 	return prepareAt(t, filepath.Join(t.TempDir(), "storage"), jobs, handlers)
 }
 
-// catalogOf reads job definitions.
+// catalogOf parses job definitions.
 func catalogOf(t *testing.T, jobs string, handlers Handlers) *catalog.Catalog {
 	t.Helper()
 	c := catalog.New(catalog.Options{
@@ -130,7 +132,8 @@ func prepareAt(t *testing.T, dir, jobs string, handlers Handlers) *bench {
 	return b
 }
 
-// now is the clock of the storage. One that has jumped has no reading that goes on evenly, as one that was read from a file.
+// now is the clock of the storage. After a jump it has no monotonic reading, like a time read from
+// a file.
 func (b *bench) now() time.Time {
 	if by := time.Duration(b.jump.Load()); by != 0 {
 		return time.Now().Round(0).Add(by)
@@ -168,7 +171,7 @@ func (b *bench) start() {
 	}
 }
 
-// stop ends the daemon and returns what Run returned.
+// stop stops the daemon and returns the result of Run.
 func (b *bench) stop() error {
 	b.abandon(nil)
 	err := <-b.ended
@@ -194,13 +197,15 @@ func (b *bench) submit(job string, params string) statefs.ID {
 	return rec.ID
 }
 
-// await returns when the condition holds; it looks again after each change in jobs/ and among the records and logs.
+// await waits until the condition holds; it checks after each change in jobs/ and among the records
+// and logs.
 func (b *bench) await(what string, holds func() bool) {
 	b.t.Helper()
 	b.awaitWhile(what, holds, func() bool { return false })
 }
 
-// awaitAll returns when a condition has held for each operation. It waits for as long as it comes to hold for one after the other.
+// awaitAll waits until a condition has held for each operation. The timeout starts again whenever
+// it comes to hold for another one.
 func (b *bench) awaitAll(what string, ids []statefs.ID, holds func(statefs.ID) bool) {
 	b.t.Helper()
 	left := ids
@@ -217,7 +222,7 @@ func (b *bench) awaitAll(what string, ids []statefs.ID, holds func(statefs.ID) b
 	})
 }
 
-// awaitWhile is await that goes on after each patience in which something went on.
+// awaitWhile is await with a timeout that starts again as long as goesOn reports progress.
 func (b *bench) awaitWhile(what string, holds, goesOn func() bool) {
 	b.t.Helper()
 	deadline := time.NewTimer(patience)
@@ -266,16 +271,28 @@ func (b *bench) awaitEnd(id statefs.ID) *statefs.Record {
 	return rec
 }
 
-// hasEnded reads the record of an operation that has ended.
+// hasEnded returns the record of an operation if that has ended.
 func (b *bench) hasEnded(id statefs.ID) (*statefs.Record, bool) {
-	if sight, err := b.tree.Look(id); err != nil || len(sight.States) > 0 {
-		return nil, false // a removed marker is the last thing of an end
+	if sight, err := b.tree.ObserveAll(id); err != nil || len(sight.States) > 0 {
+		return nil, false // the marker is removed last
 	}
 	rec, err := b.tree.ReadRecord(id)
 	return rec, err == nil && rec.Status.Terminal()
 }
 
-func (b *bench) touch(id statefs.ID, ask statefs.Ask) {
+// awaitRecord waits until the record and the marker of an operation have a state, and returns the
+// record.
+func (b *bench) awaitRecord(id statefs.ID, state statefs.State) (rec *statefs.Record) {
+	b.t.Helper()
+	b.poll(id.String()+" is "+string(state), func() bool {
+		var err error
+		rec, err = b.tree.ReadRecord(id)
+		return err == nil && rec.Status == state && b.exists(statefs.MarkerName(id, state)) == state.Live()
+	})
+	return rec
+}
+
+func (b *bench) touch(id statefs.ID, ask statefs.Action) {
 	b.t.Helper()
 	f, err := os.OpenFile(filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, ask)), os.O_CREATE|os.O_WRONLY, 0o640)
 	if err != nil {
@@ -296,6 +313,9 @@ func (b *bench) mv(from, to string) {
 func (b *bench) log(id statefs.ID) string {
 	b.t.Helper()
 	f, err := b.tree.OpenLog(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "" // nothing was written yet
+	}
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -321,7 +341,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// awaitLog returns when the log of an operation has a text.
+// awaitLog waits until the log of an operation contains a text.
 func (b *bench) awaitLog(id statefs.ID, text string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf("the log of %s has %q", id, text), func() bool {
@@ -330,7 +350,7 @@ func (b *bench) awaitLog(id statefs.ID, text string) {
 	})
 }
 
-// poll looks again and again until a condition holds that makes no event in the storage.
+// poll checks periodically, for conditions that cause no event in the storage.
 func (b *bench) poll(what string, holds func() bool) {
 	b.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

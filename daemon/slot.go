@@ -7,31 +7,32 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/schedule"
+	"github.com/jobdir/jobdir/catalog/schedule"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/submit"
 )
 
-// byScheduleName is who submits by a schedule, as the record says.
+// byScheduleName is the requester in the record of an operation that a schedule submits.
 const byScheduleName = "schedule"
 
-// slotKey names the start of a job at a slot: submitted twice it is one operation.
+// slotKey is the idempotency key of a job at a slot: two submits with it are one operation.
 func slotKey(job string, slot time.Time) string {
 	return "schedule " + job + " " + slot.UTC().Format(time.RFC3339)
 }
 
-// firing are slots that are being fired. It is written down before the first of them is submitted.
+// firing holds slots that are being fired. It is recorded before the first of them is submitted.
 type firing struct {
 	At      time.Time        `json:"at"`
 	Slots   []time.Time      `json:"slots"`
 	Overlap schedule.Overlap `json:"overlap"`
-	// Handled is what is dealt with once they are; none when the schedule means other times since.
+	// Handled is the handled time once they are submitted; nil if the schedule has changed since.
 	Handled schedule.Handled `json:"handled"`
 }
 
-// fireSlots starts the operations of the slots that are being fired, and writes down that they were dealt with.
+// fireSlots starts the operations of the slots that are being fired, and records the slots as
+// handled.
 func (s *scheduler) fireSlots(ctx context.Context, job *scheduled) error {
-	kept := job.kept
+	kept := job.state
 	for _, slot := range kept.Firing.Slots {
 		operation, skipped, err := s.start(ctx, job.def, kept.Operation, slot, kept.Firing.Overlap)
 		if err != nil {
@@ -40,15 +41,16 @@ func (s *scheduler) fireSlots(ctx context.Context, job *scheduled) error {
 		kept.Slot, kept.Operation, kept.Skipped = &slot, operation, skipped
 	}
 	kept.Handled, kept.Firing = kept.Firing.Handled, nil
-	return s.note(job, kept)
+	return s.setState(job, kept)
 }
 
-// resume deals with a firing that something cut short, here or in a daemon that has died: what was submitted stands, the operation before it is
-// cancelled where that is still to be done, and slots that were not submitted are due as any others.
+// resume finishes a firing that an error or the death of a daemon cut short. Submitted operations
+// stay, and the previous operation is cancelled if that is still missing. Slots that were not
+// submitted become due like any others.
 func (s *scheduler) resume(ctx context.Context, job *scheduled) error {
-	kept := job.kept
+	kept := job.state
 	for _, slot := range kept.Firing.Slots {
-		made, err := s.intake.Made(ctx, slotKey(job.def.Address(), slot), kept.Firing.At)
+		made, err := s.intake.FindByKey(ctx, slotKey(job.def.Address(), slot), kept.Firing.At)
 		if err != nil {
 			return err
 		}
@@ -56,7 +58,8 @@ func (s *scheduler) resume(ctx context.Context, job *scheduled) error {
 			break
 		}
 		id := made.Record.ID.String()
-		if before, err := statefs.ParseID(kept.Operation); err == nil && kept.Firing.Overlap == schedule.OverlapCancel && kept.Operation != id {
+		if before, err := statefs.ParseID(kept.Operation); err == nil && kept.Firing.Overlap == schedule.OverlapCancel &&
+			kept.Operation != id {
 			if err := s.cancel(ctx, before); err != nil {
 				return err
 			}
@@ -67,14 +70,16 @@ func (s *scheduler) resume(ctx context.Context, job *scheduled) error {
 		}
 	}
 	kept.Firing = nil
-	return s.note(job, kept)
+	return s.setState(job, kept)
 }
 
-// start submits the operation of a slot, or says why there is none. last is the operation that the schedule started before. It returns the
-// operation that is the last one then.
-func (s *scheduler) start(ctx context.Context, def *catalog.Definition, last string, slot time.Time, overlap schedule.Overlap) (operation, skipped string, err error) {
+// start submits the operation of a slot, or returns why it is skipped. last is the operation that
+// the schedule started before. The returned operation is the last one after this call.
+func (s *scheduler) start(ctx context.Context, def *catalog.Definition, last string, slot time.Time,
+	overlap schedule.Overlap,
+) (operation, skipped string, err error) {
 	options := submit.Options{IdempotencyKey: slotKey(def.Address(), slot)}
-	before, state, err := s.underWay(last, options.IdempotencyKey)
+	before, state, err := s.lastOperation(last, options.IdempotencyKey)
 	if err != nil {
 		return last, "", err
 	}
@@ -91,23 +96,24 @@ func (s *scheduler) start(ctx context.Context, def *catalog.Definition, last str
 		options.NotBefore = &at
 	}
 	outcomes, err := s.intake.Submit(ctx, submit.Request{
-		Definition: def, Params: def.Schedule.Params, Options: options, By: byScheduleName, Fresh: true,
+		Definition: def, Params: def.Schedule.Params, Options: options, By: byScheduleName, ForceNew: true,
 	})
 	if err != nil {
 		return last, "", err
 	}
-	// Only now: whoever is cancelled has a successor, also after a crash.
+	// Only now: a cancelled operation must have a successor, even after a crash.
 	if state.Live() && overlap == schedule.OverlapCancel {
 		if err := s.cancel(ctx, before); err != nil {
 			return last, "", err
 		}
 	}
 	id := outcomes[0].Record.ID
-	s.d.logger.Info("started by schedule", "job", def.Address(), "slot", slot.Format(time.RFC3339), "id", id, "new", outcomes[0].New)
+	s.d.logger.Info("started by schedule", "job", def.Address(), "slot", slot.Format(time.RFC3339), "id", id,
+		"new", outcomes[0].New)
 	return id.String(), "", nil
 }
 
-// cancel asks for the end of an operation; one that has ended is left alone.
+// cancel requests the cancel of an operation, and does nothing if it has ended.
 func (s *scheduler) cancel(ctx context.Context, id statefs.ID) error {
 	if err := s.d.owner.Request(ctx, id, statefs.Cancel, nil); !errors.Is(err, statefs.ErrNotLive) {
 		return err
@@ -115,11 +121,12 @@ func (s *scheduler) cancel(ctx context.Context, id statefs.ID) error {
 	return nil
 }
 
-// underWay returns the operation that a schedule started last and its state, "" when it has ended or is the one that is to be started.
-func (s *scheduler) underWay(last, key string) (statefs.ID, statefs.State, error) {
+// lastOperation returns the operation that a schedule started last and its state. The state is ""
+// if it has ended or was submitted under key.
+func (s *scheduler) lastOperation(last, key string) (statefs.ID, statefs.State, error) {
 	id, err := statefs.ParseID(last)
 	if err != nil {
-		return statefs.ID{}, "", nil //nolint:nilerr // it has started none
+		return statefs.ID{}, "", nil //nolint:nilerr // the schedule has started none
 	}
 	state, err := s.d.owner.State(id)
 	if errors.Is(err, statefs.ErrNotLive) {

@@ -9,19 +9,20 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 )
 
-// errStalled means that the work gave no sign of life and its job wants it ended then.
+// errStalled means that the work gave no heartbeat and its job ends stalled work.
 var errStalled = errors.New("no output and no progress")
 
-// stall notices that the work of a run gives no sign of life: no output and no progress for a time that the job says. Paused time
-// does not count. It keeps one timer and does nothing for a job without stall_after.
+// stall notices that the work of a run gives no heartbeat (no output and no progress) for the
+// stall_after of its job. Paused time does not count. It keeps one timer, and does nothing without
+// a stall_after.
 type stall struct {
-	after time.Duration
-	tell  func() // called without the lock when stalled changes
+	limit    time.Duration
+	onChange func() // called without the lock when stalled changes
 
 	mu      sync.Mutex
-	last    time.Time // the last sign of life, or when it was begun to wait for one
+	last    time.Time // the last heartbeat, or when the watch began
 	stalled bool
-	held    bool
+	paused  bool
 	timer   *time.Timer
 }
 
@@ -32,13 +33,13 @@ func (s *stall) begin(after time.Duration, now time.Time, tell func()) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.after, s.tell, s.last = after, tell, now
+	s.limit, s.onChange, s.last = after, tell, now
 	s.timer = time.AfterFunc(after, s.check)
 }
 
-// alive notes a sign of life.
+// alive records a heartbeat.
 func (s *stall) alive(now time.Time) {
-	if s.after <= 0 {
+	if s.limit <= 0 {
 		return
 	}
 	s.mu.Lock()
@@ -46,55 +47,55 @@ func (s *stall) alive(now time.Time) {
 	was := s.stalled
 	s.stalled = false
 	if was && s.timer != nil {
-		s.timer.Reset(s.after)
+		s.timer.Reset(s.limit)
 	}
 	s.mu.Unlock()
 	if was {
-		s.tell()
+		s.onChange()
 	}
 }
 
-// hold says that the work is paused, or that it goes on: then it has all its time again.
-func (s *stall) hold(paused bool, now time.Time) {
-	if s.after <= 0 {
+// setPaused records that the work is paused or resumed. After a resume it has all its time again.
+func (s *stall) setPaused(paused bool, now time.Time) {
+	if s.limit <= 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held == paused {
+	if s.paused == paused {
 		return
 	}
-	s.held, s.last = paused, now
+	s.paused, s.last = paused, now
 	if !paused && s.timer != nil {
-		s.timer.Reset(s.after)
+		s.timer.Reset(s.limit)
 	}
 }
 
-// check runs when the timer fires: signs of life do not touch the timer, so it may be too early.
+// check runs when the timer fires. Heartbeats do not reset the timer, so it may be too early.
 func (s *stall) check() {
 	s.mu.Lock()
-	if s.held || s.stalled || s.timer == nil {
+	if s.paused || s.stalled || s.timer == nil {
 		s.mu.Unlock()
 		return
 	}
-	if rest := s.after - time.Since(s.last); rest > 0 {
+	if rest := s.limit - time.Since(s.last); rest > 0 {
 		s.timer.Reset(rest)
 		s.mu.Unlock()
 		return
 	}
 	s.stalled = true
 	s.mu.Unlock()
-	s.tell()
+	s.onChange()
 }
 
-// is reports whether the work has stalled.
-func (s *stall) is() bool {
+// isStalled reports whether the work has stalled.
+func (s *stall) isStalled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stalled && !s.held
+	return s.stalled && !s.paused
 }
 
-// end ends the watch.
+// end stops the watch.
 func (s *stall) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,9 +105,10 @@ func (s *stall) end() {
 	}
 }
 
-// noteStall writes down that the work has stalled, or that it moves again, and does what its job says.
-func (d *Daemon) noteStall(op *operation) error {
-	if op.run == nil || op.run.stall.is() == (op.rec.StalledAt != nil) {
+// recordStall records that the work has stalled or moves again, and ends stalled work if its job
+// wants that.
+func (d *Daemon) recordStall(op *operation) error {
+	if op.run == nil || op.run.stall.isStalled() == (op.rec.StalledAt != nil) {
 		return nil
 	}
 	if op.rec.StalledAt != nil {
@@ -115,24 +117,25 @@ func (d *Daemon) noteStall(op *operation) error {
 	} else {
 		now := d.owner.Now()
 		op.rec.StalledAt = &now
-		d.logger.Warn("work stalled: no output and no progress", "id", op.id(), "for", op.run.def.StallAfter, "action", op.run.def.OnStall)
+		d.logger.Warn("work stalled: no output and no progress", "id", op.id(), "for", op.run.stallAfter,
+			"action", op.run.def.OnStall)
 	}
-	op.noteProgress()
+	op.copyProgress()
 	if err := d.owner.WriteRecord(op.rec); err != nil {
 		return err
 	}
-	d.tellStall(op.rec)
-	// Nothing of this has an event of its own; whoever follows the operation looks again when its marker is touched.
+	d.publishStall(op.rec)
+	// This is no transition, so touch the marker: programs that watch the operation then read it again.
 	if err := d.owner.Touch(op.id(), op.state); err != nil {
 		d.logger.Warn("nobody is told at once that work stalls or moves again", "id", op.id(), "error", err)
 	}
 	if op.rec.StalledAt != nil && op.run.def.OnStall != "" {
-		op.run.end(&workError{code: "stalled", err: fmt.Errorf("%w for %s", errStalled, op.run.def.StallAfter)})
+		op.run.end(&workError{code: "stalled", err: fmt.Errorf("%w for %s", errStalled, op.run.stallAfter)})
 	}
 	return nil
 }
 
-// cancelsStalled says whether an error of the work is a stall for which the job wants the operation cancelled.
+// cancelsStalled reports whether err is a stall for which the job wants the operation cancelled.
 func (r *run) cancelsStalled(err error) bool {
 	return errors.Is(err, errStalled) && r.def.OnStall == catalog.StallCancel
 }

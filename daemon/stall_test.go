@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Work stalls when it gives no sign of life for long enough, paused time not counted, and is told of once each time.
+// Work stalls after stall_after without a heartbeat, not counting paused time, and each stall is
+// reported once.
 func TestStall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -19,8 +20,8 @@ func TestStall(t *testing.T) {
 			t.Helper()
 			<-time.After(d)
 			synctest.Wait()
-			if s.is() != stalled || told.Load() != times {
-				t.Fatalf("stalled %t, told %d times; want %t, %d", s.is(), told.Load(), stalled, times)
+			if s.isStalled() != stalled || told.Load() != times {
+				t.Fatalf("stalled %t, told %d times; want %t, %d", s.isStalled(), told.Load(), stalled, times)
 			}
 		}
 		pass(50*time.Second, false, 0)
@@ -30,9 +31,9 @@ func TestStall(t *testing.T) {
 		pass(time.Hour, true, 1)
 		s.alive(time.Now())
 		pass(59*time.Second, false, 2)
-		s.hold(true, time.Now())
+		s.setPaused(true, time.Now())
 		pass(time.Hour, false, 2)
-		s.hold(false, time.Now())
+		s.setPaused(false, time.Now())
 		pass(59*time.Second, false, 2)
 		pass(2*time.Second, true, 3)
 	})
@@ -44,8 +45,8 @@ func TestNoStallWithoutLimit(t *testing.T) {
 	var s stall
 	s.begin(0, time.Now(), nil)
 	s.alive(time.Now())
-	s.hold(true, time.Now())
-	if s.timer != nil || s.is() {
+	s.setPaused(true, time.Now())
+	if s.timer != nil || s.isStalled() {
 		t.Error("there is a watch nobody asked for")
 	}
 	s.end()

@@ -10,34 +10,34 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jobdir/jobdir/keeper"
+	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// found is what a start finds of one operation: its marker, what became of its command, and a request.
+// found is what a start finds of one operation: its marker, the fate of its command, and a request.
 type found struct {
 	marker  statefs.State
 	work    string
-	request statefs.Ask // "" for none
+	request statefs.Action // "" for none
 }
 
-// What became of the command of the run that the record names.
+// The fate of the command of the run in the record.
 const (
-	lives1   = "lives"               // in the hands of a keeper
-	ended    = "has ended"           // and a keeper says how
-	reported = "has left a report"   // and its keeper is gone
-	nothing  = "is gone"             // with its keeper, and nothing says how
-	stale    = "is gone, old report" // and the report that is there is of another run
+	lives1   = "lives"               // held by a keeper
+	ended    = "has ended"           // its keeper knows how
+	reported = "has left a report"   // its keeper is gone
+	nothing  = "is gone"             // with its keeper, and no exit report exists
+	stale    = "is gone, old report" // the exit report is of another run
 )
 
-// outcome is what a start makes of it.
+// outcome is the state after the start.
 type outcome struct {
 	state statefs.State
 	run   int
-	first bool // the process of the first run goes on
+	first bool // the process of the first run continues
 }
 
-// makes is the whole table of a start, as far as commands are concerned.
+// makes is the decision table of a start for commands.
 func (f found) makes() outcome {
 	if f.marker == statefs.Scheduled {
 		f.marker = statefs.Running
@@ -45,12 +45,12 @@ func (f found) makes() outcome {
 	cutOff := f.work == nothing || f.work == stale
 	switch {
 	case f.marker != statefs.Queued && (f.work == ended || f.work == reported):
-		return outcome{statefs.Failed, 1, false} // how it ended stands, whatever was asked since
+		return outcome{statefs.Failed, 1, false} // the end stays, whatever was requested since
 	case f.request == statefs.Cancel:
 		return outcome{state: statefs.Cancelled}
 	case f.marker == statefs.Queued || f.marker == statefs.Running && cutOff:
 		if f.request == statefs.Pause {
-			return outcome{state: statefs.Paused} // before or after its second run began
+			return outcome{state: statefs.Paused} // before or after its second run started
 		}
 		return outcome{statefs.Running, 2, false}
 	case f.marker == statefs.Paused && f.request == statefs.Resume && cutOff:
@@ -61,12 +61,15 @@ func (f found) makes() outcome {
 	return outcome{statefs.Running, 1, true}
 }
 
-// Every combination of marker, command, exit report and request is brought into order by a start.
+// A start handles every combination of marker, command, exit report and request.
 func TestStartWithEveryCombination(t *testing.T) {
 	t.Parallel()
-	// A move that means nothing is put back; it is the running one all the same.
+	// This move corresponds to no request and is undone; the operation is running all the same.
 	const nonsense = statefs.Scheduled
-	for name, works := range map[string][]string{"keeper lives": {lives1, ended}, "keeper is gone": {reported, nothing, stale}} {
+	for name, works := range map[string][]string{
+		"keeper lives":   {lives1, ended},
+		"keeper is gone": {reported, nothing, stale},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k := prepareKept(t, allKept)
@@ -74,7 +77,7 @@ func TestStartWithEveryCombination(t *testing.T) {
 			cases := make(map[statefs.ID]found)
 			for _, marker := range []statefs.State{statefs.Queued, statefs.Running, statefs.Paused, nonsense} {
 				for _, work := range works {
-					for _, request := range []statefs.Ask{"", statefs.Pause, statefs.Resume, statefs.Cancel} {
+					for _, request := range []statefs.Action{"", statefs.Pause, statefs.Resume, statefs.Cancel} {
 						cases[k.submit("script", script("echo $$; exec sleep 1000"))] = found{marker, work, request}
 					}
 				}
@@ -102,12 +105,14 @@ func TestStartWithEveryCombination(t *testing.T) {
 				}
 				if want.first {
 					state := map[statefs.State]string{statefs.Running: "S", statefs.Paused: "T"}[want.state]
-					k.poll(what+": the process is in state "+state, func() bool { return processState(t, strconv.Itoa(pids[id])) == state })
+					k.poll(what+": the process is in state "+state,
+						func() bool { return processState(t, strconv.Itoa(pids[id])) == state })
 				}
 				k.poll(what+": no request is left", func() bool {
 					return f.request == "" || want.state.Terminal() || !k.exists(statefs.RequestName(id, f.request))
 				})
-				if _, err := os.Stat(filepath.Join(k.dir, statefs.ExitName(id))); want.state != statefs.Failed && !os.IsNotExist(err) {
+				if _, err := os.Stat(filepath.Join(k.dir, statefs.ExitName(id))); want.state != statefs.Failed &&
+					!os.IsNotExist(err) {
 					t.Errorf("%s: an exit report is left: %v", what, err)
 				}
 			}
@@ -115,8 +120,8 @@ func TestStartWithEveryCombination(t *testing.T) {
 	}
 }
 
-// settle waits until every command runs and its record says no more than that, pauses those whose marker is to say so or to be moved, and
-// returns the processes.
+// settle waits until every command runs, pauses each operation, resumes the operations that must run,
+// and returns the processes. No request is left.
 func (k *kept) settle(cases map[statefs.ID]found) map[statefs.ID]int {
 	k.t.Helper()
 	pids := make(map[statefs.ID]int)
@@ -141,7 +146,7 @@ func (k *kept) settle(cases map[statefs.ID]found) map[statefs.ID]int {
 	return pids
 }
 
-// spoil does, while no daemon is there, what the cases say.
+// spoil changes the storage as the cases require, while no daemon runs.
 func (k *kept) spoil(cases map[statefs.ID]found, pids map[statefs.ID]int) {
 	k.t.Helper()
 	gone := false

@@ -7,21 +7,21 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// errorTail is how much of what a step wrote last is searched for what its job says of errors.
+// errorTail is how much of the last output of a step is searched for the error patterns of its job.
 const errorTail = 64 << 10
 
-// stepEnded notes what the end of a run makes of its step. It is called once for each run, before the record is written.
-func (d *Daemon) stepEnded(rec *statefs.Record, r *run, cause statefs.Cause) {
+// applyStepEnd records in a step how its run ended. It is called once per run, before the record is
+// written.
+func (d *Daemon) applyStepEnd(rec *statefs.Record, r *run, cause statefs.Cause) {
 	rec.Steps = steps.Clone(rec.Steps)
 	at := steps.Find(rec.Steps, r.step.name())
 	if at == nil {
@@ -30,7 +30,7 @@ func (d *Daemon) stepEnded(rec *statefs.Record, r *run, cause statefs.Cause) {
 	now := d.owner.Now()
 	at.EndedAt, at.LogTo = &now, logSize(r.logPath())
 	if r.exit != nil && at.StartedAt != nil && r.exit.At.After(*at.StartedAt) && r.exit.At.Before(now) {
-		at.EndedAt = &r.exit.At // no daemon may have been there when its command ended
+		at.EndedAt = &r.exit.At // the command may have ended while no daemon ran
 	}
 	change, verdict := stepCauses[cause]
 	if !verdict {
@@ -41,8 +41,8 @@ func (d *Daemon) stepEnded(rec *statefs.Record, r *run, cause statefs.Cause) {
 	} else if rec.Error != nil {
 		at.ErrorCode, at.ErrorMessage = rec.Error.Code, rec.Error.Message
 	}
-	if change == steps.CauseRetryLater || change == steps.CauseNeedsPerson {
-		at.RedoFrom = r.number + 1
+	if change != steps.CauseDone && rec.RedoFrom == r.number+1 {
+		at.RedoFrom = rec.RedoFrom
 	}
 	if change == steps.CauseCutOff {
 		at.ErrorCode, at.ErrorMessage = "", ""
@@ -52,14 +52,16 @@ func (d *Daemon) stepEnded(rec *statefs.Record, r *run, cause statefs.Cause) {
 	}
 }
 
-// stepCauses are what a step changes by when its operation changes by a cause; by any other it is cut off.
+// stepCauses maps the cause of an operation's transition to that of its step; on any other cause
+// the step is cut off.
 var stepCauses = map[statefs.Cause]steps.Cause{
-	statefs.CauseDone: steps.CauseDone, statefs.CauseRetryLater: steps.CauseRetryLater, statefs.CauseRescued: steps.CauseRetryLater,
+	statefs.CauseDone: steps.CauseDone, statefs.CauseRetryLater: steps.CauseRetryLater,
+	statefs.CauseRescued:     steps.CauseRetryLater,
 	statefs.CauseNeedsPerson: steps.CauseNeedsPerson,
 }
 
-// cutOff notes that the step of an operation is not at work any more and has no verdict.
-func cutOff(rec *statefs.Record, now time.Time) {
+// cutOffStep records that the current step of an operation is no longer running and has no result.
+func cutOffStep(rec *statefs.Record, now time.Time) {
 	at := rec.CurrentStep()
 	if at == nil || at.Status != steps.Running {
 		return
@@ -67,24 +69,25 @@ func cutOff(rec *statefs.Record, now time.Time) {
 	rec.Steps = steps.Clone(rec.Steps)
 	at = rec.CurrentStep()
 	at.EndedAt = &now
-	_ = at.Apply(steps.CauseCutOff) // what is running can be cut off
+	_ = at.Apply(steps.CauseCutOff) // a running step can be cut off
 }
 
-// endSteps brings the steps of an operation in line that ends before all of them are done: none of them is tried again by itself.
+// endSteps updates the steps of an operation that ends before all of them are done: none of them is
+// retried any more.
 func endSteps(rec *statefs.Record, from statefs.State) {
 	rec.Steps = steps.Clone(rec.Steps)
 	for i := range rec.Steps {
 		if s := &rec.Steps[i]; s.Status == steps.FailedRetryable {
-			_ = s.Apply(steps.CauseCutOff) // it was to be tried again
+			_ = s.Apply(steps.CauseCutOff) // it was to be retried
 			s.DueAt = nil
 		}
 	}
 	if from == statefs.WaitingApproval {
-		rec.Reason = "" // nobody is asked any more
+		rec.Reason = "" // the approval is no longer needed
 	}
 }
 
-// outputsOf are the values that a step promises, as far as its work left them.
+// outputsOf returns the declared outputs of a step that its result has.
 func (r *run) outputsOf(def *catalog.Step) map[string]json.RawMessage {
 	var out map[string]json.RawMessage
 	for _, name := range def.Outputs {
@@ -98,7 +101,8 @@ func (r *run) outputsOf(def *catalog.Step) map[string]json.RawMessage {
 	return out
 }
 
-// missingOutput is the error of a step that ended well and lacks a value which it promises.
+// missingOutput returns an error if a step that succeeded lacks a declared output, or if an output
+// is too large for the record.
 func (r *run) missingOutput() error {
 	if r.step.def == nil {
 		return nil
@@ -107,29 +111,35 @@ func (r *run) missingOutput() error {
 		value, ok := r.report.member(name)
 		switch {
 		case !ok:
-			return &workError{code: outputMissing, err: fmt.Errorf("its result has no %q, which the job names as an output", name)}
+			return &workError{code: outputMissing, err: fmt.Errorf("its result has no %q, which the job names as an output",
+				name)}
 		case len(value) > catalog.MaxString:
-			return &workError{code: outputTooLarge, err: fmt.Errorf("its output %q has %d bytes; at most %d are kept: write it to a file in JOBDIR_ARTIFACTS and give its name", name, len(value), catalog.MaxString)}
+			return &workError{
+				code: outputTooLarge,
+				err:  fmt.Errorf("its output %q has %d bytes; at most %d are kept: write it to a file in JOBDIR_ARTIFACTS and give its name", name, len(value), catalog.MaxString),
+			}
 		}
 	}
 	return nil
 }
 
-// The error codes of a step that leaves no output, or one that does not fit into the record. Trying again would not change that.
+// The error codes of a step that leaves no output, or an output that does not fit into the record.
+// A retry would not change that.
 const (
 	outputMissing  = "output_missing"
 	outputTooLarge = "output_too_large"
 )
 
-// patternOf finds what the job says of an error by what the work wrote, changes the error accordingly, and returns its class.
-func (r *run) patternOf(rec *statefs.Record) catalog.Class {
+// matchErrorPattern finds the first error pattern of the job that matches the output of the work,
+// changes the error accordingly, and returns its class.
+func (r *run) matchErrorPattern(rec *statefs.Record) catalog.Class {
 	if r.step.def == nil {
 		return ""
 	}
 	if rec.Error.Code == outputMissing || rec.Error.Code == outputTooLarge {
 		return catalog.ClassManual
 	}
-	if len(r.step.def.Errors) == 0 || final[rec.Error.Code] {
+	if len(r.step.def.Errors) == 0 || finalCodes[rec.Error.Code] {
 		return ""
 	}
 	pattern, line := r.step.def.ErrorIn(append(r.lastLines(), rec.Error.Message))
@@ -140,18 +150,18 @@ func (r *run) patternOf(rec *statefs.Record) catalog.Class {
 	return pattern.Class
 }
 
-// lastLines are the last lines that the run wrote to its log.
+// lastLines returns the last lines that the run wrote to its log.
 func (r *run) lastLines() []string {
-	f, err := os.Open(r.logPath())
+	f, err := statefs.OpenRegular(r.logPath())
 	if err != nil {
-		r.logger.Warn("the output of a step cannot be searched for errors", "id", r.id, "step", r.step.name(), "error", err)
+		r.logger.Warn("the output of a failed command cannot be read", "id", r.id, "step", r.step.name(), "error", err)
 		return nil
 	}
 	defer func() { _ = f.Close() }() // opened for reading
 	from := max(r.step.from, logSize(r.logPath())-errorTail)
 	data, err := io.ReadAll(io.NewSectionReader(f, from, errorTail))
 	if err != nil {
-		r.logger.Warn("the output of a step cannot be searched for errors", "id", r.id, "step", r.step.name(), "error", err)
+		r.logger.Warn("the output of a failed command cannot be read", "id", r.id, "step", r.step.name(), "error", err)
 	}
 	var lines []string
 	for line := range bytes.Lines(data) {
@@ -160,13 +170,15 @@ func (r *run) lastLines() []string {
 	return lines
 }
 
-// needsPersonLine says in the log that a step waits for a person, and what helps.
+// needsPersonLine is the log line for a step that waits for a person; it names the possible
+// commands.
 func needsPersonLine(rec *statefs.Record, at *steps.Step) string {
 	return fmt.Sprintf("  ERROR: step %s: %s. A person must act: mend it, then 'jobdir retry %s'; or 'jobdir skip %s', or 'jobdir cancel %s'.",
 		at.Name, rec.Error.Message, rec.ID, rec.ID, rec.ID)
 }
 
-// stepsReport is what all steps of an operation have finished: their items, and their outputs as the result.
+// stepsReport returns the combined report of all steps of an operation: their items, and their
+// outputs as the result.
 func (d *Daemon) stepsReport(op *operation) *report {
 	rep := new(report)
 	if op.rec.Starts > 0 || op.rec.RetryOf != nil {
@@ -176,13 +188,13 @@ func (d *Daemon) stepsReport(op *operation) *report {
 	}
 	for _, s := range op.rec.Steps {
 		for _, name := range slices.Sorted(maps.Keys(s.Outputs)) {
-			rep.set(field{name, s.Outputs[name]})
+			rep.setField(field{name, s.Outputs[name]})
 		}
 	}
 	return rep
 }
 
-// stepsField is the member of the footer that says how each step stands.
+// stepsField is the member of the footer with the status of each step.
 func stepsField(list []steps.Step) json.RawMessage {
 	fields := make([]field, 0, len(list))
 	for i := range list {
@@ -199,7 +211,10 @@ func stepsField(list []steps.Step) json.RawMessage {
 		if s.Optional {
 			entry = append(entry, field{"optional", json.RawMessage("true")})
 		}
-		for _, f := range []field{text("error_code", s.ErrorCode), text("error_message", s.ErrorMessage), text("reason", s.Reason)} {
+		for _, f := range []field{
+			text("error_code", s.ErrorCode), text("error_message", s.ErrorMessage),
+			text("reason", s.Reason),
+		} {
 			if len(f.value) > len(`""`) {
 				entry = append(entry, f)
 			}
@@ -214,11 +229,11 @@ func stepsField(list []steps.Step) json.RawMessage {
 	return object(fields)
 }
 
-// seconds is a time for people and programs, to a millisecond.
+// seconds returns d in seconds, to a millisecond.
 func seconds(d time.Duration) float64 { return float64(max(d, 0).Milliseconds()) / 1000 }
 
-// noteStepStart notes in a record that the step at which it is begins.
-func (d *Daemon) noteStepStart(rec *statefs.Record, now time.Time) {
+// applyStepStart records the start of the current step.
+func (d *Daemon) applyStepStart(rec *statefs.Record, now time.Time) {
 	rec.Steps = steps.Clone(rec.Steps)
 	at := rec.CurrentStep()
 	if at == nil {
@@ -227,13 +242,13 @@ func (d *Daemon) noteStepStart(rec *statefs.Record, now time.Time) {
 	if at.ErrorCode != "" {
 		at.Retries++
 	}
-	if at.Run == 0 || at.Run < rec.MainRun() { // somebody went back to a step before it
-		rec.Attempts, rec.Warnings, rec.Deaths, rec.RetryUntil = 0, 0, 0, nil // they are of the step
+	if at.Run == 0 || at.Run < rec.MainRun() { // a person went back to an earlier step
+		rec.Attempts, rec.Warnings, rec.DiedAt, rec.Backoff, rec.RetryUntil = 0, 0, nil, 0, nil // per step
 	}
 	at.Begin(rec.Run, logSize(d.owner.LogPath(rec.ID)))
 	at.StartedAt, at.EndedAt, at.ErrorCode, at.ErrorMessage, at.Reason = &now, nil, "", "", ""
-	_ = at.Apply(steps.CauseStart) // it is pending or was to be tried again: ahead has seen to that
-	if def, err := d.keptDefinition(rec); err == nil {
+	_ = at.Apply(steps.CauseStart) // passSkippedSteps has checked it
+	if def, err := d.storedDefinition(rec); err == nil {
 		rec.Phase = def.Phase(rec.Steps)
 	}
 	rec.Progress = progressNow(rec, statefs.Progress{At: now, Step: &statefs.StepProgress{Name: at.Name}})

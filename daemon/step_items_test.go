@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 const stepItemJobs = `
 group: test
 name: parts
-retry: {max_attempts: 2}
 steps:
   - {name: first, items: {range: [1, 2]}, run: [sh, -c, "echo first ${item}; test ${item} = 1"]}
   - name: second
@@ -40,8 +39,8 @@ func (b *bench) ledger(id statefs.ID) string {
 	return strings.Join(strings.Split(strings.TrimSpace(string(data)), "\n"), ", ")
 }
 
-// A step that is tried again does the items again that failed, and no others; one to which somebody goes back does all of them. What failed in other
-// steps stays as it is.
+// A retried step repeats only the items that failed; a step to which a person goes back repeats all
+// of them. Failed items of other steps are left alone.
 func TestFailedItemsAreDoneAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stepItemJobs, nil)
@@ -72,7 +71,8 @@ func TestBackToAStepDoesAllItemsAgain(t *testing.T) {
 	if got, want := b.ledger(id), "2 1, 2 2, 2 3, 4 1, 4 2, 4 3"; got != want {
 		t.Errorf("done were %s, want %s", got, want)
 	}
-	if rec.Processed != 4 || rec.FailedN != 1 || step(t, rec, "first").Status != steps.Succeeded || step(t, rec, "first").Run != 3 {
+	if rec.Processed != 4 || rec.FailedN != 1 || step(t, rec, "first").Status != steps.Succeeded ||
+		step(t, rec, "first").Run != 3 {
 		t.Errorf("%d processed, %d failed, %+v", rec.Processed, rec.FailedN, rec.Steps)
 	}
 }
@@ -91,21 +91,27 @@ func TestNextAttemptDoesFailedItemsAgain(t *testing.T) {
 	}
 }
 
-// A request with something in it that cannot be read is refused: it may have named another step.
+// A request with unreadable content is refused: it may have named another step.
 func TestRequestsThatCannotBeReadAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stepJobs, stepHandlers)
 	id := b.submit("fails", `{"how":"x"}`)
 	b.record(id, statefs.FailedManual)
-	put := func(ask statefs.Ask, content string) {
+	put := func(ask statefs.Action, content string) {
 		t.Helper()
 		file := filepath.Join(b.dir, "tmp", "person")
 		must(t, os.WriteFile(file, []byte(content), 0o600))
 		must(t, os.Rename(file, filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, ask))))
 	}
-	for i, content := range []string{"{\"step\":\"first\",}", "please", "[\"first\"]", "{\"step\":\"first\",\"reason\":\"" + strings.Repeat("x", 3<<20) + "\"}"} {
+	for i, content := range []string{
+		"{\"step\":\"first\",}", "please", "[\"first\"]",
+		"{\"step\":\"first\",\"reason\":\"" + strings.Repeat("x", 3<<20) + "\"}",
+	} {
 		put(statefs.Skip, content)
-		b.poll("it is refused", func() bool { return strings.Count(b.log(id), "Skip refused: its file has something in it") == i+1 })
+		b.poll("it is refused", func() bool {
+			return strings.Count(b.log(id),
+				"Skip refused: its file has something in it") == i+1
+		})
 	}
 	put(statefs.Skip, "{\"step\":\"second\",\n\"reason\":\"two lines\"}")
 	if rec := b.awaitEnd(id); step(t, rec, "second").Reason != "two lines" {
@@ -113,7 +119,8 @@ func TestRequestsThatCannotBeReadAreRefused(t *testing.T) {
 	}
 }
 
-// What is written into jobs/ in several strokes counts when it says something, or has rested.
+// A request that is written in several parts is taken when it is complete JSON, or has not changed
+// for a quiet period.
 func TestRequestsMayBeWrittenSlowly(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stepJobs, stepHandlers)
@@ -124,10 +131,10 @@ func TestRequestsMayBeWrittenSlowly(t *testing.T) {
 	must(t, err)
 	_, err = f.WriteString(time.Now().Format(statefs.StampFormat) + "\n")
 	must(t, err)
-	ahead := time.Now().Add(30 * time.Minute) // it has not rested before the next stroke, however late that comes
+	ahead := time.Now().Add(30 * time.Minute) // so that it never looks settled before the next write
 	must(t, os.Chtimes(begun, ahead, ahead))
 	must(t, os.Rename(begun, filepath.Join(b.tree.JobsDir(), statefs.RequestName(id, statefs.Skip))))
-	b.daemon.looks.wait()
+	b.daemon.reconcileQueue.wait()
 	_, err = f.WriteString(`{"step": "third", "reason": "later"}`)
 	must(t, errors.Join(err, f.Close()))
 	rec := b.awaitStep(id, "third", steps.Skipped)

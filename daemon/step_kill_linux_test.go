@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// Each command of these steps writes a line to a ledger outside of the storage when it begins and when it ends.
+// Each command of these steps writes a line to a ledger outside the storage when it begins and when
+// it ends.
 const killJobs = `
 group: test
 name: killed
@@ -32,7 +33,7 @@ steps:
   - {name: after, needs: [d, aside], optional: true, run: [sh, -c, "${params.work}"]}
 `
 
-// ledgerWork is what each step does: a file beside the ledger holds it up.
+// ledgerWork is the script of each step; a file beside the ledger delays its end.
 const ledgerWork = `echo "begin $JOBDIR_STEP" >>"$LEDGER"; sleep 0.02; while test -e "$LEDGER.$JOBDIR_STEP"; do sleep 0.02; done; echo "end $JOBDIR_STEP" >>"$LEDGER"`
 
 // ledgered submits an operation and returns it with its ledger.
@@ -52,7 +53,8 @@ func linesOf(t *testing.T, ledger string) []string {
 	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 }
 
-// checkLedger holds that each step has begun and ended once, after all that it needs; those of again have been cut off once before.
+// checkLedger checks that each step has begun and ended once, after all steps that it needs. The
+// steps in again were cut off once before.
 func (k *kept) checkLedger(id statefs.ID, ledger string, again ...string) {
 	k.t.Helper()
 	lines := linesOf(k.t, ledger)
@@ -70,7 +72,8 @@ func (k *kept) checkLedger(id statefs.ID, ledger string, again ...string) {
 			want = 2
 		}
 		if count("begin "+n.Name) != want || count("end "+n.Name) != 1 {
-			k.t.Errorf("%s: step %s has begun %d times and ended %d times: %q", id, n.Name, count("begin "+n.Name), count("end "+n.Name), lines)
+			k.t.Errorf("%s: step %s has begun %d times and ended %d times: %q", id, n.Name, count("begin "+n.Name),
+				count("end "+n.Name), lines)
 		}
 		for _, need := range n.Needs {
 			if slices.Index(lines, "begin "+n.Name) < slices.Index(lines, "end "+need) {
@@ -79,7 +82,8 @@ func (k *kept) checkLedger(id statefs.ID, ledger string, again ...string) {
 		}
 	}
 	rec := k.awaitEnd(id)
-	if rec.Result != statefs.Success || rec.Trailing || slices.ContainsFunc(rec.Steps, func(s steps.Step) bool { return s.Status != steps.Succeeded }) {
+	if rec.Result != statefs.Success || rec.Trailing ||
+		slices.ContainsFunc(rec.Steps, func(s steps.Step) bool { return s.Status != steps.Succeeded }) {
 		k.t.Errorf("%s: %s, %s", id, rec.Result, statuses(rec))
 	}
 	ends := 0
@@ -93,8 +97,9 @@ func (k *kept) checkLedger(id statefs.ID, ledger string, again ...string) {
 	}
 }
 
-// TestStepsOutliveKilledDaemons kills the daemon again and again while operations go through their steps: between two of them, in the middle, when only
-// optional ones are left, and while one is paused. Each command begins once.
+// TestStepsOutliveKilledDaemons repeatedly kills the daemon while operations run through their
+// steps: between and within steps, when only optional steps are left, and while one is paused. Each
+// command begins once.
 func TestStepsOutliveKilledDaemons(t *testing.T) {
 	t.Parallel()
 	seed := numberFrom(t, seedVariable, uint64(time.Now().UnixNano()))
@@ -131,7 +136,7 @@ func TestStepsOutliveKilledDaemons(t *testing.T) {
 			k.kill(child)
 		}
 		k.start()
-		if sight, err := k.tree.Look(ids[0]); err == nil && len(sight.States) > 0 {
+		if sight, err := k.tree.ObserveAll(ids[0]); err == nil && len(sight.States) > 0 {
 			k.touch(ids[0], statefs.Resume)
 		}
 		for i, id := range ids {
@@ -142,8 +147,8 @@ func TestStepsOutliveKilledDaemons(t *testing.T) {
 	}
 }
 
-// TestStepsAfterTheKeeperIsKilled kills the keeper with the daemon: the steps that were under way begin again, those before them do not. So it is with
-// optional steps that trail.
+// TestStepsAfterTheKeeperIsKilled kills the keeper with the daemon: the steps that were running
+// begin again, the steps before them do not. The same holds for trailing optional steps.
 func TestStepsAfterTheKeeperIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, cut := range [][]string{{"c", "aside"}, {"after"}} {

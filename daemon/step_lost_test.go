@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// A marker of what trails that is removed while no daemon runs ends the optional steps, as it does under one; the end stays.
+// Removing the marker of a trailing operation while no daemon runs ends its optional steps, as it
+// does under a daemon; the result stays.
 func TestTrailingMarkerThatIsRemovedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := setup(t, sideJobs, sideHandlers)
@@ -27,7 +28,8 @@ func TestTrailingMarkerThatIsRemovedMeanwhile(t *testing.T) {
 	must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(ids[0], statefs.Trailing))))
 	b.start()
 	rec := b.awaitEnd(ids[0])
-	if rec.Trailing || rec.Status != statefs.Completed || rec.FinishedSeq != before.FinishedSeq || string(rec.Footer) != string(before.Footer) || step(t, rec, "aside").Status != steps.Pending {
+	if rec.Trailing || rec.Status != statefs.Completed || rec.FinishedSeq != before.FinishedSeq ||
+		string(rec.Footer) != string(before.Footer) || step(t, rec, "aside").Status != steps.Pending {
 		t.Errorf("%s, trailing %t: %s", rec.Status, rec.Trailing, statuses(rec))
 	}
 	must(t, b.stop())

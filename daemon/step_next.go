@@ -9,19 +9,21 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// ahead brings the steps of an operation to where something is to be done about one of them: what is left out by its condition is skipped. It
-// returns the names of those.
-func (d *Daemon) ahead(op *operation, def *catalog.Definition, params catalog.Params) (move steps.Move, skipped []string, err error) {
+// passSkippedSteps applies the conditions of steps until a step is to be started or approved, or all
+// are done. Steps whose condition does not hold become skipped; their names are returned.
+func (d *Daemon) passSkippedSteps(op *operation, def *catalog.Definition, params catalog.Params) (move steps.Move,
+	skipped []string, err error,
+) {
 	list := op.rec.Steps
 	for {
-		move, name := def.Graph().Main(list)
+		move, name := def.Graph().NextRequired(list)
 		at := steps.Find(list, name)
 		switch {
 		case move == steps.Wait && at.Status == steps.FailedRetryable:
-			return steps.Start, skipped, nil // its time has come, or it would not be asked
+			return steps.Start, skipped, nil // its time has come, otherwise the operation would not be queued
 		case move == steps.Wait && at.Status == steps.Running:
 			err = at.Apply(steps.CauseCutOff)
 		case move == steps.Wait:
@@ -35,13 +37,16 @@ func (d *Daemon) ahead(op *operation, def *catalog.Definition, params catalog.Pa
 			}
 			holds, whenErr := step.Holds(catalog.Values{Params: params, ID: op.id().String(), Steps: list})
 			if whenErr != nil {
-				return move, skipped, &workError{code: "when_failed", err: fmt.Errorf("when: %s", strings.TrimPrefix(whenErr.Error(), "when of step "+name+": "))}
+				return move, skipped, &workError{
+					code: "when_failed",
+					err:  fmt.Errorf("when: %s", strings.TrimPrefix(whenErr.Error(), "when of step "+name+": ")),
+				}
 			}
 			if holds {
 				return move, skipped, nil
 			}
 			now := d.owner.Now()
-			at.Reason, at.EndedAt = "its condition does not hold: "+step.When, &now
+			at.Reason, at.EndedAt = steps.ConditionNotMet+step.When, &now
 			err = at.Apply(steps.CauseWhen)
 			skipped = append(skipped, name)
 		}
@@ -51,99 +56,100 @@ func (d *Daemon) ahead(op *operation, def *catalog.Definition, params catalog.Pa
 	}
 }
 
-// saySkipped says which steps are left out.
-func (d *Daemon) saySkipped(op *operation, names []string) {
+// logSkipped logs which steps are skipped.
+func (d *Daemon) logSkipped(op *operation, names []string) {
 	for _, name := range names {
 		at := steps.Find(op.rec.Steps, name)
-		d.say(op, fmt.Sprintf("%s: skipped, %s", stepLine(op.rec, at), at.Reason))
+		d.logLine(op, fmt.Sprintf("%s: skipped, %s", stepLine(op.rec, at), at.Reason))
 	}
 }
 
-// stepAhead is asked when an operation with steps is queued. It reports true when that is not where it is to wait: at a gate, or when all is done.
-func (d *Daemon) stepAhead(op *operation) (elsewhere bool, err error) {
+// advanceQueued advances the steps of a queued operation. It returns true if the operation no
+// longer belongs in the queue: it is at a gate, all steps are done, or a step failed.
+func (d *Daemon) advanceQueued(op *operation) (elsewhere bool, err error) {
 	def, params, err := d.definition(op.rec)
 	if err != nil {
-		return false, nil //nolint:nilerr // it cannot be begun either, and says so then
+		return false, nil //nolint:nilerr // its start fails too and reports the error
 	}
-	move, skipped, err := d.ahead(op, def, params)
+	move, skipped, err := d.passSkippedSteps(op, def, params)
 	if err != nil {
-		return true, d.cannotStep(op, err)
+		return true, d.failStep(op, err)
 	}
 	if len(skipped) > 0 {
-		reached(op.rec, def)
-		if err := d.durable(op); err != nil {
+		noteMilestone(op.rec, def)
+		if err := d.persist(op); err != nil {
 			return true, err
 		}
-		d.saySkipped(op, skipped)
+		d.logSkipped(op, skipped)
 	}
 	switch move {
 	case steps.Gate:
-		return true, d.toGate(op)
+		return true, d.awaitApproval(op)
 	case steps.Over:
-		return true, d.mainDone(op, def)
+		return true, d.finishRequiredSteps(op, def)
 	case steps.Start, steps.Wait:
 	}
 	return false, nil
 }
 
-// nextStep goes on after a step that is done: with the next one in the same breath when that needs nothing else than what the operation
-// holds, else by way of the queue, the gate or the end.
+// nextStep goes on after a step that is done. If the next step needs the same lane and limits it
+// begins at once; otherwise the operation goes to the queue, to the gate or to its end.
 func (d *Daemon) nextStep(op *operation) error {
 	def, params, err := d.definition(op.rec)
-	if mends(err) {
+	if isTransient(err) {
 		return err
 	}
 	lane, limits := op.rec.Lane, op.rec.Limits
 	if ended := op.run.step.def; ended != nil {
-		lane, limits = op.rec.TakesFor(steps.Find(op.rec.Steps, ended.Name))
+		lane, limits = op.rec.LaneAndLimitsFor(steps.Find(op.rec.Steps, ended.Name))
 	}
 	var move steps.Move
 	var skipped []string
 	if err == nil {
-		move, skipped, err = d.ahead(op, def, params)
+		move, skipped, err = d.passSkippedSteps(op, def, params)
 	}
 	if err != nil {
-		return d.cannotStep(op, err)
+		return d.failStep(op, err)
 	}
-	reached(op.rec, def)
+	noteMilestone(op.rec, def)
 	switch {
 	case move == steps.Over:
-		d.saySkipped(op, skipped)
-		return d.mainDone(op, def)
+		d.logSkipped(op, skipped)
+		return d.finishRequiredSteps(op, def)
 	case op.cancelling != nil:
-		d.saySkipped(op, skipped)
-		return d.finishAs(op, op.cancelCause) // the step had ended by itself before
+		d.logSkipped(op, skipped)
+		return d.finishAs(op, op.cancelCause) // the step had ended before the cancel
 	case op.state == statefs.Paused:
-		d.saySkipped(op, skipped)
+		d.logSkipped(op, skipped)
 		op.unsaved = true
-		return d.leave(op) // and goes on when it is resumed
+		return d.finishRun(op) // a resume continues it
 	case op.pausing != nil:
-		if err := d.settlePause(op); err != nil {
+		if err := d.completePause(op); err != nil {
 			return err
 		}
-		d.saySkipped(op, skipped)
-		return d.leave(op)
+		d.logSkipped(op, skipped)
+		return d.finishRun(op)
 	case move == steps.Gate:
-		d.saySkipped(op, skipped)
-		return d.toGate(op)
+		d.logSkipped(op, skipped)
+		return d.awaitApproval(op)
 	}
-	nextLane, nextLimits := op.rec.Takes()
+	nextLane, nextLimits := op.rec.LaneAndLimits()
 	if nextLane == lane && equalSets(limits, nextLimits) && !d.draining() && !d.stopping.Load() {
-		return d.advance(op, def, params, skipped)
+		return d.beginNextStep(op, def, params, skipped)
 	}
-	d.saySkipped(op, skipped)
-	if err := d.moveByRecord(op, statefs.CauseNextStep); err != nil {
+	d.logSkipped(op, skipped)
+	if err := d.persistThenMove(op, statefs.CauseNextStep); err != nil {
 		return err
 	}
-	return d.leave(op)
+	return d.finishRun(op)
 }
 
-// advance begins the next step in the place of the one that is done.
+// beginNextStep begins the next step with the lane and limits of the finished step.
 //
-// The order is: record that says both, sync, work. So after a crash either the one step ran last, and its end is found again, or the other one may
-// have been begun.
-func (d *Daemon) advance(op *operation, def *catalog.Definition, params catalog.Params, skipped []string) error {
-	begun, err := d.beginning.one(d.owner)
+// The order is: record with the end and the start, sync, work. So after a crash either the first
+// step ran last, and its end is found again, or the second one may have started.
+func (d *Daemon) beginNextStep(op *operation, def *catalog.Definition, params catalog.Params, skipped []string) error {
+	begun, err := d.fdBudget.reserveForWork()
 	if err != nil {
 		return err
 	}
@@ -152,9 +158,9 @@ func (d *Daemon) advance(op *operation, def *catalog.Definition, params catalog.
 			begun()
 		}
 	}()
-	op.noteProgress()
+	op.copyProgress()
 	rec := *op.rec
-	d.noteStart(&rec, d.owner.Now())
+	d.applyStart(&rec, d.owner.Now())
 	if err := d.owner.WriteRecord(&rec); err != nil {
 		return err
 	}
@@ -162,84 +168,94 @@ func (d *Daemon) advance(op *operation, def *catalog.Definition, params catalog.
 		return err
 	}
 	ended := op.run
-	op.rec, op.run, op.endedBy, op.unsaved = &rec, nil, "", false
-	ended.commands.taken()
-	op.show()
-	d.saySkipped(op, skipped)
+	op.rec, op.run, op.endCause, op.unsaved = &rec, nil, "", false
+	ended.commands.acknowledge()
+	op.updateRow()
+	d.logSkipped(op, skipped)
 	at := rec.CurrentStep()
-	work, err := workOfStep(def, at.Name)
+	work, err := stepWork(def, at.Name)
 	if err != nil {
-		return d.cannotStep(op, err)
+		return d.failStep(op, err)
 	}
 	return d.beginRun(op, work, params, begun)
 }
 
-// beginRun begins the work of a run that the record names already.
+// beginRun begins the work of a run that is already in the record.
 func (d *Daemon) beginRun(op *operation, work *catalog.Definition, params catalog.Params, begun func()) error {
 	run, do, err := d.newRun(op, work, params, false)
 	if _, disk := errors.AsType[*fs.PathError](err); disk {
-		return errors.Join(err, d.requeue(op)) // a full disk is no fault of the work; the number of this run is spent
+		return errors.Join(err, d.requeue(op)) // a full disk is no failure of the work; this run number is used up
 	}
 	if err != nil {
-		return d.cannotStart(op, err)
+		return d.failStart(op, err)
 	}
-	run.begun = begun
+	run.onBegun = begun
 	switch at := op.rec.CurrentStep(); {
 	case at != nil:
-		d.say(op, stepLine(op.rec, at))
+		d.logLine(op, stepLine(op.rec, at))
 	case run.number > 1:
-		d.say(op, fmt.Sprintf("  Run %d begins.", run.number))
+		d.logLine(op, fmt.Sprintf("  Run %d begins.", run.number))
 	}
 	d.startRun(op, run, do)
 	return nil
 }
 
-// cannotStart ends an operation whose work cannot be begun, or leaves its step to a person.
-func (d *Daemon) cannotStart(op *operation, err error) error {
+// failStart ends an operation whose work cannot be started, or leaves its step to a person.
+func (d *Daemon) failStart(op *operation, err error) error {
 	if op.rec.CurrentStep() != nil {
-		return d.cannotStep(op, &workError{code: "start_failed", err: err})
+		return d.failStep(op, &workError{code: "start_failed", err: err})
 	}
-	d.say(op, "  Cannot start: "+err.Error())
+	d.logLine(op, "  Cannot start: "+err.Error())
 	op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}
 	return d.finishAs(op, statefs.CauseFailed)
 }
 
-// cannotStep leaves a step to a person that cannot be begun.
-func (d *Daemon) cannotStep(op *operation, err error) error {
+// failStep leaves a step that cannot be started to a person.
+func (d *Daemon) failStep(op *operation, err error) error {
+	return d.leaveStepToPerson(op, err, "manual")
+}
+
+// leaveStepToPerson leaves a step to a person, and records the reason.
+func (d *Daemon) leaveStepToPerson(op *operation, err error, reason string) error {
 	at := op.rec.CurrentStep()
 	if at == nil {
 		return err
 	}
 	now := d.owner.Now()
-	op.rec.Error, op.rec.Reason = fault(err), "manual"
+	op.rec.Error, op.rec.Reason = fault(err), reason
 	at.ErrorCode, at.ErrorMessage, at.EndedAt = op.rec.Error.Code, op.rec.Error.Message, &now
 	if err := at.Apply(steps.CauseNeedsPerson); err != nil {
 		return err
 	}
-	d.say(op, needsPersonLine(op.rec, at))
-	if err := d.moveByRecord(op, statefs.CauseNeedsPerson); err != nil {
+	if reason == "manual" {
+		d.logLine(op, needsPersonLine(op.rec, at))
+	} else {
+		d.logLine(op, crashLine(op.rec))
+	}
+	if err := d.persistThenMove(op, statefs.CauseNeedsPerson); err != nil {
 		return err
 	}
-	return d.letGo(op)
+	return d.settleMove(op)
 }
 
-// toGate has an operation wait until a person approves the step at which it is.
-func (d *Daemon) toGate(op *operation) error {
+// awaitApproval makes an operation wait until a person approves its current step.
+func (d *Daemon) awaitApproval(op *operation) error {
 	at := op.rec.CurrentStep()
 	op.rec.Error, op.rec.Reason = nil, "step "+at.Name+" needs approval"
-	if err := d.moveByRecord(op, statefs.CauseGate); err != nil {
+	if err := d.persistThenMove(op, statefs.CauseGate); err != nil {
 		return err
 	}
-	d.say(op, fmt.Sprintf("%s: waits for approval, 'jobdir approve %s' or 'jobdir reject %s'", stepLine(op.rec, at), op.id(), op.id()))
-	return d.letGo(op)
+	d.logLine(op, fmt.Sprintf("%s: waits for approval, 'jobdir approve %s' or 'jobdir reject %s'",
+		stepLine(op.rec, at), op.id(), op.id()))
+	return d.settleMove(op)
 }
 
-// letGo is for an operation that was moved to where it has no work in hand.
-func (d *Daemon) letGo(op *operation) error {
-	if op.run != nil || op.left != nil {
-		return d.leave(op)
+// settleMove completes the move of an operation to a state without running work.
+func (d *Daemon) settleMove(op *operation) error {
+	if op.run != nil || op.finishedRun != nil {
+		return d.finishRun(op)
 	}
-	return d.durable(op)
+	return d.persist(op)
 }
 
 func equalSets(a, b []string) bool {

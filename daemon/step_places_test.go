@@ -3,9 +3,9 @@ package daemon
 import (
 	"testing"
 
-	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 const placeJobs = `
@@ -29,13 +29,16 @@ steps:
 func placed(t *testing.T) *bench {
 	t.Helper()
 	b := prepare(t, placeJobs, nil)
-	b.config.Lanes = map[string]LaneConfig{"wide": {Lane: queue.Lane{Capacity: 2}}, "narrow": {Lane: queue.Lane{Capacity: 1}}}
+	b.config.Lanes = map[string]LaneConfig{
+		"wide":   {Lane: queue.Lane{Capacity: 2}},
+		"narrow": {Lane: queue.Lane{Capacity: 1}},
+	}
 	b.config.Limits = map[string]int{"tool": 1}
 	b.start()
 	return b
 }
 
-// held is how many places are taken, of the lanes and of the limit.
+// held returns how much of the lanes and of the limit is in use.
 func (b *bench) held() (wide, narrow, tool int) {
 	for _, l := range b.daemon.Lanes() {
 		switch l.Name {
@@ -61,7 +64,8 @@ func (b *bench) awaitHeld(wide, narrow, tool int) {
 	})
 }
 
-// A step takes a lane and limits of its own for its time alone, and waits for them with nothing in hand.
+// A step holds a lane and limits of its own only while it runs, and holds none while it waits for
+// them.
 func TestStepsTakePlacesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	b := placed(t)
@@ -82,7 +86,7 @@ func TestStepsTakePlacesOfTheirOwn(t *testing.T) {
 	b.awaitStep(second, "two", steps.Running)
 	b.awaitHeld(1, 1, 1)
 	must(t, b.stop())
-	b.start() // the commands begin again, since there is no keeper
+	b.start() // without a keeper the commands begin again
 	b.awaitStep(first, "three", steps.Running)
 	b.awaitStep(second, "two", steps.Running)
 	b.awaitHeld(1, 1, 1)
@@ -96,7 +100,8 @@ func TestStepsTakePlacesOfTheirOwn(t *testing.T) {
 	b.awaitHeld(0, 0, 0)
 }
 
-// Optional steps take places of their own too, hold no place of their operation when it trails and they need none, and leak none.
+// Optional steps hold lanes and limits of their own. A trailing operation holds none that its steps
+// do not need, and none is leaked.
 func TestOptionalStepsTakePlacesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	b := placed(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 const raceJobs = `
@@ -44,11 +44,12 @@ steps:
   - {name: long, needs: [c], run: [sleep, "1000"]}
 `
 
-// What needs an optional step that its condition leaves out goes on all the same.
+// A step that needs an optional step runs even if that step is skipped by its condition.
 func TestOptionalStepAfterOneThatIsLeftOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t, raceJobs, raceHandlers(nil, nil))
-	if rec := b.awaitEnd(b.submit("left_out", `{}`)); rec.Result != statefs.Success || statuses(rec) != "main=succeeded extra=skipped after=succeeded" {
+	if rec := b.awaitEnd(b.submit("left_out", `{}`)); rec.Result != statefs.Success ||
+		statuses(rec) != "main=succeeded extra=skipped after=succeeded" {
 		t.Errorf("%s: %s", rec.Result, statuses(rec))
 	}
 }
@@ -60,14 +61,14 @@ func raceHandlers(begun, let chan struct{}) Handlers {
 				return nil
 			}
 			close(begun)
-			<-let // which is no checkpoint
+			<-let // no checkpoint
 			return err
 		}}
 	}
 	return Handlers{
 		"ok": {Run: func(context.Context, *Op) error { return nil }},
 		"second": {Run: func(_ context.Context, op *Op) error {
-			switch op.RunNumber() { // the first one is run 1, and again run 3
+			switch op.RunNumber() { // first is run 1, and again run 3
 			case 2:
 				return NeedsPerson(errors.New("not yet"))
 			case 4:
@@ -80,19 +81,20 @@ func raceHandlers(begun, let chan struct{}) Handlers {
 	}
 }
 
-// A step that begins again after somebody went back has all of its attempts.
+// A step that begins again after a person went back has all of its attempts.
 func TestAttemptsAfterGoingBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t, raceJobs, raceHandlers(nil, nil))
 	id := b.submit("twice", `{}`)
 	b.record(id, statefs.FailedManual)
 	b.request(id, statefs.Retry, `{"step": "first"}`)
-	if rec := b.awaitEnd(id); rec.Result != statefs.Success || step(t, rec, "second").Run != 5 || step(t, rec, "second").Retries != 2 {
+	if rec := b.awaitEnd(id); rec.Result != statefs.Success || step(t, rec, "second").Run != 5 ||
+		step(t, rec, "second").Retries != 2 {
 		t.Errorf("%s %s: %+v", rec.Result, statuses(rec), rec.Error)
 	}
 }
 
-// A pause that comes while a step fails means nothing any more, and does not hold up what a person does next.
+// A pause that comes while a step fails has no effect, and does not delay later requests.
 func TestPauseOfAStepThatFails(t *testing.T) {
 	t.Parallel()
 	begun, let := make(chan struct{}), make(chan struct{})
@@ -110,7 +112,8 @@ func TestPauseOfAStepThatFails(t *testing.T) {
 	}
 }
 
-// A pause that comes while the last required step ends is too late, and does not hold up the optional ones.
+// A pause that comes while the last required step ends is too late, and does not delay the optional
+// steps.
 func TestPauseOfTheLastStep(t *testing.T) {
 	t.Parallel()
 	begun, let := make(chan struct{}), make(chan struct{})
@@ -125,7 +128,7 @@ func TestPauseOfTheLastStep(t *testing.T) {
 	}
 }
 
-// A cancel counts whenever it comes, also between two steps.
+// A cancel takes effect at any time, also between two steps.
 func TestCancelBetweenSteps(t *testing.T) {
 	t.Parallel()
 	b := setup(t, raceJobs, raceHandlers(nil, nil))

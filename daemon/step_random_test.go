@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// The size of the test below, and the seed of its random numbers, can be given: JOBDIR_STEPS_ROUNDS=200 JOBDIR_STEPS_SEED=7 go test -run TestRandomSteps ./daemon
+// These variables set the number of rounds and the random seed of the test below:
+// JOBDIR_STEPS_ROUNDS=200 JOBDIR_STEPS_SEED=7 go test -run TestRandomSteps ./daemon
 const (
 	roundsVariable = "JOBDIR_STEPS_ROUNDS"
 	seedVariable   = "JOBDIR_STEPS_SEED"
@@ -33,9 +34,11 @@ func numberFrom(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestRandomSteps runs random graphs whose steps fail, ask for a person, panic, hang and lack outputs, while somebody asks for anything at any time, repeats
-// requests, moves the clock and restarts the daemon. Whenever it comes to rest the operation stands where its steps do, and waits for work, a time or a
-// person. At each change no step has begun before what it needs, and none that was done begins again unless somebody went back to it.
+// TestRandomSteps runs random graphs whose steps fail, need a person, panic, hang and lack outputs,
+// while the test makes random requests, repeats requests, moves the clock and restarts the daemon.
+// Whenever an operation comes to rest, its state must match its steps, and it must wait for work, a
+// time or a person. At each change no step may have begun before the steps that it needs, and no
+// finished step may begin again unless a retry went back to it.
 func TestRandomSteps(t *testing.T) {
 	t.Parallel()
 	seed := numberFrom(t, seedVariable, uint64(time.Now().UnixNano()))
@@ -50,7 +53,10 @@ func TestRandomSteps(t *testing.T) {
 
 func playSteps(t *testing.T, random *rand.Rand) {
 	t.Helper()
-	w := &stepWorld{t: t, random: random, ops: map[statefs.ID]*watchedSteps{}, scripts: map[string][]string{}, atWork: map[stepPlace]int{}, holding: map[stepPlace]bool{}}
+	w := &stepWorld{
+		t: t, random: random, ops: map[statefs.ID]*watchedSteps{}, scripts: map[string][]string{},
+		atWork: map[stepPlace]int{}, holding: map[stepPlace]bool{},
+	}
 	var jobs strings.Builder
 	for i := range 3 {
 		jobs.WriteString(w.drawJob(i))
@@ -79,7 +85,7 @@ func playSteps(t *testing.T, random *rand.Rand) {
 	w.checkEnds()
 }
 
-// act does one thing to the world.
+// act performs one random action.
 func (w *stepWorld) act() {
 	id := w.ids[w.random.IntN(len(w.ids))]
 	switch n := w.random.IntN(20); {
@@ -89,32 +95,33 @@ func (w *stepWorld) act() {
 	case n < 6:
 		w.free()
 	case n < 8:
-		<-time.After(time.Duration(w.random.IntN(5)) * time.Millisecond) // the daemon comes as far as it comes
+		<-time.After(time.Duration(w.random.IntN(5)) * time.Millisecond) // let the daemon work for a random time
 	case n < 9:
 		w.repeat()
 	case n < 10:
-		w.jump.Add(int64(20 * time.Minute)) // some attempt may be due
+		w.jump.Add(int64(20 * time.Minute)) // an attempt may be due now
 		for _, id := range w.ids {
-			w.daemon.looks.want(id)
+			w.daemon.reconcileQueue.enqueue(id)
 		}
 	default:
-		asks := []statefs.Ask{
-			statefs.Retry, statefs.Retry, statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Approve, statefs.Reject, statefs.Pause, statefs.Resume,
+		asks := []statefs.Action{
+			statefs.Retry, statefs.Retry, statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Approve,
+			statefs.Reject, statefs.Pause, statefs.Resume,
 			statefs.Resume, statefs.Cancel,
 		}
 		ask := asks[w.random.IntN(len(asks))]
 		if (ask == statefs.Cancel || ask == statefs.Reject) && w.random.IntN(4) > 0 {
-			ask = statefs.Approve // or all would end early
+			ask = statefs.Approve // otherwise all would end early
 		}
 		w.ask(id, ask)
 	}
 }
 
-// ask puts a request into jobs/, often for a step that has no use for it.
-func (w *stepWorld) ask(id statefs.ID, ask statefs.Ask) {
+// ask puts a request into jobs/, often for a step to which it does not apply.
+func (w *stepWorld) ask(id statefs.ID, ask statefs.Action) {
 	args := map[string]any{}
 	graph := w.ops[id].graph
-	if w.random.IntN(2) == 0 && slices.Contains([]statefs.Ask{statefs.Retry, statefs.Skip, statefs.Approve}, ask) {
+	if w.random.IntN(2) == 0 && slices.Contains([]statefs.Action{statefs.Retry, statefs.Skip, statefs.Approve}, ask) {
 		args["step"] = graph[w.random.IntN(len(graph))].Name
 	}
 	if ask == statefs.Set {
@@ -125,7 +132,7 @@ func (w *stepWorld) ask(id statefs.ID, ask statefs.Ask) {
 	w.put(statefs.RequestName(id, ask), fmt.Sprintf("%s\n%s\n", w.now().Format(statefs.StampFormat), line))
 }
 
-// put puts a request where nothing needs to live any more.
+// put writes a request file, even if the operation is no longer live.
 func (w *stepWorld) put(name, text string) {
 	temp := filepath.Join(w.dir, "tmp", name)
 	must(w.t, os.MkdirAll(filepath.Dir(temp), 0o750))
@@ -138,7 +145,7 @@ func (w *stepWorld) put(name, text string) {
 	w.asked = append(w.asked, [2]string{name, text})
 }
 
-// repeat makes a request again, as it was.
+// repeat makes an earlier request again, unchanged.
 func (w *stepWorld) repeat() {
 	if len(w.asked) > 0 {
 		r := w.asked[w.random.IntN(len(w.asked))]
@@ -146,7 +153,7 @@ func (w *stepWorld) repeat() {
 	}
 }
 
-// rest waits until nothing moves by itself, and every operation stands where its steps do.
+// rest waits until nothing moves by itself and the state of every operation matches its steps.
 func (w *stepWorld) rest() {
 	for _, id := range w.ids {
 		began := time.Now()
@@ -160,11 +167,12 @@ func (w *stepWorld) rest() {
 	}
 }
 
-// moves says why an operation is not at rest, or where it does not stand where its steps do; "" when it does.
+// moves returns why an operation is not at rest or where its state does not match its steps, "" if
+// all is well.
 func (w *stepWorld) moves(id statefs.ID) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	sight, err := w.tree.Look(id)
+	sight, err := w.tree.ObserveAll(id)
 	must(w.t, err)
 	rec := w.see(id)
 	if rec == nil {
@@ -173,8 +181,8 @@ func (w *stepWorld) moves(id statefs.ID) string {
 	taken, err := filepath.Glob(filepath.Join(w.dir, "taken", id.String()+"*"))
 	must(w.t, err)
 	switch {
-	case len(sight.Asks) > 0 && len(sight.States) > 0:
-		return fmt.Sprintf("requests %v lie about; %s, %s", sight.Asks, sight.States, statuses(rec))
+	case len(sight.Requests) > 0 && len(sight.States) > 0:
+		return fmt.Sprintf("requests %v lie about; %s, %s", sight.Requests, sight.States, statuses(rec))
 	case len(taken) > 0:
 		return "requests are in hand"
 	case len(sight.States) > 1:
@@ -195,7 +203,7 @@ func (w *stepWorld) moves(id statefs.ID) string {
 	return w.stands(id, rec, state)
 }
 
-// stands holds the state of an operation against its required steps.
+// stands compares the state of an operation with its required steps.
 func (w *stepWorld) stands(id statefs.ID, rec *statefs.Record, state statefs.State) string {
 	graph := w.ops[id].graph
 	at := rec.CurrentStep()
@@ -211,7 +219,8 @@ func (w *stepWorld) stands(id statefs.ID, rec *statefs.Record, state statefs.Sta
 	case statefs.Running:
 		right = at.Status == steps.Running && w.holding[stepPlace{id, at.Name}]
 	case statefs.Paused:
-		right = at.Status == steps.Pending || at.Status == steps.FailedRetryable || at.Status == steps.Running && w.holding[stepPlace{id, at.Name}]
+		right = at.Status == steps.Pending || at.Status == steps.FailedRetryable || at.Status == steps.Running &&
+			w.holding[stepPlace{id, at.Name}]
 	case statefs.FailedRetryable:
 		right = at.Status == steps.FailedRetryable && rec.DueAt != nil && rec.DueAt.After(w.now())
 	case statefs.FailedManual:
@@ -226,7 +235,7 @@ func (w *stepWorld) stands(id statefs.ID, rec *statefs.Record, state statefs.Sta
 	return ""
 }
 
-// sidesRest holds the optional steps against what is at work.
+// sidesRest compares the status of the optional steps with the running work.
 func (w *stepWorld) sidesRest(id statefs.ID, rec *statefs.Record, state statefs.State) string {
 	graph := w.ops[id].graph
 	works := false
@@ -242,9 +251,9 @@ func (w *stepWorld) sidesRest(id statefs.ID, rec *statefs.Record, state statefs.
 		if due && (s.DueAt == nil || !s.DueAt.After(w.now())) && (state == statefs.Running || state == statefs.Trailing) {
 			return s.Name + " is due"
 		}
-		works = works || holding || due
+		works = works || holding || due || s.Status == steps.FailedManual
 	}
-	if begin := graph.Side(rec.Steps); len(begin) > 0 && (state == statefs.Running || state == statefs.Trailing) {
+	if begin := graph.ReadyOptional(rec.Steps); len(begin) > 0 && (state == statefs.Running || state == statefs.Trailing) {
 		return fmt.Sprintf("%v may begin", begin)
 	}
 	if state == statefs.Trailing && !works {
@@ -253,7 +262,7 @@ func (w *stepWorld) sidesRest(id statefs.ID, rec *statefs.Record, state statefs.
 	return ""
 }
 
-// over holds what is said of an operation that has ended.
+// over checks an operation that has ended.
 func (w *stepWorld) over(id statefs.ID, rec *statefs.Record) string {
 	if !rec.Status.Terminal() || rec.Trailing {
 		return fmt.Sprintf("it has no marker, and is %s", rec.Status)
@@ -269,20 +278,22 @@ func (w *stepWorld) over(id statefs.ID, rec *statefs.Record) string {
 	return ""
 }
 
-// endAll does what a patient person does until every operation has ended.
+// endAll acts like a patient person until every operation has ended.
 func (w *stepWorld) endAll() {
 	w.freeAll()
 	for range 200 {
 		live := 0
 		for _, id := range w.ids {
-			sight, err := w.tree.Look(id)
+			sight, err := w.tree.ObserveAll(id)
 			must(w.t, err)
 			if len(sight.States) != 1 {
 				continue
 			}
 			live++
-			asks := map[statefs.State]statefs.Ask{
-				statefs.WaitingApproval: statefs.Approve, statefs.FailedManual: statefs.Retry, statefs.FailedRetryable: statefs.Retry, statefs.Paused: statefs.Resume,
+			asks := map[statefs.State]statefs.Action{
+				statefs.WaitingApproval: statefs.Approve, statefs.FailedManual: statefs.Retry,
+				statefs.FailedRetryable: statefs.Retry, statefs.Paused: statefs.Resume,
+				statefs.Trailing: statefs.Retry, // of an optional step that failed
 			}
 			if ask, ok := asks[sight.States[0]]; ok {
 				w.put(statefs.RequestName(id, ask), w.now().Format(statefs.StampFormat)+"\n")
@@ -293,7 +304,7 @@ func (w *stepWorld) endAll() {
 		}
 		w.jump.Add(int64(time.Hour))
 		for _, id := range w.ids {
-			w.daemon.looks.want(id)
+			w.daemon.reconcileQueue.enqueue(id)
 		}
 		w.rest()
 	}
@@ -302,7 +313,7 @@ func (w *stepWorld) endAll() {
 	}
 }
 
-// checkEnds looks at what is left.
+// checkEnds checks the final state.
 func (w *stepWorld) checkEnds() {
 	w.rest()
 	for _, id := range w.ids {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // stepPlace is a step of an operation.
@@ -21,30 +21,30 @@ type stepPlace struct {
 	step string
 }
 
-// stepWorld is a daemon with random jobs, and what their steps were seen to do.
+// stepWorld is a daemon with random jobs, and a record of what their steps did.
 type stepWorld struct {
 	*bench
 
 	t      *testing.T
-	random *rand.Rand // of the test alone
+	random *rand.Rand // used by the test's goroutine only
 	ids    []statefs.ID
-	asked  [][2]string // requests that were made, each a name and a text
+	asked  [][2]string // the name and text of each request made
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	ops     map[statefs.ID]*watchedSteps
-	scripts map[string][]string // what a step of a job does each time that it begins; when there is no more, it succeeds
+	scripts map[string][]string // what a step of a job does at each start; it succeeds when the list is used up
 	atWork  map[stepPlace]int
 	holding map[stepPlace]bool
-	hold    chan struct{} // closed when those that hold go on
+	hold    chan struct{} // closed to release the steps that hold
 }
 
-// watchedSteps is what was seen of an operation.
+// watchedSteps is the last observed state of an operation.
 type watchedSteps struct {
 	graph steps.Graph
 	last  *statefs.Record
 }
 
-// drawJob draws a job and what its steps will do.
+// drawJob generates a random job and what its steps will do.
 func (w *stepWorld) drawJob(i int) string {
 	var text strings.Builder
 	job := fmt.Sprintf("j%d", i)
@@ -77,7 +77,8 @@ func (w *stepWorld) drawJob(i int) string {
 			text.WriteString(`, outputs: [v]`)
 		}
 		if w.random.IntN(2) == 0 {
-			fmt.Fprintf(&text, ", retry: {max_attempts: %d, initial: %s}", 2+w.random.IntN(2), []string{"1ms", "10m"}[w.random.IntN(2)])
+			fmt.Fprintf(&text, ", retry: {max_attempts: %d, initial: %s}", 2+w.random.IntN(2),
+				[]string{"1ms", "10m"}[w.random.IntN(2)])
 		}
 		text.WriteString(", handler: scripted}\n")
 		for range w.random.IntN(4) {
@@ -104,7 +105,7 @@ func (w *stepWorld) scripted(_ context.Context, op *Op) error {
 	}
 	switch play {
 	case "deaf":
-		<-time.After(10 * time.Millisecond) // which is no checkpoint
+		<-time.After(10 * time.Millisecond) // no checkpoint
 	case "busy":
 		return &AttemptError{Err: errors.New("busy"), Class: "retryable"}
 	case "warn":
@@ -122,7 +123,7 @@ func (w *stepWorld) scripted(_ context.Context, op *Op) error {
 	return nil
 }
 
-// begins holds what a step begins with against the record, and draws what it does.
+// begins checks the start of a step against the record, and draws what the step does.
 func (w *stepWorld) begins(op *Op) (play string, until chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +132,8 @@ func (w *stepWorld) begins(op *Op) (play string, until chan struct{}) {
 	graph := w.catalogGraph(id)
 	w.atWork[here]++
 	for other, n := range w.atWork {
-		if other.id == id && n > 0 && (other == here && n > 1 || other != here && !graph.Find(other.step).Optional && !graph.Find(here.step).Optional) {
+		if other.id == id && n > 0 && (other == here && n > 1 || other != here && !graph.Find(other.step).Optional &&
+			!graph.Find(here.step).Optional) {
 			w.t.Errorf("%v begins while %v is at work", here, other)
 		}
 	}
@@ -170,7 +172,7 @@ func (w *stepWorld) holds(op *Op, yes bool) {
 	w.holding[stepPlace{op.r.id, op.Step()}] = yes
 }
 
-// free lets go what holds now; freeAll also what comes later.
+// free releases the steps that hold now; freeAll also later ones.
 func (w *stepWorld) free() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,7 +189,7 @@ func (w *stepWorld) freeAll() {
 	clear(w.scripts)
 }
 
-// see reads a record and holds it against what was seen of it before. It is called with mu held.
+// see reads a record and compares it with what was seen before. The caller holds mu.
 func (w *stepWorld) see(id statefs.ID) *statefs.Record {
 	rec, err := w.tree.ReadRecord(id)
 	if err != nil {
@@ -211,12 +213,12 @@ func (w *stepWorld) catalogGraph(id statefs.ID) steps.Graph {
 	return w.catalog.Get("test", job).Graph()
 }
 
-// compare holds that what is done stays done, unless somebody went back.
+// compare checks that finished steps stay finished, unless a retry went back.
 func (w *stepWorld) compare(op *watchedSteps, rec *statefs.Record) {
 	back := map[string]bool{}
-	for _, act := range rec.Acts[len(op.last.Acts):] {
-		if act.Ask == string(statefs.Retry) {
-			for name := range op.graph.After(act.Step) {
+	for _, act := range rec.ActionRecords[len(op.last.ActionRecords):] {
+		if act.Action == string(statefs.Retry) {
+			for name := range op.graph.WithDependents(act.Step) {
 				back[name] = true
 			}
 		}
@@ -224,19 +226,24 @@ func (w *stepWorld) compare(op *watchedSteps, rec *statefs.Record) {
 	for i, now := range rec.Steps {
 		before := op.last.Steps[i]
 		if before.Status.Done() && (now.Status != before.Status || now.Run != before.Run) && !back[now.Name] {
-			w.t.Errorf("%s of %s was %s in run %d, and is %s in run %d: nobody went back to it, %+v", now.Name, rec.ID, before.Status, before.Run, now.Status, now.Run, rec.Acts)
+			w.t.Errorf("%s of %s was %s in run %d, and is %s in run %d: nobody went back to it, %+v", now.Name, rec.ID,
+				before.Status, before.Run, now.Status, now.Run, rec.ActionRecords)
 		}
 	}
-	if op.last.FinishedAt != nil && (string(op.last.Footer) != string(rec.Footer) || op.last.FinishedSeq != rec.FinishedSeq || op.last.Status != rec.Status) {
-		w.t.Errorf("%s ended as %s, number %d, and is %s, number %d", rec.ID, op.last.Status, op.last.FinishedSeq, rec.Status, rec.FinishedSeq)
+	if op.last.FinishedAt != nil && (string(op.last.Footer) != string(rec.Footer) ||
+		op.last.FinishedSeq != rec.FinishedSeq || op.last.Status != rec.Status) {
+		w.t.Errorf("%s ended as %s, number %d, and is %s, number %d", rec.ID, op.last.Status, op.last.FinishedSeq,
+			rec.Status, rec.FinishedSeq)
 	}
 }
 
-// checkActs holds that each request has had its effect once, in the state that it was made for.
+// checkActs checks that each request took effect once, in the state for which it was made.
 func (w *stepWorld) checkActs(rec *statefs.Record) {
-	for i, act := range rec.Acts {
-		if slices.ContainsFunc(rec.Acts[:i], func(other steps.Act) bool { return other.Ask == act.Ask && other.AskedAt.Equal(act.AskedAt) }) {
-			w.t.Errorf("%s was carried out twice: %+v", act.Ask, rec.Acts)
+	for i, act := range rec.ActionRecords {
+		if slices.ContainsFunc(rec.ActionRecords[:i], func(other steps.ActionRecord) bool {
+			return other.Action == act.Action && other.RequestedAt.Equal(act.RequestedAt)
+		}) {
+			w.t.Errorf("%s was carried out twice: %+v", act.Action, rec.ActionRecords)
 		}
 		var entered time.Time
 		for _, change := range rec.Transitions {
@@ -244,8 +251,9 @@ func (w *stepWorld) checkActs(rec *statefs.Record) {
 				entered = change.At
 			}
 		}
-		if act.AskedAt.Add(fileClock).Before(entered) {
-			w.t.Errorf("%s of %s was asked at %s, and counted in the state since %s", act.Ask, act.Step, act.AskedAt, entered)
+		if act.RequestedAt.Add(fileTimeSlack).Before(entered) {
+			w.t.Errorf("%s of %s was asked at %s, and counted in the state since %s", act.Action, act.Step,
+				act.RequestedAt, entered)
 		}
 	}
 }

@@ -6,38 +6,39 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// A required step is a run of its operation (docs/adr/0019). What is of steps alone is in these files:
+// A required step is a run of its operation (docs/adr/0019). The code for steps is in these files:
 //
-//	steps.go      which step a run does, and its definition
-//	step_next.go  what comes after a step: the next one, a gate, the end
-//	step_end.go   what the end of a run makes of its step
-//	step_acts.go  what persons do: skip, set, approve, reject, back to an earlier one
-//	step_side.go  optional steps, which run beside and after the others; step_side_end.go: how they end
+//	steps.go              which step a run executes, and its definition
+//	step_next.go          what follows a step: the next step, a gate, the end
+//	step_end.go           what the end of a run means for its step
+//	step_actions.go       requests by people: retry, skip, set, approve, reject
+//	optional_step.go      optional steps, which run beside and after the others
+//	optional_step_end.go  how optional steps end
 
-// stepOf is the step that a run does; its zero value is a run of a job without steps.
-type stepOf struct {
+// runStep is the step that a run executes; its zero value is a run of a job without steps.
+type runStep struct {
 	def *catalog.Step
-	// list are the steps of the operation as they stood when the run began: what it may refer to.
+	// list holds the steps of the operation when the run began: the run may refer to them.
 	list []steps.Step
-	// finished of all required steps were done then; phase is the milestone that was reached.
+	// finished of all required steps were done at that time; phase is the milestone that was reached.
 	finished, all int64
 	phase         string
-	// from is where its output begins in the log.
+	// from is where the output of the run begins in the log.
 	from int64
 }
 
-func (s *stepOf) name() string {
+func (s *runStep) name() string {
 	if s.def == nil {
 		return ""
 	}
 	return s.def.Name
 }
 
-// progress turns the progress of a step into that of its operation.
-func (s *stepOf) progress(p statefs.Progress) statefs.Progress {
+// progress converts the progress of a step to that of its operation.
+func (s *runStep) progress(p statefs.Progress) statefs.Progress {
 	if s.def == nil {
 		return p
 	}
@@ -47,7 +48,8 @@ func (s *stepOf) progress(p statefs.Progress) statefs.Progress {
 	}
 }
 
-// progressNow is the progress of an operation by how its steps stand, which is newer than what its run said.
+// progressNow returns the progress of an operation by its step statuses, which are newer than said,
+// the last report of its run.
 func progressNow(rec *statefs.Record, said statefs.Progress) *statefs.Progress {
 	finished, all := steps.Progress(rec.Steps)
 	total := int64(all)
@@ -58,9 +60,14 @@ func progressNow(rec *statefs.Record, said statefs.Progress) *statefs.Progress {
 	return now
 }
 
-// reached notes the milestone that the steps of an operation have reached, in its progress too.
-func reached(rec *statefs.Record, def *catalog.Definition) {
-	rec.Phase = def.Phase(rec.Steps)
+// noteMilestone sets the phase of an operation to the milestone that its steps have reached, also
+// in its progress.
+func noteMilestone(rec *statefs.Record, def *catalog.Definition) {
+	phase := def.Phase(rec.Steps)
+	if phase == catalog.FirstPhase && rec.FinishedAt != nil {
+		return // the phase is that of the end
+	}
+	rec.Phase = phase
 	if rec.Progress != nil && rec.Progress.Phase != rec.Phase {
 		progress := *rec.Progress
 		progress.Phase = rec.Phase
@@ -68,8 +75,8 @@ func reached(rec *statefs.Record, def *catalog.Definition) {
 	}
 }
 
-// own turns the progress of an operation into that of its step.
-func (s *stepOf) own(p statefs.Progress) statefs.Progress {
+// stepProgress converts the progress of an operation to that of its step.
+func (s *runStep) stepProgress(p statefs.Progress) statefs.Progress {
 	if s.def == nil {
 		return p
 	}
@@ -79,18 +86,19 @@ func (s *stepOf) own(p statefs.Progress) statefs.Progress {
 	return statefs.Progress{Done: p.Step.Done, Total: p.Step.Total, Phase: p.Step.Phase, At: p.At}
 }
 
-// workOf returns by which definition an operation works now: that of its job, or that of the step at which it is. A gate has none.
-func (d *Daemon) workOf(rec *statefs.Record) (*catalog.Definition, catalog.Params, error) {
+// currentWork returns the definition by which an operation works now: that of its job, or that of
+// its current step. A gate has none.
+func (d *Daemon) currentWork(rec *statefs.Record) (*catalog.Definition, catalog.Params, error) {
 	def, params, err := d.definition(rec)
 	at := rec.CurrentStep()
 	if err != nil || at == nil {
 		return def, params, err
 	}
-	work, err := workOfStep(def, at.Name)
+	work, err := stepWork(def, at.Name)
 	return work, params, err
 }
 
-func workOfStep(def *catalog.Definition, name string) (*catalog.Definition, error) {
+func stepWork(def *catalog.Definition, name string) (*catalog.Definition, error) {
 	step := def.Step(name)
 	if step == nil || step.Work == nil {
 		return nil, fmt.Errorf("job %s has no work for a step %q", def.Address(), name)
@@ -98,13 +106,13 @@ func workOfStep(def *catalog.Definition, name string) (*catalog.Definition, erro
 	return step.Work, nil
 }
 
-// stepOfRun finds what the run of a step needs to know of it.
-func (d *Daemon) stepOfRun(rec *statefs.Record, name string) (stepOf, error) {
-	def, err := d.keptDefinition(rec)
+// newRunStep returns what the run of a step needs to know about it.
+func (d *Daemon) newRunStep(rec *statefs.Record, name string) (runStep, error) {
+	def, err := d.storedDefinition(rec)
 	if err != nil {
-		return stepOf{}, err
+		return runStep{}, err
 	}
-	s := stepOf{def: def.Step(name), list: steps.Clone(rec.Steps), phase: def.Phase(rec.Steps)}
+	s := runStep{def: def.Step(name), list: steps.Clone(rec.Steps), phase: def.Phase(rec.Steps)}
 	if s.def == nil {
 		return s, fmt.Errorf("job %s has no step %q", def.Address(), name)
 	}
@@ -114,8 +122,8 @@ func (d *Daemon) stepOfRun(rec *statefs.Record, name string) (stepOf, error) {
 	return s, nil
 }
 
-// placeOf is the number of a step among all, from 1.
-func placeOf(list []steps.Step, name string) int {
+// stepNumber returns the number of a step, from 1.
+func stepNumber(list []steps.Step, name string) int {
 	for i := range list {
 		if list[i].Name == name {
 			return i + 1
@@ -124,20 +132,20 @@ func placeOf(list []steps.Step, name string) int {
 	return 0
 }
 
-// stepLine is the line by which a step begins in the log.
+// stepLine is the log line with which a step begins.
 func stepLine(rec *statefs.Record, at *steps.Step) string {
-	line := fmt.Sprintf("== step %d / %d %s", placeOf(rec.Steps, at.Name), len(rec.Steps), at.Name)
+	line := fmt.Sprintf("== step %d / %d %s", stepNumber(rec.Steps, at.Name), len(rec.Steps), at.Name)
 	if at.Retries > 0 {
 		line += fmt.Sprintf(" (retry %d)", at.Retries)
 	}
 	return line
 }
 
-// logSize is where the next byte of a log goes, as far as it can be told.
+// logSize returns the size of a log, or 0 if it cannot be read.
 func logSize(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {
-		return 0 // it is not there yet
+		return 0 // the log does not exist yet
 	}
 	return info.Size()
 }

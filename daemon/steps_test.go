@@ -14,7 +14,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 const stepJobs = `
@@ -104,7 +104,8 @@ func step(t *testing.T, rec *statefs.Record, name string) *steps.Step {
 	return s
 }
 
-// The steps of an operation run in the order of what they need, each with a run, times and a part of the log of its own.
+// The steps of an operation run in dependency order, each with a run, times and a section of the
+// log.
 func TestStepsRunInTheirOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stepJobs, stepHandlers)
@@ -113,10 +114,12 @@ func TestStepsRunInTheirOrder(t *testing.T) {
 	if rec.Status != statefs.Completed || rec.Result != statefs.Success || rec.Phase != "published" || rec.Error != nil {
 		t.Errorf("%s %s, phase %q, %+v", rec.Status, rec.Result, rec.Phase, rec.Error)
 	}
-	if got, want := statuses(rec), "ingest=succeeded shrink=skipped split=succeeded publish=succeeded count=succeeded"; got != want {
+	if got, want := statuses(rec),
+		"ingest=succeeded shrink=skipped split=succeeded publish=succeeded count=succeeded"; got != want {
 		t.Errorf("steps %s, want %s", got, want)
 	}
-	b.wantLog(id, "== step 1 / 5 ingest", "ingest /b of step ingest", "== step 2 / 5 shrink: skipped, its condition does not hold: params.big", "== step 3 / 5 split",
+	b.wantLog(id, "== step 1 / 5 ingest", "ingest /b of step ingest",
+		"== step 2 / 5 shrink: skipped, its condition does not hold: params.big", "== step 3 / 5 split",
 		"[ 1 / 2 ] Processing '1'...", "part 1 of 12", "  OK.", "[ 2 / 2 ] Processing '2'...", "part 2 of 12", "  OK.",
 		"== step 4 / 5 publish", "publish", "== step 5 / 5 count", "counting for count")
 	log := b.log(id)
@@ -125,7 +128,8 @@ func TestStepsRunInTheirOrder(t *testing.T) {
 		if s.Run != run+1 || s.StartedAt == nil || s.EndedAt == nil || s.EndedAt.Before(*s.StartedAt) || s.Retries != 0 {
 			t.Errorf("%+v", s)
 		}
-		if part := log[s.LogFrom:s.LogTo]; !strings.HasPrefix(part, "== step") || !strings.Contains(part, name) || strings.Count(part, "==") > 4 {
+		if part := log[s.LogFrom:s.LogTo]; !strings.HasPrefix(part, "== step") || !strings.Contains(part, name) ||
+			strings.Count(part, "==") > 4 {
 			t.Errorf("the part of %s in the log is %q", name, part)
 		}
 	}
@@ -138,11 +142,13 @@ func TestStepsRunInTheirOrder(t *testing.T) {
 			Seconds *float64
 			Outputs map[string]any
 		}
+		Total     *int
 		Processed int
 		Bytes     int
 	}
 	must(t, json.Unmarshal(rec.Footer, &footer))
-	if footer.Processed != 2 || footer.Bytes != 12 || len(footer.Steps) != 5 || footer.Steps["shrink"].Status != "skipped" || footer.Steps["split"].Seconds == nil {
+	if footer.Total == nil || *footer.Total != 5 || footer.Processed != 2 || footer.Bytes != 12 ||
+		len(footer.Steps) != 5 || footer.Steps["shrink"].Status != "skipped" || footer.Steps["split"].Seconds == nil {
 		t.Errorf("footer %s", rec.Footer)
 	}
 	if p := rec.Progress; p == nil || p.Done != 5 || *p.Total != 5 || p.Step != nil {
@@ -153,8 +159,8 @@ func TestStepsRunInTheirOrder(t *testing.T) {
 	}
 }
 
-// What a failure leads to is said by the exit code, by patterns in the output, or by the error of the handler. What needs a person uses up no
-// attempts.
+// The exit code, patterns in the output, or the error of the handler classify a failure. A failure
+// that needs a person uses up no attempts.
 func TestStepsClassifyFailures(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stepJobs, stepHandlers)
@@ -163,20 +169,26 @@ func TestStepsClassifyFailures(t *testing.T) {
 		runs                       int
 	}{
 		{"fails", `{"how":"config"}`, "exit_code", "exit code 78", 2},
-		{"fails", `{"how":"odd"}`, "exit_code", "exit code 3", 2},
+		{"fails", `{"how":"odd"}`, "exit_code", "exit code 3", 3},
 		{"fails", `{"how":"login"}`, "credentials_invalid", "the credential x is wrong", 2},
 		{"fails", `{"how":"busy"}`, "provider_busy", "provider busy", 3},
 		{"lacks", `{}`, "output_missing", `its result has no "x", which the job names as an output`, 1},
-		{"large", `{}`, "output_too_large", `its output "x" has 70002 bytes; at most 65536 are kept: write it to a file in JOBDIR_ARTIFACTS and give its name`, 1},
+		{
+			"large", `{}`, "output_too_large",
+			`its output "x" has 70002 bytes; at most 65536 are kept: write it to a file in JOBDIR_ARTIFACTS and give its name`,
+			1,
+		},
 		{"asks", `{}`, "handler_failed", "no key", 2},
 	} {
 		id := b.submit(test.job, test.params)
 		rec := b.record(id, statefs.FailedManual)
 		at := rec.CurrentStep()
-		if at.Status != steps.FailedManual || at.ErrorCode != test.code || at.ErrorMessage != test.message || rec.Error.Code != test.code || rec.Run != test.runs || at.Run != test.runs {
+		if at.Status != steps.FailedManual || at.ErrorCode != test.code || at.ErrorMessage != test.message ||
+			rec.Error.Code != test.code || rec.Run != test.runs || at.Run != test.runs {
 			t.Errorf("%s %s: %+v, run %d", test.job, test.params, at, rec.Run)
 		}
-		if test.job == "fails" && (statuses(rec) != "first=succeeded second=failed_manual third=pending" || at.Retries != test.runs-2) {
+		if test.job == "fails" && (statuses(rec) != "first=succeeded second=failed_manual third=pending" ||
+			at.Retries != test.runs-2) {
 			t.Errorf("%s %s: %s, %d retries", test.job, test.params, statuses(rec), at.Retries)
 		}
 		if !strings.Contains(b.log(id), "A person must act") || rec.NeedsPersonSeq == 0 {
@@ -184,16 +196,19 @@ func TestStepsClassifyFailures(t *testing.T) {
 		}
 	}
 	id := b.submit("fails", `{"how":"once"}`)
-	if rec := b.awaitEnd(id); rec.Result != statefs.Success || step(t, rec, "second").Retries != 1 || step(t, rec, "second").ErrorCode != "" || step(t, rec, "third").Run != 4 {
+	if rec := b.awaitEnd(id); rec.Result != statefs.Success || step(t, rec, "second").Retries != 1 ||
+		step(t, rec, "second").ErrorCode != "" || step(t, rec, "third").Run != 4 {
 		t.Errorf("%s: %s", rec.Result, statuses(rec))
 	}
 }
 
-// A person corrects, tries again, leaves out and goes back. Finished steps do not run again, but for those that somebody goes back to.
+// A person corrects values, retries, skips and goes back. Finished steps do not run again unless a
+// person goes back to them.
 func TestPersonsActOnSteps(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stepJobs, stepHandlers)
-	mended, skipped, back := b.submit("fails", `{"how":"x"}`), b.submit("fails", `{"how":"x"}`), b.submit("fails", `{"how":"x"}`)
+	mended, skipped, back := b.submit("fails", `{"how":"config"}`), b.submit("fails", `{"how":"config"}`),
+		b.submit("fails", `{"how":"config"}`)
 	for _, id := range []statefs.ID{mended, skipped, back} {
 		b.record(id, statefs.FailedManual)
 	}
@@ -204,22 +219,26 @@ func TestPersonsActOnSteps(t *testing.T) {
 	})
 	b.request(mended, statefs.Retry, `{"by": "anna"}`)
 	rec := b.awaitEnd(mended)
-	if rec.Result != statefs.Success || len(rec.Acts) != 2 || rec.Acts[0].Ask != "set" || rec.Acts[0].By != "anna" || rec.Acts[0].Reason != "typo" || rec.Acts[0].At.IsZero() || rec.Acts[1].Step != "second" {
-		t.Errorf("%s, %+v", rec.Result, rec.Acts)
+	if rec.Result != statefs.Success || len(rec.ActionRecords) != 2 || rec.ActionRecords[0].Action != "set" ||
+		rec.ActionRecords[0].By != "anna" || rec.ActionRecords[0].Reason != "typo" || rec.ActionRecords[0].At.IsZero() ||
+		rec.ActionRecords[1].Step != "second" {
+		t.Errorf("%s, %+v", rec.Result, rec.ActionRecords)
 	}
-	if string(rec.Params) != `{"how":"x"}` || step(t, rec, "first").Run != 1 || step(t, rec, "second").Retries != 1 {
+	if string(rec.Params) != `{"how":"config"}` || step(t, rec, "first").Run != 1 || step(t, rec, "second").Retries != 1 {
 		t.Errorf("params %s, %+v", rec.Params, rec.Steps)
 	}
 
 	b.request(skipped, statefs.Skip, `{"reason": "no provider", "by": "bob"}`)
-	if rec := b.awaitEnd(skipped); rec.Result != statefs.Success || statuses(rec) != "first=succeeded second=skipped third=succeeded" || step(t, rec, "second").Reason != "no provider" {
+	if rec := b.awaitEnd(skipped); rec.Result != statefs.Success ||
+		statuses(rec) != "first=succeeded second=skipped third=succeeded" || step(t, rec, "second").Reason != "no provider" {
 		t.Errorf("%s %s: %+v", rec.Result, statuses(rec), rec.Steps)
 	}
 
 	last := b.submit("breaks", `{}`)
 	b.record(last, statefs.FailedManual)
 	b.request(last, statefs.Skip, `{}`)
-	if rec := b.awaitEnd(last); rec.Result != statefs.Success || rec.ExitCode != nil || rec.Error != nil || strings.Contains(string(rec.Footer), `"exit_code":`) {
+	if rec := b.awaitEnd(last); rec.Result != statefs.Success || rec.ExitCode != nil || rec.Error != nil ||
+		strings.Contains(string(rec.Footer), `"exit_code":`) {
 		t.Errorf("%s, exit code %v, %s", rec.Result, rec.ExitCode, rec.Footer)
 	}
 
@@ -229,7 +248,8 @@ func TestPersonsActOnSteps(t *testing.T) {
 		return err == nil && rec.Corrected != nil
 	})
 	b.request(back, statefs.Retry, `{"step": "first"}`)
-	if rec := b.awaitEnd(back); step(t, rec, "first").Run != 3 || step(t, rec, "second").Run != 4 || rec.Result != statefs.Success {
+	if rec := b.awaitEnd(back); step(t, rec, "first").Run != 3 || step(t, rec, "second").Run != 4 ||
+		rec.Result != statefs.Success {
 		t.Errorf("%+v", rec.Steps)
 	}
 	if names, _ := filepath.Glob(b.tree.ArtifactsPath(back) + "/first.*"); len(names) != 2 {
@@ -237,8 +257,8 @@ func TestPersonsActOnSteps(t *testing.T) {
 	}
 }
 
-// request puts a request with arguments into jobs/ as a person does.
-func (b *bench) request(id statefs.ID, ask statefs.Ask, args string) {
+// request puts a request with arguments into jobs/, as a person does.
+func (b *bench) request(id statefs.ID, ask statefs.Action, args string) {
 	b.t.Helper()
 	must(b.t, b.tree.Request(b.t.Context(), id, ask, json.RawMessage(args)))
 }
@@ -265,8 +285,8 @@ steps:
   - {name: ship, needs: [agree], run: [echo, ship]}
 `
 
-// A request whose file says that nobody knows who asks, as those say that come over HTTP without a name, is by nobody and not by the daemon's own
-// user. Any other one is by the owner of its file.
+// A request with an empty "by", as HTTP requests without a name have, is recorded without a name,
+// not as the daemon's user. A request without "by" is recorded as made by the owner of its file.
 func TestWhoActed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, gateJobs, nil)
@@ -279,13 +299,14 @@ func TestWhoActed(t *testing.T) {
 		b.record(id, statefs.WaitingApproval)
 		b.request(id, statefs.Approve, line)
 		rec := b.awaitEnd(id)
-		if got := step(t, rec, "agree").ApprovedBy; got != by || rec.Acts[0].By != by {
-			t.Errorf("%s: approved by %q, %+v, want %q", line, got, rec.Acts, by)
+		if got := step(t, rec, "agree").ApprovedBy; got != by || rec.ActionRecords[0].By != by {
+			t.Errorf("%s: approved by %q, %+v, want %q", line, got, rec.ActionRecords, by)
 		}
 	}
 }
 
-// A gate holds until a person approves, whatever else is asked and however the marker is moved; each approval is for one gate.
+// A gate holds until a person approves, whatever else is requested and wherever the marker is
+// moved. Each approval is for one gate.
 func TestGates(t *testing.T) {
 	t.Parallel()
 	b := setup(t, gateJobs, nil)
@@ -307,9 +328,11 @@ func TestGates(t *testing.T) {
 	})
 	b.request(id, statefs.Approve, `{"by": "bob", "reason": "tested"}`)
 	rec = b.awaitEnd(id)
-	if rec.Result != statefs.Success || rec.Phase != "shipped" || step(t, rec, "agree").ApprovedBy != "anna" || step(t, rec, "agree").Run != 0 ||
-		step(t, rec, "ship").ApprovedBy != "bob" || step(t, rec, "ship").ApprovedAt == nil || step(t, rec, "ship").Run != 2 || len(rec.Acts) != 2 {
-		t.Errorf("%s %+v %+v", rec.Result, rec.Steps, rec.Acts)
+	if rec.Result != statefs.Success || rec.Phase != "shipped" || step(t, rec, "agree").ApprovedBy != "anna" ||
+		step(t, rec, "agree").Run != 0 ||
+		step(t, rec, "ship").ApprovedBy != "bob" || step(t, rec, "ship").ApprovedAt == nil || step(t, rec, "ship").Run != 2 ||
+		len(rec.ActionRecords) != 2 {
+		t.Errorf("%s %+v %+v", rec.Result, rec.Steps, rec.ActionRecords)
 	}
 
 	rejected := b.submit("gate_first", `{}`)
@@ -318,8 +341,9 @@ func TestGates(t *testing.T) {
 	}
 	b.request(rejected, statefs.Reject, `{"by": "eve", "reason": "too late"}`)
 	rec = b.awaitEnd(rejected)
-	if rec.Status != statefs.Failed || rec.Error.Code != "rejected" || !strings.Contains(rec.Error.Message, "eve: too late") || rec.Acts[0].Ask != "reject" {
-		t.Errorf("%s %+v %+v", rec.Status, rec.Error, rec.Acts)
+	if rec.Status != statefs.Failed || rec.Error.Code != "rejected" || !strings.Contains(rec.Error.Message,
+		"eve: too late") || rec.ActionRecords[0].Action != "reject" {
+		t.Errorf("%s %+v %+v", rec.Status, rec.Error, rec.ActionRecords)
 	}
 	if rec := b.awaitEnd(b.submit("gate_maybe", `{}`)); statuses(rec) != "agree=skipped ship=succeeded" {
 		t.Errorf("a gate that is not asked for: %s", statuses(rec))
@@ -338,7 +362,7 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// An approval that was carried out, and that a crash has carried out again, does not open the next gate.
+// An approval that is carried out again after a crash does not open the next gate.
 func TestAnApprovalIsForOneGate(t *testing.T) {
 	t.Parallel()
 	b := setup(t, gateJobs, nil)
@@ -352,18 +376,19 @@ func TestAnApprovalIsForOneGate(t *testing.T) {
 	rec, err := b.tree.ReadRecord(id)
 	must(t, err)
 	must(t, b.stop())
-	old := rec.Acts[0].AskedAt
+	old := rec.ActionRecords[0].RequestedAt
 	file := filepath.Join(b.dir, "taken", statefs.RequestName(id, statefs.Approve))
 	must(t, os.WriteFile(file, fmt.Appendf(nil, "%s\n{}\n", old.Format(statefs.StampFormat)), 0o600))
 	must(t, os.Chtimes(file, old, old))
 	b.start()
 	b.awaitLog(id, "Approve requested while waiting_approval: nothing to do.")
-	if rec := b.record(id, statefs.WaitingApproval); rec.CurrentStep().Name != "ship" || rec.CurrentStep().ApprovedAt != nil {
+	if rec := b.record(id, statefs.WaitingApproval); rec.CurrentStep().Name != "ship" ||
+		rec.CurrentStep().ApprovedAt != nil {
 		t.Errorf("%+v", rec.CurrentStep())
 	}
 }
 
-// What a step says of its progress is its own: lines of the step before count for nothing.
+// The progress of a step counts only its own output, not lines of the step before.
 func TestProgressIsOfTheStepAtWork(t *testing.T) {
 	t.Parallel()
 	b := setup(t, `

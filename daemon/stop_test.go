@@ -11,13 +11,15 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// A stop for a person that a crash cut off is in the feed once, however often the daemon starts.
+// A stop for a person that a crash interrupted is in the feed once, however often the daemon
+// starts.
 func TestStopThatWasCutOffIsNumberedOnce(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, handlerJobs, testHandlers)
 	id := b.submit("wait", "{}")
 	jobs := b.tree.JobsDir()
-	must(t, os.Rename(filepath.Join(jobs, statefs.MarkerName(id, statefs.Queued)), filepath.Join(jobs, statefs.MarkerName(id, statefs.FailedManual))))
+	must(t, os.Rename(filepath.Join(jobs, statefs.MarkerName(id, statefs.Queued)),
+		filepath.Join(jobs, statefs.MarkerName(id, statefs.FailedManual))))
 	var first uint64
 	for start := range 3 {
 		b.start()
@@ -26,15 +28,18 @@ func TestStopThatWasCutOffIsNumberedOnce(t *testing.T) {
 			t.Errorf("start %d: %+v", start, rows)
 		}
 		b.await("the record says so", func() bool { return b.recordStatus(id) == statefs.FailedManual })
-		b.daemon.looks.wait()
+		b.daemon.reconcileQueue.wait()
 		must(t, b.stop())
 	}
 }
 
-// The record says what an attempt came to, and where that leads, before the marker is renamed.
+// The record contains the outcome of an attempt, and the next state, before the marker is renamed.
 func TestFailedAttemptIsWrittenBeforeTheRename(t *testing.T) {
 	t.Parallel()
-	for cause, want := range map[statefs.Cause]statefs.State{statefs.CauseNeedsPerson: statefs.FailedManual, statefs.CauseRescued: statefs.Queued} {
+	for cause, want := range map[statefs.Cause]statefs.State{
+		statefs.CauseNeedsPerson: statefs.FailedManual,
+		statefs.CauseRescued:     statefs.Queued,
+	} {
 		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()
 			b := prepare(t, handlerJobs, testHandlers)
@@ -48,16 +53,17 @@ func TestFailedAttemptIsWrittenBeforeTheRename(t *testing.T) {
 			defer func() { must(t, d.Close()) }()
 			rec, err := b.tree.ReadRecord(id)
 			must(t, err)
-			rec.Attempts, rec.Deaths, rec.Reason = 3, 3, "poison"
+			rec.Attempts, rec.Reason = 3, "crash_limit"
 			must(t, rec.Apply(statefs.Queued, statefs.CauseStart, time.Now()))
-			op := &operation{ident: rec.ID, attention: attend(rec), state: statefs.Running}
-			for range 2 { // the marker is still in the queue, so the rename cannot be made
-				if err := d.goOn(op, cause); !errors.Is(err, errMoved) {
+			op := &operation{ident: rec.ID, activeState: newActiveState(rec), state: statefs.Running}
+			for range 2 { // the marker is still queued, so the rename fails
+				if err := d.continueAfterFailure(op, cause); !errors.Is(err, errMoved) {
 					t.Fatal(err)
 				}
 			}
 			rec, err = b.tree.ReadRecord(id)
-			if err != nil || rec.Next != want || rec.Status != want || rec.Attempts != 3 || rec.Reason != "poison" || rec.Rescues > 1 {
+			if err != nil || rec.Next != want || rec.Status != want || rec.Attempts != 3 ||
+				rec.Reason != "crash_limit" || rec.Rescues > 1 {
 				t.Errorf("%+v, %v", rec, err)
 			}
 			if number := rec.NeedsPersonSeq; (number != 0) != (want == statefs.FailedManual) || number > 1 {
@@ -67,14 +73,14 @@ func TestFailedAttemptIsWrittenBeforeTheRename(t *testing.T) {
 	}
 }
 
-// A marker that is removed just before an attempt fails cancels, as at any other time.
+// Removing a marker just before an attempt fails cancels the operation, as at any other time.
 func TestMarkerRemovedBeforeAnAttemptFails(t *testing.T) {
 	t.Parallel()
 	due, removed := make(chan struct{}), make(chan struct{})
 	b := setup(t, "{group: test, name: hang, handler: hang, timeout: 1ms, retry: {max_attempts: 9}}", Handlers{"hang": {
 		Run: func(ctx context.Context, _ *Op) error {
 			<-ctx.Done()
-			close(due) // a second time would panic: it must not begin again
+			close(due) // a second call would panic: the work must not begin again
 			<-removed
 			return context.Cause(ctx)
 		},

@@ -9,7 +9,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// The clock of a timeout stands still while the work is paused.
+// The clock of a timeout is stopped while the work is paused.
 func TestTimeoutCountsNoPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,19 +26,19 @@ func TestTimeoutCountsNoPause(t *testing.T) {
 			}
 		}
 		pass(40*time.Second, 0)
-		o.hold(true, time.Now())
-		o.hold(true, time.Now())
+		o.setPaused(true, time.Now())
+		o.setPaused(true, time.Now())
 		pass(time.Hour, 0)
-		o.hold(false, time.Now())
-		o.hold(false, time.Now())
+		o.setPaused(false, time.Now())
+		o.setPaused(false, time.Now())
 		pass(19*time.Second, 0)
 		pass(2*time.Second, 1)
 		pass(time.Hour, 1)
 	})
 	var none timeout
 	none.begin(0, time.Now(), nil)
-	none.hold(true, time.Now())
-	none.hold(false, time.Now())
+	none.setPaused(true, time.Now())
+	none.setPaused(false, time.Now())
 	none.end()
 }
 
@@ -56,20 +56,23 @@ timeout: 8s
 run: [sh, -c, 'until test -e $JOBDIR_ARTIFACTS/go; do sleep 0.02; done']
 `
 
-// Work that takes too long is ended like a cancel would, also when it ignores SIGTERM, and each time counts as an attempt.
+// Work that takes too long is ended like a cancelled one, even if it ignores SIGTERM, and each time
+// counts as an attempt.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	b := setup(t, timeoutJobs, nil)
 	id := b.submit("slow", `{}`)
 	rec := b.awaitEnd(id)
-	if rec.Status != statefs.Failed || rec.Error.Code != "timeout" || rec.Attempts != 2 || rec.Run != 2 || rec.Signal != "SIGKILL" {
+	if rec.Status != statefs.Failed || rec.Error.Code != "timeout" || rec.Attempts != 2 || rec.Run != 2 ||
+		rec.Signal != "SIGKILL" {
 		t.Errorf("%s %+v, attempts %d, run %d, signal %q", rec.Status, rec.Error, rec.Attempts, rec.Run, rec.Signal)
 	}
-	b.wantLog(id, "  Attempt 1 of 2 failed: it took longer than the timeout of 300ms. It is tried again.", "  Run 2 begins.",
+	b.wantLog(id, "  Attempt 1 of 2 failed: it took longer than the timeout of 300ms. It is tried again.",
+		"  Run 2 begins.",
 		"  ERROR: it took longer than the timeout of 300ms")
 }
 
-// A pause may be longer than the timeout.
+// A pause may last longer than the timeout.
 func TestPauseBeyondTheTimeout(t *testing.T) {
 	t.Parallel()
 	b := setup(t, timeoutJobs, nil)

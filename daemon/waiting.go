@@ -1,22 +1,31 @@
 package daemon
 
 import (
-	"github.com/jobdir/jobdir/history"
-	"github.com/jobdir/jobdir/queue"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Waiting says why a live operation does not run; false: it does, or is not in hand.
+// Waiting returns why a live operation does not run, or false if it runs or the daemon does not
+// manage it.
 func (d *Daemon) Waiting(id statefs.ID) (statefs.Waiting, bool) {
-	if on, waits := d.chains.waitsFor(id); waits {
-		return statefs.Waiting{Reason: statefs.WaitsForOthers, HeldBy: on.parent, Since: &on.since, NeedsPerson: d.personBehind(id)}, true
+	if on, waits := d.chains.awaitedParent(id); waits {
+		return statefs.Waiting{
+			Reason: statefs.WaitsForOthers, HeldBy: on.parent, Since: &on.since,
+			NeedsPerson: d.ancestorNeedingPerson(id),
+		}, true
 	}
-	why, ok := d.admission.why(id)
+	why, short, ok := d.admission.waitReason(id)
 	if !ok {
 		op := d.operation(id)
-		return statefs.Waiting{Reason: statefs.WaitsForNextDaemon}, op != nil && op.shown.Load() == statefs.Queued && d.draining()
+		return statefs.Waiting{Reason: statefs.WaitsForNextDaemon}, op != nil &&
+			op.publicState.Load() == statefs.Queued && d.draining()
 	}
 	out := waitingOf(why)
+	if holder := d.operation(out.HeldBy); holder != nil && out.Reason == statefs.WaitsForKey &&
+		stateNeedsPerson(holder.publicState.Load()) {
+		out.NeedsPerson = out.HeldBy
+	}
 	if op := d.operation(id); op != nil && out.Reason == statefs.WaitsForKey {
 		if row, ok := op.row.Load().(history.Packed); ok {
 			if shown, err := row.Unpack(); err == nil {
@@ -25,16 +34,21 @@ func (d *Daemon) Waiting(id statefs.ID) (statefs.Waiting, bool) {
 		}
 	}
 	if out.Reason == statefs.WaitsPausedLane {
-		d.lanes.explain(&out)
+		d.lanes.addPauseDetails(&out)
 	}
-	if out.Reason == statefs.WaitsToStart && d.draining() {
+	switch {
+	case out.Reason != statefs.WaitsToStart:
+	case d.draining():
 		out.Reason = statefs.WaitsForNextDaemon
+	case short:
+		out.Reason = statefs.WaitsForResources
 	}
 	return out, true
 }
 
-// whyWaits is Waiting of an operation that is being looked at, also of one whose time has not come.
-func (d *Daemon) whyWaits(op *operation) (statefs.Waiting, bool) {
+// waitingReason is Waiting for an operation that is being reconciled, which may also wait for its
+// time.
+func (d *Daemon) waitingReason(op *operation) (statefs.Waiting, bool) {
 	if op.state == statefs.Queued {
 		return d.Waiting(op.id())
 	}
@@ -43,11 +57,13 @@ func (d *Daemon) whyWaits(op *operation) (statefs.Waiting, bool) {
 		(op.state == statefs.Scheduled || op.state == statefs.FailedRetryable) && op.rec.DueAt != nil
 }
 
-// explain adds until when a lane is paused and why, by its own file or by that of all lanes, whichever lasts longer.
-func (l *lanes) explain(why *statefs.Waiting) {
+// addPauseDetails adds why and until when a lane is paused, by its own file or by that of all
+// lanes, whichever lasts longer.
+func (l *lanes) addPauseDetails(why *statefs.Waiting) {
 	paused := *l.paused.Load()
 	hold, is := paused[why.Lane]
-	if all, every := paused[statefs.AllLanes]; every && (!is || hold.Until != nil && (all.Until == nil || all.Until.After(*hold.Until))) {
+	if all, every := paused[statefs.AllLanes]; every &&
+		(!is || hold.Until != nil && (all.Until == nil || all.Until.After(*hold.Until))) {
 		hold, is = all, true
 	}
 	if is {
@@ -55,16 +71,17 @@ func (l *lanes) explain(why *statefs.Waiting) {
 	}
 }
 
-// reasons has the words of the queue in those of everybody else.
-var reasons = map[queue.Reason]statefs.Reason{
-	queue.UnknownLane: statefs.WaitsUnknownLane, queue.LanePaused: statefs.WaitsPausedLane, queue.LaneFull: statefs.WaitsForLane,
+// waitReasons maps the reasons of the queue to the published ones.
+var waitReasons = map[queue.Reason]statefs.WaitReason{
+	queue.UnknownLane: statefs.WaitsUnknownLane, queue.LanePaused: statefs.WaitsPausedLane,
+	queue.LaneFull:     statefs.WaitsForLane,
 	queue.UnknownLimit: statefs.WaitsUnknownLimit, queue.Limit: statefs.WaitsForLimit, queue.Rate: statefs.WaitsForRate,
 	queue.Key: statefs.WaitsForKey, queue.Starting: statefs.WaitsToStart,
 }
 
 func waitingOf(why queue.Waiting) statefs.Waiting {
 	out := statefs.Waiting{
-		Reason: reasons[why.Reason], HeldBy: why.HeldBy.Whole(), Lane: why.Lane, Limit: why.Limit, Position: why.Position,
+		Reason: waitReasons[why.Reason], HeldBy: why.HeldBy.Whole(), Lane: why.Lane, Limit: why.Limit, Position: why.Position,
 	}
 	if !why.Since.IsZero() {
 		out.Since = &why.Since

@@ -17,11 +17,12 @@ import (
 	"github.com/jobdir/jobdir/daemon"
 )
 
-// block is how much of a file is read between two checkpoints.
-const block = 1 << 20
+// blockSize is how much of a file is read between two checkpoints.
+const blockSize = 1 << 20
 
-// checksum reads every regular file below a folder and reports its size and SHA-256, several files at a time. Folders whose name
-// begins with a dot are left out, and symbolic links are not followed. What cannot be read is a failed item.
+// checksum reads every regular file below a folder and reports its size and SHA-256, several files at a time. Folders
+// whose name begins with a dot are left out, and symbolic links are not followed. What cannot be read is a failed
+// item.
 func checksum(ctx context.Context, op *daemon.Op) error {
 	path := op.Params().Get("path")
 	if info, err := os.Stat(path); err == nil && !info.IsDir() { // opening a fifo would wait for its writer
@@ -37,7 +38,7 @@ func checksum(ctx context.Context, op *daemon.Op) error {
 		return err
 	}
 	op.Progress(0, int64(len(found)), "reading")
-	s := &summer{op: op, root: root, files: found}
+	s := &hasher{op: op, root: root, files: found}
 	if err := s.run(ctx, int(integer(op.Params(), "workers"))); err != nil {
 		return err
 	}
@@ -70,17 +71,17 @@ func findFiles(op *daemon.Op, root *os.Root) (found []file, err error) {
 	return found, err
 }
 
-// summer reads a list of files with several workers.
-type summer struct {
-	op    *daemon.Op
-	root  *os.Root
-	files []file
-	taken atomic.Int64 // files that a worker has begun
-	bytes atomic.Int64 // bytes read from files that ended well
+// hasher reads a list of files with several workers.
+type hasher struct {
+	op      *daemon.Op
+	root    *os.Root
+	files   []file
+	claimed atomic.Int64 // files that a worker has begun
+	bytes   atomic.Int64 // bytes read from files that ended well
 }
 
 // run returns when every worker has ended. The error is the cause for which they are to end.
-func (s *summer) run(ctx context.Context, workers int) error {
+func (s *hasher) run(ctx context.Context, workers int) error {
 	ended := make(chan error, workers)
 	for range workers {
 		go func() { ended <- s.work(ctx) }()
@@ -94,10 +95,10 @@ func (s *summer) run(ctx context.Context, workers int) error {
 	return first
 }
 
-func (s *summer) work(ctx context.Context) error {
-	buffer := make([]byte, block)
+func (s *hasher) work(ctx context.Context) error {
+	buffer := make([]byte, blockSize)
 	for {
-		number := int(s.taken.Add(1))
+		number := int(s.claimed.Add(1))
 		if number > len(s.files) {
 			return nil
 		}
@@ -122,7 +123,7 @@ func (s *summer) work(ctx context.Context) error {
 	}
 }
 
-func (s *summer) sum(item *daemon.Item, name string, buffer []byte) (size int64, sum string, err error) {
+func (s *hasher) sum(item *daemon.Item, name string, buffer []byte) (size int64, sum string, err error) {
 	if err := item.Checkpoint(); err != nil {
 		return 0, "", err
 	}
@@ -140,8 +141,8 @@ func (s *summer) sum(item *daemon.Item, name string, buffer []byte) (size int64,
 	return size, hex.EncodeToString(hash.Sum(nil)), err
 }
 
-// pausable is a checkpoint before each read. It waits through the item, which is how the daemon knows that a pause is complete: when
-// every open item waits.
+// pausable is a checkpoint before each read. It waits through the item, which is how the daemon knows that a pause is
+// complete: when every open item waits.
 type pausable struct {
 	io.Reader
 

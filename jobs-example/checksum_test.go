@@ -60,14 +60,15 @@ func TestChecksumOfNoFolder(t *testing.T) {
 	s := start(t)
 	missing := filepath.Join(t.TempDir(), "missing")
 	text, end := s.follow(s.submit("files", "checksum", map[string]any{"path": missing}))
-	if end.State != "failed" || end.Result != "failure" || !strings.Contains(text, "  ERROR: open "+missing+": no such file or directory; give the path") {
+	if end.State != "failed" || end.Result != "failure" ||
+		!strings.Contains(text, "  ERROR: open "+missing+": no such file or directory; give the path") {
 		t.Errorf("stream\n%s", text)
 	}
 }
 
-// The first file is so large that it cannot end by itself. While the operation is paused in the middle of it, the file after it
-// goes away and it becomes empty.
-// A fifo is no folder, and among the files it is passed over: nobody waits for a writer that never comes.
+// The first file is so large that it cannot end by itself. While the operation is paused in the middle of it,
+// the next file disappears and the first becomes empty. A fifo is no folder, and a fifo among the files is
+// skipped: the handler must not wait for a writer.
 func TestChecksumWaitsForNoFifo(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -77,7 +78,8 @@ func TestChecksumWaitsForNoFifo(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, end := s.follow(s.submit("files", "checksum", map[string]any{"path": dir})); end.Result != "success" || len(end.ProcessedFiles) != 1 {
+	if _, end := s.follow(s.submit("files", "checksum", map[string]any{"path": dir})); end.Result != "success" ||
+		len(end.ProcessedFiles) != 1 {
 		t.Errorf("footer %+v", end)
 	}
 	text, end := s.follow(s.submit("files", "checksum", map[string]any{"path": fifo}))
@@ -107,10 +109,12 @@ func TestChecksumPausesInTheMiddleOfAFile(t *testing.T) {
 	}
 	s.ask(id, statefs.Resume)
 	_, end := s.follow(id)
-	if end.Result != "partial" || len(end.ProcessedFiles) != 2 || end.ProcessedFiles[0].Filename != "a" || end.ProcessedFiles[1].Filename != "c" {
+	if end.Result != "partial" || len(end.ProcessedFiles) != 2 || end.ProcessedFiles[0].Filename != "a" ||
+		end.ProcessedFiles[1].Filename != "c" {
 		t.Errorf("footer %+v", end)
 	}
-	if len(end.FailedFiles) != 1 || end.FailedFiles[0].Filename != "b" || !strings.Contains(end.FailedFiles[0].Error, "no such file") {
+	if len(end.FailedFiles) != 1 || end.FailedFiles[0].Filename != "b" ||
+		!strings.Contains(end.FailedFiles[0].Error, "no such file") {
 		t.Errorf("failed_files %+v", end.FailedFiles)
 	}
 }

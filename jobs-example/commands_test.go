@@ -80,7 +80,8 @@ func TestShellTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if op.Progress == nil || op.Progress.Done != 2 || op.Progress.Total == nil || *op.Progress.Total != 2 || op.Progress.Phase != "working" {
+	if op.Progress == nil || op.Progress.Done != 2 || op.Progress.Total == nil || *op.Progress.Total != 2 ||
+		op.Progress.Phase != "working" {
 		t.Errorf("progress %+v", op.Progress)
 	}
 }
@@ -111,7 +112,8 @@ func TestNightly(t *testing.T) {
 	s := start(t)
 	text, end := s.follow(s.submit("commands", "nightly", map[string]any{"away": 2}))
 	for _, line := range []string{
-		"  Attempt 1 of 5 failed: exit code 75. It is tried again in ", "  Attempt 2 of 5 failed: exit code 75. It is tried again in ",
+		"  Attempt 1 of 5 failed: exit code 75. It is tried again in ",
+		"  Attempt 2 of 5 failed: exit code 75. It is tried again in ",
 		"  Run 3 begins.\n  done in run 3\n",
 	} {
 		if !strings.Contains(text, line) {
@@ -119,6 +121,25 @@ func TestNightly(t *testing.T) {
 		}
 	}
 	if end.Result != "success" || end.State != "completed" {
+		t.Errorf("stream\n%s", text)
+	}
+}
+
+// Parts that failed are done again, and no others; in the end one is left.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	text, end := s.follow(s.submit("commands", "parts", nil))
+	for line, times := range map[string]int{
+		"  there is nothing to work on\n": 3, "  the service is busy\n": 2, "  part 1 is done in run 1\n": 1,
+		"  part 3 is done in run 2\n":                  1,
+		"  Attempt 1 of 3 failed: 3 of 6 items failed": 1, "  Goes on after 5 finished items.\n": 1,
+	} {
+		if got := strings.Count(text, line); got != times {
+			t.Errorf("the stream has %q %d times, want %d", line, got, times)
+		}
+	}
+	if end.Result != "partial" || end.State != "completed" || end.Processed != 5 || end.Failed != 1 {
 		t.Errorf("stream\n%s", text)
 	}
 }

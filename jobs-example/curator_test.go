@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Six subscriptions are worked through at once, from the check to the feed. The tools write down when they begin and end.
+// Six subscriptions are worked through at once, from the check to the feed. The tools write down when they begin and
+// end.
 func TestCuratorKeepsLanesLimitAndKeys(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("curator/README.md")

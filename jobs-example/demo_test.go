@@ -20,7 +20,7 @@ func TestDemo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			temp := t.TempDir()
-			cmd := exec.CommandContext(t.Context(), "sh", "../scripts/demo.sh", program(t)+"/jobdir")
+			cmd := exec.CommandContext(t.Context(), "sh", "../tools/demo", program(t)+"/jobdir")
 			cmd.Env = append(os.Environ(), "TMPDIR="+temp)
 			if !curl {
 				cmd.Env = append(cmd.Env, "PATH="+toolsWithoutCurl(t))

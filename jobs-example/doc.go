@@ -9,11 +9,12 @@
 //	outbox-s3/                  ── a worker in a module of its own: a page of its own
 //	parse/                      ── two tools, retries, progress with phases: a page of its own
 //
-// The YAML files are the authority on what a job is called and which parameters it takes. A program that runs a daemon of its own
-// takes both from here:
+// The YAML files are the authority for the names and parameters of the jobs. A program with a daemon of its
+// own gets both from here:
 //
 //	cli.Serve(ctx, cli.ServeConfig{Storage: dir, Definitions: jobsexample.Definitions(), Handlers: jobsexample.Handlers()})
 //
-// An item that fails is written down and the work goes on; the operation then ends as completed, with the result partial. A
-// handler returns an error only when the work as a whole cannot be done, or because it is to end.
+// An item that fails is recorded and the work continues; the operation then ends as completed, with the
+// result partial. A handler returns an error only if it cannot do the work as a whole, or because it must
+// stop.
 package jobsexample

@@ -36,7 +36,8 @@ func TestDefinitionsAndHandlersBelongTogether(t *testing.T) {
 		t.Errorf("jobs use the handlers %q, there are %q", used, names)
 	}
 	want := []string{
-		"commands/nightly", "commands/shell-task", "curator/check", "curator/download", "curator/publish", "curator/transcode",
+		"commands/nightly", "commands/parts", "commands/shell-task", "curator/check", "curator/download", "curator/publish",
+		"curator/transcode",
 		"files/checksum", "files/compress", "media/pipeline", "parse/title", "testrouter/streaming01",
 	}
 	if !slices.Equal(addresses, want) {
@@ -55,7 +56,8 @@ func TestDefinitionsInTheFolderAreTheEmbeddedOnes(t *testing.T) {
 		}
 	}
 	const apart = "detection/store"
-	in := slices.DeleteFunc(slices.Clone(folder.All()), func(job *catalog.Definition) bool { return job.Address() == apart })
+	in := slices.DeleteFunc(slices.Clone(folder.All()),
+		func(job *catalog.Definition) bool { return job.Address() == apart })
 	same := slices.EqualFunc(in, embedded.All(), func(a, b *catalog.Definition) bool { return a.Hash() == b.Hash() })
 	if !same || len(in) != len(folder.All())-1 {
 		t.Errorf("a daemon with --jobs jobs-example and one with Definitions() have different jobs, beside %s", apart)

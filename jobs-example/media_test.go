@@ -14,14 +14,15 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 const media = "media-pipeline"
 
 var terminalBlocks = regexp.MustCompile("(?s)```(?:sh|console)\n.*?```")
 
-// Each part of the page below "Try it" is a walk of its own, on a new storage. In a walk, a block "sh" starts the daemon again that was killed.
+// Each part of the page below "Try it" is a walk of its own, on a new storage. In a walk, a block "sh" starts the
+// daemon again that was killed.
 func TestMediaPipelineWalks(t *testing.T) {
 	t.Parallel()
 	text, path := readme(t, media)
@@ -89,7 +90,8 @@ func TestMediaPipelineCutsTheRecording(t *testing.T) {
 	if err := json.Unmarshal([]byte(printed[3]), &shown); err != nil {
 		t.Fatalf("%v\n%s", err, printed[3])
 	}
-	if shown.Status != "completed" || shown.Result != "success" || shown.Phase != "collection_synced" || !shown.AllDone || len(shown.Steps) != 8 {
+	if shown.Status != "completed" || shown.Result != "success" || shown.Phase != "collection_synced" || !shown.AllDone ||
+		len(shown.Steps) != 8 {
 		t.Errorf("shown\n%s", printed[3])
 	}
 	for _, step := range shown.Steps {
@@ -100,7 +102,8 @@ func TestMediaPipelineCutsTheRecording(t *testing.T) {
 	if want := "In this show: \"quick brown fox jumps over a lazy dog\", and 9 songs.\n"; printed[5] != want {
 		t.Errorf("the comment is %q, want %q", printed[5], want)
 	}
-	artifacts, recording := filepath.Join(s.dir, "operations", id.Day(), id.String()+".artifacts"), readFile(t, strings.TrimSpace(printed[4]))
+	artifacts, recording := filepath.Join(s.dir, "operations", id.Day(), id.String()+".artifacts"),
+		readFile(t, strings.TrimSpace(printed[4]))
 	from := wavHeader
 	for i := range 9 {
 		name := fmt.Sprintf("parts/quiz-%d.wav", i+1)
@@ -114,7 +117,8 @@ func TestMediaPipelineCutsTheRecording(t *testing.T) {
 		} else {
 			from += at + len(samples)
 		}
-		if size := binary.LittleEndian.Uint32(part[40:]); string(part[:4]) != "RIFF" || string(part[8:16]) != "WAVEfmt " || int(size) != len(samples) {
+		if size := binary.LittleEndian.Uint32(part[40:]); string(part[:4]) != "RIFF" || string(part[8:16]) != "WAVEfmt " ||
+			int(size) != len(samples) {
 			t.Errorf("%s begins with %q", name, part[:wavHeader])
 		}
 	}

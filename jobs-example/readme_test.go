@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "rewrite the pictures of the directory i
 // pictures begins the part of README.md that is made here.
 const pictures = "### "
 
-// picture says how the pictures of a job are taken. The suffixes name the files that must be there before a picture is taken,
-// because they are what is written last.
+// picture says how the pictures of a job are taken. The suffixes name the files that must be there before a picture
+// is taken, because they are what is written last.
 type picture struct {
 	job, command    string
 	running, paused string
@@ -151,7 +151,7 @@ func (s *stage) take(p picture) {
 	s.typed("ls -p operations/" + id.Day())
 }
 
-// held does something while the daemon stands still.
+// held calls do while the daemon is stopped.
 func (s *stage) held(do func()) {
 	s.t.Helper()
 	s.signal(syscall.SIGSTOP)
@@ -167,8 +167,8 @@ func (s *stage) signal(signal syscall.Signal) {
 	}
 }
 
-// awaitStop returns when the daemon stands still. The signal alone does not say so: it is on its way when it has been sent, and the kernel
-// tells the parent once the last thread has stopped.
+// awaitStop returns when the daemon is stopped. The signal alone does not ensure that: it may still be
+// pending, and the kernel notifies the parent only when the last thread has stopped.
 func (s *stage) awaitStop() {
 	s.t.Helper()
 	for {

@@ -52,7 +52,9 @@ func program(t *testing.T) string {
 		if built.dir, built.err = os.MkdirTemp("", "jobdir-program"); built.err != nil { //nolint:usetesting // it outlives the test that needs it first
 			return
 		}
-		if out, err := exec.Command("go", "build", "-o", built.dir+"/jobdir", "..").CombinedOutput(); err != nil {
+		cmd := exec.Command("go", "build", "-trimpath", "-o", built.dir+"/jobdir", "..")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build, whose compiled packages it finds in the cache
+		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w\n%s", err, out)
 		}
 	})
@@ -154,7 +156,7 @@ func (s *storage) follow(id statefs.ID) (text string, f footer) {
 }
 
 // ask makes a request and returns when it took effect.
-func (s *storage) ask(id statefs.ID, ask statefs.Ask) {
+func (s *storage) ask(id statefs.ID, ask statefs.Action) {
 	s.t.Helper()
 	answer, err := s.Request(s.t.Context(), id, ask, patience)
 	if err != nil {

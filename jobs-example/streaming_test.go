@@ -14,7 +14,8 @@ func TestStreaming01(t *testing.T) {
 	s := start(t)
 	id := s.submit("testrouter", "streaming01", map[string]any{"files": 3})
 	text, end := s.follow(id)
-	if want := fmt.Sprintf("<start_json>\n{\"id\": \"%s\", \"total\": 3}\n</start_json>\n<log>\n", id); !strings.HasPrefix(text, want) {
+	if want := fmt.Sprintf("<start_json>\n{\"id\": \"%s\", \"total\": 3}\n</start_json>\n<log>\n",
+		id); !strings.HasPrefix(text, want) {
 		t.Errorf("the stream begins with\n%.200s\nwant\n%s", text, want)
 	}
 	var want []string

@@ -37,7 +37,8 @@ func (s *stage) terminal(dir string) *terminal {
 	}
 	defer write.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	cmd := exec.CommandContext(ctx, "sh", "-u", "-c", `while IFS= read -r line <&3; do eval "$line" 3<&-; printf '\001'; done`)
+	cmd := exec.CommandContext(ctx, "sh", "-u", "-c",
+		`while IFS= read -r line <&3; do eval "$line" 3<&-; printf '\001'; done`)
 	cmd.Dir, cmd.Env, cmd.WaitDelay, cmd.ExtraFiles = dir, s.env, 5*time.Second, []*os.File{read}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// The README of an example with tools of its own has a block "sh", which ends with the line that starts the daemon, and blocks "console" of
-// what is typed meanwhile, with what it prints. All of it is typed here, in the folder of the example.
+// The README of an example with its own tools has a block "sh", which ends with the line that starts the
+// daemon, and blocks "console" of commands with their output. The test runs all of them in the folder of the
+// example.
 func TestReadmesOfExamplesAreWhatHappens(t *testing.T) {
 	t.Parallel()
 	for _, example := range []string{"parse", "curator"} {

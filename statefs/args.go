@@ -13,35 +13,39 @@ import (
 	"unicode/utf8"
 )
 
-// Args are the particulars of a retry, skip, set, approve or reject: the JSON object on the second line of the request, and the body of its
-// endpoint. All of them may be left out, but for the values of a set.
+// Args are the arguments of a retry, skip, set, approve or reject: the JSON object on the second
+// line of the request file, and the body of the HTTP request. All members are optional, except the
+// values of a set.
 type Args struct {
-	// Step is the step that is meant; "" is the one at which the operation stands. A retry of an earlier one goes back to it.
+	// Step is the step that the request is for; "" is the current step. A retry of an earlier step
+	// goes back to it.
 	Step string `json:"step,omitempty"`
-	// Run is the run of the operation that whoever asks has seen; 0 is any. A request that names an older one is out of date.
+	// Run is the run that the requester saw; 0 is any. A request that names an older run is out of
+	// date.
 	Run int `json:"run,omitempty"`
-	// By is who asks, Reason why.
+	// By is the requester, Reason the reason.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Values are what a set gives, by "params.NAME" and "steps.NAME.outputs.NAME", each as JSON.
+	// Values are the values of a set, by "params.NAME" and "steps.NAME.outputs.NAME", each as JSON.
 	Values map[string]json.RawMessage `json:"values,omitempty"`
-	// Unnamed says that nobody knows who asks: an empty "by" in the object. Without a "by" it is the owner of the file; one that a daemon writes for a
-	// client is its own.
+	// Unnamed is set by an empty "by" in the object: the requester is unknown. Without a "by", the
+	// requester is the owner of the file, which is the daemon's own user for requests that it
+	// writes for clients.
 	Unnamed bool `json:"-"`
 }
 
 // argsMembers are the members of [Args].
 var argsMembers = []string{"step", "run", "by", "reason", "values"}
 
-// The bounds of what people write in a request, in bytes.
+// The maximum lengths of free text in a request, in bytes.
 const (
 	MaxBy     = 128
 	MaxReason = 2000
 )
 
-// ArgsError says which member of a request is wrong, and why.
+// ArgsError reports which member of a request is invalid, and why.
 type ArgsError struct {
-	Member string // "" when the object as a whole is
+	Member string // "" for the object as a whole
 	Why    string
 }
 
@@ -52,7 +56,7 @@ func (e *ArgsError) Error() string {
 	return fmt.Sprintf("'%s': %s", e.Member, e.Why)
 }
 
-// ParseArgs reads the particulars of a request; none at all are no error. The error is an [*ArgsError].
+// ParseArgs decodes the arguments of a request; empty input is valid. The error is an [*ArgsError].
 func ParseArgs(raw json.RawMessage) (Args, error) {
 	var a Args
 	var members map[string]json.RawMessage
@@ -66,7 +70,8 @@ func ParseArgs(raw json.RawMessage) (Args, error) {
 		value any
 		kind  string
 	}{
-		"step": {&a.Step, "a text"}, "run": {&a.Run, "a whole number"}, "by": {&a.By, "a text"}, "reason": {&a.Reason, "a text"},
+		"step": {&a.Step, "a text"}, "run": {&a.Run, "a whole number"}, "by": {&a.By, "a text"},
+		"reason": {&a.Reason, "a text"},
 		"values": {&a.Values, `an object, as {"params.path": "/srv/a"}`},
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -83,8 +88,9 @@ func ParseArgs(raw json.RawMessage) (Args, error) {
 	return a, a.check()
 }
 
-// Asker is who asks: who the particulars name, or the owner of the file that they stand in; "" when nobody knows.
-func (a *Args) Asker(owner string) string {
+// Requester returns the name given in the arguments, or else the owner of the request file; "" if
+// neither is known.
+func (a *Args) Requester(owner string) string {
 	if a.By == "" && !a.Unnamed {
 		return owner
 	}
@@ -114,7 +120,8 @@ func (a *Args) check() error {
 	return nil
 }
 
-// JSON is the particulars as a request holds them, nil when there are none. The error is an [*ArgsError].
+// JSON encodes the arguments for a request file, nil if there are none. The error is an
+// [*ArgsError].
 func (a *Args) JSON() (json.RawMessage, error) {
 	if err := a.check(); err != nil {
 		return nil, err
@@ -139,10 +146,10 @@ func (a *Args) JSON() (json.RawMessage, error) {
 	return data, nil
 }
 
-// ValueName names a value that a person can set: a parameter, or with a step an output of it.
+// ValueName names a value that a person can set: a parameter, or an output of a step.
 type ValueName struct{ Step, Name string }
 
-// ParseValueName reads "params.NAME" and "steps.NAME.outputs.NAME".
+// ParseValueName parses "params.NAME" and "steps.NAME.outputs.NAME".
 func ParseValueName(text string) (ValueName, bool) {
 	parts := strings.Split(text, ".")
 	if slices.Contains(parts, "") {
@@ -164,8 +171,9 @@ func (n ValueName) String() string {
 	return "steps." + n.Step + ".outputs." + n.Name
 }
 
-// ParamsNow is Params with what persons have corrected since the submit. One that was set to null is gone from it.
-func (r *Record) ParamsNow() (json.RawMessage, error) {
+// EffectiveParams returns Params with the corrections made since the submit. A parameter corrected
+// to null is left out.
+func (r *Record) EffectiveParams() (json.RawMessage, error) {
 	if len(r.Corrected) == 0 {
 		return r.Params, nil
 	}
@@ -191,12 +199,16 @@ func (r *Record) ParamsNow() (json.RawMessage, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-// goesOn are the requests after which what waits for a person does not wait any more.
-var goesOn = []Ask{Retry, Skip, Approve, Reject, Cancel}
+// unblockingActions are the requests that end a wait for a person.
+var unblockingActions = []Action{Retry, Skip, Approve, Reject, Cancel, ForceCancel}
 
-// AskedToGoOn reports whether somebody has asked for what ends the wait for a person, and the daemon has not carried that out yet.
-func (t *Tree) AskedToGoOn(id ID) bool {
-	for _, ask := range goesOn {
+// UnblockRequested reports whether a request that ends the wait for a person is pending or being
+// carried out.
+func (t *Tree) UnblockRequested(id ID) bool { return t.RequestPending(id, unblockingActions...) }
+
+// RequestPending reports whether one of these requests is pending or being carried out.
+func (t *Tree) RequestPending(id ID, asks ...Action) bool {
+	for _, ask := range asks {
 		if t.Requested(id, ask) {
 			return true
 		}
@@ -204,19 +216,42 @@ func (t *Tree) AskedToGoOn(id ID) bool {
 			return true
 		}
 		if t.Requested(id, ask) {
-			return true // a start puts what was taken back
+			return true // a starting daemon puts taken requests back
 		}
 	}
 	return false
 }
 
-// Requested reports whether a request stands in jobs/: the daemon has not taken it yet.
-func (t *Tree) Requested(id ID, ask Ask) bool {
+// Requested reports whether a request file is in jobs/: the daemon has not taken it yet.
+func (t *Tree) Requested(id ID, ask Action) bool {
 	_, err := t.jobs.Lstat(RequestName(id, ask))
 	return err == nil
 }
 
-// TakenPath returns the path that a request has while the daemon carries it out. It is removed when the effect is durable, or there is none.
-func (t *Tree) TakenPath(id ID, ask Ask) string {
+// HasTakenRequest reports whether the daemon is carrying out a request of an operation: its file is
+// in taken/.
+func (t *Tree) HasTakenRequest(id ID) bool {
+	return slices.ContainsFunc(actions, func(ask Action) bool { return t.isTaken(id, ask) })
+}
+
+// Cancelling returns the cancel requests of an operation that the daemon is carrying out. A cancel
+// takes as long as the work needs to stop.
+func (t *Tree) Cancelling(id ID) (under []Action) {
+	for _, ask := range []Action{Cancel, ForceCancel} {
+		if t.isTaken(id, ask) {
+			under = append(under, ask)
+		}
+	}
+	return under
+}
+
+func (t *Tree) isTaken(id ID, ask Action) bool {
+	_, err := t.root.Lstat(path.Join(takenDir, RequestName(id, ask)))
+	return err == nil
+}
+
+// TakenPath returns the path of a request while the daemon carries it out. The file is removed once
+// the effect is durable, or if there is none.
+func (t *Tree) TakenPath(id ID, ask Action) string {
 	return filepath.Join(t.dir, takenDir, RequestName(id, ask))
 }

@@ -9,7 +9,13 @@ import (
 
 func TestArgsAreReadBack(t *testing.T) {
 	t.Parallel()
-	in := Args{Step: "split", Run: 4, By: "anna", Reason: "die Quelle ist weg", Values: map[string]json.RawMessage{"params.path": json.RawMessage(`"/srv/a"`), "steps.split.outputs.count": json.RawMessage(`3`)}}
+	in := Args{
+		Step: "split", Run: 4, By: "anna", Reason: "die Quelle ist weg",
+		Values: map[string]json.RawMessage{
+			"params.path":               json.RawMessage(`"/srv/a"`),
+			"steps.split.outputs.count": json.RawMessage(`3`),
+		},
+	}
 	raw, err := in.JSON()
 	check(t, err)
 	out, err := ParseArgs(raw)
@@ -27,8 +33,9 @@ func TestArgsAreReadBack(t *testing.T) {
 	}
 }
 
-// A request says who asks, says that nobody knows, or leaves it to the owner of its file.
-func TestArgsSayWhoAsks(t *testing.T) {
+// TestArgsNameTheRequester: a request names the requester, says that it is unknown, or leaves it to
+// the owner of its file.
+func TestArgsNameTheRequester(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		args      Args
@@ -43,8 +50,8 @@ func TestArgsSayWhoAsks(t *testing.T) {
 		check(t, err)
 		out, err := ParseArgs(raw)
 		check(t, err)
-		if string(raw) != test.raw || out.Asker("root") != test.asks || out.Unnamed != (test.asks == "") {
-			t.Errorf("%+v is %s, by %q", test.args, raw, out.Asker("root"))
+		if string(raw) != test.raw || out.Requester("root") != test.asks || out.Unnamed != (test.asks == "") {
+			t.Errorf("%+v is %s, by %q", test.args, raw, out.Requester("root"))
 		}
 	}
 }
@@ -53,9 +60,11 @@ func TestArgsThatMeanNothing(t *testing.T) {
 	t.Parallel()
 	for text, member := range map[string]string{
 		`[]`: "", `"split"`: "", `null`: "", `{`: "",
-		`{"setp": "split"}`: "setp", `{"step": 3}`: "step", `{"run": "4"}`: "run", `{"run": -1}`: "run", `{"values": []}`: "values",
+		`{"setp": "split"}`: "setp", `{"step": 3}`: "step", `{"run": "4"}`: "run", `{"run": -1}`: "run",
+		`{"values": []}`:    "values",
 		`{"by": "a\u0000"}`: "by", `{"reason": "` + strings.Repeat("x", MaxReason+1) + `"}`: "reason",
-		`{"values": {"path": 1}}`: "values.path", `{"values": {"params.": 1}}`: "values.params.", `{"values": {"steps.a.count": 1}}`: "values.steps.a.count",
+		`{"values": {"path": 1}}`: "values.path", `{"values": {"params.": 1}}`: "values.params.",
+		`{"values": {"steps.a.count": 1}}`: "values.steps.a.count",
 	} {
 		_, err := ParseArgs(json.RawMessage(text))
 		wrong, ok := errors.AsType[*ArgsError](err)
@@ -89,15 +98,18 @@ func FuzzParseArgs(f *testing.F) {
 func TestParamsNow(t *testing.T) {
 	t.Parallel()
 	rec := &Record{Params: json.RawMessage(`{"a":"<x>","b":1,"c":2}`)}
-	if now, err := rec.ParamsNow(); err != nil || string(now) != string(rec.Params) {
+	if now, err := rec.EffectiveParams(); err != nil || string(now) != string(rec.Params) {
 		t.Errorf("without corrections: %s, %v", now, err)
 	}
-	rec.Corrected = map[string]json.RawMessage{"b": json.RawMessage(`5`), "c": json.RawMessage(`null`), "d": json.RawMessage(`true`)}
-	if now, err := rec.ParamsNow(); err != nil || string(now) != `{"a":"<x>","b":5,"d":true}` {
+	rec.Corrected = map[string]json.RawMessage{
+		"b": json.RawMessage(`5`), "c": json.RawMessage(`null`),
+		"d": json.RawMessage(`true`),
+	}
+	if now, err := rec.EffectiveParams(); err != nil || string(now) != `{"a":"<x>","b":5,"d":true}` {
 		t.Errorf("with corrections: %s, %v", now, err)
 	}
 	rec.Params = json.RawMessage(`[`)
-	if _, err := rec.ParamsNow(); err == nil {
+	if _, err := rec.EffectiveParams(); err == nil {
 		t.Error("what is no JSON was taken")
 	}
 }

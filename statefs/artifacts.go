@@ -4,15 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
+	"unicode/utf8"
 )
 
-// syncersOfFiles is how many files are synced at once: the disk puts the syncs of several together.
+// syncersOfFiles is how many files are synced at once, so that the disk can combine their syncs.
 const syncersOfFiles = 8
 
-// SyncArtifacts makes durable what the work of an operation has left in its folder of artifacts, with all names there; work writes without syncing. What cannot
-// be opened is left out: nobody can read it. The error is a *SyncError when the disk does not take it.
+// SyncArtifacts makes the artifacts of an operation and their names durable; the work writes them
+// without a sync. Files that cannot be opened are skipped. The error is a *SyncError if a sync
+// fails.
 func (o *Owner) SyncArtifacts(id ID) error {
 	if o.options.Durability != Power {
 		return nil
@@ -20,7 +24,7 @@ func (o *Owner) SyncArtifacts(id ID) error {
 	var paths []string
 	err := filepath.WalkDir(o.ArtifactsPath(id), func(path string, entry fs.DirEntry, err error) error {
 		switch {
-		case passedOver(err):
+		case unreadable(err):
 			return nil
 		case err != nil:
 			return err
@@ -35,7 +39,7 @@ func (o *Owner) SyncArtifacts(id ID) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	if err := sideBySide(paths, syncersOfFiles, syncPath); err != nil {
+	if err := forEachParallel(paths, syncersOfFiles, syncPath); err != nil {
 		return err
 	}
 	return o.syncDay(id.Day())
@@ -43,7 +47,7 @@ func (o *Owner) SyncArtifacts(id ID) error {
 
 func syncPath(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
-	if passedOver(err) {
+	if unreadable(err) {
 		return nil
 	}
 	if err != nil {
@@ -57,7 +61,40 @@ func syncPath(path string) error {
 	return nil
 }
 
-// passedOver says that there is nothing to read, or not for us.
-func passedOver(err error) bool {
+// unreadable reports whether err means that a file does not exist or may not be read.
+func unreadable(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
+}
+
+// ArtifactName returns the name under which an artifact is listed and fetched: its file name, with
+// bytes that a URL cannot carry escaped as %0A. A % is escaped too where it would be read as such
+// an escape.
+func ArtifactName(file string) string {
+	plain := utf8.ValidString(file) && !strings.ContainsFunc(file, unaddressable)
+	if plain && ArtifactFile(file) == file {
+		return file
+	}
+	var b strings.Builder
+	for len(file) > 0 {
+		c, size := utf8.DecodeRuneInString(file)
+		if c == '%' || unaddressable(c) || c == utf8.RuneError && size == 1 {
+			fmt.Fprintf(&b, "%%%02X", file[0])
+		} else {
+			b.WriteString(file[:size])
+		}
+		file = file[size:]
+	}
+	return b.String()
+}
+
+// unaddressable reports whether a character is not allowed in the path of a URL.
+func unaddressable(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }
+
+// ArtifactFile returns the file name of an artifact, given its listed name.
+func ArtifactFile(name string) string {
+	file, err := url.PathUnescape(name)
+	if err != nil {
+		return name
+	}
+	return file
 }

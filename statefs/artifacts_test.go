@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// That what it syncs survives a power cut is held by the crash points of internal/torture; here is what it must bear.
+// The crash points of internal/torture check the durability; this test checks the inputs that
+// SyncArtifacts must tolerate.
 func TestSyncArtifacts(t *testing.T) {
 	t.Parallel()
 	o := ownTree(t, openTree(t, t.TempDir(), Options{}))

@@ -3,33 +3,42 @@ package statefs
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// Attention is what a person has to know of an operation that goes on only when somebody acts on it.
+// Attention describes why an operation, or an optional step of it, waits for a person, and what the
+// person can do.
 type Attention struct {
-	// Step is the step at which it stands, Number its place among the Total steps, from 1; "" and 0 for a job without steps.
+	// Step is the current step and Number its position among the Total steps, from 1; "" and 0 for
+	// a job without steps.
 	Step   string `json:"step,omitempty"`
 	Number int    `json:"number,omitempty"`
 	Total  int    `json:"total,omitempty"`
-	// Approval says that the step waits to be approved; otherwise it, or the operation, has failed.
+	// Optional is true for an optional step; the operation does not wait for it.
+	Optional bool `json:"optional,omitempty"`
+	// Approval means that the step waits for an approval; otherwise the step or the operation has
+	// failed.
 	Approval bool `json:"approval,omitempty"`
-	// ErrorCode and Message say why.
+	// ErrorCode and Message give the reason.
 	ErrorCode string `json:"error_code,omitempty"`
 	Message   string `json:"message"`
-	// Commands are what helps; the first one is what usually does. Words in capitals are to be replaced.
+	// Commands are the commands that help, the usual one first. Words in capitals are placeholders.
 	Commands []string `json:"commands"`
 }
 
-// NeedsPerson reports whether an operation in this state goes on only when somebody acts on it.
+// NeedsPerson reports whether an operation in this state waits for a person.
 func (s State) NeedsPerson() bool { return s == FailedManual || s == WaitingApproval }
 
-// AttentionOf says why an operation in a state goes on only when somebody acts, nil when it does by itself. rec may be nil, when it cannot be
-// read.
+// AttentionOf returns why an operation, or an optional step of it, waits for a person, or nil if
+// none does. rec may be nil if the record cannot be read.
 func AttentionOf(id ID, state State, rec *Record) *Attention {
 	if !state.NeedsPerson() {
-		return nil
+		if rec == nil || !state.Live() {
+			return nil
+		}
+		return optionalAttention(id, rec)
 	}
 	a := &Attention{Approval: state == WaitingApproval}
 	if rec != nil {
@@ -39,6 +48,10 @@ func AttentionOf(id ID, state State, rec *Record) *Attention {
 	name := id.String()
 	if a.Approval {
 		a.Commands = []string{"jobdir approve " + name, "jobdir reject " + name + " --reason TEXT"}
+		return a
+	}
+	if rec != nil && rec.Lost() {
+		a.Commands = []string{"jobdir cancel " + name}
 		return a
 	}
 	a.Commands = []string{"jobdir retry " + name}
@@ -53,12 +66,7 @@ func (a *Attention) explain(rec *Record) {
 	var step steps.Step
 	if at := rec.CurrentStep(); at != nil {
 		step = *at
-		a.Step, a.Total = step.Name, len(rec.Steps)
-		for i := range rec.Steps {
-			if rec.Steps[i].Name == step.Name {
-				a.Number = i + 1
-			}
-		}
+		a.setStep(rec, at.Name)
 	}
 	if a.Approval {
 		a.Message = "an approval is needed"
@@ -71,7 +79,30 @@ func (a *Attention) explain(rec *Record) {
 	a.Message = cmp.Or(a.Message, rec.Reason)
 }
 
-// Place is the step at which the operation stands, as in "step 3 / 8 split"; "" for a job without steps.
+// optionalAttention returns the attention for the first failed optional step, nil if none has
+// failed.
+func optionalAttention(id ID, rec *Record) *Attention {
+	step := rec.FailedOptionalStep()
+	if step == nil {
+		return nil
+	}
+	a := &Attention{Optional: true, ErrorCode: step.ErrorCode, Message: cmp.Or(step.ErrorMessage, string(step.Status))}
+	a.setStep(rec, step.Name)
+	of := id.String() + " --step " + step.Name
+	a.Commands = []string{
+		"jobdir retry " + of, "jobdir skip " + of + " --reason TEXT",
+		"jobdir set " + id.String() + " NAME=VALUE",
+	}
+	return a
+}
+
+// setStep sets the step of the attention to a step of the record.
+func (a *Attention) setStep(rec *Record, name string) {
+	a.Step, a.Total = name, len(rec.Steps)
+	a.Number = 1 + slices.IndexFunc(rec.Steps, func(s steps.Step) bool { return s.Name == name })
+}
+
+// Place describes the current step, such as "step 3 / 8 split"; "" for a job without steps.
 func (a *Attention) Place() string {
 	if a.Step == "" {
 		return ""
@@ -79,14 +110,19 @@ func (a *Attention) Place() string {
 	return fmt.Sprintf("step %d / %d %s", a.Number, a.Total, a.Step)
 }
 
-// Sentence says it to a person, with the commands that help. It continues "operation ID", and begins with a verb.
+// Sentence returns the attention as text for a person, with the commands that help. It continues
+// "operation ID" and begins with a verb.
 func (a *Attention) Sentence(id ID) string {
 	if a.Approval {
 		of := ""
 		if a.Step != "" {
 			of = " of " + a.Place()
 		}
-		return fmt.Sprintf("waits for an approval%s: 'jobdir approve %s' lets it go on, 'jobdir reject %s' ends it", of, id, id)
+		return fmt.Sprintf("waits for an approval%s: 'jobdir approve %s' lets it go on, 'jobdir reject %s' ends it", of, id,
+			id)
+	}
+	if a.ErrorCode == CodeRecordLost {
+		return fmt.Sprintf("waits for a person: %s: submit it again, and 'jobdir cancel %s' ends this one", a.Message, id)
 	}
 	if a.Step == "" {
 		return fmt.Sprintf("waits for a person: %s; when that is mended, 'jobdir retry %s' goes on, 'jobdir cancel %s' ends it", a.Message, id, id)

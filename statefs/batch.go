@@ -15,26 +15,27 @@ import (
 	"time"
 )
 
-// A list of submits is one file with all of its records, a line each, in taken/ under the ID of its first operation. It is synced before anything
-// else of the list is written, and it is what makes the list accepted: a start makes what is missing of it. So the records of a list need
-// no sync of their own before the answer.
+// A list of submits is one file in taken/, named by the ID of its first operation, with one record
+// per line. It is synced before anything else of the list is written; from then on the list is
+// accepted, and a restart creates the missing parts. The records of a list therefore need no sync
+// before the answer.
 //
-//	taken/ID.batch    the records and the markers are being made
-//	taken/ID.records  they are there; the records may not be on the disk yet, and are read from here when they are lost
+//	taken/ID.batch    the records and the markers are being created
+//	taken/ID.records  all exist; a record that a power cut loses is restored from here
 //
-// Some time later the records are synced (SettleBatches) and the file goes.
+// Later SettleBatches syncs the records and removes the file.
 const (
 	batchSuffix   = ".batch"
 	recordsSuffix = ".records"
 )
 
-// batchLimit bounds what is read of a list.
+// batchLimit bounds how much of a list file is read, in bytes.
 const batchLimit = 1 << 30
 
-// batchName is the file of a list, by its first operation.
+// batchName returns the file of a list, given its first operation.
 func batchName(first ID, suffix string) string { return path.Join(takenDir, first.text+suffix) }
 
-// openBatch writes the file of a list, under its name and durable.
+// openBatch writes and syncs the file of a list.
 func (t *Tree) openBatch(recs []*Record) error {
 	var lines bytes.Buffer
 	for _, rec := range recs {
@@ -51,7 +52,7 @@ func (t *Tree) openBatch(recs []*Record) error {
 	return t.syncFolderOf(takenDir)
 }
 
-// syncFolderOf syncs a folder of the storage that is synced seldom.
+// syncFolderOf syncs a folder of the storage that is rarely synced.
 func (t *Tree) syncFolderOf(name string) error {
 	if t.options.Durability != Power {
 		return nil
@@ -63,16 +64,18 @@ func (t *Tree) syncFolderOf(name string) error {
 	return errors.Join(folder.sync(), folder.close())
 }
 
-// closeBatch notes that records and markers of a list are there. What stays of one where that cannot be noted is cleared away at the next start.
+// closeBatch notes that the records and markers of a list exist. If the note fails, the next start
+// removes the file.
 func (t *Tree) closeBatch(first ID) {
 	if t.options.Durability == Power {
 		_ = t.root.Rename(batchName(first, batchSuffix), batchName(first, recordsSuffix))
 		return
 	}
-	_ = t.root.Remove(batchName(first, batchSuffix)) // nobody promised that the records survive a power cut
+	_ = t.root.Remove(batchName(first, batchSuffix)) // with process durability a power cut may lose the records
 }
 
-// dropBatch takes back the file of a list of which nothing came. The error says that the next start will make it all the same.
+// dropBatch removes the file of a list that was not submitted. On an error, the next start creates
+// the whole list anyway.
 func (t *Tree) dropBatch(first ID) error {
 	err := t.root.Remove(batchName(first, batchSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,7 +84,7 @@ func (t *Tree) dropBatch(first ID) error {
 	return err
 }
 
-// batches returns the files of lists in taken/, without their ending.
+// batches returns the list files in taken/ that have the suffix.
 func (o *Owner) batches(suffix string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(o.root.FS(), takenDir)
 	if err != nil {
@@ -105,21 +108,21 @@ func isBatch(entry fs.DirEntry) bool {
 	return open && err == nil && entry.Type().IsRegular()
 }
 
-// listed is one operation of a list as it was submitted.
-type listed struct {
+// batchEntry is one operation of a list, as submitted.
+type batchEntry struct {
 	id     ID
 	status State
-	record []byte // as it was written, without the newline
+	record []byte // the bytes of the line, without the newline
 }
 
-// readBatch returns the operations of a list as they were submitted.
-func (o *Owner) readBatch(file string) ([]listed, error) {
+// readBatch returns the operations of a list, as submitted.
+func (o *Owner) readBatch(file string) ([]batchEntry, error) {
 	name := path.Join(takenDir, file)
 	data, err := o.readRegular(o.root, name, batchLimit)
 	if err != nil {
 		return nil, err
 	}
-	var list []listed
+	var list []batchEntry
 	for line := range bytes.Lines(data) {
 		var head struct {
 			ID     ID    `json:"id"`
@@ -129,13 +132,29 @@ func (o *Owner) readBatch(file string) ([]listed, error) {
 		if err := json.Unmarshal(line, &head); err != nil || !head.Status.Live() {
 			return nil, &CorruptError{name, fmt.Sprintf("line %d is no record of a submit: %v", len(list)+1, err)}
 		}
-		list = append(list, listed{head.ID, head.Status, line})
+		list = append(list, batchEntry{head.ID, head.Status, line})
 	}
 	return list, nil
 }
 
-// RecoverBatches makes what is missing of lists that were cut off, by the death of the daemon or of the machine, and returns how many records and
-// markers it made. It is for a start, before anything is looked at.
+// Batch returns the operations of a list, given its first one; none if all were created and the
+// file is gone.
+func (o *Owner) Batch(first ID) (ids []ID, err error) {
+	for _, suffix := range []string{batchSuffix, recordsSuffix} {
+		list, err := o.readBatch(first.text + suffix)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		for _, l := range list {
+			ids = append(ids, l.id)
+		}
+		return ids, err
+	}
+	return nil, nil
+}
+
+// RecoverBatches creates the missing records and markers of lists that a crash interrupted, and
+// returns how many it created. It must run at startup, before the first reconcile.
 func (o *Owner) RecoverBatches() (made int, err error) {
 	for _, suffix := range []string{batchSuffix, recordsSuffix} {
 		files, err := o.batches(suffix)
@@ -145,7 +164,7 @@ func (o *Owner) RecoverBatches() (made int, err error) {
 		for _, file := range files {
 			list, err := o.readBatch(file.Name())
 			if _, corrupt := errors.AsType[*CorruptError](err); corrupt {
-				// Without the promise to survive a power cut, this is what one leaves.
+				// Without power durability, a power cut can leave such a file.
 				if err := o.quarantine(path.Join(takenDir, file.Name()), err.Error()); err != nil {
 					return made, err
 				}
@@ -158,7 +177,7 @@ func (o *Owner) RecoverBatches() (made int, err error) {
 				continue
 			}
 			var count atomic.Int64
-			err = sideBySide(list, 2*runtime.GOMAXPROCS(0), func(l listed) error {
+			err = forEachParallel(list, 2*runtime.GOMAXPROCS(0), func(l batchEntry) error {
 				n, err := o.recoverOne(l, suffix == batchSuffix)
 				count.Add(int64(n))
 				return err
@@ -180,14 +199,14 @@ func (o *Owner) RecoverBatches() (made int, err error) {
 	return made, nil
 }
 
-// recoverOne makes what is missing of one operation of a list. Where all markers were there once, a missing one is of an operation that ended, or was
-// removed by hand.
-func (o *Owner) recoverOne(l listed, open bool) (made int, err error) {
-	names := NameOf(l.status)
+// recoverOne creates the missing parts of one operation of a list. If all markers existed once
+// (open is false), a missing marker means that the operation ended or that a person removed it.
+func (o *Owner) recoverOne(l batchEntry, open bool) (made int, err error) {
+	names := MarkerBit(l.status)
 	if open {
 		names = allMarkers
 	}
-	sight, err := o.LookFor(l.id, names)
+	sight, err := o.Observe(l.id, names)
 	if err != nil {
 		return 0, err
 	}
@@ -208,17 +227,18 @@ func (o *Owner) recoverOne(l listed, open bool) (made int, err error) {
 	if rec, err := decodeRecord(dayFile(l.id, ".json"), l.id, l.record); err == nil {
 		at = rec.CreatedAt
 	}
-	return made + 1, o.Restore(l.id, l.status, at)
+	return made + 1, o.RestoreMarker(l.id, l.status, at)
 }
 
-// recoverMoved makes the record of an operation whose marker has gone on to another state, when it has none that can be read: a power cut may keep
-// the new name of a marker and lose that of the record which was written for it. Nothing has begun then, since both folders are synced before that; where
-// the log says that something has, it was no power cut, and a person decides.
-func (o *Owner) recoverMoved(l listed) (made int, err error) {
+// recoverMoved restores the record of an operation whose marker has moved to another state, if the
+// record is unreadable or missing: a power cut may keep the new marker name and lose the record
+// written for it. The work has not started then, because both folders are synced before a start. If
+// the log contradicts that, the cause was not a power cut, and a person must decide.
+func (o *Owner) recoverMoved(l batchEntry) (made int, err error) {
 	if there, err := o.readRecordFile(l.id); err == nil && json.Valid(there) {
 		return 0, nil
 	}
-	sight, err := o.LookFor(l.id, allMarkers)
+	sight, err := o.Observe(l.id, allMarkers)
 	if err != nil || len(sight.States) == 0 {
 		return 0, err
 	}
@@ -229,9 +249,9 @@ func (o *Owner) recoverMoved(l listed) (made int, err error) {
 	return made, err
 }
 
-// recoverRecord makes the record of an operation of a list that has another one than it was submitted with, when it has none that can be read. goesOn is
-// false when the other one says that the operation has gone on.
-func (o *Owner) recoverRecord(l listed) (made int, goesOn bool, err error) {
+// recoverRecord restores the record of an operation of a list if the present one is unreadable or
+// missing. goesOn is false if the present record shows that the operation has already moved on.
+func (o *Owner) recoverRecord(l batchEntry) (made int, goesOn bool, err error) {
 	there, err := o.ReadRecord(l.id)
 	_, corrupt := errors.AsType[*CorruptError](err)
 	switch {
@@ -243,7 +263,7 @@ func (o *Owner) recoverRecord(l listed) (made int, goesOn bool, err error) {
 		if _, err := o.day(rec.ID.Day()); err != nil {
 			return 0, false, err
 		}
-		o.live.add(o.Tree, rec)
+		o.live.add(o.Tree, rec.ID)
 		return 1, true, o.writeRecord(rec)
 	case err != nil:
 		return 0, false, err
@@ -251,7 +271,7 @@ func (o *Owner) recoverRecord(l listed) (made int, goesOn bool, err error) {
 	return 0, there.Status == l.status, nil
 }
 
-func daysOf(list []listed) map[string]bool {
+func daysOf(list []batchEntry) map[string]bool {
 	days := make(map[string]bool)
 	for _, l := range list {
 		days[l.id.Day()] = true
@@ -259,8 +279,8 @@ func daysOf(list []listed) map[string]bool {
 	return days
 }
 
-// SettleBatches syncs the records of lists that were accepted before a time, and forgets those lists. Most records have been written anew
-// since and cost nothing.
+// SettleBatches syncs the records of the lists accepted before a time and removes the list files.
+// Most records were rewritten since and cost no sync.
 func (o *Owner) SettleBatches(before time.Time) error {
 	files, err := o.batches(recordsSuffix)
 	if err != nil {
@@ -275,7 +295,7 @@ func (o *Owner) SettleBatches(before time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := sideBySide(list, maxSyncs, o.settleRecord); err != nil {
+		if err := forEachParallel(list, maxSyncs, o.settleRecord); err != nil {
 			return err
 		}
 		if err := o.syncOperations(daysOf(list)); err != nil {
@@ -288,8 +308,8 @@ func (o *Owner) SettleBatches(before time.Time) error {
 	return nil
 }
 
-// settleRecord syncs a record as it is now, if it is still there.
-func (o *Owner) settleRecord(l listed) error {
+// settleRecord syncs the present record, if it exists.
+func (o *Owner) settleRecord(l batchEntry) error {
 	f, _, err := openRegular(o.root, dayFile(l.id, ".json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// jumps are what a clock may do at any moment.
+// jumps are the jumps that a clock may make at any moment.
 var jumps = map[string]func(time.Time) time.Time{
 	"ahead by a day":  func(t time.Time) time.Time { return t.AddDate(0, 0, 1) },
 	"back by a day":   func(t time.Time) time.Time { return t.AddDate(0, 0, -1) },
@@ -17,7 +17,8 @@ var jumps = map[string]func(time.Time) time.Time{
 	"to 1970":         func(time.Time) time.Time { return time.Unix(1, 0) },
 }
 
-// Wherever the clock jumps, no number comes twice, what is there is found and read, and the sweeper leaves it alone.
+// TestStorageWhenTheClockJumps: wherever the clock jumps, no number repeats, every record is found
+// and read, and the sweep does not touch it.
 func TestStorageWhenTheClockJumps(t *testing.T) {
 	t.Parallel()
 	for name, jump := range jumps {
@@ -26,7 +27,8 @@ func TestStorageWhenTheClockJumps(t *testing.T) {
 			dir, clock := t.TempDir(), testTime
 			var all []ID
 			ends, last := make(map[uint64]bool), uint64(0)
-			for _, lost := range []bool{false, true, true, false} { // the counters are lost twice; the files have other times than the clock
+			for _, lost := range []bool{false, true, true, false} {
+				// The counters are lost twice, and the times of the files differ from the clock.
 				if lost {
 					check(t, os.Remove(filepath.Join(dir, storageFile)))
 				}
@@ -39,10 +41,10 @@ func TestStorageWhenTheClockJumps(t *testing.T) {
 						t.Errorf("%s comes after %s", rec.ID, all[n-1])
 					}
 					all = append(all, rec.ID)
-					if found, err := tree.Recent(rec.ID.Sequence()); err != nil || !slices.Contains(found, rec.ID) {
+					if found, err := tree.FindRecent(rec.ID.Sequence()); err != nil || !slices.Contains(found, rec.ID) {
 						t.Errorf("%s is not found by its number: %v, %v", rec.ID, found, err)
 					}
-					if !tree.KeepDay(rec.ID.Day()) {
+					if !tree.DayInUse(rec.ID.Day()) {
 						t.Errorf("the day of %s may be removed", rec.ID)
 					}
 				}
@@ -54,13 +56,13 @@ func TestStorageWhenTheClockJumps(t *testing.T) {
 				ends[first], last = true, end
 				wantAll(t, owner, all)
 				check(t, owner.Release())
-				clock = jump(clock).Add(time.Duration(len(all)) * time.Second) // and goes on from there
+				clock = jump(clock).Add(time.Duration(len(all)) * time.Second) // and the clock continues from there
 			}
 		})
 	}
 }
 
-// wantAll holds that all operations are live, can be read, and are left alone by a sweep.
+// wantAll checks that all operations are live, can be read, and are left alone by a sweep.
 func wantAll(t *testing.T, owner *Owner, all []ID) {
 	t.Helper()
 	listing, err := owner.List()
@@ -81,7 +83,8 @@ func wantAll(t *testing.T, owner *Owner, all []ID) {
 	}
 }
 
-// What was asked before the clock jumped and what is asked after it: the last one wins.
+// TestRequestsWhenTheClockJumps: of requests made before and after a jump of the clock, the last
+// one wins.
 func TestRequestsWhenTheClockJumps(t *testing.T) {
 	t.Parallel()
 	for name, jump := range jumps {
@@ -92,34 +95,34 @@ func TestRequestsWhenTheClockJumps(t *testing.T) {
 			owner := ownTree(t, tree)
 			id := submit(t, tree).ID
 			// Two that were touched before, the pause last.
-			for i, ask := range []Ask{Resume, Pause} {
+			for i, ask := range []Action{Resume, Pause} {
 				file := put(t, tree, "", jobsDir, RequestName(id, ask))
 				at := clock.Add(time.Duration(i-3) * time.Second)
 				check(t, os.Chtimes(file, at, at))
 			}
 			clock = jump(clock)
 			wantLater(t, owner, id, Resume, Pause)
-			n, err := owner.Untake()
+			n, err := owner.RestoreTaken()
 			check(t, err)
-			sight, err := owner.Look(id)
+			sight, err := owner.ObserveAll(id)
 			check(t, err)
-			if n != 1 || len(sight.Asks) != 1 || sight.Asks[0] != Pause {
-				t.Errorf("%d are put back, and there is %v", n, sight.Asks)
+			if n != 1 || len(sight.Requests) != 1 || sight.Requests[0] != Pause {
+				t.Errorf("%d are put back, and there is %v", n, sight.Requests)
 			}
-			// One that is asked after the jump takes its place, as everywhere.
+			// A request made after the jump replaces the opposite, as usual.
 			check(t, tree.Request(t.Context(), id, Resume, nil))
-			if sight, err = owner.Look(id); err != nil || len(sight.Asks) != 1 || sight.Asks[0] != Resume {
-				t.Errorf("after a resume there is %v: %v", sight.Asks, err)
+			if sight, err = owner.ObserveAll(id); err != nil || len(sight.Requests) != 1 || sight.Requests[0] != Resume {
+				t.Errorf("after a resume there is %v: %v", sight.Requests, err)
 			}
 		})
 	}
 }
 
-// wantLater takes two requests and holds that the second one counts as the later one.
-func wantLater(t *testing.T, owner *Owner, id ID, first, second Ask) {
+// wantLater takes two requests and checks that the second one counts as the later one.
+func wantLater(t *testing.T, owner *Owner, id ID, first, second Action) {
 	t.Helper()
-	var taken []Taken
-	for _, ask := range []Ask{second, first} { // each is read at another moment
+	var taken []TakenRequest
+	for _, ask := range []Action{second, first} { // each is read at another moment
 		one, ok, err := owner.Take(id, ask)
 		if !ok || err != nil {
 			t.Fatalf("%s is not taken: %v", ask, err)
@@ -129,44 +132,70 @@ func wantLater(t *testing.T, owner *Owner, id ID, first, second Ask) {
 		owner.options.Now = func() time.Time { return now().Add(time.Millisecond) }
 	}
 	if taken[1].At.Compare(taken[0].At) >= 0 {
-		t.Errorf("%s counts as of %s, and %s, which was asked after it, as of %s", first, taken[1].At.At, second, taken[0].At.At)
+		t.Errorf("%s counts as of %s, and %s, which was asked after it, as of %s", first, taken[1].At.At,
+			second, taken[0].At.At)
 	}
 }
 
-// A record has times by a clock that may have been set in between: no work and no pause takes less than no time, and what an earlier run
-// did is not this one's.
+// TestTimesOfARecordWhenTheClockJumps: a record may contain timestamps from before and after a
+// change of the clock. No duration of work or pause is negative, and the work of an earlier run
+// does not count for this one.
 func TestTimesOfARecordWhenTheClockJumps(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
-	start := func(at time.Duration) Transited {
-		return Transited{From: Queued, To: Running, Cause: CauseStart, At: testTime.Add(at)}
+	start := func(at time.Duration) PastTransition {
+		return PastTransition{From: Queued, To: Running, Cause: CauseStart, At: testTime.Add(at)}
 	}
-	pause := func(at time.Duration) Transited {
-		return Transited{From: Running, To: Paused, Cause: CausePause, At: testTime.Add(at)}
+	pause := func(at time.Duration) PastTransition {
+		return PastTransition{From: Running, To: Paused, Cause: CausePause, At: testTime.Add(at)}
 	}
-	resume := func(at time.Duration) Transited {
-		return Transited{From: Paused, To: Running, Cause: CauseResume, At: testTime.Add(at)}
+	resume := func(at time.Duration) PastTransition {
+		return PastTransition{From: Paused, To: Running, Cause: CauseResume, At: testTime.Add(at)}
 	}
-	rescued := func(at time.Duration) Transited {
-		return Transited{From: Running, To: Queued, Cause: CauseRescued, At: testTime.Add(at)}
+	rescued := func(at time.Duration) PastTransition {
+		return PastTransition{From: Running, To: Queued, Cause: CauseRescued, At: testTime.Add(at)}
 	}
 	for name, test := range map[string]struct {
 		began, now time.Duration
-		list       []Transited
+		list       []PastTransition
 		want       time.Duration
 	}{
-		"no jump":                         {0, 9 * time.Second, []Transited{start(0), pause(3 * time.Second), resume(5 * time.Second)}, 7 * time.Second},
-		"back while it works":             {0, -day, []Transited{start(0)}, 0},
-		"back while it is paused":         {0, 4*time.Second - day, []Transited{start(0), pause(3 * time.Second), resume(-day)}, 7 * time.Second},
-		"back before the pause":           {0, 6*time.Second - day, []Transited{start(0), pause(3*time.Second - day), resume(4*time.Second - day)}, 2 * time.Second},
-		"to 1970 and right again":         {0, 9 * time.Second, []Transited{start(0), pause(-20000 * day), resume(5 * time.Second)}, 4 * time.Second},
-		"back between two runs":           {-day, 2*time.Second - day, []Transited{start(0), pause(time.Second), resume(2 * time.Second), rescued(3 * time.Second), start(-day)}, 2 * time.Second},
-		"back between two runs, a pause":  {-day, 9*time.Second - day, []Transited{start(0), pause(time.Second), rescued(3 * time.Second), start(-day), pause(4*time.Second - day)}, 4 * time.Second},
-		"the start is not in it any more": {0, 9 * time.Second, []Transited{pause(3 * time.Second), resume(5 * time.Second)}, 7 * time.Second},
+		"no jump": {0, 9 * time.Second, []PastTransition{
+			start(0), pause(3 * time.Second),
+			resume(5 * time.Second),
+		}, 7 * time.Second},
+		"back while it works": {0, -day, []PastTransition{start(0)}, 0},
+		"back while it is paused": {0, 4*time.Second - day, []PastTransition{
+			start(0), pause(3 * time.Second),
+			resume(-day),
+		}, 7 * time.Second},
+		"back before the pause": {0, 6*time.Second - day, []PastTransition{
+			start(0), pause(3*time.Second - day),
+			resume(4*time.Second - day),
+		}, 2 * time.Second},
+		"to 1970 and right again": {0, 9 * time.Second, []PastTransition{
+			start(0), pause(-20000 * day),
+			resume(5 * time.Second),
+		}, 4 * time.Second},
+		"back between two runs": {-day, 2*time.Second - day, []PastTransition{
+			start(0), pause(time.Second),
+			resume(2 * time.Second), rescued(3 * time.Second), start(-day),
+		}, 2 * time.Second},
+		"back between two runs, a pause": {-day, 9*time.Second - day, []PastTransition{
+			start(0), pause(time.Second),
+			rescued(3 * time.Second), start(-day), pause(4*time.Second - day),
+		}, 4 * time.Second},
+		"the start is not in it any more": {0, 9 * time.Second, []PastTransition{
+			pause(3 * time.Second),
+			resume(5 * time.Second),
+		}, 7 * time.Second},
 	} {
 		began := testTime.Add(test.began)
-		rec := &Record{StartedAt: &began, Transitions: append([]Transited{{To: Queued, Cause: CauseSubmit, At: testTime.Add(-time.Second)}}, test.list...)}
-		if got := rec.Worked(testTime.Add(test.now)); got != test.want {
+		rec := &Record{StartedAt: &began, Transitions: append([]PastTransition{{
+			To: Queued, Cause: CauseSubmit,
+			At: testTime.Add(-time.Second),
+		}}, test.list...)}
+		if got := rec.ActiveTime(testTime.Add(test.now)); got != test.want {
 			t.Errorf("%s: it has worked for %s, want %s", name, got, test.want)
 		}
 	}
@@ -181,7 +210,8 @@ func TestTimesOfARecordWhenTheClockJumps(t *testing.T) {
 	}
 }
 
-// A live operation shows the progress of its file, also when the clock has gone back since its record was written.
+// TestProgressWhenTheClockJumps: a live operation shows the progress of its file, even if the clock
+// went back since its record was written.
 func TestProgressWhenTheClockJumps(t *testing.T) {
 	t.Parallel()
 	for name, jump := range jumps {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A record that cannot be read has its name until another one takes it: a crash in between must not leave a marker of nobody.
+// TestQuarantineOfARecord: an unreadable record keeps its name until another one replaces it,
+// because a crash in between must not leave a marker without a record.
 func TestQuarantineOfARecord(t *testing.T) {
 	t.Parallel()
 	o := own(t)
@@ -32,12 +33,12 @@ func TestQuarantineOfARecord(t *testing.T) {
 	if reasons, _ := filepath.Glob(kept[0] + ".reason"); len(reasons) != 1 {
 		t.Error("there is no reason")
 	}
-	// A folder in its place goes as a whole.
+	// A folder with its name is moved as a whole.
 	check(t, os.Remove(file))
 	check(t, os.Mkdir(file, 0o750))
 	check(t, o.QuarantineRecord(rec.ID, "it is a folder"))
 	check(t, o.WriteRecord(rec))
-	// And where there is none there is nothing to do.
+	// If there is no record, there is nothing to do.
 	check(t, os.Remove(file))
 	check(t, o.QuarantineRecord(rec.ID, "it is gone"))
 }

@@ -12,48 +12,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDays bounds the folders that are kept open: an operation may be written to for days after it was submitted, but few days
-// are busy at once.
-const maxDays = 16
+// maxOpenDays bounds the day folders kept open. An operation may be written days after its submit,
+// but few days are busy at once.
+const maxOpenDays = 16
 
 // dayFolder is one folder of operations/.
 type dayFolder struct {
 	*syncFolder
-	raw   syscall.RawConn // for calls that take a descriptor; it keeps the descriptor from being closed under them
-	named atomic.Bool     // its own name in operations/ is known to be on the disk
+	raw   syscall.RawConn // for calls that take a descriptor; keeps it open during the call
+	named atomic.Bool     // its own name in operations/ is known to be on disk
 }
 
-// day returns the folder of a day, made when it is missing.
+// day returns the folder of a day and creates it if it is missing.
 func (t *Tree) day(day string) (*dayFolder, error) {
 	t.daysMu.Lock()
 	defer t.daysMu.Unlock()
 	if folder := t.days[day]; folder != nil {
 		return folder, nil
 	}
-	if err := makeFolder(filepath.Join(t.dir, operationsDir, day)); err != nil {
+	if err := MakeFolder(filepath.Join(t.dir, operationsDir, day)); err != nil {
 		return nil, fmt.Errorf("make the folder of the day: %w", err)
 	}
-	if len(t.days) >= maxDays {
-		// Others may be about to sync one of these, and closing it would fail them. They still hold it; the garbage collector
-		// closes each when the last of them is done.
+	if len(t.days) >= maxOpenDays {
+		// Other goroutines may be about to sync one of these folders, and closing it would fail
+		// them. They hold a reference; the garbage collector closes each folder after its last
+		// user.
 		clear(t.days)
 	}
 	return t.openDayLocked(day)
 }
 
-// readDay returns the folder of a day for reading, nil when there is none or when as many are open as may be.
+// readDay returns the folder of a day for reading, nil if it does not exist or maxOpenDays folders
+// are open.
 func (t *Tree) readDay(day string) *dayFolder {
 	t.daysMu.Lock()
 	defer t.daysMu.Unlock()
 	folder := t.days[day]
-	if folder == nil && len(t.days) < maxDays {
-		folder, _ = t.openDayLocked(day) // whoever asks by path learns why
+	if folder == nil && len(t.days) < maxOpenDays {
+		folder, _ = t.openDayLocked(day) // the caller falls back to the path and gets the error there
 	}
 	return folder
 }
 
 func (t *Tree) openDayLocked(day string) (*dayFolder, error) {
-	f, err := t.root.Open(path.Join(operationsDir, day)) // never outside, whatever somebody has linked there
+	f, err := t.root.Open(path.Join(operationsDir, day)) // a Root: a symbolic link cannot lead outside
 	if err != nil {
 		return nil, fmt.Errorf("open the folder of the day: %w", err)
 	}
@@ -67,8 +69,8 @@ func (t *Tree) openDayLocked(day string) (*dayFolder, error) {
 	return folder, nil
 }
 
-// syncDay makes the names in the folder of a day durable, and its own name as well. Who made the folder does not matter: it may
-// have been another process, which died before it synced operations/.
+// syncDay makes the names in the folder of a day durable, and the folder's own name. It syncs
+// operations/ even if another process made the folder: that process may have died before its sync.
 func (t *Tree) syncDay(day string) error {
 	folder, err := t.day(day)
 	if err != nil {
@@ -87,34 +89,39 @@ func (t *Tree) syncDay(day string) error {
 // syncOperation makes the names of an operation durable: its record and its marker.
 func (t *Tree) syncOperation(id ID) error { return t.syncOperations(map[string]bool{id.Day(): true}) }
 
-// errElsewhere says that a file is to be asked for by its path.
-var errElsewhere = errors.New("not by the folder of the day")
+// errDayNotOpen means that the file has to be opened by its path.
+var errDayNotOpen = errors.New("not by the folder of the day")
 
-// inDay calls with the descriptor of the folder of an operation and the name of one of its files there. The error is errElsewhere when the folder is
-// not open.
-func (t *Tree) inDay(id ID, suffix string, call func(fd int, name string) error) error {
+// withDayFile calls with the descriptor of the operation's day folder and the name of one of its
+// files. The error is errDayNotOpen if the folder is not open.
+func (t *Tree) withDayFile(id ID, suffix string, call func(fd int, name string) error) error {
 	folder := t.readDay(id.Day())
 	if folder == nil {
-		return errElsewhere
+		return errDayNotOpen
 	}
 	name := id.text + suffix
 	return withDescriptor(folder.raw, func(fd int) error { return call(fd, name) })
 }
 
-// readRecordFile reads the record of an operation, by the folder of its day when that is open: it is read in most looks, and its path would
-// be walked each time. What is no regular file is refused without following it and without blocking, as by readRegular.
+// readRecordFile reads the record of an operation. It uses the open folder of the day if there is
+// one: most reconciles read the record, and this avoids walking the path each time. A name that is
+// not a regular file is a *CorruptError; it is not followed, and the read does not block.
 func (t *Tree) readRecordFile(id ID) (data []byte, err error) {
-	err = t.inDay(id, ".json", func(fd int, name string) error {
+	err = t.withDayFile(id, ".json", func(fd int, name string) error {
 		data, err = readAt(fd, name)
 		return err
 	})
 	if err == nil {
 		return data, nil
 	}
-	return t.readRegular(t.root, dayFile(id, ".json"), recordLimit) // whatever is wrong, this one says it
+	data, err = t.readRegular(t.root, dayFile(id, ".json"), recordLimit) // this call reports whatever is wrong
+	if errors.Is(err, ErrIrregular) {
+		return nil, &CorruptError{dayFile(id, ".json"), ErrIrregular.Error()}
+	}
+	return data, err
 }
 
-// readAt reads a regular file in an open folder, of the size of a record.
+// readAt reads a regular file of at most recordLimit bytes in an open folder.
 func readAt(folder int, name string) ([]byte, error) {
 	fd, err := unix.Openat(folder, name, unix.O_RDONLY|unix.O_CLOEXEC|openNonblock, 0)
 	if err != nil {
@@ -126,9 +133,9 @@ func readAt(folder int, name string) ([]byte, error) {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > recordLimit {
-		return nil, errElsewhere
+		return nil, errDayNotOpen
 	}
-	data := make([]byte, st.Size) // it is replaced as a whole, and does not grow
+	data := make([]byte, st.Size) // a record is replaced as a whole and does not grow
 	for n := 0; n < len(data); {
 		more, err := unix.Read(fd, data[n:])
 		switch {
@@ -136,7 +143,7 @@ func readAt(folder int, name string) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case more == 0:
-			return nil, errElsewhere // somebody cuts it
+			return nil, errDayNotOpen // another program is truncating it
 		default:
 			n += more
 		}
@@ -144,11 +151,14 @@ func readAt(folder int, name string) ([]byte, error) {
 	return data, nil
 }
 
-// sizeOf returns the size of a regular file of an operation, 0 when there is none.
+// sizeOf returns the size of a regular file of an operation, 0 if there is none.
 func (t *Tree) sizeOf(id ID, suffix string) int64 {
 	var st unix.Stat_t
-	err := t.inDay(id, suffix, func(fd int, name string) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
-	if errors.Is(err, errElsewhere) {
+	err := t.withDayFile(id, suffix, func(fd int, name string) error {
+		return unix.Fstatat(fd, name, &st,
+			unix.AT_SYMLINK_NOFOLLOW)
+	})
+	if errors.Is(err, errDayNotOpen) {
 		if info, err := t.root.Lstat(dayFile(id, suffix)); err == nil && info.Mode().IsRegular() {
 			return info.Size()
 		}
@@ -160,11 +170,20 @@ func (t *Tree) sizeOf(id ID, suffix string) int64 {
 	return st.Size
 }
 
-// isNew returns an error that wraps fs.ErrExist when an operation has a record.
-func (t *Tree) isNew(id ID) error {
+// HasRecord reports whether the record of an operation exists as a regular file.
+func (t *Tree) HasRecord(id ID) bool {
+	info, err := t.root.Lstat(dayFile(id, ".json"))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// checkNoRecord returns an error that wraps fs.ErrExist if an operation has a record.
+func (t *Tree) checkNoRecord(id ID) error {
 	var st unix.Stat_t
-	err := t.inDay(id, ".json", func(fd int, name string) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
-	if errors.Is(err, errElsewhere) {
+	err := t.withDayFile(id, ".json", func(fd int, name string) error {
+		return unix.Fstatat(fd, name, &st,
+			unix.AT_SYMLINK_NOFOLLOW)
+	})
+	if errors.Is(err, errDayNotOpen) {
 		_, err = t.root.Lstat(dayFile(id, ".json"))
 	}
 	switch {

@@ -8,55 +8,86 @@ import (
 	"time"
 )
 
-// A process that has no descriptor left can neither write a record nor start a command, and what it has begun it cannot end in order.
-// So the last ones are kept for that: first no new work is taken on, then no new reader, and what is under way finds one.
+// A process without a free descriptor can neither write a record nor start a command, and cannot
+// end its operations properly. The last descriptors are therefore reserved for work in progress:
+// near the limit the process first refuses new work, then new readers.
 const (
-	// workReserve is what must be free for each piece of new work: starting a command takes up to seven for a moment.
+	// workReserve is the number of free descriptors required per piece of new work: starting a
+	// command briefly takes up to seven.
 	workReserve = 8
-	// readerReserve is what must be free for one more connection or stream.
+	// readerReserve is the number of free descriptors required for one more connection or stream.
 	readerReserve = 4
+	// startShare is the fraction of the limit reserved for submits and readers when operations
+	// start: 1/startShare.
+	startShare = 8
 )
 
-// OutOfFiles says that this process, or the machine, may open no more files.
+// OutOfFiles reports whether err means that this process, or the machine, may open no more files.
 func OutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// RoomForWork returns an error that wraps syscall.EMFILE when this process has so many files open that it should not take on so many
-// pieces of new work: nothing is submitted then, and nothing that is queued begins. Far from the limit it costs next to nothing, near it some microseconds.
-func (t *Tree) RoomForWork(pieces int) error { return t.roomFor(workReserve * pieces) }
+// DescriptorsForWork returns an error that wraps syscall.EMFILE if too few descriptors are free for
+// this many pieces of new work; a submit is refused then. Far from the limit it costs almost
+// nothing, near it some microseconds.
+func (t *Tree) DescriptorsForWork(pieces int) error {
+	return t.reserveDescriptors(workReserve * pieces)
+}
 
-// RoomForReader is RoomForWork for what only reads, for which there is room longer.
-func (t *Tree) RoomForReader() error { return t.roomFor(readerReserve) }
+// DescriptorsForReader is DescriptorsForWork for readers, which need fewer free descriptors.
+func (t *Tree) DescriptorsForReader() error { return t.reserveDescriptors(readerReserve) }
 
-func (t *Tree) roomFor(reserve int) error {
-	if t.room.take(reserve) {
+// DescriptorsForStart is DescriptorsForWork for the start of a queued operation. It requires more
+// free descriptors, because an operation may keep its own for hours, and submits and readers need
+// some too. pieces counts this start and the earlier starts whose descriptors are not open yet.
+func (t *Tree) DescriptorsForStart(pieces int) error {
+	reserve := workReserve * pieces
+	free, limit, err := freeDescriptors(t.raw, reserve)
+	if err == nil && limit/startShare > reserve {
+		reserve = limit / startShare
+		free, limit, err = freeDescriptors(t.raw, reserve)
+	}
+	return descriptorError(free, limit, reserve, err)
+}
+
+func (t *Tree) reserveDescriptors(reserve int) error {
+	if t.descriptors.reserve(reserve) {
 		return nil
 	}
-	free, limit, err := spare(t.raw, reserve)
+	free, limit, err := freeDescriptors(t.raw, reserve)
+	if err := descriptorError(free, limit, reserve, err); err != nil {
+		return err
+	}
+	t.descriptors.refresh(free - reserve)
+	return nil
+}
+
+// descriptorError returns an error if fewer than reserve descriptors are free, or if the count
+// failed with err.
+func descriptorError(free, limit, reserve int, err error) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("look how many files more can be opened: %w", err)
 	case free < reserve:
-		return &fewFilesError{free, limit}
+		return &fewDescriptorsError{limit: limit, used: limit - free, reserve: reserve}
 	}
-	t.room.found(free - reserve)
 	return nil
 }
 
-// room remembers for a moment how many descriptors a look found free: whoever asks takes his from that, and half of them are left to
-// those who do not ask, so far from the limit nobody looks for himself. It is safe for concurrent use.
-type room struct {
+// descriptorBudget caches the number of free descriptors. Callers reserve from half of the counted
+// number; the other half is left for code that does not reserve. Far from the limit, most calls
+// therefore need no count. It is safe for concurrent use.
+type descriptorBudget struct {
 	mu    sync.Mutex // guards the rest
 	left  int
 	until time.Time
 }
 
-// roomMoment is how long a look is good.
-const roomMoment = 100 * time.Millisecond
+// descriptorBudgetTTL is how long a count is valid.
+const descriptorBudgetTTL = 100 * time.Millisecond
 
-// take reports whether so many are free for sure.
-func (r *room) take(count int) bool {
+// reserve reports whether count descriptors are certainly free, and takes them from the budget.
+func (r *descriptorBudget) reserve(count int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.left < count || !time.Now().Before(r.until) {
@@ -66,25 +97,27 @@ func (r *room) take(count int) bool {
 	return true
 }
 
-// found says that so many are free now.
-func (r *room) found(free int) {
+// refresh starts a new budget from the number of free descriptors.
+func (r *descriptorBudget) refresh(free int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.left, r.until = free/2, time.Now().Add(roomMoment)
+	r.left, r.until = free/2, time.Now().Add(descriptorBudgetTTL)
 }
 
-// fewFilesError wraps syscall.EMFILE.
-type fewFilesError struct{ free, limit int }
+// fewDescriptorsError wraps syscall.EMFILE.
+type fewDescriptorsError struct{ limit, used, reserve int }
 
-func (e *fewFilesError) Error() string {
-	return fmt.Sprintf("too many open files: of the limit of %d only %d are left, which are kept for what is under way; raise the limit (ulimit -n)", e.limit, e.free)
+func (e *fewDescriptorsError) Error() string {
+	return fmt.Sprintf("too many open files: the limit is %d, %d are in use, and %d are kept free for work that runs or is starting; "+
+		"raise the limit (ulimit -n, LimitNOFILE= in a unit of systemd)", e.limit, e.used, e.reserve)
 }
 
-func (e *fewFilesError) Unwrap() error { return syscall.EMFILE }
+func (e *fewDescriptorsError) Unwrap() error { return syscall.EMFILE }
 
-// fewFiles says what RoomForWork says, "" when there is room.
-func (t *Tree) fewFiles() string {
-	if few, ok := errors.AsType[*fewFilesError](t.RoomForWork(1)); ok {
+// descriptorShortage returns the error text of DescriptorsForWork, "" if enough descriptors are
+// free.
+func (t *Tree) descriptorShortage() string {
+	if few, ok := errors.AsType[*fewDescriptorsError](t.DescriptorsForWork(1)); ok {
 		return few.Error()
 	}
 	return ""

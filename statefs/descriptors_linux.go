@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spare returns how many files more this process may open, and its limit. Beyond most it need not be exact.
-func spare(of syscall.RawConn, most int) (free, limit int, err error) {
+// freeDescriptors returns how many more files this process may open, and its limit. Above most,
+// free need not be exact.
+func freeDescriptors(of syscall.RawConn, most int) (free, limit int, err error) {
 	var rlimit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &rlimit); err != nil {
 		return 0, 0, err
@@ -20,40 +21,41 @@ func spare(of syscall.RawConn, most int) (free, limit int, err error) {
 	if info, err := os.Stat("/proc/self/fd"); err == nil && info.Size() > 0 {
 		return max(limit-int(info.Size()), 0), limit, nil
 	}
-	free, err = trySpare(of, most)
+	free, err = probeDescriptors(of, most)
 	return free, limit, err
 }
 
-// trying is held by the one call that tries.
-var trying sync.Mutex
+// probing serialises the probes.
+var probing sync.Mutex
 
-// mostTried bounds how many are tried.
-const mostTried = 64
+// maxProbed bounds the descriptors opened by a probe.
+const maxProbed = 64
 
-// trySpare opens as many as it is asked for, and closes them again. The number of one new descriptor would say nothing: the kernel gives
-// out the lowest, and there may be others taken above it.
-func trySpare(of syscall.RawConn, most int) (free int, err error) {
-	trying.Lock()
-	defer trying.Unlock()
+// probeDescriptors counts free descriptors by opening up to most of them and closing them again.
+// The number of a single new descriptor would not be enough: the kernel returns the lowest free
+// one, and higher ones may be taken.
+func probeDescriptors(of syscall.RawConn, most int) (free int, err error) {
+	probing.Lock()
+	defer probing.Unlock()
 	var failed error
 	err = of.Control(func(fd uintptr) {
 		var taken []int
-		for len(taken) < min(most, mostTried) && failed == nil {
+		for len(taken) < min(most, maxProbed) && failed == nil {
 			var one int
 			if one, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0); failed == nil {
 				taken = append(taken, one)
 			}
 		}
 		for _, one := range taken {
-			_ = unix.Close(one) // nothing was written to it
+			_ = unix.Close(one) // it was not written to
 		}
 		free = len(taken)
 	})
 	switch {
 	case errors.Is(failed, unix.EMFILE):
 		failed = nil
-	case free == mostTried:
-		free = most // as far as anybody can tell
+	case free == maxProbed:
+		free = most // at least that many are free; assume enough
 	}
 	return free, errors.Join(err, failed)
 }

@@ -1,12 +1,13 @@
-// Package statefs holds the names, records and transitions of operations on disk, and is the only code that changes them.
+// Package statefs holds the names, records and transitions of operations on disk, and is the only code that changes
+// them.
 //
 // The whole state of jobdir is one directory:
 //
 //	storage/
 //	├── jobs/                       live state, flat; the only folder that is watched for control
 //	│   ├── ID.running              the marker: its suffix is the state
-//	│   └── ID.pause_requested      a request: somebody asks for something
-//	├── operations/2025-11-26/      what is known of each operation, kept after it ends
+//	│   └── ID.pause_requested      a request: pause this operation
+//	├── operations/2025-11-26/      everything about each operation; kept after its end
 //	│   ├── ID.json                 the record
 //	│   ├── ID.progress             progress, at most once a second, may be lost
 //	│   ├── ID.log                  the log, append only
@@ -21,65 +22,70 @@
 //	├── storage.json                layout version and the next free operation number
 //	└── jobdir.lock                 held for life by the one daemon
 //
-// # Who is the authority
+// # Which file is authoritative
 //
-// While an operation is live its marker says the state, and the rename of the marker is the transition. When it has ended the
-// record says how, and there is no marker. A live operation has exactly one marker.
+// While an operation is live, its marker holds the state, and renaming the marker is the
+// transition. A live operation has exactly one marker. A finished operation has none; its record
+// holds the outcome.
 //
-// Two types share the directory. A Tree reads, submits and requests: everybody may have one, in any process. An Owner holds the
-// lock, and it alone moves markers, writes records and takes requests. The table of states and causes in transition.go is the
-// whole state machine.
+// Two types share the directory. A Tree reads, submits and requests; any process may open one. An
+// Owner holds the lock. Only the Owner moves markers, writes records and takes requests. The table
+// of states and causes in transition.go is the whole state machine.
 //
 // # The order of writes
 //
-// Content before name, name before acknowledgement; the rename of the marker is the transition. A crash can end each of these after any of
-// its steps, and Judge tells what was meant. internal/torture starts from what each crash leaves.
+// Content before name, name before acknowledgement; the rename of the marker is the transition. A
+// crash can end each of these sequences after any step, and Interpret decides how to continue.
+// internal/torture starts a daemon on what each possible crash leaves.
 //
 //	submit (Tree.Submit)
-//	  number              a block of them is on the disk before one is used: none is given out twice, also after a power cut
-//	  live.list           before the record, so that no record is live and in no list
-//	  items of a retry    before the record that says retry_of
-//	  record              before the marker: a marker without a record is nobody's
-//	  marker, by a link   which cannot overwrite the one of another operation
-//	  sync of both        of the folders of the day and of the markers, begun after both names were there; then the answer
+//	  number              a block is on disk before its first number is used: a power cut repeats no number
+//	  items of a retry    before the record that has retry_of
+//	  record              before the marker: a marker without a record belongs to no operation
+//	  marker, by a link   which cannot overwrite the marker of another operation
+//	  sync of both        the folder of the day and jobs/; begins after both names exist
+//	  live.list           after the sync: a start cancels listed operations without a marker, but no interrupted submit
+//	  answer              a record that lost its marker before this line is in no list and has no effect
 //	request (Tree.Request, Owner.Take, Owner.Drop)
-//	  file, sync, answer  what exists counts, so asking twice is asking once
-//	  rename into taken/  so that it is carried out again after a crash and not seen twice before
-//	  effect, sync        durable before it is forgotten: a pause that was acknowledged must not be undone by a power cut
-//	  remove, sync        with the next effect: one that came back would undo what was asked later
+//	  file, sync, answer  a request is the existence of its file, so a repeated request has no further effect
+//	  rename into taken/  a restart carries it out again, and it cannot be seen a second time in jobs/
+//	  effect, sync        durable before the request is removed: a power cut must not undo an acknowledged pause
+//	  remove, sync        with the next effect: a request that came back would undo a later one
 //	start of a run, failed attempt (Owner.WriteRecord with next, Owner.Move, Owner.Sync)
-//	  record              with the new run, or what the attempt came to, and next: the rename says nothing of either
-//	  rename              the transition; after a crash before it, next has it made
-//	  sync                before the work begins: work that ran is known to have begun
+//	  record              with the new run, or the outcome of the attempt, and next: the rename carries neither
+//	  rename              the transition; after a crash before it, next causes the rename
+//	  sync                before the work begins: work that ran is known to have started
 //	pause
-//	  stop the work       before the rename: paused means that nothing moves
-//	  rename, sync        then the record, behind it: it only repeats what the marker says
+//	  stop the work       before the rename: a paused operation does no work
+//	  rename, sync        then the record: it only repeats the marker
 //	resume
-//	  rename, sync        before the work goes on: work that moves is not called paused
+//	  rename, sync        before the work continues: running work is never marked paused
 //	end (Owner.WriteEnd, Owner.RemoveMarker)
-//	  number of the end   reserved first, so that the feed has no number twice
+//	  number of the end   reserved first, so that no number appears twice in the feed
 //	  log, sync           before the record that seals its length
-//	  record, sync        the end; from here on it wins over any marker
-//	  index, feed         before the marker goes: an operation is always found in one of the two
-//	  marker              last and without a sync: one that comes back meets a terminal record
+//	  record, sync        the end; from now on it wins over any marker
+//	  index, feed         before the marker is removed: an operation is always in one of the two
+//	  marker              last and without a sync: if it comes back, the record is terminal
 //	deletion (Owner.Delete)
-//	  index               out of it first, noted as doomed, so that the rest happens after a crash
-//	  rename of ID.json   to ID.deleted, sync: gone as a whole, before its log is
-//	  files, ID.deleted   last what says that there is something left to remove
+//	  index               removed first and noted as doomed, so that a restart finishes the deletion
+//	  rename of ID.json   to ID.deleted, sync: the operation disappears as a whole, before its log does
+//	  files, ID.deleted   ID.deleted last: it shows that files are left to remove
 //	record that cannot be read (Owner.QuarantineRecord)
-//	  link in corrupt/    it keeps its name until a record takes it: the marker never is without one
+//	  link in corrupt/    the record keeps its name until a new record replaces it: a marker always has a record
 //	start of a daemon
-//	  lock, watch         what changes from here on is heard of
-//	  tmp/, taken/        emptied, and put back to be carried out
-//	  list, reconcile     the listing comes after the watch, so nothing falls between the two
-//	  sync, serve         what was read may be in memory only, and answers rely on it
+//	  lock, watch         every later change is noticed
+//	  tmp/, taken/        tmp/ is emptied; requests in taken/ are put back
+//	  list, reconcile     after the watch began, so that no change is missed
+//	  sync, serve         the state that was read may exist in memory only, and answers rely on it
 //
 // # When something fails
 //
-// A failed sync is a *SyncError and ends the daemon: what is on the disk is unknown until it is read back. A record that cannot
-// be understood is a *CorruptError and is moved to corrupt/ with its reason. A name that matches no operation is never touched,
-// and links, folders, fifos and devices in jobs/ are counted and never opened.
+// A failed sync is a *SyncError and ends the daemon: the content of the disk is unknown until it is
+// read back. A record that cannot be decoded is a *CorruptError and goes to corrupt/ with the
+// reason. A name that matches no operation is never touched. Links, folders, fifos and devices in
+// jobs/ are counted and never opened.
 //
-// The package is used on Linux; it builds elsewhere for clients, without the check of process start times and with a rename
-// that looks before it moves instead of one that cannot overwrite.
+// The package is for Linux. It also builds for clients on other systems, without the check of
+// process start times, and with a rename that checks the target first instead of one that cannot
+// overwrite.
 package statefs

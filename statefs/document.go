@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// A record may have been written by another version of jobdir, or hold what somebody added. What this version does not know it
-// keeps: such members are read into Record.Extra and written behind the others.
+// A record may come from another version of jobdir or contain members that a person added. Unknown
+// members are kept: they are read into Record.Extra and written after the known ones.
 
-// knownMembers are the names of the members that a Record has fields for.
+// knownMembers are the lower-case JSON names of the fields of Record.
 var knownMembers = func() map[string]bool {
 	known := make(map[string]bool)
 	for field := range reflect.TypeFor[Record]().Fields() {
@@ -37,7 +37,7 @@ func unmarshalRecord(data []byte) (*Record, error) {
 		return nil, err
 	}
 	for name, value := range members {
-		if knownMembers[strings.ToLower(name)] { // encoding/json knows them in any letter case
+		if knownMembers[strings.ToLower(name)] { // encoding/json matches names in any letter case
 			continue
 		}
 		if rec.Extra == nil {
@@ -48,7 +48,7 @@ func unmarshalRecord(data []byte) (*Record, error) {
 	return rec, nil
 }
 
-// Document is the record as it stands in its file.
+// Document returns the record as JSON, as written to its file.
 func (r *Record) Document() ([]byte, error) { return marshalRecord(r) }
 
 func marshalRecord(rec *Record) ([]byte, error) {

@@ -42,7 +42,8 @@ func TestUnknownMembersAreKept(t *testing.T) {
 	}
 }
 
-// TestMembersInAnotherLetterCase are known ones for encoding/json, so they must not come twice.
+// TestMembersInAnotherLetterCase: encoding/json accepts known members in any letter case, so they
+// must not appear twice.
 func TestMembersInAnotherLetterCase(t *testing.T) {
 	t.Parallel()
 	rec, err := unmarshalRecord([]byte(`{"Version":1,"PHASE":"x","other":1}`))

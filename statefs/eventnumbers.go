@@ -5,23 +5,24 @@ import (
 	"path/filepath"
 )
 
-// reserveEvents is how many numbers of events are reserved at once: there are several events for each operation, so the one synced
-// write that a block costs serves some ten thousand operations.
+// reserveEvents is how many event numbers are reserved at once. An operation has several events, so
+// the one synced write per block serves some ten thousand operations.
 const reserveEvents = 100_000
 
-// EventsDir is the folder of the event log. It is made by whoever writes there.
+// EventsDir returns the folder of the event log. The code that writes the log creates it.
 func (t *Tree) EventsDir() string { return filepath.Join(t.dir, eventsDir) }
 
-// ReserveEvents reserves a block of numbers for events, which nobody had before and nobody gets again, also after a crash; least is
-// the lowest number that will do. It returns the first one and the one behind the last. whole says that the log was closed in order
-// when this was last asked for, so that first follows the last event that there was; CloseEvents says so. The block is on the disk,
-// whatever the durability is, before it returns.
+// ReserveEvents reserves a block of event numbers that were never given out before and never will
+// be again, even after a crash. least is a lower bound for the first. It returns the first number
+// and the one after the last. whole reports that CloseEvents closed the log after the previous
+// reservation, so that first directly follows the last event. The block is on disk when it returns,
+// whatever the durability.
 func (o *Owner) ReserveEvents(least uint64) (first, end uint64, whole bool, err error) {
 	err = o.changeStorage(func(info *storageInfo) error {
-		whole = info.EventsWhole || info.NextEvent == 0
+		whole = info.EventsComplete || info.NextEvent == 0
 		first = max(info.NextEvent, least, 1)
 		end = first + reserveEvents
-		info.NextEvent, info.EventsWhole = end, false
+		info.NextEvent, info.EventsComplete = end, false
 		return nil
 	})
 	if err != nil {
@@ -30,10 +31,11 @@ func (o *Owner) ReserveEvents(least uint64) (first, end uint64, whole bool, err 
 	return first, end, whole, nil
 }
 
-// CloseEvents says that the event log is whole and on the disk, and that next is the first number that no event has.
+// CloseEvents records that the event log is complete and on disk, and that next is the first unused
+// number.
 func (o *Owner) CloseEvents(next uint64) error {
 	err := o.changeStorage(func(info *storageInfo) error {
-		info.NextEvent, info.EventsWhole = next, true
+		info.NextEvent, info.EventsComplete = next, true
 		return nil
 	})
 	if err != nil {

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"syscall"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// recorder reads the events of one folder straight from the kernel. See inotify(7).
+// recorder reads the events of one folder directly from the kernel. See inotify(7).
 type recorder struct{ fd int }
 
 func record(t *testing.T, dir string) *recorder {
@@ -26,7 +27,8 @@ func record(t *testing.T, dir string) *recorder {
 	return &recorder{fd}
 }
 
-// taken returns what happened since the last call; the kernel queues an event before the call that made it returns.
+// taken returns the events since the last call; the kernel queues an event before the system call
+// that caused it returns.
 func (r *recorder) taken(t *testing.T) []string {
 	t.Helper()
 	kinds := map[uint32]string{
@@ -58,9 +60,14 @@ func (r *recorder) want(t *testing.T, what string, events ...string) {
 	}
 }
 
-// Each write of ours is one event in the watched folder, so that a daemon looks once.
+// TestEventsInTheWatchedFolder: each write to the watched folder causes one event, so that a daemon
+// reconciles once.
 func TestEventsInTheWatchedFolder(t *testing.T) {
 	t.Parallel()
+	// A process that another test starts inherits open files until its exec, which closes them and
+	// causes another event.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	for _, durability := range []Durability{Power, Process} {
 		o := ownTree(t, openTree(t, t.TempDir(), Options{Durability: durability}))
 		events := record(t, o.JobsDir())
@@ -103,7 +110,7 @@ func TestEventsInTheWatchedFolder(t *testing.T) {
 		_, err = log.WriteString("line\n")
 		check(t, err)
 		check(t, log.Close())
-		_, err = o.Look(rec.ID)
+		_, err = o.ObserveAll(rec.ID)
 		check(t, err)
 		_, err = o.List()
 		check(t, err)

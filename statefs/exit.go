@@ -14,7 +14,7 @@ import (
 // exitSuffix ends the name of every exit report.
 const exitSuffix = ".exit"
 
-// exitLimit bounds an exit report; a larger file is none.
+// exitLimit bounds an exit report in bytes; a larger file is not one.
 const exitLimit = 64 << 10
 
 // ExitName returns the name, relative to the storage directory, of the exit report of an operation's current run.
@@ -25,11 +25,11 @@ func ItemExitName(id ID, item int) string {
 	return path.Join(dayFile(id, ".run"), fmt.Sprintf("item-%d%s", item, exitSuffix))
 }
 
-// Exits writes exit reports. It is for the keeper, which is not the Owner: a report is a new file of its own, and the daemon decides
-// what it means. It is safe for concurrent use.
+// Exits writes exit reports. The keeper uses it without being the Owner: a report is a new file,
+// and the daemon decides what it means. It is safe for concurrent use.
 type Exits struct{ files *files }
 
-// NewExits returns what writes the exit reports of the storage directory dir.
+// NewExits returns an Exits for the storage directory dir.
 func NewExits(dir string) (*Exits, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -38,7 +38,8 @@ func NewExits(dir string) (*Exits, error) {
 	return &Exits{&files{dir: abs, tmp: filepath.Join(abs, tmpDir), slots: make(chan struct{}, maxSyncs)}}, nil
 }
 
-// Write puts a report under its name, which must be one of an exit report. With durable it survives a power cut.
+// Write writes a report under its name, which must be the name of an exit report. With durable it
+// survives a power cut.
 func (e *Exits) Write(name string, report []byte, durable bool) error {
 	if err := CheckExitName(name); err != nil {
 		return err
@@ -57,10 +58,17 @@ func (e *Exits) Write(name string, report []byte, durable bool) error {
 	return nil
 }
 
-// Remove removes a report that is not needed any more. One that is not there is no error.
+// Removed reports whether the folder of a report is gone: the operation or the run was removed, and
+// its reports are obsolete.
+func (e *Exits) Removed(name string) bool {
+	_, err := os.Lstat(filepath.Join(e.files.dir, filepath.Dir(name)))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// Remove removes a report. A missing report is not an error.
 func (e *Exits) Remove(name string) error { return RemoveExit(e.files.dir, name) }
 
-// RemoveExit removes an exit report of the storage directory dir. One that is not there is no error.
+// RemoveExit removes an exit report of the storage directory dir. A missing report is not an error.
 func RemoveExit(dir, name string) error {
 	if err := CheckExitName(name); err != nil {
 		return err
@@ -76,15 +84,18 @@ func RemoveExit(dir, name string) error {
 	return nil
 }
 
-// CheckExitName tells whether name is that of an exit report: nothing else is ever written for a caller that only names a file.
+// CheckExitName returns an error unless name is the name of an exit report, so that a caller that
+// supplies the name can write no other file.
 func CheckExitName(name string) error {
-	if !filepath.IsLocal(name) || path.Clean(name) != name || !strings.HasPrefix(name, operationsDir+"/") || !strings.HasSuffix(name, exitSuffix) {
+	if !filepath.IsLocal(name) || path.Clean(name) != name || !strings.HasPrefix(name, operationsDir+"/") ||
+		!strings.HasSuffix(name, exitSuffix) {
 		return fmt.Errorf("%q is not the name of an exit report", name)
 	}
 	return nil
 }
 
-// ReadExit reads an exit report of the storage directory dir; fs.ErrNotExist is wrapped when there is none.
+// ReadExit reads an exit report of the storage directory dir. The error wraps fs.ErrNotExist if
+// there is none.
 func ReadExit(dir, name string) ([]byte, error) {
 	if err := CheckExitName(name); err != nil {
 		return nil, err

@@ -8,17 +8,18 @@ import (
 	"testing"
 )
 
-// What the owner is handed is what stands on the disk, once; anybody else reads that.
-func TestPublishedIsTheRecord(t *testing.T) {
+// TestReadPublishedEqualsReadRecord: the owner gets a published record once, equal to the one on
+// disk; all other reads are from disk.
+func TestReadPublishedEqualsReadRecord(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{})
 	before := submit(t, tree)
 	owner := ownTree(t, tree)
-	if len(tree.handed.records) != 0 {
+	if len(tree.handover.records) != 0 {
 		t.Error("a record is kept that no daemon will ask for")
 	}
 	rec := submit(t, tree)
-	handed, err := owner.Published(rec.ID)
+	handed, err := owner.ReadPublished(rec.ID)
 	check(t, err)
 	if handed == rec {
 		t.Error("the record of the submit and that of the daemon are one")
@@ -34,22 +35,22 @@ func TestPublishedIsTheRecord(t *testing.T) {
 	}
 	for _, id := range []ID{before.ID, rec.ID} { // the first was never handed over, the second only once
 		check(t, os.Remove(filepath.Join(tree.Dir(), "operations", id.Day(), id.String()+".json")))
-		if _, err := owner.Published(id); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := owner.ReadPublished(id); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v, want what is on the disk", id, err)
 		}
 	}
 }
 
-// A record that nobody asks for does not stay for ever.
-func TestFewRecordsAreHandedOver(t *testing.T) {
+// TestHandoverIsBounded: a record that is never read does not stay forever.
+func TestHandoverIsBounded(t *testing.T) {
 	t.Parallel()
 	var h handover
-	h.own(true)
-	for n := range uint64(3 * mostHanded) {
+	h.reset(true)
+	for n := range uint64(3 * maxHandedOver) {
 		id, err := MakeID("test-job", testTime, 1, n+1)
 		check(t, err)
 		h.put(&Record{ID: id})
-		if len(h.records) > mostHanded {
+		if len(h.records) > maxHandedOver {
 			t.Fatalf("%d records are kept", len(h.records))
 		}
 	}

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// deletedSuffix is what a record ends in once its operation is being deleted: from that rename on there is no such operation, and
-// what is left of its files goes.
+// deletedSuffix is the suffix to which a record is renamed when its operation is deleted. From that
+// rename on the operation does not exist, and its remaining files are removed.
 const deletedSuffix = ".deleted"
 
-// reserveEnds is how many numbers of ends are reserved at once.
+// reserveEnds is how many end numbers are reserved at once.
 const reserveEnds = 1000
 
-// ReserveEnds reserves a block of numbers for ends, which nobody had before and nobody gets again, also after a crash. least is
-// the lowest number that will do. It returns the first one and the one behind the last. The block is on the disk, whatever the
-// durability is, before it returns.
+// ReserveEnds reserves a block of end numbers that were never given out before and never will be
+// again, even after a crash. least is a lower bound for the first. It returns the first number and
+// the one after the last. The block is on disk when it returns, whatever the durability.
 func (o *Owner) ReserveEnds(least uint64) (first, end uint64, err error) {
 	err = o.changeStorage(func(info *storageInfo) error {
 		first = max(info.NextFinished, least, 1)
@@ -37,27 +37,10 @@ func (o *Owner) ReserveEnds(least uint64) (first, end uint64, err error) {
 	return first, end, nil
 }
 
-// NextEnd returns the first number of an end that nobody has reserved. It reserves nothing.
+// NextEnd returns the first unreserved end number. It reserves nothing.
 func (o *Owner) NextEnd() (uint64, error) {
 	info, err := o.storageInfo()
 	return max(info.NextFinished, 1), err
-}
-
-// Given reports whether an operation of this storage may have had a number: one that is lower than the next one and has no record
-// was pruned or deleted.
-func (t *Tree) Given(number uint64) (bool, error) {
-	if next, end := t.sequence.position(); end > 0 && number >= end-sequenceBlock && number < end {
-		return number < next, nil
-	}
-	info, err := t.storageInfo()
-	return number < info.NextSequence, err
-}
-
-// position returns the next number of the block in hand and the end of the block; both are 0 when there is none.
-func (s *sequence) position() (next, end uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.next, s.end
 }
 
 var dayPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}$`)
@@ -79,17 +62,17 @@ func (t *Tree) Days() ([]string, error) {
 	return days, nil
 }
 
-// DayFiles is what the folder of a day holds.
+// DayFiles is the content of a day folder.
 type DayFiles struct {
 	// Records are the operations that have a record, the newest first.
 	Records []ID
-	// Deleted are the operations whose deletion was cut off.
+	// Deleted are the operations whose deletion was interrupted.
 	Deleted []ID
-	// Others says that there are files of operations without a record, or of nobody.
+	// Others is true if there are files of operations without a record, or of no operation.
 	Others bool
 }
 
-// ListDay lists the folder of a day. It opens no file. A day without a folder is empty.
+// ListDay lists the folder of a day and opens no file in it. A missing folder counts as empty.
 func (t *Tree) ListDay(day string) (DayFiles, error) {
 	var files DayFiles
 	folder, err := t.root.Open(path.Join(operationsDir, day))
@@ -138,8 +121,9 @@ func (f *DayFiles) add(day, name string, parts map[ID]bool) {
 	}
 }
 
-// EverLive returns every ID that the cached list names, ended ones too, and false when there is no list.
-func (o *Owner) EverLive() (ids map[ID]bool, there bool, err error) {
+// ListedIDs returns every ID in the cached list, including ended ones, and false if there is no
+// list.
+func (o *Owner) ListedIDs() (ids map[ID]bool, there bool, err error) {
 	if _, err := o.root.Lstat(liveFile); errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
@@ -148,8 +132,8 @@ func (o *Owner) EverLive() (ids map[ID]bool, there bool, err error) {
 	return ids, true, err
 }
 
-// Footprint returns how many bytes the files of an ended operation have. What its record says is not looked for: each look costs
-// as much as a tenth of writing the record.
+// Footprint returns the total size of the files of an ended operation, in bytes. It takes sizes
+// from the record where it can: each stat costs as much as a tenth of writing the record.
 func (t *Tree) Footprint(rec *Record) int64 {
 	sum := t.sizeOf(rec.ID, ".json")
 	if rec.LogBytes != nil {
@@ -161,22 +145,27 @@ func (t *Tree) Footprint(rec *Record) int64 {
 		sum += t.sizeOf(rec.ID, itemsSuffix)
 	}
 	for _, name := range rec.Artifacts {
-		if !filepath.IsLocal(name) {
+		file := ArtifactFile(name)
+		if !filepath.IsLocal(file) {
 			continue
 		}
-		if info, err := t.root.Lstat(path.Join(dayFile(rec.ID, ".artifacts"), name)); err == nil && info.Mode().IsRegular() {
+		if info, err := t.root.Lstat(path.Join(dayFile(rec.ID, ".artifacts"), file)); err == nil && info.Mode().IsRegular() {
 			sum += info.Size()
 		}
 	}
 	return sum
 }
 
-// Delete removes ended operations of one day. Each vanishes as a whole by one rename of its record, and what follows only
-// makes room: after a crash the rest is removed by deleting it again. None of them may be live.
+// Delete removes ended operations of one day; none may be live. One rename of its record makes each
+// operation disappear as a whole. The rest only frees space: after a crash, another Delete finishes
+// it.
 func (o *Owner) Delete(day string, ids []ID) error {
 	var errs []error
 	for _, id := range ids {
 		err := o.root.Rename(dayFile(id, ".json"), dayFile(id, deletedSuffix))
+		if err != nil && o.clearName(dayFile(id, deletedSuffix)) == nil { // a folder cannot be replaced
+			err = o.root.Rename(dayFile(id, ".json"), dayFile(id, deletedSuffix))
+		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("delete %s: %w", id, err))
 		}
@@ -192,8 +181,8 @@ func (o *Owner) Delete(day string, ids []ID) error {
 	return err
 }
 
-// removeFiles removes every file of operations of one day; the former record goes last, since it tells that there is something left
-// to do.
+// removeFiles removes every file of operations of one day. The renamed record goes last, because it
+// shows that files are left to remove.
 func (o *Owner) removeFiles(day string, ids []ID) error {
 	those := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -226,8 +215,9 @@ func (o *Owner) removeFiles(day string, ids []ID) error {
 	return nil
 }
 
-// DeleteDay removes the folder of a day with everything in it: it is renamed into tmp/ at once, which a crash leaves to the next
-// start. The caller knows that nothing in it is to be kept.
+// DeleteDay removes the folder of a day with all its content. It first renames the folder into
+// tmp/, which the next start empties after a crash. The caller must know that nothing in it has to
+// be kept.
 func (o *Owner) DeleteDay(day string) error {
 	o.dropDay("")
 	name := path.Join(tmpDir, "deleted-"+day)
@@ -246,10 +236,10 @@ func (o *Owner) DeleteDay(day string) error {
 	return nil
 }
 
-// dropDay removes the folder of a day that is empty, and lets go of the folders that are kept open: a name may lead to another
-// folder from now on.
+// dropDay removes the empty folder of a day and forgets the cached day folders, because a name may
+// refer to another folder from now on.
 func (o *Owner) dropDay(day string) {
-	if o.KeepDay(day) {
+	if o.DayInUse(day) {
 		return
 	}
 	if day != "" && o.root.Remove(path.Join(operationsDir, day)) != nil {
@@ -260,9 +250,9 @@ func (o *Owner) dropDay(day string) {
 	clear(o.days)
 }
 
-// KeepDay is a day whose folder a submit may use at any moment: today by the clock of the storage, and its neighbours, since
-// other processes have clocks and zones of their own.
-func (t *Tree) KeepDay(day string) bool {
+// DayInUse reports whether a submit may use the folder of a day at any moment: today by the clock
+// of the storage and its neighbours, because other processes have their own clocks and time zones.
+func (t *Tree) DayInUse(day string) bool {
 	now := t.options.Now()
 	for _, offset := range []int{-1, 0, 1} {
 		if now.AddDate(0, 0, offset).Format(time.DateOnly) == day {
@@ -272,7 +262,7 @@ func (t *Tree) KeepDay(day string) bool {
 	return false
 }
 
-// SetAside renames a file of the storage that cannot be used to NAME.damaged, in the place of an earlier one.
-func (o *Owner) SetAside(name string) error {
+// RenameDamaged renames an unusable file of the storage to NAME.damaged, replacing an earlier one.
+func (o *Owner) RenameDamaged(name string) error {
 	return o.root.Rename(name, name+".damaged")
 }

@@ -35,33 +35,11 @@ func TestReserveEnds(t *testing.T) {
 			t.Errorf("least %d: %d to %d, %v; want %d", c.least, first, end, err, c.first)
 		}
 	}
-	// Without its storage.json the storage cannot tell how far it had come.
+	// Without storage.json, the storage does not know its last number.
 	check(t, os.Remove(filepath.Join(o.Dir(), storageFile)))
 	first, _, err := o.ReserveEnds(0)
 	if err != nil || first < 7000 {
 		t.Errorf("a number was given again: %d, %v", first, err)
-	}
-}
-
-func TestGiven(t *testing.T) {
-	t.Parallel()
-	o := own(t)
-	rec := submit(t, o.Tree)
-	other := openTree(t, o.Dir(), Options{Durability: Process})
-	for _, c := range []struct {
-		number     uint64
-		own, other bool
-	}{
-		{rec.ID.Sequence(), true, true},
-		{rec.ID.Sequence() + 1, false, true}, // reserved; only we know that it is still free
-		{rec.ID.Sequence() + sequenceBlock + 5, false, false},
-	} {
-		if given, err := o.Given(c.number); err != nil || given != c.own {
-			t.Errorf("%d: %v, %v for the process that submits", c.number, given, err)
-		}
-		if given, err := other.Given(c.number); err != nil || given != c.other {
-			t.Errorf("%d: %v, %v for another process", c.number, given, err)
-		}
 	}
 }
 
@@ -78,7 +56,8 @@ func TestDelete(t *testing.T) {
 	if err != nil || len(files.Records) != 2 || files.Records[0] != kept.ID || files.Others {
 		t.Fatalf("%+v, %v", files, err)
 	}
-	check(t, os.Rename(filepath.Join(o.Dir(), dayFile(gone.ID, ".json")), filepath.Join(o.Dir(), dayFile(gone.ID, deletedSuffix))))
+	check(t, os.Rename(filepath.Join(o.Dir(), dayFile(gone.ID, ".json")),
+		filepath.Join(o.Dir(), dayFile(gone.ID, deletedSuffix))))
 	files, err = o.ListDay(day)
 	if err != nil || len(files.Records) != 1 || len(files.Deleted) != 1 || files.Others {
 		t.Fatalf("a deletion that was cut off: %+v, %v", files, err)
@@ -94,7 +73,7 @@ func TestDelete(t *testing.T) {
 	if _, err := o.ReadRecord(gone.ID); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the deleted one: %v", err)
 	}
-	now = now.AddDate(0, 0, 5) // until then somebody may submit into that folder
+	now = now.AddDate(0, 0, 5) // until then a submit may use that folder
 	check(t, o.Delete(day, []ID{kept.ID}))
 	if days, err := o.Days(); err != nil || len(days) != 0 {
 		t.Errorf("an empty day stays: %v, %v", days, err)
@@ -150,8 +129,11 @@ func TestKeepDay(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2025, 11, 26, 13, 0, 0, 0, time.UTC)
 	tree := openTree(t, t.TempDir(), Options{Durability: Process, Now: func() time.Time { return now }})
-	for day, kept := range map[string]bool{"2025-11-26": true, "2025-11-25": true, "2025-11-27": true, "2025-11-24": false} {
-		if tree.KeepDay(day) != kept {
+	for day, kept := range map[string]bool{
+		"2025-11-26": true, "2025-11-25": true, "2025-11-27": true,
+		"2025-11-24": false,
+	} {
+		if tree.DayInUse(day) != kept {
 			t.Errorf("%s: %v", day, !kept)
 		}
 	}

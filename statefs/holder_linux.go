@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folderHolder returns the PID of the process that has an open file locked for itself, 0 when it is not told. See proc(5),
-// /proc/locks.
+// folderHolder returns the PID of the process that holds a flock on an open file, 0 if it is
+// unknown. See proc(5), /proc/locks.
 func folderHolder(f *os.File) int {
 	info, err := f.Stat()
 	if err != nil {
@@ -41,8 +41,9 @@ func folderHolder(f *os.File) int {
 	return 0
 }
 
-// hasLocked reports whether a process has this file open and locked. On file systems of several volumes (btrfs, overlay) the list of
-// locks has another device than the file, and the number alone is that of other files too: nobody is told to end their process.
+// hasLocked reports whether a process has this file open and locked. On file systems with several
+// volumes (btrfs, overlay) the device in the list of locks differs from that of the file, and the
+// inode number alone is ambiguous, so a wrong process could be named.
 func hasLocked(pid int, file os.FileInfo) bool {
 	process := fmt.Sprintf("/proc/%d/", pid)
 	open, err := os.ReadDir(process + "fd")

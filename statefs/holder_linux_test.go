@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A lock on a folder of another file system that has the same number is somebody else's.
+// TestHolderOfAFolderWithTheSameNumber: a lock on a folder of another file system with the same
+// inode number does not count.
 func TestHolderOfAFolderWithTheSameNumber(t *testing.T) {
 	t.Parallel()
 	proc, err := os.Open("/proc")

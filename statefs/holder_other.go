@@ -4,5 +4,5 @@ package statefs
 
 import "os"
 
-// folderHolder returns 0: only Linux tells who has a file locked.
+// folderHolder returns 0: only Linux shows the holder of a lock.
 func folderHolder(*os.File) int { return 0 }

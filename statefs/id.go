@@ -11,24 +11,25 @@ import (
 // ErrBadID is wrapped by every error about text that is not an operation ID.
 var ErrBadID = errors.New("not an operation ID")
 
-// The grammar of an ID, {endpoint_name}_{YYYY-MM-DD}_{HH-MM-SS}_p{PID}_r{N}. It holds no dot and no slash, so an ID can be joined to a folder
-// without leaving it and a file name can be split at its first dot.
+// The grammar of an ID, {endpoint_name}_{YYYY-MM-DD}_{HH-MM-SS}_p{PID}_r{N}. It contains no dot and
+// no slash, so an ID joined to a folder stays inside, and a file name can be split at its first
+// dot.
 const (
-	idTime       = "2006-01-02_15-04-05"
-	mostEndpoint = 63 // bytes of an endpoint name: small letters, digits, - and _, and neither of these first
-	mostPID      = 10 // digits
-	mostSequence = 15 // digits
+	idTime            = "2006-01-02_15-04-05"
+	maxEndpointLength = 63 // bytes of an endpoint name: small letters, digits, - and _; neither of these first
+	maxPIDDigits      = 10 // digits
+	maxSequenceDigits = 15 // digits
 )
 
-// hasGrammar reports whether text is an ID but for the meaning of its numbers. It runs for each name in jobs/ and each record, and takes a
-// hundredth of the time of a regular expression.
+// hasGrammar reports whether text has the form of an ID; it does not check the date. It runs for
+// each name in jobs/ and each record, and takes a hundredth of the time of a regular expression.
 func hasGrammar(text string) bool {
 	r := strings.LastIndex(text, "_r")
-	if r < 0 || !isDigits(text[r+2:], mostSequence) {
+	if r < 0 || !isDigits(text[r+2:], maxSequenceDigits) {
 		return false
 	}
 	p := strings.LastIndex(text[:r], "_p")
-	if p < 0 || !isDigits(text[p+2:r], mostPID) {
+	if p < 0 || !isDigits(text[p+2:r], maxPIDDigits) {
 		return false
 	}
 	end := p - len("_"+idTime)
@@ -58,17 +59,19 @@ func isEndpoint(text string) bool {
 			return false
 		}
 	}
-	return len(text) >= 1 && len(text) <= mostEndpoint
+	return len(text) >= 1 && len(text) <= maxEndpointLength
 }
 
-// ID names one operation: {endpoint_name}_{YYYY-MM-DD}_{HH-MM-SS}_p{PID}_r{N}. The time is local time at submit and is for
-// people; uniqueness comes from N alone. The zero value is no ID and has empty parts. An ID is comparable and can only be made by ParseID, MakeID
-// and decoding, so one that exists has the grammar and is safe as a file name.
+// ID names one operation: {endpoint_name}_{YYYY-MM-DD}_{HH-MM-SS}_p{PID}_r{N}. The time is local
+// time at submit and is for people; only N makes the ID unique. The zero value is no ID and has
+// empty parts. An ID is comparable. Only ParseID, MakeID and decoding create one, so every ID has
+// the grammar and is safe as a file name.
 type ID struct{ text string }
 
-// ParseID returns the ID that text spells. The error wraps ErrBadID.
+// ParseID parses an ID. The error wraps ErrBadID.
 func ParseID(text string) (ID, error) {
-	// The longest ID has 63+1+19+12+17 bytes; the length is checked first so that hostile text costs nothing.
+	// The longest ID has 63+1+19+12+17 bytes. The length is checked first so that long hostile text
+	// costs nothing.
 	if len(text) > 128 || !hasGrammar(text) {
 		return ID{}, fmt.Errorf("%q: %w", shorten(text), ErrBadID)
 	}
@@ -82,7 +85,8 @@ func ParseID(text string) (ID, error) {
 	return id, nil
 }
 
-// MakeID builds the ID of operation number seq of the given endpoint name. It fails when a part does not fit the grammar.
+// MakeID builds the ID of operation number seq of the given endpoint name. It fails if a part does
+// not fit the grammar.
 func MakeID(endpoint string, at time.Time, pid int, seq uint64) (ID, error) {
 	if !isEndpoint(endpoint) {
 		return ID{}, fmt.Errorf("endpoint name %q: %w", shorten(endpoint), ErrBadID)
@@ -93,10 +97,11 @@ func MakeID(endpoint string, at time.Time, pid int, seq uint64) (ID, error) {
 // String returns the text of the ID, "" for the zero value.
 func (id ID) String() string { return id.text }
 
-// Part is a name for a part of the operation, which no other ID is equal to. It is for memory alone: no file has it, and it cannot be parsed.
+// Part returns a name for a part of the operation that equals no other ID. It is for use in memory
+// only: no file has it, and it cannot be parsed.
 func (id ID) Part(name string) ID { return ID{text: id.text + "/" + name} }
 
-// Whole is the operation that a part is of, and the ID itself for one that is no part.
+// Whole returns the operation of a part; for an ID that is not a part, the ID itself.
 func (id ID) Whole() ID {
 	text, _, _ := strings.Cut(id.text, "/")
 	return ID{text: text}
@@ -110,38 +115,39 @@ func (id ID) Endpoint() string {
 	if id.IsZero() {
 		return ""
 	}
-	end, _, _ := id.cuts()
+	end, _, _ := id.splitPoints()
 	return id.text[:end]
 }
 
-// Day returns the date in the ID, which is the name of its folder below operations/.
+// Day returns the date in the ID, which is the name of the operation's folder in operations/.
 func (id ID) Day() string {
 	day, _, _ := strings.Cut(id.stamp(), "_")
 	return day
 }
 
-// Time returns the local time in the ID, to the second, read in location loc.
+// Time returns the local time in the ID, to the second, interpreted in location loc.
 func (id ID) Time(loc *time.Location) time.Time {
 	at, _ := time.ParseInLocation(idTime, id.stamp(), loc)
 	return at
 }
 
-// PID returns the process ID in the ID: of the daemon that made it, or of the program that owns a foreign operation.
+// PID returns the process ID in the ID: of the daemon that created it, or of the program that owns
+// a foreign operation.
 func (id ID) PID() int {
 	if id.IsZero() {
 		return 0
 	}
-	_, p, r := id.cuts()
+	_, p, r := id.splitPoints()
 	pid, _ := strconv.Atoi(id.text[p+2 : r])
 	return pid
 }
 
-// Sequence returns N, which the storage gives out once.
+// Sequence returns N, which the storage gives out only once.
 func (id ID) Sequence() uint64 {
 	if id.IsZero() {
 		return 0
 	}
-	_, _, r := id.cuts()
+	_, _, r := id.splitPoints()
 	n, _ := strconv.ParseUint(id.text[r+2:], 10, 64)
 	return n
 }
@@ -149,7 +155,7 @@ func (id ID) Sequence() uint64 {
 // MarshalText implements encoding.TextMarshaler.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.text), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler; text that is not an ID is refused.
+// UnmarshalText implements encoding.TextUnmarshaler; it rejects text that is not an ID.
 func (id *ID) UnmarshalText(text []byte) error {
 	parsed, err := ParseID(string(text))
 	if err != nil {
@@ -163,13 +169,13 @@ func (id ID) stamp() string {
 	if id.IsZero() {
 		return ""
 	}
-	end, p, _ := id.cuts()
+	end, p, _ := id.splitPoints()
 	return id.text[end+1 : p]
 }
 
-// cuts returns where the endpoint name ends and where "_p" and "_r" begin. They are searched from the back, because an
-// endpoint name may itself contain them.
-func (id ID) cuts() (end, p, r int) {
+// splitPoints returns where the endpoint name ends and where "_p" and "_r" begin. It searches from
+// the end, because an endpoint name may contain them.
+func (id ID) splitPoints() (end, p, r int) {
 	r = strings.LastIndex(id.text, "_r")
 	p = strings.LastIndex(id.text[:r], "_p")
 	return p - len("_"+idTime), p, r

@@ -33,7 +33,8 @@ func TestParseIDTakesTheGrammar(t *testing.T) {
 			t.Errorf("ParseID(%q): %v", test.text, err)
 			continue
 		}
-		if id.String() != test.text || id.Endpoint() != test.endpoint || id.Day() != test.day || id.PID() != test.pid || id.Sequence() != test.sequence {
+		if id.String() != test.text || id.Endpoint() != test.endpoint || id.Day() != test.day || id.PID() != test.pid ||
+			id.Sequence() != test.sequence {
 			t.Errorf("%q has the parts %q %q %q %d %d", test.text, id, id.Endpoint(), id.Day(), id.PID(), id.Sequence())
 		}
 	}
@@ -129,7 +130,8 @@ func TestIDAsText(t *testing.T) {
 func TestZeroIDHasEmptyParts(t *testing.T) {
 	t.Parallel()
 	var id ID
-	if !id.IsZero() || id.String() != "" || id.Endpoint() != "" || id.Day() != "" || id.PID() != 0 || id.Sequence() != 0 || !id.Time(time.UTC).IsZero() {
+	if !id.IsZero() || id.String() != "" || id.Endpoint() != "" || id.Day() != "" || id.PID() != 0 || id.Sequence() != 0 ||
+		!id.Time(time.UTC).IsZero() {
 		t.Errorf("the zero ID has parts: %+v", id)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identifyAt asks with statx(2), which says when a file was made, where the file system keeps that.
+// identifyAt uses statx(2), which returns the creation time if the file system stores it.
 func identifyAt(fd int, file string) (Identity, uint64, error) {
 	var st unix.Statx_t
 	err := unix.Statx(fd, file, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BTIME, &st)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A rename keeps an identity; a file that is given the inode number of one that was removed has another.
+// TestIdentityOfAFile: a rename keeps an identity; a new file with the reused inode number of a
+// removed one has another.
 func TestIdentityOfAFile(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{})
@@ -42,7 +43,7 @@ func TestIdentityOfAFile(t *testing.T) {
 		next := identify("d")
 		check(t, os.Remove(path("d")))
 		if next.Born.Equal(first.Born) && !first.Born.IsZero() && time.Now().Before(deadline) {
-			continue // the clock of the files has not moved yet
+			continue // the clock of the file system has not advanced yet
 		}
 		if next.Inode == first.Inode && next.Same(first) != first.Born.IsZero() {
 			t.Errorf("a new file is %+v, one that was removed %+v", next, first)

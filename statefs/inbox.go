@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The endings of names in new/: a submission, what it waits for, and the two answers to it.
+// The suffixes of names in new/: a submission, the note of what it waits for, and the two answers.
 const (
 	submissionSuffix = ".json"
 	waitingSuffix    = ".waiting"
@@ -23,55 +23,90 @@ const (
 	rejectedSuffix   = ".rejected"
 )
 
-// MaxSubmission is the size of the largest file in new/ that is read, in bytes.
+// MaxSubmission is the size limit of a submission file in new/, in bytes.
 const MaxSubmission = 32 << 20
 
-// longestSubmission is the length of the longest name of a submission, in bytes, without its ending.
-const longestSubmission = 200
+// maxSubmissionName is the length limit of a submission's name, in bytes, without its suffix.
+const maxSubmissionName = 200
 
-// keepAnswers is how long an answer in new/ is kept for whoever asked.
-const keepAnswers = 7 * 24 * time.Hour
+// answerRetention is how long an answer stays in new/ for the submitter.
+const answerRetention = 7 * 24 * time.Hour
 
-// NewDir returns the absolute path of new/, to which submissions are moved.
+// NewDir returns the absolute path of new/, into which submissions are moved.
 func (t *Tree) NewDir() string { return filepath.Join(t.dir, newDir) }
 
-// SubmissionName returns the name of a submission without its ending, and false for any other name in new/. Names that begin with a dot are
-// of files that are still being written.
+// SubmissionName returns the name of a submission without its suffix, and false for any other name
+// in new/. A name that begins with a dot is of a file that is still being written.
 func SubmissionName(file string) (string, bool) {
 	name, ok := strings.CutSuffix(file, submissionSuffix)
-	return name, ok && name != "" && name[0] != '.' && len(name) <= longestSubmission
+	return name, ok && name != "" && name[0] != '.' && len(name) <= maxSubmissionName
 }
 
-// OddSubmission says why a file of new/ that looks like a submission is none, "" when it is one or does not look like it.
-func OddSubmission(file string) string {
+// StraySubmission returns why a file of new/ that looks like a submission is not one; "" if it is
+// one or does not look like one.
+func StraySubmission(file string) string {
 	name := file[:len(file)-len(path.Ext(file))]
-	if _, ok := SubmissionName(file); ok || name == "" || file[0] == '.' || !strings.EqualFold(path.Ext(file), submissionSuffix) {
+	if _, ok := SubmissionName(file); ok || name == "" || file[0] == '.' ||
+		!strings.EqualFold(path.Ext(file), submissionSuffix) {
 		return ""
 	}
-	if len(name) > longestSubmission {
-		return fmt.Sprintf("its name has %d bytes before %s, and at most %d are taken", len(name), path.Ext(file), longestSubmission)
+	if len(name) > maxSubmissionName {
+		return fmt.Sprintf("its name has %d bytes before %s, and at most %d are taken", len(name),
+			path.Ext(file), maxSubmissionName)
 	}
 	return fmt.Sprintf("its name has to end in %s", submissionSuffix)
 }
 
-// OddSubmissions returns the files of new/ that look like submissions and are none, with the reason of each.
-func (o *Owner) OddSubmissions() (map[string]string, error) {
+// StraySubmissions returns the files of new/ that look like submissions and are not, with the
+// reason for each.
+func (o *Owner) StraySubmissions() (map[string]string, error) {
 	entries, err := fs.ReadDir(o.root.FS(), newDir)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", newDir, err)
 	}
 	odd := make(map[string]string)
 	for _, entry := range entries {
-		if why := OddSubmission(entry.Name()); why != "" {
-			odd[entry.Name()] = why
+		why := StraySubmission(entry.Name())
+		if why == "" {
+			continue
 		}
+		if shorter := shortenedName(entry.Name()); shorter != "" {
+			if err := o.renameShortened(entry.Name(), shorter); err == nil {
+				continue
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				why += ": " + err.Error()
+			}
+		}
+		odd[entry.Name()] = why
 	}
 	return odd, nil
 }
 
-// Leave puts a submission into new/, for the daemon that is there or the next one, and returns its name. It is as durable as the storage
-// promises.
-func (t *Tree) Leave(data []byte) (string, error) {
+// shortenedName returns a shorter name for a submission whose name is too long: the beginning and a
+// hash of the whole. It is "" for any other file.
+func shortenedName(file string) string {
+	const kept = 150
+	name, ok := strings.CutSuffix(file, submissionSuffix)
+	if !ok || len(name) <= maxSubmissionName || name[0] == '.' {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(name))
+	return strings.ToValidUTF8(name[:kept], "") + "~" + hex.EncodeToString(sum[:8]) + submissionSuffix
+}
+
+// renameShortened gives a submission its shortened name. An earlier submission of that name comes
+// first.
+func (o *Owner) renameShortened(file, shorter string) error {
+	to := path.Join(newDir, shorter)
+	if _, err := o.root.Lstat(to); err == nil {
+		return fmt.Errorf("%s comes first", shorter)
+	}
+	return o.root.Rename(path.Join(newDir, file), to)
+}
+
+// PutSubmission writes a submission into new/ for the present or the next daemon and returns its
+// name. It is as durable as the storage promises.
+func (t *Tree) PutSubmission(data []byte) (string, error) {
 	name := t.options.Now().Format("2006-01-02_15-04-05.000000") + "_" + strings.ToLower(rand.Text()[:6])
 	if err := t.files.replace(path.Join(newDir, name+submissionSuffix), data, false); err != nil {
 		return "", fmt.Errorf("leave a submission: %w", err)
@@ -98,8 +133,8 @@ func (o *Owner) submissionsIn(folder string) ([]string, error) {
 	return names, nil
 }
 
-// PeekSubmission reads a submission that is still in new/, and says when it was last written. The error wraps fs.ErrNotExist when it is gone,
-// and is an *[OddSubmissionError] when it can be none.
+// PeekSubmission reads a submission that is still in new/ and returns its modification time. The
+// error wraps fs.ErrNotExist if it is gone, and is an *[InvalidSubmissionError] if it is not valid.
 func (o *Owner) PeekSubmission(name string) (data []byte, written time.Time, err error) {
 	file := path.Join(newDir, name+submissionSuffix)
 	if data, err = o.readSubmission(file); err != nil {
@@ -112,24 +147,26 @@ func (o *Owner) PeekSubmission(name string) (data []byte, written time.Time, err
 	return data, info.ModTime(), nil
 }
 
-// TakeSubmission moves a submission into taken/, from where on nobody writes it and its name is free for the next one. The error wraps fs.ErrExist while
-// an earlier one of that name is being carried out.
+// TakeSubmission moves a submission into taken/, where no client writes it; its name in new/ is
+// free for the next one. The error wraps fs.ErrExist while an earlier submission of that name is
+// being carried out.
 func (o *Owner) TakeSubmission(name string) error {
 	from, to := path.Join(newDir, name+submissionSuffix), path.Join(takenDir, name+submissionSuffix)
 	_, err := o.root.Lstat(to)
 	switch {
 	case err == nil:
-		err = fs.ErrExist // only the daemon gives names there, so nobody takes it before the rename
+		err = fs.ErrExist // only the daemon creates names there, so the name is free until the rename
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err = o.root.Lstat(from); err == nil {
-			// An answer that is there is that to an earlier one of the name, and whoever waits for one would take it for that to this.
+			// An existing answer belongs to an earlier submission of the same name. A client that
+			// waits for the answer to this one would read it.
 			err = errors.Join(o.removeAnswer(name+acceptedSuffix), o.removeAnswer(name+rejectedSuffix), o.root.Rename(from, to))
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("take the submission %s: %w", name, err)
 	}
-	// Its identity is that of the name in taken/, and must not be another one after a power cut.
+	// The identity is computed from the name in taken/ and must stay the same after a power cut.
 	return errors.Join(o.takenSync.sync(), o.syncNew())
 }
 
@@ -140,10 +177,11 @@ func (o *Owner) removeAnswer(file string) error {
 	return nil
 }
 
-// TakenSubmissions returns the names of the submissions that are being carried out.
+// TakenSubmissions returns the names of the submissions being carried out.
 func (o *Owner) TakenSubmissions() ([]string, error) { return o.submissionsIn(takenDir) }
 
-// ReadSubmission reads a submission that was taken. Its identity tells this file from every other one that has or had its name.
+// ReadSubmission reads a taken submission. Its identity distinguishes the file from every other
+// file that has or had its name.
 func (o *Owner) ReadSubmission(name string) (data []byte, identity string, err error) {
 	file := path.Join(takenDir, name+submissionSuffix)
 	if data, err = o.readSubmission(file); err != nil {
@@ -154,7 +192,8 @@ func (o *Owner) ReadSubmission(name string) (data []byte, identity string, err e
 		return nil, "", fmt.Errorf("look at %s: %w", file, err)
 	}
 	sum := sha256.New()
-	_, _ = fmt.Fprintf(sum, "%s\x00%d\x00%d\x00", name, st.Ino, time.Unix(st.Ctim.Unix()).UnixNano()) // a hash does not fail
+	// Writing to a hash does not fail.
+	_, _ = fmt.Fprintf(sum, "%s\x00%d\x00%d\x00", name, st.Ino, time.Unix(st.Ctim.Unix()).UnixNano())
 	_, _ = sum.Write(data)
 	return data, hex.EncodeToString(sum.Sum(nil)), nil
 }
@@ -163,22 +202,23 @@ func (o *Owner) readSubmission(file string) ([]byte, error) {
 	data, err := o.readRegular(o.root, file, MaxSubmission)
 	_, large := errors.AsType[*CorruptError](err)
 	switch {
-	case errors.Is(err, errIrregular):
-		return nil, &OddSubmissionError{"it is no regular file"}
+	case errors.Is(err, ErrIrregular):
+		return nil, &InvalidSubmissionError{"it is no regular file"}
 	case errors.Is(err, fs.ErrPermission):
-		return nil, &OddSubmissionError{"the daemon may not read it"}
+		return nil, &InvalidSubmissionError{"the daemon may not read it"}
 	case large:
-		return nil, &OddSubmissionError{fmt.Sprintf("it is larger than %d bytes", MaxSubmission)}
+		return nil, &InvalidSubmissionError{fmt.Sprintf("it is larger than %d bytes", MaxSubmission)}
 	}
 	return data, err
 }
 
-// OddSubmissionError says why a file in new/ can be no submission.
-type OddSubmissionError struct{ Reason string }
+// InvalidSubmissionError reports why a file in new/ is not a valid submission.
+type InvalidSubmissionError struct{ Reason string }
 
-func (e *OddSubmissionError) Error() string { return e.Reason }
+func (e *InvalidSubmissionError) Error() string { return e.Reason }
 
-// AcceptSubmission answers a submission that was taken with the IDs of its operations, which are on disk already, and removes it.
+// AcceptSubmission answers a taken submission with the IDs of its operations, which are on disk
+// already, and removes it.
 func (o *Owner) AcceptSubmission(name string, ids []ID) error {
 	var text strings.Builder
 	for _, id := range ids {
@@ -193,7 +233,8 @@ func (o *Owner) AcceptSubmission(name string, ids []ID) error {
 	return o.takenSync.sync()
 }
 
-// RejectSubmission answers a submission, taken or not, with why nothing came of it, and moves it to corrupt/.
+// RejectSubmission answers a submission, taken or not, with the reason of its rejection, and moves
+// it to corrupt/.
 func (o *Owner) RejectSubmission(name string, taken bool, why string) error {
 	why = strings.Join(strings.Fields(why), " ")
 	if err := o.answerSubmission(name, rejectedSuffix, acceptedSuffix, why+"\n"); err != nil {
@@ -209,15 +250,18 @@ func (o *Owner) RejectSubmission(name string, taken bool, why string) error {
 	return errors.Join(o.takenSync.sync(), o.syncNew())
 }
 
-// SayWaiting says beside the answers why a submission that was taken has none yet. An answer removes it.
-func (o *Owner) SayWaiting(name, why string) error {
-	if err := o.files.replace(path.Join(newDir, name+waitingSuffix), []byte(strings.Join(strings.Fields(why), " ")+"\n"), false); err != nil {
+// WriteWaiting writes why a taken submission has no answer yet into a file in new/. The answer
+// removes that file.
+func (o *Owner) WriteWaiting(name, why string) error {
+	if err := o.files.replace(path.Join(newDir, name+waitingSuffix), []byte(strings.Join(strings.Fields(why), " ")+"\n"),
+		false); err != nil {
 		return fmt.Errorf("say what the submission %s waits for: %w", name, err)
 	}
 	return nil
 }
 
-// answerSubmission writes an answer, which is durable before the submission goes, and removes that to an earlier one of the name.
+// answerSubmission writes an answer, durable before the submission is removed, and removes the
+// opposite answer to an earlier submission of the name.
 func (o *Owner) answerSubmission(name, suffix, other, text string) error {
 	file := path.Join(newDir, name)
 	err := o.files.replace(file+suffix, []byte(text), false)
@@ -232,7 +276,8 @@ func (o *Owner) answerSubmission(name, suffix, other, text string) error {
 	return o.syncNew()
 }
 
-// SweepAnswers removes answers in new/ that have been there for a week, and what a submission waits for that is not there any more.
+// SweepAnswers removes answers that have been in new/ for a week, and waiting notes whose
+// submission is gone.
 func (o *Owner) SweepAnswers() error {
 	entries, err := fs.ReadDir(o.root.FS(), newDir)
 	if err != nil {
@@ -255,5 +300,5 @@ func (o *Owner) isOldAnswer(file string, written time.Time) bool {
 		return errors.Is(err, fs.ErrNotExist)
 	}
 	answer := strings.HasSuffix(file, acceptedSuffix) || strings.HasSuffix(file, rejectedSuffix)
-	return answer && o.options.Now().Sub(written) >= keepAnswers
+	return answer && o.options.Now().Sub(written) >= answerRetention
 }

@@ -12,12 +12,18 @@ import (
 
 func TestSubmissionNames(t *testing.T) {
 	t.Parallel()
-	for file, want := range map[string]string{"a.json": "a", "a.json.json": "a.json", "Ä b.json": "Ä b", "two\nlines.json": "two\nlines"} {
+	for file, want := range map[string]string{
+		"a.json": "a", "a.json.json": "a.json", "Ä b.json": "Ä b",
+		"two\nlines.json": "two\nlines",
+	} {
 		if got, ok := SubmissionName(file); !ok || got != want {
 			t.Errorf("%q is %q, %t", file, got, ok)
 		}
 	}
-	for _, file := range []string{".json", ".a.json", "a.json.part", "a.accepted", "a", "", strings.Repeat("a", 201) + ".json"} {
+	for _, file := range []string{
+		".json", ".a.json", "a.json.part", "a.accepted", "a", "",
+		strings.Repeat("a", 201) + ".json",
+	} {
 		if name, ok := SubmissionName(file); ok {
 			t.Errorf("%q is %q", file, name)
 		}
@@ -27,7 +33,7 @@ func TestSubmissionNames(t *testing.T) {
 func TestSubmissionsByFile(t *testing.T) {
 	t.Parallel()
 	o := own(t)
-	name, err := o.Leave([]byte("one"))
+	name, err := o.PutSubmission([]byte("one"))
 	check(t, err)
 	if names, err := o.Submissions(); err != nil || len(names) != 1 || names[0] != name {
 		t.Fatalf("left %v, %v", names, err)
@@ -49,15 +55,16 @@ func TestSubmissionsByFile(t *testing.T) {
 	if _, again, err := o.ReadSubmission(name); err != nil || again != first || string(data) != "one" {
 		t.Errorf("read again as %s, %v, first as %s", again, err, first)
 	}
-	if put, err := o.Untake(); err != nil || put != 0 {
+	if put, err := o.RestoreTaken(); err != nil || put != 0 {
 		t.Errorf("requests put back: %d, %v", put, err)
 	}
 	ids := []ID{foreignID(t, 1), foreignID(t, 2)}
-	check(t, os.WriteFile(file+".rejected", nil, 0o600)) // to an earlier one
+	check(t, os.WriteFile(file+".rejected", nil, 0o600)) // the answer to an earlier submission
 	check(t, o.AcceptSubmission(name, ids))
 	wantNames(t, filepath.Join(o.Dir(), takenDir))
 	wantNames(t, o.NewDir(), name+".accepted", name+".json")
-	if text, err := os.ReadFile(file + ".accepted"); err != nil || string(text) != ids[0].String()+"\n"+ids[1].String()+"\n" {
+	if text, err := os.ReadFile(file + ".accepted"); err != nil ||
+		string(text) != ids[0].String()+"\n"+ids[1].String()+"\n" {
 		t.Errorf("the answer is %q, %v", text, err)
 	}
 
@@ -91,7 +98,10 @@ func TestSweepAnswers(t *testing.T) {
 	o := own(t)
 	now := time.Now()
 	old := now.Add(-8 * 24 * time.Hour)
-	for file, at := range map[string]time.Time{"a.accepted": old, "b.rejected": old, "c.accepted": now, "d.json": old, "e.txt": old} {
+	for file, at := range map[string]time.Time{
+		"a.accepted": old, "b.rejected": old, "c.accepted": now,
+		"d.json": old, "e.txt": old,
+	} {
 		path := filepath.Join(o.NewDir(), file)
 		check(t, os.WriteFile(path, nil, 0o600))
 		check(t, os.Chtimes(path, at, at))

@@ -10,21 +10,23 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// itemRun is the beginning of a line of item results.
+// itemRun is the beginning of an item result line, up to its run.
 var itemRun = regexp.MustCompile(`^(\{"item":\d+,"run":)\d+`)
 
-// counts reports whether the item results of a run of a step count: not when somebody went back to the step since.
-func (r *Record) counts(step string, run int) bool {
+// itemsCount reports whether the item results of a run of a step count: not if a person has gone
+// back to the step since.
+func (r *Record) itemsCount(step string, run int) bool {
 	s := steps.Find(r.Steps, step)
 	return s == nil || run >= s.ItemsFrom
 }
 
-// inheritItems gives a new operation the results of the items that the one it repeats finished well. What failed is done again. They are
-// on the disk under their name before the record is, so a record that says retry_of has them. What an optional step has done goes to where the new
-// operation does that step: it may be a required one there.
+// inheritItems gives a new operation the successful item results of the operation that it repeats;
+// failed items are done again. The results have their name and are on disk before the record, so
+// every record with retry_of has them. Results of an optional step go to the file that the new
+// operation uses for that step: the step may be required there.
 func (t *Tree) inheritItems(from ID, to *Record) error {
 	old, err := t.ReadRecord(from)
 	if err != nil {
@@ -40,14 +42,16 @@ func (t *Tree) inheritItems(from ID, to *Record) error {
 		switch {
 		case here == nil:
 		case here.Optional:
-			err = errors.Join(t.makeStepFolder(to.ID), t.copyItems(old, stepFile(to.ID, name, itemsSuffix), stepFile(from, name, itemsSuffix)))
+			err = errors.Join(t.makeStepFolder(to.ID), t.copyItems(old, stepFile(to.ID, name, itemsSuffix),
+				stepFile(from, name, itemsSuffix)))
 		default:
 			sources = append(sources, stepFile(from, name, itemsSuffix))
 		}
 	}
 	err = errors.Join(err, t.copyItems(old, dayFile(to.ID, itemsSuffix), sources...))
 	if err == nil {
-		// One that is being deleted loses its record before its items: as long as there is one, they were whole.
+		// A deletion removes the record before the items: while there is a record, the items were
+		// complete.
 		_, err = t.root.Lstat(dayFile(from, ".json"))
 	}
 	if err != nil {
@@ -56,7 +60,8 @@ func (t *Tree) inheritItems(from ID, to *Record) error {
 	return nil
 }
 
-// copyItems writes the item results that count and went well from files of an ended operation into one of a new one, as of no run of that.
+// copyItems copies the successful item results that still count from files of an ended operation
+// into a file of a new one, with run 0.
 func (t *Tree) copyItems(old *Record, to string, from ...string) error {
 	inherited := false
 	return t.files.fill(to, func(out io.Writer) (bool, error) {
@@ -67,8 +72,8 @@ func (t *Tree) copyItems(old *Record, to string, from ...string) error {
 					Run  int    `json:"run"`
 					Step string `json:"step"`
 				}
-				if json.Unmarshal(line, &result) != nil || !result.OK || !old.counts(result.Step, result.Run) {
-					return nil //nolint:nilerr // a line that is not the daemon's is no result
+				if json.Unmarshal(line, &result) != nil || !result.OK || !old.itemsCount(result.Step, result.Run) {
+					return nil //nolint:nilerr // a line that the daemon did not write is not a result
 				}
 				inherited = true
 				_, err := out.Write(append(itemRun.ReplaceAll(line, []byte("${1}0")), '\n'))
@@ -82,15 +87,17 @@ func (t *Tree) copyItems(old *Record, to string, from ...string) error {
 	})
 }
 
-// fill puts what write writes under a name, as a whole and synced; when write reports false there is nothing to put there.
+// fill stores what write writes under a name, as a whole and synced. If write reports false,
+// nothing is stored.
 func (w *files) fill(name string, write func(io.Writer) (bool, error)) error {
 	target := filepath.Join(w.dir, name)
 	return w.persist(func() error {
-		f, err := renameio.NewPendingFile(target, renameio.WithTempDir(w.tmp), renameio.WithPermissions(fileMode), renameio.IgnoreUmask())
+		f, err := renameio.NewPendingFile(target, renameio.WithTempDir(w.tmp), renameio.WithPermissions(fileMode),
+			renameio.IgnoreUmask())
 		if err != nil {
 			return err
 		}
-		defer func() { _ = f.Cleanup() }() // does nothing once it has its name
+		defer func() { _ = f.Cleanup() }() // does nothing after the file has its name
 		some, err := write(f)
 		if err != nil || !some {
 			return err

@@ -13,12 +13,13 @@ import (
 // itemsSuffix ends the name of every file of item results.
 const itemsSuffix = ".items.ndjson"
 
-// itemLimit bounds one line of the item results, in bytes.
+// itemLimit bounds one line of item results, in bytes.
 const itemLimit = 16 << 20
 
-// ReadItems calls each with every whole line of an operation's item results, in order, without its newline; the slice is valid during
-// the call only. A last line without a newline was cut off by a crash and is left out; one that is too long is passed over. An
-// operation without item results has none.
+// ReadItems calls each with every complete line of an operation's item results, in order, without
+// the newline. The slice is valid only during the call. A last line without a newline was cut off
+// by a crash and is skipped, and so is a line that is too long. Missing item results are not an
+// error.
 func (t *Tree) ReadItems(id ID, each func(line []byte) error) error {
 	return t.readItemsOf(id, dayFile(id, itemsSuffix), each)
 }
@@ -27,6 +28,9 @@ func (t *Tree) readItemsOf(id ID, name string, each func(line []byte) error) err
 	f, _, err := openRegular(t.root, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	if errors.Is(err, ErrIrregular) { // as if the file did not exist
+		return t.clearName(name)
 	}
 	if err != nil {
 		return fmt.Errorf("read the item results of %s: %w", id, err)
@@ -56,8 +60,9 @@ func (t *Tree) readItemsOf(id ID, name string, each func(line []byte) error) err
 	}
 }
 
-// mendItems cuts off a last line that a crash left without its end, so that the next one does not become part of it.
-func mendItems(f *os.File) error {
+// repairItems removes an incomplete last line that a crash left, so that the next line does not
+// become part of it.
+func repairItems(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
 		return err

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Item results are read line by line, whatever a crash left at their end, and what is appended then stands on lines of its own.
+// TestItemResults: item results are read line by line, whatever a crash left at their end, and
+// later appends begin on a new line.
 func TestItemResults(t *testing.T) {
 	t.Parallel()
 	long := `{"item":2,"name":"` + strings.Repeat("x", 200_000) + `"}`

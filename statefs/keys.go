@@ -14,23 +14,25 @@ import (
 	"time"
 )
 
-// KeyClaim says which operation the submit of an idempotency key made. It is a file of its own, in keys/DAY/, where DAY is in UTC: the file is
-// on disk before the operation is, so that whoever finds no operation behind it may claim the key again.
+// KeyClaim records the operation that the submit of an idempotency key created. It is a file in
+// keys/DAY/, where DAY is in UTC. The file is on disk before the operation is, so a submit that
+// finds a claim without an operation may claim the key again.
 type KeyClaim struct {
 	Key string `json:"key"`
 	ID  ID     `json:"id"`
-	// RequestHash is the hash of the job and of all its parameters: the same key with another one is a mistake.
+	// RequestHash is the hash of the job and of all its parameters. The same key with another hash
+	// is an error of the client.
 	RequestHash string    `json:"request_hash"`
 	At          time.Time `json:"at"`
 }
 
 const (
 	keyDay = time.DateOnly
-	// keyLimit bounds what is read of a claim.
+	// keyLimit bounds how much of a claim is read, in bytes.
 	keyLimit = 8 << 10
 )
 
-// keyFolders are the folders of keys/ that were used last.
+// keyFolders caches the most recently used folder of keys/.
 type keyFolders struct {
 	mu   sync.Mutex
 	day  string
@@ -42,8 +44,8 @@ func keyFile(key string, at time.Time) string {
 	return path.Join(keysDir, at.UTC().Format(keyDay), hex.EncodeToString(sum[:])+".json")
 }
 
-// ClaimKeys writes claims down, and returns when they are as durable as the storage promises. A newer claim of the same day replaces the
-// one before.
+// ClaimKeys writes claims and returns once they are as durable as the storage promises. A newer
+// claim of the same key on the same day replaces the older one.
 func (t *Tree) ClaimKeys(claims ...KeyClaim) error {
 	if len(claims) == 0 {
 		return nil
@@ -77,7 +79,7 @@ func (t *Tree) ClaimKeys(claims ...KeyClaim) error {
 	return nil
 }
 
-// folder returns the folder of a day, made and named when it is missing.
+// folder returns the folder of a day. It creates the folder, and syncs its name, if it is missing.
 func (k *keyFolders) folder(t *Tree, day string) (*syncFolder, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -89,7 +91,7 @@ func (k *keyFolders) folder(t *Tree, day string) (*syncFolder, error) {
 			}
 		}
 	}
-	if err := makeFolder(at); err != nil {
+	if err := MakeFolder(at); err != nil {
 		return nil, err
 	}
 	opened, err := openSyncFolder(at, t.options.Durability)
@@ -103,7 +105,7 @@ func (k *keyFolders) folder(t *Tree, day string) (*syncFolder, error) {
 	if err != nil {
 		return nil, errors.Join(err, opened.close())
 	}
-	// Another call may be about to sync the one before; the garbage collector closes it.
+	// Another call may be about to sync the previous folder; the garbage collector closes it.
 	k.day, k.open = day, opened
 	return opened, nil
 }
@@ -118,14 +120,15 @@ func (k *keyFolders) close() error {
 	return k.open.close()
 }
 
-// KeyClaim returns the last claim of an idempotency key that is not older than since; fs.ErrNotExist is wrapped when there is none. One that
-// cannot be read is no claim of ours.
+// KeyClaim returns the newest claim of an idempotency key that is not older than since. The error
+// wraps fs.ErrNotExist if there is none. An unreadable claim counts as none.
 func (t *Tree) KeyClaim(key string, since time.Time) (*KeyClaim, error) {
-	// A clock that was set back must not hide what was claimed before.
-	for day := t.options.Now().UTC().AddDate(0, 0, 1); !day.Before(since.UTC().Truncate(24 * time.Hour)); day = day.AddDate(0, 0, -1) {
+	// A clock that was set back must not hide earlier claims.
+	for day := t.options.Now().UTC().AddDate(0, 0,
+		1); !day.Before(since.UTC().Truncate(24 * time.Hour)); day = day.AddDate(0, 0, -1) {
 		name := keyFile(key, day)
 		data, err := t.readRegular(t.root, name, keyLimit)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errIrregular) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrIrregular) {
 			continue
 		}
 		if _, large := errors.AsType[*CorruptError](err); err != nil && !large {

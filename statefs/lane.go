@@ -17,15 +17,15 @@ import (
 	"unicode/utf8"
 )
 
-// AllLanes is the word for every lane, which none can have as its name.
+// AllLanes stands for every lane; no lane can have this name.
 const AllLanes = "all"
 
 var laneName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// ValidLane tells whether a lane can have this name; AllLanes is none.
+// ValidLane reports whether a lane can have this name; AllLanes is not valid.
 func ValidLane(name string) bool { return laneName.MatchString(name) && name != AllLanes }
 
-// LaneControl is what a file of lanes/ says of a lane: the ending of its name.
+// LaneControl is the suffix of a file of lanes/: what it controls.
 type LaneControl string
 
 // The values of LaneControl.
@@ -34,13 +34,13 @@ const (
 	LanePaused LaneControl = "paused"
 	// LaneClosed: nothing is submitted to the lane.
 	LaneClosed LaneControl = "closed"
-	// LaneCapacity: so many run in the lane at once, whatever the configuration says.
+	// LaneCapacity: this many operations may run in the lane, whatever the configuration says.
 	LaneCapacity LaneControl = "capacity"
 )
 
 var laneControls = []LaneControl{LanePaused, LaneClosed, LaneCapacity}
 
-// LaneFile names a file of lanes/. Its lane is AllLanes for what holds in every lane.
+// LaneFile names a file of lanes/. Its lane is AllLanes for a control of every lane.
 type LaneFile struct {
 	Lane    string
 	Control LaneControl
@@ -51,7 +51,7 @@ func (f LaneFile) String() string { return f.Lane + "." + string(f.Control) }
 
 func (f LaneFile) path() string { return path.Join(lanesDir, f.String()) }
 
-// ParseLaneFile reads the name of a file of lanes/; false: it controls nothing.
+// ParseLaneFile parses the name of a file of lanes/; it returns false if the file controls nothing.
 func ParseLaneFile(name string) (LaneFile, bool) {
 	lane, control, _ := strings.Cut(name, ".")
 	f := LaneFile{lane, LaneControl(control)}
@@ -64,21 +64,23 @@ func ParseLaneFile(name string) (LaneFile, bool) {
 	return f, ValidLane(lane)
 }
 
-// OddLaneFile tells of a name in lanes/ whether somebody may believe that it controls a lane, and it does not.
-func OddLaneFile(name string) bool {
+// StrayLaneFile reports whether a name in lanes/ looks as if it controlled a lane but does not.
+func StrayLaneFile(name string) bool {
 	_, ok := ParseLaneFile(name)
-	return !ok && !strings.HasPrefix(name, ".") && !isNote(name)
+	return !ok && !strings.HasPrefix(name, ".") && !isLaneTimes(name)
 }
 
-// LaneHold is what a file says that pauses or closes a lane. The zero value, which `touch` makes, does so until the file is removed.
+// LaneHold is the content of a file that pauses or closes a lane. The zero value, which `touch`
+// creates, applies until the file is removed.
 type LaneHold struct {
-	// Until is when it ends by itself; nil: never.
+	// Until is when the hold ends automatically; nil: never.
 	Until *time.Time `json:"until,omitempty"`
-	// Reason is for people; it is shown wherever somebody asks why.
+	// Reason is for people; it is shown wherever the hold has an effect.
 	Reason string `json:"reason,omitempty"`
-	// By is who did it; HeldByBreaker is the daemon itself.
+	// By is who created the hold; HeldByBreaker is the daemon itself.
 	By string `json:"by,omitempty"`
-	// Trial is the operation that a breaker has let through to see whether the lane works again; the zero ID is none.
+	// Trial is the operation that the breaker starts to test whether the lane works again; the zero
+	// ID is none.
 	Trial ID `json:"trial,omitzero"`
 }
 
@@ -87,19 +89,21 @@ const HeldByBreaker = "breaker"
 
 // LaneValue is the content of a file of lanes/.
 type LaneValue struct {
-	// Hold is that of LanePaused and LaneClosed, Capacity that of LaneCapacity; -1 is unlimited.
+	// Hold is the value of LanePaused and LaneClosed, Capacity that of LaneCapacity; -1 is
+	// unlimited.
 	Hold     LaneHold
 	Capacity int
-	// Whole says that nobody is in the middle of writing it, as far as the text tells.
-	Whole bool
+	// Complete is false if the text looks as if a program is still writing it.
+	Complete bool
 
 	info fs.FileInfo
 }
 
-// Regular says that it is a file, whatever is in it.
+// Regular reports whether the value was read from a regular file, whatever its content.
 func (v LaneValue) Regular() bool { return v.info != nil && v.info.Mode().IsRegular() }
 
-// Same says whether two values were read of the same file, unchanged; false when either was not read at all.
+// Same reports whether two values were read from the same, unchanged file; false if either was not
+// read.
 func (v LaneValue) Same(other LaneValue) bool {
 	return v.info != nil && other.info != nil && sameContent(v.info, other.info)
 }
@@ -108,7 +112,7 @@ func sameContent(one, other fs.FileInfo) bool {
 	return os.SameFile(one, other) && one.ModTime().Equal(other.ModTime()) && one.Size() == other.Size()
 }
 
-// LaneFileError says that a file of lanes/ has a content that means nothing.
+// LaneFileError reports that a file of lanes/ has invalid content.
 type LaneFileError struct {
 	File   LaneFile
 	Reason string
@@ -121,11 +125,12 @@ const (
 	MaxLaneCapacity = 1_000_000
 	unlimitedText   = "unlimited"
 	laneFileLimit   = 16 << 10
-	// MaxLaneReason is the length of the longest reason, in bytes; more is cut off.
+	// MaxLaneReason is the maximum length of a reason, in bytes; the rest is cut off.
 	MaxLaneReason = 1000
 )
 
-// ParseLaneCapacity reads a capacity as people write it: a whole number from 0, or unlimited, which is -1. The error says what is wrong.
+// ParseLaneCapacity parses a capacity: a whole number from 0, or "unlimited", which is -1. The
+// error is for people.
 func ParseLaneCapacity(text string) (int, error) {
 	n, reason := parseCapacity(text)
 	if reason != "" {
@@ -140,12 +145,13 @@ func parseCapacity(text string) (int, string) {
 	}
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n > MaxLaneCapacity {
-		return 0, fmt.Sprintf("capacity %q is neither a whole number from 0 to %d nor %q", shorten(text), MaxLaneCapacity, unlimitedText)
+		return 0, fmt.Sprintf("capacity %q is neither a whole number from 0 to %d nor %q", shorten(text),
+			MaxLaneCapacity, unlimitedText)
 	}
 	return int(n), ""
 }
 
-// FormatLaneCapacity is the opposite of ParseLaneCapacity.
+// FormatLaneCapacity is the inverse of ParseLaneCapacity.
 func FormatLaneCapacity(n int) string {
 	if n < 0 {
 		return unlimitedText
@@ -153,7 +159,8 @@ func FormatLaneCapacity(n int) string {
 	return strconv.Itoa(n)
 }
 
-// parseHold reads the JSON object of a file that pauses or closes; other text, which `echo` makes, is the reason.
+// parseHold parses the JSON object of a file that pauses or closes; other text, such as `echo`
+// writes, is the reason.
 func parseHold(data []byte) (hold LaneHold, problem string) {
 	if len(data) == 0 {
 		return LaneHold{}, ""
@@ -168,10 +175,10 @@ func parseHold(data []byte) (hold LaneHold, problem string) {
 	return hold, ""
 }
 
-// holdForm is what a file that pauses or closes is like.
+// holdForm is an example of the content of a file that pauses or closes.
 const holdForm = `{"until": "2026-11-23T09:00:00+01:00", "reason": "..."}`
 
-// read reads the members of a JSON object, and says what is wrong with it in words for a person.
+// read decodes the members of a JSON object and returns an error text for people.
 func (h *LaneHold) read(data []byte) (problem string) {
 	in := json.NewDecoder(bytes.NewReader(data))
 	if _, err := in.Token(); err != nil {
@@ -202,12 +209,12 @@ func (h *LaneHold) read(data []byte) (problem string) {
 	return ""
 }
 
-// set sets one member.
+// set decodes one member.
 func (h *LaneHold) set(name string, value json.RawMessage) (problem string) {
 	var text *string
 	isText := json.Unmarshal(value, &text) == nil
 	if isText && text == nil {
-		return "" // null: it is not given
+		return "" // null: not given
 	}
 	switch name {
 	case "until":
@@ -240,10 +247,11 @@ func (h *LaneHold) set(name string, value json.RawMessage) (problem string) {
 	return fmt.Sprintf("%q is not known; known are until, reason, by", shorten(name))
 }
 
-// printableReason makes one line that can be shown of what somebody wrote.
+// printableReason turns a text into one printable line.
 func printableReason(text string) string {
 	text = strings.ToValidUTF8(text, "?")
-	text = strings.Join(strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }), " ")
+	text = strings.Join(strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) }),
+		" ")
 	for len(text) > MaxLaneReason {
 		_, size := utf8.DecodeLastRuneInString(text)
 		text = text[:len(text)-size]

@@ -16,9 +16,11 @@ import (
 func TestNamesOfLaneFiles(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
-		"cookie.paused": true, "cookie.closed": true, "cookie.capacity": true, "a-b_c.paused": true, "all.paused": true, "all.closed": true,
-		"all.capacity": true, "cookie": false, "cookie.": false, ".paused": false, "Cookie.paused": false, "cookie.paused.bak": false,
-		"cookie.rotation": false, "../x.paused": false, "-a.paused": false, strings.Repeat("a", 64) + ".paused": false,
+		"cookie.paused": true, "cookie.closed": true, "cookie.capacity": true, "a-b_c.paused": true,
+		"all.paused": true, "all.closed": true,
+		"all.capacity": true, "cookie": false, "cookie.": false, ".paused": false, "Cookie.paused": false,
+		"cookie.paused.bak": false,
+		"cookie.rotation":   false, "../x.paused": false, "-a.paused": false, strings.Repeat("a", 64) + ".paused": false,
 	} {
 		f, ok := ParseLaneFile(name)
 		if ok != want || ok && f.String() != name {
@@ -40,13 +42,26 @@ func TestWhatLaneFilesSay(t *testing.T) {
 	}{
 		{"a.paused", "", LaneHold{}, 0, false, ""},
 		{"a.paused", "\n", LaneHold{}, 0, true, ""},
-		{"a.closed", `{"until":"2026-11-23T10:00:00+01:00","reason":"new cookies","by":"ann"}` + "\n", LaneHold{Until: &until, Reason: "new cookies", By: "ann"}, 0, true, ""},
-		{"a.paused", "the account\x1b[2J is \xff locked\nsecond line\n", LaneHold{Reason: "the account [2J is ? locked second line"}, 0, true, ""},
+		{
+			"a.closed", `{"until":"2026-11-23T10:00:00+01:00","reason":"new cookies","by":"ann"}` + "\n",
+			LaneHold{Until: &until, Reason: "new cookies", By: "ann"},
+			0, true, "",
+		},
+		{
+			"a.paused", "the account\x1b[2J is \xff locked\nsecond line\n",
+			LaneHold{Reason: "the account [2J is ? locked second line"},
+			0, true, "",
+		},
 		{"a.paused", `{"until":"soon"}`, LaneHold{}, 0, false, `until: "soon" is not a time like "2026`},
 		{"a.paused", `{"until":5}`, LaneHold{}, 0, false, `until: 5 is not a time like "2026`},
 		{"a.paused", `{"reason":[1]}`, LaneHold{}, 0, false, `reason: [1] is not a text`},
 		{"a.paused", `{"reason":"a","reason":"b"}`, LaneHold{}, 0, false, `"reason" is given twice`},
-		{"a.paused", `{"ends":"2026-11-23T10:00:00+01:00"}`, LaneHold{}, 0, false, `"ends" is not known; known are until, reason, by`},
+		{
+			"a.paused", `{"ends":"2026-11-23T10:00:00+01:00"}`,
+			LaneHold{},
+			0, false,
+			`"ends" is not known; known are until, reason, by`,
+		},
 		{"a.paused", `{"until"`, LaneHold{}, 0, false, "it is no JSON object like"},
 		{"a.paused", `{}{}`, LaneHold{}, 0, false, "more than one"},
 		{"a.capacity", "4\n", LaneHold{}, 4, true, ""},
@@ -54,7 +69,12 @@ func TestWhatLaneFilesSay(t *testing.T) {
 		{"a.capacity", "unlimited\n", LaneHold{}, -1, true, ""},
 		{"a.capacity", "1000000\n", LaneHold{}, 1_000_000, true, ""},
 		{"a.capacity", "1000001\n", LaneHold{}, 0, true, `capacity "1000001" is neither`},
-		{"a.capacity", "-1\n", LaneHold{}, 0, true, `capacity "-1" is neither a whole number from 0 to 1000000 nor "unlimited"`},
+		{
+			"a.capacity", "-1\n",
+			LaneHold{},
+			0, true,
+			`capacity "-1" is neither a whole number from 0 to 1000000 nor "unlimited"`,
+		},
 		{"a.capacity", "many\n", LaneHold{}, 0, true, `capacity "many" is neither`},
 		{"a.capacity", "4\n5\n", LaneHold{}, 0, true, `capacity "4\n5" is neither`},
 		{"a.capacity", "+4", LaneHold{}, 0, false, `capacity "+4" is neither`},
@@ -72,7 +92,7 @@ func TestWhatLaneFilesSay(t *testing.T) {
 			}
 		case err != nil:
 			t.Errorf("%s %.40q: %v", test.file, test.text, err)
-		case !equalHolds(v.Hold, test.hold) || v.Capacity != test.capacity || v.Whole != test.whole:
+		case !equalHolds(v.Hold, test.hold) || v.Capacity != test.capacity || v.Complete != test.whole:
 			t.Errorf("%s %.40q: %+v", test.file, test.text, v)
 		}
 	}
@@ -81,10 +101,12 @@ func TestWhatLaneFilesSay(t *testing.T) {
 func equalHolds(one, other LaneHold) bool {
 	a, _ := json.Marshal(one)
 	b, _ := json.Marshal(other)
-	return string(a) == string(b) || one.Until != nil && other.Until != nil && one.Until.Equal(*other.Until) && one.Reason == other.Reason && one.By == other.By
+	return string(a) == string(b) || one.Until != nil && other.Until != nil && one.Until.Equal(*other.Until) &&
+		one.Reason == other.Reason && one.By == other.By
 }
 
-// What is no file is neither followed nor waited for, and what may not be read still pauses.
+// TestHostileLaneFiles: anything but a regular file is neither followed nor waited for, and an
+// unreadable file still pauses.
 func TestHostileLaneFiles(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{})
@@ -96,7 +118,8 @@ func TestHostileLaneFiles(t *testing.T) {
 	check(t, os.WriteFile(at("odd.paused.bak"), nil, 0o600))
 	check(t, os.WriteFile(at("a.rotation"), nil, 0o600))
 	for name, want := range map[string]string{
-		"link.capacity": "it is a symbolic link and not a file", "fifo.paused": "it is a fifo and not a file", "folder.closed": "it is a folder and not a file",
+		"link.capacity": "it is a symbolic link and not a file", "fifo.paused": "it is a fifo and not a file",
+		"folder.closed": "it is a folder and not a file",
 	} {
 		f, _ := ParseLaneFile(name)
 		_, err := tree.ReadLane(f)
@@ -126,7 +149,7 @@ func TestLaneFilesAreWrittenAndRemoved(t *testing.T) {
 	check(t, o.HoldLane(paused, LaneHold{Until: &until, Reason: "a\nb", By: "ann"}))
 	first, err := o.ReadLane(paused)
 	check(t, err)
-	if first.Hold.Reason != "a b" || !first.Hold.Until.Equal(until) || !first.Whole {
+	if first.Hold.Reason != "a b" || !first.Hold.Until.Equal(until) || !first.Complete {
 		t.Errorf("%+v", first)
 	}
 	check(t, o.HoldLane(paused, LaneHold{}))

@@ -12,7 +12,8 @@ import (
 // LanesDir returns the absolute path of lanes/.
 func (t *Tree) LanesDir() string { return filepath.Join(t.dir, lanesDir) }
 
-// LaneFiles lists the files of lanes/ that control something, and the names of those that look as if they should.
+// LaneFiles lists the files of lanes/ that control something, and the stray names that look as if
+// they should.
 func (t *Tree) LaneFiles() (files []LaneFile, odd []string, err error) {
 	entries, err := fs.ReadDir(t.root.FS(), lanesDir)
 	if err != nil {
@@ -22,15 +23,16 @@ func (t *Tree) LaneFiles() (files []LaneFile, odd []string, err error) {
 		switch f, ok := ParseLaneFile(entry.Name()); {
 		case ok:
 			files = append(files, f)
-		case OddLaneFile(entry.Name()):
+		case StrayLaneFile(entry.Name()):
 			odd = append(odd, entry.Name())
 		}
 	}
 	return files, odd, nil
 }
 
-// ReadLane reads a file of lanes/. The error wraps fs.ErrNotExist when there is none, and is a *LaneFileError when it means nothing;
-// the value can tell then whether the file has changed since.
+// ReadLane reads a file of lanes/. The error wraps fs.ErrNotExist if there is none, and is a
+// *LaneFileError if its content is invalid; the value then still shows whether the file changes
+// later.
 func (t *Tree) ReadLane(f LaneFile) (LaneValue, error) {
 	info, err := t.root.Lstat(f.path())
 	if err != nil {
@@ -38,12 +40,12 @@ func (t *Tree) ReadLane(f LaneFile) (LaneValue, error) {
 	}
 	v := LaneValue{info: info}
 	if !info.Mode().IsRegular() {
-		return v, &LaneFileError{f, fmt.Sprintf("it is a %s and not a file", kindOf(info.Mode()))}
+		return v, &LaneFileError{f, fmt.Sprintf("it is a %s and not a file", fileKind(info.Mode()))}
 	}
 	data, err := t.readRegular(t.root, f.path(), laneFileLimit)
 	switch {
 	case errors.Is(err, fs.ErrPermission) && f.Control != LaneCapacity:
-		v.Whole = true // its name says enough
+		v.Complete = true // the name is enough
 		return v, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return LaneValue{}, err
@@ -54,7 +56,7 @@ func (t *Tree) ReadLane(f LaneFile) (LaneValue, error) {
 		return v, &LaneFileError{f, "it cannot be read: " + err.Error()}
 	}
 	var reason string
-	v.Whole = bytes.HasSuffix(data, []byte("\n"))
+	v.Complete = bytes.HasSuffix(data, []byte("\n"))
 	if f.Control == LaneCapacity {
 		v.Capacity, reason = parseCapacity(string(bytes.TrimSpace(data)))
 	} else {
@@ -66,7 +68,8 @@ func (t *Tree) ReadLane(f LaneFile) (LaneValue, error) {
 	return v, nil
 }
 
-// HoldLane pauses or closes a lane, or AllLanes, in place of what was said before. It is durable when it returns.
+// HoldLane pauses or closes a lane, or AllLanes, and replaces an earlier hold. It is durable when
+// it returns.
 func (t *Tree) HoldLane(f LaneFile, hold LaneHold) error {
 	hold.Reason, hold.By = printableReason(hold.Reason), printableReason(hold.By)
 	data, err := json.Marshal(hold)
@@ -76,7 +79,8 @@ func (t *Tree) HoldLane(f LaneFile, hold LaneHold) error {
 	return t.writeLane(f, append(data, '\n'))
 }
 
-// SetLaneCapacity sets how many run in a lane at once; -1 is any number. It is durable when it returns.
+// SetLaneCapacity sets how many operations run in a lane at once; -1 is unlimited. It is durable
+// when it returns.
 func (t *Tree) SetLaneCapacity(lane string, n int) error {
 	return t.writeLane(LaneFile{lane, LaneCapacity}, []byte(FormatLaneCapacity(n)+"\n"))
 }
@@ -94,8 +98,8 @@ func (t *Tree) writeLane(f LaneFile, data []byte) error {
 	return t.syncLanes()
 }
 
-// ReleaseLane removes a file of lanes/: the lane is resumed or opened, or has the capacity of the configuration again. It reports whether
-// there was one, and is durable when it returns.
+// ReleaseLane removes a file of lanes/: the lane is resumed or opened, or returns to the configured
+// capacity. It reports whether the file existed, and is durable when it returns.
 func (t *Tree) ReleaseLane(f LaneFile) (bool, error) {
 	err := t.root.Remove(f.path())
 	switch {
@@ -107,7 +111,7 @@ func (t *Tree) ReleaseLane(f LaneFile) (bool, error) {
 	return true, t.syncLanes()
 }
 
-// ExpireLane removes a file of lanes/ whose time is over, unless somebody has changed it since it was read as v.
+// ExpireLane removes an expired file of lanes/, unless it has changed since it was read as v.
 func (o *Owner) ExpireLane(f LaneFile, v LaneValue) (bool, error) {
 	if !o.LaneUnchanged(f, v) {
 		return false, nil

@@ -10,31 +10,33 @@ import (
 	"time"
 )
 
-// LaneNote is a file of lanes/ in which the daemon notes times for the next one. It controls nothing.
-type LaneNote string
+// LaneTimesKind is a kind of file of lanes/ in which the daemon keeps times for its successor. It
+// controls nothing.
+type LaneTimesKind string
 
-// The notes of a lane.
+// The values of LaneTimesKind.
 const (
-	// LaneStarts are the last starts of a lane that may start only so often.
-	LaneStarts LaneNote = ".starts"
-	// LaneFailures are the failures that its breaker counts while it is closed.
-	LaneFailures LaneNote = ".failures"
+	// LaneStarts are the last starts of a lane with a rate limit.
+	LaneStarts LaneTimesKind = ".starts"
+	// LaneFailures are the failures that the lane's breaker counts while it is closed.
+	LaneFailures LaneTimesKind = ".failures"
 )
 
-// MostLaneTimes is how many times a note holds; of more the last ones are kept.
-const MostLaneTimes = 4096
+// MaxLaneTimes is how many times a file holds; only the newest ones are kept.
+const MaxLaneTimes = 4096
 
-// laneTimesLimit bounds what is read of a note, in bytes; no time is longer than 40.
-const laneTimesLimit = 40 * MostLaneTimes
+// laneTimesLimit bounds how much of such a file is read, in bytes; no time is longer than 40.
+const laneTimesLimit = 40 * MaxLaneTimes
 
-// isNote reports whether a name in lanes/ is that of a file which the daemon keeps for itself.
-func isNote(name string) bool {
-	return strings.HasSuffix(name, rotationSuffix) || strings.HasSuffix(name, string(LaneStarts)) || strings.HasSuffix(name, string(LaneFailures))
+// isLaneTimes reports whether a name in lanes/ is that of a file for the daemon's own use.
+func isLaneTimes(name string) bool {
+	return strings.HasSuffix(name, rotationSuffix) || strings.HasSuffix(name, string(LaneStarts)) ||
+		strings.HasSuffix(name, string(LaneFailures))
 }
 
-// LaneTimes returns the times of a note, in the order in which they were noted. What cannot be read is passed over: a note that is lost
-// makes the daemon forget, and no more.
-func (t *Tree) LaneTimes(lane string, note LaneNote) []time.Time {
+// LaneTimes returns the times in such a file, in the order in which they were written. Unreadable
+// content is skipped: if the file is lost, the daemon only forgets these times.
+func (t *Tree) LaneTimes(lane string, note LaneTimesKind) []time.Time {
 	data, err := t.readRegular(t.root, path.Join(lanesDir, lane+string(note)), laneTimesLimit)
 	if err != nil {
 		return nil
@@ -48,8 +50,9 @@ func (t *Tree) LaneTimes(lane string, note LaneNote) []time.Time {
 	return times
 }
 
-// SetLaneTimes replaces a note; without times it is removed. It is not synced: after a power cut there may be an older one, or none.
-func (o *Owner) SetLaneTimes(lane string, note LaneNote, times []time.Time) error {
+// SetLaneTimes replaces the times; without any it removes the file. It does not sync: after a power
+// cut an older file may exist, or none.
+func (o *Owner) SetLaneTimes(lane string, note LaneTimesKind, times []time.Time) error {
 	name := path.Join(lanesDir, lane+string(note))
 	if len(times) == 0 {
 		if err := o.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +60,7 @@ func (o *Owner) SetLaneTimes(lane string, note LaneNote, times []time.Time) erro
 		}
 		return nil
 	}
-	times = times[max(0, len(times)-MostLaneTimes):]
+	times = times[max(0, len(times)-MaxLaneTimes):]
 	data := make([]byte, 0, 40*len(times))
 	for _, at := range times {
 		data = append(at.AppendFormat(data, time.RFC3339Nano), '\n')

@@ -16,19 +16,19 @@ func TestTimesOfALane(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	first := time.Date(2026, 11, 22, 10, 0, 0, 123_456_789, time.FixedZone("", 3600))
-	times := make([]time.Time, MostLaneTimes+2)
+	times := make([]time.Time, MaxLaneTimes+2)
 	for i := range times {
 		times[i] = first.Add(time.Duration(i) * time.Millisecond)
 	}
 	check(t, o.SetLaneTimes("cookie", LaneStarts, times))
 	if got := o.LaneTimes("cookie", LaneStarts); !slices.EqualFunc(got, times[2:], time.Time.Equal) {
-		t.Errorf("%d times, want the last %d", len(got), MostLaneTimes)
+		t.Errorf("%d times, want the last %d", len(got), MaxLaneTimes)
 	}
 	check(t, o.SetLaneTimes("cookie", LaneFailures, times[:1]))
 	if files, odd, err := o.LaneFiles(); err != nil || len(files)+len(odd) > 0 {
 		t.Errorf("notes are taken for control: %v %v %v", files, odd, err)
 	}
-	// What a hand or a crash left of it.
+	// The file after a manual edit or a crash.
 	check(t, os.WriteFile(path, []byte("2026-11-22T10:00:00Z\nyesterday\n\n2026-11-22T10:00:01Z\n2026-11-2"), 0o640))
 	if got := o.LaneTimes("cookie", LaneStarts); len(got) != 2 || got[1].Sub(got[0]) != time.Second {
 		t.Errorf("%v", got)

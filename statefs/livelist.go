@@ -13,31 +13,33 @@ import (
 	"sync"
 )
 
-// liveFile is the cached list of live IDs: "+ID" when one is submitted, "-ID" when it ended. It lets a start find a record whose
-// marker was removed while no daemon ran, without reading the history. It is never synced: what a power cut takes from it is at
-// worst the notice of a marker that was removed by hand at the same moment.
+// liveFile is the cached list of live IDs: "+ID" once the marker of a submit is durable, "-ID" once
+// the operation ended. With it, a start finds a record whose marker was removed while no daemon
+// ran, without reading the history. A record whose marker was never created is not listed, so no
+// start cancels such an operation. The list is never synced: in the worst case a power cut hides a
+// marker that a person removed at the same moment.
 const liveFile = "live.list"
 
 type liveList struct {
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	f  *os.File
-	// owned says that this process has the lock of the storage: nobody else rewrites the list, and whether somebody has removed it is looked at
-	// with each sweep and not with each line.
+	// owned means that this process holds the lock of the storage, so no other process rewrites the
+	// list. A sweep checks whether the file was removed; without the lock, every write does.
 	owned bool
 }
 
 func (l *liveList) remove(t *Tree, id ID) { l.write(t, "-"+id.text+"\n") }
 
-func (l *liveList) add(t *Tree, recs ...*Record) {
+func (l *liveList) add(t *Tree, ids ...ID) {
 	var lines strings.Builder
-	for _, rec := range recs {
-		lines.WriteString("+" + rec.ID.text + "\n")
+	for _, id := range ids {
+		lines.WriteString("+" + id.text + "\n")
 	}
 	l.write(t, lines.String())
 }
 
-// write appends lines in one write, so that processes do not tear each other's. Its errors are dropped: the list is a cache,
-// and the write before or after it reports a disk that is full.
+// write appends lines with one write, so that lines of several processes do not mix. It ignores
+// errors: the list is a cache, and the other writes of the operation report a full disk.
 func (l *liveList) write(t *Tree, lines string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +47,7 @@ func (l *liveList) write(t *Tree, lines string) {
 		l.reopen(t)
 	}
 	if l.f == nil {
-		f, err := os.OpenFile(filepath.Join(t.dir, liveFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|openNonblock, fileMode)
+		f, err := OpenFile(filepath.Join(t.dir, liveFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 		if err != nil {
 			return
 		}
@@ -54,14 +56,15 @@ func (l *liveList) write(t *Tree, lines string) {
 	_, _ = l.f.WriteString(lines)
 }
 
-// own says whether this process has the lock of the storage.
-func (l *liveList) own(owned bool) {
+// setOwned sets whether this process holds the lock of the storage.
+func (l *liveList) setOwned(owned bool) {
 	l.mu.Lock()
 	l.owned = owned
 	l.mu.Unlock()
 }
 
-// reopen lets go of a list that was replaced: a daemon that starts rewrites it while other processes have the old one open. The caller holds mu.
+// reopen closes a list file that was replaced: a starting daemon rewrites the list while other
+// processes have the old file open. The caller holds mu.
 func (l *liveList) reopen(t *Tree) {
 	if l.f == nil {
 		return
@@ -69,7 +72,7 @@ func (l *liveList) reopen(t *Tree) {
 	open, err := l.f.Stat()
 	named, nameErr := t.root.Lstat(liveFile)
 	if err != nil || nameErr != nil || !os.SameFile(open, named) {
-		_ = l.f.Close() // every line was one write
+		_ = l.f.Close() // each line was one write, so nothing is buffered
 		l.f = nil
 	}
 }
@@ -98,8 +101,8 @@ func (t *Tree) readLive() (map[ID]bool, error) {
 	return live, err
 }
 
-// scanLive calls note for each line of the cached list. What a crash left of a line is passed over, however long it is: a power
-// cut can leave blocks of zero bytes.
+// scanLive calls note for each line of the cached list. It skips damaged lines of any length: a
+// power cut can leave blocks of zero bytes.
 func (t *Tree) scanLive(note func(id ID, begins bool)) error {
 	f, _, err := openRegular(t.root, liveFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,7 +127,8 @@ func (t *Tree) scanLive(note func(id ID, begins bool)) error {
 	}
 }
 
-// parseLive reads one line. A line may stand behind the torn beginning of another one; no ID holds a plus sign.
+// parseLive parses one line. The line may follow an incomplete one without a newline; no ID
+// contains a plus sign.
 func parseLive(line []byte) (id ID, begins, ok bool) {
 	line = bytes.TrimSuffix(line, []byte("\n"))
 	line = line[bytes.LastIndexByte(line, 0)+1:]
@@ -136,11 +140,13 @@ func parseLive(line []byte) (id ID, begins, ok bool) {
 	return id, line[0] == '+', err == nil
 }
 
-// liveListLimit is how long the cached list may grow with operations that ended before it is rewritten.
+// liveListLimit is the size in bytes from which the cached list is rewritten without the ended
+// operations.
 const liveListLimit = 1 << 20
 
-// trimLive rewrites the cached list when most of it is about operations that ended, and begins a new one where somebody has removed it. Lines
-// of this process wait meanwhile; only the daemon's process submits.
+// trimLive rewrites the cached list once it exceeds liveListLimit. If the file was removed, it
+// closes the old one and the next write creates a new one. Other writes of this process wait; only
+// the daemon's process submits.
 func (t *Tree) trimLive() error {
 	t.live.mu.Lock()
 	defer t.live.mu.Unlock()
@@ -160,7 +166,7 @@ func (t *Tree) trimLive() error {
 	return nil
 }
 
-// compactLive rewrites the cached list to what is live now.
+// compactLive rewrites the cached list to the operations that are live now.
 func (t *Tree) compactLive(live map[ID]bool) error {
 	if err := t.live.close(); err != nil {
 		return fmt.Errorf("rewrite the list of live operations: %w", err)

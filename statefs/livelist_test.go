@@ -43,15 +43,15 @@ func TestLiveListWithTornLines(t *testing.T) {
 	put(t, o.Tree, strings.Join([]string{
 		"+" + id[0].String() + "\n",
 		"\n", "x\n", "+\n", "-\n", "+no ID\n", "?" + id[1].String() + "\n", id[1].String() + "\n",
-		"+" + id[1].String()[:20] + "+" + id[2].String() + "\n", // the rest of one line and a whole one
+		"+" + id[1].String()[:20] + "+" + id[2].String() + "\n", // an incomplete line and a whole one
 		strings.Repeat("\x00", 200_000) + "+" + id[3].String() + "\n",
 		strings.Repeat("long ", 50_000) + "\n",
 		"+" + id[4].String() + "\n-" + id[4].String() + "\n",
 		"+" + id[5].String()[:30],
 	}, ""), liveFile)
 	wantLive(t, o, id[0], id[2], id[3])
-	// The next line stands behind the torn one.
-	o.live.add(o.Tree, &Record{ID: id[1]})
+	// The next line follows the incomplete one.
+	o.live.add(o.Tree, id[1])
 	wantLive(t, o, id[0], id[1], id[2], id[3])
 }
 
@@ -59,7 +59,7 @@ func TestLiveListIsCompacted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := ownTree(t, openTree(t, dir, Options{Durability: Process}))
-	other := openTree(t, dir, Options{Durability: Process}) // of another process: it has the old list open
+	other := openTree(t, dir, Options{Durability: Process}) // another process, with the old list open
 	kept, gone := submit(t, o.Tree), submit(t, other)
 	check(t, o.SetLiveList(map[ID]bool{kept.ID: true}))
 	data, err := os.ReadFile(filepath.Join(dir, liveFile))
@@ -92,7 +92,7 @@ func TestLiveListOfManyWriters(t *testing.T) {
 				mu.Lock()
 				tree := trees[i%2]
 				mu.Unlock()
-				tree.live.add(tree, &Record{ID: id})
+				tree.live.add(tree, id)
 			}
 		})
 	}
@@ -100,7 +100,8 @@ func TestLiveListOfManyWriters(t *testing.T) {
 	wantLive(t, o, all...)
 }
 
-// The list is a cache: what stands in its place stops nothing and is not followed.
+// TestLiveListThatIsNoFile: the list is a cache: a file of another kind with its name blocks
+// nothing and is not followed.
 func TestLiveListThatIsNoFile(t *testing.T) {
 	t.Parallel()
 	o := own(t)
@@ -113,7 +114,7 @@ func TestLiveListThatIsNoFile(t *testing.T) {
 	} {
 		check(t, place())
 		submit(t, o.Tree)
-		if _, err := o.LiveList(); !errors.Is(err, errIrregular) {
+		if _, err := o.LiveList(); !errors.Is(err, ErrIrregular) {
 			t.Errorf("%s: %v", name, err)
 		}
 		check(t, os.Remove(path))
@@ -125,7 +126,8 @@ func TestLiveListThatIsNoFile(t *testing.T) {
 	wantLive(t, o, last.ID)
 }
 
-// A daemon that runs for years must not keep a line for everything that ended.
+// TestLiveListIsTrimmed: a daemon that runs for years must not keep a line for every ended
+// operation.
 func TestLiveListIsTrimmed(t *testing.T) {
 	t.Parallel()
 	o := own(t)

@@ -16,10 +16,10 @@ import (
 
 const lockFile = "jobdir.lock"
 
-// LockedError says that another daemon holds the storage directory.
+// LockedError reports that another daemon holds the storage directory.
 type LockedError struct {
 	Dir string
-	// PID is of the daemon that holds it, 0 when it has not written it yet.
+	// PID is the daemon that holds it, 0 if it has not written its PID yet.
 	PID int
 }
 
@@ -30,26 +30,29 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("storage %s is in use by the daemon with PID %d: stop that one, or choose another directory with --storage", e.Dir, e.PID)
 }
 
-// lock is the lock of a storage directory, which ends with the process that holds it: flock(2) on jobdir.lock, which also tells the
-// PID, and on the folder jobs/, which nobody can take away from under a daemon without its noticing.
+// lock is the lock of a storage directory. It ends with the process that holds it. It is a flock(2)
+// on jobdir.lock, which also contains the PID, and one on the folder jobs/, which cannot be
+// replaced without the daemon noticing.
 type lock struct {
 	path   string
-	mu     sync.Mutex // guards file
+	clear  func() error // moves a file of the wrong kind away from path
+	mu     sync.Mutex   // guards file
 	file   *os.File
 	folder *os.File
 }
 
-// lockWait bounds how long a dead or dying holder is waited for, lockTick is the time between two tries, and lockTries how often a holder has to
-// be seen alive: a kill that has just been sent may show in none of the places where it can be seen.
+// lockWait bounds the wait for a dead or exiting holder, lockTick is the time between two tries,
+// and lockTries is how often a holder must be found alive: a kill that was just sent may not be
+// visible yet.
 const (
 	lockWait  = 2 * time.Second
 	lockTick  = 10 * time.Millisecond
 	lockTries = 3
 )
 
-// lock takes the lock of the directory. A daemon that was killed holds it until the kernel has taken its memory back, and one that was killed
-// while it started a command leaves it for a moment to the copy of itself that was about to become the command: a holder that is dead or dying is
-// waited for.
+// lock takes the lock of the directory. A killed daemon keeps the lock until the kernel has freed
+// its memory. If it was killed while it started a command, its forked child briefly keeps the lock
+// until the exec. The function therefore waits for a holder that is dead or exiting.
 func (t *Tree) lock() (l *lock, err error) {
 	for began, alive := time.Now(), 0; ; {
 		l, err = t.tryLock()
@@ -57,7 +60,7 @@ func (t *Tree) lock() (l *lock, err error) {
 		if !ok || held.PID == os.Getpid() || time.Since(began) >= lockWait {
 			return l, err
 		}
-		if held.PID != 0 && !isDying(held.PID) { // else it has the lock and is about to write it down
+		if held.PID != 0 && !isExiting(held.PID) { // otherwise it has the lock and is about to write its PID
 			if alive++; alive == lockTries {
 				return l, err
 			}
@@ -67,12 +70,12 @@ func (t *Tree) lock() (l *lock, err error) {
 }
 
 func (t *Tree) tryLock() (*lock, error) {
-	l := &lock{path: filepath.Join(t.dir, lockFile)}
+	l := &lock{path: filepath.Join(t.dir, lockFile), clear: func() error { return t.clearName(lockFile) }}
 	var err error
 	if l.folder, err = os.Open(t.JobsDir()); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", t.JobsDir(), err)
 	}
-	l.file, err = lockNamed(l.path)
+	l.file, err = l.lockNamed()
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		pid, _ := readLock(l.path)
 		return nil, errors.Join(&LockedError{Dir: t.dir, PID: pid}, l.folder.Close())
@@ -80,45 +83,51 @@ func (t *Tree) tryLock() (*lock, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.folder.Close())
 	}
-	switch err := flockPatiently(l.folder); {
+	switch err := flockExclusive(l.folder); {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		held := &LockedError{Dir: t.dir, PID: folderHolder(l.folder)}
-		_ = l.release() // the holder is what matters
+		_ = l.release() // the holder matters, not this error
 		return nil, held
 	case err != nil && !unlockable(err):
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", t.JobsDir(), err), l.release())
 	}
 	if err := errors.Join(l.file.Truncate(0), writePID(l.file)); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w; %s", l.path, err, remedy(err)), l.release())
+		return nil, errors.Join(fmt.Errorf("lock %s: %w; %s", l.path, err, adviceFor(err)), l.release())
 	}
 	return l, nil
 }
 
-// unlockable says that a folder cannot be locked on this file system: NFS wants a descriptor that can be written for that.
+// unlockable reports whether err means that a folder cannot be locked on this file system: NFS
+// requires a writable descriptor for a lock.
 func unlockable(err error) bool {
-	return errors.Is(err, unix.EBADF) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.EINVAL)
+	return errors.Is(err, unix.EBADF) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOLCK) ||
+		errors.Is(err, unix.EINVAL)
 }
 
-// lockNamed opens and locks the lock file. Between the two somebody may have replaced it: a lock on a file without a name keeps
-// nobody out.
-func lockNamed(path string) (*os.File, error) {
+// lockNamed opens and locks the lock file. It retries if the file was replaced in between: a lock
+// on an unlinked file would not exclude other daemons.
+func (l *lock) lockNamed() (*os.File, error) {
+	path := l.path
 	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|openNonblock, fileMode)
-		if err != nil {
-			return nil, fmt.Errorf("lock %s: %w; %s", path, err, remedy(err))
+		if err := l.clear(); err != nil {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		if err := flockPatiently(f); err != nil {
+		f, err := OpenFile(path, os.O_RDWR|os.O_CREATE)
+		if err != nil {
+			return nil, fmt.Errorf("lock %s: %w; %s", path, err, adviceFor(err))
+		}
+		if err := flockExclusive(f); err != nil {
 			_ = f.Close() // the first error counts
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 		if isNamed(f, path) {
 			return f, nil
 		}
-		_ = f.Close() // the lock goes with it
+		_ = f.Close() // this also releases the lock
 	}
 }
 
-// isNamed reports whether a name is still that of an open file.
+// isNamed reports whether path is still the name of an open file.
 func isNamed(f *os.File, path string) bool {
 	held, err := f.Stat()
 	if err != nil {
@@ -128,13 +137,13 @@ func isNamed(f *os.File, path string) bool {
 	return err == nil && os.SameFile(held, named)
 }
 
-func (l *lock) keep() (made bool, err error) {
+func (l *lock) restore() (made bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if isNamed(l.file, l.path) {
 		return false, nil
 	}
-	f, err := lockNamed(l.path)
+	f, err := l.lockNamed()
 	if err != nil {
 		return false, err
 	}
@@ -149,7 +158,8 @@ func (l *lock) keep() (made bool, err error) {
 func (l *lock) release() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Unlocked by name: a child that another goroutine is just starting holds a copy of the descriptor until its exec.
+	// Unlock explicitly: a child that another goroutine is starting holds a copy of the descriptor
+	// until its exec.
 	unlocked := flock(l.folder, unix.LOCK_UN)
 	if unlocked != nil && unlockable(unlocked) {
 		unlocked = nil
@@ -157,9 +167,10 @@ func (l *lock) release() error {
 	return errors.Join(unlocked, l.folder.Close(), flock(l.file, unix.LOCK_UN), l.file.Close())
 }
 
-// flockPatiently takes the lock unless a daemon has it. A shared lock is only somebody who asks for the holder: it goes at once, so
-// it is waited for, a tenth of a second at most.
-func flockPatiently(f *os.File) (err error) {
+// flockExclusive takes the lock unless a daemon holds it. A shared lock belongs to a process that
+// only checks for a holder and releases it at once, so the function retries for up to a tenth of a
+// second.
+func flockExclusive(f *os.File) (err error) {
 	for range 100 {
 		if err = flock(f, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
 			return err
@@ -175,7 +186,7 @@ func flockPatiently(f *os.File) (err error) {
 	return err
 }
 
-// flock is flock(2), again when a signal cut it short.
+// flock is flock(2), retried on EINTR.
 func flock(f *os.File, how int) error {
 	for {
 		if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
@@ -189,7 +200,7 @@ func writePID(f *os.File) error {
 	return err
 }
 
-// readLock returns the PID in the lock file, 0 when there is none, and whether the file is locked.
+// readLock returns the PID in the lock file, 0 if there is none, and whether the file is locked.
 func readLock(path string) (pid int, held bool) {
 	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
 	if err != nil {
@@ -207,7 +218,7 @@ func readLock(path string) (pid int, held bool) {
 	return pid, true
 }
 
-// isLocked reports whether somebody else has an open file locked.
+// isLocked reports whether another process has locked an open file.
 func isLocked(f *os.File) bool {
 	if err := flock(f, unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return errors.Is(err, unix.EWOULDBLOCK)
@@ -216,7 +227,8 @@ func isLocked(f *os.File) bool {
 	return false
 }
 
-// Holder returns the PID of the daemon that holds the directory, 0 when it is not known, and false when none does.
+// Holder returns the PID of the daemon that holds the directory, 0 if unknown, and false if no
+// daemon holds it.
 func (t *Tree) Holder() (pid int, held bool) {
 	if pid, held := readLock(filepath.Join(t.dir, lockFile)); held {
 		return pid, true

@@ -27,7 +27,8 @@ func TestOneOwner(t *testing.T) {
 	for _, other := range []*Tree{tree, openTree(t, dir, Options{Durability: Process})} {
 		_, err = Own(other)
 		locked, ok := errors.AsType[*LockedError](err)
-		if !ok || locked.PID != os.Getpid() || locked.Dir != tree.Dir() || !strings.Contains(err.Error(), fmt.Sprintf("PID %d", os.Getpid())) {
+		if !ok || locked.PID != os.Getpid() || locked.Dir != tree.Dir() ||
+			!strings.Contains(err.Error(), fmt.Sprintf("PID %d", os.Getpid())) {
 			t.Errorf("a second owner in one process: %v", err)
 		}
 	}
@@ -68,8 +69,8 @@ func TestTheLockEndsWithItsProcess(t *testing.T) {
 	}
 }
 
-// Whoever asks for the holder must not keep a daemon from starting.
-func TestAskingForTheHolderHoldsNothing(t *testing.T) {
+// TestHolderTakesNoLock: asking for the holder must not keep a daemon from starting.
+func TestHolderTakesNoLock(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -98,15 +99,20 @@ func TestAskingForTheHolderHoldsNothing(t *testing.T) {
 
 func TestLockedErrorWithoutAPID(t *testing.T) {
 	t.Parallel()
-	if text := (&LockedError{Dir: "/s"}).Error(); strings.Contains(text, "PID") || !strings.Contains(text, "another daemon") {
+	if text := (&LockedError{Dir: "/s"}).Error(); strings.Contains(text, "PID") ||
+		!strings.Contains(text, "another daemon") {
 		t.Error(text)
 	}
-	if (&LockedError{Dir: "/s", PID: 7}).Error() != "storage /s is in use by the daemon with PID 7: stop that one, or choose another directory with --storage" {
+	if (&LockedError{
+		Dir: "/s",
+		PID: 7,
+	}).Error() != "storage /s is in use by the daemon with PID 7: stop that one, or choose another directory with --storage" {
 		t.Error("the message has changed")
 	}
 }
 
-// A lock file that is removed or replaced lets nobody in, and is made again.
+// TestRemovedLockFileLetsNobodyIn: after the lock file is removed or replaced, no second daemon
+// starts, and the file is restored.
 func TestRemovedLockFileLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(path string) error{
@@ -120,7 +126,7 @@ func TestRemovedLockFileLetsNobodyIn(t *testing.T) {
 			o, err := Own(tree)
 			check(t, err)
 			defer func() { check(t, o.Release()) }()
-			if made, err := o.KeepLock(); made || err != nil {
+			if made, err := o.RestoreLock(); made || err != nil {
 				t.Errorf("a lock file that is well is made again: %t, %v", made, err)
 			}
 			check(t, spoil(filepath.Join(dir, lockFile)))
@@ -131,7 +137,7 @@ func TestRemovedLockFileLetsNobodyIn(t *testing.T) {
 			if pid, held := tree.Holder(); !held || pid != os.Getpid() {
 				t.Errorf("the holder is %d, %t", pid, held)
 			}
-			if made, err := o.KeepLock(); !made || err != nil {
+			if made, err := o.RestoreLock(); !made || err != nil {
 				t.Errorf("the lock file is not made again: %v", err)
 			}
 			if pid, held := readLock(filepath.Join(dir, lockFile)); !held || pid != os.Getpid() {
@@ -141,9 +147,9 @@ func TestRemovedLockFileLetsNobodyIn(t *testing.T) {
 	}
 }
 
-// TestALockOfTheDead leaves the lock with a copy of the descriptor of a daemon that was killed, as a child of it has between fork and
-// exec, and lets go of it a while later.
-func TestALockOfTheDead(t *testing.T) {
+// TestLockOfDeadProcess kills a daemon while a copy of its descriptor still holds the lock, as a
+// child does between fork and exec, and releases it after a delay.
+func TestLockOfDeadProcess(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
 	dead := start(t, "wait")

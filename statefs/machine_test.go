@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A storage that was copied to another machine, or a machine that was started again, has nothing of an old run.
+// TestRecordIsOfThisMachineAndBoot: on another machine or after a reboot, nothing of an old run is
+// alive.
 func TestRecordIsOfThisMachineAndBoot(t *testing.T) {
 	t.Parallel()
 	here := ThisMachine()
@@ -22,13 +23,13 @@ func TestRecordIsOfThisMachineAndBoot(t *testing.T) {
 		"image of a machine": {"elsewhere", here.Boot, false},
 		"never begun":        {"", "", false},
 	} {
-		if got := (&Record{Host: test.host, Boot: test.boot}).Here(here); got != test.want {
+		if got := (&Record{Host: test.host, Boot: test.boot}).RanOn(here); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
 }
 
-// The time in a pause is added up over the pauses.
+// TestPausedTimeAddsUp: the paused time is the sum of all pauses.
 func TestPausedTimeAddsUp(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2025, 11, 26, 13, 0, 0, 0, time.UTC)

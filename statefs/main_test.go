@@ -22,10 +22,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childEnv makes the test binary one of the other processes of a test: it names a row of children.
+// childEnv makes the test binary one of the other processes of a test: its value is a key of
+// children.
 const childEnv = "STATEFS_TEST_CHILD"
 
-// children are what the test binary can be. Each gets the arguments of the process and answers on standard output.
+// children are the processes that the test binary can act as. Each gets the arguments of the
+// process and answers on standard output.
 var children = map[string]func(args []string) error{
 	"wait":   func([]string) error { return untilEOF() },
 	"own":    childOwns,
@@ -41,12 +43,12 @@ func TestMain(m *testing.M) {
 			fmt.Println("error:", err)
 			os.Exit(1)
 		}
-		os.Exit(0) // nothing is closed: an unclean end
+		os.Exit(0) // nothing is closed: an unclean exit
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// untilEOF says that the process is there and waits until its parent closes the pipe or dies.
+// untilEOF reports that the process is ready and waits until its parent closes the pipe or dies.
 func untilEOF() error {
 	fmt.Println("ready")
 	_, err := io.Copy(io.Discard, os.Stdin)
@@ -68,7 +70,8 @@ func childOwns(args []string) error {
 	return untilEOF()
 }
 
-// childOwnsAndIsLarge owns a storage and has as much memory as the kernel needs a while to take back.
+// childOwnsAndIsLarge owns a storage and has so much memory that the kernel takes some time to free
+// it.
 func childOwnsAndIsLarge(args []string) error {
 	memory := make([]byte, 256<<20)
 	for i := 0; i < len(memory); i += 4096 {
@@ -115,7 +118,7 @@ func childOpensWithUmask(args []string) error {
 	return nil
 }
 
-// childReads tells what a user without rights to some files gets of a storage.
+// childReads reports what a user without rights to some files reads of a storage.
 func childReads(args []string) error {
 	seen, err := readAsStranger(args[0], args[1])
 	if err != nil {
@@ -131,7 +134,7 @@ type process struct {
 	lines *bufio.Scanner
 }
 
-// command prepares a copy of the test binary that is child name.
+// command prepares a copy of the test binary that acts as child name.
 func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
@@ -152,7 +155,7 @@ func start(t *testing.T, name string, args ...string) *process {
 	p := &process{cmd: cmd, stdin: stdin, lines: bufio.NewScanner(stdout)}
 	t.Cleanup(func() {
 		_ = stdin.Close()
-		_ = cmd.Wait() // an error when the test has ended it already
+		_ = cmd.Wait() // an error if the test has ended it already
 	})
 	return p
 }
@@ -165,7 +168,7 @@ func (p *process) line(t *testing.T) string {
 	return p.lines.Text()
 }
 
-// kill ends the process as kill -9 does and waits for it.
+// kill ends the process with SIGKILL and waits for it.
 func (p *process) kill(t *testing.T) {
 	t.Helper()
 	check(t, p.cmd.Process.Signal(syscall.SIGKILL))
@@ -189,7 +192,7 @@ func openTree(t *testing.T, dir string, options Options) *Tree {
 	return tree
 }
 
-// own opens and owns a storage of its own, without syncs.
+// own opens and owns a new storage, without syncs.
 func own(t *testing.T) *Owner {
 	t.Helper()
 	return ownTree(t, openTree(t, t.TempDir(), Options{Durability: Process}))
@@ -210,7 +213,7 @@ func submit(t *testing.T, tree *Tree) *Record {
 	return rec
 }
 
-// foreignID is the ID of an operation that another program keeps.
+// foreignID returns the ID of a foreign operation.
 func foreignID(t *testing.T, pid int) ID {
 	t.Helper()
 	id, err := MakeID("other-program", testTime, pid, 7)
@@ -226,7 +229,7 @@ func put(t *testing.T, tree *Tree, content string, elem ...string) string {
 	return name
 }
 
-// age makes a file look older.
+// age sets the times of a file back.
 func age(t *testing.T, name string, by time.Duration) {
 	t.Helper()
 	then := time.Now().Add(-by)
@@ -252,7 +255,7 @@ func wantNames(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// await receives, and fails the test when nothing comes.
+// await receives a value, and fails the test on a timeout.
 func await[T any](t *testing.T, from <-chan T, what string) T {
 	t.Helper()
 	select {

@@ -10,12 +10,13 @@ import (
 	"syscall"
 )
 
-// MarkName is the environment variable by which every process that a daemon starts is known, with all of its descendants. Nobody
-// but the daemon sets it.
+// MarkName is the environment variable that identifies every process started by a daemon, with all
+// descendants. Only the daemon sets it.
 const MarkName = "JOBDIR_MARK"
 
-// readMark returns the mark of the storage, "" when no daemon has made one yet: a random text that storage.json keeps, so that the
-// storage is the same by every path, and the place of its folder, so that a copy is another one.
+// readMark returns the mark of the storage, "" if no daemon has created one yet. It consists of a
+// random text from storage.json, so that it is the same by every path, and the place of the folder,
+// so that a copy of the storage has another mark.
 func (t *Tree) readMark() (string, error) {
 	info, _, err := t.readStorage()
 	if err != nil && !errors.Is(err, ErrBadCounter) || info.Mark == "" {
@@ -28,9 +29,10 @@ func (t *Tree) readMark() (string, error) {
 	return info.Mark + placeOf(folder), nil
 }
 
-// placeOf tells a folder from all others of the machine. The number alone would not: the first folder of a file system has the same
-// one in each, and all folders of a snapshot or of an image of a disk keep theirs. The number of the device may be another one after
-// the file system was unmounted, and then no process is left that had a file there.
+// placeOf identifies a folder among all folders of the machine. The inode number alone is not
+// enough: the root folder has the same number in every file system, and snapshots and disk images
+// keep all numbers. The device number may change after an unmount, but then no process with an open
+// file there is left.
 func placeOf(folder fs.FileInfo) string {
 	stat, ok := folder.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -39,7 +41,7 @@ func placeOf(folder fs.FileInfo) string {
 	return fmt.Sprintf(".%x.%x", stat.Dev, stat.Ino)
 }
 
-// makeMark makes the mark of the storage if it has none.
+// makeMark creates the mark of the storage if it has none.
 func (t *Tree) makeMark() error {
 	if info, _, err := t.readStorage(); err != nil || info.Mark != "" {
 		return err
@@ -50,9 +52,10 @@ func (t *Tree) makeMark() error {
 	})
 }
 
-// KeepMark writes the mark into storage.json again when somebody removed or replaced that file, and reports whether it did: the next
-// daemon knows by it what this one has started.
-func (o *Owner) KeepMark() (made bool, err error) {
+// RestoreMark writes the mark into storage.json again if that file was removed or replaced, and
+// reports whether it did. The next daemon needs the mark to recognise the processes that this one
+// started.
+func (o *Owner) RestoreMark() (made bool, err error) {
 	text, _, _ := strings.Cut(o.mark, ".")
 	if info, whole, err := o.readStorage(); err != nil || whole && info.Mark == text {
 		return false, err
@@ -64,11 +67,13 @@ func (o *Owner) KeepMark() (made bool, err error) {
 	return err == nil, err
 }
 
-// Mark returns the entry of the environment, "JOBDIR_MARK=...", that all processes of this storage carry. It stays the same when the
-// storage is reached by another path or moved within its file system, and is another one for a copy.
+// Mark returns the environment entry, "JOBDIR_MARK=...", of all processes of this storage. It does
+// not change if the storage is reached by another path or moved within its file system; a copy has
+// another one.
 func (o *Owner) Mark() string { return MarkName + "=" + o.mark }
 
-// MarkOf is Mark for the storage directory dir, which may be in use; "" when no daemon was ever there.
+// MarkOf is Mark for the storage directory dir, which may be in use; "" if no daemon has ever used
+// it.
 func MarkOf(dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The mark is that of the storage, by whatever path it is reached, and a copy is another storage.
+// TestMarkFollowsTheStorage: the mark is the same by every path to the storage, and a copy is
+// another storage.
 func TestMarkFollowsTheStorage(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -73,7 +74,8 @@ func TestMarkOfNothing(t *testing.T) {
 	}
 }
 
-// Folders with the same number are those of file systems that were just made, or of a snapshot and what it was taken from.
+// TestFoldersOfTwoFileSystemsAreTwoPlaces: new file systems, or a snapshot and its origin, have
+// folders with the same inode numbers.
 func TestFoldersOfTwoFileSystemsAreTwoPlaces(t *testing.T) {
 	t.Parallel()
 	one, err := os.Stat("/proc")
@@ -90,7 +92,8 @@ func TestFoldersOfTwoFileSystemsAreTwoPlaces(t *testing.T) {
 	}
 }
 
-// What a daemon has started must be found by the next one, whatever becomes of storage.json meanwhile.
+// TestMarkIsKept: the next daemon must find the processes that this one started, whatever happens
+// to storage.json in between.
 func TestMarkIsKept(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -113,7 +116,7 @@ func TestMarkIsKept(t *testing.T) {
 			check(t, err)
 			path := filepath.Join(tree.Dir(), storageFile)
 			check(t, tc.spoil(path))
-			if made, err := o.KeepMark(); made != tc.made || err != nil {
+			if made, err := o.RestoreMark(); made != tc.made || err != nil {
 				t.Errorf("made again: %t, %v, want %t", made, err, tc.made)
 			}
 			submit(t, tree)

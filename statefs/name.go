@@ -5,37 +5,39 @@ import (
 	"strings"
 )
 
-// Name is what a file name in jobs/ says. Exactly one of State and Ask is set for a name with a meaning; both are empty for a
-// name that begins with an ID and ends in something unknown, such as ID.running.bak.
+// Name is a parsed file name of jobs/. Exactly one of State and Action is set for a known suffix.
+// Both are empty for a name that begins with an ID and has an unknown suffix, such as
+// ID.running.bak.
 type Name struct {
-	ID    ID
-	State State
-	Ask   Ask
+	ID     ID
+	State  State
+	Action Action
 }
 
-// Names is a set of the markers and requests that an operation may have.
-type Names uint32
+// NameSet is a set of marker and request names of an operation.
+type NameSet uint32
 
 const (
 	// AllNames is every marker and every request.
-	AllNames   Names = 1<<17 - 1
-	allMarkers Names = 1<<8 - 1
+	AllNames   NameSet = 1<<18 - 1
+	allMarkers NameSet = 1<<8 - 1
 )
 
-// NameOf is the set of one marker.
-func NameOf(state State) Names {
+// MarkerBit returns the set of one marker.
+func MarkerBit(state State) NameSet {
 	if i := slices.Index(liveStates, state); i >= 0 {
 		return 1 << i
 	}
 	return AllNames
 }
 
-// Bit is the set of a name alone, and all names for one without a meaning: it may have been any of them.
-func (n Name) Bit() Names {
+// Bit returns the set of this name alone, and AllNames for an unknown suffix: the file may have had
+// any of the names before.
+func (n Name) Bit() NameSet {
 	if n.State != "" {
-		return NameOf(n.State)
+		return MarkerBit(n.State)
 	}
-	if i := slices.Index(asks, n.Ask); i >= 0 {
+	if i := slices.Index(actions, n.Action); i >= 0 {
 		return 1 << (len(liveStates) + i)
 	}
 	return AllNames
@@ -47,10 +49,11 @@ const requestSuffix = "_requested"
 func MarkerName(id ID, state State) string { return id.text + "." + string(state) }
 
 // RequestName returns the name of a request file.
-func RequestName(id ID, ask Ask) string { return id.text + "." + string(ask) + requestSuffix }
+func RequestName(id ID, ask Action) string { return id.text + "." + string(ask) + requestSuffix }
 
-// ParseName reads a file name of jobs/. It reports false for a name that belongs to no operation; such a file is never touched.
-// Whole names count: a temporary name such as ID.running12345 is no marker.
+// ParseName parses a file name of jobs/. It returns false for a name that belongs to no operation;
+// such a file is never touched. Only exact suffixes are known: a temporary name such as
+// ID.running12345 is not a marker.
 func ParseName(name string) (Name, bool) {
 	head, suffix, found := strings.Cut(name, ".")
 	if !found {
@@ -64,17 +67,17 @@ func ParseName(name string) (Name, bool) {
 		return Name{ID: id, State: State(suffix)}, true
 	}
 	if ask, ok := strings.CutSuffix(suffix, requestSuffix); ok {
-		for _, known := range asks {
-			if Ask(ask) == known {
-				return Name{ID: id, Ask: known}, true
+		for _, known := range actions {
+			if Action(ask) == known {
+				return Name{ID: id, Action: known}, true
 			}
 		}
 	}
 	return Name{ID: id}, true
 }
 
-// OwnerOf returns the ID that a file name in jobs/ begins with; it is the key under which events are gathered.
-func OwnerOf(name string) (ID, bool) {
+// IDFromName returns the ID that a file name in jobs/ begins with. The watch groups events by it.
+func IDFromName(name string) (ID, bool) {
 	parsed, ok := ParseName(name)
 	return parsed.ID, ok
 }

@@ -15,8 +15,8 @@ func TestParseName(t *testing.T) {
 			t.Errorf("the marker of %s is read as %+v, %t", state, got, ok)
 		}
 	}
-	for _, ask := range Asks() {
-		if got, ok := ParseName(RequestName(id, ask)); !ok || got != (Name{ID: id, Ask: ask}) {
+	for _, ask := range Actions() {
+		if got, ok := ParseName(RequestName(id, ask)); !ok || got != (Name{ID: id, Action: ask}) {
 			t.Errorf("the request %s is read as %+v, %t", ask, got, ok)
 		}
 	}
@@ -55,7 +55,7 @@ func TestParseName(t *testing.T) {
 		if got, ok := ParseName(test.name); got != test.want || ok != test.ok {
 			t.Errorf("ParseName(%q) = %+v, %t", test.name, got, ok)
 		}
-		if owner, ok := OwnerOf(test.name); owner != test.want.ID || ok != test.ok {
+		if owner, ok := IDFromName(test.name); owner != test.want.ID || ok != test.ok {
 			t.Errorf("OwnerOf(%q) = %q, %t", test.name, owner, ok)
 		}
 	}
@@ -63,7 +63,10 @@ func TestParseName(t *testing.T) {
 
 func FuzzParseName(f *testing.F) {
 	const id = "g-j_2025-11-26_13-07-00_p16384_r42"
-	for _, suffix := range []string{"", ".", ".running", ".running123", ".pause_requested", ".pause_requested.swp", ".running/x", ".\xff"} {
+	for _, suffix := range []string{
+		"", ".", ".running", ".running123", ".pause_requested", ".pause_requested.swp",
+		".running/x", ".\xff",
+	} {
 		f.Add(id + suffix)
 		f.Add("." + id + suffix)
 	}
@@ -74,11 +77,11 @@ func FuzzParseName(f *testing.F) {
 			if name != (Name{}) {
 				t.Fatalf("%q belongs to nothing and is %+v", text, name)
 			}
-		case name.ID.IsZero() || name.State != "" && name.Ask != "":
+		case name.ID.IsZero() || name.State != "" && name.Action != "":
 			t.Fatalf("%q is %+v", text, name)
 		case name.State != "" && (!name.State.Live() || MarkerName(name.ID, name.State) != text):
 			t.Fatalf("%q was taken for a marker: %+v", text, name)
-		case name.Ask != "" && RequestName(name.ID, name.Ask) != text:
+		case name.Action != "" && RequestName(name.ID, name.Action) != text:
 			t.Fatalf("%q was taken for a request: %+v", text, name)
 		case !strings.HasPrefix(text, name.ID.String()+"."):
 			t.Fatalf("%q does not begin with %q", text, name.ID)
@@ -90,7 +93,7 @@ func TestEveryNameHasABitOfItsOwn(t *testing.T) {
 	t.Parallel()
 	id, err := ParseID("g-j_2025-11-26_13-22-00_p1_r1")
 	check(t, err)
-	var all Names
+	var all NameSet
 	add := func(file string) {
 		name, ok := ParseName(file)
 		bit := name.Bit()
@@ -105,49 +108,50 @@ func TestEveryNameHasABitOfItsOwn(t *testing.T) {
 	if all != allMarkers {
 		t.Errorf("the markers are %b, want %b", all, allMarkers)
 	}
-	for _, ask := range Asks() {
+	for _, ask := range Actions() {
 		add(RequestName(id, ask))
 	}
 	if all != AllNames {
 		t.Errorf("all together are %b, want %b", all, AllNames)
 	}
-	if name, _ := ParseName(id.String() + ".running.bak"); name.Bit() != AllNames || NameOf(Completed) != AllNames {
+	if name, _ := ParseName(id.String() + ".running.bak"); name.Bit() != AllNames || MarkerBit(Completed) != AllNames {
 		t.Error("a name without a meaning may have been any")
 	}
 }
 
-func TestALookForSomeNamesSeesNoOthers(t *testing.T) {
+func TestObserveSeesOnlyItsNames(t *testing.T) {
 	t.Parallel()
 	o := ownTree(t, openTree(t, t.TempDir(), Options{Durability: Process}))
 	rec := submit(t, o.Tree)
 	check(t, o.Request(t.Context(), rec.ID, Pause, nil))
 	check(t, os.Mkdir(filepath.Join(o.JobsDir(), MarkerName(rec.ID, Running)), 0o750))
 	for _, test := range []struct {
-		names             Names
+		names             NameSet
 		states, asks, odd int
 	}{
 		{0, 0, 0, 0},
-		{NameOf(Queued), 1, 0, 0},
-		{NameOf(Paused), 0, 0, 0},
-		{Name{Ask: Pause}.Bit(), 0, 1, 0},
-		{NameOf(Running) | Name{Ask: Cancel}.Bit(), 0, 0, 1},
+		{MarkerBit(Queued), 1, 0, 0},
+		{MarkerBit(Paused), 0, 0, 0},
+		{Name{Action: Pause}.Bit(), 0, 1, 0},
+		{MarkerBit(Running) | Name{Action: Cancel}.Bit(), 0, 0, 1},
 		{AllNames, 1, 1, 1},
 	} {
-		sight, err := o.LookFor(rec.ID, test.names)
+		sight, err := o.Observe(rec.ID, test.names)
 		check(t, err)
-		if len(sight.States) != test.states || len(sight.Inodes) != test.states || len(sight.Asks) != test.asks || len(sight.Odd) != test.odd {
+		if len(sight.States) != test.states || len(sight.Inodes) != test.states || len(sight.Requests) != test.asks ||
+			len(sight.Irregular) != test.odd {
 			t.Errorf("%b: %+v", test.names, sight)
 		}
 	}
 	listing, err := o.List()
 	check(t, err)
-	if got := listing.IDs()[rec.ID]; got != AllNames { // since one of its names is a folder
+	if got := listing.IDs()[rec.ID]; got != AllNames { // because one of its names is a folder
 		t.Errorf("the listing has %b", got)
 	}
 	check(t, os.Remove(filepath.Join(o.JobsDir(), MarkerName(rec.ID, Running))))
 	listing, err = o.List()
 	check(t, err)
-	if got := listing.IDs()[rec.ID]; got != NameOf(Queued)|(Name{Ask: Pause}).Bit() {
+	if got := listing.IDs()[rec.ID]; got != MarkerBit(Queued)|(Name{Action: Pause}).Bit() {
 		t.Errorf("the listing has %b", got)
 	}
 }

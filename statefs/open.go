@@ -7,18 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openDescriptor is os.OpenFile without what only sockets and pipes need: the package os asks the poller of the runtime about every file that
-// it opens, and the kernel answers for each regular one that it has nothing to poll. A link in the last part of the path is not followed, and
-// the open waits for nobody. The caller closes the descriptor; path is what messages call the file.
+// openDescriptor is os.OpenFile without the registration with the runtime's poller, which costs
+// system calls and is useless for regular files. It does not follow a link in the last part of the
+// path and does not block. The caller closes the descriptor; path is the name of the file in
+// errors.
 func openDescriptor(folder int, name, path string, flags int, mode uint32) (fd int, err error) {
-	err = again("open", path, func() error {
+	err = retryInterrupted("open", path, func() error {
 		fd, err = unix.Openat(folder, name, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, mode)
 		return err
 	})
 	return fd, err
 }
 
-// rename is os.Rename without a look at the target, which the kernel takes too.
+// rename is os.Rename without the stat of the target, which the kernel checks too.
 func rename(from, to string) error {
 	for {
 		err := unix.Rename(from, to)

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// EntryVersion is the version of the format of entries that this code writes.
+// EntryVersion is the version of the entry format that this code writes.
 const EntryVersion = 1
 
-// entryLimit bounds what is read of an entry.
+// entryLimit bounds how much of an entry is read, in bytes.
 const entryLimit = 1 << 20
 
-// The suffixes of entries: one that is tried, and one that waits for a person.
+// The suffixes of entries: being tried, and waiting for a person.
 const (
 	entryPending = ".pending"
 	entryManual  = ".failed_manual"
@@ -29,20 +29,21 @@ const (
 
 var entryPattern = regexp.MustCompile(`^([^.]+)\.([1-9][0-9]{0,3})-([a-z][a-z0-9]{0,15})(\.pending|\.failed_manual)$`)
 
-// EntryName names an entry of the outbox: what is to be delivered of an operation to one target.
+// EntryName names an entry of the outbox: the delivery of one operation to one target.
 type EntryName struct {
 	ID ID
-	// Place is the place of the target in the job's list, from 1, and Kind what it is.
+	// Place is the position of the target in the job's list, from 1; Kind is its kind.
 	Place int
 	Kind  string
 }
 
-// String is the name of the entry's file without its suffix.
+// String returns the name of the entry's file without its suffix.
 func (n EntryName) String() string { return n.ID.text + "." + strconv.Itoa(n.Place) + "-" + n.Kind }
 
 func (n EntryName) file(suffix string) string { return path.Join(outboxDir, n.String()+suffix) }
 
-// ParseEntryName reads the name of a file of outbox/; manual is one that waits for a person.
+// ParseEntryName parses the name of a file of outbox/; manual is true if the entry waits for a
+// person.
 func ParseEntryName(file string) (name EntryName, manual bool, err error) {
 	m := entryPattern.FindStringSubmatch(file)
 	if m == nil {
@@ -56,41 +57,44 @@ func ParseEntryName(file string) (name EntryName, manual bool, err error) {
 	return EntryName{ID: id, Place: place, Kind: m[3]}, m[4] == entryManual, err
 }
 
-// OutboxEntry is the content of a file of outbox/. It is durable before the terminal record that it belongs to, and means nothing until
-// there is that record and it names the delivery.
+// OutboxEntry is the content of a file of outbox/. It is durable before the terminal record of its
+// operation, and has no effect until that record exists and contains the delivery.
 type OutboxEntry struct {
 	Version int `json:"version"`
-	// Run is the one with which the operation ended; optional steps may have had later ones since.
+	// Run is the run with which the operation ended; optional steps may have later runs.
 	Run       int       `json:"run"`
 	CreatedAt time.Time `json:"created_at"`
-	// Attempts counts how often it was tried; LastAt and LastError are of the last one that failed.
+	// Attempts counts the attempts; LastAt and LastError are of the last failed one.
 	Attempts  int        `json:"attempts"`
 	LastAt    *time.Time `json:"last_attempt_at,omitempty"`
 	LastError string     `json:"last_error,omitempty"`
-	// Until is when it is given to a person if it was not delivered; nil is never.
+	// Until is when a delivery that has not succeeded starts to wait for a person; nil is never.
 	Until *time.Time `json:"retry_until,omitempty"`
-	// Upload is what is being sent in parts, nil when nothing is.
+	// Upload is the unfinished multipart upload, nil if there is none.
 	Upload *Upload `json:"upload,omitempty"`
-	// Artifacts is how far the delivery of artifacts is, nil when it is of none or has not begun.
+	// Artifacts is the progress of a delivery of artifacts, nil for other deliveries or before it
+	// begins.
 	Artifacts *SentArtifacts `json:"artifacts,omitempty"`
 }
 
-// SentArtifacts are the artifacts that a target has already; they are sent in the order in which a walk over their folder finds them.
+// SentArtifacts are the artifacts that the target already has. Artifacts are sent in the order in
+// which a walk of their folder finds them.
 type SentArtifacts struct {
-	// After is the name of the last one.
+	// After is the name of the last one sent.
 	After string `json:"after"`
-	// Files and Bytes count all of them, Stored says where the first are.
+	// Files and Bytes count all of them; Stored lists the first ones.
 	Files  int64        `json:"files"`
 	Bytes  int64        `json:"bytes"`
 	Stored []StoredFile `json:"stored,omitempty"`
 }
 
-// Upload is a file that is being sent to a bucket in parts, which the server keeps until all are there. The next try goes on with it.
+// Upload is an unfinished multipart upload to a bucket. The server keeps the parts, and the next
+// attempt continues it.
 type Upload struct {
-	// Name is that of the object, and ID what the server calls the upload.
+	// Name is the name of the object, ID the server's ID of the upload.
 	Name string `json:"name"`
 	ID   string `json:"upload_id"`
-	// Bytes is the size of the whole, PartBytes that of each part but the last.
+	// Bytes is the size of the whole, PartBytes the size of each part except the last.
 	Bytes     int64 `json:"bytes"`
 	PartBytes int64 `json:"part_bytes"`
 }
@@ -100,7 +104,8 @@ func encodeEntry(e *OutboxEntry) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// decodeEntry reads an entry. Members that it does not know are left out: a newer version writes a higher number when they matter.
+// decodeEntry decodes an entry. It ignores unknown members: if they matter, a newer version of
+// jobdir writes a higher version number.
 func decodeEntry(file string, data []byte) (*OutboxEntry, error) {
 	e := new(OutboxEntry)
 	err := json.Unmarshal(data, e)
@@ -119,16 +124,16 @@ func decodeEntry(file string, data []byte) (*OutboxEntry, error) {
 	return e, nil
 }
 
-// OutboxFiles is what outbox/ holds.
+// OutboxFiles is the content of outbox/.
 type OutboxFiles struct {
 	Pending, Manual []EntryName
-	// Asked are entries, or what was one, of which somebody asks something.
-	Asked []EntryName
-	// Others are names that mean nothing.
+	// Requested are the present or former entries that have a pending request.
+	Requested []EntryName
+	// Others are unknown names.
 	Others []string
 }
 
-// Outbox lists the entries, in the order of their names.
+// Outbox lists the entries in the order of their names.
 func (t *Tree) Outbox() (OutboxFiles, error) {
 	var files OutboxFiles
 	entries, err := fs.ReadDir(t.root.FS(), outboxDir)
@@ -139,8 +144,8 @@ func (t *Tree) Outbox() (OutboxFiles, error) {
 		name, manual, err := ParseEntryName(entry.Name())
 		switch {
 		case err != nil || !entry.Type().IsRegular():
-			if name, _, ok := ParseDeliveryAsk(entry.Name()); ok {
-				files.Asked = append(files.Asked, name)
+			if name, _, ok := ParseDeliveryRequest(entry.Name()); ok {
+				files.Requested = append(files.Requested, name)
 			} else if !strings.HasPrefix(entry.Name(), ".") {
 				files.Others = append(files.Others, entry.Name())
 			}
@@ -156,9 +161,10 @@ func (t *Tree) Outbox() (OutboxFiles, error) {
 // OutboxDir returns the absolute path of outbox/.
 func (t *Tree) OutboxDir() string { return filepath.Join(t.dir, outboxDir) }
 
-// HasEntry says whether there is an entry, and whether it waits for a person. One that is being renamed is there.
+// HasEntry reports whether an entry exists, and whether it waits for a person. An entry that is
+// being renamed exists.
 func (t *Tree) HasEntry(name EntryName) (has, manual bool, err error) {
-	for range entryLooks {
+	for range maxEntryReads {
 		for _, suffix := range []string{entryPending, entryManual} {
 			_, err := t.root.Lstat(name.file(suffix))
 			if err == nil {
@@ -172,10 +178,12 @@ func (t *Tree) HasEntry(name EntryName) (has, manual bool, err error) {
 	return false, false, nil
 }
 
-// entryLooks is how often an entry is looked for before it is taken for gone: a look may fall between its two names.
-const entryLooks = 3
+// maxEntryReads is how often an entry is checked before it counts as missing: a rename may hide it
+// from one check.
+const maxEntryReads = 3
 
-// Undelivered returns the operations that have something in the outbox, also what could not be delivered and what cannot be read.
+// Undelivered returns the operations with an entry in the outbox, including failed and unreadable
+// ones.
 func (t *Tree) Undelivered() (map[ID]bool, error) {
 	files, err := t.Outbox()
 	if err != nil {
@@ -194,8 +202,9 @@ func (t *Tree) Undelivered() (map[ID]bool, error) {
 	return held, nil
 }
 
-// ReadEntry returns an entry and whether it waits for a person. The error wraps fs.ErrNotExist when there is none, is a *CorruptError
-// when it cannot be understood, and wraps ErrNewerVersion when it must be left alone.
+// ReadEntry returns an entry and whether it waits for a person. The error wraps fs.ErrNotExist if
+// there is none, is a *CorruptError if it cannot be decoded, and wraps ErrNewerVersion if a newer
+// version wrote it.
 func (t *Tree) ReadEntry(name EntryName) (e *OutboxEntry, manual bool, err error) {
 	for _, suffix := range []string{entryPending, entryManual} {
 		data, err := t.readRegular(t.root, name.file(suffix), entryLimit)
@@ -211,7 +220,7 @@ func (t *Tree) ReadEntry(name EntryName) (e *OutboxEntry, manual bool, err error
 	return nil, false, fmt.Errorf("entry %s: %w", name, fs.ErrNotExist)
 }
 
-// WriteEntry puts an entry that is to be tried in the place of what there was. It is durable after SyncOutbox.
+// WriteEntry writes a pending entry and replaces an earlier one. It is durable after SyncOutbox.
 func (o *Owner) WriteEntry(name EntryName, e *OutboxEntry) error {
 	e.Version = EntryVersion
 	data, err := encodeEntry(e)
@@ -221,7 +230,8 @@ func (o *Owner) WriteEntry(name EntryName, e *OutboxEntry) error {
 	return o.files.replace(name.file(entryPending), data, false)
 }
 
-// RewriteEntry is WriteEntry for an entry that is there and to be tried; the error wraps fs.ErrNotExist when it is not, however lately that was.
+// RewriteEntry is WriteEntry for an existing pending entry. The error wraps fs.ErrNotExist if the
+// entry does not exist, even if it was only just removed.
 func (o *Owner) RewriteEntry(name EntryName, e *OutboxEntry) error {
 	e.Version = EntryVersion
 	data, err := encodeEntry(e)
@@ -231,10 +241,10 @@ func (o *Owner) RewriteEntry(name EntryName, e *OutboxEntry) error {
 	return o.files.rewrite(name.file(entryPending), data)
 }
 
-// SyncOutbox makes durable which entries there are.
+// SyncOutbox makes the names of the entries durable.
 func (o *Owner) SyncOutbox() error { return o.outboxSync.sync() }
 
-// HoldEntry has an entry wait for a person, who renames it back to have it tried again.
+// HoldEntry makes an entry wait for a person, who can rename it back to retry it.
 func (o *Owner) HoldEntry(name EntryName) error {
 	if err := o.root.Rename(name.file(entryPending), name.file(entryManual)); err != nil {
 		return fmt.Errorf("hold entry %s: %w", name, err)
@@ -242,10 +252,13 @@ func (o *Owner) HoldEntry(name EntryName) error {
 	return o.outboxSync.sync()
 }
 
-// ReviveEntry has an entry that waits for a person be tried again, with new content. It is durable when it returns.
+// ReviveEntry makes an entry that waits for a person pending again, with new content. It is durable
+// when it returns.
 func (o *Owner) ReviveEntry(name EntryName, e *OutboxEntry) error {
-	// Renamed, and then replaced: of a new file and the removal of the old one a power cut could leave the removal alone.
-	if err := o.root.Rename(name.file(entryManual), name.file(entryPending)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	// First the rename, then the new content: with a new file and a removal, a power cut could keep
+	// only the removal.
+	if err := o.root.Rename(name.file(entryManual), name.file(entryPending)); err != nil &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("revive entry %s: %w", name, err)
 	}
 	if err := o.WriteEntry(name, e); err != nil {
@@ -254,8 +267,8 @@ func (o *Owner) ReviveEntry(name EntryName, e *OutboxEntry) error {
 	return o.outboxSync.sync()
 }
 
-// RemoveEntry removes an entry, in whatever state it is. It is not synced: one that comes back meets a record which says that it is
-// done with.
+// RemoveEntry removes an entry in any state. It does not sync: if the entry comes back, its record
+// shows that the delivery is finished.
 func (o *Owner) RemoveEntry(name EntryName) error {
 	var errs []error
 	for _, suffix := range []string{entryPending, entryManual} {
@@ -266,7 +279,7 @@ func (o *Owner) RemoveEntry(name EntryName) error {
 	return errors.Join(errs...)
 }
 
-// QuarantineEntry moves an entry that belongs to nothing to corrupt/ with the reason beside it.
+// QuarantineEntry moves an entry without a delivery to corrupt/ with the reason beside it.
 func (o *Owner) QuarantineEntry(name EntryName, manual bool, reason string) error {
 	suffix := entryPending
 	if manual {

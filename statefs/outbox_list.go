@@ -14,28 +14,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outboxFile is a cached list of the entries of outbox/: "+NAME" when one is written, "-NAME" when it is done with. It lets a start find an entry that
-// was removed while no daemon ran, without reading the history. Its first line says which folder the entries are in. It is never synced: what a power cut
-// takes of it is the notice of such an entry.
+// outboxFile is a cached list of the entries of outbox/: "+NAME" when an entry is written, "-NAME"
+// when it is finished. With it, a start finds an entry that was removed while no daemon ran,
+// without reading the history. The first line identifies the folder outbox/. The list is never
+// synced: a power cut can only hide such a removal.
 const outboxFile = "outbox.list"
 
-// outboxListLimit is how long the list may grow before it is rewritten, in bytes.
+// outboxListLimit is the size in bytes from which the list is rewritten.
 const outboxListLimit = 1 << 20
 
-// outboxList belongs to the one process that holds the lock.
+// outboxList is the open list; only the process that holds the lock uses it.
 type outboxList struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	f    *os.File
 	size int64
 }
 
-// NoteEntries adds entries to the list of what the outbox holds, before they are written.
+// NoteEntries adds entries to the list before they are written.
 func (o *Owner) NoteEntries(names ...EntryName) { o.outbox.write(o, '+', names) }
 
-// StrikeEntry takes an entry off the list, after it was removed and its record says why.
+// StrikeEntry removes an entry from the list after the entry was removed and its record explains
+// why.
 func (o *Owner) StrikeEntry(name EntryName) { o.outbox.write(o, '-', []EntryName{name}) }
 
-// write appends lines. Its errors are dropped: the list is a cache, and the write before or after it reports a disk that is full.
+// write appends lines. It ignores errors: the list is a cache, and the other writes of the
+// operation report a full disk.
 func (l *outboxList) write(o *Owner, sign byte, names []EntryName) {
 	var lines []byte
 	for _, name := range names {
@@ -44,7 +47,7 @@ func (l *outboxList) write(o *Owner, sign byte, names []EntryName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.f == nil {
-		f, err := os.OpenFile(filepath.Join(o.dir, outboxFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|openNonblock, fileMode)
+		f, err := OpenFile(filepath.Join(o.dir, outboxFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 		if err != nil {
 			return
 		}
@@ -54,7 +57,8 @@ func (l *outboxList) write(o *Owner, sign byte, names []EntryName) {
 	l.size += int64(n)
 }
 
-// ListedEntries returns the entries of the list that are not done with, and whether they were in the folder that is outbox/ now.
+// ListedEntries returns the unfinished entries of the list, and whether the list is of the folder
+// that is outbox/ now.
 func (o *Owner) ListedEntries() (names map[EntryName]bool, here bool, err error) {
 	names = make(map[EntryName]bool)
 	f, _, err := openRegular(o.root, outboxFile)
@@ -73,7 +77,7 @@ func (o *Owner) ListedEntries() (names map[EntryName]bool, here bool, err error)
 	lines.Buffer(nil, outboxListLimit)
 	for here = true; lines.Scan(); {
 		line := lines.Bytes()
-		line = line[bytes.LastIndexByte(line, 0)+1:] // blocks of zero bytes are what a power cut leaves
+		line = line[bytes.LastIndexByte(line, 0)+1:] // a power cut can leave blocks of zero bytes
 		if len(line) == 0 {
 			continue
 		}
@@ -94,8 +98,8 @@ func (o *Owner) ListedEntries() (names map[EntryName]bool, here bool, err error)
 	return names, here, nil
 }
 
-// outboxFolder is the line that says which folder outbox/ is: with process durability also in which boot of the machine, because a power cut may have
-// taken entries then.
+// outboxFolder returns the line that identifies the folder outbox/. With process durability it
+// includes the boot of the machine, because a power cut may have lost entries.
 func (o *Owner) outboxFolder() (string, error) {
 	identity, _, err := identifyAt(unix.AT_FDCWD, o.OutboxDir())
 	if err != nil {
@@ -108,14 +112,15 @@ func (o *Owner) outboxFolder() (string, error) {
 	return line, nil
 }
 
-// BeginEntryList writes the list anew: with what is in the outbox. Nobody may note or strike entries meanwhile.
+// BeginEntryList rewrites the list from the content of the outbox. No entry may be noted or struck
+// during the call.
 func (o *Owner) BeginEntryList(names map[EntryName]bool) error {
 	o.outbox.mu.Lock()
 	defer o.outbox.mu.Unlock()
 	return o.outbox.rewrite(o, names)
 }
 
-// TrimEntryList writes the list anew when it has grown long.
+// TrimEntryList rewrites the list if it has grown too long.
 func (o *Owner) TrimEntryList() error {
 	o.outbox.mu.Lock()
 	defer o.outbox.mu.Unlock()

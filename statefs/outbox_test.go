@@ -23,7 +23,10 @@ func mustID(s string) ID {
 
 func TestEntryNames(t *testing.T) {
 	t.Parallel()
-	for file, manual := range map[string]bool{entryOf.String() + ".pending": false, entryOf.String() + ".failed_manual": true} {
+	for file, manual := range map[string]bool{
+		entryOf.String() + ".pending":       false,
+		entryOf.String() + ".failed_manual": true,
+	} {
 		name, got, err := ParseEntryName(file)
 		if err != nil || name != entryOf || got != manual {
 			t.Errorf("%s: %+v, %v, %v", file, name, got, err)
@@ -31,7 +34,8 @@ func TestEntryNames(t *testing.T) {
 	}
 	id := entryOf.ID.String()
 	for _, file := range []string{
-		"", id, id + ".pending", id + ".0-webhook.pending", id + ".01-webhook.pending", id + ".1-.pending", id + ".1-webhook.done", id + ".1-webhook.pending~",
+		"", id, id + ".pending", id + ".0-webhook.pending", id + ".01-webhook.pending", id + ".1-.pending",
+		id + ".1-webhook.done", id + ".1-webhook.pending~",
 		id + ".1-WEBHOOK.pending", id + ".99999-webhook.pending", "x.1-webhook.pending", "../" + id + ".1-webhook.pending",
 	} {
 		if name, _, err := ParseEntryName(file); err == nil {
@@ -89,7 +93,8 @@ func TestOddEntries(t *testing.T) {
 		t.Errorf("what may be meant for it holds it: %v, %v", held, err)
 	}
 	for text, problem := range map[string]string{
-		"": "cannot be read", "{}": "no version", `{"version":1,"run":-1}`: "negative", `{"version":2,"run":"x"}`: "newer version", "[]": "cannot be read",
+		"": "cannot be read", "{}": "no version", `{"version":1,"run":-1}`: "negative",
+		`{"version":2,"run":"x"}`: "newer version", "[]": "cannot be read",
 	} {
 		put(t, o.Tree, text, outboxDir, entryOf.String()+".pending")
 		if _, _, err := o.ReadEntry(entryOf); err == nil || !strings.Contains(err.Error(), problem) {
@@ -120,7 +125,7 @@ func FuzzEntry(f *testing.F) {
 		}
 		again, err := encodeEntry(e)
 		if err != nil {
-			return // a time that RFC 3339 cannot say
+			return // a time that RFC 3339 cannot express
 		}
 		back, err := decodeEntry("f", again)
 		if err != nil || back.Run != e.Run || back.Attempts != e.Attempts || !back.CreatedAt.Equal(e.CreatedAt) {

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Owner is a storage directory in the hands of its one daemon. It can do what a Tree can, and it alone moves markers, writes
-// records and takes requests. It does not serialise: the daemon has one goroutine for each operation at a time.
+// Owner is a storage directory owned by its one daemon. It can do everything a Tree can, and it
+// alone moves markers, writes records and takes requests. It does not serialise calls: the daemon
+// uses one goroutine per operation at a time.
 type Owner struct {
 	*Tree
 	held *lock
@@ -22,18 +23,22 @@ type Owner struct {
 	takenSync  *syncFolder
 	outboxSync *syncFolder
 	outbox     outboxList
-	// changed counts what was taken and dropped, settled is the count of which taken/ is known to be on the disk.
+	// changed counts taken and dropped requests; settled is the value of changed up to which taken/
+	// is synced.
 	changed, settled atomic.Uint64
 }
 
-// Own takes the lock of the directory and removes what an earlier daemon left in tmp/. The error is a *LockedError when another
-// daemon has it. The Owner is given up with Release; the tree stays open.
+// Own takes the lock of the directory and removes what an earlier daemon left in tmp/. The error is
+// a *LockedError if another daemon holds it. Release ends the ownership; the tree stays open.
 func Own(t *Tree) (*Owner, error) {
 	held, err := t.lock()
 	if err != nil {
 		return nil, err
 	}
 	o := &Owner{Tree: t, held: held}
+	if err := t.clearReservedNames(); err != nil {
+		return nil, errors.Join(err, o.Release())
+	}
 	if o.takenSync, err = openSyncFolder(filepath.Join(t.dir, takenDir), t.options.Durability); err != nil {
 		return nil, errors.Join(fmt.Errorf("storage %s: %w", t.dir, err), o.Release())
 	}
@@ -49,15 +54,15 @@ func Own(t *Tree) (*Owner, error) {
 	if err := o.emptyTemp(); err != nil {
 		return nil, errors.Join(err, o.Release())
 	}
-	t.live.own(true)
-	t.handed.own(true)
+	t.live.setOwned(true)
+	t.handover.reset(true)
 	return o, nil
 }
 
-// Release gives the lock back.
+// Release releases the lock.
 func (o *Owner) Release() error {
-	o.live.own(false)
-	o.handed.own(false)
+	o.live.setOwned(false)
+	o.handover.reset(false)
 	o.outbox.mu.Lock()
 	closed := []error{o.outbox.close()}
 	o.outbox.mu.Unlock()
@@ -69,9 +74,10 @@ func (o *Owner) Release() error {
 	return errors.Join(errors.Join(closed...), o.held.release())
 }
 
-// KeepLock makes the lock file again when somebody removed or replaced it, and reports whether it did: it is by that file that
-// others find the daemon. The folder jobs/, which is locked too, keeps a second daemon out meanwhile.
-func (o *Owner) KeepLock() (made bool, err error) { return o.held.keep() }
+// RestoreLock creates the lock file again if it was removed or replaced, and reports whether it
+// did: other processes find the daemon by that file. In the meantime the lock on the folder jobs/
+// excludes a second daemon.
+func (o *Owner) RestoreLock() (made bool, err error) { return o.held.restore() }
 
 func (o *Owner) emptyTemp() error {
 	entries, err := fs.ReadDir(o.root.FS(), tmpDir)
@@ -86,8 +92,9 @@ func (o *Owner) emptyTemp() error {
 	return nil
 }
 
-// Move renames the marker of an operation: the one write that makes a transition. The error wraps fs.ErrNotExist when the marker
-// is not in state from, and fs.ErrExist when there is one in state to already. It is not durable before Sync.
+// Move renames the marker of an operation; this one write is the transition. The error wraps
+// fs.ErrNotExist if there is no marker in state from, and fs.ErrExist if there already is one in
+// state to. It is not durable before Sync.
 func (o *Owner) Move(id ID, from, to State) error {
 	if err := renameFree(o.folder, MarkerName(id, from), MarkerName(id, to)); err != nil {
 		return fmt.Errorf("move %s from %s to %s: %w", id, from, to, err)
@@ -95,16 +102,17 @@ func (o *Owner) Move(id ID, from, to State) error {
 	return nil
 }
 
-// PutBack renames a file of jobs/ to the marker that it was, after somebody gave it a name that means nothing.
-func (o *Owner) PutBack(file string, id ID, state State) error {
+// RestoreName renames a file of jobs/ back to a marker after a person gave the marker an unknown
+// name.
+func (o *Owner) RestoreName(file string, id ID, state State) error {
 	if err := renameFree(o.folder, file, MarkerName(id, state)); err != nil {
 		return fmt.Errorf("put back %s: %w", file, err)
 	}
 	return nil
 }
 
-// Restore makes the marker of a live operation again.
-func (o *Owner) Restore(id ID, state State, at time.Time) error {
+// RestoreMarker creates the marker of a live operation again.
+func (o *Owner) RestoreMarker(id ID, state State, at time.Time) error {
 	err := o.files.create(path.Join(jobsDir, MarkerName(id, state)), formatStamp(at, nil), false)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -112,7 +120,7 @@ func (o *Owner) Restore(id ID, state State, at time.Time) error {
 	return err
 }
 
-// Touch has everybody who watches the marker look at the operation again.
+// Touch updates the times of the marker, so that every watcher sees an event for the operation.
 func (o *Owner) Touch(id ID, state State) error {
 	now := o.options.Now()
 	if err := o.root.Chtimes(path.Join(jobsDir, MarkerName(id, state)), now, now); err != nil {
@@ -121,7 +129,7 @@ func (o *Owner) Touch(id ID, state State) error {
 	return nil
 }
 
-// RemoveName removes a file of jobs/; that it is gone already is no error.
+// RemoveName removes a file of jobs/; a missing file is not an error.
 func (o *Owner) RemoveName(file string) error {
 	if err := o.jobs.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", file, err)
@@ -135,15 +143,16 @@ func (o *Owner) WriteRecord(rec *Record) error {
 	return o.writeRecord(rec)
 }
 
-// Sync makes what was written of an operation durable, and that the requests which were dropped before are gone: one that came
-// back after a power cut would be carried out again, and undo what was asked later (seen on btrfs).
+// Sync makes the writes of an operation durable, and the removal of requests dropped before: if one
+// came back after a power cut, it would be carried out again and undo a later request (seen on
+// btrfs).
 func (o *Owner) Sync(id ID) error {
 	taken := make(chan error, 1)
 	go func() { taken <- o.syncTaken() }()
 	return errors.Join(o.syncOperation(id), <-taken)
 }
 
-// syncTaken syncs taken/ when anything was taken or dropped since the last time.
+// syncTaken syncs taken/ if a request was taken or dropped since the last sync.
 func (o *Owner) syncTaken() error {
 	changed := o.changed.Load()
 	if o.settled.Load() >= changed {
@@ -160,13 +169,14 @@ func (o *Owner) syncTaken() error {
 	}
 }
 
-// SyncAll syncs the folders once, before a daemon that started gives answers from what it read: that may exist in memory only.
+// SyncAll syncs the folders once, before a starting daemon answers from the state that it read,
+// which may exist in memory only.
 func (o *Owner) SyncAll() error {
 	return errors.Join(o.jobsSync.sync(), o.takenSync.sync(), o.outboxSync.sync(), o.opsSync.sync())
 }
 
-// Finish ends an operation: the terminal record, its directory, and only then the marker goes. After a crash in between, the
-// record wins.
+// Finish ends an operation: it writes the terminal record, syncs its folder, and only then removes
+// the marker. After a crash in between, the record wins.
 func (o *Owner) Finish(rec *Record, marker State) error {
 	if err := o.WriteEnd(rec); err != nil {
 		return err
@@ -174,7 +184,7 @@ func (o *Owner) Finish(rec *Record, marker State) error {
 	return o.RemoveMarker(rec.ID, marker)
 }
 
-// WriteEnd is the first part of Finish: the end is durable when it returns.
+// WriteEnd is the first half of Finish: the end is durable when it returns.
 func (o *Owner) WriteEnd(rec *Record) error {
 	if err := o.WriteRecord(rec); err != nil {
 		return err
@@ -182,11 +192,12 @@ func (o *Owner) WriteEnd(rec *Record) error {
 	return o.syncDay(rec.ID.Day())
 }
 
-// RemoveMarker is the second part of Finish; marker is "" when there is none. It needs no sync: a marker that comes back after a
-// power cut meets a terminal record.
+// RemoveMarker is the second half of Finish; marker is "" if there is none. It needs no sync: if
+// the marker comes back after a power cut, the record is terminal.
 //
-// The line in the list of live operations comes first. The index of the history may not have the end yet, and a start finds it by the
-// marker or by that list, whose line of the submit may have been written to a list that this daemon was about to replace.
+// It first adds the end to the list of live operations. The history index may not have the end yet,
+// and a start finds the end by the marker or by that list. The line of the submit alone is not
+// enough: it may have gone to a list that this daemon was about to replace.
 func (o *Owner) RemoveMarker(id ID, marker State) error {
 	o.live.remove(o.Tree, id)
 	if marker != "" {
@@ -195,7 +206,7 @@ func (o *Owner) RemoveMarker(id ID, marker State) error {
 	return nil
 }
 
-// AmendRecord replaces the record of an operation that has ended, and leaves the time of its last change as it is.
+// AmendRecord replaces the record of a finished operation without changing UpdatedAt.
 func (o *Owner) AmendRecord(rec *Record) error {
 	if err := o.writeRecord(rec); err != nil {
 		return err
@@ -203,11 +214,34 @@ func (o *Owner) AmendRecord(rec *Record) error {
 	return o.syncDay(rec.ID.Day())
 }
 
-// AppendLog opens the log of an operation for appending and makes it when there is none. It is opened through its own folder,
-// never through jobs/, so that writing a line makes no event there.
+// AppendLog opens the log of an operation for appending and creates it if necessary. It opens the
+// file through its own folder, never through jobs/, so that log lines cause no events there.
 func (o *Owner) AppendLog(id ID) (*os.File, error) { return o.appendTo(o.LogPath(id), os.O_RDWR) }
 
-// AppendItems opens the item results of an operation for appending, behind the last whole line of them.
+// RemoveEmptyLog removes the log of a finished operation if it is empty. A command has a log from
+// the start, because it writes its output there directly, and many commands never write any.
+func (o *Owner) RemoveEmptyLog(id ID) error { return o.removeEmpty(dayFile(id, ".log")) }
+
+// RemoveEmptyStepLog is RemoveEmptyLog for a finished optional step.
+func (o *Owner) RemoveEmptyStepLog(id ID, step string) error {
+	return o.removeEmpty(stepFile(id, step, ".log"))
+}
+
+func (o *Owner) removeEmpty(name string) error {
+	info, err := o.root.Lstat(name)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > 0) {
+		return nil
+	}
+	if err == nil {
+		err = o.root.Remove(name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// AppendItems opens the item results of an operation for appending after the last complete line.
 func (o *Owner) AppendItems(id ID) (*os.File, error) { return o.appendItemsTo(o.ItemsPath(id), id) }
 
 func (o *Owner) appendItemsTo(name string, id ID) (*os.File, error) {
@@ -215,17 +249,37 @@ func (o *Owner) appendItemsTo(name string, id ID) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := mendItems(f); err != nil {
+	if err := repairItems(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("mend the item results of %s: %w", id, err), f.Close())
 	}
 	return f, nil
 }
 
+// appendTo opens a file for appending. Anything but a regular file goes to corrupt/ first: a fifo
+// or a device would swallow the lines.
 func (o *Owner) appendTo(name string, access int) (*os.File, error) {
-	return os.OpenFile(name, access|os.O_APPEND|os.O_CREATE|openNonblock, fileMode)
+	open := func() (*os.File, error) {
+		f, err := OpenFile(name, access|os.O_APPEND|os.O_CREATE)
+		if err != nil {
+			return nil, err
+		}
+		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+			return nil, errors.Join(&fs.PathError{Op: "open", Path: name, Err: ErrIrregular}, err, f.Close())
+		}
+		return f, nil
+	}
+	f, err := open()
+	if info, odd := os.Lstat(name); err != nil && odd == nil && !info.Mode().IsRegular() {
+		relative, _ := filepath.Rel(o.dir, name)
+		if err := o.clearName(relative); err != nil {
+			return nil, err
+		}
+		f, err = open()
+	}
+	return f, err
 }
 
-// WriteProgress replaces the progress file, without any sync.
+// WriteProgress replaces the progress file without a sync.
 func (o *Owner) WriteProgress(id ID, p Progress) error {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -234,80 +288,36 @@ func (o *Owner) WriteProgress(id ID, p Progress) error {
 	return o.files.replaceUnsynced(dayFile(id, ".progress"), append(data, '\n'))
 }
 
-// Quarantine moves a file of jobs/ to corrupt/ with the reason beside it. Nothing is ever deleted there.
+// Quarantine moves a file of jobs/ to corrupt/ with the reason beside it. Files in corrupt/ are
+// never deleted.
 func (o *Owner) Quarantine(file, reason string) error {
 	return o.quarantine(path.Join(jobsDir, file), reason)
 }
 
-// QuarantineRecord puts a record that cannot be read into corrupt/. It keeps its name too until another record takes that: without any its
-// marker would be one of nobody.
+// QuarantineRecord links an unreadable record into corrupt/ before another one is written. The
+// record keeps its name until then, because a marker without a record would belong to no operation.
+// Anything but a regular file is left to that write.
 func (o *Owner) QuarantineRecord(id ID, reason string) error {
 	name := dayFile(id, ".json")
-	info, err := o.root.Lstat(name)
-	if err != nil || !info.Mode().IsRegular() { // a folder has one name only, and nothing can be renamed onto it
-		return o.quarantine(name, reason)
+	if info, err := o.root.Lstat(name); err == nil && !info.Mode().IsRegular() {
+		return nil
 	}
-	target, err := o.setAside(o.root.Link, name, reason)
-	if err != nil && target != "" {
-		_ = o.root.Remove(target) // it is put there again when this is tried again
-	}
-	return err
+	return o.quarantineCopy(name, reason)
 }
 
-func (o *Owner) quarantine(name, reason string) error {
-	_, err := o.setAside(o.root.Rename, name, reason)
-	return err
-}
-
-// setAside gives a file a name in corrupt/, by a rename or a link, and returns that name once it has it.
-func (o *Owner) setAside(rename func(from, to string) error, name, reason string) (target string, err error) {
-	if err := makeFolder(filepath.Join(o.dir, corruptDir)); err != nil {
-		return "", fmt.Errorf("move %s to %s: %w", name, corruptDir, err)
-	}
-	now := o.options.Now()
-	target, err = o.corruptName(now, path.Base(name))
-	if err != nil {
-		return "", err
-	}
-	if err := rename(name, target); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return "", nil
-		}
-		return "", fmt.Errorf("move %s to %s: %w", name, corruptDir, err)
-	}
-	note := fmt.Sprintf("%s\n%q: %s\n", now.Format(StampFormat), name, reason)
-	return target, o.files.replaceUnsynced(target+".reason", []byte(note))
-}
-
-// corruptName returns a free name in corrupt/. The name of the file is cut where the result would be too long for a file system;
-// the whole one stands in the reason.
-func (o *Owner) corruptName(now time.Time, base string) (string, error) {
-	base = base[:min(len(base), 200)]
-	for n := 1; ; n++ {
-		name := path.Join(corruptDir, fmt.Sprintf("%s_%s", now.Format("2006-01-02T15-04-05.000000"), base))
-		if n > 1 {
-			name += fmt.Sprintf(".%d", n)
-		}
-		_, err := o.root.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return name, nil
-		}
-		if err != nil {
-			return "", fmt.Errorf("find a name in %s: %w", corruptDir, err)
-		}
-	}
-}
-
-// LiveList returns the IDs that the cached list has as live, for finding records whose marker is gone.
+// LiveList returns the live IDs of the cached list, to find records whose marker is gone.
 func (o *Owner) LiveList() (map[ID]bool, error) { return o.readLive() }
 
-// TrimLiveList rewrites the cached list when it has grown with operations that ended.
+// TrimLiveList rewrites the cached list if it has grown with ended operations.
 func (o *Owner) TrimLiveList() error { return o.trimLive() }
+
+// AddLive appends IDs to the cached list.
+func (o *Owner) AddLive(ids ...ID) { o.live.add(o.Tree, ids...) }
 
 // SetLiveList rewrites the cached list.
 func (o *Owner) SetLiveList(live map[ID]bool) error { return o.compactLive(live) }
 
-// JobsFolder returns the identity of the folder jobs/ that the tree has open and of the one that has its name now.
+// JobsFolder returns the folder jobs/ that the tree has open, and the one that has its name now.
 func (o *Owner) JobsFolder() (held, named fs.FileInfo, err error) {
 	if held, err = o.folder.Stat(); err != nil {
 		return nil, nil, err

@@ -29,11 +29,12 @@ func TestMovePutBackRestore(t *testing.T) {
 	o := own(t)
 	id := submit(t, o.Tree).ID
 	check(t, o.Move(id, Queued, Running))
-	if err := o.Move(id, Queued, Paused); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "move "+id.String()+" from queued to paused: ") {
+	if err := o.Move(id, Queued, Paused); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.HasPrefix(err.Error(), "move "+id.String()+" from queued to paused: ") {
 		t.Errorf("a move of what is not there: %v", err)
 	}
-	check(t, o.Restore(id, Paused, testTime))
-	check(t, o.Restore(id, Paused, testTime)) // it is there: nothing to do
+	check(t, o.RestoreMarker(id, Paused, testTime))
+	check(t, o.RestoreMarker(id, Paused, testTime)) // it exists: nothing to do
 	if err := o.Move(id, Running, Paused); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a move over another marker: %v", err)
 	}
@@ -44,8 +45,8 @@ func TestMovePutBackRestore(t *testing.T) {
 
 	typo := id.String() + ".run"
 	check(t, os.Rename(filepath.Join(o.JobsDir(), MarkerName(id, Running)), filepath.Join(o.JobsDir(), typo)))
-	check(t, o.PutBack(typo, id, Running))
-	if err := o.PutBack(typo, id, Running); !errors.Is(err, fs.ErrNotExist) {
+	check(t, o.RestoreName(typo, id, Running))
+	if err := o.RestoreName(typo, id, Running); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a second putting back: %v", err)
 	}
 	wantNames(t, o.JobsDir(), MarkerName(id, Running))
@@ -75,7 +76,7 @@ func TestFinishWritesTheRecordAndThenRemoves(t *testing.T) {
 		rec := submit(t, o.Tree)
 		check(t, rec.Apply(Queued, CauseCancel, testTime))
 		check(t, o.Finish(rec, Queued))
-		check(t, o.Finish(rec, Queued)) // as a start does that was cut off
+		check(t, o.Finish(rec, Queued)) // as a start does after a crash
 		check(t, o.Finish(rec, ""))
 		wantNames(t, o.JobsDir())
 		if back, err := o.ReadRecord(rec.ID); err != nil || back.Status != Cancelled {
@@ -85,7 +86,8 @@ func TestFinishWritesTheRecordAndThenRemoves(t *testing.T) {
 	}
 }
 
-// A record that could not be made durable must not cost the marker.
+// TestFinishThatFailsKeepsTheMarker: a failure to make the record durable must not remove the
+// marker.
 func TestFinishThatFailsKeepsTheMarker(t *testing.T) {
 	t.Parallel()
 	o := ownTree(t, openTree(t, t.TempDir(), Options{Durability: Power}))

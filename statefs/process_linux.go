@@ -13,8 +13,9 @@ import (
 // clockTicks is USER_HZ, which Linux fixes at 100 for every architecture that Go runs on; see proc(5).
 const clockTicks = 100
 
-// processStart returns when a process of our PID namespace started, and false when there is none. A zombie counts as gone: it
-// will never answer a request. See proc(5), /proc/PID/stat fields 3 and 22, and btime in /proc/stat.
+// processStart returns when a process of our PID namespace started, and false if there is none. A
+// zombie counts as gone: it will never answer a request. See proc(5), /proc/PID/stat fields 3 and
+// 22, and btime in /proc/stat.
 func processStart(pid int) (at time.Time, alive bool, err error) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -23,7 +24,8 @@ func processStart(pid int) (at time.Time, alive bool, err error) {
 	if err != nil {
 		return time.Time{}, false, fmt.Errorf("look at process %d: %w", pid, err)
 	}
-	// The second field is the program's name in parentheses and may hold anything, so the rest counts from the last one.
+	// The second field is the program's name in parentheses and may hold any bytes, so count from
+	// the last parenthesis.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
 		return time.Time{}, false, fmt.Errorf("look at process %d: /proc says %q", pid, stat)
@@ -59,7 +61,8 @@ func bootTime() (time.Time, error) {
 	return time.Time{}, errors.New("find the boot time: /proc/stat has no btime")
 }
 
-// pidNamespace names the PID namespace of this process, as readlink(1) shows it; see pid_namespaces(7).
+// pidNamespace returns the PID namespace of this process in the form of readlink(1); see
+// pid_namespaces(7).
 func pidNamespace() string {
 	name, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {

@@ -4,20 +4,22 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// Progress is the content of ID.progress: how far the work is and when it last gave a sign of life. It may be lost.
+// Progress is the content of ID.progress: the progress of the work and its last sign of life. It
+// may be lost.
 type Progress struct {
 	Done  int64     `json:"done"`
 	Total *int64    `json:"total"`
 	Phase string    `json:"phase,omitempty"`
 	At    time.Time `json:"at"`
-	// Step is the step at work, of an operation with steps: Done and Total count steps then. It is nil between two of them.
+	// Step is the progress of the current step of an operation with steps; Done and Total count
+	// steps then. It is nil between two steps.
 	Step *StepProgress `json:"step,omitempty"`
 }
 
-// StepProgress is how far the work of one step is.
+// StepProgress is the progress of one step.
 type StepProgress struct {
 	Name  string `json:"name"`
 	Done  int64  `json:"done"`
@@ -25,8 +27,8 @@ type StepProgress struct {
 	Phase string `json:"phase,omitempty"`
 }
 
-// Fraction is how much of the whole is done, from 0 to 1: what the step at work has done counts as a part of its step. It is false while
-// nobody knows.
+// Fraction returns how much of the whole is done, from 0 to 1; a step at work counts in proportion
+// to its progress. known is false without a total.
 func (p *Progress) Fraction() (fraction float64, known bool) {
 	if p.Total == nil || *p.Total <= 0 {
 		return 0, false
@@ -38,9 +40,10 @@ func (p *Progress) Fraction() (fraction float64, known bool) {
 	return min(max(done, 0)/float64(*p.Total), 1), true
 }
 
-// Same reports whether two progresses say the same, whenever they said it.
+// Same reports whether two progresses are equal except for their time.
 func (p *Progress) Same(other *Progress) bool {
-	if p.Done != other.Done || !sameTotal(p.Total, other.Total) || p.Phase != other.Phase || (p.Step == nil) != (other.Step == nil) {
+	if p.Done != other.Done || !sameTotal(p.Total, other.Total) || p.Phase != other.Phase ||
+		(p.Step == nil) != (other.Step == nil) {
 		return false
 	}
 	a, b := p.Step, other.Step
@@ -49,7 +52,8 @@ func (p *Progress) Same(other *Progress) bool {
 
 func sameTotal(a, b *int64) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
 
-// ReadProgress returns the last progress of an operation; fs.ErrNotExist is wrapped when it never said any.
+// ReadProgress returns the last progress of an operation. The error wraps fs.ErrNotExist if it
+// never reported any.
 func (t *Tree) ReadProgress(id ID) (Progress, error) {
 	var p Progress
 	name := dayFile(id, ".progress")
@@ -63,8 +67,8 @@ func (t *Tree) ReadProgress(id ID) (Progress, error) {
 	return p, nil
 }
 
-// Freshen takes over what ID.progress knows newer than the record: how far the work is, and its last sign of life. The record of what has
-// ended is never older.
+// Freshen copies the progress and the last sign of life from ID.progress if they are newer than the
+// record. The record of a finished operation is never older.
 func (t *Tree) Freshen(rec *Record) {
 	if rec.Status.Terminal() {
 		return
@@ -72,16 +76,17 @@ func (t *Tree) Freshen(rec *Record) {
 	defer rec.keepToSteps()
 	p, err := t.ReadProgress(rec.ID)
 	if err != nil {
-		return // it may be lost
+		return // the file may be lost
 	}
-	// A record of the future was written before the clock was set back, and so before the file.
+	// A heartbeat in the future dates from before the clock was set back, and so the file is newer.
 	if known := rec.HeartbeatAt; known != nil && !p.At.After(*known) && !known.After(t.options.Now()) {
 		return
 	}
 	rec.Progress, rec.HeartbeatAt = &p, &p.At
 }
 
-// keepToSteps makes the progress of an operation with steps say what its record says of them: work may have said it before its step ended.
+// keepToSteps corrects the progress of an operation with steps from its record: the work may have
+// reported it before its step ended.
 func (r *Record) keepToSteps() {
 	if len(r.Steps) == 0 || r.Progress == nil {
 		return

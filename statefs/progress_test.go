@@ -4,10 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// What the file knows newer than the record counts, and what the record knows newer stays.
+// TestFreshen: newer values in the file replace those of the record, and newer values in the record
+// stay.
 func TestFreshen(t *testing.T) {
 	t.Parallel()
 	o := own(t)
@@ -33,14 +34,22 @@ func TestFreshen(t *testing.T) {
 	}
 }
 
-// Work may have said how far it is before its step ended, and the record says which are done.
+// TestProgressKeepsToTheSteps: the work may have reported its progress before its step ended; the
+// record has the finished steps.
 func TestProgressKeepsToTheSteps(t *testing.T) {
 	t.Parallel()
 	o := own(t)
 	rec := submit(t, o.Tree)
-	rec.Steps = []steps.Step{{Name: "ingest", Status: steps.Succeeded}, {Name: "split", Status: steps.Running}, {Name: "extra", Optional: true}}
+	rec.Steps = []steps.Step{
+		{Name: "ingest", Status: steps.Succeeded},
+		{Name: "split", Status: steps.Running},
+		{Name: "extra", Optional: true},
+	}
 	five := int64(5)
-	check(t, o.WriteProgress(rec.ID, Progress{Done: 0, Total: &five, At: testTime, Step: &StepProgress{Name: "split", Done: 3}}))
+	check(t, o.WriteProgress(rec.ID, Progress{
+		Done: 0, Total: &five, At: testTime,
+		Step: &StepProgress{Name: "split", Done: 3},
+	}))
 	if o.Freshen(rec); rec.Progress.Done != 1 || *rec.Progress.Total != 2 || rec.Progress.Step == nil {
 		t.Errorf("at work: %+v", rec.Progress)
 	}
@@ -77,7 +86,10 @@ func TestSameProgress(t *testing.T) {
 	t.Parallel()
 	number := func(n int64) *int64 { return &n }
 	base := func() *Progress {
-		return &Progress{Done: 1, Total: number(4), Phase: "a", Step: &StepProgress{Name: "split", Done: 5, Total: number(10), Phase: "b"}}
+		return &Progress{Done: 1, Total: number(4), Phase: "a", Step: &StepProgress{
+			Name: "split", Done: 5,
+			Total: number(10), Phase: "b",
+		}}
 	}
 	later := base()
 	later.At = testTime
@@ -85,9 +97,12 @@ func TestSameProgress(t *testing.T) {
 		t.Error("the time is no difference")
 	}
 	for name, change := range map[string]func(*Progress){
-		"done": func(p *Progress) { p.Done++ }, "total": func(p *Progress) { p.Total = number(5) }, "no total": func(p *Progress) { p.Total = nil },
-		"phase": func(p *Progress) { p.Phase = "" }, "no step": func(p *Progress) { p.Step = nil }, "step": func(p *Progress) { p.Step.Name = "x" },
-		"step done": func(p *Progress) { p.Step.Done++ }, "step total": func(p *Progress) { p.Step.Total = nil }, "step phase": func(p *Progress) { p.Step.Phase = "" },
+		"done": func(p *Progress) { p.Done++ }, "total": func(p *Progress) { p.Total = number(5) },
+		"no total": func(p *Progress) { p.Total = nil },
+		"phase":    func(p *Progress) { p.Phase = "" }, "no step": func(p *Progress) { p.Step = nil },
+		"step":      func(p *Progress) { p.Step.Name = "x" },
+		"step done": func(p *Progress) { p.Step.Done++ }, "step total": func(p *Progress) { p.Step.Total = nil },
+		"step phase": func(p *Progress) { p.Step.Phase = "" },
 	} {
 		other := base()
 		if change(other); base().Same(other) || other.Same(base()) {

@@ -9,11 +9,12 @@ import (
 	"sync"
 )
 
-// Submit makes a new operation, scheduled when it is not to start before a time that is to come and else queued, and returns its record once
-// it is as durable as the storage promises. It does not ask whether an equal one is there: package submit does.
+// Submit creates a new operation, which is scheduled if its start time is in the future, else
+// queued. It returns the record once it is as durable as the storage promises. It does not check
+// for an equal operation; package submit does.
 //
-// The order is: number, record, marker, directories. The record is complete before the marker names it, so a marker without a
-// record was never acknowledged, and a record without a marker neither.
+// The order is: number, record, marker, directories. The record is complete before the marker
+// exists, so a marker without a record was never acknowledged, nor was a record without a marker.
 func (t *Tree) Submit(_ context.Context, s Submission) (*Record, error) {
 	rec, err := t.Draft(s)
 	if err != nil {
@@ -25,39 +26,65 @@ func (t *Tree) Submit(_ context.Context, s Submission) (*Record, error) {
 	return rec, nil
 }
 
-// Draft makes the record of a new operation, which has its number and its ID, and of which nothing is on disk yet.
+// Draft creates the record of a new operation, with its number and ID, and writes none of it to
+// disk. Pass it to Publish or Discard.
 func (t *Tree) Draft(s Submission) (*Record, error) {
+	if s.Key != "" { // in the order of their numbers: see SubmitListener
+		t.drafting.Lock()
+		defer t.drafting.Unlock()
+	}
 	rec, err := t.newRecord(s)
 	if err != nil {
 		return nil, fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
 	}
+	if s.Key != "" {
+		t.handover.expect(rec)
+	}
 	return rec, nil
 }
 
-// Publish makes operations of drafts, all of them or none, and returns when they are as durable as the storage promises. The
-// records of several are synced in one file and the folders once for all. A *PartError is the exception: all of them are accepted, and some begin only with
-// the next start of the daemon.
+// Discard gives up drafts that will not be published.
+func (t *Tree) Discard(recs ...*Record) {
+	if len(recs) > 0 {
+		t.handover.withdraw(recs...)
+	}
+}
+
+// Publish creates the operations of the drafts, all or none, and returns when they are as durable
+// as the storage promises. The records of several drafts are synced as one file, and the folders
+// once for all. A *PartialPublishError is the exception: all operations are accepted, but some
+// begin only after the next start of the daemon.
 func (t *Tree) Publish(recs ...*Record) error {
 	if len(recs) == 0 {
 		return nil
 	}
 	if err := t.publish(recs); err != nil {
-		return t.displacedBy(err)
+		t.handover.withdraw(recs...)
+		return t.jobsFolderCause(err)
 	}
 	return nil
 }
 
-// Settle returns when an operation that another process may be about to submit is as durable as the storage promises.
-func (t *Tree) Settle(id ID) error { return t.syncOperation(id) }
-
-// PartError says that the markers of some operations of a list could not be made after those of others were. A start makes them.
-type PartError struct{ Err error }
-
-func (e *PartError) Error() string {
-	return fmt.Sprintf("The list is accepted, and some of its operations begin only when the daemon is started again: %v", e.Err)
+// EnsureDurable returns when an operation that another process is submitting is as durable as the
+// storage promises and can be acknowledged.
+func (t *Tree) EnsureDurable(id ID) error {
+	if err := t.syncOperation(id); err != nil {
+		return err
+	}
+	t.live.add(t, id)
+	return nil
 }
 
-func (e *PartError) Unwrap() error { return e.Err }
+// PartialPublishError reports that some markers of a list could not be created after others were.
+// The next start creates them.
+type PartialPublishError struct{ Err error }
+
+func (e *PartialPublishError) Error() string {
+	return fmt.Sprintf("The list is accepted, and some of its operations begin only when the daemon is started again: %v",
+		e.Err)
+}
+
+func (e *PartialPublishError) Unwrap() error { return e.Err }
 
 func (t *Tree) publish(recs []*Record) error {
 	days := make(map[string]bool)
@@ -72,12 +99,16 @@ func (t *Tree) publish(recs []*Record) error {
 		}
 	}
 	list := len(recs) > 1
+	if list {
+		t.handover.expect(recs...)
+	}
 	for _, rec := range recs {
-		// Numbers are unique; this guards a storage that was put back from a copy. Where nothing is written before the record, its name does.
+		// Numbers are unique; this check guards a storage restored from a backup. If nothing is
+		// written before the record, creating the record checks its name.
 		if !list && rec.RetryOf == nil {
 			break
 		}
-		if err := t.isNew(rec.ID); err != nil {
+		if err := t.checkNoRecord(rec.ID); err != nil {
 			return fmt.Errorf("operation %s: %w", rec.ID, err)
 		}
 	}
@@ -86,9 +117,8 @@ func (t *Tree) publish(recs []*Record) error {
 			return errors.Join(err, t.dropBatch(recs[0].ID))
 		}
 	}
-	t.live.add(t, recs...)
-	err := sideBySide(recs, fewWriters, t.publishRecord)
-	if !list && errors.Is(err, fs.ErrExist) { // that one is not ours to take back
+	err := forEachParallel(recs, parallelWriters, t.publishRecord)
+	if !list && errors.Is(err, fs.ErrExist) { // not ours to remove
 		return fmt.Errorf("operation %s: %w", recs[0].ID, err)
 	}
 	if err == nil {
@@ -98,38 +128,49 @@ func (t *Tree) publish(recs []*Record) error {
 		return t.revoke(recs, err)
 	}
 	if list {
-		if err := sideBySide(recs[1:], fewWriters, t.publishMarker); err != nil {
-			return &PartError{err}
+		if err := forEachParallel(recs[1:], parallelWriters, t.publishMarker); err != nil {
+			return &PartialPublishError{err}
 		}
 	}
-	if err := t.inPlace(); err != nil {
-		return err // the daemon that has the right folder ends, and the next one finds the record
+	if err := t.checkJobsFolder(); err != nil {
+		return err // the daemon of that folder ends, and the next one finds the record
 	}
 	if err := t.syncOperations(days); err != nil {
 		return err
 	}
+	t.live.add(t, idsOf(recs)...) // only from here on does a start treat a missing marker as removed
 	if list {
 		t.closeBatch(recs[0].ID)
 	}
 	return nil
 }
 
-// revoke leaves nothing of operations that have no marker yet.
+func idsOf(recs []*Record) []ID {
+	ids := make([]ID, len(recs))
+	for i, rec := range recs {
+		ids[i] = rec.ID
+	}
+	return ids
+}
+
+// revoke removes operations that have no marker yet.
 func (t *Tree) revoke(recs []*Record, why error) error {
 	if len(recs) > 1 {
 		if err := t.dropBatch(recs[0].ID); err != nil {
-			return &PartError{errors.Join(why, err)}
+			return &PartialPublishError{errors.Join(why, err)}
 		}
 	}
 	t.withdraw(recs)
 	return why
 }
 
-// fewWriters is how many write at once what is not synced: they meet at the same folders, and more of them only wait for each other.
-const fewWriters = 4
+// parallelWriters bounds parallel unsynced writes: they contend for the same folders, and more of
+// them would only wait.
+const parallelWriters = 4
 
-// sideBySide calls do for every element, for so many at once, and returns the first error, after which it begins no more.
-func sideBySide[T any](list []T, most int, do func(T) error) error {
+// forEachParallel calls do for every element, at most most calls at once. It returns the first
+// error and starts no more calls after it.
+func forEachParallel[T any](list []T, most int, do func(T) error) error {
 	if len(list) == 1 {
 		return do(list[0])
 	}
@@ -163,7 +204,8 @@ feeding:
 	return first
 }
 
-// publishRecord writes all of an operation but its marker. The record of one of a list is durable in the file of the list.
+// publishRecord writes everything of an operation except its marker. The record of an operation of
+// a list is durable in the file of the list.
 func (t *Tree) publishRecord(rec *Record) error {
 	if rec.RetryOf != nil {
 		if err := t.inheritItems(*rec.RetryOf, rec); err != nil {
@@ -178,23 +220,23 @@ func (t *Tree) publishRecord(rec *Record) error {
 }
 
 func (t *Tree) publishMarker(rec *Record) error {
-	t.handed.put(rec)
+	t.handover.put(rec)
 	return t.files.create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil), false)
 }
 
-// withdraw takes back operations without a marker: nobody was told of them and the daemon does not see them, so they never were. A
-// record that cannot be removed stays in the list of live ones, and is ended at the next start.
+// withdraw removes operations without a marker: no client knows them and the daemon has not seen
+// them. A record that cannot be removed is not in the list of live operations and has no effect.
 func (t *Tree) withdraw(recs []*Record) {
 	for _, rec := range recs {
-		t.handed.take(rec.ID)
+		t.handover.take(rec.ID)
 		if err := t.root.Remove(dayFile(rec.ID, ".json")); err == nil || errors.Is(err, fs.ErrNotExist) {
-			_ = t.root.Remove(dayFile(rec.ID, itemsSuffix)) // what it would have inherited
-			t.live.remove(t, rec.ID)
+			_ = t.root.Remove(dayFile(rec.ID, itemsSuffix)) // the inherited items
 		}
 	}
 }
 
-// syncOperations makes the names of operations durable: their records and their markers. All folders are synced side by side.
+// syncOperations makes the names of operations durable: their records and their markers. It syncs
+// all folders in parallel.
 func (t *Tree) syncOperations(days map[string]bool) error {
 	if t.options.Durability != Power {
 		return nil

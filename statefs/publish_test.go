@@ -55,14 +55,14 @@ func TestPublishSeveral(t *testing.T) {
 	}
 }
 
-// One record that cannot be written takes all others back.
+// TestPublishAllOrNone: if one record cannot be written, none is published.
 func TestPublishAllOrNone(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
 	missing := foreignID(t, 77)
 	recs := drafts(t, tree, 9, func(i int, s *Submission) {
 		if i == 7 {
-			s.RetryOf = &missing // whose items it cannot inherit
+			s.RetryOf = &missing // with items that it cannot inherit
 		}
 	})
 	if err := tree.Publish(recs...); !errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +78,7 @@ func TestPublishAllOrNone(t *testing.T) {
 	}
 }
 
-// A list whose markers could not all be made is left to the next start.
+// TestPublishInPart: if some markers of a list cannot be created, the next start creates them.
 func TestPublishInPart(t *testing.T) {
 	t.Parallel()
 	o := own(t)
@@ -86,13 +86,13 @@ func TestPublishInPart(t *testing.T) {
 	inTheWay := filepath.Join(o.JobsDir(), MarkerName(recs[1].ID, Queued))
 	check(t, os.Mkdir(inTheWay, 0o700))
 	err := o.Publish(recs...)
-	if _, part := errors.AsType[*PartError](err); !part || !errors.Is(err, fs.ErrExist) {
+	if _, part := errors.AsType[*PartialPublishError](err); !part || !errors.Is(err, fs.ErrExist) {
 		t.Fatalf("published: %v", err)
 	}
 	wantNames(t, filepath.Join(o.Dir(), takenDir), recs[0].ID.String()+batchSuffix)
 	check(t, os.Remove(inTheWay))
 	check(t, os.Remove(filepath.Join(o.Dir(), dayFile(recs[2].ID, ".json"))))
-	if put, err := o.Untake(); err != nil || put != 0 {
+	if put, err := o.RestoreTaken(); err != nil || put != 0 {
 		t.Errorf("requests put back: %d, %v", put, err)
 	}
 	if _, err := o.RecoverBatches(); err != nil {
@@ -109,7 +109,8 @@ func TestPublishInPart(t *testing.T) {
 	}
 }
 
-// What a power cut takes of the records of a list is read from its file; what has happened to its operations since stands.
+// TestRecoverBatches: records of a list that a power cut lost are restored from its file; later
+// changes of its operations stay.
 func TestRecoverBatches(t *testing.T) {
 	t.Parallel()
 	o := ownTree(t, openTree(t, t.TempDir(), Options{Durability: Power}))
@@ -130,7 +131,8 @@ func TestRecoverBatches(t *testing.T) {
 	check(t, os.Truncate(record(emptied), 0))
 	check(t, os.Remove(record(lost)))
 	check(t, os.Remove(marker(removed, Queued)))
-	// The marker of a start is on the disk, and the name of its record is not: nothing has begun.
+	// The marker of a start is on disk, and the name of its record is not: the work has not
+	// started.
 	check(t, os.Rename(marker(starting, Queued), marker(starting, Running)))
 	check(t, os.Truncate(record(starting), 0))
 	check(t, os.Rename(marker(begun, Queued), marker(begun, Running)))
@@ -148,7 +150,8 @@ func TestRecoverBatches(t *testing.T) {
 		t.Errorf("made %d records and markers", made)
 	}
 	for i, want := range map[int]State{whole: Queued, emptied: Queued, lost: Queued, starting: Queued, ended: Completed} {
-		if back, err := o.ReadRecord(recs[i].ID); err != nil || back.Status != want || back.RequestHash != recs[i].RequestHash {
+		if back, err := o.ReadRecord(recs[i].ID); err != nil || back.Status != want ||
+			back.RequestHash != recs[i].RequestHash {
 			t.Errorf("record %d: %+v, %v", i, back, err)
 		}
 	}
@@ -157,7 +160,8 @@ func TestRecoverBatches(t *testing.T) {
 			t.Errorf("record %d is made again: %+v", i, back)
 		}
 	}
-	wantNames(t, o.JobsDir(), MarkerName(recs[whole].ID, Queued), MarkerName(recs[emptied].ID, Queued), MarkerName(recs[lost].ID, Queued), MarkerName(recs[starting].ID, Running), MarkerName(recs[begun].ID, Running))
+	wantNames(t, o.JobsDir(), MarkerName(recs[whole].ID, Queued), MarkerName(recs[emptied].ID, Queued),
+		MarkerName(recs[lost].ID, Queued), MarkerName(recs[starting].ID, Running), MarkerName(recs[begun].ID, Running))
 
 	file := recs[0].ID.String() + recordsSuffix
 	wantNames(t, filepath.Join(o.Dir(), takenDir), file)
@@ -221,18 +225,18 @@ func TestKeyClaims(t *testing.T) {
 	now = now.Add(-6 * time.Hour) // the clock is set back
 	want("a", time.Hour, second)
 
-	check(t, os.Truncate(filepath.Join(tree.Dir(), keyFile("a", now.Add(6*time.Hour))), 3)) // what a power cut leaves
+	check(t, os.Truncate(filepath.Join(tree.Dir(), keyFile("a", now.Add(6*time.Hour))), 3)) // as after a power cut
 	want("a", 48*time.Hour, first)
 	check(t, owner.SweepKeys(now.Add(-48*time.Hour)))
 	want("a", 48*time.Hour, first)
 	check(t, owner.SweepKeys(now.Add(48*time.Hour)))
 	want("a", 480*time.Hour, ID{})
 	wantNames(t, filepath.Join(tree.Dir(), keysDir))
-	check(t, tree.ClaimKeys(KeyClaim{"a", second, "h3", now})) // its folder is made again
+	check(t, tree.ClaimKeys(KeyClaim{"a", second, "h3", now})) // its folder is created again
 	want("a", time.Hour, second)
 }
 
-// What a list saves: to be read beside each other, on a disk, with -cpu 2.
+// BenchmarkSubmit compares single submits with lists. Run it on a disk, with -cpu 2.
 func BenchmarkSubmit(b *testing.B) {
 	for _, count := range []int{1, 100} {
 		b.Run(strconv.Itoa(count), func(b *testing.B) {
@@ -241,7 +245,7 @@ func BenchmarkSubmit(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() { _ = tree.Close() }()
-			b.SetParallelism(max(1, 16/count)) // with -cpu 2 there are 32 who submit one at a time, or two who submit lists
+			b.SetParallelism(max(1, 16/count)) // with -cpu 2: 32 goroutines that submit one at a time, or two that submit lists
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					recs := make([]*Record, count)

@@ -10,10 +10,11 @@ import (
 	"strconv"
 )
 
-// PutFile stores content under a name, with slashes, below a folder that is no part of the storage, and makes the folders on the way. It appears
-// as a whole or not at all: content before name, and both are on the disk when it returns. A file of that name is replaced, a
-// symbolic link too; none is followed out of the folder. mark is part of the temporary name, so that a repetition after a crash
-// removes what the first try left. It returns how many bytes there are.
+// PutFile stores content under a name, with slashes, below a folder outside the storage, and
+// creates the folders on the path. The file appears as a whole or not at all: content before name,
+// and both are on disk when it returns. It replaces a file or a symbolic link of that name, and
+// follows no link out of the folder. mark is part of the temporary name, so that a retry after a
+// crash removes what the first attempt left. It returns the size in bytes.
 func PutFile(folder, name, mark string, content io.Reader) (size int64, err error) {
 	if !fs.ValidPath(name) || name == "." {
 		return 0, fmt.Errorf("put %q into %s: %w", shorten(name), folder, fs.ErrInvalid)
@@ -23,7 +24,7 @@ func PutFile(folder, name, mark string, content io.Reader) (size int64, err erro
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	if err := makeWay(root, path.Dir(name)); err != nil {
+	if err := makeFolders(root, path.Dir(name)); err != nil {
 		return 0, err
 	}
 	temp := path.Join(path.Dir(name), ".jobdir-"+mark+".tmp")
@@ -38,15 +39,16 @@ func PutFile(folder, name, mark string, content io.Reader) (size int64, err erro
 	return size, syncRooted(root, path.Dir(name))
 }
 
-// makeWay makes the folders down to dir; each name is on the disk before something is put behind it.
-func makeWay(root *os.Root, dir string) error {
+// makeFolders creates the folders down to dir. Each name is on disk before anything is created
+// below it.
+func makeFolders(root *os.Root, dir string) error {
 	if dir == "." {
 		return nil
 	}
 	if info, err := root.Stat(dir); err == nil && info.IsDir() {
 		return nil
 	}
-	if err := makeWay(root, path.Dir(dir)); err != nil {
+	if err := makeFolders(root, path.Dir(dir)); err != nil {
 		return err
 	}
 	if err := root.Mkdir(dir, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -25,7 +25,7 @@ func TestPutFile(t *testing.T) {
 	wantNames(t, filepath.Join(folder, "a/b"), "c.json")
 }
 
-// What was there stays when the new one cannot be written.
+// TestPutFileThatBreaks: the old file stays if the new one cannot be written.
 func TestPutFileThatBreaks(t *testing.T) {
 	t.Parallel()
 	folder, broken := t.TempDir(), errors.New("broken")

@@ -12,163 +12,198 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// RecordVersion is the version of the record format that this code writes. A record with a higher one is not touched.
+// RecordVersion is the version of the record format that this code writes. Records with a higher
+// version are not touched.
 const RecordVersion = 1
 
-// recordLimit bounds what is read of a record, so that a file of any size placed there cannot exhaust memory.
+// recordLimit bounds how much of a record is read, in bytes, so that a huge file cannot exhaust
+// memory.
 const recordLimit = 64 << 20
 
-// Record is everything that is known of an operation. It is one JSON document in operations/DAY/ID.json, replaced as a whole.
-// While the operation is live its marker, not Status, says the state.
+// Record is everything known about an operation: one JSON document in operations/DAY/ID.json,
+// replaced as a whole. While the operation is live, its marker holds the state, not Status.
 type Record struct {
 	Version int    `json:"version"`
 	ID      ID     `json:"id"`
 	Job     string `json:"job"`
 	Group   string `json:"group"`
-	// Params is the canonical JSON object of the parameters, defaults filled in.
+	// Params is the canonical JSON object of the parameters, including defaults.
 	Params json.RawMessage `json:"params,omitempty"`
 	Tags   []string        `json:"tags,omitempty"`
 	// RequestHash is the SHA-256, in hexadecimal, of the job's address and CanonicalParams: equal work has equal hashes.
 	RequestHash string `json:"request_hash,omitempty"`
-	// CanonicalParams is the canonical JSON (RFC 8785) of the parameters that make work equal, byte for byte as it was hashed: all of
-	// them, unless the job names some.
+	// CanonicalParams is the canonical JSON (RFC 8785), exactly as hashed, of the parameters that
+	// identify equal work: all of them, unless the job names some.
 	CanonicalParams string `json:"canonical_params,omitempty"`
-	// IdempotencyKey is the name that the client gave to the submit, so that a repetition of it gets this operation.
+	// IdempotencyKey is the client's key of the submit: a repeated submit with it returns this
+	// operation.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 
-	// Lane is the queue it waits in and Limits are the semaphores that it takes at its start. Higher priorities start first.
+	// Lane is the queue in which it waits; Limits are the semaphores that it takes at its start.
+	// Higher priorities start first.
 	Lane     string   `json:"lane,omitempty"`
 	Limits   []string `json:"limits,omitempty"`
 	Priority int      `json:"priority"`
-	// Key is the mutex value; operations with the same one never run together. KeyOrder is "submit" or "priority", "" without a key.
+	// Key is the mutex value: operations with the same key never run together. KeyOrder is
+	// "submit", "priority" or "any", "" without a key.
 	Key      string `json:"key,omitempty"`
 	KeyOrder string `json:"key_order,omitempty"`
-	// After are the operations whose end it waits for, and Require is what that end must be: "success" or "end", "" without any.
+	// After are the operations it waits for, and Require is the end they must have: "success" or
+	// "end", "" if After is empty.
 	After   []ID   `json:"after,omitempty"`
 	Require string `json:"require,omitempty"`
-	// NotBefore is the time before which it does not start, as the submit asked; nil is at once.
+	// NotBefore is the earliest start time from the submit; nil is at once.
 	NotBefore *time.Time `json:"not_before,omitempty"`
-	// RetryOf is the ended operation whose finished items this one inherits.
+	// RetryOf is the ended operation whose successful items this one inherits.
 	RetryOf *ID `json:"retry_of,omitempty"`
-	// FailedItems says that only the items that failed there are done.
+	// FailedItems means that only the items that failed in RetryOf are done.
 	FailedItems bool `json:"failed_items,omitempty"`
 
 	// Status is the state when the record was last written.
 	Status State `json:"status"`
-	// Next is set when the record was written before the marker was renamed: after a crash the rename is carried out.
+	// Next is set if the record was written before the rename of the marker: after a crash, the
+	// rename is carried out.
 	Next   State  `json:"next,omitempty"`
 	Result Result `json:"result,omitempty"`
-	// Phase is text for people.
+	// Phase is for people: FirstPhase at first, then the phase that the work reports or the
+	// milestone reached, at the end the final state.
 	Phase string `json:"phase,omitempty"`
-	// Reason says in one sentence why the operation is in its state, where that is not plain.
+	// Reason explains in one sentence why the operation is in its state, where that is not obvious.
 	Reason string `json:"reason,omitempty"`
 
-	// Run numbers the starts of the work; a write of an older run is refused.
+	// Run numbers the starts of the work; writes of an older run are refused.
 	Run    int `json:"run"`
 	Starts int `json:"starts"`
-	// LaneTurn is which turn the present run has at the values that its lane rotates, from 1; 0: it rotates none.
+	// LaneTurn is the turn of the present run in the rotation of its lane's environment, from 1; 0
+	// without a rotation.
 	LaneTurn   uint64 `json:"lane_turn,omitempty"`
 	Attempts   int    `json:"attempts"`
 	Interrupts int    `json:"interrupts"`
 	Rescues    int    `json:"rescues"`
-	// Deaths counts the runs in a row whose work died without having finished an item; the daemon's own deaths do not count.
-	Deaths int `json:"deaths,omitempty"`
+	// DiedAt is when runs died within the crash limit of the job, the newest last: killed by a
+	// signal, lost with their keeper, or interrupted by a crash of the daemon or the machine. A
+	// retry by a person empties it.
+	DiedAt []time.Time `json:"died_at,omitempty"`
+	// Backoff counts consecutive failures; it determines the wait before the next attempt.
+	Backoff int `json:"backoff,omitempty"`
 
-	// RedoFrom is the first run whose failed items count as done, 0 for all: those of attempts that failed are done again. Steps have one of their own.
+	// RedoFrom is the first run whose failed items count as done, 0 for all; items that failed in
+	// earlier runs are done again. Each step has its own.
 	RedoFrom int `json:"redo_from,omitempty"`
-	// Warnings counts the runs that ended in a way which the job declares to be neither a failure nor an attempt.
+	// Warnings counts the runs whose end the job declares to be neither a failure nor an attempt.
 	Warnings int `json:"warnings,omitempty"`
-	// DueAt is when an operation that is scheduled goes into the queue, or one that is failed_retryable is tried again; a paused one keeps it.
+	// DueAt is when a scheduled operation is queued, or a failed_retryable one is retried; a paused
+	// operation keeps it.
 	DueAt *time.Time `json:"due_at,omitempty"`
-	// RetryUntil is when no further attempt begins, set by the first one that fails when the job bounds it.
+	// RetryUntil is when attempts stop; the first failed attempt sets it if the job limits the
+	// time.
 	RetryUntil *time.Time `json:"retry_until,omitempty"`
 
 	CreatedAt  time.Time  `json:"created_at"`
 	StartedAt  *time.Time `json:"started_at,omitempty"`
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
 	UpdatedAt  time.Time  `json:"updated_at"`
-	// PausedSeconds is how long it was paused, pauses that are over alone.
+	// PausedSeconds is the total length of all finished pauses.
 	PausedSeconds float64 `json:"paused_seconds"`
-	// HeartbeatAt is the last sign of life of the work, as old as the record; ID.progress has a newer one.
+	// HeartbeatAt is the last sign of life of the work when the record was written; ID.progress may
+	// have a newer one.
 	HeartbeatAt *time.Time `json:"last_heartbeat_at,omitempty"`
-	// StalledAt is when the work was found to give no sign of life; absent once it does.
+	// StalledAt is when the work was found to give no sign of life; absent once it gives one.
 	StalledAt *time.Time `json:"stalled_at,omitempty"`
 	// Progress is how far the work was when the record was written.
 	Progress *Progress `json:"progress,omitempty"`
 
-	// Header is the JSON of the stream's header, frozen at submit.
+	// Header is the JSON of the stream's header, fixed at submit.
 	Header json.RawMessage `json:"header"`
-	// Footer is the JSON object of the stream's footer, frozen when the operation ends.
+	// Footer is the JSON object of the stream's footer, fixed when the operation ends.
 	Footer json.RawMessage `json:"footer,omitempty"`
-	// LogBytes is the length at which the log is sealed, set when the operation ends.
+	// LogBytes is the length at which the log is sealed; set when the operation ends.
 	LogBytes *int64 `json:"log_bytes,omitempty"`
 
-	// Steps are those of its job in the order in which they are done, nil for a job without; Acts is what persons did about them.
-	Steps []steps.Step `json:"steps,omitempty"`
-	Acts  []steps.Act  `json:"acts,omitempty"`
-	// Trailing says that the operation is completed and that optional steps of it go on.
+	// Steps are the steps of the job in their order, nil for a job without steps; ActionRecords are
+	// the actions of people on them.
+	Steps         []steps.Step         `json:"steps,omitempty"`
+	ActionRecords []steps.ActionRecord `json:"acts,omitempty"`
+	// Trailing means that the operation is completed and that optional steps of it go on or wait
+	// for a person.
 	Trailing bool `json:"trailing,omitempty"`
-	// Corrected are parameters that a person has set since the submit, by name, each as JSON: they count in place of those in Params.
+	// Corrected are parameters that a person has set since the submit, by name, each as JSON. They
+	// replace those in Params.
 	Corrected map[string]json.RawMessage `json:"corrected,omitempty"`
 
 	Processed int    `json:"processed"`
 	FailedN   int    `json:"failed"`
 	Error     *Fault `json:"error,omitempty"`
-	ExitCode  *int   `json:"exit_code,omitempty"`
-	Signal    string `json:"signal,omitempty"`
+	// FailedAttempts are the last ten failed attempts, the newest last. Error is the newest until a
+	// new run begins.
+	FailedAttempts []FailedAttempt `json:"failed_attempts,omitempty"`
+	ExitCode       *int            `json:"exit_code,omitempty"`
+	Signal         string          `json:"signal,omitempty"`
 
-	// Batch is the first operation of the list that this one was submitted in, nil when it was submitted alone.
+	// Batch is the first operation of the list in which this one was submitted, nil if it was
+	// submitted alone.
 	Batch *ID `json:"batch,omitempty"`
 
-	// Then is what became of the job that follows; nil when none does.
+	// Then is the outcome of submitting the job that follows; nil if there is none.
 	Then *Follower `json:"then,omitempty"`
-	// Deliveries are what becomes of the result, one for each target of the job that this end is delivered to; nil while it is live.
+	// Deliveries are the deliveries of the result, one per target of the job for this outcome; nil
+	// while the operation is live.
 	Deliveries []Delivery `json:"deliveries,omitempty"`
 
 	// Definition is the name in definitions/ of the job definition that the operation was submitted under.
 	Definition string `json:"definition,omitempty"`
 	CreatedBy  string `json:"created_by,omitempty"`
-	// OnDisconnect says what the end of the starting connection does: continue, cancel or pause.
-	OnDisconnect string       `json:"on_disconnect,omitempty"`
-	Transitions  []Transited  `json:"transitions,omitempty"`
-	Artifacts    []string     `json:"artifacts,omitempty"`
-	Resources    *ResourceUse `json:"resources,omitempty"`
+	// OnDisconnect is what happens when the starting connection ends: continue, cancel or pause.
+	OnDisconnect string           `json:"on_disconnect,omitempty"`
+	Transitions  []PastTransition `json:"transitions,omitempty"`
+	Artifacts    []string         `json:"artifacts,omitempty"`
+	Resources    *ResourceUse     `json:"resources,omitempty"`
 
-	// Host and Boot are the machine, by name and by boot, on which the last run began; PID is the process that did its work: the
-	// command's leader, or the daemon for handlers.
+	// Host and Boot identify the machine and its boot on which the last run began. PID is the
+	// process of the work: the leader of the command, or the daemon for handlers.
 	Host string `json:"host,omitempty"`
 	Boot string `json:"boot_id,omitempty"`
 	PID  int    `json:"pid,omitempty"`
 
-	// FinishedSeq is the place of the end among all ends of the storage, 0 while the operation is live. NeedsPersonSeq is the same
-	// for the last time it became failed_manual.
+	// FinishedSeq is the position of the end among all ends of the storage, 0 while the operation
+	// is live. NeedsPersonSeq is the same for the last time it became failed_manual.
 	FinishedSeq    uint64 `json:"finished_seq,omitempty"`
 	NeedsPersonSeq uint64 `json:"needs_person_seq,omitempty"`
-	// Pinned keeps it from being pruned and deleted.
+	// Pinned excludes it from pruning and deletion.
 	Pinned bool `json:"pinned,omitempty"`
 
-	// Extra are members of the document that this version does not know. They are written again as they were.
+	// Extra are members of the document that this version does not know. They are written back
+	// unchanged.
 	Extra map[string]json.RawMessage `json:"-"`
 }
 
-// Fault says why an operation failed: a code for programs and a message for people.
+// Fault is why an operation failed: a code for programs and a message for people.
 type Fault struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// Transited is a transition that happened.
-type Transited struct {
+// FailedAttempt is a failed attempt: its run and step, the reason and the time.
+type FailedAttempt struct {
+	Run     int       `json:"run"`
+	Step    string    `json:"step,omitempty"`
+	Code    string    `json:"code"`
+	Message string    `json:"message"`
+	At      time.Time `json:"at"`
+}
+
+// PastTransition is a transition that happened.
+type PastTransition struct {
 	From  State     `json:"from,omitempty"`
 	To    State     `json:"to"`
 	Cause Cause     `json:"cause"`
 	At    time.Time `json:"at"`
 }
 
-// ResourceUse is what the work used. Times are processor seconds, memory is bytes.
+// ResourceUse is what the work used: processor time in seconds, memory and output in bytes.
 type ResourceUse struct {
 	UserSeconds   float64 `json:"user_seconds"`
 	SystemSeconds float64 `json:"system_seconds"`
@@ -176,7 +211,7 @@ type ResourceUse struct {
 	OutputBytes   int64   `json:"output_bytes"`
 }
 
-// CorruptError says that a file exists and cannot be understood.
+// CorruptError reports a file that exists and cannot be decoded.
 type CorruptError struct {
 	Path   string
 	Reason string
@@ -189,7 +224,7 @@ func (e *CorruptError) Error() string {
 // ErrNewerVersion is wrapped when a file was written by a newer version of jobdir.
 var ErrNewerVersion = errors.New("written by a newer version of jobdir")
 
-// transit notes a transition in the record.
+// transit adds a transition to the record.
 func (r *Record) transit(from, to State, cause Cause, at time.Time) {
 	if from == Paused && to != Paused {
 		r.PausedSeconds += max(0, at.Sub(r.Since()).Seconds())
@@ -199,15 +234,37 @@ func (r *Record) transit(from, to State, cause Cause, at time.Time) {
 	case Queued, Running, WaitingApproval, FailedManual, Trailing, Completed, Cancelled, Failed:
 		r.DueAt = nil // it waits for no time
 	}
+	if to.Terminal() || to == Trailing {
+		r.endPhase(to)
+	}
 	r.Status = to
 	r.UpdatedAt = at
-	r.Transitions = append(r.Transitions, Transited{From: from, To: to, Cause: cause, At: at})
+	r.Transitions = append(r.Transitions, PastTransition{From: from, To: to, Cause: cause, At: at})
 	if extra := len(r.Transitions) - maxTransitions; extra > 0 {
 		r.Transitions = slices.Delete(r.Transitions, 1, 1+extra) // the submit and the newest ones stay
 	}
 }
 
-// Since is when the present state was entered, as far as the record says.
+// FirstPhase is the phase of an operation until its work reports one or reaches a milestone.
+const FirstPhase = "created"
+
+// endPhase sets the phase to the final state, unless the operation has reached a milestone.
+func (r *Record) endPhase(to State) {
+	if len(r.Steps) > 0 && r.Phase != FirstPhase {
+		return
+	}
+	if to == Trailing {
+		to = Completed // its required steps are done
+	}
+	r.Phase = string(to)
+	if len(r.Steps) > 0 && r.Progress != nil {
+		progress := *r.Progress
+		progress.Phase = r.Phase
+		r.Progress = &progress
+	}
+}
+
+// Since returns when the present state was entered, according to the record.
 func (r *Record) Since() time.Time {
 	if n := len(r.Transitions); n > 0 {
 		return r.Transitions[n-1].At
@@ -215,9 +272,10 @@ func (r *Record) Since() time.Time {
 	return r.CreatedAt
 }
 
-// Worked is how long the last run has worked until now, without the time in which it was paused. The run is what follows the last start in
-// the list, whatever the times say: the clock may have been set since. A time in which the clock went back counts as none.
-func (r *Record) Worked(now time.Time) time.Duration {
+// ActiveTime returns how long the last run has worked until now, without pauses. The run is
+// whatever follows the last start in the list, whatever the timestamps, because the clock may have
+// been set. A negative interval counts as zero.
+func (r *Record) ActiveTime(now time.Time) time.Duration {
 	if r.StartedAt == nil {
 		return 0
 	}
@@ -245,8 +303,9 @@ func (r *Record) Worked(now time.Time) time.Duration {
 	return worked
 }
 
-// QueuedAt is when the operation was queued before a transition that it made; false when the list no longer says.
-func (r *Record) QueuedAt(t Transited) (time.Time, bool) {
+// QueuedAt returns when the operation was queued before a transition of it; false if the list no
+// longer contains that.
+func (r *Record) QueuedAt(t PastTransition) (time.Time, bool) {
 	for i := slices.Index(r.Transitions, t) - 1; i >= 0; i-- {
 		if r.Transitions[i].To == Queued {
 			return r.Transitions[i].At, true
@@ -255,7 +314,8 @@ func (r *Record) QueuedAt(t Transited) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// lastStart is the index of the transition by which the last run began, 0 when it is no longer in the list.
+// lastStart returns the index of the transition that began the last run, 0 if it is no longer in
+// the list.
 func (r *Record) lastStart() int {
 	for i, t := range slices.Backward(r.Transitions) {
 		if t.From == Queued && t.To == Running {
@@ -265,17 +325,18 @@ func (r *Record) lastStart() int {
 	return 0
 }
 
-// Follower is the operation that an operation submitted when it was completed, or why there is none.
+// Follower is the operation that a completed operation submitted, or the reason why there is none.
 type Follower struct {
 	ID    ID     `json:"id,omitzero"`
 	Error string `json:"error,omitempty"`
 }
 
-// maxTransitions bounds the history in the record: an operation can be paused and resumed for ever.
+// maxTransitions bounds the transitions in the record: an operation can be paused and resumed any
+// number of times.
 const maxTransitions = 500
 
-// Apply moves the record by cause from the state from, at the given time. It changes nothing on disk. The error is a
-// *TransitionError.
+// Apply applies the transition from a state by a cause to the record, at the given time. It changes
+// nothing on disk. The error is a *TransitionError.
 func (r *Record) Apply(from State, cause Cause, at time.Time) error {
 	to, err := Next(from, cause)
 	if err != nil {
@@ -287,8 +348,9 @@ func (r *Record) Apply(from State, cause Cause, at time.Time) error {
 
 func dayFile(id ID, suffix string) string { return path.Join(operationsDir, id.Day(), id.text+suffix) }
 
-// ReadRecord returns the record of an operation. The error wraps fs.ErrNotExist when there is none, is a *CorruptError when it
-// cannot be understood, and wraps ErrNewerVersion when it must be left alone.
+// ReadRecord returns the record of an operation. The error wraps fs.ErrNotExist if there is none,
+// is a *CorruptError if it cannot be decoded, and wraps ErrNewerVersion if a newer version wrote
+// it.
 func (t *Tree) ReadRecord(id ID) (*Record, error) {
 	data, err := t.readRecordFile(id)
 	if err != nil {
@@ -297,22 +359,23 @@ func (t *Tree) ReadRecord(id ID) (*Record, error) {
 	return decodeRecord(dayFile(id, ".json"), id, data)
 }
 
-// endWords are what a terminal record cannot do without.
-var endWords = func() (words [][]byte) {
+// terminalWords are the quoted terminal states; every terminal record contains one.
+var terminalWords = func() (words [][]byte) {
 	for _, state := range terminalStates {
 		words = append(words, []byte(`"`+string(state)+`"`))
 	}
 	return words
 }()
 
-// ReadEnded is ReadRecord for who only wants an operation that has ended, nil without an error for any other: a record in which the word of no end stands is not
-// decoded, which costs much less for a hundred thousand that wait.
+// ReadEnded returns the record of a finished operation, or nil without an error if it is still
+// live. It does not decode records without a terminal state, which makes it much cheaper for a
+// hundred thousand waiting operations.
 func (t *Tree) ReadEnded(id ID) (*Record, error) {
 	data, err := t.readRecordFile(id)
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(endWords, func(word []byte) bool { return says(data, word) }) {
+	if !slices.ContainsFunc(terminalWords, func(word []byte) bool { return containsValue(data, word) }) {
 		return nil, nil //nolint:nilnil // documented: there is no such end
 	}
 	rec, err := decodeRecord(dayFile(id, ".json"), id, data)
@@ -322,10 +385,11 @@ func (t *Tree) ReadEnded(id ID) (*Record, error) {
 	return rec, nil
 }
 
-// EndOf returns the record of an operation that has ended and whose end is durable, nil without an error for one that lives or of which there is
-// no record. The record has its name before its folder is synced, and the marker goes after that: while it is there, a power cut may take the
-// end back.
-func (t *Tree) EndOf(id ID) (*Record, error) {
+// ReadDurableEnd returns the record of a finished operation whose end is durable. It returns nil
+// without an error if the operation is live or has no record. The marker is removed only after the
+// sync of the record's folder: while a marker other than Trailing exists, a power cut may undo the
+// end.
+func (t *Tree) ReadDurableEnd(id ID) (*Record, error) {
 	rec, err := t.ReadEnded(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // documented: there is no such end
@@ -333,15 +397,15 @@ func (t *Tree) EndOf(id ID) (*Record, error) {
 	if err != nil || rec == nil {
 		return nil, err
 	}
-	sight, err := t.LookFor(id, allMarkers)
+	sight, err := t.Observe(id, allMarkers)
 	if err != nil || len(sight.States) > 1 || len(sight.States) == 1 && sight.States[0] != Trailing {
 		return nil, err
 	}
 	return rec, nil
 }
 
-// says reports whether a word stands in a JSON text other than as the name of a member.
-func says(data, word []byte) bool {
+// containsValue reports whether JSON text contains a word other than as the name of a member.
+func containsValue(data, word []byte) bool {
 	for {
 		i := bytes.Index(data, word)
 		if i < 0 {
@@ -376,7 +440,7 @@ func decodeRecord(name string, id ID, data []byte) (*Record, error) {
 	return rec, nil
 }
 
-// versionOf is the format of a record, as far as it can be told.
+// versionOf returns the format version of a document, 0 if it cannot be found.
 func versionOf(data []byte) int {
 	var head struct {
 		Version int `json:"version"`
@@ -385,8 +449,8 @@ func versionOf(data []byte) int {
 	return head.Version
 }
 
-// readRegular reads a whole regular file below root. A symbolic link, a directory, a fifo or a device is refused without
-// following it and without blocking.
+// readRegular reads a whole regular file below root. It refuses a symbolic link, a directory, a
+// fifo or a device without following it and without blocking.
 func (t *Tree) readRegular(root *os.Root, name string, limit int64) ([]byte, error) {
 	f, info, err := openRegular(root, name)
 	if err != nil {
@@ -394,7 +458,7 @@ func (t *Tree) readRegular(root *os.Root, name string, limit int64) ([]byte, err
 	}
 	defer func() { _ = f.Close() }() // opened for reading: nothing can be lost
 	var into bytes.Buffer
-	into.Grow(int(min(info.Size(), limit)) + bytes.MinRead) // one allocation, unless the file grows meanwhile
+	into.Grow(int(min(info.Size(), limit)) + bytes.MinRead) // one allocation, unless the file grows
 	if _, err := into.ReadFrom(io.LimitReader(f, limit+1)); err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -405,18 +469,19 @@ func (t *Tree) readRegular(root *os.Root, name string, limit int64) ([]byte, err
 	return data, nil
 }
 
-// errIrregular is wrapped when a name is not a regular file.
-var errIrregular = errors.New("not a regular file")
+// ErrIrregular is wrapped if a folder, link, fifo, socket or device has the name of a regular file.
+var ErrIrregular = errors.New("not a regular file")
 
-// openRegular opens a regular file for reading. It looks before it opens, because a Root follows links that stay inside, and
-// looks at the descriptor afterwards, because the name may have changed in between; O_NONBLOCK keeps a fifo from blocking.
+// openRegular opens a regular file for reading. It checks the name before the open, because a Root
+// follows links that stay inside, and the descriptor after it, because the name may have changed in
+// between. O_NONBLOCK keeps a fifo from blocking.
 func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	before, err := root.Lstat(name)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !before.Mode().IsRegular() {
-		return nil, nil, &fs.PathError{Op: "open", Path: name, Err: errIrregular}
+		return nil, nil, &fs.PathError{Op: "open", Path: name, Err: ErrIrregular}
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
 	if err != nil {
@@ -424,17 +489,24 @@ func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: name, Err: errIrregular}
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrIrregular}
 	}
 	if err != nil {
-		_ = f.Close() // the reason of the refusal matters, not this one
+		_ = f.Close() // the reason of the refusal matters, not this error
 		return nil, nil, err
 	}
 	return f, info, nil
 }
 
-// Unknown returns a record for an operation of which nothing is known but its ID.
-func Unknown(id ID, now time.Time) *Record {
+// CodeRecordLost is the error code of an operation whose record was damaged or removed: only its ID
+// is known.
+const CodeRecordLost = "record_lost"
+
+// Lost reports whether the record was lost. Only a cancel is possible then.
+func (r *Record) Lost() bool { return r.Error != nil && r.Error.Code == CodeRecordLost }
+
+// UnknownRecord returns a record for an operation of which only the ID is known.
+func UnknownRecord(id ID, now time.Time) *Record {
 	header, _ := json.Marshal(map[string]any{"id": id, "total": nil}) // an ID always encodes
 	return &Record{
 		Version: RecordVersion, ID: id, Job: id.Endpoint(), Params: json.RawMessage("{}"), CreatedAt: now, UpdatedAt: now,

@@ -65,7 +65,8 @@ func TestRecordsThatCannotBeRead(t *testing.T) {
 		{"newer with another ID", `{"version":99}`, true, "format 99"},
 	} {
 		rec := submit(t, tree)
-		check(t, os.WriteFile(recordPath(tree, rec.ID), []byte(strings.ReplaceAll(test.content, "ID", rec.ID.String())), 0o600))
+		check(t, os.WriteFile(recordPath(tree, rec.ID),
+			[]byte(strings.ReplaceAll(test.content, "ID", rec.ID.String())), 0o600))
 		got, err := tree.ReadRecord(rec.ID)
 		if got != nil || err == nil {
 			t.Errorf("%s: %+v, %v", test.name, got, err)
@@ -84,7 +85,8 @@ func TestRecordsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What is neither there nor readable says nothing about the operation, so it must not look like a damaged record.
+// TestRecordsThatAreNoFiles: anything but a regular file with the name of a record is a damaged
+// record, and is never followed or waited for.
 func TestRecordsThatAreNoFiles(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
@@ -105,10 +107,8 @@ func TestRecordsThatAreNoFiles(t *testing.T) {
 		check(t, os.Rename(path, path+".old"))
 		check(t, place(path))
 		_, err := tree.ReadRecord(rec.ID)
-		if _, corrupt := errors.AsType[*CorruptError](err); corrupt || err == nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if missing := name == "nothing but a log"; errors.Is(err, fs.ErrNotExist) != missing || errors.Is(err, errIrregular) == missing {
+		missing := name == "nothing but a log"
+		if _, corrupt := errors.AsType[*CorruptError](err); corrupt == missing || errors.Is(err, fs.ErrNotExist) != missing {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -118,8 +118,9 @@ func TestRecordLargerThanTheLimit(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
 	rec := submit(t, tree)
-	check(t, os.Truncate(recordPath(tree, rec.ID), 1<<40)) // takes no room
-	if _, err := tree.readRegular(tree.root, dayFile(rec.ID, ".json"), 1<<10); err == nil || !strings.Contains(err.Error(), "larger than 1024") {
+	check(t, os.Truncate(recordPath(tree, rec.ID), 1<<40)) // takes no disk space
+	if _, err := tree.readRegular(tree.root, dayFile(rec.ID, ".json"), 1<<10); err == nil ||
+		!strings.Contains(err.Error(), "larger than 1024") {
 		t.Errorf("a file of 1 TiB: %v", err)
 	}
 }
@@ -145,23 +146,24 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Paused time does not count against a timeout that the next daemon takes over.
-func TestWorkedIsWithoutPauses(t *testing.T) {
+// TestActiveTimeExcludesPauses: paused time does not count against a timeout that the next daemon
+// takes over.
+func TestActiveTimeExcludesPauses(t *testing.T) {
 	t.Parallel()
 	at := func(seconds int) time.Time { return time.Unix(1_800_000_000+int64(seconds), 0) }
 	began := at(10)
-	rec := &Record{StartedAt: &began, Transitions: []Transited{
+	rec := &Record{StartedAt: &began, Transitions: []PastTransition{
 		{From: Queued, To: Running, At: at(2)},
 		{From: Running, To: Queued, At: at(5)},
 		{From: Queued, To: Running, At: at(10)},
 		{From: Running, To: Paused, At: at(14)},
 		{From: Paused, To: Running, At: at(30)},
 	}}
-	if got := rec.Worked(at(33)); got != 7*time.Second {
+	if got := rec.ActiveTime(at(33)); got != 7*time.Second {
 		t.Errorf("worked %s", got)
 	}
-	rec.Transitions = append(rec.Transitions, Transited{From: Running, To: Paused, At: at(40)})
-	if got := rec.Worked(at(99)); got != 14*time.Second {
+	rec.Transitions = append(rec.Transitions, PastTransition{From: Running, To: Paused, At: at(40)})
+	if got := rec.ActiveTime(at(99)); got != 14*time.Second {
 		t.Errorf("while paused: worked %s", got)
 	}
 }
@@ -170,8 +172,11 @@ func TestReadEndedFindsTheEndsOnly(t *testing.T) {
 	t.Parallel()
 	o := ownTree(t, openTree(t, t.TempDir(), Options{Durability: Process}))
 	for _, status := range States() {
-		// The words of ends also stand where they mean nothing.
-		rec, err := o.Submit(t.Context(), Submission{Group: "g", Job: "j", Params: []byte(`{"status":"completed","b":"failed"}`)})
+		// Terminal states may also appear as other values.
+		rec, err := o.Submit(t.Context(), Submission{
+			Group: "g", Job: "j",
+			Params: []byte(`{"status":"completed","b":"failed"}`),
+		})
 		check(t, err)
 		rec.Status = status
 		check(t, o.WriteRecord(rec))
@@ -182,7 +187,9 @@ func TestReadEndedFindsTheEndsOnly(t *testing.T) {
 		}
 		data, err := os.ReadFile(filepath.Join(o.Dir(), dayFile(rec.ID, ".json")))
 		check(t, err)
-		check(t, os.WriteFile(filepath.Join(o.Dir(), dayFile(rec.ID, ".json")), bytes.ReplaceAll(data, []byte(`":"`), []byte(`" : "`)), fileMode)) // by hand
+		// As after a manual edit.
+		check(t, os.WriteFile(filepath.Join(o.Dir(), dayFile(rec.ID, ".json")), bytes.ReplaceAll(data, []byte(`":"`),
+			[]byte(`" : "`)), fileMode))
 		if ended, err = o.ReadEnded(rec.ID); err != nil || (ended != nil) != status.Terminal() {
 			t.Errorf("%s, edited: %v, %v", status, ended, err)
 		}

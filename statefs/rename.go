@@ -8,8 +8,8 @@ import (
 	"github.com/natefinch/atomic"
 )
 
-// renamePortable looks for the new name and then renames. Between the two somebody may take the name; only Linux has a rename
-// that cannot overwrite.
+// renamePortable checks that the new name is free and then renames. Another program may take the
+// name in between; only Linux has a rename that cannot overwrite.
 func renamePortable(dir, from, to string) error {
 	target := filepath.Join(dir, to)
 	if _, err := os.Lstat(target); err == nil {
@@ -21,16 +21,16 @@ func renamePortable(dir, from, to string) error {
 	return nil
 }
 
-// linkNew is renameNew where no rename refuses a name that is taken: a link does.
+// linkNew is renameNew where the rename cannot refuse a taken name; a link can.
 func linkNew(from, to string) error {
 	if err := os.Link(from, to); err != nil {
 		return err
 	}
-	_ = os.Remove(from) // the name counts: once it is there the caller must not hear of an error
+	_ = os.Remove(from) // the new name exists: from here on the caller must get no error
 	return nil
 }
 
-// swapPortable looks whether there is something to replace and then replaces it. Between the two somebody may remove it.
+// swapPortable checks that the target exists and then replaces it. It may be removed in between.
 func swapPortable(from, to string) error {
 	if _, err := os.Lstat(to); err != nil {
 		return err

@@ -7,11 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openNonblock keeps an open from waiting for the other end of a fifo, and from following a link in the last part of a path.
+// openNonblock keeps an open from waiting for the other end of a fifo and from following a link in
+// the last part of a path.
 const openNonblock = unix.O_NONBLOCK | unix.O_NOFOLLOW
 
-// renameNew puts a file under a name that must be free, in whatever folder of the same file system, and takes its old name away.
-// The error wraps fs.ErrExist when the new name is taken.
+// renameNew moves a file to a name in any folder of the same file system, which must be free. The
+// error wraps fs.ErrExist if the new name is taken.
 func renameNew(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
@@ -23,9 +24,10 @@ func renameNew(from, to string) error {
 	return nil
 }
 
-// renameFree renames a file inside one folder to a name that must be free: the error wraps fs.ErrExist when it is not, and
-// fs.ErrNotExist when the old name is gone. Renaming the source is the compare-and-swap of the state machine: of two renames
-// that race for one marker exactly one succeeds.
+// renameFree renames a file inside one folder to a name that must be free. The error wraps
+// fs.ErrExist if the name is taken, and fs.ErrNotExist if the old name is gone. This rename is the
+// compare-and-swap of the state machine: of two renames that race for one marker, exactly one
+// succeeds.
 func renameFree(folder *os.File, from, to string) error {
 	raw, err := folder.SyscallConn()
 	if err != nil {
@@ -33,7 +35,7 @@ func renameFree(folder *os.File, from, to string) error {
 	}
 	err = withDescriptor(raw, func(fd int) error { return unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE) })
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		// A file system without RENAME_NOREPLACE: look first, as everywhere else.
+		// A file system without RENAME_NOREPLACE: check first, as on other systems.
 		return renamePortable(folder.Name(), from, to)
 	}
 	if err != nil {
@@ -42,8 +44,8 @@ func renameFree(folder *os.File, from, to string) error {
 	return nil
 }
 
-// swap puts a file in the place of another one in one step, when there is one: the error wraps fs.ErrNotExist when there is none. What was there has the
-// name of the first one then.
+// swap atomically exchanges a file with an existing one. The error wraps fs.ErrNotExist if the
+// target does not exist. The replaced file then has the name of the new one.
 func swap(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {

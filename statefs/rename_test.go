@@ -52,7 +52,7 @@ func TestRenameNeverOverwrites(t *testing.T) {
 	}
 }
 
-// The rename is the compare-and-swap of the state machine.
+// TestOfTwoRenamesOneWins: the rename is the compare-and-swap of the state machine.
 func TestOfTwoRenamesOneWins(t *testing.T) {
 	t.Parallel()
 	o := own(t)
@@ -77,13 +77,14 @@ func TestOfTwoRenamesOneWins(t *testing.T) {
 	wantNames(t, o.JobsDir(), MarkerName(id, Queued))
 }
 
-// Two markers of one operation that race for one name: one is left where it was.
+// TestOfTwoRenamesToOneNameOneWins: of two markers of one operation that race for one name, one
+// keeps its old name.
 func TestOfTwoRenamesToOneNameOneWins(t *testing.T) {
 	t.Parallel()
 	o := own(t)
 	id := submit(t, o.Tree).ID
 	for round := range 500 {
-		check(t, o.Restore(id, Paused, testTime))
+		check(t, o.RestoreMarker(id, Paused, testTime))
 		var wg sync.WaitGroup
 		errs := make([]error, 2)
 		for i, from := range []State{Queued, Paused} {

@@ -16,43 +16,68 @@ import (
 // ErrNotLive is wrapped when an operation is not found or already finished.
 var ErrNotLive = errors.New("not found or already finished")
 
-// BlockedError says that something that is no file has the name that a request needs.
+// EndedError is the error of a request for an operation that has ended. It wraps ErrNotLive.
+type EndedError struct {
+	ID    ID
+	State State
+}
+
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("operation '%s' %s: it is already %s", e.ID, ErrNotLive, e.State)
+}
+
+// Unwrap returns ErrNotLive.
+func (e *EndedError) Unwrap() error { return ErrNotLive }
+
+// BlockedError reports that a request cannot be created, because its name is not a regular file.
 type BlockedError struct{ File string }
 
 func (e *BlockedError) Error() string {
-	return fmt.Sprintf("%s is no regular file: remove it, or ask again when the daemon has moved it to %s/", e.File, corruptDir)
+	return fmt.Sprintf("%s is no regular file: remove it, or ask again when the daemon has moved it to %s/", e.File,
+		corruptDir)
 }
 
-// Request asks for something: it puts the request file into jobs/, removes its opposite, and returns when that is durable. What
-// exists counts, so asking twice is asking once. The file gets a new inode each time, so the daemon sees it as new. args is nil or
-// one JSON object. The error wraps ErrNotLive when the operation has no marker, and is a *BlockedError when a folder is in the way.
-func (t *Tree) Request(_ context.Context, id ID, ask Ask, args json.RawMessage) error {
-	if !slices.Contains(asks, ask) {
+// Request creates the request file in jobs/, removes the opposite request, and returns when that is
+// durable. A repeated request has no further effect. The file gets a new inode each time, so the
+// daemon sees it as new. args is nil or one JSON object. The error wraps ErrNotLive if the
+// operation has no marker, and is a *BlockedError if a folder has the name of the file.
+func (t *Tree) Request(_ context.Context, id ID, ask Action, args json.RawMessage) error {
+	if !slices.Contains(actions, ask) {
 		return fmt.Errorf("request %q of %s: there is no such request", shorten(string(ask)), id)
 	}
-	args, err := oneLine(args)
+	args, err := compactObject(args)
 	if err != nil {
 		return fmt.Errorf("request %s of %s: %w", ask, id, err)
 	}
-	live, err := t.hasMarker(id)
+	live, err := t.isLive(id)
 	if err != nil {
 		return fmt.Errorf("request %s of %s: %w", ask, id, err)
 	}
 	if !live {
-		return fmt.Errorf("operation '%s' %w", id, ErrNotLive)
+		return t.notLiveError(id)
 	}
-	err = t.putRequest(id, ask, args)
+	err = t.writeRequest(id, ask, args)
 	if err == nil {
-		err = t.inPlace()
+		err = t.checkJobsFolder()
 	}
 	if err != nil {
-		return fmt.Errorf("request %s of %s: %w", ask, id, t.displacedBy(err))
+		return fmt.Errorf("request %s of %s: %w", ask, id, t.jobsFolderCause(err))
 	}
 	return t.jobsSync.sync()
 }
 
-// oneLine returns a JSON object without line breaks, because it stands on the second line of a request.
-func oneLine(args json.RawMessage) (json.RawMessage, error) {
+// notLiveError returns the error for an operation without a marker, with its final state if the
+// record has one (*EndedError). It wraps ErrNotLive.
+func (t *Tree) notLiveError(id ID) error {
+	if rec, err := t.ReadDurableEnd(id); err == nil && rec != nil {
+		return &EndedError{ID: id, State: rec.Status}
+	}
+	return fmt.Errorf("operation '%s' %w", id, ErrNotLive)
+}
+
+// compactObject removes the line breaks of a JSON object, so that it fits on the second line of a
+// request.
+func compactObject(args json.RawMessage) (json.RawMessage, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
@@ -66,20 +91,21 @@ func oneLine(args json.RawMessage) (json.RawMessage, error) {
 	return line.Bytes(), nil
 }
 
-func (t *Tree) putRequest(id ID, ask Ask, args json.RawMessage) error {
-	// The content needs no sync of its own unless it carries arguments: an empty request file counts by its modification time.
+func (t *Tree) writeRequest(id ID, ask Action, args json.RawMessage) error {
+	// Without arguments the content needs no sync: an empty request file counts by its modification
+	// time.
 	write := t.files.replaceUnsynced
 	if len(args) > 0 {
 		write = func(name string, data []byte) error { return t.files.replace(name, data, false) }
 	}
-	before, err := t.opposing(id, ask)
+	before, err := t.oppositeRequest(id, ask)
 	if err != nil {
 		return err
 	}
 	name := RequestName(id, ask)
 	err = write(path.Join(jobsDir, name), formatStamp(t.options.Now(), args))
-	if Scarce(err) && len(args) == 0 {
-		err = t.askInNoRoom(name)
+	if DiskFull(err) && len(args) == 0 {
+		err = t.requestOnFullDisk(name)
 	}
 	if err != nil {
 		if regular, exists, statErr := t.stat(name); statErr == nil && exists && !regular {
@@ -90,13 +116,13 @@ func (t *Tree) putRequest(id ID, ask Ask, args json.RawMessage) error {
 	if before == nil {
 		return nil
 	}
-	return t.takeBack(RequestName(id, opposite[ask]), before)
+	return t.removeOpposite(RequestName(id, oppositeAction[ask]), before)
 }
 
-// opposing returns the request that a new one takes the place of, nil when there is none. Only a regular file is a request; a folder
-// with that name is left as it is.
-func (t *Tree) opposing(id ID, ask Ask) (fs.FileInfo, error) {
-	other, ok := opposite[ask]
+// oppositeRequest returns the pending request that a new one replaces, nil if there is none. Only a
+// regular file is a request; a folder with that name is not touched.
+func (t *Tree) oppositeRequest(id ID, ask Action) (fs.FileInfo, error) {
+	other, ok := oppositeAction[ask]
 	if !ok {
 		return nil, nil
 	}
@@ -107,9 +133,10 @@ func (t *Tree) opposing(id ID, ask Ask) (fs.FileInfo, error) {
 	return info, err
 }
 
-// takeBack removes a request that was there before its opposite was written. One that was asked since is the later one: whoever asked
-// for it may have seen the effect of ours, and been told that it stands.
-func (t *Tree) takeBack(name string, before fs.FileInfo) error {
+// removeOpposite removes a request that existed before its opposite was written. If it was made
+// again since, it is the later request and stays: its requester may have seen the effect of ours
+// and been answered.
+func (t *Tree) removeOpposite(name string, before fs.FileInfo) error {
 	now, err := t.jobs.Lstat(name)
 	if err == nil && os.SameFile(before, now) && now.ModTime().Equal(before.ModTime()) {
 		err = t.jobs.Remove(name)
@@ -120,15 +147,16 @@ func (t *Tree) takeBack(name string, before fs.FileInfo) error {
 	return nil
 }
 
-func (t *Tree) hasMarker(id ID) (bool, error) {
-	states, err := t.markers(id)
+func (t *Tree) isLive(id ID) (bool, error) {
+	states, err := t.observeMarkers(id)
 	return len(states) > 0, err
 }
 
-// State returns the live state of an operation as its marker says it. The error wraps ErrNotLive when there is no marker, for
-// which it looks several times: a marker that somebody keeps renaming is not taken for missing.
+// State returns the live state of an operation from its marker. The error wraps ErrNotLive if there
+// is no marker; several observations are made, so that a marker that keeps being renamed does not
+// count as missing.
 func (t *Tree) State(id ID) (State, error) {
-	states, err := t.markers(id)
+	states, err := t.observeMarkers(id)
 	if err != nil {
 		return "", err
 	}
@@ -138,63 +166,66 @@ func (t *Tree) State(id ID) (State, error) {
 	return states[0], nil
 }
 
-// Taken is a request that the daemon carries out: it stands in taken/ until its effect is durable, and is carried out again
-// after a crash.
-type Taken struct {
-	ID  ID
-	Ask Ask
-	At  Stamp // as Stamp.Compare orders them
-	// By is who made the file, by the name of its owner, "" when that is not known.
+// TakenRequest is a request that the daemon is carrying out. It stays in taken/ until its effect is
+// durable, and is carried out again after a crash.
+type TakenRequest struct {
+	ID     ID
+	Action Action
+	At     Stamp // ordered by Stamp.Compare
+	// By is the owner of the file, "" if unknown.
 	By   string
 	file string
 }
 
-// Take moves a request into taken/. It reports false when the request is gone, which means that somebody took it back.
-func (o *Owner) Take(id ID, ask Ask) (Taken, bool, error) {
+// Take moves a request into taken/. It returns false if the request is gone, that is, withdrawn.
+func (o *Owner) Take(id ID, ask Action) (TakenRequest, bool, error) {
 	name := RequestName(id, ask)
 	stamp, err := o.requestStamp(o.jobs, name)
 	by := ""
-	if HasParticulars(ask) {
+	if AcceptsArgs(ask) {
 		by = ownerName(o.jobs, name)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return Taken{}, false, nil
+		return TakenRequest{}, false, nil
 	}
 	if err != nil {
-		return Taken{}, false, err
+		return TakenRequest{}, false, err
 	}
 	err = os.Rename(filepath.Join(o.JobsDir(), name), filepath.Join(o.dir, takenDir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := o.root.Lstat(takenDir); err != nil {
-			return Taken{}, false, fmt.Errorf("take %s: %w", name, &FolderGoneError{filepath.Join(o.dir, takenDir)})
+			return TakenRequest{}, false, fmt.Errorf("take %s: %w", name, &FolderGoneError{filepath.Join(o.dir, takenDir)})
 		}
-		return Taken{}, false, nil
+		return TakenRequest{}, false, nil
 	}
 	if err != nil {
-		return Taken{}, false, fmt.Errorf("take %s: %w", name, err)
+		return TakenRequest{}, false, fmt.Errorf("take %s: %w", name, err)
 	}
 	o.changed.Add(1)
-	// A touch between the look and the rename asks again, and what is in taken/ now is all that is left of it.
+	// A touch between the stat and the rename repeats the request; the modification time of the
+	// file in taken/ is its only trace.
 	if info, err := o.root.Lstat(path.Join(takenDir, name)); err == nil {
-		stamp = stamp.asked(info.ModTime(), o.options.Now())
+		stamp = stamp.lastRequested(info.ModTime(), o.options.Now())
 	}
-	return Taken{ID: id, Ask: ask, At: stamp, By: by, file: name}, true, o.takeLink(name)
+	return TakenRequest{ID: id, Action: ask, At: stamp, By: by, file: name}, true, o.removeTakenLink(name)
 }
 
-// HasParticulars reports whether a request may say which step it means, who asks and why ([Args]).
-func HasParticulars(ask Ask) bool {
+// AcceptsArgs reports whether a request can have arguments: the step, the requester and the reason
+// ([Args]).
+func AcceptsArgs(ask Action) bool {
 	return ask == Retry || ask == Skip || ask == Set || ask == Approve || ask == Reject
 }
 
-// takeLink removes a request that is a second name of the one in taken/: renaming one to the other does nothing (see askInNoRoom).
-func (o *Owner) takeLink(name string) error {
+// removeTakenLink removes a request that is a hard link to the one in taken/: a rename between two
+// links of one file does nothing (see requestOnFullDisk).
+func (o *Owner) removeTakenLink(name string) error {
 	left, err := o.jobs.Lstat(name)
 	if err != nil {
 		return nil //nolint:nilerr // it is gone, as it should be
 	}
 	taken, err := o.root.Lstat(path.Join(takenDir, name))
 	if err != nil || !os.SameFile(left, taken) {
-		return nil //nolint:nilerr // somebody has asked again
+		return nil //nolint:nilerr // the request was made again
 	}
 	if err := o.jobs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("take %s: %w", name, err)
@@ -202,8 +233,8 @@ func (o *Owner) takeLink(name string) error {
 	return nil
 }
 
-// requestStamp reads the content of a request. One that may not be read, because another user made it under a strict umask, counts
-// by its modification time: its name says enough.
+// requestStamp reads the content of a request. A request that may not be read, because another user
+// created it under a strict umask, counts by its modification time: the name is enough.
 func (t *Tree) requestStamp(root *os.Root, file string) (Stamp, error) {
 	info, err := root.Lstat(file)
 	if err != nil {
@@ -213,15 +244,16 @@ func (t *Tree) requestStamp(root *os.Root, file string) (Stamp, error) {
 	if errors.Is(err, fs.ErrPermission) && info.Mode().IsRegular() {
 		stamp, err = Stamp{At: info.ModTime()}, nil
 	}
-	return stamp.asked(info.ModTime(), t.options.Now()), err
+	return stamp.lastRequested(info.ModTime(), t.options.Now()), err
 }
 
-// Drop removes a taken request: its effect is durable, or it has none.
-func (o *Owner) Drop(taken Taken) error {
+// Drop removes a taken request whose effect is durable, or that has none.
+func (o *Owner) Drop(taken TakenRequest) error {
 	if taken.file == "" {
-		return nil // a marker that was removed asks without a file
+		return nil // the removal of a marker is a request without a file
 	}
-	// By its path, which needs no descriptor: the effect is there, and carrying it out again would be wrong.
+	// By its path, which needs no descriptor: the request has had its effect and must not be
+	// carried out again.
 	err := os.Remove(filepath.Join(o.dir, takenDir, taken.file))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("drop the request %s: %w", taken.file, err)
@@ -230,9 +262,9 @@ func (o *Owner) Drop(taken Taken) error {
 	return nil
 }
 
-// Untake puts every request that an earlier daemon had taken back into jobs/, unless the same or its opposite has been asked
-// since, so that carrying out after a crash is carrying out. It returns how many it put back.
-func (o *Owner) Untake() (int, error) {
+// RestoreTaken moves every request that an earlier daemon had taken back into jobs/, unless the
+// same or the opposite request was made since. It returns how many it moved.
+func (o *Owner) RestoreTaken() (int, error) {
 	entries, err := fs.ReadDir(o.root.FS(), takenDir)
 	if err != nil {
 		return 0, fmt.Errorf("read %s: %w", takenDir, err)
@@ -247,13 +279,13 @@ func (o *Owner) Untake() (int, error) {
 			continue
 		}
 		name, ok := ParseName(entry.Name())
-		if !ok || name.Ask == "" || !entry.Type().IsRegular() {
+		if !ok || name.Action == "" || !entry.Type().IsRegular() {
 			if err := o.quarantine(path.Join(takenDir, entry.Name()), "not a request"); err != nil {
 				return back, err
 			}
 			continue
 		}
-		linked, err := o.untake(entry.Name(), name)
+		linked, err := o.restoreTaken(entry.Name(), name)
 		if err != nil {
 			return back, fmt.Errorf("put back the request %s: %w", entry.Name(), err)
 		}
@@ -262,7 +294,8 @@ func (o *Owner) Untake() (int, error) {
 		}
 		done = append(done, entry.Name())
 	}
-	// The names in jobs/ are durable before those in taken/ go: in between a request has both, never neither.
+	// The names in jobs/ are durable before those in taken/ are removed: after a power cut a
+	// request has one of them or both.
 	if err := o.jobsSync.sync(); err != nil {
 		return back, err
 	}
@@ -274,9 +307,9 @@ func (o *Owner) Untake() (int, error) {
 	return back, nil
 }
 
-// untake links one taken request into jobs/. It reports false when a newer request takes its place.
-func (o *Owner) untake(file string, name Name) (bool, error) {
-	if other, ok := opposite[name.Ask]; ok {
+// restoreTaken links one taken request into jobs/. It returns false if a newer request replaces it.
+func (o *Owner) restoreTaken(file string, name Name) (bool, error) {
+	if other, ok := oppositeAction[name.Action]; ok {
 		newer, err := o.requestStamp(o.jobs, RequestName(name.ID, other))
 		if err == nil {
 			taken, err := o.requestStamp(o.root, path.Join(takenDir, file))
@@ -284,12 +317,12 @@ func (o *Owner) untake(file string, name Name) (bool, error) {
 				return false, nil
 			}
 		}
-		// One that is not there, or cannot be read, replaces nothing.
+		// A missing or unreadable opposite replaces nothing.
 	}
 	err := o.root.Link(path.Join(takenDir, file), path.Join(jobsDir, file))
 	if errors.Is(err, fs.ErrPermission) {
-		// Linux lets nobody link a file of another user that he may not write (fs.protected_hardlinks). A rename it allows, and the
-		// worst that it can replace is the same request.
+		// Linux does not allow a hard link to another user's file that the process may not write
+		// (fs.protected_hardlinks). It allows a rename, which at worst replaces the same request.
 		err = o.root.Rename(path.Join(takenDir, file), path.Join(jobsDir, file))
 	}
 	if errors.Is(err, fs.ErrExist) {

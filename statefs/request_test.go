@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-func asked(t *testing.T, tree *Tree, id ID, want ...Ask) {
+func asked(t *testing.T, tree *Tree, id ID, want ...Action) {
 	t.Helper()
-	sight, err := tree.Look(id)
+	sight, err := tree.ObserveAll(id)
 	check(t, err)
-	if !slices.Equal(sight.Asks, want) {
-		t.Errorf("the requests are %q, want %q", sight.Asks, want)
+	if !slices.Equal(sight.Requests, want) {
+		t.Errorf("the requests are %q, want %q", sight.Requests, want)
 	}
 }
 
@@ -27,19 +27,19 @@ func TestTheLastRequestWins(t *testing.T) {
 		tree := openTree(t, t.TempDir(), Options{Durability: durability})
 		id := submit(t, tree).ID
 		for _, test := range []struct {
-			ask  Ask
-			want []Ask
+			ask  Action
+			want []Action
 		}{
-			{Pause, []Ask{Pause}},
-			{Pause, []Ask{Pause}},
-			{Resume, []Ask{Resume}},
-			{Pause, []Ask{Pause}},
-			{Cancel, []Ask{Pause, Cancel}},
-			{Approve, []Ask{Pause, Cancel, Approve}},
-			{Reject, []Ask{Pause, Cancel, Reject}},
-			{Retry, []Ask{Pause, Cancel, Retry, Reject}},
-			{Skip, []Ask{Pause, Cancel, Retry, Skip, Reject}},
-			{Set, []Ask{Pause, Cancel, Retry, Skip, Set, Reject}},
+			{Pause, []Action{Pause}},
+			{Pause, []Action{Pause}},
+			{Resume, []Action{Resume}},
+			{Pause, []Action{Pause}},
+			{Cancel, []Action{Pause, Cancel}},
+			{Approve, []Action{Pause, Cancel, Approve}},
+			{Reject, []Action{Pause, Cancel, Reject}},
+			{Retry, []Action{Pause, Cancel, Retry, Reject}},
+			{Skip, []Action{Pause, Cancel, Retry, Skip, Reject}},
+			{Set, []Action{Pause, Cancel, Retry, Skip, Set, Reject}},
 		} {
 			check(t, tree.Request(t.Context(), id, test.ask, nil))
 			asked(t, tree, id, test.want...)
@@ -48,38 +48,45 @@ func TestTheLastRequestWins(t *testing.T) {
 	}
 }
 
-// A request takes back the opposite that was there before it. One that is asked while it is being written, by somebody who may have seen
-// its effect already, is the later one and stays.
-func TestWhatIsAskedMeanwhileStays(t *testing.T) {
+// TestConcurrentRequestIsKept: a request removes the opposite one that existed before it. An
+// opposite request made during the write, perhaps by a requester who saw the effect already, is the
+// later one and stays.
+func TestConcurrentRequestIsKept(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
 	for name, test := range map[string]struct {
-		before    bool // a resume stands when the pause begins
+		before    bool // a resume exists when the pause begins
 		meanwhile func(file string)
-		want      []Ask
+		want      []Action
 	}{
-		"nothing":              {false, func(string) {}, []Ask{Pause}},
-		"asked before":         {true, func(string) {}, []Ask{Pause}},
-		"asked":                {false, func(file string) { check(t, os.WriteFile(file, nil, 0o600)) }, []Ask{Pause, Resume}},
-		"asked before, taken":  {true, func(file string) { check(t, os.Remove(file)) }, []Ask{Pause}},
-		"asked before and now": {true, func(file string) { check(t, os.Chtimes(file, testTime, testTime.Add(time.Hour))) }, []Ask{Pause, Resume}},
+		"nothing":      {false, func(string) {}, []Action{Pause}},
+		"asked before": {true, func(string) {}, []Action{Pause}},
+		"asked": {
+			false, func(file string) { check(t, os.WriteFile(file, nil, 0o600)) },
+			[]Action{Pause, Resume},
+		},
+		"asked before, taken": {true, func(file string) { check(t, os.Remove(file)) }, []Action{Pause}},
+		"asked before and now": {
+			true, func(file string) { check(t, os.Chtimes(file, testTime, testTime.Add(time.Hour))) },
+			[]Action{Pause, Resume},
+		},
 	} {
 		id := submit(t, tree).ID
 		file := filepath.Join(tree.JobsDir(), RequestName(id, Resume))
 		if test.before {
 			check(t, os.WriteFile(file, nil, 0o600))
 		}
-		before, err := tree.opposing(id, Pause)
+		before, err := tree.oppositeRequest(id, Pause)
 		check(t, err)
 		put(t, tree, "", jobsDir, RequestName(id, Pause))
 		test.meanwhile(file)
 		if before != nil {
-			check(t, tree.takeBack(RequestName(id, Resume), before))
+			check(t, tree.removeOpposite(RequestName(id, Resume), before))
 		}
-		sight, err := tree.Look(id)
+		sight, err := tree.ObserveAll(id)
 		check(t, err)
-		if !slices.Equal(sight.Asks, test.want) {
-			t.Errorf("%s: the requests are %q, want %q", name, sight.Asks, test.want)
+		if !slices.Equal(sight.Requests, test.want) {
+			t.Errorf("%s: the requests are %q, want %q", name, sight.Requests, test.want)
 		}
 	}
 }
@@ -90,7 +97,7 @@ func TestEachRequestIsANewFile(t *testing.T) {
 	id := submit(t, tree).ID
 	path := filepath.Join(tree.JobsDir(), RequestName(id, Pause))
 	check(t, tree.Request(t.Context(), id, Pause, nil))
-	first, err := os.Open(path) // held, so that the number of the inode is not given again
+	first, err := os.Open(path) // kept open, so that the inode number is not reused
 	check(t, err)
 	before, err := first.Stat()
 	check(t, err)
@@ -108,7 +115,8 @@ func TestArgumentsOfARequest(t *testing.T) {
 	for _, durability := range []Durability{Power, Process} {
 		tree := openTree(t, t.TempDir(), Options{Durability: durability, Now: frozen})
 		id := submit(t, tree).ID
-		check(t, tree.Request(t.Context(), id, Set, json.RawMessage("{\n  \"step\": \"ingest\",\n  \"text\": \"a\\nb\"\n}\n")))
+		check(t, tree.Request(t.Context(), id, Set,
+			json.RawMessage("{\n  \"step\": \"ingest\",\n  \"text\": \"a\\nb\"\n}\n")))
 		data, err := os.ReadFile(filepath.Join(tree.JobsDir(), RequestName(id, Set)))
 		check(t, err)
 		const args = `{"step":"ingest","text":"a\nb"}`
@@ -133,7 +141,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	o := own(t)
 	rec := submit(t, o.Tree)
-	for _, ask := range []Ask{"", "stop", "../../x", "pause_requested", "PAUSE"} {
+	for _, ask := range []Action{"", "stop", "../../x", "pause_requested", "PAUSE"} {
 		if err := o.Request(t.Context(), rec.ID, ask, nil); err == nil || errors.Is(err, ErrNotLive) {
 			t.Errorf("request %q: %v", ask, err)
 		}
@@ -165,7 +173,7 @@ func TestTakeAndDrop(t *testing.T) {
 	check(t, os.Chtimes(path, modified, modified))
 	taken, ok, err := o.Take(id, Pause)
 	check(t, err)
-	if !ok || taken.ID != id || taken.Ask != Pause || !taken.At.At.Equal(modified) {
+	if !ok || taken.ID != id || taken.Action != Pause || !taken.At.At.Equal(modified) {
 		t.Errorf("taken %+v, %t", taken, ok)
 	}
 	asked(t, o.Tree, id)
@@ -176,42 +184,43 @@ func TestTakeAndDrop(t *testing.T) {
 
 	check(t, o.Request(t.Context(), id, Cancel, nil))
 	check(t, os.Remove(filepath.Join(o.Dir(), takenDir)))
-	if _, ok, err := o.Take(id, Cancel); ok || !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "start the daemon again") {
+	if _, ok, err := o.Take(id, Cancel); ok || !errors.Is(err, fs.ErrNotExist) ||
+		!strings.Contains(err.Error(), "start the daemon again") {
 		t.Errorf("without taken/: %t, %v", ok, err)
 	}
 	asked(t, o.Tree, id, Cancel)
 }
 
-func TestUntakeAfterACrash(t *testing.T) {
+func TestRestoreTakenAfterACrash(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		since func(t *testing.T, tree *Tree, id ID) // what happens between the crash and the start
-		want  []Ask
+		want  []Action
 		back  int
 		args  string
 	}{
-		{"nothing since", func(*testing.T, *Tree, ID) {}, []Ask{Pause}, 1, `{"n":1}`},
+		{"nothing since", func(*testing.T, *Tree, ID) {}, []Action{Pause}, 1, `{"n":1}`},
 		{"the same since", func(t *testing.T, tree *Tree, id ID) {
 			t.Helper()
 			check(t, tree.Request(t.Context(), id, Pause, json.RawMessage(`{"n":2}`)))
-		}, []Ask{Pause}, 0, `{"n":2}`},
+		}, []Action{Pause}, 0, `{"n":2}`},
 		{"the opposite since", func(t *testing.T, tree *Tree, id ID) {
 			t.Helper()
 			check(t, tree.Request(t.Context(), id, Resume, nil))
-		}, []Ask{Resume}, 0, ""},
+		}, []Action{Resume}, 0, ""},
 		{"cancel since", func(t *testing.T, tree *Tree, id ID) {
 			t.Helper()
 			check(t, tree.Request(t.Context(), id, Cancel, nil))
-		}, []Ask{Pause, Cancel}, 1, `{"n":1}`},
+		}, []Action{Pause, Cancel}, 1, `{"n":1}`},
 		{"an older opposite by hand", func(t *testing.T, tree *Tree, id ID) {
 			t.Helper()
 			age(t, put(t, tree, "", jobsDir, RequestName(id, Resume)), time.Hour)
-		}, []Ask{Pause, Resume}, 1, `{"n":1}`},
+		}, []Action{Pause, Resume}, 1, `{"n":1}`},
 		{"a folder with the name of the opposite", func(t *testing.T, tree *Tree, id ID) {
 			t.Helper()
 			check(t, os.Mkdir(filepath.Join(tree.JobsDir(), RequestName(id, Resume)), 0o750))
-		}, []Ask{Pause}, 1, `{"n":1}`},
+		}, []Action{Pause}, 1, `{"n":1}`},
 	} {
 		for _, durability := range []Durability{Power, Process} {
 			dir := t.TempDir()
@@ -229,7 +238,7 @@ func TestUntakeAfterACrash(t *testing.T) {
 			test.since(t, tree, id)
 
 			o := ownTree(t, openTree(t, dir, Options{Durability: durability}))
-			back, err := o.Untake()
+			back, err := o.RestoreTaken()
 			check(t, err)
 			if back != test.back {
 				t.Errorf("%s: %d put back, want %d", test.name, back, test.back)
@@ -245,28 +254,29 @@ func TestUntakeAfterACrash(t *testing.T) {
 	}
 }
 
-// A crash of the putting back itself leaves both names; the next start goes on.
-func TestUntakeThatWasCutOff(t *testing.T) {
+// TestRestoreTakenThatWasInterrupted: a crash while requests are put back leaves both names; the
+// next start continues.
+func TestRestoreTakenThatWasInterrupted(t *testing.T) {
 	t.Parallel()
 	o := own(t)
 	id := submit(t, o.Tree).ID
 	name := RequestName(id, Cancel)
 	check(t, o.Request(t.Context(), id, Cancel, nil))
 	check(t, o.root.Link(jobsDir+"/"+name, takenDir+"/"+name))
-	_, err := o.Untake()
+	_, err := o.RestoreTaken()
 	check(t, err)
 	asked(t, o.Tree, id, Cancel)
 	wantNames(t, filepath.Join(o.Dir(), takenDir))
 }
 
-func TestUntakeSetsAsideWhatIsNoRequest(t *testing.T) {
+func TestRestoreTakenQuarantinesOtherFiles(t *testing.T) {
 	t.Parallel()
 	o := own(t)
 	id := submit(t, o.Tree).ID
 	put(t, o.Tree, "x", takenDir, "README")
 	put(t, o.Tree, "x", takenDir, MarkerName(id, Running))
 	check(t, os.Mkdir(filepath.Join(o.Dir(), takenDir, RequestName(id, Cancel)), 0o750))
-	if back, err := o.Untake(); back != 0 || err != nil {
+	if back, err := o.RestoreTaken(); back != 0 || err != nil {
 		t.Errorf("%d put back, %v", back, err)
 	}
 	wantNames(t, filepath.Join(o.Dir(), takenDir))

@@ -7,10 +7,11 @@ import (
 	"strconv"
 )
 
-// rotationSuffix ends the name of the file that counts the runs of a lane which rotates its environment.
+// rotationSuffix is the suffix of the file that counts the runs of a lane with a rotating
+// environment.
 const rotationSuffix = ".rotation"
 
-// Rotation returns how many runs of a lane have had a turn, 0 when nothing is known of it.
+// Rotation returns how many runs of a lane have taken a turn, 0 if unknown.
 func (t *Tree) Rotation(lane string) uint64 {
 	data, err := t.readRegular(t.root, path.Join(lanesDir, lane+rotationSuffix), laneFileLimit)
 	if err != nil {
@@ -23,7 +24,8 @@ func (t *Tree) Rotation(lane string) uint64 {
 	return n
 }
 
-// SetRotation notes how many runs of a lane have had a turn. It is not synced: after a power cut a turn may come again.
+// SetRotation stores how many runs of a lane have taken a turn. It does not sync: a power cut may
+// repeat a turn.
 func (o *Owner) SetRotation(lane string, n uint64) error {
 	return o.files.replaceUnsynced(path.Join(lanesDir, lane+rotationSuffix), fmt.Appendf(nil, "%d\n", n))
 }

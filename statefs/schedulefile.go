@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// The files of schedules/: ENDPOINT.json is what the daemon knows of the schedule of a job, and ENDPOINT.disabled, which anybody may make and
-// remove, switches it off.
+// The files of schedules/: ENDPOINT.json is the daemon's state of a job's schedule.
+// ENDPOINT.disabled, which any process may create and remove, disables the schedule.
 const (
 	scheduleState    = ".json"
 	scheduleDisabled = ".disabled"
@@ -27,7 +27,7 @@ func scheduleFile(endpoint, suffix string) (string, error) {
 	return path.Join(schedulesDir, endpoint+suffix), nil
 }
 
-// ScheduleEnabled tells whether the schedule of a job, by its endpoint name, is switched on.
+// ScheduleEnabled reports whether the schedule of a job, given its endpoint name, is enabled.
 func (t *Tree) ScheduleEnabled(endpoint string) (bool, error) {
 	name, err := scheduleFile(endpoint, scheduleDisabled)
 	if err != nil {
@@ -43,7 +43,7 @@ func (t *Tree) ScheduleEnabled(endpoint string) (bool, error) {
 	return false, nil
 }
 
-// EnableSchedule switches the schedule of a job on or off. It is durable when it returns.
+// EnableSchedule enables or disables the schedule of a job. It is durable when it returns.
 func (t *Tree) EnableSchedule(endpoint string, on bool) error {
 	name, err := scheduleFile(endpoint, scheduleDisabled)
 	if err != nil {
@@ -55,7 +55,7 @@ func (t *Tree) EnableSchedule(endpoint string, on bool) error {
 		err = t.files.create(name, formatStamp(t.options.Now(), nil), false)
 	}
 	if errors.Is(err, fs.ErrNotExist) && on || errors.Is(err, fs.ErrExist) && !on {
-		err = nil // it is so already; who made it so may not have synced it
+		err = nil // it is so already, but perhaps not synced
 	}
 	if err != nil {
 		return fmt.Errorf("switch the schedule of %s: %w", endpoint, err)
@@ -63,7 +63,8 @@ func (t *Tree) EnableSchedule(endpoint string, on bool) error {
 	return t.syncSchedules()
 }
 
-// ReadSchedule returns what the daemon wrote of the schedule of a job. The error wraps fs.ErrNotExist when that is nothing.
+// ReadSchedule returns the daemon's state of a job's schedule. The error wraps fs.ErrNotExist if
+// there is none.
 func (t *Tree) ReadSchedule(endpoint string) ([]byte, error) {
 	name, err := scheduleFile(endpoint, scheduleState)
 	if err != nil {
@@ -72,7 +73,7 @@ func (t *Tree) ReadSchedule(endpoint string) ([]byte, error) {
 	return t.readRegular(t.root, name, scheduleLimit)
 }
 
-// WriteSchedule replaces what is known of the schedule of a job. It is durable when it returns.
+// WriteSchedule replaces the state of a job's schedule. It is durable when it returns.
 func (o *Owner) WriteSchedule(endpoint string, data []byte) error {
 	name, err := scheduleFile(endpoint, scheduleState)
 	if err != nil {
@@ -84,7 +85,8 @@ func (o *Owner) WriteSchedule(endpoint string, data []byte) error {
 	return o.syncSchedules()
 }
 
-// QuarantineSchedule puts what was written of the schedule of a job into corrupt/, because it cannot be understood, with the reason beside it.
+// QuarantineSchedule moves the invalid state of a job's schedule to corrupt/ with the reason beside
+// it.
 func (o *Owner) QuarantineSchedule(endpoint, reason string) error {
 	name, err := scheduleFile(endpoint, scheduleState)
 	if err != nil {
@@ -106,11 +108,11 @@ func (t *Tree) syncSchedules() error {
 // ScheduleFile is a file of schedules/.
 type ScheduleFile struct {
 	Name, Endpoint string
-	// Known says that the name is one of those that mean something, Disables that it switches the schedule of Endpoint off.
+	// Known means that the name is valid, Disables that the file disables the schedule of Endpoint.
 	Known, Disables bool
 }
 
-// ScheduleFiles returns the files of schedules/, but for those that begin with a dot.
+// ScheduleFiles returns the files of schedules/, except those that begin with a dot.
 func (t *Tree) ScheduleFiles() ([]ScheduleFile, error) {
 	entries, err := fs.ReadDir(t.root.FS(), schedulesDir)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The schedule of a job is switched off by a file that anybody may make, and on by removing it.
+// TestSwitchOfASchedule: a file that any user may create disables the schedule of a job; removing
+// it enables the schedule.
 func TestSwitchOfASchedule(t *testing.T) {
 	t.Parallel()
 	o := own(t)

@@ -9,15 +9,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 const schemaFile = "../schema/record.schema.json"
 
-// TestSchemaNamesEveryMember compares the published schema with the type: a member that comes to one must come to the other.
+// TestSchemaNamesEveryMember compares the published schema with the type, so that a new member must
+// be added to both.
 func TestSchemaNamesEveryMember(t *testing.T) {
 	t.Parallel()
 	var schema struct {
@@ -79,26 +81,38 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	rec.RetryOf, rec.FinishedAt, rec.StartedAt, rec.HeartbeatAt = &rec.ID, &at, &at, &at
 	rec.Progress = &Progress{Done: 1, Total: &total, At: at}
 	rec.Error, rec.ExitCode, rec.Result = &Fault{"exit", "exit code 7"}, &code, Failure
+	rec.FailedAttempts = []FailedAttempt{{4, "split", "exit_code", "exit code 7", at}}
 	rec.Resources, rec.FinishedSeq, rec.Pinned = &ResourceUse{UserSeconds: 1}, 9, true
 	rec.CreatedBy, rec.Key, rec.Lane, rec.OnDisconnect, rec.Tags = "me", "one", "cookie", "pause", []string{"a", "b"}
-	rec.IdempotencyKey, rec.Limits, rec.KeyOrder, rec.After, rec.Require, rec.NotBefore = "k-1", []string{"yt-dlp"}, "submit", []ID{rec.ID}, RequireSuccess, &at
-	rec.StalledAt, rec.NeedsPersonSeq, rec.Deaths, rec.Phase, rec.Reason = &at, 8, 2, "half", "marker missing"
-	rec.Host, rec.Boot, rec.PID, rec.Artifacts, rec.Signal, rec.FailedItems = "here", "b", 7, []string{"a/b"}, "SIGKILL", true
-	rec.Run, rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues, rec.PausedSeconds, rec.Processed, rec.FailedN = 4, 4, 1, 2, 1, 0.5, 2, 1
+	rec.IdempotencyKey, rec.Limits, rec.KeyOrder, rec.After, rec.Require, rec.NotBefore = "k-1", []string{"yt-dlp"},
+		"submit", []ID{rec.ID}, RequireSuccess, &at
+	rec.StalledAt, rec.NeedsPersonSeq, rec.DiedAt, rec.Backoff, rec.Phase, rec.Reason = &at, 8, []time.Time{at}, 2,
+		"half", "marker missing"
+	rec.Host, rec.Boot, rec.PID, rec.Artifacts, rec.Signal, rec.FailedItems = "here", "b", 7,
+		[]string{"a/b"}, "SIGKILL", true
+	rec.Run, rec.Starts, rec.Attempts, rec.Interrupts, rec.Rescues, rec.PausedSeconds, rec.Processed, rec.FailedN = 4,
+		4, 1, 2, 1, 0.5, 2, 1
 	rec.Then = &Follower{ID: rec.ID, Error: "none"}
 	rec.Deliveries = []Delivery{{
-		Place: 1, Kind: "folder", Send: "result", State: DeliveryDelivered, Name: "a.json", Error: "none", Output: &DeliveryOutput{
+		Place: 1, Kind: "folder", Send: "result", State: DeliveryDelivered, Name: "a.json", Error: "none",
+		Output: &DeliveryOutput{
 			"/srv/a.json", 7, "ab", at, "b", "a.json", "e", 1, []StoredFile{{"a", "a.json", 7, "ab", "e"}},
 		},
 	}}
 	values := map[string]json.RawMessage{"params.n": json.RawMessage("3")}
 	rec.Trailing, rec.RedoFrom = true, 2
 	rec.Corrected = map[string]json.RawMessage{"n": json.RawMessage("3")}
-	rec.Acts = []steps.Act{{Ask: "set", Step: "split", By: "me", At: at, AskedAt: at, Reason: "wrong", Values: values}}
+	rec.ActionRecords = []steps.ActionRecord{{
+		Action: "set", Step: "split", By: "me", At: at, RequestedAt: at,
+		Reason: "wrong", Values: values,
+	}}
 	rec.Steps = []steps.Step{{
-		Name: "split", Status: steps.FailedRetryable, Optional: true, Run: 3, Retries: 2, ItemsFrom: 2, RedoFrom: 3, Attempts: 1, Deaths: 1, StartedAt: &at, EndedAt: &at, DueAt: &at,
-		ErrorCode: "exit_code", ErrorMessage: "exit code 1", Reason: "not wanted", Outputs: values, ApprovedBy: "me", ApprovedAt: &at, Lane: "cookie",
-		Limits: []string{"yt-dlp"}, LogFrom: 1, LogTo: 2, Log: "x.log", Earlier: []steps.EarlierRun{{Run: 1, LogFrom: 1, LogTo: 2}},
+		Name: "split", Status: steps.FailedRetryable, Optional: true, Run: 3, Retries: 2, ItemsFrom: 2, RedoFrom: 3,
+		Attempts: 1, DiedAt: []time.Time{at}, StartedAt: &at, EndedAt: &at, DueAt: &at,
+		ErrorCode: "exit_code", ErrorMessage: "exit code 1", Reason: "not wanted", Outputs: values, ApprovedBy: "me",
+		ApprovedAt: &at, Lane: "cookie",
+		Limits: []string{"yt-dlp"}, LogFrom: 1, LogTo: 2, Log: "x.log",
+		Earlier: []steps.EarlierRun{{Run: 1, LogFrom: 1, LogTo: 2}},
 	}}
 	rec.Warnings, rec.DueAt, rec.RetryUntil, rec.LaneTurn = 2, &at, &at, 3
 	rec.Footer, rec.LogBytes, rec.Definition = json.RawMessage(`{"result":"failure"}`), &total, strings.Repeat("a", 64)
@@ -111,7 +125,7 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 		}
 	}
 	for field, value := range reflect.ValueOf(rec).Elem().Fields() {
-		if value.IsZero() && field.Name != "Next" && field.Name != "Priority" { // neither is of a record that has ended
+		if value.IsZero() && field.Name != "Next" && field.Name != "Priority" { // a finished record has neither
 			t.Errorf("%s is not set, so nothing says that the schema allows it", field.Name)
 		}
 	}
@@ -120,9 +134,14 @@ func TestRecordsFollowTheSchema(t *testing.T) {
 	var members map[string]json.RawMessage
 	check(t, json.Unmarshal(data, &members))
 	for name, wrong := range map[string]string{
-		"version": "2", "id": `"x"`, "status": `"resting"`, "created_at": `"yesterday"`, "run": "-1", "finished_seq": "0", "params": "[]",
-		"retry_of": `"../x"`, "tags": `"a"`, "stalled_at": "0", "deaths": "-1", "deliveries": `[{"target":0,"kind":"folder","send":"result","status":"pending"}]`, "on_disconnect": `"stop"`, "pinned": `"yes"`, "next": `"failed"`, "transitions": `[{"to":"queued"}]`, "exit_code": "256", "result": `"maybe"`,
-		"canonical_params": "{}", "idempotency_key": "1", "limits": `"a"`, "key_order": `"fifo"`, "after": `["x"]`, "require": `"luck"`, "steps": `[{"name":"x","status":"half","retries":0}]`, "acts": `[{"ask":"x"}]`, "corrected": "[]", "not_before": `"soon"`,
+		"version": "2", "id": `"x"`, "status": `"resting"`, "created_at": `"yesterday"`, "run": "-1",
+		"finished_seq": "0", "params": "[]",
+		"retry_of": `"../x"`, "tags": `"a"`, "stalled_at": "0", "died_at": `["monday"]`,
+		"deliveries": `[{"target":0,"kind":"folder","send":"result","status":"pending"}]`, "on_disconnect": `"stop"`,
+		"pinned": `"yes"`, "next": `"failed"`, "transitions": `[{"to":"queued"}]`, "exit_code": "256", "result": `"maybe"`,
+		"canonical_params": "{}", "idempotency_key": "1", "limits": `"a"`, "key_order": `"fifo"`, "after": `["x"]`,
+		"require": `"luck"`, "steps": `[{"name":"x","status":"half","retries":0}]`, "acts": `[{"ask":"x"}]`,
+		"corrected": "[]", "not_before": `"soon"`,
 	} {
 		broken := maps.Clone(members)
 		broken[name] = json.RawMessage(wrong)

@@ -18,47 +18,48 @@ import (
 const (
 	storageFile    = "storage.json"
 	storageVersion = 1
-	// sequenceBlock is how many numbers are reserved at once: one synced write for so many operations, and at most so many
-	// numbers lost with a daemon that dies.
+	// sequenceBlock is how many numbers are reserved at once: one synced write per block, and at
+	// most one block lost with a daemon that dies.
 	sequenceBlock = 1000
 )
 
-// storageInfo is storage.json.
+// storageInfo is the content of storage.json.
 type storageInfo struct {
 	// Version is the layout of the storage directory.
 	Version int `json:"version"`
-	// NextSequence is the first number that nobody has reserved.
+	// NextSequence is the first unreserved operation number.
 	NextSequence uint64 `json:"next_sequence"`
-	// Mark tells the storage from all others, see Owner.Mark. It is made by the first daemon.
+	// Mark identifies the storage, see Owner.Mark. The first daemon creates it.
 	Mark string `json:"mark,omitempty"`
-	// NextFinished is the first number of an end that nobody has reserved, see Owner.ReserveEnds.
+	// NextFinished is the first unreserved end number, see Owner.ReserveEnds.
 	NextFinished uint64 `json:"next_finished,omitempty"`
-	// NextEvent is the first number of an event that nobody has reserved, and EventsWhole says that it is also the first that no event
-	// has, see Owner.ReserveEvents.
-	NextEvent   uint64 `json:"next_event,omitempty"`
-	EventsWhole bool   `json:"events_whole,omitempty"`
+	// NextEvent is the first unreserved event number, see Owner.ReserveEvents. EventsComplete means
+	// that it is also the first unused one.
+	NextEvent      uint64 `json:"next_event,omitempty"`
+	EventsComplete bool   `json:"events_whole,omitempty"`
 }
 
-// lastExact bounds the number of an end that is taken from the time of a file, which may say anything: it is in the year 2112, and leaves
-// room below the numbers that a program which knows only floating point cannot hold.
-const lastExact = 1 << 52
+// maxTimeNumber bounds an end number derived from the time of a file, which can be arbitrary. It
+// corresponds to the year 2112 and stays well below the largest integer that a floating-point
+// number holds exactly.
+const maxTimeNumber = 1 << 52
 
 // maxSequence is the last number that an ID can hold.
 const maxSequence = 1e15 - 1
 
-// ErrBadCounter is wrapped when storage.json says a next number that no ID can have. Numbers that were pruned stand nowhere else, so
-// a person must say how it goes on.
+// ErrBadCounter is wrapped if the next number in storage.json is one that no ID can have. The
+// numbers of pruned operations are stored nowhere else, so a person must decide how to continue.
 var ErrBadCounter = errors.New("no operation can have this number")
 
-// sequence gives out the numbers that make IDs unique. They come from a counter on disk and from nothing else: neither the
-// clock nor the process ID is trusted, since both repeat.
+// sequence gives out the numbers that make IDs unique. They come only from a counter on disk: the
+// clock and the process ID both repeat.
 type sequence struct {
 	tree      *Tree
 	mu        sync.Mutex // guards next and end
 	next, end uint64
 }
 
-// take returns a number that was never given out by this storage before.
+// take returns a number that this storage has never given out before.
 func (s *sequence) take() (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +75,7 @@ func (s *sequence) take() (uint64, error) {
 	return n, nil
 }
 
-// reserve takes the next block.
+// reserve reserves the next block.
 func (s *sequence) reserve() (start uint64, err error) {
 	t := s.tree
 	err = t.changeStorage(func(info *storageInfo) error {
@@ -88,8 +89,9 @@ func (s *sequence) reserve() (start uint64, err error) {
 	return start, err
 }
 
-// changeStorage changes storage.json. The lock on the directory keeps two processes from taking the same block, and a block is on
-// the disk before a number of it is used, whatever the durability is: a number must not come twice, not even after a power cut.
+// changeStorage changes storage.json. The lock on the directory keeps two processes from reserving
+// the same block. The block is on disk before any of its numbers is used, whatever the durability:
+// a number must not repeat, even after a power cut.
 func (t *Tree) changeStorage(change func(*storageInfo) error) (err error) {
 	dir, err := os.Open(t.dir)
 	if err != nil {
@@ -119,18 +121,19 @@ func (t *Tree) changeStorage(change func(*storageInfo) error) (err error) {
 	return nil
 }
 
-// checkLayout refuses a storage of a newer version, also to readers and those who only ask.
+// checkLayout refuses a storage with a newer layout, also to clients that only read or request.
 func (t *Tree) checkLayout() error {
 	data, err := t.readRegular(t.root, storageFile, 1<<16)
 	var info storageInfo
 	if err != nil || json.Unmarshal(data, &info) != nil || info.Version <= storageVersion {
-		return nil //nolint:nilerr // a storage without it, or with a damaged one, is mended when numbers are needed
+		return nil //nolint:nilerr // a storage without it, or with a damaged one, is repaired when numbers are needed
 	}
-	return fmt.Errorf("%w (layout %d, this one knows %d); start the newer version", ErrNewerVersion, info.Version, storageVersion)
+	return fmt.Errorf("%w (layout %d, this one knows %d); start the newer version", ErrNewerVersion,
+		info.Version, storageVersion)
 }
 
-// storageInfo reads storage.json. When it is missing or damaged the counter goes on after the highest number that any file of
-// the storage bears: slow, and only then.
+// storageInfo reads storage.json. If it is missing or damaged, the counter continues after the
+// highest number in any file name of the storage, which is slow to find.
 func (t *Tree) storageInfo() (storageInfo, error) {
 	info, whole, err := t.readStorage()
 	if err != nil || whole {
@@ -138,27 +141,29 @@ func (t *Tree) storageInfo() (storageInfo, error) {
 	}
 	highest, newest, err := t.highestSequence()
 	if highest > 0 {
-		// Another process may hold a block of which no file tells yet.
+		// Another process may hold a block whose numbers are in no file yet.
 		highest += sequenceBlock
 	}
 	lost := storageInfo{Version: storageVersion, NextSequence: highest + 1, Mark: info.Mark}
 	if highest > 0 {
-		// Nobody knows how many ends were numbered without reading every record. They were fewer than microseconds went by, so the
-		// time is higher than the last number, and a program can still hold it exactly. A clock that was set back may be behind the last
-		// end, whose record is a file of that time.
+		// The number of ends is unknown without reading every record. There were fewer ends than
+		// microseconds, so the time in microseconds is higher than the last number, and still exact
+		// in a floating-point number. A clock that was set back may be behind the last end, but the
+		// modification time of that record is not.
 		if now := t.options.Now(); newest.Before(now) {
 			newest = now
 		}
-		lost.NextFinished = uint64(min(max(newest.UnixMicro(), 1), lastExact))
-		lost.NextEvent = lost.NextFinished // of which there were fewer than microseconds, too
+		lost.NextFinished = uint64(min(max(newest.UnixMicro(), 1), maxTimeNumber))
+		lost.NextEvent = lost.NextFinished // there were fewer events than microseconds, too
 	}
 	return lost, err
 }
 
-// readStorage reads what storage.json says, and whether it says all. A file that is missing or damaged says what can be read of it.
+// readStorage reads storage.json; whole is false if it is missing or damaged, and info then holds
+// the readable part.
 func (t *Tree) readStorage() (info storageInfo, whole bool, err error) {
 	data, err := t.readRegular(t.root, storageFile, 1<<16)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errIrregular) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrIrregular) {
 		return info, false, nil
 	}
 	if err != nil {
@@ -166,7 +171,8 @@ func (t *Tree) readStorage() (info storageInfo, whole bool, err error) {
 	}
 	err = json.Unmarshal(data, &info)
 	if info.Version > storageVersion {
-		return info, false, fmt.Errorf("storage %s: %w (layout %d, this one knows %d); start the newer version", t.dir, ErrNewerVersion, info.Version, storageVersion)
+		return info, false, fmt.Errorf("storage %s: %w (layout %d, this one knows %d); start the newer version", t.dir,
+			ErrNewerVersion, info.Version, storageVersion)
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field == "next_sequence" {
 		return info, false, t.badCounter("a " + wrong.Value)
@@ -182,22 +188,24 @@ func (t *Tree) badCounter(found string) error {
 		filepath.Join(t.dir, storageFile), found, ErrBadCounter, uint64(maxSequence-sequenceBlock))
 }
 
-// highestSequence also returns when the newest file that bears a number was written.
+// highestSequence returns the highest operation number in any file name, and the modification time
+// of the newest such file.
 func (t *Tree) highestSequence() (highest uint64, newest time.Time, err error) {
-	// Operations that ended and were pruned stand in the list only.
-	if err := t.scanLive(func(id ID, _ bool) { highest = max(highest, id.Sequence()) }); err != nil && !errors.Is(err, errIrregular) {
+	// Ended operations that were pruned are in the list only.
+	if err := t.scanLive(func(id ID, _ bool) { highest = max(highest, id.Sequence()) }); err != nil &&
+		!errors.Is(err, ErrIrregular) {
 		return 0, newest, fmt.Errorf("find the highest operation number: %w", err)
 	}
 	err = fs.WalkDir(t.root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it went while we walked
+			return nil // removed during the walk
 		}
 		if err != nil {
 			return fmt.Errorf("find the highest operation number: %w", err)
 		}
 		name := entry.Name()
 		if strings.HasPrefix(path, corruptDir+"/") {
-			_, name, _ = strings.Cut(name, "_") // the time at which it was moved there
+			_, name, _ = strings.Cut(name, "_") // the time of its move
 		}
 		head, _, _ := strings.Cut(name, ".")
 		if id, err := ParseID(head); err == nil {
@@ -206,7 +214,7 @@ func (t *Tree) highestSequence() (highest uint64, newest time.Time, err error) {
 				newest = info.ModTime()
 			}
 			if entry.IsDir() {
-				return fs.SkipDir // artifacts hold no IDs of ours
+				return fs.SkipDir // artifacts contain no IDs of this storage
 			}
 		}
 		return nil

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// given collects every ID and number that a storage ever gave out.
+// given collects every ID and number that a storage has given out.
 type given struct {
 	mu      sync.Mutex
 	numbers map[uint64]ID
@@ -27,13 +27,13 @@ func (g *given) add(t *testing.T, id ID) {
 	g.numbers[id.Sequence()] = id
 }
 
-// frozen is a clock that stands: every operation has the same second.
+// frozen is a clock that does not advance: every operation has the same second.
 func frozen() time.Time { return testTime }
 
 func TestNumbersInOneSecondOfOneProcess(t *testing.T) {
 	t.Parallel()
 	dir, all := t.TempDir(), given{numbers: make(map[uint64]ID)}
-	// Two trees, as of a daemon and of a command in one process: more numbers than one block has.
+	// Two trees, like a daemon and a command in one process; more numbers than one block has.
 	trees := []*Tree{
 		openTree(t, dir, Options{Durability: Process, Now: frozen}),
 		openTree(t, dir, Options{Durability: Process, Now: frozen}),
@@ -97,7 +97,8 @@ func TestSubmitsOfSeveralProcessesInOneDirectory(t *testing.T) {
 	wantNames(t, tree.TempDir())
 }
 
-// A daemon in a container always has PID 1, and the clock may be set back to the second of an earlier operation.
+// TestNumbersNeverComeAgain: a daemon in a container always has PID 1, and the clock may be set
+// back to the second of an earlier operation.
 func TestNumbersNeverComeAgain(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(t *testing.T, dir string){
@@ -153,7 +154,8 @@ func TestNumbersNeverComeAgain(t *testing.T) {
 		"only a file in corrupt/ is left": func(t *testing.T, dir string) {
 			t.Helper()
 			for _, marker := range names(t, filepath.Join(dir, jobsDir)) {
-				check(t, os.Rename(filepath.Join(dir, jobsDir, marker), filepath.Join(dir, corruptDir, "2025-11-26T13-07-00.000000_"+marker)))
+				check(t, os.Rename(filepath.Join(dir, jobsDir, marker),
+					filepath.Join(dir, corruptDir, "2025-11-26T13-07-00.000000_"+marker)))
 			}
 			check(t, os.RemoveAll(filepath.Join(dir, operationsDir)))
 			check(t, os.Remove(filepath.Join(dir, liveFile)))
@@ -165,7 +167,8 @@ func TestNumbersNeverComeAgain(t *testing.T) {
 			dir, all := t.TempDir(), given{numbers: make(map[uint64]ID)}
 			clock := testTime
 			for range 4 {
-				// A new tree knows nothing of the one before, which is only closed at the end of the test.
+				// A new tree has no state of the one before, which is closed only at the end of the
+				// test.
 				tree := openTree(t, dir, Options{Durability: Process, Now: func() time.Time { return clock }})
 				for range 3 {
 					rec := submit(t, tree)
@@ -211,12 +214,12 @@ func TestFirstNumberIsOne(t *testing.T) {
 	}
 }
 
-// A counter that cannot be right is neither used nor guessed.
+// TestNumbersEndInAnErrorOnly: an impossible counter is neither used nor guessed.
 func TestNumbersEndInAnErrorOnly(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		counter, said string
-		starts        bool // a daemon may start: what is there goes on
+		starts        bool // a daemon may start: existing operations go on
 	}{
 		"16 digits":        {"1000000000000000", "1000000000000000", false},
 		"no block is left": {"999999999999000", "999999999999000", true},
@@ -231,7 +234,8 @@ func TestNumbersEndInAnErrorOnly(t *testing.T) {
 			tree := openTree(t, t.TempDir(), Options{Durability: Process})
 			path := put(t, tree, `{"version":1,"next_sequence":`+tc.counter+`,"mark":"MARK"}`, storageFile)
 			_, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"})
-			if !errors.Is(err, ErrBadCounter) || errors.Is(err, ErrBadID) || !strings.Contains(err.Error(), tc.said) || !strings.Contains(err.Error(), path) {
+			if !errors.Is(err, ErrBadCounter) || errors.Is(err, ErrBadID) || !strings.Contains(err.Error(), tc.said) ||
+				!strings.Contains(err.Error(), path) {
 				t.Errorf("the submit says: %v", err)
 			}
 			wantNames(t, tree.JobsDir())

@@ -9,29 +9,31 @@ import (
 // StampFormat is the first line of every state and request file: ISO 8601 with microseconds and offset.
 const StampFormat = "2006-01-02T15:04:05.000000-07:00"
 
-// clockSlack is how far the first line of a request may be ahead of its modification time: the time of a file comes from a coarser
-// clock, which may be another machine's.
+// clockSlack is how far the first line of a request may be ahead of its modification time, which
+// comes from a coarser clock, perhaps of another machine.
 const clockSlack = 2 * time.Second
 
 // Stamp is the content of a state or request file.
 type Stamp struct {
-	// At is when the file was created: its first line, or its modification time when it is empty or has no time.
+	// At is when the file was created: its first line, or its modification time if that line holds
+	// no time.
 	At time.Time
-	// Args is the JSON object on the second line of a request, nil when there is none.
+	// Args is the JSON object on the second line of a request, nil if there is none.
 	Args json.RawMessage
 
-	// Odd says that there is something in the file that is neither a time nor one JSON object. For what needs no particulars the name says enough.
-	Odd bool
+	// Malformed means that the file contains something other than a time and one JSON object. A
+	// request without arguments is still valid: its name is enough.
+	Malformed bool
 
-	// future is when a request of the future says that it was asked; zero for all others.
-	future time.Time
+	// futureAt is the time of a request that is in the future; zero for all others.
+	futureAt time.Time
 }
 
-// Compare says of two requests which one was asked first. Those of the future, which all count as of now, keep their own order: the
-// clock may have been set back since both were made.
+// Compare orders two requests by time. Requests of the future all count as made now but keep their
+// own order: the clock may have been set back after both were made.
 func (s Stamp) Compare(other Stamp) int {
-	if !s.future.IsZero() && !other.future.IsZero() {
-		return s.future.Compare(other.future)
+	if !s.futureAt.IsZero() && !other.futureAt.IsZero() {
+		return s.futureAt.Compare(other.futureAt)
 	}
 	return s.At.Compare(other.At)
 }
@@ -45,8 +47,9 @@ func formatStamp(at time.Time, args json.RawMessage) []byte {
 	return out
 }
 
-// parseStamp reads the content of a state or request file whose modification time is modified. It never fails: what has no
-// time counts as of its modification, because `echo > ID.pause_requested` must work as `touch` does.
+// parseStamp parses the content of a state or request file whose modification time is modified. It
+// never fails: without a time in the file, the modification time counts, because `echo >
+// ID.pause_requested` must work like `touch`.
 func parseStamp(content []byte, modified time.Time) Stamp {
 	stamp := Stamp{At: modified}
 	first, rest, _ := bytes.Cut(content, []byte("\n"))
@@ -55,25 +58,27 @@ func parseStamp(content []byte, modified time.Time) Stamp {
 	}
 	content = bytes.TrimSpace(content)
 	line, _, _ := bytes.Cut(content, []byte("\n"))
-	for _, text := range [][]byte{content, bytes.TrimSpace(line)} { // over several lines too, and what follows a whole one means nothing
+	for _, text := range [][]byte{content, bytes.TrimSpace(line)} {
+		// the object may span several lines; text after it is ignored
 		var args bytes.Buffer
 		if len(text) > 0 && text[0] == '{' && json.Compact(&args, text) == nil {
 			stamp.Args = args.Bytes()
 			return stamp
 		}
 	}
-	stamp.Odd = len(content) > 0
+	stamp.Malformed = len(content) > 0
 	return stamp
 }
 
-// asked returns the stamp of a request with the time at which it was last asked: the later one of its first line and of its file,
-// which was modified then, so that a `touch` of a request that is still there asks again. A time that is still to come would win over
-// whatever is asked until then, so it counts as of the file, and a file of the future as of now.
-func (s Stamp) asked(modified, now time.Time) Stamp {
+// lastRequested returns the stamp with the time of the last request: the later of the first line
+// and the modification time, so that a `touch` of a pending request repeats it. A first line in the
+// future would win over every request until then, so the modification time counts instead; a
+// modification time in the future counts as now.
+func (s Stamp) lastRequested(modified, now time.Time) Stamp {
 	if modified.After(now) {
-		s.future = modified
+		s.futureAt = modified
 		if s.At.After(modified) && !s.At.After(modified.Add(clockSlack)) {
-			s.future = s.At // finer than the clock of the file
+			s.futureAt = s.At // finer than the clock of the file
 		}
 		modified = now
 	}
@@ -83,7 +88,8 @@ func (s Stamp) asked(modified, now time.Time) Stamp {
 	return s
 }
 
-// pidNamespace returns the PID namespace that a marker says its program lives in, "" when it says none.
+// pidNamespace returns the PID namespace of the program that keeps a marker, according to its
+// content; "" if it has none.
 func (s Stamp) pidNamespace() string {
 	var args struct {
 		PIDNamespace string `json:"pid_namespace"`

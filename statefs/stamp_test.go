@@ -33,8 +33,8 @@ func TestStampsOfFiles(t *testing.T) {
 		{"arguments without a time", "{\"a\":1}\n", modified, `{"a":1}`, false},
 	} {
 		stamp := parseStamp([]byte(test.content), modified)
-		if !stamp.At.Equal(test.at) || string(stamp.Args) != test.args || stamp.Odd != test.odd {
-			t.Errorf("%s is read as %s %s, odd %t", test.name, stamp.At, stamp.Args, stamp.Odd)
+		if !stamp.At.Equal(test.at) || string(stamp.Args) != test.args || stamp.Malformed != test.odd {
+			t.Errorf("%s is read as %s %s, odd %t", test.name, stamp.At, stamp.Args, stamp.Malformed)
 		}
 	}
 	for _, args := range []string{"", `{"a":1}`} {
@@ -45,8 +45,9 @@ func TestStampsOfFiles(t *testing.T) {
 	}
 }
 
-// The last one that asked wins, by a touch too, and a time that is still to come must not win over what is asked until then.
-func TestWhenARequestWasAsked(t *testing.T) {
+// TestLastRequestedTime: the last request wins, also one repeated by a touch, and a time in the
+// future must not win over later requests.
+func TestLastRequestedTime(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	hour := now.Add(-time.Hour)
@@ -59,7 +60,7 @@ func TestWhenARequestWasAsked(t *testing.T) {
 		"a second ahead":                   {now.Add(time.Second), now, now},
 		"a file of the next year":          {now.AddDate(1, 0, 0), now.AddDate(1, 0, 0), now},
 	} {
-		if got := (Stamp{At: test.at}).asked(test.modified, now); !got.At.Equal(test.want) {
+		if got := (Stamp{At: test.at}).lastRequested(test.modified, now); !got.At.Equal(test.want) {
 			t.Errorf("%s: it counts as of %s, want %s", name, got.At, test.want)
 		}
 	}

@@ -1,34 +1,37 @@
 package statefs
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
-// State says where an operation stands. The live ones are the suffixes of markers in jobs/; the terminal ones stand in the
-// record only.
+// State is the state of an operation. Live states are the suffixes of markers in jobs/; terminal
+// states are recorded in the record only.
 type State string
 
 // The live states. Each is the suffix of a marker.
 const (
 	// Scheduled waits for a time.
 	Scheduled State = "scheduled"
-	// Queued can start as soon as there is room for it.
+	// Queued starts as soon as its lane and limits have capacity.
 	Queued State = "queued"
 	// Running may have had effects: the marker is renamed before the work starts.
 	Running State = "running"
-	// Paused is held by a person. It either has a stopped process or has not started.
+	// Paused was requested by a person. The operation has a stopped process, or has not started.
 	Paused State = "paused"
-	// WaitingApproval stands at a gate of its pipeline until somebody approves or rejects.
+	// WaitingApproval is at a gate of its pipeline until a person approves or rejects.
 	WaitingApproval State = "waiting_approval"
 	// FailedRetryable waits for its next attempt, due at the time in the record.
 	FailedRetryable State = "failed_retryable"
 	// FailedManual waits until a person acts.
 	FailedManual State = "failed_manual"
-	// Trailing has its main chain done and optional steps still at work.
+	// Trailing has completed its required steps; optional steps are still at work.
 	Trailing State = "trailing"
 )
 
 // The terminal states. An operation in one of them has no marker.
 const (
-	// Completed went to its end, with result success or partial.
+	// Completed ran to its end, with result success or partial.
 	Completed State = "completed"
 	// Cancelled was ended by a request, a removed marker or a client.
 	Cancelled State = "cancelled"
@@ -53,14 +56,14 @@ func (s State) Live() bool { return slices.Contains(liveStates, s) }
 // Terminal reports whether s is an end.
 func (s State) Terminal() bool { return slices.Contains(terminalStates, s) }
 
-// Result is the outcome of an operation that ended, as the footer says it.
+// Result is the outcome of a finished operation, as in the footer.
 type Result string
 
 // The results.
 const (
 	// Success means that everything was done.
 	Success Result = "success"
-	// Partial means that the work went to its end and some items failed.
+	// Partial means that the work ran to its end and some items failed.
 	Partial Result = "partial"
 	// Failure means that the work could not be done.
 	Failure Result = "failure"
@@ -68,28 +71,37 @@ const (
 	CancelledResult Result = "cancelled"
 )
 
-// Ask is the kind of a request: what somebody wants to happen to an operation. The request file of an ask is
-// ID.{ask}_requested.
-type Ask string
+// Action is the kind of a request, such as pause. Its request file is ID.{action}_requested.
+type Action string
 
-// The asks.
+// The actions.
 const (
-	Pause   Ask = "pause"
-	Resume  Ask = "resume"
-	Cancel  Ask = "cancel"
-	Retry   Ask = "retry"
-	Skip    Ask = "skip"
-	Set     Ask = "set"
-	Approve Ask = "approve"
-	Reject  Ask = "reject"
-	// Prioritize changes the place in the queue: {"priority": N}, or before all others of the lane without arguments.
-	Prioritize Ask = "prioritize"
+	Pause  Action = "pause"
+	Resume Action = "resume"
+	Cancel Action = "cancel"
+	// ForceCancel cancels and sends SIGKILL at once, even while an earlier cancel waits for its
+	// grace period.
+	ForceCancel Action = "force_cancel"
+	Retry       Action = "retry"
+	Skip        Action = "skip"
+	Set         Action = "set"
+	Approve     Action = "approve"
+	Reject      Action = "reject"
+	// Prioritize changes the place in the queue: {"priority": N}, or ahead of the whole lane
+	// without arguments.
+	Prioritize Action = "prioritize"
 )
 
-var asks = []Ask{Pause, Resume, Cancel, Retry, Skip, Set, Approve, Reject, Prioritize}
+var actions = []Action{Pause, Resume, Cancel, ForceCancel, Retry, Skip, Set, Approve, Reject, Prioritize}
 
-// Asks returns every kind of request.
-func Asks() []Ask { return slices.Clone(asks) }
+// Actions returns every kind of request.
+func Actions() []Action { return slices.Clone(actions) }
 
-// opposite is the ask that a new one replaces, so that the last one wins.
-var opposite = map[Ask]Ask{Pause: Resume, Resume: Pause, Approve: Reject, Reject: Approve}
+// Label is the name for people: "force cancel".
+func (a Action) Label() string { return strings.ReplaceAll(string(a), "_", " ") }
+
+// Cancels reports whether the action ends the operation, whatever other requests exist.
+func (a Action) Cancels() bool { return a == Cancel || a == ForceCancel }
+
+// oppositeAction is the pending request that a new one replaces: the last request wins.
+var oppositeAction = map[Action]Action{Pause: Resume, Resume: Pause, Approve: Reject, Reject: Approve}

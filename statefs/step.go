@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// CurrentStep returns the required step at which an operation is: the first one that is not done. It is nil when all are, and for a job without
-// steps.
+// CurrentStep returns the first required step that is not done. It is nil if all are done, and for
+// a job without steps.
 func (r *Record) CurrentStep() *steps.Step {
 	for i := range r.Steps {
 		if s := &r.Steps[i]; !s.Optional && !s.Status.Done() {
@@ -20,11 +20,24 @@ func (r *Record) CurrentStep() *steps.Step {
 	return nil
 }
 
-// Takes returns the lane and the limits that the operation needs for the step at which it is: its own, unless the step says otherwise.
-func (r *Record) Takes() (lane string, limits []string) { return r.TakesFor(r.CurrentStep()) }
+// FailedOptionalStep returns the first optional step that waits for a person, nil if there is none.
+func (r *Record) FailedOptionalStep() *steps.Step {
+	for i := range r.Steps {
+		if s := &r.Steps[i]; s.Optional && s.Status == steps.FailedManual {
+			return s
+		}
+	}
+	return nil
+}
 
-// TakesFor is Takes for any step; nil is none.
-func (r *Record) TakesFor(step *steps.Step) (lane string, limits []string) {
+// LaneAndLimits returns the lane and the limits for the current step: those of the operation,
+// unless the step has its own.
+func (r *Record) LaneAndLimits() (lane string, limits []string) {
+	return r.LaneAndLimitsFor(r.CurrentStep())
+}
+
+// LaneAndLimitsFor is LaneAndLimits for any step; nil is none.
+func (r *Record) LaneAndLimitsFor(step *steps.Step) (lane string, limits []string) {
 	lane, limits = r.Lane, r.Limits
 	if step == nil {
 		return lane, limits
@@ -40,7 +53,7 @@ func (r *Record) TakesFor(step *steps.Step) (lane string, limits []string) {
 	return lane, limits
 }
 
-// MainRun is the number of the last run that was not one of an optional step.
+// MainRun returns the number of the last run that was not of an optional step.
 func (r *Record) MainRun() int {
 	if len(r.Steps) == 0 {
 		return r.Run
@@ -54,14 +67,16 @@ func (r *Record) MainRun() int {
 	return run
 }
 
-// OpenStepLog opens the log in which the output of a step is, from LogFrom to LogTo of it: its own, or that of the operation. The error wraps
-// fs.ErrNotExist when it does not exist yet.
+// OpenStepLog opens the log that contains the output of a step, between LogFrom and LogTo: the
+// step's own log, or that of the operation. The error wraps fs.ErrNotExist if it does not exist
+// yet.
 func (t *Tree) OpenStepLog(id ID, step *steps.Step) (*os.File, error) {
 	if step.Log == "" {
 		return t.OpenLog(id)
 	}
 	if step.Log != step.Name+".log" || strings.Contains(step.Log, "/") {
-		return nil, &CorruptError{dayFile(id, ".json"), fmt.Sprintf("its step %s has the log %q, which is none of its files", shorten(step.Name), shorten(step.Log))}
+		return nil, &CorruptError{dayFile(id, ".json"), fmt.Sprintf("its step %s has the log %q, which is none of its files",
+			shorten(step.Name), shorten(step.Log))}
 	}
 	f, _, err := openRegular(t.root, stepFile(id, step.Name, ".log"))
 	return f, err

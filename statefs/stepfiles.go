@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 )
 
-// An optional step has files of its own in ID.steps/, since it works beside the others: NAME.log, NAME.items.ndjson, NAME.exit and, while it works,
-// NAME.run/.
+// An optional step runs in parallel with the others and has its own files in ID.steps/: NAME.log,
+// NAME.items.ndjson, NAME.exit and, while it runs, NAME.run/.
 
-// stepFile is the name of a file of an optional step, relative to the storage directory.
+// stepFile returns the name of a file of an optional step, relative to the storage directory.
 func stepFile(id ID, step, suffix string) string {
 	return path.Join(dayFile(id, ".steps"), step+suffix)
 }
 
-// StepLogPath is the log of an optional step.
+// StepLogPath returns the path of the log of an optional step.
 func (t *Tree) StepLogPath(id ID, step string) string {
 	return filepath.Join(t.dir, stepFile(id, step, ".log"))
 }
@@ -37,7 +37,7 @@ func (t *Tree) ReadStepItems(id ID, step string, each func(line []byte) error) e
 func (o *Owner) MakeStepFolder(id ID) error { return o.makeStepFolder(id) }
 
 func (t *Tree) makeStepFolder(id ID) error {
-	if err := os.MkdirAll(filepath.Join(t.dir, dayFile(id, ".steps")), 0o750); err != nil {
+	if err := MakeFolder(filepath.Join(t.dir, dayFile(id, ".steps"))); err != nil {
 		return fmt.Errorf("make the folder of the optional steps of %s: %w", id, err)
 	}
 	return nil

@@ -11,58 +11,62 @@ import (
 	"path"
 	"time"
 
-	"github.com/jobdir/jobdir/steps"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// Submission is what a new operation is made of.
+// Submission describes a new operation.
 type Submission struct {
 	Group, Job string
 	// Params is the canonical JSON object of the parameters; nil means {}.
 	Params json.RawMessage
 	Tags   []string
-	// CanonicalParams are the parameters that make work equal, as canonical JSON; "" means Params.
+	// CanonicalParams are the parameters that identify equal work, as canonical JSON; "" means
+	// Params.
 	CanonicalParams string
-	// IdempotencyKey is the client's own name of the submit, "" when it gave none.
+	// IdempotencyKey is the client's key of the submit, "" without one.
 	IdempotencyKey string
-	// Lane, Limits, Priority, Key and KeyOrder say when it may start; they stand in the record as they are given.
+	// Lane, Limits, Priority, Key and KeyOrder determine when it may start; the record has them
+	// unchanged.
 	Lane     string
 	Limits   []string
 	Priority int
 	Key      string
 	KeyOrder string
-	// After are operations that it waits for, and Require is the end that they must have: RequireSuccess or RequireEnd.
+	// After are operations it waits for, and Require is the end they must have: RequireSuccess or
+	// RequireEnd.
 	After   []ID
 	Require string
-	// NotBefore is the time before which it does not start; nil is at once.
+	// NotBefore is the earliest start time; nil is at once.
 	NotBefore *time.Time
-	// Total is the number of items when it is known at submit; it stands in the header of the stream.
+	// Total is the number of items if known at submit; it is in the header of the stream.
 	Total *int64
-	// Definition is the job definition as it stood at submit, and DefinitionHash the SHA-256 of it in hexadecimal, under which it
-	// is kept; with an empty hash nothing is kept.
+	// Definition is the job definition at submit, and DefinitionHash its SHA-256 in hexadecimal,
+	// under which it is stored. With an empty hash it is not stored.
 	Definition     []byte
 	DefinitionHash string
 	CreatedBy      string
 	OnDisconnect   string
-	// RetryOf is an ended operation of the same job whose finished items the new one inherits; FailedItems has it do only those that
-	// failed there, and not what was never begun.
+	// RetryOf is an ended operation of the same job whose successful items the new one inherits.
+	// With FailedItems it does only the items that failed there, not those that never began.
 	RetryOf     *ID
 	FailedItems bool
-	// Steps are those of the job in their order, nil for a job without; what an operation that is repeated has finished stands in them as done.
+	// Steps are the steps of the job in their order, nil for a job without steps. Steps that
+	// RetryOf has finished are marked as done.
 	Steps []steps.Step
-	// Phase is that of the record before anything has begun, "" for none.
+	// Phase is the initial phase of the record, "" for none.
 	Phase string
 }
 
 // The values of Require.
 const (
-	// RequireSuccess lets an operation start when the ones before it have succeeded.
+	// RequireSuccess starts an operation after the ones before it have succeeded.
 	RequireSuccess = "success"
-	// RequireEnd lets it start when they have ended in whatever way.
+	// RequireEnd starts it after they have ended in any way.
 	RequireEnd = "end"
 )
 
 func (t *Tree) newRecord(s Submission) (*Record, error) {
-	if err := t.RoomForWork(1); err != nil {
+	if err := t.DescriptorsForWork(1); err != nil {
 		return nil, err
 	}
 	if err := t.keepDefinition(s.DefinitionHash, s.Definition); err != nil {
@@ -77,6 +81,20 @@ func (t *Tree) newRecord(s Submission) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	return recordOf(id, s, now)
+}
+
+// Rebuild creates the record of an operation whose record was lost, from what is still known of its
+// submit.
+func (t *Tree) Rebuild(id ID, s Submission, createdAt time.Time) (*Record, error) {
+	if err := t.keepDefinition(s.DefinitionHash, s.Definition); err != nil {
+		return nil, err
+	}
+	return recordOf(id, s, createdAt)
+}
+
+// recordOf creates the first record of an operation.
+func recordOf(id ID, s Submission, now time.Time) (*Record, error) {
 	header, err := json.Marshal(struct {
 		ID    ID     `json:"id"`
 		Total *int64 `json:"total"`
@@ -91,7 +109,8 @@ func (t *Tree) newRecord(s Submission) (*Record, error) {
 	if rec.Params == nil {
 		rec.Params = json.RawMessage("{}")
 	}
-	rec.RetryOf, rec.FailedItems, rec.Steps, rec.Phase = s.RetryOf, s.FailedItems, steps.Clone(s.Steps), s.Phase
+	rec.RetryOf, rec.FailedItems, rec.Steps, rec.Phase = s.RetryOf, s.FailedItems, steps.Clone(s.Steps),
+		cmp.Or(s.Phase, FirstPhase)
 	rec.CanonicalParams, rec.IdempotencyKey = cmp.Or(s.CanonicalParams, string(rec.Params)), s.IdempotencyKey
 	rec.RequestHash = RequestHash(s.Group, s.Job, rec.CanonicalParams)
 	rec.Lane, rec.Limits, rec.Priority, rec.Key, rec.KeyOrder = s.Lane, s.Limits, s.Priority, s.Key, s.KeyOrder
@@ -104,11 +123,11 @@ func (t *Tree) newRecord(s Submission) (*Record, error) {
 	return rec, nil
 }
 
-// RequestHash is the same for equal work: the SHA-256, in hexadecimal, of the job's address, a NUL, which no address has, and the
-// canonical JSON of the parameters that count.
+// RequestHash returns the hash that equal work shares: the SHA-256, in hexadecimal, of the job's
+// address, a NUL, which no address contains, and the canonical JSON of the parameters that count.
 func RequestHash(group, job, canonicalParams string) string {
 	sum := sha256.New()
-	_, _ = io.WriteString(sum, group+"/"+job+"\x00"+canonicalParams) // a hash does not fail
+	_, _ = io.WriteString(sum, group+"/"+job+"\x00"+canonicalParams) // writing to a hash does not fail
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
@@ -120,7 +139,7 @@ func (t *Tree) writeRecord(rec *Record) error {
 	return t.files.replace(dayFile(rec.ID, ".json"), append(data, '\n'), false)
 }
 
-// keepDefinition writes a definition under its hash, once.
+// keepDefinition stores a definition under its hash, once.
 func (t *Tree) keepDefinition(hash string, source []byte) error {
 	if hash == "" {
 		return nil
@@ -128,11 +147,11 @@ func (t *Tree) keepDefinition(hash string, source []byte) error {
 	if !isHash(hash) {
 		return fmt.Errorf("definition %q: not a hash", shorten(hash))
 	}
-	if _, known := t.kept.Load(hash); known {
+	if _, known := t.storedDefinitions.Load(hash); known {
 		return nil
 	}
 	name := path.Join(definitionsDir, hash+".yaml")
-	// A power cut may have left it empty.
+	// A power cut may have left the file empty.
 	if info, err := t.root.Lstat(name); err != nil || info.Size() != int64(len(source)) {
 		if err := t.files.replace(name, source, false); err != nil {
 			return fmt.Errorf("keep the job definition: %w", err)
@@ -147,11 +166,11 @@ func (t *Tree) keepDefinition(hash string, source []byte) error {
 			return err
 		}
 	}
-	t.kept.Store(hash, true)
+	t.storedDefinitions.Store(hash, true)
 	return nil
 }
 
-// Definition returns the job definition that was kept under a hash.
+// Definition returns the job definition stored under a hash.
 func (t *Tree) Definition(hash string) ([]byte, error) {
 	if !isHash(hash) {
 		return nil, fmt.Errorf("definition %q: not a hash", shorten(hash))

@@ -44,7 +44,8 @@ func TestSubmitWritesRecordAndMarker(t *testing.T) {
 			if want := `{"id":"` + rec.ID.String() + `","total":20}`; string(back.Header) != want {
 				t.Errorf("the header is %s", back.Header)
 			}
-			if back.Status != Queued || back.Definition != hash || string(back.Params) != `{"a":1}` || back.CreatedBy != "test" || back.OnDisconnect != "cancel" {
+			if back.Status != Queued || back.Definition != hash || string(back.Params) != `{"a":1}` ||
+				back.CreatedBy != "test" || back.OnDisconnect != "cancel" {
 				t.Errorf("the record is %+v", back)
 			}
 			if len(back.Transitions) != 1 || back.Transitions[0].Cause != CauseSubmit || back.Transitions[0].To != Queued {
@@ -112,7 +113,7 @@ func TestDefinitionIsKeptOnceAndMended(t *testing.T) {
 		t.Error("a definition that was there was written again")
 	}
 
-	check(t, os.Truncate(path, 0)) // what a power cut leaves
+	check(t, os.Truncate(path, 0)) // as after a power cut
 	mending := openTree(t, dir, Options{Durability: Process})
 	_, err = mending.Submit(t.Context(), s)
 	check(t, err)
@@ -124,7 +125,7 @@ func TestDefinitionIsKeptOnceAndMended(t *testing.T) {
 	}
 }
 
-// While others submit, whoever lists the folder finds the record of each marker.
+// TestNoMarkerWithoutItsRecord: during submits, a listing finds the record of each marker.
 func TestNoMarkerWithoutItsRecord(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -146,7 +147,7 @@ func TestNoMarkerWithoutItsRecord(t *testing.T) {
 	for running := true; running; {
 		select {
 		case <-done:
-			running = false // and one last look
+			running = false // and one last listing
 		default:
 		}
 		listing, err := reader.List()
@@ -173,8 +174,9 @@ func TestSubmitThatFailsLeavesNothing(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
 	first := submit(t, tree)
-	check(t, os.Rename(tree.JobsDir(), tree.JobsDir()+".away")) // the marker cannot be made
-	if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "submit g/j: folder "+tree.JobsDir()+" is gone") {
+	check(t, os.Rename(tree.JobsDir(), tree.JobsDir()+".away")) // the marker cannot be created
+	if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.Contains(err.Error(), "submit g/j: folder "+tree.JobsDir()+" is gone") {
 		t.Errorf("without jobs/: %v", err)
 	}
 	check(t, os.Rename(tree.JobsDir()+".away", tree.JobsDir()))

@@ -8,42 +8,43 @@ import (
 	"time"
 )
 
-// SettleAge is how long a file that belongs to nothing is left to rest before a sweep touches it.
+// SettleAge is how long a stray file must be unchanged before a sweep touches it.
 const SettleAge = 5 * time.Second
 
 const (
-	// requestAge is how old a request without a live operation must be before it goes: a program may write the request and the
-	// marker of its own operation in any order.
+	// requestAge is the minimum age at which a request without a live operation is removed: a
+	// program may write the request and the marker of its own operation in any order.
 	requestAge = SettleAge
-	// tempAge is how old a temporary file must be before it goes.
+	// tempAge is the minimum age at which a temporary file is removed.
 	tempAge = 24 * time.Hour
 	// startSlack covers the resolution of a process start time, which the kernel counts from a boot time in whole seconds.
 	startSlack = 2 * time.Second
 )
 
-// Action is what a sweep does with a file.
-type Action string
+// SweepAction is what a sweep does with a file.
+type SweepAction string
 
 // The actions of a sweep.
 const (
-	Remove        Action = "remove"
-	MoveToCorrupt Action = "move_to_corrupt"
-	ReportOnly    Action = "report"
-	FinishOff     Action = "remove_ended"
+	SweepRemove        SweepAction = "remove"
+	SweepMoveToCorrupt SweepAction = "move_to_corrupt"
+	SweepReportOnly    SweepAction = "report"
+	SweepRemoveEnded   SweepAction = "remove_ended"
 )
 
-// Finding is one file that belongs to nothing or that contradicts another, and what is done with it.
+// Finding is a file that belongs to nothing or contradicts another, and the action for it.
 type Finding struct {
-	File   string `json:"file"`
-	Action Action `json:"action"`
-	Reason string `json:"reason"`
+	File   string      `json:"file"`
+	Action SweepAction `json:"action"`
+	Reason string      `json:"reason"`
 
-	act func(o *Owner) error
+	apply func(o *Owner) error
 }
 
-// PlanSweep finds everything in the storage that belongs to nothing. It changes nothing. managed says which operations a daemon
-// has in hand: their own looks repair them, so a sweep leaves them alone; nil means none. What could not be examined is in the
-// error, beside the findings.
+// PlanSweep finds everything in the storage that belongs to nothing. It changes nothing. managed
+// reports whether a daemon manages an operation; the daemon's reconciles repair those, so a sweep
+// skips them. nil means none. The error lists what could not be examined; the findings are valid
+// beside it.
 func (t *Tree) PlanSweep(managed func(ID) bool) ([]Finding, error) {
 	if managed == nil {
 		managed = func(ID) bool { return false }
@@ -71,21 +72,22 @@ func (t *Tree) PlanSweep(managed func(ID) bool) ([]Finding, error) {
 	for _, e := range listing.Unknown {
 		s.unknown(e)
 	}
-	for _, file := range listing.Odd {
-		s.find(path.Join(jobsDir, file), ReportOnly, "not a regular file; it is never opened", nil)
+	for _, file := range listing.Irregular {
+		s.addFinding(path.Join(jobsDir, file), SweepReportOnly, "not a regular file; it is never opened", nil)
 	}
 	s.temporary()
 	return s.findings, errors.Join(s.errs...)
 }
 
-// Sweep plans and carries out. It returns what was done; an error beside it says what could not be.
+// Sweep plans a sweep and carries it out. It returns what was done; the error lists what could not
+// be.
 func (o *Owner) Sweep(managed func(ID) bool) ([]Finding, error) {
 	plan, err := o.PlanSweep(managed)
 	errs := []error{err}
 	done := plan[:0]
 	for _, f := range plan {
-		if f.act != nil {
-			if err := f.act(o); err != nil {
+		if f.apply != nil {
+			if err := f.apply(o); err != nil {
 				errs = append(errs, err)
 				continue
 			}
@@ -93,6 +95,34 @@ func (o *Owner) Sweep(managed func(ID) bool) ([]Finding, error) {
 		done = append(done, f)
 	}
 	return done, errors.Join(errs...)
+}
+
+// RemoveForeign removes the markers and requests of a foreign operation, whether its program lives
+// or not, and returns their names. The error wraps ErrNotLive if there is no marker. An operation
+// with a record is refused: it has to be cancelled.
+func (t *Tree) RemoveForeign(id ID) (files []string, err error) {
+	if _, err := t.ReadRecord(id); !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove the markers of %s: it is an operation of this storage: cancel it", id)
+	}
+	sight, err := t.ObserveAll(id)
+	if err != nil {
+		return nil, err
+	}
+	if len(sight.States) == 0 {
+		return nil, fmt.Errorf("operation '%s' %w", id, ErrNotLive)
+	}
+	for _, ask := range sight.Requests {
+		files = append(files, RequestName(id, ask))
+	}
+	for _, state := range sight.States {
+		files = append(files, MarkerName(id, state))
+	}
+	for _, file := range files {
+		if err := t.jobs.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("remove %s: %w", file, err)
+		}
+	}
+	return files, t.jobsSync.sync()
 }
 
 type sweep struct {
@@ -106,7 +136,7 @@ type sweep struct {
 	errs     []error
 }
 
-func (s *sweep) find(file string, action Action, reason string, act func(*Owner) error) {
+func (s *sweep) addFinding(file string, action SweepAction, reason string, act func(*Owner) error) {
 	s.findings = append(s.findings, Finding{file, action, reason, act})
 }
 
@@ -119,83 +149,87 @@ func (s *sweep) operation(id ID, entries []Entry) {
 	rec, recordErr := s.tree.ReadRecord(id)
 	var goneErr error
 	gone := func() (gone bool, err error) {
-		for _, e := range entries { // one that the living process made is enough
+		for _, e := range entries { // one marker of the living process is enough
 			if gone, goneErr = s.tree.ForeignGone(id, e.File); goneErr != nil || !gone {
 				break
 			}
 		}
 		return gone, goneErr
 	}
-	switch Judge(states, rec, recordErr, s.known[id], gone) {
+	switch Interpret(states, rec, recordErr, s.known[id], gone) {
 	case ForeignGone:
-		s.forget(id)
+		s.markGone(id)
 		for _, e := range entries {
-			s.find(path.Join(jobsDir, e.File), Remove, fmt.Sprintf("the program with PID %d that kept it is gone", id.PID()), removal(e.File))
+			s.addFinding(path.Join(jobsDir, e.File), SweepRemove, fmt.Sprintf("the program with PID %d that kept it is gone",
+				id.PID()), removal(e.File))
 		}
 	case Orphan:
-		s.forget(id)
+		s.markGone(id)
 		for _, e := range entries {
-			s.find(path.Join(jobsDir, e.File), MoveToCorrupt, "a marker without a record", func(o *Owner) error {
+			s.addFinding(path.Join(jobsDir, e.File), SweepMoveToCorrupt, "a marker without a record", func(o *Owner) error {
 				return o.Quarantine(e.File, "a marker of this storage without a record")
 			})
 		}
 	case Ended:
 		for _, e := range entries {
-			s.find(path.Join(jobsDir, e.File), FinishOff, fmt.Sprintf("the operation is %s", rec.Status), removal(e.File))
+			s.addFinding(path.Join(jobsDir, e.File), SweepRemoveEnded,
+				fmt.Sprintf("the operation is %s", rec.Status), removal(e.File))
 		}
 	case Unreadable:
-		s.find(dayFile(id, ".json"), ReportOnly, recordErr.Error(), nil) // repaired when the operation is taken in hand
+		// repaired when the daemon activates the operation
+		s.addFinding(dayFile(id, ".json"), SweepReportOnly, recordErr.Error(), nil)
 	case LeaveAlone:
 		if goneErr != nil {
 			recordErr = goneErr
 		}
-		if !errors.Is(recordErr, fs.ErrNotExist) { // a marker that went while we looked needs nothing
+		if !errors.Is(recordErr, fs.ErrNotExist) { // a marker removed in the meantime needs nothing
 			s.errs = append(s.errs, fmt.Errorf("leave %s alone: %w", id, recordErr))
 		}
-	case Agree, RollForward, Trails, TwoMarkers, Foreign, Missing, Nothing:
-		// A live operation: its daemon repairs it when it looks, a foreign program minds its own files.
+	case Agree, RollForward, FinishingOptional, TwoMarkers, Foreign, Missing, Nothing:
+		// A live operation: its daemon repairs it when it reconciles, and a foreign program
+		// maintains its own files.
 	}
 }
 
-func (s *sweep) forget(id ID) {
+func (s *sweep) markGone(id ID) {
 	if s.gone == nil {
 		s.gone = make(map[ID]bool)
 	}
 	s.gone[id] = true
 }
 
-// request looks for requests that nobody will take.
+// request finds requests that will never be taken.
 func (s *sweep) request(e Entry) {
 	if s.managed(e.ID) || (len(s.markers[e.ID]) > 0 && !s.gone[e.ID]) {
 		return
 	}
 	if s.gone[e.ID] {
-		s.find(path.Join(jobsDir, e.File), Remove, "the program that it was for is gone", removal(e.File))
+		s.addFinding(path.Join(jobsDir, e.File), SweepRemove, "the program that it was for is gone", removal(e.File))
 		return
 	}
 	if !s.olderThan(e.File, requestAge) {
 		return
 	}
-	live, err := s.tree.hasMarker(e.ID)
+	live, err := s.tree.isLive(e.ID)
 	if err != nil {
 		s.errs = append(s.errs, err)
 	}
 	if !live && err == nil {
-		s.find(path.Join(jobsDir, e.File), Remove, "a request without a live operation", removal(e.File))
+		s.addFinding(path.Join(jobsDir, e.File), SweepRemove, "a request without a live operation", removal(e.File))
 	}
 }
 
-// unknown looks for files that bear an ID and an ending without a meaning, where no daemon puts them back.
+// unknown finds files with an ID and an unknown suffix that no daemon will rename back.
 func (s *sweep) unknown(e Entry) {
 	if len(s.markers[e.ID]) > 0 {
-		s.beside(e)
+		s.unknownBesideMarker(e)
 		return
 	}
 	if s.managed(e.ID) || !s.olderThan(e.File, requestAge) {
-		return // its operation looks for its marker under this name
+		return // its reconcile looks for the marker under this name
 	}
 	if !s.known[e.ID] {
-		// A living program's own files are never touched, whatever it calls them.
+		// The files of a living program are never touched, whatever their suffix.
 		if gone, err := s.tree.ForeignGone(e.ID, e.File); err != nil || !gone {
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				s.errs = append(s.errs, fmt.Errorf("leave %s alone: %w", e.File, err))
@@ -203,28 +237,30 @@ func (s *sweep) unknown(e Entry) {
 			return
 		}
 	}
-	s.find(path.Join(jobsDir, e.File), MoveToCorrupt, "its ending means nothing and no operation has this ID", func(o *Owner) error {
-		return o.Quarantine(e.File, "an ending without a meaning, and no live operation with this ID")
-	})
+	s.addFinding(path.Join(jobsDir, e.File), SweepMoveToCorrupt, "its ending means nothing and no operation has this ID",
+		func(o *Owner) error {
+			return o.Quarantine(e.File, "an ending without a meaning, and no live operation with this ID")
+		})
 }
 
-// beside looks at a file with an ending without a meaning beside the marker of an operation of ours. Editors and programs that
-// write under another name first have such files for a moment, so it must have rested for a while.
-func (s *sweep) beside(e Entry) {
+// unknownBesideMarker finds files with an unknown suffix beside the marker of an operation of this
+// storage. Editors and programs that write to a temporary name create such files briefly, so the
+// file must have been unchanged for requestAge.
+func (s *sweep) unknownBesideMarker(e Entry) {
 	if !s.managed(e.ID) && !s.known[e.ID] || !s.olderThan(e.File, requestAge) {
 		return
 	}
-	changed, err := s.tree.changed(e.File)
+	changed, err := s.tree.nameChangedAt(e.File)
 	if err != nil || s.now.Sub(changed) <= requestAge {
 		return // gone, or renamed just now
 	}
-	s.find(path.Join(jobsDir, e.File), MoveToCorrupt, "its ending means nothing", func(o *Owner) error {
+	s.addFinding(path.Join(jobsDir, e.File), SweepMoveToCorrupt, "its ending means nothing", func(o *Owner) error {
 		return o.Quarantine(e.File, "an ending without a meaning, beside the marker of a live operation")
 	})
 }
 
-// olderThan reports whether a file of jobs/ is there and was last written longer ago than age. Its content is not asked: it may
-// be unreadable.
+// olderThan reports whether a file of jobs/ exists and was last written longer ago than age. It
+// does not read the content, which may be unreadable.
 func (s *sweep) olderThan(file string, age time.Duration) bool {
 	info, err := s.tree.jobs.Lstat(file)
 	if err != nil {
@@ -245,7 +281,8 @@ func (s *sweep) temporary() {
 			continue
 		}
 		name := path.Join(tmpDir, entry.Name())
-		s.find(name, Remove, "a temporary file older than a day", func(o *Owner) error { return o.root.RemoveAll(name) })
+		s.addFinding(name, SweepRemove, "a temporary file older than a day",
+			func(o *Owner) error { return o.root.RemoveAll(name) })
 	}
 }
 

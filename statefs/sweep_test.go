@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// swept plans and sweeps: both must find the same, and planning must change nothing. It returns "action file" of each finding.
+// swept plans and sweeps: both must find the same, and planning must change nothing. It returns
+// "action file" for each finding.
 func swept(t *testing.T, o *Owner, managed func(ID) bool) []string {
 	t.Helper()
 	before := tree(t, o.Dir())
@@ -80,34 +81,38 @@ func TestSweepOfForeignOperations(t *testing.T) {
 	o := own(t)
 	living := start(t, "wait")
 	living.line(t)
-	// The files of a living program: markers, requests for it, and whatever it calls its own.
+	// The files of a living program: markers, requests for it, and files with other suffixes.
 	alive := foreignID(t, living.cmd.Process.Pid)
-	files := []string{MarkerName(alive, Running), MarkerName(alive, Paused), RequestName(alive, Pause), alive.String() + ".checkpoint"}
+	files := []string{
+		MarkerName(alive, Running), MarkerName(alive, Paused), RequestName(alive, Pause),
+		alive.String() + ".checkpoint",
+	}
 	for _, name := range files {
 		path := put(t, o.Tree, time.Now().Format(StampFormat), jobsDir, name)
 		age(t, path, 10*time.Hour)
 	}
 	gone := foreignID(t, deadPID(t))
 	put(t, o.Tree, "", jobsDir, MarkerName(gone, Running))
-	put(t, o.Tree, "", jobsDir, RequestName(gone, Cancel)) // young, but who should take it?
+	put(t, o.Tree, "", jobsDir, RequestName(gone, Cancel)) // young, but its program is gone
 	wantSwept(t, o, "remove jobs/"+MarkerName(gone, Running), "remove jobs/"+RequestName(gone, Cancel))
 	wantNames(t, o.JobsDir(), files...)
 
-	// The same PID, and a marker from before that process began.
+	// The same PID, and a marker older than that process.
 	for _, name := range files[:2] {
 		put(t, o.Tree, time.Now().Add(-time.Hour).Format(StampFormat)+"\n", jobsDir, name)
 	}
 	elsewhere, err := MakeID("elsewhere", testTime, living.cmd.Process.Pid, 8)
 	check(t, err)
-	put(t, o.Tree, time.Now().Add(-time.Hour).Format(StampFormat)+"\n"+`{"pid_namespace":"pid:[1]"}`, jobsDir, MarkerName(elsewhere, Running))
-	// One marker that it may have made itself is enough to leave all alone.
+	put(t, o.Tree, time.Now().Add(-time.Hour).Format(StampFormat)+"\n"+`{"pid_namespace":"pid:[1]"}`, jobsDir,
+		MarkerName(elsewhere, Running))
+	// One marker that it may have created itself is enough to leave all alone.
 	put(t, o.Tree, "", jobsDir, files[0])
 	wantSwept(t, o)
 	put(t, o.Tree, time.Now().Add(-time.Hour).Format(StampFormat)+"\n", jobsDir, files[0])
 	wantSwept(t, o, "remove jobs/"+files[0], "remove jobs/"+files[1], "remove jobs/"+files[2])
 	wantNames(t, o.JobsDir(), files[3], MarkerName(elsewhere, Running))
 
-	wantSwept(t, o) // without a marker, too, a file of a living program stays
+	wantSwept(t, o) // without a marker, too, the file of a living program stays
 
 	living.kill(t)
 	age(t, filepath.Join(o.JobsDir(), files[3]), time.Hour)
@@ -136,7 +141,7 @@ func TestSweepOfRequestsWithoutAnOperation(t *testing.T) {
 	o.options.Now = time.Now
 	plan, err := o.PlanSweep(nil)
 	check(t, err)
-	if len(plan) != 1 || plan[0].File != "jobs/"+old || plan[0].Action != Remove {
+	if len(plan) != 1 || plan[0].File != "jobs/"+old || plan[0].Action != SweepRemove {
 		t.Errorf("planned %+v", plan)
 	}
 	o.options.Now = func() time.Time { return time.Now().Add(10 * time.Second) }
@@ -149,13 +154,13 @@ func TestSweepOfMarkersAndRecordsThatDisagree(t *testing.T) {
 	o := own(t)
 	agree, ended, orphan := submit(t, o.Tree), submit(t, o.Tree), submit(t, o.Tree)
 	check(t, ended.Apply(Queued, CauseCancel, testTime))
-	check(t, o.WriteRecord(ended)) // and the removal of the marker was cut off
+	check(t, o.WriteRecord(ended)) // and the marker was not removed
 	check(t, os.Remove(recordPath(o.Tree, orphan.ID)))
 	unreadable, next, two := submit(t, o.Tree), submit(t, o.Tree), submit(t, o.Tree)
 	put(t, o.Tree, "{", dayFile(unreadable.ID, ".json"))
 	next.Next = Paused
 	check(t, o.WriteRecord(next))
-	check(t, o.Restore(two.ID, Paused, testTime))
+	check(t, o.RestoreMarker(two.ID, Paused, testTime))
 	missing := submit(t, o.Tree)
 	check(t, os.Remove(filepath.Join(o.JobsDir(), MarkerName(missing.ID, Queued))))
 
@@ -166,12 +171,13 @@ func TestSweepOfMarkersAndRecordsThatDisagree(t *testing.T) {
 	wantNames(t, o.JobsDir(), MarkerName(agree.ID, Queued), MarkerName(unreadable.ID, Queued), MarkerName(next.ID, Queued),
 		MarkerName(two.ID, Queued), MarkerName(two.ID, Paused))
 	corrupt := names(t, filepath.Join(o.Dir(), corruptDir))
-	if len(corrupt) != 2 || !strings.HasSuffix(corrupt[0], MarkerName(orphan.ID, Queued)) || corrupt[1] != corrupt[0]+".reason" {
+	if len(corrupt) != 2 || !strings.HasSuffix(corrupt[0], MarkerName(orphan.ID, Queued)) ||
+		corrupt[1] != corrupt[0]+".reason" {
 		t.Errorf("corrupt/ holds %q", corrupt)
 	}
 }
 
-func TestSweepLeavesWhatCannotBeAsked(t *testing.T) {
+func TestSweepLeavesUnreadable(t *testing.T) {
 	t.Parallel()
 	o := own(t)
 	newer, folder := submit(t, o.Tree), submit(t, o.Tree)
@@ -179,10 +185,11 @@ func TestSweepLeavesWhatCannotBeAsked(t *testing.T) {
 	check(t, os.Remove(recordPath(o.Tree, folder.ID)))
 	check(t, os.Mkdir(recordPath(o.Tree, folder.ID), 0o750))
 	findings, err := o.Sweep(nil)
-	if len(findings) > 0 || err == nil {
+	if len(findings) != 1 || findings[0].Action != SweepReportOnly || findings[0].File != dayFile(folder.ID,
+		".json") || err == nil {
 		t.Fatalf("%+v, %v", findings, err)
 	}
-	for _, want := range []string{newer.ID.String(), ErrNewerVersion.Error(), folder.ID.String(), errIrregular.Error()} {
+	for _, want := range []string{newer.ID.String(), ErrNewerVersion.Error()} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
@@ -206,7 +213,8 @@ func TestSweepOfUnknownEndings(t *testing.T) {
 	wantNames(t, o.JobsDir(), ours, young, stranger, MarkerName(live, Queued))
 }
 
-// A file with an ending without a meaning beside a marker goes when it has rested, unless a foreign program keeps it.
+// TestSweepOfUnknownEndingsBesideAMarker: a file with an unknown suffix beside a marker is removed
+// once it is old enough, unless a foreign program keeps it.
 func TestSweepOfUnknownEndingsBesideAMarker(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
@@ -237,7 +245,7 @@ func TestSweepOfUnknownEndingsBesideAMarker(t *testing.T) {
 	if got := swept(t, o, managed); !slices.Equal(got, moved) {
 		t.Errorf("swept %q", got)
 	}
-	if sight, err := o.Look(id); err != nil || !slices.Equal(sight.States, []State{Queued}) {
+	if sight, err := o.ObserveAll(id); err != nil || !slices.Equal(sight.States, []State{Queued}) {
 		t.Errorf("the operation is %+v, %v", sight, err)
 	}
 	if got := names(t, filepath.Join(o.Dir(), corruptDir)); len(got) != 2*len(endings) {
@@ -261,7 +269,8 @@ func TestSweepOfTemporaryFiles(t *testing.T) {
 	}
 }
 
-// A name that is used again for another file in the same instant does not replace the first one in corrupt/.
+// TestQuarantineDeletesNothing: a second file of the same name at the same instant does not replace
+// the first one in corrupt/.
 func TestQuarantineDeletesNothing(t *testing.T) {
 	t.Parallel()
 	o := ownTree(t, openTree(t, t.TempDir(), Options{Durability: Process, Now: frozen}))
@@ -271,20 +280,24 @@ func TestQuarantineDeletesNothing(t *testing.T) {
 	}
 	check(t, o.Quarantine("file", "gone already"))
 	const base = "2025-11-26T13-07-00.123456_file"
-	wantNames(t, filepath.Join(o.Dir(), corruptDir), base, base+".reason", base+".2", base+".2.reason", base+".3", base+".3.reason")
-	for name, want := range map[string]string{base: "first", base + ".2": "second", base + ".2.reason": "2025-11-26T13:07:00.123456+01:00\n\"jobs/file\": a reason for the second\n"} {
+	wantNames(t, filepath.Join(o.Dir(), corruptDir), base, base+".reason", base+".2", base+".2.reason",
+		base+".3", base+".3.reason")
+	for name, want := range map[string]string{
+		base: "first", base + ".2": "second",
+		base + ".2.reason": "2025-11-26T13:07:00.123456+01:00\n\"jobs/file\": a reason for the second\n",
+	} {
 		if got, err := os.ReadFile(filepath.Join(o.Dir(), corruptDir, name)); err != nil || string(got) != want {
 			t.Errorf("%s holds %q, %v", name, got, err)
 		}
 	}
 }
 
-// Sweeps beside a daemon at work find nothing of what lives.
+// TestSweepBesideWork: sweeps during the work of a daemon find nothing of live operations.
 func TestSweepBesideWork(t *testing.T) {
 	t.Parallel()
 	const operations = 500
 	o := own(t)
-	o.options.Now = func() time.Time { return time.Now().Add(time.Minute) } // every request looks old
+	o.options.Now = func() time.Time { return time.Now().Add(time.Minute) } // every request is old
 	var working sync.WaitGroup
 	for range 2 {
 		working.Go(func() {
@@ -307,7 +320,8 @@ func TestSweepBesideWork(t *testing.T) {
 		findings, err := o.Sweep(nil)
 		check(t, err)
 		for _, f := range findings {
-			// An operation that has just ended may be helped to lose its marker and the request that came too late.
+			// A sweep may remove the marker of an operation that has just ended, and a request that
+			// came too late.
 			name, _ := ParseName(filepath.Base(f.File))
 			if rec, err := o.ReadRecord(name.ID); err != nil || !rec.Status.Terminal() {
 				t.Errorf("a sweep beside work: %+v (%v)", f, err)
@@ -321,7 +335,7 @@ func TestSweepBesideWork(t *testing.T) {
 	wantLive(t, o)
 }
 
-// live is the life of one operation in the hands of a daemon: submitted, paused, resumed, asked to cancel, ended.
+// live is the life of one operation under a daemon: submitted, paused, resumed, cancelled, ended.
 func live(t *testing.T, o *Owner) error {
 	t.Helper()
 	rec, err := o.Submit(t.Context(), Submission{Group: "g", Job: "j"})

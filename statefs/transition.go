@@ -2,62 +2,66 @@ package statefs
 
 import "fmt"
 
-// Cause is why an operation changes its state. It is kept in the record with each transition.
+// Cause is why an operation changes its state. The record keeps it with each transition.
 type Cause string
 
 // The causes.
 const (
-	// CauseSubmit is the beginning: it leads from no state to the first one.
+	// CauseSubmit is the submit: it leads from no state to the first one.
 	CauseSubmit Cause = "submit"
-	// CauseDue means that the time of a scheduled operation or of a next attempt has come.
+	// CauseDue means that the due time of a scheduled operation or of the next attempt has come.
 	CauseDue Cause = "due"
 	// CauseStart means that the daemon starts a run.
 	CauseStart Cause = "start"
-	// CausePause is a pause request, or a marker that was moved to paused by hand.
+	// CausePause is a pause request, or a marker that a person renamed to paused.
 	CausePause Cause = "pause"
-	// CauseResume is a resume request for work that is stopped and still there.
+	// CauseResume is a resume request for work that is stopped and still exists.
 	CauseResume Cause = "resume"
-	// CauseRelease is a resume request for an operation that has no process: it was held before it started, or lost its
-	// process while it was paused.
+	// CauseRelease is a resume request for an operation without a process: it was paused before it
+	// started, or its process ended during the pause.
 	CauseRelease Cause = "release"
 	// CauseCancel is a cancel request.
 	CauseCancel Cause = "cancel"
-	// CauseMarkerMissing means that the marker was removed by hand, which cancels.
+	// CauseMarkerMissing means that a person removed the marker, which cancels the operation.
 	CauseMarkerMissing Cause = "marker_missing"
-	// CauseInterrupted means that the daemon stops and takes the work down with it; it costs no attempt.
+	// CauseInterrupted means that the daemon stopped and stopped the work with it; this is not an
+	// attempt.
 	CauseInterrupted Cause = "interrupted"
-	// CauseRescued means that a run is replaced by another one: it died with an earlier daemon, or failed in a way that may go
-	// well another time.
+	// CauseRescued means that a new run replaces one that died with an earlier daemon, or failed in
+	// a way that is likely to succeed next time.
 	CauseRescued Cause = "rescued"
 	// CauseDone means that the work ended by itself, with or without failed items.
 	CauseDone Cause = "done"
-	// CauseFailed means that the work ended with an error and is not tried again.
+	// CauseFailed means that the work ended with an error and is not retried.
 	CauseFailed Cause = "failed"
 	// CauseRetryLater means that an attempt failed and another one is due later.
 	CauseRetryLater Cause = "retry_later"
-	// CauseNotYet is a resume request for an operation whose time has not come.
+	// CauseNotYet is a resume request for an operation whose due time has not come.
 	CauseNotYet Cause = "not_yet"
-	// CauseExpired means that a time limit of the operation is over: it waited in the queue for too long, or its deadline has passed.
+	// CauseExpired means that a time limit of the operation is exceeded: its maximum wait in the
+	// queue, or its deadline.
 	CauseExpired Cause = "expired"
-	// CauseNeedsPerson means that an attempt failed in a way that only a person can mend.
+	// CauseNeedsPerson means that an attempt failed in a way that only a person can repair.
 	CauseNeedsPerson Cause = "needs_person"
-	// CauseDependency means that an operation which it comes after has ended otherwise than it must.
+	// CauseDependency means that an operation it depends on did not end as required.
 	CauseDependency Cause = "dependency"
 	// CauseRetry is a retry request.
 	CauseRetry Cause = "retry"
-	// CauseNextStep means that the next step takes another lane or other limits than the one before.
+	// CauseNextStep means that the next step needs another lane or other limits than the one
+	// before.
 	CauseNextStep Cause = "next_step"
-	// CauseSkip is a skip request for the step at which the operation stands.
+	// CauseSkip is a skip request for the current step.
 	CauseSkip Cause = "skip"
-	// CauseGate means that the work stands at a gate.
+	// CauseGate means that the work reached a gate.
 	CauseGate Cause = "gate"
 	// CauseApprove and CauseReject answer a gate.
 	CauseApprove Cause = "approve"
 	CauseReject  Cause = "reject"
-	// CauseMainDone means that the main chain is done while optional steps go on; CauseAllDone ends those.
+	// CauseMainDone means that the required steps are done while optional steps go on; CauseAllDone
+	// ends those.
 	CauseMainDone Cause = "main_done"
 	CauseAllDone  Cause = "all_done"
-	// CauseUnreadable means that the record cannot be read: the operation is kept for a person.
+	// CauseUnreadable means that the record cannot be read: the operation waits for a person.
 	CauseUnreadable Cause = "record_unreadable"
 )
 
@@ -70,7 +74,8 @@ type Transition struct {
 
 //go:generate go test -count=1 -run TestStatesPage . -update
 
-// transitions is the whole state machine; docs/states.md is generated from it. Any pair that is not here is an error.
+// transitions is the whole state machine; docs/states.md is generated from it. Any other pair is an
+// error.
 var transitions = []Transition{
 	{Scheduled, CauseDue, Queued},
 	{Scheduled, CausePause, Paused},
@@ -160,7 +165,7 @@ var nextState = func() map[State]map[Cause]State {
 	return table
 }()
 
-// TransitionError says that a cause means nothing in a state.
+// TransitionError reports that a cause does not apply in a state.
 type TransitionError struct {
 	From  State
 	Cause Cause
@@ -170,7 +175,8 @@ func (e *TransitionError) Error() string {
 	return fmt.Sprintf("an operation that is %s does not change by %q", e.From, e.Cause)
 }
 
-// Next returns the state that follows from by cause. The error is a *TransitionError when the table has no such pair.
+// Next returns the state that follows from by cause. The error is a *TransitionError if the table
+// has no such pair.
 func Next(from State, cause Cause) (State, error) {
 	to, ok := nextState[from][cause]
 	if !ok {
@@ -179,12 +185,13 @@ func Next(from State, cause Cause) (State, error) {
 	return to, nil
 }
 
-// Means reports whether a request changes anything in a state, as far as the state alone tells.
-func (a Ask) Means(state State) bool {
+// AppliesIn reports whether the action can change an operation in a state, judging by the state
+// alone.
+func (a Action) AppliesIn(state State) bool {
 	if a == Prioritize {
 		return state.Live() && state != Running && state != Trailing
 	}
-	for _, cause := range meanings[a] {
+	for _, cause := range actionCauses[a] {
 		if _, err := Next(state, cause); err == nil {
 			return true
 		}
@@ -192,22 +199,23 @@ func (a Ask) Means(state State) bool {
 	return false
 }
 
-// meanings are the causes that a request can be.
-var meanings = map[Ask][]Cause{
-	Pause: {CausePause}, Resume: {CauseResume, CauseRelease, CauseNotYet}, Cancel: {CauseCancel}, Retry: {CauseRetry},
+// actionCauses are the causes that each action can have.
+var actionCauses = map[Action][]Cause{
+	Pause: {CausePause}, Resume: {CauseResume, CauseRelease, CauseNotYet}, Cancel: {CauseCancel},
+	ForceCancel: {CauseCancel}, Retry: {CauseRetry},
 	Skip: {CauseSkip}, Set: {CauseRetry, CauseApprove}, Approve: {CauseApprove}, Reject: {CauseReject},
 }
 
-// HandMove returns the cause that a marker renamed by hand from one state to another stands for, and false when the move means
-// nothing and has to be put back.
-func HandMove(from, to State) (Cause, bool) {
-	cause, ok := handMoves[[2]State{from, to}]
+// ManualMove returns the cause of a marker that a person renamed between two states, and false if
+// the move has no meaning and must be undone.
+func ManualMove(from, to State) (Cause, bool) {
+	cause, ok := manualMoves[[2]State{from, to}]
 	return cause, ok
 }
 
-// handMoves are the renames that act as the request; which of resume and release a move to running means is decided by whether
-// the work is still there. Work that is there does not go into the queue: that move is put back then.
-var handMoves = map[[2]State]Cause{
+// manualMoves are the renames that act as requests. A move to running is a resume if the work still
+// exists, else a release. Work that still exists is not queued: that move is undone.
+var manualMoves = map[[2]State]Cause{
 	{Running, Paused}:         CausePause,
 	{Paused, Running}:         CauseResume,
 	{Paused, Queued}:          CauseRelease,

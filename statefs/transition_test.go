@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/states.md from the table of transitions")
 
-// golden is the state machine as the design has it, written by hand: what is not here is an error.
+// golden is the state machine of the design, written manually; any other pair is an error.
 const golden = `
 scheduled: due=queued expired=failed pause=paused cancel=cancelled marker_missing=cancelled record_unreadable=failed_manual
 queued: start=running done=completed main_done=trailing gate=waiting_approval needs_person=failed_manual dependency=failed_manual expired=failed pause=paused cancel=cancelled marker_missing=cancelled failed=failed record_unreadable=failed_manual
@@ -30,7 +30,7 @@ failed:
 
 func causes() []Cause {
 	var all []Cause
-	for cause := range causeMeanings {
+	for cause := range causeDescriptions {
 		all = append(all, cause)
 	}
 	slices.Sort(all)
@@ -106,12 +106,12 @@ func TestApplyKeepsTheHistory(t *testing.T) {
 	t.Parallel()
 	rec := &Record{Status: Queued}
 	check(t, rec.Apply(Queued, CauseStart, testTime))
-	// The marker decides what an operation is, so from need not be the status.
+	// The marker is the state, so from need not be the status.
 	check(t, rec.Apply(Paused, CauseRelease, testTime))
 	if err := rec.Apply(Completed, CauseStart, testTime); err == nil {
 		t.Error("a terminal state was left")
 	}
-	want := []Transited{{Queued, Running, CauseStart, testTime}, {Paused, Queued, CauseRelease, testTime}}
+	want := []PastTransition{{Queued, Running, CauseStart, testTime}, {Paused, Queued, CauseRelease, testTime}}
 	if !slices.Equal(rec.Transitions, want) || rec.Status != Queued || !rec.UpdatedAt.Equal(testTime) {
 		t.Errorf("the record has %+v", rec)
 	}
@@ -122,7 +122,7 @@ func TestHandMovesAreTransitions(t *testing.T) {
 	moves := 0
 	for _, from := range States() {
 		for _, to := range States() {
-			cause, ok := HandMove(from, to)
+			cause, ok := ManualMove(from, to)
 			if !ok {
 				continue
 			}
@@ -137,24 +137,24 @@ func TestHandMovesAreTransitions(t *testing.T) {
 	}
 }
 
-func TestEveryWordHasAMeaning(t *testing.T) {
+func TestEveryWordHasADescription(t *testing.T) {
 	t.Parallel()
 	for _, state := range States() {
-		if !strings.HasSuffix(state.Meaning(), ".") {
-			t.Errorf("state %s means %q", state, state.Meaning())
+		if !strings.HasSuffix(state.Description(), ".") {
+			t.Errorf("state %s means %q", state, state.Description())
 		}
 	}
 	for _, row := range transitions {
-		if !strings.HasSuffix(row.Cause.Meaning(), ".") {
-			t.Errorf("cause %s means %q", row.Cause, row.Cause.Meaning())
+		if !strings.HasSuffix(row.Cause.Description(), ".") {
+			t.Errorf("cause %s means %q", row.Cause, row.Cause.Description())
 		}
 	}
-	if State("banana").Meaning() != "" || Cause("banana").Meaning() != "" {
+	if State("banana").Description() != "" || Cause("banana").Description() != "" {
 		t.Error("a word that is none has a meaning")
 	}
 }
 
-// TestStatesPage compares docs/states.md with the table it is generated from.
+// TestStatesPage compares docs/states.md with the table from which it is generated.
 func TestStatesPage(t *testing.T) {
 	t.Parallel()
 	const page = "../docs/states.md"
@@ -204,20 +204,21 @@ When it has ended its state stands in the record, and there is no marker.
 		if state.Terminal() {
 			kind = "ended"
 		}
-		fmt.Fprintf(&page, "| `%s` | %s | %s |\n", state, kind, state.Meaning())
+		fmt.Fprintf(&page, "| `%s` | %s | %s |\n", state, kind, state.Description())
 	}
 	page.WriteString("\n## Transitions\n\nAny pair of state and cause that is not here is refused and changes nothing.\n\n" +
 		"| from | cause | to | when |\n|---|---|---|---|\n")
-	fmt.Fprintf(&page, "| | `%s` | `%s` | %s |\n", CauseSubmit, Queued, CauseSubmit.Meaning())
-	fmt.Fprintf(&page, "| | `%s` | `%s` | %s |\n", CauseSubmit, Scheduled, "Somebody submits it for a time that is to come.")
+	fmt.Fprintf(&page, "| | `%s` | `%s` | %s |\n", CauseSubmit, Queued, CauseSubmit.Description())
+	fmt.Fprintf(&page, "| | `%s` | `%s` | %s |\n", CauseSubmit, Scheduled,
+		"A client submits it for a later time.")
 	for _, row := range transitions {
-		fmt.Fprintf(&page, "| `%s` | `%s` | `%s` | %s |\n", row.From, row.Cause, row.To, row.Cause.Meaning())
+		fmt.Fprintf(&page, "| `%s` | `%s` | `%s` | %s |\n", row.From, row.Cause, row.To, row.Cause.Description())
 	}
-	page.WriteString("\n## Moves by hand\n\nRenaming a marker with `mv` acts as the request. Any other move is put back and reported.\n\n" +
+	page.WriteString("\n## Manual moves\n\nRenaming a marker with `mv` acts as the request. The daemon undoes and reports any other move.\n\n" +
 		"| from | to | acts as |\n|---|---|---|\n")
 	for _, from := range LiveStates() {
 		for _, to := range LiveStates() {
-			if cause, ok := HandMove(from, to); ok {
+			if cause, ok := ManualMove(from, to); ok {
 				fmt.Fprintf(&page, "| `%s` | `%s` | `%s` |\n", from, to, cause)
 			}
 		}
@@ -228,24 +229,25 @@ When it has ended its state stands in the record, and there is no marker.
 	return page.Bytes()
 }
 
-func TestWhatARequestMeansInEachState(t *testing.T) {
+func TestActionAppliesInEachState(t *testing.T) {
 	t.Parallel()
-	want := map[Ask][]State{
-		Pause:   {Scheduled, Queued, Running, FailedRetryable},
-		Resume:  {Paused},
-		Cancel:  LiveStates(),
-		Retry:   {FailedRetryable, FailedManual},
-		Skip:    {WaitingApproval, FailedRetryable, FailedManual},
-		Set:     {WaitingApproval, FailedRetryable, FailedManual},
-		Approve: {WaitingApproval},
-		Reject:  {WaitingApproval},
+	want := map[Action][]State{
+		Pause:       {Scheduled, Queued, Running, FailedRetryable},
+		Resume:      {Paused},
+		Cancel:      LiveStates(),
+		ForceCancel: LiveStates(),
+		Retry:       {FailedRetryable, FailedManual},
+		Skip:        {WaitingApproval, FailedRetryable, FailedManual},
+		Set:         {WaitingApproval, FailedRetryable, FailedManual},
+		Approve:     {WaitingApproval},
+		Reject:      {WaitingApproval},
 
 		Prioritize: {Scheduled, Queued, Paused, WaitingApproval, FailedRetryable, FailedManual},
 	}
-	for _, ask := range Asks() {
+	for _, ask := range Actions() {
 		var means []State
 		for _, state := range States() {
-			if ask.Means(state) {
+			if ask.AppliesIn(state) {
 				means = append(means, state)
 			}
 		}

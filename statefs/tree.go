@@ -3,6 +3,7 @@ package statefs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -27,15 +28,17 @@ const (
 	outboxDir      = "outbox"
 )
 
+const socketFile = "jobdir.sock"
+
 const (
 	folderMode = 0o750
 	fileMode   = 0o640
-	// groupMode lets the group of the storage create and rename files in a folder, which is the right to control and start; the
-	// set-group-ID bit gives new files that group.
+	// groupMode lets the group of the storage create and rename files in a folder, which is the
+	// right to control and start operations. The set-group-ID bit gives new files that group.
 	groupMode = 0o770 | os.ModeSetgid
 )
 
-// Options says how a storage directory is used. The zero value is right for most.
+// Options configures the use of a storage directory. The zero value is right for most.
 type Options struct {
 	// Durability is Power when empty.
 	Durability Durability
@@ -43,35 +46,39 @@ type Options struct {
 	GroupControl bool
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+	// Cleared is called after a file of the wrong kind was moved to corrupt/, with its name
+	// relative to the storage and its kind. It may be called by several goroutines; nil for none.
+	Cleared func(name, reason string)
 }
 
-// Tree is a storage directory as everybody may use it: read, submit and request. It is safe for concurrent use, also by several
-// processes. Only an Owner moves markers.
+// Tree is a storage directory as any process may use it: to read, submit and request. It is safe
+// for concurrent use, also by several processes. Only an Owner moves markers.
 type Tree struct {
-	dir     string
-	options Options
-	files   *files
-	root    *os.Root
-	jobs    *os.Root
-	folder  *os.File        // jobs/, for calls that take a descriptor
-	raw     syscall.RawConn // of folder; it keeps the descriptor from being closed under a call
-	room    room
-	listing sync.Mutex // held while folder is listed
+	dir         string
+	options     Options
+	files       *files
+	root        *os.Root
+	jobs        *os.Root
+	folder      *os.File        // jobs/, for calls that take a descriptor
+	raw         syscall.RawConn // of folder; keeps the descriptor open during a call
+	descriptors descriptorBudget
+	listing     sync.Mutex // held while folder is listed
 
 	jobsSync *syncFolder
 	opsSync  *syncFolder
 	daysMu   sync.Mutex
-	days     map[string]*dayFolder // the folders of operations/ that were used lately
+	days     map[string]*dayFolder // the recently used folders of operations/
 
-	keys     keyFolders
-	sequence sequence
-	live     liveList
-	handed   handover
-	kept     sync.Map // hashes of definitions known to be on disk
-	odd      atomic.Uint64
+	keys              keyFolders
+	sequence          sequence
+	drafting          sync.Mutex // held while an operation with a key gets its number and is announced
+	live              liveList
+	handover          handover
+	storedDefinitions sync.Map // hashes of definitions known to be on disk
+	ignored           atomic.Uint64
 }
 
-// Open opens a storage directory and makes what is missing of it. The caller closes the tree.
+// Open opens a storage directory and creates its missing parts. The caller closes the tree.
 func Open(dir string, options Options) (*Tree, error) {
 	if options.Durability == "" {
 		options.Durability = Power
@@ -92,7 +99,7 @@ func Open(dir string, options Options) (*Tree, error) {
 	t := &Tree{dir: abs, options: options, days: make(map[string]*dayFolder)}
 	t.files = &files{
 		dir: abs, tmp: filepath.Join(abs, tmpDir), durability: options.Durability,
-		slots: make(chan struct{}, maxSyncs),
+		slots: make(chan struct{}, maxSyncs), clearFor: t.clearForRename,
 	}
 	t.sequence.tree = t
 	if err := t.open(); err != nil {
@@ -101,10 +108,10 @@ func Open(dir string, options Options) (*Tree, error) {
 	return t, nil
 }
 
-// makeStorage makes what is missing of a storage. Its own name has to survive a power cut like all that is below it, so every folder
-// in which a name was made is synced.
+// makeStorage creates the missing parts of a storage. The path of the storage must survive a power
+// cut like everything below it, so every folder that got a new name is synced.
 func makeStorage(abs string, options Options) error {
-	made := []string{abs} // folders that hold a new name; storage.json syncs abs as well, but not for those who only look
+	made := []string{abs} // folders with a new name; storage.json syncs abs too, but not in a process that only reads
 	for path := abs; ; {
 		_, err := os.Lstat(path)
 		parent := filepath.Dir(path)
@@ -114,7 +121,7 @@ func makeStorage(abs string, options Options) error {
 		path = parent
 		made = append(made, path)
 	}
-	_, err := os.Lstat(filepath.Join(abs, tmpDir)) // the last one that is made
+	_, err := os.Lstat(filepath.Join(abs, tmpDir)) // the last folder that is created
 	if err := makeLayout(abs, options.GroupControl); err != nil {
 		return err
 	}
@@ -124,7 +131,7 @@ func makeStorage(abs string, options Options) error {
 	for _, path := range made {
 		folder, err := openSyncFolder(path, options.Durability)
 		if err != nil {
-			continue // a folder that may be passed through and not read: its owner made the name safe long ago, or cannot
+			continue // a folder that may be searched but not read: its owner made the name durable long ago, or cannot
 		}
 		err = folder.sync()
 		_ = folder.close() // opened for reading
@@ -136,17 +143,20 @@ func makeStorage(abs string, options Options) error {
 }
 
 func makeLayout(abs string, groupControl bool) error {
-	for _, sub := range []string{"", jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, outboxDir, takenDir, corruptDir, keysDir, tmpDir} {
+	for _, sub := range []string{
+		"", jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, outboxDir,
+		takenDir, corruptDir, keysDir, tmpDir,
+	} {
 		path := filepath.Join(abs, sub)
-		if err := makeFolder(path); err != nil {
-			return fmt.Errorf("make storage %s: %w; %s", abs, err, remedy(err))
+		if err := MakeFolder(path); err != nil {
+			return fmt.Errorf("make storage %s: %w; %s", abs, err, adviceFor(err))
 		}
 		info, err := os.Lstat(path)
 		if err != nil {
 			return fmt.Errorf("storage %s: %w", abs, err)
 		}
 		if sub != "" && !info.IsDir() {
-			return fmt.Errorf("storage %s: %s is not a directory but a %s; remove it", abs, path, kindOf(info.Mode()))
+			return fmt.Errorf("storage %s: %s is not a directory but a %s; remove it", abs, path, fileKind(info.Mode()))
 		}
 		if groupControl && (sub == jobsDir || sub == newDir || sub == lanesDir || sub == schedulesDir) {
 			if err := os.Chmod(path, groupMode); err != nil {
@@ -157,10 +167,41 @@ func makeLayout(abs string, groupControl bool) error {
 	return nil
 }
 
-// makeFolder makes a folder, and its parents, where it is missing. A folder that it made has folderMode whatever the umask is.
-func makeFolder(path string) error {
+// OpenFile opens a file of a storage. A file that it creates has fileMode whatever the umask is. It
+// follows no link and does not block.
+func OpenFile(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|openNonblock, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() && info.Size() == 0 && info.Mode().Perm() != fileMode {
+		err = f.Chmod(fileMode)
+	}
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // the file of another user keeps its mode
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// OpenRegular opens a file for reading that other programs may have replaced. It refuses a symbolic
+// link, a folder, a fifo, a socket or a device without following it and without blocking.
+func OpenRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s is %w", filepath.Base(path), ErrIrregular), err, f.Close())
+	}
+	return f, nil
+}
+
+// MakeFolder creates a folder and its parents if they are missing. A new folder has folderMode
+// whatever the umask is.
+func MakeFolder(path string) error {
 	if _, err := os.Lstat(path); err == nil {
-		return nil // whether it is a folder shows when it is used
+		return nil // if it is not a folder, its next use fails
 	}
 	if err := os.MkdirAll(path, folderMode); err != nil {
 		return err
@@ -169,7 +210,7 @@ func makeFolder(path string) error {
 	if err != nil {
 		return err
 	}
-	return os.Chmod(path, folderMode|info.Mode()&os.ModeSetgid) // a parent may hand its group on
+	return os.Chmod(path, folderMode|info.Mode()&os.ModeSetgid) // a parent may pass on its group
 }
 
 func (t *Tree) open() (err error) {
@@ -193,7 +234,7 @@ func (t *Tree) open() (err error) {
 	return err
 }
 
-// Close releases the descriptors. It removes nothing. Calls that still run end in an error.
+// Close closes the descriptors. It removes nothing. Calls that are still running fail.
 func (t *Tree) Close() error {
 	var errs []error
 	for _, root := range []*os.Root{t.jobs, t.root} {
@@ -224,7 +265,7 @@ func (t *Tree) Dir() string { return t.dir }
 func (t *Tree) JobsDir() string { return filepath.Join(t.dir, jobsDir) }
 
 // SocketPath returns the path of the unix socket of the daemon.
-func (t *Tree) SocketPath() string { return filepath.Join(t.dir, "jobdir.sock") }
+func (t *Tree) SocketPath() string { return filepath.Join(t.dir, socketFile) }
 
 // LogPath returns the path of an operation's log, which may not exist yet.
 func (t *Tree) LogPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".log")) }
@@ -235,31 +276,32 @@ func (t *Tree) RecordPath(id ID) string { return filepath.Join(t.dir, dayFile(id
 // ProgressPath returns the path of an operation's progress, which may not exist yet.
 func (t *Tree) ProgressPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".progress")) }
 
-// ArtifactsPath returns the path of the folder for the files that the work leaves.
+// ArtifactsPath returns the path of the folder for the artifacts of the work.
 func (t *Tree) ArtifactsPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".artifacts")) }
 
 // ItemsPath returns the path of the item results.
 func (t *Tree) ItemsPath(id ID) string { return filepath.Join(t.dir, dayFile(id, itemsSuffix)) }
 
-// TempDir returns the path of tmp/. What is left there is removed when a daemon starts.
+// TempDir returns the path of tmp/. A starting daemon empties it.
 func (t *Tree) TempDir() string { return t.files.tmp }
 
-// Now is the time by the clock of the tree.
+// Now returns the time by the clock of the tree.
 func (t *Tree) Now() time.Time { return t.options.Now() }
 
-// Durability returns what an acknowledgement of this tree promises.
+// Durability returns the durability that an acknowledgement of this tree promises.
 func (t *Tree) Durability() Durability { return t.options.Durability }
 
-// Full says why nothing new can be written to the storage by this process, such as "the disk is full"; "" when something can. Linux
-// only: elsewhere it is always "".
+// Full returns why this process cannot write to the storage, such as "the disk is full"; "" if it
+// can. On other systems than Linux it is always "".
 func (t *Tree) Full() (string, error) {
-	if few := t.fewFiles(); few != "" {
+	if few := t.descriptorShortage(); few != "" {
 		return few, nil
 	}
-	return full(t.dir)
+	return fileSystemFull(t.dir)
 }
 
-// OpenLog opens the log of an operation for reading; fs.ErrNotExist is wrapped until the work began.
+// OpenLog opens the log of an operation for reading. The error wraps fs.ErrNotExist until the work
+// begins.
 func (t *Tree) OpenLog(id ID) (*os.File, error) {
 	f, _, err := openRegular(t.root, dayFile(id, ".log"))
 	return f, err

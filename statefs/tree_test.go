@@ -15,13 +15,15 @@ func TestOpenMakesTheLayout(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "storage")
 	tree := openTree(t, dir, Options{})
-	wantNames(t, dir, jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, outboxDir, takenDir, corruptDir, keysDir, tmpDir)
+	wantNames(t, dir, jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, outboxDir, takenDir,
+		corruptDir, keysDir, tmpDir)
 	if tree.Durability() != Power || tree.Dir() != dir || tree.JobsDir() != filepath.Join(dir, jobsDir) {
 		t.Errorf("opened %s with %s", tree.Dir(), tree.Durability())
 	}
 	id := foreignID(t, 1)
 	day := filepath.Join(dir, operationsDir, "2025-11-26", id.String())
-	if tree.LogPath(id) != day+".log" || tree.ItemsPath(id) != day+".items.ndjson" || tree.ArtifactsPath(id) != day+".artifacts" {
+	if tree.LogPath(id) != day+".log" || tree.ItemsPath(id) != day+".items.ndjson" ||
+		tree.ArtifactsPath(id) != day+".artifacts" {
 		t.Errorf("paths %s %s %s", tree.LogPath(id), tree.ItemsPath(id), tree.ArtifactsPath(id))
 	}
 }
@@ -60,7 +62,10 @@ func TestOpenRefuses(t *testing.T) {
 func TestGroupControl(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{GroupControl: true})
-	for name, want := range map[string]fs.FileMode{jobsDir: 0o770 | fs.ModeSetgid, newDir: 0o770 | fs.ModeSetgid, lanesDir: 0o770 | fs.ModeSetgid, schedulesDir: 0o770 | fs.ModeSetgid, operationsDir: 0o750, tmpDir: 0o750} {
+	for name, want := range map[string]fs.FileMode{
+		jobsDir: 0o770 | fs.ModeSetgid, newDir: 0o770 | fs.ModeSetgid,
+		lanesDir: 0o770 | fs.ModeSetgid, schedulesDir: 0o770 | fs.ModeSetgid, operationsDir: 0o750, tmpDir: 0o750,
+	} {
 		info, err := os.Stat(filepath.Join(tree.Dir(), name))
 		check(t, err)
 		if got := info.Mode() &^ fs.ModeDir; got != want {
@@ -69,7 +74,8 @@ func TestGroupControl(t *testing.T) {
 	}
 }
 
-// A new day is a new name in operations/, without which a power cut would take the whole day.
+// TestTheNameOfADayIsSynced: a new day is a new name in operations/; without a sync, a power cut
+// would lose the whole day.
 func TestTheNameOfADayIsSynced(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -91,7 +97,7 @@ func TestTheNameOfADayIsSynced(t *testing.T) {
 	if syncs.Load() != 1 {
 		t.Errorf("%d syncs of operations/ after the second operation, want 1", syncs.Load())
 	}
-	// Another process cannot know whether the one that made the folder lived to sync it.
+	// Another process cannot know whether the one that created the folder synced it.
 	second, syncs := counted()
 	submit(t, second)
 	if syncs.Load() != 1 {
@@ -110,7 +116,7 @@ func TestTheNameOfADayIsSyncedAgainAfterAFailure(t *testing.T) {
 	}
 }
 
-// More days than are kept open, while syncs of the ones that are dropped run.
+// TestManyDaysAtOnce uses more days than are kept open, while syncs of dropped folders run.
 func TestManyDaysAtOnce(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Power})
@@ -127,7 +133,7 @@ func TestManyDaysAtOnce(t *testing.T) {
 	wg.Wait()
 	tree.daysMu.Lock()
 	defer tree.daysMu.Unlock()
-	if len(tree.days) > maxDays {
+	if len(tree.days) > maxOpenDays {
 		t.Errorf("%d folders are kept open", len(tree.days))
 	}
 }
@@ -158,7 +164,7 @@ func TestCloseReleasesEveryDescriptor(t *testing.T) {
 	}
 }
 
-// openDescriptors counts the descriptors of this process. No other test runs beside one that is not parallel.
+// openDescriptors counts the descriptors of this process. A test that uses it must not be parallel.
 func openDescriptors(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")

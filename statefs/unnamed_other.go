@@ -4,5 +4,5 @@ package statefs
 
 import "errors"
 
-// createUnnamed does nothing: only Linux has files without a name.
+// createUnnamed returns errors.ErrUnsupported: only Linux has files without a name.
 func (w *files) createUnnamed(string, []byte) error { return errors.ErrUnsupported }

@@ -5,47 +5,48 @@ import (
 	"time"
 )
 
-// Reason is why a live operation does not run.
-type Reason string
+// WaitReason is why a live operation does not run.
+type WaitReason string
 
 // The reasons.
 const (
-	WaitsToStart       Reason = "starting"      // nothing is in the way: it is about to
-	WaitsForLane       Reason = "lane_full"     // its lane has no room
-	WaitsPausedLane    Reason = "lane_paused"   // its lane starts nothing
-	WaitsForRate       Reason = "rate"          // its lane may start the next one later
-	WaitsForLimit      Reason = "limit"         // a limit has no room
-	WaitsForKey        Reason = "key"           // another operation has its key, or comes before it
-	WaitsForOthers     Reason = "after"         // operations that it comes after have not ended
-	WaitsForTime       Reason = "not_before"    // its time has not come
-	WaitsUnknownLane   Reason = "unknown_lane"  // the daemon has no such lane
-	WaitsUnknownLimit  Reason = "unknown_limit" // the daemon has no such limit
-	WaitsForNextDaemon Reason = "draining"      // the daemon starts nothing any more
+	WaitsToStart       WaitReason = "starting"      // nothing prevents it: it is about to start
+	WaitsForLane       WaitReason = "lane_full"     // its lane is full
+	WaitsPausedLane    WaitReason = "lane_paused"   // its lane is paused
+	WaitsForRate       WaitReason = "rate"          // the rate limit of its lane allows the next start later
+	WaitsForLimit      WaitReason = "limit"         // a limit is exhausted
+	WaitsForKey        WaitReason = "key"           // another operation holds its key, or is before it
+	WaitsForOthers     WaitReason = "after"         // operations that it waits for have not ended
+	WaitsForTime       WaitReason = "not_before"    // its time has not come
+	WaitsUnknownLane   WaitReason = "unknown_lane"  // the daemon has no such lane
+	WaitsUnknownLimit  WaitReason = "unknown_limit" // the daemon has no such limit
+	WaitsForResources  WaitReason = "resources"     // the daemon has too few free descriptors
+	WaitsForNextDaemon WaitReason = "draining"      // the daemon starts nothing any more
 )
 
-// Waiting says why a live operation does not run. Only the daemon knows it; it stands in no file.
+// Waiting explains why a live operation does not run. Only the daemon knows it; no file holds it.
 type Waiting struct {
-	Reason Reason `json:"reason"`
-	// HeldBy is the operation that holds what it waits for, where there is one.
+	Reason WaitReason `json:"reason"`
+	// HeldBy is the operation that holds what this one waits for, if there is one.
 	HeldBy ID `json:"held_by,omitzero"`
-	// NeedsPerson is the operation that waits for a person, where this one comes after it, or after one that does: somebody has to act before it
-	// can start.
+	// NeedsPerson is an operation that waits for a person and on which this one depends, directly
+	// or through others.
 	NeedsPerson ID `json:"needs_person,omitzero"`
-	// Lane is its lane, Limit the limit without room, where that is the reason, and Key its key where that is.
+	// Lane is its lane; Limit is the exhausted limit and Key its key, if that is the reason.
 	Lane  string `json:"lane,omitempty"`
 	Limit string `json:"limit,omitempty"`
 	Key   string `json:"key,omitempty"`
-	// Position is its place in the queue of its lane, from 1; 0 when it has none.
+	// Position is its position in the queue of its lane, from 1; 0 if it has none.
 	Position int `json:"position,omitempty"`
-	// Since is when it began to wait, for this reason or another.
+	// Since is when it began to wait, for this or another reason.
 	Since *time.Time `json:"since,omitempty"`
-	// Note is what was given as the reason when its lane was paused.
+	// Note is the reason given when its lane was paused.
 	Note string `json:"note,omitempty"`
-	// Until is when the reason ends by time alone.
+	// Until is when the wait ends by time alone.
 	Until *time.Time `json:"until,omitempty"`
 }
 
-// Sentence says it to a person.
+// Sentence returns the reason as text for a person.
 func (w *Waiting) Sentence() string {
 	text := w.reason()
 	if w.HeldBy != (ID{}) && w.Reason != WaitsForOthers {
@@ -55,7 +56,8 @@ func (w *Waiting) Sentence() string {
 		if p != w.HeldBy {
 			text += fmt.Sprintf(", and operation %s waits for a person", p)
 		}
-		text += fmt.Sprintf("; 'jobdir show %s' says why, 'jobdir retry %s' goes on with it, 'jobdir cancel %s' ends it", p, p, p)
+		text += fmt.Sprintf("; 'jobdir show %s' says why, 'jobdir retry %s' goes on with it, 'jobdir cancel %s' ends it", p,
+			p, p)
 	}
 	if w.Until != nil && w.Reason != WaitsForTime {
 		text += ", until " + w.Until.Local().Format("2006-01-02 15:04:05")
@@ -92,6 +94,8 @@ func (w *Waiting) reason() string {
 		return fmt.Sprintf("the daemon has no lane %q; add it to its configuration", w.Lane)
 	case WaitsUnknownLimit:
 		return fmt.Sprintf("the daemon has no limit %q; add it to its configuration", w.Limit)
+	case WaitsForResources:
+		return "the daemon may open too few files more (ulimit -n)"
 	case WaitsForNextDaemon:
 		return "the daemon is stopping and starts nothing new"
 	case WaitsToStart:

@@ -15,46 +15,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Durability says what an acknowledgement promises.
+// Durability is what an acknowledgement promises.
 type Durability string
 
 const (
 	// Power survives a power cut: files and directories are synced before an answer is given. It is the default.
 	Power Durability = "power"
-	// Process survives the death of the daemon only: a power cut may empty or lose what was written.
+	// Process survives the death of the daemon only: a power cut may empty or lose files.
 	Process Durability = "process"
 )
 
-// maxSyncs bounds the file syncs that run at once: each one holds a thread of the operating system, and more of them only wait
-// longer for the same disk.
+// maxSyncs bounds concurrent file syncs. Each occupies an operating system thread, and more of them
+// only wait longer for the same disk.
 const maxSyncs = 64
 
-// files is the one place that puts files under their names. Content comes before the name, so no reader and no crash sees half
-// a file; directories are synced by syncFolder.
+// files is the only code that gives files their names. Content comes before the name, so no reader
+// and no crash sees half a file. syncFolder syncs the directories.
 type files struct {
 	dir        string // absolute path of the storage directory
 	tmp        string // absolute path of tmp/, on the same file system and never watched
 	durability Durability
 	slots      chan struct{}
-	named      atomic.Bool // the file system has no files without a name
-	mode       atomic.Bool // new files have the right mode by themselves
+	named      atomic.Bool // the file system has no unnamed files
+	mode       atomic.Bool // new files get the right mode without a chmod
+	// clearFor moves anything but a regular file from a name to corrupt/: a rename would delete it,
+	// and cannot replace a folder. A keeper has none.
+	clearFor func(name string) error
 }
 
-// SyncError says that the disk did not take what was written. After a failed sync nobody knows what is on it (the kernel marks
-// the pages clean), so the daemon ends and recovers from what can be read back.
+// SyncError reports that the disk did not accept a write. After a failed sync the content of the
+// disk is unknown (the kernel marks the pages clean), so the daemon ends and recovers from what it
+// can read back.
 type SyncError struct {
 	Path string
 	Err  error
 }
 
 func (e *SyncError) Error() string {
-	return fmt.Sprintf("sync %s: %v; the disk may be failing or full: check it, then start the daemon again", e.Path, e.Err)
+	return fmt.Sprintf("sync %s: %v; the disk may be failing or full: check it, then start the daemon again", e.Path,
+		e.Err)
 }
 
 func (e *SyncError) Unwrap() error { return e.Err }
 
-// replace puts data under name (relative to the storage), replacing what was there, and has it synced first when the
-// durability asks for it. always forces the sync.
+// replace writes data under name (relative to the storage), replacing what was there. It syncs the
+// data first if the durability requires it, or if always is set.
 func (w *files) replace(name string, data []byte, always bool) error {
 	if w.durability != Power && !always {
 		return w.replaceUnsynced(name, data)
@@ -67,24 +72,37 @@ func (w *files) replace(name string, data []byte, always bool) error {
 // replaceUnsynced is replace without any sync: for process durability, and for files whose loss costs nothing.
 func (w *files) replaceUnsynced(name string, data []byte) error { return w.put(name, data, false) }
 
-// rewrite is replace for a name that must be there: the error wraps fs.ErrNotExist when it is not, so what a person removed stays removed.
+// rewrite is replace for a name that must exist. The error wraps fs.ErrNotExist if it does not, so
+// that a file removed by a person stays removed.
 func (w *files) rewrite(name string, data []byte) error {
 	w.slots <- struct{}{}
 	defer func() { <-w.slots }()
-	if _, err := os.Lstat(filepath.Join(w.dir, name)); err != nil {
-		return fmt.Errorf("write %s: %w", name, err) // persist takes it for its own file that is gone
+	info, err := os.Lstat(filepath.Join(w.dir, name))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err) // persist would take it for a missing temporary file
+	}
+	if !info.Mode().IsRegular() {
+		return w.put(name, data, w.durability == Power)
 	}
 	return w.putWith(name, data, w.durability == Power, func(temp, target string) error {
 		err := swap(temp, target)
 		if err == nil {
-			_ = os.Remove(temp) // what was there before, if anything
+			_ = os.Remove(temp) // the replaced file, if any
 		}
 		return err
 	})
 }
 
 func (w *files) put(name string, data []byte, synced bool) error {
-	return w.putWith(name, data, synced, rename)
+	return w.putWith(name, data, synced, func(temp, target string) error {
+		if dir := filepath.Dir(name); w.clearFor != nil && dir != jobsDir && dir != lanesDir {
+			// what people put there is moved to corrupt/ and not deleted
+			if err := w.clearFor(name); err != nil {
+				return err
+			}
+		}
+		return rename(temp, target)
+	})
 }
 
 func (w *files) putWith(name string, data []byte, synced bool, move func(from, to string) error) error {
@@ -94,7 +112,7 @@ func (w *files) putWith(name string, data []byte, synced bool, move func(from, t
 		if err != nil {
 			return err
 		}
-		if err := move(temp, target); err != nil {
+		if err = move(temp, target); err != nil {
 			_ = os.Remove(temp) // tmp/ is emptied at start anyway
 			return err
 		}
@@ -106,7 +124,8 @@ func (w *files) putWith(name string, data []byte, synced bool, move func(from, t
 	return nil
 }
 
-// asSyncError tells a failed sync from the other failures of a write: one ends the daemon, a full disk refuses the submit.
+// asSyncError turns a failed sync into a *SyncError: it ends the daemon, while other write errors,
+// such as a full disk, only fail the request.
 func asSyncError(target string, err error) error {
 	if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "sync" {
 		return &SyncError{target, failed.Err}
@@ -114,15 +133,19 @@ func asSyncError(target string, err error) error {
 	return err
 }
 
-// persist runs a write again when its temporary file vanished under it: a daemon that starts empties tmp/, also of what another
-// process is writing at that moment, and somebody may have removed tmp/ itself.
+// persist retries a write whose temporary file disappeared: a starting daemon empties tmp/, even
+// while another process is writing there, or tmp/ itself was removed.
 func (w *files) persist(write func() error) error {
 	err := write()
 	for range 2 {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		if mkErr := os.Mkdir(w.tmp, folderMode); mkErr != nil && !errors.Is(mkErr, fs.ErrExist) {
+		mkErr := os.Mkdir(w.tmp, folderMode) // but not its parents: a removed storage stays removed
+		if mkErr == nil {
+			mkErr = os.Chmod(w.tmp, folderMode)
+		}
+		if mkErr != nil && !errors.Is(mkErr, fs.ErrExist) {
 			break
 		}
 		err = write()
@@ -130,8 +153,8 @@ func (w *files) persist(write func() error) error {
 	return w.unnamed(err)
 }
 
-// unnamed takes the random name of a temporary file out of an error: it tells nobody anything, and makes the same error another one
-// each time, which would be said each time.
+// unnamed removes the random name of a temporary file from an error. The name helps no reader, and
+// equal errors would differ and be logged each time.
 func (w *files) unnamed(err error) error {
 	if failed, ok := errors.AsType[*fs.PathError](err); ok && filepath.Dir(failed.Path) == w.tmp {
 		return &fs.PathError{Op: failed.Op, Path: w.tmp, Err: failed.Err}
@@ -142,8 +165,8 @@ func (w *files) unnamed(err error) error {
 	return err
 }
 
-// create puts data under a name that must be free; the error wraps fs.ErrExist when it is not. It never overwrites. synced has the data on
-// the disk before the name.
+// create writes data under a name that must be free; the error wraps fs.ErrExist if it is not. It
+// never overwrites. With synced the data is on disk before the name.
 func (w *files) create(name string, data []byte, synced bool) error {
 	if synced {
 		w.slots <- struct{}{}
@@ -173,8 +196,8 @@ func (w *files) create(name string, data []byte, synced bool) error {
 
 // temp writes data to a new file in tmp/ and returns its path.
 func (w *files) temp(data []byte, synced bool) (string, error) {
-	// The name is random and not made of the PID: two trees of one process, or of two containers in which every process is PID 1,
-	// write at the same time.
+	// The name is random instead of the PID: two trees of one process, or two containers in which
+	// both processes have PID 1, may write at the same time.
 	path := filepath.Join(w.tmp, "state-"+strconv.FormatUint(rand.Uint64(), 36))
 	fd, err := openDescriptor(unix.AT_FDCWD, path, path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, fileMode)
 	if err != nil {
@@ -187,16 +210,18 @@ func (w *files) temp(data []byte, synced bool) (string, error) {
 	return path, nil
 }
 
-// syncFolder is an open directory whose syncs are shared: one sync serves everybody who asked before it began. Nobody waits for
-// a timer; while one sync runs the next batch gathers.
+// syncFolder is an open directory with shared syncs: one sync serves every call made before it
+// began. No timer is involved; while one sync runs, the next batch gathers.
 type syncFolder struct {
 	f    *os.File
 	skip bool         // process durability
 	call func() error // f.Sync
 
-	turn   chan struct{} // holds one token, which the one sync that runs has taken; guards failed
-	failed error         // the first failure: the kernel reports one once, and a later success says nothing about what it lost
-	mu     sync.Mutex    // guards next
+	token chan struct{} // holds one token, taken by the running sync; guards failed
+	// the first failure: the kernel reports it once, and a later success does not restore what was
+	// lost
+	failed error
+	mu     sync.Mutex // guards next
 	next   *syncBatch
 }
 
@@ -214,13 +239,13 @@ func openSyncFolder(path string, durability Durability) (*syncFolder, error) {
 }
 
 func newSyncFolder(f *os.File, durability Durability) *syncFolder {
-	d := &syncFolder{f: f, skip: durability != Power, call: f.Sync, turn: make(chan struct{}, 1)}
-	d.turn <- struct{}{}
+	d := &syncFolder{f: f, skip: durability != Power, call: f.Sync, token: make(chan struct{}, 1)}
+	d.token <- struct{}{}
 	return d
 }
 
-// sync returns when a directory sync that began after the call has ended. The error is a *SyncError; after one
-// every later call has it too.
+// sync returns after a directory sync that began after the call. The error is a *SyncError; after
+// the first one, every later call returns it.
 func (d *syncFolder) sync() error {
 	if d.skip {
 		return nil
@@ -233,9 +258,9 @@ func (d *syncFolder) sync() error {
 	}
 	d.mu.Unlock()
 	if leads {
-		<-d.turn
+		<-d.token
 		d.mu.Lock()
-		d.next = nil // whoever comes from here on may have written after this sync began
+		d.next = nil // later callers may have written after this sync began
 		d.mu.Unlock()
 		if d.failed == nil {
 			if err := d.call(); err != nil {
@@ -244,7 +269,7 @@ func (d *syncFolder) sync() error {
 		}
 		batch.err = d.failed
 		close(batch.done)
-		d.turn <- struct{}{}
+		d.token <- struct{}{}
 	}
 	<-batch.done
 	return batch.err
@@ -252,20 +277,22 @@ func (d *syncFolder) sync() error {
 
 func (d *syncFolder) close() error { return d.f.Close() }
 
-// writeNew writes a new file, gives it its mode, whatever the umask is, has then called with it, and closes it. That the mode is right needs to be seen
-// once: nothing in this process changes its umask.
+// writeNew writes a new file, sets its mode whatever the umask is, calls then, and closes it. Once
+// one file got the right mode without a chmod, the mode is no longer checked: nothing in this
+// process changes its umask.
 func (w *files) writeNew(fd int, path string, data []byte, synced bool, then func() error) error {
 	err := writeAll(fd, path, data)
 	if err == nil && !w.mode.Load() {
 		err = w.setMode(fd, path)
 	}
 	if err == nil && synced {
-		err = again("sync", path, func() error { return unix.Fsync(fd) })
+		err = retryInterrupted("sync", path, func() error { return unix.Fsync(fd) })
 	}
 	if err == nil && then != nil {
 		err = then()
 	}
-	if clErr := unix.Close(fd); err == nil && clErr != nil && !errors.Is(clErr, unix.EINTR) { // it is closed then, see close(2)
+	if clErr := unix.Close(fd); err == nil && clErr != nil && !errors.Is(clErr, unix.EINTR) {
+		// after EINTR it is closed, see close(2)
 		err = &fs.PathError{Op: "close", Path: path, Err: clErr}
 	}
 	return err
@@ -273,20 +300,20 @@ func (w *files) writeNew(fd int, path string, data []byte, synced bool, then fun
 
 func (w *files) setMode(fd int, path string) error {
 	var st unix.Stat_t
-	if err := again("stat", path, func() error { return unix.Fstat(fd, &st) }); err != nil {
+	if err := retryInterrupted("stat", path, func() error { return unix.Fstat(fd, &st) }); err != nil {
 		return err
 	}
 	if st.Mode&0o777 == fileMode {
 		w.mode.Store(true)
 		return nil
 	}
-	return again("chmod", path, func() error { return unix.Fchmod(fd, fileMode) })
+	return retryInterrupted("chmod", path, func() error { return unix.Fchmod(fd, fileMode) })
 }
 
 func writeAll(fd int, path string, data []byte) error {
 	for len(data) > 0 {
 		var n int
-		if err := again("write", path, func() (err error) {
+		if err := retryInterrupted("write", path, func() (err error) {
 			if n, err = unix.Write(fd, data); err == nil && n == 0 {
 				err = io.ErrShortWrite
 			}
@@ -299,8 +326,8 @@ func writeAll(fd int, path string, data []byte) error {
 	return nil
 }
 
-// again calls until no signal cuts the call short, and says in the error what it was.
-func again(op, path string, call func() error) error {
+// retryInterrupted retries a call on EINTR and adds the operation and the path to its error.
+func retryInterrupted(op, path string, call func() error) error {
 	for {
 		err := call()
 		if err == nil {

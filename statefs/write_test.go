@@ -21,7 +21,8 @@ func TestModesOfFilesAndFolders(t *testing.T) {
 		id, err := ParseID(start(t, "umask", dir, umask).line(t))
 		check(t, err)
 		for name, want := range map[string]fs.FileMode{
-			jobsDir: 0o750, newDir: 0o750, operationsDir: 0o750, definitionsDir: 0o750, takenDir: 0o750, corruptDir: 0o750, tmpDir: 0o750,
+			jobsDir: 0o750, newDir: 0o750, operationsDir: 0o750, definitionsDir: 0o750, takenDir: 0o750,
+			corruptDir: 0o750, tmpDir: 0o750,
 			".": 0o750, filepath.Join(operationsDir, id.Day()): 0o750,
 			dayFile(id, ".json"): 0o640, filepath.Join(jobsDir, MarkerName(id, Queued)): 0o640, storageFile: 0o640,
 		} {
@@ -40,7 +41,7 @@ func TestReplaceGivesANewFileEachTime(t *testing.T) {
 		tree := openTree(t, t.TempDir(), Options{Durability: durability})
 		path := filepath.Join(tree.Dir(), "file")
 		var before fs.FileInfo
-		var held *os.File // keeps the number of the first file from being given again
+		var held *os.File // keeps the inode number of the first file from being reused
 		for _, content := range []string{"one", "a longer two", ""} {
 			check(t, tree.files.replace("file", []byte(content), false))
 			got, err := os.ReadFile(path)
@@ -92,7 +93,8 @@ func TestCreateNeverOverwrites(t *testing.T) {
 	wantNames(t, tree.TempDir())
 }
 
-// Two trees in one process, or in two containers where every process is PID 1, must not share temporary names.
+// TestTreesDoNotTearEachOthersFiles: two trees in one process, or in two containers where both
+// processes have PID 1, must not share temporary names.
 func TestTreesDoNotTearEachOthersFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -116,7 +118,8 @@ func TestTreesDoNotTearEachOthersFiles(t *testing.T) {
 	wg.Wait()
 }
 
-// A daemon that starts empties tmp/, also of what another process is writing at that moment.
+// TestWritesSurviveAnEmptiedTmp: a starting daemon empties tmp/, even while another process is
+// writing there.
 func TestWritesSurviveAnEmptiedTmp(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -151,9 +154,10 @@ func TestTmpThatWasRemovedIsMadeAgain(t *testing.T) {
 		submit(t, tree)
 		check(t, os.RemoveAll(tree.TempDir()))
 		submit(t, tree)
-		// Without the storage itself there is nothing to mend.
+		// Without the storage itself, the write fails.
 		check(t, os.RemoveAll(tree.Dir()))
-		if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "submit g/j: ") {
+		if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); !errors.Is(err, fs.ErrNotExist) ||
+			!strings.Contains(err.Error(), "submit g/j: ") {
 			t.Errorf("without a storage: %v", err)
 		}
 		if _, err := os.Stat(tree.Dir()); !errors.Is(err, fs.ErrNotExist) {
@@ -197,7 +201,7 @@ func TestOneSyncServesAllThatWait(t *testing.T) {
 		}
 		syncs.outcome <- nil
 		synctest.Wait()
-		// The first sync began before the others asked, so it serves none of them.
+		// The first sync began before the other calls, so it serves none of them.
 		if syncs.begun.Load() != 2 || early.Load() != 1 || late.Load() != 0 {
 			t.Fatalf("%d syncs begun, %d early and %d late calls returned", syncs.begun.Load(), early.Load(), late.Load())
 		}
@@ -232,14 +236,15 @@ func TestFailedSyncFailsItsBatchAndAllAfter(t *testing.T) {
 				t.Errorf("the failed sync: %v", err)
 			}
 		}
-		// The kernel reports a loss once; the next sync would succeed, and mean nothing.
+		// The kernel reports a loss only once; the next sync would succeed and prove nothing.
 		if err := d.sync(); !errors.Is(err, syscall.EIO) || syncs.begun.Load() != 2 {
 			t.Errorf("after the failure: %v, %d syncs begun", err, syncs.begun.Load())
 		}
 	})
 }
 
-// Under load, no call returns before a sync that began after it has ended.
+// TestNoCallGetsASyncFromBefore: under load, no call returns before a sync that began after it has
+// ended.
 func TestNoCallGetsASyncFromBefore(t *testing.T) {
 	t.Parallel()
 	d, err := openSyncFolder(t.TempDir(), Power)
@@ -283,7 +288,8 @@ func TestProcessDurabilityNeverSyncsFolders(t *testing.T) {
 	check(t, d.close())
 }
 
-// A failed sync of a file is told from a full disk: one ends the daemon, the other refuses the submit.
+// TestFailedFileSyncIsASyncError: a failed sync of a file ends the daemon; a full disk only fails
+// the submit.
 func TestFailedFileSyncIsASyncError(t *testing.T) {
 	t.Parallel()
 	err := asSyncError("/s/record", &fs.PathError{Op: "sync", Path: "/s/tmp/.record1", Err: syscall.EIO})
@@ -296,13 +302,14 @@ func TestFailedFileSyncIsASyncError(t *testing.T) {
 	}
 }
 
-// Where the file system has no files without a name, a temporary one does the same.
+// TestCreateWithAndWithoutATemporaryName: a file system without unnamed files gives the same result
+// with a temporary name.
 func TestCreateWithAndWithoutATemporaryName(t *testing.T) {
 	t.Parallel()
 	for _, named := range []bool{false, true} {
 		tree := openTree(t, t.TempDir(), Options{})
 		tree.files.named.Store(named)
-		check(t, os.RemoveAll(tree.TempDir())) // somebody tidied up
+		check(t, os.RemoveAll(tree.TempDir())) // as a cleanup might do
 		for _, synced := range []bool{false, true} {
 			name := fmt.Sprintf("file-%t", synced)
 			check(t, tree.files.create(name, []byte("whole"), synced))
@@ -314,7 +321,8 @@ func TestCreateWithAndWithoutATemporaryName(t *testing.T) {
 			if err := tree.files.create(name, []byte("other"), synced); !errors.Is(err, fs.ErrExist) {
 				t.Errorf("named %t, synced %t: a name that is taken: %v", named, synced, err)
 			}
-			if err := tree.files.create("nowhere/"+name, nil, synced); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), "state-") {
+			if err := tree.files.create("nowhere/"+name, nil, synced); !errors.Is(err, fs.ErrNotExist) ||
+				strings.Contains(err.Error(), "state-") {
 				t.Errorf("named %t, synced %t: in a folder that is missing: %v", named, synced, err)
 			}
 		}

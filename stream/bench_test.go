@@ -45,7 +45,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// BenchmarkTextLive has a follower that is woken for each line and must have sent it before the next is written.
+// BenchmarkTextLive wakes a follower for each line, which must be sent before the next line is written.
 func BenchmarkTextLive(b *testing.B) {
 	o := newOperation(b)
 	src := o.source()

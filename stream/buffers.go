@@ -9,14 +9,14 @@ import (
 // pieceSize is how much of a log is read at once, in bytes.
 const pieceSize = 64 << 10
 
-// The buffers are borrowed only while there is something to read or write, so that a waiting stream holds none.
+// Buffers are taken from the pools only while there is data to read or write, so a waiting stream holds none.
 var (
 	pieces   = sync.Pool{New: func() any { return new([pieceSize]byte) }}
 	scratch  = sync.Pool{New: func() any { b := make([]byte, 0, pieceSize+pieceSize/4); return &b }}
 	buffered = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, pieceSize) }}
 )
 
-// maxScratch is the capacity beyond which a scratch buffer is left to the garbage collector.
+// maxScratch is the capacity above which a scratch buffer is not returned to the pool.
 const maxScratch = 4 * pieceSize
 
 func giveScratch(b *[]byte) {

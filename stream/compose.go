@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The frame of the text form. The parser splits it at other places, see [Parser].
+// The frame of the text form. The parser splits it at different places, see [Parser].
 const (
 	openHeader  = "<start_json>\n"
 	closeHeader = "\n</start_json>"
@@ -15,7 +15,7 @@ const (
 	closeFooter = "\n</end_json>"
 )
 
-// head returns all that stands before the log.
+// head returns everything before the log.
 func head(header []byte) ([]byte, error) {
 	line, err := headerLine(header)
 	if err != nil {
@@ -24,7 +24,7 @@ func head(header []byte) ([]byte, error) {
 	return slices.Concat([]byte(openHeader), line, []byte(closeHeader), []byte(openLog)), nil
 }
 
-// tail returns rest, the end of the escaped log, and all that stands after the log.
+// tail returns rest, the end of the escaped log, and everything after the log.
 func tail(rest, footer []byte) ([]byte, error) {
 	lines, err := footerLines(footer)
 	if err != nil {

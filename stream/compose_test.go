@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The expressions of the document that clients are written from. Go's $ without the m flag is the end of the text, as
-// in JavaScript, and both prefer the leftmost match and the shortest repetition.
+// The documented expressions of clients. Go's $ without the m flag is the end of the text, as in JavaScript, and both
+// prefer the leftmost match and the shortest repetition.
 var (
 	clientHeader = regexp.MustCompile(`(?s)<start_json>\n(.*?)\n</start_json>`)
 	clientLog    = regexp.MustCompile(`(?s)<log>\n(.*?)(?:</log>|$)`)
@@ -27,7 +27,7 @@ func read(t rapid.TB, o *operation, offset int64) []byte {
 	return out.Bytes()
 }
 
-// checkClient applies the expressions to a growing buffer, as the clients do.
+// checkClient applies the expressions to a growing buffer, as clients do.
 func checkClient(t rapid.TB, full []byte, every int) {
 	t.Helper()
 	logStart := bytes.Index(full, []byte("<log>\n")) + len("<log>\n")
@@ -54,7 +54,7 @@ func expect(t rapid.TB, buffer []byte, re *regexp.Regexp, want string, found boo
 	}
 }
 
-// checkCompose composes a log, and lets the definition, the clients' expressions and the parser judge the result.
+// checkCompose composes a log, and checks the result with the definition, the clients' expressions and the parser.
 func checkCompose(t rapid.TB, o *operation, log []byte, offset int, size byte) {
 	t.Helper()
 	full := read(t, o, int64(offset))

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Composer writes the text form of a stream from its parts, as a [Parser] hands them on. What it writes is what the parser
-// read, byte for byte, for any chunking; with the parts of several connections, each of which began where the one before was cut
-// off, it is what one connection that lasted would have given.
+// Composer writes the text form of a stream from its parts, as a [Parser] emits them. It reproduces what the parser
+// read, byte for byte, for any chunking. From the parts of several connections, each starting where the previous one
+// was cut off, it writes what a single connection would have sent.
 //
 // A Composer is for one goroutine.
 type Composer struct {
@@ -20,7 +20,7 @@ type Composer struct {
 // NewComposer returns a Composer that writes to w.
 func NewComposer(w io.Writer) *Composer { return &Composer{w: w} }
 
-// Header writes all that stands before the log. A header that comes again, from a later connection, is not written again.
+// Header writes everything before the log. Further headers, from later connections, are ignored.
 func (c *Composer) Header(object []byte) error {
 	if c.begun {
 		return nil
@@ -29,7 +29,8 @@ func (c *Composer) Header(object []byte) error {
 	return c.write(slices.Concat([]byte(openHeader), object, []byte(closeHeader), []byte(openLog)))
 }
 
-// Log writes the next bytes of the log, escaped. An end that may yet become a tag is held back until that is decided.
+// Log writes the next bytes of the log, escaped. It holds back a possible start of a tag at the end until that is
+// decided.
 func (c *Composer) Log(text []byte) error {
 	c.safe = c.escape.Append(c.safe[:0], text)
 	if len(c.safe) == 0 {
@@ -38,7 +39,7 @@ func (c *Composer) Log(text []byte) error {
 	return c.write(c.safe)
 }
 
-// Footer writes the end of the log and all that stands after it.
+// Footer writes the end of the log and everything after it.
 func (c *Composer) Footer(object []byte) error {
 	rest := c.escape.Flush(nil)
 	return c.write(slices.Concat(rest, []byte(closeLog), []byte(openFooter), object, []byte(closeFooter), []byte("\n")))

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What a composer writes from the parts of a stream is that stream, also when it came over several connections, each of which went
-// on at the byte of the log where the one before was cut off.
+// A composer reproduces a stream from its parts, also from several connections that each continue at the byte of the
+// log where the previous one was cut off.
 func TestComposerOverConnections(t *testing.T) {
 	t.Parallel()
 	header, footer := []byte(`{"id": "x", "total": null}`), []byte("{\n  \"result\": \"success\"\n}")
@@ -44,7 +44,7 @@ func TestComposerOverConnections(t *testing.T) {
 	})
 }
 
-// receive parses what one connection sent and returns how many bytes of the log it had.
+// receive parses the bytes of one connection and returns how many log bytes they contained.
 func receive(t *rapid.T, composer *Composer, sent []byte, chunk int) int64 {
 	parser := NewParser(Receiver{Header: composer.Header, Log: composer.Log, Footer: composer.Footer}, 0)
 	for len(sent) > 0 {

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// delimiter finds the first place of a text in a stream that comes in pieces. The first byte of the text must not
-// occur in it a second time, so a place that turns out wrong never hides a right one.
+// delimiter finds the first occurrence of a text in a stream of chunks. The first byte of the text must occur in it
+// only once, so that a failed partial match never hides a match.
 type delimiter struct {
 	text    string
-	matched int // bytes of text that the last piece ended with
+	matched int // bytes of text that the last chunk ended with
 }
 
-// cut hands what stands before the delimiter to emit, as far as b settles it, and returns what follows the delimiter
-// if it was found. What emit gets is only valid during the call.
+// cut passes the bytes before the delimiter to emit, as far as b determines them, and returns the bytes after the
+// delimiter if it was found. The argument of emit is only valid during the call.
 func (d *delimiter) cut(b []byte, emit func([]byte) error) (rest []byte, found bool, err error) {
 	if d.matched > 0 {
 		n := commonPrefix(b, d.text[d.matched:])
@@ -25,7 +25,7 @@ func (d *delimiter) cut(b []byte, emit func([]byte) error) (rest []byte, found b
 			d.matched += n
 			return nil, false, nil
 		}
-		// It was no delimiter after all, and none can begin inside it: b is looked at afresh.
+		// The partial match failed, and no match can begin inside it: b is searched from its start.
 		held := d.text[:d.matched]
 		d.matched = 0
 		if err := emit([]byte(held)); err != nil {

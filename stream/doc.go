@@ -1,14 +1,14 @@
-// Package stream is the format in which an operation is read: a header, its log while it grows, and a footer.
+// Package stream implements the format of an operation's stream: a header, its log while it grows, and a footer.
 //
-// The stream is not stored. It is composed when it is read, from three things that the storage holds:
+// The stream is not stored. It is composed on each read from three parts that the storage holds:
 //
 //	record: header ─────┐   frozen at submit
 //	ID.log, append only ┼──▶ Text    <start_json> … <log> … </log> <end_json> …      ──▶ Parser, or three regular expressions
 //	record: footer ─────┘   frozen   Events  server-sent events, id = offset         ──▶ EventSource
 //	        log length      at end   WaitFooter  the footer alone                    ──▶ curl
 //
-// The record and the log are the authority, a stream is a view of them. Nothing that is sent depends on when it is
-// read: the bytes are the same live, late and repeated, for any number of readers, each at its own pace.
+// The record and the log are the source of truth; a stream is a view of them. Its bytes do not depend on when it is
+// read: they are the same live, late and repeated, for any number of readers, each at its own pace.
 //
 // # The text form
 //
@@ -34,18 +34,18 @@
 //	│ </end_json>                  │
 //	└──────────────────────────────┘
 //
-// The text of a log is the log and, when it is not empty and does not end in a newline, one newline more. A stream
-// from offset N carries the text from byte N on, N being counted in the log file; an offset beyond the text carries
-// nothing of it. Hence "</log>" always stands at the start of a line, and an empty log is "<log>", "</log>" with
+// The text of a log is the log and, when it is not empty and does not end in a newline, one more newline. A stream from
+// offset N contains the text from byte N on, where N counts bytes of the log file; beyond the end of the text it
+// contains nothing of it. Hence "</log>" is always at the start of a line, and an empty log is "<log>", "</log>" with
 // nothing between them.
 //
 // # What a log cannot do
 //
-// A log cannot forge the frame. [Escaper] changes what looks like one of its tags, [Unescaper] undoes it exactly.
-// The newline that the text form adds is escaped with the rest: "<log" at the very end of a log is followed by white
-// space in the stream, so it counts as a tag, for the composer and for the reader alike. JSON parts never hold a "<":
-// it is written as \u003c. So these expressions of a client, applied to every state of its growing buffer, find the
-// header, the escaped log and the footer, and nothing else:
+// A log cannot forge the frame. [Escaper] changes text that looks like one of its tags, [Unescaper] undoes it
+// exactly. The newline that the text form adds is escaped with the rest: "<log" at the very end of a log is followed
+// by white space in the stream, so it counts as a tag, for the composer and for the reader. JSON parts never contain
+// a "<": it is written as \u003c. So these expressions of a client, applied to every state of its growing buffer,
+// find the header, the escaped log and the footer, and nothing else:
 //
 //	/<start_json>\n(.*?)\n<\/start_json>/s
 //	/<log>\n(.*?)(?:<\/log>|$)/s
@@ -53,15 +53,15 @@
 //
 // # What a missing footer means
 //
-// A stream without a footer was cut off: the connection broke, the daemon stopped or the reader left. It says nothing
-// about the operation, whatever the status of the HTTP answer was. The reader goes on with offset = bytes of the log
-// that it has ([Parser.LogBytes] counts them), or asks for the record.
+// A stream without a footer was cut off: the connection broke, the daemon stopped or the reader left. It reveals
+// nothing about the operation, whatever the status of the HTTP response was. The reader continues with offset = the
+// number of log bytes that it has ([Parser.LogBytes] counts them), or reads the record.
 //
 // # What happens on failure
 //
-// A [Source] that fails, and a reader that is gone, end that one stream with an error; work and other readers do not
-// notice. A log that is missing or shorter than its sealed length (files lost in a power cut) is sent as far as it
-// goes, then the footer: the result of an operation stays readable without its log.
+// An error of a [Source], or a reader that disconnects, ends that one stream with an error; the work and other readers
+// are not affected. A log that is missing or shorter than its sealed length (files lost in a power cut) is sent as far
+// as it goes, followed by the footer: the result of an operation stays readable without its log.
 //
 // The daemon appends to a log through a [Writer].
 package stream

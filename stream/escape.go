@@ -2,29 +2,29 @@ package stream
 
 import "bytes"
 
-// maxRun is the number of backslashes after which a candidate is escaped whatever follows, so that what has to be
-// held back is bounded. Unescaping mirrors it with one more.
+// maxRun is the number of backslashes after which a candidate is escaped whatever follows, which bounds the bytes that
+// must be held back. Unescaping uses one more.
 const maxRun = 64
 
-// maxHeld is the longest candidate that is not decided yet: '<', the run, '/' and the longest name.
+// maxHeld is the length of the longest undecided candidate: '<', the run, '/' and the longest name.
 const maxHeld = 1 + maxRun + 1 + len("start_json")
 
-// Escaper makes log text safe to stand in the frame of a stream. Where the text has
+// Escaper escapes log text for the frame of a stream. Where the text has
 //
 //	"<", any backslashes, an optional "/", then log, start_json or end_json in any letter case,
 //	then white space, "/" or ">"
 //
-// it inserts one backslash after the "<"; it also does so after a "<" that 64 backslashes or more follow. All else
-// stays as it is. The result is a function of the whole text alone: a candidate that is split over two calls of
-// Append is held back until it is decided. White space is the ASCII kind: space, \t, \n, \v, \f, \r.
+// it inserts one backslash after the "<"; it also does so after a "<" that 64 backslashes or more follow. Everything
+// else is unchanged. The result depends only on the whole text: a candidate that is split over two calls of Append is
+// held back until it is decided. White space is the ASCII kind: space, \t, \n, \v, \f, \r.
 //
-// The zero value is ready. An Escaper is for one goroutine.
+// The zero value is ready to use. An Escaper must not be used concurrently.
 type Escaper struct{ filter filter }
 
 // Append appends the escaped form of p to dst and returns it. The end of the text may be held back.
 func (e *Escaper) Append(dst, p []byte) []byte { return e.filter.append(dst, p, maxRun, false) }
 
-// Flush appends what is held back, unchanged, because the text ends here: it did not become a tag.
+// Flush appends the held back bytes unchanged: the text ends here, so they did not become a tag.
 func (e *Escaper) Flush(dst []byte) []byte { return e.filter.flush(dst) }
 
 // Escape returns the escaped form of a whole text. The result shares no memory with it.
@@ -33,16 +33,16 @@ func Escape(text []byte) []byte {
 	return e.Flush(e.Append(nil, text))
 }
 
-// Unescaper undoes what [Escaper] did: it removes one backslash in the same places. Text that was never escaped passes
-// as it is, apart from such places.
+// Unescaper undoes the changes of an [Escaper]: it removes one backslash in the same places. Text that was never
+// escaped is otherwise unchanged.
 //
-// The zero value is ready. An Unescaper is for one goroutine.
+// The zero value is ready to use. An Unescaper must not be used concurrently.
 type Unescaper struct{ filter filter }
 
 // Append appends the original form of p to dst and returns it. The end of the text may be held back.
 func (u *Unescaper) Append(dst, p []byte) []byte { return u.filter.append(dst, p, maxRun+1, true) }
 
-// Flush appends what is held back, unchanged, because the text ends here.
+// Flush appends the held back bytes unchanged: the text ends here.
 func (u *Unescaper) Flush(dst []byte) []byte { return u.filter.flush(dst) }
 
 // Unescape returns the original of a whole escaped text: Unescape(Escape(text)) is text, for all texts. The result
@@ -52,13 +52,13 @@ func Unescape(text []byte) []byte {
 	return u.Flush(u.Append(nil, text))
 }
 
-// filter is what the two directions share.
+// filter implements both directions.
 type filter struct {
-	held [maxHeld + 1]byte // one more than can be held: with it every candidate is decided
+	held [maxHeld + 1]byte // with one more byte than maxHeld every candidate is decided
 	n    int
 }
 
-// passes says that append would return p as it is.
+// passes reports whether append would return p unchanged.
 func (f *filter) passes(p []byte) bool {
 	return f.n == 0 && bytes.IndexByte(p, '<') < 0
 }
@@ -66,7 +66,7 @@ func (f *filter) passes(p []byte) bool {
 func (f *filter) append(dst, p []byte, limit int, undo bool) []byte {
 	if f.n > 0 {
 		fresh := copy(f.held[f.n:], p)
-		run, tag, decided := judge(f.held[:f.n+fresh], limit)
+		run, tag, decided := scanTag(f.held[:f.n+fresh], limit)
 		if !decided {
 			f.n += fresh
 			return dst
@@ -89,7 +89,7 @@ func (f *filter) append(dst, p []byte, limit int, undo bool) []byte {
 		if i < 0 {
 			return append(dst, p...)
 		}
-		run, tag, decided := judge(p[i:], limit)
+		run, tag, decided := scanTag(p[i:], limit)
 		if !decided {
 			f.n = copy(f.held[:], p[i:])
 			return append(dst, p[:i]...)
@@ -111,10 +111,10 @@ func (f *filter) flush(dst []byte) []byte {
 	return dst
 }
 
-// judge reads the candidate at the start of b, which begins with '<'. run is the number of backslashes seen; tag says
-// that a backslash has to be inserted (or removed, if there is one); decided is false while the answer depends on
-// bytes that b does not have.
-func judge(b []byte, limit int) (run int, tag, decided bool) {
+// scanTag examines the candidate at the start of b, which begins with '<'. run is the number of backslashes; tag means
+// that a backslash has to be inserted (or removed, if there is one); decided is false while the result depends on bytes
+// after b.
+func scanTag(b []byte, limit int) (run int, tag, decided bool) {
 	i := 1
 	for i < len(b) && b[i] == '\\' {
 		if i == limit {
@@ -152,7 +152,7 @@ func judge(b []byte, limit int) (run int, tag, decided bool) {
 	return run, false, true
 }
 
-// tagName returns the one tag of the frame that begins with the letter c.
+// tagName returns the tag of the frame that begins with the letter c.
 func tagName(c byte) string {
 	switch c | 0x20 {
 	case 'l':

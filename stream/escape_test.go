@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The rule once more, as expressions: what the filter is compared with.
+// The rule as expressions, to which the filter is compared.
 const (
 	tagPattern = `\\*/?(?:[lL][oO][gG]|[sS][tT][aA][rR][tT]_[jJ][sS][oO][nN]|[eE][nN][dD]_[jJ][sS][oO][nN])[ \t\n\v\f\r/>]`
 )
@@ -88,7 +88,7 @@ func escapeParts(parts ...string) []byte {
 	return e.Flush(out)
 }
 
-// hostileText draws text that is dense in what the frame is made of.
+// hostileText draws text that is dense in parts of the frame.
 func hostileText() *rapid.Generator[[]byte] {
 	word := rapid.SampledFrom([]string{
 		"<", "/", "\\", ">", " ", "\n", "\r", "\r\n", "log", "LOG", "end_json", "start_json", "</log>", "<log>\n",

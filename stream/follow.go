@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// follower walks the log of an operation from an offset to its sealed end. It belongs to one goroutine.
+// follower reads the log of an operation from an offset to its sealed end. It is used by one goroutine.
 type follower struct {
 	src    Source
 	snap   Snapshot
 	log    *os.File // nil until it exists
 	pos    int64    // the next byte of the log
-	sealed int64    // the end of the log, -1 while it is not known
+	sealed int64    // the sealed length of the log, -1 while unknown
 }
 
 func newFollower(src Source, offset int64) (*follower, error) {
@@ -28,12 +28,12 @@ func newFollower(src Source, offset int64) (*follower, error) {
 
 func (f *follower) close() {
 	if f.log != nil {
-		_ = f.log.Close() // opened for reading: there is nothing to lose
+		_ = f.log.Close() // opened for reading only
 	}
 }
 
-// look takes a new snapshot, until the operation has ended.
-func (f *follower) look() error {
+// refresh takes a new snapshot, unless the operation has ended.
+func (f *follower) refresh() error {
 	if f.sealed >= 0 {
 		return nil
 	}
@@ -51,10 +51,10 @@ func (f *follower) look() error {
 	return nil
 }
 
-// waitHeader returns when the snapshot has a header. idle waits for the source to wake the follower.
+// waitHeader returns when the snapshot has a header. It calls idle to wait for the source's next wake.
 func (f *follower) waitHeader(ctx context.Context, idle func(context.Context) error) error {
 	for {
-		if err := f.look(); err != nil {
+		if err := f.refresh(); err != nil {
 			return err
 		}
 		if len(f.snap.Header) > 0 {
@@ -69,24 +69,24 @@ func (f *follower) waitHeader(ctx context.Context, idle func(context.Context) er
 	}
 }
 
-// fill reads the log at pos into buf and takes a snapshot. caughtUp says that there is nothing more to read until the
+// fill reads the log at pos into buf and takes a snapshot. caughtUp means that there is nothing to read until the
 // source wakes the follower.
 //
-// The snapshot is taken after the read: if it does not know the end yet, then what was read lies before the end.
-// The other way round, a stray write after the seal could reach a live reader and no later one.
+// The snapshot is taken after the read: if it shows no end, the bytes that were read are before the end. The other way
+// round, a stray write after the seal could reach a live reader but no later one.
 func (f *follower) fill(buf []byte) (n int, caughtUp bool, err error) {
 	if f.sealed >= 0 {
 		want := int(min(int64(len(buf)), max(f.sealed-f.pos, 0)))
 		n, err = f.read(buf[:want])
 		if n < want && err == nil {
-			f.sealed = f.pos + int64(n) // the log lost its end
+			f.sealed = f.pos + int64(n) // the log is shorter than its sealed length
 		}
 		return n, false, err
 	}
 	if n, err = f.read(buf); err != nil {
 		return 0, false, err
 	}
-	if err = f.look(); err != nil {
+	if err = f.refresh(); err != nil {
 		return 0, false, err
 	}
 	if f.sealed >= 0 {
@@ -95,7 +95,7 @@ func (f *follower) fill(buf []byte) (n int, caughtUp bool, err error) {
 	return n, n < len(buf), nil
 }
 
-// read reads what there is, which may be nothing.
+// read reads the available bytes, possibly none.
 func (f *follower) read(buf []byte) (int, error) {
 	if f.log == nil {
 		log, err := f.src.Log()
@@ -114,13 +114,13 @@ func (f *follower) read(buf []byte) (int, error) {
 	return n, nil
 }
 
-// atEnd says that nothing of the log is left.
+// atEnd reports whether the whole log has been read.
 func (f *follower) atEnd() bool {
 	return f.sealed >= 0 && f.pos >= f.sealed
 }
 
-// openLine says that the log, all of which was passed, does not end in a newline, which the text form then adds. It is
-// false for an offset beyond the end: who asks for that has seen the added newline.
+// openLine reports whether the log, read to its end, does not end in a newline, so that the text form adds one. It is
+// false for an offset beyond the end: such a reader has already received the added newline.
 func (f *follower) openLine() (bool, error) {
 	if f.log == nil || f.sealed == 0 || f.pos != f.sealed {
 		return false, nil
@@ -133,8 +133,8 @@ func (f *follower) openLine() (bool, error) {
 	return n == 1 && last[0] != '\n', nil
 }
 
-// wait returns when the source wakes the follower, when timer fires (rang is then true) or when ctx ends, with its
-// cause. A nil timer never fires.
+// wait returns when the source wakes the follower, when timer fires (rang is then true), or with the cause of ctx when
+// that ends. A nil timer never fires.
 func (f *follower) wait(ctx context.Context, timer *time.Timer) (rang bool, err error) {
 	var ring <-chan time.Time
 	if timer != nil {

@@ -6,14 +6,14 @@ import (
 	"fmt"
 )
 
-// oneLine returns a JSON value on one line: a space after each colon and comma, members and numbers as they were
-// written, "<" as \u003c.
+// oneLine returns a JSON value on one line: with a space after each colon and comma, members and numbers unchanged, and
+// "<" as \u003c.
 func oneLine(value []byte) ([]byte, error) {
 	return layOut(value, false)
 }
 
-// pretty returns a JSON object with one member a line, indented by two spaces. An array whose first element is an
-// object has one element a line, indented by four. All else is on one line as in oneLine.
+// pretty returns a JSON object with one member per line, indented by two spaces. An array whose first element is an
+// object has one element per line, indented by four. Everything else is on one line as in oneLine.
 func pretty(object []byte) ([]byte, error) {
 	return layOut(object, true)
 }
@@ -35,13 +35,13 @@ func layOut(value []byte, members bool) ([]byte, error) {
 	return l.out, nil
 }
 
-// layout walks compact JSON that is known to be valid.
+// layout formats compact JSON that is known to be valid.
 type layout struct {
 	in, out []byte
 	at      int
 	depth   int
-	members bool // the outermost object has one member a line
-	rows    bool // the array at depth 2 has one element a line
+	members bool // the outermost object has one member per line
+	rows    bool // the array at depth 2 has one element per line
 }
 
 func (l *layout) token() {
@@ -78,7 +78,7 @@ func (l *layout) token() {
 	l.at++
 }
 
-// wide says that what stands directly at the present depth has lines of its own.
+// wide reports whether the elements at the current depth have lines of their own.
 func (l *layout) wide() bool {
 	return l.members && (l.depth == 1 || l.depth == 2 && l.rows)
 }
@@ -98,7 +98,7 @@ func (l *layout) indent(depth int) {
 	}
 }
 
-// text copies one string. A backslash never stands before a literal "<": that is no escape in JSON.
+// text copies one string. A literal "<" never follows a backslash: that is no JSON escape.
 func (l *layout) text() {
 	l.out = append(l.out, '"')
 	for l.at++; ; l.at++ {

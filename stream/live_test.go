@@ -9,7 +9,7 @@ import (
 )
 
 // growing writes a log piece by piece while a text reader and an events reader follow. After each piece both have
-// caught up; after some, unfinished lines have been sent too.
+// caught up; after some pieces, unfinished lines have been sent too.
 func growing(t *testing.T, parts [][]byte, pauses []bool) (text, events []byte) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestLiveProperties(t *testing.T) {
 	})
 }
 
-// A line beyond the size of a piece goes through the events as it grows.
+// A line longer than a piece is sent as events while it grows.
 func TestLiveLongLine(t *testing.T) {
 	t.Parallel()
 	x := bytes.Repeat([]byte("x"), pieceSize)

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// output is where a stream goes.
+// output is the destination of a stream.
 type output struct {
 	w    io.Writer
 	push func() error // may be nil

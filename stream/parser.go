@@ -8,34 +8,34 @@ import (
 
 const (
 	maxHeader = 1 << 20
-	// DefaultMaxFooter is how long a footer may be in bytes unless a Parser is told otherwise.
+	// DefaultMaxFooter is the default limit of a footer's length, in bytes.
 	DefaultMaxFooter = 64 << 20
 )
 
-// ErrIncomplete says that a stream was cut off before its footer. It says nothing about the operation.
+// ErrIncomplete means that a stream was cut off before its footer. It reveals nothing about the operation.
 var ErrIncomplete = errors.New("no footer was received: the stream was cut off")
 
-// Receiver gets the parts of a stream as a [Parser] finds them. A function that is nil is not called. An error of one
-// of them ends the parsing and is returned by Write. Slices are only valid during the call.
+// Receiver gets the parts of a stream as a [Parser] finds them. A nil function is not called. An error of a function
+// ends the parsing, and Write returns it. Slices are only valid during the call.
 type Receiver struct {
-	Header func(object []byte) error // once, before all else
-	Log    func(text []byte) error   // as often as bytes of the log arrive, in any sizes, never empty, unescaped
-	Footer func(object []byte) error // once, as the last
+	Header func(object []byte) error // once, first
+	Log    func(text []byte) error   // for each chunk of the log: unescaped, never empty
+	Footer func(object []byte) error // once, last
 }
 
-// Parser reads the text form of a stream from any chunking of its bytes, with bounded memory. It is an [io.Writer], so
-// io.Copy(parser, response.Body) and then Close read a whole stream. What the receiver gets is the same for every
-// chunking, and so are the errors; only how the log is cut into calls differs.
+// Parser parses the text form of a stream from any chunking of its bytes, with bounded memory. It is an [io.Writer], so
+// io.Copy(parser, response.Body) and then Close parse a whole stream. The calls of the receiver and the errors do not
+// depend on the chunking, except for how the log is cut into calls.
 //
-// The log that it hands on ends in a newline when there is any: the text form cannot say whether the file does.
+// A log that is not empty ends in a newline here: the text form does not show whether the file does.
 //
-// A Parser is for one goroutine.
+// A Parser must not be used concurrently.
 type Parser struct {
 	receiver  Receiver
 	maxFooter int
 
 	step     int // index into steps
-	literal  int // bytes of the present literal that have been seen
+	literal  int // matched bytes of the current literal
 	until    delimiter
 	object   []byte // the header or footer so far
 	unescape Unescaper
@@ -45,8 +45,8 @@ type Parser struct {
 	err      error
 }
 
-// NewParser returns a Parser that gives what it finds to r and refuses a footer of more than maxFooter bytes, or of
-// more than DefaultMaxFooter when that is not positive.
+// NewParser returns a Parser that passes the parts of a stream to r and refuses a footer of more than maxFooter bytes,
+// or of more than DefaultMaxFooter if maxFooter is not positive.
 func NewParser(r Receiver, maxFooter int) *Parser {
 	if maxFooter <= 0 {
 		maxFooter = DefaultMaxFooter
@@ -54,13 +54,13 @@ func NewParser(r Receiver, maxFooter int) *Parser {
 	return &Parser{receiver: r, maxFooter: maxFooter}
 }
 
-// step is one stretch of the stream: a literal, or something up to a delimiter.
+// step is one section of the stream: a literal, or data up to a delimiter.
 type step struct {
 	name  string
 	fixed string
 	until string
-	part  func(*Parser, []byte) error // a piece of it
-	end   func(*Parser) error         // all of it is there
+	part  func(*Parser, []byte) error // called with each chunk of the data
+	end   func(*Parser) error         // called after the last chunk
 }
 
 var steps = []step{
@@ -73,10 +73,10 @@ var steps = []step{
 	{name: "the end", fixed: "\n"},
 }
 
-// footerStep is the number of steps after which the footer is there.
+// footerStep is the number of steps after which the footer is complete.
 const footerStep = 6
 
-// Write parses the next bytes of the stream. After an error it returns the same error again.
+// Write parses the next bytes of the stream. After an error it always returns that error.
 func (p *Parser) Write(b []byte) (int, error) {
 	if p.err != nil {
 		return 0, p.err
@@ -121,24 +121,26 @@ func (p *Parser) next(b []byte) (rest []byte, err error) {
 	return rest, s.end(p)
 }
 
-// Done says that the footer was received.
+// Done reports whether the footer was received.
 func (p *Parser) Done() bool {
 	return p.err == nil && p.step >= footerStep
 }
 
-// Close says whether the stream was whole: nil, the error of an earlier Write, or an error that is [ErrIncomplete].
+// Close reports whether the stream was complete: nil, the error of an earlier Write, or an error that wraps
+// [ErrIncomplete].
 func (p *Parser) Close() error {
 	switch {
 	case p.err != nil:
 		return p.err
 	case p.step < footerStep:
-		return fmt.Errorf("parse the stream: it ended in %s, after %d bytes of log: %w", steps[p.step].name, p.logBytes, ErrIncomplete)
+		return fmt.Errorf("parse the stream: it ended in %s, after %d bytes of log: %w", steps[p.step].name,
+			p.logBytes, ErrIncomplete)
 	}
 	return nil
 }
 
-// LogBytes returns the number of bytes of the log that were handed on. A stream that began at offset N and was cut off
-// goes on at offset N + LogBytes.
+// LogBytes returns the number of log bytes passed to the receiver. A stream that began at offset N and was cut off
+// continues at offset N + LogBytes.
 func (p *Parser) LogBytes() int64 { return p.logBytes }
 
 func (p *Parser) headerPart(b []byte) error { return p.collect("header", b, maxHeader) }
@@ -153,11 +155,11 @@ func (p *Parser) collect(name string, b []byte, limit int) error {
 	return nil
 }
 
-func (p *Parser) headerEnd() error { return p.hand("header", p.receiver.Header) }
+func (p *Parser) headerEnd() error { return p.deliver("header", p.receiver.Header) }
 
-func (p *Parser) footerEnd() error { return p.hand("footer", p.receiver.Footer) }
+func (p *Parser) footerEnd() error { return p.deliver("footer", p.receiver.Footer) }
 
-func (p *Parser) hand(name string, to func([]byte) error) error {
+func (p *Parser) deliver(name string, to func([]byte) error) error {
 	object := p.object
 	p.object = nil
 	if !json.Valid(object) {
@@ -171,20 +173,20 @@ func (p *Parser) hand(name string, to func([]byte) error) error {
 
 func (p *Parser) logPart(b []byte) error {
 	if p.unescape.filter.passes(b) {
-		return p.handLog(b)
+		return p.deliverLog(b)
 	}
 	p.clear = p.unescape.Append(p.clear[:0], b)
-	return p.handLog(p.clear)
+	return p.deliverLog(p.clear)
 }
 
 func (p *Parser) logEnd() error {
 	p.clear = p.unescape.Flush(p.clear[:0])
-	err := p.handLog(p.clear)
+	err := p.deliverLog(p.clear)
 	p.clear = nil
 	return err
 }
 
-func (p *Parser) handLog(b []byte) error {
+func (p *Parser) deliverLog(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// parsed is what a receiver got.
+// parsed records the calls of a receiver.
 type parsed struct{ header, log, footer string }
 
 func (p *parsed) parser(maxFooter int) *Parser {
@@ -22,7 +22,7 @@ func (p *parsed) parser(maxFooter int) *Parser {
 	}, maxFooter)
 }
 
-// parse returns all that can be known of a parse, as one text.
+// parse returns all observable results of a parse, as one text.
 func parse(parts [][]byte, maxFooter int) string {
 	var got parsed
 	p := got.parser(maxFooter)
@@ -44,15 +44,35 @@ func TestParser(t *testing.T) {
 		err      string
 	}{
 		{"whole", smallStream, parsed{`{"id": 1}`, "a </log>\n", "{\n  \"a\": 1\n}"}, ""},
-		{"without the last newline", strings.TrimSuffix(smallStream, "\n"), parsed{`{"id": 1}`, "a </log>\n", "{\n  \"a\": 1\n}"}, ""},
+		{
+			"without the last newline", strings.TrimSuffix(smallStream, "\n"),
+			parsed{`{"id": 1}`, "a </log>\n", "{\n  \"a\": 1\n}"},
+			"",
+		},
 		{"nothing", "", parsed{}, "ended in the start, after 0 bytes of log: no footer was received"},
-		{"cut in the log", smallStream[:44], parsed{header: `{"id": 1}`, log: "a"}, "ended in the log, after 1 bytes of log: no footer"},
-		{"cut in the footer", smallStream[:80], parsed{header: `{"id": 1}`, log: "a </log>\n"}, "ended in the footer, after 9 bytes"},
+		{
+			"cut in the log", smallStream[:44],
+			parsed{header: `{"id": 1}`, log: "a"},
+			"ended in the log, after 1 bytes of log: no footer",
+		},
+		{
+			"cut in the footer", smallStream[:80],
+			parsed{header: `{"id": 1}`, log: "a </log>\n"},
+			"ended in the footer, after 9 bytes",
+		},
 		{"another page", "<!doctype html>", parsed{}, "byte 1: found '!' in the start, want \"<start_json>\\n\""},
 		{"more behind it", smallStream + "x", parsed{`{"id": 1}`, "a </log>\n", "{\n  \"a\": 1\n}"}, "after its end"},
 		{"header is no JSON", "<start_json>\nid\n</start_json>\n", parsed{}, "the header is not JSON"},
-		{"footer is too long", strings.Replace(smallStream, "  ", strings.Repeat(" ", 100), 1), parsed{header: `{"id": 1}`, log: "a </log>\n"}, "the footer is longer than the 64 bytes"},
-		{"footer with a tag start", strings.Replace(smallStream, "1\n}", "\"</end_json\"\n}", 1), parsed{`{"id": 1}`, "a </log>\n", "{\n  \"a\": \"</end_json\"\n}"}, ""},
+		{
+			"footer is too long", strings.Replace(smallStream, "  ", strings.Repeat(" ", 100), 1),
+			parsed{header: `{"id": 1}`, log: "a </log>\n"},
+			"the footer is longer than the 64 bytes",
+		},
+		{
+			"footer with a tag start", strings.Replace(smallStream, "1\n}", "\"</end_json\"\n}", 1),
+			parsed{`{"id": 1}`, "a </log>\n", "{\n  \"a\": \"</end_json\"\n}"},
+			"",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -16,7 +16,7 @@ const (
 	testFooterText = "{\n  \"result\": \"success\",\n  \"state\": \"completed\"\n}"
 )
 
-// operation is a running operation with a real log file, which any number of readers follow.
+// operation is a running operation with a real log file and any number of readers.
 type operation struct {
 	tb   testing.TB
 	path string
@@ -46,7 +46,7 @@ func newOperation(tb testing.TB) *operation {
 	return o
 }
 
-// endedOperation has this log and has ended.
+// endedOperation is an ended operation with this log.
 func endedOperation(tb testing.TB, log []byte) *operation {
 	tb.Helper()
 	o := newOperation(tb)
@@ -121,7 +121,7 @@ func (r *reader) Log() (*os.File, error) { return os.Open(r.path) }
 
 func (r *reader) Wake() <-chan struct{} { return r.wake }
 
-// sink is the connection to a client: what was flushed has arrived.
+// sink is the connection to a client: flushed bytes have arrived.
 type sink struct {
 	mu      sync.Mutex
 	pending []byte
@@ -145,7 +145,7 @@ func (s *sink) Flush() error {
 	return nil
 }
 
-// take returns what arrived since the last take.
+// take returns the bytes that arrived since the last take.
 func (s *sink) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +154,7 @@ func (s *sink) take() string {
 	return got
 }
 
-// textOf is the definition of the text form, for header and footer of an operation of these tests.
+// textOf defines the text form, for the header and footer of operations in these tests.
 func textOf(log []byte, offset int) []byte {
 	text := bytes.Clone(log)
 	if len(log) > 0 && log[len(log)-1] != '\n' {
@@ -168,5 +168,5 @@ func textOf(log []byte, offset int) []byte {
 	}, nil)
 }
 
-// pass lets time go by inside a synctest bubble.
+// pass lets time pass inside a synctest bubble.
 func pass(d time.Duration) { <-time.After(d) }

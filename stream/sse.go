@@ -10,15 +10,16 @@ import (
 	"io"
 	"strconv"
 	"time"
+	"unicode/utf8"
 )
 
-// Heartbeat is the usual time between two comments on an idle stream of events. It keeps proxies from closing it.
+// Heartbeat is the usual interval of comments on an idle event stream. They keep proxies from closing it.
 const Heartbeat = 15 * time.Second
 
 // Names of the events.
 const (
 	EventStart    = "start_json" // the header; the first event of every connection
-	EventState    = "state_json" // {"state": "paused"}, with "stalled_at" while the work gives no sign of life
+	EventState    = "state_json" // {"state": "paused"}, with "stalled_at" while the work gives no signs of life
 	EventStep     = "step"       // a step of the operation: its name, its place, its status
 	EventLog      = "log"        // whole lines of the log
 	EventProgress = "progress"   // the progress as it is now
@@ -27,39 +28,43 @@ const (
 
 // Events writes an operation's stream to w as server-sent events (WHATWG HTML, section 9.2), following the log until
 // the operation ends. offset is the byte of the log file at which the log begins: zero, or the Last-Event-ID of a
-// reader that comes back. flush is as in [Text]; heartbeat is the time between two comments while nothing is sent,
-// none when it is not positive.
+// reconnecting reader. flush is as in [Text]; heartbeat is the interval of comments while nothing is sent, none if
+// it is not positive.
 //
-// The id of every event is the offset in the log behind what was sent so far: a reader that comes back with it gets
-// exactly the rest, after start_json. JSON data is on one line.
+// The id of every event is the log offset after everything sent so far: a reader that reconnects with it gets exactly
+// the rest, after start_json. JSON data is on one line.
 //
-// A log event holds whole lines, never escaped. Its data is the lines joined by newlines, so a reader appends one
-// newline to the data of each log event and joins them without looking. LF, CR LF and a CR alone all end a line and
-// all arrive as LF, because the format cannot carry a CR; so a log cannot forge a field. A line that is not finished
-// is not sent until it is, or until the log is sealed: only the text form shows it earlier. A line longer than 64 KiB
-// is written as it comes, without being kept in memory; its event ends with it, and until then no other event, no
-// heartbeat and no id can come between.
+// A log event contains whole lines, never escaped. Its data is the lines joined by newlines, so a reader appends one
+// newline to the data of each log event and concatenates them. LF, CR LF and a lone CR all end a line and all arrive as
+// LF, because the format cannot carry a CR; so a log cannot forge a field. An unfinished line is not sent until it is
+// finished or the log is sealed: only the text form shows it earlier. A line longer than 64 KiB is written as it
+// arrives, without being kept in memory; its event ends with the line, and until then no other event, heartbeat or id
+// is sent.
 //
-// state_json says what the state is after start_json, and every change of it, also that the work stalls; progress likewise. Both are left out
-// when they are not known, changes that follow each other quickly may be merged, and a progress that is not JSON is
-// left out. How an operation ended is in end_json alone, so all reads of an ended operation give the same bytes.
+// state_json contains the state: directly after start_json, after every change, also when the work stalls, and directly
+// before end_json; the stream of an ended operation has it twice. It is omitted if the state is unknown. progress is
+// sent whenever it changes. Changes in quick succession may be merged, and a progress that is not JSON is omitted. All
+// reads of an ended operation give the same bytes. The format is UTF-8: each byte of the log that is not valid UTF-8
+// becomes U+FFFD.
 //
-// step says of each step of an operation with steps what its status is, first of all of them, in their order, and then of each that changes.
-// They are left out like state_json.
+// step contains the status of one step: first one event for each step, in order, and then one for each step that
+// changes. They are omitted if the steps are unknown.
 //
-// Events returns nil after end_json. When ctx ends it returns [context.Cause] of it; if that is [ErrShutdown] it
-// writes the comment ": shutting down" before.
-func Events(ctx context.Context, w io.Writer, flush func() error, src Source, offset int64, heartbeat time.Duration) error {
+// Events returns nil after end_json. When ctx ends it returns its [context.Cause]; if that is [ErrShutdown] it writes
+// the comment ": shutting down" before.
+func Events(ctx context.Context, w io.Writer, flush func() error, src Source, offset int64,
+	heartbeat time.Duration,
+) error {
 	f, err := newFollower(src, offset)
 	if err != nil {
 		return err
 	}
 	defer f.close()
 	e := &events{follower: f, out: output{w: w, push: flush}, heartbeat: heartbeat}
-	defer e.still()
+	defer e.stopHeartbeat()
 	err = e.run(ctx)
 	if errors.Is(err, ErrShutdown) && ctx.Err() != nil {
-		if failed := e.farewell(); failed != nil {
+		if failed := e.shutdownComment(); failed != nil {
 			return failed
 		}
 	}
@@ -70,11 +75,11 @@ type events struct {
 	*follower
 	out       output
 	heartbeat time.Duration
-	beat      *time.Timer // made by the first wait, runs since the last thing sent
+	beat      *time.Timer // made by the first wait; runs since the last send
 	busy      bool        // something was sent since beat was set
-	state     shownState
+	state     sentState
 	progress  []byte
-	steps     [][]byte // as they were sent
+	steps     [][]byte // as last sent
 	open      bool     // a log event has begun and its last line is not finished
 }
 
@@ -89,6 +94,9 @@ func (e *events) run(ctx context.Context) error {
 	if err := e.send(EventStart, line); err != nil {
 		return err
 	}
+	if err := e.sendState(); err != nil {
+		return err
+	}
 	for {
 		if err := e.catchUp(ctx); err != nil {
 			return err
@@ -100,7 +108,10 @@ func (e *events) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := e.sendSteps(); err != nil { // as they ended, also to who comes late
+	if err := e.sendSteps(); err != nil { // the final steps, also for a late reader
+		return err
+	}
+	if err := e.sendState(); err != nil {
 		return err
 	}
 	line, err = oneLine(e.snap.Footer)
@@ -110,7 +121,7 @@ func (e *events) run(ctx context.Context) error {
 	return e.send(EventEnd, line)
 }
 
-// catchUp sends what is new, and returns when there is no more to read or the end is reached.
+// catchUp sends new data until there is no more to read or the end is reached.
 func (e *events) catchUp(ctx context.Context) error {
 	buf := pieces.Get().(*[pieceSize]byte)
 	defer pieces.Put(buf)
@@ -134,7 +145,8 @@ func (e *events) catchUp(ctx context.Context) error {
 	}
 }
 
-// sendLog sends the whole lines that b, read at pos, begins with, or the middle of a line too long for one piece.
+// sendLog sends the whole lines at the start of b, which was read at pos, or the middle of a line too long for one
+// piece.
 func (e *events) sendLog(b []byte) error {
 	final := e.sealed >= 0 && e.pos+int64(len(b)) >= e.sealed
 	full := len(b) == pieceSize
@@ -144,8 +156,8 @@ func (e *events) sendLog(b []byte) error {
 	}
 	middle := false
 	if whole == 0 && (e.open || full) && !final {
-		// A CR at the end may be half of a line end: it stays for the next piece.
-		whole = len(bytes.TrimSuffix(b, []byte("\r")))
+		// A CR at the end may be half of a line end, and a character may be incomplete: both wait for the next piece.
+		whole = wholeCharacters(bytes.TrimSuffix(b, []byte("\r")))
 		middle = true
 	}
 	if whole == 0 && !(final && e.open) {
@@ -168,7 +180,7 @@ func (e *events) sendLog(b []byte) error {
 	return e.flushed(out)
 }
 
-// lastLineEnd returns the index behind the last line end of which b leaves no doubt.
+// lastLineEnd returns the index after the last unambiguous line end in b.
 func lastLineEnd(b []byte) int {
 	lf := bytes.LastIndexByte(b, '\n') + 1
 	if rest := b[lf:]; len(rest) > 1 {
@@ -177,15 +189,15 @@ func lastLineEnd(b []byte) int {
 	return lf
 }
 
-// writeLines writes each line of b as one data field. inLine says that the first one continues a field; the answer
-// says that the last one has no end yet. Errors are kept by out until it is flushed.
+// writeLines writes each line of b as one data field. inLine means that the first line continues a field; the result is
+// whether the last line is unfinished. out keeps errors until it is flushed.
 func writeLines(out *bufio.Writer, b []byte, inLine bool) bool {
 	lf := -1
 	for at := 0; at < len(b); {
 		if !inLine {
 			out.WriteString("data: ")
 		}
-		if lf < at { // looked for once for each LF, or many CRs would make this quadratic
+		if lf < at { // searched once per LF, as many CRs would make this quadratic
 			lf = len(b)
 			if i := bytes.IndexByte(b[at:], '\n'); i >= 0 {
 				lf = at + i
@@ -198,7 +210,7 @@ func writeLines(out *bufio.Writer, b []byte, inLine bool) bool {
 				next++
 			}
 		}
-		out.Write(b[at:end])
+		writeUTF8(out, b[at:end])
 		if end == len(b) {
 			return true
 		}
@@ -209,22 +221,40 @@ func writeLines(out *bufio.Writer, b []byte, inLine bool) bool {
 	return inLine
 }
 
-// sendChanges sends state and progress if they are new. A line in the open is finished first; nothing is sent once
-// the operation has ended.
+// writeUTF8 writes text, with U+FFFD for each byte that is not valid UTF-8.
+func writeUTF8(out *bufio.Writer, b []byte) {
+	if utf8.Valid(b) {
+		out.Write(b)
+		return
+	}
+	for len(b) > 0 {
+		c, size := utf8.DecodeRune(b)
+		_, _ = out.WriteRune(c) // out keeps an error until the flush
+		b = b[size:]
+	}
+}
+
+// wholeCharacters returns the length of b without an incomplete UTF-8 character at its end.
+func wholeCharacters(b []byte) int {
+	for n := len(b) - 1; n >= 0 && n >= len(b)-utf8.UTFMax; n-- {
+		if utf8.RuneStart(b[n]) {
+			if utf8.FullRune(b[n:]) {
+				break
+			}
+			return n
+		}
+	}
+	return len(b)
+}
+
+// sendChanges sends state, progress and steps that are new. It sends nothing in the middle of a line or after the
+// operation has ended.
 func (e *events) sendChanges() error {
 	if e.open || e.sealed >= 0 {
 		return nil
 	}
-	if state := (shownState{e.snap.State, e.snap.StalledAt}); state != e.state && state.State != "" {
-		e.state = state
-		line, err := json.Marshal(state)
-		if err != nil {
-			return fmt.Errorf("send the state: %w", err)
-		}
-		if line, err = oneLine(line); err != nil {
-			return fmt.Errorf("send the state: %w", err)
-		}
-		if err := e.send(EventState, line); err != nil {
+	if e.state != (sentState{e.snap.State, e.snap.StalledAt}) {
+		if err := e.sendState(); err != nil {
 			return err
 		}
 	}
@@ -240,7 +270,23 @@ func (e *events) sendChanges() error {
 	return nil
 }
 
-// sendSteps sends the steps that are not as they were sent.
+// sendState sends the state, if it is known.
+func (e *events) sendState() error {
+	if e.snap.State == "" {
+		return nil
+	}
+	e.state = sentState{e.snap.State, e.snap.StalledAt}
+	line, err := json.Marshal(e.state)
+	if err == nil {
+		line, err = oneLine(line)
+	}
+	if err != nil {
+		return fmt.Errorf("send the state: %w", err)
+	}
+	return e.send(EventState, line)
+}
+
+// sendSteps sends the steps that changed since they were last sent.
 func (e *events) sendSteps() error {
 	for i, step := range e.snap.Steps {
 		if i < len(e.steps) && bytes.Equal(step, e.steps[i]) {
@@ -248,7 +294,7 @@ func (e *events) sendSteps() error {
 		}
 		line, err := oneLine(step)
 		if err != nil {
-			continue // it is no JSON, as a progress may be
+			continue // not JSON: omitted, as with progress
 		}
 		if err := e.send(EventStep, line); err != nil {
 			return err
@@ -258,8 +304,8 @@ func (e *events) sendSteps() error {
 	return nil
 }
 
-// shownState is the data of state_json.
-type shownState struct {
+// sentState is the data of state_json.
+type sentState struct {
 	State     string `json:"state"`
 	StalledAt string `json:"stalled_at,omitempty"`
 }
@@ -291,7 +337,7 @@ func (e *events) flushed(out *bufio.Writer) error {
 	return e.out.flush()
 }
 
-// idle waits until there may be something new, and writes a comment whenever nothing was sent for a heartbeat.
+// idle waits for a wake, and writes a comment whenever nothing was sent for a heartbeat.
 func (e *events) idle(ctx context.Context) error {
 	for {
 		rang, err := e.wait(ctx, e.runningBeat())
@@ -304,7 +350,7 @@ func (e *events) idle(ctx context.Context) error {
 	}
 }
 
-// runningBeat returns the timer of the next heartbeat, nil while none can be sent.
+// runningBeat returns the timer of the next heartbeat, nil if none may be sent.
 func (e *events) runningBeat() *time.Timer {
 	if e.heartbeat <= 0 || e.open {
 		return nil
@@ -318,15 +364,15 @@ func (e *events) runningBeat() *time.Timer {
 	return e.beat
 }
 
-func (e *events) still() {
+func (e *events) stopHeartbeat() {
 	if e.beat != nil {
 		e.beat.Stop()
 	}
 }
 
-// farewell writes the last comment. In the middle of a line there is no empty line behind it, so that the reader
-// throws the unfinished event away and asks for it again.
-func (e *events) farewell() error {
+// shutdownComment writes the last comment. In the middle of a line no empty line follows it, so that the reader
+// discards the unfinished event and requests it again.
+func (e *events) shutdownComment() error {
 	if e.open {
 		return e.comment("\n: shutting down\n")
 	}

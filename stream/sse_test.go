@@ -27,7 +27,7 @@ func dispatch(stream []byte) []message {
 	for {
 		line, rest, found := strings.Cut(text, "\n")
 		if !found {
-			return all // what has no empty line behind it is thrown away
+			return all // data without an empty line after it is discarded
 		}
 		text = rest
 		if line == "" {
@@ -64,13 +64,13 @@ func logOf(all []message) string {
 	return log.String()
 }
 
-// linesOf is the definition of what a client gets: every line ends in LF.
+// linesOf defines what a client gets: every line ends in LF, and each byte that is not UTF-8 is U+FFFD.
 func linesOf(log []byte) string {
 	text := strings.ReplaceAll(strings.ReplaceAll(string(log), "\r\n", "\n"), "\r", "\n")
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	return text
+	return string([]rune(text))
 }
 
 func readEvents(t rapid.TB, o *operation, offset int64) []message {
@@ -82,12 +82,17 @@ func readEvents(t rapid.TB, o *operation, offset int64) []message {
 	return dispatch(out.Bytes())
 }
 
-// checkEvents reads an ended operation as events, and again from every id it was given.
+// checkEvents reads an ended operation as events, and again from every id it received.
 func checkEvents(t rapid.TB, o *operation, log []byte, offset int) {
 	t.Helper()
 	all := readEvents(t, o, int64(offset))
 	if first, want := all[0], (message{EventStart, testHeaderLine, strconv.Itoa(offset)}); first != want {
 		t.Fatalf("the first event is %+v, want %+v", first, want)
+	}
+	const state = `{"state": "completed"}`
+	second, before := all[1], all[len(all)-2]
+	if second.event != EventState || second.data != state || before.event != EventState || before.data != state {
+		t.Fatalf("behind the first and before the last event: %+v and %+v, want the state", second, before)
 	}
 	if last := all[len(all)-1]; last.event != EventEnd || last.data != `{"result": "success", "state": "completed"}` {
 		t.Fatalf("the last event is %+v", last)
@@ -96,7 +101,7 @@ func checkEvents(t rapid.TB, o *operation, log []byte, offset int) {
 		t.Fatalf("log %q from %d: got %q, want %q", log, offset, got, want)
 	}
 	for i, m := range all {
-		if m.event != EventStart && m.event != EventLog && m.event != EventEnd {
+		if m.event != EventStart && m.event != EventLog && m.event != EventEnd && (m.event != EventState || m.data != state) {
 			t.Fatalf("log %q: forged event %+v", log, m)
 		}
 		from, err := strconv.ParseInt(m.id, 10, 64)
@@ -155,7 +160,9 @@ func TestEventsLinesOfOneEvent(t *testing.T) {
 	all := readEvents(t, endedOperation(t, []byte("a\n\n  b\r\nc\rlast")), 0)
 	want := []message{
 		{EventStart, testHeaderLine, "0"},
+		{EventState, `{"state": "completed"}`, "0"},
 		{EventLog, "a\n\n  b\nc\nlast", "14"},
+		{EventState, `{"state": "completed"}`, "14"},
 		{EventEnd, `{"result": "success", "state": "completed"}`, "14"},
 	}
 	if !slices.Equal(all, want) {
@@ -183,7 +190,7 @@ func TestEventsFollow(t *testing.T) {
 		o.write("one\ntw")
 		arrived("after a line", "event: log\ndata: one\nid: 4\n\n")
 		pass(Heartbeat - time.Nanosecond)
-		o.write("o") // does not put off the comment, because nothing is sent
+		o.write("o") // does not delay the comment, because nothing is sent
 		arrived("just before the heartbeat", "")
 		pass(time.Nanosecond)
 		arrived("at the heartbeat", ": idle\n\n")
@@ -201,6 +208,7 @@ func TestEventsFollow(t *testing.T) {
 		o.write("last")
 		o.end()
 		arrived("at the end", "event: log\ndata: last\nid: 13\n\n"+
+			"event: state_json\ndata: {\"state\": \"completed\"}\nid: 13\n\n"+
 			"event: end_json\ndata: {\"result\": \"success\", \"state\": \"completed\"}\nid: 13\n\n")
 		if err := <-done; err != nil {
 			t.Errorf("Events: %v", err)

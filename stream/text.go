@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// partialDelay is how long a line may stay unfinished before what there is of it is sent.
+// partialDelay is how long a line may stay unfinished before its beginning is sent.
 const partialDelay = 100 * time.Millisecond
 
 // Text writes the text form of an operation's stream to w, following the log until the operation ends. offset is the
 // byte of the log file at which the log begins; header and <log> are written for every offset.
 //
-// flush pushes what was written to the reader; nil when w does not buffer. It is called after the header, when the
+// flush pushes the written bytes to the reader; nil when w does not buffer. It is called after the header, when the
 // reader has caught up with the log, after each full piece of 64 KiB, and after the footer. Closing tag and footer are
-// one Write and one flush.
+// one Write and one flush. A write ends inside a character only if the rest of it is more than 100 ms late.
 //
-// Text returns nil after the footer. When ctx ends it returns [context.Cause] of it and writes nothing more: no
-// footer. An unfinished line is sent after at most 100 ms, apart from an end that may yet become a tag (see
-// [Escaper]), which is held back until that is decided; the bytes are the same whatever the timing was.
+// Text returns nil after the footer. When ctx ends it returns its [context.Cause] and writes nothing more: no
+// footer. An unfinished line is sent after at most 100 ms, except for a possible start of a tag (see [Escaper]) at
+// its end, which is held back until it is decided; the timing does not change the bytes.
 //
 // While it waits, Text holds the open log, and a timer if a line is unfinished, but no buffer.
 func Text(ctx context.Context, w io.Writer, flush func() error, src Source, offset int64) error {
@@ -38,7 +38,7 @@ type text struct {
 	out     output
 	escape  Escaper
 	partial *time.Timer // exists while a line is unfinished and not sent
-	rang    bool        // the unfinished line has waited long enough
+	rang    bool        // partial has fired
 }
 
 func (t *text) run(ctx context.Context) error {
@@ -73,7 +73,7 @@ func (t *text) idle(ctx context.Context) (err error) {
 	return err
 }
 
-// catchUp sends what the log has, and returns when there is no more to read or the end is reached.
+// catchUp sends new log bytes until there is no more to read or the end is reached.
 func (t *text) catchUp(ctx context.Context) error {
 	buf := pieces.Get().(*[pieceSize]byte)
 	defer pieces.Put(buf)
@@ -88,6 +88,8 @@ func (t *text) catchUp(ctx context.Context) error {
 		b := buf[:n]
 		if caughtUp && !t.rang {
 			b = b[:bytes.LastIndexByte(b, '\n')+1]
+		} else if whole := wholeCharacters(b); whole > 0 && (t.sealed < 0 || t.pos+int64(n) < t.sealed) {
+			b = b[:whole] // the rest of a character gets another 100 ms
 		}
 		if err := t.send(b); err != nil {
 			return err
@@ -99,7 +101,7 @@ func (t *text) catchUp(ctx context.Context) error {
 	}
 }
 
-// send writes log bytes, escaped, and passes them.
+// send writes log bytes, escaped, and advances pos.
 func (t *text) send(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -120,7 +122,7 @@ func (t *text) send(b []byte) error {
 	return t.out.flush()
 }
 
-// watchPartial keeps the timer: its time counts from when the present unfinished line was first seen.
+// watchPartial maintains the timer: it runs from when the current unfinished line was first seen.
 func (t *text) watchPartial(moved, unfinished bool) {
 	if moved || !unfinished {
 		t.disarm()
@@ -138,7 +140,7 @@ func (t *text) disarm() {
 	t.rang = false
 }
 
-// finish writes the end of the log and the footer in one write: a reader never sees one without the other.
+// finish writes the end of the log and the footer in one write: a reader never receives only one of them.
 func (t *text) finish() error {
 	var rest []byte
 	open, err := t.openLine()

@@ -18,7 +18,7 @@ const (
 	testEnd   = "</log>\n<end_json>\n" + testFooterText + "\n</end_json>\n"
 )
 
-// follow runs Text in a goroutine. The answer of stop is what Text returned.
+// follow runs Text in a goroutine. stop returns the result of Text.
 func follow(o *operation, s *sink) (stop func(error) error, done chan error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done = make(chan error, 1)
@@ -123,8 +123,8 @@ func TestTextWithoutLog(t *testing.T) {
 	}
 }
 
-// racingSource ends the operation between the read of the log and the look that follows it, while a stray process
-// writes on.
+// racingSource ends the operation between the read of the log and the snapshot that follows it, while a stray process
+// keeps writing.
 type racingSource struct {
 	*reader
 	looks int
@@ -170,7 +170,10 @@ func TestTextErrors(t *testing.T) {
 		{"no footer", func(s *Snapshot) { s.Footer = nil }, nil, 0, "has no footer"},
 		{"no header", func(s *Snapshot) { s.Header = nil }, nil, 0, "has no header"},
 		{"header is no JSON", func(s *Snapshot) { s.Header = []byte("{\n") }, nil, 0, "the header in the record is not JSON"},
-		{"footer is no object", func(s *Snapshot) { s.Footer = []byte("[]") }, nil, 0, "the footer in the record is not a JSON object"},
+		{
+			"footer is no object", func(s *Snapshot) { s.Footer = []byte("[]") }, nil, 0,
+			"the footer in the record is not a JSON object",
+		},
 		{"reader is gone", func(*Snapshot) {}, func() error { return broken }, 0, "send the stream: broken"},
 	}
 	for _, tt := range tests {
@@ -197,7 +200,7 @@ func TestTextSourceCloses(t *testing.T) {
 	}
 }
 
-// slow lets a reader have one write for each token.
+// slow allows one write per token.
 type slow struct {
 	bytes.Buffer
 	tokens chan struct{}
@@ -225,7 +228,10 @@ func TestTextSameBytesForAll(t *testing.T) {
 			}
 		})
 	}
-	for i, part := range []string{"one\n", "two <lo", "g>\n", strings.Repeat("x", 3*pieceSize), "<", "\\", "/log", ">\n\r", "</log"} {
+	for i, part := range []string{
+		"one\n", "two <lo", "g>\n", strings.Repeat("x", 3*pieceSize), "<", "\\",
+		"/log", ">\n\r", "</log",
+	} {
 		log.WriteString(part)
 		o.write(part)
 		if i%2 == 0 {
@@ -251,7 +257,7 @@ func closedTokens() chan struct{} {
 	return c
 }
 
-// A waiting follower holds no buffer. Not parallel: it reads the size of the heap.
+// A waiting follower holds no buffer. Not parallel, as it measures the heap.
 func TestTextIdleMemory(t *testing.T) {
 	const followers = 400
 	synctest.Test(t, func(t *testing.T) {
@@ -279,7 +285,7 @@ func TestTextIdleMemory(t *testing.T) {
 
 func heap() uint64 {
 	var m runtime.MemStats
-	for range 3 { // pools give up what they hold in the second collection
+	for range 3 { // the second collection empties pools
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)

@@ -12,45 +12,75 @@ import (
 // maxLineBuffer is the capacity in bytes of the buffer that a Writer keeps between two lines.
 const maxLineBuffer = 4 << 10
 
-// WriterOptions say how a log is written.
+// WriterOptions configure a Writer.
 type WriterOptions struct {
-	// Shared says that another process writes to the same file, such as a command that has it as its output.
-	// Then the end of the file is looked at before each line; otherwise the Writer remembers what it wrote.
+	// Shared means that another process writes to the same file, such as a command that has it as its output. Then Line
+	// reads the end of the file each time; otherwise the Writer remembers what it wrote.
 	Shared bool
 }
 
-// Writer appends to the log of an operation: the raw output of work inside this process, and lines of the daemon's
-// own. Each of its writes is one write of the file. It is safe for concurrent use.
+// Writer appends to the log of an operation: the raw output of work inside this process, and the daemon's own lines.
+// Each of its writes is one write to the file. It is safe for concurrent use.
 type Writer struct {
 	shared bool
-	file   *os.File
+	open   func() (*os.File, error)
 
-	mu      sync.Mutex
-	buf     []byte
-	size    int64 // size, midLine: counts only when known
-	midLine bool
-	known   bool
+	mu       sync.Mutex
+	file     *os.File // nil until it is opened
+	buf      []byte
+	size     int64 // size and midLine are valid only if endKnown
+	midLine  bool
+	endKnown bool
 }
 
-// NewWriter returns a Writer over file, which must be open for reading and appending (os.O_RDWR | os.O_APPEND): only
-// an appending write is in the right place when somebody else writes too, and the end of the file is read. The
-// Writer owns the file from then on.
+// NewWriter returns a Writer for file, which must be open for reading and appending (os.O_RDWR | os.O_APPEND):
+// appending writes cannot overwrite those of other processes, and the end of the file is read. The Writer owns the
+// file from then on.
 func NewWriter(file *os.File, o WriterOptions) (*Writer, error) {
 	w := &Writer{file: file, shared: o.Shared}
-	if err := w.lookAtEndLocked(); err != nil {
+	if err := w.checkEndLocked(); err != nil {
 		return nil, err
 	}
 	return w, nil
 }
 
-// Line appends a line of the daemon's own: text and a newline, after another newline if the work is in the middle of
-// a line. It is one write, so nothing of another process comes in between. With Shared, a process that writes between
-// the look and the write can still have the line follow what it left unfinished, or find an empty line there.
+// NewLazyWriter is NewWriter for a file that open creates or opens before the first write. An error of open is returned
+// by that write, and the next write tries again.
+func NewLazyWriter(open func() (*os.File, error), o WriterOptions) *Writer {
+	return &Writer{open: open, shared: o.Shared}
+}
+
+// Open opens the file if it is not open yet.
+func (w *Writer) Open() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.openLocked()
+}
+
+func (w *Writer) openLocked() error {
+	if w.file != nil {
+		return nil
+	}
+	file, err := w.open()
+	if err != nil {
+		return fmt.Errorf("open the log: %w", err)
+	}
+	w.file = file
+	return nil
+}
+
+// Line appends one of the daemon's own lines: text and a newline, after another newline if the log ends in the
+// middle of a line. It is one write, so output of another process cannot split it. With Shared, a process that
+// writes between the check and the write can still cause the line to follow an unfinished line, or an empty line
+// before it.
 func (w *Writer) Line(text string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.shared || !w.known {
-		if err := w.lookAtEndLocked(); err != nil {
+	if err := w.openLocked(); err != nil {
+		return err
+	}
+	if w.shared || !w.endKnown {
+		if err := w.checkEndLocked(); err != nil {
 			return err
 		}
 	}
@@ -67,12 +97,12 @@ func (w *Writer) Line(text string) error {
 	return err
 }
 
-// Linef is Line with the text made as by [fmt.Sprintf].
+// Linef is Line with text formatted as by [fmt.Sprintf].
 func (w *Writer) Linef(format string, args ...any) error {
 	return w.Line(fmt.Sprintf(format, args...))
 }
 
-// Write appends p as it is, as the work's own output. It makes Writer an [io.Writer].
+// Write implements [io.Writer]: it appends p unchanged, as the work's own output.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,9 +113,12 @@ func (w *Writer) writeLocked(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	if err := w.openLocked(); err != nil {
+		return 0, err
+	}
 	n, err := w.file.Write(p)
 	if err != nil {
-		w.known = false // some of it may be there
+		w.endKnown = false // a part of p may be written
 		return n, fmt.Errorf("append to the log: %w", err)
 	}
 	w.size += int64(n)
@@ -93,21 +126,30 @@ func (w *Writer) writeLocked(p []byte) (int, error) {
 	return n, nil
 }
 
-// Len returns the length of the log in bytes, whoever wrote it.
+// Len returns the length of the log in bytes, including writes of other processes.
 func (w *Writer) Len() (int64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.shared || !w.known {
-		if err := w.lookAtEndLocked(); err != nil {
+	if err := w.openLocked(); err != nil {
+		return 0, err
+	}
+	if w.shared || !w.endKnown {
+		if err := w.checkEndLocked(); err != nil {
 			return 0, err
 		}
 	}
 	return w.size, nil
 }
 
-// Sync makes what was written durable. It does not hold up writers.
+// Sync makes earlier writes durable. It does not block writers.
 func (w *Writer) Sync() error {
-	if err := w.file.Sync(); err != nil {
+	w.mu.Lock()
+	err, file := w.openLocked(), w.file
+	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := file.Sync(); err != nil {
 		return fmt.Errorf("sync the log: %w", err)
 	}
 	return nil
@@ -117,16 +159,19 @@ func (w *Writer) Sync() error {
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.file == nil {
+		return nil
+	}
 	if err := w.file.Close(); err != nil {
 		return fmt.Errorf("close the log: %w", err)
 	}
 	return nil
 }
 
-// lookAtEndLocked finds out how long the file is and whether it ends in the middle of a line. NewWriter is alone and
-// needs no lock.
-func (w *Writer) lookAtEndLocked() error {
-	w.known = false
+// checkEndLocked determines the length of the file and whether it ends in the middle of a line. NewWriter calls it
+// without the lock, as it has no concurrent callers.
+func (w *Writer) checkEndLocked() error {
+	w.endKnown = false
 	info, err := w.file.Stat()
 	if err != nil {
 		return fmt.Errorf("look at the end of the log: %w", err)
@@ -141,6 +186,6 @@ func (w *Writer) lookAtEndLocked() error {
 		}
 		w.midLine = n == 1 && last[0] != '\n'
 	}
-	w.known = true
+	w.endKnown = true
 	return nil
 }

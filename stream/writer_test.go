@@ -110,7 +110,7 @@ func TestWriterContinuesAnOldLog(t *testing.T) {
 	checkFile(t, path, "cut off\nagain\n")
 }
 
-// Every line of many writers arrives whole, whatever the others leave unfinished.
+// Lines of many concurrent writers stay whole, whatever other writers leave unfinished.
 func TestWriterConcurrent(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ID.log")
@@ -155,7 +155,8 @@ func TestWriterNeedsToRead(t *testing.T) {
 	}
 	defer file.Close()
 	var pathError *fs.PathError
-	if _, err := NewWriter(file, WriterOptions{}); !errors.As(err, &pathError) || !strings.Contains(err.Error(), "open for reading too") {
+	if _, err := NewWriter(file, WriterOptions{}); !errors.As(err, &pathError) ||
+		!strings.Contains(err.Error(), "open for reading too") {
 		t.Errorf("NewWriter over a file that cannot be read: %v", err)
 	}
 }

@@ -1,14 +1,17 @@
-// Peers measures other systems for queued work as bench measures jobdir: operations without work, submitted by many clients and finished.
+// Peers measures other job queues as bench measures jobdir: operations without work, submitted by many
+// clients and finished.
 //
 //	bench -peers PROGRAM ──starts──▶ peers ──starts──▶ redis-server, postgres, nats-server (in this program)
 //	      ◀──one line of JSON for each system──
 //
-// It is a module of its own, so that nobody who builds jobdir fetches their libraries. Each server is private: a folder below -dir, a unix
-// socket or a port of the loopback, ended when it was measured. PostgreSQL refuses to run as root and is run as the user postgres then.
+// It is a separate module, so that building jobdir does not fetch its libraries. Each server is private: a
+// folder below -dir, a unix socket or a port of the loopback, stopped after its measurement. PostgreSQL
+// refuses to run as root and then runs as the user postgres.
 //
-// What is compared: a client has submitted when the system says that it is stored, synced to the disk, and goes on then. An operation has finished
-// when the system has stored that it has. Where a system does not say that (asynq), it is the return of the handler that counts for a single
-// operation, and the system's own count for many. Clients and workers are in one process, without HTTP between them.
+// The comparison: a submit is complete when the system reports that it is stored and synced to the disk; then
+// the client continues. An operation is finished when the system has stored its end. If a system does not
+// report that (asynq), the return of the handler counts for a single operation, and the system's own count
+// for many. Clients and workers are in one process, without HTTP between them.
 package main
 
 import (
@@ -38,7 +41,7 @@ type peer struct {
 	start func(ctx context.Context, dir string) (system, error)
 }
 
-// system is one that runs. finished is called once for each operation, with its number.
+// system is a running system. It calls finished once for each operation, with its number.
 type system interface {
 	// submit returns when the operation is stored.
 	submit(ctx context.Context, number int64) error

@@ -25,7 +25,8 @@ const natsVariable = "PEERS_NATS"
 // serveNATS is a NATS server that syncs every message before it answers.
 func serveNATS(dir string) error {
 	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true, NoLog: true,
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, SyncAlways: true,
+		NoSigs: true, NoLog: true,
 	})
 	if err != nil {
 		return err
@@ -89,7 +90,10 @@ func startNATS(ctx context.Context, dir string) (system, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("make the stream: %w", err)
 	}
-	q.queue, err = q.stream.CreateConsumer(ctx, "work", jetstream.ConsumerConfig{Durable: "workers", AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 10 * workers})
+	q.queue, err = q.stream.CreateConsumer(ctx, "work", jetstream.ConsumerConfig{
+		Durable:   "workers",
+		AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 10 * workers,
+	})
 	return q, err
 }
 

@@ -94,7 +94,8 @@ func startPostgres(ctx context.Context, dir string) (*process, error) {
 		attributes.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
 	data := filepath.Join(dir, "data")
-	initdb := exec.CommandContext(ctx, postgresProgram("initdb"), "-D", data, "-U", "bench", "--auth=trust", "--locale=C", "-E", "UTF8")
+	initdb := exec.CommandContext(ctx, postgresProgram("initdb"), "-D", data, "-U", "bench", "--auth=trust",
+		"--locale=C", "-E", "UTF8")
 	initdb.SysProcAttr, initdb.Dir = attributes, dir
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("make a database (make bench-peers installs PostgreSQL): %w\n%s", err, out)
@@ -127,7 +128,11 @@ func (q *postgresQueue) work(ctx context.Context, finished func(int64)) (err err
 		return err
 	}
 	// An event says that the end is stored.
-	ended, unfollow := q.client.SubscribeConfig(&river.SubscribeConfig{Kinds: []river.EventKind{river.EventKindJobCompleted}, ChanSize: 100_000})
+	ended,
+		unfollow := q.client.SubscribeConfig(&river.SubscribeConfig{
+		Kinds:    []river.EventKind{river.EventKindJobCompleted},
+		ChanSize: 100_000,
+	})
 	q.unfollow, q.followed = unfollow, make(chan struct{})
 	go func() {
 		defer close(q.followed)

@@ -1,11 +1,12 @@
-// Embed is somebody else's program with a jobdir daemon inside: a Go handler, an embedded definition that names it, and a
+// Embed is a program with a jobdir daemon inside: a Go handler, an embedded definition that names it, and a
 // context that ends the daemon.
 //
 //	go run ./examples/embed -storage /tmp/greetings
 //	curl 'http://127.0.0.1:8484/demo/greet?names=Ada,Grace'
 //
-// The definition is the authority for the name and the parameters of the job, the storage directory for everything that
-// was started. When the daemon cannot start or go on, Serve returns the reason and the program ends with code 1.
+// The definition is the authority for the name and the parameters of the job, the storage directory for all
+// operations. If the daemon cannot start or continue, Serve returns the reason and the program ends with code
+// 1.
 package main
 
 import (
@@ -70,7 +71,7 @@ func greet(_ context.Context, op *daemon.Op) error {
 	return op.Result("greeted", len(names))
 }
 
-// total is known before the work begins, so it stands in the header of the stream.
+// total is known before the work begins, so the header of the stream contains it.
 func total(params catalog.Params) *int64 {
 	return new(int64(len(split(params))))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/jobdir/jobdir/client"
 )
 
-// ledger is a file with one line for each end. The number in its last line is how far the consumer has come, so there is no second place
-// that could say something else after a crash.
+// ledger is a file with one line for each end. The number in its last line is how far the consumer has come, so there
+// is no second place that could say something else after a crash.
 type ledger struct {
 	file *os.File
 	size int64
@@ -31,7 +31,8 @@ type line struct {
 	NeedsPerson bool `json:"needs_person,omitempty"`
 }
 
-// openLedger opens a ledger behind its last whole line: one that was being written when the consumer died has not happened.
+// openLedger opens a ledger after its last whole line. A line that was incomplete when the consumer died does
+// not count.
 func openLedger(path string) (*ledger, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o640)
 	if err != nil {
@@ -75,7 +76,10 @@ func (l *ledger) write(ends []client.End, last uint64) error {
 	var text bytes.Buffer
 	for i := range ends {
 		e := &ends[i]
-		data, err := json.Marshal(line{e.FinishedSeq, e.ID.String(), e.Group + "/" + e.Job, string(e.State), string(e.Result), e.NeedsPerson})
+		data, err := json.Marshal(line{
+			e.FinishedSeq, e.ID.String(), e.Group + "/" + e.Job, string(e.State),
+			string(e.Result), e.NeedsPerson,
+		})
 		if err != nil {
 			return err
 		}

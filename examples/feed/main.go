@@ -1,11 +1,12 @@
-// Feed is a consumer of the completion feed: it learns of the end of every operation exactly once, without asking for a single one, and
-// whatever is killed in between, the daemon or itself.
+// Feed is a consumer of the completion feed: it learns of the end of every operation exactly once, without asking for
+// a single one, and whatever is killed in between, the daemon or itself.
 //
 //	feed -server unix:storage/jobdir.sock -ledger ends.ndjson
 //
-// The feed gives every end a number, in order, and waits when there is none yet. Exactly once takes one thing of the consumer: what it does
-// with an end and the number that it has come to become durable together. Here both are one line of a file, the ledger; in a database they
-// are one transaction. Where what is done cannot be part of that, such as a mail, it has to be harmless to do it again.
+// The feed gives every end a number, in order, and waits when there is none yet. Exactly once takes one thing of the
+// consumer: what it does with an end and the number that it has come to become durable together. Here both are one
+// line of a file, the ledger; in a database they are one transaction. Where what is done cannot be part of that, such
+// as a mail, it has to be harmless to do it again.
 package main
 
 import (
@@ -52,7 +53,7 @@ func run(server, path string, once bool) (err error) {
 	}
 	err = follow(ctx, c, book, wait, once)
 	if ctx.Err() != nil {
-		return nil // somebody ended it; the next one goes on at the next end
+		return nil // interrupted by a signal; the next run continues with the next end
 	}
 	return err
 }
@@ -89,7 +90,8 @@ const (
 	lastDelay  = 5 * time.Second
 )
 
-// away reports whether the daemon is not there, or not ready, and will be: asking again repeats nothing, because the number says where to go on.
+// away reports whether the daemon is not there, or not ready, and will be: asking again repeats nothing, because the
+// number says where to go on.
 func away(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
 	return !ok || refused.Status == http.StatusServiceUnavailable

@@ -21,7 +21,9 @@ import (
 func programs(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin+"/", "../..", ".").CombinedOutput(); err != nil {
+	cmd := exec.Command("go", "build", "-trimpath", "-o", bin+"/", "../..", ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build, whose compiled packages it finds in the cache
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return bin
@@ -83,13 +85,17 @@ func (p *process) end(signal syscall.Signal) {
 	}
 }
 
-// Consumer and daemon are killed again and again while operations end; every one that was accepted stands in the ledger once.
+// Consumer and daemon are killed repeatedly while operations end. The ledger contains every accepted
+// operation once.
 func TestEachEndOnceThroughKills(t *testing.T) {
 	t.Parallel()
 	bin, dir := programs(t), t.TempDir()
 	storage, ends := filepath.Join(dir, "storage"), filepath.Join(dir, "ends.ndjson")
 	server := "unix:" + filepath.Join(storage, "jobdir.sock")
-	daemon := &process{t: t, name: bin + "/jobdir", args: []string{"serve", "--storage", storage, "--jobs", ".", "--listen", "127.0.0.1:0"}}
+	daemon := &process{t: t, name: bin + "/jobdir", args: []string{
+		"serve", "--storage", storage, "--jobs", ".",
+		"--listen", "127.0.0.1:0",
+	}}
 	consumer := &process{t: t, name: bin + "/feed", args: []string{"-server", server, "-ledger", ends}}
 	c, err := client.New(server)
 	if err != nil {
@@ -141,8 +147,8 @@ func TestEachEndOnceThroughKills(t *testing.T) {
 	}
 }
 
-// submitPatiently submits until a daemon accepts: one that was killed in the middle may have accepted without a word, so the same work may be given
-// again, which is the same operation while it lives.
+// submitPatiently submits until a daemon accepts. A daemon that was killed may have accepted without an
+// answer, so the same submit may be repeated; it returns the same operation while that is live.
 func submitPatiently(t *testing.T, c *client.Client, n int) string {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -196,7 +202,8 @@ func TestATornLineHasNotHappened(t *testing.T) {
 	t.Parallel()
 	whole := `{"finished_seq":7,"id":"a","job":"g/j","state":"completed"}` + "\n"
 	for torn, want := range map[string]uint64{"": 0, whole: 7, whole + `{"finished_seq":8,"i`: 7, `{"fin`: 0} {
-		path := filepath.Join(t.TempDir(), "ends.ndjson") // another one each time: a process that is being started elsewhere may hold the lock a little longer
+		// another one each time: a process that is being started elsewhere may hold the lock a little longer
+		path := filepath.Join(t.TempDir(), "ends.ndjson")
 		if err := os.WriteFile(path, []byte(torn), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +217,8 @@ func TestATornLineHasNotHappened(t *testing.T) {
 		if err := l.close(); err != nil {
 			t.Fatal(err)
 		}
-		if data, err := os.ReadFile(path); err != nil || strings.HasPrefix(whole, string(data)) != (len(data) == 0 || string(data) == whole) {
+		if data, err := os.ReadFile(path); err != nil || strings.HasPrefix(whole, string(data)) != (len(data) == 0 ||
+			string(data) == whole) {
 			t.Errorf("%q: left is %q, %v", torn, data, err)
 		}
 	}

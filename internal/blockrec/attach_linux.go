@@ -14,8 +14,8 @@ import (
 	"github.com/jobdir/jobdir/internal/faultfs"
 )
 
-// ErrCannotAttach is wrapped when this machine or user cannot have a disk as a block device with a file system; the message says what
-// is missing.
+// ErrCannotAttach is wrapped when this machine or user cannot have a disk as a block device with a file system; the
+// message says what is missing.
 var ErrCannotAttach = errors.New("cannot attach a disk of this process as a block device")
 
 const loopControl = "/dev/loop-control"
@@ -27,7 +27,8 @@ func CanAttach() error {
 	}
 	control, err := os.OpenFile(loopControl, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("%w: %w (modprobe loop; a container needs --privileged and the devices of the machine)", ErrCannotAttach, err)
+		return fmt.Errorf("%w: %w (modprobe loop; a container needs --privileged and the devices of the machine)",
+			ErrCannotAttach, err)
 	}
 	return control.Close()
 }
@@ -40,7 +41,8 @@ type Attached struct {
 	device string
 }
 
-// Attach makes a block device of a disk, by way of an empty folder. The caller closes it when nothing on it is mounted any more.
+// Attach makes a block device of a disk, by way of an empty folder. The caller closes it when nothing on it is
+// mounted any more.
 func Attach(folder string, disk *Disk) (*Attached, error) {
 	if err := CanAttach(); err != nil {
 		return nil, err
@@ -60,8 +62,9 @@ func Attach(folder string, disk *Disk) (*Attached, error) {
 	return a, nil
 }
 
-// mountFUSE mounts a file system by a descriptor that no process inherits. One that did would wait for its disk while it keeps the
-// disk from being given up, and could not be killed, when this process ends before it.
+// mountFUSE mounts a file system with a descriptor that no child process inherits. If this process ended
+// first, a child with the descriptor would wait for its disk while it prevents the release of the disk, and
+// could not be killed.
 func mountFUSE(folder string, raw fuse.RawFileSystem) (*fuse.Server, error) {
 	const longest = 1 << 20 // of a read or write
 	device, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -84,7 +87,8 @@ func mountFUSE(folder string, raw fuse.RawFileSystem) (*fuse.Server, error) {
 // attachLoop takes a free loop device. Others may do the same at the same time.
 func (a *Attached) attachLoop() error {
 	backing := filepath.Join(a.folder, fileName)
-	file, err := unix.Open(backing, unix.O_RDWR|unix.O_CLOEXEC, 0) // without the poller of Go: it would ask this process from inside
+	// without the poller of Go: it would ask this process from inside
+	file, err := unix.Open(backing, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", backing, err)
 	}
@@ -94,7 +98,10 @@ func (a *Attached) attachLoop() error {
 		return fmt.Errorf("open %s: %w", loopControl, err)
 	}
 	defer func() { _ = unix.Close(control) }() // nothing was written
-	config := &unix.LoopConfig{Fd: uint32(file), Size: 512, Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO}}
+	config := &unix.LoopConfig{
+		Fd: uint32(file), Size: 512,
+		Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO},
+	}
 	copy(config.Info.File_name[:], "blockrec")
 	for {
 		number, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)

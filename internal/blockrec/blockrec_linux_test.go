@@ -65,8 +65,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestFsyncArrives holds that a sync of a file on each file system is a flush of the disk when it returns, and that a state without any
-// of the later writes has the file.
+// TestFsyncArrives holds that a sync of a file on each file system is a flush of the disk when it returns, and that a
+// state without any of the later writes has the file.
 func TestFsyncArrives(t *testing.T) {
 	t.Parallel()
 	for _, fs := range FileSystems() {

@@ -21,7 +21,7 @@ type Op struct {
 	Kind   Kind
 	Offset int64
 	Length int64
-	data   []byte // of a write; nobody changes it
+	data   []byte // of a write; never modified
 }
 
 func (o Op) String() string {
@@ -54,7 +54,8 @@ type Disk struct {
 // NewDisk makes a disk that holds an image.
 func NewDisk(image *Image) *Disk { return &Disk{began: image, live: image.clone()} }
 
-// Len returns how much was done up to now. What is acknowledged to somebody after this call may rest on all of it and on nothing else.
+// Len returns the number of operations so far. An acknowledgement after this call can rely on all of them and
+// on no others.
 func (d *Disk) Len() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

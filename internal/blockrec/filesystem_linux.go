@@ -18,7 +18,8 @@ type FileSystem struct {
 	pack string   // package that has the command
 }
 
-// FileSystems are those that a storage is likely to be on. The disks are about as small as their programs allow.
+// FileSystems returns the file systems on which a storage is likely to be. The disks are nearly as small as
+// their programs allow.
 func FileSystems() []FileSystem {
 	return []FileSystem{
 		{"ext4", 64 << 20, []string{"mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"}, "e2fsprogs"},
@@ -85,8 +86,8 @@ func (f FileSystem) Unmount(a *Attached, folder string) error {
 	return nil
 }
 
-// forget makes btrfs forget a device. It remembers each by the name of its file system and refuses an older state of the same on
-// another device.
+// forget makes btrfs forget a device. It remembers each by the name of its file system and refuses an older state of
+// the same on another device.
 func forget(device string) {
 	const btrfsForgetDevice = 0x50009405 // BTRFS_IOC_FORGET_DEV
 	control, err := unix.Open("/dev/btrfs-control", unix.O_RDWR|unix.O_CLOEXEC, 0)

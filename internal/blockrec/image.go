@@ -8,7 +8,7 @@ const Block = 4096
 // Image is the content of a disk. Its blocks are never changed in place, so copies share them.
 type Image struct {
 	size   int64
-	blocks map[int64][]byte // by number; one that is not there is zero
+	blocks map[int64][]byte // by number; a missing block is zero
 }
 
 // Blank is a disk full of zeros. The size is rounded down to whole blocks.
@@ -37,7 +37,7 @@ func (m *Image) read(into []byte, offset int64) int {
 	return len(into)
 }
 
-// write takes data that nobody changes any more.
+// write stores data, which must not be modified afterwards.
 func (m *Image) write(offset int64, data []byte) {
 	for len(data) > 0 {
 		number, from := offset/Block, offset%Block

@@ -40,7 +40,8 @@ func (r *Replay) To(at int) {
 	}
 }
 
-// Draw returns the disk after a power cut here: what was flushed, and of what was written since that for which keep says so.
+// Draw returns the disk after a power cut here: what was flushed, and of what was written since that for which keep
+// says so.
 func (r *Replay) Draw(keep func() bool) *Image {
 	image := r.durable.clone()
 	for _, written := range r.pending {

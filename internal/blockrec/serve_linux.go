@@ -41,7 +41,8 @@ func (s *server) GetAttr(_ <-chan struct{}, input *fuse.GetAttrIn, out *fuse.Att
 	return fuse.OK
 }
 
-// Open makes every read and write come here at once and as it is: no second cache, which could keep or reorder anything.
+// Open makes every read and write come here at once and as it is: no second cache, which could keep or reorder
+// anything.
 func (s *server) Open(_ <-chan struct{}, _ *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
 	return fuse.OK

@@ -1,12 +1,14 @@
-// Package browsertest has tests look at a page as a person does: in a real browser without a screen, with its mouse and its keyboard.
+// Package browsertest lets tests use a page as a person does: in a real headless browser, with its mouse and
+// its keyboard.
 //
 //	test ── Page.Click, Press, Wait ──▶ conn ── DevTools protocol over two pipes ──▶ chromium
 //	                                     ◀── answers, and what each page complains of ──┘
 //
-// One browser serves all tests below the one that started it; each page has a profile of its own, as if nobody had been there before. Nothing here waits
-// for a time: Wait looks again whenever the page changes. A test that finds no browser is skipped, with the name of what is missing.
+// One browser serves all tests below the one that started it; each page has a new profile. No wait depends on
+// a duration: Wait checks its condition whenever the page changes. A test is skipped if the browser is
+// missing; the message names it.
 //
-// Everything that fails ends the test. A browser that dies has every page fail with the last lines that it wrote.
+// Every failure ends the test. If the browser dies, every page fails with the last lines of its output.
 package browsertest
 
 import (
@@ -33,8 +35,8 @@ type Browser struct {
 	written *lastLines
 }
 
-// Start runs a browser until the test, and all tests below it, have ended. It skips the test when the machine has none, or one that ends by itself
-// before it has shown anything, such as one that is only half installed.
+// Start runs a browser until the test, and all tests below it, have ended. It skips the test if the machine
+// has no browser, or one that exits before it shows a page, for example because it is only half installed.
 func Start(t *testing.T) *Browser {
 	t.Helper()
 	program := ""
@@ -45,7 +47,7 @@ func Start(t *testing.T) *Browser {
 		}
 	}
 	if program == "" {
-		t.Skipf("no browser on PATH: looked for %v; tools/setup installs Debian's chromium-headless-shell as root, 'apt-get install chromium' is another", programs)
+		t.Skipf("no browser on PATH: looked for %v; make setup-all installs Debian's chromium-headless-shell as root, 'apt-get install chromium' is another", programs)
 	}
 	profile, err := os.MkdirTemp("", "browsertest") //nolint:usetesting // a browser may write there for a moment after it ended, which must not fail the test
 	if err != nil {
@@ -82,15 +84,19 @@ func Start(t *testing.T) *Browser {
 	return b
 }
 
-// flags are for a browser that shows nothing, asks nobody, and lets no page wait because another one is in front of it.
+// flags are the flags for a headless browser that opens no prompts and does not throttle pages in the
+// background.
 func flags(profile string) []string {
 	return []string{
 		// The pages are those of the tests. A sandbox needs what root and many containers have not.
 		"--no-sandbox",
 		"--headless", "--remote-debugging-pipe", "--user-data-dir=" + profile,
 		"--no-first-run", "--no-default-browser-check", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server",
-		"--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-extensions", "--disable-sync", "--mute-audio",
-		"--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding",
+		"--host-resolver-rules=MAP *.test 127.0.0.1", // sites with names of their own
+		"--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-extensions",
+		"--disable-sync", "--mute-audio",
+		"--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows",
+		"--disable-renderer-backgrounding",
 		"--force-color-profile=srgb", "--lang=en-US", "about:blank",
 	}
 }

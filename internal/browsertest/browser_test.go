@@ -12,7 +12,8 @@ import (
 	"github.com/jobdir/jobdir/internal/browsertest"
 )
 
-// What a page complains of is heard: otherwise a test that sees no complaint has seen nothing. And mouse and keyboard reach what they are meant for.
+// What a page complains of is heard: otherwise a test that sees no complaint has seen nothing. And mouse and keyboard
+// reach what they are meant for.
 func TestPageIsHeardAndReached(t *testing.T) {
 	t.Parallel()
 	b := browsertest.Start(t)
@@ -23,7 +24,8 @@ func TestPageIsHeardAndReached(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "text/html")
 		w.Header().Set("Content-Security-Policy", "script-src 'self'")
-		fmt.Fprint(w, `<script>document.title = 'inline'</script><title>a page</title><input id="in"><button id="late" hidden>Go</button>`)
+		fmt.Fprint(w,
+			`<script>document.title = 'inline'</script><title>a page</title><input id="in"><button id="late" hidden>Go</button>`)
 	}))
 	defer server.Close()
 	p := b.Page(t)
@@ -42,7 +44,10 @@ func TestPageIsHeardAndReached(t *testing.T) {
 		t.Errorf("typed %q", text)
 	}
 	p.Eval("console.error('said'), setTimeout(() => { throw new Error('thrown'); }), fetch('/missing').then((answer) => answer.status)", nil)
-	for _, want := range []string{"security: ", "Content Security Policy", `console error: "said"`, "exception: Uncaught Error: thrown", "network: "} {
+	for _, want := range []string{
+		"security: ", "Content Security Policy", `console error: "said"`,
+		"exception: Uncaught Error: thrown", "network: ",
+	} {
 		heard := func() bool { return strings.Contains(strings.Join(p.Problems(), "\n"), want) }
 		for tries := 0; !heard() && tries < 500; tries++ {
 			p.Eval("new Promise((resolve) => setTimeout(resolve, 20))", nil) // what it complains of comes by itself
@@ -56,7 +61,8 @@ func TestPageIsHeardAndReached(t *testing.T) {
 // A browser that cannot run is as good as none: what it says of it is the reason.
 func TestBrowserThatCannotRunIsSkipped(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "chromium"), []byte("#!/bin/sh\necho a library is missing >&2\nexit 127\n"), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "chromium"), []byte("#!/bin/sh\necho a library is missing >&2\nexit 127\n"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)

@@ -42,7 +42,10 @@ type message struct {
 }
 
 func newConn(out, in *os.File) *conn {
-	c := &conn{out: out, in: in, waiting: make(map[int]chan message), sessions: make(map[string]func(string, json.RawMessage))}
+	c := &conn{
+		out: out, in: in, waiting: make(map[int]chan message),
+		sessions: make(map[string]func(string, json.RawMessage)),
+	}
 	c.done.Go(c.read)
 	return c
 }
@@ -144,7 +147,7 @@ func (c *conn) send(m message, answer chan message) error {
 	return nil
 }
 
-// closeWriter tells the browser that nothing more comes, which ends it.
+// closeWriter closes the input of the browser, which ends it.
 func (c *conn) closeWriter() { _ = c.out.Close() }
 
 // close ends the reader, once the browser has ended: a process that outlives it may have its end of the pipe.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// aiming brings an element into sight and says where its middle is. It lets the next click through only to that element, so that a list which moves
-// between the two cannot have another one clicked.
+// aiming brings an element into sight and says where its middle is. It lets the next click through only to that
+// element, so that a list which moves between the two cannot have another one clicked.
 const aiming = `(() => {
 	const element = (() => { try { return %s; } catch { return null; } })();
 	if (!element || !element.isConnected) return null;
@@ -29,7 +29,8 @@ const aiming = `(() => {
 	return {x, y};
 })()`
 
-// Click clicks an element, which an expression of JavaScript finds, with the mouse: it waits until it is there and nothing covers it.
+// Click clicks an element, which an expression of JavaScript finds, with the mouse: it waits until it is there and
+// nothing covers it.
 func (p *Page) Click(element string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
@@ -43,7 +44,10 @@ func (p *Page) Click(element string) {
 			continue
 		}
 		for _, kind := range []string{"mouseMoved", "mousePressed", "mouseReleased"} {
-			p.ask(p.session, "Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at.X, "y": at.Y, "button": "left", "clickCount": 1}, nil)
+			p.ask(p.session, "Input.dispatchMouseEvent", map[string]any{
+				"type": kind, "x": at.X, "y": at.Y, "button": "left",
+				"clickCount": 1,
+			}, nil)
 		}
 		var hit bool
 		p.Eval(`(() => { for (const type of ['mousedown', 'click']) removeEventListener(type, globalThis.aimed, true); return globalThis.clicked; })()`, &hit)
@@ -62,7 +66,8 @@ type key struct {
 }
 
 var keys = map[string]key{
-	"Tab": {"Tab", "", 9, false}, "Shift+Tab": {"Tab", "", 9, true}, "Enter": {"Enter", "\r", 13, false}, "Escape": {"Escape", "", 27, false}, "Space": {"Space", " ", 32, false},
+	"Tab": {"Tab", "", 9, false}, "Shift+Tab": {"Tab", "", 9, true}, "Enter": {"Enter", "\r", 13, false},
+	"Escape": {"Escape", "", 27, false}, "Space": {"Space", " ", 32, false},
 	"ArrowUp": {"ArrowUp", "", 38, false}, "ArrowDown": {"ArrowDown", "", 40, false}, "/": {"Slash", "/", 191, false},
 }
 
@@ -74,7 +79,10 @@ func (p *Page) Press(names ...string) {
 		if !ok {
 			p.t.Fatalf("there is no key %q", name)
 		}
-		of := map[string]any{"key": k.code, "code": k.code, "windowsVirtualKeyCode": k.number, "nativeVirtualKeyCode": k.number, "modifiers": 0}
+		of := map[string]any{
+			"key": k.code, "code": k.code, "windowsVirtualKeyCode": k.number,
+			"nativeVirtualKeyCode": k.number, "modifiers": 0,
+		}
 		if k.text != "" {
 			of["key"] = k.text
 			of["text"] = k.text
@@ -98,7 +106,8 @@ func (p *Page) Type(text string) {
 	p.ask(p.session, "Input.insertText", map[string]any{"text": text}, nil)
 }
 
-// TabTo presses Tab until a condition on the focused element, called at, holds; it fails when the focus has gone round without that.
+// TabTo presses Tab until a condition on the focused element, called at, holds; it fails when the focus has gone
+// round without that.
 func (p *Page) TabTo(condition string) {
 	p.t.Helper()
 	const most = 300

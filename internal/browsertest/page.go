@@ -37,12 +37,14 @@ func (b *Browser) Page(t *testing.T) *Page {
 		b.conn.hear(p.session, nil)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		_ = b.conn.call(ctx, "", "Target.disposeBrowserContext", map[string]any{"browserContextId": p.context}, nil) // the browser may be gone
+		// the browser may be gone
+		_ = b.conn.call(ctx, "", "Target.disposeBrowserContext", map[string]any{"browserContextId": p.context}, nil)
 	})
 	for _, domain := range []string{"Page", "Runtime", "Log"} {
 		p.ask(p.session, domain+".enable", nil, nil)
 	}
-	p.ask(p.session, "Emulation.setFocusEmulationEnabled", map[string]any{"enabled": true}, nil) // tabs of other tests may be in front of it
+	// tabs of other tests may be in front of it
+	p.ask(p.session, "Emulation.setFocusEmulationEnabled", map[string]any{"enabled": true}, nil)
 	p.Size(1280, 800)
 	return p
 }
@@ -95,8 +97,8 @@ func (p *Page) hear(method string, params json.RawMessage) {
 	}
 }
 
-// Problems returns what the page complained of since it was opened: exceptions, errors and warnings of the console, violations of its policy, and, beginning
-// with "network:", answers that are errors.
+// Problems returns what the page complained of since it was opened: exceptions, errors and warnings of the console,
+// violations of its policy, and, beginning with "network:", answers that are errors.
 func (p *Page) Problems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +139,10 @@ func (p *Page) evaluate(expression string) (value json.RawMessage, failed string
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails *exception
 	}
-	err = p.try(p.session, "Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true}, &answer)
+	err = p.try(p.session, "Runtime.evaluate", map[string]any{
+		"expression": expression, "awaitPromise": true,
+		"returnByValue": true, "userGesture": true,
+	}, &answer)
 	if err == nil && answer.ExceptionDetails != nil {
 		failed = answer.ExceptionDetails.text()
 	}
@@ -166,7 +171,8 @@ func (p *Page) Text(expression string) (text string) {
 	return text
 }
 
-// waiting looks whenever something of the page changes, and answers once the condition holds, or with false when the time is over.
+// waiting looks whenever something of the page changes, and answers once the condition holds, or with false when the
+// time is over.
 const waiting = `new Promise((resolve) => {
 	const holds = () => { try { return Boolean(%s); } catch { return false; } };
 	const events = ['focusin', 'focusout', 'scroll', 'input', 'change', 'close', 'hashchange', 'resize', 'load'];
@@ -184,7 +190,7 @@ const waiting = `new Promise((resolve) => {
 	look();
 })`
 
-// Wait waits until a condition in JavaScript holds. One that throws does not hold.
+// Wait waits until a condition in JavaScript holds. A condition that throws does not hold.
 func (p *Page) Wait(condition string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
@@ -195,9 +201,12 @@ func (p *Page) Wait(condition string) {
 			return
 		}
 		// A page that is left takes its promises with it: the next one is asked.
-		if err == nil && failed == "" || ctx.Err() != nil || err != nil && !strings.Contains(err.Error(), "context") && !strings.Contains(err.Error(), "navigated") {
-			text, _, _ := p.evaluate("`${location.hash} focus on ${document.activeElement?.outerHTML.slice(0, 200)}\n${document.body?.innerText.slice(0, 3000)}`")
-			p.t.Fatalf("waited in vain for: %s\n%s %v\nproblems: %q\nthe page shows: %s", condition, failed, err, p.Problems(), text)
+		if err == nil && failed == "" || ctx.Err() != nil || err != nil && !strings.Contains(err.Error(), "context") &&
+			!strings.Contains(err.Error(), "navigated") {
+			text, _,
+				_ := p.evaluate("`${location.hash} focus on ${document.activeElement?.outerHTML.slice(0, 200)}\n${document.body?.innerText.slice(0, 3000)}`")
+			p.t.Fatalf("waited in vain for: %s\n%s %v\nproblems: %q\nthe page shows: %s", condition, failed,
+				err, p.Problems(), text)
 		}
 	}
 }
@@ -205,13 +214,17 @@ func (p *Page) Wait(condition string) {
 // Size gives the page a width and a height, in pixels.
 func (p *Page) Size(width, height int) {
 	p.t.Helper()
-	p.ask(p.session, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
+	p.ask(p.session, "Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": width, "height": height,
+		"deviceScaleFactor": 1, "mobile": false,
+	}, nil)
 }
 
 // Prefer sets what the person prefers, such as prefers-color-scheme: dark.
 func (p *Page) Prefer(name, value string) {
 	p.t.Helper()
-	p.ask(p.session, "Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": name, "value": value}}}, nil)
+	p.ask(p.session, "Emulation.setEmulatedMedia",
+		map[string]any{"features": []map[string]string{{"name": name, "value": value}}}, nil)
 }
 
 // Screenshot returns what the page shows as a PNG.

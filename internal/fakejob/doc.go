@@ -1,4 +1,4 @@
-// Command fakejob is a child process for tests: it does what its flags tell, in the order of this list, and exits.
+// Command fakejob is a child process for tests: it executes its flags in the order of this list, and exits.
 //
 //	-on-term ignore|N        ignores SIGTERM, or prints "terminated" and exits with code N; default: dies of it
 //	-env NAME                prints "NAME=value", or "NAME unset"; may be repeated
@@ -18,5 +18,5 @@
 //	-signal N                sends itself the signal with that number (1, 2, 9 or 15: some others do not end a Go program)
 //	-exit N                  exits with code N; default 0
 //
-// Whatever fails is printed to standard error, and the exit code is 99.
+// Errors are printed to standard error, with exit code 99.
 package main

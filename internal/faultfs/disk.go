@@ -42,7 +42,10 @@ type Fault struct {
 
 // NewDisk makes a disk that holds an image, all of it durable.
 func NewDisk(image *Image) *Disk {
-	d := &Disk{image: image, live: image.nodes.clone(), names: make(map[uint64]uint32), next: root + 1, listing: make(map[uint64][]listed)}
+	d := &Disk{
+		image: image, live: image.nodes.clone(), names: make(map[uint64]uint32), next: root + 1,
+		listing: make(map[uint64][]listed),
+	}
 	for ino, n := range d.live {
 		d.next = max(d.next, ino+1)
 		for _, below := range n.entries {
@@ -69,8 +72,8 @@ func (d *Disk) Len() int {
 // Replay goes through what was done from the beginning.
 func (d *Disk) Replay() *Replay { return NewReplay(d.image, d.Journal()) }
 
-// Cut cuts the power: nothing reaches the disk from now on, and every operation fails. It returns the number of operations
-// that were done.
+// Cut cuts the power: nothing reaches the disk from now on, and every operation fails. It returns the number of
+// operations that were done.
 func (d *Disk) Cut() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,7 +81,8 @@ func (d *Disk) Cut() int {
 	return len(d.journal)
 }
 
-// CutAfter cuts the power as Cut does, as soon as that number of operations was done since the disk was made, and closes the channel.
+// CutAfter cuts the power as Cut does, as soon as that number of operations was done since the disk was made, and
+// closes the channel.
 func (d *Disk) CutAfter(operations int) <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,7 +98,8 @@ func (d *Disk) cutWhenDue() {
 	}
 }
 
-// ReadOnly makes the disk read-only, as ext4 does by itself after an error, or ends that. A remount would wait for open files.
+// ReadOnly makes the disk read-only, as ext4 does by itself after an error, or ends that. A remount would wait for
+// open files.
 func (d *Disk) ReadOnly(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

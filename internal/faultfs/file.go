@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listed is one name of a folder as it was when the folder was opened.
+// listed is a name of a folder at the time when the folder was opened.
 type listed struct {
 	name string
 	ino  uint64

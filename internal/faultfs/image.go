@@ -66,7 +66,8 @@ func (i *Image) Names() []string {
 	return names
 }
 
-// Materialise writes the image into a folder that exists. Sockets are left out: they mean nothing without their process.
+// Materialise writes the image into a folder that exists. Sockets are left out: they mean nothing without their
+// process.
 func (i *Image) Materialise(dir string) error {
 	made := make(map[uint64]string)
 	folders := make(map[string]*node)

@@ -107,8 +107,8 @@ func (t tree) clone() tree {
 	return c
 }
 
-// apply carries out one operation. One that makes no sense (its folder never came to be) does nothing: it is a part of a journal
-// of which other parts were lost.
+// apply applies an operation. An operation that is impossible (its folder was never created) has no effect:
+// the journal is incomplete because other operations were lost.
 func (t tree) apply(o Op) {
 	t.applyNames(o)
 	t.applyContent(o)

@@ -20,7 +20,8 @@ const (
 	Everything Model = "everything"
 )
 
-// maxEnumerated is the number of unsynced changes up to which every subset of them is an image. Of more, subsets are drawn.
+// maxEnumerated is the number of unsynced changes up to which every subset of them is an image. Of more, subsets are
+// drawn.
 const maxEnumerated = 5
 
 // drawn is how many subsets are drawn.
@@ -126,7 +127,8 @@ func (r *Replay) carryAlong(dir uint64) {
 	}
 }
 
-// settle forgets the pending changes that a sync made durable. It made all changes of names durable in the ordered model.
+// settle forgets the pending changes that a sync made durable. It made all changes of names durable in the ordered
+// model.
 func (r *Replay) settle(durable func(*change) bool) {
 	left := r.pending[:0]
 	for _, c := range r.pending {

@@ -68,17 +68,23 @@ func TestModels(t *testing.T) {
 		model Model
 		want  []string
 	}{
-		"a process dies":                   {"create:a>3 write:3>x", Everything, []string{"a=x"}},
-		"nothing synced":                   {"create:a>3 write:3>x", Strict, []string{""}},
-		"file synced, name not":            {"create:a>3 write:3>x sync:3", Strict, []string{""}},
-		"a sync makes earlier names hold":  {"create:a>3 write:3>x sync:3", Ordered, []string{"a=x"}},
-		"name synced, file not":            {"create:a>3 write:3>x syncdir:1", Strict, []string{"a="}},
-		"name synced, file not, ordered":   {"create:a>3 write:3>x syncdir:1", Ordered, []string{"a="}},
-		"both":                             {"create:a>3 write:3>x sync:3 syncdir:1", Strict, []string{"a=x"}},
-		"a rename is ordered":              {"create:a>3 write:3>x sync:3 syncdir:1 rename:a>b=3", Ordered, []string{"a=x", "b=x"}},
-		"a rename is lost":                 {"create:a>3 write:3>x sync:3 syncdir:1 rename:a>b=3", Strict, []string{"a=x"}},
-		"half of a rename between folders": {"mkdir:d>2 create:a>3 syncdir:1 mv:a>3 syncdir:2", Strict, []string{"a= d/= d/a="}},
-		"a rename whose source is synced":  {"mkdir:d>2 create:a>3 syncdir:1 mv:a>3 syncdir:1", Strict, []string{"d/= d/a="}},
+		"a process dies":                  {"create:a>3 write:3>x", Everything, []string{"a=x"}},
+		"nothing synced":                  {"create:a>3 write:3>x", Strict, []string{""}},
+		"file synced, name not":           {"create:a>3 write:3>x sync:3", Strict, []string{""}},
+		"a sync makes earlier names hold": {"create:a>3 write:3>x sync:3", Ordered, []string{"a=x"}},
+		"name synced, file not":           {"create:a>3 write:3>x syncdir:1", Strict, []string{"a="}},
+		"name synced, file not, ordered":  {"create:a>3 write:3>x syncdir:1", Ordered, []string{"a="}},
+		"both":                            {"create:a>3 write:3>x sync:3 syncdir:1", Strict, []string{"a=x"}},
+		"a rename is ordered": {
+			"create:a>3 write:3>x sync:3 syncdir:1 rename:a>b=3", Ordered,
+			[]string{"a=x", "b=x"},
+		},
+		"a rename is lost": {"create:a>3 write:3>x sync:3 syncdir:1 rename:a>b=3", Strict, []string{"a=x"}},
+		"half of a rename between folders": {
+			"mkdir:d>2 create:a>3 syncdir:1 mv:a>3 syncdir:2", Strict,
+			[]string{"a= d/= d/a="},
+		},
+		"a rename whose source is synced": {"mkdir:d>2 create:a>3 syncdir:1 mv:a>3 syncdir:1", Strict, []string{"d/= d/a="}},
 		"any subset": {
 			"create:a>3 sync:3 syncdir:1 write:3>x create:b>4", Subset,
 			[]string{"a=", "a= b=", "a=x", "a=x b="},
@@ -113,7 +119,10 @@ func TestHashTellsImagesApart(t *testing.T) {
 	if base.Hash() != at("create:b>4 write:4>x rename:b>a=4").Hash() {
 		t.Error("the same content has two hashes")
 	}
-	for _, other := range []string{"create:b>3 write:3>x", "create:a>3 write:3>y", "create:a>3", "create:a>3 write:3>x create:b>4"} {
+	for _, other := range []string{
+		"create:b>3 write:3>x", "create:a>3 write:3>y", "create:a>3",
+		"create:a>3 write:3>x create:b>4",
+	} {
 		if base.Hash() == at(other).Hash() {
 			t.Errorf("%q has the same hash", other)
 		}

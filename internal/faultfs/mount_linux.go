@@ -28,7 +28,8 @@ func CanMount() error {
 	}
 	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("%w: %w (modprobe fuse; a container needs --device /dev/fuse --cap-add SYS_ADMIN)", ErrCannotMount, err)
+		return fmt.Errorf("%w: %w (modprobe fuse; a container needs --device /dev/fuse --cap-add SYS_ADMIN)",
+			ErrCannotMount, err)
 	}
 	return device.Close()
 }
@@ -51,7 +52,8 @@ func Mount(path string, disk *Disk) (*Mounted, error) {
 		return nil, fmt.Errorf("mount a disk on %s: %w", path, err)
 	}
 	if err := keepToOurselves(); err != nil {
-		return nil, errors.Join(fmt.Errorf("mount a disk on %s: %w", path, err), unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH))
+		return nil, errors.Join(fmt.Errorf("mount a disk on %s: %w", path, err),
+			unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH))
 	}
 	go fs.Serve() // ends with the mount, which Close waits for
 	if err := fs.WaitMount(); err != nil {
@@ -60,13 +62,15 @@ func Mount(path string, disk *Disk) (*Mounted, error) {
 	return &Mounted{path, fs}, nil
 }
 
-// keepToOurselves has no process inherit the descriptors of the disks that this one serves, which the direct mount leaves open. One that did
-// would wait for its disk while it keeps the disk from being given up, and could not be killed, when this process ends before it.
+// keepToOurselves prevents child processes from inheriting the descriptors of the disks that this process
+// serves, which the direct mount leaves open. If this process ended first, a child with such a descriptor
+// would wait for its disk while it prevents the release of the disk, and could not be killed.
 func keepToOurselves() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	for _, entry := range entries {
 		fd, notNumber := strconv.Atoi(entry.Name())
-		if target, gone := os.Readlink("/proc/self/fd/" + entry.Name()); notNumber == nil && gone == nil && target == "/dev/fuse" {
+		if target, gone := os.Readlink("/proc/self/fd/" + entry.Name()); notNumber == nil && gone == nil &&
+			target == "/dev/fuse" {
 			unix.CloseOnExec(fd)
 		}
 	}

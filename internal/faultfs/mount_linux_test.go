@@ -65,7 +65,8 @@ func TestADiskIsAFileSystem(t *testing.T) {
 	if info.Size() != 4 || !info.ModTime().Equal(then) || info.Mode() != 0o640 {
 		t.Errorf("%+v, %v", info, err)
 	}
-	if err := unix.Renameat2(unix.AT_FDCWD, in("b"), unix.AT_FDCWD, in("d/e/c"), unix.RENAME_NOREPLACE); !errors.Is(err, unix.EEXIST) {
+	if err := unix.Renameat2(unix.AT_FDCWD, in("b"), unix.AT_FDCWD, in("d/e/c"),
+		unix.RENAME_NOREPLACE); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("rename onto a name that exists: %v", err)
 	}
 	if err := os.Remove(in("d")); !errors.Is(err, unix.ENOTEMPTY) {

@@ -19,7 +19,10 @@ const forever = 24 * time.Hour
 func (s *server) String() string { return "faultfs" }
 
 func (s *server) attr(ino uint64, n *node, out *fuse.Attr) {
-	*out = fuse.Attr{Ino: ino, Size: uint64(len(n.data)), Mode: n.mode, Nlink: 1, Blksize: 4096, Blocks: uint64(len(n.data)+511) / 512}
+	*out = fuse.Attr{
+		Ino: ino, Size: uint64(len(n.data)), Mode: n.mode, Nlink: 1, Blksize: 4096,
+		Blocks: uint64(len(n.data)+511) / 512,
+	}
 	out.Owner = *fuse.CurrentOwner()
 	if n.folder() {
 		out.Nlink = 2
@@ -134,7 +137,9 @@ func (s *server) Mkdir(_ <-chan struct{}, input *fuse.MkdirIn, name string, out 
 	return s.create(input.NodeId, name, typeFolder|input.Mode&0o7777, nil, out)
 }
 
-func (s *server) Symlink(_ <-chan struct{}, header *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
+func (s *server) Symlink(_ <-chan struct{}, header *fuse.InHeader, target, name string,
+	out *fuse.EntryOut,
+) fuse.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.create(header.NodeId, name, typeLink|0o777, []byte(target), out)
@@ -188,7 +193,10 @@ func (s *server) Rename(_ <-chan struct{}, input *fuse.RenameIn, oldName, newNam
 	case over == from:
 		return fuse.OK
 	}
-	return fuse.Status(s.do(Op{Kind: Rename, Node: from, Dir: input.NodeId, Name: oldName, ToDir: input.Newdir, ToName: newName}))
+	return fuse.Status(s.do(Op{
+		Kind: Rename, Node: from, Dir: input.NodeId, Name: oldName,
+		ToDir: input.Newdir, ToName: newName,
+	}))
 }
 
 func (s *server) Link(_ <-chan struct{}, input *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
@@ -208,7 +216,10 @@ func (s *server) Link(_ <-chan struct{}, input *fuse.LinkIn, name string, out *f
 }
 
 func (s *server) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
-	*out = fuse.StatfsOut{Blocks: 1 << 20, Bfree: 1 << 19, Bavail: 1 << 19, Files: 1 << 20, Ffree: 1 << 19, Bsize: 4096, NameLen: 255, Frsize: 4096}
+	*out = fuse.StatfsOut{
+		Blocks: 1 << 20, Bfree: 1 << 19, Bavail: 1 << 19, Files: 1 << 20, Ffree: 1 << 19, Bsize: 4096,
+		NameLen: 255, Frsize: 4096,
+	}
 	return fuse.OK
 }
 

@@ -1,11 +1,12 @@
-// Mutants is the test of the tests: it takes away what the promises rest on, one thing at a time, in a copy of the tree, and wants
-// the suites to turn red each time.
+// Mutants tests the tests: it breaks the code on which the promises rest, in one place at a time, in a copy
+// of the tree, and expects the test suites to fail each time.
 //
 //	tree ──copy──▶ temporary folder ──replace one text──▶ go test of the suites that should notice ──▶ red: good
 //
-// The list below is the authority. A text that is not found exactly once is an error, so the list follows the code. So are what would
-// look like success: a mutant that does not build, a suite that ends without a test that failed, and one that is red, or is skipped,
-// without any mutant; each suite is run once as it is, in the same way and with the same counts.
+// The list below is the authority. A text that does not occur exactly once is an error, so the list follows
+// the code. These are errors too, because they look like success: a mutant that does not build, a suite that
+// ends without a failed test, and a suite that fails or is skipped without any mutant; each suite runs once
+// on the unchanged code, in the same way and with the same counts.
 package main
 
 import (
@@ -31,7 +32,7 @@ type mutant struct {
 	hangs    bool // that the suite does not end is what the mutant does
 }
 
-// longest bounds one suite, and soon one that hangs, which is red as well.
+// longest bounds one suite; soon bounds a suite that hangs, which counts as a failure too.
 const (
 	longest = 12 * time.Minute
 	soon    = 2 * time.Minute
@@ -43,7 +44,8 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"the folder of the day is not synced", "statefs/publish.go", "go func() { errs <- t.syncDay(day) }()", "go func() { _ = day; errs <- nil }()",
+		"the folder of the day is not synced", "statefs/publish.go", "go func() { errs <- t.syncDay(day) }()",
+		"go func() { _ = day; errs <- nil }()",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
@@ -55,41 +57,48 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"the name of a new storage is not synced", "statefs/tree.go", "if err == nil || options.Durability != Power {", "if err == nil || true {",
+		"the name of a new storage is not synced", "statefs/tree.go", "if err == nil || options.Durability != Power {",
+		"if err == nil || true {",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"work starts before running is durable", "daemon/begin.go", "if err := d.owner.Sync(op.id()); err != nil {", "if err := error(nil); err != nil {",
+		"work starts before running is durable", "daemon/begin.go", "if err := d.owner.Sync(op.id()); err != nil {",
+		"if err := error(nil); err != nil {",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"a request comes before the record says that the work has begun", "daemon/look.go", "if !op.unsaid.IsZero() {", "if false {",
+		"a request comes before the record says that the work has begun", "daemon/reconcile.go",
+		"if !op.unrecordedStart.IsZero() {", "if false {",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"a start of which only the marker tells is forgotten", "daemon/behind.go", "if err := rec.Begun(at); err != nil {", "if _ = at; true {",
+		"a start of which only the marker tells is forgotten", "daemon/deferred_start.go",
+		"if err := rec.RecordStart(at); err != nil {", "if _ = at; true {",
 		"TestRecovery", "./daemon", false,
 	},
 	{
-		"who comes after an end that was cut short is not woken", "daemon/adopt.go", "d.wakeChildren(rec.ID)", "_ = rec",
+		"who comes after an end that was cut short is not woken", "daemon/adopt.go", "d.enqueueChildren(rec.ID)", "_ = rec",
 		"TestChainAfterAnEndThatWasCutShort", "./daemon", false,
 	},
 	{
-		"slots that were being fired are forgotten", "daemon/scheduler.go", "if job.kept.Firing != nil {", "if false {",
+		"slots that were being fired are forgotten", "daemon/scheduler.go", "if job.state.Firing != nil {", "if false {",
 		"TestAFiringThatWasCutShort", "./daemon", false,
 	},
 	{
-		"an entry of the outbox is written after the end", "daemon/history.go", "\tif err := d.pack(rec); err != nil {\n\t\treturn err\n\t}\n", "\tdefer func() { _ = d.pack(rec) }()\n",
+		"an entry of the outbox is written after the end", "daemon/history.go",
+		"\tif err := d.writeEntries(rec); err != nil {\n\t\treturn err\n\t}\n",
+		"\tdefer func() { _ = d.writeEntries(rec) }()\n",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
-		"outbox/ is not synced", "statefs/outbox.go", "func (o *Owner) SyncOutbox() error { return o.outboxSync.sync() }", "func (o *Owner) SyncOutbox() error { return nil }",
+		"outbox/ is not synced", "statefs/outbox.go", "func (o *Owner) SyncOutbox() error { return o.outboxSync.sync() }",
+		"func (o *Owner) SyncOutbox() error { return nil }",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
 		"an entry goes before the record says what became of it", "daemon/deliver.go",
-		"if err := d.amendDelivery(rec, name, func(it *statefs.Delivery) { it.State, it.Error, it.Output = state, reason, output }); err != nil {",
-		"if err := errors.Join(d.owner.RemoveEntry(name), d.amendDelivery(rec, name, func(it *statefs.Delivery) { it.State, it.Error, it.Output = state, reason, output })); err != nil {",
+		"if err := d.amendDelivery(rec, name, settle); err != nil {",
+		"if err := errors.Join(d.owner.RemoveEntry(name), d.amendDelivery(rec, name, settle)); err != nil {",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
@@ -97,71 +106,87 @@ var mutants = []mutant{
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
-		"an older try puts off what somebody asked for", "outbox/verdict.go", "if !t.prompted {", "if true {",
-		"TestProbeDuringTries", "./outbox", false,
+		"an older try puts off what somebody asked for", "daemon/outbox/settle.go", "if !t.probeRequested {", "if true {",
+		"TestProbeDuringTries", "./daemon/outbox", false,
 	},
 	{
-		"a file is made over what is there", "statefs/rename_linux.go", "unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)", "unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, 0)",
+		"a file is made over what is there", "statefs/rename_linux.go",
+		"unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)",
+		"unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, 0)",
 		".", "./statefs", false,
 	},
 	{
-		"a marker is renamed over what is there", "statefs/rename_linux.go", "unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)", "unix.Renameat2(fd, from, fd, to, 0)",
+		"a marker is renamed over what is there", "statefs/rename_linux.go",
+		"unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)", "unix.Renameat2(fd, from, fd, to, 0)",
 		".", "./statefs", false,
 	},
 	{
-		"an overflow asks for no rescan", "statefs/watch/dir.go", "\t\td.overflows.Add(1)\n\t}\n\td.set.askRescan()\n", "\t\td.overflows.Add(1)\n\t}\n",
+		"an overflow asks for no rescan", "statefs/watch/dir.go", "\t\td.overflows.Add(1)\n\t}\n\td.set.requestRescan()\n",
+		"\t\td.overflows.Add(1)\n\t}\n",
 		".", "./statefs/watch", false,
 	},
 	{
-		"the errors of the watcher are not read", "statefs/watch/dir.go", "events, faults = d.watcher.Events, d.watcher.Errors", "events, faults = d.watcher.Events, nil",
+		"the errors of the watcher are not read", "statefs/watch/dir.go",
+		"events, faults = d.watcher.Events, d.watcher.Errors", "events, faults = d.watcher.Events, nil",
 		"TestUnreliableEvents", "./statefs/watch", true,
 	},
 	{
-		"a request that is asked again is forgotten", "daemon/asks.go", "if op.awaits(t.Ask) {", "if false {",
+		"a request that is asked again is forgotten", "daemon/requests.go", "if op.hasPending(t.Action) {", "if false {",
 		"TestPauseThatIsAskedAgainBeforeTheWorkStops", "./daemon", false,
 	},
 	{
-		"a marker is known by its inode number alone", "statefs/identity.go", "(i.Born.IsZero() || other.Born.IsZero() || i.Born.Equal(other.Born))", "true",
+		"a marker is known by its inode number alone", "statefs/identity.go",
+		"(i.Born.IsZero() || other.Born.IsZero() || i.Born.Equal(other.Born))", "true",
 		"TestRemovedMarkerWhoseInodeIsGivenAway", "./daemon", false,
 	},
 	{
-		"a keeper lists before what is begun is there", "keeper/client_linux.go", "for len(s.starting) > 0 && c.number == s.heard {", "for false {",
-		"TestStartOfAKilledDaemonIsInTheListOrDropped", "./keeper", false,
+		"a keeper lists before what is begun is there", "daemon/keeper/client_linux.go",
+		"for len(s.starting) > 0 && c.number == s.heard {", "for false {",
+		"TestStartOfAKilledDaemonIsInTheListOrDropped", "./daemon/keeper", false,
 	},
 	{
-		"a warden does nothing", "keeper/warden_main_linux.go", "ended, err := o.carryOut(ctx)", "ended, err := 0, error(nil)",
-		"TestWardenComesAndGoes", "./keeper", false,
+		"a warden does nothing", "daemon/keeper/warden_main_linux.go", "ended, err := o.carryOut(ctx)",
+		"ended, err := 0, error(nil)",
+		"TestWardenComesAndGoes", "./daemon/keeper", false,
 	},
 	{
-		"a group is removed before it is empty", "keeper/cgroup_linux.go", "\terr = awaitEmpty(dir, grace)\n\tif errors.Is(err, os.ErrDeadlineExceeded) {", "\tif errors.Is(err, os.ErrDeadlineExceeded) {",
-		"TestGroupOfWhatIsDying", "./keeper", false,
+		"a group is removed before it is empty", "daemon/keeper/cgroup_linux.go",
+		"\terr = awaitEmpty(dir, grace)\n\tif errors.Is(err, os.ErrDeadlineExceeded) {",
+		"\tif errors.Is(err, os.ErrDeadlineExceeded) {",
+		"TestGroupOfWhatIsDying", "./daemon/keeper", false,
 	},
 	{
-		"a look forgets what the one before left there", "daemon/sight.go", "statefs.NameOf(op.state) | op.open", "statefs.NameOf(op.state)",
+		"a look forgets what the one before left there", "daemon/observe.go", "statefs.MarkerBit(op.state) | op.extraNames",
+		"statefs.MarkerBit(op.state)",
 		"TestASightAsks", "./daemon", false,
 	},
 	{
-		"a step begins before the record says it", "daemon/step_next.go", "\tif err := d.owner.WriteRecord(&rec); err != nil {\n\t\treturn err\n\t}\n\tif err := d.owner.Sync(op.id()); err != nil {", "\tif err := d.owner.Sync(op.id()); err != nil {",
+		"a step begins before the record says it", "daemon/step_next.go",
+		"\tif err := d.owner.WriteRecord(&rec); err != nil {\n\t\treturn err\n\t}\n\tif err := d.owner.Sync(op.id()); err != nil {", "\tif err := d.owner.Sync(op.id()); err != nil {",
 		"TestRandomSteps", "./daemon", false,
 	},
 	{
-		"the end of a step is not in the record", "daemon/finish.go", "d.stepEnded(op.rec, op.run, op.endedBy)", "_ = op.endedBy",
+		"the end of a step is not in the record", "daemon/finish.go",
+		"d.applyStepEnd(op.rec, op.run, op.endCause)", "_ = op.endCause",
 		"TestStepsRunInTheirOrder|TestGates", "./daemon", false,
 	},
 	{
-		"a request that is made again counts again", "daemon/step_acts.go", "d.olderThanState(op, r) || carriedOut(op.rec, r)", "false",
+		"a request that is made again counts again", "daemon/step_actions.go",
+		"d.olderThanState(op, r) || alreadyApplied(op.rec, r)", "false",
 		"TestRandomSteps", "./daemon", false,
 	},
 	{
-		"an optional step is tried before what it needs", "steps/plan.go", "func(need string) bool { return !done(list, need) }", "func(string) bool { return false }",
-		"TestRandomGraphs", "./steps", false,
+		"an optional step is tried before what it needs", "statefs/steps/plan.go",
+		"func(need string) bool { return !done(list, need) }", "func(string) bool { return false }",
+		"TestRandomGraphs", "./statefs/steps", false,
 	},
 	{
 		"a cancel between two steps is forgotten", "daemon/step_next.go", "case op.cancelling != nil:", "case false:",
 		"TestCancelBetweenSteps", "./daemon", false,
 	},
 	{
-		"a request beside the end of a step is forgotten", "daemon/look.go", "if len(sight.Asks)+len(op.taken) > 0 {", "if false {",
+		"a request beside the end of a step is forgotten", "daemon/reconcile.go",
+		"if len(sight.Requests)+len(op.pendingRequests) > 0 {", "if false {",
 		"TestRequestBesideTheEndOfAStep", "./daemon", false,
 	},
 	{
@@ -169,20 +194,25 @@ var mutants = []mutant{
 		"TestTrailingMarkerThatIsRemovedMeanwhile", "./daemon", false,
 	},
 	{
-		"a lane starts one more than it has room for", "queue/room.go", "r.holders.Len() >= r.capacity", "r.holders.Len() > r.capacity",
-		"TestRules|TestQueueFollowsTheRule", "./queue", false,
+		"a lane starts one more than it has room for", "daemon/queue/quota.go", "r.holders.Len() >= r.capacity",
+		"r.holders.Len() > r.capacity",
+		"TestRules|TestQueueFollowsTheRule", "./daemon/queue", false,
 	},
 	{
-		"a key that is held is offered", "queue/key.go", "\t\tcase k.holders != nil:\n\t\t\tl.withdraw()\n", "\t\tcase false:\n",
-		"TestRules|TestQueueFollowsTheRule", "./queue", false,
+		"a key that is held is offered", "daemon/queue/key.go",
+		"\t\tcase k.holders != nil, strict && k.first.line != l:\n\t\t\tl.withdraw()\n",
+		"\t\tcase strict && k.first.line != l:\n\t\t\tl.withdraw()\n",
+		"TestRules|TestQueueFollowsTheRule", "./daemon/queue", false,
 	},
 	{
-		"who cannot start holds up its key", "queue/key.go", "(first == nil || k.before(head, first)) && l.class.open(now)", "first == nil || k.before(head, first)",
-		"TestRules|TestQueueFollowsTheRule", "./queue", false,
+		"who cannot start holds up its key", "daemon/queue/key.go",
+		"(first == nil || k.before(head, first)) && l.class.open(now)", "first == nil || k.before(head, first)",
+		"TestRules|TestQueueFollowsTheRule", "./daemon/queue", false,
 	},
 	{
-		"an urgent one waits behind a patient head of its key", "queue/key.go", "best.moreUrgent(k.best)", "best.submittedBefore(k.best)",
-		"TestRules|TestQueueFollowsTheRule", "./queue", false,
+		"an urgent one waits behind a patient head of its key", "daemon/queue/key.go", "best.moreUrgent(k.best)",
+		"best.submittedBefore(k.best)",
+		"TestRules|TestQueueFollowsTheRule", "./daemon/queue", false,
 	},
 }
 
@@ -208,11 +238,13 @@ func run() error {
 			continue
 		}
 		begun := time.Now()
-		if out, err := suite(dir, m); err != nil || !strings.Contains(out, "\n--- PASS: ") || strings.Contains(out, "--- SKIP: "+m.run) {
+		if out, err := suite(dir, m); err != nil || !strings.Contains(out, "\n--- PASS: ") ||
+			strings.Contains(out, "--- SKIP: "+m.run) {
 			return fmt.Errorf("%s %s does not pass without any mutant (%w):\n%s", m.pkg, m.run, err, out)
 		}
 		whole[m.pkg+" "+m.run] = true
-		fmt.Fprintf(os.Stdout, "%-9s %-45s %-20s %-22s %4.0f s\n", "green", "as it is", m.pkg, m.run, time.Since(begun).Seconds())
+		fmt.Fprintf(os.Stdout, "%-9s %-45s %-20s %-22s %4.0f s\n", "green", "as it is", m.pkg, m.run,
+			time.Since(begun).Seconds())
 	}
 	survivors := 0
 	for _, m := range mutants {
@@ -292,7 +324,8 @@ func try(dir string, m mutant) (verdict string, err error) {
 	return "red", nil
 }
 
-// suite runs the tests of a mutant in the copy: all crash states, until the first failure. The error is that of go test.
+// suite runs the tests of a mutant in the copy: all crash states, until the first failure. The error is that of go
+// test.
 func suite(dir string, m mutant) (out string, err error) {
 	limit := longest
 	if m.hangs {
@@ -300,7 +333,8 @@ func suite(dir string, m mutant) (out string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit+time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-vet=off", "-failfast", "-v", "-timeout", limit.String(), "-run", m.run, m.pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-vet=off", "-failfast", "-v", "-timeout", limit.String(),
+		"-run", m.run, m.pkg)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "JOBDIR_TORTURE=every")
 	text, err := cmd.CombinedOutput()

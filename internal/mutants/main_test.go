@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The list follows the code also where nobody runs it: a text that has moved on is seen at once, and not by the next run, which takes long.
+// The list must follow the code even if mutants is rarely run: this test finds a text that has changed,
+// without the long run.
 func TestEachMutantIsFoundOnce(t *testing.T) {
 	t.Parallel()
 	for _, m := range mutants {

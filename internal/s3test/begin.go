@@ -2,8 +2,8 @@ package s3test
 
 import "testing"
 
-// Begin runs a server of a kind until the test ends, with the buckets that it names. A test whose server is not installed is skipped with the command
-// that gets it.
+// Begin runs a server of a kind until the test ends, with the buckets that it names. A test whose server is not
+// installed is skipped with the command that gets it.
 func Begin(tb testing.TB, kind Kind, buckets ...string) *Server {
 	tb.Helper()
 	s := Prepare(tb, kind)

@@ -19,7 +19,7 @@ var (
 	MinIO   = Kind{"minio", "go install -ldflags='-s -w' github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"}
 )
 
-// Kinds are all of them, the one that is always there first.
+// Kinds returns all kinds; the first is always available.
 func Kinds() []Kind { return []Kind{Versity, MinIO} }
 
 // Find returns the path of the program. The error says how to install it.

@@ -10,31 +10,35 @@ import (
 	"time"
 )
 
-// Line forwards connections to a server, as slowly and for as long as a test wants. Its methods are safe for concurrent use.
+// Line forwards connections to a server, as slowly and for as long as a test wants. Its methods are safe for
+// concurrent use.
 type Line struct {
 	listener net.Listener
 	to       string
 	rate     atomic.Int64 // bytes a second to the server; 0 is as many as there are
-	room     atomic.Int64 // how many bytes may still go to the server before every connection is cut; negative is any number
-	passed   atomic.Int64
-	conns    sync.WaitGroup
+	// how many bytes may still go to the server before every connection is cut; negative is any number
+	room   atomic.Int64
+	passed atomic.Int64
+	conns  sync.WaitGroup
 
 	ctx    context.Context //nolint:containedctx // it ends the connections
 	cancel context.CancelFunc
 }
 
-// shallow is how much the kernel takes in advance on a line that is shallow, which the line has not let pass yet: little, as on a real slow line.
+// shallow is how much the kernel takes in advance on a line that is shallow, which the line has not let pass yet:
+// little, as on a real slow line.
 const shallow = 2 << 10
 
-// NewLine listens on loopback and forwards to an address. isShallow has the kernel take little in advance, so that what is slow is seen as
-// slow.
+// NewLine listens on loopback and forwards to an address. isShallow has the kernel take little in advance, so that
+// what is slow is seen as slow.
 func NewLine(to string, isShallow bool) (*Line, error) {
 	listen := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		if !isShallow {
 			return nil
 		}
 		return c.Control(func(fd uintptr) {
-			_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, shallow) // a larger one makes it less slow, not wrong
+			// a larger one makes it less slow, not wrong
+			_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, shallow)
 		})
 	}}
 	listener, err := listen.Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -54,7 +58,8 @@ func (l *Line) URL() string { return "http://" + l.listener.Addr().String() }
 // Slow lets so many bytes a second through to the server; 0 is as many as there are.
 func (l *Line) Slow(rate int64) { l.rate.Store(rate) }
 
-// CutAfter cuts every connection when so many bytes more have gone to the server, and until it is called again; negative is never.
+// CutAfter cuts every connection when so many bytes more have gone to the server, and until it is called again;
+// negative is never.
 func (l *Line) CutAfter(n int64) { l.room.Store(n) }
 
 // Passed is how many bytes have gone to the server.

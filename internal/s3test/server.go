@@ -45,7 +45,8 @@ type Server struct {
 	output  *os.File
 }
 
-// New prepares a server with its data below dir; it does not run. The error says how to install the program when it is missing.
+// New prepares a server with its data below dir; it does not run. The error says how to install the program when it
+// is missing.
 func New(kind Kind, dir string) (*Server, error) {
 	program, err := Find(kind)
 	if err != nil {
@@ -56,7 +57,7 @@ func New(kind Kind, dir string) (*Server, error) {
 	return s, errors.Join(err, os.MkdirAll(filepath.Join(dir, "data"), 0o700))
 }
 
-// freeAddr is an address of loopback that nobody listens at.
+// freeAddr returns an unused address of loopback.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,7 +85,8 @@ func (s *Server) command() (cmd *exec.Cmd, ready string) {
 	data := filepath.Join(s.dir, "data")
 	if s.kind == MinIO {
 		cmd = exec.Command(s.program, "server", "--address", s.addr, "--quiet", data)
-		cmd.Env = append(os.Environ(), "MINIO_ROOT_USER="+s.AccessKey, "MINIO_ROOT_PASSWORD="+s.SecretKey, "MINIO_UPDATE=off", "MINIO_BROWSER=off")
+		cmd.Env = append(os.Environ(), "MINIO_ROOT_USER="+s.AccessKey, "MINIO_ROOT_PASSWORD="+s.SecretKey, "MINIO_UPDATE=off",
+			"MINIO_BROWSER=off")
 		return cmd, "/minio/health/ready"
 	}
 	args := []string{"--port", s.addr, "--quiet", "--health", "/healthz"}
@@ -108,7 +110,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	cmd.Stdout, cmd.Stderr = s.output, s.output
 	cmd.Dir = s.dir
-	alone(cmd)
+	killWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, s.output.Close())
 	}
@@ -147,7 +149,8 @@ func (s *Server) await(ctx context.Context, url string) error {
 	}
 }
 
-// ready asks whether the server says that it is well, and then whether it really answers: minio says so a moment too early.
+// ready asks whether the server says that it is well, and then whether it really answers: minio says so a moment too
+// early.
 func (s *Server) ready(ctx context.Context, url string) error {
 	health := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it is only asked whether it listens
@@ -172,7 +175,7 @@ func (s *Server) ready(ctx context.Context, url string) error {
 	return err
 }
 
-// Kill ends the server at once, and returns when it is gone. One that does not run is left alone.
+// Kill ends the server immediately, and returns when it is gone. It ignores a server that does not run.
 func (s *Server) Kill() {
 	if s.cmd == nil {
 		return

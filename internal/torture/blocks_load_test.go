@@ -18,25 +18,26 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// recording is what clients were told by daemons on a disk that writes down what is done to it, each with how far the disk was.
+// recording holds the answers that clients got from daemons on a recording disk, each with the position of
+// the disk.
 type recording struct {
 	r    *rig
-	at   func() int // how far the disk is
+	at   func() int // position of the disk
 	mu   sync.Mutex
-	told []told
+	acks []acknowledgement
 }
 
-// errNotTold says that an answer did not come.
+// errNotTold means that an answer did not arrive.
 var errNotTold = errors.New("no answer")
 
-func (rec *recording) note(what told) {
+func (rec *recording) note(what acknowledgement) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	rec.told = append(rec.told, what)
+	rec.acks = append(rec.acks, what)
 }
 
-// hear notes what the commands say when they begin, as soon as it is read, until the returned call. A pipe takes the place of the
-// file that they write to.
+// hear records the messages that commands write when they start, until the returned function is called. A
+// pipe replaces the file that they write to.
 func (rec *recording) hear(t *testing.T) (stop func()) {
 	t.Helper()
 	must(t, os.Remove(rec.r.effects))
@@ -58,7 +59,7 @@ func (rec *recording) hear(t *testing.T) (stop func()) {
 				t.Errorf("a command said %q: %v", lines.Text(), err)
 			}
 			at := rec.at()
-			rec.note(told{sent: at, answered: at, id: id, run: run})
+			rec.note(acknowledgement{sent: at, answered: at, id: id, run: run})
 		}
 	})
 	return func() {
@@ -67,13 +68,13 @@ func (rec *recording) hear(t *testing.T) (stop func()) {
 	}
 }
 
-// hasBegun waits until the command of an operation has begun.
+// hasBegun waits until the command of an operation has started.
 func (rec *recording) hasBegun(ctx context.Context, id statefs.ID) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
 		rec.mu.Lock()
-		for _, what := range rec.told {
+		for _, what := range rec.acks {
 			if what.id == id && what.run > 0 {
 				rec.mu.Unlock()
 				return nil
@@ -94,33 +95,36 @@ func (rec *recording) submit(ctx context.Context, d *daemon, job string) (statef
 	if err != nil {
 		return statefs.ID{}, fmt.Errorf("%w to the submit of %s: %w", errNotTold, job, err)
 	}
-	rec.note(told{sent: sent, answered: rec.at(), id: op.ID})
+	rec.note(acknowledgement{sent: sent, answered: rec.at(), id: op.ID})
 	return op.ID, nil
 }
 
-// ask asks and, with a wait, returns when it took effect.
-func (rec *recording) ask(ctx context.Context, d *daemon, id statefs.ID, ask statefs.Ask, wait time.Duration) error {
+// request sends a request and, with a wait, returns when it took effect.
+func (rec *recording) request(ctx context.Context, d *daemon, id statefs.ID, ask statefs.Action,
+	wait time.Duration,
+) error {
 	sent := rec.at()
 	if _, err := d.Request(ctx, id, ask, wait); err != nil {
-		rec.note(told{sent: sent, answered: math.MaxInt, id: id, ask: ask})
+		rec.note(acknowledgement{sent: sent, answered: math.MaxInt, id: id, action: ask})
 		return fmt.Errorf("%w to %s of %s: %w", errNotTold, ask, id, err)
 	}
-	rec.note(told{sent: sent, answered: rec.at(), id: id, ask: ask})
+	rec.note(acknowledgement{sent: sent, answered: rec.at(), id: id, action: ask})
 	return nil
 }
 
-// end waits for the end of an operation and notes what was shown.
+// end waits for the end of an operation and records its footer.
 func (rec *recording) end(ctx context.Context, d *daemon, id statefs.ID) error {
 	footer, err := d.Wait(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%w to the wait for %s: %w", errNotTold, id, err)
 	}
 	at := rec.at()
-	rec.note(told{sent: at, answered: at, id: id, end: footer})
+	rec.note(acknowledgement{sent: at, answered: at, id: id, end: footer})
 	return nil
 }
 
-// round is what one client does: work that ends, work in steps, and work that is paused, resumed and cancelled; one more stays paused.
+// round is the work of one client: an operation that ends, one with steps, and one that is paused, resumed
+// and cancelled; another one stays paused.
 func (rec *recording) round(ctx context.Context, d *daemon) error {
 	short, err := rec.submit(ctx, d, "quick")
 	if err != nil {
@@ -134,10 +138,10 @@ func (rec *recording) round(ctx context.Context, d *daemon) error {
 		return err
 	}
 	for _, step := range []struct {
-		ask  statefs.Ask
+		ask  statefs.Action
 		wait time.Duration
 	}{{statefs.Pause, patience}, {statefs.Resume, patience}, {statefs.Pause, 0}, {statefs.Cancel, 0}} {
-		if err := rec.ask(ctx, d, long, step.ask, step.wait); err != nil {
+		if err := rec.request(ctx, d, long, step.ask, step.wait); err != nil {
 			return err
 		}
 	}
@@ -148,8 +152,8 @@ func (rec *recording) round(ctx context.Context, d *daemon) error {
 	return errors.Join(rec.end(ctx, d, long), rec.end(ctx, d, items))
 }
 
-// perform lets clients go rounds beside each other, and one of them alone; then it kills the daemon, and has the next one do the same.
-// What is paused and what runs when it is killed is there until the end.
+// perform runs rounds of concurrent clients, and of one client alone; then it kills the daemon and repeats
+// that with the next one. Operations that are paused or running at the kill remain until the end.
 func (rec *recording) perform(t *testing.T, daemons, rounds int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
@@ -174,7 +178,7 @@ func (rec *recording) perform(t *testing.T, daemons, rounds int) {
 			t.Fatalf("%v\nthe daemon said: %s", err, d.stderr)
 		}
 		_, err = rec.submit(ctx, d, "sleep")
-		must(t, errors.Join(err, rec.hasBegun(ctx, held), rec.ask(ctx, d, held, statefs.Pause, patience)))
+		must(t, errors.Join(err, rec.hasBegun(ctx, held), rec.request(ctx, d, held, statefs.Pause, patience)))
 		d.kill()
 	}
 }

@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jobdir/jobdir/internal/blockrec"
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// socket is where a disk is put in: a block device with a file system, mounted for the storage of a rig.
+// socket is the mount point of a disk: a block device with a file system, mounted for the storage of a rig.
 type socket struct {
 	*rig
 	fs     blockrec.FileSystem
@@ -25,14 +26,16 @@ type socket struct {
 	device *blockrec.Attached
 }
 
-// insert mounts a disk, or skips the test where that cannot be done. The file system repairs itself by its journal here.
+// insert mounts a disk, or skips the test if that is not possible. The file system recovers by its journal
+// here.
 func (s *socket) insert(disk *blockrec.Disk) {
 	s.t.Helper()
 	device, err := blockrec.Attach(s.folder, disk)
 	must(s.t, err)
 	if err = s.fs.Mount(device, s.at); err == nil {
 		s.device = device
-		// After a power cut the machine has another boot ID, and no daemon reads an index of another boot. Here it has the same one.
+		// After a real power failure the machine has another boot ID, and no daemon reads an index of another
+		// boot. Here the boot ID is the same.
 		err = os.Remove(filepath.Join(s.dir, "history.db"))
 	} else {
 		err = errors.Join(err, device.Close())
@@ -45,7 +48,7 @@ func (s *socket) insert(disk *blockrec.Disk) {
 	}
 }
 
-// remove ends every process of the rig and takes the disk out.
+// remove ends every process of the rig and unmounts the disk.
 func (s *socket) remove() {
 	if s.device == nil {
 		return
@@ -62,19 +65,23 @@ func (s *socket) remove() {
 	s.device = nil
 }
 
-// TestBlocksReordered records what real file systems write to their disk while daemons acknowledge, cuts the power at points of that,
-// mounts what a disk with a volatile cache may hold there, starts a daemon on it, and compares it with what was told until then.
+// TestBlocksReordered records what real file systems write to their disk while daemons acknowledge requests.
+// It cuts the power at many points, mounts a possible state of a disk with a volatile cache, starts a daemon
+// on it, and compares the storage with the answers until then.
 func TestBlocksReordered(t *testing.T) {
 	t.Parallel()
 	if err := blockrec.CanAttach(); err != nil {
 		t.Skipf("the recorder needs root, FUSE and loop devices: %v", err)
 	}
-	states := map[string]int{"ext4": scaled(8, 100), "xfs": scaled(0, 30), "btrfs": scaled(0, 50)}
+	states := map[string]int{
+		"ext4": prooftest.Count(3, 8, 100), "xfs": prooftest.Count(0, 0, 30),
+		"btrfs": prooftest.Count(0, 0, 50),
+	}
 	for _, fs := range blockrec.FileSystems() {
 		t.Run(fs.Name, func(t *testing.T) {
 			t.Parallel()
 			if states[fs.Name] == 0 {
-				t.Skip("only in the full form: JOBDIR_TORTURE=full")
+				t.Skip("only in make torture: JOBDIR_TORTURE=full")
 			}
 			image, err := fs.Format(t.TempDir())
 			if errors.Is(err, blockrec.ErrCannotAttach) {
@@ -88,22 +95,22 @@ func TestBlocksReordered(t *testing.T) {
 			s.insert(disk)
 			rec := &recording{r: s.rig, at: disk.Len}
 			stop := rec.hear(t)
-			rec.perform(t, scaled(1, 2), scaled(1, 5))
-			replay := disk.Replay() // what an unmount writes is no part of it
+			rec.perform(t, prooftest.Count(1, 1, 2), prooftest.Count(1, 1, 5))
+			replay := disk.Replay() // without the writes of an unmount
 			s.remove()
 			stop()
 			if t.Failed() {
 				return
 			}
-			s.cutEverywhere(replay, rec.told, states[fs.Name])
+			s.cutEverywhere(replay, rec.acks, states[fs.Name])
 		})
 	}
 }
 
-// cutEverywhere checks a number of states of a recording, and counts.
-func (s *socket) cutEverywhere(replay *blockrec.Replay, all []told, states int) {
+// cutEverywhere checks a number of states of a recording, and counts them.
+func (s *socket) cutEverywhere(replay *blockrec.Replay, all []acknowledgement, states int) {
 	s.t.Helper()
-	must(s.t, os.Remove(s.effects)) // the pipe; nobody listens any more
+	must(s.t, os.Remove(s.effects)) // the pipe; it has no reader any more
 	must(s.t, os.WriteFile(s.effects, nil, 0o600))
 	points := s.pointsOf(replay, all, states)
 	operations, answers, pending, dropped := 0, 0, 0, 0
@@ -115,7 +122,7 @@ func (s *socket) cutEverywhere(replay *blockrec.Replay, all []told, states int) 
 		dropped += *lost
 		expected := expect(all, at)
 		operations += len(expected.ops)
-		answers += toldUntil(all, at)
+		answers += acksUntil(all, at)
 		if err := s.recover(image, expected); err != nil {
 			s.t.Fatalf("%s, after %d of %d writes and flushes, without %d of the %d blocks that were not flushed: %v\n%s",
 				s.fs.Name, at, replay.Len(), *lost, replay.Pending(), err, lastOps(replay))
@@ -129,9 +136,9 @@ func (s *socket) cutEverywhere(replay *blockrec.Replay, all []told, states int) 
 	figures.add(s.t, "of which were lost", dropped)
 }
 
-// pointsOf draws where to cut, in order: half of them when something had just been told, where a sync that is missing has had the
-// least time to be made up for by another; the others after flushes, before flushes, where the most is on its way, and anywhere.
-func (s *socket) pointsOf(replay *blockrec.Replay, all []told, number int) []int {
+// pointsOf draws the points of the cuts, sorted: half of them right after an answer, where no later sync can
+// hide a missing one; the others after flushes, before flushes, where most writes are pending, and anywhere.
+func (s *socket) pointsOf(replay *blockrec.Replay, all []acknowledgement, number int) []int {
 	var flushes, answered []int
 	for i := range replay.Len() {
 		if replay.Op(i).Kind == blockrec.Flush {
@@ -160,7 +167,8 @@ func (s *socket) pointsOf(replay *blockrec.Replay, all []told, number int) []int
 	return points
 }
 
-// keeper says which blocks of those that were not flushed a disk has kept: none, any, most, or few of them. It counts what is lost.
+// keeper decides which unflushed blocks a disk has kept: none, any, most, or few of them. It counts the lost
+// ones.
 func (s *socket) keeper(state int) (keep func() bool, lost *int) {
 	random := rand.New(rand.NewPCG(s.random.Uint64(), 4))
 	share := []float64{0, 0.5, 0.9, 0.1}[state%4]
@@ -174,7 +182,7 @@ func (s *socket) keeper(state int) (keep func() bool, lost *int) {
 	}, lost
 }
 
-// recover mounts a state, starts a daemon on it, and returns what contradicts what was told.
+// recover mounts a state, starts a daemon on it, and returns contradictions to the answers.
 func (s *socket) recover(image *blockrec.Image, expected *expectations) error {
 	s.t.Helper()
 	s.insert(blockrec.NewDisk(image))
@@ -194,10 +202,10 @@ func (s *socket) recover(image *blockrec.Image, expected *expectations) error {
 	return nil
 }
 
-// oneMarker holds that nothing that was acknowledged is in two states.
+// oneMarker checks that no acknowledged operation has two markers.
 func (e *expectations) oneMarker(dir string) error {
 	if len(e.ops) == 0 {
-		return nil // there may be no storage yet
+		return nil // the storage may not exist yet
 	}
 	tree, err := statefs.Open(dir, statefs.Options{Durability: statefs.Process})
 	if err != nil {
@@ -206,14 +214,14 @@ func (e *expectations) oneMarker(dir string) error {
 	defer func() { _ = tree.Close() }() // opened for reading
 	var errs []error
 	for id := range e.ops {
-		if sight, err := tree.Look(id); err != nil || len(sight.States) > 1 {
+		if sight, err := tree.ObserveAll(id); err != nil || len(sight.States) > 1 {
 			errs = append(errs, fmt.Errorf("%s has the markers %q: %w", id, sight.States, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// lastOps says what was done to the disk before the cut.
+// lastOps describes the operations of the disk before the cut.
 func lastOps(replay *blockrec.Replay) string {
 	var lines strings.Builder
 	for i := max(0, replay.At()-20); i < replay.At(); i++ {

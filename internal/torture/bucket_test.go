@@ -13,12 +13,14 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/daemon/outbox"
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/internal/s3test"
-	"github.com/jobdir/jobdir/outbox"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// bucketJob leaves files of a size, and delivers them. The middle of each is a hole, so that making it costs little.
+// bucketJob leaves files of a size, and delivers them. The middle of each file is a hole, so that it is cheap
+// to make.
 const bucketJob = `
 group: t
 name: leaves
@@ -31,25 +33,29 @@ deliver:
   - s3: {endpoint: %q, bucket: videos, send: artifacts}
 `
 
-// startDelivering starts a daemon that has the credentials of the server.
+// startDelivering starts a daemon with the credentials of the server.
 func (r *rig) startDelivering(args ...string) *daemon {
 	r.t.Helper()
 	d := r.launch(args...)
-	d.cmd.Env = append(d.cmd.Env, "JOBDIR_SECRET_S3_ACCESS_KEY="+s3test.AccessKey, "JOBDIR_SECRET_S3_SECRET_KEY="+s3test.SecretKey)
+	d.cmd.Env = append(d.cmd.Env, "JOBDIR_SECRET_S3_ACCESS_KEY="+s3test.AccessKey,
+		"JOBDIR_SECRET_S3_SECRET_KEY="+s3test.SecretKey)
 	must(r.t, r.await(d))
 	return d
 }
 
-// leave has files made, and returns the operation when it has ended.
+// leave runs an operation that makes files, and returns it when it has ended.
 func (r *rig) leave(d *daemon, tree *statefs.Tree, mib, files int) statefs.ID {
 	r.t.Helper()
-	made, err := d.SubmitOne(r.t.Context(), client.Submission{Job: "t/leaves", Params: map[string]int{"mib": mib, "files": files}})
+	made, err := d.SubmitOne(r.t.Context(), client.Submission{
+		Job:    "t/leaves",
+		Params: map[string]int{"mib": mib, "files": files},
+	})
 	must(r.t, err)
 	ended(r.t, tree, made.ID)
 	return made.ID
 }
 
-// delivered waits until a record says that it was delivered, and returns where.
+// delivered waits until the record of an operation has a delivery, and returns its location.
 func delivered(t *testing.T, tree *statefs.Tree, id statefs.ID) (output *statefs.DeliveryOutput) {
 	t.Helper()
 	until(t, id.String()+" is delivered", func() bool {
@@ -64,7 +70,7 @@ func delivered(t *testing.T, tree *statefs.Tree, id statefs.ID) (output *statefs
 	return output
 }
 
-// checkLeft compares what the server has with what the work left.
+// checkLeft compares the objects on the server with the files of the operation.
 func checkLeft(t *testing.T, tree *statefs.Tree, server *s3test.Server, id statefs.ID, output *statefs.DeliveryOutput) {
 	t.Helper()
 	for _, f := range output.Stored {
@@ -85,7 +91,8 @@ func checkLeft(t *testing.T, tree *statefs.Tree, server *s3test.Server, id state
 	}
 }
 
-// TestKillResumesUpload kills the daemon half-way through a file: the next one sends the parts that are missing and no other.
+// TestKillResumesUpload kills the daemon half-way through a file: the next one uploads only the missing
+// parts.
 func TestKillResumesUpload(t *testing.T) {
 	t.Parallel()
 	server := s3test.Begin(t, s3test.Versity, "videos")
@@ -122,7 +129,8 @@ func TestKillResumesUpload(t *testing.T) {
 	d.stop(t)
 }
 
-// TestDeliverInLittleMemory delivers large files, one alone and several at once: the daemon does not hold them.
+// TestDeliverInLittleMemory delivers large files, one alone and several at once: the daemon does not hold
+// them in memory.
 func TestDeliverInLittleMemory(t *testing.T) {
 	t.Parallel()
 	server := s3test.Begin(t, s3test.Versity, "videos")
@@ -135,11 +143,11 @@ func TestDeliverInLittleMemory(t *testing.T) {
 	small := r.leave(d, tree, 1, 2)
 	checkLeft(t, tree, server, small, delivered(t, tree, small))
 	before := d.peakMemory(t)
-	one := r.leave(d, tree, scaled(256, 2048), 1)
+	one := r.leave(d, tree, prooftest.Count(128, 256, 2048), 1)
 	checkLeft(t, tree, server, one, delivered(t, tree, one))
 	var several []statefs.ID
 	for i := range outbox.DefaultPerTarget {
-		several = append(several, r.leave(d, tree, scaled(32, 128)+i, 1))
+		several = append(several, r.leave(d, tree, prooftest.Count(16, 32, 128)+i, 1))
 	}
 	for _, id := range several {
 		checkLeft(t, tree, server, id, delivered(t, tree, id))
@@ -152,7 +160,7 @@ func TestDeliverInLittleMemory(t *testing.T) {
 	d.stop(t)
 }
 
-// peakMemory is how much memory a daemon has had at once, in KiB.
+// peakMemory returns the peak memory of a daemon, in KiB.
 func (d *daemon) peakMemory(t *testing.T) int {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/internal/faultfs"
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// plugged is a rig whose storage is on a disk of ours.
+// plugged is a rig whose storage is on a disk of internal/faultfs.
 type plugged struct {
 	*rig
 	disk    *faultfs.Disk
@@ -20,7 +21,7 @@ type plugged struct {
 	at      string
 }
 
-// plug mounts a disk with an image for the storage of a new rig, or skips the test where that cannot be done.
+// plug mounts a disk with an image for the storage of a new rig, or skips the test if that is not possible.
 func plug(t *testing.T, image *faultfs.Image) *plugged {
 	t.Helper()
 	if err := faultfs.CanMount(); err != nil {
@@ -41,7 +42,8 @@ func (p *plugged) insert(image *faultfs.Image) {
 	mounted, err := faultfs.Mount(p.at, p.disk)
 	must(p.t, err)
 	p.mounted = mounted
-	// After a power cut the machine has another boot ID, and no daemon reads an index of another boot. Here it has the same one.
+	// After a real power failure the machine has another boot ID, and no daemon reads an index of another
+	// boot. Here the boot ID is the same.
 	if err := os.Remove(filepath.Join(p.dir, "history.db")); !errors.Is(err, os.ErrNotExist) {
 		must(p.t, err)
 	}
@@ -70,12 +72,12 @@ func (r *rig) endAll() {
 	})
 }
 
-// TestPowerCutLoop cuts the power again and again in the middle of everything. What was not synced is lost, by one of three models.
+// TestPowerCutLoop cuts the power repeatedly under load. Unsynced data is lost, by one of three models.
 func TestPowerCutLoop(t *testing.T) {
 	t.Parallel()
 	p := plug(t, faultfs.Empty())
 	l := &load{r: p.rig, ledger: newLedger()}
-	cycles, forgotten := scaled(12, 200), 0
+	cycles, forgotten := prooftest.Count(4, 12, 200), 0
 	for cycle := range cycles {
 		d := p.start()
 		tree, err := statefs.Open(p.dir, statefs.Options{})
@@ -109,7 +111,7 @@ func TestPowerCutLoop(t *testing.T) {
 	figures.add(t, "changes and syncs on the disk", forgotten)
 }
 
-// drawImage draws what the disk holds after the cut.
+// drawImage draws the content of the disk after the cut.
 func (p *plugged) drawImage() *faultfs.Image {
 	replay := p.disk.Replay()
 	for replay.Next() {
@@ -117,7 +119,7 @@ func (p *plugged) drawImage() *faultfs.Image {
 	return replay.Draw(p.random.Uint64())
 }
 
-// wantNoneOf fails the test when corrupt/ holds anything of an acknowledged operation.
+// wantNoneOf fails the test if corrupt/ contains a file of an acknowledged operation.
 func (l *ledger) wantNoneOf(t *testing.T, names []string) {
 	t.Helper()
 	for _, name := range names {

@@ -13,8 +13,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// deliverJobs are jobs with targets that are folders beside the storage, on the same disk, one of which is missing until somebody makes it, and one that is
-// never there.
+// deliverJobs are jobs whose targets are folders beside the storage, on the same disk. One of the folders is
+// missing until makeLater, and one never exists.
 func deliverJobs(dir string) string {
 	return strings.ReplaceAll(`
 group: t
@@ -39,20 +39,20 @@ deliver:
 `, "BESIDE", filepath.Dir(dir))
 }
 
-// later is the folder that is missing.
+// later is the folder that is missing at first.
 const later = "later"
 
-// leftFiles are what the job "leaves" leaves, each with its own name as its content.
+// leftFiles are the files of the job "leaves", each with its own name as its content.
 func leftFiles() []string { return []string{"a", "sub/b"} }
 
-// has says whether a file of the storage has a text in it.
+// has reports whether a file of the storage contains a text.
 func (s *play) has(elem ...string) bool {
 	last := len(elem) - 1
 	data, err := os.ReadFile(filepath.Join(s.p.dir, filepath.Join(elem[:last]...)))
 	return err == nil && bytes.Contains(data, []byte(elem[last]))
 }
 
-// delivered waits until a record says that a delivery is as it says.
+// delivered waits until a delivery in a record has a state.
 func (s *play) delivered(id statefs.ID, state statefs.DeliveryStatus) {
 	s.t.Helper()
 	until(s.t, id.String()+" is "+string(state), func() bool {
@@ -60,8 +60,9 @@ func (s *play) delivered(id statefs.ID, state statefs.DeliveryStatus) {
 	})
 }
 
-// askDelivery asks for something of a delivery as a person does, with touch, and returns when that is carried out.
-func (s *play) askDelivery(id statefs.ID, place int, ask statefs.DeliveryAsk) {
+// requestDelivery makes a request for a delivery as a person does, with touch, and returns when it is carried
+// out.
+func (s *play) requestDelivery(id statefs.ID, place int, ask statefs.DeliveryAction) {
 	s.t.Helper()
 	file := filepath.Join(s.p.dir, "outbox", fmt.Sprintf("%s.%d-folder.%s_requested", id, place, ask))
 	sent := s.p.disk.Len()
@@ -70,10 +71,13 @@ func (s *play) askDelivery(id statefs.ID, place int, ask statefs.DeliveryAsk) {
 		_, err := os.Lstat(file)
 		return errors.Is(err, fs.ErrNotExist)
 	})
-	s.note(told{sent: sent, answered: s.p.disk.Len(), id: id, drops: ask == statefs.DropDelivery, delivery: place})
+	s.note(acknowledgement{
+		sent: sent, answered: s.p.disk.Len(), id: id,
+		drops: ask == statefs.DropDelivery, delivery: place,
+	})
 }
 
-// makeLater makes the folder that is missing, as somebody does who mounts a disk.
+// makeLater creates the missing folder, as a person does by mounting a disk.
 func (s *play) makeLater() {
 	s.t.Helper()
 	must(s.t, os.Mkdir(filepath.Join(s.p.at, later), 0o750))
@@ -83,25 +87,26 @@ func (s *play) makeLater() {
 	must(s.t, beside.Close())
 }
 
-// playHands has a person retry one delivery, that of a folder which was missing, and drop another.
+// playHands retries one delivery, after creating its missing folder, and drops another.
 func playHands(s *play) {
 	id := s.submit("hands")
 	s.end(id)
 	s.delivered(id, statefs.DeliveryManual)
 	s.start()
 	s.makeLater()
-	s.askDelivery(id, 1, statefs.RetryDelivery)
+	s.requestDelivery(id, 1, statefs.RetryDelivery)
 	s.delivered(id, statefs.DeliveryDelivered)
-	s.askDelivery(id, 2, statefs.DropDelivery)
+	s.requestDelivery(id, 2, statefs.DropDelivery)
 	s.delivered(id, statefs.DeliveryDropped)
 }
 
-// deliveries is how many a job has.
+// deliveries is the number of deliveries of each job.
 var deliveries = map[string]int{"deliver": 2, "hands": 2, "leaves": 1}
 
-// checkDeliveries holds that what has ended is delivered or queued: for each delivery that a record owes there is an entry, what it
-// says was delivered is there as a whole, and what it says was dropped somebody has dropped. A daemon that starts on a crash state delivers to the folders of the definition, which are where
-// the disk of the play was mounted; before its start those tell nothing.
+// checkDeliveries checks that the deliveries of each finished operation are delivered or queued: each pending
+// delivery of a record has an entry, each delivered file is complete, and each dropped delivery was dropped
+// by a request. A daemon that starts on a crash state delivers to the folders of the definition, which are
+// where the disk of the play was mounted; before its start those folders prove nothing.
 func (e *expectations) checkDeliveries(dir string, started bool) error {
 	files, err := filepath.Glob(filepath.Join(dir, "operations", "*", "t-*.json"))
 	errs := []error{err}
@@ -113,7 +118,7 @@ func (e *expectations) checkDeliveries(dir string, started bool) error {
 		}
 		var rec statefs.Record
 		if json.Unmarshal(data, &rec) != nil || !rec.Status.Terminal() {
-			continue // others judge records
+			continue // other checks read the records
 		}
 		if rec.Status == statefs.Completed && len(rec.Deliveries) != deliveries[rec.Job] {
 			errs = append(errs, fmt.Errorf("%s is completed and owes %v", rec.ID, rec.Deliveries))
@@ -152,7 +157,7 @@ func (e *expectations) checkDelivery(dir string, rec *statefs.Record, it *statef
 	return checkLeftFiles(filepath.Join(dir, "operations", rec.ID.Day(), rec.ID.String()+".artifacts"))
 }
 
-// checkDelivered compares what is at a target with what was to go there.
+// checkDelivered compares the file at a target with the expected content.
 func checkDelivered(dir string, rec *statefs.Record, it *statefs.Delivery, started bool) error {
 	beside := filepath.Dir(dir)
 	if it.Send == "artifacts" {

@@ -14,22 +14,25 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// fewest is the limit of open files from which on the daemon has room for work. With fewer it ends with a message, or serves and refuses.
+// fewest is the smallest limit of open files with which the daemon accepts work. With fewer it ends with a
+// message, or serves and refuses work.
 const fewest = 56
 
-// readersReserve is how many descriptors no client gets.
+// readersReserve is how many descriptors are not available to clients.
 const readersReserve = 4
 
-// TestFewDescriptors gives the daemon a limit of 16 to 64 open files, fills it with running commands and idle connections, and takes the
-// connections away again. Meanwhile the running commands go on and are controlled by file, everything new is refused with the reason,
-// and afterwards all is served again and nothing that was acknowledged is lost.
+// TestFewDescriptors gives the daemon a limit of 16 to 64 open files, uses them up with running commands and
+// idle connections, and closes the connections again. In between, running commands continue and can be
+// controlled by file, and new requests are refused with the reason. Afterwards everything works again and no
+// acknowledged operation is lost.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
-	limits := []int{16, 30, 44, fewest, 64}
-	if full {
+	limits := prooftest.Count([]int{16, fewest}, []int{16, 30, 44, fewest, 64}, nil)
+	if prooftest.Full() {
 		limits = limits[:0]
 		for n := 16; n <= 64; n++ {
 			limits = append(limits, n)
@@ -50,7 +53,7 @@ func TestFewDescriptors(t *testing.T) {
 	figures.add(t, "lower limits with which it ended with a message, or refused all work", unable)
 }
 
-// startLimited starts a daemon that may not open more than so many files.
+// startLimited starts a daemon with a limit of open files.
 func (r *rig) startLimited(limit int) (*daemon, error) {
 	r.t.Helper()
 	d := r.launch("--sweep-interval", "1s")
@@ -70,7 +73,10 @@ func fewDescriptors(t *testing.T, limit int) (served bool) {
 		if !errors.Is(err, errEnded) || limit >= fewest {
 			t.Fatalf("the daemon does not start with %d descriptors: %v", limit, err)
 		}
-		until(t, "the daemon said why it ended", func() bool { return strings.Contains(d.stderr.String(), "too many open files") })
+		until(t, "the daemon said why it ended", func() bool {
+			return strings.Contains(d.stderr.String(),
+				"too many open files")
+		})
 		return false
 	}
 	l := &load{r: r, ledger: newLedger()}
@@ -85,17 +91,17 @@ func fewDescriptors(t *testing.T, limit int) (served bool) {
 		running = append(running, op.ID)
 	}
 	if limit < fewest {
-		d.stop(t) // some work may have been accepted, and nothing is lost of it
+		d.stop(t) // some work may have been accepted, which must not be lost
 		must(t, l.ledger.checkDead(r.dir))
 		return false
 	}
 	if len(running) == 0 {
 		t.Errorf("no work is accepted with %d descriptors", limit)
 	}
-	idle := d.crowd(t, limit, cause)
-	l.underCrowd(t, d, running)
+	idle := d.exhaustDescriptors(t, limit, cause)
+	l.whileExhausted(t, d, running)
 	for _, c := range idle {
-		_ = c.Close() // it was there to be open
+		_ = c.Close() // it only had to stay open
 	}
 	tree, err := statefs.Open(r.dir, statefs.Options{})
 	must(t, err)
@@ -115,7 +121,7 @@ func fewDescriptors(t *testing.T, limit int) (served bool) {
 	until(t, "the daemon says that it is ready", func() bool { status, _ := d.readyz(t); return status == http.StatusOK })
 	l.finish(t, tree, d)
 	must(t, r.checkEffects(tree))
-	until(t, "no request is left", func() bool { // one whose operation ended in the same moment goes with a sweep
+	until(t, "no request is left", func() bool { // if the operation ended first, a sweep removes the request
 		listing, err := tree.List()
 		return err == nil && len(listing.IDs()) == 0
 	})
@@ -124,11 +130,11 @@ func fewDescriptors(t *testing.T, limit int) (served bool) {
 	return true
 }
 
-// crowd opens connections that say nothing, one after another, until the daemon turns clients away.
-func (d *daemon) crowd(t *testing.T, limit int, cause string) (idle []net.Conn) {
+// exhaustDescriptors opens idle connections until the daemon rejects clients.
+func (d *daemon) exhaustDescriptors(t *testing.T, limit int, cause string) (idle []net.Conn) {
 	t.Helper()
 	address := strings.TrimPrefix(d.Address(), "http://")
-	told := false // by /readyz itself, while it still is reached
+	told := false // by /readyz itself, as long as the daemon still accepts its connection
 	for len(idle) < limit {
 		status, body := d.readyz(t)
 		if status == http.StatusServiceUnavailable && strings.Contains(body, cause) {
@@ -150,8 +156,8 @@ func (d *daemon) crowd(t *testing.T, limit int, cause string) (idle []net.Conn) 
 	return idle
 }
 
-// underCrowd pauses and resumes what runs, by file, while nobody is let in.
-func (l *load) underCrowd(t *testing.T, d *daemon, running []statefs.ID) {
+// whileExhausted pauses and resumes the running operations by file, while the daemon rejects connections.
+func (l *load) whileExhausted(t *testing.T, d *daemon, running []statefs.ID) {
 	t.Helper()
 	tree, err := statefs.Open(l.r.dir, statefs.Options{})
 	must(t, err)
@@ -162,7 +168,7 @@ func (l *load) underCrowd(t *testing.T, d *daemon, running []statefs.ID) {
 			begun = append(begun, id)
 		}
 	}
-	for _, ask := range []statefs.Ask{statefs.Pause, statefs.Resume} {
+	for _, ask := range []statefs.Action{statefs.Pause, statefs.Resume} {
 		for _, id := range begun {
 			l.touched(t, id, ask)
 		}
@@ -175,10 +181,10 @@ func (l *load) underCrowd(t *testing.T, d *daemon, running []statefs.ID) {
 	}
 }
 
-func (l *load) touched(t *testing.T, id statefs.ID, ask statefs.Ask) {
+func (l *load) touched(t *testing.T, id statefs.ID, ask statefs.Action) {
 	t.Helper()
 	must(t, l.r.touch(id, ask))
-	l.ledger.asked(id, ask, true)
+	l.ledger.requested(id, ask, true)
 }
 
 func (d *daemon) readyz(t *testing.T) (status int, body string) {
@@ -190,7 +196,7 @@ func (d *daemon) readyz(t *testing.T) (status int, body string) {
 	request.Close = true
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, err.Error() // among so many its question may have come too late
+		return 0, err.Error() // with that many connections, the request may have been sent too late
 	}
 	defer func() { _ = response.Body.Close() }() // read
 	data, err := io.ReadAll(response.Body)
@@ -201,11 +207,13 @@ func (d *daemon) readyz(t *testing.T) (status int, body string) {
 	return response.StatusCode, string(data)
 }
 
-// wantRefused wants an answer that says why, and soon: waiting for room without a word would be no answer.
+// wantRefused checks that a refusal arrives soon and names its cause: the daemon must not wait silently for
+// descriptors.
 func wantRefused(t *testing.T, err error, cause string) {
 	t.Helper()
 	refused, ok := errors.AsType[*client.Error](err)
-	if !ok || refused.Status != http.StatusServiceUnavailable && refused.Status != http.StatusInsufficientStorage || !strings.Contains(refused.Message, cause) {
+	if !ok || refused.Status != http.StatusServiceUnavailable && refused.Status != http.StatusInsufficientStorage ||
+		!strings.Contains(refused.Message, cause) {
 		t.Fatalf("got %v, want a refusal with %q", err, cause)
 	}
 }

@@ -22,42 +22,44 @@ import (
 	"github.com/jobdir/jobdir/cli"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/internal/faultfs"
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// crash is one state that a disk may be in when the power comes back, and what had been told until the cut.
+// crash is a possible state of a disk after a power cut, with the acknowledgements until the cut.
 type crash struct {
 	image *faultfs.Image
 	at    int
 }
 
-// TestEveryCrashPoint plays each scenario once, cuts the journal of its disk after each operation, starts a daemon on each state
-// that each model of durability allows there, and compares it with what was told until then. Nothing is drawn where there are five
-// unsynced changes or fewer; of more, 16 subsets are. The short form takes some of the states.
+// TestEveryCrashPoint plays each scenario once, cuts the journal of its disk after each operation, starts a
+// daemon on each state that each durability model allows there, and compares it with the acknowledgements
+// until then. With five unsynced changes or fewer it tests all subsets; with more, 16 random ones. The short
+// form tests some of the states.
 func TestEveryCrashPoint(t *testing.T) {
 	t.Parallel()
 	if err := faultfs.CanMount(); err != nil {
 		t.Skip(err)
 	}
 	var states, points atomic.Int64
-	every := full || os.Getenv("JOBDIR_TORTURE") == "every" // for a mutant: all states, until the first failure
 	for _, name := range slices.Sorted(maps.Keys(scenarios)) {
 		t.Run(name, func(inner *testing.T) {
 			inner.Parallel()
-			cuts, recovered := crashEverywhere(inner, name, every, t.Failed)
+			cuts, recovered := crashEverywhere(inner, name, prooftest.EveryState(), t.Failed)
 			points.Add(int64(cuts))
 			states.Add(int64(recovered))
 		})
 	}
-	t.Cleanup(func() { // when all are through
+	t.Cleanup(func() { // after all scenarios
 		figures.add(t, "scenarios", len(scenarios))
 		figures.add(t, "crash points", int(points.Load()))
 		figures.add(t, "different crash states recovered from", int(states.Load()))
 	})
 }
 
-// crashEverywhere plays a scenario, and has a daemon recover from the states in which a crash may leave it, or from some of them. It returns how many points and
-// states there were. When enough says that another scenario has failed, it begins no more.
+// crashEverywhere plays a scenario, and starts a daemon on all crash states, or on some of them. It returns
+// the number of points and states. It starts no more daemons once enough reports that another scenario has
+// failed.
 func crashEverywhere(t *testing.T, name string, every bool, enough func() bool) (cuts, states int) {
 	t.Helper()
 	if enough() {
@@ -66,7 +68,7 @@ func crashEverywhere(t *testing.T, name string, every bool, enough func() bool) 
 	disk, all := perform(t, scenarios[name])
 	crashes, cuts := crashesOf(disk, all)
 	t.Logf("%d operations of the disk, %d different states", cuts-1, len(crashes))
-	if step := len(crashes)/12 + 1; !every {
+	if step := len(crashes)/prooftest.Count(4, 12, 12) + 1; !every {
 		some := crashes[:0:0]
 		for i := disk.Len() % step; i < len(crashes); i += step {
 			some = append(some, crashes[i])
@@ -97,9 +99,9 @@ func crashEverywhere(t *testing.T, name string, every bool, enough func() bool) 
 	return cuts, len(crashes)
 }
 
-// crashesOf returns the different states after each operation, under all models. The same state counts again when something was told
-// in between.
-func crashesOf(disk *faultfs.Disk, all []told) (crashes []crash, cuts int) {
+// crashesOf returns the different states after each operation, under all models. A state counts again if
+// there was an acknowledgement in between.
+func crashesOf(disk *faultfs.Disk, all []acknowledgement) (crashes []crash, cuts int) {
 	type key struct {
 		hash [sha256.Size]byte
 		told int
@@ -107,7 +109,7 @@ func crashesOf(disk *faultfs.Disk, all []told) (crashes []crash, cuts int) {
 	seen := make(map[key]bool)
 	for replay := disk.Replay(); ; {
 		for image := range replay.Images(faultfs.Everything, faultfs.Strict, faultfs.Ordered, faultfs.Subset) {
-			k := key{image.Hash(), toldUntil(all, replay.At())}
+			k := key{image.Hash(), acksUntil(all, replay.At())}
 			if !seen[k] {
 				seen[k] = true
 				crashes = append(crashes, crash{image, replay.At()})
@@ -120,8 +122,8 @@ func crashesOf(disk *faultfs.Disk, all []told) (crashes []crash, cuts int) {
 	}
 }
 
-// toldUntil counts what was sent or answered before a point.
-func toldUntil(all []told, at int) (count int) {
+// acksUntil counts what was sent or answered before a point.
+func acksUntil(all []acknowledgement, at int) (count int) {
 	for _, what := range all {
 		if what.sent <= at {
 			count++
@@ -141,8 +143,8 @@ func journalUpTo(disk *faultfs.Disk, at int) string {
 	return lines.String()
 }
 
-// recoverFrom starts a daemon on a crash state and returns what contradicts what was told.
-func recoverFrom(t *testing.T, c crash, all []told) (err error) {
+// recoverFrom starts a daemon on a crash state and returns contradictions to the acknowledgements.
+func recoverFrom(t *testing.T, c crash, all []acknowledgement) (err error) {
 	t.Helper()
 	top, err := os.MkdirTemp(fastDir(), "jobdir-crash") //nolint:usetesting // hundreds of them: each goes at once
 	if err != nil {
@@ -172,7 +174,7 @@ func recoverFrom(t *testing.T, c crash, all []told) (err error) {
 	}()
 	select {
 	case s := <-serving:
-		c, err := client.New(s.Addresses[0], client.WithPatience(0))
+		c, err := client.New(s.Addresses[0], client.WithReconnectTimeout(0))
 		if err != nil {
 			return err
 		}
@@ -186,7 +188,7 @@ func recoverFrom(t *testing.T, c crash, all []told) (err error) {
 	}
 }
 
-// fastDir is a folder in memory where there is one.
+// fastDir returns a folder in memory if there is one.
 func fastDir() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"
@@ -194,18 +196,18 @@ func fastDir() string {
 	return os.TempDir()
 }
 
-// expectation is what was told of one operation until a cut.
+// expectation is what was acknowledged about one operation until a cut.
 type expectation struct {
 	submitted bool
-	wants     statefs.Ask
-	unsure    bool // a request was on its way
-	cancelled bool // somebody has asked for a cancel
+	wants     statefs.Action
+	unsure    bool // a request was not yet answered
+	cancelled bool // a cancel was requested
 	run       int
 	end       *client.Footer
-	begun     map[string]int // the steps that have begun, each with the number of its run
-	steps     stepsOnDisk    // as the crash left them
-	dropping  map[int]bool   // the deliveries that somebody has given up, by their place
-	dropped   map[int]bool   // of these, what was carried out
+	begun     map[string]int // the steps that have started, each with the number of its run
+	steps     stepsOnDisk    // their state after the crash
+	dropping  map[int]bool   // deliveries for which a drop was requested, by position
+	dropped   map[int]bool   // dropped deliveries
 }
 
 type expectations struct {
@@ -214,8 +216,8 @@ type expectations struct {
 	highest uint64
 }
 
-// expect gathers what was told before the disk had seen a number of operations.
-func expect(all []told, at int) *expectations {
+// expect collects the acknowledgements up to a number of disk operations.
+func expect(all []acknowledgement, at int) *expectations {
 	e := &expectations{ops: make(map[statefs.ID]*expectation)}
 	for _, what := range all {
 		if what.sent > at {
@@ -230,15 +232,15 @@ func expect(all []told, at int) *expectations {
 			op = &expectation{}
 			e.ops[what.id] = op
 		}
-		if what.ask == statefs.Cancel {
+		if what.action == statefs.Cancel {
 			op.cancelled = true
 		}
 		if what.delivery > 0 {
-			op.asked(what, what.answered <= at)
+			op.requested(what, what.answered <= at)
 			continue
 		}
 		if what.answered > at {
-			op.unsure = op.unsure || what.ask != ""
+			op.unsure = op.unsure || what.action != ""
 			continue
 		}
 		e.highest = max(e.highest, what.id.Sequence())
@@ -252,8 +254,8 @@ func expect(all []told, at int) *expectations {
 		switch {
 		case what.end != nil:
 			op.end = what.end
-		case what.ask != "":
-			op.wants = what.ask
+		case what.action != "":
+			op.wants = what.action
 		case what.run == 0:
 			op.submitted = true
 		}
@@ -261,8 +263,8 @@ func expect(all []told, at int) *expectations {
 	return e
 }
 
-// asked notes what was asked of a delivery, and perhaps carried out.
-func (op *expectation) asked(what told, answered bool) {
+// requested records a request for a delivery that was sent, and perhaps answered.
+func (op *expectation) requested(what acknowledgement, answered bool) {
 	if !what.drops {
 		return
 	}
@@ -273,7 +275,7 @@ func (op *expectation) asked(what told, answered bool) {
 	op.dropped[what.delivery] = op.dropped[what.delivery] || answered
 }
 
-// listed notes a list of submits that was sent, and perhaps answered.
+// listed records a list of submits that was sent, and perhaps answered.
 func (e *expectations) listed(ids []statefs.ID, answered bool) {
 	e.lists = append(e.lists, ids)
 	for _, id := range ids {
@@ -289,7 +291,8 @@ func (e *expectations) listed(ids []statefs.ID, answered bool) {
 	}
 }
 
-// inLists are the operations of the lists that are in taken/: their records need not be on the disk, a start makes them.
+// inLists returns the operations of the lists in taken/: their records may be missing, because the next start
+// writes them.
 func inLists(dir string) (map[statefs.ID]bool, error) {
 	found := make(map[statefs.ID]bool)
 	for _, suffix := range []string{".batch", ".records"} {
@@ -316,7 +319,7 @@ func inLists(dir string) (map[statefs.ID]bool, error) {
 	return found, nil
 }
 
-// whole holds that there is all of a list or nothing.
+// whole checks that each list is complete or absent.
 func (e *expectations) whole(tree *statefs.Tree) error {
 	var errs []error
 	for _, ids := range e.lists {
@@ -335,7 +338,7 @@ func (e *expectations) whole(tree *statefs.Tree) error {
 	return errors.Join(errs...)
 }
 
-// beforeStart looks at what the crash left.
+// beforeStart checks the storage as the crash left it.
 func (e *expectations) beforeStart(dir string) error {
 	lists, err := inLists(dir)
 	if err != nil {
@@ -351,17 +354,18 @@ func (e *expectations) beforeStart(dir string) error {
 			}
 			continue
 		}
-		// What has begun is never found in a state that says that it has not.
+		// Work that has started is never in a state that claims that it has not.
 		var rec struct {
 			Run   int         `json:"run"`
 			Steps stepsOnDisk `json:"steps"`
 		}
 		err = json.Unmarshal(data, &rec)
 		if err != nil && lists[id] {
-			err, rec.Run = nil, 0 // a start makes it again, as it was submitted
+			err, rec.Run = nil, 0 // the next start writes it again, without a run
 		}
-		if _, running := os.Lstat(filepath.Join(dir, "jobs", statefs.MarkerName(id, statefs.Running))); rec.Run == 0 && len(rec.Steps) == 0 && running == nil {
-			rec.Run = 1 // the marker alone says it of the first run of a handler
+		if _, running := os.Lstat(filepath.Join(dir, "jobs", statefs.MarkerName(id, statefs.Running))); rec.Run == 0 &&
+			len(rec.Steps) == 0 && running == nil {
+			rec.Run = 1 // for the first run of a handler only the marker records the start
 		}
 		if op.run > 0 && err != nil || rec.Run < op.run {
 			errs = append(errs, fmt.Errorf("%s has begun run %d, and its record says %d: %w", id, op.run, rec.Run, err))
@@ -372,7 +376,7 @@ func (e *expectations) beforeStart(dir string) error {
 	return errors.Join(errs...)
 }
 
-// afterStart looks at what the daemon made of it.
+// afterStart checks the storage after the start of the daemon.
 func (e *expectations) afterStart(dir string) error {
 	tree, err := statefs.Open(dir, statefs.Options{Durability: statefs.Process})
 	if err != nil {
@@ -401,15 +405,15 @@ func (e *expectations) afterStart(dir string) error {
 	return errors.Join(errs...)
 }
 
-// settles waits until an operation is as it was told to be, and returns why it is not.
+// settles waits until an operation has its expected state, and returns why it has not.
 func (op *expectation) settles(tree *statefs.Tree, id statefs.ID) error {
 	return eventually(func() error { return op.holds(tree, id) })
 }
 
-// eventually asks again, for a while, until there is no error: the daemon is at work, and of two files that are read one after the other it may
-// have changed both in between.
+// eventually repeats a check until it returns no error: the daemon is at work, and may change two files while
+// the check reads one after the other.
 func eventually(ask func() error) (err error) {
-	deadline := time.After(patience / 4) // one state of many, each operation by itself
+	deadline := time.After(patience / 4) // for each operation of one state of many
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -429,7 +433,7 @@ func (op *expectation) holds(tree *statefs.Tree, id statefs.ID) error {
 	if err != nil {
 		return err
 	}
-	sight, err := tree.Look(id)
+	sight, err := tree.ObserveAll(id)
 	if err != nil {
 		return err
 	}
@@ -475,14 +479,14 @@ func (op *expectation) wanted(state statefs.State) error {
 		if state == statefs.Paused {
 			return errors.New("a resume was acknowledged, and it is paused")
 		}
-	case statefs.Cancel:
+	case statefs.Cancel, statefs.ForceCancel:
 		return fmt.Errorf("a cancel was acknowledged, and it is %s", state)
 	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize:
 	}
 	return nil
 }
 
-// goesOn submits once more: the storage works, and no number comes twice.
+// goesOn submits once more: the storage works, and no number is issued twice.
 func (e *expectations) goesOn(c *client.Client, job string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

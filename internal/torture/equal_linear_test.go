@@ -14,30 +14,31 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// claim is what one client asked about one piece of work, and claimed what it was told.
+// claim is a request of a client about one piece of work, and claimed its answer.
 type claim struct {
 	n      int
-	cancel statefs.ID // a submit when it is zero
+	cancel statefs.ID // zero for a submit
 }
 
 type claimed struct {
 	id      statefs.ID
 	created bool
-	byFile  bool // whether it was created is not told
+	byFile  bool // the answer does not contain whether it was created
 	gone    bool // there was nothing to cancel
 }
 
-// holder is the operation that holds a piece of work, and the number of the last one that did.
+// holder is the operation that holds a piece of work, and the number of the last holder.
 type holder struct {
 	live statefs.ID
 	last uint64
 }
 
-// holders is how equal submits and cancels of one piece of work are one after another: one operation holds it until it is cancelled, and the next
-// submit makes a new one.
+// holders is the sequential model of equal submits and cancels of one piece of work: one operation holds it
+// until it is cancelled, and the next submit makes a new one.
 var holders = porcupine.Model{
 	Init: func() any { return holder{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -49,7 +50,7 @@ var holders = porcupine.Model{
 			return h.live != in.cancel, h
 		case !in.cancel.IsZero() && h.live == in.cancel:
 			return true, holder{last: h.last}
-		case !in.cancel.IsZero(): // somebody else's cancel came first, and both were told that it took effect
+		case !in.cancel.IsZero(): // another client's cancel came first, and both were reported as effective
 			return in.cancel.Sequence() <= h.last, h
 		case h.live.IsZero():
 			return (out.created || out.byFile) && out.id.Sequence() > h.last, holder{out.id, out.id.Sequence()}
@@ -70,8 +71,8 @@ var holders = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 }
 
-// TestEqualSubmitsAreLinearizable has clients submit and cancel a few pieces of work, over HTTP and by file, and asks whether one order of their
-// calls explains all answers.
+// TestEqualSubmitsAreLinearizable submits and cancels a few pieces of work from several clients, over HTTP
+// and by file, and checks whether one order of their calls explains all answers.
 func TestEqualSubmitsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
@@ -83,13 +84,16 @@ func TestEqualSubmitsAreLinearizable(t *testing.T) {
 	note := func(client int, in claim, out claimed, call int64) {
 		mu.Lock()
 		defer mu.Unlock()
-		history = append(history, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: call, Return: int64(time.Since(began))})
+		history = append(history, porcupine.Operation{
+			ClientId: client, Input: in, Output: out, Call: call,
+			Return: int64(time.Since(began)),
+		})
 	}
 	const works = 3
 	var all sync.WaitGroup
 	for number := range 16 {
 		all.Go(func() {
-			for i := range scaled(12, 100) {
+			for i := range prooftest.Count(4, 12, 100) {
 				n := (number + i) % works
 				at := int64(time.Since(began))
 				var out claimed
@@ -122,7 +126,7 @@ func TestEqualSubmitsAreLinearizable(t *testing.T) {
 	for n, part := range holders.Partition(history) {
 		result, info := porcupine.CheckOperationsVerbose(holders, part, longSearch)
 		if result == porcupine.Illegal {
-			picture, err := os.CreateTemp("", "jobdir-equal-*.html") //nolint:usetesting // somebody looks at it after the test
+			picture, err := os.CreateTemp("", "jobdir-equal-*.html") //nolint:usetesting // kept after the test for inspection
 			must(t, err)
 			must(t, errors.Join(porcupine.Visualize(holders, info, picture), picture.Close()))
 			t.Errorf("no order of the %d calls explains what was answered about work %d: see %s", len(part), n, picture.Name())
@@ -143,7 +147,8 @@ func submitByHTTP(t *testing.T, d *daemon, n int) (claimed, error) {
 // submitByFile moves a file into new/ and waits for the answer.
 func submitByFile(r *rig, name string, n int) (claimed, error) {
 	file := filepath.Join(r.dir, "new", name)
-	if err := os.WriteFile(file+".part", fmt.Appendf(nil, `{"job":"equal/live","params":{"n":%d}}`, n), 0o600); err != nil {
+	if err := os.WriteFile(file+".part", fmt.Appendf(nil, `{"job":"equal/live","params":{"n":%d}}`, n),
+		0o600); err != nil {
 		return claimed{}, err
 	}
 	if err := os.Rename(file+".part", file+".json"); err != nil {

@@ -11,10 +11,11 @@ import (
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/internal/faultfs"
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// faultKinds are the operations that are made to fail, each by the errors that it can have.
+// faultKinds are the operations that are made to fail, with the errors that each can have.
 var faultKinds = []struct {
 	kind faultfs.Kind
 	errs []syscall.Errno
@@ -28,9 +29,11 @@ var faultKinds = []struct {
 	{faultfs.Unlink, []syscall.Errno{syscall.EIO, syscall.EROFS}},
 }
 
-// TestFaultAtEveryOperation fails the first operation of a kind while an operation is submitted, paused, resumed, cancelled and
-// another one goes to its end; then the second; and so on until the scenario passes untouched. Each time the daemon goes on or ends
-// with a message, and when the disk works again nothing that was acknowledged is lost. The short form takes some of the numbers.
+// TestFaultAtEveryOperation runs a scenario in which one operation is submitted, paused, resumed and
+// cancelled and another one ends. It fails the first disk operation of a kind, then the second, and so on
+// until the scenario passes without a fault. Each time the daemon continues or ends with a message, and after
+// the disk works again no acknowledged operation is lost. Without JOBDIR_TORTURE=full it tests some of the
+// numbers, and in the short form one error of each kind.
 func TestFaultAtEveryOperation(t *testing.T) {
 	t.Parallel()
 	if err := faultfs.CanMount(); err != nil {
@@ -38,9 +41,9 @@ func TestFaultAtEveryOperation(t *testing.T) {
 	}
 	runs, ended := 0, 0
 	for i, row := range faultKinds {
-		for j, errno := range row.errs {
+		for j, errno := range row.errs[:prooftest.Count(1, len(row.errs), len(row.errs))] {
 			for at := 1; ; at++ {
-				if !full && (at+i+j)%17 != 0 {
+				if !prooftest.Full() && (at+i+j)%prooftest.Count(34, 17, 17) != 0 {
 					if at > 40 {
 						break
 					}
@@ -64,7 +67,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 	figures.add(t, "of these the daemon ended with a message", ended)
 }
 
-// faultRun plays the scenario with one fault, mends the disk and starts again.
+// faultRun plays the scenario with one fault, repairs the disk and starts again.
 func faultRun(t *testing.T, fault *faultfs.Fault) (fired, died bool) {
 	t.Helper()
 	name := fmt.Sprintf("%s %d fails with %v", fault.Kind, fault.At, fault.Err)
@@ -106,7 +109,7 @@ func faultRun(t *testing.T, fault *faultfs.Fault) (fired, died bool) {
 	return fired, died
 }
 
-// endsSoon reports whether a daemon ends by itself, which it is about to after an error that leaves it no choice.
+// endsSoon reports whether a daemon ends by itself, as it must after some errors.
 func endsSoon(d *daemon, errno syscall.Errno) bool {
 	var patience time.Duration
 	if errno == syscall.EIO || errno == syscall.EROFS {
@@ -120,7 +123,7 @@ func endsSoon(d *daemon, errno syscall.Errno) bool {
 	}
 }
 
-// faultScenario does what a client does, and goes on after each refusal.
+// faultScenario acts as a client that continues after each refusal.
 func faultScenario(d *daemon, l *ledger) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -139,9 +142,9 @@ func faultScenario(d *daemon, l *ledger) {
 		return op.ID, l.submitted(op.ID, job) == nil
 	}
 	if id, ok := submit("sleep"); ok {
-		for _, ask := range []statefs.Ask{statefs.Pause, statefs.Resume, statefs.Cancel} {
+		for _, ask := range []statefs.Action{statefs.Pause, statefs.Resume, statefs.Cancel} {
 			_, err := d.Request(ctx, id, ask, 2*time.Second)
-			l.asked(id, ask, err == nil)
+			l.requested(id, ask, err == nil)
 		}
 	}
 	for _, job := range []string{"quick", "items"} {

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the figures of bin/torture.json into docs/reliability.md")
 
-// figures are what the full run counted, for docs/reliability.md.
+// figures are the counts of the full run, for docs/reliability.md.
 var figures report
 
 type report struct {
@@ -35,14 +35,14 @@ type figure struct {
 	Number int    `json:"number"`
 }
 
-// fullRun is what one full run has counted, and where.
+// fullRun is the result of one full run, with its machine.
 type fullRun struct {
 	At      time.Time `json:"at"`
 	Machine string    `json:"machine"`
 	Rows    []figure  `json:"figures"`
 }
 
-// add notes a count under the name of its test.
+// add records a count under the name of its test.
 func (r *report) add(t *testing.T, what string, number int) {
 	t.Helper()
 	t.Logf("%d %s", number, what)
@@ -70,10 +70,11 @@ func (r *report) write() error {
 	return os.WriteFile(name, append(data, '\n'), 0o600)
 }
 
-// machine says where the figures were taken.
+// machine describes the machine of the run.
 func machine() string {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%s/%s, %d processors, kernel %s, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), bytes.TrimSpace(kernel), runtime.Version())
+	return fmt.Sprintf("%s/%s, %d processors, kernel %s, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
+		bytes.TrimSpace(kernel), runtime.Version())
 }
 
 const (
@@ -81,10 +82,11 @@ const (
 	figuresEnd   = "<!-- end figures -->\n"
 )
 
-// table is the part of the page that is written from the figures.
+// table is the part of the page that is generated from the figures.
 func (f fullRun) table() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "The full run of %s, on %s. A test that finds a loss fails, and then there are no figures: the losses found in this run are 0.\n\n| test | counted | what |\n|---|---|---|\n",
+	fmt.Fprintf(&out,
+		"The full run of %s, on %s. A test that finds a loss fails, and then there are no figures: the losses found in this run are 0.\n\n| test | counted | what |\n|---|---|---|\n",
 		f.At.Format(time.DateOnly), f.Machine)
 	for _, row := range f.Rows {
 		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", row.Test, grouped(row.Number), row.What)
@@ -101,8 +103,8 @@ func grouped(n int) string {
 	return text
 }
 
-// TestReliabilityPage holds that the page names every test of this package, and with -update writes the figures of the last full run
-// into it.
+// TestReliabilityPage checks that the page names every test of this package, and with -update writes the
+// figures of the last full run into it.
 func TestReliabilityPage(t *testing.T) {
 	t.Parallel()
 	page := filepath.Join("..", "..", "docs", "reliability.md")
@@ -133,7 +135,7 @@ func TestReliabilityPage(t *testing.T) {
 	}
 }
 
-// testNames returns the tests of this package but the one of the page.
+// testNames returns the tests of this package except that of the page.
 func testNames(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")

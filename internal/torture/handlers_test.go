@@ -17,10 +17,10 @@ import (
 	jobdaemon "github.com/jobdir/jobdir/daemon"
 )
 
-// recorderEnv is the address of whoever writes down when the work of a handler begins.
+// recorderEnv is the address of the server that records when the work of a handler starts.
 const recorderEnv = "JOBDIR_TORTURE_RECORDER"
 
-// sweepEnv is the time between two sweeps, when it is not an hour.
+// sweepEnv is the time between two sweeps; the default is an hour.
 const sweepEnv = "JOBDIR_TORTURE_SWEEP"
 
 const handlerJobs = `
@@ -35,6 +35,11 @@ unique: {on_hit: off}
 handler: count
 ---
 group: t
+name: followed
+handler: count
+then: {job: t/count}
+---
+group: t
 name: chain
 unique: {on_hit: off}
 steps:
@@ -47,7 +52,8 @@ steps:
   - {name: after, needs: [aside, last], optional: true, handler: step}
 `
 
-// handlerConfig is a daemon whose work is Go code, so that hundreds of them can be started in a second.
+// handlerConfig configures a daemon whose work is Go code, so that hundreds of daemons can be started in a
+// second.
 func handlerConfig(dir string) cli.ServeConfig {
 	recorder := os.Getenv(recorderEnv)
 	begin := func(op *jobdaemon.Op) error {
@@ -62,7 +68,12 @@ func handlerConfig(dir string) cli.ServeConfig {
 	}
 	return cli.ServeConfig{
 		Storage: dir, Listen: []string{"127.0.0.1:0"}, SweepInterval: time.Hour,
-		Definitions: []catalog.Source{{Name: "torture.yaml", YAML: []byte(handlerJobs)}, {Name: "deliver.yaml", YAML: []byte(deliverJobs(dir))}},
+		// the test kills work more often than the default allows
+		CrashLimit: catalog.CrashLimit{Burst: catalog.MaxCrashBurst, Within: 1},
+		Definitions: []catalog.Source{
+			{Name: "torture.yaml", YAML: []byte(handlerJobs)},
+			{Name: "deliver.yaml", YAML: []byte(deliverJobs(dir))},
+		},
 		Handlers: jobdaemon.Handlers{
 			"wait": {Run: func(_ context.Context, op *jobdaemon.Op) error {
 				if err := begin(op); err != nil {
@@ -100,7 +111,7 @@ func handlerConfig(dir string) cli.ServeConfig {
 	}
 }
 
-// leave leaves a file with its own name in it.
+// leave writes a file that contains its own name.
 func leave(op *jobdaemon.Op, name string) error {
 	f, err := op.Artifact(name)
 	if err != nil {

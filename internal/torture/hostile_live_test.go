@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// running submits an operation and returns when its work has begun.
+// running submits an operation and returns when its work has started.
 func (y *yard) running() statefs.ID {
 	y.t.Helper()
 	id := y.submit("sleep")
@@ -39,7 +40,7 @@ func (y *yard) whole(id statefs.ID, want statefs.State) outcome {
 	}
 }
 
-// intrude puts everything into the yard of a daemon that runs, and returns what must become of it.
+// intrude puts everything into the yard of a running daemon, and returns the expected outcomes.
 func intrude(y *yard) map[string]outcome {
 	cases := make(map[string]outcome)
 	y.names(cases)
@@ -52,9 +53,22 @@ func intrude(y *yard) map[string]outcome {
 		must(y.t, place(y, y.jobs(statefs.RequestName(asked, statefs.Cancel))))
 		cases[kind+" as a request has no effect"] = y.state(asked, statefs.Running)
 
+		odd := y.running()
+		must(y.t, errors.Join(os.Remove(y.record(odd)), place(y, y.record(odd))))
+		cases[kind+" as a record is kept, and the record is written again"] = all(y.kept(odd.String()+".json"),
+			y.whole(odd, statefs.Running))
+
+		written := y.running()
+		must(y.t, errors.Join(os.Remove(y.record(written)), place(y, y.record(written)),
+			put(y.jobs(statefs.RequestName(written, statefs.Pause)), "")))
+		cases[kind+" as a record is kept by the next write of the record"] = all(
+			y.state(written, statefs.Paused), y.kept(written.String()+".json"), y.whole(written, statefs.Paused),
+			y.logged(written.String()+".json"))
+
 		second := y.running()
 		must(y.t, place(y, y.jobs(statefs.MarkerName(second, statefs.Paused))))
-		cases[kind+" as a second marker is kept, and the first stays"] = all(y.state(second, statefs.Running), y.kept(statefs.MarkerName(second, statefs.Paused)))
+		cases[kind+" as a second marker is kept, and the first stays"] = all(y.state(second, statefs.Running),
+			y.kept(statefs.MarkerName(second, statefs.Paused)))
 	}
 	for kind, damage := range damages {
 		id := y.running()
@@ -62,31 +76,49 @@ func intrude(y *yard) map[string]outcome {
 		aside := filepath.Join(y.t.TempDir(), "record")
 		must(y.t, errors.Join(err, damage(aside, good), os.Rename(aside, y.record(id))))
 		must(y.t, put(y.jobs(statefs.RequestName(id, statefs.Pause)), ""))
-		cases["record "+kind+" is written anew from what is known"] = all(y.state(id, statefs.Paused), y.whole(id, statefs.Paused))
+		cases["record "+kind+" is written anew from what is known"] = all(y.state(id, statefs.Paused),
+			y.whole(id, statefs.Paused))
 	}
 	y.moves(cases)
 	return cases
 }
 
-// moves are what a person does with the wrong file.
+// logged expects a line about a file that was moved to corrupt/ in the log of the daemon.
+func (y *yard) logged(base string) outcome {
+	return func() error {
+		for line := range strings.Lines(y.log.String()) {
+			if strings.Contains(line, "a wrong file was moved to corrupt/") && strings.Contains(line, base) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the daemon logged nothing about %s", base)
+	}
+}
+
+// moves are renames of the wrong file by a person.
 func (y *yard) moves(cases map[string]outcome) {
 	for _, ending := range []string{".quewed", ".running.bak", ".completed", ".failed_retryable", "", ".scheduled"} {
 		id := y.running()
 		must(y.t, os.Rename(y.jobs(statefs.MarkerName(id, statefs.Running)), y.jobs(id.String()+ending)))
-		cases[fmt.Sprintf("marker renamed to %q is put back", ending)] = all(y.state(id, statefs.Running), y.gone(y.jobs(id.String()+ending)))
+		cases[fmt.Sprintf("marker renamed to %q is put back", ending)] = all(y.state(id, statefs.Running),
+			y.gone(y.jobs(id.String()+ending)))
 	}
 	two := y.running()
 	must(y.t, put(y.jobs(statefs.MarkerName(two, statefs.Trailing)), ""))
-	cases["of two markers the one that was there stays"] = all(y.state(two, statefs.Running), y.gone(y.jobs(statefs.MarkerName(two, statefs.Trailing))))
+	cases["of two markers the one that was there stays"] = all(y.state(two, statefs.Running),
+		y.gone(y.jobs(statefs.MarkerName(two, statefs.Trailing))))
 
 	replaced := y.running()
 	aside := filepath.Join(y.t.TempDir(), "marker")
-	must(y.t, errors.Join(put(aside, "what an editor saves\n"), os.Rename(aside, y.jobs(statefs.MarkerName(replaced, statefs.Running)))))
+	must(y.t, errors.Join(put(aside, "what an editor saves\n"),
+		os.Rename(aside, y.jobs(statefs.MarkerName(replaced, statefs.Running)))))
 	cases["marker that an editor saved is a marker"] = y.state(replaced, statefs.Running)
 
 	victim, mover := y.running(), y.running()
-	must(y.t, os.Rename(y.jobs(statefs.MarkerName(mover, statefs.Running)), y.jobs(statefs.MarkerName(victim, statefs.Running))))
-	cases["marker moved over that of another: both have one"] = all(y.state(victim, statefs.Running), y.state(mover, statefs.Running))
+	must(y.t, os.Rename(y.jobs(statefs.MarkerName(mover, statefs.Running)),
+		y.jobs(statefs.MarkerName(victim, statefs.Running))))
+	cases["marker moved over that of another: both have one"] = all(y.state(victim, statefs.Running),
+		y.state(mover, statefs.Running))
 
 	removed := y.running()
 	must(y.t, os.Remove(y.jobs(statefs.MarkerName(removed, statefs.Running))))
@@ -110,7 +142,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// TestHostileFilesMeanwhile is TestHostileFiles with a daemon that runs: each thing sends an event.
+// TestHostileFilesMeanwhile is TestHostileFiles with a running daemon: each file causes an event.
 func TestHostileFilesMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
@@ -118,7 +150,7 @@ func TestHostileFilesMeanwhile(t *testing.T) {
 	tree, err := statefs.Open(r.dir, statefs.Options{Durability: statefs.Process})
 	must(t, err)
 	defer func() { must(t, tree.Close()) }()
-	y := &yard{t: t, dir: r.dir, tree: tree}
+	y := &yard{t: t, dir: r.dir, tree: tree, log: d.stderr}
 	cases := intrude(y)
 	y.settles(d, cases)
 	figures.add(t, "files put beside a running daemon, each ignored, kept or repaired", len(cases))

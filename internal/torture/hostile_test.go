@@ -15,11 +15,12 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// yard is a storage into which somebody puts what does not belong there, while no daemon runs.
+// yard is a storage that contains foreign files, placed while no daemon runs.
 type yard struct {
 	t    *testing.T
 	dir  string
 	tree *statefs.Tree
+	log  *output // the log of the daemon, for tests that read it
 }
 
 // submit makes an operation as another program does.
@@ -36,7 +37,7 @@ func (y *yard) record(id statefs.ID) string {
 	return filepath.Join(y.dir, "operations", id.Day(), id.String()+".json")
 }
 
-// foreign is an ID that this storage never gave out.
+// foreign is an ID that this storage never issued.
 func (y *yard) foreign(pid int) statefs.ID {
 	y.t.Helper()
 	id, err := statefs.MakeID("other-program", time.Now(), pid, uint64(time.Now().UnixNano())%1e9+1e9)
@@ -46,10 +47,10 @@ func (y *yard) foreign(pid int) statefs.ID {
 
 func put(name, content string) error { return os.WriteFile(name, []byte(content), 0o640) }
 
-// sparse makes a file of a gigabyte that takes no room.
+// sparse makes a file of a gigabyte that occupies no space.
 func sparse(name string) error { return errors.Join(put(name, ""), os.Truncate(name, 1<<30)) }
 
-// outcome says whether what was put there has found its end; it is asked until it returns nil.
+// outcome returns nil when the daemon has handled the file as expected; it is called repeatedly until then.
 type outcome func() error
 
 func (y *yard) still(name string) outcome {
@@ -65,7 +66,7 @@ func (y *yard) gone(name string) outcome {
 	}
 }
 
-// kept wants a file in corrupt/, with its reason.
+// kept expects a file in corrupt/, with its reason.
 func (y *yard) kept(base string) outcome {
 	return func() error {
 		found, err := filepath.Glob(filepath.Join(y.dir, "corrupt", "*_"+base))
@@ -82,7 +83,7 @@ func (y *yard) kept(base string) outcome {
 
 func (y *yard) state(id statefs.ID, want statefs.State) outcome {
 	return func() error {
-		sight, err := y.tree.Look(id)
+		sight, err := y.tree.ObserveAll(id)
 		if err != nil || len(sight.States) != 1 || sight.States[0] != want {
 			return fmt.Errorf("its markers are %q, want %s: %w", sight.States, want, err)
 		}
@@ -96,7 +97,7 @@ func (y *yard) ended(id statefs.ID, want statefs.State, reason string) outcome {
 		if err != nil || rec.Status != want || !strings.Contains(rec.Reason, reason) {
 			return fmt.Errorf("its record says %+v, want %s %s: %w", rec, want, reason, err)
 		}
-		sight, err := y.tree.Look(id)
+		sight, err := y.tree.ObserveAll(id)
 		if err != nil || len(sight.States) > 0 {
 			return fmt.Errorf("it has ended and has the markers %q: %w", sight.States, err)
 		}
@@ -115,11 +116,14 @@ func all(outcomes ...outcome) outcome {
 	}
 }
 
-// strangeFiles make what is no regular file.
+// strangeFiles make names that are no regular files.
 var strangeFiles = map[string]func(y *yard, name string) error{
-	"fifo":            func(_ *yard, name string) error { return unix.Mkfifo(name, 0o640) },
-	"folder":          func(_ *yard, name string) error { return os.Mkdir(name, 0o750) },
-	"device":          func(_ *yard, name string) error { return unix.Mknod(name, unix.S_IFCHR|0o640, int(unix.Mkdev(1, 5))) },
+	"fifo":   func(_ *yard, name string) error { return unix.Mkfifo(name, 0o640) },
+	"folder": func(_ *yard, name string) error { return os.Mkdir(name, 0o750) },
+	"device": func(_ *yard, name string) error {
+		return unix.Mknod(name, unix.S_IFCHR|0o640,
+			int(unix.Mkdev(1, 5)))
+	},
 	"link inside":     func(y *yard, name string) error { return os.Symlink(filepath.Join(y.dir, "storage.json"), name) },
 	"link outside":    func(_ *yard, name string) error { return os.Symlink("/etc/hostname", name) },
 	"link to nothing": func(_ *yard, name string) error { return os.Symlink("nowhere", name) },
@@ -130,7 +134,7 @@ var strangeFiles = map[string]func(y *yard, name string) error{
 			return err
 		}
 		defer func() { _ = unix.Close(fd) }()
-		dir, err := os.Open(filepath.Dir(name)) // a path of a socket is short
+		dir, err := os.Open(filepath.Dir(name)) // the path of a socket must be short
 		if err != nil {
 			return err
 		}
@@ -143,23 +147,26 @@ var strangeFiles = map[string]func(y *yard, name string) error{
 	},
 }
 
-// Only root may make a device; all the others are put there by anybody.
+// Only root may make a device; every user can make the other kinds.
 func init() {
 	if os.Geteuid() != 0 {
 		delete(strangeFiles, "device")
 	}
 }
 
-// damages are contents of a record that cannot be understood.
+// damages make unreadable contents of a record.
 var damages = map[string]func(name string, good []byte) error{
-	"empty":         func(name string, _ []byte) error { return put(name, "") },
-	"truncated":     func(name string, good []byte) error { return put(name, string(good[:len(good)/2])) },
-	"twice":         func(name string, good []byte) error { return put(name, string(good)+string(good)) },
-	"zeroes":        func(name string, good []byte) error { return put(name, strings.Repeat("\x00", len(good))) },
-	"a gigabyte":    func(name string, _ []byte) error { return sparse(name) },
-	"no JSON":       func(name string, _ []byte) error { return put(name, "\xff\xfe{") },
-	"no object":     func(name string, _ []byte) error { return put(name, `["version", 1]`) },
-	"of another ID": func(name string, good []byte) error { return put(name, strings.ReplaceAll(string(good), "_r", "_r9")) },
+	"empty":      func(name string, _ []byte) error { return put(name, "") },
+	"truncated":  func(name string, good []byte) error { return put(name, string(good[:len(good)/2])) },
+	"twice":      func(name string, good []byte) error { return put(name, string(good)+string(good)) },
+	"zeroes":     func(name string, good []byte) error { return put(name, strings.Repeat("\x00", len(good))) },
+	"a gigabyte": func(name string, _ []byte) error { return sparse(name) },
+	"no JSON":    func(name string, _ []byte) error { return put(name, "\xff\xfe{") },
+	"no object":  func(name string, _ []byte) error { return put(name, `["version", 1]`) },
+	"of another ID": func(name string, good []byte) error {
+		return put(name,
+			strings.ReplaceAll(string(good), "_r", "_r9"))
+	},
 	"unknown status": func(name string, good []byte) error {
 		return put(name, strings.Replace(string(good), `"queued"`, `"quewed"`, 1))
 	},
@@ -168,7 +175,7 @@ var damages = map[string]func(name string, good []byte) error{
 	},
 }
 
-// hostile puts everything into the yard and returns what must become of it.
+// hostile puts everything into the yard and returns the expected outcomes.
 func hostile(y *yard) map[string]outcome {
 	cases := make(map[string]outcome)
 	for kind, place := range strangeFiles {
@@ -182,13 +189,15 @@ func hostile(y *yard) map[string]outcome {
 
 		odd := y.submit("sleep")
 		must(y.t, errors.Join(os.Remove(y.record(odd)), place(y, y.record(odd))))
-		cases[kind+" as a record is left alone"] = all(y.still(y.record(odd)), y.state(odd, statefs.Queued))
+		cases[kind+" as a record is kept and waits for a person"] = all(y.kept(odd.String()+".json"),
+			y.state(odd, statefs.FailedManual))
 	}
 	for kind, damage := range damages {
 		id := y.submit("sleep")
 		good, err := os.ReadFile(y.record(id))
 		must(y.t, errors.Join(err, damage(y.record(id), good)))
-		cases["record "+kind+" is kept and waits for a person"] = all(y.kept(id.String()+".json"), y.state(id, statefs.FailedManual))
+		cases["record "+kind+" is kept and waits for a person"] = all(y.kept(id.String()+".json"),
+			y.state(id, statefs.FailedManual))
 	}
 	y.records(cases)
 	y.markers(cases)
@@ -204,7 +213,8 @@ func (y *yard) records(cases map[string]outcome) {
 
 	lost := y.submit("sleep")
 	must(y.t, os.Remove(y.record(lost)))
-	cases["marker of ours without a record is kept"] = all(y.kept(statefs.MarkerName(lost, statefs.Queued)), y.gone(y.jobs(statefs.MarkerName(lost, statefs.Queued))))
+	cases["marker of ours without a record is kept"] = all(y.kept(statefs.MarkerName(lost, statefs.Queued)),
+		y.gone(y.jobs(statefs.MarkerName(lost, statefs.Queued))))
 
 	removed := y.submit("sleep")
 	must(y.t, os.Remove(y.jobs(statefs.MarkerName(removed, statefs.Queued))))
@@ -213,7 +223,9 @@ func (y *yard) records(cases map[string]outcome) {
 	done := y.submit("sleep")
 	data, err := os.ReadFile(y.record(done))
 	must(y.t, err)
-	must(y.t, put(y.record(done), strings.Replace(string(data), `"status":"queued"`, `"status":"completed","result":"success"`, 1)))
+	// otherwise it is pruned immediately
+	ended := `"status":"completed","result":"success","finished_at":"` + time.Now().Format(time.RFC3339Nano) + `"`
+	must(y.t, put(y.record(done), strings.Replace(string(data), `"status":"queued"`, ended, 1)))
 	cases["ended, with a marker: the record wins"] = y.ended(done, statefs.Completed, "")
 }
 
@@ -229,7 +241,8 @@ func (y *yard) markers(cases map[string]outcome) {
 	bare := y.submit("sleep")
 	must(y.t, os.Rename(y.jobs(statefs.MarkerName(bare, statefs.Queued)), y.jobs(bare.String())))
 	senseless := y.submit("sleep")
-	must(y.t, os.Rename(y.jobs(statefs.MarkerName(senseless, statefs.Queued)), y.jobs(statefs.MarkerName(senseless, statefs.Scheduled))))
+	must(y.t, os.Rename(y.jobs(statefs.MarkerName(senseless, statefs.Queued)),
+		y.jobs(statefs.MarkerName(senseless, statefs.Scheduled))))
 	cases["marker moved to a state that means nothing is put back"] = y.state(senseless, statefs.Running)
 	cases["marker without its ending is put back"] = y.state(bare, statefs.Running)
 
@@ -251,7 +264,10 @@ func (y *yard) markers(cases map[string]outcome) {
 }
 
 func (y *yard) names(cases map[string]outcome) {
-	for _, name := range []string{"line\nbreak.running", "\xff\xfe.running", strings.Repeat("n", 255), ".hidden", " ", "*", "..running", "%2e%2e.queued", "nul.running"} {
+	for _, name := range []string{
+		"line\nbreak.running", "\xff\xfe.running", strings.Repeat("n", 255), ".hidden", " ", "*",
+		"..running", "%2e%2e.queued", "nul.running",
+	} {
 		must(y.t, put(y.jobs(name), ""))
 		cases[fmt.Sprintf("name %.20q is ignored", name)] = y.still(y.jobs(name))
 	}
@@ -263,7 +279,8 @@ func (y *yard) names(cases map[string]outcome) {
 	for _, ending := range []string{".queued42", ".json1890320360", ".running.bak", ".failed"} {
 		beside := y.submit("sleep")
 		must(y.t, put(y.jobs(beside.String()+ending), ""))
-		cases["file with the ending "+ending+" beside a marker is kept"] = all(y.kept(beside.String()+ending), y.state(beside, statefs.Running))
+		cases["file with the ending "+ending+" beside a marker is kept"] = all(y.kept(beside.String()+ending),
+			y.state(beside, statefs.Running))
 	}
 }
 
@@ -286,7 +303,10 @@ func (y *yard) others(cases map[string]outcome) {
 	must(y.t, put(y.jobs(statefs.RequestName(binary, statefs.Pause)), "\x00\xff\n{not json"))
 	cases["request with nonsense in it counts by its name"] = y.state(binary, statefs.Paused)
 
-	for kind, place := range map[string]func(y *yard, name string) error{"fifo": strangeFiles["fifo"], "folder": strangeFiles["folder"]} {
+	for kind, place := range map[string]func(y *yard, name string) error{
+		"fifo":   strangeFiles["fifo"],
+		"folder": strangeFiles["folder"],
+	} {
 		temporary, taken := filepath.Join(y.dir, "tmp", "state-"+kind), filepath.Join(y.dir, "taken", kind)
 		must(y.t, errors.Join(place(y, temporary), place(y, taken)))
 		cases[kind+" in tmp/ goes"] = y.gone(temporary)
@@ -308,7 +328,7 @@ func (y *yard) others(cases map[string]outcome) {
 	cases["nonsense in the list of live operations is passed over"] = y.still(filepath.Join(y.dir, "live.list"))
 }
 
-// settles waits until each thing has found its end, and the daemon still works.
+// settles waits for the outcome of each file, and checks that the daemon still works.
 func (y *yard) settles(d *daemon, cases map[string]outcome) {
 	y.t.Helper()
 	op, err := d.Submit(y.t.Context(), "t", "quick", nil)
@@ -333,8 +353,9 @@ func (y *yard) settles(d *daemon, cases map[string]outcome) {
 	}
 }
 
-// TestHostileFiles puts into one storage whatever a person, a program or a broken disk may, and starts the real daemon on it. Each
-// thing is ignored, kept in corrupt/, or repaired, and none keeps the daemon from working.
+// TestHostileFiles puts into one storage everything that a person, a program or a broken disk may leave
+// there, and starts the real daemon on it. Each file is ignored, kept in corrupt/, or repaired, and none
+// stops the daemon.
 func TestHostileFiles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, filepath.Join(t.TempDir(), "storage"))

@@ -5,16 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// TestKillLoop kills the daemon again and again in the middle of everything, and holds each answer that it gave against what is
-// there afterwards.
+// TestKillLoop kills the daemon repeatedly under load, and compares its answers with the storage.
 func TestKillLoop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
 	l := &load{r: r, ledger: newLedger(), byTouch: true}
-	cycles := scaled(15, 300)
+	cycles := prooftest.Count(5, 15, 300)
 	survivals := 0
 	for cycle := range cycles {
 		d := r.start()
@@ -52,7 +52,7 @@ func TestKillLoop(t *testing.T) {
 	figures.add(t, "answers held against the storage", l.ledger.answers)
 }
 
-// conclude starts a last daemon, waits until all work has ended, and looks for what is left over.
+// conclude starts a last daemon, waits until all work has ended, and checks that nothing is left over.
 func (l *load) conclude(t *testing.T) {
 	t.Helper()
 	r := l.r
@@ -64,7 +64,7 @@ func (l *load) conclude(t *testing.T) {
 	must(t, r.checkEffects(tree))
 	must(t, checkRecords(r.dir))
 	until(t, "no process is left", func() bool { return len(r.commands()) == 0 })
-	// A request whose operation ended in the same moment goes with a sweep.
+	// A sweep removes a request whose operation ended first.
 	until(t, "no request is left", func() bool {
 		listing, err := tree.List()
 		return err == nil && len(listing.IDs()) == 0
@@ -74,5 +74,5 @@ func (l *load) conclude(t *testing.T) {
 	wantEmpty(t, r.dir, "jobs", "tmp", "taken")
 	kept, err := filepath.Glob(filepath.Join(r.dir, "corrupt", "*"))
 	must(t, err)
-	l.ledger.wantNoneOf(t, kept) // a submit that was cut off may be there
+	l.ledger.wantNoneOf(t, kept) // the files of an interrupted submit may be there
 }

@@ -22,27 +22,28 @@ type ledger struct {
 	ops     map[statefs.ID]*acknowledged
 	highest uint64 // number in an ID
 	answers int
-	// unwritten says that a command may find no room for its own output, and fail by that.
+	// unwritten means that a command may find no space for its own output, and fail because of that.
 	unwritten bool
 }
 
-// acknowledged is what one client was told of an operation. One goroutine at a time asks for things of the same operation.
+// acknowledged is what one client knows about an operation. Only one goroutine at a time makes requests for
+// the same operation.
 type acknowledged struct {
 	job       string
 	unwritten bool
-	// wants is what the last request asked for, when it was acknowledged; "" when nothing was, or its answer was lost.
-	wants statefs.Ask
-	// cancelled says that somebody may have asked for a cancel, whether it was acknowledged or not.
+	// wants is the last request, if it was acknowledged; "" if there was none, or its answer was lost.
+	wants statefs.Action
+	// cancelled means that a cancel may have been requested, acknowledged or not.
 	cancelled bool
-	// end is the terminal record as it was first seen.
+	// end is the first terminal record that the client read.
 	end *statefs.Record
-	// history is what was asked and when, for the message of a failure.
+	// history are the requests with their times, for the message of a failure.
 	history []string
 }
 
 func newLedger() *ledger { return &ledger{ops: make(map[statefs.ID]*acknowledged)} }
 
-// submitted notes an acknowledged submit. A number that was given before is an error.
+// submitted records an acknowledged submit. A repeated number is an error.
 func (l *ledger) submitted(id statefs.ID, job string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,8 +68,8 @@ func (l *ledger) knows(id statefs.ID) bool {
 	return l.ops[id] != nil
 }
 
-// asked notes a request whose answer came, or was lost.
-func (l *ledger) asked(id statefs.ID, ask statefs.Ask, answered bool) {
+// requested records a request whose answer arrived, or was lost.
+func (l *ledger) requested(id statefs.ID, ask statefs.Action, answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	op := l.ops[id]
@@ -90,8 +91,8 @@ func (l *ledger) each(visit func(id statefs.ID, op *acknowledged)) {
 	}
 }
 
-// checkDead looks at a storage that no daemon holds, as a crash has left it. Whatever the crash was, it holds nothing torn under a
-// name that counts, and nothing that contradicts an acknowledgement. It returns what is wrong.
+// checkDead checks a storage after a crash, without a daemon. After any crash it contains no torn file under
+// a final name, and nothing that contradicts an acknowledgement. It returns the violations.
 func (l *ledger) checkDead(dir string) error {
 	tree, err := statefs.Open(dir, statefs.Options{})
 	if err != nil {
@@ -108,7 +109,7 @@ func (l *ledger) checkDead(dir string) error {
 			wrong(id, "the record of an acknowledged operation: %w", err)
 			return
 		}
-		sight, err := tree.Look(id)
+		sight, err := tree.ObserveAll(id)
 		switch {
 		case err != nil:
 			wrong(id, "look: %w", err)
@@ -124,9 +125,10 @@ func (l *ledger) checkDead(dir string) error {
 	return errors.Join(errs...)
 }
 
-// checkEnd compares a terminal record with the one that was seen before.
+// checkEnd compares a terminal record with the first one.
 func (op *acknowledged) checkEnd(rec *statefs.Record) error {
-	if op.end != nil && (rec.Status != op.end.Status || rec.Result != op.end.Result || rec.FinishedSeq != op.end.FinishedSeq ||
+	if op.end != nil && (rec.Status != op.end.Status || rec.Result != op.end.Result ||
+		rec.FinishedSeq != op.end.FinishedSeq ||
 		string(rec.Footer) != string(op.end.Footer) || !rec.FinishedAt.Equal(*op.end.FinishedAt)) {
 		return fmt.Errorf("it had ended with %s %s at %s, and now says %s %s %v",
 			op.end.Status, op.end.Footer, op.end.FinishedAt, rec.Status, rec.Footer, rec.FinishedAt)
@@ -143,15 +145,16 @@ func (op *acknowledged) checkEnd(rec *statefs.Record) error {
 	return nil
 }
 
-// mayFail reports whether an operation may have failed as it did: a command whose output cannot be written says so by its exit code.
+// mayFail reports whether a failure is expected: a command whose output cannot be written fails with an exit
+// code.
 func (op *acknowledged) mayFail(rec *statefs.Record) bool {
 	return op.unwritten && rec.Error != nil && rec.Error.Code == "exit_code"
 }
 
-// checkRecords reads every record as plain JSON, whether it was acknowledged or not.
+// checkRecords parses every record as plain JSON, acknowledged or not.
 func checkRecords(dir string) error { return checkRecordsBut(dir, nil) }
 
-// checkRecordsBut passes over some operations.
+// checkRecordsBut is checkRecords without some operations.
 func checkRecordsBut(dir string, but map[statefs.ID]bool) error {
 	var errs []error
 	names, err := filepath.Glob(filepath.Join(dir, "operations", "*", "*.json"))
@@ -173,8 +176,8 @@ func checkRecordsBut(dir string, but map[statefs.ID]bool) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// checkEffects compares what the commands did with the records: no run begins twice, and none that its record does not know, so
-// that queued means not started.
+// checkEffects compares the effects of the commands with the records: no run starts twice, and no run starts
+// that its record does not contain, so that queued means not started.
 func (r *rig) checkEffects(tree *statefs.Tree) error {
 	data, err := os.ReadFile(r.effects)
 	if err != nil {
@@ -187,7 +190,8 @@ func (r *rig) checkEffects(tree *statefs.Tree) error {
 		if len(words) != 3 {
 			return fmt.Errorf("effect %q", line)
 		}
-		if key := words[0] + " " + words[1]; seen[key] && !(r.cuts && strings.Contains(words[1], "/")) { // what was not synced of its results is done again
+		if key := words[0] + " " + words[1]; seen[key] && !(r.cuts && strings.Contains(words[1], "/")) {
+			// unsynced results are computed again
 			errs = append(errs, fmt.Errorf("%s begins twice", key))
 		} else {
 			seen[key] = true

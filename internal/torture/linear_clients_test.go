@@ -19,11 +19,11 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// A touch counts as of the time that the kernel gives its file, whose clock stands still between two of its ticks.
+// A touch counts from the timestamp that the kernel gives its file, whose clock advances only in ticks.
 const kernelTick = 10 * time.Millisecond
 
-// crowd are clients that do things to the same few operations at the same time, and write down what they were told.
-type crowd struct {
+// modelClients are clients that call the same few operations concurrently, and record the replies.
+type modelClients struct {
 	t     *testing.T
 	r     *rig
 	d     *daemon
@@ -31,17 +31,17 @@ type crowd struct {
 
 	mu      sync.Mutex
 	history []porcupine.Operation
-	ops     []statefs.ID // those that the clients are at
+	ops     []statefs.ID // the operations that the clients use
 	open    int          // calls whose answer was lost
 	seen    int          // operations
 }
 
-// patient is how long a client waits for an effect: another one may undo it before it is seen. Calls that last are what makes the search
-// for an order long.
+// patient is how long a client waits for an effect, because another client may undo it before it is seen.
+// Long calls make the search for an order slow.
 const patient = 200 * time.Millisecond
 
-// act lets clients make calls, about so many in all, and returns their history.
-func (c *crowd) act(clients, operations, calls int) []porcupine.Operation {
+// act lets clients make about that many calls in all, and returns their history.
+func (c *modelClients) act(clients, operations, calls int) []porcupine.Operation {
 	c.t.Helper()
 	for range operations {
 		c.submit(0, len(c.ops))
@@ -59,7 +59,7 @@ func (c *crowd) act(clients, operations, calls int) []porcupine.Operation {
 		})
 	}
 	all.Wait()
-	for i := range c.history { // what is still open may happen until the end
+	for i := range c.history { // calls without a reply may take effect until the end
 		if c.history[i].Return == 0 {
 			c.history[i].Return = c.now()
 		}
@@ -67,10 +67,10 @@ func (c *crowd) act(clients, operations, calls int) []porcupine.Operation {
 	return c.history
 }
 
-func (c *crowd) now() int64 { return int64(time.Since(c.began)) }
+func (c *modelClients) now() int64 { return int64(time.Since(c.began)) }
 
-// note writes down a call that has got its reply.
-func (c *crowd) note(number int, began int64, in call, out reply) {
+// note records a call with its reply.
+func (c *modelClients) note(number int, began int64, in call, out reply) {
 	entry := porcupine.Operation{ClientId: number, Input: in, Call: began, Output: out, Return: c.now()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +81,8 @@ func (c *crowd) note(number int, began int64, in call, out reply) {
 	c.history = append(c.history, entry)
 }
 
-// submit starts an operation in the place of another one.
-func (c *crowd) submit(number, place int) {
+// submit starts an operation that replaces another one.
+func (c *modelClients) submit(number, place int) {
 	began := c.now()
 	op, err := c.d.Submit(c.t.Context(), "t", "sleep", nil)
 	if err != nil {
@@ -99,8 +99,8 @@ func (c *crowd) submit(number, place int) {
 	c.ops[place] = op.ID
 }
 
-// one does one thing to one operation.
-func (c *crowd) one(number int, random *rand.Rand) error {
+// one makes one random call for one operation.
+func (c *modelClients) one(number int, random *rand.Rand) error {
 	c.mu.Lock()
 	place := random.IntN(len(c.ops))
 	id := c.ops[place]
@@ -111,21 +111,28 @@ func (c *crowd) one(number int, random *rand.Rand) error {
 	case what < 22:
 		ended, err = c.get(number, id)
 	case what < 38:
-		err = c.ls(number, id, []statefs.State{statefs.Queued, statefs.Running, statefs.Running, statefs.Paused, statefs.Paused}[random.IntN(5)])
+		err = c.ls(number, id, []statefs.State{
+			statefs.Queued, statefs.Running, statefs.Running, statefs.Paused,
+			statefs.Paused,
+		}[random.IntN(5)])
 	case what < 72:
-		ask, wait := []statefs.Ask{statefs.Pause, statefs.Resume}[random.IntN(2)], time.Duration(random.IntN(2))*patient
+		ask, wait := []statefs.Action{statefs.Pause, statefs.Resume}[random.IntN(2)], time.Duration(random.IntN(2))*patient
 		ended, err = c.request(number, id, ask, wait, random)
 	case what < 84:
-		err = c.touch(number, id, []statefs.Ask{statefs.Pause, statefs.Resume}[random.IntN(2)])
+		err = c.touch(number, id, []statefs.Action{statefs.Pause, statefs.Resume}[random.IntN(2)])
 	case what < 98:
-		way := [][2]statefs.State{{statefs.Running, statefs.Paused}, {statefs.Paused, statefs.Running}, {statefs.Queued, statefs.Paused}}[random.IntN(5)/2]
+		way := [][2]statefs.State{
+			{statefs.Running, statefs.Paused},
+			{statefs.Paused, statefs.Running},
+			{statefs.Queued, statefs.Paused},
+		}[random.IntN(5)/2]
 		err = c.mv(number, id, way[0], way[1])
 	case what < 99:
 		_, err = c.request(number, id, statefs.Cancel, time.Duration(random.IntN(2))*patience, random)
 	default:
 		err = c.touch(number, id, statefs.Cancel)
 	}
-	if ended && random.IntN(3) == 0 { // the others may still ask for it
+	if ended && random.IntN(3) == 0 { // the other clients may still use it
 		c.mu.Lock()
 		known := c.ops[place] != id
 		c.mu.Unlock()
@@ -136,7 +143,7 @@ func (c *crowd) one(number int, random *rand.Rand) error {
 	return err
 }
 
-func (c *crowd) get(number int, id statefs.ID) (ended bool, err error) {
+func (c *modelClients) get(number int, id statefs.ID) (ended bool, err error) {
 	began := c.now()
 	op, err := c.d.Operation(c.t.Context(), id)
 	if err != nil {
@@ -146,8 +153,9 @@ func (c *crowd) get(number int, id statefs.ID) (ended bool, err error) {
 	return op.State.Terminal(), nil
 }
 
-// ls asks for one name: a listing of a folder in which names change may show a marker twice, or not at all.
-func (c *crowd) ls(number int, id statefs.ID, state statefs.State) error {
+// ls checks a single name: a listing of a folder in which names change may show a marker twice, or not at
+// all.
+func (c *modelClients) ls(number int, id statefs.ID, state statefs.State) error {
 	began := c.now()
 	_, err := os.Lstat(c.marker(id, state))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -157,11 +165,11 @@ func (c *crowd) ls(number int, id statefs.ID, state statefs.State) error {
 	return nil
 }
 
-func (c *crowd) marker(id statefs.ID, state statefs.State) string {
+func (c *modelClients) marker(id statefs.ID, state statefs.State) string {
 	return filepath.Join(c.r.dir, "jobs", statefs.MarkerName(id, state))
 }
 
-func (c *crowd) mv(number int, id statefs.ID, from, to statefs.State) error {
+func (c *modelClients) mv(number int, id statefs.ID, from, to statefs.State) error {
 	began := c.now()
 	err := os.Rename(c.marker(id, from), c.marker(id, to))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -171,18 +179,21 @@ func (c *crowd) mv(number int, id statefs.ID, from, to statefs.State) error {
 	return nil
 }
 
-func (c *crowd) touch(number int, id statefs.ID, ask statefs.Ask) error {
+func (c *modelClients) touch(number int, id statefs.ID, ask statefs.Action) error {
 	began := c.now() - int64(kernelTick)
 	if err := c.r.touch(id, ask); err != nil {
 		return err
 	}
-	c.note(number, began, call{id: id, do: touch, ask: ask}, reply{})
+	c.note(number, began, call{id: id, do: touch, action: ask}, reply{})
 	return nil
 }
 
-// request asks over HTTP; now and then the client goes before it has read the answer, unless random is nil.
-func (c *crowd) request(number int, id statefs.ID, ask statefs.Ask, wait time.Duration, random *rand.Rand) (ended bool, err error) {
-	ctx, in := c.t.Context(), call{id: id, do: request, ask: ask}
+// request makes a request over HTTP; unless random is nil, some clients disconnect before they read the
+// answer.
+func (c *modelClients) request(number int, id statefs.ID, ask statefs.Action, wait time.Duration,
+	random *rand.Rand,
+) (ended bool, err error) {
+	ctx, in := c.t.Context(), call{id: id, do: request, action: ask}
 	if random != nil && random.IntN(100) == 0 {
 		hasty, cancel := context.WithTimeout(ctx, time.Duration(random.IntN(3000))*time.Microsecond)
 		defer cancel()
@@ -201,15 +212,15 @@ func (c *crowd) request(number int, id statefs.ID, ask statefs.Ask, wait time.Du
 		c.note(number, began, in, reply{lost: true})
 		return false, nil
 	}
-	if answer.TookEffect != nil && *answer.TookEffect && !answer.Holds() {
+	if answer.TookEffect != nil && *answer.TookEffect && !answer.InEffect() {
 		return false, fmt.Errorf("%s of %s took effect, and it is %s", ask, id, answer.State)
 	}
 	c.note(number, began, in, reply{yes: true})
 	switch {
 	case answer.State == "":
-	case answer.State.Terminal(): // which it then is for good
+	case answer.State.Terminal(): // a terminal state is final
 		c.note(number, c.now(), call{id: id, do: get}, reply{state: answer.State})
-	default: // what it says was seen, at some moment of the call
+	default: // the state was observed at some moment of the call
 		c.note(number, began, call{id: id, do: marker, state: answer.State}, reply{yes: true})
 	}
 	return answer.State.Terminal(), nil

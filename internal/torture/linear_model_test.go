@@ -2,61 +2,61 @@ package torture
 
 import (
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/anishathalye/porcupine"
 
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// life is one operation as its clients may know it: the machine of states of a job that never ends by itself, and the requests that were
-// made. It changes by what is called, and by itself when the daemon gets to it (see meanwhile).
-type life struct {
+// modelState is a possible state of one operation: the state machine of a job that never ends by itself, and
+// its pending requests. Calls change it, and so does the daemon without a call (see meanwhile).
+type modelState struct {
 	state statefs.State // of the marker; "" before the submit
-	held  bool          // it has no work in hand: a resume queues it
+	held  bool          // it has no running work, so that a resume queues it
 	ended bool          // the record says cancelled
-	gone  bool          // and so the marker is removed, which comes after
+	gone  bool          // the marker is removed, which happens after the record is written
 
-	stand  [2]statefs.Ask // pause and resume in jobs/, the older one first
-	inHand [2]statefs.Ask // those that the daemon has taken, which nobody takes back
-	cancel bool           // a cancel stands or is in hand
+	pending [2]statefs.Action // pause and resume in jobs/, the older one first
+	taken   [2]statefs.Action // taken by the daemon, so that no request can withdraw them
+	cancel  bool              // a cancel is in jobs/ or taken by the daemon
 }
 
-// call is what a client did.
+// call is a call of a client.
 type call struct {
-	id    statefs.ID
-	do    deed
-	ask   statefs.Ask   // of request and touch
-	state statefs.State // of marker; what move makes of it
-	from  statefs.State // of move
+	id     statefs.ID
+	do     callKind
+	action statefs.Action // of request and touch
+	state  statefs.State  // of marker; for move the new state
+	from   statefs.State  // of move
 }
 
-type deed string
+type callKind string
 
 const (
-	submit  deed = "submit"
-	get     deed = "get"     // what the daemon says the state is
-	marker  deed = "ls"      // whether the marker of a state is there
-	request deed = "request" // over HTTP
-	touch   deed = "touch"   // of a request file
-	move    deed = "mv"      // of the marker
+	submit  callKind = "submit"
+	get     callKind = "get"     // the state that the daemon reports
+	marker  callKind = "ls"      // whether the marker of a state exists
+	request callKind = "request" // over HTTP
+	touch   callKind = "touch"   // of a request file
+	move    callKind = "mv"      // of the marker
 )
 
-// reply is what came of a call.
+// reply is the result of a call.
 type reply struct {
 	state  statefs.State // of submit and get
-	yes    bool          // marker: it is there; move: it was made
+	yes    bool          // marker: it exists; move: it succeeded
 	absent bool          // request: there is no such live operation
-	lost   bool          // nobody knows
+	lost   bool          // no reply
 }
 
-// meanwhile returns what an operation may be a step later without any call.
-func (l life) meanwhile() []life {
-	var next []life
-	step := func(change func(*life)) {
+// meanwhile returns the states which the operation may reach in one step without a call.
+func (l modelState) meanwhile() []modelState {
+	var next []modelState
+	step := func(change func(*modelState)) {
 		n := l
 		change(&n)
 		next = append(next, n)
@@ -64,41 +64,42 @@ func (l life) meanwhile() []life {
 	switch {
 	case l.state == "" || l.gone:
 		return nil
-	case l.ended: // the record first, then the marker
-		return []life{{state: l.state, ended: true, gone: true}}
+	case l.ended: // the record is written before the marker is removed
+		return []modelState{{state: l.state, ended: true, gone: true}}
 	case l.state == statefs.Queued:
-		step(func(n *life) { n.state, n.held = statefs.Running, false })
-	case l.state == statefs.Running && l.held: // a hand has moved a marker whose work has not begun
-		step(func(n *life) { n.state, n.held = statefs.Queued, false })
+		step(func(n *modelState) { n.state, n.held = statefs.Running, false })
+	case l.state == statefs.Running && l.held: // a person moved the marker of an operation whose work has not started
+		step(func(n *modelState) { n.state, n.held = statefs.Queued, false })
 	}
-	// The older one is carried out first. Cancel beats all in the end, but what was asked before it may be in hand already.
-	if l.stand[0] != "" && l.inHand[1] == "" && l.inHand[0] != l.stand[0] {
-		step(func(n *life) { n.inHand = after(n.inHand, n.stand[0]); n.stand = after(n.stand, "") })
+	// The older request is carried out first. Cancel wins in the end, but an earlier request may have been
+	// taken already.
+	if l.pending[0] != "" && l.taken[1] == "" && l.taken[0] != l.pending[0] {
+		step(func(n *modelState) { n.taken = after(n.taken, n.pending[0]); n.pending = after(n.pending, "") })
 	}
-	if l.inHand[0] != "" {
-		step(func(n *life) { n.to(n.inHand[0]); n.inHand = after(n.inHand, "") })
+	if l.taken[0] != "" {
+		step(func(n *modelState) { n.to(n.taken[0]); n.taken = after(n.taken, "") })
 	}
 	if l.cancel {
-		step(func(n *life) { *n = life{state: n.state, ended: true} }) // whatever stands has no meaning any more
+		step(func(n *modelState) { *n = modelState{state: n.state, ended: true} }) // all other requests lose their meaning
 	}
 	return next
 }
 
-// after puts a request behind the others; "" takes the first one away.
-func after(asks [2]statefs.Ask, last statefs.Ask) [2]statefs.Ask {
+// after appends a request to the others; "" removes the first one.
+func after(asks [2]statefs.Action, last statefs.Action) [2]statefs.Action {
 	switch {
 	case last == "":
-		return [2]statefs.Ask{asks[1], ""}
+		return [2]statefs.Action{asks[1], ""}
 	case asks[0] == "" || asks[0] == last && asks[1] == "":
-		return [2]statefs.Ask{last, ""}
+		return [2]statefs.Action{last, ""}
 	case asks[0] == last:
-		return [2]statefs.Ask{asks[1], last}
+		return [2]statefs.Action{asks[1], last}
 	}
-	return [2]statefs.Ask{asks[0], last}
+	return [2]statefs.Action{asks[0], last}
 }
 
-// to is the effect of a pause or a resume.
-func (l *life) to(ask statefs.Ask) {
+// to applies the effect of a pause or a resume.
+func (l *modelState) to(ask statefs.Action) {
 	switch {
 	case ask == statefs.Pause && l.state != statefs.Paused:
 		l.held = l.held || l.state == statefs.Queued
@@ -110,26 +111,28 @@ func (l *life) to(ask statefs.Ask) {
 	}
 }
 
-// stands notes a request. One over HTTP takes its opposite back, unless the daemon has that in hand; a touch leaves it, and comes after.
-func (l life) stands(ask statefs.Ask, overHTTP bool) life {
+// withRequest adds a request. Over HTTP it withdraws its opposite, unless the daemon has taken that one; a
+// touch does not, and comes after it.
+func (l modelState) withRequest(ask statefs.Action, overHTTP bool) modelState {
 	switch {
 	case l.ended:
 	case ask == statefs.Cancel:
 		l.cancel = true
 	case overHTTP:
-		l.stand = [2]statefs.Ask{ask}
+		l.pending = [2]statefs.Action{ask}
 	default:
-		l.stand = after(l.stand, ask)
+		l.pending = after(l.pending, ask)
 	}
 	return l
 }
 
-// then returns what an operation may be once a call has got a reply; nothing when that reply is wrong. The answer to a request promises
-// that it stands. The state that comes with it, or that a wait has seen, is a call of its own in the history.
-func (l life) then(c call, r reply) []life {
+// then returns the possible states after a call with its reply; none if the reply is wrong. The answer to a
+// request promises that the request is stored. The state in the answer, or seen by a wait, is a separate call
+// in the history.
+func (l modelState) then(c call, r reply) []modelState {
 	if c.do == submit {
 		if l.state == "" && (r.state == statefs.Queued || r.state == statefs.Running) {
-			return []life{{state: statefs.Queued}}
+			return []modelState{{state: statefs.Queued}}
 		}
 		return nil
 	}
@@ -140,7 +143,7 @@ func (l life) then(c call, r reply) []life {
 	case marker:
 		right = r.yes == (!l.gone && l.state == c.state)
 	case touch:
-		return []life{l.stands(c.ask, false)}
+		return []modelState{l.withRequest(c.action, false)}
 	case move:
 		right = r.yes == (!l.gone && l.state == c.from)
 		if r.yes {
@@ -150,25 +153,25 @@ func (l life) then(c call, r reply) []life {
 	case request:
 		switch {
 		case r.lost:
-			return []life{l, l.stands(c.ask, true)}
+			return []modelState{l, l.withRequest(c.action, true)}
 		case r.absent:
 			right = l.gone
 		default:
-			right, l = right && !l.gone, l.stands(c.ask, true)
+			right, l = right && !l.gone, l.withRequest(c.action, true)
 		}
 	case submit:
 	}
 	if !right {
 		return nil
 	}
-	return []life{l}
+	return []modelState{l}
 }
 
-// lives are all that an operation may be.
-type lives map[life]bool
+// modelStates are all possible states of an operation.
+type modelStates map[modelState]bool
 
-// add adds what an operation may be, now and by itself later.
-func (all lives) add(l life) {
+// add adds a state, and all states that it may reach without a call.
+func (all modelStates) add(l modelState) {
 	if all[l] {
 		return
 	}
@@ -178,9 +181,84 @@ func (all lives) add(l life) {
 	}
 }
 
-var hashing = maphash.MakeSeed()
+// automaton numbers the sets of states that searches have met, and caches the effect of each call. There are
+// few of them, and a search meets them millions of times: without the cache it was a hundred times slower,
+// and too slow for some histories. It is safe for concurrent use.
+type automaton struct {
+	mu      sync.Mutex
+	sets    []modelStates
+	numbers map[string]int // by String
+	steps   map[automatonStep]int
+}
 
-// lifetimes is the model of the checker: each operation by itself.
+type automatonStep struct {
+	from int
+	call call // without the ID
+	reply
+}
+
+func newAutomaton() *automaton {
+	a := &automaton{numbers: make(map[string]int), steps: make(map[automatonStep]int)}
+	a.number(nil)
+	a.number(modelStates{modelState{}: true})
+	return a
+}
+
+// The numbers of the empty set, which a wrong reply leaves, and of the set before the submit.
+const (
+	noLife      = 0
+	beforeBirth = 1
+)
+
+// number returns the number of a set; the caller holds mu.
+func (a *automaton) number(all modelStates) int {
+	name := all.String()
+	number, known := a.numbers[name]
+	if !known {
+		number = len(a.sets)
+		a.sets, a.numbers[name] = append(a.sets, all), number
+	}
+	return number
+}
+
+// step returns the number of the set after a call with its reply.
+func (a *automaton) step(from int, c call, r reply) int {
+	c.id = statefs.ID{}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	to, known := a.steps[automatonStep{from, c, r}]
+	if known {
+		return to
+	}
+	next := make(modelStates)
+	for l := range a.sets[from] {
+		for _, n := range l.then(c, r) {
+			next.add(n)
+		}
+	}
+	to = a.number(next)
+	a.steps[automatonStep{from, c, r}] = to
+	return to
+}
+
+func (a *automaton) set(number int) modelStates {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sets[number]
+}
+
+func (all modelStates) String() string {
+	words := make([]string, 0, len(all))
+	for l := range all {
+		words = append(words, fmt.Sprintf("%+v", l))
+	}
+	slices.Sort(words)
+	return strings.Join(words, "\n")
+}
+
+var lifetime = newAutomaton()
+
+// lifetimes is the model for the checker: each operation is independent.
 var lifetimes = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		of := make(map[statefs.ID][]porcupine.Operation)
@@ -194,45 +272,18 @@ var lifetimes = porcupine.Model{
 		}
 		return parts
 	},
-	Init: func() any { return lives{life{}: true} },
+	Init: func() any { return beforeBirth },
 	Step: func(state, input, output any) (bool, any) {
-		now, _ := state.(lives)
+		now, _ := state.(int)
 		c, _ := input.(call)
 		r, _ := output.(reply)
-		next := make(lives)
-		for l := range now {
-			for _, n := range l.then(c, r) {
-				next.add(n)
-			}
-		}
-		return len(next) > 0, next
-	},
-	Equal: func(a, b any) bool {
-		left, _ := a.(lives)
-		right, _ := b.(lives)
-		for l := range left {
-			if !right[l] {
-				return false
-			}
-		}
-		return len(left) == len(right)
-	},
-	Hash: func(state any) (sum uint64) {
-		all, _ := state.(lives)
-		for l := range all {
-			sum ^= maphash.Comparable(hashing, l)
-		}
-		return sum
+		next := lifetime.step(now, c, r)
+		return next != noLife, next
 	},
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%s -> %s", input, output) },
 	DescribeState: func(state any) string {
-		var words []string
-		all, _ := state.(lives)
-		for l := range all {
-			words = append(words, fmt.Sprintf("%+v", l))
-		}
-		slices.Sort(words)
-		return strings.Join(words, "\n")
+		number, _ := state.(int)
+		return lifetime.set(number).String()
 	},
 }
 
@@ -244,7 +295,7 @@ func inputOf(entry porcupine.Operation) call {
 func (c call) String() string {
 	switch c.do {
 	case request, touch:
-		return fmt.Sprintf("%s %s", c.do, c.ask)
+		return fmt.Sprintf("%s %s", c.do, c.action)
 	case move:
 		return fmt.Sprintf("mv %s %s", c.from, c.state)
 	case submit, get, marker:

@@ -13,19 +13,21 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// TestLinearizable lets clients do things to the same operations at the same time, over HTTP and by files, and asks of each history of
-// answers whether there is one order of the calls, each between its begin and its end, in which every answer is right.
+// TestLinearizable lets clients act on the same operations concurrently, over HTTP and by files. It checks
+// for each history of answers whether there is one order of the calls, each between its begin and its end, in
+// which every answer is right.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
 	d := r.start()
-	histories, calls, operations, lost, open := scaled(1, 10), 0, 0, 0, 0
+	histories, calls, operations, lost, open := prooftest.Count(1, 1, 10), 0, 0, 0, 0
 	for range histories {
-		c := &crowd{t: t, r: r, d: d, began: time.Now()}
-		history := c.act(8+r.random.IntN(9), 3, scaled(600, 5000))
+		c := &modelClients{t: t, r: r, d: d, began: time.Now()}
+		history := c.act(8+r.random.IntN(9), 3, prooftest.Count(300, 600, 5000))
 		if t.Failed() {
 			t.Fatalf("the daemon said: %s", d.stderr)
 		}
@@ -44,11 +46,13 @@ func TestLinearizable(t *testing.T) {
 	figures.add(t, "answers that never came", lost)
 }
 
-// longSearch bounds the search for the order of the calls about one operation, which is exponential in what happens at the same time.
-const longSearch = time.Minute
+// longSearch bounds the search for the order of the calls about one operation, which is exponential in the
+// number of concurrent calls.
+const longSearch = 3 * time.Minute
 
-// linearizable says whether one order explains a history, and of how many operations that could not be decided. The error names the
-// picture of one that has none, and has what the daemon said of its operation.
+// linearizable reports whether one order explains a history, and for how many operations the search did not
+// finish. The error contains the path of the visualization of an operation without an order, and the log
+// lines of the daemon about it.
 func linearizable(history []porcupine.Operation, said string) (undecided int, err error) {
 	for _, part := range lifetimes.Partition(history) {
 		switch porcupine.CheckOperationsTimeout(lifetimes, part, longSearch) {
@@ -60,7 +64,7 @@ func linearizable(history []porcupine.Operation, said string) (undecided int, er
 		case porcupine.Illegal:
 		}
 		_, info := porcupine.CheckOperationsVerbose(lifetimes, part, 0)
-		picture, err := os.CreateTemp("", "jobdir-linear-*.html") // it outlives the test, for whoever looks
+		picture, err := os.CreateTemp("", "jobdir-linear-*.html") // kept after the test for inspection
 		if err != nil {
 			return undecided, err
 		}
@@ -72,7 +76,7 @@ func linearizable(history []porcupine.Operation, said string) (undecided int, er
 	return undecided, nil
 }
 
-// longest is the longest order of some calls that was found.
+// longest returns the longest partial order that was found.
 func longest(info porcupine.LinearizationInfo) []porcupine.Operation {
 	var found []porcupine.Operation
 	for _, part := range info.PartialLinearizationsOperations() {
@@ -85,16 +89,18 @@ func longest(info porcupine.LinearizationInfo) []porcupine.Operation {
 	return found
 }
 
-// listed is a history as text: an order of some calls, then the others in the order in which they ended.
+// listed formats a history as text: an order of some calls, then the other calls by their ends.
 func listed(part, order []porcupine.Operation) string {
-	others := slices.DeleteFunc(slices.Clone(part), func(entry porcupine.Operation) bool { return slices.Contains(order, entry) })
+	others := slices.DeleteFunc(slices.Clone(part),
+		func(entry porcupine.Operation) bool { return slices.Contains(order, entry) })
 	slices.SortFunc(others, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
 	var text strings.Builder
 	for i, entry := range slices.Concat(order, others) {
 		if i == len(order) {
 			text.WriteString("without a place:\n")
 		}
-		fmt.Fprintf(&text, "%12s to %12s client %2d: %s -> %s\n", time.Duration(entry.Call), time.Duration(entry.Return), entry.ClientId, entry.Input, entry.Output)
+		fmt.Fprintf(&text, "%12s to %12s client %2d: %s -> %s\n", time.Duration(entry.Call), time.Duration(entry.Return),
+			entry.ClientId, entry.Input, entry.Output)
 	}
 	return text.String()
 }
@@ -109,16 +115,16 @@ func linesWith(text, word string) string {
 	return found.String()
 }
 
-// TestLinearizableSeesWrongAnswers holds that the checker can fail: of a real history of one client each answer that says something is
-// turned into another one.
+// TestLinearizableSeesWrongAnswers checks that the checker can fail: in a real history of one client, it
+// replaces each informative answer by a wrong one.
 func TestLinearizableSeesWrongAnswers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
-	c := &crowd{t: t, r: r, d: r.start(), began: time.Now()}
+	c := &modelClients{t: t, r: r, d: r.start(), began: time.Now()}
 	c.submit(0, 0)
 	id := c.ops[0]
 	until(t, "it runs", func() bool { _, err := os.Lstat(c.marker(id, statefs.Running)); return err == nil })
-	ask := func(ask statefs.Ask) {
+	ask := func(ask statefs.Action) {
 		_, err := c.request(0, id, ask, patience, nil)
 		must(t, err)
 	}
@@ -130,7 +136,7 @@ func TestLinearizableSeesWrongAnswers(t *testing.T) {
 		}
 	}
 	must(t, c.ls(0, id, statefs.Running))
-	sure := len(c.history) // until here it may be queued
+	sure := len(c.history) // from here on it cannot be queued any more
 	look(statefs.Running, statefs.Paused)
 	must(t, c.mv(0, id, statefs.Running, statefs.Paused))
 	must(t, c.mv(0, id, statefs.Running, statefs.Paused))
@@ -150,7 +156,7 @@ func TestLinearizableSeesWrongAnswers(t *testing.T) {
 	wrong := 0
 	for i, entry := range c.history {
 		if i < sure || inputOf(c.history[i-1]).do == request {
-			continue // the state that a request has answered may be the one of before its effect
+			continue // the state in the answer to a request may precede its effect
 		}
 		said, _ := entry.Output.(reply)
 		for _, other := range otherwise(inputOf(entry), said) {
@@ -166,7 +172,7 @@ func TestLinearizableSeesWrongAnswers(t *testing.T) {
 	figures.add(t, "wrong answers put into a history, each seen", wrong)
 }
 
-// otherwise returns what could have been answered instead, and would have been wrong.
+// otherwise returns answers that would have been wrong.
 func otherwise(c call, r reply) []reply {
 	switch c.do {
 	case get:

@@ -11,19 +11,21 @@ import (
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/internal/faultfs"
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 const listLength = 20
 
-// lists are the lists that somebody submitted and was told of.
-type lists struct {
+// listLoad are the submitted and acknowledged lists.
+type listLoad struct {
 	mu       sync.Mutex
 	accepted [][]statefs.ID
 }
 
-// submit submits lists from two clients until the daemon is gone. Their operations wait for tomorrow.
-func (l *lists) submit(t *testing.T, d *daemon) (wait func()) {
+// submit submits lists from two clients until the daemon is gone. Their operations are not due before
+// tomorrow.
+func (l *listLoad) submit(t *testing.T, d *daemon) (wait func()) {
 	list := make([]client.Submission, listLength)
 	for i := range list {
 		list[i] = client.Submission{Job: "t/sleep", Params: map[string]int{"n": i}, Delay: 24 * time.Hour}
@@ -49,9 +51,9 @@ func (l *lists) submit(t *testing.T, d *daemon) (wait func()) {
 	return all.Wait
 }
 
-// check says what is wrong with the storage after a daemon has put it in order: all of an accepted list is scheduled, and of any other all or
-// nothing.
-func (l *lists) check(t *testing.T, dir string) {
+// check checks the storage after a daemon has recovered it: all operations of an accepted list are scheduled,
+// and of any other list all or none.
+func (l *listLoad) check(t *testing.T, dir string) {
 	t.Helper()
 	tree, err := statefs.Open(dir, statefs.Options{})
 	must(t, err)
@@ -87,12 +89,12 @@ func (l *lists) check(t *testing.T, dir string) {
 	}
 }
 
-// TestListsAfterKills kills the daemon while it takes lists: each is there as a whole or not at all.
+// TestListsAfterKills kills the daemon while it accepts lists: each list is complete or absent.
 func TestListsAfterKills(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
-	l := &lists{}
-	for range scaled(6, 60) {
+	l := &listLoad{}
+	for range prooftest.Count(2, 6, 60) {
 		d := r.start("--sweep-interval", "50ms")
 		wait := l.submit(t, d)
 		r.pause(d, 300*time.Millisecond)
@@ -105,15 +107,15 @@ func TestListsAfterKills(t *testing.T) {
 	figures.add(t, "lists acknowledged and found again", len(l.accepted))
 }
 
-// TestListsAfterPowerCuts cuts the power instead. The records of a list are not synced by themselves.
+// TestListsAfterPowerCuts cuts the power instead. The records of a list are not synced individually.
 func TestListsAfterPowerCuts(t *testing.T) {
 	t.Parallel()
 	p := plug(t, faultfs.Empty())
-	l := &lists{}
-	for range scaled(6, 60) {
+	l := &listLoad{}
+	for range prooftest.Count(2, 6, 60) {
 		interval := "1h"
 		if p.random.IntN(2) == 0 {
-			interval = "50ms" // in which records are synced later
+			interval = "50ms" // the interval of the later sync of records
 		}
 		d := p.start("--sweep-interval", interval)
 		cut := p.disk.CutAfter(p.disk.Len() + 1 + p.random.IntN(2000)) // a list makes more than a hundred changes

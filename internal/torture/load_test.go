@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,24 +18,25 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// load is what clients do to a daemon until it is gone: submits, and requests by endpoint and by file.
+// load are clients that submit and make requests, over HTTP and by file, until the daemon is gone.
 type load struct {
 	r      *rig
 	ledger *ledger
-	// sleepers are operations that never end by themselves; they are what is paused, resumed and cancelled.
+	// sleepers are operations that never end by themselves; the clients pause, resume and cancel them.
 	mu       sync.Mutex
 	sleepers []statefs.ID
-	// byTouch allows requests by file, whose acknowledgement is the file. It survives the death of the daemon, and no power cut.
+	// byTouch allows requests by file, whose acknowledgement is the existence of the file. It survives the
+	// death of the daemon, but not a power cut.
 	byTouch bool
 
-	daemons  []*daemon // the last ones
+	daemons  []*daemon // the most recent ones
 	explains bool
 }
 
-// maxSleepers bounds what runs at once.
+// maxSleepers bounds how many sleepers run at once.
 const maxSleepers = 8
 
-// run puts load on a daemon until the returned call, which waits for what is under way.
+// run puts load on a daemon until the returned function is called, which waits for pending calls.
 func (l *load) run(d *daemon) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var clients sync.WaitGroup
@@ -77,10 +79,10 @@ func (l *load) roomToSleep() bool {
 	return len(l.sleepers) < maxSleepers
 }
 
-// lost says that an answer is not there because the daemon is gone or the test is over; anything else is an answer.
+// lost reports whether an answer is missing because the daemon is gone or the test is over.
 func lost(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
-	return !ok || refused.Status >= 500 // it stops, or its disk does not answer
+	return !ok || refused.Status >= 500 // it stops, or its disk fails
 }
 
 func (l *load) requests(ctx context.Context, d *daemon, random *rand.Rand) {
@@ -93,7 +95,7 @@ func (l *load) requests(ctx context.Context, d *daemon, random *rand.Rand) {
 			}
 			continue
 		}
-		ask := []statefs.Ask{statefs.Pause, statefs.Resume, statefs.Pause, statefs.Resume, statefs.Cancel}[random.IntN(5)]
+		ask := []statefs.Action{statefs.Pause, statefs.Resume, statefs.Pause, statefs.Resume, statefs.Cancel}[random.IntN(5)]
 		if ask == statefs.Cancel {
 			l.forget(id)
 		}
@@ -103,7 +105,7 @@ func (l *load) requests(ctx context.Context, d *daemon, random *rand.Rand) {
 		} else {
 			_, err = d.Request(ctx, id, ask, time.Duration(random.IntN(2))*patience)
 		}
-		l.ledger.asked(id, ask, err == nil)
+		l.ledger.requested(id, ask, err == nil)
 		if err != nil {
 			if !lost(err) {
 				l.r.t.Errorf("%s %s: %v", ask, id, err)
@@ -128,8 +130,8 @@ func (l *load) forget(id statefs.ID) {
 	l.sleepers = slices.DeleteFunc(l.sleepers, func(other statefs.ID) bool { return other == id })
 }
 
-// touch asks as a person with a shell does.
-func (r *rig) touch(id statefs.ID, ask statefs.Ask) error {
+// touch makes a request as a person with a shell does.
+func (r *rig) touch(id statefs.ID, ask statefs.Action) error {
 	name := filepath.Join(r.dir, "jobs", statefs.RequestName(id, ask))
 	for {
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o640)
@@ -143,11 +145,11 @@ func (r *rig) touch(id statefs.ID, ask statefs.Ask) error {
 		if err := os.Chtimes(name, now, now); !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		// It was taken meanwhile, and may have been an older one.
+		// The daemon took it before; it may have been an older one.
 	}
 }
 
-// settle waits until every acknowledged request has had its effect.
+// settle waits until every acknowledged request has taken effect.
 func (l *load) settle(t *testing.T, tree *statefs.Tree, d *daemon) {
 	t.Helper()
 	l.explain(t, d)
@@ -165,7 +167,7 @@ func (l *load) settle(t *testing.T, tree *statefs.Tree, d *daemon) {
 				return state == statefs.Paused
 			case statefs.Resume:
 				return state == statefs.Running || state == statefs.Queued
-			case statefs.Cancel:
+			case statefs.Cancel, statefs.ForceCancel:
 				return errors.Is(err, statefs.ErrNotLive)
 			case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize:
 			}
@@ -174,7 +176,7 @@ func (l *load) settle(t *testing.T, tree *statefs.Tree, d *daemon) {
 	})
 }
 
-// endUnknown cancels what sleeps and was submitted without an answer, so that it does not become more and more.
+// endUnknown cancels sleepers whose submit was not answered, so that they do not accumulate.
 func (l *load) endUnknown(t *testing.T, tree *statefs.Tree, d *daemon) {
 	t.Helper()
 	listing, err := tree.List()
@@ -193,15 +195,15 @@ func (l *load) endUnknown(t *testing.T, tree *statefs.Tree, d *daemon) {
 	}
 }
 
-// finish ends everything in order: what sleeps is cancelled, and then every acknowledged operation has ended as it should, and
-// nothing is left over.
+// finish ends all operations: it cancels the sleepers, and then checks that every acknowledged operation has
+// ended as expected and nothing is left over.
 func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
 	t.Helper()
 	listing, err := tree.List()
 	must(t, err)
-	ids := listing.IDs() // also those whose submit was never answered
+	ids := listing.IDs() // including those whose submit was not answered
 	l.ledger.each(func(id statefs.ID, _ *acknowledged) {
-		// By name: a listing shows neither name of a marker that is renamed meanwhile.
+		// Check by name: a listing may miss a marker that is renamed during it.
 		if _, err := tree.State(id); err == nil {
 			ids[id] = statefs.AllNames
 		}
@@ -209,7 +211,7 @@ func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
 	for id := range ids {
 		err := l.r.finishOne(t, tree, d, id)
 		if errors.Is(err, fs.ErrNotExist) && !l.ledger.knows(id) {
-			continue // a marker may outlive a power cut without its record, until the sweep, as long as nobody was told of it
+			continue // after a power cut a marker without an acknowledged submit may exist without its record, until the sweep
 		}
 		if err != nil {
 			t.Error(err)
@@ -228,8 +230,12 @@ func (l *load) finish(t *testing.T, tree *statefs.Tree, d *daemon) {
 		return err == nil && len(left) == 0
 	})
 	l.ledger.each(func(id statefs.ID, op *acknowledged) {
-		// By name as well: a listing shows neither name of a marker that is renamed meanwhile.
-		until(t, id.String()+" has ended", func() bool { _, err := tree.State(id); return errors.Is(err, statefs.ErrNotLive) })
+		// Check by name too: a listing may miss a marker that is renamed during it.
+		until(t, id.String()+" has ended", func() bool {
+			_, err := tree.State(id)
+			return errors.Is(err,
+				statefs.ErrNotLive)
+		})
 		rec, err := tree.ReadRecord(id)
 		must(t, err)
 		want := statefs.Completed
@@ -258,14 +264,18 @@ func (r *rig) finishOne(t *testing.T, tree *statefs.Tree, d *daemon, id statefs.
 		}
 		ask = statefs.Resume
 	}
-	_, err = d.Request(t.Context(), id, ask, 0)
-	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == 404 {
-		return nil // it ended meanwhile
+	var refused *client.Error
+	until(t, "the daemon takes the request", func() bool { // 503 asks for a retry: the daemon may be out of descriptors
+		_, err = d.Request(t.Context(), id, ask, 0)
+		return !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable
+	})
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
+		return nil // it has ended
 	}
 	return err
 }
 
-// explain says what the last daemons said when the test has failed.
+// explain logs the output of the most recent daemons if the test has failed.
 func (l *load) explain(t *testing.T, d *daemon) {
 	t.Helper()
 	l.daemons = append(l.daemons, d)
@@ -283,7 +293,7 @@ func (l *load) explain(t *testing.T, d *daemon) {
 	})
 }
 
-// submit submits, and notes the acknowledgement.
+// submit submits a job and records the acknowledgement.
 func (l *load) submit(t *testing.T, d *daemon, job string) statefs.ID {
 	t.Helper()
 	op, err := d.Submit(t.Context(), "t", job, nil)
@@ -292,10 +302,10 @@ func (l *load) submit(t *testing.T, d *daemon, job string) statefs.ID {
 	return op.ID
 }
 
-// asks asks, returns when it took effect, and notes that.
-func (l *load) asks(t *testing.T, d *daemon, id statefs.ID, ask statefs.Ask) {
+// requestAction makes a request, returns when it took effect, and records that.
+func (l *load) requestAction(t *testing.T, d *daemon, id statefs.ID, ask statefs.Action) {
 	t.Helper()
 	_, err := d.Request(t.Context(), id, ask, patience)
 	must(t, err)
-	l.ledger.asked(id, ask, true)
+	l.ledger.requested(id, ask, true)
 }

@@ -7,18 +7,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/jobdir/jobdir/internal/prooftest"
 )
-
-// full runs the full counts.
-var full = os.Getenv("JOBDIR_TORTURE") == "full"
-
-// scaled is a count: the first in the short form, the second in the full one.
-func scaled(short, long int) int {
-	if full {
-		return long
-	}
-	return short
-}
 
 func TestMain(m *testing.M) {
 	if run, ok := children[os.Getenv(childEnv)]; ok {
@@ -29,7 +20,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	code := m.Run()
-	if code == 0 && full {
+	if code == 0 && prooftest.Full() {
 		if err := figures.write(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
@@ -41,10 +32,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// childEnv makes the test binary one of the other processes of a test.
+// childEnv selects the process that the test binary plays in a test.
 const childEnv = "JOBDIR_TORTURE_CHILD"
 
-// children are what the test binary can be.
+// children are the processes that the test binary can play.
 var children = map[string]func(args []string) error{}
 
 // built is the binary under test.
@@ -55,7 +46,7 @@ var built struct {
 	err  error
 }
 
-// binary builds the program as it ships and returns its path.
+// binary builds the program as it is released and returns its path.
 func binary(t *testing.T) string {
 	t.Helper()
 	built.once.Do(func() {
@@ -64,8 +55,9 @@ func binary(t *testing.T) string {
 			return
 		}
 		built.path = filepath.Join(built.dir, "jobdir")
-		out, err := exec.Command("go", "build", "-o", built.path, "github.com/jobdir/jobdir").CombinedOutput()
-		if err != nil {
+		cmd := exec.Command("go", "build", "-trimpath", "-o", built.path, "github.com/jobdir/jobdir")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // the same settings as make build, so that its build cache is used
+		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("build the binary: %w\n%s", err, out)
 		}
 	})

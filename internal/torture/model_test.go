@@ -18,13 +18,15 @@ import (
 
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/internal/faultfs"
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// TestModelOnRealFolder does at random what clients, people and crashes do to the real daemon, on a folder in memory with the watches of
-// the kernel, and compares each operation with a model of a few lines. rapid shortens a sequence that fails.
+// TestModelOnRealFolder performs random actions of clients, people and crashes on the real daemon, with a
+// folder in memory and inotify, and compares each operation with a model of a few lines. rapid shrinks a
+// failing sequence.
 func TestModelOnRealFolder(t *testing.T) {
-	checkModel(t, scaled(6, 100), 60, func() (*rig, func(), func()) {
+	checkModel(t, prooftest.Count(2, 6, 100), 60, func() (*rig, func(), func()) {
 		top, err := os.MkdirTemp(fastDir(), "jobdir-model") //nolint:usetesting // hundreds of them: each goes at once
 		must(t, err)
 		r := newRig(t, filepath.Join(top, "storage"))
@@ -32,12 +34,13 @@ func TestModelOnRealFolder(t *testing.T) {
 	})
 }
 
-// TestModelOnDiskInMemory is TestModelOnRealFolder on the disk of internal/faultfs: a crash is a power cut, with all that was not synced.
+// TestModelOnDiskInMemory is TestModelOnRealFolder on the disk of internal/faultfs: a crash is a power cut,
+// which loses all unsynced data.
 func TestModelOnDiskInMemory(t *testing.T) {
 	if err := faultfs.CanMount(); err != nil {
 		t.Skip(err)
 	}
-	checkModel(t, scaled(4, 60), 60, func() (*rig, func(), func()) {
+	checkModel(t, prooftest.Count(2, 4, 60), 60, func() (*rig, func(), func()) {
 		p := plug(t, faultfs.Empty())
 		return p.rig, func() {
 			p.disk.Cut()
@@ -49,17 +52,18 @@ func TestModelOnDiskInMemory(t *testing.T) {
 	})
 }
 
-// checkModel runs sequences of actions. prepare makes a storage, cut loses what a crash of the machine loses, and end throws it away.
+// checkModel runs sequences of actions. prepare makes a storage, cut loses what a crash of the machine loses,
+// and end removes the storage.
 func checkModel(t *testing.T, sequences, steps int, prepare func() (r *rig, cut, end func())) {
 	t.Helper()
 	seed := flag.Lookup("rapid.seed").Value.String()
-	if !full && seed == "0" {
-		seed = "20261122" // the short form plays the same sequences each time, the full one others
+	if !prooftest.Full() && seed == "0" {
+		seed = "20261122" // the short form always plays the same sequences, the full one others
 	}
 	for name, value := range map[string]string{
 		"rapid.seed":   seed,
 		"rapid.checks": strconv.Itoa(sequences), "rapid.steps": strconv.Itoa(steps),
-		"rapid.nofailfile": "true", // the message has the whole sequence, and a replay has other timing
+		"rapid.nofailfile": "true", // the message has the whole sequence, and a replay has different timing
 	} {
 		was := flag.Lookup(name).Value.String()
 		must(t, flag.Set(name, value))
@@ -82,7 +86,7 @@ func checkModel(t *testing.T, sequences, steps int, prepare func() (r *rig, cut,
 	}
 }
 
-// model is what must be there.
+// model is the expected state.
 type model struct {
 	t       *rapid.T
 	r       *rig
@@ -90,28 +94,30 @@ type model struct {
 	d       *daemon // nil while none runs
 	daemons []*daemon
 	ops     map[statefs.ID]*expected
-	junk    []string // names in jobs/ that mean nothing
+	junk    []string // names in jobs/ without a meaning
 	done    []string
 	crashes int
 }
 
-// expected is what must become of one operation.
+// expected is the expected state of one operation.
 type expected struct {
 	job string
-	// want is the state in which it comes to rest.
+	// want is its final state.
 	want statefs.State
-	// unsure says that the last thing that was done to it may be lost with the power: a person's hand syncs nothing.
+	// unsure means that its last change may be lost by a power cut: changes by a person are not synced.
 	unsure bool
-	// restless says that something was asked of it that may not have had its effect yet.
+	// restless means that the last request for it may not have taken effect yet.
 	restless bool
-	// aside says that its marker may have a name that means nothing at the moment, so that nobody finds the operation.
+	// aside means that its marker may currently have a name without a meaning, so that the operation cannot
+	// be found.
 	aside bool
-	// either says that it may be running or paused: a request that was carried out comes back after a crash until it is known to be on
-	// the disk, and undoes what a hand did in these milliseconds.
+	// either means that it may be running or paused: after a crash, a request that was carried out may come
+	// back, if its removal was not yet durable, and undo a change that a person made within those
+	// milliseconds.
 	either bool
 }
 
-// rest says where an operation comes to rest that nobody pauses or cancels.
+// rest returns the final state of an operation that is neither paused nor cancelled.
 func rest(job string) statefs.State {
 	if job == "sleep" {
 		return statefs.Running
@@ -155,11 +161,13 @@ func (m *model) tree() *statefs.Tree {
 	return tree
 }
 
-// actions are what may happen next. One that does not fit draws another: that is what (*rapid.T).Skip means, no test is skipped by it.
+// actions are the possible next actions. An unsuitable one is redrawn: that is what (*rapid.T).Skip means; no
+// test is skipped by it.
 func (m *model) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
-		"submit": m.submit, "submit more": m.submit, "ask": m.ask, "ask again": m.ask, "touch": m.touch, "mv": m.move, "mv nonsense": m.moveAside,
-		"rm": m.remove, "second marker": m.second, "foreign files": m.foreign, "settle": m.settle,
+		"submit": m.submit, "submit more": m.submit, "ask": m.request, "ask again": m.request, "touch": m.touch, "mv": m.move,
+		"mv nonsense": m.moveAside,
+		"rm":          m.remove, "second marker": m.second, "foreign files": m.foreign, "settle": m.settle,
 		"kill": m.kill, "stop": m.stop, "start": func(t *rapid.T) {
 			if m.d != nil {
 				t.Skip("one runs")
@@ -195,7 +203,7 @@ func (m *model) submit(t *rapid.T) {
 	m.ops[op.ID] = &expected{job: job, want: rest(job), restless: true}
 }
 
-// pick draws one of the operations that go on until they are cancelled: of the others nobody can say whether they end before.
+// pick draws one of the operations that run until they are cancelled: the others may end at any time.
 func (m *model) pick(t *rapid.T, fits func(*expected) bool) (statefs.ID, *expected) {
 	var live []statefs.ID
 	for id, op := range m.ops {
@@ -213,19 +221,22 @@ func (m *model) pick(t *rapid.T, fits func(*expected) bool) (statefs.ID, *expect
 
 func anyOf(*expected) bool { return true }
 
-// atRest fits what has had its effect, so that a marker is where the model has it.
+// atRest selects operations without pending requests, whose marker is where the model expects it.
 func atRest(op *expected) bool { return !op.restless }
 
-var wished = map[statefs.Ask]statefs.State{
+var wished = map[statefs.Action]statefs.State{
 	statefs.Pause: statefs.Paused, statefs.Resume: statefs.Running, statefs.Cancel: statefs.Cancelled,
 }
 
-func drawAsk(t *rapid.T) statefs.Ask {
-	return rapid.SampledFrom([]statefs.Ask{statefs.Pause, statefs.Resume, statefs.Pause, statefs.Resume, statefs.Cancel}).Draw(t, "ask")
+func drawAsk(t *rapid.T) statefs.Action {
+	return rapid.SampledFrom([]statefs.Action{
+		statefs.Pause, statefs.Resume, statefs.Pause, statefs.Resume,
+		statefs.Cancel,
+	}).Draw(t, "ask")
 }
 
-// ask asks over HTTP: what is answered is on the disk.
-func (m *model) ask(t *rapid.T) {
+// request makes a request over HTTP: after the answer it is on disk.
+func (m *model) request(t *rapid.T) {
 	m.runs(t)
 	id, op := m.pick(t, anyOf)
 	ask, wait := drawAsk(t), time.Duration(rapid.IntRange(0, 1).Draw(t, "wait"))*patience
@@ -238,7 +249,7 @@ func (m *model) ask(t *rapid.T) {
 	op.want, op.restless, op.unsure, op.either = wished[ask], wait == 0, false, false
 }
 
-// touch asks by a file, also while no daemon runs.
+// touch makes a request by a file, even while no daemon runs.
 func (m *model) touch(t *rapid.T) {
 	id, op := m.pick(t, func(op *expected) bool { return !op.restless })
 	ask := drawAsk(t)
@@ -251,7 +262,7 @@ func (m *model) marker(id statefs.ID, state statefs.State) string {
 	return filepath.Join(m.r.dir, "jobs", statefs.MarkerName(id, state))
 }
 
-// move renames a marker as a person does who means it.
+// move renames a marker to another state, as a person does to change the state.
 func (m *model) move(t *rapid.T) {
 	id, op := m.pick(t, atRest)
 	to := statefs.Paused
@@ -270,7 +281,7 @@ func (m *model) move(t *rapid.T) {
 	op.want, op.restless, op.unsure, op.either = to, true, true, false
 }
 
-// moveAside renames a marker to what means nothing: it is put back.
+// moveAside renames a marker to a name without a meaning: it is restored.
 func (m *model) moveAside(t *rapid.T) {
 	m.runs(t)
 	id, op := m.pick(t, atRest)
@@ -283,7 +294,8 @@ func (m *model) moveAside(t *rapid.T) {
 	op.restless, op.aside = true, true
 }
 
-// remove removes a marker, which cancels. Were it the only one while no daemon runs, the next daemon would take jobs/ for emptied.
+// remove removes a marker, which cancels. If it were the only one while no daemon runs, the next daemon would
+// treat jobs/ as emptied.
 func (m *model) remove(t *rapid.T) {
 	m.runs(t)
 	id, op := m.pick(t, atRest)
@@ -296,11 +308,12 @@ func (m *model) remove(t *rapid.T) {
 		m.must(err)
 	}
 	op.want, op.restless, op.unsure, op.either = statefs.Cancelled, true, true, false
-	m.settle(t) // a daemon that dies before it looked twice leaves that to the next one, and there may be no other marker
+	m.settle(t) // the daemon cancels only at a second reconcile
 }
 
-// cancelled reports whether an operation is cancelled, and not because its marker has another name. A system call that a signal interrupts is made again, and through FUSE (fuse(4))
-// the first try may have had its effect: then a file that was removed is said not to be there.
+// cancelled reports whether an operation is cancelled, and not merely renamed. An interrupted system call is
+// repeated, and with FUSE (fuse(4)) the first attempt may have succeeded: then removing a file reports that
+// it does not exist.
 func (m *model) cancelled(id statefs.ID) bool {
 	tree := m.tree()
 	defer func() { m.must(tree.Close()) }()
@@ -311,7 +324,7 @@ func (m *model) cancelled(id statefs.ID) bool {
 		if m.must(err); rec.Status == statefs.Cancelled {
 			return true
 		}
-		if sight, err := tree.Look(id); len(sight.States) > 0 {
+		if sight, err := tree.ObserveAll(id); len(sight.States) > 0 {
 			m.must(err)
 			return false
 		}
@@ -320,7 +333,7 @@ func (m *model) cancelled(id statefs.ID) bool {
 	return false
 }
 
-// second makes another marker beside the one that is there: it goes.
+// second makes a second marker beside the existing one, which the daemon removes.
 func (m *model) second(t *rapid.T) {
 	m.runs(t)
 	id, op := m.pick(t, atRest)
@@ -329,17 +342,20 @@ func (m *model) second(t *rapid.T) {
 	op.restless = true
 }
 
-// foreign makes files that are none of the daemon's business.
+// foreign makes files that the daemon must ignore.
 func (m *model) foreign(t *rapid.T) {
 	id, err := statefs.MakeID("other-program", time.Now(), os.Getpid(), 1e9+uint64(len(m.junk)))
 	m.must(err)
-	name := rapid.SampledFrom([]string{statefs.MarkerName(id, statefs.Running), "nudge", "README", ".swp", "x.running", "\xff"}).Draw(t, "name")
+	name := rapid.SampledFrom([]string{
+		statefs.MarkerName(id, statefs.Running), "nudge", "README", ".swp", "x.running",
+		"\xff",
+	}).Draw(t, "name")
 	m.note("touch %q", name)
 	m.must(put(filepath.Join(m.r.dir, "jobs", name), time.Now().Format(statefs.StampFormat)+"\n"))
 	m.junk = append(m.junk, name)
 }
 
-// kill is the death of the daemon, or of the machine.
+// kill kills the daemon, or the machine.
 func (m *model) kill(t *rapid.T) {
 	m.runs(t)
 	m.note("kill")
@@ -363,15 +379,17 @@ func (m *model) kill(t *rapid.T) {
 	})
 }
 
-// forgive finds out whether what a hand did and nobody acknowledged is still there. If not, the operation stays as it was.
+// forgive checks whether an unacknowledged change by a person survived. If not, the operation keeps its
+// earlier state.
 func (m *model) forgive(tree *statefs.Tree, id statefs.ID, op *expected, rec *statefs.Record) {
-	sight, err := tree.Look(id)
+	sight, err := tree.ObserveAll(id)
 	m.must(err)
 	op.unsure = false
 	switch {
-	case m.stillAsked(id, op.want) || rec.Status.Terminal() || len(sight.States) == 0:
-		return // what is asked is there, or was carried out
-	case slices.Contains(sight.States, statefs.Paused) || slices.Contains(sight.States, statefs.Running) || slices.Contains(sight.States, statefs.Queued):
+	case m.stillRequested(id, op.want) || rec.Status.Terminal() || len(sight.States) == 0:
+		return // the request exists, or was carried out
+	case slices.Contains(sight.States, statefs.Paused) || slices.Contains(sight.States, statefs.Running) ||
+		slices.Contains(sight.States, statefs.Queued):
 		op.want = statefs.Running
 		if slices.Contains(sight.States, statefs.Paused) {
 			op.want = statefs.Paused
@@ -380,8 +398,8 @@ func (m *model) forgive(tree *statefs.Tree, id statefs.ID, op *expected, rec *st
 	}
 }
 
-// stillAsked reports whether the request that leads to a state has outlived a power cut.
-func (m *model) stillAsked(id statefs.ID, want statefs.State) bool {
+// stillRequested reports whether the request that leads to a state survived a power cut.
+func (m *model) stillRequested(id statefs.ID, want statefs.State) bool {
 	for _, file := range m.taken(id) {
 		for ask, state := range wished {
 			if state == want && filepath.Base(file) == statefs.RequestName(id, ask) {
@@ -392,7 +410,7 @@ func (m *model) stillAsked(id statefs.ID, want statefs.State) bool {
 	return false
 }
 
-// taken returns the requests that a daemon had in hand; a power cut may have put one back into jobs/.
+// taken returns the requests that a daemon had taken; a power cut may have restored one in jobs/.
 func (m *model) taken(id statefs.ID) []string {
 	found, err := filepath.Glob(filepath.Join(m.r.dir, "taken", id.String()+".*"))
 	m.must(err)
@@ -401,7 +419,7 @@ func (m *model) taken(id statefs.ID) []string {
 	return append(found, back...)
 }
 
-// stop ends the daemon in order.
+// stop shuts the daemon down properly.
 func (m *model) stop(t *rapid.T) {
 	m.runs(t)
 	m.note("stop")
@@ -416,7 +434,7 @@ func (m *model) stop(t *rapid.T) {
 	m.d = nil
 }
 
-// settle waits until everything is as it must be.
+// settle waits until every operation has its expected state.
 func (m *model) settle(t *rapid.T) {
 	m.runs(t)
 	m.note("settle")
@@ -439,7 +457,7 @@ func (m *model) settle(t *rapid.T) {
 }
 
 func (op *expected) holds(tree *statefs.Tree, id statefs.ID) error {
-	sight, err := tree.Look(id)
+	sight, err := tree.ObserveAll(id)
 	if err != nil {
 		return err
 	}
@@ -447,7 +465,8 @@ func (op *expected) holds(tree *statefs.Tree, id statefs.ID) error {
 	if err != nil {
 		return err
 	}
-	if op.either && (rec.Status == statefs.Running || rec.Status == statefs.Paused) && slices.Equal(sight.States, []statefs.State{rec.Status}) {
+	if op.either && (rec.Status == statefs.Running || rec.Status == statefs.Paused) &&
+		slices.Equal(sight.States, []statefs.State{rec.Status}) {
 		op.want = rec.Status
 	}
 	if rec.Status != op.want {
@@ -465,7 +484,7 @@ func (op *expected) holds(tree *statefs.Tree, id statefs.ID) error {
 	return nil
 }
 
-// conclude compares all once more, and ends everything.
+// conclude compares all operations once more, and ends them.
 func (m *model) conclude() {
 	m.t.Helper()
 	if m.d == nil {
@@ -479,7 +498,8 @@ func (m *model) conclude() {
 		_, err := os.Lstat(filepath.Join(m.r.dir, "jobs", name))
 		m.must(err)
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(m.ops), func(a, b statefs.ID) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, id := range slices.SortedFunc(maps.Keys(m.ops),
+		func(a, b statefs.ID) int { return strings.Compare(a.String(), b.String()) }) {
 		if op := m.ops[id]; op.want.Live() {
 			_, err := m.d.Request(m.r.t.Context(), id, statefs.Cancel, patience)
 			m.must(err)

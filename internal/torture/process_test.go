@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// process is a process that a rig started, or that one of these did.
+// process is a process started by a rig, or a descendant of one.
 type process struct {
 	pid     int
 	command string
 }
 
-// processes finds all living processes that carry the mark of the rig.
+// processes finds all living processes with the mark of the rig.
 func (r *rig) processes() []process {
 	entries, err := os.ReadDir("/proc")
 	must(r.t, err)
@@ -40,7 +40,7 @@ func (p process) kill() {
 	}
 }
 
-// commands are the processes that are neither daemons nor keepers nor wardens, which wait as a shell.
+// commands returns the processes that are neither daemons nor keepers nor wardens, which wait as a shell.
 func (r *rig) commands() []process {
 	var found []process
 	for _, p := range r.processes() {

@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/internal/faultfs"
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// TestReadOnlyAndBack makes the disk read-only under load. The daemon ends with a message, and so does one that is started then; when the disk
-// can be written again, nothing that was acknowledged is lost.
+// TestReadOnlyAndBack makes the disk read-only under load. The daemon ends with a message, and so does a
+// daemon that is started then; after the disk is writable again, no acknowledged operation is lost.
 func TestReadOnlyAndBack(t *testing.T) {
 	t.Parallel()
 	p := plug(t, faultfs.Empty())
 	l := &load{r: p.rig, ledger: newLedger()}
-	l.ledger.unwritten = true // the commands go on when the daemon ends, and cannot write either
-	rounds := scaled(1, 5)
+	l.ledger.unwritten = true // the commands continue after the end of the daemon, and cannot write either
+	rounds := prooftest.Count(1, 1, 5)
 	for range rounds {
 		d := p.start()
 		tree, err := statefs.Open(p.dir, statefs.Options{})
@@ -48,7 +49,7 @@ func TestReadOnlyAndBack(t *testing.T) {
 	figures.add(t, "operations acknowledged and found again", len(l.ledger.ops))
 }
 
-// says wants a daemon that has ended to have said why.
+// says checks that a daemon that has ended has logged why.
 func says(t *testing.T, d *daemon) {
 	t.Helper()
 	until(t, "the daemon says why it ended", func() bool {

@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// resultJobs leave something that is needed after their end: a result, what follows from it, a wait, and results of items.
+// resultJobs have results that are needed after their end: a result, a next job, a wait, and results of
+// items.
 const resultJobs = `
 group: t
 name: counts
@@ -41,13 +43,14 @@ parallel: 2
 run: [sh, -c, 'echo "{\"n\": ${item}}" >$JOBDIR_RESULT; echo ${item}']
 `
 
-// TestKillKeepsResults kills the daemon while commands end: what they leave, and what follows from it, is as if nobody had.
+// TestKillKeepsResults kills the daemon while commands end: their results and follow-ups are the same as
+// without a kill.
 func TestKillKeepsResults(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
 	must(t, os.WriteFile(filepath.Join(r.jobs, "jobs.yaml"), []byte(resultJobs), 0o600))
 	const each = 12
-	cycles := scaled(4, 60)
+	cycles := prooftest.Count(2, 4, 60)
 	submitted := make(map[statefs.ID]string)
 	for cycle := range cycles {
 		d := r.start()
@@ -71,7 +74,8 @@ func TestKillKeepsResults(t *testing.T) {
 	for id, job := range submitted {
 		rec := ended(t, tree, id)
 		if err := checkResult(t, tree, rec); err != nil {
-			t.Errorf("%s: %v\nit is %s, run %d, %d attempts, error %+v, then %+v, footer %s", job, err, rec.Status, rec.Run, rec.Attempts, rec.Error, rec.Then, rec.Footer)
+			t.Errorf("%s: %v\nit is %s, run %d, %d attempts, error %+v, then %+v, footer %s", job, err, rec.Status, rec.Run,
+				rec.Attempts, rec.Error, rec.Then, rec.Footer)
 		}
 	}
 	must(t, tree.Close())
@@ -91,7 +95,7 @@ func ended(t *testing.T, tree *statefs.Tree, id statefs.ID) (rec *statefs.Record
 	return rec
 }
 
-// checkResult holds what an operation came to against what its commands said.
+// checkResult compares the result of an operation with the output of its commands.
 func checkResult(t *testing.T, tree *statefs.Tree, rec *statefs.Record) error {
 	t.Helper()
 	if rec.Status != statefs.Completed || rec.Result != statefs.Success {

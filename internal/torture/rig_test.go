@@ -19,11 +19,11 @@ import (
 	"github.com/jobdir/jobdir/client"
 )
 
-// patience bounds every wait; nothing depends on its length.
+// patience bounds every wait; no result depends on its length.
 const patience = 2 * time.Minute
 
-// jobs are what the tests run. Each command writes a line to the file EFFECTS, outside of the storage, when it begins: that is
-// the side effect that nobody can take back.
+// jobs are the jobs of the tests. Each command writes a line to the file EFFECTS, outside of the storage,
+// when it starts: a side effect that cannot be undone.
 const jobs = `
 group: t
 name: quick
@@ -50,18 +50,21 @@ items: {range: [1, 3]}
 run: [sh, -c, 'echo "$JOBDIR_ID $JOBDIR_RUN/${item} $$" >>"$EFFECTS"; echo ${item}']
 `
 
-// rig is a storage directory and the daemons that follow each other on it.
+// rig is a storage directory with the daemons that use it one after another.
 type rig struct {
 	t       *testing.T
 	dir     string // the storage
 	jobs    string // folder of definitions
-	effects string // what the commands did
-	mark    string // in the environment of every process that the rig starts; the daemon keeps names with JOBDIR_ to itself
-	random  *rand.Rand
-	cuts    bool // its disk loses what was not synced
+	effects string // the effects of the commands
+	// an environment variable of every process that the rig starts; the daemon does not pass on names with
+	// JOBDIR_
+	mark   string
+	random *rand.Rand
+	cuts   bool   // its disk loses unsynced data
+	umask  string // of the daemon, "" for that of the test
 }
 
-// newRig prepares a storage at dir, which the first daemon makes.
+// newRig prepares a storage at dir, which the first daemon creates.
 func newRig(t *testing.T, dir string) *rig {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -95,12 +98,12 @@ func newRig(t *testing.T, dir string) *rig {
 type daemon struct {
 	*client.Client
 	cmd    *exec.Cmd
-	ended  chan struct{} // closed when it is reaped
+	ended  chan struct{} // closed after the process was reaped
 	err    error         // of Wait, once ended is closed
 	stderr *output
 }
 
-// output is what a process said, which may be read while it speaks.
+// output is the output of a process, which may be read while the process runs.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -120,7 +123,7 @@ func (o *output) String() string {
 
 var servingLine = regexp.MustCompile(`^jobdir: serving (http://\S+),`)
 
-// errEnded says that a daemon ended instead of serving.
+// errEnded means that a daemon ended instead of serving.
 var errEnded = errors.New("the daemon ended before it served")
 
 // start starts a daemon and returns when it serves.
@@ -133,7 +136,8 @@ func (r *rig) start(args ...string) *daemon {
 	return d
 }
 
-// tryStart is start for a daemon that may end at once; then the error wraps errEnded and the daemon is there all the same.
+// tryStart is start for a daemon that may end early. The error then wraps errEnded, and the daemon is
+// returned too.
 func (r *rig) tryStart(args ...string) (*daemon, error) {
 	r.t.Helper()
 	d := r.launch(args...)
@@ -149,7 +153,7 @@ func (r *rig) await(d *daemon) error {
 	}
 	select {
 	case at := <-address:
-		d.Client, err = client.New(at, client.WithPatience(0))
+		d.Client, err = client.New(at, client.WithReconnectTimeout(0))
 		return err
 	case <-d.ended:
 		return fmt.Errorf("%w: %w\n%s", errEnded, d.err, d.stderr)
@@ -164,13 +168,17 @@ func (r *rig) launch(args ...string) *daemon {
 	d := &daemon{stderr: new(output), ended: make(chan struct{})}
 	d.cmd = exec.Command(binary(r.t), append([]string{
 		"serve", "--storage", r.dir, "--jobs", r.jobs, "--listen", "127.0.0.1:0", "--grace", "2s",
+		"--crash-limit-burst", "100", "--crash-limit-within", "1ms", // the test kills work more often than the default allows
 	}, args...)...)
+	if r.umask != "" {
+		d.cmd = exec.Command("sh", append([]string{"-c", `umask "$0"; exec "$@"`, r.umask}, d.cmd.Args...)...)
+	}
 	d.cmd.Env = append(os.Environ(), r.mark, "EFFECTS="+r.effects)
 	d.cmd.Dir = "/"
 	return d
 }
 
-// launch starts the process, and reads what it says until it ends.
+// launch starts the process, and reads its output until it ends.
 func (d *daemon) launch(address chan<- string) error {
 	reader, writer, err := os.Pipe() // not StderrPipe: commands that outlive the daemon may hold it
 	if err != nil {
@@ -198,7 +206,7 @@ func (d *daemon) launch(address chan<- string) error {
 	}()
 	go func() {
 		d.err = d.cmd.Wait()
-		select { // its last words, unless somebody else holds the pipe open
+		select { // read the last lines, unless another process holds the pipe open
 		case <-read:
 		case <-time.After(time.Second):
 		}
@@ -216,7 +224,7 @@ func (d *daemon) kill() {
 	}
 }
 
-// stop ends the daemon in order.
+// stop shuts the daemon down properly.
 func (d *daemon) stop(t *testing.T) {
 	t.Helper()
 	must(t, d.cmd.Process.Signal(os.Interrupt))
@@ -239,7 +247,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// until looks again until a condition holds; the deadline is only there to end a test that failed.
+// until polls until a condition holds; the deadline only ends a test that has failed.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -254,7 +262,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// within waits for something that closes a channel.
+// within waits until a channel is closed.
 func within(t *testing.T, what string, happens <-chan struct{}) {
 	t.Helper()
 	select {

@@ -18,34 +18,34 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// told is one answer that a client got, or one effect that was seen: what it says, and how far the disk was before it was asked
-// for and when it was there.
-type told struct {
+// acknowledgement is an answer to a client or an observed effect: its content, and the position of the disk
+// before the request and after the answer.
+type acknowledgement struct {
 	sent, answered int
 	id             statefs.ID
 	list           []statefs.ID   // of a list of submits: all of them, id the first
-	ask            statefs.Ask    // of a request
-	end            *client.Footer // of an end that was shown
-	run            int            // of work that began
-	step           string         // which step of it, "" where there are none
-	delivery       int            // of what is asked of a delivery: its place
-	drops          bool           // it is given up
+	action         statefs.Action // of a request
+	end            *client.Footer // of an end that was observed
+	run            int            // of work that started
+	step           string         // the step, "" for an operation without steps
+	delivery       int            // of a request for a delivery: its position
+	drops          bool           // the request drops it
 }
 
-// play is a scenario while it is played: a daemon in a process of its own on a disk that keeps a journal.
+// play is a running scenario: a daemon in its own process on a disk that keeps a journal.
 type play struct {
 	t   *testing.T
 	p   *plugged
 	d   *daemon
 	url string // of the recorder
-	// sweep is the time between two sweeps of the next daemon that is started, "" for an hour.
+	// sweep is the time between two sweeps of the next daemon, "" for an hour.
 	sweep string
 	mu    sync.Mutex
-	told  []told
+	acks  []acknowledgement
 }
 
-// perform plays a scenario on a new disk and returns what was told.
-func perform(t *testing.T, script func(*play)) (*faultfs.Disk, []told) {
+// perform plays a scenario on a new disk and returns the acknowledgements.
+func perform(t *testing.T, script func(*play)) (*faultfs.Disk, []acknowledgement) {
 	t.Helper()
 	s := &play{t: t, p: plug(t, faultfs.Empty())}
 	recorder := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func perform(t *testing.T, script func(*play)) (*faultfs.Disk, []told) {
 			t.Errorf("recorded: %s", r.URL)
 		}
 		at := s.p.disk.Len()
-		s.note(told{sent: at, answered: at, id: id, run: run, step: r.FormValue("step")})
+		s.note(acknowledgement{sent: at, answered: at, id: id, run: run, step: r.FormValue("step")})
 	}))
 	defer recorder.Close()
 	s.url = recorder.URL
@@ -64,16 +64,16 @@ func perform(t *testing.T, script func(*play)) (*faultfs.Disk, []told) {
 	s.d.kill()
 	disk := s.p.disk
 	s.p.remove()
-	return disk, s.told
+	return disk, s.acks
 }
 
-func (s *play) note(what told) {
+func (s *play) note(what acknowledgement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = append(s.told, what)
+	s.acks = append(s.acks, what)
 }
 
-// start starts a daemon, after a kill of the one before.
+// start starts a daemon, after the previous one was killed.
 func (s *play) start() {
 	s.t.Helper()
 	if s.d != nil {
@@ -91,7 +91,7 @@ func (s *play) submit(job string) statefs.ID {
 	sent := s.p.disk.Len()
 	op, err := s.d.Submit(s.t.Context(), "t", job, nil)
 	must(s.t, err)
-	s.note(told{sent: sent, answered: s.p.disk.Len(), id: op.ID})
+	s.note(acknowledgement{sent: sent, answered: s.p.disk.Len(), id: op.ID})
 	return op.ID
 }
 
@@ -110,20 +110,20 @@ func (s *play) submitList(job string, count int, delay time.Duration) []statefs.
 	for i, one := range made {
 		ids[i] = one.ID
 	}
-	s.note(told{sent: sent, answered: answered, id: ids[0], list: ids})
+	s.note(acknowledgement{sent: sent, answered: answered, id: ids[0], list: ids})
 	return ids
 }
 
-// ask asks and, with a wait, returns when it took effect.
-func (s *play) ask(id statefs.ID, ask statefs.Ask, wait time.Duration) {
+// request makes a request and, with a wait, returns when it took effect.
+func (s *play) request(id statefs.ID, ask statefs.Action, wait time.Duration) {
 	s.t.Helper()
 	sent := s.p.disk.Len()
 	_, err := s.d.Request(s.t.Context(), id, ask, wait)
 	must(s.t, err)
-	s.note(told{sent: sent, answered: s.p.disk.Len(), id: id, ask: ask})
+	s.note(acknowledgement{sent: sent, answered: s.p.disk.Len(), id: id, action: ask})
 }
 
-// end waits for the end and notes what was shown.
+// end waits for the end and records the footer.
 func (s *play) end(id statefs.ID) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
@@ -131,7 +131,7 @@ func (s *play) end(id statefs.ID) {
 	footer, err := s.d.Wait(ctx, id)
 	must(s.t, err)
 	at := s.p.disk.Len()
-	s.note(told{sent: at, answered: at, id: id, end: footer})
+	s.note(acknowledgement{sent: at, answered: at, id: id, end: footer})
 }
 
 func (s *play) running(id statefs.ID) {
@@ -139,7 +139,7 @@ func (s *play) running(id statefs.ID) {
 	until(s.t, fmt.Sprintf("%s runs", id), func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, what := range s.told {
+		for _, what := range s.acks {
 			if what.id == id && what.run > 0 {
 				return true
 			}
@@ -148,7 +148,7 @@ func (s *play) running(id statefs.ID) {
 	})
 }
 
-// scenarios are the orders of writes that are cut at every point.
+// scenarios are the sequences of writes that are cut at every point.
 var scenarios = map[string]func(*play){
 	"submit": func(s *play) { s.submit("wait"); s.submit("wait") },
 	"steps":  playSteps,
@@ -156,34 +156,37 @@ var scenarios = map[string]func(*play){
 	"pause and resume": func(s *play) {
 		id := s.submit("wait")
 		s.running(id)
-		s.ask(id, statefs.Pause, patience)
-		s.ask(id, statefs.Resume, patience)
-		s.ask(id, statefs.Pause, patience)
+		s.request(id, statefs.Pause, patience)
+		s.request(id, statefs.Resume, patience)
+		s.request(id, statefs.Pause, patience)
 	},
 	"cancel": func(s *play) {
 		id, held := s.submit("wait"), s.submit("wait")
 		s.running(held)
-		s.ask(id, statefs.Cancel, 0)
+		s.request(id, statefs.Cancel, 0)
 		s.end(id)
-		s.ask(held, statefs.Pause, patience)
-		s.ask(held, statefs.Cancel, patience)
+		s.request(held, statefs.Pause, patience)
+		s.request(held, statefs.Cancel, patience)
 		s.end(held)
 	},
 	"requests without a wait": func(s *play) {
 		id := s.submit("wait")
-		for _, ask := range []statefs.Ask{statefs.Resume, statefs.Pause, statefs.Resume, statefs.Pause, statefs.Pause, statefs.Resume} {
-			s.ask(id, ask, 0)
+		for _, ask := range []statefs.Action{
+			statefs.Resume, statefs.Pause, statefs.Resume, statefs.Pause,
+			statefs.Pause, statefs.Resume,
+		} {
+			s.request(id, ask, 0)
 		}
 	},
 	"kill and recover": func(s *play) {
 		running, paused := s.submit("wait"), s.submit("wait")
 		s.running(paused)
-		s.ask(paused, statefs.Pause, patience)
+		s.request(paused, statefs.Pause, patience)
 		s.start()
 		s.end(s.submit("count"))
-		s.ask(paused, statefs.Resume, 0)
+		s.request(paused, statefs.Resume, 0)
 		s.start()
-		s.ask(running, statefs.Cancel, 0)
+		s.request(running, statefs.Cancel, 0)
 		s.start()
 		s.end(running)
 	},
@@ -191,14 +194,14 @@ var scenarios = map[string]func(*play){
 		s.submitList("wait", 4, time.Hour)
 		ids := s.submitList("wait", 3, 0)
 		s.running(ids[2])
-		s.ask(ids[2], statefs.Cancel, patience)
+		s.request(ids[2], statefs.Cancel, patience)
 		s.end(ids[2])
 	},
 	"list whose records are synced later": func(s *play) {
 		s.sweep = "20ms"
 		s.start()
 		ids := s.submitList("wait", 3, time.Hour)
-		s.ask(ids[1], statefs.Cancel, patience)
+		s.request(ids[1], statefs.Cancel, patience)
 		until(s.t, "the records are synced", func() bool {
 			files, err := filepath.Glob(filepath.Join(s.p.dir, "taken", "*.records"))
 			return err == nil && len(files) == 0
@@ -208,11 +211,15 @@ var scenarios = map[string]func(*play){
 	"deliver": func(s *play) {
 		id := s.submit("deliver")
 		s.end(id)
-		until(s.t, "it is delivered", func() bool { return s.has("operations", id.Day(), id.String()+".json", `"delivered_at"`) })
+		until(s.t, "it is delivered", func() bool {
+			return s.has("operations", id.Day(), id.String()+".json",
+				`"delivered_at"`)
+		})
 		other := s.submit("deliver")
 		s.end(other)
 		s.start()
-		until(s.t, "it is delivered after the kill", func() bool { return s.has("operations", other.Day(), other.String()+".json", `"delivered_at"`) })
+		until(s.t, "it is delivered after the kill",
+			func() bool { return s.has("operations", other.Day(), other.String()+".json", `"delivered_at"`) })
 	},
 	"deliver, retry, drop": playHands,
 	"deliver artifacts": func(s *play) {
@@ -222,12 +229,12 @@ var scenarios = map[string]func(*play){
 	},
 	"retry, delete, sweep": func(s *play) {
 		id := s.submit("wait")
-		s.ask(id, statefs.Cancel, patience)
+		s.request(id, statefs.Cancel, patience)
 		s.end(id)
 		sent := s.p.disk.Len()
 		again, err := s.d.Retry(s.t.Context(), id, false)
 		must(s.t, err)
-		s.note(told{sent: sent, answered: s.p.disk.Len(), id: again.Operation.ID})
+		s.note(acknowledgement{sent: sent, answered: s.p.disk.Len(), id: again.Operation.ID})
 		_, err = s.d.Sweep(s.t.Context(), false)
 		must(s.t, err)
 	},

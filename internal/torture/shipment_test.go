@@ -13,7 +13,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// shippedJob has a result of its own for each operation, and one target.
+// shippedJob has a different result for each operation, and one target.
 const shippedJob = `
 group: t
 name: ship
@@ -23,29 +23,31 @@ deliver:
   - %s
 `
 
-// receiver is a target that is a process of its own.
+// receiver is a target in its own process.
 type receiver interface {
-	// Start returns when the target can be asked, at the same address and with what it had.
+	// Start returns when the target accepts requests, at the same address and with its earlier data.
 	Start(ctx context.Context) error
-	// Kill ends it as kill -9 does.
+	// Kill kills it with SIGKILL.
 	Kill()
 }
 
-// shipment is a number of results on their way to a target, while the daemon or the target is killed again and again.
+// shipment is a number of results that are delivered to a target while the daemon or the target is killed
+// repeatedly.
 type shipment struct {
 	*rig
 	tree    *statefs.Tree
 	d       *daemon
 	to      receiver
 	args    []string           // of each daemon
-	ids     map[statefs.ID]int // all that were submitted, with their parameter
+	ids     map[statefs.ID]int // all submitted operations, with their parameter
 	daemons []*daemon
-	// killsTarget and killsDaemon say what dies in each round.
+	// killsTarget and killsDaemon select what is killed in each round.
 	killsTarget, killsDaemon bool
 	ofTarget, ofDaemon       int // kills
 }
 
-// ship delivers count results to a target that runs, and returns when nothing is left to do. target is the line of the definition.
+// ship delivers count results to a running target, and returns when nothing is left to do. target is the line
+// of the definition.
 func ship(t *testing.T, target string, count int, s *shipment) {
 	t.Helper()
 	s.rig = newRig(t, filepath.Join(t.TempDir(), "storage"))
@@ -81,19 +83,19 @@ func ship(t *testing.T, target string, count int, s *shipment) {
 	if s.killsDaemon {
 		figures.add(t, "kills of the daemon", s.ofDaemon)
 	}
-	if !s.killsDaemon { // it would have said so
+	if !s.killsDaemon { // a killed daemon may not have logged every attempt
 		figures.add(t, "tries that were cut off between connection and answer", s.cutOff())
 	}
 }
 
-// start starts a daemon and keeps what it says.
+// start starts a daemon and keeps its output.
 func (s *shipment) start() {
 	s.t.Helper()
 	s.d = s.startDelivering(append([]string{"--sweep-interval", "1s"}, s.args...)...)
 	s.daemons = append(s.daemons, s.d)
 }
 
-// submit submits a list, and returns the first of it.
+// submit submits a list, and returns its first operation.
 func (s *shipment) submit(count int) statefs.ID {
 	s.t.Helper()
 	list := make([]client.Submission, count)
@@ -108,8 +110,9 @@ func (s *shipment) submit(count int) statefs.ID {
 	return made[0].ID
 }
 
-// round lets things go on for up to a second, kills, starts again what was killed, and does what a person does who knows that the target is back.
-// first is an operation that was just submitted, or none: every other time the kill is while it and its neighbours are being delivered.
+// round lets deliveries run for up to a second, kills, restarts what was killed, and retries as a person does
+// who knows that the target is back. first is an operation that was just submitted, or none: every other kill
+// happens while it and its neighbours are being delivered.
 func (s *shipment) round(first statefs.ID) {
 	s.t.Helper()
 	longest := time.Second
@@ -136,15 +139,17 @@ func (s *shipment) round(first statefs.ID) {
 	}
 }
 
-// retryOne asks for one try at once: a target that was down is tried only now and then otherwise. When it goes through, so do all the others.
+// retryOne retries one delivery immediately, because a target that was down is otherwise probed only now and
+// then. After its success all others follow.
 func (s *shipment) retryOne() {
 	s.t.Helper()
 	if names := s.entries(); len(names) > 0 {
-		must(s.t, s.tree.AskDelivery(names[s.random.IntN(len(names))], statefs.RetryDelivery, statefs.Args{}))
+		must(s.t, s.tree.RequestDelivery(names[s.random.IntN(len(names))], statefs.RetryDelivery, statefs.Args{}))
 	}
 }
 
-// entries is what the outbox holds. What waits for a person fails the test: no kill is a refusal.
+// entries returns the content of the outbox. An entry that waits for a person fails the test: no kill counts
+// as a refusal.
 func (s *shipment) entries() []statefs.EntryName {
 	s.t.Helper()
 	files, err := s.tree.Outbox()
@@ -155,7 +160,7 @@ func (s *shipment) entries() []statefs.EntryName {
 	return files.Pending
 }
 
-// open says whether there is something to deliver, now or later.
+// open reports whether a delivery is pending, now or later.
 func (s *shipment) open() bool {
 	s.t.Helper()
 	for id := range s.ids {
@@ -168,7 +173,8 @@ func (s *shipment) open() bool {
 	return len(s.entries()) > 0
 }
 
-// checkRecords holds that each operation ended with its own result, that there are no others, and that nothing is in the outbox.
+// checkRecords checks that each operation ended with its own result, that there are no other operations, and
+// that the outbox is empty.
 func (s *shipment) checkRecords() {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.dir, "operations", "*", "t-ship_*.json"))
@@ -191,7 +197,7 @@ func (s *shipment) checkRecords() {
 	must(s.t, checkRecords(s.dir))
 }
 
-// cutOff counts the tries that failed after the target had been connected to.
+// cutOff counts the attempts that failed after the connection to the target was made.
 func (s *shipment) cutOff() (count int) {
 	for _, d := range s.daemons {
 		for line := range strings.Lines(d.stderr.String()) {

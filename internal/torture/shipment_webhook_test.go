@@ -13,10 +13,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/jobdir/jobdir/internal/prooftest"
 )
 
-// TestResultsReachAWebhookThroughKills kills the process behind a webhook, and the daemon with it: each result arrives at least once, and as often
-// as it does under the same name with the same body.
+// TestResultsReachAWebhookThroughKills kills the process behind a webhook, and the daemon with it: each
+// result arrives at least once, and repetitions have the same ID and the same body.
 func TestResultsReachAWebhookThroughKills(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*shipment{
@@ -28,16 +30,16 @@ func TestResultsReachAWebhookThroughKills(t *testing.T) {
 			h := newHook(t)
 			must(t, h.Start(t.Context()))
 			s.to, s.args = h, []string{"--webhook-allow", "127.0.0.0/8"}
-			ship(t, fmt.Sprintf(`webhook: {url: "http://%s/"}`, h.addr), scaled(60, 1000), s)
+			ship(t, fmt.Sprintf(`webhook: {url: "http://%s/"}`, h.addr), prooftest.Count(20, 60, 1000), s)
 			s.checkHook(h)
 		})
 	}
 }
 
-// hooked is what a webhook got.
+// hooked is a request that a webhook received.
 type hooked struct{ ID, Body string }
 
-// checkHook compares what a webhook got with the records.
+// checkHook compares the requests of a webhook with the records.
 func (s *shipment) checkHook(h *hook) {
 	s.t.Helper()
 	f, err := os.Open(h.got)
@@ -70,7 +72,8 @@ func (s *shipment) checkHook(h *hook) {
 	figures.add(s.t, "requests that came once more under the same name, because their answer was lost", count-len(bodies))
 }
 
-// hook is a webhook in a process of its own, always at the same address, which writes down what it gets before it answers.
+// hook is a webhook in its own process, always at the same address, which stores each request before it
+// answers.
 type hook struct {
 	addr, got string
 	cmd       *exec.Cmd
@@ -87,7 +90,7 @@ func newHook(t *testing.T) *hook {
 	return h
 }
 
-// Start is of receiver.
+// Start implements receiver.
 func (h *hook) Start(context.Context) error {
 	h.cmd = exec.Command("/proc/self/exe", h.addr, h.got)
 	h.cmd.Env = append(os.Environ(), childEnv+"=hook")
@@ -105,7 +108,7 @@ func (h *hook) Start(context.Context) error {
 	return nil
 }
 
-// Kill is of receiver.
+// Kill implements receiver.
 func (h *hook) Kill() {
 	if h.cmd == nil {
 		return
@@ -117,7 +120,7 @@ func (h *hook) Kill() {
 
 func init() { children["hook"] = childHooks }
 
-// childHooks is a webhook at an address, which appends what it gets to a file.
+// childHooks is a webhook at an address that appends its requests to a file.
 func childHooks(args []string) error {
 	f, err := os.OpenFile(args[1], os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -131,11 +134,11 @@ func childHooks(args []string) error {
 	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // it was cut off
+			return // the request was interrupted
 		}
 		line, err := json.Marshal(hooked{r.Header.Get("Webhook-Id"), string(body)})
 		if err == nil {
-			_, err = f.Write(append(line, '\n')) // at once, so that no kill leaves half of it
+			_, err = f.Write(append(line, '\n')) // in one write, so that a kill leaves no partial line
 		}
 		if err != nil {
 			w.WriteHeader(http.StatusInternalServerError)

@@ -11,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// slotJobs start every second, and no slot may be lost: not for a daemon that is away, nor for an operation that has not ended.
+// slotJobs start every second, and no slot may be lost, neither while the daemon is down nor while an
+// operation has not ended.
 const slotJobs = `
 group: t
 name: queues
@@ -27,7 +29,7 @@ schedule: {cron: "* * * * * *", missed: all, overlap: cancel_previous}
 run: [sh, -c, 'echo "$JOBDIR_ID $JOBDIR_RUN $$" >>"$EFFECTS"; exec sleep 1000']
 `
 
-// slotRecords returns what a schedule has started, by the nominal time of its slots.
+// slotRecords returns the operations that a schedule has started, by the nominal time of their slots.
 func slotRecords(t *testing.T, tree *statefs.Tree, dir, job string) map[time.Time]*statefs.Record {
 	t.Helper()
 	found := make(map[time.Time]*statefs.Record)
@@ -57,7 +59,8 @@ func slotRecords(t *testing.T, tree *statefs.Tree, dir, job string) map[time.Tim
 	return found
 }
 
-// cutOff reports whether the submit of an operation was killed between record and marker: it was never there for anybody.
+// cutOff reports whether the submit of an operation was killed between record and marker, so that the
+// operation was never visible.
 func cutOff(t *testing.T, tree *statefs.Tree, rec *statefs.Record) bool {
 	t.Helper()
 	if n := len(rec.Transitions); rec.Status == statefs.Cancelled {
@@ -71,7 +74,7 @@ func cutOff(t *testing.T, tree *statefs.Tree, rec *statefs.Record) bool {
 	return false
 }
 
-// slotsSeen returns from when on a schedule had to fire, and the slot that it dealt with last.
+// slotsSeen returns the time from which a schedule had to fire, and the last slot that it handled.
 func slotsSeen(t *testing.T, tree *statefs.Tree, job string) (from, last time.Time) {
 	t.Helper()
 	data, err := tree.ReadSchedule("t-" + job)
@@ -88,10 +91,11 @@ func slotsSeen(t *testing.T, tree *statefs.Tree, job string) (from, last time.Ti
 	return kept.Handled[0].From, kept.Slot
 }
 
-// killAtSlot kills a daemon after the next second and a little more: while slots are submitted, written down and started.
+// killAtSlot kills a daemon shortly after the next second: while it submits, records and starts slots.
 func (r *rig) killAtSlot(d *daemon) {
 	r.t.Helper()
-	aim := time.Until(time.Now().Truncate(time.Second).Add(time.Second)) + time.Duration(r.random.Int64N(int64(60*time.Millisecond)))
+	aim := time.Until(time.Now().Truncate(time.Second).Add(time.Second)) +
+		time.Duration(r.random.Int64N(int64(60*time.Millisecond)))
 	select {
 	case <-time.After(aim):
 	case <-d.ended:
@@ -100,13 +104,14 @@ func (r *rig) killAtSlot(d *daemon) {
 	d.kill()
 }
 
-// TestSlotsAfterKills kills the daemon around the moments at which schedules start jobs, and accounts for each slot once.
+// TestSlotsAfterKills kills the daemon around the times at which schedules start jobs, and checks that each
+// slot is handled exactly once.
 func TestSlotsAfterKills(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
 	must(t, os.WriteFile(filepath.Join(r.jobs, "slots.yaml"), []byte(slotJobs), 0o600))
 	names := []string{"queues", "cancels"}
-	for range scaled(8, 100) {
+	for range prooftest.Count(3, 8, 100) {
 		r.killAtSlot(r.start())
 	}
 	d := r.start()
@@ -125,7 +130,8 @@ func TestSlotsAfterKills(t *testing.T) {
 		from, last := slotsSeen(t, tree, name)
 		found := slotRecords(t, tree, r.dir, name)
 		slots := slices.SortedFunc(maps.Keys(found), time.Time.Compare)
-		// One may have been submitted in the moment of the kill and not be written down: the next daemon finds it by its key.
+		// A slot may have been submitted but not recorded at the kill: the next daemon finds its operation by
+		// its key.
 		if n := len(slots); n > 0 && slots[n-1].Equal(last.Add(time.Second)) {
 			slots = slots[:n-1]
 		}
@@ -139,7 +145,8 @@ func TestSlotsAfterKills(t *testing.T) {
 			t.Fatalf("%s: the slots are %v, want all up to %s", name, slots, last)
 		}
 	}
-	// Another daemon whose schedules are off brings all to an end: each has begun in its turn or was cancelled by a later one, none twice.
+	// Another daemon without schedules finishes all operations: each has started in its turn or was cancelled
+	// by a later one, none twice.
 	for _, name := range names {
 		must(t, tree.EnableSchedule("t-"+name, false))
 	}
@@ -164,7 +171,7 @@ func TestSlotsAfterKills(t *testing.T) {
 	d.stop(t)
 }
 
-// showSlots says what there is of a schedule whose newest operation does not run.
+// showSlots logs the operations of a schedule whose newest operation does not run.
 func (r *rig) showSlots(tree *statefs.Tree, slot time.Time, id statefs.ID, d *daemon) {
 	rec, err := tree.ReadRecord(id)
 	r.t.Logf("the newest slot is %s: %+v, %v", slot, rec, err)
@@ -175,7 +182,7 @@ func (r *rig) showSlots(tree *statefs.Tree, slot time.Time, id statefs.ID, d *da
 	r.t.Logf("the daemon said %s", d.stderr)
 }
 
-// endsAs waits until operations have ended, and checks how.
+// endsAs waits until operations have ended, and checks their results.
 func (r *rig) endsAs(t *testing.T, tree *statefs.Tree, found map[time.Time]*statefs.Record, status statefs.State) {
 	t.Helper()
 	for slot, was := range found {
@@ -187,7 +194,8 @@ func (r *rig) endsAs(t *testing.T, tree *statefs.Tree, found map[time.Time]*stat
 		})
 		effects, err := os.ReadFile(r.effects)
 		must(t, err)
-		// A start that a kill cut off before the command began is counted and made again; the command itself has begun once.
+		// A start that a kill interrupted before the command began is counted and repeated; the command
+		// itself has started once.
 		began := strings.Count(string(effects), rec.ID.String()+" ")
 		if rec.Status != status || began > 1 || status == statefs.Completed && began != 1 {
 			t.Errorf("slot %s: %s is %s, and its command has begun %d times", slot, rec.ID, rec.Status, began)

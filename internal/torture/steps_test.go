@@ -15,20 +15,22 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// chainNeeds are the steps of the job chain, each with those that it needs.
+// chainNeeds are the steps of the job chain with their needs.
 var chainNeeds = map[string][]string{
-	"one": nil, "two": {"one"}, "agree": {"two"}, "fails": {"agree"}, "last": {"fails"}, "aside": {"one"}, "after": {"aside", "last"},
+	"one": nil, "two": {"one"}, "agree": {"two"}, "fails": {"agree"}, "last": {"fails"}, "aside": {"one"},
+	"after": {"aside", "last"},
 }
 
-// playSteps has an operation go through its steps: two, a gate, one that fails, is tried again and then skipped, a last one, and optional ones that end after it.
+// playSteps runs an operation through its steps: two, a gate, one that fails, is retried and then skipped, a
+// last one, and optional ones that end after it.
 func playSteps(s *play) {
 	id := s.submit("chain")
 	s.marker(id, statefs.WaitingApproval)
-	s.act(id, statefs.Approve)
+	s.requestStepAction(id, statefs.Approve)
 	s.marker(id, statefs.FailedManual)
-	s.act(id, statefs.Retry)
+	s.requestStepAction(id, statefs.Retry)
 	s.marker(id, statefs.FailedManual)
-	s.act(id, statefs.Skip)
+	s.requestStepAction(id, statefs.Skip)
 	s.end(id)
 	until(s.t, "the optional steps end", func() bool {
 		left, err := filepath.Glob(filepath.Join(s.p.dir, "jobs", id.String()+".*"))
@@ -44,16 +46,16 @@ func (s *play) marker(id statefs.ID, state statefs.State) {
 	})
 }
 
-// act asks as a person does and returns when it took effect.
-func (s *play) act(id statefs.ID, ask statefs.Ask) {
+// requestStepAction makes a request as a person does and returns when it took effect.
+func (s *play) requestStepAction(id statefs.ID, ask statefs.Action) {
 	s.t.Helper()
 	sent := s.p.disk.Len()
-	_, err := s.d.Act(s.t.Context(), id, ask, statefs.Args{By: "anna"}, patience)
+	_, err := s.d.StepAction(s.t.Context(), id, ask, statefs.Args{By: "anna"}, patience)
 	must(s.t, err)
-	s.note(told{sent: sent, answered: s.p.disk.Len(), id: id, ask: ask})
+	s.note(acknowledgement{sent: sent, answered: s.p.disk.Len(), id: id, action: ask})
 }
 
-// stepsOnDisk are the steps of an operation as its record has them.
+// stepsOnDisk are the steps in the record of an operation.
 type stepsOnDisk []struct {
 	Name, Status string
 	Run          int
@@ -68,12 +70,13 @@ func (s stepsOnDisk) done(name string) bool {
 	return false
 }
 
-// check holds what had begun against the record: it says so, and that what came before is done.
+// check checks that the record contains the starts of these steps, and that earlier steps are done.
 func (s stepsOnDisk) check(begun map[string]int) error {
 	var errs []error
 	for _, step := range s {
 		if begun[step.Name] > step.Run {
-			errs = append(errs, fmt.Errorf("step %s has begun as run %d, and the record says %+v", step.Name, begun[step.Name], step))
+			errs = append(errs, fmt.Errorf("step %s has begun as run %d, and the record says %+v", step.Name,
+				begun[step.Name], step))
 		}
 		for _, need := range chainNeeds[step.Name] {
 			if begun[step.Name] > 0 && !s.done(need) {
@@ -84,13 +87,13 @@ func (s stepsOnDisk) check(begun map[string]int) error {
 	return errors.Join(errs...)
 }
 
-// begunSteps are the steps that a daemon has begun after a crash.
+// begunSteps are the steps that a daemon has started after a crash.
 type begunSteps struct {
 	mu  sync.Mutex
-	all map[string][]string // of each operation
+	all map[string][]string // by operation
 }
 
-// handler notes a step, which succeeds.
+// handler records a step, which succeeds.
 func (b *begunSteps) handler() jobdaemon.Handler {
 	return jobdaemon.Handler{Run: func(_ context.Context, op *jobdaemon.Op) error {
 		b.mu.Lock()
@@ -103,8 +106,8 @@ func (b *begunSteps) handler() jobdaemon.Handler {
 	}}
 }
 
-// stepsEnd does what a person does until each operation with steps has ended, and holds how that was against what the crash left: what was done did not begin
-// again, all else began once, and the end came once.
+// stepsEnd acts as a person until each operation with steps has ended, and compares the result with the state
+// after the crash: finished steps did not start again, all others started once, and there was one end.
 func (e *expectations) stepsEnd(c *client.Client, dir string, begun *begunSteps) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience/2)
 	defer cancel()
@@ -132,8 +135,10 @@ func (e *expectations) stepsEnd(c *client.Client, dir string, begun *begunSteps)
 			}
 		}
 		for _, s := range rec.Steps {
-			if !s.Status.Done() || !op.steps.done(s.Name) && s.Status == "succeeded" && s.Name != "agree" && !slices.Contains(after, s.Name) {
-				errs = append(errs, fmt.Errorf("%s: step %s is %s, %v have begun after the crash, which left %+v", id, s.Name, s.Status, after, op.steps))
+			if !s.Status.Done() || !op.steps.done(s.Name) && s.Status == "succeeded" && s.Name != "agree" &&
+				!slices.Contains(after, s.Name) {
+				errs = append(errs, fmt.Errorf("%s: step %s is %s, %v have begun after the crash, which left %+v", id, s.Name,
+					s.Status, after, op.steps))
 			}
 		}
 		errs = append(errs, endsOnce(ctx, c, id))
@@ -141,12 +146,12 @@ func (e *expectations) stepsEnd(c *client.Client, dir string, begun *begunSteps)
 	return errors.Join(errs...)
 }
 
-// toItsEnd approves what waits for that and has tried again what failed, until all steps have ended.
+// toItsEnd approves waiting steps and retries failed ones, until all steps have ended.
 func toItsEnd(ctx context.Context, c *client.Client, tree *statefs.Tree, id statefs.ID) (*statefs.Record, error) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		sight, err := tree.Look(id)
+		sight, err := tree.ObserveAll(id)
 		if err != nil {
 			return nil, err
 		}
@@ -163,10 +168,11 @@ func toItsEnd(ctx context.Context, c *client.Client, tree *statefs.Tree, id stat
 		}
 		switch state {
 		case statefs.WaitingApproval:
-			_, _ = c.Act(ctx, id, statefs.Approve, statefs.Args{}, 0) // one that was asked before the crash may be faster
+			_, _ = c.StepAction(ctx, id, statefs.Approve, statefs.Args{}, 0) // a request from before the crash may be faster
 		case statefs.FailedManual:
-			_, _ = c.Act(ctx, id, statefs.Retry, statefs.Args{}, 0)
-		case statefs.Scheduled, statefs.Queued, statefs.Running, statefs.Paused, statefs.FailedRetryable, statefs.Trailing, statefs.Completed, statefs.Cancelled, statefs.Failed:
+			_, _ = c.StepAction(ctx, id, statefs.Retry, statefs.Args{}, 0)
+		case statefs.Scheduled, statefs.Queued, statefs.Running, statefs.Paused, statefs.FailedRetryable, statefs.Trailing,
+			statefs.Completed, statefs.Cancelled, statefs.Failed:
 		}
 		select {
 		case <-tick.C:
@@ -176,7 +182,7 @@ func toItsEnd(ctx context.Context, c *client.Client, tree *statefs.Tree, id stat
 	}
 }
 
-// endsOnce holds that the end of an operation is in the feed once.
+// endsOnce checks that the feed contains the end of an operation once.
 func endsOnce(ctx context.Context, c *client.Client, id statefs.ID) error {
 	for {
 		all, _, err := c.Finished(ctx, 0, time.Second)

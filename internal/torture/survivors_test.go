@@ -13,14 +13,14 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// begun is a command that has begun.
+// begun is a command that has started.
 type begun struct {
 	id  statefs.ID
 	run int
 	pid int
 }
 
-// begun returns the commands of whole runs that have begun, as they say themselves.
+// begun returns the commands of whole runs that have started, as they reported it.
 func (r *rig) begun(t *testing.T) []begun {
 	t.Helper()
 	data, err := os.ReadFile(r.effects)
@@ -42,8 +42,8 @@ func (r *rig) begun(t *testing.T) []begun {
 	return all
 }
 
-// checkSurvivors holds that a kill of the daemon has ended no command, and has begun none again: what never ends by itself and nobody
-// has cancelled is still the process that it was. It returns how many there are.
+// checkSurvivors checks that a kill of the daemon has neither ended nor restarted a command: a command that
+// never ends by itself, and was not cancelled, is still the same process. It returns their number.
 func (l *load) checkSurvivors(t *testing.T, tree *statefs.Tree) (alive int, err error) {
 	t.Helper()
 	var errs []error
@@ -82,7 +82,8 @@ func aliveAs(b begun) error {
 	return nil
 }
 
-// checkTicks holds that the log of the survivor has each of its lines once, and in order, whatever happened to the daemons.
+// checkTicks checks that the log of the survivor has each of its lines once and in order, whatever happened
+// to the daemons.
 func (l *load) checkTicks(t *testing.T) {
 	t.Helper()
 	l.ledger.each(func(id statefs.ID, op *acknowledged) {
@@ -97,7 +98,7 @@ func (l *load) checkTicks(t *testing.T) {
 		next := 1
 		for line := range strings.Lines(string(log)) {
 			if strings.HasPrefix(line, "  ") {
-				continue // of the daemon
+				continue // a line of the daemon
 			}
 			if line != fmt.Sprintf("tick %d\n", next) {
 				t.Fatalf("line %d of the survivor is %q", next, line)

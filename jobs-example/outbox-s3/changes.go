@@ -12,8 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// follow stores what comes, until ctx ends. Where both servers have change streams these say which entries to look at; otherwise, and where the user may
-// not read them, it looks through the source every second. Neither is trusted for more than when to look.
+// follow stores what comes, until ctx ends. Where both servers have change streams these say which entries to look
+// at; otherwise, and where the user may not read them, it looks through the source every second. Neither is trusted
+// for more than when to look.
 func (w *worker) follow(ctx context.Context) {
 	w.introduce()
 	for ctx.Err() == nil {
@@ -53,7 +54,7 @@ type changes struct {
 	ended  sync.WaitGroup
 }
 
-// ours are the changes that may give something to do: not those that a worker makes by marking.
+// ours matches the changes that may create work: all but those that a worker makes when it marks an entry.
 var ours = mongo.Pipeline{{{Key: "$match", Value: bson.D{
 	{Key: "operationType", Value: bson.D{{Key: "$in", Value: bson.A{"insert", "replace", "update"}}}},
 	{Key: "updateDescription.updatedFields.output_s3", Value: bson.D{{Key: "$exists", Value: false}}},
@@ -108,8 +109,8 @@ func (c *changes) close() {
 	c.ended.Wait()
 }
 
-// listen looks through everything once, then at what the streams name, and every minute at what could not be stored. It returns when a stream fails, or
-// nil when ctx has ended.
+// listen looks through everything once, then at what the streams name, and every minute at what could not be stored.
+// It returns when a stream fails, or nil when ctx has ended.
 func (w *worker) listen(ctx context.Context, c *changes) error {
 	minute := time.NewTicker(holdRefused)
 	defer minute.Stop()
@@ -139,7 +140,7 @@ func (w *worker) listen(ctx context.Context, c *changes) error {
 	return nil
 }
 
-// more returns an _id and those that have come with it, a batch at most.
+// more returns an _id and those that arrived with it, at most a batch.
 func (c *changes) more(id bson.RawValue) []bson.RawValue {
 	ids, seen := []bson.RawValue{id}, map[string]bool{key(id): true}
 	for len(ids) < batch {

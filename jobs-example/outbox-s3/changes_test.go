@@ -14,8 +14,8 @@ const (
 	outboxName = "main_db.outbox"
 )
 
-// With change streams the worker looks at everything once, and then at what they name alone; after a loss it looks at everything again. The streams are
-// played, see replica.
+// With change streams the worker looks at everything once, and then at what they name alone; after a loss it looks at
+// everything again. The streams are played, see replica.
 func TestFollowByChangeStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -63,7 +63,7 @@ func TestFollowByChangeStreams(t *testing.T) {
 	p.says(`(?s)LOST: .*the test refuses it.*Following by change streams`)
 	p.says("Stored videos/detection/untold.json")
 
-	// The server goes away for a while.
+	// The server is down temporarily.
 	add("while away")
 	w.mongo.end(syscall.SIGKILL)
 	r.cut()
@@ -80,7 +80,9 @@ func TestFollowByChangeStreams(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, command := range r.opened {
-		if text := command.String(); !strings.Contains(text, `"updateDescription.updatedFields.output_s3": {"$exists": false}`) || !strings.Contains(text, `"insert","replace","update"`) {
+		if text := command.String(); !strings.Contains(text,
+			`"updateDescription.updatedFields.output_s3": {"$exists": false}`) ||
+			!strings.Contains(text, `"insert","replace","update"`) {
 			t.Errorf("the stream was opened by %s", text)
 		}
 	}

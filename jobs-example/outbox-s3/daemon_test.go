@@ -28,12 +28,19 @@ type daemon struct {
 // newDaemon starts a daemon, which ends with the test.
 func newDaemon(t *testing.T, env []string) *daemon {
 	t.Helper()
+	return newDaemonOn(t, ".", env)
+}
+
+// newDaemonOn starts a daemon on other definitions.
+func newDaemonOn(t *testing.T, jobs string, env []string) *daemon {
+	t.Helper()
 	bin, err := daemonBuilt.get(func() (string, error) { return goBuild("../..", filepath.Join(programs, "jobdir")) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bin, "serve", "--jobs", ".", "--listen", "127.0.0.1:0", "--on-stop", "interrupt")
-	cmd.Env = append(append(os.Environ(), "PATH="+filepath.Dir(program(t))+":"+os.Getenv("PATH"), "JOBDIR_STORAGE="+filepath.Join(t.TempDir(), "storage")), env...)
+	cmd := exec.Command(bin, "serve", "--jobs", jobs, "--listen", "127.0.0.1:0", "--on-stop", "interrupt")
+	cmd.Env = append(append(os.Environ(), "PATH="+filepath.Dir(program(t))+":"+os.Getenv("PATH"),
+		"JOBDIR_STORAGE="+filepath.Join(t.TempDir(), "storage")), env...)
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -91,6 +98,7 @@ type shownOperation struct {
 	State    string
 	Result   string
 	PID      int
+	Run      int
 	Progress struct {
 		Done  int
 		Phase string
@@ -105,7 +113,8 @@ func (d *daemon) operation(text string) (op shownOperation) {
 	return op
 }
 
-// As an operation of jobdir the worker streams what it does, stands still while it is paused, goes on, and is cancelled.
+// As an operation of jobdir the worker streams its log, stops while it is paused, continues, and is
+// cancelled.
 func TestAsAnOperation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -142,7 +151,10 @@ func TestAsAnOperation(t *testing.T) {
 	if ended := d.operation(d.ask("GET", path, "", 200)); ended.State != "cancelled" || ended.Progress.Done != 2 {
 		t.Errorf("cancelled: %+v", ended)
 	}
-	for _, part := range []string{"Pause requested", "Resume requested", "Cancel requested", "Stopping: SIGTERM.", `"result": "cancelled"`, `"stored": 2`} {
+	for _, part := range []string{
+		"Pause requested", "Resume requested", "Cancel requested", "Stopping: SIGTERM.",
+		`"result": "cancelled"`, `"stored": 2`,
+	} {
 		if !strings.Contains(said, part) {
 			t.Errorf("the stream lacks %q", part)
 		}
@@ -162,10 +174,12 @@ func TestAsAnOperation(t *testing.T) {
 	w.check("three", "videos", "detection/three.json")
 	w.insert(w.source, entryOf("lonely", with("lonely")))
 	failed := d.operation(d.ask("POST", "/detection/store?wait=60s", `{"mode": "once"}`, 201))
-	if failed.State != "failed" || !strings.Contains(d.ask("GET", "/api/v1/operations/"+failed.ID+"/log", "", 200), `ERROR: "lonely" is not stored`) {
+	if failed.State != "failed" || !strings.Contains(d.ask("GET", "/api/v1/operations/"+failed.ID+"/log", "", 200),
+		`ERROR: "lonely" is not stored`) {
 		t.Errorf("%+v", failed)
 	}
-	if n, err := w.source.CountDocuments(t.Context(), bson.D{{Key: "status", Value: "predictable"}}); n != 4 || err != nil {
+	if n, err := w.source.CountDocuments(t.Context(), bson.D{{Key: "status", Value: "predictable"}}); n != 4 ||
+		err != nil {
 		t.Errorf("the source has %d predictable entries, %v", n, err)
 	}
 }
@@ -184,14 +198,16 @@ func TestTwoWorkersAndNoPasswords(t *testing.T) {
 	if first.ID == second.ID || second.Result != "success" {
 		t.Errorf("%+v", second)
 	}
-	if end := d.ask("GET", "/api/v1/operations/"+first.ID+"/stream", "", 200); !strings.Contains(end, `"result": "success"`) {
+	if end := d.ask("GET", "/api/v1/operations/"+first.ID+"/stream", "", 200); !strings.Contains(end,
+		`"result": "success"`) {
 		t.Errorf("the first one:\n%s", end)
 	}
 	for i := range 30 {
 		w.check(i, "videos", fmt.Sprintf("detection/%d.json", i))
 	}
 	d.ask("POST", "/detection/store", `{"mongo_uri": "mongodb://user:hunter2@h/"}`, 400)
-	if kept := d.ask("GET", "/api/v1/operations", "", 200); !strings.Contains(kept, second.ID) || strings.Contains(kept, "hunter2") {
+	if kept := d.ask("GET", "/api/v1/operations", "", 200); !strings.Contains(kept, second.ID) ||
+		strings.Contains(kept, "hunter2") {
 		t.Errorf("what is kept: %s", kept)
 	}
 }

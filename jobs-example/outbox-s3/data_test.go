@@ -32,7 +32,8 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, mongo: newMongo(t).up(), s3: newS3(t, "videos", "other").up()}
 	w.outbox, w.source = collections(t, w.mongo.addr)
 	var err error
-	if w.objects, err = minio.New(w.s3.addr, &minio.Options{Creds: credentials.NewStaticV4(testKey, testSecret, "")}); err != nil {
+	if w.objects, err = minio.New(w.s3.addr, &minio.Options{Creds: credentials.NewStaticV4(testKey,
+		testSecret, "")}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -82,7 +83,11 @@ func entryOf(id any, more ...bson.E) bson.D {
 
 // with is a prediction that no other entry has.
 func with(id any) bson.E {
-	return bson.E{Key: "prediction", Value: bson.D{{Key: "event", Value: id}, {Key: "label", Value: "Bär <&> 熊"}, {Key: "boxes", Value: bson.A{1, 2.5}}}}
+	return bson.E{Key: "prediction", Value: bson.D{
+		{Key: "event", Value: id},
+		{Key: "label", Value: "Bär <&> 熊"},
+		{Key: "boxes", Value: bson.A{1, 2.5}},
+	}}
 }
 
 // waits is a document of the outbox that waits for its result.
@@ -156,7 +161,8 @@ func (w *world) check(id any, bucket, name string) {
 		return
 	case kind != "application/json":
 		w.t.Errorf("%s is of the type %q", name, kind)
-	case !strings.HasPrefix(content, "{\n  \"event\": ") || !strings.Contains(content, "\"label\": \"Bär <&> 熊\",\n  \"boxes\": [\n    1,\n    2.5\n  ]\n}"):
+	case !strings.HasPrefix(content, "{\n  \"event\": ") ||
+		!strings.Contains(content, "\"label\": \"Bär <&> 熊\",\n  \"boxes\": [\n    1,\n    2.5\n  ]\n}"):
 		w.t.Errorf("%s has\n%s", name, content)
 	}
 	var parsed struct{ Event any }
@@ -165,7 +171,8 @@ func (w *world) check(id any, bucket, name string) {
 		w.t.Errorf("%s is of the event %v: %v", name, parsed.Event, err)
 	}
 	m := w.marked(id)
-	if m.Status != "predicted" || m.Output.Bucket != bucket || m.Output.Object != name || m.PredictedAt.IsZero() || m.Camera != "north" {
+	if m.Status != "predicted" || m.Output.Bucket != bucket || m.Output.Object != name || m.PredictedAt.IsZero() ||
+		m.Camera != "north" {
 		w.t.Errorf("outbox of %v: %+v", id, m)
 	}
 }

@@ -25,7 +25,7 @@ func eventID(id bson.RawValue) (string, error) {
 	case bson.TypeInt32, bson.TypeInt64:
 		return strconv.FormatInt(id.AsInt64(), 10), nil
 	case bson.TypeDouble:
-		const exact = 1 << 53 // beyond, a double no longer tells whole numbers apart
+		const exact = 1 << 53 // above it, a double cannot represent every integer
 		if f := id.Double(); f == math.Trunc(f) && math.Abs(f) < exact {
 			return strconv.FormatInt(int64(f), 10), nil
 		}
@@ -58,7 +58,8 @@ func shown(id bson.RawValue) string {
 	return strconv.Quote(text)
 }
 
-// objectName is where the prediction of an event is stored. A name never leads out of detection/, and is one that people and file systems can hold.
+// objectName returns the object name for the prediction of an event. A name never leads out of detection/,
+// and is readable for people and valid for file systems.
 func objectName(id bson.RawValue) (string, error) {
 	event, err := eventID(id)
 	if err != nil {
@@ -70,7 +71,10 @@ func objectName(id bson.RawValue) (string, error) {
 		return "", errors.New("its _id is empty")
 	case event == "." || event == ".." || strings.ContainsAny(event, `/\`):
 		return "", errors.New("its _id would lead out of detection/")
-	case !utf8.ValidString(event) || strings.ContainsFunc(event, func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }):
+	case !utf8.ValidString(event) || strings.ContainsFunc(event, func(r rune) bool {
+		return unicode.IsControl(r) ||
+			r == '\u2028' || r == '\u2029'
+	}):
 		return "", errors.New("its _id has control characters, or is not UTF-8")
 	case len(name) > maxName:
 		return "", fmt.Errorf("its _id makes a name of %d bytes, and %d are allowed", len(name), maxName)

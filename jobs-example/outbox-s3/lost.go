@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// lostError says that a server could not be reached, or could not do its work.
+// noAnswerError says that a server could not be reached, or could not do its work.
 type lostError struct {
 	server string
 	err    error
@@ -15,11 +15,12 @@ type lostError struct {
 func (e *lostError) Error() string { return "the " + e.server + " is lost: " + e.err.Error() }
 func (e *lostError) Unwrap() error { return e.err }
 
-// at sorts the error of a server: what concerns one entry is returned as it is, and everything else means that the server is lost. It says when one
-// that was lost is there again.
+// at classifies the error of a server. It returns an error of a single entry unchanged; all others mean that
+// the connection is lost. It logs when a lost server is available again.
 func (w *worker) at(server string, err error) error {
 	var wrong *refusal
-	if err != nil && !errors.Is(err, errMissing) && !errors.As(err, &wrong) {
+	var other *claimedError
+	if err != nil && !errors.Is(err, errMissing) && !errors.As(err, &wrong) && !errors.As(err, &other) {
 		return &lostError{server, err}
 	}
 	if w.lost[server] {
@@ -46,7 +47,8 @@ func (w *worker) insist(ctx context.Context, server string, do func(context.Cont
 	return false
 }
 
-// lose says that a server is lost, and waits until it is time for the next try: a fixed time after the one that failed had begun.
+// lose logs that a server is lost, and waits until the next attempt: a fixed time after the start of the
+// failed one.
 func (w *worker) lose(ctx context.Context, lost *lostError, began time.Time) {
 	if ctx.Err() != nil {
 		return // it was given up, and not lost

@@ -13,7 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Neither server is there at first. Each is named with the time until the next try, and nothing is marked before it is stored.
+// Neither server is there at first. Each is named with the time until the next try, and nothing is marked before it
+// is stored.
 func TestWaitsForBothServersAndMarksNothingBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -91,7 +92,8 @@ func TestSIGTERMFinishesTheOneUnderWay(t *testing.T) {
 	w.check(id, "videos", names[0])
 }
 
-// A server that never answers delays the end by seconds and not for ever. What was under way is found again by the next worker.
+// A server that never answers delays the end by seconds and not for ever. What was under way is found again by the
+// next worker.
 func TestSIGTERMGivesUpWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -126,7 +128,7 @@ func TestWrongCredentialsAreSaidWithoutThem(t *testing.T) {
 	}
 }
 
-// gate stands before the S3 server and holds the answer to the first PUT.
+// gate is a proxy of the S3 server that holds the answer to the first PUT.
 type gate struct {
 	addr   string
 	stored chan struct{} // closed when the server has answered
@@ -172,7 +174,10 @@ func newGate(t *testing.T, to string) *gate {
 // Without other settings it is every five seconds, also when there never was a server.
 func TestTriesEveryFiveSeconds(t *testing.T) {
 	t.Parallel()
-	p := work(t, []string{"MONGO_URI=mongodb://" + address(t), "MINIO_ENDPOINT=" + address(t), "MINIO_ACCESS_KEY=" + testKey, "MINIO_SECRET_KEY=" + testSecret}, "--mode=once")
+	p := work(t, []string{
+		"MONGO_URI=mongodb://" + address(t), "MINIO_ENDPOINT=" + address(t),
+		"MINIO_ACCESS_KEY=" + testKey, "MINIO_SECRET_KEY=" + testSecret,
+	}, "--mode=once")
 	p.says(`(?s)LOST: .*connection refused.*It is tried again every 5s\..*LOST: .*It is tried again every 5s\.`)
 	p.stops()
 }

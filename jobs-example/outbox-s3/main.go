@@ -1,14 +1,17 @@
-// Command outbox-s3 stores finished predictions in S3 and notes in an outbox that it did. It is run by jobdir, as [store.yaml](store.yaml) says,
-// and needs nothing of it: what it prints is the log, and it can be stopped at any moment.
+// Command outbox-s3 stores finished predictions in S3 and marks them in an outbox. jobdir runs it with
+// [store.yaml](store.yaml), but it does not depend on jobdir: its output is the log, and it can be stopped at
+// any moment.
 //
 //	runner_db.runner_predictions ──▶ detection/{event_id}.json in a bucket ──▶ main_db.outbox: status "predicted"
 //	  read, never written              stored before                            it is marked here
 //
-// What is to be done is what has no mark: the source is read in batches of ten behind the last _id, each batch is looked up in the outbox, and at
-// the end it begins again. So it keeps no state of its own, any number of workers may run beside each other, and whatever happens between the object
-// and the mark is mended by storing the same object under the same name once more.
+// Work is every entry without a mark: the program reads the source in batches of ten in order of _id, looks
+// up each batch in the outbox, and starts again at the end. So it keeps no state of its own, and any number
+// of workers may run at the same time. A crash between the object and the mark is repaired by storing the
+// same object under the same name again.
 //
-// A lost connection holds up everything and is tried again every five seconds. What is wrong with one entry holds up that entry alone, and is said once.
+// A lost connection blocks everything and is retried every five seconds. An error of one entry blocks only
+// that entry, and is logged once.
 package main
 
 import (
@@ -34,7 +37,8 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// run returns the exit code. After SIGTERM or SIGINT it does not return: the process ends by that signal, so that whoever sent it sees that.
+// run returns the exit code. After SIGTERM or SIGINT it does not return: the process ends by that signal, so
+// that the sender sees it in the wait status.
 func run(args []string) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)

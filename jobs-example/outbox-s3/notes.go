@@ -13,9 +13,10 @@ const (
 	incomplete reason = iota // it has no prediction
 	missing                  // the outbox has no document
 	refused                  // something about it is wrong
+	claimed                  // another worker is at it
 )
 
-// note is what was said about an entry that is not stored.
+// note is the message that was logged about an entry that is not stored.
 type note struct {
 	id   bson.RawValue
 	why  reason
@@ -24,8 +25,8 @@ type note struct {
 	hold time.Time // until when it is left alone
 }
 
-// notes are the entries that could not be stored, so that each is said once, and again only when it changes. It holds what the newest look through the
-// source found: what is stored or has gone is forgotten.
+// notes are the messages about entries that could not be stored, so that each is logged once, and again only
+// when it changes. It covers the latest pass through the source: stored and removed entries are dropped.
 type notes struct {
 	of   map[string]note
 	look int
@@ -76,6 +77,16 @@ func (n *notes) ids() []bson.RawValue {
 	return ids
 }
 
+// awaits reports whether another worker is at an entry, which may fail.
+func (n *notes) awaits() bool {
+	for _, old := range n.of {
+		if old.why == claimed {
+			return true
+		}
+	}
+	return false
+}
+
 func (n *notes) count() left {
 	var l left
 	for _, old := range n.of {
@@ -86,6 +97,7 @@ func (n *notes) count() left {
 			l.Missing++
 		case refused:
 			l.Refused++
+		case claimed: // the other worker reports it
 		}
 	}
 	return l

@@ -23,9 +23,13 @@ type refusal struct{ error }
 func (r *refusal) Unwrap() error { return r.error }
 
 // wholeServer are the codes of S3 that say 4xx and concern every object: the credentials, and the clocks.
-var wholeServer = []string{"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidTokenId", "RequestTimeTooSkewed", "SlowDown", "RequestTimeout"}
+var wholeServer = []string{
+	"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidTokenId",
+	"RequestTimeTooSkewed", "SlowDown", "RequestTimeout",
+}
 
-// put stores an object as a whole. The server compares the checksum before the name appears; storing it again changes nothing.
+// put stores an object as a whole. The server compares the checksum before the name appears; storing it again changes
+// nothing.
 func (o objects) put(ctx context.Context, bucket, name string, body []byte) error {
 	if err := s3utils.CheckValidBucketNameStrict(bucket); err != nil {
 		return &refusal{fmt.Errorf("the bucket %q: %w", bucket, err)}
@@ -37,7 +41,8 @@ func (o objects) put(ctx context.Context, bucket, name string, body []byte) erro
 	})
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) && answer.StatusCode >= 400 && answer.StatusCode < 500 &&
-		answer.StatusCode != http.StatusRequestTimeout && answer.StatusCode != http.StatusTooManyRequests && !slices.Contains(wholeServer, answer.Code) {
+		answer.StatusCode != http.StatusRequestTimeout && answer.StatusCode != http.StatusTooManyRequests &&
+		!slices.Contains(wholeServer, answer.Code) {
 		return &refusal{fmt.Errorf("bucket %q: %s: %w", bucket, answer.Code, err)}
 	}
 	return err

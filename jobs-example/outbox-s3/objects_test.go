@@ -44,7 +44,8 @@ func TestWhatAnAnswerConcerns(t *testing.T) {
 				_, _ = w.Write([]byte("<Error><Code>" + c.code + "</Code><Message>no</Message></Error>"))
 			}
 		}))
-		client, err := minio.New(strings.TrimPrefix(server.URL, "http://"), &minio.Options{Creds: credentials.NewStaticV4("k", "s", ""), Region: "us-east-1", MaxRetries: 1})
+		client, err := minio.New(strings.TrimPrefix(server.URL, "http://"),
+			&minio.Options{Creds: credentials.NewStaticV4("k", "s", ""), Region: "us-east-1", MaxRetries: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,8 @@ func (o outbox) stored(ctx context.Context, id bson.RawValue) (bool, error) {
 	var doc struct {
 		Status bson.RawValue `bson:"status"`
 	}
-	err := o.c.FindOne(ctx, bson.D{{Key: "_id", Value: id}}, options.FindOne().SetProjection(bson.D{{Key: "status", Value: 1}})).Decode(&doc)
+	err := o.c.FindOne(ctx, bson.D{{Key: "_id", Value: id}},
+		options.FindOne().SetProjection(bson.D{{Key: "status", Value: 1}})).Decode(&doc)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return false, errMissing
 	}
@@ -52,8 +53,8 @@ func (o outbox) stored(ctx context.Context, id bson.RawValue) (bool, error) {
 	return status == predicted, err
 }
 
-// mark notes that an object is stored, unless another worker was faster. It changes one document by one command, and needs no more of the server than
-// that; an update that a server loses is found by the next look at the entry.
+// mark notes that an object is stored, unless another worker was faster. It changes one document by one command, and
+// needs no more of the server than that; an update that a server loses is found by the next look at the entry.
 func (o outbox) mark(ctx context.Context, id bson.RawValue, bucket, object string) error {
 	filter := bson.D{{Key: "_id", Value: id}, {Key: "status", Value: bson.D{{Key: "$ne", Value: predicted}}}}
 	set := bson.D{{Key: "$set", Value: bson.D{
@@ -71,6 +72,6 @@ func (o outbox) mark(ctx context.Context, id bson.RawValue, bucket, object strin
 	case result.MatchedCount > 0:
 		return nil
 	}
-	_, err = o.stored(ctx, id) // it was marked meanwhile, or it was removed
+	_, err = o.stored(ctx, id) // another worker marked it, or it was removed
 	return err
 }

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// plain turns a value of the database into JSON that any program reads: UTF-8, indented, members in their order. What JSON has no type for becomes
-// text: times in RFC 3339, ObjectIDs and UUIDs as hexadecimal digits, bytes in base64; the rest as MongoDB writes it in extended JSON.
+// plain turns a value of the database into JSON that any program reads: UTF-8, indented, members in their order. What
+// JSON has no type for becomes text: times in RFC 3339, ObjectIDs and UUIDs as hexadecimal digits, bytes in base64;
+// the rest as MongoDB writes it in extended JSON.
 func plain(v bson.RawValue) ([]byte, error) {
 	var compact, out bytes.Buffer
 	if err := writePlain(&compact, v); err != nil {
@@ -22,7 +24,6 @@ func plain(v bson.RawValue) ([]byte, error) {
 	if err := json.Indent(&out, compact.Bytes(), "", "  "); err != nil {
 		return nil, fmt.Errorf("the prediction does not become JSON: %w", err)
 	}
-	out.WriteByte('\n')
 	return out.Bytes(), nil
 }
 
@@ -47,7 +48,7 @@ func writePlain(out *bytes.Buffer, v bson.RawValue) error {
 		if f := v.Double(); math.IsNaN(f) || math.IsInf(f, 0) {
 			return writeText(out, v.String()[len(`{"$numberDouble":"`):len(v.String())-len(`"}`)])
 		}
-		return writeJSON(out, v.Double())
+		out.WriteString(formatDouble(v.Double()))
 	case bson.TypeInt32:
 		out.WriteString(strconv.FormatInt(int64(v.Int32()), 10))
 	case bson.TypeInt64:
@@ -66,6 +67,20 @@ func writePlain(out *bytes.Buffer, v bson.RawValue) error {
 		out.WriteString(v.String())
 	}
 	return nil
+}
+
+// formatDouble writes the shortest text that reads back as the same number and still shows that it is no whole number
+// of an integer type: 1.0, 0.0001, 1e-07, 1e+16. This is the form of Python's json.dumps, with which most predictions
+// are written.
+func formatDouble(f float64) string {
+	if e := math.Abs(f); e != 0 && (e < 1e-4 || e >= 1e16) {
+		return strconv.FormatFloat(f, 'e', -1, 64)
+	}
+	text := strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return text
 }
 
 func writeMembers(out *bytes.Buffer, doc bson.Raw) error {
@@ -119,7 +134,7 @@ func writeBinary(out *bytes.Buffer, v bson.RawValue) error {
 
 func writeText(out *bytes.Buffer, text string) error { return writeJSON(out, text) }
 
-// writeJSON writes a string or a number; characters that HTML would trip over stay as they are.
+// writeJSON writes a string; characters that HTML would trip over stay as they are.
 func writeJSON(out *bytes.Buffer, value any) error {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)

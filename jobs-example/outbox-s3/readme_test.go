@@ -61,7 +61,8 @@ func typeAll(t *testing.T, page string, env []string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), testPatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", script.String())
-	cmd.Env, cmd.SysProcAttr, cmd.WaitDelay = append(os.Environ(), env...), &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}, time.Second
+	cmd.Env, cmd.SysProcAttr, cmd.WaitDelay = append(os.Environ(), env...),
+		&syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}, time.Second
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -85,7 +86,8 @@ func typeAll(t *testing.T, page string, env []string) string {
 // general makes two runs comparable: it takes out what is another in each.
 func general(text string) string {
 	for from, to := range map[string]string{
-		`_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_p\d+_r\d+`: "_DATE_TIME_pPID_rN", `\d{4}-\d\d-\d\dT[\d:.]+Z`: "TIME", `127\.0\.0\.1:\d+`: "ADDRESS",
+		`_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_p\d+_r\d+`: "_DATE_TIME_pPID_rN", `\d{4}-\d\d-\d\dT[\d:.]+Z`: "TIME",
+		`127\.0\.0\.1:\d+`: "ADDRESS",
 	} {
 		text = regexp.MustCompile(from).ReplaceAllString(text, to)
 	}

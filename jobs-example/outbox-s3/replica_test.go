@@ -12,8 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// replica stands before a server that has no change streams and plays them, as the protocol describes them; everything else it hands on. It is told of
-// each change by the test, and does not look at the pipeline: it is no proof of what a replica set does.
+// replica is a proxy of a server without change streams that simulates them as the protocol describes; it
+// forwards everything else. The test reports each change to it, and it ignores the pipeline: it does not
+// prove how a replica set behaves.
 type replica struct {
 	t    *testing.T
 	addr string
@@ -64,7 +65,7 @@ func newReplica(t *testing.T, to string) *replica {
 	return r
 }
 
-// tell has the streams of a collection say that a document was changed.
+// tell sends a change of a document to the streams of a collection.
 func (r *replica) tell(collection string, id any) {
 	r.t.Helper()
 	raw := rawOf(r.t, id)
@@ -196,7 +197,10 @@ func (r *replica) open(command bson.Raw, collection string, stage bson.Raw) bson
 	id := int64(len(r.cursors) + 1)
 	r.cursors[id] = c
 	return bson.D{{Key: "ok", Value: 1}, {Key: "cursor", Value: bson.D{
-		{Key: "id", Value: id}, {Key: "ns", Value: collection}, {Key: "firstBatch", Value: bson.A{}}, {Key: "postBatchResumeToken", Value: bson.D{{Key: "n", Value: int32(c.next)}}},
+		{Key: "id", Value: id},
+		{Key: "ns", Value: collection},
+		{Key: "firstBatch", Value: bson.A{}},
+		{Key: "postBatchResumeToken", Value: bson.D{{Key: "n", Value: int32(c.next)}}},
 	}}}
 }
 
@@ -229,7 +233,10 @@ func (r *replica) next(id, millis int64) bson.D {
 		}
 		if len(changes) > 0 || !waiting {
 			return bson.D{{Key: "ok", Value: 1}, {Key: "cursor", Value: bson.D{
-				{Key: "id", Value: id}, {Key: "ns", Value: "db.c"}, {Key: "nextBatch", Value: changes}, {Key: "postBatchResumeToken", Value: bson.D{{Key: "n", Value: n}}},
+				{Key: "id", Value: id},
+				{Key: "ns", Value: "db.c"},
+				{Key: "nextBatch", Value: changes},
+				{Key: "postBatchResumeToken", Value: bson.D{{Key: "n", Value: n}}},
 			}}}
 		}
 		select {

@@ -44,7 +44,7 @@ func (r *report) line(format string, args ...any) {
 	text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", " ")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, _ = io.WriteString(r.out, r.hide.Replace(text)+"\n") // whoever reads it may have gone
+	_, _ = io.WriteString(r.out, r.hide.Replace(text)+"\n") // the reader may be gone
 }
 
 // phase says how far it is, and what it does now.
@@ -63,7 +63,8 @@ func (r *report) phase(phase string) {
 
 // end writes the result as a line, and as an object into a file when there is one to be written.
 func (r *report) end(path string, rest left) {
-	r.line("%d stored, %d without a prediction, %d without a document in the outbox, %d refused.", r.stored, rest.Incomplete, rest.Missing, rest.Refused)
+	r.line("%d stored, %d without a prediction, %d without a document in the outbox, %d refused.", r.stored,
+		rest.Incomplete, rest.Missing, rest.Refused)
 	if path == "" {
 		return
 	}

@@ -18,7 +18,13 @@ const (
 	modeOnce   = "once"   // stops when nothing is left
 )
 
-// settings is what the program is told. A flag counts more than the environment.
+// The servers that are meant when the settings name none: those of this machine at their usual ports.
+const (
+	defaultMongoURI = "mongodb://127.0.0.1:27017"
+	defaultEndpoint = "127.0.0.1:9000"
+)
+
+// settings are the settings of the program. Flags override the environment.
 type settings struct {
 	mode                 string
 	mongoURI, runnerURI  string // the outbox, the source
@@ -27,10 +33,13 @@ type settings struct {
 	secure               bool          // TLS to the S3 server
 	every                time.Duration // how long to wait when nothing was to be done
 	retry                time.Duration // from one try of a lost connection to the next
+	claim                time.Duration // how long a worker may be at one entry before another one takes it
+	name                 string        // of the worker in its claims
 }
 
-// readSettings takes the arguments and the environment. Secrets are in the environment or in files that it names (MINIO_SECRET_KEY_FILE), never in
-// arguments: those are parameters of the job, which stand in its record.
+// readSettings parses the arguments and the environment. Secrets come from the environment or from files that
+// it names (MINIO_SECRET_KEY_FILE), never from arguments: arguments are parameters of the job, which its
+// record contains.
 func readSettings(args []string, getenv func(string) string) (settings, error) {
 	var s settings
 	var secure string
@@ -44,15 +53,18 @@ func readSettings(args []string, getenv func(string) string) (settings, error) {
 	flags.StringVar(&secure, "minio-secure", "", "")
 	flags.DurationVar(&s.every, "every", time.Second, "")
 	flags.DurationVar(&s.retry, "retry", 5*time.Second, "")
+	flags.DurationVar(&s.claim, "claim", 3*time.Minute, "")
 	if err := flags.Parse(args); err != nil {
-		return s, fmt.Errorf("%w; the flags are --mode, --mongo-uri, --runner-mongo-uri, --minio-endpoint, --minio-access-key, --minio-secure, --every and --retry", err)
+		return s,
+			fmt.Errorf("%w; the flags are --mode, --mongo-uri, --runner-mongo-uri, --minio-endpoint, --minio-access-key, --minio-secure, --every, --retry and --claim", err)
 	}
 	if flags.NArg() > 0 {
 		return s, fmt.Errorf("the argument %q means nothing", flags.Arg(0))
 	}
 	for name, uri := range map[string]string{"--mongo-uri": s.mongoURI, "--runner-mongo-uri": s.runnerURI} {
 		if password(uri) != "" {
-			return s, fmt.Errorf("%s has a password, and arguments are not secret: give the URI as MONGO_URI or RUNNER_MONGO_URI in the environment, or in a file that MONGO_URI_FILE or RUNNER_MONGO_URI_FILE names", name)
+			return s,
+				fmt.Errorf("%s has a password, and arguments are not secret: give the URI as MONGO_URI or RUNNER_MONGO_URI in the environment, or in a file that MONGO_URI_FILE or RUNNER_MONGO_URI_FILE names", name)
 		}
 	}
 	var err error
@@ -71,28 +83,38 @@ func readSettings(args []string, getenv func(string) string) (settings, error) {
 	if err != nil {
 		return s, err
 	}
-	s.mode, s.runnerURI = cmp.Or(s.mode, modeFollow), cmp.Or(s.runnerURI, s.mongoURI)
+	s.mode, s.mongoURI, s.endpoint = cmp.Or(s.mode, modeFollow), cmp.Or(s.mongoURI, defaultMongoURI),
+		cmp.Or(s.endpoint, defaultEndpoint)
+	s.runnerURI, s.name = cmp.Or(s.runnerURI, s.mongoURI), cmp.Or(getenv("JOBDIR_ID"), ownName())
 	if s.secure, err = strconv.ParseBool(cmp.Or(secure, "false")); err != nil {
 		return s, fmt.Errorf("MINIO_SECURE is %q, and should be true or false", secure)
 	}
 	return s, s.check()
 }
 
+// ownName names a worker that is not run by jobdir, whose operation keeps its ID when it begins again.
+func ownName() string {
+	host, _ := os.Hostname() // the number alone will do
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
 func (s settings) check() error {
 	for _, needed := range []struct{ name, value string }{
-		{"MONGO_URI", s.mongoURI}, {"MINIO_ENDPOINT", s.endpoint}, {"MINIO_ACCESS_KEY", s.accessKey}, {"MINIO_SECRET_KEY", s.secretKey},
+		{"MINIO_ACCESS_KEY", s.accessKey}, {"MINIO_SECRET_KEY", s.secretKey},
 	} {
 		if needed.value == "" {
-			return fmt.Errorf("%s is not set; it is taken from the environment, or from a file that %[1]s_FILE names", needed.name)
+			return fmt.Errorf("%s is not set; it is taken from the environment, or from a file that %[1]s_FILE names",
+				needed.name)
 		}
 	}
 	switch {
 	case s.mode != modeFollow && s.mode != modeOnce:
 		return fmt.Errorf("the mode is %q, and should be %s or %s", s.mode, modeFollow, modeOnce)
 	case strings.Contains(s.endpoint, "/"):
-		return fmt.Errorf("MINIO_ENDPOINT is %q, and should be HOST:PORT; whether it speaks TLS is said by MINIO_SECURE", s.endpoint)
-	case s.every <= 0 || s.retry <= 0:
-		return errors.New("--every and --retry should be longer than 0")
+		return fmt.Errorf("MINIO_ENDPOINT is %q, and should be HOST:PORT; whether it speaks TLS is said by MINIO_SECURE",
+			s.endpoint)
+	case s.every <= 0 || s.retry <= 0 || s.claim <= 0:
+		return errors.New("--every, --retry and --claim should be longer than 0")
 	}
 	return nil
 }

@@ -9,7 +9,10 @@ import (
 )
 
 // complete is an environment with all that is needed.
-var complete = map[string]string{"MONGO_URI": "mongodb://u:p%40ss@main:27017/?w=1", "MINIO_ENDPOINT": "s3:9000", "MINIO_ACCESS_KEY": "key", "MINIO_SECRET_KEY": "secret"}
+var complete = map[string]string{
+	"MONGO_URI": "mongodb://u:p%40ss@main:27017/?w=1", "MINIO_ENDPOINT": "s3:9000",
+	"MINIO_ACCESS_KEY": "key", "MINIO_SECRET_KEY": "secret",
+}
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
@@ -24,28 +27,52 @@ func TestSettings(t *testing.T) {
 		err  string
 	}{
 		"defaults": {want: func(s settings) bool {
-			return s.mode == modeFollow && s.runnerURI == s.mongoURI && !s.secure && s.every == time.Second && s.retry == 5*time.Second
+			return s.mode == modeFollow && s.runnerURI == s.mongoURI && !s.secure && s.every == time.Second &&
+				s.retry == 5*time.Second
 		}},
-		"environment": {env: map[string]string{"RUNNER_MONGO_URI": "mongodb://runner", "MINIO_SECURE": "true"}, want: func(s settings) bool {
-			return s.mongoURI == complete["MONGO_URI"] && s.runnerURI == "mongodb://runner" && s.endpoint == "s3:9000" && s.accessKey == "key" && s.secretKey == "secret" && s.secure
-		}},
-		"flags before the environment": {
-			args: []string{"--mode=once", "--mongo-uri=mongodb://a", "--runner-mongo-uri=mongodb://b", "--minio-endpoint=c:1", "--minio-access-key=d", "--minio-secure=true"},
-			env:  map[string]string{"MINIO_SECURE": "false"},
+		"environment": {
+			env: map[string]string{"RUNNER_MONGO_URI": "mongodb://runner", "MINIO_SECURE": "true"},
 			want: func(s settings) bool {
-				return s.mode == modeOnce && s.mongoURI == "mongodb://a" && s.runnerURI == "mongodb://b" && s.endpoint == "c:1" && s.accessKey == "d" && s.secure
+				return s.mongoURI == complete["MONGO_URI"] && s.runnerURI == "mongodb://runner" && s.endpoint == "s3:9000" &&
+					s.accessKey == "key" && s.secretKey == "secret" && s.secure
+			},
+		},
+		"flags before the environment": {
+			args: []string{
+				"--mode=once", "--mongo-uri=mongodb://a", "--runner-mongo-uri=mongodb://b", "--minio-endpoint=c:1",
+				"--minio-access-key=d", "--minio-secure=true",
+			},
+			env: map[string]string{"MINIO_SECURE": "false"},
+			want: func(s settings) bool {
+				return s.mode == modeOnce && s.mongoURI == "mongodb://a" && s.runnerURI == "mongodb://b" && s.endpoint == "c:1" &&
+					s.accessKey == "d" && s.secure
 			},
 		},
 		"an empty flag is none": {args: []string{"--mode=", "--mongo-uri=", "--minio-secure="}, want: func(s settings) bool {
 			return s.mode == modeFollow && s.mongoURI == complete["MONGO_URI"] && !s.secure
 		}},
-		"a secret in a file":          {env: map[string]string{"MINIO_SECRET_KEY": "", "MINIO_SECRET_KEY_FILE": file}, want: func(s settings) bool { return s.secretKey == "from a file" }},
-		"a file that is not there":    {env: map[string]string{"MINIO_SECRET_KEY": "", "MINIO_SECRET_KEY_FILE": file + "x"}, err: "MINIO_SECRET_KEY_FILE: open"},
-		"a password in an argument":   {args: []string{"--mongo-uri=mongodb://u:p@h"}, err: "arguments are not secret"},
-		"no flag for the secret":      {args: []string{"--minio-secret-key=x"}, err: "flag provided but not defined"},
-		"an argument":                 {args: []string{"once"}, err: `"once" means nothing`},
-		"no MongoDB":                  {env: map[string]string{"MONGO_URI": ""}, err: "MONGO_URI is not set; it is taken from the environment, or from a file that MONGO_URI_FILE names"},
-		"no secret":                   {env: map[string]string{"MINIO_SECRET_KEY": ""}, err: "MINIO_SECRET_KEY is not set"},
+		"a secret in a file": {
+			env:  map[string]string{"MINIO_SECRET_KEY": "", "MINIO_SECRET_KEY_FILE": file},
+			want: func(s settings) bool { return s.secretKey == "from a file" },
+		},
+		"a file that is not there": {
+			env: map[string]string{"MINIO_SECRET_KEY": "", "MINIO_SECRET_KEY_FILE": file + "x"},
+			err: "MINIO_SECRET_KEY_FILE: open",
+		},
+		"a password in an argument": {args: []string{"--mongo-uri=mongodb://u:p@h"}, err: "arguments are not secret"},
+		"no flag for the secret":    {args: []string{"--minio-secret-key=x"}, err: "flag provided but not defined"},
+		"an argument":               {args: []string{"once"}, err: `"once" means nothing`},
+		"servers of this machine": {
+			env: map[string]string{"MONGO_URI": "", "MINIO_ENDPOINT": ""},
+			want: func(s settings) bool {
+				return s.mongoURI == "mongodb://127.0.0.1:27017" && s.runnerURI == s.mongoURI && s.endpoint == "127.0.0.1:9000" &&
+					s.claim == 3*time.Minute
+			},
+		},
+		"no secret": {
+			env: map[string]string{"MINIO_SECRET_KEY": ""},
+			err: "MINIO_SECRET_KEY is not set; it is taken from the environment, or from a file that MINIO_SECRET_KEY_FILE names",
+		},
 		"an unknown mode":             {args: []string{"--mode=twice"}, err: `the mode is "twice"`},
 		"MINIO_SECURE says something": {env: map[string]string{"MINIO_SECURE": "yes"}, err: `MINIO_SECURE is "yes"`},
 		"an endpoint that is a URL":   {env: map[string]string{"MINIO_ENDPOINT": "https://s3"}, err: "should be HOST:PORT"},
@@ -87,11 +114,11 @@ func TestWhatIsShownOfAConnectionString(t *testing.T) {
 	}
 }
 
-// The settings are wrong: exit code 78, which waits for a person, and no secret in what is said.
+// Invalid settings: exit code 78, which waits for a person, and no secret in the message.
 func TestWrongSettingsEndTheProgram(t *testing.T) {
 	t.Parallel()
 	for _, env := range [][]string{
-		{"MONGO_URI="},
+		{"MONGO_URI=mongodb://h", "MINIO_ACCESS_KEY="},
 		{"MONGO_URI=mongodb://user:hunter2@/"},
 		{"MONGO_URI=http://user:hunter2@h/"},
 		{"MONGO_URI=mongodb://user:hunter2@h/?ssl=maybe"},

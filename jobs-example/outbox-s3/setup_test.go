@@ -41,7 +41,7 @@ func (b *build) get(program func() (string, error)) (string, error) {
 	return b.path, b.err
 }
 
-var worked, mongoBuilt build
+var worked build
 
 var programs string // folder of what is built for one run of the tests
 
@@ -67,61 +67,37 @@ func program(t *testing.T) string {
 	return path
 }
 
-func goBuild(dir, to string, flags ...string) (string, error) {
-	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", to, ".")...)
+func goBuild(dir, to string) (string, error) {
+	cmd := exec.Command("go", "build", "-trimpath", "-o", to, ".")
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build, whose compiled packages it finds in the cache
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build in %s: %w\n%s", dir, err, out)
 	}
 	return to, nil
 }
 
-// mongoServer is the server of ./testserver, which is built once for its sources and kept in the user's cache.
+// mongoServer is the server of ./testserver, which make setup-all builds and keeps in the user's cache, under the
+// hash of its sources. It takes a minute, which no test waits for.
 func mongoServer(t *testing.T) string {
 	t.Helper()
-	path, err := mongoBuilt.get(func() (string, error) {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return "", err
-		}
-		sum := sha256.New()
-		for _, name := range []string{"main.go", "go.mod", "go.sum"} {
-			text, err := os.ReadFile(filepath.Join("testserver", name))
-			if err != nil {
-				return "", err
-			}
-			sum.Write(text)
-		}
-		path := filepath.Join(cache, "jobdir-tests", "testserver-"+hex.EncodeToString(sum.Sum(nil)[:8]))
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			return "", err
-		}
-		made, err := goBuild("testserver", filepath.Join(programs, "testserver"), "-ldflags=-s -w")
-		if err != nil {
-			return "", err
-		}
-		return path, move(made, path)
-	})
+	cache, err := os.UserCacheDir()
 	if err != nil {
-		t.Skipf("there is no server that speaks the protocol of MongoDB: FerretDB could not be built. 'go build .' in jobs-example/outbox-s3/testserver does that, when the modules can be fetched: %v", err)
+		t.Skip(err)
+	}
+	sum := sha256.New()
+	for _, name := range []string{"main.go", "go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join("testserver", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Write(text)
+	}
+	path := filepath.Join(cache, "jobdir-tests", "testserver-"+hex.EncodeToString(sum.Sum(nil)[:8]))
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("there is no server that speaks the protocol of MongoDB; make setup-all builds FerretDB: %v", err)
 	}
 	return path
-}
-
-// move brings a file to another file system, so that it appears as a whole.
-func move(from, to string) error {
-	text, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	own := fmt.Sprintf("%s.%d", to, os.Getpid())
-	if err := os.WriteFile(own, text, 0o755); err != nil {
-		return err
-	}
-	return os.Rename(own, to)
 }
 
 // s3Server is the program versitygw, from PATH or where go install puts it.

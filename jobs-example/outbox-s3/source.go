@@ -25,13 +25,25 @@ type entry struct {
 	Prediction bson.RawValue `bson:"prediction"`
 }
 
-// complete reports whether there is a prediction.
-func (e entry) complete() bool { return !e.Prediction.IsZero() && e.Prediction.Type != bson.TypeNull }
+// complete reports whether there is a prediction: null, an empty document, array or string is none.
+func (e entry) complete() bool {
+	switch p := e.Prediction; p.Type {
+	case bson.TypeNull, bson.TypeUndefined:
+		return false
+	case bson.TypeEmbeddedDocument, bson.TypeArray:
+		elements, err := bson.Raw(p.Value).Elements() // an array is a document with numbers as names
+		return err != nil || len(elements) > 0        // what cannot be read is an error of the entry
+	case bson.TypeString:
+		return p.StringValue() != ""
+	default:
+		return !p.IsZero()
+	}
+}
 
 const predictable = "predictable"
 
-// kinds are the types that an _id may have, each by its least value: a database compares an _id only with those of one type, so that each has a way
-// of its own through the source.
+// kinds are the types that an _id may have, each by its least value: a database compares an _id only with those of
+// one type, so that each has a way of its own through the source.
 var kinds = []any{"", bson.ObjectID{}, int64(math.MinInt64)}
 
 // otherKinds finds what none of the kinds finds.

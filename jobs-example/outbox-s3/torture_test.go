@@ -16,8 +16,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Both servers are stopped and killed and started again, and a worker is killed, at random, while entries come in and two workers store them: for a
-// minute with JOBDIR_TORTURE=full, else for some seconds. In the end every document is accounted for.
+// Both servers are stopped and killed and started again, and a worker is killed, at random, while entries come in and
+// two workers store them: for a minute in make torture, else for some seconds. In the end every document is accounted
+// for.
 func TestServersThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	// The test server reads a whole collection for most queries, so that it bears some hundred entries.
@@ -29,7 +30,7 @@ func TestServersThatComeAndGo(t *testing.T) {
 	t.Logf("the seed is %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := newWorld(t)
-	args := []string{"--every=100ms", "--retry=200ms"}
+	args := []string{"--every=100ms", "--retry=200ms", "--claim=3s"}
 	workers := []*process{work(t, w.env(), args...), work(t, w.env(), args...)}
 	made := &made{w: w, docs: map[string]bson.D{}}
 	ctx, cancel := context.WithTimeout(t.Context(), long)
@@ -65,7 +66,7 @@ func TestServersThatComeAndGo(t *testing.T) {
 		lost += p.count("LOST")
 		p.stops()
 	}
-	last := work(t, w.env(), "--mode=once", "--retry=200ms")
+	last := work(t, w.env(), "--mode=once", "--retry=200ms", "--every=100ms")
 	last.exits(exitLeft)
 	t.Logf("%d entries; ended: %v; the workers that lived to the end lost a server %d times; %d were left for the last look", len(made.docs), ends, lost, last.count("Stored "))
 	made.account()
@@ -86,7 +87,8 @@ type made struct {
 	docs map[string]bson.D // by the event
 }
 
-// make puts in one entry after another: the document of the outbox, then that of the source, each until the server has it.
+// make puts in one entry after another: the document of the outbox, then that of the source, each until the server
+// has it.
 func (m *made) make(ctx context.Context, pause time.Duration) {
 	for n := 0; ctx.Err() == nil; n++ {
 		rest(ctx, pause)
@@ -133,7 +135,8 @@ func (m *made) account() {
 		doc := m.docs[event]
 		id, name := doc[0].Value, "detection/"+event+".json"
 		var there bson.D
-		if err := w.source.FindOne(w.t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&there); err != nil || text(w.t, there) != text(w.t, doc) {
+		if err := w.source.FindOne(w.t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&there); err != nil ||
+			text(w.t, there) != text(w.t, doc) {
 			w.t.Errorf("the source has %v, %v, want %v", there, err, doc)
 		}
 		known, err := w.outbox.CountDocuments(w.t.Context(), bson.D{{Key: "_id", Value: id}})

@@ -27,6 +27,7 @@ type worker struct {
 
 	source  source
 	outbox  outbox
+	claims  claims
 	objects objects
 	out     *report
 	notes   notes
@@ -35,6 +36,8 @@ type worker struct {
 	lost  map[string]bool // the servers that could not be reached at the last try
 	fresh bool            // something was stored in this look
 	again bool            // something is to be done again, because a connection was lost
+	// cleaned says that claims of runs that were killed are removed.
+	cleaned bool
 }
 
 // connect prepares the connections; they are made when they are needed. An error means that the settings are wrong.
@@ -43,7 +46,8 @@ func connect(s settings, out *report) (*worker, error) {
 	open := func(uri, variable string) (*mongo.Client, error) {
 		// A server that does not answer is to fail before the next try begins.
 		selection := max(time.Second, s.retry*4/5)
-		c, err := mongo.Connect(options.Client().ApplyURI(uri).SetAppName("outbox-s3").SetServerSelectionTimeout(selection).SetConnectTimeout(selection))
+		c,
+			err := mongo.Connect(options.Client().ApplyURI(uri).SetAppName("outbox-s3").SetServerSelectionTimeout(selection).SetConnectTimeout(selection))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", variable, err)
 		}
@@ -58,9 +62,14 @@ func connect(s settings, out *report) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.source, w.outbox = source{runner.Database("runner_db").Collection("runner_predictions")}, outbox{main.Database("main_db").Collection("outbox")}
+	w.source, w.outbox = source{runner.Database("runner_db").Collection("runner_predictions")},
+		outbox{main.Database("main_db").Collection("outbox")}
+	w.claims = claims{main.Database("main_db").Collection("outbox_claims"), s.name}
 	// The worker itself tries again, so that a person sees it.
-	c, err := minio.New(s.endpoint, &minio.Options{Creds: credentials.NewStaticV4(s.accessKey, s.secretKey, ""), Secure: s.secure, MaxRetries: 1})
+	c, err := minio.New(s.endpoint, &minio.Options{
+		Creds:  credentials.NewStaticV4(s.accessKey, s.secretKey, ""),
+		Secure: s.secure, MaxRetries: 1,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("MINIO_ENDPOINT %q: %w", s.endpoint, err)
 	}
@@ -92,8 +101,14 @@ func (w *worker) introduce() {
 // once stores until a look through the whole source finds nothing more to do.
 func (w *worker) once(ctx context.Context) {
 	w.introduce()
-	for more := true; more; {
-		more = w.look(ctx) && (w.fresh || w.again)
+	for w.look(ctx) {
+		switch {
+		case w.fresh || w.again:
+		case w.notes.awaits():
+			w.wait(ctx, w.every)
+		default:
+			return
+		}
 	}
 }
 
@@ -105,7 +120,11 @@ func (w *worker) look(ctx context.Context) bool {
 		var last *bson.RawValue
 		for {
 			var ids []bson.RawValue
-			if !w.insist(ctx, w.atSource(), func(ctx context.Context) (err error) { ids, err = w.source.page(ctx, kind, last); return err }) || !w.take(ctx, ids) {
+			if !w.insist(ctx, w.atSource(), func(ctx context.Context) (err error) {
+				ids,
+					err = w.source.page(ctx, kind, last)
+				return err
+			}) || !w.take(ctx, ids) {
 				return false
 			}
 			if len(ids) < batch {
@@ -115,7 +134,11 @@ func (w *worker) look(ctx context.Context) bool {
 		}
 	}
 	var strange []bson.RawValue
-	if !w.insist(ctx, w.atSource(), func(ctx context.Context) (err error) { strange, err = w.source.strange(ctx); return err }) {
+	if !w.insist(ctx, w.atSource(), func(ctx context.Context) (err error) {
+		strange,
+			err = w.source.strange(ctx)
+		return err
+	}) {
 		return false
 	}
 	for _, id := range strange {
@@ -123,6 +146,7 @@ func (w *worker) look(ctx context.Context) bool {
 		w.refuse(id, err)
 	}
 	w.notes.ended()
+	w.cleaned = w.cleaned || w.claims.clean(ctx) == nil
 	return true
 }
 
@@ -132,16 +156,28 @@ func (w *worker) take(ctx context.Context, ids []bson.RawValue) bool {
 		return true
 	}
 	var statuses map[string]string
-	if !w.insist(ctx, w.atOutbox(), func(ctx context.Context) (err error) { statuses, err = w.outbox.statuses(ctx, ids); return err }) {
+	if !w.insist(ctx, w.atOutbox(), func(ctx context.Context) (err error) {
+		statuses,
+			err = w.outbox.statuses(ctx, ids)
+		return err
+	}) {
 		return false
 	}
-	rest := slices.DeleteFunc(slices.Clone(ids), func(id bson.RawValue) bool { return statuses[key(id)] == predicted || w.notes.held(id, time.Now()) })
+	rest := slices.DeleteFunc(slices.Clone(ids), func(id bson.RawValue) bool {
+		return statuses[key(id)] == predicted ||
+			w.notes.held(id, time.Now())
+	})
 	var entries []entry
-	if len(rest) > 0 && !w.insist(ctx, w.atSource(), func(ctx context.Context) (err error) { entries, err = w.source.entries(ctx, rest); return err }) {
+	if len(rest) > 0 && !w.insist(ctx, w.atSource(), func(ctx context.Context) (err error) {
+		entries,
+			err = w.source.entries(ctx, rest)
+		return err
+	}) {
 		return false
 	}
 	for _, id := range ids {
-		gone := !w.notes.held(id, time.Now()) && !slices.ContainsFunc(entries, func(e entry) bool { return key(e.ID) == key(id) })
+		gone := !w.notes.held(id, time.Now()) && !slices.ContainsFunc(entries,
+			func(e entry) bool { return key(e.ID) == key(id) })
 		if gone || statuses[key(id)] == predicted {
 			w.notes.forget(id)
 		}
@@ -167,13 +203,14 @@ func (w *worker) take(ctx context.Context, ids []bson.RawValue) bool {
 	return ctx.Err() == nil
 }
 
-// deliver stores one entry and says what became of it. When a server is lost meanwhile it waits, and goes on with those behind it: the next look finds
-// this one again.
+// deliver stores one entry and logs the result. If a server is lost, it waits and continues with the
+// following entries: the next pass finds this one again.
 func (w *worker) deliver(ctx context.Context, e entry) {
 	began := time.Now()
 	what, err := w.store(ctx, e)
 	var wrong *refusal
 	var lost *lostError
+	var other *claimedError
 	switch {
 	case err == nil && what == "":
 		w.notes.forget(e.ID) // another worker was faster
@@ -185,6 +222,8 @@ func (w *worker) deliver(ctx context.Context, e entry) {
 		w.out.line("Stored %s", what)
 	case errors.Is(err, errMissing):
 		w.miss(e.ID)
+	case errors.As(err, &other):
+		w.notes.add(e.ID, claimed, "", other.until)
 	case errors.As(err, &wrong):
 		w.refuse(e.ID, wrong)
 	case errors.As(err, &lost):
@@ -205,10 +244,11 @@ func (w *worker) refuse(id bson.RawValue, err error) {
 	}
 }
 
-// store brings one entry to its place and marks it then. It returns what is there now, or "" when another worker has stored it. Whoever stops the worker
-// has this one finished first, when that does not take long.
+// store claims one entry, brings it to its place and marks it then. It returns what is there now, or "" when another
+// worker has stored it. A stop of the worker waits for this entry, when that does not take long.
 func (w *worker) store(ctx context.Context, e entry) (what string, err error) {
-	ctx, done := finish(ctx)
+	until := time.Now().Add(w.claim)
+	ctx, done := finish(ctx, w.claim*2/3) // the claim outlives the attempt
 	defer done()
 	name, err := objectName(e.ID)
 	if err != nil {
@@ -226,7 +266,11 @@ func (w *worker) store(ctx context.Context, e entry) (what string, err error) {
 	if err != nil {
 		return "", &refusal{err}
 	}
-	if stored, err := w.outbox.stored(ctx, e.ID); err != nil || stored {
+	if err := w.at(w.atOutbox(), w.claims.take(ctx, e.ID, until)); err != nil {
+		return "", err
+	}
+	defer w.claims.release(ctx, e.ID)
+	if stored, err := w.outbox.stored(ctx, e.ID); err != nil || stored { // by the worker that had the claim before
 		return "", w.at(w.atOutbox(), err)
 	}
 	if err := w.at(w.atObjects(), w.objects.put(ctx, bucket, name, body)); err != nil {
@@ -239,8 +283,8 @@ func (w *worker) store(ctx context.Context, e entry) (what string, err error) {
 }
 
 // finish returns a context that outlives the given one for a short time.
-func finish(ctx context.Context) (context.Context, func()) {
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+func finish(ctx context.Context, most time.Duration) (context.Context, func()) {
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(most, patience))
 	stop := context.AfterFunc(ctx, func() {
 		timer := time.NewTimer(finishing)
 		defer timer.Stop()

@@ -11,7 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Entries of all kinds that are stored or incomplete stand in front, more than a batch of each; what is behind them is stored all the same.
+// Stored and incomplete entries of all kinds come first, more than a batch of each; the entries after them
+// are stored nevertheless.
 func TestStoresAndMarksWhatIsBehindStoredAndIncompleteOnes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -64,20 +65,24 @@ func TestStoresAndMarksWhatIsBehindStoredAndIncompleteOnes(t *testing.T) {
 	}
 }
 
-// What a person has to see to is said once, is stored nowhere, and holds up nothing.
+// A message that requires a person is logged once, and the entry is not stored and blocks no other entry.
 func TestWhatCannotBeStoredIsAnErrorAndHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	long := strings.Repeat("x", 1100)
 	w.insert(w.source,
 		entryOf("1 nowhere", with("1 nowhere")),
-		entryOf("2/../../secret", with("out")), entryOf("..", with("out")), entryOf(`3\x`, with("out")), entryOf("4\n", with("out")), entryOf("", with("empty")), entryOf(long, with("long")),
+		entryOf("2/../../secret", with("out")), entryOf("..", with("out")), entryOf(`3\x`, with("out")),
+		entryOf("4\n", with("out")), entryOf("", with("empty")), entryOf(long, with("long")),
 		entryOf("5 no bucket", with("5"), bson.E{Key: "bucket", Value: "there-is-none"}),
 		entryOf("6 bad bucket", with("6"), bson.E{Key: "bucket", Value: "../videos"}),
 		entryOf("7 odd bucket", with("7"), bson.E{Key: "bucket", Value: 7}),
 		entryOf(true, with("a boolean")),
 		entryOf("8 good", with("8 good")))
-	for _, id := range []any{"2/../../secret", "..", `3\x`, "4\n", "", long, "5 no bucket", "6 bad bucket", "7 odd bucket", true, "8 good"} {
+	for _, id := range []any{
+		"2/../../secret", "..", `3\x`, "4\n", "", long, "5 no bucket", "6 bad bucket",
+		"7 odd bucket", true, "8 good",
+	} {
 		w.insert(w.outbox, waits(id))
 	}
 	before := w.snapshot()
@@ -89,10 +94,14 @@ func TestWhatCannotBeStoredIsAnErrorAndHoldsUpNothing(t *testing.T) {
 	}
 	for _, line := range []string{
 		`ERROR: "1 nowhere" is not stored: main_db.outbox has no document with this _id.`,
-		`ERROR: "2/../../secret" is not stored: its _id would lead out of detection/.`, `ERROR: ".." is not stored`, `ERROR: "3\\x" is not stored`,
-		`ERROR: "4\n" is not stored: its _id has control characters`, `ERROR: "" is not stored: its _id is empty.`, `makes a name of 1115 bytes`,
-		`ERROR: "5 no bucket" is not stored: bucket "there-is-none": NoSuchBucket`, `ERROR: "6 bad bucket" is not stored: the bucket "../videos"`,
-		`ERROR: "7 odd bucket" is not stored: its bucket is no string`, `its _id is neither a string nor an ObjectID nor a whole number but of the type boolean`,
+		`ERROR: "2/../../secret" is not stored: its _id would lead out of detection/.`, `ERROR: ".." is not stored`,
+		`ERROR: "3\\x" is not stored`,
+		`ERROR: "4\n" is not stored: its _id has control characters`, `ERROR: "" is not stored: its _id is empty.`,
+		`makes a name of 1115 bytes`,
+		`ERROR: "5 no bucket" is not stored: bucket "there-is-none": NoSuchBucket`,
+		`ERROR: "6 bad bucket" is not stored: the bucket "../videos"`,
+		`ERROR: "7 odd bucket" is not stored: its bucket is no string`,
+		`its _id is neither a string nor an ObjectID nor a whole number but of the type boolean`,
 		"1 stored, 0 without a prediction, 1 without a document in the outbox, 10 refused.",
 	} {
 		if n := p.count(line); n != 1 {
@@ -112,11 +121,13 @@ func TestWhatCannotBeStoredIsAnErrorAndHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// A server without change streams is asked every second. Each thing is said once, however often it is asked.
+// A server without change streams is polled every second. Each message is logged once, however often the
+// server is polled.
 func TestFollowTakesWhatAppears(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.insert(w.source, entryOf("slow"), entryOf("null", bson.E{Key: "prediction", Value: nil}), entryOf("lonely", with("lonely")))
+	w.insert(w.source, entryOf("slow"), entryOf("null", bson.E{Key: "prediction", Value: nil}),
+		entryOf("lonely", with("lonely")))
 	w.insert(w.outbox, waits("slow"), waits("null"))
 	progress := filepath.Join(t.TempDir(), "progress")
 	p := work(t, append(w.env(), "JOBDIR_PROGRESS="+progress), "--every=50ms")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// BenchmarkCreateToReady is the time from the start of the creation of a file
-// to its key in the hands of the consumer.
+// BenchmarkCreateToReady measures the time from the creation of a file until the consumer has its
+// key.
 func BenchmarkCreateToReady(b *testing.B) {
 	dir := b.TempDir()
 	d := openDir(b, dir, Options{})
@@ -44,7 +44,7 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain is the rate at which the reader empties a full queue.
+// BenchmarkDrain measures the rate at which the reader empties a full queue.
 func BenchmarkDrain(b *testing.B) {
 	const pairs = 6000
 	var drained time.Duration
@@ -113,7 +113,7 @@ func BenchmarkSubscribe(b *testing.B) {
 }
 
 func liveHeap() int64 {
-	for range 3 { // what has a finalizer goes in the second
+	for range 3 { // objects with a finalizer are freed in the second collection
 		runtime.GC()
 	}
 	var stats runtime.MemStats
@@ -121,8 +121,7 @@ func liveHeap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// BenchmarkWake is one written line that wakes 5,000 subscribers, until the
-// last of them is awake.
+// BenchmarkWake measures the time from a written line until the last of 5,000 subscribers is awake.
 func BenchmarkWake(b *testing.B) {
 	const count = 5000
 	f := openFiles(b, Options{})

@@ -11,23 +11,23 @@ import (
 // The values of GoneError.Reason.
 const (
 	GoneRemoved     = "removed"      // the folder was deleted
-	GoneMoved       = "moved"        // the path is gone, the folder lives elsewhere or was unmounted with its parent
-	GoneReplaced    = "replaced"     // another folder, or something else, is at the path
+	GoneMoved       = "moved"        // the path is gone; the folder is elsewhere or was unmounted with its parent
+	GoneReplaced    = "replaced"     // another folder or file is at the path
 	GoneMountedOver = "mounted over" // another file system was mounted on the path
-	GoneUnmounted   = "unmounted"    // the folder's file system was unmounted; what was below it shows
+	GoneUnmounted   = "unmounted"    // the folder's file system was unmounted; the folder below it is visible
 	GoneUnreachable = "unreachable"  // the path cannot be looked up
-	GoneWatchLost   = "watch lost"   // the folder is there, but the kernel dropped the watch
+	GoneWatchLost   = "watch lost"   // the folder exists, but the kernel dropped the watch
 )
 
-// GoneError says that the path is not, or not reliably, the folder that was
-// opened. What is missing there was not removed by anybody who meant it.
+// GoneError reports that the path is no longer reliably the folder that was opened. A name missing
+// there was not removed deliberately.
 type GoneError struct {
 	Dir    string // absolute path of the watched folder
 	Reason string // one of the Gone constants
-	Err    error  // the failed look-up, nil when there was none
+	Err    error  // the failed lookup, nil if there was none
 }
 
-// Error says what happened and what a person can do.
+// Error returns what happened and what a person can do.
 func (e *GoneError) Error() string {
 	text := fmt.Sprintf("watched folder %s: %s: %s, then start again", e.Dir, e.Reason, goneAdvice[e.Reason])
 	if e.Err != nil {
@@ -49,14 +49,12 @@ var goneAdvice = map[string]string{
 	GoneWatchLost:   "make sure that the folder stays where it is",
 }
 
-// Check compares the folder at the path with the one that was opened, and
-// makes sure that the watch still exists. It returns nil, a *GoneError, or an
-// error that wraps fs.ErrClosed when the Dir was closed. It costs a few
-// microseconds; call it before acting on the absence of a name.
+// Check compares the folder at the path with the one that was opened and verifies that the watch
+// still exists. It returns nil, a *GoneError, or an error that wraps fs.ErrClosed after Close. It
+// costs a few microseconds; call it before acting on the absence of a name.
 //
-// The descriptor held on the folder makes the comparison safe (its inode
-// number is not given to another folder) but also keeps the kernel from
-// announcing the removal, so no event replaces this call.
+// The open descriptor on the folder makes the comparison safe, because its inode number is not
+// reused. It also keeps the kernel from reporting the removal, so no event replaces this call.
 func (d *Dir[K]) Check() error {
 	if d.closed.Load() {
 		return fmt.Errorf("check watched folder %s: %w", d.path, fs.ErrClosed)
@@ -86,7 +84,7 @@ func (d *Dir[K]) Check() error {
 	return gone
 }
 
-// linkCount is the number of names of a file: 0 once it was removed.
+// linkCount returns the number of names of a file: 0 once it was removed.
 func linkCount(info fs.FileInfo) uint64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(stat.Nlink)

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replacedOrMounted tells apart why path is another folder than the one that
-// root holds, by mount IDs and the mount root attribute of statx(2), Linux 5.8
-// and later. An older kernel is answered with GoneReplaced.
+// replacedOrMounted returns why path is another folder than the one that root holds. It uses mount
+// IDs and the mount root attribute of statx(2), Linux 5.8 and later. On an older kernel it returns
+// GoneReplaced.
 func replacedOrMounted(path string, root *os.Root) string {
 	var now, held unix.Statx_t
 	if unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_MNT_ID, &now) != nil {

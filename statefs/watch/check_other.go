@@ -4,5 +4,5 @@ package watch
 
 import "os"
 
-// replacedOrMounted does not tell a mount from a replaced folder here.
+// replacedOrMounted cannot distinguish a mount from a replaced folder here.
 func replacedOrMounted(string, *os.Root) string { return GoneReplaced }

@@ -74,7 +74,7 @@ func TestCheckMovedAwayAndBack(t *testing.T) {
 	start(t, d)
 	must(t, os.Rename(dir, dir+"-elsewhere"))
 	must(t, os.Rename(dir+"-elsewhere", dir))
-	// The move is announced as a rescan; the watch ends with it.
+	// The move is reported as a rescan; the watch ends with it.
 	takeUntil(t, d, func(_ map[string]bool, rescan bool) bool { return rescan })
 	if reason := goneReason(t, d); reason != GoneWatchLost {
 		t.Errorf("reason %q, want %q", reason, GoneWatchLost)

@@ -15,20 +15,19 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Dir watches one folder, not what is below it. A name that changes in any
-// way (created, renamed from or to, linked, removed, written, touched) puts
-// its key into a set until Take empties it.
+// Dir watches one folder without its subfolders. Any change of a name (created, renamed from or to,
+// linked, removed, written, touched) adds its key to a set until Take empties it.
 //
-// All methods may be called by any goroutine at any time; Run by one.
+// All methods may be called by any goroutine at any time; Run only by one.
 type Dir[K comparable] struct {
 	path    string // absolute
 	key     func(name string) (K, bool)
 	options Options
 	mode    Mode
-	watcher *fsnotify.Watcher // nil when there is none to be had
+	watcher *fsnotify.Watcher // nil if none is available
 	set     *pending[K]
 
-	root   *os.Root    // holds the folder, so that its inode is not given to another
+	root   *os.Root    // holds the folder, so that its inode is not reused
 	opened fs.FileInfo // of root
 
 	events, unknown, overflows, failures, rescans atomic.Uint64
@@ -42,14 +41,13 @@ type Dir[K comparable] struct {
 // OpenDir watches the folder dir, which must exist. The watch is in place when
 // it returns: list the folder after it, then call Run.
 //
-// key gives the key of an entry's name (raw bytes, no slash), or false for a
-// name that means nothing, which is counted as unknown. It is called by the
-// goroutine of OpenDir and of Run for every event, and must neither block nor
-// touch files. Names that begin with ProbePrefix never reach it.
+// key returns the key of an entry's name (raw bytes, no slash), or false for an unknown name, which
+// is only counted. OpenDir and Run call it on their goroutine for every event; it must neither
+// block nor access files. Names that begin with ProbePrefix never reach it.
 //
-// Where events cannot be had or trusted, OpenDir does not fail: see Mode. It
-// fails when the folder cannot be opened (a *fs.PathError) or is replaced at
-// that moment (*GoneError). The caller must let Run return or call Close.
+// If events are unavailable or unreliable, OpenDir does not fail: see Mode. It fails if the folder
+// cannot be opened (a *fs.PathError) or is replaced at that moment (*GoneError). The caller must
+// let Run return or call Close.
 func OpenDir[K comparable](dir string, key func(name string) (K, bool), o Options) (*Dir[K], error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -71,14 +69,14 @@ func OpenDir[K comparable](dir string, key func(name string) (K, bool), o Option
 	return d, nil
 }
 
-// start adds the watch and finds out whether it can be relied on.
+// start adds the watch and determines whether it is reliable.
 func (d *Dir[K]) start() Mode {
 	watcher, err := fsnotify.NewBufferedWatcher(eventBuffer)
 	if err != nil {
-		return Mode{ModeScan, noInstance(err)}
+		return Mode{ModeScan, explainNoInstance(err)}
 	}
 	if err := watcher.Add(d.path); err != nil {
-		return Mode{ModeScan, noWatch(errors.Join(err, closeWatcher(watcher)))}
+		return Mode{ModeScan, explainNoWatch(errors.Join(err, closeWatcher(watcher)))}
 	}
 	d.watcher = watcher
 	if kind := remoteKind(d.path); kind != "" {
@@ -94,9 +92,9 @@ func (d *Dir[K]) start() Mode {
 	return Mode{Name: ModeInotify}
 }
 
-// Run reads events until ctx is done, and then returns nil. It returns an
-// error when the watcher fails for good; nothing is noticed from then on, so
-// treat that as fatal. When it returns, everything the Dir held is released.
+// Run reads events until ctx is done, and then returns nil. It returns an error if the watcher
+// fails permanently; later changes are not noticed, so treat that as fatal. When it returns,
+// everything the Dir held is released.
 func (d *Dir[K]) Run(ctx context.Context) (err error) {
 	if !d.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("watch folder %s: already running", d.path)
@@ -122,7 +120,7 @@ func (d *Dir[K]) Run(ctx context.Context) (err error) {
 		case <-ctx.Done():
 			return nil
 		case <-tick:
-			d.set.askRescan()
+			d.set.requestRescan()
 		case event, ok := <-events:
 			if !ok {
 				return fmt.Errorf("watch folder %s: %w", d.path, errStopped)
@@ -133,19 +131,19 @@ func (d *Dir[K]) Run(ctx context.Context) (err error) {
 			if !ok {
 				return fmt.Errorf("watch folder %s: %w", d.path, errStopped)
 			}
-			if inARow++; d.fault(fault) && inARow >= maxFaults {
+			if inARow++; d.recordError(fault) && inARow >= maxFaults {
 				return fmt.Errorf("watch folder %s: %d errors in a row: %w", d.path, inARow, fault)
 			}
 		}
 	}
 }
 
-// receive puts the key of the event's name into the set and returns the name.
+// receive adds the key of the event's name to the set and returns the name.
 func (d *Dir[K]) receive(event fsnotify.Event) string {
 	if event.Name == d.path {
 		d.events.Add(1)
 		if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
-			d.set.askRescan()
+			d.set.requestRescan()
 		}
 		return ""
 	}
@@ -162,29 +160,29 @@ func (d *Dir[K]) receive(event fsnotify.Event) string {
 	return name
 }
 
-// fault notes an error of the watcher and says whether it is one that should
-// not happen. An overflow may happen at any time and is cured by the rescan.
-func (d *Dir[K]) fault(err error) (unexpected bool) {
+// recordError counts an error of the watcher and reports whether it is unexpected. An overflow may
+// happen at any time and is repaired by the rescan.
+func (d *Dir[K]) recordError(err error) (unexpected bool) {
 	unexpected = !errors.Is(err, fsnotify.ErrEventOverflow)
 	if unexpected {
 		d.failures.Add(1)
 	} else {
 		d.overflows.Add(1)
 	}
-	d.set.askRescan()
+	d.set.requestRescan()
 	return unexpected
 }
 
-// Ready has a value when there may be something to take. It holds one value
-// however much there is, and may have one when there is nothing.
+// Ready has a value when there may be something to take. It holds one value however much there is,
+// and may hold one when there is nothing.
 func (d *Dir[K]) Ready() <-chan struct{} { return d.set.ready }
 
-// Take empties the set and returns its keys, in no order. With rescan, events
-// were lost or cannot be had: call Check, then list the folder and look at
-// everything. The keys come beside a rescan, not instead of it.
+// Take empties the set and returns its keys in the order of arrival. rescan means that events were
+// lost or are unavailable: call Check, then list the folder and reconcile everything. The keys are
+// returned in addition to a rescan, not instead of it.
 //
-// An event for a key that arrives after Take puts the key into the set again,
-// also while the consumer is still looking: the next Take returns it.
+// An event that arrives after Take adds its key to the set again, even while the consumer is still
+// handling the key: the next Take returns it.
 func (d *Dir[K]) Take() (keys []K, rescan bool) {
 	keys, rescan = d.set.take()
 	if rescan {
@@ -193,18 +191,17 @@ func (d *Dir[K]) Take() (keys []K, rescan bool) {
 	return keys, rescan
 }
 
-// Pending says whether the next Take would return key or a rescan: something
-// has happened since the last Take. The opposite proves nothing, as an event
-// may still be on its way.
+// Pending reports whether the next Take would return key or a rescan: there was an event since the
+// last Take. False proves nothing, because an event may still be on its way.
 func (d *Dir[K]) Pending(key K) bool { return d.set.has(key) }
 
-// Waiting returns what the next Take would return, and leaves it there.
-func (d *Dir[K]) Waiting() (keys []K, rescan bool) { return d.set.waiting() }
+// Peek returns what the next Take would return, without emptying the set.
+func (d *Dir[K]) Peek() (keys []K, rescan bool) { return d.set.peek() }
 
-// Mode says how changes are noticed. It is found out by OpenDir and stays.
+// Mode returns how changes are noticed. OpenDir determines it, and it does not change.
 func (d *Dir[K]) Mode() Mode { return d.mode }
 
-// Stats counts since OpenDir.
+// Stats returns the counters since OpenDir.
 func (d *Dir[K]) Stats() Stats {
 	return Stats{
 		Events: d.events.Load(), Unknown: d.unknown.Load(), Overflows: d.overflows.Load(),
@@ -212,9 +209,9 @@ func (d *Dir[K]) Stats() Stats {
 	}
 }
 
-// Close releases the watch and the folder of a Dir whose Run was never called;
-// Run calls it itself. It may be called more than once. Called while Run is at
-// work, it ends Run with an error: cancel the context of Run instead.
+// Close releases the watch and the folder of a Dir whose Run was never called; Run calls it itself.
+// It may be called more than once. During Run it makes Run return an error: cancel the context of
+// Run instead.
 func (d *Dir[K]) Close() error {
 	d.closeOnce.Do(func() {
 		d.closed.Store(true)

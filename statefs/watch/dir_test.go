@@ -20,7 +20,7 @@ func TestEachChangeWakesItsKey(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		before []string // files that are there when the watch begins
+		before []string // files that exist when the watch begins
 		change func(in func(string) string, outside string) error
 		want   []string
 	}{
@@ -127,14 +127,14 @@ func TestKeysAreTakenOnce(t *testing.T) {
 	start(t, d)
 	write(t, filepath.Join(dir, "op-fence"), "")
 	deadline := time.After(patience)
-	for !d.Pending("op-fence") { // leave everything in the set until the last event is there
+	for !d.Pending("op-fence") { // leave everything in the set until the last event has arrived
 		select {
 		case <-d.Ready():
 		case <-deadline:
 			t.Fatal("the last event did not arrive")
 		}
 	}
-	if keys, rescan := d.Waiting(); len(keys) != 3 || rescan {
+	if keys, rescan := d.Peek(); len(keys) != 3 || rescan {
 		t.Errorf("waiting are %q, rescan %v", keys, rescan)
 	}
 	keys, rescan := d.Take()
@@ -238,7 +238,8 @@ func TestOpenDirErrors(t *testing.T) {
 	if _, err := OpenDir(filepath.Join(dir, "missing"), operationKey, Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: %v", err)
 	}
-	if _, err := OpenDir(filepath.Join(dir, "file"), operationKey, Options{}); err == nil || !strings.Contains(err.Error(), "not a directory") {
+	if _, err := OpenDir(filepath.Join(dir, "file"), operationKey, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("file: %v", err)
 	}
 }

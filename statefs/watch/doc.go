@@ -1,24 +1,22 @@
-// Package watch turns changes of a folder, or of many single files, into a
-// coalesced "look now". It is the only home of fsnotify.
+// Package watch turns changes of a folder, or of many single files, into a coalesced signal to
+// check them. It is the only package that imports fsnotify.
 //
 //	kernel queue ──► fsnotify ──Events──┐
 //	(16,384 slots)            ──Errors──┤
-//	                                    ├─► Run ──► set of keys, rescan flag ──Ready──► Take ──► your look
+//	                                    ├─► Run ──► set of keys, rescan flag ──Ready──► Take ──► consumer
 //	scan tick (scan mode only) ─────────┘   one goroutine, no file I/O          cap 1
 //
-// # Who is authority
+// # What is authoritative
 //
-// The folder is. An event is a hint that a name is worth a look, never a fact
-// about it: events arrive merged, repeated, out of date or not at all. A
-// consumer takes keys, looks at what exists, and acts on that. Taking the
-// same key twice, or a key of which nothing changed, must be harmless.
+// The folder is. An event is a hint that a name may have changed, never a fact about it: events are
+// merged, repeated, out of date or missing. A consumer takes keys, checks what exists, and acts on
+// that. Taking the same key twice, or a key without a change, must be harmless.
 //
 // # Order
 //
-// [OpenDir] adds the watch before it returns, so list the folder after it:
-// whatever was there before is in the listing, whatever comes later is an
-// event. List again whenever [Dir.Take] reports a rescan, and call
-// [Dir.Check] before a listing or a missing name is believed.
+// [OpenDir] adds the watch before it returns, so list the folder after it: existing files are in
+// the listing, and later changes cause events. List again whenever [Dir.Take] reports a rescan, and
+// call [Dir.Check] before you rely on a listing or a missing name.
 //
 // # What happens on failure
 //
@@ -26,16 +24,16 @@
 //	other watcher error     counted; a rescan is reported; too many in a row end Run with an error
 //	no instance, no watch,  Mode is "scan" with the reason: Run reports a rescan every
 //	probe event not seen    Options.ScanInterval
-//	network or FUSE folder  Mode is "scan" too, as changes made elsewhere are not seen; the
-//	                        local watch is kept beside it and makes local changes fast
-//	folder removed, moved,  no event can be relied on, least of all while a descriptor is held;
+//	network or FUSE folder  Mode is "scan" too, because remote changes cause no events; the
+//	                        local watch stays and reports local changes fast
+//	folder removed, moved,  no event is reliable, especially while a descriptor is open;
 //	mounted over, unmounted Dir.Check compares identities and returns *GoneError
 //	followed file removed   its subscribers are woken once; the next Subscribe watches the new file
 //
 // # Platforms
 //
-// Linux is the target. The package also builds for macOS, where fsnotify uses
-// kqueue: one descriptor for each file of the folder and no overflow report.
-// The table of network file systems, and the words that tell a mount from a
-// replaced folder, are Linux only; elsewhere the probe alone decides.
+// Linux is the target. The package also builds for macOS, where fsnotify uses kqueue: one
+// descriptor for each file of the folder and no overflow report. The table of network file systems,
+// and the distinction between a mount and a replaced folder, are Linux only; elsewhere only the
+// probe decides.
 package watch

@@ -12,26 +12,25 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Files wakes subscribers when single files, such as logs, are written. All
-// files share one inotify instance; all subscribers of a file share one watch.
-// What it costs, measured on Linux amd64: 60 bytes of heap for a further
-// subscriber of a path, 300 for a further path, which also takes one of the
+// Files wakes subscribers when single files, such as logs, are written. All files share one inotify
+// instance; all subscribers of a file share one watch. The cost, measured on Linux amd64: 60 bytes
+// of heap per further subscriber of a path, and 300 per further path, which also takes one of the
 // user's inotify watches (fs.inotify.max_user_watches).
 //
-// All methods may be called by any goroutine at any time; Run by one.
+// All methods may be called by any goroutine at any time; Run only by one.
 type Files struct {
 	options Options
 	mode    Mode
-	watcher *fsnotify.Watcher // nil when there is none to be had
+	watcher *fsnotify.Watcher // nil if none is available
 	polls   chan struct{}     // cap 1: the number of polled files became, or ceased to be, 0
 
-	// changing serialises what adds and removes watches with the table. Run
-	// never takes it: fsnotify can hold its own lock while it waits for Run.
+	// changing serialises all changes of watches with the table. Run never takes it: fsnotify can
+	// hold its own lock while it waits for Run.
 	changing sync.Mutex
 
 	mu          sync.Mutex // never held while the watcher is called
 	closed      bool
-	paths       map[string]*followed
+	paths       map[string]*watchedFile
 	folders     map[string]folder
 	polled      int
 	subscribers int
@@ -43,35 +42,35 @@ type Files struct {
 	closeErr  error
 }
 
-// followed is one file; its fields are guarded by Files.mu.
-type followed struct {
+// watchedFile is one file; its fields are guarded by Files.mu.
+type watchedFile struct {
 	path        string
 	subscribers []*subscription
-	polled      bool // woken by the tick, not by events
+	polled      bool // woken by the ticker, not by events
 }
 
-// OpenFiles makes the inotify instance. Where there is none to be had it does
-// not fail: see Mode. The caller must let Run return or call Close.
+// OpenFiles creates the inotify instance. If none is available, it does not fail: see Mode. The
+// caller must let Run return or call Close.
 func OpenFiles(o Options) (*Files, error) {
 	f := &Files{
 		options: o.withDefaults(),
 		mode:    Mode{Name: ModeInotify},
 		polls:   make(chan struct{}, 1),
-		paths:   make(map[string]*followed),
+		paths:   make(map[string]*watchedFile),
 		folders: make(map[string]folder),
 	}
 	watcher, err := fsnotify.NewBufferedWatcher(eventBuffer)
 	if err != nil {
-		f.mode = Mode{ModeScan, noInstance(err)}
+		f.mode = Mode{ModeScan, explainNoInstance(err)}
 		return f, nil
 	}
 	f.watcher = watcher
 	return f, nil
 }
 
-// Run wakes subscribers until ctx is done, and then returns nil. It returns an
-// error when the watcher fails for good; nobody is woken from then on. When it
-// returns, everything the Files held is released.
+// Run wakes subscribers until ctx is done, and then returns nil. It returns an error if the watcher
+// fails permanently; no subscriber is woken from then on. When it returns, everything the Files
+// held is released.
 func (f *Files) Run(ctx context.Context) (err error) {
 	if !f.running.CompareAndSwap(false, true) {
 		return errors.New("follow files: already running")
@@ -108,14 +107,14 @@ func (f *Files) Run(ctx context.Context) (err error) {
 			if !ok {
 				return fmt.Errorf("follow files: %w", errStopped)
 			}
-			if inARow++; f.fault(fault) && inARow >= maxFaults {
+			if inARow++; f.recordError(fault) && inARow >= maxFaults {
 				return fmt.Errorf("follow files: %d errors in a row: %w", inARow, fault)
 			}
 		}
 	}
 }
 
-// pollTicker gives a running ticker only while a file needs it.
+// pollTicker returns a running ticker only while a file needs polling.
 func (f *Files) pollTicker() *time.Ticker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,9 +130,9 @@ func stopTicker(t *time.Ticker) {
 	}
 }
 
-// fault notes an error of the watcher, wakes everybody, as any event may have
-// been lost, and says whether the error is one that should not happen.
-func (f *Files) fault(err error) (unexpected bool) {
+// recordError counts an error of the watcher and wakes all subscribers, because any event may have
+// been lost. It reports whether the error is unexpected.
+func (f *Files) recordError(err error) (unexpected bool) {
 	unexpected = !errors.Is(err, fsnotify.ErrEventOverflow)
 	if unexpected {
 		f.failures.Add(1)
@@ -166,7 +165,7 @@ func (f *Files) wakePolled() {
 	}
 }
 
-func (file *followed) wakeLocked() {
+func (file *watchedFile) wakeLocked() {
 	for _, s := range file.subscribers {
 		select {
 		case s.wake <- struct{}{}:
@@ -175,11 +174,11 @@ func (file *followed) wakeLocked() {
 	}
 }
 
-// Mode says how changes are noticed in general. A single file can be polled
-// although it is "inotify": see Subscribe and FilesStats.Polled.
+// Mode returns how changes are noticed in general. A single file can be polled although the mode is
+// "inotify": see Subscribe and FilesStats.Polled.
 func (f *Files) Mode() Mode { return f.mode }
 
-// Stats is what is held now and was done since OpenFiles.
+// Stats returns what is held now, and the counters since OpenFiles.
 func (f *Files) Stats() FilesStats {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -51,7 +51,7 @@ func TestFilesWakesAllSubscribers(t *testing.T) {
 	write(t, path, "line\n")
 	awaitWake(t, second)
 	write(t, other, "line\n")
-	awaitWake(t, elsewhere) // events are in order: everything before has been handed out
+	awaitWake(t, elsewhere) // events are in order, so all earlier ones were delivered
 	select {
 	case <-first:
 		t.Error("woken after cancel")
@@ -188,7 +188,8 @@ func TestSubscribeErrors(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"symlink", "fifo", "."} {
-		if _, err := f.Subscribe(filepath.Join(dir, name), wake); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		if _, err := f.Subscribe(filepath.Join(dir, name), wake); err == nil ||
+			!strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -206,8 +207,8 @@ func TestSubscribeErrors(t *testing.T) {
 	}
 }
 
-// A file that is renamed and removed at once makes fsnotify send an error with
-// its lock held. Nobody reads it here; Close needs that lock.
+// TestCloseWithAnUnreadError renames and removes a file at once, which makes fsnotify send an error
+// with its lock held. Nothing reads it here, and Close needs that lock.
 func TestCloseWithAnUnreadError(t *testing.T) {
 	t.Parallel()
 	for range 50 {

@@ -6,11 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remoteKinds names the file systems on which something else than this kernel
-// can change a folder, by the f_type of statfs(2). Those that the man page
-// does not list (ceph, gfs2, kafs, lustre, gpfs, vboxsf, vmhgfs, prl_fs) are
-// from linux/magic.h and the sources of the file systems. virtiofs shares
-// report the type of FUSE.
+// remoteKinds names the file systems on which other machines or processes can change a folder
+// without this kernel, by the f_type of statfs(2). The values missing from the man page (ceph,
+// gfs2, kafs, lustre, gpfs, vboxsf, vmhgfs, prl_fs) are from linux/magic.h and the sources of the
+// file systems. virtiofs shares report the type of FUSE.
 var remoteKinds = map[uint32]string{
 	unix.AFS_SUPER_MAGIC:   "afs",
 	unix.AFS_FS_MAGIC:      "afs",
@@ -32,8 +31,7 @@ var remoteKinds = map[uint32]string{
 	0x7c7c6673:             "prl_fs",
 }
 
-// remoteKind names the file system of path when changes can be made behind
-// this kernel's back, and is empty otherwise.
+// remoteKind returns the name of path's file system if it can change without this kernel, else "".
 func remoteKind(path string) string {
 	var stat unix.Statfs_t
 	for {

@@ -2,6 +2,6 @@
 
 package watch
 
-// remoteKind knows no file system types here: a network folder is taken for a
-// local one, and changes made elsewhere are not seen.
+// remoteKind knows no file system types here: a network folder counts as local, and remote changes
+// are not noticed.
 func remoteKind(string) string { return "" }

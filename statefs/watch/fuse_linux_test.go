@@ -24,7 +24,7 @@ func TestFUSE(t *testing.T) {
 		return
 	}
 	backing, front := t.TempDir(), t.TempDir()
-	// bindfs returns when the mount is in place; its process ends with the namespace.
+	// bindfs returns once the mount exists; its process ends with the namespace.
 	if output, err := exec.Command(bindfs, backing, front).CombinedOutput(); err != nil {
 		t.Fatalf("bindfs: %v\n%s", err, output)
 	}
@@ -36,7 +36,7 @@ func TestFUSE(t *testing.T) {
 	write(t, filepath.Join(backing, "op-behind"), "")
 	takeByListing(t, d, front, "op-behind")
 	must(t, d.Check())
-	// What is done through the mount is announced as well, beside the scan.
+	// Changes through the mount cause events too, in addition to the scan.
 	write(t, filepath.Join(front, "op-through"), "")
 	takeKey(t, d, "op-through")
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scanning makes sure that d and f, which got no events, find changes.
+// scanning checks that d and f find changes without events.
 func scanning(t *testing.T, d *Dir[string], dir string, f *Files) {
 	t.Helper()
 	start(t, d)
@@ -94,7 +94,7 @@ func TestScanWithoutFreeDescriptors(t *testing.T) {
 		fillers = append(fillers, filler)
 	}
 	f := openFiles(t, Options{ScanInterval: quickScan})
-	// One descriptor is left, which the folder itself takes.
+	// One descriptor is left, and the folder itself takes it.
 	must(t, fillers[0].Close())
 	d := openDir(t, dir, Options{ScanInterval: quickScan})
 	for _, filler := range fillers[1:] {

@@ -14,11 +14,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what must happen; only a failing test
-// waits that long.
+// patience bounds the wait for a condition; only a failing test waits that long.
 const patience = 60 * time.Second
 
-// operationKey knows the names that begin with "op-"; the key is the name.
+// operationKey accepts the names that begin with "op-"; the key is the name.
 func operationKey(name string) (string, bool) { return name, strings.HasPrefix(name, "op-") }
 
 func openDir(tb testing.TB, dir string, o Options) *Dir[string] {
@@ -56,7 +55,7 @@ func start(tb testing.TB, r interface{ Run(context.Context) error }) (stop func(
 	return stop
 }
 
-// takeUntil collects keys until enough says so.
+// takeUntil collects keys until enough returns true.
 func takeUntil(tb testing.TB, d *Dir[string], enough func(keys map[string]bool, rescan bool) bool) map[string]bool {
 	tb.Helper()
 	deadline := time.After(patience)
@@ -82,7 +81,7 @@ func takeKey(tb testing.TB, d *Dir[string], key string) map[string]bool {
 	return takeUntil(tb, d, func(keys map[string]bool, _ bool) bool { return keys[key] })
 }
 
-// takeByListing waits until a listing that a rescan asked for has the name.
+// takeByListing waits for a rescan after which a listing has the name.
 func takeByListing(tb testing.TB, d *Dir[string], dir, name string) {
 	tb.Helper()
 	takeUntil(tb, d, func(_ map[string]bool, rescan bool) bool {

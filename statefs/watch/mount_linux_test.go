@@ -15,7 +15,7 @@ func mountMemory(t *testing.T, dir string) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		t.Fatalf("mount tmpfs on %s: %v", dir, err)
 	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // or the folder cannot be removed
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // otherwise the folder cannot be removed
 }
 
 func TestCheckMountedOver(t *testing.T) {
@@ -40,7 +40,7 @@ func TestCheckMountedOver(t *testing.T) {
 		t.Errorf("bind mount: reason %q", reason)
 	}
 	must(t, unix.Unmount(dir, unix.MNT_DETACH))
-	// A bind mount of the folder itself is the same folder, and is still seen.
+	// A bind mount of the folder on itself is the same folder, and its changes are still seen.
 	must(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
 	must(t, d.Check())
 	write(t, filepath.Join(dir, "op-a"), "")

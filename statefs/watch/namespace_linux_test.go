@@ -12,9 +12,8 @@ import (
 
 const childVariable = "JOBDIR_WATCH_TEST_CHILD"
 
-// inChild runs the calling test again in a process of its own and returns
-// false in the parent, once that process has ended well. In the child it
-// returns true, and the test goes on.
+// inChild runs the calling test again in a child process. In the parent it returns false once the
+// child has succeeded. In the child it returns true, and the test goes on.
 func inChild(t *testing.T, attributes *syscall.SysProcAttr) bool {
 	t.Helper()
 	if os.Getenv(childVariable) == t.Name() {
@@ -38,9 +37,8 @@ func inChild(t *testing.T, attributes *syscall.SysProcAttr) bool {
 	return false
 }
 
-// inNamespace is inChild with user, mount and process namespaces: the child may
-// mount and set its own inotify limits without root rights, and whatever it
-// leaves ends with it.
+// inNamespace is inChild with user, mount and process namespaces: the child may mount and set its
+// own inotify limits without root, and whatever it leaves ends with it.
 func inNamespace(t *testing.T) bool {
 	t.Helper()
 	if !inChild(t, &syscall.SysProcAttr{

@@ -7,29 +7,28 @@ import (
 
 // The two values of Mode.Name.
 const (
-	// ModeInotify means that each change is announced by the kernel (by kqueue
-	// on macOS).
+	// ModeInotify means that the kernel reports each change (kqueue on macOS).
 	ModeInotify = "inotify"
-	// ModeScan means that changes may go unannounced, so a look at everything
-	// is asked for at each Options.ScanInterval.
+	// ModeScan means that changes may cause no event, so a rescan is reported at each
+	// Options.ScanInterval.
 	ModeScan = "scan"
 )
 
-// Mode says how changes are noticed.
+// Mode is how changes are noticed.
 type Mode struct {
 	// Name is ModeInotify or ModeScan.
 	Name string `json:"name"`
-	// Reason says why the mode is "scan", or what could not be verified about
-	// "inotify". It is a phrase for people; empty when there is nothing to say.
+	// Reason is why the mode is "scan", or what could not be verified about "inotify". It is a
+	// phrase for people and may be empty.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Options of OpenDir and OpenFiles. The zero value means the defaults.
+// Options configures OpenDir and OpenFiles. The zero value means the defaults.
 type Options struct {
-	// ScanInterval is the time between two looks in scan mode; default 1 s.
+	// ScanInterval is the time between two rescans in scan mode; default 1 s.
 	ScanInterval time.Duration
-	// ProbeTimeout is how long OpenDir waits for the event of its probe file;
-	// default 2 s. Nothing waits that long where events work.
+	// ProbeTimeout is how long OpenDir waits for the event of its probe file; default 2 s. If
+	// events work, it waits only for the event.
 	ProbeTimeout time.Duration
 }
 
@@ -39,21 +38,21 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Stats counts what a Dir has seen since it was opened.
+// Stats counts the events of a Dir since it was opened.
 type Stats struct {
-	Events    uint64 `json:"events"`    // events read, those of unknown names included, probes not
+	Events    uint64 `json:"events"`    // events read, including unknown names, without probes
 	Unknown   uint64 `json:"unknown"`   // events of names that the key function refused
-	Overflows uint64 `json:"overflows"` // times the kernel's queue overflowed
+	Overflows uint64 `json:"overflows"` // times that the kernel's queue overflowed
 	Errors    uint64 `json:"errors"`    // other errors of the watcher
-	Rescans   uint64 `json:"rescans"`   // rescans handed out by Take
+	Rescans   uint64 `json:"rescans"`   // rescans returned by Take
 }
 
-// FilesStats is what a Files holds and has done since it was opened.
+// FilesStats describes a Files: what it holds, and its counters since it was opened.
 type FilesStats struct {
 	Paths       int    `json:"paths"`       // files that are followed now
 	Subscribers int    `json:"subscribers"` // subscriptions not yet cancelled
-	Polled      int    `json:"polled"`      // files of Paths whose subscribers are woken by the tick
+	Polled      int    `json:"polled"`      // files of Paths whose subscribers are woken by the ticker
 	Events      uint64 `json:"events"`      // events read
-	Overflows   uint64 `json:"overflows"`   // times the kernel's queue overflowed
+	Overflows   uint64 `json:"overflows"`   // times that the kernel's queue overflowed
 	Errors      uint64 `json:"errors"`      // other errors of the watcher
 }

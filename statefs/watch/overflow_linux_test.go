@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// moreThanFits is more events than the kernel's queue and the buffers of a
-// reader that does not read can hold.
+// moreThanFits returns more events than the kernel's queue and the buffers of an idle reader can
+// hold.
 func moreThanFits(t *testing.T) int {
 	t.Helper()
 	data, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
@@ -21,7 +21,7 @@ func moreThanFits(t *testing.T) int {
 	return limit + eventBuffer + fsnotifyBuffer + 4000
 }
 
-// flood makes that many events in dir.
+// flood causes that many events in dir.
 func flood(t *testing.T, dir string) {
 	t.Helper()
 	for i := range moreThanFits(t) / 2 {
@@ -36,7 +36,7 @@ func TestDirOverflow(t *testing.T) {
 	dir := t.TempDir()
 	d := openDir(t, dir, Options{})
 	flood(t, dir)
-	write(t, filepath.Join(dir, "op-lost"), "") // its event finds no place
+	write(t, filepath.Join(dir, "op-lost"), "") // its event does not fit
 	start(t, d)
 	keys := takeUntil(t, d, func(_ map[string]bool, rescan bool) bool { return rescan })
 	if keys["op-lost"] {
@@ -62,7 +62,7 @@ func TestFilesOverflowWakesEverybody(t *testing.T) {
 	wake := make(chan struct{}, 1)
 	_, err := f.Subscribe(quiet, wake)
 	must(t, err)
-	// Two files in turn, as the kernel merges equal events that follow each other.
+	// Two files in turn, because the kernel merges equal consecutive events.
 	var loud [2]*os.File
 	for i := range loud {
 		path := filepath.Join(dir, fmt.Sprintf("loud%d.log", i))

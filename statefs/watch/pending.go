@@ -1,22 +1,22 @@
 package watch
 
 import (
-	"maps"
 	"slices"
 	"sync"
 )
 
-// keptKeys is the size up to which the emptied set is used again: clearing a
-// map costs as much as the most it ever held.
-const keptKeys = 1024
+// maxReusedKeys is the size up to which the emptied map is reused: clearing a map costs as much as
+// its largest size ever.
+const maxReusedKeys = 1024
 
-// pending is the de-duplicating set between the reader and the consumer. It
-// is bounded by the number of different keys, not by the number of events.
+// pending is the deduplicating set between the reader and the consumer. It is bounded by the number
+// of different keys, not of events.
 type pending[K comparable] struct {
 	ready chan struct{} // cap 1
 
 	mu     sync.Mutex
 	keys   map[K]struct{} // guarded by mu
+	order  []K            // guarded by mu: the same keys in order of arrival
 	rescan bool           // guarded by mu
 }
 
@@ -26,20 +26,22 @@ func newPending[K comparable]() *pending[K] {
 
 func (p *pending[K]) add(key K) {
 	p.mu.Lock()
-	p.keys[key] = struct{}{}
+	if _, is := p.keys[key]; !is {
+		p.keys[key] = struct{}{}
+		p.order = append(p.order, key)
+	}
 	p.mu.Unlock()
 	p.signal()
 }
 
-func (p *pending[K]) askRescan() {
+func (p *pending[K]) requestRescan() {
 	p.mu.Lock()
 	p.rescan = true
 	p.mu.Unlock()
 	p.signal()
 }
 
-// signal comes after the change it announces, so that a consumer that was
-// woken finds it.
+// signal must follow the change that it reports, so that a woken consumer finds it.
 func (p *pending[K]) signal() {
 	select {
 	case p.ready <- struct{}{}:
@@ -51,14 +53,8 @@ func (p *pending[K]) take() (keys []K, rescan bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	rescan, p.rescan = p.rescan, false
-	if len(p.keys) == 0 {
-		return nil, rescan
-	}
-	keys = make([]K, 0, len(p.keys))
-	for key := range p.keys {
-		keys = append(keys, key)
-	}
-	if len(p.keys) > keptKeys {
+	keys, p.order = p.order, nil
+	if len(p.keys) > maxReusedKeys {
 		p.keys = make(map[K]struct{})
 	} else {
 		clear(p.keys)
@@ -73,8 +69,8 @@ func (p *pending[K]) has(key K) bool {
 	return ok || p.rescan
 }
 
-func (p *pending[K]) waiting() (keys []K, rescan bool) {
+func (p *pending[K]) peek() (keys []K, rescan bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Collect(maps.Keys(p.keys)), p.rescan
+	return slices.Clone(p.order), p.rescan
 }

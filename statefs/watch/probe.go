@@ -11,23 +11,21 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// ProbePrefix begins the names of the probe files that OpenDir creates and
-// removes in the watched folder: ".jobdir-probe-PID-N", empty. One that stays
-// behind was left by a process that was killed at that moment, and may be
-// removed. Events of such names are neither counted nor given to the key
+// ProbePrefix begins the names of the empty probe files that OpenDir creates and removes in the
+// watched folder: ".jobdir-probe-PID-N". A leftover file is from a process that was killed at that
+// moment, and may be removed. Events of such names are neither counted nor passed to the key
 // function.
 const ProbePrefix = ".jobdir-probe-"
 
-// maxProbeNames bounds the search for a free name: leftovers are in the way
-// where every process has the same PID, as in a container.
+// maxProbeNames bounds the search for a free name: in containers, where every process may have the
+// same PID, leftovers can occupy names.
 const maxProbeNames = 1000
 
 var probeNumber atomic.Uint64
 
-// probe creates a file in the folder and waits for its event. Events of other
-// names that arrive meanwhile go into the set. An error means that no file
-// could be made (a read-only folder, no permission, a full disk), which says
-// nothing about events.
+// probe creates a file in the folder and waits for its event. Events of other names that arrive
+// first go into the set. An error means that no file could be created (a read-only folder, no
+// permission, a full disk), which proves nothing about events.
 func (d *Dir[K]) probe(watcher *fsnotify.Watcher) (seen bool, err error) {
 	name, err := d.createProbe()
 	if err != nil {
@@ -51,9 +49,9 @@ func (d *Dir[K]) probe(watcher *fsnotify.Watcher) (seen bool, err error) {
 			if !ok {
 				return false, nil
 			}
-			if !d.fault(fault) {
-				// The probe's own event may be among those lost, but a queue
-				// that overflows is one that is filled.
+			if !d.recordError(fault) {
+				// The probe's own event may be lost, but an overflowing queue proves that events
+				// arrive.
 				return true, nil
 			}
 		case <-deadline.C:

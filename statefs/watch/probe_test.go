@@ -10,8 +10,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A watcher that works but hears nothing of the folder is what a file system
-// without events looks like.
+// TestProbeNotices uses a working watcher without a watch on the folder, which behaves like a file
+// system without events.
 func TestProbeNotices(t *testing.T) {
 	t.Parallel()
 	dir, elsewhere := t.TempDir(), t.TempDir()

@@ -14,38 +14,35 @@ import (
 // subscription is one subscriber of one file; guarded by Files.mu.
 type subscription struct {
 	wake  chan<- struct{}
-	file  *followed
+	file  *watchedFile
 	index int // in file.subscribers; -1 once cancelled
 }
 
-// folder is what is remembered of a folder with followed files: its path
-// without symbolic links, so that two spellings of a file share one watch, and
-// the kind of its file system if changes there can go unannounced.
+// folder caches facts about a folder with followed files: its path without symbolic links, so that
+// two spellings of a file share one watch, and the kind of its file system if changes there may
+// cause no events.
 type folder struct {
 	path   string
 	remote string
 }
 
-// Subscribe sends on wake, without waiting, whenever the regular file path may
-// have changed: written, truncated, touched, removed, or after events were
-// lost. wake needs a capacity of at least 1 and may be shared; a wake-up may
-// come without a change. Subscribe first, then read: what is written after
-// Subscribe returns is announced. cancel ends it, may be called more than
-// once, and leaves at most one value in wake.
+// Subscribe sends on wake, without blocking, whenever the regular file path may have changed:
+// written, truncated, touched, removed, or after events were lost. wake needs a capacity of at
+// least 1 and may be shared; it may be signalled without a change. Subscribe first, then read:
+// every write after Subscribe returns is signalled. cancel ends the subscription, may be called
+// more than once, and leaves at most one value in wake.
 //
-// Where events do not work (no instance, no watch left, a network or FUSE file
-// system, a file with several names, of which fsnotify reports only one) the
-// subscribers of that file are woken every Options.ScanInterval instead. Spell
-// a file's folder the same way each time, or by symbolic links: the second of
-// two spellings by way of a bind mount is not told apart and hears nothing.
+// If events do not work (no instance, no watch left, a network or FUSE file system, a file with
+// several names, of which fsnotify reports only one), the subscribers of that file are woken every
+// Options.ScanInterval instead. Use the same spelling of a file's folder each time, or symbolic
+// links: of two spellings through a bind mount, the second is not recognised as the same file and
+// gets no signal.
 //
-// When the file is removed or renamed its subscribers are woken and then hear
-// no more of that path, until a Subscribe finds a new file there: it watches
-// that one for all of them. A removed file that a program still writes is
-// announced on.
+// When the file is removed or renamed, its subscribers are woken and then get no further signals
+// for that path, until a Subscribe finds a new file there and watches it for all of them. A removed
+// file that a program still writes keeps causing signals.
 //
-// It fails with fs.ErrNotExist when there is no such file, and fs.ErrClosed
-// after Run or Close.
+// It fails with fs.ErrNotExist if there is no such file, and with fs.ErrClosed after Run or Close.
 func (f *Files) Subscribe(path string, wake chan<- struct{}) (cancel func(), err error) {
 	if cap(wake) == 0 {
 		return nil, fmt.Errorf("follow file %s: the wake channel needs a capacity of at least 1", path)
@@ -61,8 +58,8 @@ func (f *Files) Subscribe(path string, wake chan<- struct{}) (cancel func(), err
 		return nil, err
 	}
 	if !polled {
-		// Always, not for the first subscriber only: the file may have been
-		// replaced, and the kernel knows the watch that is already there.
+		// Always, not only for the first subscriber: the file may have been replaced, and adding an
+		// existing watch again does nothing.
 		err = f.watcher.Add(path)
 	}
 	switch {
@@ -84,8 +81,8 @@ func (f *Files) Subscribe(path string, wake chan<- struct{}) (cancel func(), err
 	}, nil
 }
 
-// resolve gives the one spelling of path that events carry, and says whether
-// events cannot be relied on for this file.
+// resolve returns the spelling of path that events use, and whether events are unreliable for this
+// file.
 func (f *Files) resolve(path string) (resolved string, polled bool, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -132,7 +129,7 @@ func (f *Files) insert(path string, wake chan<- struct{}) (*subscription, error)
 	}
 	file, ok := f.paths[path]
 	if !ok {
-		file = &followed{path: path}
+		file = &watchedFile{path: path}
 		f.paths[path] = file
 	}
 	s := &subscription{wake: wake, file: file, index: len(file.subscribers)}
@@ -141,7 +138,7 @@ func (f *Files) insert(path string, wake chan<- struct{}) (*subscription, error)
 	return s, nil
 }
 
-func (f *Files) poll(file *followed) {
+func (f *Files) poll(file *watchedFile) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if file.polled {
@@ -153,17 +150,17 @@ func (f *Files) poll(file *followed) {
 	}
 }
 
-// removeLocked takes s out, and the watch with the last subscriber. It needs
-// f.changing, so that no Subscribe adds the watch in between.
+// removeLocked removes s, and the watch with the last subscriber. The caller holds f.changing, so
+// that no Subscribe adds the watch in between.
 func (f *Files) removeLocked(s *subscription) {
 	if last := f.forget(s); !last || f.watcher == nil {
 		return
 	}
-	// The watch may be gone with the file already, which is the usual error.
+	// The watch may have disappeared with the file already, which is the usual error.
 	_ = f.watcher.Remove(s.file.path)
 }
 
-// forget takes s out of the table and says whether it was the file's last.
+// forget removes s from the table and reports whether it was the file's last subscription.
 func (f *Files) forget(s *subscription) (last bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,10 +14,13 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/jobdir/jobdir/internal/prooftest"
 )
 
-// unreliable stands between the kernel and a Dir: of a third of the events it drops, doubles, delays or swaps some, and like the
-// kernel it announces at some time that events were lost, by an overflow. It also sends overflows where nothing was lost.
+// unreliable sits between the kernel and a Dir. It drops, doubles, delays or swaps a third of the
+// events and, like the kernel, reports lost events later by an overflow. It also sends overflows
+// without a loss.
 type unreliable struct {
 	random    *rand.Rand
 	events    chan fsnotify.Event
@@ -30,14 +33,16 @@ type unreliable struct {
 	overflows int
 }
 
-// interpose replaces what a Dir reads from; call it before Run. The layer ends with the context, or with the watcher.
+// interpose replaces the channels that a Dir reads; call it before Run. The layer ends with the
+// context or the watcher.
 func interpose(d *Dir[string], random *rand.Rand) *unreliable {
 	u := &unreliable{random: random, events: make(chan fsnotify.Event), faults: make(chan error)}
 	d.watcher.Events, d.watcher.Errors = u.events, u.faults
 	return u
 }
 
-// run passes on until it has seen the name that is made last. What it held back it sends then, and that events were lost.
+// run passes events on until it has seen the name that is created last. Then it sends the delayed
+// events and reports the loss.
 func (u *unreliable) run(kernel <-chan fsnotify.Event, last string) {
 	for event := range kernel {
 		u.pass(event)
@@ -84,20 +89,19 @@ func (u *unreliable) overflow() {
 	u.faults <- fsnotify.ErrEventOverflow
 }
 
-// TestUnreliableEvents changes files under a watch whose events are dropped, doubled, delayed and swapped. A consumer that looks at
-// what it is told to look at, and at everything when it is told so, knows in the end what is there.
+// TestUnreliableEvents changes files under a watch whose events are dropped, doubled, delayed and
+// swapped. A consumer that checks the reported keys, and everything on a rescan, must know the
+// final content of the folder.
 func TestUnreliableEvents(t *testing.T) {
 	t.Parallel()
-	runs := 40
-	if os.Getenv("JOBDIR_TORTURE") == "full" {
-		runs = 500
-	}
+	runs := prooftest.Count(10, 40, 500)
 	var dropped, doubled, delayed, overflows int
 	for range runs {
 		u := unreliableRun(t, uint64(time.Now().UnixNano()))
 		dropped, doubled, delayed, overflows = dropped+u.dropped, doubled+u.doubled, delayed+u.delayed, overflows+u.overflows
 	}
-	t.Logf("%d runs: %d events dropped, %d doubled, %d delayed and swapped, %d overflows, nothing missed", runs, dropped, doubled, delayed, overflows)
+	t.Logf("%d runs: %d events dropped, %d doubled, %d delayed and swapped, %d overflows, nothing missed", runs, dropped,
+		doubled, delayed, overflows)
 }
 
 func unreliableRun(t *testing.T, seed uint64) *unreliable {
@@ -172,7 +176,7 @@ func unreliableRun(t *testing.T, seed uint64) *unreliable {
 	return u
 }
 
-// change makes, renames or removes one of a few files.
+// change creates, renames or removes one of a few files.
 func change(t *testing.T, dir string, random *rand.Rand) {
 	t.Helper()
 	name := func() string { return filepath.Join(dir, fmt.Sprintf("op-%d", random.IntN(8))) }

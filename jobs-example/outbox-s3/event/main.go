@@ -1,8 +1,9 @@
-// Command event plays those who make the entries that outbox-s3 stores, for whoever tries the example without a shell of MongoDB at hand:
+// Command event plays the programs that create the entries which outbox-s3 stores. It lets you try the
+// example without a MongoDB shell:
 //
 //	event add ID              a document in the outbox, and an entry that has no prediction yet
 //	event predict ID LABEL    the prediction
-//	event show ID             what the outbox says
+//	event show ID             the entry in the outbox
 //
 // It reads MONGO_URI and RUNNER_MONGO_URI as outbox-s3 does.
 package main
@@ -34,20 +35,25 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	source, err := collection(cmp.Or(os.Getenv("RUNNER_MONGO_URI"), os.Getenv("MONGO_URI")), "runner_db", "runner_predictions")
+	source, err := collection(cmp.Or(os.Getenv("RUNNER_MONGO_URI"), os.Getenv("MONGO_URI")), "runner_db",
+		"runner_predictions")
 	if err != nil {
 		return err
 	}
 	switch {
 	case len(args) == 2 && args[0] == "add":
-		if _, err := outbox.InsertOne(ctx, bson.D{{Key: "_id", Value: args[1]}, {Key: "status", Value: "pending"}}); err != nil {
+		if _, err := outbox.InsertOne(ctx, bson.D{
+			{Key: "_id", Value: args[1]},
+			{Key: "status", Value: "pending"},
+		}); err != nil {
 			return err
 		}
 		_, err = source.InsertOne(ctx, bson.D{{Key: "_id", Value: args[1]}, {Key: "status", Value: "predictable"}})
 		return err
 	case len(args) == 3 && args[0] == "predict":
 		prediction := bson.D{{Key: "label", Value: args[2]}, {Key: "score", Value: 0.93}}
-		result, err := source.UpdateOne(ctx, bson.D{{Key: "_id", Value: args[1]}}, bson.D{{Key: "$set", Value: bson.D{{Key: "prediction", Value: prediction}}}})
+		result, err := source.UpdateOne(ctx, bson.D{{Key: "_id", Value: args[1]}},
+			bson.D{{Key: "$set", Value: bson.D{{Key: "prediction", Value: prediction}}}})
 		if err == nil && result.MatchedCount == 0 {
 			err = fmt.Errorf("there is no entry %q; 'event add %[1]s' makes it", args[1])
 		}

@@ -2,8 +2,9 @@
 //
 //	testserver ADDRESS FOLDER
 //
-// It is FerretDB with SQLite, in a module of its own, so that neither the daemon nor the example carries it. SQLite keeps each statement on the
-// disk, so that a server which is killed goes on where it was. What it lacks: change streams, transactions, and updates that are atomic.
+// It is FerretDB with SQLite, in a module of its own, so that neither the daemon nor the example carries it. SQLite
+// keeps each statement on the disk, so that a server which is killed goes on where it was. What it lacks: change
+// streams, transactions, and updates that are atomic.
 package main
 
 import (

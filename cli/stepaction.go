@@ -1,0 +1,324 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/daemon/acts"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// stepActionTimeout is how long a daemon may take to carry out a request about a step, so that the next
+// command sees its effect. It usually takes milliseconds.
+const stepActionTimeout = 5 * time.Second
+
+// stepActionOptions are the options of a request about a step.
+type stepActionOptions struct {
+	action statefs.Action
+	step   string
+	reason string
+	by     string
+	wait   waitFlag
+	json   bool
+}
+
+// flags gives a command the flags of a request about a step.
+func (o *stepActionOptions) flags(a *app, cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why; it is kept in the record")
+	cmd.Flags().StringVar(&o.by, "by", "", "who asks (default: your user name); a token says it too, and wins")
+	if o.action != statefs.Set {
+		cmd.Flags().StringVar(&o.step, "step", "", "the step that is meant (default: the one at which the operation stands)")
+		_ = cmd.RegisterFlagCompletionFunc("step", a.completeStep) // the flag exists
+	}
+}
+
+// args returns the arguments of the request.
+func (o *stepActionOptions) args() statefs.Args {
+	by := o.by
+	if by == "" {
+		by = userName()
+	}
+	return statefs.Args{Step: o.step, By: by, Reason: o.reason}
+}
+
+// userName returns the name of the user, "" if the system knows none.
+func userName() string {
+	if who, err := user.Current(); err == nil {
+		return who.Username
+	}
+	return strconv.Itoa(os.Getuid())
+}
+
+// stepActionCommand makes skip, approve and reject.
+func (a *app) stepActionCommand(ask statefs.Action, short, long string) *cobra.Command {
+	opts := stepActionOptions{action: ask}
+	cmd := &cobra.Command{
+		Use:   string(ask) + " ID...",
+		Short: short,
+		Long: long + `
+
+Who asked, when and why is kept in the record. The request is a file in the storage directory: without a daemon it waits on disk
+for the next one. An ID may be shortened to its end, such as r42 or 42.`,
+		Example:           fmt.Sprintf("  jobdir %s r42 --reason 'the source has no such track'", ask),
+		Args:              needs("an ID"),
+		ValidArgsFunction: a.completeIDs(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.stepAction(cmd.Context(), conf, opts, args, nil)
+		},
+	}
+	opts.flags(a, cmd)
+	addWait(cmd, &opts.wait, "it was carried out")
+	jsonFlag(cmd, &opts.json)
+	return cmd
+}
+
+func (a *app) setCommand() *cobra.Command {
+	opts := stepActionOptions{action: statefs.Set}
+	cmd := &cobra.Command{
+		Use:   "set ID NAME=VALUE...",
+		Short: "Correct values of an operation that waits for a person",
+		Long: `set corrects parameters (params.NAME=VALUE) and outputs of steps (steps.STEP.outputs.NAME=VALUE) of an operation with steps that waits
+for a person or for its next attempt. They count from the next try on, which 'jobdir retry' begins. A parameter has the type that the
+job gives it; an output is JSON, and what is no JSON is a text.
+
+Who set what, when and why is kept in the record. Without a daemon the request waits on disk for the next one.`,
+		Example:           "  jobdir set r42 params.path=/srv/other.mkv --reason 'moved'\n  jobdir set r42 steps.split.outputs.count=3",
+		Args:              needs("an ID"),
+		ValidArgsFunction: a.completeIDs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conf, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			pairs, err := parsePairs(args[1:])
+			if err != nil {
+				return err
+			}
+			if len(pairs) == 0 {
+				return usagef("set: nothing to set is given: params.NAME=VALUE or steps.STEP.outputs.NAME=VALUE")
+			}
+			for name := range pairs {
+				if _, ok := statefs.ParseValueName(name); !ok {
+					return usagef("set: %q is no value: it is params.NAME or steps.STEP.outputs.NAME", name)
+				}
+			}
+			return a.stepAction(cmd.Context(), conf, opts, args[:1], pairs)
+		},
+	}
+	opts.flags(a, cmd)
+	addWait(cmd, &opts.wait, "it was carried out")
+	jsonFlag(cmd, &opts.json)
+	return cmd
+}
+
+// stepAction sends a request about a step to operations. pairs are the values of a set.
+func (a *app) stepAction(ctx context.Context, conf *loaded, opts stepActionOptions, texts []string,
+	pairs map[string]string,
+) error {
+	var answers []*client.Answer
+	show := func(id statefs.ID, answer *client.Answer, err error) error {
+		if err != nil {
+			return opts.wait.noEffect(err)
+		}
+		answers = append(answers, answer)
+		if !opts.json {
+			a.streams.notice("%s", printable(answer.Message))
+		}
+		switch {
+		case !opts.wait.given: // return as soon as the request is on disk
+		case answer.Pending:
+			a.streams.notice("%s is %s: the request was not carried out within %s, and stands", id,
+				answer.State, opts.wait.atMost())
+			return &codeError{code: exitTemporary}
+		case !answer.InEffect():
+			a.streams.notice("%s is %s: the request did not take effect; 'jobdir logs %s' says why", id, answer.State, id)
+			return &codeError{code: exitFailure}
+		}
+		return nil
+	}
+	err := a.reach(ctx, conf, func(c *client.Client) error {
+		return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
+			args := opts.args()
+			if err := remoteValues(ctx, c, id, pairs, &args); err != nil {
+				return err
+			}
+			answer, err := c.StepAction(ctx, id, opts.action, args, cmp.Or(opts.wait.atMost(), stepActionTimeout))
+			return show(id, answer, err)
+		})
+	}, func(tree *statefs.Tree) error {
+		a.streams.notice("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
+		return resolveLocal(tree).each(texts, func(id statefs.ID) error {
+			answer, err := stepActionInTree(ctx, tree, id, opts.action, opts.args(), pairs)
+			if err == nil {
+				answer.Pending = opts.wait.given
+			}
+			return show(id, answer, err)
+		})
+	})
+	if opts.json {
+		return errors.Join(err, a.streams.json(append([]*client.Answer{}, answers...)))
+	}
+	return err
+}
+
+// remoteValues gives the values of a set the types that the job declares.
+func remoteValues(ctx context.Context, c *client.Client, id statefs.ID, pairs map[string]string,
+	args *statefs.Args,
+) error {
+	if len(pairs) == 0 {
+		return nil
+	}
+	op, err := c.Operation(ctx, id)
+	if err != nil {
+		return err
+	}
+	types := make(map[string]string)
+	if job, err := c.Job(ctx, op.Group, op.Job); err == nil { // on an error the daemon reports the cause
+		for _, p := range job.Params {
+			types[p.Name] = p.Type
+		}
+	}
+	return setValues(types, pairs, args)
+}
+
+// setValues parses texts into values: a parameter by its type, an output as JSON or else as text.
+func setValues(types map[string]string, pairs map[string]string, args *statefs.Args) error {
+	args.Values = make(map[string]json.RawMessage)
+	for text, value := range pairs {
+		var typed any = value
+		name, _ := statefs.ParseValueName(text) // the command has checked it
+		switch {
+		case name.Step != "" && json.Valid([]byte(value)):
+			typed = json.RawMessage(value)
+		case name.Step == "":
+			var err error
+			if typed, err = client.TypedValue(name.Name, types[name.Name], value); err != nil {
+				return err
+			}
+		}
+		raw, err := json.Marshal(typed)
+		if err != nil {
+			return usagef("%s: %w", text, err)
+		}
+		args.Values[text] = raw
+	}
+	return nil
+}
+
+// stepActionInTree leaves a request about a step in the directory, if the record shows that it can have an
+// effect.
+func stepActionInTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, ask statefs.Action, args statefs.Args,
+	pairs map[string]string,
+) (*client.Answer, error) {
+	rec, err := tree.ReadRecord(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return requestTree(ctx, tree, id, ask, nil) // the program that owns the foreign operation decides
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", ask, id, err)
+	}
+	state, err := tree.State(id)
+	if err != nil {
+		return nil, err
+	}
+	def := definitionIn(tree, rec)
+	if len(pairs) > 0 {
+		types := make(map[string]string)
+		if def != nil {
+			for i := range def.Params {
+				types[def.Params[i].Name] = string(def.Params[i].Type)
+			}
+		}
+		if err := setValues(types, pairs, &args); err != nil {
+			return nil, err
+		}
+	}
+	if args, err = acts.Check(def, rec, state, ask, args); err != nil {
+		return nil, &usageError{err}
+	}
+	line, err := args.JSON()
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	if err := tree.Request(ctx, id, ask, line); err != nil {
+		return nil, err
+	}
+	answer := &client.Answer{
+		Success: true, ID: id, Action: ask, Step: args.Step,
+		Message: requested(ask, id), State: state,
+	}
+	if args.Step != "" {
+		answer.Message += ", step " + args.Step
+	}
+	return answer, nil
+}
+
+// definitionIn reads the definition under which an operation was submitted, or nil if it cannot be read.
+func definitionIn(tree *statefs.Tree, rec *statefs.Record) *catalog.Definition {
+	source, err := tree.Definition(rec.Definition)
+	if err != nil {
+		return nil
+	}
+	list, err := catalog.Parse("definitions/"+rec.Definition+".yaml", source)
+	if err != nil || len(list) != 1 {
+		return nil
+	}
+	return list[0]
+}
+
+// completeStep suggests the steps of the operation that is the first argument.
+func (a *app) completeStep(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	conf, err := a.load(cmd)
+	if err != nil || len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, stop := context.WithTimeout(cmd.Context(), completeWithin)
+	defer stop()
+	var found []string
+	err = a.reach(ctx, conf, func(c *client.Client) error {
+		id, err := resolveRemote(ctx, c).one(args[0])
+		if err != nil {
+			return err
+		}
+		op, err := c.Operation(ctx, id)
+		if err == nil {
+			for i := range op.Steps {
+				found = append(found, cobra.CompletionWithDesc(op.Steps[i].Name, string(op.Steps[i].Status)))
+			}
+		}
+		return err
+	}, func(tree *statefs.Tree) error {
+		id, err := resolveLocal(tree).one(args[0])
+		if err != nil {
+			return err
+		}
+		rec, err := tree.ReadRecord(id)
+		if err == nil {
+			for i := range rec.Steps {
+				found = append(found, cobra.CompletionWithDesc(rec.Steps[i].Name, string(rec.Steps[i].Status)))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		cobra.CompDebugln(err.Error(), false)
+	}
+	return slices.Clip(found), cobra.ShellCompDirectiveNoFileComp
+}

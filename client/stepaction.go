@@ -1,0 +1,121 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// StepAction acts on a step of an operation: skip, set, approve, reject, or the retry of a live operation. Without a
+// step in args it acts on the current step. It returns when the request is durable or, with a wait above zero, when
+// it was carried out or the wait is over. The error is an *[Error]: 400 when args are invalid, 404 or 410 when there
+// is no such operation, 409 when the request does not apply in its state.
+func (c *Client) StepAction(ctx context.Context, id statefs.ID, ask statefs.Action, args statefs.Args,
+	wait time.Duration,
+) (*Answer, error) {
+	query := url.Values{}
+	if wait > 0 {
+		query.Set("wait", wait.String())
+	}
+	var answer Answer
+	if err := c.call(ctx, http.MethodPost, operationPath(id, "/"+url.PathEscape(string(ask))), query, args,
+		&answer); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", ask, id, err)
+	}
+	return &answer, nil
+}
+
+// Skip continues an operation without a step that has failed or waits for an approval.
+func (c *Client) Skip(ctx context.Context, id statefs.ID, args statefs.Args) (*Answer, error) {
+	return c.StepAction(ctx, id, statefs.Skip, args, 0)
+}
+
+// Set corrects values for the next attempt: parameters by "params.NAME", outputs by "steps.NAME.outputs.NAME".
+func (c *Client) Set(ctx context.Context, id statefs.ID, values map[string]any, args statefs.Args) (*Answer, error) {
+	args.Values = make(map[string]json.RawMessage, len(values))
+	for name, value := range values {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return nil, fmt.Errorf("set %s of %s: %w", name, id, err)
+		}
+		args.Values[name] = raw
+	}
+	return c.StepAction(ctx, id, statefs.Set, args, 0)
+}
+
+// Approve continues an operation that waits for an approval.
+func (c *Client) Approve(ctx context.Context, id statefs.ID, args statefs.Args) (*Answer, error) {
+	return c.StepAction(ctx, id, statefs.Approve, args, 0)
+}
+
+// Reject ends an operation that waits for an approval.
+func (c *Client) Reject(ctx context.Context, id statefs.ID, args statefs.Args) (*Answer, error) {
+	return c.StepAction(ctx, id, statefs.Reject, args, 0)
+}
+
+// RetryStep is Retry from a step on: that step and all of its dependents are repeated. Without a step it begins at the
+// current step of a live operation, or at the first step that is not done of an ended one. With a wait above zero it
+// returns when the request was carried out or the wait is over; a new operation always exists when it returns.
+func (c *Client) RetryStep(ctx context.Context, id statefs.ID, args statefs.Args,
+	wait time.Duration,
+) (*Retried, error) {
+	query := url.Values{}
+	if wait > 0 {
+		query.Set("wait", wait.String())
+	}
+	return c.retry(ctx, id, query, args)
+}
+
+// StepOutput is the output of a step in one of its runs. The caller closes it.
+type StepOutput struct {
+	io.ReadCloser
+	// Run is the number of that run, 0 when the step has not begun. Runs are all known runs of the step, the first one
+	// first.
+	Run  int
+	Runs []int
+}
+
+// StepOutput returns the output of a step in a run: one of StepOutput.Runs, or 0 for its last one. The error is an
+// *[Error] with status 404 when there is no such operation, step or run.
+func (c *Client) StepOutput(ctx context.Context, id statefs.ID, step string, run int) (*StepOutput, error) {
+	query := url.Values{"step": {step}}
+	if run != 0 {
+		query.Set("run", strconv.Itoa(run))
+	}
+	resp, err := c.send(ctx, http.MethodGet, operationPath(id, "/log"), query, nil) //nolint:bodyclose // by the caller
+	if err != nil {
+		return nil, fmt.Errorf("read the output of step %s of %s: %w", step, id, err)
+	}
+	out := &StepOutput{ReadCloser: resp.Body}
+	out.Run, _ = strconv.Atoi(resp.Header.Get("X-Jobdir-Run")) // missing from older daemons
+	for text := range strings.SplitSeq(resp.Header.Get("X-Jobdir-Runs"), ",") {
+		if number, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
+			out.Runs = append(out.Runs, number)
+		}
+	}
+	return out, nil
+}
+
+// StepLog returns the output of a step in its last run, or if last is above zero, at most its last bytes. The caller
+// closes it. The error is an *[Error] with status 404 when there is no such operation or step.
+func (c *Client) StepLog(ctx context.Context, id statefs.ID, step string, last int64) (io.ReadCloser, error) {
+	resp, err := c.send(ctx, http.MethodGet, operationPath(id, "/log"), url.Values{"step": {step}}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read the output of step %s of %s: %w", step, id, err)
+	}
+	if over := resp.ContentLength - last; last > 0 && over > 0 {
+		if _, err := io.CopyN(io.Discard, resp.Body, over); err != nil {
+			_ = resp.Body.Close() // the first error counts
+			return nil, fmt.Errorf("read the output of step %s of %s: %w", step, id, err)
+		}
+	}
+	return resp.Body, nil
+}

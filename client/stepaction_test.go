@@ -1,0 +1,76 @@
+package client_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Each method sends the request it is named after, with its arguments and nothing else.
+func TestStepActionsAreSent(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 1)
+	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked <- r.Method + " " + strings.TrimPrefix(r.URL.RequestURI(), "/api/v1/operations/"+id) + " " + string(body)
+		_,
+			_ = io.WriteString(w,
+			`{"success":true,"id":"`+id+`","action":"skip","step":"split","took_effect":true,"state":"queued"}`)
+	})
+	ctx, op, args := t.Context(), parsed(t), statefs.Args{Step: "split", By: "anna", Reason: "why"}
+	const body = `{"step":"split","by":"anna","reason":"why"}`
+	for want, call := range map[string]func(context.Context) (*client.Answer, error){
+		"POST /skip " + body:    func(ctx context.Context) (*client.Answer, error) { return c.Skip(ctx, op, args) },
+		"POST /approve " + body: func(ctx context.Context) (*client.Answer, error) { return c.Approve(ctx, op, args) },
+		"POST /reject {}": func(ctx context.Context) (*client.Answer,
+			error,
+		) {
+			return c.Reject(ctx, op, statefs.Args{})
+		},
+		`POST /set {"values":{"params.a":5}}`: func(ctx context.Context) (*client.Answer, error) {
+			return c.Set(ctx, op, map[string]any{"params.a": 5}, statefs.Args{})
+		},
+		"POST /skip?wait=5s {}": func(ctx context.Context) (*client.Answer, error) {
+			return c.StepAction(ctx, op, statefs.Skip, statefs.Args{}, 5*time.Second)
+		},
+	} {
+		answer, err := call(ctx)
+		if err != nil || answer.Step != "split" || !answer.InEffect() {
+			t.Errorf("%s: %+v, %v", want, answer, err)
+		}
+		if got := <-asked; got != want {
+			t.Errorf("asked %s, want %s", got, want)
+		}
+	}
+	again, err := c.RetryStep(ctx, op, statefs.Args{Step: "split"}, 0)
+	if got := <-asked; err != nil || again.Answer == nil || got != `POST /retry {"step":"split"}` {
+		t.Errorf("retry: %+v, %v, asked %s", again, err, got)
+	}
+	if _, err := c.Set(ctx, op, map[string]any{"params.a": make(chan int)}, statefs.Args{}); err == nil {
+		t.Error("a value that is no JSON was sent")
+	}
+}
+
+func TestTheEndOfTheOutputOfAStep(t *testing.T) {
+	t.Parallel()
+	c := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.URL.Query().Get("step")+" 0123456789")
+	})
+	for last, want := range map[int64]string{0: "split 0123456789", 4: "6789", 100: "split 0123456789"} {
+		log, err := c.StepLog(t.Context(), parsed(t), "split", last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(log)
+		_ = log.Close()
+		if err != nil || string(got) != want {
+			t.Errorf("the last %d bytes are %q, %v, want %q", last, got, err, want)
+		}
+	}
+}

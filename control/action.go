@@ -1,0 +1,361 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/daemon/acts"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// actions are the bulk actions, controlActions the actions on one operation that GET /{group}/control offers.
+// Set is missing: its values do not fit into a query.
+var (
+	actions        = []string{string(statefs.Pause), string(statefs.Resume), string(statefs.Cancel), string(statefs.Retry)}
+	controlActions = append(slices.Clone(actions), string(statefs.Skip), string(statefs.Approve), string(statefs.Reject))
+)
+
+// isStepAction reports whether an action concerns a step.
+func isStepAction(action string) bool {
+	switch statefs.Action(action) {
+	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject:
+		return true
+	case statefs.Pause, statefs.Resume, statefs.Cancel, statefs.ForceCancel, statefs.Prioritize:
+	}
+	return false
+}
+
+// actionReply is the answer to a request.
+type actionReply struct {
+	Success bool       `json:"success"`
+	ID      statefs.ID `json:"id"`
+	Action  string     `json:"action"`
+	Message string     `json:"message"`
+	// Step is the affected step of an operation with steps.
+	Step string `json:"step,omitempty"`
+	// State and TookEffect are set when the client waited, or when the request does not apply in the observed state.
+	State      statefs.State `json:"state,omitempty"`
+	TookEffect *bool         `json:"took_effect,omitempty"`
+	// Changed is false when the request would change nothing; then no request was written.
+	Changed *bool `json:"changed,omitempty"`
+	// Durable is false when a pause took effect within the wait, but the daemon could not make it durable, as on a
+	// full disk.
+	Durable *bool `json:"durable,omitempty"`
+	// Pending is set when the wait ended before the request was carried out.
+	Pending bool `json:"pending,omitempty"`
+	// Foreign is set when another program owns the operation and has to act on the request. Only its marker shows
+	// whether it did.
+	Foreign bool `json:"foreign,omitempty"`
+}
+
+// markForeign notes in the reply that another program has to act.
+func (a *actionReply) markForeign() {
+	a.Foreign = true
+	a.Message += ", which another program keeps: the request is in jobs/, and that program has to act on it"
+}
+
+// markUnchanged notes in the reply that the request does not apply in the observed state.
+func (a *actionReply) markUnchanged(state statefs.State) {
+	a.State, a.TookEffect, a.Changed = state, new(bool), new(bool)
+	a.Message = unchangedText(a.ID, statefs.Action(a.Action), state)
+}
+
+// unchangedText explains why a request changes nothing.
+func unchangedText(id statefs.ID, ask statefs.Action, state statefs.State) string {
+	if ask == statefs.Pause && state == statefs.Paused || ask == statefs.Resume && state == statefs.Running {
+		return fmt.Sprintf("Operation '%s' is already %s", id, state)
+	}
+	return fmt.Sprintf("Operation '%s' is %s: a %s changes nothing", id, state, ask.Label())
+}
+
+// observedState returns the state that a new request would meet, or "" when that is unknown: the operation is foreign,
+// which decides for itself, or an earlier request is pending.
+func (s *Server) observedState(id statefs.ID) (state statefs.State, foreign bool, err error) {
+	sight, err := s.tree.ObserveAll(id)
+	if err != nil || len(sight.States) == 0 {
+		return "", false, err
+	}
+	if foreign, err = s.isForeign(id); err != nil || foreign || len(sight.States) > 1 || len(sight.Requests) > 0 {
+		return "", foreign, err
+	}
+	return sight.States[0], false, nil
+}
+
+// writeRequest writes a request. If it would change nothing, it is not written: the reply says so, or with strict the
+// error.
+func (s *Server) writeRequest(ctx context.Context, id statefs.ID, ask statefs.Action, args json.RawMessage,
+	strict bool,
+) (actionReply, error) {
+	out := newActionReply(id, string(ask))
+	state, foreign, err := s.observedState(id)
+	if ask == statefs.Retry && state == statefs.FailedManual {
+		if rec, err := s.tree.ReadRecord(id); err == nil && rec.Lost() {
+			_, err := acts.Check(nil, rec, state, ask, statefs.Args{})
+			return out, s.stepActionError(err, id, state)
+		}
+	}
+	if err == nil && state != "" && !ask.AppliesIn(state) {
+		// A request that is being carried out may be changing the state: it left jobs/ before the state was read.
+		if !s.tree.HasTakenRequest(id) {
+			again, _, err := s.observedState(id)
+			if err != nil {
+				return out, err
+			}
+			if again == state && strict {
+				return out, refuse(http.StatusConflict, "%s", unchangedText(id, ask, state)).with("id", id).with("state",
+					state).with("changed", false)
+			}
+			if again == state {
+				out.markUnchanged(state)
+				return out, nil
+			}
+		}
+	}
+	if err != nil {
+		return out, err
+	}
+	err = s.tree.Request(ctx, id, ask, args)
+	if errors.Is(err, statefs.ErrNotLive) {
+		return out, s.alreadyEnded(id)
+	}
+	if foreign {
+		out.markForeign()
+	}
+	return out, err
+}
+
+// alreadyEnded returns the refusal of a request for an operation that is not live: it names the result, if known.
+func (s *Server) alreadyEnded(id statefs.ID) error {
+	rec, err := s.tree.ReadDurableEnd(id)
+	if err != nil || rec == nil {
+		if err := s.gone(id); err != nil {
+			return err
+		}
+		return notLive(id)
+	}
+	late := notLive(id)
+	late.text += ": it is already " + string(rec.Status)
+	return late.with("state", rec.Status)
+}
+
+func newActionReply(id statefs.ID, action string) actionReply {
+	title := statefs.Action(action).Label()
+	title = strings.ToUpper(title[:1]) + title[1:]
+	return actionReply{
+		Success: true, ID: id, Action: action,
+		Message: title + " requested for operation '" + id.String() + "'",
+	}
+}
+
+// controlRequest is a request to /{group}/control.
+type controlRequest struct {
+	group, action string
+	id            statefs.ID
+	values        url.Values
+}
+
+// readControl parses a request to /{group}/control. If it has no parameters, readControl sends the page and returns
+// nil.
+func (s *Server) readControl(w *responseWriter, r *http.Request, p httprouter.Params) (*controlRequest, error) {
+	c := &controlRequest{group: p.ByName("group")}
+	var err error
+	if c.values, err = query(r); err != nil {
+		return nil, err
+	}
+	switch {
+	case isForm(r):
+		_, err = s.confirmed(w, r)
+	case r.Method == http.MethodPost:
+		err = s.bodyParameters(w, r, c.values)
+	case len(c.values) == 0:
+		return nil, s.controlPage(w, r, c.group)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"id", "action"} {
+		if c.values.Get(name) == "" {
+			return nil, refuse(http.StatusBadRequest, "Missing required parameter '%s'", name).with("parameter", name)
+		}
+	}
+	if c.action = c.values.Get("action"); !slices.Contains(controlActions, c.action) {
+		return nil, refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", printable(c.action, 32),
+			strings.Join(controlActions, ", ")).with("parameter", "action")
+	}
+	if c.id, err = statefs.ParseID(c.values.Get("id")); err != nil {
+		return nil, refuse(http.StatusBadRequest, "Invalid operation ID: %s", err).with("parameter", "id")
+	}
+	known := []string{"id", "action", "strict"}
+	if c.action == string(statefs.Cancel) {
+		known = append(known, "force")
+	}
+	if isStepAction(c.action) {
+		known = append(known, "step", "reason", "by")
+	}
+	return c, allowParameters(c.values, known...)
+}
+
+// control is GET and POST /{group}/control. POST takes parameters from the URL or from a JSON object.
+func (s *Server) control(w *responseWriter, r *http.Request, p httprouter.Params) error {
+	c, err := s.readControl(w, r, p)
+	if err != nil || c == nil {
+		return err
+	}
+	id, action, values := c.id, c.action, c.values
+	if of, err := s.groupOf(id); err != nil {
+		return err
+	} else if !of.is(c.group) {
+		return s.wrongGroup(c, of)
+	}
+	if r.Method == http.MethodHead {
+		_, err := s.tree.State(id)
+		if errors.Is(err, statefs.ErrNotLive) {
+			return s.alreadyEnded(id)
+		}
+		return err
+	}
+	if staged, err := s.controlsStep(id, action, values); staged || err != nil {
+		if err != nil {
+			return err
+		}
+		args := statefs.Args{
+			Step: values.Get("step"), Reason: values.Get("reason"),
+			By: cmp.Or(s.requester(r), values.Get("by")),
+		}
+		out, _, err := s.requestStepAction(r.Context(), id, statefs.Action(action), args)
+		if err != nil {
+			return withRetryHint(err, id, action)
+		}
+		return s.sendJSON(w, r, http.StatusOK, out)
+	}
+	ask, strict, err := actionOptions(statefs.Action(action), values)
+	if err != nil {
+		return err
+	}
+	out, err := s.writeRequest(r.Context(), id, ask, nil, strict)
+	if err != nil {
+		return withRetryHint(err, id, action)
+	}
+	return s.sendJSON(w, r, http.StatusOK, out)
+}
+
+// controlsStep reports whether an action concerns a step; a retry may also be of an operation without steps.
+func (s *Server) controlsStep(id statefs.ID, action string, values url.Values) (bool, error) {
+	if action != string(statefs.Retry) || values.Has("step") || values.Has("reason") || values.Has("by") {
+		return isStepAction(action), nil
+	}
+	rec, err := s.tree.ReadRecord(id)
+	if errors.Is(err, fs.ErrNotExist) || isUnreadable(err) {
+		return false, nil
+	}
+	return err == nil && len(rec.Steps) > 0 && !rec.Status.Terminal(), err
+}
+
+// withRetryHint adds to the refusal of a retry how to retry an ended operation: that makes a new operation, which no
+// GET does.
+func withRetryHint(err error, id statefs.ID, action string) error {
+	known, ok := errors.AsType[*refusal](err)
+	if !ok || known.status != http.StatusNotFound || action != string(statefs.Retry) {
+		return err
+	}
+	out := *known
+	out.text += fmt.Sprintf("; POST /api/v1/operations/%s/retry makes a new one of one that has ended", id)
+	return &out
+}
+
+// actionOptions parses the parameters force and strict.
+func actionOptions(ask statefs.Action, values url.Values) (_ statefs.Action, strict bool, err error) {
+	force, err := boolean(values, "force")
+	if err != nil {
+		return ask, false, err
+	}
+	if force && ask == statefs.Cancel {
+		ask = statefs.ForceCancel
+	}
+	strict, err = boolean(values, "strict")
+	return ask, strict, err
+}
+
+// requestAction is POST /api/v1/operations/{id}/{pause,resume,cancel}, and retry of a live operation without steps.
+func (s *Server) requestAction(w *responseWriter, r *http.Request, p httprouter.Params) error {
+	ask := statefs.Action(path.Base(r.URL.Path))
+	known := []string{"wait", "strict"}
+	if ask == statefs.Cancel {
+		known = append(known, "force")
+	}
+	id, values, err := idAndQuery(r, p, known...)
+	if err != nil {
+		return err
+	}
+	wait, err := waitFrom(values.Get("wait"))
+	if err != nil {
+		return err
+	}
+	ask, strict, err := actionOptions(ask, values)
+	if err != nil {
+		return err
+	}
+	f := s.hub.follow(id, viewEnd)
+	defer f.close()
+	q, err := s.newActionRequest(id, ask, wait)
+	if err != nil {
+		return err
+	}
+	out, err := s.writeRequest(r.Context(), id, ask, nil, strict)
+	if err != nil {
+		return err
+	}
+	return s.sendActionReply(w, r, f, q, out, wait)
+}
+
+// maxWait bounds the parameter wait.
+const maxWait = 10 * time.Minute
+
+// waitFrom parses a duration (5s, 1m30s) or a number of seconds.
+func waitFrom(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	wait, err := time.ParseDuration(text)
+	if seconds, numErr := strconv.ParseUint(text, 10, 16); numErr == nil {
+		wait, err = time.Duration(seconds)*time.Second, nil
+	}
+	if err != nil || wait < 0 || wait > maxWait {
+		return 0, refuse(http.StatusBadRequest, "Invalid parameter 'wait': %s must be a duration such as 5s, at most %s",
+			quoteValue(text), maxWait).with("parameter", "wait")
+	}
+	return wait, nil
+}
+
+// bodyParameters adds the members of a JSON body to the parameters of the URL.
+func (s *Server) bodyParameters(w *responseWriter, r *http.Request, values url.Values) error {
+	body, err := s.readBody(w, r)
+	if err != nil || body == nil {
+		return err
+	}
+	var members map[string]string
+	if err := json.Unmarshal(body, &members); err != nil {
+		return refuse(http.StatusBadRequest,
+			`The body must be a JSON object of strings, as in {"id": "...", "action": "pause"}`)
+	}
+	for name, value := range members {
+		if values.Has(name) {
+			return repeated(name, 2)
+		}
+		values.Set(name, value)
+	}
+	return nil
+}

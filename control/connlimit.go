@@ -1,0 +1,79 @@
+package control
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Near the limit of open files, a new connection would take a descriptor from running work, and a connection that is
+// not accepted would wait without an explanation. So it is accepted, answered with 503, and closed.
+
+// maxRejecting bounds how many connections are being rejected at once: each holds a descriptor until it is closed.
+const maxRejecting = 2
+
+// connLimiter rejects connections near the limit of open files.
+type connLimiter struct {
+	checkQuota func() error // wraps EMFILE when no descriptor may be used for a reader
+	rejecting  chan struct{}
+	running    *sync.WaitGroup
+	memory     memoryReleaser
+}
+
+func newConnLimiter(room func() error, all *sync.WaitGroup) *connLimiter {
+	return &connLimiter{checkQuota: room, rejecting: make(chan struct{}, maxRejecting), running: all}
+}
+
+// admit reports whether a connection may be served. If not, it is answered and closed in the background.
+func (c *connLimiter) admit(accepted *conn) bool {
+	err := c.checkQuota()
+	if !errors.Is(err, syscall.EMFILE) {
+		return true
+	}
+	c.rejecting <- struct{}{} // blocks Accept while maxRejecting are under way
+	c.running.Go(func() {
+		defer func() { <-c.rejecting }()
+		accepted.reject(refusalOf(err).text)
+	})
+	return false
+}
+
+// drainTimeout is how long reject waits for the request: when the connection is closed with the request unread, the
+// kernel resets it and the client loses the answer.
+const drainTimeout = 100 * time.Millisecond
+
+func (c *conn) reject(text string) {
+	defer func() { _ = c.Close() }() // the client has its answer, or is gone
+	_ = c.SetReadDeadline(time.Now().Add(drainTimeout))
+	head := make([]byte, 4096)
+	linger := drainTimeout
+	if n, _ := c.Conn.Read(head); n > 0 { // the answer does not depend on the request
+		linger = lingerTime
+	}
+	c.headBytes.Store(inHandler)
+	c.writeProblem(http.StatusServiceUnavailable, text, linger)
+}
+
+// listener wraps the connections it accepts. net/http closes a connection without an answer when its headers take too
+// long, and refuses malformed requests in plain text; a wrapped connection answers both with a problem.
+type listener struct {
+	net.Listener
+	limiter *connLimiter
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		accepted := &conn{Conn: c, memory: &l.limiter.memory}
+		accepted.memory.opened()
+		if l.limiter.admit(accepted) {
+			return accepted, nil
+		}
+	}
+}

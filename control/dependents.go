@@ -1,0 +1,110 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// needsPerson reports whether an operation goes on only when a person acts: a client that waits for its end would wait
+// for that person.
+func needsPerson(state statefs.State) bool { return state.NeedsPerson() }
+
+// awaitEndOrPerson waits until the operation has ended, waits for a person without a pending request, depends on an
+// operation that waits for a person, or is in one of the given states. The error is the cause of ctx, or an error of
+// reading the operation.
+func (s *Server) awaitEndOrPerson(ctx context.Context, f *follower, or ...statefs.State) error {
+	behind := ancestors{server: s, follower: f}
+	defer behind.close()
+	var patience <-chan time.Time // expires when a pending request was probably refused
+	for lost := false; ; {
+		snap, err := f.Snapshot()
+		if err != nil {
+			return err
+		}
+		person := needsPerson(f.state)
+		if person && !lost && s.tree.UnblockRequested(f.id) {
+			if person = false; patience == nil {
+				timer := time.NewTimer(requestTimeout)
+				defer timer.Stop()
+				patience = timer.C
+			}
+		}
+		if snap.Ended || person || slices.Contains(or, f.state) || behind.needPerson() {
+			return nil
+		}
+		select {
+		case <-f.Wake():
+		case <-patience:
+			lost = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// requestTimeout is how long a waiting client assumes that a pending request will make the operation go on. Normally
+// that takes milliseconds.
+const requestTimeout = 5 * time.Second
+
+// maxAncestors bounds how many dependencies of an operation are checked.
+const maxAncestors = 100
+
+// blockingAncestor returns an operation that waits for a person among the direct and transitive dependencies; the zero
+// ID if there is none. It calls note for each before it reads the state.
+func (s *Server) blockingAncestor(after []statefs.ID, note func(statefs.ID)) (none statefs.ID) {
+	queue, seen := slices.Clone(after), map[statefs.ID]bool{}
+	for i := 0; i < len(queue) && len(seen) < maxAncestors; i++ {
+		id := queue[i]
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		note(id)
+		state, err := s.tree.State(id)
+		if err == nil && needsPerson(state) {
+			return id
+		}
+		if err != nil || state != statefs.Queued && state != statefs.Scheduled && state != statefs.Paused {
+			continue // it has ended, or depends on no other operation
+		}
+		if rec, err := s.tree.ReadRecord(id); err == nil && rec.Starts == 0 {
+			queue = append(queue, rec.After...)
+		}
+	}
+	return none
+}
+
+// ancestors are the dependencies of a followed operation. Their changes wake its follower too.
+type ancestors struct {
+	server   *Server
+	follower *follower
+	others   map[statefs.ID]*follower
+}
+
+// needPerson reports whether the followed operation cannot start until a person acts on a dependency.
+func (a *ancestors) needPerson() bool {
+	if a.follower.state != statefs.Queued || len(a.follower.after) == 0 {
+		return false
+	}
+	person := a.server.blockingAncestor(a.follower.after, func(id statefs.ID) {
+		if a.others[id] != nil {
+			return
+		}
+		if a.others == nil {
+			a.others = make(map[statefs.ID]*follower)
+		}
+		f := &follower{hub: a.server.hub, id: id, wake: a.follower.wake, view: viewEnd}
+		f.hub.subscribe(f)
+		a.others[id] = f
+	})
+	return !person.IsZero()
+}
+
+func (a *ancestors) close() {
+	for _, f := range a.others {
+		f.close()
+	}
+}

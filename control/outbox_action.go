@@ -1,0 +1,243 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// deliveryReply is the answer to a retry or drop of deliveries.
+type deliveryReply struct {
+	Success bool                   `json:"success"`
+	ID      statefs.ID             `json:"id"`
+	Action  statefs.DeliveryAction `json:"action"`
+	Message string                 `json:"message"`
+	// Entries are the affected entries with their current status.
+	Entries []deliveryState `json:"entries"`
+	// Pending is set while the request is not carried out.
+	Pending bool `json:"pending,omitempty"`
+}
+
+type deliveryState struct {
+	Entry  string                 `json:"entry"`
+	Status statefs.DeliveryStatus `json:"status"`
+	// Tried is set after a wait: whether the entry was attempted since the request. Error is why the attempt failed.
+	Tried *bool  `json:"tried,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// requestDeliveryAction is POST /api/v1/outbox/{entry}/{retry,drop}: of one entry, or of all of an operation.
+func (s *Server) requestDeliveryAction(ask statefs.DeliveryAction) handler {
+	return func(w *responseWriter, r *http.Request, p httprouter.Params) error {
+		wait, args, err := s.parseDeliveryRequest(w, r, ask)
+		if err != nil {
+			return err
+		}
+		id, names, err := s.entriesOf(p.ByName("entry"), ask)
+		if err != nil {
+			return err
+		}
+		awaited := s.awaitEntries(names, wait)
+		defer awaited.stop()
+		for _, name := range names {
+			if err := s.tree.RequestDelivery(name, ask, args); err != nil {
+				return err
+			}
+		}
+		out := deliveryReply{Success: true, ID: id, Action: ask}
+		ctx, stop := context.WithTimeout(r.Context(), requestTimeout)
+		defer stop()
+		for _, name := range names { // a failure leaves the request pending: it is on disk
+			out.Pending = s.status.ReconcileEntry(ctx, name) != nil || out.Pending
+		}
+		tried := awaited.tried(r.Context())
+		what := strconv.Itoa(len(names)) + " deliveries"
+		if len(names) == 1 {
+			what = "delivery " + strconv.Itoa(names[0].Place) + " (" + names[0].Kind + ")"
+		}
+		out.Message = strings.ToUpper(string(ask[:1])) + string(ask[1:]) + " requested for " + what +
+			" of operation '" + id.String() + "'"
+		if err := s.describeEntries(&out, names, tried); err != nil {
+			return err
+		}
+		status := http.StatusOK
+		if out.Pending {
+			status = http.StatusAccepted
+		}
+		return s.sendJSON(w, r, status, out)
+	}
+}
+
+// parseDeliveryRequest parses the query and the body of a request about deliveries.
+func (s *Server) parseDeliveryRequest(w *responseWriter, r *http.Request,
+	ask statefs.DeliveryAction,
+) (wait time.Duration, args statefs.Args, err error) {
+	values, err := query(r)
+	if err != nil {
+		return 0, args, err
+	}
+	if ask == statefs.RetryDelivery {
+		err = allowParameters(values, "wait")
+	} else {
+		err = allowParameters(values)
+	}
+	if err == nil {
+		wait, err = waitFrom(values.Get("wait"))
+	}
+	if err == nil {
+		args, err = s.argsFrom(w, r, values)
+	}
+	if err == nil && (args.Step != "" || args.Run != 0 || args.Values != nil) {
+		err = refuse(http.StatusBadRequest,
+			`The body may have the members reason and by, as {"reason": "the bucket is back", "by": "anna"}`)
+	}
+	return wait, args, err
+}
+
+// awaitedEntries are entries whose next attempt the client waits for.
+type awaitedEntries struct {
+	done  []<-chan struct{}
+	stops []func()
+	until time.Time
+}
+
+// awaitEntries starts to watch for an attempt of each entry, unless wait is 0.
+func (s *Server) awaitEntries(names []statefs.EntryName, wait time.Duration) *awaitedEntries {
+	a := &awaitedEntries{until: time.Now().Add(wait)}
+	if wait == 0 {
+		return a
+	}
+	for _, name := range names {
+		done, stop := s.status.AwaitEntry(name)
+		a.done, a.stops = append(a.done, done), append(a.stops, stop)
+	}
+	return a
+}
+
+func (a *awaitedEntries) stop() {
+	for _, stop := range a.stops {
+		stop()
+	}
+}
+
+// tried waits, and returns for each entry whether it was attempted; nil without a wait.
+func (a *awaitedEntries) tried(ctx context.Context) (tried []bool) {
+	ctx, stop := context.WithDeadline(ctx, a.until)
+	defer stop()
+	for _, done := range a.done {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+		select {
+		case <-done:
+			tried = append(tried, true)
+		default:
+			tried = append(tried, false)
+		}
+	}
+	return tried
+}
+
+// describeEntries adds the current status of each entry, and after a wait the result of its attempt.
+func (s *Server) describeEntries(out *deliveryReply, names []statefs.EntryName, tried []bool) error {
+	rec, err := s.tree.ReadRecord(out.ID)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		it := rec.Delivery(name.Place)
+		if it == nil {
+			continue
+		}
+		now := deliveryState{Entry: name.String(), Status: it.State}
+		if tried != nil {
+			now.Tried, now.Error = &tried[i], it.Error
+			out.Pending = out.Pending || !tried[i]
+		}
+		if tried != nil && tried[i] && it.State == statefs.DeliveryPending {
+			entry, _, err := s.tree.ReadEntry(name)
+			if err == nil {
+				now.Error = entry.LastError
+			} else if !errors.Is(err, fs.ErrNotExist) { // without the entry it has just been delivered
+				now.Error = err.Error()
+			}
+		}
+		out.Entries = append(out.Entries, now)
+	}
+	return nil
+}
+
+// entriesOf resolves the entry in a path: one entry, ID.N-KIND, or all unfinished entries of an operation.
+func (s *Server) entriesOf(text string, ask statefs.DeliveryAction) (id statefs.ID,
+	names []statefs.EntryName, err error,
+) {
+	name, single := statefs.ParseEntry(text)
+	id = name.ID
+	if !single {
+		if id, err = statefs.ParseID(text); err != nil {
+			return id, nil, err
+		}
+	}
+	rec, err := s.tree.ReadRecord(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return id, nil, s.goneError(id)
+	}
+	if err != nil {
+		return id, nil, err
+	}
+	if !rec.Status.Terminal() {
+		return id, nil, refuse(http.StatusConflict,
+			"Operation '%s' has not ended: nothing of it is delivered yet", id).with("id", id)
+	}
+	var why error
+	for i := range rec.Deliveries {
+		it := &rec.Deliveries[i]
+		of := statefs.EntryName{ID: id, Place: it.Place, Kind: it.Kind}
+		if single && of != name {
+			continue
+		}
+		if why = s.checkDeliveryAction(it, of, ask); why == nil {
+			names = append(names, of)
+		} else if _, refused := errors.AsType[*refusal](why); !refused {
+			return id, nil, why
+		}
+	}
+	switch {
+	case len(names) > 0:
+		return id, names, nil
+	case single && why == nil:
+		return id, nil, refuse(http.StatusNotFound, "Operation '%s' has no delivery '%s'", id,
+			printable(text, 200)).with("id", id)
+	case single || len(rec.Deliveries) == 1:
+		return id, nil, why
+	}
+	return id, nil, refuse(http.StatusConflict, "Operation '%s' has nothing that waits to be delivered", id).with("id", id)
+}
+
+// checkDeliveryAction refuses an action that does not apply to a delivery.
+func (s *Server) checkDeliveryAction(it *statefs.Delivery, name statefs.EntryName, ask statefs.DeliveryAction) error {
+	if it.State != statefs.DeliveryPending && it.State != statefs.DeliveryManual {
+		return refuse(http.StatusConflict, "Delivery %d (%s) of operation '%s' is %s: nothing to do", it.Place, it.Kind,
+			name.ID, it.State).with("id", name.ID).with("status", it.State)
+	}
+	if ask == statefs.DropDelivery {
+		return nil
+	}
+	has, _, err := s.tree.HasEntry(name)
+	if err != nil || has {
+		return err
+	}
+	return refuse(http.StatusConflict,
+		"Delivery %d (%s) of operation '%s' cannot be tried again: %s; drop it, or submit another operation", it.Place,
+		it.Kind, name.ID, printable(it.Error, 500)).
+		with("id", name.ID).with("status", it.State)
+}

@@ -1,0 +1,173 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// finished is GET /api/v1/finished, the completion feed.
+func (s *Server) finished(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := allowParameters(values, "after", "wait", "limit"); err != nil {
+		return err
+	}
+	after, err := numberFrom(values, "after", 0, 0, 1<<53)
+	if err != nil {
+		return err
+	}
+	limit, err := numberFrom(values, "limit", maxListed, 1, maxFinished)
+	if err != nil {
+		return err
+	}
+	wait, err := waitFrom(values.Get("wait"))
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(r.Context(), wait)
+	defer stop()
+	rows, last, err := s.history.Finished(ctx, after, int(limit))
+	if beyond, ok := errors.AsType[*history.BeyondError](err); ok {
+		return refuse(http.StatusBadRequest, "Invalid parameter 'after': %s", beyond).with("parameter",
+			"after").with("last", beyond.Last)
+	}
+	if err != nil {
+		return err
+	}
+	ends := []endedJSON{}
+	for i := range rows {
+		ends = append(ends, newEndedJSON(&rows[i]))
+	}
+	return s.sendJSON(w, r, http.StatusOK, map[string]any{"finished": ends, "count": len(ends), "last": last})
+}
+
+// maxFinished is the maximum number of ends in one answer of the feed.
+const maxFinished = 1000
+
+// remove is DELETE /api/v1/operations/{id}.
+func (s *Server) remove(w *responseWriter, r *http.Request, p httprouter.Params) error {
+	id, _, err := idAndQuery(r, p) // refuses parameters: a client may expect dry_run to work
+	if err != nil {
+		return err
+	}
+	if err := s.refuseForeign(id); err != nil {
+		return err
+	}
+	if err := s.status.Delete(r.Context(), id); err != nil {
+		return s.retentionError(id, err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// pin is POST /api/v1/operations/{id}/pin. It answers after the record is written, with or without the parameter wait.
+func (s *Server) pin(w *responseWriter, r *http.Request, p httprouter.Params) error {
+	id, values, err := idAndQuery(r, p, "pinned", "wait")
+	if err != nil {
+		return err
+	}
+	if _, err := waitFrom(values.Get("wait")); err != nil {
+		return err
+	}
+	pinned := true
+	if text := values.Get("pinned"); text != "" {
+		if pinned, err = strconv.ParseBool(text); err != nil {
+			return refuse(http.StatusBadRequest, "Invalid parameter 'pinned': %s must be true or false",
+				quoteValue(text)).with("parameter", "pinned")
+		}
+	}
+	if err := s.refuseForeign(id); err != nil {
+		return err
+	}
+	if err := s.status.Pin(r.Context(), id, pinned); err != nil {
+		return s.retentionError(id, err)
+	}
+	return s.sendJSON(w, r, http.StatusOK, map[string]any{"success": true, "id": id, "pinned": pinned})
+}
+
+// refuseForeign refuses a request that only applies to operations of this storage.
+func (s *Server) refuseForeign(id statefs.ID) error {
+	if _, err := s.tree.State(id); err != nil {
+		return nil //nolint:nilerr // ended operations are never foreign
+	}
+	foreign, err := s.isForeign(id)
+	if foreign {
+		return refuse(http.StatusConflict, "Operation '%s' is kept by another program", id).with("id", id)
+	}
+	return err
+}
+
+// retentionError maps the errors of deleting and pinning to answers.
+func (s *Server) retentionError(id statefs.ID, err error) error {
+	if held, ok := errors.AsType[*history.HeldError](err); ok {
+		return refuse(http.StatusConflict, "%s", held).with("id", id).with("reason", held.Reason)
+	}
+	if errors.Is(err, history.ErrUnknown) {
+		return s.goneError(id)
+	}
+	return err
+}
+
+// goneError answers for an operation without a record: 410 when the index knows that it was pruned or deleted.
+func (s *Server) goneError(id statefs.ID) error {
+	if err := s.gone(id); err != nil {
+		return err
+	}
+	return refuse(http.StatusNotFound, "Operation '%s' not found: the storage has no operation with this ID",
+		id).with("id", id)
+}
+
+// gone refuses a request for an operation that was pruned or deleted; it returns nil for an unknown operation.
+func (s *Server) gone(id statefs.ID) error {
+	if _, err := s.tree.ReadRecord(id); isUnreadable(err) {
+		return err // the record exists, but is in no list
+	}
+	gone, err := s.history.Gone(id)
+	if err != nil {
+		return err
+	}
+	if gone {
+		return refuse(http.StatusGone, "Operation '%s' is gone: it was pruned or deleted", id).with("id", id)
+	}
+	return nil
+}
+
+// prune is POST /api/v1/prune.
+func (s *Server) prune(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+	values, err := query(r)
+	if err != nil {
+		return err
+	}
+	if err := allowParameters(values, "dry_run"); err != nil {
+		return err
+	}
+	dryRun := false
+	if text := values.Get("dry_run"); text != "" {
+		if dryRun, err = strconv.ParseBool(text); err != nil {
+			return refuse(http.StatusBadRequest, "Invalid parameter 'dry_run': %s must be true or false",
+				quoteValue(text)).with("parameter", "dry_run")
+		}
+	}
+	victims, err := s.status.Prune(r.Context(), dryRun)
+	if err != nil {
+		return err
+	}
+	var size int64
+	for _, v := range victims {
+		size += v.Bytes
+	}
+	shown := append([]history.Victim{}, victims[:min(len(victims), maxFinished)]...)
+	return s.sendJSON(w, r, http.StatusOK, map[string]any{
+		"operations": shown, "count": len(victims),
+		"bytes": size, "dry_run": dryRun,
+	})
+}

@@ -1,0 +1,42 @@
+package control
+
+import (
+	"context"
+	"net/http"
+)
+
+// A starting daemon answers before it has loaded every live operation: reads, requests and the control of lanes do not
+// wait for that. Counts are refused until then: they would be too low, and a producer would take the daemon for idle.
+
+// startupRetryAfter is the Retry-After of a starting daemon, in seconds: a start loads thousands of operations per
+// second.
+const startupRetryAfter = "1"
+
+// refuseAtStartup returns a refusal until the daemon has loaded every live operation, then nil.
+func (s *Server) refuseAtStartup() error {
+	if s.isStarting() {
+		return refuse(http.StatusServiceUnavailable,
+			"The daemon is starting and does not know yet all that lives, so nothing is counted: try again in a second").
+			withHeader("Retry-After", startupRetryAfter)
+	}
+	return nil
+}
+
+func (s *Server) isStarting() bool {
+	select {
+	case <-s.status.Ready():
+		return false
+	default:
+		return true
+	}
+}
+
+// awaitStartup returns when the daemon has loaded every live operation.
+func (s *Server) awaitStartup(ctx context.Context) error {
+	select {
+	case <-s.status.Ready():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

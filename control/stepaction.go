@@ -1,0 +1,187 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/acts"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// stepAction is POST /api/v1/operations/{id}/{skip,set,approve,reject}, and retry of a live operation with steps.
+func (s *Server) stepAction(w *responseWriter, r *http.Request, p httprouter.Params) error {
+	id, values, err := idAndQuery(r, p, "wait", "step")
+	if err != nil {
+		return err
+	}
+	wait, err := waitFrom(values.Get("wait"))
+	if err != nil {
+		return err
+	}
+	args, err := s.argsFrom(w, r, values)
+	if err != nil {
+		return err
+	}
+	ask := statefs.Action(path.Base(r.URL.Path))
+	f := s.hub.follow(id, viewEnd)
+	defer f.close()
+	out, before, err := s.requestStepAction(r.Context(), id, ask, args)
+	if err != nil {
+		return err
+	}
+	return s.sendActionReply(w, r, f, &actionRequest{action: ask, before: before}, out, wait)
+}
+
+// argsFrom returns the arguments of a request: the body, and the step that the URL may name. The requester is the owner
+// of the token, or else the name that the client gives.
+func (s *Server) argsFrom(w *responseWriter, r *http.Request, values url.Values) (args statefs.Args, err error) {
+	body, err := s.readBody(w, r)
+	if err != nil {
+		return args, err
+	}
+	if _, err := catalog.ReadObject(body); err != nil { // encoding/json would accept duplicate names
+		return args,
+			refuse(http.StatusBadRequest, `The body must be a JSON object, as {"step": "split", "reason": "why"}: %s`, err)
+	}
+	if args, err = statefs.ParseArgs(body); err != nil {
+		return args, err
+	}
+	if step := values.Get("step"); values.Has("step") {
+		if step == "" || args.Step != "" && args.Step != step {
+			return args, refuse(http.StatusBadRequest,
+				"Invalid parameter 'step': %s must be the name of a step, the same as in the body",
+				quoteValue(step)).with("parameter", "step")
+		}
+		args.Step = step
+	}
+	if _, err := s.guard.creator(r); err != nil {
+		return args, err
+	}
+	args.By = cmp.Or(s.requester(r), args.By)
+	args.Unnamed = args.By == ""
+	return args, nil
+}
+
+// requester returns who makes a request about a step, "" if unknown.
+func (s *Server) requester(r *http.Request) string {
+	by, _ := s.guard.creator(r) // an invalid header is ignored
+	return by
+}
+
+// requestStepAction checks and writes a person's request about a step. before is the record before the request.
+func (s *Server) requestStepAction(ctx context.Context, id statefs.ID, ask statefs.Action,
+	args statefs.Args,
+) (out actionReply, before *statefs.Record, err error) {
+	rec, err := s.tree.ReadRecord(id)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, live := s.tree.State(id); live != nil {
+			return out, before, s.alreadyEnded(id)
+		}
+		// The program of a foreign operation decides for itself.
+	case err != nil && !isUnreadable(err):
+		return out, before, err
+	case err == nil:
+		state, err := s.tree.State(id)
+		if errors.Is(err, statefs.ErrNotLive) && rec.Status.Terminal() {
+			state, err = rec.Status, nil
+		}
+		if err != nil {
+			return out, before, err
+		}
+		if args, err = acts.Check(s.definitionOf(rec), rec, state, ask, args); err != nil {
+			return out, before, s.stepActionError(err, id, state)
+		}
+		before, args.Unnamed = rec, args.By == "" // not recorded as the user of the daemon, who owns the file
+	}
+	line, err := args.JSON()
+	if err != nil {
+		return out, before, err
+	}
+	err = s.tree.Request(ctx, id, ask, line)
+	if errors.Is(err, statefs.ErrNotLive) {
+		return out, before, s.alreadyEnded(id)
+	}
+	out = newActionReply(id, string(ask))
+	if before == nil && err == nil {
+		if foreign, _ := s.isForeign(id); foreign {
+			out.markForeign()
+		}
+	}
+	if out.Step = args.Step; out.Step != "" {
+		out.Message += ", step " + printable(args.Step, 64)
+	}
+	return out, before, err
+}
+
+// requestRetry requests a retry of one live operation of a bulk request.
+func (s *Server) requestRetry(ctx context.Context, r *http.Request, id statefs.ID) error {
+	if rec, err := s.tree.ReadRecord(id); err != nil || len(rec.Steps) == 0 {
+		_, err := s.writeRequest(ctx, id, statefs.Retry, nil, true)
+		return err
+	}
+	_, _, err := s.requestStepAction(ctx, id, statefs.Retry, statefs.Args{By: s.requester(r)})
+	return err
+}
+
+// stepActionError maps a refused request to an answer: 400 for an invalid request, 409 for a state to which it does not
+// apply.
+func (s *Server) stepActionError(err error, id statefs.ID, state statefs.State) error {
+	wrong, ok := errors.AsType[*acts.RefusedError](err)
+	if !ok {
+		return err
+	}
+	text := printable(wrong.Text, 2000)
+	if wrong.Member != "" {
+		return refuse(http.StatusBadRequest, "%s", text).with("parameter", printable(wrong.Member, 200)).with("id", id)
+	}
+	return refuse(http.StatusConflict, "%s", text).with("id", id).with("state", state)
+}
+
+// lastActionAt returns when a request of a kind was last carried out.
+func lastActionAt(rec *statefs.Record, ask statefs.Action) (at time.Time) {
+	if rec == nil {
+		return at
+	}
+	for i := range rec.ActionRecords {
+		if a := &rec.ActionRecords[i]; a.Action == string(ask) && a.At.After(at) {
+			at = a.At
+		}
+	}
+	return at
+}
+
+// stepActionBody is the documented body of a request about a step.
+const stepActionBody = `{"step": "split", "reason": "why", "by": "anna"}, all of which may be left out`
+
+// stepActionRoutes are the routes of requests about a step.
+func (s *Server) stepActionRoutes() []route {
+	stepOf := parameter{
+		name: "step", kind: "string",
+		summary: "the step that is meant; the one at which the operation stands when not given",
+	}
+	row := func(ask statefs.Action, summary, body string) route {
+		return route{
+			method: "POST", path: "/api/v1/operations/:id/" + string(ask), handle: s.stepAction, summary: summary,
+			query: []parameter{stepOf, waitOf}, body: body,
+			answers: append([]routeResponse{{409, problemType, "The operation is in a state that has no use for it"}},
+				requested...),
+		}
+	}
+	return []route{
+		row(statefs.Skip, "Go on without a step that has failed, or waits for an approval", stepActionBody),
+		row(statefs.Set, "Correct parameters, or outputs of steps, for the next try",
+			`{"values": {"params.path": "/srv/a", "steps.split.outputs.count": 3}, "reason": "why", "by": "anna"}`),
+		row(statefs.Approve, "Let an operation go on that waits for an approval", stepActionBody),
+		row(statefs.Reject, "End an operation that waits for an approval", stepActionBody),
+	}
+}

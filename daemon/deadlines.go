@@ -1,0 +1,207 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// deadlines are the deadlines of an operation, as durations since the daemon started; 0 for none.
+// attempt and queue are valid for the state that the operation entered at since. expiry is the same
+// in every state.
+type deadlines struct {
+	state                  statefs.State
+	since                  time.Time
+	known                  bool // expiry has been computed
+	attempt, queue, expiry time.Duration
+}
+
+// anySet reports whether a deadline is set, which only the memory of this daemon contains.
+func (t *deadlines) anySet() bool { return t.attempt > 0 || t.queue > 0 || t.expiry > 0 }
+
+// alarmKey identifies an alarm: an operation, or the schedule of a job by its endpoint name.
+type alarmKey struct {
+	id       statefs.ID
+	schedule string
+}
+
+// onAlarm enqueues the schedule or the operation whose alarm has expired.
+func (d *Daemon) onAlarm(key alarmKey) {
+	if key.schedule != "" {
+		d.scheduler.enqueue(key.schedule)
+		return
+	}
+	d.reconcileQueue.enqueue(key.id)
+}
+
+// runAlarms enqueues operations and schedules whose alarms expire, until ctx ends.
+func (d *Daemon) runAlarms(ctx context.Context) { serveAlarms(ctx, d.alarms, d.logger) }
+
+// serveAlarms serves alarms until ctx ends, and notices when the machine's clock is set.
+func serveAlarms[K comparable](ctx context.Context, a *alarms[K], logger *slog.Logger) {
+	clock, err := openClockWatch()
+	if err != nil {
+		logger.Info("a clock that is set is noticed at the next sweep only", "reason", err)
+		a.serve(ctx, nil)
+		return
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() { clock.run(ctx) })
+	a.serve(ctx, clock.set)
+	watching.Wait()
+}
+
+// uptime returns how long the daemon has run, whatever happens to the machine's clock.
+func (d *Daemon) uptime() time.Duration { return time.Since(d.startedAt) }
+
+// remainingWait returns the rest of a wait or limit of the given length that ends at until. The
+// clock may have been set since it began, so the rest is never more than the whole and never
+// negative.
+func remainingWait(whole time.Duration, until, now time.Time) time.Duration {
+	return min(max(until.Sub(now), 0), max(whole, 0))
+}
+
+// deadlinesOf returns the deadlines of an operation. They are computed once for each state: a clock
+// that is set later must neither end an operation nor prolong its wait.
+func (d *Daemon) deadlinesOf(op *operation) *deadlines {
+	t, since := &op.deadlines, op.rec.Since()
+	if t.known && t.state == op.state && t.since.Equal(since) {
+		return t
+	}
+	now, ran := d.owner.Now(), d.uptime()
+	t.state, t.since, t.attempt, t.queue = op.state, since, 0, 0
+	if due := op.rec.DueAt; due != nil && op.state == statefs.FailedRetryable {
+		t.attempt = ran + remainingWait(due.Sub(since), *due, now) + 1
+	}
+	def, err := d.storedDefinition(op.rec)
+	if err != nil {
+		return t // startOperation fails for the same reason and reports it
+	}
+	if def.QueueTimeout > 0 && op.state == statefs.Queued {
+		t.queue = ran + remainingWait(def.QueueTimeout, since.Add(def.QueueTimeout), now) + 1
+	}
+	if def.Deadline > 0 && !t.known {
+		t.expiry = ran + remainingWait(def.Deadline, op.rec.CreatedAt.Add(def.Deadline), now) + 1
+	}
+	t.known = true
+	return t
+}
+
+// setAlarm sets the alarm of an operation to its next deadline. A deadline that has passed was
+// handled by this reconcile without effect, and is tried again after retryInterval.
+func (d *Daemon) setAlarm(op *operation) {
+	t, now, ran := d.deadlinesOf(op), d.owner.Now(), d.uptime()
+	var at time.Time
+	if due := op.rec.DueAt; due != nil && (op.state == statefs.Scheduled || op.state == statefs.FailedRetryable) {
+		at = *due
+	}
+	if due := op.nextOptionalRetry(); !due.IsZero() && op.allowsOptionalSteps() && (at.IsZero() || due.Before(at)) {
+		at = due
+	}
+	var after time.Duration
+	for i, next := range []time.Duration{t.attempt, t.queue, t.expiry} {
+		if i == 2 && (op.state == statefs.Trailing || op.run != nil && op.run.endCause() != nil) {
+			continue // the limit has no effect any more, or has had it
+		}
+		if next > 0 && (after == 0 || next < after) {
+			after = next
+		}
+	}
+	if !at.IsZero() && !at.After(now) || after > 0 && after <= ran {
+		at, after = time.Time{}, ran+retryInterval
+	}
+	d.alarms.set(alarmKey{id: op.id()}, at, after)
+}
+
+// isDue reports whether the time has come for which an operation waits. A time of day has come when
+// the clock shows it. The wait between two attempts also ends if the clock was set back.
+func (d *Daemon) isDue(op *operation) bool {
+	t := d.deadlinesOf(op)
+	due := op.rec.DueAt
+	return due == nil || !due.After(d.owner.Now()) || t.attempt > 0 && t.attempt <= d.uptime()
+}
+
+// queueIfDue moves an operation into the queue if it is scheduled or waits for its next attempt,
+// and is due.
+func (d *Daemon) queueIfDue(op *operation) error {
+	if op.state != statefs.Scheduled && op.state != statefs.FailedRetryable || !d.isDue(op) {
+		return nil
+	}
+	if err := d.transition(op, statefs.CauseDue); err != nil {
+		return err
+	}
+	return d.persist(op)
+}
+
+// resumeCause returns the cause with which a resume moves an operation without a process: back to
+// its waiting state if it is not due yet, else into the queue.
+func (d *Daemon) resumeCause(op *operation) statefs.Cause {
+	due := op.rec.DueAt
+	switch {
+	case due == nil || !due.After(d.owner.Now()):
+		return statefs.CauseRelease
+	case op.rec.Starts > 0:
+		return statefs.CauseRetryLater
+	}
+	return statefs.CauseNotYet
+}
+
+// expiredLimit returns the limit of an operation that has expired, nil for none.
+func (d *Daemon) expiredLimit(op *operation) *statefs.Fault {
+	t, ran := d.deadlinesOf(op), d.uptime()
+	over := func(limit time.Duration) bool { return limit > 0 && limit <= ran }
+	if !over(t.expiry) && !over(t.queue) || op.state == statefs.Trailing {
+		return nil // its required steps are done
+	}
+	def, err := d.storedDefinition(op.rec)
+	if err != nil {
+		return nil
+	}
+	if over(t.expiry) {
+		return &statefs.Fault{Code: "deadline_exceeded", Message: fmt.Sprintf("it has not ended within its deadline of %s",
+			shortDuration(def.Deadline))}
+	}
+	return &statefs.Fault{
+		Code: "queue_timeout",
+		Message: fmt.Sprintf("it waited in the queue for longer than its queue_timeout of %s",
+			shortDuration(def.QueueTimeout)),
+	}
+}
+
+// expire ends an operation if one of its limits has expired: at once if no work runs, else when the
+// work has ended.
+func (d *Daemon) expire(op *operation) (ended bool, err error) {
+	fault := d.expiredLimit(op)
+	if fault == nil {
+		return false, nil
+	}
+	if op.run != nil {
+		op.run.end(&workError{code: fault.Code, err: &expiredError{fault.Message}})
+		return false, nil
+	}
+	if op.rec.Error == nil || op.rec.Error.Code != fault.Code { // on a full disk this code runs again
+		d.logLine(op, "  ERROR: "+fault.Message)
+	}
+	op.rec.Error, op.rec.Reason = fault, ""
+	return true, d.finishAs(op, statefs.CauseExpired)
+}
+
+// expiredError is the error of an operation that exceeded a limit.
+type expiredError struct{ message string }
+
+func (e *expiredError) Error() string { return e.message }
+
+// shortDuration formats a duration as job files do, without trailing zero parts: 6h and not 6h0m0s.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"0s", "0m"} {
+		if n := len(text) - len(zero); n > 0 && text[n:] == zero && (text[n-1] < '0' || text[n-1] > '9') {
+			text = text[:n]
+		}
+	}
+	return text
+}

@@ -1,0 +1,61 @@
+package daemon
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// envRotation counts the runs of each lane that rotates its environment, so that each run gets the
+// next value. The counters are persisted and continue after a restart.
+type envRotation struct {
+	owner  *statefs.Owner
+	logger *slog.Logger
+	lanes  map[string]LaneConfig
+
+	mu   sync.Mutex
+	last map[string]uint64
+}
+
+func newEnvRotation(c *Config, logger *slog.Logger) envRotation {
+	return envRotation{owner: c.Owner, logger: logger, lanes: c.Lanes, last: make(map[string]uint64)}
+}
+
+// next returns the turn of a run that starts in a lane: its number in the rotation, from 1. It
+// returns 0 for a lane that does not rotate its environment.
+func (t *envRotation) next(lane string) uint64 {
+	if len(t.lanes[lane].Rotate) == 0 {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last, known := t.last[lane]
+	if !known {
+		last = t.owner.Rotation(lane)
+	}
+	t.last[lane] = last + 1
+	if err := t.owner.SetRotation(lane, last+1); err != nil {
+		t.logger.Warn("the turn of a lane cannot be written down; after a restart it may come again",
+			"lane", lane, "error", err)
+	}
+	return last + 1
+}
+
+// environ returns the variables that a lane adds to the environment of the run with this turn, as
+// NAME=value.
+func (t *envRotation) environ(lane string, turn uint64) []string {
+	c := t.lanes[lane]
+	env := slices.Clone(c.Env)
+	if turn == 0 {
+		return env
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Rotate)) {
+		if values := c.Rotate[name]; len(values) > 0 {
+			env = append(env, name+"="+values[(turn-1)%uint64(len(values))])
+		}
+	}
+	return env
+}

@@ -1,0 +1,247 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// deathCodes are the error codes of work that died without a verdict of its own or of the daemon.
+// cutOffCodes are the ones among them for work that died with its daemon, keeper or machine.
+var (
+	deathCodes  = map[string]bool{"signal": true, "lost": true, "keeper_died": true, cutOffCode: true}
+	cutOffCodes = map[string]bool{"lost": true, "keeper_died": true, cutOffCode: true}
+)
+
+// finalCodes are the error codes that end an operation whatever its job configures.
+var finalCodes = map[string]bool{"queue_timeout": true, "deadline_exceeded": true}
+
+// attemptOutcome holds what nextCause needs to know about an operation whose run failed.
+type attemptOutcome struct {
+	code                  string
+	class                 catalog.Class   // "" when neither the job nor the handler gives one
+	restart               catalog.Restart // the job's rule for work that was cut off
+	attempts, maxAttempts int
+	partial               bool // only items failed, which does not make the operation failed
+	deaths, burst         int  // deaths counted for the crash limit, including this one, and the limit
+}
+
+// usesRestartRule reports whether the job's restart rule decides instead of its retry rule: the
+// work was cut off, and its error code has no class.
+func (a attemptOutcome) usesRestartRule() bool { return cutOffCodes[a.code] && a.class == "" }
+
+// isAttempt reports whether the run counts as an attempt.
+func (a attemptOutcome) isAttempt() bool {
+	return (a.class != catalog.ClassWarn || a.partial) && (!a.usesRestartRule() || a.restart == catalog.RestartRetry)
+}
+
+// nextCause returns the cause of the operation's next transition after a failed run. CauseRescued
+// means that it is tried again, at once or later. It is a pure function.
+func (a attemptOutcome) nextCause() statefs.Cause {
+	switch {
+	case a.partial && (a.attempts >= a.maxAttempts || a.class != "" && a.class != catalog.ClassRetryable):
+		return statefs.CauseDone
+	case finalCodes[a.code]:
+		return statefs.CauseExpired
+	case a.class == catalog.ClassManual:
+		return statefs.CauseNeedsPerson
+	case a.class == catalog.ClassWarn:
+		return statefs.CauseRescued
+	case a.class == catalog.ClassFinal, a.usesRestartRule() && a.restart == catalog.RestartFail:
+		return statefs.CauseFailed
+	case a.isAttempt() && a.attempts >= a.maxAttempts:
+		return statefs.CauseFailed
+	case a.crashLimitReached():
+		return statefs.CauseNeedsPerson
+	}
+	return statefs.CauseRescued
+}
+
+// crashLimitReached reports whether the work has died too often.
+func (a attemptOutcome) crashLimitReached() bool { return deathCodes[a.code] && a.deaths >= a.burst }
+
+// crashed reports whether a person must act because the crash limit is reached.
+func (a attemptOutcome) crashed() bool {
+	return a.nextCause() == statefs.CauseNeedsPerson && a.class != catalog.ClassManual
+}
+
+// noteFailedAttempt records in op.rec that a run failed with err, logs it, and returns the cause of
+// the operation's next transition. A run is partial when only items failed, which does not make the
+// operation failed.
+func (d *Daemon) noteFailedAttempt(op *operation, err error, partial bool) statefs.Cause {
+	rec, r := op.rec, op.run
+	r.class = r.classOf(rec, err)
+	limit, at := d.crashLimitOf(r.def), runEndedAt(r, d.owner.Now())
+	a := attemptOutcome{
+		code: rec.Error.Code, class: r.class, restart: r.def.Restart(), maxAttempts: r.def.Retry.MaxAttempts,
+		burst: limit.Burst, partial: partial,
+	}
+	if at.Sub(runStartedAt(rec)) > limit.Within {
+		rec.Backoff = 0
+	}
+	if deathCodes[a.code] && a.class != catalog.ClassWarn {
+		rec.DiedAt = addDeath(rec.DiedAt, at, limit)
+	}
+	if a.isAttempt() {
+		rec.Attempts++
+	} else if a.class == catalog.ClassWarn {
+		rec.Warnings++
+	}
+	a.attempts, a.deaths = rec.Attempts, len(rec.DiedAt)
+	cause := a.nextCause()
+	var said string
+	switch {
+	case cause != statefs.CauseRescued:
+	case !a.isAttempt() && a.class != catalog.ClassWarn:
+		said = fmt.Sprintf("  Cut off: %s. It begins again.", rec.Error.Message)
+	default:
+		cause, said = d.nextAttempt(op, a, err)
+	}
+	if r.step.def != nil && cause == statefs.CauseFailed {
+		cause = statefs.CauseNeedsPerson // a person decides about a step that is not tried again
+	}
+	switch cause { //nolint:exhaustive // other causes end the operation
+	case statefs.CauseDone:
+		rec.Error = nil
+	case statefs.CauseNeedsPerson:
+		rec.Reason = "manual"
+		if a.crashed() {
+			rec.Reason = crashReason(limit)
+		}
+		rec.RedoFrom = r.number + 1
+	case statefs.CauseRescued, statefs.CauseRetryLater:
+		if a.isAttempt() || a.class == catalog.ClassWarn {
+			rec.RedoFrom = r.number + 1
+		}
+	}
+	if said == "" && cause != statefs.CauseDone {
+		said = attemptLine(rec, cause, a)
+	}
+	if said != "" {
+		d.logLine(op, said)
+	}
+	return cause
+}
+
+// classOf returns the class of a failure. A matching error pattern of the job decides first, then
+// the class that a handler gives, then the job's exit_codes.
+func (r *run) classOf(rec *statefs.Record, err error) catalog.Class {
+	code := rec.Error.Code
+	if class := r.matchErrorPattern(rec); class != "" {
+		return class
+	}
+	if f, ok := errors.AsType[*AttemptError](err); ok && f.Class != "" {
+		return f.Class
+	}
+	if class := r.def.ExitCodes.Class(code, rec.ExitCode); class != "" {
+		return class
+	}
+	return r.def.ExitCodes.Class(rec.Error.Code, rec.ExitCode)
+}
+
+// attemptLine returns the log line of a failed attempt that is not retried automatically.
+func attemptLine(rec *statefs.Record, cause statefs.Cause, a attemptOutcome) string {
+	if cause != statefs.CauseNeedsPerson {
+		return "  ERROR: " + rec.Error.Message
+	}
+	if a.crashed() {
+		return crashLine(rec)
+	}
+	if len(rec.Steps) > 0 {
+		return needsPersonLine(rec, rec.CurrentStep())
+	}
+	return fmt.Sprintf("  ERROR: %s. A person must act: mend it, then 'jobdir retry %s', or 'jobdir cancel' it.",
+		rec.Error.Message, rec.ID)
+}
+
+// crashLine returns the log line of an operation that waits for a person because its work died too
+// often.
+func crashLine(rec *statefs.Record) string {
+	_, why, _ := strings.Cut(rec.Reason, ": ")
+	return fmt.Sprintf("  ERROR: %s; %s. Find out why, then 'jobdir retry %s', or 'jobdir cancel' it.",
+		rec.Error.Message, why, rec.ID)
+}
+
+// continueAfterFailure detaches an operation from its failed run and makes the transition for
+// cause; the operation stays live. The record is durable before the marker is renamed and names the
+// next state, so the result of the attempt is neither lost nor counted twice.
+func (d *Daemon) continueAfterFailure(op *operation, cause statefs.Cause) error {
+	op.copyProgress()
+	if cause != statefs.CauseNeedsPerson && op.state == statefs.Paused {
+		// The operation starts again once it is resumed and due.
+		if cause == statefs.CauseRescued {
+			op.rec.Rescues++
+			now := d.owner.Now()
+			op.rec.DueAt = &now // DueAt records that the run is over
+		}
+		op.unsaved = true
+		return d.finishRun(op)
+	}
+	if err := d.persistThenMove(op, cause); err != nil {
+		return err
+	}
+	return d.finishRun(op)
+}
+
+// persistThenMove makes a transition whose reasons must not be lost: the record, which names the
+// next state, is durable before the marker is renamed.
+func (d *Daemon) persistThenMove(op *operation, cause statefs.Cause) error {
+	to, err := statefs.Next(op.state, cause)
+	if err != nil {
+		return err
+	}
+	op.feed.stopUnnumbered = to == statefs.FailedManual && op.feed.unpublishedStop == 0
+	if err := d.numberStop(op); err != nil {
+		return err
+	}
+	rec := *op.rec // a copy, because this is repeated after a full disk
+	if rec.Next = to; cause == statefs.CauseRescued {
+		rec.Rescues++
+	}
+	if err := rec.Apply(op.state, cause, d.owner.Now()); err != nil {
+		return err
+	}
+	if err := d.owner.WriteRecord(&rec); err != nil {
+		return d.publishStop(op, err)
+	}
+	if err := d.owner.Sync(op.id()); err != nil {
+		return err
+	}
+	err = d.owner.Move(op.id(), op.state, to)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	d.counters.transitions.Add(1)
+	d.logger.Info("transition", "id", op.id(), "from", op.state, "to", to, "cause", cause)
+	op.rec = &rec
+	d.enterState(op, to)
+	op.feed.stopUnnumbered = false // numberStop has numbered it
+	return nil
+}
+
+// finishRun writes the record of an operation whose run is over, and removes the files of the run.
+// Until that is done, op.finishedRun holds the run.
+func (d *Daemon) finishRun(op *operation) error {
+	if op.run != nil {
+		op.run, op.endCause, op.finishedRun = nil, "", op.run
+	}
+	d.repeatPause(op)
+	if err := d.persist(op); err != nil {
+		return err
+	}
+	r := op.finishedRun
+	op.finishedRun = nil
+	r.commands.acknowledge()
+	d.closeLog(op)
+	if op.state == statefs.Queued {
+		d.reconcileQueue.enqueue(op.id())
+	}
+	return r.scratch.remove()
+}

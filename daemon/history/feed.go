@@ -1,0 +1,147 @@
+package history
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// feedNumbers assigns a number to each end and knows how far the feed may go. One lock guards both.
+type feedNumbers struct {
+	mu        sync.Mutex // guards what follows
+	owner     *statefs.Owner
+	next, end uint64
+	pending   map[uint64]bool // assigned, and neither published nor unused
+	published uint64          // all numbers up to this one are in the index or unused
+	advanced  chan struct{}   // closed when published grows
+}
+
+// begin starts after the numbers that earlier daemons reserved, which are in the index or unused.
+// It reserves none, so that a daemon can start while the disk is full.
+func (n *feedNumbers) begin(owner *statefs.Owner, least uint64) error {
+	next, err := owner.NextEnd()
+	if err != nil {
+		return err
+	}
+	next = max(next, least)
+	n.owner, n.next, n.end, n.published = owner, next, next, next-1
+	n.pending, n.advanced = make(map[uint64]bool), make(chan struct{})
+	return nil
+}
+
+// Number returns the number of the next end. It must be passed to Ended or Stopped with a record,
+// or to Unused: the feed waits for it.
+func (s *Store) Number() (uint64, error) {
+	n := &s.numbers
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.next == n.end {
+		first, end, err := n.owner.ReserveEnds(n.next)
+		if err != nil {
+			return 0, err
+		}
+		n.next, n.end = first, end
+	}
+	number := n.next
+	n.next++
+	n.pending[number] = true
+	return number, nil
+}
+
+// Unused returns a number that is in no record.
+func (s *Store) Unused(number uint64) { s.numbers.resolve(number) }
+
+func (n *feedNumbers) publishBatch(batch []change) {
+	var done []uint64
+	for i := range batch {
+		if batch[i].number != 0 {
+			done = append(done, batch[i].number)
+		}
+	}
+	if len(done) > 0 {
+		n.resolve(done...)
+	}
+}
+
+func (n *feedNumbers) resolve(done ...uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, number := range done {
+		delete(n.pending, number)
+	}
+	to := n.next - 1
+	for number := range n.pending { // as many as operations end at this moment
+		to = min(to, number-1)
+	}
+	if to > n.published {
+		n.published = to
+		close(n.advanced)
+		n.advanced = make(chan struct{})
+	}
+}
+
+// upTo returns the highest number that the feed may show, and a channel that is closed when it
+// grows.
+func (n *feedNumbers) upTo() (uint64, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.published, n.advanced
+}
+
+// BeyondError means that a consumer has a number that this storage has not assigned.
+type BeyondError struct{ After, Last uint64 }
+
+func (e *BeyondError) Error() string {
+	return "the number " + strconv.FormatUint(e.After, 10) + " is higher than the last one, " +
+		strconv.FormatUint(e.Last, 10) +
+		": it is of another storage, or of a later state of this one; begin again with 0"
+}
+
+// Finished returns at most limit rows with numbers higher than after, in ascending order, and the
+// number to continue after. When there are none, it waits until ctx ends. Each end appears once,
+// and so does each stop for a person.
+func (s *Store) Finished(ctx context.Context, after uint64, limit int) (rows []Row, last uint64, err error) {
+	for {
+		if err := s.Ready(); err != nil {
+			return nil, 0, err
+		}
+		upTo, moved := s.numbers.upTo()
+		if after > upTo {
+			return nil, 0, &BeyondError{after, upTo}
+		}
+		if rows, last, err = s.between(after, upTo, limit); err != nil || len(rows) > 0 {
+			return rows, last, err
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return nil, last, nil
+		}
+	}
+}
+
+func (s *Store) between(after, upTo uint64, limit int) (rows []Row, last uint64, err error) {
+	last = upTo
+	err = s.view(func(x index) error {
+		cursor := x.rows.Cursor()
+		for key, value := cursor.Seek(numberKey(after + 1)); key != nil && numberOf(key) <= upTo; key, value = cursor.Next() {
+			if len(rows) == limit {
+				last = rows[limit-1].Number
+				return nil
+			}
+			parsed, err := Packed(value).parse()
+			if err != nil {
+				return err
+			}
+			row, err := parsed.row()
+			if err != nil {
+				return err
+			}
+			rows = append(rows, row)
+		}
+		return nil
+	})
+	return rows, last, err
+}

@@ -1,0 +1,287 @@
+package history
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// fileVersion is the format of the index. A file of another version is rebuilt.
+const fileVersion = 3
+
+// fileState is stored in the index and decides whether it can be trusted.
+type fileState struct {
+	Version int    `json:"version"`
+	Boot    string `json:"boot"`
+	// Inode is that of the file itself: a copy, which may have been made during a write, has
+	// another one.
+	Inode uint64 `json:"inode"`
+	// Clean means that the file was synced and not written since.
+	Clean bool `json:"clean"`
+	// Complete means that every record has been read.
+	Complete bool `json:"complete"`
+}
+
+var keyState = []byte("state")
+
+// damage is an error after which the index is rebuilt.
+type damage struct{ cause any }
+
+func (e *damage) Error() string { return fmt.Sprintf("%v", e.cause) }
+
+func isDamage(err error) bool {
+	_, found := errors.AsType[*damage](err)
+	return found || errors.Is(err, errPacked)
+}
+
+// recoverDamage turns the panics caused by a damaged file into an error: bolt panics at an invalid
+// page, and access to a page beyond the end of the file is a memory fault.
+func recoverDamage(err *error) func() {
+	before := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(before)
+		if cause := recover(); cause != nil {
+			*err = &damage{cause}
+		}
+	}
+}
+
+// openFile opens the index and returns the highest number in it. An index that cannot be trusted is
+// replaced by an empty one, which has to be built.
+func (s *Store) openFile() (last uint64, err error) {
+	if info, err := os.Lstat(s.path); err == nil && !info.Mode().IsRegular() {
+		if err := s.owner.RenameDamaged(FileName); err != nil {
+			return 0, fmt.Errorf("open the index of the history: %s is a %s and cannot be moved: %w; move it away", s.path,
+				info.Mode().Type(), err)
+		}
+	}
+	last, reason := s.openTrusted()
+	if reason == nil {
+		return last, nil
+	}
+	gone := s.salvage()
+	if s.db != nil && !isDamage(reason) { // it is removed below
+		_ = s.db.Close() // it goes
+	}
+	if !errors.Is(reason, fs.ErrNotExist) {
+		s.log.Warn("the index of the history is built again", "file", s.path, "reason", reason)
+	}
+	return 0, s.newFile(isDamage(reason), gone)
+}
+
+// openDB opens the index file with the mode of all files of a storage, whatever the umask is.
+func (s *Store) openDB() (*bolt.DB, error) {
+	f, err := statefs.OpenFile(s.path, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	return bolt.Open(s.path, 0o640, boltOptions())
+}
+
+// openTrusted opens the index. The error is the reason why it cannot be used.
+func (s *Store) openTrusted() (last uint64, err error) {
+	info, err := os.Lstat(s.path)
+	if err != nil {
+		return 0, err
+	}
+	defer recoverDamage(&err)()
+	if s.db, err = s.openDB(); err != nil {
+		return 0, &damage{err}
+	}
+	err = s.db.View(func(tx *bolt.Tx) error {
+		if tx.Size() > info.Size() {
+			return &damage{errors.New("it has been cut off")}
+		}
+		for _, name := range buckets {
+			if tx.Bucket(name) == nil {
+				return &damage{fmt.Errorf("it has no bucket %q", name)}
+			}
+		}
+		var state fileState
+		if err := json.Unmarshal(tx.Bucket(bucketMeta).Get(keyState), &state); err != nil {
+			return &damage{err}
+		}
+		s.clean = state.Clean
+		last = indexOf(tx).last()
+		return state.untrustedReason(inode(info))
+	})
+	if err == nil && last > 0 {
+		if _, there, listErr := s.owner.ListedIDs(); listErr != nil || !there {
+			err = errors.New("the list of live operations is gone: what ended last is not known")
+		}
+	}
+	return last, err
+}
+
+// untrustedReason returns why the file may be incomplete, nil if it is not.
+func (f *fileState) untrustedReason(ino uint64) error {
+	switch {
+	case f.Version != fileVersion:
+		return fmt.Errorf("it has format %d, this version writes %d", f.Version, fileVersion)
+	case !f.Complete:
+		return errors.New("it was not finished")
+	case f.Inode != ino:
+		return errors.New("it is a copy, which may have been made while it was written")
+	case !f.Clean && (f.Boot == "" || f.Boot != statefs.ThisMachine().Boot):
+		return errors.New("the machine went down while it was in use")
+	}
+	return nil
+}
+
+func inode(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
+}
+
+func boltOptions() *bolt.Options {
+	return &bolt.Options{Timeout: 5 * time.Second, NoSync: true, FreelistType: bolt.FreelistMapType}
+}
+
+// newFile makes an empty index, which has to be built, with the deleted IDs gone (keys of
+// bucketForget). If keep is set, the old file is kept under another name.
+func (s *Store) newFile(keep bool, gone [][]byte) error {
+	var err error
+	if keep {
+		err = s.owner.RenameDamaged(FileName)
+	} else {
+		err = os.Remove(s.path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("make the index of the history anew: %w", err)
+	}
+	db, err := s.openDB()
+	if err != nil {
+		return fmt.Errorf("make the index of the history %s: %w", s.path, err)
+	}
+	s.db, s.clean = db, false
+	err = db.Update(func(tx *bolt.Tx) error {
+		for _, name := range buckets {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		for _, until := range gone {
+			if err := indexOf(tx).remember(until); err != nil {
+				return err
+			}
+		}
+		return s.putState(tx, fileState{})
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("make the index of the history %s: %w", s.path, err), db.Close())
+	}
+	s.sealed = 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.building {
+		s.building = true
+		if s.caughtUp { // otherwise built is still open
+			s.built = make(chan struct{})
+		}
+	}
+	s.rebuild = true
+	s.wakeWriter()
+	return nil
+}
+
+// recreate replaces a damaged index. The old one is not closed: the transaction that met the damage
+// may hold locks of the library forever. So each damage leaks one descriptor.
+func (s *Store) recreate() error {
+	s.dbMu.Lock()
+	defer s.dbMu.Unlock()
+	return s.newFile(true, nil) // no deleted IDs are read from it, for the same reason
+}
+
+func (s *Store) putState(tx *bolt.Tx, state fileState) error {
+	info, err := os.Lstat(s.path)
+	if err != nil {
+		return err
+	}
+	state.Version, state.Boot, state.Inode = fileVersion, statefs.ThisMachine().Boot, inode(info)
+	data, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket(bucketMeta).Put(keyState, data)
+}
+
+// changeState changes the state in a synced transaction, which makes everything written before
+// durable too.
+func (s *Store) changeState(change func(*fileState)) error {
+	s.db.NoSync = false
+	defer func() { s.db.NoSync = true }()
+	return s.db.Update(func(tx *bolt.Tx) error {
+		var state fileState
+		if err := json.Unmarshal(tx.Bucket(bucketMeta).Get(keyState), &state); err != nil {
+			return &damage{err}
+		}
+		change(&state)
+		return s.putState(tx, state)
+	})
+}
+
+// mode is the state of the file after a transaction: durable, and containing every record.
+type mode struct{ synced, complete bool }
+
+// update runs a transaction; fn is nil when there is nothing to write. Before the first write after
+// a sync, it marks the file as not clean.
+func (s *Store) update(mode mode, fn func(index) error) (err error) {
+	s.dbMu.RLock()
+	defer s.dbMu.RUnlock()
+	defer recoverDamage(&err)()
+	if fn != nil {
+		if s.clean {
+			if err := s.changeState(func(f *fileState) { f.Clean = false }); err != nil {
+				return err
+			}
+			s.clean = false
+		}
+		if err := s.db.Update(func(tx *bolt.Tx) error { return fn(indexOf(tx)) }); err != nil {
+			return err
+		}
+	}
+	if !mode.synced || s.clean && !mode.complete {
+		return nil
+	}
+	if err := s.changeState(func(f *fileState) { f.Clean, f.Complete = true, f.Complete || mode.complete }); err != nil {
+		return err
+	}
+	s.clean = true
+	return nil
+}
+
+// view reads in a transaction. If the file turns out to be damaged, it makes the writer rebuild it.
+func (s *Store) view(fn func(index) error) error {
+	err := s.read(fn)
+	if isDamage(err) {
+		found := err
+		s.enqueue(change{apply: func(index) error {
+			reason := found
+			found = nil
+			return reason
+		}})
+		return fmt.Errorf("%w (%w)", ErrNotReady, err)
+	}
+	return err
+}
+
+func (s *Store) read(fn func(index) error) (err error) {
+	s.dbMu.RLock()
+	defer s.dbMu.RUnlock()
+	defer recoverDamage(&err)()
+	return s.db.View(func(tx *bolt.Tx) error { return fn(indexOf(tx)) })
+}

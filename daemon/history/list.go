@@ -1,0 +1,425 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// maxExactCount is how many matches are counted one by one at most.
+const maxExactCount = 10_000
+
+// Page is a part of a list.
+type Page struct {
+	Entries []Entry
+	// Next is where the following page begins; nil after the last page.
+	Next *Cursor
+	// Total is how many operations match. It is a lower bound when Exact is false.
+	Total int
+	Exact bool
+}
+
+// Entry is one operation of a page.
+type Entry struct {
+	Row  Row
+	Live bool
+}
+
+// match is a matching row that is not decoded yet.
+type match struct {
+	key  []byte // time and ID, as the list is sorted
+	data Packed
+	live bool
+}
+
+// List returns the matching operations, live and ended, the newest first. live are the rows of live
+// operations, read before the call: an operation that has ended since counts as ended.
+func (s *Store) List(ctx context.Context, q *Query, live []Packed) (Page, error) {
+	return s.ListOf(ctx, q, &LiveView{Rows: live})
+}
+
+// endedSlack is how many live matches are collected beyond a page: so many may end while the list
+// is made.
+const endedSlack = 64
+
+// ListOf is List with a LiveView, whose index is sorted. It costs as much as the page shows, not as
+// much as lives. If the query filters by more than the counted dimensions, or sorts by time of
+// change, every live row is examined.
+func (s *Store) ListOf(ctx context.Context, q *Query, live *LiveView) (Page, error) {
+	f := q.filter()
+	for more := endedSlack; ; more *= 8 {
+		page, enough, err := s.listOnce(ctx, f, live, more)
+		if enough || err != nil {
+			return page, err
+		}
+	}
+}
+
+// listOnce returns false when so many live operations have ended since that the page may lack some.
+func (s *Store) listOnce(ctx context.Context, f *filter, live *LiveView, more int) (page Page, enough bool, err error) {
+	wanted := 0
+	if f.Limit > 0 {
+		wanted = f.Offset + f.Limit + 1
+	}
+	seen := live.snapshot(f, wanted+more)
+	defer seen.close(live.Index)
+	if wantsLiveOnly(f.Query) {
+		living, total, _ := seen.resolve(f, live, nil, wanted)
+		page, err = pageOf(f, nil, living, total, true)
+		return page, true, err
+	}
+	if err := s.awaitApplied(ctx); err != nil {
+		return page, false, err
+	}
+	err = s.view(func(x index) error {
+		list := indexQuery{ctx: ctx, index: x, filter: f}
+		living, lives, all := seen.resolve(f, live, func(id []byte) bool { return x.id.Get(id) != nil }, wanted)
+		list.plan()
+		list.narrow()
+		total, exact := list.total()
+		if first, _ := x.unread.Cursor().First(); first != nil {
+			exact = false // an unreadable record may match
+		}
+		ended := list.collect()
+		if list.err != nil {
+			return list.err
+		}
+		enough = all
+		page, err = pageOf(f, ended, living, lives+total, exact)
+		return err
+	})
+	return page, enough, err
+}
+
+// wantsLiveOnly reports whether no ended operation can match.
+func wantsLiveOnly(q *Query) bool {
+	if len(q.Statuses) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(q.Statuses, statefs.State.Terminal)
+}
+
+// liveMatches returns the matching live operations that are not in the index. ended reports whether
+// an operation is in the index; nil means that none is.
+func liveMatches(f *filter, live []Packed, ended func(id []byte) bool) []match {
+	var out []match
+	for _, data := range live {
+		r, err := data.parse()
+		if err != nil || !f.matches(&r) {
+			continue
+		}
+		key := idKey(r.id, sequenceOf(r.id))
+		if ended != nil && ended(key) {
+			continue
+		}
+		out = append(out, match{timeKey(f.sortTime(&r), key), data, true})
+	}
+	return out
+}
+
+func newestFirst(matches []match) {
+	slices.SortFunc(matches, func(a, b match) int { return bytes.Compare(b.key, a.key) })
+}
+
+func (f *filter) sortTime(r *parsedRow) int64 {
+	if f.Sort == ByUpdated {
+		return r.updated
+	}
+	return r.created
+}
+
+// pageOf merges live matches with ended ones, which begin behind the cursor. total is how many
+// match in all.
+func pageOf(f *filter, ended, living []match, total int, exact bool) (Page, error) {
+	page := Page{Total: total, Exact: exact}
+	if f.After != nil {
+		living = slices.DeleteFunc(living, func(l match) bool { return bytes.Compare(l.key, f.After.key) >= 0 })
+	}
+	all := slices.Concat(living, ended)
+	newestFirst(all)
+	all = all[min(f.Offset, len(all)):]
+	for _, m := range all[:min(f.Limit, len(all))] {
+		r, err := m.data.parse()
+		if err != nil {
+			return page, err
+		}
+		row, err := r.row()
+		if err != nil {
+			return page, err
+		}
+		page.Entries = append(page.Entries, Entry{row, m.live})
+	}
+	if len(all) > f.Limit && f.Limit > 0 {
+		page.Next = &Cursor{f.sort(), bytes.Clone(all[f.Limit-1].key)}
+	}
+	return page, nil
+}
+
+func (f *filter) sort() Sort {
+	if f.Sort == ByUpdated {
+		return ByUpdated
+	}
+	return ByCreated
+}
+
+// indexQuery answers one query from the index.
+type indexQuery struct {
+	ctx context.Context //nolint:containedctx // it lives as long as one call
+	index
+	*filter
+	spans []span // times of creation in which rows can match, the newest first
+	sum   int    // of the counts that match completely
+	// partly are the days with counts that match only in a part of their time.
+	partly map[string]bool
+	// few are all matches, the newest first, if narrowed: they were found through the index of tags
+	// or texts.
+	few      []match
+	narrowed bool
+	err      error
+}
+
+type span struct{ from, to int64 }
+
+// plan reads the counts: it sums the complete matches, and finds the spans to search for the
+// rest.
+func (l *indexQuery) plan() {
+	type fitting struct {
+		day string
+		counters
+	}
+	var all []fitting
+	l.partly = make(map[string]bool)
+	l.err = l.eachCounters(func(d dimensions, c counters) {
+		if !l.matchesDimensions(d) || l.since != 0 && c.maxCreated < l.since || l.until != 0 && c.minCreated >= l.until {
+			return
+		}
+		all = append(all, fitting{string(d.day), c})
+		l.spans = append(l.spans, span{c.minCreated, c.maxCreated})
+		if !l.matchesTimes(c.minCreated) || !l.matchesTimes(c.maxCreated) {
+			l.partly[string(d.day)] = true
+		}
+	})
+	for _, c := range all {
+		if !l.partly[c.day] {
+			l.sum += int(c.n)
+		}
+	}
+	l.spans = merge(l.spans)
+}
+
+// merge joins overlapping spans and sorts them, the newest first.
+func merge(spans []span) []span {
+	slices.SortFunc(spans, func(a, b span) int { return -cmpSpan(a, b) })
+	var out []span
+	for _, s := range spans {
+		if n := len(out); n > 0 && s.to >= out[n-1].from {
+			out[n-1].from = min(out[n-1].from, s.from)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func cmpSpan(a, b span) int {
+	switch {
+	case a.to != b.to:
+		return sign(a.to > b.to)
+	case a.from != b.from:
+		return sign(a.from > b.from)
+	}
+	return 0
+}
+
+func sign(greater bool) int {
+	if greater {
+		return 1
+	}
+	return -1
+}
+
+// narrow finds all matches through the index of tags or texts, unless there may be more than
+// maxExactCount.
+func (l *indexQuery) narrow() {
+	if l.err != nil || l.Number != 0 || len(l.spans) == 0 {
+		return
+	}
+	numbers, ok := l.candidates(l.filter, maxExactCount)
+	if !ok {
+		return
+	}
+	for _, number := range numbers {
+		data := Packed(l.rows.Get(number))
+		if data == nil {
+			continue // it was removed
+		}
+		r, err := data.parse()
+		if err != nil {
+			l.err = err
+			return
+		}
+		if r.flags&flagNeedsPerson == 0 && l.matches(&r) {
+			l.few = append(l.few, match{key: timeKey(l.sortTime(&r), idKey(r.id, sequenceOf(r.id))), data: data})
+		}
+	}
+	newestFirst(l.few)
+	l.narrowed = true
+}
+
+// total counts the ended operations that match.
+func (l *indexQuery) total() (n int, exact bool) {
+	if l.err != nil {
+		return 0, false
+	}
+	if l.narrowed {
+		return len(l.few), true
+	}
+	counted := l.counted()
+	if counted && len(l.partly) == 0 {
+		return l.sum, true
+	}
+	if counted {
+		n = l.sum
+	}
+	exact = true
+	singly := 0
+	one := func(_ []byte, _ Packed, r *parsedRow) bool {
+		if counted && !l.partly[string(dayOf(r.id))] {
+			return true
+		}
+		if singly == maxExactCount {
+			exact = false
+			return false
+		}
+		singly++
+		return true
+	}
+	switch {
+	case l.Number != 0:
+		l.numbered(one)
+	case l.updatedSince != 0:
+		l.walk(l.updated, timeKey(l.updatedSince, nil), nil, nil, one)
+	default:
+		l.walk(l.created, nil, l.spans, nil, one)
+	}
+	return n + singly, exact
+}
+
+// collect returns the matches behind the cursor: as many as the offset and the page need, and one
+// more.
+func (l *indexQuery) collect() []match {
+	var out []match
+	if l.err != nil || l.Limit == 0 {
+		return out
+	}
+	one := func(key []byte, data Packed, _ *parsedRow) bool {
+		out = append(out, match{key: key, data: data})
+		return len(out) <= l.Offset+l.Limit
+	}
+	if l.narrowed {
+		for _, m := range l.few {
+			if (l.After == nil || bytes.Compare(m.key, l.After.key) < 0) && !one(m.key, m.data, nil) {
+				break
+			}
+		}
+		return out
+	}
+	if l.Number != 0 {
+		if l.After == nil { // nearly always there is only one
+			l.numbered(one)
+		}
+		return out
+	}
+	var after []byte
+	if l.After != nil {
+		after = l.After.key
+	}
+	if l.Sort == ByUpdated {
+		var least []byte
+		if l.updatedSince != 0 {
+			least = timeKey(l.updatedSince, nil)
+		}
+		l.walk(l.updated, least, nil, after, one)
+	} else {
+		l.walk(l.created, nil, l.spans, after, one)
+	}
+	return out
+}
+
+// numbered calls fn for the matching rows whose ID has the number of the query.
+func (l *indexQuery) numbered(fn func([]byte, Packed, *parsedRow) bool) {
+	prefix := numberKey(l.Number)
+	cursor := l.id.Cursor()
+	for key, number := cursor.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, number = cursor.Next() {
+		data := Packed(l.rows.Get(number))
+		r, err := data.parse()
+		if err != nil {
+			l.err = err
+			return
+		}
+		if l.matches(&r) && !fn(timeKey(l.sortTime(&r), key), data, &r) {
+			return
+		}
+	}
+}
+
+// walk calls fn for the matching rows, the newest first, until fn returns false. It visits rows
+// behind after, not older than least and, unless spans is nil, in spans.
+func (l *indexQuery) walk(bucket *bolt.Bucket, least []byte, spans []span, after []byte,
+	fn func([]byte, Packed, *parsedRow) bool,
+) {
+	if bucket == l.created && len(spans) == 0 {
+		return
+	}
+	cursor := bucket.Cursor()
+	var key, number []byte
+	if after != nil {
+		key, number = before(cursor, after)
+	} else {
+		key, number = cursor.Last()
+	}
+	for n := 0; key != nil && bytes.Compare(key, least) >= 0; n++ {
+		if n%1024 == 1023 && l.ctx.Err() != nil {
+			l.err = l.ctx.Err()
+			return
+		}
+		if spans != nil {
+			at := timeOf(key)
+			for len(spans) > 0 && at < spans[0].from {
+				spans = spans[1:]
+			}
+			if len(spans) == 0 {
+				return
+			}
+			if at > spans[0].to {
+				key, number = before(cursor, timeKey(spans[0].to+1, nil))
+				continue
+			}
+		}
+		data := Packed(l.rows.Get(number))
+		r, err := data.parse()
+		if err != nil {
+			l.err = err
+			return
+		}
+		if l.matches(&r) && !fn(key, data, &r) {
+			return
+		}
+		key, number = cursor.Prev()
+	}
+}
+
+// before moves a cursor to the last key that is lower than key.
+func before(cursor *bolt.Cursor, key []byte) (at, value []byte) {
+	if at, _ = cursor.Seek(key); at == nil {
+		at, value = cursor.Last()
+		if bytes.Compare(at, key) < 0 {
+			return at, value
+		}
+	}
+	return cursor.Prev()
+}

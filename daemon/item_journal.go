@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// itemJournal is the file in the scratch folder in which a run records what the next daemon must
+// know about an item without a result line: whether its command may have begun, and at which log
+// offset the end of the item is written. Each note is written before the event.
+const itemJournal = "items.journal"
+
+// itemNote is a line of the journal. The last note of a slot counts.
+type itemNote struct {
+	Slot int    `json:"slot"`
+	Item int    `json:"item"`
+	Name []byte `json:"name"`
+	// Boot identifies a boot of the machine: data that is not synced may be lost by a reboot.
+	Boot string `json:"boot_id"`
+	// LogBytes is the length of the log before the end of the item was written to it; nil until
+	// then.
+	LogBytes *int64 `json:"log_bytes,omitempty"`
+	// Withdrawn means that the command did not begin, because the daemon stopped first.
+	Withdrawn bool `json:"withdrawn,omitempty"`
+}
+
+// journalItem appends a note to the journal.
+func (r *run) journalItem(note *itemNote) error {
+	line, err := json.Marshal(note)
+	if err != nil {
+		return err
+	}
+	return r.retryWhileExhausted(r.ctx, func() error {
+		f, err := statefs.OpenFile(r.scratch.path(itemJournal), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+		if err != nil {
+			return err
+		}
+		// The leading newline separates the note from a line that a crash or a full disk cut off.
+		_, err = f.Write(slices.Concat([]byte{'\n'}, line, []byte{'\n'}))
+		return errors.Join(err, f.Close())
+	})
+}
+
+// readItemJournal reads the journal of an earlier daemon: the last note of each slot.
+func (r *run) readItemJournal() (map[int]*itemNote, error) {
+	notes := make(map[int]*itemNote)
+	f, err := statefs.OpenRegular(r.scratch.path(itemJournal))
+	if errors.Is(err, fs.ErrNotExist) {
+		return notes, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the journal of items: %w", err)
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, resultLimit)
+	for lines.Scan() {
+		note := new(itemNote)
+		if json.Unmarshal(lines.Bytes(), note) == nil && note.Slot > 0 {
+			notes[note.Slot] = note
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the journal of items: %w", err)
+	}
+	return notes, nil
+}
+
+// errItemsLost means that commands of items may have begun that no keeper has, and whose end is
+// unknown.
+var errItemsLost = errors.New("a keeper died while no daemon was there, and commands of items with it")
+
+// itemKey identifies an item of a run.
+type itemKey struct {
+	number int
+	name   string
+}
+
+// lostItems reports whether an earlier daemon may have begun items that are neither among its
+// adopted commands nor among the results. Their commands died with a keeper; a new run does these
+// items again.
+func (r *run) lostItems(under []adoptedCommand, notes map[int]*itemNote, written map[itemKey]bool) bool {
+	boot := statefs.ThisMachine().Boot
+	for _, a := range under {
+		if note := notes[a.number]; note == nil || note.Boot != boot {
+			return true // the journal is incomplete
+		}
+	}
+	for slot, note := range notes {
+		if !note.Withdrawn && !r.commands.hasUnclaimed(slot) && !written[itemKey{note.Item, string(note.Name)}] {
+			return true
+		}
+	}
+	return false
+}
+
+// logItemEnd writes the last lines of an item to the log, without the part that is already there:
+// an earlier daemon may have been killed, or the disk may have been full, in the middle of them.
+func (i *Item) logItemEnd(text string) error {
+	r, resumed := i.r, i.note.LogBytes != nil
+	if !resumed {
+		size, err := r.log.Len()
+		if err != nil {
+			return err
+		}
+		i.note.LogBytes = &size
+		if err := r.journalItem(i.note); err != nil {
+			return err
+		}
+	}
+	return r.retryWhileExhausted(r.ctx, func() error {
+		there := 0
+		if resumed {
+			var err error
+			if there, err = r.loggedSince(*i.note.LogBytes, text); err != nil {
+				return err
+			}
+		}
+		resumed = true
+		switch there {
+		case 0:
+			return r.log.Line(text)
+		case len(text):
+			return nil
+		}
+		_, err := r.log.Write([]byte(text[there:]))
+		return err
+	})
+}
+
+// loggedSince returns how many bytes of text the log contains after the offset length: all of them,
+// or the longest prefix of text that ends the log. text ends with a newline.
+func (r *run) loggedSince(length int64, text string) (there int, err error) {
+	log, err := r.readLog()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = log.Close() }() // opened for reading
+	limit := len(text) + 64<<10        // only log lines about requests were written since
+	since, err := io.ReadAll(io.NewSectionReader(log, length, int64(limit)))
+	whole := []byte(text)
+	switch {
+	case err != nil:
+		return 0, err
+	case bytes.Contains(since, whole):
+		return len(text), nil
+	case len(since) == limit:
+		return 0, nil
+	}
+	for there = min(len(whole), len(since)); !bytes.HasSuffix(since, whole[:there]); {
+		there--
+	}
+	return there, nil
+}

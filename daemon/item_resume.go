@@ -1,0 +1,210 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/steps"
+)
+
+// itemResult holds the fields of a line in the item file that describe the item itself.
+type itemResult struct {
+	Item     int    `json:"item"`
+	Run      int    `json:"run"`
+	OK       bool   `json:"ok"`
+	Step     string `json:"step"`
+	Filename string `json:"filename"`
+	// Base64 is the name if it is not UTF-8.
+	Base64 []byte `json:"filename_base64"`
+}
+
+func (i itemResult) name() string {
+	if i.Base64 != nil && !utf8.Valid(i.Base64) {
+		return string(i.Base64)
+	}
+	return i.Filename
+}
+
+// inherit adds the item results of earlier runs, and of an earlier daemon, to the report and calls
+// note for each. It logs how many items earlier runs finished, unless this run was adopted.
+func (r *run) inherit(note func(itemResult)) error {
+	if r.number < 2 && r.retryOf == nil && !r.adopted {
+		return nil
+	}
+	if err := readItems(r.eachItem, &r.report, r.resultCounts, func(result itemResult) {
+		if !r.adopted || result.Run != r.number {
+			r.inherited++
+		}
+		note(result)
+	}); err != nil {
+		return &workError{code: "start_failed", err: err}
+	}
+	if r.adopted {
+		processed, failed := r.report.counts()
+		r.setProgress(int64(processed+failed), r.report.total, "")
+		return nil
+	}
+	if r.inherited > 0 {
+		items := "items"
+		if r.inherited == 1 {
+			items = "item"
+		}
+		r.logLine(fmt.Sprintf("  Goes on after %d finished %s.", r.inherited, items))
+		r.setProgress(int64(r.inherited), nil, "")
+	}
+	return nil
+}
+
+// itemsOf returns a function that reads the item results of an operation.
+func itemsOf(owner *statefs.Owner, id statefs.ID) func(func(line []byte) error) error {
+	return func(each func(line []byte) error) error { return owner.ReadItems(id, each) }
+}
+
+func (d *Daemon) itemsOf(id statefs.ID) func(func(line []byte) error) error {
+	return itemsOf(d.owner, id)
+}
+
+// countsIn returns a function that reports whether an item result counts for a record. A result
+// does not count if its whole step is done again. A failure does not count once its attempt has
+// failed.
+func countsIn(rec *statefs.Record) func(itemResult) bool {
+	return func(result itemResult) bool {
+		if result.Step == "" {
+			return result.OK || result.Run >= rec.RedoFrom
+		}
+		s := steps.Find(rec.Steps, result.Step)
+		return s == nil || result.Run >= s.ItemsFrom && (result.OK || result.Run >= s.RedoFrom)
+	}
+}
+
+// resultCounts reports whether an item result counts for the run.
+func (r *run) resultCounts(result itemResult) bool {
+	return result.Step == r.step.name() && countsIn(&statefs.Record{RedoFrom: r.redoFrom, Steps: r.step.list})(result)
+}
+
+// readItems adds the item results of an operation to a report and calls note for each. It skips
+// results that do not count, and lines that the daemon did not write: a person may have edited the
+// file.
+func readItems(each func(func(line []byte) error) error, into *report, counts func(itemResult) bool,
+	note func(itemResult),
+) error {
+	return each(func(line []byte) error {
+		var result itemResult
+		fields, err := decodeFields(line)
+		if err != nil || json.Unmarshal(line, &result) != nil || result.Item < 1 || !counts(result) {
+			return nil //nolint:nilerr // skipped, as documented
+		}
+		entry := fields[:0]
+		for _, f := range fields {
+			if f.name != "item" && f.name != "run" && f.name != "ok" && f.name != "step" {
+				entry = append(entry, f)
+			}
+		}
+		into.inherit(result.OK, object(entry))
+		note(result)
+		return nil
+	})
+}
+
+// earlierReport returns the report of an operation that ends without a run: the results of its
+// earlier runs.
+func (d *Daemon) earlierReport(op *operation) *report {
+	if len(op.rec.Steps) > 0 {
+		return d.stepsReport(op)
+	}
+	rep := new(report)
+	if op.rec.Starts == 0 && op.rec.RetryOf == nil {
+		return rep
+	}
+	def, params, err := d.definition(op.rec)
+	if err != nil || def.Work() != catalog.WorkItems {
+		return rep // a handler may have repeated its items in each run
+	}
+	rep.total = def.Total(params)
+	if err := readItems(d.itemsOf(op.id()), rep, countsIn(op.rec), func(itemResult) {}); err != nil {
+		d.logger.Error("item results of earlier runs are not in the footer", "id", op.id(), "error", err)
+	}
+	return rep
+}
+
+func (r *report) inherit(ok bool, entry json.RawMessage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ok {
+		r.processed++
+		r.processedList = appendListed(r.processedList, entry)
+		return
+	}
+	r.failed++
+	r.failedList = appendListed(r.failedList, entry)
+}
+
+// failedNames returns the names of the items that failed in the operation that this one retries,
+// nil if all items are to be done.
+func (r *run) failedNames() (finishedNames, error) {
+	if r.retryOf == nil || !r.failedOnly {
+		return nil, nil
+	}
+	names := make(finishedNames)
+	old, err := r.owner.ReadRecord(*r.retryOf)
+	if err != nil {
+		return nil, &workError{code: "start_failed", err: err}
+	}
+	if err := readItems(itemsOf(r.owner, *r.retryOf), new(report), countsIn(old), func(result itemResult) {
+		if !result.OK && result.Step == r.step.name() {
+			names.add(result)
+		}
+	}); err != nil {
+		return nil, &workError{code: "start_failed", err: err}
+	}
+	return names, nil
+}
+
+// finishedNames counts the items that earlier runs finished, by name. Numbers would not do, because
+// they change when files are added or removed. Several items may share a name.
+type finishedNames map[string]int
+
+func (f finishedNames) add(result itemResult) { f[result.name()]++ }
+
+// take reports whether an item of this name is finished, and counts it off.
+func (f finishedNames) take(name string) bool {
+	if f[name] == 0 {
+		return false
+	}
+	f[name]--
+	return true
+}
+
+// Finished reports whether an earlier run of this operation finished an item of this name. Its work
+// need not be done again; the earlier result is in the footer. Call Finished once for each item,
+// before the item begins: if several items share a name, each call is about the next one. The first
+// call loads the results of earlier runs. A handler that never calls it does all of its work in
+// each run.
+func (o *Op) Finished(name string) bool {
+	e := &o.r.earlier
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.names == nil {
+		e.names = make(finishedNames)
+		var err error
+		if e.only, err = o.r.failedNames(); err == nil {
+			err = o.r.inherit(e.names.add)
+		}
+		if err != nil {
+			o.r.end(err)
+		}
+	}
+	return e.names.take(name) || e.only != nil && !e.only.take(name)
+}
+
+// earlierItems holds the items that earlier runs finished. It is loaded when a handler calls
+// Finished.
+type earlierItems struct {
+	mu    sync.Mutex
+	names finishedNames // nil until loaded
+	only  finishedNames // nil if all items are to be done
+}

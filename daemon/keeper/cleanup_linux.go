@@ -1,0 +1,93 @@
+package keeper
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// finish runs when a link has ended for good: the pool is closed, or the keeper is dead. at is when
+// that was first seen, in ticks since boot.
+func (l *link) finish(at uint64) {
+	l.disconnect()
+	p := l.pool
+	p.mu.Lock()
+	if p.current == l {
+		p.current = nil
+	}
+	l.mu.Lock()
+	closed := p.ctx.Err() != nil || l.takenOver
+	l.mu.Unlock()
+	if !closed {
+		delete(p.links, l)
+	}
+	p.mu.Unlock()
+	l.process.close()
+	if closed {
+		return // its commands go on
+	}
+	l.endCommands(at)
+	said, _, err := clearNumber(p.Dir, l.number)
+	if err != nil {
+		p.Logger.Warn("something of a dead keeper is left", "keeper", l.number, "error", err)
+	}
+	p.report(l.number, said)
+}
+
+// endCommands ends the remaining processes of a dead keeper's commands. The kernel has killed their
+// leaders.
+func (l *link) endCommands(at uint64) {
+	l.mu.Lock()
+	var lost []*remote
+	for _, r := range l.remotes {
+		if !r.isDone() {
+			lost = append(lost, r)
+		}
+	}
+	l.mu.Unlock()
+	p := l.pool
+	if len(lost) == 0 {
+		return
+	}
+	p.Logger.Error("a keeper has died: what is left of its commands is ended", "keeper", l.number, "commands", len(lost))
+	err := p.endRemains(lost, at)
+	if err != nil {
+		p.Logger.Error("what is left of the commands of a dead keeper was not all ended", "keeper", l.number, "error", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range lost {
+		exit := Exit{Code: -1, At: time.Now(), Err: ErrKeeperDied}
+		if err != nil {
+			exit.Err = fmt.Errorf("%w; %w", ErrKeeperDied, err)
+		}
+		if r.report != "" {
+			if report, err := ReadReport(p.Dir, r.report); err == nil && report.Key == r.key {
+				exit = report.Exit() // it had ended before
+			}
+		}
+		r.finish(exit)
+	}
+}
+
+// endRemains ends the remaining processes of several commands in one search: the rest of their
+// groups and sessions, and all processes that carry their marks.
+//
+// Their leaders lived until the keeper died, so their PIDs cannot have been reused before: a
+// process that started before then and has such a PID as its group or session inherited it from the
+// leader. A younger process counts only by its marks.
+func (p *Pool) endRemains(lost []*remote, at uint64) error {
+	s := &sweep{families: map[int]bool{}, until: at, spare: map[int]bool{}}
+	for _, r := range lost {
+		s.families[r.pid] = true
+		if len(r.mark) > 0 {
+			s.sets = append(s.sets, r.mark)
+		}
+		s.grace = max(s.grace, r.grace)
+	}
+	for _, pid := range p.PIDs() {
+		s.spare[pid] = true
+	}
+	s.killBy = time.Now().Add(s.grace)
+	return s.run(context.WithoutCancel(p.ctx))
+}

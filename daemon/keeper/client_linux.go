@@ -1,0 +1,322 @@
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// errRetiring means that a keeper takes no new commands.
+var errRetiring = errors.New("this keeper takes no new commands")
+
+// errReplacedHere means that the request comes from a daemon that a later one has replaced.
+var errReplacedHere = errors.New("another daemon has come since")
+
+// client is the connection of a daemon to this keeper.
+type client struct {
+	*channel
+
+	number   uint64 // in the order in which daemons connected
+	protocol int    // set by greet
+
+	mu            sync.Mutex
+	pendingStarts map[uint64]chan bool // starts that wait for confirmation; nil after the disconnect
+}
+
+// confirmStart asks the daemon whether it still wants a start: the order may have waited for a long
+// time, and the daemon may have died since. A keeper that is shutting down (ends is closed) does
+// not wait for the answer.
+func (c *client) confirmStart(number uint64, ends <-chan struct{}) bool {
+	if c.protocol < 3 {
+		return true
+	}
+	answer := make(chan bool, 1)
+	c.mu.Lock()
+	if c.pendingStarts == nil {
+		c.mu.Unlock()
+		return false
+	}
+	c.pendingStarts[number] = answer
+	c.mu.Unlock()
+	c.notify(message{Number: number, ConfirmStart: true})
+	select {
+	case wanted := <-answer: // false when the daemon has disconnected
+		return wanted
+	case <-ends:
+		return false
+	}
+}
+
+// startConfirmed passes the daemon's answer on to the start that waits for it.
+func (c *client) startConfirmed(number uint64, wanted bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if answer := c.pendingStarts[number]; answer != nil {
+		delete(c.pendingStarts, number)
+		answer <- wanted
+	}
+}
+
+// abandonStarts cancels all starts that wait for the confirmation of a disconnected daemon.
+func (c *client) abandonStarts() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, answer := range c.pendingStarts {
+		close(answer)
+	}
+	c.pendingStarts = nil
+}
+
+// answer sends the answer to a request; requests with number 0 have none.
+func (c *client) answer(number uint64, m message) {
+	if number == 0 {
+		return
+	}
+	m.Number = number
+	c.notify(m)
+}
+
+// notify sends a message. When that fails, the daemon is disconnected; it asks again when it
+// reconnects.
+func (c *client) notify(m message) {
+	if err := c.send(m, nil); err != nil {
+		_ = c.Close() // its reader sees that
+	}
+}
+
+// serveClient carries out a daemon's requests until it disconnects.
+func (s *server) serveClient(c *client) {
+	err := s.receiveAll(c)
+	c.abandonStarts()
+	c.close()
+	s.mu.Lock()
+	delete(s.clients, c)
+	s.unsaved = s.unsaved || len(s.clients) == 0 // reports that no daemon acknowledged must be made durable now
+	s.mu.Unlock()
+	s.poke()
+	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, errReplacedHere) {
+		s.Logger.Warn("connection ended", "error", err)
+	}
+}
+
+// receiveAll carries out requests and returns why the connection ended.
+func (s *server) receiveAll(c *client) error {
+	var first request
+	if err := c.receive(&first); err != nil {
+		return err
+	}
+	if err := s.greet(c, &first); err != nil {
+		return err
+	}
+	for {
+		var r request
+		if err := c.receive(&r); err != nil {
+			return err
+		}
+		if err := s.handleRequest(c, &r); err != nil {
+			return err
+		}
+	}
+}
+
+// greet answers the first request of a connection.
+func (s *server) greet(c *client, r *request) error {
+	if r.Verb != verbHello || r.Hello == nil {
+		return fmt.Errorf("%w: it begins with %q", errFrame, r.Verb)
+	}
+	protocol := min(r.Hello.Newest, s.protocol)
+	if protocol < max(r.Hello.Oldest, oldestProtocol) {
+		err := fmt.Errorf("a daemon speaks the protocol from %d to %d, this keeper from %d to %d", r.Hello.Oldest,
+			r.Hello.Newest, oldestProtocol, s.protocol)
+		c.answer(r.Number, message{Refusal: refusedUnknown, Error: err.Error()})
+		return err
+	}
+	w, err := s.admit(c, r.Hello.Instance)
+	if errors.Is(err, errReplacedHere) {
+		c.answer(r.Number, message{Refusal: refusedReplaced, Error: err.Error()})
+	}
+	if err != nil {
+		return err
+	}
+	w.Protocol, c.protocol = protocol, protocol
+	c.answer(r.Number, message{Welcome: w})
+	return nil
+}
+
+// admit makes c the current daemon and lists the commands of this keeper.
+//
+// Unread requests of an earlier daemon are dropped: that daemon was killed, and a start carried out
+// after the list was made would run beside the next run of the same operation. For the same reason
+// the list is made only when no start is under way.
+func (s *server) admit(c *client, instance string) (*welcome, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, net.ErrClosed
+	}
+	if s.replaced[instance] || c.number < s.heard {
+		return nil, errReplacedHere // the connection of a killed daemon may be read after that of its successor
+	}
+	if s.instance != instance {
+		s.replaced[s.instance] = true
+	}
+	s.instance, s.heard = instance, c.number
+	for other := range s.clients {
+		_ = other.Close() // its reader sees that
+	}
+	s.clients[c] = struct{}{}
+	for len(s.starting) > 0 && c.number == s.heard {
+		for _, begun := range s.starting {
+			s.mu.Unlock()
+			<-begun
+			s.mu.Lock()
+			break
+		}
+	}
+	if c.number != s.heard {
+		return nil, errReplacedHere
+	}
+	w := &welcome{Build: s.Build, Number: s.number, Retiring: s.retiring, Commands: make([]command, 0, len(s.commands))}
+	for _, h := range s.commands {
+		w.Commands = append(w.Commands, h.describeLocked())
+	}
+	return w, nil
+}
+
+// isCurrent reports whether c is the current daemon.
+func (s *server) isCurrent(c *client) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return c.number == s.heard
+}
+
+// handleRequest carries out one request. An error ends the connection.
+func (s *server) handleRequest(c *client, r *request) error {
+	if !s.isCurrent(c) {
+		return errReplacedHere
+	}
+	switch r.Verb {
+	case verbStart:
+		return s.queueStart(c, r)
+	case verbRetire:
+		s.mu.Lock()
+		s.retiring = true
+		s.mu.Unlock()
+		s.poke()
+		c.answer(r.Number, message{})
+		return nil
+	case verbBegin:
+		c.startConfirmed(r.Number, r.Wanted)
+		return nil
+	case verbTaken:
+		s.forget(r.Key)
+		c.answer(r.Number, message{})
+		return nil
+	case verbStop, verbContinue, verbEnd, verbTimeout:
+		c.answer(r.Number, s.signal(r))
+		return nil
+	case verbHello:
+	}
+	c.answer(r.Number, message{Refusal: refusedUnknown, Error: fmt.Sprintf("this keeper does not know %q", r.Verb)})
+	return nil
+}
+
+func (s *server) queueStart(c *client, r *request) error {
+	output, err := c.file()
+	if err != nil {
+		return err
+	}
+	if r.Key == nil || r.Start == nil || r.Key.Operation == "" {
+		return errors.Join(fmt.Errorf("%w: a start that says not what", errFrame), output.Close())
+	}
+	cmd, err := r.Start.command()
+	if err == nil && cmd.Report != "" {
+		err = statefs.CheckExitName(cmd.Report)
+	}
+	if err == nil && len(cmd.Args) == 0 {
+		err = errors.New("no program is given")
+	}
+	if err != nil {
+		c.answer(r.Number, message{Refusal: refusedFailed, Error: err.Error()})
+		return output.Close()
+	}
+	cmd.Output = output
+	// In a goroutine, beside other requests: the program may be on a disk that does not answer.
+	s.group.Go(func() { s.begin(c, r.Number, *r.Key, &cmd) })
+	return nil
+}
+
+// signal carries out a request that concerns one command.
+func (s *server) signal(r *request) message {
+	var h *supervisedCommand
+	if r.Key != nil {
+		s.mu.Lock()
+		h = s.commands[*r.Key]
+		s.mu.Unlock()
+	}
+	if h == nil {
+		return message{Refusal: refusedUnknown, Error: "this keeper has no such command"}
+	}
+	var err error
+	switch r.Verb {
+	case verbStop:
+		err = h.process.Stop()
+	case verbContinue:
+		err = h.process.Continue()
+	case verbEnd:
+		if r.Force {
+			h.process.Kill(r.Cause)
+		} else {
+			h.process.End(r.Cause)
+		}
+	case verbTimeout:
+		if s.protocol < 2 {
+			return message{Refusal: refusedUnknown, Error: "this keeper cannot change a timeout"}
+		}
+		err = h.process.SetTimeout(r.Timeout)
+	case verbHello, verbStart, verbBegin, verbTaken, verbRetire:
+	}
+	if err != nil {
+		return message{Refusal: refusalOf(err), Error: err.Error()}
+	}
+	return message{}
+}
+
+func refusalOf(err error) refusal {
+	switch {
+	case errors.Is(err, ErrEnded):
+		return refusedEnded
+	case errors.Is(err, errRetiring):
+		return refusedRetiring
+	case errors.Is(err, errReplacedHere):
+		return refusedReplaced
+	case errors.Is(err, ErrUnwanted):
+		return refusedUnwanted
+	case statefs.OutOfFiles(err):
+		return refusedExhausted
+	}
+	return refusedFailed
+}
+
+// forget drops a command after the daemon has recorded its end.
+func (s *server) forget(key *Key) {
+	if key == nil {
+		return
+	}
+	s.mu.Lock()
+	h := s.commands[*key]
+	if h != nil && h.exit != nil {
+		delete(s.commands, *key)
+	} else {
+		h = nil
+	}
+	s.mu.Unlock()
+	if h != nil {
+		s.removeReport(h)
+	}
+	s.poke()
+}

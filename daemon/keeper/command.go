@@ -1,0 +1,145 @@
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// DefaultGrace is the time between SIGTERM and SIGKILL for a Command that names none.
+const DefaultGrace = 10 * time.Second
+
+// maxArgument is the longest argument or environment entry in bytes, its final NUL included (execve(2),
+// MAX_ARG_STRLEN).
+const maxArgument = 128 << 10
+
+// A Command describes what to start and how to end it.
+type Command struct {
+	// Args is the program and its arguments; no shell interprets them. A program without a slash is
+	// searched for in the PATH of Env. A program with a slash is used as given; a relative one is
+	// relative to Dir.
+	Args []string
+
+	// Dir is the working directory; empty means that of this process.
+	Dir string
+
+	// Env is the whole environment as NAME=value entries. Nothing is added.
+	Env []string
+
+	// Output becomes standard output and standard error. It must have been opened with O_APPEND, so
+	// that other writers (and the command's descendants) do not overwrite each other. The caller
+	// keeps the file and may close it as soon as Start has returned.
+	Output *os.File
+
+	// Grace is the time between SIGTERM and SIGKILL; 0 is DefaultGrace.
+	Grace time.Duration
+
+	// Mark holds entries of Env that together distinguish this command's processes from all others,
+	// for example JOBDIR_ID=... and JOBDIR_MARK=.... Descendants inherit them, and are found by
+	// them after they have left the process group. Commands with equal marks end each other's
+	// descendants. Empty: only the group is ended.
+	Mark []string
+
+	// Key identifies this command among all that one keeper process is ever asked to start: a
+	// second start of the same key returns the existing command. Start in this process ignores it.
+	Key Key
+
+	// Label is text that the caller gets back when it finds the command again, such as the name of
+	// its item: any bytes without NUL. Start in this process ignores it.
+	Label string
+
+	// Timeout is how long the command may run. Then it is ended, and Exit.TimedOut is set. Time in
+	// which it is stopped does not count. 0 is no limit.
+	Timeout time.Duration
+
+	// Report is the file for the exit report, relative to the storage directory of a keeper
+	// process; see ReadReport. Empty: no report is written. Start in this process ignores it.
+	Report string
+
+	// Wanted is called right before a keeper starts the command, which may be long after the order
+	// was sent: the keeper may have been stopped. If it returns false, the command does not begin.
+	// nil means always wanted.
+	Wanted func() bool `json:"-"`
+
+	// ScanOnExit makes the keeper also search for processes that carry the marks, and end them,
+	// when the command exits by itself. That is a pass over /proc (some milliseconds); leave it off
+	// for a command that is one of thousands. The rest of the process group is ended in any case.
+	ScanOnExit bool
+}
+
+// check returns an error if c cannot be started as given.
+func (c *Command) check() error {
+	if len(c.Args) == 0 || c.Args[0] == "" {
+		return errors.New("start command: no program is given")
+	}
+	for i, a := range c.Args {
+		if err := checkText(a); err != nil {
+			return fmt.Errorf("start %q: argument %d: %w", c.Args[0], i, err)
+		}
+	}
+	for _, e := range c.Env {
+		name, _, ok := strings.Cut(e, "=")
+		if !ok || name == "" {
+			return fmt.Errorf("start %q: environment entry %q is not NAME=value", c.Args[0], e)
+		}
+		if err := checkText(e); err != nil {
+			return fmt.Errorf("start %q: environment variable %s: %w", c.Args[0], name, err)
+		}
+	}
+	for _, m := range c.Mark {
+		if !slices.Contains(c.Env, m) {
+			return fmt.Errorf("start %q: mark %q is not in the environment", c.Args[0], m)
+		}
+	}
+	if c.Grace < 0 {
+		return fmt.Errorf("start %q: grace period %s is negative", c.Args[0], c.Grace)
+	}
+	if c.Timeout < 0 {
+		return fmt.Errorf("start %q: timeout %s is negative", c.Args[0], c.Timeout)
+	}
+	if strings.ContainsRune(c.Label, 0) {
+		return fmt.Errorf("start %q: label %q contains a NUL byte", c.Args[0], c.Label)
+	}
+	return c.checkFiles()
+}
+
+func (c *Command) checkFiles() error {
+	if strings.ContainsRune(c.Dir, 0) {
+		return fmt.Errorf("start %q: directory %q contains a NUL byte", c.Args[0], c.Dir)
+	}
+	if c.Dir != "" {
+		info, err := os.Stat(c.Dir)
+		if err != nil {
+			return fmt.Errorf("start %q: working directory: %w", c.Args[0], err)
+		}
+		if !info.IsDir() {
+			return fmt.Errorf("start %q: working directory %s: %w", c.Args[0], c.Dir, syscall.ENOTDIR)
+		}
+	}
+	if c.Output == nil {
+		return fmt.Errorf("start %q: no output file is given", c.Args[0])
+	}
+	flags, err := fileFlags(c.Output)
+	if err != nil {
+		return fmt.Errorf("start %q: output: %w", c.Args[0], err)
+	}
+	if flags&syscall.O_APPEND == 0 {
+		return fmt.Errorf("start %q: output %s was not opened with O_APPEND", c.Args[0], c.Output.Name())
+	}
+	return nil
+}
+
+func checkText(s string) error {
+	if i := strings.IndexByte(s, 0); i >= 0 {
+		return fmt.Errorf("contains a NUL byte at position %d: %w", i, syscall.EINVAL)
+	}
+	if len(s)+1 > maxArgument {
+		return fmt.Errorf("has %d bytes and at most %d are possible, pass it in a file: %w", len(s),
+			maxArgument-1, syscall.E2BIG)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Main is the main function of a keeper process: it calls Serve the way a Pool expects of the
+// program that it starts. It sets Options.Ready and Options.Logger. SIGTERM and SIGINT end all
+// commands, each with its grace period, and then the keeper; SIGHUP does nothing.
+func Main(ctx context.Context, options Options) error {
+	// Keep the process small, because it lives long. Two processors: while one forks, which takes
+	// until the program is executed, the other answers requests.
+	if err := writeControlFile("/proc/self", "comm", "jobdir-keeper"); err != nil { // it was executed as /proc/self/exe
+		return fmt.Errorf("name the process: %w", err)
+	}
+	runtime.GOMAXPROCS(2)
+	debug.SetGCPercent(50)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	defer signal.Stop(signals)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for {
+			select {
+			case got := <-signals:
+				if got != unix.SIGHUP {
+					stop()
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	options.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	options.Ready = func(number int) {
+		said, err := json.Marshal(announcement{number})
+		if err == nil {
+			_, err = os.Stdout.Write(append(said, '\n'))
+		}
+		if err = errors.Join(err, redirect(filepath.Join(options.Dir, logName(number)))); err != nil {
+			options.Logger.Error("output not redirected", "error", err)
+		}
+		if err := releasePages(); err != nil {
+			options.Logger.Debug("pages of the program kept", "reason", err)
+		}
+	}
+	return Serve(ctx, options)
+}
+
+// redirect sends standard output and standard error, including the stack trace of a crash, to the
+// keeper's own log file. The keeper must not hold the daemon's descriptors open: a program that
+// reads the daemon's output waits for their end.
+func redirect(path string) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o640)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open %s: %w", path, err), redirect(os.DevNull))
+	}
+	// The mode does not depend on the umask.
+	return errors.Join(unix.Fchmod(fd, 0o640), unix.Dup3(fd, syscall.Stdout, 0),
+		unix.Dup3(fd, syscall.Stderr, 0), unix.Close(fd))
+}

@@ -1,0 +1,159 @@
+package keeper
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+	"time"
+)
+
+// markScanner searches for the marks of many commands in one pass over the processes. When a
+// thousand commands end at once, a search for each would read the environments of a thousand
+// processes a thousand times.
+//
+// A query that comes during a pass waits for the next pass, which serves all waiting queries. The
+// scanner has no goroutine of its own: the first caller makes the pass, then hands over to one of
+// the callers that have queued since.
+type markScanner struct {
+	mu      sync.Mutex
+	busy    bool // a caller makes a pass, or is about to
+	waiting []*markQuery
+
+	// older are the processes that earlier passes skipped because they started before the time
+	// before. Only the caller that makes the pass uses it.
+	older     map[int]bool
+	before    uint64
+	scannedAt time.Time
+}
+
+// pidReuseWindow is how long a PID is assumed to belong to the same process: passes follow each
+// other within milliseconds.
+const pidReuseWindow = 20 * time.Millisecond
+
+var scanner markScanner
+
+// markQuery asks whether a process carries all of the given marks.
+type markQuery struct {
+	marks []string
+	since uint64    // skip processes that started before
+	wake  chan bool // true: it is answered; false: make the pass
+
+	found   bool
+	loading bool // a process was still loading its program and had no environment
+	err     error
+}
+
+// noneMarked reports whether no process carries the marks, as reliably as a sweep does: cleanPasses
+// passes in a row must find none.
+func (c *markScanner) noneMarked(wanted []string, since uint64) (bool, error) {
+	loading := 0
+	for clean := 0; clean < cleanPasses; {
+		q := &markQuery{marks: wanted, since: since, wake: make(chan bool, 1)}
+		c.answer(q)
+		switch {
+		case q.err != nil || q.found:
+			return false, q.err
+		case q.loading && loading < maxLoadingPolls:
+			loading++
+			pause(context.Background(), time.Millisecond)
+		default:
+			clean++
+		}
+	}
+	return true, nil
+}
+
+// answer returns when a pass that began after the call has answered q.
+func (c *markScanner) answer(q *markQuery) {
+	c.mu.Lock()
+	c.waiting = append(c.waiting, q)
+	if c.busy {
+		c.mu.Unlock()
+		if <-q.wake {
+			return
+		}
+		c.mu.Lock()
+	}
+	c.busy = true
+	batch := c.waiting
+	c.waiting = nil
+	c.mu.Unlock()
+	err := c.scan(batch)
+	c.mu.Lock()
+	c.busy = len(c.waiting) > 0
+	if c.busy {
+		c.waiting[0].wake <- false
+	}
+	c.mu.Unlock()
+	for _, other := range batch {
+		other.err = err
+		if other != q {
+			other.wake <- true
+		}
+	}
+}
+
+// scan makes one pass for all queries.
+func (c *markScanner) scan(batch []*markQuery) error {
+	line, err := ownAncestors()
+	if err != nil {
+		return err
+	}
+	pids, err := numbersIn("/proc")
+	if err != nil {
+		return err
+	}
+	byMark, since := make(map[string][]*markQuery, len(batch)), batch[0].since
+	for _, q := range batch {
+		byMark[q.marks[0]] = append(byMark[q.marks[0]], q)
+		since = min(since, q.since)
+	}
+	if now := time.Now(); now.Sub(c.scannedAt) > pidReuseWindow || since < c.before {
+		c.older, c.before, c.scannedAt = make(map[int]bool), since, now
+	}
+	for _, pid := range pids {
+		if line[pid] || c.older[pid] {
+			continue
+		}
+		environ, start, loading, err := environOf(pid, since)
+		if err != nil {
+			return err
+		}
+		if start < c.before {
+			c.older[pid] = true
+		}
+		for entry := range bytes.SplitSeq(environ, []byte{0}) {
+			for _, q := range byMark[string(entry)] {
+				q.found = q.found || hasMarks(environ, q.marks)
+			}
+		}
+		if loading {
+			for _, q := range batch {
+				q.loading = true
+			}
+		}
+	}
+	return nil
+}
+
+// environOf returns the start time of a process, and its environment if the process did not start
+// before since and its environment may be read. loading means that the process has no environment
+// yet.
+func environOf(pid int, since uint64) (environ []byte, start uint64, loading bool, err error) {
+	st, err := readStat(pid)
+	switch {
+	case errors.Is(err, errGone):
+		return nil, since, false, nil
+	case err != nil:
+		return nil, since, false, err
+	case st.start < since, st.kernel(), st.zombie():
+		return nil, st.start, false, nil
+	}
+	environ, err = readEnviron(pid)
+	if errors.Is(err, errGone) || errors.Is(err, fs.ErrPermission) {
+		return nil, st.start, false, nil
+	}
+	return environ, st.start, err == nil && len(environ) == 0 && st.envEnd == 0, err
+}

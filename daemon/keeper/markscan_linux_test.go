@@ -1,0 +1,47 @@
+package keeper
+
+import (
+	"fmt"
+	"os/exec"
+	"sync"
+	"testing"
+)
+
+// Concurrent queries get the same answers as single ones, in however many passes.
+func TestMarkScanAnswersEachQuery(t *testing.T) {
+	t.Parallel()
+	mark := func(n int) []string { return []string{fmt.Sprintf("CENSUS_TEST=%s-%d", t.Name(), n), "SECOND=yes"} }
+	for n := range 4 {
+		cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+		cmd.Env = mark(n)
+		if n == 3 {
+			cmd.Env = cmd.Env[:1] // half of its marks are not enough
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill() // the test ends it
+			_ = cmd.Wait()
+		})
+	}
+	since, err := now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	since -= 100 * ticksPerSecond // the processes above started a little earlier
+	var c markScanner
+	var group sync.WaitGroup
+	for n := range 60 {
+		group.Go(func() {
+			gone, err := c.noneMarked(mark(n), since)
+			if want := n >= 3; gone != want || err != nil {
+				t.Errorf("mark %d: clear %t, %v", n, gone, err)
+			}
+		})
+	}
+	group.Wait()
+	if c.busy || len(c.waiting) > 0 {
+		t.Errorf("left over: busy %t, %d waiting", c.busy, len(c.waiting))
+	}
+}

@@ -1,0 +1,215 @@
+//go:build linux
+
+package keeper
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A start that a killed daemon has sent and the keeper has not read yet is either in the next
+// daemon's list or never carried out: otherwise it would run beside the next run of its operation.
+func TestStartOfAKilledDaemonIsInTheListOrDropped(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := s.open(t)
+	leave := newFIFO(t)
+	keep := s.job(t, 1, "-until", leave.path)
+	run(t, p, keep) // keeps the keeper alive
+	keeper := p.PIDs()[0]
+	p.Close()
+	carriedOut := 0
+	for n := range 30 {
+		j := s.job(t, 10+n, "-hang")
+		j.Mark = append(j.Mark, fmt.Sprintf("TEST_ROUND=%d", n))
+		j.Env = append(j.Env, j.Mark[len(j.Mark)-1])
+		killed := s.hail(t)
+		awaitWelcome(t, killed)
+		if err := unix.Kill(keeper, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		order := &order{
+			Args: pack(j.Args), Dir: []byte(j.Dir), Env: pack(j.Env), Mark: pack(j.Mark),
+			Grace: j.Grace, Report: j.Report,
+		}
+		if err := killed.send(request{Number: 2, Verb: verbStart, Key: &j.Key, Start: order}, j.Output); err != nil {
+			t.Fatal(err)
+		}
+		killed.close()
+		early := n%2 == 0 // the keeper may read the start before the next daemon connects
+		if early {
+			proceed(t, keeper)
+		}
+		listed := false
+		next := s.hail(t)
+		if !early {
+			proceed(t, keeper)
+		}
+		for _, c := range awaitWelcome(t, next).Commands {
+			listed = listed || c.Key == j.Key
+		}
+		next.close()
+		p := s.open(t)
+		// The keeper forks one command at a time, so an accepted start would be visible after
+		// another start.
+		exitOf(t, run(t, p, s.job(t, 100+n)))
+		if there := len(marked(t, j.Mark)) > 0; there != listed {
+			t.Fatalf("round %d: the command runs: %v, the next daemon knows it: %v", n, there, listed)
+		}
+		if listed {
+			carriedOut++
+			r, ok := p.Find(j.Key, j.Report)
+			if !ok {
+				t.Fatal("it is in the list and not found")
+			}
+			r.End("test")
+			exitOf(t, r)
+			r.Acknowledge()
+		}
+		p.Close()
+	}
+	t.Logf("%d of 30 starts were carried out", carriedOut)
+	leave.release(t)
+	p = s.open(t)
+	if r, ok := p.Find(keep.Key, keep.Report); !ok {
+		t.Error("the command that was there all along is gone")
+	} else if e := exitOf(t, r); e.Code != 0 {
+		t.Errorf("exit %+v", e)
+	}
+}
+
+func proceed(t *testing.T, keeper int) {
+	t.Helper()
+	if err := unix.Kill(keeper, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hail returns a raw connection on which a daemon has sent hello.
+func (s *site) hail(t *testing.T) *channel {
+	t.Helper()
+	c, _, err := dialAt(t.Context(), filepath.Join(s.dir, socketName(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.send(request{Number: 1, Verb: verbHello, Hello: &hello{
+		oldestProtocol, newestProtocol, s.options.Build,
+		rand.Text(),
+	}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func awaitWelcome(t *testing.T, c *channel) *welcome {
+	t.Helper()
+	for {
+		var m message
+		if err := c.receive(&m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Welcome != nil {
+			return m.Welcome
+		}
+	}
+}
+
+// When a second daemon connects, the keeper refuses the requests of the first, which reports that
+// and cannot return.
+func TestSecondDaemonReplacesTheFirst(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first := s.open(t)
+	leave := newFIFO(t)
+	j := s.job(t, 1, "-until", leave.path, "-exit", "3")
+	r := run(t, first, j)
+	second := s.open(t)
+	again, ok := second.Find(j.Key, "")
+	if !ok || again.PID() != r.PID() {
+		t.Fatalf("the second daemon finds %v", again)
+	}
+	if err := r.Stop(); !errors.Is(err, errReplaced) {
+		t.Errorf("stop by the first: %v", err)
+	}
+	if _, err := first.Start(t.Context(), s.job(t, 2).Command); !errors.Is(err, errReplaced) {
+		t.Errorf("start by the first: %v", err)
+	}
+	if err := again.Stop(); err != nil {
+		t.Errorf("stop by the second: %v", err)
+	}
+	if err := again.Continue(); err != nil {
+		t.Error(err)
+	}
+	first.Close()
+	leave.release(t)
+	if e := exitOf(t, again); e.Code != 3 {
+		t.Errorf("exit %+v", e)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.dir, "keeper-*.sock")); len(left) != 1 {
+		t.Errorf("sockets %v", left)
+	}
+	again.Acknowledge()
+	r.Acknowledge()
+}
+
+// The label of a command is returned to a later pool, both by the keeper and from the exit report.
+func TestLabelIsKept(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	leave := newFIFO(t)
+	j := s.job(t, 1, "-until", leave.path)
+	j.Label = "b\xffe \n\"quoted\""
+	first := s.open(t)
+	if _, err := first.Start(t.Context(), j.Command); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	p := s.open(t)
+	if held := p.Commands(); len(held) != 1 || held[0].Label != j.Label {
+		t.Fatalf("held %+v", held)
+	}
+	p.Close()
+	leave.release(t)
+	eventually(t, "the exit report", func() bool {
+		report, err := ReadReport(s.dir, j.Report)
+		return err == nil && string(report.Label) == j.Label
+	})
+}
+
+// An end that the daemon acknowledges at once leaves no file. Otherwise the report is written while
+// the daemon is still connected, and removed when the daemon acknowledges the end.
+func TestReportIsOnlyForWhatIsNotTaken(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	p := s.open(t)
+	slow := s.job(t, 1)
+	r := run(t, p, slow)
+	exitOf(t, r)
+	eventually(t, "the report of an end that nobody takes", func() bool {
+		_, err := ReadReport(s.dir, slow.Report)
+		return err == nil
+	})
+	r.Acknowledge()
+	eventually(t, "it is removed", func() bool {
+		_, err := ReadReport(s.dir, slow.Report)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	quick := s.job(t, 2)
+	r = run(t, p, quick)
+	exitOf(t, r)
+	r.Acknowledge()
+	p.Close() // unacknowledged reports are written now
+	eventually(t, "the keeper ends", func() bool {
+		left, err := filepath.Glob(filepath.Join(s.dir, "keeper-*"))
+		return err == nil && len(left) == 0
+	})
+	if _, err := ReadReport(s.dir, quick.Report); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an end that was taken has a report: %v", err)
+	}
+}

@@ -1,0 +1,176 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// longestSocket is the longest path that fits into sun_path; see unix(7).
+const longestSocket = 107
+
+// reachable returns a name of the socket that fits into sun_path, and a function to call after its
+// use. A path that is too long is shortened through a descriptor of its folder.
+func reachable(path string) (name string, done func(), err error) {
+	if len(path) <= longestSocket {
+		return path, func() {}, nil
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), filepath.Base(path)), func() { _ = folder.Close() }, nil
+}
+
+// listenAt opens a socket that is accessible to this user alone from the start. The caller holds
+// the lock that belongs to it, so an existing socket is stale.
+func listenAt(ctx context.Context, path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	name, done, err := reachable(path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	// The mode of the socket before bind(2) becomes the mode of its file.
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var modeErr error
+		err := raw.Control(func(fd uintptr) { modeErr = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, modeErr)
+	}}
+	l, err := config.Listen(ctx, "unix", name)
+	if err != nil {
+		return nil, err
+	}
+	listener, ok := l.(*net.UnixListener)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("listen on %s: no unix socket but %T", path, l), l.Close())
+	}
+	listener.SetUnlinkOnClose(false)
+	return listener, nil
+}
+
+// dialAt connects to a socket and returns the connection and the PID of the listening process. A
+// process of another user is refused, unless that is root.
+func dialAt(ctx context.Context, path string) (*channel, int, error) {
+	name, done, err := reachable(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer done()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", name)
+	if err != nil {
+		return nil, 0, err
+	}
+	uc, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, 0, errors.Join(fmt.Errorf("connect to %s: no unix socket but %T", path, conn), conn.Close())
+	}
+	pid, err := peer(uc)
+	if err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("connect to %s: %w", path, err), uc.Close())
+	}
+	return newChannel(uc), pid, nil
+}
+
+// peer returns the PID of the process at the other end, which must belong to this user or to root.
+func peer(conn *net.UnixConn) (pid int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET,
+			unix.SO_PEERCRED)
+	})
+	if err = errors.Join(err, credErr); err != nil {
+		return 0, fmt.Errorf("find out who is there: %w", err)
+	}
+	if cred.Uid != 0 && int(cred.Uid) != os.Geteuid() {
+		return 0, fmt.Errorf("user %d is neither user %d nor root: %w", cred.Uid, os.Geteuid(), os.ErrPermission)
+	}
+	return int(cred.Pid), nil
+}
+
+// unixSocket is a connection that carries descriptors (unix(7), SCM_RIGHTS).
+type unixSocket struct {
+	*net.UnixConn
+	control []byte
+}
+
+func newChannel(conn *net.UnixConn) *channel {
+	return &channel{socket: &unixSocket{conn, make([]byte, unix.CmsgSpace(4*maxWaitingFiles))}}
+}
+
+// read is recvmsg(2). The kernel ends it after the first bytes that came with descriptors, so
+// descriptors and bytes stay in order.
+func (u *unixSocket) read(p []byte) (n int, files []*os.File, err error) {
+	n, used, flags, _, err := u.ReadMsgUnix(p, u.control)
+	if used > 0 {
+		var parseErr error
+		files, parseErr = received(u.control[:used])
+		err = errors.Join(err, parseErr)
+	}
+	switch {
+	case err != nil:
+	case flags&unix.MSG_CTRUNC != 0:
+		err = fmt.Errorf("%w: more descriptors than fit, or the limit of open files is reached", errFrame)
+	case n == 0:
+		err = net.ErrClosed
+	}
+	return n, files, err
+}
+
+func received(control []byte) (files []*os.File, err error) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil, err
+	}
+	for i := range messages {
+		if messages[i].Header.Level != unix.SOL_SOCKET || messages[i].Header.Type != unix.SCM_RIGHTS {
+			continue
+		}
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			return files, err
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files, nil
+}
+
+func (u *unixSocket) closeWrite() {
+	_ = errors.Join(u.CloseWrite(), u.SetReadDeadline(time.Now().Add(time.Second))) // the reader sees the error
+}
+
+func (u *unixSocket) write(p []byte, file *os.File) error {
+	if file == nil {
+		_, err := u.Write(p)
+		return err
+	}
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var n int
+	var sendErr error
+	// Control instead of Fd, which would change the mode of the caller's file.
+	err = raw.Control(func(fd uintptr) { n, _, sendErr = u.WriteMsgUnix(p, unix.UnixRights(int(fd)), nil) })
+	if err = errors.Join(err, sendErr); err != nil || n == len(p) {
+		return err
+	}
+	_, err = u.Write(p[n:])
+	return err
+}

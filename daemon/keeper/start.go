@@ -1,0 +1,148 @@
+package keeper
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Start starts c and returns when its program has been executed.
+//
+// Errors describe what is wrong with the command: a program that is missing or not executable, a
+// missing directory, an argument or environment entry with a NUL byte or of more than 128 KiB, or
+// an output that is not in append mode. The Process has one goroutine of its own, which ends when
+// Done is closed.
+func Start(c Command) (*Process, error) {
+	p, err := launch(c, directly)
+	if err != nil {
+		return nil, err
+	}
+	go p.supervise()
+	return p, nil
+}
+
+// forking runs a fork: it chooses the thread, and whether the child dies with that thread.
+type forking func(fork func(dies bool))
+
+// directly forks on the caller's thread. The children outlive this process.
+func directly(fork func(dies bool)) { fork(false) }
+
+// launch is Start without the goroutine that supervises the Process.
+func launch(c Command, how forking) (*Process, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	program, err := findProgram(c.Args[0], c.Dir, c.Env)
+	if err != nil {
+		return nil, err
+	}
+	closeInherited()
+	p := &Process{
+		name:       c.Args[0],
+		mark:       c.Mark,
+		grace:      cmp.Or(c.Grace, DefaultGrace),
+		scanOnExit: c.ScanOnExit,
+		done:       make(chan struct{}),
+	}
+	if p.since, err = now(); err != nil {
+		return nil, fmt.Errorf("start %q: read the clock: %w", c.Args[0], err)
+	}
+	if p.leader, err = c.fork(program, how); err != nil {
+		return nil, err
+	}
+	p.started = time.Now()
+	p.mu.Lock()
+	p.limit.begin(c.Timeout, p.started, p.overdue)
+	p.mu.Unlock()
+	return p, nil
+}
+
+func (c *Command) fork(program string, how forking) (*leader, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, fmt.Errorf("start %q: standard input: %w", c.Args[0], err)
+	}
+	defer null.Close()
+	raw, err := c.Output.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("start %q: output: %w", c.Args[0], err)
+	}
+	var l *leader
+	var forkErr error
+	// Control instead of Fd, which would change the mode of the caller's file.
+	err = raw.Control(func(out uintptr) {
+		attr := &syscall.ProcAttr{Dir: c.Dir, Env: c.environment(), Files: []uintptr{null.Fd(), out, out}}
+		how(func(dies bool) {
+			forkErr = children.fork(func() (pid int, err error) {
+				if l, err = forkLeader(program, c.Args, attr, dies); err != nil {
+					return 0, err
+				}
+				return l.pid, nil
+			})
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start %q: output: %w", c.Args[0], err)
+	}
+	if forkErr != nil {
+		return nil, explainFork(c.Args[0], program, forkErr)
+	}
+	return l, nil
+}
+
+// environment is never nil, because nil would mean the environment of this process.
+func (c *Command) environment() []string {
+	if c.Env == nil {
+		return []string{}
+	}
+	return c.Env
+}
+
+// explainFork describes errors of execve(2) and fork(2) for a program that was found and is
+// executable.
+func explainFork(name, program string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return fmt.Errorf("start %q: the interpreter that %s names in its first line, or its loader, is missing: %w", name,
+			program, err)
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("start %q: %s is not a program for this machine, a script needs a first line like #!/bin/sh: %w",
+			name, program, err)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("start %q: %s may not be executed (its interpreter, or a file system mounted noexec): %w", name,
+			program, err)
+	case errors.Is(err, syscall.E2BIG):
+		return fmt.Errorf("start %q: arguments and environment together are too long, pass data in files: %w", name, err)
+	case errors.Is(err, syscall.EAGAIN):
+		return fmt.Errorf("start %q: the limit of processes is reached (ulimit -u, pids of the cgroup): %w", name, err)
+	case statefs.OutOfFiles(err):
+		return fmt.Errorf("start %q: the limit of open files is reached (ulimit -n): %w", name, err)
+	case errors.Is(err, syscall.ETXTBSY):
+		return fmt.Errorf("start %q: %s is being written by somebody: %w", name, program, err)
+	default:
+		return fmt.Errorf("start %q: %w", name, err)
+	}
+}
+
+// closeInherited marks the descriptors that this process inherited as close-on-exec, once. Go opens
+// all others that way.
+var closeInherited = sync.OnceFunc(func() { setCloseOnExec(3) })
+
+func fileFlags(f *os.File) (int, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var flags int
+	var flagsErr error
+	err = raw.Control(func(fd uintptr) { flags, flagsErr = unix.FcntlInt(fd, unix.F_GETFL, 0) })
+	return flags, errors.Join(err, flagsErr)
+}

@@ -1,0 +1,276 @@
+package keeper
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// supervisedCommand is a command of this keeper, until a daemon has acknowledged its end.
+type supervisedCommand struct {
+	key         Key
+	report      string
+	label       []byte
+	process     *Process
+	slot        int         // in the warden's list of leaders
+	exit        *Report     // guarded by the lock of the server; nil until the end
+	reportTimer *time.Timer // writes the report when no daemon acknowledges the end; guarded by the same lock
+
+	saving      sync.Mutex // held while the report is written or removed; guards the fields below
+	reportState reportState
+	// savedExit is the end that was written: exit may change once more.
+	savedExit    *Report
+	acknowledged bool // the report is not needed any more
+}
+
+// takeTimeout is how long a daemon that was notified of an end may take to acknowledge it before
+// the report is written, in case both processes are killed. Nearly every end is acknowledged within
+// a millisecond or two, and then no file is made.
+const takeTimeout = time.Second
+
+// reportState is how safely an exit report is stored.
+type reportState int
+
+const (
+	notSaved reportState = iota
+	written              // survives the death of this process
+	durable              // survives a power cut, as far as Options.Durability requires that
+)
+
+// shutdownSkew is how much earlier than its keeper a command may get SIGTERM when the machine shuts
+// down.
+const shutdownSkew = 5 * time.Second
+
+// markKeeperShutdown sets the cause of a command that has just ended by SIGTERM, when the keeper
+// gets SIGTERM too: a machine that shuts down sends it to all processes, in any order. The caller
+// holds the lock of the server.
+func (h *supervisedCommand) markKeeperShutdown() {
+	if h.exit.Signal != "SIGTERM" || h.exit.Cause != "" || time.Since(h.exit.EndedAt) > shutdownSkew {
+		return
+	}
+	told := *h.exit
+	told.Cause = CauseKeeperEnds
+	h.exit = &told
+}
+
+// begin carries out a start. It owns the output.
+func (s *server) begin(c *client, number uint64, key Key, cmd *Command) {
+	defer cmd.Output.Close()
+	h, adopted, err := s.start(c, number, key, cmd)
+	if err != nil {
+		c.answer(number, message{Refusal: refusalOf(err), Error: err.Error()})
+		return
+	}
+	answer := s.describe(h)
+	answer.Adopted = adopted
+	c.answer(number, message{Command: &answer})
+	if !adopted {
+		// After the answer, so that no daemon hears of the end before it hears of the start.
+		s.group.Go(func() {
+			h.process.supervise()
+			s.commandEnded(h)
+		})
+	}
+}
+
+// start starts a command. If one with its key exists or is being started, it returns that one. It
+// fails with ErrUnwanted if the daemon does not want the start any more.
+func (s *server) start(c *client, number uint64, key Key, cmd *Command) (h *supervisedCommand,
+	adopted bool, err error,
+) {
+	for {
+		s.mu.Lock()
+		if c.number != s.heard {
+			s.mu.Unlock()
+			return nil, false, errReplacedHere
+		}
+		if h := s.commands[key]; h != nil {
+			s.mu.Unlock()
+			return h, true, nil
+		}
+		begun := s.starting[key]
+		if begun == nil {
+			break
+		}
+		s.mu.Unlock()
+		<-begun
+	}
+	defer s.mu.Unlock()
+	if s.retiring || s.closing {
+		return nil, false, errRetiring
+	}
+	begun := make(chan struct{})
+	defer close(begun)
+	s.starting[key] = begun
+	s.running++
+	s.mu.Unlock()
+	err = ErrUnwanted
+	var p *Process
+	if c.confirmStart(number, s.ends) {
+		p, err = s.launch(cmd)
+	}
+	s.mu.Lock()
+	delete(s.starting, key)
+	if err != nil {
+		s.running--
+		s.poke()
+		return nil, false, err
+	}
+	h = &supervisedCommand{
+		key: key, report: strings.Clone(cmd.Report), label: []byte(cmd.Label), process: p,
+		slot: s.warden.enter(p.PID()),
+	}
+	s.commands[key] = h
+	if s.closing {
+		p.End(CauseKeeperEnds) // it came too late for endAll
+	}
+	return h, false, nil
+}
+
+func (s *server) launch(cmd *Command) (*Process, error) {
+	// Clone what is kept, so that it does not keep the whole message in memory.
+	cmd.Args[0] = strings.Clone(cmd.Args[0])
+	cmd.Mark = slices.Clone(cmd.Mark)
+	for i := range cmd.Mark {
+		cmd.Mark[i] = strings.Clone(cmd.Mark[i])
+	}
+	cmd.Env = s.warden.marked(cmd.Env)
+	s.warden.setGrace(cmd.Grace)
+	return launch(*cmd, s.onThread)
+}
+
+// describe returns the wire form of a command.
+func (s *server) describe(h *supervisedCommand) command {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return h.describeLocked()
+}
+
+func (h *supervisedCommand) describeLocked() command {
+	p := h.process
+	p.mu.Lock()
+	stopped := p.limit.stopped() && !p.exited
+	p.mu.Unlock()
+	return command{
+		Key: h.key, PID: p.PID(), StartedAt: p.started, Stopped: stopped,
+		Grace: p.grace, Mark: pack(p.mark), Report: h.report, Label: h.label, Exit: h.exit,
+	}
+}
+
+// commandEnded notifies the daemon that a command has ended. It writes the report at once when no
+// daemon is connected; the timer writes it when a daemon does not acknowledge the end in time.
+func (s *server) commandEnded(h *supervisedCommand) {
+	report := makeReport(h, os.Getpid())
+	s.warden.leave(h.slot)
+	s.mu.Lock()
+	h.exit = report
+	if s.closing {
+		h.markKeeperShutdown()
+		report = h.exit
+	}
+	h.reportTimer = time.AfterFunc(takeTimeout, func() { s.saveReport(h, written) })
+	clients := make([]*client, 0, len(s.clients))
+	for c := range s.clients {
+		clients = append(clients, c)
+	}
+	s.mu.Unlock()
+	for _, c := range clients {
+		c.notify(message{Exit: report})
+	}
+	saved := len(clients) > 0 || s.saveReport(h, durable)
+	s.mu.Lock()
+	s.running--
+	// Check again if the daemon that was notified has disconnected since.
+	s.unsaved = s.unsaved || !saved || len(clients) > 0 && len(s.clients) == 0
+	s.mu.Unlock()
+	s.poke()
+}
+
+// saveDueReports makes exit reports durable when no daemon is connected: those of all
+// unacknowledged ends. It reports whether one could not be written.
+func (s *server) saveDueReports() (unsaved bool) {
+	s.mu.Lock()
+	if !s.unsaved {
+		s.mu.Unlock()
+		return false
+	}
+	s.unsaved = false
+	if len(s.clients) > 0 {
+		s.mu.Unlock()
+		return false // the daemon has been notified of them
+	}
+	s.mu.Unlock()
+	unsaved = !s.saveAllReports()
+	s.mu.Lock()
+	s.unsaved = s.unsaved || unsaved
+	s.mu.Unlock()
+	return unsaved
+}
+
+// saveAllReports makes the reports of all unacknowledged ends durable.
+func (s *server) saveAllReports() (ok bool) {
+	s.mu.Lock()
+	var ended []*supervisedCommand
+	for _, h := range s.commands {
+		if h.exit != nil {
+			ended = append(ended, h)
+		}
+	}
+	s.mu.Unlock()
+	ok = true
+	for _, h := range ended {
+		ok = s.saveReport(h, durable) && ok
+	}
+	return ok
+}
+
+// saveReport writes a report at least as safely as need requires.
+func (s *server) saveReport(h *supervisedCommand, need reportState) (ok bool) {
+	s.mu.Lock()
+	exit := h.exit
+	s.mu.Unlock()
+	h.saving.Lock()
+	defer h.saving.Unlock()
+	if h.acknowledged || h.reportState >= need && h.savedExit == exit || h.report == "" {
+		return true
+	}
+	data, err := json.Marshal(exit)
+	if err == nil {
+		err = s.exits.Write(h.report, append(data, '\n'), need == durable && s.Durability != statefs.Process)
+	}
+	if err != nil && !s.exits.Removed(h.report) {
+		s.noteFailure(err)
+		s.Logger.Error("exit report not written; it is tried again", "report", h.report, "error", err)
+		return false
+	}
+	if err != nil {
+		s.Logger.Error("exit report not written: its operation was removed", "report", h.report, "error", err)
+	}
+	h.reportState, h.savedExit = need, exit
+	return true
+}
+
+// removeReport removes the report of a command whose end was acknowledged. Only the keeper writes
+// and removes the file until then, so no report appears after its removal.
+func (s *server) removeReport(h *supervisedCommand) {
+	s.mu.Lock()
+	late := h.reportTimer
+	s.mu.Unlock()
+	if late != nil {
+		late.Stop()
+	}
+	h.saving.Lock()
+	defer h.saving.Unlock()
+	h.acknowledged = true
+	if h.reportState == notSaved || h.report == "" {
+		return
+	}
+	if err := s.exits.Remove(h.report); err != nil {
+		s.Logger.Warn("exit report not removed; it is of a run that is over", "report", h.report, "error", err)
+	}
+}

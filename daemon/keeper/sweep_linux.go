@@ -1,0 +1,315 @@
+package keeper
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cleanPasses is how many passes over /proc in a row must find nothing. One is not enough: a
+// process may fork and exit between the listing and its examination.
+const cleanPasses = 2
+
+// maxLoadingPolls bounds how often, a millisecond apart, a process is polled whose program is just
+// being loaded: it has no environment yet, and no event reports when it has.
+const maxLoadingPolls = 200
+
+// sweep ends the processes of a group and the processes that carry marks, each held by a pidfd.
+type sweep struct {
+	group *leader // nil: marks alone
+	marks []string
+	named bool   // the marks alone do not match: a process must also carry the ID of an operation
+	since uint64 // processes that started earlier are ignored
+
+	// What commands of a dead keeper have left: the PIDs of their leaders, which cannot have been
+	// reused before until, and their marks.
+	families map[int]bool
+	until    uint64
+	sets     [][]string
+	spare    map[int]bool // descendants of these are ignored
+
+	grace  time.Duration
+	killBy time.Time // when SIGTERM becomes SIGKILL
+
+	skip  map[int]bool
+	older map[int]bool // processes that earlier passes found to have started before since: not read again
+	held  map[int]*target
+	ended int
+	errs  []error
+}
+
+type target struct {
+	*pidfdProcess
+	killBy  time.Time // zero: no SIGTERM was sent yet
+	killed  bool
+	refused bool // it may not be signalled
+}
+
+// run returns when no matching process is left, the context is done, or /proc cannot be read.
+func (s *sweep) run(ctx context.Context) error {
+	line, err := ownAncestors()
+	if err != nil {
+		return fmt.Errorf("search processes: %w", err)
+	}
+	s.skip, s.held, s.older = line, map[int]*target{}, map[int]bool{}
+	defer s.close()
+	loading := 0
+	for clean := 0; clean < cleanPasses; {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(append(s.errs, err)...)
+		}
+		settled, err := s.pass()
+		found := s.waitedFor()
+		s.signal(found)
+		switch {
+		case err != nil:
+			return errors.Join(append(s.errs, fmt.Errorf("search processes: %w", err))...)
+		case len(found) > 0:
+			clean = 0
+			s.await(ctx, found)
+			clear(s.older) // PIDs may have been reused in the time waited
+		case !settled && loading < maxLoadingPolls:
+			loading++
+			pause(ctx, time.Millisecond)
+		default:
+			clean++
+		}
+	}
+	return errors.Join(s.errs...)
+}
+
+// pass examines every process once and holds the matching ones. settled is false when one had no
+// environment yet.
+func (s *sweep) pass() (settled bool, err error) {
+	for pid, t := range s.held {
+		if t.exited() {
+			s.drop(pid)
+		}
+	}
+	pids, err := numbersIn("/proc")
+	if err != nil {
+		return false, err
+	}
+	settled = true
+	for _, pid := range pids {
+		if s.skip[pid] || s.older[pid] || s.held[pid] != nil {
+			continue
+		}
+		match, loading, err := s.match(pid)
+		if err != nil {
+			return false, err
+		}
+		if loading {
+			settled = false
+		}
+		if match {
+			if err := s.take(pid); err != nil {
+				return false, err
+			}
+		}
+	}
+	return settled, nil
+}
+
+// match reports whether the process that has the PID now is to be ended.
+func (s *sweep) match(pid int) (match, loading bool, err error) {
+	st, err := readStat(pid)
+	if errors.Is(err, errGone) {
+		return false, false, nil
+	}
+	if err != nil || st.kernel() || st.start < s.since {
+		if err == nil {
+			s.older[pid] = true
+		}
+		return false, false, err
+	}
+	if s.group != nil && st.group == s.group.pid && s.group.groupLives() {
+		// The group still lives after st was read, so st.group was its number.
+		return true, false, nil
+	}
+	if st.zombie() {
+		return false, false, nil
+	}
+	if (s.families[st.group] || s.families[st.session]) && st.start <= s.until {
+		return !s.spared(pid), false, nil
+	}
+	if len(s.marks) == 0 && len(s.sets) == 0 {
+		return false, false, nil
+	}
+	environ, err := readEnviron(pid)
+	if errors.Is(err, errGone) || errors.Is(err, fs.ErrPermission) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	found := hasMarks(environ, s.marks) && (!s.named || namesOperation(environ)) ||
+		slices.ContainsFunc(s.sets, func(set []string) bool { return hasMarks(environ, set) })
+	return found && !s.spared(pid), len(environ) == 0 && st.envEnd == 0, nil
+}
+
+// spared reports whether a process is one of s.spare or descends from one.
+func (s *sweep) spared(pid int) bool {
+	if len(s.spare) == 0 {
+		return false
+	}
+	for from := pid; from > 1; {
+		if s.spare[from] {
+			return true
+		}
+		st, err := readStat(from)
+		switch {
+		case err == nil:
+			from = st.parent
+		case from == pid:
+			return true // it has exited
+		default:
+			from = pid // a parent died just now: read which process has taken its place
+		}
+	}
+	return false
+}
+
+// take holds a process that matched and compares again: a process that is alive afterwards is the
+// one compared.
+func (s *sweep) take(pid int) error {
+	h, err := openPidfd(pid)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("hold process %d: %w", pid, err)
+	}
+	match, _, err := s.match(pid)
+	if err != nil || !match || h.exited() {
+		h.close()
+		return err
+	}
+	s.held[pid] = &target{pidfdProcess: h}
+	return nil
+}
+
+// waitedFor returns the held processes that may be signalled.
+func (s *sweep) waitedFor() []*target {
+	var found []*target
+	for _, t := range s.held {
+		if !t.refused {
+			found = append(found, t)
+		}
+	}
+	// Parents mostly have the lower PIDs. A shell that outlives its child writes about that in the
+	// log, so signal parents first.
+	slices.SortFunc(found, func(a, b *target) int { return cmp.Compare(a.pid, b.pid) })
+	return found
+}
+
+// signal sends SIGTERM to the processes that have not had it, and SIGKILL to those whose grace
+// period is over.
+func (s *sweep) signal(found []*target) {
+	now := time.Now()
+	if s.group != nil && !now.Before(s.killBy) && len(found) > 0 {
+		// To all at once, so that none can fork in between. Processes that may not be signalled are
+		// found one by one below.
+		_ = s.group.signalGroup(unix.SIGKILL)
+	}
+	for _, t := range found {
+		var err error
+		if t.killBy.IsZero() {
+			err = s.terminate(t, now)
+		}
+		if !now.Before(t.killBy) && !t.killed {
+			t.killed = true
+			err = errors.Join(err, t.signal(unix.SIGKILL))
+		}
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			t.refused = true
+			s.errs = append(s.errs, err)
+		}
+	}
+}
+
+// terminate sends SIGTERM and SIGCONT to t, unless the group has had them as a whole.
+func (s *sweep) terminate(t *target, now time.Time) error {
+	if s.inGroup(t) {
+		t.killBy = s.killBy
+		return nil
+	}
+	t.killBy = later(s.killBy, now.Add(s.grace/10))
+	return errors.Join(t.signal(unix.SIGTERM), t.signal(unix.SIGCONT))
+}
+
+func (s *sweep) inGroup(t *target) bool {
+	if s.group == nil {
+		return false
+	}
+	st, err := readStat(t.pid)
+	return err == nil && st.group == s.group.pid
+}
+
+// await returns when all of found have exited, when one of them is due for SIGKILL, or when the
+// context is done.
+func (s *sweep) await(ctx context.Context, found []*target) {
+	var next time.Time // zero, which means forever, when all were killed
+	for _, t := range found {
+		if !t.killed && (next.IsZero() || t.killBy.Before(next)) {
+			next = t.killBy
+		}
+	}
+	for _, t := range found {
+		if t.awaitExit(ctx, next) != nil {
+			return
+		}
+	}
+}
+
+func (s *sweep) drop(pid int) {
+	s.held[pid].close()
+	delete(s.held, pid)
+	s.ended++
+}
+
+func (s *sweep) close() {
+	for _, t := range s.held {
+		t.close()
+	}
+}
+
+// awaitExit waits for the process until deadline (zero: forever) or until the context is done.
+func (t *target) awaitExit(ctx context.Context, deadline time.Time) error {
+	if err := t.setDeadline(deadline); err != nil {
+		return err
+	}
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		// It fails only for a descriptor without deadlines, and this one accepted a deadline above.
+		_ = t.setDeadline(time.Unix(1, 0))
+	})
+	err := t.wait()
+	if !stop() {
+		<-woken
+	}
+	return err
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

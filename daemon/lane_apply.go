@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/jobdir/jobdir/daemon/breaker"
+	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/queue"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// laneState is the last state of a lane that was applied to the queue and published.
+type laneState struct {
+	config         queue.Lane
+	trial          bool // one operation is let through
+	paused, closed holdState
+	capacity       int
+}
+
+// holdState is a pause or a close, with the fields whose change is published.
+type holdState struct {
+	held       bool
+	until      time.Time
+	reason, by string
+}
+
+func holdStateOf(c *laneFile) holdState {
+	if !c.exists {
+		return holdState{}
+	}
+	hold := c.value.Hold
+	h := holdState{held: true, reason: hold.Reason, by: hold.By}
+	if hold.Until != nil {
+		h.until = *hold.Until
+	}
+	return h
+}
+
+// state computes the state of a lane. every means that all lanes are paused. all is the capacity
+// file for all lanes; it sets the capacity of a lane without a capacity file of its own.
+func (s *lane) state(every bool, all *laneFile) laneState {
+	p := s.files[statefs.LanePaused]
+	out := laneState{config: s.config.Lane, paused: holdStateOf(p), closed: holdStateOf(s.files[statefs.LaneClosed])}
+	for _, c := range []*laneFile{s.files[statefs.LaneCapacity], all} {
+		if c.exists {
+			out.config.Capacity = c.value.Capacity
+			break
+		}
+	}
+	out.capacity = out.config.Capacity
+	out.config.Paused = s.config.Paused || p.exists
+	if s.breaker != nil && (!p.exists || s.isBreakerPause(p.value.Hold)) {
+		out.config.Paused = s.config.Paused || s.breaker.Blocks()
+		out.trial = s.breaker.State() == breaker.Trial && !out.config.Paused
+	}
+	if every {
+		out.config.Paused, out.trial = true, false
+	}
+	return out
+}
+
+// apply applies changed lane states to the queue and publishes the changes.
+func (l *lanes) apply(now time.Time) {
+	every := l.byName[statefs.AllLanes].files[statefs.LanePaused].exists
+	closed, paused := make(map[string]statefs.LaneHold), make(map[string]statefs.LaneHold)
+	reopened, repaused := false, false
+	var changes []laneChange
+	for name, s := range l.byName { // before the queue applies the pauses
+		if p := s.files[statefs.LanePaused]; p.exists {
+			paused[name] = p.value.Hold
+		}
+	}
+	l.paused.Store(&paused)
+	for name, s := range l.byName {
+		if c := s.files[statefs.LaneClosed]; c.exists {
+			closed[name] = c.value.Hold
+		}
+		says := s.state(every && name != statefs.AllLanes, l.byName[statefs.AllLanes].files[statefs.LaneCapacity])
+		if says == s.published && l.reconciled {
+			continue
+		}
+		before := s.published
+		s.published = says
+		reopened = reopened || before.closed.held && says.closed != before.closed
+		repaused = repaused || says.paused != before.paused
+		if name != statefs.AllLanes && (says.config != before.config || says.trial != before.trial) {
+			changes = append(changes, laneChange{name, says.config, says.trial})
+		}
+		l.publishChanges(s, before, now)
+	}
+	if len(changes) > 0 {
+		l.admission.setLanes(changes...)
+	}
+	l.closed.Store(&closed)
+	l.reconciled = true
+	if repaused && l.admission.onChange != nil {
+		l.admission.onChange() // a new reason or end time, which the queue does not know
+	}
+	if reopened {
+		select {
+		case l.reopened <- struct{}{}:
+		default: // a wake-up is already pending
+		}
+	}
+}
+
+// publishChanges logs and publishes what changed in a lane. Changes that the first reconcile finds
+// are only logged.
+func (l *lanes) publishChanges(s *lane, before laneState, now time.Time) {
+	said := s.published
+	if said.paused != before.paused {
+		l.publishHold(s.name, said.paused, before.paused, "paused", "resumed", now)
+	}
+	if said.closed != before.closed {
+		l.publishHold(s.name, said.closed, before.closed, "closed", "opened", now)
+	}
+	if said.capacity != before.capacity && s.name != statefs.AllLanes {
+		l.logger.Info("a lane has another capacity", "lane", s.name, "capacity", statefs.FormatLaneCapacity(said.capacity))
+		change := events.LaneChange{What: "capacity"}
+		if said.capacity >= 0 {
+			change.Capacity = &said.capacity
+		}
+		l.publish(s.name, change, now)
+	}
+}
+
+func (l *lanes) publishHold(name string, is, was holdState, begins, ends string, now time.Time) {
+	change := events.LaneChange{What: ends, Reason: is.reason}
+	if was.by == statefs.HeldByBreaker && !is.held {
+		change.What = "breaker_closed"
+	}
+	if is.held {
+		change.What = begins
+		if is.by == statefs.HeldByBreaker {
+			change.What = "breaker_opened"
+		}
+		if !is.until.IsZero() {
+			change.Until = &is.until
+		}
+	}
+	args := []any{"lane", name, "what", change.What}
+	if is.reason != "" {
+		args = append(args, "reason", is.reason)
+	}
+	if is.by != "" {
+		args = append(args, "by", is.by)
+	}
+	if change.Until != nil {
+		args = append(args, "until", *change.Until)
+	}
+	if change.What == "breaker_opened" {
+		l.logger.Warn("a lane has changed", args...)
+	} else {
+		l.logger.Info("a lane has changed", args...)
+	}
+	l.publish(name, change, now)
+}
+
+func (l *lanes) publish(name string, change events.LaneChange, now time.Time) {
+	if l.reconciled {
+		l.events.Publish(events.Event{Type: events.LaneChanged, At: now, Lane: name, Change: &change})
+	}
+}

@@ -1,0 +1,195 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/breaker"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// A breaker keeps its decision in lanes/NAME.paused, so that it outlives the daemon and a person
+// can undo it. It keeps the failures counted so far in lanes/NAME.failures, which only the next
+// daemon reads.
+
+// verdict is what the end of a run means for the breaker of its lane.
+type verdict uint8
+
+const (
+	verdictNone verdict = iota // cancelled, or a failure that does not count
+	verdictSuccess
+	verdictFailure
+)
+
+// reportToBreaker reports the end of an operation's run to the breaker of its lane.
+func (d *Daemon) reportToBreaker(op *operation) {
+	v, names, exit := verdictNone, []string(nil), ""
+	switch {
+	case op.endCause == statefs.CauseDone:
+		v = verdictSuccess
+	case op.rec.Error != nil && op.run.class != catalog.ClassWarn:
+		v, names = verdictFailure, []string{op.rec.Error.Code, string(op.run.class)}
+		if op.rec.ExitCode != nil && *op.rec.ExitCode != 0 {
+			exit = strconv.Itoa(*op.rec.ExitCode)
+			names = append(names, exit)
+		}
+	}
+	d.lanes.runEnded(laneOf(op.rec), op.id(), v, exit, names...)
+}
+
+// runEnded reports the end of a run to the breaker of a lane, before the run releases its slot. A
+// failure has several names: its error code, its class, the exit code of its command. The name that
+// the breaker's configuration lists counts, and else the error code. exit is the exit code as text
+// for the reason shown to people, "" if there is none.
+func (l *lanes) runEnded(name string, id statefs.ID, v verdict, exit string, names ...string) {
+	s := l.byName[name] // the map never changes
+	if s == nil || s.breaker == nil {
+		return
+	}
+	code := ""
+	if len(names) > 0 {
+		code = names[0]
+	}
+	if i := slices.IndexFunc(names, func(n string) bool { return slices.Contains(s.config.Breaker.Codes, n) }); i >= 0 {
+		code = names[i]
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.owner.Now()
+	l.noteTrialBegun(s)
+	if p := s.files[statefs.LanePaused]; p.exists && !s.isBreakerPause(p.value.Hold) {
+		return // paused by someone else, who also decides when to resume it
+	}
+	switch b := s.breaker; {
+	case v == verdictFailure && b.Failed(id, code, now):
+		until := b.Until()
+		l.pauseByBreaker(s, statefs.LaneHold{
+			Until:  &until,
+			Reason: fmt.Sprintf("%s; the last one: %s in %s", failuresIn(s.config.Breaker), withExit(code, exit), id),
+		}, now)
+	case v == verdictSuccess && b.Succeeded(id):
+		s.pauseWritten = false
+		if _, err := l.owner.ReleaseLane(pausedFile(name)); err != nil {
+			l.logger.Error("the pause of a breaker cannot be removed; remove the file", "file",
+				"lanes/"+pausedFile(name).String(), "error", err)
+		}
+		l.readFile(pausedFile(name), s.files[statefs.LanePaused], now)
+	case v == verdictNone && b.Inconclusive(id), v == verdictFailure && b.State() == breaker.Trial &&
+		b.TrialID() == (statefs.ID{}):
+		l.saveTrial(s, now)
+	}
+	l.saveFailures(s)
+	l.apply(now)
+}
+
+// saveFailures persists the failures that count, if they have changed.
+func (l *lanes) saveFailures(s *lane) {
+	if counted := s.breaker.CountedFailures(); !slices.EqualFunc(counted, s.savedFailures, time.Time.Equal) {
+		s.savedFailures = counted
+		if err := l.owner.SetLaneTimes(s.name, statefs.LaneFailures, counted); err != nil {
+			l.logger.Warn("the failures of a lane cannot be written down; a restart forgets them", "lane", s.name, "error", err)
+		}
+	}
+}
+
+// withExit appends the exit code of a command to the name of its failure, unless the name is that
+// code.
+func withExit(name, exit string) string {
+	if exit == "" || name == exit {
+		return name
+	}
+	return name + " (exit code " + exit + ")"
+}
+
+func failuresIn(c *BreakerConfig) string {
+	if c.Failures == 1 {
+		return "a failure"
+	}
+	return fmt.Sprintf("%d failures within %s", c.Failures, shortDuration(c.Within))
+}
+
+func pausedFile(name string) statefs.LaneFile {
+	return statefs.LaneFile{Lane: name, Control: statefs.LanePaused}
+}
+
+// pauseByBreaker writes the pause of a lane by its breaker. If the write fails, the lane is paused
+// all the same and the write is retried.
+func (l *lanes) pauseByBreaker(s *lane, hold statefs.LaneHold, now time.Time) {
+	hold.By, hold.Trial = statefs.HeldByBreaker, s.breaker.TrialID()
+	if err := l.owner.HoldLane(pausedFile(s.name), hold); err != nil {
+		s.pauseWritten = false
+		l.logger.Error("the pause of a breaker cannot be written down", "lane", s.name, "error", err)
+		return
+	}
+	s.pauseWritten = true
+	l.readFile(pausedFile(s.name), s.files[statefs.LanePaused], now)
+}
+
+// saveTrial writes to the pause file which operation is on trial, or that none is any more.
+func (l *lanes) saveTrial(s *lane, now time.Time) {
+	value := s.files[statefs.LanePaused].value
+	if value.Hold.Until == nil {
+		return // the pause is not written yet
+	}
+	if !l.owner.LaneUnchanged(pausedFile(s.name), value) {
+		l.reconcileSoon() // the file was just removed or changed, and that change wins
+		return
+	}
+	l.pauseByBreaker(s, value.Hold, now)
+}
+
+// noteTrialBegun tells the breaker which operation the queue has let through.
+func (l *lanes) noteTrialBegun(s *lane) {
+	id, ok := l.admission.takeTrial(s.name)
+	if !ok {
+		return
+	}
+	s.published.config.Paused, s.published.trial = true, false // the queue has already changed this
+	if s.breaker.Started(id) {
+		l.logger.Info("a lane tries one operation", "lane", s.name, "id", id)
+		l.saveTrial(s, l.owner.Now())
+	}
+}
+
+// syncBreaker updates the breaker of a lane from its pause file and the clock.
+func (l *lanes) syncBreaker(s *lane, now time.Time) {
+	b := s.breaker
+	if b == nil {
+		return
+	}
+	defer l.saveFailures(s)
+	l.noteTrialBegun(s)
+	p := s.files[statefs.LanePaused]
+	hold := p.value.Hold
+	switch {
+	case !p.exists && b.State() == breaker.Closed:
+		return
+	case !p.exists && s.pauseWritten:
+		l.logger.Info("somebody has resumed a lane that its breaker had paused", "lane", s.name)
+		b.Reset()
+		s.pauseWritten = false
+		return
+	case !p.exists:
+		until := now
+		if !b.Until().IsZero() {
+			until = b.Until()
+		}
+		l.pauseByBreaker(s, statefs.LaneHold{Until: &until, Reason: failuresIn(s.config.Breaker)}, now)
+	case !s.isBreakerPause(hold):
+		b.Reset()
+		s.pauseWritten = false
+		return
+	case b.State() == breaker.Closed, b.State() == breaker.Open && !b.Until().Equal(*hold.Until):
+		b.Restore(*hold.Until, hold.Trial) // from an earlier daemon, or edited by a person
+		s.pauseWritten = true
+	}
+	if b.AllowTrial(now) {
+		l.logger.Info("the cooldown of a lane is over: one operation is let through", "lane", s.name)
+	}
+	if id := b.TrialID(); id != (statefs.ID{}) && l.admission.trialEnded(id) && b.Inconclusive(id) {
+		l.saveTrial(s, now)
+	}
+}

@@ -1,0 +1,133 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// laneFile holds what is known of one file in lanes/.
+type laneFile struct {
+	exists  bool
+	value   statefs.LaneValue // the value in effect
+	problem string            // what is wrong with the file now
+	// lastRead and unchangedSince are for a file that may still be being written: its last value,
+	// and the daemon's uptime when that value was first read.
+	lastRead       statefs.LaneValue
+	unchangedSince time.Duration
+}
+
+// readFile reads one file of a lane and updates c.
+func (l *lanes) readFile(f statefs.LaneFile, c *laneFile, now time.Time) {
+	v, err := l.owner.ReadLane(f)
+	if errors.Is(err, fs.ErrNotExist) {
+		*c = laneFile{}
+		l.alarms.set(f, time.Time{}, 0)
+		return
+	}
+	bad, isBad := errors.AsType[*statefs.LaneFileError](err)
+	if err != nil && !isBad {
+		l.logger.Error("a file of a lane cannot be looked at; what it said before counts", "file",
+			"lanes/"+f.String(), "error", err)
+		return
+	}
+	if c.value.Same(v) && c.problem == "" && !isBad {
+		l.expire(f, c, now)
+		return
+	}
+	pauses := f.Control != statefs.LaneCapacity && v.Regular() && !c.exists
+	if pauses {
+		c.exists, c.value = true, statefs.LaneValue{} // holds at once, whatever the file will contain
+	}
+	if isBad || !v.Complete {
+		if !c.lastRead.Same(v) {
+			c.lastRead, c.unchangedSince = v, l.uptime()
+		}
+		if rest := c.unchangedSince + quietPeriod - l.uptime(); rest > 0 {
+			l.alarms.set(f, time.Time{}, c.unchangedSince+quietPeriod)
+			return
+		}
+	}
+	switch {
+	case !isBad:
+		c.exists, c.value, c.problem = true, v, ""
+	case bad.Reason != c.problem:
+		l.logger.Warn("a file of a lane means nothing; what it said before counts", "file", "lanes/"+f.String(),
+			"reason", bad.Reason)
+		c.problem = bad.Reason
+	}
+	l.expire(f, c, now)
+}
+
+// expire removes a file whose time is over, and otherwise sets the alarm for its end. The pause of
+// a breaker stays: the breaker decides what follows.
+func (l *lanes) expire(f statefs.LaneFile, c *laneFile, now time.Time) {
+	until := c.value.Hold.Until
+	switch {
+	case until == nil:
+		l.alarms.set(f, time.Time{}, 0)
+		return
+	case until.After(now):
+		l.alarms.set(f, *until, 0)
+		return
+	case l.byName[f.Lane].isBreakerPause(c.value.Hold) && f.Control == statefs.LanePaused:
+		l.alarms.set(f, time.Time{}, 0)
+		return
+	}
+	l.alarms.set(f, time.Time{}, 0)
+	gone, err := l.owner.ExpireLane(f, c.value)
+	switch {
+	case err != nil:
+		l.logger.Error("a file of a lane whose time is over cannot be removed; it counts no longer", "file",
+			"lanes/"+f.String(), "error", err)
+		c.exists = false
+	case gone:
+		*c = laneFile{}
+	case c.problem != "":
+		c.value = statefs.LaneValue{} // the file is invalid now: it holds without an end
+	default:
+		l.reconcileSoon() // the file has just been changed
+	}
+}
+
+// isBreakerPause reports whether a pause was made by the lane's breaker.
+func (s *lane) isBreakerPause(hold statefs.LaneHold) bool {
+	return s.breaker != nil && hold.By == statefs.HeldByBreaker && hold.Until != nil
+}
+
+// logStrayFiles logs the files in lanes/ that control nothing.
+func (l *lanes) logStrayFiles() {
+	files, odd, err := l.owner.LaneFiles()
+	if err != nil {
+		l.logger.Error("lanes/ cannot be listed", "error", err)
+		return
+	}
+	var problems []statefs.LaneProblem
+	for _, f := range files {
+		if l.byName[f.Lane] == nil {
+			problems = append(problems, statefs.LaneProblem{
+				File:   "lanes/" + f.String(),
+				Reason: fmt.Sprintf("there is no lane %q; the lanes are %s", f.Lane, strings.Join(l.names(), ", ")),
+			})
+		}
+	}
+	for _, name := range odd {
+		problems = append(problems, statefs.LaneProblem{
+			File:   "lanes/" + printable(name),
+			Reason: "its name controls nothing: it is LANE.paused, LANE.closed or LANE.capacity",
+		})
+	}
+	slices.SortFunc(problems, func(a, b statefs.LaneProblem) int { return cmp.Compare(a.File, b.File) })
+	for _, p := range problems {
+		if !slices.Contains(l.strayFiles, p) {
+			l.logger.Warn("a file of lanes/ controls nothing", "file", p.File, "reason", p.Reason)
+		}
+	}
+	l.strayFiles = problems
+}

@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// TestLiveIndexAgreesWithMarkers changes operations in every way, also by moving markers. For each
+// marker, lists must have the right row or know that it is unsettled.
+func TestLiveIndexAgreesWithMarkers(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	id := func(n int) statefs.ID { // runs for an hour
+		id := b.submit("wait", "{}")
+		b.awaitState(id, statefs.Running)
+		b.sure(n)
+		return id
+	}
+	first, second, third := id(1), id(2), id(3)
+	b.touch(first, statefs.Pause)
+	b.awaitState(first, statefs.Paused)
+	b.mv(statefs.MarkerName(second, statefs.Running), statefs.MarkerName(second, statefs.Paused))
+	stranger, err := statefs.MakeID("other-thing", time.Now(), os.Getppid(), 900_000)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(stranger, statefs.Running)), nil, 0o640))
+	b.sure(4)
+	if _, unsettled, _ := b.daemon.LiveIndex(); len(unsettled) == 0 {
+		t.Error("of the foreign operation nobody would hear")
+	}
+	b.touch(third, statefs.Cancel)
+	b.awaitEnd(third)
+	b.sure(3)
+	must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(stranger, statefs.Running))))
+	b.sure(2)
+	must(t, os.Remove(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(first, statefs.Paused))))
+	b.awaitEnd(first)
+	b.awaitEnd(b.submit("count", "{}"))
+	b.sure(1)
+	b.touch(second, statefs.Cancel)
+	b.awaitEnd(second)
+	b.sure(0)
+}
+
+// sure waits until the live index agrees with a listing that has this many markers.
+func (b *bench) sure(markers int) {
+	b.t.Helper()
+	b.poll("lists know every marker", func() bool {
+		rows, unsettled, ok := b.daemon.LiveIndex()
+		listing, err := b.tree.List()
+		must(b.t, err)
+		if !ok || len(listing.Markers) != markers {
+			return false
+		}
+		doubtful, known := make(map[statefs.ID]bool), rows.Len()
+		for _, l := range unsettled {
+			doubtful[l.ID] = true
+			if l.Row != nil {
+				known--
+			}
+		}
+		for _, m := range listing.Markers {
+			if doubtful[m.ID] {
+				continue
+			}
+			op := b.daemon.operation(m.ID)
+			if op == nil {
+				return false // its event is on the way
+			}
+			row, err := op.packedRow().Unpack()
+			must(b.t, err)
+			if row.Status != m.State {
+				return false
+			}
+			known--
+		}
+		return known == 0
+	})
+}

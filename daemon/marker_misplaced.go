@@ -1,0 +1,211 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// A person who renames a marker to a name of another operation may overwrite the other marker. That
+// cancels neither operation. The inode shows whose marker the file was; that operation gets a new
+// marker, and the other one keeps the name.
+
+// checkMarkerIdentity compares the observed markers with the known identity of the marker, before
+// the reconcile acts on them.
+func (d *Daemon) checkMarkerIdentity(op *operation, sight statefs.Observation) error {
+	for i, state := range sight.States {
+		if sight.Inodes[i] == op.marker.Load().Inode {
+			continue
+		}
+		file := statefs.MarkerName(op.id(), state)
+		owner := d.markerOwner(file, op.id())
+		if owner != nil && state != op.state {
+			return d.returnMarker(owner, file)
+		}
+		if owner != nil {
+			d.logger.Warn("marker overwritten by hand with the one of another operation", "id", op.id(), "other",
+				owner.id(), "state", state)
+			owner.misplaced.Store(true)
+			d.reconcileQueue.enqueue(owner.id())
+		}
+		if len(sight.States) > 1 || state != op.state {
+			continue
+		}
+		// The file was replaced, as an editor does; the new file is the marker from now on.
+		marker, _, err := d.owner.Identify(file)
+		if err != nil {
+			return errMoved
+		}
+		op.marker.Store(&marker)
+	}
+	return nil
+}
+
+// markerOwner returns the operation, other than the one with the ID but, whose marker is this file
+// in jobs/.
+func (d *Daemon) markerOwner(file string, but statefs.ID) *operation {
+	marker, _, err := d.owner.Identify(file)
+	if err != nil {
+		return nil
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for id, op := range d.ops {
+		if id != but && op.marker.Load().Same(marker) {
+			return op
+		}
+	}
+	return nil
+}
+
+// returnMarker renames a file back to the marker of its owner.
+func (d *Daemon) returnMarker(owner *operation, file string) error {
+	state, ok := owner.publicState.Load().(statefs.State)
+	if !ok {
+		return errMoved
+	}
+	d.counters.putBack.Add(1)
+	d.logger.Warn("marker put back: it was moved to the name of another operation", "id", owner.id(), "name",
+		file, "state", state)
+	err := d.owner.RestoreName(file, owner.id(), state)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return d.owner.Quarantine(file, "the marker of "+owner.id().String()+" under the name of another operation")
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return errMoved
+	}
+	return err
+}
+
+// belongsToAnother reports whether a name is the marker of another live operation, ours or foreign.
+// Then the other operation keeps the file.
+func (d *Daemon) belongsToAnother(op *operation, file string) bool {
+	name, ok := statefs.ParseName(file)
+	if !ok || name.State == "" || name.ID == op.id() {
+		return false
+	}
+	if other := d.operation(name.ID); other != nil {
+		return other.publicState.Load() == name.State
+	}
+	if _, err := d.owner.ReadRecord(name.ID); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	gone, err := d.owner.ForeignGone(name.ID, file)
+	return err == nil && !gone
+}
+
+// restoreMisplaced recreates a marker that was moved onto the marker of another operation.
+func (d *Daemon) restoreMisplaced(op *operation) error {
+	op.misplaced.Store(false)
+	d.counters.putBack.Add(1)
+	d.logger.Warn("marker made again: it was moved onto the one of another operation", "id", op.id(), "state", op.state)
+	if err := d.restoreMarker(op); err != nil {
+		return err
+	}
+	return errMoved
+}
+
+// findMisnamed returns the live records, other than lost, whose marker was renamed to the bare ID
+// or to an ID with an unknown ending. The list of live operations may lack them: it is a cache, and
+// a power cut may have lost it.
+func (d *Daemon) findMisnamed(listing statefs.Listing, present map[statefs.ID]bool,
+	lost []*statefs.Record,
+) (found []*statefs.Record, err error) {
+	known := make(map[statefs.ID]bool, len(lost))
+	for _, rec := range lost {
+		known[rec.ID] = true
+	}
+	look := func(id statefs.ID) {
+		if present[id] || known[id] {
+			return
+		}
+		if rec, err := d.owner.ReadRecord(id); err == nil && markerOf(rec).Live() {
+			known[id] = true
+			found = append(found, rec)
+		}
+	}
+	for _, e := range listing.Unknown {
+		look(e.ID)
+	}
+	if listing.Stray == 0 {
+		return found, nil
+	}
+	names, err := os.ReadDir(d.owner.JobsDir())
+	for _, name := range names {
+		if id, err := statefs.ParseID(name.Name()); err == nil {
+			look(id)
+		}
+	}
+	return found, err
+}
+
+// restoreRenamedMarkers restores markers that were renamed while no daemon ran: to the bare ID, to
+// an unknown ending, or to a name of another operation, where the creation time in the first line
+// shows the owner. It returns the records whose marker is really gone.
+func (d *Daemon) restoreRenamedMarkers(lost []*statefs.Record, listing statefs.Listing) ([]*statefs.Record, error) {
+	if len(lost) == 0 {
+		return nil, nil
+	}
+	renamed := make(map[statefs.ID]string)
+	for _, e := range listing.Unknown {
+		renamed[e.ID] = e.File
+	}
+	foreign := d.overwrittenMarkers(listing.Markers)
+	var gone []*statefs.Record
+	for _, rec := range lost {
+		state := markerOf(rec)
+		var err error
+		file, found := renamed[rec.ID]
+		if !found {
+			file, found, err = d.bareMarker(rec.ID)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			err = d.owner.RestoreName(file, rec.ID, state)
+		} else if file, found = foreign[rec.CreatedAt.UnixMicro()]; found {
+			err = d.owner.RestoreMarker(rec.ID, state, rec.CreatedAt)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			gone = append(gone, rec)
+			continue
+		}
+		d.counters.putBack.Add(1)
+		d.logger.Warn("marker put back: it was renamed while no daemon ran", "id", rec.ID, "name", file, "state", state)
+	}
+	return gone, nil
+}
+
+// bareMarker reports whether a file is named by the bare ID, which means that the ending of a
+// marker was cut off. Listings do not contain such names.
+func (d *Daemon) bareMarker(id statefs.ID) (file string, found bool, err error) {
+	info, err := os.Lstat(filepath.Join(d.owner.JobsDir(), id.String()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	return id.String(), err == nil && info.Mode().IsRegular(), err
+}
+
+// overwrittenMarkers returns the markers whose first line is not the creation time of their own
+// operation, by that time.
+func (d *Daemon) overwrittenMarkers(markers []statefs.Entry) map[int64]string {
+	found := make(map[int64]string)
+	for _, e := range markers {
+		stamp, err := d.owner.Stamp(e.File)
+		if err != nil {
+			continue // an unreadable marker shows no owner
+		}
+		rec, err := d.owner.ReadRecord(e.ID)
+		if err != nil || rec.CreatedAt.UnixMicro() != stamp.At.UnixMicro() {
+			found[stamp.At.UnixMicro()] = e.File
+		}
+	}
+	return found
+}

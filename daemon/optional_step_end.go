@@ -1,0 +1,152 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/steps"
+)
+
+// finishOptionalSteps records the ends of optional steps.
+func (d *Daemon) finishOptionalSteps(op *operation) error {
+	for name, s := range op.optionalSteps {
+		if !s.run.ended() {
+			continue
+		}
+		if err := d.finishOptionalStep(op, name, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Daemon) finishOptionalStep(op *operation, name string, s *optionalStep) error {
+	if err := s.run.diskError(); err != nil {
+		return err // this ends the daemon: the disk failed, not the work
+	}
+	if !s.run.detached.Load() {
+		rec := *op.rec
+		rec.Steps = steps.Clone(rec.Steps)
+		at := steps.Find(rec.Steps, name)
+		d.classifyOptionalEnd(&rec, at, s)
+		if s.run.exit != nil {
+			s.run.usage.add(*s.run.exit)
+		}
+		rec.Resources = s.run.usage.addTo(rec.Resources)
+		if err := d.saveOptionalSteps(op, &rec); err != nil {
+			return err
+		}
+		s.run.commands.acknowledge()
+		if err := errors.Join(s.run.scratch.remove(), d.owner.RemoveEmptyStepLog(op.id(), name)); err != nil {
+			d.logger.Warn("files of a step are left", "id", op.id(), "step", name, "error", err)
+		}
+		d.logger.Info("optional step ended", "id", op.id(), "step", name, "status", at.Status, "error", at.ErrorCode)
+		if at.Status == steps.FailedManual {
+			d.logLine(op, fmt.Sprintf("  Optional step %s failed: %s. The operation goes on without it; "+
+				"'jobdir retry %s --step %s' tries it again.", name, printable(at.ErrorMessage), op.id(), name))
+		}
+	}
+	delete(op.optionalSteps, name)
+	d.admission.releaseStep(op, name)
+	if err := s.log.Close(); err != nil {
+		d.logger.Error("log not closed", "id", op.id(), "step", name, "error", err)
+	}
+	return nil
+}
+
+// classifyOptionalEnd sets the status of an optional step from the end of its run.
+func (d *Daemon) classifyOptionalEnd(rec *statefs.Record, at *steps.Step, s *optionalStep) {
+	r, now := s.run, d.owner.Now()
+	at.EndedAt, at.LogTo = &now, logSize(r.logPath())
+	if r.exit != nil && r.exit.At.After(*at.StartedAt) && r.exit.At.Before(now) {
+		at.EndedAt = &r.exit.At
+	}
+	err, cause := r.err, r.endCause()
+	if cause != nil && !r.endedByItself() {
+		err = cause
+	}
+	if err == nil {
+		err = r.failedItems()
+	}
+	if err == nil {
+		err = r.missingOutput()
+	}
+	partial := err == nil
+	if partial {
+		err = r.itemsToRetry()
+	}
+	change := steps.CauseDone
+	switch {
+	case errors.Is(err, ErrCancelled), errors.Is(err, ErrInterrupted), errors.Is(err, errDetached):
+		change = steps.CauseCutOff
+	case err != nil:
+		change = d.failOptionalStep(rec, at, s, err, partial)
+	}
+	if change == steps.CauseDone {
+		at.Outputs, at.Attempts, at.DiedAt, at.Backoff = r.outputsOf(r.step.def), 0, nil, 0
+	}
+	if err := at.Apply(change); err != nil {
+		d.logger.Error("the end of a step does not fit its status", "id", rec.ID, "step", at.Name, "error", err)
+	}
+}
+
+// failOptionalStep records a failed attempt of an optional step, and returns the cause of the
+// step's next transition.
+func (d *Daemon) failOptionalStep(rec *statefs.Record, at *steps.Step, s *optionalStep, failure error,
+	partial bool,
+) steps.Cause {
+	r := s.run
+	view := statefs.Record{ID: rec.ID, Steps: rec.Steps, Error: fault(failure)}
+	if r.exit != nil && r.exit.Code >= 0 {
+		view.ExitCode = &r.exit.Code
+	}
+	class := r.classOf(&view, failure)
+	a := d.noteOptionalAttempt(at, r.def, view.Error.Code, class, *at.EndedAt, partial)
+	if a.nextCause() == statefs.CauseDone {
+		return steps.CauseDone
+	}
+	why := r.addLastLine(rec, view.Error, fault(failure), r.lastLine())
+	at.ErrorCode, at.ErrorMessage = why.Code, why.Message
+	switch {
+	case a.crashed():
+		at.ErrorMessage += "; " + crashText(d.crashLimitOf(r.def))
+		return steps.CauseNeedsPerson
+	case a.nextCause() != statefs.CauseRescued:
+		return steps.CauseNeedsPerson
+	case !a.isAttempt() && class == "":
+		at.ErrorCode, at.ErrorMessage = "", ""
+		return steps.CauseCutOff
+	}
+	at.Backoff++
+	due := d.owner.Now().Add(r.retryDelay(failure, class, at.Backoff))
+	at.DueAt = &due
+	return steps.CauseRetryLater
+}
+
+// noteOptionalAttempt records in an optional step that its run failed or was cut off.
+func (d *Daemon) noteOptionalAttempt(at *steps.Step, def *catalog.Definition, code string, class catalog.Class,
+	ended time.Time, partial bool,
+) attemptOutcome {
+	limit := d.crashLimitOf(def)
+	a := attemptOutcome{
+		code: code, class: class, restart: def.Restart(), maxAttempts: def.Retry.MaxAttempts,
+		burst: limit.Burst, partial: partial,
+	}
+	if at.StartedAt != nil && ended.Sub(*at.StartedAt) > limit.Within {
+		at.Backoff = 0
+	}
+	if deathCodes[code] && class != catalog.ClassWarn {
+		at.DiedAt = addDeath(at.DiedAt, ended, limit)
+	}
+	if a.isAttempt() {
+		at.Attempts++
+	}
+	a.attempts, a.deaths = at.Attempts, len(at.DiedAt)
+	if (a.isAttempt() || class == catalog.ClassWarn) && a.nextCause() != statefs.CauseDone {
+		at.RedoFrom = at.Run + 1
+	}
+	return a
+}

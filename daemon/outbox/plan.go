@@ -1,0 +1,276 @@
+package outbox
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+const (
+	// ProbeInterval is the least time between two tries at a target that is down, unless
+	// Config.Probe is set.
+	ProbeInterval = 15 * time.Second
+	// probeJitter is the fraction of the interval by which a probe may be later, so that many
+	// daemons do not probe at once.
+	probeJitter = 0.2
+	// maxRetryAfter bounds the pause that a target may ask for.
+	maxRetryAfter = time.Hour
+	// maxDeferral bounds how long an entry with a local fault is deferred.
+	maxDeferral = 5 * time.Minute
+)
+
+// Destination identifies the target of an entry.
+type Destination struct {
+	// Key identifies the target. It may hold a secret, so it is never shown; Label is the public
+	// name.
+	Key, Label string
+}
+
+// EntryState is the state of an entry.
+type EntryState uint8
+
+// The states of an entry.
+const (
+	Unknown  EntryState = iota
+	Expected            // the end of its operation is not durable yet: not tried
+	Waiting             // for its turn
+	Busy                // it is being tried
+	Deferred            // the last try met a local fault: it is retried after a delay
+	Held                // it waits for a person
+)
+
+// Plan decides which entry is tried next. It knows all entries. It is not safe for concurrent use.
+type Plan struct {
+	limit, perTarget int
+	probe            time.Duration
+	jitter           func() float64
+	targets          map[string]*target
+	entries          map[statefs.EntryName]*entry
+	trying           map[statefs.EntryName]*target
+	deferred         entryHeap // entries in the state Deferred
+	sequence         uint64
+	changed          []TargetState // targets that went down or came up since Changes
+}
+
+// target is the state of one Destination.
+type target struct {
+	Destination
+	waiting entryHeap
+	count   int // entries with this target
+	busy    int
+	down    bool
+	since   time.Time // when it went down
+	reason  string    // why it is down
+	next    time.Time // of the next probe while it is down
+	// every second probe takes the newest entry, so that entries which the target never accepts do
+	// not block the others
+	probes         int
+	probeRequested bool     // a user asked for a try, and none has begun since
+	urgent         []*entry // waiting entries that a user asked to retry, the latest last
+	served         uint64   // sequence of its last turn: targets take turns
+}
+
+type entry struct {
+	name       statefs.EntryName
+	target     *target // nil while it is expected or held
+	label      string
+	sequence   uint64
+	created    int64 // Unix time in nanoseconds
+	due        int64 // Unix time in nanoseconds, when Deferred
+	tries      int32
+	index      int32 // in its heap
+	state      EntryState
+	urgent     bool // it is in target.urgent
+	retryAgain bool // a user asked for a retry during a try
+}
+
+// NewPlan makes an empty plan for at most limit concurrent deliveries, perTarget of them at one
+// target. jitter returns random numbers from 0 to 1.
+func NewPlan(limit, perTarget int, jitter func() float64) *Plan {
+	return &Plan{
+		limit: limit, perTarget: perTarget, probe: ProbeInterval, jitter: jitter, targets: make(map[string]*target),
+		entries: make(map[statefs.EntryName]*entry), trying: make(map[statefs.EntryName]*target),
+		deferred: entryHeap{less: sooner},
+	}
+}
+
+// State returns the state of an entry.
+func (p *Plan) State(name statefs.EntryName) EntryState {
+	if e := p.entries[name]; e != nil {
+		return e.state
+	}
+	return Unknown
+}
+
+// Expect registers an entry whose file exists before the end of its operation is durable.
+func (p *Plan) Expect(name statefs.EntryName, created time.Time) {
+	if p.entries[name] == nil {
+		p.entries[name] = &entry{name: name, created: created.UnixNano(), state: Expected}
+	}
+}
+
+// Add schedules an entry. It does not change an entry that already has a target.
+func (p *Plan) Add(name statefs.EntryName, at Destination, created time.Time) {
+	e := p.entries[name]
+	if e != nil && e.target != nil {
+		return
+	}
+	if e == nil {
+		e = &entry{name: name}
+		p.entries[name] = e
+	}
+	t := p.targets[at.Key]
+	if t == nil {
+		t = &target{Destination: at, waiting: entryHeap{less: fewerTries}}
+		p.targets[at.Key] = t
+	}
+	p.sequence++
+	e.target, e.label, e.sequence, e.created, e.tries, e.retryAgain = t, t.Label, p.sequence, created.UnixNano(), 0, false
+	t.count++
+	if p.trying[name] != nil { // it was forgotten during a try: the outcome of that try counts
+		e.state = Busy
+		return
+	}
+	p.wait(e)
+}
+
+func (p *Plan) wait(e *entry) {
+	e.state = Waiting
+	e.target.waiting.add(e)
+}
+
+// Hold registers an entry that waits for a person. label is that of its target.
+func (p *Plan) Hold(name statefs.EntryName, label string, created time.Time) {
+	e := p.entries[name]
+	if e == nil {
+		e = &entry{name: name, created: created.UnixNano()}
+		p.entries[name] = e
+	}
+	p.detach(e)
+	e.label, e.state = label, Held
+}
+
+// Forget removes an entry that no longer exists.
+func (p *Plan) Forget(name statefs.EntryName) {
+	if e := p.entries[name]; e != nil {
+		p.detach(e)
+		delete(p.entries, name)
+	}
+}
+
+// detach separates an entry from its target.
+func (p *Plan) detach(e *entry) {
+	t := e.target
+	if t == nil {
+		return
+	}
+	switch e.state {
+	case Waiting:
+		t.dropUrgent(e)
+		t.waiting.remove(e)
+	case Deferred:
+		p.deferred.remove(e)
+	case Unknown, Expected, Busy, Held:
+	}
+	e.target = nil
+	t.count--
+	p.tidy(t)
+}
+
+// tidy forgets a target without entries and tries. If it was down, it counts as up when its next
+// entry comes, which costs one try.
+func (p *Plan) tidy(t *target) {
+	if t.count == 0 && t.busy == 0 && p.targets[t.Key] == t {
+		delete(p.targets, t.Key)
+	}
+}
+
+// Next returns an entry to try now, and false when there is none. The caller ends the try by
+// Settled, Failed or Defer.
+func (p *Plan) Next(now time.Time) (statefs.EntryName, bool) {
+	if len(p.trying) >= p.limit {
+		return statefs.EntryName{}, false
+	}
+	for e := p.deferred.first(); e != nil && e.due <= now.UnixNano(); e = p.deferred.first() {
+		p.deferred.remove(e)
+		p.wait(e)
+	}
+	var best *target
+	for _, t := range p.targets {
+		if p.open(t, now) && (best == nil || t.before(best)) {
+			best = t
+		}
+	}
+	if best == nil {
+		return statefs.EntryName{}, false
+	}
+	e := best.take()
+	e.tries++
+	e.state = Busy
+	p.sequence++
+	best.served = p.sequence
+	best.busy++
+	p.trying[e.name] = best
+	return e.name, true
+}
+
+// before reports whether t gets its turn before other: targets with urgent entries first, then by
+// the time of their last turn, the earliest first.
+func (t *target) before(other *target) bool {
+	if asked := len(t.urgent) > 0; asked != (len(other.urgent) > 0) {
+		return asked
+	}
+	return cmp.Or(cmp.Compare(t.served, other.served), cmp.Compare(t.Key, other.Key)) < 0
+}
+
+// take removes and returns the waiting entry to try next.
+func (t *target) take() *entry {
+	e := t.waiting.first()
+	switch {
+	case len(t.urgent) > 0:
+		e = t.urgent[len(t.urgent)-1]
+	case t.down:
+		if t.probes++; t.probes%2 == 0 {
+			e = t.waiting.newest()
+		}
+	}
+	t.dropUrgent(e)
+	t.waiting.remove(e)
+	t.probeRequested = false
+	return e
+}
+
+// open reports whether a try at the target may begin now.
+func (p *Plan) open(t *target, now time.Time) bool {
+	switch {
+	case len(t.waiting.list) == 0 || t.busy >= p.perTarget:
+		return false
+	case len(t.urgent) > 0 || !t.down:
+		return true
+	}
+	return t.busy == 0 && !now.Before(t.next)
+}
+
+// Due returns when Next has an entry, if nothing else happens before; false means never.
+func (p *Plan) Due(now time.Time) (due time.Time, ok bool) {
+	if len(p.trying) >= p.limit {
+		return due, false
+	}
+	if e := p.deferred.first(); e != nil {
+		due, ok = time.Unix(0, e.due), true
+	}
+	for _, t := range p.targets {
+		at := now
+		if !p.open(t, now) {
+			if len(t.waiting.list) == 0 || !t.down || t.busy > 0 {
+				continue
+			}
+			at = t.next
+		}
+		if !ok || at.Before(due) {
+			due, ok = at, true
+		}
+	}
+	return due, ok
+}

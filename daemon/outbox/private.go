@@ -1,0 +1,92 @@
+package outbox
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+)
+
+// PrivateError means that a webhook leads to an address which is neither on the public Internet nor
+// allowed.
+type PrivateError struct{ Addr netip.Addr }
+
+func (e *PrivateError) Error() string {
+	return fmt.Sprintf("it leads to the address %s, which is not public; start the daemon with --webhook-allow %s to allow it", e.Addr, e.Addr)
+}
+
+// notPublic are the networks for which netip has no predicate.
+var notPublic = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("100::/64"), netip.MustParsePrefix("2001::/23"),
+	netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("fec0::/10"),
+}
+
+// mayReach reports whether a webhook may connect to an address.
+func mayReach(addr netip.Addr, allow []netip.Prefix) bool {
+	addr = addr.Unmap().WithZone("")
+	for _, prefix := range allow {
+		if prefix.Contains(addr) {
+			return true
+		}
+	}
+	if !addr.IsGlobalUnicast() || addr.IsPrivate() {
+		return false
+	}
+	for _, prefix := range notPublic {
+		if prefix.Contains(addr) {
+			return false
+		}
+	}
+	return true
+}
+
+// control refuses a connection before it is made. It checks the address that is really connected
+// to, after name resolution: an earlier lookup may have returned another one.
+func control(allow []netip.Prefix) func(network, address string, _ syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("address %q: %w", address, err)
+		}
+		if !mayReach(at.Addr(), allow) {
+			return &PrivateError{at.Addr().Unmap()}
+		}
+		return nil
+	}
+}
+
+// ParseAllow parses an address or a network, such as 10.0.0.0/8.
+func ParseAllow(text string) (netip.Prefix, error) {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return prefix.Masked(), nil
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a network such as 10.0.0.0/8", text)
+	}
+	addr = addr.Unmap().WithZone("")
+	return netip.PrefixFrom(addr, addr.BitLen()), nil
+}
+
+// CheckHost returns why a webhook cannot lead to a host, as far as its name tells: a literal
+// address, or a name of this machine. Any other name is resolved and checked at connection time.
+func CheckHost(host string, allow []netip.Prefix) error {
+	addr, err := netip.ParseAddr(host)
+	named := err != nil
+	if local := strings.ToLower(strings.TrimSuffix(host, ".")); local == "localhost" ||
+		strings.HasSuffix(local, ".localhost") {
+		// RFC 6761
+		if mayReach(netip.IPv6Loopback(), allow) {
+			return nil
+		}
+		addr, named = netip.AddrFrom4([4]byte{127, 0, 0, 1}), false
+	}
+	if named || mayReach(addr, allow) {
+		return nil
+	}
+	return &PrivateError{addr.Unmap()}
+}

@@ -1,0 +1,66 @@
+package outbox
+
+import (
+	"io"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Parcel is the content of one delivery and its destination.
+type Parcel struct {
+	// ID is unique to the parcel and the same at each try.
+	ID string
+	// Name is the destination at the target: a name below a folder, or a URL.
+	Name string
+	// Open opens the content.
+	Open func() (Content, error)
+	// Upload is the progress of an earlier multipart try, nil when there is none; only [S3] sends
+	// parts.
+	Upload *statefs.Upload
+	// Keep persists an Upload for the next try, before any part is sent; nil deletes it.
+	Keep func(*statefs.Upload) error
+}
+
+// Content is what is delivered. It may be read concurrently at any offset, so that it need not be
+// held in memory.
+type Content interface {
+	io.ReaderAt
+	io.Closer
+	Size() int64
+}
+
+// whole returns a reader of all the content, from its beginning.
+func whole(c Content) *io.SectionReader { return io.NewSectionReader(c, 0, c.Size()) }
+
+// Receipt describes where something was delivered.
+type Receipt struct {
+	Location string
+	Bytes    int64
+	SHA256   string
+	// Bucket, Object and ETag are set for objects in a bucket.
+	Bucket, Object, ETag string
+}
+
+// RefusedError means that no further try helps until a person changes something.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+// RetryAfterError means that a later try may succeed; After is the pause that the target asks for,
+// 0 for none.
+type RetryAfterError struct {
+	After time.Duration
+	Err   error
+}
+
+func (e *RetryAfterError) Error() string { return e.Err.Error() }
+
+func (e *RetryAfterError) Unwrap() error { return e.Err }
+
+// LocalError means that a parcel was not delivered for a local reason, without reaching the target.
+type LocalError struct{ Err error }
+
+func (e *LocalError) Error() string { return e.Err.Error() }
+
+func (e *LocalError) Unwrap() error { return e.Err }

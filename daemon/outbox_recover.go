@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jobdir/jobdir/daemon/outbox"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// recoverOutbox adds the entries that an earlier daemon left to the outbox, drops entries without
+// an end, and handles entries that were removed while no daemon ran. It runs before any reconcile,
+// so an entry with a live record belongs to an end that did not happen.
+func (d *Daemon) recoverOutbox(ctx context.Context) error {
+	files, err := d.owner.Outbox()
+	if err != nil {
+		return err
+	}
+	listed, here, err := d.owner.ListedEntries()
+	if err != nil {
+		d.logger.Warn("what was removed from the outbox while no daemon ran is not noticed", "error", err)
+	}
+	names := slices.Concat(files.Pending, files.Manual, files.Requested)
+	for _, name := range names {
+		delete(listed, name)
+	}
+	names = slices.AppendSeq(names, maps.Keys(listed))
+	slices.SortFunc(names, func(a, b statefs.EntryName) int { return strings.Compare(a.String(), b.String()) })
+	kept := make(map[statefs.EntryName]bool)
+	d.eachEntry(slices.Compact(names), func(name statefs.EntryName) error {
+		if listed[name] && !here {
+			return d.restoreEntry(ctx, name)
+		}
+		return d.recoverEntry(ctx, name, listed[name])
+	}, func(name statefs.EntryName, failed error) {
+		if failed != nil {
+			d.logger.Error("an entry of the outbox stays as it is", "entry", name, "error", failed)
+		}
+		if sync, ok := errors.AsType[*statefs.SyncError](failed); ok {
+			err = sync
+		}
+		if failed != nil || d.outbox.State(name) != outbox.Unknown {
+			kept[name] = true
+		}
+	})
+	if _, ok := errors.AsType[*statefs.SyncError](err); ok {
+		return err
+	}
+	if err := d.owner.BeginEntryList(kept); err != nil {
+		d.logger.Warn("what is removed from the outbox while no daemon runs will not be noticed", "error", err)
+	}
+	return nil
+}
+
+// recoverEntry is syncEntry for the start of the daemon.
+func (d *Daemon) recoverEntry(ctx context.Context, name statefs.EntryName, known bool) error {
+	rec, err := d.owner.ReadRecord(name.ID)
+	if err != nil || rec.Status.Terminal() {
+		return d.syncEntry(ctx, nil, name, known)
+	}
+	if has, _, err := d.owner.HasEntry(name); err != nil || !has {
+		return errors.Join(err, d.syncEntry(ctx, nil, name, false))
+	}
+	d.logger.Info("an entry of the outbox is of an end that did not happen; it is dropped", "entry", name)
+	return d.owner.RemoveEntry(name)
+}
+
+// restoreEntry recreates an open entry that was lost with its folder.
+func (d *Daemon) restoreEntry(ctx context.Context, name statefs.EntryName) error {
+	rec, err := d.owner.ReadRecord(name.ID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	it := rec.Delivery(name.Place)
+	if !rec.Status.Terminal() || it == nil || it.Kind != name.Kind || !isOpen(it) {
+		return nil
+	}
+	d.logger.Warn("an entry of the outbox went with its folder; it is made again", "entry", name)
+	if err := d.owner.WriteEntry(name, d.newEntry(rec, name)); err != nil {
+		return err
+	}
+	if it.State == statefs.DeliveryManual {
+		err = d.owner.HoldEntry(name)
+	} else {
+		err = d.owner.SyncOutbox()
+	}
+	if err != nil {
+		return err
+	}
+	return d.syncEntry(ctx, nil, name, true)
+}

@@ -1,0 +1,178 @@
+package daemon
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/steps"
+)
+
+func TestAdmit(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, laneJobs, testHandlers)
+	b.config.Lanes = map[string]LaneConfig{"one": {}}
+	b.config.Limits = map[string]int{"tool": 1}
+	b.config.MaxQueued = 2
+	b.start()
+	admit := func(lanes ...string) error {
+		var all []statefs.Submission
+		for _, lane := range lanes {
+			all = append(all, statefs.Submission{Group: "test", Job: "one", Lane: lane})
+		}
+		return b.daemon.Admit(all)
+	}
+	refusesOption := func(err error, option, want string) {
+		t.Helper()
+		if wrong, ok := errors.AsType[*submit.OptionError](err); !ok || wrong.Option != option || wrong.Reason != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	refusesOption(admit("one", "nowhere"), "lane",
+		"job test/one names the lane 'nowhere', which the daemon does not have; it has default, one")
+	refusesOption(admit("all"), "lane",
+		"job test/one names the lane 'all', which the daemon does not have; it has default, one")
+	refusesOption(b.daemon.Admit([]statefs.Submission{{Group: "test", Job: "one", Limits: []string{"tool", "disk"}}}),
+		"limits", "job test/one names the limit 'disk', which the daemon does not have; it has tool")
+	refusesOption(b.daemon.Admit([]statefs.Submission{{
+		Group: "test", Job: "one",
+		Steps: []steps.Step{{Name: "a", Lane: "one"}, {Name: "b", Lane: "nowhere"}},
+	}}),
+		"lane", "step b of job test/one names the lane 'nowhere', which the daemon does not have; it has default, one")
+	refusesOption(b.daemon.Admit([]statefs.Submission{{
+		Group: "test", Job: "one",
+		Steps: []steps.Step{{Name: "a", Limits: []string{"disk"}}},
+	}}),
+		"limits", "step a of job test/one names the limit 'disk', which the daemon does not have; it has tool")
+	busy := func(err error, text string, full bool, after time.Duration) {
+		t.Helper()
+		if refused, ok := errors.AsType[*submit.BusyError](err); !ok || !strings.HasPrefix(refused.Text, text) ||
+			refused.Full != full || refused.RetryAfter > after || refused.RetryAfter <= 0 {
+			t.Errorf("%#v, want %s", err, text)
+		}
+	}
+	busy(admit("one", "one", "one"), "The queue is full: 0 operations wait, and max_queued is 2", true, retryAfterFull)
+	b.awaitWaiting(b.submit("one", `{}`), statefs.WaitsForLane)
+	busy(admit("one", "one"), "The queue is full: 1 operations wait, and max_queued is 2; these would be 2 more",
+		true, retryAfterFull)
+	until := time.Now().Add(time.Hour)
+	must(t, b.tree.HoldLane(statefs.LaneFile{Lane: "one", Control: statefs.LaneClosed},
+		statefs.LaneHold{Until: &until, Reason: "inventory"}))
+	b.daemon.ReconcileLanes()
+	busy(admit("default", "one"), "Lane 'one' is closed until "+until.Local().Format(time.RFC3339)+": inventory", false,
+		time.Hour)
+	must(t, admit("default")) // takes the last place
+	b.put("all.closed", "")
+	b.daemon.ReconcileLanes()
+	busy(admit("default"), "All lanes are closed", false, retryAfterClosed)
+}
+
+// Concurrent submits are admitted up to the limit and no further; when one operation ends, one more
+// is admitted.
+func TestQueueQuotaUnderConcurrentSubmits(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, laneJobs, testHandlers)
+	b.config.Lanes = map[string]LaneConfig{"one": {}}
+	b.config.MaxQueued = 10
+	b.config.Intake = submit.NewIntake(submit.Config{
+		Tree:  b.tree,
+		Admit: func(all []statefs.Submission) error { return b.daemon.Admit(all) },
+	})
+	b.start()
+	def := b.catalog.Get("test", "one")
+	params, err := def.BindJSON([]byte(`{}`))
+	must(t, err)
+	submitOne := func() (statefs.ID, error) {
+		out, err := b.config.Intake.Submit(t.Context(), submit.Request{Definition: def, Params: params, ForceNew: true})
+		if err != nil {
+			return statefs.ID{}, err
+		}
+		return out[0].Record.ID, nil
+	}
+	var all sync.WaitGroup
+	var taken, refused atomic.Int32
+	for range 100 {
+		all.Go(func() {
+			_, err := submitOne()
+			switch busy, ok := errors.AsType[*submit.BusyError](err); {
+			case err == nil:
+				taken.Add(1)
+			case ok && busy.Full:
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if taken.Load() != 10 || refused.Load() != 90 {
+		t.Fatalf("%d taken, %d refused", taken.Load(), refused.Load())
+	}
+	listing, err := b.tree.List()
+	must(t, err)
+	b.cancel(listing.Markers[0].ID)
+	b.poll("there is room for one", func() bool { _, err := submitOne(); return err == nil })
+	if _, err := submitOne(); err == nil {
+		t.Error("there is room for a second one")
+	}
+}
+
+// The reservation of a submit that never became an operation expires.
+func TestQueueQuotaReservationExpires(t *testing.T) {
+	t.Parallel()
+	seen := 1
+	r := queueQuota{waiting: func() int { return seen }}
+	takes := func(n, most int, ran time.Duration, wantWaiting int, want bool) {
+		t.Helper()
+		if waiting, ok := r.reserve(n, most, ran); waiting != wantWaiting || ok != want {
+			t.Errorf("%d of %d after %s: %d wait, let in: %t", n, most, ran, waiting, ok)
+		}
+	}
+	takes(2, 4, 0, 3, true)
+	takes(2, 4, time.Second, 3, false)
+	takes(1, 4, time.Second, 4, true)
+	takes(1, 4, time.Second, 4, false)
+	r.confirm(true, func() { seen++ }) // one of the first two
+	takes(1, 4, time.Second, 4, false)
+	takes(1, 4, reservationTimeout, 4, true) // the other one has expired
+	takes(1, 4, reservationTimeout, 4, false)
+	r.confirm(false, func() { seen++ }) // an operation that made no reservation
+	takes(0, 0, reservationTimeout, 5, true)
+}
+
+const failingJobs = `
+group: test
+name: again
+exit_codes: {retryable: [1]}
+retry: {max_attempts: 3, initial: 1h}
+unique: {on_hit: off}
+run: ["false"]
+`
+
+// Operations that wait for a retry count against the quota like queued ones, since they start by
+// themselves.
+func TestRetriesCountAgainstQueueQuota(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, failingJobs, nil)
+	b.config.MaxQueued = 2
+	b.start()
+	first, second := b.submit("again", `{}`), b.submit("again", `{}`)
+	b.awaitState(first, statefs.FailedRetryable)
+	b.awaitState(second, statefs.FailedRetryable)
+	// The marker exists before the count changes; an earlier Admit would leave a reservation
+	// without an operation.
+	b.poll("both are counted", func() bool { return b.daemon.countWaiting() == 2 })
+	one := []statefs.Submission{{Group: "test", Job: "again"}}
+	if err := b.daemon.Admit(one); err == nil ||
+		!strings.HasPrefix(err.Error(), "The queue is full: 2 operations wait, and max_queued is 2") {
+		t.Errorf("a third one: %v", err)
+	}
+	b.touch(first, statefs.Pause) // a person pauses it
+	b.awaitState(first, statefs.Paused)
+	b.poll("there is room for one", func() bool { return b.daemon.Admit(one) == nil })
+}

@@ -1,0 +1,405 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+	"time"
+
+	"github.com/jobdir/jobdir/daemon/acts"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
+)
+
+// retryInterval is the delay before an operation is reconciled again after an error that may go
+// away, such as a full disk.
+const retryInterval = time.Second
+
+// reconcileID compares what exists on disk of one operation with what the daemon knows, and acts.
+// Nothing else changes an operation, and at most one reconcile runs per ID.
+func (d *Daemon) reconcileID(id statefs.ID, names statefs.NameSet) {
+	defer d.drain.checkSoon()
+	d.runReconcile(id, func() error {
+		if err := d.activate(id); err != nil {
+			return err
+		}
+		d.runCallbacks(id)
+		sight, err := d.observe(id, names)
+		if err != nil {
+			return err
+		}
+		if len(sight.Irregular) > 0 {
+			d.strayFiles.uncounted.Store(true)
+		}
+		op := d.operation(id)
+		if op == nil {
+			err = d.adopt(id, sight)
+			if op = d.operation(id); op == nil {
+				d.unsettledIDs.set(id, len(sight.States) > 0, sight.States...)
+				d.earlyRequests.set(id, len(sight.States) == 0 && len(sight.Requests) > 0)
+				d.waitFollowers.setWaiting(id, false)
+				d.admission.reconciled(id, standingOutside, err)
+				return err
+			}
+			d.earlyRequests.set(id, false)
+			op.noteObservation(sight)
+			d.publish(op)
+			if err != nil || len(sight.States) != 1 || sight.States[0] != op.state {
+				d.reconcileQueue.enqueue(id) // the marker has changed since the observation
+				return err
+			}
+			sight.Irregular = nil // adopt has moved these to corrupt/
+		}
+		err = d.reconcile(op, sight)
+		d.unsettledIDs.set(id, d.manages(id) && op.missing != missingMarker{})
+		d.admission.syncQueue(op, d.manages(id))
+		d.admission.reconciled(id, op.standing, err)
+		if op.state != statefs.Queued || !d.manages(id) {
+			d.chains.removeWait(id, op.rec.After)
+		}
+		d.publish(op)
+		d.publishWaiting(op)
+		if d.manages(id) {
+			d.setAlarm(op)
+		}
+		if op.run == nil && op.finishedRun == nil {
+			d.closeLog(op) // an operation that only waits must not use up the open files
+		}
+		if err == nil && d.manages(id) {
+			op.evict()
+		}
+		return err
+	})
+}
+
+// runReconcile handles the error of a reconcile: a failing disk ends the daemon, a marker that was
+// moved during the reconcile means another reconcile, and any other error is reported and retried.
+func (d *Daemon) runReconcile(id statefs.ID, look func() error) {
+	err := look()
+	var sync *statefs.SyncError
+	var gone *watch.GoneError
+	var folder *statefs.FolderGoneError
+	if !errors.Is(err, errMoved) {
+		d.moveBackoff.forget(id)
+	}
+	switch {
+	case err == nil:
+		d.failing.succeeded(id)
+	case errors.As(err, &sync), errors.As(err, &gone), errors.As(err, &folder), errors.Is(err, syscall.EIO),
+		errors.Is(err, syscall.EROFS):
+		d.fail(err)
+	case errors.Is(err, errNotReady):
+		d.enqueueWhenReady(id)
+	case errors.Is(err, errMoved):
+		if wait := d.moveBackoff.next(id); wait > 0 {
+			d.reconcileQueue.enqueueAfter(id, wait)
+		} else {
+			d.reconcileQueue.enqueue(id)
+		}
+	default:
+		d.counters.failedReconciles.Add(1)
+		d.failing.failed(id, err, time.Now())
+		if !d.stopping.Load() {
+			d.reconcileQueue.enqueueAfter(id, retryInterval)
+		}
+	}
+}
+
+// enqueueWhenReady enqueues an operation once the daemon serves.
+func (d *Daemon) enqueueWhenReady(id statefs.ID) {
+	d.mu.Lock()
+	d.startupBacklog = append(d.startupBacklog, id)
+	d.mu.Unlock()
+	if isClosed(d.ready) {
+		d.reconcileQueue.enqueue(id)
+	}
+}
+
+// enqueueAfter enqueues an operation after wait.
+func (d *Daemon) enqueueAfter(id statefs.ID, wait time.Duration) {
+	time.AfterFunc(wait, func() { d.reconcileQueue.enqueue(id) })
+}
+
+// errMoved means that another process renamed a marker between the observation and the action.
+var errMoved = errors.New("the marker was moved meanwhile")
+
+// reconcile reconciles an operation that the daemon manages.
+func (d *Daemon) reconcile(op *operation, sight statefs.Observation) error {
+	if err := d.checkMarkerIdentity(op, sight); err != nil {
+		return err
+	}
+	if err := d.finishOptionalSteps(op); err != nil {
+		return err
+	}
+	op.syncOptionalPause()
+	if op.run != nil && op.run.ended() {
+		err := d.finish(op)
+		if err == nil && d.manages(op.id()) {
+			err = d.beginOptionalSteps(op)
+			if len(sight.Requests)+len(op.pendingRequests) > 0 {
+				d.reconcileQueue.enqueue(op.id()) // nothing later in this call handles them
+			}
+		}
+		if !errors.Is(err, errMoved) || d.stopping.Load() {
+			return err
+		}
+		// A person moved or removed the marker just before: handle that first, then the end again.
+		if _, err := d.compareMarker(op, sight); err != nil {
+			return err
+		}
+		return errMoved
+	}
+	if !op.unrecordedStart.IsZero() {
+		if err := d.recordStartIfDue(op, sight); err != nil {
+			return err
+		}
+	}
+	if d.stopping.Load() {
+		if op.run != nil {
+			d.endWork(op.run)
+		}
+		d.endOptionalSteps(op, d.endWork)
+		return nil
+	}
+	if op.cancelling != nil {
+		if !op.working() {
+			return d.finishAs(op, op.cancelCause) // its end could not be recorded before
+		}
+		return d.handleRequests(op, sight.Requests) // only its end counts now
+	}
+	d.setAside(op, sight.Irregular)
+	there, err := d.compareMarker(op, sight)
+	if err != nil || !there {
+		return err
+	}
+	if err := d.handleRequests(op, sight.Requests); err != nil {
+		return err
+	}
+	op.syncOptionalPause()
+	if op.pausing != nil && op.isStopped() {
+		if err := d.completePause(op); err != nil {
+			return err
+		}
+	}
+	if !d.manages(op.id()) {
+		return nil
+	}
+	if err := d.commit(op); err != nil {
+		return err
+	}
+	if ended, err := d.expire(op); ended || err != nil {
+		return err
+	}
+	if err := d.queueIfDue(op); err != nil {
+		return err
+	}
+	if op.state == statefs.Queued && d.draining() {
+		return nil // left to the next daemon
+	}
+	if op.state == statefs.Queued {
+		if waits, err := d.waitsForParents(op); waits || err != nil {
+			return err
+		}
+		if len(op.rec.Steps) > 0 {
+			if elsewhere, err := d.advanceQueued(op); err != nil {
+				return err
+			} else if elsewhere && d.manages(op.id()) {
+				return d.beginOptionalSteps(op)
+			} else if elsewhere {
+				return nil
+			}
+		}
+		if !d.admission.tryAdmit(op) {
+			return d.beginOptionalSteps(op)
+		}
+		if err := d.startOperation(op); err != nil || !d.manages(op.id()) {
+			return err
+		}
+		return d.beginOptionalSteps(op)
+	}
+	if op.state == statefs.Trailing {
+		return d.reconcileTrailing(op)
+	}
+	if err := d.beginOptionalSteps(op); err != nil {
+		return err
+	}
+	if err := d.recordStall(op); err != nil {
+		return err
+	}
+	return d.recordPhase(op)
+}
+
+// compareMarker brings the marker and the daemon's knowledge into line. It returns false when
+// nothing more can be done in this reconcile.
+func (d *Daemon) compareMarker(op *operation, sight statefs.Observation) (bool, error) {
+	if len(sight.States) == 0 {
+		return false, d.confirmMissingMarker(op)
+	}
+	op.missing = missingMarker{}
+	op.misplaced.Store(false)
+	own := false
+	for _, state := range sight.States {
+		own = own || state == op.state
+	}
+	if own {
+		return true, d.removeDuplicateMarkers(op, sight.States)
+	}
+	if len(sight.States) > 1 {
+		return false, errMoved // the marker is being renamed; reconcile again
+	}
+	return true, d.acceptManualMove(op, sight.States[0])
+}
+
+// removeDuplicateMarkers removes markers that were created beside the daemon's own. A marker that
+// is being renamed can be seen under both names. Two markers exist only if the names have different
+// identities, or the same identity and a link count of two.
+func (d *Daemon) removeDuplicateMarkers(op *operation, states []statefs.State) error {
+	for _, state := range states {
+		if state == op.state {
+			continue
+		}
+		ours, _, err := d.owner.Identify(statefs.MarkerName(op.id(), op.state))
+		if err != nil {
+			return errMoved
+		}
+		other, names, err := d.owner.Identify(statefs.MarkerName(op.id(), state))
+		if err != nil {
+			continue
+		}
+		if ours.Same(other) && names < 2 {
+			return errMoved
+		}
+		if known := *op.marker.Load(); !ours.Same(known) && other.Same(known) {
+			// The daemon's marker was moved and another file was put in its place: the move counts.
+			if err := d.owner.RemoveName(statefs.MarkerName(op.id(), op.state)); err != nil {
+				return err
+			}
+			return errMoved
+		}
+		d.counters.putBack.Add(1)
+		d.logger.Warn("second marker removed", "id", op.id(), "marker", state, "state", op.state)
+		if err := d.owner.RemoveName(statefs.MarkerName(op.id(), state)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acceptManualMove treats a marker that a person renamed as the request it corresponds to, or moves
+// it back.
+func (d *Daemon) acceptManualMove(op *operation, to statefs.State) error {
+	cause, ok := statefs.ManualMove(op.state, to)
+	if !ok || cause == statefs.CauseRelease && op.run != nil {
+		return d.undoMove(op, to)
+	}
+	d.logger.Info("marker moved by hand", "id", op.id(), "from", op.state, "to", to)
+	if cause == statefs.CausePause {
+		return d.acceptManualPause(op)
+	}
+	if cause == statefs.CauseResume {
+		return d.acceptManualResume(op)
+	}
+	if cause != statefs.CauseRetry {
+		if cause == statefs.CauseRelease {
+			d.logLine(op, lineResume)
+		}
+		return d.acceptMove(op, cause)
+	}
+	if _, err := acts.Check(nil, op.rec, op.state, statefs.Retry, statefs.Args{}); err != nil && op.rec.Lost() {
+		d.refuse(op, statefs.Retry, err)
+		return d.undoMove(op, to)
+	}
+	other, err := d.retryUnlessEqual(op, func() error {
+		d.clearFailure(op)
+		return d.acceptMove(op, cause)
+	})
+	if other == nil || err != nil {
+		return err
+	}
+	d.logLine(op, lineEqual(other.ID))
+	return d.undoMove(op, to)
+}
+
+// undoMove moves a marker back after a rename that corresponds to no request.
+func (d *Daemon) undoMove(op *operation, moved statefs.State) error {
+	d.counters.putBack.Add(1)
+	d.logger.Warn("marker put back: this move means nothing", "id", op.id(), "from", op.state, "to", moved)
+	err := d.owner.Move(op.id(), moved, op.state)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return errMoved
+	}
+	return err
+}
+
+// acceptMove takes over a marker that has been moved already. The reconcile makes it durable at its
+// end.
+func (d *Daemon) acceptMove(op *operation, cause statefs.Cause) error {
+	to, err := op.apply(cause, d.owner.Now())
+	if err != nil {
+		return err
+	}
+	d.enterState(op, to)
+	return nil
+}
+
+// enterState notes the new state of a marker. Requests that have already taken effect are dropped:
+// if one of them were carried out again after a crash, it would undo this move.
+func (d *Daemon) enterState(op *operation, state statefs.State) {
+	if stateNeedsPerson(op.state) != stateNeedsPerson(state) {
+		defer d.queueChanged() // for the operations that depend on it
+	}
+	op.setState(state)
+	op.unsaved = true
+	op.feed.stopUnnumbered = state == statefs.FailedManual
+	if err := d.dropDoneRequests(op); err != nil {
+		d.logger.Warn("request not forgotten; it is tried again", "id", op.id(), "error", err)
+	}
+}
+
+// transition renames the marker of an operation for a cause. The rename is the transition.
+func (d *Daemon) transition(op *operation, cause statefs.Cause) error {
+	from := op.state
+	to, err := statefs.Next(from, cause)
+	if err != nil {
+		return err
+	}
+	err = d.owner.Move(op.id(), from, to)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	return d.noteTransition(op, cause)
+}
+
+// noteTransition updates the operation after its marker was renamed.
+func (d *Daemon) noteTransition(op *operation, cause statefs.Cause) error {
+	from := op.state
+	to, err := op.apply(cause, d.owner.Now())
+	if err != nil {
+		return err
+	}
+	d.counters.transitions.Add(1)
+	d.logger.Info("transition", "id", op.id(), "from", from, "to", to, "cause", cause)
+	d.enterState(op, to)
+	return nil
+}
+
+// persist syncs the rename, then writes the record, then drops the requests that led to it.
+func (d *Daemon) persist(op *operation) error {
+	if err := d.owner.Sync(op.id()); err != nil {
+		return err
+	}
+	op.rec.Next = ""
+	op.copyProgress()
+	if err := d.numberStop(op); err != nil {
+		return err
+	}
+	if err := d.publishStop(op, d.owner.WriteRecord(op.rec)); err != nil {
+		return err
+	}
+	op.unsaved, op.unrecordedStart = false, time.Time{}
+	op.updateRow()
+	return d.dropDoneRequests(op)
+}

@@ -1,0 +1,205 @@
+package daemon
+
+import (
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// maxReconciles limits how many operations are reconciled concurrently. A reconcile may wait for
+// the disk, and more concurrent syncs than this only wait longer.
+const maxReconciles = 64
+
+// reconcileQueue runs reconcile for each enqueued operation, never twice at a time for the same
+// one. Enqueueing an operation while its reconcile runs causes one more reconcile afterwards, so no
+// later change is missed, and any number of calls before a reconcile cost one. The reconcile gets
+// the union of the names that were enqueued.
+type reconcileQueue struct {
+	reconcile func(statefs.ID, statefs.NameSet)
+
+	mu      sync.Mutex
+	pending map[statefs.ID]queuedReconcile
+	delayed map[statefs.ID]*delayedReconcile
+	queue   []statefs.ID
+	workers int
+	closed  bool
+	group   sync.WaitGroup
+	idle    *sync.Cond // on mu: there may be no worker left
+}
+
+// moveBackoff counts, for each ID, the consecutive reconciles that found the marker being moved. It
+// is safe for concurrent use.
+type moveBackoff struct {
+	mu    sync.Mutex
+	count map[statefs.ID]int
+}
+
+// immediateRetries is how many consecutive reconciles after a moved marker run without a delay.
+const immediateRetries = 3
+
+// next returns the delay before the next reconcile. The first retries come immediately, since a
+// rename takes microseconds. Then the delay doubles up to retryInterval, so that a rename which
+// keeps failing does not keep a processor and the disk busy.
+func (r *moveBackoff) next(id statefs.ID) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.count == nil {
+		r.count = make(map[statefs.ID]int)
+	}
+	n := r.count[id]
+	r.count[id] = n + 1
+	if n < immediateRetries {
+		return 0
+	}
+	return min(time.Millisecond<<min(n-immediateRetries, 16), retryInterval)
+}
+
+// forget resets the count of an ID whose marker was not moving.
+func (r *moveBackoff) forget(id statefs.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.count, id)
+}
+
+// queuedReconcile is a pending or running reconcile, and the names that were enqueued for it.
+type queuedReconcile struct {
+	state reconcileState
+	names statefs.NameSet
+}
+
+type reconcileState uint8
+
+const (
+	reconcileQueued reconcileState = iota + 1
+	reconcileRunning
+	reconcileRequeued // running, and to be run again
+)
+
+// delayedReconcile is a reconcile that is enqueued when its timer fires.
+type delayedReconcile struct {
+	due   time.Time
+	timer *time.Timer
+}
+
+func newReconcileQueue(look func(statefs.ID, statefs.NameSet)) *reconcileQueue {
+	l := &reconcileQueue{
+		reconcile: look, pending: make(map[statefs.ID]queuedReconcile),
+		delayed: make(map[statefs.ID]*delayedReconcile),
+	}
+	l.idle = sync.NewCond(&l.mu)
+	return l
+}
+
+// enqueue requests a reconcile of an operation with all its names. It never blocks.
+func (l *reconcileQueue) enqueue(id statefs.ID) { l.enqueueNames(id, statefs.AllNames) }
+
+// enqueueNames requests a reconcile where only these names can have changed since the last one.
+func (l *reconcileQueue) enqueueNames(id statefs.ID, names statefs.NameSet) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	w := l.pending[id]
+	w.names |= names
+	switch w.state {
+	case reconcileQueued, reconcileRequeued:
+	case reconcileRunning:
+		w.state = reconcileRequeued
+	default:
+		w.state = reconcileQueued
+		l.queue = append(l.queue, id)
+		if l.workers < maxReconciles {
+			l.workers++
+			l.group.Go(l.work)
+		}
+	}
+	l.pending[id] = w
+}
+
+// enqueueAfter requests a reconcile after a delay, because the last one failed. Each ID has at most
+// one delayed reconcile, the earliest requested. Otherwise each failing reconcile that something
+// else triggers would add one more per second for as long as the error lasts.
+func (l *reconcileQueue) enqueueAfter(id statefs.ID, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	due := time.Now().Add(wait)
+	known := l.delayed[id]
+	switch {
+	case l.closed, known != nil && !due.Before(known.due):
+		return
+	case known != nil:
+		known.timer.Stop()
+	}
+	r := &delayedReconcile{due: due}
+	r.timer = time.AfterFunc(wait, func() {
+		l.mu.Lock()
+		if l.delayed[id] == r {
+			delete(l.delayed, id)
+		}
+		l.mu.Unlock()
+		l.enqueue(id)
+	})
+	l.delayed[id] = r
+}
+
+// work reconciles until the queue is empty or closed.
+func (l *reconcileQueue) work() {
+	l.mu.Lock()
+	for len(l.queue) > 0 && !l.closed {
+		id := l.queue[0]
+		l.queue = l.queue[1:]
+		names := l.pending[id].names
+		l.pending[id] = queuedReconcile{state: reconcileRunning}
+		l.mu.Unlock()
+		l.reconcile(id, names)
+		l.mu.Lock()
+		if w := l.pending[id]; w.state == reconcileRequeued {
+			w.state = reconcileQueued
+			l.pending[id] = w
+			l.queue = append(l.queue, id)
+		} else {
+			delete(l.pending, id)
+		}
+	}
+	if len(l.queue) == 0 {
+		l.queue = nil // frees the memory of a queue that was long
+	}
+	l.workers--
+	l.idle.Broadcast()
+	l.mu.Unlock()
+}
+
+// addTo adds the IDs that are queued, delayed or being reconciled.
+func (l *reconcileQueue) addTo(ids map[statefs.ID]statefs.State) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range l.pending {
+		ids[id] = ""
+	}
+	for id := range l.delayed {
+		ids[id] = ""
+	}
+}
+
+// wait blocks until the queue is empty and no reconcile runs.
+func (l *reconcileQueue) wait() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.workers > 0 {
+		l.idle.Wait()
+	}
+}
+
+// close takes no more IDs and waits for the running reconciles.
+func (l *reconcileQueue) close() {
+	l.mu.Lock()
+	l.closed = true
+	for id, r := range l.delayed {
+		r.timer.Stop()
+		delete(l.delayed, id)
+	}
+	l.mu.Unlock()
+	l.group.Wait()
+}

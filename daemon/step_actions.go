@@ -1,0 +1,277 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/acts"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/steps"
+)
+
+// stepAction is a request about a step, resolved against the present record of the operation.
+type stepAction struct {
+	*request
+
+	args     statefs.Args
+	def      *catalog.Definition // nil if it cannot be read
+	target   string              // the step that is meant, "" if all are done
+	optional bool                // target is an optional step, so the operation itself changes no state
+}
+
+// refuse writes to the log of an operation why a request is refused.
+func (d *Daemon) refuse(op *operation, ask statefs.Action, why error) {
+	d.logLine(op, fmt.Sprintf("  %s refused: %s.", capitalize(string(ask)),
+		strings.TrimSuffix(printable(why.Error()), ".")))
+	d.logger.Info("request refused", "id", op.id(), "request", ask, "why", why)
+}
+
+// handleStepRequest carries out a request about a step. A request that is older than the present
+// state was meant for an earlier one and is ignored.
+func (d *Daemon) handleStepRequest(op *operation, r *request) error {
+	if d.olderThanState(op, r) || alreadyApplied(op.rec, r) {
+		d.ignoreRequest(op, r)
+		return nil
+	}
+	args, err := statefs.ParseArgs(r.At.Args)
+	if r.At.Malformed {
+		err = errors.New(`its file has something in it that is no JSON object: leave it empty, or write one as {"step": "split", "reason": "why"}`)
+	}
+	def, defErr := d.storedDefinition(op.rec)
+	if isTransient(defErr) {
+		return defErr
+	}
+	if err == nil {
+		args, err = acts.Check(def, op.rec, op.state, r.Action, args)
+	}
+	if err != nil {
+		d.refuse(op, r.Action, err)
+		op.doneRequests = append(op.doneRequests, r.TakenRequest)
+		return nil
+	}
+	args.By = args.Requester(r.By)
+	a := &stepAction{request: r, args: args, def: def, target: args.Step}
+	if at := steps.Find(op.rec.Steps, a.target); at != nil {
+		a.optional = at.Optional && r.Action != statefs.Set
+	}
+	switch r.Action {
+	case statefs.Retry:
+		return d.retryStep(op, a)
+	case statefs.Skip:
+		return d.skipStep(op, a)
+	case statefs.Set:
+		return d.setValues(op, a)
+	case statefs.Approve:
+		return d.approve(op, a)
+	case statefs.Reject:
+		return d.reject(op, a)
+	case statefs.Pause, statefs.Resume, statefs.Cancel, statefs.ForceCancel, statefs.Prioritize:
+	}
+	d.ignoreRequest(op, r)
+	return nil
+}
+
+// alreadyApplied reports whether the record shows that a request has taken effect: a crash came
+// before the request was dropped.
+func alreadyApplied(rec *statefs.Record, r *request) bool {
+	return slices.ContainsFunc(rec.ActionRecords, func(a steps.ActionRecord) bool {
+		return a.Action == string(r.Action) &&
+			a.RequestedAt.Equal(r.At.At)
+	})
+}
+
+func capitalize(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
+
+// bySuffix is the end of a log line that names the requester.
+func (a *stepAction) bySuffix() string {
+	if a.args.By == "" {
+		return ""
+	}
+	return " by " + a.args.By
+}
+
+// recordEntry is the entry of the record about the request.
+func (a *stepAction) recordEntry(d *Daemon) steps.ActionRecord {
+	return steps.ActionRecord{
+		Action: string(a.Action), Step: a.target, By: a.args.By, At: d.owner.Now(),
+		RequestedAt: a.At.At, Reason: a.args.Reason, Values: a.args.Values,
+	}
+}
+
+// applyAction makes a request durable in the record, then renames the marker; without a cause the
+// operation keeps its state. On an error op.rec is restored and the request stays pending.
+func (d *Daemon) applyAction(op *operation, a *stepAction, line string, change func(*statefs.Record),
+	cause statefs.Cause,
+) error {
+	before := op.rec
+	rec := *before
+	rec.Steps, rec.Corrected = steps.Clone(rec.Steps), maps.Clone(rec.Corrected)
+	rec.ActionRecords = append(slices.Clone(rec.ActionRecords), a.recordEntry(d))
+	change(&rec)
+	op.rec = &rec
+	if err := d.persistAction(op, cause); err != nil {
+		op.rec = before
+		op.pendingRequests = slices.Insert(op.pendingRequests, 0, a.request)
+		return err
+	}
+	if a.args.Reason != "" {
+		line += ": " + a.args.Reason
+	}
+	d.logLine(op, "  "+capitalize(printable(line))+".")
+	op.doneRequests = append(op.doneRequests, a.TakenRequest)
+	return nil
+}
+
+func (d *Daemon) persistAction(op *operation, cause statefs.Cause) error {
+	if cause != "" {
+		return d.persistThenMove(op, cause)
+	}
+	if err := d.owner.WriteRecord(op.rec); err != nil {
+		return err
+	}
+	return d.owner.Sync(op.id())
+}
+
+// retryStep retries the current step of the operation, goes back to an earlier one, or retries an
+// optional one.
+func (d *Daemon) retryStep(op *operation, a *stepAction) error {
+	target := steps.Find(op.rec.Steps, a.target)
+	if target == nil {
+		d.ignoreRequest(op, a.request)
+		return nil
+	}
+	line := fmt.Sprintf("retry of step %s requested%s", a.target, a.bySuffix())
+	if target.Status.Done() {
+		if a.def == nil {
+			d.ignoreRequest(op, a.request) // the steps that depend on it are not known
+			return nil
+		}
+		line = fmt.Sprintf("back to step %s requested%s", a.target, a.bySuffix())
+	}
+	change := func(rec *statefs.Record) {
+		if target.Status.Done() {
+			a.def.Graph().RestartFrom(rec.Steps, a.target)
+		}
+		if at := steps.Find(rec.Steps, a.target); a.optional {
+			resetStep(at)
+			return
+		}
+		for i := range rec.Steps { // reset the current step, which need not depend on the target
+			if s := &rec.Steps[i]; !s.Optional && !s.Status.Done() {
+				resetStep(s)
+			}
+		}
+		d.clearFailureIn(rec)
+		rec.Attempts, rec.Warnings, rec.Backoff = 0, 0, 0
+	}
+	if a.optional {
+		return d.applyAction(op, a, line, change, "")
+	}
+	other, err := d.retryUnlessEqual(op, func() error { return d.applyAction(op, a, line, change, statefs.CauseRetry) })
+	d.ignoreEqualRetry(op, a.request, other)
+	return err
+}
+
+// resetStep makes a step that failed, or that a person goes back to, begin again.
+func resetStep(s *steps.Step) {
+	if s.Status != steps.Pending {
+		_ = s.Apply(steps.CauseRetry) // it failed, so it can be retried
+	}
+	s.DueAt, s.Attempts, s.DiedAt, s.Backoff = nil, 0, nil, 0
+}
+
+// skipStep skips a step and goes on after it.
+func (d *Daemon) skipStep(op *operation, a *stepAction) error {
+	cause := statefs.CauseSkip
+	if at := op.rec.CurrentStep(); a.optional || at == nil || at.Name != a.target {
+		cause = "" // the operation keeps its state
+	}
+	return d.applyAction(op, a, fmt.Sprintf("step %s is skipped%s", a.target, a.bySuffix()), func(rec *statefs.Record) {
+		now := d.owner.Now()
+		s := steps.Find(rec.Steps, a.target)
+		s.Reason, s.DueAt = a.args.Reason, nil
+		if s.EndedAt == nil {
+			s.EndedAt = &now
+		}
+		if s.Reason == "" {
+			s.Reason = "skipped" + a.bySuffix()
+		}
+		_ = s.Apply(steps.CauseSkip) // acts.Check has seen that it can be skipped
+		if cause != "" {
+			d.clearFailureIn(rec)
+			rec.ExitCode, rec.Signal = nil, "" // they are of the attempt that the skip abandons
+		}
+	}, cause)
+}
+
+// setValues corrects parameters and outputs for the next attempt.
+func (d *Daemon) setValues(op *operation, a *stepAction) error {
+	line := fmt.Sprintf("%s set%s", strings.Join(slices.Sorted(maps.Keys(a.args.Values)), ", "), a.bySuffix())
+	return d.applyAction(op, a, line, func(rec *statefs.Record) { setRecordValues(rec, a.args) }, "")
+}
+
+// setRecordValues sets the values of a request in a record.
+func setRecordValues(rec *statefs.Record, args statefs.Args) {
+	for text, raw := range args.Values {
+		value, ok := statefs.ParseValueName(text)
+		if !ok {
+			continue // acts.Check has refused it
+		}
+		if value.Step == "" {
+			if rec.Corrected == nil {
+				rec.Corrected = make(map[string]json.RawMessage)
+			}
+			rec.Corrected[value.Name] = raw
+			continue
+		}
+		if at := steps.Find(rec.Steps, value.Step); at != nil {
+			if at.Outputs == nil {
+				at.Outputs = make(map[string]json.RawMessage)
+			}
+			at.Outputs[value.Name] = raw
+		}
+	}
+}
+
+// approve lets an operation pass its gate.
+func (d *Daemon) approve(op *operation, a *stepAction) error {
+	gate := false
+	if a.def != nil {
+		step := a.def.Step(a.target)
+		gate = step != nil && step.Work == nil
+	}
+	return d.applyAction(op, a, fmt.Sprintf("step %s is approved%s", a.target, a.bySuffix()), func(rec *statefs.Record) {
+		now := d.owner.Now()
+		s := steps.Find(rec.Steps, a.target)
+		s.ApprovedAt, s.ApprovedBy, rec.Reason = &now, a.args.By, ""
+		if gate {
+			s.EndedAt = &now
+			_ = s.Apply(steps.CauseApprove) // it is pending
+		}
+	}, statefs.CauseApprove)
+}
+
+// reject ends an operation at its gate. After a crash before the end is durable, the request is
+// carried out again.
+func (d *Daemon) reject(op *operation, a *stepAction) error {
+	now := d.owner.Now()
+	rec := *op.rec
+	rec.Steps = steps.Clone(rec.Steps)
+	rec.ActionRecords = append(slices.Clone(rec.ActionRecords), a.recordEntry(d))
+	message := fmt.Sprintf("step %s is rejected%s", a.target, a.bySuffix())
+	if a.args.Reason != "" {
+		message += ": " + a.args.Reason
+	}
+	rec.Error, rec.Reason = &statefs.Fault{Code: "rejected", Message: message}, ""
+	s := steps.Find(rec.Steps, a.target)
+	s.ErrorCode, s.ErrorMessage, s.EndedAt = "rejected", message, &now
+	_ = s.Apply(steps.CauseReject) // it is pending
+	d.logLine(op, "  "+capitalize(printable(message))+".")
+	op.rec = &rec
+	return d.beginCancel(op, a.TakenRequest, statefs.CauseReject)
+}

@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// A file that a person created and that has no effect is logged once: silence would look like
+// success.
+
+// strayFileLog holds the stray files of one folder that were logged, with their reasons.
+type strayFileLog struct{ logged map[string]string }
+
+// logNew logs the files that are new or have another reason than before.
+func (o *strayFileLog) logNew(logger *slog.Logger, folder string, files map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if o.logged[name] != files[name] {
+			logger.Warn("a file does nothing", "file", folder+"/"+printable(name), "reason", files[name])
+		}
+	}
+	o.logged = files
+}
+
+// straySubmission is the key for any file in new/ that looks like a submission and is none; no
+// submission has it.
+const straySubmission = ""
+
+// watchedSubmission returns the key of a file for the watch of new/.
+func watchedSubmission(file string) (string, bool) {
+	if statefs.StraySubmission(file) != "" {
+		return straySubmission, true
+	}
+	return statefs.SubmissionName(file)
+}
+
+// watchedLaneFile parses a file name for the watch of lanes/. Stray files are watched too, because
+// they are logged.
+func watchedLaneFile(name string) (statefs.LaneFile, bool) {
+	f, ok := statefs.ParseLaneFile(name)
+	return f, ok || statefs.StrayLaneFile(name)
+}
+
+func (in *inbox) logStrayFiles() {
+	odd, err := in.d.owner.StraySubmissions()
+	if err != nil {
+		in.d.logger.Error("new/ cannot be listed", "error", err)
+		return
+	}
+	in.strayFiles.logNew(in.d.logger, "new", odd)
+}
+
+// logStrayFiles logs which files of schedules/ disable nothing.
+func (s *scheduler) logStrayFiles() {
+	names, err := s.d.owner.ScheduleFiles()
+	if err != nil {
+		s.d.logger.Error("schedules/ cannot be listed", "error", err)
+		return
+	}
+	odd := make(map[string]string)
+	for _, f := range names {
+		def := s.d.config.Catalog.ByEndpoint(f.Endpoint)
+		switch {
+		case !f.Known:
+			odd[f.Name] = "its name means nothing: it is GROUP-JOB.disabled"
+		case f.Disables && (def == nil || def.Schedule == nil):
+			odd[f.Name] = fmt.Sprintf("there is no job %q with a schedule", f.Endpoint)
+		}
+	}
+	s.strayFiles.logNew(s.d.logger, "schedules", odd)
+}

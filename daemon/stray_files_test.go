@@ -1,0 +1,174 @@
+package daemon
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// lines is a log that a test reads while the daemon writes it.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// with counts the lines that contain all of the words.
+func (l *lines) with(words ...string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	count := 0
+	for line := range strings.Lines(l.text.String()) {
+		has := true
+		for _, word := range words {
+			has = has && strings.Contains(line, word)
+		}
+		if has {
+			count++
+		}
+	}
+	return count
+}
+
+// logInto redirects the log of the daemon to lines.
+func (b *bench) logInto() *lines {
+	logged := new(lines)
+	b.config.Logger = slog.New(slog.NewTextHandler(logged, nil))
+	return logged
+}
+
+// TestFilesBesideAMarkerAreSetAside creates files with meaningless endings beside a marker, as
+// people and editors do.
+func TestFilesBesideAMarkerAreSetAside(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, handlerJobs, testHandlers)
+	logged := b.logInto()
+	b.start()
+	id := b.submit("wait", `{}`)
+	b.awaitState(id, statefs.Running)
+	endings := []string{".failed", ".completed", ".bogus_requested", ".running.bak"}
+	for _, ending := range endings {
+		must(t, os.WriteFile(filepath.Join(b.tree.JobsDir(), id.String()+ending), []byte("content"), 0o640))
+	}
+	for _, ending := range endings {
+		b.await(ending+" is set aside", func() bool { return !b.exists(id.String() + ending) })
+		if kept, _ := filepath.Glob(filepath.Join(b.dir, "corrupt", "*"+ending)); len(kept) != 1 {
+			t.Errorf("corrupt/ holds %q", kept)
+		}
+	}
+	_, err := b.daemon.Sweep(t.Context(), false) // which also waits until the last sweep has logged
+	must(t, err)
+	for _, ending := range endings {
+		if n := logged.with("WARN", "file=jobs/"+id.String()+ending); n != 1 {
+			t.Errorf("%s is reported %d times", ending, n)
+		}
+	}
+	if !b.exists(statefs.MarkerName(id, statefs.Running)) {
+		t.Error("the marker is gone")
+	}
+}
+
+func TestStrayFilesAreSweptWhenTheyHaveSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStrayFiles(time.Second)
+		begun := time.Now()
+		swept := func(after time.Duration) {
+			t.Helper()
+			<-s.sweep
+			if got := time.Since(begun); got != after {
+				t.Errorf("swept after %s, want %s", got, after)
+			}
+		}
+		s.note()
+		swept(time.Second)
+		s.note()
+		time.Sleep(time.Second / 2) //nolint:forbidigo // the clock of this bubble
+		s.note()
+		s.note()
+		swept(2 * time.Second)
+		swept(3 * time.Second) // the later ones were not old enough
+		s.note()
+		s.stop()
+		time.Sleep(time.Minute) //nolint:forbidigo // the clock of this bubble
+		if len(s.sweep) != 0 {
+			t.Error("it sweeps after the end")
+		}
+	})
+}
+
+// TestASweepReportsAFileOnce sweeps repeatedly over a folder with the name of a marker.
+func TestASweepReportsAFileOnce(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, handlerJobs, testHandlers)
+	logged := b.logInto()
+	b.start()
+	id := testID(t, 77)
+	odd := filepath.Join(b.tree.JobsDir(), statefs.MarkerName(id, statefs.Paused))
+	sweep := func() {
+		t.Helper()
+		for range 3 {
+			findings, err := b.daemon.Sweep(t.Context(), false)
+			must(t, err)
+			if _, err := os.Lstat(odd); err == nil && len(findings) != 1 {
+				t.Errorf("found %v", findings)
+			}
+		}
+	}
+	want := func(times int) {
+		t.Helper()
+		if n := logged.with("WARN", "ignored by the sweep", filepath.Base(odd)); n != times {
+			t.Errorf("reported %d times, want %d", n, times)
+		}
+	}
+	must(t, os.Mkdir(odd, 0o750))
+	sweep()
+	want(1)
+	must(t, os.Remove(odd))
+	sweep()
+	must(t, os.Mkdir(odd, 0o750))
+	sweep()
+	want(2)
+	must(t, b.stop())
+	b.start()
+	sweep()
+	want(3)
+}
+
+func TestIgnoredFilesAreCountedWhenTheyCome(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	ignored := func(want uint64) {
+		t.Helper()
+		// Watch events are in order: everything before this operation has been noticed when it
+		// runs.
+		b.awaitState(b.submit("wait", `{}`), statefs.Running)
+		b.daemon.reconcileQueue.wait()
+		if got := b.daemon.Health().Counters["ignored_files"]; got != want {
+			t.Errorf("%d files are ignored, want %d", got, want)
+		}
+	}
+	ignored(0)
+	stranger, link := filepath.Join(b.tree.JobsDir(), "README"),
+		filepath.Join(b.tree.JobsDir(), statefs.MarkerName(testID(t, 78), statefs.Running))
+	must(t, os.WriteFile(stranger, nil, 0o640))
+	ignored(1)
+	must(t, os.Symlink(stranger, link))
+	ignored(2)
+	must(t, os.Remove(stranger))
+	must(t, os.Remove(link))
+	ignored(0)
+}

@@ -1,0 +1,195 @@
+package submit
+
+import (
+	"encoding/hex"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// hashPrefix is the beginning of a request hash. Every match is verified against the whole hash in the
+// record, so that a collision costs only a read.
+type hashPrefix [16]byte
+
+func hashPrefixOf(requestHash string) (hashPrefix, bool) {
+	var s hashPrefix
+	if len(requestHash) < hex.EncodedLen(len(s)) {
+		return s, false
+	}
+	_, err := hex.Decode(s[:], []byte(requestHash[:hex.EncodedLen(len(s))]))
+	return s, err == nil
+}
+
+// dedupIndex finds live operations by their request hash. Its entries are candidates; the record and the
+// marker decide.
+type dedupIndex struct {
+	mu sync.Mutex
+	// one maps each hash to one of its operations, usually the only one; more has the others.
+	one  map[hashPrefix]statefs.ID
+	more map[hashPrefix]map[statefs.ID]bool
+	// unsynced are operations that another process submitted; they may not be durable yet.
+	unsynced map[statefs.ID]bool
+	// untracked are operations submitted here that the daemon has not reported yet, with their list row once
+	// they are on disk.
+	untracked map[statefs.ID][]byte
+}
+
+func newDedupIndex() *dedupIndex {
+	return &dedupIndex{
+		one: make(map[hashPrefix]statefs.ID), more: make(map[hashPrefix]map[statefs.ID]bool),
+		unsynced: make(map[statefs.ID]bool), untracked: make(map[statefs.ID][]byte),
+	}
+}
+
+// submit adds an operation that is about to be written.
+func (l *dedupIndex) submit(s hashPrefix, id statefs.ID) {
+	l.add(s, id)
+	l.mu.Lock()
+	l.untracked[id] = nil
+	l.mu.Unlock()
+}
+
+// published sets the list row of an operation that is on disk, while it is untracked.
+func (l *dedupIndex) published(id statefs.ID, row []byte) {
+	l.mu.Lock()
+	if _, unseen := l.untracked[id]; unseen {
+		l.untracked[id] = row
+	}
+	l.mu.Unlock()
+}
+
+// markVanished removes an untracked operation that has no marker any more, unless its marker is still to be
+// created.
+func (l *dedupIndex) markVanished(id statefs.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.untracked[id] != nil {
+		delete(l.untracked, id)
+	}
+}
+
+// markTracked records that the daemon knows an operation.
+func (l *dedupIndex) markTracked(id statefs.ID) {
+	l.mu.Lock()
+	delete(l.untracked, id)
+	l.mu.Unlock()
+}
+
+func (l *dedupIndex) allUntracked() []statefs.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.untracked))
+}
+
+// add adds an operation, and reports whether it was new.
+func (l *dedupIndex) add(s hashPrefix, id statefs.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first, ok := l.one[s]
+	switch {
+	case !ok:
+		l.one[s] = id
+	case first == id || l.more[s][id]:
+		return false
+	default:
+		if l.more[s] == nil {
+			l.more[s] = make(map[statefs.ID]bool)
+		}
+		l.more[s][id] = true
+	}
+	return true
+}
+
+func (l *dedupIndex) remove(s hashPrefix, id statefs.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.unsynced, id)
+	delete(l.untracked, id)
+	others := l.more[s]
+	switch {
+	case l.one[s] != id:
+		delete(others, id)
+	case len(others) == 0:
+		delete(l.one, s)
+	default:
+		for other := range others {
+			l.one[s] = other
+			delete(others, other)
+			break
+		}
+	}
+	if len(others) == 0 {
+		delete(l.more, s)
+	}
+}
+
+// all returns the operations with a hash in order of submit.
+func (l *dedupIndex) all(s hashPrefix) []statefs.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first, ok := l.one[s]
+	if !ok {
+		return nil
+	}
+	ids := append(slices.Collect(maps.Keys(l.more[s])), first)
+	slices.SortFunc(ids, func(a, b statefs.ID) int {
+		if a.Sequence() < b.Sequence() {
+			return -1
+		}
+		return 1
+	})
+	return ids
+}
+
+func (l *dedupIndex) markUnsynced(id statefs.ID) {
+	l.mu.Lock()
+	l.unsynced[id] = true
+	l.mu.Unlock()
+}
+
+func (l *dedupIndex) isUnsynced(id statefs.ID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unsynced[id]
+}
+
+func (l *dedupIndex) markSynced(id statefs.ID) {
+	l.mu.Lock()
+	delete(l.unsynced, id)
+	l.mu.Unlock()
+}
+
+// claims let only one submit at a time decide about a request hash or an idempotency key.
+type claims struct {
+	mu   sync.Mutex
+	held map[hashPrefix]chan struct{} // closed on release
+}
+
+// acquire claims all of sums at once, so that two submits cannot deadlock, or returns a channel to wait for.
+func (c *claims) acquire(sums []hashPrefix) (busy <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range sums {
+		if other := c.held[s]; other != nil {
+			return other
+		}
+	}
+	if c.held == nil {
+		c.held = make(map[hashPrefix]chan struct{})
+	}
+	for _, s := range sums {
+		c.held[s] = make(chan struct{})
+	}
+	return nil
+}
+
+func (c *claims) release(sums []hashPrefix) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range sums {
+		close(c.held[s])
+		delete(c.held, s)
+	}
+}

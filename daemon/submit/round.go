@@ -1,0 +1,370 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// round is one call of [Intake.Submit].
+type round struct {
+	in      *Intake
+	now     time.Time
+	entries []entry
+	drafts  []*statefs.Record
+	keys    []statefs.KeyClaim
+}
+
+// entry is one submit of a round.
+type entry struct {
+	request    *Request
+	submission statefs.Submission
+	hash       string // hash of the fields that make it equal to others
+	paramsHash string // hash of all parameters, for its idempotency key
+	key        string // the claim text of the idempotency key; "" without one
+	draft      *statefs.Record
+	outcome    Outcome
+}
+
+func (e *entry) onHit() catalog.OnHit {
+	if e.request.ForceNew {
+		return catalog.HitOff
+	}
+	return e.request.Definition.Unique.OnHit
+}
+
+// prepare makes the submission of a request and validates it.
+func (r *round) prepare(i int, q *Request) error {
+	submission, err := Build(q.Definition, q.Params, q.Options, r.now)
+	if err != nil {
+		return err
+	}
+	for _, id := range q.Options.After {
+		if _, err := r.in.config.Tree.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
+			return wrong(optionAfter, "there is no operation '%s', or it was deleted", id)
+		} else if err != nil {
+			return err
+		}
+	}
+	submission.CreatedBy, submission.RetryOf, submission.FailedItems = q.By, q.RetryOf, q.FailedItems
+	if q.Steps != nil {
+		submission.Steps, submission.Phase = q.Steps, q.Definition.Phase(q.Steps)
+	}
+	if r.in.config.Total != nil {
+		submission.Total = r.in.config.Total(q.Definition, q.Params)
+	}
+	e := &r.entries[i]
+	e.request, e.submission = q, submission
+	e.hash = statefs.RequestHash(submission.Group, submission.Job, submission.CanonicalParams)
+	e.key = claimedKey(q.Scope, submission.IdempotencyKey)
+	e.paramsHash = statefs.RequestHash(submission.Group, submission.Job, string(submission.Params))
+	return nil
+}
+
+// claimedKey returns the claim text of an idempotency key. A line break separates key and scope, because keys
+// contain none.
+func claimedKey(scope, key string) string {
+	if scope == "" || key == "" {
+		return key
+	}
+	return scope + "\n" + key
+}
+
+// sums returns the claims of the round without duplicates.
+func (r *round) sums() []hashPrefix {
+	var sums []hashPrefix
+	seen := make(map[hashPrefix]bool)
+	add := func(s hashPrefix) {
+		if !seen[s] {
+			seen[s] = true
+			sums = append(sums, s)
+		}
+	}
+	for i := range r.entries {
+		e := &r.entries[i]
+		if s, ok := hashPrefixOf(e.hash); ok && e.onHit() != catalog.HitOff {
+			add(s)
+		}
+		if e.key != "" {
+			add(keyPrefix(e.key))
+		}
+	}
+	return sums
+}
+
+// carryOut decides every entry and then writes all new operations at once.
+func (r *round) carryOut() ([]Outcome, error) {
+	if err := r.prepareAll(); err != nil {
+		r.in.config.Tree.Discard(r.drafts...)
+		return nil, err
+	}
+	if err := r.write(); err != nil {
+		return nil, err
+	}
+	outcomes := make([]Outcome, len(r.entries))
+	for i := range r.entries {
+		e := &r.entries[i]
+		if outcomes[i] = e.outcome; e.outcome.New {
+			continue
+		}
+		if err := r.in.ensureDurable(e.outcome.Record.ID); err != nil {
+			return nil, err
+		}
+	}
+	return outcomes, nil
+}
+
+// prepareAll decides every entry, so that anything that may be refused is refused before the first write.
+func (r *round) prepareAll() error {
+	for i := range r.entries {
+		if err := r.decide(i); err != nil {
+			return entryError(i, len(r.entries), err)
+		}
+	}
+	return r.admit()
+}
+
+// decide finds the existing operation of an entry, or drafts a new one.
+func (r *round) decide(i int) error {
+	e := &r.entries[i]
+	if known, err := r.findByKey(i); known || err != nil {
+		return err
+	}
+	if e.onHit() != catalog.HitOff {
+		if known, err := r.findByHash(i); known || err != nil {
+			return err
+		}
+	}
+	draft, err := r.in.config.Tree.Draft(e.submission)
+	if err != nil {
+		return err
+	}
+	e.draft, e.outcome = draft, Outcome{Record: draft, State: draft.Status, New: true}
+	r.drafts = append(r.drafts, draft)
+	r.claim(e)
+	return nil
+}
+
+// claim schedules the write of the idempotency key of an entry.
+func (r *round) claim(e *entry) {
+	if e.key != "" {
+		r.keys = append(r.keys, statefs.KeyClaim{Key: e.key, ID: e.outcome.Record.ID, RequestHash: e.paramsHash, At: r.now})
+	}
+}
+
+// findByKey finds the operation of the idempotency key of an entry.
+func (r *round) findByKey(i int) (bool, error) {
+	e := &r.entries[i]
+	if e.key == "" {
+		return false, nil
+	}
+	for _, c := range r.keys { // claimed in this round
+		if c.Key == e.key {
+			return r.useClaim(e, c, r.entry(c.ID, i))
+		}
+	}
+	claim, err := r.in.config.Tree.KeyClaim(e.key, r.in.KeysSince())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	outcome, err := r.in.readClaimed(claim.ID)
+	if err != nil || outcome.Record == nil {
+		return false, err
+	}
+	return r.useClaim(e, *claim, outcome)
+}
+
+func (r *round) useClaim(e *entry, c statefs.KeyClaim, outcome Outcome) (bool, error) {
+	if c.RequestHash != e.paramsHash {
+		return false, &KeyReusedError{e.submission.IdempotencyKey, c.ID}
+	}
+	outcome.New = false
+	e.outcome = outcome
+	return true, nil
+}
+
+// entry returns the outcome of an earlier entry of the round.
+func (r *round) entry(id statefs.ID, before int) Outcome {
+	for i := range r.entries[:before] {
+		if o := r.entries[i].outcome; o.Record.ID == id {
+			return o
+		}
+	}
+	return Outcome{}
+}
+
+// FindByKey returns the operation that a submit with an idempotency key in the empty scope returned at or
+// after a time, whatever its parameters and however old the key; no record if there is none. It serves
+// callers that make an operation exactly once although its parameters may have changed since.
+func (in *Intake) FindByKey(ctx context.Context, key string, since time.Time) (Outcome, error) {
+	select {
+	case <-in.ready:
+	case <-ctx.Done():
+		return Outcome{}, context.Cause(ctx)
+	}
+	claim, err := in.config.Tree.KeyClaim(key, since)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Outcome{}, nil
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	outcome, err := in.readClaimed(claim.ID)
+	if err != nil || outcome.Record == nil {
+		return Outcome{}, err
+	}
+	return outcome, in.ensureDurable(claim.ID)
+}
+
+// readClaimed returns the operation of a claim, live or finished; no record if there is none because its
+// submit was interrupted or it was deleted.
+func (in *Intake) readClaimed(id statefs.ID) (Outcome, error) {
+	rec, err := in.config.Tree.ReadRecord(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Outcome{}, nil
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	if n := len(rec.Transitions); rec.Status == statefs.Cancelled && rec.Starts == 0 && n > 0 &&
+		rec.Transitions[n-1].Cause == statefs.CauseMarkerMissing {
+		return Outcome{}, nil // interrupted between record and marker; no client got it as an answer
+	}
+	state, err := in.config.Tree.State(id)
+	if errors.Is(err, statefs.ErrNotLive) {
+		if rec, err = in.config.Tree.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
+			return Outcome{}, nil
+		}
+		if err == nil && !rec.Status.Terminal() {
+			return Outcome{}, nil // a record without a marker: an interrupted submit that is not yet removed
+		}
+		return Outcome{Record: rec, State: terminal(rec)}, err
+	}
+	return Outcome{Record: rec, State: state}, err
+}
+
+func terminal(rec *statefs.Record) statefs.State {
+	if rec == nil {
+		return ""
+	}
+	return rec.Status
+}
+
+// findByHash finds the equal live operation and applies on_hit of the job.
+func (r *round) findByHash(i int) (bool, error) {
+	e := &r.entries[i]
+	found, err := r.in.liveByHash(e.hash)
+	if err != nil {
+		return false, err
+	}
+	for _, d := range r.entries[:i] { // of this round, not yet on disk
+		if d.draft != nil && d.hash == e.hash {
+			found = append(found, d.outcome)
+		}
+	}
+	if len(found) == 0 {
+		return false, nil
+	}
+	hit := found[0]
+	switch e.onHit() {
+	case catalog.HitReject:
+		return false, &ConflictError{hit.Record.ID}
+	case catalog.HitNext:
+		begun := 0
+		for _, o := range found {
+			if willStart(o) {
+				hit = o
+			} else {
+				begun++
+			}
+		}
+		if begun == len(found) {
+			return false, r.waitForRunning(e, found)
+		}
+	case catalog.HitReturn, catalog.HitOff:
+	}
+	hit.New = false
+	e.outcome = hit
+	r.claim(e)
+	return true, nil
+}
+
+// willStart reports whether an operation has not started, or will start again without a person.
+func willStart(o Outcome) bool {
+	return o.State != statefs.Running && (o.State != statefs.Paused || o.Record.Starts == 0)
+}
+
+// waitForRunning makes an entry wait for the end of the running equal operations, whatever the capacity of
+// the lane.
+func (r *round) waitForRunning(e *entry, running []Outcome) error {
+	if e.submission.Require == statefs.RequireSuccess {
+		return wrong(optionRequire,
+			"'%s' cannot be had here: operation '%s' does the same, and the one that follows it (unique: on_hit: next) waits for its end", statefs.RequireSuccess, running[0].Record.ID)
+	}
+	e.submission.Require = statefs.RequireEnd
+	for _, o := range running {
+		e.submission.After = append(slices.Clip(e.submission.After), o.Record.ID)
+	}
+	return nil
+}
+
+// admit calls Admit for the new operations.
+func (r *round) admit() error {
+	if r.in.config.Admit == nil || len(r.drafts) == 0 {
+		return nil
+	}
+	fresh := make([]statefs.Submission, 0, len(r.drafts))
+	for i := range r.entries {
+		if r.entries[i].draft != nil && !r.entries[i].request.SkipAdmission {
+			fresh = append(fresh, r.entries[i].submission)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	return r.in.config.Admit(fresh)
+}
+
+// write writes the new operations. The claims of keys come first, so that no operation can end without a
+// trace of its key.
+func (r *round) write() error {
+	if err := r.in.config.Tree.ClaimKeys(r.keys...); err != nil {
+		r.in.config.Tree.Discard(r.drafts...)
+		return err
+	}
+	if len(r.drafts) == 0 {
+		return nil
+	}
+	// Add them before they become visible, so that the daemon's report of their end comes later.
+	for _, rec := range r.drafts {
+		s, _ := hashPrefixOf(rec.RequestHash)
+		r.in.dedup.submit(s, rec.ID)
+	}
+	err := r.in.config.Tree.Publish(r.drafts...)
+	if _, part := errors.AsType[*statefs.PartialPublishError](err); err != nil && !part {
+		for _, rec := range r.drafts {
+			r.in.Forget(rec)
+		}
+	}
+	if err != nil {
+		s := r.drafts[0]
+		return fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
+	}
+	for _, rec := range r.drafts {
+		row := []byte{}
+		if r.in.config.Row != nil {
+			row = r.in.config.Row(rec)
+		}
+		r.in.dedup.published(rec.ID, row)
+	}
+	return nil
+}

@@ -1,0 +1,302 @@
+package daemon
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// waitFollowers tracks the operations whose every waiting reason is published, not only the first.
+// For all others the reason is computed on request, so a change of the queue costs nothing for a
+// hundred thousand waiting operations.
+//
+//	the queue has changed ──after a delay──▶ compare ──not the published reason──▶ reconcile
+//	──▶ an event, and a line of a log that is read
+//
+// Tracked are the operations that a client follows, by their stream or by their events, and the
+// heads: the first operation of each lane, and the first of those in it that need the same limits
+// (queue.Queue.Heads).
+type waitFollowers struct {
+	mu   sync.Mutex
+	byID map[statefs.ID]*followedOperation
+	// firstChanged holds heads whose next reconcile must publish their waiting reason.
+	firstChanged map[statefs.ID]struct{}
+
+	compareFollowed, compareFirst *time.Timer // the timers of the next comparison; nil if none is due
+}
+
+// followedOperation is an operation that a client follows, or followed while it waited: its log
+// does not repeat the reason for a client that returns.
+type followedOperation struct {
+	streams, eventReaders int         // the readers of its stream, and of its events only
+	waiting               bool        // its last reconcile found it waiting
+	logged                fingerprint // of the reason that was last logged
+	wake                  []*func()   // callbacks of stream readers that have seen no log yet
+}
+
+func (f *followedOperation) isUnfollowed() bool { return f.streams == 0 && f.eventReaders == 0 }
+
+// fingerprint identifies a waiting reason, without keeping the reason of every waiting operation.
+// Positions and holders are not part of it: they change too often to be published.
+type fingerprint = uint64
+
+// Special values instead of the fingerprint of the last published reason.
+const (
+	unpublished      fingerprint = iota // none published in the present state
+	publishedEarlier                    // published by an earlier daemon
+	firstFingerprint
+)
+
+var fingerprintSeed = maphash.MakeSeed()
+
+func fingerprintOf(why *statefs.Waiting) fingerprint {
+	var until int64
+	if why.Reason == statefs.WaitsPausedLane && why.Until != nil {
+		until = why.Until.UnixNano()
+	}
+	return max(firstFingerprint, maphash.Comparable(fingerprintSeed, struct {
+		reason      statefs.WaitReason
+		limit, note string
+		person      statefs.ID
+		until       int64
+	}{why.Reason, why.Limit, why.Note, why.NeedsPerson, until}))
+}
+
+// The shortest time between two comparisons of waiting reasons with the published ones: for the
+// followed operations, and for the heads of all lanes.
+const (
+	compareEvery      = 100 * time.Millisecond
+	compareFirstEvery = time.Second
+)
+
+// Follow registers a follower of an operation, which need not exist, until leave is called: each
+// reason for which the operation waits becomes an event. A reader of its stream passes wake, and
+// the log then names the reasons too; a reader of its events only passes nil. wake is called once,
+// when the log is created or has a waiting reason, since a log that does not exist cannot be
+// watched. It must not block.
+func (d *Daemon) Follow(id statefs.ID, wake func()) (leave func()) {
+	w := &d.waitFollowers
+	w.mu.Lock()
+	f := w.byID[id]
+	if f == nil {
+		if w.byID == nil {
+			w.byID = make(map[statefs.ID]*followedOperation)
+		}
+		f = new(followedOperation)
+		w.byID[id] = f
+	}
+	said := f.logged != unpublished
+	switch {
+	case wake == nil:
+		f.eventReaders++
+	case said:
+		f.streams++
+	default:
+		f.streams++
+		f.wake = append(f.wake, &wake)
+	}
+	w.mu.Unlock()
+	if wake != nil && said {
+		wake()
+	}
+	if d.operation(id) != nil { // otherwise its first reconcile is still to come
+		d.reconcileQueue.enqueue(id)
+	}
+	return sync.OnceFunc(func() { w.unfollow(id, wake == nil, &wake) })
+}
+
+func (w *waitFollowers) unfollow(id statefs.ID, reader bool, wake *func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.byID[id]
+	if reader {
+		f.eventReaders--
+	} else {
+		f.streams--
+		f.wake = slices.DeleteFunc(f.wake, func(other *func()) bool { return other == wake })
+	}
+	if f.isUnfollowed() && f.logged == unpublished {
+		delete(w.byID, id)
+	}
+}
+
+// setWaiting records whether an operation waits. After it stopped waiting, its log names the reason
+// again the next time.
+func (w *waitFollowers) setWaiting(id statefs.ID, waits bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.byID[id]
+	if f == nil {
+		return
+	}
+	f.waiting = waits
+	if waits {
+		return
+	}
+	f.logged = unpublished
+	if f.isUnfollowed() {
+		delete(w.byID, id)
+	}
+}
+
+// wantedReason returns whether the waiting reason of an operation is to be published, whether it is
+// to be logged, and the fingerprint of the reason that was logged last.
+func (w *waitFollowers) wantedReason(id statefs.ID) (tell, say bool, said fingerprint) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, tell = w.firstChanged[id]
+	delete(w.firstChanged, id)
+	if f := w.byID[id]; f != nil {
+		return true, f.streams > 0, f.logged
+	}
+	return tell, false, unpublished
+}
+
+// publishWaiting publishes why a reconciled operation waits, if that has changed. The first reason
+// of each operation becomes an event, and for followed operations and heads every reason. If its
+// stream is read, the reason is logged too. A restart does not repeat first reasons that an earlier
+// daemon published: a hundred thousand of them would drive everything else out of the event log.
+func (d *Daemon) publishWaiting(op *operation) {
+	tell, say, said := d.waitFollowers.wantedReason(op.id())
+	if op.state == statefs.Queued && op.publishedReason.Load() == unpublished {
+		if !isClosed(d.ready) && !d.isUnpublished(op.rec) {
+			op.publishedReason.Store(publishedEarlier)
+		} else {
+			tell = true
+		}
+	}
+	if !tell {
+		return
+	}
+	why, waits := d.waitingReason(op)
+	waits = waits && d.manages(op.id())
+	d.waitFollowers.setWaiting(op.id(), waits)
+	if !waits || why.Reason == statefs.WaitsToStart {
+		return
+	}
+	now := fingerprintOf(&why)
+	if op.publishedReason.Swap(now) != now {
+		e := eventOf(op.rec, events.WaitReason)
+		e.Waiting = &why
+		d.config.Events.Publish(e)
+	}
+	if say && said != now && op.state != statefs.FailedRetryable { // a retry is logged already
+		d.logLine(op, "  Waiting: "+why.Sentence()+".")
+		d.waitFollowers.setLogged(op.id(), now)
+	}
+}
+
+// setLogged records the reason that was logged, and wakes the readers that wait for the log.
+func (w *waitFollowers) setLogged(id statefs.ID, now fingerprint) {
+	w.mu.Lock()
+	if f := w.byID[id]; f != nil {
+		f.logged = now
+	}
+	w.mu.Unlock()
+	w.logCreated(id)
+}
+
+// logCreated wakes the readers that wait for the log of an operation to be created.
+func (w *waitFollowers) logCreated(id statefs.ID) {
+	w.mu.Lock()
+	var readers []*func()
+	if f := w.byID[id]; f != nil {
+		readers, f.wake = f.wake, nil
+	}
+	w.mu.Unlock()
+	for _, wake := range readers {
+		(*wake)()
+	}
+}
+
+// queueChanged schedules a comparison of the waiting reasons with the published ones, because the
+// queue has changed.
+func (d *Daemon) queueChanged() {
+	w := &d.waitFollowers
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d.stopping.Load() {
+		return
+	}
+	if len(w.byID) > 0 && w.compareFollowed == nil {
+		w.compareFollowed = time.AfterFunc(compareEvery, d.checkFollowed)
+	}
+	if d.config.Events != nil && w.compareFirst == nil {
+		w.compareFirst = time.AfterFunc(compareFirstEvery, d.checkFirst)
+	}
+}
+
+// checkFollowed enqueues followed operations whose waiting reason was not published, or not logged
+// for a stream reader.
+func (d *Daemon) checkFollowed() {
+	w := &d.waitFollowers
+	w.mu.Lock()
+	w.compareFollowed = nil
+	said := make(map[statefs.ID]fingerprint) // unpublished: the log has no reader
+	for id, f := range w.byID {
+		if f.waiting && !f.isUnfollowed() {
+			said[id] = unpublished
+			if f.streams > 0 {
+				said[id] = max(f.logged, publishedEarlier)
+			}
+		}
+	}
+	w.mu.Unlock()
+	for id, said := range said {
+		why, waits := d.Waiting(id)
+		op := d.operation(id)
+		if !waits || op == nil || why.Reason == statefs.WaitsToStart {
+			continue
+		}
+		if now := fingerprintOf(&why); op.publishedReason.Load() != now || said != unpublished && said != now {
+			d.reconcileQueue.enqueue(id)
+		}
+	}
+}
+
+// checkFirst enqueues heads whose waiting reason differs from the published one. If an earlier
+// daemon has published a reason, which is not known, the present one is noted and not published.
+func (d *Daemon) checkFirst() {
+	w := &d.waitFollowers
+	w.mu.Lock()
+	w.compareFirst = nil
+	w.mu.Unlock()
+	if !isClosed(d.ready) {
+		return
+	}
+	for _, id := range d.admission.firstWaiting() {
+		id = id.Whole()
+		why, waits := d.Waiting(id)
+		op := d.operation(id)
+		if !waits || op == nil || why.Reason == statefs.WaitsToStart {
+			continue
+		}
+		now := fingerprintOf(&why)
+		if told := op.publishedReason.Load(); told == now || told == publishedEarlier &&
+			op.publishedReason.CompareAndSwap(told, now) {
+			continue
+		}
+		w.mu.Lock()
+		if w.firstChanged == nil {
+			w.firstChanged = make(map[statefs.ID]struct{})
+		}
+		w.firstChanged[id] = struct{}{}
+		w.mu.Unlock()
+		d.reconcileQueue.enqueue(id)
+	}
+}
+
+// close stops the timers.
+func (w *waitFollowers) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, timer := range []*time.Timer{w.compareFollowed, w.compareFirst} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A reader holds this much at once. The limits are for code that ships; what is over one stands in beyond, with its
+// present number, which may only fall.
+const (
+	mostMethods    = 40 // of a type
+	mostFields     = 20 // of a struct
+	mostFiles      = 30 // of a package
+	mostAsked      = 5  // methods of an interface
+	mostComplexity = 20 // of a function: the number of its branches and one
+)
+
+// wireFormats are structs whose fields are those of a file or a message: their number is that of the format.
+var wireFormats = map[string]string{
+	"catalog.Definition":  "a job file",
+	"cli.Config":          "the settings file",
+	"client.Event":        "an event on the wire",
+	"client.Operation":    "an operation on the wire",
+	"control.endedJSON":   "an entry of the completion feed",
+	"daemon/events.Event": "an event on the wire",
+	"daemon/history.Row":  "a row of the index",
+	"statefs.Record":      "the record file",
+	"statefs.Submission":  "a submit on the wire and in new/",
+	"statefs/steps.Step":  "a step in the record file",
+}
+
+var beyond = map[string]int{
+	"complexity of catalog.jobDecoder.key":       26,
+	"complexity of cli.app.showRecord":           31,
+	"complexity of cli.eventText":                26,
+	"complexity of control.Server.describe":      23,
+	"complexity of control.Server.resubmit":      22,
+	"complexity of control.follower.refresh":     23,
+	"complexity of daemon.Daemon.finishAs":       27,
+	"complexity of daemon.Daemon.reconcile":      44,
+	"complexity of daemon.Daemon.recover":        23,
+	"complexity of daemon.Daemon.syncEntry":      32,
+	"complexity of daemon.admission.syncQueue":   26,
+	"complexity of daemon.run.itemCommand":       21,
+	"complexity of daemon/keeper.link.request":   21,
+	"complexity of daemon/keeper.sweep.match":    23,
+	"complexity of statefs.Tree.publish":         21,
+	"fields of cli.ServeConfig":                  30,
+	"fields of control.Server":                   24,
+	"fields of daemon.Config":                    24,
+	"fields of daemon.Daemon":                    57,
+	"fields of daemon.run":                       53,
+	"fields of daemon/history.Store":             21,
+	"fields of daemon/keeper.server":             25,
+	"files of package catalog":                   50,
+	"files of package cli":                       68,
+	"files of package control":                   54,
+	"files of package daemon":                    101,
+	"files of package daemon/keeper":             40,
+	"files of package statefs":                   80,
+	"methods of catalog.jobDecoder":              76,
+	"methods of cli.app":                         106,
+	"methods of client.Client":                   66,
+	"methods of control.Server":                  164,
+	"methods of daemon.Daemon":                   334,
+	"methods of daemon.run":                      75,
+	"methods of daemon/history.Store":            64,
+	"methods of interface control.Status":        23,
+	"methods of interface daemon.Keepers":        8,
+	"methods of interface daemon/keeper.Running": 10,
+	"methods of statefs.Owner":                   105,
+	"methods of statefs.Tree":                    159,
+}
+
+// TestCodeStaysReadable holds the limits and the list of what is over them.
+func TestCodeStaysReadable(t *testing.T) {
+	t.Parallel()
+	size := map[string]int{}
+	most := map[string]int{}
+	count := func(limit int, format string, args ...any) {
+		name := fmt.Sprintf(format, args...)
+		size[name]++
+		most[name] = limit
+	}
+	for _, f := range goFiles(t) {
+		if f.test || strings.HasPrefix(f.dir, "internal") || strings.HasPrefix(f.dir, "bench") ||
+			strings.HasPrefix(f.dir, "examples") {
+			continue
+		}
+		count(mostFiles, "files of package %s", f.dir)
+		for _, decl := range f.ast.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				name := d.Name.Name
+				if receiver := receiverOf(d); receiver != "" {
+					count(mostMethods, "methods of %s.%s", f.dir, receiver)
+					name = receiver + "." + name
+				}
+				name = fmt.Sprintf("complexity of %s.%s", f.dir, name)
+				size[name], most[name] = max(size[name], complexity(d)), mostComplexity
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					typed, ok := spec.(*ast.TypeSpec)
+					if !ok {
+						continue
+					}
+					name := f.dir + "." + typed.Name.Name
+					switch of := typed.Type.(type) {
+					case *ast.StructType:
+						if wireFormats[name] == "" {
+							name = "fields of " + name
+							size[name], most[name] = of.Fields.NumFields(), mostFields
+						}
+					case *ast.InterfaceType:
+						name = "methods of interface " + name
+						size[name], most[name] = of.Methods.NumFields(), mostAsked
+					}
+				}
+			}
+		}
+	}
+	names := slices.Collect(maps.Keys(size))
+	names = append(names, slices.Collect(maps.Keys(beyond))...)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		switch known := beyond[name]; {
+		case size[name] > max(most[name], known):
+			t.Errorf("%s: %d, want at most %d", name, size[name], max(most[name], known))
+		case known > 0 && size[name] < known:
+			t.Errorf("%s: %d now, not %d any more: lower its number in beyond, or remove it at %d", name,
+				size[name], known, most[name])
+		}
+	}
+}
+
+func receiverOf(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	of := d.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	switch generic := of.(type) {
+	case *ast.IndexExpr:
+		of = generic.X
+	case *ast.IndexListExpr:
+		of = generic.X
+	}
+	name, _ := of.(*ast.Ident)
+	return name.Name
+}
+
+// complexity counts the ways through a function as McCabe does, its function literals with it.
+func complexity(d *ast.FuncDecl) int {
+	ways := 1
+	ast.Inspect(d, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt:
+			ways++
+		case *ast.CaseClause:
+			if n.List != nil {
+				ways++
+			}
+		case *ast.CommClause:
+			if n.Comm != nil {
+				ways++
+			}
+		case *ast.BinaryExpr:
+			if n.Op == token.LAND || n.Op == token.LOR {
+				ways++
+			}
+		}
+		return true
+	})
+	return ways
+}

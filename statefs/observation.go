@@ -1,0 +1,289 @@
+package statefs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Observation is the set of files that exist for one operation in jobs/.
+type Observation struct {
+	// States are the states of the existing markers: one for a live operation, none for a finished
+	// one, several if a person made another marker.
+	States []State
+	// Inodes are the inode numbers of these markers. A rename keeps the inode, so it identifies a
+	// marker.
+	Inodes []uint64
+	// Requests are the pending requests.
+	Requests []Action
+	// Irregular are names of markers or requests that are not regular files.
+	Irregular []string
+}
+
+// ObserveAll checks every marker and request name of an operation, each with its own stat and
+// without following links. Every name it reports existed. A name it misses may have been renamed
+// during the call, so a single observation never proves that a marker is absent.
+func (t *Tree) ObserveAll(id ID) (Observation, error) { return t.Observe(id, AllNames) }
+
+// Observe is ObserveAll for some of the names.
+func (t *Tree) Observe(id ID, names NameSet) (Observation, error) {
+	var sight Observation
+	// One descriptor for all names: this is the hottest code of the daemon.
+	err := withDescriptor(t.raw, func(fd int) error {
+		for i, state := range liveStates {
+			if names&(1<<i) == 0 {
+				continue
+			}
+			name := MarkerName(id, state)
+			regular, exists, inode, err := statAt(fd, name)
+			switch {
+			case err != nil:
+				return err
+			case regular:
+				sight.States, sight.Inodes = append(sight.States, state), append(sight.Inodes, inode)
+			case exists:
+				sight.Irregular = append(sight.Irregular, name)
+			}
+		}
+		for i, ask := range actions {
+			if names&(1<<(len(liveStates)+i)) == 0 {
+				continue
+			}
+			name := RequestName(id, ask)
+			regular, exists, _, err := statAt(fd, name)
+			switch {
+			case err != nil:
+				return err
+			case regular:
+				sight.Requests = append(sight.Requests, ask)
+			case exists:
+				sight.Irregular = append(sight.Irregular, name)
+			}
+		}
+		return nil
+	})
+	return sight, err
+}
+
+// HasMarker reports whether an operation has the marker of a state.
+func (t *Tree) HasMarker(id ID, state State) bool {
+	sight, err := t.Observe(id, MarkerBit(state))
+	return err == nil && len(sight.States) == 1
+}
+
+// maxObservations bounds the retries for a marker that another program keeps renaming.
+const maxObservations = 50
+
+// observeMarkers repeats the observation until it finds a marker, or until three observations found
+// none and the modification time of jobs/ did not change during the last one. A single observation
+// can miss a marker that is renamed from a name not yet checked to one already checked. If the
+// record is terminal, the marker can only disappear, and the one observation is enough: a busy
+// folder rarely stays unchanged for long.
+func (t *Tree) observeMarkers(id ID) ([]State, error) {
+	sight, err := t.Observe(id, allMarkers)
+	if err != nil || len(sight.States) > 0 {
+		return sight.States, err
+	}
+	if rec, err := t.ReadDurableEnd(id); err == nil && rec != nil {
+		return nil, nil
+	}
+	for n := range maxObservations {
+		before, err := t.jobsChangedAt()
+		if err != nil {
+			return nil, err
+		}
+		sight, err := t.Observe(id, allMarkers)
+		if err != nil || len(sight.States) > 0 {
+			return sight.States, err
+		}
+		after, err := t.jobsChangedAt()
+		if err != nil {
+			return nil, err
+		}
+		if n >= 1 && before == after {
+			break
+		}
+	}
+	return nil, nil
+}
+
+// jobsChangedAt returns the modification time of jobs/, which changes with every name in it.
+func (t *Tree) jobsChangedAt() (unix.Timespec, error) {
+	var st unix.Stat_t
+	if err := withDescriptor(t.raw, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
+		return unix.Timespec{}, fmt.Errorf("look at %s: %w", t.JobsDir(), err)
+	}
+	return st.Mtim, nil
+}
+
+// nameChangedAt returns when a file of jobs/ was last written, renamed or linked.
+func (t *Tree) nameChangedAt(name string) (time.Time, error) {
+	var st unix.Stat_t
+	err := withDescriptor(t.raw, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	return time.Unix(st.Ctim.Unix()), err
+}
+
+// stat checks one name in jobs/.
+func (t *Tree) stat(name string) (regular, exists bool, err error) {
+	err = withDescriptor(t.raw, func(fd int) error {
+		regular, exists, _, err = statAt(fd, name)
+		return err
+	})
+	return regular, exists, err
+}
+
+// statAt checks one name in a folder without following a link. The name is built from an ID, so it
+// cannot lead out of the folder.
+func statAt(fd int, name string) (regular, exists bool, inode uint64, err error) {
+	var st unix.Stat_t
+	for {
+		err = unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	switch {
+	case err == nil:
+		return st.Mode&unix.S_IFMT == unix.S_IFREG, true, st.Ino, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, false, 0, nil
+	}
+	return false, false, 0, fmt.Errorf("look for %s: %w", name, err)
+}
+
+// withDescriptor calls with a descriptor that stays open during the call, and retries on EINTR.
+func withDescriptor(raw syscall.RawConn, call func(fd int) error) error {
+	var result error
+	err := raw.Control(func(fd uintptr) {
+		for {
+			if result = call(int(fd)); !errors.Is(result, unix.EINTR) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return result
+}
+
+// Entry is one name in jobs/ that belongs to an operation.
+type Entry struct {
+	Name
+	// File is the name of the file in the folder.
+	File string
+}
+
+// Listing is the content of jobs/ during a listing. A file that was renamed during it may be
+// missing or appear under both names.
+type Listing struct {
+	Markers  []Entry
+	Requests []Entry
+	// Unknown begin with an ID and end in an unknown suffix.
+	Unknown []Entry
+	// Irregular are names of operations that are not regular files: links, folders, fifos, sockets,
+	// devices. They are never opened.
+	Irregular []string
+	// Stray counts the names that belong to no operation.
+	Stray int
+}
+
+// List lists jobs/. It reads the folder in blocks, unsorted, and opens no file in it. If the
+// process has no free descriptor, it uses one that is always open.
+func (t *Tree) List() (Listing, error) {
+	folder, err := t.jobs.Open(".")
+	if OutOfFiles(err) {
+		// The descriptor that is always open has one position, shared by all callers.
+		t.listing.Lock()
+		defer t.listing.Unlock()
+		if _, err := t.folder.Seek(0, io.SeekStart); err != nil {
+			return Listing{}, fmt.Errorf("list %s: %w", t.JobsDir(), err)
+		}
+		return t.listBy(t.folder)
+	}
+	if err != nil {
+		return Listing{}, fmt.Errorf("list %s: %w", t.JobsDir(), err)
+	}
+	defer func() { _ = folder.Close() }() // opened for reading
+	return t.listBy(folder)
+}
+
+func (t *Tree) listBy(folder *os.File) (listing Listing, err error) {
+	for {
+		block, err := folder.ReadDir(4096)
+		for _, entry := range block {
+			listing.add(entry)
+		}
+		if errors.Is(err, io.EOF) {
+			t.ignored.Store(uint64(len(listing.Irregular) + len(listing.Unknown) + listing.Stray))
+			return listing, nil
+		}
+		if err != nil {
+			return listing, fmt.Errorf("list %s: %w", t.JobsDir(), err)
+		}
+	}
+}
+
+// Ignored returns the number of names in jobs/ that the last listing ignored because they are not
+// jobdir's.
+func (t *Tree) Ignored() uint64 { return t.ignored.Load() }
+
+func (l *Listing) add(entry os.DirEntry) {
+	name, ok := ParseName(entry.Name())
+	e := Entry{name, entry.Name()}
+	switch {
+	case !ok:
+		l.Stray++
+	case !entry.Type().IsRegular():
+		l.Irregular = append(l.Irregular, e.File)
+	case name.State != "":
+		l.Markers = append(l.Markers, e)
+	case name.Action != "":
+		l.Requests = append(l.Requests, e)
+	default:
+		l.Unknown = append(l.Unknown, e)
+	}
+}
+
+// IDs returns every ID in the listing with the names found for it, or AllNames if one of them has
+// an unknown suffix or, beside another name, is irregular.
+func (l *Listing) IDs() map[ID]NameSet {
+	ids := make(map[ID]NameSet, len(l.Markers))
+	for _, group := range [][]Entry{l.Markers, l.Requests, l.Unknown} {
+		for _, e := range group {
+			ids[e.ID] |= e.Bit()
+		}
+	}
+	for _, file := range l.Irregular {
+		if name, ok := ParseName(file); ok && ids[name.ID] != 0 {
+			ids[name.ID] = AllNames
+		}
+	}
+	return ids
+}
+
+// Stamp reads the content of a marker or request. The error wraps fs.ErrNotExist if it is gone and
+// fs.ErrPermission if it may not be read.
+func (t *Tree) Stamp(file string) (Stamp, error) { return t.stampIn(t.jobs, file) }
+
+func (t *Tree) stampIn(root *os.Root, file string) (Stamp, error) {
+	f, info, err := openRegular(root, file)
+	if err != nil {
+		return Stamp{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	data, err := io.ReadAll(io.LimitReader(f, stampLimit))
+	if err != nil {
+		return Stamp{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	return parseStamp(data, info.ModTime()), nil
+}
+
+// stampLimit bounds how much of a state or request file is read.
+const stampLimit = 1 << 20

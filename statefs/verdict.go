@@ -1,0 +1,184 @@
+package statefs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+)
+
+// Verdict is the result of comparing the marker and the record of an operation.
+type Verdict string
+
+// The verdicts, one for each row of the table in docs/files.md.
+const (
+	// Agree: the marker is the state.
+	Agree Verdict = "agree"
+	// RollForward: the record was written and the rename did not happen; carry it out.
+	RollForward Verdict = "roll_forward"
+	// Ended: the record is terminal and the marker was not removed.
+	Ended Verdict = "ended"
+	// FinishingOptional: the operation is completed and its optional steps go on.
+	FinishingOptional Verdict = "trails"
+	// Unreadable: the record exists and cannot be decoded.
+	Unreadable Verdict = "unreadable"
+	// Foreign: a live program that the daemon did not start keeps this marker.
+	Foreign Verdict = "foreign"
+	// ForeignGone: the program that kept this marker is gone.
+	ForeignGone Verdict = "foreign_gone"
+	// Orphan: a marker of this storage without a record.
+	Orphan Verdict = "orphan"
+	// Missing: a live record without a marker; the operation is cancelled if a second observation
+	// confirms it.
+	Missing Verdict = "missing"
+	// TwoMarkers: a person made another marker; one of them is removed.
+	TwoMarkers Verdict = "two_markers"
+	// LeaveAlone: reading the record failed, so nothing is known.
+	LeaveAlone Verdict = "leave_alone"
+	// Nothing: neither a marker nor a live record exists.
+	Nothing Verdict = "nothing"
+)
+
+// Interpret compares the markers of an operation with its record. It does no I/O. recordErr is the
+// error of reading the record. foreignGone is called only for a marker without a record and returns
+// whether the program in the ID is gone. known means that this storage gave out the ID.
+func Interpret(markers []State, rec *Record, recordErr error, known bool, foreignGone func() (bool, error)) Verdict {
+	var corrupt *CorruptError
+	switch {
+	case errors.As(recordErr, &corrupt):
+		if len(markers) == 0 {
+			return Nothing
+		}
+		return Unreadable
+	case recordErr != nil && !errors.Is(recordErr, fs.ErrNotExist):
+		return LeaveAlone
+	case recordErr != nil:
+		return interpretWithoutRecord(markers, known, foreignGone)
+	case rec.Status.Terminal():
+		if len(markers) == 0 {
+			return Nothing
+		}
+		if rec.Trailing {
+			return FinishingOptional
+		}
+		return Ended
+	case len(markers) == 0:
+		return Missing
+	case len(markers) > 1:
+		return TwoMarkers
+	case rec.Next != "" && rec.Next != markers[0] && rec.transitionPendingAt(markers[0]):
+		return RollForward
+	}
+	return Agree
+}
+
+// transitionPendingAt reports whether the marker is still in the state from which the transition to
+// Next began. In any other state, a person moved it afterwards, and the marker wins.
+func (r *Record) transitionPendingAt(marker State) bool {
+	n := len(r.Transitions)
+	return n == 0 || r.Transitions[n-1].To != r.Next || r.Transitions[n-1].From == marker
+}
+
+// InterpretMarker returns the state of a live operation whose marker was not watched. It is the
+// next state of the record if a crash interrupted that transition. Otherwise it is the state of the
+// marker, unless no manual move leads there from the recorded state: such a move has no meaning, as
+// while a daemon runs, and must be undone.
+func InterpretMarker(rec *Record, marker State) State {
+	if marker == rec.Status || marker == rec.Next {
+		return marker
+	}
+	if rec.Next.Live() && rec.transitionPendingAt(marker) {
+		return rec.Next
+	}
+	if _, ok := ManualMove(rec.Status, marker); ok {
+		return marker
+	}
+	if recordedFirst[marker] {
+		return rec.Status
+	}
+	for _, to := range nextState[rec.Status] {
+		if to == marker {
+			return marker
+		}
+	}
+	return rec.Status
+}
+
+// recordedFirst are the states that are recorded before the marker is renamed, because they come
+// with data.
+var recordedFirst = map[State]bool{Scheduled: true, FailedRetryable: true, WaitingApproval: true, Trailing: true}
+
+func interpretWithoutRecord(markers []State, known bool, foreignGone func() (bool, error)) Verdict {
+	if len(markers) == 0 {
+		return Nothing
+	}
+	if known {
+		return Orphan
+	}
+	gone, err := foreignGone()
+	switch {
+	case err != nil:
+		return LeaveAlone
+	case gone:
+		return ForeignGone
+	}
+	return Foreign
+}
+
+// ChooseMarker picks the marker to keep if there are several: the only one whose first line is the
+// time of the submit, else the one that the record names, else the newest. It is for a start, when
+// no daemon knows which marker was its own.
+func (o *Owner) ChooseMarker(id ID, states []State, rec *Record) State {
+	if made := o.madeAtSubmit(id, states, rec); len(made) == 1 {
+		return made[0]
+	}
+	if rec.Next != "" && slices.Contains(states, rec.Next) {
+		return rec.Next
+	}
+	if slices.Contains(states, rec.Status) {
+		return rec.Status
+	}
+	var newest State
+	var best fs.FileInfo
+	for _, state := range states {
+		info, err := o.jobs.Lstat(MarkerName(id, state))
+		if err == nil && (best == nil || info.ModTime().After(best.ModTime())) {
+			newest, best = state, info
+		}
+	}
+	return newest
+}
+
+// madeAtSubmit returns the states whose marker begins with the time of the submit, which a marker
+// keeps through all renames.
+func (o *Owner) madeAtSubmit(id ID, states []State, rec *Record) (made []State) {
+	for _, state := range states {
+		stamp, err := o.Stamp(MarkerName(id, state))
+		if err == nil && stamp.At.UnixMicro() == rec.CreatedAt.UnixMicro() {
+			made = append(made, state)
+		}
+	}
+	return made
+}
+
+// ForeignGone reports whether the program that keeps a marker without a record is gone: its process
+// does not exist, or is younger than the marker, so the PID was reused. A marker made in another
+// PID namespace ({"pid_namespace":"pid:[N]"} on its second line) never counts as gone, because its
+// process is not visible.
+func (t *Tree) ForeignGone(id ID, file string) (bool, error) {
+	stamp, err := t.Stamp(file)
+	if err != nil {
+		return false, err
+	}
+	if other := stamp.pidNamespace(); other != "" && other != pidNamespace() {
+		return false, nil
+	}
+	if id.PID() == os.Getpid() {
+		return true, nil
+	}
+	started, alive, err := processStart(id.PID())
+	if err != nil {
+		return false, err
+	}
+	return !alive || started.After(stamp.At.Add(startSlack)), nil
+}
