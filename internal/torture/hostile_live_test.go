@@ -19,6 +19,15 @@ func (y *yard) running() statefs.ID {
 	return id
 }
 
+// recorded is running, and returns when its record says so too: the record of a start follows the marker, and would
+// otherwise be written between the removal of the record and the file that takes its place.
+func (y *yard) recorded() statefs.ID {
+	y.t.Helper()
+	id := y.running()
+	y.wait("its record is written", y.whole(id, statefs.Running))
+	return id
+}
+
 func (y *yard) wait(what string, found outcome) {
 	y.t.Helper()
 	var last error
@@ -53,12 +62,12 @@ func intrude(y *yard) map[string]outcome {
 		must(y.t, place(y, y.jobs(statefs.RequestName(asked, statefs.Cancel))))
 		cases[kind+" as a request has no effect"] = y.state(asked, statefs.Running)
 
-		odd := y.running()
+		odd := y.recorded()
 		must(y.t, errors.Join(os.Remove(y.record(odd)), place(y, y.record(odd))))
 		cases[kind+" as a record is kept, and the record is written again"] = all(y.kept(odd.String()+".json"),
 			y.whole(odd, statefs.Running))
 
-		written := y.running()
+		written := y.recorded()
 		must(y.t, errors.Join(os.Remove(y.record(written)), place(y, y.record(written)),
 			put(y.jobs(statefs.RequestName(written, statefs.Pause)), "")))
 		cases[kind+" as a record is kept by the next write of the record"] = all(
@@ -71,7 +80,7 @@ func intrude(y *yard) map[string]outcome {
 			y.kept(statefs.MarkerName(second, statefs.Paused)))
 	}
 	for kind, damage := range damages {
-		id := y.running()
+		id := y.recorded()
 		good, err := os.ReadFile(y.record(id))
 		aside := filepath.Join(y.t.TempDir(), "record")
 		must(y.t, errors.Join(err, damage(aside, good), os.Rename(aside, y.record(id))))
@@ -129,7 +138,7 @@ func (y *yard) moves(cases map[string]outcome) {
 	must(y.t, errors.Join(put(request, ""), ignoreMissing(os.Remove(request))))
 	cases["request that is taken back counts or not, and nothing is left"] = y.gone(request)
 
-	gone := y.running()
+	gone := y.recorded()
 	must(y.t, os.Remove(y.record(gone)))
 	must(y.t, put(y.jobs(statefs.RequestName(gone, statefs.Pause)), ""))
 	cases["record that is removed is written anew"] = all(y.state(gone, statefs.Paused), y.whole(gone, statefs.Paused))
