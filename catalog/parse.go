@@ -135,12 +135,11 @@ func (j *jobDecoder) decode() {
 	j.checkSchedule()
 	if len(j.problems) == 0 {
 		j.warnOfScripts()
-		if len(j.steps) == 0 { // of a job with steps these are only what steps may leave out
-			j.noteIneffective(j.def, func(key string) *node { return j.at[key] })
-		}
+		j.noteIneffective(settings{Definition: j.def, at: func(key string) *node { return j.at[key] }})
 		for _, s := range j.steps {
 			if s.step.Work != nil {
-				j.noteIneffective(s.step.Work, func(key string) *node { return s.at[key] })
+				at := func(key string) *node { return s.at[key] }
+				j.noteIneffective(settings{Definition: s.step.Work, job: j.def, step: s.step, at: at})
 			}
 		}
 	}

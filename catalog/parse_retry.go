@@ -15,7 +15,7 @@ func (j *jobDecoder) retry(n *node) {
 	r := Retry{Factor: DefaultRetryFactor, Cap: DefaultRetryCap, Jitter: DefaultRetryJitter}
 	at := map[string]*node{}
 	if !j.mapping(n, retryKeys, func(key string, k, n *node) {
-		at[key] = k
+		at[key], j.at["retry."+key] = k, k
 		switch key {
 		case "max_attempts":
 			v, ok := j.integer(n, key)
