@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -8,40 +9,98 @@ import (
 	"strings"
 )
 
-// interpreter is a program that takes a script as the argument behind an option, or joined to it.
+// interpreter is a program that takes a script as an argument.
 type interpreter struct {
 	program *regexp.Regexp // its name without the folder
 	option  *regexp.Regexp // the option before the script
 	joined  *regexp.Regexp // the beginning of an option that has the script in the same argument
 	valued  *regexp.Regexp // an option whose value is the next argument
-	operand bool           // options may appear between the option and the script
-	safe    string         // the rest of run that gives the script a value as an argument; %s is the reference
+	stop    *regexp.Regexp // an option with which there is no script in the arguments, nil for none
+	where   scriptPlace
+	safe    string // the rest of run that gives the script a value as an argument; %s is the reference
+	instead string // the settings that do so, for a program whose script takes no arguments
+	does    string // what it does with a value in the script; "" is: run it as code
 }
+
+// scriptPlace is where the script is.
+type scriptPlace int
+
+const (
+	afterOption   scriptPlace = iota // behind the option
+	afterOptions                     // behind the option and the options that follow it
+	afterOperands                    // behind the option, which may come after operands
+	afterFile                        // behind the option, which comes right after the first operand
+	firstOperand                     // the first operand, unless an option gives a script or the file of one
+	allOperands                      // all operands after the first one, and what follows them
+)
+
+// wrappers are programs that run the program in their arguments. Where the option alone does not give a script away,
+// an interpreter counts only as the program of run or behind a wrapper.
+var wrappers = regexp.MustCompile(`^(env|nice|ionice|timeout|sudo|doas|nohup|setsid|stdbuf|time|chrt|taskset|setpriv|` +
+	`chroot|unshare|flock|su|runuser|systemd-run|systemd-inhibit|xargs)$`)
+
+// none matches nothing.
+var none = regexp.MustCompile(`^\b$`)
 
 var interpreters = []interpreter{
 	{
-		regexp.MustCompile(`^(ba|da|a|z|k|mk)?sh$`), regexp.MustCompile(`^[-+][A-Za-z]*c[A-Za-z]*$`),
-		regexp.MustCompile(`^[-+][A-Za-z]*?c`),
-		regexp.MustCompile(`^([-+][A-Za-z]*[oO]|--rcfile|--init-file)$`), true, `'... "$1" ...', sh, "%s"`,
+		program: regexp.MustCompile(`^(ba|da|a|z|k|mk)?sh$`), option: regexp.MustCompile(`^[-+][A-Za-z]*c[A-Za-z]*$`),
+		joined: regexp.MustCompile(`^[-+][A-Za-z]*?c`),
+		valued: regexp.MustCompile(`^([-+][A-Za-z]*[oO]|--rcfile|--init-file)$`),
+		where:  afterOptions, safe: `'... "$1" ...', sh, "%s"`,
 	},
 	{
-		regexp.MustCompile(`^(python|pypy)[0-9.]*$`), regexp.MustCompile(`^-[A-Za-z]*c$`),
-		regexp.MustCompile(`^-[bBdEhiIOPqRsSuvx]*c`),
-		regexp.MustCompile(`^-[A-Za-z]*[WX]$`), false, `'import sys; ... sys.argv[1] ...', "%s"`,
+		program: regexp.MustCompile(`^(python|pypy)[0-9.]*$`), option: regexp.MustCompile(`^-[A-Za-z]*c$`),
+		joined: regexp.MustCompile(`^-[bBdEhiIOPqRsSuvx]*c`), valued: regexp.MustCompile(`^-[A-Za-z]*[WX]$`),
+		safe: `'import sys; ... sys.argv[1] ...', "%s"`,
 	},
 	{
-		regexp.MustCompile(`^perl[0-9.]*$`), regexp.MustCompile(`^-[A-Za-z0-9]*[eE]$`),
-		regexp.MustCompile(`^-[aclnpsStTuUwWX0-9]*[eE]`),
-		regexp.MustCompile(`^-I$`), false, `'... $ARGV[0] ...', "%s"`,
+		program: regexp.MustCompile(`^perl[0-9.]*$`), option: regexp.MustCompile(`^-[A-Za-z0-9]*[eE]$`),
+		joined: regexp.MustCompile(`^-[aclnpsStTuUwWX0-9]*[eE]`), valued: regexp.MustCompile(`^-I$`),
+		safe: `'... $ARGV[0] ...', --, "%s"`,
 	},
 	{
-		regexp.MustCompile(`^ruby[0-9.]*$`), regexp.MustCompile(`^-[A-Za-z0-9]*e$`), regexp.MustCompile(`^-[aclnpsSwW0-9]*e`),
-		regexp.MustCompile(`^-[Ir]$`), false, `'... ARGV[0] ...', "%s"`,
+		program: regexp.MustCompile(`^ruby[0-9.]*$`), option: regexp.MustCompile(`^-[A-Za-z0-9]*e$`),
+		joined: regexp.MustCompile(`^-[aclnpsSwW0-9]*e`), valued: regexp.MustCompile(`^-[Ir]$`),
+		safe: `'... ARGV[0] ...', --, "%s"`,
 	},
 	{
-		regexp.MustCompile(`^node(js)?$`), regexp.MustCompile(`^(-e|-p|-pe|--eval|--print)$`),
-		regexp.MustCompile(`^--(eval|print)=`),
-		regexp.MustCompile(`^(-r|--require|--import)$`), false, `'... process.argv[1] ...', "%s"`,
+		program: regexp.MustCompile(`^node(js)?$`), option: regexp.MustCompile(`^(-e|-p|-pe|--eval|--print)$`),
+		joined: regexp.MustCompile(`^--(eval|print)=`), valued: regexp.MustCompile(`^(-r|--require|--import)$`),
+		safe: `'... process.argv[1] ...', --, "%s"`,
+	},
+	{
+		program: regexp.MustCompile(`^php[0-9.]*$`),
+		option:  regexp.MustCompile(`^(-[rBRE]|--(run|process-begin|process-code|process-end))$`),
+		joined:  regexp.MustCompile(`^(-[rBRE]|--(run|process-begin|process-code|process-end)=)`),
+		valued:  regexp.MustCompile(`^-[cdz]$`), safe: `'... $argv[1] ...', --, "%s"`,
+	},
+	{
+		program: regexp.MustCompile(`^(su|runuser)$`),
+		option:  regexp.MustCompile(`^(-[flmpP]*c|--command|--session-command)$`),
+		joined:  regexp.MustCompile(`^(-[flmpP]*c|--(session-)?command=)`), valued: regexp.MustCompile(`^-[gGswT]$`),
+		stop:  regexp.MustCompile(`^(-u|--user|--)$`), // what follows is a program
+		where: afterOperands, instead: `run: [su, USER, -c, '... "$1" ...', --, sh, "%s"]`,
+	},
+	{
+		program: regexp.MustCompile(`^flock$`), option: regexp.MustCompile(`^(-c|--command)$`), joined: none,
+		valued: regexp.MustCompile(`^(-[wE]|--(wait|timeout|conflict-exit-code))$`),
+		where:  afterFile, instead: `run: [flock, FILE, sh, -c, '... "$1" ...', sh, "%s"]`,
+	},
+	{
+		program: regexp.MustCompile(`^env$`), option: regexp.MustCompile(`^(-[0iv]*S|--split-string)$`),
+		joined: regexp.MustCompile(`^(-[0iv]*S|--split-string=)`), valued: regexp.MustCompile(`^(-[uC]|--(unset|chdir))$`),
+		instead: `run: [env, PROGRAM, "%s"]`, does: "split its value into arguments",
+	},
+	{
+		program: regexp.MustCompile(`^[gmn]?awk$`), option: regexp.MustCompile(`^(-e|--source)$`),
+		joined: regexp.MustCompile(`^(-e|--source=)`), stop: regexp.MustCompile(`^(-f|--file)`), valued: regexp.MustCompile(`^(-[Fvi]|--(assign|field-separator))$`),
+		where: firstOperand, instead: `run: [awk, '... ENVIRON["VALUE"] ...'] and env: {VALUE: "%s"}`,
+	},
+	{
+		program: regexp.MustCompile(`^ssh$`), option: none, joined: none,
+		valued: regexp.MustCompile(`^-[46AaCfGgKkMNnqsTtVvXxYy]*[bBcDEeFIiJLlmOoPpQRSWw]$`),
+		where:  allOperands, instead: `run: [bash, -c, 'ssh "$1" "... ${2@Q} ..."', bash, HOST, "%s"]`,
 	},
 }
 
@@ -71,27 +130,37 @@ func (j *jobDecoder) warnOfScript(at []*node, run []string) {
 	if !is || len(at) != len(run) {
 		return
 	}
-	for p := range pieces(run[found.script]) {
-		if p.ref == "" || p.ref == "id" {
-			continue // an ID has no character that means anything to an interpreter
+	for i := found.script; i < found.end; i++ {
+		for p := range pieces(run[i]) {
+			if p.ref == "" || p.ref == "id" {
+				continue // an ID has no character that means anything to an interpreter
+			}
+			reference, place := "${"+p.ref+"}", j.position(at[i])
+			j.def.warnings = append(j.def.warnings, &Problem{
+				File: place.File, Line: place.Line, Column: place.Column,
+				Message: fmt.Sprintf("%s is inside the script of %s, which would %s", clip(reference),
+					clip(run[found.program]), cmp.Or(found.in.does, "run its value as code")),
+				Hint: fmt.Sprintf("write %s, or unsafe_shell: allow in the job", found.safe(clip(reference))),
+			})
+			return // one warning for each script
 		}
-		reference, place := "${"+p.ref+"}", j.position(at[found.script])
-		j.def.warnings = append(j.def.warnings, &Problem{
-			File: place.File, Line: place.Line, Column: place.Column,
-			Message: fmt.Sprintf("%s is inside the script of %s, which would run its value as code", clip(reference),
-				clip(run[found.program])),
-			Hint: fmt.Sprintf("write run: [%s, "+found.in.safe+"], or unsafe_shell: allow in the job",
-				strings.Join(found.before, ", "), clip(reference)),
-		})
-		return // one warning for each script
 	}
 }
 
 // foundScript is a script in an argument vector.
 type foundScript struct {
-	in              *interpreter
-	program, script int      // the places of the interpreter and of the argument that has the script
-	before          []string // all that comes before the script, with the option as an argument of its own
+	in          *interpreter
+	program     int      // the place of the interpreter
+	script, end int      // the arguments that have the script, without the last one
+	before      []string // all that comes before the script, with the option as an argument of its own
+}
+
+// safe returns the settings that give the script a value as an argument.
+func (f foundScript) safe(reference string) string {
+	if f.in.instead != "" {
+		return fmt.Sprintf(f.in.instead, reference)
+	}
+	return fmt.Sprintf("run: [%s, "+f.in.safe+"]", strings.Join(f.before, ", "), reference)
 }
 
 // scriptOf finds the script of an interpreter in an argument vector. The interpreter may come after other programs,
@@ -102,7 +171,11 @@ func scriptOf(run []string) (found foundScript, is bool) {
 		if k < 0 {
 			continue
 		}
-		if found, is = interpreters[k].scriptOf(run, i); is {
+		in := &interpreters[k]
+		if i > 0 && in.instead != "" && !wrappers.MatchString(path.Base(run[0])) {
+			continue // it may be any word
+		}
+		if found, is = in.scriptOf(run, i); is {
 			return found, true
 		}
 	}
@@ -111,19 +184,36 @@ func scriptOf(run []string) (found foundScript, is bool) {
 
 // scriptOf finds the script of an interpreter that is one of the arguments.
 func (in *interpreter) scriptOf(run []string, program int) (found foundScript, is bool) {
-	operand := false // the script is the first argument that is no option
+	found = foundScript{in: in, program: program}
+	behind, operands := false, 0 // behind the option, if other options may follow it
 	for o := program + 1; o < len(run); o++ {
 		if !strings.HasPrefix(run[o], "-") && !strings.HasPrefix(run[o], "+") {
-			return foundScript{in, program, o, run[:o]}, operand
+			found.script, found.end, found.before = o, o+1, run[:o]
+			switch {
+			case behind, in.where == firstOperand:
+				return found, true
+			case in.where == allOperands && operands == 1:
+				found.end = len(run)
+				return found, true
+			case in.where == afterOption, in.where == afterOptions, in.where == afterFile && operands == 1:
+				return found, false
+			}
+			operands++
+			continue
 		}
 		joined, valued := in.joined.FindString(run[o]), in.valued.MatchString(run[o])
 		switch {
-		case in.option.MatchString(run[o]) && in.operand:
-			operand = true
+		case in.stop != nil && in.stop.MatchString(run[o]):
+			return found, false
+		case in.option.MatchString(run[o]) && in.where == afterOptions:
+			behind = true
 		case in.option.MatchString(run[o]):
-			return foundScript{in, program, min(o+1, len(run)-1), run[:o+1]}, o+1 < len(run)
+			found.script, found.end, found.before = o+1, min(o+2, len(run)), run[:o+1]
+			return found, o+1 < len(run)
 		case joined != "":
-			return foundScript{in, program, o, append(slices.Clone(run[:o]), strings.TrimSuffix(joined, "="))}, true
+			found.script, found.end = o, o+1
+			found.before = append(slices.Clone(run[:o]), strings.TrimSuffix(joined, "="))
+			return found, true
 		}
 		if valued {
 			o++
