@@ -63,14 +63,36 @@ func Main(ctx context.Context, options Options) error {
 }
 
 // redirect sends standard output and standard error, including the stack trace of a crash, to the
-// keeper's own log file. The keeper must not hold the daemon's descriptors open: a program that
-// reads the daemon's output waits for their end.
+// keeper's own log file, or to nowhere when that is not possible. The keeper must not hold the daemon's
+// descriptors open: a program that reads the daemon's output waits for their end.
 func redirect(path string) error {
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o640)
+	fd, err := openLog(path)
 	if err != nil {
-		return errors.Join(fmt.Errorf("open %s: %w", path, err), redirect(os.DevNull))
+		var nullErr error
+		if fd, nullErr = unix.Open(os.DevNull, unix.O_WRONLY|unix.O_CLOEXEC, 0); nullErr != nil {
+			return errors.Join(err, fmt.Errorf("open %s: %w", os.DevNull, nullErr))
+		}
 	}
-	// The mode does not depend on the umask.
-	return errors.Join(unix.Fchmod(fd, 0o640), unix.Dup3(fd, syscall.Stdout, 0),
-		unix.Dup3(fd, syscall.Stderr, 0), unix.Close(fd))
+	return errors.Join(err, unix.Dup3(fd, syscall.Stdout, 0), unix.Dup3(fd, syscall.Stderr, 0), unix.Close(fd))
+}
+
+// openLog opens a log for appending. It neither blocks on something else in its place, such as a fifo or a device, nor
+// changes it.
+func openLog(path string) (int, error) {
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Open(path, flags, 0o640)
+	if err != nil {
+		return -1, fmt.Errorf("open %s: %w", path, err)
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = errors.New("is not a regular file")
+	}
+	if err == nil {
+		err = unix.Fchmod(fd, 0o640) // the mode does not depend on the umask
+	}
+	if err != nil {
+		return -1, errors.Join(fmt.Errorf("open %s: %w", path, err), unix.Close(fd))
+	}
+	return fd, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -212,4 +213,52 @@ func TestReportIsOnlyForWhatIsNotTaken(t *testing.T) {
 	if _, err := ReadReport(s.dir, quick.Report); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an end that was taken has a report: %v", err)
 	}
+}
+
+// A keeper whose log cannot be a file writes none: it does not block, and it changes nothing outside its folder.
+func TestWrongFileInPlaceOfTheLog(t *testing.T) {
+	t.Parallel()
+	for kind, place := range map[string]func(name string) error{
+		"folder": func(name string) error { return os.Mkdir(name, 0o750) },
+		"fifo":   func(name string) error { return unix.Mkfifo(name, 0o640) },
+		"device": func(name string) error { return unix.Mknod(name, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))) },
+		"link":   func(name string) error { return os.Symlink(os.DevNull, name) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			log := filepath.Join(s.dir, logName(1))
+			if err := place(log); errors.Is(err, unix.EPERM) {
+				t.Skipf("only root makes a %s: %v", kind, err)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			before := fileModes(t, log, os.DevNull)
+			p := s.open(t)
+			r, err := p.Start(t.Context(), s.job(t, 1, "-exit", "3").Command)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e := exitOf(t, r); e.Code != 3 {
+				t.Errorf("exit %+v", e)
+			}
+			if after := fileModes(t, log, os.DevNull); after != before {
+				t.Errorf("modes of the log and of %s: %v, were %v", os.DevNull, after, before)
+			}
+			r.Acknowledge()
+		})
+	}
+}
+
+func fileModes(t *testing.T, names ...string) string {
+	t.Helper()
+	var out string
+	for _, name := range names {
+		info, err := os.Lstat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out += info.Mode().String() + " "
+	}
+	return out
 }
