@@ -48,10 +48,16 @@ export GORACE ?= atexit_sleep_ms=0
 bin/gotestsum: tools/go.mod tools/go.sum
 	$(GO) build -race -modfile=tools/go.mod -o $@ gotest.tools/gotestsum
 
+# The three modules side by side: what the small ones wait for costs no time then.
 .PHONY: test
 test: setup bin/gotestsum ## run every test with the race detector, the longest ones in a short form; minutes
+	@$(MAKE) --no-print-directory -j3 test-program test-bench test-example
+.PHONY: test-program test-bench test-example
+test-program: bin/gotestsum
 	$(GOTEST) -count=1 $(LONGEST) ./...
+test-bench: bin/gotestsum
 	cd bench && $(GOTEST) -count=1 ./...
+test-example: bin/gotestsum
 	cd $(EXAMPLE) && $(GOTEST) -count=1 ./...
 
 .PHONY: prove
