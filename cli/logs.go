@@ -115,7 +115,7 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 
 // localLog writes the log of an operation from the directory.
 func localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID, out io.Writer) error {
-	if _, err := tree.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
+	if _, err := statefs.ReadSubmitted(tree, id); errors.Is(err, fs.ErrNotExist) {
 		return notFoundf("operation %s not found in %s", id, tree.Dir())
 	}
 	log, err := tree.OpenLog(id)
@@ -142,7 +142,7 @@ func localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID, out io.Writer
 
 // localStepLog writes the output of a step from the directory.
 func (a *app) localStepLog(tree *statefs.Tree, id statefs.ID, name string, run int, out io.Writer) error {
-	rec, err := tree.ReadRecord(id)
+	rec, err := statefs.ReadSubmitted(tree, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return notFoundf("operation %s not found in %s", id, tree.Dir())
 	}

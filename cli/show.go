@@ -65,7 +65,7 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 		if err != nil {
 			return err
 		}
-		rec, err := tree.ReadRecord(id)
+		rec, err := statefs.ReadSubmitted(tree, id)
 		if errors.Is(err, fs.ErrNotExist) {
 			return notFoundf("operation '%s' has no record in %s", id, tree.Dir())
 		}

@@ -40,7 +40,7 @@ func (s *Server) logFile(w *responseWriter, r *http.Request, p httprouter.Params
 		return refuse(http.StatusBadRequest,
 			"Invalid parameter 'run': it is one of the runs of a step: name that with step").with("parameter", "run")
 	}
-	rec, err := s.tree.ReadRecord(id)
+	rec, err := statefs.ReadSubmitted(s.tree, id)
 	if isUnreadable(err) {
 		rec, err = new(statefs.Record), nil // the log may be all that is left
 	}
@@ -90,7 +90,7 @@ func (s *Server) stepLog(w *responseWriter, r *http.Request, id statefs.ID, valu
 	if err != nil {
 		return err
 	}
-	rec, err := s.tree.ReadRecord(id)
+	rec, err := statefs.ReadSubmitted(s.tree, id)
 	if err != nil {
 		return s.recordError(id, err)
 	}
@@ -144,7 +144,7 @@ func (s *Server) artifact(w *responseWriter, r *http.Request, p httprouter.Param
 		return missing
 	}
 	escaped := statefs.ArtifactFile(name)
-	rec, err := s.tree.ReadRecord(id)
+	rec, err := statefs.ReadSubmitted(s.tree, id)
 	if err != nil {
 		return s.recordError(id, err)
 	}

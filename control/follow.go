@@ -150,7 +150,7 @@ func (f *follower) refresh() error {
 	if f.view == viewEnd && stateErr == nil && len(f.snap.Header) > 0 {
 		return nil // this view needs only the end of the record
 	}
-	rec, err := f.hub.tree.ReadRecord(f.id)
+	rec, err := readRecord(f.hub.tree, f.id, stateErr == nil)
 	if err != nil {
 		return err
 	}

@@ -90,6 +90,15 @@ func (s *Server) isForeign(id statefs.ID) (bool, error) {
 	return false, nil
 }
 
+// readRecord reads the record of an operation. Without a marker, the record of a submit that was cut off counts as
+// missing.
+func readRecord(tree *statefs.Tree, id statefs.ID, marked bool) (*statefs.Record, error) {
+	if marked {
+		return tree.ReadRecord(id)
+	}
+	return statefs.ReadSubmitted(tree, id)
+}
+
 // isUnreadable reports whether err means that a record exists but cannot be used.
 func isUnreadable(err error) bool {
 	_, corrupt := errors.AsType[*statefs.CorruptError](err)

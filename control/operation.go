@@ -88,7 +88,7 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 	if err != nil {
 		return out, err
 	}
-	rec, err := s.tree.ReadRecord(id)
+	rec, err := readRecord(s.tree, id, len(sight.States) > 0)
 	switch {
 	case err == nil:
 		out.Record = rec

@@ -187,7 +187,7 @@ func (s *Server) entriesOf(text string, ask statefs.DeliveryAction) (id statefs.
 			return id, nil, err
 		}
 	}
-	rec, err := s.tree.ReadRecord(id)
+	rec, err := statefs.ReadSubmitted(s.tree, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return id, nil, s.goneError(id)
 	}

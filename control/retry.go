@@ -106,7 +106,7 @@ func (s *Server) sendDuplicate(w *responseWriter, r *http.Request, other submit.
 func (s *Server) resubmit(r *http.Request, id statefs.ID, failedItems bool,
 	step string,
 ) (none submit.Outcome, err error) {
-	old, err := s.tree.ReadRecord(id)
+	old, err := statefs.ReadSubmitted(s.tree, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, s.goneError(id)
 	}

@@ -81,7 +81,7 @@ func (s *Server) requester(r *http.Request) string {
 func (s *Server) requestStepAction(ctx context.Context, id statefs.ID, ask statefs.Action,
 	args statefs.Args,
 ) (out actionReply, before *statefs.Record, err error) {
-	rec, err := s.tree.ReadRecord(id)
+	rec, err := statefs.ReadSubmitted(s.tree, id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, live := s.tree.State(id); live != nil {

@@ -300,6 +300,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	watchers.Go(func() { d.watcherEnded("logs", d.files.Run(watching)) })
 	watchers.Go(func() { d.watcherEnded("history", d.history.Run(watching)) })
 	watchers.Go(func() { d.runPruning(watching) })
+	started := d.owner.Now()
+	watchers.Go(func() { deleteUnanswered(watching, d, started) })
 	watchers.Go(func() { d.runInbox(watching) })
 	d.lanes.reconcile() // the watch is in place, and nothing starts yet
 	watchers.Go(func() { d.watcherEnded("lanes", d.lanes.run(watching)) })

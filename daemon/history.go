@@ -307,7 +307,7 @@ func (d *Daemon) Delete(ctx context.Context, id statefs.ID) error {
 		if op != nil {
 			return &history.HeldError{ID: id, Reason: "it is " + string(op.state) + ": cancel it first"}
 		}
-		if rec, err := d.owner.ReadRecord(id); err == nil && !rec.Status.Terminal() {
+		if rec, err := statefs.ReadSubmitted(d.owner.Tree, id); err == nil && !rec.Status.Terminal() {
 			return &history.HeldError{ID: id, Reason: "it has not ended"}
 		}
 		guards, err := d.retentionGuards()
@@ -373,6 +373,27 @@ func (d *Daemon) Prune(ctx context.Context, dryRun bool) ([]history.Victim, erro
 		d.logger.Info("history pruned", "operations", len(pruned))
 	}
 	return pruned, d.failOnSyncError(err)
+}
+
+// deleteUnanswered deletes, with the first sweeps after the start, what earlier processes left of
+// submits that were cut off.
+func deleteUnanswered(ctx context.Context, d *Daemon, started time.Time) {
+	ticks := time.NewTicker(d.config.SweepInterval)
+	defer ticks.Stop()
+	for again := true; again; {
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return
+		}
+		if !isClosed(d.ready) {
+			continue
+		}
+		var err error
+		if again, err = d.history.DeleteUnanswered(ctx, started); d.failOnSyncError(err) != nil && ctx.Err() == nil {
+			d.logger.Error("records of submits that were cut off are not deleted; it is tried again", "error", err)
+		}
+	}
 }
 
 // maxExcess is the longest time between two prunes under a retention by count or bytes: for that

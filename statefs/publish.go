@@ -65,6 +65,39 @@ func (t *Tree) Publish(recs ...*Record) error {
 	return nil
 }
 
+// ReadSubmitted is [Tree.ReadRecord], but the record of a submit that was cut off before its marker
+// existed counts as missing: no client knows the operation, and it never begins. So does a submit
+// that is still under way.
+func ReadSubmitted(t *Tree, id ID) (*Record, error) {
+	rec, err := t.ReadRecord(id)
+	if err != nil || !rec.asSubmitted() {
+		return rec, err
+	}
+	if _, err := t.State(id); !errors.Is(err, ErrNotLive) {
+		return rec, err
+	}
+	if rec.Batch != nil { // accepted by the file of its list; a start makes the missing marker
+		if _, err := t.root.Lstat(batchName(*rec.Batch, batchSuffix)); err == nil {
+			return rec, nil
+		}
+	}
+	answered, err := t.readLive()
+	if err != nil || answered[id] { // its marker was removed
+		return rec, err
+	}
+	// It may have begun or ended since the record was read.
+	if rec, err = t.ReadRecord(id); err == nil && rec.asSubmitted() {
+		return nil, fmt.Errorf("the submit of operation %s was cut off: %w", id, fs.ErrNotExist)
+	}
+	return rec, err
+}
+
+// asSubmitted reports whether nothing has happened to the operation since its submit.
+func (r *Record) asSubmitted() bool {
+	return r.Status.Live() && r.Next == "" && r.Starts == 0 && len(r.Transitions) == 1 &&
+		r.Transitions[0].Cause == CauseSubmit
+}
+
 // EnsureDurable returns when an operation that another process is submitting is as durable as the
 // storage promises and can be acknowledged.
 func (t *Tree) EnsureDurable(id ID) error {

@@ -5,14 +5,74 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // A crash can leave the record of a submit that was never answered: it has no marker, it is not in
-// live.list, and no start ends it. No index contains it, so the retention finds it by its day: it
-// is deleted when the index has no operation that was submitted on that day.
+// live.list, and no start ends it. After a start, DeleteUnanswered deletes such records of the days
+// on which the earlier daemon last worked. No index contains them, so the retention finds all
+// others by their day: they are deleted when the index has no operation that was submitted on that
+// day.
+
+// unansweredDays is how many day folders DeleteUnanswered lists: that of today, and two of the
+// earlier daemon, which may have died just after midnight.
+const unansweredDays = 3
+
+// DeleteUnanswered deletes the records of submits from before a time that were cut off, in the
+// newest folders. again reports that some of them are too young: another process may still be
+// submitting.
+func (s *Store) DeleteUnanswered(ctx context.Context, before time.Time) (again bool, err error) {
+	if s.Ready() != nil {
+		return true, nil
+	}
+	days, err := s.owner.Days()
+	if err != nil {
+		return true, err
+	}
+	for _, day := range days[:min(len(days), unansweredDays)] {
+		if ctx.Err() != nil {
+			return true, ctx.Err()
+		}
+		files, err := s.owner.ListDay(day)
+		if err != nil {
+			return true, err
+		}
+		var unknown []statefs.ID
+		err = s.view(func(x index) error {
+			for _, id := range files.Records {
+				if x.id.Get(keyOf(id)) == nil {
+					unknown = append(unknown, id)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return true, err
+		}
+		var ids []statefs.ID
+		for _, id := range unknown {
+			rec, err := s.owner.ReadRecord(id)
+			if err != nil || !rec.CreatedAt.Before(before) {
+				continue
+			}
+			if _, err := statefs.ReadSubmitted(s.owner.Tree, id); !errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if s.owner.Now().Sub(rec.CreatedAt) <= statefs.SettleAge {
+				again = true
+				continue
+			}
+			ids = append(ids, id)
+		}
+		if err := deleteUnansweredOf(s, day, ids); err != nil {
+			return true, err
+		}
+	}
+	return again, nil
+}
 
 // pruneUnanswered deletes the records of submits that were cut off, on days without operations in
 // the index.
@@ -31,18 +91,25 @@ func (s *Store) pruneUnanswered(ctx context.Context) error {
 			}
 			continue
 		}
-		ids, err := s.unansweredOf(day)
+		ids, err := unansweredOf(s, day)
 		if err != nil {
 			return err
 		}
-		if len(ids) == 0 {
-			continue
-		}
-		if err := s.owner.Delete(day, ids); err != nil {
+		if err := deleteUnansweredOf(s, day, ids); err != nil {
 			return err
 		}
-		s.log.Info("records of submits that were cut off are deleted", "day", day, "count", len(ids))
 	}
+	return nil
+}
+
+func deleteUnansweredOf(s *Store, day string, ids []statefs.ID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := s.owner.Delete(day, ids); err != nil {
+		return err
+	}
+	s.log.Info("records of submits that were cut off are deleted", "day", day, "count", len(ids))
 	return nil
 }
 
@@ -63,7 +130,7 @@ func (s *Store) hasOfDay(day string) (has bool, err error) {
 }
 
 // unansweredOf returns the operations of a day that have a record without an end and are not live.
-func (s *Store) unansweredOf(day string) (ids []statefs.ID, err error) {
+func unansweredOf(s *Store, day string) (ids []statefs.ID, err error) {
 	files, err := s.owner.ListDay(day)
 	if err != nil || len(files.Records) == 0 {
 		return nil, err

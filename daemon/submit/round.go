@@ -46,7 +46,7 @@ func (r *round) prepare(i int, q *Request) error {
 		return err
 	}
 	for _, id := range q.Options.After {
-		if _, err := r.in.config.Tree.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
+		if _, err := statefs.ReadSubmitted(r.in.config.Tree, id); errors.Is(err, fs.ErrNotExist) {
 			return wrong(optionAfter, "there is no operation '%s', or it was deleted", id)
 		} else if err != nil {
 			return err

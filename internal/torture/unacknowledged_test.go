@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,8 +18,8 @@ import (
 )
 
 // TestCutOffSubmitHasNoEnd starts a daemon on each disk state in which a crash left a record without a
-// marker, during a submit by file, over HTTP and of a follow-up. No client knows these operations: they have
-// no end.
+// marker, during a submit by file, over HTTP and of a follow-up. No client knows these operations: they do not
+// exist and have no end.
 func TestCutOffSubmitHasNoEnd(t *testing.T) {
 	t.Parallel()
 	if err := faultfs.CanMount(); err != nil {
@@ -37,9 +38,9 @@ func TestCutOffSubmitHasNoEnd(t *testing.T) {
 				top, err := os.MkdirTemp(fastDir(), "jobdir-cutoff") //nolint:usetesting // dozens of them: each goes at once
 				must(t, err)
 				must(t, crash.image.Materialise(top))
-				if dir := filepath.Join(top, "storage"); leftWithoutMarker(t, dir) {
+				if dir := filepath.Join(top, "storage"); len(leftWithoutMarker(t, dir)) > 0 {
 					states++
-					if err := noCancelledEnd(dir); err != nil {
+					if err := noCancelledEnd(dir, leftWithoutMarker(t, dir)); err != nil {
 						t.Errorf("%s: %v\n%s", crash.image.Model, err, journalUpTo(disk, crash.at))
 					}
 				}
@@ -64,26 +65,28 @@ func (s *play) submitFile(job string) {
 	})
 }
 
-// leftWithoutMarker reports whether a live operation has a record and no marker.
-func leftWithoutMarker(t *testing.T, dir string) bool {
+// leftWithoutMarker returns the live operations that have a record and no marker.
+func leftWithoutMarker(t *testing.T, dir string) (ids []statefs.ID) {
 	t.Helper()
 	records, err := filepath.Glob(filepath.Join(dir, "operations", "*", "*.json"))
 	must(t, err)
 	for _, file := range records {
 		data, err := os.ReadFile(file)
 		must(t, err)
-		markers, err := filepath.Glob(filepath.Join(dir, "jobs", strings.TrimSuffix(filepath.Base(file), ".json")+".*"))
+		id, err := statefs.ParseID(strings.TrimSuffix(filepath.Base(file), ".json"))
+		must(t, err)
+		markers, err := filepath.Glob(filepath.Join(dir, "jobs", id.String()+".*"))
 		must(t, err)
 		if len(markers) == 0 && strings.Contains(string(data), `"status":"queued"`) {
-			return true
+			ids = append(ids, id)
 		}
 	}
-	return false
+	return ids
 }
 
 // noCancelledEnd starts a daemon and returns an error if it publishes any end other than that of completed
-// work.
-func noCancelledEnd(dir string) (err error) {
+// work, or knows one of the given operations.
+func noCancelledEnd(dir string, unknown []statefs.ID) (err error) {
 	config := handlerConfig(dir)
 	serving := make(chan cli.Serving, 1)
 	config.Serving = func(s cli.Serving) { serving <- s }
@@ -108,6 +111,12 @@ func noCancelledEnd(dir string) (err error) {
 		return err
 	}
 	defer c.Close()
+	for _, id := range unknown {
+		_, err := c.Operation(ctx, id)
+		if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Status != http.StatusNotFound {
+			return fmt.Errorf("%s exists, or the answer is another one than 404: %w", id, err)
+		}
+	}
 	var ends []client.End
 	if err := eventually(func() (err error) { ends, _, err = c.Finished(ctx, 0, 0); return err }); err != nil {
 		return err
