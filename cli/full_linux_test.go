@@ -32,7 +32,7 @@ func TestPauseOnAFullDiskTookEffect(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s := serveOrderAt(t, filepath.Join(mount, "storage"))
+	s := serveOrderAt(t, filepath.Join(mount, "storage"), orderJobs)
 	id := s.submit("named", 0)
 	pid := s.awaitTrace(1)[0]
 	type answer struct {

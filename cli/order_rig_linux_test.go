@@ -138,42 +138,60 @@ steps: [{name: gate, approve: true}]
 type orderServer struct {
 	*testing.T
 	url, storage, trace string
+	args                []string
+	cmd                 *exec.Cmd
+	talk                *screen
 }
 
 func serveOrder(t *testing.T) *orderServer {
 	t.Helper()
-	return serveOrderAt(t, filepath.Join(t.TempDir(), "storage"))
+	return serveOrderAt(t, filepath.Join(t.TempDir(), "storage"), orderJobs)
 }
 
-func serveOrderAt(t *testing.T, storage string) *orderServer {
+func serveOrderAt(t *testing.T, storage, definitions string) *orderServer {
 	t.Helper()
 	dir := t.TempDir()
 	s := &orderServer{T: t, storage: storage, trace: filepath.Join(dir, "trace")}
 	jobs, config := filepath.Join(dir, "jobs"), filepath.Join(dir, "jobdir.yaml")
-	definitions := strings.ReplaceAll(orderJobs, "TRACE", strconv.Quote(s.trace))
+	definitions = strings.ReplaceAll(definitions, "TRACE", strconv.Quote(s.trace))
 	s.must(os.Mkdir(jobs, 0o750))
 	s.must(os.WriteFile(filepath.Join(jobs, "jobs.yaml"), []byte(definitions), 0o600))
 	s.must(os.WriteFile(config, []byte(orderConfig), 0o600))
-	args := []string{"serve", "--storage", s.storage, "--jobs", jobs, "--config", config, "--listen", "127.0.0.1:0"}
-	cmd := exec.Command("jobdir", args...)
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-	talk := newScreen()
-	cmd.Stderr = talk
-	s.must(cmd.Start())
+	s.args = []string{"serve", "--storage", s.storage, "--jobs", jobs, "--config", config, "--listen", "127.0.0.1:0"}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // if it has ended, Wait returns its status
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("daemon: %v\n%s", err, talk.text())
+		if s.cmd.ProcessState == nil {
+			_ = s.cmd.Process.Signal(syscall.SIGTERM) // if it has ended, Wait returns its status
+			if err := s.cmd.Wait(); err != nil {
+				t.Errorf("daemon: %v\n%s", err, s.talk.text())
+			}
 		}
 		endKeepers(t, s.storage)
 	})
-	talk.waitFor(t, "jobdir: serving", 1)
-	found := regexp.MustCompile(`serving (http://[\d.:]+)`).FindStringSubmatch(talk.text())
+	s.start()
+	return s
+}
+
+// start starts the daemon and returns when it serves.
+func (s *orderServer) start() {
+	s.Helper()
+	s.cmd = exec.Command("jobdir", s.args...)
+	s.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	s.talk = newScreen()
+	s.cmd.Stderr = s.talk
+	s.must(s.cmd.Start())
+	s.talk.waitFor(s.T, "jobdir: serving", 1)
+	found := regexp.MustCompile(`serving (http://[\d.:]+)`).FindStringSubmatch(s.talk.text())
 	if found == nil {
-		t.Fatalf("no address in %s", talk.text())
+		s.Fatalf("no address in %s", s.talk.text())
 	}
 	s.url = found[1]
-	return s
+}
+
+// kill ends the daemon with SIGKILL.
+func (s *orderServer) kill() {
+	s.Helper()
+	s.must(s.cmd.Process.Kill())
+	_ = s.cmd.Wait() // its status says that it was killed
 }
 
 func (s *orderServer) must(err error) {

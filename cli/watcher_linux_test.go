@@ -92,14 +92,14 @@ func serve(t *testing.T) (storage string) {
 // endKeepers ends the keepers of a storage with their commands, which would outlive the test.
 func endKeepers(t *testing.T, storage string) {
 	t.Helper()
-	locks := func() []string {
-		found, err := filepath.Glob(filepath.Join(storage, "keeper-*.lock"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return found
-	}
-	for _, lock := range locks() {
+	signalKeepers(t, storage, syscall.SIGTERM)
+	until(t, "the keepers have ended", func() bool { return len(keeperLocks(t, storage)) == 0 })
+}
+
+// signalKeepers sends a signal to the keepers of a storage.
+func signalKeepers(t *testing.T, storage string, signal syscall.Signal) {
+	t.Helper()
+	for _, lock := range keeperLocks(t, storage) {
 		text, err := os.ReadFile(lock)
 		if err != nil {
 			continue // it has just ended
@@ -108,9 +108,17 @@ func endKeepers(t *testing.T, storage string) {
 		if _, err := fmt.Sscan(string(text), &pid); err != nil {
 			t.Fatal(err)
 		}
-		_ = syscall.Kill(pid, syscall.SIGTERM) // it may have ended
+		_ = syscall.Kill(pid, signal) // it may have ended
 	}
-	until(t, "the keepers have ended", func() bool { return len(locks()) == 0 })
+}
+
+func keeperLocks(t *testing.T, storage string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(storage, "keeper-*.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 func exitCodeOf(t *testing.T, err error) int {

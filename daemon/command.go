@@ -168,6 +168,7 @@ func (r *run) startCommand(ctx context.Context, command *keeper.Command) (keeper
 	case err == nil:
 		return p, nil
 	case errors.Is(err, keeper.ErrKeeperDied), errors.Is(err, keeper.ErrNoKeeper) && ctx.Err() == nil:
+		r.gate.noteCutOff()
 		return nil, &workError{code: "keeper_died", err: err}
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

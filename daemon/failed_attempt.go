@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
@@ -27,7 +28,18 @@ type attemptOutcome struct {
 	restart               catalog.Restart // the job's rule for work that was cut off
 	attempts, maxAttempts int
 	partial               bool // only items failed, which does not make the operation failed
+	uncounted             bool // it was cut off while it was paused: neither a death nor an attempt
 	deaths, burst         int  // deaths counted for the crash limit, including this one, and the limit
+}
+
+// addDeath sets the deaths of the outcome to those in before and, if the run died and counts, its
+// own, and returns them.
+func (a *attemptOutcome) addDeath(before []time.Time, at time.Time, limit catalog.CrashLimit) []time.Time {
+	if deathCodes[a.code] && a.class != catalog.ClassWarn && !a.uncounted {
+		before = addDeath(before, at, limit)
+	}
+	a.deaths, a.burst = len(before), limit.Burst
+	return before
 }
 
 // usesRestartRule reports whether the job's restart rule decides instead of its retry rule: the
@@ -36,7 +48,8 @@ func (a attemptOutcome) usesRestartRule() bool { return cutOffCodes[a.code] && a
 
 // isAttempt reports whether the run counts as an attempt.
 func (a attemptOutcome) isAttempt() bool {
-	return (a.class != catalog.ClassWarn || a.partial) && (!a.usesRestartRule() || a.restart == catalog.RestartRetry)
+	return !a.uncounted && (a.class != catalog.ClassWarn || a.partial) &&
+		(!a.usesRestartRule() || a.restart == catalog.RestartRetry)
 }
 
 // nextCause returns the cause of the operation's next transition after a failed run. CauseRescued
@@ -62,7 +75,9 @@ func (a attemptOutcome) nextCause() statefs.Cause {
 }
 
 // crashLimitReached reports whether the work has died too often.
-func (a attemptOutcome) crashLimitReached() bool { return deathCodes[a.code] && a.deaths >= a.burst }
+func (a attemptOutcome) crashLimitReached() bool {
+	return deathCodes[a.code] && !a.uncounted && a.deaths >= a.burst
+}
 
 // crashed reports whether a person must act because the crash limit is reached.
 func (a attemptOutcome) crashed() bool {
@@ -74,24 +89,23 @@ func (a attemptOutcome) crashed() bool {
 // operation failed.
 func (d *Daemon) noteFailedAttempt(op *operation, err error, partial bool) statefs.Cause {
 	rec, r := op.rec, op.run
+	uncounted := r.gate.cutOffWhilePaused(rec.Error.Code) // classOf may change the code
 	r.class = r.classOf(rec, err)
 	limit, at := d.crashLimitOf(r.def), runEndedAt(r, d.owner.Now())
 	a := attemptOutcome{
 		code: rec.Error.Code, class: r.class, restart: r.def.Restart(), maxAttempts: r.def.Retry.MaxAttempts,
-		burst: limit.Burst, partial: partial,
+		partial: partial, uncounted: uncounted,
 	}
 	if at.Sub(runStartedAt(rec)) > limit.Within {
 		rec.Backoff = 0
 	}
-	if deathCodes[a.code] && a.class != catalog.ClassWarn {
-		rec.DiedAt = addDeath(rec.DiedAt, at, limit)
-	}
+	rec.DiedAt = a.addDeath(rec.DiedAt, at, limit)
 	if a.isAttempt() {
 		rec.Attempts++
 	} else if a.class == catalog.ClassWarn {
 		rec.Warnings++
 	}
-	a.attempts, a.deaths = rec.Attempts, len(rec.DiedAt)
+	a.attempts = rec.Attempts
 	cause := a.nextCause()
 	var said string
 	switch {

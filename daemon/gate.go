@@ -22,6 +22,7 @@ type gate struct {
 	waitingBetweenItems int           // goroutines that wait between items
 	openItems           int           // items that have begun and not ended
 	processes           map[keeper.Running]struct{}
+	cutOffPaused        bool       // work was cut off while a pause was requested
 	onStopped           func()     // called without the lock when the last part stops
 	onPauseChange       func(bool) // called with the lock when a pause is requested and when it is over
 }
@@ -52,8 +53,37 @@ func (g *gate) resume() {
 	g.wakeWaitersLocked()
 	g.notifyPauseLocked()
 	for p := range g.processes {
-		_ = p.Continue() // fails only if the process has just ended
+		if err := p.Continue(); errors.Is(err, keeper.ErrKeeperDied) || isCutOff(p) {
+			g.cutOffPaused = true // it died during the pause, and nothing has noticed yet
+		}
 	}
+}
+
+// noteCutOff notes that work was cut off: it counts as paused work if a pause is requested.
+func (g *gate) noteCutOff() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.noteCutOffLocked()
+}
+
+func (g *gate) noteCutOffLocked() { g.cutOffPaused = g.cutOffPaused || g.requested }
+
+// cutOffWhilePaused reports whether a run that failed with an error code was cut off while a pause was
+// requested.
+func (g *gate) cutOffWhilePaused(code string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cutOffPaused && cutOffCodes[code]
+}
+
+// isCutOff reports whether a process has ended without a result, because its keeper died for
+// example.
+func isCutOff(p keeper.Running) bool {
+	if !isClosed(p.Done()) {
+		return false
+	}
+	failed, ok := errors.AsType[*workError](exitError(p.Exit()))
+	return ok && cutOffCodes[failed.code]
 }
 
 // pauseRequested reports whether a pause is requested.
@@ -249,6 +279,9 @@ func (g *gate) kill(cause string) {
 // ended removes a process.
 func (g *gate) ended(p keeper.Running) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	delete(g.processes, p)
-	g.mu.Unlock()
+	if isCutOff(p) {
+		g.noteCutOffLocked()
+	}
 }

@@ -65,6 +65,7 @@ func itemsWork(ctx context.Context, r *run) error {
 	}
 	group.Wait()
 	if feed.err == nil && lost {
+		r.gate.noteCutOff()
 		return &workError{code: "lost", err: errItemsLost}
 	}
 	return feed.err

@@ -251,9 +251,9 @@ func (d *Daemon) adoptOptionalSteps(op *operation) error {
 		now := d.owner.Now()
 		at.EndedAt = &now
 		cause := steps.CauseCutOff
-		a := attemptOutcome{restart: catalog.RestartFail, code: cutOffCode}
+		a := attemptOutcome{restart: catalog.RestartFail, code: cutOffCode, uncounted: op.wasPaused()}
 		if work != nil {
-			a = d.noteOptionalAttempt(at, work, cutOffCode, "", now, false)
+			d.noteOptionalAttempt(at, work, &a, now)
 		}
 		if a.nextCause() != statefs.CauseRescued {
 			cause, at.ErrorCode, at.ErrorMessage = steps.CauseNeedsPerson, cutOffCode, cutOffText

@@ -103,8 +103,10 @@ func (d *Daemon) failOptionalStep(rec *statefs.Record, at *steps.Step, s *option
 	if r.exit != nil && r.exit.Code >= 0 {
 		view.ExitCode = &r.exit.Code
 	}
+	uncounted := r.gate.cutOffWhilePaused(view.Error.Code) // classOf may change the code
 	class := r.classOf(&view, failure)
-	a := d.noteOptionalAttempt(at, r.def, view.Error.Code, class, *at.EndedAt, partial)
+	a := attemptOutcome{code: view.Error.Code, class: class, partial: partial, uncounted: uncounted}
+	d.noteOptionalAttempt(at, r.def, &a, *at.EndedAt)
 	if a.nextCause() == statefs.CauseDone {
 		return steps.CauseDone
 	}
@@ -116,7 +118,7 @@ func (d *Daemon) failOptionalStep(rec *statefs.Record, at *steps.Step, s *option
 		return steps.CauseNeedsPerson
 	case a.nextCause() != statefs.CauseRescued:
 		return steps.CauseNeedsPerson
-	case !a.isAttempt() && class == "":
+	case !a.isAttempt() && class != catalog.ClassWarn:
 		at.ErrorCode, at.ErrorMessage = "", ""
 		return steps.CauseCutOff
 	}
@@ -126,27 +128,20 @@ func (d *Daemon) failOptionalStep(rec *statefs.Record, at *steps.Step, s *option
 	return steps.CauseRetryLater
 }
 
-// noteOptionalAttempt records in an optional step that its run failed or was cut off.
-func (d *Daemon) noteOptionalAttempt(at *steps.Step, def *catalog.Definition, code string, class catalog.Class,
-	ended time.Time, partial bool,
-) attemptOutcome {
+// noteOptionalAttempt records in an optional step that its run failed or was cut off, and completes
+// the outcome of the attempt.
+func (d *Daemon) noteOptionalAttempt(at *steps.Step, def *catalog.Definition, a *attemptOutcome, ended time.Time) {
 	limit := d.crashLimitOf(def)
-	a := attemptOutcome{
-		code: code, class: class, restart: def.Restart(), maxAttempts: def.Retry.MaxAttempts,
-		burst: limit.Burst, partial: partial,
-	}
+	a.restart, a.maxAttempts = def.Restart(), def.Retry.MaxAttempts
 	if at.StartedAt != nil && ended.Sub(*at.StartedAt) > limit.Within {
 		at.Backoff = 0
 	}
-	if deathCodes[code] && class != catalog.ClassWarn {
-		at.DiedAt = addDeath(at.DiedAt, ended, limit)
-	}
+	at.DiedAt = a.addDeath(at.DiedAt, ended, limit)
 	if a.isAttempt() {
 		at.Attempts++
 	}
-	a.attempts, a.deaths = at.Attempts, len(at.DiedAt)
-	if (a.isAttempt() || class == catalog.ClassWarn) && a.nextCause() != statefs.CauseDone {
+	a.attempts = at.Attempts
+	if (a.isAttempt() || a.class == catalog.ClassWarn) && a.nextCause() != statefs.CauseDone {
 		at.RedoFrom = at.Run + 1
 	}
-	return a
 }

@@ -25,11 +25,11 @@ func (d *Daemon) handleCutOff(op *operation) error {
 		if now.Sub(runStartedAt(rec)) > limit.Within {
 			rec.Backoff = 0
 		}
-		rec.DiedAt = addDeath(rec.DiedAt, now, limit)
 		a := attemptOutcome{
 			code: cutOffCode, restart: def.Restart(), attempts: rec.Attempts, maxAttempts: def.Retry.MaxAttempts,
-			deaths: len(rec.DiedAt), burst: limit.Burst,
+			uncounted: op.wasPaused(),
 		}
+		rec.DiedAt = a.addDeath(rec.DiedAt, now, limit)
 		if a.isAttempt() {
 			rec.Attempts++
 			a.attempts = rec.Attempts
@@ -54,6 +54,12 @@ func (d *Daemon) handleCutOff(op *operation) error {
 		return d.transition(op, cause)
 	}
 	return err
+}
+
+// wasPaused reports whether an operation was paused when the earlier daemon was gone: its work that
+// was cut off had stopped before.
+func (op *operation) wasPaused() bool {
+	return op.state == statefs.Paused || op.rec.Status == statefs.Paused
 }
 
 // giveUpCutOff ends an operation whose work was cut off and does not begin again, or leaves it to a

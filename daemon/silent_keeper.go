@@ -77,6 +77,7 @@ func (d *Daemon) afterKeepersSettle(do work) work {
 		}
 		commands := d.remainingCommands(r.id, d.listHeldCommands()[r.id], r.number, r.optionalStepName())
 		if len(commands) == 0 {
+			r.gate.noteCutOff()
 			_, err := keeper.EndMarked(context.WithoutCancel(ctx), r.marks(), r.grace, d.config.Keepers.PIDs()...)
 			return errors.Join(&workError{
 				code: "lost",
