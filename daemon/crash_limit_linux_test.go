@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -121,7 +122,7 @@ func TestCrashLimitSurvivesRestarts(t *testing.T) {
 	k.start()
 	rec := k.awaitRecord(id, statefs.FailedManual)
 	if rec.Run != 3 || rec.Attempts != 0 || rec.Error == nil || rec.Error.Code != "cut_off" ||
-		!strings.Contains(rec.Reason, "crash_limit") {
+		!strings.HasSuffix(rec.Error.Message, ": begins") || !strings.Contains(rec.Reason, "crash_limit") {
 		t.Errorf("run %d, attempts %d, error %+v, reason %q", rec.Run, rec.Attempts, rec.Error, rec.Reason)
 	}
 	wantDeaths(t, rec, 3)
@@ -145,7 +146,9 @@ func TestCrashesUseUpAttempts(t *testing.T) {
 	k.crashes(id, "begins\n", 2)
 	k.start()
 	rec := k.awaitRecord(id, statefs.Failed)
-	if rec.Run != 2 || rec.Attempts != 2 || rec.Error == nil || rec.Error.Code != "cut_off" {
+	if rec.Run != 2 || rec.Attempts != 2 || rec.Error == nil || rec.Error.Code != "cut_off" ||
+		!strings.HasSuffix(rec.Error.Message, "attempts (2) are used up: begins") ||
+		!strings.HasSuffix(rec.FailedAttempts[0].Message, "the machine stopped: begins") {
 		t.Errorf("run %d, attempts %d, error %+v", rec.Run, rec.Attempts, rec.Error)
 	}
 	wantDeaths(t, rec, 2)
@@ -182,15 +185,17 @@ func TestCrashLimitOfSteps(t *testing.T) {
 		child := k.child()
 		k.poll("both steps run", func() bool {
 			rec, err := k.tree.ReadRecord(id)
+			side, _ := os.ReadFile(k.tree.StepLogPath(id, "side"))
 			return err == nil && strings.Count(k.logNow(id), "begins\n") > before && rec.Steps[1].Status == "running" &&
-				rec.Steps[1].Run > 2*before
+				rec.Steps[1].Run > 2*before && strings.Count(string(side), "side\n") > before
 		})
 		k.crash(child)
 	}
 	k.start()
 	rec := k.awaitRecord(id, statefs.FailedManual)
 	wantDeaths(t, rec, 2)
-	if side := rec.Steps[1]; side.Status != "failed_manual" || len(side.DiedAt) != 2 || side.ErrorCode != "cut_off" {
+	if side := rec.Steps[1]; side.Status != "failed_manual" || len(side.DiedAt) != 2 || side.ErrorCode != "cut_off" ||
+		!strings.Contains(side.ErrorMessage, ": side; it died") {
 		t.Errorf("the optional step: %+v", side)
 	}
 }

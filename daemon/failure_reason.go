@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // lastLineLimit limits the command's last line in an error message, and nameLimit the name of an
@@ -24,6 +26,7 @@ const maxFailuresKept = 10
 // unexplainedCodes are the error codes that describe how a command ended but not why.
 var unexplainedCodes = map[string]bool{
 	"exit_code": true, "signal": true, "lost": true, "keeper_died": true, "timeout": true, "stalled": true,
+	"deadline_exceeded": true,
 }
 
 var (
@@ -46,6 +49,32 @@ func (r *run) lastLine() string {
 		return ""
 	}
 	return lastText(r.lastLines(), runBegins)
+}
+
+// cutOffMessage returns the error message of work that was cut off before this daemon began: text,
+// and the last non-empty line of the command if there is one. at is its step, nil for none.
+func cutOffMessage(owner *statefs.Owner, logger *slog.Logger, id statefs.ID, def *catalog.Definition, at *steps.Step,
+	text string,
+) string {
+	if def == nil || def.Work() != catalog.WorkRun {
+		return text
+	}
+	path, from := owner.LogPath(id), int64(0)
+	if at != nil {
+		from = at.LogFrom
+		if at.Log != "" {
+			path = owner.StepLogPath(id, at.Name)
+		}
+	}
+	return withLine(text, lastText(lastLines(logger, id, path, from), runBegins))
+}
+
+// withLine appends the last line of a command to an error message.
+func withLine(message, line string) string {
+	if line == "" {
+		return message
+	}
+	return message + ": " + line
 }
 
 // itemLastLine returns the last non-empty line of the command of a failed item.
@@ -107,8 +136,8 @@ func truncate(text string, limit int) string {
 // error pattern of the job has already chosen a line. before is the error before the patterns were
 // applied.
 func (r *run) addLastLine(rec *statefs.Record, failed, before *statefs.Fault, line string) *statefs.Fault {
-	if line != "" && unexplainedCodes[before.Code] && failed.Message == before.Message {
-		failed = &statefs.Fault{Code: failed.Code, Message: failed.Message + ": " + line}
+	if unexplainedCodes[before.Code] && failed.Message == before.Message {
+		failed = &statefs.Fault{Code: failed.Code, Message: withLine(failed.Message, line)}
 	}
 	addFailedAttempt(rec, statefs.FailedAttempt{
 		Run: r.number, Step: r.step.name(), Code: failed.Code,

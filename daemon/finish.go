@@ -168,7 +168,8 @@ func (d *Daemon) finishInterrupted(op *operation) error {
 	op.rec.Interrupts++
 	cutOffStep(op.rec, d.owner.Now())
 	if r.def.Restart() == catalog.RestartFail {
-		return d.failCutOff(op, statefs.CauseFailed, cutOffText+", and the job does not let it begin again")
+		message := withLine(cutOffText+", and the job does not let it begin again", r.lastLine())
+		return d.failCutOff(op, statefs.CauseFailed, message)
 	}
 	op.run = nil
 	if op.state == statefs.Running {

@@ -256,7 +256,8 @@ func (d *Daemon) adoptOptionalSteps(op *operation) error {
 			d.noteOptionalAttempt(at, work, &a, now)
 		}
 		if a.nextCause() != statefs.CauseRescued {
-			cause, at.ErrorCode, at.ErrorMessage = steps.CauseNeedsPerson, cutOffCode, cutOffText
+			cause, at.ErrorCode = steps.CauseNeedsPerson, cutOffCode
+			at.ErrorMessage = cutOffMessage(d.owner, d.logger, op.id(), work, at, cutOffText)
 		}
 		if a.crashed() {
 			at.ErrorMessage += "; " + crashText(d.crashLimitOf(work))

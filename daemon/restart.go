@@ -39,12 +39,12 @@ func (d *Daemon) handleCutOff(op *operation) error {
 			}
 			addFailedAttempt(rec, statefs.FailedAttempt{
 				Run: runNumber(rec), Step: step, Code: cutOffCode,
-				Message: cutOffText, At: now,
+				Message: cutOffMessage(d.owner, d.logger, rec.ID, def, rec.CurrentStep(), cutOffText), At: now,
 			})
 			redoFailed(rec)
 		}
 		if cause = a.nextCause(); cause != statefs.CauseRescued {
-			return d.giveUpCutOff(op, cause, a, limit)
+			return d.giveUpCutOff(op, cause, a, def, limit)
 		}
 	}
 	cutOffStep(rec, d.owner.Now())
@@ -64,7 +64,9 @@ func (op *operation) wasPaused() bool {
 
 // giveUpCutOff ends an operation whose work was cut off and does not begin again, or leaves it to a
 // person.
-func (d *Daemon) giveUpCutOff(op *operation, cause statefs.Cause, a attemptOutcome, limit catalog.CrashLimit) error {
+func (d *Daemon) giveUpCutOff(op *operation, cause statefs.Cause, a attemptOutcome, def *catalog.Definition,
+	limit catalog.CrashLimit,
+) error {
 	message := cutOffText
 	switch {
 	case cause == statefs.CauseNeedsPerson:
@@ -75,7 +77,7 @@ func (d *Daemon) giveUpCutOff(op *operation, cause statefs.Cause, a attemptOutco
 	default:
 		message += fmt.Sprintf(", and its attempts (%d) are used up", a.maxAttempts)
 	}
-	return d.failCutOff(op, cause, message)
+	return d.failCutOff(op, cause, cutOffMessage(d.owner, d.logger, op.id(), def, op.rec.CurrentStep(), message))
 }
 
 // failCutOff ends an operation that must not begin again, or leaves it to a person.

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -151,17 +154,19 @@ func (r *run) matchErrorPattern(rec *statefs.Record) catalog.Class {
 }
 
 // lastLines returns the last lines that the run wrote to its log.
-func (r *run) lastLines() []string {
-	f, err := statefs.OpenRegular(r.logPath())
-	if err != nil {
-		r.logger.Warn("the output of a failed command cannot be read", "id", r.id, "step", r.step.name(), "error", err)
-		return nil
+func (r *run) lastLines() []string { return lastLines(r.logger, r.id, r.logPath(), r.step.from) }
+
+// lastLines returns the last lines of a log that begins at from, nil if there is no log.
+func lastLines(logger *slog.Logger, id statefs.ID, path string, from int64) []string {
+	var data []byte
+	f, err := statefs.OpenRegular(path)
+	if err == nil {
+		from = max(from, logSize(path)-errorTail)
+		data, err = io.ReadAll(io.NewSectionReader(f, from, errorTail))
+		_ = f.Close() // opened for reading
 	}
-	defer func() { _ = f.Close() }() // opened for reading
-	from := max(r.step.from, logSize(r.logPath())-errorTail)
-	data, err := io.ReadAll(io.NewSectionReader(f, from, errorTail))
-	if err != nil {
-		r.logger.Warn("the output of a failed command cannot be read", "id", r.id, "step", r.step.name(), "error", err)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		logger.Warn("the output of a failed command cannot be read", "id", id, "log", path, "error", err)
 	}
 	var lines []string
 	for line := range bytes.Lines(data) {
