@@ -192,7 +192,9 @@ func TestStartsWaitForDescriptors(t *testing.T) {
 	if _, err := d.Submit(t.Context(), "t", "sleep", nil); err != nil {
 		t.Errorf("a submit while others wait for descriptors: %v", err)
 	}
-	if said := d.complaints(); len(said) != 1 || !strings.Contains(said[0], "level=WARN") {
+	if said := d.complaints(); len(said) != 1 || !strings.Contains(said[0], "level=WARN") ||
+		!strings.Contains(said[0], "queued operations wait for free file descriptors") ||
+		!strings.Contains(said[0], "the limit is 128, ") || !strings.Contains(said[0], "raise the limit (ulimit -n") {
 		t.Errorf("the daemon says:\n%s", d.said.text())
 	}
 	began := waiting[0]
