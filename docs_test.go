@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,10 +28,11 @@ func TestDecisionsAreNumbered(t *testing.T) {
 	}
 }
 
-// TestLinksBetweenPagesLead: a link from one page to a file of the tree leads to it, and "ADR 7" leads to decision 7.
+// TestLinksBetweenPagesLead: a link from one page to a file of the tree leads to it and to its heading, and "ADR 7"
+// leads to decision 7.
 func TestLinksBetweenPagesLead(t *testing.T) {
 	t.Parallel()
-	link := regexp.MustCompile(`\[([^\]]*)\]\(([^)#: ]+)(?:#[^)]*)?\)`)
+	link := regexp.MustCompile(`\[([^\]]*)\]\(([^)#: ]*)(?:#([^)]*))?\)`)
 	decision := regexp.MustCompile(`^ADR (\d+)$`)
 	seen := 0
 	for _, name := range tracked(t) {
@@ -40,8 +42,13 @@ func TestLinksBetweenPagesLead(t *testing.T) {
 		for _, m := range link.FindAllStringSubmatch(read(t, name), -1) {
 			seen++
 			target := path.Join(path.Dir(name), m[2])
+			if m[2] == "" {
+				target = name
+			}
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: the link %s leads nowhere", name, m[0])
+			} else if m[3] != "" && !slices.Contains(anchors(read(t, target)), m[3]) {
+				t.Errorf("%s: %s has no heading for the link %s", name, target, m[0])
 			}
 			if n := decision.FindStringSubmatch(m[1]); n != nil && !strings.HasPrefix(path.Base(target),
 				strings.Repeat("0", 4-len(n[1]))+n[1]+"-") {
@@ -52,4 +59,18 @@ func TestLinksBetweenPagesLead(t *testing.T) {
 	if seen < 20 {
 		t.Errorf("only %d links were found", seen)
 	}
+}
+
+// anchors are the names by which links lead to the headings of a page, as GitHub makes them.
+func anchors(page string) (names []string) {
+	noise := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	for i, part := range strings.Split(page, "```") {
+		for line := range strings.Lines(part) {
+			if title := strings.TrimLeft(line, "#"); i%2 == 0 && title != line && strings.HasPrefix(title, " ") {
+				title = strings.ToLower(noise.ReplaceAllString(strings.TrimSpace(title), ""))
+				names = append(names, strings.ReplaceAll(title, " ", "-"))
+			}
+		}
+	}
+	return names
 }
