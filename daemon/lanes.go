@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/breaker"
@@ -196,7 +197,7 @@ func (l *lanes) reopen(ctx context.Context) error {
 			l.reconcile()
 			return nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return err
 		}
 		select {

@@ -86,7 +86,7 @@ func (t *Tree) dropBatch(first ID) error {
 
 // batches returns the list files in taken/ that have the suffix.
 func (o *Owner) batches(suffix string) ([]fs.DirEntry, error) {
-	entries, err := fs.ReadDir(o.root.FS(), takenDir)
+	entries, err := readFolder(o.root, takenDir)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", takenDir, err)
 	}
@@ -165,7 +165,7 @@ func (o *Owner) RecoverBatches() (made int, err error) {
 			list, err := o.readBatch(file.Name())
 			if _, corrupt := errors.AsType[*CorruptError](err); corrupt {
 				// Without power durability, a power cut can leave such a file.
-				if err := o.quarantine(path.Join(takenDir, file.Name()), err.Error()); err != nil {
+				if err := o.files.corrupt.move(path.Join(takenDir, file.Name()), err.Error()); err != nil {
 					return made, err
 				}
 				continue

@@ -7,45 +7,66 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-func (t *Tree) quarantine(name, reason string) error {
-	_, err := t.moveToCorrupt(t.root.Rename, name, reason)
+// corruptFolder moves wrong files to corrupt/, with the reason beside each. It deletes nothing.
+type corruptFolder struct {
+	dir     string   // absolute path of the storage directory
+	root    *os.Root // of dir
+	reasons *files   // writes in corrupt/, because a file may be in the place of tmp/
+	options *Options
+	owned   atomic.Bool // this process holds the lock of the storage
+	folders sync.Mutex  // held while a folder takes the place of a file
+	changed func()      // called after a folder took the place of a file
+}
+
+// move moves a file of the storage. A missing file is not an error.
+func (c *corruptFolder) move(name, reason string) error {
+	_, err := c.moveBy(c.root.Rename, name, reason)
 	return err
 }
 
-// moveToCorrupt moves or links a file into corrupt/ and returns its name there once it has one.
-func (t *Tree) moveToCorrupt(rename func(from, to string) error, name, reason string) (target string, err error) {
-	if err := MakeFolder(filepath.Join(t.dir, corruptDir)); err != nil {
+// moveBy moves or links a file into corrupt/ and returns its name there once it has one.
+func (c *corruptFolder) moveBy(rename func(from, to string) error, name, reason string) (target string, err error) {
+	err = c.replaceByFolder(corruptDir)
+	if err == nil {
+		err = MakeFolder(filepath.Join(c.dir, corruptDir))
+	}
+	if err != nil {
 		return "", fmt.Errorf("move %s to %s: %w", name, corruptDir, err)
 	}
-	now := t.options.Now()
-	target, err = t.corruptName(now, path.Base(name))
+	now := c.options.Now()
+	target, err = c.freeName(now, path.Base(name))
 	if err != nil {
 		return "", err
 	}
 	if err := rename(name, target); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
+		if isMissing(err) {
 			return "", nil
 		}
 		return "", fmt.Errorf("move %s to %s: %w", name, corruptDir, err)
 	}
 	note := fmt.Sprintf("%s\n%q: %s\n", now.Format(StampFormat), name, reason)
-	return target, t.files.replaceUnsynced(target+".reason", []byte(note))
+	return target, c.reasons.create(target+".reason", []byte(note), false)
 }
 
-// corruptName returns a free name in corrupt/. A file name that would be too long is cut; the
-// reason file holds the whole one.
-func (t *Tree) corruptName(now time.Time, base string) (string, error) {
+// freeName returns a free name in corrupt/. A file name that would be too long is cut; the reason
+// file holds the whole one.
+func (c *corruptFolder) freeName(now time.Time, base string) (string, error) {
 	base = base[:min(len(base), 200)]
 	for n := 1; ; n++ {
 		name := path.Join(corruptDir, fmt.Sprintf("%s_%s", now.Format("2006-01-02T15-04-05.000000"), base))
 		if n > 1 {
 			name += fmt.Sprintf(".%d", n)
 		}
-		_, err := t.root.Lstat(name)
+		_, err := c.root.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return name, nil
 		}
@@ -57,10 +78,10 @@ func (t *Tree) corruptName(now time.Time, base string) (string, error) {
 
 // clearReservedNames moves files of the wrong kind from the names that the daemon opens, so that
 // they cannot keep it from starting.
-func (t *Tree) clearReservedNames() error {
-	entries, err := os.ReadDir(t.dir)
+func (c *corruptFolder) clearReservedNames() error {
+	entries, err := os.ReadDir(c.dir)
 	if err != nil {
-		return fmt.Errorf("list %s: %w", t.dir, err)
+		return fmt.Errorf("list %s: %w", c.dir, err)
 	}
 	for _, entry := range entries {
 		name := entry.Name()
@@ -73,7 +94,7 @@ func (t *Tree) clearReservedNames() error {
 		default:
 			continue
 		}
-		if err := t.clearName(name); err != nil {
+		if err := c.clearName(name); err != nil {
 			return err
 		}
 	}
@@ -82,28 +103,28 @@ func (t *Tree) clearReservedNames() error {
 
 // clearName moves whatever has the name of a regular file and is not one to corrupt/. It never
 // follows a link.
-func (t *Tree) clearName(name string) error { return t.clearBy(t.quarantine, name) }
+func (c *corruptFolder) clearName(name string) error { return c.clearBy(c.move, name) }
 
 // clearForRename is clearName before a rename to the name. The old file keeps its name until the
 // rename, unless it is a folder, which a rename cannot replace: without a record, a marker would
 // have no operation.
-func (t *Tree) clearForRename(name string) error { return t.clearBy(t.quarantineCopy, name) }
+func (c *corruptFolder) clearForRename(name string) error { return c.clearBy(c.link, name) }
 
-// quarantineCopy is quarantine by a hard link.
-func (t *Tree) quarantineCopy(name, reason string) error {
-	if info, err := t.root.Lstat(name); err != nil || info.IsDir() { // a folder cannot have a second name
-		return t.quarantine(name, reason)
+// link is move by a hard link.
+func (c *corruptFolder) link(name, reason string) error {
+	if info, err := c.root.Lstat(name); err != nil || info.IsDir() { // a folder cannot have a second name
+		return c.move(name, reason)
 	}
-	target, err := t.moveToCorrupt(t.root.Link, name, reason)
+	target, err := c.moveBy(c.root.Link, name, reason)
 	if err != nil && target != "" {
-		_ = t.root.Remove(target) // a retry links it again
+		_ = c.root.Remove(target) // a retry links it again
 	}
 	return err
 }
 
-func (t *Tree) clearBy(move func(name, reason string) error, name string) error {
-	info, err := os.Lstat(filepath.Join(t.dir, name))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() {
+func (c *corruptFolder) clearBy(move func(name, reason string) error, name string) error {
+	info, err := os.Lstat(filepath.Join(c.dir, name))
+	if isMissing(err) || err == nil && info.Mode().IsRegular() {
 		return nil
 	}
 	if err != nil {
@@ -111,8 +132,143 @@ func (t *Tree) clearBy(move func(name, reason string) error, name string) error 
 	}
 	reason := fmt.Sprintf("it is a %s, and a file has its place here", fileKind(info.Mode()))
 	err = move(name, reason)
-	if err == nil && t.options.Cleared != nil {
-		t.options.Cleared(name, reason)
+	if err == nil {
+		c.report(name, reason)
 	}
 	return err
+}
+
+func (c *corruptFolder) report(name, reason string) {
+	if c.options.Cleared != nil {
+		c.options.Cleared(name, reason)
+	}
+}
+
+// makeFolder creates a folder of the storage and its parents if they are missing. A file in the
+// place of one of them is moved to corrupt/. The error is a *LockedError if a daemon holds the
+// storage: its next sweep moves the file.
+func (c *corruptFolder) makeFolder(name string) error {
+	for i := range name + "/" {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		if err := c.clearFolder(name[:i]); err != nil {
+			return err
+		}
+	}
+	return MakeFolder(filepath.Join(c.dir, name))
+}
+
+// clearFolders moves files in the place of events/ and of day folders to corrupt/.
+func (c *corruptFolder) clearFolders() error {
+	errs := []error{c.clearFolder(eventsDir)}
+	for _, parent := range []string{operationsDir, keysDir} {
+		entries, err := readFolder(c.root, parent)
+		errs = append(errs, err)
+		for _, entry := range entries {
+			if !entry.IsDir() && dayPattern.MatchString(entry.Name()) {
+				errs = append(errs, c.clearFolder(path.Join(parent, entry.Name())))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// clearFolder makes a folder in the place of a file, under the lock of the storage: otherwise the
+// folder that another process has just made could be moved.
+func (c *corruptFolder) clearFolder(name string) error {
+	if info, err := os.Lstat(filepath.Join(c.dir, name)); err != nil || !isWrongFolder(info) {
+		return nil //nolint:nilerr // whoever needs the folder gets the error
+	}
+	if c.owned.Load() {
+		c.folders.Lock()
+		defer c.folders.Unlock()
+		return c.replaceByFolder(name)
+	}
+	l := c.newLock()
+	held, err := l.lockNamed()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		pid, _ := readLock(l.path)
+		return &LockedError{Dir: c.dir, PID: pid}
+	}
+	if err != nil {
+		return err
+	}
+	err = c.replaceByFolder(name)
+	return errors.Join(err, flock(held, unix.LOCK_UN), held.Close())
+}
+
+// isWrongFolder reports whether a file in the place of a folder is moved to corrupt/. A link may
+// lead to another disk, so it stays.
+func isWrongFolder(info fs.FileInfo) bool { return !info.IsDir() && info.Mode()&fs.ModeSymlink == 0 }
+
+func (c *corruptFolder) replaceByFolder(name string) error {
+	at := filepath.Join(c.dir, name)
+	info, err := os.Lstat(at)
+	if isMissing(err) || err == nil && !isWrongFolder(info) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look at %s: %w", name, err)
+	}
+	reason := fmt.Sprintf("it is a %s, and a folder has its place here", fileKind(info.Mode()))
+	rename := c.root.Rename
+	if name == corruptDir { // it cannot be moved into itself
+		other := fmt.Sprintf("%s-%d", corruptDir, c.options.Now().UnixNano())
+		if err := c.root.Rename(name, other); err != nil {
+			return err
+		}
+		rename = func(_, to string) error { return c.root.Rename(other, to) }
+	}
+	if _, err := c.moveBy(rename, name, reason); err != nil {
+		return err
+	}
+	if err := MakeFolder(at); err != nil {
+		return err
+	}
+	c.changed()
+	c.report(name, reason)
+	parent, err := openSyncFolder(filepath.Dir(at), c.options.Durability)
+	if err != nil {
+		return err
+	}
+	return errors.Join(parent.sync(), parent.close())
+}
+
+// isMissing reports whether a file does not exist: it has no name, or a file is in the place of its
+// folder.
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
+
+// openFolder opens a folder for reading. Anything else in its place counts as missing; a fifo does
+// not block.
+func openFolder(root *os.Root, name string) (*os.File, error) {
+	return asMissing(root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0))
+}
+
+func asMissing(f *os.File, err error) (*os.File, error) {
+	if failed, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, unix.ENOTDIR) {
+		err = &fs.PathError{Op: failed.Op, Path: failed.Path, Err: fs.ErrNotExist}
+	}
+	return f, err
+}
+
+// readFolder lists a folder like fs.ReadDir, and opens it like openFolder.
+func readFolder(root *os.Root, name string) ([]fs.DirEntry, error) {
+	return readFolderFrom(openFolder(root, name))
+}
+
+// ReadFolder lists a folder like os.ReadDir. Anything else in its place counts as missing; a fifo
+// does not block.
+func ReadFolder(name string) ([]fs.DirEntry, error) {
+	return readFolderFrom(asMissing(os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)))
+}
+
+func readFolderFrom(f *os.File, err error) ([]fs.DirEntry, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	entries, err := f.ReadDir(-1)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"path/filepath"
 	"sync/atomic"
 	"syscall"
 
@@ -26,12 +25,18 @@ type dayFolder struct {
 // day returns the folder of a day and creates it if it is missing.
 func (t *Tree) day(day string) (*dayFolder, error) {
 	t.daysMu.Lock()
+	folder := t.days[day]
+	t.daysMu.Unlock()
+	if folder != nil {
+		return folder, nil
+	}
+	if err := t.files.corrupt.makeFolder(path.Join(operationsDir, day)); err != nil {
+		return nil, fmt.Errorf("make the folder of the day: %w", err)
+	}
+	t.daysMu.Lock()
 	defer t.daysMu.Unlock()
 	if folder := t.days[day]; folder != nil {
 		return folder, nil
-	}
-	if err := MakeFolder(filepath.Join(t.dir, operationsDir, day)); err != nil {
-		return nil, fmt.Errorf("make the folder of the day: %w", err)
 	}
 	if len(t.days) >= maxOpenDays {
 		// Other goroutines may be about to sync one of these folders, and closing it would fail
@@ -55,7 +60,7 @@ func (t *Tree) readDay(day string) *dayFolder {
 }
 
 func (t *Tree) openDayLocked(day string) (*dayFolder, error) {
-	f, err := t.root.Open(path.Join(operationsDir, day)) // a Root: a symbolic link cannot lead outside
+	f, err := openFolder(t.root, path.Join(operationsDir, day)) // a Root: a symbolic link cannot lead outside
 	if err != nil {
 		return nil, fmt.Errorf("open the folder of the day: %w", err)
 	}
@@ -189,7 +194,7 @@ func (t *Tree) checkNoRecord(id ID) error {
 	switch {
 	case err == nil:
 		return fs.ErrExist
-	case errors.Is(err, fs.ErrNotExist):
+	case isMissing(err):
 		return nil
 	}
 	return err

@@ -33,7 +33,7 @@ func (t *Tree) requestOnFullDisk(name string) error {
 // time.
 func (w *files) link(from, name string, modified time.Time) error {
 	source, target := filepath.Join(w.dir, from), filepath.Join(w.dir, name)
-	err := w.persist(func() error {
+	err := w.persist(name, func() error {
 		temp := filepath.Join(w.tmp, "link-"+path.Base(name))
 		if err := os.Link(source, temp); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

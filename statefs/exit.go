@@ -62,7 +62,7 @@ func (e *Exits) Write(name string, report []byte, durable bool) error {
 // its reports are obsolete.
 func (e *Exits) Removed(name string) bool {
 	_, err := os.Lstat(filepath.Join(e.files.dir, filepath.Dir(name)))
-	return errors.Is(err, fs.ErrNotExist)
+	return isMissing(err)
 }
 
 // Remove removes a report. A missing report is not an error.

@@ -20,7 +20,8 @@ func (e *FolderGoneError) Error() string {
 func (*FolderGoneError) Unwrap() error { return fs.ErrNotExist }
 
 // RestoreFolders creates removed folders of the storage that the daemon does not keep open, and
-// returns their names. For the open ones the error is a *FolderGoneError. The watch checks jobs/.
+// returns their names. It moves files in the place of folders to corrupt/. For the open ones the
+// error is a *FolderGoneError. The watch checks jobs/.
 func (o *Owner) RestoreFolders() (made []string, err error) {
 	for _, held := range []struct {
 		name   string
@@ -37,19 +38,21 @@ func (o *Owner) RestoreFolders() (made []string, err error) {
 	}
 	for _, name := range []string{newDir, lanesDir, schedulesDir, definitionsDir, corruptDir, keysDir, tmpDir} {
 		path := filepath.Join(o.dir, name)
-		if _, err := os.Lstat(path); err == nil {
-			continue // if it is not a folder, its next use fails
-		}
-		if err := MakeFolder(path); err != nil {
+		_, missing := os.Lstat(path)
+		if err := o.files.corrupt.makeFolder(name); err != nil {
 			return made, fmt.Errorf("make %s again: %w", path, err)
+		}
+		if missing == nil {
+			continue
 		}
 		made = append(made, name)
 		if name == definitionsDir {
 			o.storedDefinitions.Clear() // so that the next submit stores its definition again
 		}
 	}
+	err = o.files.corrupt.clearFolders()
 	o.forgetDays()
-	return made, nil
+	return made, err
 }
 
 // forgetDays forgets the open folders of days that were removed or replaced, so that the next

@@ -47,7 +47,7 @@ var dayPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}$`)
 
 // Days returns the days that have a folder in operations/, the newest first.
 func (t *Tree) Days() ([]string, error) {
-	entries, err := fs.ReadDir(t.root.FS(), operationsDir)
+	entries, err := readFolder(t.root, operationsDir)
 	if err != nil {
 		return nil, fmt.Errorf("list the days of the history: %w", err)
 	}
@@ -75,7 +75,7 @@ type DayFiles struct {
 // ListDay lists the folder of a day and opens no file in it. A missing folder counts as empty.
 func (t *Tree) ListDay(day string) (DayFiles, error) {
 	var files DayFiles
-	folder, err := t.root.Open(path.Join(operationsDir, day))
+	folder, err := openFolder(t.root, path.Join(operationsDir, day))
 	if errors.Is(err, fs.ErrNotExist) {
 		return files, nil
 	}
@@ -163,10 +163,10 @@ func (o *Owner) Delete(day string, ids []ID) error {
 	var errs []error
 	for _, id := range ids {
 		err := o.root.Rename(dayFile(id, ".json"), dayFile(id, deletedSuffix))
-		if err != nil && o.clearName(dayFile(id, deletedSuffix)) == nil { // a folder cannot be replaced
+		if err != nil && o.files.corrupt.clearName(dayFile(id, deletedSuffix)) == nil { // a folder cannot be replaced
 			err = o.root.Rename(dayFile(id, ".json"), dayFile(id, deletedSuffix))
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !isMissing(err) {
 			errs = append(errs, fmt.Errorf("delete %s: %w", id, err))
 		}
 	}
@@ -189,7 +189,7 @@ func (o *Owner) removeFiles(day string, ids []ID) error {
 		those[id.text] = true
 	}
 	folder := path.Join(operationsDir, day)
-	entries, err := fs.ReadDir(o.root.FS(), folder)
+	entries, err := readFolder(o.root, folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("delete operations of %s: %w", day, err)
 	}

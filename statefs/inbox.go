@@ -60,7 +60,7 @@ func StraySubmission(file string) string {
 // StraySubmissions returns the files of new/ that look like submissions and are not, with the
 // reason for each.
 func (o *Owner) StraySubmissions() (map[string]string, error) {
-	entries, err := fs.ReadDir(o.root.FS(), newDir)
+	entries, err := readFolder(o.root, newDir)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", newDir, err)
 	}
@@ -120,7 +120,7 @@ func (t *Tree) syncNew() error { return t.syncFolderOf(newDir) }
 func (o *Owner) Submissions() ([]string, error) { return o.submissionsIn(newDir) }
 
 func (o *Owner) submissionsIn(folder string) ([]string, error) {
-	entries, err := fs.ReadDir(o.root.FS(), folder)
+	entries, err := readFolder(o.root, folder)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", folder, err)
 	}
@@ -171,7 +171,7 @@ func (o *Owner) TakeSubmission(name string) error {
 }
 
 func (o *Owner) removeAnswer(file string) error {
-	if err := o.root.Remove(path.Join(newDir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := o.root.Remove(path.Join(newDir, file)); err != nil && !isMissing(err) {
 		return err
 	}
 	return nil
@@ -227,7 +227,7 @@ func (o *Owner) AcceptSubmission(name string, ids []ID) error {
 	if err := o.answerSubmission(name, acceptedSuffix, rejectedSuffix, text.String()); err != nil {
 		return err
 	}
-	if err := o.root.Remove(path.Join(takenDir, name+submissionSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := o.root.Remove(path.Join(takenDir, name+submissionSuffix)); err != nil && !isMissing(err) {
 		return fmt.Errorf("forget the submission %s: %w", name, err)
 	}
 	return o.takenSync.sync()
@@ -244,7 +244,7 @@ func (o *Owner) RejectSubmission(name string, taken bool, why string) error {
 	if taken {
 		folder = takenDir
 	}
-	if err := o.quarantine(path.Join(folder, name+submissionSuffix), why); err != nil {
+	if err := o.files.corrupt.move(path.Join(folder, name+submissionSuffix), why); err != nil {
 		return err
 	}
 	return errors.Join(o.takenSync.sync(), o.syncNew())
@@ -279,7 +279,7 @@ func (o *Owner) answerSubmission(name, suffix, other, text string) error {
 // SweepAnswers removes answers that have been in new/ for a week, and waiting notes whose
 // submission is gone.
 func (o *Owner) SweepAnswers() error {
-	entries, err := fs.ReadDir(o.root.FS(), newDir)
+	entries, err := readFolder(o.root, newDir)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", newDir, err)
 	}
@@ -297,7 +297,7 @@ func (o *Owner) SweepAnswers() error {
 func (o *Owner) isOldAnswer(file string, written time.Time) bool {
 	if name, waiting := strings.CutSuffix(file, waitingSuffix); waiting {
 		_, err := o.root.Lstat(path.Join(takenDir, name+submissionSuffix))
-		return errors.Is(err, fs.ErrNotExist)
+		return isMissing(err)
 	}
 	answer := strings.HasSuffix(file, acceptedSuffix) || strings.HasSuffix(file, rejectedSuffix)
 	return answer && o.options.Now().Sub(written) >= answerRetention

@@ -91,7 +91,7 @@ func (t *Tree) copyItems(old *Record, to string, from ...string) error {
 // nothing is stored.
 func (w *files) fill(name string, write func(io.Writer) (bool, error)) error {
 	target := filepath.Join(w.dir, name)
-	return w.persist(func() error {
+	return w.persist(name, func() error {
 		f, err := renameio.NewPendingFile(target, renameio.WithTempDir(w.tmp), renameio.WithPermissions(fileMode),
 			renameio.IgnoreUmask())
 		if err != nil {

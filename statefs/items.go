@@ -30,7 +30,7 @@ func (t *Tree) readItemsOf(id ID, name string, each func(line []byte) error) err
 		return nil
 	}
 	if errors.Is(err, ErrIrregular) { // as if the file did not exist
-		return t.clearName(name)
+		return t.files.corrupt.clearName(name)
 	}
 	if err != nil {
 		return fmt.Errorf("read the item results of %s: %w", id, err)

@@ -91,7 +91,7 @@ func (k *keyFolders) folder(t *Tree, day string) (*syncFolder, error) {
 			}
 		}
 	}
-	if err := MakeFolder(at); err != nil {
+	if err := t.files.corrupt.makeFolder(path.Join(keysDir, day)); err != nil {
 		return nil, err
 	}
 	opened, err := openSyncFolder(at, t.options.Durability)
@@ -144,7 +144,7 @@ func (t *Tree) KeyClaim(key string, since time.Time) (*KeyClaim, error) {
 
 // SweepKeys removes the claims of all days that ended before a time.
 func (o *Owner) SweepKeys(before time.Time) error {
-	entries, err := fs.ReadDir(o.root.FS(), keysDir)
+	entries, err := readFolder(o.root, keysDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -15,7 +15,7 @@ func (t *Tree) LanesDir() string { return filepath.Join(t.dir, lanesDir) }
 // LaneFiles lists the files of lanes/ that control something, and the stray names that look as if
 // they should.
 func (t *Tree) LaneFiles() (files []LaneFile, odd []string, err error) {
-	entries, err := fs.ReadDir(t.root.FS(), lanesDir)
+	entries, err := readFolder(t.root, lanesDir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list %s: %w", lanesDir, err)
 	}

@@ -2,9 +2,7 @@ package statefs
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"strings"
 	"time"
@@ -55,7 +53,7 @@ func (t *Tree) LaneTimes(lane string, note LaneTimesKind) []time.Time {
 func (o *Owner) SetLaneTimes(lane string, note LaneTimesKind, times []time.Time) error {
 	name := path.Join(lanesDir, lane+string(note))
 	if len(times) == 0 {
-		if err := o.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := o.root.Remove(name); err != nil && !isMissing(err) {
 			return fmt.Errorf("forget the times of a lane: %w", err)
 		}
 		return nil

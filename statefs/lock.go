@@ -70,7 +70,7 @@ func (t *Tree) lock() (l *lock, err error) {
 }
 
 func (t *Tree) tryLock() (*lock, error) {
-	l := &lock{path: filepath.Join(t.dir, lockFile), clear: func() error { return t.clearName(lockFile) }}
+	l := t.files.corrupt.newLock()
 	var err error
 	if l.folder, err = os.Open(t.JobsDir()); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", t.JobsDir(), err)
@@ -95,6 +95,11 @@ func (t *Tree) tryLock() (*lock, error) {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w; %s", l.path, err, adviceFor(err)), l.release())
 	}
 	return l, nil
+}
+
+// newLock returns the lock of the storage, which is not taken yet.
+func (c *corruptFolder) newLock() *lock {
+	return &lock{path: filepath.Join(c.dir, lockFile), clear: func() error { return c.clearName(lockFile) }}
 }
 
 // unlockable reports whether err means that a folder cannot be locked on this file system: NFS

@@ -136,7 +136,7 @@ type OutboxFiles struct {
 // Outbox lists the entries in the order of their names.
 func (t *Tree) Outbox() (OutboxFiles, error) {
 	var files OutboxFiles
-	entries, err := fs.ReadDir(t.root.FS(), outboxDir)
+	entries, err := readFolder(t.root, outboxDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return files, fmt.Errorf("list %s: %w", outboxDir, err)
 	}
@@ -285,5 +285,5 @@ func (o *Owner) QuarantineEntry(name EntryName, manual bool, reason string) erro
 	if manual {
 		suffix = entryManual
 	}
-	return o.quarantine(name.file(suffix), reason)
+	return o.files.corrupt.move(name.file(suffix), reason)
 }

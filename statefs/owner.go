@@ -36,7 +36,8 @@ func Own(t *Tree) (*Owner, error) {
 		return nil, err
 	}
 	o := &Owner{Tree: t, held: held}
-	if err := t.clearReservedNames(); err != nil {
+	t.files.corrupt.owned.Store(true)
+	if err := errors.Join(t.files.corrupt.clearReservedNames(), t.files.corrupt.clearFolders()); err != nil {
 		return nil, errors.Join(err, o.Release())
 	}
 	if o.takenSync, err = openSyncFolder(filepath.Join(t.dir, takenDir), t.options.Durability); err != nil {
@@ -62,6 +63,7 @@ func Own(t *Tree) (*Owner, error) {
 // Release releases the lock.
 func (o *Owner) Release() error {
 	o.live.setOwned(false)
+	o.files.corrupt.owned.Store(false)
 	o.handover.reset(false)
 	o.outbox.mu.Lock()
 	closed := []error{o.outbox.close()}
@@ -80,7 +82,7 @@ func (o *Owner) Release() error {
 func (o *Owner) RestoreLock() (made bool, err error) { return o.held.restore() }
 
 func (o *Owner) emptyTemp() error {
-	entries, err := fs.ReadDir(o.root.FS(), tmpDir)
+	entries, err := readFolder(o.root, tmpDir)
 	if err != nil {
 		return fmt.Errorf("empty %s: %w", tmpDir, err)
 	}
@@ -235,7 +237,7 @@ func (o *Owner) removeEmpty(name string) error {
 	if err == nil {
 		err = o.root.Remove(name)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if isMissing(err) {
 		return nil
 	}
 	return err
@@ -271,7 +273,7 @@ func (o *Owner) appendTo(name string, access int) (*os.File, error) {
 	f, err := open()
 	if info, odd := os.Lstat(name); err != nil && odd == nil && !info.Mode().IsRegular() {
 		relative, _ := filepath.Rel(o.dir, name)
-		if err := o.clearName(relative); err != nil {
+		if err := o.files.corrupt.clearName(relative); err != nil {
 			return nil, err
 		}
 		f, err = open()
@@ -291,7 +293,7 @@ func (o *Owner) WriteProgress(id ID, p Progress) error {
 // Quarantine moves a file of jobs/ to corrupt/ with the reason beside it. Files in corrupt/ are
 // never deleted.
 func (o *Owner) Quarantine(file, reason string) error {
-	return o.quarantine(path.Join(jobsDir, file), reason)
+	return o.files.corrupt.move(path.Join(jobsDir, file), reason)
 }
 
 // QuarantineRecord links an unreadable record into corrupt/ before another one is written. The
@@ -302,7 +304,7 @@ func (o *Owner) QuarantineRecord(id ID, reason string) error {
 	if info, err := o.root.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		return nil
 	}
-	return o.quarantineCopy(name, reason)
+	return o.files.corrupt.link(name, reason)
 }
 
 // LiveList returns the live IDs of the cached list, to find records whose marker is gone.

@@ -262,7 +262,7 @@ func (t *Tree) publishMarker(rec *Record) error {
 func (t *Tree) withdraw(recs []*Record) {
 	for _, rec := range recs {
 		t.handover.take(rec.ID)
-		if err := t.root.Remove(dayFile(rec.ID, ".json")); err == nil || errors.Is(err, fs.ErrNotExist) {
+		if err := t.root.Remove(dayFile(rec.ID, ".json")); err == nil || isMissing(err) {
 			_ = t.root.Remove(dayFile(rec.ID, itemsSuffix)) // the inherited items
 		}
 	}

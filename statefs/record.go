@@ -477,6 +477,9 @@ var ErrIrregular = errors.New("not a regular file")
 // between. O_NONBLOCK keeps a fifo from blocking.
 func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	before, err := root.Lstat(name)
+	if isMissing(err) { // also below a file in the place of a folder
+		err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
 	if err != nil {
 		return nil, nil, err
 	}

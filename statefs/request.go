@@ -265,7 +265,7 @@ func (o *Owner) Drop(taken TakenRequest) error {
 // RestoreTaken moves every request that an earlier daemon had taken back into jobs/, unless the
 // same or the opposite request was made since. It returns how many it moved.
 func (o *Owner) RestoreTaken() (int, error) {
-	entries, err := fs.ReadDir(o.root.FS(), takenDir)
+	entries, err := readFolder(o.root, takenDir)
 	if err != nil {
 		return 0, fmt.Errorf("read %s: %w", takenDir, err)
 	}
@@ -280,7 +280,7 @@ func (o *Owner) RestoreTaken() (int, error) {
 		}
 		name, ok := ParseName(entry.Name())
 		if !ok || name.Action == "" || !entry.Type().IsRegular() {
-			if err := o.quarantine(path.Join(takenDir, entry.Name()), "not a request"); err != nil {
+			if err := o.files.corrupt.move(path.Join(takenDir, entry.Name()), "not a request"); err != nil {
 				return back, err
 			}
 			continue

@@ -34,7 +34,7 @@ func (t *Tree) ScheduleEnabled(endpoint string) (bool, error) {
 		return false, err
 	}
 	_, err = t.root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	if isMissing(err) {
 		return true, nil
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ func (t *Tree) EnableSchedule(endpoint string, on bool) error {
 	} else {
 		err = t.files.create(name, formatStamp(t.options.Now(), nil), false)
 	}
-	if errors.Is(err, fs.ErrNotExist) && on || errors.Is(err, fs.ErrExist) && !on {
+	if isMissing(err) && on || errors.Is(err, fs.ErrExist) && !on {
 		err = nil // it is so already, but perhaps not synced
 	}
 	if err != nil {
@@ -92,7 +92,7 @@ func (o *Owner) QuarantineSchedule(endpoint, reason string) error {
 	if err != nil {
 		return err
 	}
-	return o.quarantine(name, reason)
+	return o.files.corrupt.move(name, reason)
 }
 
 func (t *Tree) syncSchedules() error {
@@ -114,7 +114,7 @@ type ScheduleFile struct {
 
 // ScheduleFiles returns the files of schedules/, except those that begin with a dot.
 func (t *Tree) ScheduleFiles() ([]ScheduleFile, error) {
-	entries, err := fs.ReadDir(t.root.FS(), schedulesDir)
+	entries, err := readFolder(t.root, schedulesDir)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", schedulesDir, err)
 	}

@@ -270,7 +270,7 @@ func (s *sweep) olderThan(file string, age time.Duration) bool {
 }
 
 func (s *sweep) temporary() {
-	entries, err := fs.ReadDir(s.tree.root.FS(), tmpDir)
+	entries, err := readFolder(s.tree.root, tmpDir)
 	if err != nil {
 		s.errs = append(s.errs, fmt.Errorf("sweep %s: %w", tmpDir, err))
 		return

@@ -93,15 +93,19 @@ func Open(dir string, options Options) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storage %s: %w", dir, err)
 	}
-	if err := makeStorage(abs, options); err != nil {
-		return nil, err
-	}
 	t := &Tree{dir: abs, options: options, days: make(map[string]*dayFolder)}
 	t.files = &files{
 		dir: abs, tmp: filepath.Join(abs, tmpDir), durability: options.Durability,
-		slots: make(chan struct{}, maxSyncs), clearFor: t.clearForRename,
+		slots: make(chan struct{}, maxSyncs),
 	}
+	t.files.corrupt = &corruptFolder{dir: abs, reasons: &files{dir: abs, tmp: filepath.Join(abs, corruptDir)}, options: &t.options, changed: func() {
+		t.forgetDays()
+		t.storedDefinitions.Clear() // so that the next submit stores its definition again
+	}}
 	t.sequence.tree = t
+	if err := makeStorage(t); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
 	if err := t.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("storage %s: %w", abs, err), t.Close())
 	}
@@ -110,7 +114,8 @@ func Open(dir string, options Options) (*Tree, error) {
 
 // makeStorage creates the missing parts of a storage. The path of the storage must survive a power
 // cut like everything below it, so every folder that got a new name is synced.
-func makeStorage(abs string, options Options) error {
+func makeStorage(t *Tree) error {
+	abs := t.dir
 	made := []string{abs} // folders with a new name; storage.json syncs abs too, but not in a process that only reads
 	for path := abs; ; {
 		_, err := os.Lstat(path)
@@ -122,14 +127,14 @@ func makeStorage(abs string, options Options) error {
 		made = append(made, path)
 	}
 	_, err := os.Lstat(filepath.Join(abs, tmpDir)) // the last folder that is created
-	if err := makeLayout(abs, options.GroupControl); err != nil {
+	if err := makeLayout(t); err != nil {
 		return err
 	}
-	if err == nil || options.Durability != Power {
+	if err == nil || t.options.Durability != Power {
 		return nil
 	}
 	for _, path := range made {
-		folder, err := openSyncFolder(path, options.Durability)
+		folder, err := openSyncFolder(path, t.options.Durability)
 		if err != nil {
 			continue // a folder that may be searched but not read: its owner made the name durable long ago, or cannot
 		}
@@ -142,25 +147,41 @@ func makeStorage(abs string, options Options) error {
 	return nil
 }
 
-func makeLayout(abs string, groupControl bool) error {
+// makeLayout opens the storage directory and creates its folders. A file in the place of a folder is
+// moved to corrupt/, unless a daemon holds the storage: its next sweep does so.
+func makeLayout(t *Tree) error {
+	err := MakeFolder(t.dir)
+	if info, statErr := os.Stat(t.dir); err == nil && statErr == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: t.dir, Err: syscall.ENOTDIR}
+	}
+	if err == nil {
+		t.root, err = os.OpenRoot(t.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("make storage %s: %w; %s", t.dir, err, adviceFor(err))
+	}
+	t.files.corrupt.root = t.root
 	for _, sub := range []string{
-		"", jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, outboxDir,
-		takenDir, corruptDir, keysDir, tmpDir,
+		jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, outboxDir, takenDir, corruptDir, keysDir, tmpDir,
 	} {
-		path := filepath.Join(abs, sub)
-		if err := MakeFolder(path); err != nil {
-			return fmt.Errorf("make storage %s: %w; %s", abs, err, adviceFor(err))
+		path := filepath.Join(t.dir, sub)
+		err := t.files.corrupt.makeFolder(sub)
+		if _, ok := errors.AsType[*LockedError](err); ok && sub != jobsDir && sub != operationsDir {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("make storage %s: %w; %s", t.dir, err, adviceFor(err))
 		}
 		info, err := os.Lstat(path)
 		if err != nil {
-			return fmt.Errorf("storage %s: %w", abs, err)
+			return fmt.Errorf("storage %s: %w", t.dir, err)
 		}
-		if sub != "" && !info.IsDir() {
-			return fmt.Errorf("storage %s: %s is not a directory but a %s; remove it", abs, path, fileKind(info.Mode()))
+		if !info.IsDir() {
+			return fmt.Errorf("storage %s: %s is not a directory but a %s; remove it", t.dir, path, fileKind(info.Mode()))
 		}
-		if groupControl && (sub == jobsDir || sub == newDir || sub == lanesDir || sub == schedulesDir) {
+		if t.options.GroupControl && (sub == jobsDir || sub == newDir || sub == lanesDir || sub == schedulesDir) {
 			if err := os.Chmod(path, groupMode); err != nil {
-				return fmt.Errorf("storage %s: let the group write to %s: %w", abs, path, err)
+				return fmt.Errorf("storage %s: let the group write to %s: %w", t.dir, path, err)
 			}
 		}
 	}
@@ -214,9 +235,6 @@ func MakeFolder(path string) error {
 }
 
 func (t *Tree) open() (err error) {
-	if t.root, err = os.OpenRoot(t.dir); err != nil {
-		return err
-	}
 	if err := t.checkLayout(); err != nil {
 		return err
 	}

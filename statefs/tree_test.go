@@ -1,10 +1,12 @@
 package statefs
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,11 +35,8 @@ func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	check(t, os.WriteFile(file, nil, 0o600))
-	for _, folder := range []string{"linked", "blocked"} {
-		check(t, os.Mkdir(filepath.Join(dir, folder), 0o750))
-	}
+	check(t, os.Mkdir(filepath.Join(dir, "linked"), 0o750))
 	check(t, os.Symlink(dir, filepath.Join(dir, "linked", jobsDir)))
-	check(t, os.WriteFile(filepath.Join(dir, "blocked", tmpDir), nil, 0o600))
 	for _, test := range []struct {
 		dir        string
 		durability Durability
@@ -46,7 +45,6 @@ func TestOpenRefuses(t *testing.T) {
 		{file, "", "choose another directory with --storage"},
 		{filepath.Join(file, "below"), "", "choose another directory with --storage"},
 		{filepath.Join(dir, "linked"), "", "jobs is not a directory but a symbolic link; remove it"},
-		{filepath.Join(dir, "blocked"), "", "tmp is not a directory but a file; remove it"},
 		{dir, "forever", `use "power" or "process"`},
 	} {
 		tree, err := Open(test.dir, Options{Durability: test.durability})
@@ -57,6 +55,53 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%v, want %q", err, test.want)
 		}
 	}
+}
+
+// TestOpenMovesFilesInPlaceOfFolders: a file in the place of any folder goes to corrupt/, unless a
+// daemon holds the storage, which moves it with its next sweep.
+func TestOpenMovesFilesInPlaceOfFolders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	folders := []string{
+		jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, outboxDir, takenDir, corruptDir, keysDir, tmpDir,
+	}
+	for _, name := range folders {
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+	}
+	var moved []string
+	tree := openTree(t, dir, Options{Cleared: func(name, _ string) { moved = append(moved, name) }})
+	slices.Sort(moved)
+	if want := slices.Sorted(slices.Values(folders)); !slices.Equal(moved, want) {
+		t.Errorf("moved %q, want %q", moved, want)
+	}
+	for _, name := range folders {
+		found, err := filepath.Glob(filepath.Join(dir, corruptDir, "*_"+name))
+		check(t, err)
+		if len(found) != 1 {
+			t.Fatalf("%s is %q in corrupt/", name, found)
+		}
+		content, err := os.ReadFile(found[0])
+		check(t, err)
+		if reason, err := os.ReadFile(found[0] + ".reason"); string(content) != name || err != nil ||
+			!strings.Contains(string(reason), "it is a file, and a folder has its place here") {
+			t.Errorf("%s in corrupt/ is %q because %q, %v", name, content, reason, err)
+		}
+	}
+	owner, err := Own(tree)
+	check(t, err)
+	lanes := filepath.Join(dir, lanesDir)
+	check(t, errors.Join(os.Remove(lanes), os.WriteFile(lanes, nil, 0o600)))
+	openTree(t, dir, Options{})
+	if info, err := os.Stat(lanes); err != nil || info.IsDir() {
+		t.Errorf("another process moved a file of a daemon: %v", err)
+	}
+	if made, err := owner.RestoreFolders(); err != nil || len(made) != 0 {
+		t.Errorf("the sweep made %q: %v", made, err)
+	}
+	if info, err := os.Stat(lanes); err != nil || !info.IsDir() {
+		t.Errorf("the daemon did not make the folder again: %v", err)
+	}
+	check(t, owner.Release())
 }
 
 func TestGroupControl(t *testing.T) {

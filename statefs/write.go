@@ -38,9 +38,9 @@ type files struct {
 	slots      chan struct{}
 	named      atomic.Bool // the file system has no unnamed files
 	mode       atomic.Bool // new files get the right mode without a chmod
-	// clearFor moves anything but a regular file from a name to corrupt/: a rename would delete it,
-	// and cannot replace a folder. A keeper has none.
-	clearFor func(name string) error
+	// corrupt gets what is in the place of a file or its folder: a rename would delete it, and cannot
+	// replace a folder. A keeper has none.
+	corrupt *corruptFolder
 }
 
 // SyncError reports that the disk did not accept a write. After a failed sync the content of the
@@ -95,9 +95,9 @@ func (w *files) rewrite(name string, data []byte) error {
 
 func (w *files) put(name string, data []byte, synced bool) error {
 	return w.putWith(name, data, synced, func(temp, target string) error {
-		if dir := filepath.Dir(name); w.clearFor != nil && dir != jobsDir && dir != lanesDir {
+		if dir := filepath.Dir(name); w.corrupt != nil && dir != jobsDir && dir != lanesDir {
 			// what people put there is moved to corrupt/ and not deleted
-			if err := w.clearFor(name); err != nil {
+			if err := w.corrupt.clearForRename(name); err != nil {
 				return err
 			}
 		}
@@ -107,7 +107,7 @@ func (w *files) put(name string, data []byte, synced bool) error {
 
 func (w *files) putWith(name string, data []byte, synced bool, move func(from, to string) error) error {
 	target := filepath.Join(w.dir, name)
-	err := w.persist(func() error {
+	err := w.persist(name, func() error {
 		temp, err := w.temp(data, synced)
 		if err != nil {
 			return err
@@ -134,9 +134,21 @@ func asSyncError(target string, err error) error {
 }
 
 // persist retries a write whose temporary file disappeared: a starting daemon empties tmp/, even
-// while another process is writing there, or tmp/ itself was removed.
-func (w *files) persist(write func() error) error {
+// while another process is writing there, or tmp/ itself was removed. It retries a write once it has
+// made a folder in the place of a file.
+func (w *files) persist(name string, write func() error) error {
 	err := write()
+	if errors.Is(err, unix.ENOTDIR) && w.corrupt != nil {
+		for _, folder := range []string{tmpDir, filepath.Dir(name)} {
+			if folder == jobsDir { // the watch of the folder ends the daemon
+				continue
+			}
+			if err := w.corrupt.makeFolder(folder); err != nil {
+				return err
+			}
+		}
+		err = write()
+	}
 	for range 2 {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -173,7 +185,7 @@ func (w *files) create(name string, data []byte, synced bool) error {
 		defer func() { <-w.slots }()
 	}
 	target := filepath.Join(w.dir, name)
-	err := w.persist(func() error {
+	err := w.persist(name, func() error {
 		if !synced { // with a sync there is nothing to gain
 			if err := w.createUnnamed(target, data); !errors.Is(err, errors.ErrUnsupported) {
 				return err
@@ -231,7 +243,7 @@ type syncBatch struct {
 }
 
 func openSyncFolder(path string, durability Durability) (*syncFolder, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0) // does not block on a fifo
 	if err != nil {
 		return nil, err
 	}

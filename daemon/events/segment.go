@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // segment is one file of the log.
@@ -27,7 +29,7 @@ func segmentName(first uint64) string { return fmt.Sprintf("%016d%s", first, seg
 
 // listSegments lists the files of the log, oldest first. It ignores files with other names.
 func listSegments(dir string) ([]segment, error) {
-	entries, err := os.ReadDir(dir)
+	entries, err := statefs.ReadFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -52,6 +53,9 @@ func OpenDir[K comparable](dir string, key func(name string) (K, bool), o Option
 	path, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("watch folder %s: %w", dir, err)
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() { // opening a fifo would block
+		return nil, fmt.Errorf("watch folder %s: %w", path, &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR})
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {

@@ -1,0 +1,108 @@
+package torture
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// replaced expects that a folder has taken the place of a file, that the file is in corrupt/, and a line about it in
+// the log.
+func (s *wrongSite) replaced(name string) outcome {
+	return func() error {
+		info, err := os.Lstat(filepath.Join(s.dir, name))
+		if err != nil || !info.IsDir() {
+			return fmt.Errorf("%s is no folder: %w", name, err)
+		}
+		for line := range strings.Lines(s.daemon.stderr.String()) {
+			if strings.Contains(line, "level=WARN") && strings.Contains(line, "file="+name+" ") {
+				return s.kept(filepath.Base(name))()
+			}
+		}
+		return fmt.Errorf("the log does not name %s", name)
+	}
+}
+
+// TestFilesInPlaceOfFolders replaces the folders of a storage by files and by fifos, while the daemon runs and while
+// it does not. Lists, submits and starts work, and the files go to corrupt/.
+func TestFilesInPlaceOfFolders(t *testing.T) {
+	t.Parallel()
+	for kind, place := range map[string]func(y *yard, name string) error{
+		"file": func(_ *yard, name string) error { return put(name, "a note") },
+		"fifo": strangeFiles["fifo"],
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, filepath.Join(t.TempDir(), "storage"))
+			must(t, os.WriteFile(filepath.Join(r.jobs, "wrong.yaml"), []byte(wrongJobs), 0o600))
+			s := &wrongSite{yard: &yard{t: t, dir: r.dir}, ids: make(map[string]statefs.ID)}
+			s.daemon = r.start("--sweep-interval", "1s")
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("the daemon said: %s", s.daemon.stderr)
+				}
+			})
+			var err error
+			s.tree, err = statefs.Open(r.dir, statefs.Options{Durability: statefs.Process})
+			must(t, err)
+			defer func() { must(t, s.tree.Close()) }()
+			s.begin("ended", "lines", "{}", statefs.Completed)
+			s.begin("running", "sleep", `{"n":1}`, statefs.Running)
+			s.wait("its record is written", s.whole(s.ids["running"], statefs.Running))
+			day := "operations/" + s.ids["ended"].Day()
+			running := []string{"new", "lanes", "schedules", "definitions", "tmp", "events", "corrupt", "keys", day}
+			for _, name := range running {
+				s.replace(name, place)
+			}
+			s.works("while it runs")
+			for _, name := range running {
+				s.wait(name+" is a folder again", s.replaced(name))
+			}
+			s.wait("the record of the running operation is written again", s.whole(s.ids["running"], statefs.Running))
+			if status, body := s.call("POST", "/api/v1/operations/"+s.ids["running"].String()+"/cancel", ""); status >= 300 {
+				t.Errorf("a cancel: %d %s", status, body)
+			}
+			s.wait("it is cancelled", s.whole(s.ids["running"], statefs.Cancelled))
+			if status, body := s.call("POST", "/w/lines", "{}", "Idempotency-Key: a key"); status != http.StatusCreated {
+				t.Errorf("a submit with a key: %d %s", status, body)
+			}
+			s.daemon.kill()
+			stopped := append(running, "jobs", "operations", "taken", "outbox")
+			for _, name := range stopped {
+				if name != day {
+					s.replace(name, place)
+				}
+			}
+			s.daemon = r.start("--sweep-interval", "1s")
+			s.works("after a start")
+			for _, name := range stopped {
+				if name != day {
+					s.wait(name+" is a folder again", s.replaced(name))
+				}
+			}
+			s.daemon.kill()
+			s.replace(day, place)
+			s.daemon = r.start("--sweep-interval", "1s")
+			s.works("after a start without the folder of the day")
+			s.wait(day+" is a folder again", s.replaced(day))
+			s.daemon.kill()
+		})
+	}
+}
+
+// TestLinksInPlaceOfFoldersAreRefused: a link may lead to another disk, so it stays, and the start fails.
+func TestLinksInPlaceOfFoldersAreRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
+	must(t, errors.Join(os.Mkdir(r.dir, 0o750), os.Symlink(t.TempDir(), filepath.Join(r.dir, "lanes"))))
+	_, err := r.tryStart()
+	if !errors.Is(err, errEnded) || !strings.Contains(err.Error(), "lanes is not a directory but a symbolic link; remove it") {
+		t.Errorf("the daemon started, or ended with %v", err)
+	}
+}
