@@ -16,14 +16,13 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// A pause on a full disk reports that the work is stopped, and that the pause is not durable until there is
-// space.
-func TestPauseOnAFullDiskTookEffect(t *testing.T) {
-	t.Parallel()
+// tmpfs mounts a file system of 8 MiB, which a test can fill.
+func tmpfs(t *testing.T) (mount string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root may mount the tmpfs of this test: run it as root, as in a container")
 	}
-	mount := t.TempDir()
+	mount = t.TempDir()
 	if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "size=8m"); err != nil {
 		t.Fatal(err)
 	}
@@ -32,55 +31,105 @@ func TestPauseOnAFullDiskTookEffect(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s := serveOrderAt(t, filepath.Join(mount, "storage"), orderJobs)
-	id := s.submit("named", 0)
-	pid := s.awaitTrace(1)[0]
+	return mount
+}
+
+// fullDiskJobs adds a job with an optional step, which its requests concern too.
+const fullDiskJobs = orderJobs + `
+---
+group: g
+name: steps
+steps:
+  - {name: first, run: [sh, -c, 'echo $$ >> "$1"; exec sleep 600', sh, TRACE]}
+  - {name: side, optional: true, run: [sh, -c, 'echo $$ >> "$1"; exec sleep 600', sh, TRACE]}
+`
+
+// A pause, a resume and a cancel on a full disk report what holds for the work, and that it is not durable until
+// there is space.
+func TestRequestsOnAFullDiskTookEffect(t *testing.T) {
+	t.Parallel()
+	mount := tmpfs(t)
+	s := serveOrderAt(t, filepath.Join(mount, "storage"), fullDiskJobs)
+	ids := []string{s.submit("named", 0)}
+	s.awaitTrace(1)
+	ids = append(ids, s.submit("steps", 0))
+	pids := s.awaitTrace(3)
 	type answer struct {
 		State      statefs.State `json:"state"`
 		TookEffect bool          `json:"took_effect"`
 		Durable    *bool         `json:"durable"`
 		Pending    bool          `json:"pending"`
 	}
-	request := func(ask, wait string) (a answer) {
+	request := func(id, ask, wait string) (a answer) {
 		t.Helper()
 		s.call(http.MethodPost, "/api/v1/operations/"+id+"/"+ask+"?wait="+wait, nil, &a)
 		return a
 	}
-	for _, ask := range []string{"pause", "resume"} { // the start is durable after them
-		if a := request(ask, "2m"); !a.TookEffect || a.Durable != nil {
-			t.Fatalf("%s: %+v", ask, a)
+	for _, id := range ids {
+		for _, ask := range []string{"pause", "resume"} { // the start is durable after them
+			if a := request(id, ask, "2m"); !a.TookEffect || a.Durable != nil {
+				t.Fatalf("%s: %+v", ask, a)
+			}
 		}
 	}
 	ballast := filepath.Join(mount, "ballast")
 	t.Cleanup(func() { _ = os.Remove(ballast) }) // also after a failure the daemon ends with room
 	fill(t, ballast)
-	until(t, "the pause took effect", func() bool {
-		a := request("pause", "1s")
-		paused := a.State == statefs.Paused
-		if a.TookEffect != paused || a.Pending == paused || paused && (a.Durable == nil || *a.Durable) {
-			t.Fatalf("pause on a full disk: %+v", a)
-		}
-		return paused
-	})
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	s.must(err)
-	if !strings.Contains(string(data), ") T ") {
-		t.Errorf("the command does not stand still: %s", data)
+	// effect waits until a request on the full disk took effect, and checks each answer on the way.
+	effect := func(id, ask string, state statefs.State) {
+		t.Helper()
+		until(t, ask+" took effect", func() bool {
+			a := request(id, ask, "1s")
+			if a.TookEffect == a.Pending || a.TookEffect && (a.State != state || a.Durable == nil || *a.Durable) {
+				t.Fatalf("%s on a full disk: %+v", ask, a)
+			}
+			return a.TookEffect
+		})
 	}
-	pause := exec.CommandContext(t.Context(), "jobdir", "pause", id, "--storage", s.storage, "--wait=1s")
-	if out, err := pause.CombinedOutput(); err != nil || !strings.Contains(string(out), "could not make that durable") {
-		t.Errorf("jobdir pause: %v\n%s", err, out)
+	jobdir := func(ask, id string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "jobdir", ask, id, "--storage", s.storage, "--wait=1s")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "could not make that durable") {
+			t.Errorf("jobdir %s: %v\n%s", ask, err, out)
+		}
+	}
+	for i, id := range ids {
+		mine := pids[i : 1+2*i]
+		effect(id, "pause", statefs.Paused)
+		wantProcesses(t, "paused", "T", mine)
+		effect(id, "resume", statefs.Running)
+		wantProcesses(t, "resumed", "SR", mine)
+		effect(id, "pause", statefs.Paused)
+		jobdir("pause", id)
+		effect(id, "resume", statefs.Running)
+		effect(id, "cancel", statefs.Running)
+		jobdir("cancel", id)
+		wantProcesses(t, "cancelled", "", mine)
 	}
 	s.must(os.Remove(ballast))
-	until(t, "the pause is durable", func() bool {
+	until(t, "all of it is durable", func() bool {
 		left, err := os.ReadDir(filepath.Join(s.storage, "taken"))
 		s.must(err)
 		return len(left) == 0
 	})
-	if a := request("resume", "2m"); !a.TookEffect || a.Durable != nil {
-		t.Errorf("resume with room: %+v", a)
+	for _, id := range ids {
+		if o := s.show(id); o.Status != statefs.Cancelled {
+			t.Errorf("with room: %+v", o)
+		}
 	}
-	s.clear()
+}
+
+// wantProcesses checks the states of processes as the kernel names them; none means that they are gone.
+func wantProcesses(t *testing.T, when, states string, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		_, rest, _ := strings.Cut(string(data), ") ")
+		if gone := err != nil || strings.HasPrefix(rest, "Z"); gone != (states == "") ||
+			!gone && !strings.Contains(states, rest[:1]) {
+			t.Errorf("%s: process %d: %s, %v", when, pid, data, err)
+		}
+	}
 }
 
 // fill writes a file until its disk is full.

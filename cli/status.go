@@ -37,7 +37,7 @@ func (s status) Ready() <-chan struct{} { return s.daemon.Ready() }
 
 func (s status) States() map[statefs.State]int { return s.daemon.States() }
 
-func (s status) Has(id statefs.ID) bool { return s.daemon.Has(id) }
+func (s status) CarriedOut(id statefs.ID) (statefs.NameSet, bool) { return s.daemon.CarriedOut(id) }
 
 func (s status) Stats() tally.Stats { return s.daemon.Stats() }
 

@@ -25,8 +25,9 @@ type Answer struct {
 	// Changed points to false when the request would change nothing, because it does not apply in the state of the
 	// operation. Then no request was written.
 	Changed *bool `json:"changed,omitempty"`
-	// Durable points to false when a pause took effect within the wait, but the daemon could not make it durable, as on
-	// a full disk: the work is stopped, and the daemon records the pause as soon as it can.
+	// Durable points to false when a pause, resume or cancel took effect within the wait, but the daemon could not make
+	// it durable, as on a full disk: the work is stopped, goes on or has ended, and the daemon records that as soon as
+	// it can.
 	Durable *bool `json:"durable,omitempty"`
 	// Pending means that the wait ended before the request was carried out.
 	Pending bool `json:"pending,omitempty"`

@@ -51,8 +51,8 @@ type actionReply struct {
 	TookEffect *bool         `json:"took_effect,omitempty"`
 	// Changed is false when the request would change nothing; then no request was written.
 	Changed *bool `json:"changed,omitempty"`
-	// Durable is false when a pause took effect within the wait, but the daemon could not make it durable, as on a
-	// full disk.
+	// Durable is false when a pause, resume or cancel took effect within the wait, but the daemon could not make it
+	// durable, as on a full disk.
 	Durable *bool `json:"durable,omitempty"`
 	// Pending is set when the wait ended before the request was carried out.
 	Pending bool `json:"pending,omitempty"`

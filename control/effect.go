@@ -19,6 +19,10 @@ type effect struct {
 	what string
 	// occurred reports whether the effect is there.
 	occurred func(*actionOutcome) bool
+	// holds reports whether the effect is there although it is not durable, as on a full disk; nil: it never is.
+	holds func(*actionOutcome) bool
+	// held describes that to people.
+	held string
 	// ends means that the effect occurs exactly when the operation has ended.
 	ends bool
 }
@@ -27,20 +31,23 @@ type effect struct {
 var effects = map[statefs.Action]effect{
 	statefs.Pause: {
 		what:     "its marker is `paused`: nothing of it moves",
-		occurred: func(c *actionOutcome) bool { return c.state == statefs.Paused },
+		occurred: isPaused,
+		// The work is stopped before its marker is renamed.
+		holds: isPaused, held: "it is paused",
 	},
 	statefs.Resume: {
-		what: "its marker is `paused` no longer, and its work goes on",
-		occurred: func(c *actionOutcome) bool { // the work may end before anyone observes it running
-			return c.state.Live() && c.state != statefs.Paused || c.state != statefs.Cancelled && c.ended &&
-				c.hasTransition(resumed)
-		},
+		what:     "its marker is `paused` no longer, and its work goes on",
+		occurred: isResumed,
+		// The marker is renamed before the work goes on.
+		holds: func(c *actionOutcome) bool { return c.carriedOut && isResumed(c) }, held: "it is resumed",
 	},
 	statefs.Cancel: {
 		what: "it has ended as `cancelled`; one that was `trailing` as `completed`, without the rest of its optional steps",
 		occurred: func(c *actionOutcome) bool {
 			return c.state == statefs.Cancelled || c.hasTransition(hasCause(statefs.CauseCancel))
 		},
+		// Neither the marker nor the record shows that the work has ended.
+		holds: func(c *actionOutcome) bool { return c.carriedOut }, held: "its work has ended",
 		ends: true,
 	},
 	statefs.ForceCancel: {
@@ -48,6 +55,8 @@ var effects = map[statefs.Action]effect{
 		occurred: func(c *actionOutcome) bool {
 			return c.state == statefs.Cancelled || c.hasTransition(hasCause(statefs.CauseCancel))
 		},
+		// Neither the marker nor the record shows that the work has ended.
+		holds: func(c *actionOutcome) bool { return c.carriedOut }, held: "its work has ended",
 		ends: true,
 	},
 	statefs.Retry: {
@@ -79,6 +88,13 @@ var effects = map[statefs.Action]effect{
 	},
 }
 
+func isPaused(c *actionOutcome) bool { return c.state == statefs.Paused }
+
+// isResumed reports whether a resume took effect; the work may end before anyone observes it running.
+func isResumed(c *actionOutcome) bool {
+	return c.state.Live() && c.state != statefs.Paused || c.state != statefs.Cancelled && c.ended && c.hasTransition(resumed)
+}
+
 func hasCause(cause statefs.Cause) func(statefs.PastTransition) bool {
 	return func(t statefs.PastTransition) bool { return t.Cause == cause }
 }
@@ -101,6 +117,8 @@ type actionOutcome struct {
 	state  statefs.State // of the marker, or the terminal state; "" of a foreign operation that is gone
 	ended  bool
 	record *statefs.Record // nil if there is no readable one
+	// carriedOut is set if the daemon has carried the request out and could not make that durable yet.
+	carriedOut bool
 }
 
 // hasTransition reports whether the operation has made a matching transition since before the request.
@@ -177,10 +195,13 @@ func (s *Server) sendActionReply(w *responseWriter, r *http.Request, f *follower
 		return err
 	}
 	took := settled && found.tookEffect()
-	if !settled && !out.Foreign && q.action == statefs.Pause && found.tookEffect() {
-		// The work is stopped before its marker is renamed. Only the write of the record is missing, as on a full disk.
-		took, settled, out.Durable = true, true, new(bool)
-		out.Message += ": it is paused, and the daemon could not make that durable yet"
+	if rule := effects[q.action]; !settled && !out.Foreign && rule.holds != nil {
+		requests, _ := s.status.CarriedOut(f.id)
+		found.carriedOut = requests&statefs.Name{Action: q.action}.Bit() != 0
+		if rule.holds(&found) {
+			took, settled, out.Durable = true, true, new(bool)
+			out.Message += ": " + rule.held + ", and the daemon could not make that durable yet"
+		}
 	}
 	out.State, out.Pending = found.state, !settled
 	if took || !out.Foreign {

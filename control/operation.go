@@ -95,7 +95,8 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 	case errors.Is(err, fs.ErrNotExist) && len(sight.States) == 0:
 		return out, s.goneError(id)
 	case errors.Is(err, fs.ErrNotExist):
-		out.Foreign = id.PID() != os.Getpid() && !s.status.Has(id)
+		_, managed := s.status.CarriedOut(id)
+		out.Foreign = id.PID() != os.Getpid() && !managed
 		if !out.Foreign {
 			s.status.RecordUnreadable(id)
 		}

@@ -219,10 +219,10 @@ func (d *daemonStatus) Ready() <-chan struct{} {
 
 func (d *daemonStatus) States() map[statefs.State]int { return d.tally.States() }
 
-func (d *daemonStatus) Has(id statefs.ID) bool {
+func (d *daemonStatus) CarriedOut(id statefs.ID) (statefs.NameSet, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.live, func(l history.Live) bool { return l.ID == id })
+	return 0, slices.ContainsFunc(d.live, func(l history.Live) bool { return l.ID == id })
 }
 
 func (d *daemonStatus) Stats() tally.Stats {

@@ -57,9 +57,11 @@ type Status interface {
 	RecordUnreadable(id statefs.ID)
 	// Ready is closed when the daemon has loaded every live operation and reconciles it.
 	Ready() <-chan struct{}
-	// States counts the daemon's live operations by state; it is cheap. Has reports whether an operation is among them.
+	// States counts the daemon's live operations by state; it is cheap.
 	States() map[statefs.State]int
-	Has(id statefs.ID) bool
+	// CarriedOut returns the requests that the daemon has carried out and could not make durable yet, as on a full
+	// disk. managed reports whether it manages the operation.
+	CarriedOut(id statefs.ID) (requests statefs.NameSet, managed bool)
 	// Stats returns the statistics of the lanes.
 	Stats() tally.Stats
 	// Live returns the daemon's live operations.

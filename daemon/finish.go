@@ -59,7 +59,7 @@ func (r *run) diskError() error {
 // classifyEnd returns the cause by which the operation goes on after its work has ended.
 func (d *Daemon) classifyEnd(op *operation) statefs.Cause {
 	r, cause := op.run, op.run.endCause()
-	if op.cancelling != nil && !r.endedByItself() && (cause != nil || r.err != nil) {
+	if op.cancelling != nil && endedByCancel(r) {
 		return op.cancelCause
 	}
 	if errors.Is(cause, ErrCancelled) && !r.endedByItself() {
@@ -97,6 +97,12 @@ func (d *Daemon) classifyEnd(op *operation) statefs.Cause {
 		return statefs.CauseCancel
 	}
 	return d.noteFailedAttempt(op, err, partial)
+}
+
+// endedByCancel reports whether a run that has ended while a cancel was requested counts as
+// cancelled, not as done.
+func endedByCancel(r *run) bool {
+	return !r.endedByItself() && (r.endCause() != nil || r.err != nil)
 }
 
 // endedByItself reports whether the command exited before the daemon signalled it. Such an exit

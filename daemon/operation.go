@@ -51,6 +51,8 @@ type operation struct {
 	// marker identifies the file of the marker, whatever its name, and is never nil. Reconciles of
 	// other operations read it.
 	marker atomic.Pointer[statefs.Identity]
+	// carriedOut are the requests that were carried out and are not durable yet: a statefs.NameSet.
+	carriedOut atomic.Uint32
 	// events counts the watch events of this ID.
 	events atomic.Uint64
 }
@@ -139,6 +141,32 @@ func (op *operation) hasPending(ask statefs.Action) bool {
 		return true
 	}
 	return slices.ContainsFunc(op.pendingRequests, func(r *request) bool { return r.Action == ask })
+}
+
+// noteCarriedOut notes for readers outside the reconcile which requests are carried out although
+// their effect could not be made durable. It is called at the end of a reconcile.
+func (op *operation) noteCarriedOut() {
+	var set statefs.NameSet
+	for _, r := range op.doneRequests {
+		if r.Action == statefs.Pause || r.Action == statefs.Resume && (op.run == nil || !op.run.gate.pauseRequested()) {
+			set |= statefs.Name{Action: r.Action}.Bit()
+		}
+	}
+	if op.cancelling != nil && op.workEnded() && (op.run == nil || endedByCancel(op.run)) {
+		set |= statefs.Name{Action: statefs.Cancel}.Bit() | statefs.Name{Action: statefs.ForceCancel}.Bit()
+	}
+	op.carriedOut.Store(uint32(set))
+}
+
+// workEnded reports whether no work of the operation is running, also if its end is not recorded
+// yet.
+func (op *operation) workEnded() bool {
+	for _, s := range op.optionalSteps {
+		if !s.run.ended() {
+			return false
+		}
+	}
+	return op.run == nil || op.run.ended()
 }
 
 // allows reports whether the operation may make a transition by cause now.

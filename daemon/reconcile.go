@@ -51,6 +51,7 @@ func (d *Daemon) reconcileID(id statefs.ID, names statefs.NameSet) {
 			sight.Irregular = nil // adopt has moved these to corrupt/
 		}
 		err = d.reconcile(op, sight)
+		op.noteCarriedOut()
 		d.unsettledIDs.set(id, d.manages(id) && op.missing != missingMarker{})
 		d.admission.syncQueue(op, d.manages(id))
 		d.admission.reconciled(id, op.standing, err)

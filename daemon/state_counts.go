@@ -52,8 +52,15 @@ func (d *Daemon) measureDurations(rec *statefs.Record, t statefs.PastTransition)
 // operations.
 func (d *Daemon) States() map[statefs.State]int { return d.laneCounters.States() }
 
-// Has reports whether the daemon manages an operation.
-func (d *Daemon) Has(id statefs.ID) bool { return d.manages(id) }
+// CarriedOut returns the requests of an operation that are carried out and not durable yet, as on a
+// full disk, and whether the daemon manages the operation.
+func (d *Daemon) CarriedOut(id statefs.ID) (requests statefs.NameSet, managed bool) {
+	op := d.operation(id)
+	if op == nil {
+		return 0, false
+	}
+	return statefs.NameSet(op.carriedOut.Load()), true
+}
 
 // Stats returns the statistics of all configured lanes and of all lanes that ever had an operation.
 // It does not visit the operations either.
