@@ -10,7 +10,7 @@ import (
 // Verdict is the result of comparing the marker and the record of an operation.
 type Verdict string
 
-// The verdicts, one for each row of the table in docs/files.md.
+// The verdicts, one for each row of the table in docs/durability.md.
 const (
 	// Agree: the marker is the state.
 	Agree Verdict = "agree"
