@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // maxProblems bounds what is reported of one file; later ones follow from the
@@ -35,7 +36,6 @@ func (d *decoder) position(n *node) Position {
 type keySet struct {
 	owner string   // what the mapping is, for messages
 	known []string // in the order of the documentation
-	later []string // keys of the design that this version does not carry out
 	other []string // keys that belong somewhere else
 	where string   // the hint for those
 }
@@ -57,8 +57,6 @@ func (d *decoder) mapping(n *node, keys keySet, set func(key string, k, value *n
 		switch {
 		case slices.Contains(keys.known, key):
 			set(key, e.key, e.value)
-		case slices.Contains(keys.later, key):
-			d.fail(e.key, key+" is not known to this version", "unknown key %q", key)
 		case slices.Contains(keys.other, key):
 			hint := keys.where
 			if slices.Contains(keys.known, key+"s") {
@@ -153,4 +151,40 @@ func (d *decoder) list(n *node, what string) []*node {
 		d.fail(n, "", "%s is an empty list", what)
 	}
 	return n.elements
+}
+
+// duration reads a time of more than 0 and at most the given one.
+func (d *decoder) duration(n *node, key string, most time.Duration, without string) time.Duration {
+	var length time.Duration
+	var ok bool
+	if n.kind == textKind {
+		length, ok = parseDuration(n.text)
+	}
+	switch {
+	case !ok && durationForm.MatchString(n.text):
+		d.fail(n, without, "%s cannot be %q: it is longer than %dh", key, clip(n.text), int(most.Hours()))
+	case !ok:
+		d.fail(n, "whole numbers with a unit, such as 500ms, 10s or 1m30s",
+			"%s cannot be %s, which is not a duration", key, n.describe())
+	case length < 1 || length > most:
+		d.fail(n, without, "%s cannot be %q: it must be more than 0 and at most %dh", key, clip(n.text), int(most.Hours()))
+	}
+	return length
+}
+
+// names reads a list of texts without doubles; what names one of them in messages.
+func (d *decoder) names(n *node, key, what, hint string, valid func(string) bool) []string {
+	var list []string
+	for _, e := range d.list(n, key) {
+		s, ok := d.text(e, "a "+what)
+		switch {
+		case !ok:
+		case !valid(s):
+			d.fail(e, hint, "a %s cannot be %q", what, clip(s))
+		case slices.Contains(list, s):
+			d.fail(e, "", "the %s %q is given twice", what, s)
+		}
+		list = append(list, s)
+	}
+	return list
 }

@@ -115,8 +115,8 @@ type Definition struct {
 
 	hints    Problems
 	warnings Problems
-	// unsafeShell allows references in scripts.
-	unsafeShell bool
+	// unsafeShell is "allow" if scripts may have references.
+	unsafeShell string
 	source      []byte
 	at          Position
 	handlerAt   Position

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Parse reads the jobs of one file, one for each YAML document. file is used in
@@ -41,41 +42,12 @@ func parseDocument(file string, doc document) (*Definition, Problems) {
 	if problem != nil {
 		return nil, Problems{problem}
 	}
-	j := jobDecoder{decoder: decoder{file: file}, root: root, def: &Definition{
-		Parallel: 1, Retry: Retry{MaxAttempts: 1}, FailWhen: FailNever, OnDisconnect: DisconnectContinue,
-		Lane: DefaultLane, KeyOrder: KeyBySubmit, Unique: Unique{OnHit: HitReturn},
-		source: doc.text, at: Position{File: file, Line: root.line, Column: root.column},
-	}}
-	j.decode()
-	return j.def, j.problems
+	def := &Definition{source: doc.text, at: Position{File: file, Line: root.line, Column: root.column}}
+	jobKeys.clear(def)
+	j := newDecoder(decoder{file: file}, root, jobKeys, def)
+	j.job()
+	return def, j.problems
 }
-
-// The keys of a job file. The JSON Schema has the same ones; a test compares.
-var (
-	jobKeys = keySet{
-		owner: "a job",
-		known: []string{
-			"group", "name", "summary", "params", "tags", "dir", "env", "run", "items", "parallel", "handler",
-			"max_log", "fail_when", "on_disconnect", "grace", "timeout", "stall_after", "on_stall", "restart", "retry",
-			"crash_limit", "queue_timeout", "deadline", "exit_codes", "lane", "limits", "key", "key_order", "priority",
-			"unique", "schedule", "then",
-			"steps", "milestones", "deliver", "unsafe_shell",
-		},
-		other: []string{"needs", "optional", "approve", "when", "milestone", "errors", "outputs"},
-		where: "it is a key of a step",
-	}
-	paramKeys = keySet{
-		owner: "a parameter",
-		known: []string{"type", "required", "default", "minimum", "maximum", "enum", "pattern", "normalize", "summary"},
-	}
-	retryKeys = keySet{owner: "retry", known: []string{
-		"max_attempts", "initial", "factor", "cap",
-		"jitter", "retry_for",
-	}}
-	exitCodesKeys  = keySet{owner: "exit_codes", known: []string{"retryable", "manual", "warn", "final"}}
-	crashLimitKeys = keySet{owner: "crash_limit", known: []string{"burst", "within"}}
-	itemsKeys      = keySet{owner: "items", known: []string{"glob", "list", "range"}}
-)
 
 var (
 	namePart     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
@@ -96,10 +68,11 @@ type jobDecoder struct {
 	decoder
 	root *node
 	def  *Definition
-	at   map[string]*node // key of each entry of the job
-	uses []use
-	// runAt are the arguments of run.
-	runAt []*node
+	// keys is [jobKeys], which its own readers cannot name.
+	keys table
+	// at and values have each key and its value, those of mappings with fixed keys by names such as retry.initial.
+	at, values map[string]*node
+	uses       []use
 	// steps are those of the job, in the order of the file.
 	steps        []*stepDecoder
 	milestonesAt []milestonePlace
@@ -107,6 +80,10 @@ type jobDecoder struct {
 	scope stepScope
 	// scheduleParams are the parameters of the schedule, in their original form.
 	scheduleParams url.Values
+}
+
+func newDecoder(d decoder, root *node, keys table, def *Definition) jobDecoder {
+	return jobDecoder{decoder: d, root: root, keys: keys, def: def, at: map[string]*node{}, values: map[string]*node{}}
 }
 
 // use is a text that may hold references.
@@ -121,14 +98,16 @@ type use struct {
 	early bool
 }
 
-func (j *jobDecoder) decode() {
-	j.at = map[string]*node{}
-	if !j.mapping(j.root, jobKeys, j.key) {
+func (j *jobDecoder) job() {
+	if !j.decode(j.root, j.keys.set("a job", inJob, "it is a key of a step"), j.keys, inJob, "") {
 		return
 	}
 	j.checkAddress()
 	j.checkWork()
-	j.checkEnding()
+	j.checkRestart()
+	if k := j.at["on_stall"]; k != nil && j.at["stall_after"] == nil {
+		j.fail(k, "add stall_after", "on_stall has a meaning only with stall_after")
+	}
 	j.checkQueue()
 	j.checkSteps()
 	j.checkReferences()
@@ -145,98 +124,47 @@ func (j *jobDecoder) decode() {
 	}
 }
 
-// key decodes the value of one key of the job.
-func (j *jobDecoder) key(key string, k, n *node) {
-	j.at[key] = k
-	def := j.def
-	switch key {
-	case "group":
-		def.Group = j.name(n, key, append(slices.Clone(reservedGroups), reservedNames...))
-	case "name":
-		def.Name = j.name(n, key, reservedNames)
-	case "summary":
-		s, _ := j.text(n, key)
-		def.Summary = strings.TrimSpace(s)
-	case "params":
-		j.params(n)
-	case "tags":
-		j.tags(n)
-	case "dir":
-		def.Dir = j.path(n, key)
-	case "env":
-		j.env(n)
-	case "run":
-		j.run(n)
-	case "unsafe_shell":
-		j.unsafeShell(n)
-	case "items":
-		j.items(n)
-	case "parallel":
-		if v, ok := j.integer(n, key); ok {
-			def.Parallel = int(v)
-			if v < 1 || v > 256 {
-				j.fail(n, "it is 1 to 256", "parallel cannot be %d", v)
-			}
-		}
-	case "handler":
-		if s, ok := j.text(n, key); ok {
-			def.Handler, def.handlerAt = s, j.position(n)
-			if !handlerName.MatchString(s) {
-				j.fail(n, "letters, digits and _ . / -", "handler cannot be %q", clip(s))
-			}
-		}
-	case "max_log":
-		j.maxLog(n)
-	case "fail_when":
-		s, _ := j.word(n, key, []string{string(FailAny), string(FailAll), string(FailNever)})
-		def.FailWhen = FailWhen(s)
-	case "on_disconnect":
-		s, _ := j.word(n, key, []string{string(DisconnectContinue), string(DisconnectCancel), string(DisconnectPause)})
-		def.OnDisconnect = OnDisconnect(s)
-	case "lane", "limits", "key", "key_order", "priority", "unique":
-		j.queue(key, n)
-	case "then":
-		j.then(n)
-	case "deliver":
-		j.deliver(n)
-	case "steps":
-		j.readSteps(n)
-	case "milestones":
-		j.milestones(n)
-	default:
-		j.ending(key, n)
-	}
+func readGroup(j *jobDecoder, n *node, key string) {
+	j.def.Group = j.name(n, key, append(slices.Clone(reservedGroups), reservedNames...))
 }
 
-func (j *jobDecoder) name(n *node, key string, reserved []string) string {
-	s, ok := j.text(n, key)
+func readName(j *jobDecoder, n *node, key string) { j.def.Name = j.name(n, key, reservedNames) }
+
+func (d *decoder) name(n *node, key string, reserved []string) string {
+	s, ok := d.text(n, key)
 	switch {
 	case !ok:
 	case slices.Contains(reserved, s):
-		j.fail(n, "the daemon uses this word itself", "%s cannot be %q", key, s)
+		d.fail(n, "the daemon uses this word itself", "%s cannot be %q", key, s)
 	case len(s) > 61:
-		j.fail(n, "group and name together have at most 62 characters", "%s is longer than 61 characters", key)
+		d.fail(n, "group and name together have at most 62 characters", "%s is longer than 61 characters", key)
 	case !namePart.MatchString(s):
-		j.fail(n, "small letters, digits, _ and -, a letter or digit first", "%s cannot be %q", key, clip(s))
+		d.fail(n, "small letters, digits, _ and -, a letter or digit first", "%s cannot be %q", key, clip(s))
 	}
 	return s
 }
 
-func (j *jobDecoder) tags(n *node) {
-	for _, e := range j.list(n, "tags") {
-		s, ok := j.text(e, "a tag")
-		switch {
-		case !ok:
-		case !tagText.MatchString(s):
-			j.fail(e, "up to 64 characters without spaces and commas", "a tag cannot be %q", clip(s))
-		case slices.Contains(j.def.Tags, s):
-			j.fail(e, "", "the tag %q is given twice", s)
+func readText(j *jobDecoder, n *node, key string) { j.text(n, key) }
+
+func readSummary(j *jobDecoder, n *node, key string) string {
+	s, _ := j.text(n, key)
+	return strings.TrimSpace(s)
+}
+
+func readHandler(j *jobDecoder, n *node, key string) {
+	if s, ok := j.text(n, key); ok {
+		j.def.Handler, j.def.handlerAt = s, j.position(n)
+		if !handlerName.MatchString(s) {
+			j.fail(n, "letters, digits and _ . / -", "handler cannot be %q", clip(s))
 		}
-		j.def.Tags = append(j.def.Tags, s)
 	}
 }
 
-func (j *jobDecoder) env(n *node) {
+func readTags(j *jobDecoder, n *node, key string) {
+	j.def.Tags = j.names(n, key, "tag", "up to 64 characters without spaces and commas", tagText.MatchString)
+}
+
+func readEnv(j *jobDecoder, n *node, _ string) {
 	if n.kind != mappingKind {
 		j.fail(n, "write NAME: VALUE", "env must be a mapping, not %s", n.kind)
 		return
@@ -258,33 +186,45 @@ func (j *jobDecoder) env(n *node) {
 	}
 }
 
-func (j *jobDecoder) run(n *node) {
+// inheritEnv gives a step the environment of the job too.
+func inheritEnv(work, own *Definition) {
+	var env []EnvVar
+	for _, e := range work.Env {
+		if !slices.ContainsFunc(own.Env, func(o EnvVar) bool { return o.Name == e.Name }) {
+			env = append(env, e)
+		}
+	}
+	work.Env = append(env, own.Env...)
+}
+
+func readRun(j *jobDecoder, n *node, key string) (run []string) {
 	if n.kind == textKind {
 		j.fail(n, "run is a list of arguments and no shell reads it: [PROGRAM, ARGUMENT, ...]",
 			"run must be a list, not a text")
-		return
+		return nil
 	}
-	for i, e := range j.list(n, "run") {
+	for i, e := range j.list(n, key) {
 		s, ok := j.written(e, fmt.Sprintf("argument %d of run", i))
 		if ok && i == 0 && s == "" {
 			j.fail(e, "", "run has an empty program name")
 		}
-		j.def.Run, j.runAt = append(j.def.Run, s), append(j.runAt, e)
+		run = append(run, s)
 		j.uses = append(j.uses, use{at: e, text: s, item: true})
 	}
+	return run
 }
 
 // path reads a text that is a path or leads to one.
-func (j *jobDecoder) path(n *node, what string) string {
-	s, ok := j.text(n, what)
+func (j *jobDecoder) path(n *node, key string) string {
+	s, ok := j.text(n, key)
 	if ok && s == "" {
-		j.fail(n, "leave the key out", "%s is empty", what)
+		j.fail(n, "leave the key out", "%s is empty", key)
 	}
 	j.uses = append(j.uses, use{at: n, text: s, filled: true})
 	return s
 }
 
-func (j *jobDecoder) maxLog(n *node) {
+func readMaxLog(j *jobDecoder, n *node, _ string) {
 	if n.kind == textKind || n.kind == integerKind {
 		var ok bool
 		if j.def.MaxLog, ok = parseBytes(n.text); ok {
@@ -292,4 +232,11 @@ func (j *jobDecoder) maxLog(n *node) {
 		}
 	}
 	j.fail(n, "an amount such as 512MiB, 1GiB, or a number of bytes from 1", "max_log is not an amount of bytes")
+}
+
+func readStallAfter(j *jobDecoder, n *node, key string) time.Duration {
+	if n.kind == textKind && n.text == "off" {
+		return NoStall
+	}
+	return j.duration(n, key, maxTimeout, "write off for no notice")
 }

@@ -6,31 +6,14 @@ import (
 	"strings"
 )
 
-var thenKeys = keySet{owner: "then", known: []string{"job", "params"}}
-
-// then decodes the job that follows.
-func (j *jobDecoder) then(n *node) {
-	t := &Then{}
-	var job *node
-	if !j.mapping(n, thenKeys, func(key string, _, n *node) {
-		switch key {
-		case "job":
-			job = n
-			j.thenJob(t, n)
-		case "params":
-			j.thenParams(t, n)
-		}
-	}) {
-		return
-	}
-	if job == nil {
+func checkThen(j *jobDecoder, n *node) {
+	if j.at["then.job"] == nil {
 		j.fail(n, "write {job: group/name, params: {...}}", "then has no job")
 	}
-	j.def.Then = t
 }
 
-func (j *jobDecoder) thenJob(t *Then, n *node) {
-	s, ok := j.text(n, "job")
+func readThenJob(j *jobDecoder, n *node, key string) {
+	s, ok := j.text(n, key)
 	if !ok {
 		return
 	}
@@ -39,11 +22,12 @@ func (j *jobDecoder) thenJob(t *Then, n *node) {
 		j.fail(n, "write group/name", "job cannot be %q", clip(s))
 		return
 	}
-	t.Group, t.Name = group, name
+	j.def.Then.Group, j.def.Then.Name = group, name
 	j.def.thenAt.job = j.position(n)
 }
 
-func (j *jobDecoder) thenParams(t *Then, n *node) {
+func readThenParams(j *jobDecoder, n *node, _ string) {
+	t := j.def.Then
 	if n.kind != mappingKind {
 		j.fail(n, "write NAME: VALUE", "params must be a mapping, not %s", n.kind)
 		return
@@ -62,7 +46,7 @@ func (j *jobDecoder) thenParams(t *Then, n *node) {
 				continue
 			}
 			raw = appendString(nil, value.text)
-			j.thenReferences(value)
+			checkThenReferences(j, value)
 		case integerKind:
 			if _, ok := j.integer(value, "the value of "+clip(name)); !ok {
 				continue
@@ -91,7 +75,7 @@ func (j *jobDecoder) thenParams(t *Then, n *node) {
 	}
 }
 
-func (j *jobDecoder) thenReferences(n *node) {
+func checkThenReferences(j *jobDecoder, n *node) {
 	for p := range pieces(n.text) {
 		if strings.HasPrefix(p.ref, stepsPrefix) {
 			j.fail(n, "the outputs of steps are members of the result: write ${result.NAME}",

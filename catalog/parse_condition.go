@@ -24,11 +24,11 @@ const conditionNames = "there are params.NAME, steps.NAME.outputs.NAME, steps.NA
 func (s *stepDecoder) checkCondition() {
 	text := s.step.When
 	if len(text) > maxCondition {
-		s.fail(s.when, "let a step before it decide, and use its output", "when is longer than %d bytes", maxCondition)
+		s.fail(s.values["when"], "let a step before it decide, and use its output", "when is longer than %d bytes", maxCondition)
 		return
 	}
 	if hasReference(text) {
-		s.fail(s.when, "write the names alone: params.NAME, steps.NAME.outputs.NAME, id",
+		s.fail(s.values["when"], "write the names alone: params.NAME, steps.NAME.outputs.NAME, id",
 			"when is an expression, in which ${ and } have no meaning")
 		return
 	}
@@ -44,12 +44,12 @@ func (s *stepDecoder) checkCondition() {
 	wrong, _ := errors.AsType[*file.Error](err)
 	switch {
 	case reader.wrong != "":
-		s.fail(s.when, reader.hint, "when: %s", reader.wrong)
+		s.fail(s.values["when"], reader.hint, "when: %s", reader.wrong)
 	case wrong != nil:
 		message, hint := reader.mistake(text, wrong.Message)
-		s.fail(s.when, hint, "when: %s, at character %d of it", message, wrong.From+1)
+		s.fail(s.values["when"], hint, "when: %s, at character %d of it", message, wrong.From+1)
 	case err != nil:
-		s.fail(s.when, "compare it with something", "when gives no true or false: %s", oneLine(err.Error()))
+		s.fail(s.values["when"], "compare it with something", "when gives no true or false: %s", oneLine(err.Error()))
 	default:
 		reader.condition.program = program
 		s.step.condition = reader.condition

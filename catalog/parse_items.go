@@ -5,27 +5,20 @@ import (
 	"strings"
 )
 
-func (j *jobDecoder) items(n *node) {
-	it := &Items{}
-	j.def.Items = it
-	kinds, before := 0, len(j.problems)
-	j.mapping(n, itemsKeys, func(key string, _, n *node) {
-		kinds++
-		switch key {
-		case "glob":
-			it.Glob = j.path(n, "glob")
-			if it.Glob != "" && !hasReference(it.Glob) {
-				if _, err := parseGlob(it.Glob); err != nil {
-					j.fail(n, "", "%s", err)
-				}
-			}
-		case "list":
-			it.ListFile = j.path(n, "list")
-		case "range":
-			it.Range = j.span(n)
+func readGlob(j *jobDecoder, n *node, key string) {
+	glob := j.path(n, key)
+	j.def.Items.Glob = glob
+	if glob != "" && !hasReference(glob) {
+		if _, err := parseGlob(glob); err != nil {
+			j.fail(n, "", "%s", err)
 		}
-	})
-	if kinds != 1 && len(j.problems) == before {
+	}
+}
+
+func readItemList(j *jobDecoder, n *node, key string) { j.def.Items.ListFile = j.path(n, key) }
+
+func checkItems(j *jobDecoder, n *node) {
+	if len(n.entries) != 1 {
 		j.fail(n, "", "items must have exactly one of glob, list and range")
 	}
 }
@@ -39,16 +32,16 @@ func hasReference(s string) bool {
 	return false
 }
 
-func (j *jobDecoder) span(n *node) *Range {
+func readRange(j *jobDecoder, n *node, _ string) {
 	if n.kind != listKind || len(n.elements) != 2 {
 		j.fail(n, "write [FIRST, LAST], both included", "range must be a list of two numbers")
-		return nil
+		return
 	}
 	r := &Range{First: j.bound(n.elements[0]), Last: j.bound(n.elements[1])}
 	if r.First.known() && r.Last.known() && r.First.Number > r.Last.Number {
 		j.fail(n, "", "the range ends before it begins")
 	}
-	return r
+	j.def.Items.Range = r
 }
 
 // bound reads a number or the reference to an integer parameter, which is
@@ -128,6 +121,23 @@ func (j *jobDecoder) checkKind(owner, kinds string) {
 		if k := j.at[key]; k != nil {
 			j.fail(k, "a handler is a function of the daemon's own process", "%s has a meaning only with run", key)
 		}
+	}
+}
+
+// checkRestart checks that work of this kind can go on in that way.
+func (j *jobDecoder) checkRestart() {
+	at := j.at["restart"]
+	switch {
+	case at == nil:
+	case j.at["steps"] != nil:
+		if j.def.restart == RestartAdopt || j.def.restart == RestartResume {
+			j.fail(at, "each step goes on as its kind of work does; for all of them it can be retry or fail",
+				"the restart of a job with steps cannot be %q", j.def.restart)
+		}
+	case j.def.restart == RestartAdopt && j.def.Work() != WorkRun:
+		j.fail(at, "items and handlers resume: they go on at the first unfinished item", "only a command can be adopted")
+	case j.def.restart == RestartResume && j.def.Work() == WorkRun:
+		j.fail(at, "use adopt, retry or fail", "a command has no items at which it could be resumed")
 	}
 }
 

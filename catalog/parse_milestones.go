@@ -15,8 +15,8 @@ func (d *decoder) milestone(n, at *node, key string) string {
 	return name
 }
 
-// milestones decodes the milestones that are reached when all of a set of steps are done.
-func (j *jobDecoder) milestones(n *node) {
+// readMilestones decodes the milestones that are reached when all of a set of steps are done.
+func readMilestones(j *jobDecoder, n *node, _ string) {
 	if n.kind != mappingKind {
 		j.fail(n, "write NAME: [STEP, STEP]", "milestones must be a mapping, not %s", n.kind)
 		return

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-func (j *jobDecoder) params(n *node) {
+func readParams(j *jobDecoder, n *node, _ string) {
 	if n.kind != mappingKind {
 		j.fail(n, "write NAME: {type: string}", "params must be a mapping, not %s", n.kind)
 		return
@@ -25,15 +25,21 @@ func (j *jobDecoder) params(n *node) {
 				"the parameters %q and %q differ by case alone",
 				j.def.foldedParam(name), name)
 		}
-		j.def.Params = append(j.def.Params, j.param(name, e.key, e.value))
+		j.def.Params = append(j.def.Params, (&paramDecoder{jobDecoder: j, at: map[string]*node{}}).param(name, e.key, e.value))
 	}
 }
 
+// paramDecoder decodes one parameter. at has the values of its keys.
+type paramDecoder struct {
+	*jobDecoder
+	at map[string]*node
+}
+
 // param decodes the rules of one parameter, then checks them against each other.
-func (j *jobDecoder) param(name string, k, n *node) Param {
+func (j *paramDecoder) param(name string, k, n *node) Param {
 	p := Param{Name: name}
-	at := map[string]*node{}
-	if !j.mapping(n, paramKeys, func(key string, _, n *node) { at[key] = n }) {
+	at := j.at
+	if !j.mapping(n, paramKeys.set("a parameter", 0, ""), func(key string, _, n *node) { at[key] = n }) {
 		return p
 	}
 	before := len(j.problems)
@@ -52,10 +58,10 @@ func (j *jobDecoder) param(name string, k, n *node) Param {
 	if len(j.problems) > before {
 		return p
 	}
-	j.paramNormalize(&p, at["normalize"])
-	j.paramRange(&p, at)
-	j.paramEnum(&p, at["enum"])
-	j.paramPattern(&p, at["pattern"])
+	j.normalize(&p, at["normalize"])
+	j.bounds(&p)
+	j.enum(&p, at["enum"])
+	j.pattern(&p, at["pattern"])
 	if len(j.problems) > before {
 		return p // the default would be judged by rules that are wrong
 	}
@@ -86,7 +92,7 @@ func (j *jobDecoder) param(name string, k, n *node) Param {
 	return p
 }
 
-func (j *jobDecoder) paramNormalize(p *Param, n *node) {
+func (j *paramDecoder) normalize(p *Param, n *node) {
 	if n == nil {
 		return
 	}
@@ -103,9 +109,9 @@ func (j *jobDecoder) paramNormalize(p *Param, n *node) {
 	}
 }
 
-func (j *jobDecoder) paramRange(p *Param, at map[string]*node) {
+func (j *paramDecoder) bounds(p *Param) {
 	for key, into := range map[string]*Value{"minimum": &p.Minimum, "maximum": &p.Maximum} {
-		n := at[key]
+		n := j.at[key]
 		if n == nil {
 			continue
 		}
@@ -116,11 +122,11 @@ func (j *jobDecoder) paramRange(p *Param, at map[string]*node) {
 		*into = j.value(n, key, p.Type)
 	}
 	if !p.Minimum.IsZero() && !p.Maximum.IsZero() && p.Minimum.compare(p.Maximum) > 0 {
-		j.fail(at["minimum"], "", "the minimum %s is more than the maximum %s", p.Minimum.text, p.Maximum.text)
+		j.fail(j.at["minimum"], "", "the minimum %s is more than the maximum %s", p.Minimum.text, p.Maximum.text)
 	}
 }
 
-func (j *jobDecoder) paramEnum(p *Param, n *node) {
+func (j *paramDecoder) enum(p *Param, n *node) {
 	if n == nil {
 		return
 	}
@@ -137,7 +143,7 @@ func (j *jobDecoder) paramEnum(p *Param, n *node) {
 	}
 }
 
-func (j *jobDecoder) paramPattern(p *Param, n *node) {
+func (j *paramDecoder) pattern(p *Param, n *node) {
 	if n == nil {
 		return
 	}
@@ -161,7 +167,7 @@ func (j *jobDecoder) paramPattern(p *Param, n *node) {
 }
 
 // value reads a scalar that has exactly the type t.
-func (j *jobDecoder) value(n *node, what string, t ParamType) Value {
+func (d *decoder) value(n *node, what string, t ParamType) Value {
 	fits := false
 	switch t {
 	case StringType:
@@ -182,7 +188,7 @@ func (j *jobDecoder) value(n *node, what string, t ParamType) Value {
 		if t == StringType && n.text != "" {
 			hint = "put it in quotes: " + `"` + clip(n.text) + `"`
 		}
-		j.fail(n, hint, "%s must be %s, not %s", what, article(t), n.kind)
+		d.fail(n, hint, "%s must be %s, not %s", what, article(t), n.kind)
 		return Value{}
 	}
 	text := n.text
@@ -194,7 +200,7 @@ func (j *jobDecoder) value(n *node, what string, t ParamType) Value {
 	}
 	v, reason := parseText(t, text)
 	if reason != "" {
-		j.fail(n, "", "%s: %s", what, reason)
+		d.fail(n, "", "%s: %s", what, reason)
 	}
 	return v
 }

@@ -13,26 +13,6 @@ const (
 	maxOutputs = 64
 )
 
-var stepKeys = keySet{
-	owner: "a step",
-	known: []string{
-		"name", "summary", "needs", "run", "items", "parallel", "handler", "dir", "env", "optional", "approve",
-		"when", "milestone",
-		"lane", "limits", "timeout", "retry", "exit_codes", "errors", "outputs", "fail_when", "grace", "stall_after",
-		"on_stall", "restart",
-		"crash_limit",
-	},
-	other: []string{
-		"group", "params", "tags", "max_log", "on_disconnect", "queue_timeout", "deadline", "key", "key_order", "priority",
-		"unique", "schedule", "then",
-		"steps", "milestones", "deliver",
-	},
-	where: "it is a key of the job",
-}
-
-// gateKeys are those of a step that has no work.
-var gateKeys = []string{"name", "summary", "needs", "approve", "when", "milestone", "optional"}
-
 var (
 	stepName   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 	outputName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
@@ -46,23 +26,21 @@ type stepDecoder struct {
 	jobDecoder
 	step  *Step
 	needs []*node
-	when  *node
 }
 
 // readSteps decodes the steps independently of each other. The keys of a file come in any order, so
 // checkSteps does the rest.
-func (j *jobDecoder) readSteps(n *node) {
-	elements := j.list(n, "steps")
+func readSteps(j *jobDecoder, n *node, key string) {
+	elements := j.list(n, key)
 	if len(elements) > maxSteps {
 		j.fail(elements[maxSteps], "", "the job has more than %d steps", maxSteps)
 		elements = elements[:maxSteps]
 	}
+	known := j.keys.set("a step", inStep, "it is a key of the job")
 	for _, e := range elements {
-		s := &stepDecoder{step: &Step{at: j.position(e)}, jobDecoder: jobDecoder{
-			decoder: j.decoder, root: e, at: map[string]*node{}, def: &Definition{Parallel: 1},
-		}}
+		s := &stepDecoder{step: &Step{at: j.position(e)}, jobDecoder: newDecoder(j.decoder, e, j.keys, &Definition{})}
 		before := len(s.problems)
-		if s.mapping(e, stepKeys, s.key) {
+		if s.mapping(e, known, s.key) {
 			s.checkStep(len(s.problems) == before)
 			j.steps = append(j.steps, s)
 		}
@@ -72,40 +50,33 @@ func (j *jobDecoder) readSteps(n *node) {
 
 // key decodes the value of one key of the step.
 func (s *stepDecoder) key(key string, k, n *node) {
-	s.at[key] = k
-	step := s.step
-	switch key {
-	case "name":
-		if name, ok := s.text(n, key); ok {
-			step.Name = name
-			if !stepName.MatchString(name) {
-				s.fail(n, stepNameHint, "name cannot be %q", clip(name))
-			}
-		}
-	case "needs":
-		s.readNeeds(n)
-	case "optional":
-		step.Optional = s.boolean(n, key)
-	case "approve":
-		step.Approve = s.boolean(n, key)
-	case "when":
-		text, ok := s.text(n, key)
-		if step.When, s.when = strings.TrimSpace(text), n; ok && step.When == "" {
-			s.fail(n, "leave the key out", "when is empty")
-		}
-	case "milestone":
-		step.Milestone = s.milestone(n, n, key)
-	case "errors":
-		s.errors(n)
-	case "outputs":
-		s.outputs(n)
-	default:
-		s.jobDecoder.key(key, k, n)
+	s.at[key], s.values[key] = k, n
+	if row := s.keys.row(key, inStep); row.readStep != nil {
+		row.readStep(s, n, key)
+	} else {
+		row.read(&s.jobDecoder, n, key)
 	}
 }
 
-func (s *stepDecoder) readNeeds(n *node) {
-	for _, e := range s.list(n, "needs") {
+func readStepName(s *stepDecoder, n *node, key string) {
+	name, ok := s.text(n, key)
+	if ok && !stepName.MatchString(name) {
+		s.fail(n, stepNameHint, "name cannot be %q", clip(name))
+	}
+	s.step.Name = name
+}
+
+func readMilestone(s *stepDecoder, n *node, key string) { s.step.Milestone = s.milestone(n, n, key) }
+
+func readWhen(s *stepDecoder, n *node, key string) {
+	text, ok := s.text(n, key)
+	if s.step.When = strings.TrimSpace(text); ok && s.step.When == "" {
+		s.fail(n, "leave the key out", "when is empty")
+	}
+}
+
+func readNeeds(s *stepDecoder, n *node, key string) {
+	for _, e := range s.list(n, key) {
 		name, ok := s.text(e, "a step of needs")
 		if !ok {
 			continue
@@ -118,8 +89,8 @@ func (s *stepDecoder) readNeeds(n *node) {
 	}
 }
 
-func (s *stepDecoder) outputs(n *node) {
-	elements := s.list(n, "outputs")
+func readOutputs(s *stepDecoder, n *node, key string) {
+	elements := s.list(n, key)
 	for _, e := range elements {
 		name, ok := s.text(e, "an output")
 		switch {
@@ -168,10 +139,10 @@ func (s *stepDecoder) checkStep(whole bool) {
 		}
 		return
 	}
-	for _, key := range stepKeys.known {
-		if k := s.at[key]; k != nil && !slices.Contains(gateKeys, key) {
+	for _, row := range s.keys {
+		if k := s.at[row.name]; k != nil && row.in&(inStep|inGate) == inStep {
 			s.fail(k, "a step with approve and without run, items and handler only waits for a person",
-				"%s has a meaning only with work", key)
+				"%s has a meaning only with work", row.name)
 		}
 	}
 }

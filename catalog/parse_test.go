@@ -251,6 +251,10 @@ func TestRetriesAreRead(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", defs[i].Name, got, want)
 		}
 	}
+	short, err := Parse("short.yaml", []byte("group: g\nname: n\nrun: [x]\nretry: {initial: 5s}\n"))
+	if err != nil || short[0].Retry.Cap != DefaultRetryCap || short[0].Retry.MaxAttempts != 1 {
+		t.Errorf("without cap: %v, %v", short, err)
+	}
 	if d := defs[0]; d.QueueTimeout != 6*time.Hour || d.Deadline != 24*time.Hour {
 		t.Errorf("queue_timeout %s, deadline %s", d.QueueTimeout, d.Deadline)
 	}

@@ -32,6 +32,33 @@ const (
 	DefaultRetryJitter = 0.2
 )
 
+// CrashLimit is a budget of deaths: work that dies Burst times Within a time is not started again. In a [Definition]
+// a field that the job does not give is 0.
+type CrashLimit struct {
+	Burst  int           `json:"burst"`
+	Within time.Duration `json:"within"`
+}
+
+// DefaultCrashLimit is the limit of a daemon whose configuration has none.
+var DefaultCrashLimit = CrashLimit{Burst: 5, Within: 10 * time.Minute}
+
+// MaxCrashBurst is the largest Burst, MaxCrashWithin the longest Within: the record keeps the time of each death.
+const (
+	MaxCrashBurst  = 100
+	MaxCrashWithin = 30 * 24 * time.Hour
+)
+
+// Or returns the limit with its missing fields taken from other.
+func (l CrashLimit) Or(other CrashLimit) CrashLimit {
+	if l.Burst == 0 {
+		l.Burst = other.Burst
+	}
+	if l.Within == 0 {
+		l.Within = other.Within
+	}
+	return l
+}
+
 // Class decides what happens after a failure of some kind.
 type Class string
 

@@ -29,70 +29,39 @@ func (s *Schedule) OverlapOf(due []time.Time, now time.Time) schedule.Overlap {
 	return s.Overlap
 }
 
-var scheduleKeys = keySet{owner: "schedule", known: []string{
-	"cron", "timezone", "jitter", "overlap",
-	"missed", "params",
-}}
-
 // maxJitter is the longest delay of a start that a job may leave to chance.
 const maxJitter = 24 * time.Hour
 
-func (j *jobDecoder) schedule(n *node) {
-	s := &Schedule{Overlap: schedule.OverlapSkip, Missed: schedule.MissedOnce}
-	at := map[string]*node{}
-	var line, zone string
-	if !j.mapping(n, scheduleKeys, func(key string, _, n *node) {
-		at[key] = n
-		switch key {
-		case "cron":
-			line, _ = j.text(n, key)
-		case "timezone":
-			zone, _ = j.text(n, key)
-		case "jitter":
-			s.Jitter = j.duration(n, key, maxJitter, "leave the key out to start on time")
-		case "overlap":
-			word, _ := j.word(n, key, []string{
-				string(schedule.OverlapSkip), string(schedule.OverlapQueue),
-				string(schedule.OverlapCancel),
-			})
-			s.Overlap = schedule.Overlap(word)
-		case "missed":
-			word, _ := j.word(n, key, []string{
-				string(schedule.MissedSkip), string(schedule.MissedOnce),
-				string(schedule.MissedAll),
-			})
-			s.Missed = schedule.Missed(word)
-		case "params":
-			j.scheduleParams = j.scheduled(n)
-		}
-	}) {
-		return
-	}
-	if at["cron"] == nil {
+// checkCron reads the line and the time zone of a schedule.
+func checkCron(j *jobDecoder, n *node) {
+	at := func(key string) *node { return j.values["schedule."+key] }
+	if at("cron") == nil {
 		j.fail(n, `add cron: "0 3 * * *"`, "schedule has no cron line")
 		return
 	}
-	spec, err := schedule.Parse(line, zone)
-	if wrong, ok := errors.AsType[*schedule.FieldError](err); ok {
-		j.fail(at[wrong.Field], "", "%s", wrong.Error())
+	zone := ""
+	if at("timezone") != nil {
+		zone = at("timezone").text
 	}
-	s.Spec = spec
-	j.def.Schedule = s
+	spec, err := schedule.Parse(at("cron").text, zone)
+	if wrong, ok := errors.AsType[*schedule.FieldError](err); ok {
+		j.fail(at(wrong.Field), "", "%s", wrong.Error())
+	}
+	j.def.Schedule.Spec = spec
 }
 
-// scheduled reads the parameters of the starts as they are written.
-func (j *jobDecoder) scheduled(n *node) url.Values {
-	values := url.Values{}
+// readScheduleParams reads the parameters of the starts as they are written.
+func readScheduleParams(j *jobDecoder, n *node, _ string) {
+	j.scheduleParams = url.Values{}
 	if n.kind != mappingKind {
 		j.fail(n, "write NAME: VALUE", "params must be a mapping, not %s", n.kind)
-		return nil
+		return
 	}
 	for _, e := range n.entries {
 		if text, ok := j.written(e.value, "the value of "+clip(e.key.text)); ok {
-			values.Add(e.key.text, text)
+			j.scheduleParams.Add(e.key.text, text)
 		}
 	}
-	return values
 }
 
 // checkSchedule checks that the job can be started with what its schedule gives it.

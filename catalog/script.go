@@ -107,27 +107,21 @@ var interpreters = []interpreter{
 // Warnings are what is dangerous in the definition. It can be used all the same.
 func (d *Definition) Warnings() Problems { return d.warnings }
 
-// unsafeShell decodes the key that allows references in scripts.
-func (j *jobDecoder) unsafeShell(n *node) {
-	word, _ := j.word(n, "unsafe_shell", []string{"allow"})
-	j.def.unsafeShell = word == "allow"
-}
-
 // warnOfScripts warns of references in the scripts of interpreters, of the job and of its steps: the interpreter
 // reads a value as code.
 func (j *jobDecoder) warnOfScripts() {
-	if j.def.unsafeShell {
+	if j.def.unsafeShell != "" {
 		return
 	}
-	j.warnOfScript(j.runAt, j.def.Run)
+	j.warnOfScript(j.values["run"], j.def.Run)
 	for _, s := range j.steps {
-		j.warnOfScript(s.runAt, s.def.Run)
+		j.warnOfScript(s.values["run"], s.def.Run)
 	}
 }
 
-func (j *jobDecoder) warnOfScript(at []*node, run []string) {
+func (j *jobDecoder) warnOfScript(at *node, run []string) {
 	found, is := scriptOf(run)
-	if !is || len(at) != len(run) {
+	if !is {
 		return
 	}
 	for i := found.script; i < found.end; i++ {
@@ -135,7 +129,7 @@ func (j *jobDecoder) warnOfScript(at []*node, run []string) {
 			if p.ref == "" || p.ref == "id" {
 				continue // an ID has no character that means anything to an interpreter
 			}
-			reference, place := "${"+p.ref+"}", j.position(at[i])
+			reference, place := "${"+p.ref+"}", j.position(at.elements[i])
 			j.def.warnings = append(j.def.warnings, &Problem{
 				File: place.File, Line: place.Line, Column: place.Column,
 				Message: fmt.Sprintf("%s is inside the script of %s, which would %s", clip(reference),

@@ -125,7 +125,7 @@ func (s *stepDecoder) finish(j *jobDecoder) {
 	if s.hasWork() {
 		s.step.Work = s.work(j.def)
 	}
-	if s.when != nil && s.step.When != "" {
+	if s.step.When != "" {
 		s.checkCondition()
 	}
 	j.decoder = s.decoder
@@ -139,30 +139,9 @@ func (s *stepDecoder) hasWork() bool {
 func (s *stepDecoder) work(job *Definition) *Definition {
 	own, out := s.def, *job
 	out.Steps, out.Milestones, out.Schedule, out.Then, out.thenAt = nil, nil, nil, nil, thenPositions{}
-	out.Run, out.Items, out.Parallel, out.Handler, out.handlerAt = own.Run, own.Items, own.Parallel,
-		own.Handler, own.handlerAt
-	out.Env = nil
-	for _, e := range job.Env {
-		if !slices.ContainsFunc(own.Env, func(o EnvVar) bool { return o.Name == e.Name }) {
-			out.Env = append(out.Env, e)
-		}
-	}
-	out.Env = append(out.Env, own.Env...)
-	for key, set := range map[string]func(){
-		"summary":     func() { out.Summary = own.Summary },
-		"dir":         func() { out.Dir = own.Dir },
-		"fail_when":   func() { out.FailWhen = own.FailWhen },
-		"grace":       func() { out.Grace = own.Grace },
-		"timeout":     func() { out.Timeout = own.Timeout },
-		"stall_after": func() { out.StallAfter = own.StallAfter },
-		"on_stall":    func() { out.OnStall = own.OnStall },
-		"retry":       func() { out.Retry = own.Retry },
-		"restart":     func() { out.restart = own.restart },
-		"exit_codes":  func() { out.ExitCodes = own.ExitCodes },
-		"crash_limit": func() { out.CrashLimit = own.CrashLimit.Or(job.CrashLimit) },
-	} {
-		if s.at[key] != nil {
-			set()
+	for _, row := range s.keys {
+		if s.at[row.name] != nil && row.inherit != nil {
+			row.inherit(&out, own)
 		}
 	}
 	return &out
