@@ -15,7 +15,7 @@ import (
 // effect defines when a request has taken effect. A waiting client is answered when the daemon has carried the request
 // out: its file is then gone from jobs/ and taken/. The daemon removes it from there last, after the effect is durable.
 type effect struct {
-	// what describes the effect to people; docs/http.md contains it.
+	// what describes the effect to people; docs/http-control.md contains it.
 	what string
 	// occurred reports whether the effect is there.
 	occurred func(*actionOutcome) bool
@@ -42,7 +42,7 @@ var effects = map[statefs.Action]effect{
 		holds: func(c *actionOutcome) bool { return c.carriedOut && isResumed(c) }, held: "it is resumed",
 	},
 	statefs.Cancel: {
-		what: "it has ended as `cancelled`; one that was `trailing` as `completed`, without the rest of its optional steps",
+		what: "it has ended as `cancelled`; a `trailing` operation as `completed`, without the rest of its optional steps",
 		occurred: func(c *actionOutcome) bool {
 			return c.state == statefs.Cancelled || c.hasTransition(hasCause(statefs.CauseCancel))
 		},
@@ -51,7 +51,7 @@ var effects = map[statefs.Action]effect{
 		ends: true,
 	},
 	statefs.ForceCancel: {
-		what: "it has ended as `cancelled`; one that was `trailing` as `completed`, without the rest of its optional steps",
+		what: "it has ended as `cancelled`; a `trailing` operation as `completed`, without the rest of its optional steps",
 		occurred: func(c *actionOutcome) bool {
 			return c.state == statefs.Cancelled || c.hasTransition(hasCause(statefs.CauseCancel))
 		},

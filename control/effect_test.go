@@ -193,7 +193,7 @@ func TestStepActionEffects(t *testing.T) {
 // Every effect that can be waited for is described, in the documentation too.
 func TestEffectsAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/http.md")
+	page, err := os.ReadFile("../docs/http-control.md")
 	must(t, err)
 	for _, ask := range statefs.Actions() {
 		e, ok := effects[ask]
@@ -201,7 +201,7 @@ func TestEffectsAreDocumented(t *testing.T) {
 			t.Errorf("nobody says what counts as the effect of %s", ask)
 		}
 		if row := fmt.Sprintf("| `%s` | %s |", ask, e.what); !strings.Contains(string(page), row) {
-			t.Errorf("docs/http.md does not have the row\n%s", row)
+			t.Errorf("docs/http-control.md does not have the row\n%s", row)
 		}
 	}
 }
