@@ -43,7 +43,7 @@ func (o *bulkOptions) byFilter(cmd *cobra.Command) {
 	for _, f := range bulkFlags {
 		o.values[f[0]] = flags.String(f[0], "", f[1])
 	}
-	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "with a filter: only say how many match")
+	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "with a filter: only print how many match")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "with a filter: do it without a question")
 	byIDs := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -117,7 +117,7 @@ func (a *app) bulk(ctx context.Context, conf *loaded, action string, opts *bulkO
 	case opts.yes:
 		a.streams.notice("%s", count)
 	case !a.streams.interactive():
-		return usagef("%s: --yes does it, --dry-run shows which", count)
+		return usagef("%s: repeat with --yes, or list them with --dry-run", count)
 	default:
 		if !a.confirm(fmt.Sprintf("%s. %s? [y/N] ", count, strings.ToUpper(action[:1])+action[1:])) {
 			return &codeError{code: exitTemporary}

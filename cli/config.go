@@ -321,7 +321,7 @@ func toggleSetting(key, usage string, field func(*Config) *bool) *setting {
 
 func one(values []string, set func(string) error) error {
 	if len(values) != 1 {
-		return fmt.Errorf("want one value, got %d", len(values))
+		return fmt.Errorf("expected one value, got %d", len(values))
 	}
 	return set(values[0])
 }

@@ -12,7 +12,7 @@ import (
 const crashLimitKey = "crash_limit"
 
 func crashLimitSettings() []*setting {
-	within := ageSetting(crashLimitKey, "within", "how long a death counts, for jobs that do not say, such as 10m",
+	within := ageSetting(crashLimitKey, "within", "how long a death counts, for jobs without their own, such as 10m",
 		func(c *Config) *time.Duration { return &c.CrashLimit.Within })
 	within.set = func(c *Config, v []string) error {
 		return one(v, func(text string) error {
@@ -26,7 +26,7 @@ func crashLimitSettings() []*setting {
 	}
 	return []*setting{within, {
 		key: crashLimitKey + "_burst", within: crashLimitKey,
-		usage: "with which death work is left to a person, for jobs that do not say",
+		usage: "how many deaths leave work to a person, for jobs without their own",
 		set: func(c *Config, v []string) error {
 			return one(v, func(text string) error {
 				n, err := strconv.Atoi(text)

@@ -165,7 +165,7 @@ func (l *loaded) eachMember(node ast.Node, of, example string, do func(key ast.M
 ) error {
 	entries, ok := members(node)
 	if !ok {
-		return usagef("%s: %s: want keys and values, as in \"%s: {%s}\"", l.at(node), of, of, example)
+		return usagef("%s: %s: expected keys and values, as in \"%s: {%s}\"", l.at(node), of, of, example)
 	}
 	for _, entry := range entries {
 		if err := do(entry.Key, entry.Key.GetToken().Value, entry.Value); err != nil {
@@ -191,7 +191,7 @@ func (l *loaded) oneText(node ast.Node, of string) (string, error) {
 		return "", err
 	}
 	if len(values) != 1 {
-		return "", usagef("%s: %s: want one value, got %d", l.at(node), of, len(values))
+		return "", usagef("%s: %s: expected one value, got %d", l.at(node), of, len(values))
 	}
 	return values[0], nil
 }
@@ -298,7 +298,7 @@ func (l *loaded) setLaneBreaker(c *daemon.LaneConfig, node ast.Node) error {
 		if name == "on" {
 			codes, err := l.values(value)
 			if err == nil && (len(codes) == 0 || slices.Contains(codes, "")) {
-				err = usagef("%s: on: want at least one error code, and none that is empty", l.at(value))
+				err = usagef("%s: on: expected one or more error codes, none empty", l.at(value))
 			}
 			b.Codes = codes
 			return err

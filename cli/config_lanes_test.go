@@ -73,11 +73,11 @@ limits.yt-dlp = 1 from :11`; got != want {
 func TestMistakesInLanes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ file, want string }{
-		{"lanes: [cookie]\n", `jobdir.yaml:1:8: lanes: want keys and values, as in "lanes: {cookie: {capacity: 1}}"`},
+		{"lanes: [cookie]\n", `jobdir.yaml:1:8: lanes: expected keys and values, as in "lanes: {cookie: {capacity: 1}}"`},
 		{"lanes: {Cookie: {}}\n", `jobdir.yaml:1:9: "Cookie" cannot be the name of a lane`},
 		{"lanes: {all: {}}\n", `and not "all"`},
 		{"lanes: {a: {}, a: {}}\n", `mapping key "a" already defined`},
-		{"lanes: {a: 1}\n", `a: want keys and values, as in "a: {capacity: 1}"`},
+		{"lanes: {a: 1}\n", `a: expected keys and values, as in "a: {capacity: 1}"`},
 		{
 			"lanes:\n  a:\n    capasity: 1\n",
 			`jobdir.yaml:3:5: unknown key "capasity"; the keys are capacity, max_starts, gap, env, rotate, breaker`,
@@ -87,7 +87,7 @@ func TestMistakesInLanes(t *testing.T) {
 			`jobdir.yaml:1:23: capacity "-1" is neither a whole number from 0 to 1000000 nor "unlimited"`,
 		},
 		{"lanes: {a: {capacity: many}}\n", `capacity "many" is neither`},
-		{"lanes: {a: {capacity: [1, 2]}}\n", "want one value, got 2"},
+		{"lanes: {a: {capacity: [1, 2]}}\n", "expected one value, got 2"},
 		{"lanes: {a: {max_starts: 30}}\n", `max_starts "30" is not a number of starts in a time, such as 30/1m`},
 		{"lanes: {a: {max_starts: 0/1m}}\n", `max_starts "0/1m" is not`},
 		{"lanes: {a: {max_starts: 3/soon}}\n", `max_starts "3/soon" is not`},
@@ -99,11 +99,11 @@ func TestMistakesInLanes(t *testing.T) {
 		{"lanes: {a: {breaker: {failures: 5}}}\n", "breaker: it needs failures, within and cooldown"},
 		{"lanes: {a: {breaker: {failures: 0, within: 1m, cooldown: 1m}}}\n", `failures: "0" is not a number from 1`},
 		{"lanes: {a: {breaker: {failures: 1, within: soon, cooldown: 1m}}}\n", `within: "soon" is not a time`},
-		{"lanes: {a: {breaker: {failures: 1, within: 1m, cooldown: 1m, on: []}}}\n", "on: want at least one error code"},
+		{"lanes: {a: {breaker: {failures: 1, within: 1m, cooldown: 1m, on: []}}}\n", "on: expected one or more error codes"},
 		{"lanes: {a: {breaker: {after: 1}}}\n", `unknown key "after"; the keys are failures, within, cooldown, on`},
 		{"limits: {A: 1}\n", `"A" cannot be the name of a limit`},
 		{"limits: {a: -1}\n", `a: capacity "-1" is neither`},
-		{"limits: 3\n", "limits: want keys and values"},
+		{"limits: 3\n", "limits: expected keys and values"},
 		{"max_queued: many\n", `max_queued: "many" is not a whole number`},
 		{"ageing: soon\n", `ageing: "soon" is not a time`},
 	} {

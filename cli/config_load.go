@@ -160,7 +160,7 @@ func (l *loaded) readDocument(body ast.Node) error {
 	case *ast.MappingValueNode:
 		entries = []*ast.MappingValueNode{node}
 	default:
-		return usagef("%s: want keys and values, as in \"storage: ./storage\"", l.at(body))
+		return usagef("%s: expected keys and values, as in \"storage: ./storage\"", l.at(body))
 	}
 	return l.readEntries(entries, "")
 }
@@ -171,7 +171,7 @@ func (l *loaded) readEntries(entries []*ast.MappingValueNode, within string) err
 	for _, entry := range entries {
 		name := entry.Key.GetToken().Value
 		if seen[name] {
-			return usagef("%s: key %q is there twice", l.at(entry.Key), name)
+			return usagef("%s: the key %q appears twice", l.at(entry.Key), name)
 		}
 		seen[name] = true
 		if within == "" && (name == retentionKey || name == eventsKey || name == crashLimitKey) {
@@ -181,7 +181,7 @@ func (l *loaded) readEntries(entries []*ast.MappingValueNode, within string) err
 				if name == crashLimitKey {
 					example = "burst: 5"
 				}
-				return usagef("%s: %s: want keys and values, as in \"%s: {%s}\"", l.at(entry.Value), name, name, example)
+				return usagef("%s: %s: expected keys and values, as in \"%s: {%s}\"", l.at(entry.Value), name, name, example)
 			}
 			if err := l.readEntries(inner, name); err != nil {
 				return err
@@ -256,7 +256,7 @@ func (l *loaded) values(node ast.Node) ([]string, error) {
 	for _, item := range list.Values {
 		scalar, ok := item.(ast.ScalarNode)
 		if _, null := item.(*ast.NullNode); null || !ok {
-			return nil, usagef("%s: want a text or a list of texts", l.at(item))
+			return nil, usagef("%s: expected a text or a list of texts", l.at(item))
 		}
 		values = append(values, scalar.GetToken().Value)
 	}

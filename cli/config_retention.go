@@ -49,7 +49,7 @@ const eventsKey = "events"
 
 func eventSettings() []*setting {
 	return []*setting{
-		ageSetting(eventsKey, "age", "how long an event is kept for those who come back, such as 7d; 0: no limit",
+		ageSetting(eventsKey, "age", "how long an event is kept for readers that reconnect, such as 7d; 0: no limit",
 			func(c *Config) *time.Duration { return &c.Events.Age }),
 		bytesSetting(eventsKey, "how large the event log may get, such as 64MiB; the oldest goes first; 0: no limit",
 			func(c *Config) *int64 { return &c.Events.Bytes }),

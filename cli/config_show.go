@@ -11,8 +11,8 @@ func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the effective configuration and where each value came from",
-		Long: `config prints each setting, its effective value, and where that came from. A value is taken from the first of
-these that has it: flag, environment variable, file, default.`,
+		Long: `config prints each setting, its effective value, and where that came from. The first of these
+that has a value counts: flag, environment variable, file, default.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := a.load(cmd)

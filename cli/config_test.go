@@ -124,10 +124,10 @@ func TestMistakesInTheFile(t *testing.T) {
 	tests := []struct{ name, file, want string }{
 		{"unknown key", "storage: a\nstorrage: b\n", `jobdir.yaml:2:1: unknown key "storrage"`},
 		{"key twice", "grace: 1s\ngrace: 2s\n", "jobdir.yaml:2:1: "},
-		{"no mapping", "- grace\n", "jobdir.yaml:1:1: want keys and values"},
+		{"no mapping", "- grace\n", "jobdir.yaml:1:1: expected keys and values"},
 		{"a mapping as value", "grace:\n  seconds: 1\n", "jobdir.yaml:2:"},
 		{"no value", "grace:\n", "jobdir.yaml:1:"},
-		{"a list for one value", "grace: [1s, 2s]\n", "grace: want one value, got 2"},
+		{"a list for one value", "grace: [1s, 2s]\n", "grace: expected one value, got 2"},
 		{"an empty entry", "listen: ['']\n", "listen: an entry is empty"},
 		{"no address", "listen: nowhere\n", `"nowhere" is neither HOST:PORT nor unix:/PATH`},
 		{"a relative socket", "listen: unix:x.sock\n", "must be absolute"},

@@ -18,9 +18,9 @@ func (a *app) deleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete ID... | delete --status STATUS ...",
 		Short: "Delete operations that have ended, with their logs and files",
-		Long: `delete removes operations that have ended: by ID, or all that match a filter, after a question. One that lives, is pinned,
-is retried by another one, is among those that a live one comes after, or has a result that is still to be delivered is
-kept, and the reason is said. It needs a daemon.`,
+		Long: `delete removes operations that have ended: by ID, or all that match a filter, after a confirmation. It keeps an
+operation that is live or pinned, that another one retries, that a live one comes after, or whose result is still to
+be delivered, and prints the reason. It needs a daemon.`,
 		Example:           "  jobdir delete --status failed --job media/decode --until 7d",
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),

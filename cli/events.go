@@ -25,12 +25,12 @@ func (a *app) eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Write what happens, as it happens",
-		Long: `events writes a line for each event: transitions, progress, reasons to wait, changes of lanes, deliveries, sweeps. It goes on until it
-is interrupted, also when the daemon is restarted: then it goes on at the event where it was. What is missing, such as
-the last moments of a daemon that was killed, is a line of its own that says gap.
+		Long: `events writes a line for each event: transitions, progress, wait reasons, changes of lanes, deliveries,
+sweeps. It runs until it is interrupted. After a restart of the daemon it continues with the next event. Missing
+events, such as the last ones of a daemon that was killed, are a line of the type gap.
 
-With --after it begins with what was kept: 0 is all of it. Every end of an operation exactly once is what the completion
-feed is for (GET /api/v1/finished). A flag that filters may be given several times.`,
+With --after it begins with the events that are kept: 0 is all of them. The completion feed has every end of an
+operation exactly once (GET /api/v1/finished). A filter may be repeated.`,
 		Example: "  jobdir events --job media/decode --type transition",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,10 +47,10 @@ feed is for (GET /api/v1/finished). A flag that filters may be given several tim
 	flags.StringArrayVar(&opts.lane, "lane", nil, "only those of this lane")
 	flags.StringArrayVar(&opts.key, "key", nil, "only those with this key")
 	flags.StringArrayVar(&opts.tag, "tag", nil, "only those with this tag")
-	flags.StringArrayVar(&opts.id, "id", nil, "only those of this operation; each reason for which it waits is told then")
+	flags.StringArrayVar(&opts.id, "id", nil, "only those of this operation, with each reason for which it waits")
 	flags.StringArrayVar(&opts.kind, "type", nil,
 		"only those of this type: transition, step, progress, waiting, stalled, lane, delivery, target or sweep")
-	flags.Int64Var(&opts.after, "after", -1, "begin behind the event with this number; -1: with what happens from now on")
+	flags.Int64Var(&opts.after, "after", -1, "begin after the event with this number; -1: with new events")
 	flags.IntVar(&opts.count, "count", 0, "end after so many; 0: never")
 	jsonFlag(cmd, &opts.json)
 	return cmd
@@ -139,7 +139,7 @@ func eventText(e *client.Event) string {
 	case e.Waiting != nil:
 		return "waits: " + printable(e.Waiting.Sentence())
 	case e.Stalled != nil && *e.Stalled:
-		return "gives no sign of life"
+		return "stalled: no output and no progress"
 	case e.Stalled != nil:
 		return "moves again"
 	case e.Change != nil:
@@ -167,10 +167,10 @@ func deliveryText(d *client.EventDelivery) string {
 	text := fmt.Sprintf("delivery %d (%s) is %s", d.Target, printable(d.Kind), d.Status)
 	switch d.By {
 	case "":
-	case "by hand":
-		text += ", by hand"
+	case "manually":
+		text += ", manually"
 	default:
-		text += ", asked for by " + printable(d.By)
+		text += ", requested by " + printable(d.By)
 	}
 	if detail := cmp.Or(d.Error, d.Location); detail != "" {
 		text += ": " + printable(detail)
@@ -180,7 +180,7 @@ func deliveryText(d *client.EventDelivery) string {
 
 // gapReasons maps the reason of a gap to the text for people.
 var gapReasons = map[string]string{
-	"crash":          "the daemon was killed, and may not have told of the last moments",
+	"crash":          "the daemon was killed, and may not have published its last events",
 	"retention":      "they are no longer kept",
 	"overflow":       "more happened than could be written",
 	"lost":           "they could not be written, or cannot be read",

@@ -27,8 +27,8 @@ func (a *app) historyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "List the operations that have ended",
-		Long: `history lists operations that have ended, the newest first. Without a daemon it reads the records in the storage
-directory, the newest day first, until it has found enough.`,
+		Long: `history lists operations that have ended, the newest first. Without a daemon it reads the records in the
+storage directory, the newest day first, until it has found enough.`,
 		Example: "  jobdir history --status failed --since 7d",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,7 +86,7 @@ func (a *app) history(ctx context.Context, conf *loaded, opts historyOptions) er
 		}
 		return nil
 	}, func(tree *statefs.Tree) error {
-		a.streams.notice("no daemon is running on %s: this is what the directory says", tree.Dir())
+		a.streams.notice("no daemon is running on %s: the output is read from the directory", tree.Dir())
 		all, err = historyOf(ctx, tree, q)
 		return err
 	})

@@ -21,21 +21,21 @@ func TestResolve(t *testing.T) {
 		{name: "a number that is the end of another", text: "r4", want: first},
 		{name: "PID and number", text: "p5_r142", want: third},
 		{name: "a beginning", text: "g-b", want: third},
-		{name: "a beginning of several", text: "g-a", failure: "stands for 2 operations: " + first + ", " + second +
+		{name: "a beginning of several", text: "g-a", failure: "matches 2 operations: " + first + ", " + second +
 			"; give the whole ID"},
-		{name: "a number that a foreign operation bears too", text: "r7", failure: "stands for 2 operations: own_"},
+		{name: "a number that a foreign operation bears too", text: "r7", failure: "matches 2 operations: own_"},
 		{name: "a number of one that has ended", text: "r3", want: ended},
 		{name: "PID and number of one that has ended", text: "p4_r3", want: ended},
-		{name: "a number of a live one and of one that has ended", text: "42", failure: "stands for 2 operations: " +
+		{name: "a number of a live one and of one that has ended", text: "42", failure: "matches 2 operations: " +
 			second + ", " + another},
 		{name: "PID and number of one of them", text: "p4_r42", want: another},
 		{name: "a number without its letter", text: "142", want: third},
-		{name: "half a number", text: "r14", failure: "no operation is called"},
-		{name: "the end of a PID", text: "4_r3", failure: "no operation is called"},
-		{name: "no number at all", text: "r0", failure: "no operation is called"},
-		{name: "more than a number holds", text: "r99999999999999999999", failure: "no operation is called"},
-		{name: "nothing", text: "", failure: "no operation is called"},
-		{name: "a path", text: "../../etc", failure: "no operation is called"},
+		{name: "half a number", text: "r14", failure: "there is no operation"},
+		{name: "the end of a PID", text: "4_r3", failure: "there is no operation"},
+		{name: "no number at all", text: "r0", failure: "there is no operation"},
+		{name: "more than a number holds", text: "r99999999999999999999", failure: "there is no operation"},
+		{name: "nothing", text: "", failure: "there is no operation"},
+		{name: "a path", text: "../../etc", failure: "there is no operation"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -20,9 +20,9 @@ func (a *app) jobsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs [GROUP/JOB]",
 		Short: "List the jobs that can be started, or show one of them",
-		Long: `jobs asks the daemon, or reads the folders of --jobs when none answers. A parameter in brackets need not be given. Of one
-job it shows the parameters, and the steps in the order in which they are done.
-'jobdir validate' says what is wrong with a definition that is missing here.`,
+		Long: `jobs lists the jobs of the daemon, or those in the folders of --jobs when none answers. A parameter in
+brackets is optional. For one job it shows the parameters, and the steps in the order in which they run. 'jobdir
+validate' reports the mistakes of a definition that is missing here.`,
 		Args:              atMostOne("GROUP/JOB"),
 		ValidArgsFunction: a.completeOneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -82,7 +82,7 @@ func stepNotes(s *client.JobStep) string {
 func (a *app) findJob(ctx context.Context, conf *loaded, address string) (*client.Job, error) {
 	group, name, ok := strings.Cut(address, "/")
 	if !ok || group == "" || name == "" {
-		return nil, usagef("%q is no job: give GROUP/JOB, as 'jobdir jobs' lists them", address)
+		return nil, usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", address)
 	}
 	c, err := a.connect(ctx, conf)
 	if err == nil {

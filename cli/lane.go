@@ -20,8 +20,8 @@ func (a *app) laneCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lane",
 		Short: "Pause, resume, close, open or size lanes",
-		Long: `lane changes lanes, at once and until it is changed again; "all" is every lane. What runs goes on whatever is done. Without
-a daemon the change waits on disk for the next one, as it does when a file is put into lanes/ by hand.`,
+		Long: `lane changes lanes, at once and until the next change; "all" is every lane. Running operations are not
+affected. Without a daemon the change waits on disk for the next one, like a file that a person puts into lanes/.`,
 		Example: `  jobdir lane pause cookie --for 15m --reason "new cookies"
   jobdir lane capacity cookie 4`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -33,10 +33,10 @@ a daemon the change waits on disk for the next one, as it does when a file is pu
 		RunE: func(*cobra.Command, []string) error { return nil }, // Args has already refused the arguments
 	}
 	cmd.AddCommand(
-		a.holdCommand(client.PauseLane, "Start nothing in lanes; what runs goes on"),
+		a.holdCommand(client.PauseLane, "Start nothing in lanes; running operations continue"),
 		a.holdCommand(client.ResumeLane, "Start operations of lanes again"),
-		a.holdCommand(client.CloseLane, "Refuse submits to lanes; what waits there goes on"),
-		a.holdCommand(client.OpenLane, "Take submits to lanes again"),
+		a.holdCommand(client.CloseLane, "Refuse submits to lanes; operations that wait there still start"),
+		a.holdCommand(client.OpenLane, "Accept submits to lanes again"),
 		a.capacityCommand(),
 	)
 	for _, sub := range cmd.Commands() {
@@ -68,7 +68,7 @@ func (a *app) holdCommand(action client.LaneAction, short string) *cobra.Command
 		cmd.Flags().StringVar(&lasts, "for", "", "it ends by itself after this time, such as 15m or 2d")
 		cmd.Flags().StringVar(&until, "until", "",
 			"it ends by itself at this time, such as 2026-11-23T09:00:00+01:00 or '2026-11-23 09:00'")
-		cmd.Flags().StringVar(&reason, "reason", "", "shown wherever somebody asks why")
+		cmd.Flags().StringVar(&reason, "reason", "", "shown wherever the lane or its waiting operations are listed")
 	}
 	return cmd
 }
@@ -182,11 +182,11 @@ func (a *app) capacityCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capacity LANE N",
 		Short: "Change how many run in a lane at once",
-		Long: `capacity sets how many operations run in a lane at once: a whole number, "unlimited", or "configured" for what the
-configuration says. Lowering it ends nothing: nothing starts until enough have ended.`,
+		Long: `capacity sets how many operations run in a lane at once: a whole number, "unlimited", or "configured" for the
+value in the configuration. A lower capacity ends no operation: none starts until enough have ended.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return errors.New("capacity: want a lane and a number, as in 'jobdir lane capacity cookie 4'")
+				return errors.New("capacity: expected a lane and a number, as in 'jobdir lane capacity cookie 4'")
 			}
 			return nil
 		},

@@ -23,8 +23,8 @@ func (a *app) lanesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lanes",
 		Short: "List the lanes and limits",
-		Long: `lanes lists the lanes: how many run and wait in each, how many may run at once, and why nothing starts or nothing is
-taken; then the limits. Without a daemon it shows what the configuration and the directory say.`,
+		Long: `lanes lists the lanes: how many run and wait in each, how many may run at once, and why nothing starts or no
+submit is accepted; then the limits. Without a daemon it reads the configuration and the directory.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := a.load(cmd)
@@ -44,7 +44,7 @@ func (a *app) lanes(ctx context.Context, conf *loaded, asJSON bool) error {
 		all, err = c.Lanes(ctx)
 		return err
 	}, func(tree *statefs.Tree) (err error) {
-		a.streams.notice("no daemon is running on %s: this is what the configuration and the directory say", tree.Dir())
+		a.streams.notice("no daemon is running on %s: the output is read from the configuration and the directory", tree.Dir())
 		all, err = lanesOf(tree, conf)
 		return err
 	})

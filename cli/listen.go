@@ -45,7 +45,7 @@ func checkExposure(addresses []string, allowed bool) error {
 			return usagef("listen: %w", err)
 		}
 		if !allowed && !loopback(address) {
-			return usagef("listen on %s: others can reach that address: ask for tokens with --token-file, or allow everybody with --insecure", address)
+			return usagef("listen on %s: other machines can reach that address: require tokens with --token-file, or allow all requests with --insecure", address)
 		}
 	}
 	return nil

@@ -29,13 +29,13 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs ID",
 		Short: "Write the log of an operation",
-		Long: `logs writes the log of a live or ended operation to stdout. With -f it goes on until the operation ends; how it
-ended goes to stderr and does not change the exit code ('jobdir wait' does that). With --json each line is an object
-with its offset in the log, its text, and cut: true when it does not end there: the last one that is not finished, or a
-piece of one longer than 64 KiB.
+		Long: `logs writes the log of a live or ended operation to stdout. With -f it continues until the operation ends; the
+outcome goes to stderr and does not change the exit code ('jobdir wait' does that). With --json each line is an object
+with its offset in the log, its text, and cut: true when the line is incomplete: the last one, or a piece of a line
+longer than 64 KiB.
 
-With --step it writes what that step wrote in its last run, also an optional step, which has a log of its own; with --run in an earlier
-one. When there is more than one, stderr says which they are.
+With --step it writes the output of the last run of that step, also of an optional step, which has a log of its own;
+with --run that of an earlier run. When there is more than one, stderr lists them.
 
 An ID may be shortened to its end, such as r42 or 42, or to a beginning that only one live operation has.`,
 		Args:              exactlyOne("an ID"),
@@ -49,7 +49,7 @@ An ID may be shortened to its end, such as r42 or 42, or to a beginning that onl
 			return a.following(cmd.Context(), func(ctx context.Context) error { return a.logs(ctx, conf, opts, args[0]) })
 		},
 	}
-	cmd.Flags().BoolVarP(&opts.follow, "follow", "f", false, "go on until the operation ends")
+	cmd.Flags().BoolVarP(&opts.follow, "follow", "f", false, "follow the log until the operation ends")
 	cmd.Flags().Int64Var(&opts.offset, "offset", 0, "begin at this byte of the log")
 	cmd.Flags().StringVar(&opts.step, "step", "", "only what this step wrote in its last run")
 	_ = cmd.RegisterFlagCompletionFunc("step", a.completeStep) // the flag exists
@@ -69,7 +69,7 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 		return usagef("--run is the number of a run of a step, and goes with --step")
 	}
 	if opts.oneRun && opts.run < 1 {
-		return usagef("--run: %d is no number of a run, they begin with 1; leave it out for the last one", opts.run)
+		return usagef("--run: %d is not the number of a run, the first is 1; leave it out for the last one", opts.run)
 	}
 	out := a.logOutput(opts)
 	err := a.reach(ctx, conf, func(c *client.Client) error {

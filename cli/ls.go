@@ -23,11 +23,11 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the live operations",
-		Long: `ls lists the operations that have not ended, oldest first; of one that waits it says why. Without a daemon it reads the storage directory: the
-markers say the state then, as 'ls STORAGE/jobs' does.
+		Long: `ls lists the operations that have not ended, oldest first, and why an operation waits. Without a daemon it
+reads the storage directory: the markers have the state, as in 'ls STORAGE/jobs'.
 
-With --needs-attention it lists what goes on only when a person acts, failed_manual and waiting_approval: at which step each stands, why, and
-the command that usually helps.`,
+With --needs-attention it lists the operations that wait for a person, failed_manual and waiting_approval: the step, the
+error, and the command that usually continues the operation.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := a.load(cmd)
@@ -38,7 +38,7 @@ the command that usually helps.`,
 		},
 	}
 	cmd.Flags().BoolVar(&attention, "needs-attention", false,
-		"only what waits for a person, with the step, the error and the command that helps")
+		"only operations that wait for a person, with the step, the error and the command that continues them")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -81,7 +81,7 @@ func (a *app) ls(ctx context.Context, conf *loaded, attention, asJSON bool) erro
 		}
 		return err
 	}, func(tree *statefs.Tree) (err error) {
-		a.streams.notice("no daemon is running on %s: this is what the directory says", tree.Dir())
+		a.streams.notice("no daemon is running on %s: the output is read from the directory", tree.Dir())
 		all, err = listTree(tree)
 		if attention {
 			all = slices.DeleteFunc(all, func(l listRow) bool { return !l.State.NeedsPerson() && l.Attention == nil })

@@ -49,7 +49,7 @@ func Main(ctx context.Context, args []string, streams Streams, options Options) 
 	}
 	streams.printError(err)
 	if _, ok := errors.AsType[*usageError](err); ok && used != nil {
-		streams.notice("'%s --help' says how it is used", used.CommandPath())
+		streams.notice("see '%s --help'", used.CommandPath())
 	}
 	return code
 }
@@ -61,9 +61,9 @@ func (a *app) root() *cobra.Command {
 		Long: `jobdir runs long operations. Their whole state is a directory: 'ls storage/jobs' is the list of active
 operations, 'touch storage/jobs/ID.pause_requested' pauses one. A daemon serves the same over HTTP.
 
-Exit codes of run and wait: 0 success, 1 failure, 2 partial, 3 a person has to act, 130 cancelled, 75 not known. Requests with
---wait: 1 when it did not take effect, 75 when it has not yet. All commands:
-64 wrong use, 66 not found, 69 no daemon, 75 try again, 77 not allowed, 141 nobody reads the output any more, 70 anything else;
+Exit codes of run and wait: 0 success, 1 failure, 2 partial, 3 a person has to act, 130 cancelled, 75 not known.
+Requests with --wait: 1 when it did not take effect, 75 when it has not yet. All commands: 64 wrong usage, 66 not
+found, 69 no daemon, 75 try again, 77 not allowed, 141 the reader of the output has closed it, 70 anything else;
 serve: 71 the address is in use, 73 another daemon holds the storage.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -78,18 +78,18 @@ serve: 71 the address is in use, 73 another daemon holds the storage.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", plainFlagError(err)) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.server, "server", "", "address of the daemon: http://HOST:PORT or unix:/PATH (JOBDIR_SERVER)")
-	flags.StringVar(&a.config, "config", "", "configuration file (JOBDIR_CONFIG; default jobdir.yaml if it is there)")
+	flags.StringVar(&a.config, "config", "", "configuration file (JOBDIR_CONFIG; default jobdir.yaml if it exists)")
 	addSettingFlags(flags, true)
 	root.AddCommand(
 		a.serveCommand(), a.runCommand(), a.submitCommand(), a.lsCommand(), a.logsCommand(),
 		a.requestCommand("pause", "Stop operations where they are, until they are resumed"),
-		a.requestCommand("resume", "Let paused operations go on"),
+		a.requestCommand("resume", "Resume paused operations"),
 		a.requestCommand("cancel", "End operations for good"),
-		a.stepActionCommand(statefs.Skip, "Go on without a step that failed, or waits for an approval",
-			"skip lets an operation go on without the step at which it stands."),
+		a.stepActionCommand(statefs.Skip, "Skip a step that failed or waits for an approval",
+			"skip continues an operation without its current step."),
 		a.setCommand(),
-		a.stepActionCommand(statefs.Approve, "Let operations go on that wait for an approval",
-			"approve lets an operation go on that is waiting_approval."),
+		a.stepActionCommand(statefs.Approve, "Approve operations that wait for an approval",
+			"approve continues an operation that is waiting_approval."),
 		a.stepActionCommand(statefs.Reject, "End operations that wait for an approval",
 			"reject ends an operation that is waiting_approval: it has failed then, and 'jobdir retry' does it again from there."),
 		a.prioritizeCommand(), a.retryCommand(), a.keeperCommand(), wardenCommand(), a.waitCommand(), a.jobsCommand(),
@@ -181,7 +181,7 @@ func needs(what string) cobra.PositionalArgs {
 
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%s takes no argument, and %q is one", cmd.Name(), args[0])
+		return fmt.Errorf("%s takes no arguments, got %q", cmd.Name(), args[0])
 	}
 	return nil
 }

@@ -29,10 +29,10 @@ func (a *app) outboxCommand() *cobra.Command {
 	var opts outboxOptions
 	cmd := &cobra.Command{
 		Use:   "outbox",
-		Short: "List what is to be delivered, try it again or give it up",
-		Long: `outbox lists what is to be delivered and is not yet, the oldest first: how often it was tried, when it is tried next, and the
-last error. With --watch it goes on with a line for each change. Without a daemon it reads the storage directory, which
-does not know which targets are down.`,
+		Short: "List pending deliveries, retry or drop them",
+		Long: `outbox lists the deliveries that are not done yet, the oldest first: how often each was tried, when it is
+tried next, and the last error. With --watch it then prints a line for each change. Without a daemon it reads the
+storage directory, which does not contain which targets are down.`,
 		Example: "  jobdir outbox --status failed_manual\n  jobdir outbox retry r42\n  jobdir outbox drop r42.1-webhook --reason \"the customer is gone\"",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -57,12 +57,12 @@ does not know which targets are down.`,
 	flags.StringVar(&opts.olderThan, "older-than", "",
 		"only those that have waited longer than this, such as 90s, 1h or 2d")
 	flags.IntVar(&opts.limit, "limit", 1000, "at most so many; 0: all")
-	flags.BoolVarP(&opts.watch, "watch", "w", false, "go on with a line for each change")
+	flags.BoolVarP(&opts.watch, "watch", "w", false, "then print a line for each change")
 	jsonFlag(cmd, &opts.json)
 	cmd.AddCommand(
 		a.deliveryActionCommand(statefs.RetryDelivery,
 			"Try deliveries now, also those that wait for a person or whose target is down"),
-		a.deliveryActionCommand(statefs.DropDelivery, "Give deliveries up; the record says dropped"),
+		a.deliveryActionCommand(statefs.DropDelivery, "Drop deliveries; their status in the record is dropped"),
 	)
 	return cmd
 }
@@ -107,16 +107,16 @@ func (a *app) outbox(ctx context.Context, conf *loaded, opts *outboxOptions) err
 		return a.events(ctx, conf, eventsOptions{kind: []string{"delivery", "target"}, after: -1, json: opts.json})
 	}, func(tree *statefs.Tree) error {
 		if opts.target != "" {
-			return usagef("flag --target: no daemon is running on %s, and the directory does not say what targets are called",
+			return usagef("flag --target: no daemon is running on %s, and the directory does not contain the names of targets",
 				tree.Dir())
 		}
-		a.streams.notice("no daemon is running on %s: this is what the directory says", tree.Dir())
+		a.streams.notice("no daemon is running on %s: the output is read from the directory", tree.Dir())
 		all, err := listOutbox(tree, opts, older)
 		if err != nil {
 			return err
 		}
 		if opts.watch {
-			a.streams.notice("--watch has no meaning then: nothing is delivered")
+			a.streams.notice("nothing is delivered before a daemon starts: leave out --watch")
 		}
 		return a.showOutbox(all, opts.json)
 	})

@@ -35,7 +35,7 @@ func (f *deliveryFilter) flags(cmd *cobra.Command) {
 		f.values[flag[0]] = cmd.Flags().String(flag[0], "", flag[1])
 	}
 	cmd.Flags().BoolVar(&f.all, "all", false, "all that there are")
-	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false, "with a filter: only say which")
+	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false, "with a filter: only list them")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "with a filter: do it without a question")
 	byName := cmd.Args
 	cmd.Args = usageArgs(func(cmd *cobra.Command, args []string) error {
@@ -99,7 +99,7 @@ func (a *app) requestDeliveries(ctx context.Context, conf *loaded, opts delivery
 	case opts.filter.yes:
 		a.streams.notice("%s", count)
 	case !a.streams.interactive():
-		return usagef("%s: --yes does it, --dry-run shows which", count)
+		return usagef("%s: repeat with --yes, or list them with --dry-run", count)
 	case !a.confirm(fmt.Sprintf("%s. %s? [y/N] ", count,
 		strings.ToUpper(string(opts.action[:1]))+string(opts.action[1:]))):
 		return &codeError{code: exitTemporary}

@@ -21,11 +21,11 @@ func (a *app) deliveryActionCommand(ask statefs.DeliveryAction, short string) *c
 		Short: short,
 		Long: short + `.
 
-ENTRY is as 'jobdir outbox' shows it, ID.N-KIND; an ID alone means all that the operation has to deliver. Both may be shortened to the end of the ID:
-r42 or 42, r42.1-webhook. Without a daemon the request waits on disk for the next one.
+ENTRY is as 'jobdir outbox' shows it, ID.N-KIND; an ID alone means all that the operation has to deliver. Both may be
+shortened to the end of the ID: r42 or 42, r42.1-webhook. Without a daemon the request waits on disk for the next one.
 
-Instead of names a filter chooses deliveries: how many match is said first, and a question asked. That needs a daemon. Of those that are
-retried so each target is tried with one at once, and with the others when that goes through.`,
+Instead of names a filter chooses deliveries: the command prints how many match, and requires a confirmation. That
+needs a daemon. A retry tries each target with one delivery at once, and with the others when that succeeds.`,
 		Args: usageArgs(needs("an entry or ID")),
 		RunE: func(cmd *cobra.Command, texts []string) error {
 			conf, err := a.load(cmd)
@@ -78,7 +78,7 @@ func (a *app) requestDelivery(ctx context.Context, conf *loaded, opts deliveryRe
 	}, func(tree *statefs.Tree) error {
 		a.streams.notice("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
 		if opts.wait.given {
-			a.streams.notice("--wait has no meaning then: nothing is tried before")
+			a.streams.notice("nothing is delivered before a daemon starts: leave out --wait")
 		}
 		return resolveLocal(tree).eachEntry(texts, func(entry string) error {
 			names, err := openDeliveries(tree, entry, opts.action)
@@ -177,7 +177,7 @@ func openDeliveries(tree *statefs.Tree, text string,
 		}
 	}
 	if len(names) == 0 {
-		return nil, notFoundf("%s has nothing that waits to be delivered and could be tried again or given up", text)
+		return nil, notFoundf("%s has no pending delivery to retry or drop", text)
 	}
 	return names, nil
 }

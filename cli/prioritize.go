@@ -12,9 +12,9 @@ func (a *app) prioritizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prioritize ID...",
 		Short: "Let waiting operations start earlier",
-		Long: `prioritize puts operations before all others that wait in their lane, or with --priority gives them a priority:
-higher ones start first, and 0 is usual. What runs is not changed. Without a daemon the request waits on disk for the
-next one.`,
+		Long: `prioritize puts operations before all others that wait in their lane, or with --priority gives them a
+priority: higher ones start first, and 0 is the default. Running operations are not affected. Without a daemon the
+request waits on disk for the next one.`,
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {

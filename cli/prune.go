@@ -23,10 +23,10 @@ func (a *app) pruneCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Delete ended operations that are not to be kept longer",
-		Long: `prune deletes what the settings of the retention do not keep, and prints it with the reason. A daemon does the same by
-itself, by its own settings; without one, prune takes the lock of the storage meanwhile. Operations that live, are
-pinned, are retried by another one, are among those that a live one comes after, or have a result that is still to be
-delivered are kept.`,
+		Long: `prune deletes the operations that the retention settings do not keep, and prints each with the reason. A
+daemon does the same automatically, by its own settings; without one, prune holds the lock of the storage while it
+runs. It keeps operations that are live or pinned, that another one retries, that a live one comes after, or whose
+result is still to be delivered.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := a.load(cmd)
@@ -36,7 +36,7 @@ delivered are kept.`,
 			return a.prune(cmd.Context(), conf, opts)
 		},
 	}
-	cmd.Flags().BoolVarP(&opts.dryRun, "dry-run", "n", false, "only say what would be deleted")
+	cmd.Flags().BoolVarP(&opts.dryRun, "dry-run", "n", false, "only print what would be deleted")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }

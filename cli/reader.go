@@ -6,7 +6,7 @@ import (
 )
 
 // errReaderGone ends a command when its output has no reader any more.
-var errReaderGone = errors.New("nobody reads the output any more")
+var errReaderGone = errors.New("the reader of the output has closed it")
 
 // following runs a command that may take long and ends it when the reader of its output is gone. Otherwise
 // 'jobdir events | head -1' would run until it has something to write. It returns after do has returned.

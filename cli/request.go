@@ -50,8 +50,8 @@ The request is a file in the storage directory, so it outlives both the daemon a
 waits on disk for the next one. An ID may be shortened to its end, such as r42 or 42, or to a beginning that only one
 live operation has.
 
-Instead of IDs a filter chooses operations, all for which it means something: how many match is said first, and a
-question asked. That needs a daemon, and returns when the requests are on its disk.`,
+Instead of IDs a filter chooses operations, those in a state that the request can change: the command prints how many
+match, and requires a confirmation. That needs a daemon, and returns when the requests are on its disk.`,
 		Example:           fmt.Sprintf("  jobdir %s r42\n  jobdir %s --job media/decode --since 2h", ask, ask),
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
@@ -97,7 +97,7 @@ func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, te
 		}
 		switch {
 		case answer.Pending:
-			a.streams.notice("%s is %s: the request did not take effect within %s, and stands", id,
+			a.streams.notice("%s is %s: the request did not take effect within %s, and stays pending", id,
 				answer.State, opts.wait.atMost())
 			return &codeError{code: exitTemporary}
 		case opts.wait.given && answer.TookEffect != nil && !answer.InEffect():
@@ -116,7 +116,7 @@ func (a *app) request(ctx context.Context, conf *loaded, opts requestOptions, te
 	}, func(tree *statefs.Tree) error {
 		a.streams.notice("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
 		if opts.wait.given {
-			a.streams.notice("--wait has no meaning then: nothing takes effect before")
+			a.streams.notice("nothing takes effect before a daemon starts: leave out --wait")
 		}
 		return resolveLocal(tree).each(texts, func(id statefs.ID) error {
 			answer, err := requestTree(ctx, tree, id, opts.action, opts.args())

@@ -24,14 +24,16 @@ func (a *app) retryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry ID... | retry --status STATUS ...",
 		Short: "Start operations again that failed, were cancelled or were only partly successful",
-		Long: `retry starts an operation again that waits for a person. Of one that has ended it makes a new operation, whose ID it prints:
-it inherits the items that went well and does the others. An operation with steps goes on at the step that failed, or was not done;
-with --step it goes back to an earlier one: that one and all that need it are done again.
+		Long: `retry starts an operation again that waits for a person. Of one that has ended it makes a new operation,
+whose ID it prints: it inherits the items that succeeded and repeats the others. An operation with steps continues at
+the step that failed or was not done; with --step it goes back to an earlier one: that step and all that need it run
+again.
 
-With --wait it returns when they have ended, with the exit code of 'jobdir wait'; with --wait=1h at most after that time, with 75.
+With --wait it returns when they have ended, with the exit code of 'jobdir wait'; with --wait=1h at most after that
+time, with 75.
 
-Instead of IDs a filter chooses operations, all that did not end well: how many match is said first, and a question
-asked. That needs a daemon.`,
+Instead of IDs a filter chooses operations, those that did not succeed: the command prints how many match, and requires
+a confirmation. That needs a daemon.`,
 		Example:           "  jobdir retry r42 --step split\n  jobdir retry --status failed --job media/decode --since 1d",
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),

@@ -26,12 +26,12 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run GROUP/JOB [NAME=VALUE...]",
 		Short: "Start an operation, show its log, and exit with its outcome",
-		Long: `run starts an operation and writes its log to stdout while it grows. A summary goes to stderr at the end, and the
-exit code is the outcome: 0 success, 1 failure, 2 partial, 130 cancelled, 3 when it waits for a person, and then the reason
-and the command that helps are printed, 75 when the outcome is not known.
+		Long: `run starts an operation and writes its log to stdout while it grows. A summary goes to stderr at the end, and
+the exit code is the outcome: 0 success, 1 failure, 2 partial, 130 cancelled, 3 when it waits for a person (the reason
+and the commands that continue it are printed), 75 when the outcome is not known.
 
-Ctrl-C asks on a terminal whether to cancel the operation, to leave it running, or to go on watching; elsewhere, and
-when it is pressed twice, the operation is left running. An operation never ends because its watcher does.`,
+On a terminal, Ctrl-C offers to cancel the operation, to leave it running, or to keep watching; elsewhere, and when it
+is pressed twice, the operation is left running. An operation never ends because its watcher does.`,
 		Example:           "  jobdir run files/checksum path=. ",
 		Args:              needs("GROUP/JOB"),
 		ValidArgsFunction: a.completeJob,
@@ -56,7 +56,7 @@ when it is pressed twice, the operation is left running. An operation never ends
 func (a *app) run(ctx context.Context, conf *loaded, opts runOptions, address string, pairs []string) error {
 	group, job, ok := strings.Cut(address, "/")
 	if !ok || group == "" || job == "" {
-		return usagef("%q is no job: give GROUP/JOB, as 'jobdir jobs' lists them", address)
+		return usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", address)
 	}
 	if opts.raw && (opts.json || opts.detach) {
 		return usagef("--raw goes with neither --json nor --detach")
@@ -130,7 +130,7 @@ func explainCut(err error) error {
 	if !ok {
 		return err
 	}
-	return fmt.Errorf("%w; it may go on: 'jobdir logs -f --offset %d %s' continues here", err, cut.Offset, cut.ID)
+	return fmt.Errorf("%w; the operation may still run: 'jobdir logs -f --offset %d %s' continues here", err, cut.Offset, cut.ID)
 }
 
 // parsePairs reads NAME=VALUE arguments.
@@ -139,7 +139,7 @@ func parsePairs(pairs []string) (map[string]string, error) {
 	for _, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return nil, usagef("%q is no parameter: give NAME=VALUE", pair)
+			return nil, usagef("%q is not a parameter: give NAME=VALUE", pair)
 		}
 		if _, twice := params[name]; twice {
 			return nil, usagef("parameter %q is given twice", name)

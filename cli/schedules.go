@@ -18,9 +18,9 @@ func (a *app) schedulesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedules",
 		Short: "List the jobs that start by themselves, and when",
-		Long: `schedules lists the schedules of all jobs: when each starts next, what it started last, and why it started nothing then.
-'jobdir schedules disable GROUP/JOB' switches one off until 'enable': it makes the file schedules/GROUP-JOB.disabled in
-the storage, so it also works while no daemon runs, and by touch and rm.`,
+		Long: `schedules lists the schedules of all jobs: when each starts next, what it started last, and why it started
+nothing then. 'jobdir schedules disable GROUP/JOB' switches one off until 'enable': it makes the file
+schedules/GROUP-JOB.disabled in the storage, so it also works while no daemon runs, and by touch and rm.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := a.load(cmd)
@@ -106,7 +106,7 @@ func (a *app) switchSchedules(ctx context.Context, conf *loaded, addresses []str
 		for _, address := range addresses {
 			group, job, ok := strings.Cut(address, "/")
 			if !ok || group == "" || job == "" {
-				failed = append(failed, usagef("%q is no job: give GROUP/JOB, as 'jobdir schedules' lists them", address))
+				failed = append(failed, usagef("%q is not a job: give GROUP/JOB; 'jobdir schedules' lists the jobs with a schedule", address))
 				continue
 			}
 			failed = append(failed, do(group, job))
@@ -131,7 +131,7 @@ func (a *app) switchSchedules(ctx context.Context, conf *loaded, addresses []str
 			if err := tree.EnableSchedule(group+"-"+job, on); err != nil {
 				return err
 			}
-			a.streams.notice("no daemon is running on %s: what is said of %s/%s counts when one is", tree.Dir(), group, job)
+			a.streams.notice("no daemon is running on %s: the request for %s/%s waits on disk for the next one", tree.Dir(), group, job)
 			return nil
 		})
 	})

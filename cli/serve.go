@@ -20,13 +20,13 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon",
-		Long: `serve runs the daemon of a storage directory until SIGINT or SIGTERM: then no new operation is accepted and streams
-end. After SIGINT (Ctrl-C) work is interrupted and goes back into the queue. After SIGTERM commands go on, and the next
-daemon finds them; --on-stop changes that: interrupt does what SIGINT does, wait begins nothing new and waits until
-nothing runs; what is submitted meanwhile is for the next daemon. A second signal ends at once. SIGHUP reads the job definitions again; they are also read when a file
-in their folders changes.
+		Long: `serve runs the daemon of a storage directory until SIGINT or SIGTERM: then no new operation is accepted and
+streams end. After SIGINT (Ctrl-C) work is interrupted and goes back into the queue. After SIGTERM commands keep
+running, and the next daemon adopts them; --on-stop changes that: interrupt does what SIGINT does, wait starts nothing
+new and waits until nothing runs; the next daemon takes the submits of that time. A second signal ends the daemon at
+once. SIGHUP reads the job definitions again; they are also read when a file in their folders changes.
 
-One line on stderr says when it serves. Exit codes: 71 the address is in use, 73 another daemon has the storage.`,
+A line on stderr reports when it serves. Exit codes: 71 the address is in use, 73 another daemon has the storage.`,
 		Example: "  jobdir serve --jobs jobs-example --storage ./storage",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

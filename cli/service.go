@@ -150,7 +150,7 @@ func (s *service) open(ctx context.Context) (err error) {
 		return err
 	}
 	options := statefs.Options{Durability: c.Durability, GroupControl: c.GroupControl, Cleared: func(name, reason string) {
-		s.log.Warn("a wrong file was moved to corrupt/", "file", name, "reason", reason)
+		s.log.Warn("moved a file of the wrong type to corrupt/", "file", name, "reason", reason)
 	}}
 	if s.tree, err = statefs.Open(c.Storage, options); err != nil {
 		return err

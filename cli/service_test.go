@@ -107,7 +107,7 @@ func TestServeRefuses(t *testing.T) {
 	}{
 		{
 			"an address for everybody", func(c *cli.ServeConfig) { c.Listen = []string{"0.0.0.0:0"} },
-			"others can reach that address",
+			"other machines can reach that address",
 		},
 		{"no address", func(c *cli.ServeConfig) { c.Listen = []string{"nowhere"} }, "neither HOST:PORT"},
 		{

@@ -145,7 +145,7 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *s
 		status += ", " + string(rec.Result)
 	}
 	if rec.Trailing {
-		status += "; optional steps go on"
+		status += "; optional steps still run"
 	}
 	add("status", status)
 	add("reason", rec.Reason)

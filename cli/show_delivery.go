@@ -11,7 +11,7 @@ func deliveryLine(id statefs.ID, d *statefs.Delivery) string {
 	text := fmt.Sprintf("%d, %s to %s: %s", d.Place, d.Send, d.Kind, d.State)
 	switch o := d.Output; {
 	case d.State == statefs.DeliveryManual:
-		text += ": " + d.Error + "; when its cause is gone: jobdir outbox retry " + statefs.EntryName{
+		text += ": " + d.Error + "; fix the cause, then: jobdir outbox retry " + statefs.EntryName{
 			ID: id, Place: d.Place,
 			Kind: d.Kind,
 		}.String()

@@ -77,7 +77,7 @@ func (e *stopping) run() {
 		}
 	}
 	if got == syscall.SIGTERM && e.onTerm != StopInterrupt {
-		e.logger.Info("stopping: commands go on and the next daemon finds them; a second signal ends this process at once")
+		e.logger.Info("stopping: commands keep running and the next daemon adopts them; a second signal ends this process at once")
 		e.stop(daemon.ErrDetach)
 		if _, ok = e.next(); ok {
 			os.Exit(exitTemporary)

@@ -38,9 +38,9 @@ type stepActionOptions struct {
 // flags gives a command the flags of a request about a step.
 func (o *stepActionOptions) flags(a *app, cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why; it is kept in the record")
-	cmd.Flags().StringVar(&o.by, "by", "", "who asks (default: your user name); a token says it too, and wins")
+	cmd.Flags().StringVar(&o.by, "by", "", "who makes the request (default: your user name); the name of a token takes precedence")
 	if o.action != statefs.Set {
-		cmd.Flags().StringVar(&o.step, "step", "", "the step that is meant (default: the one at which the operation stands)")
+		cmd.Flags().StringVar(&o.step, "step", "", "the step (default: the current one)")
 		_ = cmd.RegisterFlagCompletionFunc("step", a.completeStep) // the flag exists
 	}
 }
@@ -70,8 +70,8 @@ func (a *app) stepActionCommand(ask statefs.Action, short, long string) *cobra.C
 		Short: short,
 		Long: long + `
 
-Who asked, when and why is kept in the record. The request is a file in the storage directory: without a daemon it waits on disk
-for the next one. An ID may be shortened to its end, such as r42 or 42.`,
+The record keeps who made the request, when and why. The request is a file in the storage directory: without a daemon
+it waits on disk for the next one. An ID may be shortened to its end, such as r42 or 42.`,
 		Example:           fmt.Sprintf("  jobdir %s r42 --reason 'the source has no such track'", ask),
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
@@ -94,11 +94,12 @@ func (a *app) setCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set ID NAME=VALUE...",
 		Short: "Correct values of an operation that waits for a person",
-		Long: `set corrects parameters (params.NAME=VALUE) and outputs of steps (steps.STEP.outputs.NAME=VALUE) of an operation with steps that waits
-for a person or for its next attempt. They count from the next try on, which 'jobdir retry' begins. A parameter has the type that the
-job gives it; an output is JSON, and what is no JSON is a text.
+		Long: `set corrects parameters (params.NAME=VALUE) and outputs of steps (steps.STEP.outputs.NAME=VALUE) of an
+operation with steps that waits for a person or for its next attempt. They count from the next attempt on, which
+'jobdir retry' starts. A parameter has the type that the job declares; an output is JSON, and any other value is a
+text.
 
-Who set what, when and why is kept in the record. Without a daemon the request waits on disk for the next one.`,
+The record keeps who set what, when and why. Without a daemon the request waits on disk for the next one.`,
 		Example:           "  jobdir set r42 params.path=/srv/other.mkv --reason 'moved'\n  jobdir set r42 steps.split.outputs.count=3",
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(1),
@@ -112,7 +113,7 @@ Who set what, when and why is kept in the record. Without a daemon the request w
 				return err
 			}
 			if len(pairs) == 0 {
-				return usagef("set: nothing to set is given: params.NAME=VALUE or steps.STEP.outputs.NAME=VALUE")
+				return usagef("set: give params.NAME=VALUE or steps.STEP.outputs.NAME=VALUE")
 			}
 			for name := range pairs {
 				if _, ok := statefs.ParseValueName(name); !ok {
@@ -144,11 +145,11 @@ func (a *app) stepAction(ctx context.Context, conf *loaded, opts stepActionOptio
 		switch {
 		case !opts.wait.given: // return as soon as the request is on disk
 		case answer.Pending:
-			a.streams.notice("%s is %s: the request was not carried out within %s, and stands", id,
+			a.streams.notice("%s is %s: the request was not carried out within %s, and stays pending", id,
 				answer.State, opts.wait.atMost())
 			return &codeError{code: exitTemporary}
 		case !answer.InEffect():
-			a.streams.notice("%s is %s: the request did not take effect; 'jobdir logs %s' says why", id, answer.State, id)
+			a.streams.notice("%s is %s: the request did not take effect; 'jobdir logs %s' has the reason", id, answer.State, id)
 			return &codeError{code: exitFailure}
 		}
 		return nil

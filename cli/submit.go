@@ -36,11 +36,11 @@ func (a *app) submitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "submit GROUP/JOB [NAME=VALUE...] | submit -",
 		Short: "Start operations without waiting for them, and print their IDs",
-		Long: `submit starts an operation and prints its ID once it is as durable as the storage promises. When one that does the same lives
-already, its ID is printed and nothing new is made, unless the job says otherwise.
+		Long: `submit starts an operation and prints its ID once it is as durable as the storage promises. If an equal one
+is live, its ID is printed and no new one is made, unless the job has another setting.
 
-"submit -" reads JSON from stdin: one object {"job": "group/name", "params": {...}, "priority": 5, ...} with the options by their names, or
-an array of at most 10000 of them, which are all taken or none.
+"submit -" reads JSON from stdin: one object {"job": "group/name", "params": {...}, "priority": 5, ...} with the
+options by their names, or an array of at most 10000 of them, of which all or none are accepted.
 
 Without a daemon the submission is left in the folder new/ of the storage, where the next daemon finds it.`,
 		Example:           "  jobdir submit files/checksum path=. --priority 5\n  jobdir submit - <requests.json",
@@ -60,12 +60,12 @@ Without a daemon the submission is left in the folder new/ of the storage, where
 	flags.StringVar(&opts.delay, "delay", "", "do not start before this time has passed (90s, 1h30m, 2d)")
 	flags.StringVar(&opts.notBefore, "not-before", "", "do not start before this time (2026-11-23T09:00:00+01:00)")
 	flags.StringSliceVar(&opts.after, "after", nil,
-		"ID of an operation to wait for, also shortened as r42; may be given again")
+		"ID of an operation to wait for, also shortened as r42; may be repeated")
 	flags.StringVar(&opts.require, "require", "", "what the end of those must be: success (default) or end")
-	flags.StringSliceVar(&opts.tags, "tag", nil, "a tag beside those of the job; may be given again")
+	flags.StringSliceVar(&opts.tags, "tag", nil, "a tag beside those of the job; may be repeated")
 	flags.StringVar(&opts.key, "key", "", "the key in place of that of the job; an empty one is none")
 	flags.StringVar(&opts.idempotencyKey, "idempotency-key", "",
-		"a name of this submit: repeated with the same name it gives the same operation")
+		"a name of this submit: a repetition with the same name returns the same operation")
 	jsonFlag(cmd, &opts.json)
 	_ = cmd.RegisterFlagCompletionFunc("after", a.completeIDs(0)) // the flag exists
 	return cmd
@@ -82,7 +82,7 @@ func (a *app) submit(ctx context.Context, conf *loaded, opts submitOptions, cmd 
 	members["job"] = args[0]
 	group, job, ok := strings.Cut(args[0], "/")
 	if !ok || group == "" || job == "" {
-		return usagef("%q is no job: give GROUP/JOB, as 'jobdir jobs' lists them", args[0])
+		return usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", args[0])
 	}
 	pairs, err := parsePairs(args[1:])
 	if err != nil {
@@ -164,7 +164,7 @@ func (o *submitOptions) resolveAfter(ids *resolver, members map[string]any) erro
 // submitInput submits the operations that stdin describes.
 func (a *app) submitInput(ctx context.Context, conf *loaded, opts submitOptions, args []string) error {
 	if len(args) > 1 {
-		return usagef("submit - takes everything from stdin")
+		return usagef("submit - reads everything from stdin")
 	}
 	data, err := io.ReadAll(io.LimitReader(a.streams.In, statefs.MaxSubmission+1))
 	if err != nil {
@@ -225,7 +225,7 @@ func (a *app) leave(tree *statefs.Tree, opts submitOptions, what any) error {
 	if err != nil {
 		return err
 	}
-	a.streams.notice("no daemon is running on %s: the submission waits in new/ for the next one, which answers with %s.accepted or %s.rejected", tree.Dir(), name, name)
+	a.streams.notice("no daemon is running on %s: the submission waits in new/; the next daemon answers it with the file %s.accepted or %s.rejected", tree.Dir(), name, name)
 	if opts.json {
 		return a.streams.json(map[string]string{"submission": name})
 	}
@@ -239,7 +239,7 @@ func (a *app) bindLocally(conf *loaded, group, job string, pairs map[string]stri
 	def := jobs.Get(group, job)
 	if def == nil {
 		return nil,
-			usagef("no daemon answers, and %s/%s is in none of the configured folders of jobs, so nobody knows the types of its parameters: give them with --params '{...}'", group, job)
+			usagef("no daemon answers, and %s/%s is in none of the configured folders of jobs, so the types of its parameters are not known: give them with --params '{...}'", group, job)
 	}
 	values := url.Values{}
 	for name, text := range pairs {

@@ -21,8 +21,9 @@ func (a *app) sweepCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep",
 		Short: "Remove state files that belong to nothing",
-		Long: `sweep finds files in the storage that belong to nothing or contradict each other, and prints what it does with each
-and why. The daemon does the same by itself every minute; without one, sweep takes the lock of the storage meanwhile.`,
+		Long: `sweep finds files in the storage that belong to no operation or contradict each other, and prints what it
+does with each and why. The daemon does the same every minute; without one, sweep holds the lock of the storage while
+it runs.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := a.load(cmd)
@@ -34,7 +35,7 @@ and why. The daemon does the same by itself every minute; without one, sweep tak
 	}
 	cmd.Flags().StringVar(&opts.force, "force", "",
 		"remove the marker and the requests of the foreign operation `ID`, also while its process lives")
-	cmd.Flags().BoolVarP(&opts.dryRun, "dry-run", "n", false, "only say what would be done")
+	cmd.Flags().BoolVarP(&opts.dryRun, "dry-run", "n", false, "only print what would be done")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }

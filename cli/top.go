@@ -26,11 +26,11 @@ func (a *app) topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch lanes, what runs, and what waits and why",
-		Long: `top shows lanes, running operations with their progress, and waiting ones with the reason, drawn anew once a second, until q or
-Ctrl-C. WAITED and WORKED are median and 99th percentile of the last minutes. What is drawn comes from the event stream and from
-counters: the operations are listed once, the newest two hundred of a state.
+		Long: `top shows lanes, running operations with their progress, and waiting ones with the reason, updated once a
+second, until q or Ctrl-C. WAITED and WORKED are median and 99th percentile of the last minutes. The data comes from
+the event stream and from counters: the operations are listed once, the newest two hundred of a state.
 
-Without a terminal, and with --once or --json, it prints one picture and ends.`,
+Without a terminal, and with --once or --json, it prints the screen once and ends.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := a.load(cmd)

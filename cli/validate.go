@@ -18,10 +18,11 @@ func (a *app) validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FOLDER|FILE...]",
 		Short: "Check job definitions",
-		Long: `validate reads job definitions as the daemon does and prints what is wrong with them, one problem a line, as
-FILE:LINE:COLUMN: what. Lines that begin with "hint:" name what a job says without effect; it can be used all the same. Lines that begin with "warning:" name
-what is dangerous, such as a reference inside the script of sh -c. Without arguments it reads the folders of --jobs. With a configuration file the lanes and limits of the
-jobs are looked for in it. Exit code 1: there is a problem.`,
+		Long: `validate reads job definitions as the daemon does and prints their problems, one a line, as
+FILE:LINE:COLUMN: MESSAGE. Lines that begin with "hint:" name settings without effect, lines that begin with "warning:"
+dangerous ones, such as a reference inside the script of sh -c; a job with either can be used. Without arguments
+validate reads the folders of --jobs. With a configuration file it also checks that the lanes and limits of the jobs
+are in it. Exit code 1: there is a problem.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			conf, err := a.load(cmd)
 			if err != nil {

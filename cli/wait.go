@@ -29,11 +29,12 @@ func (a *app) waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait ID...",
 		Short: "Wait until operations have ended, and exit with their outcome",
-		Long: `wait prints one line for each operation when it ends. The exit code is the outcome: 0 success, 1 failure, 2 partial,
-130 cancelled, 3 when it waits for a person, or comes after one that does; of several, that of the worst: failure, a person, cancelled, partial, success.
-75 means that the outcome is not known yet: the time was over, or somebody stopped the waiting.
+		Long: `wait prints one line for each operation when it ends. The exit code is the outcome: 0 success, 1 failure, 2
+partial, 130 cancelled, 3 when it waits for a person, or comes after one that does; of several, that of the worst:
+failure, a person, cancelled, partial, success. 75 means that the outcome is not known yet: the time was over, or the
+wait was interrupted.
 
-With --for running it returns as soon as they run, with 0. One that has ended before counts by its outcome, as above.
+With --for running it returns as soon as they run, with 0. An operation that has ended before counts by its outcome.
 
 An ID may be shortened to its end, such as r42 or 42, or to a beginning that only one live operation has.`,
 		Example:           "  jobdir wait r42 --timeout 1h\n  jobdir wait --for running r42",
@@ -79,7 +80,7 @@ type waitResult struct {
 	err    error
 }
 
-var errStopped = errors.New("stopped waiting; the operations go on")
+var errStopped = errors.New("stopped waiting; the operations continue")
 
 func (a *app) wait(ctx context.Context, conf *loaded, opts waitOptions, texts []string) error {
 	ctx, stop := interruptible(ctx, "timeout", opts.timeout)
@@ -159,7 +160,7 @@ func waitResultOf(op *client.Operation, err error) waitResult {
 // personLine explains why an operation waits for a person, and which commands help.
 func personLine(op *client.Operation) string {
 	if w := op.Waiting; w != nil && !w.NeedsPerson.IsZero() {
-		return fmt.Sprintf("%s comes after %s, which waits for a person: 'jobdir show %s' says why, 'jobdir retry %s' goes on with it, 'jobdir cancel %s' ends it",
+		return fmt.Sprintf("%s comes after %s, which waits for a person: 'jobdir show %s' has the reason, 'jobdir retry %s' continues it, 'jobdir cancel %s' ends it",
 			op.ID, w.NeedsPerson, w.NeedsPerson, w.NeedsPerson, w.NeedsPerson)
 	}
 	a := op.Attention
@@ -202,7 +203,7 @@ func interruptible(ctx context.Context, flag string, timeout time.Duration) (_ c
 		case <-signals:
 			cancel(errStopped)
 		case <-over:
-			cancel(fmt.Errorf("the time of --%s is over; the operations go on", flag))
+			cancel(fmt.Errorf("the time of --%s is over; the operations continue", flag))
 		}
 	})
 	return ctx, func() {

@@ -163,7 +163,7 @@ func (w *watcher) prompt(ctx context.Context, ended <-chan followResult) (*follo
 	w.output.Lock()
 	defer w.output.Unlock()
 	// A terminal that is gone is noticed when the answer is read.
-	_, _ = fmt.Fprintf(w.app.streams.Err, "\njobdir: %s: [c]ancel it, [l]eave it running, [Enter] go on watching? ", w.id)
+	_, _ = fmt.Fprintf(w.app.streams.Err, "\njobdir: %s: [c]ancel it, [l]eave it running, [Enter] keep watching? ", w.id)
 	select {
 	case f := <-ended:
 		_, _ = fmt.Fprintln(w.app.streams.Err)

@@ -21,7 +21,7 @@ import (
 // the key into the signal.
 func TestCtrlCPromptsOnATerminal(t *testing.T) {
 	t.Parallel()
-	const key, question = "\x03", "[c]ancel it, [l]eave it running, [Enter] go on watching? "
+	const key, question = "\x03", "[c]ancel it, [l]eave it running, [Enter] keep watching? "
 	tests := []struct {
 		name  string
 		steps []string // what is typed, each after the question has come up once more

@@ -30,14 +30,14 @@ func parseAddress(address string) (base string, transport *http.Transport, err e
 		return "http://localhost", transport, nil
 	}
 	if host, port, err := net.SplitHostPort(address); err == nil && host != "" && isNumber(port) {
-		return "", nil, fmt.Errorf("address %q: want http://HOST:PORT or unix:/PATH: is it http://%s?", address, address)
+		return "", nil, fmt.Errorf("address %q: expected http://HOST:PORT or unix:/PATH: is it http://%s?", address, address)
 	}
 	u, err := url.Parse(address)
 	if err != nil {
-		return "", nil, fmt.Errorf("address %q: want http://HOST:PORT or unix:/PATH: %w", address, errors.Unwrap(err))
+		return "", nil, fmt.Errorf("address %q: expected http://HOST:PORT or unix:/PATH: %w", address, errors.Unwrap(err))
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return "", nil, fmt.Errorf("address %q: want http://HOST:PORT or unix:/PATH", address)
+		return "", nil, fmt.Errorf("address %q: expected http://HOST:PORT or unix:/PATH", address)
 	}
 	return strings.TrimSuffix(u.String(), "/"), transport, nil
 }
@@ -83,6 +83,6 @@ type noAnswerError struct {
 }
 
 func (e *noAnswerError) Error() string {
-	return fmt.Sprintf("ask the daemon at %s: %v", e.address, e.err)
+	return fmt.Sprintf("request to the daemon at %s: %v", e.address, e.err)
 }
 func (e *noAnswerError) Unwrap() error { return e.err }

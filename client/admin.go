@@ -44,7 +44,7 @@ func (c *Client) Health(ctx context.Context) (*Health, error) {
 		err = json.Unmarshal(h.Raw, h)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask whether the daemon is ready: %w", err)
+		return nil, fmt.Errorf("check that the daemon is ready: %w", err)
 	}
 	return h, nil
 }

@@ -14,7 +14,7 @@ import (
 func (c *Client) Lanes(ctx context.Context) (*statefs.LanesStatus, error) {
 	var all statefs.LanesStatus
 	if err := c.call(ctx, http.MethodGet, "/api/v1/lanes", nil, nil, &all); err != nil {
-		return nil, fmt.Errorf("ask for the lanes: %w", err)
+		return nil, fmt.Errorf("get the lanes: %w", err)
 	}
 	return &all, nil
 }

@@ -26,7 +26,7 @@ type Outbox struct {
 func (c *Client) Outbox(ctx context.Context, filter url.Values) (*Outbox, error) {
 	var out Outbox
 	if err := c.call(ctx, http.MethodGet, "/api/v1/outbox", filter, nil, &out); err != nil {
-		return nil, fmt.Errorf("ask for the outbox: %w", err)
+		return nil, fmt.Errorf("get the outbox: %w", err)
 	}
 	return &out, nil
 }

@@ -22,7 +22,7 @@ type Stats struct {
 func (c *Client) Stats(ctx context.Context) (*Stats, error) {
 	var s Stats
 	if err := c.call(ctx, http.MethodGet, "/api/v1/stats", nil, nil, &s); err != nil {
-		return nil, fmt.Errorf("ask for counts: %w", err)
+		return nil, fmt.Errorf("get the counts: %w", err)
 	}
 	return &s, nil
 }

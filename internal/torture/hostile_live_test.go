@@ -96,7 +96,7 @@ func intrude(y *yard) map[string]outcome {
 func (y *yard) logged(base string) outcome {
 	return func() error {
 		for line := range strings.Lines(y.log.String()) {
-			if strings.Contains(line, "a wrong file was moved to corrupt/") && strings.Contains(line, base) {
+			if strings.Contains(line, "moved a file of the wrong type to corrupt/") && strings.Contains(line, base) {
 				return nil
 			}
 		}
