@@ -130,10 +130,10 @@ func (s *socket) cutEverywhere(replay *blockrec.Replay, all []acknowledgement, s
 	}
 	figures.add(s.t, "states of the disk recovered from", len(points))
 	figures.add(s.t, "writes and flushes recorded", replay.Len())
-	figures.add(s.t, "operations looked for in them, and found as they were told", operations)
+	figures.add(s.t, "operations looked up in them, and found as acknowledged", operations)
 	figures.add(s.t, "answers held against them", answers)
 	figures.add(s.t, "unflushed blocks at the cuts", pending)
-	figures.add(s.t, "of which were lost", dropped)
+	figures.add(s.t, "of these lost", dropped)
 }
 
 // pointsOf draws the points of the cuts, sorted: half of them right after an answer, where no later sync can

@@ -103,8 +103,8 @@ func grouped(n int) string {
 	return text
 }
 
-// TestReliabilityPage checks that the page names every test of this package, and with -update writes the
-// figures of the last full run into it.
+// TestReliabilityPage checks that the pages of the proofs name every test of this package, and with -update writes the
+// figures of the last full run into the page on reliability.
 func TestReliabilityPage(t *testing.T) {
 	t.Parallel()
 	page := filepath.Join("..", "..", "docs", "reliability.md")
@@ -115,9 +115,15 @@ func TestReliabilityPage(t *testing.T) {
 	if !found || !closed {
 		t.Fatalf("%s has no place for the figures", page)
 	}
+	proofs := before + after
+	for _, name := range []string{"proofs.md", "proofs-files.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+		must(t, err)
+		proofs += string(text)
+	}
 	for _, name := range testNames(t) {
-		if !strings.Contains(before+after, "`"+name+"`") {
-			t.Errorf("%s does not say what %s proves", page, name)
+		if !strings.Contains(proofs, "`"+name+"`") {
+			t.Errorf("docs/proofs.md and docs/proofs-files.md do not say what %s proves", name)
 		}
 	}
 	if !*update {
