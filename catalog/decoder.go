@@ -2,9 +2,11 @@ package catalog
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // maxProblems bounds what is reported of one file; later ones follow from the
@@ -187,4 +189,20 @@ func (d *decoder) names(n *node, key, what, hint string, valid func(string) bool
 		list = append(list, s)
 	}
 	return list
+}
+
+// wordForm is the form of a word. Its bound is no part of the expression: {0,126} makes an expression so large that
+// compiling it delays the start of every command.
+type wordForm struct {
+	all     *regexp.Regexp
+	longest int // in characters
+}
+
+func words(expression string, longest int) wordForm {
+	return wordForm{regexp.MustCompile(`^` + expression + `$`), longest}
+}
+
+// MatchString reports whether a text has the form.
+func (w wordForm) MatchString(s string) bool {
+	return utf8.RuneCountInString(s) <= w.longest && w.all.MatchString(s)
 }

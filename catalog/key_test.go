@@ -169,3 +169,30 @@ work together.
 	}
 	return strings.TrimSuffix(page.String(), "\n")
 }
+
+// The JSON Schema has the same bounds.
+func TestNamesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := schema(t)
+	for text, longest := range map[string]int{
+		"group: g\nname: n\nhandler: %s":                                       127,
+		"group: g\nname: n\nrun: [x]\nparams: {%s: {type: string}}":            63,
+		"group: g\nname: n\nrun: [x]\ntags: [%s]":                              64,
+		"group: g\nname: n\nrun: [x]\nlimits: [%s]":                            63,
+		"group: g\nname: n\nrun: [x]\nretry: {}\nexit_codes: {final: [%s]}":    63,
+		"group: g\nname: n\nsteps: [{name: %s, run: [x]}]":                     63,
+		"group: g\nname: n\nsteps: [{name: s, run: [x], outputs: [%s]}]":       63,
+		"group: g\nname: n\nsteps: [{name: s, run: [x], milestone: %s}]":       63,
+		"group: gggggggggggggggggggggggggggggg\nname: %s\nrun: [x]\nretry: {}": 32,
+	} {
+		for n := longest; n <= longest+1; n++ {
+			job := fmt.Appendf(nil, text, strings.Repeat("a", n))
+			if _, err := Parse("f", job); (err == nil) != (n == longest) {
+				t.Errorf("%d characters in %q: %v", n, text, err)
+			}
+			if err := accepts(t, s, job); (err == nil) != (n == longest) && !strings.Contains(text, "gg") {
+				t.Errorf("the schema: %d characters in %q: %v", n, text, err)
+			}
+		}
+	}
+}

@@ -36,7 +36,7 @@ func ReservedParam(name string) bool {
 	return false
 }
 
-var paramName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,62}$`)
+var paramName = words(`[A-Za-z][A-Za-z0-9_]*`, 63)
 
 // maxPattern bounds the text of a pattern. RE2 takes linear time to match, but
 // the size of a compiled expression grows with its text.

@@ -51,10 +51,10 @@ func parseDocument(file string, doc document) (*Definition, Problems) {
 
 var (
 	namePart     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
-	endpointName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-	handlerName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,126}$`)
+	endpointName = words(`[a-z0-9][a-z0-9_-]*`, 63)
+	handlerName  = words(`[A-Za-z0-9][A-Za-z0-9_./-]*`, 127)
 	envName      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	tagText      = regexp.MustCompile(`^[^\s,\x00-\x1f\x7f]{1,64}$`)
+	tagText      = words(`[^\s,\x00-\x1f\x7f]+`, 64)
 )
 
 var (

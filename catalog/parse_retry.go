@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -30,7 +29,7 @@ func checkRetry(j *jobDecoder, _ *node) {
 	}
 }
 
-var errorCode = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
+var errorCode = words(`[a-z][a-z0-9_]*`, 63)
 
 // finalCodes are error codes that end an operation regardless of its job.
 var finalCodes = []string{"deadline_exceeded", "queue_timeout"}

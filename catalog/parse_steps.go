@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -14,8 +13,8 @@ const (
 )
 
 var (
-	stepName   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-	outputName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+	stepName   = words(`[a-z0-9][a-z0-9_-]*`, 63)
+	outputName = words(`[A-Za-z_][A-Za-z0-9_]*`, 63)
 )
 
 const stepNameHint = "small letters, digits, _ and -, a letter or digit first, 63 characters at most"

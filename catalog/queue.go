@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"fmt"
-	"regexp"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -13,7 +12,7 @@ const DefaultLane = "default"
 // AllLanes is the word for every lane, which none can have as its name.
 const AllLanes = statefs.AllLanes
 
-var limitName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+var limitName = words(`[a-z0-9][a-z0-9_-]*`, 63)
 
 // LaneName reports whether a name is valid for a lane.
 func LaneName(name string) bool { return statefs.ValidLane(name) }
