@@ -209,7 +209,7 @@ func checkDeliveredName(name string) error {
 	case strings.Contains(name, `\`):
 		return fmt.Errorf(`the key %q has a \`, clip(name))
 	case strings.HasPrefix(name, "/"):
-		return fmt.Errorf("the key %q begins with / and would lead outside", clip(name))
+		return fmt.Errorf("the key %q starts with / and would lead outside the folder", clip(name))
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		switch {

@@ -39,19 +39,19 @@ func (v Values) resultText(name string) (string, error) {
 	var text string
 	switch {
 	case !ok || len(raw) == 0 || bytes.Equal(raw, []byte("null")):
-		return "", fmt.Errorf("the result has no member %q, which the key has", name)
+		return "", fmt.Errorf("the result has no member %q, which the key needs", name)
 	case raw[0] == '{' || raw[0] == '[':
-		return "", fmt.Errorf("the member %q of the result, which the key has, is neither a text nor a number", name)
+		return "", fmt.Errorf("the member %q of the result, which the key needs, is neither a text nor a number", name)
 	case raw[0] != '"':
 		text = string(raw)
 	case json.Unmarshal(raw, &text) != nil:
-		return "", fmt.Errorf("the member %q of the result, which the key has, cannot be read", name)
+		return "", fmt.Errorf("the member %q of the result, which the key needs, cannot be read", name)
 	}
 	switch {
 	case text == "":
-		return "", fmt.Errorf("the member %q of the result, which the key has, is empty", name)
+		return "", fmt.Errorf("the member %q of the result, which the key needs, is empty", name)
 	case len(text) > maxNamePart:
-		return "", fmt.Errorf("the member %q of the result, which the key has, is longer than %d bytes", name, maxNamePart)
+		return "", fmt.Errorf("the member %q of the result, which the key needs, is longer than %d bytes", name, maxNamePart)
 	}
 	return text, nil
 }

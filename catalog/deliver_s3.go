@@ -102,7 +102,7 @@ func checkBucket(name string) error {
 		return fmt.Errorf("the bucket %q is an address", clip(name))
 	case strings.HasPrefix(name, "xn--"), strings.HasSuffix(name, "-s3alias"), strings.HasSuffix(name, "--x-s3"),
 		strings.HasSuffix(name, "--ol-s3"):
-		return fmt.Errorf("the bucket %q begins or ends with what is reserved", clip(name))
+		return fmt.Errorf("the bucket %q starts or ends with a reserved text", clip(name))
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func splitDocuments(file string, data []byte) ([]document, *Problem) {
 			if rest != "" {
 				return nil, &Problem{
 					File: file, Line: line + 1, Column: len(marker) + 2,
-					Message: fmt.Sprintf("text after %q", marker), Hint: "begin the document on the next line",
+					Message: fmt.Sprintf("text after %q", marker), Hint: "start the document on the next line",
 				}
 			}
 			documents = append(documents, document{text: data[start:at], line: startLine})

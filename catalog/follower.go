@@ -95,7 +95,7 @@ func (d *Definition) followerProblems(next *Definition) (found Problems) {
 	}
 	for i := range next.Params {
 		if p := &next.Params[i]; p.Required && p.Default.IsZero() && !given[p.Name] {
-			found = append(found, followerProblem(d.thenAt.job, "give it in then: {params: {...}}",
+			found = append(found, followerProblem(d.thenAt.job, "set it in then: {params: {...}}",
 				"then: the job %s needs the parameter %q", t.Address(), p.Name))
 		}
 	}

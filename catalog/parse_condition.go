@@ -49,7 +49,7 @@ func (s *stepDecoder) checkCondition() {
 		message, hint := reader.mistake(text, wrong.Message)
 		s.fail(s.values["when"], hint, "when: %s, at character %d of it", message, wrong.From+1)
 	case err != nil:
-		s.fail(s.values["when"], "compare it with something", "when gives no true or false: %s", oneLine(err.Error()))
+		s.fail(s.values["when"], "compare it with something", "when is not true or false: %s", oneLine(err.Error()))
 	default:
 		reader.condition.program = program
 		s.step.condition = reader.condition

@@ -54,7 +54,7 @@ func (j *jobDecoder) deliver(n *node) {
 		if !j.mapping(e, deliverKeys, func(key string, k, n *node) {
 			switch {
 			case d.Kind() != FolderKind || d.Folder != nil:
-				j.fail(k, "begin another element of the list with -", "a target of deliver is one thing, not two")
+				j.fail(k, "start another element of the list with -", "a target of deliver is one thing, not two")
 			case key == FolderKind:
 				d.Folder = &FolderTarget{}
 				j.folder(d, n)
@@ -146,7 +146,7 @@ func (j *jobDecoder) deliveredKey(d *Delivery, n *node) {
 	}
 	if strings.Contains(strings.ReplaceAll(sample.String(), ArtifactReference, ""), "${") {
 		j.fail(n, "${id}, ${params.NAME}, ${result.NAME} and, with send: artifacts, ${artifact} are known here",
-			"key has a reference that means nothing: %q", clip(n.text))
+			"key has an unknown reference: %q", clip(n.text))
 	}
 	if !depends {
 		j.fail(n, "put ${id} in it", "key is the same for every operation: each would replace what the one before delivered")

@@ -131,13 +131,13 @@ func (j *jobDecoder) checkRestart() {
 	case at == nil:
 	case j.at["steps"] != nil:
 		if j.def.restart == RestartAdopt || j.def.restart == RestartResume {
-			j.fail(at, "each step goes on as its kind of work does; for all of them it can be retry or fail",
+			j.fail(at, "each step continues as its kind of work does; for all of them it can be retry or fail",
 				"the restart of a job with steps cannot be %q", j.def.restart)
 		}
 	case j.def.restart == RestartAdopt && j.def.Work() != WorkRun:
-		j.fail(at, "items and handlers resume: they go on at the first unfinished item", "only a command can be adopted")
+		j.fail(at, "items and handlers resume: they continue at the first unfinished item", "only a command can be adopted")
 	case j.def.restart == RestartResume && j.def.Work() == WorkRun:
-		j.fail(at, "use adopt, retry or fail", "a command has no items at which it could be resumed")
+		j.fail(at, "use adopt, retry or fail", "a command has no items to resume at")
 	}
 }
 

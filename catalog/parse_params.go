@@ -76,7 +76,7 @@ func (j *paramDecoder) param(name string, k, n *node) Param {
 	}
 	if d := at["default"]; d != nil {
 		if p.Required {
-			j.fail(d, "leave out one of the two", "a required parameter has no use for a default")
+			j.fail(d, "leave out one of the two", "a required parameter cannot have a default")
 		}
 		p.Default = j.value(d, "default", p.Type)
 		if !p.Default.IsZero() {

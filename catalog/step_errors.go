@@ -60,7 +60,7 @@ func readErrors(s *stepDecoder, n *node, key string) {
 		case at["match"] == nil:
 			s.fail(e, `write {match: "...", class: retryable}`, "the error has no match")
 		case at["class"] == nil && at["code"] == nil:
-			s.fail(e, "say what it means: class, code or both", "the error has neither class nor code")
+			s.fail(e, "add class, code or both", "the error has neither class nor code")
 		}
 		s.step.Errors = append(s.step.Errors, p)
 	}

@@ -18,7 +18,7 @@ func (j *jobDecoder) checkSteps() {
 	}
 	for _, s := range j.steps {
 		if name := s.step.Name; slices.Contains(j.scope.names, name) && name != "" {
-			j.fail(s.at["name"], "each step has a name of its own", "the step %q is there twice", clip(name))
+			j.fail(s.at["name"], "each step has a name of its own", "there are two steps %q", clip(name))
 		}
 		j.scope.names = append(j.scope.names, s.step.Name)
 	}
@@ -80,7 +80,7 @@ func (j *jobDecoder) order(wrong bool) steps.Graph {
 	order, cycle := graph.Order()
 	if cycle != nil {
 		s := j.stepOf(cycle[0])
-		j.fail(s.needs[slices.Index(s.step.Needs, cycle[1])], "take one of these needs away",
+		j.fail(s.needs[slices.Index(s.step.Needs, cycle[1])], "remove one of these needs",
 			"the steps need each other in a circle: %s", strings.Join(cycle, " needs "))
 	}
 	return order

@@ -108,7 +108,7 @@ func TestDeliverByResult(t *testing.T) {
 		}
 	}
 	for i, member := range map[int]string{2: "missing", 3: "state"} {
-		if want := `the result has no member "` + member + `", which the key has`; rec.Deliveries[i].Error != want {
+		if want := `the result has no member "` + member + `", which the key needs`; rec.Deliveries[i].Error != want {
 			t.Errorf("the record says %q, want %q", rec.Deliveries[i].Error, want)
 		}
 	}

@@ -68,7 +68,7 @@ func Parse(line, timezone string) (*Spec, error) {
 }
 
 // errNotTimes is for a line that means a distance and no times, such as @every 5m.
-var errNotTimes = errors.New("write the times that it means, such as */5 * * * * for every five minutes")
+var errNotTimes = errors.New("write the times, such as */5 * * * * for every five minutes")
 
 // epoch is the time at which a line is tried. It precedes a leap year by few and a century without one by many.
 var epoch = time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)

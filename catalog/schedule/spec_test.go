@@ -142,7 +142,7 @@ func TestBadLines(t *testing.T) {
 		{"0 3 * * *", "../../etc/passwd", "timezone", "there is no time zone of this name"},
 		{"TZ=UTC 0 3 * * *", "", "cron", "the time zone has a key of its own"},
 		{"CRON_TZ=UTC 0 3 * * *", "", "cron", "the time zone has a key of its own"},
-		{"@every 5m", "", "cron", "write the times that it means"},
+		{"@every 5m", "", "cron", "write the times"},
 		{"@reboot", "", "cron", ""},
 		{"60 * * * *", "", "cron", "60"},
 		{"* * *", "", "cron", ""},
