@@ -3,7 +3,10 @@ package cli_test
 import (
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -117,6 +121,120 @@ func TestRequestsOnAFullDiskTookEffect(t *testing.T) {
 			t.Errorf("with room: %+v", o)
 		}
 	}
+}
+
+// A daemon that was killed on a full disk starts on it: it lists, streams and controls what there is, refuses submits,
+// and gets well when there is room. No number of an event comes twice, also if only a subscriber has the event.
+func TestDaemonStartsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	mount := tmpfs(t)
+	s := serveOrderAt(t, filepath.Join(mount, "storage"), orderJobs)
+	id := s.submit("named", 0)
+	s.awaitTrace(1)
+	ended := s.submit("first", 1)
+	s.requestEffect("pause", id)
+	s.requestEffect("resume", id) // the start is durable
+	until(t, "the short one has ended", func() bool { return s.show(ended).Status == statefs.Completed })
+	numbers := make(map[uint64]string)
+	await := s.collectEvents(numbers)
+	ballast := filepath.Join(mount, "ballast")
+	t.Cleanup(func() { _ = os.Remove(ballast) }) // also after a failure the daemon ends with room
+	fill(t, ballast)
+	pause := func() {
+		t.Helper()
+		until(t, "the pause took effect", func() bool {
+			_, answer := s.post("/api/v1/operations/" + id + "/pause?wait=1s")
+			return strings.Contains(answer, `"took_effect":true`) && strings.Contains(answer, `"durable":false`)
+		})
+	}
+	pause()
+	paused := 0
+	await(func(e *client.Event) bool {
+		if e.To == statefs.Paused {
+			paused++
+		}
+		return paused == 2 // an event that is not on the disk
+	})
+	for round := range 3 { // from the second one on after a daemon that never had room
+		s.kill()
+		if round == 2 {
+			signalKeepers(t, s.storage, syscall.SIGKILL)
+		}
+		fill(t, ballast)
+		s.start()
+		fill(t, ballast)
+		if status, ready := s.get("/readyz"); status != http.StatusServiceUnavailable ||
+			!strings.Contains(ready, "the disk is full") {
+			t.Errorf("/readyz: %d %s", status, ready)
+		}
+		if _, list := s.get("/api/v1/operations"); !strings.Contains(list, id) || !strings.Contains(list, ended) {
+			t.Errorf("the list %s", list)
+		}
+		if status, stream := s.get("/api/v1/operations/" + id + "/log"); status != http.StatusOK {
+			t.Errorf("its log: %d %s", status, stream)
+		}
+		if status, refusal := s.post("/g/stay"); status != http.StatusInsufficientStorage {
+			t.Errorf("a submit: %d %s", status, refusal)
+		}
+		until(t, "the resume took effect", func() bool {
+			_, answer := s.post("/api/v1/operations/" + id + "/resume?wait=1s")
+			return strings.Contains(answer, `"took_effect":true`) && strings.Contains(answer, `"durable":false`)
+		})
+		pause()
+	}
+	await = s.collectEvents(numbers)
+	s.must(os.Remove(ballast))
+	until(t, "the daemon is well", func() bool { status, _ := s.get("/readyz"); return status == http.StatusOK })
+	done := s.submit("first", 2)
+	await(func(e *client.Event) bool { return e.ID.String() == done })
+	s.requestEffect("resume", id)
+	s.clear()
+}
+
+// collectEvents subscribes to the events of the daemon and adds them to the known ones by their numbers. The returned
+// function waits for an event.
+func (s *orderServer) collectEvents(known map[uint64]string) (await func(last func(*client.Event) bool)) {
+	s.Helper()
+	c, err := client.New(s.url)
+	s.must(err)
+	s.Cleanup(c.Close)
+	next, stop := iter.Pull2(c.Events(s.Context(), url.Values{"after": {"0"}}))
+	s.Cleanup(stop)
+	return func(last func(*client.Event) bool) {
+		s.Helper()
+		for {
+			e, err, ok := next()
+			if err != nil || !ok {
+				s.Fatal("the events ended", err)
+			}
+			if e.Type == "gap" {
+				continue
+			}
+			if same := known[e.Seq]; same != "" && same != string(e.Raw) {
+				s.Fatalf("event %d is %s and %s", e.Seq, same, e.Raw)
+			}
+			known[e.Seq] = string(e.Raw)
+			if last(e) {
+				return
+			}
+		}
+	}
+}
+
+func (s *orderServer) get(path string) (status int, body string) { return s.do(http.MethodGet, path) }
+
+func (s *orderServer) post(path string) (status int, body string) { return s.do(http.MethodPost, path) }
+
+func (s *orderServer) do(method, path string) (status int, body string) {
+	s.Helper()
+	req, err := http.NewRequestWithContext(s.Context(), method, s.url+path, nil)
+	s.must(err)
+	resp, err := http.DefaultClient.Do(req)
+	s.must(err)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	s.must(err)
+	return resp.StatusCode, string(data)
 }
 
 // wantProcesses checks the states of processes as the kernel names them; none means that they are gone.

@@ -16,7 +16,8 @@ func (t *Tree) EventsDir() string { return filepath.Join(t.dir, eventsDir) }
 // be again, even after a crash. least is a lower bound for the first. It returns the first number
 // and the one after the last. whole reports that CloseEvents closed the log after the previous
 // reservation, so that first directly follows the last event. The block is on disk when it returns,
-// whatever the durability.
+// whatever the durability. On a full disk nothing is reserved: the error comes with first, which a
+// later call would reserve, and with end equal to it.
 func (o *Owner) ReserveEvents(least uint64) (first, end uint64, whole bool, err error) {
 	err = o.changeStorage(func(info *storageInfo) error {
 		whole = info.EventsComplete || info.NextEvent == 0
@@ -26,7 +27,7 @@ func (o *Owner) ReserveEvents(least uint64) (first, end uint64, whole bool, err 
 		return nil
 	})
 	if err != nil {
-		return 0, 0, false, fmt.Errorf("reserve numbers of events: %w", err)
+		return first, first, whole, fmt.Errorf("reserve numbers of events: %w", err)
 	}
 	return first, end, whole, nil
 }

@@ -19,6 +19,7 @@ type writer struct {
 	dir     string
 
 	next, end    uint64 // the next number and the end of the reserved block
+	reserved     bool   // a block was reserved since the log was opened
 	file         *os.File
 	name         string
 	size         int64
@@ -49,10 +50,11 @@ func (w *writer) open(l *Log) (*Gap, error) {
 		}
 	}
 	first, end, whole, err := w.owner.ReserveEvents(last + 1)
-	if err != nil {
+	if err != nil && !statefs.DiskFull(err) {
 		return nil, errors.Join(err, w.closeFile())
 	}
-	w.next, w.end = first, end
+	w.report(err) // on a full disk the first write that finds room reserves the numbers
+	w.next, w.end, w.reserved = first, end, err == nil
 	w.prune(w.owner.Now())
 	if whole {
 		return nil, nil
@@ -96,7 +98,7 @@ func (w *writer) write(events []Event, left int) (out []encodedEvent, err error)
 		if err != nil {
 			return nil, err
 		}
-		w.end = end
+		w.end, w.reserved = end, true
 	}
 	out = make([]encodedEvent, 0, len(events)+1)
 	w.buf = w.buf[:0]
@@ -222,8 +224,8 @@ func (w *writer) close() error {
 	if w.file != nil {
 		err = w.file.Sync()
 	}
-	if err = errors.Join(err, w.closeFile()); err != nil {
-		return err
+	if err = errors.Join(err, w.closeFile()); err != nil || !w.reserved {
+		return err // without numbers nothing was written
 	}
 	return w.owner.CloseEvents(w.next)
 }
