@@ -47,7 +47,6 @@ func TestCtrlCPromptsOnATerminal(t *testing.T) {
 				term.waitFor(t, question, i+1)
 				term.write(t, step)
 				if step == "\n" {
-					// The key discards what was typed and not read yet.
 					term.waitFor(t, "still watching", 1)
 				}
 			}
@@ -158,6 +157,16 @@ func newTerminal(t *testing.T) *terminal {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = near.Close() })
+	// Ctrl-C also discards what was written and not read yet, and the kernel does that after it has sent the signal: on
+	// a busy machine the answer to the signal is among it.
+	settings, err := unix.IoctlGetTermios(int(near.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings.Lflag |= unix.NOFLSH
+	if err := unix.IoctlSetTermios(int(near.Fd()), unix.TCSETS, settings); err != nil {
+		t.Fatal(err)
+	}
 	return &terminal{screen: newScreen(), near: near, far: far}
 }
 
@@ -170,9 +179,11 @@ func (term *terminal) start(t *testing.T, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	var wait sync.WaitGroup
-	// The end of a terminal is an error of its own (EIO), and so is the closing of ours.
+	// The end of a terminal is an error of its own (EIO).
 	wait.Go(func() { _, _ = io.Copy(term.screen, term.far) })
 	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended; while it has the terminal open, the read goes on
+		_ = cmd.Wait()
 		_ = term.near.Close()
 		_ = term.far.Close()
 		wait.Wait()
