@@ -178,3 +178,35 @@ func complexity(d *ast.FuncDecl) int {
 	})
 	return ways
 }
+
+// TestCommitIsTheOnlyWriter: nothing else of the daemon writes markers, records, ends and requests, so that the order
+// of writes stands in one place.
+func TestCommitIsTheOnlyWriter(t *testing.T) {
+	t.Parallel()
+	writers := strings.Fields("WriteRecord WriteEnd AmendRecord Move RemoveMarker RestoreMarker RestoreName RemoveName " +
+		"Touch Sync Drop")
+	calls := map[string]int{}
+	for _, f := range goFiles(t) {
+		if f.dir != "daemon" || f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(node ast.Node) bool {
+			called, ok := node.(*ast.SelectorExpr)
+			if !ok || !slices.Contains(writers, called.Sel.Name) {
+				return true
+			}
+			if owner, ok := called.X.(*ast.SelectorExpr); ok && owner.Sel.Name == "owner" {
+				calls[called.Sel.Name]++
+				if f.name != "daemon/commit.go" {
+					t.Errorf("%s calls %s of the owner; commit.go is the place for it", f.name, called.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	for _, name := range writers {
+		if calls[name] != 1 {
+			t.Errorf("%s of the owner is called %d times in package daemon, want once", name, calls[name])
+		}
+	}
+}

@@ -71,11 +71,7 @@ func (d *Daemon) takeOverMoved(rec *statefs.Record, marker statefs.State) error 
 	if meant != marker {
 		d.counters.putBack.Add(1)
 		d.logger.Warn("marker put back: this move means nothing", "id", rec.ID, "from", rec.Status, "to", marker)
-		err := d.owner.Move(rec.ID, marker, meant)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-			return errMoved
-		}
-		if err != nil {
+		if err := d.commit(rec.ID, change{from: marker, to: meant}, moveMarker); err != nil {
 			return err
 		}
 	}
@@ -147,11 +143,7 @@ func (d *Daemon) rollForward(rec *statefs.Record, from statefs.State) error {
 	if !rec.Next.Live() {
 		return d.takeOver(rec, from)
 	}
-	err := d.owner.Move(rec.ID, from, rec.Next)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-		return errMoved
-	}
-	if err != nil {
+	if err := d.commit(rec.ID, change{from: from, to: rec.Next}, moveMarker); err != nil {
 		return err
 	}
 	d.logger.Info("transition of an earlier daemon carried out", "id", rec.ID, "from", from, "to", rec.Next)
@@ -171,7 +163,7 @@ func (d *Daemon) removeEnded(rec *statefs.Record, states []statefs.State) error 
 		if owner := d.markerOwner(file, rec.ID); owner != nil {
 			return d.returnMarker(owner, file)
 		}
-		if err := d.owner.RemoveMarker(rec.ID, state); err != nil {
+		if err := d.commit(rec.ID, change{from: state}, removeMarker); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func (d *Daemon) startOperation(op *operation) error {
 	if err := d.markRunning(op, defersStartRecord(op.rec, def)); err != nil {
 		return err
 	}
-	if err := d.owner.Sync(op.id()); err != nil {
+	if err := d.commit(op.id(), change{}, syncFiles); err != nil {
 		return err
 	}
 	id := op.id()
@@ -73,22 +73,16 @@ func (d *Daemon) markRunning(op *operation, unsaid bool) error {
 	if err := rec.Apply(op.state, statefs.CauseStart, now); err != nil {
 		return err
 	}
+	writes := []write{moveMarker}
 	if !unsaid {
 		rec.Next = statefs.Running
-		if err := d.owner.WriteRecord(&rec); err != nil {
-			return err
-		}
+		writes = []write{writeRecord, moveMarker}
 	}
-	err := d.owner.Move(op.id(), op.state, statefs.Running)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-		return errMoved // the marker was moved or removed: the run number is spent, no work was started
+	row := statefs.Transition{From: op.state, Cause: statefs.CauseStart, To: statefs.Running}
+	if err := d.commit(op.id(), change{rec: &rec, from: row.From, to: row.To}, writes...); err != nil {
+		return err // if the marker was moved or removed, the run number is spent and no work was started
 	}
-	if err != nil {
-		return err
-	}
-	d.logger.Info("transition", "id", rec.ID, "from", op.state, "to", statefs.Running, "cause",
-		statefs.CauseStart, "run", rec.Run)
-	d.counters.transitions.Add(1)
+	d.countTransition(op.id(), row, "run", rec.Run)
 	op.rec = &rec
 	op.setState(statefs.Running)
 	if unsaid {

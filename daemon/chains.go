@@ -218,7 +218,7 @@ func (d *Daemon) parentFailed(op *operation, parent *statefs.Record) error {
 			op.id()))
 	}
 	op.rec.Reason, op.rec.Error = reasonDependency, &statefs.Fault{Code: "dependency", Message: message}
-	if err := d.persistThenMove(op, statefs.CauseDependency); err != nil {
+	if err := d.transition(op, statefs.CauseDependency); err != nil {
 		return err
 	}
 	return d.persist(op)

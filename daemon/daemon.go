@@ -114,8 +114,9 @@ func (c *Config) setDefaults() error {
 // Daemon decides what runs, runs it, and repairs the storage directory after a crash. See the
 // package comment.
 type Daemon struct {
+	committer
+
 	config         Config
-	owner          *statefs.Owner
 	logger         *slog.Logger
 	starter        keeper.Starter
 	dir            *watch.Dir[watchKey]
@@ -224,7 +225,7 @@ func New(config Config) (*Daemon, error) {
 		return nil, err
 	}
 	d := &Daemon{
-		startedAt: time.Now(), config: config, owner: config.Owner, logger: config.Logger,
+		startedAt: time.Now(), config: config, committer: committer{config.Owner}, logger: config.Logger,
 		failing: failingOperations{logger: config.Logger},
 		ops:     make(map[statefs.ID]*operation), blockedFiles: make(map[statefs.ID][]string), fatal: make(chan error, 1),
 		ready: make(chan struct{}), drain: drain{check: make(chan struct{}, 1)},

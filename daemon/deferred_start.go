@@ -92,10 +92,7 @@ func (d *Daemon) recordStart(op *operation) error {
 		return nil
 	}
 	op.copyProgress()
-	if err := d.owner.WriteRecord(op.rec); err != nil {
-		return err
-	}
-	if err := d.owner.Sync(op.id()); err != nil {
+	if err := d.commitRecord(op.rec); err != nil {
 		return err
 	}
 	op.unrecordedStart = time.Time{}
@@ -137,10 +134,10 @@ func (d *Daemon) recoverStart(rec *statefs.Record, marker statefs.State) error {
 	if err := rec.RecordStart(at); err != nil {
 		return err
 	}
-	if err := d.owner.WriteRecord(rec); statefs.DiskFull(err) {
+	if err := d.commit(rec.ID, change{rec: rec}, writeRecord); statefs.DiskFull(err) {
 		return nil // a full disk does not prevent the start
 	} else if err != nil {
 		return err
 	}
-	return d.owner.Sync(rec.ID)
+	return d.commit(rec.ID, change{}, syncFiles)
 }

@@ -271,11 +271,11 @@ func (d *Daemon) endedRecord(op *operation, id statefs.ID) (*statefs.Record, err
 }
 
 // amendDelivery durably changes a delivery in a record.
-func (d *Daemon) amendDelivery(rec *statefs.Record, name statefs.EntryName, change func(*statefs.Delivery)) error {
+func (d *Daemon) amendDelivery(rec *statefs.Record, name statefs.EntryName, edit func(*statefs.Delivery)) error {
 	before := rec.Deliveries
 	rec.Deliveries = slices.Clone(before) // the old slice may be read concurrently
-	change(rec.Delivery(name.Place))
-	if err := d.owner.AmendRecord(rec); err != nil {
+	edit(rec.Delivery(name.Place))
+	if err := d.commit(rec.ID, change{rec: rec}, amendEnd); err != nil {
 		rec.Deliveries = before
 		return err
 	}

@@ -3,7 +3,6 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -195,49 +194,10 @@ func (d *Daemon) continueAfterFailure(op *operation, cause statefs.Cause) error 
 		op.unsaved = true
 		return d.finishRun(op)
 	}
-	if err := d.persistThenMove(op, cause); err != nil {
+	if err := d.transition(op, cause); err != nil {
 		return err
 	}
 	return d.finishRun(op)
-}
-
-// persistThenMove makes a transition whose reasons must not be lost: the record, which names the
-// next state, is durable before the marker is renamed.
-func (d *Daemon) persistThenMove(op *operation, cause statefs.Cause) error {
-	to, err := statefs.Next(op.state, cause)
-	if err != nil {
-		return err
-	}
-	op.feed.stopUnnumbered = to == statefs.FailedManual && op.feed.unpublishedStop == 0
-	if err := d.numberStop(op); err != nil {
-		return err
-	}
-	rec := *op.rec // a copy, because this is repeated after a full disk
-	if rec.Next = to; cause == statefs.CauseRescued {
-		rec.Rescues++
-	}
-	if err := rec.Apply(op.state, cause, d.owner.Now()); err != nil {
-		return err
-	}
-	if err := d.owner.WriteRecord(&rec); err != nil {
-		return d.publishStop(op, err)
-	}
-	if err := d.owner.Sync(op.id()); err != nil {
-		return err
-	}
-	err = d.owner.Move(op.id(), op.state, to)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-		return errMoved
-	}
-	if err != nil {
-		return err
-	}
-	d.counters.transitions.Add(1)
-	d.logger.Info("transition", "id", op.id(), "from", op.state, "to", to, "cause", cause)
-	op.rec = &rec
-	d.enterState(op, to)
-	op.feed.stopUnnumbered = false // numberStop has numbered it
-	return nil
 }
 
 // finishRun writes the record of an operation whose run is over, and removes the files of the run.

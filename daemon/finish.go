@@ -198,7 +198,7 @@ func (d *Daemon) detachOperation(op *operation) error {
 		if err := d.persist(op); err != nil {
 			return err
 		}
-	} else if err := d.owner.WriteRecord(op.rec); err != nil {
+	} else if err := d.commit(op.id(), change{rec: op.rec}, writeRecord); err != nil {
 		return err
 	}
 	d.closeLog(op)
@@ -267,7 +267,7 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	if rec.Trailing {
 		return d.beginTrailing(op, &rec)
 	}
-	if err := d.commitEnd(op, &rec); err != nil {
+	if err := d.recordEnd(op, &rec); err != nil {
 		return err
 	}
 	if op.run != nil {
@@ -327,11 +327,11 @@ func (d *Daemon) cleanUp(op *operation) error {
 	var errs []error
 	for _, t := range []*statefs.TakenRequest{op.pausing, op.cancelling} {
 		if t != nil {
-			errs = append(errs, d.owner.Drop(*t))
+			errs = append(errs, d.drop(*t))
 		}
 	}
 	for _, r := range op.pendingRequests {
-		errs = append(errs, d.owner.Drop(r.TakenRequest))
+		errs = append(errs, d.drop(r.TakenRequest))
 	}
 	errs = append(errs, d.dropDoneRequests(op), d.owner.RemoveEmptyLog(op.id()))
 	if op.run == nil || op.run.handler.Run == nil { // a handler has no scratch folder

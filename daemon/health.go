@@ -97,10 +97,7 @@ func (d *Daemon) repairRecord(op *operation) {
 		err = nil
 	}
 	if err == nil {
-		err = d.owner.WriteRecord(op.rec)
-	}
-	if err == nil {
-		err = d.owner.Sync(op.id())
+		err = d.commitRecord(op.rec)
 	}
 	if d.failOnSyncError(err) != nil {
 		d.logger.Error("record not written, retrying at the next sweep", "id", op.id(), "error", err)

@@ -41,17 +41,9 @@ func (d *Daemon) closeHistory() error {
 	return d.history.Close()
 }
 
-// commitEnd makes an end durable, enters it into the history, and then removes the marker. At any
-// time an operation is found in the history or by its marker.
-func (d *Daemon) commitEnd(op *operation, rec *statefs.Record) error {
-	if err := d.recordEnd(op, rec); err != nil {
-		return err
-	}
-	return d.owner.RemoveMarker(rec.ID, op.state)
-}
-
-// recordEnd makes an end durable and enters it into the history. Before that it writes the outbox
-// entries of its deliveries.
+// recordEnd makes an end durable and enters it into the history, and then removes the marker, or moves it
+// to trailing: at any time an operation is found in the history or by its marker. Before all that it
+// writes the outbox entries of its deliveries.
 func (d *Daemon) recordEnd(op *operation, rec *statefs.Record) error {
 	if err := d.writeEntries(rec); err != nil {
 		return err
@@ -64,7 +56,7 @@ func (d *Daemon) recordEnd(op *operation, rec *statefs.Record) error {
 		op.feed.end = number
 	}
 	rec.FinishedSeq = op.feed.end
-	if err := d.owner.WriteEnd(rec); err != nil {
+	if err := d.commit(rec.ID, change{rec: rec}, writeEnd); err != nil {
 		if d.isUnusedNumber(rec.ID, op.feed.end) {
 			d.history.Unused(op.feed.end)
 			op.feed.end = 0
@@ -74,7 +66,10 @@ func (d *Daemon) recordEnd(op *operation, rec *statefs.Record) error {
 	op.endInIndex()
 	d.history.Ended(rec)
 	d.enqueueDeliveries(rec)
-	return nil
+	if rec.Trailing {
+		return d.commit(rec.ID, change{from: op.state, to: statefs.Trailing}, moveMarker, syncFiles)
+	}
+	return d.commit(rec.ID, change{from: op.state}, removeMarker)
 }
 
 // isUnusedNumber reports whether a record whose write failed certainly does not contain number.
@@ -108,7 +103,7 @@ func (d *Daemon) publishStop(op *operation, written error) error {
 		return written
 	}
 	if written == nil {
-		written = d.owner.Sync(op.id())
+		written = d.commit(op.id(), change{}, syncFiles)
 	}
 	if written != nil {
 		if d.isUnusedNumber(op.id(), e.unpublishedStop) {
@@ -292,11 +287,11 @@ func (d *Daemon) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
 		if op.state == statefs.Trailing {
 			return d.history.Pin(ctx, id, pinned) // the record is already in the index
 		}
-		if err := d.owner.WriteRecord(op.rec); err != nil {
+		if err := d.commit(id, change{rec: op.rec}, writeRecord); err != nil {
 			op.rec.Pinned = before
 			return err
 		}
-		return d.owner.Sync(id)
+		return d.commit(id, change{}, syncFiles)
 	})
 }
 

@@ -214,7 +214,7 @@ func TestSubmissionsThatWereCutOff(t *testing.T) {
 	must(t, err)
 	intake := submit.NewIntake(submit.Config{Tree: b.tree})
 	intake.Ready()
-	made, err := (&Daemon{config: Config{Intake: intake, Catalog: b.catalog}, owner: owner}).submitData(t.Context(), "x",
+	made, err := (&Daemon{config: Config{Intake: intake, Catalog: b.catalog}, committer: committer{owner}}).submitData(t.Context(), "x",
 		identity, data, &submitTurn{turns: &submitTurns{lastOfKey: make(map[string]chan struct{})}})
 	must(t, err)
 	for _, o := range made {

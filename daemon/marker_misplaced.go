@@ -70,7 +70,7 @@ func (d *Daemon) returnMarker(owner *operation, file string) error {
 	d.counters.putBack.Add(1)
 	d.logger.Warn("marker put back: it was moved to the name of another operation", "id", owner.id(), "name",
 		file, "state", state)
-	err := d.owner.RestoreName(file, owner.id(), state)
+	err := d.commit(owner.id(), change{file: file, to: state}, renameBack)
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		return d.owner.Quarantine(file, "the marker of "+owner.id().String()+" under the name of another operation")
@@ -166,9 +166,9 @@ func (d *Daemon) restoreRenamedMarkers(lost []*statefs.Record, listing statefs.L
 			return nil, err
 		}
 		if found {
-			err = d.owner.RestoreName(file, rec.ID, state)
+			err = d.commit(rec.ID, change{file: file, to: state}, renameBack)
 		} else if file, found = foreign[rec.CreatedAt.UnixMicro()]; found {
-			err = d.owner.RestoreMarker(rec.ID, state, rec.CreatedAt)
+			err = d.commit(rec.ID, change{rec: rec, to: state}, restoreMarker)
 		}
 		if err != nil {
 			return nil, err

@@ -93,7 +93,7 @@ func (d *Daemon) requestCancel(op *operation) statefs.TakenRequest {
 }
 
 func (d *Daemon) restoreMarker(op *operation) error {
-	if err := d.owner.RestoreMarker(op.id(), op.state, op.rec.CreatedAt); err != nil {
+	if err := d.commit(op.id(), change{rec: op.rec, to: op.state}, restoreMarker); err != nil {
 		return err
 	}
 	marker, _, err := d.owner.Identify(statefs.MarkerName(op.id(), op.state))
@@ -137,7 +137,7 @@ func (d *Daemon) undoRename(op *operation, file string) error {
 	d.counters.putBack.Add(1)
 	d.logger.Warn("marker put back: its new name means nothing", "id", op.id(), "name", file, "state", op.state)
 	op.missing = missingMarker{}
-	err := d.owner.RestoreName(file, op.id(), op.state)
+	err := d.commit(op.id(), change{file: file, to: op.state}, renameBack)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
 		return errMoved
 	}

@@ -230,7 +230,7 @@ func (d *Daemon) recordPhase(op *operation) error {
 		return d.recordStart(op)
 	}
 	op.copyProgress()
-	return d.owner.WriteRecord(op.rec)
+	return d.commit(op.id(), change{rec: op.rec}, writeRecord)
 }
 
 // phaseRecorded reports whether the record has the phase that the work reported last.

@@ -179,10 +179,7 @@ func (d *Daemon) saveOptionalSteps(op *operation, rec *statefs.Record) error {
 	if def, err := d.storedDefinition(rec); err == nil {
 		noteMilestone(rec, def)
 	}
-	if err := d.owner.WriteRecord(rec); err != nil {
-		return err
-	}
-	if err := d.owner.Sync(op.id()); err != nil {
+	if err := d.commitRecord(rec); err != nil {
 		return err
 	}
 	op.rec = rec

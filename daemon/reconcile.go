@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"errors"
-	"io/fs"
 	"syscall"
 	"time"
 
@@ -185,7 +184,7 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Observation) error {
 	if !d.manages(op.id()) {
 		return nil
 	}
-	if err := d.commit(op); err != nil {
+	if err := d.commitReconcile(op); err != nil {
 		return err
 	}
 	if ended, err := d.expire(op); ended || err != nil {
@@ -272,14 +271,14 @@ func (d *Daemon) removeDuplicateMarkers(op *operation, states []statefs.State) e
 		}
 		if known := *op.marker.Load(); !ours.Same(known) && other.Same(known) {
 			// The daemon's marker was moved and another file was put in its place: the move counts.
-			if err := d.owner.RemoveName(statefs.MarkerName(op.id(), op.state)); err != nil {
+			if err := d.commit(op.id(), change{from: op.state}, removeExtra); err != nil {
 				return err
 			}
 			return errMoved
 		}
 		d.counters.putBack.Add(1)
 		d.logger.Warn("second marker removed", "id", op.id(), "marker", state, "state", op.state)
-		if err := d.owner.RemoveName(statefs.MarkerName(op.id(), state)); err != nil {
+		if err := d.commit(op.id(), change{from: state}, removeExtra); err != nil {
 			return err
 		}
 	}
@@ -325,11 +324,7 @@ func (d *Daemon) acceptManualMove(op *operation, to statefs.State) error {
 func (d *Daemon) undoMove(op *operation, moved statefs.State) error {
 	d.counters.putBack.Add(1)
 	d.logger.Warn("marker put back: this move means nothing", "id", op.id(), "from", op.state, "to", moved)
-	err := d.owner.Move(op.id(), moved, op.state)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-		return errMoved
-	}
-	return err
+	return d.commit(op.id(), change{from: moved, to: op.state}, moveMarker)
 }
 
 // acceptMove takes over a marker that has been moved already. The reconcile makes it durable at its
@@ -341,66 +336,4 @@ func (d *Daemon) acceptMove(op *operation, cause statefs.Cause) error {
 	}
 	d.enterState(op, to)
 	return nil
-}
-
-// enterState notes the new state of a marker. Requests that have already taken effect are dropped:
-// if one of them were carried out again after a crash, it would undo this move.
-func (d *Daemon) enterState(op *operation, state statefs.State) {
-	if stateNeedsPerson(op.state) != stateNeedsPerson(state) {
-		defer d.queueChanged() // for the operations that depend on it
-	}
-	op.setState(state)
-	op.unsaved = true
-	op.feed.stopUnnumbered = state == statefs.FailedManual
-	if err := d.dropDoneRequests(op); err != nil {
-		d.logger.Warn("request not forgotten; it is tried again", "id", op.id(), "error", err)
-	}
-}
-
-// transition renames the marker of an operation for a cause. The rename is the transition.
-func (d *Daemon) transition(op *operation, cause statefs.Cause) error {
-	from := op.state
-	to, err := statefs.Next(from, cause)
-	if err != nil {
-		return err
-	}
-	err = d.owner.Move(op.id(), from, to)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-		return errMoved
-	}
-	if err != nil {
-		return err
-	}
-	return d.noteTransition(op, cause)
-}
-
-// noteTransition updates the operation after its marker was renamed.
-func (d *Daemon) noteTransition(op *operation, cause statefs.Cause) error {
-	from := op.state
-	to, err := op.apply(cause, d.owner.Now())
-	if err != nil {
-		return err
-	}
-	d.counters.transitions.Add(1)
-	d.logger.Info("transition", "id", op.id(), "from", from, "to", to, "cause", cause)
-	d.enterState(op, to)
-	return nil
-}
-
-// persist syncs the rename, then writes the record, then drops the requests that led to it.
-func (d *Daemon) persist(op *operation) error {
-	if err := d.owner.Sync(op.id()); err != nil {
-		return err
-	}
-	op.rec.Next = ""
-	op.copyProgress()
-	if err := d.numberStop(op); err != nil {
-		return err
-	}
-	if err := d.publishStop(op, d.owner.WriteRecord(op.rec)); err != nil {
-		return err
-	}
-	op.unsaved, op.unrecordedStart = false, time.Time{}
-	op.updateRow()
-	return d.dropDoneRequests(op)
 }

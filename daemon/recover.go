@@ -218,7 +218,7 @@ func markerOf(rec *statefs.Record) statefs.State {
 func (d *Daemon) endLost(lost []*statefs.Record, all bool) error {
 	if all && len(lost) > 1 {
 		for _, rec := range lost {
-			if err := d.owner.RestoreMarker(rec.ID, markerOf(rec), rec.CreatedAt); err != nil {
+			if err := d.commit(rec.ID, change{rec: rec, to: markerOf(rec)}, restoreMarker); err != nil {
 				return fmt.Errorf("restore the marker of %s: %w", rec.ID, err)
 			}
 		}

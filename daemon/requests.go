@@ -1,9 +1,7 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -90,11 +88,11 @@ func (d *Daemon) handleRequest(op *operation, r *request) error {
 			op.cancelling = &r.TakenRequest // the two share one file in taken/
 			return nil
 		}
-		return d.owner.Drop(r.TakenRequest) // a force cancel is under way
+		return d.drop(r.TakenRequest) // a force cancel is under way
 	case op.cancelling != nil && r.Action == statefs.ForceCancel && d.manages(op.id()):
 		return d.forceCancel(op, r)
 	case op.cancelling != nil || !d.manages(op.id()):
-		return d.owner.Drop(r.TakenRequest) // a cancel beats all others; an ended operation has a sealed log
+		return d.drop(r.TakenRequest) // a cancel beats all others; an ended operation has a sealed log
 	case r.Action == statefs.Pause:
 		return d.pause(op, r)
 	case r.Action == statefs.Resume:
@@ -256,12 +254,12 @@ func (d *Daemon) beginCancel(op *operation, t statefs.TakenRequest, cause statef
 	return nil
 }
 
-// commit continues work whose marker a resume has moved, makes the changes of this reconcile (or of
+// commitReconcile continues work whose marker a resume has moved, makes the changes of this reconcile (or of
 // an earlier failed one) durable, and then drops the requests that led to them.
-func (d *Daemon) commit(op *operation) error {
+func (d *Daemon) commitReconcile(op *operation) error {
 	if op.state == statefs.Running && op.run != nil && op.pausing == nil && op.run.gate.pauseRequested() {
 		// The rename is durable before the work continues.
-		if err := d.owner.Sync(op.id()); err != nil {
+		if err := d.commit(op.id(), change{}, syncFiles); err != nil {
 			return err
 		}
 		op.run.gate.resume()
@@ -273,26 +271,6 @@ func (d *Daemon) commit(op *operation) error {
 		return d.persist(op)
 	}
 	return d.dropDoneRequests(op)
-}
-
-// dropDoneRequests removes the requests that have taken effect.
-func (d *Daemon) dropDoneRequests(op *operation) error {
-	for len(op.doneRequests) > 0 {
-		if err := d.dropRequest(op, op.doneRequests[0]); err != nil {
-			return err
-		}
-		op.doneRequests = op.doneRequests[1:]
-	}
-	return nil
-}
-
-// dropRequest removes a request that has taken effect, unless the same action is pending again:
-// both share one file in taken/, and the pending one still needs it.
-func (d *Daemon) dropRequest(op *operation, t statefs.TakenRequest) error {
-	if op.hasPending(t.Action) {
-		return nil
-	}
-	return d.owner.Drop(t)
 }
 
 // acceptManualPause applies a pause whose marker has been moved already.
@@ -324,11 +302,7 @@ func (d *Daemon) returnToWaiting(op *operation, cause statefs.Cause) error {
 	if err != nil {
 		return err
 	}
-	err = d.owner.Move(op.id(), statefs.Running, to)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-		return errMoved
-	}
-	if err != nil {
+	if err := d.commit(op.id(), change{from: statefs.Running, to: to}, moveMarker); err != nil {
 		return err
 	}
 	d.logLine(op, resumeLine(cause))

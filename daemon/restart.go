@@ -48,10 +48,16 @@ func (d *Daemon) handleCutOff(op *operation) error {
 		}
 	}
 	cutOffStep(rec, d.owner.Now())
-	err := d.persistThenMove(op, cause)
+	row, err := statefs.TransitionFrom(op.state, cause)
+	if err != nil {
+		return err
+	}
+	row.Order = statefs.RecordFirst
+	err = d.carryOut(op, row)
 	if statefs.DiskFull(err) { // with a full disk the operation can still be controlled
 		op.rec.Rescues++
-		return d.transition(op, cause)
+		row.Order = statefs.MarkerFirst
+		return d.carryOut(op, row)
 	}
 	return err
 }
@@ -92,7 +98,7 @@ func (d *Daemon) failCutOff(op *operation, cause statefs.Cause, message string) 
 	}
 	if cause == statefs.CauseNeedsPerson {
 		d.logLine(op, crashLine(op.rec))
-		if err := d.persistThenMove(op, cause); err != nil {
+		if err := d.transition(op, cause); err != nil {
 			return err
 		}
 		return d.settleMove(op)

@@ -121,12 +121,12 @@ func (d *Daemon) recordStall(op *operation) error {
 			"action", op.run.def.OnStall)
 	}
 	op.copyProgress()
-	if err := d.owner.WriteRecord(op.rec); err != nil {
+	if err := d.commit(op.id(), change{rec: op.rec}, writeRecord); err != nil {
 		return err
 	}
 	d.publishStall(op.rec)
 	// This is no transition, so touch the marker: programs that watch the operation then read it again.
-	if err := d.owner.Touch(op.id(), op.state); err != nil {
+	if err := d.commit(op.id(), change{to: op.state}, touchMarker); err != nil {
 		d.logger.Warn("nobody is told at once that work stalls or moves again", "id", op.id(), "error", err)
 	}
 	if op.rec.StalledAt != nil && op.run.def.OnStall != "" {

@@ -128,13 +128,15 @@ func (d *Daemon) applyAction(op *operation, a *stepAction, line string, change f
 }
 
 func (d *Daemon) persistAction(op *operation, cause statefs.Cause) error {
-	if cause != "" {
-		return d.persistThenMove(op, cause)
+	if cause == "" {
+		return d.commitRecord(op.rec)
 	}
-	if err := d.owner.WriteRecord(op.rec); err != nil {
+	row, err := statefs.TransitionFrom(op.state, cause)
+	if err != nil {
 		return err
 	}
-	return d.owner.Sync(op.id())
+	row.Order = statefs.RecordFirst // the record has the request
+	return d.carryOut(op, row)
 }
 
 // retryStep retries the current step of the operation, goes back to an earlier one, or retries an

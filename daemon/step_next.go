@@ -138,7 +138,7 @@ func (d *Daemon) nextStep(op *operation) error {
 		return d.beginNextStep(op, def, params, skipped)
 	}
 	d.logSkipped(op, skipped)
-	if err := d.persistThenMove(op, statefs.CauseNextStep); err != nil {
+	if err := d.transition(op, statefs.CauseNextStep); err != nil {
 		return err
 	}
 	return d.finishRun(op)
@@ -161,10 +161,7 @@ func (d *Daemon) beginNextStep(op *operation, def *catalog.Definition, params ca
 	op.copyProgress()
 	rec := *op.rec
 	d.applyStart(&rec, d.owner.Now())
-	if err := d.owner.WriteRecord(&rec); err != nil {
-		return err
-	}
-	if err := d.owner.Sync(op.id()); err != nil {
+	if err := d.commitRecord(&rec); err != nil {
 		return err
 	}
 	ended := op.run
@@ -232,7 +229,7 @@ func (d *Daemon) leaveStepToPerson(op *operation, err error, reason string) erro
 	} else {
 		d.logLine(op, crashLine(op.rec))
 	}
-	if err := d.persistThenMove(op, statefs.CauseNeedsPerson); err != nil {
+	if err := d.transition(op, statefs.CauseNeedsPerson); err != nil {
 		return err
 	}
 	return d.settleMove(op)
@@ -242,7 +239,7 @@ func (d *Daemon) leaveStepToPerson(op *operation, err error, reason string) erro
 func (d *Daemon) awaitApproval(op *operation) error {
 	at := op.rec.CurrentStep()
 	op.rec.Error, op.rec.Reason = nil, "step "+at.Name+" needs approval"
-	if err := d.persistThenMove(op, statefs.CauseGate); err != nil {
+	if err := d.transition(op, statefs.CauseGate); err != nil {
 		return err
 	}
 	d.logLine(op, fmt.Sprintf("%s: waits for approval, 'jobdir approve %s' or 'jobdir reject %s'",

@@ -30,18 +30,8 @@ func (d *Daemon) finishRequiredSteps(op *operation, def *catalog.Definition) err
 
 // beginTrailing makes an end durable while optional steps continue.
 func (d *Daemon) beginTrailing(op *operation, rec *statefs.Record) error {
-	if err := d.recordEnd(op, rec); err != nil {
-		return err
-	}
 	from := op.state
-	err := d.owner.Move(op.id(), from, statefs.Trailing)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-		return errMoved
-	}
-	if err != nil {
-		return err
-	}
-	if err := d.owner.Sync(op.id()); err != nil {
+	if err := d.recordEnd(op, rec); err != nil {
 		return err
 	}
 	ended := op.run
@@ -99,10 +89,7 @@ func (d *Daemon) endTrailing(op *operation, cause statefs.Cause) error {
 	if len(rec.Artifacts) == 0 {
 		rec.Artifacts = listArtifacts(d.owner.ArtifactsPath(op.id()))
 	}
-	if err := d.owner.WriteEnd(&rec); err != nil {
-		return err
-	}
-	if err := d.owner.RemoveMarker(op.id(), op.state); err != nil {
+	if err := d.commit(op.id(), change{rec: &rec, from: op.state}, writeEnd, removeMarker); err != nil {
 		return err
 	}
 	op.rec = &rec
@@ -121,7 +108,7 @@ func (d *Daemon) takeOverTrailing(rec *statefs.Record, states []statefs.State) e
 	if len(states) > 1 {
 		for _, state := range states {
 			if state != statefs.Trailing {
-				if err := d.owner.RemoveName(statefs.MarkerName(rec.ID, state)); err != nil {
+				if err := d.commit(rec.ID, change{from: state}, removeExtra); err != nil {
 					return err
 				}
 			}
@@ -129,11 +116,7 @@ func (d *Daemon) takeOverTrailing(rec *statefs.Record, states []statefs.State) e
 		return errMoved
 	}
 	if states[0] != statefs.Trailing {
-		err := d.owner.Move(rec.ID, states[0], statefs.Trailing)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-			return errMoved
-		}
-		if err != nil {
+		if err := d.commit(rec.ID, change{from: states[0], to: statefs.Trailing}, moveMarker); err != nil {
 			return err
 		}
 	}

@@ -65,11 +65,28 @@ const (
 	CauseUnreadable Cause = "record_unreadable"
 )
 
+// Order is the order in which the files of a transition are written. A crash between two writes leaves
+// what the next start completes or undoes.
+type Order string
+
+// The orders.
+const (
+	// MarkerFirst renames the marker and then writes the record. The rename alone is the transition: the
+	// marker and the request that led to it tell everything that a crash could lose of the record.
+	MarkerFirst Order = "marker, record"
+	// RecordFirst writes the record, which names the next state, and then renames the marker. The record
+	// has what the marker cannot tell: an error, a run number, the answer of a person.
+	RecordFirst Order = "record, marker"
+	// RecordLast writes the terminal record and then removes the marker.
+	RecordLast Order = "record, no marker"
+)
+
 // Transition is one row of the table.
 type Transition struct {
 	From  State
 	Cause Cause
 	To    State
+	Order Order
 }
 
 //go:generate go test -count=1 -run TestStatesPage . -update
@@ -77,90 +94,92 @@ type Transition struct {
 // transitions is the whole state machine; docs/states.md is generated from it. Any other pair is an
 // error.
 var transitions = []Transition{
-	{Scheduled, CauseDue, Queued},
-	{Scheduled, CausePause, Paused},
-	{Scheduled, CauseExpired, Failed},
-	{Scheduled, CauseCancel, Cancelled},
-	{Scheduled, CauseMarkerMissing, Cancelled},
-	{Scheduled, CauseUnreadable, FailedManual},
+	{Scheduled, CauseDue, Queued, MarkerFirst},
+	{Scheduled, CausePause, Paused, MarkerFirst},
+	{Scheduled, CauseExpired, Failed, RecordLast},
+	{Scheduled, CauseCancel, Cancelled, RecordLast},
+	{Scheduled, CauseMarkerMissing, Cancelled, RecordLast},
+	{Scheduled, CauseUnreadable, FailedManual, MarkerFirst},
 
-	{Queued, CauseStart, Running},
-	{Queued, CausePause, Paused},
-	{Queued, CauseCancel, Cancelled},
-	{Queued, CauseMarkerMissing, Cancelled},
-	{Queued, CauseDone, Completed},
-	{Queued, CauseMainDone, Trailing},
-	{Queued, CauseGate, WaitingApproval},
-	{Queued, CauseNeedsPerson, FailedManual},
-	{Queued, CauseFailed, Failed},
-	{Queued, CauseExpired, Failed},
-	{Queued, CauseDependency, FailedManual},
-	{Queued, CauseUnreadable, FailedManual},
+	{Queued, CauseStart, Running, RecordFirst},
+	{Queued, CausePause, Paused, MarkerFirst},
+	{Queued, CauseCancel, Cancelled, RecordLast},
+	{Queued, CauseMarkerMissing, Cancelled, RecordLast},
+	{Queued, CauseDone, Completed, RecordLast},
+	{Queued, CauseMainDone, Trailing, RecordFirst},
+	{Queued, CauseGate, WaitingApproval, RecordFirst},
+	{Queued, CauseNeedsPerson, FailedManual, RecordFirst},
+	{Queued, CauseFailed, Failed, RecordLast},
+	{Queued, CauseExpired, Failed, RecordLast},
+	{Queued, CauseDependency, FailedManual, RecordFirst},
+	{Queued, CauseUnreadable, FailedManual, MarkerFirst},
 
-	{Running, CausePause, Paused},
-	{Running, CauseCancel, Cancelled},
-	{Running, CauseMarkerMissing, Cancelled},
-	{Running, CauseDone, Completed},
-	{Running, CauseFailed, Failed},
-	{Running, CauseExpired, Failed},
-	{Running, CauseRetryLater, FailedRetryable},
-	{Running, CauseNeedsPerson, FailedManual},
-	{Running, CauseGate, WaitingApproval},
-	{Running, CauseMainDone, Trailing},
-	{Running, CauseNextStep, Queued},
-	{Running, CauseInterrupted, Queued},
-	{Running, CauseRescued, Queued},
-	{Running, CauseUnreadable, FailedManual},
+	{Running, CausePause, Paused, MarkerFirst},
+	{Running, CauseCancel, Cancelled, RecordLast},
+	{Running, CauseMarkerMissing, Cancelled, RecordLast},
+	{Running, CauseDone, Completed, RecordLast},
+	{Running, CauseFailed, Failed, RecordLast},
+	{Running, CauseExpired, Failed, RecordLast},
+	{Running, CauseRetryLater, FailedRetryable, RecordFirst},
+	{Running, CauseNeedsPerson, FailedManual, RecordFirst},
+	{Running, CauseGate, WaitingApproval, RecordFirst},
+	{Running, CauseMainDone, Trailing, RecordFirst},
+	{Running, CauseNextStep, Queued, RecordFirst},
+	{Running, CauseInterrupted, Queued, MarkerFirst},
+	{Running, CauseRescued, Queued, RecordFirst},
+	{Running, CauseUnreadable, FailedManual, MarkerFirst},
 
-	{Paused, CauseResume, Running},
-	{Paused, CauseRelease, Queued},
-	{Paused, CauseNotYet, Scheduled},
-	{Paused, CauseRetryLater, FailedRetryable},
-	{Paused, CauseCancel, Cancelled},
-	{Paused, CauseMarkerMissing, Cancelled},
-	{Paused, CauseDone, Completed},
-	{Paused, CauseMainDone, Trailing},
-	{Paused, CauseFailed, Failed},
-	{Paused, CauseExpired, Failed},
-	{Paused, CauseNeedsPerson, FailedManual},
-	{Paused, CauseUnreadable, FailedManual},
+	{Paused, CauseResume, Running, MarkerFirst},
+	{Paused, CauseRelease, Queued, MarkerFirst},
+	{Paused, CauseNotYet, Scheduled, MarkerFirst},
+	{Paused, CauseRetryLater, FailedRetryable, MarkerFirst},
+	{Paused, CauseCancel, Cancelled, RecordLast},
+	{Paused, CauseMarkerMissing, Cancelled, RecordLast},
+	{Paused, CauseDone, Completed, RecordLast},
+	{Paused, CauseMainDone, Trailing, RecordFirst},
+	{Paused, CauseFailed, Failed, RecordLast},
+	{Paused, CauseExpired, Failed, RecordLast},
+	{Paused, CauseNeedsPerson, FailedManual, RecordFirst},
+	{Paused, CauseUnreadable, FailedManual, MarkerFirst},
 
-	{WaitingApproval, CauseApprove, Queued},
-	{WaitingApproval, CauseSkip, Queued},
-	{WaitingApproval, CauseReject, Failed},
-	{WaitingApproval, CauseExpired, Failed},
-	{WaitingApproval, CauseCancel, Cancelled},
-	{WaitingApproval, CauseMarkerMissing, Cancelled},
-	{WaitingApproval, CauseUnreadable, FailedManual},
+	{WaitingApproval, CauseApprove, Queued, RecordFirst},
+	{WaitingApproval, CauseSkip, Queued, RecordFirst},
+	{WaitingApproval, CauseReject, Failed, RecordLast},
+	{WaitingApproval, CauseExpired, Failed, RecordLast},
+	{WaitingApproval, CauseCancel, Cancelled, RecordLast},
+	{WaitingApproval, CauseMarkerMissing, Cancelled, RecordLast},
+	{WaitingApproval, CauseUnreadable, FailedManual, MarkerFirst},
 
-	{FailedRetryable, CauseDue, Queued},
-	{FailedRetryable, CauseRetry, Queued},
-	{FailedRetryable, CauseSkip, Queued},
-	{FailedRetryable, CausePause, Paused},
-	{FailedRetryable, CauseExpired, Failed},
-	{FailedRetryable, CauseCancel, Cancelled},
-	{FailedRetryable, CauseMarkerMissing, Cancelled},
-	{FailedRetryable, CauseUnreadable, FailedManual},
+	{FailedRetryable, CauseDue, Queued, MarkerFirst},
+	{FailedRetryable, CauseRetry, Queued, MarkerFirst},
+	{FailedRetryable, CauseSkip, Queued, RecordFirst},
+	{FailedRetryable, CausePause, Paused, MarkerFirst},
+	{FailedRetryable, CauseExpired, Failed, RecordLast},
+	{FailedRetryable, CauseCancel, Cancelled, RecordLast},
+	{FailedRetryable, CauseMarkerMissing, Cancelled, RecordLast},
+	{FailedRetryable, CauseUnreadable, FailedManual, MarkerFirst},
 
-	{FailedManual, CauseRetry, Queued},
-	{FailedManual, CauseSkip, Queued},
-	{FailedManual, CauseExpired, Failed},
-	{FailedManual, CauseCancel, Cancelled},
-	{FailedManual, CauseMarkerMissing, Cancelled},
+	{FailedManual, CauseRetry, Queued, MarkerFirst},
+	{FailedManual, CauseSkip, Queued, RecordFirst},
+	{FailedManual, CauseExpired, Failed, RecordLast},
+	{FailedManual, CauseCancel, Cancelled, RecordLast},
+	{FailedManual, CauseMarkerMissing, Cancelled, RecordLast},
 
-	{Trailing, CauseAllDone, Completed},
-	{Trailing, CauseCancel, Completed},
-	{Trailing, CauseMarkerMissing, Completed},
-	{Trailing, CauseUnreadable, FailedManual},
+	{Trailing, CauseAllDone, Completed, RecordLast},
+	{Trailing, CauseCancel, Completed, RecordLast},
+	{Trailing, CauseMarkerMissing, Completed, RecordLast},
+	{Trailing, CauseUnreadable, FailedManual, MarkerFirst},
 }
 
-var nextState = func() map[State]map[Cause]State {
-	table := make(map[State]map[Cause]State)
+type occasion struct {
+	from  State
+	cause Cause
+}
+
+var transitionOf = func() map[occasion]Transition {
+	table := make(map[occasion]Transition, len(transitions))
 	for _, t := range transitions {
-		if table[t.From] == nil {
-			table[t.From] = make(map[Cause]State)
-		}
-		table[t.From][t.Cause] = t.To
+		table[occasion{t.From, t.Cause}] = t
 	}
 	return table
 }()
@@ -178,11 +197,18 @@ func (e *TransitionError) Error() string {
 // Next returns the state that follows from by cause. The error is a *TransitionError if the table
 // has no such pair.
 func Next(from State, cause Cause) (State, error) {
-	to, ok := nextState[from][cause]
+	row, err := TransitionFrom(from, cause)
+	return row.To, err
+}
+
+// TransitionFrom returns the row of the table for a state and a cause. The error is a *TransitionError if
+// the table has no such row.
+func TransitionFrom(from State, cause Cause) (Transition, error) {
+	row, ok := transitionOf[occasion{from, cause}]
 	if !ok {
-		return "", &TransitionError{from, cause}
+		return Transition{}, &TransitionError{from, cause}
 	}
-	return to, nil
+	return row, nil
 }
 
 // AppliesIn reports whether the action can change an operation in a state, judging by the state

@@ -206,13 +206,14 @@ When it has ended its state stands in the record, and there is no marker.
 		}
 		fmt.Fprintf(&page, "| `%s` | %s | %s |\n", state, kind, state.Description())
 	}
-	page.WriteString("\n## Transitions\n\nAny pair of state and cause that is not here is refused and changes nothing.\n\n" +
-		"| from | cause | to | when |\n|---|---|---|---|\n")
-	fmt.Fprintf(&page, "| | `%s` | `%s` | %s |\n", CauseSubmit, Queued, CauseSubmit.Description())
-	fmt.Fprintf(&page, "| | `%s` | `%s` | %s |\n", CauseSubmit, Scheduled,
+	page.WriteString("\n## Transitions\n\nAny pair of state and cause that is not here is refused and changes nothing. A crash between the two\n" +
+		"writes of a transition loses nothing: the next start completes it.\n\n" +
+		"| from | cause | to | written | when |\n|---|---|---|---|---|\n")
+	fmt.Fprintf(&page, "| | `%s` | `%s` | record, marker | %s |\n", CauseSubmit, Queued, CauseSubmit.Description())
+	fmt.Fprintf(&page, "| | `%s` | `%s` | record, marker | %s |\n", CauseSubmit, Scheduled,
 		"A client submits it for a later time.")
 	for _, row := range transitions {
-		fmt.Fprintf(&page, "| `%s` | `%s` | `%s` | %s |\n", row.From, row.Cause, row.To, row.Cause.Description())
+		fmt.Fprintf(&page, "| `%s` | `%s` | `%s` | %s | %s |\n", row.From, row.Cause, row.To, row.Order, row.Cause.Description())
 	}
 	page.WriteString("\n## Manual moves\n\nRenaming a marker with `mv` acts as the request. The daemon undoes and reports any other move.\n\n" +
 		"| from | to | acts as |\n|---|---|---|\n")

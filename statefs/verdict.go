@@ -96,10 +96,8 @@ func InterpretMarker(rec *Record, marker State) State {
 	if recordedFirst[marker] {
 		return rec.Status
 	}
-	for _, to := range nextState[rec.Status] {
-		if to == marker {
-			return marker
-		}
+	if slices.ContainsFunc(transitions, func(t Transition) bool { return t.From == rec.Status && t.To == marker }) {
+		return marker
 	}
 	return rec.Status
 }

@@ -62,7 +62,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"work starts before running is durable", "daemon/begin.go", "if err := d.owner.Sync(op.id()); err != nil {",
+		"work starts before running is durable", "daemon/begin.go", "if err := d.commit(op.id(), change{}, syncFiles); err != nil {",
 		"if err := error(nil); err != nil {",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
@@ -131,7 +131,7 @@ var mutants = []mutant{
 		"TestUnreliableEvents", "./statefs/watch", true,
 	},
 	{
-		"a request that is asked again is forgotten", "daemon/requests.go", "if op.hasPending(t.Action) {", "if false {",
+		"a request that is asked again is forgotten", "daemon/commit.go", "if op.hasPending(t.Action) {", "if false {",
 		"TestPauseThatIsAskedAgainBeforeTheWorkStops", "./daemon", false,
 	},
 	{
@@ -162,7 +162,7 @@ var mutants = []mutant{
 	},
 	{
 		"a step begins before the record says it", "daemon/step_next.go",
-		"\tif err := d.owner.WriteRecord(&rec); err != nil {\n\t\treturn err\n\t}\n\tif err := d.owner.Sync(op.id()); err != nil {", "\tif err := d.owner.Sync(op.id()); err != nil {",
+		"if err := d.commitRecord(&rec); err != nil {", "if err := d.commit(op.id(), change{}, syncFiles); err != nil {",
 		"TestRandomSteps", "./daemon", false,
 	},
 	{
