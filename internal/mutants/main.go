@@ -57,7 +57,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"the name of a new storage is not synced", "statefs/tree.go", "if err == nil || options.Durability != Power {",
+		"the name of a new storage is not synced", "statefs/tree.go", "if err == nil || t.options.Durability != Power {",
 		"if err == nil || true {",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
