@@ -74,6 +74,9 @@ type setting struct {
 func (s *setting) flag() string     { return strings.ReplaceAll(s.key, "_", "-") }
 func (s *setting) variable() string { return "JOBDIR_" + strings.ToUpper(s.key) }
 
+//go:generate go test -count=1 -run TestSettingsPage . -update
+
+// settings are all settings; docs/settings.md is generated from them.
 var settings = append([]*setting{
 	listSetting("listen", "address to listen on: HOST:PORT or unix:/PATH; the socket in the storage is always there",
 		func(c *Config) *[]string { return &c.Listen }, checkListen),
