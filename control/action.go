@@ -64,7 +64,7 @@ type actionReply struct {
 // markForeign notes in the reply that another program has to act.
 func (a *actionReply) markForeign() {
 	a.Foreign = true
-	a.Message += ", which another program keeps: the request is in jobs/, and that program has to act on it"
+	a.Message += ", which belongs to another program: the request is in jobs/, and that program has to act on it"
 }
 
 // markUnchanged notes in the reply that the request does not apply in the observed state.

@@ -164,7 +164,7 @@ func TestBulkOfChosenOperations(t *testing.T) {
 	out = r.bulk(`{"action": "retry", "ids": ` + ids(live, other) + `}`)
 	if text := fmt.Sprint(out["failures"]); out["done"] != 0.0 ||
 		!strings.Contains(text, "is running: a retry changes nothing") ||
-		!strings.Contains(text, "there is nothing to do again") {
+		!strings.Contains(text, "there is nothing to retry") {
 		t.Errorf("%v", out)
 	}
 	for body, message := range map[string]string{

@@ -25,7 +25,7 @@ func degraded(out *statefs.OutboxStatus, now time.Time) []string {
 				"0s"), printable(t.Error, 500)))
 	}
 	if n := out.FailedManual; n > 0 {
-		said = append(said, waiting(n)+" for a person: 'jobdir outbox --status failed_manual' says why")
+		said = append(said, waiting(n)+" for a person: 'jobdir outbox --status failed_manual' has the reason")
 	}
 	return said
 }

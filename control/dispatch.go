@@ -183,5 +183,5 @@ func (s *Server) recover(w *responseWriter, r *http.Request) {
 	}
 	s.log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", thrown, "stack",
 		string(debug.Stack()))
-	s.fail(w, r, refuse(http.StatusInternalServerError, "The daemon could not do this; its log says why"))
+	s.fail(w, r, refuse(http.StatusInternalServerError, "The daemon could not do this; its log has the reason"))
 }

@@ -172,7 +172,7 @@ var errSlow = errors.New("the client does not read")
 // disconnectSlow ends the answer to a client that does not read: its last event is a gap that covers all events it
 // missed, which it finds when it reads again.
 func (s *Server) disconnectSlow(r *http.Request, last events.Frame, out eventSink) error {
-	s.log.Warn("a reader of events took nothing for too long and is let go; it can come back and go on", "client",
+	s.log.Warn("disconnecting slow event subscriber; it can resume", "client",
 		r.RemoteAddr, "after", last.Seq, "missing", last.Gap.To-last.Seq)
 	if err := out.event(&last); err != nil && !errors.Is(err, errSlow) {
 		return err

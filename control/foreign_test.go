@@ -82,7 +82,7 @@ func TestActionsOnForeignOperations(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	w := r.foreignNumbered(999999)
-	const says = "which another program keeps: the request is in jobs/, and that program has to act on it"
+	const says = "which belongs to another program: the request is in jobs/, and that program has to act on it"
 	check := func(a reply, status int, state, effect any, message string) {
 		t.Helper()
 		out := a.json(t)

@@ -177,7 +177,7 @@ func TestSubmitBadInput(t *testing.T) {
 		"no object":     {"/once/return", `[1]`, 400, "the parameters are not a JSON object: it begins with '['"},
 		"2 MiB": {
 			"/once/return", `{"a":"` + strings.Repeat("x", 2<<20) + `"}`, 413,
-			"The body has 2097160 bytes, and at most 1048576 are taken here",
+			"The body has 2097160 bytes, the limit is 1048576",
 		},
 		"10,000 levels": {
 			"/once/return", strings.Repeat(`{"a":`, 10_000) + "1" + strings.Repeat("}", 10_000), 400,

@@ -38,7 +38,7 @@ func TestSizes(t *testing.T) {
 		},
 		{
 			"a body that says it is too large", "POST", "/media/decode", large, nil, 413,
-			"The body has 1048588 bytes, and at most 1048576 are taken here",
+			"The body has 1048588 bytes, the limit is 1048576",
 		},
 		{"a GET with a body", "GET", "/testrouter/streaming01?files=1", "{}", nil, 400, "A GET has no body here"},
 	} {

@@ -92,14 +92,14 @@ func refusalOf(err error) *refusal {
 	}
 	if wrong, ok := errors.AsType[*statefs.ArgsError](err); ok {
 		if wrong.Member == "" {
-			return refuse(http.StatusBadRequest, "The body cannot be taken: %s", printable(wrong.Why, 500))
+			return refuse(http.StatusBadRequest, "The body is not accepted: %s", printable(wrong.Why, 500))
 		}
 		member := printable(wrong.Member, 200)
 		return refuse(http.StatusBadRequest, "Invalid parameter '%s': %s", member,
 			printable(wrong.Why, 500)).with("parameter", member)
 	}
 	if large, ok := errors.AsType[*tooLargeError](err); ok {
-		return refuse(http.StatusRequestEntityTooLarge, "The body has %d bytes, and at most %d are taken here", large.size,
+		return refuse(http.StatusRequestEntityTooLarge, "The body has %d bytes, the limit is %d", large.size,
 			large.most).withHeader("Connection", "close")
 	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -116,7 +116,7 @@ func refusalOf(err error) *refusal {
 	}
 	if diskFailed(err) {
 		answer := refuse(http.StatusInternalServerError,
-			"The disk of the daemon fails, and the daemon stops; its log says why")
+			"The disk of the daemon fails, and the daemon stops; its log has the reason")
 		answer.cause = err
 		return answer
 	}
@@ -143,7 +143,7 @@ func refusalOf(err error) *refusal {
 		answer = refuse(http.StatusServiceUnavailable,
 			"The daemon has too many files open: try again, or raise its limit (ulimit -n)").withRetryAfter()
 	default:
-		answer = refuse(http.StatusInternalServerError, "The daemon could not do this; its log says why")
+		answer = refuse(http.StatusInternalServerError, "The daemon could not do this; its log has the reason")
 	}
 	answer.cause = err
 	return answer

@@ -116,7 +116,7 @@ func (s *Server) resubmit(r *http.Request, id statefs.ID, failedItems bool,
 	if !old.Status.Terminal() {
 		return none, notLive(id) // the marker is gone, and the terminal record not yet written
 	}
-	nothing := refuse(http.StatusConflict, "Operation '%s' has ended well: there is nothing to do again", id).with("id",
+	nothing := refuse(http.StatusConflict, "Operation '%s' has succeeded: there is nothing to retry", id).with("id",
 		id)
 	if old.Result == statefs.Success && (len(old.Steps) == 0 || !anyUndone(old.Steps) && step == "") {
 		return none, nothing
@@ -127,7 +127,7 @@ func (s *Server) resubmit(r *http.Request, id statefs.ID, failedItems bool,
 	// The current definition of the job applies: a fix of it may be the reason for the retry.
 	def := s.catalog.Get(old.Group, old.Job)
 	if def == nil {
-		return none, refuse(http.StatusConflict, "Operation '%s' cannot be done again: there is no job %s/%s any more", id,
+		return none, refuse(http.StatusConflict, "Operation '%s' cannot be retried: there is no job %s/%s any more", id,
 			old.Group, old.Job).with("id", id)
 	}
 	list, err := inheritSteps(def, old, step)
@@ -146,7 +146,7 @@ func (s *Server) resubmit(r *http.Request, id statefs.ID, failedItems bool,
 	}
 	params, err := def.BindJSON(given)
 	if err != nil {
-		return none, refuse(http.StatusConflict, "Operation '%s' cannot be done again as its job is defined now: %s",
+		return none, refuse(http.StatusConflict, "Operation '%s' cannot be retried with the current definition of its job: %s",
 			id, err).with("id", id)
 	}
 	started, err := s.start(r, submit.Request{

@@ -19,7 +19,7 @@ func TestRetry(t *testing.T) {
 	}
 	done.finish()
 	r.problem(r.do("POST", done.path("/retry"), ""), http.StatusConflict,
-		"Operation '"+done.id.String()+"' has ended well: there is nothing to do again")
+		"Operation '"+done.id.String()+"' has succeeded: there is nothing to retry")
 
 	cancelled := r.submit()
 	rec, err := r.tree.ReadRecord(cancelled.id)
@@ -93,9 +93,9 @@ func TestRetryAfterTheJobHasChanged(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	for want, change := range map[string]func(*statefs.Record){
-		"cannot be done again: there is no job testrouter/gone any more":                                        func(rec *statefs.Record) { rec.Job = "gone" },
-		"cannot be done again as its job is defined now: parameter 'files': 5000 is more than the maximum 1000": func(rec *statefs.Record) { rec.Params = []byte(`{"files":5000}`) },
-		"cannot be done again as its job is defined now: unknown parameter 'pages'":                             func(rec *statefs.Record) { rec.Params = []byte(`{"pages":1}`) },
+		"cannot be retried: there is no job testrouter/gone any more":                                                     func(rec *statefs.Record) { rec.Job = "gone" },
+		"cannot be retried with the current definition of its job: parameter 'files': 5000 is more than the maximum 1000": func(rec *statefs.Record) { rec.Params = []byte(`{"files":5000}`) },
+		"cannot be retried with the current definition of its job: unknown parameter 'pages'":                             func(rec *statefs.Record) { rec.Params = []byte(`{"pages":1}`) },
 	} {
 		old := r.submit()
 		rec, err := r.tree.ReadRecord(old.id)

@@ -31,7 +31,7 @@ func (r *rig) untilDisconnected() {
 			r.config.Events.Publish(events.Event{Type: events.Transition, Job: fmt.Sprintf("%s%d", filler, n)})
 			n++
 		}
-		return strings.Contains(r.logged.String(), "a reader of events took nothing for too long")
+		return strings.Contains(r.logged.String(), "disconnecting slow event subscriber")
 	})
 }
 

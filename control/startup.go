@@ -16,7 +16,7 @@ const startupRetryAfter = "1"
 func (s *Server) refuseAtStartup() error {
 	if s.isStarting() {
 		return refuse(http.StatusServiceUnavailable,
-			"The daemon is starting and does not know yet all that lives, so nothing is counted: try again in a second").
+			"The daemon is starting and has not listed the live operations yet: try again in a second").
 			withHeader("Retry-After", startupRetryAfter)
 	}
 	return nil

@@ -64,7 +64,7 @@ func streamHeaders(h http.Header, id statefs.ID, format string) {
 }
 
 // errGone means that the reader of a stream disconnected before its end.
-var errGone = errors.New("the reader is gone")
+var errGone = errors.New("the reader has disconnected")
 
 // serveStream writes the stream of f's operation. It returns nil after the footer, stream.ErrShutdown, errGone, or an
 // error of the operation's files.

@@ -87,7 +87,7 @@ func TestSubmitListBadInput(t *testing.T) {
 		},
 		"no such job": {
 			`[` + one + `,{"job":"media/no"}]`, 404,
-			"Nothing of the list is taken; entry 1: There is no job no in group media",
+			"The list is refused as a whole; entry 1: There is no job no in group media",
 		},
 		"wrong parameters": {`[` + one + `,{"job":"media/decode"}]`, 400, "entry 1: missing parameter 'title'"},
 		"an unknown member": {
@@ -106,7 +106,7 @@ func TestSubmitListBadInput(t *testing.T) {
 		"a key that is reused": {`[{"job":"media/tagged","idempotency_key":"a"},{"job":"testrouter/streaming01","idempotency_key":"a"}]`, 422, "entry 1: The idempotency key 'a' names operation"},
 		"33 MiB": {
 			"[" + strings.Repeat(" ", 33<<20) + "]", 413,
-			"The body has 34603010 bytes, and at most 33554432 are taken here",
+			"The body has 34603010 bytes, the limit is 33554432",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

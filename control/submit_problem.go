@@ -16,7 +16,7 @@ import (
 func submitRefusal(err error) *refusal {
 	if entry, ok := errors.AsType[*submit.EntryError](err); ok {
 		answer := *refusalOf(entry.Err)
-		answer.text = fmt.Sprintf("Nothing of the list is taken; entry %d: %s", entry.Index, answer.text)
+		answer.text = fmt.Sprintf("The list is refused as a whole; entry %d: %s", entry.Index, answer.text)
 		answer.members = maps.Clone(answer.members)
 		return answer.with("index", entry.Index)
 	}
