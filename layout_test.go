@@ -122,10 +122,10 @@ var imports = []row{
 		"when a lane stops itself, as a decision without clock and files; of the vocabulary it needs the ID alone",
 	},
 	{
-		"catalog", 2,
-		[]string{"statefs", "catalog/schedule", "statefs/steps"},
+		"catalog", 3,
+		[]string{"statefs", "catalog/schedule", "statefs/steps", "daemon/outbox"},
 		[]string{yaml, doublestar, exprlang},
-		"what jobs exist is independent of what runs; the conditions of steps are compiled where they are read",
+		"what jobs exist is independent of what runs; the conditions of steps are compiled where they are read; a kind of target declares its keys beside its deliveries",
 	},
 	{
 		"daemon/events", 2,
@@ -160,20 +160,20 @@ var imports = []row{
 	{"statefs/statefstest", 2, []string{"statefs"}, nil, "trees for the tests of others"},
 
 	{
-		"daemon/submit", 3,
+		"daemon/submit", 4,
 		[]string{"statefs", "catalog", "statefs/steps"},
 		nil,
 		"what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them",
 	},
 	{
-		"daemon/acts", 3,
+		"daemon/acts", 4,
 		[]string{"statefs", "catalog", "statefs/steps"},
 		nil,
 		"what a person may do about a step is checked by one set of rules, by HTTP, the command line and the daemon; it reads and writes nothing",
 	},
 
 	{
-		"control", 4,
+		"control", 5,
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog", "daemon/submit", "daemon/acts", "control/web", "daemon/tally", "statefs/steps",
@@ -182,7 +182,7 @@ var imports = []row{
 		"HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own",
 	},
 	{
-		"daemon", 4,
+		"daemon", 5,
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
@@ -192,27 +192,27 @@ var imports = []row{
 		"decides and runs; whether there is an HTTP server is no concern of it",
 	},
 	{
-		"client", 4,
+		"client", 5,
 		[]string{"statefs", "stream", "daemon/tally", "statefs/steps"},
 		nil,
 		"users build it into their programs, also on other systems: no server code behind it",
 	},
 
-	{"jobs-example", 5, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},
+	{"jobs-example", 6, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},
 	{
-		"cli", 6,
+		"cli", 7,
 		[]string{anything},
 		[]string{cobra, pflag, yaml, xsys},
 		"the only place that wires; yaml for the configuration file",
 	},
-	{".", 7, []string{"cli", "jobs-example"}, nil, "main: the exit code, and the example handlers it registers"},
-	{"examples/...", 7, []string{anything}, []string{anything}, "programs of users of the library"},
-	{"jobs-example/...", 7, []string{anything}, []string{anything}, "example programs of users of the library"},
-	{"internal/mutants", 7, nil, nil, "changes a copy of the sources as text and runs its tests"},
-	{"internal/torture", 7, []string{anything}, []string{anything}, "kills, cuts and fails the whole program; tests only"},
-	{"bench", 7, []string{anything}, []string{anything}, "measures everything beside the bare system and bare libraries"},
+	{".", 8, []string{"cli", "jobs-example"}, nil, "main: the exit code, and the example handlers it registers"},
+	{"examples/...", 8, []string{anything}, []string{anything}, "programs of users of the library"},
+	{"jobs-example/...", 8, []string{anything}, []string{anything}, "example programs of users of the library"},
+	{"internal/mutants", 8, nil, nil, "changes a copy of the sources as text and runs its tests"},
+	{"internal/torture", 8, []string{anything}, []string{anything}, "kills, cuts and fails the whole program; tests only"},
+	{"bench", 8, []string{anything}, []string{anything}, "measures everything beside the bare system and bare libraries"},
 	{
-		"bench/peers", 7, nil,
+		"bench/peers", 8, nil,
 		[]string{anything},
 		"measures other systems as bench measures jobdir; it imports nothing of the program",
 	},

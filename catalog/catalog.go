@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
 // Source is a definition file that is not on disk, such as an embedded example.
@@ -29,8 +31,8 @@ type Options struct {
 	// Handlers gives the names of the registered Go functions at each reload.
 	// nil: handler names are not checked.
 	Handlers func() []string
-	// Deliverable returns why results cannot be delivered to a target; nil: all targets are accepted.
-	Deliverable func(*Delivery) error
+	// Targets is what the targets of deliver share, by which they are checked; nil: all targets are accepted.
+	Targets *outbox.Shared
 	// ExternalJobs gives jobs that are not read here and that others may be followed by; nil: there are none.
 	ExternalJobs func(group, name string) *Definition
 	// Logger gets one line for each reload; nil: none.
@@ -135,15 +137,15 @@ func (c *Catalog) parse(name string, data []byte) ([]*Definition, Problems) {
 }
 
 func (c *Catalog) checkTargets(name string, defs []*Definition) (ps Problems) {
-	if c.options.Deliverable == nil {
+	if c.options.Targets == nil {
 		return nil
 	}
 	for _, def := range defs {
 		for i, d := range def.Deliver {
-			if err := c.options.Deliverable(d); err != nil {
+			if err := d.Target(c.options.Targets).Check(); err != nil {
 				ps = append(ps, &Problem{
 					File: name, Line: d.at.Line, Column: d.at.Column,
-					Message: fmt.Sprintf("nothing can be delivered to target %d (%s): %v", i+1, d.Kind(), err),
+					Message: fmt.Sprintf("nothing can be delivered to target %d (%s): %v", i+1, d.Kind.Name, err),
 				})
 			}
 		}

@@ -1,196 +1,124 @@
 package catalog
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
-// Send is the part of an operation that is delivered.
-type Send string
-
-// The values of send.
-const (
-	SendResult Send = "result" // the footer of the stream: a JSON object (default)
-	SendRecord Send = "record" // everything known of the operation: a JSON object
-	SendLog    Send = "log"    // the sealed log; not to webhooks
-	// SendArtifacts is each file that the work left, on its own; not to webhooks.
-	SendArtifacts Send = "artifacts"
-)
-
-// DeliverOn selects the results that are delivered.
-type DeliverOn string
-
-// The values of on.
-const (
-	OnCompleted DeliverOn = "completed" // the operation is completed, also with a partial result (default)
-	OnEnded     DeliverOn = "ended"     // it has ended, in whatever way
-)
-
-// The kinds of target.
-const (
-	FolderKind  = "folder"
-	WebhookKind = "webhook"
-)
-
-// DefaultWebhookTimeout is the time limit for the answer of a webhook if the job sets none.
-const DefaultWebhookTimeout = 30 * time.Second
-
-// Delivery is one target of deliver. One of Folder, Webhook and S3 is set.
+// Delivery is one target of deliver.
 type Delivery struct {
-	Send Send
-	On   DeliverOn
+	Kind *outbox.Kind
+	// Settings are what the job says of the target, with defaults for what it leaves out.
+	Settings outbox.Settings
+	Send     outbox.Send
+	// OnEnded is set if every end is delivered, and not only a completed operation.
+	OnEnded bool
 	// RetryFor is how long after the end of the operation it is tried; 0 is for ever.
 	RetryFor time.Duration
-	Folder   *FolderTarget
-	Webhook  *WebhookTarget
-	S3       *S3Target
 
 	at Position
 }
 
-// FolderTarget is a folder of this machine.
-type FolderTarget struct {
-	Path string // absolute
-	Key  string // name of the file below Path, as written, with references
+// DeliveryKinds are the names of the kinds of targets, the newest kind first.
+func DeliveryKinds() []string {
+	names := kindNames()
+	slices.Reverse(names)
+	return names
 }
 
-// WebhookTarget is an address that takes a request of HTTP.
-type WebhookTarget struct {
-	URL     string // as written, with references in its path and query
-	Method  string // POST, PUT or PATCH
-	Headers []EnvVar
-	// SecretHeaders are headers with secret values, which are never shown.
-	SecretHeaders []SecretHeader
-	// SecretFile is a file with the secret that signs, SecretEnv the environment variable of the daemon with it; both
-	// "" signs nothing.
-	SecretFile, SecretEnv string
-	Timeout               time.Duration
-}
-
-// SecretHeader is a header and where its value is.
-type SecretHeader struct {
-	Name string
-	From SecretSource
-}
-
-// Kind is the kind of the target: the key under which the file has it.
-func (d *Delivery) Kind() string {
-	switch {
-	case d.Webhook != nil:
-		return WebhookKind
-	case d.S3 != nil:
-		return S3Kind
+func kindNames() (names []string) {
+	for _, k := range outbox.Kinds {
+		names = append(names, k.Name)
 	}
-	return FolderKind
+	return names
 }
 
-// DeliveryKinds are the kinds of targets.
-func DeliveryKinds() []string { return []string{S3Kind, WebhookKind, FolderKind} }
+// Target returns the target with what all targets of a daemon share.
+func (d *Delivery) Target(shared *outbox.Shared) outbox.Target {
+	return d.Kind.Target(d.Settings, shared)
+}
 
-// Target is where everything of this delivery goes, whatever the operation is: what is out of reach for one operation
-// is so for all that have the same. Where a secret comes from is part of it: while that cannot be read, nothing that
-// is signed with it can go.
-func (d *Delivery) Target() string {
-	switch {
-	case d.Webhook != nil:
-		t := []string{WebhookKind, d.Webhook.URL, d.Webhook.SecretFile + d.Webhook.SecretEnv}
-		for _, h := range d.Webhook.SecretHeaders {
-			t = append(t, h.From.File+h.From.Env)
+// text returns the text of the first key of a type, "" if there is none.
+func (d *Delivery) text(of outbox.Type) string {
+	for _, key := range d.Kind.Keys {
+		if key.Type == of {
+			return d.Settings.Text(key.Name)
 		}
-		return strings.TrimSpace(strings.Join(t, " "))
-	case d.S3 != nil:
-		t := []string{S3Kind, d.S3.Endpoint + "/" + d.S3.Bucket}
-		for _, from := range []SecretSource{d.S3.AccessKey, d.S3.SecretKey, d.S3.SessionToken} {
-			t = append(t, from.File+from.Env)
-		}
-		return strings.TrimSpace(strings.Join(t, " "))
 	}
-	return FolderKind + " " + d.Folder.Path
+	return ""
 }
 
-// Host is what of the address of a webhook may be shown: its scheme and host, without the path and query, which may
-// be secrets.
-func (w *WebhookTarget) Host() string {
-	scheme, rest, _ := strings.Cut(w.URL, "://")
-	host, _, _ := strings.Cut(rest, "/")
-	host, _, _ = strings.Cut(host, "?")
-	return scheme + "://" + host
-}
-
-// Label is Target for people: of a webhook it has the host alone, because the rest of an address may be a secret.
-func (d *Delivery) Label() string {
-	switch {
-	case d.Webhook != nil:
-		return WebhookKind + " " + d.Webhook.Host()
-	case d.S3 != nil:
-		return S3Kind + " " + d.S3.Endpoint + "/" + d.S3.Bucket
-	}
-	return FolderKind + " " + d.Folder.Path
-}
-
-// Place is where at the target names begin: a folder, or a bucket with a slash behind it. It is "" of a webhook.
-func (d *Delivery) Place() string {
-	switch {
-	case d.Webhook != nil:
-		return ""
-	case d.S3 != nil:
-		return d.S3.Endpoint + "/" + d.S3.Bucket + "/"
-	}
-	return d.Folder.Path
-}
-
-// key returns the original name at the target.
-func (d *Delivery) key() string {
-	if d.S3 != nil {
-		return d.S3.Key
-	}
-	return d.Folder.Key
-}
+// Named reports whether what is delivered has a name at the target that may be shown. An address may contain secrets.
+func (d *Delivery) Named() bool { return d.text(outbox.NameKey) != "" }
 
 // collides reports whether two deliveries write to the same file or object.
 func (d *Delivery) collides(other *Delivery) bool {
-	return d.Webhook == nil && other.Webhook == nil && d.Place() == other.Place() && d.key() == other.key()
+	nowhere := new(outbox.Shared)
+	return d.Named() && d.text(outbox.NameKey) == other.text(outbox.NameKey) &&
+		d.Target(nowhere).Place() == other.Target(nowhere).Place()
 }
 
 // defaultKey returns the name at the target if the job sets none.
 func (d *Delivery) defaultKey() string {
 	switch d.Send {
-	case SendLog:
+	case outbox.SendLog:
 		return "${id}.log"
-	case SendArtifacts:
+	case outbox.SendArtifacts:
 		return "${id}/" + ArtifactReference
-	case SendResult, SendRecord:
+	case outbox.SendResult, outbox.SendRecord:
 	}
 	return "${id}.json"
 }
 
 // Name returns the destination of an operation at the target: a file name below the folder or an object name
-// in the bucket, with slashes, or an address. For artifacts it is the common part of their names, with
-// ${artifact}. The error explains why there is none: the parameters or the result lead outside of the target,
-// or the result lacks a member that the key uses.
+// in the bucket, with slashes, or an address; "" of a kind that has neither. For artifacts it is the common part
+// of their names, with ${artifact}. The error explains why there is none: the parameters or the result lead
+// outside of the target, or the result lacks a member that the key uses.
 func (d *Delivery) Name(v Values) (string, error) {
-	if d.Webhook == nil {
-		name, err := expandKey(d.key(), v)
+	if d.Named() {
+		name, err := expandKey(d.text(outbox.NameKey), v)
 		if err != nil {
 			return "", err
 		}
 		return name, checkDeliveredName(name)
 	}
+	address := d.text(outbox.AddressKey)
+	if address == "" {
+		return "", nil
+	}
 	var b strings.Builder
-	for p := range pieces(d.Webhook.URL) {
+	for p := range pieces(address) {
 		if p.ref == "" {
 			b.WriteString(p.literal)
 		} else {
 			b.WriteString(strings.ReplaceAll(url.QueryEscape(v.reference(p.ref)), "+", "%20"))
 		}
 	}
-	return b.String(), checkAddress(b.String())
+	return b.String(), outbox.CheckAddress(b.String())
+}
+
+// ArtifactReference is the placeholder for the name of an artifact in a key.
+const ArtifactReference = "${artifact}"
+
+// Artifact returns the name at the target for an artifact of an operation. The error explains why it has
+// none.
+func (d *Delivery) Artifact(v Values, name string) (string, error) {
+	parts := strings.Split(d.text(outbox.NameKey), ArtifactReference)
+	for i := range parts { // not the whole: a value may have the same text in it
+		var err error
+		if parts[i], err = expandKey(parts[i], v); err != nil {
+			return "", err
+		}
+	}
+	full := strings.Join(parts, name)
+	return full, checkDeliveredName(full)
 }
 
 // Bounds of names, those of common file systems.
@@ -222,37 +150,4 @@ func checkDeliveredName(name string) error {
 		}
 	}
 	return nil
-}
-
-// checkAddress returns why a text is not the address of a webhook.
-func checkAddress(text string) error {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || strings.ContainsFunc(text, unicode.IsSpace):
-		return errors.New("it is not a URL")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("it does not begin with http:// or https://")
-	case u.Hostname() == "":
-		return errors.New("it has no host")
-	case !possiblePort(u.Port()):
-		return fmt.Errorf("the port %s is none", u.Port())
-	case strings.Contains(text, "${"):
-		return errors.New("of references it may have ${id} and ${params.NAME} alone")
-	case u.User != nil:
-		return errors.New("it has a user name or password")
-	case u.Fragment != "":
-		return errors.New("it has a fragment (#)")
-	}
-	for part := range strings.SplitSeq(u.Path, "/") {
-		if part == "." || part == ".." {
-			return fmt.Errorf("its path has the part %q and would lead elsewhere", part)
-		}
-	}
-	return nil
-}
-
-// possiblePort reports whether a text is a port or empty.
-func possiblePort(text string) bool {
-	port, err := strconv.ParseUint(text, 10, 16)
-	return text == "" || err == nil && port > 0
 }

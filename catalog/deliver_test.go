@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
 // deliveryOf reads a job with one target.
@@ -21,22 +24,23 @@ func deliveryOf(t *testing.T, target string) (*Definition, *Delivery) {
 func TestDeliveryDefaults(t *testing.T) {
 	t.Parallel()
 	_, d := deliveryOf(t, "folder: {path: /srv}")
-	if d.Kind() != FolderKind || d.Send != SendResult || d.On != OnCompleted || d.RetryFor != 0 ||
-		d.Folder.Key != "${id}.json" {
-		t.Errorf("a folder is %+v, %+v", d, d.Folder)
+	if d.Kind.Name != "folder" || d.Send != outbox.SendResult || d.OnEnded || d.RetryFor != 0 ||
+		d.Settings.Text("key") != "${id}.json" {
+		t.Errorf("a folder is %+v", d)
 	}
-	if _, d = deliveryOf(t, "folder: {path: /srv, send: log}"); d.Folder.Key != "${id}.log" {
-		t.Errorf("the key of a log is %q", d.Folder.Key)
+	if _, d = deliveryOf(t, "folder: {path: /srv, send: log}"); d.Settings.Text("key") != "${id}.log" {
+		t.Errorf("the key of a log is %q", d.Settings.Text("key"))
 	}
 	_, d = deliveryOf(t, `webhook: {url: "https://x.example/a"}`)
-	if w := d.Webhook; d.Kind() != WebhookKind || w.Method != http.MethodPost || w.Timeout != DefaultWebhookTimeout ||
-		d.Target() != "webhook https://x.example/a" {
-		t.Errorf("a webhook is %+v, %+v", d, w)
+	if d.Kind.Name != "webhook" || d.Settings.Text("method") != http.MethodPost ||
+		d.Settings.Duration("timeout") != 30*time.Second ||
+		d.Kind.Destination(d.Settings).Key != "webhook https://x.example/a" {
+		t.Errorf("a webhook is %+v", d)
 	}
-	if _,
-		d = deliveryOf(t,
-		`webhook: {url: "https://x.example:81?token=secret", secret_env: JOBDIR_SECRET_HOOK}`); d.Label() != "webhook https://x.example:81" || !strings.HasSuffix(d.Target(), " JOBDIR_SECRET_HOOK") {
-		t.Errorf("it is called %q and told apart as %q", d.Label(), d.Target())
+	_, d = deliveryOf(t, `webhook: {url: "https://x.example:81?token=secret", secret_env: JOBDIR_SECRET_HOOK}`)
+	at := d.Kind.Destination(d.Settings)
+	if at.Label != "webhook https://x.example:81" || !strings.HasSuffix(at.Key, " JOBDIR_SECRET_HOOK") {
+		t.Errorf("it is called %q and told apart as %q", at.Label, at.Key)
 	}
 }
 

@@ -1,47 +1,25 @@
 package catalog
 
 import (
-	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
-)
 
-var (
-	deliverKeys = keySet{owner: "a target of deliver", known: []string{FolderKind, WebhookKind, S3Kind}}
-	folderKeys  = keySet{owner: "folder", known: []string{"path", "key", "send", "on", "retry_for"}}
-	webhookKeys = keySet{owner: "webhook", known: []string{
-		"url", "method", "headers", "headers_file", "headers_env", "secret_file", "secret_env", "timeout",
-		"send", "on", "retry_for",
-	}}
+	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
 // Bounds of deliver.
 const (
-	maxTargets        = 16
-	maxWebhookTimeout = time.Hour
-	maxHeaders        = 32
+	maxTargets = 16
+	maxPairs   = 32
 )
 
-// SecretPrefix begins the names of environment variables that may hold secrets: those are never given to commands.
-const SecretPrefix = "JOBDIR_SECRET_"
+const fromNoParameter = "a secret comes from no parameter"
 
-var (
-	// fixedAddress is what a URL has before anything that depends on the operation: the host is nothing that a
-	// parameter chooses.
-	fixedAddress = regexp.MustCompile(`^https?://[^/?#$]+/`)
-	headerName   = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")
-	headerText   = regexp.MustCompile(`^[\t\x20-\x7e]{0,1000}$`)
-	secretEnv    = regexp.MustCompile(`^` + SecretPrefix + `[A-Z0-9_]{1,100}$`)
-)
-
-// ownHeaders are headers that every request has anyway.
-var ownHeaders = []string{
-	"Content-Length", "Content-Type", "Host", "Transfer-Encoding", "Connection", "Webhook-Id", "Webhook-Timestamp",
-	"Webhook-Signature",
-}
+// fixedAddress is what a URL has before anything that depends on the operation: the host is nothing that a
+// parameter chooses.
+var fixedAddress = regexp.MustCompile(`^https?://[^/?#$]+/`)
 
 // deliver decodes the targets of a job.
 func (j *jobDecoder) deliver(n *node) {
@@ -50,28 +28,25 @@ func (j *jobDecoder) deliver(n *node) {
 		j.fail(n, "", "deliver has more than %d targets", maxTargets)
 	}
 	for _, e := range elements {
-		d := &Delivery{Send: SendResult, On: OnCompleted, at: j.position(e)}
-		if !j.mapping(e, deliverKeys, func(key string, k, n *node) {
-			switch {
-			case d.Kind() != FolderKind || d.Folder != nil:
+		d := &Delivery{Settings: outbox.Settings{}, at: j.position(e)}
+		if !j.mapping(e, keySet{owner: "a target of deliver", known: kindNames()}, func(key string, k, n *node) {
+			if d.Kind != nil {
 				j.fail(k, "start another element of the list with -", "a target of deliver is one thing, not two")
-			case key == FolderKind:
-				d.Folder = &FolderTarget{}
-				j.folder(d, n)
-			case key == WebhookKind:
-				d.Webhook = &WebhookTarget{Method: http.MethodPost, Timeout: DefaultWebhookTimeout}
-				j.webhook(d, n)
-			case key == S3Kind:
-				d.S3 = &S3Target{Region: DefaultS3Region, Timeout: DefaultS3Timeout}
-				j.s3(d, n)
+				return
 			}
+			d.Kind = outbox.Kinds[slices.Index(kindNames(), key)]
+			j.target(d, n)
 		}) {
 			continue
 		}
 		if len(e.entries) == 0 {
-			j.fail(e, "write folder: {...}, webhook: {...} or s3: {...}", "a target of deliver is empty")
+			shapes := kindNames()
+			for i := range shapes {
+				shapes[i] += ": {...}"
+			}
+			j.fail(e, "write "+oneOf(shapes), "a target of deliver is empty")
 		}
-		if d.Folder == nil && d.Webhook == nil && d.S3 == nil {
+		if d.Kind == nil {
 			continue
 		}
 		if first := slices.IndexFunc(j.def.Deliver, d.collides); first >= 0 {
@@ -83,81 +58,240 @@ func (j *jobDecoder) deliver(n *node) {
 	}
 }
 
-// shipping decodes the keys that all targets have.
-func (j *jobDecoder) shipping(d *Delivery, key string, n *node, sends ...string) {
-	switch key {
-	case "send":
-		s, _ := j.word(n, key, sends)
-		d.Send = Send(s)
-	case "on":
-		s, _ := j.word(n, key, []string{string(OnCompleted), string(OnEnded)})
-		d.On = DeliverOn(s)
-	case "retry_for":
-		d.RetryFor = j.duration(n, key, maxTimeout, "leave the key out to try for ever")
+// target decodes the keys of one target.
+func (j *jobDecoder) target(d *Delivery, n *node) {
+	keys := d.Kind.AllKeys()
+	var known []string
+	for _, key := range keys {
+		known = append(known, key.Name)
 	}
-}
-
-func (j *jobDecoder) folder(d *Delivery, n *node) {
-	f := d.Folder
-	var key *node
-	if !j.mapping(n, folderKeys, func(name string, _, n *node) {
-		switch name {
-		case "path":
-			if s, ok := j.text(n, name); ok {
-				f.Path = s
-				if !filepath.IsAbs(s) {
-					j.fail(n, "write it from the root, such as /srv/results", "path cannot be %q", clip(s))
-				}
-				j.unreferenced(n, "path", "no parameter may choose the folder; put it into key")
-			}
-		case "key":
-			if s, ok := j.text(n, name); ok {
-				f.Key, key = s, n
-			}
-		default:
-			j.shipping(d, name, n, string(SendResult), string(SendRecord), string(SendLog), string(SendArtifacts))
-		}
+	at := map[string]*node{}
+	if !j.mapping(n, keySet{owner: d.Kind.Name, known: known}, func(name string, k, value *node) {
+		at[name] = value
+		j.setting(d, &keys[slices.Index(known, name)], k, value)
 	}) {
 		return
 	}
-	if f.Path == "" {
-		j.fail(n, "write {path: /FOLDER, key: ...}", "folder has no path")
+	missing := slices.IndexFunc(keys, func(k outbox.Key) bool { return k.Required != "" && d.Settings.Text(k.Name) == "" })
+	if missing >= 0 {
+		j.fail(n, keys[missing].Required, "%s has no %s", d.Kind.Name, keys[missing].Name)
 	}
-	if key == nil {
-		f.Key = d.defaultKey()
-	}
-	j.deliveredKey(d, key)
-}
-
-// deliveredKey checks a name that depends on the operation; nil when the job leaves it out.
-func (j *jobDecoder) deliveredKey(d *Delivery, n *node) {
-	if n == nil {
-		return
-	}
-	j.uses = append(j.uses, use{at: n, text: n.text, filled: true})
-	depends := resultReference.MatchString(n.text)
-	var sample strings.Builder
-	for p := range pieces(resultReference.ReplaceAllString(n.text, "x")) {
-		sample.WriteString(p.literal)
-		if p.ref != "" {
-			depends = true
-			sample.WriteByte('x')
+	for _, key := range keys {
+		if key.Default == "" || d.Settings[key.Name] != nil || d.Settings[otherSource(key.Name)] != nil {
+			continue
+		}
+		d.Settings[key.Name] = key.Default
+		if key.Type == outbox.DurationKey {
+			d.Settings[key.Name], _ = parseDuration(key.Default)
 		}
 	}
-	if strings.Contains(strings.ReplaceAll(sample.String(), ArtifactReference, ""), "${") {
+	d.Send, d.OnEnded = outbox.Send(d.Settings.Text("send")), d.Settings.Text("on") == outbox.OnEnded
+	d.RetryFor = d.Settings.Duration("retry_for")
+	for _, key := range keys {
+		if key.Type != outbox.NameKey {
+			continue
+		}
+		if d.Settings[key.Name] == nil {
+			d.Settings[key.Name] = d.defaultKey()
+		} else {
+			j.deliveredKey(d, at[key.Name])
+		}
+	}
+}
+
+// otherSource returns the key for the same secret in a variable instead of a file, or in a file instead of a variable.
+func otherSource(key string) string {
+	if secret, is := strings.CutSuffix(key, "_file"); is {
+		return secret + "_env"
+	}
+	return strings.TrimSuffix(key, "_env") + "_file"
+}
+
+// setting decodes one key of a target. Names are checked when all keys are known.
+func (j *jobDecoder) setting(d *Delivery, key *outbox.Key, k, n *node) {
+	switch key.Type {
+	case outbox.WordKey:
+		d.Settings[key.Name], _ = j.word(n, key.Name, key.Words)
+	case outbox.DurationKey:
+		hint := key.Hint
+		if key.Default != "" {
+			hint = "leave the key out for " + key.Default
+		}
+		length := j.duration(n, key.Name, key.Max, hint)
+		if length > 0 && length < key.Min {
+			j.fail(n, key.Hint, "%s cannot be %s", key.Name, length)
+		}
+		d.Settings[key.Name] = length
+	case outbox.MappingKey:
+		j.pairs(d, key, n)
+	default:
+		if _, both := d.Settings[otherSource(key.Name)]; both && key.Either != "" {
+			secret := strings.TrimSuffix(strings.TrimSuffix(key.Name, "_file"), "_env")
+			j.fail(k, key.Either, "%s_file and %s_env exclude each other", secret, secret)
+		}
+		if s, ok := j.text(n, key.Name); ok {
+			d.Settings[key.Name] = s
+			j.targetText(key, n, s)
+		}
+	}
+}
+
+// targetText checks a text of a target.
+func (j *jobDecoder) targetText(key *outbox.Key, n *node, s string) {
+	if key.Type == outbox.AddressKey {
+		j.address(key, n, s)
+		return
+	}
+	if key.Fixed != "" && refers(s) {
+		j.unreferenced(n, key.Name, key.Fixed)
+		return
+	}
+	if key.Check != nil {
+		if err := key.Check(s); err != nil {
+			j.fail(n, key.Hint, "%s", err) // which has the text only if that can have no password
+		}
+		return
+	}
+	if key.Pattern != nil && !key.Pattern.MatchString(s) {
+		j.fail(n, key.Hint, "%s cannot be %q", key.Name, clip(s))
+	}
+	j.place(key, key.Type, n, s)
+}
+
+// place checks a path, or where a secret is.
+func (j *jobDecoder) place(key *outbox.Key, of outbox.Type, n *node, s string) {
+	verb := "be"
+	if key.Type == outbox.MappingKey {
+		verb = "have the " + string(of)
+	}
+	switch {
+	case of == outbox.SecretFileKey && refers(s):
+		j.unreferenced(n, key.Name, fromNoParameter)
+	case of == outbox.SecretEnvKey && !outbox.SecretName.MatchString(s):
+		j.fail(n, "it is a name that begins with "+outbox.SecretPrefix+", which no command gets", "%s cannot %s %q", key.Name,
+			verb, clip(s))
+	case (of == outbox.SecretFileKey || of == outbox.PathKey) && !filepath.IsAbs(s):
+		j.fail(n, "write it from the root, such as "+key.Hint, "%s cannot %s %q", key.Name, verb, clip(s))
+	}
+}
+
+// sample returns a text with an x for each reference.
+func sample(s string) string {
+	var b strings.Builder
+	for p := range pieces(s) {
+		b.WriteString(p.literal)
+		if p.ref != "" {
+			b.WriteByte('x')
+		}
+	}
+	return b.String()
+}
+
+func refers(s string) bool {
+	for p := range pieces(s) {
+		if p.ref != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// address checks a URL whose path and query may depend on the operation.
+func (j *jobDecoder) address(key *outbox.Key, n *node, s string) {
+	j.uses = append(j.uses, use{at: n, text: s, filled: true})
+	if err := outbox.CheckAddress(sample(s)); err != nil {
+		j.fail(n, "write https://HOST/PATH", "%s cannot be used: %s", key.Name, err) // it may have a password
+		return
+	}
+	if refers(s) && !fixedAddress.MatchString(s) {
+		j.fail(n, "references belong into the path or the query", "%s lets a parameter choose the host", key.Name)
+	}
+}
+
+// pairs decodes a mapping of names to texts, or to where secrets are.
+func (j *jobDecoder) pairs(d *Delivery, key *outbox.Key, n *node) {
+	if n.kind != mappingKind {
+		j.fail(n, "write NAME: VALUE", "%s must be a mapping, not %s", key.Name, n.kind)
+		return
+	}
+	if len(n.entries) > maxPairs {
+		j.fail(n, "", "%s has more than %d names", key.Name, maxPairs)
+	}
+	size := 0
+	for _, e := range n.entries {
+		name := j.pairName(d, key, e.key)
+		if s, ok := j.pairValue(key, name, e.value); ok {
+			size += len(name) + len(s)
+			d.Settings[key.Name] = append(d.Settings.Pairs(key.Name), outbox.Pair{Name: name, Value: s})
+		}
+	}
+	if key.MaxBytes > 0 && size > key.MaxBytes {
+		j.fail(n, "servers take 2 KB in all", "%s has more than %d bytes", key.Name, key.MaxBytes)
+	}
+}
+
+// pairName reads a name that no mapping with the same names has.
+func (j *jobDecoder) pairName(d *Delivery, key *outbox.Key, n *node) string {
+	name := n.text
+	if key.Names.Canonical != nil {
+		name = key.Names.Canonical(name)
+	}
+	known := slices.ContainsFunc(d.Kind.Keys, func(other outbox.Key) bool {
+		return other.Names == key.Names && slices.ContainsFunc(d.Settings.Pairs(other.Name),
+			func(p outbox.Pair) bool { return p.Name == name })
+	})
+	switch {
+	case !key.Names.Pattern.MatchString(name):
+		j.fail(n, key.Names.Hint, "%s cannot have the name %q", key.Name, clip(name))
+	case slices.Contains(key.Names.Taken, name):
+		j.fail(n, "the daemon sets it", "%s cannot have the name %q", key.Name, name)
+	case known:
+		j.fail(n, "", "the name %q is given twice in %s", clip(name), key.Names.In)
+	}
+	return name
+}
+
+func (j *jobDecoder) pairValue(key *outbox.Key, name string, n *node) (string, bool) {
+	if key.Values != outbox.TextKey {
+		s, ok := j.text(n, clip(name))
+		if ok {
+			j.place(key, key.Values, n, s)
+		}
+		return s, ok
+	}
+	s, ok := j.written(n, "the value of "+clip(name))
+	if !ok {
+		return "", false
+	}
+	if !key.Pattern.MatchString(s) {
+		j.fail(n, "visible characters of ASCII and spaces", "the value of %s cannot be sent", clip(name))
+	}
+	if key.Fixed != "" {
+		j.unreferenced(n, "a header", key.Fixed)
+	} else {
+		j.uses = append(j.uses, use{at: n, text: s})
+	}
+	return s, true
+}
+
+// deliveredKey checks a name that depends on the operation.
+func (j *jobDecoder) deliveredKey(d *Delivery, n *node) {
+	j.uses = append(j.uses, use{at: n, text: n.text, filled: true})
+	name := sample(resultReference.ReplaceAllString(n.text, "x"))
+	if strings.Contains(strings.ReplaceAll(name, ArtifactReference, ""), "${") {
 		j.fail(n, "${id}, ${params.NAME}, ${result.NAME} and, with send: artifacts, ${artifact} are known here",
 			"key has an unknown reference: %q", clip(n.text))
 	}
-	if !depends {
+	if !refers(n.text) && !resultReference.MatchString(n.text) {
 		j.fail(n, "put ${id} in it", "key is the same for every operation: each would replace what the one before delivered")
 	}
 	switch named := strings.Contains(n.text, ArtifactReference); {
-	case named && d.Send != SendArtifacts:
+	case named && d.Send != outbox.SendArtifacts:
 		j.fail(n, "it is the name of an artifact, with send: artifacts", "${artifact} cannot be used here")
-	case !named && d.Send == SendArtifacts:
+	case !named && d.Send == outbox.SendArtifacts:
 		j.fail(n, "put ${artifact} in it", "key is the same for every artifact: each would replace the one before")
 	}
-	if err := checkDeliveredName(sample.String()); err != nil {
+	if err := checkDeliveredName(name); err != nil {
 		j.fail(n, "it is a name at the target, such as results/${id}.json", "%s", err)
 	}
 }
@@ -169,79 +303,5 @@ func (j *jobDecoder) unreferenced(n *node, what, hint string) {
 			j.fail(n, hint, "%s cannot have ${%s}", what, clip(p.ref))
 			return
 		}
-	}
-}
-
-func (j *jobDecoder) webhook(d *Delivery, n *node) {
-	w := d.Webhook
-	var secret *node
-	if !j.mapping(n, webhookKeys, func(key string, k, n *node) {
-		switch key {
-		case "url":
-			j.webhookURL(w, n)
-		case "method":
-			w.Method, _ = j.word(n, key, []string{http.MethodPost, http.MethodPut, http.MethodPatch})
-		case "headers":
-			j.headers(w, n)
-		case "headers_file", "headers_env":
-			j.secretHeaders(w, key, n)
-		case "secret_file":
-			w.SecretFile, _ = j.text(n, key)
-			if n.kind == textKind && !filepath.IsAbs(w.SecretFile) {
-				j.fail(n, "write it from the root, such as /etc/jobdir/hook.key", "secret_file cannot be %q", clip(w.SecretFile))
-			}
-			j.unreferenced(n, key, "a secret comes from no parameter")
-			j.onlySecret(&secret, k)
-		case "secret_env":
-			w.SecretEnv, _ = j.text(n, key)
-			if n.kind == textKind && !secretEnv.MatchString(w.SecretEnv) {
-				j.fail(n, "it is a name that begins with "+SecretPrefix+", which no command gets",
-					"secret_env cannot be %q", clip(w.SecretEnv))
-			}
-			j.onlySecret(&secret, k)
-		case "timeout":
-			w.Timeout = j.duration(n, key, maxWebhookTimeout, "leave the key out for 30s")
-		default:
-			j.shipping(d, key, n, string(SendResult), string(SendRecord))
-		}
-	}) {
-		return
-	}
-	if w.URL == "" {
-		j.fail(n, "write {url: https://...}", "webhook has no url")
-	}
-}
-
-// onlySecret refuses a second secret.
-func (j *jobDecoder) onlySecret(first **node, k *node) {
-	if *first != nil {
-		j.fail(k, "leave one of them out; a file may hold several secrets, one a line",
-			"secret_file and secret_env exclude each other")
-	}
-	*first = k
-}
-
-func (j *jobDecoder) webhookURL(w *WebhookTarget, n *node) {
-	s, ok := j.text(n, "url")
-	if !ok {
-		return
-	}
-	w.URL = s
-	j.uses = append(j.uses, use{at: n, text: s, filled: true})
-	var sample strings.Builder
-	depends := false
-	for p := range pieces(s) {
-		sample.WriteString(p.literal)
-		if p.ref != "" {
-			sample.WriteByte('x')
-			depends = true
-		}
-	}
-	if err := checkAddress(sample.String()); err != nil {
-		j.fail(n, "write https://HOST/PATH", "url cannot be used: %s", err) // it may have a password
-		return
-	}
-	if depends && !fixedAddress.MatchString(s) {
-		j.fail(n, "references belong into the path or the query", "url lets a parameter choose the host")
 	}
 }

@@ -50,7 +50,8 @@ storage directory, which does not contain which targets are down.`,
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&opts.status, "status", nil, "only those with this status: pending or failed_manual")
-	flags.StringArrayVar(&opts.kind, "kind", nil, "only those for targets of this kind: s3, webhook or folder")
+	flags.StringArrayVar(&opts.kind, "kind", nil,
+		"only those for targets of this kind: "+strings.Join(catalog.DeliveryKinds(), ", "))
 	flags.StringVar(&opts.target, "target", "",
 		"only those whose target has this text in what it is called; needs a daemon")
 	flags.StringVar(&opts.job, "job", "", "only those of this job: JOB or GROUP/JOB")

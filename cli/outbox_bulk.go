@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -22,7 +23,7 @@ type deliveryFilter struct {
 // deliveryFilterFlags are the flags of the filter, with their help texts.
 var deliveryFilterFlags = [][2]string{
 	{"status", "all with this status: pending or failed_manual"},
-	{"kind", "all for targets of this kind: s3, webhook or folder"},
+	{"kind", "all for targets of this kind: " + strings.Join(catalog.DeliveryKinds(), ", ")},
 	{"target", "all whose target has this text in what it is called"},
 	{"job", "all of this job: JOB or GROUP/JOB"},
 	{"older-than", "all that have waited longer than this, such as 90s, 1h or 2d"},

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -55,7 +56,7 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 		Logger: newLogger(a.streams.Err, conf.LogFormat, conf.LogLevel),
 	}
 	var err error
-	if config.WebhookAllow, err = conf.allowed(); err != nil {
+	if config.WebhookAllow, err = outbox.ParseAllow(conf.WebhookAllow...); err != nil {
 		return err
 	}
 	if conf.TokenFile != "" {

@@ -20,6 +20,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -162,8 +163,8 @@ func (s *service) open(ctx context.Context) (err error) {
 	s.closers = append(s.closers, s.owner.Release)
 	s.catalog = catalog.New(catalog.Options{
 		Dirs: c.Jobs, Extra: c.Definitions, Logger: s.log,
-		Handlers:    func() []string { return slices.Collect(maps.Keys(c.Handlers)) },
-		Deliverable: deliveryCheck(c.Storage, c.WebhookAllow),
+		Handlers: func() []string { return slices.Collect(maps.Keys(c.Handlers)) },
+		Targets:  outbox.NewShared(c.Storage, c.WebhookAllow, 0),
 	})
 	if s.reloader, err = newReloader(s.catalog, c.Jobs, s.log); err != nil {
 		return err

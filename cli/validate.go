@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
 func (a *app) validateCommand() *cobra.Command {
@@ -62,11 +63,11 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 		folders = append(folders, filepath.Dir(path))
 	}
 	options := a.catalogOptions(dirs, files)
-	allow, err := conf.allowed()
+	allow, err := outbox.ParseAllow(conf.WebhookAllow...)
 	if err != nil {
 		return err
 	}
-	options.Deliverable = deliveryCheck(conf.Storage, allow)
+	options.Targets = outbox.NewShared(conf.Storage, allow, 0)
 	if len(files) > 0 {
 		options.ExternalJobs = a.siblingJobs(conf, folders)
 	}

@@ -23,7 +23,8 @@ var outboxParameters = []parameter{
 	},
 	{
 		name: "kind", kind: "string",
-		summary: "only those for targets of this kind: folder, webhook, s3; several are separated by commas",
+		summary: "only those for targets of this kind: " + strings.Join(catalog.DeliveryKinds(), ", ") +
+			"; several are separated by commas",
 	},
 	{
 		name: "target", kind: "string",

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"os"
 	"sync"
@@ -146,9 +145,8 @@ type Daemon struct {
 	deferredStarts deferredStarts
 	scheduler      *scheduler
 
-	outbox      *outbox.Outbox
-	sender      *outbox.Sender
-	s3Transport *http.Transport
+	outbox *outbox.Outbox
+	shared *outbox.Shared // what the targets of deliveries share
 	// entryWatch watches outbox/. outboxScan triggers a comparison of the whole folder with the
 	// outbox in memory.
 	entryWatch     *watch.Dir[statefs.EntryName]
@@ -256,8 +254,7 @@ func New(config Config) (*Daemon, error) {
 		Workers: config.OutboxWorkers, PerTarget: config.OutboxPerTarget, Probe: config.OutboxProbe, Deliver: d.deliver,
 		Changed: d.publishTarget,
 	})
-	d.sender = outbox.NewSender(config.WebhookAllow)
-	d.s3Transport = outbox.NewS3Transport()
+	d.shared = outbox.NewShared(config.Owner.Dir(), config.WebhookAllow, config.S3PartBytes)
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.watchKeyOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
@@ -331,8 +328,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		err = d.serve(ctx)
 		stopShipping()
 		ships.Wait() // reconciles still record the outcomes of deliveries
-		d.sender.Close()
-		d.s3Transport.CloseIdleConnections()
+		d.shared.Close()
 	}
 	d.detaching.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrDetach)))
 	d.stop() //nolint:contextcheck // ctx has ended; stop completes what is in progress

@@ -36,14 +36,14 @@ func (d *Daemon) addDeliveries(op *operation, rec *statefs.Record, rep *report) 
 	if err != nil {
 		return nil //nolint:nilerr // no target is known; the lost definition was reported when the operation was to start
 	}
-	for i, target := range def.Deliver {
-		if rec.Status != statefs.Completed && target.On != catalog.OnEnded {
+	for i, to := range def.Deliver {
+		if rec.Status != statefs.Completed && !to.OnEnded {
 			continue
 		}
-		it := statefs.Delivery{Place: i + 1, Kind: target.Kind(), Send: string(target.Send), State: statefs.DeliveryPending}
-		name, err := target.Name(catalog.Values{Params: params, ID: rec.ID.String(), Result: returnedOnly(rec, rep.member)})
-		if it.Name = name; target.Webhook != nil { // the path and query of a URL may be secrets, which records never contain
-			it.Name = fmt.Sprintf("%s (target %d)", target.Webhook.Host(), it.Place)
+		it := statefs.Delivery{Place: i + 1, Kind: to.Kind.Name, Send: string(to.Send), State: statefs.DeliveryPending}
+		name, err := to.Name(catalog.Values{Params: params, ID: rec.ID.String(), Result: returnedOnly(rec, rep.member)})
+		if it.Name = name; !to.Named() { // an address may contain secrets, which records never contain
+			it.Name = fmt.Sprintf("%s (target %d)", to.Target(d.shared).Place().Label, it.Place)
 		}
 		if err != nil {
 			it.Name, it.State, it.Error = "", statefs.DeliveryManual, err.Error()
@@ -64,7 +64,7 @@ func (d *Daemon) writeEntries(rec *statefs.Record) error {
 	for i := range rec.Deliveries {
 		if rec.Deliveries[i].State == statefs.DeliveryPending {
 			names = append(names, entryName(rec, i))
-			files = files || rec.Deliveries[i].Send == string(catalog.SendArtifacts)
+			files = files || rec.Deliveries[i].Send == string(outbox.SendArtifacts)
 		}
 	}
 	if len(names) == 0 {
@@ -113,7 +113,7 @@ func (d *Daemon) enqueueDeliveries(rec *statefs.Record) {
 // read or no longer matches.
 func (d *Daemon) targetOf(rec *statefs.Record, name statefs.EntryName) *catalog.Delivery {
 	def, err := d.storedDefinition(rec)
-	if err != nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind() != name.Kind {
+	if err != nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind.Name != name.Kind {
 		return nil
 	}
 	return def.Deliver[name.Place-1]
@@ -122,7 +122,7 @@ func (d *Daemon) targetOf(rec *statefs.Record, name statefs.EntryName) *catalog.
 // destination returns the target of an entry as the outbox groups entries by it.
 func (d *Daemon) destination(rec *statefs.Record, name statefs.EntryName) outbox.Destination {
 	if target := d.targetOf(rec, name); target != nil {
-		return outbox.Destination{Key: target.Target(), Label: target.Label()}
+		return target.Kind.Destination(target.Settings)
 	}
 	return outbox.Destination{Key: name.String(), Label: name.Kind} // the delivery will be refused
 }

@@ -26,29 +26,29 @@ const (
 // deliverArtifacts sends each artifact, in the order of a directory walk, starting after the ones
 // that an earlier try sent. Artifacts without a valid name at the target refuse the delivery, but
 // only once all others are sent.
-func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, target *catalog.Delivery,
-	values catalog.Values, name statefs.EntryName, entry *statefs.OutboxEntry,
+// An artifact has the parcel with a name and content of its own.
+func (d *Daemon) deliverArtifacts(ctx context.Context, to *catalog.Delivery, values catalog.Values,
+	parcel outbox.Parcel, name statefs.EntryName, entry *statefs.OutboxEntry,
 ) (*statefs.DeliveryOutput, error) {
+	target := to.Target(d.shared)
 	sent := entry.Artifacts
 	if sent == nil {
 		sent = new(statefs.SentArtifacts)
 	}
 	var nameless []string  // the errors of artifacts whose names the target does not take
 	var files, bytes int64 // since the progress was written
-	err := d.walkArtifacts(rec.ID, func(root *os.Root, artifact string) error {
+	err := d.walkArtifacts(name.ID, func(root *os.Root, artifact string) error {
 		if sent.After != "" && compareWalk(artifact, sent.After) <= 0 {
 			return nil
 		}
-		at, err := target.Artifact(values, artifact)
+		at, err := to.Artifact(values, artifact)
 		if err != nil {
 			nameless = append(nameless, fmt.Sprintf("the artifact %q cannot be delivered: %v", artifact, err))
 			return nil
 		}
-		parcel := outbox.Parcel{
-			ID: deliveryID(name), Name: at,
-			Open: func() (outbox.Content, error) { return openArtifact(root, artifact) },
-		}
-		receipt, err := d.deliverFile(ctx, target, values, artifact, parcel, name, entry)
+		parcel.Name, parcel.Type, parcel.Upload = at, mediaType(to.Send, artifact), entry.Upload
+		parcel.Open = func() (outbox.Content, error) { return openArtifact(root, artifact) }
+		receipt, err := target.Deliver(ctx, parcel)
 		if err != nil {
 			return err
 		}
@@ -74,11 +74,10 @@ func (d *Daemon) deliverArtifacts(ctx context.Context, rec *statefs.Record, targ
 	if err != nil {
 		return nil, err
 	}
-	output := &statefs.DeliveryOutput{Location: target.Place(), Bytes: sent.Bytes, Files: sent.Files, Stored: sent.Stored}
-	if target.S3 != nil {
-		output.Bucket = target.S3.Bucket
-	}
-	return output, nil
+	place := target.Place()
+	return &statefs.DeliveryOutput{
+		Location: place.Location, Bucket: place.Bucket, Bytes: sent.Bytes, Files: sent.Files, Stored: sent.Stored,
+	}, nil
 }
 
 // maxNames bounds how many names the error message lists.

@@ -2,13 +2,15 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"net/http"
+	"mime"
 	"os"
+	"path"
 	"strconv"
+	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/outbox"
@@ -24,25 +26,30 @@ func (d *Daemon) deliverTo(ctx context.Context, rec *statefs.Record, name statef
 	if isTransient(err) {
 		return nil, &outbox.LocalError{Err: err}
 	}
-	if err != nil || it == nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind() != name.Kind {
+	if err != nil || it == nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind.Name != name.Kind {
 		return nil,
 			&outbox.RefusedError{Reason: "the job it was submitted under, or that target of it, cannot be read any more"}
 	}
-	target := def.Deliver[name.Place-1]
+	to := def.Deliver[name.Place-1]
 	values := catalog.Values{Params: params, ID: rec.ID.String(), Result: returnedOnly(rec, memberOf(rec.Footer))}
-	if target.Send == catalog.SendArtifacts {
-		return d.deliverArtifacts(ctx, rec, target, values, name, entry)
-	}
 	parcel := outbox.Parcel{
-		ID: deliveryID(name), Name: it.Name,
-		Open: func() (outbox.Content, error) { return d.contentOf(rec, target.Send) },
+		ID: deliveryID(name), Name: it.Name, Type: mediaType(to.Send, ""), Upload: entry.Upload,
+		Expand: func(text string) string { return catalog.Expand(text, values) },
+		Open:   func() (outbox.Content, error) { return d.contentOf(rec, to.Send) },
+		Keep: func(up *statefs.Upload) error {
+			entry.Upload = up
+			return d.saveDeliveryProgress(name, entry)
+		},
 	}
-	var receipt outbox.Receipt
-	if target.Webhook != nil {
-		receipt, err = d.deliverHook(ctx, target, values, parcel)
-	} else {
-		receipt, err = d.deliverFile(ctx, target, values, "", parcel, name, entry)
+	if to.Send == outbox.SendArtifacts {
+		return d.deliverArtifacts(ctx, to, values, parcel, name, entry)
 	}
+	if !to.Named() { // the record does not have the name
+		if parcel.Name, err = to.Name(values); err != nil {
+			return nil, &outbox.RefusedError{Reason: err.Error()}
+		}
+	}
+	receipt, err := to.Target(d.shared).Deliver(ctx, parcel)
 	return &statefs.DeliveryOutput{
 		Location: receipt.Location, Bytes: receipt.Bytes, SHA256: receipt.SHA256, Bucket: receipt.Bucket,
 		Object: receipt.Object, ETag: receipt.ETag,
@@ -54,61 +61,40 @@ func deliveryID(name statefs.EntryName) string {
 	return name.ID.String() + "." + strconv.Itoa(name.Place)
 }
 
-// deliverFile stores one file in a folder or bucket. artifact is the name of the artifact, or "".
-func (d *Daemon) deliverFile(ctx context.Context, target *catalog.Delivery, values catalog.Values, artifact string,
-	parcel outbox.Parcel, name statefs.EntryName, entry *statefs.OutboxEntry,
-) (outbox.Receipt, error) {
-	if target.S3 == nil {
-		if outbox.Inside(target.Folder.Path, d.owner.Dir()) {
-			return outbox.Receipt{},
-				&outbox.RefusedError{Reason: fmt.Sprintf("the folder %s is part of the storage; deliver to another one",
-					target.Folder.Path)}
-		}
-		return outbox.Folder{Path: target.Folder.Path}.Deliver(ctx, parcel)
+// saveDeliveryProgress writes the progress of a delivery into its entry, if the entry still exists.
+// It does not recreate a removed entry.
+func (d *Daemon) saveDeliveryProgress(name statefs.EntryName, entry *statefs.OutboxEntry) error {
+	err := d.owner.RewriteEntry(name, entry)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &outbox.LocalError{Err: errors.New("somebody took its entry out of the outbox")}
+	case err != nil:
+		return &outbox.LocalError{Err: err}
 	}
-	bucket, err := d.bucketOf(target, values, artifact)
-	if err != nil {
-		return outbox.Receipt{}, err
-	}
-	parcel.Upload = entry.Upload
-	parcel.Keep = func(up *statefs.Upload) error {
-		entry.Upload = up
-		return d.saveDeliveryProgress(name, entry)
-	}
-	return bucket.Deliver(ctx, parcel)
+	return nil
 }
 
-// deliverHook sends a request to a webhook.
-func (d *Daemon) deliverHook(ctx context.Context, target *catalog.Delivery, values catalog.Values,
-	parcel outbox.Parcel,
-) (outbox.Receipt, error) {
-	var err error
-	if parcel.Name, err = target.Name(values); err != nil {
-		return outbox.Receipt{}, &outbox.RefusedError{Reason: err.Error()}
+// abortTimeout bounds the time for aborting an upload: the client of a drop request may wait for
+// it.
+const abortTimeout = 10 * time.Second
+
+// abortUpload tells the target to abort the unfinished upload of an entry. If the target cannot be
+// reached, the entry still names the upload.
+func (d *Daemon) abortUpload(ctx context.Context, rec *statefs.Record, name statefs.EntryName,
+	entry *statefs.OutboxEntry,
+) {
+	to := d.targetOf(rec, name)
+	if to == nil || entry.Upload == nil {
+		return
 	}
-	secrets, err := secretsOf(target.Webhook)
-	if err != nil {
-		return outbox.Receipt{}, err
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+	defer cancel()
+	if err := to.Target(d.shared).Abort(ctx, entry.Upload); err != nil {
+		d.logger.Warn("what was sent of a delivery stays on the server", "entry", name, "upload", entry.Upload.ID, "object",
+			entry.Upload.Name, "error", err)
+		return
 	}
-	headers := make(http.Header)
-	for _, h := range target.Webhook.Headers {
-		headers.Set(h.Name, h.Value)
-	}
-	for _, h := range target.Webhook.SecretHeaders {
-		text, err := readSecret(h.From)
-		if err == nil && !catalog.HeaderValue(text) {
-			err = errors.New("it has characters that no header has")
-		}
-		if err != nil {
-			return outbox.Receipt{}, fmt.Errorf("read the header %s: %w", h.Name, err)
-		}
-		headers.Set(h.Name, text)
-	}
-	hook := outbox.Webhook{
-		Sender: d.sender, Method: target.Webhook.Method, Headers: headers, Secrets: secrets,
-		Timeout: target.Webhook.Timeout,
-	}
-	return hook.Deliver(ctx, parcel)
+	entry.Upload = nil
 }
 
 // inMemory is a content in memory.
@@ -127,14 +113,14 @@ type filePart struct {
 func (p filePart) Size() int64 { return p.size }
 
 // contentOf opens the content that a target gets of an ended operation.
-func (d *Daemon) contentOf(rec *statefs.Record, send catalog.Send) (outbox.Content, error) {
+func (d *Daemon) contentOf(rec *statefs.Record, send outbox.Send) (outbox.Content, error) {
 	switch send {
-	case catalog.SendResult:
+	case outbox.SendResult:
 		return inMemory{bytes.NewReader(rec.Footer)}, nil
-	case catalog.SendRecord:
+	case outbox.SendRecord:
 		data, err := rec.Document()
 		return inMemory{bytes.NewReader(data)}, err
-	case catalog.SendLog, catalog.SendArtifacts:
+	case outbox.SendLog, outbox.SendArtifacts:
 	}
 	f, err := statefs.OpenRegular(d.owner.LogPath(rec.ID))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -150,25 +136,14 @@ func (d *Daemon) contentOf(rec *statefs.Record, send catalog.Send) (outbox.Conte
 	return filePart{f, length}, nil
 }
 
-// secretsOf reads the signing secrets of a webhook, at each call: a file may be replaced while the
-// daemon runs. Errors never contain them.
-func secretsOf(w *catalog.WebhookTarget) ([]outbox.Secret, error) {
-	var text, where string
-	switch {
-	case w.SecretFile != "":
-		data, err := os.ReadFile(w.SecretFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the secret: %w", err)
-		}
-		text, where = string(data), "the file "+w.SecretFile
-	case w.SecretEnv != "":
-		text, where = os.Getenv(w.SecretEnv), "the environment variable "+w.SecretEnv
-	default:
-		return nil, nil
+// mediaType returns the media type of what is delivered. artifact is the name of the artifact, or "".
+func mediaType(send outbox.Send, artifact string) string {
+	switch send {
+	case outbox.SendResult, outbox.SendRecord:
+		return "application/json"
+	case outbox.SendLog:
+		return "text/plain; charset=utf-8"
+	case outbox.SendArtifacts:
 	}
-	secrets, err := outbox.ParseSecrets(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s holds no secret: %w", where, err)
-	}
-	return secrets, nil
+	return cmp.Or(mime.TypeByExtension(path.Ext(artifact)), "application/octet-stream")
 }

@@ -19,7 +19,7 @@ const (
 // Delivery is the outcome of the delivery to one target. The terminal record holds it; the number
 // of attempts is in the outbox entry.
 type Delivery struct {
-	// Place is the position of the target in the job's list, from 1; Kind is folder, webhook or s3.
+	// Place is the position of the target in the job's list, from 1; Kind is that of the target.
 	Place int            `json:"target"`
 	Kind  string         `json:"kind"`
 	Send  string         `json:"send"`

@@ -24,9 +24,17 @@
 // for the next probe. The caller implements a delivery; the entries are files of package statefs,
 // which the caller reads and writes.
 //
+// # Targets
+//
+// [Kinds] lists the kinds of targets. A [Kind] is declared in one file: its keys in a job file, from
+// which package catalog checks jobs and the documentation is made, and the [Target] that delivers.
+//
+//	deliver: - s3: {...} ──catalog──▶ Settings ──Kind.Target──▶ Target ──Deliver(Parcel)──▶ Receipt
+//
 // The targets are [Folder], [Webhook] and [S3]. Each delivery may be repeated without harm: a file
 // or an object is replaced by an equal one, and a request carries the same webhook-id each time.
-// Only a webhook's body is held in memory; files are read in place, once per try.
+// Only a webhook's body is held in memory; files are read in place, once per try. Secrets are read at
+// each try.
 //
 // # Errors
 //

@@ -15,9 +15,41 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
+var folderKind = &Kind{
+	Name: "folder",
+	Help: "A folder of this machine, which exists. The file appears there as a whole.",
+	Keys: []Key{
+		{
+			Name: "path", Type: PathKey, Required: "write {path: /FOLDER, key: ...}", Hint: "/srv/results",
+			Fixed: "no parameter may choose the folder; put it into key",
+			Help:  "The folder, from the root. It has to exist: a missing folder may be a disk that is not mounted. Not below the storage",
+		},
+		{Name: "key", Type: NameKey, Help: "The name below it" + nameHelp},
+	},
+	Target: func(s Settings, shared *Shared) Target { return Folder{s.Text("path"), shared.storage} },
+}
+
 // Folder is an existing folder. A missing folder is not created, because it may be a disk that is
 // not mounted.
-type Folder struct{ Path string }
+type Folder struct {
+	Path string
+	// Storage is a folder below which nothing is delivered; "" means none.
+	Storage string
+}
+
+// Place implements Target.
+func (f Folder) Place() Place { return Place{Label: f.Path, Location: f.Path} }
+
+// Check implements Target.
+func (f Folder) Check() error {
+	if f.Storage != "" && Inside(f.Path, f.Storage) {
+		return fmt.Errorf("the folder %s is part of the storage; deliver to another one", f.Path)
+	}
+	return nil
+}
+
+// Abort implements Target.
+func (Folder) Abort(context.Context, *statefs.Upload) error { return nil }
 
 // notInFolder are errors of a name that the folder can never accept.
 var notInFolder = []error{
@@ -29,6 +61,9 @@ var notInFolder = []error{
 func (f Folder) Deliver(ctx context.Context, p Parcel) (r Receipt, err error) {
 	if ctx.Err() != nil {
 		return r, context.Cause(ctx)
+	}
+	if err := f.Check(); err != nil {
+		return r, &RefusedError{err.Error()}
 	}
 	content, err := p.Open()
 	if err != nil {

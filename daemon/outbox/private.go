@@ -1,10 +1,14 @@
 package outbox
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
 )
 
 // PrivateError means that a webhook leads to an address which is neither on the public Internet nor
@@ -59,17 +63,20 @@ func control(allow []netip.Prefix) func(network, address string, _ syscall.RawCo
 	}
 }
 
-// ParseAllow parses an address or a network, such as 10.0.0.0/8.
-func ParseAllow(text string) (netip.Prefix, error) {
-	if prefix, err := netip.ParsePrefix(text); err == nil {
-		return prefix.Masked(), nil
+// ParseAllow parses addresses and networks, such as 10.0.0.0/8.
+func ParseAllow(texts ...string) (allow []netip.Prefix, err error) {
+	for _, text := range texts {
+		prefix, err := netip.ParsePrefix(text)
+		if addr, fails := netip.ParseAddr(text); fails == nil {
+			addr = addr.Unmap().WithZone("")
+			prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%q is neither an address nor a network such as 10.0.0.0/8", text)
+		}
+		allow = append(allow, prefix.Masked())
 	}
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a network such as 10.0.0.0/8", text)
-	}
-	addr = addr.Unmap().WithZone("")
-	return netip.PrefixFrom(addr, addr.BitLen()), nil
+	return allow, nil
 }
 
 // CheckHost returns why a webhook cannot lead to a host, as far as its name tells: a literal
@@ -89,4 +96,37 @@ func CheckHost(host string, allow []netip.Prefix) error {
 		return nil
 	}
 	return &PrivateError{addr.Unmap()}
+}
+
+// CheckAddress returns why a text is not the address of a webhook.
+func CheckAddress(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || strings.ContainsFunc(text, unicode.IsSpace):
+		return errors.New("it is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("it does not begin with http:// or https://")
+	case u.Hostname() == "":
+		return errors.New("it has no host")
+	case !possiblePort(u.Port()):
+		return fmt.Errorf("the port %s is none", u.Port())
+	case strings.Contains(text, "${"):
+		return errors.New("of references it may have ${id} and ${params.NAME} alone")
+	case u.User != nil:
+		return errors.New("it has a user name or password")
+	case u.Fragment != "":
+		return errors.New("it has a fragment (#)")
+	}
+	for part := range strings.SplitSeq(u.Path, "/") {
+		if part == "." || part == ".." {
+			return fmt.Errorf("its path has the part %q and would lead elsewhere", part)
+		}
+	}
+	return nil
+}
+
+// possiblePort reports whether a text is a port or empty.
+func possiblePort(text string) bool {
+	port, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && port > 0
 }

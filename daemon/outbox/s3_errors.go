@@ -106,7 +106,7 @@ func (c *connection) serverMessage(answer minio.ErrorResponse) string {
 	if message := answer.Message; message != "" && !strings.HasPrefix(message, text[:min(3, len(text))]) {
 		text += ": " + message
 	}
-	for _, secret := range []string{c.Credentials.SecretKey, c.Credentials.Token, c.Credentials.AccessKey} {
+	for _, secret := range c.secrets {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "***")
 		}

@@ -25,15 +25,15 @@ func TestS3Refusals(t *testing.T) {
 			says    []string
 		}{
 			"a wrong secret key": {
-				func(b *S3) { b.Credentials.SecretKey = "very-secret-words" }, nil, true,
+				func(b *S3) { b.SecretKey = given(t, "very-secret-words") }, nil, true,
 				[]string{"403 (Forbidden) SignatureDoesNotMatch", "put the secret key"},
 			},
 			"an unknown access key": {
-				func(b *S3) { b.Credentials.AccessKey = "nobody" }, nil, true,
+				func(b *S3) { b.AccessKey = given(t, "nobody") }, nil, true,
 				[]string{"put an access key that the server knows"},
 			},
 			"a token of nobody": {
-				func(b *S3) { b.Credentials.Token = "very-secret-token" }, nil, true,
+				func(b *S3) { b.SessionToken = given(t, "very-secret-token") }, nil, true,
 				[]string{"put the session token that belongs to the keys"},
 			},
 			"no bucket": {func(b *S3) { b.Bucket = "nowhere" }, nil, true, []string{

@@ -51,9 +51,8 @@ func TestS3Stalls(t *testing.T) {
 	for _, size := range []int{2, 3 << 20} {
 		b := &S3{
 			Transport: transport, Endpoint: "http://" + silent.Addr().String(), Bucket: "videos", Region: "us-east-1",
-			Timeout: time.Second / 2,
+			Timeout: time.Second / 2, AccessKey: given(t, "a"), SecretKey: given(t, "b"),
 		}
-		b.Credentials = Credentials{AccessKey: "a", SecretKey: "b"}
 		_, err = b.Deliver(t.Context(), parcel("a", strings.Repeat("x", size)))
 		if _, refused := errors.AsType[*RefusedError](err); refused || err == nil ||
 			!strings.Contains(err.Error(), "nothing moved for 500ms") {

@@ -24,8 +24,8 @@ func bucket(t *testing.T, s *s3test.Server) *S3 {
 	return &S3{
 		Transport: transport, Endpoint: s.URL(), Bucket: "videos", Region: "us-east-1",
 		Timeout: 30 * time.Second, PartBytes: minPart,
-		Credentials: Credentials{AccessKey: s.AccessKey, SecretKey: s.SecretKey}, ContentType: "application/json",
-		Metadata: map[string]string{"event": "grün\n1"},
+		AccessKey: given(t, s.AccessKey), SecretKey: given(t, s.SecretKey), ContentType: "application/json",
+		Metadata: []Pair{{"event", "grün\n1"}},
 	}
 }
 

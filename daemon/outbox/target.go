@@ -1,18 +1,46 @@
 package outbox
 
 import (
+	"context"
 	"io"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
 
+// Target is where results are delivered. It may be used concurrently.
+type Target interface {
+	// Place describes the target.
+	Place() Place
+	// Check returns why this daemon would refuse to deliver there, as far as that is known before a delivery.
+	Check() error
+	// Deliver delivers one parcel. See the package comment for its errors.
+	Deliver(ctx context.Context, p Parcel) (Receipt, error)
+	// Abort makes the target discard what an unfinished delivery has persisted with [Parcel.Keep].
+	Abort(ctx context.Context, up *statefs.Upload) error
+}
+
+// Place is where a target is, in text that contains no secret, except for Key.
+type Place struct {
+	// Label names the target.
+	Label string
+	// Key is the same for all targets that can only be out of reach together; "" means that Label is.
+	Key string
+	// Location and Bucket are in the receipt of a delivery of several files.
+	Location, Bucket string
+}
+
 // Parcel is the content of one delivery and its destination.
 type Parcel struct {
 	// ID is unique to the parcel and the same at each try.
 	ID string
-	// Name is the destination at the target: a name below a folder, or a URL.
+	// Name is the destination at the target: a name below a folder, or a URL. It is "" for kinds that
+	// have neither.
 	Name string
+	// Type is the media type of the content.
+	Type string
+	// Expand replaces the references in a text of the settings; nil leaves it as it is.
+	Expand func(text string) string
 	// Open opens the content.
 	Open func() (Content, error)
 	// Upload is the progress of an earlier multipart try, nil when there is none; only [S3] sends

@@ -32,11 +32,21 @@ func parcel(name, text string) Parcel {
 	return Parcel{ID: "op.1", Name: name, Open: func() (Content, error) { return inMemory{strings.NewReader(text)}, nil }}
 }
 
+// given returns the source of a secret: a file that has it.
+func given(t *testing.T, secret string) Source {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Source{File: path}
+}
+
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for range 2 {
-		r, err := Folder{dir}.Deliver(t.Context(), parcel("a/x.json", "{}"))
+		r, err := Folder{Path: dir}.Deliver(t.Context(), parcel("a/x.json", "{}"))
 		want := Receipt{
 			Location: filepath.Join(dir, "a/x.json"), Bytes: 2,
 			SHA256: "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a",
@@ -69,7 +79,7 @@ func TestFolderThatTakesNothing(t *testing.T) {
 		"missing":           {filepath.Join(dir, "none"), "x", "make the folder, or mount its disk", false},
 		"a file on the way": {dir, "file/x", "something else has that name", true},
 	} {
-		_, err := Folder{c.folder}.Deliver(t.Context(), parcel(c.file, "{}"))
+		_, err := Folder{Path: c.folder}.Deliver(t.Context(), parcel(c.file, "{}"))
 		_, refused := errors.AsType[*RefusedError](err)
 		if err == nil || refused != c.refused || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, refused %v", name, err, refused)
@@ -89,19 +99,16 @@ func serve(t *testing.T, handle http.HandlerFunc) string {
 func webhook(t *testing.T, allow []netip.Prefix) *Webhook {
 	t.Helper()
 	sender := NewSender(allow)
-	t.Cleanup(sender.Close)
-	return &Webhook{Sender: sender, Method: http.MethodPost, Headers: http.Header{"X-From": {"us"}}, Timeout: time.Minute}
+	t.Cleanup(sender.CloseIdleConnections)
+	return &Webhook{Sender: sender, Method: http.MethodPost, Headers: []Pair{{"X-From", "us"}}, Timeout: time.Minute}
 }
 
 // The receiver verifies the signature as specified, with code of its own.
 func TestWebhookIsSigned(t *testing.T) {
 	t.Parallel()
 	key := strings.Repeat("k", 24)
-	secrets, err := ParseSecrets("whsec_" + base64.StdEncoding.EncodeToString([]byte(key)) + "\n\nwhsec_" +
-		base64.StdEncoding.EncodeToString([]byte(strings.Repeat("o", 32))) + "\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := given(t, "whsec_"+base64.StdEncoding.EncodeToString([]byte(key))+"\n\nwhsec_"+
+		base64.StdEncoding.EncodeToString([]byte(strings.Repeat("o", 32)))+"\n")
 	got := make(chan string, 1)
 	address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -112,7 +119,7 @@ func TestWebhookIsSigned(t *testing.T) {
 			r.Header.Get("Content-Type"), first == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)), two)
 	})
 	w := webhook(t, loopback)
-	w.Secrets = secrets
+	w.Secret = secret
 	r, err := w.Deliver(t.Context(), parcel(address+"/hook?token=t", `{"a":1}`))
 	if err != nil || r.Location != address || r.Bytes != 7 {
 		t.Fatalf("delivered as %+v, %v", r, err)
@@ -233,8 +240,8 @@ func TestMayReach(t *testing.T) {
 		"10.0.0.0/8": "10.9.9.9", "10.9.9.9": "10.9.9.9",
 		"10.1.1.1/8": "::ffff:10.2.2.2", "fc00::/7": "fd00::1",
 	} {
-		prefix, err := ParseAllow(allow)
-		if err != nil || !mayReach(netip.MustParseAddr(text), []netip.Prefix{prefix}) {
+		prefixes, err := ParseAllow(allow)
+		if err != nil || !mayReach(netip.MustParseAddr(text), prefixes) {
 			t.Errorf("%s does not allow %s: %v", allow, text, err)
 		}
 	}

@@ -8,43 +8,136 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
-// Sender makes the requests of webhooks. It is safe for concurrent use.
-type Sender struct{ client *http.Client }
+var webhookKind = &Kind{
+	Name: "webhook",
+	Help: "A request of HTTP, with the headers of the Standard Webhooks specification, signed when there is a secret.",
+	Keys: []Key{
+		{
+			Name: "url", Type: AddressKey, Required: "write {url: https://...}",
+			Help: "An http or https URL with `${id}` and `${params.X}` in its path and query, where they are escaped",
+		},
+		{
+			Name: "method", Type: WordKey, Default: http.MethodPost,
+			Words: []string{http.MethodPost, http.MethodPut, http.MethodPatch}, Help: "The method of the request",
+		},
+		{
+			Name: "headers", Type: MappingKey, Names: headerNames, Values: TextKey, Pattern: headerText,
+			Fixed: "references belong into the path or the query of url",
+			Help:  "Further headers. Everybody who may read the job can read its `url` and `headers`",
+		},
+		{
+			Name: "headers_file", Type: MappingKey, Names: headerNames, Values: SecretFileKey, Hint: "/etc/jobdir/hook.token",
+			Help: "Headers that are secrets: `{Authorization: /etc/jobdir/hook.token}`, a file of one line from the root, read at each try",
+		},
+		{
+			Name: "headers_env", Type: MappingKey, Names: headerNames, Values: SecretEnvKey,
+			Help: "Headers that are secrets, from environment variables of the daemon that begin with `JOBDIR_SECRET_`, which commands never get",
+		},
+		{
+			Name: "secret_file", Type: SecretFileKey, Hint: "/etc/jobdir/hook.key", Either: oneHookSecret,
+			Help: "A file with the secret that signs, from the root: `whsec_` and base64 of 24 to 64 bytes; several, a line each, while one replaces another",
+		},
+		{
+			Name: "secret_env", Type: SecretEnvKey, Either: oneHookSecret,
+			Help: "The environment variable of the daemon with the secret; its name begins with `JOBDIR_SECRET_`",
+		},
+		{
+			Name: "timeout", Type: DurationKey, Default: "30s", Max: time.Hour,
+			Help: "How long an answer may take, at most 1h",
+		},
+	},
+	Target: newWebhook,
+}
 
-// NewSender makes a Sender that connects to public addresses and to those in allow. It follows no
-// redirect. It uses no proxy, because a proxy would connect to any address.
-func NewSender(allow []netip.Prefix) *Sender {
+const oneHookSecret = "leave one of them out; a file may hold several secrets, one a line"
+
+// headerText is what the value of a header must match.
+var headerText = regexp.MustCompile(`^[\t -~]{0,1000}$`)
+
+var headerNames = &Names{
+	In: "headers", Pattern: regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"), Hint: "letters, digits and -",
+	Canonical: http.CanonicalHeaderKey,
+	Taken: []string{
+		"Content-Length", "Content-Type", "Host", "Transfer-Encoding", "Connection", "Webhook-Id", "Webhook-Timestamp",
+		"Webhook-Signature",
+	},
+	Schema: `"not": {"pattern": "^([Cc]ontent-([Ll]ength|[Tt]ype)|[Hh]ost|[Tt]ransfer-[Ee]ncoding|[Cc]onnection|[Ww]ebhook-([Ii]d|[Tt]imestamp|[Ss]ignature))$"}`,
+}
+
+// NewSender makes a client for webhooks that connects to public addresses and to those in allow. It
+// follows no redirect. It uses no proxy, because a proxy would connect to any address.
+func NewSender(allow []netip.Prefix) *http.Client {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: control(allow)}
-	return &Sender{&http.Client{
+	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: DefaultPerTarget,
 			IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 64 << 10, DisableCompression: true,
 			ForceAttemptHTTP2: true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}
 }
-
-// Close closes idle connections.
-func (s *Sender) Close() { s.client.CloseIdleConnections() }
 
 // Webhook is a URL that accepts requests.
 type Webhook struct {
-	Sender  *Sender
-	Method  string
-	Headers http.Header
-	Secrets []Secret // none: no signature
-	Timeout time.Duration
+	Sender *http.Client
+	// Allow has the addresses that the Sender connects to in addition to the public ones.
+	Allow []netip.Prefix
+	// URL is as the job has it, with references.
+	URL    string
+	Method string
+	// Headers have values, SecretHeaders the sources of theirs.
+	Headers       []Pair
+	SecretHeaders map[string]Source
+	Secret        Source // the zero Source: no signature
+	Timeout       time.Duration
 }
+
+func newWebhook(s Settings, shared *Shared) Target {
+	w := &Webhook{
+		Sender: shared.sender, Allow: shared.allow, URL: s.Text("url"), Method: s.Text("method"), Headers: s.Pairs("headers"),
+		SecretHeaders: make(map[string]Source), Secret: s.Source("secret"), Timeout: s.Duration("timeout"),
+	}
+	for _, h := range s.Pairs("headers_file") {
+		w.SecretHeaders[h.Name] = Source{File: h.Value}
+	}
+	for _, h := range s.Pairs("headers_env") {
+		w.SecretHeaders[h.Name] = Source{Env: h.Value}
+	}
+	return w
+}
+
+// Place implements Target. The path and query of the URL may be secrets.
+func (w *Webhook) Place() Place {
+	scheme, rest, _ := strings.Cut(w.URL, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	host, _, _ = strings.Cut(host, "?")
+	return Place{Label: scheme + "://" + host, Key: w.URL}
+}
+
+// Check implements Target.
+func (w *Webhook) Check() error {
+	u, err := url.Parse(w.URL)
+	if err != nil {
+		return err
+	}
+	return CheckHost(u.Hostname(), w.Allow)
+}
+
+// Abort implements Target.
+func (*Webhook) Abort(context.Context, *statefs.Upload) error { return nil }
 
 // answerLimit bounds how much of a response is read, so that its connection can be reused; the
 // content is discarded.
@@ -52,6 +145,24 @@ const answerLimit = 64 << 10
 
 // Deliver makes one request. A status of 2xx means success.
 func (w *Webhook) Deliver(ctx context.Context, p Parcel) (Receipt, error) {
+	secrets, err := w.Secret.readKeys()
+	if err != nil {
+		return Receipt{}, err
+	}
+	header := make(http.Header)
+	for _, h := range w.Headers {
+		header.Set(h.Name, h.Value)
+	}
+	for name, from := range w.SecretHeaders {
+		text, err := from.read()
+		if err == nil && !headerText.MatchString(text) {
+			err = errors.New("it has characters that no header has")
+		}
+		if err != nil {
+			return Receipt{}, fmt.Errorf("read the header %s: %w", name, err)
+		}
+		header.Set(name, text)
+	}
 	content, err := p.Open()
 	if err != nil {
 		return Receipt{}, &LocalError{err}
@@ -67,7 +178,7 @@ func (w *Webhook) Deliver(ctx context.Context, p Parcel) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, &RefusedError{"the address is not a URL"}
 	}
-	maps.Copy(request.Header, w.Headers)
+	request.Header = header
 	now := time.Now()
 	if request.Header.Get("User-Agent") == "" {
 		request.Header.Set("User-Agent", "jobdir")
@@ -75,11 +186,11 @@ func (w *Webhook) Deliver(ctx context.Context, p Parcel) (Receipt, error) {
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Webhook-Id", p.ID)
 	request.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
-	if len(w.Secrets) > 0 {
-		request.Header.Set("Webhook-Signature", sign(w.Secrets, p.ID, now, body))
+	if len(secrets) > 0 {
+		request.Header.Set("Webhook-Signature", sign(secrets, p.ID, now, body))
 	}
 	where := request.Method + " " + request.URL.Host
-	response, err := w.Sender.client.Do(request)
+	response, err := w.Sender.Do(request)
 	if err != nil {
 		return Receipt{}, requestError(ctx, where, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
 // Reading a job reports a refused target with its line.
@@ -23,8 +24,8 @@ deliver:
   - webhook: {url: "https://example.org/x"}
 `
 	all := catalog.New(catalog.Options{
-		Extra:       []catalog.Source{{Name: "n.yaml", YAML: []byte(text)}},
-		Deliverable: deliveryCheck(storage, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}),
+		Extra:   []catalog.Source{{Name: "n.yaml", YAML: []byte(text)}},
+		Targets: outbox.NewShared(storage, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, 0),
 	})
 	err := all.Reload()
 	if err == nil || all.Get("g", "n") != nil {
