@@ -88,24 +88,10 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 	if err != nil {
 		return out, err
 	}
-	rec, err := readRecord(s.tree, id, len(sight.States) > 0)
-	switch {
-	case err == nil:
-		out.Record = rec
-	case errors.Is(err, fs.ErrNotExist) && len(sight.States) == 0:
-		return out, s.goneError(id)
-	case errors.Is(err, fs.ErrNotExist):
-		_, managed := s.status.CarriedOut(id)
-		out.Foreign = id.PID() != os.Getpid() && !managed
-		if !out.Foreign {
-			s.status.RecordUnreadable(id)
-		}
-	case isUnreadable(err):
-		out.Problem = err.Error()
-		s.status.RecordUnreadable(id)
-	default:
+	if err := out.addRecord(s, len(sight.States) > 0); err != nil {
 		return out, err
 	}
+	rec := out.Record
 	out.Requests = sight.Requests
 	if len(sight.States) > 0 {
 		for _, ask := range s.tree.Cancelling(id) { // after ObserveAll: a cancel moves from jobs/ to taken/
@@ -137,6 +123,39 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 	}
 	s.addLiveDetails(&out)
 	return out, nil
+}
+
+// addRecord adds the record. If it is missing or cannot be read, an ended operation gets what the index of the history
+// knows instead.
+func (out *operationJSON) addRecord(s *Server, live bool) (err error) {
+	out.Record, err = readRecord(s.tree, out.ID, live)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err == nil || !missing && !isUnreadable(err) {
+		return err
+	}
+	if live && missing {
+		_, managed := s.status.CarriedOut(out.ID)
+		if out.Foreign = out.ID.PID() != os.Getpid() && !managed; !out.Foreign {
+			s.status.RecordUnreadable(out.ID)
+		}
+		return nil
+	}
+	out.Problem = err.Error()
+	if !missing {
+		s.status.RecordUnreadable(out.ID)
+	}
+	if live {
+		return nil
+	}
+	row, has, indexErr := s.history.Find(out.ID)
+	switch {
+	case has && indexErr == nil:
+		out.Record = row.Record()
+		out.Problem += "; this is what the index of the history knows. Look in corrupt/ for what was in its place"
+	case missing:
+		return s.goneError(out.ID)
+	}
+	return nil
 }
 
 // statusOf returns the status in a state: an operation that has its result is completed, also while optional steps

@@ -76,13 +76,26 @@ func (d *Daemon) Health() Health {
 func (d *Daemon) DiskFailed(err error) { d.fail(err) }
 
 // RecordUnreadable makes the daemon check a record that a reader could not use, and rewrite it if
-// the operation is live.
-func (d *Daemon) RecordUnreadable(id statefs.ID) { d.atReconcile(id, d.repairRecord) }
+// the operation is live. A wrong file in the place of the record of an ended one goes to corrupt/.
+func (d *Daemon) RecordUnreadable(id statefs.ID) {
+	d.atReconcile(id, func(op *operation) {
+		if op != nil {
+			d.repairRecord(op)
+			return
+		}
+		if _, err := d.owner.State(id); !errors.Is(err, statefs.ErrNotLive) {
+			return
+		}
+		if err := d.owner.ClearRecord(id); err != nil {
+			d.logger.Error("a wrong file in the place of a record cannot be moved: remove it", "id", id, "error", err)
+		}
+	})
+}
 
 // repairRecord rewrites the record of a live operation if its file is missing or corrupt. A corrupt
 // file is moved to corrupt/.
 func (d *Daemon) repairRecord(op *operation) {
-	if op == nil || op.activeState == nil || !op.rec.Status.Live() {
+	if op.activeState == nil || !op.rec.Status.Live() {
 		return
 	}
 	_, err := d.owner.ReadRecord(op.id())

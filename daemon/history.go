@@ -181,7 +181,7 @@ func (d *Daemon) indexAllEnded(ids map[statefs.ID]bool) error {
 
 // indexEnded indexes a finished operation that is not in the index yet.
 func (d *Daemon) indexEnded(id statefs.ID) error {
-	if has, err := d.history.Has(id); err != nil || has {
+	if _, has, err := d.history.Find(id); err != nil || has {
 		return nil //nolint:nilerr // the index is being built and will find it
 	}
 	rec, err := d.owner.ReadEnded(id)

@@ -199,8 +199,12 @@ func (o *Owner) removeFiles(day string, ids []ID) error {
 		head, suffix, _ := strings.Cut(entry.Name(), ".")
 		switch {
 		case !those[head]:
-		case "."+suffix == deletedSuffix:
+		case "."+suffix == deletedSuffix && entry.Type().IsRegular():
 			last = append(last, name)
+		case "."+suffix == deletedSuffix: // it was in the place of the record
+			if err := o.files.corrupt.clearName(name); err != nil {
+				return fmt.Errorf("delete operations of %s: %w", day, err)
+			}
 		default:
 			if err := o.root.RemoveAll(name); err != nil {
 				return fmt.Errorf("delete operations of %s: %w", day, err)

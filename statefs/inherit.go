@@ -42,7 +42,7 @@ func (t *Tree) inheritItems(from ID, to *Record) error {
 		switch {
 		case here == nil:
 		case here.Optional:
-			err = errors.Join(t.makeStepFolder(to.ID), t.copyItems(old, stepFile(to.ID, name, itemsSuffix),
+			err = errors.Join(t.MakeStepFolder(to.ID), t.copyItems(old, stepFile(to.ID, name, itemsSuffix),
 				stepFile(from, name, itemsSuffix)))
 		default:
 			sources = append(sources, stepFile(from, name, itemsSuffix))

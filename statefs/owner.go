@@ -307,6 +307,9 @@ func (o *Owner) QuarantineRecord(id ID, reason string) error {
 	return o.files.corrupt.link(name, reason)
 }
 
+// ClearRecord moves anything but a regular file from the name of a record to corrupt/.
+func (o *Owner) ClearRecord(id ID) error { return o.files.corrupt.clearName(dayFile(id, ".json")) }
+
 // LiveList returns the live IDs of the cached list, to find records whose marker is gone.
 func (o *Owner) LiveList() (map[ID]bool, error) { return o.readLive() }
 

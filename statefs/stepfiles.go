@@ -34,9 +34,7 @@ func (t *Tree) ReadStepItems(id ID, step string, each func(line []byte) error) e
 }
 
 // MakeStepFolder makes the folder of the optional steps of an operation.
-func (o *Owner) MakeStepFolder(id ID) error { return o.makeStepFolder(id) }
-
-func (t *Tree) makeStepFolder(id ID) error {
+func (t *Tree) MakeStepFolder(id ID) error {
 	if err := MakeFolder(filepath.Join(t.dir, dayFile(id, ".steps"))); err != nil {
 		return fmt.Errorf("make the folder of the optional steps of %s: %w", id, err)
 	}

@@ -224,7 +224,7 @@ func (s *Store) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
 	if err := s.awaitApplied(ctx); err != nil {
 		return err
 	}
-	if has, err := s.Has(id); err != nil || !has {
+	if _, has, err := s.Find(id); err != nil || !has {
 		return errors.Join(err, ErrUnknown)
 	}
 	rec, err := s.owner.ReadRecord(id)

@@ -142,7 +142,7 @@ func (r *rig) check(ids map[string]statefs.ID, gone []Victim) {
 		if len(left) != want {
 			r.t.Errorf("%s: %v", job, left)
 		}
-		if has, err := r.Has(id); err != nil || has != (want > 0) {
+		if _, has, err := r.Find(id); err != nil || has != (want > 0) {
 			r.t.Errorf("%s: in the index %v, %v", job, has, err)
 		}
 	}

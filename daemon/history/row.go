@@ -86,6 +86,29 @@ func RowOf(rec *statefs.Record) Row {
 	return r
 }
 
+// Record returns what the row knows of the record.
+func (r *Row) Record() *statefs.Record {
+	rec := statefs.UnknownRecord(r.ID, r.Created)
+	rec.Job, rec.Group, rec.Lane, rec.Key, rec.Tags = r.Job, r.Group, r.Lane, r.Key, r.Tags
+	rec.Status, rec.Result, rec.UpdatedAt, rec.Pinned, rec.FinishedSeq = r.Status, r.Result, r.Updated, r.Pinned, r.Number
+	if !r.ParamsCut && r.Params != "" {
+		rec.Params = json.RawMessage(r.Params)
+	}
+	if !r.Started.IsZero() {
+		rec.StartedAt = &r.Started
+	}
+	if !r.Finished.IsZero() {
+		rec.FinishedAt = &r.Finished
+	}
+	if r.Code != "" {
+		rec.Error = &statefs.Fault{Code: r.Code, Message: r.Message}
+	}
+	if !r.RetryOf.IsZero() {
+		rec.RetryOf = &r.RetryOf
+	}
+	return rec
+}
+
 // stopRow makes the feed's row for an operation that stopped for a person.
 func stopRow(rec *statefs.Record) Row {
 	r := RowOf(rec)

@@ -393,8 +393,8 @@ func (s *Store) awaitApplied(ctx context.Context) error {
 	return s.do(ctx, change{})
 }
 
-// Has reports whether the end of an operation is in the index.
-func (s *Store) Has(id statefs.ID) (has bool, err error) {
-	err = s.view(func(x index) error { has = x.id.Get(keyOf(id)) != nil; return nil })
-	return has, err
+// Find returns the row of an ended operation, and false if its end is not in the index.
+func (s *Store) Find(id statefs.ID) (r Row, has bool, err error) {
+	err = s.view(func(x index) error { r, has, err = x.find(id); return err })
+	return r, has, err
 }

@@ -382,6 +382,64 @@ run: [sh, -c, 'exit 3']
 	}
 }
 
+// TestWrongRecordOfAnEndedOperation replaces the records of ended operations by each kind of invalid file. A GET
+// answers with what the index knows, and a DELETE deletes the operation, also without a GET before it.
+func TestWrongRecordOfAnEndedOperation(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
+	must(t, os.WriteFile(filepath.Join(r.jobs, "wrong.yaml"), []byte(wrongJobs), 0o600))
+	s := &wrongSite{yard: &yard{t: t, dir: r.dir}, ids: make(map[string]statefs.ID), daemon: r.start()}
+	defer s.daemon.kill()
+	var err error
+	s.tree, err = statefs.Open(r.dir, statefs.Options{Durability: statefs.Process})
+	must(t, err)
+	defer func() { must(t, s.tree.Close()) }()
+	begin := func(name, kind string) (statefs.ID, string) {
+		s.begin(name+kind, "lines", "{}", statefs.Completed)
+		id := s.ids[name+kind]
+		must(t, errors.Join(os.Remove(s.record(id)), strangeFiles[kind](s.yard, s.record(id))))
+		if kind == "folder" {
+			must(t, put(filepath.Join(s.record(id), "note"), "a note"))
+		}
+		return id, "/api/v1/operations/" + id.String()
+	}
+	gone := func(id statefs.ID, path, kind string) {
+		if status, body := s.call("DELETE", path, ""); status != http.StatusNoContent {
+			t.Errorf("%s: DELETE: %d %s", kind, status, body)
+		}
+		if status, body := s.call("GET", path, ""); status != http.StatusGone {
+			t.Errorf("%s: GET after it: %d %s", kind, status, body)
+		}
+		if left, _ := filepath.Glob(strings.TrimSuffix(s.record(id), "json") + "*"); len(left) > 0 {
+			t.Errorf("%s: DELETE left %q", kind, left)
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(strangeFiles)) {
+		id, path := begin("shown", kind)
+		known := func() error {
+			var shown struct{ State, Status, Result, Job, Problem string }
+			status, body := s.call("GET", path, "")
+			if err := json.Unmarshal([]byte(body), &shown); err != nil || status != http.StatusOK ||
+				shown.State != "completed" || shown.Status != "completed" || shown.Result != "success" || shown.Job != "lines" ||
+				!strings.Contains(shown.Problem, id.String()+".json") || !strings.Contains(shown.Problem, "the index") {
+				return fmt.Errorf("%d %s, %w", status, body, err)
+			}
+			return nil
+		}
+		if err := known(); err != nil {
+			t.Errorf("%s: GET: %v", kind, err)
+		}
+		s.wait("it was moved to corrupt/", s.kept(id.String()+".json"))
+		if err := known(); err != nil {
+			t.Errorf("%s: GET without a record: %v", kind, err)
+		}
+		gone(id, path, kind)
+		id, path = begin("deleted", kind)
+		gone(id, path, kind)
+		s.wait("it was moved to corrupt/ by DELETE", s.kept(id.String()+".deleted"))
+	}
+}
+
 // stream is an open response body.
 type stream struct {
 	*wrongSite
