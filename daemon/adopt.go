@@ -182,6 +182,9 @@ func (d *Daemon) quarantineRecord(id statefs.ID, state statefs.State, reason err
 	if err != nil {
 		return err
 	}
+	if damaged := d.damagedRecord(id); damaged != nil {
+		damaged.details.addTo(rec)
+	}
 	op := newOperation(rec)
 	op.setState(state)
 	rec.Status = state
@@ -210,8 +213,9 @@ func (d *Daemon) quarantineRecord(id statefs.ID, state statefs.State, reason err
 // damagedRecord is what is known of an operation whose record was damaged or removed while it
 // waited.
 type damagedRecord struct {
-	row history.Packed
-	err error
+	row     history.Packed
+	details *submitDetails
+	err     error
 }
 
 // damagedRecord returns what is known of the damaged record of id, or nil if it is not damaged.

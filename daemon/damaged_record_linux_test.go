@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/jobdir/jobdir/daemon/queue"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -94,6 +96,51 @@ func TestRetryAfterTheRecordWasDamaged(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDamagedRecordKeepsPriorityDelayAndKey: the record that the daemon writes again has the
+// priority, the earliest start and the idempotency key of the submit.
+func TestDamagedRecordKeepsPriorityDelayAndKey(t *testing.T) {
+	t.Parallel()
+	b := prepare(t, damagedJobs, testHandlers)
+	b.config.Lanes = map[string]LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}
+	b.start()
+	first := b.submit("holds", `{}`)
+	b.awaitState(first, statefs.Running)
+	def := b.catalog.Get("test", "prints")
+	past, future := time.Now().Add(-time.Hour).Truncate(time.Second), time.Now().Add(time.Hour).Truncate(time.Second)
+	for want, params := range map[statefs.State]string{
+		statefs.Queued: `{"title":"a title"}`, statefs.Scheduled: `{"title":"` + strings.Repeat("long ", 1000) + `"}`,
+	} {
+		at := past
+		if want == statefs.Scheduled {
+			at = future
+		}
+		bound, err := def.BindJSON([]byte(params))
+		must(t, err)
+		priority := 7
+		s, err := submit.Build(def, bound, submit.Options{
+			Priority: &priority, NotBefore: &at, IdempotencyKey: "a key of " + string(want),
+		}, time.Now())
+		must(t, err)
+		submitted, err := b.tree.Submit(t.Context(), s)
+		must(t, err)
+		id := submitted.ID
+		b.awaitState(id, want)
+		b.poll("it only waits", func() bool { op := b.daemon.operation(id); return op != nil && op.evicted.Load() })
+		recordDamages["cut short"](t, b.recordPath(id))
+		b.touch(id, statefs.Pause) // any event triggers a reconcile
+		b.awaitState(id, statefs.FailedManual)
+		b.await("the new record", func() bool {
+			rec, err := b.tree.ReadRecord(id)
+			return err == nil && rec.Status == statefs.FailedManual
+		})
+		rec, err := b.tree.ReadRecord(id)
+		must(t, err)
+		if rec.Priority != 7 || rec.NotBefore == nil || !rec.NotBefore.Equal(at) || rec.IdempotencyKey != s.IdempotencyKey {
+			t.Errorf("%s: priority %d, not before %v, key %q", want, rec.Priority, rec.NotBefore, rec.IdempotencyKey)
+		}
 	}
 }
 

@@ -37,6 +37,8 @@ type operation struct {
 	extraNames statefs.NameSet
 	// evicted tells readers outside the reconcile that activeState is nil.
 	evicted atomic.Bool
+	// details are those of an evicted operation; nil if there are none.
+	details *submitDetails
 	// misplaced is set when the reconcile of another operation finds this operation's marker in
 	// place of that operation's marker.
 	misplaced atomic.Bool
