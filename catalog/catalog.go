@@ -80,7 +80,7 @@ func (c *Catalog) Reload() error {
 	found := listFolders(c.options.Dirs)
 	next.folders, next.problems = found.folders, found.problems
 
-	order := c.readAll(found.files, before, next)
+	order := c.readAll(found, before, next)
 	for _, path := range slices.Sorted(maps.Keys(before.lastGood)) {
 		if _, read := next.lastGood[path]; !read && found.covers(path) {
 			next.lastGood[path] = before.lastGood[path]
@@ -97,7 +97,7 @@ func (c *Catalog) Reload() error {
 
 // readAll reads the files and the extra sources into next; it gives their names
 // in that order.
-func (c *Catalog) readAll(files []string, before, next *snapshot) (order []string) {
+func (c *Catalog) readAll(found listing, before, next *snapshot) (order []string) {
 	keep := func(name string, defs []*Definition, ps Problems) {
 		if len(ps) > 0 {
 			next.problems = append(next.problems, ps...)
@@ -108,7 +108,11 @@ func (c *Catalog) readAll(files []string, before, next *snapshot) (order []strin
 		}
 		next.lastGood[name] = append(next.lastGood[name], defs...)
 	}
-	for _, path := range files {
+	for _, path := range found.files {
+		if wrong := found.wrong[path]; wrong != nil {
+			keep(path, nil, Problems{wrong})
+			continue
+		}
 		data, err := readRegular(path, MaxFile)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && isGone(path):

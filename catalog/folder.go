@@ -11,9 +11,10 @@ import (
 
 // listing is the result of listing the job folders.
 type listing struct {
-	files    []string // definition files, in the order in which they are read
-	folders  []string // every folder that was listed
-	unread   []string // folders that could not be listed
+	files    []string            // definition files, in the order in which they are read
+	wrong    map[string]*Problem // those of files that are no regular file, and are not opened
+	folders  []string            // every folder that was listed
+	unread   []string            // folders that could not be listed
 	problems Problems
 }
 
@@ -22,10 +23,10 @@ type listing struct {
 const ConfigurationFile = "jobdir.yaml"
 
 // listFolders finds definition files: *.yaml and *.yml, folder by folder, sorted. It skips names that begin
-// with a dot, the daemon's configuration, symbolic links to folders, fifos and everything else that is no
-// file.
+// with a dot and the daemon's configuration. Anything but a regular file with such a name is a problem; a folder
+// is listed too.
 func listFolders(dirs []string) listing {
-	var l listing
+	l := listing{wrong: map[string]*Problem{}}
 	for _, dir := range dirs {
 		l.walk(filepath.Clean(dir), true)
 	}
@@ -51,12 +52,20 @@ func (l *listing) walk(dir string, top bool) {
 	l.folders = append(l.folders, dir)
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		switch {
-		case strings.HasPrefix(e.Name(), "."):
-		case e.IsDir():
-			l.walk(path, false)
-		case isDefinition(path, e) && !slices.Contains(l.files, path):
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if isDefinition(e.Name()) && !slices.Contains(l.files, path) {
 			l.files = append(l.files, path)
+			if kind := wrongKind(path, e); kind != "" {
+				l.wrong[path] = &Problem{
+					File: path, Message: "it is a " + kind + ", not a definition file",
+					Hint: "move it away, or give it a name that does not end in .yaml or .yml",
+				}
+			}
+		}
+		if e.IsDir() {
+			l.walk(path, false)
 		}
 	}
 }
@@ -71,17 +80,34 @@ func isStorage(entries []fs.DirEntry) bool {
 	return has("storage.json") && has("jobs") && has("definitions")
 }
 
-// isDefinition reports whether an entry is a regular file with a matching name, or a link to one. It includes
-// a broken link, so that reading the link reports the error.
-func isDefinition(path string, e fs.DirEntry) bool {
-	if ext := filepath.Ext(path); ext != ".yaml" && ext != ".yml" || e.Name() == ConfigurationFile {
-		return false
+// isDefinition reports whether a file of this name is a definition.
+func isDefinition(name string) bool {
+	ext := filepath.Ext(name)
+	return (ext == ".yaml" || ext == ".yml") && name != ConfigurationFile
+}
+
+// wrongKind returns what an entry is if it is neither a regular file nor a link to one, else "". A broken link
+// is not wrong: reading it reports the error.
+func wrongKind(path string, e fs.DirEntry) string {
+	mode := e.Type()
+	if mode&fs.ModeSymlink != 0 {
+		info, err := os.Stat(path)
+		if err != nil {
+			return ""
+		}
+		mode = info.Mode()
 	}
-	if e.Type()&fs.ModeSymlink == 0 {
-		return e.Type().IsRegular()
+	switch {
+	case mode.IsRegular():
+		return ""
+	case mode.IsDir():
+		return "folder"
+	case mode&fs.ModeNamedPipe != 0:
+		return "fifo"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
 	}
-	info, err := os.Stat(path)
-	return err != nil || info.Mode().IsRegular()
+	return "device"
 }
 
 // isGone reports whether a name does not exist, not even as a broken link.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -55,9 +56,9 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 			dirs = append(dirs, path)
 			continue
 		}
-		data, err := os.ReadFile(path)
+		data, err := readDefinition(path, info)
 		if err != nil {
-			return fmt.Errorf("check definitions: %w", err)
+			return err
 		}
 		files = append(files, catalog.Source{Name: path, YAML: data})
 		folders = append(folders, filepath.Dir(path))
@@ -117,6 +118,18 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 		return &codeError{code: exitFailure}
 	}
 	return nil
+}
+
+// readDefinition reads a named file. Opening a fifo would block, so it is refused.
+func readDefinition(path string, info fs.FileInfo) ([]byte, error) {
+	if !info.Mode().IsRegular() {
+		return nil, usagef("%s is not a regular file: give a definition file or a folder", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("check definitions: %w", err)
+	}
+	return data, nil
 }
 
 // siblingJobs returns the jobs in the folders of separately checked files and in those of --jobs, because a
