@@ -74,3 +74,29 @@ func anchors(page string) (names []string) {
 	}
 	return names
 }
+
+// longestPage is how many lines a page may have: a longer one answers more than one question.
+const longestPage = 200
+
+// longPages are the pages that may be longer, with the reason. The list may only shrink.
+var longPages = map[string]string{}
+
+// TestPagesAreShort holds that a page fits one question: the README, the guide for contributors and everything in
+// docs/, generated tables and decisions included.
+func TestPagesAreShort(t *testing.T) {
+	t.Parallel()
+	for _, name := range tracked(t) {
+		if path.Ext(name) != ".md" || name == "CHANGELOG.md" ||
+			path.Dir(name) != "." && !strings.HasPrefix(name, "docs/") {
+			continue
+		}
+		_, known := longPages[name]
+		switch lines := strings.Count(read(t, name), "\n"); {
+		case lines > longestPage && !known:
+			t.Errorf("%s has %d lines, more than %d: give one of its questions a page of its own", name, lines,
+				longestPage)
+		case lines <= longestPage && known:
+			t.Errorf("%s has %d lines: take it out of longPages", name, lines)
+		}
+	}
+}

@@ -497,7 +497,7 @@ func TestNoFileSaysForbiddenWords(t *testing.T) {
 
 func TestDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
-	docs := read(t, "docs/dependencies.md")
+	docs := read(t, "docs/dependencies.md") + read(t, "docs/dependencies-of-tests.md")
 	imported := map[string][]string{} // by the folder of the module
 	for _, f := range goFiles(t) {
 		for _, spec := range f.ast.Imports {

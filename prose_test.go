@@ -35,7 +35,6 @@ var privateWordsLeft = map[string]int{
 	"daemon/outbox":          1,
 	"daemon/queue":           1,
 	"daemon/submit":          4,
-	"docs":                   10,
 	"docs/adr":               1,
 	"internal/browsertest":   2,
 	"internal/faultfs":       1,
