@@ -152,7 +152,7 @@ func (j *jobDecoder) targetText(key *outbox.Key, n *node, s string) {
 		}
 		return
 	}
-	if key.Pattern != nil && !key.Pattern.MatchString(s) {
+	if key.Pattern != "" && !key.Pattern.MatchString(s) {
 		j.fail(n, key.Hint, "%s cannot be %q", key.Name, clip(s))
 	}
 	j.place(key, key.Type, n, s)

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"regexp"
+	"sync"
 	"time"
 )
 
@@ -16,7 +17,7 @@ type Key struct {
 	Hint     string                  // what a value can be; of a path and of a file it is an example
 	Fixed    string                  // the hint for a value with references, where none are replaced
 	Check    func(text string) error // returns why the key cannot have a text
-	Pattern  *regexp.Regexp          // what a text must match, if there is no Check
+	Pattern  Expression              // what a text must match, if there is no Check
 	Words    []string                // the values of a WordKey
 	Min, Max time.Duration           // the bounds of a DurationKey
 	Either   string                  // the hint for a target with both the file and the variable of one secret
@@ -32,11 +33,28 @@ type Key struct {
 // Names are the names that a mapping may have. Mappings that share them have each name once.
 type Names struct {
 	In        string // the mapping that messages name
-	Pattern   *regexp.Regexp
+	Pattern   Expression
 	Hint      string
 	Canonical func(string) string // returns the notation of a name; nil leaves names as they are
 	Taken     []string            // the names that the daemon sets
 	Schema    string              // excludes those in the JSON Schema
+}
+
+// Expression is a regular expression that is compiled when it is first used: most commands need none, and
+// those with large bounds take milliseconds.
+type Expression string
+
+var compiled sync.Map // Expression to *regexp.Regexp
+
+// MatchString reports whether s matches. It panics if the expression is not valid.
+func (e Expression) MatchString(s string) bool {
+	known, _ := compiled.Load(e)
+	expression, ok := known.(*regexp.Regexp)
+	if !ok {
+		expression = regexp.MustCompile(string(e))
+		compiled.Store(e, expression)
+	}
+	return expression.MatchString(s)
 }
 
 // Type is what kind of value a key has.

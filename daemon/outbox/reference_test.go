@@ -123,8 +123,8 @@ func schemaOf(t *testing.T, k Key) string {
 	switch k.Type {
 	case TextKey:
 		add(`"type": "string"`)
-		if k.Pattern != nil {
-			add(`"pattern": %s`, text(t, k.Pattern.String()))
+		if k.Pattern != "" {
+			add(`"pattern": %s`, text(t, string(k.Pattern)))
 		}
 	case PathKey, SecretFileKey:
 		add(`"type": "string", "pattern": "^/", %s`, fixedText)
@@ -141,7 +141,7 @@ func schemaOf(t *testing.T, k Key) string {
 	case DurationKey:
 		add(`"$ref": "#/$defs/duration"`)
 	case MappingKey:
-		value := `{"allOf": [{"$ref": "#/$defs/written"}, {"pattern": ` + text(t, headerText.String()) + `}]}`
+		value := `{"allOf": [{"$ref": "#/$defs/written"}, {"pattern": ` + text(t, string(headerText)) + `}]}`
 		switch k.Values {
 		case SecretFileKey:
 			value = `{"type": "string", "pattern": "^/", ` + fixedText + `}`
@@ -150,7 +150,7 @@ func schemaOf(t *testing.T, k Key) string {
 		default:
 		}
 		add(`"type": "object", "maxProperties": 32, "propertyNames": {"pattern": %s, %s}, "additionalProperties": %s`,
-			text(t, k.Names.Pattern.String()), k.Names.Schema, value)
+			text(t, string(k.Names.Pattern)), k.Names.Schema, value)
 	}
 	if k.Schema != "" {
 		add("%s", k.Schema)

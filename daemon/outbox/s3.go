@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
@@ -46,22 +45,22 @@ var s3Kind = &Kind{
 		},
 		{Name: "key", Type: NameKey, Help: "The name of the object" + nameHelp},
 		{
-			Name: "region", Type: TextKey, Default: "us-east-1", Pattern: regexp.MustCompile(`^[a-zA-Z0-9-]{1,64}$`),
+			Name: "region", Type: TextKey, Default: "us-east-1", Pattern: `^[a-zA-Z0-9-]{1,64}$`,
 			Hint: "such as us-east-1", Help: "What requests are signed for",
 		},
 		{
 			Name: "content_type", Type: TextKey, Hint: "such as application/json",
-			Pattern: regexp.MustCompile(`^[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}(; ?[ -~]{1,200})?$`),
+			Pattern: `^[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}(; ?[ -~]{1,200})?$`,
 			Help:    "The media type. Default: `application/json`, of a log `text/plain`, of an artifact what its name says",
 		},
 		{
-			Name: "storage_class", Type: TextKey, Pattern: regexp.MustCompile(`^[A-Z0-9_]{1,64}$`),
+			Name: "storage_class", Type: TextKey, Pattern: `^[A-Z0-9_]{1,64}$`,
 			Hint: "such as STANDARD_IA, as the server calls it", Help: "The storage class, as the server calls it. Default: that of the bucket",
 		},
 		{
 			Name: "metadata", Type: MappingKey, Values: TextKey, Pattern: headerText, MaxBytes: 1000,
 			Names: &Names{
-				In: "metadata", Pattern: regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`),
+				In: "metadata", Pattern: `^[a-z0-9][a-z0-9_-]{0,63}$`,
 				Hint: "a-z, 0-9, _ and -, without x-amz-meta-", Taken: []string{DeliveryMetadata},
 				Schema: `"not": {"const": "` + DeliveryMetadata + `"}`,
 			},
@@ -132,7 +131,7 @@ func (s *S3) Place() Place {
 // Check implements Target.
 func (*S3) Check() error { return nil }
 
-var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+const bucketName Expression = `^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`
 
 // checkBucket returns why a name is not a valid bucket name. The rules are those of AWS, which other
 // providers follow.

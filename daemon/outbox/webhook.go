@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -64,10 +63,10 @@ var webhookKind = &Kind{
 const oneHookSecret = "leave one of them out; a file may hold several secrets, one a line"
 
 // headerText is what the value of a header must match.
-var headerText = regexp.MustCompile(`^[\t -~]{0,1000}$`)
+const headerText Expression = `^[\t -~]{0,1000}$`
 
 var headerNames = &Names{
-	In: "headers", Pattern: regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"), Hint: "letters, digits and -",
+	In: "headers", Pattern: "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$", Hint: "letters, digits and -",
 	Canonical: http.CanonicalHeaderKey,
 	Taken: []string{
 		"Content-Length", "Content-Type", "Host", "Transfer-Encoding", "Connection", "Webhook-Id", "Webhook-Timestamp",
