@@ -215,7 +215,7 @@ func (s *Server) control(w *responseWriter, r *http.Request, p httprouter.Params
 		return err
 	}
 	id, action, values := c.id, c.action, c.values
-	if of, err := s.groupOf(id); err != nil {
+	if of, err := s.groupOf(id, false); err != nil {
 		return err
 	} else if !of.is(c.group) {
 		return s.wrongGroup(c, of)

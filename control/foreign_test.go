@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -74,6 +75,51 @@ func TestListsDoNotReadStrangersAgain(t *testing.T) {
 	if r.server.strangers.has(stranger.id) {
 		t.Error("it is remembered without a marker")
 	}
+}
+
+// A list does not look at a foreign marker whose state the daemon knows: here there is no such file.
+func TestListsDoNotLookAtStrangersThatTheDaemonKnows(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	id, err := statefs.MakeID("testrouter-own", time.Now(), os.Getppid(), 999999)
+	must(t, err)
+	status, _ := r.config.Status.(*daemonStatus)
+	status.mu.Lock()
+	status.seen = []history.Live{{ID: id, State: statefs.Paused}}
+	status.mu.Unlock()
+	for range 2 {
+		if n := r.get("/api/v1/operations?status=paused&limit=0").header.Get("X-Total-Count"); n != "1" {
+			t.Errorf("%s are paused", n)
+		}
+	}
+}
+
+// The list of a group tries the record of a foreign marker once, and none to learn its group.
+func TestGroupListsDoNotReadStrangersAgain(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	ours := r.submit().start()
+	strangers := []*work{r.foreignNumbered(999999), r.take(r.foreign("testrouter-other").String())}
+	check := func() {
+		t.Helper()
+		foreign := 0
+		for _, op := range items(r.get("/testrouter/operations").json(t)["operations"]) {
+			if op["foreign"] == true {
+				foreign++
+			}
+		}
+		if foreign != len(strangers) {
+			t.Errorf("%d operations are foreign, want %d", foreign, len(strangers))
+		}
+	}
+	check()
+	rec, err := r.tree.ReadRecord(ours.id)
+	must(t, err)
+	for _, w := range strangers {
+		rec.ID, rec.Group = w.id, "read"
+		must(t, r.owner.WriteRecord(rec))
+	}
+	check()
 }
 
 // The answer to a request about a foreign operation is that it is written and who has to act, not that it had no

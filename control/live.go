@@ -40,13 +40,19 @@ func (s *Server) live() ([]liveOperation, error) {
 			continue // the marker was renamed during the listing
 		}
 		seen[marker.ID] = true
-		foreign, err := s.isForeign(marker.ID)
-		if err != nil {
-			return nil, err
+		foreign := s.strangers.has(marker.ID)
+		if !foreign {
+			if foreign, err = s.isForeign(marker.ID); err != nil {
+				return nil, err
+			}
+		}
+		if foreign && !s.isStarting() {
+			s.strangers.add(marker.ID) // final: a ready daemon has restored the records that a crash lost
 		}
 		out = append(out, liveOperation{marker.ID, marker.State, foreign})
 	}
 	s.ownRecords.retain(seen)
+	s.strangers.retain(seen)
 	slices.SortFunc(out, func(a, b liveOperation) int { return compareIDs(a.id, b.id) })
 	return out, nil
 }
@@ -168,10 +174,14 @@ func (s *Server) wrongGroup(c *controlRequest, of membership) error {
 		with("id", id).with("location", where)
 }
 
-func (s *Server) groupOf(id statefs.ID) (membership, error) {
+// groupOf returns the group of an operation. Of a foreign one, only the endpoint may be known.
+func (s *Server) groupOf(id statefs.ID, foreign bool) (membership, error) {
 	endpoint := id.Endpoint()
 	if def := s.catalog.ByEndpoint(endpoint); def != nil {
 		return membership{def.Group, endpoint}, nil
+	}
+	if foreign {
+		return membership{"", endpoint}, nil
 	}
 	rec, err := s.tree.ReadRecord(id)
 	switch {

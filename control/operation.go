@@ -246,7 +246,7 @@ func (s *Server) groupOperations(w *responseWriter, r *http.Request, p httproute
 	rows := []row{}
 	endpoint := values.Get("endpoint")
 	for _, op := range all {
-		of, err := s.groupOf(op.id)
+		of, err := s.groupOf(op.id, op.foreign)
 		if err != nil {
 			return err
 		}

@@ -135,7 +135,8 @@ type daemonStatus struct {
 	live    []history.Live
 	keep    history.Retention
 	guards  history.Guards
-	listing bool // LiveIndex has no live table
+	seen    []history.Live // markers of foreign programs that need not be looked at
+	listing bool           // LiveIndex has no live table
 	follow  map[follows]int
 	why     statefs.Waiting // why every operation waits
 }
@@ -170,7 +171,7 @@ func (d *daemonStatus) LiveIndex() (*history.LiveIndex, []history.Live, bool) {
 	for id := range markers {
 		unsettled = append(unsettled, history.Live{ID: id})
 	}
-	return living, unsettled, true
+	return living, append(unsettled, d.seen...), true
 }
 
 func (d *daemonStatus) Waiting(statefs.ID) (statefs.Waiting, bool) { return d.why, d.why.Reason != "" }

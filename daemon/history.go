@@ -325,7 +325,7 @@ func (d *Daemon) retentionGuards() (g history.Guards, err error) {
 		return g, err
 	}
 	for _, marker := range listing.Markers {
-		if d.manages(marker.ID) {
+		if d.manages(marker.ID) || d.unsettledIDs.isForeign(marker.ID) {
 			continue
 		}
 		if rec, err := d.owner.ReadRecord(marker.ID); err == nil {

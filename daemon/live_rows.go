@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"maps"
 	"sync"
 
 	"github.com/jobdir/jobdir/daemon/history"
@@ -69,8 +68,9 @@ func (op *operation) liveRow() history.Live {
 // their markers: those of foreign programs, operations that it could not take over, and operations
 // whose marker is missing. Any other mismatch lasts at most one reconcile.
 type unsettledIDs struct {
-	mu  sync.Mutex
-	ids map[statefs.ID]statefs.State // with the marker's state, if one was seen
+	mu sync.Mutex
+	// ids have the state of the marker if a reconcile found one and left it to a foreign program.
+	ids map[statefs.ID]statefs.State
 }
 
 func (s *unsettledIDs) set(id statefs.ID, doubtful bool, seen ...statefs.State) {
@@ -96,16 +96,30 @@ func (s *unsettledIDs) has(id statefs.ID) bool {
 	return has
 }
 
+// isForeign reports whether a reconcile has left the marker of an ID to a foreign program.
+func (s *unsettledIDs) isForeign(id statefs.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ids[id] != ""
+}
+
+// addTo adds the IDs that are not in ids: a change that is still to be reconciled may have replaced
+// the state that was seen.
 func (s *unsettledIDs) addTo(ids map[statefs.ID]statefs.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.Copy(ids, s.ids)
+	for id, state := range s.ids {
+		if _, changing := ids[id]; !changing {
+			ids[id] = state
+		}
+	}
 }
 
 // LiveIndex returns the up-to-date rows of the operations that the daemon manages, and separately
 // the IDs whose markers may differ from them right now, with what is known of each. The row of an
-// ID that the daemon does not manage is nil. ok is false while only a listing of jobs/ shows what
-// is live: until the daemon is ready, and while the folder is scanned instead of watched.
+// ID that the daemon does not manage is nil; a state beside it is that of the marker. ok is false
+// while only a listing of jobs/ shows what is live: until the daemon is ready, and while the folder
+// is scanned instead of watched.
 func (d *Daemon) LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, ok bool) {
 	if !isClosed(d.ready) || d.dir.Mode().Name == watch.ModeScan {
 		return nil, nil, false

@@ -80,3 +80,37 @@ func (b *bench) sure(markers int) {
 		return known == 0
 	})
 }
+
+// TestForeignMarkerIsReadOnce checks what the daemon knows of a foreign marker after its first reconcile: its
+// state, unless that may have changed, and that it has no record to read.
+func TestForeignMarkerIsReadOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	parent := b.submit("count", "{}")
+	rec := b.awaitEnd(parent)
+	stranger, err := statefs.MakeID("other-thing", time.Now(), os.Getppid(), 900_000)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(b.tree.JobsDir(), statefs.MarkerName(stranger, statefs.Paused)), nil, 0o640))
+	known := func() (state statefs.State) {
+		_, unsettled, _ := b.daemon.LiveIndex()
+		for _, l := range unsettled {
+			if l.ID == stranger && l.Row == nil {
+				return l.State
+			}
+		}
+		return ""
+	}
+	b.poll("the state of the foreign marker is known", func() bool { return known() == statefs.Paused })
+	rec.ID, rec.After = stranger, []statefs.ID{parent}
+	must(t, b.daemon.owner.WriteRecord(rec))
+	guards, err := b.daemon.retentionGuards()
+	must(t, err)
+	if len(guards.Referred) > 0 {
+		t.Errorf("the record is read: %v", guards.Referred)
+	}
+	must(t, os.Remove(b.tree.RecordPath(stranger)))
+	b.daemon.reconcileQueue.enqueueAfter(stranger, time.Hour)
+	if state := known(); state != "" {
+		t.Errorf("a reconcile is due and may find another state than %s", state)
+	}
+}

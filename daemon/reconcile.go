@@ -34,7 +34,11 @@ func (d *Daemon) reconcileID(id statefs.ID, names statefs.NameSet) {
 		if op == nil {
 			err = d.adopt(id, sight)
 			if op = d.operation(id); op == nil {
-				d.unsettledIDs.set(id, len(sight.States) > 0, sight.States...)
+				seen := sight.States
+				if err != nil || d.stopping.Load() {
+					seen = nil // it may be ours
+				}
+				d.unsettledIDs.set(id, len(sight.States) > 0, seen...)
 				d.earlyRequests.set(id, len(sight.States) == 0 && len(sight.Requests) > 0)
 				d.waitFollowers.setWaiting(id, false)
 				d.admission.reconciled(id, standingOutside, err)

@@ -86,6 +86,7 @@ func (d *Daemon) recover(ctx context.Context) error {
 		d.reconcileQueue.enqueue(rec.ID)
 	}
 	d.reconcileQueue.wait()
+	addUnlisted(d, present)
 	d.heldCommands = nil
 	d.openHistoryQueries(ctx)
 	if err := d.owner.SyncAll(); err != nil {
@@ -125,8 +126,8 @@ func (d *Daemon) endStrays(ctx context.Context) error {
 }
 
 // recordsWithoutMarker returns the live records that have no marker, and rewrites the cached list
-// of live operations if that is safe. It reads only the records of IDs in that list or with a
-// marker, so a start costs time by the live operations, not by the history.
+// of live operations if that is safe. It reads only the records of IDs in that list,
+// so a start costs time by the live operations, not by the history.
 func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([]*statefs.Record, error) {
 	live, err := d.owner.LiveList()
 	if err != nil {
@@ -150,18 +151,7 @@ func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([
 		}
 		delete(live, id)
 	}
-	var unlisted []statefs.ID // their submit was cut off after the marker
-	for id := range present {
-		if !live[id] {
-			if _, err := d.owner.ReadRecord(id); errors.Is(err, fs.ErrNotExist) {
-				continue // a foreign operation: in the list it would count as the daemon's
-			}
-			unlisted = append(unlisted, id)
-		}
-		live[id] = true
-	}
 	if !safe {
-		d.owner.AddLive(unlisted...)
 		return lost, nil // the list names operations that the index of the history still lacks
 	}
 	if err := d.owner.SetLiveList(live); statefs.DiskFull(err) {
@@ -171,6 +161,25 @@ func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([
 		return nil, err
 	}
 	return lost, nil
+}
+
+// addUnlisted adds the operations whose submit was cut off after the marker to the cached list of
+// live operations. The reconciles have taken them over by then; the other markers are foreign, and
+// in the list they would count as the daemon's.
+func addUnlisted(d *Daemon, present map[statefs.ID]bool) {
+	live, err := d.owner.LiveList()
+	if err != nil {
+		return // the list is a cache
+	}
+	var unlisted []statefs.ID
+	for id := range present {
+		if !live[id] && d.manages(id) {
+			unlisted = append(unlisted, id)
+		}
+	}
+	if len(unlisted) > 0 {
+		d.owner.AddLive(unlisted...)
+	}
 }
 
 // confirmLost checks again after missingMarkerGrace, and returns the records whose marker is still

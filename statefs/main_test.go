@@ -35,6 +35,7 @@ var children = map[string]func(args []string) error{
 	"submit": childSubmits,
 	"umask":  childOpensWithUmask,
 	"reader": childReads,
+	"lists":  childLists,
 }
 
 func TestMain(m *testing.M) {
@@ -52,6 +53,17 @@ func TestMain(m *testing.M) {
 func untilEOF() error {
 	fmt.Println("ready")
 	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// childLists lists jobs/ and reports how many markers there are.
+func childLists(args []string) error {
+	tree, err := Open(args[0], Options{})
+	if err != nil {
+		return err
+	}
+	listing, err := tree.List()
+	fmt.Println(len(listing.Markers))
 	return err
 }
 

@@ -197,7 +197,15 @@ type Listing struct {
 // List lists jobs/. It reads the folder in blocks, unsorted, and opens no file in it. If the
 // process has no free descriptor, it uses one that is always open.
 func (t *Tree) List() (Listing, error) {
-	folder, err := t.jobs.Open(".")
+	// Not by t.jobs: a folder that a Root has opened costs a stat for each name.
+	var folder *os.File
+	err := withDescriptor(t.raw, func(fd int) error {
+		listed, err := openDescriptor(fd, ".", t.JobsDir(), unix.O_DIRECTORY, 0)
+		if err == nil {
+			folder = os.NewFile(uintptr(listed), t.JobsDir())
+		}
+		return err
+	})
 	if OutOfFiles(err) {
 		// The descriptor that is always open has one position, shared by all callers.
 		t.listing.Lock()
