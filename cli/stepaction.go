@@ -236,6 +236,9 @@ func stepActionInTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, as
 		return nil, fmt.Errorf("%s %s: %w", ask, id, err)
 	}
 	state, err := tree.State(id)
+	if errors.Is(err, statefs.ErrNotLive) && rec.Status.Terminal() && ask != statefs.Retry {
+		state, err = rec.Status, nil // refused as by a daemon
+	}
 	if err != nil {
 		return nil, err
 	}
