@@ -38,15 +38,15 @@ run: [sh, -c, "${params.script}"]
 `
 
 // heldBack keeps the record of an operation from being written until the returned function is
-// called: a folder takes its name, and the daemon cannot move that folder to corrupt/, which is a
-// regular file.
+// called: a folder takes its name, and the daemon cannot move that folder to corrupt/, which is a link to
+// nothing.
 func (k *kept) heldBack(id statefs.ID) (free func()) {
 	k.t.Helper()
 	corrupt := filepath.Join(k.dir, "corrupt")
 	if err := os.Remove(corrupt); !errors.Is(err, fs.ErrNotExist) {
 		must(k.t, err)
 	}
-	must(k.t, os.WriteFile(corrupt, nil, 0o600))
+	must(k.t, os.Symlink("nowhere", corrupt))
 	record := strings.TrimSuffix(k.tree.LogPath(id), ".log") + ".json"
 	aside := filepath.Join(k.t.TempDir(), "record")
 	err := fs.ErrExist
