@@ -194,7 +194,7 @@ func inheritEnv(work, own *Definition) {
 			env = append(env, e)
 		}
 	}
-	work.Env = append(env, own.Env...)
+	work.Env = slices.Concat(env, own.Env)
 }
 
 func readRun(j *jobDecoder, n *node, key string) (run []string) {

@@ -124,7 +124,7 @@ func (j *jobDecoder) setting(d *Delivery, key *outbox.Key, k, n *node) {
 		d.Settings[key.Name] = length
 	case outbox.MappingKey:
 		j.pairs(d, key, n)
-	default:
+	case outbox.TextKey, outbox.PathKey, outbox.NameKey, outbox.AddressKey, outbox.SecretFileKey, outbox.SecretEnvKey:
 		if _, both := d.Settings[otherSource(key.Name)]; both && key.Either != "" {
 			secret := strings.TrimSuffix(strings.TrimSuffix(key.Name, "_file"), "_env")
 			j.fail(k, key.Either, "%s_file and %s_env exclude each other", secret, secret)

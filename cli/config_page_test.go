@@ -17,7 +17,7 @@ func TestSettingsPage(t *testing.T) {
 	const page = "../docs/settings.md"
 	want := settingsPage()
 	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil { //nolint:gosec // a page of the documentation
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

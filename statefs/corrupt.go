@@ -178,7 +178,7 @@ func (c *corruptFolder) clearFolders() error {
 // folder that another process has just made could be moved.
 func (c *corruptFolder) clearFolder(name string) error {
 	if info, err := os.Lstat(filepath.Join(c.dir, name)); err != nil || !isWrongFolder(info) {
-		return nil //nolint:nilerr // whoever needs the folder gets the error
+		return nil // the next use of the folder has the error
 	}
 	if c.owned.Load() {
 		c.folders.Lock()

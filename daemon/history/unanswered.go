@@ -26,7 +26,7 @@ const unansweredDays = 3
 // submitting.
 func (s *Store) DeleteUnanswered(ctx context.Context, before time.Time) (again bool, err error) {
 	if s.Ready() != nil {
-		return true, nil
+		return true, nil //nolint:nilerr // the index is not ready yet, so the caller tries again
 	}
 	days, err := s.owner.Days()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -252,13 +253,13 @@ func TestWrongFileInPlaceOfTheLog(t *testing.T) {
 
 func fileModes(t *testing.T, names ...string) string {
 	t.Helper()
-	var out string
+	var out []string
 	for _, name := range names {
 		info, err := os.Lstat(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out += info.Mode().String() + " "
+		out = append(out, info.Mode().String())
 	}
-	return out
+	return strings.Join(out, " ")
 }

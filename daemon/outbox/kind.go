@@ -61,17 +61,16 @@ func (k *Kind) AllKeys() []Key {
 // of it: while a secret cannot be read, nothing that needs it can be delivered.
 func (k *Kind) Destination(s Settings) Destination {
 	at := k.Target(s, new(Shared)).Place()
-	secrets := ""
+	parts := []string{k.Name + " " + cmp.Or(at.Key, at.Label)}
 	for _, key := range k.Keys {
 		if key.Type == SecretFileKey || key.Type == SecretEnvKey {
-			secrets += " " + s.Text(key.Name)
+			parts = append(parts, s.Text(key.Name))
 		}
 		if key.Type == MappingKey && key.Values != TextKey {
 			for _, pair := range s.Pairs(key.Name) {
-				secrets += " " + pair.Value
+				parts = append(parts, pair.Value)
 			}
 		}
 	}
-	key := k.Name + " " + cmp.Or(at.Key, at.Label)
-	return Destination{Key: strings.TrimSpace(key + secrets), Label: k.Name + " " + at.Label}
+	return Destination{Key: strings.TrimSpace(strings.Join(parts, " ")), Label: k.Name + " " + at.Label}
 }

@@ -115,14 +115,15 @@ func TestReliabilityPage(t *testing.T) {
 	if !found || !closed {
 		t.Fatalf("%s has no place for the figures", page)
 	}
-	proofs := before + after
+	var proofs strings.Builder
+	proofs.WriteString(before + after)
 	for _, name := range []string{"proofs.md", "proofs-files.md"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 		must(t, err)
-		proofs += string(text)
+		proofs.Write(text)
 	}
 	for _, name := range testNames(t) {
-		if !strings.Contains(proofs, "`"+name+"`") {
+		if !strings.Contains(proofs.String(), "`"+name+"`") {
 			t.Errorf("docs/proofs.md and docs/proofs-files.md do not say what %s proves", name)
 		}
 	}

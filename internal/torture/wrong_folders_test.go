@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,7 +74,7 @@ func TestFilesInPlaceOfFolders(t *testing.T) {
 				t.Errorf("a submit with a key: %d %s", status, body)
 			}
 			s.daemon.kill()
-			stopped := append(running, "jobs", "operations", "taken", "outbox")
+			stopped := slices.Concat(running, []string{"jobs", "operations", "taken", "outbox"})
 			for _, name := range stopped {
 				if name != day {
 					s.replace(name, place)
