@@ -3,9 +3,11 @@ package daemon
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -23,7 +25,8 @@ type report struct {
 	mu          sync.Mutex
 	items       io.WriteCloser // ID.items.ndjson; nil until the first item
 	openItems   func() (io.WriteCloser, error)
-	partialLine bool // the last write ended within a line
+	owner       *statefs.Owner // restores the item file; nil if the report writes none
+	partialLine bool           // the last write ended within a line
 	run         int
 	step        string // "" for a job without steps
 
@@ -210,7 +213,11 @@ func (r *report) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.items != nil {
-		if err := r.items.Close(); err != nil && r.itemErr == nil {
+		var err error
+		if file, ok := r.items.(*os.File); ok && r.owner != nil {
+			err = statefs.RestoreItems(r.owner, file)
+		}
+		if err = errors.Join(err, r.items.Close()); err != nil && r.itemErr == nil {
 			r.itemErr = err
 		}
 		r.items = nil

@@ -134,6 +134,7 @@ func (r *run) start(do work, group *sync.WaitGroup, ended, stopped, changed func
 	}
 	r.done = make(chan struct{})
 	r.report.run, r.report.step = r.number, r.step.name()
+	r.report.owner = r.owner
 	r.report.openItems = func() (io.WriteCloser, error) { return r.appendItems() }
 	r.progress.write = func(p statefs.Progress) error {
 		if r.optional {

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
+	"path/filepath"
 )
 
 // itemsSuffix ends the name of every file of item results.
@@ -58,6 +60,23 @@ func (t *Tree) readItemsOf(id ID, name string, each func(line []byte) error) err
 		}
 		line = line[:0]
 	}
+}
+
+// RestoreItems writes open item results under their name again, if a folder, fifo, link, socket or
+// device took it. That goes to corrupt/.
+func RestoreItems(o *Owner, open *os.File) error {
+	if info, err := os.Lstat(open.Name()); err != nil || info.Mode().IsRegular() {
+		return nil //nolint:nilerr // item results that a person removed stay removed
+	}
+	f, err := o.appendTo(open.Name(), os.O_RDWR)
+	if err != nil {
+		return fmt.Errorf("write the item results %s again: %w", filepath.Base(open.Name()), err)
+	}
+	_, err = io.Copy(f, io.NewSectionReader(open, 0, math.MaxInt64))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write the item results %s again: %w", filepath.Base(open.Name()), err)
+	}
+	return nil
 }
 
 // repairItems removes an incomplete last line that a crash left, so that the next line does not

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -379,6 +381,56 @@ run: [sh, -c, 'exit 3']
 			t.Errorf("%s: %d %s", kind, status, body)
 		}
 		s.wait("it was moved to corrupt/", s.kept(filepath.Base(file)))
+	}
+}
+
+// TestWrongItemFileDuringARun replaces the item results of a running operation by each kind of invalid file. The file
+// goes to corrupt/ with one line in the log, and the run ends with all of its results.
+func TestWrongItemFileDuringARun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, filepath.Join(t.TempDir(), "storage"))
+	gate := filepath.Join(t.TempDir(), "gate")
+	must(t, unix.Mkfifo(gate, 0o600))
+	must(t, os.WriteFile(filepath.Join(r.jobs, "gated.yaml"), []byte(`
+group: w
+name: gated
+unique: {on_hit: off}
+items: {range: [1, 2]}
+run: [sh, -c, '[ "$1" = 1 ] || read -r line <`+gate+`', sh, "${item}"]
+`), 0o600))
+	s := &wrongSite{yard: &yard{t: t, dir: r.dir}, ids: make(map[string]statefs.ID), daemon: r.start()}
+	defer s.daemon.kill()
+	var err error
+	s.tree, err = statefs.Open(r.dir, statefs.Options{Durability: statefs.Process})
+	must(t, err)
+	defer func() { must(t, s.tree.Close()) }()
+	results := func(file string, want int) outcome {
+		return func() error {
+			if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() { // reading a device may have no end
+				return fmt.Errorf("%s is no regular file: %w", file, err)
+			}
+			data, err := os.ReadFile(file)
+			if got := strings.Count(string(data), "\n"); err != nil || got != want {
+				return fmt.Errorf("%d item results, want %d: %w", got, want, err)
+			}
+			return nil
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(strangeFiles)) {
+		s.begin(kind, "gated", "{}", statefs.Running)
+		file := s.tree.ItemsPath(s.ids[kind])
+		s.wait("the first item has its result", results(file, 1))
+		must(t, errors.Join(os.Remove(file), strangeFiles[kind](s.yard, file)))
+		must(t, os.WriteFile(gate, []byte("go on\n"), 0o600)) // blocks until the second item reads
+		if footer, err := s.daemon.Wait(t.Context(), s.ids[kind]); err != nil || footer.Result != statefs.Success {
+			t.Errorf("%s: it ended with %+v, %v", kind, footer, err)
+		}
+		if err := errors.Join(results(file, 2)(), s.kept(filepath.Base(file))()); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if lines := strings.Count(s.daemon.stderr.String(), filepath.Base(file)); lines != 1 {
+			t.Errorf("%s: %d lines in the log name the file, want 1", kind, lines)
+		}
 	}
 }
 
