@@ -26,7 +26,7 @@ var privateWordsLeft = map[string]int{
 	"bench":                  1,
 	"catalog":                1,
 	"cli":                    1,
-	"control":                9,
+	"control":                8,
 	"daemon":                 5,
 	"daemon/breaker":         1,
 	"daemon/events":          3,

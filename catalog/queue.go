@@ -21,7 +21,7 @@ func LaneName(name string) bool { return statefs.ValidLane(name) }
 func LimitName(name string) bool { return limitName.MatchString(name) }
 
 // MaxPriority is the highest priority; the lowest is -MaxPriority.
-const MaxPriority = 1_000_000
+const MaxPriority = statefs.MaxPriority
 
 // MaxKey is the length of the longest key, in bytes.
 const MaxKey = 512

@@ -21,21 +21,19 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// actions are the bulk actions, controlActions the actions on one operation that GET /{group}/control offers.
-// Set is missing: its values do not fit into a query.
+// controlActions are the actions of GET /{group}/control, bulkActions those of POST /api/v1/bulk.
 var (
-	actions        = []string{string(statefs.Pause), string(statefs.Resume), string(statefs.Cancel), string(statefs.Retry)}
-	controlActions = append(slices.Clone(actions), string(statefs.Skip), string(statefs.Approve), string(statefs.Reject))
+	controlActions = actionNames(func(spec *statefs.ActionSpec) bool { return spec.Control })
+	bulkActions    = actionNames(func(spec *statefs.ActionSpec) bool { return spec.Bulk })
 )
 
-// isStepAction reports whether an action concerns a step.
-func isStepAction(action string) bool {
-	switch statefs.Action(action) {
-	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject:
-		return true
-	case statefs.Pause, statefs.Resume, statefs.Cancel, statefs.ForceCancel, statefs.Prioritize:
+func actionNames(matches func(*statefs.ActionSpec) bool) (names []string) {
+	for _, spec := range statefs.ActionSpecs() {
+		if matches(spec) {
+			names = append(names, string(spec.Action))
+		}
 	}
-	return false
+	return names
 }
 
 // actionReply is the answer to a request.
@@ -152,11 +150,9 @@ func (s *Server) alreadyEnded(id statefs.ID) error {
 }
 
 func newActionReply(id statefs.ID, action string) actionReply {
-	title := statefs.Action(action).Label()
-	title = strings.ToUpper(title[:1]) + title[1:]
 	return actionReply{
 		Success: true, ID: id, Action: action,
-		Message: title + " requested for operation '" + id.String() + "'",
+		Message: statefs.Action(action).Title() + " requested for operation '" + id.String() + "'",
 	}
 }
 
@@ -199,10 +195,9 @@ func (s *Server) readControl(w *responseWriter, r *http.Request, p httprouter.Pa
 		return nil, refuse(http.StatusBadRequest, "Invalid operation ID: %s", err).with("parameter", "id")
 	}
 	known := []string{"id", "action", "strict"}
-	if c.action == string(statefs.Cancel) {
+	if spec := statefs.Action(c.action).Spec(); spec.Force != "" {
 		known = append(known, "force")
-	}
-	if isStepAction(c.action) {
+	} else if spec.OnStep {
 		known = append(known, "step", "reason", "by")
 	}
 	return c, allowParameters(c.values, known...)
@@ -255,7 +250,7 @@ func (s *Server) control(w *responseWriter, r *http.Request, p httprouter.Params
 // controlsStep reports whether an action concerns a step; a retry may also be of an operation without steps.
 func (s *Server) controlsStep(id statefs.ID, action string, values url.Values) (bool, error) {
 	if action != string(statefs.Retry) || values.Has("step") || values.Has("reason") || values.Has("by") {
-		return isStepAction(action), nil
+		return statefs.Action(action).Spec().OnStep, nil
 	}
 	rec, err := s.tree.ReadRecord(id)
 	if errors.Is(err, fs.ErrNotExist) || isUnreadable(err) {
@@ -282,19 +277,23 @@ func actionOptions(ask statefs.Action, values url.Values) (_ statefs.Action, str
 	if err != nil {
 		return ask, false, err
 	}
-	if force && ask == statefs.Cancel {
-		ask = statefs.ForceCancel
+	if other := ask.Spec().Force; force && other != "" {
+		ask = other
 	}
 	strict, err = boolean(values, "strict")
 	return ask, strict, err
 }
 
-// requestAction is POST /api/v1/operations/{id}/{pause,resume,cancel}, and retry of a live operation without steps.
+// requestAction is POST /api/v1/operations/{id}/{action} for actions that concern no step, and retry of a live
+// operation without steps.
 func (s *Server) requestAction(w *responseWriter, r *http.Request, p httprouter.Params) error {
 	ask := statefs.Action(path.Base(r.URL.Path))
 	known := []string{"wait", "strict"}
-	if ask == statefs.Cancel {
+	if ask.Spec().Force != "" {
 		known = append(known, "force")
+	}
+	for _, param := range ask.Spec().Params {
+		known = append(known, param.Name)
 	}
 	id, values, err := idAndQuery(r, p, known...)
 	if err != nil {
@@ -308,17 +307,45 @@ func (s *Server) requestAction(w *responseWriter, r *http.Request, p httprouter.
 	if err != nil {
 		return err
 	}
-	f := s.hub.follow(id, viewEnd)
-	defer f.close()
-	q, err := s.newActionRequest(id, ask, wait)
+	params, args, err := actionParams(ask, values)
 	if err != nil {
 		return err
 	}
-	out, err := s.writeRequest(r.Context(), id, ask, nil, strict)
+	f := s.hub.follow(id, viewEnd)
+	defer f.close()
+	q, err := s.newOutcome(id, ask, wait)
+	if err != nil {
+		return err
+	}
+	q.Params = params
+	out, err := s.writeRequest(r.Context(), id, ask, args, strict)
 	if err != nil {
 		return err
 	}
 	return s.sendActionReply(w, r, f, q, out, wait)
+}
+
+// actionParams parses the parameters of an action. It returns them also as the arguments of the request file, nil if
+// none is given.
+func actionParams(ask statefs.Action, values url.Values) (params map[string]int, args json.RawMessage, err error) {
+	params = make(map[string]int)
+	for _, param := range ask.Spec().Params {
+		if !values.Has(param.Name) {
+			continue
+		}
+		text := values.Get(param.Name)
+		n, err := strconv.Atoi(text)
+		if err != nil || n < -param.Most || n > param.Most {
+			return nil, nil, refuse(http.StatusBadRequest,
+				"Invalid parameter '%s': '%s' is not a whole number from %d to %d", param.Name, printable(text, 32),
+				-param.Most, param.Most).with("parameter", param.Name)
+		}
+		params[param.Name] = n
+	}
+	if len(params) > 0 {
+		args, err = json.Marshal(params)
+	}
+	return params, args, err
 }
 
 // maxWait bounds the parameter wait.

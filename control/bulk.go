@@ -27,12 +27,6 @@ const (
 	bulkSample = 20
 )
 
-// bulkDelete is the only action that is not a request.
-const bulkDelete = "delete"
-
-// bulkActions are the actions of POST /api/v1/bulk.
-var bulkActions = append(slices.Clone(actions), bulkDelete)
-
 // bulkFilters are the list parameters that filter.
 var bulkFilters = func() (names []string) {
 	for _, p := range listParameters {
@@ -242,10 +236,7 @@ func narrowToAction(q *history.Query, action string) {
 		if len(wanted) > 0 && !slices.Contains(wanted, state) {
 			continue
 		}
-		switch {
-		case action == bulkDelete && state.Terminal(),
-			action != bulkDelete && state.Live() && statefs.Action(action).AppliesIn(state),
-			action == string(statefs.Retry) && state.Terminal():
+		if ask := statefs.Action(action); ask.AppliesIn(state) || ask.Spec().OnEnded && state.Terminal() {
 			q.Statuses = append(q.Statuses, state)
 		}
 	}
@@ -259,7 +250,7 @@ func narrowToAction(q *history.Query, action string) {
 func (s *Server) bulkAction(r *http.Request, action string) func(context.Context, statefs.ID) error {
 	return func(ctx context.Context, id statefs.ID) error {
 		switch action {
-		case bulkDelete:
+		case string(statefs.Delete):
 			if err := s.status.Delete(ctx, id); err != nil {
 				return s.retentionError(id, err)
 			}

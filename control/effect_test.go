@@ -3,8 +3,6 @@ package control
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -188,22 +186,6 @@ func TestStepActionEffects(t *testing.T) {
 	a = gate.await(statefs.Reject, "", "{}")
 	gate.goes(statefs.WaitingApproval, statefs.CauseApprove) // by an earlier approve
 	a.drop(statefs.Queued, false)
-}
-
-// Every effect that can be waited for is described, in the documentation too.
-func TestEffectsAreDocumented(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../docs/http-control.md")
-	must(t, err)
-	for _, ask := range statefs.Actions() {
-		e, ok := effects[ask]
-		if !ok || e.what == "" || e.occurred == nil {
-			t.Errorf("nobody says what counts as the effect of %s", ask)
-		}
-		if row := fmt.Sprintf("| `%s` | %s |", ask, e.what); !strings.Contains(string(page), row) {
-			t.Errorf("docs/http-control.md does not have the row\n%s", row)
-		}
-	}
 }
 
 // Every change of an operation accepts wait, and refuses an invalid one.

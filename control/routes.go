@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/julienschmidt/httprouter"
+
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // handler answers one request. An error becomes a problem through refusalOf, so a handler that has written something
@@ -79,10 +81,27 @@ var (
 		name: "wait", kind: "string",
 		summary: "answer when it took effect, at most after this time (5s, 1m); without it at once",
 	}
-	// noWaitOf is for routes that always answer when the change has taken effect.
-	noWaitOf = parameter{
-		name: "wait", kind: "string",
-		summary: "taken as everywhere; it is answered when it took effect, whether this is given or not",
+	stepOf = parameter{
+		name: "step", kind: "string",
+		summary: "the step that is meant; the one at which the operation stands when not given",
+	}
+	retryParameters = []parameter{
+		{name: "step", kind: "string", summary: "go back to this step: it and all that need it are done again"},
+		{
+			name: "failed_items", kind: "boolean",
+			summary: "of an ended one: do only the items that failed, and nothing that was never begun",
+		},
+		{
+			name: "wait", kind: "string",
+			summary: "of a live one: answer when it took effect, at most after this time (5s, 1m); without it at once. The new operation of an ended one is there when it is answered",
+		},
+	}
+	pinParameters = []parameter{
+		{name: "pinned", kind: "boolean", summary: "false ends it; true when not given"},
+		{
+			name: "wait", kind: "string",
+			summary: "taken as everywhere; it is answered when it took effect, whether this is given or not",
+		},
 	}
 	streamed = []routeResponse{
 		{200, mediaSSE, "The stream; the header X-Jobdir-Operation has the ID"},
@@ -106,7 +125,7 @@ var (
 // table returns every route of the server. The rows whose path begins with :group share one handler in the router,
 // which does not allow a wildcard next to a fixed segment; that handler separates control and operations from jobs.
 func (s *Server) table() []route {
-	return slices.Concat(s.fixedRoutes(), s.stepActionRoutes(), s.lanesRoutes(), s.outboxRoutes(),
+	return slices.Concat(s.fixedRoutes(), s.actionRoutes(), s.lanesRoutes(), s.outboxRoutes(),
 		s.uiRoutes(), s.groupRoutes())
 }
 
@@ -204,17 +223,6 @@ func (s *Server) fixedRoutes() []route {
 			},
 		},
 		{
-			method: "DELETE", path: "/api/v1/operations/:id", handle: s.remove,
-			summary: "Delete an operation that has ended, with its log and its files",
-			answers: []routeResponse{{204, mediaJSON, "It is gone"}},
-		},
-		{
-			method: "POST", path: "/api/v1/operations/:id/pin", handle: s.pin,
-			summary: "Keep an operation from being pruned and deleted, or end that",
-			query:   []parameter{{name: "pinned", kind: "boolean", summary: "false ends it; true when not given"}, noWaitOf},
-			answers: []routeResponse{{200, mediaJSON, "Done"}},
-		},
-		{
 			method: "POST", path: "/api/v1/prune", handle: s.prune, summary: "Delete what the retention does not keep",
 			query:   []parameter{{name: "dry_run", kind: "boolean", summary: "only say what would be deleted"}},
 			answers: []routeResponse{{200, mediaJSON, "What was deleted, the first thousand of it by name"}},
@@ -257,47 +265,6 @@ func (s *Server) fixedRoutes() []route {
 			answers: []routeResponse{{200, mediaFile, "The file"}, {206, mediaFile, "A part of it"}},
 		},
 		{
-			method: "POST", path: "/api/v1/operations/:id/pause", handle: s.requestAction, summary: "Pause an operation",
-			query: []parameter{waitOf, strictOf}, answers: requested,
-		},
-		{
-			method: "POST", path: "/api/v1/operations/:id/resume", handle: s.requestAction, summary: "Resume an operation",
-			query: []parameter{waitOf, strictOf}, answers: requested,
-		},
-		{
-			method: "POST", path: "/api/v1/operations/:id/cancel", handle: s.requestAction, summary: "Cancel an operation",
-			query: []parameter{waitOf, strictOf, forceOf}, answers: requested,
-		},
-		{
-			method: "POST", path: "/api/v1/operations/:id/prioritize", handle: s.prioritize,
-			summary: "Change the place of a waiting operation in its lane",
-			query: []parameter{{
-				name: "priority", kind: "integer",
-				summary: "higher ones start first; without it the operation goes before all others of its lane",
-			}, waitOf, strictOf},
-			answers: requested,
-		},
-		{
-			method: "POST", path: "/api/v1/operations/:id/retry", handle: s.retry,
-			summary: "Start an operation again: a live one that waits for a person, or a new one that inherits what an ended one finished",
-			query: []parameter{
-				{name: "step", kind: "string", summary: "go back to this step: it and all that need it are done again"},
-				{
-					name: "failed_items", kind: "boolean",
-					summary: "of an ended one: do only the items that failed, and nothing that was never begun",
-				},
-				{
-					name: "wait", kind: "string",
-					summary: "of a live one: answer when it took effect, at most after this time (5s, 1m); without it at once. The new operation of an ended one is there when it is answered",
-				},
-			},
-			body: stepActionBody,
-			answers: append([]routeResponse{
-				{201, mediaJSON, "The new operation; Location has its address"},
-				{409, problemType, "There is nothing to do again, or nothing that a retry changes"},
-			}, requested...),
-		},
-		{
 			method: "POST", path: "/api/v1/bulk", handle: s.bulk,
 			summary: "Pause, resume, cancel, retry or delete chosen operations, or all that match a filter, a thousand at a time",
 			body:    "action, filter (an object of the parameters of a list) or ids (a list of at most a thousand), dry_run, and next of the answer before",
@@ -333,6 +300,46 @@ func (s *Server) fixedRoutes() []route {
 			answers: []routeResponse{{200, mediaJSON, "What was found, and what was done with it"}},
 		},
 	}
+}
+
+// actionRoutes returns the routes of all actions on an operation, from the table of actions.
+func (s *Server) actionRoutes() (rows []route) {
+	for _, spec := range statefs.ActionSpecs() {
+		row := route{
+			method: "POST", path: "/api/v1/operations/:id/" + string(spec.Action), summary: spec.Endpoint,
+			query: []parameter{waitOf, strictOf}, handle: s.requestAction, answers: requested,
+		}
+		switch {
+		case spec.Endpoint == "":
+			continue // a parameter of another action makes it
+		case spec.Action == statefs.Retry:
+			row.handle, row.query, row.body = s.retry, retryParameters, stepActionBody
+			row.answers = append([]routeResponse{
+				{201, mediaJSON, "The new operation; Location has its address"},
+				{409, problemType, "There is nothing to do again, or nothing that a retry changes"},
+			}, requested...)
+		case spec.Action == statefs.Delete:
+			row.method, row.path, row.handle, row.query = "DELETE", "/api/v1/operations/:id", s.remove, nil
+			row.answers = []routeResponse{{204, mediaJSON, "It is gone"}}
+		case spec.Action == statefs.Pin:
+			row.handle, row.query, row.answers = s.pin, pinParameters, []routeResponse{{200, mediaJSON, "Done"}}
+		case spec.OnStep:
+			row.handle, row.query, row.body = s.stepAction, []parameter{stepOf, waitOf}, stepActionBody
+			row.answers = append([]routeResponse{{409, problemType, "The operation is in a state that has no use for it"}},
+				requested...)
+		}
+		if spec.Action == statefs.Set {
+			row.body = `{"values": {"params.path": "/srv/a", "steps.split.outputs.count": 3}, "reason": "why", "by": "anna"}`
+		}
+		for _, param := range slices.Backward(spec.Params) {
+			row.query = append([]parameter{{name: param.Name, kind: "integer", summary: param.About}}, row.query...)
+		}
+		if spec.Force != "" {
+			row.query = append(row.query, forceOf)
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 func (s *Server) groupRoutes() []route {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"time"
 
 	"github.com/julienschmidt/httprouter"
 
@@ -38,7 +37,7 @@ func (s *Server) stepAction(w *responseWriter, r *http.Request, p httprouter.Par
 	if err != nil {
 		return err
 	}
-	return s.sendActionReply(w, r, f, &actionRequest{action: ask, before: before}, out, wait)
+	return s.sendActionReply(w, r, f, statefs.Outcome{Action: ask, Before: before}, out, wait)
 }
 
 // argsFrom returns the arguments of a request: the body, and the step that the URL may name. The requester is the owner
@@ -147,41 +146,5 @@ func (s *Server) stepActionError(err error, id statefs.ID, state statefs.State) 
 	return refuse(http.StatusConflict, "%s", text).with("id", id).with("state", state)
 }
 
-// lastActionAt returns when a request of a kind was last carried out.
-func lastActionAt(rec *statefs.Record, ask statefs.Action) (at time.Time) {
-	if rec == nil {
-		return at
-	}
-	for i := range rec.ActionRecords {
-		if a := &rec.ActionRecords[i]; a.Action == string(ask) && a.At.After(at) {
-			at = a.At
-		}
-	}
-	return at
-}
-
 // stepActionBody is the documented body of a request about a step.
 const stepActionBody = `{"step": "split", "reason": "why", "by": "anna"}, all of which may be left out`
-
-// stepActionRoutes are the routes of requests about a step.
-func (s *Server) stepActionRoutes() []route {
-	stepOf := parameter{
-		name: "step", kind: "string",
-		summary: "the step that is meant; the one at which the operation stands when not given",
-	}
-	row := func(ask statefs.Action, summary, body string) route {
-		return route{
-			method: "POST", path: "/api/v1/operations/:id/" + string(ask), handle: s.stepAction, summary: summary,
-			query: []parameter{stepOf, waitOf}, body: body,
-			answers: append([]routeResponse{{409, problemType, "The operation is in a state that has no use for it"}},
-				requested...),
-		}
-	}
-	return []route{
-		row(statefs.Skip, "Go on without a step that has failed, or waits for an approval", stepActionBody),
-		row(statefs.Set, "Correct parameters, or outputs of steps, for the next try",
-			`{"values": {"params.path": "/srv/a", "steps.split.outputs.count": 3}, "reason": "why", "by": "anna"}`),
-		row(statefs.Approve, "Let an operation go on that waits for an approval", stepActionBody),
-		row(statefs.Reject, "End an operation that waits for an approval", stepActionBody),
-	}
-}

@@ -36,12 +36,21 @@ var (
 	itemBegins = regexp.MustCompile(`^\[ [0-9]+ / [0-9]+ \] Processing '`)
 	// ownLine matches the other lines that the daemon may write into a log while a command runs.
 	ownLine = regexp.MustCompile(`^== step [0-9]+ / [0-9]+ |^  (` +
-		`(Pause|Resume|Cancel|Prioritize|Retry|Skip|Set|Approve|Reject) (requested|refused)\b.*[.]$|` +
+		`(` + requestTitles() + `) (requested|refused)\b.*[.]$|` +
 		`(Retry of|Back to) step .* requested|Step .* is (skipped|approved|rejected)|(Params|Steps)\..* set\b.*[.]$|` +
 		`Goes on after [0-9]+ finished |Optional step .* failed: |'.*' is no regular file)`)
 	// escapes matches terminal escape sequences: cursor movements, colours, window titles.
 	escapes = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?)")
 )
+
+// requestTitles matches the first words of the lines about requests.
+func requestTitles() string {
+	var titles []string
+	for _, ask := range statefs.Actions() {
+		titles = append(titles, ask.Title())
+	}
+	return strings.Join(titles, "|")
+}
 
 // lastLine returns the last non-empty line of the run's command, "" if there is none.
 func (r *run) lastLine() string {

@@ -7,7 +7,7 @@ import "github.com/jobdir/jobdir/statefs"
 // opened before it.
 const namesFromListing = statefs.AllNames + 1
 
-// observe returns which names of an operation exist. Of the seventeen possible names, most
+// observe returns which names of an operation exist. Of all possible names, most
 // reconciles need only one or two: the names that the watch reported, and the names that the
 // previous reconcile left. That is enough because a name appears only with an event. All names are
 // checked after lost events, if the result is not the expected one, and for IDs that could not be

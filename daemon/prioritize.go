@@ -4,24 +4,23 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // prioritize changes the priority of an operation. The record with the new priority is written
 // before the request is dropped, so the priority survives a crash. An operation that is not waiting
 // uses it the next time it waits.
-func (d *Daemon) prioritize(op *operation, r *request) {
-	if !statefs.Prioritize.AppliesIn(op.state) {
+func (d *Daemon) prioritize(op *operation, r *request) error {
+	if !r.Action.AppliesIn(op.state) {
 		d.ignoreRequest(op, r)
-		return
+		return nil
 	}
 	priority, err := d.requestedPriority(op, r)
 	if err != nil {
 		d.logLine(op, "  Prioritize requested: "+err.Error()+"; nothing is changed.")
 		d.logger.Warn("request ignored", "id", op.id(), "request", r.Action, "error", err)
 		op.doneRequests = append(op.doneRequests, r.TakenRequest)
-		return
+		return nil
 	}
 	if priority != op.rec.Priority {
 		d.logLine(op, fmt.Sprintf("  Prioritize requested: its priority is now %d.", priority))
@@ -32,13 +31,14 @@ func (d *Daemon) prioritize(op *operation, r *request) {
 		}
 	}
 	op.doneRequests = append(op.doneRequests, r.TakenRequest)
+	return nil
 }
 
 // requestedPriority returns the priority given in the request. A request without arguments gets the
 // priority that puts the operation first in its lane.
 func (d *Daemon) requestedPriority(op *operation, r *request) (int, error) {
 	if len(r.At.Args) == 0 {
-		return min(d.admission.frontPriority(op), catalog.MaxPriority), nil
+		return min(d.admission.frontPriority(op), statefs.MaxPriority), nil
 	}
 	var args struct {
 		Priority *int `json:"priority"`
@@ -46,8 +46,8 @@ func (d *Daemon) requestedPriority(op *operation, r *request) (int, error) {
 	if err := json.Unmarshal(r.At.Args, &args); err != nil || args.Priority == nil {
 		return 0, fmt.Errorf(`want {"priority": 5}, or nothing for the first place, and not %q`, printable(string(r.At.Args)))
 	}
-	if p := *args.Priority; p < -catalog.MaxPriority || p > catalog.MaxPriority {
-		return 0, fmt.Errorf("priority %d is not from %d to %d", p, -catalog.MaxPriority, catalog.MaxPriority)
+	if p := *args.Priority; p < -statefs.MaxPriority || p > statefs.MaxPriority {
+		return 0, fmt.Errorf("priority %d is not from %d to %d", p, -statefs.MaxPriority, statefs.MaxPriority)
 	}
 	return *args.Priority, nil
 }

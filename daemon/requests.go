@@ -26,7 +26,18 @@ func resumeLine(cause statefs.Cause) string {
 
 // lineNoEffect is the line for a request that changes nothing.
 func lineNoEffect(ask statefs.Action, state statefs.State) string {
-	return fmt.Sprintf("  %s requested while %s: nothing to do.", capitalize(ask.Label()), state)
+	return fmt.Sprintf("  %s requested while %s: nothing to do.", ask.Title(), state)
+}
+
+// requestHandlers carry out the requests. Requests about a step, of operations with steps, have
+// handlers of their own. A request without a handler changes nothing.
+var requestHandlers = map[statefs.Action]func(*Daemon, *operation, *request) error{
+	statefs.Pause:       (*Daemon).pause,
+	statefs.Resume:      (*Daemon).resume,
+	statefs.Cancel:      (*Daemon).cancel,
+	statefs.ForceCancel: (*Daemon).cancel,
+	statefs.Prioritize:  (*Daemon).prioritize,
+	statefs.Retry:       (*Daemon).retry,
 }
 
 // handleRequests takes the request files and acts on them: cancels first, the others in the order
@@ -50,7 +61,7 @@ func (d *Daemon) handleRequests(op *operation, asks []statefs.Action) error {
 // out. It returns only errors that go away by themselves (resource exhausted).
 func (d *Daemon) takeRequests(op *operation, asks []statefs.Action) error {
 	for _, ask := range asks {
-		if len(op.rec.Steps) > 0 && statefs.AcceptsArgs(ask) {
+		if len(op.rec.Steps) > 0 && ask.Spec().OnStep {
 			if wait := d.owner.RequestSettleDelay(op.id(), ask, quietPeriod); wait > 0 {
 				d.reconcileQueue.enqueueAfter(op.id(), wait)
 				continue
@@ -93,19 +104,11 @@ func (d *Daemon) handleRequest(op *operation, r *request) error {
 		return d.forceCancel(op, r)
 	case op.cancelling != nil || !d.manages(op.id()):
 		return d.drop(r.TakenRequest) // a cancel beats all others; an ended operation has a sealed log
-	case r.Action == statefs.Pause:
-		return d.pause(op, r)
-	case r.Action == statefs.Resume:
-		return d.resume(op, r)
-	case r.Action.Cancels():
-		return d.cancel(op, r)
-	case r.Action == statefs.Prioritize:
-		d.prioritize(op, r)
-		return nil
-	case len(op.rec.Steps) > 0:
+	case len(op.rec.Steps) > 0 && r.Action.Spec().OnStep:
 		return d.handleStepRequest(op, r)
-	case r.Action == statefs.Retry:
-		return d.retry(op, r)
+	}
+	if handle := requestHandlers[r.Action]; handle != nil {
+		return handle(d, op, r)
 	}
 	d.ignoreRequest(op, r)
 	return nil

@@ -24,9 +24,18 @@ type stepAction struct {
 	optional bool                // target is an optional step, so the operation itself changes no state
 }
 
+// stepRequestHandlers carry out the requests about a step, after [acts.Check].
+var stepRequestHandlers = map[statefs.Action]func(*Daemon, *operation, *stepAction) error{
+	statefs.Retry:   (*Daemon).retryStep,
+	statefs.Skip:    (*Daemon).skipStep,
+	statefs.Set:     (*Daemon).setValues,
+	statefs.Approve: (*Daemon).approve,
+	statefs.Reject:  (*Daemon).reject,
+}
+
 // refuse writes to the log of an operation why a request is refused.
 func (d *Daemon) refuse(op *operation, ask statefs.Action, why error) {
-	d.logLine(op, fmt.Sprintf("  %s refused: %s.", capitalize(string(ask)),
+	d.logLine(op, fmt.Sprintf("  %s refused: %s.", ask.Title(),
 		strings.TrimSuffix(printable(why.Error()), ".")))
 	d.logger.Info("request refused", "id", op.id(), "request", ask, "why", why)
 }
@@ -59,21 +68,7 @@ func (d *Daemon) handleStepRequest(op *operation, r *request) error {
 	if at := steps.Find(op.rec.Steps, a.target); at != nil {
 		a.optional = at.Optional && r.Action != statefs.Set
 	}
-	switch r.Action {
-	case statefs.Retry:
-		return d.retryStep(op, a)
-	case statefs.Skip:
-		return d.skipStep(op, a)
-	case statefs.Set:
-		return d.setValues(op, a)
-	case statefs.Approve:
-		return d.approve(op, a)
-	case statefs.Reject:
-		return d.reject(op, a)
-	case statefs.Pause, statefs.Resume, statefs.Cancel, statefs.ForceCancel, statefs.Prioritize:
-	}
-	d.ignoreRequest(op, r)
-	return nil
+	return stepRequestHandlers[r.Action](d, op, a)
 }
 
 // alreadyApplied reports whether the record shows that a request has taken effect: a crash came

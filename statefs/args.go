@@ -199,12 +199,15 @@ func (r *Record) EffectiveParams() (json.RawMessage, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-// unblockingActions are the requests that end a wait for a person.
-var unblockingActions = []Action{Retry, Skip, Approve, Reject, Cancel, ForceCancel}
-
 // UnblockRequested reports whether a request that ends the wait for a person is pending or being
 // carried out.
-func (t *Tree) UnblockRequested(id ID) bool { return t.RequestPending(id, unblockingActions...) }
+func (t *Tree) UnblockRequested(id ID) bool {
+	return slices.ContainsFunc(requests[:], func(spec *ActionSpec) bool {
+		return spec.unblocks() && t.RequestPending(id, spec.Action)
+	})
+}
+
+func (s *ActionSpec) unblocks() bool { return s.moves(FailedManual) || s.moves(WaitingApproval) }
 
 // RequestPending reports whether one of these requests is pending or being carried out.
 func (t *Tree) RequestPending(id ID, asks ...Action) bool {
@@ -231,7 +234,7 @@ func (t *Tree) Requested(id ID, ask Action) bool {
 // HasTakenRequest reports whether the daemon is carrying out a request of an operation: its file is
 // in taken/.
 func (t *Tree) HasTakenRequest(id ID) bool {
-	return slices.ContainsFunc(actions, func(ask Action) bool { return t.isTaken(id, ask) })
+	return slices.ContainsFunc(Actions(), func(ask Action) bool { return t.isTaken(id, ask) })
 }
 
 // Cancelling returns the cancel requests of an operation that the daemon is carrying out. A cancel

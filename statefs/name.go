@@ -19,13 +19,13 @@ type NameSet uint32
 
 const (
 	// AllNames is every marker and every request.
-	AllNames   NameSet = 1<<18 - 1
-	allMarkers NameSet = 1<<8 - 1
+	AllNames   NameSet = 1<<(len(liveStates)+len(requests)) - 1
+	allMarkers NameSet = 1<<len(liveStates) - 1
 )
 
 // MarkerBit returns the set of one marker.
 func MarkerBit(state State) NameSet {
-	if i := slices.Index(liveStates, state); i >= 0 {
+	if i := slices.Index(liveStates[:], state); i >= 0 {
 		return 1 << i
 	}
 	return AllNames
@@ -37,7 +37,7 @@ func (n Name) Bit() NameSet {
 	if n.State != "" {
 		return MarkerBit(n.State)
 	}
-	if i := slices.Index(actions, n.Action); i >= 0 {
+	if i := n.Action.index(); i >= 0 {
 		return 1 << (len(liveStates) + i)
 	}
 	return AllNames
@@ -67,10 +67,8 @@ func ParseName(name string) (Name, bool) {
 		return Name{ID: id, State: State(suffix)}, true
 	}
 	if ask, ok := strings.CutSuffix(suffix, requestSuffix); ok {
-		for _, known := range actions {
-			if Action(ask) == known {
-				return Name{ID: id, Action: known}, true
-			}
+		if i := Action(ask).index(); i >= 0 {
+			return Name{ID: id, Action: requests[i].Action}, true
 		}
 	}
 	return Name{ID: id}, true

@@ -51,17 +51,17 @@ func (t *Tree) Observe(id ID, names NameSet) (Observation, error) {
 				sight.Irregular = append(sight.Irregular, name)
 			}
 		}
-		for i, ask := range actions {
+		for i, spec := range requests {
 			if names&(1<<(len(liveStates)+i)) == 0 {
 				continue
 			}
-			name := RequestName(id, ask)
+			name := RequestName(id, spec.Action)
 			regular, exists, _, err := statAt(fd, name)
 			switch {
 			case err != nil:
 				return err
 			case regular:
-				sight.Requests = append(sight.Requests, ask)
+				sight.Requests = append(sight.Requests, spec.Action)
 			case exists:
 				sight.Irregular = append(sight.Irregular, name)
 			}

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path"
 	"path/filepath"
-	"slices"
+	"strconv"
+	"syscall"
+	"time"
 )
 
 // ErrNotLive is wrapped when an operation is not found or already finished.
@@ -42,7 +45,7 @@ func (e *BlockedError) Error() string {
 // daemon sees it as new. args is nil or one JSON object. The error wraps ErrNotLive if the
 // operation has no marker, and is a *BlockedError if a folder has the name of the file.
 func (t *Tree) Request(_ context.Context, id ID, ask Action, args json.RawMessage) error {
-	if !slices.Contains(actions, ask) {
+	if ask.index() < 0 {
 		return fmt.Errorf("request %q of %s: there is no such request", shorten(string(ask)), id)
 	}
 	args, err := compactObject(args)
@@ -116,14 +119,14 @@ func (t *Tree) writeRequest(id ID, ask Action, args json.RawMessage) error {
 	if before == nil {
 		return nil
 	}
-	return t.removeOpposite(RequestName(id, oppositeAction[ask]), before)
+	return t.removeOpposite(RequestName(id, ask.Spec().Opposite), before)
 }
 
 // oppositeRequest returns the pending request that a new one replaces, nil if there is none. Only a
 // regular file is a request; a folder with that name is not touched.
 func (t *Tree) oppositeRequest(id ID, ask Action) (fs.FileInfo, error) {
-	other, ok := oppositeAction[ask]
-	if !ok {
+	other := ask.Spec().Opposite
+	if other == "" {
 		return nil, nil
 	}
 	info, err := t.jobs.Lstat(RequestName(id, other))
@@ -182,7 +185,7 @@ func (o *Owner) Take(id ID, ask Action) (TakenRequest, bool, error) {
 	name := RequestName(id, ask)
 	stamp, err := o.requestStamp(o.jobs, name)
 	by := ""
-	if AcceptsArgs(ask) {
+	if ask.Spec().OnStep {
 		by = ownerName(o.jobs, name)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -208,12 +211,6 @@ func (o *Owner) Take(id ID, ask Action) (TakenRequest, bool, error) {
 		stamp = stamp.lastRequested(info.ModTime(), o.options.Now())
 	}
 	return TakenRequest{ID: id, Action: ask, At: stamp, By: by, file: name}, true, o.removeTakenLink(name)
-}
-
-// AcceptsArgs reports whether a request can have arguments: the step, the requester and the reason
-// ([Args]).
-func AcceptsArgs(ask Action) bool {
-	return ask == Retry || ask == Skip || ask == Set || ask == Approve || ask == Reject
 }
 
 // removeTakenLink removes a request that is a hard link to the one in taken/: a rename between two
@@ -309,7 +306,7 @@ func (o *Owner) RestoreTaken() (int, error) {
 
 // restoreTaken links one taken request into jobs/. It returns false if a newer request replaces it.
 func (o *Owner) restoreTaken(file string, name Name) (bool, error) {
-	if other, ok := oppositeAction[name.Action]; ok {
+	if other := name.Action.Spec().Opposite; other != "" {
 		newer, err := o.requestStamp(o.jobs, RequestName(name.ID, other))
 		if err == nil {
 			taken, err := o.requestStamp(o.root, path.Join(takenDir, file))
@@ -329,4 +326,41 @@ func (o *Owner) restoreTaken(file string, name Name) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// ownerName returns the name of the user who owns a file, the numeric UID if the user has no name,
+// and "" if the owner is unknown.
+func ownerName(root *os.Root, file string) string {
+	info, err := root.Lstat(file)
+	if err != nil {
+		return ""
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	uid := strconv.FormatUint(uint64(stat.Uid), 10)
+	if known, err := user.LookupId(uid); err == nil {
+		return known.Username
+	}
+	return uid
+}
+
+// RequestSettleDelay returns how long the daemon should wait before it takes a request file without
+// arguments, because its writer may be about to add them. quiet is how long the file must be
+// unchanged; a file with a whole JSON object is settled at once.
+func (t *Tree) RequestSettleDelay(id ID, ask Action, quiet time.Duration) time.Duration {
+	file := RequestName(id, ask)
+	info, err := t.jobs.Lstat(file)
+	if err != nil {
+		return 0
+	}
+	age := t.options.Now().Sub(info.ModTime())
+	if age >= quiet || age < -time.Hour { // the clock was set back
+		return 0
+	}
+	if stamp, err := t.Stamp(file); err != nil || len(stamp.Args) > 0 {
+		return 0
+	}
+	return max(quiet-age, time.Millisecond)
 }

@@ -1,9 +1,6 @@
 package statefs
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // State is the state of an operation. Live states are the suffixes of markers in jobs/; terminal
 // states are recorded in the record only.
@@ -40,21 +37,41 @@ const (
 )
 
 var (
-	liveStates     = []State{Scheduled, Queued, Running, Paused, WaitingApproval, FailedRetryable, FailedManual, Trailing}
+	liveStates = [...]State{
+		Scheduled, Queued, Running, Paused, WaitingApproval, FailedRetryable, FailedManual, Trailing,
+	}
 	terminalStates = []State{Completed, Cancelled, Failed}
 )
 
 // LiveStates returns every state that has a marker, in the order of an operation's life.
-func LiveStates() []State { return slices.Clone(liveStates) }
+func LiveStates() []State { return slices.Clone(liveStates[:]) }
 
 // States returns every state, live ones first.
-func States() []State { return slices.Concat(liveStates, terminalStates) }
+func States() []State { return slices.Concat(liveStates[:], terminalStates) }
 
 // Live reports whether an operation in state s has a marker.
-func (s State) Live() bool { return slices.Contains(liveStates, s) }
+func (s State) Live() bool { return slices.Contains(liveStates[:], s) }
 
 // Terminal reports whether s is an end.
 func (s State) Terminal() bool { return slices.Contains(terminalStates, s) }
+
+// Description returns what state s means, in one sentence for people; "" for text that is no state.
+func (s State) Description() string { return stateDescriptions[s] }
+
+// stateDescriptions are the sentences of docs/states.md.
+var stateDescriptions = map[State]string{
+	Scheduled:       "It waits for its time.",
+	Queued:          "It starts as soon as its lane, limits and key allow.",
+	Running:         "It is at work, or may have had effects: the marker is renamed before the work starts.",
+	Paused:          "A person holds it, with a stopped process or before it started.",
+	WaitingApproval: "It waits at a gate until a person approves or rejects it.",
+	FailedRetryable: "An attempt failed and the next one is due at the time in the record.",
+	FailedManual:    "It waits until a person acts.",
+	Trailing:        "Its main chain is done, and optional steps are still at work or wait for a person.",
+	Completed:       "It went to its end; the result says whether every item did.",
+	Cancelled:       "It was ended by a request, a removed marker or a client.",
+	Failed:          "It ended with an error and is not tried again.",
+}
 
 // Result is the outcome of a finished operation, as in the footer.
 type Result string
@@ -70,38 +87,3 @@ const (
 	// CancelledResult means that the work was ended by a request.
 	CancelledResult Result = "cancelled"
 )
-
-// Action is the kind of a request, such as pause. Its request file is ID.{action}_requested.
-type Action string
-
-// The actions.
-const (
-	Pause  Action = "pause"
-	Resume Action = "resume"
-	Cancel Action = "cancel"
-	// ForceCancel cancels and sends SIGKILL at once, even while an earlier cancel waits for its
-	// grace period.
-	ForceCancel Action = "force_cancel"
-	Retry       Action = "retry"
-	Skip        Action = "skip"
-	Set         Action = "set"
-	Approve     Action = "approve"
-	Reject      Action = "reject"
-	// Prioritize changes the place in the queue: {"priority": N}, or ahead of the whole lane
-	// without arguments.
-	Prioritize Action = "prioritize"
-)
-
-var actions = []Action{Pause, Resume, Cancel, ForceCancel, Retry, Skip, Set, Approve, Reject, Prioritize}
-
-// Actions returns every kind of request.
-func Actions() []Action { return slices.Clone(actions) }
-
-// Label is the name for people: "force cancel".
-func (a Action) Label() string { return strings.ReplaceAll(string(a), "_", " ") }
-
-// Cancels reports whether the action ends the operation, whatever other requests exist.
-func (a Action) Cancels() bool { return a == Cancel || a == ForceCancel }
-
-// oppositeAction is the pending request that a new one replaces: the last request wins.
-var oppositeAction = map[Action]Action{Pause: Resume, Resume: Pause, Approve: Reject, Reject: Approve}

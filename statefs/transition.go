@@ -81,6 +81,38 @@ const (
 	RecordLast Order = "record, no marker"
 )
 
+// Description returns what cause c means, in one sentence for people; "" for text that is no cause.
+func (c Cause) Description() string { return causeDescriptions[c] }
+
+var causeDescriptions = map[Cause]string{
+	CauseSubmit:        "A client submits it.",
+	CauseDue:           "Its time, or the time of its next attempt, has come.",
+	CauseStart:         "The daemon starts a run.",
+	CausePause:         "A client requests a pause.",
+	CauseResume:        "A client requests a resume, and its stopped work is still there.",
+	CauseRelease:       "A client requests a resume, and it has no process to go on with.",
+	CauseCancel:        "A client requests a cancel.",
+	CauseMarkerMissing: "A person removed its marker.",
+	CauseInterrupted:   "The daemon stops and takes the work down with it; this costs no attempt.",
+	CauseRescued:       "A run died with an earlier daemon, or failed in a way that may go well another time, and is replaced by another one.",
+	CauseDone:          "The work ended by itself, with or without failed items.",
+	CauseFailed:        "The work could not be done, and is not tried again.",
+	CauseRetryLater:    "An attempt failed and another one is due later.",
+	CauseNotYet:        "A client requests a resume, and its time has not come yet.",
+	CauseExpired:       "It waited in the queue for too long, or its deadline has passed.",
+	CauseNeedsPerson:   "An attempt failed in a way that only a person can repair.",
+	CauseDependency:    "An operation that it comes after has ended without the required result.",
+	CauseRetry:         "A client requests a retry.",
+	CauseNextStep:      "The next step takes another lane or other limits than the one before.",
+	CauseSkip:          "A client requests to skip the current step.",
+	CauseGate:          "The work reached a gate.",
+	CauseApprove:       "A person approves it at the gate.",
+	CauseReject:        "A person rejects it at the gate.",
+	CauseMainDone:      "The main chain is done while optional steps go on.",
+	CauseAllDone:       "The last optional step has ended.",
+	CauseUnreadable:    "Its record cannot be read, so it is kept for a person.",
+}
+
 // Transition is one row of the table.
 type Transition struct {
 	From  State
@@ -89,7 +121,7 @@ type Transition struct {
 	Order Order
 }
 
-//go:generate go test -count=1 -run TestStatesPage . -update
+//go:generate go test -count=1 -run TestStatesPage|TestRequestsAreDocumented . -update
 
 // transitions is the whole state machine; docs/states.md is generated from it. Any other pair is an
 // error.
@@ -209,27 +241,6 @@ func TransitionFrom(from State, cause Cause) (Transition, error) {
 		return Transition{}, &TransitionError{from, cause}
 	}
 	return row, nil
-}
-
-// AppliesIn reports whether the action can change an operation in a state, judging by the state
-// alone.
-func (a Action) AppliesIn(state State) bool {
-	if a == Prioritize {
-		return state.Live() && state != Running && state != Trailing
-	}
-	for _, cause := range actionCauses[a] {
-		if _, err := Next(state, cause); err == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// actionCauses are the causes that each action can have.
-var actionCauses = map[Action][]Cause{
-	Pause: {CausePause}, Resume: {CauseResume, CauseRelease, CauseNotYet}, Cancel: {CauseCancel},
-	ForceCancel: {CauseCancel}, Retry: {CauseRetry},
-	Skip: {CauseSkip}, Set: {CauseRetry, CauseApprove}, Approve: {CauseApprove}, Reject: {CauseReject},
 }
 
 // ManualMove returns the cause of a marker that a person renamed between two states, and false if

@@ -481,7 +481,8 @@ func (op *expectation) wanted(state statefs.State) error {
 		}
 	case statefs.Cancel, statefs.ForceCancel:
 		return fmt.Errorf("a cancel was acknowledged, and it is %s", state)
-	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize:
+	case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize,
+		statefs.Delete, statefs.Pin:
 	}
 	return nil
 }

@@ -169,7 +169,8 @@ func (l *load) settle(t *testing.T, tree *statefs.Tree, d *daemon) {
 				return state == statefs.Running || state == statefs.Queued
 			case statefs.Cancel, statefs.ForceCancel:
 				return errors.Is(err, statefs.ErrNotLive)
-			case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize:
+			case statefs.Retry, statefs.Skip, statefs.Set, statefs.Approve, statefs.Reject, statefs.Prioritize,
+				statefs.Delete, statefs.Pin:
 			}
 			return true
 		})

@@ -1,0 +1,433 @@
+package statefs
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Action is what a person can do to an operation, such as pause it. Most actions are requests: files
+// ID.{action}_requested that the daemon carries out.
+type Action string
+
+// The actions. What each means is a row of the tables below.
+const (
+	Pause  Action = "pause"
+	Resume Action = "resume"
+	Cancel Action = "cancel"
+	// ForceCancel cancels and sends SIGKILL at once, even while an earlier cancel waits for its
+	// grace period.
+	ForceCancel Action = "force_cancel"
+	Retry       Action = "retry"
+	Skip        Action = "skip"
+	Set         Action = "set"
+	Approve     Action = "approve"
+	Reject      Action = "reject"
+	// Prioritize changes the place in the queue: {"priority": N}, or ahead of the whole lane
+	// without arguments.
+	Prioritize Action = "prioritize"
+
+	// Delete and Pin are carried out by their endpoints; they have no request file.
+	Delete Action = "delete"
+	Pin    Action = "pin"
+)
+
+// ActionSpec says everything about one action. File names, endpoints, the lists of actions, commands
+// with their help, the buttons of the page and the table in docs/http-control.md are made from these rows.
+// A new request is one row here, the rows of its causes in transition.go, and its handler in the
+// daemon.
+type ActionSpec struct {
+	Action Action
+	// Opposite is the pending request that a new one replaces: the last request wins.
+	Opposite Action
+	// Causes are the causes of the transitions that it makes; it applies in the states that they
+	// leave. States are the states in which it applies without a transition.
+	Causes []Cause
+	States []State
+	// OnEnded means that it also applies to an operation that has ended.
+	OnEnded bool
+	// OnStep means that it acts on a step, and has [Args] as its arguments. NeedsSteps means that an
+	// operation without steps has no use for it.
+	OnStep, NeedsSteps bool
+	// Params are the arguments of an action that does not act on a step.
+	Params []ActionParam
+	// Force is the action that the parameter force makes of it.
+	Force Action
+
+	// Effect says when a request has taken effect, for people; took decides it. Ends means that it
+	// takes effect exactly when the operation has ended.
+	Effect    string
+	took      func(*Outcome) bool
+	Ends      bool
+	undurable undurable
+
+	// Control means that GET /{group}/control takes it, and Bulk that it can be applied to all
+	// operations that match a filter.
+	Control, Bulk bool
+	// Endpoint is the summary of its endpoint.
+	Endpoint string
+	// Short, Long and Example are the help of its command; without a Short text it has no command.
+	Short, Long, Example string
+	Buttons              []Button
+}
+
+// undurable is an effect that holds although it is not durable, as on a full disk. says describes it
+// to people.
+type undurable struct {
+	says  string
+	holds func(*Outcome) bool
+}
+
+// ActionParam is a whole number that a request can have: a query parameter of the endpoint, a flag
+// of the command, a field on the page and a member of the object in the request file.
+type ActionParam struct {
+	Name  string `json:"name"`
+	Most  int    `json:"-"` // the least is -Most
+	About string `json:"-"`
+	Flag  string `json:"-"`    // about the flag of the command
+	Hint  string `json:"hint"` // about the field on the page
+}
+
+// Button is a button of the page. With a Title it asks before it makes the request. In the texts of
+// the question {op} is the operation, {step} the step that waits for a person, and {priority} the
+// priority.
+type Button struct {
+	Name string `json:"name"` // "" for that of the action
+	Text string `json:"text"`
+	// Rank is its place among the buttons of an operation, the lowest first.
+	Rank   int  `json:"rank"`
+	Main   bool `json:"main,omitempty"`
+	Danger bool `json:"danger,omitempty"`
+	// Pane means that it is shown where the operation is open, and not in a list.
+	Pane bool `json:"pane,omitempty"`
+	// States are the states in which it is shown; nil for those of the action.
+	States []State `json:"states"`
+	// Instead is the action whose button it replaces while a request for that is pending.
+	Instead Action          `json:"instead,omitempty"`
+	Query   map[string]bool `json:"query,omitempty"`
+
+	Title string `json:"title,omitempty"`
+	About string `json:"about,omitempty"`
+	// Trailing is About for an operation that has its result while optional steps go on.
+	Trailing string `json:"trailing,omitempty"`
+	Confirm  string `json:"confirm,omitempty"`
+	// Reason means that it also asks for a reason.
+	Reason bool `json:"reason,omitempty"`
+}
+
+// requests are the actions that have a request file, in the order of lists.
+var requests = [...]*ActionSpec{
+	{
+		Action: Pause, Opposite: Resume, Causes: []Cause{CausePause},
+		Effect: "its marker is `paused`: nothing of it moves",
+		took:   (*Outcome).paused,
+		// The work is stopped before its marker is renamed.
+		undurable: undurable{"it is paused", (*Outcome).paused},
+		Control:   true, Bulk: true, Endpoint: "Pause an operation", Short: "Stop operations where they are, until they are resumed",
+		Buttons: []Button{{Text: "Pause", Rank: 5}},
+	},
+	{
+		Action: Resume, Opposite: Pause, Causes: []Cause{CauseResume, CauseRelease, CauseNotYet},
+		Effect: "its marker is `paused` no longer, and its work goes on",
+		took:   (*Outcome).resumed,
+		// The marker is renamed before the work goes on.
+		undurable: undurable{"it is resumed", func(o *Outcome) bool { return o.CarriedOut && o.resumed() }},
+		Control:   true, Bulk: true, Endpoint: "Resume an operation", Short: "Let paused operations go on",
+		Buttons: []Button{{Text: "Resume", Rank: 4, Main: true}},
+	},
+	{
+		Action: Cancel, Causes: []Cause{CauseCancel}, Force: ForceCancel,
+		Effect: effectOfCancel, took: (*Outcome).cancelled, Ends: true, undurable: workHasEnded,
+		Control: true, Bulk: true, Endpoint: "Cancel an operation", Short: "End operations for good",
+		Buttons: []Button{{
+			Text: "Cancel", Rank: 9, Danger: true,
+			Title: "Cancel {op}?", About: "What is at work is ended, and it does not start again by itself.",
+			Trailing: "Its result stands; the optional steps that are still at work are ended.",
+			Confirm:  "Cancel the operation",
+		}},
+	},
+	{
+		Action: ForceCancel, Causes: []Cause{CauseCancel},
+		Effect: effectOfCancel, took: (*Outcome).cancelled, Ends: true, undurable: workHasEnded,
+		Buttons: []Button{{
+			Name: "force", Text: "Force cancel", Rank: 9, Danger: true, Instead: Cancel, Query: map[string]bool{"force": true},
+			Title: "Force the cancel of {op}?", About: "Its processes are killed at once and cannot tidy up.",
+			Confirm: "Kill its processes",
+		}},
+	},
+	{
+		Action: Retry, Causes: []Cause{CauseRetry}, OnEnded: true, OnStep: true,
+		Effect:  "it is `queued` again, or its optional step is to be done again",
+		took:    func(o *Outcome) bool { return o.recorded() || o.hasTransition(causedBy(CauseRetry)) },
+		Control: true, Bulk: true,
+		Endpoint: "Start an operation again: a live one that waits for a person, or a new one that inherits what an ended one finished",
+		Short:    "Start operations again that failed, were cancelled or were only partly successful",
+		Long: `retry starts an operation again that waits for a person. Of one that has ended it makes a new operation, whose ID it prints:
+it inherits the items that went well and does the others. An operation with steps goes on at the step that failed, or was not done;
+with --step it goes back to an earlier one: that one and all that need it are done again.
+
+With --wait it returns when they have ended, with the exit code of 'jobdir wait'; with --wait=1h at most after that time, with 75.
+
+Instead of IDs a filter chooses operations, all that did not end well: how many match is said first, and a question
+asked. That needs a daemon.`,
+		Example: "  jobdir retry r42 --step split\n  jobdir retry --status failed --job media/decode --since 1d",
+		Buttons: []Button{
+			{Text: "Retry", Rank: 3, Main: true},
+			{Name: "again", Text: "Retry", Rank: 10, States: terminalStates},
+			{
+				Name: "items", Text: "Retry failed items", Rank: 11, Pane: true, States: terminalStates,
+				Query: map[string]bool{"failed_items": true},
+			},
+		},
+	},
+	{
+		Action: Skip, Causes: []Cause{CauseSkip}, OnStep: true, NeedsSteps: true,
+		Effect: "the step is `skipped`, and the operation goes on", took: (*Outcome).recorded,
+		Control: true, Endpoint: "Go on without a step that has failed, or waits for an approval",
+		Short: "Go on without a step that failed, or waits for an approval",
+		Long:  "skip lets an operation go on without the step at which it stands.",
+		Buttons: []Button{{
+			Text: "Skip step", Rank: 6,
+			Title: "Skip step {step}?", About: "The operation goes on without it.", Confirm: "Skip the step", Reason: true,
+		}},
+	},
+	{
+		Action: Set, States: []State{WaitingApproval, FailedRetryable, FailedManual}, OnStep: true, NeedsSteps: true,
+		Effect: "the record has the values", took: (*Outcome).recorded,
+		Endpoint: "Correct parameters, or outputs of steps, for the next try",
+		Short:    "Correct values of an operation that waits for a person",
+		Long: `set corrects parameters (params.NAME=VALUE) and outputs of steps (steps.STEP.outputs.NAME=VALUE) of an operation with steps that waits
+for a person or for its next attempt. They count from the next try on, which 'jobdir retry' begins. A parameter has the type that the
+job gives it; an output is JSON, and what is no JSON is a text.
+
+Who set what, when and why is kept in the record. Without a daemon the request waits on disk for the next one.`,
+		Example: "  jobdir set r42 params.path=/srv/other.mkv --reason 'moved'\n  jobdir set r42 steps.split.outputs.count=3",
+		Buttons: []Button{{Text: "Set", Rank: 7, Pane: true}},
+	},
+	{
+		Action: Approve, Opposite: Reject, Causes: []Cause{CauseApprove}, OnStep: true, NeedsSteps: true,
+		Effect: "the step is approved, and the operation goes on", took: (*Outcome).recorded,
+		Control: true, Endpoint: "Let an operation go on that waits for an approval", Short: "Let operations go on that wait for an approval",
+		Long:    "approve lets an operation go on that is waiting_approval.",
+		Buttons: []Button{{Text: "Approve", Rank: 1, Main: true}},
+	},
+	{
+		Action: Reject, Opposite: Approve, Causes: []Cause{CauseReject}, OnStep: true, NeedsSteps: true,
+		Effect: "it has ended as `failed`, with the error code `rejected`", took: (*Outcome).recorded, Ends: true,
+		Control: true, Endpoint: "End an operation that waits for an approval", Short: "End operations that wait for an approval",
+		Long: "reject ends an operation that is waiting_approval: it has failed then, and 'jobdir retry' does it again from there.",
+		Buttons: []Button{{
+			Text: "Reject", Rank: 2, Danger: true,
+			Title: "Reject {op}?", About: "The operation ends as failed.", Confirm: "Reject", Reason: true,
+		}},
+	},
+	{
+		Action: Prioritize,
+		States: []State{Scheduled, Queued, Paused, WaitingApproval, FailedRetryable, FailedManual},
+		Params: []ActionParam{{
+			Name: "priority", Most: MaxPriority,
+			About: "higher ones start first; without it the operation goes before all others of its lane",
+			Flag:  "the priority; without it the first place in the lane",
+			Hint:  "A whole number; empty puts it before all others of its lane.",
+		}},
+		Effect: "the record has the priority, and the queue goes by it", took: (*Outcome).prioritized,
+		Endpoint: "Change the place of a waiting operation in its lane", Short: "Let waiting operations start earlier",
+		Long: `prioritize puts operations before all others that wait in their lane, or with --priority gives them a priority:
+higher ones start first, and 0 is usual. What runs is not changed. Without a daemon the request waits on disk for the
+next one.`,
+		Buttons: []Button{{
+			Name: "priority", Text: "Priority", Rank: 8, Pane: true, States: []State{Scheduled, Queued, Paused, FailedRetryable},
+			Title: "Priority of {op}", About: "It is {priority} now. Higher ones start first.", Confirm: "Set the priority",
+		}},
+	},
+}
+
+// direct are the actions without a request file.
+var direct = [...]*ActionSpec{
+	{
+		Action: Delete, States: terminalStates, OnEnded: true, Bulk: true,
+		Endpoint: "Delete an operation that has ended, with its log and its files",
+		Short:    "Delete operations that have ended, with their logs and files",
+		Long: `delete removes operations that have ended: by ID, or all that match a filter, after a question. One that lives, is pinned,
+is retried by another one, is among those that a live one comes after, or has a result that is still to be delivered is
+kept, and the reason is said. It needs a daemon.`,
+		Example: "  jobdir delete --status failed --job media/decode --until 7d",
+		Buttons: []Button{{
+			Text: "Delete", Rank: 14, Danger: true, Pane: true,
+			Title: "Delete {op}?", About: "Its record, its log and its files are removed for ever.", Confirm: "Delete it",
+		}},
+	},
+	{
+		Action: Pin, States: terminalStates, OnEnded: true,
+		Endpoint: "Keep an operation from being pruned and deleted, or end that",
+		Buttons: []Button{
+			{Text: "Pin", Rank: 12, Pane: true, Query: map[string]bool{"pinned": true}},
+			{Name: "unpin", Text: "Unpin", Rank: 13, Pane: true, Query: map[string]bool{"pinned": false}},
+		},
+	},
+}
+
+// MaxPriority is the highest priority; the lowest is -MaxPriority.
+const MaxPriority = 1_000_000
+
+// workHasEnded is the effect of a cancel that neither the marker nor the record shows.
+var workHasEnded = undurable{"its work has ended", func(o *Outcome) bool { return o.CarriedOut }}
+
+const effectOfCancel = "it has ended as `cancelled`; a `trailing` operation as `completed`, without the rest of its optional steps"
+
+var specs = slices.Concat(requests[:], direct[:])
+
+// ActionSpecs returns the specs of all actions, the requests first. They must not be changed.
+func ActionSpecs() []*ActionSpec { return specs }
+
+// Actions returns every kind of request.
+func Actions() (list []Action) {
+	for _, spec := range requests {
+		list = append(list, spec.Action)
+	}
+	return list
+}
+
+// Spec returns the spec of an action, which must not be changed; the zero value for an unknown one.
+func (a Action) Spec() *ActionSpec {
+	if i := a.indexIn(specs); i >= 0 {
+		return specs[i]
+	}
+	return &ActionSpec{Action: a}
+}
+
+// index returns the place of a request among all requests, -1 for an action that is no request.
+func (a Action) index() int { return a.indexIn(requests[:]) }
+
+func (a Action) indexIn(list []*ActionSpec) int {
+	return slices.IndexFunc(list, func(spec *ActionSpec) bool { return spec.Action == a })
+}
+
+// Label is the name for people: "force cancel".
+func (a Action) Label() string { return strings.ReplaceAll(string(a), "_", " ") }
+
+// Title is the label at the beginning of a sentence: "Force cancel".
+func (a Action) Title() string { return strings.ToUpper(string(a[:1])) + a.Label()[1:] }
+
+// Cancels reports whether the action ends the operation, whatever other requests exist.
+func (a Action) Cancels() bool { return a == Cancel || a == ForceCancel }
+
+// AppliesIn reports whether the action can change an operation in a state, judging by the state
+// alone.
+func (a Action) AppliesIn(state State) bool {
+	return slices.Contains(a.Spec().States, state) || a.Spec().moves(state)
+}
+
+// moves reports whether the action makes a transition from a state.
+func (s *ActionSpec) moves(from State) bool {
+	return slices.ContainsFunc(s.Causes, func(cause Cause) bool {
+		_, err := Next(from, cause)
+		return err == nil
+	})
+}
+
+// Outcome is an operation after a request was carried out, or after it ended.
+type Outcome struct {
+	Action Action
+	// Params are the arguments of the request, by the names of [ActionSpec].Params.
+	Params map[string]int
+	// Before and Record are the records before the request and now; nil if there is no readable one.
+	Before, Record *Record
+	State          State // of the marker, or the terminal state; "" of a foreign operation that is gone
+	Ended          bool
+	// CarriedOut is set if the daemon has carried the request out and could not make that durable yet.
+	CarriedOut bool
+
+	applies bool // the action applies in State
+}
+
+// TookEffect reports whether the request took effect.
+func (o *Outcome) TookEffect() bool {
+	o.applies = o.Action.AppliesIn(o.State)
+	return o.Action.Spec().took(o)
+}
+
+// Held says which effect of the request holds although it is not durable; "" if none does.
+func (o *Outcome) Held() string {
+	if rule := o.Action.Spec().undurable; rule.holds != nil && rule.holds(o) {
+		return rule.says
+	}
+	return ""
+}
+
+// Settled reports whether a request that was carried out has no further effect. A foreign program may
+// remove the request before it acts on it.
+func (o *Outcome) Settled() bool {
+	took := o.TookEffect()
+	switch {
+	case o.Record == nil:
+		return took || !o.applies
+	case !o.Action.Spec().Ends:
+		return true
+	}
+	return !o.Action.Cancels() && !o.recorded()
+}
+
+// hasTransition reports whether the operation has made a matching transition since before the
+// request.
+func (o *Outcome) hasTransition(such func(PastTransition) bool) bool {
+	if o.Before == nil || o.Record == nil {
+		return false
+	}
+	now, was := o.Record.Transitions, o.Before.Transitions
+	first := 0
+	if len(was) > 0 {
+		first = slices.Index(now, was[len(was)-1]) + 1
+	}
+	return slices.ContainsFunc(now[first:], such)
+}
+
+func causedBy(cause Cause) func(PastTransition) bool {
+	return func(t PastTransition) bool { return t.Cause == cause }
+}
+
+func (o *Outcome) paused() bool { return o.State == Paused }
+
+// resumed reports whether a resume took effect; the work may end before anyone observes it running.
+func (o *Outcome) resumed() bool {
+	return o.State.Live() && o.State != Paused || o.State != Cancelled && o.Ended &&
+		o.hasTransition(func(t PastTransition) bool { return t.From == Paused && t.To.Live() })
+}
+
+func (o *Outcome) cancelled() bool {
+	return o.State == Cancelled || o.hasTransition(causedBy(CauseCancel))
+}
+
+// recorded reports whether the record shows that the request was carried out. A foreign operation has
+// no record; its marker decides.
+func (o *Outcome) recorded() bool {
+	if o.Record == nil {
+		return o.State != "" && !o.applies
+	}
+	return lastActionAt(o.Record, o.Action).After(lastActionAt(o.Before, o.Action))
+}
+
+// lastActionAt returns when a request of a kind was last carried out.
+func lastActionAt(rec *Record, ask Action) (at time.Time) {
+	if rec == nil {
+		return at
+	}
+	for i := range rec.ActionRecords {
+		if a := &rec.ActionRecords[i]; a.Action == string(ask) && a.At.After(at) {
+			at = a.At
+		}
+	}
+	return at
+}
+
+// prioritized reports whether the operation has the requested priority. An operation that is first
+// already keeps its priority when the first place is requested.
+func (o *Outcome) prioritized() bool {
+	if o.Record == nil {
+		return false
+	}
+	if priority, given := o.Params["priority"]; given {
+		return o.Record.Priority == priority
+	}
+	return o.applies || o.Before != nil && o.Record.Priority != o.Before.Priority
+}
