@@ -10,7 +10,6 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon"
-	"github.com/jobdir/jobdir/statefs"
 )
 
 // Options are what a program adds to the command line.
@@ -82,21 +81,11 @@ serve: 71 the address is in use, 73 another daemon holds the storage.`,
 	addSettingFlags(flags, true)
 	root.AddCommand(
 		a.serveCommand(), a.runCommand(), a.submitCommand(), a.lsCommand(), a.logsCommand(),
-		a.requestCommand("pause", "Stop operations where they are, until they are resumed"),
-		a.requestCommand("resume", "Resume paused operations"),
-		a.requestCommand("cancel", "End operations for good"),
-		a.stepActionCommand(statefs.Skip, "Skip a step that failed or waits for an approval",
-			"skip continues an operation without its current step."),
-		a.setCommand(),
-		a.stepActionCommand(statefs.Approve, "Approve operations that wait for an approval",
-			"approve continues an operation that is waiting_approval."),
-		a.stepActionCommand(statefs.Reject, "End operations that wait for an approval",
-			"reject ends an operation that is waiting_approval: it has failed then, and 'jobdir retry' does it again from there."),
-		a.prioritizeCommand(), a.retryCommand(), a.keeperCommand(), wardenCommand(), a.waitCommand(), a.jobsCommand(),
-		a.schedulesCommand(), a.validateCommand(), a.historyCommand(), a.showCommand(), a.pruneCommand(), a.sweepCommand(),
-		a.lanesCommand(), a.laneCommand(), a.outboxCommand(), a.eventsCommand(), a.topCommand(), a.deleteCommand(),
-		a.configCommand(), a.versionCommand(),
+		a.keeperCommand(), wardenCommand(), a.waitCommand(), a.jobsCommand(), a.schedulesCommand(), a.validateCommand(),
+		a.historyCommand(), a.showCommand(), a.pruneCommand(), a.sweepCommand(), a.lanesCommand(), a.laneCommand(),
+		a.outboxCommand(), a.eventsCommand(), a.topCommand(), a.configCommand(), a.versionCommand(),
 	)
+	root.AddCommand(a.actionCommands()...)
 	root.Version = versionLine()
 	root.SetVersionTemplate("{{.Version}}\n")
 	completion(root)

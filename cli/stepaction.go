@@ -25,33 +25,22 @@ import (
 // command sees its effect. It usually takes milliseconds.
 const stepActionTimeout = 5 * time.Second
 
-// stepActionOptions are the options of a request about a step.
-type stepActionOptions struct {
-	action statefs.Action
-	step   string
-	reason string
-	by     string
-	wait   waitFlag
-	json   bool
-}
-
-// flags gives a command the flags of a request about a step.
-func (o *stepActionOptions) flags(a *app, cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why; it is kept in the record")
-	cmd.Flags().StringVar(&o.by, "by", "", "who makes the request (default: your user name); the name of a token takes precedence")
+// stepFlags gives a command the flags of a request about a step.
+func (o *requestOptions) stepFlags(a *app, cmd *cobra.Command) {
+	o.flags.StringVar(&o.reason, "reason", "", "why; it is kept in the record")
+	o.flags.StringVar(&o.by, "by", "", "who makes the request (default: your user name); the name of a token takes precedence")
 	if o.action != statefs.Set {
-		cmd.Flags().StringVar(&o.step, "step", "", "the step (default: the current one)")
+		o.flags.StringVar(&o.step, "step", "", "the step (default: the current one)")
 		_ = cmd.RegisterFlagCompletionFunc("step", a.completeStep) // the flag exists
 	}
+	if o.action != statefs.Retry {
+		addWait(cmd, &o.wait, "it was carried out")
+	}
 }
 
-// args returns the arguments of the request.
-func (o *stepActionOptions) args() statefs.Args {
-	by := o.by
-	if by == "" {
-		by = userName()
-	}
-	return statefs.Args{Step: o.step, By: by, Reason: o.reason}
+// args returns the arguments of a request about a step.
+func (o *requestOptions) args() statefs.Args {
+	return statefs.Args{Step: o.step, By: cmp.Or(o.by, userName()), Reason: o.reason}
 }
 
 // userName returns the name of the user, "" if the system knows none.
@@ -62,121 +51,19 @@ func userName() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-// stepActionCommand makes skip, approve and reject.
-func (a *app) stepActionCommand(ask statefs.Action, short, long string) *cobra.Command {
-	opts := stepActionOptions{action: ask}
-	cmd := &cobra.Command{
-		Use:   string(ask) + " ID...",
-		Short: short,
-		Long: long + `
-
-The record keeps who made the request, when and why. The request is a file in the storage directory: without a daemon
-it waits on disk for the next one. An ID may be shortened to its end, such as r42 or 42.`,
-		Example:           fmt.Sprintf("  jobdir %s r42 --reason 'the source has no such track'", ask),
-		Args:              needs("an ID"),
-		ValidArgsFunction: a.completeIDs(0),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.stepAction(cmd.Context(), conf, opts, args, nil)
-		},
+func (a *app) set(ctx context.Context, conf *loaded, opts *requestOptions, args []string) (err error) {
+	if opts.pairs, err = parsePairs(args[1:]); err != nil {
+		return err
 	}
-	opts.flags(a, cmd)
-	addWait(cmd, &opts.wait, "it was carried out")
-	jsonFlag(cmd, &opts.json)
-	return cmd
-}
-
-func (a *app) setCommand() *cobra.Command {
-	opts := stepActionOptions{action: statefs.Set}
-	cmd := &cobra.Command{
-		Use:   "set ID NAME=VALUE...",
-		Short: "Correct values of an operation that waits for a person",
-		Long: `set corrects parameters (params.NAME=VALUE) and outputs of steps (steps.STEP.outputs.NAME=VALUE) of an
-operation with steps that waits for a person or for its next attempt. They count from the next attempt on, which
-'jobdir retry' starts. A parameter has the type that the job declares; an output is JSON, and any other value is a
-text.
-
-The record keeps who set what, when and why. Without a daemon the request waits on disk for the next one.`,
-		Example:           "  jobdir set r42 params.path=/srv/other.mkv --reason 'moved'\n  jobdir set r42 steps.split.outputs.count=3",
-		Args:              needs("an ID"),
-		ValidArgsFunction: a.completeIDs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			pairs, err := parsePairs(args[1:])
-			if err != nil {
-				return err
-			}
-			if len(pairs) == 0 {
-				return usagef("set: give params.NAME=VALUE or steps.STEP.outputs.NAME=VALUE")
-			}
-			for name := range pairs {
-				if _, ok := statefs.ParseValueName(name); !ok {
-					return usagef("set: %q is no value: it is params.NAME or steps.STEP.outputs.NAME", name)
-				}
-			}
-			return a.stepAction(cmd.Context(), conf, opts, args[:1], pairs)
-		},
+	if len(opts.pairs) == 0 {
+		return usagef("set: give params.NAME=VALUE or steps.STEP.outputs.NAME=VALUE")
 	}
-	opts.flags(a, cmd)
-	addWait(cmd, &opts.wait, "it was carried out")
-	jsonFlag(cmd, &opts.json)
-	return cmd
-}
-
-// stepAction sends a request about a step to operations. pairs are the values of a set.
-func (a *app) stepAction(ctx context.Context, conf *loaded, opts stepActionOptions, texts []string,
-	pairs map[string]string,
-) error {
-	var answers []*client.Answer
-	show := func(id statefs.ID, answer *client.Answer, err error) error {
-		if err != nil {
-			return opts.wait.noEffect(err)
+	for name := range opts.pairs {
+		if _, ok := statefs.ParseValueName(name); !ok {
+			return usagef("set: %q is no value: it is params.NAME or steps.STEP.outputs.NAME", name)
 		}
-		answers = append(answers, answer)
-		if !opts.json {
-			a.streams.notice("%s", printable(answer.Message))
-		}
-		switch {
-		case !opts.wait.given: // return as soon as the request is on disk
-		case answer.Pending:
-			a.streams.notice("%s is %s: the request was not carried out within %s, and stays pending", id,
-				answer.State, opts.wait.atMost())
-			return &codeError{code: exitTemporary}
-		case !answer.InEffect():
-			a.streams.notice("%s is %s: the request did not take effect; 'jobdir logs %s' has the reason", id, answer.State, id)
-			return &codeError{code: exitFailure}
-		}
-		return nil
 	}
-	err := a.reach(ctx, conf, func(c *client.Client) error {
-		return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
-			args := opts.args()
-			if err := remoteValues(ctx, c, id, pairs, &args); err != nil {
-				return err
-			}
-			answer, err := c.StepAction(ctx, id, opts.action, args, cmp.Or(opts.wait.atMost(), stepActionTimeout))
-			return show(id, answer, err)
-		})
-	}, func(tree *statefs.Tree) error {
-		a.streams.notice("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
-		return resolveLocal(tree).each(texts, func(id statefs.ID) error {
-			answer, err := stepActionInTree(ctx, tree, id, opts.action, opts.args(), pairs)
-			if err == nil {
-				answer.Pending = opts.wait.given
-			}
-			return show(id, answer, err)
-		})
-	})
-	if opts.json {
-		return errors.Join(err, a.streams.json(append([]*client.Answer{}, answers...)))
-	}
-	return err
+	return a.request(ctx, conf, opts, args[:1])
 }
 
 // remoteValues gives the values of a set the types that the job declares.

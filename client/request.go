@@ -36,43 +36,55 @@ type Answer struct {
 	Foreign bool `json:"foreign,omitempty"`
 }
 
-// Request pauses, resumes or cancels an operation, or with [statefs.ForceCancel] cancels it without a grace period. It
-// returns when the request is durable or, with a wait above zero, when it took effect or the wait is over. The error is
-// an *[Error] with status 404 when the operation is not live.
-func (c *Client) Request(ctx context.Context, id statefs.ID, ask statefs.Action, wait time.Duration) (*Answer, error) {
+// Arg is an argument of a request, such as the priority of a [statefs.Prioritize].
+type Arg struct {
+	Name  string
+	Value int
+}
+
+// Request requests an action that concerns no step: it pauses, resumes or cancels an operation, or with
+// [statefs.ForceCancel] cancels it without a grace period. It returns when the request is durable or, with a wait above
+// zero, when it took effect or the wait is over. The error is an *[Error] with status 404 when the operation is not
+// live.
+func (c *Client) Request(ctx context.Context, id statefs.ID, ask statefs.Action, wait time.Duration,
+	args ...Arg,
+) (*Answer, error) {
 	query := url.Values{}
+	for _, arg := range args {
+		query.Set(arg.Name, strconv.Itoa(arg.Value))
+	}
+	return act(ctx, c, id, ask, query, nil, wait)
+}
+
+// act sends a request to the endpoint of an action. args are the arguments of a request about a step.
+func act(ctx context.Context, c *Client, id statefs.ID, ask statefs.Action, query url.Values, args any,
+	wait time.Duration,
+) (*Answer, error) {
 	if wait > 0 {
 		query.Set("wait", wait.String())
 	}
-	path := "/" + url.PathEscape(string(ask))
-	if ask == statefs.ForceCancel {
-		path = "/" + string(statefs.Cancel)
-		query.Set("force", "true")
+	endpoint := ask
+	for _, spec := range statefs.ActionSpecs() {
+		if spec.Force == ask {
+			endpoint = spec.Action
+			query.Set("force", "true")
+		}
 	}
 	var answer Answer
-	if err := c.call(ctx, http.MethodPost, operationPath(id, path), query, nil, &answer); err != nil {
+	if err := c.call(ctx, http.MethodPost, operationPath(id, "/"+url.PathEscape(string(endpoint))), query, args,
+		&answer); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", ask, id, err)
 	}
 	return &answer, nil
 }
 
 // Prioritize changes the place of a waiting operation in its lane: to a priority, higher ones first, or with nil before
-// all others. It returns when the request is durable or, with a wait above zero, when it took effect or the wait is
-// over. The error is an *[Error] with status 404 when the operation is not live.
+// all others. It is a [Client.Request] in all else.
 func (c *Client) Prioritize(ctx context.Context, id statefs.ID, priority *int, wait time.Duration) (*Answer, error) {
-	query := url.Values{}
-	if wait > 0 {
-		query.Set("wait", wait.String())
+	if priority == nil {
+		return c.Request(ctx, id, statefs.Prioritize, wait)
 	}
-	if priority != nil {
-		query.Set("priority", strconv.Itoa(*priority))
-	}
-	var answer Answer
-	if err := c.call(ctx, http.MethodPost, operationPath(id, "/"+string(statefs.Prioritize)), query, nil,
-		&answer); err != nil {
-		return nil, fmt.Errorf("prioritize %s: %w", id, err)
-	}
-	return &answer, nil
+	return c.Request(ctx, id, statefs.Prioritize, wait, Arg{"priority", *priority})
 }
 
 // InEffect reports whether the request took effect, or was a pause or cancel of an operation that was paused or

@@ -21,16 +21,7 @@ import (
 func (c *Client) StepAction(ctx context.Context, id statefs.ID, ask statefs.Action, args statefs.Args,
 	wait time.Duration,
 ) (*Answer, error) {
-	query := url.Values{}
-	if wait > 0 {
-		query.Set("wait", wait.String())
-	}
-	var answer Answer
-	if err := c.call(ctx, http.MethodPost, operationPath(id, "/"+url.PathEscape(string(ask))), query, args,
-		&answer); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", ask, id, err)
-	}
-	return &answer, nil
+	return act(ctx, c, id, ask, url.Values{}, args, wait)
 }
 
 // Skip continues an operation without a step that has failed or waits for an approval.

@@ -132,7 +132,7 @@ var requests = [...]*ActionSpec{
 		took:   (*Outcome).resumed,
 		// The marker is renamed before the work goes on.
 		undurable: undurable{"it is resumed", func(o *Outcome) bool { return o.CarriedOut && o.resumed() }},
-		Control:   true, Bulk: true, Endpoint: "Resume an operation", Short: "Let paused operations go on",
+		Control:   true, Bulk: true, Endpoint: "Resume an operation", Short: "Resume paused operations",
 		Buttons: []Button{{Text: "Resume", Rank: 4, Main: true}},
 	},
 	{
@@ -162,14 +162,16 @@ var requests = [...]*ActionSpec{
 		Control: true, Bulk: true,
 		Endpoint: "Start an operation again: a live one that waits for a person, or a new one that inherits what an ended one finished",
 		Short:    "Start operations again that failed, were cancelled or were only partly successful",
-		Long: `retry starts an operation again that waits for a person. Of one that has ended it makes a new operation, whose ID it prints:
-it inherits the items that went well and does the others. An operation with steps goes on at the step that failed, or was not done;
-with --step it goes back to an earlier one: that one and all that need it are done again.
+		Long: `retry starts an operation again that waits for a person. Of one that has ended it makes a new operation,
+whose ID it prints: it inherits the items that succeeded and repeats the others. An operation with steps continues at
+the step that failed or was not done; with --step it goes back to an earlier one: that step and all that need it run
+again.
 
-With --wait it returns when they have ended, with the exit code of 'jobdir wait'; with --wait=1h at most after that time, with 75.
+With --wait it returns when they have ended, with the exit code of 'jobdir wait'; with --wait=1h at most after that
+time, with 75.
 
-Instead of IDs a filter chooses operations, all that did not end well: how many match is said first, and a question
-asked. That needs a daemon.`,
+Instead of IDs a filter chooses operations, those that did not succeed: the command prints how many match, and requires
+a confirmation. That needs a daemon.`,
 		Example: "  jobdir retry r42 --step split\n  jobdir retry --status failed --job media/decode --since 1d",
 		Buttons: []Button{
 			{Text: "Retry", Rank: 3, Main: true},
@@ -184,8 +186,8 @@ asked. That needs a daemon.`,
 		Action: Skip, Causes: []Cause{CauseSkip}, OnStep: true, NeedsSteps: true,
 		Effect: "the step is `skipped`, and the operation goes on", took: (*Outcome).recorded,
 		Control: true, Endpoint: "Go on without a step that has failed, or waits for an approval",
-		Short: "Go on without a step that failed, or waits for an approval",
-		Long:  "skip lets an operation go on without the step at which it stands.",
+		Short: "Skip a step that failed or waits for an approval",
+		Long:  "skip continues an operation without its current step.",
 		Buttons: []Button{{
 			Text: "Skip step", Rank: 6,
 			Title: "Skip step {step}?", About: "The operation goes on without it.", Confirm: "Skip the step", Reason: true,
@@ -196,19 +198,20 @@ asked. That needs a daemon.`,
 		Effect: "the record has the values", took: (*Outcome).recorded,
 		Endpoint: "Correct parameters, or outputs of steps, for the next try",
 		Short:    "Correct values of an operation that waits for a person",
-		Long: `set corrects parameters (params.NAME=VALUE) and outputs of steps (steps.STEP.outputs.NAME=VALUE) of an operation with steps that waits
-for a person or for its next attempt. They count from the next try on, which 'jobdir retry' begins. A parameter has the type that the
-job gives it; an output is JSON, and what is no JSON is a text.
+		Long: `set corrects parameters (params.NAME=VALUE) and outputs of steps (steps.STEP.outputs.NAME=VALUE) of an
+operation with steps that waits for a person or for its next attempt. They count from the next attempt on, which
+'jobdir retry' starts. A parameter has the type that the job declares; an output is JSON, and any other value is a
+text.
 
-Who set what, when and why is kept in the record. Without a daemon the request waits on disk for the next one.`,
+The record keeps who set what, when and why. Without a daemon the request waits on disk for the next one.`,
 		Example: "  jobdir set r42 params.path=/srv/other.mkv --reason 'moved'\n  jobdir set r42 steps.split.outputs.count=3",
 		Buttons: []Button{{Text: "Set", Rank: 7, Pane: true}},
 	},
 	{
 		Action: Approve, Opposite: Reject, Causes: []Cause{CauseApprove}, OnStep: true, NeedsSteps: true,
 		Effect: "the step is approved, and the operation goes on", took: (*Outcome).recorded,
-		Control: true, Endpoint: "Let an operation go on that waits for an approval", Short: "Let operations go on that wait for an approval",
-		Long:    "approve lets an operation go on that is waiting_approval.",
+		Control: true, Endpoint: "Let an operation go on that waits for an approval", Short: "Approve operations that wait for an approval",
+		Long:    "approve continues an operation that is waiting_approval.",
 		Buttons: []Button{{Text: "Approve", Rank: 1, Main: true}},
 	},
 	{
@@ -232,9 +235,9 @@ Who set what, when and why is kept in the record. Without a daemon the request w
 		}},
 		Effect: "the record has the priority, and the queue goes by it", took: (*Outcome).prioritized,
 		Endpoint: "Change the place of a waiting operation in its lane", Short: "Let waiting operations start earlier",
-		Long: `prioritize puts operations before all others that wait in their lane, or with --priority gives them a priority:
-higher ones start first, and 0 is usual. What runs is not changed. Without a daemon the request waits on disk for the
-next one.`,
+		Long: `prioritize puts operations before all others that wait in their lane, or with --priority gives them a
+priority: higher ones start first, and 0 is the default. Running operations are not affected. Without a daemon the
+request waits on disk for the next one.`,
 		Buttons: []Button{{
 			Name: "priority", Text: "Priority", Rank: 8, Pane: true, States: []State{Scheduled, Queued, Paused, FailedRetryable},
 			Title: "Priority of {op}", About: "It is {priority} now. Higher ones start first.", Confirm: "Set the priority",
@@ -248,9 +251,9 @@ var direct = [...]*ActionSpec{
 		Action: Delete, States: terminalStates, OnEnded: true, Bulk: true,
 		Endpoint: "Delete an operation that has ended, with its log and its files",
 		Short:    "Delete operations that have ended, with their logs and files",
-		Long: `delete removes operations that have ended: by ID, or all that match a filter, after a question. One that lives, is pinned,
-is retried by another one, is among those that a live one comes after, or has a result that is still to be delivered is
-kept, and the reason is said. It needs a daemon.`,
+		Long: `delete removes operations that have ended: by ID, or all that match a filter, after a confirmation. It keeps an
+operation that is live or pinned, that another one retries, that a live one comes after, or whose result is still to
+be delivered, and prints the reason. It needs a daemon.`,
 		Example: "  jobdir delete --status failed --job media/decode --until 7d",
 		Buttons: []Button{{
 			Text: "Delete", Rank: 14, Danger: true, Pane: true,
