@@ -1,14 +1,51 @@
 package control
 
 import (
+	"cmp"
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/control/web"
+	"github.com/jobdir/jobdir/statefs"
 )
+
+// buttonsFile is the script of the page that is made from the table of actions: it exports the buttons.
+const buttonsFile = "buttons.js"
+
+// pageButton is a button as the page reads it. Action is the last segment of the path of its request.
+type pageButton struct {
+	statefs.Button
+
+	Action     statefs.Action        `json:"action"`
+	OnStep     bool                  `json:"step,omitempty"`
+	NeedsSteps bool                  `json:"staged,omitempty"`
+	Params     []statefs.ActionParam `json:"params,omitempty"`
+}
+
+var buttonsScript = func() []byte {
+	var list []pageButton
+	for _, spec := range statefs.ActionSpecs() {
+		for _, button := range spec.Buttons {
+			b := pageButton{button, cmp.Or(button.Instead, spec.Action), spec.OnStep, spec.NeedsSteps, spec.Params}
+			b.Name = cmp.Or(b.Name, string(spec.Action))
+			if b.States == nil {
+				b.States = slices.DeleteFunc(statefs.States(), func(s statefs.State) bool { return !spec.Action.AppliesIn(s) })
+			}
+			list = append(list, b)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b pageButton) int { return a.Rank - b.Rank })
+	data, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // unreachable: the table is texts and numbers
+	}
+	return slices.Concat([]byte("export const buttons = "), data, []byte(";\n"))
+}()
 
 // ui is GET /ui/{file}: a file of the web page. It needs no token: the page must load before a person can enter one,
 // and its files contain no data.
@@ -18,6 +55,9 @@ func (s *Server) ui(w *responseWriter, r *http.Request, p httprouter.Params) err
 		name = web.Index
 	}
 	file, ok := web.Open(name)
+	if name == buttonsFile {
+		file, ok = web.File{Media: "text/javascript; charset=utf-8", Data: buttonsScript}, true
+	}
 	if !ok {
 		return refuse(http.StatusNotFound, "There is nothing at %s; the page is at /ui/", printable(r.URL.Path, 200))
 	}

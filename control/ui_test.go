@@ -1,12 +1,17 @@
 package control
 
 import (
+	"encoding/json"
 	"net/http"
+	"path"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/jobdir/jobdir/control/web"
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // The page needs no token. Its policy allows only its own files; it requests all data elsewhere.
@@ -54,5 +59,64 @@ func TestPageToWatchOn(t *testing.T) {
 	if text := readAll(t, resp); resp.StatusCode != http.StatusTemporaryRedirect ||
 		resp.Header.Get("Location") != "ui/" || text != "" {
 		t.Errorf("/ui: %d to %q %q", resp.StatusCode, resp.Header.Get("Location"), text)
+	}
+}
+
+// Every script of the page finds the scripts that it imports, also the one made by the daemon.
+func TestScriptsOfThePageFindTheirImports(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	imported := regexp.MustCompile(`from '\./([^']+)'`)
+	found := []string{"app.js"}
+	for i := 0; i < len(found); i++ {
+		a := r.get("/ui/" + found[i])
+		if a.status != 200 || a.header.Get("Content-Type") != "text/javascript; charset=utf-8" {
+			t.Errorf("%s: %d %s", found[i], a.status, a.header.Get("Content-Type"))
+		}
+		for _, name := range imported.FindAllStringSubmatch(a.body, -1) {
+			if !slices.Contains(found, name[1]) {
+				found = append(found, name[1])
+			}
+		}
+	}
+	if !slices.Contains(found, "buttons.js") || len(found) < 20 {
+		t.Errorf("the page loads %v", found)
+	}
+}
+
+// Every endpoint of an action has a button, which is shown where the action applies.
+func TestPageHasAButtonForEveryAction(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	text, ok := strings.CutPrefix(r.get("/ui/buttons.js").body, "export const buttons = ")
+	var buttons []struct {
+		Name, Text, Action string
+		States             []statefs.State
+		Query              map[string]bool
+	}
+	if err := json.Unmarshal([]byte(strings.TrimSuffix(text, ";\n")), &buttons); err != nil || !ok {
+		t.Fatalf("%v: %s", err, text)
+	}
+	shown := map[string]map[string][]statefs.State{}
+	for _, b := range buttons {
+		if shown[b.Action] == nil {
+			shown[b.Action] = map[string][]statefs.State{}
+		}
+		shown[b.Action][b.Name] = b.States
+	}
+	for _, row := range r.server.actionRoutes() {
+		name := path.Base(row.path)
+		if row.method == "DELETE" {
+			name = "delete"
+		}
+		if len(shown[name]) == 0 {
+			t.Errorf("%s %s has no button", row.method, row.path)
+		}
+	}
+	if got := shown["resume"]["resume"]; !slices.Equal(got, []statefs.State{statefs.Paused}) {
+		t.Errorf("resume is shown while %v", got)
+	}
+	if got := shown["cancel"]; len(got["cancel"]) != len(statefs.LiveStates()) || got["force"] == nil {
+		t.Errorf("cancel is shown as %v", got)
 	}
 }
