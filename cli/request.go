@@ -227,11 +227,7 @@ func requestTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, ask sta
 	if err != nil {
 		state = "" // it has just ended
 	}
-	return &client.Answer{Success: true, ID: id, Action: ask, Message: requested(ask, id), State: state}, nil
-}
-
-func requested(ask statefs.Action, id statefs.ID) string {
-	return ask.Title() + " requested for operation '" + id.String() + "'"
+	return &client.Answer{Success: true, ID: id, Action: ask, Message: ask.Requested(id), State: state}, nil
 }
 
 // delete deletes operations, which only a daemon can.

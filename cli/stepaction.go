@@ -153,7 +153,7 @@ func stepActionInTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, as
 	}
 	answer := &client.Answer{
 		Success: true, ID: id, Action: ask, Step: args.Step,
-		Message: requested(ask, id), State: state,
+		Message: ask.Requested(id), State: state,
 	}
 	if args.Step != "" {
 		answer.Message += ", step " + args.Step

@@ -150,10 +150,7 @@ func (s *Server) alreadyEnded(id statefs.ID) error {
 }
 
 func newActionReply(id statefs.ID, action string) actionReply {
-	return actionReply{
-		Success: true, ID: id, Action: action,
-		Message: statefs.Action(action).Title() + " requested for operation '" + id.String() + "'",
-	}
+	return actionReply{Success: true, ID: id, Action: action, Message: statefs.Action(action).Requested(id)}
 }
 
 // controlRequest is a request to /{group}/control.

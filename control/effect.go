@@ -11,11 +11,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// A request has taken effect as the table of actions says. A waiting client is answered when the daemon has carried the
-// request out: its file is then gone from jobs/ and taken/. The daemon removes it from there last, after the effect is
-// durable.
-
-// newOutcome describes a request about to be made. It reads the record only if the client waits.
+// newOutcome describes a request about to be made. It reads the record only if the client waits, who is answered when
+// the file of the request is gone from jobs/ and taken/: the daemon removes it last, after the effect is durable.
 func (s *Server) newOutcome(id statefs.ID, ask statefs.Action, wait time.Duration) (q statefs.Outcome, err error) {
 	q.Action = ask
 	if wait > 0 {

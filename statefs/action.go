@@ -312,6 +312,11 @@ func (a Action) Label() string { return strings.ReplaceAll(string(a), "_", " ") 
 // Title is the label at the beginning of a sentence: "Force cancel".
 func (a Action) Title() string { return strings.ToUpper(string(a[:1])) + a.Label()[1:] }
 
+// Requested is the answer to a request: "Pause requested for operation 'ID'".
+func (a Action) Requested(id ID) string {
+	return a.Title() + " requested for operation '" + id.String() + "'"
+}
+
 // Cancels reports whether the action ends the operation, whatever other requests exist.
 func (a Action) Cancels() bool { return a == Cancel || a == ForceCancel }
 
@@ -323,10 +328,7 @@ func (a Action) AppliesIn(state State) bool {
 
 // moves reports whether the action makes a transition from a state.
 func (s *ActionSpec) moves(from State) bool {
-	return slices.ContainsFunc(s.Causes, func(cause Cause) bool {
-		_, err := Next(from, cause)
-		return err == nil
-	})
+	return slices.ContainsFunc(s.Causes, func(cause Cause) bool { return transitionOf[occasion{from, cause}].To != "" })
 }
 
 // Outcome is an operation after a request was carried out, or after it ended.
