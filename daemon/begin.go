@@ -218,8 +218,8 @@ func (d *Daemon) prepareRun(op *operation, def *catalog.Definition, params catal
 		if r.scratch, err = newScratch(r.logPath(), given, adopted); err != nil {
 			return nil, nil, err
 		}
-		if err := statefs.MakeFolder(d.owner.ArtifactsPath(op.id())); err != nil {
-			return nil, nil, fmt.Errorf("make the folder of artifacts: %w", err)
+		if err := makeArtifactsFolder(d.owner.ArtifactsPath(op.id()), adopted); err != nil {
+			return nil, nil, err
 		}
 	}
 	if def.Work() == catalog.WorkItems {
@@ -232,6 +232,16 @@ func (d *Daemon) prepareRun(op *operation, def *catalog.Definition, params catal
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, do, nil
+}
+
+// makeArtifactsFolder makes the folder that a command writes artifacts to. Work that has begun can be controlled
+// without it when the disk is full.
+func makeArtifactsFolder(path string, adopted bool) error {
+	err := statefs.MakeFolder(path)
+	if err == nil || adopted && statefs.DiskFull(err) {
+		return nil
+	}
+	return fmt.Errorf("make the folder of artifacts: %w", err)
 }
 
 func (d *Daemon) openLog(op *operation) (*stream.Writer, error) { return d.openLogWriter(op, true) }

@@ -68,7 +68,7 @@ func RestoreItems(o *Owner, open *os.File) error {
 	if info, err := os.Lstat(open.Name()); err != nil || info.Mode().IsRegular() {
 		return nil //nolint:nilerr // item results that a person removed stay removed
 	}
-	f, err := o.appendTo(open.Name(), os.O_RDWR)
+	f, err := o.appendTo(open.Name())
 	if err != nil {
 		return fmt.Errorf("write the item results %s again: %w", filepath.Base(open.Name()), err)
 	}

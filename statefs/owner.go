@@ -218,7 +218,7 @@ func (o *Owner) AmendRecord(rec *Record) error {
 
 // AppendLog opens the log of an operation for appending and creates it if necessary. It opens the
 // file through its own folder, never through jobs/, so that log lines cause no events there.
-func (o *Owner) AppendLog(id ID) (*os.File, error) { return o.appendTo(o.LogPath(id), os.O_RDWR) }
+func (o *Owner) AppendLog(id ID) (*os.File, error) { return o.appendTo(o.LogPath(id)) }
 
 // RemoveEmptyLog removes the log of a finished operation if it is empty. A command has a log from
 // the start, because it writes its output there directly, and many commands never write any.
@@ -247,7 +247,7 @@ func (o *Owner) removeEmpty(name string) error {
 func (o *Owner) AppendItems(id ID) (*os.File, error) { return o.appendItemsTo(o.ItemsPath(id), id) }
 
 func (o *Owner) appendItemsTo(name string, id ID) (*os.File, error) {
-	f, err := o.appendTo(name, os.O_RDWR)
+	f, err := o.appendTo(name)
 	if err != nil {
 		return nil, err
 	}
@@ -257,11 +257,11 @@ func (o *Owner) appendItemsTo(name string, id ID) (*os.File, error) {
 	return f, nil
 }
 
-// appendTo opens a file for appending. Anything but a regular file goes to corrupt/ first: a fifo
+// appendTo opens a file for reading and appending. Anything but a regular file goes to corrupt/ first: a fifo
 // or a device would swallow the lines.
-func (o *Owner) appendTo(name string, access int) (*os.File, error) {
+func (o *Owner) appendTo(name string) (*os.File, error) {
 	open := func() (*os.File, error) {
-		f, err := OpenFile(name, access|os.O_APPEND|os.O_CREATE)
+		f, err := OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 		if err != nil {
 			return nil, err
 		}

@@ -43,7 +43,7 @@ func (t *Tree) MakeStepFolder(id ID) error {
 
 // AppendStepLog opens the log of an optional step for appending.
 func (o *Owner) AppendStepLog(id ID, step string) (*os.File, error) {
-	return o.appendTo(o.StepLogPath(id, step), os.O_RDWR)
+	return o.appendTo(o.StepLogPath(id, step))
 }
 
 // AppendStepItems is AppendItems for an optional step.

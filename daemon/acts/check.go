@@ -97,26 +97,27 @@ func (c *check) names() string {
 
 // checkUseful refuses a request without effect.
 func (c *check) checkUseful(step *steps.Step) error {
-	switch {
-	case c.action == statefs.Retry:
+	switch c.action {
+	case statefs.Retry:
 		return c.retry(step)
-	case c.action == statefs.Skip:
+	case statefs.Skip:
 		return c.skip(step)
-	case c.action == statefs.Set:
+	case statefs.Set:
 		switch {
 		case len(c.rec.Steps) == 0:
 			return c.refusal("it has no steps")
 		case !c.action.AppliesIn(c.state) && (!c.state.Live() || c.rec.FailedOptionalStep() == nil):
 			return c.refusal("a value is set while it waits for a person or for its next attempt, or an optional step of it does")
 		}
-	case c.action == statefs.Approve || c.action == statefs.Reject:
+	case statefs.Approve, statefs.Reject:
 		if !c.action.AppliesIn(c.state) {
 			return c.refusal("no step of it waits for an approval")
 		}
 		if at := c.rec.CurrentStep(); step != nil && at != nil && at.Name != step.Name {
 			return c.invalidMember("step", "step %s does not wait for an approval: step %s does", step.Name, at.Name)
 		}
-	default:
+	case statefs.Pause, statefs.Resume, statefs.Cancel, statefs.ForceCancel, statefs.Prioritize, statefs.Delete,
+		statefs.Pin:
 		return errors.New("request " + string(c.action) + " has no step")
 	}
 	return nil
