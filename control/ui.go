@@ -14,9 +14,6 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// buttonsFile is the script of the page that is made from the table of actions: it exports the buttons.
-const buttonsFile = "buttons.js"
-
 // pageButton is a button as the page reads it. Action is the last segment of the path of its request.
 type pageButton struct {
 	statefs.Button
@@ -52,7 +49,7 @@ func (s *Server) ui(w *responseWriter, r *http.Request, p httprouter.Params) err
 		name = web.Index
 	}
 	file, ok := web.Open(name)
-	if name == buttonsFile {
+	if name == web.Buttons {
 		file, ok = web.File{Media: "text/javascript; charset=utf-8", Data: buttonsScript}, true
 	}
 	if !ok {

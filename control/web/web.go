@@ -21,6 +21,10 @@ var files embed.FS
 // Index is the file name of the start page.
 const Index = "index.html"
 
+// Buttons is the file name of the script that has the buttons of the actions. The server makes it from their
+// table, so it is not among the files.
+const Buttons = "buttons.js"
+
 // Policy is the Content-Security-Policy of the page: it may only load, run, show and connect to files of the daemon. No
 // script is inline, and trusted types prevent text of a log or a parameter from becoming markup or code.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
