@@ -449,6 +449,9 @@ func TestWrongRecordOfAnEndedOperation(t *testing.T) {
 	begin := func(name, kind string) (statefs.ID, string) {
 		s.begin(name+kind, "lines", "{}", statefs.Completed)
 		id := s.ids[name+kind]
+		// The end is on its way to the index before the marker goes, and a list waits for what is on its way.
+		s.wait("its marker is gone", s.gone(s.jobs(statefs.MarkerName(id, statefs.Running))))
+		s.call("GET", "/api/v1/operations?status=completed&limit=1", "")
 		must(t, errors.Join(os.Remove(s.record(id)), strangeFiles[kind](s.yard, s.record(id))))
 		if kind == "folder" {
 			must(t, put(filepath.Join(s.record(id), "note"), "a note"))
