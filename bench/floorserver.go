@@ -175,7 +175,7 @@ func (f *floorServer) await(r *http.Request) error {
 	}
 }
 
-// atOnce calls do for 0 to count-1 from that many goroutines, each of which makes its next call when the last
+// atOnce calls do for 0 to count-1 from that many goroutines. Each goroutine makes its next call when its last
 // one has returned.
 func atOnce(goroutines, count int, do func(int) error) error {
 	var next atomic.Int64

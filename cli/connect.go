@@ -16,7 +16,7 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// connect finds the daemon: the one named by --server or JOBDIR_SERVER, else the one that holds the storage
+// connect finds the daemon that --server or JOBDIR_SERVER names, or else the daemon that holds the storage
 // directory. It never uses the daemon of another storage unless that is named. The error is unreachable if
 // there is none.
 func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error) {

@@ -65,7 +65,7 @@ func TestWaitingUntilItRuns(t *testing.T) {
 		"Invalid parameter 'for': 'ever' must be end or running")
 }
 
-// A client that waits for an operation is told about a dependency that waits for a person, however indirect.
+// The answer to a wait names a direct or indirect dependency that needs a person.
 func TestWaitEndsWhenADependencyNeedsAttention(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

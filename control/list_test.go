@@ -181,7 +181,7 @@ func TestEndedOperationInList(t *testing.T) {
 	}
 }
 
-// TestListDuringRenameAndEnd lists an operation whose marker is being renamed, but not one that ended a moment ago.
+// TestListDuringRenameAndEnd lists an operation during the rename of its marker, and no ended operation.
 func TestListDuringRenameAndEnd(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

@@ -62,8 +62,8 @@ func (s *Server) retryLive(w *responseWriter, r *http.Request, p httprouter.Para
 	return s.requestAction(w, r, p)
 }
 
-// liveDuplicate returns the live operation that does the same work as one that waits for a person: the daemon does not
-// run both at once.
+// liveDuplicate returns the live operation that does the same work as an operation in failed_manual. The daemon does
+// not run both at once.
 func (s *Server) liveDuplicate(id statefs.ID, state statefs.State) (none submit.Outcome, err error) {
 	if state != statefs.FailedManual {
 		return none, nil
