@@ -37,7 +37,7 @@ func scratchOf(logPath string) scratch {
 func newScratch(logPath string, params []byte, adopted bool) (scratch, error) {
 	s := scratchOf(logPath)
 	if !adopted {
-		if err := os.RemoveAll(s.dir); err != nil {
+		if err := statefs.RemoveFolder(s.dir); err != nil {
 			return s, fmt.Errorf("make the folder of the run: %w", err)
 		}
 	}
@@ -75,7 +75,7 @@ func (s scratch) remove() error {
 	if s.dir == "" {
 		return nil
 	}
-	return os.RemoveAll(s.dir)
+	return statefs.RemoveFolder(s.dir)
 }
 
 // drop removes a file that is no longer needed. A missing file is no error.

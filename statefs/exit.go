@@ -9,6 +9,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // exitSuffix ends the name of every exit report.
@@ -47,7 +49,7 @@ func (e *Exits) Write(name string, report []byte, durable bool) error {
 	if err := e.files.replace(name, report, durable); err != nil || !durable {
 		return err
 	}
-	folder, err := os.Open(filepath.Join(e.files.dir, filepath.Dir(name)))
+	folder, err := os.OpenFile(filepath.Join(e.files.dir, filepath.Dir(name)), os.O_RDONLY|unix.O_DIRECTORY, 0) // does not block on a fifo
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}

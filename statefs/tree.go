@@ -234,6 +234,23 @@ func MakeFolder(path string) error {
 	return os.Chmod(path, folderMode|info.Mode()&os.ModeSetgid) // a parent may pass on its group
 }
 
+// RemoveFolder removes a folder and everything in it. If a file has taken the place of the folder
+// above, there is nothing to remove; os.RemoveAll would wait for a writer of a fifo there.
+func RemoveFolder(path string) error {
+	above, err := os.OpenRoot(filepath.Dir(path) + "/") // the slash refuses everything but a folder
+	if isMissing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = above.RemoveAll(filepath.Base(path))
+	if isMissing(err) {
+		err = nil
+	}
+	return errors.Join(err, above.Close())
+}
+
 func (t *Tree) open() (err error) {
 	if err := t.checkLayout(); err != nil {
 		return err

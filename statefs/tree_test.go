@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestOpenMakesTheLayout(t *testing.T) {
@@ -102,6 +104,24 @@ func TestOpenMovesFilesInPlaceOfFolders(t *testing.T) {
 		t.Errorf("the daemon did not make the folder again: %v", err)
 	}
 	check(t, owner.Release())
+}
+
+// RemoveFolder does not open a fifo that has taken the place of the folder above, which would last until a writer
+// opens it too.
+func TestRemoveFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	day, run := filepath.Join(dir, "day"), filepath.Join(dir, "day", "run")
+	for _, err := range []error{
+		os.MkdirAll(filepath.Join(run, "a"), 0o750), os.WriteFile(filepath.Join(day, "log"), nil, 0o600), RemoveFolder(run),
+		os.Remove(filepath.Join(day, "log")), RemoveFolder(run), os.Remove(day), RemoveFolder(run),
+		unix.Mkfifo(day, 0o600), RemoveFolder(run),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantNames(t, dir, "day")
 }
 
 func TestGroupControl(t *testing.T) {

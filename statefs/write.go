@@ -135,34 +135,41 @@ func asSyncError(target string, err error) error {
 
 // persist retries a write whose temporary file disappeared: a starting daemon empties tmp/, even
 // while another process is writing there, or tmp/ itself was removed. It retries a write once it has
-// made a folder in the place of a file.
+// made a folder in the place of a file. Both may happen to one write, in any order.
 func (w *files) persist(name string, write func() error) error {
 	err := write()
-	if errors.Is(err, unix.ENOTDIR) && w.corrupt != nil {
-		for _, folder := range []string{tmpDir, filepath.Dir(name)} {
-			if folder == jobsDir { // the watch of the folder ends the daemon
-				continue
-			}
-			if err := w.corrupt.makeFolder(folder); err != nil {
-				return err
-			}
-		}
-		err = write()
-	}
-	for range 2 {
-		if !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		mkErr := os.Mkdir(w.tmp, folderMode) // but not its parents: a removed storage stays removed
-		if mkErr == nil {
-			mkErr = os.Chmod(w.tmp, folderMode)
-		}
-		if mkErr != nil && !errors.Is(mkErr, fs.ErrExist) {
+	for range 4 {
+		var again bool
+		if again, err = w.restoreFolders(name, err); !again {
 			break
 		}
 		err = write()
 	}
 	return w.unnamed(err)
+}
+
+// restoreFolders makes the folders whose absence made a write fail, and reports whether to write again. Otherwise it
+// returns why not.
+func (w *files) restoreFolders(name string, failed error) (again bool, err error) {
+	switch {
+	case errors.Is(failed, unix.ENOTDIR) && w.corrupt != nil:
+		for _, folder := range []string{tmpDir, filepath.Dir(name)} {
+			if folder == jobsDir { // the watch of the folder ends the daemon
+				continue
+			}
+			if err := w.corrupt.makeFolder(folder); err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	case errors.Is(failed, fs.ErrNotExist):
+		err := os.Mkdir(w.tmp, folderMode) // but not its parents: a removed storage stays removed
+		if err == nil {
+			err = os.Chmod(w.tmp, folderMode)
+		}
+		return err == nil || errors.Is(err, fs.ErrExist), failed
+	}
+	return false, failed
 }
 
 // unnamed removes the random name of a temporary file from an error. The name helps no reader, and

@@ -30,6 +30,13 @@ func (s *wrongSite) replaced(name string) outcome {
 	}
 }
 
+// replaceFolder replaces a folder by a file. The daemon may write into the folder in between, or have it made again.
+func (s *wrongSite) replaceFolder(name string, place func(y *yard, name string) error) {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	until(s.t, name+" is replaced", func() bool { return os.RemoveAll(path) == nil && place(s.yard, path) == nil })
+}
+
 // TestFilesInPlaceOfFolders replaces the folders of a storage by files and by fifos, while the daemon runs and while
 // it does not. Lists, submits and starts work, and the files go to corrupt/.
 func TestFilesInPlaceOfFolders(t *testing.T) {
@@ -43,12 +50,16 @@ func TestFilesInPlaceOfFolders(t *testing.T) {
 			r := newRig(t, filepath.Join(t.TempDir(), "storage"))
 			must(t, os.WriteFile(filepath.Join(r.jobs, "wrong.yaml"), []byte(wrongJobs), 0o600))
 			s := &wrongSite{yard: &yard{t: t, dir: r.dir}, ids: make(map[string]statefs.ID)}
-			s.daemon = r.start("--sweep-interval", "1s")
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("the daemon said: %s", s.daemon.stderr)
-				}
-			})
+			start := func() {
+				d := r.start("--sweep-interval", "1s")
+				t.Cleanup(func() {
+					if t.Failed() {
+						t.Logf("the daemon said: %s", d.stderr)
+					}
+				})
+				s.daemon = d
+			}
+			start()
 			var err error
 			s.tree, err = statefs.Open(r.dir, statefs.Options{Durability: statefs.Process})
 			must(t, err)
@@ -57,9 +68,10 @@ func TestFilesInPlaceOfFolders(t *testing.T) {
 			s.begin("running", "sleep", `{"n":1}`, statefs.Running)
 			s.wait("its record is written", s.whole(s.ids["running"], statefs.Running))
 			day := "operations/" + s.ids["ended"].Day()
-			running := []string{"new", "lanes", "schedules", "definitions", "tmp", "events", "corrupt", "keys", day}
+			// corrupt/ first: what is in the place of the others goes there
+			running := []string{"corrupt", "new", "lanes", "schedules", "definitions", "tmp", "events", "keys", day}
 			for _, name := range running {
-				s.replace(name, place)
+				s.replaceFolder(name, place)
 			}
 			s.works("while it runs")
 			for _, name := range running {
@@ -77,10 +89,10 @@ func TestFilesInPlaceOfFolders(t *testing.T) {
 			stopped := slices.Concat(running, []string{"jobs", "operations", "taken", "outbox"})
 			for _, name := range stopped {
 				if name != day {
-					s.replace(name, place)
+					s.replaceFolder(name, place)
 				}
 			}
-			s.daemon = r.start("--sweep-interval", "1s")
+			start()
 			s.works("after a start")
 			for _, name := range stopped {
 				if name != day {
@@ -88,8 +100,8 @@ func TestFilesInPlaceOfFolders(t *testing.T) {
 				}
 			}
 			s.daemon.kill()
-			s.replace(day, place)
-			s.daemon = r.start("--sweep-interval", "1s")
+			s.replaceFolder(day, place)
+			start()
 			s.works("after a start without the folder of the day")
 			s.wait(day+" is a folder again", s.replaced(day))
 			s.daemon.kill()
