@@ -301,7 +301,12 @@ func (o *Owner) RestoreTaken() (int, error) {
 			return back, fmt.Errorf("put back the request %s: %w", name, err)
 		}
 	}
-	return back, nil
+	if len(done) == 0 {
+		return 0, nil
+	}
+	// The removals are durable before the requests are taken again: after a power cut, an old removal
+	// must not remove the new name, which is the only one.
+	return back, o.takenSync.sync()
 }
 
 // restoreTaken links one taken request into jobs/. It returns false if a newer request replaces it.

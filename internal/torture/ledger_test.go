@@ -163,6 +163,9 @@ func checkRecordsBut(dir string, but map[statefs.ID]bool) error {
 			continue
 		}
 		data, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // a running daemon may have swept what is left of a submit that was cut off
+		}
 		if err != nil {
 			return err
 		}

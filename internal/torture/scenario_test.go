@@ -190,6 +190,28 @@ var scenarios = map[string]func(*play){
 		s.start()
 		s.end(running)
 	},
+	"requests that a dead daemon had taken": func(s *play) {
+		var ids []statefs.ID
+		for range 4 { // so that the sync of one comes while another is taken
+			ids = append(ids, s.submit("wait"))
+			s.running(ids[len(ids)-1])
+			s.request(ids[len(ids)-1], statefs.Pause, patience)
+		}
+		s.d.kill()
+		tree, err := statefs.Open(s.p.dir, statefs.Options{})
+		must(s.t, err)
+		for _, id := range ids {
+			sent, name := s.p.disk.Len(), statefs.RequestName(id, statefs.Resume)
+			must(s.t, tree.Request(s.t.Context(), id, statefs.Resume, nil))
+			s.note(acknowledgement{sent: sent, answered: s.p.disk.Len(), id: id, action: statefs.Resume})
+			must(s.t, os.Rename(filepath.Join(tree.JobsDir(), name), filepath.Join(s.p.dir, "taken", name)))
+		}
+		must(s.t, tree.Close())
+		s.start()
+		for _, id := range ids {
+			s.marker(id, statefs.Running)
+		}
+	},
 	"list": func(s *play) {
 		s.submitList("wait", 4, time.Hour)
 		ids := s.submitList("wait", 3, 0)
