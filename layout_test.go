@@ -65,10 +65,15 @@ var imports = []row{
 		"statefs/steps", 0, nil, nil,
 		"which step comes next, as a decision without clock and files; the records have its words in them, so it knows nothing of them",
 	},
+	{
+		"statefs/machine", 0, nil,
+		[]string{xsys},
+		"asks the system about this machine and its processes; what an operation is it does not know",
+	},
 
 	{
 		"statefs", 1,
-		[]string{"statefs/steps"},
+		[]string{"statefs/steps", "statefs/machine"},
 		[]string{renameio, atomic, xsys},
 		"names, records and transitions: the vocabulary of all others, so it knows none of them; the one place that replaces files",
 	},
@@ -105,7 +110,7 @@ var imports = []row{
 	},
 	{
 		"daemon/keeper", 2,
-		[]string{"statefs"},
+		[]string{"statefs", "statefs/machine"},
 		[]string{xsys},
 		"holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version; its exit reports are files, which statefs alone writes",
 	},
@@ -135,7 +140,7 @@ var imports = []row{
 	},
 	{
 		"daemon/history", 2,
-		[]string{"statefs"},
+		[]string{"statefs", "statefs/machine"},
 		[]string{bbolt},
 		"an index of what has ended, made from the records; it knows neither what runs nor HTTP",
 	},
@@ -177,6 +182,7 @@ var imports = []row{
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog", "daemon/submit", "daemon/acts", "control/web", "daemon/tally", "statefs/steps",
+			"statefs/machine",
 		},
 		[]string{httprouter, websocket},
 		"HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own",
@@ -186,7 +192,7 @@ var imports = []row{
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
-			"daemon/tally", "statefs/steps",
+			"daemon/tally", "statefs/steps", "statefs/machine",
 		},
 		[]string{xsys},
 		"decides and runs; whether there is an HTTP server is no concern of it",

@@ -144,7 +144,7 @@ func (s *Server) eventStream(w *responseWriter, r *http.Request, _ httprouter.Pa
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if err := s.tree.DescriptorsForReader(); err != nil {
+	if err := s.tree.Descriptors.ForReader(); err != nil {
 		return err // before the first byte, while an answer is still possible
 	}
 	w.Header().Set("Connection", "close") // the stall timeout and the send buffer are set for this answer only

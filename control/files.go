@@ -20,6 +20,7 @@ import (
 	"github.com/julienschmidt/httprouter"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -164,7 +165,7 @@ func (s *Server) artifact(w *responseWriter, r *http.Request, p httprouter.Param
 	if errors.Is(err, fs.ErrNotExist) && escaped != name {
 		file, err = root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // name unescaped
 	}
-	if statefs.OutOfFiles(err) {
+	if machine.OutOfFiles(err) {
 		return err // the file may exist
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -139,7 +140,7 @@ func refusalOf(err error) *refusal {
 		return refuse(http.StatusServiceUnavailable, "The daemon is shutting down").withRetryAfter()
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		answer = refuse(http.StatusInsufficientStorage, "The storage of the daemon is full: make room, then try again")
-	case statefs.OutOfFiles(err):
+	case machine.OutOfFiles(err):
 		answer = refuse(http.StatusServiceUnavailable,
 			"The daemon has too many files open: try again, or raise its limit (ulimit -n)").withRetryAfter()
 	default:

@@ -225,7 +225,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		DisableGeneralOptionsHandler: true,
 	}
 	failed := make(chan error, len(listeners)+1)
-	crowd := newConnLimiter(s.tree.DescriptorsForReader, &connections)
+	crowd := newConnLimiter(s.tree.Descriptors.ForReader, &connections)
 	defer crowd.memory.stop()
 	var serving, watching sync.WaitGroup
 	watchCtx, endWatch := context.WithCancel(context.WithoutCancel(ctx))

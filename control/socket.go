@@ -23,7 +23,7 @@ func (s *Server) eventSocket(w *responseWriter, r *http.Request, _ httprouter.Pa
 		return err
 	}
 	defer reader.Close()
-	if err := s.tree.DescriptorsForReader(); err != nil {
+	if err := s.tree.Descriptors.ForReader(); err != nil {
 		return err
 	}
 	s.sockets.Add(1) // http.Server.Shutdown does not wait for hijacked connections

@@ -73,7 +73,7 @@ func (s *Server) serveStream(w *responseWriter, r *http.Request, f *follower, fo
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if err := s.tree.DescriptorsForReader(); err != nil {
+	if err := s.tree.Descriptors.ForReader(); err != nil {
 		return err // before the first byte, while there can still be an answer
 	}
 	ctx := r.Context()

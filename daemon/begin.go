@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -97,8 +98,8 @@ func (d *Daemon) applyStart(rec *statefs.Record, now time.Time) {
 	rec.Run++
 	rec.Starts++
 	rec.LaneTurn = d.lanes.rotation.next(laneOf(rec))
-	machine := statefs.ThisMachine()
-	rec.Host, rec.Boot, rec.PID = machine.Host, machine.Boot, os.Getpid()
+	here := machine.This()
+	rec.Host, rec.Boot, rec.PID = here.Host, here.Boot, os.Getpid()
 	rec.StalledAt, rec.Error, rec.ExitCode, rec.Signal = nil, nil, nil, ""
 	if len(rec.Steps) > 0 {
 		d.applyStepStart(rec, now)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // FailingOperation is an operation whose reconcile fails repeatedly, for example because the disk
@@ -51,7 +52,7 @@ func (t *failingOperations) failed(id statefs.ID, err error, now time.Time) {
 	if known := t.byID[id]; known != nil {
 		since, tries = known.Since, known.Tries+1
 	}
-	logged := !statefs.OutOfFiles(err)
+	logged := !machine.OutOfFiles(err)
 	t.byID[id] = &failingEntry{FailingOperation{ID: id, Error: err.Error(), Since: since, Tries: tries}, logged}
 	if !logged {
 		if t.warnedAt.IsZero() || now.Sub(t.warnedAt) >= warnInterval {

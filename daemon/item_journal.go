@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // itemJournal is the file in the scratch folder in which a run records what the next daemon must
@@ -89,7 +90,7 @@ type itemKey struct {
 // adopted commands nor among the results. Their commands died with a keeper; a new run does these
 // items again.
 func (r *run) lostItems(under []adoptedCommand, notes map[int]*itemNote, written map[itemKey]bool) bool {
-	boot := statefs.ThisMachine().Boot
+	boot := machine.This().Boot
 	for _, a := range under {
 		if note := notes[a.number]; note == nil || note.Boot != boot {
 			return true // the journal is incomplete

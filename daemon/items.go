@@ -12,7 +12,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/keeper"
-	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // itemsWork runs the command of the job once for each item, with the parallelism of the job. A
@@ -209,7 +209,7 @@ func (r *run) itemCommand(ctx context.Context, feed *itemFeed, item catalog.Item
 	together := r.def.Parallel > 1
 	note := feed.notes[at.slot]
 	if !r.commands.hasUnclaimed(at.slot) {
-		note = &itemNote{Slot: at.slot, Item: at.number, Name: []byte(item.Name), Boot: statefs.ThisMachine().Boot}
+		note = &itemNote{Slot: at.slot, Item: at.number, Name: []byte(item.Name), Boot: machine.This().Boot}
 		if err := r.journalItem(note); err != nil {
 			return &workError{code: "start_failed", err: err}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // Work that cannot begin or end because this process has too many open files, or because the disk
@@ -18,7 +19,7 @@ import (
 
 // resourceExhausted reports whether an error goes away when other work ends or files are removed.
 func resourceExhausted(err error) bool {
-	return statefs.OutOfFiles(err) || statefs.DiskFull(err)
+	return machine.OutOfFiles(err) || statefs.DiskFull(err)
 }
 
 // isTransient reports whether a file could not be read or written but may be the next time, so that
@@ -55,12 +56,12 @@ type fdBudget struct {
 // reserveForWork reserves the descriptors of a run whose operation holds its lane and limits
 // already, until done is called for the first time. The error reports why there are too few.
 func (b *fdBudget) reserveForWork() (done func(), err error) {
-	return b.reserve(b.owner.DescriptorsForWork)
+	return b.reserve(b.owner.Descriptors.ForWork)
 }
 
 // reserveForStart is reserveForWork for a run that the queue is about to start.
 func (b *fdBudget) reserveForStart() (done func(), err error) {
-	return b.reserve(b.owner.DescriptorsForStart)
+	return b.reserve(b.owner.Descriptors.ForStart)
 }
 
 func (b *fdBudget) reserve(room func(pieces int) error) (done func(), err error) {

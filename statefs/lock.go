@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 const lockFile = "jobdir.lock"
@@ -60,7 +62,7 @@ func (t *Tree) lock() (l *lock, err error) {
 		if !ok || held.PID == os.Getpid() || time.Since(began) >= lockWait {
 			return l, err
 		}
-		if held.PID != 0 && !isExiting(held.PID) { // otherwise it has the lock and is about to write its PID
+		if held.PID != 0 && !machine.Exiting(held.PID) { // otherwise it has the lock and is about to write its PID
 			if alive++; alive == lockTries {
 				return l, err
 			}
@@ -85,7 +87,7 @@ func (t *Tree) tryLock() (*lock, error) {
 	}
 	switch err := flockExclusive(l.folder); {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		held := &LockedError{Dir: t.dir, PID: folderHolder(l.folder)}
+		held := &LockedError{Dir: t.dir, PID: machine.LockHolder(l.folder)}
 		_ = l.release() // the holder matters, not this error
 		return nil, held
 	case err != nil && !unlockable(err):
@@ -246,5 +248,5 @@ func (t *Tree) Holder() (pid int, held bool) {
 	if !isLocked(folder) {
 		return 0, false
 	}
-	return folderHolder(folder), true
+	return machine.LockHolder(folder), true
 }

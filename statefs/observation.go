@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // Observation is the set of files that exist for one operation in jobs/.
@@ -206,7 +208,7 @@ func (t *Tree) List() (Listing, error) {
 		}
 		return err
 	})
-	if OutOfFiles(err) {
+	if machine.OutOfFiles(err) {
 		// The descriptor that is always open has one position, shared by all callers.
 		t.listing.Lock()
 		defer t.listing.Unlock()

@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // outboxFile is a cached list of the entries of outbox/: "+NAME" when an entry is written, "-NAME"
@@ -107,7 +109,7 @@ func (o *Owner) outboxFolder() (string, error) {
 	}
 	line := "=" + strconv.FormatUint(identity.Inode, 10) + " " + strconv.FormatInt(identity.Born.UnixNano(), 10)
 	if o.options.Durability != Power {
-		line += " " + ThisMachine().Boot
+		line += " " + machine.This().Boot
 	}
 	return line, nil
 }

@@ -66,7 +66,7 @@ const (
 )
 
 func (t *Tree) newRecord(s Submission) (*Record, error) {
-	if err := t.DescriptorsForWork(1); err != nil {
+	if err := t.Descriptors.ForWork(1); err != nil {
 		return nil, err
 	}
 	if err := t.keepDefinition(s.DefinitionHash, s.Definition); err != nil {

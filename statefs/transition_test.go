@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/states.md from the table of transitions")
@@ -255,5 +256,33 @@ func TestActionAppliesInEachState(t *testing.T) {
 		if !slices.Equal(means, want[ask]) {
 			t.Errorf("%s means something in %v, want %v", ask, means, want[ask])
 		}
+	}
+}
+
+// TestPausedTimeAddsUp: the paused time is the sum of all pauses.
+func TestPausedTimeAddsUp(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2025, 11, 26, 13, 0, 0, 0, time.UTC)
+	rec := &Record{CreatedAt: begin}
+	rec.transit("", Queued, CauseSubmit, begin)
+	state := Queued
+	for _, step := range []struct {
+		cause Cause
+		after time.Duration
+	}{
+		{CauseStart, time.Second},
+		{CausePause, 2 * time.Second},
+		{CauseResume, 12 * time.Second},
+		{CausePause, 20 * time.Second},
+		{CauseResume, 25 * time.Second},
+		{CauseDone, 30 * time.Second},
+	} {
+		if err := rec.Apply(state, step.cause, begin.Add(step.after)); err != nil {
+			t.Fatal(err)
+		}
+		state = rec.Status
+	}
+	if rec.PausedSeconds != 15 {
+		t.Errorf("paused for %v s, want 15", rec.PausedSeconds)
 	}
 }

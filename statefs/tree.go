@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // The folders of a storage directory.
@@ -54,14 +56,15 @@ type Options struct {
 // Tree is a storage directory as any process may use it: to read, submit and request. It is safe
 // for concurrent use, also by several processes. Only an Owner moves markers.
 type Tree struct {
-	dir         string
-	options     Options
-	files       *files
-	root        *os.Root
-	jobs        *os.Root
-	folder      *os.File        // jobs/, for calls that take a descriptor
-	raw         syscall.RawConn // of folder; keeps the descriptor open during a call
-	descriptors descriptorBudget
+	dir     string
+	options Options
+	files   *files
+	root    *os.Root
+	jobs    *os.Root
+	folder  *os.File        // jobs/, for calls that take a descriptor
+	raw     syscall.RawConn // of folder; keeps the descriptor open during a call
+	// Descriptors refuses work for which too few files can be opened.
+	Descriptors *machine.Descriptors
 	listing     sync.Mutex // held while folder is listed
 
 	jobsSync *syncFolder
@@ -264,6 +267,7 @@ func (t *Tree) open() (err error) {
 	if t.raw, err = t.folder.SyscallConn(); err != nil {
 		return err
 	}
+	t.Descriptors = machine.NewDescriptors(t.raw)
 	t.jobsSync = newSyncFolder(t.folder, t.options.Durability)
 	t.opsSync, err = openSyncFolder(filepath.Join(t.dir, operationsDir), t.options.Durability)
 	return err
@@ -329,7 +333,7 @@ func (t *Tree) Durability() Durability { return t.options.Durability }
 // Full returns why this process cannot write to the storage, such as "the disk is full"; "" if it
 // can. On other systems than Linux it is always "".
 func (t *Tree) Full() (string, error) {
-	if few := t.descriptorShortage(); few != "" {
+	if few := t.Descriptors.Shortage(); few != "" {
 		return few, nil
 	}
 	return fileSystemFull(t.dir)

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // Verdict is the result of comparing the marker and the record of an operation.
@@ -168,13 +170,13 @@ func (t *Tree) ForeignGone(id ID, file string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if other := stamp.pidNamespace(); other != "" && other != pidNamespace() {
+	if other := stamp.pidNamespace(); other != "" && other != machine.PIDNamespace() {
 		return false, nil
 	}
 	if id.PID() == os.Getpid() {
 		return true, nil
 	}
-	started, alive, err := processStart(id.PID())
+	started, alive, err := machine.ProcessStart(id.PID())
 	if err != nil {
 		return false, err
 	}

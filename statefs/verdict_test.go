@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 func TestInterpret(t *testing.T) {
@@ -118,7 +120,7 @@ func TestForeignGone(t *testing.T) {
 	dead.kill(t)
 	now, old := time.Now().Format(StampFormat), time.Now().Add(-time.Hour).Format(StampFormat)
 	elsewhere := "\n" + `{"pid_namespace":"pid:[1]"}` + "\n"
-	here := "\n" + `{"pid_namespace":"` + pidNamespace() + `"}` + "\n"
+	here := "\n" + `{"pid_namespace":"` + machine.PIDNamespace() + `"}` + "\n"
 	for _, test := range []struct {
 		name    string
 		pid     int

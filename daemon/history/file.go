@@ -13,6 +13,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // fileVersion is the format of the index. A file of another version is rebuilt.
@@ -134,7 +135,7 @@ func (f *fileState) untrustedReason(ino uint64) error {
 		return errors.New("it was not finished")
 	case f.Inode != ino:
 		return errors.New("it is a copy, which may have been made while it was written")
-	case !f.Clean && (f.Boot == "" || f.Boot != statefs.ThisMachine().Boot):
+	case !f.Clean && (f.Boot == "" || f.Boot != machine.This().Boot):
 		return errors.New("the machine went down while it was in use")
 	}
 	return nil
@@ -211,7 +212,7 @@ func (s *Store) putState(tx *bolt.Tx, state fileState) error {
 	if err != nil {
 		return err
 	}
-	state.Version, state.Boot, state.Inode = fileVersion, statefs.ThisMachine().Boot, inode(info)
+	state.Version, state.Boot, state.Inode = fileVersion, machine.This().Boot, inode(info)
 	data, err := json.Marshal(state)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // errRetiring means that a keeper takes no new commands.
@@ -296,7 +297,7 @@ func refusalOf(err error) refusal {
 		return refusedReplaced
 	case errors.Is(err, ErrUnwanted):
 		return refusedUnwanted
-	case statefs.OutOfFiles(err):
+	case machine.OutOfFiles(err):
 		return refusedExhausted
 	}
 	return refusedFailed

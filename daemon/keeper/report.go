@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // reportVersion is the version of the exit reports that this package writes. Newer versions are
@@ -43,7 +44,7 @@ func makeReport(h *supervisedCommand, keeper int) *Report {
 		Code: e.Code, Signal: e.Signal, Cause: e.Cause, TimedOut: e.TimedOut,
 		StartedAt: p.started, EndedAt: e.At,
 		UserSeconds: e.UserTime.Seconds(), SystemSeconds: e.SystemTime.Seconds(), PeakMemory: e.MaxRSS,
-		Boot: statefs.ThisMachine().Boot, Keeper: keeper,
+		Boot: machine.This().Boot, Keeper: keeper,
 	}
 	if e.Err != nil {
 		r.Error = e.Err.Error()

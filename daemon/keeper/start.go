@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // Start starts c and returns when its program has been executed.
@@ -123,7 +123,7 @@ func explainFork(name, program string, err error) error {
 		return fmt.Errorf("start %q: arguments and environment together are too long, pass data in files: %w", name, err)
 	case errors.Is(err, syscall.EAGAIN):
 		return fmt.Errorf("start %q: the limit of processes is reached (ulimit -u, pids of the cgroup): %w", name, err)
-	case statefs.OutOfFiles(err):
+	case machine.OutOfFiles(err):
 		return fmt.Errorf("start %q: the limit of open files is reached (ulimit -n): %w", name, err)
 	case errors.Is(err, syscall.ETXTBSY):
 		return fmt.Errorf("start %q: %s is being written by somebody: %w", name, program, err)

@@ -1,4 +1,4 @@
-package statefs
+package machine
 
 import (
 	"errors"
@@ -27,38 +27,47 @@ func OutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// DescriptorsForWork returns an error that wraps syscall.EMFILE if too few descriptors are free for
-// this many pieces of new work; a submit is refused then. Far from the limit it costs almost
-// nothing, near it some microseconds.
-func (t *Tree) DescriptorsForWork(pieces int) error {
-	return t.reserveDescriptors(workReserve * pieces)
+// Descriptors is the budget of file descriptors of this process. It is safe for concurrent use.
+type Descriptors struct {
+	of     syscall.RawConn // an open file, to probe with
+	budget descriptorBudget
 }
 
-// DescriptorsForReader is DescriptorsForWork for readers, which need fewer free descriptors.
-func (t *Tree) DescriptorsForReader() error { return t.reserveDescriptors(readerReserve) }
+// NewDescriptors returns a budget that probes with a descriptor of an open file, which must stay open.
+func NewDescriptors(of syscall.RawConn) *Descriptors { return &Descriptors{of: of} }
 
-// DescriptorsForStart is DescriptorsForWork for the start of a queued operation. It requires more
+// ForWork returns an error that wraps syscall.EMFILE if too few descriptors are free for
+// this many pieces of new work; a submit is refused then. Far from the limit it costs almost
+// nothing, near it some microseconds.
+func (d *Descriptors) ForWork(pieces int) error {
+	return d.reserve(workReserve * pieces)
+}
+
+// ForReader is ForWork for readers, which need fewer free descriptors.
+func (d *Descriptors) ForReader() error { return d.reserve(readerReserve) }
+
+// ForStart is ForWork for the start of a queued operation. It requires more
 // free descriptors, because an operation may keep its own for hours, and submits and readers need
 // some too. pieces counts this start and the earlier starts whose descriptors are not open yet.
-func (t *Tree) DescriptorsForStart(pieces int) error {
+func (d *Descriptors) ForStart(pieces int) error {
 	reserve := workReserve * pieces
-	free, limit, err := freeDescriptors(t.raw, reserve)
+	free, limit, err := freeDescriptors(d.of, reserve)
 	if err == nil && limit/startShare > reserve {
 		reserve = limit / startShare
-		free, limit, err = freeDescriptors(t.raw, reserve)
+		free, limit, err = freeDescriptors(d.of, reserve)
 	}
 	return descriptorError(free, limit, reserve, err)
 }
 
-func (t *Tree) reserveDescriptors(reserve int) error {
-	if t.descriptors.reserve(reserve) {
+func (d *Descriptors) reserve(reserve int) error {
+	if d.budget.reserve(reserve) {
 		return nil
 	}
-	free, limit, err := freeDescriptors(t.raw, reserve)
+	free, limit, err := freeDescriptors(d.of, reserve)
 	if err := descriptorError(free, limit, reserve, err); err != nil {
 		return err
 	}
-	t.descriptors.refresh(free - reserve)
+	d.budget.refresh(free - reserve)
 	return nil
 }
 
@@ -114,10 +123,10 @@ func (e *fewDescriptorsError) Error() string {
 
 func (e *fewDescriptorsError) Unwrap() error { return syscall.EMFILE }
 
-// descriptorShortage returns the error text of DescriptorsForWork, "" if enough descriptors are
+// Shortage returns the error text of ForWork, "" if enough descriptors are
 // free.
-func (t *Tree) descriptorShortage() string {
-	if few, ok := errors.AsType[*fewDescriptorsError](t.DescriptorsForWork(1)); ok {
+func (d *Descriptors) Shortage() string {
+	if few, ok := errors.AsType[*fewDescriptorsError](d.ForWork(1)); ok {
 		return few.Error()
 	}
 	return ""
