@@ -35,8 +35,6 @@ var wireFormats = map[string]string{
 }
 
 var beyond = map[string]int{
-	"complexity of cli.app.showRecord":           31,
-	"complexity of cli.eventText":                26,
 	"complexity of control.Server.resubmit":      22,
 	"complexity of control.follower.refresh":     23,
 	"complexity of daemon.Daemon.finishAs":       27,

@@ -114,26 +114,10 @@ func eventLine(e *client.Event) string {
 
 func eventText(e *client.Event) string {
 	switch {
-	case e.To != "" && e.From == "":
-		return fmt.Sprintf("%s (%s)", e.To, e.Cause)
 	case e.To != "":
-		text := fmt.Sprintf("%s -> %s (%s)", e.From, e.To, e.Cause)
-		if e.Result != "" && string(e.Result) != string(e.To) {
-			text += ", " + string(e.Result)
-		}
-		if e.Error != nil {
-			text += ": " + printable(cmp.Or(e.Error.Message, e.Error.Code))
-		}
-		return text
+		return transitionText(e)
 	case e.Step != "":
-		text := fmt.Sprintf("step %d / %d %s: %s", e.Number, e.Total, printable(e.Step), printable(string(e.Status)))
-		if e.ErrorCode != "" {
-			text += " (" + printable(e.ErrorCode) + ")"
-		}
-		if e.Error != nil {
-			text += ": " + printable(e.Error.Message)
-		}
-		return text
+		return stepText(e)
 	case e.Progress != nil:
 		return printable(shownProgress(e.Progress))
 	case e.Waiting != nil:
@@ -146,11 +130,8 @@ func eventText(e *client.Event) string {
 		return changeText(e.Change)
 	case e.Delivery != nil:
 		return deliveryText(e.Delivery)
-	case e.Target != nil && e.Target.Down:
-		return fmt.Sprintf("%s is down, %d wait for it: %s", printable(e.Target.Name), e.Target.Pending,
-			printable(e.Target.Error))
 	case e.Target != nil:
-		return fmt.Sprintf("%s is back, %d wait for it", printable(e.Target.Name), e.Target.Pending)
+		return targetText(e.Target)
 	case e.Sweep != nil && e.Sweep.Findings == 0:
 		return "nothing found"
 	case e.Sweep != nil:
@@ -161,6 +142,31 @@ func eventText(e *client.Event) string {
 		return fmt.Sprintf("events %d to %d are missing: %s", e.Gap.From, e.Gap.To, gapReasons[e.Gap.Reason])
 	}
 	return ""
+}
+
+func transitionText(e *client.Event) string {
+	if e.From == "" {
+		return fmt.Sprintf("%s (%s)", e.To, e.Cause)
+	}
+	text := fmt.Sprintf("%s -> %s (%s)", e.From, e.To, e.Cause)
+	if e.Result != "" && string(e.Result) != string(e.To) {
+		text += ", " + string(e.Result)
+	}
+	if e.Error != nil {
+		text += ": " + printable(cmp.Or(e.Error.Message, e.Error.Code))
+	}
+	return text
+}
+
+func stepText(e *client.Event) string {
+	text := fmt.Sprintf("step %d / %d %s: %s", e.Number, e.Total, printable(e.Step), printable(string(e.Status)))
+	if e.ErrorCode != "" {
+		text += " (" + printable(e.ErrorCode) + ")"
+	}
+	if e.Error != nil {
+		text += ": " + printable(e.Error.Message)
+	}
+	return text
 }
 
 func deliveryText(d *client.EventDelivery) string {
@@ -200,4 +206,11 @@ func changeText(c *client.LaneChange) string {
 		text += ": " + printable(c.Reason)
 	}
 	return text
+}
+
+func targetText(t *client.EventTarget) string {
+	if t.Down {
+		return fmt.Sprintf("%s is down, %d wait for it: %s", printable(t.Name), t.Pending, printable(t.Error))
+	}
+	return fmt.Sprintf("%s is back, %d wait for it", printable(t.Name), t.Pending)
 }

@@ -130,114 +130,183 @@ func shownRecord(tree *statefs.Tree, rec *statefs.Record) any {
 	}{rec, steps.Views(rec.Steps, graph, time.Now()), statefs.AttentionOf(rec.ID, state, rec)}
 }
 
-// showRecord prints a record for people: its fields, why it waits, and its steps.
-func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *stepsView) error {
-	var lines [][2]string
-	add := func(name, value string) {
-		if value != "" {
-			lines = append(lines, [2]string{name, printable(value)})
+// recordLine is a line of show, or several of one name; without a text it is left out.
+type recordLine struct {
+	name  string
+	text  func(*statefs.Record) string
+	texts func(*statefs.Record) []string
+}
+
+// recordLines are the fields of a record in the order in which people read them.
+var recordLines = []recordLine{
+	{name: "id", text: func(r *statefs.Record) string { return r.ID.String() }},
+	{name: "job", text: func(r *statefs.Record) string { return strings.Trim(r.Group+"/"+r.Job, "/") }},
+	{name: "status", text: statusLine},
+	{name: "reason", text: func(r *statefs.Record) string { return r.Reason }},
+	{name: waitingLine},
+	{name: "stalled", text: func(r *statefs.Record) string { return shownTime(r.StalledAt) }},
+	{name: "error", text: func(r *statefs.Record) string {
+		if r.Error == nil {
+			return ""
 		}
+		return r.Error.Code + ": " + r.Error.Message
+	}},
+	{name: "exit code", text: func(r *statefs.Record) string {
+		if r.ExitCode == nil {
+			return ""
+		}
+		return strconv.Itoa(*r.ExitCode)
+	}},
+	{name: "signal", text: func(r *statefs.Record) string { return r.Signal }},
+	{name: "params", text: func(r *statefs.Record) string { return string(r.Params) }},
+	{name: "corrected", text: func(r *statefs.Record) string {
+		now, err := r.EffectiveParams()
+		if len(r.Corrected) == 0 || err != nil {
+			return ""
+		}
+		return string(now)
+	}},
+	{name: "tags", text: func(r *statefs.Record) string { return strings.Join(r.Tags, ", ") }},
+	{name: "key", text: func(r *statefs.Record) string { return r.Key }},
+	{name: "lane", text: func(r *statefs.Record) string { return r.Lane }},
+	{name: "limits", text: func(r *statefs.Record) string { return strings.Join(r.Limits, ", ") }},
+	{name: "priority", text: func(r *statefs.Record) string { return unlessZero("%d", r.Priority) }},
+	{name: "after", text: func(r *statefs.Record) string {
+		var after []string
+		for _, id := range r.After {
+			after = append(after, id.String())
+		}
+		if len(after) == 0 {
+			return ""
+		}
+		return strings.Join(after, ", ") + " (" + r.Require + ")"
+	}},
+	{name: "not before", text: func(r *statefs.Record) string { return shownTime(r.NotBefore) }},
+	{name: "retry of", text: func(r *statefs.Record) string {
+		if r.RetryOf == nil {
+			return ""
+		}
+		return r.RetryOf.String()
+	}},
+	{name: "then", text: func(r *statefs.Record) string {
+		if r.Then == nil {
+			return ""
+		}
+		return r.Then.ID.String() + r.Then.Error
+	}},
+	{name: "created by", text: func(r *statefs.Record) string { return r.CreatedBy }},
+	{name: "created", text: func(r *statefs.Record) string { return shownTime(&r.CreatedAt) }},
+	{name: "started", text: func(r *statefs.Record) string { return shownTime(r.StartedAt) }},
+	{name: "finished", text: func(r *statefs.Record) string { return shownTime(r.FinishedAt) }},
+	{name: "end number", text: func(r *statefs.Record) string { return unlessZero("%d", r.FinishedSeq) }},
+	{name: "paused", text: func(r *statefs.Record) string { return unlessZero("%.3f s", r.PausedSeconds) }},
+	{name: "alive", text: func(r *statefs.Record) string { return shownTime(r.HeartbeatAt) }},
+	{name: "progress", text: func(r *statefs.Record) string {
+		if r.Progress == nil {
+			return ""
+		}
+		return shownProgress(r.Progress)
+	}},
+	{name: "items", text: func(r *statefs.Record) string {
+		if r.Processed+r.FailedN == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d processed, %d failed", r.Processed, r.FailedN)
+	}},
+	{name: "runs", text: func(r *statefs.Record) string {
+		if len(r.Steps) > 0 { // attempts count for the current step
+			return fmt.Sprintf("%d of steps, %d were interrupted, %d were rescued", r.Run, r.Interrupts, r.Rescues)
+		}
+		return fmt.Sprintf("%d, of which %d ended by themselves, %d were interrupted, %d were rescued", r.Starts,
+			r.Attempts, r.Interrupts, r.Rescues)
+	}},
+	{name: "deaths", text: func(r *statefs.Record) string {
+		var times []string
+		for i := range r.DiedAt {
+			times = append(times, shownTime(&r.DiedAt[i]))
+		}
+		return strings.Join(times, ", ")
+	}},
+	{name: "processor", text: func(r *statefs.Record) string {
+		if r.Resources == nil {
+			return ""
+		}
+		return fmt.Sprintf("%.2f s user, %.2f s system", r.Resources.UserSeconds, r.Resources.SystemSeconds)
+	}},
+	{name: "artifacts", text: func(r *statefs.Record) string { return strings.Join(r.Artifacts, ", ") }},
+	{name: "delivery", texts: func(r *statefs.Record) (lines []string) {
+		for i := range r.Deliveries {
+			lines = append(lines, deliveryLine(r.ID, &r.Deliveries[i]))
+		}
+		return lines
+	}},
+	{name: "pinned", text: func(r *statefs.Record) string {
+		if r.Pinned {
+			return "yes"
+		}
+		return ""
+	}},
+	{name: "act", texts: func(r *statefs.Record) (lines []string) {
+		for i := range r.ActionRecords {
+			lines = append(lines, actionLine(&r.ActionRecords[i]))
+		}
+		return lines
+	}},
+}
+
+// waitingLine is the one line that is not in the record: only a daemon knows it.
+const waitingLine = "waiting"
+
+func statusLine(r *statefs.Record) string {
+	status := string(r.Status)
+	if r.Result != "" {
+		status += ", " + string(r.Result)
 	}
-	add("id", rec.ID.String())
-	add("job", strings.Trim(rec.Group+"/"+rec.Job, "/"))
-	status := string(rec.Status)
-	if rec.Result != "" {
-		status += ", " + string(rec.Result)
-	}
-	if rec.Trailing {
+	if r.Trailing {
 		status += "; optional steps still run"
 	}
-	add("status", status)
-	add("reason", rec.Reason)
-	if waiting != nil {
-		text := waiting.Sentence()
-		if waiting.Position > 0 {
-			text += fmt.Sprintf(", position %d in its lane", waiting.Position)
+	return status
+}
+
+// unlessZero formats a value, or returns "" for its zero.
+func unlessZero[T comparable](format string, value T) string {
+	var zero T
+	if value == zero {
+		return ""
+	}
+	return fmt.Sprintf(format, value)
+}
+
+// waitingText describes why an operation waits.
+func waitingText(w *statefs.Waiting) string {
+	if w == nil {
+		return ""
+	}
+	text := w.Sentence()
+	if w.Position > 0 {
+		text += fmt.Sprintf(", position %d in its lane", w.Position)
+	}
+	return text
+}
+
+// showRecord prints a record for people: its fields, why it waits, and its steps.
+func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *stepsView) error {
+	for _, line := range recordLines {
+		var texts []string
+		switch {
+		case line.name == waitingLine:
+			texts = []string{waitingText(waiting)}
+		case line.texts != nil:
+			texts = line.texts(rec)
+		default:
+			texts = []string{line.text(rec)}
 		}
-		add("waiting", text)
-	}
-	add("stalled", shownTime(rec.StalledAt))
-	if rec.Error != nil {
-		add("error", rec.Error.Code+": "+rec.Error.Message)
-	}
-	if rec.ExitCode != nil {
-		add("exit code", strconv.Itoa(*rec.ExitCode))
-	}
-	add("signal", rec.Signal)
-	add("params", string(rec.Params))
-	if len(rec.Corrected) > 0 {
-		if now, err := rec.EffectiveParams(); err == nil {
-			add("corrected", string(now))
+		for _, text := range texts {
+			if err := a.showPair(line.name, text); err != nil {
+				return err
+			}
 		}
 	}
-	add("tags", strings.Join(rec.Tags, ", "))
-	add("key", rec.Key)
-	add("lane", rec.Lane)
-	add("limits", strings.Join(rec.Limits, ", "))
-	if rec.Priority != 0 {
-		add("priority", strconv.Itoa(rec.Priority))
-	}
-	if len(rec.After) > 0 {
-		after := make([]string, len(rec.After))
-		for i, id := range rec.After {
-			after[i] = id.String()
-		}
-		add("after", strings.Join(after, ", ")+" ("+rec.Require+")")
-	}
-	add("not before", shownTime(rec.NotBefore))
-	if rec.RetryOf != nil {
-		add("retry of", rec.RetryOf.String())
-	}
-	if rec.Then != nil {
-		add("then", rec.Then.ID.String()+rec.Then.Error)
-	}
-	add("created by", rec.CreatedBy)
-	add("created", shownTime(&rec.CreatedAt))
-	add("started", shownTime(rec.StartedAt))
-	add("finished", shownTime(rec.FinishedAt))
-	if rec.FinishedSeq > 0 {
-		add("end number", strconv.FormatUint(rec.FinishedSeq, 10))
-	}
-	if rec.PausedSeconds > 0 {
-		add("paused", fmt.Sprintf("%.3f s", rec.PausedSeconds))
-	}
-	add("alive", shownTime(rec.HeartbeatAt))
-	if p := rec.Progress; p != nil {
-		add("progress", shownProgress(p))
-	}
-	if rec.Processed+rec.FailedN > 0 {
-		add("items", fmt.Sprintf("%d processed, %d failed", rec.Processed, rec.FailedN))
-	}
-	if len(rec.Steps) > 0 { // attempts count for the current step
-		add("runs", fmt.Sprintf("%d of steps, %d were interrupted, %d were rescued", rec.Run, rec.Interrupts, rec.Rescues))
-	} else {
-		add("runs", fmt.Sprintf("%d, of which %d ended by themselves, %d were interrupted, %d were rescued", rec.Starts,
-			rec.Attempts, rec.Interrupts, rec.Rescues))
-	}
-	if n := len(rec.DiedAt); n > 0 {
-		times := make([]string, n)
-		for i := range rec.DiedAt {
-			times[i] = shownTime(&rec.DiedAt[i])
-		}
-		add("deaths", strings.Join(times, ", "))
-	}
-	if u := rec.Resources; u != nil {
-		add("processor", fmt.Sprintf("%.2f s user, %.2f s system", u.UserSeconds, u.SystemSeconds))
-	}
-	add("artifacts", strings.Join(rec.Artifacts, ", "))
-	for i := range rec.Deliveries {
-		add("delivery", deliveryLine(rec.ID, &rec.Deliveries[i]))
-	}
-	if rec.Pinned {
-		add("pinned", "yes")
-	}
-	for i := range rec.ActionRecords {
-		add("act", actionLine(&rec.ActionRecords[i]))
-	}
-	if err := a.printPairs(lines); err != nil {
-		return err
-	}
-	lines = nil
 	if len(drawn.steps) > 0 {
 		for _, line := range drawn.lines() {
 			if err := a.streams.line("%s", line); err != nil {
@@ -246,18 +315,19 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *s
 		}
 	}
 	for _, t := range rec.Transitions {
-		add("state", fmt.Sprintf("%s  %s (%s)", shownTime(&t.At), t.To, t.Cause))
-	}
-	return a.printPairs(lines)
-}
-
-func (a *app) printPairs(lines [][2]string) error {
-	for _, line := range lines {
-		if err := a.streams.line("%-11s %s", line[0], line[1]); err != nil {
+		if err := a.showPair("state", fmt.Sprintf("%s  %s (%s)", shownTime(&t.At), t.To, t.Cause)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// showPair prints a name and its text, unless that is empty.
+func (a *app) showPair(name, text string) error {
+	if text == "" {
+		return nil
+	}
+	return a.streams.line("%-11s %s", name, printable(text))
 }
 
 // shownProgress formats the progress of work. For an operation with steps it is the number of finished steps,
