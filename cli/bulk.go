@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 )
 
@@ -95,32 +96,32 @@ func (a *app) bulk(ctx context.Context, conf *loaded, action string, opts *bulkO
 	if err != nil {
 		return err
 	}
-	count := plural(found.Total, "operation matches", "operations match")
+	count := term.Plural(found.Total, "operation matches", "operations match")
 	if !found.TotalExact {
 		count = "at least " + count
 	}
 	switch {
 	case found.Total == 0 || opts.dryRun:
 		if asJSON {
-			return a.streams.json(found)
+			return a.streams.JSON(found)
 		}
 		for _, id := range found.Operations {
-			if err := a.streams.line("%s", id); err != nil {
+			if err := a.streams.Line("%s", id); err != nil {
 				return err
 			}
 		}
 		if more := found.Total - len(found.Operations); more > 0 {
-			a.streams.notice("and %d more", more)
+			a.streams.Notice("and %d more", more)
 		}
-		a.streams.notice("%s", count)
+		a.streams.Notice("%s", count)
 		return nil
 	case opts.yes:
-		a.streams.notice("%s", count)
-	case !a.streams.interactive():
-		return usagef("%s: repeat with --yes, or list them with --dry-run", count)
+		a.streams.Notice("%s", count)
+	case !a.streams.Interactive():
+		return exit.Usagef("%s: repeat with --yes, or list them with --dry-run", count)
 	default:
-		if !a.confirm(fmt.Sprintf("%s. %s? [y/N] ", count, strings.ToUpper(action[:1])+action[1:])) {
-			return &codeError{code: exitTemporary}
+		if !a.streams.Confirm(fmt.Sprintf("%s. %s? [y/N] ", count, strings.ToUpper(action[:1])+action[1:])) {
+			return exit.With(exit.Temporary)
 		}
 	}
 	if !opts.filter.Has("until") {
@@ -128,29 +129,21 @@ func (a *app) bulk(ctx context.Context, conf *loaded, action string, opts *bulkO
 	}
 	all, err := c.Bulk(ctx, action, opts.filter, func(some *client.Bulk) {
 		for _, f := range some.Failures {
-			a.streams.notice("%s %s: %s", action, f.ID, printable(f.Error))
+			a.streams.Notice("%s %s: %s", action, f.ID, term.Printable(f.Error))
 		}
 	})
 	if asJSON {
-		if failed := a.streams.json(all); failed != nil {
+		if failed := a.streams.JSON(all); failed != nil {
 			return failed
 		}
 	}
-	a.streams.notice("%s: %s, %s", action, plural(all.Done, "operation", "operations"),
-		plural(len(all.Failures), "failure", "failures"))
+	a.streams.Notice("%s: %s, %s", action, term.Plural(all.Done, "operation", "operations"),
+		term.Plural(len(all.Failures), "failure", "failures"))
 	if err == nil && len(all.Failures) > 0 {
 		if all.Done > 0 {
-			return &codeError{code: exitPartial}
+			return exit.With(exit.Partial)
 		}
-		return &codeError{code: exitFailure}
+		return exit.With(exit.Failure)
 	}
 	return err
-}
-
-// confirm asks a question to which only y or yes means yes.
-func (a *app) confirm(question string) bool {
-	_, _ = fmt.Fprint(a.streams.Err, "jobdir: "+question) // a write error on stderr cannot be reported
-	line, err := bufio.NewReader(a.streams.In).ReadString('\n')
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return err == nil && (answer == "y" || answer == "yes")
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/history"
@@ -168,10 +169,10 @@ const longestIdempotencyAge = 30 * 24 * time.Hour
 // complete makes paths absolute and checks settings that depend on each other.
 func (c *Config) complete() error {
 	if c.IdempotencyAge > longestIdempotencyAge {
-		return usagef("idempotency_age is %s: it is at most %s", c.IdempotencyAge, longestIdempotencyAge)
+		return exit.Usagef("idempotency_age is %s: it is at most %s", c.IdempotencyAge, longestIdempotencyAge)
 	}
 	if c.Storage == "" {
-		return usagef("no storage directory: $HOME is not set, so name one with --storage")
+		return exit.Usagef("no storage directory: $HOME is not set, so name one with --storage")
 	}
 	for _, path := range []*string{&c.Storage, &c.TokenFile} {
 		if err := absolute(path); err != nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
@@ -87,7 +89,7 @@ var laneKeys = []laneKey{
 	{"rotate", (*loaded).setLaneRotation, func(c *daemon.LaneConfig) string {
 		var names []string
 		for _, name := range slices.Sorted(maps.Keys(c.Rotate)) {
-			names = append(names, fmt.Sprintf("%s (%s)", name, plural(len(c.Rotate[name]), "value", "values")))
+			names = append(names, fmt.Sprintf("%s (%s)", name, term.Plural(len(c.Rotate[name]), "value", "values")))
 		}
 		return strings.Join(names, ", ")
 	}},
@@ -95,7 +97,7 @@ var laneKeys = []laneKey{
 		if c.Breaker == nil {
 			return ""
 		}
-		text := fmt.Sprintf("%s within %s, cooldown %s", plural(c.Breaker.Failures, "failure", "failures"),
+		text := fmt.Sprintf("%s within %s, cooldown %s", term.Plural(c.Breaker.Failures, "failure", "failures"),
 			shortDuration(c.Breaker.Within), shortDuration(c.Breaker.Cooldown))
 		if c.Breaker.Codes != nil {
 			text += ", on " + strings.Join(c.Breaker.Codes, ", ")
@@ -114,7 +116,7 @@ func (l *loaded) readLanes(node ast.Node) error {
 		value ast.Node,
 	) error {
 		if !catalog.LaneName(name) {
-			return usagef("%s: %q cannot be the name of a lane: small letters, digits, _ and -, a letter or digit first, 63 characters at most, and not %q", l.at(key), name, catalog.AllLanes)
+			return exit.Usagef("%s: %q cannot be the name of a lane: small letters, digits, _ and -, a letter or digit first, 63 characters at most, and not %q", l.at(key), name, catalog.AllLanes)
 		}
 		c := newLane()
 		if _, null := value.(*ast.NullNode); !null {
@@ -143,7 +145,7 @@ func (l *loaded) readLanes(node ast.Node) error {
 func (l *loaded) readLimits(node ast.Node) error {
 	return l.eachMember(node, limitsKey, "yt-dlp: 1", func(key ast.MapKeyNode, name string, value ast.Node) error {
 		if !catalog.LimitName(name) {
-			return usagef("%s: %q cannot be the name of a limit: small letters, digits, _ and -, a letter or digit first, 63 characters at most", l.at(key), name)
+			return exit.Usagef("%s: %q cannot be the name of a limit: small letters, digits, _ and -, a letter or digit first, 63 characters at most", l.at(key), name)
 		}
 		text, err := l.oneText(value, name)
 		if err != nil {
@@ -151,7 +153,7 @@ func (l *loaded) readLimits(node ast.Node) error {
 		}
 		n, err := statefs.ParseLaneCapacity(text)
 		if err != nil {
-			return usagef("%s: %s: %w", l.at(value), name, err)
+			return exit.Usagef("%s: %s: %w", l.at(value), name, err)
 		}
 		l.Limits[name] = n
 		l.note(limitsKey+"."+name, key)
@@ -165,7 +167,7 @@ func (l *loaded) eachMember(node ast.Node, of, example string, do func(key ast.M
 ) error {
 	entries, ok := members(node)
 	if !ok {
-		return usagef("%s: %s: expected keys and values, as in \"%s: {%s}\"", l.at(node), of, of, example)
+		return exit.Usagef("%s: %s: expected keys and values, as in \"%s: {%s}\"", l.at(node), of, of, example)
 	}
 	for _, entry := range entries {
 		if err := do(entry.Key, entry.Key.GetToken().Value, entry.Value); err != nil {
@@ -176,7 +178,7 @@ func (l *loaded) eachMember(node ast.Node, of, example string, do func(key ast.M
 }
 
 func (l *loaded) unknownKey(key ast.Node, name string, known []string) error {
-	return usagef("%s: unknown key %q; the keys are %s", l.at(key), name, strings.Join(known, ", "))
+	return exit.Usagef("%s: unknown key %q; the keys are %s", l.at(key), name, strings.Join(known, ", "))
 }
 
 func (l *loaded) note(key string, node ast.Node) {
@@ -191,7 +193,7 @@ func (l *loaded) oneText(node ast.Node, of string) (string, error) {
 		return "", err
 	}
 	if len(values) != 1 {
-		return "", usagef("%s: %s: expected one value, got %d", l.at(node), of, len(values))
+		return "", exit.Usagef("%s: %s: expected one value, got %d", l.at(node), of, len(values))
 	}
 	return values[0], nil
 }
@@ -204,7 +206,7 @@ func laneText(set func(*daemon.LaneConfig, string) error) func(*loaded, *daemon.
 			return err
 		}
 		if err := set(c, text); err != nil {
-			return usagef("%s: %w", l.at(node), err)
+			return exit.Usagef("%s: %w", l.at(node), err)
 		}
 		return nil
 	}
@@ -255,7 +257,7 @@ func checkEnvName(name string) error {
 func (l *loaded) setLaneEnv(c *daemon.LaneConfig, node ast.Node) error {
 	return l.eachMember(node, "env", "PROFILE: desktop", func(key ast.MapKeyNode, name string, value ast.Node) error {
 		if err := checkEnvName(name); err != nil {
-			return usagef("%s: env: %w", l.at(key), err)
+			return exit.Usagef("%s: env: %w", l.at(key), err)
 		}
 		text, err := l.oneText(value, name)
 		if err != nil {
@@ -272,14 +274,14 @@ func (l *loaded) setLaneRotation(c *daemon.LaneConfig, node ast.Node) error {
 		value ast.Node,
 	) error {
 		if err := checkEnvName(name); err != nil {
-			return usagef("%s: rotate: %w", l.at(key), err)
+			return exit.Usagef("%s: rotate: %w", l.at(key), err)
 		}
 		values, err := l.values(value)
 		if err != nil {
 			return err
 		}
 		if len(values) == 0 {
-			return usagef("%s: rotate: %s has no values", l.at(value), name)
+			return exit.Usagef("%s: rotate: %s has no values", l.at(value), name)
 		}
 		c.Rotate[name] = values
 		return nil
@@ -298,7 +300,7 @@ func (l *loaded) setLaneBreaker(c *daemon.LaneConfig, node ast.Node) error {
 		if name == "on" {
 			codes, err := l.values(value)
 			if err == nil && (len(codes) == 0 || slices.Contains(codes, "")) {
-				err = usagef("%s: on: expected one or more error codes, none empty", l.at(value))
+				err = exit.Usagef("%s: on: expected one or more error codes, none empty", l.at(value))
 			}
 			b.Codes = codes
 			return err
@@ -316,12 +318,12 @@ func (l *loaded) setLaneBreaker(c *daemon.LaneConfig, node ast.Node) error {
 			err = setDuration(&b.Cooldown, text)
 		}
 		if err != nil {
-			return usagef("%s: %s: %w", l.at(value), name, err)
+			return exit.Usagef("%s: %s: %w", l.at(value), name, err)
 		}
 		return nil
 	})
 	if err == nil && (b.Failures == 0 || b.Within == 0 || b.Cooldown == 0) {
-		err = usagef("%s: breaker: it needs failures, within and cooldown, as in \"{failures: 5, within: 10m, cooldown: 15m}\"", l.at(node))
+		err = exit.Usagef("%s: breaker: it needs failures, within and cooldown, as in \"{failures: 5, within: 10m, cooldown: 15m}\"", l.at(node))
 	}
 	c.Breaker = b
 	return err
@@ -345,13 +347,13 @@ func (l *loaded) readLaneVariables(s sources) error {
 			continue
 		}
 		if other, taken := of[variable]; taken {
-			return usagef("environment variable %s: it is of the lane %s and of the lane %s; set their capacity in the file",
+			return exit.Usagef("environment variable %s: it is of the lane %s and of the lane %s; set their capacity in the file",
 				variable, other, name)
 		}
 		of[variable] = name
 		n, err := statefs.ParseLaneCapacity(text)
 		if err != nil {
-			return usagef("environment variable %s: %w", variable, err)
+			return exit.Usagef("environment variable %s: %w", variable, err)
 		}
 		c := l.Lanes[name]
 		c.Capacity = n
@@ -364,7 +366,7 @@ func (l *loaded) readLaneVariables(s sources) error {
 		if text, _ := s.lookup(variable); !isLane || !isCapacity || of[variable] != "" || text == "" {
 			continue
 		}
-		return usagef("environment variable %s: there is no lane %q in the configuration; the lanes are %s", variable,
+		return exit.Usagef("environment variable %s: there is no lane %q in the configuration; the lanes are %s", variable,
 			strings.ToLower(name), strings.Join(l.laneNames(), ", "))
 	}
 	return nil

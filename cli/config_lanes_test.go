@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/daemon/queue"
 )
@@ -112,7 +113,7 @@ func TestMistakesInLanes(t *testing.T) {
 			t.Errorf("%q: %v, want %q", test.file, err, test.want)
 			continue
 		}
-		if got := exitCode(err); got != exitUsage {
+		if got := exit.Code(err); got != exit.Usage {
 			t.Errorf("%q: exit code %d", test.file, got)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
 )
 
 // Precedence of the sources of a setting: flag, environment, file, default.
@@ -97,7 +98,7 @@ func (l *loaded) readEnvironment(s sources, set *setting) error {
 		}
 	}
 	if err := set.set(&l.Config, values); err != nil {
-		return usagef("environment variable %s: %w", set.variable(), err)
+		return exit.Usagef("environment variable %s: %w", set.variable(), err)
 	}
 	l.origin[set.key] = "environment " + set.variable()
 	return nil
@@ -113,7 +114,7 @@ func (l *loaded) readFlag(s sources, set *setting) error {
 		values = list.GetSlice()
 	}
 	if err := set.set(&l.Config, values); err != nil {
-		return usagef("flag --%s: %w", set.flag(), err)
+		return exit.Usagef("flag --%s: %w", set.flag(), err)
 	}
 	l.origin[set.key] = "flag --" + set.flag()
 	return nil
@@ -132,15 +133,15 @@ func (l *loaded) readFile(s sources) error {
 	case errors.Is(err, fs.ErrNotExist) && !named:
 		return nil
 	case err != nil:
-		return usagef("configuration: %w", err)
+		return exit.Usagef("configuration: %w", err)
 	}
 	l.file = name
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		return usagef("%s", l.syntax(err))
+		return exit.Usagef("%s", l.syntax(err))
 	}
 	if len(file.Docs) > 1 {
-		return usagef("configuration %s: there is more than one document in it", name)
+		return exit.Usagef("configuration %s: there is more than one document in it", name)
 	}
 	for _, doc := range file.Docs {
 		if err := l.readDocument(doc.Body); err != nil {
@@ -160,7 +161,7 @@ func (l *loaded) readDocument(body ast.Node) error {
 	case *ast.MappingValueNode:
 		entries = []*ast.MappingValueNode{node}
 	default:
-		return usagef("%s: expected keys and values, as in \"storage: ./storage\"", l.at(body))
+		return exit.Usagef("%s: expected keys and values, as in \"storage: ./storage\"", l.at(body))
 	}
 	return l.readEntries(entries, "")
 }
@@ -171,7 +172,7 @@ func (l *loaded) readEntries(entries []*ast.MappingValueNode, within string) err
 	for _, entry := range entries {
 		name := entry.Key.GetToken().Value
 		if seen[name] {
-			return usagef("%s: the key %q appears twice", l.at(entry.Key), name)
+			return exit.Usagef("%s: the key %q appears twice", l.at(entry.Key), name)
 		}
 		seen[name] = true
 		if within == "" && (name == retentionKey || name == eventsKey || name == crashLimitKey) {
@@ -181,7 +182,7 @@ func (l *loaded) readEntries(entries []*ast.MappingValueNode, within string) err
 				if name == crashLimitKey {
 					example = "burst: 5"
 				}
-				return usagef("%s: %s: expected keys and values, as in \"%s: {%s}\"", l.at(entry.Value), name, name, example)
+				return exit.Usagef("%s: %s: expected keys and values, as in \"%s: {%s}\"", l.at(entry.Value), name, name, example)
 			}
 			if err := l.readEntries(inner, name); err != nil {
 				return err
@@ -220,7 +221,7 @@ func (l *loaded) readEntry(entry *ast.MappingValueNode, name, within string) err
 	}
 	set := settingFor(key)
 	if set == nil || set.within != within {
-		return usagef("%s: unknown key %q; the keys are %s", l.at(entry.Key), name, strings.Join(keys(within), ", "))
+		return exit.Usagef("%s: unknown key %q; the keys are %s", l.at(entry.Key), name, strings.Join(keys(within), ", "))
 	}
 	values, err := l.values(entry.Value)
 	if err != nil {
@@ -230,7 +231,7 @@ func (l *loaded) readEntry(entry *ast.MappingValueNode, name, within string) err
 		l.resolve(values)
 	}
 	if err := set.set(&l.Config, values); err != nil {
-		return usagef("%s: %s: %w", l.at(entry.Value), name, err)
+		return exit.Usagef("%s: %s: %w", l.at(entry.Value), name, err)
 	}
 	l.origin[key] = fmt.Sprintf("file %s:%d", l.file, entry.Key.GetToken().Position.Line)
 	return nil
@@ -256,7 +257,7 @@ func (l *loaded) values(node ast.Node) ([]string, error) {
 	for _, item := range list.Values {
 		scalar, ok := item.(ast.ScalarNode)
 		if _, null := item.(*ast.NullNode); null || !ok {
-			return nil, usagef("%s: expected a text or a list of texts", l.at(item))
+			return nil, exit.Usagef("%s: expected a text or a list of texts", l.at(item))
 		}
 		values = append(values, scalar.GetToken().Value)
 	}

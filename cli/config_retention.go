@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/daemon/history"
 )
 
@@ -16,7 +17,7 @@ const retentionKey = "retention"
 // defaultRetention applies when the configuration sets no retention.
 var defaultRetention = history.Retention{Age: 30 * day, FailedAge: 90 * day, Bytes: 20 << 30}
 
-const day = 24 * time.Hour
+const day = term.Day
 
 func retentionSettings() []*setting {
 	return []*setting{

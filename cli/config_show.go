@@ -53,7 +53,7 @@ func (a *app) showConfig(conf *loaded, asJSON bool) error {
 		rows = append(rows, row)
 	}
 	if asJSON {
-		return a.streams.json(all)
+		return a.streams.JSON(all)
 	}
-	return a.streams.table([]string{"KEY", "VALUE", "FROM"}, rows)
+	return a.streams.Table([]string{"KEY", "VALUE", "FROM"}, rows)
 }

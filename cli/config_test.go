@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/jobdir/jobdir/cli/exit"
 )
 
 // load reads a configuration from a file's text, variables and flags.
@@ -147,8 +149,8 @@ func TestMistakesInTheFile(t *testing.T) {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("the message has more than one line: %q", err)
 			}
-			if got := exitCode(err); got != exitUsage {
-				t.Errorf("exit code %d, want %d", got, exitUsage)
+			if got := exit.Code(err); got != exit.Usage {
+				t.Errorf("exit code %d, want %d", got, exit.Usage)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -27,7 +28,7 @@ func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error)
 		}
 		c, err := a.dial(address, client.WithToken(token))
 		if err != nil {
-			return nil, usagef("server %w", err)
+			return nil, exit.Usagef("server %w", err)
 		}
 		return c, nil
 	}
@@ -95,9 +96,9 @@ func sameFolder(one, other string) bool {
 // dial makes a client that prints a notice while it waits for a daemon that restarts.
 func (a *app) dial(address string, options ...client.Option) (*client.Client, error) {
 	lost := func(error) { // the cause is obvious: the daemon restarted or the network failed
-		a.streams.notice("the daemon is away; trying again for %s", client.DefaultReconnectTimeout)
+		a.streams.Notice("the daemon is away; trying again for %s", client.DefaultReconnectTimeout)
 	}
-	back := func() { a.streams.notice("the daemon is back") }
+	back := func() { a.streams.Notice("the daemon is back") }
 	return client.New(address, append(options, client.WithReconnectNotice(lost, back))...)
 }
 
@@ -114,7 +115,7 @@ func (a *app) serverAddress() string {
 func (a *app) tree(conf *loaded, away error) (*statefs.Tree, error) {
 	info, err := os.Stat(filepath.Join(conf.Storage, "jobs"))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return nil, notFoundf("there is no storage directory at %s, and %w", conf.Storage, away)
+		return nil, exit.NotFoundf("there is no storage directory at %s, and %w", conf.Storage, away)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 )
 
@@ -38,7 +40,7 @@ operation exactly once (GET /api/v1/finished). A filter may be repeated.`,
 			if err != nil {
 				return err
 			}
-			return a.following(cmd.Context(), func(ctx context.Context) error { return a.events(ctx, conf, opts) })
+			return a.streams.Following(cmd.Context(), func(ctx context.Context) error { return a.events(ctx, conf, opts) })
 		},
 	}
 	flags := cmd.Flags()
@@ -58,10 +60,10 @@ operation exactly once (GET /api/v1/finished). A filter may be repeated.`,
 
 func (a *app) events(ctx context.Context, conf *loaded, opts eventsOptions) error {
 	if opts.after < -1 {
-		return usagef("flag --after: %d is the number of no event", opts.after)
+		return exit.Usagef("flag --after: %d is the number of no event", opts.after)
 	}
 	if opts.count < 0 {
-		return usagef("flag --count: %d is below zero", opts.count)
+		return exit.Usagef("flag --count: %d is below zero", opts.count)
 	}
 	c, err := a.connect(ctx, conf)
 	if err != nil {
@@ -92,7 +94,7 @@ func (a *app) events(ctx context.Context, conf *loaded, opts eventsOptions) erro
 		if !opts.json {
 			line = eventLine(e)
 		}
-		if err := a.streams.line("%s", line); err != nil {
+		if err := a.streams.Line("%s", line); err != nil {
 			return err
 		}
 		if seen++; seen == opts.count {
@@ -108,8 +110,8 @@ func eventLine(e *client.Event) string {
 	if e.ID.IsZero() {
 		about = e.Lane
 	}
-	return fmt.Sprintf("%s  %-10s  %s", e.At.Local().Format("2006-01-02 15:04:05.000"), printable(e.Type),
-		strings.TrimSpace(printable(about)+"  "+eventText(e)))
+	return fmt.Sprintf("%s  %-10s  %s", e.At.Local().Format("2006-01-02 15:04:05.000"), term.Printable(e.Type),
+		strings.TrimSpace(term.Printable(about)+"  "+eventText(e)))
 }
 
 func eventText(e *client.Event) string {
@@ -119,9 +121,9 @@ func eventText(e *client.Event) string {
 	case e.Step != "":
 		return stepText(e)
 	case e.Progress != nil:
-		return printable(shownProgress(e.Progress))
+		return term.Printable(term.Progress(e.Progress))
 	case e.Waiting != nil:
-		return "waits: " + printable(e.Waiting.Sentence())
+		return "waits: " + term.Printable(e.Waiting.Sentence())
 	case e.Stalled != nil && *e.Stalled:
 		return "stalled: no output and no progress"
 	case e.Stalled != nil:
@@ -135,7 +137,7 @@ func eventText(e *client.Event) string {
 	case e.Sweep != nil && e.Sweep.Findings == 0:
 		return "nothing found"
 	case e.Sweep != nil:
-		return plural(e.Sweep.Findings, "finding", "findings") + ": " + printable(strings.Join(e.Sweep.Files, ", "))
+		return term.Plural(e.Sweep.Findings, "finding", "findings") + ": " + term.Printable(strings.Join(e.Sweep.Files, ", "))
 	case e.Gap != nil && e.Gap.To < e.Gap.From:
 		return "no event is missing: " + gapReasons[e.Gap.Reason]
 	case e.Gap != nil:
@@ -153,33 +155,33 @@ func transitionText(e *client.Event) string {
 		text += ", " + string(e.Result)
 	}
 	if e.Error != nil {
-		text += ": " + printable(cmp.Or(e.Error.Message, e.Error.Code))
+		text += ": " + term.Printable(cmp.Or(e.Error.Message, e.Error.Code))
 	}
 	return text
 }
 
 func stepText(e *client.Event) string {
-	text := fmt.Sprintf("step %d / %d %s: %s", e.Number, e.Total, printable(e.Step), printable(string(e.Status)))
+	text := fmt.Sprintf("step %d / %d %s: %s", e.Number, e.Total, term.Printable(e.Step), term.Printable(string(e.Status)))
 	if e.ErrorCode != "" {
-		text += " (" + printable(e.ErrorCode) + ")"
+		text += " (" + term.Printable(e.ErrorCode) + ")"
 	}
 	if e.Error != nil {
-		text += ": " + printable(e.Error.Message)
+		text += ": " + term.Printable(e.Error.Message)
 	}
 	return text
 }
 
 func deliveryText(d *client.EventDelivery) string {
-	text := fmt.Sprintf("delivery %d (%s) is %s", d.Target, printable(d.Kind), d.Status)
+	text := fmt.Sprintf("delivery %d (%s) is %s", d.Target, term.Printable(d.Kind), d.Status)
 	switch d.By {
 	case "":
 	case "manually":
 		text += ", manually"
 	default:
-		text += ", requested by " + printable(d.By)
+		text += ", requested by " + term.Printable(d.By)
 	}
 	if detail := cmp.Or(d.Error, d.Location); detail != "" {
-		text += ": " + printable(detail)
+		text += ": " + term.Printable(detail)
 	}
 	return text
 }
@@ -195,7 +197,7 @@ var gapReasons = map[string]string{
 }
 
 func changeText(c *client.LaneChange) string {
-	text := printable(c.What)
+	text := term.Printable(c.What)
 	if c.Capacity != nil {
 		text += " " + strconv.Itoa(*c.Capacity)
 	}
@@ -203,14 +205,14 @@ func changeText(c *client.LaneChange) string {
 		text += " until " + c.Until.Local().Format("2006-01-02 15:04:05")
 	}
 	if c.Reason != "" {
-		text += ": " + printable(c.Reason)
+		text += ": " + term.Printable(c.Reason)
 	}
 	return text
 }
 
 func targetText(t *client.EventTarget) string {
 	if t.Down {
-		return fmt.Sprintf("%s is down, %d wait for it: %s", printable(t.Name), t.Pending, printable(t.Error))
+		return fmt.Sprintf("%s is down, %d wait for it: %s", term.Printable(t.Name), t.Pending, term.Printable(t.Error))
 	}
-	return fmt.Sprintf("%s is back, %d wait for it", printable(t.Name), t.Pending)
+	return fmt.Sprintf("%s is back, %d wait for it", term.Printable(t.Name), t.Pending)
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
@@ -86,7 +88,7 @@ func (a *app) history(ctx context.Context, conf *loaded, opts historyOptions) er
 		}
 		return nil
 	}, func(tree *statefs.Tree) error {
-		a.streams.notice("no daemon is running on %s: the output is read from the directory", tree.Dir())
+		a.streams.Notice("no daemon is running on %s: the output is read from the directory", tree.Dir())
 		all, err = historyOf(ctx, tree, q)
 		return err
 	})
@@ -94,14 +96,14 @@ func (a *app) history(ctx context.Context, conf *loaded, opts historyOptions) er
 		return err
 	}
 	if opts.json {
-		return a.streams.json(map[string]any{"operations": all, "count": len(all)})
+		return a.streams.JSON(map[string]any{"operations": all, "count": len(all)})
 	}
 	var rows [][]string
 	for i := range all {
 		e := &all[i]
 		text := ""
 		if e.Error != nil {
-			text = printable(e.Error.Message)
+			text = term.Printable(e.Error.Message)
 		}
 		at := "-"
 		if e.Finished != nil {
@@ -110,10 +112,10 @@ func (a *app) history(ctx context.Context, conf *loaded, opts historyOptions) er
 		rows = append(rows, []string{e.ID.String(), string(e.Status), cmp.Or(string(e.Result), "-"), at, cmp.Or(text, "-")})
 	}
 	if total > len(all) {
-		a.streams.notice("%d of %s%d are shown; --limit shows more, and --since, --status and others narrow them down",
+		a.streams.Notice("%d of %s%d are shown; --limit shows more, and --since, --status and others narrow them down",
 			len(all), atLeast, total)
 	}
-	return a.streams.table([]string{"ID", "STATUS", "RESULT", "FINISHED", "ERROR"}, rows)
+	return a.streams.Table([]string{"ID", "STATUS", "RESULT", "FINISHED", "ERROR"}, rows)
 }
 
 var results = []statefs.Result{statefs.Success, statefs.Partial, statefs.Failure, statefs.CancelledResult}
@@ -121,7 +123,7 @@ var results = []statefs.Result{statefs.Success, statefs.Partial, statefs.Failure
 // query builds the query from the flags, for the directory and for the daemon.
 func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error) {
 	if o.limit < 1 || o.limit > 200 {
-		return nil, nil, usagef("flag --limit: %d is not between 1 and 200", o.limit)
+		return nil, nil, exit.Usagef("flag --limit: %d is not between 1 and 200", o.limit)
 	}
 	q := &history.Query{Job: o.job, Group: o.group, Key: o.key, Tag: o.tag, Text: o.text, Limit: o.limit}
 	filter := url.Values{"limit": {strconv.Itoa(o.limit)}}
@@ -135,7 +137,7 @@ func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error
 	for word := range strings.SplitSeq(o.status, ",") {
 		state := statefs.State(strings.TrimSpace(word))
 		if !state.Terminal() {
-			return nil, nil, usagef("flag --status: %q is not one of completed, cancelled, failed; 'jobdir ls' lists what lives",
+			return nil, nil, exit.Usagef("flag --status: %q is not one of completed, cancelled, failed; 'jobdir ls' lists what lives",
 				word)
 		}
 		q.Statuses = append(q.Statuses, state)
@@ -144,7 +146,7 @@ func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error
 		for word := range strings.SplitSeq(o.result, ",") {
 			result := statefs.Result(strings.TrimSpace(word))
 			if !slices.Contains(results, result) {
-				return nil, nil, usagef("flag --result: %q is not one of success, partial, failure, cancelled", word)
+				return nil, nil, exit.Usagef("flag --result: %q is not one of success, partial, failure, cancelled", word)
 			}
 			q.Results = append(q.Results, result)
 		}
@@ -159,7 +161,7 @@ func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error
 		at, ok := history.ParseTime(bound.text, now)
 		if !ok {
 			return nil, nil,
-				usagef("flag --%s: %q is not a time (2025-11-26T13:07:00+01:00, 2025-11-26 13:07:00), a date (2025-11-26) or a duration (2h, 7d)", bound.name, bound.text)
+				exit.Usagef("flag --%s: %q is not a time (2025-11-26T13:07:00+01:00, 2025-11-26 13:07:00), a date (2025-11-26) or a duration (2h, 7d)", bound.name, bound.text)
 		}
 		*bound.into = at
 		filter.Set(bound.name, at.Format(time.RFC3339Nano))

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -37,7 +38,7 @@ func (r *resolver) one(text string) (statefs.ID, error) {
 	}
 	switch len(found) {
 	case 0:
-		return statefs.ID{}, notFoundf("there is no operation %q: give its whole ID, or r and the number at its end, such as r42", text)
+		return statefs.ID{}, exit.NotFoundf("there is no operation %q: give its whole ID, or r and the number at its end, such as r42", text)
 	case 1:
 		return found[0], nil
 	}
@@ -48,7 +49,7 @@ func (r *resolver) one(text string) (statefs.ID, error) {
 	if more := len(found) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return statefs.ID{}, usagef("%q matches %d operations: %s; give the whole ID of one", text, len(found),
+	return statefs.ID{}, exit.Usagef("%q matches %d operations: %s; give the whole ID of one", text, len(found),
 		strings.Join(names, ", "))
 }
 

@@ -51,13 +51,13 @@ func (a *app) jobs(ctx context.Context, conf *loaded, asJSON bool) error {
 		for _, j := range jobs {
 			all = append(all, j.Raw)
 		}
-		return a.streams.json(map[string]any{"jobs": all, "count": len(all)})
+		return a.streams.JSON(map[string]any{"jobs": all, "count": len(all)})
 	}
 	var rows [][]string
 	for _, j := range jobs {
 		rows = append(rows, []string{j.Address(), cmp.Or(parameters(j.Params), "-"), cmp.Or(j.Summary, "-")})
 	}
-	return a.streams.table([]string{"JOB", "PARAMETERS", "SUMMARY"}, rows)
+	return a.streams.Table([]string{"JOB", "PARAMETERS", "SUMMARY"}, rows)
 }
 
 func parameters(all []client.Param) string {
@@ -95,10 +95,10 @@ func (a *app) findJobs(ctx context.Context, conf *loaded) ([]client.Job, error) 
 
 // localJobs reads the job folders because no daemon answers.
 func (a *app) localJobs(conf *loaded) *catalog.Catalog {
-	a.streams.notice("no daemon is running on %s: these are the jobs of the folders", conf.Storage)
+	a.streams.Notice("no daemon is running on %s: these are the jobs of the folders", conf.Storage)
 	all := a.catalog(conf.Jobs, a.options.Definitions)
 	if err := all.Reload(); err != nil {
-		a.streams.notice("%v", err)
+		a.streams.Notice("%v", err)
 	}
 	return all
 }

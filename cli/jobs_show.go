@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 )
 
@@ -17,14 +19,14 @@ func (a *app) showJob(ctx context.Context, conf *loaded, address string, asJSON 
 		return err
 	}
 	if asJSON {
-		return a.streams.json(job.Raw)
+		return a.streams.JSON(job.Raw)
 	}
 	head := [][2]string{{"job", job.Address()}, {"summary", job.Summary}, {"work", job.Work}}
 	for _, line := range head {
 		if line[1] == "" {
 			continue
 		}
-		if err := a.streams.line("%-9s %s", line[0], printable(line[1])); err != nil {
+		if err := a.streams.Line("%-9s %s", line[0], term.Printable(line[1])); err != nil {
 			return err
 		}
 	}
@@ -37,7 +39,7 @@ func (a *app) showJob(ctx context.Context, conf *loaded, address string, asJSON 
 		case len(p.Default) > 0:
 			value = string(p.Default)
 		}
-		params = append(params, []string{p.Name, p.Type, printable(value), cmp.Or(printable(p.Summary), "-")})
+		params = append(params, []string{p.Name, p.Type, term.Printable(value), cmp.Or(term.Printable(p.Summary), "-")})
 	}
 	for i := range job.Steps {
 		s := &job.Steps[i]
@@ -57,7 +59,7 @@ func (a *app) section(head []string, rows [][]string) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	return errors.Join(a.streams.line(""), a.streams.table(head, rows))
+	return errors.Join(a.streams.Line(""), a.streams.Table(head, rows))
 }
 
 // stepNotes returns the settings of a step that differ from the default.
@@ -65,7 +67,7 @@ func stepNotes(s *client.JobStep) string {
 	var all []string
 	add := func(is bool, format string, args ...any) {
 		if is {
-			all = append(all, printable(fmt.Sprintf(format, args...)))
+			all = append(all, term.Printable(fmt.Sprintf(format, args...)))
 		}
 	}
 	add(s.Optional, "optional")
@@ -82,7 +84,7 @@ func stepNotes(s *client.JobStep) string {
 func (a *app) findJob(ctx context.Context, conf *loaded, address string) (*client.Job, error) {
 	group, name, ok := strings.Cut(address, "/")
 	if !ok || group == "" || name == "" {
-		return nil, usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", address)
+		return nil, exit.Usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", address)
 	}
 	c, err := a.connect(ctx, conf)
 	if err == nil {
@@ -98,5 +100,5 @@ func (a *app) findJob(ctx context.Context, conf *loaded, address string) (*clien
 			return describe(d)
 		}
 	}
-	return nil, &notFoundError{err: fmt.Errorf("there is no job %s in %s", address, strings.Join(conf.Jobs, ", "))}
+	return nil, &exit.NotFoundError{Err: fmt.Errorf("there is no job %s in %s", address, strings.Join(conf.Jobs, ", "))}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -21,7 +22,7 @@ func (a *app) keeperCommand() *cobra.Command {
 		Args:   noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if storage == "" {
-				return usagef("keeper: --storage is missing; the daemon starts keepers by itself")
+				return exit.Usagef("keeper: --storage is missing; the daemon starts keepers by itself")
 			}
 			return keeper.Main(cmd.Context(), keeper.Options{
 				Dir: storage, Build: build(), Durability: statefs.Durability(durability), Warden: []string{"warden"},

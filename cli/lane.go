@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -77,21 +78,21 @@ func holdFlags(lasts, until, reason string, now time.Time) (statefs.LaneHold, er
 	hold := statefs.LaneHold{Reason: reason}
 	switch {
 	case lasts != "" && until != "":
-		return hold, usagef("give --for or --until, not both")
+		return hold, exit.Usagef("give --for or --until, not both")
 	case lasts != "":
 		d, ok := catalog.ParseDuration(lasts)
 		if !ok || d <= 0 {
-			return hold, usagef("flag --for: %q is not a time such as 90s, 15m or 2d", lasts)
+			return hold, exit.Usagef("flag --for: %q is not a time such as 90s, 15m or 2d", lasts)
 		}
 		at := now.Add(d)
 		hold.Until = &at
 	case until != "":
 		at, err := momentFrom(until)
 		if err != nil {
-			return hold, usagef("flag --until: %w", err)
+			return hold, exit.Usagef("flag --until: %w", err)
 		}
 		if !at.After(now) {
-			return hold, usagef("flag --until: %s is over", until)
+			return hold, exit.Usagef("flag --until: %s is over", until)
 		}
 		hold.Until = &at
 	}
@@ -134,7 +135,7 @@ func (a *app) holdLanes(ctx context.Context, conf *loaded, action client.LaneAct
 		}
 		return tree.HoldLane(file, hold)
 	}, func(lane string, all *statefs.LanesStatus) {
-		a.streams.notice("%s is %s%s", laneLabel(lane), done, holdText(&hold, false))
+		a.streams.Notice("%s is %s%s", laneLabel(lane), done, holdText(&hold, false))
 		a.noticeStillHeld(lane, action, all)
 	})
 }
@@ -155,7 +156,7 @@ func (a *app) noticeStillHeld(lane string, action client.LaneAction, all *statef
 	}
 	if lane != statefs.AllLanes {
 		if every != nil {
-			a.streams.notice("it stays %s with all lanes: 'jobdir lane %s all' ends that", word, action)
+			a.streams.Notice("it stays %s with all lanes: 'jobdir lane %s all' ends that", word, action)
 		}
 		return
 	}
@@ -166,7 +167,7 @@ func (a *app) noticeStillHeld(lane string, action client.LaneAction, all *statef
 		}
 	}
 	if len(still) > 0 {
-		a.streams.notice("%s by itself: %s; 'jobdir lane %s %s' ends that", word, strings.Join(still, ", "), action,
+		a.streams.Notice("%s by itself: %s; 'jobdir lane %s %s' ends that", word, strings.Join(still, ", "), action,
 			strings.Join(still, " "))
 	}
 }
@@ -202,7 +203,7 @@ value in the configuration. A lower capacity ends no operation: none starts unti
 		if number := negative(err); number != "" {
 			_, err = parseCapacity(number)
 		}
-		return usagef("%w", plainFlagError(err))
+		return exit.Usagef("%w", plainFlagError(err))
 	})
 	return cmd
 }
@@ -221,7 +222,7 @@ func (a *app) setCapacity(ctx context.Context, conf *loaded, lane, text string) 
 	if !reset {
 		var err error
 		if n, err = parseCapacity(text); err != nil {
-			return usagef("%w", err)
+			return exit.Usagef("%w", err)
 		}
 	}
 	return a.changeLanes(ctx, conf, []string{lane}, func(c *client.Client, lane string) error {
@@ -251,7 +252,7 @@ func (a *app) setCapacity(ctx context.Context, conf *loaded, lane, text string) 
 	}, func(lane string, all *statefs.LanesStatus) {
 		for i := range all.Lanes {
 			if l := &all.Lanes[i]; l.Known && (l.Name == lane || lane == statefs.AllLanes) {
-				a.streams.notice("lane %s has capacity %s", l.Name, capacityText(l.Capacity))
+				a.streams.Notice("lane %s has capacity %s", l.Name, capacityText(l.Capacity))
 			}
 		}
 	})
@@ -279,7 +280,7 @@ func (a *app) changeLanes(ctx context.Context, conf *loaded, lanes []string, wit
 		return each(func(lane string) error { return with(c, lane) },
 			func() (*statefs.LanesStatus, error) { return c.Lanes(ctx) })
 	}, func(tree *statefs.Tree) error {
-		a.streams.notice("no daemon is running on %s: the change waits on disk until one is", tree.Dir())
+		a.streams.Notice("no daemon is running on %s: the change waits on disk until one is", tree.Dir())
 		return each(func(lane string) error {
 			if err := knownLane(conf, lane); err != nil {
 				return err
@@ -296,9 +297,9 @@ func knownLane(conf *loaded, lane string) error {
 	case lane == statefs.AllLanes:
 		return nil
 	case !statefs.ValidLane(lane):
-		return usagef("%q cannot be the name of a lane", lane)
+		return exit.Usagef("%q cannot be the name of a lane", lane)
 	case conf.file != "" && !slices.Contains(conf.laneNames(), lane):
-		return notFoundf("there is no lane %q in %s; the lanes are %s", lane, conf.file, strings.Join(conf.laneNames(), ", "))
+		return exit.NotFoundf("there is no lane %q in %s; the lanes are %s", lane, conf.file, strings.Join(conf.laneNames(), ", "))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -44,7 +45,7 @@ func (a *app) lanes(ctx context.Context, conf *loaded, asJSON bool) error {
 		all, err = c.Lanes(ctx)
 		return err
 	}, func(tree *statefs.Tree) (err error) {
-		a.streams.notice("no daemon is running on %s: the output is read from the configuration and the directory", tree.Dir())
+		a.streams.Notice("no daemon is running on %s: the output is read from the configuration and the directory", tree.Dir())
 		all, err = lanesOf(tree, conf)
 		return err
 	})
@@ -52,7 +53,7 @@ func (a *app) lanes(ctx context.Context, conf *loaded, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return a.streams.json(all)
+		return a.streams.JSON(all)
 	}
 	return a.showLanes(all)
 }
@@ -68,7 +69,7 @@ func (a *app) showLanes(all *statefs.LanesStatus) error {
 		})
 		problems = append(problems, l.Problems...)
 	}
-	if err := a.streams.table([]string{"LANE", "CAPACITY", "RUNNING", "WAITING", "STATE"}, lanes); err != nil {
+	if err := a.streams.Table([]string{"LANE", "CAPACITY", "RUNNING", "WAITING", "STATE"}, lanes); err != nil {
 		return err
 	}
 	for _, l := range all.Limits {
@@ -79,15 +80,15 @@ func (a *app) showLanes(all *statefs.LanesStatus) error {
 		limits = append(limits, []string{l.Name, capacityText(l.Capacity), strconv.Itoa(l.Running), state})
 	}
 	if len(limits) > 0 {
-		if err := a.streams.line(""); err != nil {
+		if err := a.streams.Line(""); err != nil {
 			return err
 		}
-		if err := a.streams.table([]string{"LIMIT", "CAPACITY", "RUNNING", "STATE"}, limits); err != nil {
+		if err := a.streams.Table([]string{"LIMIT", "CAPACITY", "RUNNING", "STATE"}, limits); err != nil {
 			return err
 		}
 	}
 	for _, p := range problems {
-		a.streams.notice("%s: %s", printable(p.File), printable(p.Reason))
+		a.streams.Notice("%s: %s", term.Printable(p.File), term.Printable(p.Reason))
 	}
 	return nil
 }
@@ -134,10 +135,10 @@ func holdText(hold *statefs.LaneHold, every bool) string {
 		text += " until " + hold.Until.Local().Format("2006-01-02 15:04:05")
 	}
 	if hold.By != "" {
-		text += " by " + printable(hold.By)
+		text += " by " + term.Printable(hold.By)
 	}
 	if hold.Reason != "" {
-		text += ": " + printable(hold.Reason)
+		text += ": " + term.Printable(hold.Reason)
 	}
 	return text
 }

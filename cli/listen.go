@@ -12,12 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/jobdir/jobdir/cli/exit"
 )
 
 const unixPrefix = "unix:"
-
-// errPortInUse means that another program listens on an address.
-var errPortInUse = errors.New("the address is in use")
 
 // checkListen checks the syntax of an address.
 func checkListen(address string) error {
@@ -42,10 +41,10 @@ func checkListen(address string) error {
 func checkExposure(addresses []string, allowed bool) error {
 	for _, address := range addresses {
 		if err := checkListen(address); err != nil {
-			return usagef("listen: %w", err)
+			return exit.Usagef("listen: %w", err)
 		}
 		if !allowed && !loopback(address) {
-			return usagef("listen on %s: other machines can reach that address: require tokens with --token-file, or allow all requests with --insecure", address)
+			return exit.Usagef("listen on %s: other machines can reach that address: require tokens with --token-file, or allow all requests with --insecure", address)
 		}
 	}
 	return nil
@@ -86,7 +85,7 @@ func (s *service) listen(ctx context.Context) error {
 		}
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return fmt.Errorf("listen on %s: %w: stop the other program, or choose another address with --listen",
-				address, errPortInUse)
+				address, exit.ErrPortInUse)
 		}
 		if err != nil {
 			return fmt.Errorf("listen on %s: %w", address, err)
@@ -116,12 +115,12 @@ func unused(ctx context.Context, path string) error {
 		return fmt.Errorf("listen on %s: %w", path, err)
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return usagef("listen on %s: there is a file at that path that is no socket", path)
+		return exit.Usagef("listen on %s: there is a file at that path that is no socket", path)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	if err == nil {
 		_ = conn.Close() // the connection only tests for a listener
-		return fmt.Errorf("listen on %s: %w: another program answers there", path, errPortInUse)
+		return fmt.Errorf("listen on %s: %w: another program answers there", path, exit.ErrPortInUse)
 	}
 	return nil
 }

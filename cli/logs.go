@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -46,7 +47,7 @@ An ID may be shortened to its end, such as r42 or 42, or to a beginning that onl
 				return err
 			}
 			opts.oneRun = cmd.Flags().Changed("run")
-			return a.following(cmd.Context(), func(ctx context.Context) error { return a.logs(ctx, conf, opts, args[0]) })
+			return a.streams.Following(cmd.Context(), func(ctx context.Context) error { return a.logs(ctx, conf, opts, args[0]) })
 		},
 	}
 	cmd.Flags().BoolVarP(&opts.follow, "follow", "f", false, "follow the log until the operation ends")
@@ -60,16 +61,16 @@ An ID may be shortened to its end, such as r42 or 42, or to a beginning that onl
 
 func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text string) error {
 	if opts.offset < 0 {
-		return usagef("flag --offset: %d is below zero", opts.offset)
+		return exit.Usagef("flag --offset: %d is below zero", opts.offset)
 	}
 	if opts.step != "" && (opts.follow || opts.offset > 0) {
-		return usagef("--step goes with neither --follow nor --offset")
+		return exit.Usagef("--step goes with neither --follow nor --offset")
 	}
 	if opts.oneRun && opts.step == "" {
-		return usagef("--run is the number of a run of a step, and goes with --step")
+		return exit.Usagef("--run is the number of a run of a step, and goes with --step")
 	}
 	if opts.oneRun && opts.run < 1 {
-		return usagef("--run: %d is not the number of a run, the first is 1; leave it out for the last one", opts.run)
+		return exit.Usagef("--run: %d is not the number of a run, the first is 1; leave it out for the last one", opts.run)
 	}
 	out := a.logOutput(opts)
 	err := a.reach(ctx, conf, func(c *client.Client) error {
@@ -91,7 +92,7 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 			if err != nil {
 				return explainCut(err)
 			}
-			a.streams.notice("%s", summary(id, footer))
+			a.streams.Notice("%s", summary(id, footer))
 			return nil
 		}
 		log, err := c.Log(ctx, id, opts.offset)
@@ -116,7 +117,7 @@ func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text str
 // localLog writes the log of an operation from the directory.
 func localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID, out io.Writer) error {
 	if _, err := statefs.ReadSubmitted(tree, id); errors.Is(err, fs.ErrNotExist) {
-		return notFoundf("operation %s not found in %s", id, tree.Dir())
+		return exit.NotFoundf("operation %s not found in %s", id, tree.Dir())
 	}
 	log, err := tree.OpenLog(id)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -144,17 +145,17 @@ func localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID, out io.Writer
 func (a *app) localStepLog(tree *statefs.Tree, id statefs.ID, name string, run int, out io.Writer) error {
 	rec, err := statefs.ReadSubmitted(tree, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return notFoundf("operation %s not found in %s", id, tree.Dir())
+		return exit.NotFoundf("operation %s not found in %s", id, tree.Dir())
 	}
 	if err != nil {
 		return err
 	}
 	step := steps.Find(rec.Steps, name)
 	if step == nil {
-		return notFoundf("operation %s has no step %q", id, name)
+		return exit.NotFoundf("operation %s has no step %q", id, name)
 	}
 	if _, _, is := step.OutputOf(run, 0); !is {
-		return notFoundf("step %s of operation %s has no run %d: %s", name, id, run, steps.DescribeRuns(step.Runs()))
+		return exit.NotFoundf("step %s of operation %s has no run %d: %s", name, id, run, steps.DescribeRuns(step.Runs()))
 	}
 	a.noticeRun(name, cmp.Or(run, step.Run), step.Runs())
 	log, err := tree.OpenStepLog(id, step)
@@ -176,7 +177,7 @@ func (a *app) localStepLog(tree *statefs.Tree, id statefs.ID, name string, run i
 // noticeRun prints which run of a step follows, if there are several.
 func (a *app) noticeRun(name string, run int, runs []int) {
 	if len(runs) > 1 {
-		a.streams.notice("run %d of step %s; %s", run, name, steps.DescribeRuns(runs))
+		a.streams.Notice("run %d of step %s; %s", run, name, steps.DescribeRuns(runs))
 	}
 }
 

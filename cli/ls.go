@@ -8,12 +8,11 @@ import (
 	"io/fs"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -81,7 +80,7 @@ func (a *app) ls(ctx context.Context, conf *loaded, attention, asJSON bool) erro
 		}
 		return err
 	}, func(tree *statefs.Tree) (err error) {
-		a.streams.notice("no daemon is running on %s: the output is read from the directory", tree.Dir())
+		a.streams.Notice("no daemon is running on %s: the output is read from the directory", tree.Dir())
 		all, err = listTree(tree)
 		if attention {
 			all = slices.DeleteFunc(all, func(l listRow) bool { return !l.State.NeedsPerson() && l.Attention == nil })
@@ -92,19 +91,19 @@ func (a *app) ls(ctx context.Context, conf *loaded, attention, asJSON bool) erro
 		return err
 	}
 	if asJSON {
-		return a.streams.json(map[string]any{"operations": append([]listRow{}, all...), "count": len(all)})
+		return a.streams.JSON(map[string]any{"operations": append([]listRow{}, all...), "count": len(all)})
 	}
 	var rows [][]string
 	if attention {
 		for _, l := range all {
 			rows = append(rows, l.attention())
 		}
-		return a.streams.table([]string{"ID", "STATE", "SINCE", "STEP", "ERROR", "HELPS"}, rows)
+		return a.streams.Table([]string{"ID", "STATE", "SINCE", "STEP", "ERROR", "HELPS"}, rows)
 	}
 	for _, l := range all {
 		rows = append(rows, []string{l.ID.String(), l.state(), l.since(), l.progress()})
 	}
-	return a.streams.table([]string{"ID", "STATE", "SINCE", "PROGRESS"}, rows)
+	return a.streams.Table([]string{"ID", "STATE", "SINCE", "PROGRESS"}, rows)
 }
 
 func (l *listRow) state() string {
@@ -140,33 +139,33 @@ func (l *listRow) attention() []string {
 	if a == nil {
 		a = statefs.AttentionOf(l.ID, l.State, nil)
 	}
-	step, why := "-", printable(a.Message)
+	step, why := "-", term.Printable(a.Message)
 	if a.Step != "" {
-		step = fmt.Sprintf("%d/%d %s", a.Number, a.Total, printable(a.Step))
+		step = fmt.Sprintf("%d/%d %s", a.Number, a.Total, term.Printable(a.Step))
 	}
 	if a.ErrorCode != "" {
-		why = printable(a.ErrorCode) + ": " + why
+		why = term.Printable(a.ErrorCode) + ": " + why
 	}
 	return []string{l.ID.String(), l.state(), l.since(), step, why, a.Commands[0]}
 }
 
 func (l *listRow) progress() string {
 	if a := l.Attention; a != nil && a.Optional && l.Progress != nil {
-		return printable(shownProgress(l.Progress) + "; " + a.Place() + ": " + a.Message)
+		return term.Printable(term.Progress(l.Progress) + "; " + a.Place() + ": " + a.Message)
 	}
 	if a := l.Attention; a != nil && a.Step != "" {
-		return printable(a.Place() + ": " + a.Message)
+		return term.Printable(a.Place() + ": " + a.Message)
 	}
 	if l.Reason != "" {
-		return printable(l.Reason)
+		return term.Printable(l.Reason)
 	}
 	if l.Waiting != nil && l.State != statefs.Running {
-		return printable(l.Waiting.Sentence())
+		return term.Printable(l.Waiting.Sentence())
 	}
 	if l.Progress == nil {
 		return "-"
 	}
-	return printable(shownProgress(l.Progress))
+	return term.Printable(term.Progress(l.Progress))
 }
 
 // listTree lists the operations in the directory.
@@ -198,14 +197,4 @@ func listTree(tree *statefs.Tree) ([]listRow, error) {
 	}
 	slices.SortFunc(all, func(a, b listRow) int { return cmp.Compare(a.ID.Sequence(), b.ID.Sequence()) })
 	return all, nil
-}
-
-// printable escapes control characters in the output of work, so that it cannot control the terminal.
-func printable(text string) string {
-	return strings.Map(func(c rune) rune {
-		if !unicode.IsPrint(c) {
-			return '?'
-		}
-		return c
-	}, text)
 }

@@ -9,8 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/daemon"
 )
+
+// Streams are where a command reads from and writes to.
+type Streams = term.Streams
 
 // Options are what a program adds to the command line.
 type Options struct {
@@ -40,15 +45,15 @@ func Main(ctx context.Context, args []string, streams Streams, options Options) 
 	root.SetErr(streams.Err)
 	used, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitSuccess
+		return exit.Success
 	}
-	code := exitCode(err)
-	if code == exitNoReader {
+	code := exit.Code(err)
+	if code == exit.NoReader {
 		return code // like any program that SIGPIPE kills
 	}
-	streams.printError(err)
-	if _, ok := errors.AsType[*usageError](err); ok && used != nil {
-		streams.notice("see '%s --help'", used.CommandPath())
+	streams.PrintError(err)
+	if _, ok := errors.AsType[*exit.UsageError](err); ok && used != nil {
+		streams.Notice("see '%s --help'", used.CommandPath())
 	}
 	return code
 }
@@ -74,7 +79,7 @@ serve: 71 the address is in use, 73 another daemon holds the storage.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", plainFlagError(err)) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", plainFlagError(err)) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.server, "server", "", "address of the daemon: http://HOST:PORT or unix:/PATH (JOBDIR_SERVER)")
 	flags.StringVar(&a.config, "config", "", "configuration file (JOBDIR_CONFIG; default jobdir.yaml if it exists)")
@@ -140,9 +145,9 @@ func completion(root *cobra.Command) {
 
 func unknownCommand(cmd *cobra.Command, name string) error {
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
-		return usagef("unknown command %q; did you mean %s?", name, strings.Join(near, " or "))
+		return exit.Usagef("unknown command %q; did you mean %s?", name, strings.Join(near, " or "))
 	}
-	return usagef("unknown command %q", name)
+	return exit.Usagef("unknown command %q", name)
 }
 
 // usageArgs turns the error of an argument check into a usage error.
@@ -152,7 +157,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return &usageError{err: err}
+			return &exit.UsageError{Err: err}
 		}
 		return nil
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -45,7 +47,7 @@ storage directory, which does not contain which targets are down.`,
 			if err != nil {
 				return err
 			}
-			return a.following(cmd.Context(), func(ctx context.Context) error { return a.outbox(ctx, conf, &opts) })
+			return a.streams.Following(cmd.Context(), func(ctx context.Context) error { return a.outbox(ctx, conf, &opts) })
 		},
 	}
 	flags := cmd.Flags()
@@ -71,21 +73,21 @@ storage directory, which does not contain which targets are down.`,
 func (o *outboxOptions) check() (older time.Duration, err error) {
 	for _, status := range o.status {
 		if status != string(statefs.DeliveryPending) && status != string(statefs.DeliveryManual) {
-			return 0, usagef("flag --status: %q is neither pending nor failed_manual", status)
+			return 0, exit.Usagef("flag --status: %q is neither pending nor failed_manual", status)
 		}
 	}
 	for _, kind := range o.kind {
 		if !slices.Contains(catalog.DeliveryKinds(), kind) {
-			return 0, usagef("flag --kind: %q is none of %s", kind, strings.Join(catalog.DeliveryKinds(), ", "))
+			return 0, exit.Usagef("flag --kind: %q is none of %s", kind, strings.Join(catalog.DeliveryKinds(), ", "))
 		}
 	}
 	if o.limit < 0 {
-		return 0, usagef("flag --limit: %d is below zero", o.limit)
+		return 0, exit.Usagef("flag --limit: %d is below zero", o.limit)
 	}
 	if o.olderThan != "" {
 		age, ok := catalog.ParseDuration(o.olderThan)
 		if !ok || age < 0 {
-			return 0, usagef("flag --older-than: %q is not a time such as 90s, 1h or 2d", o.olderThan)
+			return 0, exit.Usagef("flag --older-than: %q is not a time such as 90s, 1h or 2d", o.olderThan)
 		}
 		older = age
 	}
@@ -108,16 +110,16 @@ func (a *app) outbox(ctx context.Context, conf *loaded, opts *outboxOptions) err
 		return a.events(ctx, conf, eventsOptions{kind: []string{"delivery", "target"}, after: -1, json: opts.json})
 	}, func(tree *statefs.Tree) error {
 		if opts.target != "" {
-			return usagef("flag --target: no daemon is running on %s, and the directory does not contain the names of targets",
+			return exit.Usagef("flag --target: no daemon is running on %s, and the directory does not contain the names of targets",
 				tree.Dir())
 		}
-		a.streams.notice("no daemon is running on %s: the output is read from the directory", tree.Dir())
+		a.streams.Notice("no daemon is running on %s: the output is read from the directory", tree.Dir())
 		all, err := listOutbox(tree, opts, older)
 		if err != nil {
 			return err
 		}
 		if opts.watch {
-			a.streams.notice("nothing is delivered before a daemon starts: leave out --watch")
+			a.streams.Notice("nothing is delivered before a daemon starts: leave out --watch")
 		}
 		return a.showOutbox(all, opts.json)
 	})
@@ -198,7 +200,7 @@ func listOutbox(tree *statefs.Tree, opts *outboxOptions, older time.Duration) (*
 
 func (a *app) showOutbox(all *client.Outbox, asJSON bool) error {
 	if asJSON {
-		return a.streams.json(map[string]any{
+		return a.streams.JSON(map[string]any{
 			"entries": all.Entries, "count": len(all.Entries), "total": all.Total, "pending": all.Pending,
 			"failed_manual": all.FailedManual,
 			"oldest_at":     all.OldestAt, "oldest_seconds": all.OldestSeconds, "targets": all.Targets,
@@ -213,22 +215,22 @@ func (a *app) showOutbox(all *client.Outbox, asJSON bool) error {
 		}
 		rows = append(rows, []string{
 			e.Entry, string(e.Status), e.CreatedAt.Local().Format("2006-01-02 15:04:05"),
-			strconv.Itoa(e.Attempts), nextTry(e), cmp.Or(printable(why), "-"),
+			strconv.Itoa(e.Attempts), nextTry(e), cmp.Or(term.Printable(why), "-"),
 		})
 	}
-	if err := a.streams.table([]string{"ENTRY", "STATUS", "SINCE", "TRIES", "NEXT", "ERROR"}, rows); err != nil {
+	if err := a.streams.Table([]string{"ENTRY", "STATUS", "SINCE", "TRIES", "NEXT", "ERROR"}, rows); err != nil {
 		return err
 	}
 	more := all.Total - len(all.Entries)
 	if more > 0 {
-		a.streams.notice("and %d more: --limit 0 lists all", more)
+		a.streams.Notice("and %d more: --limit 0 lists all", more)
 	}
 	for i := range all.Targets {
 		t := &all.Targets[i]
 		waits := more > 0 || slices.ContainsFunc(all.Entries, func(e statefs.OutboxItem) bool { return e.At == t.Name })
 		if t.Down && waits {
-			a.streams.notice("%s is down since %s: %s", printable(t.Name),
-				t.Since.Local().Format("2006-01-02 15:04:05"), printable(t.Error))
+			a.streams.Notice("%s is down since %s: %s", term.Printable(t.Name),
+				t.Since.Local().Format("2006-01-02 15:04:05"), term.Printable(t.Error))
 		}
 	}
 	return nil

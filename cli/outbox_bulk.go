@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -84,33 +86,33 @@ func (a *app) requestDeliveries(ctx context.Context, conf *loaded, opts delivery
 	if err != nil {
 		return err
 	}
-	count := plural(found.Total, "delivery matches", "deliveries match")
+	count := term.Plural(found.Total, "delivery matches", "deliveries match")
 	switch {
 	case found.Total == 0 || opts.filter.dryRun:
 		for _, entry := range found.Entries {
-			if err := a.streams.line("%s", entry); err != nil {
+			if err := a.streams.Line("%s", entry); err != nil {
 				return err
 			}
 		}
 		if more := found.Total - len(found.Entries); more > 0 {
-			a.streams.notice("and %d more", more)
+			a.streams.Notice("and %d more", more)
 		}
-		a.streams.notice("%s", count)
+		a.streams.Notice("%s", count)
 		return nil
 	case opts.filter.yes:
-		a.streams.notice("%s", count)
-	case !a.streams.interactive():
-		return usagef("%s: repeat with --yes, or list them with --dry-run", count)
-	case !a.confirm(fmt.Sprintf("%s. %s? [y/N] ", count,
+		a.streams.Notice("%s", count)
+	case !a.streams.Interactive():
+		return exit.Usagef("%s: repeat with --yes, or list them with --dry-run", count)
+	case !a.streams.Confirm(fmt.Sprintf("%s. %s? [y/N] ", count,
 		strings.ToUpper(string(opts.action[:1]))+string(opts.action[1:]))):
-		return &codeError{code: exitTemporary}
+		return exit.With(exit.Temporary)
 	}
 	done, err := c.BulkDeliveries(ctx, opts.action, filter, opts.args, false)
 	for _, f := range done.Failures {
-		a.streams.notice("%s %s: %s", opts.action, f.Entry, printable(f.Error))
+		a.streams.Notice("%s %s: %s", opts.action, f.Entry, term.Printable(f.Error))
 	}
-	a.streams.notice("%s: %s, %s", opts.action, plural(done.Done, "delivery", "deliveries"),
-		plural(len(done.Failures), "failure", "failures"))
+	a.streams.Notice("%s: %s, %s", opts.action, term.Plural(done.Done, "delivery", "deliveries"),
+		term.Plural(len(done.Failures), "failure", "failures"))
 	return outcomeOfBulk(done, err)
 }
 
@@ -120,7 +122,7 @@ func outcomeOfBulk(done *client.BulkDeliveries, err error) error {
 	case err != nil || len(done.Failures) == 0:
 		return err
 	case done.Done > 0:
-		return &codeError{code: exitPartial}
+		return exit.With(exit.Partial)
 	}
-	return &codeError{code: exitFailure}
+	return exit.With(exit.Failure)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -58,7 +60,7 @@ type deliveryRequest struct {
 func (a *app) requestDelivery(ctx context.Context, conf *loaded, opts deliveryRequest, texts []string) error {
 	opts.args.By = userName()
 	if _, err := opts.args.JSON(); err != nil {
-		return usagef("%w", err)
+		return exit.Usagef("%w", err)
 	}
 	return a.reach(ctx, conf, func(c *client.Client) error {
 		return resolveRemote(ctx, c).eachEntry(texts, func(entry string) error {
@@ -72,13 +74,13 @@ func (a *app) requestDelivery(ctx context.Context, conf *loaded, opts deliveryRe
 			if err != nil {
 				return err
 			}
-			a.streams.notice("%s", answer.Message)
+			a.streams.Notice("%s", answer.Message)
 			return a.printEntries(answer)
 		})
 	}, func(tree *statefs.Tree) error {
-		a.streams.notice("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
+		a.streams.Notice("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
 		if opts.wait.given {
-			a.streams.notice("nothing is delivered before a daemon starts: leave out --wait")
+			a.streams.Notice("nothing is delivered before a daemon starts: leave out --wait")
 		}
 		return resolveLocal(tree).eachEntry(texts, func(entry string) error {
 			names, err := openDeliveries(tree, entry, opts.action)
@@ -89,7 +91,7 @@ func (a *app) requestDelivery(ctx context.Context, conf *loaded, opts deliveryRe
 				if err := tree.RequestDelivery(name, opts.action, opts.args); err != nil {
 					return err
 				}
-				a.streams.notice("%s requested for %s", strings.ToUpper(string(opts.action[:1]))+string(opts.action[1:]), name)
+				a.streams.Notice("%s requested for %s", strings.ToUpper(string(opts.action[:1]))+string(opts.action[1:]), name)
 			}
 			return nil
 		})
@@ -98,24 +100,24 @@ func (a *app) requestDelivery(ctx context.Context, conf *loaded, opts deliveryRe
 
 // printEntries prints the state of entries. It returns an error if one was not tried or failed again.
 func (a *app) printEntries(answer *client.DeliveryAnswer) error {
-	code := exitSuccess
+	code := exit.Success
 	for _, e := range answer.Entries {
 		line := e.Entry + "\t" + string(e.Status)
 		switch {
 		case e.Tried == nil:
 		case !*e.Tried:
 			line += "\tit was not tried in this time, and stays before all others"
-			code = exitTemporary
+			code = exit.Temporary
 		case e.Status != statefs.DeliveryDelivered:
-			line += "\t" + printable(e.Error)
-			code = max(code, exitFailure)
+			line += "\t" + term.Printable(e.Error)
+			code = max(code, exit.Failure)
 		}
-		if err := a.streams.line("%s", line); err != nil {
+		if err := a.streams.Line("%s", line); err != nil {
 			return err
 		}
 	}
-	if code != exitSuccess {
-		return &codeError{code: code}
+	if code != exit.Success {
+		return exit.With(code)
 	}
 	return nil
 }
@@ -134,7 +136,7 @@ func (r *resolver) eachEntry(texts []string, do func(string) error) error {
 		} else if name, ok := statefs.ParseEntry(full + "." + entry); ok {
 			all = append(all, name.String())
 		} else {
-			return usagef("%q is no entry of the outbox: it is an ID, a dot, and N-KIND, as in r42.1-webhook", text)
+			return exit.Usagef("%q is no entry of the outbox: it is an ID, a dot, and N-KIND, as in r42.1-webhook", text)
 		}
 	}
 	var failed []error
@@ -157,7 +159,7 @@ func openDeliveries(tree *statefs.Tree, text string,
 	}
 	rec, err := tree.ReadRecord(id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, notFoundf("there is no operation %s", id)
+		return nil, exit.NotFoundf("there is no operation %s", id)
 	}
 	if err != nil {
 		return nil, err
@@ -177,7 +179,7 @@ func openDeliveries(tree *statefs.Tree, text string,
 		}
 	}
 	if len(names) == 0 {
-		return nil, notFoundf("%s has no pending delivery to retry or drop", text)
+		return nil, exit.NotFoundf("%s has no pending delivery to retry or drop", text)
 	}
 	return names, nil
 }

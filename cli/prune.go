@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
@@ -62,24 +63,24 @@ func (a *app) prune(ctx context.Context, conf *loaded, opts pruneOptions) error 
 		return err
 	}
 	if opts.json {
-		return a.streams.json(map[string]any{
+		return a.streams.JSON(map[string]any{
 			"operations": append([]client.PrunedOperation{}, pruned.Operations...), "count": pruned.Count, "bytes": pruned.Bytes,
 			"dry_run": opts.dryRun,
 		})
 	}
 	for _, op := range pruned.Operations {
-		if err := a.streams.line("%s\t%s\t%d", op.ID, op.Reason, op.Bytes); err != nil {
+		if err := a.streams.Line("%s\t%s\t%d", op.ID, op.Reason, op.Bytes); err != nil {
 			return err
 		}
 	}
 	if more := pruned.Count - len(pruned.Operations); more > 0 {
-		a.streams.notice("and %d more", more)
+		a.streams.Notice("and %d more", more)
 	}
 	done := "deleted"
 	if opts.dryRun {
 		done = "would be deleted"
 	}
-	a.streams.notice("%s, %d bytes: %s", plural(pruned.Count, "operation", "operations"), pruned.Bytes, done)
+	a.streams.Notice("%s, %d bytes: %s", term.Plural(pruned.Count, "operation", "operations"), pruned.Bytes, done)
 	return nil
 }
 

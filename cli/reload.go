@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
@@ -43,7 +44,7 @@ type folder struct {
 func newReloader(c *catalog.Catalog, dirs []string, log *slog.Logger) (*reloader, error) {
 	for _, dir := range dirs {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return nil, usagef("there is no folder of job definitions at %s: make it, or name another one with --jobs", dir)
+			return nil, exit.Usagef("there is no folder of job definitions at %s: make it, or name another one with --jobs", dir)
 		}
 	}
 	r := &reloader{

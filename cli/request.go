@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -153,7 +155,7 @@ func (o *requestOptions) leave(ctx context.Context, tree *statefs.Tree, id state
 // report prints the answer to a request, and returns an error if the command waits for an effect that did not occur.
 func (o *requestOptions) report(a *app, id statefs.ID, answer *client.Answer) error {
 	if !o.json {
-		a.streams.notice("%s", printable(answer.Message))
+		a.streams.Notice("%s", term.Printable(answer.Message))
 	}
 	late, why := "did not take effect", ""
 	if o.action.Spec().OnStep {
@@ -162,13 +164,13 @@ func (o *requestOptions) report(a *app, id statefs.ID, answer *client.Answer) er
 	switch {
 	case !o.wait.given: // return as soon as the request is on disk
 	case answer.Pending:
-		a.streams.notice("%s is %s: the request %s within %s, and stays pending", id, answer.State, late, o.wait.atMost())
-		return &codeError{code: exitTemporary}
+		a.streams.Notice("%s is %s: the request %s within %s, and stays pending", id, answer.State, late, o.wait.atMost())
+		return exit.With(exit.Temporary)
 	case (answer.TookEffect != nil || o.action.Spec().OnStep) && !answer.InEffect():
 		if answer.Changed == nil { // otherwise the message has the outcome
-			a.streams.notice("%s is %s: the request did not take effect%s", id, answer.State, why)
+			a.streams.Notice("%s is %s: the request did not take effect%s", id, answer.State, why)
 		}
-		return &codeError{code: exitFailure}
+		return exit.With(exit.Failure)
 	}
 	return nil
 }
@@ -198,9 +200,9 @@ func (a *app) request(ctx context.Context, conf *loaded, opts *requestOptions, t
 			return show(id, answer, err)
 		})
 	}, func(tree *statefs.Tree) error {
-		a.streams.notice("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
+		a.streams.Notice("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
 		if opts.wait.given && !opts.action.Spec().OnStep {
-			a.streams.notice("nothing takes effect before a daemon starts: leave out --wait")
+			a.streams.Notice("nothing takes effect before a daemon starts: leave out --wait")
 		}
 		return resolveLocal(tree).each(texts, func(id statefs.ID) error {
 			answer, err := opts.leave(ctx, tree, id)
@@ -211,7 +213,7 @@ func (a *app) request(ctx context.Context, conf *loaded, opts *requestOptions, t
 		})
 	})
 	if opts.json {
-		return errors.Join(err, a.streams.json(answers))
+		return errors.Join(err, a.streams.JSON(answers))
 	}
 	return err
 }
@@ -241,7 +243,7 @@ func (a *app) delete(ctx context.Context, conf *loaded, _ *requestOptions, texts
 		if err := c.Delete(ctx, id); err != nil {
 			return err
 		}
-		a.streams.notice("operation %s is deleted", id)
+		a.streams.Notice("operation %s is deleted", id)
 		return nil
 	})
 }

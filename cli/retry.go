@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -19,14 +20,14 @@ func (o *requestOptions) retryFlags(a *app, cmd *cobra.Command) {
 	addWait(cmd, &o.wait, "they have ended, with the outcome")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if o.step+o.reason+o.by != "" && (o.bulk.given() || o.failedItems) {
-			return usagef("--step, --reason and --by are for IDs, and go neither with a filter nor with --failed-items")
+			return exit.Usagef("--step, --reason and --by are for IDs, and go neither with a filter nor with --failed-items")
 		}
 		return nil
 	}
 }
 
 func (a *app) retry(ctx context.Context, conf *loaded, opts *requestOptions, texts []string) error {
-	return a.following(ctx, func(ctx context.Context) error { return a.retryAll(ctx, conf, opts, texts) })
+	return a.streams.Following(ctx, func(ctx context.Context) error { return a.retryAll(ctx, conf, opts, texts) })
 }
 
 func (a *app) retryAll(ctx context.Context, conf *loaded, opts *requestOptions, texts []string) error {
@@ -74,7 +75,7 @@ func (a *app) retryAll(ctx context.Context, conf *loaded, opts *requestOptions, 
 			case err != nil:
 				failed = append(failed, err)
 			default:
-				a.streams.notice("%s; it waits on disk for a daemon", answer.Message)
+				a.streams.Notice("%s; it waits on disk for a daemon", answer.Message)
 			}
 		}
 		return errors.Join(failed...)
@@ -107,14 +108,14 @@ func (a *app) retryOne(ctx context.Context, c *client.Client, opts *requestOptio
 				answer, err = c.Request(ctx, id, statefs.Retry, retryTimeout)
 			}
 			if err == nil && answer.ID != id {
-				a.streams.notice("operation %s does the same and has not ended: nothing new was made", answer.ID)
+				a.streams.Notice("operation %s does the same and has not ended: nothing new was made", answer.ID)
 				return answer.ID, nil
 			}
 			if err == nil && !opts.json {
-				a.streams.notice("%s", answer.Message)
+				a.streams.Notice("%s", answer.Message)
 			}
 			if err == nil && answer.Changed != nil && !*answer.Changed {
-				return id, &codeError{code: exitFailure}
+				return id, exit.With(exit.Failure)
 			}
 			return id, err
 		}
@@ -130,11 +131,11 @@ func (a *app) retryOne(ctx context.Context, c *client.Client, opts *requestOptio
 	case opts.json && opts.wait.given: // the outcome includes the ID
 		return id, nil
 	case opts.json:
-		return id, a.streams.json(again)
+		return id, a.streams.JSON(again)
 	case again.Operation != nil:
-		return id, a.streams.line("%s", id)
+		return id, a.streams.Line("%s", id)
 	}
-	a.streams.notice("%s", again.Answer.Message)
+	a.streams.Notice("%s", again.Answer.Message)
 	return id, nil
 }
 

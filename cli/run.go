@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -40,7 +41,7 @@ is pressed twice, the operation is left running. An operation never ends because
 			if err != nil {
 				return err
 			}
-			return a.following(cmd.Context(), func(ctx context.Context) error {
+			return a.streams.Following(cmd.Context(), func(ctx context.Context) error {
 				return a.run(ctx, conf, opts,
 					args[0], args[1:])
 			})
@@ -56,10 +57,10 @@ is pressed twice, the operation is left running. An operation never ends because
 func (a *app) run(ctx context.Context, conf *loaded, opts runOptions, address string, pairs []string) error {
 	group, job, ok := strings.Cut(address, "/")
 	if !ok || group == "" || job == "" {
-		return usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", address)
+		return exit.Usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", address)
 	}
 	if opts.raw && (opts.json || opts.detach) {
-		return usagef("--raw goes with neither --json nor --detach")
+		return exit.Usagef("--raw goes with neither --json nor --detach")
 	}
 	params, err := parsePairs(pairs)
 	if err != nil {
@@ -76,11 +77,11 @@ func (a *app) run(ctx context.Context, conf *loaded, opts runOptions, address st
 	}
 	switch {
 	case opts.detach && opts.json:
-		return a.streams.json(op.Raw)
+		return a.streams.JSON(op.Raw)
 	case opts.detach:
-		return a.streams.line("%s", op.ID)
+		return a.streams.Line("%s", op.ID)
 	}
-	a.streams.notice("started %s", op.ID)
+	a.streams.Notice("started %s", op.ID)
 	w := &watcher{app: a, client: c, id: op.ID, signals: make(chan os.Signal, 2), waitSettled: c.WaitSettled}
 	signal.Notify(w.signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(w.signals)
@@ -99,14 +100,14 @@ func (a *app) run(ctx context.Context, conf *loaded, opts runOptions, address st
 
 // finish prints the result of an operation and returns it as the exit code.
 func (a *app) finish(id statefs.ID, footer *client.Footer, asJSON bool) error {
-	a.streams.notice("%s", summary(id, footer))
+	a.streams.Notice("%s", summary(id, footer))
 	if asJSON {
-		if err := a.streams.json(footer.Raw); err != nil {
+		if err := a.streams.JSON(footer.Raw); err != nil {
 			return err
 		}
 	}
-	if code := outcome(footer.Result); code != exitSuccess {
-		return &codeError{code: code}
+	if code := exit.Outcome(footer.Result); code != exit.Success {
+		return exit.With(code)
 	}
 	return nil
 }
@@ -139,10 +140,10 @@ func parsePairs(pairs []string) (map[string]string, error) {
 	for _, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return nil, usagef("%q is not a parameter: give NAME=VALUE", pair)
+			return nil, exit.Usagef("%q is not a parameter: give NAME=VALUE", pair)
 		}
 		if _, twice := params[name]; twice {
-			return nil, usagef("parameter %q is given twice", name)
+			return nil, exit.Usagef("parameter %q is given twice", name)
 		}
 		params[name] = value
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -56,7 +57,7 @@ func (a *app) schedules(ctx context.Context, conf *loaded, asJSON bool) error {
 		for _, s := range all {
 			raw = append(raw, s.Raw)
 		}
-		return a.streams.json(map[string]any{"schedules": raw, "count": len(raw)})
+		return a.streams.JSON(map[string]any{"schedules": raw, "count": len(raw)})
 	}
 	var rows [][]string
 	for _, s := range all {
@@ -73,7 +74,7 @@ func (a *app) schedules(ctx context.Context, conf *loaded, asJSON bool) error {
 		}
 		rows = append(rows, []string{s.Job, s.Cron, s.Timezone, next, last})
 	}
-	return a.streams.table([]string{"JOB", "CRON", "ZONE", "NEXT", "LAST"}, rows)
+	return a.streams.Table([]string{"JOB", "CRON", "ZONE", "NEXT", "LAST"}, rows)
 }
 
 // slotText formats a slot in its own time zone.
@@ -106,7 +107,7 @@ func (a *app) switchSchedules(ctx context.Context, conf *loaded, addresses []str
 		for _, address := range addresses {
 			group, job, ok := strings.Cut(address, "/")
 			if !ok || group == "" || job == "" {
-				failed = append(failed, usagef("%q is not a job: give GROUP/JOB; 'jobdir schedules' lists the jobs with a schedule", address))
+				failed = append(failed, exit.Usagef("%q is not a job: give GROUP/JOB; 'jobdir schedules' lists the jobs with a schedule", address))
 				continue
 			}
 			failed = append(failed, do(group, job))
@@ -120,10 +121,10 @@ func (a *app) switchSchedules(ctx context.Context, conf *loaded, addresses []str
 				return err
 			}
 			if !on {
-				a.streams.notice("%s starts no more by its schedule", s.Job)
+				a.streams.Notice("%s starts no more by its schedule", s.Job)
 				return nil
 			}
-			a.streams.notice("%s starts at %s", s.Job, slotText(s.Next))
+			a.streams.Notice("%s starts at %s", s.Job, slotText(s.Next))
 			return nil
 		})
 	}, func(tree *statefs.Tree) error {
@@ -131,7 +132,7 @@ func (a *app) switchSchedules(ctx context.Context, conf *loaded, addresses []str
 			if err := tree.EnableSchedule(group+"-"+job, on); err != nil {
 				return err
 			}
-			a.streams.notice("no daemon is running on %s: the request for %s/%s waits on disk for the next one", tree.Dir(), group, job)
+			a.streams.Notice("no daemon is running on %s: the request for %s/%s waits on disk for the next one", tree.Dir(), group, job)
 			return nil
 		})
 	})

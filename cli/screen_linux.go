@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/cli/term"
 )
 
 // screen is a terminal that jobdir draws on. close restores its settings.
@@ -37,7 +39,7 @@ func openScreen(in io.Reader, out io.Writer) (*screen, error) {
 		return nil, errors.New("draw on the terminal: it is none")
 	}
 	s := &screen{out: file, resized: make(chan os.Signal, 1)}
-	if f, ok := in.(*os.File); ok && terminal(f) {
+	if f, ok := in.(*os.File); ok && term.IsTerminal(f) {
 		before, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 		if err != nil {
 			return nil, fmt.Errorf("read the settings of the terminal: %w", err)

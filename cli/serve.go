@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
@@ -80,17 +82,17 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 			s.Addresses = []string{unixPrefix + s.Socket}
 		}
 		defer notifier.serving(s, fmt.Sprintf("serving %s, %s", strings.Join(s.Addresses, " and "),
-			plural(s.Jobs, "job", "jobs")))
+			term.Plural(s.Jobs, "job", "jobs")))
 		if conf.LogFormat == "json" {
 			config.Logger.Info("serving", "addresses", s.Addresses, "storage", s.Storage, "jobs", s.Jobs, "pid", os.Getpid(),
 				"exposed", s.Exposed, "hosts", s.Hosts)
 			return
 		}
-		a.streams.notice("serving %s, storage %s, %s", strings.Join(s.Addresses, " and "), s.Storage,
-			plural(s.Jobs, "job", "jobs"))
+		a.streams.Notice("serving %s, storage %s, %s", strings.Join(s.Addresses, " and "), s.Storage,
+			term.Plural(s.Jobs, "job", "jobs"))
 		if s.Exposed {
 			names := append([]string{"localhost"}, s.Hosts...)
-			a.streams.notice("other machines can reach it: a URL may name an address of this machine or %s; --hosts allows further names", strings.Join(names, " or "))
+			a.streams.Notice("other machines can reach it: a URL may name an address of this machine or %s; --hosts allows further names", strings.Join(names, " or "))
 		}
 	}
 
@@ -121,7 +123,7 @@ func (a *app) serve(ctx context.Context, conf *loaded) error {
 	if err != nil || !stopping.killed.Load() {
 		return err
 	}
-	return &codeError{code: exitTemporary}
+	return exit.With(exit.Temporary)
 }
 
 // prepareMemory raises the GC target for the start. Reading the live operations makes much garbage at once,
@@ -151,5 +153,5 @@ func killAndExit(storage string) {
 		_, _ = keeper.EndStrays(ctx, mark, time.Millisecond) // the next start finds leftovers
 		cancel()
 	}
-	os.Exit(exitTemporary)
+	os.Exit(exit.Temporary)
 }

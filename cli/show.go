@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -67,7 +68,7 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 		}
 		rec, err := statefs.ReadSubmitted(tree, id)
 		if errors.Is(err, fs.ErrNotExist) {
-			return notFoundf("operation '%s' has no record in %s", id, tree.Dir())
+			return exit.NotFoundf("operation '%s' has no record in %s", id, tree.Dir())
 		}
 		if err != nil {
 			return err
@@ -86,7 +87,7 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 		return err
 	}
 	if asJSON {
-		return a.streams.json(raw)
+		return a.streams.JSON(raw)
 	}
 	var rec struct {
 		statefs.Record
@@ -99,7 +100,7 @@ func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) 
 		return fmt.Errorf("show %s: %w", text, err)
 	}
 	if rec.Problem != "" {
-		return fmt.Errorf("show %s: %s", rec.ID, printable(rec.Problem))
+		return fmt.Errorf("show %s: %s", rec.ID, term.Printable(rec.Problem))
 	}
 	view := &stepsView{
 		id: rec.ID, steps: rec.Steps, acts: rec.ActionRecords, attention: rec.Attention, output: output,
@@ -205,7 +206,7 @@ var recordLines = []recordLine{
 		if r.Progress == nil {
 			return ""
 		}
-		return shownProgress(r.Progress)
+		return term.Progress(r.Progress)
 	}},
 	{name: "items", text: func(r *statefs.Record) string {
 		if r.Processed+r.FailedN == 0 {
@@ -309,7 +310,7 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *s
 	}
 	if len(drawn.steps) > 0 {
 		for _, line := range drawn.lines() {
-			if err := a.streams.line("%s", line); err != nil {
+			if err := a.streams.Line("%s", line); err != nil {
 				return err
 			}
 		}
@@ -327,32 +328,7 @@ func (a *app) showPair(name, text string) error {
 	if text == "" {
 		return nil
 	}
-	return a.streams.line("%-11s %s", name, printable(text))
-}
-
-// shownProgress formats the progress of work. For an operation with steps it is the number of finished steps,
-// the progress of the running step, and the percentage of the whole.
-func shownProgress(p *statefs.Progress) string {
-	shown := cmp.Or(progressCount(p.Done, p.Total, p.Phase), "0")
-	if p.Step == nil {
-		return shown
-	}
-	shown += ", " + strings.TrimSpace(p.Step.Name+" "+progressCount(p.Step.Done, p.Step.Total, p.Step.Phase))
-	if fraction, known := p.Fraction(); known {
-		shown += fmt.Sprintf(" (%d%%)", int(fraction*100))
-	}
-	return shown
-}
-
-func progressCount(done int64, total *int64, phase string) string {
-	shown := strconv.FormatInt(done, 10)
-	switch {
-	case total != nil:
-		shown = fmt.Sprintf("%d/%d", done, *total)
-	case done == 0 && phase == "":
-		return ""
-	}
-	return strings.TrimSpace(shown + " " + phase)
+	return a.streams.Line("%-11s %s", name, term.Printable(text))
 }
 
 func shownTime(at *time.Time) string {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -46,7 +47,7 @@ var stepMarks = map[steps.Status]struct{ mark, colour string }{
 func coloured(out any) bool {
 	never, _ := lookupEnv("NO_COLOR")
 	kind, _ := lookupEnv("TERM")
-	return never == "" && kind != "dumb" && isTerminal(out)
+	return never == "" && kind != "dumb" && term.IsTerminal(out)
 }
 
 // lines renders the view. Control characters in texts of the work are escaped.
@@ -63,20 +64,20 @@ func (v *stepsView) lines() []string {
 		s := &v.steps[i]
 		took := "-"
 		if s.Seconds != nil {
-			took = shortly(time.Duration(*s.Seconds * float64(time.Second)))
+			took = term.Shortly(time.Duration(*s.Seconds * float64(time.Second)))
 		}
 		status := fmt.Sprintf("%s %*d %-*s  %-*s", stepMarks[s.Status].mark, len(strconv.Itoa(len(v.steps))), s.Number, names,
-			printable(s.Name), statuses, s.Status)
+			term.Printable(s.Name), statuses, s.Status)
 		if v.colour {
 			status = "\x1b[" + stepMarks[s.Status].colour + "m" + status + "\x1b[0m"
 		}
 		out = append(out, strings.TrimRight(fmt.Sprintf("  %s  %7s  %s", status, took,
-			printable(strings.Join(v.notes(s), "; "))), " "))
+			term.Printable(strings.Join(v.notes(s), "; "))), " "))
 	}
 	if len(v.output) > 0 {
-		out = append(out, fmt.Sprintf("%-11s the last lines of step %s:", "output", printable(v.failed)))
+		out = append(out, fmt.Sprintf("%-11s the last lines of step %s:", "output", term.Printable(v.failed)))
 		for _, line := range v.output {
-			out = append(out, "  | "+printable(strings.ReplaceAll(line, "\t", "    ")))
+			out = append(out, "  | "+term.Printable(strings.ReplaceAll(line, "\t", "    ")))
 		}
 	}
 	if v.attention != nil {
@@ -107,7 +108,7 @@ func (v *stepsView) notes(s *steps.View) (notes []string) {
 		add("needs approval")
 	}
 	if s.Retries > 0 {
-		add("%s", plural(s.Retries, "retry", "retries"))
+		add("%s", term.Plural(s.Retries, "retry", "retries"))
 	}
 	if s.Status == steps.Skipped {
 		text := "skipped"

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/daemon"
 )
 
@@ -80,7 +81,7 @@ func (e *stopping) run() {
 		e.logger.Info("stopping: commands keep running and the next daemon adopts them; a second signal ends this process at once")
 		e.stop(daemon.ErrDetach)
 		if _, ok = e.next(); ok {
-			os.Exit(exitTemporary)
+			os.Exit(exit.Temporary)
 		}
 		return
 	}

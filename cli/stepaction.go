@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/statefs"
@@ -56,11 +57,11 @@ func (a *app) set(ctx context.Context, conf *loaded, opts *requestOptions, args 
 		return err
 	}
 	if len(opts.pairs) == 0 {
-		return usagef("set: give params.NAME=VALUE or steps.STEP.outputs.NAME=VALUE")
+		return exit.Usagef("set: give params.NAME=VALUE or steps.STEP.outputs.NAME=VALUE")
 	}
 	for name := range opts.pairs {
 		if _, ok := statefs.ParseValueName(name); !ok {
-			return usagef("set: %q is no value: it is params.NAME or steps.STEP.outputs.NAME", name)
+			return exit.Usagef("set: %q is no value: it is params.NAME or steps.STEP.outputs.NAME", name)
 		}
 	}
 	return a.request(ctx, conf, opts, args[:1])
@@ -103,7 +104,7 @@ func setValues(types map[string]string, pairs map[string]string, args *statefs.A
 		}
 		raw, err := json.Marshal(typed)
 		if err != nil {
-			return usagef("%s: %w", text, err)
+			return exit.Usagef("%s: %w", text, err)
 		}
 		args.Values[text] = raw
 	}
@@ -142,11 +143,11 @@ func stepActionInTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, as
 		}
 	}
 	if args, err = acts.Check(def, rec, state, ask, args); err != nil {
-		return nil, &usageError{err}
+		return nil, &exit.UsageError{Err: err}
 	}
 	line, err := args.JSON()
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, &exit.UsageError{Err: err}
 	}
 	if err := tree.Request(ctx, id, ask, line); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
@@ -82,14 +83,14 @@ func (a *app) submit(ctx context.Context, conf *loaded, opts submitOptions, cmd 
 	members["job"] = args[0]
 	group, job, ok := strings.Cut(args[0], "/")
 	if !ok || group == "" || job == "" {
-		return usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", args[0])
+		return exit.Usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", args[0])
 	}
 	pairs, err := parsePairs(args[1:])
 	if err != nil {
 		return err
 	}
 	if opts.params != "" && len(pairs) > 0 {
-		return usagef("give the parameters as NAME=VALUE or with --params, not both")
+		return exit.Usagef("give the parameters as NAME=VALUE or with --params, not both")
 	}
 	return a.reach(ctx, conf, func(c *client.Client) error {
 		if err := opts.resolveAfter(resolveRemote(ctx, c), members); err != nil {
@@ -135,14 +136,14 @@ func (o *submitOptions) members(cmd *cobra.Command) (map[string]any, error) {
 	}
 	if o.notBefore != "" {
 		if _, err := time.Parse(time.RFC3339, o.notBefore); err != nil {
-			return nil, usagef("--not-before %q is no time such as 2026-11-23T09:00:00+01:00", o.notBefore)
+			return nil, exit.Usagef("--not-before %q is no time such as 2026-11-23T09:00:00+01:00", o.notBefore)
 		}
 	}
 	if o.params == "" {
 		return members, nil
 	}
 	if !json.Valid([]byte(o.params)) {
-		return nil, usagef("--params is not JSON: %s", o.params)
+		return nil, exit.Usagef("--params is not JSON: %s", o.params)
 	}
 	members["params"] = json.RawMessage(o.params)
 	return members, nil
@@ -164,17 +165,17 @@ func (o *submitOptions) resolveAfter(ids *resolver, members map[string]any) erro
 // submitInput submits the operations that stdin describes.
 func (a *app) submitInput(ctx context.Context, conf *loaded, opts submitOptions, args []string) error {
 	if len(args) > 1 {
-		return usagef("submit - reads everything from stdin")
+		return exit.Usagef("submit - reads everything from stdin")
 	}
 	data, err := io.ReadAll(io.LimitReader(a.streams.In, statefs.MaxSubmission+1))
 	if err != nil {
 		return fmt.Errorf("read stdin: %w", err)
 	}
 	if len(data) > statefs.MaxSubmission {
-		return usagef("stdin has more than %d bytes", statefs.MaxSubmission)
+		return exit.Usagef("stdin has more than %d bytes", statefs.MaxSubmission)
 	}
 	if !json.Valid(data) {
-		return usagef("stdin is not JSON: give one object, or an array of them, as in [{\"job\": \"group/name\", \"params\": {}}]")
+		return exit.Usagef("stdin is not JSON: give one object, or an array of them, as in [{\"job\": \"group/name\", \"params\": {}}]")
 	}
 	return a.reach(ctx, conf, func(c *client.Client) error {
 		return a.submitTo(ctx, c, opts, json.RawMessage(data))
@@ -195,12 +196,12 @@ func (a *app) submitTo(ctx context.Context, c *client.Client, opts submitOptions
 	}
 	for _, one := range submitted {
 		if !one.Created {
-			a.streams.notice("%s is %s already and does the same: nothing new was made", one.ID, one.State)
+			a.streams.Notice("%s is %s already and does the same: nothing new was made", one.ID, one.State)
 		}
 		if opts.json {
-			err = errors.Join(err, a.streams.json(one.Raw))
+			err = errors.Join(err, a.streams.JSON(one.Raw))
 		} else {
-			err = errors.Join(err, a.streams.line("%s", one.ID))
+			err = errors.Join(err, a.streams.Line("%s", one.ID))
 		}
 	}
 	return err
@@ -219,15 +220,15 @@ func (a *app) leave(tree *statefs.Tree, opts submitOptions, what any) error {
 		_, err = submit.ParseEntry(data)
 	}
 	if err != nil {
-		return usagef("%w", err)
+		return exit.Usagef("%w", err)
 	}
 	name, err := tree.PutSubmission(data)
 	if err != nil {
 		return err
 	}
-	a.streams.notice("no daemon is running on %s: the submission waits in new/; the next daemon answers it with the file %s.accepted or %s.rejected", tree.Dir(), name, name)
+	a.streams.Notice("no daemon is running on %s: the submission waits in new/; the next daemon answers it with the file %s.accepted or %s.rejected", tree.Dir(), name, name)
 	if opts.json {
-		return a.streams.json(map[string]string{"submission": name})
+		return a.streams.JSON(map[string]string{"submission": name})
 	}
 	return nil
 }
@@ -239,7 +240,7 @@ func (a *app) bindLocally(conf *loaded, group, job string, pairs map[string]stri
 	def := jobs.Get(group, job)
 	if def == nil {
 		return nil,
-			usagef("no daemon answers, and %s/%s is in none of the configured folders of jobs, so the types of its parameters are not known: give them with --params '{...}'", group, job)
+			exit.Usagef("no daemon answers, and %s/%s is in none of the configured folders of jobs, so the types of its parameters are not known: give them with --params '{...}'", group, job)
 	}
 	values := url.Values{}
 	for name, text := range pairs {
@@ -247,7 +248,7 @@ func (a *app) bindLocally(conf *loaded, group, job string, pairs map[string]stri
 	}
 	params, err := def.Bind(values)
 	if err != nil {
-		return nil, usagef("%s/%s: %w", group, job, err)
+		return nil, exit.Usagef("%s/%s: %w", group, job, err)
 	}
 	return params.JSON(), nil
 }

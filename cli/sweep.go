@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -44,7 +46,7 @@ it runs.`,
 func (a *app) sweepForeign(conf *loaded, text string, dryRun bool) ([]statefs.Finding, error) {
 	id, err := statefs.ParseID(text)
 	if err != nil {
-		return nil, usagef("%w", err)
+		return nil, exit.Usagef("%w", err)
 	}
 	tree, err := a.tree(conf, errors.New("sweep --force works on it"))
 	if err != nil {
@@ -52,7 +54,7 @@ func (a *app) sweepForeign(conf *loaded, text string, dryRun bool) ([]statefs.Fi
 	}
 	defer tree.Close()
 	if dryRun {
-		return nil, usagef("sweep --force names one operation: there is nothing to try with --dry-run")
+		return nil, exit.Usagef("sweep --force names one operation: there is nothing to try with --dry-run")
 	}
 	files, err := tree.RemoveForeign(id)
 	var findings []statefs.Finding
@@ -98,18 +100,18 @@ func (a *app) sweepAll(ctx context.Context, conf *loaded, opts sweepOptions) (fi
 func (a *app) printFindings(findings []statefs.Finding, opts sweepOptions, err error) error {
 	// Print the findings even if some files could not be examined.
 	if opts.json {
-		return errors.Join(err, a.streams.json(map[string]any{
+		return errors.Join(err, a.streams.JSON(map[string]any{
 			"findings": append([]statefs.Finding{}, findings...),
 			"count":    len(findings), "dry_run": opts.dryRun,
 		}))
 	}
 	for _, f := range findings {
-		if err := a.streams.line("%s\t%s\t%s", f.Action, f.File, f.Reason); err != nil {
+		if err := a.streams.Line("%s\t%s\t%s", f.Action, f.File, f.Reason); err != nil {
 			return err
 		}
 	}
 	if err == nil {
-		a.streams.notice("%s", plural(len(findings), "finding", "findings"))
+		a.streams.Notice("%s", term.Plural(len(findings), "finding", "findings"))
 	}
 	return err
 }

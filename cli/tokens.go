@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/control"
 )
 
@@ -18,7 +19,7 @@ import (
 func readTokens(path string) (tokens []control.Token, warning string, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", notFoundf("token file: %w", err)
+		return nil, "", exit.NotFoundf("token file: %w", err)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("token file: %w", err)
@@ -41,7 +42,7 @@ func readTokens(path string) (tokens []control.Token, warning string, err error)
 			name, secret = fmt.Sprintf("line %d", number), line
 		}
 		if strings.TrimSpace(secret) == "" {
-			return nil, "", usagef("token file %s:%d: the secret is empty", path, number)
+			return nil, "", exit.Usagef("token file %s:%d: the secret is empty", path, number)
 		}
 		tokens = append(tokens, control.Token{Name: strings.TrimSpace(name), Secret: strings.TrimSpace(secret)})
 	}
@@ -49,7 +50,7 @@ func readTokens(path string) (tokens []control.Token, warning string, err error)
 		return nil, "", fmt.Errorf("token file %s: %w", path, err)
 	}
 	if len(tokens) == 0 {
-		return nil, "", usagef("token file %s holds no token", path)
+		return nil, "", exit.Usagef("token file %s holds no token", path)
 	}
 	return tokens, warning, nil
 }

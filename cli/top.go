@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 )
 
@@ -37,7 +39,7 @@ Without a terminal, and with --once or --json, it prints the screen once and end
 			if err != nil {
 				return err
 			}
-			return a.following(cmd.Context(), func(ctx context.Context) error { return a.top(ctx, conf, opts) })
+			return a.streams.Following(cmd.Context(), func(ctx context.Context) error { return a.top(ctx, conf, opts) })
 		},
 	}
 	cmd.Flags().BoolVar(&opts.once, "once", false, "print one picture and end")
@@ -47,7 +49,7 @@ Without a terminal, and with --once or --json, it prints the screen once and end
 
 func (a *app) top(ctx context.Context, conf *loaded, opts topOptions) error {
 	notes := &notes{}
-	live := !opts.once && !opts.json && isTerminal(a.streams.Out)
+	live := !opts.once && !opts.json && term.IsTerminal(a.streams.Out)
 	if live {
 		talk := a.streams.Err
 		a.streams.Err = notes // the view shows notes about the connection
@@ -70,9 +72,9 @@ func (a *app) top(ctx context.Context, conf *loaded, opts topOptions) error {
 		return err
 	}
 	if opts.json {
-		return a.streams.json(map[string]any{"stats": view.stats, "running": t.model.busy(), "waiting": t.model.idle()})
+		return a.streams.JSON(map[string]any{"stats": view.stats, "running": t.model.busy(), "waiting": t.model.idle()})
 	}
-	return a.streams.line("%s", strings.Join(view.lines(), "\n"))
+	return a.streams.Line("%s", strings.Join(view.lines(), "\n"))
 }
 
 // top is a view of one daemon.
@@ -153,7 +155,7 @@ func (a *app) topLive(ctx context.Context, t *top, notes *notes) error {
 
 // endOfTop returns nil if the user quit.
 func endOfTop(ctx context.Context) error {
-	if err := context.Cause(ctx); errors.Is(err, errReaderGone) {
+	if err := context.Cause(ctx); errors.Is(err, exit.ErrReaderGone) {
 		return err
 	}
 	return nil
@@ -220,10 +222,10 @@ func (n *notes) last(err error) string {
 		return ""
 	}
 	if n.line != "" {
-		return printable(n.line)
+		return term.Printable(n.line)
 	}
 	if refused, ok := errors.AsType[*client.Error](err); ok {
-		return printable(refused.Message)
+		return term.Printable(refused.Message)
 	}
 	return "the daemon does not answer"
 }

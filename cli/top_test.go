@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
@@ -154,7 +155,7 @@ func TestShortly(t *testing.T) {
 		61 * time.Second:   "1m01s",
 		3599 * time.Second: "59m59s", 25 * time.Hour: "1d01h", 23*time.Hour + 59*time.Minute: "23h59m",
 	} {
-		if got := shortly(d); got != want {
+		if got := term.Shortly(d); got != want {
 			t.Errorf("%d: %s, want %s", d, got, want)
 		}
 	}

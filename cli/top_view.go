@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
@@ -89,7 +90,7 @@ func (v *topView) laneRows() (rows [][]string) {
 		if l.Capacity != nil {
 			capacity = strconv.Itoa(*l.Capacity)
 		}
-		name := printable(l.Name)
+		name := term.Printable(l.Name)
 		if l.Held {
 			name += " (paused)"
 		}
@@ -98,7 +99,7 @@ func (v *topView) laneRows() (rows [][]string) {
 		}
 		oldest := "-"
 		if l.Queued > 0 {
-			oldest = shortly(duration(l.OldestWait))
+			oldest = term.Shortly(duration(l.OldestWait))
 		}
 		rows = append(rows, []string{
 			name, fmt.Sprintf("%d/%s", l.Running, capacity), strconv.Itoa(l.Queued), strconv.Itoa(l.Paused), oldest,
@@ -113,7 +114,7 @@ func took(t tally.Times) string {
 	if t.Count == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%s, p99 %s", shortly(duration(t.P50)), shortly(duration(t.P99)))
+	return fmt.Sprintf("%s, p99 %s", term.Shortly(duration(t.P50)), term.Shortly(duration(t.P99)))
 }
 
 func duration(s tally.Seconds) time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
@@ -122,12 +123,12 @@ func (v *topView) busyRows(rows []*topRow) (out [][]string) {
 	for _, r := range rows {
 		progress := "-"
 		if r.Progress != nil {
-			progress = printable(shownProgress(r.Progress))
+			progress = term.Printable(term.Progress(r.Progress))
 		}
 		if r.Stalled {
 			progress += " (stalled)"
 		}
-		out = append(out, []string{r.ID.String(), printable(r.Lane), string(r.State), v.since(r), progress})
+		out = append(out, []string{r.ID.String(), term.Printable(r.Lane), string(r.State), v.since(r), progress})
 	}
 	return out
 }
@@ -136,17 +137,17 @@ func (v *topView) idleRows(rows []*topRow) (out [][]string) {
 	for _, r := range rows {
 		why := "-"
 		if r.Waiting != nil {
-			why = printable(r.Waiting.Sentence())
+			why = term.Printable(r.Waiting.Sentence())
 		}
 		if forPerson(r.State) > 0 {
-			why = cmp.Or(printable(r.Why), "a person must act") + ": jobdir show " + r.ID.String()
+			why = cmp.Or(term.Printable(r.Why), "a person must act") + ": jobdir show " + r.ID.String()
 		}
-		out = append(out, []string{r.ID.String(), printable(r.Lane), string(r.State), v.since(r), why})
+		out = append(out, []string{r.ID.String(), term.Printable(r.Lane), string(r.State), v.since(r), why})
 	}
 	return out
 }
 
-func (v *topView) since(r *topRow) string { return shortly(max(v.now.Sub(r.Since), 0)) }
+func (v *topView) since(r *topRow) string { return term.Shortly(max(v.now.Sub(r.Since), 0)) }
 
 // title formats the number of operations, and how many of them are shown.
 func (*topView) title(what string, known, seen, all int) string {
@@ -174,21 +175,4 @@ func (v *topView) cut(line string) string {
 		return string(runes[:v.width])
 	}
 	return line
-}
-
-// shortly formats a duration with two units at most.
-func shortly(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%dms", d.Milliseconds())
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < day:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd%02dh", int(d/day), int(d.Hours())%24)
 }

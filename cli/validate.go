@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
@@ -43,14 +45,14 @@ are in it. Exit code 1: there is a problem.`,
 
 func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 	if len(paths) == 0 {
-		return usagef("there is nothing to check: give a folder or a file, or set --jobs")
+		return exit.Usagef("there is nothing to check: give a folder or a file, or set --jobs")
 	}
 	var dirs, folders []string
 	var files []catalog.Source
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
-			return &notFoundError{err: fmt.Errorf("check definitions: %w", err)}
+			return &exit.NotFoundError{Err: fmt.Errorf("check definitions: %w", err)}
 		}
 		if info.IsDir() {
 			dirs = append(dirs, path)
@@ -83,7 +85,7 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 		warnings = append(warnings, d.Warnings()...)
 	}
 	if asJSON {
-		if err := a.streams.json(map[string]any{
+		if err := a.streams.JSON(map[string]any{
 			"jobs": jobs, "problems": problems, "hints": hints,
 			"warnings": warnings,
 		}); err != nil {
@@ -91,31 +93,31 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 		}
 	} else {
 		for _, p := range problems {
-			if err := a.streams.line("%s", p.Error()); err != nil {
+			if err := a.streams.Line("%s", p.Error()); err != nil {
 				return err
 			}
 		}
 		for _, h := range hints {
-			if err := a.streams.line("hint: %s", h.Error()); err != nil {
+			if err := a.streams.Line("hint: %s", h.Error()); err != nil {
 				return err
 			}
 		}
 		for _, w := range warnings {
-			if err := a.streams.line("warning: %s", w.Error()); err != nil {
+			if err := a.streams.Line("warning: %s", w.Error()); err != nil {
 				return err
 			}
 		}
-		found := plural(len(problems), "problem", "problems")
+		found := term.Plural(len(problems), "problem", "problems")
 		if len(hints) > 0 {
-			found += ", " + plural(len(hints), "hint", "hints")
+			found += ", " + term.Plural(len(hints), "hint", "hints")
 		}
 		if len(warnings) > 0 {
-			found += ", " + plural(len(warnings), "warning", "warnings")
+			found += ", " + term.Plural(len(warnings), "warning", "warnings")
 		}
-		a.streams.notice("%s, %s", plural(len(jobs), "job", "jobs"), found)
+		a.streams.Notice("%s, %s", term.Plural(len(jobs), "job", "jobs"), found)
 	}
 	if len(problems) > 0 {
-		return &codeError{code: exitFailure}
+		return exit.With(exit.Failure)
 	}
 	return nil
 }
@@ -123,7 +125,7 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 // readDefinition reads a named file. Opening a fifo would block, so it is refused.
 func readDefinition(path string, info fs.FileInfo) ([]byte, error) {
 	if !info.Mode().IsRegular() {
-		return nil, usagef("%s is not a regular file: give a definition file or a folder", path)
+		return nil, exit.Usagef("%s is not a regular file: give a definition file or a folder", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -44,10 +44,10 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
-				return a.streams.json(map[string]string{"version": Version(), "go": runtime.Version(), "platform": runtime.GOOS +
+				return a.streams.JSON(map[string]string{"version": Version(), "go": runtime.Version(), "platform": runtime.GOOS +
 					"/" + runtime.GOARCH})
 			}
-			return a.streams.line("%s", versionLine())
+			return a.streams.Line("%s", versionLine())
 		},
 	}
 	jsonFlag(cmd, &asJSON)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -46,9 +47,9 @@ An ID may be shortened to its end, such as r42 or 42, or to a beginning that onl
 				return err
 			}
 			if opts.until != forEnd && opts.until != forRunning {
-				return usagef("--for %q: it is %s or %s", opts.until, forEnd, forRunning)
+				return exit.Usagef("--for %q: it is %s or %s", opts.until, forEnd, forRunning)
 			}
-			return a.following(cmd.Context(), func(ctx context.Context) error { return a.wait(ctx, conf, opts, args) })
+			return a.streams.Following(cmd.Context(), func(ctx context.Context) error { return a.wait(ctx, conf, opts, args) })
 		},
 	}
 	cmd.Flags().StringVar(&opts.until, "for", forEnd, "what to wait for: end or running")
@@ -120,18 +121,18 @@ func (a *app) waitFor(ctx context.Context, c *client.Client, opts waitOptions, i
 			failed = append(failed, e.err)
 			continue
 		case !opts.json:
-			failed = append(failed, a.streams.line("%s", e.line))
+			failed = append(failed, a.streams.Line("%s", e.line))
 		}
 		all = append(all, e)
 	}
 	if opts.json {
-		failed = append(failed, a.streams.json(append([]waitResult{}, all...)))
+		failed = append(failed, a.streams.JSON(append([]waitResult{}, all...)))
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, errReaderGone) {
+	if cause := context.Cause(ctx); errors.Is(cause, exit.ErrReaderGone) {
 		return cause
 	} else if cause != nil {
-		a.streams.notice("%v", cause)
-		return &codeError{code: exitTemporary}
+		a.streams.Notice("%v", cause)
+		return exit.With(exit.Temporary)
 	}
 	if err := errors.Join(failed...); err != nil {
 		return explainCut(err)
@@ -174,11 +175,11 @@ func personLine(op *client.Operation) string {
 func worst(all []waitResult) error {
 	if !slices.ContainsFunc(all, func(e waitResult) bool { return e.result == statefs.Failure }) &&
 		slices.ContainsFunc(all, func(e waitResult) bool { return e.State != "" && e.State != statefs.Running }) {
-		return &codeError{code: exitPerson}
+		return exit.With(exit.Person)
 	}
 	for _, result := range []statefs.Result{statefs.Failure, statefs.CancelledResult, statefs.Partial} {
 		if slices.ContainsFunc(all, func(e waitResult) bool { return e.result == result }) {
-			return &codeError{code: outcome(result)}
+			return exit.With(exit.Outcome(result))
 		}
 	}
 	return nil

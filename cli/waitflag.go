@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/statefs"
@@ -70,7 +71,7 @@ func (w *waitFlag) noEffect(err error) error {
 	useless, local := errors.AsType[*acts.RefusedError](err)
 	if w.given && (remote && refused.Status == http.StatusConflict || local && useless.Member == "" ||
 		endedState(err).Terminal()) {
-		return &noEffectError{err}
+		return &exit.NoEffectError{Err: err}
 	}
 	return err
 }

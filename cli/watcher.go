@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
@@ -99,7 +100,7 @@ type followResult struct {
 }
 
 // errLeft means that the user detached while the operation continues.
-var errLeft error = &codeError{code: exitTemporary}
+var errLeft error = exit.With(exit.Temporary)
 
 // watch follows the operation until it ends or the user detaches.
 func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*client.Footer,
@@ -134,12 +135,12 @@ func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*clie
 			}
 			stop()
 			<-ended
-			w.app.streams.notice("%s", personLine(op))
-			return nil, &codeError{code: exitPerson}
+			w.app.streams.Notice("%s", personLine(op))
+			return nil, exit.With(exit.Person)
 		case f := <-ended:
 			return f.footer, f.err
 		case s := <-w.signals:
-			if s != os.Interrupt || !w.app.streams.interactive() {
+			if s != os.Interrupt || !w.app.streams.Interactive() {
 				stop()
 				return w.leave(<-ended)
 			}
@@ -178,7 +179,7 @@ func (w *watcher) prompt(ctx context.Context, ended <-chan followResult) (*follo
 		case strings.HasPrefix(strings.ToLower(answer), "c"):
 			return nil, w.cancel(ctx)
 		}
-		w.app.streams.notice("still watching")
+		w.app.streams.Notice("still watching")
 		return nil, nil
 	}
 }
@@ -202,11 +203,11 @@ func (w *watcher) line() <-chan string {
 
 func (w *watcher) cancel(ctx context.Context) error {
 	_, err := w.client.Request(ctx, w.id, statefs.Cancel, 0)
-	if refused, ok := errors.AsType[*client.Error](err); ok && exitCodeOfStatus(refused.Status) == exitNotFound {
+	if refused, ok := errors.AsType[*client.Error](err); ok && exit.CodeOfStatus(refused.Status) == exit.NotFound {
 		return nil // the operation has ended and its footer will arrive
 	}
 	if err == nil {
-		w.app.streams.notice("cancel requested")
+		w.app.streams.Notice("cancel requested")
 	}
 	return err
 }
@@ -217,7 +218,7 @@ func (w *watcher) leave(last followResult) (*client.Footer, error) {
 	if last.footer != nil {
 		return last.footer, last.err
 	}
-	w.app.streams.notice("%s is left running: 'jobdir logs -f %s' follows it, 'jobdir cancel %s' ends it", w.id, w.id,
+	w.app.streams.Notice("%s is left running: 'jobdir logs -f %s' follows it, 'jobdir cancel %s' ends it", w.id, w.id,
 		w.id)
 	return nil, errLeft
 }

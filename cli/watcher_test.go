@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -31,7 +32,7 @@ func TestLeavingComesAfterTheLog(t *testing.T) {
 			t.Parallel()
 			var shown bytes.Buffer
 			w := &watcher{
-				app:     &app{streams: Streams{In: strings.NewReader(""), Out: &shown, Err: &shown}},
+				app:     &app{streams: term.Streams{In: strings.NewReader(""), Out: &shown, Err: &shown}},
 				signals: make(chan os.Signal, 1),
 			}
 			out := w.gate(&shown)

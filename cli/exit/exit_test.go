@@ -1,4 +1,4 @@
-package cli
+package exit
 
 import (
 	"context"
@@ -20,11 +20,11 @@ func TestExitCodes(t *testing.T) {
 		want int
 	}{
 		{"nothing", nil, 0},
-		{"an outcome", &codeError{code: 130}, 130},
-		{"wrong use", usagef("no"), 64},
-		{"not found", notFoundf("no"), 66},
+		{"an outcome", With(130), 130},
+		{"wrong use", Usagef("no"), 64},
+		{"not found", NotFoundf("no"), 66},
 		{"locked", fmt.Errorf("own: %w", &statefs.LockedError{PID: 1}), 73},
-		{"port in use", fmt.Errorf("listen: %w", errPortInUse), 71},
+		{"port in use", fmt.Errorf("listen: %w", ErrPortInUse), 71},
 		{"no daemon", fmt.Errorf("ls: %w", &client.UnreachableError{Err: fs.ErrNotExist}), 69},
 		{"cut off", &client.CutError{Err: errors.New("gone")}, 75},
 		{"over time", context.DeadlineExceeded, 75},
@@ -43,8 +43,8 @@ func TestExitCodes(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if got := exitCode(test.err); got != test.want {
-				t.Errorf("exitCode(%v) = %d, want %d", test.err, got, test.want)
+			if got := Code(test.err); got != test.want {
+				t.Errorf("Code(%v) = %d, want %d", test.err, got, test.want)
 			}
 		})
 	}
@@ -54,11 +54,11 @@ func TestExitCodes(t *testing.T) {
 func TestOutcomesAreUnambiguous(t *testing.T) {
 	t.Parallel()
 	seen := map[int]bool{
-		exitInUse: true, exitPortInUse: true, exitPerson: true, exitUsage: true, exitNotFound: true,
-		exitNoDaemon: true, exitInternal: true, exitTemporary: true, exitForbidden: true,
+		InUse: true, PortInUse: true, Person: true, Usage: true, NotFound: true,
+		NoDaemon: true, Internal: true, Temporary: true, Forbidden: true,
 	}
 	for _, result := range []statefs.Result{statefs.Success, statefs.Failure, statefs.Partial, statefs.CancelledResult} {
-		code := outcome(result)
+		code := Outcome(result)
 		if seen[code] {
 			t.Errorf("exit code %d of %s means something else too", code, result)
 		}

@@ -1,4 +1,4 @@
-package cli
+package term
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/jobdir/jobdir/cli/exit"
 )
 
 // A command that follows ends when the reader of its output is gone, and only then.
@@ -19,27 +21,27 @@ func TestFollowingEndsWithItsReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	a := &app{streams: Streams{Out: writer}}
-	err = a.following(t.Context(), func(ctx context.Context) error { return ctx.Err() })
+	a := Streams{Out: writer}
+	err = a.Following(t.Context(), func(ctx context.Context) error { return ctx.Err() })
 	if err != nil {
 		t.Errorf("with a reader it ended with %v", err)
 	}
-	err = a.following(t.Context(), func(ctx context.Context) error {
+	err = a.Following(t.Context(), func(ctx context.Context) error {
 		_ = reader.Close()
 		<-ctx.Done()
 		return fmt.Errorf("ask the daemon: %w", ctx.Err())
 	})
-	if code := exitCode(err); code != 141 {
+	if code := exit.Code(err); code != 141 {
 		t.Errorf("without one it ended with %v, %d", err, code)
 	}
-	err = a.following(t.Context(), func(ctx context.Context) error {
+	err = a.Following(t.Context(), func(ctx context.Context) error {
 		<-ctx.Done()
-		return &codeError{code: exitPartial}
+		return exit.With(exit.Partial)
 	})
-	if code := exitCode(err); code != exitPartial {
+	if code := exit.Code(err); code != exit.Partial {
 		t.Errorf("an outcome became %d", code)
 	}
-	if _, err := writer.WriteString("x"); exitCode(fmt.Errorf("write the output: %w", err)) != 141 ||
+	if _, err := writer.WriteString("x"); exit.Code(fmt.Errorf("write the output: %w", err)) != 141 ||
 		!errors.Is(err, syscall.EPIPE) {
 		t.Errorf("a write failed with %v", err)
 	}

@@ -1,6 +1,8 @@
-package cli
+// Package term is what all commands print with: streams, tables, and texts for people.
+package term
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/jobdir/jobdir/cli/exit"
 )
 
 // The rules of output:
@@ -27,45 +31,45 @@ type Streams struct {
 	Err io.Writer
 }
 
-// notice writes one message line to stderr.
-func (s Streams) notice(format string, args ...any) {
+// Notice writes one message line to stderr.
+func (s Streams) Notice(format string, args ...any) {
 	// A write error on stderr cannot be reported.
 	_, _ = fmt.Fprintf(s.Err, "jobdir: "+format+"\n", args...)
 }
 
-// printError prints an error; each of several joined errors gets its own line. It skips a codeError, whose
+// PrintError prints an error; each of several joined errors gets its own line. It skips a codeError, whose
 // message is already printed.
-func (s Streams) printError(err error) {
+func (s Streams) PrintError(err error) {
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range several.Unwrap() {
-			s.printError(one)
+			s.PrintError(one)
 		}
 		return
 	}
-	if _, said := errors.AsType[*codeError](err); !said {
-		s.notice("%v", err)
+	if _, said := errors.AsType[*exit.CodeError](err); !said {
+		s.Notice("%v", err)
 	}
 }
 
-// json writes a value as indented JSON.
-func (s Streams) json(value any) error {
+// JSON writes a value as indented JSON.
+func (s Streams) JSON(value any) error {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	return s.line("%s", data)
+	return s.Line("%s", data)
 }
 
-// line writes one line of data.
-func (s Streams) line(format string, args ...any) error {
+// Line writes one line of data.
+func (s Streams) Line(format string, args ...any) error {
 	if _, err := fmt.Fprintf(s.Out, format+"\n", args...); err != nil {
 		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil
 }
 
-// table writes rows in columns under a head.
-func (s Streams) table(head []string, rows [][]string) error {
+// Table writes rows in columns under a head.
+func (s Streams) Table(head []string, rows [][]string) error {
 	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{head}, rows...) {
 		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
@@ -78,20 +82,20 @@ func (s Streams) table(head []string, rows [][]string) error {
 	return nil
 }
 
-// interactive reports whether the program can ask a person.
-func (s Streams) interactive() bool {
-	return isTerminal(s.In) && isTerminal(s.Err)
+// Interactive reports whether the program can ask a person.
+func (s Streams) Interactive() bool {
+	return IsTerminal(s.In) && IsTerminal(s.Err)
 }
 
-func isTerminal(stream any) bool {
+func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && terminal(f)
 }
 
-// plural formats a count with its noun.
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+// Confirm asks a question to which only y or yes means yes.
+func (s Streams) Confirm(question string) bool {
+	_, _ = fmt.Fprint(s.Err, "jobdir: "+question) // a write error on stderr cannot be reported
+	line, err := bufio.NewReader(s.In).ReadString('\n')
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return err == nil && (answer == "y" || answer == "yes")
 }
