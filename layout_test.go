@@ -89,6 +89,11 @@ var imports = []row{
 	},
 	{"control/web", 1, nil, nil, "embedded files and nothing else"},
 	{
+		"control/front", 1, nil,
+		[]string{httprouter, websocket},
+		"what every HTTP server needs that strangers can reach: who gets in, how much, and how a refusal reads; it knows nothing of jobs",
+	},
+	{
 		"internal/faultfs", 1, nil,
 		[]string{gofuse, xsys},
 		"a disk that forgets and fails, for tests; it knows nothing of what is written to it",
@@ -181,11 +186,11 @@ var imports = []row{
 		"control", 5,
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
-			"catalog", "daemon/submit", "daemon/acts", "control/web", "daemon/tally", "statefs/steps",
+			"catalog", "daemon/submit", "daemon/acts", "control/web", "control/front", "daemon/tally", "statefs/steps",
 			"statefs/machine",
 		},
-		[]string{httprouter, websocket},
-		"HTTP writes requests and reads files, and tells of events; it meets the daemon on disk and through interfaces of its own",
+		[]string{websocket},
+		"HTTP writes requests and reads files, and tells of events; its tests are clients of a WebSocket; it meets the daemon on disk and through interfaces of its own",
 	},
 	{
 		"daemon", 5,

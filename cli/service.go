@@ -16,6 +16,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control"
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/history"
@@ -78,7 +79,7 @@ type ServeConfig struct {
 	OutboxWorkers, OutboxPerTarget int
 
 	// Tokens are the accepted tokens. If there are any, every request over TCP needs one.
-	Tokens []control.Token
+	Tokens []front.Token
 	// Insecure allows addresses other than the loopback without tokens.
 	Insecure bool
 	// Hosts are names under which browsers may reach the daemon, besides those of the loopback.

@@ -10,13 +10,13 @@ import (
 	"strings"
 
 	"github.com/jobdir/jobdir/cli/exit"
-	"github.com/jobdir/jobdir/control"
+	"github.com/jobdir/jobdir/control/front"
 )
 
 // readTokens reads a token file: one token per line, NAME:SECRET or SECRET. Empty lines and lines that begin
 // with # are skipped. The warning is for people, "" if there is none. No error and no warning contains a
 // secret.
-func readTokens(path string) (tokens []control.Token, warning string, err error) {
+func readTokens(path string) (tokens []front.Token, warning string, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", exit.NotFoundf("token file: %w", err)
@@ -44,7 +44,7 @@ func readTokens(path string) (tokens []control.Token, warning string, err error)
 		if strings.TrimSpace(secret) == "" {
 			return nil, "", exit.Usagef("token file %s:%d: the secret is empty", path, number)
 		}
-		tokens = append(tokens, control.Token{Name: strings.TrimSpace(name), Secret: strings.TrimSpace(secret)})
+		tokens = append(tokens, front.Token{Name: strings.TrimSpace(name), Secret: strings.TrimSpace(secret)})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, "", fmt.Errorf("token file %s: %w", path, err)

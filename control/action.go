@@ -13,10 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -113,8 +111,8 @@ func (s *Server) writeRequest(ctx context.Context, id statefs.ID, ask statefs.Ac
 				return out, err
 			}
 			if again == state && strict {
-				return out, refuse(http.StatusConflict, "%s", unchangedText(id, ask, state)).with("id", id).with("state",
-					state).with("changed", false)
+				return out, front.Refuse(http.StatusConflict, "%s", unchangedText(id, ask, state)).With("id", id).With("state",
+					state).With("changed", false)
 			}
 			if again == state {
 				out.markUnchanged(state)
@@ -145,8 +143,8 @@ func (s *Server) alreadyEnded(id statefs.ID) error {
 		return notLive(id)
 	}
 	late := notLive(id)
-	late.text += ": it is already " + string(rec.Status)
-	return late.with("state", rec.Status)
+	late.Text += ": it is already " + string(rec.Status)
+	return late.With("state", rec.Status)
 }
 
 func newActionReply(id statefs.ID, action string) actionReply {
@@ -162,17 +160,17 @@ type controlRequest struct {
 
 // readControl parses a request to /{group}/control. If it has no parameters, readControl sends the page and returns
 // nil.
-func (s *Server) readControl(w *responseWriter, r *http.Request, p httprouter.Params) (*controlRequest, error) {
-	c := &controlRequest{group: p.ByName("group")}
+func (s *Server) readControl(w *front.Response, r *front.Request) (*controlRequest, error) {
+	c := &controlRequest{group: r.Param("group")}
 	var err error
-	if c.values, err = query(r); err != nil {
+	if c.values, err = r.Values(); err != nil {
 		return nil, err
 	}
 	switch {
-	case isForm(r):
-		_, err = s.confirmed(w, r)
+	case r.IsForm():
+		_, err = r.Confirmed()
 	case r.Method == http.MethodPost:
-		err = s.bodyParameters(w, r, c.values)
+		err = r.BodyParameters(c.values)
 	case len(c.values) == 0:
 		return nil, s.controlPage(w, r, c.group)
 	}
@@ -181,15 +179,15 @@ func (s *Server) readControl(w *responseWriter, r *http.Request, p httprouter.Pa
 	}
 	for _, name := range []string{"id", "action"} {
 		if c.values.Get(name) == "" {
-			return nil, refuse(http.StatusBadRequest, "Missing required parameter '%s'", name).with("parameter", name)
+			return nil, front.Refuse(http.StatusBadRequest, "Missing required parameter '%s'", name).With("parameter", name)
 		}
 	}
 	if c.action = c.values.Get("action"); !slices.Contains(controlActions, c.action) {
-		return nil, refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", printable(c.action, 32),
-			strings.Join(controlActions, ", ")).with("parameter", "action")
+		return nil, front.Refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", front.Printable(c.action, 32),
+			strings.Join(controlActions, ", ")).With("parameter", "action")
 	}
 	if c.id, err = statefs.ParseID(c.values.Get("id")); err != nil {
-		return nil, refuse(http.StatusBadRequest, "Invalid operation ID: %s", err).with("parameter", "id")
+		return nil, front.Refuse(http.StatusBadRequest, "Invalid operation ID: %s", err).With("parameter", "id")
 	}
 	known := []string{"id", "action", "strict"}
 	if spec := statefs.Action(c.action).Spec(); spec.Force != "" {
@@ -197,12 +195,12 @@ func (s *Server) readControl(w *responseWriter, r *http.Request, p httprouter.Pa
 	} else if spec.OnStep {
 		known = append(known, "step", "reason", "by")
 	}
-	return c, allowParameters(c.values, known...)
+	return c, front.AllowParameters(c.values, known...)
 }
 
 // control is GET and POST /{group}/control. POST takes parameters from the URL or from a JSON object.
-func (s *Server) control(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	c, err := s.readControl(w, r, p)
+func (s *Server) control(w *front.Response, r *front.Request) error {
+	c, err := s.readControl(w, r)
 	if err != nil || c == nil {
 		return err
 	}
@@ -231,7 +229,7 @@ func (s *Server) control(w *responseWriter, r *http.Request, p httprouter.Params
 		if err != nil {
 			return withRetryHint(err, id, action)
 		}
-		return s.sendJSON(w, r, http.StatusOK, out)
+		return w.SendJSON(http.StatusOK, out)
 	}
 	ask, strict, err := actionOptions(statefs.Action(action), values)
 	if err != nil {
@@ -241,7 +239,7 @@ func (s *Server) control(w *responseWriter, r *http.Request, p httprouter.Params
 	if err != nil {
 		return withRetryHint(err, id, action)
 	}
-	return s.sendJSON(w, r, http.StatusOK, out)
+	return w.SendJSON(http.StatusOK, out)
 }
 
 // controlsStep reports whether an action concerns a step; a retry may also be of an operation without steps.
@@ -259,31 +257,31 @@ func (s *Server) controlsStep(id statefs.ID, action string, values url.Values) (
 // withRetryHint adds to the refusal of a retry how to retry an ended operation: that makes a new operation, which no
 // GET does.
 func withRetryHint(err error, id statefs.ID, action string) error {
-	known, ok := errors.AsType[*refusal](err)
-	if !ok || known.status != http.StatusNotFound || action != string(statefs.Retry) {
+	known, ok := errors.AsType[*front.Refusal](err)
+	if !ok || known.Status != http.StatusNotFound || action != string(statefs.Retry) {
 		return err
 	}
 	out := *known
-	out.text += fmt.Sprintf("; POST /api/v1/operations/%s/retry makes a new one of one that has ended", id)
+	out.Text += fmt.Sprintf("; POST /api/v1/operations/%s/retry makes a new one of one that has ended", id)
 	return &out
 }
 
 // actionOptions parses the parameters force and strict.
 func actionOptions(ask statefs.Action, values url.Values) (_ statefs.Action, strict bool, err error) {
-	force, err := boolean(values, "force")
+	force, err := front.Boolean(values, "force")
 	if err != nil {
 		return ask, false, err
 	}
 	if other := ask.Spec().Force; force && other != "" {
 		ask = other
 	}
-	strict, err = boolean(values, "strict")
+	strict, err = front.Boolean(values, "strict")
 	return ask, strict, err
 }
 
 // requestAction is POST /api/v1/operations/{id}/{action} for actions that concern no step, and retry of a live
 // operation without steps.
-func (s *Server) requestAction(w *responseWriter, r *http.Request, p httprouter.Params) error {
+func (s *Server) requestAction(w *front.Response, r *front.Request) error {
 	ask := statefs.Action(path.Base(r.URL.Path))
 	known := []string{"wait", "strict"}
 	if ask.Spec().Force != "" {
@@ -292,11 +290,11 @@ func (s *Server) requestAction(w *responseWriter, r *http.Request, p httprouter.
 	for _, param := range ask.Spec().Params {
 		known = append(known, param.Name)
 	}
-	id, values, err := idAndQuery(r, p, known...)
+	id, values, err := idAndQuery(r, known...)
 	if err != nil {
 		return err
 	}
-	wait, err := waitFrom(values.Get("wait"))
+	wait, err := front.WaitTime(values.Get("wait"))
 	if err != nil {
 		return err
 	}
@@ -333,9 +331,9 @@ func actionParams(ask statefs.Action, values url.Values) (params map[string]int,
 		text := values.Get(param.Name)
 		n, err := strconv.Atoi(text)
 		if err != nil || n < -param.Most || n > param.Most {
-			return nil, nil, refuse(http.StatusBadRequest,
-				"Invalid parameter '%s': '%s' is not a whole number from %d to %d", param.Name, printable(text, 32),
-				-param.Most, param.Most).with("parameter", param.Name)
+			return nil, nil, front.Refuse(http.StatusBadRequest,
+				"Invalid parameter '%s': '%s' is not a whole number from %d to %d", param.Name, front.Printable(text, 32),
+				-param.Most, param.Most).With("parameter", param.Name)
 		}
 		params[param.Name] = n
 	}
@@ -343,43 +341,4 @@ func actionParams(ask statefs.Action, values url.Values) (params map[string]int,
 		args, err = json.Marshal(params)
 	}
 	return params, args, err
-}
-
-// maxWait bounds the parameter wait.
-const maxWait = 10 * time.Minute
-
-// waitFrom parses a duration (5s, 1m30s) or a number of seconds.
-func waitFrom(text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	wait, err := time.ParseDuration(text)
-	if seconds, numErr := strconv.ParseUint(text, 10, 16); numErr == nil {
-		wait, err = time.Duration(seconds)*time.Second, nil
-	}
-	if err != nil || wait < 0 || wait > maxWait {
-		return 0, refuse(http.StatusBadRequest, "Invalid parameter 'wait': %s must be a duration such as 5s, at most %s",
-			quoteValue(text), maxWait).with("parameter", "wait")
-	}
-	return wait, nil
-}
-
-// bodyParameters adds the members of a JSON body to the parameters of the URL.
-func (s *Server) bodyParameters(w *responseWriter, r *http.Request, values url.Values) error {
-	body, err := s.readBody(w, r)
-	if err != nil || body == nil {
-		return err
-	}
-	var members map[string]string
-	if err := json.Unmarshal(body, &members); err != nil {
-		return refuse(http.StatusBadRequest,
-			`The body must be a JSON object of strings, as in {"id": "...", "action": "pause"}`)
-	}
-	for name, value := range members {
-		if values.Has(name) {
-			return repeated(name, 2)
-		}
-		values.Set(name, value)
-	}
-	return nil
 }

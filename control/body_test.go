@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/control/front"
 )
 
 // late sends a whole request before it reads the answer.
@@ -42,7 +44,7 @@ func TestLargeBodyIsAnsweredToLateReaders(t *testing.T) {
 		return head + "Transfer-Encoding: chunked\r\n\r\n", io.MultiReader(size, zeros(n), end)
 	}
 	for name, l := range map[string]net.Listener{"tcp": r.tcp, "unix": r.unix} {
-		for _, n := range []int{maxBody + 1, maxBody + maxDrain/2, maxBody + maxDrain - 100} {
+		for _, n := range []int{front.MaxBody + 1, front.MaxBody + front.MaxDrain/2, front.MaxBody + front.MaxDrain - 100} {
 			answer, err := late(t, l, announced(n), zeros(n))
 			if err != nil || !strings.HasPrefix(answer, "HTTP/1.1 413 ") || !strings.Contains(answer, `"error":"The body has`) {
 				t.Errorf("%s, %d bytes announced: %.300q %v", name, n, answer, err)
@@ -71,7 +73,7 @@ func TestMalformedChunks(t *testing.T) {
 		} {
 			head := "POST " + target + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
 			answer := r.exchange(r.tcp, head+"Transfer-Encoding: chunked\r\n\r\n"+body)
-			if !strings.HasPrefix(answer, "HTTP/1.1 400 ") || !strings.Contains(answer, problemType) {
+			if !strings.HasPrefix(answer, "HTTP/1.1 400 ") || !strings.Contains(answer, front.ProblemType) {
 				t.Errorf("%s %.30q: %.300q", target, body, answer)
 			}
 		}

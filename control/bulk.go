@@ -11,8 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -30,8 +29,8 @@ const (
 // bulkFilters are the list parameters that filter.
 var bulkFilters = func() (names []string) {
 	for _, p := range listParameters {
-		if !slices.Contains([]string{"sort", "limit", "offset", "next"}, p.name) {
-			names = append(names, p.name)
+		if !slices.Contains([]string{"sort", "limit", "offset", "next"}, p.Name) {
+			names = append(names, p.Name)
 		}
 	}
 	return names
@@ -85,7 +84,7 @@ type bulkFailure struct {
 }
 
 // bulk is POST /api/v1/bulk.
-func (s *Server) bulk(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+func (s *Server) bulk(w *front.Response, r *front.Request) error {
 	in, err := s.bulkFrom(w, r)
 	if err != nil {
 		return err
@@ -118,7 +117,7 @@ func (s *Server) bulk(w *responseWriter, r *http.Request, _ httprouter.Params) e
 	}
 	if in.DryRun {
 		out.Operations = ids[:min(len(ids), bulkSample)]
-		return s.sendJSON(w, r, http.StatusOK, out)
+		return w.SendJSON(http.StatusOK, out)
 	}
 	if page.Next != nil {
 		next := page.Next.String()
@@ -128,16 +127,16 @@ func (s *Server) bulk(w *responseWriter, r *http.Request, _ httprouter.Params) e
 	if err := r.Context().Err(); err != nil {
 		return err
 	}
-	return s.sendJSON(w, r, http.StatusOK, out)
+	return w.SendJSON(http.StatusOK, out)
 }
 
 // bulkOfIDs applies the action to chosen operations. An operation to which it does not apply is a failure.
-func (s *Server) bulkOfIDs(w *responseWriter, r *http.Request, in *bulkRequest) error {
+func (s *Server) bulkOfIDs(w *front.Response, r *front.Request, in *bulkRequest) error {
 	var ids []statefs.ID
 	for _, text := range in.IDs {
 		id, err := statefs.ParseID(text)
 		if err != nil {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'ids': %s", err).with("parameter", "ids")
+			return front.Refuse(http.StatusBadRequest, "Invalid parameter 'ids': %s", err).With("parameter", "ids")
 		}
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
@@ -148,12 +147,12 @@ func (s *Server) bulkOfIDs(w *responseWriter, r *http.Request, in *bulkRequest) 
 	if err := r.Context().Err(); err != nil {
 		return err
 	}
-	return s.sendJSON(w, r, http.StatusOK, out)
+	return w.SendJSON(http.StatusOK, out)
 }
 
 // bulkFrom parses the body of the request.
-func (s *Server) bulkFrom(w *responseWriter, r *http.Request) (*bulkRequest, error) {
-	body, err := s.readBody(w, r)
+func (s *Server) bulkFrom(w *front.Response, r *front.Request) (*bulkRequest, error) {
+	body, err := r.ReadBody()
 	if err != nil {
 		return nil, err
 	}
@@ -166,29 +165,29 @@ func (s *Server) bulkFrom(w *responseWriter, r *http.Request) (*bulkRequest, err
 		var members map[string]json.RawMessage
 		value := wrong.Value
 		if json.Unmarshal(body, &members) == nil && members[name] != nil {
-			value = quoteValue(string(members[name]))
+			value = front.Quote(string(members[name]))
 		}
-		return nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be %s", printable(name, 64), value,
-			bulkKind(name)).with("parameter", name)
+		return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be %s", front.Printable(name, 64), value,
+			bulkKind(name)).With("parameter", name)
 	}
 	if err != nil || decoder.More() {
 		return nil,
-			refuse(http.StatusBadRequest,
+			front.Refuse(http.StatusBadRequest,
 				`The body must be a JSON object as {"action": "cancel", "filter": {"status": "queued", "job": "media/decode"}, "dry_run": true}`)
 	}
 	if !slices.Contains(bulkActions, in.Action) {
-		return nil, refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", printable(in.Action, 32),
-			strings.Join(bulkActions, ", ")).with("parameter", "action")
+		return nil, front.Refuse(http.StatusBadRequest, "Invalid action '%s': must be one of %s", front.Printable(in.Action, 32),
+			strings.Join(bulkActions, ", ")).With("parameter", "action")
 	}
 	switch {
 	case in.IDs == nil:
 	case in.Filter != nil || in.Next != "" || in.DryRun:
 		return nil,
-			refuse(http.StatusBadRequest,
-				"'ids' name the operations: 'filter', 'next' and 'dry_run' do not go with them").with("parameter", "ids")
+			front.Refuse(http.StatusBadRequest,
+				"'ids' name the operations: 'filter', 'next' and 'dry_run' do not go with them").With("parameter", "ids")
 	case len(in.IDs) == 0 || len(in.IDs) > bulkPage:
-		return nil, refuse(http.StatusBadRequest, "Invalid parameter 'ids': there are %d, and it takes 1 to %d", len(in.IDs),
-			bulkPage).with("parameter", "ids")
+		return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter 'ids': there are %d, and it takes 1 to %d", len(in.IDs),
+			bulkPage).With("parameter", "ids")
 	}
 	return in, nil
 }
@@ -198,22 +197,22 @@ func (in *bulkRequest) query() (*history.Query, error) {
 	values := url.Values{}
 	for name, raw := range in.Filter {
 		if !slices.Contains(bulkFilters, name) {
-			return nil, unknownParameter(name, bulkFilters)
+			return nil, front.UnknownParameter(name, bulkFilters)
 		}
 		var given oneOrMore
 		if json.Unmarshal(raw, &given) != nil {
-			return nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be a text or a list of texts", name,
-				quoteValue(string(raw))).with("parameter", name)
+			return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be a text or a list of texts", name,
+				front.Quote(string(raw))).With("parameter", name)
 		}
 		if slices.Contains(given, "") || len(given) == 0 {
-			return nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': it is empty", name).with("parameter", name)
+			return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter '%s': it is empty", name).With("parameter", name)
 		}
 		values[name] = given
 	}
 	if len(values) == 0 {
 		return nil,
-			refuse(http.StatusBadRequest, "The filter is empty: name what to %s by one of %s, or the operations in 'ids'",
-				in.Action, strings.Join(bulkFilters, ", ")).with("parameter", "filter")
+			front.Refuse(http.StatusBadRequest, "The filter is empty: name what to %s by one of %s, or the operations in 'ids'",
+				in.Action, strings.Join(bulkFilters, ", ")).With("parameter", "filter")
 	}
 	if in.Next != "" {
 		values.Set("next", in.Next)
@@ -247,7 +246,7 @@ func narrowToAction(q *history.Query, action string) {
 }
 
 // bulkAction returns the function that applies the action to one operation.
-func (s *Server) bulkAction(r *http.Request, action string) func(context.Context, statefs.ID) error {
+func (s *Server) bulkAction(r *front.Request, action string) func(context.Context, statefs.ID) error {
 	return func(ctx context.Context, id statefs.ID) error {
 		switch action {
 		case string(statefs.Delete):
@@ -296,7 +295,7 @@ func (s *Server) forEachOperation(ctx context.Context, ids []statefs.ID,
 		}
 		s.reportDiskFailure(err)
 		known := refusalOf(err)
-		failures = append(failures, bulkFailure{ids[i], known.status, known.text})
+		failures = append(failures, bulkFailure{ids[i], known.Status, known.Text})
 	}
 	return done, failures
 }

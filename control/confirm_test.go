@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/jobdir/jobdir/control/front"
 )
 
 // A browser that navigates to a GET which starts or controls something gets a page, and nothing happens until its
@@ -32,7 +34,7 @@ func TestLinkIsConfirmed(t *testing.T) {
 	} {
 		for _, target := range []string{start, pause} {
 			a := r.get(target, append(headers, "Prefer: respond-async")...)
-			if media := a.header.Get("Content-Type"); a.status != http.StatusOK || !strings.HasPrefix(media, mediaHTML) {
+			if media := a.header.Get("Content-Type"); a.status != http.StatusOK || !strings.HasPrefix(media, front.MediaHTML) {
 				t.Errorf("%s, %s: %d %s %.200s, want a page", name, target, a.status, media, a.body)
 				continue
 			}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -21,8 +22,8 @@ func degraded(out *statefs.OutboxStatus, now time.Time) []string {
 			continue
 		}
 		said = append(said, fmt.Sprintf("%s is down: %s for it, the oldest for %s; the last error: %s",
-			printable(t.Name, 300), waiting(t.Pending), strings.TrimSuffix(now.Sub(*t.OldestAt).Truncate(time.Minute).String(),
-				"0s"), printable(t.Error, 500)))
+			front.Printable(t.Name, 300), waiting(t.Pending), strings.TrimSuffix(now.Sub(*t.OldestAt).Truncate(time.Minute).String(),
+				"0s"), front.Printable(t.Error, 500)))
 	}
 	if n := out.FailedManual; n > 0 {
 		said = append(said, waiting(n)+" for a person: 'jobdir outbox --status failed_manual' has the reason")

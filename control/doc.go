@@ -1,9 +1,9 @@
 // Package control serves a storage directory over HTTP: it submits, streams, controls and lists operations.
 //
-//	request ─▶ guard ─▶ limits ─▶ table of routes ─▶ handler ──Submit, Request──▶ files ◀── daemon
-//	            421      414       404, 405            │                            │
-//	            401 403  431 413   501                 └──── stream ◀── follower ◀──┘
-//	            every refusal is a problem+json              woken by the hub: one watch on jobs/, one for all logs
+//	request ─▶ control/front ─▶ handler ──Submit, Request──▶ files ◀── daemon
+//	           guard, limits,      │                            │
+//	           table of routes     └──── stream ◀── follower ◀──┘
+//	           problem+json              woken by the hub: one watch on jobs/, one for all logs
 //
 // # Source of truth
 //

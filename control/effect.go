@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -31,14 +32,14 @@ func (s *Server) recordOf(id statefs.ID) (*statefs.Record, error) {
 }
 
 // sendActionReply answers a request that was made: at once, or when it took effect or the wait is over.
-func (s *Server) sendActionReply(w *responseWriter, r *http.Request, f *follower, q statefs.Outcome,
+func (s *Server) sendActionReply(w *front.Response, r *front.Request, f *follower, q statefs.Outcome,
 	out actionReply, wait time.Duration,
 ) error {
 	switch {
 	case out.Changed != nil && !*out.Changed:
-		return s.sendJSON(w, r, http.StatusOK, out)
+		return w.SendJSON(http.StatusOK, out)
 	case wait == 0:
-		return s.sendJSON(w, r, http.StatusAccepted, out)
+		return w.SendJSON(http.StatusAccepted, out)
 	}
 	ctx, stop := context.WithTimeout(r.Context(), wait)
 	defer stop()
@@ -63,9 +64,9 @@ func (s *Server) sendActionReply(w *responseWriter, r *http.Request, f *follower
 		out.Message += "; it has ended since"
 	}
 	if settled {
-		return s.sendJSON(w, r, http.StatusOK, out)
+		return w.SendJSON(http.StatusOK, out)
 	}
-	return s.sendJSON(w, r, http.StatusAccepted, out)
+	return w.SendJSON(http.StatusAccepted, out)
 }
 
 // awaitEffect waits until a request is carried out and has its effect, or until the operation has ended. settled is

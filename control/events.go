@@ -11,40 +11,39 @@ import (
 	"strings"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
 )
 
 // eventParameters are the parameters of /api/v1/events and /api/v1/ws.
-var eventParameters = []parameter{
+var eventParameters = []front.Parameter{
 	{
-		name: "job", kind: "string",
-		summary: "only those of this job, as JOB or GROUP/JOB; any of several, as of the following, which are separated by commas (but for key) or given again",
+		Name: "job", Kind: "string",
+		Summary: "only those of this job, as JOB or GROUP/JOB; any of several, as of the following, which are separated by commas (but for key) or given again",
 	},
-	{name: "group", kind: "string", summary: "only those of this group"},
-	{name: "lane", kind: "string", summary: "only those of operations in this lane, and of the lane itself"},
-	{name: "key", kind: "string", summary: "only those of operations with this key"},
-	{name: "tag", kind: "string", summary: "only those of operations with this tag"},
-	{name: "id", kind: "string", summary: "only those of this operation; each reason for which it waits is told then"},
+	{Name: "group", Kind: "string", Summary: "only those of this group"},
+	{Name: "lane", Kind: "string", Summary: "only those of operations in this lane, and of the lane itself"},
+	{Name: "key", Kind: "string", Summary: "only those of operations with this key"},
+	{Name: "tag", Kind: "string", Summary: "only those of operations with this tag"},
+	{Name: "id", Kind: "string", Summary: "only those of this operation; each reason for which it waits is told then"},
 	{
-		name: "type", kind: "string",
-		summary: "only those of this type: transition, step, progress, waiting, stalled, lane, sweep; a gap always comes",
+		Name: "type", Kind: "string",
+		Summary: "only those of this type: transition, step, progress, waiting, stalled, lane, sweep; a gap always comes",
 	},
 	{
-		name: "after", kind: "integer",
-		summary: "first those with a higher number, as far back as they are kept, 0 for all; only new ones when not given; the header Last-Event-ID goes before",
+		Name: "after", Kind: "integer",
+		Summary: "first those with a higher number, as far back as they are kept, 0 for all; only new ones when not given; the header Last-Event-ID goes before",
 	},
 }
 
 // eventReader returns the reader for a request, and the operations that its filter names. The caller closes the reader.
-func (s *Server) eventReader(r *http.Request) (reader *events.Reader, ids []statefs.ID, err error) {
+func (s *Server) eventReader(r *front.Request) (reader *events.Reader, ids []statefs.ID, err error) {
 	if s.events == nil {
-		return nil, nil, refuse(http.StatusServiceUnavailable, "This daemon keeps no events")
+		return nil, nil, front.Refuse(http.StatusServiceUnavailable, "This daemon keeps no events")
 	}
-	values, err := query(r, "job", "group", "lane", "key", "tag", "id", "type")
+	values, err := r.Values("job", "group", "lane", "key", "tag", "id", "type")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,11 +57,11 @@ func (s *Server) eventReader(r *http.Request) (reader *events.Reader, ids []stat
 	for _, text := range values["id"] {
 		id, err := statefs.ParseID(text)
 		if err != nil {
-			return nil, nil, refuse(http.StatusBadRequest, "Invalid parameter 'id': %s", err).with("parameter", "id")
+			return nil, nil, front.Refuse(http.StatusBadRequest, "Invalid parameter 'id': %s", err).With("parameter", "id")
 		}
 		filter.IDs = append(filter.IDs, id)
 	}
-	if filter.Types, err = choices(url.Values{"type": {strings.Join(values["type"], ",")}}, "type",
+	if filter.Types, err = front.Choices(url.Values{"type": {strings.Join(values["type"], ",")}}, "type",
 		events.Types()); err != nil {
 		return nil, nil, err
 	}
@@ -91,11 +90,11 @@ func (s *Server) followAll(ids []statefs.ID) (leave func()) {
 func eventNames(values url.Values) error {
 	var known []string
 	for _, p := range eventParameters {
-		known = append(known, p.name)
+		known = append(known, p.Name)
 	}
 	for name, given := range values {
 		if !slices.Contains(known, name) {
-			return unknownParameter(name, known)
+			return front.UnknownParameter(name, known)
 		}
 		if name != "after" && name != "key" { // a key may hold anything
 			values[name] = splitList(given)
@@ -117,7 +116,7 @@ func splitList(given []string) (out []string) {
 }
 
 // afterFrom returns the event number after which a reader continues.
-func afterFrom(r *http.Request, values url.Values) (uint64, error) {
+func afterFrom(r *front.Request, values url.Values) (uint64, error) {
 	text, from := r.Header.Get("Last-Event-ID"), "header Last-Event-ID"
 	if text == "" {
 		if !values.Has("after") {
@@ -127,14 +126,14 @@ func afterFrom(r *http.Request, values url.Values) (uint64, error) {
 	}
 	after, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, refuse(http.StatusBadRequest, "Invalid %s: %s must be the number of an event, or 0", from,
-			quoteValue(text)).with("parameter", "after")
+		return 0, front.Refuse(http.StatusBadRequest, "Invalid %s: %s must be the number of an event, or 0", from,
+			front.Quote(text)).With("parameter", "after")
 	}
 	return after, nil
 }
 
 // eventStream is GET /api/v1/events.
-func (s *Server) eventStream(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+func (s *Server) eventStream(w *front.Response, r *front.Request) error {
 	reader, ids, err := s.eventReader(r)
 	if err != nil {
 		return err
@@ -148,10 +147,10 @@ func (s *Server) eventStream(w *responseWriter, r *http.Request, _ httprouter.Pa
 		return err // before the first byte, while an answer is still possible
 	}
 	w.Header().Set("Connection", "close") // the stall timeout and the send buffer are set for this answer only
-	taker := s.boundStall(r)
+	stalled := r.BoundStall()
 	defer s.followAll(ids)()
 	w.WriteHeader(http.StatusOK)
-	out := &eventWriter{Writer: bufio.NewWriterSize(w, 16<<10), flush: http.NewResponseController(w).Flush, conn: taker}
+	out := &eventWriter{Writer: bufio.NewWriterSize(w, 16<<10), flush: http.NewResponseController(w).Flush, stalled: stalled}
 	told, err := s.sendEvents(r.Context(), reader, out)
 	if errors.Is(err, errSlow) {
 		err = s.disconnectSlow(r, reader.Cut(told), out)
@@ -171,7 +170,7 @@ var errSlow = errors.New("the client does not read")
 
 // disconnectSlow ends the answer to a client that does not read: its last event is a gap that covers all events it
 // missed, which it finds when it reads again.
-func (s *Server) disconnectSlow(r *http.Request, last events.Frame, out eventSink) error {
+func (s *Server) disconnectSlow(r *front.Request, last events.Frame, out eventSink) error {
 	s.log.Warn("disconnecting slow event subscriber; it can resume", "client",
 		r.RemoteAddr, "after", last.Seq, "missing", last.Gap.To-last.Seq)
 	if err := out.event(&last); err != nil && !errors.Is(err, errSlow) {
@@ -240,8 +239,8 @@ func (s *Server) sendEvents(ctx context.Context, reader *events.Reader, out even
 // eventWriter writes events as server-sent events (WHATWG HTML, section 9.2).
 type eventWriter struct {
 	*bufio.Writer
-	flush func() error
-	conn  *conn
+	flush   func() error
+	stalled func() bool
 }
 
 func (e *eventWriter) event(f *events.Frame) error {
@@ -257,7 +256,7 @@ func (e *eventWriter) event(f *events.Frame) error {
 
 // checkStalled returns errSlow once the client read nothing for too long.
 func (e *eventWriter) checkStalled() error {
-	if e.conn.writeStalled() {
+	if e.stalled() {
 		return errSlow
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -274,7 +275,7 @@ func (e *sseEvents) wait(id string) {
 
 func TestAWebSocketIsGuarded(t *testing.T) {
 	t.Parallel()
-	r := withEvents(t, func(c *Config) { c.Tokens = []Token{{Name: "me", Secret: "0123456789abcdef"}} })
+	r := withEvents(t, func(c *Config) { c.Tokens = []front.Token{{Name: "me", Secret: "0123456789abcdef"}} })
 	token := "Authorization: Bearer 0123456789abcdef"
 	r.socket("", token)
 	for name, test := range map[string]struct {
@@ -295,7 +296,7 @@ func TestAWebSocketIsGuarded(t *testing.T) {
 			t.Errorf("%s: let in", name)
 			continue
 		}
-		if status != test.status || media != problemType {
+		if status != test.status || media != front.ProblemType {
 			t.Errorf("%s: %d %s, want the problem %d", name, status, media, test.status)
 		}
 	}

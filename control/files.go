@@ -17,20 +17,19 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // logFile is GET /api/v1/operations/{id}/log: the bytes of the log file, or of a step's log. It supports Range.
-func (s *Server) logFile(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	id, err := statefs.ParseID(p.ByName("id"))
+func (s *Server) logFile(w *front.Response, r *front.Request) error {
+	id, err := statefs.ParseID(r.Param("id"))
 	if err != nil {
 		return err
 	}
-	values, err := query(r)
+	values, err := r.Values()
 	if err != nil {
 		return err
 	}
@@ -38,8 +37,8 @@ func (s *Server) logFile(w *responseWriter, r *http.Request, p httprouter.Params
 		return s.stepLog(w, r, id, values)
 	}
 	if values.Has("run") {
-		return refuse(http.StatusBadRequest,
-			"Invalid parameter 'run': it is one of the runs of a step: name that with step").with("parameter", "run")
+		return front.Refuse(http.StatusBadRequest,
+			"Invalid parameter 'run': it is one of the runs of a step: name that with step").With("parameter", "run")
 	}
 	rec, err := statefs.ReadSubmitted(s.tree, id)
 	if isUnreadable(err) {
@@ -68,8 +67,8 @@ func (s *Server) logFile(w *responseWriter, r *http.Request, p httprouter.Params
 		}
 		w.Header().Set("ETag", `"`+strconv.FormatInt(*sealed, 10)+`"`)
 	}
-	attach(w.Header(), mediaText+"; charset=utf-8", id.String()+".log")
-	return serveContent(w, r, time.Time{}, content)
+	attach(w.Header(), front.MediaText+"; charset=utf-8", id.String()+".log")
+	return w.ServeContent(time.Time{}, content)
 }
 
 // noLogYet reports whether err means that there is no log. An irregular file in place of the log of a live operation
@@ -85,9 +84,9 @@ const (
 )
 
 // stepLog answers with the output of a step in its last run, or in the run that the parameter run names.
-func (s *Server) stepLog(w *responseWriter, r *http.Request, id statefs.ID, values url.Values) error {
+func (s *Server) stepLog(w *front.Response, r *front.Request, id statefs.ID, values url.Values) error {
 	name := values.Get("step")
-	wanted, err := numberFrom(values, "run", 0, 1, 1e9)
+	wanted, err := front.Number(values, "run", 0, 1, 1e9)
 	if err != nil {
 		return err
 	}
@@ -97,13 +96,13 @@ func (s *Server) stepLog(w *responseWriter, r *http.Request, id statefs.ID, valu
 	}
 	step := steps.Find(rec.Steps, name)
 	if step == nil {
-		return refuse(http.StatusNotFound, "Operation '%s' has no step '%s'", id, printable(name, 64)).with("id",
-			id).with("parameter", "step")
+		return front.Refuse(http.StatusNotFound, "Operation '%s' has no step '%s'", id, front.Printable(name, 64)).With("id",
+			id).With("parameter", "step")
 	}
 	runs := step.Runs()
 	if wanted != 0 && !slices.Contains(runs, int(wanted)) {
-		return refuse(http.StatusNotFound, "Step '%s' of operation '%s' has no run %d: %s", step.Name, id, wanted,
-			steps.DescribeRuns(runs)).with("id", id).with("parameter", "run").with("runs", runs)
+		return front.Refuse(http.StatusNotFound, "Step '%s' of operation '%s' has no run %d: %s", step.Name, id, wanted,
+			steps.DescribeRuns(runs)).With("id", id).With("parameter", "run").With("runs", runs)
 	}
 	if len(runs) > 0 {
 		w.Header().Set(runHeader, strconv.Itoa(cmp.Or(int(wanted), step.Run)))
@@ -123,8 +122,8 @@ func (s *Server) stepLog(w *responseWriter, r *http.Request, id statefs.ID, valu
 	case !noLogYet(rec, err):
 		return err
 	}
-	attach(w.Header(), mediaText+"; charset=utf-8", id.String()+"."+step.Name+".log")
-	return serveContent(w, r, time.Time{}, content)
+	attach(w.Header(), front.MediaText+"; charset=utf-8", id.String()+"."+step.Name+".log")
+	return w.ServeContent(time.Time{}, content)
 }
 
 // attach makes a browser save a file instead of showing it: output of work is never executed in the daemon's origin.
@@ -134,13 +133,13 @@ func attach(h http.Header, media, name string) {
 }
 
 // artifact is GET /api/v1/operations/{id}/artifacts/{name}.
-func (s *Server) artifact(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	id, err := statefs.ParseID(p.ByName("id"))
+func (s *Server) artifact(w *front.Response, r *front.Request) error {
+	id, err := statefs.ParseID(r.Param("id"))
 	if err != nil {
 		return err
 	}
-	name := strings.TrimPrefix(p.ByName("name"), "/")
-	missing := refuse(http.StatusNotFound, "Operation '%s' has no artifact '%s'", id, printable(name, 200)).with("id", id)
+	name := strings.TrimPrefix(r.Param("name"), "/")
+	missing := front.Refuse(http.StatusNotFound, "Operation '%s' has no artifact '%s'", id, front.Printable(name, 200)).With("id", id)
 	if !fs.ValidPath(name) || name == "." {
 		return missing
 	}
@@ -150,7 +149,7 @@ func (s *Server) artifact(w *responseWriter, r *http.Request, p httprouter.Param
 		return s.recordError(id, err)
 	}
 	if rec.Artifacts != nil {
-		missing = missing.with("artifacts", rec.Artifacts)
+		missing = missing.With("artifacts", rec.Artifacts)
 	}
 	root, err := os.OpenRoot(s.tree.ArtifactsPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,6 +178,6 @@ func (s *Server) artifact(w *responseWriter, r *http.Request, p httprouter.Param
 	if !info.Mode().IsRegular() {
 		return missing
 	}
-	attach(w.Header(), mediaFile, path.Base(name))
-	return serveContent(w, r, info.ModTime(), file)
+	attach(w.Header(), front.MediaFile, path.Base(name))
+	return w.ServeContent(info.ModTime(), file)
 }

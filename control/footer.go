@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -27,9 +28,9 @@ type noFooterJSON struct {
 
 // serveFooter answers with the footer when the operation has ended. It answers 202 with the current state when the
 // operation waits for a person, as the client could wait for ever, and when the preference wait has expired.
-func (s *Server) serveFooter(w *responseWriter, r *http.Request, f *follower) error {
+func (s *Server) serveFooter(w *front.Response, r *front.Request, f *follower) error {
 	ctx := r.Context()
-	wait, applied, _ := submitWait(r, nil) // an invalid preference is ignored
+	wait, applied, _ := r.PreferredWait(nil) // an invalid preference is ignored
 	limited, stop := ctx, context.CancelFunc(func() {})
 	if wait > 0 {
 		limited, stop = context.WithTimeout(ctx, wait)
@@ -58,7 +59,7 @@ func (s *Server) serveFooter(w *responseWriter, r *http.Request, f *follower) er
 	}
 	s.setRetryAfter(w, out)
 	w.Header().Set("Location", "/api/v1/operations/"+f.id.String())
-	return s.sendJSON(w, r, http.StatusAccepted, noFooterOf(out))
+	return w.SendJSON(http.StatusAccepted, noFooterOf(out))
 }
 
 // noFooterOf explains why an operation has no footer.

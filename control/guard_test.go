@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -165,7 +166,9 @@ func TestGuard(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	r := setup(t, func(c *Config) { c.Tokens = []Token{{"alice", aliceSecret}, {"bob", bobSecret}} })
+	r := setup(t, func(c *Config) {
+		c.Tokens = []front.Token{{Name: "alice", Secret: aliceSecret}, {Name: "bob", Secret: bobSecret}}
+	})
 	for _, c := range []struct {
 		name, path, header string
 		want               int
@@ -214,8 +217,8 @@ func TestTokens(t *testing.T) {
 		200))); got != "bob" {
 		t.Errorf("created by %v, want the name of the token", got)
 	}
-	for _, bad := range []Token{{"short", "abc"}, {"blank", "0123456789 0123456789"}} {
-		if _, err := newTokens([]Token{bad}); err == nil {
+	for _, bad := range []front.Token{{Name: "short", Secret: "abc"}, {Name: "blank", Secret: "0123456789 0123456789"}} {
+		if _, err := front.New(front.Config{Tokens: []front.Token{bad}}); err == nil {
 			t.Errorf("token %q is accepted", bad.Secret)
 		}
 	}
@@ -226,7 +229,7 @@ func TestCreatedByBesideATokenIsIgnored(t *testing.T) {
 	t.Parallel()
 	const known, unknown, carol = "Authorization: Bearer " + bobSecret, "Authorization: Bearer not-a-secret-of-ours",
 		"X-Created-By: carol"
-	for name, list := range map[string][]Token{"with tokens": {{"bob", bobSecret}}, "without tokens": nil} {
+	for name, list := range map[string][]front.Token{"with tokens": {{Name: "bob", Secret: bobSecret}}, "without tokens": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := setup(t, func(c *Config) { c.Tokens = list })
@@ -285,7 +288,7 @@ func TestListeningBeyondLoopbackNeedsAToken(t *testing.T) {
 		alter func(*Config)
 	}{
 		{"bare", false, func(*Config) {}},
-		{"with a token", true, func(c *Config) { c.Tokens = []Token{{"a", aliceSecret}} }},
+		{"with a token", true, func(c *Config) { c.Tokens = []front.Token{{Name: "a", Secret: aliceSecret}} }},
 		{"insecure", true, func(c *Config) { c.Insecure = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -296,7 +299,7 @@ func TestListeningBeyondLoopbackNeedsAToken(t *testing.T) {
 			s, err := New(config)
 			must(t, err)
 			defer s.Close()
-			if err := s.checkListeners([]net.Listener{fakeAddress{}}); (err == nil) != c.ok {
+			if err := s.front.CheckListeners([]net.Listener{fakeAddress{}}); (err == nil) != c.ok {
 				t.Errorf("%v", err)
 			}
 		})

@@ -2,12 +2,10 @@ package control
 
 import (
 	"net/http"
-	"net/url"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -39,38 +37,38 @@ func newJobJSON(def *catalog.Definition) jobJSON {
 }
 
 // jobs is GET /api/v1/jobs.
-func (s *Server) jobs(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+func (s *Server) jobs(w *front.Response, r *front.Request) error {
 	all := s.catalog.All()
 	out := make([]jobJSON, len(all))
 	for i, def := range all {
 		out[i] = newJobJSON(def)
 	}
-	return s.sendJSON(w, r, http.StatusOK, map[string]any{
+	return w.SendJSON(http.StatusOK, map[string]any{
 		"jobs": out, "count": len(out),
 		"problems": s.catalog.Problems(),
 	})
 }
 
 // job is GET /api/v1/jobs/{group}/{job}.
-func (s *Server) job(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	def, err := s.definition(p.ByName("group"), p.ByName("job"))
+func (s *Server) job(w *front.Response, r *front.Request) error {
+	def, err := s.definition(r.Param("group"), r.Param("job"))
 	if err != nil {
 		return err
 	}
 	out := newJobJSON(def)
 	out.Steps, out.Milestones, out.Definition = def.Steps, def.Milestones, string(def.Source())
-	return s.sendJSON(w, r, http.StatusOK, out)
+	return w.SendJSON(http.StatusOK, out)
 }
 
 // healthz is GET /healthz.
-func (s *Server) healthz(w *responseWriter, r *http.Request, _ httprouter.Params) error {
-	return s.sendJSON(w, r, http.StatusOK, map[string]any{"status": "ok"})
+func (s *Server) healthz(w *front.Response, r *front.Request) error {
+	return w.SendJSON(http.StatusOK, map[string]any{"status": "ok"})
 }
 
 // readyz is GET /readyz.
-func (s *Server) readyz(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+func (s *Server) readyz(w *front.Response, r *front.Request) error {
 	health := s.status.Health()
-	draining := s.draining.Load() || health.Draining
+	draining := r.Draining() || health.Draining
 	full, err := s.tree.Full()
 	if err != nil {
 		full = err.Error()
@@ -85,7 +83,7 @@ func (s *Server) readyz(w *responseWriter, r *http.Request, _ httprouter.Params)
 		lists = err.Error()
 	}
 	lanes, out := s.status.Lanes(), s.status.Outbox()
-	return s.sendJSON(w, r, status, map[string]any{
+	return w.SendJSON(status, map[string]any{
 		"degraded": degraded(&out, time.Now()), "outbox": map[string]any{
 			"pending":       out.Pending,
 			"failed_manual": out.FailedManual, "oldest_at": out.OldestAt,
@@ -99,32 +97,16 @@ func (s *Server) readyz(w *responseWriter, r *http.Request, _ httprouter.Params)
 	})
 }
 
-// boolean parses a boolean parameter, which may have no value.
-func boolean(values url.Values, name string) (bool, error) {
-	given := values[name]
-	if len(given) == 0 {
-		return false, nil
-	}
-	switch given[0] {
-	case "", "true", "1":
-		return true, nil
-	case "false", "0":
-		return false, nil
-	}
-	return false, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be true or false", name,
-		quoteValue(given[0])).with("parameter", name)
-}
-
 // sweep is POST /api/v1/sweep.
-func (s *Server) sweep(w *responseWriter, r *http.Request, _ httprouter.Params) error {
-	values, err := query(r)
+func (s *Server) sweep(w *front.Response, r *front.Request) error {
+	values, err := r.Values()
 	if err != nil {
 		return err
 	}
-	if err := allowParameters(values, "dry_run"); err != nil {
+	if err := front.AllowParameters(values, "dry_run"); err != nil {
 		return err
 	}
-	dry, err := boolean(values, "dry_run")
+	dry, err := front.Boolean(values, "dry_run")
 	if err != nil {
 		return err
 	}
@@ -135,5 +117,5 @@ func (s *Server) sweep(w *responseWriter, r *http.Request, _ httprouter.Params) 
 	if findings == nil {
 		findings = []statefs.Finding{}
 	}
-	return s.sendJSON(w, r, http.StatusOK, map[string]any{"dry_run": dry, "findings": findings, "count": len(findings)})
+	return w.SendJSON(http.StatusOK, map[string]any{"dry_run": dry, "findings": findings, "count": len(findings)})
 }

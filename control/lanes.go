@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -19,83 +18,75 @@ import (
 // answer shows the effect.
 
 // lanesRoutes are the routes of lanes.
-func (s *Server) lanesRoutes() []route {
-	one := []routeResponse{{200, mediaJSON, "The lane as it stands now; all of them when the name is all"}}
-	hold := []parameter{
-		{name: "for", kind: "string", summary: "it ends by itself after this time (90s, 15m, 2d)"},
-		{name: "until", kind: "string", summary: "it ends by itself at this time (RFC 3339)"},
-		{name: "reason", kind: "string", summary: "shown wherever somebody asks why"},
+func (s *Server) lanesRoutes() []front.Route {
+	one := []front.Answer{answer(200, front.MediaJSON, "The lane as it stands now; all of them when the name is all")}
+	hold := []front.Parameter{
+		{Name: "for", Kind: "string", Summary: "it ends by itself after this time (90s, 15m, 2d)"},
+		{Name: "until", Kind: "string", Summary: "it ends by itself at this time (RFC 3339)"},
+		{Name: "reason", Kind: "string", Summary: "shown wherever somebody asks why"},
 	}
 	const body = "The parameters of the query as a JSON object of strings; nothing is {}"
-	return []route{
+	return []front.Route{
 		{
-			method: "GET", path: "/api/v1/lanes", handle: s.lanes,
-			summary: "The lanes and limits, and why nothing starts in a lane",
-			answers: []routeResponse{{200, mediaJSON, "The lanes and limits"}, startupResponse},
+			Method: "GET", Path: "/api/v1/lanes", Handle: s.lanes,
+			Summary: "The lanes and limits, and why nothing starts in a lane",
+			Answers: []front.Answer{answer(200, front.MediaJSON, "The lanes and limits"), startupResponse},
 		},
 		{
-			method: "GET", path: "/api/v1/lanes/:lane", handle: s.lane, summary: "One lane",
-			answers: append(slices.Clone(one), startupResponse),
+			Method: "GET", Path: "/api/v1/lanes/:lane", Handle: s.lane, Summary: "One lane",
+			Answers: append(slices.Clone(one), startupResponse),
 		},
 		{
-			method: "PATCH", path: "/api/v1/lanes/:lane", handle: s.changeLane, summary: "Change how many run in a lane at once",
-			body: `{"capacity": 4}; null is any number, "configured" what the configuration says`, answers: one,
+			Method: "PATCH", Path: "/api/v1/lanes/:lane", Handle: s.changeLane, Summary: "Change how many run in a lane at once",
+			Body: `{"capacity": 4}; null is any number, "configured" what the configuration says`, Answers: one,
 		},
 		{
-			method: "POST", path: "/api/v1/lanes/:lane/pause", handle: s.holdLane,
-			summary: "Start nothing in a lane; what runs goes on",
-			query:   hold, body: body, answers: one,
+			Method: "POST", Path: "/api/v1/lanes/:lane/pause", Handle: s.holdLane,
+			Summary: "Start nothing in a lane; what runs goes on",
+			Query:   hold, Body: body, Answers: one,
 		},
 		{
-			method: "POST", path: "/api/v1/lanes/:lane/resume", handle: s.holdLane,
-			summary: "Start operations of a lane again; of all: end the pause of all lanes, and leave those that are paused by themselves",
-			answers: one,
+			Method: "POST", Path: "/api/v1/lanes/:lane/resume", Handle: s.holdLane,
+			Summary: "Start operations of a lane again; of all: end the pause of all lanes, and leave those that are paused by themselves",
+			Answers: one,
 		},
 		{
-			method: "POST", path: "/api/v1/lanes/:lane/close", handle: s.holdLane,
-			summary: "Refuse submits to a lane with 503; what waits there goes on",
-			query:   hold, body: body, answers: one,
+			Method: "POST", Path: "/api/v1/lanes/:lane/close", Handle: s.holdLane,
+			Summary: "Refuse submits to a lane with 503; what waits there goes on",
+			Query:   hold, Body: body, Answers: one,
 		},
 		{
-			method: "POST", path: "/api/v1/lanes/:lane/open", handle: s.holdLane, summary: "Take submits to a lane again",
-			answers: one,
+			Method: "POST", Path: "/api/v1/lanes/:lane/open", Handle: s.holdLane, Summary: "Take submits to a lane again",
+			Answers: one,
 		},
 	}
 }
 
 // lanes is GET /api/v1/lanes.
-func (s *Server) lanes(w *responseWriter, r *http.Request, _ httprouter.Params) error {
-	if err := noParameters(r); err != nil {
+func (s *Server) lanes(w *front.Response, r *front.Request) error {
+	if err := r.NoParameters(); err != nil {
 		return err
 	}
 	if err := s.refuseAtStartup(); err != nil {
 		return err
 	}
-	return s.sendJSON(w, r, http.StatusOK, s.status.Lanes())
-}
-
-func noParameters(r *http.Request) error {
-	values, err := query(r)
-	if err != nil {
-		return err
-	}
-	return allowParameters(values)
+	return w.SendJSON(http.StatusOK, s.status.Lanes())
 }
 
 // lane is GET /api/v1/lanes/{lane}.
-func (s *Server) lane(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	if err := noParameters(r); err != nil {
+func (s *Server) lane(w *front.Response, r *front.Request) error {
+	if err := r.NoParameters(); err != nil {
 		return err
 	}
 	if err := s.refuseAtStartup(); err != nil {
 		return err
 	}
-	return s.sendLane(w, r, p.ByName("lane"))
+	return s.sendLane(w, r, r.Param("lane"))
 }
 
 // sendLaneAfterChange applies a change of the lane files at once, and answers with the lane once every live operation
 // is loaded.
-func (s *Server) sendLaneAfterChange(w *responseWriter, r *http.Request, name string) error {
+func (s *Server) sendLaneAfterChange(w *front.Response, r *front.Request, name string) error {
 	s.status.ReconcileLanes()
 	if err := s.awaitStartup(r.Context()); err != nil {
 		return err
@@ -104,16 +95,16 @@ func (s *Server) sendLaneAfterChange(w *responseWriter, r *http.Request, name st
 }
 
 // sendLane answers with a lane, or with all lanes.
-func (s *Server) sendLane(w *responseWriter, r *http.Request, name string) error {
+func (s *Server) sendLane(w *front.Response, r *front.Request, name string) error {
 	all := s.status.Lanes()
 	if name == statefs.AllLanes {
-		return s.sendJSON(w, r, http.StatusOK, all)
+		return w.SendJSON(http.StatusOK, all)
 	}
 	lane, err := laneOf(&all, name)
 	if err != nil {
 		return err
 	}
-	return s.sendJSON(w, r, http.StatusOK, lane)
+	return w.SendJSON(http.StatusOK, lane)
 }
 
 // laneOf returns the status of a lane, or a refusal that lists the lanes.
@@ -122,8 +113,8 @@ func laneOf(all *statefs.LanesStatus, name string) (*statefs.LaneStatus, error) 
 		return lane, nil
 	}
 	names := laneNames(all)
-	return nil, refuse(http.StatusNotFound, "There is no lane '%s'; the lanes are %s", printable(name, 64),
-		strings.Join(names, ", ")).with("lanes", names)
+	return nil, front.Refuse(http.StatusNotFound, "There is no lane '%s'; the lanes are %s", front.Printable(name, 64),
+		strings.Join(names, ", ")).With("lanes", names)
 }
 
 func laneNames(all *statefs.LanesStatus) []string {
@@ -135,8 +126,8 @@ func laneNames(all *statefs.LanesStatus) []string {
 }
 
 // laneParameter returns the lane that a request changes: a lane of the configuration, or AllLanes.
-func (s *Server) laneParameter(p httprouter.Params) (string, error) {
-	name := p.ByName("lane")
+func (s *Server) laneParameter(r *front.Request) (string, error) {
+	name := r.Param("lane")
 	if name == statefs.AllLanes {
 		return name, nil
 	}
@@ -147,19 +138,19 @@ func (s *Server) laneParameter(p httprouter.Params) (string, error) {
 	}
 	if !lane.Known {
 		return "",
-			refuse(http.StatusConflict,
+			front.Refuse(http.StatusConflict,
 				"Lane '%s' is not in the configuration of the daemon; only what waits or runs there keeps it in the list", name)
 	}
 	return name, nil
 }
 
 // changeLane is PATCH /api/v1/lanes/{lane}.
-func (s *Server) changeLane(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	name, err := s.laneParameter(p)
+func (s *Server) changeLane(w *front.Response, r *front.Request) error {
+	name, err := s.laneParameter(r)
 	if err != nil {
 		return err
 	}
-	if err := noParameters(r); err != nil {
+	if err := r.NoParameters(); err != nil {
 		return err
 	}
 	capacity, err := s.readCapacity(w, r)
@@ -197,8 +188,8 @@ func (s *Server) changeLane(w *responseWriter, r *http.Request, p httprouter.Par
 const capacityFromConfig = -2
 
 // readCapacity parses {"capacity": 4}.
-func (s *Server) readCapacity(w *responseWriter, r *http.Request) (int, error) {
-	body, err := s.readBody(w, r)
+func (s *Server) readCapacity(w *front.Response, r *front.Request) (int, error) {
+	body, err := r.ReadBody()
 	if err != nil {
 		return 0, err
 	}
@@ -208,13 +199,13 @@ func (s *Server) readCapacity(w *responseWriter, r *http.Request) (int, error) {
 	}
 	for member := range members {
 		if member != "capacity" {
-			return 0, refuse(http.StatusBadRequest, "Unknown member '%s'; a lane has capacity",
-				printable(member, 64)).with("parameter", printable(member, 64))
+			return 0, front.Refuse(http.StatusBadRequest, "Unknown member '%s'; a lane has capacity",
+				front.Printable(member, 64)).With("parameter", front.Printable(member, 64))
 		}
 	}
 	raw, ok := members["capacity"]
 	if !ok {
-		return 0, refuse(http.StatusBadRequest, `Missing member 'capacity', as in {"capacity": 4}`).with("parameter",
+		return 0, front.Refuse(http.StatusBadRequest, `Missing member 'capacity', as in {"capacity": 4}`).With("parameter",
 			"capacity")
 	}
 	text := strings.TrimSpace(string(raw))
@@ -231,26 +222,26 @@ func (s *Server) readCapacity(w *responseWriter, r *http.Request) (int, error) {
 		}
 	}
 	return 0,
-		refuse(http.StatusBadRequest,
+		front.Refuse(http.StatusBadRequest,
 			`Invalid parameter 'capacity': %s is neither a whole number from 0 to %d nor null (any number) nor "configured"`,
-			printable(text, 64), statefs.MaxLaneCapacity).
-			with("parameter", "capacity")
+			front.Printable(text, 64), statefs.MaxLaneCapacity).
+			With("parameter", "capacity")
 }
 
 // holdLane is POST /api/v1/lanes/{lane}/pause, resume, close and open.
-func (s *Server) holdLane(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	name, err := s.laneParameter(p)
+func (s *Server) holdLane(w *front.Response, r *front.Request) error {
+	name, err := s.laneParameter(r)
 	if err != nil {
 		return err
 	}
-	values, err := query(r)
+	values, err := r.Values()
 	if err != nil {
 		return err
 	}
-	if err := s.bodyParameters(w, r, values); err != nil {
+	if err := r.BodyParameters(values); err != nil {
 		return err
 	}
-	by, err := s.guard.creator(r)
+	by, err := r.Creator()
 	if err != nil {
 		return err
 	}
@@ -260,7 +251,7 @@ func (s *Server) holdLane(w *responseWriter, r *http.Request, p httprouter.Param
 		file.Control = statefs.LaneClosed
 	}
 	if action == "resume" || action == "open" {
-		if err := allowParameters(values); err != nil {
+		if err := front.AllowParameters(values); err != nil {
 			return err
 		}
 		if _, err := s.tree.ReleaseLane(file); err != nil {
@@ -286,16 +277,16 @@ func (s *Server) holdLane(w *responseWriter, r *http.Request, p httprouter.Param
 const maxHold = 10 * 365 * 24 * time.Hour
 
 func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
-	if err := allowParameters(values, "for", "until", "reason"); err != nil {
+	if err := front.AllowParameters(values, "for", "until", "reason"); err != nil {
 		return statefs.LaneHold{}, err
 	}
 	hold := statefs.LaneHold{Reason: values.Get("reason")}
 	if len(hold.Reason) > statefs.MaxLaneReason {
-		return hold, refuse(http.StatusBadRequest, "Invalid parameter 'reason': it is longer than %d bytes",
-			statefs.MaxLaneReason).with("parameter", "reason")
+		return hold, front.Refuse(http.StatusBadRequest, "Invalid parameter 'reason': it is longer than %d bytes",
+			statefs.MaxLaneReason).With("parameter", "reason")
 	}
 	wrong := func(name, format string, args ...any) (statefs.LaneHold, error) {
-		return hold, refuse(http.StatusBadRequest, "Invalid parameter '"+name+"': "+format, args...).with("parameter", name)
+		return hold, front.Refuse(http.StatusBadRequest, "Invalid parameter '"+name+"': "+format, args...).With("parameter", name)
 	}
 	switch {
 	case values.Has("for") && values.Has("until"):
@@ -303,7 +294,7 @@ func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
 	case values.Has("for"):
 		d, ok := catalog.ParseDuration(values.Get("for"))
 		if !ok || d <= 0 || d > maxHold {
-			return wrong("for", "%s is not a time such as 90s, 15m or 2d", strconv.Quote(printable(values.Get("for"), 64)))
+			return wrong("for", "%s is not a time such as 90s, 15m or 2d", strconv.Quote(front.Printable(values.Get("for"), 64)))
 		}
 		until := now.Add(d).Truncate(time.Millisecond)
 		hold.Until = &until
@@ -311,7 +302,7 @@ func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
 		until, err := time.Parse(time.RFC3339, values.Get("until"))
 		if err != nil {
 			return wrong("until", "%s is not a time such as 2026-11-23T09:00:00+01:00",
-				strconv.Quote(printable(values.Get("until"), 64)))
+				strconv.Quote(front.Printable(values.Get("until"), 64)))
 		}
 		if !until.After(now) || until.Year() > 9998 {
 			return wrong("until", "%s is over, or too far away", until.Format(time.RFC3339))
@@ -322,10 +313,10 @@ func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
 }
 
 // laneProblems returns the problems of lanes that an administrator should know.
-func laneProblems(all *statefs.LanesStatus) []object {
-	troubles := []object{}
+func laneProblems(all *statefs.LanesStatus) []map[string]any {
+	troubles := []map[string]any{}
 	note := func(lane string, p statefs.LaneProblem) {
-		troubles = append(troubles, object{"lane": lane, "file": p.File, "error": p.Reason})
+		troubles = append(troubles, map[string]any{"lane": lane, "file": p.File, "error": p.Reason})
 	}
 	for i := range all.Lanes {
 		lane := &all.Lanes[i]
@@ -337,7 +328,7 @@ func laneProblems(all *statefs.LanesStatus) []object {
 			if lane.Paused != nil && lane.Paused.Reason != "" {
 				reason += ": " + lane.Paused.Reason
 			}
-			troubles = append(troubles, object{"lane": lane.Name, "breaker": b.State, "error": reason})
+			troubles = append(troubles, map[string]any{"lane": lane.Name, "breaker": b.State, "error": reason})
 		}
 	}
 	for _, p := range all.Problems {

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/control/front"
 )
 
 func TestSizes(t *testing.T) {
 	r := setup(t)
-	large := `{"title":"` + strings.Repeat("a", maxBody) + `"}`
+	large := `{"title":"` + strings.Repeat("a", front.MaxBody) + `"}`
 	for _, c := range []struct {
 		name, method, path, body string
 		headers                  []string
@@ -19,20 +21,20 @@ func TestSizes(t *testing.T) {
 		message                  string
 	}{
 		{
-			"a URL that is just short enough", "GET", "/testrouter/x?" + strings.Repeat("a", maxURL-len("/testrouter/x?")), "",
+			"a URL that is just short enough", "GET", "/testrouter/x?" + strings.Repeat("a", front.MaxURL-len("/testrouter/x?")), "",
 			nil, 404, "There is no job",
 		},
 		{
-			"a URL that is too long", "GET", "/testrouter/x?" + strings.Repeat("a", maxURL), "", nil, 414,
+			"a URL that is too long", "GET", "/testrouter/x?" + strings.Repeat("a", front.MaxURL), "", nil, 414,
 			"The URL is longer than 65536 bytes",
 		},
 		{
-			"a URL that is much too long", "GET", "/testrouter/x?" + strings.Repeat("a", 10*maxURL), "", nil, 414,
+			"a URL that is much too long", "GET", "/testrouter/x?" + strings.Repeat("a", 10*front.MaxURL), "", nil, 414,
 			"The URL is longer",
 		},
 		{
 			"headers that are too large", "GET", "/readyz", "",
-			[]string{"X-Large: " + strings.Repeat("a", maxHeaders)},
+			[]string{"X-Large: " + strings.Repeat("a", front.MaxHeaders)},
 			431,
 			"The headers are larger than 65536 bytes",
 		},
@@ -57,7 +59,7 @@ func TestSizes(t *testing.T) {
 	})
 	t.Run("a head that nobody reads to its end", func(t *testing.T) {
 		status, _ := (&rig{t: t}).raw(r.tcp, "GET", "/readyz", "Host: localhost",
-			"X-Large: "+strings.Repeat("a", maxRequest-500))
+			"X-Large: "+strings.Repeat("a", front.MaxRequest-500))
 		if status != 431 {
 			t.Errorf("got %d", status)
 		}
@@ -70,7 +72,7 @@ func TestSizes(t *testing.T) {
 // A client that sends a byte now and then gets an explanation, and its connection is closed.
 func TestByteByByte(t *testing.T) {
 	t.Parallel()
-	r := setup(t, func(c *Config) { c.Limits = Limits{Header: 150 * time.Millisecond, Body: 150 * time.Millisecond} })
+	r := setup(t, func(c *Config) { c.Limits = front.Limits{Header: 150 * time.Millisecond, Body: 150 * time.Millisecond} })
 	for _, c := range []struct {
 		name, quick, slow, message string
 	}{
@@ -126,7 +128,7 @@ func TestByteByByte(t *testing.T) {
 					text = text[i:] // the answer to the first request
 				}
 				for _, has := range []string{
-					"HTTP/1.1 408 Request Timeout\r\n", "Content-Type: " + problemType,
+					"HTTP/1.1 408 Request Timeout\r\n", "Content-Type: " + front.ProblemType,
 					`"error":"` + c.message, "Connection: close",
 				} {
 					if !strings.Contains(text, has) {
@@ -142,7 +144,7 @@ func TestByteByByte(t *testing.T) {
 func TestTimeoutsDoNotCutStreams(t *testing.T) {
 	t.Parallel()
 	r := setup(t, func(c *Config) {
-		c.Limits = Limits{Header: 20 * time.Millisecond, Body: 20 * time.Millisecond, Idle: 20 * time.Millisecond}
+		c.Limits = front.Limits{Header: 20 * time.Millisecond, Body: 20 * time.Millisecond, Idle: 20 * time.Millisecond}
 	})
 	resp := r.open("GET", "/testrouter/streaming01?files=1", "")
 	w := r.take(resp.Header.Get(operationHeader)).start()
@@ -159,7 +161,7 @@ func TestTimeoutsDoNotCutStreams(t *testing.T) {
 // An idle connection without any request is closed without an answer.
 func TestIdleConnection(t *testing.T) {
 	t.Parallel()
-	r := setup(t, func(c *Config) { c.Limits = Limits{Header: 50 * time.Millisecond} })
+	r := setup(t, func(c *Config) { c.Limits = front.Limits{Header: 50 * time.Millisecond} })
 	if text := r.exchange(r.tcp, ""); text != "" {
 		t.Errorf("got %q", text)
 	}

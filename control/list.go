@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -23,46 +22,46 @@ const (
 )
 
 // listParameters are the parameters of GET /api/v1/operations.
-var listParameters = []parameter{
-	{name: "status", kind: "string", summary: "only those with this status; several are separated by commas"},
-	{name: "state", kind: "string", summary: "the same as status"},
+var listParameters = []front.Parameter{
+	{Name: "status", Kind: "string", Summary: "only those with this status; several are separated by commas"},
+	{Name: "state", Kind: "string", Summary: "the same as status"},
 	{
-		name: "needs_attention", kind: "boolean",
-		summary: "only those that go on only when a person acts, failed_manual and waiting_approval, and those with an optional step that failed",
+		Name: "needs_attention", Kind: "boolean",
+		Summary: "only those that go on only when a person acts, failed_manual and waiting_approval, and those with an optional step that failed",
 	},
 	{
-		name: "result", kind: "string",
-		summary: "only those with this result: success, partial, failure, cancelled; several are separated by commas",
+		Name: "result", Kind: "string",
+		Summary: "only those with this result: success, partial, failure, cancelled; several are separated by commas",
 	},
-	{name: "job", kind: "string", summary: "only those of this job, as JOB or GROUP/JOB"},
-	{name: "group", kind: "string", summary: "only those of this group"},
-	{name: "endpoint", kind: "string", summary: "only those of this endpoint name, {group}-{job}"},
-	{name: "lane", kind: "string", summary: "only those of this lane"},
-	{name: "day", kind: "string", summary: "only those whose ID has this day, as 2025-11-26"},
-	{name: "key", kind: "string", summary: "only those with this key"},
-	{name: "tag", kind: "string", summary: "only those with this tag"},
-	{name: "number", kind: "integer", summary: "only those with this number at the end of the ID"},
+	{Name: "job", Kind: "string", Summary: "only those of this job, as JOB or GROUP/JOB"},
+	{Name: "group", Kind: "string", Summary: "only those of this group"},
+	{Name: "endpoint", Kind: "string", Summary: "only those of this endpoint name, {group}-{job}"},
+	{Name: "lane", Kind: "string", Summary: "only those of this lane"},
+	{Name: "day", Kind: "string", Summary: "only those whose ID has this day, as 2025-11-26"},
+	{Name: "key", Kind: "string", Summary: "only those with this key"},
+	{Name: "tag", Kind: "string", Summary: "only those with this tag"},
+	{Name: "number", Kind: "integer", Summary: "only those with this number at the end of the ID"},
 	{
-		name: "since", kind: "string",
-		summary: "created at or after this time: RFC 3339, 2025-11-26 13:07:00 in the zone of the daemon, a date, or a duration before now such as 2h or 7d",
+		Name: "since", Kind: "string",
+		Summary: "created at or after this time: RFC 3339, 2025-11-26 13:07:00 in the zone of the daemon, a date, or a duration before now such as 2h or 7d",
 	},
-	{name: "until", kind: "string", summary: "created before this time"},
-	{name: "updated_since", kind: "string", summary: "changed at or after this time"},
+	{Name: "until", Kind: "string", Summary: "created before this time"},
+	{Name: "updated_since", Kind: "string", Summary: "changed at or after this time"},
 	{
-		name: "q", kind: "string",
-		summary: "only those with this text in the ID, the first 2 KiB of the parameters, or the error; in any letter case",
+		Name: "q", Kind: "string",
+		Summary: "only those with this text in the ID, the first 2 KiB of the parameters, or the error; in any letter case",
 	},
 	{
-		name: "sort", kind: "string", values: []string{"created", "updated"},
-		summary: "by what, the newest first; created when not given",
+		Name: "sort", Kind: "string", Values: []string{"created", "updated"},
+		Summary: "by what, the newest first; created when not given",
 	},
-	{name: "limit", kind: "integer", summary: "how many, 0 to 200; 0 is the count alone; 50 when not given"},
-	{name: "offset", kind: "integer", summary: "how many to pass over, 100000 at most"},
-	{name: "next", kind: "string", summary: "where the page before ended: its member next"},
+	{Name: "limit", Kind: "integer", Summary: "how many, 0 to 200; 0 is the count alone; 50 when not given"},
+	{Name: "offset", Kind: "integer", Summary: "how many to pass over, 100000 at most"},
+	{Name: "next", Kind: "string", Summary: "where the page before ended: its member next"},
 }
 
 // operations is GET /api/v1/operations.
-func (s *Server) operations(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+func (s *Server) operations(w *front.Response, r *front.Request) error {
 	q, err := queryFrom(r, time.Now())
 	if err != nil {
 		return err
@@ -97,7 +96,7 @@ func (s *Server) operations(w *responseWriter, r *http.Request, _ httprouter.Par
 			continue
 		}
 		op, err := s.describe(entry.Row.ID)
-		if _, gone := errors.AsType[*refusal](err); gone && foreign[entry.Row.ID] {
+		if _, gone := errors.AsType[*front.Refusal](err); gone && foreign[entry.Row.ID] {
 			continue // its program has removed the marker since
 		}
 		if err != nil {
@@ -108,7 +107,7 @@ func (s *Server) operations(w *responseWriter, r *http.Request, _ httprouter.Par
 	return s.sendList(w, r, &page, shown)
 }
 
-func (s *Server) sendList(w *responseWriter, r *http.Request, page *history.Page, shown []any) error {
+func (s *Server) sendList(w *front.Response, r *front.Request, page *history.Page, shown []any) error {
 	w.Header().Set("X-Total-Count", strconv.Itoa(page.Total))
 	w.Header().Set("X-Total-Count-Exact", strconv.FormatBool(page.Exact))
 	out := map[string]any{
@@ -118,11 +117,11 @@ func (s *Server) sendList(w *responseWriter, r *http.Request, page *history.Page
 	if page.Next != nil {
 		out["next"] = page.Next.String()
 	}
-	return s.sendJSON(w, r, http.StatusOK, out)
+	return w.SendJSON(http.StatusOK, out)
 }
 
 // listByNumber answers a list by number from disk while the index is not ready; notReady is that error.
-func (s *Server) listByNumber(w *responseWriter, r *http.Request, number uint64, notReady error) error {
+func (s *Server) listByNumber(w *front.Response, r *front.Request, number uint64, notReady error) error {
 	live, err := s.live()
 	if err != nil {
 		return err
@@ -142,7 +141,7 @@ func (s *Server) listByNumber(w *responseWriter, r *http.Request, number uint64,
 	}
 	w.Header().Set("X-Total-Count", strconv.Itoa(len(shown)))
 	w.Header().Set("X-Total-Count-Exact", "true")
-	return s.sendJSON(w, r, http.StatusOK, map[string]any{
+	return w.SendJSON(http.StatusOK, map[string]any{
 		"operations": shown, "count": len(shown), "total": len(shown), "total_exact": true, "next": nil,
 	})
 }
@@ -201,8 +200,8 @@ func newEndedJSON(row *history.Row) endedJSON {
 }
 
 // queryFrom parses the query of a list request.
-func queryFrom(r *http.Request, now time.Time) (*history.Query, error) {
-	values, err := query(r, repeatableListParameters...)
+func queryFrom(r *front.Request, now time.Time) (*history.Query, error) {
+	values, err := r.Values(repeatableListParameters...)
 	if err != nil {
 		return nil, err
 	}
@@ -212,25 +211,16 @@ func queryFrom(r *http.Request, now time.Time) (*history.Query, error) {
 // repeatableListParameters are the list parameters that may be repeated.
 var repeatableListParameters = []string{"status", "state", "result"}
 
-// join replaces the repeated values of these parameters by one comma-separated value.
-func join(values url.Values, names []string) {
-	for _, name := range names {
-		if given := values[name]; len(given) > 1 {
-			values[name] = []string{strings.Join(given, ",")}
-		}
-	}
-}
-
 func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
 	var names []string
 	for _, p := range listParameters {
-		names = append(names, p.name)
+		names = append(names, p.Name)
 	}
-	join(values, repeatableListParameters)
-	if err := once(values); err != nil { // needed for a filter in a body
+	front.Join(values, repeatableListParameters)
+	if err := front.Once(values); err != nil { // needed for a filter in a body
 		return nil, err
 	}
-	if err := allowParameters(values, names...); err != nil {
+	if err := front.AllowParameters(values, names...); err != nil {
 		return nil, err
 	}
 	get := values.Get
@@ -238,10 +228,10 @@ func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
 		Job: get("job"), Group: get("group"), Lane: get("lane"), Endpoint: get("endpoint"), Key: get("key"), Tag: get("tag"),
 		Text: get("q"), Day: get("day"),
 	}
-	if q.Statuses, err = choices(values, "status", statefs.States()); err != nil {
+	if q.Statuses, err = front.Choices(values, "status", statefs.States()); err != nil {
 		return nil, err
 	}
-	states, err := choices(values, "state", statefs.States())
+	states, err := front.Choices(values, "state", statefs.States())
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +239,7 @@ func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
 	if err := narrowToAttention(values, q); err != nil {
 		return nil, err
 	}
-	if q.Results, err = choices(values, "result", []statefs.Result{
+	if q.Results, err = front.Choices(values, "result", []statefs.Result{
 		statefs.Success, statefs.Partial, statefs.Failure,
 		statefs.CancelledResult,
 	}); err != nil {
@@ -265,7 +255,7 @@ func queryOf(values url.Values, now time.Time) (q *history.Query, err error) {
 
 // narrowToAttention restricts the query to operations that wait for a person, if needs_attention is set.
 func narrowToAttention(values url.Values, q *history.Query) error {
-	only, err := boolean(values, "needs_attention")
+	only, err := front.Boolean(values, "needs_attention")
 	if err != nil || !only {
 		return err
 	}
@@ -277,19 +267,19 @@ func narrowToAttention(values url.Values, q *history.Query) error {
 		}
 	}
 	if len(q.Statuses) == 0 {
-		return refuse(http.StatusBadRequest,
+		return front.Refuse(http.StatusBadRequest,
 			"Invalid parameter 'needs_attention': no operation with one of the given statuses %v waits for a person",
-			given).with("parameter", "needs_attention")
+			given).With("parameter", "needs_attention")
 	}
 	return nil
 }
 
 // pageFrom parses sort, limit, offset and the other parameters that select a page.
 func pageFrom(values url.Values, q *history.Query) (err error) {
-	sorts, err := choices(values, "sort", []history.Sort{history.ByCreated, history.ByUpdated})
+	sorts, err := front.Choices(values, "sort", []history.Sort{history.ByCreated, history.ByUpdated})
 	if err == nil && len(sorts) > 1 {
-		err = refuse(http.StatusBadRequest, "Invalid parameter 'sort': %s must be one of %v", quoteValue(values.Get("sort")),
-			sorts).with("parameter", "sort")
+		err = front.Refuse(http.StatusBadRequest, "Invalid parameter 'sort': %s must be one of %v", front.Quote(values.Get("sort")),
+			sorts).With("parameter", "sort")
 	}
 	if err != nil {
 		return err
@@ -298,62 +288,31 @@ func pageFrom(values url.Values, q *history.Query) (err error) {
 	if len(sorts) > 0 {
 		q.Sort = sorts[0]
 	}
-	limit, err := numberFrom(values, "limit", defaultListed, 0, maxListed)
+	limit, err := front.Number(values, "limit", defaultListed, 0, maxListed)
 	if err != nil {
 		return err
 	}
-	offset, err := numberFrom(values, "offset", 0, 0, maxOffset)
+	offset, err := front.Number(values, "offset", 0, 0, maxOffset)
 	if err != nil {
 		return err
 	}
 	q.Limit, q.Offset = int(limit), int(offset)
-	if q.Number, err = numberFrom(values, "number", 0, 1, 1e15); err != nil {
+	if q.Number, err = front.Number(values, "number", 0, 1, 1e15); err != nil {
 		return err
 	}
 	if text := values.Get("next"); text != "" {
 		if q.After, err = history.ParseCursor(text); err != nil || !q.After.Of(q.Sort) {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'next': %s: %s", quoteValue(text),
-				history.ErrCursor).with("parameter", "next")
+			return front.Refuse(http.StatusBadRequest, "Invalid parameter 'next': %s: %s", front.Quote(text),
+				history.ErrCursor).With("parameter", "next")
 		}
 	}
 	if day := values.Get("day"); day != "" {
 		if _, err := time.Parse(time.DateOnly, day); err != nil {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'day': %s must be a date such as 2025-11-26",
-				quoteValue(day)).with("parameter", "day")
+			return front.Refuse(http.StatusBadRequest, "Invalid parameter 'day': %s must be a date such as 2025-11-26",
+				front.Quote(day)).With("parameter", "day")
 		}
 	}
 	return nil
-}
-
-// choices parses comma-separated words, which must all be known.
-func choices[T ~string](values url.Values, name string, known []T) (chosen []T, err error) {
-	if values.Get(name) == "" {
-		return nil, nil
-	}
-	for word := range strings.SplitSeq(values.Get(name), ",") {
-		word := T(strings.TrimSpace(word))
-		if !slices.Contains(known, word) {
-			return nil, refuse(http.StatusBadRequest, "Invalid parameter '%s': '%s' is none of %v", name,
-				printable(string(word), 32), known).
-				with("parameter", name).with("values", known)
-		}
-		chosen = append(chosen, word)
-	}
-	return chosen, nil
-}
-
-// numberFrom parses a whole number; fallback is the value of a missing parameter.
-func numberFrom(values url.Values, name string, fallback, least, most uint64) (uint64, error) {
-	text := values.Get(name)
-	if text == "" {
-		return fallback, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || n < least || n > most {
-		return 0, refuse(http.StatusBadRequest, "Invalid parameter '%s': %s must be a whole number from %d to %d", name,
-			quoteValue(text), least, most).with("parameter", name)
-	}
-	return n, nil
 }
 
 // timeFrom parses a time: RFC 3339, a date (local midnight), or a duration before now.
@@ -367,7 +326,7 @@ func timeFrom(name, text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, refuse(http.StatusBadRequest,
-		"Invalid parameter '%s': %s must be a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration before now (2h, 7d)", name, quoteValue(text)).
-		with("parameter", name)
+	return time.Time{}, front.Refuse(http.StatusBadRequest,
+		"Invalid parameter '%s': %s must be a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration before now (2h, 7d)", name, front.Quote(text)).
+		With("parameter", name)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -154,24 +155,24 @@ func (m membership) is(group string) bool {
 // wrongGroup refuses to control an operation through another group's path. It names the right path of a live operation,
 // and the group and the state of an ended one.
 func (s *Server) wrongGroup(c *controlRequest, of membership) error {
-	id, asked := c.id, printable(c.group, 64)
+	id, asked := c.id, front.Printable(c.group, 64)
 	where := "/api/v1/operations/" + id.String()
 	if _, err := s.tree.State(id); errors.Is(err, statefs.ErrNotLive) {
 		rec, err := s.tree.ReadDurableEnd(id)
 		if err != nil || rec == nil {
 			return s.alreadyEnded(id)
 		}
-		ended := refuse(http.StatusNotFound, "Operation '%s' is not of group '%s' but of '%s', and it is already %s: see %s",
+		ended := front.Refuse(http.StatusNotFound, "Operation '%s' is not of group '%s' but of '%s', and it is already %s: see %s",
 			id, asked, rec.Group, rec.Status, where)
-		return withRetryHint(ended.with("id", id).with("state", rec.Status).with("location", where), id, c.action)
+		return withRetryHint(ended.With("id", id).With("state", rec.Status).With("location", where), id, c.action)
 	} else if err != nil {
 		return err
 	}
 	if of.group != "" {
 		where = "/" + of.group + "/control"
 	}
-	return refuse(http.StatusNotFound, "Operation '%s' is not of group '%s': control it by %s", id, asked, where).
-		with("id", id).with("location", where)
+	return front.Refuse(http.StatusNotFound, "Operation '%s' is not of group '%s': control it by %s", id, asked, where).
+		With("id", id).With("location", where)
 }
 
 // groupOf returns the group of an operation. Of a foreign one, only the endpoint may be known.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/jobdir/jobdir/control/front"
 )
 
 // However long the client's input is, an error repeats little of it.
@@ -35,20 +37,8 @@ func TestErrorsRepeatLittle(t *testing.T) {
 		{"/testrouter/control", `{"id":"a","action":"` + long + `"}`},
 	} {
 		a := r.do("POST", test.path, test.body)
-		if a.status < 400 || len(a.body) > 2*maxMessage+4*maxValue || !utf8.ValidString(a.body) {
+		if a.status < 400 || len(a.body) > 2*front.MaxMessage+4*front.MaxValue || !utf8.ValidString(a.body) {
 			t.Errorf("%s with %.60s: %d, %d bytes: %.200s", test.path, test.body, a.status, len(a.body), a.body)
-		}
-	}
-}
-
-func TestCut(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"": "", "short": "short", "tenletters": "tenletters",
-		"elevenchars": "elevenc…", "füüünffff0": "füüü…", "abcdefgüx": "abcdefgüx",
-	} {
-		if got := cut(text, 10); got != want || len(got) > 10 {
-			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
 }

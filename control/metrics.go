@@ -11,8 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -64,8 +63,8 @@ func boolSample(is bool) float64 {
 }
 
 // serveMetrics is GET /metrics.
-func (s *Server) serveMetrics(w *responseWriter, r *http.Request, _ httprouter.Params) error {
-	if err := noParameters(r); err != nil {
+func (s *Server) serveMetrics(w *front.Response, r *front.Request) error {
+	if err := r.NoParameters(); err != nil {
 		return err
 	}
 	m := new(metrics)
@@ -73,7 +72,7 @@ func (s *Server) serveMetrics(w *responseWriter, r *http.Request, _ httprouter.P
 	m.family("jobdir_info", "gauge", "The version of the daemon.")
 	m.sample("jobdir_info", 1, "version", s.version)
 	m.one("jobdir_ready", "gauge", "Whether operations are accepted and carried out.",
-		boolSample(health.Ready && !s.draining.Load()))
+		boolSample(health.Ready && !r.Draining()))
 	for _, name := range slices.Sorted(maps.Keys(health.Counters)) {
 		m.one("jobdir_"+name+"_total", "counter", "Since the daemon started: "+strings.ReplaceAll(name, "_", " ")+".",
 			float64(health.Counters[name]))
@@ -93,7 +92,7 @@ func (s *Server) serveMetrics(w *responseWriter, r *http.Request, _ httprouter.P
 	return nil
 }
 
-func (s *Server) countOperations(r *http.Request, m *metrics) error {
+func (s *Server) countOperations(r *front.Request, m *metrics) error {
 	m.family("jobdir_operations", "gauge", "Operations by status: what lives, and what has ended and is kept.")
 	live := s.status.States()
 	for _, state := range statefs.States() {

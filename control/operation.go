@@ -1,14 +1,16 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
+	"time"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -48,8 +50,8 @@ const (
 )
 
 // operation is GET /api/v1/operations/{id}.
-func (s *Server) operation(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	id, values, err := idAndQuery(r, p, "wait", "for")
+func (s *Server) operation(w *front.Response, r *front.Request) error {
+	id, values, err := idAndQuery(r, "wait", "for")
 	if err != nil {
 		return err
 	}
@@ -59,10 +61,10 @@ func (s *Server) operation(w *responseWriter, r *http.Request, p httprouter.Para
 	case forRunning:
 		runs = []statefs.State{statefs.Running}
 	default:
-		return refuse(http.StatusBadRequest, "Invalid parameter 'for': %s must be %s or %s", quoteValue(values.Get("for")),
-			forEnd, forRunning).with("parameter", "for")
+		return front.Refuse(http.StatusBadRequest, "Invalid parameter 'for': %s must be %s or %s", front.Quote(values.Get("for")),
+			forEnd, forRunning).With("parameter", "for")
 	}
-	wait, applied, err := submitWait(r, values)
+	wait, applied, err := r.PreferredWait(values)
 	if err != nil {
 		return err
 	}
@@ -78,7 +80,40 @@ func (s *Server) operation(w *responseWriter, r *http.Request, p httprouter.Para
 		w.Header().Set("Preference-Applied", applied)
 	}
 	s.setRetryAfter(w, out)
-	return s.sendJSON(w, r, http.StatusOK, out)
+	return w.SendJSON(http.StatusOK, out)
+}
+
+// setRetryAfter sets Retry-After for an unfinished operation.
+func (s *Server) setRetryAfter(w *front.Response, out operationJSON) {
+	if !out.State.Live() || out.Record == nil {
+		return
+	}
+	after := front.PollInterval(s.tree.Now().Sub(out.CreatedAt))
+	w.Header().Set("Retry-After", strconv.Itoa(int(after/time.Second)))
+}
+
+// afterWait waits until the operation has ended, waits for a person, or is in one of the given states, at most for wait
+// or until the daemon stops, and returns it as it is then. The operation is accepted in any case, so errors are logged
+// and the answer is submitted, unchanged.
+func (s *Server) afterWait(r *front.Request, submitted operationJSON, wait time.Duration,
+	or ...statefs.State,
+) operationJSON {
+	f := s.hub.follow(submitted.ID, viewEnd)
+	defer f.close()
+	ctx, stop := context.WithTimeout(r.Context(), wait)
+	defer stop()
+	err := s.awaitEndOrPerson(ctx, f, or...)
+	if err == nil && f.end != nil {
+		return s.describeEnd(f.end)
+	}
+	if err == nil || ctx.Err() != nil {
+		var found operationJSON
+		if found, err = s.describe(submitted.ID); err == nil {
+			return found
+		}
+	}
+	s.log.Warn("waiting for an operation failed", "id", submitted.ID.String(), "error", err)
+	return submitted
 }
 
 // describe collects what is known of an operation.
@@ -218,20 +253,20 @@ func (s *Server) recordError(id statefs.ID, err error) error {
 		return err
 	}
 	if _, live := s.tree.State(id); live == nil {
-		return refuse(http.StatusNotFound, "Operation '%s' is kept by another program; its output is not here", id).with("id",
+		return front.Refuse(http.StatusNotFound, "Operation '%s' is kept by another program; its output is not here", id).With("id",
 			id)
 	}
 	return s.goneError(id)
 }
 
 // groupOperations is GET /{group}/operations.
-func (s *Server) groupOperations(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	group := p.ByName("group")
-	values, err := query(r)
+func (s *Server) groupOperations(w *front.Response, r *front.Request) error {
+	group := r.Param("group")
+	values, err := r.Values()
 	if err != nil {
 		return err
 	}
-	if err := allowParameters(values, "endpoint"); err != nil {
+	if err := front.AllowParameters(values, "endpoint"); err != nil {
 		return err
 	}
 	all, err := s.live()
@@ -260,5 +295,5 @@ func (s *Server) groupOperations(w *responseWriter, r *http.Request, p httproute
 			return err
 		}
 	}
-	return s.sendJSON(w, r, http.StatusOK, map[string]any{"operations": rows, "count": len(rows)})
+	return w.SendJSON(http.StatusOK, map[string]any{"operations": rows, "count": len(rows)})
 }

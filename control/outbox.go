@@ -9,33 +9,32 @@ import (
 	"strings"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // outboxParameters are the parameters of GET /api/v1/outbox.
-var outboxParameters = []parameter{
+var outboxParameters = []front.Parameter{
 	{
-		name: "status", kind: "string",
-		summary: "only those with this status: pending, failed_manual; several are separated by commas",
+		Name: "status", Kind: "string",
+		Summary: "only those with this status: pending, failed_manual; several are separated by commas",
 	},
 	{
-		name: "kind", kind: "string",
-		summary: "only those for targets of this kind: " + strings.Join(catalog.DeliveryKinds(), ", ") +
+		Name: "kind", Kind: "string",
+		Summary: "only those for targets of this kind: " + strings.Join(catalog.DeliveryKinds(), ", ") +
 			"; several are separated by commas",
 	},
 	{
-		name: "target", kind: "string",
-		summary: "only those whose target has this text in what it is called, as the member at has it",
+		Name: "target", Kind: "string",
+		Summary: "only those whose target has this text in what it is called, as the member at has it",
 	},
-	{name: "job", kind: "string", summary: "only those of this job, as JOB or GROUP/JOB"},
-	{name: "endpoint", kind: "string", summary: "only those of this endpoint name, {group}-{job}"},
-	{name: "id", kind: "string", summary: "only those of this operation"},
-	{name: "older_than", kind: "string", summary: "only those that have waited longer than this (90s, 1h, 2d)"},
-	{name: "limit", kind: "integer", summary: "how many, 0 to 200; 0 is the counts alone; 50 when not given"},
-	{name: "next", kind: "string", summary: "where the page before ended: its member next"},
+	{Name: "job", Kind: "string", Summary: "only those of this job, as JOB or GROUP/JOB"},
+	{Name: "endpoint", Kind: "string", Summary: "only those of this endpoint name, {group}-{job}"},
+	{Name: "id", Kind: "string", Summary: "only those of this operation"},
+	{Name: "older_than", Kind: "string", Summary: "only those that have waited longer than this (90s, 1h, 2d)"},
+	{Name: "limit", Kind: "integer", Summary: "how many, 0 to 200; 0 is the counts alone; 50 when not given"},
+	{Name: "next", Kind: "string", Summary: "where the page before ended: its member next"},
 }
 
 // outboxJSON is the answer of GET /api/v1/outbox.
@@ -51,8 +50,8 @@ type outboxJSON struct {
 }
 
 // outbox is GET /api/v1/outbox. The daemon filters in memory; the entries of the page are read from disk.
-func (s *Server) outbox(w *responseWriter, r *http.Request, _ httprouter.Params) error {
-	values, err := query(r, repeatableOutboxParameters...)
+func (s *Server) outbox(w *front.Response, r *front.Request) error {
+	values, err := r.Values(repeatableOutboxParameters...)
 	if err != nil {
 		return err
 	}
@@ -87,7 +86,7 @@ func (s *Server) outbox(w *responseWriter, r *http.Request, _ httprouter.Params)
 	out.Count = len(out.Entries)
 	w.Header().Set("X-Total-Count", strconv.Itoa(total))
 	w.Header().Set("X-Total-Count-Exact", "true")
-	return s.sendJSON(w, r, http.StatusOK, out)
+	return w.SendJSON(http.StatusOK, out)
 }
 
 // repeatableOutboxParameters are the outbox parameters that may be repeated.
@@ -97,24 +96,24 @@ var repeatableOutboxParameters = []string{"status", "kind"}
 func (s *Server) outboxQuery(values url.Values, now time.Time) (*statefs.OutboxQuery, error) {
 	var names []string
 	for _, p := range outboxParameters {
-		names = append(names, p.name)
+		names = append(names, p.Name)
 	}
-	join(values, repeatableOutboxParameters)
-	err := once(values) // needed for a filter in a body
+	front.Join(values, repeatableOutboxParameters)
+	err := front.Once(values) // needed for a filter in a body
 	if err == nil {
-		err = allowParameters(values, names...)
+		err = front.AllowParameters(values, names...)
 	}
 	if err != nil {
 		return nil, err
 	}
 	q := &statefs.OutboxQuery{Target: values.Get("target")}
-	if q.Statuses, err = choices(values, "status", []statefs.DeliveryStatus{
+	if q.Statuses, err = front.Choices(values, "status", []statefs.DeliveryStatus{
 		statefs.DeliveryPending,
 		statefs.DeliveryManual,
 	}); err != nil {
 		return nil, err
 	}
-	if q.Kinds, err = choices(values, "kind", catalog.DeliveryKinds()); err != nil {
+	if q.Kinds, err = front.Choices(values, "kind", catalog.DeliveryKinds()); err != nil {
 		return nil, err
 	}
 	if q.Of, err = s.outboxOf(values); err != nil {
@@ -123,12 +122,12 @@ func (s *Server) outboxQuery(values url.Values, now time.Time) (*statefs.OutboxQ
 	if text := values.Get("older_than"); text != "" {
 		age, ok := catalog.ParseDuration(text)
 		if !ok || age < 0 {
-			return nil, refuse(http.StatusBadRequest, "Invalid parameter 'older_than': %s must be a time such as 90s, 1h or 2d",
-				quoteValue(text)).with("parameter", "older_than")
+			return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter 'older_than': %s must be a time such as 90s, 1h or 2d",
+				front.Quote(text)).With("parameter", "older_than")
 		}
 		q.Before = now.Add(-age)
 	}
-	limit, err := numberFrom(values, "limit", defaultListed, 0, maxListed)
+	limit, err := front.Number(values, "limit", defaultListed, 0, maxListed)
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +138,8 @@ func (s *Server) outboxQuery(values url.Values, now time.Time) (*statefs.OutboxQ
 		name, ok := statefs.ParseEntry(entry)
 		if err != nil || !ok {
 			return nil,
-				refuse(http.StatusBadRequest, "Invalid parameter 'next': %s is not the member next of a page of this list",
-					quoteValue(text)).with("parameter", "next")
+				front.Refuse(http.StatusBadRequest, "Invalid parameter 'next': %s is not the member next of a page of this list",
+					front.Quote(text)).With("parameter", "next")
 		}
 		q.AfterAt, q.AfterName = time.Unix(0, at), name
 	}
@@ -191,44 +190,41 @@ func (s *Server) outboxOf(values url.Values) (func(statefs.ID) bool, error) {
 	}, nil
 }
 
-func (s *Server) outboxRoutes() []route {
+func (s *Server) outboxRoutes() []front.Route {
 	const body = `{"reason": "why", "by": "anna"}, all of which may be left out`
-	answers := []routeResponse{
-		{200, mediaJSON, "It is carried out; each entry with its status now"},
-		{202, mediaJSON, "The request is on disk, or it was not tried in the time of wait"},
-		{409, problemType, "There is nothing to do, or nothing that a retry could change"},
+	answers := []front.Answer{
+		answer(200, front.MediaJSON, "It is carried out; each entry with its status now"),
+		answer(202, front.MediaJSON, "The request is on disk, or it was not tried in the time of wait"),
+		answer(409, front.ProblemType, "There is nothing to do, or nothing that a retry could change"),
 	}
-	return []route{
+	return []front.Route{
 		{
-			method: "GET", path: "/api/v1/outbox", handle: s.outbox,
-			summary: "What is to be delivered and is not yet, and how the targets are", query: outboxParameters,
-			answers: []routeResponse{{
-				200, mediaJSON,
-				"The entries, the oldest first; X-Total-Count has the number of all that match; oldest_seconds is the age of the oldest pending one of all",
-			}, startupResponse},
+			Method: "GET", Path: "/api/v1/outbox", Handle: s.outbox,
+			Summary: "What is to be delivered and is not yet, and how the targets are", Query: outboxParameters,
+			Answers: []front.Answer{answer(200, front.MediaJSON, "The entries, the oldest first; X-Total-Count has the number of all that match; oldest_seconds is the age of the oldest pending one of all"), startupResponse},
 		},
 		{
-			method: "POST", path: "/api/v1/outbox", handle: s.outboxBulk,
-			summary: "Retry or drop all deliveries that match a filter, up to 1000 a call: each target is tried with one of them at once",
-			body:    `{"action", "filter", "dry_run", "next", "reason", "by"}: retry or drop; parameters of the list, none for a retry of all; only say which`,
-			answers: []routeResponse{
-				{200, mediaJSON, "How many match, and what was left as it is; next continues"},
+			Method: "POST", Path: "/api/v1/outbox", Handle: s.outboxBulk,
+			Summary: "Retry or drop all deliveries that match a filter, up to 1000 a call: each target is tried with one of them at once",
+			Body:    `{"action", "filter", "dry_run", "next", "reason", "by"}: retry or drop; parameters of the list, none for a retry of all; only say which`,
+			Answers: []front.Answer{
+				answer(200, front.MediaJSON, "How many match, and what was left as it is; next continues"),
 				startupResponse,
 			},
 		},
 		{
-			method: "POST", path: "/api/v1/outbox/:entry/retry", handle: s.requestDeliveryAction(statefs.RetryDelivery),
-			body: body, answers: answers,
-			query: []parameter{{
-				name: "wait", kind: "string",
-				summary: "answer when it was tried, with the error if it failed, at most after this time (5s, 1m)",
+			Method: "POST", Path: "/api/v1/outbox/:entry/retry", Handle: s.requestDeliveryAction(statefs.RetryDelivery),
+			Body: body, Answers: answers,
+			Query: []front.Parameter{{
+				Name: "wait", Kind: "string",
+				Summary: "answer when it was tried, with the error if it failed, at most after this time (5s, 1m)",
 			}},
-			summary: "Try a delivery now, also one that waits for a person or whose target is down: an entry, as ID.1-webhook, or all of an operation",
+			Summary: "Try a delivery now, also one that waits for a person or whose target is down: an entry, as ID.1-webhook, or all of an operation",
 		},
 		{
-			method: "POST", path: "/api/v1/outbox/:entry/drop", handle: s.requestDeliveryAction(statefs.DropDelivery),
-			body: body, answers: answers,
-			summary: "Give a delivery up: an entry, as ID.1-webhook, or all of an operation",
+			Method: "POST", Path: "/api/v1/outbox/:entry/drop", Handle: s.requestDeliveryAction(statefs.DropDelivery),
+			Body: body, Answers: answers,
+			Summary: "Give a delivery up: an entry, as ID.1-webhook, or all of an operation",
 		},
 	}
 }

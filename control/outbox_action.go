@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -35,13 +34,13 @@ type deliveryState struct {
 }
 
 // requestDeliveryAction is POST /api/v1/outbox/{entry}/{retry,drop}: of one entry, or of all of an operation.
-func (s *Server) requestDeliveryAction(ask statefs.DeliveryAction) handler {
-	return func(w *responseWriter, r *http.Request, p httprouter.Params) error {
+func (s *Server) requestDeliveryAction(ask statefs.DeliveryAction) front.Handler {
+	return func(w *front.Response, r *front.Request) error {
 		wait, args, err := s.parseDeliveryRequest(w, r, ask)
 		if err != nil {
 			return err
 		}
-		id, names, err := s.entriesOf(p.ByName("entry"), ask)
+		id, names, err := s.entriesOf(r.Param("entry"), ask)
 		if err != nil {
 			return err
 		}
@@ -72,31 +71,31 @@ func (s *Server) requestDeliveryAction(ask statefs.DeliveryAction) handler {
 		if out.Pending {
 			status = http.StatusAccepted
 		}
-		return s.sendJSON(w, r, status, out)
+		return w.SendJSON(status, out)
 	}
 }
 
 // parseDeliveryRequest parses the query and the body of a request about deliveries.
-func (s *Server) parseDeliveryRequest(w *responseWriter, r *http.Request,
+func (s *Server) parseDeliveryRequest(w *front.Response, r *front.Request,
 	ask statefs.DeliveryAction,
 ) (wait time.Duration, args statefs.Args, err error) {
-	values, err := query(r)
+	values, err := r.Values()
 	if err != nil {
 		return 0, args, err
 	}
 	if ask == statefs.RetryDelivery {
-		err = allowParameters(values, "wait")
+		err = front.AllowParameters(values, "wait")
 	} else {
-		err = allowParameters(values)
+		err = front.AllowParameters(values)
 	}
 	if err == nil {
-		wait, err = waitFrom(values.Get("wait"))
+		wait, err = front.WaitTime(values.Get("wait"))
 	}
 	if err == nil {
 		args, err = s.argsFrom(w, r, values)
 	}
 	if err == nil && (args.Step != "" || args.Run != 0 || args.Values != nil) {
-		err = refuse(http.StatusBadRequest,
+		err = front.Refuse(http.StatusBadRequest,
 			`The body may have the members reason and by, as {"reason": "the bucket is back", "by": "anna"}`)
 	}
 	return wait, args, err
@@ -195,8 +194,8 @@ func (s *Server) entriesOf(text string, ask statefs.DeliveryAction) (id statefs.
 		return id, nil, err
 	}
 	if !rec.Status.Terminal() {
-		return id, nil, refuse(http.StatusConflict,
-			"Operation '%s' has not ended: nothing of it is delivered yet", id).with("id", id)
+		return id, nil, front.Refuse(http.StatusConflict,
+			"Operation '%s' has not ended: nothing of it is delivered yet", id).With("id", id)
 	}
 	var why error
 	for i := range rec.Deliveries {
@@ -207,7 +206,7 @@ func (s *Server) entriesOf(text string, ask statefs.DeliveryAction) (id statefs.
 		}
 		if why = s.checkDeliveryAction(it, of, ask); why == nil {
 			names = append(names, of)
-		} else if _, refused := errors.AsType[*refusal](why); !refused {
+		} else if _, refused := errors.AsType[*front.Refusal](why); !refused {
 			return id, nil, why
 		}
 	}
@@ -215,19 +214,19 @@ func (s *Server) entriesOf(text string, ask statefs.DeliveryAction) (id statefs.
 	case len(names) > 0:
 		return id, names, nil
 	case single && why == nil:
-		return id, nil, refuse(http.StatusNotFound, "Operation '%s' has no delivery '%s'", id,
-			printable(text, 200)).with("id", id)
+		return id, nil, front.Refuse(http.StatusNotFound, "Operation '%s' has no delivery '%s'", id,
+			front.Printable(text, 200)).With("id", id)
 	case single || len(rec.Deliveries) == 1:
 		return id, nil, why
 	}
-	return id, nil, refuse(http.StatusConflict, "Operation '%s' has nothing that waits to be delivered", id).with("id", id)
+	return id, nil, front.Refuse(http.StatusConflict, "Operation '%s' has nothing that waits to be delivered", id).With("id", id)
 }
 
 // checkDeliveryAction refuses an action that does not apply to a delivery.
 func (s *Server) checkDeliveryAction(it *statefs.Delivery, name statefs.EntryName, ask statefs.DeliveryAction) error {
 	if it.State != statefs.DeliveryPending && it.State != statefs.DeliveryManual {
-		return refuse(http.StatusConflict, "Delivery %d (%s) of operation '%s' is %s: nothing to do", it.Place, it.Kind,
-			name.ID, it.State).with("id", name.ID).with("status", it.State)
+		return front.Refuse(http.StatusConflict, "Delivery %d (%s) of operation '%s' is %s: nothing to do", it.Place, it.Kind,
+			name.ID, it.State).With("id", name.ID).With("status", it.State)
 	}
 	if ask == statefs.DropDelivery {
 		return nil
@@ -236,8 +235,8 @@ func (s *Server) checkDeliveryAction(it *statefs.Delivery, name statefs.EntryNam
 	if err != nil || has {
 		return err
 	}
-	return refuse(http.StatusConflict,
+	return front.Refuse(http.StatusConflict,
 		"Delivery %d (%s) of operation '%s' cannot be tried again: %s; drop it, or submit another operation", it.Place,
-		it.Kind, name.ID, printable(it.Error, 500)).
-		with("id", name.ID).with("status", it.State)
+		it.Kind, name.ID, front.Printable(it.Error, 500)).
+		With("id", name.ID).With("status", it.State)
 }

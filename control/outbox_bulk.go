@@ -10,16 +10,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // outboxFilters are the list parameters of the outbox that filter.
 var outboxFilters = func() (names []string) {
 	for _, p := range outboxParameters {
-		if p.name != "limit" && p.name != "next" {
-			names = append(names, p.name)
+		if p.Name != "limit" && p.Name != "next" {
+			names = append(names, p.Name)
 		}
 	}
 	return names
@@ -56,7 +55,7 @@ type outboxBulkFault struct {
 }
 
 // outboxBulk is POST /api/v1/outbox.
-func (s *Server) outboxBulk(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+func (s *Server) outboxBulk(w *front.Response, r *front.Request) error {
 	in, q, args, err := s.outboxBulkFrom(w, r)
 	if err == nil {
 		err = s.refuseAtStartup()
@@ -74,7 +73,7 @@ func (s *Server) outboxBulk(w *responseWriter, r *http.Request, _ httprouter.Par
 		for _, name := range names[:min(len(names), bulkSample)] {
 			out.Entries = append(out.Entries, name.String())
 		}
-		return s.sendJSON(w, r, http.StatusOK, out)
+		return w.SendJSON(http.StatusOK, out)
 	}
 	failed, err := s.status.RequestDeliveries(r.Context(), names, in.Action, args)
 	if err == nil {
@@ -94,7 +93,7 @@ func (s *Server) outboxBulk(w *responseWriter, r *http.Request, _ httprouter.Par
 		next := outboxCursor(&lines[n-1])
 		out.Next = &next
 	}
-	return s.sendJSON(w, r, http.StatusOK, out)
+	return w.SendJSON(http.StatusOK, out)
 }
 
 // outboxCursor returns the position after an entry of the list.
@@ -103,11 +102,11 @@ func outboxCursor(l *statefs.OutboxLine) string {
 }
 
 // outboxBulkFrom parses the request and its filter.
-func (s *Server) outboxBulkFrom(w *responseWriter, r *http.Request) (*outboxBulkRequest, *statefs.OutboxQuery,
+func (s *Server) outboxBulkFrom(w *front.Response, r *front.Request) (*outboxBulkRequest, *statefs.OutboxQuery,
 	statefs.Args, error,
 ) {
 	var args statefs.Args
-	body, err := s.readBody(w, r)
+	body, err := r.ReadBody()
 	if err != nil {
 		return nil, nil, args, err
 	}
@@ -115,27 +114,27 @@ func (s *Server) outboxBulkFrom(w *responseWriter, r *http.Request) (*outboxBulk
 	decoder := json.NewDecoder(strings.NewReader(string(body)))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(in); err != nil || decoder.More() {
-		return nil, nil, args, refuse(http.StatusBadRequest,
+		return nil, nil, args, front.Refuse(http.StatusBadRequest,
 			`The body must be a JSON object as {"action": "retry", "filter": {"status": "failed_manual", "target": "videos"}, "dry_run": true, "reason": "the bucket is back"}`)
 	}
 	if !slices.Contains(statefs.DeliveryActions(), in.Action) {
-		return nil, nil, args, refuse(http.StatusBadRequest, "Invalid action '%s': must be retry or drop",
-			printable(string(in.Action), 32)).with("parameter", "action")
+		return nil, nil, args, front.Refuse(http.StatusBadRequest, "Invalid action '%s': must be retry or drop",
+			front.Printable(string(in.Action), 32)).With("parameter", "action")
 	}
 	values := url.Values{}
 	for name, given := range in.Filter {
 		if !slices.Contains(outboxFilters, name) {
-			return nil, nil, args, unknownParameter(name, outboxFilters)
+			return nil, nil, args, front.UnknownParameter(name, outboxFilters)
 		}
 		if slices.Contains(given, "") || len(given) == 0 {
-			return nil, nil, args, refuse(http.StatusBadRequest, "Invalid parameter '%s': it is empty",
-				name).with("parameter", name)
+			return nil, nil, args, front.Refuse(http.StatusBadRequest, "Invalid parameter '%s': it is empty",
+				name).With("parameter", name)
 		}
 		values[name] = given
 	}
 	if len(values) == 0 && in.Action == statefs.DropDelivery {
-		return nil, nil, args, refuse(http.StatusBadRequest, "The filter is empty: name what to drop by one of %s",
-			strings.Join(outboxFilters, ", ")).with("parameter", "filter")
+		return nil, nil, args, front.Refuse(http.StatusBadRequest, "The filter is empty: name what to drop by one of %s",
+			strings.Join(outboxFilters, ", ")).With("parameter", "filter")
 	}
 	if in.Next != "" {
 		values.Set("next", in.Next)
@@ -145,7 +144,7 @@ func (s *Server) outboxBulkFrom(w *responseWriter, r *http.Request) (*outboxBulk
 		return nil, nil, args, err
 	}
 	q.Limit = bulkPage
-	if _, err := s.guard.creator(r); err != nil {
+	if _, err := r.Creator(); err != nil {
 		return nil, nil, args, err
 	}
 	if args.Reason, args.By = in.Reason, s.requester(r); args.By == "" {

@@ -13,9 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/control/front"
 )
 
 //go:embed page.html
@@ -64,10 +63,10 @@ type paramRow struct {
 	Required                             bool
 }
 
-func (s *Server) sendPage(w *responseWriter, r *http.Request, p page) error {
+func (s *Server) sendPage(w *front.Response, r *front.Request, p page) error {
 	p.Style = template.CSS(pageCSS) //nolint:gosec // our own style sheet
 	p.Host = r.Host
-	if overUnix(r) || p.Host == "" {
+	if r.OverUnix() || p.Host == "" {
 		p.Host = "127.0.0.1:8484"
 	}
 	var out bytes.Buffer
@@ -79,7 +78,7 @@ func (s *Server) sendPage(w *responseWriter, r *http.Request, p page) error {
 		forms = "form-action 'self'"
 	}
 	h := w.Header()
-	h.Set("Content-Type", mediaHTML+"; charset=utf-8")
+	h.Set("Content-Type", front.MediaHTML+"; charset=utf-8")
 	h.Set("Content-Security-Policy", s.pages.policy+forms)
 	h.Set("Content-Length", strconv.Itoa(out.Len()))
 	if r.Method == http.MethodHead {
@@ -90,7 +89,7 @@ func (s *Server) sendPage(w *responseWriter, r *http.Request, p page) error {
 }
 
 // index is GET /.
-func (s *Server) index(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+func (s *Server) index(w *front.Response, r *front.Request) error {
 	return s.sendPage(w, r, page{
 		Kind: "index", Title: "jobdir",
 		Summary: "Long-running operations whose state is a directory.", Jobs: s.catalog.All(),
@@ -98,7 +97,7 @@ func (s *Server) index(w *responseWriter, r *http.Request, _ httprouter.Params) 
 }
 
 // controlPage is GET /{group}/control without parameters.
-func (s *Server) controlPage(w *responseWriter, r *http.Request, group string) error {
+func (s *Server) controlPage(w *front.Response, r *front.Request, group string) error {
 	if err := s.knownGroup(group); err != nil {
 		return err
 	}
@@ -109,7 +108,7 @@ func (s *Server) controlPage(w *responseWriter, r *http.Request, group string) e
 }
 
 // jobPage is GET /{group}/{job} without parameters.
-func (s *Server) jobPage(w *responseWriter, r *http.Request, def *catalog.Definition) error {
+func (s *Server) jobPage(w *front.Response, r *front.Request, def *catalog.Definition) error {
 	p := page{Kind: "job", Title: def.Address(), Summary: def.Summary, Group: def.Group, Job: def, Address: def.Address()}
 	for i := range def.Params {
 		p.Rows = append(p.Rows, newParamRow(&def.Params[i]))
@@ -146,7 +145,7 @@ func newParamRow(p *catalog.Param) paramRow {
 
 // example returns parameters to copy and change: the required ones, and the first default.
 func example(def *catalog.Definition) (query, body string) {
-	pairs, members := []string{"format=stream"}, object{}
+	pairs, members := []string{"format=stream"}, map[string]any{}
 	shown := false
 	for i := range def.Params {
 		p := &def.Params[i]

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -160,13 +159,5 @@ func TestPollsSayWhenToAskAgain(t *testing.T) {
 	w.finish()
 	if a := r.get(w.path("")); a.header.Get("Retry-After") != "" {
 		t.Errorf("of one that has ended: Retry-After %q", a.header.Get("Retry-After"))
-	}
-	for age, want := range map[time.Duration]time.Duration{
-		-time.Hour: time.Second, 0: time.Second, 15 * time.Second: time.Second, 25 * time.Second: 2 * time.Second,
-		time.Hour: 30 * time.Second,
-	} {
-		if got := pollInterval(age); got != want {
-			t.Errorf("after %s: %s, want %s", age, got, want)
-		}
 	}
 }

@@ -36,13 +36,13 @@ func TestErrorsHaveOneStatus(t *testing.T) {
 		{errors.New("anything else"), 500, true},
 	} {
 		got := refusalOf(fmt.Errorf("submit a/b: %w", c.err))
-		if got.status != c.status || (got.cause != nil) != c.logged {
-			t.Errorf("%v: %d, logged %v", c.err, got.status, got.cause != nil)
+		if got.Status != c.status || (got.Cause != nil) != c.logged {
+			t.Errorf("%v: %d, logged %v", c.err, got.Status, got.Cause != nil)
 		}
-		if got.cause != nil && strings.Contains(got.text, "x") && strings.Contains(got.text, "open x") {
-			t.Errorf("%v: the answer %q tells what is inside", c.err, got.text)
+		if got.Cause != nil && strings.Contains(got.Text, "x") && strings.Contains(got.Text, "open x") {
+			t.Errorf("%v: the answer %q tells what is inside", c.err, got.Text)
 		}
-		if got.status == 503 && got.header.Get("Retry-After") == "" {
+		if got.Status == 503 && got.Header.Get("Retry-After") == "" {
 			t.Errorf("%v: no Retry-After", c.err)
 		}
 	}

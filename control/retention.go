@@ -6,30 +6,29 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // finished is GET /api/v1/finished, the completion feed.
-func (s *Server) finished(w *responseWriter, r *http.Request, _ httprouter.Params) error {
-	values, err := query(r)
+func (s *Server) finished(w *front.Response, r *front.Request) error {
+	values, err := r.Values()
 	if err != nil {
 		return err
 	}
-	if err := allowParameters(values, "after", "wait", "limit"); err != nil {
+	if err := front.AllowParameters(values, "after", "wait", "limit"); err != nil {
 		return err
 	}
-	after, err := numberFrom(values, "after", 0, 0, 1<<53)
+	after, err := front.Number(values, "after", 0, 0, 1<<53)
 	if err != nil {
 		return err
 	}
-	limit, err := numberFrom(values, "limit", maxListed, 1, maxFinished)
+	limit, err := front.Number(values, "limit", maxListed, 1, maxFinished)
 	if err != nil {
 		return err
 	}
-	wait, err := waitFrom(values.Get("wait"))
+	wait, err := front.WaitTime(values.Get("wait"))
 	if err != nil {
 		return err
 	}
@@ -37,8 +36,8 @@ func (s *Server) finished(w *responseWriter, r *http.Request, _ httprouter.Param
 	defer stop()
 	rows, last, err := s.history.Finished(ctx, after, int(limit))
 	if beyond, ok := errors.AsType[*history.BeyondError](err); ok {
-		return refuse(http.StatusBadRequest, "Invalid parameter 'after': %s", beyond).with("parameter",
-			"after").with("last", beyond.Last)
+		return front.Refuse(http.StatusBadRequest, "Invalid parameter 'after': %s", beyond).With("parameter",
+			"after").With("last", beyond.Last)
 	}
 	if err != nil {
 		return err
@@ -47,15 +46,15 @@ func (s *Server) finished(w *responseWriter, r *http.Request, _ httprouter.Param
 	for i := range rows {
 		ends = append(ends, newEndedJSON(&rows[i]))
 	}
-	return s.sendJSON(w, r, http.StatusOK, map[string]any{"finished": ends, "count": len(ends), "last": last})
+	return w.SendJSON(http.StatusOK, map[string]any{"finished": ends, "count": len(ends), "last": last})
 }
 
 // maxFinished is the maximum number of ends in one answer of the feed.
 const maxFinished = 1000
 
 // remove is DELETE /api/v1/operations/{id}.
-func (s *Server) remove(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	id, _, err := idAndQuery(r, p) // refuses parameters: a client may expect dry_run to work
+func (s *Server) remove(w *front.Response, r *front.Request) error {
+	id, _, err := idAndQuery(r) // refuses parameters: a client may expect dry_run to work
 	if err != nil {
 		return err
 	}
@@ -70,19 +69,19 @@ func (s *Server) remove(w *responseWriter, r *http.Request, p httprouter.Params)
 }
 
 // pin is POST /api/v1/operations/{id}/pin. It answers after the record is written, with or without the parameter wait.
-func (s *Server) pin(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	id, values, err := idAndQuery(r, p, "pinned", "wait")
+func (s *Server) pin(w *front.Response, r *front.Request) error {
+	id, values, err := idAndQuery(r, "pinned", "wait")
 	if err != nil {
 		return err
 	}
-	if _, err := waitFrom(values.Get("wait")); err != nil {
+	if _, err := front.WaitTime(values.Get("wait")); err != nil {
 		return err
 	}
 	pinned := true
 	if text := values.Get("pinned"); text != "" {
 		if pinned, err = strconv.ParseBool(text); err != nil {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'pinned': %s must be true or false",
-				quoteValue(text)).with("parameter", "pinned")
+			return front.Refuse(http.StatusBadRequest, "Invalid parameter 'pinned': %s must be true or false",
+				front.Quote(text)).With("parameter", "pinned")
 		}
 	}
 	if err := s.refuseForeign(id); err != nil {
@@ -91,7 +90,7 @@ func (s *Server) pin(w *responseWriter, r *http.Request, p httprouter.Params) er
 	if err := s.status.Pin(r.Context(), id, pinned); err != nil {
 		return s.retentionError(id, err)
 	}
-	return s.sendJSON(w, r, http.StatusOK, map[string]any{"success": true, "id": id, "pinned": pinned})
+	return w.SendJSON(http.StatusOK, map[string]any{"success": true, "id": id, "pinned": pinned})
 }
 
 // refuseForeign refuses a request that only applies to operations of this storage.
@@ -101,7 +100,7 @@ func (s *Server) refuseForeign(id statefs.ID) error {
 	}
 	foreign, err := s.isForeign(id)
 	if foreign {
-		return refuse(http.StatusConflict, "Operation '%s' is kept by another program", id).with("id", id)
+		return front.Refuse(http.StatusConflict, "Operation '%s' is kept by another program", id).With("id", id)
 	}
 	return err
 }
@@ -109,7 +108,7 @@ func (s *Server) refuseForeign(id statefs.ID) error {
 // retentionError maps the errors of deleting and pinning to answers.
 func (s *Server) retentionError(id statefs.ID, err error) error {
 	if held, ok := errors.AsType[*history.HeldError](err); ok {
-		return refuse(http.StatusConflict, "%s", held).with("id", id).with("reason", held.Reason)
+		return front.Refuse(http.StatusConflict, "%s", held).With("id", id).With("reason", held.Reason)
 	}
 	if errors.Is(err, history.ErrUnknown) {
 		return s.goneError(id)
@@ -122,8 +121,8 @@ func (s *Server) goneError(id statefs.ID) error {
 	if err := s.gone(id); err != nil {
 		return err
 	}
-	return refuse(http.StatusNotFound, "Operation '%s' not found: the storage has no operation with this ID",
-		id).with("id", id)
+	return front.Refuse(http.StatusNotFound, "Operation '%s' not found: the storage has no operation with this ID",
+		id).With("id", id)
 }
 
 // gone refuses a request for an operation that was pruned or deleted; it returns nil for an unknown operation.
@@ -136,25 +135,25 @@ func (s *Server) gone(id statefs.ID) error {
 		return err
 	}
 	if gone {
-		return refuse(http.StatusGone, "Operation '%s' is gone: it was pruned or deleted", id).with("id", id)
+		return front.Refuse(http.StatusGone, "Operation '%s' is gone: it was pruned or deleted", id).With("id", id)
 	}
 	return nil
 }
 
 // prune is POST /api/v1/prune.
-func (s *Server) prune(w *responseWriter, r *http.Request, _ httprouter.Params) error {
-	values, err := query(r)
+func (s *Server) prune(w *front.Response, r *front.Request) error {
+	values, err := r.Values()
 	if err != nil {
 		return err
 	}
-	if err := allowParameters(values, "dry_run"); err != nil {
+	if err := front.AllowParameters(values, "dry_run"); err != nil {
 		return err
 	}
 	dryRun := false
 	if text := values.Get("dry_run"); text != "" {
 		if dryRun, err = strconv.ParseBool(text); err != nil {
-			return refuse(http.StatusBadRequest, "Invalid parameter 'dry_run': %s must be true or false",
-				quoteValue(text)).with("parameter", "dry_run")
+			return front.Refuse(http.StatusBadRequest, "Invalid parameter 'dry_run': %s must be true or false",
+				front.Quote(text)).With("parameter", "dry_run")
 		}
 	}
 	victims, err := s.status.Prune(r.Context(), dryRun)
@@ -166,7 +165,7 @@ func (s *Server) prune(w *responseWriter, r *http.Request, _ httprouter.Params) 
 		size += v.Bytes
 	}
 	shown := append([]history.Victim{}, victims[:min(len(victims), maxFinished)]...)
-	return s.sendJSON(w, r, http.StatusOK, map[string]any{
+	return w.SendJSON(http.StatusOK, map[string]any{
 		"operations": shown, "count": len(victims),
 		"bytes": size, "dry_run": dryRun,
 	})

@@ -5,9 +5,8 @@ import (
 	"io/fs"
 	"net/http"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -15,8 +14,8 @@ import (
 // retry is POST /api/v1/operations/{id}/retry. A live operation that waits for a person or for its next attempt starts
 // again. For an ended operation a new one is made, which inherits the successful items; it is durable when the answer
 // is sent, so there is nothing to wait for.
-func (s *Server) retry(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	id, err := statefs.ParseID(p.ByName("id"))
+func (s *Server) retry(w *front.Response, r *front.Request) error {
+	id, err := statefs.ParseID(r.Param("id"))
 	if err != nil {
 		return err
 	}
@@ -24,21 +23,21 @@ func (s *Server) retry(w *responseWriter, r *http.Request, p httprouter.Params) 
 		if other, err := s.liveDuplicate(id, state); err != nil || other.Record != nil {
 			return s.sendDuplicate(w, r, other, err)
 		}
-		return s.retryLive(w, r, p, id)
+		return s.retryLive(w, r, id)
 	} else if !errors.Is(err, statefs.ErrNotLive) {
 		return err
 	}
-	values, err := query(r)
+	values, err := r.Values()
 	if err != nil {
 		return err
 	}
-	if err := allowParameters(values, "failed_items", "wait", "step", "strict"); err != nil {
+	if err := front.AllowParameters(values, "failed_items", "wait", "step", "strict"); err != nil {
 		return err
 	}
-	if _, err := waitFrom(values.Get("wait")); err != nil {
+	if _, err := front.WaitTime(values.Get("wait")); err != nil {
 		return err
 	}
-	failedItems, err := boolean(values, "failed_items")
+	failedItems, err := front.Boolean(values, "failed_items")
 	if err != nil {
 		return err
 	}
@@ -54,12 +53,12 @@ func (s *Server) retry(w *responseWriter, r *http.Request, p httprouter.Params) 
 }
 
 // retryLive requests a retry of a live operation; for an operation with steps the request names the step and the run.
-func (s *Server) retryLive(w *responseWriter, r *http.Request, p httprouter.Params, id statefs.ID) error {
+func (s *Server) retryLive(w *front.Response, r *front.Request, id statefs.ID) error {
 	rec, err := s.tree.ReadRecord(id)
 	if r.ContentLength != 0 || r.URL.Query().Has("step") || err == nil && len(rec.Steps) > 0 {
-		return s.stepAction(w, r, p)
+		return s.stepAction(w, r)
 	}
-	return s.requestAction(w, r, p)
+	return s.requestAction(w, r)
 }
 
 // liveDuplicate returns the live operation that does the same work as an operation in failed_manual. The daemon does
@@ -84,18 +83,18 @@ func (s *Server) liveDuplicate(id statefs.ID, state statefs.State) (none submit.
 }
 
 // sendDuplicate answers a retry with the live operation that does the same work, as a submit would.
-func (s *Server) sendDuplicate(w *responseWriter, r *http.Request, other submit.Outcome, err error) error {
+func (s *Server) sendDuplicate(w *front.Response, r *front.Request, other submit.Outcome, err error) error {
 	if err != nil {
 		return err
 	}
-	values, err := query(r)
+	values, err := r.Values()
 	if err != nil {
 		return err
 	}
-	if err := allowParameters(values, "wait", "step"); err != nil {
+	if err := front.AllowParameters(values, "wait", "step"); err != nil {
 		return err
 	}
-	if _, err := waitFrom(values.Get("wait")); err != nil {
+	if _, err := front.WaitTime(values.Get("wait")); err != nil {
 		return err
 	}
 	return s.sendStarted(w, r, other, 0)
@@ -103,7 +102,7 @@ func (s *Server) sendDuplicate(w *responseWriter, r *http.Request, other submit.
 
 // resubmit submits a new operation that repeats the unfinished and failed work of an ended one. If step is not empty,
 // it also repeats the work from that step on.
-func (s *Server) resubmit(r *http.Request, id statefs.ID, failedItems bool,
+func (s *Server) resubmit(r *front.Request, id statefs.ID, failedItems bool,
 	step string,
 ) (none submit.Outcome, err error) {
 	old, err := statefs.ReadSubmitted(s.tree, id)
@@ -116,19 +115,19 @@ func (s *Server) resubmit(r *http.Request, id statefs.ID, failedItems bool,
 	if !old.Status.Terminal() {
 		return none, notLive(id) // the marker is gone, and the terminal record not yet written
 	}
-	nothing := refuse(http.StatusConflict, "Operation '%s' has succeeded: there is nothing to retry", id).with("id",
+	nothing := front.Refuse(http.StatusConflict, "Operation '%s' has succeeded: there is nothing to retry", id).With("id",
 		id)
 	if old.Result == statefs.Success && (len(old.Steps) == 0 || !anyUndone(old.Steps) && step == "") {
 		return none, nothing
 	}
 	if failedItems && old.FailedN == 0 {
-		return none, refuse(http.StatusConflict, "Operation '%s' has no failed items", id).with("id", id)
+		return none, front.Refuse(http.StatusConflict, "Operation '%s' has no failed items", id).With("id", id)
 	}
 	// The current definition of the job applies: a fix of it may be the reason for the retry.
 	def := s.catalog.Get(old.Group, old.Job)
 	if def == nil {
-		return none, refuse(http.StatusConflict, "Operation '%s' cannot be retried: there is no job %s/%s any more", id,
-			old.Group, old.Job).with("id", id)
+		return none, front.Refuse(http.StatusConflict, "Operation '%s' cannot be retried: there is no job %s/%s any more", id,
+			old.Group, old.Job).With("id", id)
 	}
 	list, err := inheritSteps(def, old, step)
 	if err == nil && step == "" && old.FailedN > 0 {
@@ -146,8 +145,8 @@ func (s *Server) resubmit(r *http.Request, id statefs.ID, failedItems bool,
 	}
 	params, err := def.BindJSON(given)
 	if err != nil {
-		return none, refuse(http.StatusConflict, "Operation '%s' cannot be retried with the current definition of its job: %s",
-			id, err).with("id", id)
+		return none, front.Refuse(http.StatusConflict, "Operation '%s' cannot be retried with the current definition of its job: %s",
+			id, err).With("id", id)
 	}
 	started, err := s.start(r, submit.Request{
 		Definition: def, Params: params, Options: submit.Options{Tags: old.Tags, Priority: &old.Priority}, RetryOf: &id,

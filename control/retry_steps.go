@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -18,15 +19,15 @@ func inheritSteps(def *catalog.Definition, old *statefs.Record, from string) ([]
 	list, graph := def.NewSteps(), def.Graph()
 	if len(list) == 0 {
 		if from != "" {
-			return nil, refuse(http.StatusBadRequest, "Invalid parameter 'step': job %s has no steps",
-				def.Address()).with("parameter", "step")
+			return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter 'step': job %s has no steps",
+				def.Address()).With("parameter", "step")
 		}
 		return nil, nil
 	}
 	if from != "" && graph.Find(from) == nil {
-		return nil, refuse(http.StatusBadRequest, "Invalid parameter 'step': there is no step '%s'; the steps of %s are %s",
-			printable(from, 64), def.Address(), stepNames(list)).
-			with("parameter", "step")
+		return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter 'step': there is no step '%s'; the steps of %s are %s",
+			front.Printable(from, 64), def.Address(), stepNames(list)).
+			With("parameter", "step")
 	}
 	settled := steps.CarryOver(old.Steps)
 	for i := range list {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/schedule"
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/tally"
@@ -473,7 +474,7 @@ func (r *rig) open(method, path, body string, headers ...string) *http.Response 
 // problem checks that an answer is a problem with the given status and message.
 func (r *rig) problem(a reply, status int, message string) map[string]any {
 	r.t.Helper()
-	if a.status != status || a.header.Get("Content-Type") != problemType {
+	if a.status != status || a.header.Get("Content-Type") != front.ProblemType {
 		r.t.Fatalf("got %d %s %s, want the problem %d", a.status, a.header.Get("Content-Type"), a.body, status)
 	}
 	p := a.json(r.t)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -180,17 +181,17 @@ func TestEveryRouteAnswers(t *testing.T) {
 		},
 	}
 	for _, row := range r.server.table() {
-		name := row.method + " " + row.path
+		name := row.Method + " " + row.Path
 		c, ok := cases[name]
 		if !ok {
 			t.Errorf("%s has no case", name)
 			continue
 		}
 		body := ""
-		if row.lists {
+		if row.List > 0 {
 			body = `{"job":"media/tagged"}`
 		}
-		resp := r.open(row.method, c.path, body)
+		resp := r.open(row.Method, c.path, body)
 		if name == "GET /:group/:job" {
 			streamOf(resp.Header)
 		}
@@ -243,10 +244,10 @@ func TestOpenAPIDescribesTheTable(t *testing.T) {
 		t.Errorf("version %q", doc.Info.Version)
 	}
 	for _, row := range r.server.table() {
-		path, names := templated(row.path)
-		op, ok := doc.Paths[path][strings.ToLower(row.method)]
-		if !ok || op.Summary != row.summary || len(op.Parameters) != len(names)+len(row.query) || len(op.Responses) < 2 {
-			t.Errorf("%s %s is described as %+v", row.method, row.path, op)
+		path, names := front.Templated(row.Path)
+		op, ok := doc.Paths[path][strings.ToLower(row.Method)]
+		if !ok || op.Summary != row.Summary || len(op.Parameters) != len(names)+len(row.Query) || len(op.Responses) < 2 {
+			t.Errorf("%s %s is described as %+v", row.Method, row.Path, op)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/jobdir/jobdir/control/front"
 )
 
 // The same idempotency key with another token is another key: no client gets, or learns of, operations of another
@@ -11,7 +13,7 @@ import (
 func TestIdempotencyKeysAreOfTheirToken(t *testing.T) {
 	t.Parallel()
 	r := setup(t, func(c *Config) {
-		c.Tokens = []Token{
+		c.Tokens = []front.Token{
 			{Name: "alice", Secret: "alices-secret-123"},
 			{Name: "bob", Secret: "bobs-secret-12345"},
 			{Name: "alice", Secret: "alices-new-secret"},

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/schedule"
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
@@ -114,14 +112,11 @@ type Config struct {
 	Events *events.Log
 	// Intake turns submits into operations; nil: New makes one, which no daemon informs about live operations.
 	Intake *submit.Intake
-	// Tokens, if there are any, are required on every connection except those of a unix socket.
-	Tokens []Token
-	// Hosts are further names of this daemon, as name or name:port. Loopback names and the listen addresses are always
-	// accepted.
-	Hosts []string
-	// Insecure allows listening on non-loopback addresses without a token.
+	// Tokens, Hosts, Insecure and Limits are those of front.Config.
+	Tokens   []front.Token
+	Hosts    []string
 	Insecure bool
-	Limits   Limits
+	Limits   front.Limits
 	// Version is shown by /readyz and /openapi.json.
 	Version string
 	// Logger receives the faults inside the server; nil: none.
@@ -132,21 +127,17 @@ type Config struct {
 
 // Server serves a storage directory over HTTP. It reads files, submits and writes requests; it never moves a marker.
 type Server struct {
-	tree     *statefs.Tree
-	catalog  *catalog.Catalog
-	status   Status
-	history  *history.Store
-	events   *events.Log
-	intake   *submit.Intake
-	guard    *guard
-	confirms *confirmer
-	limits   Limits
-	insecure bool
-	version  string
-	log      *slog.Logger
+	tree    *statefs.Tree
+	catalog *catalog.Catalog
+	status  Status
+	history *history.Store
+	events  *events.Log
+	intake  *submit.Intake
+	front   *front.Server
+	version string
+	log     *slog.Logger
 
 	hub         *hub
-	routers     *routers
 	pages       *pages
 	document    []byte // openapi.json
 	ownRecords  ownRecords
@@ -156,23 +147,14 @@ type Server struct {
 	// heartbeat is the interval of the heartbeats in event streams.
 	heartbeat time.Duration
 	// pong is how long a WebSocket client has to answer a ping.
-	pong    time.Duration
-	sockets sync.WaitGroup // the WebSockets that are open
-
-	draining atomic.Bool
-	failures atomic.Uint64
+	pong time.Duration
 }
 
 // New prepares a server and opens its watches. The caller must call Serve, or else Close.
 func New(c Config) (*Server, error) {
-	tokens, err := newTokens(c.Tokens)
-	if err != nil {
-		return nil, err
-	}
 	s := &Server{
 		tree: c.Tree, catalog: c.Catalog, status: c.Status, history: c.History, events: c.Events, heartbeat: stream.Heartbeat,
-		pong: stream.Heartbeat, intake: c.Intake, guard: newGuard(c.Hosts, tokens), confirms: newConfirmer(),
-		limits: c.Limits.withDefaults(), insecure: c.Insecure, version: c.Version, log: c.Logger,
+		pong: stream.Heartbeat, intake: c.Intake, version: c.Version, log: c.Logger,
 	}
 	if s.intake == nil {
 		s.intake = submit.NewIntake(submit.Config{Tree: c.Tree})
@@ -181,12 +163,22 @@ func New(c Config) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	var err error
 	if s.pages, err = newPages(); err != nil {
 		return nil, err
 	}
 	table := s.table()
-	s.routers = newRouters(table)
-	if s.document, err = describeRoutes(table, s.version); err != nil {
+	s.front, err = front.New(front.Config{
+		Routes: table, Hint: "jobs are at /{group}/{job}, all routes are in /openapi.json",
+		Refusal: refusalOf, Fault: s.fault, Quota: c.Tree.Descriptors.ForReader, Stopped: stream.ErrShutdown,
+		Tokens: c.Tokens, Hosts: c.Hosts, Insecure: c.Insecure, Limits: c.Limits, Logger: s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.document, err = front.Describe(table, "jobdir",
+		"Long-running operations whose state is a directory. HEAD answers as GET would without starting anything.",
+		s.version); err != nil {
 		return nil, err
 	}
 	if s.hub, err = newHub(c.Tree, c.Watch); err != nil {
@@ -195,107 +187,36 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
+// fault is called with each error that is no fault of the client.
+func (s *Server) fault(err error) {
+	s.status.Health() // checks whether the daemon can go on
+	s.reportDiskFailure(err)
+}
+
 // Close releases the watches of a server whose Serve was never called.
 func (s *Server) Close() error { return s.hub.close() }
 
 // Drain refuses everything that starts an operation from now on, with 503 and Retry-After. Reads and requests still
 // work.
-func (s *Server) Drain() { s.draining.Store(true) }
+func (s *Server) Drain() { s.front.Drain() }
 
 // Serve accepts connections on all listeners until ctx ends, and closes them. It then ends the open streams, waits up
 // to Limits.Stop for other answers, cuts off the rest, and returns when every goroutine has ended: nil, or the error
 // that stopped it.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
-	if err := s.checkListeners(listeners); err != nil {
-		errs := []error{err, s.Close()}
-		for _, l := range listeners {
-			errs = append(errs, l.Close())
-		}
-		return errors.Join(errs...)
-	}
-	base, endRequests := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer endRequests(nil)
-	var connections sync.WaitGroup
-	server := &http.Server{
-		Handler: s, BaseContext: func(net.Listener) context.Context { return base },
-		ReadHeaderTimeout: s.limits.Header, IdleTimeout: s.limits.Idle, MaxHeaderBytes: maxRequest,
-		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		ConnState: countConnections(&connections), ConnContext: keepConn,
-		// net/http would answer OPTIONS * without the guard.
-		DisableGeneralOptionsHandler: true,
-	}
-	failed := make(chan error, len(listeners)+1)
-	crowd := newConnLimiter(s.tree.Descriptors.ForReader, &connections)
-	defer crowd.memory.stop()
-	var serving, watching sync.WaitGroup
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	watchCtx, endWatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWatch()
-	watching.Go(func() {
-		if err := s.hub.Run(watchCtx); err != nil {
-			failed <- fmt.Errorf("follow operations: %w", err)
-		}
-	})
-	for _, l := range listeners {
-		serving.Go(func() {
-			if err := server.Serve(listener{l, crowd}); !errors.Is(err, http.ErrServerClosed) {
-				failed <- fmt.Errorf("serve on %s: %w", l.Addr(), err)
-			}
-		})
-	}
-	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-	}
-	s.Drain()
-	endRequests(stream.ErrShutdown)
-	err = errors.Join(err, s.stop(context.WithoutCancel(ctx), server))
-	serving.Wait()
-	connections.Wait()
-	s.sockets.Wait()
+	watched := make(chan error, 1)
+	go func() {
+		defer stop() // readers would wait for ever
+		watched <- s.hub.Run(watchCtx)
+	}()
+	err := s.front.Serve(ctx, listeners...)
 	endWatch()
-	watching.Wait()
-	return err
-}
-
-// stop waits for the answers that are under way, and closes the connections of slow ones.
-func (s *Server) stop(ctx context.Context, server *http.Server) error {
-	ctx, cancel := context.WithTimeout(ctx, s.limits.Stop)
-	defer cancel()
-	err := server.Shutdown(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return server.Close()
+	if failed := <-watched; failed != nil {
+		err = errors.Join(fmt.Errorf("follow operations: %w", failed), err)
 	}
 	return err
-}
-
-// countConnections returns a hook that counts each connection from its first state to its last, so that Serve can wait
-// for all of them. net/http calls it for a new connection before its goroutine exists.
-func countConnections(open *sync.WaitGroup) func(net.Conn, http.ConnState) {
-	return func(c net.Conn, state http.ConnState) {
-		trackState(c, state)
-		switch state {
-		case http.StateNew:
-			open.Add(1)
-		case http.StateClosed, http.StateHijacked:
-			open.Done()
-		case http.StateActive, http.StateIdle:
-		}
-	}
-}
-
-// checkListeners refuses to serve other machines without authentication, unless Insecure is set.
-func (s *Server) checkListeners(listeners []net.Listener) error {
-	if len(listeners) == 0 {
-		return errors.New("serve: no address to listen on")
-	}
-	if s.insecure || len(s.guard.tokens) > 0 {
-		return nil
-	}
-	for _, l := range listeners {
-		if at, ok := l.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
-			return fmt.Errorf("listen on %s: other machines can reach it, so it needs a token (--token-file) or an explicit --insecure", at)
-		}
-	}
-	return nil
 }

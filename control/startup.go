@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"net/http"
+
+	"github.com/jobdir/jobdir/control/front"
 )
 
 // A starting daemon answers before it has loaded every live operation: reads, requests and the control of lanes do not
@@ -15,9 +17,9 @@ const startupRetryAfter = "1"
 // refuseAtStartup returns a refusal until the daemon has loaded every live operation, then nil.
 func (s *Server) refuseAtStartup() error {
 	if s.isStarting() {
-		return refuse(http.StatusServiceUnavailable,
+		return front.Refuse(http.StatusServiceUnavailable,
 			"The daemon is starting and has not listed the live operations yet: try again in a second").
-			withHeader("Retry-After", startupRetryAfter)
+			WithHeader("Retry-After", startupRetryAfter)
 	}
 	return nil
 }

@@ -6,8 +6,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
@@ -24,7 +23,7 @@ type statsJSON struct {
 }
 
 // stats is GET /api/v1/stats.
-func (s *Server) stats(w *responseWriter, r *http.Request, _ httprouter.Params) error {
+func (s *Server) stats(w *front.Response, r *front.Request) error {
 	if err := s.refuseAtStartup(); err != nil {
 		return err
 	}
@@ -33,7 +32,7 @@ func (s *Server) stats(w *responseWriter, r *http.Request, _ httprouter.Params) 
 	if out.States, err = s.countStates(r.Context()); err != nil {
 		return err
 	}
-	return s.sendJSON(w, r, http.StatusOK, out)
+	return w.SendJSON(http.StatusOK, out)
 }
 
 // countStates counts the operations of this daemon by status, each exactly once at any moment.

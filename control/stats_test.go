@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/history"
-	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -115,12 +114,20 @@ func BenchmarkCountQueued(b *testing.B) {
 	for range 100_000 {
 		d.tally.LaneCounter("default").Move("", statefs.Queued)
 	}
-	s := &Server{status: d, guard: newGuard(nil, nil), intake: submit.NewIntake(submit.Config{})}
-	s.routers = newRouters(s.table())
+	tree, err := statefs.Open(b.TempDir(), statefs.Options{Durability: statefs.Process})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tree.Close()
+	s, err := New(Config{Tree: tree, Status: d})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
 	for b.Loop() {
 		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/operations?status=queued&limit=0", nil)
 		w := httptest.NewRecorder()
-		s.ServeHTTP(w, r)
+		s.front.ServeHTTP(w, r)
 		if w.Header().Get("X-Total-Count") != "100000" {
 			b.Fatalf("%d %v", w.Code, w.Header())
 		}

@@ -9,20 +9,19 @@ import (
 	"net/url"
 	"path"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // stepAction is POST /api/v1/operations/{id}/{skip,set,approve,reject}, and retry of a live operation with steps.
-func (s *Server) stepAction(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	id, values, err := idAndQuery(r, p, "wait", "step")
+func (s *Server) stepAction(w *front.Response, r *front.Request) error {
+	id, values, err := idAndQuery(r, "wait", "step")
 	if err != nil {
 		return err
 	}
-	wait, err := waitFrom(values.Get("wait"))
+	wait, err := front.WaitTime(values.Get("wait"))
 	if err != nil {
 		return err
 	}
@@ -42,27 +41,27 @@ func (s *Server) stepAction(w *responseWriter, r *http.Request, p httprouter.Par
 
 // argsFrom returns the arguments of a request: the body, and the step that the URL may name. The requester is the owner
 // of the token, or else the name that the client gives.
-func (s *Server) argsFrom(w *responseWriter, r *http.Request, values url.Values) (args statefs.Args, err error) {
-	body, err := s.readBody(w, r)
+func (s *Server) argsFrom(w *front.Response, r *front.Request, values url.Values) (args statefs.Args, err error) {
+	body, err := r.ReadBody()
 	if err != nil {
 		return args, err
 	}
 	if _, err := catalog.ReadObject(body); err != nil { // encoding/json would accept duplicate names
 		return args,
-			refuse(http.StatusBadRequest, `The body must be a JSON object, as {"step": "split", "reason": "why"}: %s`, err)
+			front.Refuse(http.StatusBadRequest, `The body must be a JSON object, as {"step": "split", "reason": "why"}: %s`, err)
 	}
 	if args, err = statefs.ParseArgs(body); err != nil {
 		return args, err
 	}
 	if step := values.Get("step"); values.Has("step") {
 		if step == "" || args.Step != "" && args.Step != step {
-			return args, refuse(http.StatusBadRequest,
+			return args, front.Refuse(http.StatusBadRequest,
 				"Invalid parameter 'step': %s must be the name of a step, the same as in the body",
-				quoteValue(step)).with("parameter", "step")
+				front.Quote(step)).With("parameter", "step")
 		}
 		args.Step = step
 	}
-	if _, err := s.guard.creator(r); err != nil {
+	if _, err := r.Creator(); err != nil {
 		return args, err
 	}
 	args.By = cmp.Or(s.requester(r), args.By)
@@ -71,8 +70,8 @@ func (s *Server) argsFrom(w *responseWriter, r *http.Request, values url.Values)
 }
 
 // requester returns who makes a request about a step, "" if unknown.
-func (s *Server) requester(r *http.Request) string {
-	by, _ := s.guard.creator(r) // an invalid header is ignored
+func (s *Server) requester(r *front.Request) string {
+	by, _ := r.Creator() // an invalid header is ignored
 	return by
 }
 
@@ -117,13 +116,13 @@ func (s *Server) requestStepAction(ctx context.Context, id statefs.ID, ask state
 		}
 	}
 	if out.Step = args.Step; out.Step != "" {
-		out.Message += ", step " + printable(args.Step, 64)
+		out.Message += ", step " + front.Printable(args.Step, 64)
 	}
 	return out, before, err
 }
 
 // requestRetry requests a retry of one live operation of a bulk request.
-func (s *Server) requestRetry(ctx context.Context, r *http.Request, id statefs.ID) error {
+func (s *Server) requestRetry(ctx context.Context, r *front.Request, id statefs.ID) error {
 	if rec, err := s.tree.ReadRecord(id); err != nil || len(rec.Steps) == 0 {
 		_, err := s.writeRequest(ctx, id, statefs.Retry, nil, true)
 		return err
@@ -139,11 +138,11 @@ func (s *Server) stepActionError(err error, id statefs.ID, state statefs.State) 
 	if !ok {
 		return err
 	}
-	text := printable(wrong.Text, 2000)
+	text := front.Printable(wrong.Text, 2000)
 	if wrong.Member != "" {
-		return refuse(http.StatusBadRequest, "%s", text).with("parameter", printable(wrong.Member, 200)).with("id", id)
+		return front.Refuse(http.StatusBadRequest, "%s", text).With("parameter", front.Printable(wrong.Member, 200)).With("id", id)
 	}
-	return refuse(http.StatusConflict, "%s", text).with("id", id).with("state", state)
+	return front.Refuse(http.StatusConflict, "%s", text).With("id", id).With("state", state)
 }
 
 // stepActionBody is the documented body of a request about a step.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -183,7 +184,7 @@ func TestStepActionsAreRefused(t *testing.T) {
 // The requester is the owner of the token, whatever else the request says.
 func TestTokenNamesTheRequester(t *testing.T) {
 	t.Parallel()
-	r := setup(t, func(c *Config) { c.Tokens = []Token{{Name: "alice", Secret: "alices-secret-123"}} })
+	r := setup(t, func(c *Config) { c.Tokens = []front.Token{{Name: "alice", Secret: "alices-secret-123"}} })
 	const token = "Authorization: Bearer alices-secret-123"
 	a := r.do("POST", "/film/make", `{"path":"/a"}`, token)
 	w := r.take(a.header.Get(operationHeader))

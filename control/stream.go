@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -24,16 +25,16 @@ func formatFrom(values []string) (string, error) {
 			return format, nil
 		}
 	}
-	return "", refuse(http.StatusBadRequest, "Invalid parameter 'format': %s must be one of stream, sse, json",
-		quoteValue(strings.Join(values, ","))).with("parameter", "format")
+	return "", front.Refuse(http.StatusBadRequest, "Invalid parameter 'format': %s must be one of stream, sse, json",
+		front.Quote(strings.Join(values, ","))).With("parameter", "format")
 }
 
 // offsetFrom returns the byte of the log at which a stream continues: the parameter offset, or for server-sent events
 // the Last-Event-ID.
-func offsetFrom(r *http.Request, values []string, format string) (int64, error) {
+func offsetFrom(r *front.Request, values []string, format string) (int64, error) {
 	if len(values) > 1 {
-		return 0, refuse(http.StatusBadRequest, "Invalid parameter 'offset': it is given %d times",
-			len(values)).with("parameter", "offset")
+		return 0, front.Refuse(http.StatusBadRequest, "Invalid parameter 'offset': it is given %d times",
+			len(values)).With("parameter", "offset")
 	}
 	text, from := r.Header.Get("Last-Event-ID"), "header Last-Event-ID"
 	if format != "sse" || text == "" {
@@ -44,8 +45,8 @@ func offsetFrom(r *http.Request, values []string, format string) (int64, error) 
 	}
 	offset, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || offset < 0 {
-		return 0, refuse(http.StatusBadRequest, "Invalid %s: %s must be a number of bytes, 0 or more", from,
-			quoteValue(text)).with("parameter", "offset")
+		return 0, front.Refuse(http.StatusBadRequest, "Invalid %s: %s must be a number of bytes, 0 or more", from,
+			front.Quote(text)).With("parameter", "offset")
 	}
 	return offset, nil
 }
@@ -56,10 +57,10 @@ func streamHeaders(h http.Header, id statefs.ID, format string) {
 		h.Set(operationHeader, id.String())
 	}
 	if format == "json" {
-		h.Set("Content-Type", mediaJSON)
+		h.Set("Content-Type", front.MediaJSON)
 		return
 	}
-	h.Set("Content-Type", mediaSSE+"; charset=utf-8")
+	h.Set("Content-Type", front.MediaSSE+"; charset=utf-8")
 	h.Set("X-Accel-Buffering", "no")
 }
 
@@ -68,7 +69,7 @@ var errGone = errors.New("the reader has disconnected")
 
 // serveStream writes the stream of f's operation. It returns nil after the footer, stream.ErrShutdown, errGone, or an
 // error of the operation's files.
-func (s *Server) serveStream(w *responseWriter, r *http.Request, f *follower, format string, offset int64) error {
+func (s *Server) serveStream(w *front.Response, r *front.Request, f *follower, format string, offset int64) error {
 	streamHeaders(w.Header(), f.id, format)
 	if r.Method == http.MethodHead {
 		return nil
@@ -103,11 +104,11 @@ func streamError(ctx context.Context, err error) error {
 
 // endStream maps the end of a stream to the answer. After its first byte, a stream that did not reach its footer is
 // truncated by omitting the footer. It logs only unexpected ends.
-func (s *Server) endStream(w *responseWriter, r *http.Request, id statefs.ID, err error) error {
+func (s *Server) endStream(w *front.Response, r *front.Request, id statefs.ID, err error) error {
 	switch {
 	case err == nil, errors.Is(err, errGone):
 		return nil
-	case !w.started:
+	case !w.Started():
 		return err
 	case errors.Is(err, stream.ErrShutdown):
 		return nil

@@ -8,30 +8,29 @@ import (
 	"strings"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // submit is POST /{group}/{job}.
-func (s *Server) submit(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	if isForm(r) {
-		return s.startConfirmed(w, r, p)
+func (s *Server) submit(w *front.Response, r *front.Request) error {
+	if r.IsForm() {
+		return s.startConfirmed(w, r)
 	}
-	def, err := s.definition(p.ByName("group"), p.ByName("name"))
+	def, err := s.definition(r.Param("group"), r.Param("job"))
 	if err != nil {
 		return err
 	}
-	values, err := query(r, "tags", "after")
+	values, err := r.Values("tags", "after")
 	if err != nil {
 		return err
 	}
 	if err := submitOptions(def, values); err != nil {
 		return err
 	}
-	wait, applied, err := submitWait(r, values)
+	wait, applied, err := r.PreferredWait(values)
 	if err != nil {
 		return err
 	}
@@ -39,7 +38,7 @@ func (s *Server) submit(w *responseWriter, r *http.Request, p httprouter.Params)
 	if err != nil {
 		return err
 	}
-	body, err := s.readBody(w, r)
+	body, err := r.ReadBody()
 	if err != nil {
 		return err
 	}
@@ -62,7 +61,7 @@ func (s *Server) submit(w *responseWriter, r *http.Request, p httprouter.Params)
 
 // idempotencyKey adds the header Idempotency-Key to the options. The value may be a quoted string of a structured
 // header.
-func idempotencyKey(r *http.Request, o *submit.Options) error {
+func idempotencyKey(r *front.Request, o *submit.Options) error {
 	given := r.Header.Values("Idempotency-Key")
 	if len(given) == 0 {
 		return nil
@@ -72,14 +71,14 @@ func idempotencyKey(r *http.Request, o *submit.Options) error {
 		key = unquoted
 	}
 	if len(given) > 1 {
-		return refuse(http.StatusBadRequest, "The header Idempotency-Key is given %d times: give it once", len(given))
+		return front.Refuse(http.StatusBadRequest, "The header Idempotency-Key is given %d times: give it once", len(given))
 	}
 	return o.SetIdempotencyKey(key)
 }
 
 // sendStarted answers a submit when the operation has ended or the wait is over: 201 for a new operation, 200 for an
 // existing one.
-func (s *Server) sendStarted(w *responseWriter, r *http.Request, started submit.Outcome, wait time.Duration) error {
+func (s *Server) sendStarted(w *front.Response, r *front.Request, started submit.Outcome, wait time.Duration) error {
 	rec := started.Record
 	w.Header().Set("Location", "/api/v1/operations/"+rec.ID.String())
 	w.Header().Set(operationHeader, rec.ID.String())
@@ -93,7 +92,7 @@ func (s *Server) sendStarted(w *responseWriter, r *http.Request, started submit.
 	if started.New {
 		status = http.StatusCreated
 	}
-	return s.sendJSON(w, r, status, out)
+	return w.SendJSON(status, out)
 }
 
 // describeStarted describes the operation of a submit as the submit found it.
@@ -120,14 +119,14 @@ func submitOptions(def *catalog.Definition, values url.Values) error {
 		switch {
 		case name == "wait", slices.Contains(submit.Names(), name):
 		case def.Param(name) != nil:
-			return refuse(http.StatusBadRequest,
+			return front.Refuse(http.StatusBadRequest,
 				"A POST takes the parameters of the job as a JSON body, not in the URL: send {\"%s\": ...}",
-				name).with("parameter", name)
+				name).With("parameter", name)
 		default:
-			return refuse(http.StatusBadRequest,
+			return front.Refuse(http.StatusBadRequest,
 				"Unknown option '%s' of a submit: the URL takes wait, %s, the JSON body the parameters of the job",
-				printable(name, 64), strings.Join(submit.Names(), ", ")).
-				with("parameter", printable(name, 64))
+				front.Printable(name, 64), strings.Join(submit.Names(), ", ")).
+				With("parameter", front.Printable(name, 64))
 		}
 	}
 	return nil

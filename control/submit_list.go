@@ -3,33 +3,32 @@ package control
 import (
 	"net/http"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // submitEntries is POST /api/v1/operations: one submit as a JSON object, or a list of submits, all or none.
-func (s *Server) submitEntries(w *responseWriter, r *http.Request, _ httprouter.Params) error {
-	values, err := query(r)
+func (s *Server) submitEntries(w *front.Response, r *front.Request) error {
+	values, err := r.Values()
 	if err != nil {
 		return err
 	}
-	if err := allowParameters(values, "wait"); err != nil {
+	if err := front.AllowParameters(values, "wait"); err != nil {
 		return err
 	}
-	wait, applied, err := submitWait(r, values)
+	wait, applied, err := r.PreferredWait(values)
 	if err != nil {
 		return err
 	}
-	body, err := s.readBody(w, r)
+	body, err := r.ReadBody()
 	if err != nil {
 		return err
 	}
 	if submit.IsList(body) {
 		if wait > 0 && applied == "" {
-			return refuse(http.StatusBadRequest,
-				"Invalid parameter 'wait': a list of submits is answered at once").with("parameter", "wait")
+			return front.Refuse(http.StatusBadRequest,
+				"Invalid parameter 'wait': a list of submits is answered at once").With("parameter", "wait")
 		}
 		return s.submitList(w, r, body)
 	}
@@ -63,10 +62,10 @@ type startedJSON struct {
 }
 
 // submitList answers 201 when any operation of the list is new.
-func (s *Server) submitList(w *responseWriter, r *http.Request, body []byte) error {
+func (s *Server) submitList(w *front.Response, r *front.Request, body []byte) error {
 	if r.Header.Get("Idempotency-Key") != "" {
-		return refuse(http.StatusBadRequest,
-			"The header Idempotency-Key names one submit: give each entry of a list its own \"idempotency_key\"").with("parameter", "idempotency_key")
+		return front.Refuse(http.StatusBadRequest,
+			"The header Idempotency-Key names one submit: give each entry of a list its own \"idempotency_key\"").With("parameter", "idempotency_key")
 	}
 	entries, err := submit.ParseList(body)
 	if err != nil {
@@ -95,5 +94,5 @@ func (s *Server) submitList(w *responseWriter, r *http.Request, body []byte) err
 			status = http.StatusCreated
 		}
 	}
-	return s.sendJSON(w, r, status, out)
+	return w.SendJSON(status, out)
 }

@@ -8,8 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/julienschmidt/httprouter"
-
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/control/web"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -43,8 +42,8 @@ var buttonsScript = func() []byte {
 
 // ui is GET /ui/{file}: a file of the web page. It needs no token: the page must load before a person can enter one,
 // and its files contain no data.
-func (s *Server) ui(w *responseWriter, r *http.Request, p httprouter.Params) error {
-	name := strings.TrimPrefix(p.ByName("file"), "/")
+func (s *Server) ui(w *front.Response, r *front.Request) error {
+	name := strings.TrimPrefix(r.Param("file"), "/")
 	if name == "" {
 		name = web.Index
 	}
@@ -53,7 +52,7 @@ func (s *Server) ui(w *responseWriter, r *http.Request, p httprouter.Params) err
 		file, ok = web.File{Media: "text/javascript; charset=utf-8", Data: buttonsScript}, true
 	}
 	if !ok {
-		return refuse(http.StatusNotFound, "There is nothing at %s; the page is at /ui/", printable(r.URL.Path, 200))
+		return front.Refuse(http.StatusNotFound, "There is nothing at %s; the page is at /ui/", front.Printable(r.URL.Path, 200))
 	}
 	h := w.Header()
 	h.Set("Content-Type", file.Media)
@@ -67,22 +66,22 @@ func (s *Server) ui(w *responseWriter, r *http.Request, p httprouter.Params) err
 }
 
 // uiFolder is GET /ui. The Location is relative, so that a proxy may serve the daemon below a path of its own.
-func (s *Server) uiFolder(w *responseWriter, _ *http.Request, _ httprouter.Params) error {
+func (s *Server) uiFolder(w *front.Response, _ *front.Request) error {
 	w.Header().Set("Location", "ui/")
 	w.WriteHeader(http.StatusTemporaryRedirect)
 	return nil
 }
 
-func (s *Server) uiRoutes() []route {
-	return []route{
+func (s *Server) uiRoutes() []front.Route {
+	return []front.Route{
 		{
-			method: "GET", path: "/ui", handle: s.uiFolder, public: true, summary: "Leads to /ui/",
-			answers: []routeResponse{{307, mediaHTML, "The address of the page"}},
+			Method: "GET", Path: "/ui", Handle: s.uiFolder, Public: true, Summary: "Leads to /ui/",
+			Answers: []front.Answer{answer(307, front.MediaHTML, "The address of the page")},
 		},
 		{
-			method: "GET", path: "/ui/*file", handle: s.ui, public: true,
-			summary: "A page to watch and control operations, and its files; /ui/ is the page itself",
-			answers: []routeResponse{{200, mediaHTML, "The file, with the type that it has"}},
+			Method: "GET", Path: "/ui/*file", Handle: s.ui, Public: true,
+			Summary: "A page to watch and control operations, and its files; /ui/ is the page itself",
+			Answers: []front.Answer{answer(200, front.MediaHTML, "The file, with the type that it has")},
 		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/control/web"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -17,7 +18,7 @@ import (
 // The page needs no token. Its policy allows only its own files; it requests all data elsewhere.
 func TestPageToWatchOn(t *testing.T) {
 	t.Parallel()
-	r := setup(t, func(c *Config) { c.Tokens = []Token{{"alice", aliceSecret}} })
+	r := setup(t, func(c *Config) { c.Tokens = []front.Token{{Name: "alice", Secret: aliceSecret}} })
 	for path, media := range map[string]string{
 		"/ui/": "text/html; charset=utf-8", "/ui/index.html": "text/html; charset=utf-8",
 		"/ui/app.js":    "text/javascript; charset=utf-8",
@@ -105,12 +106,12 @@ func TestPageHasAButtonForEveryAction(t *testing.T) {
 		shown[b.Action][b.Name] = b.States
 	}
 	for _, row := range r.server.actionRoutes() {
-		name := path.Base(row.path)
-		if row.method == "DELETE" {
+		name := path.Base(row.Path)
+		if row.Method == "DELETE" {
 			name = "delete"
 		}
 		if len(shown[name]) == 0 {
-			t.Errorf("%s %s has no button", row.method, row.path)
+			t.Errorf("%s %s has no button", row.Method, row.Path)
 		}
 	}
 	if got := shown["resume"]["resume"]; !slices.Equal(got, []statefs.State{statefs.Paused}) {

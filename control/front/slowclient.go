@@ -1,8 +1,7 @@
-package control
+package front
 
 import (
 	"errors"
-	"net/http"
 	"os"
 	"time"
 )
@@ -18,23 +17,20 @@ const (
 // bufferedConn is a connection with a configurable send buffer: TCP and unix sockets.
 type bufferedConn interface{ SetWriteBuffer(bytes int) error }
 
-// boundStall bounds how long writes to the client of a request may make no progress, for the lifetime of the
-// connection; the connection must not be used for another request. It returns nil if the connection was not accepted by
-// this server's listener.
-func (s *Server) boundStall(r *http.Request) *conn {
+// BoundStall bounds how long writes to the client may make no progress, for the lifetime of the connection; the
+// connection must not be used for another request. The result reports whether the client read nothing for too long:
+// then one more short write gets through.
+func (r *Request) BoundStall() (stalled func() bool) {
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok {
-		return nil
+		return func() bool { return false } // not accepted by this server's listener
 	}
 	if room, ok := c.Conn.(bufferedConn); ok {
 		_ = room.SetWriteBuffer(sendBufferBytes) // at worst the client does not learn why it is disconnected
 	}
-	c.stallTimeout.Store(int64(s.limits.WriteStall))
-	return c
+	c.stallTimeout.Store(int64(r.server.config.Limits.WriteStall))
+	return c.stalled.Load
 }
-
-// writeStalled reports whether the client read nothing for too long.
-func (c *conn) writeStalled() bool { return c != nil && c.stalled.Load() }
 
 // writeUnlessStalled writes as long as there is progress. When the client reads nothing for too long, the connection is
 // stalled: the send buffer grows, so that the rest of the current frame and one last frame fit.

@@ -1,4 +1,4 @@
-package control
+package front
 
 import (
 	"errors"
@@ -17,26 +17,23 @@ const maxRejecting = 2
 
 // connLimiter rejects connections near the limit of open files.
 type connLimiter struct {
-	checkQuota func() error // wraps EMFILE when no descriptor may be used for a reader
-	rejecting  chan struct{}
-	running    *sync.WaitGroup
-	memory     memoryReleaser
-}
-
-func newConnLimiter(room func() error, all *sync.WaitGroup) *connLimiter {
-	return &connLimiter{checkQuota: room, rejecting: make(chan struct{}, maxRejecting), running: all}
+	quota     func() error // wraps EMFILE when no descriptor may be used for a client
+	refusal   func(error) *Refusal
+	rejecting chan struct{} // with room for maxRejecting
+	running   *sync.WaitGroup
+	memory    memoryReleaser
 }
 
 // admit reports whether a connection may be served. If not, it is answered and closed in the background.
 func (c *connLimiter) admit(accepted *conn) bool {
-	err := c.checkQuota()
+	err := c.quota()
 	if !errors.Is(err, syscall.EMFILE) {
 		return true
 	}
 	c.rejecting <- struct{}{} // blocks Accept while maxRejecting are under way
 	c.running.Go(func() {
 		defer func() { <-c.rejecting }()
-		accepted.reject(refusalOf(err).text)
+		accepted.reject(c.refusal(err).Text)
 	})
 	return false
 }

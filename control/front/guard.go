@@ -1,4 +1,4 @@
-package control
+package front
 
 import (
 	"context"
@@ -53,11 +53,11 @@ func (g *guard) checkHost(r *http.Request) error {
 		return nil
 	}
 	if r.Host == "" {
-		return refuse(http.StatusMisdirectedRequest,
+		return Refuse(http.StatusMisdirectedRequest,
 			"The Host header is missing or empty: it must name this daemon, such as localhost")
 	}
-	return refuse(http.StatusMisdirectedRequest,
-		"The host %s is not one of this daemon's names; name it with --hosts if it is", printable(r.Host, 100))
+	return Refuse(http.StatusMisdirectedRequest,
+		"The host %s is not one of this daemon's names; name it with --hosts if it is", Printable(r.Host, 100))
 }
 
 func (g *guard) allowsHost(host string, addr net.Addr) bool {
@@ -95,7 +95,7 @@ func hostname(host string) string {
 // checkSite refuses cross-site requests of browsers. http.CrossOriginProtection lets GET pass, so a GET that changes
 // something is checked here, and more strictly.
 func (g *guard) checkSite(r *http.Request, changes bool) error {
-	foreign := refuse(http.StatusForbidden, "A page of another site may not do this")
+	foreign := Refuse(http.StatusForbidden, "A page of another site may not do this")
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		if g.cross.Check(r) != nil {
@@ -143,23 +143,23 @@ func (g *guard) checkToken(r *http.Request) error {
 	if _, ok := g.tokens.lookup(r); ok {
 		return nil
 	}
-	return refuse(http.StatusUnauthorized,
-		"A token is needed: send it as 'Authorization: Bearer TOKEN'").withHeader("WWW-Authenticate", `Bearer realm="jobdir"`)
+	return Refuse(http.StatusUnauthorized,
+		"A token is needed: send it as 'Authorization: Bearer TOKEN'").WithHeader("WWW-Authenticate", `Bearer realm="jobdir"`)
 }
 
 // checkPath refuses paths that the router and the client would interpret differently.
 func checkPath(r *http.Request) error {
 	switch {
 	case !strings.HasPrefix(r.URL.Path, "/"):
-		return refuse(http.StatusBadRequest, "The target of the request is not a path")
+		return Refuse(http.StatusBadRequest, "The target of the request is not a path")
 	case strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f"):
-		return refuse(http.StatusBadRequest, "The path has an encoded slash")
+		return Refuse(http.StatusBadRequest, "The path has an encoded slash")
 	case strings.ContainsFunc(r.URL.Path, func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }):
-		return refuse(http.StatusBadRequest, "The path has a control character or a backslash")
+		return Refuse(http.StatusBadRequest, "The path has a control character or a backslash")
 	}
 	for segment := range strings.SplitSeq(r.URL.Path, "/") {
 		if segment == "." || segment == ".." {
-			return refuse(http.StatusBadRequest, "The path has a segment that leads elsewhere")
+			return Refuse(http.StatusBadRequest, "The path has a segment that leads elsewhere")
 		}
 	}
 	return nil

@@ -1,36 +1,25 @@
-package control
+package front
 
 import (
 	"encoding/json"
-	"net/http"
 	"strconv"
 	"strings"
-
-	"github.com/julienschmidt/httprouter"
-
-	"github.com/jobdir/jobdir/daemon/submit"
 )
-
-// openapi is GET /openapi.json.
-func (s *Server) openapi(w *responseWriter, r *http.Request, _ httprouter.Params) error {
-	s.send(w, r, mediaJSON, http.StatusOK, json.RawMessage(s.document))
-	return nil
-}
 
 // object is a JSON object.
 type object = map[string]any
 
-// describeRoutes renders the table as an OpenAPI 3.1 document.
-func describeRoutes(table []route, version string) ([]byte, error) {
+// Describe renders a table as an OpenAPI 3.1 document.
+func Describe(table []Route, title, description, version string) ([]byte, error) {
 	paths := object{}
 	for i := range table {
-		path, names := templated(table[i].path)
+		path, names := Templated(table[i].Path)
 		item, ok := paths[path].(object)
 		if !ok {
 			item = object{}
 			paths[path] = item
 		}
-		item[strings.ToLower(table[i].method)] = describeRoute(&table[i], names)
+		item[strings.ToLower(table[i].Method)] = describeRoute(&table[i], names)
 	}
 	if version == "" {
 		version = "unknown"
@@ -38,8 +27,7 @@ func describeRoutes(table []route, version string) ([]byte, error) {
 	return json.Marshal(object{
 		"openapi": "3.1.0",
 		"info": object{
-			"title": "jobdir", "version": version,
-			"description": "Long-running operations whose state is a directory. HEAD answers as GET would without starting anything.",
+			"title": title, "version": version, "description": description,
 		},
 		"paths": paths,
 		"components": object{
@@ -61,8 +49,8 @@ func problemSchema() object {
 	}
 }
 
-// templated replaces :name and *name of the router by {name}.
-func templated(path string) (out string, names []string) {
+// Templated replaces :name and *name of the router by {name}.
+func Templated(path string) (out string, names []string) {
 	segments := strings.Split(path, "/")
 	for i, segment := range segments {
 		if segment != "" && strings.ContainsAny(segment[:1], ":*") {
@@ -73,7 +61,7 @@ func templated(path string) (out string, names []string) {
 	return strings.Join(segments, "/"), names
 }
 
-func describeRoute(row *route, names []string) object {
+func describeRoute(row *Route, names []string) object {
 	parameters := []object{}
 	for _, name := range names {
 		parameters = append(parameters, object{
@@ -81,50 +69,50 @@ func describeRoute(row *route, names []string) object {
 			"schema": object{"type": "string"},
 		})
 	}
-	for _, p := range row.query {
-		schema := object{"type": p.kind}
-		if p.values != nil {
-			schema["enum"] = p.values
+	for _, p := range row.Query {
+		schema := object{"type": p.Kind}
+		if p.Values != nil {
+			schema["enum"] = p.Values
 		}
 		parameters = append(parameters, object{
-			"name": p.name, "in": "query", "required": p.needed,
-			"description": p.summary, "schema": schema,
+			"name": p.Name, "in": "query", "required": p.Needed,
+			"description": p.Summary, "schema": schema,
 		})
 	}
-	out := object{"summary": row.summary, "parameters": parameters, "responses": describeAnswers(row.answers)}
-	if row.body != "" {
+	out := object{"summary": row.Summary, "parameters": parameters, "responses": describeAnswers(row.Answers)}
+	if row.Body != "" {
 		schema := object{"type": "object"}
-		if row.lists {
+		if row.List > 0 {
 			schema = object{"oneOf": []object{schema, {
 				"type": "array", "items": schema, "minItems": 1,
-				"maxItems": submit.MaxEntries,
+				"maxItems": row.List,
 			}}}
 		}
-		out["requestBody"] = object{"description": row.body, "content": object{mediaJSON: object{"schema": schema}}}
+		out["requestBody"] = object{"description": row.Body, "content": object{MediaJSON: object{"schema": schema}}}
 	}
-	if row.public {
+	if row.Public {
 		out["security"] = []object{}
 	} else {
 		out["security"] = []object{{}, {"token": []string{}}}
 	}
-	if row.streams {
+	if row.Streams {
 		out["x-streaming"] = true
 	}
 	return out
 }
 
-func describeAnswers(answers []routeResponse) object {
+func describeAnswers(answers []Answer) object {
 	out := object{"default": object{
 		"description": "A problem",
-		"content":     object{problemType: object{"schema": object{"$ref": "#/components/schemas/Problem"}}},
+		"content":     object{ProblemType: object{"schema": object{"$ref": "#/components/schemas/Problem"}}},
 	}}
 	media := map[int]object{}
 	for _, a := range answers {
-		if media[a.status] == nil {
-			media[a.status] = object{}
-			out[strconv.Itoa(a.status)] = object{"description": a.summary, "content": media[a.status]}
+		if media[a.Status] == nil {
+			media[a.Status] = object{}
+			out[strconv.Itoa(a.Status)] = object{"description": a.Summary, "content": media[a.Status]}
 		}
-		media[a.status][a.media] = object{}
+		media[a.Status][a.Media] = object{}
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package control
+package front
 
 import (
 	"bytes"
@@ -160,7 +160,7 @@ func (c *conn) writeProblem(status int, text string, linger time.Duration) {
 	_ = c.SetWriteDeadline(time.Now().Add(lingerTime)) // at worst the client misses the answer
 	_, err = fmt.Fprintf(c.Conn, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n%s"+
 		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n%s\n",
-		status, http.StatusText(status), problemType, len(body)+1, later, body)
+		status, http.StatusText(status), ProblemType, len(body)+1, later, body)
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if err != nil || !ok || half.CloseWrite() != nil {
 		return

@@ -1,4 +1,4 @@
-package control
+package front
 
 import (
 	"crypto/sha256"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"unicode"
 )
 
 // Token is a secret that lets its holder use the daemon over the network.
@@ -59,48 +58,4 @@ func (t tokens) lookup(r *http.Request) (name string, ok bool) {
 		}
 	}
 	return name, ok
-}
-
-// maxCreator is the length of the longest created_by, in bytes.
-const maxCreator = 128
-
-// creator returns who made a request: the name of its token, or without a token the header X-Created-By; "" if unknown.
-func (g *guard) creator(r *http.Request) (string, error) {
-	if name, ok := g.tokens.lookup(r); ok {
-		return printable(name, maxCreator), nil
-	}
-	if r.Header.Get("Authorization") != "" {
-		return "", nil // an unknown token: X-Created-By is not believed either
-	}
-	by := r.Header.Get("X-Created-By")
-	if len(by) > maxCreator || printable(by, maxCreator) != by {
-		return "", refuse(http.StatusBadRequest, "X-Created-By must be printable and at most %d bytes long", maxCreator)
-	}
-	return by, nil
-}
-
-// scope returns the namespace of a request's idempotency keys: one per token name, and one for all requests without a
-// token.
-func (g *guard) scope(r *http.Request) string {
-	name, ok := g.tokens.lookup(r)
-	if !ok {
-		return ""
-	}
-	return "token " + printable(name, maxCreator)
-}
-
-// quoteValue quotes a value that a client sent, for messages.
-func quoteValue(text string) string { return "'" + printable(text, 64) + "'" }
-
-// printable cuts text to most bytes and replaces unprintable characters by question marks.
-func printable(text string, most int) string {
-	if len(text) > most {
-		text = text[:most]
-	}
-	return strings.Map(func(c rune) rune {
-		if c == unicode.ReplacementChar || !unicode.IsPrint(c) {
-			return '?'
-		}
-		return c
-	}, text)
 }

@@ -1,0 +1,14 @@
+// Package front is the part of an HTTP server that needs no knowledge of jobs: it decides which requests reach a
+// handler, limits what a client can cost, and writes every refusal as a problem (RFC 9457).
+//
+//	listener ─▶ connLimiter ─▶ Server.ServeHTTP ─▶ guard, limits ─▶ table of routes ─▶ Handler(*Response, *Request)
+//	              503           421 414 431 413       401 403          404 405 501          │
+//	                                                                                       error ─▶ Refusal
+//
+// The user gives a table of routes, from which the router and [Describe]'s OpenAPI document are built, and a function
+// that maps the errors of its handlers to refusals. A handler reads parameters and the body through [Request], and
+// answers through [Response]. Nothing here knows an operation, a file of the storage or the daemon.
+//
+// A fault of the program is logged with a number, which its answer contains. A panic ends its own request only. After
+// the first byte of an answer, an error can only be shown by closing the connection.
+package front

@@ -1,0 +1,129 @@
+package front
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+// Limits bound what one client can cost. A zero field means the default.
+type Limits struct {
+	// Header is how long the headers of a request may take to arrive; default 10 s.
+	Header time.Duration
+	// Body is how long a body may take to arrive; default 30 s.
+	Body time.Duration
+	// Idle is how long a connection stays open without a request; default 2 min.
+	Idle time.Duration
+	// WriteStall is how long a client of an event stream may read nothing before it is disconnected; default 1 min.
+	WriteStall time.Duration
+	// Stop is how long a stopping server waits for answers that are under way before it closes them; default 3 s.
+	Stop time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	l.Header = cmp.Or(l.Header, 10*time.Second)
+	l.Body = cmp.Or(l.Body, 30*time.Second)
+	l.Idle = cmp.Or(l.Idle, 2*time.Minute)
+	l.WriteStall = cmp.Or(l.WriteStall, time.Minute)
+	l.Stop = cmp.Or(l.Stop, 3*time.Second)
+	return l
+}
+
+const (
+	// MaxURL and MaxHeaders are the largest accepted URL and sum of headers, in bytes.
+	MaxURL     = 64 << 10
+	MaxHeaders = 64 << 10
+	// MaxRequest is where net/http stops reading a head and refuses it by itself; see conn.
+	MaxRequest = 1 << 20
+	// MaxBody is the largest body, in bytes, and maxList the largest on routes that accept lists.
+	MaxBody = 1 << 20
+	maxList = 32 << 20
+	// MaxDrain is how many bytes beyond the limit are read of a refused body.
+	MaxDrain = 1 << 20
+)
+
+var (
+	longURL      = fmt.Sprintf("The URL is longer than %d bytes; POST takes parameters as a JSON body", MaxURL)
+	largeHeaders = fmt.Sprintf("The headers are larger than %d bytes", MaxHeaders)
+)
+
+// RequestRefusal returns the refusal of a request that is too large or too slow, nil for any other error.
+func RequestRefusal(err error) *Refusal {
+	if large, ok := errors.AsType[*tooLargeError](err); ok {
+		return Refuse(http.StatusRequestEntityTooLarge, "The body has %d bytes, the limit is %d", large.size,
+			large.most).WithHeader("Connection", "close")
+	}
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return Refuse(http.StatusRequestEntityTooLarge, "The body is larger than %d bytes",
+			large.Limit).WithHeader("Connection", "close")
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return Refuse(http.StatusRequestTimeout, "The request took too long to arrive").WithHeader("Connection", "close")
+	}
+	return nil
+}
+
+// checkSize refuses a head that is too large, and a body on GET and HEAD.
+func checkSize(r *http.Request) error {
+	if len(r.RequestURI) > MaxURL {
+		return Refuse(http.StatusRequestURITooLong, "%s", longURL)
+	}
+	size := len(r.Host)
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += len(name) + len(value) + len(": \r\n")
+		}
+	}
+	if size > MaxHeaders {
+		return Refuse(http.StatusRequestHeaderFieldsTooLarge, "%s", largeHeaders)
+	}
+	if r.ContentLength != 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		return Refuse(http.StatusBadRequest, "A %s has no body here; parameters stand in the URL",
+			r.Method).WithHeader("Connection", "close")
+	}
+	return nil
+}
+
+// limitBody bounds the body before a handler reads it, and refuses a Content-Length above the limit.
+func (w *Response) limitBody(r *http.Request, row *Route) error {
+	most := int64(MaxBody)
+	if row.List > 0 {
+		most = maxList
+	}
+	if r.ContentLength > most {
+		w.unlimitedBody, w.drain = r.Body, most+MaxDrain
+		return &tooLargeError{r.ContentLength, most}
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		w.unlimitedBody, w.drain = r.Body, MaxDrain
+		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, most)
+	}
+	return nil
+}
+
+// drainBody sends the answer to a body that is too large, and then reads what the client still sends: many clients
+// read the answer only after they have sent everything, and closing a connection with unread bytes resets it. A client
+// that waits for 100 Continue sends nothing more.
+func (w *Response) drainBody(send func()) {
+	control := http.NewResponseController(w)
+	if w.unlimitedBody == nil || w.request.Header.Get("Expect") != "" || control.EnableFullDuplex() != nil {
+		send()
+		return
+	}
+	send()
+	if control.Flush() != nil || control.SetReadDeadline(time.Now().Add(w.server.config.Limits.Body)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, w.unlimitedBody, w.drain) // at worst the client misses the answer
+}
+
+// tooLargeError means that Content-Length exceeds the limit.
+type tooLargeError struct{ size, most int64 }
+
+func (e *tooLargeError) Error() string {
+	return fmt.Sprintf("a body of %d bytes, more than %d", e.size, e.most)
+}

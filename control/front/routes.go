@@ -1,0 +1,247 @@
+package front
+
+import (
+	"errors"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/julienschmidt/httprouter"
+)
+
+// Handler answers one request. An error becomes a problem, so a handler that has written something must end its own
+// answer and return nil.
+type Handler func(w *Response, r *Request) error
+
+// Parameter is a query parameter of a route.
+type Parameter struct {
+	Name    string
+	Kind    string // a type of JSON Schema
+	Summary string
+	Values  []string // the only valid values, if not empty
+	Needed  bool
+}
+
+// Answer is one possible answer of a route.
+type Answer struct {
+	Status  int
+	Media   string
+	Summary string
+}
+
+// Route is one row of the route table.
+type Route struct {
+	Method  string
+	Path    string // :name is one segment, *name the rest
+	Handle  Handler
+	Summary string
+	Query   []Parameter
+	Answers []Answer
+	Body    string // what the body is, "" for none
+	// Confirm is set for a GET that changes something when it has parameters: pages of other sites may not send it, and
+	// a browser that navigates to it gets a confirmation page from this handler.
+	Confirm Handler
+	// Socket marks a WebSocket, which browsers let a page of any site open and read.
+	Socket bool
+	// Streams means that the answer may last as long as what it tells of.
+	Streams bool
+	// List is the largest number of elements when the body may also be a list, which has a higher size limit.
+	List int
+	// Public means that no token is needed.
+	Public bool
+}
+
+// Media types.
+const (
+	MediaJSON = "application/json"
+	MediaHTML = "text/html"
+	MediaSSE  = "text/event-stream"
+	MediaText = "text/plain"
+	MediaFile = "application/octet-stream"
+)
+
+// routers finds the route of a request. httprouter allows no variable segment next to fixed ones, so the paths that
+// begin with one have a router of their own: of /:group/:job it is varied, and names has /:group/control by its rest.
+type routers struct {
+	fixed, varied *httprouter.Router
+	first         []string                     // the fixed first segments
+	names         map[string]map[string]*Route // by the rest of the path, then the method
+}
+
+// methods are the known methods; any other is answered with 501 (RFC 9110, section 15.6.2).
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
+
+func newRouters(table []Route) *routers {
+	d := &routers{fixed: newRouter(), varied: newRouter(), names: make(map[string]map[string]*Route)}
+	for i := range table {
+		row := &table[i]
+		first, rest, _ := strings.Cut(row.Path[1:], "/")
+		switch {
+		case !strings.HasPrefix(first, ":"):
+			d.fixed.Handle(row.Method, row.Path, carry(row))
+			if first != "" {
+				d.first = append(d.first, first)
+			}
+		case strings.HasPrefix(rest, ":"):
+			d.varied.Handle(row.Method, row.Path, carry(row))
+		default:
+			if d.names[rest] == nil {
+				d.names[rest] = make(map[string]*Route)
+			}
+			d.names[rest][row.Method] = row
+		}
+	}
+	return d
+}
+
+func newRouter() *httprouter.Router {
+	router := httprouter.New()
+	router.RedirectTrailingSlash = false // clients would repeat a POST at another address
+	router.RedirectFixedPath = false
+	return router
+}
+
+// carrier extracts a route from httprouter, which stores only functions.
+type carrier struct {
+	http.ResponseWriter
+	row *Route
+}
+
+func carry(row *Route) httprouter.Handle {
+	return func(w http.ResponseWriter, _ *http.Request, _ httprouter.Params) {
+		if out, ok := w.(*carrier); ok {
+			out.row = row
+		}
+	}
+}
+
+// find returns the route for a method and a decoded path, or nil.
+func (d *routers) find(method, path string) (*Route, httprouter.Params) {
+	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	router := d.varied
+	if path == "/" || slices.Contains(d.first, first) {
+		router = d.fixed
+	} else if named := d.names[rest]; named != nil {
+		row := named[method]
+		if row == nil {
+			return nil, nil
+		}
+		key, _, _ := strings.Cut(row.Path[len("/:"):], "/")
+		return row, httprouter.Params{{Key: key, Value: first}}
+	}
+	handle, params, _ := router.Lookup(method, path)
+	if handle == nil {
+		return nil, nil
+	}
+	var out carrier
+	handle(&out, nil, nil)
+	return out.row, params
+}
+
+// allowed lists the methods that a path supports.
+func (d *routers) allowed(path string) []string {
+	var allowed []string
+	for _, method := range methods {
+		if method == http.MethodHead && slices.Contains(allowed, http.MethodGet) {
+			allowed = append(allowed, method)
+		} else if row, _ := d.find(method, path); row != nil {
+			allowed = append(allowed, method)
+		}
+	}
+	if allowed != nil {
+		allowed = append(allowed, http.MethodOptions)
+	}
+	return allowed
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(out http.ResponseWriter, in *http.Request) {
+	markHandled(in)
+	r := &Request{Request: in, server: s}
+	w := &Response{ResponseWriter: out, server: s, request: in}
+	r.response = w
+	defer w.recover()
+	secure(w.Header())
+	row, params, err := s.admit(in)
+	if err == nil && row == nil { // OPTIONS
+		w.Header().Set("Allow", strings.Join(s.routers.allowed(in.URL.Path), ", "))
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	if err == nil {
+		err = w.limitBody(in, row)
+	}
+	if err == nil {
+		r.params = params
+		err = row.Handle(w, r)
+	}
+	if err != nil {
+		w.fail(err)
+	}
+}
+
+// admit finds the route of a request and refuses requests that may not reach a handler. For OPTIONS the route is nil.
+func (s *Server) admit(r *http.Request) (*Route, httprouter.Params, error) {
+	if err := checkSize(r); err != nil {
+		return nil, nil, err
+	}
+	if err := s.guard.checkHost(r); err != nil {
+		return nil, nil, err
+	}
+	if !slices.Contains(methods, r.Method) {
+		return nil, nil, Refuse(http.StatusNotImplemented, "The method %.32q is not known here", r.Method)
+	}
+	if err := checkPath(r); err != nil {
+		return nil, nil, err
+	}
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	row, params := s.routers.find(method, r.URL.Path)
+	if row == nil || !row.Public {
+		if err := s.guard.checkToken(r); err != nil {
+			return nil, nil, err
+		}
+	}
+	if row == nil {
+		return nil, nil, s.noRoute(r)
+	}
+	changes := row.Confirm != nil && r.URL.RawQuery != ""
+	if changes && s.guard.navigates(r) {
+		asks := *row
+		asks.Handle = row.Confirm
+		return &asks, params, nil
+	}
+	return row, params, s.guard.checkSite(r, row.Socket || changes)
+}
+
+// noRoute returns the refusal of a path or method without a route; nil for OPTIONS of an existing path.
+func (s *Server) noRoute(r *http.Request) error {
+	allowed := s.routers.allowed(r.URL.Path)
+	switch {
+	case allowed == nil:
+		return Refuse(http.StatusNotFound,
+			"There is nothing at %s; %s", Printable(r.URL.Path, 200), s.config.Hint)
+	case r.Method == http.MethodOptions:
+		return nil
+	}
+	list := strings.Join(allowed, ", ")
+	return Refuse(http.StatusMethodNotAllowed, "%s is not possible here; possible are %s", r.Method,
+		list).WithHeader("Allow", list)
+}
+
+// recover confines a panic to its own request.
+func (w *Response) recover() {
+	thrown := recover()
+	if thrown == nil {
+		return
+	}
+	if err, ok := thrown.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(http.ErrAbortHandler)
+	}
+	w.server.config.Logger.Error("handler panicked", "method", w.request.Method, "path", w.request.URL.Path, "panic",
+		thrown, "stack", string(debug.Stack()))
+	w.fail(Refuse(http.StatusInternalServerError, "The daemon could not do this; its log has the reason"))
+}

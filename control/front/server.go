@@ -1,0 +1,157 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+// Config configures a Server. Refusal, Fault and Quota are required.
+type Config struct {
+	// Routes are the routes; a path that begins with a :name matches what no other path begins with.
+	Routes []Route
+	// Hint completes the message for a path without a route.
+	Hint string
+	// Refusal maps the errors of handlers to answers.
+	Refusal func(error) *Refusal
+	// Fault is called with each error that is a fault of this program, before the answer.
+	Fault func(error)
+	// Quota wraps EMFILE when no descriptor may be used for another client.
+	Quota func() error
+	// Stopped is the cause with which the contexts of requests end when the server stops.
+	Stopped error
+	// Tokens, if there are any, are required on every connection except those of a unix socket.
+	Tokens []Token
+	// Hosts are further names of this server, as name or name:port. Loopback names and the listen addresses are always
+	// accepted.
+	Hosts []string
+	// Insecure allows listening on non-loopback addresses without a token.
+	Insecure bool
+	Limits   Limits
+	Logger   *slog.Logger
+}
+
+// Server serves a table of routes.
+type Server struct {
+	config   Config
+	guard    *guard
+	confirms *confirmer
+	routers  *routers
+	sockets  sync.WaitGroup // the WebSockets that are open
+	draining atomic.Bool
+	failures atomic.Uint64
+}
+
+// New prepares a server.
+func New(c Config) (*Server, error) {
+	tokens, err := newTokens(c.Tokens)
+	if err != nil {
+		return nil, err
+	}
+	c.Limits = c.Limits.withDefaults()
+	return &Server{
+		config: c, guard: newGuard(c.Hosts, tokens), confirms: newConfirmer(), routers: newRouters(c.Routes),
+	}, nil
+}
+
+// Drain makes Draining true, for handlers that start something.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// Draining reports that the server stops, or is about to.
+func (s *Server) Draining() bool { return s.draining.Load() }
+
+// Serve accepts connections on all listeners until ctx ends, and closes them. It then ends the contexts of the open
+// requests, waits up to Limits.Stop for their answers, cuts off the rest, and returns when every goroutine has ended:
+// nil, or the error that stopped it.
+func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
+	if err := s.CheckListeners(listeners); err != nil {
+		errs := []error{err}
+		for _, l := range listeners {
+			errs = append(errs, l.Close())
+		}
+		return errors.Join(errs...)
+	}
+	base, endRequests := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer endRequests(nil)
+	var connections sync.WaitGroup
+	server := &http.Server{
+		Handler: s, BaseContext: func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: s.config.Limits.Header, IdleTimeout: s.config.Limits.Idle, MaxHeaderBytes: MaxRequest,
+		ErrorLog:  slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
+		ConnState: countConnections(&connections), ConnContext: keepConn,
+		// net/http would answer OPTIONS * without the guard.
+		DisableGeneralOptionsHandler: true,
+	}
+	failed := make(chan error, len(listeners))
+	crowd := &connLimiter{
+		quota: s.config.Quota, refusal: s.config.Refusal, rejecting: make(chan struct{}, maxRejecting), running: &connections,
+	}
+	defer crowd.memory.stop()
+	var serving sync.WaitGroup
+	for _, l := range listeners {
+		serving.Go(func() {
+			if err := server.Serve(listener{l, crowd}); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("serve on %s: %w", l.Addr(), err)
+			}
+		})
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	s.Drain()
+	endRequests(s.config.Stopped)
+	err = errors.Join(err, s.stop(context.WithoutCancel(ctx), server))
+	serving.Wait()
+	connections.Wait()
+	s.sockets.Wait()
+	return err
+}
+
+// stop waits for the answers that are under way, and closes the connections of slow ones.
+func (s *Server) stop(ctx context.Context, server *http.Server) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Limits.Stop)
+	defer cancel()
+	err := server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return server.Close()
+	}
+	return err
+}
+
+// countConnections returns a hook that counts each connection from its first state to its last, so that Serve can wait
+// for all of them. net/http calls it for a new connection before its goroutine exists.
+func countConnections(open *sync.WaitGroup) func(net.Conn, http.ConnState) {
+	return func(c net.Conn, state http.ConnState) {
+		trackState(c, state)
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			open.Done()
+		case http.StateActive, http.StateIdle:
+		}
+	}
+}
+
+// CheckListeners refuses to serve other machines without authentication, unless Insecure is set.
+func (s *Server) CheckListeners(listeners []net.Listener) error {
+	if len(listeners) == 0 {
+		return errors.New("serve: no address to listen on")
+	}
+	if s.config.Insecure || len(s.guard.tokens) > 0 {
+		return nil
+	}
+	for _, l := range listeners {
+		if at, ok := l.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
+			return fmt.Errorf("listen on %s: other machines can reach it, so it needs a token (--token-file) or an explicit --insecure", at)
+		}
+	}
+	return nil
+}
