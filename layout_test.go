@@ -87,6 +87,25 @@ var imports = []row{
 		[]string{gocron},
 		"arithmetic of times, which needs nothing; below the job definitions, because a line that is never due is a mistake of theirs",
 	},
+	{"catalog/phrase", 0, nil, nil, "the words of messages: what was meant, and text from outside cut to size"},
+	{
+		"catalog/param", 1,
+		[]string{"catalog/phrase"},
+		nil,
+		"the values that parameters have, as text, JSON and in the one form in which equal ones are equal; it knows no jobs",
+	},
+	{
+		"catalog/condition", 2,
+		[]string{"catalog/param", "catalog/phrase", "statefs/steps"},
+		[]string{exprlang},
+		"a condition is compiled against the names that it may use, and evaluated against their values; it knows no job files",
+	},
+	{
+		"catalog/yamlfile", 2,
+		[]string{"catalog/param", "catalog/phrase"},
+		[]string{yaml},
+		"the text of a file becomes values with their places, hints and problems; which keys a job has it does not know",
+	},
 	{"control/web", 1, nil, nil, "embedded files and nothing else"},
 	{
 		"control/front", 1, nil,
@@ -133,8 +152,11 @@ var imports = []row{
 	},
 	{
 		"catalog", 3,
-		[]string{"statefs", "catalog/schedule", "statefs/steps", "daemon/outbox"},
-		[]string{yaml, doublestar, exprlang},
+		[]string{
+			"statefs", "catalog/condition", "catalog/param", "catalog/phrase", "catalog/schedule", "catalog/yamlfile", "statefs/steps",
+			"daemon/outbox",
+		},
+		[]string{yaml, doublestar}, // its tests read job files with the library too
 		"what jobs exist is independent of what runs; the conditions of steps are compiled where they are read; a kind of target declares its keys beside its deliveries",
 	},
 	{
@@ -171,7 +193,7 @@ var imports = []row{
 
 	{
 		"daemon/submit", 4,
-		[]string{"statefs", "catalog", "statefs/steps"},
+		[]string{"statefs", "catalog", "catalog/param", "statefs/steps"},
 		nil,
 		"what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them",
 	},
@@ -186,6 +208,7 @@ var imports = []row{
 		"control", 5,
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
+			"catalog/param",
 			"catalog", "daemon/submit", "daemon/acts", "control/web", "control/front", "daemon/tally", "statefs/steps",
 			"statefs/machine",
 		},
@@ -196,6 +219,7 @@ var imports = []row{
 		"daemon", 5,
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
+			"catalog/param",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
 			"daemon/tally", "statefs/steps", "statefs/machine",
 		},

@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/catalog/phrase"
 )
 
 // ParamError describes an invalid parameter of a submission. Its text is for the person who submitted.
@@ -35,9 +38,9 @@ func (e *ParamError) Error() string {
 	case e.Param == "":
 		text = e.Reason
 	case e.Reason == ReasonMissing || e.Reason == ReasonUnknown:
-		text = e.Reason + " parameter " + quote(e.Param)
+		text = e.Reason + " parameter " + phrase.Quote(e.Param)
 	default:
-		text = "parameter " + quote(e.Param) + ": " + e.Reason
+		text = "parameter " + phrase.Quote(e.Param) + ": " + e.Reason
 	}
 	if e.Hint != "" {
 		text += " (" + e.Hint + ")"
@@ -51,7 +54,7 @@ type Params struct{ bound []boundParam }
 
 type boundParam struct {
 	name  string
-	value Value
+	value param.Value
 }
 
 // Bind takes parameters as text, as a query string or a command line gives them.
@@ -63,15 +66,15 @@ func (d *Definition) Bind(values url.Values) (Params, error) {
 	if err := d.checkNames(maps.Keys(values)); err != nil {
 		return Params{}, err
 	}
-	return d.bind(func(p *Param) (Value, string) {
+	return d.bind(func(p *param.Param) (param.Value, string) {
 		given := values[p.Name]
 		switch len(given) {
 		case 0:
-			return Value{}, ""
+			return param.Value{}, ""
 		case 1:
-			return parseText(p.Type, given[0])
+			return param.ParseText(p.Type, given[0])
 		}
-		return Value{}, fmt.Sprintf("it is given %d times", len(given))
+		return param.Value{}, fmt.Sprintf("it is given %d times", len(given))
 	})
 }
 
@@ -114,17 +117,17 @@ func (d *Definition) BindRecorded(data []byte) (Params, error) {
 	return out, nil
 }
 
-func fromMembers(members map[string]json.RawMessage) func(*Param) (Value, string) {
-	return func(p *Param) (Value, string) {
+func fromMembers(members map[string]json.RawMessage) func(*param.Param) (param.Value, string) {
+	return func(p *param.Param) (param.Value, string) {
 		raw, ok := members[p.Name]
 		if !ok || string(raw) == "null" {
-			return Value{}, ""
+			return param.Value{}, ""
 		}
-		return parseJSON(p.Type, raw)
+		return param.ParseJSON(p.Type, raw)
 	}
 }
 
-func (d *Definition) bind(value func(*Param) (v Value, reason string)) (Params, error) {
+func (d *Definition) bind(value func(*param.Param) (v param.Value, reason string)) (Params, error) {
 	var out Params
 	for i := range d.Params {
 		p := &d.Params[i]
@@ -133,10 +136,10 @@ func (d *Definition) bind(value func(*Param) (v Value, reason string)) (Params, 
 			v = p.Default
 		}
 		if reason == "" {
-			v, reason = p.normalized(v)
+			v, reason = p.Normalized(v)
 		}
 		if reason == "" && !v.IsZero() {
-			reason = p.check(v)
+			reason = p.Check(v)
 		}
 		if reason != "" {
 			return Params{}, &ParamError{Param: p.Name, Reason: reason}
@@ -154,7 +157,7 @@ func (d *Definition) bind(value func(*Param) (v Value, reason string)) (Params, 
 func (d *Definition) checkNames(given iter.Seq[string]) error {
 	for _, name := range slices.Sorted(given) {
 		if d.Param(name) == nil {
-			hint := didYouMean(name, d.paramNames())
+			hint := phrase.DidYouMean(name, d.paramNames())
 			if hint == "" {
 				hint = d.knownParams()
 			}
@@ -167,7 +170,7 @@ func (d *Definition) checkNames(given iter.Seq[string]) error {
 // ReadObject reads the members of a JSON object. encoding/json lets the last of
 // two equal names win and repairs broken UTF-8; both are errors here.
 func ReadObject(data []byte) (map[string]json.RawMessage, error) {
-	data = bytes.Trim(data, jsonSpace)
+	data = bytes.Trim(data, param.JSONSpace)
 	if len(data) == 0 || string(data) == "null" {
 		return nil, nil
 	}
@@ -181,20 +184,20 @@ func ReadObject(data []byte) (map[string]json.RawMessage, error) {
 		return nil, wrong("the text is not UTF-8")
 	}
 	if data[0] != '{' {
-		return nil, wrong("it begins with " + quote(string(data[:1])))
+		return nil, wrong("it begins with " + phrase.Quote(string(data[:1])))
 	}
-	if why := tooDeep(data); why != "" {
+	if why := param.TooDeep(data); why != "" {
 		return nil, wrong(why)
 	}
 	in := json.NewDecoder(bytes.NewReader(data))
 	members := map[string]json.RawMessage{}
 	if _, err := in.Token(); err != nil {
-		return nil, wrong(jsonErrorText(err))
+		return nil, wrong(param.JSONError(err))
 	}
 	for in.More() {
 		key, err := in.Token()
 		if err != nil {
-			return nil, wrong(jsonErrorText(err))
+			return nil, wrong(param.JSONError(err))
 		}
 		name, _ := key.(string) // the decoder accepts nothing else as a name
 		if _, twice := members[name]; twice {
@@ -202,12 +205,12 @@ func ReadObject(data []byte) (map[string]json.RawMessage, error) {
 		}
 		var raw json.RawMessage
 		if err := in.Decode(&raw); err != nil {
-			return nil, wrong(jsonErrorText(err))
+			return nil, wrong(param.JSONError(err))
 		}
 		members[name] = raw
 	}
 	if _, err := in.Token(); err != nil {
-		return nil, wrong(jsonErrorText(err))
+		return nil, wrong(param.JSONError(err))
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
 		return nil, wrong("text follows it")
@@ -215,66 +218,14 @@ func ReadObject(data []byte) (map[string]json.RawMessage, error) {
 	return members, nil
 }
 
-// jsonErrorText formats an error of the JSON decoder for people.
-func jsonErrorText(err error) string {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return "it is cut off"
-	}
-	return err.Error()
-}
-
-// parseJSON turns one JSON value into a value of type t.
-func parseJSON(t ParamType, raw json.RawMessage) (Value, string) {
-	text := string(raw)
-	switch {
-	case raw[0] == '"':
-		if t != StringType {
-			return Value{}, clip(text) + " is a text, not " + article(t)
-		}
-		var s string
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return Value{}, "the string cannot be read"
-		}
-		if strings.ContainsRune(s, utf8.RuneError) && loneSurrogate(text) {
-			return Value{}, "the string has half a surrogate pair"
-		}
-		return stringValue(s)
-	case t.composite():
-		return compositeValue(t, text)
-	case t == StringType, raw[0] == '{', raw[0] == '[', t == BooleanType && text != "true" && text != "false":
-		return Value{}, quote(text) + " is not " + article(t)
-	}
-	return parseText(t, text)
-}
-
-// loneSurrogate reports whether a JSON string contains half a surrogate pair. The decoder replaces it by
-// U+FFFD, so the result has more of those than the input.
-func loneSurrogate(raw string) bool {
-	var s string
-	if json.Unmarshal([]byte(raw), &s) != nil {
-		return true
-	}
-	written := strings.Count(raw, "\ufffd") + strings.Count(strings.ToLower(raw), `\ufffd`)
-	return strings.Count(s, "\ufffd") > written
-}
-
-func article(t ParamType) string {
-	switch t {
-	case IntegerType, ObjectType, ArrayType:
-		return "an " + string(t)
-	case StringType, NumberType, BooleanType:
-	}
-	return "a " + string(t)
-}
-
 // Lookup gives the value of a parameter, and whether it has one.
-func (p Params) Lookup(name string) (Value, bool) {
+func (p Params) Lookup(name string) (param.Value, bool) {
 	for _, b := range p.bound {
 		if b.name == name {
 			return b.value, true
 		}
 	}
-	return Value{}, false
+	return param.Value{}, false
 }
 
 // Get gives the text form of a parameter, "" when it has no value.
@@ -284,8 +235,8 @@ func (p Params) Get(name string) string {
 }
 
 // All gives names and values in the order of the definition.
-func (p Params) All() iter.Seq2[string, Value] {
-	return func(yield func(string, Value) bool) {
+func (p Params) All() iter.Seq2[string, param.Value] {
+	return func(yield func(string, param.Value) bool) {
 		for _, b := range p.bound {
 			if !yield(b.name, b.value) {
 				return
@@ -323,8 +274,8 @@ func canonicalParams(bound []boundParam) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendString(b, e.name), ':')
-		b = e.value.appendJSON(b)
+		b = append(param.AppendString(b, e.name), ':')
+		b = e.value.AppendJSON(b)
 	}
 	return append(b, '}')
 }

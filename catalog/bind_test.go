@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jobdir/jobdir/catalog/param"
 )
 
 // job parses one job of group g and name n.
@@ -70,7 +72,7 @@ func TestBindText(t *testing.T) {
 		{"NUL", "title=a&note=a%00", "", "parameter 'note': the value has a NUL character"},
 		{"UTF-8", "title=a&note=%FF", "", "parameter 'note': the value is not UTF-8 text"},
 		{
-			"length", "title=a&note=" + strings.Repeat("x", MaxString+1), "",
+			"length", "title=a&note=" + strings.Repeat("x", param.MaxString+1), "",
 			"parameter 'note': the value is longer than 64KiB",
 		},
 	} {
@@ -161,9 +163,75 @@ func TestParamsReading(t *testing.T) {
 	}
 }
 
-func TestPatternIsBoundedToTheWholeValue(t *testing.T) {
+const normalizing = `run: [x]
+params:
+  title: {type: string, normalize: [trim, lowercase, drop_blank], pattern: "[a-z ]+"}
+  name: {type: string, required: true, normalize: [drop_blank]}
+  mode: {type: string, default: " Fast ", normalize: [lowercase, trim], enum: [fast, slow]}
+  note: {type: string, default: x, normalize: [drop_blank]}
+  options: {type: object}
+  files: {type: array}
+`
+
+func TestNormalize(t *testing.T) {
 	t.Parallel()
-	if _, err := wholeMatch("a)|(b"); err == nil {
-		t.Error("a pattern that breaks out of the group is accepted")
+	d := job(t, normalizing)
+	for _, c := range []struct{ given, want, err string }{
+		{`{"name":"n"}`, `{"mode":"fast","name":"n","note":"x"}`, ""},
+		{`{"name":" n ","title":"  A b\t"}`, `{"mode":"fast","name":" n ","note":"x","title":"a b"}`, ""},
+		{`{"name":"n","title":"\u2003 "}`, `{"mode":"fast","name":"n","note":"x"}`, ""},
+		{`{"name":"n","title":null,"note":null}`, `{"mode":"fast","name":"n","note":"x"}`, ""},
+		{`{"name":"n","note":" ","mode":"SLOW"}`, `{"mode":"slow","name":"n"}`, ""}, // defaults come first
+		{
+			`{"name":"n","options":{"b":1.0,"a":[null,-0]},"files":[ ]}`,
+			`{"files":[],"mode":"fast","name":"n","note":"x","options":{"a":[null,0],"b":1}}`, "",
+		},
+		{`{"name":" "}`, "", "missing parameter 'name'"},
+		{`{"name":"n","title":"A1"}`, "", "parameter 'title': 'a1' does not match"},
+		{`{"name":"n","mode":" "}`, "", "parameter 'mode': '' is not one of fast, slow"},
+		{`{"name":"n","options":[]}`, "", "parameter 'options': '[]' is not an object of JSON"},
+		{`{"name":"n","options":"{}"}`, "", "parameter 'options': \"{}\" is a text, not an object"},
+		{`{"name":"n","files":{}}`, "", "parameter 'files': '{}' is not an array of JSON"},
+		{`{"name":"n","options":{"a":1,"a":2}}`, "", "parameter 'options': the name 'a' is given twice"},
+		{
+			`{"name":"n","files":["` + strings.Repeat("x", param.MaxString) + `"]}`, "",
+			"parameter 'files': the value is longer than 64KiB",
+		},
+	} {
+		p, err := d.BindJSON([]byte(c.given))
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%.60s: %v, want %s", c.given, err, c.err)
+			}
+			continue
+		}
+		if err != nil || string(p.JSON()) != c.want {
+			t.Errorf("%s:\n%s (%v), want\n%s", c.given, p.JSON(), err, c.want)
+			continue
+		}
+		kept, err := d.BindRecorded(p.JSON())
+		if err != nil || string(kept.JSON()) != c.want {
+			t.Errorf("%s: kept as %s (%v)", c.given, kept.JSON(), err)
+		}
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	const params = "run: [x]\nparams: {a: {type: string}, b: {type: integer, default: 7}, c: {type: boolean}}\n"
+	for body, want := range map[string]string{
+		params:                            `{"a":"x","b":7}`,
+		params + "unique: {by: [b, a]}\n": `{"a":"x","b":7}`,
+		params + "unique: {by: [b]}\n":    `{"b":7}`,
+		params + "unique: {by: [c]}\n":    `{}`,
+	} {
+		d := job(t, body)
+		p, err := d.BindJSON([]byte(`{"a":"x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Identity(p); got != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/jobdir/jobdir/catalog/phrase"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
@@ -88,11 +90,11 @@ func (c *Catalog) Reload() error {
 		}
 	}
 	next.resolveEndpoints(order, before, c.options.ExternalJobs)
-	next.problems.sort()
+	next.problems.Sort()
 	c.current.Store(next)
 	close(before.replaced)
 	c.log(before, next)
-	return next.problems.asError()
+	return next.problems.Err()
 }
 
 // readAll reads the files and the extra sources into next; it gives their names
@@ -113,7 +115,7 @@ func (c *Catalog) readAll(found listing, before, next *snapshot) (order []string
 			keep(path, nil, Problems{wrong})
 			continue
 		}
-		data, err := readRegular(path, MaxFile)
+		data, err := readRegular(path, yamlfile.MaxFile)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && isGone(path):
 			// Removed since the folder was listed.
@@ -166,7 +168,7 @@ func (c *Catalog) checkHandlers(name string, defs []*Definition) (ps Problems) {
 		if slices.Contains(known, d.Handler) {
 			continue
 		}
-		hint := didYouMean(d.Handler, known)
+		hint := phrase.DidYouMean(d.Handler, known)
 		switch {
 		case len(known) == 0:
 			hint = "no handlers are registered"
@@ -309,3 +311,11 @@ func (c *Catalog) Problems() []Problem {
 // Folders gives every folder that the last reload listed, those inside job
 // folders included: the ones to watch for changes.
 func (c *Catalog) Folders() []string { return slices.Clone(c.current.Load().folders) }
+
+// asProblems gives the problems in an error of [Parse].
+func asProblems(err error) Problems {
+	if ps, ok := errors.AsType[Problems](err); ok {
+		return ps
+	}
+	return nil
+}

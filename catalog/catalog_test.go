@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
 func yamlJob(group, name, program string) string {
@@ -83,7 +85,7 @@ func TestReload(t *testing.T) {
 	step(t, c, "a new bad file", "a/two=v3", "new.yaml:1:8: not valid YAML")
 	remove(t, at("new.yaml"))
 
-	write(t, at("sub/two.yml"), strings.Repeat("#", MaxFile+1))
+	write(t, at("sub/two.yml"), strings.Repeat("#", yamlfile.MaxFile+1))
 	step(t, c, "too large", "a/two=v3", "sub/two.yml: the file is larger than 1MiB (split it")
 	remove(t, at("sub"))
 	step(t, c, "a folder inside removed", "")

@@ -4,7 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/jobdir/jobdir/catalog/condition"
+	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/catalog/phrase"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
 // Then is the job that is submitted when an operation is completed.
@@ -87,4 +93,87 @@ func fill(text string, value func(ref string) (json.RawMessage, error)) (json.Ra
 		return nil, failed
 	}
 	return json.Marshal(filled)
+}
+
+func checkThen(j *jobDecoder, n *yamlfile.Node) {
+	if j.at["then.job"] == nil {
+		j.Fail(n, "write {job: group/name, params: {...}}", "then has no job")
+	}
+}
+
+func readThenJob(j *jobDecoder, n *yamlfile.Node, key string) {
+	s, ok := j.Text(n, key)
+	if !ok {
+		return
+	}
+	group, name, cut := strings.Cut(s, "/")
+	if !cut || !namePart.MatchString(group) || !namePart.MatchString(name) || len(s) > 63 {
+		j.Fail(n, "write group/name", "job cannot be %q", phrase.Clip(s))
+		return
+	}
+	j.def.Then.Group, j.def.Then.Name = group, name
+	j.def.thenAt.job = j.Position(n)
+}
+
+func readThenParams(j *jobDecoder, n *yamlfile.Node, _ string) {
+	t := j.def.Then
+	if n.Kind != yamlfile.Mapping {
+		j.Fail(n, "write NAME: VALUE", "params must be a mapping, not %s", n.Kind)
+		return
+	}
+	for _, e := range n.Entries {
+		name := e.Key.Text
+		if slices.ContainsFunc(t.Params, func(p ThenParam) bool { return p.Name == name }) {
+			j.Fail(e.Key, "", "the parameter %q is given twice", phrase.Clip(name))
+			continue
+		}
+		value := e.Value
+		var raw json.RawMessage
+		switch value.Kind {
+		case yamlfile.Text:
+			if !j.NoNUL(value, "the value of "+phrase.Clip(name)) {
+				continue
+			}
+			raw = param.AppendString(nil, value.Text)
+			checkThenReferences(j, value)
+		case yamlfile.Integer:
+			if _, ok := j.Integer(value, "the value of "+phrase.Clip(name)); !ok {
+				continue
+			}
+			raw = json.RawMessage(strings.TrimPrefix(strings.ReplaceAll(value.Text, "_", ""), "+"))
+		case yamlfile.Boolean:
+			raw = json.RawMessage(strings.ToLower(value.Text))
+		case yamlfile.Number:
+			number, reason := param.ParseNumber(value.Text)
+			if reason != "" {
+				j.Fail(value, "write it as 0.5 or 1e3", "the value of %s: %s", phrase.Clip(name), reason)
+				continue
+			}
+			raw = json.RawMessage(number.Text())
+		case yamlfile.Mapping, yamlfile.List, yamlfile.Null:
+			j.Fail(value, "write a text, a number or a boolean; ${result.NAME} gives any value", "the value of %s cannot be %s",
+				phrase.Clip(name), value.Kind)
+			continue
+		}
+		if !json.Valid(raw) {
+			j.Fail(value, "put it in quotes", "the value of %s cannot be %q", phrase.Clip(name), phrase.Clip(value.Text))
+			continue
+		}
+		t.Params = append(t.Params, ThenParam{Name: name, Value: raw})
+		j.def.thenAt.params = append(j.def.thenAt.params, j.Position(e.Key))
+	}
+}
+
+func checkThenReferences(j *jobDecoder, n *yamlfile.Node) {
+	for p := range pieces(n.Text) {
+		if strings.HasPrefix(p.ref, condition.StepsPrefix) {
+			j.Fail(n, "the outputs of steps are members of the result: write ${result.NAME}",
+				"${%s} cannot be used here", phrase.Clip(p.ref))
+		}
+	}
+	for _, found := range thenReference.FindAllStringSubmatch(n.Text, -1) {
+		if name, isParam := strings.CutPrefix(found[1], "params."); isParam {
+			j.uses = append(j.uses, use{at: n, text: "${params." + name + "}"})
+		}
+	}
 }

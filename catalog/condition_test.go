@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -36,7 +37,7 @@ func TestConditionsAreJudged(t *testing.T) {
 	list := []steps.Step{
 		{Name: "split", Status: steps.Succeeded, Outputs: map[string]json.RawMessage{
 			"parts": json.RawMessage("12"), "names": json.RawMessage(`["a.mp4", {"n": 1.5, "m": 9007199254740993}]`),
-			"big": json.RawMessage(`"` + strings.Repeat("x", MaxString) + `"`),
+			"big": json.RawMessage(`"` + strings.Repeat("x", param.MaxString) + `"`),
 		}},
 		{Name: "up-load", Status: steps.Skipped},
 	}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/jobdir/jobdir/catalog/condition"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
 const schemaFile = "../schema/job.schema.json"
@@ -159,16 +162,16 @@ func corpus(tb testing.TB, dir string) map[string][]byte {
 // alone, without the loader.
 func accepts(tb testing.TB, s *jsonschema.Schema, data []byte) error {
 	tb.Helper()
-	documents, problem := splitDocuments("corpus", data)
+	documents, problem := yamlfile.Split("corpus", data)
 	if problem != nil {
-		documents = []document{{text: data}}
+		documents = []yamlfile.Document{{Text: data}}
 	}
 	for _, doc := range documents {
-		if doc.blank() {
+		if doc.Blank() {
 			continue
 		}
 		var value any
-		if err := yaml.UnmarshalWithOptions(doc.text, &value, yaml.AllowDuplicateMapKey()); err != nil {
+		if err := yaml.UnmarshalWithOptions(doc.Text, &value, yaml.AllowDuplicateMapKey()); err != nil {
 			return err
 		}
 		text, err := json.Marshal(value)
@@ -237,7 +240,7 @@ func withoutPlaces(list []*Step) []*Step {
 			c.Work = &work
 		}
 		if c.condition != nil {
-			c.condition = &condition{params: c.condition.params, outputs: c.condition.outputs, status: c.condition.status}
+			c.condition = &condition.Condition{Uses: c.condition.Uses}
 		}
 		out = append(out, &c)
 	}

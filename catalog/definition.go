@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"strings"
 	"time"
+
+	"github.com/jobdir/jobdir/catalog/param"
 )
 
 // FailWhen decides when failed items make the whole operation failed.
@@ -75,7 +77,7 @@ type Definition struct {
 	Group   string
 	Name    string
 	Summary string
-	Params  []Param // in the order of the file
+	Params  []param.Param // in the order of the file
 	Tags    []string
 	// Dir is where commands run and where relative item paths begin; "" is the
 	// daemon's working directory.
@@ -84,9 +86,9 @@ type Definition struct {
 	// Run is an argument vector; it is never given to a shell.
 	Run          []string
 	Items        *Items
-	Parallel     int    // items at the same time, 1 to 256
-	Handler      string // registered name of a Go function
-	MaxLog       Bytes  // beyond it the run ends; 0 is no limit
+	Parallel     int         // items at the same time, 1 to 256
+	Handler      string      // registered name of a Go function
+	MaxLog       param.Bytes // beyond it the run ends; 0 is no limit
 	FailWhen     FailWhen
 	OnDisconnect OnDisconnect
 	Grace        time.Duration // SIGTERM to SIGKILL; 0 is the daemon's
@@ -167,7 +169,7 @@ func (d *Definition) Hash() string {
 func (d *Definition) Position() Position { return d.at }
 
 // Param gives the parameter of that name, nil when there is none.
-func (d *Definition) Param(name string) *Param {
+func (d *Definition) Param(name string) *param.Param {
 	for i := range d.Params {
 		if d.Params[i].Name == name {
 			return &d.Params[i]

@@ -1,14 +1,18 @@
 package catalog
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
@@ -133,21 +137,69 @@ func checkDeliveredName(name string) error {
 	case len(name) > maxDeliveredName:
 		return fmt.Errorf("the key is longer than %d bytes", maxDeliveredName)
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Errorf("the key %q has characters that no name has", clip(name))
+		return fmt.Errorf("the key %q has characters that no name has", phrase.Clip(name))
 	case strings.Contains(name, `\`):
-		return fmt.Errorf(`the key %q has a \`, clip(name))
+		return fmt.Errorf(`the key %q has a \`, phrase.Clip(name))
 	case strings.HasPrefix(name, "/"):
-		return fmt.Errorf("the key %q starts with / and would lead outside the folder", clip(name))
+		return fmt.Errorf("the key %q starts with / and would lead outside the folder", phrase.Clip(name))
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		switch {
 		case part == "." || part == "..":
-			return fmt.Errorf("the key %q has the part %q and would lead outside", clip(name), part)
+			return fmt.Errorf("the key %q has the part %q and would lead outside", phrase.Clip(name), part)
 		case part == "":
-			return fmt.Errorf("the key %q has an empty part", clip(name))
+			return fmt.Errorf("the key %q has an empty part", phrase.Clip(name))
 		case len(part) > maxNamePart:
-			return fmt.Errorf("the key has a part of more than %d bytes: %q", maxNamePart, clip(part))
+			return fmt.Errorf("the key has a part of more than %d bytes: %q", maxNamePart, phrase.Clip(part))
 		}
 	}
 	return nil
+}
+
+// resultReference finds what is replaced in a key by a member of the result.
+var resultReference = regexp.MustCompile(`\$\{result\.([A-Za-z0-9_-]+)\}`)
+
+// expandKey replaces the references in a key once; references inside values stay. The error names the member
+// of the result that cannot be part of a name.
+func expandKey(key string, v Values) (string, error) {
+	var b strings.Builder
+	at := 0
+	for _, m := range resultReference.FindAllStringSubmatchIndex(key, -1) {
+		b.WriteString(Expand(key[at:m[0]], v))
+		text, err := v.resultText(key[m[2]:m[3]])
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(text)
+		at = m[1]
+	}
+	b.WriteString(Expand(key[at:], v))
+	return b.String(), nil
+}
+
+// resultText is a member of the result as a part of a name: a short text that is not empty, a number, or true or false.
+func (v Values) resultText(name string) (string, error) {
+	raw, ok := json.RawMessage(nil), false
+	if v.Result != nil {
+		raw, ok = v.Result(name)
+	}
+	raw = bytes.TrimSpace(raw)
+	var text string
+	switch {
+	case !ok || len(raw) == 0 || bytes.Equal(raw, []byte("null")):
+		return "", fmt.Errorf("the result has no member %q, which the key needs", name)
+	case raw[0] == '{' || raw[0] == '[':
+		return "", fmt.Errorf("the member %q of the result, which the key needs, is neither a text nor a number", name)
+	case raw[0] != '"':
+		text = string(raw)
+	case json.Unmarshal(raw, &text) != nil:
+		return "", fmt.Errorf("the member %q of the result, which the key needs, cannot be read", name)
+	}
+	switch {
+	case text == "":
+		return "", fmt.Errorf("the member %q of the result, which the key needs, is empty", name)
+	case len(text) > maxNamePart:
+		return "", fmt.Errorf("the member %q of the result, which the key needs, is longer than %d bytes", name, maxNamePart)
+	}
+	return text, nil
 }

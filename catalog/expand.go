@@ -5,6 +5,7 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/jobdir/jobdir/catalog/condition"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -26,7 +27,7 @@ func (v Values) reference(ref string) string {
 	case "item":
 		return v.Item
 	}
-	if strings.HasPrefix(ref, stepsPrefix) {
+	if strings.HasPrefix(ref, condition.StepsPrefix) {
 		return v.output(ref)
 	}
 	return v.Params.Get(strings.TrimPrefix(ref, "params."))
@@ -86,7 +87,7 @@ func referenceAt(s string) string {
 		return ""
 	}
 	ref := rest[:end]
-	if ref == "id" || ref == "item" || strings.HasPrefix(ref, "params.") || strings.HasPrefix(ref, stepsPrefix) {
+	if ref == "id" || ref == "item" || strings.HasPrefix(ref, "params.") || strings.HasPrefix(ref, condition.StepsPrefix) {
 		return ref
 	}
 	return ""

@@ -5,6 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/catalog/phrase"
 )
 
 // checkFollowers reports jobs whose next job does not exist or does not accept the parameters that they pass.
@@ -37,7 +40,7 @@ func (s *snapshot) checkFollowers(claims map[string][]*Definition,
 			next := find(d.Then)
 			var found Problems
 			if next == nil {
-				found = Problems{followerProblem(d.thenAt.job, didYouMean(d.Then.Address(), addresses(claims)),
+				found = Problems{followerProblem(d.thenAt.job, phrase.DidYouMean(d.Then.Address(), addresses(claims)),
 					"then: there is no job %q", d.Then.Address())}
 			} else {
 				found = d.followerProblems(next)
@@ -68,25 +71,25 @@ func (d *Definition) followerProblems(next *Definition) (found Problems) {
 	given := map[string]bool{}
 	for i, p := range t.Params {
 		given[p.Name] = true
-		param := next.Param(p.Name)
-		if param == nil {
-			hint := didYouMean(p.Name, next.paramNames())
+		taken := next.Param(p.Name)
+		if taken == nil {
+			hint := phrase.DidYouMean(p.Name, next.paramNames())
 			if hint == "" {
 				hint = next.knownParams()
 			}
 			found = append(found, followerProblem(d.thenAt.params[i], hint, "then: the job %s has no parameter %q",
-				t.Address(), clip(p.Name)))
+				t.Address(), phrase.Clip(p.Name)))
 			continue
 		}
 		if thenReference.Match(p.Value) {
 			continue // its value is not known yet
 		}
-		v, reason := parseJSON(param.Type, p.Value)
+		v, reason := param.ParseJSON(taken.Type, p.Value)
 		if reason == "" {
-			v, reason = param.normalized(v)
+			v, reason = taken.Normalized(v)
 		}
 		if reason == "" && !v.IsZero() {
-			reason = param.check(v)
+			reason = taken.Check(v)
 		}
 		if reason != "" {
 			found = append(found, followerProblem(d.thenAt.params[i], "", "then: the parameter %q of %s: %s", p.Name,

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/jobdir/jobdir/catalog/phrase"
 )
 
 // glob is a pattern ready to be walked. The library matches whole paths; the walk
@@ -32,7 +34,7 @@ func parseGlob(pattern string) (*glob, error) {
 		return nil, fmt.Errorf("glob %q is not a valid pattern", pattern)
 	}
 	if alternatives(pattern) > maxAlternatives {
-		return nil, fmt.Errorf("glob %q has more than %d alternatives in braces", clip(pattern), maxAlternatives)
+		return nil, fmt.Errorf("glob %q has more than %d alternatives in braces", phrase.Clip(pattern), maxAlternatives)
 	}
 	base, rest := doublestar.SplitPattern(pattern)
 	g := &glob{base: base}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
 // Hints are settings of the definition without effect. The definition can be used nevertheless.
@@ -14,7 +16,7 @@ type settings struct {
 	*Definition
 	job  *Definition // the job of a step, nil for a job
 	step *Step       // nil for a job
-	at   func(key string) *node
+	at   func(key string) *yamlfile.Node
 }
 
 // ineffective are the settings without effect: where applies holds, the key has none. A row with a code is about
@@ -188,7 +190,7 @@ func (j *jobDecoder) noteIneffective(s settings) {
 		if k == nil || row.code != "" && !s.classifies(row.code) || !row.applies(s) {
 			continue
 		}
-		place := j.position(k)
+		place := j.Position(k)
 		p := &Problem{File: place.File, Line: place.Line, Column: place.Column, Message: row.message, Hint: row.hint}
 		if !slices.ContainsFunc(j.def.hints, func(h *Problem) bool { return *h == *p }) {
 			j.def.hints = append(j.def.hints, p)

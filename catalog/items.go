@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/catalog/phrase"
 )
 
 // Items is the list of items of a job: exactly one of the three is set.
@@ -36,19 +39,19 @@ func (b Bound) known() bool { return b.Param == "" && b.Output == "" }
 func (b Bound) value(v Values) (int64, error) {
 	switch {
 	case b.Output != "":
-		n, reason := parseInteger(v.reference(b.Output))
+		n, reason := param.ParseInteger(v.reference(b.Output))
 		if reason != "" {
 			return 0, fmt.Errorf("range: ${%s}: %s", b.Output, reason)
 		}
-		return n.integer, nil
+		return n.Integer(), nil
 	case b.Param == "":
 		return b.Number, nil
 	}
 	n, ok := v.Params.Lookup(b.Param)
-	if !ok || n.kind != IntegerType {
-		return 0, fmt.Errorf("range: parameter %s has no integer value", quote(b.Param))
+	if !ok || n.Kind != param.IntegerType {
+		return 0, fmt.Errorf("range: parameter %s has no integer value", phrase.Quote(b.Param))
 	}
-	return n.integer, nil
+	return n.Integer(), nil
 }
 
 func (r *Range) bounds(v Values) (first, last int64, err error) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/jobdir/jobdir/catalog/param"
 )
 
 // collect gives the names of all items, or the error that ended the list.
@@ -59,7 +61,7 @@ func TestRange(t *testing.T) {
 func TestLongRangeIsLazyAndCancelled(t *testing.T) {
 	t.Parallel()
 	d := job(t, "run: [x]\nitems: {range: [-9007199254740991, 9007199254740991]}\n")
-	if n := *d.Total(Params{}); n != 2*MaxInteger+1 {
+	if n := *d.Total(Params{}); n != 2*param.MaxInteger+1 {
 		t.Errorf("total %d", n)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog/schedule"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
 // jobKeys are the keys of a job and of a step.
@@ -159,7 +160,7 @@ var jobKeys = table{
 	row("milestones", inJob, "", custom("mapping of names to lists of steps", milestonesSchema, readMilestones),
 		"Phases by name that are reached when all of a set of steps are done."),
 	row("deliver", inJob, "nowhere",
-		custom("list of targets", "", func(j *jobDecoder, n *node, _ string) { j.deliver(n) }),
+		custom("list of targets", "", func(j *jobDecoder, n *yamlfile.Node, _ string) { j.deliver(n) }),
 		"Where the result is stored when an operation ends, at least once each. See docs/outbox.md."),
 	row("unsafe_shell", inJob, "", word(func(d *Definition) *string { return &d.unsafeShell }, "", "allow"),
 		"allow: references inside the script of sh -c, python -c and the like are meant, so that validate and serve do "+
@@ -345,3 +346,9 @@ const (
 	milestonesSchema = `"type": "object", "propertyNames": {"$ref": "#/$defs/milestone"}, ` +
 		`"additionalProperties": {"$ref": "#/$defs/stepNames"}`
 )
+
+// maxGrace is far beyond what a program needs to end, and far below overflow.
+const maxGrace = 24 * time.Hour
+
+// maxTimeout is longer than any work that one attempt can be expected to finish.
+const maxTimeout = 365 * 24 * time.Hour

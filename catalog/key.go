@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jobdir/jobdir/catalog/phrase"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
 //go:generate go test -count=1 -run TestKeysAreDocumented . -update
@@ -53,9 +56,9 @@ type form struct {
 	keys   table  // of a mapping with fixed keys, whose schema has only what is beside them
 	list   string // members of the schema of a list of such mappings
 	short  string // a word that replaces the mapping
-	read   func(j *jobDecoder, n *node, key string)
+	read   func(j *jobDecoder, n *yamlfile.Node, key string)
 	// readStep replaces read for a key that a step has, and not the job.
-	readStep func(s *stepDecoder, n *node, key string)
+	readStep func(s *stepDecoder, n *yamlfile.Node, key string)
 	// clear sets the default.
 	clear func(*Definition)
 	// inherit replaces the value of the job by that of the step; nil if the value is not part of the step's work.
@@ -70,13 +73,13 @@ func (t table) row(name string, in scope) *key {
 }
 
 // set returns the keys for one scope; those of another scope are refused with the hint where.
-func (t table) set(owner string, in scope, where string) keySet {
-	set := keySet{owner: owner, where: where}
+func (t table) set(owner string, in scope, where string) yamlfile.Keys {
+	set := yamlfile.Keys{Owner: owner, Where: where}
 	for _, k := range t {
 		if k.in&in == in {
-			set.known = append(set.known, k.name)
+			set.Known = append(set.Known, k.name)
 		} else {
-			set.other = append(set.other, k.name)
+			set.Other = append(set.Other, k.name)
 		}
 	}
 	return set
@@ -91,8 +94,8 @@ func (t table) clear(def *Definition) {
 }
 
 // decode reads a mapping with fixed keys.
-func (j *jobDecoder) decode(n *node, set keySet, t table, in scope, prefix string) bool {
-	return j.mapping(n, set, func(name string, k, n *node) {
+func (j *jobDecoder) decode(n *yamlfile.Node, set yamlfile.Keys, t table, in scope, prefix string) bool {
+	return j.Mapping(n, set, func(name string, k, n *yamlfile.Node) {
 		j.at[prefix+name], j.values[prefix+name] = k, n
 		t.row(name, in).read(j, n, name)
 	})
@@ -104,20 +107,20 @@ type field[T any] func(*Definition) *T
 func (f field[T]) inherit(work, own *Definition) { *f(work) = *f(own) }
 
 // custom is the form of a value with a reader of its own.
-func custom(what, schema string, read func(j *jobDecoder, n *node, key string)) form {
+func custom(what, schema string, read func(j *jobDecoder, n *yamlfile.Node, key string)) form {
 	return form{what: what, schema: schema, read: read}
 }
 
 // held is the form of a value with a reader of its own that returns it.
-func held[T any](f field[T], what, schema string, read func(j *jobDecoder, n *node, key string) T) form {
+func held[T any](f field[T], what, schema string, read func(j *jobDecoder, n *yamlfile.Node, key string) T) form {
 	return form{
 		what: what, schema: schema, inherit: f.inherit,
-		read: func(j *jobDecoder, n *node, key string) { *f(j.def) = read(j, n, key) },
+		read: func(j *jobDecoder, n *yamlfile.Node, key string) { *f(j.def) = read(j, n, key) },
 	}
 }
 
 // ofStep is the form of a value that a step has, and not the job.
-func ofStep(what, schema string, read func(s *stepDecoder, n *node, key string)) form {
+func ofStep(what, schema string, read func(s *stepDecoder, n *yamlfile.Node, key string)) form {
 	return form{what: what, schema: schema, readStep: read}
 }
 
@@ -125,7 +128,7 @@ func ofStep(what, schema string, read func(s *stepDecoder, n *node, key string))
 func boolean(f func(*Step) *bool) form {
 	return form{
 		what: "true or false", preset: "false", schema: `"type": "boolean"`,
-		readStep: func(s *stepDecoder, n *node, key string) { *f(s.step) = s.boolean(n, key) },
+		readStep: func(s *stepDecoder, n *yamlfile.Node, key string) { *f(s.step) = s.Boolean(n, key) },
 	}
 }
 
@@ -139,8 +142,8 @@ func inherited(f form, inherit func(work, own *Definition)) form {
 func duration(f field[time.Duration], most time.Duration, without string) form {
 	return form{
 		what: "duration", schema: `"$ref": "#/$defs/duration"`, inherit: f.inherit,
-		read: func(j *jobDecoder, n *node, key string) {
-			*f(j.def) = j.duration(n, key, most, "leave the key out "+without)
+		read: func(j *jobDecoder, n *yamlfile.Node, key string) {
+			*f(j.def) = j.Duration(n, key, most, "leave the key out "+without)
 		},
 	}
 }
@@ -152,9 +155,9 @@ func word[T ~string](f field[T], preset T, words ...T) form {
 		texts[i] = string(w)
 	}
 	list := form{
-		what: oneOf(texts), schema: `"enum": ["` + strings.Join(texts, `", "`) + `"]`, inherit: f.inherit,
-		read: func(j *jobDecoder, n *node, key string) {
-			s, _ := j.word(n, key, texts)
+		what: phrase.OneOf(texts), schema: `"enum": ["` + strings.Join(texts, `", "`) + `"]`, inherit: f.inherit,
+		read: func(j *jobDecoder, n *yamlfile.Node, key string) {
+			s, _ := j.Word(n, key, texts)
 			*f(j.def) = T(s)
 		},
 	}
@@ -171,10 +174,10 @@ func integer(f field[int], least, most int64, preset, hint string) form {
 		what: fmt.Sprintf("integer, %d to %d", least, most), preset: preset, inherit: f.inherit,
 		schema: fmt.Sprintf(`"type": "integer", "minimum": %d, "maximum": %d`, least, most),
 		clear:  func(def *Definition) { *f(def), _ = strconv.Atoi(preset) },
-		read: func(j *jobDecoder, n *node, key string) {
-			v, ok := j.integer(n, key)
+		read: func(j *jobDecoder, n *yamlfile.Node, key string) {
+			v, ok := j.Integer(n, key)
 			if ok && (v < least || v > most) {
-				j.fail(n, hint, "%s cannot be %d", key, v)
+				j.Fail(n, hint, "%s cannot be %d", key, v)
 			}
 			*f(j.def) = int(v)
 		},
@@ -187,12 +190,12 @@ func number(f field[float64], least, most, preset float64) form {
 		what: fmt.Sprintf("number, %g to %g", least, most), preset: fmt.Sprint(preset),
 		schema: fmt.Sprintf(`"type": "number", "minimum": %g, "maximum": %g`, least, most),
 		clear:  func(def *Definition) { *f(def) = preset },
-		read: func(j *jobDecoder, n *node, key string) {
+		read: func(j *jobDecoder, n *yamlfile.Node, key string) {
 			var err error
 			v := f(j.def)
-			*v, err = strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64)
-			if (n.kind != integerKind && n.kind != numberKind) || err != nil || *v < least || *v > most {
-				j.fail(n, "", "%s must be a number from %g to %g, not %s", key, least, most, n.describe())
+			*v, err = strconv.ParseFloat(strings.ReplaceAll(n.Text, "_", ""), 64)
+			if (n.Kind != yamlfile.Integer && n.Kind != yamlfile.Number) || err != nil || *v < least || *v > most {
+				j.Fail(n, "", "%s must be a number from %g to %g, not %s", key, least, most, n.Describe())
 			}
 		},
 	}
@@ -201,18 +204,18 @@ func number(f field[float64], least, most, preset float64) form {
 // mapping has fixed keys. begin makes the value that they are part of; without it, their defaults hold for a job
 // without the mapping too. end checks the keys against each other, if each is valid. rules are what the JSON Schema has
 // beside the keys.
-func mapping(keys table, rules string, begin func(*Definition), end func(j *jobDecoder, n *node)) form {
+func mapping(keys table, rules string, begin func(*Definition), end func(j *jobDecoder, n *yamlfile.Node)) form {
 	f := form{what: "mapping", keys: keys, schema: rules, clear: keys.clear}
 	if begin != nil {
 		f.clear = nil
 	}
-	f.read = func(j *jobDecoder, n *node, name string) {
+	f.read = func(j *jobDecoder, n *yamlfile.Node, name string) {
 		if begin != nil {
 			begin(j.def)
 		}
 		keys.clear(j.def)
-		before := len(j.problems)
-		if j.decode(n, keys.set(name, 0, ""), keys, 0, name+".") && len(j.problems) == before && end != nil {
+		before := len(j.Problems)
+		if j.decode(n, keys.set(name, 0, ""), keys, 0, name+".") && len(j.Problems) == before && end != nil {
 			end(j, n)
 		}
 	}

@@ -10,6 +10,9 @@ import (
 	"iter"
 	"os"
 	"syscall"
+
+	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
 // MaxLine is the length of the longest line of a list file, in bytes.
@@ -37,7 +40,7 @@ func listLines(list, dir string, v Values) iter.Seq2[Item, error] {
 			number++
 			line := lines.Bytes() // without its line end
 			if number == 1 {
-				line = bytes.TrimPrefix(line, byteOrderMark)
+				line = bytes.TrimPrefix(line, yamlfile.ByteOrderMark)
 			}
 			switch {
 			case len(line) == 0:
@@ -62,7 +65,7 @@ func listLines(list, dir string, v Values) iter.Seq2[Item, error] {
 }
 
 func longLine(path string, number int) error {
-	return fmt.Errorf("read item list %s: line %d is longer than %s", path, number, Bytes(MaxLine))
+	return fmt.Errorf("read item list %s: line %d is longer than %s", path, number, param.Bytes(MaxLine))
 }
 
 // errNotRegular is what a fifo, device or folder gives where a file is expected.

@@ -7,46 +7,75 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/jobdir/jobdir/catalog/condition"
+	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/catalog/phrase"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
+)
+
+// What is wrong with a definition file, and where.
+type (
+	Position = yamlfile.Position
+	Problem  = yamlfile.Problem
+	Problems = yamlfile.Problems
 )
 
 // Parse reads the jobs of one file, one for each YAML document. file is used in
 // messages alone. The error is [Problems], each with its place; the definitions
 // are all of the file or none. Documents with nothing but comments are skipped.
 func Parse(file string, data []byte) ([]*Definition, error) {
-	documents, problem := splitDocuments(file, data)
+	documents, problem := yamlfile.Split(file, data)
 	if problem != nil {
 		return nil, Problems{problem}
 	}
 	var definitions []*Definition
 	var problems Problems
 	for _, doc := range documents {
-		if doc.blank() {
+		if doc.Blank() {
 			continue
 		}
 		def, ps := parseDocument(file, doc)
 		problems = append(problems, ps...)
 		definitions = append(definitions, def)
-		if len(problems) >= maxProblems {
+		if len(problems) >= yamlfile.MaxProblems {
 			break
 		}
 	}
 	if len(problems) > 0 {
-		problems.sort()
+		problems.Sort()
 		return nil, problems
 	}
 	return definitions, nil
 }
 
-func parseDocument(file string, doc document) (*Definition, Problems) {
-	root, problem := parseNode(file, doc)
+func parseDocument(file string, doc yamlfile.Document) (*Definition, Problems) {
+	root, problem := yamlfile.Parse(file, doc)
 	if problem != nil {
 		return nil, Problems{problem}
 	}
-	def := &Definition{source: doc.text, at: Position{File: file, Line: root.line, Column: root.column}}
+	def := &Definition{source: doc.Text, at: Position{File: file, Line: root.Line, Column: root.Column}}
 	jobKeys.clear(def)
-	j := newDecoder(decoder{file: file}, root, jobKeys, def)
+	j := newDecoder(yamlfile.Decoder{File: file}, root, jobKeys, def)
 	j.job()
-	return def, j.problems
+	return def, j.Problems
+}
+
+// wordForm is the form of a word. Its bound is no part of the expression: {0,126} makes an expression so large that
+// compiling it delays the start of every command.
+type wordForm struct {
+	all     *regexp.Regexp
+	longest int // in characters
+}
+
+func words(expression string, longest int) wordForm {
+	return wordForm{regexp.MustCompile(`^` + expression + `$`), longest}
+}
+
+// MatchString reports whether a text has the form.
+func (w wordForm) MatchString(s string) bool {
+	return utf8.RuneCountInString(s) <= w.longest && w.all.MatchString(s)
 }
 
 var (
@@ -65,30 +94,30 @@ var (
 // jobDecoder decodes one job. Keys come in any order, so what depends on more
 // than one of them is checked at the end.
 type jobDecoder struct {
-	decoder
-	root *node
+	yamlfile.Decoder
+	root *yamlfile.Node
 	def  *Definition
 	// keys is [jobKeys], which its own readers cannot name.
 	keys table
 	// at and values have each key and its value, those of mappings with fixed keys by names such as retry.initial.
-	at, values map[string]*node
+	at, values map[string]*yamlfile.Node
 	uses       []use
 	// steps are those of the job, in the order of the file.
 	steps        []*stepDecoder
 	milestonesAt []milestonePlace
 	// scope is what is known of steps here.
-	scope stepScope
+	scope condition.Scope
 	// scheduleParams are the parameters of the schedule, in their original form.
 	scheduleParams url.Values
 }
 
-func newDecoder(d decoder, root *node, keys table, def *Definition) jobDecoder {
-	return jobDecoder{decoder: d, root: root, keys: keys, def: def, at: map[string]*node{}, values: map[string]*node{}}
+func newDecoder(d yamlfile.Decoder, root *yamlfile.Node, keys table, def *Definition) jobDecoder {
+	return jobDecoder{Decoder: d, root: root, keys: keys, def: def, at: map[string]*yamlfile.Node{}, values: map[string]*yamlfile.Node{}}
 }
 
 // use is a text that may hold references.
 type use struct {
-	at   *node
+	at   *yamlfile.Node
 	text string
 	// item: ${item} has a meaning here when the job has items.
 	item bool
@@ -106,82 +135,84 @@ func (j *jobDecoder) job() {
 	j.checkWork()
 	j.checkRestart()
 	if k := j.at["on_stall"]; k != nil && j.at["stall_after"] == nil {
-		j.fail(k, "add stall_after", "on_stall has a meaning only with stall_after")
+		j.Fail(k, "add stall_after", "on_stall has a meaning only with stall_after")
 	}
 	j.checkQueue()
 	j.checkSteps()
 	j.checkReferences()
 	j.checkSchedule()
-	if len(j.problems) == 0 {
+	if len(j.Problems) == 0 {
 		j.warnOfScripts()
-		j.noteIneffective(settings{Definition: j.def, at: func(key string) *node { return j.at[key] }})
+		j.noteIneffective(settings{Definition: j.def, at: func(key string) *yamlfile.Node { return j.at[key] }})
 		for _, s := range j.steps {
 			if s.step.Work != nil {
-				at := func(key string) *node { return s.at[key] }
+				at := func(key string) *yamlfile.Node { return s.at[key] }
 				j.noteIneffective(settings{Definition: s.step.Work, job: j.def, step: s.step, at: at})
 			}
 		}
 	}
 }
 
-func readGroup(j *jobDecoder, n *node, key string) {
+func readGroup(j *jobDecoder, n *yamlfile.Node, key string) {
 	j.def.Group = j.name(n, key, append(slices.Clone(reservedGroups), reservedNames...))
 }
 
-func readName(j *jobDecoder, n *node, key string) { j.def.Name = j.name(n, key, reservedNames) }
+func readName(j *jobDecoder, n *yamlfile.Node, key string) {
+	j.def.Name = j.name(n, key, reservedNames)
+}
 
-func (d *decoder) name(n *node, key string, reserved []string) string {
-	s, ok := d.text(n, key)
+func (j *jobDecoder) name(n *yamlfile.Node, key string, reserved []string) string {
+	s, ok := j.Text(n, key)
 	switch {
 	case !ok:
 	case slices.Contains(reserved, s):
-		d.fail(n, "the daemon uses this word itself", "%s cannot be %q", key, s)
+		j.Fail(n, "the daemon uses this word itself", "%s cannot be %q", key, s)
 	case len(s) > 61:
-		d.fail(n, "group and name together have at most 62 characters", "%s is longer than 61 characters", key)
+		j.Fail(n, "group and name together have at most 62 characters", "%s is longer than 61 characters", key)
 	case !namePart.MatchString(s):
-		d.fail(n, "small letters, digits, _ and -, a letter or digit first", "%s cannot be %q", key, clip(s))
+		j.Fail(n, "small letters, digits, _ and -, a letter or digit first", "%s cannot be %q", key, phrase.Clip(s))
 	}
 	return s
 }
 
-func readText(j *jobDecoder, n *node, key string) { j.text(n, key) }
+func readText(j *jobDecoder, n *yamlfile.Node, key string) { j.Text(n, key) }
 
-func readSummary(j *jobDecoder, n *node, key string) string {
-	s, _ := j.text(n, key)
+func readSummary(j *jobDecoder, n *yamlfile.Node, key string) string {
+	s, _ := j.Text(n, key)
 	return strings.TrimSpace(s)
 }
 
-func readHandler(j *jobDecoder, n *node, key string) {
-	if s, ok := j.text(n, key); ok {
-		j.def.Handler, j.def.handlerAt = s, j.position(n)
+func readHandler(j *jobDecoder, n *yamlfile.Node, key string) {
+	if s, ok := j.Text(n, key); ok {
+		j.def.Handler, j.def.handlerAt = s, j.Position(n)
 		if !handlerName.MatchString(s) {
-			j.fail(n, "letters, digits and _ . / -", "handler cannot be %q", clip(s))
+			j.Fail(n, "letters, digits and _ . / -", "handler cannot be %q", phrase.Clip(s))
 		}
 	}
 }
 
-func readTags(j *jobDecoder, n *node, key string) {
-	j.def.Tags = j.names(n, key, "tag", "up to 64 characters without spaces and commas", tagText.MatchString)
+func readTags(j *jobDecoder, n *yamlfile.Node, key string) {
+	j.def.Tags = j.Names(n, key, "tag", "up to 64 characters without spaces and commas", tagText.MatchString)
 }
 
-func readEnv(j *jobDecoder, n *node, _ string) {
-	if n.kind != mappingKind {
-		j.fail(n, "write NAME: VALUE", "env must be a mapping, not %s", n.kind)
+func readEnv(j *jobDecoder, n *yamlfile.Node, _ string) {
+	if n.Kind != yamlfile.Mapping {
+		j.Fail(n, "write NAME: VALUE", "env must be a mapping, not %s", n.Kind)
 		return
 	}
-	for _, e := range n.entries {
-		name := e.key.text
+	for _, e := range n.Entries {
+		name := e.Key.Text
 		switch {
 		case !envName.MatchString(name):
-			j.fail(e.key, "letters, digits and _, no digit first", "env cannot have the name %q", clip(name))
+			j.Fail(e.Key, "letters, digits and _, no digit first", "env cannot have the name %q", phrase.Clip(name))
 		case strings.HasPrefix(name, "JOBDIR_"):
-			j.fail(e.key, "names that begin with JOBDIR_ are set by the daemon", "env cannot have the name %q", clip(name))
+			j.Fail(e.Key, "names that begin with JOBDIR_ are set by the daemon", "env cannot have the name %q", phrase.Clip(name))
 		case slices.ContainsFunc(j.def.Env, func(v EnvVar) bool { return v.Name == name }):
-			j.fail(e.key, "", "the name %q is given twice in env", clip(name))
+			j.Fail(e.Key, "", "the name %q is given twice in env", phrase.Clip(name))
 		}
-		if s, ok := j.written(e.value, "the value of "+clip(name)); ok {
+		if s, ok := j.Written(e.Value, "the value of "+phrase.Clip(name)); ok {
 			j.def.Env = append(j.def.Env, EnvVar{Name: name, Value: s})
-			j.uses = append(j.uses, use{at: e.value, text: s, item: true})
+			j.uses = append(j.uses, use{at: e.Value, text: s, item: true})
 		}
 	}
 }
@@ -197,16 +228,16 @@ func inheritEnv(work, own *Definition) {
 	work.Env = slices.Concat(env, own.Env)
 }
 
-func readRun(j *jobDecoder, n *node, key string) (run []string) {
-	if n.kind == textKind {
-		j.fail(n, "run is a list of arguments and no shell reads it: [PROGRAM, ARGUMENT, ...]",
+func readRun(j *jobDecoder, n *yamlfile.Node, key string) (run []string) {
+	if n.Kind == yamlfile.Text {
+		j.Fail(n, "run is a list of arguments and no shell reads it: [PROGRAM, ARGUMENT, ...]",
 			"run must be a list, not a text")
 		return nil
 	}
-	for i, e := range j.list(n, key) {
-		s, ok := j.written(e, fmt.Sprintf("argument %d of run", i))
+	for i, e := range j.List(n, key) {
+		s, ok := j.Written(e, fmt.Sprintf("argument %d of run", i))
 		if ok && i == 0 && s == "" {
-			j.fail(e, "", "run has an empty program name")
+			j.Fail(e, "", "run has an empty program name")
 		}
 		run = append(run, s)
 		j.uses = append(j.uses, use{at: e, text: s, item: true})
@@ -215,28 +246,28 @@ func readRun(j *jobDecoder, n *node, key string) (run []string) {
 }
 
 // path reads a text that is a path or leads to one.
-func (j *jobDecoder) path(n *node, key string) string {
-	s, ok := j.text(n, key)
+func (j *jobDecoder) path(n *yamlfile.Node, key string) string {
+	s, ok := j.Text(n, key)
 	if ok && s == "" {
-		j.fail(n, "leave the key out", "%s is empty", key)
+		j.Fail(n, "leave the key out", "%s is empty", key)
 	}
 	j.uses = append(j.uses, use{at: n, text: s, filled: true})
 	return s
 }
 
-func readMaxLog(j *jobDecoder, n *node, _ string) {
-	if n.kind == textKind || n.kind == integerKind {
+func readMaxLog(j *jobDecoder, n *yamlfile.Node, _ string) {
+	if n.Kind == yamlfile.Text || n.Kind == yamlfile.Integer {
 		var ok bool
-		if j.def.MaxLog, ok = parseBytes(n.text); ok {
+		if j.def.MaxLog, ok = param.ParseBytes(n.Text); ok {
 			return
 		}
 	}
-	j.fail(n, "an amount such as 512MiB, 1GiB, or a number of bytes from 1", "max_log is not an amount of bytes")
+	j.Fail(n, "an amount such as 512MiB, 1GiB, or a number of bytes from 1", "max_log is not an amount of bytes")
 }
 
-func readStallAfter(j *jobDecoder, n *node, key string) time.Duration {
-	if n.kind == textKind && n.text == "off" {
+func readStallAfter(j *jobDecoder, n *yamlfile.Node, key string) time.Duration {
+	if n.Kind == yamlfile.Text && n.Text == "off" {
 		return NoStall
 	}
-	return j.duration(n, key, maxTimeout, "write off for no notice")
+	return j.Duration(n, key, maxTimeout, "write off for no notice")
 }

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/catalog/phrase"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 	"github.com/jobdir/jobdir/daemon/outbox"
 )
 
@@ -22,16 +25,16 @@ const fromNoParameter = "a secret comes from no parameter"
 var fixedAddress = regexp.MustCompile(`^https?://[^/?#$]+/`)
 
 // deliver decodes the targets of a job.
-func (j *jobDecoder) deliver(n *node) {
-	elements := j.list(n, "deliver")
+func (j *jobDecoder) deliver(n *yamlfile.Node) {
+	elements := j.List(n, "deliver")
 	if len(elements) > maxTargets {
-		j.fail(n, "", "deliver has more than %d targets", maxTargets)
+		j.Fail(n, "", "deliver has more than %d targets", maxTargets)
 	}
 	for _, e := range elements {
-		d := &Delivery{Settings: outbox.Settings{}, at: j.position(e)}
-		if !j.mapping(e, keySet{owner: "a target of deliver", known: kindNames()}, func(key string, k, n *node) {
+		d := &Delivery{Settings: outbox.Settings{}, at: j.Position(e)}
+		if !j.Mapping(e, yamlfile.Keys{Owner: "a target of deliver", Known: kindNames()}, func(key string, k, n *yamlfile.Node) {
 			if d.Kind != nil {
-				j.fail(k, "start another element of the list with -", "a target of deliver is one thing, not two")
+				j.Fail(k, "start another element of the list with -", "a target of deliver is one thing, not two")
 				return
 			}
 			d.Kind = outbox.Kinds[slices.Index(kindNames(), key)]
@@ -39,18 +42,18 @@ func (j *jobDecoder) deliver(n *node) {
 		}) {
 			continue
 		}
-		if len(e.entries) == 0 {
+		if len(e.Entries) == 0 {
 			shapes := kindNames()
 			for i := range shapes {
 				shapes[i] += ": {...}"
 			}
-			j.fail(e, "write "+oneOf(shapes), "a target of deliver is empty")
+			j.Fail(e, "write "+phrase.OneOf(shapes), "a target of deliver is empty")
 		}
 		if d.Kind == nil {
 			continue
 		}
 		if first := slices.IndexFunc(j.def.Deliver, d.collides); first >= 0 {
-			j.fail(e, "give one of them another key",
+			j.Fail(e, "give one of them another key",
 				"targets %d and %d have the same key at the same place: each would replace what the other delivered", first+1,
 				len(j.def.Deliver)+1)
 		}
@@ -59,14 +62,14 @@ func (j *jobDecoder) deliver(n *node) {
 }
 
 // target decodes the keys of one target.
-func (j *jobDecoder) target(d *Delivery, n *node) {
+func (j *jobDecoder) target(d *Delivery, n *yamlfile.Node) {
 	keys := d.Kind.AllKeys()
 	var known []string
 	for _, key := range keys {
 		known = append(known, key.Name)
 	}
-	at := map[string]*node{}
-	if !j.mapping(n, keySet{owner: d.Kind.Name, known: known}, func(name string, k, value *node) {
+	at := map[string]*yamlfile.Node{}
+	if !j.Mapping(n, yamlfile.Keys{Owner: d.Kind.Name, Known: known}, func(name string, k, value *yamlfile.Node) {
 		at[name] = value
 		j.setting(d, &keys[slices.Index(known, name)], k, value)
 	}) {
@@ -74,7 +77,7 @@ func (j *jobDecoder) target(d *Delivery, n *node) {
 	}
 	missing := slices.IndexFunc(keys, func(k outbox.Key) bool { return k.Required != "" && d.Settings.Text(k.Name) == "" })
 	if missing >= 0 {
-		j.fail(n, keys[missing].Required, "%s has no %s", d.Kind.Name, keys[missing].Name)
+		j.Fail(n, keys[missing].Required, "%s has no %s", d.Kind.Name, keys[missing].Name)
 	}
 	for _, key := range keys {
 		if key.Default == "" || d.Settings[key.Name] != nil || d.Settings[otherSource(key.Name)] != nil {
@@ -82,7 +85,7 @@ func (j *jobDecoder) target(d *Delivery, n *node) {
 		}
 		d.Settings[key.Name] = key.Default
 		if key.Type == outbox.DurationKey {
-			d.Settings[key.Name], _ = parseDuration(key.Default)
+			d.Settings[key.Name], _ = param.ParseDuration(key.Default)
 		}
 	}
 	d.Send, d.OnEnded = outbox.Send(d.Settings.Text("send")), d.Settings.Text("on") == outbox.OnEnded
@@ -108,18 +111,18 @@ func otherSource(key string) string {
 }
 
 // setting decodes one key of a target. Names are checked when all keys are known.
-func (j *jobDecoder) setting(d *Delivery, key *outbox.Key, k, n *node) {
+func (j *jobDecoder) setting(d *Delivery, key *outbox.Key, k, n *yamlfile.Node) {
 	switch key.Type {
 	case outbox.WordKey:
-		d.Settings[key.Name], _ = j.word(n, key.Name, key.Words)
+		d.Settings[key.Name], _ = j.Word(n, key.Name, key.Words)
 	case outbox.DurationKey:
 		hint := key.Hint
 		if key.Default != "" {
 			hint = "leave the key out for " + key.Default
 		}
-		length := j.duration(n, key.Name, key.Max, hint)
+		length := j.Duration(n, key.Name, key.Max, hint)
 		if length > 0 && length < key.Min {
-			j.fail(n, key.Hint, "%s cannot be %s", key.Name, length)
+			j.Fail(n, key.Hint, "%s cannot be %s", key.Name, length)
 		}
 		d.Settings[key.Name] = length
 	case outbox.MappingKey:
@@ -127,9 +130,9 @@ func (j *jobDecoder) setting(d *Delivery, key *outbox.Key, k, n *node) {
 	case outbox.TextKey, outbox.PathKey, outbox.NameKey, outbox.AddressKey, outbox.SecretFileKey, outbox.SecretEnvKey:
 		if _, both := d.Settings[otherSource(key.Name)]; both && key.Either != "" {
 			secret := strings.TrimSuffix(strings.TrimSuffix(key.Name, "_file"), "_env")
-			j.fail(k, key.Either, "%s_file and %s_env exclude each other", secret, secret)
+			j.Fail(k, key.Either, "%s_file and %s_env exclude each other", secret, secret)
 		}
-		if s, ok := j.text(n, key.Name); ok {
+		if s, ok := j.Text(n, key.Name); ok {
 			d.Settings[key.Name] = s
 			j.targetText(key, n, s)
 		}
@@ -137,7 +140,7 @@ func (j *jobDecoder) setting(d *Delivery, key *outbox.Key, k, n *node) {
 }
 
 // targetText checks a text of a target.
-func (j *jobDecoder) targetText(key *outbox.Key, n *node, s string) {
+func (j *jobDecoder) targetText(key *outbox.Key, n *yamlfile.Node, s string) {
 	if key.Type == outbox.AddressKey {
 		j.address(key, n, s)
 		return
@@ -148,18 +151,18 @@ func (j *jobDecoder) targetText(key *outbox.Key, n *node, s string) {
 	}
 	if key.Check != nil {
 		if err := key.Check(s); err != nil {
-			j.fail(n, key.Hint, "%s", err) // which has the text only if that can have no password
+			j.Fail(n, key.Hint, "%s", err) // which has the text only if that can have no password
 		}
 		return
 	}
 	if key.Pattern != "" && !key.Pattern.MatchString(s) {
-		j.fail(n, key.Hint, "%s cannot be %q", key.Name, clip(s))
+		j.Fail(n, key.Hint, "%s cannot be %q", key.Name, phrase.Clip(s))
 	}
 	j.place(key, key.Type, n, s)
 }
 
 // place checks a path, or where a secret is.
-func (j *jobDecoder) place(key *outbox.Key, of outbox.Type, n *node, s string) {
+func (j *jobDecoder) place(key *outbox.Key, of outbox.Type, n *yamlfile.Node, s string) {
 	verb := "be"
 	if key.Type == outbox.MappingKey {
 		verb = "have the " + string(of)
@@ -168,10 +171,10 @@ func (j *jobDecoder) place(key *outbox.Key, of outbox.Type, n *node, s string) {
 	case of == outbox.SecretFileKey && refers(s):
 		j.unreferenced(n, key.Name, fromNoParameter)
 	case of == outbox.SecretEnvKey && !outbox.SecretName.MatchString(s):
-		j.fail(n, "it is a name that begins with "+outbox.SecretPrefix+", which no command gets", "%s cannot %s %q", key.Name,
-			verb, clip(s))
+		j.Fail(n, "it is a name that begins with "+outbox.SecretPrefix+", which no command gets", "%s cannot %s %q", key.Name,
+			verb, phrase.Clip(s))
 	case (of == outbox.SecretFileKey || of == outbox.PathKey) && !filepath.IsAbs(s):
-		j.fail(n, "write it from the root, such as "+key.Hint, "%s cannot %s %q", key.Name, verb, clip(s))
+		j.Fail(n, "write it from the root, such as "+key.Hint, "%s cannot %s %q", key.Name, verb, phrase.Clip(s))
 	}
 }
 
@@ -197,42 +200,42 @@ func refers(s string) bool {
 }
 
 // address checks a URL whose path and query may depend on the operation.
-func (j *jobDecoder) address(key *outbox.Key, n *node, s string) {
+func (j *jobDecoder) address(key *outbox.Key, n *yamlfile.Node, s string) {
 	j.uses = append(j.uses, use{at: n, text: s, filled: true})
 	if err := outbox.CheckAddress(sample(s)); err != nil {
-		j.fail(n, "write https://HOST/PATH", "%s cannot be used: %s", key.Name, err) // it may have a password
+		j.Fail(n, "write https://HOST/PATH", "%s cannot be used: %s", key.Name, err) // it may have a password
 		return
 	}
 	if refers(s) && !fixedAddress.MatchString(s) {
-		j.fail(n, "references belong into the path or the query", "%s lets a parameter choose the host", key.Name)
+		j.Fail(n, "references belong into the path or the query", "%s lets a parameter choose the host", key.Name)
 	}
 }
 
 // pairs decodes a mapping of names to texts, or to where secrets are.
-func (j *jobDecoder) pairs(d *Delivery, key *outbox.Key, n *node) {
-	if n.kind != mappingKind {
-		j.fail(n, "write NAME: VALUE", "%s must be a mapping, not %s", key.Name, n.kind)
+func (j *jobDecoder) pairs(d *Delivery, key *outbox.Key, n *yamlfile.Node) {
+	if n.Kind != yamlfile.Mapping {
+		j.Fail(n, "write NAME: VALUE", "%s must be a mapping, not %s", key.Name, n.Kind)
 		return
 	}
-	if len(n.entries) > maxPairs {
-		j.fail(n, "", "%s has more than %d names", key.Name, maxPairs)
+	if len(n.Entries) > maxPairs {
+		j.Fail(n, "", "%s has more than %d names", key.Name, maxPairs)
 	}
 	size := 0
-	for _, e := range n.entries {
-		name := j.pairName(d, key, e.key)
-		if s, ok := j.pairValue(key, name, e.value); ok {
+	for _, e := range n.Entries {
+		name := j.pairName(d, key, e.Key)
+		if s, ok := j.pairValue(key, name, e.Value); ok {
 			size += len(name) + len(s)
 			d.Settings[key.Name] = append(d.Settings.Pairs(key.Name), outbox.Pair{Name: name, Value: s})
 		}
 	}
 	if key.MaxBytes > 0 && size > key.MaxBytes {
-		j.fail(n, "servers take 2 KB in all", "%s has more than %d bytes", key.Name, key.MaxBytes)
+		j.Fail(n, "servers take 2 KB in all", "%s has more than %d bytes", key.Name, key.MaxBytes)
 	}
 }
 
 // pairName reads a name that no mapping with the same names has.
-func (j *jobDecoder) pairName(d *Delivery, key *outbox.Key, n *node) string {
-	name := n.text
+func (j *jobDecoder) pairName(d *Delivery, key *outbox.Key, n *yamlfile.Node) string {
+	name := n.Text
 	if key.Names.Canonical != nil {
 		name = key.Names.Canonical(name)
 	}
@@ -242,29 +245,29 @@ func (j *jobDecoder) pairName(d *Delivery, key *outbox.Key, n *node) string {
 	})
 	switch {
 	case !key.Names.Pattern.MatchString(name):
-		j.fail(n, key.Names.Hint, "%s cannot have the name %q", key.Name, clip(name))
+		j.Fail(n, key.Names.Hint, "%s cannot have the name %q", key.Name, phrase.Clip(name))
 	case slices.Contains(key.Names.Taken, name):
-		j.fail(n, "the daemon sets it", "%s cannot have the name %q", key.Name, name)
+		j.Fail(n, "the daemon sets it", "%s cannot have the name %q", key.Name, name)
 	case known:
-		j.fail(n, "", "the name %q is given twice in %s", clip(name), key.Names.In)
+		j.Fail(n, "", "the name %q is given twice in %s", phrase.Clip(name), key.Names.In)
 	}
 	return name
 }
 
-func (j *jobDecoder) pairValue(key *outbox.Key, name string, n *node) (string, bool) {
+func (j *jobDecoder) pairValue(key *outbox.Key, name string, n *yamlfile.Node) (string, bool) {
 	if key.Values != outbox.TextKey {
-		s, ok := j.text(n, clip(name))
+		s, ok := j.Text(n, phrase.Clip(name))
 		if ok {
 			j.place(key, key.Values, n, s)
 		}
 		return s, ok
 	}
-	s, ok := j.written(n, "the value of "+clip(name))
+	s, ok := j.Written(n, "the value of "+phrase.Clip(name))
 	if !ok {
 		return "", false
 	}
 	if !key.Pattern.MatchString(s) {
-		j.fail(n, "visible characters of ASCII and spaces", "the value of %s cannot be sent", clip(name))
+		j.Fail(n, "visible characters of ASCII and spaces", "the value of %s cannot be sent", phrase.Clip(name))
 	}
 	if key.Fixed != "" {
 		j.unreferenced(n, "a header", key.Fixed)
@@ -275,32 +278,32 @@ func (j *jobDecoder) pairValue(key *outbox.Key, name string, n *node) (string, b
 }
 
 // deliveredKey checks a name that depends on the operation.
-func (j *jobDecoder) deliveredKey(d *Delivery, n *node) {
-	j.uses = append(j.uses, use{at: n, text: n.text, filled: true})
-	name := sample(resultReference.ReplaceAllString(n.text, "x"))
+func (j *jobDecoder) deliveredKey(d *Delivery, n *yamlfile.Node) {
+	j.uses = append(j.uses, use{at: n, text: n.Text, filled: true})
+	name := sample(resultReference.ReplaceAllString(n.Text, "x"))
 	if strings.Contains(strings.ReplaceAll(name, ArtifactReference, ""), "${") {
-		j.fail(n, "${id}, ${params.NAME}, ${result.NAME} and, with send: artifacts, ${artifact} are known here",
-			"key has an unknown reference: %q", clip(n.text))
+		j.Fail(n, "${id}, ${params.NAME}, ${result.NAME} and, with send: artifacts, ${artifact} are known here",
+			"key has an unknown reference: %q", phrase.Clip(n.Text))
 	}
-	if !refers(n.text) && !resultReference.MatchString(n.text) {
-		j.fail(n, "put ${id} in it", "key is the same for every operation: each would replace what the one before delivered")
+	if !refers(n.Text) && !resultReference.MatchString(n.Text) {
+		j.Fail(n, "put ${id} in it", "key is the same for every operation: each would replace what the one before delivered")
 	}
-	switch named := strings.Contains(n.text, ArtifactReference); {
+	switch named := strings.Contains(n.Text, ArtifactReference); {
 	case named && d.Send != outbox.SendArtifacts:
-		j.fail(n, "it is the name of an artifact, with send: artifacts", "${artifact} cannot be used here")
+		j.Fail(n, "it is the name of an artifact, with send: artifacts", "${artifact} cannot be used here")
 	case !named && d.Send == outbox.SendArtifacts:
-		j.fail(n, "put ${artifact} in it", "key is the same for every artifact: each would replace the one before")
+		j.Fail(n, "put ${artifact} in it", "key is the same for every artifact: each would replace the one before")
 	}
 	if err := checkDeliveredName(name); err != nil {
-		j.fail(n, "it is a name at the target, such as results/${id}.json", "%s", err)
+		j.Fail(n, "it is a name at the target, such as results/${id}.json", "%s", err)
 	}
 }
 
 // unreferenced refuses references where they mean nothing.
-func (j *jobDecoder) unreferenced(n *node, what, hint string) {
-	for p := range pieces(n.text) {
+func (j *jobDecoder) unreferenced(n *yamlfile.Node, what, hint string) {
+	for p := range pieces(n.Text) {
 		if p.ref != "" {
-			j.fail(n, hint, "%s cannot have ${%s}", what, clip(p.ref))
+			j.Fail(n, hint, "%s cannot have ${%s}", what, phrase.Clip(p.ref))
 			return
 		}
 	}

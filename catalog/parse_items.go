@@ -1,25 +1,29 @@
 package catalog
 
 import (
-	"slices"
 	"strings"
+
+	"github.com/jobdir/jobdir/catalog/condition"
+	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/catalog/phrase"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
-func readGlob(j *jobDecoder, n *node, key string) {
+func readGlob(j *jobDecoder, n *yamlfile.Node, key string) {
 	glob := j.path(n, key)
 	j.def.Items.Glob = glob
 	if glob != "" && !hasReference(glob) {
 		if _, err := parseGlob(glob); err != nil {
-			j.fail(n, "", "%s", err)
+			j.Fail(n, "", "%s", err)
 		}
 	}
 }
 
-func readItemList(j *jobDecoder, n *node, key string) { j.def.Items.ListFile = j.path(n, key) }
+func readItemList(j *jobDecoder, n *yamlfile.Node, key string) { j.def.Items.ListFile = j.path(n, key) }
 
-func checkItems(j *jobDecoder, n *node) {
-	if len(n.entries) != 1 {
-		j.fail(n, "", "items must have exactly one of glob, list and range")
+func checkItems(j *jobDecoder, n *yamlfile.Node) {
+	if len(n.Entries) != 1 {
+		j.Fail(n, "", "items must have exactly one of glob, list and range")
 	}
 }
 
@@ -32,36 +36,36 @@ func hasReference(s string) bool {
 	return false
 }
 
-func readRange(j *jobDecoder, n *node, _ string) {
-	if n.kind != listKind || len(n.elements) != 2 {
-		j.fail(n, "write [FIRST, LAST], both included", "range must be a list of two numbers")
+func readRange(j *jobDecoder, n *yamlfile.Node, _ string) {
+	if n.Kind != yamlfile.List || len(n.Elements) != 2 {
+		j.Fail(n, "write [FIRST, LAST], both included", "range must be a list of two numbers")
 		return
 	}
-	r := &Range{First: j.bound(n.elements[0]), Last: j.bound(n.elements[1])}
+	r := &Range{First: j.bound(n.Elements[0]), Last: j.bound(n.Elements[1])}
 	if r.First.known() && r.Last.known() && r.First.Number > r.Last.Number {
-		j.fail(n, "", "the range ends before it begins")
+		j.Fail(n, "", "the range ends before it begins")
 	}
 	j.def.Items.Range = r
 }
 
 // bound reads a number or the reference to an integer parameter, which is
 // checked when the parameters are known.
-func (j *jobDecoder) bound(n *node) Bound {
-	if n.kind != textKind {
-		v, _ := j.integer(n, "range")
+func (j *jobDecoder) bound(n *yamlfile.Node) Bound {
+	if n.Kind != yamlfile.Text {
+		v, _ := j.Integer(n, "range")
 		return Bound{Number: v}
 	}
-	ref := referenceAt(n.text)
-	if len(ref)+len("${}") == len(n.text) {
-		j.uses = append(j.uses, use{at: n, text: n.text, filled: true})
+	ref := referenceAt(n.Text)
+	if len(ref)+len("${}") == len(n.Text) {
+		j.uses = append(j.uses, use{at: n, text: n.Text, filled: true})
 		if name, ok := strings.CutPrefix(ref, "params."); ok {
 			return Bound{Param: name}
 		}
-		if strings.HasPrefix(ref, stepsPrefix) {
+		if strings.HasPrefix(ref, condition.StepsPrefix) {
 			return Bound{Output: ref}
 		}
 	}
-	j.fail(n, `write a number or "${params.NAME}"`, "range cannot have %q", clip(n.text))
+	j.Fail(n, `write a number or "${params.NAME}"`, "range cannot have %q", phrase.Clip(n.Text))
 	return Bound{}
 }
 
@@ -69,11 +73,11 @@ func (j *jobDecoder) bound(n *node) Bound {
 func (j *jobDecoder) checkAddress() {
 	for _, key := range []string{"group", "name"} {
 		if j.at[key] == nil {
-			j.fail(j.root, "every job has a group and a name", "the key %q is missing", key)
+			j.Fail(j.root, "every job has a group and a name", "the key %q is missing", key)
 		}
 	}
-	if len(j.problems) == 0 && !endpointName.MatchString(j.def.Endpoint()) {
-		j.fail(j.root, "group and name together have at most 62 characters",
+	if len(j.Problems) == 0 && !endpointName.MatchString(j.def.Endpoint()) {
+		j.Fail(j.root, "group and name together have at most 62 characters",
 			"the endpoint name %q is longer than 63 characters", j.def.Endpoint())
 	}
 }
@@ -84,19 +88,19 @@ func (j *jobDecoder) checkWork() {
 	steps := j.at["steps"]
 	if steps == nil {
 		j.checkKind("job", kinds)
-		if j.at["run"] == nil && j.at["handler"] == nil && j.at["items"] == nil && len(j.problems) == 0 {
+		if j.at["run"] == nil && j.at["handler"] == nil && j.at["items"] == nil && len(j.Problems) == 0 {
 			// else it may be there, misspelt
-			j.fail(j.root, kinds, "the job has no work")
+			j.Fail(j.root, kinds, "the job has no work")
 		}
 		return
 	}
 	for _, key := range []string{"run", "items", "handler"} {
 		if k := j.at[key]; k != nil {
-			j.fail(k, kinds, "the job has both steps and %s", key)
+			j.Fail(k, kinds, "the job has both steps and %s", key)
 		}
 	}
 	if k := j.at["parallel"]; k != nil {
-		j.fail(k, "give it to a step that has items", "parallel has a meaning only with items")
+		j.Fail(k, "give it to a step that has items", "parallel has a meaning only with items")
 	}
 }
 
@@ -105,21 +109,21 @@ func (j *jobDecoder) checkKind(owner, kinds string) {
 	run, items, handler := j.at["run"], j.at["items"], j.at["handler"]
 	switch {
 	case handler != nil && run != nil:
-		j.fail(handler, kinds, "the %s has both handler and run", owner)
+		j.Fail(handler, kinds, "the %s has both handler and run", owner)
 	case handler != nil && items != nil:
-		j.fail(handler, kinds, "the %s has both handler and items", owner)
+		j.Fail(handler, kinds, "the %s has both handler and items", owner)
 	case items != nil && run == nil:
-		j.fail(items, "add the command that is run for each item", "the %s has items but no run", owner)
+		j.Fail(items, "add the command that is run for each item", "the %s has items but no run", owner)
 	}
 	if p := j.at["parallel"]; p != nil && items == nil {
-		j.fail(p, "", "parallel has a meaning only with items")
+		j.Fail(p, "", "parallel has a meaning only with items")
 	}
 	if handler == nil {
 		return
 	}
 	for _, key := range []string{"dir", "env"} {
 		if k := j.at[key]; k != nil {
-			j.fail(k, "a handler is a function of the daemon's own process", "%s has a meaning only with run", key)
+			j.Fail(k, "a handler is a function of the daemon's own process", "%s has a meaning only with run", key)
 		}
 	}
 }
@@ -131,13 +135,13 @@ func (j *jobDecoder) checkRestart() {
 	case at == nil:
 	case j.at["steps"] != nil:
 		if j.def.restart == RestartAdopt || j.def.restart == RestartResume {
-			j.fail(at, "each step continues as its kind of work does; for all of them it can be retry or fail",
+			j.Fail(at, "each step continues as its kind of work does; for all of them it can be retry or fail",
 				"the restart of a job with steps cannot be %q", j.def.restart)
 		}
 	case j.def.restart == RestartAdopt && j.def.Work() != WorkRun:
-		j.fail(at, "items and handlers resume: they continue at the first unfinished item", "only a command can be adopted")
+		j.Fail(at, "items and handlers resume: they continue at the first unfinished item", "only a command can be adopted")
 	case j.def.restart == RestartResume && j.def.Work() == WorkRun:
-		j.fail(at, "use adopt, retry or fail", "a command has no items to resume at")
+		j.Fail(at, "use adopt, retry or fail", "a command has no items to resume at")
 	}
 }
 
@@ -150,7 +154,7 @@ func (j *jobDecoder) checkReferences() {
 				continue
 			}
 			if count++; count > maxReferences {
-				j.fail(u.at, "", "more than %d references in one text", maxReferences)
+				j.Fail(u.at, "", "more than %d references in one text", maxReferences)
 				break
 			}
 			j.checkReference(u, p.ref)
@@ -158,9 +162,9 @@ func (j *jobDecoder) checkReferences() {
 	}
 	if it := j.def.Items; it != nil && it.Range != nil {
 		for _, b := range []Bound{it.Range.First, it.Range.Last} {
-			if p := j.def.Param(b.Param); p != nil && p.Type != IntegerType {
-				j.fail(j.at["items"], "a range counts integers", "range uses the parameter %q, which is %s",
-					p.Name, article(p.Type))
+			if p := j.def.Param(b.Param); p != nil && p.Type != param.IntegerType {
+				j.Fail(j.at["items"], "a range counts integers", "range uses the parameter %q, which is %s",
+					p.Name, param.Article(p.Type))
 			}
 		}
 	}
@@ -169,36 +173,25 @@ func (j *jobDecoder) checkReferences() {
 func (j *jobDecoder) checkReference(u use, ref string) {
 	name, isParam := strings.CutPrefix(ref, "params.")
 	switch {
-	case strings.HasPrefix(ref, stepsPrefix):
+	case strings.HasPrefix(ref, condition.StepsPrefix):
 		j.checkOutput(u.at, ref)
 	case ref == "item" && !u.item:
-		j.fail(u.at, "it is known only to run and env", "${item} cannot be used here")
+		j.Fail(u.at, "it is known only to run and env", "${item} cannot be used here")
 	case ref == "id" && u.early:
-		j.fail(u.at, "no two operations have the same ID", "${id} cannot be used here")
+		j.Fail(u.at, "no two operations have the same ID", "${id} cannot be used here")
 	case ref == "item" && j.def.Items == nil:
-		j.fail(u.at, "add items, or write it otherwise", "${item} without items")
+		j.Fail(u.at, "add items, or write it otherwise", "${item} without items")
 	case !isParam:
 	case j.def.Param(name) == nil:
 		j.unknownParam(u.at, name)
 	case u.filled:
 		if p := j.def.Param(name); !p.Required && p.Default.IsZero() {
-			j.fail(u.at, "make it required or give it a default", "the parameter %q can be without a value here", name)
+			j.Fail(u.at, "make it required or give it a default", "the parameter %q can be without a value here", name)
 		}
 	}
 }
 
-func (j *jobDecoder) unknownParam(at *node, name string) {
-	j.fail(at, j.def.knownParam(name), "unknown parameter %q", clip(name))
-}
-
-// knownParam is the hint for a name that no parameter has.
-func (d *Definition) knownParam(name string) string {
-	names := d.paramNames()
-	if hint := didYouMean(name, names); hint != "" {
-		return hint
-	}
-	if len(names) == 0 {
-		return "the job has no params"
-	}
-	return "known: " + strings.Join(slices.Compact(names), ", ")
+func (j *jobDecoder) unknownParam(at *yamlfile.Node, name string) {
+	wrong, hint := condition.Scope{Params: j.def.Params}.Param(name)
+	j.Fail(at, hint, "%s", wrong)
 }

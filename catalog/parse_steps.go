@@ -1,8 +1,14 @@
 package catalog
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/jobdir/jobdir/catalog/condition"
+	"github.com/jobdir/jobdir/catalog/phrase"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // Limits for jobs with steps. The record of every operation contains each step, and is written as a whole at
@@ -24,31 +30,31 @@ const stepNameHint = "small letters, digits, _ and -, a letter or digit first, 6
 type stepDecoder struct {
 	jobDecoder
 	step  *Step
-	needs []*node
+	needs []*yamlfile.Node
 }
 
 // readSteps decodes the steps independently of each other. The keys of a file come in any order, so
 // checkSteps does the rest.
-func readSteps(j *jobDecoder, n *node, key string) {
-	elements := j.list(n, key)
+func readSteps(j *jobDecoder, n *yamlfile.Node, key string) {
+	elements := j.List(n, key)
 	if len(elements) > maxSteps {
-		j.fail(elements[maxSteps], "", "the job has more than %d steps", maxSteps)
+		j.Fail(elements[maxSteps], "", "the job has more than %d steps", maxSteps)
 		elements = elements[:maxSteps]
 	}
 	known := j.keys.set("a step", inStep, "it is a key of the job")
 	for _, e := range elements {
-		s := &stepDecoder{step: &Step{at: j.position(e)}, jobDecoder: newDecoder(j.decoder, e, j.keys, &Definition{})}
-		before := len(s.problems)
-		if s.mapping(e, known, s.key) {
-			s.checkStep(len(s.problems) == before)
+		s := &stepDecoder{step: &Step{at: j.Position(e)}, jobDecoder: newDecoder(j.Decoder, e, j.keys, &Definition{})}
+		before := len(s.Problems)
+		if s.Mapping(e, known, s.key) {
+			s.checkStep(len(s.Problems) == before)
 			j.steps = append(j.steps, s)
 		}
-		j.problems = s.problems
+		j.Problems = s.Problems
 	}
 }
 
 // key decodes the value of one key of the step.
-func (s *stepDecoder) key(key string, k, n *node) {
+func (s *stepDecoder) key(key string, k, n *yamlfile.Node) {
 	s.at[key], s.values[key] = k, n
 	if row := s.keys.row(key, inStep); row.readStep != nil {
 		row.readStep(s, n, key)
@@ -57,54 +63,56 @@ func (s *stepDecoder) key(key string, k, n *node) {
 	}
 }
 
-func readStepName(s *stepDecoder, n *node, key string) {
-	name, ok := s.text(n, key)
+func readStepName(s *stepDecoder, n *yamlfile.Node, key string) {
+	name, ok := s.Text(n, key)
 	if ok && !stepName.MatchString(name) {
-		s.fail(n, stepNameHint, "name cannot be %q", clip(name))
+		s.Fail(n, stepNameHint, "name cannot be %q", phrase.Clip(name))
 	}
 	s.step.Name = name
 }
 
-func readMilestone(s *stepDecoder, n *node, key string) { s.step.Milestone = s.milestone(n, n, key) }
+func readMilestone(s *stepDecoder, n *yamlfile.Node, key string) {
+	s.step.Milestone = s.milestone(n, n, key)
+}
 
-func readWhen(s *stepDecoder, n *node, key string) {
-	text, ok := s.text(n, key)
+func readWhen(s *stepDecoder, n *yamlfile.Node, key string) {
+	text, ok := s.Text(n, key)
 	if s.step.When = strings.TrimSpace(text); ok && s.step.When == "" {
-		s.fail(n, "leave the key out", "when is empty")
+		s.Fail(n, "leave the key out", "when is empty")
 	}
 }
 
-func readNeeds(s *stepDecoder, n *node, key string) {
-	for _, e := range s.list(n, key) {
-		name, ok := s.text(e, "a step of needs")
+func readNeeds(s *stepDecoder, n *yamlfile.Node, key string) {
+	for _, e := range s.List(n, key) {
+		name, ok := s.Text(e, "a step of needs")
 		if !ok {
 			continue
 		}
 		if slices.Contains(s.step.Needs, name) {
-			s.fail(e, "", "needs names %q twice", clip(name))
+			s.Fail(e, "", "needs names %q twice", phrase.Clip(name))
 			continue
 		}
 		s.step.Needs, s.needs = append(s.step.Needs, name), append(s.needs, e)
 	}
 }
 
-func readOutputs(s *stepDecoder, n *node, key string) {
-	elements := s.list(n, key)
+func readOutputs(s *stepDecoder, n *yamlfile.Node, key string) {
+	elements := s.List(n, key)
 	for _, e := range elements {
-		name, ok := s.text(e, "an output")
+		name, ok := s.Text(e, "an output")
 		switch {
 		case !ok:
 			continue
 		case !outputName.MatchString(name):
-			s.fail(e, "letters, digits and _, no digit first, 63 characters at most",
-				"an output cannot have the name %q", clip(name))
+			s.Fail(e, "letters, digits and _, no digit first, 63 characters at most",
+				"an output cannot have the name %q", phrase.Clip(name))
 		case slices.Contains(s.step.Outputs, name):
-			s.fail(e, "", "the output %q is given twice", name)
+			s.Fail(e, "", "the output %q is given twice", name)
 		}
 		s.step.Outputs = append(s.step.Outputs, name)
 	}
 	if len(elements) > maxOutputs {
-		s.fail(n, "", "a step has more than %d outputs", maxOutputs)
+		s.Fail(n, "", "a step has more than %d outputs", maxOutputs)
 	}
 }
 
@@ -113,10 +121,10 @@ func readOutputs(s *stepDecoder, n *node, key string) {
 func (s *stepDecoder) checkStep(whole bool) {
 	step := s.step
 	if s.at["name"] == nil {
-		s.fail(s.root, "every step has a name of its own", "the key %q is missing", "name")
+		s.Fail(s.root, "every step has a name of its own", "the key %q is missing", "name")
 	}
 	if step.Optional && step.Approve {
-		s.fail(s.at["approve"], "nothing waits for an optional step: leave out one of the two",
+		s.Fail(s.at["approve"], "nothing waits for an optional step: leave out one of the two",
 			"an optional step cannot wait for an approval")
 	}
 	const kinds = "a step has run, or items and run, or handler; one with approve: true can do without"
@@ -124,24 +132,139 @@ func (s *stepDecoder) checkStep(whole bool) {
 		s.checkKind("step", kinds)
 		s.checkRestart()
 		if k := s.at["outputs"]; k != nil && s.at["items"] != nil {
-			s.fail(k, "the command of an item leaves the result of that item",
+			s.Fail(k, "the command of an item leaves the result of that item",
 				"outputs has a meaning only with run alone or handler")
 		}
 		if k := s.at["fail_when"]; k != nil && s.at["items"] == nil && s.at["handler"] == nil {
-			s.fail(k, "", "fail_when has a meaning only with items or handler")
+			s.Fail(k, "", "fail_when has a meaning only with items or handler")
 		}
 		return
 	}
 	if !step.Approve {
 		if whole {
-			s.fail(s.root, kinds, "the step has no work")
+			s.Fail(s.root, kinds, "the step has no work")
 		}
 		return
 	}
 	for _, row := range s.keys {
 		if k := s.at[row.name]; k != nil && row.in&(inStep|inGate) == inStep {
-			s.fail(k, "a step with approve and without run, items and handler only waits for a person",
+			s.Fail(k, "a step with approve and without run, items and handler only waits for a person",
 				"%s has a meaning only with work", row.name)
 		}
 	}
+}
+
+// milestone reads the name of a milestone; key names it in messages.
+func (j *jobDecoder) milestone(n, at *yamlfile.Node, key string) string {
+	name, ok := j.Text(n, key)
+	switch {
+	case !ok:
+	case name == FirstPhase:
+		j.Fail(at, "it is the phase before the first milestone", "a milestone cannot be %q", name)
+	case !stepName.MatchString(name):
+		j.Fail(at, stepNameHint, "a milestone cannot be %q", phrase.Clip(name))
+	}
+	return name
+}
+
+// readMilestones decodes the milestones that are reached when all of a set of steps are done.
+func readMilestones(j *jobDecoder, n *yamlfile.Node, _ string) {
+	if n.Kind != yamlfile.Mapping {
+		j.Fail(n, "write NAME: [STEP, STEP]", "milestones must be a mapping, not %s", n.Kind)
+		return
+	}
+	for _, e := range n.Entries {
+		m := Milestone{Name: j.milestone(e.Key, e.Key, "a milestone")}
+		place := milestonePlace{at: e.Key}
+		for _, el := range j.List(e.Value, "a milestone") {
+			name, ok := j.Text(el, "a step of a milestone")
+			if !ok {
+				continue
+			}
+			if slices.Contains(m.Steps, name) {
+				j.Fail(el, "", "the milestone has %q twice", phrase.Clip(name))
+				continue
+			}
+			m.Steps, place.steps = append(m.Steps, name), append(place.steps, el)
+		}
+		j.def.Milestones, j.milestonesAt = append(j.def.Milestones, m), append(j.milestonesAt, place)
+	}
+}
+
+// milestonePlace has the position of a milestone and of its steps in the file.
+type milestonePlace struct {
+	at    *yamlfile.Node
+	steps []*yamlfile.Node
+}
+
+// checkMilestones checks that each has a name of its own and steps that there are.
+func (j *jobDecoder) checkMilestones() {
+	var names []string
+	named := func(name string, at *yamlfile.Node) {
+		if name != "" && slices.Contains(names, name) {
+			j.Fail(at, "each is reached once", "the milestone %q is given twice", phrase.Clip(name))
+		}
+		names = append(names, name)
+	}
+	for _, s := range j.steps {
+		if k := s.at["milestone"]; k != nil {
+			named(s.step.Milestone, k)
+		}
+	}
+	for i, m := range j.def.Milestones {
+		place := j.milestonesAt[i]
+		named(m.Name, place.at)
+		for k, name := range m.Steps {
+			if j.stepOf(name) == nil {
+				j.Fail(place.steps[k], j.scope.UnknownStep(name), "unknown step %q", phrase.Clip(name))
+			}
+		}
+	}
+}
+
+// output returns an output of a step as text: a text verbatim, "" for null and for a missing output, any
+// other value as JSON.
+func (v Values) output(ref string) string {
+	step, name, _ := condition.Output(ref)
+	s := steps.Find(v.Steps, step)
+	if s == nil || s.Outputs[name] == nil {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(s.Outputs[name], &text) == nil {
+		return text // null too
+	}
+	return string(s.Outputs[name])
+}
+
+// checkOutput checks a reference to an output.
+func (j *jobDecoder) checkOutput(at *yamlfile.Node, ref string) {
+	step, output, ok := condition.Output(ref)
+	switch {
+	case len(j.scope.Names) == 0:
+		j.Fail(at, "the job has no steps", "${%s} cannot be used here", phrase.Clip(ref))
+	case j.scope.Self == "":
+		j.Fail(at, "it is known to the run, env, dir and items of steps that come after it",
+			"${%s} cannot be used here", phrase.Clip(ref))
+	case !ok:
+		j.Fail(at, "write ${steps.NAME.outputs.NAME}", "${%s} is no output of a step", phrase.Clip(ref))
+	default:
+		if wrong, hint := j.scope.Output(step, output); wrong != "" {
+			j.Fail(at, hint, "%s", wrong)
+		}
+	}
+}
+
+// checkCondition compiles the condition of a step.
+func (s *stepDecoder) checkCondition() {
+	if hasReference(s.step.When) {
+		s.Fail(s.values["when"], "write the names alone: params.NAME, steps.NAME.outputs.NAME, id",
+			"when is an expression, in which ${ and } have no meaning")
+		return
+	}
+	compiled, wrong, hint := condition.Compile(s.step.When, s.scope)
+	if wrong != "" {
+		s.Fail(s.values["when"], hint, "%s", wrong)
+	}
+	s.step.condition = compiled
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
 func TestParseEverything(t *testing.T) {
@@ -43,7 +46,7 @@ func TestParseEverything(t *testing.T) {
 			{"TITLE", "${params.title}"},
 		}},
 		{"run", d.Run, []string{"decode", "--title", "${params.title}", "--", "5", "${HOME}", "${id}"}},
-		{"max_log", d.MaxLog, Bytes(1 << 30)},
+		{"max_log", d.MaxLog, param.Bytes(1 << 30)},
 		{"words", []string{string(d.FailWhen), string(d.OnDisconnect)}, []string{"any", "cancel"}},
 		{"grace", d.Grace, 90 * time.Second},
 		{"times", []time.Duration{d.Timeout, d.StallAfter}, []time.Duration{30 * time.Minute, 5 * time.Minute}},
@@ -51,7 +54,7 @@ func TestParseEverything(t *testing.T) {
 		{"attempts", d.Retry.MaxAttempts, 3},
 		{"parallel", d.Parallel, 1},
 		{"source", string(d.Source()), string(data)},
-		{"position", d.Position(), Position{"decode.yaml", 1, 1}},
+		{"position", d.Position(), Position{File: "decode.yaml", Line: 1, Column: 1}},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s: %#v, want %#v", c.what, c.got, c.want)
@@ -120,7 +123,7 @@ func TestDocumentsKeepTheirText(t *testing.T) {
 	if got := string(defs[1].Source()); got != "group: a\r\nname: two\r\nrun: ['---', \"...\"]\r\n" {
 		t.Errorf("second %q", got)
 	}
-	if defs[1].Position() != (Position{"f.yaml", 9, 1}) || len(defs[1].Hash()) != 64 {
+	if defs[1].Position() != (Position{File: "f.yaml", Line: 9, Column: 1}) || len(defs[1].Hash()) != 64 {
 		t.Errorf("second at %s, hash %s", defs[1].Position(), defs[1].Hash())
 	}
 }
@@ -163,38 +166,8 @@ func TestHostileFilesAreRefused(t *testing.T) {
 			t.Errorf("%.20q: %v, want %s", c.text, err, c.want)
 		}
 	}
-	if _, err := Parse("f.yaml", make([]byte, MaxFile+1)); err == nil {
+	if _, err := Parse("f.yaml", make([]byte, yamlfile.MaxFile+1)); err == nil {
 		t.Error("a file that is too large is accepted")
-	}
-}
-
-func TestQuantities(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"1": "1B", "1024": "1KiB", "1GiB": "1GiB", "1500 kB": "1500000B",
-		"1536KiB": "1536KiB", "2TB": "1953125000KiB",
-	} {
-		if b, ok := parseBytes(text); !ok || b.String() != want {
-			t.Errorf("%s is %s", text, b)
-		}
-	}
-	for _, text := range []string{"", "0", "-1", "1K", "1gib", "1.5GiB", "9223372036854775807kB", "99999999999999999999"} {
-		if b, ok := parseBytes(text); ok {
-			t.Errorf("%q is accepted as %s", text, b)
-		}
-	}
-	for text, want := range map[string]time.Duration{
-		"10s": 10 * time.Second, "1m30s": 90 * time.Second,
-		"2d": 48 * time.Hour, "500ms": 500 * time.Millisecond,
-	} {
-		if d, ok := parseDuration(text); !ok || d != want {
-			t.Errorf("%s is %s", text, d)
-		}
-	}
-	for _, text := range []string{"", "10", "s", "1.5s", "-1s", "999999999d", "1w"} {
-		if d, ok := parseDuration(text); ok {
-			t.Errorf("%q is accepted as %s", text, d)
-		}
 	}
 }
 

@@ -2,7 +2,10 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/jobdir/jobdir/catalog/phrase"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -63,4 +66,71 @@ func (d *Definition) KeyFor(p Params) (string, error) {
 			MaxKey)}
 	}
 	return key, nil
+}
+
+// maxLimits bounds the limits of a job: each is checked at every start.
+const maxLimits = 16
+
+func readLane(j *jobDecoder, n *yamlfile.Node, key string) {
+	s, ok := j.Text(n, key)
+	switch {
+	case !ok:
+	case s == AllLanes:
+		j.Fail(n, "it means every lane", "lane cannot be %q", s)
+	case !LaneName(s):
+		j.Fail(n, queueNameHint, "lane cannot be %q", phrase.Clip(s))
+	}
+	j.def.Lane = s
+}
+
+func readKey(j *jobDecoder, n *yamlfile.Node, key string) {
+	s, ok := j.Written(n, key)
+	switch {
+	case !ok:
+	case s == "":
+		j.Fail(n, "leave the key out", "key is empty")
+	case len(s) > MaxKey:
+		j.Fail(n, "", "key is longer than %d bytes", MaxKey)
+	}
+	j.uses = append(j.uses, use{at: n, text: s, early: true})
+	j.def.Key = s
+}
+
+const queueNameHint = "small letters, digits, _ and -, a letter or digit first, 63 characters at most"
+
+func readLimits(j *jobDecoder, n *yamlfile.Node, key string) {
+	j.def.Limits = j.Names(n, key, "limit", queueNameHint, LimitName)
+	if len(j.def.Limits) > maxLimits {
+		j.Fail(n, "", "limits has more than %d names", maxLimits)
+	}
+}
+
+func readUniqueBy(j *jobDecoder, n *yamlfile.Node, key string) {
+	for _, e := range j.List(n, key) {
+		s, ok := j.Text(e, "a parameter of by")
+		if ok && slices.Contains(j.def.Unique.By, s) {
+			j.Fail(e, "", "by names %q twice", phrase.Clip(s))
+		}
+		j.def.Unique.By = append(j.def.Unique.By, s)
+	}
+}
+
+// checkQueue checks what depends on more than one key.
+func (j *jobDecoder) checkQueue() {
+	if at := j.at["key_order"]; at != nil && j.at["key"] == nil {
+		j.Fail(at, "add key", "key_order has a meaning only with key")
+	}
+	by := j.values["unique.by"]
+	if by == nil {
+		return
+	}
+	if j.def.Unique.OnHit == HitOff {
+		j.Fail(by, "leave out one of the two", "by has no meaning with on_hit: off")
+	}
+	for i, name := range j.def.Unique.By {
+		if j.def.Param(name) != nil {
+			continue
+		}
+		j.unknownParam(by.Elements[i], name)
+	}
 }

@@ -5,7 +5,9 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/catalog/schedule"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
 // Schedule decides when a job starts by itself.
@@ -33,45 +35,45 @@ func (s *Schedule) OverlapOf(due []time.Time, now time.Time) schedule.Overlap {
 const maxJitter = 24 * time.Hour
 
 // checkCron reads the line and the time zone of a schedule.
-func checkCron(j *jobDecoder, n *node) {
-	at := func(key string) *node { return j.values["schedule."+key] }
+func checkCron(j *jobDecoder, n *yamlfile.Node) {
+	at := func(key string) *yamlfile.Node { return j.values["schedule."+key] }
 	if at("cron") == nil {
-		j.fail(n, `add cron: "0 3 * * *"`, "schedule has no cron line")
+		j.Fail(n, `add cron: "0 3 * * *"`, "schedule has no cron line")
 		return
 	}
 	zone := ""
 	if at("timezone") != nil {
-		zone = at("timezone").text
+		zone = at("timezone").Text
 	}
-	spec, err := schedule.Parse(at("cron").text, zone)
+	spec, err := schedule.Parse(at("cron").Text, zone)
 	if wrong, ok := errors.AsType[*schedule.FieldError](err); ok {
-		j.fail(at(wrong.Field), "", "%s", wrong.Error())
+		j.Fail(at(wrong.Field), "", "%s", wrong.Error())
 	}
 	j.def.Schedule.Spec = spec
 }
 
 // readScheduleParams reads the parameters of the starts as they are written.
-func readScheduleParams(j *jobDecoder, n *node, _ string) {
+func readScheduleParams(j *jobDecoder, n *yamlfile.Node, _ string) {
 	j.scheduleParams = url.Values{}
-	if n.kind != mappingKind {
-		j.fail(n, "write NAME: VALUE", "params must be a mapping, not %s", n.kind)
+	if n.Kind != yamlfile.Mapping {
+		j.Fail(n, "write NAME: VALUE", "params must be a mapping, not %s", n.Kind)
 		return
 	}
-	for _, e := range n.entries {
-		if text, ok := j.written(e.value, "the value of "+clip(e.key.text)); ok {
-			j.scheduleParams.Add(e.key.text, text)
+	for _, e := range n.Entries {
+		if text, ok := j.Written(e.Value, "the value of "+phrase.Clip(e.Key.Text)); ok {
+			j.scheduleParams.Add(e.Key.Text, text)
 		}
 	}
 }
 
 // checkSchedule checks that the job can be started with what its schedule gives it.
 func (j *jobDecoder) checkSchedule() {
-	if j.def.Schedule == nil || len(j.problems) > 0 {
+	if j.def.Schedule == nil || len(j.Problems) > 0 {
 		return
 	}
 	params, err := j.def.Bind(j.scheduleParams)
 	if err != nil {
-		j.fail(j.at["schedule"], "give the parameters of the starts with schedule: {params: {...}}",
+		j.Fail(j.at["schedule"], "give the parameters of the starts with schedule: {params: {...}}",
 			"the schedule cannot start the job: %v", err)
 	}
 	j.def.Schedule.Params = params

@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/jobdir/jobdir/catalog/phrase"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
 // interpreter is a program that takes a script as an argument.
@@ -119,7 +122,7 @@ func (j *jobDecoder) warnOfScripts() {
 	}
 }
 
-func (j *jobDecoder) warnOfScript(at *node, run []string) {
+func (j *jobDecoder) warnOfScript(at *yamlfile.Node, run []string) {
 	found, is := scriptOf(run)
 	if !is {
 		return
@@ -129,12 +132,12 @@ func (j *jobDecoder) warnOfScript(at *node, run []string) {
 			if p.ref == "" || p.ref == "id" {
 				continue // an ID has no character that means anything to an interpreter
 			}
-			reference, place := "${"+p.ref+"}", j.position(at.elements[i])
+			reference, place := "${"+p.ref+"}", j.Position(at.Elements[i])
 			j.def.warnings = append(j.def.warnings, &Problem{
 				File: place.File, Line: place.Line, Column: place.Column,
-				Message: fmt.Sprintf("%s is inside the script of %s, which would %s", clip(reference),
-					clip(run[found.program]), cmp.Or(found.in.does, "run its value as code")),
-				Hint: fmt.Sprintf("write %s, or unsafe_shell: allow in the job", found.safe(clip(reference))),
+				Message: fmt.Sprintf("%s is inside the script of %s, which would %s", phrase.Clip(reference),
+					phrase.Clip(run[found.program]), cmp.Or(found.in.does, "run its value as code")),
+				Hint: fmt.Sprintf("write %s, or unsafe_shell: allow in the job", found.safe(phrase.Clip(reference))),
 			})
 			return // one warning for each script
 		}

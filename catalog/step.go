@@ -2,8 +2,10 @@ package catalog
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
+	"github.com/jobdir/jobdir/catalog/condition"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -31,7 +33,7 @@ type Step struct {
 	// those of the job as defaults. It is nil for a gate without work.
 	Work *Definition
 
-	condition *condition // nil: it always holds
+	condition *condition.Condition // nil: it always holds
 	at        Position
 }
 
@@ -127,4 +129,19 @@ func (d *Definition) Phase(list []steps.Step) string {
 		reach(m.Name, m.Steps...)
 	}
 	return phase
+}
+
+// Holds evaluates the condition of the step with the parameters, the outputs and statuses of earlier steps,
+// and the ID of the operation. It returns true for a step without a condition, and false for a condition
+// whose value is nil. The error describes a value that the expression cannot handle. Holds has no side
+// effects and is safe for concurrent use.
+func (s *Step) Holds(v Values) (bool, error) {
+	if s.condition == nil {
+		return true, nil
+	}
+	holds, err := s.condition.Holds(condition.Facts{ID: v.ID, Param: v.Params.Lookup, Steps: v.Steps})
+	if err != nil {
+		return false, fmt.Errorf("when of step %s: %w", s.Name, err)
+	}
+	return holds, nil
 }

@@ -3,6 +3,10 @@ package catalog
 import (
 	"regexp"
 	"slices"
+
+	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/catalog/phrase"
+	"github.com/jobdir/jobdir/catalog/yamlfile"
 )
 
 // ErrorPattern assigns a class and an error code to a failure whose output or error has a matching line.
@@ -31,23 +35,23 @@ func (s *Step) ErrorIn(lines []string) (*ErrorPattern, string) {
 const maxErrors = 64
 
 // readErrors decodes the patterns of failures.
-func readErrors(s *stepDecoder, n *node, key string) {
-	elements := s.list(n, key)
+func readErrors(s *stepDecoder, n *yamlfile.Node, key string) {
+	elements := s.List(n, key)
 	if len(elements) > maxErrors {
-		s.fail(n, "", "a step has more than %d errors", maxErrors)
+		s.Fail(n, "", "a step has more than %d errors", maxErrors)
 		return
 	}
 	for _, e := range elements {
 		var p ErrorPattern
-		before := len(s.problems)
-		at := map[string]*node{}
-		if !s.mapping(e, errorKeys.set("an error", 0, ""), func(key string, k, n *node) {
+		before := len(s.Problems)
+		at := map[string]*yamlfile.Node{}
+		if !s.Mapping(e, errorKeys.set("an error", 0, ""), func(key string, k, n *yamlfile.Node) {
 			at[key] = k
 			switch key {
 			case "match":
 				p.Match = s.expression(n, key)
 			case "class":
-				word, _ := s.word(n, key, exitCodesKeys.set("", 0, "").known)
+				word, _ := s.Word(n, key, exitCodesKeys.set("", 0, "").Known)
 				p.Class = Class(word)
 			case "code":
 				p.Code = s.errorCode(n)
@@ -56,41 +60,41 @@ func readErrors(s *stepDecoder, n *node, key string) {
 			continue
 		}
 		switch {
-		case len(s.problems) > before: // it may be there, misspelt
+		case len(s.Problems) > before: // it may be there, misspelt
 		case at["match"] == nil:
-			s.fail(e, `write {match: "...", class: retryable}`, "the error has no match")
+			s.Fail(e, `write {match: "...", class: retryable}`, "the error has no match")
 		case at["class"] == nil && at["code"] == nil:
-			s.fail(e, "add class, code or both", "the error has neither class nor code")
+			s.Fail(e, "add class, code or both", "the error has neither class nor code")
 		}
 		s.step.Errors = append(s.step.Errors, p)
 	}
 }
 
 // expression reads an RE2 expression, nil when it is none.
-func (d *decoder) expression(n *node, what string) *regexp.Regexp {
-	text, ok := d.text(n, what)
+func (j *jobDecoder) expression(n *yamlfile.Node, what string) *regexp.Regexp {
+	text, ok := j.Text(n, what)
 	if !ok {
 		return nil
 	}
-	if text == "" || len(text) > maxPattern {
-		d.fail(n, "", "%s must have 1 to %d characters", what, maxPattern)
+	if text == "" || len(text) > param.MaxPattern {
+		j.Fail(n, "", "%s must have 1 to %d characters", what, param.MaxPattern)
 		return nil
 	}
 	expression, err := regexp.Compile(text)
 	if err != nil {
-		d.fail(n, "see https://golang.org/s/re2syntax", "%s: %s", what, err)
+		j.Fail(n, "see https://golang.org/s/re2syntax", "%s: %s", what, err)
 	}
 	return expression
 }
 
-func (d *decoder) errorCode(n *node) string {
-	text, ok := d.text(n, "code")
+func (j *jobDecoder) errorCode(n *yamlfile.Node) string {
+	text, ok := j.Text(n, "code")
 	switch {
 	case !ok:
 	case slices.Contains(finalCodes, text):
-		d.fail(n, "the daemon ends operations with it", "code cannot be %q", text)
+		j.Fail(n, "the daemon ends operations with it", "code cannot be %q", text)
 	case !errorCode.MatchString(text):
-		d.fail(n, "small letters, digits and _, a letter first, 63 characters at most", "code cannot be %q", clip(text))
+		j.Fail(n, "small letters, digits and _, a letter first, 63 characters at most", "code cannot be %q", phrase.Clip(text))
 	}
 	return text
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jobdir/jobdir/catalog/condition"
+	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -12,30 +14,30 @@ func (j *jobDecoder) checkSteps() {
 	at := j.at["steps"]
 	if at == nil {
 		if k := j.at["milestones"]; k != nil {
-			j.fail(k, "add steps", "milestones has a meaning only with steps")
+			j.Fail(k, "add steps", "milestones has a meaning only with steps")
 		}
 		return
 	}
 	for _, s := range j.steps {
-		if name := s.step.Name; slices.Contains(j.scope.names, name) && name != "" {
-			j.fail(s.at["name"], "each step has a name of its own", "there are two steps %q", clip(name))
+		if name := s.step.Name; slices.Contains(j.scope.Names, name) && name != "" {
+			j.Fail(s.at["name"], "each step has a name of its own", "there are two steps %q", phrase.Clip(name))
 		}
-		j.scope.names = append(j.scope.names, s.step.Name)
+		j.scope.Names = append(j.scope.Names, s.step.Name)
 	}
 	if len(j.steps) > 0 && !slices.ContainsFunc(j.steps, func(s *stepDecoder) bool { return !s.step.Optional }) {
-		j.fail(at, "an operation is completed when its required steps are done: leave optional out of one",
+		j.Fail(at, "an operation is completed when its required steps are done: leave optional out of one",
 			"all steps are optional")
 	}
-	before := len(j.problems)
+	before := len(j.Problems)
 	for _, s := range j.steps {
 		j.checkNeeds(s)
 	}
-	order := j.order(len(j.problems) > before)
+	order := j.order(len(j.Problems) > before)
 	for _, s := range j.steps {
 		s.finish(j)
 	}
 	j.checkMilestones()
-	if len(j.problems) > 0 {
+	if len(j.Problems) > 0 {
 		return
 	}
 	for _, n := range order {
@@ -57,11 +59,11 @@ func (j *jobDecoder) checkNeeds(s *stepDecoder) {
 		needed := j.stepOf(name)
 		switch {
 		case name == s.step.Name:
-			j.fail(s.needs[i], "", "the step %q needs itself", clip(name))
+			j.Fail(s.needs[i], "", "the step %q needs itself", phrase.Clip(name))
 		case needed == nil:
-			j.fail(s.needs[i], j.scope.unknownStepHint(name), "unknown step %q", clip(name))
+			j.Fail(s.needs[i], j.scope.UnknownStep(name), "unknown step %q", phrase.Clip(name))
 		case needed.step.Optional && !s.step.Optional:
-			j.fail(s.needs[i], "an optional step may fail: make both optional, or neither",
+			j.Fail(s.needs[i], "an optional step may fail: make both optional, or neither",
 				"a required step cannot need the optional step %q", name)
 		}
 	}
@@ -74,13 +76,13 @@ func (j *jobDecoder) order(wrong bool) steps.Graph {
 	for i, s := range j.steps {
 		graph[i] = steps.Node{Name: s.step.Name, Needs: s.step.Needs}
 	}
-	if wrong || len(j.problems) > 0 {
+	if wrong || len(j.Problems) > 0 {
 		return nil
 	}
 	order, cycle := graph.Order()
 	if cycle != nil {
 		s := j.stepOf(cycle[0])
-		j.fail(s.needs[slices.Index(s.step.Needs, cycle[1])], "remove one of these needs",
+		j.Fail(s.needs[slices.Index(s.step.Needs, cycle[1])], "remove one of these needs",
 			"the steps need each other in a circle: %s", strings.Join(cycle, " needs "))
 	}
 	return order
@@ -88,15 +90,15 @@ func (j *jobDecoder) order(wrong bool) steps.Graph {
 
 // ancestors are the steps that are done before one begins: all that it needs, directly or not. While a need is no
 // step it may mean any, so that a misspelt one is one mistake and not many.
-func (j *jobDecoder) ancestors(s *stepDecoder) map[string]*Step {
-	all, unknown := map[string]*Step{}, false
+func (j *jobDecoder) ancestors(s *stepDecoder) map[string]condition.Earlier {
+	all, unknown := map[string]condition.Earlier{}, false
 	var add func(*stepDecoder)
 	add = func(s *stepDecoder) {
 		for _, name := range s.step.Needs {
 			needed := j.stepOf(name)
 			unknown = unknown || needed == nil
-			if needed != nil && all[name] == nil {
-				all[name] = needed.step
+			if _, known := all[name]; needed != nil && !known {
+				all[name] = needed.earlier()
 				add(needed)
 			}
 		}
@@ -104,21 +106,26 @@ func (j *jobDecoder) ancestors(s *stepDecoder) map[string]*Step {
 	add(s)
 	if unknown {
 		for _, other := range j.steps {
-			all[other.step.Name] = other.step
+			all[other.step.Name] = other.earlier()
 		}
 	}
 	delete(all, s.step.Name) // it is part of a cycle
 	return all
 }
 
+// earlier is what later steps may refer to.
+func (s *stepDecoder) earlier() condition.Earlier {
+	return condition.Earlier{Outputs: s.step.Outputs, Gate: !s.hasWork()}
+}
+
 // finish completes a step with the settings of the job, and checks it.
 func (s *stepDecoder) finish(j *jobDecoder) {
-	s.decoder = j.decoder
-	s.scope = stepScope{names: j.scope.names, self: s.step.Name, before: j.ancestors(s)}
+	s.Decoder = j.Decoder
+	s.scope = condition.Scope{Params: j.def.Params, Names: j.scope.Names, Self: s.step.Name, Before: j.ancestors(s)}
 	s.step.Lane, s.step.Limits = s.def.Lane, s.def.Limits
 	s.step.Summary = s.def.Summary
 	if k := s.at["on_stall"]; k != nil && s.at["stall_after"] == nil && j.at["stall_after"] == nil {
-		s.fail(k, "add stall_after", "on_stall has a meaning only with stall_after")
+		s.Fail(k, "add stall_after", "on_stall has a meaning only with stall_after")
 	}
 	s.def.Params = j.def.Params
 	s.checkReferences()
@@ -128,7 +135,7 @@ func (s *stepDecoder) finish(j *jobDecoder) {
 	if s.step.When != "" {
 		s.checkCondition()
 	}
-	j.decoder = s.decoder
+	j.Decoder = s.Decoder
 }
 
 func (s *stepDecoder) hasWork() bool {

@@ -102,7 +102,7 @@ func TestStepsAreRead(t *testing.T) {
 			[]any{last.Work.Then, last.Work.Schedule, last.Work.Steps, d.Then.Address()},
 			[]any{(*Then)(nil), d.Schedule, []*Step(nil), "media/next"},
 		},
-		{"position", last.Position(), Position{"steps.yaml", 18, 5}},
+		{"position", last.Position(), Position{File: "steps.yaml", Line: 18, Column: 5}},
 		{"condition", b.When, `steps["collection-a"].status == "succeeded" or (steps.ingest.outputs.parts ?? 0) in [1, 2]`},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {

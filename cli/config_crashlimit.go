@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 )
 
 // crashLimitKey is the mapping of the file with the settings of the crash limit: crash_limit: {burst: 5, within: 10m}.
@@ -16,7 +17,7 @@ func crashLimitSettings() []*setting {
 		func(c *Config) *time.Duration { return &c.CrashLimit.Within })
 	within.set = func(c *Config, v []string) error {
 		return one(v, func(text string) error {
-			d, ok := catalog.ParseDuration(text)
+			d, ok := param.ParseDuration(text)
 			if !ok || d < 1 || d > catalog.MaxCrashWithin {
 				return fmt.Errorf("%q is not a time such as 10m, at most %dd", text, int(catalog.MaxCrashWithin/day))
 			}

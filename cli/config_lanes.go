@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/daemon"
@@ -225,7 +226,7 @@ func setMaxStarts(c *daemon.LaneConfig, text string) error {
 		return fmt.Errorf("max_starts %q is not a number of starts in a time, such as 30/1m", text)
 	}
 	n, _ := strconv.Atoi(m[1]) // cannot fail: at most seven digits
-	per, ok := catalog.ParseDuration(m[2])
+	per, ok := param.ParseDuration(m[2])
 	if n < 1 || !ok || per <= 0 {
 		return fmt.Errorf("max_starts %q is not a number of starts in a time, such as 30/1m", text)
 	}
@@ -234,7 +235,7 @@ func setMaxStarts(c *daemon.LaneConfig, text string) error {
 }
 
 func setDuration(into *time.Duration, text string) error {
-	d, ok := catalog.ParseDuration(text)
+	d, ok := param.ParseDuration(text)
 	if !ok || d <= 0 {
 		return fmt.Errorf("%q is not a time above zero such as 10s or 15m", text)
 	}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/daemon/history"
 )
@@ -62,7 +62,7 @@ func bytesSetting(within, usage string, field func(*Config) *int64) *setting {
 		key: within + "_bytes", within: within, usage: usage,
 		set: func(c *Config, v []string) error {
 			return one(v, func(text string) error {
-				size, ok := catalog.ParseBytes(text)
+				size, ok := param.ParseBytes(text)
 				if !ok && text != "0" {
 					return fmt.Errorf("%q is not an amount of bytes such as 20GiB, nor 0", text)
 				}
@@ -70,7 +70,7 @@ func bytesSetting(within, usage string, field func(*Config) *int64) *setting {
 				return nil
 			})
 		},
-		get: func(c *Config) []string { return []string{catalog.Bytes(*field(c)).String()} },
+		get: func(c *Config) []string { return []string{param.Bytes(*field(c)).String()} },
 	}
 }
 
@@ -79,7 +79,7 @@ func ageSetting(within, name, usage string, field func(*Config) *time.Duration) 
 		key: within + "_" + name, within: within, usage: usage,
 		set: func(c *Config, v []string) error {
 			return one(v, func(text string) error {
-				age, ok := catalog.ParseDuration(text)
+				age, ok := param.ParseDuration(text)
 				if !ok && text != "0" {
 					return fmt.Errorf("%q is not a time such as 30d or 12h, nor 0", text)
 				}

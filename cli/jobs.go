@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/client"
 )
 
@@ -107,7 +108,7 @@ func (a *app) localJobs(conf *loaded) *catalog.Catalog {
 func describe(d *catalog.Definition) (*client.Job, error) {
 	members := map[string]any{
 		"group": d.Group, "name": d.Name, "summary": d.Summary,
-		"params": append([]catalog.Param{}, d.Params...), "work": d.Work(),
+		"params": append([]param.Param{}, d.Params...), "work": d.Work(),
 	}
 	if len(d.Steps) > 0 {
 		members["steps"] = d.Steps

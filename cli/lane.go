@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -80,7 +80,7 @@ func holdFlags(lasts, until, reason string, now time.Time) (statefs.LaneHold, er
 	case lasts != "" && until != "":
 		return hold, exit.Usagef("give --for or --until, not both")
 	case lasts != "":
-		d, ok := catalog.ParseDuration(lasts)
+		d, ok := param.ParseDuration(lasts)
 		if !ok || d <= 0 {
 			return hold, exit.Usagef("flag --for: %q is not a time such as 90s, 15m or 2d", lasts)
 		}

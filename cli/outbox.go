@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -85,7 +86,7 @@ func (o *outboxOptions) check() (older time.Duration, err error) {
 		return 0, exit.Usagef("flag --limit: %d is below zero", o.limit)
 	}
 	if o.olderThan != "" {
-		age, ok := catalog.ParseDuration(o.olderThan)
+		age, ok := param.ParseDuration(o.olderThan)
 		if !ok || age < 0 {
 			return 0, exit.Usagef("flag --older-than: %q is not a time such as 90s, 1h or 2d", o.olderThan)
 		}

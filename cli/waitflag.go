@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/acts"
@@ -45,7 +45,7 @@ func (w *waitFlag) Set(text string) error {
 		*w = waitFlag{given: true}
 		return nil
 	}
-	limit, ok := catalog.ParseDuration(text)
+	limit, ok := param.ParseDuration(text)
 	if !ok {
 		var err error
 		if limit, err = time.ParseDuration(text); err != nil || limit < 0 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -16,7 +17,7 @@ type jobJSON struct {
 	Endpoint     string               `json:"endpoint"`
 	Path         string               `json:"path"`
 	Summary      string               `json:"summary,omitempty"`
-	Params       []catalog.Param      `json:"params"`
+	Params       []param.Param        `json:"params"`
 	Tags         []string             `json:"tags,omitempty"`
 	Work         catalog.Work         `json:"work"`
 	OnDisconnect catalog.OnDisconnect `json:"on_disconnect,omitempty"`
@@ -31,7 +32,7 @@ func newJobJSON(def *catalog.Definition) jobJSON {
 		Params: def.Params, Tags: def.Tags, Work: def.Work(), OnDisconnect: def.OnDisconnect,
 	}
 	if out.Params == nil {
-		out.Params = []catalog.Param{}
+		out.Params = []param.Param{}
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -292,7 +293,7 @@ func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
 	case values.Has("for") && values.Has("until"):
 		return wrong("until", "give it or 'for', not both")
 	case values.Has("for"):
-		d, ok := catalog.ParseDuration(values.Get("for"))
+		d, ok := param.ParseDuration(values.Get("for"))
 		if !ok || d <= 0 || d > maxHold {
 			return wrong("for", "%s is not a time such as 90s, 15m or 2d", strconv.Quote(front.Printable(values.Get("for"), 64)))
 		}

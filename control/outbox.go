@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -120,7 +121,7 @@ func (s *Server) outboxQuery(values url.Values, now time.Time) (*statefs.OutboxQ
 		return nil, err
 	}
 	if text := values.Get("older_than"); text != "" {
-		age, ok := catalog.ParseDuration(text)
+		age, ok := param.ParseDuration(text)
 		if !ok || age < 0 {
 			return nil, front.Refuse(http.StatusBadRequest, "Invalid parameter 'older_than': %s must be a time such as 90s, 1h or 2d",
 				front.Quote(text)).With("parameter", "older_than")

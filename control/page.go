@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/control/front"
 )
 
@@ -117,7 +118,7 @@ func (s *Server) jobPage(w *front.Response, r *front.Request, def *catalog.Defin
 	return s.sendPage(w, r, p)
 }
 
-func newParamRow(p *catalog.Param) paramRow {
+func newParamRow(p *param.Param) paramRow {
 	row := paramRow{
 		Name: p.Name, Type: string(p.Type), Default: p.Default.Text(),
 		Required: p.Required, Summary: p.Summary,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 )
 
 // AttemptError is a handler's error that also determines what happens next. The job decides
@@ -97,9 +98,9 @@ func parseRetryAfter(value json.RawMessage, now time.Time) (time.Duration, error
 	var wait time.Duration
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds >= 0 && seconds <= maxRetryAfter.Seconds() {
 		wait = time.Duration(seconds * float64(time.Second))
-	} else if d, ok := catalog.ParseDuration(text); ok {
+	} else if d, ok := param.ParseDuration(text); ok {
 		wait = d
-	} else if catalog.TooLong(text) {
+	} else if param.TooLong(text) {
 		wait = maxRetryAfter + 1
 	} else if at, err := time.Parse(time.RFC3339, text); err == nil {
 		wait = at.Sub(now)

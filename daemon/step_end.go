@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -116,10 +117,10 @@ func (r *run) missingOutput() error {
 		case !ok:
 			return &workError{code: outputMissing, err: fmt.Errorf("its result has no %q, which the job names as an output",
 				name)}
-		case len(value) > catalog.MaxString:
+		case len(value) > param.MaxString:
 			return &workError{
 				code: outputTooLarge,
-				err:  fmt.Errorf("its output %q has %d bytes; at most %d are kept: write it to a file in JOBDIR_ARTIFACTS and give its name", name, len(value), catalog.MaxString),
+				err:  fmt.Errorf("its output %q has %d bytes; at most %d are kept: write it to a file in JOBDIR_ARTIFACTS and give its name", name, len(value), param.MaxString),
 			}
 		}
 	}

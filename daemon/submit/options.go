@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -124,8 +125,8 @@ func (o *Options) setText(name string, given []string) (err error) {
 }
 
 func delayFrom(text string) (time.Duration, error) {
-	delay, ok := catalog.ParseDuration(text)
-	if catalog.TooLong(text) {
+	delay, ok := param.ParseDuration(text)
+	if param.TooLong(text) {
 		return 0, wrong(optionDelay, "%s is longer than %dd", quote(text), int(longestDelay.Hours()/24))
 	}
 	if !ok {

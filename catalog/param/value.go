@@ -1,36 +1,39 @@
-package catalog
+// Package param has the parameters of jobs: their types, rules and values, and the amounts and durations of job files.
+// [Canonical] gives a JSON text the one form in which equal values are equal bytes. It knows nothing of jobs and files.
+package param
 
 import (
 	"encoding/json"
 	"fmt"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/jobdir/jobdir/catalog/phrase"
 )
 
-// ParamType is the type of a parameter, in the words of JSON Schema.
-type ParamType string
+// Type is the type of a parameter, in the words of JSON Schema.
+type Type string
 
 // The types a parameter can have.
 const (
-	StringType  ParamType = "string"
-	IntegerType ParamType = "integer" // within ±MaxInteger
-	NumberType  ParamType = "number"  // a finite IEEE 754 double
-	BooleanType ParamType = "boolean"
-	ObjectType  ParamType = "object" // any JSON object, kept as canonical JSON
-	ArrayType   ParamType = "array"  // any JSON array, kept as canonical JSON
+	StringType  Type = "string"
+	IntegerType Type = "integer" // within ±MaxInteger
+	NumberType  Type = "number"  // a finite IEEE 754 double
+	BooleanType Type = "boolean"
+	ObjectType  Type = "object" // any JSON object, kept as canonical JSON
+	ArrayType   Type = "array"  // any JSON array, kept as canonical JSON
 )
 
-var paramTypes = []string{
+var Types = []string{
 	string(StringType), string(IntegerType), string(NumberType), string(BooleanType),
 	string(ObjectType), string(ArrayType),
 }
 
-// composite reports whether values of the type contain others.
-func (t ParamType) composite() bool { return t == ObjectType || t == ArrayType }
+// Composite reports whether values of the type contain others.
+func (t Type) Composite() bool { return t == ObjectType || t == ArrayType }
 
 // MaxInteger is the largest integer a parameter or a range can have. Beyond it
 // JSON readers that hold numbers as doubles change the value (RFC 8259, section 6).
@@ -42,26 +45,29 @@ const MaxString = 64 << 10
 // Value is one typed value. The zero Value is no value. Values are comparable:
 // two that print the same and have the same type are equal.
 type Value struct {
-	kind    ParamType
+	Kind    Type
 	text    string
 	integer int64
 	number  float64
 }
 
 // Type gives the type, "" for no value.
-func (v Value) Type() ParamType { return v.kind }
+func (v Value) Type() Type { return v.Kind }
 
 // IsZero reports whether there is no value.
-func (v Value) IsZero() bool { return v.kind == "" }
+func (v Value) IsZero() bool { return v.Kind == "" }
 
 // Text is the form in which a value replaces a reference and reaches a command:
 // a string as it is, numbers, objects and arrays as in canonical JSON, true or
 // false.
 func (v Value) Text() string { return v.text }
 
+// Integer is the value of an integer.
+func (v Value) Integer() int64 { return v.integer }
+
 // Any gives the value as string, int64, float64, bool or, of an object and an array, json.RawMessage; nil for no value.
 func (v Value) Any() any {
-	switch v.kind {
+	switch v.Kind {
 	case StringType:
 		return v.text
 	case IntegerType:
@@ -77,20 +83,20 @@ func (v Value) Any() any {
 }
 
 // MarshalJSON gives the canonical JSON of the value (RFC 8785).
-func (v Value) MarshalJSON() ([]byte, error) { return v.appendJSON(nil), nil }
+func (v Value) MarshalJSON() ([]byte, error) { return v.AppendJSON(nil), nil }
 
-func (v Value) appendJSON(b []byte) []byte {
-	switch v.kind {
+func (v Value) AppendJSON(b []byte) []byte {
+	switch v.Kind {
 	case StringType:
-		return appendString(b, v.text)
+		return AppendString(b, v.text)
 	case IntegerType, NumberType, BooleanType, ObjectType, ArrayType:
 		return append(b, v.text...)
 	}
 	return append(b, "null"...)
 }
 
-// compare orders two values of one numeric type.
-func (v Value) compare(w Value) int {
+// Compare orders two values of one numeric type.
+func (v Value) Compare(w Value) int {
 	switch {
 	case v.number < w.number:
 		return -1
@@ -101,18 +107,18 @@ func (v Value) compare(w Value) int {
 }
 
 func integerValue(n int64) Value {
-	return Value{kind: IntegerType, integer: n, number: float64(n), text: strconv.FormatInt(n, 10)}
+	return Value{Kind: IntegerType, integer: n, number: float64(n), text: strconv.FormatInt(n, 10)}
 }
 
 func numberValue(f float64) Value {
 	if f == 0 {
 		f = 0 // minus zero and zero are one value
 	}
-	return Value{kind: NumberType, number: f, text: formatNumber(f)}
+	return Value{Kind: NumberType, number: f, text: formatNumber(f)}
 }
 
 func booleanValue(b bool) Value {
-	return Value{kind: BooleanType, text: strconv.FormatBool(b)}
+	return Value{Kind: BooleanType, text: strconv.FormatBool(b)}
 }
 
 // The grammar of JSON numbers (RFC 8259, section 6).
@@ -121,15 +127,15 @@ var (
 	numberText  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 )
 
-// parseText parses text as a value of type t; reason is why it is invalid, as the second half of a sentence.
-func parseText(t ParamType, s string) (v Value, reason string) {
+// ParseText parses text as a value of type t; reason is why it is invalid, as the second half of a sentence.
+func ParseText(t Type, s string) (v Value, reason string) {
 	switch t {
 	case StringType:
 		return stringValue(s)
 	case IntegerType:
-		return parseInteger(s)
+		return ParseInteger(s)
 	case NumberType:
-		return parseNumber(s)
+		return ParseNumber(s)
 	case BooleanType:
 		switch s {
 		case "true", "1":
@@ -137,7 +143,7 @@ func parseText(t ParamType, s string) (v Value, reason string) {
 		case "false", "0":
 			return booleanValue(false), ""
 		}
-		return Value{}, quote(s) + " is not a boolean (true, false, 1 or 0)"
+		return Value{}, phrase.Quote(s) + " is not a boolean (true, false, 1 or 0)"
 	case ObjectType, ArrayType:
 		return compositeValue(t, s)
 	}
@@ -153,14 +159,14 @@ func stringValue(s string) (Value, string) {
 	case strings.Contains(s, "\x00"):
 		return Value{}, "the value has a NUL character"
 	}
-	return Value{kind: StringType, text: s}, ""
+	return Value{Kind: StringType, text: s}, ""
 }
 
 // compositeValue reads an object or an array.
-func compositeValue(t ParamType, s string) (Value, string) {
-	s = strings.Trim(s, jsonSpace)
-	if first := map[ParamType]string{ObjectType: "{", ArrayType: "["}[t]; !strings.HasPrefix(s, first) {
-		return Value{}, quote(s) + " is not " + article(t) + " of JSON"
+func compositeValue(t Type, s string) (Value, string) {
+	s = strings.Trim(s, JSONSpace)
+	if first := map[Type]string{ObjectType: "{", ArrayType: "["}[t]; !strings.HasPrefix(s, first) {
+		return Value{}, phrase.Quote(s) + " is not " + Article(t) + " of JSON"
 	}
 	if len(s) > MaxString {
 		return Value{}, fmt.Sprintf("the value is longer than %s", Bytes(MaxString))
@@ -172,54 +178,61 @@ func compositeValue(t ParamType, s string) (Value, string) {
 	if len(canonical) > MaxString { // numbers can get longer
 		return Value{}, fmt.Sprintf("the value is longer than %s", Bytes(MaxString))
 	}
-	return Value{kind: t, text: string(canonical)}, ""
+	return Value{Kind: t, text: string(canonical)}, ""
 }
 
-func parseInteger(s string) (Value, string) {
+func ParseInteger(s string) (Value, string) {
 	if !integerText.MatchString(s) {
-		return Value{}, quote(s) + " is not an integer"
+		return Value{}, phrase.Quote(s) + " is not an integer"
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n > MaxInteger || n < -MaxInteger {
-		return Value{}, fmt.Sprintf("%s is beyond the integers from -%d to %d", quote(s),
+		return Value{}, fmt.Sprintf("%s is beyond the integers from -%d to %d", phrase.Quote(s),
 			int64(MaxInteger), int64(MaxInteger))
 	}
 	return integerValue(n), ""
 }
 
-func parseNumber(s string) (Value, string) {
+func ParseNumber(s string) (Value, string) {
 	if !numberText.MatchString(s) {
-		return Value{}, quote(s) + " is not a number"
+		return Value{}, phrase.Quote(s) + " is not a number"
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsInf(f, 0) {
-		return Value{}, quote(s) + " is too large a number"
+		return Value{}, phrase.Quote(s) + " is too large a number"
 	}
 	return numberValue(f), ""
 }
 
-// quote puts text from outside into a message: single quotes, control characters
-// escaped, cut to a readable length.
-func quote(s string) string {
-	q := strconv.Quote(clip(s))
-	return "'" + strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`) + "'"
+// ParseJSON turns one JSON value into a value of type t.
+func ParseJSON(t Type, raw json.RawMessage) (Value, string) {
+	text := string(raw)
+	switch {
+	case raw[0] == '"':
+		if t != StringType {
+			return Value{}, phrase.Clip(text) + " is a text, not " + Article(t)
+		}
+		var s string
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return Value{}, "the string cannot be read"
+		}
+		if strings.ContainsRune(s, utf8.RuneError) && loneSurrogate(text) {
+			return Value{}, "the string has half a surrogate pair"
+		}
+		return stringValue(s)
+	case t.Composite():
+		return compositeValue(t, text)
+	case t == StringType, raw[0] == '{', raw[0] == '[', t == BooleanType && text != "true" && text != "false":
+		return Value{}, phrase.Quote(text) + " is not " + Article(t)
+	}
+	return ParseText(t, text)
 }
 
-// check returns why a value breaks the parameter's rules, or "".
-func (p *Param) check(v Value) string {
-	switch {
-	case !p.Minimum.IsZero() && v.compare(p.Minimum) < 0:
-		return fmt.Sprintf("%s is less than the minimum %s", v.text, p.Minimum.text)
-	case !p.Maximum.IsZero() && v.compare(p.Maximum) > 0:
-		return fmt.Sprintf("%s is more than the maximum %s", v.text, p.Maximum.text)
-	case len(p.Enum) > 0 && !slices.Contains(p.Enum, v):
-		words := make([]string, len(p.Enum))
-		for i, e := range p.Enum {
-			words[i] = e.text
-		}
-		return fmt.Sprintf("%s is not one of %s", quote(v.text), clip(strings.Join(words, ", ")))
-	case p.pattern != nil && !p.pattern.MatchString(v.text):
-		return fmt.Sprintf("%s does not match the pattern %s", quote(v.text), clip(p.Pattern))
+func Article(t Type) string {
+	switch t {
+	case IntegerType, ObjectType, ArrayType:
+		return "an " + string(t)
+	case StringType, NumberType, BooleanType:
 	}
-	return ""
+	return "a " + string(t)
 }

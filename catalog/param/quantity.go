@@ -1,4 +1,4 @@
-package catalog
+package param
 
 import (
 	"math"
@@ -40,8 +40,8 @@ func (b Bytes) String() string {
 
 var bytesText = regexp.MustCompile(`^([0-9]{1,19}) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`)
 
-// parseBytes reads an amount of at least one byte.
-func parseBytes(s string) (Bytes, bool) {
+// ParseBytes reads an amount of at least one byte as job files write it, and reports false for what is none.
+func ParseBytes(s string) (Bytes, bool) {
 	m := bytesText.FindStringSubmatch(s)
 	if m == nil {
 		return 0, false
@@ -61,12 +61,6 @@ func parseBytes(s string) (Bytes, bool) {
 	return Bytes(n), true
 }
 
-// maxGrace is far beyond what a program needs to end, and far below overflow.
-const maxGrace = 24 * time.Hour
-
-// maxTimeout is longer than any work that one attempt can be expected to finish.
-const maxTimeout = 365 * 24 * time.Hour
-
 var (
 	durationText = regexp.MustCompile(`^([0-9]{1,9}(ms|s|m|h|d))+$`)
 	durationForm = regexp.MustCompile(`^([0-9]+(ms|s|m|h|d))+$`) // of any length
@@ -77,8 +71,9 @@ var durationUnits = map[string]time.Duration{
 	"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
 }
 
-// parseDuration reads "10s", "1m30s" or "2d": whole numbers, each with a unit.
-func parseDuration(s string) (time.Duration, bool) {
+// ParseDuration reads a duration as job files write it, such as 90s, 1h30m or 30d: whole numbers, each with a unit. It
+// reports false for what is none.
+func ParseDuration(s string) (time.Duration, bool) {
 	if len(s) > 60 || !durationText.MatchString(s) {
 		return 0, false
 	}
@@ -94,14 +89,8 @@ func parseDuration(s string) (time.Duration, bool) {
 	return sum, true
 }
 
-// ParseBytes reads an amount as job files write it, and reports false for what is none.
-func ParseBytes(s string) (Bytes, bool) { return parseBytes(s) }
-
 // TooLong reports whether a text that [ParseDuration] refuses is a duration that is too long to represent.
 func TooLong(s string) bool {
-	_, ok := parseDuration(s)
+	_, ok := ParseDuration(s)
 	return !ok && durationForm.MatchString(s)
 }
-
-// ParseDuration reads a duration as job files write it, such as 90s, 1h30m or 30d, and reports false for what is none.
-func ParseDuration(s string) (time.Duration, bool) { return parseDuration(s) }

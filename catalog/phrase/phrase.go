@@ -1,13 +1,16 @@
-package catalog
+// Package phrase makes the words of messages: what a misspelt word may have meant, what would have been right, and text
+// from outside, cut to a readable length.
+package phrase
 
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// didYouMean gives the hint for a misspelt word, or "" when no candidate is near.
-func didYouMean(word string, candidates []string) string {
+// DidYouMean gives the hint for a misspelt word, or "" when no candidate is near.
+func DidYouMean(word string, candidates []string) string {
 	if near := nearest(word, candidates); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
@@ -56,27 +59,40 @@ func edits(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// oneOf lists what would have been right: "any, all or never".
-func oneOf(words []string) string {
+// OneOf lists what would have been right: "any, all or never".
+func OneOf(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// allowed is the hint for a word that must come from a fixed list.
-func allowed(word string, words []string) string {
-	if hint := didYouMean(word, words); hint != "" && !slices.Contains(words, word) {
+// Allowed is the hint for a word that must come from a fixed list.
+func Allowed(word string, words []string) string {
+	if hint := DidYouMean(word, words); hint != "" && !slices.Contains(words, word) {
 		return hint
 	}
-	return "it is " + oneOf(words)
+	return "it is " + OneOf(words)
 }
 
-// clip shortens text from outside before it goes into a message.
-func clip(s string) string {
+// Clip shortens text from outside before it goes into a message.
+func Clip(s string) string {
 	const limit = 80
 	if len(s) <= limit {
 		return s
 	}
 	return strings.ToValidUTF8(s[:limit], "") + "..."
+}
+
+// Quote puts text from outside into a message: single quotes, control characters
+// escaped, cut to a readable length.
+func Quote(s string) string {
+	q := strconv.Quote(Clip(s))
+	return "'" + strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`) + "'"
+}
+
+// OneLine is the first line of text from outside, shortened.
+func OneLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return Clip(s)
 }

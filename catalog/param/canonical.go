@@ -1,4 +1,4 @@
-package catalog
+package param
 
 import (
 	"bytes"
@@ -6,20 +6,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/jobdir/jobdir/catalog/phrase"
 )
 
 // Canonical JSON is RFC 8785: equal values give equal bytes, so the bytes can be
 // hashed and compared. encoding/json differs from it in strings (it escapes
 // U+2028 and, by default, <, > and &) and in minus zero.
 
-// appendString appends a JSON string in the format of RFC 8785, section 3.2.2.2.
-func appendString(b []byte, s string) []byte {
+// AppendString appends a JSON string in the format of RFC 8785, section 3.2.2.2.
+func AppendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
 	for i := range len(s) {
@@ -61,8 +64,8 @@ func formatNumber(f float64) string {
 	return string(b)
 }
 
-// jsonSpace is what JSON takes for white space, which is less than Go does.
-const jsonSpace = " \t\r\n"
+// JSONSpace is what JSON takes for white space, which is less than Go does.
+const JSONSpace = " \t\r\n"
 
 // maxNesting bounds objects and arrays within each other: more is no parameter, and reading goes as deep.
 const maxNesting = 64
@@ -74,7 +77,7 @@ func Canonical(data []byte) ([]byte, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("the text is not UTF-8")
 	}
-	if why := tooDeep(data); why != "" {
+	if why := TooDeep(data); why != "" {
 		return nil, errors.New(why)
 	}
 	in := json.NewDecoder(bytes.NewReader(data))
@@ -83,15 +86,15 @@ func Canonical(data []byte) ([]byte, error) {
 	if err := c.value(); err != nil {
 		return nil, err
 	}
-	if len(bytes.Trim(data[in.InputOffset():], jsonSpace)) > 0 {
+	if len(bytes.Trim(data[in.InputOffset():], JSONSpace)) > 0 {
 		return nil, errors.New("text follows the JSON value")
 	}
 	return c.out, nil
 }
 
-// tooDeep returns an error text if a JSON text is nested deeper than the limit of the parsers, without
+// TooDeep returns an error text if a JSON text is nested deeper than the limit of the parsers, without
 // parsing deeper than that.
-func tooDeep(data []byte) string {
+func TooDeep(data []byte) string {
 	depth, inString := 0, false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
@@ -122,7 +125,7 @@ func (c *canonicalizer) token() (json.Token, error) {
 	start := c.in.InputOffset()
 	token, err := c.in.Token()
 	if err != nil {
-		return nil, errors.New("it is no JSON: " + jsonErrorText(err))
+		return nil, errors.New("it is no JSON: " + JSONError(err))
 	}
 	if s, ok := token.(string); ok && strings.ContainsRune(s, utf8.RuneError) {
 		raw := string(c.data[start:c.in.InputOffset()])
@@ -145,15 +148,15 @@ func (c *canonicalizer) value() error {
 		}
 		return c.array()
 	case string:
-		c.out = appendString(c.out, v)
+		c.out = AppendString(c.out, v)
 	case json.Number:
 		text := v.String()
-		n, reason := parseNumber(text)
+		n, reason := ParseNumber(text)
 		if reason != "" {
 			return errors.New(reason)
 		}
 		if integerText.MatchString(text) && text != "-0" && n.text != text {
-			return fmt.Errorf("the integer %s has more digits than readers of JSON keep; write it as a string", quote(text))
+			return fmt.Errorf("the integer %s has more digits than readers of JSON keep; write it as a string", phrase.Quote(text))
 		}
 		c.out = append(c.out, n.text...)
 	case bool:
@@ -208,13 +211,32 @@ func (c *canonicalizer) object() error {
 	for i, m := range members {
 		if i > 0 {
 			if m.name == members[i-1].name {
-				return fmt.Errorf("the name %s is given twice", quote(m.name))
+				return fmt.Errorf("the name %s is given twice", phrase.Quote(m.name))
 			}
 			c.out = append(c.out, ',')
 		}
-		c.out = append(appendString(c.out, m.name), ':')
+		c.out = append(AppendString(c.out, m.name), ':')
 		c.out = append(c.out, values[m.start:m.end]...)
 	}
 	c.out = append(c.out, '}')
 	return nil
+}
+
+// JSONError formats an error of the JSON decoder for people.
+func JSONError(err error) string {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "it is cut off"
+	}
+	return err.Error()
+}
+
+// loneSurrogate reports whether a JSON string contains half a surrogate pair. The decoder replaces it by
+// U+FFFD, so the result has more of those than the input.
+func loneSurrogate(raw string) bool {
+	var s string
+	if json.Unmarshal([]byte(raw), &s) != nil {
+		return true
+	}
+	written := strings.Count(raw, "\ufffd") + strings.Count(strings.ToLower(raw), `\ufffd`)
+	return strings.Count(s, "\ufffd") > written
 }

@@ -1,8 +1,7 @@
-package catalog
+package yamlfile
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,25 +70,17 @@ func (ps Problems) Unwrap() []error {
 	return errs
 }
 
-// asError keeps an empty list from becoming an error that is not nil.
-func (ps Problems) asError() error {
+// Err keeps an empty list from becoming an error that is not nil.
+func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil
 	}
 	return ps
 }
 
-// sort puts the problems in the order in which a person goes through the files.
-func (ps Problems) sort() {
+// Sort puts the problems in the order in which a person goes through the files.
+func (ps Problems) Sort() {
 	slices.SortStableFunc(ps, func(a, b *Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-}
-
-// asProblems gives the problems in an error of [Parse].
-func asProblems(err error) Problems {
-	if ps, ok := errors.AsType[Problems](err); ok {
-		return ps
-	}
-	return nil
 }

@@ -1,10 +1,12 @@
-package catalog
+package yamlfile
 
 import (
 	"bytes"
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/jobdir/jobdir/catalog/param"
 )
 
 // MaxFile is the size of the largest definition file that is read, in bytes.
@@ -13,31 +15,31 @@ const MaxFile = 1 << 20
 // maxDocuments bounds the documents of one file.
 const maxDocuments = 1000
 
-// document is one YAML document of a file: its exact text and the number of
+// Document is one YAML document of a file: its exact text and the number of
 // lines before it.
-type document struct {
-	text []byte
+type Document struct {
+	Text []byte
 	line int
 }
 
-var byteOrderMark = []byte("\ufeff")
+var ByteOrderMark = []byte("\ufeff")
 
-// splitDocuments cuts a file at its "---" and "..." lines. YAML gives these
+// Split cuts a file at its "---" and "..." lines. YAML gives these
 // lines that meaning wherever they start in the first column, also in the middle
 // of a quoted text (YAML 1.2.2, section 9.1.2), so no parsing is needed and each
 // document keeps its exact text.
-func splitDocuments(file string, data []byte) ([]document, *Problem) {
+func Split(file string, data []byte) ([]Document, *Problem) {
 	if len(data) > MaxFile {
 		return nil, &Problem{
-			File: file, Message: fmt.Sprintf("the file is larger than %s", Bytes(MaxFile)),
+			File: file, Message: fmt.Sprintf("the file is larger than %s", param.Bytes(MaxFile)),
 			Hint: "split it into several files",
 		}
 	}
-	data = bytes.TrimPrefix(data, byteOrderMark)
+	data = bytes.TrimPrefix(data, ByteOrderMark)
 	if p := checkText(file, data); p != nil {
 		return nil, p
 	}
-	var documents []document
+	var documents []Document
 	start, startLine, line := 0, 0, 0
 	for at := 0; at < len(data); line++ {
 		end := len(data)
@@ -52,12 +54,12 @@ func splitDocuments(file string, data []byte) ([]document, *Problem) {
 					Message: fmt.Sprintf("text after %q", marker), Hint: "start the document on the next line",
 				}
 			}
-			documents = append(documents, document{text: data[start:at], line: startLine})
+			documents = append(documents, Document{Text: data[start:at], line: startLine})
 			start, startLine = end, line+1
 		}
 		at = end
 	}
-	documents = append(documents, document{text: data[start:], line: startLine})
+	documents = append(documents, Document{Text: data[start:], line: startLine})
 	if len(documents) > maxDocuments {
 		return nil, &Problem{
 			File: file, Line: documents[maxDocuments].line + 1, Column: 1,
@@ -84,9 +86,9 @@ func documentMarker(line string) (marker, rest string) {
 	return "", ""
 }
 
-// blank reports whether a document contains only comments or nothing.
-func (d document) blank() bool {
-	for line := range bytes.Lines(d.text) {
+// Blank reports whether a document contains only comments or nothing.
+func (d Document) Blank() bool {
+	for line := range bytes.Lines(d.Text) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
 			return false
 		}

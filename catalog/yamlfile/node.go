@@ -1,4 +1,4 @@
-package catalog
+package yamlfile
 
 import (
 	"bytes"
@@ -11,33 +11,36 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/catalog/phrase"
 )
 
 // kind is the kind of a node, as named in messages.
 type kind string
 
 const (
-	mappingKind kind = "a mapping"
-	listKind    kind = "a list"
-	textKind    kind = "a text"
-	integerKind kind = "an integer"
-	numberKind  kind = "a number"
-	booleanKind kind = "a boolean"
-	nullKind    kind = "empty"
+	Mapping kind = "a mapping"
+	List    kind = "a list"
+	Text    kind = "a text"
+	Integer kind = "an integer"
+	Number  kind = "a number"
+	Boolean kind = "a boolean"
+	Null    kind = "empty"
 )
 
-// node is a YAML value with its position. Scalars keep their original text, so that a conversion to a number
+// Node is a YAML value with its position. Scalars keep their original text, so that a conversion to a number
 // loses nothing.
-type node struct {
-	kind     kind
-	text     string
-	line     int
-	column   int
-	entries  []entry
-	elements []*node
+type Node struct {
+	Kind     kind
+	Text     string
+	Line     int
+	Column   int
+	Entries  []entry
+	Elements []*Node
 }
 
-type entry struct{ key, value *node }
+type entry struct{ Key, Value *Node }
 
 // Bounds of one document. A job needs four levels and some hundred tokens. The
 // parser's time grows with the square of the keys in one mapping, and with more
@@ -50,10 +53,10 @@ const (
 	maxEmptyLines = 100
 )
 
-// parseNode parses one document. It checks the tokens first: it refuses features that job files do not use
+// Parse parses one document. It checks the tokens first: it refuses features that job files do not use
 // (anchors, aliases, tags, merge keys, directives), and nesting that would make the recursive parser run
 // deep.
-func parseNode(file string, doc document) (root *node, problem *Problem) {
+func Parse(file string, doc Document) (root *Node, problem *Problem) {
 	defer func() {
 		// The parser is foreign code fed with foreign text: whatever it does,
 		// a daemon must go on with its last good definitions.
@@ -64,7 +67,7 @@ func parseNode(file string, doc document) (root *node, problem *Problem) {
 			}
 		}
 	}()
-	text := string(bytes.ReplaceAll(doc.text, []byte("\r\n"), []byte("\n")))
+	text := string(bytes.ReplaceAll(doc.Text, []byte("\r\n"), []byte("\n")))
 	if line := longGap(text); line > 0 {
 		return nil, &Problem{
 			File: file, Line: doc.line + line, Column: 1,
@@ -82,9 +85,9 @@ func parseNode(file string, doc document) (root *node, problem *Problem) {
 	parsed, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		if y, ok := errors.AsType[yaml.Error](err); ok {
-			return nil, problemAt(file, doc, y.GetToken(), "not valid YAML: "+oneLine(y.GetMessage()), "")
+			return nil, problemAt(file, doc, y.GetToken(), "not valid YAML: "+phrase.OneLine(y.GetMessage()), "")
 		}
-		return nil, problemAt(file, doc, nil, "not valid YAML: "+oneLine(err.Error()), "")
+		return nil, problemAt(file, doc, nil, "not valid YAML: "+phrase.OneLine(err.Error()), "")
 	}
 	for _, d := range parsed.Docs {
 		if d.Body == nil {
@@ -119,17 +122,12 @@ func longGap(text string) int {
 	return 0
 }
 
-func problemAt(file string, doc document, tk *token.Token, message, hint string) *Problem {
+func problemAt(file string, doc Document, tk *token.Token, message, hint string) *Problem {
 	p := &Problem{File: file, Line: doc.line + 1, Column: 1, Message: message, Hint: hint}
 	if tk != nil && tk.Position != nil {
 		p.Line, p.Column = doc.line+max(1, tk.Position.Line), max(1, tk.Position.Column)
 	}
 	return p
-}
-
-func oneLine(s string) string {
-	s, _, _ = strings.Cut(s, "\n")
-	return clip(s)
 }
 
 // refusedToken finds the first token that a job file may not have.
@@ -172,42 +170,42 @@ type converter struct {
 	failed *token.Token
 }
 
-func (c *converter) node(n ast.Node) *node {
+func (c *converter) node(n ast.Node) *Node {
 	tk := n.GetToken()
-	out := &node{line: c.line + max(1, tk.Position.Line), column: max(1, tk.Position.Column)}
+	out := &Node{Line: c.line + max(1, tk.Position.Line), Column: max(1, tk.Position.Column)}
 	switch n := n.(type) {
 	case *ast.MappingNode:
-		out.kind = mappingKind
+		out.Kind = Mapping
 		for _, v := range n.Values {
-			out.entries = append(out.entries, entry{key: c.node(v.Key), value: c.node(v.Value)})
+			out.Entries = append(out.Entries, entry{Key: c.node(v.Key), Value: c.node(v.Value)})
 		}
-		if !n.IsFlowStyle && len(out.entries) > 0 {
+		if !n.IsFlowStyle && len(out.Entries) > 0 {
 			// A block mapping begins where its first key is, not at the colon.
-			out.line, out.column = out.entries[0].key.line, out.entries[0].key.column
+			out.Line, out.Column = out.Entries[0].Key.Line, out.Entries[0].Key.Column
 		}
 	case *ast.MappingValueNode:
-		out.kind = mappingKind
-		out.entries = []entry{{key: c.node(n.Key), value: c.node(n.Value)}}
-		out.line, out.column = out.entries[0].key.line, out.entries[0].key.column
+		out.Kind = Mapping
+		out.Entries = []entry{{Key: c.node(n.Key), Value: c.node(n.Value)}}
+		out.Line, out.Column = out.Entries[0].Key.Line, out.Entries[0].Key.Column
 	case *ast.SequenceNode:
-		out.kind = listKind
+		out.Kind = List
 		for _, v := range n.Values {
-			out.elements = append(out.elements, c.node(v))
+			out.Elements = append(out.Elements, c.node(v))
 		}
 	case *ast.StringNode:
-		out.kind, out.text = textKind, n.Value
+		out.Kind, out.Text = Text, n.Value
 	case *ast.LiteralNode:
-		out.kind, out.text = textKind, n.Value.Value
+		out.Kind, out.Text = Text, n.Value.Value
 	case *ast.IntegerNode:
-		out.kind, out.text = integerKind, tk.Value
+		out.Kind, out.Text = Integer, tk.Value
 	case *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		out.kind, out.text = numberKind, tk.Value
+		out.Kind, out.Text = Number, tk.Value
 	case *ast.BoolNode:
-		out.kind, out.text = booleanKind, tk.Value
+		out.Kind, out.Text = Boolean, tk.Value
 	case *ast.NullNode:
-		out.kind = nullKind
+		out.Kind = Null
 		if tk.Type == token.NullType {
-			out.text = tk.Value
+			out.Text = tk.Value
 		}
 	default:
 		c.failed = tk
@@ -215,48 +213,48 @@ func (c *converter) node(n ast.Node) *node {
 	return out
 }
 
-// appendJSON writes the value as JSON, for what takes any. Numbers and words stay as they are written, so that only
+// AppendJSON writes the value as JSON, for what takes any. Numbers and words stay as they are written, so that only
 // what is JSON too is taken.
-func (n *node) appendJSON(b []byte) []byte {
-	switch n.kind {
-	case mappingKind:
+func (n *Node) AppendJSON(b []byte) []byte {
+	switch n.Kind {
+	case Mapping:
 		b = append(b, '{')
-		for i, e := range n.entries {
+		for i, e := range n.Entries {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = append(appendString(b, e.key.text), ':')
-			b = e.value.appendJSON(b)
+			b = append(param.AppendString(b, e.Key.Text), ':')
+			b = e.Value.AppendJSON(b)
 		}
 		return append(b, '}')
-	case listKind:
+	case List:
 		b = append(b, '[')
-		for i, e := range n.elements {
+		for i, e := range n.Elements {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = e.appendJSON(b)
+			b = e.AppendJSON(b)
 		}
 		return append(b, ']')
-	case textKind:
-		return appendString(b, n.text)
-	case integerKind, numberKind:
-		return append(b, n.text...)
-	case booleanKind:
-		return append(b, strings.ToLower(n.text)...)
-	case nullKind:
+	case Text:
+		return param.AppendString(b, n.Text)
+	case Integer, Number:
+		return append(b, n.Text...)
+	case Boolean:
+		return append(b, strings.ToLower(n.Text)...)
+	case Null:
 	}
 	return append(b, "null"...)
 }
 
-// describe describes the value for messages: the text "soon", 7, a list.
-func (n *node) describe() string {
-	switch n.kind {
-	case textKind:
-		return fmt.Sprintf("the text %q", clip(n.text))
-	case integerKind, numberKind, booleanKind:
-		return clip(n.text)
-	case mappingKind, listKind, nullKind:
+// Describe describes the value for messages: the text "soon", 7, a list.
+func (n *Node) Describe() string {
+	switch n.Kind {
+	case Text:
+		return fmt.Sprintf("the text %q", phrase.Clip(n.Text))
+	case Integer, Number, Boolean:
+		return phrase.Clip(n.Text)
+	case Mapping, List, Null:
 	}
-	return string(n.kind)
+	return string(n.Kind)
 }
