@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/cli"
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
@@ -53,9 +54,9 @@ func playLoad(ctx context.Context, argument []byte) error {
 	return cli.Serve(ctx, cli.ServeConfig{
 		Storage: o.Storage, Jobs: []string{o.Jobs}, Listen: []string{"127.0.0.1:0"},
 		Durability: statefs.Durability(o.Durability),
-		Grace:      2 * time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr,
+		Work:       config.Work{Grace: 2 * time.Second}, Logger: slog.New(slog.NewTextHandler(os.Stderr,
 			&slog.HandlerOptions{Level: slog.LevelWarn})),
-		Lanes: map[string]daemon.LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}},
+		Queue: config.Queue{Lanes: map[string]daemon.LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}}},
 		Handlers: daemon.Handlers{
 			"noop":  {Run: func(context.Context, *daemon.Op) error { return nil }},
 			"gated": {Run: g.hold},

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/cli"
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
@@ -227,7 +228,7 @@ func playServer(ctx context.Context, argument []byte) error {
 	return cli.Serve(ctx, cli.ServeConfig{
 		Storage: o.Storage, Jobs: []string{o.Jobs}, Listen: []string{"127.0.0.1:0"},
 		Durability: statefs.Durability(o.Durability),
-		Grace:      2 * time.Second, Logger: slog.New(slog.NewTextHandler(os.Stderr,
+		Work:       config.Work{Grace: 2 * time.Second}, Logger: slog.New(slog.NewTextHandler(os.Stderr,
 			&slog.HandlerOptions{Level: slog.LevelWarn})),
 		Handlers: daemon.Handlers{"hold": {Run: hold}, "lines": {Run: writeLines}},
 		Serving: func(s cli.Serving) {

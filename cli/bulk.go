@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -86,7 +87,7 @@ func (o *bulkOptions) given() bool { return len(o.filter) > 0 }
 
 // bulk applies an action to all operations that match: it prints their number, asks for confirmation, acts,
 // and reports each failure.
-func (a *app) bulk(ctx context.Context, conf *loaded, action string, opts *bulkOptions, asJSON bool) error {
+func (a *app) bulk(ctx context.Context, conf *config.Loaded, action string, opts *bulkOptions, asJSON bool) error {
 	c, err := a.connect(ctx, conf)
 	if err != nil {
 		return err

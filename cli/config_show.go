@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/cli/config"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -22,38 +25,22 @@ that has a value counts: flag, environment variable, file, default.`,
 			return a.showConfig(conf, asJSON)
 		},
 	}
-	addSettingFlags(cmd.Flags(), false)
+	config.AddFlags(cmd.Flags(), false)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func (a *app) showConfig(conf *loaded, asJSON bool) error {
-	type shown struct {
-		Key    string `json:"key"`
-		Value  any    `json:"value"`
-		Origin string `json:"origin"`
-	}
-	var all []shown
-	var rows [][]string
-	for _, s := range settings {
-		values := s.get(&conf.Config)
-		text := strings.Join(values, ", ")
-		value := any(text)
-		switch {
-		case s.list:
-			value = append([]string{}, values...)
-		case s.toggle:
-			value = text == "true"
-		}
-		all = append(all, shown{Key: s.key, Value: value, Origin: conf.origin[s.key]})
-		rows = append(rows, []string{s.key, text, conf.origin[s.key]})
-	}
-	for _, row := range conf.queueRows() {
-		all = append(all, shown{Key: row[0], Value: row[1], Origin: row[2]})
-		rows = append(rows, row)
-	}
+func (a *app) showConfig(conf *config.Loaded, asJSON bool) error {
+	all := conf.Rows()
 	if asJSON {
 		return a.streams.JSON(all)
+	}
+	var rows [][]string
+	for _, row := range all {
+		if list, ok := row.Value.([]string); ok {
+			row.Value = strings.Join(list, ", ")
+		}
+		rows = append(rows, []string{row.Key, fmt.Sprint(row.Value), row.Origin})
 	}
 	return a.streams.Table([]string{"KEY", "VALUE", "FROM"}, rows)
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -20,9 +21,9 @@ import (
 // connect finds the daemon that --server or JOBDIR_SERVER names, or else the daemon that holds the storage
 // directory. It never uses the daemon of another storage unless that is named. The error is unreachable if
 // there is none.
-func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error) {
+func (a *app) connect(ctx context.Context, conf *config.Loaded) (*client.Client, error) {
 	if address := a.serverAddress(); address != "" {
-		token, err := clientToken(conf)
+		token, err := conf.ClientToken()
 		if err != nil {
 			return nil, err
 		}
@@ -41,7 +42,7 @@ func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error)
 		return c, nil
 	}
 	hint := "start one with 'jobdir serve', or name one with --storage or --server"
-	if !conf.explicit("storage") {
+	if !conf.Explicit("storage") {
 		other, storage := a.otherDaemon(ctx, conf)
 		switch {
 		case other == nil:
@@ -59,10 +60,10 @@ func (a *app) connect(ctx context.Context, conf *loaded) (*client.Client, error)
 // otherDaemon checks whether a daemon answers at the default address, and returns it with its storage, or
 // nil. The daemon's socket may be out of reach for this user or on this file system. The request carries no
 // token, because any program may listen at that address.
-func (a *app) otherDaemon(ctx context.Context, conf *loaded) (daemon *client.Client, storage string) {
+func (a *app) otherDaemon(ctx context.Context, conf *config.Loaded) (daemon *client.Client, storage string) {
 	i := slices.IndexFunc(conf.Listen, func(address string) bool {
-		return !strings.HasPrefix(address, unixPrefix) &&
-			loopback(address)
+		return !strings.HasPrefix(address, config.UnixPrefix) &&
+			config.Loopback(address)
 	})
 	if i < 0 {
 		return nil, ""
@@ -106,13 +107,13 @@ func (a *app) serverAddress() string {
 	if a.server != "" {
 		return a.server
 	}
-	address, _ := lookupEnv("JOBDIR_SERVER")
+	address, _ := os.LookupEnv("JOBDIR_SERVER")
 	return address
 }
 
 // tree opens the storage directory for a command that works without a daemon; away is the reason why there is
 // no daemon. It creates nothing.
-func (a *app) tree(conf *loaded, away error) (*statefs.Tree, error) {
+func (a *app) tree(conf *config.Loaded, away error) (*statefs.Tree, error) {
 	info, err := os.Stat(filepath.Join(conf.Storage, "jobs"))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
 		return nil, exit.NotFoundf("there is no storage directory at %s, and %w", conf.Storage, away)
@@ -125,7 +126,7 @@ func (a *app) tree(conf *loaded, away error) (*statefs.Tree, error) {
 
 // reach calls with for a daemon. If none answers and none was named, it calls without for the storage
 // directory.
-func (a *app) reach(ctx context.Context, conf *loaded, with func(*client.Client) error,
+func (a *app) reach(ctx context.Context, conf *config.Loaded, with func(*client.Client) error,
 	without func(*statefs.Tree) error,
 ) error {
 	c, err := a.connect(ctx, conf)

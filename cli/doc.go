@@ -1,11 +1,9 @@
-// Package cli is the jobdir program: its commands, its configuration, and the wiring of the daemon.
+// Package cli is the jobdir program: its commands, on top of packages of their own.
 //
-//	jobdir serve ──▶ Serve ──┬─ statefs.Owner   the lock on the storage directory
-//	                         ├─ catalog         definitions; job folders are watched and read again
-//	                         ├─ daemon          decides and runs
-//	                         └─ control         HTTP on the TCP addresses and on storage/jobdir.sock
+//	jobdir serve ──▶ cli/serve           makes the daemon of its parts, and runs it
 //	jobdir run, logs, …  ──▶ client ──HTTP──▶ a daemon
 //	jobdir ls, pause, …  ──▶ client, or statefs.Tree when no daemon answers
+//	cli/config                           the settings;  cli/term and cli/exit: output and exit codes
 //
 // Each command is one file: a struct of its options, its flags, and the function that runs it. Other programs
 // have two entry points: [Main] runs the whole command line with their handlers registered, [Serve] runs only
@@ -20,7 +18,7 @@
 //
 // # Errors
 //
-// An error is one line on stderr that begins with "jobdir:", and an exit code. Only exit.go maps errors to
-// exit codes; output.go has the rules of stdout and stderr. When a part of the daemon fails, [Serve] stops
+// An error is one line on stderr that begins with "jobdir:", and an exit code. Only cli/exit maps errors to
+// exit codes; cli/term has the rules of stdout and stderr. When a part of the daemon fails, [Serve] stops
 // the other parts in order and returns the cause.
 package cli

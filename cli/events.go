@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -58,7 +59,7 @@ operation exactly once (GET /api/v1/finished). A filter may be repeated.`,
 	return cmd
 }
 
-func (a *app) events(ctx context.Context, conf *loaded, opts eventsOptions) error {
+func (a *app) events(ctx context.Context, conf *config.Loaded, opts eventsOptions) error {
 	if opts.after < -1 {
 		return exit.Usagef("flag --after: %d is the number of no event", opts.after)
 	}

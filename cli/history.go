@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -68,7 +69,7 @@ type historyRow struct {
 	Error    *statefs.Fault `json:"error,omitempty"`
 }
 
-func (a *app) history(ctx context.Context, conf *loaded, opts historyOptions) error {
+func (a *app) history(ctx context.Context, conf *config.Loaded, opts historyOptions) error {
 	q, filter, err := opts.query(time.Now())
 	if err != nil {
 		return err

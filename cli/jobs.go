@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/client"
 )
 
@@ -37,12 +38,12 @@ validate' reports the mistakes of a definition that is missing here.`,
 			return a.jobs(cmd.Context(), conf, asJSON)
 		},
 	}
-	addSettingFlag(cmd.Flags(), settingFor("jobs"))
+	config.AddFlag(cmd.Flags(), "jobs")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func (a *app) jobs(ctx context.Context, conf *loaded, asJSON bool) error {
+func (a *app) jobs(ctx context.Context, conf *config.Loaded, asJSON bool) error {
 	jobs, err := a.findJobs(ctx, conf)
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func parameters(all []client.Param) string {
 }
 
 // findJobs gets the jobs from the daemon, or else from the folders.
-func (a *app) findJobs(ctx context.Context, conf *loaded) ([]client.Job, error) {
+func (a *app) findJobs(ctx context.Context, conf *config.Loaded) ([]client.Job, error) {
 	c, err := a.connect(ctx, conf)
 	if err == nil {
 		defer c.Close()
@@ -95,7 +96,7 @@ func (a *app) findJobs(ctx context.Context, conf *loaded) ([]client.Job, error) 
 }
 
 // localJobs reads the job folders because no daemon answers.
-func (a *app) localJobs(conf *loaded) *catalog.Catalog {
+func (a *app) localJobs(conf *config.Loaded) *catalog.Catalog {
 	a.streams.Notice("no daemon is running on %s: these are the jobs of the folders", conf.Storage)
 	all := a.catalog(conf.Jobs, a.options.Definitions)
 	if err := all.Reload(); err != nil {

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 )
 
 // showJob prints a job with its parameters and steps.
-func (a *app) showJob(ctx context.Context, conf *loaded, address string, asJSON bool) error {
+func (a *app) showJob(ctx context.Context, conf *config.Loaded, address string, asJSON bool) error {
 	job, err := a.findJob(ctx, conf, address)
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func stepNotes(s *client.JobStep) string {
 }
 
 // findJob gets a job from the daemon, or else from the folders.
-func (a *app) findJob(ctx context.Context, conf *loaded, address string) (*client.Job, error) {
+func (a *app) findJob(ctx context.Context, conf *config.Loaded, address string) (*client.Job, error) {
 	group, name, ok := strings.Cut(address, "/")
 	if !ok || group == "" || name == "" {
 		return nil, exit.Usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", address)

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"fmt"
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/serve"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -25,7 +23,7 @@ func (a *app) keeperCommand() *cobra.Command {
 				return exit.Usagef("keeper: --storage is missing; the daemon starts keepers by itself")
 			}
 			return keeper.Main(cmd.Context(), keeper.Options{
-				Dir: storage, Build: build(), Durability: statefs.Durability(durability), Warden: []string{"warden"},
+				Dir: storage, Build: serve.Build(Version()), Durability: statefs.Durability(durability), Warden: []string{"warden"},
 			})
 		},
 	}
@@ -47,13 +45,4 @@ func wardenCommand() *cobra.Command {
 			return keeper.Warden(cmd.Context(), orders, cmd.InOrStdin())
 		},
 	}
-}
-
-// build identifies this program exactly: two builds of one version have different files.
-func build() string {
-	info, err := os.Stat("/proc/self/exe")
-	if err != nil {
-		return Version()
-	}
-	return fmt.Sprintf("%s %d %d", Version(), info.Size(), info.ModTime().UnixNano())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -112,7 +113,7 @@ func momentFrom(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a time such as 2026-11-23T09:00:00+01:00 or '2026-11-23 09:00'", text)
 }
 
-func (a *app) holdLanes(ctx context.Context, conf *loaded, action client.LaneAction, hold statefs.LaneHold,
+func (a *app) holdLanes(ctx context.Context, conf *config.Loaded, action client.LaneAction, hold statefs.LaneHold,
 	lanes []string,
 ) error {
 	done := map[client.LaneAction]string{
@@ -216,7 +217,7 @@ func parseCapacity(text string) (n int, err error) {
 	return n, nil
 }
 
-func (a *app) setCapacity(ctx context.Context, conf *loaded, lane, text string) error {
+func (a *app) setCapacity(ctx context.Context, conf *config.Loaded, lane, text string) error {
 	reset := text == "configured"
 	n := 0
 	if !reset {
@@ -233,7 +234,7 @@ func (a *app) setCapacity(ctx context.Context, conf *loaded, lane, text string) 
 	}, func(tree *statefs.Tree, lane string) (err error) {
 		names := []string{lane}
 		if lane == statefs.AllLanes {
-			names = conf.laneNames()
+			names = conf.LaneNames()
 			if _, err := tree.ReleaseLane(statefs.LaneFile{Lane: lane, Control: statefs.LaneCapacity}); err != nil {
 				return err
 			}
@@ -259,7 +260,7 @@ func (a *app) setCapacity(ctx context.Context, conf *loaded, lane, text string) 
 }
 
 // changeLanes changes each lane, through a daemon or in the directory, and prints the result.
-func (a *app) changeLanes(ctx context.Context, conf *loaded, lanes []string, with func(*client.Client, string) error,
+func (a *app) changeLanes(ctx context.Context, conf *config.Loaded, lanes []string, with func(*client.Client, string) error,
 	without func(*statefs.Tree, string) error, said func(string, *statefs.LanesStatus),
 ) error {
 	each := func(change func(string) error, status func() (*statefs.LanesStatus, error)) error {
@@ -292,14 +293,14 @@ func (a *app) changeLanes(ctx context.Context, conf *loaded, lanes []string, wit
 
 // knownLane refuses a lane that is not in the configuration. Without a configuration file it accepts any
 // lane.
-func knownLane(conf *loaded, lane string) error {
+func knownLane(conf *config.Loaded, lane string) error {
 	switch {
 	case lane == statefs.AllLanes:
 		return nil
 	case !statefs.ValidLane(lane):
 		return exit.Usagef("%q cannot be the name of a lane", lane)
-	case conf.file != "" && !slices.Contains(conf.laneNames(), lane):
-		return exit.NotFoundf("there is no lane %q in %s; the lanes are %s", lane, conf.file, strings.Join(conf.laneNames(), ", "))
+	case conf.File != "" && !slices.Contains(conf.LaneNames(), lane):
+		return exit.NotFoundf("there is no lane %q in %s; the lanes are %s", lane, conf.File, strings.Join(conf.LaneNames(), ", "))
 	}
 	return nil
 }

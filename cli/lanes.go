@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -39,7 +40,7 @@ submit is accepted; then the limits. Without a daemon it reads the configuration
 	return cmd
 }
 
-func (a *app) lanes(ctx context.Context, conf *loaded, asJSON bool) error {
+func (a *app) lanes(ctx context.Context, conf *config.Loaded, asJSON bool) error {
 	var all *statefs.LanesStatus
 	err := a.reach(ctx, conf, func(c *client.Client) (err error) {
 		all, err = c.Lanes(ctx)
@@ -144,7 +145,7 @@ func holdText(hold *statefs.LaneHold, every bool) string {
 }
 
 // lanesOf returns the status of the lanes without a daemon.
-func lanesOf(tree *statefs.Tree, conf *loaded) (*statefs.LanesStatus, error) {
+func lanesOf(tree *statefs.Tree, conf *config.Loaded) (*statefs.LanesStatus, error) {
 	running, waiting, err := countLanes(tree)
 	if err != nil {
 		return nil, err
@@ -175,11 +176,11 @@ func lanesOf(tree *statefs.Tree, conf *loaded) (*statefs.LanesStatus, error) {
 	all.Problems = append(all.Problems, more...)
 	names := maps.Clone(running)
 	maps.Copy(names, waiting)
-	for name := range conf.Lanes {
+	for name := range conf.Queue.Lanes {
 		names[name] = 0
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		c, known := conf.Lanes[name]
+		c, known := conf.Queue.Lanes[name]
 		l := statefs.LaneStatus{
 			Name: name, Known: known, Capacity: statefs.LaneCapacityOf(c.Capacity),
 			Configured: statefs.LaneCapacityOf(c.Capacity),
@@ -204,10 +205,10 @@ func lanesOf(tree *statefs.Tree, conf *loaded) (*statefs.LanesStatus, error) {
 		}
 		all.Lanes = append(all.Lanes, l)
 	}
-	for _, name := range slices.Sorted(maps.Keys(conf.Limits)) {
+	for _, name := range slices.Sorted(maps.Keys(conf.Queue.Limits)) {
 		all.Limits = append(all.Limits, statefs.LimitStatus{
 			Name: name, Known: true,
-			Capacity: statefs.LaneCapacityOf(conf.Limits[name]),
+			Capacity: statefs.LaneCapacityOf(conf.Queue.Limits[name]),
 		})
 	}
 	return all, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -59,7 +60,7 @@ An ID may be shortened to its end, such as r42 or 42, or to a beginning that onl
 	return cmd
 }
 
-func (a *app) logs(ctx context.Context, conf *loaded, opts logsOptions, text string) error {
+func (a *app) logs(ctx context.Context, conf *config.Loaded, opts logsOptions, text string) error {
 	if opts.offset < 0 {
 		return exit.Usagef("flag --offset: %d is below zero", opts.offset)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -58,7 +59,7 @@ type listRow struct {
 	Attention *statefs.Attention `json:"attention,omitempty"`
 }
 
-func (a *app) ls(ctx context.Context, conf *loaded, attention, asJSON bool) error {
+func (a *app) ls(ctx context.Context, conf *config.Loaded, attention, asJSON bool) error {
 	var all []listRow
 	err := a.reach(ctx, conf, func(c *client.Client) error {
 		var filter url.Values

@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/serve"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/daemon"
 )
@@ -24,6 +26,21 @@ type Options struct {
 	// Definitions are job definitions that the program contains; nil for none.
 	Definitions []catalog.Source
 }
+
+// What [Serve] is given, and what it reports.
+type (
+	// ServeConfig configures a daemon. Storage is required; all other fields have defaults.
+	ServeConfig = serve.Config
+	// Serving is where a daemon can be reached.
+	Serving = serve.Serving
+)
+
+// Serve runs a daemon until ctx ends, and then stops it in order: it refuses new operations, interrupts work
+// and puts it back into the queue, ends open streams and releases the lock. If the cause of ctx is
+// daemon.ErrDetach, commands of a keeper continue to run instead. Serve returns nil after such a stop, and
+// otherwise the reason why the daemon could not start or continue; a *statefs.LockedError if another daemon
+// holds the storage.
+func Serve(ctx context.Context, c ServeConfig) error { return serve.Run(ctx, c, Version()) }
 
 // app is one invocation of the program.
 type app struct {
@@ -83,7 +100,7 @@ serve: 71 the address is in use, 73 another daemon holds the storage.`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.server, "server", "", "address of the daemon: http://HOST:PORT or unix:/PATH (JOBDIR_SERVER)")
 	flags.StringVar(&a.config, "config", "", "configuration file (JOBDIR_CONFIG; default jobdir.yaml if it exists)")
-	addSettingFlags(flags, true)
+	config.AddFlags(flags, true)
 	root.AddCommand(
 		a.serveCommand(), a.runCommand(), a.submitCommand(), a.lsCommand(), a.logsCommand(),
 		a.keeperCommand(), wardenCommand(), a.waitCommand(), a.jobsCommand(), a.schedulesCommand(), a.validateCommand(),

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -95,7 +96,7 @@ func (o *outboxOptions) check() (older time.Duration, err error) {
 	return older, nil
 }
 
-func (a *app) outbox(ctx context.Context, conf *loaded, opts *outboxOptions) error {
+func (a *app) outbox(ctx context.Context, conf *config.Loaded, opts *outboxOptions) error {
 	older, err := opts.check()
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -71,7 +72,7 @@ func (f *deliveryFilter) filter() url.Values {
 
 // requestDeliveries applies an action to all deliveries that match: it prints their number, asks for
 // confirmation, acts, and reports each failure.
-func (a *app) requestDeliveries(ctx context.Context, conf *loaded, opts deliveryRequest) error {
+func (a *app) requestDeliveries(ctx context.Context, conf *config.Loaded, opts deliveryRequest) error {
 	filter := opts.filter.filter()
 	if opts.filter.all && len(filter) == 0 && opts.action == statefs.DropDelivery {
 		filter.Set("status", "pending,failed_manual") // open deliveries; no filter drops nothing

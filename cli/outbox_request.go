@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -57,7 +58,7 @@ type deliveryRequest struct {
 	filter deliveryFilter
 }
 
-func (a *app) requestDelivery(ctx context.Context, conf *loaded, opts deliveryRequest, texts []string) error {
+func (a *app) requestDelivery(ctx context.Context, conf *config.Loaded, opts deliveryRequest, texts []string) error {
 	opts.args.By = userName()
 	if _, err := opts.args.JSON(); err != nil {
 		return exit.Usagef("%w", err)

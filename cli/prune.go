@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/history"
@@ -42,7 +43,7 @@ result is still to be delivered.`,
 	return cmd
 }
 
-func (a *app) prune(ctx context.Context, conf *loaded, opts pruneOptions) error {
+func (a *app) prune(ctx context.Context, conf *config.Loaded, opts pruneOptions) error {
 	var pruned client.Pruned
 	err := a.reach(ctx, conf, func(c *client.Client) error {
 		answer, err := c.Prune(ctx, opts.dryRun)
@@ -86,7 +87,7 @@ func (a *app) prune(ctx context.Context, conf *loaded, opts pruneOptions) error 
 
 // pruneTree prunes a storage without a daemon.
 func pruneTree(
-	ctx context.Context, tree *statefs.Tree, conf *Config, dryRun bool,
+	ctx context.Context, tree *statefs.Tree, conf *config.Config, dryRun bool,
 ) (victims []history.Victim, err error) {
 	owner, err := statefs.Own(tree)
 	if err != nil {
@@ -98,7 +99,7 @@ func pruneTree(
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	store.SetDeletedIDRetention(conf.IdempotencyAge)
+	store.SetDeletedIDRetention(conf.Upkeep.IdempotencyAge)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -117,9 +118,9 @@ func pruneTree(
 		if err != nil {
 			return nil, err
 		}
-		return store.Plan(ctx, conf.Retention, guards, time.Now())
+		return store.Plan(ctx, conf.Upkeep.Retention, guards, time.Now())
 	}
-	return store.Prune(ctx, conf.Retention, func() (history.Guards, error) { return guardsOf(owner) }, time.Now())
+	return store.Prune(ctx, conf.Upkeep.Retention, func() (history.Guards, error) { return guardsOf(owner) }, time.Now())
 }
 
 // guardsOf finds reasons to keep finished operations that are not in the index.

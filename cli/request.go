@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -175,7 +176,7 @@ func (o *requestOptions) report(a *app, id statefs.ID, answer *client.Answer) er
 	return nil
 }
 
-func (a *app) request(ctx context.Context, conf *loaded, opts *requestOptions, texts []string) error {
+func (a *app) request(ctx context.Context, conf *config.Loaded, opts *requestOptions, texts []string) error {
 	if opts.force {
 		opts.action = opts.action.Spec().Force
 	}
@@ -233,7 +234,7 @@ func requestTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, ask sta
 }
 
 // delete deletes operations, which only a daemon can.
-func (a *app) delete(ctx context.Context, conf *loaded, _ *requestOptions, texts []string) error {
+func (a *app) delete(ctx context.Context, conf *config.Loaded, _ *requestOptions, texts []string) error {
 	c, err := a.connect(ctx, conf)
 	if err != nil {
 		return err

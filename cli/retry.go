@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -26,11 +27,11 @@ func (o *requestOptions) retryFlags(a *app, cmd *cobra.Command) {
 	}
 }
 
-func (a *app) retry(ctx context.Context, conf *loaded, opts *requestOptions, texts []string) error {
+func (a *app) retry(ctx context.Context, conf *config.Loaded, opts *requestOptions, texts []string) error {
 	return a.streams.Following(ctx, func(ctx context.Context) error { return a.retryAll(ctx, conf, opts, texts) })
 }
 
-func (a *app) retryAll(ctx context.Context, conf *loaded, opts *requestOptions, texts []string) error {
+func (a *app) retryAll(ctx context.Context, conf *config.Loaded, opts *requestOptions, texts []string) error {
 	return a.reach(ctx, conf, func(c *client.Client) error {
 		if !opts.wait.given {
 			return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {

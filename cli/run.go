@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -54,7 +55,7 @@ is pressed twice, the operation is left running. An operation never ends because
 	return cmd
 }
 
-func (a *app) run(ctx context.Context, conf *loaded, opts runOptions, address string, pairs []string) error {
+func (a *app) run(ctx context.Context, conf *config.Loaded, opts runOptions, address string, pairs []string) error {
 	group, job, ok := strings.Cut(address, "/")
 	if !ok || group == "" || job == "" {
 		return exit.Usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", address)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -42,7 +43,7 @@ schedules/GROUP-JOB.disabled in the storage, so it also works while no daemon ru
 	return cmd
 }
 
-func (a *app) schedules(ctx context.Context, conf *loaded, asJSON bool) error {
+func (a *app) schedules(ctx context.Context, conf *config.Loaded, asJSON bool) error {
 	c, err := a.connect(ctx, conf)
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func (a *app) switchCommand(name, short string, on bool) *cobra.Command {
 	}
 }
 
-func (a *app) switchSchedules(ctx context.Context, conf *loaded, addresses []string, on bool) error {
+func (a *app) switchSchedules(ctx context.Context, conf *config.Loaded, addresses []string, on bool) error {
 	each := func(do func(group, job string) error) error {
 		var failed []error
 		for _, address := range addresses {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -39,7 +40,7 @@ func (a *app) showCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) show(ctx context.Context, conf *loaded, text string, asJSON bool) error {
+func (a *app) show(ctx context.Context, conf *config.Loaded, text string, asJSON bool) error {
 	var raw json.RawMessage
 	var failed *steps.Step
 	var output []string

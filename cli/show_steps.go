@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,8 +46,8 @@ var stepMarks = map[steps.Status]struct{ mark, colour string }{
 
 // coloured reports whether out is a terminal and NO_COLOR is not set (no-color.org).
 func coloured(out any) bool {
-	never, _ := lookupEnv("NO_COLOR")
-	kind, _ := lookupEnv("TERM")
+	never, _ := os.LookupEnv("NO_COLOR")
+	kind, _ := os.LookupEnv("TERM")
 	return never == "" && kind != "dumb" && term.IsTerminal(out)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/acts"
@@ -52,7 +53,7 @@ func userName() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-func (a *app) set(ctx context.Context, conf *loaded, opts *requestOptions, args []string) (err error) {
+func (a *app) set(ctx context.Context, conf *config.Loaded, opts *requestOptions, args []string) (err error) {
 	if opts.pairs, err = parsePairs(args[1:]); err != nil {
 		return err
 	}

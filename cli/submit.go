@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/submit"
@@ -72,7 +73,7 @@ Without a daemon the submission is left in the folder new/ of the storage, where
 	return cmd
 }
 
-func (a *app) submit(ctx context.Context, conf *loaded, opts submitOptions, cmd *cobra.Command, args []string) error {
+func (a *app) submit(ctx context.Context, conf *config.Loaded, opts submitOptions, cmd *cobra.Command, args []string) error {
 	if args[0] == "-" {
 		return a.submitInput(ctx, conf, opts, args)
 	}
@@ -163,7 +164,7 @@ func (o *submitOptions) resolveAfter(ids *resolver, members map[string]any) erro
 }
 
 // submitInput submits the operations that stdin describes.
-func (a *app) submitInput(ctx context.Context, conf *loaded, opts submitOptions, args []string) error {
+func (a *app) submitInput(ctx context.Context, conf *config.Loaded, opts submitOptions, args []string) error {
 	if len(args) > 1 {
 		return exit.Usagef("submit - reads everything from stdin")
 	}
@@ -234,7 +235,7 @@ func (a *app) leave(tree *statefs.Tree, opts submitOptions, what any) error {
 }
 
 // bindLocally gives text parameters the types of the job in the definition folders.
-func (a *app) bindLocally(conf *loaded, group, job string, pairs map[string]string) (json.RawMessage, error) {
+func (a *app) bindLocally(conf *config.Loaded, group, job string, pairs map[string]string) (json.RawMessage, error) {
 	jobs := catalog.New(catalog.Options{Dirs: conf.Jobs, Extra: a.options.Definitions})
 	_ = jobs.Reload() // a job with errors is reported as not found
 	def := jobs.Get(group, job)

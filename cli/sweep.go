@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -43,7 +44,7 @@ it runs.`,
 }
 
 // sweepForeign removes foreign operations from the storage. It works on the directory, like rm(1).
-func (a *app) sweepForeign(conf *loaded, text string, dryRun bool) ([]statefs.Finding, error) {
+func (a *app) sweepForeign(conf *config.Loaded, text string, dryRun bool) ([]statefs.Finding, error) {
 	id, err := statefs.ParseID(text)
 	if err != nil {
 		return nil, exit.Usagef("%w", err)
@@ -67,7 +68,7 @@ func (a *app) sweepForeign(conf *loaded, text string, dryRun bool) ([]statefs.Fi
 	return findings, err
 }
 
-func (a *app) sweep(ctx context.Context, conf *loaded, opts sweepOptions) error {
+func (a *app) sweep(ctx context.Context, conf *config.Loaded, opts sweepOptions) error {
 	var findings []statefs.Finding
 	var err error
 	if opts.force != "" {
@@ -78,7 +79,7 @@ func (a *app) sweep(ctx context.Context, conf *loaded, opts sweepOptions) error 
 	return a.printFindings(findings, opts, err)
 }
 
-func (a *app) sweepAll(ctx context.Context, conf *loaded, opts sweepOptions) (findings []statefs.Finding, err error) {
+func (a *app) sweepAll(ctx context.Context, conf *config.Loaded, opts sweepOptions) (findings []statefs.Finding, err error) {
 	err = a.reach(ctx, conf, func(c *client.Client) (err error) {
 		findings, err = c.Sweep(ctx, opts.dryRun)
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -47,7 +48,7 @@ Without a terminal, and with --once or --json, it prints the screen once and end
 	return cmd
 }
 
-func (a *app) top(ctx context.Context, conf *loaded, opts topOptions) error {
+func (a *app) top(ctx context.Context, conf *config.Loaded, opts topOptions) error {
 	notes := &notes{}
 	live := !opts.once && !opts.json && term.IsTerminal(a.streams.Out)
 	if live {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/daemon/outbox"
@@ -38,12 +39,12 @@ are in it. Exit code 1: there is a problem.`,
 			return a.validate(conf, args, asJSON)
 		},
 	}
-	addSettingFlag(cmd.Flags(), settingFor("jobs"))
+	config.AddFlag(cmd.Flags(), "jobs")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
+func (a *app) validate(conf *config.Loaded, paths []string, asJSON bool) error {
 	if len(paths) == 0 {
 		return exit.Usagef("there is nothing to check: give a folder or a file, or set --jobs")
 	}
@@ -66,7 +67,7 @@ func (a *app) validate(conf *loaded, paths []string, asJSON bool) error {
 		folders = append(folders, filepath.Dir(path))
 	}
 	options := a.catalogOptions(dirs, files)
-	allow, err := outbox.ParseAllow(conf.WebhookAllow...)
+	allow, err := outbox.ParseAllow(conf.Outbox.WebhookAllow...)
 	if err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func readDefinition(path string, info fs.FileInfo) ([]byte, error) {
 
 // siblingJobs returns the jobs in the folders of separately checked files and in those of --jobs, because a
 // checked job may name one of them as its next job.
-func (a *app) siblingJobs(conf *loaded, folders []string) func(group, name string) *catalog.Definition {
+func (a *app) siblingJobs(conf *config.Loaded, folders []string) func(group, name string) *catalog.Definition {
 	var files []catalog.Source
 	for _, folder := range slices.Compact(slices.Sorted(slices.Values(folders))) {
 		entries, _ := os.ReadDir(folder) // a folder that cannot be read has no jobs
@@ -166,24 +167,24 @@ func (a *app) siblingJobs(conf *loaded, folders []string) func(group, name strin
 
 // unknownQueues finds jobs whose lane or limit is not in the configuration. It reports nothing if there is no
 // configuration file.
-func unknownQueues(conf *loaded, jobs []*catalog.Definition) (problems []catalog.Problem) {
-	if conf.file == "" {
+func unknownQueues(conf *config.Loaded, jobs []*catalog.Definition) (problems []catalog.Problem) {
+	if conf.File == "" {
 		return nil
 	}
-	limits := slices.Sorted(maps.Keys(conf.Limits))
+	limits := slices.Sorted(maps.Keys(conf.Queue.Limits))
 	look := func(who string, at catalog.Position, lane string, takes []string) {
 		note := func(what, name string, known []string) {
 			problems = append(problems, catalog.Problem{
 				File: at.File, Line: at.Line, Column: at.Column,
-				Message: fmt.Sprintf("%s: there is no %s %q in %s", who, what, name, conf.file),
+				Message: fmt.Sprintf("%s: there is no %s %q in %s", who, what, name, conf.File),
 				Hint:    knownNames(what, known),
 			})
 		}
-		if _, ok := conf.Lanes[lane]; !ok && lane != "" {
-			note("lane", lane, conf.laneNames())
+		if _, ok := conf.Queue.Lanes[lane]; !ok && lane != "" {
+			note("lane", lane, conf.LaneNames())
 		}
 		for _, name := range takes {
-			if _, ok := conf.Limits[name]; !ok {
+			if _, ok := conf.Queue.Limits[name]; !ok {
 				note("limit", name, limits)
 			}
 		}

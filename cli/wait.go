@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -83,7 +84,7 @@ type waitResult struct {
 
 var errStopped = errors.New("stopped waiting; the operations continue")
 
-func (a *app) wait(ctx context.Context, conf *loaded, opts waitOptions, texts []string) error {
+func (a *app) wait(ctx context.Context, conf *config.Loaded, opts waitOptions, texts []string) error {
 	ctx, stop := interruptible(ctx, "timeout", opts.timeout)
 	defer stop()
 	c, err := a.connect(ctx, conf)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/cli"
+	"github.com/jobdir/jobdir/cli/config"
 	jobdaemon "github.com/jobdir/jobdir/daemon"
 )
 
@@ -67,9 +68,9 @@ func handlerConfig(dir string) cli.ServeConfig {
 		return answer.Body.Close()
 	}
 	return cli.ServeConfig{
-		Storage: dir, Listen: []string{"127.0.0.1:0"}, SweepInterval: time.Hour,
+		Storage: dir, Listen: []string{"127.0.0.1:0"}, Upkeep: config.Upkeep{SweepInterval: time.Hour},
 		// the test kills work more often than the default allows
-		CrashLimit: catalog.CrashLimit{Burst: catalog.MaxCrashBurst, Within: 1},
+		Work: config.Work{CrashLimit: catalog.CrashLimit{Burst: catalog.MaxCrashBurst, Within: 1}},
 		Definitions: []catalog.Source{
 			{Name: "torture.yaml", YAML: []byte(handlerJobs)},
 			{Name: "deliver.yaml", YAML: []byte(deliverJobs(dir))},
@@ -129,7 +130,7 @@ func childServes(args []string) error {
 	defer stop()
 	config := handlerConfig(args[0])
 	if every, err := time.ParseDuration(os.Getenv(sweepEnv)); err == nil {
-		config.SweepInterval = every
+		config.Upkeep.SweepInterval = every
 	}
 	config.Serving = func(s cli.Serving) { fmt.Fprintf(os.Stderr, "jobdir: serving %s, ready\n", s.Addresses[0]) }
 	return cli.Serve(ctx, config)

@@ -1,4 +1,19 @@
-package cli
+// Package serve makes a daemon of its parts, and runs it.
+//
+//	Process   the command "jobdir serve": settings, log, signals, service manager       process.go signals.go notify.go
+//	   │
+//	  Run     cli.Serve, also of an embedding program                                   serve.go
+//	   ├─ statefs.Owner   the lock on the storage directory
+//	   ├─ catalog         definitions; job folders are watched and read again           reload.go
+//	   ├─ listeners       the TCP addresses, and storage/jobdir.sock                    listen.go
+//	   ├─ history, events index of ended operations, log of events
+//	   ├─ keeper          processes of commands, which outlive the daemon
+//	   ├─ daemon          decides and runs
+//	   └─ control         HTTP; it asks the daemon through status                       status.go
+//
+// The parts are made in this order and closed in the opposite one. They run side by side until the context or one of
+// them ends; then Run stops the daemon first, the HTTP server second, and returns the cause.
+package serve
 
 import (
 	"cmp"
@@ -8,13 +23,14 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/config"
+	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/control"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon"
@@ -26,8 +42,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// ServeConfig configures a daemon. Storage is required; all other fields have defaults.
-type ServeConfig struct {
+// Config configures a daemon. Storage is required; all other fields have defaults.
+type Config struct {
 	// Storage is the storage directory. It is created if it is missing.
 	Storage string
 	// Listen are TCP addresses (HOST:PORT, port 0 for any) and further sockets (unix:/PATH). The unix socket
@@ -48,42 +64,15 @@ type ServeConfig struct {
 	// then outlive the daemon as children of the keeper. Without a keeper they are children of this process
 	// and are interrupted with it.
 	Keeper []string
-	// CrashLimit is how often a command may crash, for jobs that do not set it; default 5 times within 10
-	// minutes.
-	CrashLimit catalog.CrashLimit
-	// Grace is the time between SIGTERM and SIGKILL; default 10 s.
-	Grace time.Duration
-	// StallAfter is the time without a sign of life after which work counts as stalled, for jobs that do not
-	// set it; default 0, never.
-	StallAfter time.Duration
-	// SweepInterval is the time between two sweeps; default 1 min.
-	SweepInterval time.Duration
-	// IdempotencyAge is how long an Idempotency-Key refers to its operation; default 24 h.
-	IdempotencyAge time.Duration
-	// Retention is how long finished operations are kept; the zero value keeps them for ever.
-	Retention history.Retention
-	// Events is how long events are kept for subscribers that reconnect; the zero value keeps them for ever.
-	Events events.Retention
-	// Lanes are the lanes by name. daemon.DefaultLane always exists; it is unlimited unless it is set.
-	Lanes map[string]daemon.LaneConfig
-	// Limits are the capacities of the limits by name, negative for unlimited.
-	Limits map[string]int
-	// Ageing is the waiting time that is worth one point of priority; by default only the priority counts.
-	Ageing time.Duration
-	// MaxQueued is how many operations may wait before submits are refused; 0: any number.
-	MaxQueued int
-	// WebhookAllow are the networks, besides the public ones, that webhooks may connect to.
-	WebhookAllow []netip.Prefix
-	// OutboxWorkers is how many deliveries run at once, default 16; OutboxPerTarget how many of them to one
-	// target, default 4.
-	OutboxWorkers, OutboxPerTarget int
-
 	// Tokens are the accepted tokens. If there are any, every request over TCP needs one.
 	Tokens []front.Token
-	// Insecure allows addresses other than the loopback without tokens.
-	Insecure bool
-	// Hosts are names under which browsers may reach the daemon, besides those of the loopback.
-	Hosts []string
+
+	// The groups of the settings.
+	Access config.Access
+	Work   config.Work
+	Upkeep config.Upkeep
+	Queue  config.Queue
+	Outbox config.Outbox
 
 	// Version is shown to clients; default the version of the program.
 	Version string
@@ -94,7 +83,7 @@ type ServeConfig struct {
 	// Reload makes the daemon reload its definitions when a signal arrives, in addition to changes that it
 	// notices itself; may be nil.
 	Reload <-chan os.Signal
-	// Drain makes the daemon start no more work when a value arrives, and Serve return when nothing runs; may
+	// Drain makes the daemon start no more work when a value arrives, and Run return when nothing runs; may
 	// be nil.
 	Drain <-chan struct{}
 }
@@ -115,13 +104,16 @@ type Serving struct {
 	Hosts []string
 }
 
-// Serve runs a daemon until ctx ends, and then stops it in order: it refuses new operations, interrupts work
+// Run runs a daemon until ctx ends, and then stops it in order: it refuses new operations, interrupts work
 // and puts it back into the queue, ends open streams and releases the lock. If the cause of ctx is
-// daemon.ErrDetach, commands of a keeper continue to run instead. Serve returns nil after such a stop, and
+// daemon.ErrDetach, commands of a keeper continue to run instead. Run returns nil after such a stop, and
 // otherwise the reason why the daemon could not start or continue; a *statefs.LockedError if another daemon
 // holds the storage.
-func Serve(ctx context.Context, config ServeConfig) (err error) {
-	s := &service{config: config, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler))}
+//
+// version is that of the program: clients see it unless the configuration has another, and keepers know by it whether
+// they are of the same build.
+func Run(ctx context.Context, config Config, version string) (err error) {
+	s := &service{config: config, version: version, log: cmp.Or(config.Logger, slog.New(slog.DiscardHandler))}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.open(ctx); err != nil {
 		return err
@@ -131,7 +123,8 @@ func Serve(ctx context.Context, config ServeConfig) (err error) {
 
 // service is a daemon with all its parts.
 type service struct {
-	config    ServeConfig
+	config    Config
+	version   string
 	log       *slog.Logger
 	tree      *statefs.Tree
 	owner     *statefs.Owner
@@ -148,8 +141,12 @@ type service struct {
 // open makes the parts. Sockets come after the lock, because only its holder may replace a stale one.
 func (s *service) open(ctx context.Context) (err error) {
 	c := &s.config
-	if err := checkExposure(c.Listen, len(c.Tokens) > 0 || c.Insecure); err != nil {
+	if err := checkExposure(c.Listen, len(c.Tokens) > 0 || c.Access.Insecure); err != nil {
 		return err
+	}
+	webhooks, err := outbox.ParseAllow(c.Outbox.WebhookAllow...)
+	if err != nil {
+		return exit.Usagef("webhook_allow: %w", err)
 	}
 	options := statefs.Options{Durability: c.Durability, GroupControl: c.GroupControl, Cleared: func(name, reason string) {
 		s.log.Warn("moved a file of the wrong type to corrupt/", "file", name, "reason", reason)
@@ -165,7 +162,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	s.catalog = catalog.New(catalog.Options{
 		Dirs: c.Jobs, Extra: c.Definitions, Logger: s.log,
 		Handlers: func() []string { return slices.Collect(maps.Keys(c.Handlers)) },
-		Targets:  outbox.NewShared(c.Storage, c.WebhookAllow, 0),
+		Targets:  outbox.NewShared(c.Storage, webhooks, 0),
 	})
 	if s.reloader, err = newReloader(s.catalog, c.Jobs, s.log); err != nil {
 		return err
@@ -177,9 +174,9 @@ func (s *service) open(ctx context.Context) (err error) {
 	if s.history, err = history.Open(s.owner, s.log); err != nil {
 		return err
 	}
-	s.history.SetDeletedIDRetention(c.IdempotencyAge)
+	s.history.SetDeletedIDRetention(c.Upkeep.IdempotencyAge)
 	s.closers = append(s.closers, s.history.Close)
-	if s.events, err = events.Open(s.owner, events.Options{Retention: c.Events, Logger: s.log}); err != nil {
+	if s.events, err = events.Open(s.owner, events.Options{Retention: c.Upkeep.Events, Logger: s.log}); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, s.events.Close)
@@ -189,18 +186,18 @@ func (s *service) open(ctx context.Context) (err error) {
 	}
 	intake := submit.NewIntake(submit.Config{
 		Row:  func(rec *statefs.Record) []byte { row := history.RowOf(rec); return row.Pack() },
-		Tree: s.tree, KeyAge: c.IdempotencyAge, Total: s.total,
+		Tree: s.tree, KeyAge: c.Upkeep.IdempotencyAge, Total: s.total,
 		// s.daemon is set before the first request is served
 		Admit: func(all []statefs.Submission) error { return s.daemon.Admit(all) },
 	})
 	s.daemon, err = daemon.New(daemon.Config{
 		Keepers: keepers, Intake: intake,
-		History: s.history, Retention: c.Retention, Events: s.events,
-		Lanes: c.Lanes, Limits: c.Limits, Ageing: c.Ageing, MaxQueued: c.MaxQueued, WebhookAllow: c.WebhookAllow,
-		OutboxWorkers: c.OutboxWorkers, OutboxPerTarget: c.OutboxPerTarget,
+		History: s.history, Retention: c.Upkeep.Retention, Events: s.events,
+		Lanes: c.Queue.Lanes, Limits: c.Queue.Limits, Ageing: c.Queue.Ageing, MaxQueued: c.Queue.MaxQueued, WebhookAllow: webhooks,
+		OutboxWorkers: c.Outbox.Workers, OutboxPerTarget: c.Outbox.PerTarget,
 		Owner: s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
-		CrashLimit: c.CrashLimit, Grace: cmp.Or(c.Grace, 10*time.Second), StallAfter: c.StallAfter,
-		SweepInterval: cmp.Or(c.SweepInterval, time.Minute),
+		CrashLimit: c.Work.CrashLimit, Grace: cmp.Or(c.Work.Grace, 10*time.Second), StallAfter: c.Work.StallAfter,
+		SweepInterval: cmp.Or(c.Upkeep.SweepInterval, time.Minute),
 	})
 	if err != nil {
 		return err
@@ -208,7 +205,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	s.server, err = control.New(control.Config{
 		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, History: s.history,
 		Events: s.events, Intake: intake,
-		Tokens: c.Tokens, Hosts: s.hosts(), Insecure: c.Insecure, Version: cmp.Or(c.Version, Version()), Logger: s.log,
+		Tokens: c.Tokens, Hosts: s.hosts(), Insecure: c.Access.Insecure, Version: cmp.Or(c.Version, s.version), Logger: s.log,
 	})
 	if err != nil {
 		return errors.Join(err, s.daemon.Close())
@@ -222,7 +219,7 @@ func (s *service) openKeepers(ctx context.Context) (daemon.Keepers, error) {
 		return nil, nil
 	}
 	pool, err := keeper.Open(ctx, keeper.PoolOptions{
-		Dir: s.tree.Dir(), Program: s.config.Keeper, Executable: "/proc/self/exe", Build: build(), Logger: s.log,
+		Dir: s.tree.Dir(), Program: s.config.Keeper, Executable: "/proc/self/exe", Build: Build(s.version), Logger: s.log,
 	})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
-package cli
+package config
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 
 func TestLanesOfTheFile(t *testing.T) {
 	t.Parallel()
-	l, err := load(t, `
+	l, err := loadText(t, `
 lanes:
   cookie:
     capacity: 1
@@ -45,16 +46,16 @@ max_queued: 5
 		"nocookie": {Lane: queue.Lane{Capacity: 3}, Rotate: map[string][]string{"USER_AGENT": {"desktop", "mobile", "alt"}}},
 		"wide":     {Lane: queue.Lane{Capacity: queue.Unlimited}},
 	}
-	if !reflect.DeepEqual(l.Lanes, want) {
-		t.Errorf("lanes %+v", l.Lanes)
+	if !reflect.DeepEqual(l.Queue.Lanes, want) {
+		t.Errorf("lanes %+v", l.Queue.Lanes)
 	}
-	if !reflect.DeepEqual(l.Limits, map[string]int{"yt-dlp": 1, "disk": -1}) ||
-		l.Ageing != 90*time.Minute || l.MaxQueued != 5 {
-		t.Errorf("limits %v, ageing %s, max_queued %d", l.Limits, l.Ageing, l.MaxQueued)
+	if !reflect.DeepEqual(l.Queue.Limits, map[string]int{"yt-dlp": 1, "disk": -1}) ||
+		l.Queue.Ageing != 90*time.Minute || l.Queue.MaxQueued != 5 {
+		t.Errorf("limits %v, ageing %s, max_queued %d", l.Queue.Limits, l.Queue.Ageing, l.Queue.MaxQueued)
 	}
 	var rows []string
 	for _, row := range l.queueRows() {
-		rows = append(rows, row[0]+" = "+row[1]+" from "+strings.TrimPrefix(row[2], "file "+l.file))
+		rows = append(rows, fmt.Sprint(row.Key, " = ", row.Value, " from ", strings.TrimPrefix(row.Origin, "file "+l.File)))
 	}
 	if got, want := strings.Join(rows, "\n"), `lanes.cookie.capacity = 1 from :4
 lanes.cookie.max_starts = 30/1m from :5
@@ -108,7 +109,7 @@ func TestMistakesInLanes(t *testing.T) {
 		{"max_queued: many\n", `max_queued: "many" is not a whole number`},
 		{"ageing: soon\n", `ageing: "soon" is not a time`},
 	} {
-		_, err := load(t, test.file, nil)
+		_, err := loadText(t, test.file, nil)
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v, want %q", test.file, err, test.want)
 			continue
@@ -132,19 +133,19 @@ func TestVariablesOfLanes(t *testing.T) {
 			`there is no lane "cokie" in the configuration; the lanes are cookie, default`,
 		},
 	} {
-		_, err := load(t, test.file, map[string]string{test.name: test.value})
+		_, err := loadText(t, test.file, map[string]string{test.name: test.value})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s=%s: %v, want %q", test.name, test.value, err, test.want)
 		}
 	}
-	l, err := loadConfig(sources{
+	l, err := load(sources{
 		flags: pflag.NewFlagSet("test", pflag.ContinueOnError),
 		lookup: func(name string) (string, bool) {
 			value, ok := map[string]string{"HOME": "/home/x", "JOBDIR_LANE_DEFAULT_CAPACITY": "0"}[name]
 			return value, ok
 		},
 	})
-	if err != nil || l.Lanes["default"].Capacity != 0 {
+	if err != nil || l.Queue.Lanes["default"].Capacity != 0 {
 		t.Errorf("%v %+v", err, l)
 	}
 }

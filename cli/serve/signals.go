@@ -1,4 +1,4 @@
-package cli
+package serve
 
 import (
 	"context"
@@ -8,21 +8,9 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/daemon"
-)
-
-// OnStop is what SIGTERM does with running work.
-type OnStop string
-
-// The values of on_stop.
-const (
-	// StopLeave lets commands continue under their keeper; handlers are interrupted.
-	StopLeave OnStop = "leave"
-	// StopInterrupt interrupts all work and puts it back into the queue.
-	StopInterrupt OnStop = "interrupt"
-	// StopWait starts no more work and waits until nothing runs.
-	StopWait OnStop = "wait"
 )
 
 // stopping is how signals end a daemon.
@@ -39,20 +27,20 @@ type stopping struct {
 	signals chan os.Signal
 	closed  chan struct{}
 	stop    context.CancelCauseFunc
-	onTerm  OnStop
+	onTerm  config.OnStop
 	logger  *slog.Logger
 	kill    func() // kills all work and this process
 }
 
 // newStopping handles SIGINT and SIGTERM until close.
-func newStopping(ctx context.Context, onTerm OnStop, logger *slog.Logger, kill func()) *stopping {
+func newStopping(ctx context.Context, onTerm config.OnStop, logger *slog.Logger, kill func()) *stopping {
 	e := &stopping{
 		drain: make(chan struct{}, 1), signals: make(chan os.Signal, 4), closed: make(chan struct{}),
 		onTerm: onTerm, logger: logger, kill: kill,
 	}
 	e.ctx, e.stop = context.WithCancelCause(ctx)
-	if onTerm == StopLeave && os.Getpid() == 1 {
-		e.onTerm = StopInterrupt // the kernel kills the rest of a container when its first process exits
+	if onTerm == config.StopLeave && os.Getpid() == 1 {
+		e.onTerm = config.StopInterrupt // the kernel kills the rest of a container when its first process exits
 	}
 	signal.Notify(e.signals, os.Interrupt, syscall.SIGTERM)
 	go e.run()
@@ -70,14 +58,14 @@ func (e *stopping) run() {
 	if !ok {
 		return
 	}
-	if got == syscall.SIGTERM && e.onTerm == StopWait {
+	if got == syscall.SIGTERM && e.onTerm == config.StopWait {
 		e.logger.Info("stopping when nothing runs any more: SIGTERM stops at once and leaves commands running, SIGINT interrupts them")
 		e.drain <- struct{}{}
 		if got, ok = e.next(); !ok {
 			return
 		}
 	}
-	if got == syscall.SIGTERM && e.onTerm != StopInterrupt {
+	if got == syscall.SIGTERM && e.onTerm != config.StopInterrupt {
 		e.logger.Info("stopping: commands keep running and the next daemon adopts them; a second signal ends this process at once")
 		e.stop(daemon.ErrDetach)
 		if _, ok = e.next(); ok {

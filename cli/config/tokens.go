@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"bufio"
@@ -13,10 +13,10 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 )
 
-// readTokens reads a token file: one token per line, NAME:SECRET or SECRET. Empty lines and lines that begin
+// ReadTokens reads a token file: one token per line, NAME:SECRET or SECRET. Empty lines and lines that begin
 // with # are skipped. The warning is for people, "" if there is none. No error and no warning contains a
 // secret.
-func readTokens(path string) (tokens []front.Token, warning string, err error) {
+func ReadTokens(path string) (tokens []front.Token, warning string, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", exit.NotFoundf("token file: %w", err)
@@ -55,16 +55,16 @@ func readTokens(path string) (tokens []front.Token, warning string, err error) {
 	return tokens, warning, nil
 }
 
-// clientToken returns the token that a command sends to a daemon: JOBDIR_TOKEN, else the first of the token
+// ClientToken returns the token that a command sends to a daemon: JOBDIR_TOKEN, else the first of the token
 // file.
-func clientToken(conf *loaded) (string, error) {
-	if token, ok := lookupEnv(tokenVariable); ok && token != "" {
+func (c *Config) ClientToken() (string, error) {
+	if token, ok := os.LookupEnv(tokenVariable); ok && token != "" {
 		return token, nil
 	}
-	if conf.TokenFile == "" {
+	if c.TokenFile == "" {
 		return "", nil
 	}
-	tokens, _, err := readTokens(conf.TokenFile)
+	tokens, _, err := ReadTokens(c.TokenFile)
 	if err != nil {
 		return "", err
 	}

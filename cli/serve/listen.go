@@ -1,4 +1,4 @@
-package cli
+package serve
 
 import (
 	"context"
@@ -9,57 +9,25 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 )
-
-const unixPrefix = "unix:"
-
-// checkListen checks the syntax of an address.
-func checkListen(address string) error {
-	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
-		if !filepath.IsAbs(path) {
-			return fmt.Errorf("%q: the path of a socket must be absolute, as in unix:/run/jobdir.sock", address)
-		}
-		return nil
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("%q is neither HOST:PORT nor unix:/PATH", address)
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return fmt.Errorf("%q: the port is no number from 0 to 65535", address)
-	}
-	return nil
-}
 
 // checkExposure refuses an address that other machines can reach, unless it is protected or explicitly
 // allowed.
 func checkExposure(addresses []string, allowed bool) error {
 	for _, address := range addresses {
-		if err := checkListen(address); err != nil {
+		if err := config.CheckListen(address); err != nil {
 			return exit.Usagef("listen: %w", err)
 		}
-		if !allowed && !loopback(address) {
+		if !allowed && !config.Loopback(address) {
 			return exit.Usagef("listen on %s: other machines can reach that address: require tokens with --token-file, or allow all requests with --insecure", address)
 		}
 	}
 	return nil
-}
-
-func loopback(address string) bool {
-	if strings.HasPrefix(address, unixPrefix) {
-		return true
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // listen opens the socket in the storage and all addresses. The caller holds the lock on the storage.
@@ -75,7 +43,7 @@ func (s *service) listen(ctx context.Context) error {
 	s.add(own)
 	for _, address := range s.config.Listen {
 		var l net.Listener
-		if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+		if path, ok := strings.CutPrefix(address, config.UnixPrefix); ok {
 			if err := unused(ctx, path); err != nil {
 				return err
 			}
@@ -188,10 +156,10 @@ func family(address string) string {
 // hosts returns the host names that the daemon answers to: those of --hosts, and those in its listen
 // addresses.
 func (s *service) hosts() []string {
-	names := slices.Clone(s.config.Hosts)
+	names := slices.Clone(s.config.Access.Hosts)
 	for _, address := range s.config.Listen {
 		name, _, err := net.SplitHostPort(address)
-		if err == nil && !strings.HasPrefix(address, unixPrefix) && name != "" && name != "localhost" &&
+		if err == nil && !strings.HasPrefix(address, config.UnixPrefix) && name != "" && name != "localhost" &&
 			net.ParseIP(name) == nil && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "rewrite docs/settings.md from the table
 // TestSettingsPage compares docs/settings.md with the table of settings, from which it is generated.
 func TestSettingsPage(t *testing.T) {
 	t.Parallel()
-	const page = "../docs/settings.md"
+	const page = "../../docs/settings.md"
 	want := settingsPage()
 	if *update {
 		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
@@ -39,14 +39,14 @@ and 'limits' are in the file only: see [The queue](queue.md).
 
 func settingsPage() string {
 	var page strings.Builder
-	page.WriteString("<!-- Generated from cli/config.go by \"make generate\"; do not edit. -->\n\n" +
+	page.WriteString("<!-- Generated from cli/config/table.go by \"make generate\"; do not edit. -->\n\n" +
 		strings.ReplaceAll(settingsIntroduction, "'", "`"))
-	defaults := defaultConfig(func(string) string { return "" })
+	defaults := defaults(func(string) string { return "" })
 	defaults.Storage = "$STATE_DIRECTORY, or ~/.local/state/jobdir"
 	for _, s := range settings {
 		key, preset := s.key, strings.Join(s.get(&defaults), ", ")
 		if s.within != "" {
-			key = s.within + "." + strings.TrimPrefix(key, s.within+"_")
+			key = s.within + "." + s.name()
 		}
 		fmt.Fprintf(&page, "| `%s` | `--%s` | `%s` | %s | %s |\n", key, s.flag(), s.variable(), cmp.Or(preset, "none"), s.usage)
 	}

@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"os"
@@ -13,13 +13,13 @@ import (
 	"github.com/jobdir/jobdir/cli/exit"
 )
 
-// load reads a configuration from a file's text, variables and flags.
-func load(t *testing.T, file string, env map[string]string, flags ...string) (*loaded, error) {
+// loadText reads a configuration from a file's text, variables and flags.
+func loadText(t *testing.T, file string, env map[string]string, flags ...string) (*Loaded, error) {
 	t.Helper()
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	set.String("config", "", "")
-	addSettingFlags(set, true)
-	addSettingFlags(set, false)
+	AddFlags(set, true)
+	AddFlags(set, false)
 	if file != "" {
 		path := filepath.Join(t.TempDir(), "jobdir.yaml")
 		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
@@ -30,7 +30,7 @@ func load(t *testing.T, file string, env map[string]string, flags ...string) (*l
 	if err := set.Parse(flags); err != nil {
 		t.Fatal(err)
 	}
-	return loadConfig(sources{flags: set, lookup: func(name string) (string, bool) {
+	return load(sources{flags: set, lookup: func(name string) (string, bool) {
 		if name == "HOME" {
 			return "/home/somebody", true
 		}
@@ -69,7 +69,7 @@ func TestEachSettingCanBeSetInEachWay(t *testing.T) {
 			if !ok {
 				t.Fatalf("add values for %s to this test", s.key)
 			}
-			check := func(l *loaded, err error, value, origin string) {
+			check := func(l *Loaded, err error, value, origin string) {
 				t.Helper()
 				if err != nil {
 					t.Fatal(err)
@@ -83,14 +83,14 @@ func TestEachSettingCanBeSetInEachWay(t *testing.T) {
 			}
 			file := s.key + ": " + v[0] + "\n"
 			if s.within != "" {
-				file = s.within + ": {" + strings.TrimPrefix(s.key, s.within+"_") + ": " + v[0] + "}\n"
+				file = s.within + ": {" + s.name() + ": " + v[0] + "}\n"
 			}
 			env := map[string]string{s.variable(): v[1]}
-			l, err := load(t, file, nil)
+			l, err := loadText(t, file, nil)
 			check(l, err, v[0], "file ")
-			l, err = load(t, file, env)
+			l, err = loadText(t, file, env)
 			check(l, err, v[1], "environment "+s.variable())
-			l, err = load(t, file, env, "--"+s.flag()+"="+v[0])
+			l, err = loadText(t, file, env, "--"+s.flag()+"="+v[0])
 			check(l, err, v[0], "flag --"+s.flag())
 		})
 	}
@@ -98,25 +98,25 @@ func TestEachSettingCanBeSetInEachWay(t *testing.T) {
 
 func TestListsAndCommas(t *testing.T) {
 	t.Parallel()
-	l, err := load(t, "hosts:\n  - a\n  - \"b\"\n", map[string]string{"JOBDIR_LISTEN": "127.0.0.1:1, [::1]:2"}, "--jobs",
+	l, err := loadText(t, "hosts:\n  - a\n  - \"b\"\n", map[string]string{"JOBDIR_LISTEN": "127.0.0.1:1, [::1]:2"}, "--jobs",
 		"/x,/y", "--jobs", "/z")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(l.Hosts, []string{"a", "b"}) || !slices.Equal(l.Listen, []string{"127.0.0.1:1", "[::1]:2"}) ||
+	if !slices.Equal(l.Access.Hosts, []string{"a", "b"}) || !slices.Equal(l.Listen, []string{"127.0.0.1:1", "[::1]:2"}) ||
 		!slices.Equal(l.Jobs, []string{"/x", "/y", "/z"}) {
-		t.Errorf("hosts %q, listen %q, jobs %q", l.Hosts, l.Listen, l.Jobs)
+		t.Errorf("hosts %q, listen %q, jobs %q", l.Access.Hosts, l.Listen, l.Jobs)
 	}
 }
 
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	l, err := load(t, "# nothing\n", nil)
+	l, err := loadText(t, "# nothing\n", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.Grace != 10*time.Second || l.SweepInterval != time.Minute || l.Storage != "/home/somebody/.local/state/jobdir" ||
-		l.explicit("storage") {
+	if l.Work.Grace != 10*time.Second || l.Upkeep.SweepInterval != time.Minute || l.Storage != "/home/somebody/.local/state/jobdir" ||
+		l.Explicit("storage") {
 		t.Errorf("%+v", l.Config)
 	}
 }
@@ -142,7 +142,7 @@ func TestMistakesInTheFile(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := load(t, test.file, nil)
+			_, err := loadText(t, test.file, nil)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error %v, want %q in it", err, test.want)
 			}

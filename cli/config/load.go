@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"errors"
@@ -17,22 +17,17 @@ import (
 	"github.com/jobdir/jobdir/cli/exit"
 )
 
-// Precedence of the sources of a setting: flag, environment, file, default.
-
-// defaultConfigFile is read if it exists and no other file is named.
-const defaultConfigFile = catalog.ConfigurationFile
-
-// loaded is a configuration with the origin of each value.
-type loaded struct {
+// Loaded is a configuration with the origin of each value.
+type Loaded struct {
 	Config
-	// file is the path of the configuration file, "" for none.
-	file string
+	// File is the path of the configuration file, "" for none.
+	File string
 	// origin maps each key to the source of its value, for people.
 	origin map[string]string
 }
 
-// explicit reports whether the user has set a key.
-func (l *loaded) explicit(key string) bool { return l.origin[key] != originDefault }
+// Explicit reports whether the user has set a key.
+func (l *Loaded) Explicit(key string) bool { return l.origin[key] != originDefault }
 
 const originDefault = "default"
 
@@ -62,9 +57,14 @@ func (s sources) getenv(name string) string {
 	return value
 }
 
-// loadConfig reads the configuration. Errors describe a mistake of the user and name its place.
-func loadConfig(s sources) (*loaded, error) {
-	l := &loaded{Config: defaultConfig(s.getenv), origin: map[string]string{}}
+// Load reads the configuration for a command with these flags.
+func Load(flags *pflag.FlagSet) (*Loaded, error) {
+	return load(sources{flags: flags, lookup: os.LookupEnv, environ: os.Environ})
+}
+
+// load reads the configuration. Errors describe a mistake of the user and name its place.
+func load(s sources) (*Loaded, error) {
+	l := &Loaded{Config: defaults(s.getenv), origin: map[string]string{}}
 	for _, setting := range settings {
 		l.origin[setting.key] = originDefault
 	}
@@ -85,7 +85,7 @@ func loadConfig(s sources) (*loaded, error) {
 	return l, l.complete()
 }
 
-func (l *loaded) readEnvironment(s sources, set *setting) error {
+func (l *Loaded) readEnvironment(s sources, set *setting) error {
 	text, ok := s.lookup(set.variable())
 	if !ok || text == "" {
 		return nil
@@ -104,7 +104,7 @@ func (l *loaded) readEnvironment(s sources, set *setting) error {
 	return nil
 }
 
-func (l *loaded) readFlag(s sources, set *setting) error {
+func (l *Loaded) readFlag(s sources, set *setting) error {
 	flag := s.flags.Lookup(set.flag())
 	if flag == nil || !flag.Changed {
 		return nil
@@ -120,8 +120,8 @@ func (l *loaded) readFlag(s sources, set *setting) error {
 	return nil
 }
 
-func (l *loaded) readFile(s sources) error {
-	name, named := defaultConfigFile, false
+func (l *Loaded) readFile(s sources) error {
+	name, named := catalog.ConfigurationFile, false
 	if text := s.getenv("JOBDIR_CONFIG"); text != "" {
 		name, named = text, true
 	}
@@ -135,7 +135,7 @@ func (l *loaded) readFile(s sources) error {
 	case err != nil:
 		return exit.Usagef("configuration: %w", err)
 	}
-	l.file = name
+	l.File = name
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		return exit.Usagef("%s", l.syntax(err))
@@ -151,7 +151,7 @@ func (l *loaded) readFile(s sources) error {
 	return nil
 }
 
-func (l *loaded) readDocument(body ast.Node) error {
+func (l *Loaded) readDocument(body ast.Node) error {
 	var entries []*ast.MappingValueNode
 	switch node := body.(type) {
 	case nil, *ast.CommentGroupNode, *ast.NullNode:
@@ -167,7 +167,7 @@ func (l *loaded) readDocument(body ast.Node) error {
 }
 
 // readEntries reads the members of the file, or of a mapping in it.
-func (l *loaded) readEntries(entries []*ast.MappingValueNode, within string) error {
+func (l *Loaded) readEntries(entries []*ast.MappingValueNode, within string) error {
 	seen := map[string]bool{}
 	for _, entry := range entries {
 		name := entry.Key.GetToken().Value
@@ -175,13 +175,9 @@ func (l *loaded) readEntries(entries []*ast.MappingValueNode, within string) err
 			return exit.Usagef("%s: the key %q appears twice", l.at(entry.Key), name)
 		}
 		seen[name] = true
-		if within == "" && (name == retentionKey || name == eventsKey || name == crashLimitKey) {
+		if example := mappings[name]; within == "" && example != "" {
 			inner, ok := members(entry.Value)
 			if !ok {
-				example := "age: 30d"
-				if name == crashLimitKey {
-					example = "burst: 5"
-				}
 				return exit.Usagef("%s: %s: expected keys and values, as in \"%s: {%s}\"", l.at(entry.Value), name, name, example)
 			}
 			if err := l.readEntries(inner, name); err != nil {
@@ -203,6 +199,10 @@ func (l *loaded) readEntries(entries []*ast.MappingValueNode, within string) err
 	return nil
 }
 
+// mappings are the keys of the file whose members are settings, with an example: retention: {age: 30d} is
+// retention_age.
+var mappings = map[string]string{"retention": "age: 30d", "events": "age: 30d", "crash_limit": "burst: 5"}
+
 // members returns the members of a mapping.
 func members(node ast.Node) ([]*ast.MappingValueNode, bool) {
 	switch node := node.(type) {
@@ -214,7 +214,7 @@ func members(node ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-func (l *loaded) readEntry(entry *ast.MappingValueNode, name, within string) error {
+func (l *Loaded) readEntry(entry *ast.MappingValueNode, name, within string) error {
 	key := name
 	if within != "" {
 		key = within + "_" + name
@@ -233,22 +233,22 @@ func (l *loaded) readEntry(entry *ast.MappingValueNode, name, within string) err
 	if err := set.set(&l.Config, values); err != nil {
 		return exit.Usagef("%s: %s: %w", l.at(entry.Value), name, err)
 	}
-	l.origin[key] = fmt.Sprintf("file %s:%d", l.file, entry.Key.GetToken().Position.Line)
+	l.origin[key] = fmt.Sprintf("file %s:%d", l.File, entry.Key.GetToken().Position.Line)
 	return nil
 }
 
 // syntax describes a syntax error of the file, with its place.
-func (l *loaded) syntax(err error) string {
+func (l *Loaded) syntax(err error) string {
 	placed, ok := errors.AsType[yaml.Error](err)
 	if !ok || placed.GetToken() == nil {
-		return fmt.Sprintf("%s: %v", l.file, err)
+		return fmt.Sprintf("%s: %v", l.File, err)
 	}
 	position := placed.GetToken().Position
-	return fmt.Sprintf("%s:%d:%d: %s", l.file, position.Line, position.Column, placed.GetMessage())
+	return fmt.Sprintf("%s:%d:%d: %s", l.File, position.Line, position.Column, placed.GetMessage())
 }
 
 // values returns the text of a scalar or of a list of scalars.
-func (l *loaded) values(node ast.Node) ([]string, error) {
+func (l *Loaded) values(node ast.Node) ([]string, error) {
 	list, ok := node.(*ast.SequenceNode)
 	if !ok {
 		list = &ast.SequenceNode{Values: []ast.Node{node}}
@@ -265,29 +265,52 @@ func (l *loaded) values(node ast.Node) ([]string, error) {
 }
 
 // resolve makes paths of the file relative to its folder.
-func (l *loaded) resolve(values []string) {
+func (l *Loaded) resolve(values []string) {
 	for i, path := range values {
 		if path != "" && !filepath.IsAbs(path) {
-			values[i] = filepath.Join(filepath.Dir(l.file), path)
+			values[i] = filepath.Join(filepath.Dir(l.File), path)
 		}
 	}
 }
 
-func (l *loaded) at(node ast.Node) string {
+func (l *Loaded) at(node ast.Node) string {
 	position := node.GetToken().Position
-	return fmt.Sprintf("%s:%d:%d", l.file, position.Line, position.Column)
+	return fmt.Sprintf("%s:%d:%d", l.File, position.Line, position.Column)
 }
 
 // keys returns the names that the file, or a mapping in it, may contain.
-func keys(within string) []string {
-	var all []string
+func keys(within string) (all []string) {
 	for _, set := range settings {
 		if set.within == within {
-			all = append(all, strings.TrimPrefix(set.key, within+"_"))
+			all = append(all, set.name())
 		}
 	}
 	if within == "" {
-		all = append(all, retentionKey, eventsKey, crashLimitKey, lanesKey, limitsKey)
+		all = append(all, "retention", "events", "crash_limit", lanesKey, limitsKey)
 	}
 	return all
+}
+
+// Row is a setting for people.
+type Row struct {
+	Key string `json:"key"`
+	// Value is a text, a list of texts or a bool.
+	Value  any    `json:"value"`
+	Origin string `json:"origin"`
+}
+
+// Rows returns all settings, lanes and limits with their values and where those came from.
+func (l *Loaded) Rows() (all []Row) {
+	for _, s := range settings {
+		values := s.get(&l.Config)
+		var value any = strings.Join(values, ", ")
+		switch {
+		case s.list:
+			value = append([]string{}, values...)
+		case s.toggle:
+			value = value == "true"
+		}
+		all = append(all, Row{s.key, value, l.origin[s.key]})
+	}
+	return append(all, l.queueRows()...)
 }

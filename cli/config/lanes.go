@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"fmt"
@@ -16,7 +16,6 @@ import (
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/daemon"
-	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -26,35 +25,10 @@ const (
 	limitsKey = "limits"
 )
 
-// defaultMaxQueued is how many operations may wait when max_queued is not set.
-const defaultMaxQueued = 1_000_000
-
-// queueSettings are the scalar settings of the queue; readLanes and readLimits read its mappings.
-func queueSettings() []*setting {
-	ageing := ageSetting("", "ageing",
-		"how much waiting one point of priority is worth, so that low ones start too, such as 1h; 0: priority alone decides",
-		func(c *Config) *time.Duration { return &c.Ageing })
-	ageing.key = "ageing"
-	return []*setting{ageing, {
-		key: "max_queued", usage: "how many operations may wait to start; further ones are refused; 0: no limit",
-		set: func(c *Config, v []string) error {
-			return one(v, func(text string) error {
-				n, err := strconv.ParseUint(text, 10, 31)
-				if err != nil {
-					return fmt.Errorf("%q is not a whole number", text)
-				}
-				c.MaxQueued = int(n)
-				return nil
-			})
-		},
-		get: func(c *Config) []string { return []string{strconv.Itoa(c.MaxQueued)} },
-	}}
-}
-
 // laneKey is one key of a lane.
 type laneKey struct {
 	name string
-	set  func(l *loaded, c *daemon.LaneConfig, node ast.Node) error
+	set  func(l *Loaded, c *daemon.LaneConfig, node ast.Node) error
 	// show returns the value for people, without parts that may be secret; "" when it is not set.
 	show func(c *daemon.LaneConfig) string
 }
@@ -79,7 +53,7 @@ var laneKeys = []laneKey{
 			return shortDuration(c.Gap)
 		},
 	},
-	{"env", (*loaded).setLaneEnv, func(c *daemon.LaneConfig) string {
+	{"env", (*Loaded).setLaneEnv, func(c *daemon.LaneConfig) string {
 		var names []string
 		for _, entry := range c.Env { // the values may be secrets
 			name, _, _ := strings.Cut(entry, "=")
@@ -87,14 +61,14 @@ var laneKeys = []laneKey{
 		}
 		return strings.Join(names, ", ")
 	}},
-	{"rotate", (*loaded).setLaneRotation, func(c *daemon.LaneConfig) string {
+	{"rotate", (*Loaded).setLaneRotation, func(c *daemon.LaneConfig) string {
 		var names []string
 		for _, name := range slices.Sorted(maps.Keys(c.Rotate)) {
 			names = append(names, fmt.Sprintf("%s (%s)", name, term.Plural(len(c.Rotate[name]), "value", "values")))
 		}
 		return strings.Join(names, ", ")
 	}},
-	{"breaker", (*loaded).setLaneBreaker, func(c *daemon.LaneConfig) string {
+	{"breaker", (*Loaded).setLaneBreaker, func(c *daemon.LaneConfig) string {
 		if c.Breaker == nil {
 			return ""
 		}
@@ -107,12 +81,8 @@ var laneKeys = []laneKey{
 	}},
 }
 
-func newLane() daemon.LaneConfig {
-	return daemon.LaneConfig{Lane: queue.Lane{Capacity: queue.Unlimited}}
-}
-
 // readLanes reads lanes: {NAME: {KEY: VALUE}}.
-func (l *loaded) readLanes(node ast.Node) error {
+func (l *Loaded) readLanes(node ast.Node) error {
 	return l.eachMember(node, lanesKey, "cookie: {capacity: 1}", func(key ast.MapKeyNode, name string,
 		value ast.Node,
 	) error {
@@ -137,13 +107,13 @@ func (l *loaded) readLanes(node ast.Node) error {
 				return err
 			}
 		}
-		l.Lanes[name] = c
+		l.Queue.Lanes[name] = c
 		return nil
 	})
 }
 
 // readLimits reads limits: {NAME: CAPACITY}.
-func (l *loaded) readLimits(node ast.Node) error {
+func (l *Loaded) readLimits(node ast.Node) error {
 	return l.eachMember(node, limitsKey, "yt-dlp: 1", func(key ast.MapKeyNode, name string, value ast.Node) error {
 		if !catalog.LimitName(name) {
 			return exit.Usagef("%s: %q cannot be the name of a limit: small letters, digits, _ and -, a letter or digit first, 63 characters at most", l.at(key), name)
@@ -156,14 +126,14 @@ func (l *loaded) readLimits(node ast.Node) error {
 		if err != nil {
 			return exit.Usagef("%s: %s: %w", l.at(value), name, err)
 		}
-		l.Limits[name] = n
+		l.Queue.Limits[name] = n
 		l.note(limitsKey+"."+name, key)
 		return nil
 	})
 }
 
 // eachMember calls do for each member of a mapping. The parser has refused duplicate names.
-func (l *loaded) eachMember(node ast.Node, of, example string, do func(key ast.MapKeyNode, name string,
+func (l *Loaded) eachMember(node ast.Node, of, example string, do func(key ast.MapKeyNode, name string,
 	value ast.Node) error,
 ) error {
 	entries, ok := members(node)
@@ -178,17 +148,17 @@ func (l *loaded) eachMember(node ast.Node, of, example string, do func(key ast.M
 	return nil
 }
 
-func (l *loaded) unknownKey(key ast.Node, name string, known []string) error {
+func (l *Loaded) unknownKey(key ast.Node, name string, known []string) error {
 	return exit.Usagef("%s: unknown key %q; the keys are %s", l.at(key), name, strings.Join(known, ", "))
 }
 
-func (l *loaded) note(key string, node ast.Node) {
-	l.origin[key] = fmt.Sprintf("file %s:%d", l.file, node.GetToken().Position.Line)
+func (l *Loaded) note(key string, node ast.Node) {
+	l.origin[key] = fmt.Sprintf("file %s:%d", l.File, node.GetToken().Position.Line)
 }
 
 func laneOrigin(lane, key string) string { return lanesKey + "." + lane + "." + key }
 
-func (l *loaded) oneText(node ast.Node, of string) (string, error) {
+func (l *Loaded) oneText(node ast.Node, of string) (string, error) {
 	values, err := l.values(node)
 	if err != nil {
 		return "", err
@@ -200,8 +170,8 @@ func (l *loaded) oneText(node ast.Node, of string) (string, error) {
 }
 
 // laneText returns the setter of a key whose value is a single text.
-func laneText(set func(*daemon.LaneConfig, string) error) func(*loaded, *daemon.LaneConfig, ast.Node) error {
-	return func(l *loaded, c *daemon.LaneConfig, node ast.Node) error {
+func laneText(set func(*daemon.LaneConfig, string) error) func(*Loaded, *daemon.LaneConfig, ast.Node) error {
+	return func(l *Loaded, c *daemon.LaneConfig, node ast.Node) error {
 		text, err := l.oneText(node, "the value")
 		if err != nil {
 			return err
@@ -255,7 +225,7 @@ func checkEnvName(name string) error {
 	return nil
 }
 
-func (l *loaded) setLaneEnv(c *daemon.LaneConfig, node ast.Node) error {
+func (l *Loaded) setLaneEnv(c *daemon.LaneConfig, node ast.Node) error {
 	return l.eachMember(node, "env", "PROFILE: desktop", func(key ast.MapKeyNode, name string, value ast.Node) error {
 		if err := checkEnvName(name); err != nil {
 			return exit.Usagef("%s: env: %w", l.at(key), err)
@@ -269,7 +239,7 @@ func (l *loaded) setLaneEnv(c *daemon.LaneConfig, node ast.Node) error {
 	})
 }
 
-func (l *loaded) setLaneRotation(c *daemon.LaneConfig, node ast.Node) error {
+func (l *Loaded) setLaneRotation(c *daemon.LaneConfig, node ast.Node) error {
 	c.Rotate = map[string][]string{}
 	return l.eachMember(node, "rotate", "USER_AGENT: [desktop, mobile]", func(key ast.MapKeyNode, name string,
 		value ast.Node,
@@ -289,7 +259,7 @@ func (l *loaded) setLaneRotation(c *daemon.LaneConfig, node ast.Node) error {
 	})
 }
 
-func (l *loaded) setLaneBreaker(c *daemon.LaneConfig, node ast.Node) error {
+func (l *Loaded) setLaneBreaker(c *daemon.LaneConfig, node ast.Node) error {
 	b := &daemon.BreakerConfig{}
 	known := []string{"failures", "within", "cooldown", "on"}
 	err := l.eachMember(node, "breaker", "failures: 5, within: 10m, cooldown: 15m", func(key ast.MapKeyNode, name string,
@@ -339,9 +309,9 @@ func failuresFrom(text string) (int, error) {
 }
 
 // readLaneVariables reads JOBDIR_LANE_NAME_CAPACITY of each lane of the configuration.
-func (l *loaded) readLaneVariables(s sources) error {
+func (l *Loaded) readLaneVariables(s sources) error {
 	of := map[string]string{}
-	for _, name := range l.laneNames() {
+	for _, name := range l.LaneNames() {
 		variable := "JOBDIR_LANE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")) + "_CAPACITY"
 		text, ok := s.lookup(variable)
 		if !ok || text == "" {
@@ -356,9 +326,9 @@ func (l *loaded) readLaneVariables(s sources) error {
 		if err != nil {
 			return exit.Usagef("environment variable %s: %w", variable, err)
 		}
-		c := l.Lanes[name]
+		c := l.Queue.Lanes[name]
 		c.Capacity = n
-		l.Lanes[name] = c
+		l.Queue.Lanes[name] = c
 		l.origin[laneOrigin(name, "capacity")] = "environment " + variable
 	}
 	for _, variable := range s.names() {
@@ -368,34 +338,33 @@ func (l *loaded) readLaneVariables(s sources) error {
 			continue
 		}
 		return exit.Usagef("environment variable %s: there is no lane %q in the configuration; the lanes are %s", variable,
-			strings.ToLower(name), strings.Join(l.laneNames(), ", "))
+			strings.ToLower(name), strings.Join(l.LaneNames(), ", "))
 	}
 	return nil
 }
 
-func (c *Config) laneNames() []string { return slices.Sorted(maps.Keys(c.Lanes)) }
+// LaneNames returns the names of the lanes, sorted.
+func (c *Config) LaneNames() []string { return slices.Sorted(maps.Keys(c.Queue.Lanes)) }
 
-// queueRows returns the lanes and limits for people: key, value and origin.
-func (l *loaded) queueRows() (rows [][]string) {
-	for _, name := range l.laneNames() {
-		c := l.Lanes[name]
+// queueRows returns the lanes and limits for people.
+func (l *Loaded) queueRows() (rows []Row) {
+	for _, name := range l.LaneNames() {
+		c := l.Queue.Lanes[name]
 		for _, k := range laneKeys {
 			if value := k.show(&c); value != "" {
 				key := laneOrigin(name, k.name)
-				rows = append(rows, []string{key, value, l.originOf(key)})
+				rows = append(rows, Row{key, value, l.originOf(key)})
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.Limits)) {
-		rows = append(rows, []string{
-			limitsKey + "." + name, statefs.FormatLaneCapacity(l.Limits[name]),
-			l.originOf(limitsKey + "." + name),
-		})
+	for _, name := range slices.Sorted(maps.Keys(l.Queue.Limits)) {
+		key := limitsKey + "." + name
+		rows = append(rows, Row{key, statefs.FormatLaneCapacity(l.Queue.Limits[name]), l.originOf(key)})
 	}
 	return rows
 }
 
-func (l *loaded) originOf(key string) string {
+func (l *Loaded) originOf(key string) string {
 	if from, ok := l.origin[key]; ok {
 		return from
 	}
@@ -404,8 +373,8 @@ func (l *loaded) originOf(key string) string {
 
 // shortDuration formats a duration without zero units: 15m instead of 15m0s.
 func shortDuration(d time.Duration) string {
-	if d%day == 0 && d > 0 {
-		return strconv.Itoa(int(d/day)) + "d"
+	if d%term.Day == 0 && d > 0 {
+		return strconv.Itoa(int(d/term.Day)) + "d"
 	}
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
