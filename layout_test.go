@@ -172,6 +172,11 @@ var imports = []row{
 		"an index of what has ended, made from the records; it knows neither what runs nor HTTP",
 	},
 	{
+		"daemon/alarm", 1, nil,
+		[]string{xsys},
+		"rings when a deadline comes, by the machine's clock or by the time that the daemon has run; what its keys mean it does not know",
+	},
+	{
 		"daemon/tally", 2,
 		[]string{"statefs"},
 		nil,
@@ -221,7 +226,7 @@ var imports = []row{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
-			"daemon/tally", "statefs/steps", "statefs/machine",
+			"daemon/tally", "daemon/alarm", "statefs/steps", "statefs/machine",
 		},
 		[]string{xsys},
 		"decides and runs; whether there is an HTTP server is no concern of it",

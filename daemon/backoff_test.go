@@ -1,12 +1,16 @@
 package daemon
 
 import (
+	"context"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/alarm"
 )
 
 func TestBackoff(t *testing.T) {
@@ -63,6 +67,41 @@ func TestBackoffKeepsItsBounds(t *testing.T) {
 		}
 		if first := backoff(r, 1, 0); first != r.Initial {
 			t.Errorf("%+v: the first wait is %s", r, first)
+		}
+	})
+}
+
+// A job that fails every time for a day, with waits that grow to an hour: each attempt starts when
+// its wait is over, to the nanosecond, and the day needs as many reconciles as attempts.
+func TestBackoffOfADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		r := catalog.Retry{Initial: time.Minute, Factor: 2, Cap: time.Hour}
+		var attempts []time.Duration
+		var a *alarm.Alarms[string]
+		a = alarm.New(time.Now, func() time.Duration { return time.Since(began) }, func(key string) {
+			attempts = append(attempts, time.Since(began))
+			a.Set(key, time.Now().Add(backoff(r, len(attempts), 0)), 0)
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { a.Serve(ctx, nil); close(done) }()
+		a.Set("job", began, 0)
+		<-time.After(24*time.Hour - 1)
+		synctest.Wait()
+		cancel()
+		<-done
+		minutes := []int{0, 1, 3, 7, 15, 31, 63} // then one each hour
+		for len(minutes) < 7+22 {
+			minutes = append(minutes, minutes[len(minutes)-1]+60)
+		}
+		var want []time.Duration
+		for _, m := range minutes {
+			want = append(want, time.Duration(m)*time.Minute)
+		}
+		if !slices.Equal(attempts, want) {
+			t.Errorf("attempts at %v\nwant %v", attempts, want)
 		}
 	})
 }

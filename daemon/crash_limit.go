@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -40,7 +41,7 @@ func (d *Daemon) crashLimitOf(def *catalog.Definition) catalog.CrashLimit {
 func crashReason(limit catalog.CrashLimit) string { return reasonCrashLimit + ": " + crashText(limit) }
 
 func crashText(limit catalog.CrashLimit) string {
-	return fmt.Sprintf("it died %d times within %s", limit.Burst, shortDuration(limit.Within))
+	return fmt.Sprintf("it died %d times within %s", limit.Burst, param.FormatDuration(limit.Within))
 }
 
 // runEndedAt returns when a run ended: its command may have ended before this daemon started.

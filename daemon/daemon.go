@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/alarm"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/keeper"
@@ -140,7 +141,7 @@ type Daemon struct {
 	failing failingOperations
 	runs    sync.WaitGroup
 	// alarms enqueues an operation when its next deadline expires.
-	alarms *alarms[alarmKey]
+	alarms *alarm.Alarms[alarmKey]
 	// deferredStarts writes the start record of a run that lasts longer than startRecordDelay.
 	deferredStarts deferredStarts
 	scheduler      *scheduler
@@ -240,9 +241,9 @@ func New(config Config) (*Daemon, error) {
 			d.reconcileQueue.enqueueNames(id, 0)
 		}
 	}
-	d.alarms = newAlarms(config.Owner.Now, d.uptime, d.onAlarm)
+	d.alarms = alarm.New(config.Owner.Now, d.uptime, d.onAlarm)
 	d.scheduler = newScheduler(d)
-	d.alarms.onClockSet = d.scheduler.enqueueAll
+	d.alarms.OnClockSet = d.scheduler.enqueueAll
 	d.fdBudget.owner = config.Owner
 	d.admission = newAdmission(&config, func(id statefs.ID) { d.reconcileQueue.enqueueNames(id, 0) }, config.Owner.Now)
 	d.admission.reserve = d.fdBudget.reserveForStart
@@ -536,7 +537,7 @@ func (d *Daemon) untrack(op *operation) {
 	d.chains.setParents(op.id(), nil)
 	op.countAs("")
 	op.removeFromIndex()
-	d.alarms.set(alarmKey{id: op.id()}, time.Time{}, 0)
+	d.alarms.Set(alarmKey{id: op.id()}, time.Time{}, 0)
 	if d.config.Intake != nil {
 		d.config.Intake.Forget(op.rec)
 	}

@@ -3,10 +3,9 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -39,21 +38,7 @@ func (d *Daemon) onAlarm(key alarmKey) {
 }
 
 // runAlarms enqueues operations and schedules whose alarms expire, until ctx ends.
-func (d *Daemon) runAlarms(ctx context.Context) { serveAlarms(ctx, d.alarms, d.logger) }
-
-// serveAlarms serves alarms until ctx ends, and notices when the machine's clock is set.
-func serveAlarms[K comparable](ctx context.Context, a *alarms[K], logger *slog.Logger) {
-	clock, err := openClockWatch()
-	if err != nil {
-		logger.Info("a clock that is set is noticed at the next sweep only", "reason", err)
-		a.serve(ctx, nil)
-		return
-	}
-	var watching sync.WaitGroup
-	watching.Go(func() { clock.run(ctx) })
-	a.serve(ctx, clock.set)
-	watching.Wait()
-}
+func (d *Daemon) runAlarms(ctx context.Context) { d.alarms.Run(ctx, d.logger) }
 
 // uptime returns how long the daemon has run, whatever happens to the machine's clock.
 func (d *Daemon) uptime() time.Duration { return time.Since(d.startedAt) }
@@ -114,7 +99,7 @@ func (d *Daemon) setAlarm(op *operation) {
 	if !at.IsZero() && !at.After(now) || after > 0 && after <= ran {
 		at, after = time.Time{}, ran+retryInterval
 	}
-	d.alarms.set(alarmKey{id: op.id()}, at, after)
+	d.alarms.Set(alarmKey{id: op.id()}, at, after)
 }
 
 // isDue reports whether the time has come for which an operation waits. A time of day has come when
@@ -163,12 +148,12 @@ func (d *Daemon) expiredLimit(op *operation) *statefs.Fault {
 	}
 	if over(t.expiry) {
 		return &statefs.Fault{Code: "deadline_exceeded", Message: fmt.Sprintf("it has not ended within its deadline of %s",
-			shortDuration(def.Deadline))}
+			param.FormatDuration(def.Deadline))}
 	}
 	return &statefs.Fault{
 		Code: "queue_timeout",
 		Message: fmt.Sprintf("it waited in the queue for longer than its queue_timeout of %s",
-			shortDuration(def.QueueTimeout)),
+			param.FormatDuration(def.QueueTimeout)),
 	}
 }
 
@@ -194,14 +179,3 @@ func (d *Daemon) expire(op *operation) (ended bool, err error) {
 type expiredError struct{ message string }
 
 func (e *expiredError) Error() string { return e.message }
-
-// shortDuration formats a duration as job files do, without trailing zero parts: 6h and not 6h0m0s.
-func shortDuration(d time.Duration) string {
-	text := d.String()
-	for _, zero := range []string{"0s", "0m"} {
-		if n := len(text) - len(zero); n > 0 && text[n:] == zero && (text[n-1] < '0' || text[n-1] > '9') {
-			text = text[:n]
-		}
-	}
-	return text
-}

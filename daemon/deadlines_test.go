@@ -507,36 +507,4 @@ func TestRestOfAWait(t *testing.T) {
 			t.Errorf("%s before the end of a wait of %s: %s, want %s", c.before, c.whole, got, c.want)
 		}
 	}
-	for d, want := range map[time.Duration]string{
-		6 * time.Hour: "6h", 90 * time.Minute: "1h30m", 30 * time.Minute: "30m",
-		10 * time.Second: "10s", 0: "0s", 3605 * time.Second: "1h0m5s", 300 * time.Millisecond: "300ms",
-	} {
-		if got := shortDuration(d); got != want {
-			t.Errorf("%s is written %s", d, got)
-		}
-	}
-}
-
-// Without a clock watch, only the next sweep notices that the clock was set.
-func TestWatchOfTheClock(t *testing.T) {
-	t.Parallel()
-	w, err := openClockWatch()
-	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("only Linux says when its clock is set (timerfd_create(2)): run this test there")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { w.run(ctx); close(done) }()
-	select {
-	case <-w.set:
-		t.Error("the clock was set")
-	case <-done:
-		t.Error("the watch ended by itself")
-	default:
-	}
-	cancel()
-	<-done
 }

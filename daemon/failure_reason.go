@@ -11,6 +11,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
+	"github.com/jobdir/jobdir/stream"
 )
 
 // lastLineLimit limits the command's last line in an error message, and nameLimit the name of an
@@ -120,7 +121,7 @@ func withoutEscapes(line string) string {
 		switch {
 		case c == '\t':
 			return ' '
-		case unprintable(c):
+		case stream.Unprintable(c):
 			return -1
 		}
 		return c
@@ -168,5 +169,5 @@ func (r *report) itemsError(count string) error {
 		return &workError{"items_failed", fmt.Errorf("%s items failed", count)}
 	}
 	return &workError{"items_failed", fmt.Errorf("%s items failed; the last one, '%s': %w",
-		count, printable(truncate(r.lastName, nameLimit)), r.lastFailed)}
+		count, stream.Printable(truncate(r.lastName, nameLimit)), r.lastFailed)}
 }

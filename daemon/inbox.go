@@ -16,10 +16,6 @@ import (
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
-// quietPeriod is how long an invalid file in new/ or lanes/ must not have been written before it
-// counts as invalid: a program may still be writing it in place.
-const quietPeriod = 100 * time.Millisecond
-
 // maxSubmissions limits the submissions by file that run concurrently.
 const maxSubmissions = 32
 
@@ -240,7 +236,7 @@ func (d *Daemon) handleSubmission(ctx context.Context, name string, turn *submit
 	case errors.As(err, &unfinished):
 		return unfinished.wait, nil
 	case errors.Is(err, fs.ErrExist):
-		again = quietPeriod // an earlier file of the same name comes first
+		again = statefs.QuietPeriod // an earlier file of the same name comes first
 	case err != nil:
 		return d.submissionFailed(name, false, err)
 	}
@@ -283,8 +279,8 @@ func (d *Daemon) takeSubmission(name string) error {
 	}
 	if !json.Valid(data) {
 		// A modification time more than an hour in the future comes from another clock.
-		if age := time.Since(written); age > -time.Hour && age < quietPeriod {
-			return &unfinishedError{max(quietPeriod-age, time.Millisecond)}
+		if age := time.Since(written); age > -time.Hour && age < statefs.QuietPeriod {
+			return &unfinishedError{max(statefs.QuietPeriod-age, time.Millisecond)}
 		}
 	}
 	err = d.owner.TakeSubmission(name)

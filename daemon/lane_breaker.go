@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/daemon/breaker"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -108,7 +109,7 @@ func failuresIn(c *BreakerConfig) string {
 	if c.Failures == 1 {
 		return "a failure"
 	}
-	return fmt.Sprintf("%d failures within %s", c.Failures, shortDuration(c.Within))
+	return fmt.Sprintf("%d failures within %s", c.Failures, param.FormatDuration(c.Within))
 }
 
 func pausedFile(name string) statefs.LaneFile {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
 )
 
 // laneFile holds what is known of one file in lanes/.
@@ -28,7 +29,7 @@ func (l *lanes) readFile(f statefs.LaneFile, c *laneFile, now time.Time) {
 	v, err := l.owner.ReadLane(f)
 	if errors.Is(err, fs.ErrNotExist) {
 		*c = laneFile{}
-		l.alarms.set(f, time.Time{}, 0)
+		l.alarms.Set(f, time.Time{}, 0)
 		return
 	}
 	bad, isBad := errors.AsType[*statefs.LaneFileError](err)
@@ -49,8 +50,8 @@ func (l *lanes) readFile(f statefs.LaneFile, c *laneFile, now time.Time) {
 		if !c.lastRead.Same(v) {
 			c.lastRead, c.unchangedSince = v, l.uptime()
 		}
-		if rest := c.unchangedSince + quietPeriod - l.uptime(); rest > 0 {
-			l.alarms.set(f, time.Time{}, c.unchangedSince+quietPeriod)
+		if rest := c.unchangedSince + statefs.QuietPeriod - l.uptime(); rest > 0 {
+			l.alarms.Set(f, time.Time{}, c.unchangedSince+statefs.QuietPeriod)
 			return
 		}
 	}
@@ -71,16 +72,16 @@ func (l *lanes) expire(f statefs.LaneFile, c *laneFile, now time.Time) {
 	until := c.value.Hold.Until
 	switch {
 	case until == nil:
-		l.alarms.set(f, time.Time{}, 0)
+		l.alarms.Set(f, time.Time{}, 0)
 		return
 	case until.After(now):
-		l.alarms.set(f, *until, 0)
+		l.alarms.Set(f, *until, 0)
 		return
 	case l.byName[f.Lane].isBreakerPause(c.value.Hold) && f.Control == statefs.LanePaused:
-		l.alarms.set(f, time.Time{}, 0)
+		l.alarms.Set(f, time.Time{}, 0)
 		return
 	}
-	l.alarms.set(f, time.Time{}, 0)
+	l.alarms.Set(f, time.Time{}, 0)
 	gone, err := l.owner.ExpireLane(f, c.value)
 	switch {
 	case err != nil:
@@ -119,7 +120,7 @@ func (l *lanes) logStrayFiles() {
 	}
 	for _, name := range odd {
 		problems = append(problems, statefs.LaneProblem{
-			File:   "lanes/" + printable(name),
+			File:   "lanes/" + stream.Printable(name),
 			Reason: "its name controls nothing: it is LANE.paused, LANE.closed or LANE.capacity",
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
@@ -47,10 +48,10 @@ func (l *lanes) status(stats *queue.LaneStats, every *statefs.LanesStatus, now t
 		PausedByAll: every.Paused != nil, ClosedByAll: every.Closed != nil,
 	}
 	if stats.Starts > 0 {
-		out.MaxStarts = fmt.Sprintf("%d/%s", stats.Starts, shortDuration(stats.Per))
+		out.MaxStarts = fmt.Sprintf("%d/%s", stats.Starts, param.FormatDuration(stats.Per))
 	}
 	if stats.Gap > 0 {
-		out.Gap = shortDuration(stats.Gap)
+		out.Gap = param.FormatDuration(stats.Gap)
 	}
 	if s := l.byName[stats.Name]; s != nil {
 		out.Configured, out.Problems = statefs.LaneCapacityOf(s.config.Capacity), s.problems()

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/alarm"
 	"github.com/jobdir/jobdir/daemon/breaker"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/queue"
@@ -33,7 +34,7 @@ type lanes struct {
 	events    *events.Log
 	logger    *slog.Logger
 	options   watch.Options
-	alarms    *alarms[statefs.LaneFile]
+	alarms    *alarm.Alarms[statefs.LaneFile]
 	uptime    func() time.Duration // how long the daemon has run
 	wake      chan struct{}        // requests a reconcile
 
@@ -77,7 +78,7 @@ func newLanes(c *Config, a *admission, ran func() time.Duration) *lanes {
 		owner: c.Owner, admission: a, events: c.Events, logger: c.Logger, options: c.Watch, uptime: ran,
 		wake: make(chan struct{}, 1), byName: make(map[string]*lane),
 	}
-	l.alarms = newAlarms(c.Owner.Now, ran, func(statefs.LaneFile) { l.reconcileSoon() })
+	l.alarms = alarm.New(c.Owner.Now, ran, func(statefs.LaneFile) { l.reconcileSoon() })
 	configs := maps.Clone(c.Lanes)
 	if configs == nil {
 		configs = make(map[string]LaneConfig)
@@ -142,7 +143,7 @@ func (l *lanes) open() (err error) {
 func (l *lanes) run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	parts.Go(func() { serveAlarms(ctx, l.alarms, l.logger) })
+	parts.Go(func() { l.alarms.Run(ctx, l.logger) })
 	for ctx.Err() == nil {
 		watching, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)

@@ -178,7 +178,7 @@ func TestPauseOfALaneEndsByItself(t *testing.T) {
 	b.cancel(two)
 }
 
-// A partly written file has no effect and is not reported until it has not changed for quietPeriod.
+// A partly written file has no effect and is not reported until it has not changed for statefs.QuietPeriod.
 func TestLaneFileIsReadWhenItIsQuiet(t *testing.T) {
 	t.Parallel()
 	b := prepare(t, laneJobs, testHandlers)
@@ -198,15 +198,15 @@ func TestLaneFileIsReadWhenItIsQuiet(t *testing.T) {
 	if capacity.exists {
 		t.Error("1 counts, and it may become 16")
 	}
-	ran += quietPeriod / 2
+	ran += statefs.QuietPeriod / 2
 	b.put("one.capacity", "16")
 	l.reconcile()
-	ran += quietPeriod / 2
+	ran += statefs.QuietPeriod / 2
 	l.reconcile()
 	if capacity.exists {
 		t.Error("16 counts, and it was written just now")
 	}
-	ran += quietPeriod / 2
+	ran += statefs.QuietPeriod / 2
 	l.reconcile()
 	if !capacity.exists || capacity.value.Capacity != 16 || capacity.problem != "" {
 		t.Errorf("%+v", capacity)
@@ -216,7 +216,7 @@ func TestLaneFileIsReadWhenItIsQuiet(t *testing.T) {
 	if capacity.problem != "" {
 		t.Error("half a word is reported")
 	}
-	ran += quietPeriod
+	ran += statefs.QuietPeriod
 	l.reconcile()
 	if capacity.problem == "" || capacity.value.Capacity != 16 {
 		t.Errorf("%+v", capacity)
@@ -228,18 +228,18 @@ func TestLaneFileIsReadWhenItIsQuiet(t *testing.T) {
 		t.Errorf("a pause counts at once: %+v", paused)
 	}
 	b.put("one.paused", `{"until": "2999-01-01T00:00:00Z"}`)
-	ran += quietPeriod
+	ran += statefs.QuietPeriod
 	l.reconcile() // sees the change
-	ran += quietPeriod
+	ran += statefs.QuietPeriod
 	l.reconcile()
 	if paused.problem != "" || paused.value.Hold.Until == nil {
 		t.Errorf("%+v", paused)
 	}
 	// The value in effect has expired, and the present file is invalid: the lane stays paused.
 	b.put("one.paused", "{\n")
-	ran += quietPeriod
+	ran += statefs.QuietPeriod
 	l.reconcile()
-	ran += quietPeriod
+	ran += statefs.QuietPeriod
 	l.reconcile()
 	if paused.problem == "" || paused.value.Hold.Until == nil {
 		t.Errorf("%+v", paused)

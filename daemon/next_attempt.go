@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -73,9 +74,9 @@ func (d *Daemon) exceededLimit(op *operation, now time.Time, wait time.Duration)
 	begins := d.retentionClock.now(now, d.uptime()).Add(wait)
 	switch t := d.deadlinesOf(op); {
 	case rec.RetryUntil != nil && begins.After(*rec.RetryUntil):
-		return "retry_for (" + shortDuration(def.Retry.For) + ")"
+		return "retry_for (" + param.FormatDuration(def.Retry.For) + ")"
 	case t.expiry > 0 && d.uptime()+wait >= t.expiry:
-		return "its deadline (" + shortDuration(def.Deadline) + " from the submit)"
+		return "its deadline (" + param.FormatDuration(def.Deadline) + " from the submit)"
 	}
 	return ""
 }
@@ -84,7 +85,7 @@ func (d *Daemon) exceededLimit(op *operation, now time.Time, wait time.Duration)
 func formatWait(wait time.Duration) string {
 	switch {
 	case wait >= 10*time.Second:
-		return shortDuration(wait.Round(time.Second))
+		return param.FormatDuration(wait.Round(time.Second))
 	case wait >= time.Second:
 		return wait.Round(100 * time.Millisecond).String()
 	}

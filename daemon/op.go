@@ -15,6 +15,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
+	"github.com/jobdir/jobdir/stream"
 )
 
 // Handler is Go code that does the work of a job.
@@ -64,13 +65,13 @@ func (o *Op) LaneEnv() []string { return lastOfEachName(slices.Clone(o.r.laneEnv
 // counts as progress. End the item with its OK or Fail, or with those of the Op, which end the item
 // begun last.
 func (o *Op) Item(i, total int, name string) *Item {
-	return o.beginItem(i, total, name, fmt.Sprintf("[ %d / %d ] Processing '%s'...", i, total, printable(name)), false)
+	return o.beginItem(i, total, name, fmt.Sprintf("[ %d / %d ] Processing '%s'...", i, total, stream.Printable(name)), false)
 }
 
 // File is Item for a file: it prints "[ i / total ] Processing file 'name'...".
 func (o *Op) File(i, total int, name string) *Item {
 	return o.beginItem(i, total, name, fmt.Sprintf("[ %d / %d ] Processing file '%s'...", i, total,
-		printable(name)), false)
+		stream.Printable(name)), false)
 }
 
 // Parallel is Item for handlers that process several items at once. The lines of an item are
@@ -78,7 +79,7 @@ func (o *Op) File(i, total int, name string) *Item {
 // item must use the item's own Sleep and Checkpoint, so that a pause knows when all items have
 // stopped.
 func (o *Op) Parallel(i, total int, name string) *Item {
-	return o.beginItem(i, total, name, fmt.Sprintf("[ %d / %d ] Processing '%s'...", i, total, printable(name)), true)
+	return o.beginItem(i, total, name, fmt.Sprintf("[ %d / %d ] Processing '%s'...", i, total, stream.Printable(name)), true)
 }
 
 // resumeItem is Item, or Parallel, for an item that began under an earlier daemon. It does not
@@ -232,7 +233,7 @@ func (i *Item) Fail(err error, line ...string) {
 	if len(line) > 0 {
 		said = line[0]
 	}
-	i.end("  FAIL: "+printable(said), err, nil)
+	i.end("  FAIL: "+stream.Printable(said), err, nil)
 }
 
 // abandon ends the item because the work must end: its output so far goes to the log, and it counts

@@ -8,6 +8,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
+	"github.com/jobdir/jobdir/stream"
 )
 
 // finishOptionalSteps records the ends of optional steps.
@@ -46,7 +47,7 @@ func (d *Daemon) finishOptionalStep(op *operation, name string, s *optionalStep)
 		d.logger.Info("optional step ended", "id", op.id(), "step", name, "status", at.Status, "error", at.ErrorCode)
 		if at.Status == steps.FailedManual {
 			d.logLine(op, fmt.Sprintf("  Optional step %s failed: %s. The operation goes on without it; "+
-				"'jobdir retry %s --step %s' tries it again.", name, printable(at.ErrorMessage), op.id(), name))
+				"'jobdir retry %s --step %s' tries it again.", name, stream.Printable(at.ErrorMessage), op.id(), name))
 		}
 	}
 	delete(op.optionalSteps, name)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
 )
 
 // prioritize changes the priority of an operation. The record with the new priority is written
@@ -44,7 +45,7 @@ func (d *Daemon) requestedPriority(op *operation, r *request) (int, error) {
 		Priority *int `json:"priority"`
 	}
 	if err := json.Unmarshal(r.At.Args, &args); err != nil || args.Priority == nil {
-		return 0, fmt.Errorf(`want {"priority": 5}, or nothing for the first place, and not %q`, printable(string(r.At.Args)))
+		return 0, fmt.Errorf(`want {"priority": 5}, or nothing for the first place, and not %q`, stream.Printable(string(r.At.Args)))
 	}
 	if p := *args.Priority; p < -statefs.MaxPriority || p > statefs.MaxPriority {
 		return 0, fmt.Errorf("priority %d is not from %d to %d", p, -statefs.MaxPriority, statefs.MaxPriority)

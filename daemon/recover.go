@@ -283,7 +283,7 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	}
 	d.counters.sweeps.Add(1)
 	d.scheduler.enqueueAll() // the clock may have been set
-	d.alarms.rearm()
+	d.alarms.Rearm()
 	if dryRun {
 		return d.owner.PlanSweep(d.manages)
 	}
@@ -311,7 +311,7 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	findings, err := d.owner.Sweep(d.manages)
 	d.logFindings(findings)
 	d.publishSweep(findings)
-	d.lanes.alarms.rearm()
+	d.lanes.alarms.Rearm()
 	d.lanes.reconcileSoon()
 	d.enqueueDifferences()
 	d.scanOutboxSoon()

@@ -62,7 +62,7 @@ func (d *Daemon) handleRequests(op *operation, asks []statefs.Action) error {
 func (d *Daemon) takeRequests(op *operation, asks []statefs.Action) error {
 	for _, ask := range asks {
 		if len(op.rec.Steps) > 0 && ask.Spec().OnStep {
-			if wait := d.owner.RequestSettleDelay(op.id(), ask, quietPeriod); wait > 0 {
+			if wait := d.owner.RequestSettleDelay(op.id(), ask, statefs.QuietPeriod); wait > 0 {
 				d.reconcileQueue.enqueueAfter(op.id(), wait)
 				continue
 			}

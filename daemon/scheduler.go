@@ -175,7 +175,7 @@ func (s *scheduler) loadSchedules() {
 	for endpoint := range s.jobs {
 		if !there[endpoint] {
 			delete(s.jobs, endpoint)
-			s.d.alarms.set(alarmKey{schedule: endpoint}, time.Time{}, 0)
+			s.d.alarms.Set(alarmKey{schedule: endpoint}, time.Time{}, 0)
 		}
 	}
 }
@@ -247,10 +247,10 @@ func (s *scheduler) reconcile(ctx context.Context, endpoint string) {
 	next, err := s.fire(ctx, job)
 	if err != nil {
 		s.d.schedulerFailed(job.def.Address(), err)
-		s.d.alarms.set(key, time.Time{}, s.d.uptime()+scheduleRetryInterval)
+		s.d.alarms.Set(key, time.Time{}, s.d.uptime()+scheduleRetryInterval)
 		return
 	}
-	s.d.alarms.set(key, next, 0)
+	s.d.alarms.Set(key, next, 0)
 }
 
 // scheduleRetryInterval is the delay before a slot that could not be fired is retried.

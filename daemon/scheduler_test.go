@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog/schedule"
+	"github.com/jobdir/jobdir/daemon/alarm"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
@@ -352,4 +354,70 @@ func TestOverlappingSlots(t *testing.T) {
 			t.Errorf("slot %s begins at %s, %v", slot, rec.NotBefore, rec.Transitions)
 		}
 	}
+}
+
+// Three schedules on one timer for a day, with an hour without a daemon in the middle: each slot
+// fires once, at its time, and missed slots fire as the job defines.
+func TestSchedulesOfADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		type job struct {
+			spec    *schedule.Spec
+			missed  schedule.Missed
+			handled schedule.Handled
+			fired   []time.Time
+			late    int
+		}
+		jobs := map[string]*job{}
+		for name, c := range map[string]struct {
+			line   string
+			missed schedule.Missed
+		}{
+			"quarters": {"*/15 * * * *", schedule.MissedOnce}, "hours": {"0 * * * *", schedule.MissedAll},
+			"nights": {"30 2 * * *", schedule.MissedSkip},
+		} {
+			spec, err := schedule.Parse(c.line, "")
+			must(t, err)
+			jobs[name] = &job{spec: spec, missed: c.missed, handled: schedule.Begin(began)}
+		}
+		run := func(until time.Duration) {
+			var a *alarm.Alarms[string]
+			a = alarm.New(time.Now, func() time.Duration { return time.Since(began) }, func(name string) {
+				j, now := jobs[name], time.Now()
+				var due []time.Time
+				due, j.handled = j.handled.Due(j.spec, now, j.missed)
+				for _, slot := range due {
+					if !now.Equal(slot) {
+						j.late++
+					}
+				}
+				j.fired = append(j.fired, due...)
+				a.Set(name, j.handled.Next(j.spec, now), 0)
+			})
+			for name := range jobs {
+				a.Set(name, time.Now(), 0) // a start enqueues all of them
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { a.Serve(ctx, nil); close(done) }()
+			<-time.After(time.Until(began.Add(until)))
+			synctest.Wait()
+			cancel()
+			<-done
+		}
+		run(10*time.Hour + time.Minute)
+		<-time.After(70 * time.Minute)
+		run(24*time.Hour + time.Second)
+		for name, want := range map[string]struct{ count, late int }{
+			"quarters": {96 - 3, 1},
+			"hours":    {24, 1}, "nights": {1, 0},
+		} {
+			j := jobs[name]
+			if len(j.fired) != want.count || j.late != want.late || !slices.IsSortedFunc(j.fired, time.Time.Compare) ||
+				len(slices.Compact(j.fired)) != want.count {
+				t.Errorf("%s: fired %d times, %d late; want %d, %d", name, len(j.fired), j.late, want.count, want.late)
+			}
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
+	"github.com/jobdir/jobdir/stream"
 )
 
 // stepAction is a request about a step, resolved against the present record of the operation.
@@ -36,7 +37,7 @@ var stepRequestHandlers = map[statefs.Action]func(*Daemon, *operation, *stepActi
 // refuse writes to the log of an operation why a request is refused.
 func (d *Daemon) refuse(op *operation, ask statefs.Action, why error) {
 	d.logLine(op, fmt.Sprintf("  %s refused: %s.", ask.Title(),
-		strings.TrimSuffix(printable(why.Error()), ".")))
+		strings.TrimSuffix(stream.Printable(why.Error()), ".")))
 	d.logger.Info("request refused", "id", op.id(), "request", ask, "why", why)
 }
 
@@ -117,7 +118,7 @@ func (d *Daemon) applyAction(op *operation, a *stepAction, line string, change f
 	if a.args.Reason != "" {
 		line += ": " + a.args.Reason
 	}
-	d.logLine(op, "  "+capitalize(printable(line))+".")
+	d.logLine(op, "  "+capitalize(stream.Printable(line))+".")
 	op.doneRequests = append(op.doneRequests, a.TakenRequest)
 	return nil
 }
@@ -268,7 +269,7 @@ func (d *Daemon) reject(op *operation, a *stepAction) error {
 	s := steps.Find(rec.Steps, a.target)
 	s.ErrorCode, s.ErrorMessage, s.EndedAt = "rejected", message, &now
 	_ = s.Apply(steps.CauseReject) // it is pending
-	d.logLine(op, "  "+capitalize(printable(message))+".")
+	d.logLine(op, "  "+capitalize(stream.Printable(message))+".")
 	op.rec = &rec
 	return d.beginCancel(op, a.TakenRequest, statefs.CauseReject)
 }

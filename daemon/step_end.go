@@ -18,6 +18,7 @@ import (
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
+	"github.com/jobdir/jobdir/stream"
 )
 
 // errorTail is how much of the last output of a step is searched for the error patterns of its job.
@@ -150,7 +151,7 @@ func (r *run) matchErrorPattern(rec *statefs.Record) catalog.Class {
 	if pattern == nil {
 		return ""
 	}
-	rec.Error = &statefs.Fault{Code: cmp.Or(pattern.Code, rec.Error.Code), Message: printable(strings.TrimSpace(line))}
+	rec.Error = &statefs.Fault{Code: cmp.Or(pattern.Code, rec.Error.Code), Message: stream.Printable(strings.TrimSpace(line))}
 	return pattern.Class
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
 )
 
 // A file that a person created and that has no effect is logged once: silence would look like
@@ -19,7 +20,7 @@ type strayFileLog struct{ logged map[string]string }
 func (o *strayFileLog) logNew(logger *slog.Logger, folder string, files map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if o.logged[name] != files[name] {
-			logger.Warn("a file does nothing", "file", folder+"/"+printable(name), "reason", files[name])
+			logger.Warn("a file does nothing", "file", folder+"/"+stream.Printable(name), "reason", files[name])
 		}
 	}
 	o.logged = files

@@ -11,6 +11,10 @@ import (
 // SettleAge is how long a stray file must be unchanged before a sweep touches it.
 const SettleAge = 5 * time.Second
 
+// QuietPeriod is how long an invalid file in jobs/, new/ or lanes/ must not have been written before it
+// counts as invalid: a program may still be writing it in place.
+const QuietPeriod = 100 * time.Millisecond
+
 const (
 	// requestAge is the minimum age at which a request without a live operation is removed: a
 	// program may write the request and the marker of its own operation in any order.

@@ -94,3 +94,14 @@ func TooLong(s string) bool {
 	_, ok := ParseDuration(s)
 	return !ok && durationForm.MatchString(s)
 }
+
+// FormatDuration formats a duration as job files write it, without trailing zero parts: 6h and not 6h0m0s.
+func FormatDuration(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"0s", "0m"} {
+		if n := len(text) - len(zero); n > 0 && text[n:] == zero && (text[n-1] < '0' || text[n-1] > '9') {
+			text = text[:n]
+		}
+	}
+	return text
+}

@@ -1,14 +1,17 @@
-package daemon
+// Package alarm rings for a key when its deadline comes: of an operation, a schedule, a file of lanes/. It knows
+// what time it is and how long the daemon has run, and nothing of what the keys mean.
+package alarm
 
 import (
 	"container/heap"
 	"context"
+	"log/slog"
 	"math"
 	"sync"
 	"time"
 )
 
-// alarms calls onExpire for each key when its deadline expires. One timer serves all keys. Nothing
+// Alarms calls onExpire for each key when its deadline expires. One timer serves all keys. Nothing
 // is scanned; setting an alarm takes time logarithmic in the number of alarms.
 //
 // There are two clocks. The machine's clock gives the time of day; a person may set it ahead or
@@ -18,13 +21,13 @@ import (
 //
 // An alarm expires once and carries no reason: the callee compares the deadlines again and sets the
 // next alarm.
-type alarms[K comparable] struct {
-	onExpire func(K)              // called by serve, without the lock
+type Alarms[K comparable] struct {
+	onExpire func(K)              // called by Serve, without the lock
 	now      func() time.Time     // the machine's clock
 	uptime   func() time.Duration // how long the daemon has run
-	// onClockSet is called by serve, without the lock, after the machine's clock was set; may be
+	// OnClockSet is called by Serve, without the lock, after the machine's clock was set; may be
 	// nil.
-	onClockSet func()
+	OnClockSet func()
 
 	mu         sync.Mutex
 	byKey      map[K]*alarm[K]
@@ -48,17 +51,18 @@ const (
 	uptimeClock
 )
 
-func newAlarms[K comparable](now func() time.Time, ran func() time.Duration, ring func(K)) *alarms[K] {
-	return &alarms[K]{
+// New returns alarms without deadlines. now is the machine's clock, ran how long the daemon has run.
+func New[K comparable](now func() time.Time, ran func() time.Duration, ring func(K)) *Alarms[K] {
+	return &Alarms[K]{
 		onExpire: ring, now: now, uptime: ran, byKey: make(map[K]*alarm[K]), changed: make(chan struct{}, 1),
 		wallHeap: alarmHeap[K]{clock: wallClock}, uptimeHeap: alarmHeap[K]{clock: uptimeClock},
 	}
 }
 
-// set replaces the alarm of key. at is a time of the machine's clock, zero for none; after is a
+// Set replaces the alarm of key. at is a time of the machine's clock, zero for none; after is a
 // duration since the daemon started, 0 for none. With neither, the alarm is removed. It never
 // blocks.
-func (a *alarms[K]) set(key K, at time.Time, after time.Duration) {
+func (a *Alarms[K]) Set(key K, at time.Time, after time.Duration) {
 	when := [2]int64{never, never}
 	if !at.IsZero() {
 		when[wallClock] = at.UnixNano()
@@ -86,22 +90,22 @@ func (a *alarms[K]) set(key K, at time.Time, after time.Duration) {
 		}
 	}
 	if a.next() != first {
-		a.rearm()
+		a.Rearm()
 	}
 }
 
-// rearm makes serve set its timer again, because the first deadline of a clock has changed.
-func (a *alarms[K]) rearm() {
+// Rearm makes Serve set its timer again, because the first deadline of a clock has changed.
+func (a *Alarms[K]) Rearm() {
 	select {
 	case a.changed <- struct{}{}:
 	default:
 	}
 }
 
-func (a *alarms[K]) heaps() [2]*alarmHeap[K] { return [2]*alarmHeap[K]{&a.wallHeap, &a.uptimeHeap} }
+func (a *Alarms[K]) heaps() [2]*alarmHeap[K] { return [2]*alarmHeap[K]{&a.wallHeap, &a.uptimeHeap} }
 
 // next returns the earliest deadline by each clock.
-func (a *alarms[K]) next() (when [2]int64) {
+func (a *Alarms[K]) next() (when [2]int64) {
 	for i, h := range a.heaps() {
 		when[i] = never
 		if len(h.entries) > 0 {
@@ -111,7 +115,7 @@ func (a *alarms[K]) next() (when [2]int64) {
 	return when
 }
 
-func (a *alarms[K]) remove(e *alarm[K]) {
+func (a *Alarms[K]) remove(e *alarm[K]) {
 	for _, h := range a.heaps() {
 		if e.heapIndex[h.clock] >= 0 {
 			heap.Remove(h, e.heapIndex[h.clock])
@@ -122,7 +126,7 @@ func (a *alarms[K]) remove(e *alarm[K]) {
 
 // takeExpired removes and returns the keys that are due, and the time until the next deadline;
 // never if there is none.
-func (a *alarms[K]) takeExpired() (keys []K, wait time.Duration) {
+func (a *Alarms[K]) takeExpired() (keys []K, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := [2]int64{a.now().UnixNano(), int64(a.uptime())}
@@ -144,9 +148,23 @@ func (a *alarms[K]) takeExpired() (keys []K, wait time.Duration) {
 // maxTimer bounds the timer, so that its arithmetic does not overflow.
 const maxTimer = 1 << 30 * time.Second
 
-// serve calls onExpire for each expired key until ctx ends. A value on clockSet means that the
+// Run calls onExpire for each expired key until ctx ends, and notices when the machine's clock is set.
+func (a *Alarms[K]) Run(ctx context.Context, logger *slog.Logger) {
+	clock, err := openClockWatch()
+	if err != nil {
+		logger.Info("a clock that is set is noticed at the next sweep only", "reason", err)
+		a.Serve(ctx, nil)
+		return
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() { clock.run(ctx) })
+	a.Serve(ctx, clock.set)
+	watching.Wait()
+}
+
+// Serve calls onExpire for each expired key until ctx ends. A value on clockSet means that the
 // machine's clock was set; clockSet may be nil.
-func (a *alarms[K]) serve(ctx context.Context, clockSet <-chan struct{}) {
+func (a *Alarms[K]) Serve(ctx context.Context, clockSet <-chan struct{}) {
 	timer := time.NewTimer(maxTimer)
 	defer timer.Stop()
 	for {
@@ -159,8 +177,8 @@ func (a *alarms[K]) serve(ctx context.Context, clockSet <-chan struct{}) {
 		case <-timer.C:
 		case <-a.changed:
 		case <-clockSet:
-			if a.onClockSet != nil {
-				a.onClockSet()
+			if a.OnClockSet != nil {
+				a.OnClockSet()
 			}
 		case <-ctx.Done():
 			return

@@ -1,4 +1,4 @@
-package daemon
+package stream
 
 import "testing"
 
@@ -20,7 +20,7 @@ func TestPrintable(t *testing.T) {
 		"\u0085":                     `\u0085`,
 		"real replacement \ufffd ok": "real replacement \ufffd ok",
 	} {
-		if got := printable(text); got != want {
+		if got := Printable(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}
