@@ -221,12 +221,21 @@ var imports = []row{
 		"HTTP writes requests and reads files, and tells of events; its tests are clients of a WebSocket; it meets the daemon on disk and through interfaces of its own",
 	},
 	{
-		"daemon", 5,
+		"daemon/lanes", 5,
+		[]string{
+			"statefs", "statefs/watch", "daemon/alarm", "daemon/breaker", "daemon/events", "daemon/queue", "catalog", "catalog/param",
+			"daemon/submit", "stream",
+		},
+		nil,
+		"what the files of lanes/ and the breakers mean for the queue, and what is told of lanes; it knows no operation",
+	},
+	{
+		"daemon", 6,
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
-			"daemon/tally", "daemon/alarm", "statefs/steps", "statefs/machine",
+			"daemon/tally", "daemon/alarm", "daemon/lanes", "statefs/steps", "statefs/machine",
 		},
 		[]string{xsys},
 		"decides and runs; whether there is an HTTP server is no concern of it",
@@ -238,7 +247,7 @@ var imports = []row{
 		"users build it into their programs, also on other systems: no server code behind it",
 	},
 
-	{"jobs-example", 6, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},
+	{"jobs-example", 7, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},
 	{
 		"cli/exit", 6,
 		[]string{"statefs", "client"},

@@ -52,13 +52,13 @@ var beyond = map[string]int{
 	"fields of daemon/keeper.server":             25,
 	"files of package cli":                       43,
 	"files of package control":                   42,
-	"files of package daemon":                    96,
+	"files of package daemon":                    89,
 	"files of package daemon/keeper":             40,
 	"files of package statefs":                   69,
 	"methods of cli.app":                         99,
 	"methods of client.Client":                   66,
 	"methods of control.Server":                  147,
-	"methods of daemon.Daemon":                   331,
+	"methods of daemon.Daemon":                   329,
 	"methods of daemon.run":                      75,
 	"methods of daemon/history.Store":            64,
 	"methods of interface control.Status":        23,
@@ -172,15 +172,15 @@ func complexity(d *ast.FuncDecl) int {
 	return ways
 }
 
-// TestCommitIsTheOnlyWriter: nothing else of the daemon writes markers, records, ends and requests, so that the order
-// of writes stands in one place.
+// TestCommitIsTheOnlyWriter: nothing else of the daemon and its rooms writes markers, records, ends and requests, so
+// that the order of writes stands in one place. The index alone amends records too: it pins and numbers what has ended.
 func TestCommitIsTheOnlyWriter(t *testing.T) {
 	t.Parallel()
 	writers := strings.Fields("WriteRecord WriteEnd AmendRecord Move RemoveMarker RestoreMarker RestoreName RemoveName " +
 		"Touch Sync Drop")
 	calls := map[string]int{}
 	for _, f := range goFiles(t) {
-		if f.dir != "daemon" || f.test {
+		if f.test || f.dir == "daemon/history" || f.dir != "daemon" && !strings.HasPrefix(f.dir, "daemon/") {
 			continue
 		}
 		ast.Inspect(f.ast, func(node ast.Node) bool {

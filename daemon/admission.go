@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -52,7 +53,7 @@ type admission struct {
 	expected
 	rateTimer *time.Timer // fires when a rate limit allows the next start; nil if never armed
 	// trialLanes are the lanes that may admit a single operation, the trial. trialIDs are the
-	// admitted trials that takeTrial has not returned yet, by lane.
+	// admitted trials that TakeTrial has not returned yet, by lane.
 	trialLanes map[string]bool
 	trialIDs   map[string]statefs.ID
 }
@@ -253,35 +254,25 @@ func (a *admission) notify(wanted []statefs.ID, except statefs.ID) {
 			a.enqueue(id)
 		}
 	}
-	if a.onChange != nil {
-		a.onChange()
-	}
+	a.Changed()
 }
 
 // enable lets operations start from now on: all running operations are known.
 func (a *admission) enable() { a.update(func(*queue.Queue) { a.open = true }) }
 
-// laneChange is a new configuration of a lane. If trial is set, the lane admits a single operation,
-// which takeTrial returns, and then pauses.
-type laneChange struct {
-	name   string
-	config queue.Lane
-	trial  bool
-}
-
-// setLanes adds or changes lanes in one decision. The admission of operations in these lanes that
+// SetLanes adds or changes lanes in one decision. The admission of operations in these lanes that
 // are not about to start is undone and decided again, so that nothing starts above a lowered
 // capacity.
-func (a *admission) setLanes(all ...laneChange) {
+func (a *admission) SetLanes(all ...lanes.Change) {
 	a.update(func(q *queue.Queue) {
 		changed := make(map[string]bool, len(all))
 		for _, c := range all {
-			changed[c.name] = true
-			delete(a.trialLanes, c.name)
-			if c.trial {
-				a.trialLanes[c.name] = true
+			changed[c.Lane] = true
+			delete(a.trialLanes, c.Lane)
+			if c.Trial {
+				a.trialLanes[c.Lane] = true
 			}
-			q.SetLane(c.name, c.config)
+			q.SetLane(c.Lane, c.Config)
 		}
 		for id := range a.admitted {
 			if lane, _ := q.Held(id); changed[lane] && a.pendingStarts[id.Whole()] == nil && q.UndoStart(id) {
@@ -292,8 +283,8 @@ func (a *admission) setLanes(all ...laneChange) {
 	})
 }
 
-// takeTrial returns the trial operation that a lane has admitted, once.
-func (a *admission) takeTrial(name string) (statefs.ID, bool) {
+// TakeTrial returns the trial operation that a lane has admitted, once.
+func (a *admission) TakeTrial(name string) (statefs.ID, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	id, ok := a.trialIDs[name]
@@ -301,13 +292,29 @@ func (a *admission) takeTrial(name string) (statefs.ID, bool) {
 	return id, ok
 }
 
-// trialEnded reports whether a trial operation has released its place. It returns false until all
+// TrialEnded reports whether a trial operation has released its place. It returns false until all
 // running operations are known.
-func (a *admission) trialEnded(id statefs.ID) bool {
+func (a *admission) TrialEnded(id statefs.ID) bool {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	_, held := a.queue.Held(id)
 	return a.open && !held
+}
+
+// RestoreStarts counts the starts of earlier daemons in a lane.
+func (a *admission) RestoreStarts(lane string, starts []time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, at := range starts {
+		a.queue.RecordStart(lane, at)
+	}
+}
+
+// Changed tells that a waiting reason may have changed.
+func (a *admission) Changed() {
+	if a.onChange != nil {
+		a.onChange()
+	}
 }
 
 // beginTrialLocked pauses the lane of id if id is the trial operation of that lane.

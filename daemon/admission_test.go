@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -275,11 +276,11 @@ func TestFollowedOperationSaysWhyItWaits(t *testing.T) {
 	}
 	full := `  Waiting: lane "one" is full, held by ` + first.String() + "."
 	b.awaitLog(second, full+"\n")
-	b.daemon.admission.setLanes(laneChange{name: "one", config: queue.Lane{Capacity: 1, Paused: true}})
+	b.daemon.admission.SetLanes(lanes.Change{Lane: "one", Config: queue.Lane{Capacity: 1, Paused: true}})
 	b.awaitLog(second, full+"\n  Waiting: lane \"one\" is paused.\n")
 	b.touch(first, statefs.Cancel)
 	b.awaitEnd(first)
-	b.daemon.admission.setLanes(laneChange{name: "one", config: queue.Lane{Capacity: 1}})
+	b.daemon.admission.SetLanes(lanes.Change{Lane: "one", Config: queue.Lane{Capacity: 1}})
 	b.awaitState(second, statefs.Running)
 	for _, id := range []statefs.ID{second, quiet} {
 		b.touch(id, statefs.Cancel)

@@ -70,7 +70,7 @@ func (d *Daemon) markRunning(op *operation, unsaid bool) error {
 		rec.StartedAt = &now
 	}
 	d.applyStart(&rec, now)
-	d.lanes.startHistory.add(laneOf(op.rec), now)
+	d.lanes.Started(laneOf(op.rec), now)
 	if err := rec.Apply(op.state, statefs.CauseStart, now); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (d *Daemon) markRunning(op *operation, unsaid bool) error {
 func (d *Daemon) applyStart(rec *statefs.Record, now time.Time) {
 	rec.Run++
 	rec.Starts++
-	rec.LaneTurn = d.lanes.rotation.next(laneOf(rec))
+	rec.LaneTurn = d.lanes.NextTurn(laneOf(rec))
 	here := machine.This()
 	rec.Host, rec.Boot, rec.PID = here.Host, here.Boot, os.Getpid()
 	rec.StalledAt, rec.Error, rec.ExitCode, rec.Signal = nil, nil, nil, ""
@@ -165,7 +165,7 @@ func (d *Daemon) prepareRun(op *operation, def *catalog.Definition, params catal
 ) (*run, work, error) {
 	r := &run{
 		id: op.id(), number: op.rec.Run, def: def, params: params, owner: d.owner, logger: d.logger, files: d.files,
-		environ: d.config.Environ, laneEnv: d.lanes.rotation.environ(laneOf(op.rec), op.rec.LaneTurn), grace: d.config.Grace,
+		environ: d.config.Environ, laneEnv: d.lanes.Environ(laneOf(op.rec), op.rec.LaneTurn), grace: d.config.Grace,
 		retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems, redoFrom: op.rec.RedoFrom,
 		publish: d.progressPublisher(op.rec), starter: d.starter, adopted: adopted,
 		begunAt: time.Now().Add(-logHeartbeatEvery), detaching: make(chan struct{}),

@@ -16,6 +16,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/tally"
@@ -127,7 +128,7 @@ type Daemon struct {
 	// chains tracks operations that wait for other operations to end.
 	chains chains
 	// lanes pauses, closes and resizes lanes according to the files in lanes/.
-	lanes *lanes
+	lanes *lanes.Lanes
 	// queueQuota bounds how many operations wait to start.
 	queueQuota queueQuota
 	// waitFollowers tracks the operations for which every waiting reason is published.
@@ -249,7 +250,6 @@ func New(config Config) (*Daemon, error) {
 	d.admission.reserve = d.fdBudget.reserveForStart
 	d.admission.onChange = d.queueChanged
 	config.Owner.SetSubmitListener(d.admission)
-	d.lanes = newLanes(&d.config, d.admission, d.uptime)
 	d.queueQuota.waiting = d.countWaiting
 	d.outbox = outbox.New(outbox.Config{
 		Workers: config.OutboxWorkers, PerTarget: config.OutboxPerTarget, Probe: config.OutboxProbe, Deliver: d.deliver,
@@ -263,21 +263,25 @@ func New(config Config) (*Daemon, error) {
 	if d.files, err = watch.OpenFiles(config.Watch); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch logs: %w", err), d.dir.Close())
 	}
-	if err := d.lanes.open(); err != nil {
+	if d.lanes, err = lanes.New(lanes.Config{
+		Owner: config.Owner, Queue: d.admission, Lanes: config.Lanes, Limits: config.Limits, Events: config.Events,
+		Logger: config.Logger, Watch: config.Watch, Uptime: d.uptime,
+	}); err != nil {
 		return nil, errors.Join(err, d.dir.Close(), d.files.Close())
 	}
+	d.admission.onTrial, d.admission.startRecorded = d.lanes.TrialChanged, d.lanes.HasStart
 	if err := d.openOutbox(); err != nil {
-		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.dir.Close())
+		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.Close())
 	}
 	if err := d.openHistory(); err != nil {
-		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.dir.Close(), d.entryWatch.Close())
+		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.Close(), d.entryWatch.Close())
 	}
 	return d, nil
 }
 
 // Close releases what New opened. It is only for a daemon whose Run is never called.
 func (d *Daemon) Close() error {
-	return errors.Join(d.dir.Close(), d.files.Close(), d.lanes.dir.Close(), d.entryWatch.Close(), d.closeHistory())
+	return errors.Join(d.dir.Close(), d.files.Close(), d.lanes.Close(), d.entryWatch.Close(), d.closeHistory())
 }
 
 // Run recovers the storage, then runs operations and carries out requests until ctx ends, and then
@@ -302,8 +306,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	started := d.owner.Now()
 	watchers.Go(func() { deleteUnanswered(watching, d, started) })
 	watchers.Go(func() { d.runInbox(watching) })
-	d.lanes.reconcile() // the watch is in place, and nothing starts yet
-	watchers.Go(func() { d.watcherEnded("lanes", d.lanes.run(watching)) })
+	d.lanes.Reconcile() // the watch is in place, and nothing starts yet
+	watchers.Go(func() { d.watcherEnded("lanes", d.lanes.Run(watching)) })
 	watchers.Go(func() { d.runBatchSync(watching) })
 	watchers.Go(func() { d.runAlarms(watching) })
 	watchers.Go(func() { d.scheduler.run(watching) })
@@ -314,7 +318,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer d.strayFiles.stop()
 	if err = d.recover(watching); err == nil {
 		d.admission.enable()
-		d.lanes.reconcileSoon() // the trial operation of a breaker may be gone
+		d.lanes.ReconcileSoon() // the trial operation of a breaker may be gone
 		close(d.ready)
 		d.mu.Lock()
 		late := d.startupBacklog
@@ -333,7 +337,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	d.detaching.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrDetach)))
 	d.stop() //nolint:contextcheck // ctx has ended; stop completes what is in progress
-	d.lanes.startHistory.close()
+	d.lanes.SaveStarts()
 	return err
 }
 

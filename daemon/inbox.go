@@ -113,7 +113,7 @@ func (in *inbox) watch(ctx context.Context) error {
 			}
 		case <-timer.C:
 			in.submitAll(ctx, in.due(time.Now()))
-		case <-in.d.lanes.reopened:
+		case <-in.d.lanes.Reopened():
 			in.submitAll(ctx, slices.Sorted(maps.Keys(in.heldFor)))
 		case <-check.C:
 			err = errors.Join(dir.Check(), in.scan(ctx), in.d.owner.SweepAnswers())

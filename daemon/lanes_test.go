@@ -2,14 +2,12 @@ package daemon
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -176,80 +174,6 @@ func TestPauseOfALaneEndsByItself(t *testing.T) {
 	b.awaitState(two, statefs.Running)
 	b.cancel(one)
 	b.cancel(two)
-}
-
-// A partly written file has no effect and is not reported until it has not changed for statefs.QuietPeriod.
-func TestLaneFileIsReadWhenItIsQuiet(t *testing.T) {
-	t.Parallel()
-	b := prepare(t, laneJobs, testHandlers)
-	owner, err := statefs.Own(b.tree)
-	must(t, err)
-	defer func() { must(t, owner.Release()) }()
-	var ran time.Duration
-	config := Config{
-		Owner: owner, Logger: slog.New(slog.DiscardHandler),
-		Lanes: map[string]LaneConfig{"one": {Lane: queue.Lane{Capacity: 1}}},
-	}
-	l := newLanes(&config, newAdmission(&config, func(statefs.ID) {}, time.Now), func() time.Duration { return ran })
-	capacity, paused := l.byName["one"].files[statefs.LaneCapacity], l.byName["one"].files[statefs.LanePaused]
-
-	b.put("one.capacity", "1")
-	l.reconcile()
-	if capacity.exists {
-		t.Error("1 counts, and it may become 16")
-	}
-	ran += statefs.QuietPeriod / 2
-	b.put("one.capacity", "16")
-	l.reconcile()
-	ran += statefs.QuietPeriod / 2
-	l.reconcile()
-	if capacity.exists {
-		t.Error("16 counts, and it was written just now")
-	}
-	ran += statefs.QuietPeriod / 2
-	l.reconcile()
-	if !capacity.exists || capacity.value.Capacity != 16 || capacity.problem != "" {
-		t.Errorf("%+v", capacity)
-	}
-	b.put("one.capacity", "ma")
-	l.reconcile()
-	if capacity.problem != "" {
-		t.Error("half a word is reported")
-	}
-	ran += statefs.QuietPeriod
-	l.reconcile()
-	if capacity.problem == "" || capacity.value.Capacity != 16 {
-		t.Errorf("%+v", capacity)
-	}
-
-	b.put("one.paused", `{"until": "2999-01-01T00:0`)
-	l.reconcile()
-	if !paused.exists || paused.problem != "" || !l.byName["one"].published.config.Paused {
-		t.Errorf("a pause counts at once: %+v", paused)
-	}
-	b.put("one.paused", `{"until": "2999-01-01T00:00:00Z"}`)
-	ran += statefs.QuietPeriod
-	l.reconcile() // sees the change
-	ran += statefs.QuietPeriod
-	l.reconcile()
-	if paused.problem != "" || paused.value.Hold.Until == nil {
-		t.Errorf("%+v", paused)
-	}
-	// The value in effect has expired, and the present file is invalid: the lane stays paused.
-	b.put("one.paused", "{\n")
-	ran += statefs.QuietPeriod
-	l.reconcile()
-	ran += statefs.QuietPeriod
-	l.reconcile()
-	if paused.problem == "" || paused.value.Hold.Until == nil {
-		t.Errorf("%+v", paused)
-	}
-	past := time.Now().Add(-time.Hour)
-	paused.value.Hold.Until = &past
-	l.reconcile()
-	if !paused.exists || paused.value.Hold.Until != nil {
-		t.Errorf("%+v", paused)
-	}
 }
 
 // all.capacity is the capacity of the lanes that have no file of their own.

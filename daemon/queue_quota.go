@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -65,4 +67,23 @@ func (r *queueQuota) confirm(fresh bool, count func()) {
 func (d *Daemon) countWaiting() int {
 	states := d.States()
 	return states[statefs.Queued] + states[statefs.Scheduled] + states[statefs.FailedRetryable]
+}
+
+// retryAfterFull is when to retry after the queue was full.
+const retryAfterFull = 5 * time.Second
+
+// Admit refuses new operations; a list is refused as a whole. It returns a *submit.OptionError for
+// an unknown lane or limit, and a *submit.BusyError for a closed lane or a full queue.
+func (d *Daemon) Admit(all []statefs.Submission) error {
+	if err := d.lanes.Check(all); err != nil {
+		return err
+	}
+	if waiting, ok := d.queueQuota.reserve(len(all), d.config.MaxQueued, d.uptime()); !ok {
+		text := fmt.Sprintf("The queue is full: %d operations wait, and max_queued is %d", waiting, d.config.MaxQueued)
+		if len(all) > 1 {
+			text += fmt.Sprintf("; these would be %d more", len(all))
+		}
+		return &submit.BusyError{Text: text, Full: true, RetryAfter: retryAfterFull}
+	}
+	return nil
 }

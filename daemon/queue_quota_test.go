@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -69,7 +70,7 @@ func TestAdmit(t *testing.T) {
 	must(t, admit("default")) // takes the last place
 	b.put("all.closed", "")
 	b.daemon.ReconcileLanes()
-	busy(admit("default"), "All lanes are closed", false, retryAfterClosed)
+	busy(admit("default"), "All lanes are closed", false, lanes.RetryAfterClosed)
 }
 
 // Concurrent submits are admitted up to the limit and no further; when one operation ends, one more

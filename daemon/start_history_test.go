@@ -83,7 +83,7 @@ func TestStartHistoryIsWrittenInBatches(t *testing.T) {
 		"gap":  {Lane: queue.Lane{Capacity: queue.Unlimited, Gap: time.Second}},
 	}
 	b.start()
-	s := b.daemon.lanes.startHistory
+	l := b.daemon.lanes
 	at := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	want := func(lane string, count int, last time.Time) {
 		t.Helper()
@@ -94,13 +94,13 @@ func TestStartHistoryIsWrittenInBatches(t *testing.T) {
 		}
 	}
 	for i := range 2000 {
-		s.add("many", at.Add(time.Duration(i)*time.Second))
-		s.add("gap", at.Add(time.Duration(i)*time.Second))
-		s.add("one", at) // its lane has no rate
+		l.Started("many", at.Add(time.Duration(i)*time.Second))
+		l.Started("gap", at.Add(time.Duration(i)*time.Second))
+		l.Started("one", at) // its lane has no rate
 	}
 	want("many", 640, at.Add(1999*time.Second))
 	for i := range 5 {
-		s.add("many", at.Add(time.Duration(2000+i)*time.Second))
+		l.Started("many", at.Add(time.Duration(2000+i)*time.Second))
 	}
 	want("many", 640, at.Add(1999*time.Second))
 	want("gap", 1, at.Add(1999*time.Second))

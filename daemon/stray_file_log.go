@@ -38,13 +38,6 @@ func watchedSubmission(file string) (string, bool) {
 	return statefs.SubmissionName(file)
 }
 
-// watchedLaneFile parses a file name for the watch of lanes/. Stray files are watched too, because
-// they are logged.
-func watchedLaneFile(name string) (statefs.LaneFile, bool) {
-	f, ok := statefs.ParseLaneFile(name)
-	return f, ok || statefs.StrayLaneFile(name)
-}
-
 func (in *inbox) logStrayFiles() {
 	odd, err := in.d.owner.StraySubmissions()
 	if err != nil {

@@ -34,7 +34,9 @@ func (d *Daemon) Waiting(id statefs.ID) (statefs.Waiting, bool) {
 		}
 	}
 	if out.Reason == statefs.WaitsPausedLane {
-		d.lanes.addPauseDetails(&out)
+		if hold, is := d.lanes.Pause(out.Lane); is {
+			out.Until, out.Note = hold.Until, hold.Reason
+		}
 	}
 	switch {
 	case out.Reason != statefs.WaitsToStart:
@@ -55,20 +57,6 @@ func (d *Daemon) waitingReason(op *operation) (statefs.Waiting, bool) {
 	since := op.rec.Since()
 	return statefs.Waiting{Reason: statefs.WaitsForTime, Until: op.rec.DueAt, Lane: laneOf(op.rec), Since: &since},
 		(op.state == statefs.Scheduled || op.state == statefs.FailedRetryable) && op.rec.DueAt != nil
-}
-
-// addPauseDetails adds why and until when a lane is paused, by its own file or by that of all
-// lanes, whichever lasts longer.
-func (l *lanes) addPauseDetails(why *statefs.Waiting) {
-	paused := *l.paused.Load()
-	hold, is := paused[why.Lane]
-	if all, every := paused[statefs.AllLanes]; every &&
-		(!is || hold.Until != nil && (all.Until == nil || all.Until.After(*hold.Until))) {
-		hold, is = all, true
-	}
-	if is {
-		why.Until, why.Note = hold.Until, hold.Reason
-	}
 }
 
 // waitReasons maps the reasons of the queue to the published ones.

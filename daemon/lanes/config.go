@@ -1,13 +1,9 @@
-package daemon
+package lanes
 
 import (
 	"github.com/jobdir/jobdir/daemon/breaker"
 	"github.com/jobdir/jobdir/daemon/queue"
 )
-
-// DefaultLane is the lane of operations whose job names none. It exists without configuration and
-// is then unlimited.
-const DefaultLane = "default"
 
 // LaneConfig is the configuration of a lane. The zero value starts nothing, because its capacity is
 // 0.
@@ -19,8 +15,5 @@ type LaneConfig struct {
 	// Rotate maps a variable to its values, which successive runs get in rotation.
 	Rotate map[string][]string
 	// Breaker pauses the lane after failures; nil disables it.
-	Breaker *BreakerConfig
+	Breaker *breaker.Settings
 }
-
-// BreakerConfig configures when a lane pauses itself.
-type BreakerConfig = breaker.Settings

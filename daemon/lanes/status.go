@@ -1,22 +1,22 @@
-package daemon
+package lanes
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// LanesStatus returns the status of all lanes and limits.
-func (d *Daemon) LanesStatus() statefs.LanesStatus {
-	stats, limits := d.Lanes(), d.Limits()
-	l := d.lanes
+// Status returns the status of all lanes and limits, combining the statistics of the queue with the files.
+func (l *Lanes) Status(stats []queue.LaneStats, limits []queue.LimitStats) statefs.LanesStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	every := l.byName[statefs.AllLanes]
@@ -40,7 +40,7 @@ func (d *Daemon) LanesStatus() statefs.LanesStatus {
 
 // status returns the status of one lane, combining the statistics of the queue with the lane's
 // files.
-func (l *lanes) status(stats *queue.LaneStats, every *statefs.LanesStatus, now time.Time) statefs.LaneStatus {
+func (l *Lanes) status(stats *queue.LaneStats, every *statefs.LanesStatus, now time.Time) statefs.LaneStatus {
 	out := statefs.LaneStatus{
 		Name: stats.Name, Known: stats.Known, Capacity: statefs.LaneCapacityOf(stats.Capacity), Running: stats.Running,
 		Waiting: stats.Waiting,
@@ -79,13 +79,6 @@ func timeOrNil(at time.Time) *time.Time {
 	return &at
 }
 
-// ReconcileLanes reads the files of lanes/ now. A request that has just changed one calls it: when
-// it returns, nothing starts that the files do not allow.
-func (d *Daemon) ReconcileLanes() {
-	d.lanes.reconcile()
-	d.admission.awaitStarts()
-}
-
 func (s *lane) hold(c statefs.LaneControl) *statefs.LaneHold {
 	if f := s.files[c]; f.exists {
 		hold := f.value.Hold
@@ -95,7 +88,7 @@ func (s *lane) hold(c statefs.LaneControl) *statefs.LaneHold {
 }
 
 func (s *lane) problems() (problems []statefs.LaneProblem) {
-	for _, f := range laneFilesOf(s.name) {
+	for _, f := range filesOf(s.name) {
 		if c := s.files[f.Control]; c.problem != "" {
 			problems = append(problems, statefs.LaneProblem{File: "lanes/" + f.String(), Reason: c.problem})
 		}
@@ -103,74 +96,57 @@ func (s *lane) problems() (problems []statefs.LaneProblem) {
 	return problems
 }
 
-// retryAfterClosed is when to retry at a lane that is closed without an end time.
-const retryAfterClosed = time.Minute
+// RetryAfterClosed is when to retry at a lane that is closed without an end time.
+const RetryAfterClosed = time.Minute
 
-// retryAfterFull is when to retry after the queue was full.
-const retryAfterFull = 5 * time.Second
-
-// Admit refuses new operations; a list is refused as a whole. It returns a *submit.OptionError for
-// an unknown lane or limit, and a *submit.BusyError for a closed lane or a full queue.
-func (d *Daemon) Admit(all []statefs.Submission) error {
-	closed := *d.lanes.closed.Load()
+// Check refuses new operations; a list is refused as a whole. It returns a *submit.OptionError for
+// an unknown lane or limit, and a *submit.BusyError for a closed lane.
+func (l *Lanes) Check(all []statefs.Submission) error {
+	closed := *l.closed.Load()
 	for i := range all {
 		s := &all[i]
-		name := s.Lane
-		if name == "" {
-			name = DefaultLane
-		}
+		name := cmp.Or(s.Lane, catalog.DefaultLane)
 		job := s.Group + "/" + s.Job
-		if err := d.checkNames("job "+job, name, s.Limits); err != nil {
+		if err := l.checkNames("job "+job, name, s.Limits); err != nil {
 			return err
 		}
 		for i := range s.Steps {
 			step := &s.Steps[i]
-			if err := d.checkNames("step "+step.Name+" of job "+job, cmp.Or(step.Lane, name), step.Limits); err != nil {
+			if err := l.checkNames("step "+step.Name+" of job "+job, cmp.Or(step.Lane, name), step.Limits); err != nil {
 				return err
 			}
 		}
 		for _, at := range []string{name, statefs.AllLanes} {
 			if hold, is := closed[at]; is {
-				return laneClosed(at, hold, d.owner.Now())
+				return laneClosed(at, hold, l.owner.Now())
 			}
 		}
-	}
-	if waiting, ok := d.queueQuota.reserve(len(all), d.config.MaxQueued, d.uptime()); !ok {
-		text := fmt.Sprintf("The queue is full: %d operations wait, and max_queued is %d", waiting, d.config.MaxQueued)
-		if len(all) > 1 {
-			text += fmt.Sprintf("; these would be %d more", len(all))
-		}
-		return &submit.BusyError{Text: text, Full: true, RetryAfter: retryAfterFull}
 	}
 	return nil
 }
 
 // checkNames returns an error if the lane or one of the limits does not exist.
-func (d *Daemon) checkNames(who, lane string, limits []string) error {
-	if d.lanes.byName[lane] == nil || lane == statefs.AllLanes {
+func (l *Lanes) checkNames(who, lane string, limits []string) error {
+	if l.byName[lane] == nil || lane == statefs.AllLanes {
 		return &submit.OptionError{
 			Option: "lane",
 			Reason: fmt.Sprintf("%s names the lane '%s', which the daemon does not have; it has %s", who, lane,
-				strings.Join(d.lanes.names(), ", ")),
+				strings.Join(l.names(), ", ")),
 		}
 	}
 	for _, limit := range limits {
-		if _, ok := d.config.Limits[limit]; !ok {
+		if _, ok := l.limits[limit]; !ok {
 			return &submit.OptionError{
 				Option: "limits",
-				Reason: fmt.Sprintf("%s names the limit '%s', which the daemon does not have%s", who, limit, d.knownLimits()),
+				Reason: fmt.Sprintf("%s names the limit '%s', which the daemon does not have%s", who, limit, l.knownLimits()),
 			}
 		}
 	}
 	return nil
 }
 
-func (d *Daemon) knownLimits() string {
-	var names []string
-	for name := range d.config.Limits {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+func (l *Lanes) knownLimits() string {
+	names := slices.Sorted(maps.Keys(l.limits))
 	if len(names) == 0 {
 		return "; it has none"
 	}
@@ -179,7 +155,7 @@ func (d *Daemon) knownLimits() string {
 
 // laneClosed returns the error for a submit to a closed lane.
 func laneClosed(name string, hold statefs.LaneHold, now time.Time) error {
-	text, after := fmt.Sprintf("Lane '%s' is closed", name), retryAfterClosed
+	text, after := fmt.Sprintf("Lane '%s' is closed", name), RetryAfterClosed
 	if name == statefs.AllLanes {
 		text = "All lanes are closed"
 	}
@@ -191,4 +167,16 @@ func laneClosed(name string, hold statefs.LaneHold, now time.Time) error {
 		text += ": " + hold.Reason
 	}
 	return &submit.BusyError{Text: text, RetryAfter: after}
+}
+
+// Pause returns why and until when a lane is paused, by its own file or by that of all lanes, whichever
+// lasts longer.
+func (l *Lanes) Pause(lane string) (hold statefs.LaneHold, is bool) {
+	paused := *l.paused.Load()
+	hold, is = paused[lane]
+	if all, every := paused[statefs.AllLanes]; every &&
+		(!is || hold.Until != nil && (all.Until == nil || all.Until.After(*hold.Until))) {
+		return all, true
+	}
+	return hold, is
 }

@@ -1,4 +1,4 @@
-package daemon
+package lanes
 
 import (
 	"log/slog"
@@ -31,8 +31,8 @@ type laneStarts struct {
 // start if limit is no larger. So the bytes written per start stay at a few KiB.
 const historyWrites = 64
 
-func newStartHistory(c *Config, logger *slog.Logger) *startHistory {
-	s := &startHistory{owner: c.Owner, logger: logger, lanes: make(map[string]*laneStarts)}
+func newStartHistory(c *Config) *startHistory {
+	s := &startHistory{owner: c.Owner, logger: c.Logger, lanes: make(map[string]*laneStarts)}
 	for name, set := range c.Lanes {
 		most := max(set.Starts, 0)
 		if set.Gap > 0 {
@@ -51,21 +51,9 @@ func newStartHistory(c *Config, logger *slog.Logger) *startHistory {
 	return s
 }
 
-// restore gives the recorded starts to the queue. Nothing runs yet.
-func (s *startHistory) restore(a *admission) {
-	a.mu.Lock() // a.mu before s.mu, as when the queue calls has
-	defer a.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, l := range s.lanes {
-		for _, at := range l.times {
-			a.queue.RecordStart(name, at)
-		}
-	}
-	a.startRecorded = s.has
-}
+// HasStart reports whether a start is recorded, which the queue then counts already.
+func (l *Lanes) HasStart(lane string, at time.Time) bool { return l.startHistory.has(lane, at) }
 
-// has reports whether a start is recorded. The queue calls it before each start.
 func (s *startHistory) has(lane string, at time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +61,9 @@ func (s *startHistory) has(lane string, at time.Time) bool {
 	return l != nil && slices.ContainsFunc(l.times, at.Equal)
 }
 
-// add records a start before its work begins: a start that then fails counts too.
+// Started records a start before its work begins: a start that then fails counts too.
+func (l *Lanes) Started(lane string, at time.Time) { l.startHistory.add(lane, at) }
+
 func (s *startHistory) add(lane string, at time.Time) {
 	l := s.lanes[lane]
 	if l == nil {
@@ -90,8 +80,10 @@ func (s *startHistory) add(lane string, at time.Time) {
 	}
 }
 
-// close writes the unwritten starts.
-func (s *startHistory) close() {
+// SaveStarts writes the starts that are not written yet.
+func (l *Lanes) SaveStarts() { l.startHistory.save() }
+
+func (s *startHistory) save() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, l := range s.lanes {

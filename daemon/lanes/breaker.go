@@ -1,12 +1,10 @@
-package daemon
+package lanes
 
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
-	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/daemon/breaker"
 	"github.com/jobdir/jobdir/statefs"
@@ -16,36 +14,21 @@ import (
 // can undo it. It keeps the failures counted so far in lanes/NAME.failures, which only the next
 // daemon reads.
 
-// verdict is what the end of a run means for the breaker of its lane.
-type verdict uint8
+// Verdict is what the end of a run means for the breaker of its lane.
+type Verdict uint8
 
+// The verdicts.
 const (
-	verdictNone verdict = iota // cancelled, or a failure that does not count
-	verdictSuccess
-	verdictFailure
+	NoVerdict Verdict = iota // cancelled, or a failure that does not count
+	Success
+	Failure
 )
 
-// reportToBreaker reports the end of an operation's run to the breaker of its lane.
-func (d *Daemon) reportToBreaker(op *operation) {
-	v, names, exit := verdictNone, []string(nil), ""
-	switch {
-	case op.endCause == statefs.CauseDone:
-		v = verdictSuccess
-	case op.rec.Error != nil && op.run.class != catalog.ClassWarn:
-		v, names = verdictFailure, []string{op.rec.Error.Code, string(op.run.class)}
-		if op.rec.ExitCode != nil && *op.rec.ExitCode != 0 {
-			exit = strconv.Itoa(*op.rec.ExitCode)
-			names = append(names, exit)
-		}
-	}
-	d.lanes.runEnded(laneOf(op.rec), op.id(), v, exit, names...)
-}
-
-// runEnded reports the end of a run to the breaker of a lane, before the run releases its slot. A
+// RunEnded reports the end of a run to the breaker of a lane, before the run releases its slot. A
 // failure has several names: its error code, its class, the exit code of its command. The name that
 // the breaker's configuration lists counts, and else the error code. exit is the exit code as text
 // for the reason shown to people, "" if there is none.
-func (l *lanes) runEnded(name string, id statefs.ID, v verdict, exit string, names ...string) {
+func (l *Lanes) RunEnded(name string, id statefs.ID, v Verdict, exit string, names ...string) {
 	s := l.byName[name] // the map never changes
 	if s == nil || s.breaker == nil {
 		return
@@ -65,20 +48,20 @@ func (l *lanes) runEnded(name string, id statefs.ID, v verdict, exit string, nam
 		return // paused by someone else, who also decides when to resume it
 	}
 	switch b := s.breaker; {
-	case v == verdictFailure && b.Failed(id, code, now):
+	case v == Failure && b.Failed(id, code, now):
 		until := b.Until()
 		l.pauseByBreaker(s, statefs.LaneHold{
 			Until:  &until,
 			Reason: fmt.Sprintf("%s; the last one: %s in %s", failuresIn(s.config.Breaker), withExit(code, exit), id),
 		}, now)
-	case v == verdictSuccess && b.Succeeded(id):
+	case v == Success && b.Succeeded(id):
 		s.pauseWritten = false
 		if _, err := l.owner.ReleaseLane(pausedFile(name)); err != nil {
 			l.logger.Error("the pause of a breaker cannot be removed; remove the file", "file",
 				"lanes/"+pausedFile(name).String(), "error", err)
 		}
 		l.readFile(pausedFile(name), s.files[statefs.LanePaused], now)
-	case v == verdictNone && b.Inconclusive(id), v == verdictFailure && b.State() == breaker.Trial &&
+	case v == NoVerdict && b.Inconclusive(id), v == Failure && b.State() == breaker.Trial &&
 		b.TrialID() == (statefs.ID{}):
 		l.saveTrial(s, now)
 	}
@@ -87,7 +70,7 @@ func (l *lanes) runEnded(name string, id statefs.ID, v verdict, exit string, nam
 }
 
 // saveFailures persists the failures that count, if they have changed.
-func (l *lanes) saveFailures(s *lane) {
+func (l *Lanes) saveFailures(s *lane) {
 	if counted := s.breaker.CountedFailures(); !slices.EqualFunc(counted, s.savedFailures, time.Time.Equal) {
 		s.savedFailures = counted
 		if err := l.owner.SetLaneTimes(s.name, statefs.LaneFailures, counted); err != nil {
@@ -105,7 +88,7 @@ func withExit(name, exit string) string {
 	return name + " (exit code " + exit + ")"
 }
 
-func failuresIn(c *BreakerConfig) string {
+func failuresIn(c *breaker.Settings) string {
 	if c.Failures == 1 {
 		return "a failure"
 	}
@@ -118,7 +101,7 @@ func pausedFile(name string) statefs.LaneFile {
 
 // pauseByBreaker writes the pause of a lane by its breaker. If the write fails, the lane is paused
 // all the same and the write is retried.
-func (l *lanes) pauseByBreaker(s *lane, hold statefs.LaneHold, now time.Time) {
+func (l *Lanes) pauseByBreaker(s *lane, hold statefs.LaneHold, now time.Time) {
 	hold.By, hold.Trial = statefs.HeldByBreaker, s.breaker.TrialID()
 	if err := l.owner.HoldLane(pausedFile(s.name), hold); err != nil {
 		s.pauseWritten = false
@@ -130,7 +113,7 @@ func (l *lanes) pauseByBreaker(s *lane, hold statefs.LaneHold, now time.Time) {
 }
 
 // saveTrial writes to the pause file which operation is on trial, or that none is any more.
-func (l *lanes) saveTrial(s *lane, now time.Time) {
+func (l *Lanes) saveTrial(s *lane, now time.Time) {
 	value := s.files[statefs.LanePaused].value
 	if value.Hold.Until == nil {
 		return // the pause is not written yet
@@ -143,8 +126,8 @@ func (l *lanes) saveTrial(s *lane, now time.Time) {
 }
 
 // noteTrialBegun tells the breaker which operation the queue has let through.
-func (l *lanes) noteTrialBegun(s *lane) {
-	id, ok := l.admission.takeTrial(s.name)
+func (l *Lanes) noteTrialBegun(s *lane) {
+	id, ok := l.queue.TakeTrial(s.name)
 	if !ok {
 		return
 	}
@@ -156,7 +139,7 @@ func (l *lanes) noteTrialBegun(s *lane) {
 }
 
 // syncBreaker updates the breaker of a lane from its pause file and the clock.
-func (l *lanes) syncBreaker(s *lane, now time.Time) {
+func (l *Lanes) syncBreaker(s *lane, now time.Time) {
 	b := s.breaker
 	if b == nil {
 		return
@@ -190,7 +173,7 @@ func (l *lanes) syncBreaker(s *lane, now time.Time) {
 	if b.AllowTrial(now) {
 		l.logger.Info("the cooldown of a lane is over: one operation is let through", "lane", s.name)
 	}
-	if id := b.TrialID(); id != (statefs.ID{}) && l.admission.trialEnded(id) && b.Inconclusive(id) {
+	if id := b.TrialID(); id != (statefs.ID{}) && l.queue.TrialEnded(id) && b.Inconclusive(id) {
 		l.saveTrial(s, now)
 	}
 }

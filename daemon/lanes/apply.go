@@ -1,4 +1,4 @@
-package daemon
+package lanes
 
 import (
 	"time"
@@ -9,8 +9,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// laneState is the last state of a lane that was applied to the queue and published.
-type laneState struct {
+// applied is the last state of a lane that was applied to the queue and published.
+type applied struct {
 	config         queue.Lane
 	trial          bool // one operation is let through
 	paused, closed holdState
@@ -24,7 +24,7 @@ type holdState struct {
 	reason, by string
 }
 
-func holdStateOf(c *laneFile) holdState {
+func holdStateOf(c *file) holdState {
 	if !c.exists {
 		return holdState{}
 	}
@@ -38,10 +38,10 @@ func holdStateOf(c *laneFile) holdState {
 
 // state computes the state of a lane. every means that all lanes are paused. all is the capacity
 // file for all lanes; it sets the capacity of a lane without a capacity file of its own.
-func (s *lane) state(every bool, all *laneFile) laneState {
+func (s *lane) state(every bool, all *file) applied {
 	p := s.files[statefs.LanePaused]
-	out := laneState{config: s.config.Lane, paused: holdStateOf(p), closed: holdStateOf(s.files[statefs.LaneClosed])}
-	for _, c := range []*laneFile{s.files[statefs.LaneCapacity], all} {
+	out := applied{config: s.config.Lane, paused: holdStateOf(p), closed: holdStateOf(s.files[statefs.LaneClosed])}
+	for _, c := range []*file{s.files[statefs.LaneCapacity], all} {
 		if c.exists {
 			out.config.Capacity = c.value.Capacity
 			break
@@ -60,11 +60,11 @@ func (s *lane) state(every bool, all *laneFile) laneState {
 }
 
 // apply applies changed lane states to the queue and publishes the changes.
-func (l *lanes) apply(now time.Time) {
+func (l *Lanes) apply(now time.Time) {
 	every := l.byName[statefs.AllLanes].files[statefs.LanePaused].exists
 	closed, paused := make(map[string]statefs.LaneHold), make(map[string]statefs.LaneHold)
 	reopened, repaused := false, false
-	var changes []laneChange
+	var changes []Change
 	for name, s := range l.byName { // before the queue applies the pauses
 		if p := s.files[statefs.LanePaused]; p.exists {
 			paused[name] = p.value.Hold
@@ -84,17 +84,17 @@ func (l *lanes) apply(now time.Time) {
 		reopened = reopened || before.closed.held && says.closed != before.closed
 		repaused = repaused || says.paused != before.paused
 		if name != statefs.AllLanes && (says.config != before.config || says.trial != before.trial) {
-			changes = append(changes, laneChange{name, says.config, says.trial})
+			changes = append(changes, Change{name, says.config, says.trial})
 		}
 		l.publishChanges(s, before, now)
 	}
 	if len(changes) > 0 {
-		l.admission.setLanes(changes...)
+		l.queue.SetLanes(changes...)
 	}
 	l.closed.Store(&closed)
 	l.reconciled = true
-	if repaused && l.admission.onChange != nil {
-		l.admission.onChange() // a new reason or end time, which the queue does not know
+	if repaused {
+		l.queue.Changed() // a new reason or end time, which the queue does not know
 	}
 	if reopened {
 		select {
@@ -106,7 +106,7 @@ func (l *lanes) apply(now time.Time) {
 
 // publishChanges logs and publishes what changed in a lane. Changes that the first reconcile finds
 // are only logged.
-func (l *lanes) publishChanges(s *lane, before laneState, now time.Time) {
+func (l *Lanes) publishChanges(s *lane, before applied, now time.Time) {
 	said := s.published
 	if said.paused != before.paused {
 		l.publishHold(s.name, said.paused, before.paused, "paused", "resumed", now)
@@ -124,7 +124,7 @@ func (l *lanes) publishChanges(s *lane, before laneState, now time.Time) {
 	}
 }
 
-func (l *lanes) publishHold(name string, is, was holdState, begins, ends string, now time.Time) {
+func (l *Lanes) publishHold(name string, is, was holdState, begins, ends string, now time.Time) {
 	change := events.LaneChange{What: ends, Reason: is.reason}
 	if was.by == statefs.HeldByBreaker && !is.held {
 		change.What = "breaker_closed"
@@ -156,7 +156,7 @@ func (l *lanes) publishHold(name string, is, was holdState, begins, ends string,
 	l.publish(name, change, now)
 }
 
-func (l *lanes) publish(name string, change events.LaneChange, now time.Time) {
+func (l *Lanes) publish(name string, change events.LaneChange, now time.Time) {
 	if l.reconciled {
 		l.events.Publish(events.Event{Type: events.LaneChanged, At: now, Lane: name, Change: &change})
 	}

@@ -1,4 +1,4 @@
-package daemon
+package lanes
 
 import (
 	"cmp"
@@ -13,8 +13,8 @@ import (
 	"github.com/jobdir/jobdir/stream"
 )
 
-// laneFile holds what is known of one file in lanes/.
-type laneFile struct {
+// file holds what is known of one file in lanes/.
+type file struct {
 	exists  bool
 	value   statefs.LaneValue // the value in effect
 	problem string            // what is wrong with the file now
@@ -25,10 +25,10 @@ type laneFile struct {
 }
 
 // readFile reads one file of a lane and updates c.
-func (l *lanes) readFile(f statefs.LaneFile, c *laneFile, now time.Time) {
+func (l *Lanes) readFile(f statefs.LaneFile, c *file, now time.Time) {
 	v, err := l.owner.ReadLane(f)
 	if errors.Is(err, fs.ErrNotExist) {
-		*c = laneFile{}
+		*c = file{}
 		l.alarms.Set(f, time.Time{}, 0)
 		return
 	}
@@ -68,7 +68,7 @@ func (l *lanes) readFile(f statefs.LaneFile, c *laneFile, now time.Time) {
 
 // expire removes a file whose time is over, and otherwise sets the alarm for its end. The pause of
 // a breaker stays: the breaker decides what follows.
-func (l *lanes) expire(f statefs.LaneFile, c *laneFile, now time.Time) {
+func (l *Lanes) expire(f statefs.LaneFile, c *file, now time.Time) {
 	until := c.value.Hold.Until
 	switch {
 	case until == nil:
@@ -89,7 +89,7 @@ func (l *lanes) expire(f statefs.LaneFile, c *laneFile, now time.Time) {
 			"lanes/"+f.String(), "error", err)
 		c.exists = false
 	case gone:
-		*c = laneFile{}
+		*c = file{}
 	case c.problem != "":
 		c.value = statefs.LaneValue{} // the file is invalid now: it holds without an end
 	default:
@@ -103,7 +103,7 @@ func (s *lane) isBreakerPause(hold statefs.LaneHold) bool {
 }
 
 // logStrayFiles logs the files in lanes/ that control nothing.
-func (l *lanes) logStrayFiles() {
+func (l *Lanes) logStrayFiles() {
 	files, odd, err := l.owner.LaneFiles()
 	if err != nil {
 		l.logger.Error("lanes/ cannot be listed", "error", err)
@@ -131,4 +131,11 @@ func (l *lanes) logStrayFiles() {
 		}
 	}
 	l.strayFiles = problems
+}
+
+// watchedFile parses a file name for the watch of lanes/. Stray files are watched too, because
+// they are logged.
+func watchedFile(name string) (statefs.LaneFile, bool) {
+	f, ok := statefs.ParseLaneFile(name)
+	return f, ok || statefs.StrayLaneFile(name)
 }

@@ -1,4 +1,4 @@
-package daemon
+package lanes
 
 import (
 	"log/slog"
@@ -20,13 +20,14 @@ type envRotation struct {
 	last map[string]uint64
 }
 
-func newEnvRotation(c *Config, logger *slog.Logger) envRotation {
-	return envRotation{owner: c.Owner, logger: logger, lanes: c.Lanes, last: make(map[string]uint64)}
+func newEnvRotation(c *Config) envRotation {
+	return envRotation{owner: c.Owner, logger: c.Logger, lanes: c.Lanes, last: make(map[string]uint64)}
 }
 
-// next returns the turn of a run that starts in a lane: its number in the rotation, from 1. It
+// NextTurn returns the turn of a run that starts in a lane: its number in the rotation, from 1. It
 // returns 0 for a lane that does not rotate its environment.
-func (t *envRotation) next(lane string) uint64 {
+func (l *Lanes) NextTurn(lane string) uint64 {
+	t := &l.rotation
 	if len(t.lanes[lane].Rotate) == 0 {
 		return 0
 	}
@@ -44,10 +45,10 @@ func (t *envRotation) next(lane string) uint64 {
 	return last + 1
 }
 
-// environ returns the variables that a lane adds to the environment of the run with this turn, as
+// Environ returns the variables that a lane adds to the environment of the run with this turn, as
 // NAME=value.
-func (t *envRotation) environ(lane string, turn uint64) []string {
-	c := t.lanes[lane]
+func (l *Lanes) Environ(lane string, turn uint64) []string {
+	c := l.rotation.lanes[lane]
 	env := slices.Clone(c.Env)
 	if turn == 0 {
 		return env
