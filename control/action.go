@@ -77,14 +77,23 @@ func unchangedText(id statefs.ID, ask statefs.Action, state statefs.State) strin
 	return fmt.Sprintf("Operation '%s' is %s: a %s changes nothing", id, state, ask.Label())
 }
 
+// actions are the requests about live operations.
+type actions struct {
+	tree  *statefs.Tree
+	hub   *hub
+	view  *viewer
+	live  *liveTable
+	pages *pages
+}
+
 // observedState returns the state that a new request would meet, or "" when that is unknown: the operation is foreign,
 // which decides for itself, or an earlier request is pending.
-func (s *Server) observedState(id statefs.ID) (state statefs.State, foreign bool, err error) {
+func (s *actions) observedState(id statefs.ID) (state statefs.State, foreign bool, err error) {
 	sight, err := s.tree.ObserveAll(id)
 	if err != nil || len(sight.States) == 0 {
 		return "", false, err
 	}
-	if foreign, err = s.isForeign(id); err != nil || foreign || len(sight.States) > 1 || len(sight.Requests) > 0 {
+	if foreign, err = s.live.isForeign(id); err != nil || foreign || len(sight.States) > 1 || len(sight.Requests) > 0 {
 		return "", foreign, err
 	}
 	return sight.States[0], false, nil
@@ -92,7 +101,7 @@ func (s *Server) observedState(id statefs.ID) (state statefs.State, foreign bool
 
 // writeRequest writes a request. If it would change nothing, it is not written: the reply says so, or with strict the
 // error.
-func (s *Server) writeRequest(ctx context.Context, id statefs.ID, ask statefs.Action, args json.RawMessage,
+func (s *actions) writeRequest(ctx context.Context, id statefs.ID, ask statefs.Action, args json.RawMessage,
 	strict bool,
 ) (actionReply, error) {
 	out := newActionReply(id, string(ask))
@@ -100,7 +109,7 @@ func (s *Server) writeRequest(ctx context.Context, id statefs.ID, ask statefs.Ac
 	if ask == statefs.Retry && state == statefs.FailedManual {
 		if rec, err := s.tree.ReadRecord(id); err == nil && rec.Lost() {
 			_, err := acts.Check(nil, rec, state, ask, statefs.Args{})
-			return out, s.stepActionError(err, id, state)
+			return out, stepActionError(err, id, state)
 		}
 	}
 	if err == nil && state != "" && !ask.AppliesIn(state) {
@@ -134,10 +143,10 @@ func (s *Server) writeRequest(ctx context.Context, id statefs.ID, ask statefs.Ac
 }
 
 // alreadyEnded returns the refusal of a request for an operation that is not live: it names the result, if known.
-func (s *Server) alreadyEnded(id statefs.ID) error {
+func (s *actions) alreadyEnded(id statefs.ID) error {
 	rec, err := s.tree.ReadDurableEnd(id)
 	if err != nil || rec == nil {
-		if err := s.gone(id); err != nil {
+		if err := s.view.gone(id); err != nil {
 			return err
 		}
 		return notLive(id)
@@ -160,7 +169,7 @@ type controlRequest struct {
 
 // readControl parses a request to /{group}/control. If it has no parameters, readControl sends the page and returns
 // nil.
-func (s *Server) readControl(w *front.Response, r *front.Request) (*controlRequest, error) {
+func (s *actions) readControl(w *front.Response, r *front.Request) (*controlRequest, error) {
 	c := &controlRequest{group: r.Param("group")}
 	var err error
 	if c.values, err = r.Values(); err != nil {
@@ -172,7 +181,7 @@ func (s *Server) readControl(w *front.Response, r *front.Request) (*controlReque
 	case r.Method == http.MethodPost:
 		err = r.BodyParameters(c.values)
 	case len(c.values) == 0:
-		return nil, s.controlPage(w, r, c.group)
+		return nil, s.pages.controlPage(w, r, c.group)
 	}
 	if err != nil {
 		return nil, err
@@ -199,13 +208,13 @@ func (s *Server) readControl(w *front.Response, r *front.Request) (*controlReque
 }
 
 // control is GET and POST /{group}/control. POST takes parameters from the URL or from a JSON object.
-func (s *Server) control(w *front.Response, r *front.Request) error {
+func (s *actions) control(w *front.Response, r *front.Request) error {
 	c, err := s.readControl(w, r)
 	if err != nil || c == nil {
 		return err
 	}
 	id, action, values := c.id, c.action, c.values
-	if of, err := s.groupOf(id, false); err != nil {
+	if of, err := s.live.groupOf(id, false); err != nil {
 		return err
 	} else if !of.is(c.group) {
 		return s.wrongGroup(c, of)
@@ -223,7 +232,7 @@ func (s *Server) control(w *front.Response, r *front.Request) error {
 		}
 		args := statefs.Args{
 			Step: values.Get("step"), Reason: values.Get("reason"),
-			By: cmp.Or(s.requester(r), values.Get("by")),
+			By: cmp.Or(requester(r), values.Get("by")),
 		}
 		out, _, err := s.requestStepAction(r.Context(), id, statefs.Action(action), args)
 		if err != nil {
@@ -243,7 +252,7 @@ func (s *Server) control(w *front.Response, r *front.Request) error {
 }
 
 // controlsStep reports whether an action concerns a step; a retry may also be of an operation without steps.
-func (s *Server) controlsStep(id statefs.ID, action string, values url.Values) (bool, error) {
+func (s *actions) controlsStep(id statefs.ID, action string, values url.Values) (bool, error) {
 	if action != string(statefs.Retry) || values.Has("step") || values.Has("reason") || values.Has("by") {
 		return statefs.Action(action).Spec().OnStep, nil
 	}
@@ -281,7 +290,7 @@ func actionOptions(ask statefs.Action, values url.Values) (_ statefs.Action, str
 
 // requestAction is POST /api/v1/operations/{id}/{action} for actions that concern no step, and retry of a live
 // operation without steps.
-func (s *Server) requestAction(w *front.Response, r *front.Request) error {
+func (s *actions) requestAction(w *front.Response, r *front.Request) error {
 	ask := statefs.Action(path.Base(r.URL.Path))
 	known := []string{"wait", "strict"}
 	if ask.Spec().Force != "" {

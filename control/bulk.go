@@ -83,9 +83,20 @@ type bulkFailure struct {
 	Error  string     `json:"error"`
 }
 
+// bulks are actions on many operations.
+type bulks struct {
+	tree      *statefs.Tree
+	live      *liveTable
+	history   *history.Store
+	act       *actions
+	retry     *retries
+	retention *retention
+	failed    func(error) // is told of disk errors
+}
+
 // bulk is POST /api/v1/bulk.
-func (s *Server) bulk(w *front.Response, r *front.Request) error {
-	in, err := s.bulkFrom(w, r)
+func (s *bulks) bulk(w *front.Response, r *front.Request) error {
+	in, err := bulkFrom(r)
 	if err != nil {
 		return err
 	}
@@ -94,7 +105,7 @@ func (s *Server) bulk(w *front.Response, r *front.Request) error {
 	}
 	q, err := in.query()
 	if err == nil {
-		err = s.refuseAtStartup() // operations that are not loaded would be left out
+		err = s.live.refuseAtStartup() // operations that are not loaded would be left out
 	}
 	if err != nil {
 		return err
@@ -102,7 +113,7 @@ func (s *Server) bulk(w *front.Response, r *front.Request) error {
 	out := bulkJSON{Action: in.Action, DryRun: in.DryRun, At: time.Now(), TotalExact: true, Failures: []bulkFailure{}}
 	page := history.Page{Exact: true}
 	if len(q.Statuses) > 0 {
-		live, _, err := s.liveView(q)
+		live, _, err := s.live.liveView(q)
 		if err != nil {
 			return err
 		}
@@ -131,7 +142,7 @@ func (s *Server) bulk(w *front.Response, r *front.Request) error {
 }
 
 // bulkOfIDs applies the action to chosen operations. An operation to which it does not apply is a failure.
-func (s *Server) bulkOfIDs(w *front.Response, r *front.Request, in *bulkRequest) error {
+func (s *bulks) bulkOfIDs(w *front.Response, r *front.Request, in *bulkRequest) error {
 	var ids []statefs.ID
 	for _, text := range in.IDs {
 		id, err := statefs.ParseID(text)
@@ -151,7 +162,7 @@ func (s *Server) bulkOfIDs(w *front.Response, r *front.Request, in *bulkRequest)
 }
 
 // bulkFrom parses the body of the request.
-func (s *Server) bulkFrom(w *front.Response, r *front.Request) (*bulkRequest, error) {
+func bulkFrom(r *front.Request) (*bulkRequest, error) {
 	body, err := r.ReadBody()
 	if err != nil {
 		return nil, err
@@ -246,29 +257,29 @@ func narrowToAction(q *history.Query, action string) {
 }
 
 // bulkAction returns the function that applies the action to one operation.
-func (s *Server) bulkAction(r *front.Request, action string) func(context.Context, statefs.ID) error {
+func (s *bulks) bulkAction(r *front.Request, action string) func(context.Context, statefs.ID) error {
 	return func(ctx context.Context, id statefs.ID) error {
 		switch action {
 		case string(statefs.Delete):
-			if err := s.status.Delete(ctx, id); err != nil {
-				return s.retentionError(id, err)
+			if err := s.retention.daemon.Delete(ctx, id); err != nil {
+				return s.retention.refusal(id, err)
 			}
 			return nil
 		case string(statefs.Retry):
 			if _, err := s.tree.State(id); errors.Is(err, statefs.ErrNotLive) {
-				_, err := s.resubmit(r, id, false, "")
+				_, err := s.retry.resubmit(r, id, false, "")
 				return err
 			}
-			return s.requestRetry(ctx, r, id)
+			return s.act.requestRetry(ctx, r, id)
 		}
-		_, err := s.writeRequest(ctx, id, statefs.Action(action), nil, true)
+		_, err := s.act.writeRequest(ctx, id, statefs.Action(action), nil, true)
 		return err
 	}
 }
 
 // forEachOperation calls do for many operations, bulkConcurrency at a time, until ctx ends. The failures are in the
 // order of ids.
-func (s *Server) forEachOperation(ctx context.Context, ids []statefs.ID,
+func (s *bulks) forEachOperation(ctx context.Context, ids []statefs.ID,
 	do func(context.Context, statefs.ID) error,
 ) (done int, failures []bulkFailure) {
 	errs := make([]error, len(ids))
@@ -293,7 +304,7 @@ func (s *Server) forEachOperation(ctx context.Context, ids []statefs.ID,
 			done++
 			continue
 		}
-		s.reportDiskFailure(err)
+		s.failed(err)
 		known := refusalOf(err)
 		failures = append(failures, bulkFailure{ids[i], known.Status, known.Text})
 	}

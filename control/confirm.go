@@ -15,7 +15,7 @@ type confirmation struct {
 }
 
 // sendConfirmation sends the confirmation page.
-func (s *Server) sendConfirmation(w *front.Response, r *front.Request, p *page) error {
+func (s *pages) sendConfirmation(w *front.Response, r *front.Request, p *page) error {
 	p.Kind = "confirm"
 	p.Confirm.Token = r.ConfirmationToken()
 	h := w.Header()
@@ -26,13 +26,13 @@ func (s *Server) sendConfirmation(w *front.Response, r *front.Request, p *page) 
 }
 
 // confirmStart answers a navigation to GET /{group}/{job} with parameters.
-func (s *Server) confirmStart(w *front.Response, r *front.Request) error {
+func (s *starter) confirmStart(w *front.Response, r *front.Request) error {
 	def, values, err := s.jobAndQuery(r)
 	if err != nil {
 		return err
 	}
 	if len(values) == 0 {
-		return s.jobPage(w, r, def)
+		return s.pages.jobPage(w, r, def)
 	}
 	request, _, err := startOf(r, def, values)
 	if err != nil {
@@ -42,12 +42,12 @@ func (s *Server) confirmStart(w *front.Response, r *front.Request) error {
 	for name, value := range request.Params.All() {
 		c.Rows = append(c.Rows, [2]string{name, value.Text()})
 	}
-	return s.sendConfirmation(w, r, &page{Title: "Start " + def.Address() + "?", Summary: def.Summary, Confirm: c})
+	return s.pages.sendConfirmation(w, r, &page{Title: "Start " + def.Address() + "?", Summary: def.Summary, Confirm: c})
 }
 
 // startConfirmed is POST /{group}/{job} from the page's button: it starts the operation that the GET described and
 // redirects to its stream.
-func (s *Server) startConfirmed(w *front.Response, r *front.Request) error {
+func (s *starter) startConfirmed(w *front.Response, r *front.Request) error {
 	nonce, err := r.Confirmed()
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (s *Server) startConfirmed(w *front.Response, r *front.Request) error {
 		return err
 	}
 	request.Options.IdempotencyKey = "page " + nonce // a second click starts nothing
-	started, err := s.start(r, request)
+	started, err := s.begin(r, request)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (s *Server) startConfirmed(w *front.Response, r *front.Request) error {
 }
 
 // confirmControl answers a navigation to GET /{group}/control with parameters.
-func (s *Server) confirmControl(w *front.Response, r *front.Request) error {
+func (s *actions) confirmControl(w *front.Response, r *front.Request) error {
 	c, err := s.readControl(w, r)
 	if err != nil || c == nil {
 		return err
@@ -85,5 +85,5 @@ func (s *Server) confirmControl(w *front.Response, r *front.Request) error {
 			shown.Rows = append(shown.Rows, [2]string{name, c.values.Get(name)})
 		}
 	}
-	return s.sendConfirmation(w, r, &page{Title: verb + " an operation of " + r.Param("group") + "?", Confirm: shown})
+	return s.pages.sendConfirmation(w, r, &page{Title: verb + " an operation of " + r.Param("group") + "?", Confirm: shown})
 }

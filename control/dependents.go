@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -12,11 +13,18 @@ import (
 // for that person.
 func needsPerson(state statefs.State) bool { return state.NeedsPerson() }
 
+// awaiter lets clients wait for an operation.
+type awaiter struct {
+	view *viewer
+	hub  *hub
+	log  *slog.Logger
+}
+
 // awaitEndOrPerson waits until the operation has ended, waits for a person without a pending request, depends on an
 // operation that waits for a person, or is in one of the given states. The error is the cause of ctx, or an error of
 // reading the operation.
-func (s *Server) awaitEndOrPerson(ctx context.Context, f *follower, or ...statefs.State) error {
-	behind := ancestors{server: s, follower: f}
+func (s *awaiter) awaitEndOrPerson(ctx context.Context, f *follower, or ...statefs.State) error {
+	behind := ancestors{view: s.view, follower: f}
 	defer behind.close()
 	var patience <-chan time.Time // expires when a pending request was probably refused
 	for lost := false; ; {
@@ -25,7 +33,7 @@ func (s *Server) awaitEndOrPerson(ctx context.Context, f *follower, or ...statef
 			return err
 		}
 		person := needsPerson(f.state)
-		if person && !lost && s.tree.UnblockRequested(f.id) {
+		if person && !lost && s.view.tree.UnblockRequested(f.id) {
 			if person = false; patience == nil {
 				timer := time.NewTimer(requestTimeout)
 				defer timer.Stop()
@@ -54,7 +62,7 @@ const maxAncestors = 100
 
 // blockingAncestor returns an operation that waits for a person among the direct and transitive dependencies; the zero
 // ID if there is none. It calls note for each before it reads the state.
-func (s *Server) blockingAncestor(after []statefs.ID, note func(statefs.ID)) (none statefs.ID) {
+func (s *viewer) blockingAncestor(after []statefs.ID, note func(statefs.ID)) (none statefs.ID) {
 	queue, seen := slices.Clone(after), map[statefs.ID]bool{}
 	for i := 0; i < len(queue) && len(seen) < maxAncestors; i++ {
 		id := queue[i]
@@ -79,7 +87,7 @@ func (s *Server) blockingAncestor(after []statefs.ID, note func(statefs.ID)) (no
 
 // ancestors are the dependencies of a followed operation. Their changes wake its follower too.
 type ancestors struct {
-	server   *Server
+	view     *viewer
 	follower *follower
 	others   map[statefs.ID]*follower
 }
@@ -89,14 +97,14 @@ func (a *ancestors) needPerson() bool {
 	if a.follower.state != statefs.Queued || len(a.follower.after) == 0 {
 		return false
 	}
-	person := a.server.blockingAncestor(a.follower.after, func(id statefs.ID) {
+	person := a.view.blockingAncestor(a.follower.after, func(id statefs.ID) {
 		if a.others[id] != nil {
 			return
 		}
 		if a.others == nil {
 			a.others = make(map[statefs.ID]*follower)
 		}
-		f := &follower{hub: a.server.hub, id: id, wake: a.follower.wake, view: viewEnd}
+		f := &follower{hub: a.follower.hub, id: id, wake: a.follower.wake, view: viewEnd}
 		f.hub.subscribe(f)
 		a.others[id] = f
 	})

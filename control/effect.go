@@ -14,7 +14,7 @@ import (
 
 // newOutcome describes a request about to be made. It reads the record only if the client waits, who is answered when
 // the file of the request is gone from jobs/ and taken/: the daemon removes it last, after the effect is durable.
-func (s *Server) newOutcome(id statefs.ID, ask statefs.Action, wait time.Duration) (q statefs.Outcome, err error) {
+func (s *actions) newOutcome(id statefs.ID, ask statefs.Action, wait time.Duration) (q statefs.Outcome, err error) {
 	q.Action = ask
 	if wait > 0 {
 		q.Before, err = s.recordOf(id)
@@ -23,7 +23,7 @@ func (s *Server) newOutcome(id statefs.ID, ask statefs.Action, wait time.Duratio
 }
 
 // recordOf returns a record, nil if there is no readable one.
-func (s *Server) recordOf(id statefs.ID) (*statefs.Record, error) {
+func (s *actions) recordOf(id statefs.ID) (*statefs.Record, error) {
 	rec, err := s.tree.ReadRecord(id)
 	if errors.Is(err, fs.ErrNotExist) || isUnreadable(err) {
 		return nil, nil //nolint:nilnil // documented
@@ -32,7 +32,7 @@ func (s *Server) recordOf(id statefs.ID) (*statefs.Record, error) {
 }
 
 // sendActionReply answers a request that was made: at once, or when it took effect or the wait is over.
-func (s *Server) sendActionReply(w *front.Response, r *front.Request, f *follower, q statefs.Outcome,
+func (s *actions) sendActionReply(w *front.Response, r *front.Request, f *follower, q statefs.Outcome,
 	out actionReply, wait time.Duration,
 ) error {
 	switch {
@@ -49,7 +49,7 @@ func (s *Server) sendActionReply(w *front.Response, r *front.Request, f *followe
 	}
 	took := settled && q.TookEffect()
 	if !settled && !out.Foreign {
-		requests, _ := s.status.CarriedOut(f.id)
+		requests, _ := s.view.daemon.CarriedOut(f.id)
 		q.CarriedOut = requests&statefs.Name{Action: q.Action}.Bit() != 0
 		if held := q.Held(); held != "" {
 			took, settled, out.Durable = true, true, new(bool)
@@ -71,7 +71,7 @@ func (s *Server) sendActionReply(w *front.Response, r *front.Request, f *followe
 
 // awaitEffect waits until a request is carried out and has its effect, or until the operation has ended. settled is
 // false when ctx ended first.
-func (s *Server) awaitEffect(ctx context.Context, f *follower, q *statefs.Outcome) (settled bool, err error) {
+func (s *actions) awaitEffect(ctx context.Context, f *follower, q *statefs.Outcome) (settled bool, err error) {
 	for {
 		outstanding, err := f.requestPending(q.Action) // first: reads after it see the effect of a finished request
 		if err != nil {
@@ -92,7 +92,7 @@ func (s *Server) awaitEffect(ctx context.Context, f *follower, q *statefs.Outcom
 }
 
 // observeOutcome reads the current state of the operation.
-func (s *Server) observeOutcome(f *follower, found *statefs.Outcome) (err error) {
+func (s *actions) observeOutcome(f *follower, found *statefs.Outcome) (err error) {
 	f.changed.Store(true)
 	_, gone := f.Snapshot()
 	if gone != nil && !errors.Is(gone, fs.ErrNotExist) && !isUnreadable(gone) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -38,8 +39,18 @@ var eventParameters = []front.Parameter{
 	},
 }
 
+// eventStreams serves the event log.
+type eventStreams struct {
+	tree   *statefs.Tree
+	events *events.Log
+	daemon followStatus
+	log    *slog.Logger
+	// heartbeat is the interval of the heartbeats, and pong how long a WebSocket client has to answer a ping.
+	heartbeat, pong time.Duration
+}
+
 // eventReader returns the reader for a request, and the operations that its filter names. The caller closes the reader.
-func (s *Server) eventReader(r *front.Request) (reader *events.Reader, ids []statefs.ID, err error) {
+func (s *eventStreams) eventReader(r *front.Request) (reader *events.Reader, ids []statefs.ID, err error) {
 	if s.events == nil {
 		return nil, nil, front.Refuse(http.StatusServiceUnavailable, "This daemon keeps no events")
 	}
@@ -74,10 +85,10 @@ func (s *Server) eventReader(r *front.Request) (reader *events.Reader, ids []sta
 
 // followAll registers a reader of these operations until leave is called: every change of their waiting reasons is
 // published as an event; for other operations fewer are. The event reader must be open before, so that it misses none.
-func (s *Server) followAll(ids []statefs.ID) (leave func()) {
+func (s *eventStreams) followAll(ids []statefs.ID) (leave func()) {
 	var all []func()
 	for _, id := range ids {
-		all = append(all, s.status.Follow(id, nil))
+		all = append(all, s.daemon.Follow(id, nil))
 	}
 	return func() {
 		for _, leave := range all {
@@ -133,7 +144,7 @@ func afterFrom(r *front.Request, values url.Values) (uint64, error) {
 }
 
 // eventStream is GET /api/v1/events.
-func (s *Server) eventStream(w *front.Response, r *front.Request) error {
+func (s *eventStreams) eventStream(w *front.Response, r *front.Request) error {
 	reader, ids, err := s.eventReader(r)
 	if err != nil {
 		return err
@@ -170,7 +181,7 @@ var errSlow = errors.New("the client does not read")
 
 // disconnectSlow ends the answer to a client that does not read: its last event is a gap that covers all events it
 // missed, which it finds when it reads again.
-func (s *Server) disconnectSlow(r *front.Request, last events.Frame, out eventSink) error {
+func (s *eventStreams) disconnectSlow(r *front.Request, last events.Frame, out eventSink) error {
 	s.log.Warn("disconnecting slow event subscriber; it can resume", "client",
 		r.RemoteAddr, "after", last.Seq, "missing", last.Gap.To-last.Seq)
 	if err := out.event(&last); err != nil && !errors.Is(err, errSlow) {
@@ -195,7 +206,7 @@ type eventSink interface {
 }
 
 // sendEvents sends events until the client or the server is gone. told is the last number that the client was sent.
-func (s *Server) sendEvents(ctx context.Context, reader *events.Reader, out eventSink) (told uint64, err error) {
+func (s *eventStreams) sendEvents(ctx context.Context, reader *events.Reader, out eventSink) (told uint64, err error) {
 	beat := time.NewTicker(s.heartbeat)
 	defer beat.Stop()
 	told = reader.Position()

@@ -157,7 +157,7 @@ func TestEventsRefuse(t *testing.T) {
 func TestEventsAreKeptAlive(t *testing.T) {
 	t.Parallel()
 	r := withEvents(t)
-	r.server.heartbeat = time.Millisecond
+	r.server.events.heartbeat = time.Millisecond
 	idle := r.follow("/api/v1/events?type=lane")
 	r.publishJobs("a")
 	for f := idle.next(); f["id"] != "1"; f = idle.next() {
@@ -246,7 +246,7 @@ func TestEventsOverWebSocket(t *testing.T) {
 	r.publishJobs("g")
 	r.wantMessages(all, 7, "g")
 
-	r.server.heartbeat = time.Millisecond // for new connections
+	r.server.events.heartbeat = time.Millisecond // for new connections
 	pinged := r.socket("")
 	r.publishJobs("h")
 	r.wantMessages(pinged, 8, "h")

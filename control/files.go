@@ -24,7 +24,7 @@ import (
 )
 
 // logFile is GET /api/v1/operations/{id}/log: the bytes of the log file, or of a step's log. It supports Range.
-func (s *Server) logFile(w *front.Response, r *front.Request) error {
+func (s *streams) logFile(w *front.Response, r *front.Request) error {
 	id, err := statefs.ParseID(r.Param("id"))
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *Server) logFile(w *front.Response, r *front.Request) error {
 		rec, err = new(statefs.Record), nil // the log may be all that is left
 	}
 	if err != nil {
-		return s.recordError(id, err)
+		return s.view.recordError(id, err)
 	}
 	var content io.ReadSeeker = strings.NewReader("")
 	log, err := s.tree.OpenLog(id)
@@ -84,7 +84,7 @@ const (
 )
 
 // stepLog answers with the output of a step in its last run, or in the run that the parameter run names.
-func (s *Server) stepLog(w *front.Response, r *front.Request, id statefs.ID, values url.Values) error {
+func (s *streams) stepLog(w *front.Response, r *front.Request, id statefs.ID, values url.Values) error {
 	name := values.Get("step")
 	wanted, err := front.Number(values, "run", 0, 1, 1e9)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Server) stepLog(w *front.Response, r *front.Request, id statefs.ID, val
 	}
 	rec, err := statefs.ReadSubmitted(s.tree, id)
 	if err != nil {
-		return s.recordError(id, err)
+		return s.view.recordError(id, err)
 	}
 	step := steps.Find(rec.Steps, name)
 	if step == nil {
@@ -133,7 +133,7 @@ func attach(h http.Header, media, name string) {
 }
 
 // artifact is GET /api/v1/operations/{id}/artifacts/{name}.
-func (s *Server) artifact(w *front.Response, r *front.Request) error {
+func (s *streams) artifact(w *front.Response, r *front.Request) error {
 	id, err := statefs.ParseID(r.Param("id"))
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (s *Server) artifact(w *front.Response, r *front.Request) error {
 	escaped := statefs.ArtifactFile(name)
 	rec, err := statefs.ReadSubmitted(s.tree, id)
 	if err != nil {
-		return s.recordError(id, err)
+		return s.view.recordError(id, err)
 	}
 	if rec.Artifacts != nil {
 		missing = missing.With("artifacts", rec.Artifacts)

@@ -28,7 +28,7 @@ type noFooterJSON struct {
 
 // serveFooter answers with the footer when the operation has ended. It answers 202 with the current state when the
 // operation waits for a person, as the client could wait for ever, and when the preference wait has expired.
-func (s *Server) serveFooter(w *front.Response, r *front.Request, f *follower) error {
+func (s *streams) serveFooter(w *front.Response, r *front.Request, f *follower) error {
 	ctx := r.Context()
 	wait, applied, _ := r.PreferredWait(nil) // an invalid preference is ignored
 	limited, stop := ctx, context.CancelFunc(func() {})
@@ -36,7 +36,7 @@ func (s *Server) serveFooter(w *front.Response, r *front.Request, f *follower) e
 		limited, stop = context.WithTimeout(ctx, wait)
 	}
 	defer stop()
-	err := s.awaitEndOrPerson(limited, f)
+	err := s.wait.awaitEndOrPerson(limited, f)
 	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
 		return streamError(ctx, err)
 	}
@@ -53,11 +53,11 @@ func (s *Server) serveFooter(w *front.Response, r *front.Request, f *follower) e
 		_, err = w.Write(append(footer, '\n'))
 		return streamError(ctx, err)
 	}
-	out, err := s.describe(f.id)
+	out, err := s.view.describe(f.id)
 	if err != nil {
 		return err
 	}
-	s.setRetryAfter(w, out)
+	s.wait.setRetryAfter(w, out)
 	w.Header().Set("Location", "/api/v1/operations/"+f.id.String())
 	return w.SendJSON(http.StatusAccepted, noFooterOf(out))
 }

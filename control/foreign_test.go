@@ -72,7 +72,7 @@ func TestListsDoNotReadStrangersAgain(t *testing.T) {
 	if n := total("status=running"); n != "1" {
 		t.Errorf("%s are running without the marker", n)
 	}
-	if r.server.strangers.has(stranger.id) {
+	if r.server.live.strangers.has(stranger.id) {
 		t.Error("it is remembered without a marker")
 	}
 }

@@ -1,12 +1,15 @@
 package control
 
 import (
+	"context"
 	"net/http"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/control/front"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -38,7 +41,7 @@ func newJobJSON(def *catalog.Definition) jobJSON {
 }
 
 // jobs is GET /api/v1/jobs.
-func (s *Server) jobs(w *front.Response, r *front.Request) error {
+func (s *pages) jobs(w *front.Response, r *front.Request) error {
 	all := s.catalog.All()
 	out := make([]jobJSON, len(all))
 	for i, def := range all {
@@ -51,8 +54,8 @@ func (s *Server) jobs(w *front.Response, r *front.Request) error {
 }
 
 // job is GET /api/v1/jobs/{group}/{job}.
-func (s *Server) job(w *front.Response, r *front.Request) error {
-	def, err := s.definition(r.Param("group"), r.Param("job"))
+func (s *pages) job(w *front.Response, r *front.Request) error {
+	def, err := submit.Find(s.catalog, r.Param("group"), r.Param("job"))
 	if err != nil {
 		return err
 	}
@@ -61,14 +64,32 @@ func (s *Server) job(w *front.Response, r *front.Request) error {
 	return w.SendJSON(http.StatusOK, out)
 }
 
+// healthStatus is the condition of the daemon.
+type healthStatus interface {
+	Health() Health
+	Lanes() statefs.LanesStatus
+	Outbox() statefs.OutboxStatus
+	// Sweep sweeps now; with dryRun it only returns the findings.
+	Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error)
+}
+
+// health shows and mends the condition of the daemon and of its storage.
+type health struct {
+	tree    *statefs.Tree
+	catalog *catalog.Catalog
+	history *history.Store
+	daemon  healthStatus
+	version string
+}
+
 // healthz is GET /healthz.
-func (s *Server) healthz(w *front.Response, r *front.Request) error {
+func (s *health) healthz(w *front.Response, r *front.Request) error {
 	return w.SendJSON(http.StatusOK, map[string]any{"status": "ok"})
 }
 
 // readyz is GET /readyz.
-func (s *Server) readyz(w *front.Response, r *front.Request) error {
-	health := s.status.Health()
+func (s *health) readyz(w *front.Response, r *front.Request) error {
+	health := s.daemon.Health()
 	draining := r.Draining() || health.Draining
 	full, err := s.tree.Full()
 	if err != nil {
@@ -83,7 +104,7 @@ func (s *Server) readyz(w *front.Response, r *front.Request) error {
 	if err := s.history.Ready(); err != nil {
 		lists = err.Error()
 	}
-	lanes, out := s.status.Lanes(), s.status.Outbox()
+	lanes, out := s.daemon.Lanes(), s.daemon.Outbox()
 	return w.SendJSON(status, map[string]any{
 		"degraded": degraded(&out, time.Now()), "outbox": map[string]any{
 			"pending":       out.Pending,
@@ -99,7 +120,7 @@ func (s *Server) readyz(w *front.Response, r *front.Request) error {
 }
 
 // sweep is POST /api/v1/sweep.
-func (s *Server) sweep(w *front.Response, r *front.Request) error {
+func (s *health) sweep(w *front.Response, r *front.Request) error {
 	values, err := r.Values()
 	if err != nil {
 		return err
@@ -111,7 +132,7 @@ func (s *Server) sweep(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	findings, err := s.status.Sweep(r.Context(), dry)
+	findings, err := s.daemon.Sweep(r.Context(), dry)
 	if err != nil {
 		return err
 	}

@@ -18,8 +18,22 @@ import (
 // The lanes are changed as by a person: by writing files. Then the daemon reconciles the lanes at once, so that the
 // answer shows the effect.
 
-// lanesRoutes are the routes of lanes.
-func (s *Server) lanesRoutes() []front.Route {
+// laneStatus is what the daemon knows of lanes.
+type laneStatus interface {
+	// Lanes returns the state of the lanes and limits. ReconcileLanes returns after the daemon has read the lane files.
+	Lanes() statefs.LanesStatus
+	ReconcileLanes()
+}
+
+// laneControl shows and changes the lanes.
+type laneControl struct {
+	tree   *statefs.Tree
+	live   *liveTable
+	daemon laneStatus
+}
+
+// routes are the routes of lanes.
+func (s *laneControl) routes() []front.Route {
 	one := []front.Answer{answer(200, front.MediaJSON, "The lane as it stands now; all of them when the name is all")}
 	hold := []front.Parameter{
 		{Name: "for", Kind: "string", Summary: "it ends by itself after this time (90s, 15m, 2d)"},
@@ -64,22 +78,22 @@ func (s *Server) lanesRoutes() []front.Route {
 }
 
 // lanes is GET /api/v1/lanes.
-func (s *Server) lanes(w *front.Response, r *front.Request) error {
+func (s *laneControl) lanes(w *front.Response, r *front.Request) error {
 	if err := r.NoParameters(); err != nil {
 		return err
 	}
-	if err := s.refuseAtStartup(); err != nil {
+	if err := s.live.refuseAtStartup(); err != nil {
 		return err
 	}
-	return w.SendJSON(http.StatusOK, s.status.Lanes())
+	return w.SendJSON(http.StatusOK, s.daemon.Lanes())
 }
 
 // lane is GET /api/v1/lanes/{lane}.
-func (s *Server) lane(w *front.Response, r *front.Request) error {
+func (s *laneControl) lane(w *front.Response, r *front.Request) error {
 	if err := r.NoParameters(); err != nil {
 		return err
 	}
-	if err := s.refuseAtStartup(); err != nil {
+	if err := s.live.refuseAtStartup(); err != nil {
 		return err
 	}
 	return s.sendLane(w, r, r.Param("lane"))
@@ -87,17 +101,17 @@ func (s *Server) lane(w *front.Response, r *front.Request) error {
 
 // sendLaneAfterChange applies a change of the lane files at once, and answers with the lane once every live operation
 // is loaded.
-func (s *Server) sendLaneAfterChange(w *front.Response, r *front.Request, name string) error {
-	s.status.ReconcileLanes()
-	if err := s.awaitStartup(r.Context()); err != nil {
+func (s *laneControl) sendLaneAfterChange(w *front.Response, r *front.Request, name string) error {
+	s.daemon.ReconcileLanes()
+	if err := s.live.awaitStartup(r.Context()); err != nil {
 		return err
 	}
 	return s.sendLane(w, r, name)
 }
 
 // sendLane answers with a lane, or with all lanes.
-func (s *Server) sendLane(w *front.Response, r *front.Request, name string) error {
-	all := s.status.Lanes()
+func (s *laneControl) sendLane(w *front.Response, r *front.Request, name string) error {
+	all := s.daemon.Lanes()
 	if name == statefs.AllLanes {
 		return w.SendJSON(http.StatusOK, all)
 	}
@@ -127,12 +141,12 @@ func laneNames(all *statefs.LanesStatus) []string {
 }
 
 // laneParameter returns the lane that a request changes: a lane of the configuration, or AllLanes.
-func (s *Server) laneParameter(r *front.Request) (string, error) {
+func (s *laneControl) laneParameter(r *front.Request) (string, error) {
 	name := r.Param("lane")
 	if name == statefs.AllLanes {
 		return name, nil
 	}
-	all := s.status.Lanes()
+	all := s.daemon.Lanes()
 	lane, err := laneOf(&all, name)
 	if err != nil {
 		return "", err
@@ -146,7 +160,7 @@ func (s *Server) laneParameter(r *front.Request) (string, error) {
 }
 
 // changeLane is PATCH /api/v1/lanes/{lane}.
-func (s *Server) changeLane(w *front.Response, r *front.Request) error {
+func (s *laneControl) changeLane(w *front.Response, r *front.Request) error {
 	name, err := s.laneParameter(r)
 	if err != nil {
 		return err
@@ -154,13 +168,13 @@ func (s *Server) changeLane(w *front.Response, r *front.Request) error {
 	if err := r.NoParameters(); err != nil {
 		return err
 	}
-	capacity, err := s.readCapacity(w, r)
+	capacity, err := readCapacity(r)
 	if err != nil {
 		return err
 	}
 	names := []string{name}
 	if name == statefs.AllLanes {
-		all := s.status.Lanes()
+		all := s.daemon.Lanes()
 		names = names[:0]
 		for i := range all.Lanes {
 			if all.Lanes[i].Known {
@@ -189,7 +203,7 @@ func (s *Server) changeLane(w *front.Response, r *front.Request) error {
 const capacityFromConfig = -2
 
 // readCapacity parses {"capacity": 4}.
-func (s *Server) readCapacity(w *front.Response, r *front.Request) (int, error) {
+func readCapacity(r *front.Request) (int, error) {
 	body, err := r.ReadBody()
 	if err != nil {
 		return 0, err
@@ -230,7 +244,7 @@ func (s *Server) readCapacity(w *front.Response, r *front.Request) (int, error) 
 }
 
 // holdLane is POST /api/v1/lanes/{lane}/pause, resume, close and open.
-func (s *Server) holdLane(w *front.Response, r *front.Request) error {
+func (s *laneControl) holdLane(w *front.Response, r *front.Request) error {
 	name, err := s.laneParameter(r)
 	if err != nil {
 		return err

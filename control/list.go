@@ -60,15 +60,23 @@ var listParameters = []front.Parameter{
 	{Name: "next", Kind: "string", Summary: "where the page before ended: its member next"},
 }
 
+// lists are the resources that show many operations.
+type lists struct {
+	view    *viewer
+	wait    *awaiter
+	live    *liveTable
+	history *history.Store
+}
+
 // operations is GET /api/v1/operations.
-func (s *Server) operations(w *front.Response, r *front.Request) error {
+func (s *lists) operations(w *front.Response, r *front.Request) error {
 	q, err := queryFrom(r, time.Now())
 	if err != nil {
 		return err
 	}
-	starting := s.isStarting() // read first: a list made while the daemon starts may be incomplete
+	starting := s.live.isStarting() // read first: a list made while the daemon starts may be incomplete
 	if starting && q.Limit == 0 {
-		return s.refuseAtStartup()
+		return s.live.refuseAtStartup()
 	}
 	if total, ok, err := s.countOnly(r.Context(), q); ok || err != nil {
 		if err != nil {
@@ -76,7 +84,7 @@ func (s *Server) operations(w *front.Response, r *front.Request) error {
 		}
 		return s.sendList(w, r, &history.Page{Total: total, Exact: true}, []any{})
 	}
-	live, foreign, err := s.liveView(q)
+	live, foreign, err := s.live.liveView(q)
 	if err != nil {
 		return err
 	}
@@ -95,7 +103,7 @@ func (s *Server) operations(w *front.Response, r *front.Request) error {
 			shown = append(shown, newEndedJSON(&entry.Row))
 			continue
 		}
-		op, err := s.describe(entry.Row.ID)
+		op, err := s.view.describe(entry.Row.ID)
 		if _, gone := errors.AsType[*front.Refusal](err); gone && foreign[entry.Row.ID] {
 			continue // its program has removed the marker since
 		}
@@ -107,7 +115,7 @@ func (s *Server) operations(w *front.Response, r *front.Request) error {
 	return s.sendList(w, r, &page, shown)
 }
 
-func (s *Server) sendList(w *front.Response, r *front.Request, page *history.Page, shown []any) error {
+func (s *lists) sendList(w *front.Response, r *front.Request, page *history.Page, shown []any) error {
 	w.Header().Set("X-Total-Count", strconv.Itoa(page.Total))
 	w.Header().Set("X-Total-Count-Exact", strconv.FormatBool(page.Exact))
 	out := map[string]any{
@@ -121,18 +129,18 @@ func (s *Server) sendList(w *front.Response, r *front.Request, page *history.Pag
 }
 
 // listByNumber answers a list by number from disk while the index is not ready; notReady is that error.
-func (s *Server) listByNumber(w *front.Response, r *front.Request, number uint64, notReady error) error {
-	live, err := s.live()
+func (s *lists) listByNumber(w *front.Response, r *front.Request, number uint64, notReady error) error {
+	live, err := s.live.list()
 	if err != nil {
 		return err
 	}
-	found, err := s.numbered(live, number)
+	found, err := s.live.numbered(live, number)
 	if err != nil {
 		return err
 	}
 	shown := []operationJSON{}
 	for _, op := range found {
-		if out, err := s.describe(op.id); err == nil {
+		if out, err := s.view.describe(op.id); err == nil {
 			shown = append(shown, out)
 		}
 	}

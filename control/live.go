@@ -10,7 +10,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -28,8 +31,30 @@ type ownRecords struct {
 	known map[statefs.ID]bool
 }
 
-// live lists the live operations, sorted by number.
-func (s *Server) live() ([]liveOperation, error) {
+// liveStatus is what the daemon knows of all live operations together.
+type liveStatus interface {
+	// Ready is closed when the daemon has loaded every live operation and reconciles it.
+	Ready() <-chan struct{}
+	// Live returns the daemon's live operations.
+	Live() []history.Live
+	// LiveIndex returns the live table, and the IDs whose markers may differ from it at this moment, with what is known
+	// of each. An operation that the daemon has not loaded has no row. ok is false while only a listing of jobs/ can
+	// tell which operations are live.
+	LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, ok bool)
+}
+
+// liveTable knows which operations are live, and which of them are foreign.
+type liveTable struct {
+	tree       *statefs.Tree
+	catalog    *catalog.Catalog
+	intake     *submit.Intake
+	daemon     liveStatus
+	ownRecords ownRecords
+	strangers  ownRecords // foreign markers that lists have met
+}
+
+// list returns the live operations, sorted by number.
+func (s *liveTable) list() ([]liveOperation, error) {
 	listing, err := s.tree.List()
 	if err != nil {
 		return nil, err
@@ -59,7 +84,7 @@ func (s *Server) live() ([]liveOperation, error) {
 }
 
 // numbered returns the operations with a number: live ones, and ended ones that were submitted today or yesterday.
-func (s *Server) numbered(live []liveOperation, number uint64) ([]liveOperation, error) {
+func (s *liveTable) numbered(live []liveOperation, number uint64) ([]liveOperation, error) {
 	var out []liveOperation
 	for _, op := range live {
 		if op.id.Sequence() == number {
@@ -83,7 +108,7 @@ func compareIDs(a, b statefs.ID) int {
 }
 
 // isForeign reports whether an operation with a marker is foreign: it has no record, and its process ID is not ours.
-func (s *Server) isForeign(id statefs.ID) (bool, error) {
+func (s *liveTable) isForeign(id statefs.ID) (bool, error) {
 	if id.PID() == os.Getpid() || s.ownRecords.has(id) {
 		return false, nil
 	}
@@ -154,7 +179,7 @@ func (m membership) is(group string) bool {
 
 // wrongGroup refuses to control an operation through another group's path. It names the right path of a live operation,
 // and the group and the state of an ended one.
-func (s *Server) wrongGroup(c *controlRequest, of membership) error {
+func (s *actions) wrongGroup(c *controlRequest, of membership) error {
 	id, asked := c.id, front.Printable(c.group, 64)
 	where := "/api/v1/operations/" + id.String()
 	if _, err := s.tree.State(id); errors.Is(err, statefs.ErrNotLive) {
@@ -176,7 +201,7 @@ func (s *Server) wrongGroup(c *controlRequest, of membership) error {
 }
 
 // groupOf returns the group of an operation. Of a foreign one, only the endpoint may be known.
-func (s *Server) groupOf(id statefs.ID, foreign bool) (membership, error) {
+func (s *liveTable) groupOf(id statefs.ID, foreign bool) (membership, error) {
 	endpoint := id.Endpoint()
 	if def := s.catalog.ByEndpoint(endpoint); def != nil {
 		return membership{def.Group, endpoint}, nil

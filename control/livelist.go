@@ -18,9 +18,9 @@ const maxMarkerChecks = 1000
 // liveView returns the live operations for a list, and which of them are foreign. The markers decide, so an operation
 // is listed as soon as its submit is acknowledged. The daemon has the sorted rows and knows which of them may be
 // outdated; liveView checks only the markers of these and of recent submits.
-func (s *Server) liveView(q *history.Query) (*history.LiveView, map[statefs.ID]bool, error) {
+func (s *liveTable) liveView(q *history.Query) (*history.LiveView, map[statefs.ID]bool, error) {
 	fresh := s.intake.Untracked() // first: an operation that the daemon sees in between is in both
-	living, unsettled, ok := s.status.LiveIndex()
+	living, unsettled, ok := s.daemon.LiveIndex()
 	if !ok {
 		rows, foreign, err := s.liveRows(q)
 		return &history.LiveView{Rows: rows}, foreign, err
@@ -77,12 +77,12 @@ func (s *Server) liveView(q *history.Query) (*history.LiveView, map[statefs.ID]b
 
 // liveRows returns the rows of the live operations by listing jobs/, which costs time proportional to their number.
 // It adds the operations that only the daemon knows, because their marker is being renamed at this moment.
-func (s *Server) liveRows(q *history.Query) (rows []history.Packed, foreign map[statefs.ID]bool, err error) {
+func (s *liveTable) liveRows(q *history.Query) (rows []history.Packed, foreign map[statefs.ID]bool, err error) {
 	known := make(map[statefs.ID]history.Live)
-	for _, l := range s.status.Live() {
+	for _, l := range s.daemon.Live() {
 		known[l.ID] = l
 	}
-	markers, err := s.live()
+	markers, err := s.list()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -114,7 +114,7 @@ func (s *Server) liveRows(q *history.Query) (rows []history.Packed, foreign map[
 
 // liveRow returns the row of a live operation with the state of its marker. has is its row in the daemon's memory, or
 // nil. known is false when there is no record either.
-func (s *Server) liveRow(op liveOperation, has history.Packed, group string) (row history.Row, known bool, err error) {
+func (s *liveTable) liveRow(op liveOperation, has history.Packed, group string) (row history.Row, known bool, err error) {
 	known = true
 	if row, err = has.Unpack(); err != nil {
 		if s.strangers.has(op.id) {
@@ -138,7 +138,7 @@ func (s *Server) liveRow(op liveOperation, has history.Packed, group string) (ro
 }
 
 // unknownRow returns the row of an operation that is only known by its ID.
-func (s *Server) unknownRow(id statefs.ID, group string) history.Row {
+func (s *liveTable) unknownRow(id statefs.ID, group string) history.Row {
 	at := id.Time(time.Local)
 	row := history.Row{ID: id, Created: at, Updated: at}
 	if def := s.catalog.ByEndpoint(id.Endpoint()); def != nil {

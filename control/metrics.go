@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -62,13 +63,32 @@ func boolSample(is bool) float64 {
 	return 0
 }
 
+// figureStatus is what the daemon counts.
+type figureStatus interface {
+	Health() Health
+	// Stats returns the statistics of the lanes.
+	Stats() tally.Stats
+	// States counts the daemon's live operations by state; it is cheap.
+	States() map[statefs.State]int
+	Outbox() statefs.OutboxStatus
+}
+
+// figures serves counts and ages.
+type figures struct {
+	lists   *lists
+	live    *liveTable
+	history *history.Store
+	daemon  figureStatus
+	version string
+}
+
 // serveMetrics is GET /metrics.
-func (s *Server) serveMetrics(w *front.Response, r *front.Request) error {
+func (s *figures) serveMetrics(w *front.Response, r *front.Request) error {
 	if err := r.NoParameters(); err != nil {
 		return err
 	}
 	m := new(metrics)
-	health := s.status.Health()
+	health := s.daemon.Health()
 	m.family("jobdir_info", "gauge", "The version of the daemon.")
 	m.sample("jobdir_info", 1, "version", s.version)
 	m.one("jobdir_ready", "gauge", "Whether operations are accepted and carried out.",
@@ -77,7 +97,7 @@ func (s *Server) serveMetrics(w *front.Response, r *front.Request) error {
 		m.one("jobdir_"+name+"_total", "counter", "Since the daemon started: "+strings.ReplaceAll(name, "_", " ")+".",
 			float64(health.Counters[name]))
 	}
-	if !s.isStarting() { // earlier counts would be too low
+	if !s.live.isStarting() { // earlier counts would be too low
 		if err := s.countOperations(r, m); err != nil {
 			return err
 		}
@@ -92,9 +112,9 @@ func (s *Server) serveMetrics(w *front.Response, r *front.Request) error {
 	return nil
 }
 
-func (s *Server) countOperations(r *front.Request, m *metrics) error {
+func (s *figures) countOperations(r *front.Request, m *metrics) error {
 	m.family("jobdir_operations", "gauge", "Operations by status: what lives, and what has ended and is kept.")
-	live := s.status.States()
+	live := s.daemon.States()
 	for _, state := range statefs.States() {
 		count := live[state]
 		if state.Terminal() {
@@ -115,8 +135,8 @@ func (s *Server) countOperations(r *front.Request, m *metrics) error {
 	return nil
 }
 
-func (s *Server) countLanes(m *metrics) {
-	lanes := s.status.Stats().Lanes
+func (s *figures) countLanes(m *metrics) {
+	lanes := s.daemon.Stats().Lanes
 	m.family("jobdir_lane_running", "gauge", "Operations that run in a lane.")
 	for i := range lanes {
 		m.sample("jobdir_lane_running", float64(lanes[i].Running), "lane", lanes[i].Name)
@@ -140,8 +160,8 @@ func (s *Server) countLanes(m *metrics) {
 	}
 }
 
-func (s *Server) countOutbox(m *metrics) {
-	out := s.status.Outbox()
+func (s *figures) countOutbox(m *metrics) {
+	out := s.daemon.Outbox()
 	m.one("jobdir_outbox_pending", "gauge", "Deliveries that are tried until their target has them.", float64(out.Pending))
 	m.one("jobdir_outbox_failed_manual", "gauge", "Deliveries that wait for a person.", float64(out.FailedManual))
 	age := 0.0

@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -49,8 +51,28 @@ const (
 	forRunning = string(statefs.Running)
 )
 
+// operationStatus is what the daemon knows of an operation and no file tells.
+type operationStatus interface {
+	// RecordUnreadable notifies the daemon that the record of a live operation is unusable or gone.
+	RecordUnreadable(id statefs.ID)
+	// CarriedOut returns the requests that the daemon has carried out and could not make durable yet, as on a full
+	// disk. managed reports whether it manages the operation.
+	CarriedOut(id statefs.ID) (requests statefs.NameSet, managed bool)
+	// Waiting returns why a live operation does not run; false when it runs or is unknown to the daemon.
+	Waiting(id statefs.ID) (statefs.Waiting, bool)
+}
+
+// viewer describes operations: their records, markers and logs, and what the daemon adds.
+type viewer struct {
+	tree        *statefs.Tree
+	catalog     *catalog.Catalog
+	history     *history.Store
+	daemon      operationStatus
+	definitions definitionCache
+}
+
 // operation is GET /api/v1/operations/{id}.
-func (s *Server) operation(w *front.Response, r *front.Request) error {
+func (s *lists) operation(w *front.Response, r *front.Request) error {
 	id, values, err := idAndQuery(r, "wait", "for")
 	if err != nil {
 		return err
@@ -68,34 +90,34 @@ func (s *Server) operation(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	out, err := s.describe(id)
+	out, err := s.view.describe(id)
 	if err != nil {
 		return err
 	}
-	if wait > 0 && out.Record != nil && out.State.Live() && (!needsPerson(out.State) || s.tree.UnblockRequested(id)) &&
+	if wait > 0 && out.Record != nil && out.State.Live() && (!needsPerson(out.State) || s.view.tree.UnblockRequested(id)) &&
 		!slices.Contains(runs, out.State) {
-		out = s.afterWait(r, out, wait, runs...)
+		out = s.wait.afterWait(r, out, wait, runs...)
 	}
 	if applied != "" {
 		w.Header().Set("Preference-Applied", applied)
 	}
-	s.setRetryAfter(w, out)
+	s.wait.setRetryAfter(w, out)
 	return w.SendJSON(http.StatusOK, out)
 }
 
 // setRetryAfter sets Retry-After for an unfinished operation.
-func (s *Server) setRetryAfter(w *front.Response, out operationJSON) {
+func (s *awaiter) setRetryAfter(w *front.Response, out operationJSON) {
 	if !out.State.Live() || out.Record == nil {
 		return
 	}
-	after := front.PollInterval(s.tree.Now().Sub(out.CreatedAt))
+	after := front.PollInterval(s.view.tree.Now().Sub(out.CreatedAt))
 	w.Header().Set("Retry-After", strconv.Itoa(int(after/time.Second)))
 }
 
 // afterWait waits until the operation has ended, waits for a person, or is in one of the given states, at most for wait
 // or until the daemon stops, and returns it as it is then. The operation is accepted in any case, so errors are logged
 // and the answer is submitted, unchanged.
-func (s *Server) afterWait(r *front.Request, submitted operationJSON, wait time.Duration,
+func (s *awaiter) afterWait(r *front.Request, submitted operationJSON, wait time.Duration,
 	or ...statefs.State,
 ) operationJSON {
 	f := s.hub.follow(submitted.ID, viewEnd)
@@ -104,11 +126,11 @@ func (s *Server) afterWait(r *front.Request, submitted operationJSON, wait time.
 	defer stop()
 	err := s.awaitEndOrPerson(ctx, f, or...)
 	if err == nil && f.end != nil {
-		return s.describeEnd(f.end)
+		return s.view.describeEnd(f.end)
 	}
 	if err == nil || ctx.Err() != nil {
 		var found operationJSON
-		if found, err = s.describe(submitted.ID); err == nil {
+		if found, err = s.view.describe(submitted.ID); err == nil {
 			return found
 		}
 	}
@@ -117,13 +139,13 @@ func (s *Server) afterWait(r *front.Request, submitted operationJSON, wait time.
 }
 
 // describe collects what is known of an operation.
-func (s *Server) describe(id statefs.ID) (operationJSON, error) {
+func (s *viewer) describe(id statefs.ID) (operationJSON, error) {
 	out := operationJSON{ID: id, Endpoint: id.Endpoint()}
 	sight, err := s.tree.ObserveAll(id) // before the record: without a marker, the record read afterwards is terminal
 	if err != nil {
 		return out, err
 	}
-	if err := out.addRecord(s, len(sight.States) > 0); err != nil {
+	if err := s.addRecord(&out, len(sight.States) > 0); err != nil {
 		return out, err
 	}
 	rec := out.Record
@@ -162,22 +184,22 @@ func (s *Server) describe(id statefs.ID) (operationJSON, error) {
 
 // addRecord adds the record. If it is missing or cannot be read, an ended operation gets what the index of the history
 // knows instead.
-func (out *operationJSON) addRecord(s *Server, live bool) (err error) {
+func (s *viewer) addRecord(out *operationJSON, live bool) (err error) {
 	out.Record, err = readRecord(s.tree, out.ID, live)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err == nil || !missing && !isUnreadable(err) {
 		return err
 	}
 	if live && missing {
-		_, managed := s.status.CarriedOut(out.ID)
+		_, managed := s.daemon.CarriedOut(out.ID)
 		if out.Foreign = out.ID.PID() != os.Getpid() && !managed; !out.Foreign {
-			s.status.RecordUnreadable(out.ID)
+			s.daemon.RecordUnreadable(out.ID)
 		}
 		return nil
 	}
 	out.Problem = err.Error()
 	if !missing {
-		s.status.RecordUnreadable(out.ID)
+		s.daemon.RecordUnreadable(out.ID)
 	}
 	if live {
 		return nil
@@ -203,7 +225,7 @@ func statusOf(state statefs.State) statefs.State {
 }
 
 // describeEnd describes an operation by its terminal record.
-func (s *Server) describeEnd(rec *statefs.Record) operationJSON {
+func (s *viewer) describeEnd(rec *statefs.Record) operationJSON {
 	out := operationJSON{ID: rec.ID, Endpoint: rec.ID.Endpoint(), Record: rec, State: rec.Status, Status: rec.Status}
 	if rec.Trailing {
 		out.State = statefs.Trailing
@@ -213,10 +235,10 @@ func (s *Server) describeEnd(rec *statefs.Record) operationJSON {
 }
 
 // waiting returns why a live operation does not run, nil when it runs or a person holds it.
-func (s *Server) waiting(state statefs.State, id statefs.ID, rec *statefs.Record) *statefs.Waiting {
+func (s *viewer) waiting(state statefs.State, id statefs.ID, rec *statefs.Record) *statefs.Waiting {
 	switch {
 	case state == statefs.Queued:
-		if why, waits := s.status.Waiting(id); waits {
+		if why, waits := s.daemon.Waiting(id); waits {
 			return &why
 		}
 	case (state == statefs.Scheduled || state == statefs.FailedRetryable) && rec != nil && rec.DueAt != nil:
@@ -231,7 +253,7 @@ func (s *Server) waiting(state statefs.State, id statefs.ID, rec *statefs.Record
 
 // addLiveDetails adds the newest progress, the log length and the steps. They are informational: what cannot be read is
 // omitted.
-func (s *Server) addLiveDetails(out *operationJSON) {
+func (s *viewer) addLiveDetails(out *operationJSON) {
 	s.showSteps(out)
 	if out.Record == nil {
 		return
@@ -248,7 +270,7 @@ func (s *Server) addLiveDetails(out *operationJSON) {
 }
 
 // recordError maps the error of reading a record that the client named to an answer.
-func (s *Server) recordError(id statefs.ID, err error) error {
+func (s *viewer) recordError(id statefs.ID, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -260,7 +282,7 @@ func (s *Server) recordError(id statefs.ID, err error) error {
 }
 
 // groupOperations is GET /{group}/operations.
-func (s *Server) groupOperations(w *front.Response, r *front.Request) error {
+func (s *lists) groupOperations(w *front.Response, r *front.Request) error {
 	group := r.Param("group")
 	values, err := r.Values()
 	if err != nil {
@@ -269,7 +291,7 @@ func (s *Server) groupOperations(w *front.Response, r *front.Request) error {
 	if err := front.AllowParameters(values, "endpoint"); err != nil {
 		return err
 	}
-	all, err := s.live()
+	all, err := s.live.list()
 	if err != nil {
 		return err
 	}
@@ -281,7 +303,7 @@ func (s *Server) groupOperations(w *front.Response, r *front.Request) error {
 	rows := []row{}
 	endpoint := values.Get("endpoint")
 	for _, op := range all {
-		of, err := s.groupOf(op.id, op.foreign)
+		of, err := s.live.groupOf(op.id, op.foreign)
 		if err != nil {
 			return err
 		}
@@ -291,7 +313,7 @@ func (s *Server) groupOperations(w *front.Response, r *front.Request) error {
 		rows = append(rows, row{op.id, op.state, op.foreign})
 	}
 	if len(rows) == 0 {
-		if err := s.knownGroup(group); err != nil {
+		if err := knownGroup(s.view.catalog, group); err != nil {
 			return err
 		}
 	}

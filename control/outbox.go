@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -50,21 +51,48 @@ type outboxJSON struct {
 	OldestSeconds int64 `json:"oldest_seconds"`
 }
 
+// outboxStatus is what the daemon knows of deliveries.
+type outboxStatus interface {
+	// Outbox returns a summary of the outbox; it visits every entry in memory. OutboxLines returns the entries that
+	// match a query, the oldest first, and their total number. ReconcileEntry returns after the daemon has reconciled
+	// an entry and carried out the requests about it.
+	Outbox() statefs.OutboxStatus
+	OutboxLines(q *statefs.OutboxQuery) (page []statefs.OutboxLine, total int)
+	ReconcileEntry(ctx context.Context, name statefs.EntryName) error
+	// AwaitEntry returns a channel that is closed when a delivery attempt that starts after this call ends, and when
+	// the entry is finished. The caller must call stop.
+	AwaitEntry(name statefs.EntryName) (done <-chan struct{}, stop func())
+	// RequestDeliveries retries or drops many entries. It returns when that is durable, with an error for each
+	// unchanged entry. Of the retried entries, one per target is attempted at once.
+	RequestDeliveries(ctx context.Context, names []statefs.EntryName, ask statefs.DeliveryAction,
+		args statefs.Args) (map[statefs.EntryName]error, error)
+}
+
+// outboxControl shows deliveries, and retries or drops them.
+type outboxControl struct {
+	tree    *statefs.Tree
+	catalog *catalog.Catalog
+	view    *viewer
+	live    *liveTable
+	daemon  outboxStatus
+	failed  func(error) // is told of disk errors
+}
+
 // outbox is GET /api/v1/outbox. The daemon filters in memory; the entries of the page are read from disk.
-func (s *Server) outbox(w *front.Response, r *front.Request) error {
+func (s *outboxControl) outbox(w *front.Response, r *front.Request) error {
 	values, err := r.Values(repeatableOutboxParameters...)
 	if err != nil {
 		return err
 	}
 	q, err := s.outboxQuery(values, time.Now())
 	if err == nil {
-		err = s.refuseAtStartup()
+		err = s.live.refuseAtStartup()
 	}
 	if err != nil {
 		return err
 	}
-	lines, total := s.status.OutboxLines(q)
-	out := outboxJSON{Entries: []statefs.OutboxItem{}, Total: total, Exact: true, OutboxStatus: s.status.Outbox()}
+	lines, total := s.daemon.OutboxLines(q)
+	out := outboxJSON{Entries: []statefs.OutboxItem{}, Total: total, Exact: true, OutboxStatus: s.daemon.Outbox()}
 	if at := out.OldestAt; at != nil {
 		out.OldestSeconds = int64(max(time.Since(*at), 0) / time.Second)
 	}
@@ -94,7 +122,7 @@ func (s *Server) outbox(w *front.Response, r *front.Request) error {
 var repeatableOutboxParameters = []string{"status", "kind"}
 
 // outboxQuery parses the parameters of the list.
-func (s *Server) outboxQuery(values url.Values, now time.Time) (*statefs.OutboxQuery, error) {
+func (s *outboxControl) outboxQuery(values url.Values, now time.Time) (*statefs.OutboxQuery, error) {
 	var names []string
 	for _, p := range outboxParameters {
 		names = append(names, p.Name)
@@ -150,7 +178,7 @@ func (s *Server) outboxQuery(values url.Values, now time.Time) (*statefs.OutboxQ
 // outboxOf returns the filter by ID, nil when no parameter restricts the ID. An ID contains the endpoint name, which
 // does not always determine group and job. The defined jobs decide; for jobs that no longer exist, the end of the name
 // does.
-func (s *Server) outboxOf(values url.Values) (func(statefs.ID) bool, error) {
+func (s *outboxControl) outboxOf(values url.Values) (func(statefs.ID) bool, error) {
 	var all []func(statefs.ID) bool
 	if text := values.Get("id"); text != "" {
 		id, err := statefs.ParseID(text)
@@ -191,7 +219,7 @@ func (s *Server) outboxOf(values url.Values) (func(statefs.ID) bool, error) {
 	}, nil
 }
 
-func (s *Server) outboxRoutes() []front.Route {
+func (s *outboxControl) routes() []front.Route {
 	const body = `{"reason": "why", "by": "anna"}, all of which may be left out`
 	answers := []front.Answer{
 		answer(200, front.MediaJSON, "It is carried out; each entry with its status now"),

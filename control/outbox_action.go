@@ -34,9 +34,9 @@ type deliveryState struct {
 }
 
 // requestDeliveryAction is POST /api/v1/outbox/{entry}/{retry,drop}: of one entry, or of all of an operation.
-func (s *Server) requestDeliveryAction(ask statefs.DeliveryAction) front.Handler {
+func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.Handler {
 	return func(w *front.Response, r *front.Request) error {
-		wait, args, err := s.parseDeliveryRequest(w, r, ask)
+		wait, args, err := s.parseDeliveryRequest(r, ask)
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (s *Server) requestDeliveryAction(ask statefs.DeliveryAction) front.Handler
 		ctx, stop := context.WithTimeout(r.Context(), requestTimeout)
 		defer stop()
 		for _, name := range names { // a failure leaves the request pending: it is on disk
-			out.Pending = s.status.ReconcileEntry(ctx, name) != nil || out.Pending
+			out.Pending = s.daemon.ReconcileEntry(ctx, name) != nil || out.Pending
 		}
 		tried := awaited.tried(r.Context())
 		what := strconv.Itoa(len(names)) + " deliveries"
@@ -76,7 +76,7 @@ func (s *Server) requestDeliveryAction(ask statefs.DeliveryAction) front.Handler
 }
 
 // parseDeliveryRequest parses the query and the body of a request about deliveries.
-func (s *Server) parseDeliveryRequest(w *front.Response, r *front.Request,
+func (s *outboxControl) parseDeliveryRequest(r *front.Request,
 	ask statefs.DeliveryAction,
 ) (wait time.Duration, args statefs.Args, err error) {
 	values, err := r.Values()
@@ -92,7 +92,7 @@ func (s *Server) parseDeliveryRequest(w *front.Response, r *front.Request,
 		wait, err = front.WaitTime(values.Get("wait"))
 	}
 	if err == nil {
-		args, err = s.argsFrom(w, r, values)
+		args, err = argsFrom(r, values)
 	}
 	if err == nil && (args.Step != "" || args.Run != 0 || args.Values != nil) {
 		err = front.Refuse(http.StatusBadRequest,
@@ -109,13 +109,13 @@ type awaitedEntries struct {
 }
 
 // awaitEntries starts to watch for an attempt of each entry, unless wait is 0.
-func (s *Server) awaitEntries(names []statefs.EntryName, wait time.Duration) *awaitedEntries {
+func (s *outboxControl) awaitEntries(names []statefs.EntryName, wait time.Duration) *awaitedEntries {
 	a := &awaitedEntries{until: time.Now().Add(wait)}
 	if wait == 0 {
 		return a
 	}
 	for _, name := range names {
-		done, stop := s.status.AwaitEntry(name)
+		done, stop := s.daemon.AwaitEntry(name)
 		a.done, a.stops = append(a.done, done), append(a.stops, stop)
 	}
 	return a
@@ -147,7 +147,7 @@ func (a *awaitedEntries) tried(ctx context.Context) (tried []bool) {
 }
 
 // describeEntries adds the current status of each entry, and after a wait the result of its attempt.
-func (s *Server) describeEntries(out *deliveryReply, names []statefs.EntryName, tried []bool) error {
+func (s *outboxControl) describeEntries(out *deliveryReply, names []statefs.EntryName, tried []bool) error {
 	rec, err := s.tree.ReadRecord(out.ID)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (s *Server) describeEntries(out *deliveryReply, names []statefs.EntryName, 
 }
 
 // entriesOf resolves the entry in a path: one entry, ID.N-KIND, or all unfinished entries of an operation.
-func (s *Server) entriesOf(text string, ask statefs.DeliveryAction) (id statefs.ID,
+func (s *outboxControl) entriesOf(text string, ask statefs.DeliveryAction) (id statefs.ID,
 	names []statefs.EntryName, err error,
 ) {
 	name, single := statefs.ParseEntry(text)
@@ -188,7 +188,7 @@ func (s *Server) entriesOf(text string, ask statefs.DeliveryAction) (id statefs.
 	}
 	rec, err := statefs.ReadSubmitted(s.tree, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return id, nil, s.goneError(id)
+		return id, nil, s.view.goneError(id)
 	}
 	if err != nil {
 		return id, nil, err
@@ -223,7 +223,7 @@ func (s *Server) entriesOf(text string, ask statefs.DeliveryAction) (id statefs.
 }
 
 // checkDeliveryAction refuses an action that does not apply to a delivery.
-func (s *Server) checkDeliveryAction(it *statefs.Delivery, name statefs.EntryName, ask statefs.DeliveryAction) error {
+func (s *outboxControl) checkDeliveryAction(it *statefs.Delivery, name statefs.EntryName, ask statefs.DeliveryAction) error {
 	if it.State != statefs.DeliveryPending && it.State != statefs.DeliveryManual {
 		return front.Refuse(http.StatusConflict, "Delivery %d (%s) of operation '%s' is %s: nothing to do", it.Place, it.Kind,
 			name.ID, it.State).With("id", name.ID).With("status", it.State)

@@ -55,15 +55,15 @@ type outboxBulkFault struct {
 }
 
 // outboxBulk is POST /api/v1/outbox.
-func (s *Server) outboxBulk(w *front.Response, r *front.Request) error {
-	in, q, args, err := s.outboxBulkFrom(w, r)
+func (s *outboxControl) outboxBulk(w *front.Response, r *front.Request) error {
+	in, q, args, err := s.outboxBulkFrom(r)
 	if err == nil {
-		err = s.refuseAtStartup()
+		err = s.live.refuseAtStartup()
 	}
 	if err != nil {
 		return err
 	}
-	lines, total := s.status.OutboxLines(q)
+	lines, total := s.daemon.OutboxLines(q)
 	out := outboxBulkJSON{Action: in.Action, DryRun: in.DryRun, Total: total, Failures: []outboxBulkFault{}}
 	names := make([]statefs.EntryName, len(lines))
 	for i := range lines {
@@ -75,7 +75,7 @@ func (s *Server) outboxBulk(w *front.Response, r *front.Request) error {
 		}
 		return w.SendJSON(http.StatusOK, out)
 	}
-	failed, err := s.status.RequestDeliveries(r.Context(), names, in.Action, args)
+	failed, err := s.daemon.RequestDeliveries(r.Context(), names, in.Action, args)
 	if err == nil {
 		err = r.Context().Err()
 	}
@@ -84,7 +84,7 @@ func (s *Server) outboxBulk(w *front.Response, r *front.Request) error {
 	}
 	for _, name := range names {
 		if err := failed[name]; err != nil {
-			s.reportDiskFailure(err)
+			s.failed(err)
 			out.Failures = append(out.Failures, outboxBulkFault{name.String(), err.Error()})
 		}
 	}
@@ -102,7 +102,7 @@ func outboxCursor(l *statefs.OutboxLine) string {
 }
 
 // outboxBulkFrom parses the request and its filter.
-func (s *Server) outboxBulkFrom(w *front.Response, r *front.Request) (*outboxBulkRequest, *statefs.OutboxQuery,
+func (s *outboxControl) outboxBulkFrom(r *front.Request) (*outboxBulkRequest, *statefs.OutboxQuery,
 	statefs.Args, error,
 ) {
 	var args statefs.Args
@@ -147,7 +147,7 @@ func (s *Server) outboxBulkFrom(w *front.Response, r *front.Request) (*outboxBul
 	if _, err := r.Creator(); err != nil {
 		return nil, nil, args, err
 	}
-	if args.Reason, args.By = in.Reason, s.requester(r); args.By == "" {
+	if args.Reason, args.By = in.Reason, requester(r); args.By == "" {
 		args.By = in.By
 	}
 	_, err = args.JSON()

@@ -27,18 +27,19 @@ var pageCSS string
 // pages renders the HTML that documents an address. A page contains its style and loads nothing; the
 // Content-Security-Policy names the hash of that style, so injected style or script would not apply.
 type pages struct {
+	catalog  *catalog.Catalog
 	template *template.Template
 	policy   string
 }
 
-func newPages() (*pages, error) {
+func newPages(jobs *catalog.Catalog) (*pages, error) {
 	t, err := template.New("page").Parse(pageHTML)
 	if err != nil {
 		return nil, fmt.Errorf("read the page template: %w", err)
 	}
 	sum := sha256.Sum256([]byte(pageCSS))
 	hash := base64.StdEncoding.EncodeToString(sum[:])
-	return &pages{t, "default-src 'none'; style-src 'sha256-" + hash + "'; frame-ancestors 'none'; base-uri 'none'; "}, nil
+	return &pages{jobs, t, "default-src 'none'; style-src 'sha256-" + hash + "'; frame-ancestors 'none'; base-uri 'none'; "}, nil
 }
 
 // page is the data of a page.
@@ -64,14 +65,14 @@ type paramRow struct {
 	Required                             bool
 }
 
-func (s *Server) sendPage(w *front.Response, r *front.Request, p page) error {
+func (s *pages) sendPage(w *front.Response, r *front.Request, p page) error {
 	p.Style = template.CSS(pageCSS) //nolint:gosec // our own style sheet
 	p.Host = r.Host
 	if r.OverUnix() || p.Host == "" {
 		p.Host = "127.0.0.1:8484"
 	}
 	var out bytes.Buffer
-	if err := s.pages.template.Execute(&out, p); err != nil {
+	if err := s.template.Execute(&out, p); err != nil {
 		return fmt.Errorf("write the page of %s: %w", p.Title, err)
 	}
 	forms := "form-action 'none'"
@@ -80,7 +81,7 @@ func (s *Server) sendPage(w *front.Response, r *front.Request, p page) error {
 	}
 	h := w.Header()
 	h.Set("Content-Type", front.MediaHTML+"; charset=utf-8")
-	h.Set("Content-Security-Policy", s.pages.policy+forms)
+	h.Set("Content-Security-Policy", s.policy+forms)
 	h.Set("Content-Length", strconv.Itoa(out.Len()))
 	if r.Method == http.MethodHead {
 		return nil
@@ -90,7 +91,7 @@ func (s *Server) sendPage(w *front.Response, r *front.Request, p page) error {
 }
 
 // index is GET /.
-func (s *Server) index(w *front.Response, r *front.Request) error {
+func (s *pages) index(w *front.Response, r *front.Request) error {
 	return s.sendPage(w, r, page{
 		Kind: "index", Title: "jobdir",
 		Summary: "Long-running operations whose state is a directory.", Jobs: s.catalog.All(),
@@ -98,8 +99,8 @@ func (s *Server) index(w *front.Response, r *front.Request) error {
 }
 
 // controlPage is GET /{group}/control without parameters.
-func (s *Server) controlPage(w *front.Response, r *front.Request, group string) error {
-	if err := s.knownGroup(group); err != nil {
+func (s *pages) controlPage(w *front.Response, r *front.Request, group string) error {
+	if err := knownGroup(s.catalog, group); err != nil {
 		return err
 	}
 	return s.sendPage(w, r, page{
@@ -109,7 +110,7 @@ func (s *Server) controlPage(w *front.Response, r *front.Request, group string) 
 }
 
 // jobPage is GET /{group}/{job} without parameters.
-func (s *Server) jobPage(w *front.Response, r *front.Request, def *catalog.Definition) error {
+func (s *pages) jobPage(w *front.Response, r *front.Request, def *catalog.Definition) error {
 	p := page{Kind: "job", Title: def.Address(), Summary: def.Summary, Group: def.Group, Job: def, Address: def.Address()}
 	for i := range def.Params {
 		p.Rows = append(p.Rows, newParamRow(&def.Params[i]))

@@ -100,10 +100,3 @@ func diskFailed(err error) bool {
 	_, failed := errors.AsType[*statefs.SyncError](err)
 	return failed || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS)
 }
-
-// reportDiskFailure stops the daemon if err means that the disk fails.
-func (s *Server) reportDiskFailure(err error) {
-	if diskFailed(err) {
-		s.status.DiskFailed(err)
-	}
-}

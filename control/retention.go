@@ -11,8 +11,26 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
+// retentionStatus deletes what has ended.
+type retentionStatus interface {
+	// Delete removes a finished operation, with the errors of history.Store.Delete.
+	Delete(ctx context.Context, id statefs.ID) error
+	// Pin protects an operation from deletion, or ends that. The error wraps history.ErrUnknown if it does not exist.
+	Pin(ctx context.Context, id statefs.ID, pinned bool) error
+	// Prune deletes everything past its retention; with dryRun it only returns the victims.
+	Prune(ctx context.Context, dryRun bool) ([]history.Victim, error)
+}
+
+// retention deletes operations, and keeps them.
+type retention struct {
+	tree   *statefs.Tree
+	view   *viewer
+	live   *liveTable
+	daemon retentionStatus
+}
+
 // finished is GET /api/v1/finished, the completion feed.
-func (s *Server) finished(w *front.Response, r *front.Request) error {
+func (s *lists) finished(w *front.Response, r *front.Request) error {
 	values, err := r.Values()
 	if err != nil {
 		return err
@@ -53,7 +71,7 @@ func (s *Server) finished(w *front.Response, r *front.Request) error {
 const maxFinished = 1000
 
 // remove is DELETE /api/v1/operations/{id}.
-func (s *Server) remove(w *front.Response, r *front.Request) error {
+func (s *retention) remove(w *front.Response, r *front.Request) error {
 	id, _, err := idAndQuery(r) // refuses parameters: a client may expect dry_run to work
 	if err != nil {
 		return err
@@ -61,15 +79,15 @@ func (s *Server) remove(w *front.Response, r *front.Request) error {
 	if err := s.refuseForeign(id); err != nil {
 		return err
 	}
-	if err := s.status.Delete(r.Context(), id); err != nil {
-		return s.retentionError(id, err)
+	if err := s.daemon.Delete(r.Context(), id); err != nil {
+		return s.refusal(id, err)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
 // pin is POST /api/v1/operations/{id}/pin. It answers after the record is written, with or without the parameter wait.
-func (s *Server) pin(w *front.Response, r *front.Request) error {
+func (s *retention) pin(w *front.Response, r *front.Request) error {
 	id, values, err := idAndQuery(r, "pinned", "wait")
 	if err != nil {
 		return err
@@ -87,18 +105,18 @@ func (s *Server) pin(w *front.Response, r *front.Request) error {
 	if err := s.refuseForeign(id); err != nil {
 		return err
 	}
-	if err := s.status.Pin(r.Context(), id, pinned); err != nil {
-		return s.retentionError(id, err)
+	if err := s.daemon.Pin(r.Context(), id, pinned); err != nil {
+		return s.refusal(id, err)
 	}
 	return w.SendJSON(http.StatusOK, map[string]any{"success": true, "id": id, "pinned": pinned})
 }
 
 // refuseForeign refuses a request that only applies to operations of this storage.
-func (s *Server) refuseForeign(id statefs.ID) error {
+func (s *retention) refuseForeign(id statefs.ID) error {
 	if _, err := s.tree.State(id); err != nil {
 		return nil //nolint:nilerr // ended operations are never foreign
 	}
-	foreign, err := s.isForeign(id)
+	foreign, err := s.live.isForeign(id)
 	if foreign {
 		return front.Refuse(http.StatusConflict, "Operation '%s' is kept by another program", id).With("id", id)
 	}
@@ -106,18 +124,18 @@ func (s *Server) refuseForeign(id statefs.ID) error {
 }
 
 // retentionError maps the errors of deleting and pinning to answers.
-func (s *Server) retentionError(id statefs.ID, err error) error {
+func (s *retention) refusal(id statefs.ID, err error) error {
 	if held, ok := errors.AsType[*history.HeldError](err); ok {
 		return front.Refuse(http.StatusConflict, "%s", held).With("id", id).With("reason", held.Reason)
 	}
 	if errors.Is(err, history.ErrUnknown) {
-		return s.goneError(id)
+		return s.view.goneError(id)
 	}
 	return err
 }
 
 // goneError answers for an operation without a record: 410 when the index knows that it was pruned or deleted.
-func (s *Server) goneError(id statefs.ID) error {
+func (s *viewer) goneError(id statefs.ID) error {
 	if err := s.gone(id); err != nil {
 		return err
 	}
@@ -126,7 +144,7 @@ func (s *Server) goneError(id statefs.ID) error {
 }
 
 // gone refuses a request for an operation that was pruned or deleted; it returns nil for an unknown operation.
-func (s *Server) gone(id statefs.ID) error {
+func (s *viewer) gone(id statefs.ID) error {
 	if _, err := s.tree.ReadRecord(id); isUnreadable(err) {
 		return err // the record exists, but is in no list
 	}
@@ -141,7 +159,7 @@ func (s *Server) gone(id statefs.ID) error {
 }
 
 // prune is POST /api/v1/prune.
-func (s *Server) prune(w *front.Response, r *front.Request) error {
+func (s *retention) prune(w *front.Response, r *front.Request) error {
 	values, err := r.Values()
 	if err != nil {
 		return err
@@ -156,7 +174,7 @@ func (s *Server) prune(w *front.Response, r *front.Request) error {
 				front.Quote(text)).With("parameter", "dry_run")
 		}
 	}
-	victims, err := s.status.Prune(r.Context(), dryRun)
+	victims, err := s.daemon.Prune(r.Context(), dryRun)
 	if err != nil {
 		return err
 	}

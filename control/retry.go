@@ -11,10 +11,20 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
+// retries start operations again.
+type retries struct {
+	tree    *statefs.Tree
+	catalog *catalog.Catalog
+	intake  *submit.Intake
+	view    *viewer
+	start   *starter
+	act     *actions
+}
+
 // retry is POST /api/v1/operations/{id}/retry. A live operation that waits for a person or for its next attempt starts
 // again. For an ended operation a new one is made, which inherits the successful items; it is durable when the answer
 // is sent, so there is nothing to wait for.
-func (s *Server) retry(w *front.Response, r *front.Request) error {
+func (s *retries) retry(w *front.Response, r *front.Request) error {
 	id, err := statefs.ParseID(r.Param("id"))
 	if err != nil {
 		return err
@@ -41,7 +51,7 @@ func (s *Server) retry(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	args, err := s.argsFrom(w, r, values)
+	args, err := argsFrom(r, values)
 	if err != nil {
 		return err
 	}
@@ -49,21 +59,21 @@ func (s *Server) retry(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.sendStarted(w, r, started, 0)
+	return s.start.sendStarted(w, r, started, 0)
 }
 
 // retryLive requests a retry of a live operation; for an operation with steps the request names the step and the run.
-func (s *Server) retryLive(w *front.Response, r *front.Request, id statefs.ID) error {
+func (s *retries) retryLive(w *front.Response, r *front.Request, id statefs.ID) error {
 	rec, err := s.tree.ReadRecord(id)
 	if r.ContentLength != 0 || r.URL.Query().Has("step") || err == nil && len(rec.Steps) > 0 {
-		return s.stepAction(w, r)
+		return s.act.stepAction(w, r)
 	}
-	return s.requestAction(w, r)
+	return s.act.requestAction(w, r)
 }
 
 // liveDuplicate returns the live operation that does the same work as an operation in failed_manual. The daemon does
 // not run both at once.
-func (s *Server) liveDuplicate(id statefs.ID, state statefs.State) (none submit.Outcome, err error) {
+func (s *retries) liveDuplicate(id statefs.ID, state statefs.State) (none submit.Outcome, err error) {
 	if state != statefs.FailedManual {
 		return none, nil
 	}
@@ -83,7 +93,7 @@ func (s *Server) liveDuplicate(id statefs.ID, state statefs.State) (none submit.
 }
 
 // sendDuplicate answers a retry with the live operation that does the same work, as a submit would.
-func (s *Server) sendDuplicate(w *front.Response, r *front.Request, other submit.Outcome, err error) error {
+func (s *retries) sendDuplicate(w *front.Response, r *front.Request, other submit.Outcome, err error) error {
 	if err != nil {
 		return err
 	}
@@ -97,17 +107,17 @@ func (s *Server) sendDuplicate(w *front.Response, r *front.Request, other submit
 	if _, err := front.WaitTime(values.Get("wait")); err != nil {
 		return err
 	}
-	return s.sendStarted(w, r, other, 0)
+	return s.start.sendStarted(w, r, other, 0)
 }
 
 // resubmit submits a new operation that repeats the unfinished and failed work of an ended one. If step is not empty,
 // it also repeats the work from that step on.
-func (s *Server) resubmit(r *front.Request, id statefs.ID, failedItems bool,
+func (s *retries) resubmit(r *front.Request, id statefs.ID, failedItems bool,
 	step string,
 ) (none submit.Outcome, err error) {
 	old, err := statefs.ReadSubmitted(s.tree, id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return none, s.goneError(id)
+		return none, s.view.goneError(id)
 	}
 	if err != nil {
 		return none, err
@@ -148,14 +158,14 @@ func (s *Server) resubmit(r *front.Request, id statefs.ID, failedItems bool,
 		return none, front.Refuse(http.StatusConflict, "Operation '%s' cannot be retried with the current definition of its job: %s",
 			id, err).With("id", id)
 	}
-	started, err := s.start(r, submit.Request{
+	started, err := s.start.begin(r, submit.Request{
 		Definition: def, Params: params, Options: submit.Options{Tags: old.Tags, Priority: &old.Priority}, RetryOf: &id,
 		FailedItems: failedItems,
 		Steps:       list,
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, missing := s.tree.ReadRecord(id); errors.Is(missing, fs.ErrNotExist) {
-			return none, s.goneError(id) // deleted since
+			return none, s.view.goneError(id) // deleted since
 		}
 	}
 	if err != nil {

@@ -71,27 +71,27 @@ func answer(status int, media, summary string) front.Answer {
 // table returns every route of the server. The rows whose path begins with :group share one handler in the router,
 // which does not allow a wildcard next to a fixed segment; that handler separates control and operations from jobs.
 func (s *Server) table() []front.Route {
-	return slices.Concat(s.fixedRoutes(), s.actionRoutes(), s.lanesRoutes(), s.outboxRoutes(),
-		s.uiRoutes(), s.groupRoutes())
+	return slices.Concat(s.fixedRoutes(), s.actionRoutes(), s.lanes.routes(), s.outbox.routes(),
+		uiRoutes(), s.groupRoutes())
 }
 
 func (s *Server) fixedRoutes() []front.Route {
 	return []front.Route{
 		{
-			Method: "GET", Path: "/", Handle: s.index, Summary: "The jobs, as a page",
+			Method: "GET", Path: "/", Handle: s.pages.index, Summary: "The jobs, as a page",
 			Answers: []front.Answer{answer(200, front.MediaHTML, "The page")},
 		},
 		{
-			Method: "GET", Path: "/healthz", Handle: s.healthz, Public: true, Summary: "Whether the process answers",
+			Method: "GET", Path: "/healthz", Handle: s.health.healthz, Public: true, Summary: "Whether the process answers",
 			Answers: []front.Answer{answer(200, front.MediaJSON, "It does")},
 		},
 		{
-			Method: "GET", Path: "/readyz", Handle: s.readyz,
+			Method: "GET", Path: "/readyz", Handle: s.health.readyz,
 			Summary: "Whether operations are accepted and carried out, how changes are noticed, and what is wrong with job definitions",
 			Answers: []front.Answer{answer(200, front.MediaJSON, "Ready"), answer(503, front.MediaJSON, "Not ready")},
 		},
 		{
-			Method: "GET", Path: "/metrics", Handle: s.serveMetrics,
+			Method: "GET", Path: "/metrics", Handle: s.figures.serveMetrics,
 			Summary: "Counts and ages, in the text format of Prometheus",
 			Answers: []front.Answer{answer(200, mediaMetrics, "The metrics; while the daemon starts those alone that it knows")},
 		},
@@ -100,35 +100,35 @@ func (s *Server) fixedRoutes() []front.Route {
 			Answers: []front.Answer{answer(200, front.MediaJSON, "OpenAPI 3.1")},
 		},
 		{
-			Method: "GET", Path: "/api/v1/jobs", Handle: s.jobs, Summary: "The jobs",
+			Method: "GET", Path: "/api/v1/jobs", Handle: s.pages.jobs, Summary: "The jobs",
 			Answers: []front.Answer{answer(200, front.MediaJSON, "The jobs, with their parameters")},
 		},
 		{
-			Method: "GET", Path: "/api/v1/jobs/:group/:job", Handle: s.job, Summary: "One job",
+			Method: "GET", Path: "/api/v1/jobs/:group/:job", Handle: s.pages.job, Summary: "One job",
 			Answers: []front.Answer{answer(200, front.MediaJSON, "The job, with its parameters, its steps in the order in which they are done, its milestones and its definition")},
 		},
 		{
-			Method: "GET", Path: "/api/v1/schedules", Handle: s.schedules,
+			Method: "GET", Path: "/api/v1/schedules", Handle: s.schedules.schedules,
 			Summary: "The schedules of the jobs that start by themselves",
 			Answers: []front.Answer{answer(200, front.MediaJSON, "The schedules: when each starts next, what it started last, and why it started nothing")},
 		},
 		{
-			Method: "POST", Path: "/api/v1/schedules/:group/:job/enable", Handle: s.switchSchedule(true),
+			Method: "POST", Path: "/api/v1/schedules/:group/:job/enable", Handle: s.schedules.switchSchedule(true),
 			Summary: "Let a job start by its schedule",
 			Answers: []front.Answer{answer(200, front.MediaJSON, "The schedule")},
 		},
 		{
-			Method: "POST", Path: "/api/v1/schedules/:group/:job/disable", Handle: s.switchSchedule(false),
+			Method: "POST", Path: "/api/v1/schedules/:group/:job/disable", Handle: s.schedules.switchSchedule(false),
 			Summary: "Keep a job from starting by its schedule",
 			Answers: []front.Answer{answer(200, front.MediaJSON, "The schedule")},
 		},
 		{
-			Method: "GET", Path: "/api/v1/operations", Handle: s.operations, Summary: "The operations, live and ended",
+			Method: "GET", Path: "/api/v1/operations", Handle: s.lists.operations, Summary: "The operations, live and ended",
 			Query:   listParameters,
 			Answers: []front.Answer{answer(200, front.MediaJSON, "The operations, the newest first; X-Total-Count has the number of all that match, a lower bound when X-Total-Count-Exact is false"), answer(503, front.MediaJSON, "The index of what has ended is being built; with limit=0 also while the daemon starts, which cannot count yet")},
 		},
 		{
-			Method: "POST", Path: "/api/v1/operations", Handle: s.submitEntries, List: submit.MaxEntries,
+			Method: "POST", Path: "/api/v1/operations", Handle: s.start.submitEntries, List: submit.MaxEntries,
 			Summary: "Submit one operation, or a list of at most 10000, all or none",
 			Query: []front.Parameter{{
 				Name: "wait", Kind: "string",
@@ -141,7 +141,7 @@ func (s *Server) fixedRoutes() []front.Route {
 			},
 		},
 		{
-			Method: "GET", Path: "/api/v1/finished", Handle: s.finished,
+			Method: "GET", Path: "/api/v1/finished", Handle: s.lists.finished,
 			Summary: "The completion feed: every end once, in the order of finished_seq",
 			Query: []front.Parameter{
 				{
@@ -157,12 +157,12 @@ func (s *Server) fixedRoutes() []front.Route {
 			},
 		},
 		{
-			Method: "POST", Path: "/api/v1/prune", Handle: s.prune, Summary: "Delete what the retention does not keep",
+			Method: "POST", Path: "/api/v1/prune", Handle: s.retention.prune, Summary: "Delete what the retention does not keep",
 			Query:   []front.Parameter{{Name: "dry_run", Kind: "boolean", Summary: "only say what would be deleted"}},
 			Answers: []front.Answer{answer(200, front.MediaJSON, "What was deleted, the first thousand of it by name")},
 		},
 		{
-			Method: "GET", Path: "/api/v1/operations/:id", Handle: s.operation,
+			Method: "GET", Path: "/api/v1/operations/:id", Handle: s.lists.operation,
 			Summary: "The record of an operation, its state, progress and log length",
 			Query: []front.Parameter{
 				{
@@ -177,12 +177,12 @@ func (s *Server) fixedRoutes() []front.Route {
 			Answers: []front.Answer{answer(200, front.MediaJSON, "The operation")},
 		},
 		{
-			Method: "GET", Path: "/api/v1/operations/:id/stream", Handle: s.joinStream, Streams: true,
+			Method: "GET", Path: "/api/v1/operations/:id/stream", Handle: s.streams.joinStream, Streams: true,
 			Summary: "The stream of an operation, live or ended",
 			Query:   []front.Parameter{formatOf, offsetOf}, Answers: streamed,
 		},
 		{
-			Method: "GET", Path: "/api/v1/operations/:id/log", Handle: s.logFile,
+			Method: "GET", Path: "/api/v1/operations/:id/log", Handle: s.streams.logFile,
 			Summary: "The log as the work wrote it; takes Range",
 			Query: []front.Parameter{
 				{
@@ -194,12 +194,12 @@ func (s *Server) fixedRoutes() []front.Route {
 			Answers: []front.Answer{answer(200, front.MediaText, "The log"), answer(206, front.MediaText, "A part of it")},
 		},
 		{
-			Method: "GET", Path: "/api/v1/operations/:id/artifacts/*name", Handle: s.artifact,
+			Method: "GET", Path: "/api/v1/operations/:id/artifacts/*name", Handle: s.streams.artifact,
 			Summary: "A file that the work left; takes Range",
 			Answers: []front.Answer{answer(200, front.MediaFile, "The file"), answer(206, front.MediaFile, "A part of it")},
 		},
 		{
-			Method: "POST", Path: "/api/v1/bulk", Handle: s.bulk,
+			Method: "POST", Path: "/api/v1/bulk", Handle: s.bulks.bulk,
 			Summary: "Pause, resume, cancel, retry or delete chosen operations, or all that match a filter, a thousand at a time",
 			Body:    "action, filter (an object of the parameters of a list) or ids (a list of at most a thousand), dry_run, and next of the answer before",
 			Answers: []front.Answer{
@@ -208,22 +208,22 @@ func (s *Server) fixedRoutes() []front.Route {
 			},
 		},
 		{
-			Method: "GET", Path: "/api/v1/stats", Handle: s.stats,
+			Method: "GET", Path: "/api/v1/stats", Handle: s.figures.stats,
 			Summary: "Counts by status, and of each lane: what runs and waits, for how long, and how long waiting and work took lately",
 			Answers: []front.Answer{answer(200, front.MediaJSON, "The counts, the lanes, and all lanes together"), startupResponse},
 		},
 		{
-			Method: "GET", Path: "/api/v1/events", Handle: s.eventStream, Streams: true,
+			Method: "GET", Path: "/api/v1/events", Handle: s.events.eventStream, Streams: true,
 			Summary: "What happens, as server-sent events: transitions, progress, reasons to wait, lanes, sweeps; the id is the number to go on after",
 			Query:   eventParameters, Answers: []front.Answer{answer(200, front.MediaSSE, "The events, until the client leaves, the daemon stops, or the client takes nothing for a minute: then the last one is a gap with the reason slow, whose id is the number to go on after")},
 		},
 		{
-			Method: "GET", Path: "/api/v1/ws", Handle: s.eventSocket, Streams: true, Socket: true,
+			Method: "GET", Path: "/api/v1/ws", Handle: s.events.eventSocket, Streams: true, Socket: true,
 			Summary: "The same events over a WebSocket, each as a text message",
 			Query:   eventParameters, Answers: []front.Answer{answer(101, front.MediaJSON, "The events; a client that takes nothing for a minute, or answers no ping, gets a gap with the reason slow and the close status 1013"), answer(426, front.MediaJSON, "It is not a WebSocket handshake")},
 		},
 		{
-			Method: "POST", Path: "/api/v1/sweep", Handle: s.sweep, Summary: "Remove state files that belong to nothing",
+			Method: "POST", Path: "/api/v1/sweep", Handle: s.health.sweep, Summary: "Remove state files that belong to nothing",
 			Query:   []front.Parameter{{Name: "dry_run", Kind: "boolean", Summary: "only say what would be removed"}},
 			Answers: []front.Answer{answer(200, front.MediaJSON, "What was found, and what was done with it")},
 		},
@@ -240,24 +240,24 @@ func (s *Server) actionRoutes() (rows []front.Route) {
 	for _, spec := range statefs.ActionSpecs() {
 		row := front.Route{
 			Method: "POST", Path: "/api/v1/operations/:id/" + string(spec.Action), Summary: spec.Endpoint,
-			Query: []front.Parameter{waitOf, strictOf}, Handle: s.requestAction, Answers: requested,
+			Query: []front.Parameter{waitOf, strictOf}, Handle: s.act.requestAction, Answers: requested,
 		}
 		switch {
 		case spec.Endpoint == "":
 			continue // a parameter of another action makes it
 		case spec.Action == statefs.Retry:
-			row.Handle, row.Query, row.Body = s.retry, retryParameters, stepActionBody
+			row.Handle, row.Query, row.Body = s.retry.retry, retryParameters, stepActionBody
 			row.Answers = append([]front.Answer{
 				answer(201, front.MediaJSON, "The new operation; Location has its address"),
 				answer(409, front.ProblemType, "There is nothing to do again, or nothing that a retry changes"),
 			}, requested...)
 		case spec.Action == statefs.Delete:
-			row.Method, row.Path, row.Handle, row.Query = "DELETE", "/api/v1/operations/:id", s.remove, nil
+			row.Method, row.Path, row.Handle, row.Query = "DELETE", "/api/v1/operations/:id", s.retention.remove, nil
 			row.Answers = []front.Answer{answer(204, front.MediaJSON, "It is gone")}
 		case spec.Action == statefs.Pin:
-			row.Handle, row.Query, row.Answers = s.pin, pinParameters, []front.Answer{answer(200, front.MediaJSON, "Done")}
+			row.Handle, row.Query, row.Answers = s.retention.pin, pinParameters, []front.Answer{answer(200, front.MediaJSON, "Done")}
 		case spec.OnStep:
-			row.Handle, row.Query, row.Body = s.stepAction, []front.Parameter{stepOf, waitOf}, stepActionBody
+			row.Handle, row.Query, row.Body = s.act.stepAction, []front.Parameter{stepOf, waitOf}, stepActionBody
 			row.Answers = append([]front.Answer{answer(409, front.ProblemType, "The operation is in a state that has no use for it")},
 				requested...)
 		}
@@ -286,17 +286,17 @@ func (s *Server) groupRoutes() []front.Route {
 	}
 	return []front.Route{
 		{
-			Method: "GET", Path: "/:group/control", Handle: s.control, Confirm: s.confirmControl,
+			Method: "GET", Path: "/:group/control", Handle: s.act.control, Confirm: s.act.confirmControl,
 			Summary: "Pause, resume, cancel or retry a live operation of the group, or skip, approve or reject a step of it; without any parameter, a page; for a browser that navigates, a page that asks first",
 			Query:   control, Answers: []front.Answer{answer(200, front.MediaJSON, "The request is on disk"), answer(200, front.MediaHTML, "The page")},
 		},
 		{
-			Method: "POST", Path: "/:group/control", Handle: s.control,
+			Method: "POST", Path: "/:group/control", Handle: s.act.control,
 			Summary: "Pause, resume, cancel or retry a live operation of the group, or skip, approve or reject a step of it",
 			Query:   control, Answers: []front.Answer{answer(200, front.MediaJSON, "The request is on disk")},
 		},
 		{
-			Method: "GET", Path: "/:group/operations", Handle: s.groupOperations,
+			Method: "GET", Path: "/:group/operations", Handle: s.lists.groupOperations,
 			Summary: "The live operations of the group, as the markers say",
 			Query: []front.Parameter{{
 				Name: "endpoint", Kind: "string",
@@ -305,7 +305,7 @@ func (s *Server) groupRoutes() []front.Route {
 			Answers: []front.Answer{answer(200, front.MediaJSON, "The operations")},
 		},
 		{
-			Method: "GET", Path: "/:group/:job", Handle: s.startStream, Confirm: s.confirmStart, Streams: true,
+			Method: "GET", Path: "/:group/:job", Handle: s.start.startStream, Confirm: s.start.confirmStart, Streams: true,
 			Summary: "Start an operation and stream it, with the parameters of the job in the query; without any parameter, a page that documents the job; for a browser that navigates, a page that asks first",
 			Query:   []front.Parameter{formatOf}, Answers: append([]front.Answer{
 				answer(200, front.MediaHTML, "The page"),
@@ -313,7 +313,7 @@ func (s *Server) groupRoutes() []front.Route {
 			}, streamed...),
 		},
 		{
-			Method: "POST", Path: "/:group/:job", Handle: s.submit, Summary: "Submit an operation",
+			Method: "POST", Path: "/:group/:job", Handle: s.start.submit, Summary: "Submit an operation",
 			Query: []front.Parameter{
 				{
 					Name: "wait", Kind: "string",

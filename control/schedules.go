@@ -3,12 +3,28 @@ package control
 import (
 	"net/http"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/schedule"
 	"github.com/jobdir/jobdir/control/front"
+	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/statefs"
 )
 
+// scheduleStatus is what the daemon knows of schedules.
+type scheduleStatus interface {
+	// Schedules returns the schedules of all jobs, sorted by address.
+	Schedules() ([]schedule.Status, error)
+}
+
+// scheduleList shows and switches the schedules.
+type scheduleList struct {
+	tree    *statefs.Tree
+	catalog *catalog.Catalog
+	daemon  scheduleStatus
+}
+
 // schedules is GET /api/v1/schedules.
-func (s *Server) schedules(w *front.Response, r *front.Request) error {
+func (s *scheduleList) schedules(w *front.Response, r *front.Request) error {
 	values, err := r.Values()
 	if err != nil {
 		return err
@@ -16,7 +32,7 @@ func (s *Server) schedules(w *front.Response, r *front.Request) error {
 	if err := front.AllowParameters(values); err != nil {
 		return err
 	}
-	all, err := s.status.Schedules()
+	all, err := s.daemon.Schedules()
 	if err != nil {
 		return err
 	}
@@ -25,7 +41,7 @@ func (s *Server) schedules(w *front.Response, r *front.Request) error {
 }
 
 // switchSchedule is POST /api/v1/schedules/{group}/{job}/enable and disable.
-func (s *Server) switchSchedule(on bool) front.Handler {
+func (s *scheduleList) switchSchedule(on bool) front.Handler {
 	return func(w *front.Response, r *front.Request) error {
 		values, err := r.Values()
 		if err != nil {
@@ -34,7 +50,7 @@ func (s *Server) switchSchedule(on bool) front.Handler {
 		if err := front.AllowParameters(values); err != nil {
 			return err
 		}
-		def, err := s.definition(r.Param("group"), r.Param("job"))
+		def, err := submit.Find(s.catalog, r.Param("group"), r.Param("job"))
 		if err != nil {
 			return err
 		}
@@ -44,7 +60,7 @@ func (s *Server) switchSchedule(on bool) front.Handler {
 		if err := s.tree.EnableSchedule(def.Endpoint(), on); err != nil {
 			return err
 		}
-		all, err := s.status.Schedules()
+		all, err := s.daemon.Schedules()
 		if err != nil {
 			return err
 		}

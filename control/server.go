@@ -9,12 +9,10 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/catalog/schedule"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 	"github.com/jobdir/jobdir/stream"
@@ -44,62 +42,36 @@ type FailingOperation struct {
 	Tries int        `json:"tries"`
 }
 
-// Status gives access to state that only the daemon holds. Its methods are safe for concurrent use.
+// Status gives access to state that only the daemon holds: each resource declares its part of it. Its methods are safe
+// for concurrent use.
 type Status interface {
-	Health() Health
-	// Sweep sweeps now; with dryRun it only returns the findings.
-	Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error)
-	// DiskFailed stops the daemon after a request met a disk error.
-	DiskFailed(err error)
-	// RecordUnreadable notifies the daemon that the record of a live operation is unusable or gone.
-	RecordUnreadable(id statefs.ID)
-	// Ready is closed when the daemon has loaded every live operation and reconciles it.
-	Ready() <-chan struct{}
-	// States counts the daemon's live operations by state; it is cheap.
-	States() map[statefs.State]int
-	// CarriedOut returns the requests that the daemon has carried out and could not make durable yet, as on a full
-	// disk. managed reports whether it manages the operation.
-	CarriedOut(id statefs.ID) (requests statefs.NameSet, managed bool)
-	// Stats returns the statistics of the lanes.
-	Stats() tally.Stats
-	// Live returns the daemon's live operations.
-	Live() []history.Live
-	// LiveIndex returns the live table, and the IDs whose markers may differ from it at this moment, with what is known
-	// of each. An operation that the daemon has not loaded has no row. ok is false while only a listing of jobs/ can
-	// tell which operations are live.
-	LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, ok bool)
-	// Waiting returns why a live operation does not run; false when it runs or is unknown to the daemon.
-	Waiting(id statefs.ID) (statefs.Waiting, bool)
-	// Follow registers a reader of an operation, which need not exist, until leave is called. Until then every
-	// change of the operation's waiting reason is an event. A reader of the stream passes wake, a reader of events
-	// alone passes nil: only for the former does the log name the waiting reason. wake is called once, when the log
-	// has that line, and must not block.
-	Follow(id statefs.ID, wake func()) (leave func())
-	// Lanes returns the state of the lanes and limits. ReconcileLanes returns after the daemon has read the lane files.
-	Lanes() statefs.LanesStatus
-	ReconcileLanes()
-	// Outbox returns a summary of the outbox; it visits every entry in memory. OutboxLines returns the entries that
-	// match a query, the oldest first, and their total number. ReconcileEntry returns after the daemon has reconciled
-	// an entry and carried out the requests about it.
-	Outbox() statefs.OutboxStatus
-	OutboxLines(q *statefs.OutboxQuery) (page []statefs.OutboxLine, total int)
-	ReconcileEntry(ctx context.Context, name statefs.EntryName) error
-	// AwaitEntry returns a channel that is closed when a delivery attempt that starts after this call ends, and when
-	// the entry is finished. The caller must call stop.
-	AwaitEntry(name statefs.EntryName) (done <-chan struct{}, stop func())
-	// RequestDeliveries retries or drops many entries. It returns when that is durable, with an error for each
-	// unchanged entry. Of the retried entries, one per target is attempted at once.
-	RequestDeliveries(ctx context.Context, names []statefs.EntryName, ask statefs.DeliveryAction,
-		args statefs.Args) (map[statefs.EntryName]error, error)
-	// Schedules returns the schedules of all jobs, sorted by address.
-	Schedules() ([]schedule.Status, error)
-	// Delete removes a finished operation, with the errors of history.Store.Delete.
-	Delete(ctx context.Context, id statefs.ID) error
-	// Pin protects an operation from deletion, or ends that. The error wraps history.ErrUnknown if it does not exist.
-	Pin(ctx context.Context, id statefs.ID, pinned bool) error
-	// Prune deletes everything past its retention; with dryRun it only returns the victims.
-	Prune(ctx context.Context, dryRun bool) ([]history.Victim, error)
+	diskStatus
+	operationsStatus
+	queueStatus
+	outboxStatus
+	countStatus
 }
+
+type (
+	operationsStatus interface {
+		operationStatus
+		liveStatus
+		followStatus
+		retentionStatus
+	}
+	queueStatus interface {
+		laneStatus
+		scheduleStatus
+	}
+	countStatus interface {
+		figureStatus
+		healthStatus
+	}
+	diskStatus interface {
+		// DiskFailed stops the daemon after a request met a disk error.
+		DiskFailed(err error)
+	}
+)
 
 // Config configures a Server. Tree, Catalog, Status and History are required.
 type Config struct {
@@ -126,65 +98,100 @@ type Config struct {
 }
 
 // Server serves a storage directory over HTTP. It reads files, submits and writes requests; it never moves a marker.
+// It connects the resources to their routes.
 type Server struct {
-	tree    *statefs.Tree
-	catalog *catalog.Catalog
-	status  Status
-	history *history.Store
-	events  *events.Log
-	intake  *submit.Intake
-	front   *front.Server
-	version string
-	log     *slog.Logger
+	status   Status
+	front    *front.Server
+	hub      *hub
+	document []byte // openapi.json
 
-	hub         *hub
-	pages       *pages
-	document    []byte // openapi.json
-	ownRecords  ownRecords
-	strangers   ownRecords // foreign markers that lists have met
-	definitions definitionCache
-
-	// heartbeat is the interval of the heartbeats in event streams.
-	heartbeat time.Duration
-	// pong is how long a WebSocket client has to answer a ping.
-	pong time.Duration
+	pages     *pages
+	live      *liveTable
+	lists     *lists
+	streams   *streams
+	start     *starter
+	act       *actions
+	retry     *retries
+	bulks     *bulks
+	retention *retention
+	lanes     *laneControl
+	schedules *scheduleList
+	outbox    *outboxControl
+	events    *eventStreams
+	figures   *figures
+	health    *health
 }
 
 // New prepares a server and opens its watches. The caller must call Serve, or else Close.
 func New(c Config) (*Server, error) {
-	s := &Server{
-		tree: c.Tree, catalog: c.Catalog, status: c.Status, history: c.History, events: c.Events, heartbeat: stream.Heartbeat,
-		pong: stream.Heartbeat, intake: c.Intake, version: c.Version, log: c.Logger,
+	if c.Intake == nil {
+		c.Intake = submit.NewIntake(submit.Config{Tree: c.Tree})
+		c.Intake.Ready()
 	}
-	if s.intake == nil {
-		s.intake = submit.NewIntake(submit.Config{Tree: c.Tree})
-		s.intake.Ready()
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s := &Server{status: c.Status}
 	var err error
-	if s.pages, err = newPages(); err != nil {
-		return nil, err
-	}
-	table := s.table()
-	s.front, err = front.New(front.Config{
-		Routes: table, Hint: "jobs are at /{group}/{job}, all routes are in /openapi.json",
-		Refusal: refusalOf, Fault: s.fault, Quota: c.Tree.Descriptors.ForReader, Stopped: stream.ErrShutdown,
-		Tokens: c.Tokens, Hosts: c.Hosts, Insecure: c.Insecure, Limits: c.Limits, Logger: s.log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if s.document, err = front.Describe(table, "jobdir",
-		"Long-running operations whose state is a directory. HEAD answers as GET would without starting anything.",
-		s.version); err != nil {
+	if s.pages, err = newPages(c.Catalog); err != nil {
 		return nil, err
 	}
 	if s.hub, err = newHub(c.Tree, c.Watch); err != nil {
 		return nil, err
 	}
+	s.connect(&c)
+	table := s.table()
+	s.front, err = front.New(front.Config{
+		Routes: table, Hint: "jobs are at /{group}/{job}, all routes are in /openapi.json",
+		Refusal: refusalOf, Fault: s.fault, Quota: c.Tree.Descriptors.ForReader, Stopped: stream.ErrShutdown,
+		Tokens: c.Tokens, Hosts: c.Hosts, Insecure: c.Insecure, Limits: c.Limits, Logger: c.Logger,
+	})
+	if err == nil {
+		s.document, err = front.Describe(table, "jobdir",
+			"Long-running operations whose state is a directory. HEAD answers as GET would without starting anything.",
+			c.Version)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return s, nil
+}
+
+// connect makes the resources.
+func (s *Server) connect(c *Config) {
+	view := &viewer{tree: c.Tree, catalog: c.Catalog, history: c.History, daemon: c.Status}
+	wait := &awaiter{view: view, hub: s.hub, log: c.Logger}
+	s.live = &liveTable{tree: c.Tree, catalog: c.Catalog, intake: c.Intake, daemon: c.Status}
+	s.lists = &lists{view: view, wait: wait, live: s.live, history: c.History}
+	s.streams = &streams{tree: c.Tree, hub: s.hub, view: view, wait: wait, daemon: c.Status, log: c.Logger}
+	s.start = &starter{
+		tree: c.Tree, catalog: c.Catalog, intake: c.Intake, view: view, wait: wait, streams: s.streams, pages: s.pages,
+		log: c.Logger,
+	}
+	s.act = &actions{tree: c.Tree, hub: s.hub, view: view, live: s.live, pages: s.pages}
+	s.retry = &retries{tree: c.Tree, catalog: c.Catalog, intake: c.Intake, view: view, start: s.start, act: s.act}
+	s.retention = &retention{tree: c.Tree, view: view, live: s.live, daemon: c.Status}
+	s.bulks = &bulks{
+		tree: c.Tree, live: s.live, history: c.History, act: s.act, retry: s.retry, retention: s.retention,
+		failed: s.reportDiskFailure,
+	}
+	s.lanes = &laneControl{tree: c.Tree, live: s.live, daemon: c.Status}
+	s.schedules = &scheduleList{tree: c.Tree, catalog: c.Catalog, daemon: c.Status}
+	s.outbox = &outboxControl{
+		tree: c.Tree, catalog: c.Catalog, view: view, live: s.live, daemon: c.Status, failed: s.reportDiskFailure,
+	}
+	s.events = &eventStreams{
+		tree: c.Tree, events: c.Events, daemon: c.Status, log: c.Logger, heartbeat: stream.Heartbeat, pong: stream.Heartbeat,
+	}
+	s.figures = &figures{lists: s.lists, live: s.live, history: c.History, daemon: c.Status, version: c.Version}
+	s.health = &health{tree: c.Tree, catalog: c.Catalog, history: c.History, daemon: c.Status, version: c.Version}
+}
+
+// reportDiskFailure stops the daemon if err means that the disk fails.
+func (s *Server) reportDiskFailure(err error) {
+	if diskFailed(err) {
+		s.status.DiskFailed(err)
+	}
 }
 
 // fault is called with each error that is no fault of the client.

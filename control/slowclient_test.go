@@ -140,9 +140,9 @@ func (r *rig) dialTo(network string) net.Conn {
 func TestWebSocketWithoutPongGetsSlowGap(t *testing.T) {
 	t.Parallel()
 	r := withEvents(t)
-	r.server.heartbeat = time.Millisecond
+	r.server.events.heartbeat = time.Millisecond
 	// a ping that cannot be written within the timeout closes the connection without a close frame
-	r.server.pong = 200 * time.Millisecond
+	r.server.events.pong = 200 * time.Millisecond
 	conn := r.dialTo("tcp")
 	defer conn.Close()
 	must(t, conn.SetDeadline(time.Now().Add(patience)))

@@ -11,7 +11,7 @@ import (
 )
 
 // eventSocket is GET /api/v1/ws: the events of /api/v1/events, each as the JSON of one text message.
-func (s *Server) eventSocket(_ *front.Response, r *front.Request) error {
+func (s *eventStreams) eventSocket(_ *front.Response, r *front.Request) error {
 	reader, ids, err := s.eventReader(r)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,22 +15,30 @@ import (
 	"github.com/jobdir/jobdir/stream"
 )
 
-// definition returns the job that a path names.
-func (s *Server) definition(group, name string) (*catalog.Definition, error) {
-	return submit.Find(s.catalog, group, name)
-}
-
-func (s *Server) knownGroup(group string) error {
-	groups := s.catalog.Groups()
+// knownGroup refuses a group without jobs.
+func knownGroup(jobs *catalog.Catalog, group string) error {
+	groups := jobs.Groups()
 	if slices.Contains(groups, group) {
 		return nil
 	}
 	return &submit.UnknownJobError{Group: group, Groups: groups}
 }
 
+// starter submits operations.
+type starter struct {
+	tree    *statefs.Tree
+	catalog *catalog.Catalog
+	intake  *submit.Intake
+	view    *viewer
+	wait    *awaiter
+	streams *streams
+	pages   *pages
+	log     *slog.Logger
+}
+
 // jobAndQuery reads the job and the query of GET /{group}/{job} and of its confirmation page.
-func (s *Server) jobAndQuery(r *front.Request) (*catalog.Definition, url.Values, error) {
-	def, err := s.definition(r.Param("group"), r.Param("job"))
+func (s *starter) jobAndQuery(r *front.Request) (*catalog.Definition, url.Values, error) {
+	def, err := submit.Find(s.catalog, r.Param("group"), r.Param("job"))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,13 +69,13 @@ func startOf(r *front.Request, def *catalog.Definition, values url.Values) (requ
 }
 
 // startStream is GET /{group}/{job}: without parameters the page of the job, else a new operation and its stream.
-func (s *Server) startStream(w *front.Response, r *front.Request) error {
+func (s *starter) startStream(w *front.Response, r *front.Request) error {
 	def, values, err := s.jobAndQuery(r)
 	if err != nil {
 		return err
 	}
 	if len(values) == 0 {
-		return s.jobPage(w, r, def)
+		return s.pages.jobPage(w, r, def)
 	}
 	request, format, err := startOf(r, def, values)
 	if err != nil {
@@ -76,7 +85,7 @@ func (s *Server) startStream(w *front.Response, r *front.Request) error {
 		streamHeaders(w.Header(), statefs.ID{}, format)
 		return nil
 	}
-	started, err := s.start(r, request)
+	started, err := s.begin(r, request)
 	if err != nil {
 		return err
 	}
@@ -85,26 +94,26 @@ func (s *Server) startStream(w *front.Response, r *front.Request) error {
 		w.Header().Set("Preference-Applied", applied)
 		out := s.describeStarted(started[0])
 		if wait > 0 {
-			out = s.afterWait(r, out, wait)
+			out = s.wait.afterWait(r, out, wait)
 		}
 		if out.State.Live() {
 			return s.sendAccepted(w, r, out)
 		}
 	}
-	return s.streamStarted(w, r, rec.ID, rec.OnDisconnect, format)
+	return s.streams.streamStarted(w, r, rec.ID, rec.OnDisconnect, format)
 }
 
 // sendAccepted answers 202 with the operation and its address, instead of the stream.
-func (s *Server) sendAccepted(w *front.Response, r *front.Request, out operationJSON) error {
+func (s *starter) sendAccepted(w *front.Response, r *front.Request, out operationJSON) error {
 	w.Header().Set("Location", "/api/v1/operations/"+out.ID.String())
 	w.Header().Set(operationHeader, out.ID.String())
-	s.setRetryAfter(w, out)
+	s.wait.setRetryAfter(w, out)
 	out.Durability = s.tree.Durability()
 	return w.SendJSON(http.StatusAccepted, out)
 }
 
-// start submits operations, all of them or none, on behalf of the client.
-func (s *Server) start(r *front.Request, requests ...submit.Request) ([]submit.Outcome, error) {
+// begin submits operations, all of them or none, on behalf of the client.
+func (s *starter) begin(r *front.Request, requests ...submit.Request) ([]submit.Outcome, error) {
 	if r.Draining() {
 		return nil, front.Refuse(http.StatusServiceUnavailable, "The daemon is stopping and starts nothing new").WithRetryAfter()
 	}
@@ -120,13 +129,13 @@ func (s *Server) start(r *front.Request, requests ...submit.Request) ([]submit.O
 }
 
 // streamStarted streams to the connection that started the operation, and applies on_disconnect when it closes early.
-func (s *Server) streamStarted(w *front.Response, r *front.Request, id statefs.ID, onDisconnect, format string) error {
+func (s *streams) streamStarted(w *front.Response, r *front.Request, id statefs.ID, onDisconnect, format string) error {
 	f := s.hub.follow(id, viewOf(format))
 	defer f.close()
 	if _, err := f.Snapshot(); err != nil {
 		return err
 	}
-	defer s.status.Follow(id, f.markChanged)()
+	defer s.daemon.Follow(id, f.markChanged)()
 	err := s.serveStream(w, r, f, format, 0)
 	if errors.Is(err, errGone) && !r.Draining() {
 		s.disconnected(r.Context(), id, catalog.OnDisconnect(onDisconnect))
@@ -145,7 +154,7 @@ func viewOf(format string) view {
 }
 
 // disconnected applies on_disconnect of the job: the reader that started an operation left before its end.
-func (s *Server) disconnected(ctx context.Context, id statefs.ID, do catalog.OnDisconnect) {
+func (s *streams) disconnected(ctx context.Context, id statefs.ID, do catalog.OnDisconnect) {
 	var ask statefs.Action
 	switch do {
 	case catalog.DisconnectCancel:
@@ -164,7 +173,7 @@ func (s *Server) disconnected(ctx context.Context, id statefs.ID, do catalog.OnD
 }
 
 // joinStream is GET /api/v1/operations/{id}/stream.
-func (s *Server) joinStream(w *front.Response, r *front.Request) error {
+func (s *streams) joinStream(w *front.Response, r *front.Request) error {
 	id, values, err := idAndQuery(r, "format", "offset")
 	if err != nil {
 		return err
@@ -180,10 +189,10 @@ func (s *Server) joinStream(w *front.Response, r *front.Request) error {
 	f := s.hub.follow(id, viewOf(format))
 	defer f.close()
 	if _, err := f.Snapshot(); err != nil {
-		return s.recordError(id, err)
+		return s.view.recordError(id, err)
 	}
 	if f.end == nil {
-		defer s.status.Follow(id, f.markChanged)()
+		defer s.daemon.Follow(id, f.markChanged)()
 	}
 	err = s.serveStream(w, r, f, format, offset)
 	if errors.Is(err, stream.ErrShutdown) && !w.Started() {

@@ -15,7 +15,7 @@ import (
 const startupRetryAfter = "1"
 
 // refuseAtStartup returns a refusal until the daemon has loaded every live operation, then nil.
-func (s *Server) refuseAtStartup() error {
+func (s *liveTable) refuseAtStartup() error {
 	if s.isStarting() {
 		return front.Refuse(http.StatusServiceUnavailable,
 			"The daemon is starting and has not listed the live operations yet: try again in a second").
@@ -24,9 +24,9 @@ func (s *Server) refuseAtStartup() error {
 	return nil
 }
 
-func (s *Server) isStarting() bool {
+func (s *liveTable) isStarting() bool {
 	select {
-	case <-s.status.Ready():
+	case <-s.daemon.Ready():
 		return false
 	default:
 		return true
@@ -34,9 +34,9 @@ func (s *Server) isStarting() bool {
 }
 
 // awaitStartup returns when the daemon has loaded every live operation.
-func (s *Server) awaitStartup(ctx context.Context) error {
+func (s *liveTable) awaitStartup(ctx context.Context) error {
 	select {
-	case <-s.status.Ready():
+	case <-s.daemon.Ready():
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -23,21 +23,21 @@ type statsJSON struct {
 }
 
 // stats is GET /api/v1/stats.
-func (s *Server) stats(w *front.Response, r *front.Request) error {
-	if err := s.refuseAtStartup(); err != nil {
+func (s *figures) stats(w *front.Response, r *front.Request) error {
+	if err := s.live.refuseAtStartup(); err != nil {
 		return err
 	}
-	out := statsJSON{Stats: s.status.Stats(), Outbox: s.status.Outbox()}
+	out := statsJSON{Stats: s.daemon.Stats(), Outbox: s.daemon.Outbox()}
 	var err error
-	if out.States, err = s.countStates(r.Context()); err != nil {
+	if out.States, err = s.lists.countStates(r.Context()); err != nil {
 		return err
 	}
 	return w.SendJSON(http.StatusOK, out)
 }
 
 // countStates counts the operations of this daemon by status, each exactly once at any moment.
-func (s *Server) countStates(ctx context.Context) (map[statefs.State]int, error) {
-	live, foreign, err := s.liveView(&history.Query{})
+func (s *lists) countStates(ctx context.Context) (map[statefs.State]int, error) {
+	live, foreign, err := s.live.liveView(&history.Query{})
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ var countedStates = []statefs.State{
 }
 
 // countOnly answers a list that only wants the number of operations in countedStates; false for any other list.
-func (s *Server) countOnly(ctx context.Context, q *history.Query) (total int, ok bool, err error) {
+func (s *lists) countOnly(ctx context.Context, q *history.Query) (total int, ok bool, err error) {
 	if !q.CountsStatuses() || slices.ContainsFunc(q.Statuses,
 		func(state statefs.State) bool { return !slices.Contains(countedStates, state) }) {
 		return 0, false, nil

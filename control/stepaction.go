@@ -16,7 +16,7 @@ import (
 )
 
 // stepAction is POST /api/v1/operations/{id}/{skip,set,approve,reject}, and retry of a live operation with steps.
-func (s *Server) stepAction(w *front.Response, r *front.Request) error {
+func (s *actions) stepAction(w *front.Response, r *front.Request) error {
 	id, values, err := idAndQuery(r, "wait", "step")
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func (s *Server) stepAction(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	args, err := s.argsFrom(w, r, values)
+	args, err := argsFrom(r, values)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *Server) stepAction(w *front.Response, r *front.Request) error {
 
 // argsFrom returns the arguments of a request: the body, and the step that the URL may name. The requester is the owner
 // of the token, or else the name that the client gives.
-func (s *Server) argsFrom(w *front.Response, r *front.Request, values url.Values) (args statefs.Args, err error) {
+func argsFrom(r *front.Request, values url.Values) (args statefs.Args, err error) {
 	body, err := r.ReadBody()
 	if err != nil {
 		return args, err
@@ -64,19 +64,19 @@ func (s *Server) argsFrom(w *front.Response, r *front.Request, values url.Values
 	if _, err := r.Creator(); err != nil {
 		return args, err
 	}
-	args.By = cmp.Or(s.requester(r), args.By)
+	args.By = cmp.Or(requester(r), args.By)
 	args.Unnamed = args.By == ""
 	return args, nil
 }
 
 // requester returns who makes a request about a step, "" if unknown.
-func (s *Server) requester(r *front.Request) string {
+func requester(r *front.Request) string {
 	by, _ := r.Creator() // an invalid header is ignored
 	return by
 }
 
 // requestStepAction checks and writes a person's request about a step. before is the record before the request.
-func (s *Server) requestStepAction(ctx context.Context, id statefs.ID, ask statefs.Action,
+func (s *actions) requestStepAction(ctx context.Context, id statefs.ID, ask statefs.Action,
 	args statefs.Args,
 ) (out actionReply, before *statefs.Record, err error) {
 	rec, err := statefs.ReadSubmitted(s.tree, id)
@@ -96,8 +96,8 @@ func (s *Server) requestStepAction(ctx context.Context, id statefs.ID, ask state
 		if err != nil {
 			return out, before, err
 		}
-		if args, err = acts.Check(s.definitionOf(rec), rec, state, ask, args); err != nil {
-			return out, before, s.stepActionError(err, id, state)
+		if args, err = acts.Check(s.view.definitionOf(rec), rec, state, ask, args); err != nil {
+			return out, before, stepActionError(err, id, state)
 		}
 		before, args.Unnamed = rec, args.By == "" // not recorded as the user of the daemon, who owns the file
 	}
@@ -111,7 +111,7 @@ func (s *Server) requestStepAction(ctx context.Context, id statefs.ID, ask state
 	}
 	out = newActionReply(id, string(ask))
 	if before == nil && err == nil {
-		if foreign, _ := s.isForeign(id); foreign {
+		if foreign, _ := s.live.isForeign(id); foreign {
 			out.markForeign()
 		}
 	}
@@ -122,18 +122,18 @@ func (s *Server) requestStepAction(ctx context.Context, id statefs.ID, ask state
 }
 
 // requestRetry requests a retry of one live operation of a bulk request.
-func (s *Server) requestRetry(ctx context.Context, r *front.Request, id statefs.ID) error {
+func (s *actions) requestRetry(ctx context.Context, r *front.Request, id statefs.ID) error {
 	if rec, err := s.tree.ReadRecord(id); err != nil || len(rec.Steps) == 0 {
 		_, err := s.writeRequest(ctx, id, statefs.Retry, nil, true)
 		return err
 	}
-	_, _, err := s.requestStepAction(ctx, id, statefs.Retry, statefs.Args{By: s.requester(r)})
+	_, _, err := s.requestStepAction(ctx, id, statefs.Retry, statefs.Args{By: requester(r)})
 	return err
 }
 
 // stepActionError maps a refused request to an answer: 400 for an invalid request, 409 for a state to which it does not
 // apply.
-func (s *Server) stepActionError(err error, id statefs.ID, state statefs.State) error {
+func stepActionError(err error, id statefs.ID, state statefs.State) error {
 	wrong, ok := errors.AsType[*acts.RefusedError](err)
 	if !ok {
 		return err

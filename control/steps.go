@@ -19,7 +19,7 @@ type definitionCache struct {
 }
 
 // definitionOf returns the definition with which an operation was submitted, nil when it cannot be read.
-func (s *Server) definitionOf(rec *statefs.Record) *catalog.Definition {
+func (s *viewer) definitionOf(rec *statefs.Record) *catalog.Definition {
 	current := s.catalog.Get(rec.Group, rec.Job)
 	if rec.Definition == "" || current != nil && current.Hash() == rec.Definition {
 		return current
@@ -45,7 +45,7 @@ func (s *Server) definitionOf(rec *statefs.Record) *catalog.Definition {
 }
 
 // showSteps adds the steps in order, with the duration of each, and why a person has to act.
-func (s *Server) showSteps(out *operationJSON) {
+func (s *viewer) showSteps(out *operationJSON) {
 	out.Attention = statefs.AttentionOf(out.ID, out.State, out.Record)
 	if out.Record == nil || len(out.Record.Steps) == 0 {
 		return

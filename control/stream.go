@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,6 +15,25 @@ import (
 
 // operationHeader is the header that carries the ID in a stream's answer.
 const operationHeader = "X-Jobdir-Operation"
+
+// followStatus registers readers of operations.
+type followStatus interface {
+	// Follow registers a reader of an operation, which need not exist, until leave is called. Until then every
+	// change of the operation's waiting reason is an event. A reader of the stream passes wake, a reader of events
+	// alone passes nil: only for the former does the log name the waiting reason. wake is called once, when the log
+	// has that line, and must not block.
+	Follow(id statefs.ID, wake func()) (leave func())
+}
+
+// streams serves what work has written: streams, logs and artifacts.
+type streams struct {
+	tree   *statefs.Tree
+	hub    *hub
+	view   *viewer
+	wait   *awaiter
+	daemon followStatus
+	log    *slog.Logger
+}
 
 // formatFrom reads the parameter format.
 func formatFrom(values []string) (string, error) {
@@ -69,7 +89,7 @@ var errGone = errors.New("the reader has disconnected")
 
 // serveStream writes the stream of f's operation. It returns nil after the footer, stream.ErrShutdown, errGone, or an
 // error of the operation's files.
-func (s *Server) serveStream(w *front.Response, r *front.Request, f *follower, format string, offset int64) error {
+func (s *streams) serveStream(w *front.Response, r *front.Request, f *follower, format string, offset int64) error {
 	streamHeaders(w.Header(), f.id, format)
 	if r.Method == http.MethodHead {
 		return nil
@@ -104,7 +124,7 @@ func streamError(ctx context.Context, err error) error {
 
 // endStream maps the end of a stream to the answer. After its first byte, a stream that did not reach its footer is
 // truncated by omitting the footer. It logs only unexpected ends.
-func (s *Server) endStream(w *front.Response, r *front.Request, id statefs.ID, err error) error {
+func (s *streams) endStream(w *front.Response, r *front.Request, id statefs.ID, err error) error {
 	switch {
 	case err == nil, errors.Is(err, errGone):
 		return nil

@@ -15,11 +15,11 @@ import (
 )
 
 // submit is POST /{group}/{job}.
-func (s *Server) submit(w *front.Response, r *front.Request) error {
+func (s *starter) submit(w *front.Response, r *front.Request) error {
 	if r.IsForm() {
 		return s.startConfirmed(w, r)
 	}
-	def, err := s.definition(r.Param("group"), r.Param("job"))
+	def, err := submit.Find(s.catalog, r.Param("group"), r.Param("job"))
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *Server) submit(w *front.Response, r *front.Request) error {
 	if err := idempotencyKey(r, &options); err != nil {
 		return err
 	}
-	started, err := s.start(r, submit.Request{Definition: def, Params: params, Options: options})
+	started, err := s.begin(r, submit.Request{Definition: def, Params: params, Options: options})
 	if err != nil {
 		return err
 	}
@@ -78,14 +78,14 @@ func idempotencyKey(r *front.Request, o *submit.Options) error {
 
 // sendStarted answers a submit when the operation has ended or the wait is over: 201 for a new operation, 200 for an
 // existing one.
-func (s *Server) sendStarted(w *front.Response, r *front.Request, started submit.Outcome, wait time.Duration) error {
+func (s *starter) sendStarted(w *front.Response, r *front.Request, started submit.Outcome, wait time.Duration) error {
 	rec := started.Record
 	w.Header().Set("Location", "/api/v1/operations/"+rec.ID.String())
 	w.Header().Set(operationHeader, rec.ID.String())
 	out := s.describeStarted(started)
 	if wait > 0 && !started.State.Terminal() {
-		out = s.afterWait(r, out, wait)
-		s.setRetryAfter(w, out)
+		out = s.wait.afterWait(r, out, wait)
+		s.wait.setRetryAfter(w, out)
 	}
 	out.Durability = s.tree.Durability()
 	status := http.StatusOK
@@ -96,18 +96,18 @@ func (s *Server) sendStarted(w *front.Response, r *front.Request, started submit
 }
 
 // describeStarted describes the operation of a submit as the submit found it.
-func (s *Server) describeStarted(started submit.Outcome) operationJSON {
+func (s *starter) describeStarted(started submit.Outcome) operationJSON {
 	rec := started.Record
 	out := operationJSON{ID: rec.ID, Record: rec, Endpoint: rec.ID.Endpoint(), State: started.State, Status: started.State}
-	s.showSteps(&out)
+	s.view.showSteps(&out)
 	if started.New {
-		if why := s.waiting(out.State, rec.ID, rec); why != nil && why.Reason != statefs.WaitsToStart {
+		if why := s.view.waiting(out.State, rec.ID, rec); why != nil && why.Reason != statefs.WaitsToStart {
 			// only if known already: a submit does not wait for a reconcile
 			out.Waiting = why
 		}
 		return out
 	}
-	if found, err := s.describe(rec.ID); err == nil {
+	if found, err := s.view.describe(rec.ID); err == nil {
 		return found
 	}
 	return out

@@ -9,7 +9,7 @@ import (
 )
 
 // submitEntries is POST /api/v1/operations: one submit as a JSON object, or a list of submits, all or none.
-func (s *Server) submitEntries(w *front.Response, r *front.Request) error {
+func (s *starter) submitEntries(w *front.Response, r *front.Request) error {
 	values, err := r.Values()
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *Server) submitEntries(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	started, err := s.start(r, request)
+	started, err := s.begin(r, request)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ type startedJSON struct {
 }
 
 // submitList answers 201 when any operation of the list is new.
-func (s *Server) submitList(w *front.Response, r *front.Request, body []byte) error {
+func (s *starter) submitList(w *front.Response, r *front.Request, body []byte) error {
 	if r.Header.Get("Idempotency-Key") != "" {
 		return front.Refuse(http.StatusBadRequest,
 			"The header Idempotency-Key names one submit: give each entry of a list its own \"idempotency_key\"").With("parameter", "idempotency_key")
@@ -75,7 +75,7 @@ func (s *Server) submitList(w *front.Response, r *front.Request, body []byte) er
 	if err != nil {
 		return err
 	}
-	started, err := s.start(r, requests...)
+	started, err := s.begin(r, requests...)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ var buttonsScript = func() []byte {
 
 // ui is GET /ui/{file}: a file of the web page. It needs no token: the page must load before a person can enter one,
 // and its files contain no data.
-func (s *Server) ui(w *front.Response, r *front.Request) error {
+func ui(w *front.Response, r *front.Request) error {
 	name := strings.TrimPrefix(r.Param("file"), "/")
 	if name == "" {
 		name = web.Index
@@ -66,20 +66,20 @@ func (s *Server) ui(w *front.Response, r *front.Request) error {
 }
 
 // uiFolder is GET /ui. The Location is relative, so that a proxy may serve the daemon below a path of its own.
-func (s *Server) uiFolder(w *front.Response, _ *front.Request) error {
+func uiFolder(w *front.Response, _ *front.Request) error {
 	w.Header().Set("Location", "ui/")
 	w.WriteHeader(http.StatusTemporaryRedirect)
 	return nil
 }
 
-func (s *Server) uiRoutes() []front.Route {
+func uiRoutes() []front.Route {
 	return []front.Route{
 		{
-			Method: "GET", Path: "/ui", Handle: s.uiFolder, Public: true, Summary: "Leads to /ui/",
+			Method: "GET", Path: "/ui", Handle: uiFolder, Public: true, Summary: "Leads to /ui/",
 			Answers: []front.Answer{answer(307, front.MediaHTML, "The address of the page")},
 		},
 		{
-			Method: "GET", Path: "/ui/*file", Handle: s.ui, Public: true,
+			Method: "GET", Path: "/ui/*file", Handle: ui, Public: true,
 			Summary: "A page to watch and control operations, and its files; /ui/ is the page itself",
 			Answers: []front.Answer{answer(200, front.MediaHTML, "The file, with the type that it has")},
 		},
