@@ -34,8 +34,6 @@ var wireFormats = map[string]string{
 }
 
 var beyond = map[string]int{
-	"complexity of control.Server.resubmit":      22,
-	"complexity of control.follower.refresh":     23,
 	"complexity of daemon.Daemon.finishAs":       27,
 	"complexity of daemon.Daemon.reconcile":      44,
 	"complexity of daemon.Daemon.recover":        23,
@@ -51,17 +49,14 @@ var beyond = map[string]int{
 	"fields of daemon/history.Store":             21,
 	"fields of daemon/keeper.server":             25,
 	"files of package cli":                       43,
-	"files of package control":                   42,
 	"files of package daemon":                    89,
 	"files of package daemon/keeper":             40,
 	"files of package statefs":                   69,
 	"methods of cli.app":                         99,
 	"methods of client.Client":                   66,
-	"methods of control.Server":                  147,
 	"methods of daemon.Daemon":                   329,
 	"methods of daemon.run":                      75,
 	"methods of daemon/history.Store":            64,
-	"methods of interface control.Status":        23,
 	"methods of interface daemon.Keepers":        8,
 	"methods of interface daemon/keeper.Running": 10,
 	"methods of statefs.Owner":                   105,

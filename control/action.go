@@ -351,3 +351,19 @@ func actionParams(ask statefs.Action, values url.Values) (params map[string]int,
 	}
 	return params, args, err
 }
+
+// confirmControl answers a navigation to GET /{group}/control with parameters.
+func (s *actions) confirmControl(w *front.Response, r *front.Request) error {
+	c, err := s.readControl(w, r)
+	if err != nil || c == nil {
+		return err
+	}
+	verb := strings.ToUpper(c.action[:1]) + c.action[1:]
+	shown := &confirmation{Verb: verb, Rows: [][2]string{{"id", c.id.String()}, {"action", c.action}}}
+	for _, name := range []string{"step", "force", "strict", "reason", "by"} {
+		if c.values.Has(name) {
+			shown.Rows = append(shown.Rows, [2]string{name, c.values.Get(name)})
+		}
+	}
+	return s.pages.sendConfirmation(w, r, &page{Title: verb + " an operation of " + r.Param("group") + "?", Confirm: shown})
+}

@@ -91,7 +91,7 @@ type bulks struct {
 	act       *actions
 	retry     *retries
 	retention *retention
-	failed    func(error) // is told of disk errors
+	failed    func(error) // receives the errors of the disk
 }
 
 // bulk is POST /api/v1/bulk.

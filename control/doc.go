@@ -8,9 +8,15 @@
 // # Source of truth
 //
 // The directory is the source of truth. This package and the daemon communicate through files: control submits and
-// writes requests through statefs.Tree, and reads records, markers and logs. It never moves a marker. State that only
-// the daemon holds in memory comes through the interface Status. One table (routes.go) lists all routes: the router,
-// /openapi.json and a test are built from it.
+// writes requests through statefs.Tree, and reads records, markers and logs. It never moves a marker.
+//
+// # Resources
+//
+// One table (routes.go) lists all routes: the router, /openapi.json and a test are built from it. Server only connects
+// the resources to it: lists, starter, streams, actions, retries, bulks, retention, laneControl, scheduleList,
+// outboxControl, eventStreams, figures, health and pages. They share viewer, which describes one operation, liveTable,
+// which knows which operations are live, and awaiter, which waits for one. State that only the daemon holds in memory
+// comes through an interface that each declares beside its handlers; Status is their sum.
 //
 // # Streams
 //

@@ -1,16 +1,22 @@
 package control
 
 import (
-	"context"
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // the pages and their style
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
 	"net/http"
-	"time"
+	"net/url"
+	"strconv"
+	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/control/front"
-	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
-	"github.com/jobdir/jobdir/statefs"
 )
 
 // jobJSON is a job as the API shows it.
@@ -64,80 +70,177 @@ func (s *pages) job(w *front.Response, r *front.Request) error {
 	return w.SendJSON(http.StatusOK, out)
 }
 
-// healthStatus is the condition of the daemon.
-type healthStatus interface {
-	Health() Health
-	Lanes() statefs.LanesStatus
-	Outbox() statefs.OutboxStatus
-	// Sweep sweeps now; with dryRun it only returns the findings.
-	Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error)
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+// pages renders the HTML that documents an address. A page contains its style and loads nothing; the
+// Content-Security-Policy names the hash of that style, so injected style or script would not apply.
+type pages struct {
+	catalog  *catalog.Catalog
+	template *template.Template
+	policy   string
 }
 
-// health shows and mends the condition of the daemon and of its storage.
-type health struct {
-	tree    *statefs.Tree
-	catalog *catalog.Catalog
-	history *history.Store
-	daemon  healthStatus
-	version string
-}
-
-// healthz is GET /healthz.
-func (s *health) healthz(w *front.Response, r *front.Request) error {
-	return w.SendJSON(http.StatusOK, map[string]any{"status": "ok"})
-}
-
-// readyz is GET /readyz.
-func (s *health) readyz(w *front.Response, r *front.Request) error {
-	health := s.daemon.Health()
-	draining := r.Draining() || health.Draining
-	full, err := s.tree.Full()
+func newPages(jobs *catalog.Catalog) (*pages, error) {
+	t, err := template.New("page").Parse(pageHTML)
 	if err != nil {
-		full = err.Error()
+		return nil, fmt.Errorf("read the page template: %w", err)
 	}
-	status := http.StatusOK
-	if !health.Ready || draining || full != "" {
-		status = http.StatusServiceUnavailable
-		w.Header().Set("Retry-After", "1")
+	sum := sha256.Sum256([]byte(pageCSS))
+	hash := base64.StdEncoding.EncodeToString(sum[:])
+	return &pages{jobs, t, "default-src 'none'; style-src 'sha256-" + hash + "'; frame-ancestors 'none'; base-uri 'none'; "}, nil
+}
+
+// page is the data of a page.
+type page struct {
+	Style   template.CSS
+	Kind    string // job, control, index or confirm
+	Title   string
+	Summary string
+	Host    string
+	Jobs    []*catalog.Definition
+	Job     *catalog.Definition
+	Group   string
+	Address string // of the job, "" on the index
+	Query   string // an example of its parameters
+	Body    string // the same as JSON
+	Rows    []paramRow
+	Confirm *confirmation // of the confirmation page
+}
+
+// paramRow is one row of the table of parameters.
+type paramRow struct {
+	Name, Type, Default, Limits, Summary string
+	Required                             bool
+}
+
+func (s *pages) sendPage(w *front.Response, r *front.Request, p page) error {
+	p.Style = template.CSS(pageCSS) //nolint:gosec // our own style sheet
+	p.Host = r.Host
+	if r.OverUnix() || p.Host == "" {
+		p.Host = "127.0.0.1:8484"
 	}
-	lists := "" // empty when lists work; the daemon is ready without them
-	if err := s.history.Ready(); err != nil {
-		lists = err.Error()
+	var out bytes.Buffer
+	if err := s.template.Execute(&out, p); err != nil {
+		return fmt.Errorf("write the page of %s: %w", p.Title, err)
 	}
-	lanes, out := s.daemon.Lanes(), s.daemon.Outbox()
-	return w.SendJSON(status, map[string]any{
-		"degraded": degraded(&out, time.Now()), "outbox": map[string]any{
-			"pending":       out.Pending,
-			"failed_manual": out.FailedManual, "oldest_at": out.OldestAt,
-		},
-		"lanes": laneProblems(&lanes),
-		"ready": status == http.StatusOK, "history": lists, "draining": draining, "version": s.version,
-		"storage": s.tree.Dir(), "durability": s.tree.Durability(), "full": full, "troubles": append([]FailingOperation{},
-			health.FailingOperations...),
-		"watch": health.Watch, "live": health.Live, "counters": health.Counters,
-		"jobs": len(s.catalog.All()), "problems": s.catalog.Problems(),
+	forms := "form-action 'none'"
+	if p.Confirm != nil {
+		forms = "form-action 'self'"
+	}
+	h := w.Header()
+	h.Set("Content-Type", front.MediaHTML+"; charset=utf-8")
+	h.Set("Content-Security-Policy", s.policy+forms)
+	h.Set("Content-Length", strconv.Itoa(out.Len()))
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	_, _ = w.Write(out.Bytes()) // an error means that the client is gone
+	return nil
+}
+
+// index is GET /.
+func (s *pages) index(w *front.Response, r *front.Request) error {
+	return s.sendPage(w, r, page{
+		Kind: "index", Title: "jobdir",
+		Summary: "Long-running operations whose state is a directory.", Jobs: s.catalog.All(),
 	})
 }
 
-// sweep is POST /api/v1/sweep.
-func (s *health) sweep(w *front.Response, r *front.Request) error {
-	values, err := r.Values()
+// controlPage is GET /{group}/control without parameters.
+func (s *pages) controlPage(w *front.Response, r *front.Request, group string) error {
+	if err := knownGroup(s.catalog, group); err != nil {
+		return err
+	}
+	return s.sendPage(w, r, page{
+		Kind: "control", Title: group + "/control",
+		Summary: "Pause, resume, cancel or retry a live operation of the group.", Group: group,
+	})
+}
+
+// jobPage is GET /{group}/{job} without parameters.
+func (s *pages) jobPage(w *front.Response, r *front.Request, def *catalog.Definition) error {
+	p := page{Kind: "job", Title: def.Address(), Summary: def.Summary, Group: def.Group, Job: def, Address: def.Address()}
+	for i := range def.Params {
+		p.Rows = append(p.Rows, newParamRow(&def.Params[i]))
+	}
+	p.Query, p.Body = example(def)
+	return s.sendPage(w, r, p)
+}
+
+func newParamRow(p *param.Param) paramRow {
+	row := paramRow{
+		Name: p.Name, Type: string(p.Type), Default: p.Default.Text(),
+		Required: p.Required, Summary: p.Summary,
+	}
+	var limits []string
+	if !p.Minimum.IsZero() {
+		limits = append(limits, "at least "+p.Minimum.Text())
+	}
+	if !p.Maximum.IsZero() {
+		limits = append(limits, "at most "+p.Maximum.Text())
+	}
+	if len(p.Enum) > 0 {
+		words := make([]string, len(p.Enum))
+		for i, v := range p.Enum {
+			words[i] = v.Text()
+		}
+		limits = append(limits, "one of "+strings.Join(words, ", "))
+	}
+	if p.Pattern != "" {
+		limits = append(limits, "matches "+p.Pattern)
+	}
+	row.Limits = strings.Join(limits, "; ")
+	return row
+}
+
+// example returns parameters to copy and change: the required ones, and the first default.
+func example(def *catalog.Definition) (query, body string) {
+	pairs, members := []string{"format=stream"}, map[string]any{}
+	shown := false
+	for i := range def.Params {
+		p := &def.Params[i]
+		value := p.Default
+		switch {
+		case p.Required && len(p.Enum) > 0:
+			value = p.Enum[0]
+		case p.Required && !p.Minimum.IsZero():
+			value = p.Minimum
+		case p.Required:
+			pairs = append(pairs, p.Name+"=VALUE")
+			members[p.Name] = "VALUE"
+			continue
+		case value.IsZero() || shown:
+			continue
+		}
+		shown = shown || !p.Required
+		pairs = append(pairs, p.Name+"="+url.QueryEscape(value.Text()))
+		members[p.Name] = value.Any()
+	}
+	data, err := json.Marshal(members)
 	if err != nil {
-		return err
+		data = []byte("{}") // unreachable: values of a checked definition are JSON
 	}
-	if err := front.AllowParameters(values, "dry_run"); err != nil {
-		return err
-	}
-	dry, err := front.Boolean(values, "dry_run")
-	if err != nil {
-		return err
-	}
-	findings, err := s.daemon.Sweep(r.Context(), dry)
-	if err != nil {
-		return err
-	}
-	if findings == nil {
-		findings = []statefs.Finding{}
-	}
-	return w.SendJSON(http.StatusOK, map[string]any{"dry_run": dry, "findings": findings, "count": len(findings)})
+	return strings.Join(pairs, "&"), strings.ReplaceAll(string(data), "'", `'\''`) // inside single quotes of a shell
+}
+
+// confirmation is the data of the confirmation page.
+type confirmation struct {
+	Verb  string
+	Rows  [][2]string
+	Token string
+}
+
+// sendConfirmation sends the confirmation page.
+func (s *pages) sendConfirmation(w *front.Response, r *front.Request, p *page) error {
+	p.Kind = "confirm"
+	p.Confirm.Token = r.ConfirmationToken()
+	h := w.Header()
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Referrer-Policy", "same-origin") // with no-referrer, the Origin of the form would be null
+	return s.sendPage(w, r, *p)
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -338,3 +339,123 @@ func timeFrom(name, text string, now time.Time) (time.Time, error) {
 		"Invalid parameter '%s': %s must be a time (2025-11-26T13:07:00+01:00), a date (2025-11-26) or a duration before now (2h, 7d)", name, front.Quote(text)).
 		With("parameter", name)
 }
+
+// Values of the parameter for; forEnd is the default.
+const (
+	forEnd     = "end"
+	forRunning = string(statefs.Running)
+)
+
+// operation is GET /api/v1/operations/{id}.
+func (s *lists) operation(w *front.Response, r *front.Request) error {
+	id, values, err := idAndQuery(r, "wait", "for")
+	if err != nil {
+		return err
+	}
+	var runs []statefs.State
+	switch values.Get("for") {
+	case "", forEnd:
+	case forRunning:
+		runs = []statefs.State{statefs.Running}
+	default:
+		return front.Refuse(http.StatusBadRequest, "Invalid parameter 'for': %s must be %s or %s", front.Quote(values.Get("for")),
+			forEnd, forRunning).With("parameter", "for")
+	}
+	wait, applied, err := r.PreferredWait(values)
+	if err != nil {
+		return err
+	}
+	out, err := s.view.describe(id)
+	if err != nil {
+		return err
+	}
+	if wait > 0 && out.Record != nil && out.State.Live() && (!needsPerson(out.State) || s.view.tree.UnblockRequested(id)) &&
+		!slices.Contains(runs, out.State) {
+		out = s.wait.afterWait(r, out, wait, runs...)
+	}
+	if applied != "" {
+		w.Header().Set("Preference-Applied", applied)
+	}
+	s.wait.setRetryAfter(w, out)
+	return w.SendJSON(http.StatusOK, out)
+}
+
+// groupOperations is GET /{group}/operations.
+func (s *lists) groupOperations(w *front.Response, r *front.Request) error {
+	group := r.Param("group")
+	values, err := r.Values()
+	if err != nil {
+		return err
+	}
+	if err := front.AllowParameters(values, "endpoint"); err != nil {
+		return err
+	}
+	all, err := s.live.list()
+	if err != nil {
+		return err
+	}
+	type row struct {
+		ID      statefs.ID    `json:"operation_id"`
+		State   statefs.State `json:"state"`
+		Foreign bool          `json:"foreign,omitempty"`
+	}
+	rows := []row{}
+	endpoint := values.Get("endpoint")
+	for _, op := range all {
+		of, err := s.live.groupOf(op.id, op.foreign)
+		if err != nil {
+			return err
+		}
+		if !of.is(group) || (endpoint != "" && endpoint != of.endpoint && group+"-"+endpoint != of.endpoint) {
+			continue
+		}
+		rows = append(rows, row{op.id, op.state, op.foreign})
+	}
+	if len(rows) == 0 {
+		if err := knownGroup(s.view.catalog, group); err != nil {
+			return err
+		}
+	}
+	return w.SendJSON(http.StatusOK, map[string]any{"operations": rows, "count": len(rows)})
+}
+
+// finished is GET /api/v1/finished, the completion feed.
+func (s *lists) finished(w *front.Response, r *front.Request) error {
+	values, err := r.Values()
+	if err != nil {
+		return err
+	}
+	if err := front.AllowParameters(values, "after", "wait", "limit"); err != nil {
+		return err
+	}
+	after, err := front.Number(values, "after", 0, 0, 1<<53)
+	if err != nil {
+		return err
+	}
+	limit, err := front.Number(values, "limit", maxListed, 1, maxFinished)
+	if err != nil {
+		return err
+	}
+	wait, err := front.WaitTime(values.Get("wait"))
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(r.Context(), wait)
+	defer stop()
+	rows, last, err := s.history.Finished(ctx, after, int(limit))
+	if beyond, ok := errors.AsType[*history.BeyondError](err); ok {
+		return front.Refuse(http.StatusBadRequest, "Invalid parameter 'after': %s", beyond).With("parameter",
+			"after").With("last", beyond.Last)
+	}
+	if err != nil {
+		return err
+	}
+	ends := []endedJSON{}
+	for i := range rows {
+		ends = append(ends, newEndedJSON(&rows[i]))
+	}
+	return w.SendJSON(http.StatusOK, map[string]any{"finished": ends, "count": len(ends), "last": last})
+}
+
+// maxFinished is the maximum number of ends in one answer of the feed.
+const maxFinished = 1000

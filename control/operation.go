@@ -1,13 +1,12 @@
 package control
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
+	"sync"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -45,12 +44,6 @@ type operationJSON struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Values of the parameter for; forEnd is the default.
-const (
-	forEnd     = "end"
-	forRunning = string(statefs.Running)
-)
-
 // operationStatus is what the daemon knows of an operation and no file tells.
 type operationStatus interface {
 	// RecordUnreadable notifies the daemon that the record of a live operation is unusable or gone.
@@ -69,73 +62,6 @@ type viewer struct {
 	history     *history.Store
 	daemon      operationStatus
 	definitions definitionCache
-}
-
-// operation is GET /api/v1/operations/{id}.
-func (s *lists) operation(w *front.Response, r *front.Request) error {
-	id, values, err := idAndQuery(r, "wait", "for")
-	if err != nil {
-		return err
-	}
-	var runs []statefs.State
-	switch values.Get("for") {
-	case "", forEnd:
-	case forRunning:
-		runs = []statefs.State{statefs.Running}
-	default:
-		return front.Refuse(http.StatusBadRequest, "Invalid parameter 'for': %s must be %s or %s", front.Quote(values.Get("for")),
-			forEnd, forRunning).With("parameter", "for")
-	}
-	wait, applied, err := r.PreferredWait(values)
-	if err != nil {
-		return err
-	}
-	out, err := s.view.describe(id)
-	if err != nil {
-		return err
-	}
-	if wait > 0 && out.Record != nil && out.State.Live() && (!needsPerson(out.State) || s.view.tree.UnblockRequested(id)) &&
-		!slices.Contains(runs, out.State) {
-		out = s.wait.afterWait(r, out, wait, runs...)
-	}
-	if applied != "" {
-		w.Header().Set("Preference-Applied", applied)
-	}
-	s.wait.setRetryAfter(w, out)
-	return w.SendJSON(http.StatusOK, out)
-}
-
-// setRetryAfter sets Retry-After for an unfinished operation.
-func (s *awaiter) setRetryAfter(w *front.Response, out operationJSON) {
-	if !out.State.Live() || out.Record == nil {
-		return
-	}
-	after := front.PollInterval(s.view.tree.Now().Sub(out.CreatedAt))
-	w.Header().Set("Retry-After", strconv.Itoa(int(after/time.Second)))
-}
-
-// afterWait waits until the operation has ended, waits for a person, or is in one of the given states, at most for wait
-// or until the daemon stops, and returns it as it is then. The operation is accepted in any case, so errors are logged
-// and the answer is submitted, unchanged.
-func (s *awaiter) afterWait(r *front.Request, submitted operationJSON, wait time.Duration,
-	or ...statefs.State,
-) operationJSON {
-	f := s.hub.follow(submitted.ID, viewEnd)
-	defer f.close()
-	ctx, stop := context.WithTimeout(r.Context(), wait)
-	defer stop()
-	err := s.awaitEndOrPerson(ctx, f, or...)
-	if err == nil && f.end != nil {
-		return s.view.describeEnd(f.end)
-	}
-	if err == nil || ctx.Err() != nil {
-		var found operationJSON
-		if found, err = s.view.describe(submitted.ID); err == nil {
-			return found
-		}
-	}
-	s.log.Warn("waiting for an operation failed", "id", submitted.ID.String(), "error", err)
-	return submitted
 }
 
 // describe collects what is known of an operation.
@@ -281,41 +207,54 @@ func (s *viewer) recordError(id statefs.ID, err error) error {
 	return s.goneError(id)
 }
 
-// groupOperations is GET /{group}/operations.
-func (s *lists) groupOperations(w *front.Response, r *front.Request) error {
-	group := r.Param("group")
-	values, err := r.Values()
+// maxCachedDefinitions bounds the number of cached earlier definitions.
+const maxCachedDefinitions = 200
+
+// definitionCache caches earlier definitions of jobs by hash, once an operation that has one is shown.
+type definitionCache struct {
+	mu    sync.Mutex
+	known map[string]*catalog.Definition
+}
+
+// definitionOf returns the definition with which an operation was submitted, nil when it cannot be read.
+func (s *viewer) definitionOf(rec *statefs.Record) *catalog.Definition {
+	current := s.catalog.Get(rec.Group, rec.Job)
+	if rec.Definition == "" || current != nil && current.Hash() == rec.Definition {
+		return current
+	}
+	s.definitions.mu.Lock()
+	defer s.definitions.mu.Unlock()
+	if def := s.definitions.known[rec.Definition]; def != nil {
+		return def
+	}
+	source, err := s.tree.Definition(rec.Definition)
 	if err != nil {
-		return err
+		return nil
 	}
-	if err := front.AllowParameters(values, "endpoint"); err != nil {
-		return err
+	list, err := catalog.Parse("definitions/"+rec.Definition+".yaml", source)
+	if err != nil || len(list) != 1 {
+		return nil
 	}
-	all, err := s.live.list()
-	if err != nil {
-		return err
+	if s.definitions.known == nil || len(s.definitions.known) >= maxCachedDefinitions {
+		s.definitions.known = make(map[string]*catalog.Definition)
 	}
-	type row struct {
-		ID      statefs.ID    `json:"operation_id"`
-		State   statefs.State `json:"state"`
-		Foreign bool          `json:"foreign,omitempty"`
+	s.definitions.known[rec.Definition] = list[0]
+	return list[0]
+}
+
+// showSteps adds the steps in order, with the duration of each, and why a person has to act.
+func (s *viewer) showSteps(out *operationJSON) {
+	out.Attention = statefs.AttentionOf(out.ID, out.State, out.Record)
+	if out.Record == nil || len(out.Record.Steps) == 0 {
+		return
 	}
-	rows := []row{}
-	endpoint := values.Get("endpoint")
-	for _, op := range all {
-		of, err := s.live.groupOf(op.id, op.foreign)
-		if err != nil {
-			return err
-		}
-		if !of.is(group) || (endpoint != "" && endpoint != of.endpoint && group+"-"+endpoint != of.endpoint) {
-			continue
-		}
-		rows = append(rows, row{op.id, op.state, op.foreign})
+	var graph steps.Graph
+	if def := s.definitionOf(out.Record); def != nil {
+		graph = def.Graph()
 	}
-	if len(rows) == 0 {
-		if err := knownGroup(s.view.catalog, group); err != nil {
-			return err
-		}
+	out.Steps = steps.Views(out.Record.Steps, graph, time.Now())
+	allDone := out.State != statefs.Trailing
+	if out.State.Terminal() || out.State == statefs.Trailing {
+		out.AllDone = &allDone
 	}
-	return w.SendJSON(http.StatusOK, map[string]any{"operations": rows, "count": len(rows)})
 }

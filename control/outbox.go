@@ -75,7 +75,7 @@ type outboxControl struct {
 	view    *viewer
 	live    *liveTable
 	daemon  outboxStatus
-	failed  func(error) // is told of disk errors
+	failed  func(error) // receives the errors of the disk
 }
 
 // outbox is GET /api/v1/outbox. The daemon filters in memory; the entries of the page are read from disk.

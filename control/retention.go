@@ -29,47 +29,6 @@ type retention struct {
 	daemon retentionStatus
 }
 
-// finished is GET /api/v1/finished, the completion feed.
-func (s *lists) finished(w *front.Response, r *front.Request) error {
-	values, err := r.Values()
-	if err != nil {
-		return err
-	}
-	if err := front.AllowParameters(values, "after", "wait", "limit"); err != nil {
-		return err
-	}
-	after, err := front.Number(values, "after", 0, 0, 1<<53)
-	if err != nil {
-		return err
-	}
-	limit, err := front.Number(values, "limit", maxListed, 1, maxFinished)
-	if err != nil {
-		return err
-	}
-	wait, err := front.WaitTime(values.Get("wait"))
-	if err != nil {
-		return err
-	}
-	ctx, stop := context.WithTimeout(r.Context(), wait)
-	defer stop()
-	rows, last, err := s.history.Finished(ctx, after, int(limit))
-	if beyond, ok := errors.AsType[*history.BeyondError](err); ok {
-		return front.Refuse(http.StatusBadRequest, "Invalid parameter 'after': %s", beyond).With("parameter",
-			"after").With("last", beyond.Last)
-	}
-	if err != nil {
-		return err
-	}
-	ends := []endedJSON{}
-	for i := range rows {
-		ends = append(ends, newEndedJSON(&rows[i]))
-	}
-	return w.SendJSON(http.StatusOK, map[string]any{"finished": ends, "count": len(ends), "last": last})
-}
-
-// maxFinished is the maximum number of ends in one answer of the feed.
-const maxFinished = 1000
-
 // remove is DELETE /api/v1/operations/{id}.
 func (s *retention) remove(w *front.Response, r *front.Request) error {
 	id, _, err := idAndQuery(r) // refuses parameters: a client may expect dry_run to work
@@ -123,7 +82,7 @@ func (s *retention) refuseForeign(id statefs.ID) error {
 	return err
 }
 
-// retentionError maps the errors of deleting and pinning to answers.
+// refusal maps the errors of deleting and pinning to answers.
 func (s *retention) refusal(id statefs.ID, err error) error {
 	if held, ok := errors.AsType[*history.HeldError](err); ok {
 		return front.Refuse(http.StatusConflict, "%s", held).With("id", id).With("reason", held.Reason)

@@ -212,3 +212,50 @@ func idAndQuery(r *front.Request, known ...string) (id statefs.ID, values url.Va
 	}
 	return id, values, front.AllowParameters(values, known...)
 }
+
+// confirmStart answers a navigation to GET /{group}/{job} with parameters.
+func (s *starter) confirmStart(w *front.Response, r *front.Request) error {
+	def, values, err := s.jobAndQuery(r)
+	if err != nil {
+		return err
+	}
+	if len(values) == 0 {
+		return s.pages.jobPage(w, r, def)
+	}
+	request, _, err := startOf(r, def, values)
+	if err != nil {
+		return err
+	}
+	c := &confirmation{Verb: "Start"}
+	for name, value := range request.Params.All() {
+		c.Rows = append(c.Rows, [2]string{name, value.Text()})
+	}
+	return s.pages.sendConfirmation(w, r, &page{Title: "Start " + def.Address() + "?", Summary: def.Summary, Confirm: c})
+}
+
+// startConfirmed is POST /{group}/{job} from the page's button: it starts the operation that the GET described and
+// redirects to its stream.
+func (s *starter) startConfirmed(w *front.Response, r *front.Request) error {
+	nonce, err := r.Confirmed()
+	if err != nil {
+		return err
+	}
+	def, values, err := s.jobAndQuery(r)
+	if err != nil {
+		return err
+	}
+	request, format, err := startOf(r, def, values)
+	if err != nil {
+		return err
+	}
+	request.Options.IdempotencyKey = "page " + nonce // a second click starts nothing
+	started, err := s.begin(r, request)
+	if err != nil {
+		return err
+	}
+	id := started[0].Record.ID.String()
+	w.Header().Set(operationHeader, id)
+	w.Header().Set("Location", "../api/v1/operations/"+id+"/stream?format="+format)
+	w.WriteHeader(http.StatusSeeOther)
+	return nil
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -115,4 +117,37 @@ func (a *ancestors) close() {
 	for _, f := range a.others {
 		f.close()
 	}
+}
+
+// setRetryAfter sets Retry-After for an unfinished operation.
+func (s *awaiter) setRetryAfter(w *front.Response, out operationJSON) {
+	if !out.State.Live() || out.Record == nil {
+		return
+	}
+	after := front.PollInterval(s.view.tree.Now().Sub(out.CreatedAt))
+	w.Header().Set("Retry-After", strconv.Itoa(int(after/time.Second)))
+}
+
+// afterWait waits until the operation has ended, waits for a person, or is in one of the given states, at most for wait
+// or until the daemon stops, and returns it as it is then. The operation is accepted in any case, so errors are logged
+// and the answer is submitted, unchanged.
+func (s *awaiter) afterWait(r *front.Request, submitted operationJSON, wait time.Duration,
+	or ...statefs.State,
+) operationJSON {
+	f := s.hub.follow(submitted.ID, viewEnd)
+	defer f.close()
+	ctx, stop := context.WithTimeout(r.Context(), wait)
+	defer stop()
+	err := s.awaitEndOrPerson(ctx, f, or...)
+	if err == nil && f.end != nil {
+		return s.view.describeEnd(f.end)
+	}
+	if err == nil || ctx.Err() != nil {
+		var found operationJSON
+		if found, err = s.view.describe(submitted.ID); err == nil {
+			return found
+		}
+	}
+	s.log.Warn("waiting for an operation failed", "id", submitted.ID.String(), "error", err)
+	return submitted
 }

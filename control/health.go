@@ -1,0 +1,121 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/control/front"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// overdue is how long a delivery must be pending at an unreachable target before the daemon reports itself as degraded.
+const overdue = time.Hour
+
+// degraded describes in sentences what needs attention: targets that have been unreachable for longer than overdue, and
+// deliveries that wait for a person.
+func degraded(out *statefs.OutboxStatus, now time.Time) []string {
+	said := []string{}
+	for i := range out.Targets {
+		t := &out.Targets[i]
+		if !t.Down || t.OldestAt == nil || now.Sub(*t.OldestAt) < overdue {
+			continue
+		}
+		said = append(said, fmt.Sprintf("%s is down: %s for it, the oldest for %s; the last error: %s",
+			front.Printable(t.Name, 300), waiting(t.Pending), strings.TrimSuffix(now.Sub(*t.OldestAt).Truncate(time.Minute).String(),
+				"0s"), front.Printable(t.Error, 500)))
+	}
+	if n := out.FailedManual; n > 0 {
+		said = append(said, waiting(n)+" for a person: 'jobdir outbox --status failed_manual' has the reason")
+	}
+	return said
+}
+
+func waiting(n int) string {
+	if n == 1 {
+		return "1 delivery waits"
+	}
+	return fmt.Sprintf("%d deliveries wait", n)
+}
+
+// healthStatus is the condition of the daemon.
+type healthStatus interface {
+	Health() Health
+	Lanes() statefs.LanesStatus
+	Outbox() statefs.OutboxStatus
+	// Sweep sweeps now; with dryRun it only returns the findings.
+	Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error)
+}
+
+// health shows and mends the condition of the daemon and of its storage.
+type health struct {
+	tree    *statefs.Tree
+	catalog *catalog.Catalog
+	history *history.Store
+	daemon  healthStatus
+	version string
+}
+
+// healthz is GET /healthz.
+func (s *health) healthz(w *front.Response, r *front.Request) error {
+	return w.SendJSON(http.StatusOK, map[string]any{"status": "ok"})
+}
+
+// readyz is GET /readyz.
+func (s *health) readyz(w *front.Response, r *front.Request) error {
+	health := s.daemon.Health()
+	draining := r.Draining() || health.Draining
+	full, err := s.tree.Full()
+	if err != nil {
+		full = err.Error()
+	}
+	status := http.StatusOK
+	if !health.Ready || draining || full != "" {
+		status = http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", "1")
+	}
+	lists := "" // empty when lists work; the daemon is ready without them
+	if err := s.history.Ready(); err != nil {
+		lists = err.Error()
+	}
+	lanes, out := s.daemon.Lanes(), s.daemon.Outbox()
+	return w.SendJSON(status, map[string]any{
+		"degraded": degraded(&out, time.Now()), "outbox": map[string]any{
+			"pending":       out.Pending,
+			"failed_manual": out.FailedManual, "oldest_at": out.OldestAt,
+		},
+		"lanes": laneProblems(&lanes),
+		"ready": status == http.StatusOK, "history": lists, "draining": draining, "version": s.version,
+		"storage": s.tree.Dir(), "durability": s.tree.Durability(), "full": full, "troubles": append([]FailingOperation{},
+			health.FailingOperations...),
+		"watch": health.Watch, "live": health.Live, "counters": health.Counters,
+		"jobs": len(s.catalog.All()), "problems": s.catalog.Problems(),
+	})
+}
+
+// sweep is POST /api/v1/sweep.
+func (s *health) sweep(w *front.Response, r *front.Request) error {
+	values, err := r.Values()
+	if err != nil {
+		return err
+	}
+	if err := front.AllowParameters(values, "dry_run"); err != nil {
+		return err
+	}
+	dry, err := front.Boolean(values, "dry_run")
+	if err != nil {
+		return err
+	}
+	findings, err := s.daemon.Sweep(r.Context(), dry)
+	if err != nil {
+		return err
+	}
+	if findings == nil {
+		findings = []statefs.Finding{}
+	}
+	return w.SendJSON(http.StatusOK, map[string]any{"dry_run": dry, "findings": findings, "count": len(findings)})
+}
