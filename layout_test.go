@@ -70,12 +70,17 @@ var imports = []row{
 		[]string{xsys},
 		"asks the system about this machine and its processes; what an operation is it does not know",
 	},
+	{
+		"statefs/files", 0, nil,
+		[]string{renameio, atomic, xsys},
+		"the one place that replaces, renames and syncs files; what their names and contents mean it does not know",
+	},
 
 	{
 		"statefs", 1,
-		[]string{"statefs/steps", "statefs/machine"},
-		[]string{renameio, atomic, xsys},
-		"names, records and transitions: the vocabulary of all others, so it knows none of them; the one place that replaces files",
+		[]string{"statefs/steps", "statefs/machine", "statefs/files"},
+		[]string{xsys},
+		"names, records and transitions: the vocabulary of all others, so it knows none of them",
 	},
 	{
 		"statefs/watch", 1, nil,
@@ -134,7 +139,7 @@ var imports = []row{
 	},
 	{
 		"daemon/keeper", 2,
-		[]string{"statefs", "statefs/machine"},
+		[]string{"statefs", "statefs/machine", "statefs/files"},
 		[]string{xsys},
 		"holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version; its exit reports are files, which statefs alone writes",
 	},
@@ -161,13 +166,13 @@ var imports = []row{
 	},
 	{
 		"daemon/events", 2,
-		[]string{"statefs", "statefs/steps"},
+		[]string{"statefs", "statefs/steps", "statefs/files"},
 		nil,
 		"a log of what happens, which the daemon writes and control reads; it decides nothing and starts nothing",
 	},
 	{
 		"daemon/history", 2,
-		[]string{"statefs", "statefs/machine"},
+		[]string{"statefs", "statefs/machine", "statefs/files"},
 		[]string{bbolt},
 		"an index of what has ended, made from the records; it knows neither what runs nor HTTP",
 	},
@@ -190,7 +195,7 @@ var imports = []row{
 	},
 	{
 		"daemon/outbox", 2,
-		[]string{"statefs"},
+		[]string{"statefs", "statefs/files"},
 		[]string{minio, xsys},
 		"brings things to targets: when, as a decision without clock and files, and how; what a job or a record is it does not know",
 	},
@@ -215,7 +220,7 @@ var imports = []row{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param",
 			"catalog", "daemon/submit", "daemon/acts", "control/web", "control/front", "daemon/tally", "statefs/steps",
-			"statefs/machine",
+			"statefs/machine", "statefs/files",
 		},
 		[]string{websocket},
 		"HTTP writes requests and reads files, and tells of events; its tests are clients of a WebSocket; it meets the daemon on disk and through interfaces of its own",
@@ -235,7 +240,7 @@ var imports = []row{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
-			"daemon/tally", "daemon/alarm", "daemon/lanes", "statefs/steps", "statefs/machine",
+			"daemon/tally", "daemon/alarm", "daemon/lanes", "statefs/steps", "statefs/machine", "statefs/files",
 		},
 		[]string{xsys},
 		"decides and runs; whether there is an HTTP server is no concern of it",

@@ -19,6 +19,7 @@ import (
 
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -74,7 +75,7 @@ func (s *streams) logFile(w *front.Response, r *front.Request) error {
 // noLogYet reports whether err means that there is no log. An irregular file in place of the log of a live operation
 // counts as none: the daemon moves it away when the work begins.
 func noLogYet(rec *statefs.Record, err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, statefs.ErrIrregular) && rec.LogBytes == nil
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, files.ErrIrregular) && rec.LogBytes == nil
 }
 
 // Headers of a step's log: the run that wrote it, and all runs of the step that are known.

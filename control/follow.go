@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -101,7 +102,7 @@ func (f *follower) Log() (*os.File, error) {
 		return nil, err
 	}
 	log, err := f.hub.tree.OpenLog(f.id)
-	if errors.Is(err, statefs.ErrIrregular) && !f.snap.Ended {
+	if errors.Is(err, files.ErrIrregular) && !f.snap.Ended {
 		// The daemon moves the irregular file away when the work begins.
 		return nil, &fs.PathError{Op: "open", Path: f.hub.tree.LogPath(f.id), Err: fs.ErrNotExist}
 	}

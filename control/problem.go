@@ -14,6 +14,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -101,7 +102,7 @@ func refusalOf(err error) *front.Refusal {
 
 // diskFailed reports whether the state on disk is unknown after err, or the disk cannot be written any more.
 func diskFailed(err error) bool {
-	_, failed := errors.AsType[*statefs.SyncError](err)
+	_, failed := errors.AsType[*files.SyncError](err)
 	return failed || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -32,7 +33,7 @@ func TestErrorsHaveOneStatus(t *testing.T) {
 		{&fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, 507, true},
 		{&fs.PathError{Op: "write", Path: "x", Err: syscall.EDQUOT}, 507, true},
 		{&fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}, 503, true},
-		{&statefs.SyncError{Path: "x", Err: syscall.EIO}, 500, true},
+		{&files.SyncError{Path: "x", Err: syscall.EIO}, 500, true},
 		{errors.New("anything else"), 500, true},
 	} {
 		got := refusalOf(fmt.Errorf("submit a/b: %w", c.err))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
@@ -238,8 +239,8 @@ func (d *Daemon) prepareRun(op *operation, def *catalog.Definition, params catal
 // makeArtifactsFolder makes the folder that a command writes artifacts to. Work that has begun can be controlled
 // without it when the disk is full.
 func makeArtifactsFolder(path string, adopted bool) error {
-	err := statefs.MakeFolder(path)
-	if err == nil || adopted && statefs.DiskFull(err) {
+	err := files.MakeFolder(path)
+	if err == nil || adopted && files.DiskFull(err) {
 		return nil
 	}
 	return fmt.Errorf("make the folder of artifacts: %w", err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // This file has every write to the marker, the record and the requests of an operation. The order of the
@@ -217,7 +218,7 @@ func (d *Daemon) runBatchSync(ctx context.Context) {
 		select {
 		case now := <-tick.C:
 			err := d.owner.SettleBatches(now.Add(-d.config.SweepInterval))
-			if _, failed := errors.AsType[*statefs.SyncError](err); failed {
+			if _, failed := errors.AsType[*files.SyncError](err); failed {
 				d.fail(err)
 			} else if err != nil {
 				d.logger.Warn("records of lists are not settled; it is tried again", "error", err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // startRecordDelay is how long the first run of a handler lasts before its start is written into
@@ -109,7 +110,7 @@ func (d *Daemon) recordStartIfDue(op *operation, sight statefs.Observation) erro
 		return nil
 	}
 	err := d.recordStart(op)
-	if statefs.DiskFull(err) {
+	if files.DiskFull(err) {
 		op.unrecordedStart = time.Now()
 		d.deferredStarts.add(op.id(), op.unrecordedStart)
 		return nil
@@ -134,7 +135,7 @@ func (d *Daemon) recoverStart(rec *statefs.Record, marker statefs.State) error {
 	if err := rec.RecordStart(at); err != nil {
 		return err
 	}
-	if err := d.commit(rec.ID, change{rec: rec}, writeRecord); statefs.DiskFull(err) {
+	if err := d.commit(rec.ID, change{rec: rec}, writeRecord); files.DiskFull(err) {
 		return nil // a full disk does not prevent the start
 	} else if err != nil {
 		return err

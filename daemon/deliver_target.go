@@ -15,6 +15,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // deliverTo delivers an entry to its target, and records the progress in the entry.
@@ -122,7 +123,7 @@ func (d *Daemon) contentOf(rec *statefs.Record, send outbox.Send) (outbox.Conten
 		return inMemory{bytes.NewReader(data)}, err
 	case outbox.SendLog, outbox.SendArtifacts:
 	}
-	f, err := statefs.OpenRegular(d.owner.LogPath(rec.ID))
+	f, err := files.OpenRegular(d.owner.LogPath(rec.ID))
 	if errors.Is(err, fs.ErrNotExist) {
 		return inMemory{bytes.NewReader(nil)}, nil // the operation never started
 	}

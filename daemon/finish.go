@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // finish records how a run ended. It is called again after a full disk.
@@ -168,7 +169,7 @@ func (r *run) itemsToRetry() error {
 // finds it: in the queue, or paused if it is paused.
 func (d *Daemon) finishInterrupted(op *operation) error {
 	r := op.run
-	if err := d.recordStart(op); err != nil && !statefs.DiskFull(err) {
+	if err := d.recordStart(op); err != nil && !files.DiskFull(err) {
 		return err
 	}
 	op.rec.Interrupts++
@@ -315,7 +316,7 @@ func (d *Daemon) seal(op *operation) (int64, error) {
 			return 0, err // no SyncError: the disk did not fail
 		}
 		if err := op.log.Sync(); err != nil {
-			return 0, &statefs.SyncError{Path: d.owner.LogPath(op.id()), Err: err}
+			return 0, &files.SyncError{Path: d.owner.LogPath(op.id()), Err: err}
 		}
 	}
 	return info.Size(), nil

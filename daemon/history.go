@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // feedNumbers holds an operation's numbers in the completion feed. Only the reconcile of the
@@ -257,7 +258,7 @@ func (d *Daemon) withOperation(ctx context.Context, id statefs.ID, fn func(op *o
 
 // failOnSyncError ends the daemon if err is a failed sync, and returns err.
 func (d *Daemon) failOnSyncError(err error) error {
-	if failed, ok := errors.AsType[*statefs.SyncError](err); ok {
+	if failed, ok := errors.AsType[*files.SyncError](err); ok {
 		d.fail(failed)
 	}
 	return err

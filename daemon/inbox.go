@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
@@ -325,7 +326,7 @@ func parseSubmission(data []byte) ([]submit.Entry, error) {
 // submissionFailed decides whether an error rejects a submission for good, or is transient and the
 // submission is tried again.
 func (d *Daemon) submissionFailed(name string, taken bool, err error) (again time.Duration, _ error) {
-	var failed *statefs.SyncError
+	var failed *files.SyncError
 	var busy *submit.BusyError
 	var odd *statefs.InvalidSubmissionError
 	switch {

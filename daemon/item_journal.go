@@ -11,7 +11,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -41,7 +41,7 @@ func (r *run) journalItem(note *itemNote) error {
 		return err
 	}
 	return r.retryWhileExhausted(r.ctx, func() error {
-		f, err := statefs.OpenFile(r.scratch.path(itemJournal), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+		f, err := files.OpenFile(r.scratch.path(itemJournal), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (r *run) journalItem(note *itemNote) error {
 // readItemJournal reads the journal of an earlier daemon: the last note of each slot.
 func (r *run) readItemJournal() (map[int]*itemNote, error) {
 	notes := make(map[int]*itemNote)
-	f, err := statefs.OpenRegular(r.scratch.path(itemJournal))
+	f, err := files.OpenRegular(r.scratch.path(itemJournal))
 	if errors.Is(err, fs.ErrNotExist) {
 		return notes, nil
 	}

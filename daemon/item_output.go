@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // itemOutput is the file that the command of an item writes to. That is the log itself, or, if
@@ -56,7 +56,7 @@ func (r *run) itemOutput(together bool, number int) (*itemOutput, error) {
 	}
 	var f *os.File
 	err := r.retryWhileExhausted(r.ctx, func() (err error) {
-		f, err = statefs.OpenFile(path, flags)
+		f, err = files.OpenFile(path, flags)
 		return err
 	})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // logWatch sends on a channel whenever a file is written. The daemon uses a watch.Files.
@@ -223,7 +223,7 @@ func (m *monitor) takeProgress() {
 // readProgress returns the end of the progress file and its modification time, or nothing if the
 // command removed or replaced the file.
 func (m *monitor) readProgress() (text []byte, at time.Time) {
-	f, err := statefs.OpenRegular(m.r.scratch.path("progress"))
+	f, err := files.OpenRegular(m.r.scratch.path("progress"))
 	if err != nil {
 		return nil, at
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -185,7 +185,7 @@ func (o *Op) Artifact(name string) (*os.File, error) {
 		return nil, fmt.Errorf("artifact %q: the name leads out of the folder of artifacts", name)
 	}
 	dir := o.r.owner.ArtifactsPath(o.r.id)
-	if err := statefs.MakeFolder(dir); err != nil {
+	if err := files.MakeFolder(dir); err != nil {
 		return nil, fmt.Errorf("artifact %q: %w", name, err)
 	}
 	root, err := os.OpenRoot(dir)

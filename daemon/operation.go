@@ -9,6 +9,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -52,7 +53,7 @@ type operation struct {
 	liveIndex *history.LiveIndex
 	// marker identifies the file of the marker, whatever its name, and is never nil. Reconciles of
 	// other operations read it.
-	marker atomic.Pointer[statefs.Identity]
+	marker atomic.Pointer[files.Identity]
 	// carriedOut are the requests that were carried out and are not durable yet: a statefs.NameSet.
 	carriedOut atomic.Uint32
 	// events counts the watch events of this ID.
@@ -111,7 +112,7 @@ type request struct {
 
 func newOperation(rec *statefs.Record) *operation {
 	op := &operation{ident: rec.ID, activeState: newActiveState(rec)}
-	op.marker.Store(new(statefs.Identity)) // of no file
+	op.marker.Store(new(files.Identity)) // of no file
 	return op
 }
 

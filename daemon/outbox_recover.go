@@ -10,13 +10,14 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // recoverOutbox adds the entries that an earlier daemon left to the outbox, drops entries without
 // an end, and handles entries that were removed while no daemon ran. It runs before any reconcile,
 // so an entry with a live record belongs to an end that did not happen.
 func (d *Daemon) recoverOutbox(ctx context.Context) error {
-	files, err := d.owner.Outbox()
+	entries, err := d.owner.Outbox()
 	if err != nil {
 		return err
 	}
@@ -24,7 +25,7 @@ func (d *Daemon) recoverOutbox(ctx context.Context) error {
 	if err != nil {
 		d.logger.Warn("what was removed from the outbox while no daemon ran is not noticed", "error", err)
 	}
-	names := slices.Concat(files.Pending, files.Manual, files.Requested)
+	names := slices.Concat(entries.Pending, entries.Manual, entries.Requested)
 	for _, name := range names {
 		delete(listed, name)
 	}
@@ -40,14 +41,14 @@ func (d *Daemon) recoverOutbox(ctx context.Context) error {
 		if failed != nil {
 			d.logger.Error("an entry of the outbox stays as it is", "entry", name, "error", failed)
 		}
-		if sync, ok := errors.AsType[*statefs.SyncError](failed); ok {
+		if sync, ok := errors.AsType[*files.SyncError](failed); ok {
 			err = sync
 		}
 		if failed != nil || d.outbox.State(name) != outbox.Unknown {
 			kept[name] = true
 		}
 	})
-	if _, ok := errors.AsType[*statefs.SyncError](err); ok {
+	if _, ok := errors.AsType[*files.SyncError](err); ok {
 		return err
 	}
 	if err := d.owner.BeginEntryList(kept); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
@@ -80,7 +81,7 @@ func (d *Daemon) reconcileID(id statefs.ID, names statefs.NameSet) {
 // moved during the reconcile means another reconcile, and any other error is reported and retried.
 func (d *Daemon) runReconcile(id statefs.ID, look func() error) {
 	err := look()
-	var sync *statefs.SyncError
+	var sync *files.SyncError
 	var gone *watch.GoneError
 	var folder *statefs.FolderGoneError
 	if !errors.Is(err, errMoved) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
@@ -154,7 +155,7 @@ func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([
 	if !safe {
 		return lost, nil // the list names operations that the index of the history still lacks
 	}
-	if err := d.owner.SetLiveList(live); statefs.DiskFull(err) {
+	if err := d.owner.SetLiveList(live); files.DiskFull(err) {
 		// A full disk must not keep the daemon from starting: operations can still be controlled.
 		d.logger.Warn("the cached list of live operations stays as it is", "error", err)
 	} else if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -19,7 +20,7 @@ import (
 
 // resourceExhausted reports whether an error goes away when other work ends or files are removed.
 func resourceExhausted(err error) bool {
-	return machine.OutOfFiles(err) || statefs.DiskFull(err)
+	return machine.OutOfFiles(err) || files.DiskFull(err)
 }
 
 // isTransient reports whether a file could not be read or written but may be the next time, so that

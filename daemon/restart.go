@@ -6,6 +6,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -54,7 +55,7 @@ func (d *Daemon) handleCutOff(op *operation) error {
 	}
 	row.Order = statefs.RecordFirst
 	err = d.carryOut(op, row)
-	if statefs.DiskFull(err) { // with a full disk the operation can still be controlled
+	if files.DiskFull(err) { // with a full disk the operation can still be controlled
 		op.rec.Rescues++
 		row.Order = statefs.MarkerFirst
 		return d.carryOut(op, row)

@@ -13,7 +13,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/schedule"
 	"github.com/jobdir/jobdir/daemon/submit"
-	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // scheduler starts jobs by their schedules. One goroutine reads the schedules of the catalog, is
@@ -195,7 +195,7 @@ func (s *scheduler) loadState(def *catalog.Definition) (scheduleState, error) {
 	var kept scheduleState
 	if err == nil {
 		kept, err = parseScheduleState(data)
-	} else if !errors.Is(err, statefs.ErrIrregular) {
+	} else if !errors.Is(err, files.ErrIrregular) {
 		return fresh, err
 	}
 	if err != nil {
@@ -258,7 +258,7 @@ const scheduleRetryInterval = 5 * time.Second
 
 // schedulerFailed reports that a slot could not be fired; a failing disk ends the daemon.
 func (d *Daemon) schedulerFailed(job string, err error) {
-	if _, unsynced := errors.AsType[*statefs.SyncError](err); unsynced || errors.Is(err, syscall.EIO) ||
+	if _, unsynced := errors.AsType[*files.SyncError](err); unsynced || errors.Is(err, syscall.EIO) ||
 		errors.Is(err, syscall.EROFS) {
 		d.fail(err)
 		return

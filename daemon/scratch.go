@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // resultLimit bounds the JSON object that a command leaves as its result.
@@ -37,11 +37,11 @@ func scratchOf(logPath string) scratch {
 func newScratch(logPath string, params []byte, adopted bool) (scratch, error) {
 	s := scratchOf(logPath)
 	if !adopted {
-		if err := statefs.RemoveFolder(s.dir); err != nil {
+		if err := files.RemoveFolder(s.dir); err != nil {
 			return s, fmt.Errorf("make the folder of the run: %w", err)
 		}
 	}
-	if err := statefs.MakeFolder(s.dir); err != nil {
+	if err := files.MakeFolder(s.dir); err != nil {
 		return s, fmt.Errorf("make the folder of the run: %w", err)
 	}
 	for _, file := range []struct {
@@ -61,7 +61,7 @@ func newScratch(logPath string, params []byte, adopted bool) (scratch, error) {
 }
 
 func (s scratch) put(name string, content []byte) error {
-	f, err := statefs.OpenFile(s.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	f, err := files.OpenFile(s.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s scratch) remove() error {
 	if s.dir == "" {
 		return nil
 	}
-	return statefs.RemoveFolder(s.dir)
+	return files.RemoveFolder(s.dir)
 }
 
 // drop removes a file that is no longer needed. A missing file is no error.
@@ -90,7 +90,7 @@ func (s scratch) drop(name string) error {
 // there is no file. The file stays: until the record, or the line of the item, is written, a daemon
 // that starts after a crash must read it again.
 func (s scratch) readResult(name string) ([]field, error) {
-	f, err := statefs.OpenRegular(s.path(name))
+	f, err := files.OpenRegular(s.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

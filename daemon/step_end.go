@@ -17,6 +17,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -161,7 +162,7 @@ func (r *run) lastLines() []string { return lastLines(r.logger, r.id, r.logPath(
 // lastLines returns the last lines of a log that begins at from, nil if there is no log.
 func lastLines(logger *slog.Logger, id statefs.ID, path string, from int64) []string {
 	var data []byte
-	f, err := statefs.OpenRegular(path)
+	f, err := files.OpenRegular(path)
 	if err == nil {
 		from = max(from, logSize(path)-errorTail)
 		data, err = io.ReadAll(io.NewSectionReader(f, from, errorTail))

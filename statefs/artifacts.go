@@ -9,13 +9,15 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // syncersOfFiles is how many files are synced at once, so that the disk can combine their syncs.
 const syncersOfFiles = 8
 
 // SyncArtifacts makes the artifacts of an operation and their names durable; the work writes them
-// without a sync. Files that cannot be opened are skipped. The error is a *SyncError if a sync
+// without a sync. Files that cannot be opened are skipped. The error is a *files.SyncError if a sync
 // fails.
 func (o *Owner) SyncArtifacts(id ID) error {
 	if o.options.Durability != Power {
@@ -46,7 +48,7 @@ func (o *Owner) SyncArtifacts(id ID) error {
 }
 
 func syncPath(path string) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|files.Nonblock, 0)
 	if unreadable(err) {
 		return nil
 	}
@@ -56,7 +58,7 @@ func syncPath(path string) error {
 	err = f.Sync()
 	_ = f.Close() // nothing was written through it
 	if err != nil {
-		return &SyncError{path, err}
+		return &files.SyncError{Path: path, Err: err}
 	}
 	return nil
 }

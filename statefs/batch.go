@@ -8,11 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // A list of submits is one file in taken/, named by the ID of its first operation, with one record
@@ -46,22 +47,10 @@ func (t *Tree) openBatch(recs []*Record) error {
 		lines.Write(data)
 		lines.WriteByte('\n')
 	}
-	if err := t.files.replace(batchName(recs[0].ID, batchSuffix), lines.Bytes(), false); err != nil {
+	if err := t.files.Replace(batchName(recs[0].ID, batchSuffix), lines.Bytes(), false); err != nil {
 		return err
 	}
-	return t.syncFolderOf(takenDir)
-}
-
-// syncFolderOf syncs a folder of the storage that is rarely synced.
-func (t *Tree) syncFolderOf(name string) error {
-	if t.options.Durability != Power {
-		return nil
-	}
-	folder, err := openSyncFolder(filepath.Join(t.dir, name), t.options.Durability)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.sync(), folder.close())
+	return t.syncFolder(takenDir)
 }
 
 // closeBatch notes that the records and markers of a list exist. If the note fails, the next start
@@ -86,7 +75,7 @@ func (t *Tree) dropBatch(first ID) error {
 
 // batches returns the list files in taken/ that have the suffix.
 func (o *Owner) batches(suffix string) ([]fs.DirEntry, error) {
-	entries, err := readFolder(o.root, takenDir)
+	entries, err := o.readFolder(takenDir)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", takenDir, err)
 	}
@@ -118,7 +107,7 @@ type batchEntry struct {
 // readBatch returns the operations of a list, as submitted.
 func (o *Owner) readBatch(file string) ([]batchEntry, error) {
 	name := path.Join(takenDir, file)
-	data, err := o.readRegular(o.root, name, batchLimit)
+	data, err := o.readRegular(name, batchLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -157,15 +146,15 @@ func (o *Owner) Batch(first ID) (ids []ID, err error) {
 // returns how many it created. It must run at startup, before the first reconcile.
 func (o *Owner) RecoverBatches() (made int, err error) {
 	for _, suffix := range []string{batchSuffix, recordsSuffix} {
-		files, err := o.batches(suffix)
+		lists, err := o.batches(suffix)
 		if err != nil {
 			return made, err
 		}
-		for _, file := range files {
+		for _, file := range lists {
 			list, err := o.readBatch(file.Name())
 			if _, corrupt := errors.AsType[*CorruptError](err); corrupt {
 				// Without power durability, a power cut can leave such a file.
-				if err := o.files.corrupt.move(path.Join(takenDir, file.Name()), err.Error()); err != nil {
+				if err := o.corrupt.move(path.Join(takenDir, file.Name()), err.Error()); err != nil {
 					return made, err
 				}
 				continue
@@ -282,11 +271,11 @@ func daysOf(list []batchEntry) map[string]bool {
 // SettleBatches syncs the records of the lists accepted before a time and removes the list files.
 // Most records were rewritten since and cost no sync.
 func (o *Owner) SettleBatches(before time.Time) error {
-	files, err := o.batches(recordsSuffix)
+	lists, err := o.batches(recordsSuffix)
 	if err != nil {
 		return err
 	}
-	for _, file := range files {
+	for _, file := range lists {
 		info, err := file.Info()
 		if err != nil || info.ModTime().After(before) {
 			continue
@@ -295,7 +284,7 @@ func (o *Owner) SettleBatches(before time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := forEachParallel(list, maxSyncs, o.settleRecord); err != nil {
+		if err := forEachParallel(list, files.MaxSyncs, o.settleRecord); err != nil {
 			return err
 		}
 		if err := o.syncOperations(daysOf(list)); err != nil {
@@ -310,7 +299,7 @@ func (o *Owner) SettleBatches(before time.Time) error {
 
 // settleRecord syncs the present record, if it exists.
 func (o *Owner) settleRecord(l batchEntry) error {
-	f, _, err := openRegular(o.root, dayFile(l.id, ".json"))
+	f, _, err := o.openRegular(dayFile(l.id, ".json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -318,10 +307,5 @@ func (o *Owner) settleRecord(l batchEntry) error {
 		return err
 	}
 	defer func() { _ = f.Close() }() // opened for reading
-	o.files.slots <- struct{}{}
-	defer func() { <-o.files.slots }()
-	if err := f.Sync(); err != nil {
-		return &SyncError{f.Name(), err}
-	}
-	return nil
+	return o.files.Sync(f)
 }

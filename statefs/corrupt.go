@@ -7,24 +7,27 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // corruptFolder moves wrong files to corrupt/, with the reason beside each. It deletes nothing.
 type corruptFolder struct {
-	dir     string   // absolute path of the storage directory
-	root    *os.Root // of dir
-	reasons *files   // writes in corrupt/, because a file may be in the place of tmp/
-	options *Options
-	owned   atomic.Bool // this process holds the lock of the storage
-	folders sync.Mutex  // held while a folder takes the place of a file
-	changed func()      // called after a folder took the place of a file
+	*storage
+	reasons *files.Writer // writes in corrupt/, because a file may be in the place of tmp/
+	owned   atomic.Bool   // this process holds the lock of the storage
+	folders sync.Mutex    // held while a folder takes the place of a file
+	changed func()        // called after a folder took the place of a file
+}
+
+func newCorruptFolder(s *storage, changed func()) *corruptFolder {
+	return &corruptFolder{storage: s, reasons: files.NewWriter(s.dir, corruptDir, false, nil), changed: changed}
 }
 
 // move moves a file of the storage. A missing file is not an error.
@@ -37,7 +40,7 @@ func (c *corruptFolder) move(name, reason string) error {
 func (c *corruptFolder) moveBy(rename func(from, to string) error, name, reason string) (target string, err error) {
 	err = c.replaceByFolder(corruptDir)
 	if err == nil {
-		err = MakeFolder(filepath.Join(c.dir, corruptDir))
+		err = files.MakeFolder(filepath.Join(c.dir, corruptDir))
 	}
 	if err != nil {
 		return "", fmt.Errorf("move %s to %s: %w", name, corruptDir, err)
@@ -48,13 +51,13 @@ func (c *corruptFolder) moveBy(rename func(from, to string) error, name, reason 
 		return "", err
 	}
 	if err := rename(name, target); err != nil {
-		if isMissing(err) {
+		if files.IsMissing(err) {
 			return "", nil
 		}
 		return "", fmt.Errorf("move %s to %s: %w", name, corruptDir, err)
 	}
 	note := fmt.Sprintf("%s\n%q: %s\n", now.Format(StampFormat), name, reason)
-	return target, c.reasons.create(target+".reason", []byte(note), false)
+	return target, c.reasons.Create(target+".reason", []byte(note), false)
 }
 
 // freeName returns a free name in corrupt/. A file name that would be too long is cut; the reason
@@ -105,10 +108,23 @@ func (c *corruptFolder) clearReservedNames() error {
 // follows a link.
 func (c *corruptFolder) clearName(name string) error { return c.clearBy(c.move, name) }
 
-// clearForRename is clearName before a rename to the name. The old file keeps its name until the
-// rename, unless it is a folder, which a rename cannot replace: without a record, a marker would
-// have no operation.
-func (c *corruptFolder) clearForRename(name string) error { return c.clearBy(c.link, name) }
+// Clear is clearName before a rename to the name. The old file keeps its name until the rename,
+// unless it is a folder, which a rename cannot replace: without a record, a marker would have no
+// operation. What people put into jobs/ and lanes/ stays.
+func (c *corruptFolder) Clear(name string) error {
+	if dir := path.Dir(name); dir == jobsDir || dir == lanesDir {
+		return nil
+	}
+	return c.clearBy(c.link, name)
+}
+
+// RestoreFolder is makeFolder after a write failed without the folder.
+func (c *corruptFolder) RestoreFolder(name string) error {
+	if name == jobsDir { // the watch of the folder ends the daemon
+		return nil
+	}
+	return c.makeFolder(name)
+}
 
 // link is move by a hard link.
 func (c *corruptFolder) link(name, reason string) error {
@@ -124,13 +140,13 @@ func (c *corruptFolder) link(name, reason string) error {
 
 func (c *corruptFolder) clearBy(move func(name, reason string) error, name string) error {
 	info, err := os.Lstat(filepath.Join(c.dir, name))
-	if isMissing(err) || err == nil && info.Mode().IsRegular() {
+	if files.IsMissing(err) || err == nil && info.Mode().IsRegular() {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("look at %s: %w", name, err)
 	}
-	reason := fmt.Sprintf("it is a %s, and a file has its place here", fileKind(info.Mode()))
+	reason := fmt.Sprintf("it is a %s, and a file has its place here", files.KindOf(info.Mode()))
 	err = move(name, reason)
 	if err == nil {
 		c.report(name, reason)
@@ -156,14 +172,14 @@ func (c *corruptFolder) makeFolder(name string) error {
 			return err
 		}
 	}
-	return MakeFolder(filepath.Join(c.dir, name))
+	return files.MakeFolder(filepath.Join(c.dir, name))
 }
 
 // clearFolders moves files in the place of events/ and of day folders to corrupt/.
 func (c *corruptFolder) clearFolders() error {
 	errs := []error{c.clearFolder(eventsDir)}
 	for _, parent := range []string{operationsDir, keysDir} {
-		entries, err := readFolder(c.root, parent)
+		entries, err := c.readFolder(parent)
 		errs = append(errs, err)
 		for _, entry := range entries {
 			if !entry.IsDir() && dayPattern.MatchString(entry.Name()) {
@@ -205,13 +221,13 @@ func isWrongFolder(info fs.FileInfo) bool { return !info.IsDir() && info.Mode()&
 func (c *corruptFolder) replaceByFolder(name string) error {
 	at := filepath.Join(c.dir, name)
 	info, err := os.Lstat(at)
-	if isMissing(err) || err == nil && !isWrongFolder(info) {
+	if files.IsMissing(err) || err == nil && !isWrongFolder(info) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("look at %s: %w", name, err)
 	}
-	reason := fmt.Sprintf("it is a %s, and a folder has its place here", fileKind(info.Mode()))
+	reason := fmt.Sprintf("it is a %s, and a folder has its place here", files.KindOf(info.Mode()))
 	rename := c.root.Rename
 	if name == corruptDir { // it cannot be moved into itself
 		other := fmt.Sprintf("%s-%d", corruptDir, c.options.Now().UnixNano())
@@ -223,52 +239,10 @@ func (c *corruptFolder) replaceByFolder(name string) error {
 	if _, err := c.moveBy(rename, name, reason); err != nil {
 		return err
 	}
-	if err := MakeFolder(at); err != nil {
+	if err := files.MakeFolder(at); err != nil {
 		return err
 	}
 	c.changed()
 	c.report(name, reason)
-	parent, err := openSyncFolder(filepath.Dir(at), c.options.Durability)
-	if err != nil {
-		return err
-	}
-	return errors.Join(parent.sync(), parent.close())
-}
-
-// isMissing reports whether a file does not exist: it has no name, or a file is in the place of its
-// folder.
-func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
-
-// openFolder opens a folder for reading. Anything else in its place counts as missing; a fifo does
-// not block.
-func openFolder(root *os.Root, name string) (*os.File, error) {
-	return asMissing(root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0))
-}
-
-func asMissing(f *os.File, err error) (*os.File, error) {
-	if failed, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, unix.ENOTDIR) {
-		err = &fs.PathError{Op: failed.Op, Path: failed.Path, Err: fs.ErrNotExist}
-	}
-	return f, err
-}
-
-// readFolder lists a folder like fs.ReadDir, and opens it like openFolder.
-func readFolder(root *os.Root, name string) ([]fs.DirEntry, error) {
-	return readFolderFrom(openFolder(root, name))
-}
-
-// ReadFolder lists a folder like os.ReadDir. Anything else in its place counts as missing; a fifo
-// does not block.
-func ReadFolder(name string) ([]fs.DirEntry, error) {
-	return readFolderFrom(asMissing(os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)))
-}
-
-func readFolderFrom(f *os.File, err error) ([]fs.DirEntry, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // opened for reading
-	entries, err := f.ReadDir(-1)
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return entries, err
+	return c.syncFolder(path.Dir(name))
 }

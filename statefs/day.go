@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // maxOpenDays bounds the day folders kept open. An operation may be written days after its submit,
@@ -17,7 +19,7 @@ const maxOpenDays = 16
 
 // dayFolder is one folder of operations/.
 type dayFolder struct {
-	*syncFolder
+	*files.Folder
 	raw   syscall.RawConn // for calls that take a descriptor; keeps it open during the call
 	named atomic.Bool     // its own name in operations/ is known to be on disk
 }
@@ -30,7 +32,7 @@ func (t *Tree) day(day string) (*dayFolder, error) {
 	if folder != nil {
 		return folder, nil
 	}
-	if err := t.files.corrupt.makeFolder(path.Join(operationsDir, day)); err != nil {
+	if err := t.corrupt.makeFolder(path.Join(operationsDir, day)); err != nil {
 		return nil, fmt.Errorf("make the folder of the day: %w", err)
 	}
 	t.daysMu.Lock()
@@ -60,16 +62,16 @@ func (t *Tree) readDay(day string) *dayFolder {
 }
 
 func (t *Tree) openDayLocked(day string) (*dayFolder, error) {
-	f, err := openFolder(t.root, path.Join(operationsDir, day)) // a Root: a symbolic link cannot lead outside
+	f, err := t.openFolder(path.Join(operationsDir, day)) // a Root: a symbolic link cannot lead outside
 	if err != nil {
 		return nil, fmt.Errorf("open the folder of the day: %w", err)
 	}
-	opened := newSyncFolder(f, t.options.Durability)
-	raw, err := opened.f.SyscallConn()
+	opened := files.NewFolder(f, t.durable())
+	raw, err := opened.Raw()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the folder of the day: %w", err), opened.close())
+		return nil, errors.Join(fmt.Errorf("open the folder of the day: %w", err), opened.Close())
 	}
-	folder := &dayFolder{syncFolder: opened, raw: raw}
+	folder := &dayFolder{Folder: opened, raw: raw}
 	t.days[day] = folder
 	return folder, nil
 }
@@ -81,10 +83,10 @@ func (t *Tree) syncDay(day string) error {
 	if err != nil {
 		return err
 	}
-	if err := folder.sync(); err != nil || folder.named.Load() {
+	if err := folder.Sync(); err != nil || folder.named.Load() {
 		return err
 	}
-	if err := t.opsSync.sync(); err != nil {
+	if err := t.opsSync.Sync(); err != nil {
 		return err
 	}
 	folder.named.Store(true)
@@ -105,7 +107,7 @@ func (t *Tree) withDayFile(id ID, suffix string, call func(fd int, name string) 
 		return errDayNotOpen
 	}
 	name := id.text + suffix
-	return withDescriptor(folder.raw, func(fd int) error { return call(fd, name) })
+	return files.WithDescriptor(folder.raw, func(fd int) error { return call(fd, name) })
 }
 
 // readRecordFile reads the record of an operation. It uses the open folder of the day if there is
@@ -119,16 +121,16 @@ func (t *Tree) readRecordFile(id ID) (data []byte, err error) {
 	if err == nil {
 		return data, nil
 	}
-	data, err = t.readRegular(t.root, dayFile(id, ".json"), recordLimit) // this call reports whatever is wrong
-	if errors.Is(err, ErrIrregular) {
-		return nil, &CorruptError{dayFile(id, ".json"), ErrIrregular.Error()}
+	data, err = t.readRegular(dayFile(id, ".json"), recordLimit) // this call reports whatever is wrong
+	if errors.Is(err, files.ErrIrregular) {
+		return nil, &CorruptError{dayFile(id, ".json"), files.ErrIrregular.Error()}
 	}
 	return data, err
 }
 
 // readAt reads a regular file of at most recordLimit bytes in an open folder.
 func readAt(folder int, name string) ([]byte, error) {
-	fd, err := unix.Openat(folder, name, unix.O_RDONLY|unix.O_CLOEXEC|openNonblock, 0)
+	fd, err := unix.Openat(folder, name, unix.O_RDONLY|unix.O_CLOEXEC|files.Nonblock, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +196,7 @@ func (t *Tree) checkNoRecord(id ID) error {
 	switch {
 	case err == nil:
 		return fs.ErrExist
-	case isMissing(err):
+	case files.IsMissing(err):
 		return nil
 	}
 	return err

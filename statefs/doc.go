@@ -80,7 +80,7 @@
 //
 // # When something fails
 //
-// A failed sync is a *SyncError and ends the daemon: the content of the disk is unknown until it is
+// A failed sync is a *files.SyncError and ends the daemon: the content of the disk is unknown until it is
 // read back. A record that cannot be decoded is a *CorruptError and goes to corrupt/ with the
 // reason. A name that matches no operation is never touched. Links, folders, fifos and devices in
 // jobs/ are counted and never opened.

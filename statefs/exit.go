@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // exitSuffix ends the name of every exit report.
@@ -29,7 +29,10 @@ func ItemExitName(id ID, item int) string {
 
 // Exits writes exit reports. The keeper uses it without being the Owner: a report is a new file,
 // and the daemon decides what it means. It is safe for concurrent use.
-type Exits struct{ files *files }
+type Exits struct {
+	dir   string // absolute path of the storage directory
+	files *files.Writer
+}
 
 // NewExits returns an Exits for the storage directory dir.
 func NewExits(dir string) (*Exits, error) {
@@ -37,7 +40,7 @@ func NewExits(dir string) (*Exits, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storage %s: %w", dir, err)
 	}
-	return &Exits{&files{dir: abs, tmp: filepath.Join(abs, tmpDir), slots: make(chan struct{}, maxSyncs)}}, nil
+	return &Exits{abs, files.NewWriter(abs, tmpDir, false, nil)}, nil
 }
 
 // Write writes a report under its name, which must be the name of an exit report. With durable it
@@ -46,29 +49,25 @@ func (e *Exits) Write(name string, report []byte, durable bool) error {
 	if err := CheckExitName(name); err != nil {
 		return err
 	}
-	if err := e.files.replace(name, report, durable); err != nil || !durable {
+	if err := e.files.Replace(name, report, durable); err != nil || !durable {
 		return err
 	}
-	folder, err := os.OpenFile(filepath.Join(e.files.dir, filepath.Dir(name)), os.O_RDONLY|unix.O_DIRECTORY, 0) // does not block on a fifo
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+	err := files.SyncFolder(filepath.Join(e.dir, filepath.Dir(name)))
+	if _, failed := errors.AsType[*files.SyncError](err); err != nil && !failed {
+		err = fmt.Errorf("write %s: %w", name, err)
 	}
-	defer func() { _ = folder.Close() }() // nothing was written through it
-	if err := folder.Sync(); err != nil {
-		return &SyncError{folder.Name(), err}
-	}
-	return nil
+	return err
 }
 
 // Removed reports whether the folder of a report is gone: the operation or the run was removed, and
 // its reports are obsolete.
 func (e *Exits) Removed(name string) bool {
-	_, err := os.Lstat(filepath.Join(e.files.dir, filepath.Dir(name)))
-	return isMissing(err)
+	_, err := os.Lstat(filepath.Join(e.dir, filepath.Dir(name)))
+	return files.IsMissing(err)
 }
 
 // Remove removes a report. A missing report is not an error.
-func (e *Exits) Remove(name string) error { return RemoveExit(e.files.dir, name) }
+func (e *Exits) Remove(name string) error { return RemoveExit(e.dir, name) }
 
 // RemoveExit removes an exit report of the storage directory dir. A missing report is not an error.
 func RemoveExit(dir, name string) error {
@@ -107,7 +106,7 @@ func ReadExit(dir, name string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	defer func() { _ = root.Close() }() // opened for reading
-	f, info, err := openRegular(root, name)
+	f, info, err := files.OpenRegularIn(root, name)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,8 @@
 package statefs
 
-import "time"
+import (
+	"time"
+)
 
 // FindRecent returns the operations with this number that have a record and were submitted today or
 // yesterday, local time. The storage itself gave out at most one of them. It lists two folders and

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // FolderGoneError reports that a folder of the storage was removed or replaced while its daemon
@@ -25,21 +27,20 @@ func (*FolderGoneError) Unwrap() error { return fs.ErrNotExist }
 func (o *Owner) RestoreFolders() (made []string, err error) {
 	for _, held := range []struct {
 		name   string
-		folder *syncFolder
+		folder *files.Folder
 	}{{operationsDir, o.opsSync}, {takenDir, o.takenSync}, {outboxDir, o.outboxSync}} {
 		path := filepath.Join(o.dir, held.name)
-		inHand, err := held.folder.f.Stat()
-		if err != nil {
+		switch is, err := held.folder.Is(path); {
+		case err != nil:
 			return made, fmt.Errorf("look at %s: %w", path, err)
-		}
-		if named, err := os.Lstat(path); err != nil || !os.SameFile(inHand, named) {
+		case !is:
 			return made, &FolderGoneError{path}
 		}
 	}
 	for _, name := range []string{newDir, lanesDir, schedulesDir, definitionsDir, corruptDir, keysDir, tmpDir} {
 		path := filepath.Join(o.dir, name)
 		_, missing := os.Lstat(path)
-		if err := o.files.corrupt.makeFolder(name); err != nil {
+		if err := o.corrupt.makeFolder(name); err != nil {
 			return made, fmt.Errorf("make %s again: %w", path, err)
 		}
 		if missing == nil {
@@ -50,7 +51,7 @@ func (o *Owner) RestoreFolders() (made []string, err error) {
 			o.storedDefinitions.Clear() // so that the next submit stores its definition again
 		}
 	}
-	err = o.files.corrupt.clearFolders()
+	err = o.corrupt.clearFolders()
 	o.forgetDays()
 	return made, err
 }
@@ -61,9 +62,7 @@ func (t *Tree) forgetDays() {
 	t.daysMu.Lock()
 	defer t.daysMu.Unlock()
 	for day, folder := range t.days {
-		inHand, err := folder.f.Stat()
-		named, namedErr := os.Lstat(filepath.Join(t.dir, operationsDir, day))
-		if err != nil || namedErr != nil || !os.SameFile(inHand, named) {
+		if is, err := folder.Is(filepath.Join(t.dir, operationsDir, day)); err != nil || !is {
 			delete(t.days, day) // other goroutines may still use it; the garbage collector closes it
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // deletedSuffix is the suffix to which a record is renamed when its operation is deleted. From that
@@ -47,7 +49,7 @@ var dayPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}$`)
 
 // Days returns the days that have a folder in operations/, the newest first.
 func (t *Tree) Days() ([]string, error) {
-	entries, err := readFolder(t.root, operationsDir)
+	entries, err := t.readFolder(operationsDir)
 	if err != nil {
 		return nil, fmt.Errorf("list the days of the history: %w", err)
 	}
@@ -75,7 +77,7 @@ type DayFiles struct {
 // ListDay lists the folder of a day and opens no file in it. A missing folder counts as empty.
 func (t *Tree) ListDay(day string) (DayFiles, error) {
 	var files DayFiles
-	folder, err := openFolder(t.root, path.Join(operationsDir, day))
+	folder, err := t.openFolder(path.Join(operationsDir, day))
 	if errors.Is(err, fs.ErrNotExist) {
 		return files, nil
 	}
@@ -163,10 +165,10 @@ func (o *Owner) Delete(day string, ids []ID) error {
 	var errs []error
 	for _, id := range ids {
 		err := o.root.Rename(dayFile(id, ".json"), dayFile(id, deletedSuffix))
-		if err != nil && o.files.corrupt.clearName(dayFile(id, deletedSuffix)) == nil { // a folder cannot be replaced
+		if err != nil && o.corrupt.clearName(dayFile(id, deletedSuffix)) == nil { // a folder cannot be replaced
 			err = o.root.Rename(dayFile(id, ".json"), dayFile(id, deletedSuffix))
 		}
-		if err != nil && !isMissing(err) {
+		if err != nil && !files.IsMissing(err) {
 			errs = append(errs, fmt.Errorf("delete %s: %w", id, err))
 		}
 	}
@@ -189,7 +191,7 @@ func (o *Owner) removeFiles(day string, ids []ID) error {
 		those[id.text] = true
 	}
 	folder := path.Join(operationsDir, day)
-	entries, err := readFolder(o.root, folder)
+	entries, err := o.readFolder(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("delete operations of %s: %w", day, err)
 	}
@@ -202,7 +204,7 @@ func (o *Owner) removeFiles(day string, ids []ID) error {
 		case "."+suffix == deletedSuffix && entry.Type().IsRegular():
 			last = append(last, name)
 		case "."+suffix == deletedSuffix: // it was in the place of the record
-			if err := o.files.corrupt.clearName(name); err != nil {
+			if err := o.corrupt.clearName(name); err != nil {
 				return fmt.Errorf("delete operations of %s: %w", day, err)
 			}
 		default:
@@ -231,7 +233,7 @@ func (o *Owner) DeleteDay(day string) error {
 	if err := o.root.Rename(path.Join(operationsDir, day), name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("delete the operations of %s: %w", day, err)
 	}
-	if err := o.opsSync.sync(); err != nil {
+	if err := o.opsSync.Sync(); err != nil {
 		return err
 	}
 	if err := o.root.RemoveAll(name); err != nil {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // TestIdentityOfAFile: a rename keeps an identity; a new file with the reused inode number of a
@@ -15,7 +17,7 @@ func TestIdentityOfAFile(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{})
 	path := func(name string) string { return filepath.Join(tree.JobsDir(), name) }
-	identify := func(name string) Identity {
+	identify := func(name string) files.Identity {
 		t.Helper()
 		identity, names, err := tree.Identify(name)
 		if err != nil || names != 1 {
@@ -50,7 +52,7 @@ func TestIdentityOfAFile(t *testing.T) {
 		}
 		break
 	}
-	if !(Identity{Inode: 7}).Same(Identity{Inode: 7, Born: first.Born}) || (Identity{Inode: 7}).Same(Identity{Inode: 8}) {
+	if !(files.Identity{Inode: 7}).Same(files.Identity{Inode: 7, Born: first.Born}) || (files.Identity{Inode: 7}).Same(files.Identity{Inode: 8}) {
 		t.Error("without a time of birth the inode number decides")
 	}
 }

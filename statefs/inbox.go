@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // The suffixes of names in new/: a submission, the note of what it waits for, and the two answers.
@@ -60,7 +62,7 @@ func StraySubmission(file string) string {
 // StraySubmissions returns the files of new/ that look like submissions and are not, with the
 // reason for each.
 func (o *Owner) StraySubmissions() (map[string]string, error) {
-	entries, err := readFolder(o.root, newDir)
+	entries, err := o.readFolder(newDir)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", newDir, err)
 	}
@@ -108,19 +110,19 @@ func (o *Owner) renameShortened(file, shorter string) error {
 // name. It is as durable as the storage promises.
 func (t *Tree) PutSubmission(data []byte) (string, error) {
 	name := t.options.Now().Format("2006-01-02_15-04-05.000000") + "_" + strings.ToLower(rand.Text()[:6])
-	if err := t.files.replace(path.Join(newDir, name+submissionSuffix), data, false); err != nil {
+	if err := t.files.Replace(path.Join(newDir, name+submissionSuffix), data, false); err != nil {
 		return "", fmt.Errorf("leave a submission: %w", err)
 	}
 	return name, t.syncNew()
 }
 
-func (t *Tree) syncNew() error { return t.syncFolderOf(newDir) }
+func (t *Tree) syncNew() error { return t.syncFolder(newDir) }
 
 // Submissions returns the names of the submissions in new/.
 func (o *Owner) Submissions() ([]string, error) { return o.submissionsIn(newDir) }
 
 func (o *Owner) submissionsIn(folder string) ([]string, error) {
-	entries, err := readFolder(o.root, folder)
+	entries, err := o.readFolder(folder)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", folder, err)
 	}
@@ -167,11 +169,11 @@ func (o *Owner) TakeSubmission(name string) error {
 		return fmt.Errorf("take the submission %s: %w", name, err)
 	}
 	// The identity is computed from the name in taken/ and must stay the same after a power cut.
-	return errors.Join(o.takenSync.sync(), o.syncNew())
+	return errors.Join(o.takenSync.Sync(), o.syncNew())
 }
 
 func (o *Owner) removeAnswer(file string) error {
-	if err := o.root.Remove(path.Join(newDir, file)); err != nil && !isMissing(err) {
+	if err := o.root.Remove(path.Join(newDir, file)); err != nil && !files.IsMissing(err) {
 		return err
 	}
 	return nil
@@ -199,10 +201,10 @@ func (o *Owner) ReadSubmission(name string) (data []byte, identity string, err e
 }
 
 func (o *Owner) readSubmission(file string) ([]byte, error) {
-	data, err := o.readRegular(o.root, file, MaxSubmission)
+	data, err := o.readRegular(file, MaxSubmission)
 	_, large := errors.AsType[*CorruptError](err)
 	switch {
-	case errors.Is(err, ErrIrregular):
+	case errors.Is(err, files.ErrIrregular):
 		return nil, &InvalidSubmissionError{"it is no regular file"}
 	case errors.Is(err, fs.ErrPermission):
 		return nil, &InvalidSubmissionError{"the daemon may not read it"}
@@ -227,10 +229,10 @@ func (o *Owner) AcceptSubmission(name string, ids []ID) error {
 	if err := o.answerSubmission(name, acceptedSuffix, rejectedSuffix, text.String()); err != nil {
 		return err
 	}
-	if err := o.root.Remove(path.Join(takenDir, name+submissionSuffix)); err != nil && !isMissing(err) {
+	if err := o.root.Remove(path.Join(takenDir, name+submissionSuffix)); err != nil && !files.IsMissing(err) {
 		return fmt.Errorf("forget the submission %s: %w", name, err)
 	}
-	return o.takenSync.sync()
+	return o.takenSync.Sync()
 }
 
 // RejectSubmission answers a submission, taken or not, with the reason of its rejection, and moves
@@ -244,16 +246,16 @@ func (o *Owner) RejectSubmission(name string, taken bool, why string) error {
 	if taken {
 		folder = takenDir
 	}
-	if err := o.files.corrupt.move(path.Join(folder, name+submissionSuffix), why); err != nil {
+	if err := o.corrupt.move(path.Join(folder, name+submissionSuffix), why); err != nil {
 		return err
 	}
-	return errors.Join(o.takenSync.sync(), o.syncNew())
+	return errors.Join(o.takenSync.Sync(), o.syncNew())
 }
 
 // WriteWaiting writes why a taken submission has no answer yet into a file in new/. The answer
 // removes that file.
 func (o *Owner) WriteWaiting(name, why string) error {
-	if err := o.files.replace(path.Join(newDir, name+waitingSuffix), []byte(strings.Join(strings.Fields(why), " ")+"\n"),
+	if err := o.files.Replace(path.Join(newDir, name+waitingSuffix), []byte(strings.Join(strings.Fields(why), " ")+"\n"),
 		false); err != nil {
 		return fmt.Errorf("say what the submission %s waits for: %w", name, err)
 	}
@@ -264,7 +266,7 @@ func (o *Owner) WriteWaiting(name, why string) error {
 // opposite answer to an earlier submission of the name.
 func (o *Owner) answerSubmission(name, suffix, other, text string) error {
 	file := path.Join(newDir, name)
-	err := o.files.replace(file+suffix, []byte(text), false)
+	err := o.files.Replace(file+suffix, []byte(text), false)
 	if err != nil {
 		return fmt.Errorf("answer the submission %s: %w", name, err)
 	}
@@ -279,7 +281,7 @@ func (o *Owner) answerSubmission(name, suffix, other, text string) error {
 // SweepAnswers removes answers that have been in new/ for a week, and waiting notes whose
 // submission is gone.
 func (o *Owner) SweepAnswers() error {
-	entries, err := readFolder(o.root, newDir)
+	entries, err := o.readFolder(newDir)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", newDir, err)
 	}
@@ -297,7 +299,7 @@ func (o *Owner) SweepAnswers() error {
 func (o *Owner) isOldAnswer(file string, written time.Time) bool {
 	if name, waiting := strings.CutSuffix(file, waitingSuffix); waiting {
 		_, err := o.root.Lstat(path.Join(takenDir, name+submissionSuffix))
-		return isMissing(err)
+		return files.IsMissing(err)
 	}
 	answer := strings.HasSuffix(file, acceptedSuffix) || strings.HasSuffix(file, rejectedSuffix)
 	return answer && o.options.Now().Sub(written) >= answerRetention

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"regexp"
-
-	"github.com/google/renameio/v2"
 
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -64,7 +61,7 @@ func (t *Tree) inheritItems(from ID, to *Record) error {
 // into a file of a new one, with run 0.
 func (t *Tree) copyItems(old *Record, to string, from ...string) error {
 	inherited := false
-	return t.files.fill(to, func(out io.Writer) (bool, error) {
+	return t.files.Fill(to, func(out io.Writer) (bool, error) {
 		for _, name := range from {
 			err := t.readItemsOf(old.ID, name, func(line []byte) error {
 				var result struct {
@@ -84,24 +81,5 @@ func (t *Tree) copyItems(old *Record, to string, from ...string) error {
 			}
 		}
 		return inherited, nil
-	})
-}
-
-// fill stores what write writes under a name, as a whole and synced. If write reports false,
-// nothing is stored.
-func (w *files) fill(name string, write func(io.Writer) (bool, error)) error {
-	target := filepath.Join(w.dir, name)
-	return w.persist(name, func() error {
-		f, err := renameio.NewPendingFile(target, renameio.WithTempDir(w.tmp), renameio.WithPermissions(fileMode),
-			renameio.IgnoreUmask())
-		if err != nil {
-			return err
-		}
-		defer func() { _ = f.Cleanup() }() // does nothing after the file has its name
-		some, err := write(f)
-		if err != nil || !some {
-			return err
-		}
-		return asSyncError(target, f.CloseAtomicallyReplace())
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // itemsSuffix ends the name of every file of item results.
@@ -27,12 +29,12 @@ func (t *Tree) ReadItems(id ID, each func(line []byte) error) error {
 }
 
 func (t *Tree) readItemsOf(id ID, name string, each func(line []byte) error) error {
-	f, _, err := openRegular(t.root, name)
+	f, _, err := t.openRegular(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if errors.Is(err, ErrIrregular) { // as if the file did not exist
-		return t.files.corrupt.clearName(name)
+	if errors.Is(err, files.ErrIrregular) { // as if the file did not exist
+		return t.corrupt.clearName(name)
 	}
 	if err != nil {
 		return fmt.Errorf("read the item results of %s: %w", id, err)

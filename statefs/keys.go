@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // KeyClaim records the operation that the submit of an idempotency key created. It is a file in
@@ -36,7 +37,7 @@ const (
 type keyFolders struct {
 	mu   sync.Mutex
 	day  string
-	open *syncFolder
+	open *files.Folder
 }
 
 func keyFile(key string, at time.Time) string {
@@ -50,7 +51,7 @@ func (t *Tree) ClaimKeys(claims ...KeyClaim) error {
 	if len(claims) == 0 {
 		return nil
 	}
-	folders := make(map[string]*syncFolder)
+	folders := make(map[string]*files.Folder)
 	for _, c := range claims {
 		day := c.At.UTC().Format(keyDay)
 		if folders[day] != nil {
@@ -67,12 +68,12 @@ func (t *Tree) ClaimKeys(claims ...KeyClaim) error {
 		if err != nil {
 			return fmt.Errorf("keep an idempotency key: %w", err)
 		}
-		if err := t.files.replace(keyFile(c.Key, c.At), append(data, '\n'), false); err != nil {
+		if err := t.files.Replace(keyFile(c.Key, c.At), append(data, '\n'), false); err != nil {
 			return fmt.Errorf("keep an idempotency key: %w", err)
 		}
 	}
 	for _, folder := range folders {
-		if err := folder.sync(); err != nil {
+		if err := folder.Sync(); err != nil {
 			return err
 		}
 	}
@@ -80,30 +81,24 @@ func (t *Tree) ClaimKeys(claims ...KeyClaim) error {
 }
 
 // folder returns the folder of a day. It creates the folder, and syncs its name, if it is missing.
-func (k *keyFolders) folder(t *Tree, day string) (*syncFolder, error) {
+func (k *keyFolders) folder(t *Tree, day string) (*files.Folder, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at := filepath.Join(t.dir, keysDir, day)
 	if k.day == day {
-		if inHand, err := k.open.f.Stat(); err == nil {
-			if named, err := os.Lstat(at); err == nil && os.SameFile(inHand, named) {
-				return k.open, nil
-			}
+		if is, err := k.open.Is(at); err == nil && is {
+			return k.open, nil
 		}
 	}
-	if err := t.files.corrupt.makeFolder(path.Join(keysDir, day)); err != nil {
+	if err := t.corrupt.makeFolder(path.Join(keysDir, day)); err != nil {
 		return nil, err
 	}
-	opened, err := openSyncFolder(at, t.options.Durability)
+	opened, err := files.OpenFolder(at, t.durable())
 	if err != nil {
 		return nil, err
 	}
-	above, err := openSyncFolder(filepath.Dir(at), t.options.Durability)
-	if err == nil {
-		err = errors.Join(above.sync(), above.close())
-	}
-	if err != nil {
-		return nil, errors.Join(err, opened.close())
+	if err := t.syncFolder(keysDir); err != nil {
+		return nil, errors.Join(err, opened.Close())
 	}
 	// Another call may be about to sync the previous folder; the garbage collector closes it.
 	k.day, k.open = day, opened
@@ -117,7 +112,7 @@ func (k *keyFolders) close() error {
 		return nil
 	}
 	k.day = ""
-	return k.open.close()
+	return k.open.Close()
 }
 
 // KeyClaim returns the newest claim of an idempotency key that is not older than since. The error
@@ -127,8 +122,8 @@ func (t *Tree) KeyClaim(key string, since time.Time) (*KeyClaim, error) {
 	for day := t.options.Now().UTC().AddDate(0, 0,
 		1); !day.Before(since.UTC().Truncate(24 * time.Hour)); day = day.AddDate(0, 0, -1) {
 		name := keyFile(key, day)
-		data, err := t.readRegular(t.root, name, keyLimit)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrIrregular) {
+		data, err := t.readRegular(name, keyLimit)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, files.ErrIrregular) {
 			continue
 		}
 		if _, large := errors.AsType[*CorruptError](err); err != nil && !large {
@@ -144,7 +139,7 @@ func (t *Tree) KeyClaim(key string, since time.Time) (*KeyClaim, error) {
 
 // SweepKeys removes the claims of all days that ended before a time.
 func (o *Owner) SweepKeys(before time.Time) error {
-	entries, err := readFolder(o.root, keysDir)
+	entries, err := o.readFolder(keysDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // LanesDir returns the absolute path of lanes/.
@@ -15,7 +17,7 @@ func (t *Tree) LanesDir() string { return filepath.Join(t.dir, lanesDir) }
 // LaneFiles lists the files of lanes/ that control something, and the stray names that look as if
 // they should.
 func (t *Tree) LaneFiles() (files []LaneFile, odd []string, err error) {
-	entries, err := readFolder(t.root, lanesDir)
+	entries, err := t.readFolder(lanesDir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list %s: %w", lanesDir, err)
 	}
@@ -40,9 +42,9 @@ func (t *Tree) ReadLane(f LaneFile) (LaneValue, error) {
 	}
 	v := LaneValue{info: info}
 	if !info.Mode().IsRegular() {
-		return v, &LaneFileError{f, fmt.Sprintf("it is a %s and not a file", fileKind(info.Mode()))}
+		return v, &LaneFileError{f, fmt.Sprintf("it is a %s and not a file", files.KindOf(info.Mode()))}
 	}
-	data, err := t.readRegular(t.root, f.path(), laneFileLimit)
+	data, err := t.readRegular(f.path(), laneFileLimit)
 	switch {
 	case errors.Is(err, fs.ErrPermission) && f.Control != LaneCapacity:
 		v.Complete = true // the name is enough
@@ -89,13 +91,13 @@ func (t *Tree) writeLane(f LaneFile, data []byte) error {
 	if _, ok := ParseLaneFile(f.String()); !ok {
 		return fmt.Errorf("write %s: there is no such file of a lane", f)
 	}
-	if err := t.files.replace(f.path(), data, false); err != nil {
+	if err := t.files.Replace(f.path(), data, false); err != nil {
 		if info, statErr := t.root.Lstat(f.path()); statErr == nil && info.IsDir() {
 			return &BlockedError{f.path()}
 		}
 		return err
 	}
-	return t.syncLanes()
+	return t.syncFolder(lanesDir)
 }
 
 // ReleaseLane removes a file of lanes/: the lane is resumed or opened, or returns to the configured
@@ -108,7 +110,7 @@ func (t *Tree) ReleaseLane(f LaneFile) (bool, error) {
 	case err != nil:
 		return false, fmt.Errorf("remove %s/%s: %w", lanesDir, f, err)
 	}
-	return true, t.syncLanes()
+	return true, t.syncFolder(lanesDir)
 }
 
 // ExpireLane removes an expired file of lanes/, unless it has changed since it was read as v.
@@ -123,14 +125,4 @@ func (o *Owner) ExpireLane(f LaneFile, v LaneValue) (bool, error) {
 func (t *Tree) LaneUnchanged(f LaneFile, v LaneValue) bool {
 	info, err := t.root.Lstat(f.path())
 	return err == nil && v.info != nil && sameContent(info, v.info)
-}
-
-func (t *Tree) syncLanes() error {
-	folder, err := openSyncFolder(t.LanesDir(), t.options.Durability)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", lanesDir, err)
-	}
-	err = folder.sync()
-	_ = folder.close() // opened for reading
-	return err
 }

@@ -6,6 +6,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // LaneTimesKind is a kind of file of lanes/ in which the daemon keeps times for its successor. It
@@ -35,7 +37,7 @@ func isLaneTimes(name string) bool {
 // LaneTimes returns the times in such a file, in the order in which they were written. Unreadable
 // content is skipped: if the file is lost, the daemon only forgets these times.
 func (t *Tree) LaneTimes(lane string, note LaneTimesKind) []time.Time {
-	data, err := t.readRegular(t.root, path.Join(lanesDir, lane+string(note)), laneTimesLimit)
+	data, err := t.readRegular(path.Join(lanesDir, lane+string(note)), laneTimesLimit)
 	if err != nil {
 		return nil
 	}
@@ -53,7 +55,7 @@ func (t *Tree) LaneTimes(lane string, note LaneTimesKind) []time.Time {
 func (o *Owner) SetLaneTimes(lane string, note LaneTimesKind, times []time.Time) error {
 	name := path.Join(lanesDir, lane+string(note))
 	if len(times) == 0 {
-		if err := o.root.Remove(name); err != nil && !isMissing(err) {
+		if err := o.root.Remove(name); err != nil && !files.IsMissing(err) {
 			return fmt.Errorf("forget the times of a lane: %w", err)
 		}
 		return nil
@@ -63,5 +65,5 @@ func (o *Owner) SetLaneTimes(lane string, note LaneTimesKind, times []time.Time)
 	for _, at := range times {
 		data = append(at.AppendFormat(data, time.RFC3339Nano), '\n')
 	}
-	return o.files.replaceUnsynced(name, data)
+	return o.files.ReplaceUnsynced(name, data)
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // liveFile is the cached list of live IDs: "+ID" once the marker of a submit is durable, "-ID" once
@@ -47,7 +49,7 @@ func (l *liveList) write(t *Tree, lines string) {
 		l.reopen(t)
 	}
 	if l.f == nil {
-		f, err := OpenFile(filepath.Join(t.dir, liveFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+		f, err := files.OpenFile(filepath.Join(t.dir, liveFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 		if err != nil {
 			return
 		}
@@ -104,7 +106,7 @@ func (t *Tree) readLive() (map[ID]bool, error) {
 // scanLive calls note for each line of the cached list. It skips damaged lines of any length: a
 // power cut can leave blocks of zero bytes.
 func (t *Tree) scanLive(note func(id ID, begins bool)) error {
-	f, _, err := openRegular(t.root, liveFile)
+	f, _, err := t.openRegular(liveFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -179,5 +181,5 @@ func (t *Tree) writeLive(live map[ID]bool) error {
 	for id := range live {
 		data = append(append(append(data, '+'), id.text...), '\n')
 	}
-	return t.files.replaceUnsynced(liveFile, data)
+	return t.files.ReplaceUnsynced(liveFile, data)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 func wantLive(t *testing.T, o *Owner, want ...ID) {
@@ -114,7 +116,7 @@ func TestLiveListThatIsNoFile(t *testing.T) {
 	} {
 		check(t, place())
 		submit(t, o.Tree)
-		if _, err := o.LiveList(); !errors.Is(err, ErrIrregular) {
+		if _, err := o.LiveList(); !errors.Is(err, files.ErrIrregular) {
 			t.Errorf("%s: %v", name, err)
 		}
 		check(t, os.Remove(path))

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -72,7 +73,7 @@ func (t *Tree) lock() (l *lock, err error) {
 }
 
 func (t *Tree) tryLock() (*lock, error) {
-	l := t.files.corrupt.newLock()
+	l := t.corrupt.newLock()
 	var err error
 	if l.folder, err = os.Open(t.JobsDir()); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", t.JobsDir(), err)
@@ -119,7 +120,7 @@ func (l *lock) lockNamed() (*os.File, error) {
 		if err := l.clear(); err != nil {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		f, err := OpenFile(path, os.O_RDWR|os.O_CREATE)
+		f, err := files.OpenFile(path, os.O_RDWR|os.O_CREATE)
 		if err != nil {
 			return nil, fmt.Errorf("lock %s: %w; %s", path, err, adviceFor(err))
 		}
@@ -209,7 +210,7 @@ func writePID(f *os.File) error {
 
 // readLock returns the PID in the lock file, 0 if there is none, and whether the file is locked.
 func readLock(path string) (pid int, held bool) {
-	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|files.Nonblock, 0)
 	if err != nil {
 		return 0, false
 	}

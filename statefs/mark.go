@@ -79,7 +79,7 @@ func MarkOf(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("mark of %s: %w", dir, err)
 	}
-	t := &Tree{dir: dir, root: root}
+	t := &Tree{storage: &storage{dir: dir, root: root}}
 	mark, err := t.readMark()
 	if err = errors.Join(err, root.Close()); err != nil || mark == "" {
 		return "", err

@@ -6,11 +6,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
+	"path"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -37,7 +39,7 @@ func (t *Tree) ObserveAll(id ID) (Observation, error) { return t.Observe(id, All
 func (t *Tree) Observe(id ID, names NameSet) (Observation, error) {
 	var sight Observation
 	// One descriptor for all names: this is the hottest code of the daemon.
-	err := withDescriptor(t.raw, func(fd int) error {
+	err := files.WithDescriptor(t.raw, func(fd int) error {
 		for i, state := range liveStates {
 			if names&(1<<i) == 0 {
 				continue
@@ -118,7 +120,7 @@ func (t *Tree) observeMarkers(id ID) ([]State, error) {
 // jobsChangedAt returns the modification time of jobs/, which changes with every name in it.
 func (t *Tree) jobsChangedAt() (unix.Timespec, error) {
 	var st unix.Stat_t
-	if err := withDescriptor(t.raw, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
+	if err := files.WithDescriptor(t.raw, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
 		return unix.Timespec{}, fmt.Errorf("look at %s: %w", t.JobsDir(), err)
 	}
 	return st.Mtim, nil
@@ -127,13 +129,13 @@ func (t *Tree) jobsChangedAt() (unix.Timespec, error) {
 // nameChangedAt returns when a file of jobs/ was last written, renamed or linked.
 func (t *Tree) nameChangedAt(name string) (time.Time, error) {
 	var st unix.Stat_t
-	err := withDescriptor(t.raw, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	err := files.WithDescriptor(t.raw, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return time.Unix(st.Ctim.Unix()), err
 }
 
 // stat checks one name in jobs/.
 func (t *Tree) stat(name string) (regular, exists bool, err error) {
-	err = withDescriptor(t.raw, func(fd int) error {
+	err = files.WithDescriptor(t.raw, func(fd int) error {
 		regular, exists, _, err = statAt(fd, name)
 		return err
 	})
@@ -157,22 +159,6 @@ func statAt(fd int, name string) (regular, exists bool, inode uint64, err error)
 		return false, false, 0, nil
 	}
 	return false, false, 0, fmt.Errorf("look for %s: %w", name, err)
-}
-
-// withDescriptor calls with a descriptor that stays open during the call, and retries on EINTR.
-func withDescriptor(raw syscall.RawConn, call func(fd int) error) error {
-	var result error
-	err := raw.Control(func(fd uintptr) {
-		for {
-			if result = call(int(fd)); !errors.Is(result, unix.EINTR) {
-				return
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return result
 }
 
 // Entry is one name in jobs/ that belongs to an operation.
@@ -201,8 +187,8 @@ type Listing struct {
 func (t *Tree) List() (Listing, error) {
 	// Not by t.jobs: a folder that a Root has opened costs a stat for each name.
 	var folder *os.File
-	err := withDescriptor(t.raw, func(fd int) error {
-		listed, err := openDescriptor(fd, ".", t.JobsDir(), unix.O_DIRECTORY, 0)
+	err := files.WithDescriptor(t.raw, func(fd int) error {
+		listed, err := files.OpenDescriptor(fd, ".", t.JobsDir(), unix.O_DIRECTORY, 0)
 		if err == nil {
 			folder = os.NewFile(uintptr(listed), t.JobsDir())
 		}
@@ -278,12 +264,28 @@ func (l *Listing) IDs() map[ID]NameSet {
 	return ids
 }
 
+// Identify returns the identity of a file in jobs/, and how many names (links) it has. The error
+// wraps fs.ErrNotExist if the file does not exist.
+func (t *Tree) Identify(file string) (identity files.Identity, names uint64, err error) {
+	if path.Base(file) != file || !filepath.IsLocal(file) || file == "." {
+		return files.Identity{}, 0, fmt.Errorf("identify %q: %w", file, fs.ErrInvalid)
+	}
+	err = files.WithDescriptor(t.raw, func(fd int) error {
+		identity, names, err = files.Identify(fd, file)
+		return err
+	})
+	if err != nil {
+		return files.Identity{}, 0, fmt.Errorf("identify %s: %w", file, err)
+	}
+	return identity, names, nil
+}
+
 // Stamp reads the content of a marker or request. The error wraps fs.ErrNotExist if it is gone and
 // fs.ErrPermission if it may not be read.
 func (t *Tree) Stamp(file string) (Stamp, error) { return t.stampIn(t.jobs, file) }
 
 func (t *Tree) stampIn(root *os.Root, file string) (Stamp, error) {
-	f, info, err := openRegular(root, file)
+	f, info, err := files.OpenRegularIn(root, file)
 	if err != nil {
 		return Stamp{}, fmt.Errorf("read %s: %w", file, err)
 	}

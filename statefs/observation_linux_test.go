@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // TestListAsksForNoName has strace(1) report every system call that names a file: a listing makes none for a file
@@ -25,7 +27,7 @@ func TestListAsksForNoName(t *testing.T) {
 	for n := range count {
 		id, err := MakeID("other-thing", time.Now(), os.Getppid(), uint64(900_000+n))
 		check(t, err)
-		check(t, os.WriteFile(filepath.Join(tree.JobsDir(), MarkerName(id, Running)), nil, fileMode))
+		check(t, os.WriteFile(filepath.Join(tree.JobsDir(), MarkerName(id, Running)), nil, files.Mode))
 	}
 	calls := filepath.Join(t.TempDir(), "calls")
 	child := exec.Command(strace, "-f", "-o", calls, "-s", "200", "-e", "trace=%file", os.Args[0], dir)

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 func TestObserve(t *testing.T) {
@@ -143,7 +145,7 @@ func TestHostileFilesAreIgnoredCountedAndReported(t *testing.T) {
 	}
 
 	for _, name := range odd {
-		if stamp, err := o.Stamp(name); !errors.Is(err, ErrIrregular) {
+		if stamp, err := o.Stamp(name); !errors.Is(err, files.ErrIrregular) {
 			t.Errorf("%s was read: %+v, %v", name, stamp, err)
 		}
 		parsed, _ := ParseName(name)

@@ -136,7 +136,7 @@ type OutboxFiles struct {
 // Outbox lists the entries in the order of their names.
 func (t *Tree) Outbox() (OutboxFiles, error) {
 	var files OutboxFiles
-	entries, err := readFolder(t.root, outboxDir)
+	entries, err := t.readFolder(outboxDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return files, fmt.Errorf("list %s: %w", outboxDir, err)
 	}
@@ -207,7 +207,7 @@ func (t *Tree) Undelivered() (map[ID]bool, error) {
 // version wrote it.
 func (t *Tree) ReadEntry(name EntryName) (e *OutboxEntry, manual bool, err error) {
 	for _, suffix := range []string{entryPending, entryManual} {
-		data, err := t.readRegular(t.root, name.file(suffix), entryLimit)
+		data, err := t.readRegular(name.file(suffix), entryLimit)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -227,7 +227,7 @@ func (o *Owner) WriteEntry(name EntryName, e *OutboxEntry) error {
 	if err != nil {
 		return fmt.Errorf("entry %s: %w", name, err)
 	}
-	return o.files.replace(name.file(entryPending), data, false)
+	return o.files.Replace(name.file(entryPending), data, false)
 }
 
 // RewriteEntry is WriteEntry for an existing pending entry. The error wraps fs.ErrNotExist if the
@@ -238,18 +238,18 @@ func (o *Owner) RewriteEntry(name EntryName, e *OutboxEntry) error {
 	if err != nil {
 		return fmt.Errorf("entry %s: %w", name, err)
 	}
-	return o.files.rewrite(name.file(entryPending), data)
+	return o.files.Rewrite(name.file(entryPending), data)
 }
 
 // SyncOutbox makes the names of the entries durable.
-func (o *Owner) SyncOutbox() error { return o.outboxSync.sync() }
+func (o *Owner) SyncOutbox() error { return o.outboxSync.Sync() }
 
 // HoldEntry makes an entry wait for a person, who can rename it back to retry it.
 func (o *Owner) HoldEntry(name EntryName) error {
 	if err := o.root.Rename(name.file(entryPending), name.file(entryManual)); err != nil {
 		return fmt.Errorf("hold entry %s: %w", name, err)
 	}
-	return o.outboxSync.sync()
+	return o.outboxSync.Sync()
 }
 
 // ReviveEntry makes an entry that waits for a person pending again, with new content. It is durable
@@ -264,7 +264,7 @@ func (o *Owner) ReviveEntry(name EntryName, e *OutboxEntry) error {
 	if err := o.WriteEntry(name, e); err != nil {
 		return err
 	}
-	return o.outboxSync.sync()
+	return o.outboxSync.Sync()
 }
 
 // RemoveEntry removes an entry in any state. It does not sync: if the entry comes back, its record
@@ -285,5 +285,5 @@ func (o *Owner) QuarantineEntry(name EntryName, manual bool, reason string) erro
 	if manual {
 		suffix = entryManual
 	}
-	return o.files.corrupt.move(name.file(suffix), reason)
+	return o.corrupt.move(name.file(suffix), reason)
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -49,7 +50,7 @@ func (l *outboxList) write(o *Owner, sign byte, names []EntryName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.f == nil {
-		f, err := OpenFile(filepath.Join(o.dir, outboxFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+		f, err := files.OpenFile(filepath.Join(o.dir, outboxFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 		if err != nil {
 			return
 		}
@@ -63,7 +64,7 @@ func (l *outboxList) write(o *Owner, sign byte, names []EntryName) {
 // that is outbox/ now.
 func (o *Owner) ListedEntries() (names map[EntryName]bool, here bool, err error) {
 	names = make(map[EntryName]bool)
-	f, _, err := openRegular(o.root, outboxFile)
+	f, _, err := o.openRegular(outboxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return names, true, nil
 	}
@@ -103,7 +104,7 @@ func (o *Owner) ListedEntries() (names map[EntryName]bool, here bool, err error)
 // outboxFolder returns the line that identifies the folder outbox/. With process durability it
 // includes the boot of the machine, because a power cut may have lost entries.
 func (o *Owner) outboxFolder() (string, error) {
-	identity, _, err := identifyAt(unix.AT_FDCWD, o.OutboxDir())
+	identity, _, err := files.Identify(unix.AT_FDCWD, o.OutboxDir())
 	if err != nil {
 		return "", fmt.Errorf("look at %s: %w", outboxDir, err)
 	}
@@ -149,7 +150,7 @@ func (l *outboxList) rewrite(o *Owner, names map[EntryName]bool) error {
 		data = append(append(append(data, '+'), name.String()...), '\n')
 	}
 	l.size = 0
-	return o.files.replaceUnsynced(outboxFile, data)
+	return o.files.ReplaceUnsynced(outboxFile, data)
 }
 
 func (l *outboxList) close() error {

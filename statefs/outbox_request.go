@@ -49,7 +49,7 @@ func ParseDeliveryRequest(file string) (name EntryName, ask DeliveryAction, ok b
 func (t *Tree) RequestDelivery(name EntryName, ask DeliveryAction, args Args) error {
 	line, err := args.JSON()
 	if err == nil {
-		err = t.files.replace(name.requestFile(ask), formatStamp(t.options.Now(), line), false)
+		err = t.files.Replace(name.requestFile(ask), formatStamp(t.options.Now(), line), false)
 	}
 	if err != nil {
 		return fmt.Errorf("ask for a %s of %s: %w", ask, name, err)
@@ -62,13 +62,7 @@ func (t *Tree) RequestDelivery(name EntryName, ask DeliveryAction, args Args) er
 			return fmt.Errorf("ask for a %s of %s: %w", ask, name, err)
 		}
 	}
-	folder, err := openSyncFolder(t.OutboxDir(), t.options.Durability)
-	if err != nil {
-		return fmt.Errorf("ask for a %s of %s: %w", ask, name, err)
-	}
-	err = folder.sync()
-	_ = folder.close() // opened for reading
-	return err
+	return t.syncFolder(outboxDir)
 }
 
 // DeliveryRequest is a pending request for an entry.

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // Owner is a storage directory owned by its one daemon. It can do everything a Tree can, and it
@@ -20,8 +22,8 @@ type Owner struct {
 	held *lock
 	mark string
 
-	takenSync  *syncFolder
-	outboxSync *syncFolder
+	takenSync  *files.Folder
+	outboxSync *files.Folder
 	outbox     outboxList
 	// changed counts taken and dropped requests; settled is the value of changed up to which taken/
 	// is synced.
@@ -36,14 +38,14 @@ func Own(t *Tree) (*Owner, error) {
 		return nil, err
 	}
 	o := &Owner{Tree: t, held: held}
-	t.files.corrupt.owned.Store(true)
-	if err := errors.Join(t.files.corrupt.clearReservedNames(), t.files.corrupt.clearFolders()); err != nil {
+	t.corrupt.owned.Store(true)
+	if err := errors.Join(t.corrupt.clearReservedNames(), t.corrupt.clearFolders()); err != nil {
 		return nil, errors.Join(err, o.Release())
 	}
-	if o.takenSync, err = openSyncFolder(filepath.Join(t.dir, takenDir), t.options.Durability); err != nil {
+	if o.takenSync, err = files.OpenFolder(filepath.Join(t.dir, takenDir), t.durable()); err != nil {
 		return nil, errors.Join(fmt.Errorf("storage %s: %w", t.dir, err), o.Release())
 	}
-	if o.outboxSync, err = openSyncFolder(filepath.Join(t.dir, outboxDir), t.options.Durability); err != nil {
+	if o.outboxSync, err = files.OpenFolder(filepath.Join(t.dir, outboxDir), t.durable()); err != nil {
 		return nil, errors.Join(fmt.Errorf("storage %s: %w", t.dir, err), o.Release())
 	}
 	if err := t.makeMark(); err != nil {
@@ -63,14 +65,14 @@ func Own(t *Tree) (*Owner, error) {
 // Release releases the lock.
 func (o *Owner) Release() error {
 	o.live.setOwned(false)
-	o.files.corrupt.owned.Store(false)
+	o.corrupt.owned.Store(false)
 	o.handover.reset(false)
 	o.outbox.mu.Lock()
 	closed := []error{o.outbox.close()}
 	o.outbox.mu.Unlock()
-	for _, folder := range []*syncFolder{o.takenSync, o.outboxSync} {
+	for _, folder := range []*files.Folder{o.takenSync, o.outboxSync} {
 		if folder != nil {
-			closed = append(closed, folder.close())
+			closed = append(closed, folder.Close())
 		}
 	}
 	return errors.Join(errors.Join(closed...), o.held.release())
@@ -82,7 +84,7 @@ func (o *Owner) Release() error {
 func (o *Owner) RestoreLock() (made bool, err error) { return o.held.restore() }
 
 func (o *Owner) emptyTemp() error {
-	entries, err := readFolder(o.root, tmpDir)
+	entries, err := o.readFolder(tmpDir)
 	if err != nil {
 		return fmt.Errorf("empty %s: %w", tmpDir, err)
 	}
@@ -98,7 +100,7 @@ func (o *Owner) emptyTemp() error {
 // fs.ErrNotExist if there is no marker in state from, and fs.ErrExist if there already is one in
 // state to. It is not durable before Sync.
 func (o *Owner) Move(id ID, from, to State) error {
-	if err := renameFree(o.folder, MarkerName(id, from), MarkerName(id, to)); err != nil {
+	if err := files.RenameFree(o.folder, MarkerName(id, from), MarkerName(id, to)); err != nil {
 		return fmt.Errorf("move %s from %s to %s: %w", id, from, to, err)
 	}
 	return nil
@@ -107,7 +109,7 @@ func (o *Owner) Move(id ID, from, to State) error {
 // RestoreName renames a file of jobs/ back to a marker after a person gave the marker an unknown
 // name.
 func (o *Owner) RestoreName(file string, id ID, state State) error {
-	if err := renameFree(o.folder, file, MarkerName(id, state)); err != nil {
+	if err := files.RenameFree(o.folder, file, MarkerName(id, state)); err != nil {
 		return fmt.Errorf("put back %s: %w", file, err)
 	}
 	return nil
@@ -115,7 +117,7 @@ func (o *Owner) RestoreName(file string, id ID, state State) error {
 
 // RestoreMarker creates the marker of a live operation again.
 func (o *Owner) RestoreMarker(id ID, state State, at time.Time) error {
-	err := o.files.create(path.Join(jobsDir, MarkerName(id, state)), formatStamp(at, nil), false)
+	err := o.files.Create(path.Join(jobsDir, MarkerName(id, state)), formatStamp(at, nil), false)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -160,7 +162,7 @@ func (o *Owner) syncTaken() error {
 	if o.settled.Load() >= changed {
 		return nil
 	}
-	if err := o.takenSync.sync(); err != nil {
+	if err := o.takenSync.Sync(); err != nil {
 		return err
 	}
 	for {
@@ -174,7 +176,7 @@ func (o *Owner) syncTaken() error {
 // SyncAll syncs the folders once, before a starting daemon answers from the state that it read,
 // which may exist in memory only.
 func (o *Owner) SyncAll() error {
-	return errors.Join(o.jobsSync.sync(), o.takenSync.sync(), o.outboxSync.sync(), o.opsSync.sync())
+	return errors.Join(o.jobsSync.Sync(), o.takenSync.Sync(), o.outboxSync.Sync(), o.opsSync.Sync())
 }
 
 // Finish ends an operation: it writes the terminal record, syncs its folder, and only then removes
@@ -237,7 +239,7 @@ func (o *Owner) removeEmpty(name string) error {
 	if err == nil {
 		err = o.root.Remove(name)
 	}
-	if isMissing(err) {
+	if files.IsMissing(err) {
 		return nil
 	}
 	return err
@@ -261,19 +263,19 @@ func (o *Owner) appendItemsTo(name string, id ID) (*os.File, error) {
 // or a device would swallow the lines.
 func (o *Owner) appendTo(name string) (*os.File, error) {
 	open := func() (*os.File, error) {
-		f, err := OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+		f, err := files.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 		if err != nil {
 			return nil, err
 		}
 		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-			return nil, errors.Join(&fs.PathError{Op: "open", Path: name, Err: ErrIrregular}, err, f.Close())
+			return nil, errors.Join(&fs.PathError{Op: "open", Path: name, Err: files.ErrIrregular}, err, f.Close())
 		}
 		return f, nil
 	}
 	f, err := open()
 	if info, odd := os.Lstat(name); err != nil && odd == nil && !info.Mode().IsRegular() {
 		relative, _ := filepath.Rel(o.dir, name)
-		if err := o.files.corrupt.clearName(relative); err != nil {
+		if err := o.corrupt.clearName(relative); err != nil {
 			return nil, err
 		}
 		f, err = open()
@@ -287,13 +289,13 @@ func (o *Owner) WriteProgress(id ID, p Progress) error {
 	if err != nil {
 		return fmt.Errorf("progress of %s: %w", id, err)
 	}
-	return o.files.replaceUnsynced(dayFile(id, ".progress"), append(data, '\n'))
+	return o.files.ReplaceUnsynced(dayFile(id, ".progress"), append(data, '\n'))
 }
 
 // Quarantine moves a file of jobs/ to corrupt/ with the reason beside it. Files in corrupt/ are
 // never deleted.
 func (o *Owner) Quarantine(file, reason string) error {
-	return o.files.corrupt.move(path.Join(jobsDir, file), reason)
+	return o.corrupt.move(path.Join(jobsDir, file), reason)
 }
 
 // QuarantineRecord links an unreadable record into corrupt/ before another one is written. The
@@ -304,11 +306,11 @@ func (o *Owner) QuarantineRecord(id ID, reason string) error {
 	if info, err := o.root.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		return nil
 	}
-	return o.files.corrupt.link(name, reason)
+	return o.corrupt.link(name, reason)
 }
 
 // ClearRecord moves anything but a regular file from the name of a record to corrupt/.
-func (o *Owner) ClearRecord(id ID) error { return o.files.corrupt.clearName(dayFile(id, ".json")) }
+func (o *Owner) ClearRecord(id ID) error { return o.corrupt.clearName(dayFile(id, ".json")) }
 
 // LiveList returns the live IDs of the cached list, to find records whose marker is gone.
 func (o *Owner) LiveList() (map[ID]bool, error) { return o.readLive() }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 func TestOwnEmptiesTmp(t *testing.T) {
@@ -94,9 +96,9 @@ func TestFinishThatFailsKeepsTheMarker(t *testing.T) {
 	rec := submit(t, o.Tree)
 	folder, err := o.day(rec.ID.Day())
 	check(t, err)
-	folder.call = func() error { return fs.ErrInvalid }
+	folder.SyncBy(func() error { return fs.ErrInvalid })
 	check(t, rec.Apply(Queued, CauseCancel, testTime))
-	if _, ok := errors.AsType[*SyncError](o.Finish(rec, Queued)); !ok {
+	if _, ok := errors.AsType[*files.SyncError](o.Finish(rec, Queued)); !ok {
 		t.Error("a failed sync is no *SyncError")
 	}
 	wantNames(t, o.JobsDir(), MarkerName(rec.ID, Queued))
@@ -125,7 +127,7 @@ func TestAppendedFiles(t *testing.T) {
 	info, err := log.Stat()
 	check(t, err)
 	check(t, log.Close())
-	if info.Size() != 10 || info.Mode() != fileMode&^0o022 && info.Mode() != fileMode {
+	if info.Size() != 10 || info.Mode() != files.Mode&^0o022 && info.Mode() != files.Mode {
 		t.Errorf("the log has %d bytes and mode %s", info.Size(), info.Mode())
 	}
 }

@@ -57,7 +57,7 @@ func sameTotal(a, b *int64) bool { return (a == nil) == (b == nil) && (a == nil 
 func (t *Tree) ReadProgress(id ID) (Progress, error) {
 	var p Progress
 	name := dayFile(id, ".progress")
-	data, err := t.readRegular(t.root, name, 1<<16)
+	data, err := t.readRegular(name, 1<<16)
 	if err != nil {
 		return p, err
 	}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"path"
 	"sync"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // Submit creates a new operation, which is scheduled if its start time is in the future, else
@@ -249,12 +251,12 @@ func (t *Tree) publishRecord(rec *Record) error {
 	if err != nil {
 		return fmt.Errorf("record of %s: %w", rec.ID, err)
 	}
-	return t.files.create(dayFile(rec.ID, ".json"), append(data, '\n'), rec.Batch == nil && t.options.Durability == Power)
+	return t.files.Create(dayFile(rec.ID, ".json"), append(data, '\n'), rec.Batch == nil && t.options.Durability == Power)
 }
 
 func (t *Tree) publishMarker(rec *Record) error {
 	t.handover.put(rec)
-	return t.files.create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil), false)
+	return t.files.Create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil), false)
 }
 
 // withdraw removes operations without a marker: no client knows them and the daemon has not seen
@@ -262,7 +264,7 @@ func (t *Tree) publishMarker(rec *Record) error {
 func (t *Tree) withdraw(recs []*Record) {
 	for _, rec := range recs {
 		t.handover.take(rec.ID)
-		if err := t.root.Remove(dayFile(rec.ID, ".json")); err == nil || isMissing(err) {
+		if err := t.root.Remove(dayFile(rec.ID, ".json")); err == nil || files.IsMissing(err) {
 			_ = t.root.Remove(dayFile(rec.ID, itemsSuffix)) // the inherited items
 		}
 	}
@@ -278,7 +280,7 @@ func (t *Tree) syncOperations(days map[string]bool) error {
 	for day := range days {
 		go func() { errs <- t.syncDay(day) }()
 	}
-	err := t.jobsSync.sync()
+	err := t.jobsSync.Sync()
 	for range days {
 		err = errors.Join(err, <-errs)
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 func drafts(t *testing.T, tree *Tree, count int, change func(i int, s *Submission)) []*Record {
@@ -29,7 +31,7 @@ func TestPublishSeveral(t *testing.T) {
 	t.Parallel()
 	for _, durability := range []Durability{Power, Process} {
 		tree := openTree(t, t.TempDir(), Options{Durability: durability})
-		recs := drafts(t, tree, 2*maxSyncs+1, nil)
+		recs := drafts(t, tree, 2*files.MaxSyncs+1, nil)
 		wantNames(t, tree.JobsDir())
 		check(t, tree.Publish(recs...))
 		listing, err := tree.List()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"time"
@@ -449,10 +448,10 @@ func versionOf(data []byte) int {
 	return head.Version
 }
 
-// readRegular reads a whole regular file below root. It refuses a symbolic link, a directory, a
+// readRegular reads a whole regular file of the storage. It refuses a symbolic link, a directory, a
 // fifo or a device without following it and without blocking.
-func (t *Tree) readRegular(root *os.Root, name string, limit int64) ([]byte, error) {
-	f, info, err := openRegular(root, name)
+func (s *storage) readRegular(name string, limit int64) ([]byte, error) {
+	f, info, err := s.openRegular(name)
 	if err != nil {
 		return nil, err
 	}
@@ -467,38 +466,6 @@ func (t *Tree) readRegular(root *os.Root, name string, limit int64) ([]byte, err
 		return nil, &CorruptError{name, fmt.Sprintf("it is larger than %d bytes", limit)}
 	}
 	return data, nil
-}
-
-// ErrIrregular is wrapped if a folder, link, fifo, socket or device has the name of a regular file.
-var ErrIrregular = errors.New("not a regular file")
-
-// openRegular opens a regular file for reading. It checks the name before the open, because a Root
-// follows links that stay inside, and the descriptor after it, because the name may have changed in
-// between. O_NONBLOCK keeps a fifo from blocking.
-func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
-	before, err := root.Lstat(name)
-	if isMissing(err) { // also below a file in the place of a folder
-		err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	if !before.Mode().IsRegular() {
-		return nil, nil, &fs.PathError{Op: "open", Path: name, Err: ErrIrregular}
-	}
-	f, err := root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: name, Err: ErrIrregular}
-	}
-	if err != nil {
-		_ = f.Close() // the reason of the refusal matters, not this error
-		return nil, nil, err
-	}
-	return f, info, nil
 }
 
 // CodeRecordLost is the error code of an operation whose record was damaged or removed: only its ID

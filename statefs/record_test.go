@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 func recordPath(tree *Tree, id ID) string { return filepath.Join(tree.Dir(), dayFile(id, ".json")) }
@@ -119,7 +121,7 @@ func TestRecordLargerThanTheLimit(t *testing.T) {
 	tree := openTree(t, t.TempDir(), Options{Durability: Process})
 	rec := submit(t, tree)
 	check(t, os.Truncate(recordPath(tree, rec.ID), 1<<40)) // takes no disk space
-	if _, err := tree.readRegular(tree.root, dayFile(rec.ID, ".json"), 1<<10); err == nil ||
+	if _, err := tree.readRegular(dayFile(rec.ID, ".json"), 1<<10); err == nil ||
 		!strings.Contains(err.Error(), "larger than 1024") {
 		t.Errorf("a file of 1 TiB: %v", err)
 	}
@@ -189,7 +191,7 @@ func TestReadEndedFindsTheEndsOnly(t *testing.T) {
 		check(t, err)
 		// As after a manual edit.
 		check(t, os.WriteFile(filepath.Join(o.Dir(), dayFile(rec.ID, ".json")), bytes.ReplaceAll(data, []byte(`":"`),
-			[]byte(`" : "`)), fileMode))
+			[]byte(`" : "`)), files.Mode))
 		if ended, err = o.ReadEnded(rec.ID); err != nil || (ended != nil) != status.Terminal() {
 			t.Errorf("%s, edited: %v, %v", status, ended, err)
 		}

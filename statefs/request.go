@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // ErrNotLive is wrapped when an operation is not found or already finished.
@@ -66,7 +68,7 @@ func (t *Tree) Request(_ context.Context, id ID, ask Action, args json.RawMessag
 	if err != nil {
 		return fmt.Errorf("request %s of %s: %w", ask, id, t.jobsFolderCause(err))
 	}
-	return t.jobsSync.sync()
+	return t.jobsSync.Sync()
 }
 
 // notLiveError returns the error for an operation without a marker, with its final state if the
@@ -97,9 +99,9 @@ func compactObject(args json.RawMessage) (json.RawMessage, error) {
 func (t *Tree) writeRequest(id ID, ask Action, args json.RawMessage) error {
 	// Without arguments the content needs no sync: an empty request file counts by its modification
 	// time.
-	write := t.files.replaceUnsynced
+	write := t.files.ReplaceUnsynced
 	if len(args) > 0 {
-		write = func(name string, data []byte) error { return t.files.replace(name, data, false) }
+		write = func(name string, data []byte) error { return t.files.Replace(name, data, false) }
 	}
 	before, err := t.oppositeRequest(id, ask)
 	if err != nil {
@@ -107,7 +109,7 @@ func (t *Tree) writeRequest(id ID, ask Action, args json.RawMessage) error {
 	}
 	name := RequestName(id, ask)
 	err = write(path.Join(jobsDir, name), formatStamp(t.options.Now(), args))
-	if DiskFull(err) && len(args) == 0 {
+	if files.DiskFull(err) && len(args) == 0 {
 		err = t.requestOnFullDisk(name)
 	}
 	if err != nil {
@@ -120,6 +122,17 @@ func (t *Tree) writeRequest(id ID, ask Action, args json.RawMessage) error {
 		return nil
 	}
 	return t.removeOpposite(RequestName(id, ask.Spec().Opposite), before)
+}
+
+// requestOnFullDisk creates a request in jobs/ without a data block: an empty file, which counts by
+// its modification time, needs an inode only; if none is left, a link to an existing file needs not
+// even that. The content of the linked file is not a time, so its modification time counts as well.
+func (t *Tree) requestOnFullDisk(name string) error {
+	err := t.files.ReplaceUnsynced(path.Join(jobsDir, name), nil)
+	if files.DiskFull(err) && t.files.Link(storageFile, path.Join(jobsDir, name), t.options.Now()) == nil {
+		return nil
+	}
+	return err
 }
 
 // oppositeRequest returns the pending request that a new one replaces, nil if there is none. Only a
@@ -262,7 +275,7 @@ func (o *Owner) Drop(taken TakenRequest) error {
 // RestoreTaken moves every request that an earlier daemon had taken back into jobs/, unless the
 // same or the opposite request was made since. It returns how many it moved.
 func (o *Owner) RestoreTaken() (int, error) {
-	entries, err := readFolder(o.root, takenDir)
+	entries, err := o.readFolder(takenDir)
 	if err != nil {
 		return 0, fmt.Errorf("read %s: %w", takenDir, err)
 	}
@@ -277,7 +290,7 @@ func (o *Owner) RestoreTaken() (int, error) {
 		}
 		name, ok := ParseName(entry.Name())
 		if !ok || name.Action == "" || !entry.Type().IsRegular() {
-			if err := o.files.corrupt.move(path.Join(takenDir, entry.Name()), "not a request"); err != nil {
+			if err := o.corrupt.move(path.Join(takenDir, entry.Name()), "not a request"); err != nil {
 				return back, err
 			}
 			continue
@@ -293,7 +306,7 @@ func (o *Owner) RestoreTaken() (int, error) {
 	}
 	// The names in jobs/ are durable before those in taken/ are removed: after a power cut a
 	// request has one of them or both.
-	if err := o.jobsSync.sync(); err != nil {
+	if err := o.jobsSync.Sync(); err != nil {
 		return back, err
 	}
 	for _, name := range done {
@@ -306,7 +319,7 @@ func (o *Owner) RestoreTaken() (int, error) {
 	}
 	// The removals are durable before the requests are taken again: after a power cut, an old removal
 	// must not remove the new name, which is the only one.
-	return back, o.takenSync.sync()
+	return back, o.takenSync.Sync()
 }
 
 // restoreTaken links one taken request into jobs/. It returns false if a newer request replaces it.

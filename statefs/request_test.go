@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 func asked(t *testing.T, tree *Tree, id ID, want ...Action) {
@@ -105,7 +107,7 @@ func TestEachRequestIsANewFile(t *testing.T) {
 	after, err := os.Stat(path)
 	check(t, err)
 	check(t, first.Close())
-	if os.SameFile(before, after) || after.Mode() != fileMode {
+	if os.SameFile(before, after) || after.Mode() != files.Mode {
 		t.Errorf("asked twice: the same file %t, mode %s", os.SameFile(before, after), after.Mode())
 	}
 }

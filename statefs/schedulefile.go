@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // The files of schedules/: ENDPOINT.json is the daemon's state of a job's schedule.
@@ -34,7 +35,7 @@ func (t *Tree) ScheduleEnabled(endpoint string) (bool, error) {
 		return false, err
 	}
 	_, err = t.root.Lstat(name)
-	if isMissing(err) {
+	if files.IsMissing(err) {
 		return true, nil
 	}
 	if err != nil {
@@ -52,15 +53,15 @@ func (t *Tree) EnableSchedule(endpoint string, on bool) error {
 	if on {
 		err = t.root.Remove(name)
 	} else {
-		err = t.files.create(name, formatStamp(t.options.Now(), nil), false)
+		err = t.files.Create(name, formatStamp(t.options.Now(), nil), false)
 	}
-	if isMissing(err) && on || errors.Is(err, fs.ErrExist) && !on {
+	if files.IsMissing(err) && on || errors.Is(err, fs.ErrExist) && !on {
 		err = nil // it is so already, but perhaps not synced
 	}
 	if err != nil {
 		return fmt.Errorf("switch the schedule of %s: %w", endpoint, err)
 	}
-	return t.syncSchedules()
+	return t.syncFolder(schedulesDir)
 }
 
 // ReadSchedule returns the daemon's state of a job's schedule. The error wraps fs.ErrNotExist if
@@ -70,7 +71,7 @@ func (t *Tree) ReadSchedule(endpoint string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.readRegular(t.root, name, scheduleLimit)
+	return t.readRegular(name, scheduleLimit)
 }
 
 // WriteSchedule replaces the state of a job's schedule. It is durable when it returns.
@@ -79,10 +80,10 @@ func (o *Owner) WriteSchedule(endpoint string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := o.files.replace(name, append(data, '\n'), false); err != nil {
+	if err := o.files.Replace(name, append(data, '\n'), false); err != nil {
 		return fmt.Errorf("write the schedule of %s: %w", endpoint, err)
 	}
-	return o.syncSchedules()
+	return o.syncFolder(schedulesDir)
 }
 
 // QuarantineSchedule moves the invalid state of a job's schedule to corrupt/ with the reason beside
@@ -92,17 +93,7 @@ func (o *Owner) QuarantineSchedule(endpoint, reason string) error {
 	if err != nil {
 		return err
 	}
-	return o.files.corrupt.move(name, reason)
-}
-
-func (t *Tree) syncSchedules() error {
-	folder, err := openSyncFolder(filepath.Join(t.dir, schedulesDir), t.options.Durability)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", schedulesDir, err)
-	}
-	err = folder.sync()
-	_ = folder.close() // opened for reading
-	return err
+	return o.corrupt.move(name, reason)
 }
 
 // ScheduleFile is a file of schedules/.
@@ -114,7 +105,7 @@ type ScheduleFile struct {
 
 // ScheduleFiles returns the files of schedules/, except those that begin with a dot.
 func (t *Tree) ScheduleFiles() ([]ScheduleFile, error) {
-	entries, err := readFolder(t.root, schedulesDir)
+	entries, err := t.readFolder(schedulesDir)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", schedulesDir, err)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 const (
@@ -112,18 +114,18 @@ func (t *Tree) changeStorage(change func(*storageInfo) error) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := t.files.replace(storageFile, append(data, '\n'), true); err != nil {
+	if err := t.files.Replace(storageFile, append(data, '\n'), true); err != nil {
 		return err
 	}
 	if err := dir.Sync(); err != nil {
-		return &SyncError{t.dir, err}
+		return &files.SyncError{Path: t.dir, Err: err}
 	}
 	return nil
 }
 
 // checkLayout refuses a storage with a newer layout, also to clients that only read or request.
 func (t *Tree) checkLayout() error {
-	data, err := t.readRegular(t.root, storageFile, 1<<16)
+	data, err := t.readRegular(storageFile, 1<<16)
 	var info storageInfo
 	if err != nil || json.Unmarshal(data, &info) != nil || info.Version <= storageVersion {
 		return nil //nolint:nilerr // a storage without it, or with a damaged one, is repaired when numbers are needed
@@ -162,8 +164,8 @@ func (t *Tree) storageInfo() (storageInfo, error) {
 // readStorage reads storage.json; whole is false if it is missing or damaged, and info then holds
 // the readable part.
 func (t *Tree) readStorage() (info storageInfo, whole bool, err error) {
-	data, err := t.readRegular(t.root, storageFile, 1<<16)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrIrregular) {
+	data, err := t.readRegular(storageFile, 1<<16)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, files.ErrIrregular) {
 		return info, false, nil
 	}
 	if err != nil {
@@ -193,7 +195,7 @@ func (t *Tree) badCounter(found string) error {
 func (t *Tree) highestSequence() (highest uint64, newest time.Time, err error) {
 	// Ended operations that were pruned are in the list only.
 	if err := t.scanLive(func(id ID, _ bool) { highest = max(highest, id.Sequence()) }); err != nil &&
-		!errors.Is(err, ErrIrregular) {
+		!errors.Is(err, files.ErrIrregular) {
 		return 0, newest, fmt.Errorf("find the highest operation number: %w", err)
 	}
 	err = fs.WalkDir(t.root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {

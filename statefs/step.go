@@ -78,6 +78,6 @@ func (t *Tree) OpenStepLog(id ID, step *steps.Step) (*os.File, error) {
 		return nil, &CorruptError{dayFile(id, ".json"), fmt.Sprintf("its step %s has the log %q, which is none of its files",
 			shorten(step.Name), shorten(step.Log))}
 	}
-	f, _, err := openRegular(t.root, stepFile(id, step.Name, ".log"))
+	f, _, err := t.openRegular(stepFile(id, step.Name, ".log"))
 	return f, err
 }

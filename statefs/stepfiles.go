@@ -5,6 +5,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // An optional step runs in parallel with the others and has its own files in ID.steps/: NAME.log,
@@ -35,7 +37,7 @@ func (t *Tree) ReadStepItems(id ID, step string, each func(line []byte) error) e
 
 // MakeStepFolder makes the folder of the optional steps of an operation.
 func (t *Tree) MakeStepFolder(id ID) error {
-	if err := MakeFolder(filepath.Join(t.dir, dayFile(id, ".steps"))); err != nil {
+	if err := files.MakeFolder(filepath.Join(t.dir, dayFile(id, ".steps"))); err != nil {
 		return fmt.Errorf("make the folder of the optional steps of %s: %w", id, err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"path"
 	"time"
 
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -136,7 +137,7 @@ func (t *Tree) writeRecord(rec *Record) error {
 	if err != nil {
 		return fmt.Errorf("record of %s: %w", rec.ID, err)
 	}
-	return t.files.replace(dayFile(rec.ID, ".json"), append(data, '\n'), false)
+	return t.files.Replace(dayFile(rec.ID, ".json"), append(data, '\n'), false)
 }
 
 // keepDefinition stores a definition under its hash, once.
@@ -153,15 +154,15 @@ func (t *Tree) keepDefinition(hash string, source []byte) error {
 	name := path.Join(definitionsDir, hash+".yaml")
 	// A power cut may have left the file empty.
 	if info, err := t.root.Lstat(name); err != nil || info.Size() != int64(len(source)) {
-		if err := t.files.replace(name, source, false); err != nil {
+		if err := t.files.Replace(name, source, false); err != nil {
 			return fmt.Errorf("keep the job definition: %w", err)
 		}
-		folder, err := openSyncFolder(path.Join(t.dir, definitionsDir), t.options.Durability)
+		folder, err := files.OpenFolder(path.Join(t.dir, definitionsDir), t.durable())
 		if err != nil {
 			return fmt.Errorf("keep the job definition: %w", err)
 		}
-		err = folder.sync()
-		_ = folder.close() // opened for reading
+		err = folder.Sync()
+		_ = folder.Close() // opened for reading
 		if err != nil {
 			return err
 		}
@@ -175,7 +176,7 @@ func (t *Tree) Definition(hash string) ([]byte, error) {
 	if !isHash(hash) {
 		return nil, fmt.Errorf("definition %q: not a hash", shorten(hash))
 	}
-	return t.readRegular(t.root, path.Join(definitionsDir, hash+".yaml"), 1<<20)
+	return t.readRegular(path.Join(definitionsDir, hash+".yaml"), 1<<20)
 }
 
 func isHash(text string) bool {

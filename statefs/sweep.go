@@ -126,7 +126,7 @@ func (t *Tree) RemoveForeign(id ID) (files []string, err error) {
 			return nil, fmt.Errorf("remove %s: %w", file, err)
 		}
 	}
-	return files, t.jobsSync.sync()
+	return files, t.jobsSync.Sync()
 }
 
 type sweep struct {
@@ -274,7 +274,7 @@ func (s *sweep) olderThan(file string, age time.Duration) bool {
 }
 
 func (s *sweep) temporary() {
-	entries, err := readFolder(s.tree.root, tmpDir)
+	entries, err := s.tree.readFolder(tmpDir)
 	if err != nil {
 		s.errs = append(s.errs, fmt.Errorf("sweep %s: %w", tmpDir, err))
 		return

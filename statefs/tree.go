@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -33,11 +34,19 @@ const (
 const socketFile = "jobdir.sock"
 
 const (
-	folderMode = 0o750
-	fileMode   = 0o640
 	// groupMode lets the group of the storage create and rename files in a folder, which is the
 	// right to control and start operations. The set-group-ID bit gives new files that group.
 	groupMode = 0o770 | os.ModeSetgid
+)
+
+// Durability is what an acknowledgement promises.
+type Durability string
+
+const (
+	// Power survives a power cut: files and directories are synced before an answer is given. It is the default.
+	Power Durability = "power"
+	// Process survives the death of the daemon only: a power cut may empty or lose files.
+	Process Durability = "process"
 )
 
 // Options configures the use of a storage directory. The zero value is right for most.
@@ -53,22 +62,48 @@ type Options struct {
 	Cleared func(name, reason string)
 }
 
+// storage is the access to the directory that the parts of a Tree share.
+type storage struct {
+	dir     string // absolute path
+	options Options
+	root    *os.Root
+	files   *files.Writer
+	corrupt *corruptFolder
+}
+
+func (s *storage) durable() bool { return s.options.Durability == Power }
+
+// syncFolder syncs a folder that is rarely synced.
+func (s *storage) syncFolder(name string) error {
+	if !s.durable() {
+		return nil
+	}
+	return files.SyncFolder(filepath.Join(s.dir, name))
+}
+
+func (s *storage) readFolder(name string) ([]fs.DirEntry, error) {
+	return files.ReadFolderIn(s.root, name)
+}
+
+func (s *storage) openFolder(name string) (*os.File, error) { return files.OpenFolderIn(s.root, name) }
+
+func (s *storage) openRegular(name string) (*os.File, fs.FileInfo, error) {
+	return files.OpenRegularIn(s.root, name)
+}
+
 // Tree is a storage directory as any process may use it: to read, submit and request. It is safe
 // for concurrent use, also by several processes. Only an Owner moves markers.
 type Tree struct {
-	dir     string
-	options Options
-	files   *files
-	root    *os.Root
-	jobs    *os.Root
-	folder  *os.File        // jobs/, for calls that take a descriptor
-	raw     syscall.RawConn // of folder; keeps the descriptor open during a call
+	*storage
+	jobs   *os.Root
+	folder *os.File        // jobs/, for calls that take a descriptor
+	raw    syscall.RawConn // of folder; keeps the descriptor open during a call
 	// Descriptors refuses work for which too few files can be opened.
 	Descriptors *machine.Descriptors
 	listing     sync.Mutex // held while folder is listed
 
-	jobsSync *syncFolder
-	opsSync  *syncFolder
+	jobsSync *files.Folder
+	opsSync  *files.Folder
 	daysMu   sync.Mutex
 	days     map[string]*dayFolder // the recently used folders of operations/
 
@@ -96,15 +131,12 @@ func Open(dir string, options Options) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storage %s: %w", dir, err)
 	}
-	t := &Tree{dir: abs, options: options, days: make(map[string]*dayFolder)}
-	t.files = &files{
-		dir: abs, tmp: filepath.Join(abs, tmpDir), durability: options.Durability,
-		slots: make(chan struct{}, maxSyncs),
-	}
-	t.files.corrupt = &corruptFolder{dir: abs, reasons: &files{dir: abs, tmp: filepath.Join(abs, corruptDir)}, options: &t.options, changed: func() {
+	t := &Tree{storage: &storage{dir: abs, options: options}, days: make(map[string]*dayFolder)}
+	t.corrupt = newCorruptFolder(t.storage, func() {
 		t.forgetDays()
 		t.storedDefinitions.Clear() // so that the next submit stores its definition again
-	}}
+	})
+	t.files = files.NewWriter(abs, tmpDir, t.durable(), t.corrupt)
 	t.sequence.tree = t
 	if err := makeStorage(t); err != nil {
 		return nil, errors.Join(err, t.Close())
@@ -137,12 +169,12 @@ func makeStorage(t *Tree) error {
 		return nil
 	}
 	for _, path := range made {
-		folder, err := openSyncFolder(path, t.options.Durability)
+		folder, err := files.OpenFolder(path, t.durable())
 		if err != nil {
 			continue // a folder that may be searched but not read: its owner made the name durable long ago, or cannot
 		}
-		err = folder.sync()
-		_ = folder.close() // opened for reading
+		err = folder.Sync()
+		_ = folder.Close() // opened for reading
 		if err != nil {
 			return err
 		}
@@ -153,7 +185,7 @@ func makeStorage(t *Tree) error {
 // makeLayout opens the storage directory and creates its folders. A file in the place of a folder is
 // moved to corrupt/, unless a daemon holds the storage: its next sweep does so.
 func makeLayout(t *Tree) error {
-	err := MakeFolder(t.dir)
+	err := files.MakeFolder(t.dir)
 	if info, statErr := os.Stat(t.dir); err == nil && statErr == nil && !info.IsDir() {
 		err = &fs.PathError{Op: "open", Path: t.dir, Err: syscall.ENOTDIR}
 	}
@@ -163,12 +195,11 @@ func makeLayout(t *Tree) error {
 	if err != nil {
 		return fmt.Errorf("make storage %s: %w; %s", t.dir, err, adviceFor(err))
 	}
-	t.files.corrupt.root = t.root
 	for _, sub := range []string{
 		jobsDir, newDir, lanesDir, schedulesDir, operationsDir, definitionsDir, outboxDir, takenDir, corruptDir, keysDir, tmpDir,
 	} {
 		path := filepath.Join(t.dir, sub)
-		err := t.files.corrupt.makeFolder(sub)
+		err := t.corrupt.makeFolder(sub)
 		if _, ok := errors.AsType[*LockedError](err); ok && sub != jobsDir && sub != operationsDir {
 			continue
 		}
@@ -180,7 +211,7 @@ func makeLayout(t *Tree) error {
 			return fmt.Errorf("storage %s: %w", t.dir, err)
 		}
 		if !info.IsDir() {
-			return fmt.Errorf("storage %s: %s is not a directory but a %s; remove it", t.dir, path, fileKind(info.Mode()))
+			return fmt.Errorf("storage %s: %s is not a directory but a %s; remove it", t.dir, path, files.KindOf(info.Mode()))
 		}
 		if t.options.GroupControl && (sub == jobsDir || sub == newDir || sub == lanesDir || sub == schedulesDir) {
 			if err := os.Chmod(path, groupMode); err != nil {
@@ -189,69 +220,6 @@ func makeLayout(t *Tree) error {
 		}
 	}
 	return nil
-}
-
-// OpenFile opens a file of a storage. A file that it creates has fileMode whatever the umask is. It
-// follows no link and does not block.
-func OpenFile(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, flags|openNonblock, fileMode)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && info.Mode().IsRegular() && info.Size() == 0 && info.Mode().Perm() != fileMode {
-		err = f.Chmod(fileMode)
-	}
-	if err != nil && !errors.Is(err, fs.ErrPermission) { // the file of another user keeps its mode
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// OpenRegular opens a file for reading that other programs may have replaced. It refuses a symbolic
-// link, a folder, a fifo, a socket or a device without following it and without blocking.
-func OpenRegular(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%s is %w", filepath.Base(path), ErrIrregular), err, f.Close())
-	}
-	return f, nil
-}
-
-// MakeFolder creates a folder and its parents if they are missing. A new folder has folderMode
-// whatever the umask is.
-func MakeFolder(path string) error {
-	if _, err := os.Lstat(path); err == nil {
-		return nil // if it is not a folder, its next use fails
-	}
-	if err := os.MkdirAll(path, folderMode); err != nil {
-		return err
-	}
-	info, err := os.Lstat(path)
-	if err != nil {
-		return err
-	}
-	return os.Chmod(path, folderMode|info.Mode()&os.ModeSetgid) // a parent may pass on its group
-}
-
-// RemoveFolder removes a folder and everything in it. If a file has taken the place of the folder
-// above, there is nothing to remove; os.RemoveAll would wait for a writer of a fifo there.
-func RemoveFolder(path string) error {
-	above, err := os.OpenRoot(filepath.Dir(path) + "/") // the slash refuses everything but a folder
-	if isMissing(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	err = above.RemoveAll(filepath.Base(path))
-	if isMissing(err) {
-		err = nil
-	}
-	return errors.Join(err, above.Close())
 }
 
 func (t *Tree) open() (err error) {
@@ -268,8 +236,8 @@ func (t *Tree) open() (err error) {
 		return err
 	}
 	t.Descriptors = machine.NewDescriptors(t.raw)
-	t.jobsSync = newSyncFolder(t.folder, t.options.Durability)
-	t.opsSync, err = openSyncFolder(filepath.Join(t.dir, operationsDir), t.options.Durability)
+	t.jobsSync = files.NewFolder(t.folder, t.durable())
+	t.opsSync, err = files.OpenFolder(filepath.Join(t.dir, operationsDir), t.durable())
 	return err
 }
 
@@ -285,12 +253,12 @@ func (t *Tree) Close() error {
 		errs = append(errs, t.folder.Close())
 	}
 	if t.opsSync != nil { // jobsSync syncs by folder
-		errs = append(errs, t.opsSync.close())
+		errs = append(errs, t.opsSync.Close())
 	}
 	t.daysMu.Lock()
 	defer t.daysMu.Unlock()
 	for _, folder := range t.days {
-		errs = append(errs, folder.close())
+		errs = append(errs, folder.Close())
 	}
 	clear(t.days)
 	errs = append(errs, t.live.close(), t.keys.close())
@@ -322,7 +290,7 @@ func (t *Tree) ArtifactsPath(id ID) string { return filepath.Join(t.dir, dayFile
 func (t *Tree) ItemsPath(id ID) string { return filepath.Join(t.dir, dayFile(id, itemsSuffix)) }
 
 // TempDir returns the path of tmp/. A starting daemon empties it.
-func (t *Tree) TempDir() string { return t.files.tmp }
+func (t *Tree) TempDir() string { return filepath.Join(t.dir, tmpDir) }
 
 // Now returns the time by the clock of the tree.
 func (t *Tree) Now() time.Time { return t.options.Now() }
@@ -336,12 +304,12 @@ func (t *Tree) Full() (string, error) {
 	if few := t.Descriptors.Shortage(); few != "" {
 		return few, nil
 	}
-	return fileSystemFull(t.dir)
+	return files.FullReason(t.dir)
 }
 
 // OpenLog opens the log of an operation for reading. The error wraps fs.ErrNotExist until the work
 // begins.
 func (t *Tree) OpenLog(id ID) (*os.File, error) {
-	f, _, err := openRegular(t.root, dayFile(id, ".log"))
+	f, _, err := t.openRegular(dayFile(id, ".log"))
 	return f, err
 }

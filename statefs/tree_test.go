@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 func TestOpenMakesTheLayout(t *testing.T) {
@@ -106,16 +108,16 @@ func TestOpenMovesFilesInPlaceOfFolders(t *testing.T) {
 	check(t, owner.Release())
 }
 
-// RemoveFolder does not open a fifo that has taken the place of the folder above, which would last until a writer
+// files.RemoveFolder does not open a fifo that has taken the place of the folder above, which would last until a writer
 // opens it too.
 func TestRemoveFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	day, run := filepath.Join(dir, "day"), filepath.Join(dir, "day", "run")
 	for _, err := range []error{
-		os.MkdirAll(filepath.Join(run, "a"), 0o750), os.WriteFile(filepath.Join(day, "log"), nil, 0o600), RemoveFolder(run),
-		os.Remove(filepath.Join(day, "log")), RemoveFolder(run), os.Remove(day), RemoveFolder(run),
-		unix.Mkfifo(day, 0o600), RemoveFolder(run),
+		os.MkdirAll(filepath.Join(run, "a"), 0o750), os.WriteFile(filepath.Join(day, "log"), nil, 0o600), files.RemoveFolder(run),
+		os.Remove(filepath.Join(day, "log")), files.RemoveFolder(run), os.Remove(day), files.RemoveFolder(run),
+		unix.Mkfifo(day, 0o600), files.RemoveFolder(run),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -147,10 +149,10 @@ func TestTheNameOfADayIsSynced(t *testing.T) {
 	counted := func() (*Tree, *atomic.Int32) {
 		tree := openTree(t, dir, Options{Durability: Power})
 		var count atomic.Int32
-		tree.opsSync.call = func() error {
+		tree.opsSync.SyncBy(func() error {
 			count.Add(1)
-			return tree.opsSync.f.Sync()
-		}
+			return nil
+		})
 		return tree, &count
 	}
 	first, syncs := counted()
@@ -173,7 +175,7 @@ func TestTheNameOfADayIsSynced(t *testing.T) {
 func TestTheNameOfADayIsSyncedAgainAfterAFailure(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{Durability: Power})
-	tree.opsSync.call = func() error { return fs.ErrInvalid }
+	tree.opsSync.SyncBy(func() error { return fs.ErrInvalid })
 	for range 2 {
 		if _, err := tree.Submit(t.Context(), Submission{Group: "g", Job: "j"}); err == nil {
 			t.Error("a submit whose day is not durable was acknowledged")

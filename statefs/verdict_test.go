@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -22,7 +23,7 @@ func TestInterpret(t *testing.T) {
 		missing = fmt.Errorf("read the record: %w", fs.ErrNotExist)
 		denied  = fmt.Errorf("read the record: %w", fs.ErrPermission)
 		newer   = fmt.Errorf("read the record: %w", ErrNewerVersion)
-		link    = fmt.Errorf("read the record: %w", ErrIrregular)
+		link    = fmt.Errorf("read the record: %w", files.ErrIrregular)
 		corrupt = fmt.Errorf("read the record: %w", &CorruptError{"x", "torn"})
 		ioError = errors.New("input/output error")
 		next    = func(to State) *Record { return &Record{Status: Running, Next: to} }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // segment is one file of the log.
@@ -29,7 +29,7 @@ func segmentName(first uint64) string { return fmt.Sprintf("%016d%s", first, seg
 
 // listSegments lists the files of the log, oldest first. It ignores files with other names.
 func listSegments(dir string) ([]segment, error) {
-	entries, err := statefs.ReadFolder(dir)
+	entries, err := files.ReadFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

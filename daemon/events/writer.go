@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // writer numbers events and writes them to segments. It is not safe for concurrent use.
@@ -36,7 +37,7 @@ type writer struct {
 // closed properly.
 func (w *writer) open(l *Log) (*Gap, error) {
 	w.owner, w.logger, w.options, w.dir = l.owner, l.log, &l.options, l.owner.EventsDir()
-	if err := statefs.MakeFolder(w.dir); err != nil {
+	if err := files.MakeFolder(w.dir); err != nil {
 		return nil, err
 	}
 	segments, err := listSegments(w.dir)
@@ -50,7 +51,7 @@ func (w *writer) open(l *Log) (*Gap, error) {
 		}
 	}
 	first, end, whole, err := w.owner.ReserveEvents(last + 1)
-	if err != nil && !statefs.DiskFull(err) {
+	if err != nil && !files.DiskFull(err) {
 		return nil, errors.Join(err, w.closeFile())
 	}
 	w.report(err) // on a full disk the first write that finds room reserves the numbers
@@ -173,7 +174,7 @@ func (w *writer) checkSegment(first uint64, now time.Time) error {
 }
 
 func (w *writer) begin(first uint64, now time.Time) error {
-	if err := statefs.MakeFolder(w.dir); err != nil {
+	if err := files.MakeFolder(w.dir); err != nil {
 		return err
 	}
 	name := segmentName(first)

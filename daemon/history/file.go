@@ -12,7 +12,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
@@ -81,7 +81,7 @@ func (s *Store) openFile() (last uint64, err error) {
 
 // openDB opens the index file with the mode of all files of a storage, whatever the umask is.
 func (s *Store) openDB() (*bolt.DB, error) {
-	f, err := statefs.OpenFile(s.path, os.O_RDWR|os.O_CREATE)
+	f, err := files.OpenFile(s.path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}

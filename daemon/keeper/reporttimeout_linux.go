@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 const (
@@ -54,7 +54,7 @@ func (s *server) abandonReports(unsaved bool, now time.Time) error {
 		limit = s.shutdownReportTimeout
 	}
 	tried := now.Sub(s.reportRetry.since)
-	if tried < limit || !s.closing && statefs.DiskFull(s.reportRetry.err) {
+	if tried < limit || !s.closing && files.DiskFull(s.reportRetry.err) {
 		return nil
 	}
 	s.closing = true

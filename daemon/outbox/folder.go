@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 var folderKind = &Kind{
@@ -71,7 +72,7 @@ func (f Folder) Deliver(ctx context.Context, p Parcel) (r Receipt, err error) {
 	}
 	defer func() { _ = content.Close() }() // it was read
 	sum := sha256.New()
-	size, err := statefs.PutFile(f.Path, p.Name, p.ID, io.TeeReader(whole(content), sum))
+	size, err := files.PutFile(f.Path, p.Name, p.ID, io.TeeReader(whole(content), sum))
 	if err != nil {
 		return r, f.explain(p, err)
 	}

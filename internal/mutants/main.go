@@ -40,7 +40,7 @@ const (
 
 var mutants = []mutant{
 	{
-		"a record is not synced", "statefs/write.go", "if w.durability != Power && !always {", "if true {",
+		"a record is not synced", "statefs/files/write.go", "if !w.durable && !always {", "if true {",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
@@ -49,7 +49,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"jobs/ is not synced", "statefs/publish.go", "err := t.jobsSync.sync()", "err := error(nil)",
+		"jobs/ is not synced", "statefs/publish.go", "err := t.jobsSync.Sync()", "err := error(nil)",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
@@ -91,7 +91,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
-		"outbox/ is not synced", "statefs/outbox.go", "func (o *Owner) SyncOutbox() error { return o.outboxSync.sync() }",
+		"outbox/ is not synced", "statefs/outbox.go", "func (o *Owner) SyncOutbox() error { return o.outboxSync.Sync() }",
 		"func (o *Owner) SyncOutbox() error { return nil }",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
@@ -110,15 +110,15 @@ var mutants = []mutant{
 		"TestProbeDuringTries", "./daemon/outbox", false,
 	},
 	{
-		"a file is made over what is there", "statefs/rename_linux.go",
+		"a file is made over what is there", "statefs/files/system_linux.go",
 		"unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)",
 		"unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, 0)",
-		".", "./statefs", false,
+		".", "./statefs/files", false,
 	},
 	{
-		"a marker is renamed over what is there", "statefs/rename_linux.go",
+		"a marker is renamed over what is there", "statefs/files/system_linux.go",
 		"unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)", "unix.Renameat2(fd, from, fd, to, 0)",
-		".", "./statefs", false,
+		".", "./statefs/files", false,
 	},
 	{
 		"an overflow asks for no rescan", "statefs/watch/dir.go", "\t\td.overflows.Add(1)\n\t}\n\td.set.requestRescan()\n",
@@ -135,7 +135,7 @@ var mutants = []mutant{
 		"TestPauseThatIsAskedAgainBeforeTheWorkStops", "./daemon", false,
 	},
 	{
-		"a marker is known by its inode number alone", "statefs/identity.go",
+		"a marker is known by its inode number alone", "statefs/files/disk.go",
 		"(i.Born.IsZero() || other.Born.IsZero() || i.Born.Equal(other.Born))", "true",
 		"TestRemovedMarkerWhoseInodeIsGivenAway", "./daemon", false,
 	},

@@ -1,4 +1,4 @@
-package statefs
+package files
 
 import (
 	"errors"

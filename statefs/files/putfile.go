@@ -1,4 +1,4 @@
-package statefs
+package files
 
 import (
 	"errors"
@@ -17,7 +17,10 @@ import (
 // crash removes what the first attempt left. It returns the size in bytes.
 func PutFile(folder, name, mark string, content io.Reader) (size int64, err error) {
 	if !fs.ValidPath(name) || name == "." {
-		return 0, fmt.Errorf("put %q into %s: %w", shorten(name), folder, fs.ErrInvalid)
+		if len(name) > 128 {
+			name = name[:125] + "..."
+		}
+		return 0, fmt.Errorf("put %q into %s: %w", name, folder, fs.ErrInvalid)
 	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -61,7 +64,7 @@ func writeTemp(root *os.Root, temp string, content io.Reader) (size int64, err e
 	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, Mode)
 	if err != nil {
 		return 0, err
 	}

@@ -1,4 +1,7 @@
-package statefs
+// Package files writes, renames and opens files so that no crash and no other program sees half of one: content before
+// name, no name that is taken is overwritten unless that is the purpose, no link is followed, no fifo blocks. It knows
+// no operations, and of a storage directory only its path and its folder for temporary files.
+package files
 
 import (
 	"errors"
@@ -7,40 +10,53 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
-// Durability is what an acknowledgement promises.
-type Durability string
+// MaxSyncs bounds concurrent file syncs. Each occupies an operating system thread, and more of them
+// only wait longer for the same disk.
+const MaxSyncs = 64
 
 const (
-	// Power survives a power cut: files and directories are synced before an answer is given. It is the default.
-	Power Durability = "power"
-	// Process survives the death of the daemon only: a power cut may empty or lose files.
-	Process Durability = "process"
+	folderMode = 0o750
+	// Mode is the mode of every file that this package creates.
+	Mode = 0o640
 )
 
-// maxSyncs bounds concurrent file syncs. Each occupies an operating system thread, and more of them
-// only wait longer for the same disk.
-const maxSyncs = 64
+// Writer gives the files of one directory their names, and nothing else does. Content comes before the name, so no
+// reader and no crash sees half a file. A Folder syncs the directories. It is safe for concurrent use.
+type Writer struct {
+	dir       string // absolute path of the directory
+	tmp       string // absolute path of its folder for temporary files, on the same file system and never watched
+	durable   bool
+	slots     chan struct{}
+	named     atomic.Bool // the file system has no unnamed files
+	mode      atomic.Bool // new files get the right mode without a chmod
+	obstacles Obstacles
+}
 
-// files is the only code that gives files their names. Content comes before the name, so no reader
-// and no crash sees half a file. syncFolder syncs the directories.
-type files struct {
-	dir        string // absolute path of the storage directory
-	tmp        string // absolute path of tmp/, on the same file system and never watched
-	durability Durability
-	slots      chan struct{}
-	named      atomic.Bool // the file system has no unnamed files
-	mode       atomic.Bool // new files get the right mode without a chmod
-	// corrupt gets what is in the place of a file or its folder: a rename would delete it, and cannot
-	// replace a folder. A keeper has none.
-	corrupt *corruptFolder
+// Obstacles moves away what is in the place of a file or of its folder: a rename would delete it, and cannot replace a
+// folder. Names are relative to the directory of the Writer.
+type Obstacles interface {
+	// Clear is called before a file is renamed to a name.
+	Clear(name string) error
+	// RestoreFolder makes a folder, if necessary in the place of a file.
+	RestoreFolder(name string) error
+}
+
+// NewWriter returns a Writer for a directory, given its absolute path and the name of its folder for temporary files.
+// With durable, Replace syncs each file. obstacles may be nil.
+func NewWriter(dir, tmp string, durable bool, obstacles Obstacles) *Writer {
+	return &Writer{
+		dir: dir, tmp: filepath.Join(dir, tmp), durable: durable, obstacles: obstacles, slots: make(chan struct{}, MaxSyncs),
+	}
 }
 
 // SyncError reports that the disk did not accept a write. After a failed sync the content of the
@@ -58,23 +74,23 @@ func (e *SyncError) Error() string {
 
 func (e *SyncError) Unwrap() error { return e.Err }
 
-// replace writes data under name (relative to the storage), replacing what was there. It syncs the
+// Replace writes data under name (relative to the directory), replacing what was there. It syncs the
 // data first if the durability requires it, or if always is set.
-func (w *files) replace(name string, data []byte, always bool) error {
-	if w.durability != Power && !always {
-		return w.replaceUnsynced(name, data)
+func (w *Writer) Replace(name string, data []byte, always bool) error {
+	if !w.durable && !always {
+		return w.ReplaceUnsynced(name, data)
 	}
 	w.slots <- struct{}{}
 	defer func() { <-w.slots }()
 	return w.put(name, data, true)
 }
 
-// replaceUnsynced is replace without any sync: for process durability, and for files whose loss costs nothing.
-func (w *files) replaceUnsynced(name string, data []byte) error { return w.put(name, data, false) }
+// ReplaceUnsynced is Replace without any sync: for process durability, and for files whose loss costs nothing.
+func (w *Writer) ReplaceUnsynced(name string, data []byte) error { return w.put(name, data, false) }
 
-// rewrite is replace for a name that must exist. The error wraps fs.ErrNotExist if it does not, so
+// Rewrite is Replace for a name that must exist. The error wraps fs.ErrNotExist if it does not, so
 // that a file removed by a person stays removed.
-func (w *files) rewrite(name string, data []byte) error {
+func (w *Writer) Rewrite(name string, data []byte) error {
 	w.slots <- struct{}{}
 	defer func() { <-w.slots }()
 	info, err := os.Lstat(filepath.Join(w.dir, name))
@@ -82,9 +98,9 @@ func (w *files) rewrite(name string, data []byte) error {
 		return fmt.Errorf("write %s: %w", name, err) // persist would take it for a missing temporary file
 	}
 	if !info.Mode().IsRegular() {
-		return w.put(name, data, w.durability == Power)
+		return w.put(name, data, w.durable)
 	}
-	return w.putWith(name, data, w.durability == Power, func(temp, target string) error {
+	return w.putWith(name, data, w.durable, func(temp, target string) error {
 		err := swap(temp, target)
 		if err == nil {
 			_ = os.Remove(temp) // the replaced file, if any
@@ -93,11 +109,10 @@ func (w *files) rewrite(name string, data []byte) error {
 	})
 }
 
-func (w *files) put(name string, data []byte, synced bool) error {
+func (w *Writer) put(name string, data []byte, synced bool) error {
 	return w.putWith(name, data, synced, func(temp, target string) error {
-		if dir := filepath.Dir(name); w.corrupt != nil && dir != jobsDir && dir != lanesDir {
-			// what people put there is moved to corrupt/ and not deleted
-			if err := w.corrupt.clearForRename(name); err != nil {
+		if w.obstacles != nil {
+			if err := w.obstacles.Clear(name); err != nil {
 				return err
 			}
 		}
@@ -105,7 +120,7 @@ func (w *files) put(name string, data []byte, synced bool) error {
 	})
 }
 
-func (w *files) putWith(name string, data []byte, synced bool, move func(from, to string) error) error {
+func (w *Writer) putWith(name string, data []byte, synced bool, move func(from, to string) error) error {
 	target := filepath.Join(w.dir, name)
 	err := w.persist(name, func() error {
 		temp, err := w.temp(data, synced)
@@ -124,6 +139,16 @@ func (w *files) putWith(name string, data []byte, synced bool, move func(from, t
 	return nil
 }
 
+// Sync syncs a file that was written without it. The error is a *SyncError.
+func (w *Writer) Sync(f *os.File) error {
+	w.slots <- struct{}{}
+	defer func() { <-w.slots }()
+	if err := f.Sync(); err != nil {
+		return &SyncError{f.Name(), err}
+	}
+	return nil
+}
+
 // asSyncError turns a failed sync into a *SyncError: it ends the daemon, while other write errors,
 // such as a full disk, only fail the request.
 func asSyncError(target string, err error) error {
@@ -136,7 +161,7 @@ func asSyncError(target string, err error) error {
 // persist retries a write whose temporary file disappeared: a starting daemon empties tmp/, even
 // while another process is writing there, or tmp/ itself was removed. It retries a write once it has
 // made a folder in the place of a file. Both may happen to one write, in any order.
-func (w *files) persist(name string, write func() error) error {
+func (w *Writer) persist(name string, write func() error) error {
 	err := write()
 	for range 4 {
 		var again bool
@@ -150,14 +175,11 @@ func (w *files) persist(name string, write func() error) error {
 
 // restoreFolders makes the folders whose absence made a write fail, and reports whether to write again. Otherwise it
 // returns why not.
-func (w *files) restoreFolders(name string, failed error) (again bool, err error) {
+func (w *Writer) restoreFolders(name string, failed error) (again bool, err error) {
 	switch {
-	case errors.Is(failed, unix.ENOTDIR) && w.corrupt != nil:
-		for _, folder := range []string{tmpDir, filepath.Dir(name)} {
-			if folder == jobsDir { // the watch of the folder ends the daemon
-				continue
-			}
-			if err := w.corrupt.makeFolder(folder); err != nil {
+	case errors.Is(failed, unix.ENOTDIR) && w.obstacles != nil:
+		for _, folder := range []string{filepath.Base(w.tmp), filepath.Dir(name)} {
+			if err := w.obstacles.RestoreFolder(folder); err != nil {
 				return false, err
 			}
 		}
@@ -174,7 +196,7 @@ func (w *files) restoreFolders(name string, failed error) (again bool, err error
 
 // unnamed removes the random name of a temporary file from an error. The name helps no reader, and
 // equal errors would differ and be logged each time.
-func (w *files) unnamed(err error) error {
+func (w *Writer) unnamed(err error) error {
 	if failed, ok := errors.AsType[*fs.PathError](err); ok && filepath.Dir(failed.Path) == w.tmp {
 		return &fs.PathError{Op: failed.Op, Path: w.tmp, Err: failed.Err}
 	}
@@ -184,9 +206,9 @@ func (w *files) unnamed(err error) error {
 	return err
 }
 
-// create writes data under a name that must be free; the error wraps fs.ErrExist if it is not. It
+// Create writes data under a name that must be free; the error wraps fs.ErrExist if it is not. It
 // never overwrites. With synced the data is on disk before the name.
-func (w *files) create(name string, data []byte, synced bool) error {
+func (w *Writer) Create(name string, data []byte, synced bool) error {
 	if synced {
 		w.slots <- struct{}{}
 		defer func() { <-w.slots }()
@@ -214,11 +236,11 @@ func (w *files) create(name string, data []byte, synced bool) error {
 }
 
 // temp writes data to a new file in tmp/ and returns its path.
-func (w *files) temp(data []byte, synced bool) (string, error) {
+func (w *Writer) temp(data []byte, synced bool) (string, error) {
 	// The name is random instead of the PID: two trees of one process, or two containers in which
 	// both processes have PID 1, may write at the same time.
 	path := filepath.Join(w.tmp, "state-"+strconv.FormatUint(rand.Uint64(), 36))
-	fd, err := openDescriptor(unix.AT_FDCWD, path, path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, fileMode)
+	fd, err := OpenDescriptor(unix.AT_FDCWD, path, path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, Mode)
 	if err != nil {
 		return "", err
 	}
@@ -229,77 +251,10 @@ func (w *files) temp(data []byte, synced bool) (string, error) {
 	return path, nil
 }
 
-// syncFolder is an open directory with shared syncs: one sync serves every call made before it
-// began. No timer is involved; while one sync runs, the next batch gathers.
-type syncFolder struct {
-	f    *os.File
-	skip bool         // process durability
-	call func() error // f.Sync
-
-	token chan struct{} // holds one token, taken by the running sync; guards failed
-	// the first failure: the kernel reports it once, and a later success does not restore what was
-	// lost
-	failed error
-	mu     sync.Mutex // guards next
-	next   *syncBatch
-}
-
-type syncBatch struct {
-	done chan struct{}
-	err  error
-}
-
-func openSyncFolder(path string, durability Durability) (*syncFolder, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0) // does not block on a fifo
-	if err != nil {
-		return nil, err
-	}
-	return newSyncFolder(f, durability), nil
-}
-
-func newSyncFolder(f *os.File, durability Durability) *syncFolder {
-	d := &syncFolder{f: f, skip: durability != Power, call: f.Sync, token: make(chan struct{}, 1)}
-	d.token <- struct{}{}
-	return d
-}
-
-// sync returns after a directory sync that began after the call. The error is a *SyncError; after
-// the first one, every later call returns it.
-func (d *syncFolder) sync() error {
-	if d.skip {
-		return nil
-	}
-	d.mu.Lock()
-	batch, leads := d.next, false
-	if batch == nil {
-		batch, leads = &syncBatch{done: make(chan struct{})}, true
-		d.next = batch
-	}
-	d.mu.Unlock()
-	if leads {
-		<-d.token
-		d.mu.Lock()
-		d.next = nil // later callers may have written after this sync began
-		d.mu.Unlock()
-		if d.failed == nil {
-			if err := d.call(); err != nil {
-				d.failed = &SyncError{d.f.Name(), err}
-			}
-		}
-		batch.err = d.failed
-		close(batch.done)
-		d.token <- struct{}{}
-	}
-	<-batch.done
-	return batch.err
-}
-
-func (d *syncFolder) close() error { return d.f.Close() }
-
 // writeNew writes a new file, sets its mode whatever the umask is, calls then, and closes it. Once
 // one file got the right mode without a chmod, the mode is no longer checked: nothing in this
 // process changes its umask.
-func (w *files) writeNew(fd int, path string, data []byte, synced bool, then func() error) error {
+func (w *Writer) writeNew(fd int, path string, data []byte, synced bool, then func() error) error {
 	err := writeAll(fd, path, data)
 	if err == nil && !w.mode.Load() {
 		err = w.setMode(fd, path)
@@ -317,16 +272,16 @@ func (w *files) writeNew(fd int, path string, data []byte, synced bool, then fun
 	return err
 }
 
-func (w *files) setMode(fd int, path string) error {
+func (w *Writer) setMode(fd int, path string) error {
 	var st unix.Stat_t
 	if err := retryInterrupted("stat", path, func() error { return unix.Fstat(fd, &st) }); err != nil {
 		return err
 	}
-	if st.Mode&0o777 == fileMode {
+	if st.Mode&0o777 == Mode {
 		w.mode.Store(true)
 		return nil
 	}
-	return retryInterrupted("chmod", path, func() error { return unix.Fchmod(fd, fileMode) })
+	return retryInterrupted("chmod", path, func() error { return unix.Fchmod(fd, Mode) })
 }
 
 func writeAll(fd int, path string, data []byte) error {
@@ -343,6 +298,44 @@ func writeAll(fd int, path string, data []byte) error {
 		data = data[n:]
 	}
 	return nil
+}
+
+// Link gives an existing file a second name, replacing any file there, and sets its modification
+// time.
+func (w *Writer) Link(from, name string, modified time.Time) error {
+	source, target := filepath.Join(w.dir, from), filepath.Join(w.dir, name)
+	err := w.persist(name, func() error {
+		temp := filepath.Join(w.tmp, "link-"+path.Base(name))
+		if err := os.Link(source, temp); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		err := errors.Join(os.Chtimes(temp, modified, modified), os.Rename(temp, target))
+		_ = os.Remove(temp) // rename(2) does nothing if both names are the same file
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// Fill stores what write writes under a name, as a whole and synced. If write reports false,
+// nothing is stored.
+func (w *Writer) Fill(name string, write func(io.Writer) (bool, error)) error {
+	target := filepath.Join(w.dir, name)
+	return w.persist(name, func() error {
+		f, err := renameio.NewPendingFile(target, renameio.WithTempDir(w.tmp), renameio.WithPermissions(Mode),
+			renameio.IgnoreUmask())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Cleanup() }() // does nothing after the file has its name
+		some, err := write(f)
+		if err != nil || !some {
+			return err
+		}
+		return asSyncError(target, f.CloseAtomicallyReplace())
+	})
 }
 
 // retryInterrupted retries a call on EINTR and adds the operation and the path to its error.

@@ -1,11 +1,13 @@
-package statefs
+package files
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/natefinch/atomic"
+	"golang.org/x/sys/unix"
 )
 
 // renamePortable checks that the new name is free and then renames. Another program may take the
@@ -36,4 +38,17 @@ func swapPortable(from, to string) error {
 		return err
 	}
 	return rename(from, to)
+}
+
+// rename is os.Rename without the stat of the target, which the kernel checks too.
+func rename(from, to string) error {
+	for {
+		err := unix.Rename(from, to)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EINTR):
+			return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+		}
+	}
 }

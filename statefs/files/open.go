@@ -1,0 +1,156 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrIrregular is wrapped if a folder, link, fifo, socket or device has the name of a regular file.
+var ErrIrregular = errors.New("not a regular file")
+
+// OpenRegularIn opens a regular file for reading. It checks the name before the open, because a Root
+// follows links that stay inside, and the descriptor after it, because the name may have changed in
+// between. O_NONBLOCK keeps a fifo from blocking.
+func OpenRegularIn(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	before, err := root.Lstat(name)
+	if IsMissing(err) { // also below a file in the place of a folder
+		err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if !before.Mode().IsRegular() {
+		return nil, nil, &fs.PathError{Op: "open", Path: name, Err: ErrIrregular}
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|Nonblock, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrIrregular}
+	}
+	if err != nil {
+		_ = f.Close() // the reason of the refusal matters, not this error
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// OpenFile opens a file. A file that it creates has Mode whatever the umask is. It
+// follows no link and does not block.
+func OpenFile(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|Nonblock, Mode)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() && info.Size() == 0 && info.Mode().Perm() != Mode {
+		err = f.Chmod(Mode)
+	}
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // the file of another user keeps its mode
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// OpenRegular opens a file for reading that other programs may have replaced. It refuses a symbolic
+// link, a folder, a fifo, a socket or a device without following it and without blocking.
+func OpenRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|Nonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s is %w", filepath.Base(path), ErrIrregular), err, f.Close())
+	}
+	return f, nil
+}
+
+// MakeFolder creates a folder and its parents if they are missing. A new folder has folderMode
+// whatever the umask is.
+func MakeFolder(path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return nil // if it is not a folder, its next use fails
+	}
+	if err := os.MkdirAll(path, folderMode); err != nil {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	return os.Chmod(path, folderMode|info.Mode()&os.ModeSetgid) // a parent may pass on its group
+}
+
+// RemoveFolder removes a folder and everything in it. If a file has taken the place of the folder
+// above, there is nothing to remove; os.RemoveAll would wait for a writer of a fifo there.
+func RemoveFolder(path string) error {
+	above, err := os.OpenRoot(filepath.Dir(path) + "/") // the slash refuses everything but a folder
+	if IsMissing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = above.RemoveAll(filepath.Base(path))
+	if IsMissing(err) {
+		err = nil
+	}
+	return errors.Join(err, above.Close())
+}
+
+// OpenDescriptor is os.OpenFile without the registration with the runtime's poller, which costs
+// system calls and is useless for regular files. It does not follow a link in the last part of the
+// path and does not block. The caller closes the descriptor; path is the name of the file in
+// errors.
+func OpenDescriptor(folder int, name, path string, flags int, mode uint32) (fd int, err error) {
+	err = retryInterrupted("open", path, func() error {
+		fd, err = unix.Openat(folder, name, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, mode)
+		return err
+	})
+	return fd, err
+}
+
+// WithDescriptor calls with a descriptor that stays open during the call, and retries on EINTR.
+func WithDescriptor(raw syscall.RawConn, call func(fd int) error) error {
+	var result error
+	err := raw.Control(func(fd uintptr) {
+		for {
+			if result = call(int(fd)); !errors.Is(result, unix.EINTR) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return result
+}
+
+// KindOf names the kind of a file, for messages about a file of the wrong kind.
+func KindOf(mode fs.FileMode) string {
+	switch {
+	case mode.IsRegular():
+		return "file"
+	case mode.IsDir():
+		return "folder"
+	case mode&fs.ModeSymlink != 0:
+		return "symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "fifo"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	}
+	return "device"
+}
+
+// IsMissing reports whether a file does not exist: it has no name, or a file is in the place of its
+// folder.
+func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }

@@ -1,0 +1,137 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Nonblock are the flags that keep an open from waiting for the other end of a fifo and from following a link in
+// the last part of a path.
+const Nonblock = unix.O_NONBLOCK | unix.O_NOFOLLOW
+
+// renameNew moves a file to a name in any folder of the same file system, which must be free. The
+// error wraps fs.ErrExist if the new name is taken.
+func renameNew(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return linkNew(from, to) // a file system without RENAME_NOREPLACE
+	}
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
+// RenameFree renames a file inside one folder to a name that must be free. The error wraps
+// fs.ErrExist if the name is taken, and fs.ErrNotExist if the old name is gone. This rename is the
+// compare-and-swap of the state machine: of two renames that race for one marker, exactly one
+// succeeds.
+func RenameFree(folder *os.File, from, to string) error {
+	raw, err := folder.SyscallConn()
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	err = WithDescriptor(raw, func(fd int) error { return unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE) })
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		// A file system without RENAME_NOREPLACE: check first, as on other systems.
+		return renamePortable(folder.Name(), from, to)
+	}
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
+// swap atomically exchanges a file with an existing one. The error wraps fs.ErrNotExist if the
+// target does not exist. The replaced file then has the name of the new one.
+func swap(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return swapPortable(from, to)
+	}
+	if err != nil {
+		return &os.LinkError{Op: "swap", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
+// createUnnamed writes a file that has no name until it is complete and then gives it one, which
+// must be free. This is half the work of a temporary name and a rename; no other process can remove
+// the file before it has its name, and nothing is left of it if the process ends. See O_TMPFILE in
+// open(2). The error wraps errors.ErrUnsupported if the file system has no such files.
+func (w *Writer) createUnnamed(target string, data []byte) error {
+	if w.named.Load() {
+		return errors.ErrUnsupported
+	}
+	fd, err := OpenDescriptor(unix.AT_FDCWD, w.tmp, w.tmp, unix.O_WRONLY|unix.O_TMPFILE, Mode)
+	for _, never := range []error{unix.EOPNOTSUPP, unix.EISDIR, unix.EINVAL, unix.ENOSYS, unix.ENOTDIR, unix.ELOOP} {
+		if errors.Is(err, never) {
+			w.named.Store(true)
+			return errors.ErrUnsupported
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return w.writeNew(fd, w.tmp, data, false, func() error { return linkUnnamed(fd, w.tmp, target) })
+}
+
+// linkUnnamed gives such a file its name.
+func linkUnnamed(fd int, path, target string) error {
+	err := retryInterrupted("link", path, func() error {
+		return unix.Linkat(fd, "", unix.AT_FDCWD, target,
+			unix.AT_EMPTY_PATH)
+	})
+	if errors.Is(err, unix.ENOENT) { // it takes a capability before Linux 6.10
+		err = retryInterrupted("link", path, func() error {
+			return unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, target, unix.AT_SYMLINK_FOLLOW)
+		})
+	}
+	failed, _ := errors.AsType[*fs.PathError](err)
+	switch {
+	case failed == nil:
+		return err
+	case errors.Is(err, unix.ENOENT): // no /proc, or no folder: the fallback reports which
+		return errors.ErrUnsupported
+	}
+	return &os.LinkError{Op: "link", Old: path, New: target, Err: failed.Err}
+}
+
+// Identify returns the identity of a file of an open folder, and how many names (links) it has. It
+// uses statx(2), which returns the creation time if the file system stores it.
+func Identify(fd int, file string) (Identity, uint64, error) {
+	var st unix.Statx_t
+	err := unix.Statx(fd, file, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_NLINK|unix.STATX_BTIME, &st)
+	if errors.Is(err, unix.ENOSYS) {
+		return identifyByStat(fd, file)
+	}
+	identity := Identity{Inode: st.Ino}
+	if err == nil && st.Mask&unix.STATX_BTIME != 0 {
+		identity.Born = time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))
+	}
+	return identity, uint64(st.Nlink), err
+}
+
+// FullReason returns what the file system of a folder has run out of, "" if it has space. A few
+// free blocks count as none: a record takes one. See statfs(2).
+func FullReason(dir string) (string, error) {
+	var info unix.Statfs_t
+	if err := unix.Statfs(dir, &info); err != nil {
+		return "", fmt.Errorf("room on the disk of %s: %w", dir, err)
+	}
+	switch {
+	case info.Flags&unix.ST_RDONLY != 0:
+		return "the file system is mounted read-only", nil
+	case info.Blocks > 0 && info.Bavail < 4:
+		return "the disk is full", nil
+	case info.Files > 0 && info.Ffree < 4:
+		return "all inodes of the file system are used", nil
+	}
+	return "", nil
+}

@@ -1,0 +1,30 @@
+//go:build !linux
+
+package files
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// Nonblock are the flags that keep an open from waiting for a fifo and from following a link.
+const Nonblock = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
+
+func renameNew(from, to string) error { return linkNew(from, to) }
+
+// RenameFree renames a file inside one folder to a name that must be free.
+func RenameFree(folder *os.File, from, to string) error {
+	return renamePortable(folder.Name(), from, to)
+}
+
+func swap(from, to string) error { return swapPortable(from, to) }
+
+// createUnnamed returns errors.ErrUnsupported: only Linux has files without a name.
+func (w *Writer) createUnnamed(string, []byte) error { return errors.ErrUnsupported }
+
+// Identify returns the identity of a file of an open folder, and how many names (links) it has.
+func Identify(fd int, file string) (Identity, uint64, error) { return identifyByStat(fd, file) }
+
+// FullReason reports free space: it is checked on Linux only.
+func FullReason(string) (string, error) { return "", nil }
