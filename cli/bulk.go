@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -85,15 +84,15 @@ func (o *bulkOptions) byFilter(cmd *cobra.Command) {
 // given reports whether the command line has a filter.
 func (o *bulkOptions) given() bool { return len(o.filter) > 0 }
 
-// bulk applies an action to all operations that match: it prints their number, asks for confirmation, acts,
+// apply applies an action to all operations that match: it prints their number, asks for confirmation, acts,
 // and reports each failure.
-func (a *app) bulk(ctx context.Context, conf *config.Loaded, action string, opts *bulkOptions, asJSON bool) error {
-	c, err := a.connect(ctx, conf)
+func (o *bulkOptions) apply(ctx context.Context, s *session, action string, asJSON bool) error {
+	c, err := s.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	found, err := c.BulkDryRun(ctx, action, opts.filter)
+	found, err := c.BulkDryRun(ctx, action, o.filter)
 	if err != nil {
 		return err
 	}
@@ -102,43 +101,43 @@ func (a *app) bulk(ctx context.Context, conf *config.Loaded, action string, opts
 		count = "at least " + count
 	}
 	switch {
-	case found.Total == 0 || opts.dryRun:
+	case found.Total == 0 || o.dryRun:
 		if asJSON {
-			return a.streams.JSON(found)
+			return s.streams.JSON(found)
 		}
 		for _, id := range found.Operations {
-			if err := a.streams.Line("%s", id); err != nil {
+			if err := s.streams.Line("%s", id); err != nil {
 				return err
 			}
 		}
 		if more := found.Total - len(found.Operations); more > 0 {
-			a.streams.Notice("and %d more", more)
+			s.streams.Notice("and %d more", more)
 		}
-		a.streams.Notice("%s", count)
+		s.streams.Notice("%s", count)
 		return nil
-	case opts.yes:
-		a.streams.Notice("%s", count)
-	case !a.streams.Interactive():
+	case o.yes:
+		s.streams.Notice("%s", count)
+	case !s.streams.Interactive():
 		return exit.Usagef("%s: repeat with --yes, or list them with --dry-run", count)
 	default:
-		if !a.streams.Confirm(fmt.Sprintf("%s. %s? [y/N] ", count, strings.ToUpper(action[:1])+action[1:])) {
+		if !s.streams.Confirm(fmt.Sprintf("%s. %s? [y/N] ", count, strings.ToUpper(action[:1])+action[1:])) {
 			return exit.With(exit.Temporary)
 		}
 	}
-	if !opts.filter.Has("until") {
-		opts.filter.Set("until", found.At.Format(time.RFC3339Nano)) // excludes operations submitted after the count
+	if !o.filter.Has("until") {
+		o.filter.Set("until", found.At.Format(time.RFC3339Nano)) // excludes operations submitted after the count
 	}
-	all, err := c.Bulk(ctx, action, opts.filter, func(some *client.Bulk) {
+	all, err := c.Bulk(ctx, action, o.filter, func(some *client.Bulk) {
 		for _, f := range some.Failures {
-			a.streams.Notice("%s %s: %s", action, f.ID, term.Printable(f.Error))
+			s.streams.Notice("%s %s: %s", action, f.ID, term.Printable(f.Error))
 		}
 	})
 	if asJSON {
-		if failed := a.streams.JSON(all); failed != nil {
+		if failed := s.streams.JSON(all); failed != nil {
 			return failed
 		}
 	}
-	a.streams.Notice("%s: %s, %s", action, term.Plural(all.Done, "operation", "operations"),
+	s.streams.Notice("%s: %s, %s", action, term.Plural(all.Done, "operation", "operations"),
 		term.Plural(len(all.Failures), "failure", "failures"))
 	if err == nil && len(all.Failures) > 0 {
 		if all.Done > 0 {

@@ -8,33 +8,23 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // completeWithin bounds how long a shell waits for suggestions. Any error yields no suggestions.
 const completeWithin = 2 * time.Second
 
-// completeIDs suggests live IDs for at most that many arguments; 0 means any number.
-func (a *app) completeIDs(most int) cobra.CompletionFunc {
+// suggestions makes a completion from a function that finds words.
+func (a *app) suggestions(find func(ctx context.Context, s *session, args []string) ([]string, error),
+) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		conf, err := a.load(cmd)
-		if err != nil || most > 0 && len(args) >= most {
+		s, err := a.session(cmd)
+		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, stop := context.WithTimeout(cmd.Context(), completeWithin)
 		defer stop()
-		var found []string
-		add := func(r *resolver) error {
-			ids, err := r.list()
-			for _, id := range ids {
-				found = append(found, id.String())
-			}
-			return err
-		}
-		err = a.reach(ctx, conf,
-			func(c *client.Client) error { return add(resolveRemote(ctx, c)) },
-			func(tree *statefs.Tree) error { return add(resolveLocal(tree)) })
+		found, err := find(ctx, s, args)
 		if err != nil {
 			cobra.CompDebugln(err.Error(), false)
 		}
@@ -42,44 +32,79 @@ func (a *app) completeIDs(most int) cobra.CompletionFunc {
 	}
 }
 
-// completeLanes suggests lanes, each with the reason why it starts nothing.
-func (a *app) completeLanes(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	conf, err := a.load(cmd)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, stop := context.WithTimeout(cmd.Context(), completeWithin)
-	defer stop()
-	var all *statefs.LanesStatus
-	err = a.reach(ctx, conf, func(c *client.Client) (err error) {
-		all, err = c.Lanes(ctx)
-		return err
-	}, func(tree *statefs.Tree) (err error) {
-		all, err = lanesOf(tree, conf)
-		return err
+// completeIDs suggests live IDs for at most that many arguments; 0 means any number.
+func (a *app) completeIDs(most int) cobra.CompletionFunc {
+	return a.suggestions(func(ctx context.Context, s *session, args []string) (found []string, err error) {
+		if most > 0 && len(args) >= most {
+			return nil, nil
+		}
+		b, err := s.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer b.Close()
+		ids, err := b.LiveIDs(ctx)
+		for _, id := range ids {
+			found = append(found, id.String())
+		}
+		return found, err
 	})
+}
+
+// completeSteps suggests the steps of the operation that is the first argument.
+func (a *app) completeSteps() cobra.CompletionFunc {
+	return a.suggestions(func(ctx context.Context, s *session, args []string) (found []string, err error) {
+		if len(args) == 0 {
+			return nil, nil
+		}
+		b, err := s.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer b.Close()
+		id, err := b.ID(ctx, args[0])
+		if err != nil {
+			return nil, err
+		}
+		op, err := b.Operation(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		for i := range op.Steps {
+			found = append(found, cobra.CompletionWithDesc(op.Steps[i].Name, string(op.Steps[i].Status)))
+		}
+		return found, nil
+	})
+}
+
+// lanesExcept returns the lanes for a completion, each with the reason why it starts nothing.
+func lanesExcept(ctx context.Context, s *session, given []string) (found []string, err error) {
+	b, err := s.Open(ctx)
 	if err != nil {
-		cobra.CompDebugln(err.Error(), false)
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil, err
 	}
-	var found []string
+	defer b.Close()
+	all, err := b.Lanes.Lanes(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for i := range all.Lanes {
-		if l := &all.Lanes[i]; !slices.Contains(args, l.Name) {
+		if l := &all.Lanes[i]; !slices.Contains(given, l.Name) {
 			found = append(found, cobra.CompletionWithDesc(l.Name, laneState(l)))
 		}
 	}
-	return found, cobra.ShellCompDirectiveNoFileComp
+	return found, nil
 }
 
 // completeLaneArguments suggests lanes, and the word that means all lanes.
-func (a *app) completeLaneArguments(cmd *cobra.Command, args []string, begun string) ([]string,
-	cobra.ShellCompDirective,
-) {
-	found, directive := a.completeLanes(cmd, args, begun)
-	if len(args) == 0 {
-		found = append(found, cobra.CompletionWithDesc(statefs.AllLanes, "every lane"))
-	}
-	return found, directive
+func (a *app) completeLaneArguments() cobra.CompletionFunc {
+	return a.suggestions(func(ctx context.Context, s *session, args []string) ([]string, error) {
+		found, err := lanesExcept(ctx, s, args)
+		if len(args) == 0 {
+			found = append(found, cobra.CompletionWithDesc(statefs.AllLanes, "every lane"))
+		}
+		return found, err
+	})
 }
 
 // completeFlags adds suggestions to the flags lane, state, result and job of all commands.
@@ -93,9 +118,9 @@ func (a *app) completeFlags(root *cobra.Command) {
 		string(statefs.CancelledResult),
 	}
 	known := map[string]cobra.CompletionFunc{
-		"lane": func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return a.completeLanes(cmd, nil, begun)
-		},
+		"lane": a.suggestions(func(ctx context.Context, s *session, _ []string) ([]string, error) {
+			return lanesExcept(ctx, s, nil)
+		}),
 		"status": listCompletion(states),
 		"result": listCompletion(results),
 		"job": func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -136,13 +161,13 @@ func (a *app) completeOneJob(cmd *cobra.Command, args []string, begun string) ([
 }
 
 func (a *app) completeJob(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	conf, err := a.load(cmd)
+	s, err := a.session(cmd)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	ctx, stop := context.WithTimeout(cmd.Context(), completeWithin)
 	defer stop()
-	jobs, err := a.findJobs(ctx, conf)
+	jobs, err := s.findJobs(ctx)
 	if err != nil {
 		cobra.CompDebugln(err.Error(), false)
 		return nil, cobra.ShellCompDirectiveNoFileComp

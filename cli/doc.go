@@ -1,9 +1,11 @@
 // Package cli is the jobdir program: its commands, on top of packages of their own.
 //
-//	jobdir serve ──▶ cli/serve           makes the daemon of its parts, and runs it
-//	jobdir run, logs, …  ──▶ client ──HTTP──▶ a daemon
-//	jobdir ls, pause, …  ──▶ client, or statefs.Tree when no daemon answers
-//	cli/config                           the settings;  cli/term and cli/exit: output and exit codes
+//	jobdir serve ──────────▶ cli/serve     makes the daemon of its parts, and runs it
+//	jobdir ls, pause, … ───▶ cli/backend   the daemon, over HTTP, or the directory when no daemon answers
+//	jobdir run, wait, … ───▶ client        a daemon
+//	jobdir top ────────────▶ cli/top       the view of a daemon
+//
+//	cli/config: settings   cli/term: streams, tables, texts   cli/exit: exit codes
 //
 // Each command is one file: a struct of its options, its flags, and the function that runs it. Other programs
 // have two entry points: [Main] runs the whole command line with their handlers registered, [Serve] runs only

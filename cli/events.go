@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/cli/config"
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -36,13 +36,7 @@ With --after it begins with the events that are kept: 0 is all of them. The comp
 operation exactly once (GET /api/v1/finished). A filter may be repeated.`,
 		Example: "  jobdir events --job media/decode --type transition",
 		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.streams.Following(cmd.Context(), func(ctx context.Context) error { return a.events(ctx, conf, opts) })
-		},
+		RunE:    a.follows(opts.write),
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&opts.job, "job", nil, "only those of this job: JOB or GROUP/JOB")
@@ -59,14 +53,14 @@ operation exactly once (GET /api/v1/finished). A filter may be repeated.`,
 	return cmd
 }
 
-func (a *app) events(ctx context.Context, conf *config.Loaded, opts eventsOptions) error {
+func (opts *eventsOptions) write(ctx context.Context, s *session, _ []string) error {
 	if opts.after < -1 {
 		return exit.Usagef("flag --after: %d is the number of no event", opts.after)
 	}
 	if opts.count < 0 {
 		return exit.Usagef("flag --count: %d is below zero", opts.count)
 	}
-	c, err := a.connect(ctx, conf)
+	c, err := s.Connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,7 +69,7 @@ func (a *app) events(ctx context.Context, conf *config.Loaded, opts eventsOption
 		"job": opts.job, "group": opts.group, "lane": opts.lane, "key": opts.key, "tag": opts.tag, "type": opts.kind,
 	}
 	if len(opts.id) > 0 {
-		ids, err := resolveRemote(ctx, c).all(opts.id)
+		ids, err := backend.Remote(c).IDs(ctx, opts.id)
 		if err != nil {
 			return err
 		}
@@ -95,7 +89,7 @@ func (a *app) events(ctx context.Context, conf *config.Loaded, opts eventsOption
 		if !opts.json {
 			line = eventLine(e)
 		}
-		if err := a.streams.Line("%s", line); err != nil {
+		if err := s.streams.Line("%s", line); err != nil {
 			return err
 		}
 		if seen++; seen == opts.count {

@@ -3,18 +3,14 @@ package cli
 import (
 	"cmp"
 	"context"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
-	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -34,13 +30,7 @@ func (a *app) historyCommand() *cobra.Command {
 storage directory, the newest day first, until it has found enough.`,
 		Example: "  jobdir history --status failed --since 7d",
 		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.history(cmd.Context(), conf, opts)
-		},
+		RunE:    a.runs(opts.list),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&opts.status, "status", "completed,cancelled,failed",
@@ -69,35 +59,28 @@ type historyRow struct {
 	Error    *statefs.Fault `json:"error,omitempty"`
 }
 
-func (a *app) history(ctx context.Context, conf *config.Loaded, opts historyOptions) error {
-	q, filter, err := opts.query(time.Now())
+func (o *historyOptions) list(ctx context.Context, s *session, _ []string) error {
+	q, err := o.query(time.Now())
 	if err != nil {
 		return err
 	}
-	all, total, atLeast := []historyRow{}, 0, ""
-	err = a.reach(ctx, conf, func(c *client.Client) error {
-		page, err := c.List(ctx, filter)
-		if err != nil {
-			return err
-		}
-		if total = page.Total; !page.TotalExact {
-			atLeast = "at least "
-		}
-		for i := range page.Operations {
-			op := &page.Operations[i]
-			all = append(all, historyRow{op.ID, op.State, op.Result, op.CreatedAt, op.FinishedAt, op.Error})
-		}
-		return nil
-	}, func(tree *statefs.Tree) error {
-		a.streams.Notice("no daemon is running on %s: the output is read from the directory", tree.Dir())
-		all, err = historyOf(ctx, tree, q)
-		return err
-	})
+	b, err := s.Open(ctx)
 	if err != nil {
 		return err
 	}
-	if opts.json {
-		return a.streams.JSON(map[string]any{"operations": all, "count": len(all)})
+	defer b.Close()
+	s.noDaemon(b, readFromDirectory)
+	page, err := b.Ended(ctx, q)
+	if err != nil {
+		return err
+	}
+	all := []historyRow{}
+	for i := range page.Operations {
+		op := &page.Operations[i]
+		all = append(all, historyRow{op.ID, op.State, op.Result, op.CreatedAt, op.FinishedAt, op.Error})
+	}
+	if o.json {
+		return s.streams.JSON(map[string]any{"operations": all, "count": len(all)})
 	}
 	var rows [][]string
 	for i := range all {
@@ -112,33 +95,29 @@ func (a *app) history(ctx context.Context, conf *config.Loaded, opts historyOpti
 		}
 		rows = append(rows, []string{e.ID.String(), string(e.Status), cmp.Or(string(e.Result), "-"), at, cmp.Or(text, "-")})
 	}
-	if total > len(all) {
-		a.streams.Notice("%d of %s%d are shown; --limit shows more, and --since, --status and others narrow them down",
-			len(all), atLeast, total)
+	if page.Total > len(all) {
+		atLeast := "at least "
+		if page.TotalExact {
+			atLeast = ""
+		}
+		s.streams.Notice("%d of %s%d are shown; --limit shows more, and --since, --status and others narrow them down",
+			len(all), atLeast, page.Total)
 	}
-	return a.streams.Table([]string{"ID", "STATUS", "RESULT", "FINISHED", "ERROR"}, rows)
+	return s.streams.Table([]string{"ID", "STATUS", "RESULT", "FINISHED", "ERROR"}, rows)
 }
 
 var results = []statefs.Result{statefs.Success, statefs.Partial, statefs.Failure, statefs.CancelledResult}
 
-// query builds the query from the flags, for the directory and for the daemon.
-func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error) {
+// query builds the query from the flags.
+func (o *historyOptions) query(now time.Time) (*history.Query, error) {
 	if o.limit < 1 || o.limit > 200 {
-		return nil, nil, exit.Usagef("flag --limit: %d is not between 1 and 200", o.limit)
+		return nil, exit.Usagef("flag --limit: %d is not between 1 and 200", o.limit)
 	}
 	q := &history.Query{Job: o.job, Group: o.group, Key: o.key, Tag: o.tag, Text: o.text, Limit: o.limit}
-	filter := url.Values{"limit": {strconv.Itoa(o.limit)}}
-	for name, value := range map[string]string{
-		"status": o.status, "result": o.result, "job": o.job, "group": o.group, "key": o.key, "tag": o.tag, "q": o.text,
-	} {
-		if value != "" {
-			filter.Set(name, value)
-		}
-	}
 	for word := range strings.SplitSeq(o.status, ",") {
 		state := statefs.State(strings.TrimSpace(word))
 		if !state.Terminal() {
-			return nil, nil, exit.Usagef("flag --status: %q is not one of completed, cancelled, failed; 'jobdir ls' lists what lives",
+			return nil, exit.Usagef("flag --status: %q is not one of completed, cancelled, failed; 'jobdir ls' lists what lives",
 				word)
 		}
 		q.Statuses = append(q.Statuses, state)
@@ -147,7 +126,7 @@ func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error
 		for word := range strings.SplitSeq(o.result, ",") {
 			result := statefs.Result(strings.TrimSpace(word))
 			if !slices.Contains(results, result) {
-				return nil, nil, exit.Usagef("flag --result: %q is not one of success, partial, failure, cancelled", word)
+				return nil, exit.Usagef("flag --result: %q is not one of success, partial, failure, cancelled", word)
 			}
 			q.Results = append(q.Results, result)
 		}
@@ -161,39 +140,10 @@ func (o *historyOptions) query(now time.Time) (*history.Query, url.Values, error
 		}
 		at, ok := history.ParseTime(bound.text, now)
 		if !ok {
-			return nil, nil,
+			return nil,
 				exit.Usagef("flag --%s: %q is not a time (2025-11-26T13:07:00+01:00, 2025-11-26 13:07:00), a date (2025-11-26) or a duration (2h, 7d)", bound.name, bound.text)
 		}
 		*bound.into = at
-		filter.Set(bound.name, at.Format(time.RFC3339Nano))
 	}
-	return q, filter, nil
-}
-
-// historyOf reads records, newest first, until it has found enough matches.
-func historyOf(ctx context.Context, tree *statefs.Tree, q *history.Query) ([]historyRow, error) {
-	all := []historyRow{}
-	days, err := tree.Days()
-	if err != nil {
-		return nil, err
-	}
-	for _, day := range days {
-		files, err := tree.ListDay(day)
-		if err != nil {
-			return nil, err
-		}
-		for _, id := range files.Records {
-			if len(all) == q.Limit || ctx.Err() != nil {
-				return all, ctx.Err()
-			}
-			rec, err := tree.ReadRecord(id)
-			if err != nil || !rec.Status.Terminal() {
-				continue
-			}
-			if row := history.RowOf(rec); q.Matches(row.Pack()) {
-				all = append(all, historyRow{rec.ID, rec.Status, rec.Result, rec.CreatedAt, rec.FinishedAt, rec.Error})
-			}
-		}
-	}
-	return all, nil
+	return q, nil
 }

@@ -4,16 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/cli/config"
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 )
 
@@ -27,24 +26,20 @@ brackets is optional. For one job it shows the parameters, and the steps in the 
 validate' reports the mistakes of a definition that is missing here.`,
 		Args:              atMostOne("GROUP/JOB"),
 		ValidArgsFunction: a.completeOneJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: a.runs(func(ctx context.Context, s *session, args []string) error {
 			if len(args) == 1 {
-				return a.showJob(cmd.Context(), conf, args[0], asJSON)
+				return s.showJob(ctx, args[0], asJSON)
 			}
-			return a.jobs(cmd.Context(), conf, asJSON)
-		},
+			return s.listJobs(ctx, asJSON)
+		}),
 	}
 	config.AddFlag(cmd.Flags(), "jobs")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func (a *app) jobs(ctx context.Context, conf *config.Loaded, asJSON bool) error {
-	jobs, err := a.findJobs(ctx, conf)
+func (s *session) listJobs(ctx context.Context, asJSON bool) error {
+	jobs, err := s.findJobs(ctx)
 	if err != nil {
 		return err
 	}
@@ -53,13 +48,13 @@ func (a *app) jobs(ctx context.Context, conf *config.Loaded, asJSON bool) error 
 		for _, j := range jobs {
 			all = append(all, j.Raw)
 		}
-		return a.streams.JSON(map[string]any{"jobs": all, "count": len(all)})
+		return s.streams.JSON(map[string]any{"jobs": all, "count": len(all)})
 	}
 	var rows [][]string
 	for _, j := range jobs {
 		rows = append(rows, []string{j.Address(), cmp.Or(parameters(j.Params), "-"), cmp.Or(j.Summary, "-")})
 	}
-	return a.streams.Table([]string{"JOB", "PARAMETERS", "SUMMARY"}, rows)
+	return s.streams.Table([]string{"JOB", "PARAMETERS", "SUMMARY"}, rows)
 }
 
 func parameters(all []client.Param) string {
@@ -74,68 +69,99 @@ func parameters(all []client.Param) string {
 	return strings.Join(words, " ")
 }
 
-// findJobs gets the jobs from the daemon, or else from the folders.
-func (a *app) findJobs(ctx context.Context, conf *config.Loaded) ([]client.Job, error) {
-	c, err := a.connect(ctx, conf)
-	if err == nil {
-		defer c.Close()
-		return c.Jobs(ctx)
-	}
-	if !client.Unreachable(err) || a.serverAddress() != "" || len(conf.Jobs) == 0 {
+func (s *session) findJobs(ctx context.Context) ([]client.Job, error) {
+	jobs, done, err := s.OpenJobs(ctx)
+	if err != nil {
 		return nil, err
 	}
-	var jobs []client.Job
-	for _, d := range a.localJobs(conf).All() {
-		job, err := describe(d)
-		if err != nil {
-			return nil, err
-		}
-		jobs = append(jobs, *job)
-	}
-	return jobs, nil
+	defer done()
+	return jobs.Jobs(ctx)
 }
 
-// localJobs reads the job folders because no daemon answers.
-func (a *app) localJobs(conf *config.Loaded) *catalog.Catalog {
-	a.streams.Notice("no daemon is running on %s: these are the jobs of the folders", conf.Storage)
-	all := a.catalog(conf.Jobs, a.options.Definitions)
-	if err := all.Reload(); err != nil {
-		a.streams.Notice("%v", err)
-	}
-	return all
-}
-
-// describe returns the description of a job that a daemon would give.
-func describe(d *catalog.Definition) (*client.Job, error) {
-	members := map[string]any{
-		"group": d.Group, "name": d.Name, "summary": d.Summary,
-		"params": append([]param.Param{}, d.Params...), "work": d.Work(),
-	}
-	if len(d.Steps) > 0 {
-		members["steps"] = d.Steps
-	}
-	if len(d.Milestones) > 0 {
-		members["milestones"] = d.Milestones
-	}
-	var job client.Job
-	data, err := json.Marshal(members)
-	if err == nil {
-		err = json.Unmarshal(data, &job)
-	}
+// showJob prints a job with its parameters and steps.
+func (s *session) showJob(ctx context.Context, address string, asJSON bool) error {
+	group, name, err := jobAddress(address, "jobs' lists the jobs")
 	if err != nil {
-		return nil, fmt.Errorf("job %s: %w", d.Address(), err)
+		return err
 	}
-	return &job, nil
+	jobs, done, err := s.OpenJobs(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	job, err := jobs.Job(ctx, group, name)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return s.streams.JSON(job.Raw)
+	}
+	head := [][2]string{{"job", job.Address()}, {"summary", job.Summary}, {"work", job.Work}}
+	for _, line := range head {
+		if line[1] == "" {
+			continue
+		}
+		if err := s.streams.Line("%-9s %s", line[0], term.Printable(line[1])); err != nil {
+			return err
+		}
+	}
+	var params, steps, milestones [][]string
+	for _, p := range job.Params {
+		value := "-"
+		switch {
+		case p.Required:
+			value = "required"
+		case len(p.Default) > 0:
+			value = string(p.Default)
+		}
+		params = append(params, []string{p.Name, p.Type, term.Printable(value), cmp.Or(term.Printable(p.Summary), "-")})
+	}
+	for i := range job.Steps {
+		step := &job.Steps[i]
+		steps = append(steps, []string{
+			step.Name, cmp.Or(strings.Join(step.Needs, " "), "-"), step.Work, cmp.Or(stepNotes(step), "-"),
+		})
+	}
+	for _, m := range job.Milestones {
+		milestones = append(milestones, []string{m.Name, strings.Join(m.Steps, " ")})
+	}
+	return errors.Join(
+		section(s.streams, []string{"PARAMETER", "TYPE", "DEFAULT", "SUMMARY"}, params),
+		section(s.streams, []string{"STEP", "NEEDS", "WORK", "NOTES"}, steps),
+		section(s.streams, []string{"MILESTONE", "STEPS"}, milestones))
 }
 
-// catalog makes a catalog with the handlers of the program.
-func (a *app) catalog(dirs []string, extra []catalog.Source) *catalog.Catalog {
-	return catalog.New(a.catalogOptions(dirs, extra))
+// section prints a table after an empty line; it prints nothing if there are no rows.
+func section(out term.Streams, head []string, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return errors.Join(out.Line(""), out.Table(head, rows))
 }
 
-func (a *app) catalogOptions(dirs []string, extra []catalog.Source) catalog.Options {
-	return catalog.Options{
-		Dirs: dirs, Extra: extra,
-		Handlers: func() []string { return slices.Collect(maps.Keys(a.options.Handlers)) },
+// stepNotes returns the settings of a step that differ from the default.
+func stepNotes(s *client.JobStep) string {
+	var all []string
+	add := func(is bool, format string, args ...any) {
+		if is {
+			all = append(all, term.Printable(fmt.Sprintf(format, args...)))
+		}
 	}
+	add(s.Optional, "optional")
+	add(s.Approve, "waits for an approval")
+	add(s.When != "", "when %s", s.When)
+	add(s.Milestone != "", "reaches %s", s.Milestone)
+	add(len(s.Outputs) > 0, "leaves %s", strings.Join(s.Outputs, " "))
+	add(s.Lane != "", "lane %s", s.Lane)
+	add(len(s.Limits) > 0, "limits %s", strings.Join(s.Limits, " "))
+	return strings.Join(all, "; ")
+}
+
+// jobAddress splits GROUP/JOB; where is the command that lists what could be meant.
+func jobAddress(address, where string) (group, job string, err error) {
+	group, job, ok := strings.Cut(address, "/")
+	if !ok || group == "" || job == "" {
+		return "", "", exit.Usagef("%q is not a job: give GROUP/JOB; 'jobdir %s", address, where)
+	}
+	return group, job, nil
 }

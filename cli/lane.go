@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/user"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/catalog/param"
-	"github.com/jobdir/jobdir/cli/config"
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -43,7 +42,7 @@ affected. Without a daemon the change waits on disk for the next one, like a fil
 	)
 	for _, sub := range cmd.Commands() {
 		sub.Args = usageArgs(sub.Args)
-		sub.ValidArgsFunction = a.completeLaneArguments
+		sub.ValidArgsFunction = a.completeLaneArguments()
 	}
 	return cmd
 }
@@ -54,17 +53,13 @@ func (a *app) holdCommand(action client.LaneAction, short string) *cobra.Command
 		Use:   string(action) + " LANE...",
 		Short: short,
 		Args:  needs("a lane"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: a.runs(func(ctx context.Context, s *session, args []string) error {
 			hold, err := holdFlags(lasts, until, reason, time.Now())
 			if err != nil {
 				return err
 			}
-			return a.holdLanes(cmd.Context(), conf, action, hold, args)
-		},
+			return s.holdLanes(ctx, action, hold, args)
+		}),
 	}
 	if action == client.PauseLane || action == client.CloseLane {
 		cmd.Flags().StringVar(&lasts, "for", "", "it ends by itself after this time, such as 15m or 2d")
@@ -113,37 +108,23 @@ func momentFrom(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a time such as 2026-11-23T09:00:00+01:00 or '2026-11-23 09:00'", text)
 }
 
-func (a *app) holdLanes(ctx context.Context, conf *config.Loaded, action client.LaneAction, hold statefs.LaneHold,
+func (s *session) holdLanes(ctx context.Context, action client.LaneAction, hold statefs.LaneHold,
 	lanes []string,
 ) error {
 	done := map[client.LaneAction]string{
 		client.PauseLane: "paused", client.ResumeLane: "resumed", client.CloseLane: "closed", client.OpenLane: "open",
 	}[action]
-	return a.changeLanes(ctx, conf, lanes, func(c *client.Client, lane string) error {
-		return c.ControlLane(ctx, lane, action, hold)
-	}, func(tree *statefs.Tree, lane string) error {
-		file := statefs.LaneFile{Lane: lane, Control: statefs.LanePaused}
-		if action == client.CloseLane || action == client.OpenLane {
-			file.Control = statefs.LaneClosed
-		}
-		if action == client.ResumeLane || action == client.OpenLane {
-			_, err := tree.ReleaseLane(file)
-			return err
-		}
-		hold := hold
-		if who, err := user.Current(); err == nil {
-			hold.By = who.Username
-		}
-		return tree.HoldLane(file, hold)
+	return s.changeLanes(ctx, lanes, func(b *backend.Backend, lane string) error {
+		return b.ControlLane(ctx, lane, action, hold)
 	}, func(lane string, all *statefs.LanesStatus) {
-		a.streams.Notice("%s is %s%s", laneLabel(lane), done, holdText(&hold, false))
-		a.noticeStillHeld(lane, action, all)
+		s.streams.Notice("%s is %s%s", laneLabel(lane), done, holdText(&hold, false))
+		noticeStillHeld(s.streams, lane, action, all)
 	})
 }
 
 // noticeStillHeld prints what still holds a lane after a resume or open: the pause of all lanes if one lane
 // was resumed, or the pauses of single lanes if all were.
-func (a *app) noticeStillHeld(lane string, action client.LaneAction, all *statefs.LanesStatus) {
+func noticeStillHeld(out term.Streams, lane string, action client.LaneAction, all *statefs.LanesStatus) {
 	var every *statefs.LaneHold
 	var own func(*statefs.LaneStatus) *statefs.LaneHold
 	var word string
@@ -157,7 +138,7 @@ func (a *app) noticeStillHeld(lane string, action client.LaneAction, all *statef
 	}
 	if lane != statefs.AllLanes {
 		if every != nil {
-			a.streams.Notice("it stays %s with all lanes: 'jobdir lane %s all' ends that", word, action)
+			out.Notice("it stays %s with all lanes: 'jobdir lane %s all' ends that", word, action)
 		}
 		return
 	}
@@ -168,7 +149,7 @@ func (a *app) noticeStillHeld(lane string, action client.LaneAction, all *statef
 		}
 	}
 	if len(still) > 0 {
-		a.streams.Notice("%s by itself: %s; 'jobdir lane %s %s' ends that", word, strings.Join(still, ", "), action,
+		out.Notice("%s by itself: %s; 'jobdir lane %s %s' ends that", word, strings.Join(still, ", "), action,
 			strings.Join(still, " "))
 	}
 }
@@ -192,13 +173,9 @@ value in the configuration. A lower capacity ends no operation: none starts unti
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.setCapacity(cmd.Context(), conf, args[0], args[1])
-		},
+		RunE: a.runs(func(ctx context.Context, s *session, args []string) error {
+			return s.setCapacity(ctx, args[0], args[1])
+		}),
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if number := negative(err); number != "" {
@@ -217,7 +194,7 @@ func parseCapacity(text string) (n int, err error) {
 	return n, nil
 }
 
-func (a *app) setCapacity(ctx context.Context, conf *config.Loaded, lane, text string) error {
+func (s *session) setCapacity(ctx context.Context, lane, text string) error {
 	reset := text == "configured"
 	n := 0
 	if !reset {
@@ -226,81 +203,38 @@ func (a *app) setCapacity(ctx context.Context, conf *config.Loaded, lane, text s
 			return exit.Usagef("%w", err)
 		}
 	}
-	return a.changeLanes(ctx, conf, []string{lane}, func(c *client.Client, lane string) error {
+	return s.changeLanes(ctx, []string{lane}, func(b *backend.Backend, lane string) error {
 		if reset {
-			return c.ResetLaneCapacity(ctx, lane)
+			return b.ResetLaneCapacity(ctx, lane)
 		}
-		return c.SetLaneCapacity(ctx, lane, n)
-	}, func(tree *statefs.Tree, lane string) (err error) {
-		names := []string{lane}
-		if lane == statefs.AllLanes {
-			names = conf.LaneNames()
-			if _, err := tree.ReleaseLane(statefs.LaneFile{Lane: lane, Control: statefs.LaneCapacity}); err != nil {
-				return err
-			}
-		}
-		for _, name := range names {
-			if reset {
-				_, err = tree.ReleaseLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity})
-			} else {
-				err = tree.SetLaneCapacity(name, n)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return b.SetLaneCapacity(ctx, lane, n)
 	}, func(lane string, all *statefs.LanesStatus) {
 		for i := range all.Lanes {
 			if l := &all.Lanes[i]; l.Known && (l.Name == lane || lane == statefs.AllLanes) {
-				a.streams.Notice("lane %s has capacity %s", l.Name, capacityText(l.Capacity))
+				s.streams.Notice("lane %s has capacity %s", l.Name, capacityText(l.Capacity))
 			}
 		}
 	})
 }
 
-// changeLanes changes each lane, through a daemon or in the directory, and prints the result.
-func (a *app) changeLanes(ctx context.Context, conf *config.Loaded, lanes []string, with func(*client.Client, string) error,
-	without func(*statefs.Tree, string) error, said func(string, *statefs.LanesStatus),
+// changeLanes changes each lane and prints the result.
+func (s *session) changeLanes(ctx context.Context, lanes []string, change func(*backend.Backend, string) error,
+	show func(string, *statefs.LanesStatus),
 ) error {
-	each := func(change func(string) error, status func() (*statefs.LanesStatus, error)) error {
-		var failed []error
-		for _, lane := range lanes {
-			err := change(lane)
-			if err == nil {
-				var all *statefs.LanesStatus
-				if all, err = status(); err == nil {
-					said(lane, all)
-				}
-			}
-			failed = append(failed, err)
+	b, err := s.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	s.noDaemon(b, "the change waits on disk until one is")
+	return each(lanes, func(lane string) error {
+		if err := change(b, lane); err != nil {
+			return err
 		}
-		return errors.Join(failed...)
-	}
-	return a.reach(ctx, conf, func(c *client.Client) error {
-		return each(func(lane string) error { return with(c, lane) },
-			func() (*statefs.LanesStatus, error) { return c.Lanes(ctx) })
-	}, func(tree *statefs.Tree) error {
-		a.streams.Notice("no daemon is running on %s: the change waits on disk until one is", tree.Dir())
-		return each(func(lane string) error {
-			if err := knownLane(conf, lane); err != nil {
-				return err
-			}
-			return without(tree, lane)
-		}, func() (*statefs.LanesStatus, error) { return lanesOf(tree, conf) })
+		all, err := b.Lanes.Lanes(ctx)
+		if err == nil {
+			show(lane, all)
+		}
+		return err
 	})
-}
-
-// knownLane refuses a lane that is not in the configuration. Without a configuration file it accepts any
-// lane.
-func knownLane(conf *config.Loaded, lane string) error {
-	switch {
-	case lane == statefs.AllLanes:
-		return nil
-	case !statefs.ValidLane(lane):
-		return exit.Usagef("%q cannot be the name of a lane", lane)
-	case conf.File != "" && !slices.Contains(conf.LaneNames(), lane):
-		return exit.NotFoundf("there is no lane %q in %s; the lanes are %s", lane, conf.File, strings.Join(conf.LaneNames(), ", "))
-	}
-	return nil
 }

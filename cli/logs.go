@@ -1,17 +1,19 @@
 package cli
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/cli/config"
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -43,24 +45,20 @@ An ID may be shortened to its end, such as r42 or 42, or to a beginning that onl
 		Args:              exactlyOne("an ID"),
 		ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
 			opts.oneRun = cmd.Flags().Changed("run")
-			return a.streams.Following(cmd.Context(), func(ctx context.Context) error { return a.logs(ctx, conf, opts, args[0]) })
+			return a.follows(opts.show)(cmd, args)
 		},
 	}
 	cmd.Flags().BoolVarP(&opts.follow, "follow", "f", false, "follow the log until the operation ends")
 	cmd.Flags().Int64Var(&opts.offset, "offset", 0, "begin at this byte of the log")
 	cmd.Flags().StringVar(&opts.step, "step", "", "only what this step wrote in its last run")
-	_ = cmd.RegisterFlagCompletionFunc("step", a.completeStep) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("step", a.completeSteps()) // the flag exists
 	cmd.Flags().IntVar(&opts.run, "run", 0, "with --step: what it wrote in this run, by its number")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }
 
-func (a *app) logs(ctx context.Context, conf *config.Loaded, opts logsOptions, text string) error {
+func (opts *logsOptions) show(ctx context.Context, s *session, args []string) error {
 	if opts.offset < 0 {
 		return exit.Usagef("flag --offset: %d is below zero", opts.offset)
 	}
@@ -73,118 +71,146 @@ func (a *app) logs(ctx context.Context, conf *config.Loaded, opts logsOptions, t
 	if opts.oneRun && opts.run < 1 {
 		return exit.Usagef("--run: %d is not the number of a run, the first is 1; leave it out for the last one", opts.run)
 	}
-	out := a.logOutput(opts)
-	err := a.reach(ctx, conf, func(c *client.Client) error {
-		id, err := resolveRemote(ctx, c).one(text)
-		if err != nil {
-			return err
-		}
-		if opts.step != "" {
-			log, err := c.StepOutput(ctx, id, opts.step, opts.run)
-			if err != nil {
-				return err
-			}
-			defer log.Close()
-			a.noticeRun(opts.step, log.Run, log.Runs)
-			return copyLog(out, log)
-		}
-		if opts.follow {
-			footer, err := c.Follow(ctx, id, opts.offset, out)
-			if err != nil {
-				return explainCut(err)
-			}
-			a.streams.Notice("%s", summary(id, footer))
-			return nil
-		}
-		log, err := c.Log(ctx, id, opts.offset)
-		if err != nil {
-			return err
-		}
-		defer log.Close()
-		return copyLog(out, log)
-	}, func(tree *statefs.Tree) error {
-		id, err := resolveLocal(tree).one(text)
-		if err != nil {
-			return err
-		}
-		if opts.step != "" {
-			return a.localStepLog(tree, id, opts.step, opts.run, out)
-		}
-		return localLog(tree, opts, id, out)
-	})
-	return errors.Join(err, out.end())
-}
-
-// localLog writes the log of an operation from the directory.
-func localLog(tree *statefs.Tree, opts logsOptions, id statefs.ID, out io.Writer) error {
-	if _, err := statefs.ReadSubmitted(tree, id); errors.Is(err, fs.ErrNotExist) {
-		return exit.NotFoundf("operation %s not found in %s", id, tree.Dir())
-	}
-	log, err := tree.OpenLog(id)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err == nil {
-		defer log.Close()
-		if _, err := log.Seek(opts.offset, io.SeekStart); err != nil {
-			return fmt.Errorf("read the log of %s: %w", id, err)
-		}
-		if err := copyLog(out, log); err != nil {
-			return err
-		}
-	}
-	if _, err := tree.State(id); opts.follow && err == nil {
-		return &client.UnreachableError{
-			Address: tree.Dir(),
-			Err:     errors.New("the operation has not ended, and nothing is added to its log until one is started with 'jobdir serve'"),
-		}
-	}
-	return nil
-}
-
-// localStepLog writes the output of a step from the directory.
-func (a *app) localStepLog(tree *statefs.Tree, id statefs.ID, name string, run int, out io.Writer) error {
-	rec, err := statefs.ReadSubmitted(tree, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return exit.NotFoundf("operation %s not found in %s", id, tree.Dir())
-	}
+	b, err := s.Open(ctx)
 	if err != nil {
 		return err
 	}
-	step := steps.Find(rec.Steps, name)
-	if step == nil {
-		return exit.NotFoundf("operation %s has no step %q", id, name)
+	defer b.Close()
+	id, err := b.ID(ctx, args[0])
+	if err != nil {
+		return err
 	}
-	if _, _, is := step.OutputOf(run, 0); !is {
-		return exit.NotFoundf("step %s of operation %s has no run %d: %s", name, id, run, steps.DescribeRuns(step.Runs()))
-	}
-	a.noticeRun(name, cmp.Or(run, step.Run), step.Runs())
-	log, err := tree.OpenStepLog(id, step)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	out := opts.output(s.streams)
+	return errors.Join(opts.write(ctx, s, b, id, out), out.end())
+}
+
+func (opts *logsOptions) write(ctx context.Context, s *session, b *backend.Backend, id statefs.ID, out io.Writer) error {
+	var log io.ReadCloser
+	var err error
+	switch {
+	case opts.follow:
+		footer, err := b.Follow(ctx, id, opts.offset, out)
+		if err == nil && footer != nil {
+			s.streams.Notice("%s", summary(id, footer))
+		}
+		return explainCut(err)
+	case opts.step != "":
+		var output *client.StepOutput
+		if output, err = b.StepOutput(ctx, id, opts.step, opts.run); err == nil {
+			log = output
+			if len(output.Runs) > 1 {
+				s.streams.Notice("run %d of step %s; %s", output.Run, opts.step, steps.DescribeRuns(output.Runs))
+			}
+		}
+	default:
+		log, err = b.Log(ctx, id, opts.offset)
 	}
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	info, err := log.Stat()
-	if err != nil {
-		return fmt.Errorf("read the output of step %s of %s: %w", name, id, err)
-	}
-	from, to, _ := step.OutputOf(run, info.Size())
-	return copyLog(out, io.NewSectionReader(log, from, to-from))
-}
-
-// noticeRun prints which run of a step follows, if there are several.
-func (a *app) noticeRun(name string, run int, runs []int) {
-	if len(runs) > 1 {
-		a.streams.Notice("run %d of step %s; %s", run, name, steps.DescribeRuns(runs))
-	}
-}
-
-func copyLog(out io.Writer, from io.Reader) error {
-	if _, err := io.Copy(out, from); err != nil {
+	if _, err := io.Copy(out, log); err != nil {
 		return fmt.Errorf("write the log: %w", err)
 	}
 	return nil
+}
+
+// logOutput receives a log: as raw bytes, or each line as a JSON object.
+type logOutput interface {
+	io.Writer
+	end() error
+}
+
+func (opts *logsOptions) output(streams term.Streams) logOutput {
+	if opts.json {
+		return newLogLines(streams.Out, opts.offset)
+	}
+	return plainLog{streams.Out}
+}
+
+type plainLog struct{ io.Writer }
+
+func (plainLog) end() error { return nil }
+
+// logLine is one line of a log. Bytes that are not UTF-8 are replaced, as JSON requires.
+type logLine struct {
+	// Offset is the offset of the line in the log, in bytes.
+	Offset int64  `json:"offset"`
+	Line   string `json:"line"`
+	// Cut reports that the line does not end here: the log ends without a newline, or the line is longer than
+	// maxLogLine and continues in the next object.
+	Cut bool `json:"cut,omitempty"`
+}
+
+// maxLogLine is how many bytes of a line are buffered before they are written. It bounds the memory for a log
+// without newlines.
+const maxLogLine = 64 << 10
+
+// logLines splits a log into lines.
+type logLines struct {
+	out    *json.Encoder
+	offset int64
+	rest   []byte // less than maxLogLine bytes without a line end
+}
+
+func newLogLines(to io.Writer, offset int64) *logLines {
+	out := json.NewEncoder(to)
+	out.SetEscapeHTML(false)
+	return &logLines{out: out, offset: offset}
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		piece := rest[:min(len(rest), maxLogLine-len(l.rest))]
+		if i := bytes.IndexByte(piece, '\n'); i >= 0 {
+			piece = rest[:i]
+			l.rest = append(l.rest, piece...)
+			if err := l.put(len(l.rest), false); err != nil {
+				return 0, err
+			}
+			l.offset++
+			rest = rest[i+1:]
+			continue
+		}
+		l.rest = append(l.rest, piece...)
+		rest = rest[len(piece):]
+		if len(l.rest) < maxLogLine {
+			continue
+		}
+		if err := l.put(wholeRunes(l.rest), true); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// put writes the first n buffered bytes.
+func (l *logLines) put(n int, cut bool) error {
+	err := l.out.Encode(logLine{Offset: l.offset, Line: string(l.rest[:n]), Cut: cut})
+	if err != nil {
+		return fmt.Errorf("write the log: %w", err)
+	}
+	l.offset += int64(n)
+	l.rest = append(l.rest[:0], l.rest[n:]...)
+	return nil
+}
+
+// wholeRunes returns the length of b without an incomplete character at its end.
+func wholeRunes(b []byte) int {
+	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+		if utf8.RuneStart(b[len(b)-i]) {
+			if !utf8.FullRune(b[len(b)-i:]) {
+				return len(b) - i
+			}
+			break
+		}
+	}
+	return len(b)
+}
+
+func (l *logLines) end() error {
+	if len(l.rest) == 0 {
+		return nil
+	}
+	return l.put(len(l.rest), true)
 }

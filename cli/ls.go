@@ -1,20 +1,13 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"net/url"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/term"
-	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -29,13 +22,7 @@ reads the storage directory: the markers have the state, as in 'ls STORAGE/jobs'
 With --needs-attention it lists the operations that wait for a person, failed_manual and waiting_approval: the step, the
 error, and the command that usually continues the operation.`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.ls(cmd.Context(), conf, attention, asJSON)
-		},
+		RunE: a.runs(func(ctx context.Context, s *session, _ []string) error { return s.ls(ctx, attention, asJSON) }),
 	}
 	cmd.Flags().BoolVar(&attention, "needs-attention", false,
 		"only operations that wait for a person, with the step, the error and the command that continues them")
@@ -59,52 +46,44 @@ type listRow struct {
 	Attention *statefs.Attention `json:"attention,omitempty"`
 }
 
-func (a *app) ls(ctx context.Context, conf *config.Loaded, attention, asJSON bool) error {
-	var all []listRow
-	err := a.reach(ctx, conf, func(c *client.Client) error {
-		var filter url.Values
-		if attention {
-			filter = url.Values{"needs_attention": {"true"}}
-		}
-		operations, err := c.Operations(ctx, filter)
-		for _, op := range operations {
-			l := listRow{
-				ID: op.ID, State: op.State, Progress: op.Progress, Foreign: op.Foreign, Stalled: op.StalledAt,
-				Waiting: op.Waiting,
-			}
-			l.explain(op.Reason, op.Error)
-			l.Attention = op.Attention
-			if since := op.Since(); !since.IsZero() {
-				l.Since = &since
-			}
-			all = append(all, l)
-		}
-		return err
-	}, func(tree *statefs.Tree) (err error) {
-		a.streams.Notice("no daemon is running on %s: the output is read from the directory", tree.Dir())
-		all, err = listTree(tree)
-		if attention {
-			all = slices.DeleteFunc(all, func(l listRow) bool { return !l.State.NeedsPerson() && l.Attention == nil })
-		}
-		return err
-	})
+func (s *session) ls(ctx context.Context, attention, asJSON bool) error {
+	b, err := s.Open(ctx)
 	if err != nil {
 		return err
 	}
+	defer b.Close()
+	s.noDaemon(b, readFromDirectory)
+	operations, err := b.Live(ctx, attention)
+	if err != nil {
+		return err
+	}
+	var all []listRow
+	for i := range operations {
+		op := &operations[i]
+		l := listRow{
+			ID: op.ID, State: op.State, Progress: op.Progress, Foreign: op.Foreign, Stalled: op.StalledAt,
+			Waiting: op.Waiting, Attention: op.Attention,
+		}
+		l.explain(op.Reason, op.Error)
+		if since := op.Since(); !since.IsZero() {
+			l.Since = &since
+		}
+		all = append(all, l)
+	}
 	if asJSON {
-		return a.streams.JSON(map[string]any{"operations": append([]listRow{}, all...), "count": len(all)})
+		return s.streams.JSON(map[string]any{"operations": append([]listRow{}, all...), "count": len(all)})
 	}
 	var rows [][]string
 	if attention {
 		for _, l := range all {
 			rows = append(rows, l.attention())
 		}
-		return a.streams.Table([]string{"ID", "STATE", "SINCE", "STEP", "ERROR", "HELPS"}, rows)
+		return s.streams.Table([]string{"ID", "STATE", "SINCE", "STEP", "ERROR", "HELPS"}, rows)
 	}
 	for _, l := range all {
 		rows = append(rows, []string{l.ID.String(), l.state(), l.since(), l.progress()})
 	}
-	return a.streams.Table([]string{"ID", "STATE", "SINCE", "PROGRESS"}, rows)
+	return s.streams.Table([]string{"ID", "STATE", "SINCE", "PROGRESS"}, rows)
 }
 
 func (l *listRow) state() string {
@@ -167,35 +146,4 @@ func (l *listRow) progress() string {
 		return "-"
 	}
 	return term.Printable(term.Progress(l.Progress))
-}
-
-// listTree lists the operations in the directory.
-func listTree(tree *statefs.Tree) ([]listRow, error) {
-	listing, err := tree.List()
-	if err != nil {
-		return nil, err
-	}
-	var all []listRow
-	for _, marker := range listing.Markers {
-		l := listRow{ID: marker.ID, State: marker.State}
-		stamp, err := tree.Stamp(marker.File)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			continue // it changed since the listing
-		case err == nil:
-			l.Since = &stamp.At
-		}
-		switch rec, err := tree.ReadRecord(marker.ID); {
-		case errors.Is(err, fs.ErrNotExist):
-			l.Foreign = true
-		case err == nil:
-			tree.Freshen(rec)
-			l.Stalled, l.Progress = rec.StalledAt, rec.Progress
-			l.explain(rec.Reason, rec.Error)
-			l.Attention = statefs.AttentionOf(rec.ID, l.State, rec)
-		}
-		all = append(all, l)
-	}
-	slices.SortFunc(all, func(a, b listRow) int { return cmp.Compare(a.ID.Sequence(), b.ID.Sequence()) })
-	return all, nil
 }

@@ -46,9 +46,7 @@ func Serve(ctx context.Context, c ServeConfig) error { return serve.Run(ctx, c, 
 type app struct {
 	streams Streams
 	options Options
-	// server and config are flags of every command, besides the shared settings.
-	server string
-	config string
+	server  string // the flag --server of every command
 }
 
 // Main runs one command line, without the name of the program, and returns the exit code. It reads the environment and
@@ -99,7 +97,7 @@ serve: 71 the address is in use, 73 another daemon holds the storage.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", plainFlagError(err)) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.server, "server", "", "address of the daemon: http://HOST:PORT or unix:/PATH (JOBDIR_SERVER)")
-	flags.StringVar(&a.config, "config", "", "configuration file (JOBDIR_CONFIG; default jobdir.yaml if it exists)")
+	flags.String("config", "", "configuration file (JOBDIR_CONFIG; default jobdir.yaml if it exists)")
 	config.AddFlags(flags, true)
 	root.AddCommand(
 		a.serveCommand(), a.runCommand(), a.submitCommand(), a.lsCommand(), a.logsCommand(),

@@ -3,9 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io/fs"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +12,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
-	"github.com/jobdir/jobdir/cli/config"
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -44,13 +41,7 @@ storage directory, which does not contain which targets are down.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.streams.Following(cmd.Context(), func(ctx context.Context) error { return a.outbox(ctx, conf, &opts) })
-		},
+		RunE: a.follows(opts.list),
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&opts.status, "status", nil, "only those with this status: pending or failed_manual")
@@ -96,113 +87,38 @@ func (o *outboxOptions) check() (older time.Duration, err error) {
 	return older, nil
 }
 
-func (a *app) outbox(ctx context.Context, conf *config.Loaded, opts *outboxOptions) error {
-	older, err := opts.check()
+func (o *outboxOptions) list(ctx context.Context, s *session, _ []string) error {
+	older, err := o.check()
 	if err != nil {
 		return err
 	}
-	return a.reach(ctx, conf, func(c *client.Client) error {
-		all, err := readOutbox(ctx, c, opts)
-		if err != nil {
-			return err
-		}
-		if err := a.showOutbox(all, opts.json); err != nil || !opts.watch {
-			return err
-		}
-		return a.events(ctx, conf, eventsOptions{kind: []string{"delivery", "target"}, after: -1, json: opts.json})
-	}, func(tree *statefs.Tree) error {
-		if opts.target != "" {
-			return exit.Usagef("flag --target: no daemon is running on %s, and the directory does not contain the names of targets",
-				tree.Dir())
-		}
-		a.streams.Notice("no daemon is running on %s: the output is read from the directory", tree.Dir())
-		all, err := listOutbox(tree, opts, older)
-		if err != nil {
-			return err
-		}
-		if opts.watch {
-			a.streams.Notice("nothing is delivered before a daemon starts: leave out --watch")
-		}
-		return a.showOutbox(all, opts.json)
-	})
-}
-
-// readOutbox reads as many pages as requested.
-func readOutbox(ctx context.Context, c *client.Client, opts *outboxOptions) (*client.Outbox, error) {
-	filter := url.Values{"status": opts.status, "kind": opts.kind, "limit": {"200"}}
-	for name, value := range map[string]string{"job": opts.job, "target": opts.target, "older_than": opts.olderThan} {
-		if value != "" {
-			filter.Set(name, value)
-		}
-	}
-	var all *client.Outbox
-	for {
-		if left := opts.limit; left > 0 {
-			if all != nil {
-				left -= len(all.Entries)
-			}
-			filter.Set("limit", strconv.Itoa(min(left, 200)))
-		}
-		page, err := c.Outbox(ctx, filter)
-		if err != nil {
-			return nil, err
-		}
-		if all != nil {
-			page.Entries = append(all.Entries, page.Entries...)
-		}
-		all = page
-		if page.Next == nil || opts.limit > 0 && len(page.Entries) >= opts.limit {
-			return all, nil
-		}
-		filter.Set("next", *page.Next)
-	}
-}
-
-// listOutbox reads the outbox of a storage without a daemon.
-func listOutbox(tree *statefs.Tree, opts *outboxOptions, older time.Duration) (*client.Outbox, error) {
-	files, err := tree.Outbox()
+	b, err := s.Open(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all := &client.Outbox{Entries: []statefs.OutboxItem{}}
-	all.Pending, all.FailedManual, all.Targets, all.Kinds = len(files.Pending), len(files.Manual),
-		[]statefs.OutboxTarget{}, map[string]statefs.DeliveryCounts{}
-	before := time.Now().Add(-older)
-	for _, name := range slices.Concat(files.Pending, files.Manual) {
-		item, err := tree.ShowEntry(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if item.Status == statefs.DeliveryPending && (all.OldestAt == nil || item.CreatedAt.Before(*all.OldestAt)) {
-			all.OldestAt = &item.CreatedAt
-		}
-		if len(opts.status) > 0 && !slices.Contains(opts.status, string(item.Status)) || len(opts.kind) > 0 &&
-			!slices.Contains(opts.kind, item.Kind) ||
-			opts.job != "" && opts.job != item.Job && opts.job != item.Group+"/"+item.Job || opts.olderThan != "" &&
-			!item.CreatedAt.Before(before) {
-			continue
-		}
-		all.Entries = append(all.Entries, item)
+	defer b.Close()
+	if o.target == "" { // without a daemon it is refused
+		s.noDaemon(b, readFromDirectory)
 	}
-	if all.OldestAt != nil {
-		all.OldestSeconds = int64(max(time.Since(*all.OldestAt), 0) / time.Second)
-	}
-	slices.SortFunc(all.Entries, func(a, b statefs.OutboxItem) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.Entry, b.Entry))
+	all, err := b.Outbox(ctx, &backend.OutboxQuery{
+		Status: o.status, Kind: o.kind, Job: o.job, Target: o.target, OlderThan: o.olderThan, Older: older, Limit: o.limit,
 	})
-	all.Total = len(all.Entries)
-	if opts.limit > 0 && all.Total > opts.limit {
-		all.Entries = all.Entries[:opts.limit]
+	if err != nil {
+		return err
 	}
-	return all, nil
+	if b.Away != "" && o.watch {
+		s.streams.Notice("nothing is delivered before a daemon starts: leave out --watch")
+	}
+	if err := showOutbox(s.streams, all, o.json); err != nil || !o.watch || b.Away != "" {
+		return err
+	}
+	changes := eventsOptions{kind: []string{"delivery", "target"}, after: -1, json: o.json}
+	return changes.write(ctx, s, nil)
 }
 
-func (a *app) showOutbox(all *client.Outbox, asJSON bool) error {
+func showOutbox(out term.Streams, all *client.Outbox, asJSON bool) error {
 	if asJSON {
-		return a.streams.JSON(map[string]any{
+		return out.JSON(map[string]any{
 			"entries": all.Entries, "count": len(all.Entries), "total": all.Total, "pending": all.Pending,
 			"failed_manual": all.FailedManual,
 			"oldest_at":     all.OldestAt, "oldest_seconds": all.OldestSeconds, "targets": all.Targets,
@@ -220,18 +136,18 @@ func (a *app) showOutbox(all *client.Outbox, asJSON bool) error {
 			strconv.Itoa(e.Attempts), nextTry(e), cmp.Or(term.Printable(why), "-"),
 		})
 	}
-	if err := a.streams.Table([]string{"ENTRY", "STATUS", "SINCE", "TRIES", "NEXT", "ERROR"}, rows); err != nil {
+	if err := out.Table([]string{"ENTRY", "STATUS", "SINCE", "TRIES", "NEXT", "ERROR"}, rows); err != nil {
 		return err
 	}
 	more := all.Total - len(all.Entries)
 	if more > 0 {
-		a.streams.Notice("and %d more: --limit 0 lists all", more)
+		out.Notice("and %d more: --limit 0 lists all", more)
 	}
 	for i := range all.Targets {
 		t := &all.Targets[i]
 		waits := more > 0 || slices.ContainsFunc(all.Entries, func(e statefs.OutboxItem) bool { return e.At == t.Name })
 		if t.Down && waits {
-			a.streams.Notice("%s is down since %s: %s", term.Printable(t.Name),
+			out.Notice("%s is down since %s: %s", term.Printable(t.Name),
 				t.Since.Local().Format("2006-01-02 15:04:05"), term.Printable(t.Error))
 		}
 	}

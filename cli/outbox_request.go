@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/cli/config"
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -30,16 +31,12 @@ shortened to the end of the ID: r42 or 42, r42.1-webhook. Without a daemon the r
 Instead of names a filter chooses deliveries: the command prints how many match, and requires a confirmation. That
 needs a daemon. A retry tries each target with one delivery at once, and with the others when that succeeds.`,
 		Args: usageArgs(needs("an entry or ID")),
-		RunE: func(cmd *cobra.Command, texts []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: a.runs(func(ctx context.Context, s *session, texts []string) error {
 			if opts.filter.given() {
-				return a.requestDeliveries(cmd.Context(), conf, opts)
+				return opts.applyFilter(ctx, s)
 			}
-			return a.requestDelivery(cmd.Context(), conf, opts, texts)
-		},
+			return opts.request(ctx, s, texts)
+		}),
 	}
 	cmd.Flags().StringVar(&opts.args.Reason, "reason", "", "noted in the log of the daemon")
 	opts.filter.flags(cmd)
@@ -58,51 +55,44 @@ type deliveryRequest struct {
 	filter deliveryFilter
 }
 
-func (a *app) requestDelivery(ctx context.Context, conf *config.Loaded, opts deliveryRequest, texts []string) error {
-	opts.args.By = userName()
-	if _, err := opts.args.JSON(); err != nil {
+func (r *deliveryRequest) request(ctx context.Context, s *session, texts []string) error {
+	r.args.By = userName()
+	if _, err := r.args.JSON(); err != nil {
 		return exit.Usagef("%w", err)
 	}
-	return a.reach(ctx, conf, func(c *client.Client) error {
-		return resolveRemote(ctx, c).eachEntry(texts, func(entry string) error {
-			var answer *client.DeliveryAnswer
-			var err error
-			if opts.action == statefs.RetryDelivery {
-				answer, err = c.RetryDelivery(ctx, entry, opts.args, opts.wait.atMost())
-			} else {
-				answer, err = c.RequestDelivery(ctx, entry, opts.action, opts.args)
-			}
-			if err != nil {
-				return err
-			}
-			a.streams.Notice("%s", answer.Message)
-			return a.printEntries(answer)
+	b, err := s.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	s.noDaemon(b, "a request waits on disk until one is")
+	if b.Away != "" && r.wait.given {
+		s.streams.Notice("nothing is delivered before a daemon starts: leave out --wait")
+	}
+	entries, err := b.Entries(ctx, texts)
+	if err != nil {
+		return err
+	}
+	return each(entries, func(entry string) error {
+		answer, err := b.RequestDelivery(ctx, entry, &backend.DeliveryRequest{
+			Action: r.action, Args: r.args, Wait: r.wait.atMost(),
 		})
-	}, func(tree *statefs.Tree) error {
-		a.streams.Notice("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
-		if opts.wait.given {
-			a.streams.Notice("nothing is delivered before a daemon starts: leave out --wait")
+		if answer != nil {
+			for _, message := range answer.Messages {
+				s.streams.Notice("%s", message)
+			}
 		}
-		return resolveLocal(tree).eachEntry(texts, func(entry string) error {
-			names, err := openDeliveries(tree, entry, opts.action)
-			if err != nil {
-				return err
-			}
-			for _, name := range names {
-				if err := tree.RequestDelivery(name, opts.action, opts.args); err != nil {
-					return err
-				}
-				a.streams.Notice("%s requested for %s", strings.ToUpper(string(opts.action[:1]))+string(opts.action[1:]), name)
-			}
-			return nil
-		})
+		if err != nil {
+			return err
+		}
+		return printEntries(s.streams, answer.Entries)
 	})
 }
 
 // printEntries prints the state of entries. It returns an error if one was not tried or failed again.
-func (a *app) printEntries(answer *client.DeliveryAnswer) error {
+func printEntries(out term.Streams, entries []client.DeliveryAnswerEntry) error {
 	code := exit.Success
-	for _, e := range answer.Entries {
+	for _, e := range entries {
 		line := e.Entry + "\t" + string(e.Status)
 		switch {
 		case e.Tried == nil:
@@ -113,7 +103,7 @@ func (a *app) printEntries(answer *client.DeliveryAnswer) error {
 			line += "\t" + term.Printable(e.Error)
 			code = max(code, exit.Failure)
 		}
-		if err := a.streams.Line("%s", line); err != nil {
+		if err := out.Line("%s", line); err != nil {
 			return err
 		}
 	}
@@ -123,64 +113,113 @@ func (a *app) printEntries(answer *client.DeliveryAnswer) error {
 	return nil
 }
 
-// eachEntry resolves all texts and then calls do for each entry or operation.
-func (r *resolver) eachEntry(texts []string, do func(string) error) error {
-	var all []string
-	for _, text := range texts {
-		id, entry, single := strings.Cut(text, ".")
-		found, err := r.one(id)
-		if err != nil {
-			return err
-		}
-		if full := found.String(); !single {
-			all = append(all, full)
-		} else if name, ok := statefs.ParseEntry(full + "." + entry); ok {
-			all = append(all, name.String())
-		} else {
-			return exit.Usagef("%q is no entry of the outbox: it is an ID, a dot, and N-KIND, as in r42.1-webhook", text)
-		}
-	}
-	var failed []error
-	for _, entry := range all {
-		failed = append(failed, do(entry))
-	}
-	return errors.Join(failed...)
+// deliveryFilter selects deliveries by properties instead of by name.
+type deliveryFilter struct {
+	all, dryRun, yes bool
+	values           map[string]*string
 }
 
-// openDeliveries finds what a request without a daemon can name: an entry, or all entries of an operation.
-func openDeliveries(tree *statefs.Tree, text string,
-	ask statefs.DeliveryAction,
-) (names []statefs.EntryName, err error) {
-	name, single := statefs.ParseEntry(text)
-	id := name.ID
-	if !single {
-		if id, err = statefs.ParseID(text); err != nil {
-			return nil, err
+// deliveryFilterFlags are the flags of the filter, with their help texts.
+var deliveryFilterFlags = [][2]string{
+	{"status", "all with this status: pending or failed_manual"},
+	{"kind", "all for targets of this kind: " + strings.Join(catalog.DeliveryKinds(), ", ")},
+	{"target", "all whose target has this text in what it is called"},
+	{"job", "all of this job: JOB or GROUP/JOB"},
+	{"older-than", "all that have waited longer than this, such as 90s, 1h or 2d"},
+}
+
+// flags adds the filter flags to a command, which then accepts either a filter or names.
+func (f *deliveryFilter) flags(cmd *cobra.Command) {
+	f.values = make(map[string]*string)
+	for _, flag := range deliveryFilterFlags {
+		f.values[flag[0]] = cmd.Flags().String(flag[0], "", flag[1])
+	}
+	cmd.Flags().BoolVar(&f.all, "all", false, "all that there are")
+	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false, "with a filter: only list them")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "with a filter: do it without a question")
+	byName := cmd.Args
+	cmd.Args = usageArgs(func(cmd *cobra.Command, args []string) error {
+		switch chosen := f.all || len(f.filter()) > 0; {
+		case !chosen && (f.dryRun || f.yes):
+			return errors.New("--dry-run and --yes are for a filter, such as --status or --all")
+		case !chosen:
+			return byName(cmd, args)
+		case len(args) > 0:
+			return errors.New("name entries or a filter, not both")
+		case cmd.Flags().Changed("wait"):
+			return errors.New("--wait is for entries, not for a filter")
+		}
+		return nil
+	})
+}
+
+// given reports whether the command line has a filter.
+func (f *deliveryFilter) given() bool { return f.all || len(f.filter()) > 0 }
+
+func (f *deliveryFilter) filter() url.Values {
+	filter := url.Values{}
+	for name, value := range f.values {
+		if *value != "" {
+			filter.Set(strings.ReplaceAll(name, "-", "_"), *value)
 		}
 	}
-	rec, err := tree.ReadRecord(id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, exit.NotFoundf("there is no operation %s", id)
+	return filter
+}
+
+// applyFilter applies an action to all deliveries that match: it prints their number, asks for
+// confirmation, acts, and reports each failure.
+func (r *deliveryRequest) applyFilter(ctx context.Context, s *session) error {
+	filter := r.filter.filter()
+	if r.filter.all && len(filter) == 0 && r.action == statefs.DropDelivery {
+		filter.Set("status", "pending,failed_manual") // open deliveries; no filter drops nothing
 	}
+	r.args.By = userName()
+	c, err := s.Connect(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for i := range rec.Deliveries {
-		it := &rec.Deliveries[i]
-		of := statefs.EntryName{ID: id, Place: it.Place, Kind: it.Kind}
-		if single && of != name || it.State != statefs.DeliveryPending && it.State != statefs.DeliveryManual {
-			continue
-		}
-		has, _, err := tree.HasEntry(of)
-		if err != nil {
-			return nil, err
-		}
-		if has || ask == statefs.DropDelivery {
-			names = append(names, of)
-		}
+	defer c.Close()
+	found, err := c.BulkDeliveries(ctx, r.action, filter, r.args, true)
+	if err != nil {
+		return err
 	}
-	if len(names) == 0 {
-		return nil, exit.NotFoundf("%s has no pending delivery to retry or drop", text)
+	count := term.Plural(found.Total, "delivery matches", "deliveries match")
+	switch {
+	case found.Total == 0 || r.filter.dryRun:
+		for _, entry := range found.Entries {
+			if err := s.streams.Line("%s", entry); err != nil {
+				return err
+			}
+		}
+		if more := found.Total - len(found.Entries); more > 0 {
+			s.streams.Notice("and %d more", more)
+		}
+		s.streams.Notice("%s", count)
+		return nil
+	case r.filter.yes:
+		s.streams.Notice("%s", count)
+	case !s.streams.Interactive():
+		return exit.Usagef("%s: repeat with --yes, or list them with --dry-run", count)
+	case !s.streams.Confirm(fmt.Sprintf("%s. %s? [y/N] ", count,
+		strings.ToUpper(string(r.action[:1]))+string(r.action[1:]))):
+		return exit.With(exit.Temporary)
 	}
-	return names, nil
+	done, err := c.BulkDeliveries(ctx, r.action, filter, r.args, false)
+	for _, f := range done.Failures {
+		s.streams.Notice("%s %s: %s", r.action, f.Entry, term.Printable(f.Error))
+	}
+	s.streams.Notice("%s: %s, %s", r.action, term.Plural(done.Done, "delivery", "deliveries"),
+		term.Plural(len(done.Failures), "failure", "failures"))
+	return outcomeOfBulk(done, err)
+}
+
+// outcomeOfBulk returns the exit code: 1 if all failed, 2 if some did.
+func outcomeOfBulk(done *client.BulkDeliveries, err error) error {
+	switch {
+	case err != nil || len(done.Failures) == 0:
+		return err
+	case done.Done > 0:
+		return exit.With(exit.Partial)
+	}
+	return exit.With(exit.Failure)
 }

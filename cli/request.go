@@ -3,14 +3,16 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/jobdir/jobdir/cli/config"
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
@@ -27,17 +29,18 @@ func (a *app) actionCommands() (list []*cobra.Command) {
 			Use: string(spec.Action) + " ID...", Short: spec.Short, Long: spec.Long, Example: spec.Example,
 			Args: needs("an ID"), ValidArgsFunction: a.completeIDs(0),
 		}
-		opts, run := &requestOptions{action: spec.Action, flags: cmd.Flags()}, a.request
+		opts := &requestOptions{action: spec.Action, flags: cmd.Flags()}
+		run := opts.request
 		switch {
 		case spec.Action == statefs.Retry:
 			opts.retryFlags(a, cmd)
-			run = a.retry
+			run = opts.retry
 		case spec.Action == statefs.Delete:
-			run = a.delete
+			run = deleteOperations
 		case spec.Action == statefs.Set:
 			cmd.Use, cmd.ValidArgsFunction = "set ID NAME=VALUE...", a.completeIDs(1)
 			opts.stepFlags(a, cmd)
-			run = a.set
+			run = opts.set
 		case spec.OnStep:
 			opts.stepFlags(a, cmd)
 			cmd.Example = fmt.Sprintf("  jobdir %s r42 --reason 'the source has no such track'", spec.Action)
@@ -54,16 +57,12 @@ func (a *app) actionCommands() (list []*cobra.Command) {
 			opts.bulk.byFilter(cmd)
 		}
 		jsonFlag(cmd, &opts.json)
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
+		cmd.RunE = a.runs(func(ctx context.Context, s *session, args []string) error {
 			if opts.bulk.given() {
-				return a.bulk(cmd.Context(), conf, string(spec.Action), &opts.bulk, opts.json)
+				return opts.bulk.apply(ctx, s, string(opts.action), opts.json)
 			}
-			return run(cmd.Context(), conf, opts, args)
-		}
+			return run(ctx, s, args)
+		})
 		list = append(list, cmd)
 	}
 	return list
@@ -122,41 +121,10 @@ func (o *requestOptions) params() (list []client.Arg) {
 	return list
 }
 
-// send sends the request to the daemon.
-func (o *requestOptions) send(ctx context.Context, c *client.Client, id statefs.ID) (*client.Answer, error) {
-	if !o.action.Spec().OnStep {
-		return c.Request(ctx, id, o.action, o.wait.atMost(), o.params()...)
-	}
-	args := o.args()
-	if err := remoteValues(ctx, c, id, o.pairs, &args); err != nil {
-		return nil, err
-	}
-	return c.StepAction(ctx, id, o.action, args, cmp.Or(o.wait.atMost(), stepActionTimeout))
-}
-
-// leave leaves the request in the directory.
-func (o *requestOptions) leave(ctx context.Context, tree *statefs.Tree, id statefs.ID) (*client.Answer, error) {
-	if o.action.Spec().OnStep {
-		return stepActionInTree(ctx, tree, id, o.action, o.args(), o.pairs)
-	}
-	object := make(map[string]int)
-	for _, param := range o.params() {
-		object[param.Name] = param.Value
-	}
-	if len(object) == 0 {
-		return requestTree(ctx, tree, id, o.action, nil)
-	}
-	args, err := json.Marshal(object)
-	if err != nil {
-		return nil, err
-	}
-	return requestTree(ctx, tree, id, o.action, args)
-}
-
 // report prints the answer to a request, and returns an error if the command waits for an effect that did not occur.
-func (o *requestOptions) report(a *app, id statefs.ID, answer *client.Answer) error {
+func (o *requestOptions) report(out term.Streams, id statefs.ID, answer *client.Answer) error {
 	if !o.json {
-		a.streams.Notice("%s", term.Printable(answer.Message))
+		out.Notice("%s", term.Printable(answer.Message))
 	}
 	late, why := "did not take effect", ""
 	if o.action.Spec().OnStep {
@@ -165,86 +133,113 @@ func (o *requestOptions) report(a *app, id statefs.ID, answer *client.Answer) er
 	switch {
 	case !o.wait.given: // return as soon as the request is on disk
 	case answer.Pending:
-		a.streams.Notice("%s is %s: the request %s within %s, and stays pending", id, answer.State, late, o.wait.atMost())
+		out.Notice("%s is %s: the request %s within %s, and stays pending", id, answer.State, late, o.wait.atMost())
 		return exit.With(exit.Temporary)
 	case (answer.TookEffect != nil || o.action.Spec().OnStep) && !answer.InEffect():
 		if answer.Changed == nil { // otherwise the message has the outcome
-			a.streams.Notice("%s is %s: the request did not take effect%s", id, answer.State, why)
+			out.Notice("%s is %s: the request did not take effect%s", id, answer.State, why)
 		}
 		return exit.With(exit.Failure)
 	}
 	return nil
 }
 
-func (a *app) request(ctx context.Context, conf *config.Loaded, opts *requestOptions, texts []string) error {
-	if opts.force {
-		opts.action = opts.action.Spec().Force
+func (o *requestOptions) request(ctx context.Context, s *session, texts []string) error {
+	request := &backend.Request{Action: o.action, Params: o.params(), Args: o.args(), Values: o.pairs, Wait: o.wait.atMost()}
+	if o.force {
+		request.Action = o.action.Spec().Force
+	}
+	b, err := s.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	s.noDaemon(b, "a request waits on disk until one is")
+	if b.Away != "" && o.wait.given && !o.action.Spec().OnStep {
+		s.streams.Notice("nothing takes effect before a daemon starts: leave out --wait")
 	}
 	answers := []*client.Answer{}
-	show := func(id statefs.ID, answer *client.Answer, err error) error {
-		if opts.wait.given && opts.action.Cancels() && endedState(err) == statefs.Cancelled {
-			answer, err = &client.Answer{
-				Success: true, ID: id, Action: opts.action, State: statefs.Cancelled,
-				Message:    "Operation '" + id.String() + "' is already cancelled",
-				TookEffect: new(bool), Changed: new(bool),
-			}, nil
-		}
-		if err != nil {
-			return opts.wait.noEffect(err)
-		}
-		answers = append(answers, answer)
-		return opts.report(a, id, answer)
-	}
-	err := a.reach(ctx, conf, func(c *client.Client) error {
-		return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
-			answer, err := opts.send(ctx, c, id)
-			return show(id, answer, err)
-		})
-	}, func(tree *statefs.Tree) error {
-		a.streams.Notice("no daemon is running on %s: a request waits on disk until one is", tree.Dir())
-		if opts.wait.given && !opts.action.Spec().OnStep {
-			a.streams.Notice("nothing takes effect before a daemon starts: leave out --wait")
-		}
-		return resolveLocal(tree).each(texts, func(id statefs.ID) error {
-			answer, err := opts.leave(ctx, tree, id)
-			if err == nil {
-				answer.Pending = opts.wait.given
+	ids, err := b.IDs(ctx, texts)
+	if err == nil {
+		err = each(ids, func(id statefs.ID) error {
+			answer, err := b.Request(ctx, id, request)
+			if o.wait.given && request.Action.Cancels() && endedState(err) == statefs.Cancelled {
+				answer, err = &client.Answer{
+					Success: true, ID: id, Action: request.Action, State: statefs.Cancelled,
+					Message:    "Operation '" + id.String() + "' is already cancelled",
+					TookEffect: new(bool), Changed: new(bool),
+				}, nil
 			}
-			return show(id, answer, err)
+			if err != nil {
+				return o.wait.noEffect(err)
+			}
+			answers = append(answers, answer)
+			return o.report(s.streams, id, answer)
 		})
-	})
-	if opts.json {
-		return errors.Join(err, a.streams.JSON(answers))
+	}
+	if o.json {
+		return errors.Join(err, s.streams.JSON(answers))
 	}
 	return err
 }
 
-// requestTree leaves a request in the directory.
-func requestTree(ctx context.Context, tree *statefs.Tree, id statefs.ID, ask statefs.Action,
-	args json.RawMessage,
-) (*client.Answer, error) {
-	if err := tree.Request(ctx, id, ask, args); err != nil {
-		return nil, err
-	}
-	state, err := tree.State(id)
-	if err != nil {
-		state = "" // it has just ended
-	}
-	return &client.Answer{Success: true, ID: id, Action: ask, Message: ask.Requested(id), State: state}, nil
-}
-
-// delete deletes operations, which only a daemon can.
-func (a *app) delete(ctx context.Context, conf *config.Loaded, _ *requestOptions, texts []string) error {
-	c, err := a.connect(ctx, conf)
+// deleteOperations deletes operations, which only a daemon can.
+func deleteOperations(ctx context.Context, s *session, texts []string) error {
+	c, err := s.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return resolveRemote(ctx, c).each(texts, func(id statefs.ID) error {
+	ids, err := backend.Remote(c).IDs(ctx, texts)
+	if err != nil {
+		return err
+	}
+	return each(ids, func(id statefs.ID) error {
 		if err := c.Delete(ctx, id); err != nil {
 			return err
 		}
-		a.streams.Notice("operation %s is deleted", id)
+		s.streams.Notice("operation %s is deleted", id)
 		return nil
 	})
+}
+
+// stepFlags gives a command the flags of a request about a step.
+func (o *requestOptions) stepFlags(a *app, cmd *cobra.Command) {
+	o.flags.StringVar(&o.reason, "reason", "", "why; it is kept in the record")
+	o.flags.StringVar(&o.by, "by", "", "who makes the request (default: your user name); the name of a token takes precedence")
+	if o.action != statefs.Set {
+		o.flags.StringVar(&o.step, "step", "", "the step (default: the current one)")
+		_ = cmd.RegisterFlagCompletionFunc("step", a.completeSteps()) // the flag exists
+	}
+	if o.action != statefs.Retry {
+		addWait(cmd, &o.wait, "it was carried out")
+	}
+}
+
+// args returns the arguments of a request about a step.
+func (o *requestOptions) args() statefs.Args {
+	return statefs.Args{Step: o.step, By: cmp.Or(o.by, userName()), Reason: o.reason}
+}
+
+// userName returns the name of the user, "" if the system knows none.
+func userName() string {
+	if who, err := user.Current(); err == nil {
+		return who.Username
+	}
+	return strconv.Itoa(os.Getuid())
+}
+
+func (o *requestOptions) set(ctx context.Context, s *session, args []string) (err error) {
+	if o.pairs, err = parsePairs(args[1:]); err != nil {
+		return err
+	}
+	if len(o.pairs) == 0 {
+		return exit.Usagef("set: give params.NAME=VALUE or steps.STEP.outputs.NAME=VALUE")
+	}
+	for name := range o.pairs {
+		if _, ok := statefs.ParseValueName(name); !ok {
+			return exit.Usagef("set: %q is no value: it is params.NAME or steps.STEP.outputs.NAME", name)
+		}
+	}
+	return o.request(ctx, s, args[:1])
 }

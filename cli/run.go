@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -37,16 +37,7 @@ is pressed twice, the operation is left running. An operation never ends because
 		Example:           "  jobdir run files/checksum path=. ",
 		Args:              needs("GROUP/JOB"),
 		ValidArgsFunction: a.completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.streams.Following(cmd.Context(), func(ctx context.Context) error {
-				return a.run(ctx, conf, opts,
-					args[0], args[1:])
-			})
-		},
+		RunE:              a.follows(opts.run),
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&opts.detach, "detach", "d", false, "print the ID and return at once")
@@ -55,19 +46,19 @@ is pressed twice, the operation is left running. An operation never ends because
 	return cmd
 }
 
-func (a *app) run(ctx context.Context, conf *config.Loaded, opts runOptions, address string, pairs []string) error {
-	group, job, ok := strings.Cut(address, "/")
-	if !ok || group == "" || job == "" {
-		return exit.Usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", address)
+func (opts *runOptions) run(ctx context.Context, s *session, args []string) error {
+	group, job, err := jobAddress(args[0], "jobs' lists the jobs")
+	if err != nil {
+		return err
 	}
 	if opts.raw && (opts.json || opts.detach) {
 		return exit.Usagef("--raw goes with neither --json nor --detach")
 	}
-	params, err := parsePairs(pairs)
+	params, err := parsePairs(args[1:])
 	if err != nil {
 		return err
 	}
-	c, err := a.connect(ctx, conf)
+	c, err := s.Connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,32 +69,32 @@ func (a *app) run(ctx context.Context, conf *config.Loaded, opts runOptions, add
 	}
 	switch {
 	case opts.detach && opts.json:
-		return a.streams.JSON(op.Raw)
+		return s.streams.JSON(op.Raw)
 	case opts.detach:
-		return a.streams.Line("%s", op.ID)
+		return s.streams.Line("%s", op.ID)
 	}
-	a.streams.Notice("started %s", op.ID)
-	w := &watcher{app: a, client: c, id: op.ID, signals: make(chan os.Signal, 2), waitSettled: c.WaitSettled}
+	s.streams.Notice("started %s", op.ID)
+	w := &watcher{streams: s.streams, client: c, id: op.ID, signals: make(chan os.Signal, 2), waitSettled: c.WaitSettled}
 	signal.Notify(w.signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(w.signals)
 	footer, err := w.watch(ctx, func(ctx context.Context) (*client.Footer, error) {
-		to := a.streams.Out
+		to := s.streams.Out
 		if opts.json {
-			to = a.streams.Err
+			to = s.streams.Err
 		}
 		return c.FollowTo(ctx, op.ID, 0, w.receiver(w.gate(to), opts.raw))
 	})
 	if err != nil {
 		return explainCut(err)
 	}
-	return a.finish(op.ID, footer, opts.json)
+	return finish(s.streams, op.ID, footer, opts.json)
 }
 
 // finish prints the result of an operation and returns it as the exit code.
-func (a *app) finish(id statefs.ID, footer *client.Footer, asJSON bool) error {
-	a.streams.Notice("%s", summary(id, footer))
+func finish(out term.Streams, id statefs.ID, footer *client.Footer, asJSON bool) error {
+	out.Notice("%s", summary(id, footer))
 	if asJSON {
-		if err := a.streams.JSON(footer.Raw); err != nil {
+		if err := out.JSON(footer.Raw); err != nil {
 			return err
 		}
 	}

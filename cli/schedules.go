@@ -3,16 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/jobdir/jobdir/cli/config"
-	"github.com/jobdir/jobdir/cli/exit"
-	"github.com/jobdir/jobdir/client"
-	"github.com/jobdir/jobdir/statefs"
 )
 
 func (a *app) schedulesCommand() *cobra.Command {
@@ -24,13 +17,7 @@ func (a *app) schedulesCommand() *cobra.Command {
 nothing then. 'jobdir schedules disable GROUP/JOB' switches one off until 'enable': it makes the file
 schedules/GROUP-JOB.disabled in the storage, so it also works while no daemon runs, and by touch and rm.`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.schedules(cmd.Context(), conf, asJSON)
-		},
+		RunE: a.runs(func(ctx context.Context, s *session, _ []string) error { return s.schedules(ctx, asJSON) }),
 	}
 	jsonFlag(cmd, &asJSON)
 	cmd.AddCommand(
@@ -43,8 +30,8 @@ schedules/GROUP-JOB.disabled in the storage, so it also works while no daemon ru
 	return cmd
 }
 
-func (a *app) schedules(ctx context.Context, conf *config.Loaded, asJSON bool) error {
-	c, err := a.connect(ctx, conf)
+func (s *session) schedules(ctx context.Context, asJSON bool) error {
+	c, err := s.Connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,27 +42,28 @@ func (a *app) schedules(ctx context.Context, conf *config.Loaded, asJSON bool) e
 	}
 	if asJSON {
 		raw := make([]json.RawMessage, 0, len(all))
-		for _, s := range all {
-			raw = append(raw, s.Raw)
+		for i := range all {
+			raw = append(raw, all[i].Raw)
 		}
-		return a.streams.JSON(map[string]any{"schedules": raw, "count": len(raw)})
+		return s.streams.JSON(map[string]any{"schedules": raw, "count": len(raw)})
 	}
 	var rows [][]string
-	for _, s := range all {
+	for i := range all {
+		at := &all[i]
 		next := "off"
-		if s.Enabled {
-			next = slotText(s.Next)
+		if at.Enabled {
+			next = slotText(at.Next)
 		}
-		last := s.Operation
-		if s.Skipped != "" {
-			last = "skipped " + slotText(s.Last) + ": " + s.Skipped
+		last := at.Operation
+		if at.Skipped != "" {
+			last = "skipped " + slotText(at.Last) + ": " + at.Skipped
 		}
 		if last == "" {
 			last = "-"
 		}
-		rows = append(rows, []string{s.Job, s.Cron, s.Timezone, next, last})
+		rows = append(rows, []string{at.Job, at.Cron, at.Timezone, next, last})
 	}
-	return a.streams.Table([]string{"JOB", "CRON", "ZONE", "NEXT", "LAST"}, rows)
+	return s.streams.Table([]string{"JOB", "CRON", "ZONE", "NEXT", "LAST"}, rows)
 }
 
 // slotText formats a slot in its own time zone.
@@ -92,49 +80,32 @@ func (a *app) switchCommand(name, short string, on bool) *cobra.Command {
 		Short:             short,
 		Args:              needs("GROUP/JOB"),
 		ValidArgsFunction: a.completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.switchSchedules(cmd.Context(), conf, args, on)
-		},
+		RunE:              a.runs(func(ctx context.Context, s *session, args []string) error { return s.switchSchedules(ctx, args, on) }),
 	}
 }
 
-func (a *app) switchSchedules(ctx context.Context, conf *config.Loaded, addresses []string, on bool) error {
-	each := func(do func(group, job string) error) error {
-		var failed []error
-		for _, address := range addresses {
-			group, job, ok := strings.Cut(address, "/")
-			if !ok || group == "" || job == "" {
-				failed = append(failed, exit.Usagef("%q is not a job: give GROUP/JOB; 'jobdir schedules' lists the jobs with a schedule", address))
-				continue
-			}
-			failed = append(failed, do(group, job))
-		}
-		return errors.Join(failed...)
+func (s *session) switchSchedules(ctx context.Context, addresses []string, on bool) error {
+	b, err := s.Open(ctx)
+	if err != nil {
+		return err
 	}
-	return a.reach(ctx, conf, func(c *client.Client) error {
-		return each(func(group, job string) error {
-			s, err := c.EnableSchedule(ctx, group, job, on)
-			if err != nil {
-				return err
-			}
-			if !on {
-				a.streams.Notice("%s starts no more by its schedule", s.Job)
-				return nil
-			}
-			a.streams.Notice("%s starts at %s", s.Job, slotText(s.Next))
-			return nil
-		})
-	}, func(tree *statefs.Tree) error {
-		return each(func(group, job string) error {
-			if err := tree.EnableSchedule(group+"-"+job, on); err != nil {
-				return err
-			}
-			a.streams.Notice("no daemon is running on %s: the request for %s/%s waits on disk for the next one", tree.Dir(), group, job)
-			return nil
-		})
+	defer b.Close()
+	return each(addresses, func(address string) error {
+		group, job, err := jobAddress(address, "schedules' lists the jobs with a schedule")
+		if err != nil {
+			return err
+		}
+		at, err := b.EnableSchedule(ctx, group, job, on)
+		switch {
+		case err != nil:
+			return err
+		case at == nil:
+			s.noDaemon(b, "the request for "+address+" waits on disk for the next one")
+		case on:
+			s.streams.Notice("%s starts at %s", at.Job, slotText(at.Next))
+		default:
+			s.streams.Notice("%s starts no more by its schedule", at.Job)
+		}
+		return nil
 	})
 }

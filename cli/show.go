@@ -3,19 +3,14 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/cli/config"
-	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
-	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -23,72 +18,33 @@ import (
 func (a *app) showCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "show ID",
-		Short: "Show what is known of an operation, live or ended",
-		Long:  `show prints the record of an operation. Without a daemon it reads it from the storage directory.`,
-		Args:  exactlyOne("the ID of an operation"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.show(cmd.Context(), conf, args[0], asJSON)
-		},
+		Use:               "show ID",
+		Short:             "Show what is known of an operation, live or ended",
+		Long:              `show prints the record of an operation. Without a daemon it reads it from the storage directory.`,
+		Args:              exactlyOne("the ID of an operation"),
+		RunE:              a.runs(func(ctx context.Context, s *session, args []string) error { return s.show(ctx, args[0], asJSON) }),
 		ValidArgsFunction: a.completeIDs(1),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func (a *app) show(ctx context.Context, conf *config.Loaded, text string, asJSON bool) error {
-	var raw json.RawMessage
-	var failed *steps.Step
-	var output []string
-	err := a.reach(ctx, conf, func(c *client.Client) error {
-		id, err := resolveRemote(ctx, c).one(text)
-		if err != nil {
-			return err
-		}
-		op, err := c.Operation(ctx, id)
-		if err != nil {
-			return err
-		}
-		raw = op.Raw
-		var list []steps.Step
-		for i := range op.Steps {
-			list = append(list, op.Steps[i].Step)
-		}
-		if failed = failedStep(list); failed != nil && !asJSON {
-			output = remoteOutput(ctx, c, id, failed)
-		}
-		return nil
-	}, func(tree *statefs.Tree) error {
-		id, err := resolveLocal(tree).one(text)
-		if err != nil {
-			return err
-		}
-		rec, err := statefs.ReadSubmitted(tree, id)
-		if errors.Is(err, fs.ErrNotExist) {
-			return exit.NotFoundf("operation '%s' has no record in %s", id, tree.Dir())
-		}
-		if err != nil {
-			return err
-		}
-		if state, err := tree.State(id); err == nil && !rec.Status.Terminal() {
-			rec.Status = state // the marker has the state
-		}
-		tree.Freshen(rec)
-		if failed = failedStep(rec.Steps); failed != nil {
-			output = localOutput(tree, id, failed)
-		}
-		raw, err = json.Marshal(shownRecord(tree, rec))
+func (s *session) show(ctx context.Context, text string, asJSON bool) error {
+	b, err := s.Open(ctx)
+	if err != nil {
 		return err
-	})
+	}
+	defer b.Close()
+	id, err := b.ID(ctx, text)
+	if err != nil {
+		return err
+	}
+	op, err := b.Operation(ctx, id)
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		return a.streams.JSON(raw)
+		return s.streams.JSON(op.Raw)
 	}
 	var rec struct {
 		statefs.Record
@@ -97,39 +53,20 @@ func (a *app) show(ctx context.Context, conf *config.Loaded, text string, asJSON
 		Problem   string             `json:"problem"`
 		Waiting   *statefs.Waiting   `json:"waiting"`
 	}
-	if err := json.Unmarshal(raw, &rec); err != nil {
+	if err := json.Unmarshal(op.Raw, &rec); err != nil {
 		return fmt.Errorf("show %s: %w", text, err)
 	}
 	if rec.Problem != "" {
 		return fmt.Errorf("show %s: %s", rec.ID, term.Printable(rec.Problem))
 	}
 	view := &stepsView{
-		id: rec.ID, steps: rec.Steps, acts: rec.ActionRecords, attention: rec.Attention, output: output,
-		colour: coloured(a.streams.Out),
+		steps: rec.Steps, acts: rec.ActionRecords, attention: rec.Attention,
+		colour: coloured(s.streams.Out),
 	}
-	if failed != nil {
-		view.failed = failed.Name
+	if failed := failedStep(op.Steps); failed != nil {
+		view.failed, view.output = failed.Name, lastOutput(ctx, b, id, failed.Name)
 	}
-	return a.showRecord(&rec.Record, rec.Waiting, view)
-}
-
-// shownRecord adds to a record what a daemon would add.
-func shownRecord(tree *statefs.Tree, rec *statefs.Record) any {
-	var graph steps.Graph
-	if len(rec.Steps) > 0 {
-		if def := definitionIn(tree, rec); def != nil {
-			graph = def.Graph()
-		}
-	}
-	state := rec.Status
-	if rec.Trailing {
-		state = statefs.Trailing
-	}
-	return struct {
-		*statefs.Record
-		Steps     []steps.View       `json:"steps,omitempty"`
-		Attention *statefs.Attention `json:"attention,omitempty"`
-	}{rec, steps.Views(rec.Steps, graph, time.Now()), statefs.AttentionOf(rec.ID, state, rec)}
+	return showRecord(s.streams, &rec.Record, rec.Waiting, view)
 }
 
 // recordLine is a line of show, or several of one name; without a text it is left out.
@@ -292,7 +229,7 @@ func waitingText(w *statefs.Waiting) string {
 }
 
 // showRecord prints a record for people: its fields, why it waits, and its steps.
-func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *stepsView) error {
+func showRecord(out term.Streams, rec *statefs.Record, waiting *statefs.Waiting, drawn *stepsView) error {
 	for _, line := range recordLines {
 		var texts []string
 		switch {
@@ -304,20 +241,20 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *s
 			texts = []string{line.text(rec)}
 		}
 		for _, text := range texts {
-			if err := a.showPair(line.name, text); err != nil {
+			if err := showPair(out, line.name, text); err != nil {
 				return err
 			}
 		}
 	}
 	if len(drawn.steps) > 0 {
 		for _, line := range drawn.lines() {
-			if err := a.streams.Line("%s", line); err != nil {
+			if err := out.Line("%s", line); err != nil {
 				return err
 			}
 		}
 	}
 	for _, t := range rec.Transitions {
-		if err := a.showPair("state", fmt.Sprintf("%s  %s (%s)", shownTime(&t.At), t.To, t.Cause)); err != nil {
+		if err := showPair(out, "state", fmt.Sprintf("%s  %s (%s)", shownTime(&t.At), t.To, t.Cause)); err != nil {
 			return err
 		}
 	}
@@ -325,11 +262,11 @@ func (a *app) showRecord(rec *statefs.Record, waiting *statefs.Waiting, drawn *s
 }
 
 // showPair prints a name and its text, unless that is empty.
-func (a *app) showPair(name, text string) error {
+func showPair(out term.Streams, name, text string) error {
 	if text == "" {
 		return nil
 	}
-	return a.streams.Line("%-11s %s", name, term.Printable(text))
+	return out.Line("%-11s %s", name, term.Printable(text))
 }
 
 func shownTime(at *time.Time) string {
@@ -337,4 +274,24 @@ func shownTime(at *time.Time) string {
 		return ""
 	}
 	return at.Local().Format("2006-01-02 15:04:05.000")
+}
+
+// deliveryLine describes in one line the state of a delivery and what a person can do.
+func deliveryLine(id statefs.ID, d *statefs.Delivery) string {
+	text := fmt.Sprintf("%d, %s to %s: %s", d.Place, d.Send, d.Kind, d.State)
+	switch o := d.Output; {
+	case d.State == statefs.DeliveryManual:
+		text += ": " + d.Error + "; fix the cause, then: jobdir outbox retry " + statefs.EntryName{
+			ID: id, Place: d.Place,
+			Kind: d.Kind,
+		}.String()
+	case d.State == statefs.DeliveryPending && d.Name != "":
+		text += " as " + d.Name
+	case o == nil:
+	case d.Send == "artifacts":
+		text += fmt.Sprintf(": %d files, %d bytes, in %s", o.Files, o.Bytes, o.Location)
+	default:
+		text += ": " + o.Location
+	}
+	return text
 }

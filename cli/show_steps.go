@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/term"
-	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -27,7 +27,6 @@ const (
 
 // stepsView is the view of the steps of an operation.
 type stepsView struct {
-	id        statefs.ID
 	steps     []steps.View
 	acts      []steps.ActionRecord
 	attention *statefs.Attention
@@ -46,9 +45,7 @@ var stepMarks = map[steps.Status]struct{ mark, colour string }{
 
 // coloured reports whether out is a terminal and NO_COLOR is not set (no-color.org).
 func coloured(out any) bool {
-	never, _ := os.LookupEnv("NO_COLOR")
-	kind, _ := os.LookupEnv("TERM")
-	return never == "" && kind != "dumb" && term.IsTerminal(out)
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(out)
 }
 
 // lines renders the view. Control characters in texts of the work are escaped.
@@ -138,8 +135,8 @@ func byWhom(name string) string {
 
 // failedStep returns the step whose output explains the failure: the current step of the operation, or else
 // an optional step that failed.
-func failedStep(list []steps.Step) *steps.Step {
-	var aside *steps.Step
+func failedStep(list []steps.View) *steps.View {
+	var aside *steps.View
 	for i := range list {
 		s := &list[i]
 		switch {
@@ -153,30 +150,14 @@ func failedStep(list []steps.Step) *steps.Step {
 	return aside
 }
 
-// remoteOutput returns the last lines of a step from the daemon; none if it cannot get them.
-func remoteOutput(ctx context.Context, c *client.Client, id statefs.ID, step *steps.Step) []string {
-	log, err := c.StepLog(ctx, id, step.Name, outputBytes)
+// lastOutput returns the last lines of a step; none if they cannot be read.
+func lastOutput(ctx context.Context, b *backend.Backend, id statefs.ID, step string) []string {
+	log, err := b.StepLog(ctx, id, step, outputBytes)
 	if err != nil {
 		return nil
 	}
 	defer log.Close()
 	return lastLines(log)
-}
-
-// localOutput returns the last lines of a step from the directory.
-func localOutput(tree *statefs.Tree, id statefs.ID, step *steps.Step) []string {
-	log, err := tree.OpenStepLog(id, step)
-	if err != nil {
-		return nil
-	}
-	defer log.Close()
-	info, err := log.Stat()
-	if err != nil {
-		return nil
-	}
-	from, to := step.Output(info.Size())
-	from = max(from, to-outputBytes)
-	return lastLines(io.NewSectionReader(log, from, to-from))
 }
 
 func lastLines(from io.Reader) []string {

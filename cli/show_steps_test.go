@@ -15,7 +15,6 @@ func TestStepsAreDrawn(t *testing.T) {
 	at := time.Date(2026, 11, 22, 11, 0, 0, 0, time.Local)
 	seconds := func(s float64) *float64 { return &s }
 	v := stepsView{
-		id: topID(t, "a1"),
 		steps: []steps.View{
 			{
 				Number: 1, Step: steps.Step{Name: "ingest", Status: steps.Succeeded, Retries: 2, ErrorMessage: "old"},

@@ -6,17 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/cli/config"
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
-	"github.com/jobdir/jobdir/client"
-	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -31,6 +27,7 @@ type submitOptions struct {
 	key            string
 	idempotencyKey string
 	json           bool
+	changed        func(flag string) bool
 }
 
 func (a *app) submitCommand() *cobra.Command {
@@ -49,11 +46,8 @@ Without a daemon the submission is left in the folder new/ of the storage, where
 		Args:              needs("GROUP/JOB, or -"),
 		ValidArgsFunction: a.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.submit(cmd.Context(), conf, opts, cmd, args)
+			opts.changed = cmd.Flags().Changed
+			return a.runs(opts.submit)(cmd, args)
 		},
 	}
 	flags := cmd.Flags()
@@ -73,60 +67,61 @@ Without a daemon the submission is left in the folder new/ of the storage, where
 	return cmd
 }
 
-func (a *app) submit(ctx context.Context, conf *config.Loaded, opts submitOptions, cmd *cobra.Command, args []string) error {
+func (o *submitOptions) submit(ctx context.Context, s *session, args []string) error {
 	if args[0] == "-" {
-		return a.submitInput(ctx, conf, opts, args)
+		return o.submitInput(ctx, s, args)
 	}
-	members, err := opts.members(cmd)
+	members, err := o.members()
 	if err != nil {
 		return err
 	}
 	members["job"] = args[0]
-	group, job, ok := strings.Cut(args[0], "/")
-	if !ok || group == "" || job == "" {
-		return exit.Usagef("%q is not a job: give GROUP/JOB; 'jobdir jobs' lists the jobs", args[0])
+	group, job, err := jobAddress(args[0], "jobs' lists the jobs")
+	if err != nil {
+		return err
 	}
 	pairs, err := parsePairs(args[1:])
 	if err != nil {
 		return err
 	}
-	if opts.params != "" && len(pairs) > 0 {
+	if o.params != "" && len(pairs) > 0 {
 		return exit.Usagef("give the parameters as NAME=VALUE or with --params, not both")
 	}
-	return a.reach(ctx, conf, func(c *client.Client) error {
-		if err := opts.resolveAfter(resolveRemote(ctx, c), members); err != nil {
+	b, err := s.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if len(o.after) > 0 {
+		if members["after"], err = b.IDs(ctx, o.after); err != nil {
+			return fmt.Errorf("--after: %w", err)
+		}
+	}
+	if o.params == "" {
+		typed, err := b.TypedParams(ctx, group, job, pairs)
+		if err != nil {
 			return err
 		}
-		if opts.params == "" {
-			typed, err := c.TypedParams(ctx, group, job, pairs)
-			if err != nil {
-				return fmt.Errorf("start %s: %w", args[0], err)
-			}
+		if typed != nil {
 			members["params"] = typed
 		}
-		return a.submitTo(ctx, c, opts, members)
-	}, func(tree *statefs.Tree) error {
-		if err := opts.resolveAfter(resolveLocal(tree), members); err != nil {
-			return err
-		}
-		if opts.params == "" && len(pairs) > 0 {
-			if members["params"], err = a.bindLocally(conf, group, job, pairs); err != nil {
-				return err
-			}
-		}
-		return a.leave(tree, opts, members)
-	})
+	}
+	data, err := json.Marshal(members)
+	if err != nil {
+		return fmt.Errorf("submit: %w", err)
+	}
+	return o.submitTo(ctx, s, b, data)
 }
 
 // members returns the given options by their names in JSON.
-func (o *submitOptions) members(cmd *cobra.Command) (map[string]any, error) {
+func (o *submitOptions) members() (map[string]any, error) {
 	members := map[string]any{}
 	for flag, value := range map[string]any{
 		"priority": o.priority, "delay": o.delay, "not-before": o.notBefore, "after": o.after, "require": o.require,
 		"tag": o.tags, "key": o.key,
 		"idempotency-key": o.idempotencyKey,
 	} {
-		if !cmd.Flags().Changed(flag) {
+		if !o.changed(flag) {
 			continue
 		}
 		name := strings.ReplaceAll(flag, "-", "_")
@@ -150,25 +145,12 @@ func (o *submitOptions) members(cmd *cobra.Command) (map[string]any, error) {
 	return members, nil
 }
 
-// resolveAfter replaces shortened IDs of --after with whole IDs.
-func (o *submitOptions) resolveAfter(ids *resolver, members map[string]any) error {
-	if len(o.after) == 0 {
-		return nil
-	}
-	all, err := ids.all(o.after)
-	if err != nil {
-		return fmt.Errorf("--after: %w", err)
-	}
-	members["after"] = all
-	return nil
-}
-
 // submitInput submits the operations that stdin describes.
-func (a *app) submitInput(ctx context.Context, conf *config.Loaded, opts submitOptions, args []string) error {
+func (o *submitOptions) submitInput(ctx context.Context, s *session, args []string) error {
 	if len(args) > 1 {
 		return exit.Usagef("submit - reads everything from stdin")
 	}
-	data, err := io.ReadAll(io.LimitReader(a.streams.In, statefs.MaxSubmission+1))
+	data, err := io.ReadAll(io.LimitReader(s.streams.In, statefs.MaxSubmission+1))
 	if err != nil {
 		return fmt.Errorf("read stdin: %w", err)
 	}
@@ -178,78 +160,36 @@ func (a *app) submitInput(ctx context.Context, conf *config.Loaded, opts submitO
 	if !json.Valid(data) {
 		return exit.Usagef("stdin is not JSON: give one object, or an array of them, as in [{\"job\": \"group/name\", \"params\": {}}]")
 	}
-	return a.reach(ctx, conf, func(c *client.Client) error {
-		return a.submitTo(ctx, c, opts, json.RawMessage(data))
-	}, func(tree *statefs.Tree) error {
-		return a.leave(tree, opts, json.RawMessage(data))
-	})
-}
-
-// submitTo submits to a daemon and prints the result.
-func (a *app) submitTo(ctx context.Context, c *client.Client, opts submitOptions, what any) error {
-	data, err := json.Marshal(what)
-	if err != nil {
-		return fmt.Errorf("submit: %w", err)
-	}
-	submitted, err := c.SubmitJSON(ctx, data)
+	b, err := s.Open(ctx)
 	if err != nil {
 		return err
 	}
-	for _, one := range submitted {
-		if !one.Created {
-			a.streams.Notice("%s is %s already and does the same: nothing new was made", one.ID, one.State)
+	defer b.Close()
+	return o.submitTo(ctx, s, b, data)
+}
+
+// submitTo submits and prints the result.
+func (o *submitOptions) submitTo(ctx context.Context, s *session, b *backend.Backend, data json.RawMessage) error {
+	submitted, err := b.Submit(ctx, data)
+	if err != nil {
+		return err
+	}
+	if name := submitted.File; name != "" {
+		s.noDaemon(b, fmt.Sprintf("the submission waits in new/; the next daemon answers it with the file %s.accepted or %s.rejected",
+			name, name))
+		if o.json {
+			return s.streams.JSON(map[string]string{"submission": name})
 		}
-		if opts.json {
-			err = errors.Join(err, a.streams.JSON(one.Raw))
+	}
+	for _, one := range submitted.Operations {
+		if !one.Created {
+			s.streams.Notice("%s is %s already and does the same: nothing new was made", one.ID, one.State)
+		}
+		if o.json {
+			err = errors.Join(err, s.streams.JSON(one.Raw))
 		} else {
-			err = errors.Join(err, a.streams.Line("%s", one.ID))
+			err = errors.Join(err, s.streams.Line("%s", one.ID))
 		}
 	}
 	return err
-}
-
-// leave puts a submission into the storage for the next daemon.
-func (a *app) leave(tree *statefs.Tree, opts submitOptions, what any) error {
-	data, err := json.Marshal(what)
-	if err != nil {
-		return fmt.Errorf("submit: %w", err)
-	}
-	// Refuse malformed input now: the next daemon would have no user to report it to.
-	if submit.IsList(data) {
-		_, err = submit.ParseList(data)
-	} else {
-		_, err = submit.ParseEntry(data)
-	}
-	if err != nil {
-		return exit.Usagef("%w", err)
-	}
-	name, err := tree.PutSubmission(data)
-	if err != nil {
-		return err
-	}
-	a.streams.Notice("no daemon is running on %s: the submission waits in new/; the next daemon answers it with the file %s.accepted or %s.rejected", tree.Dir(), name, name)
-	if opts.json {
-		return a.streams.JSON(map[string]string{"submission": name})
-	}
-	return nil
-}
-
-// bindLocally gives text parameters the types of the job in the definition folders.
-func (a *app) bindLocally(conf *config.Loaded, group, job string, pairs map[string]string) (json.RawMessage, error) {
-	jobs := catalog.New(catalog.Options{Dirs: conf.Jobs, Extra: a.options.Definitions})
-	_ = jobs.Reload() // a job with errors is reported as not found
-	def := jobs.Get(group, job)
-	if def == nil {
-		return nil,
-			exit.Usagef("no daemon answers, and %s/%s is in none of the configured folders of jobs, so the types of its parameters are not known: give them with --params '{...}'", group, job)
-	}
-	values := url.Values{}
-	for name, text := range pairs {
-		values.Set(name, text)
-	}
-	params, err := def.Bind(values)
-	if err != nil {
-		return nil, exit.Usagef("%s/%s: %w", group, job, err)
-	}
-	return params.JSON(), nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -28,23 +29,19 @@ FILE:LINE:COLUMN: MESSAGE. Lines that begin with "hint:" name settings without e
 dangerous ones, such as a reference inside the script of sh -c; a job with either can be used. Without arguments
 validate reads the folders of --jobs. With a configuration file it also checks that the lanes and limits of the jobs
 are in it. Exit code 1: there is a problem.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: a.runs(func(_ context.Context, s *session, args []string) error {
 			if len(args) == 0 {
-				args = conf.Jobs
+				args = s.Config.Jobs
 			}
-			return a.validate(conf, args, asJSON)
-		},
+			return s.validate(args, asJSON)
+		}),
 	}
 	config.AddFlag(cmd.Flags(), "jobs")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func (a *app) validate(conf *config.Loaded, paths []string, asJSON bool) error {
+func (s *session) validate(paths []string, asJSON bool) error {
 	if len(paths) == 0 {
 		return exit.Usagef("there is nothing to check: give a folder or a file, or set --jobs")
 	}
@@ -66,19 +63,20 @@ func (a *app) validate(conf *config.Loaded, paths []string, asJSON bool) error {
 		files = append(files, catalog.Source{Name: path, YAML: data})
 		folders = append(folders, filepath.Dir(path))
 	}
-	options := a.catalogOptions(dirs, files)
-	allow, err := outbox.ParseAllow(conf.Outbox.WebhookAllow...)
+	options := s.Catalog
+	options.Dirs, options.Extra = dirs, files
+	allow, err := outbox.ParseAllow(s.Config.Outbox.WebhookAllow...)
 	if err != nil {
 		return err
 	}
-	options.Targets = outbox.NewShared(conf.Storage, allow, 0)
+	options.Targets = outbox.NewShared(s.Config.Storage, allow, 0)
 	if len(files) > 0 {
-		options.ExternalJobs = a.siblingJobs(conf, folders)
+		options.ExternalJobs = s.siblingJobs(folders)
 	}
 	all := catalog.New(options)
 	// The error is the same as Problems, which are the output here.
 	_ = all.Reload()
-	problems := append(all.Problems(), unknownQueues(conf, all.All())...)
+	problems := append(all.Problems(), unknownQueues(s.Config, all.All())...)
 	jobs, hints, warnings := []string{}, catalog.Problems{}, catalog.Problems{}
 	for _, d := range all.All() {
 		jobs = append(jobs, d.Address())
@@ -86,7 +84,7 @@ func (a *app) validate(conf *config.Loaded, paths []string, asJSON bool) error {
 		warnings = append(warnings, d.Warnings()...)
 	}
 	if asJSON {
-		if err := a.streams.JSON(map[string]any{
+		if err := s.streams.JSON(map[string]any{
 			"jobs": jobs, "problems": problems, "hints": hints,
 			"warnings": warnings,
 		}); err != nil {
@@ -94,17 +92,17 @@ func (a *app) validate(conf *config.Loaded, paths []string, asJSON bool) error {
 		}
 	} else {
 		for _, p := range problems {
-			if err := a.streams.Line("%s", p.Error()); err != nil {
+			if err := s.streams.Line("%s", p.Error()); err != nil {
 				return err
 			}
 		}
 		for _, h := range hints {
-			if err := a.streams.Line("hint: %s", h.Error()); err != nil {
+			if err := s.streams.Line("hint: %s", h.Error()); err != nil {
 				return err
 			}
 		}
 		for _, w := range warnings {
-			if err := a.streams.Line("warning: %s", w.Error()); err != nil {
+			if err := s.streams.Line("warning: %s", w.Error()); err != nil {
 				return err
 			}
 		}
@@ -115,7 +113,7 @@ func (a *app) validate(conf *config.Loaded, paths []string, asJSON bool) error {
 		if len(warnings) > 0 {
 			found += ", " + term.Plural(len(warnings), "warning", "warnings")
 		}
-		a.streams.Notice("%s, %s", term.Plural(len(jobs), "job", "jobs"), found)
+		s.streams.Notice("%s, %s", term.Plural(len(jobs), "job", "jobs"), found)
 	}
 	if len(problems) > 0 {
 		return exit.With(exit.Failure)
@@ -137,7 +135,7 @@ func readDefinition(path string, info fs.FileInfo) ([]byte, error) {
 
 // siblingJobs returns the jobs in the folders of separately checked files and in those of --jobs, because a
 // checked job may name one of them as its next job.
-func (a *app) siblingJobs(conf *config.Loaded, folders []string) func(group, name string) *catalog.Definition {
+func (s *session) siblingJobs(folders []string) func(group, name string) *catalog.Definition {
 	var files []catalog.Source
 	for _, folder := range slices.Compact(slices.Sorted(slices.Values(folders))) {
 		entries, _ := os.ReadDir(folder) // a folder that cannot be read has no jobs
@@ -151,9 +149,11 @@ func (a *app) siblingJobs(conf *config.Loaded, folders []string) func(group, nam
 			}
 		}
 	}
-	daemons := a.catalog(conf.Jobs, nil)
+	options := s.Catalog
+	options.Dirs, options.Extra = s.Config.Jobs, nil
+	daemons := catalog.New(options)
 	_ = daemons.Reload() // problems of these folders are not reported
-	options := a.catalogOptions(nil, files)
+	options.Dirs, options.Extra = nil, files
 	options.ExternalJobs = daemons.Get
 	near := catalog.New(options)
 	_ = near.Reload()

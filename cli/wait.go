@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"sync"
 	"syscall"
@@ -14,9 +16,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobdir/jobdir/cli/config"
+	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -43,14 +48,10 @@ An ID may be shortened to its end, such as r42 or 42, or to a beginning that onl
 		Args:              needs("an ID"),
 		ValidArgsFunction: a.completeIDs(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
 			if opts.until != forEnd && opts.until != forRunning {
 				return exit.Usagef("--for %q: it is %s or %s", opts.until, forEnd, forRunning)
 			}
-			return a.streams.Following(cmd.Context(), func(ctx context.Context) error { return a.wait(ctx, conf, opts, args) })
+			return a.follows(opts.wait)(cmd, args)
 		},
 	}
 	cmd.Flags().StringVar(&opts.until, "for", forEnd, "what to wait for: end or running")
@@ -84,32 +85,33 @@ type waitResult struct {
 
 var errStopped = errors.New("stopped waiting; the operations continue")
 
-func (a *app) wait(ctx context.Context, conf *config.Loaded, opts waitOptions, texts []string) error {
+func (opts *waitOptions) wait(ctx context.Context, s *session, texts []string) error {
 	ctx, stop := interruptible(ctx, "timeout", opts.timeout)
 	defer stop()
-	c, err := a.connect(ctx, conf)
+	c, err := s.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	ids, err := resolveRemote(ctx, c).all(texts)
+	b := backend.Remote(c)
+	ids, err := b.IDs(ctx, texts)
 	if err != nil {
 		return err
 	}
-	return a.waitFor(ctx, c, opts, ids)
+	return waitFor(ctx, b, s.streams, *opts, ids)
 }
 
 // waitFor waits for operations, prints the result of each, and returns the combined outcome.
-func (a *app) waitFor(ctx context.Context, c *client.Client, opts waitOptions, ids []statefs.ID) error {
+func waitFor(ctx context.Context, b *backend.Backend, out term.Streams, opts waitOptions, ids []statefs.ID) error {
 	ended := make(chan waitResult)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	for _, id := range ids {
 		wait.Go(func() {
 			if opts.until == forRunning {
-				ended <- waitResultOf(c.WaitRunning(ctx, id))
+				ended <- waitResultOf(b.Client.WaitRunning(ctx, id))
 			} else {
-				ended <- waitResultOf(c.WaitSettled(ctx, id))
+				ended <- waitResultOf(b.Client.WaitSettled(ctx, id))
 			}
 		})
 	}
@@ -122,17 +124,17 @@ func (a *app) waitFor(ctx context.Context, c *client.Client, opts waitOptions, i
 			failed = append(failed, e.err)
 			continue
 		case !opts.json:
-			failed = append(failed, a.streams.Line("%s", e.line))
+			failed = append(failed, out.Line("%s", e.line))
 		}
 		all = append(all, e)
 	}
 	if opts.json {
-		failed = append(failed, a.streams.JSON(append([]waitResult{}, all...)))
+		failed = append(failed, out.JSON(append([]waitResult{}, all...)))
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, exit.ErrReaderGone) {
 		return cause
 	} else if cause != nil {
-		a.streams.Notice("%v", cause)
+		out.Notice("%v", cause)
 		return exit.With(exit.Temporary)
 	}
 	if err := errors.Join(failed...); err != nil {
@@ -213,4 +215,107 @@ func interruptible(ctx context.Context, flag string, timeout time.Duration) (_ c
 		cancel(nil)
 		wait.Wait()
 	}
+}
+
+// waitForever is the value of --wait without a duration.
+const waitForever = "forever"
+
+// waitFlag is the flag --wait, with the same syntax for every command: alone it waits without limit, with a
+// duration at most that long. The zero value means that the flag is not given.
+type waitFlag struct {
+	given bool
+	limit time.Duration // 0: none
+}
+
+// String implements pflag.Value.
+func (w *waitFlag) String() string {
+	switch {
+	case w.given && w.limit == 0:
+		return waitForever
+	case w.given:
+		return w.limit.String()
+	}
+	return ""
+}
+
+// Type implements pflag.Value: the name of the value in the help.
+func (w *waitFlag) Type() string { return "duration" }
+
+// Set implements pflag.Value. A duration of 0 means not to wait.
+func (w *waitFlag) Set(text string) error {
+	if text == waitForever {
+		*w = waitFlag{given: true}
+		return nil
+	}
+	limit, ok := param.ParseDuration(text)
+	if !ok {
+		var err error
+		if limit, err = time.ParseDuration(text); err != nil || limit < 0 {
+			return errors.New("not a time")
+		}
+	}
+	*w = waitFlag{given: limit > 0, limit: limit}
+	return nil
+}
+
+// atMost returns how long to wait: the given duration, or the longest wait of a daemon; 0 without the flag.
+func (w *waitFlag) atMost() time.Duration {
+	if w.given && w.limit == 0 {
+		return maxAnswerWait
+	}
+	return w.limit
+}
+
+// noEffect changes the exit code of a refused request to that of a request without effect, if the command
+// waits for the effect.
+func (w *waitFlag) noEffect(err error) error {
+	refused, remote := errors.AsType[*client.Error](err)
+	useless, local := errors.AsType[*acts.RefusedError](err)
+	if w.given && (remote && refused.Status == http.StatusConflict || local && useless.Member == "" ||
+		endedState(err).Terminal()) {
+		return &exit.NoEffectError{Err: err}
+	}
+	return err
+}
+
+// endedState returns how an operation ended, if err refuses a request because of that end, and "" otherwise.
+func endedState(err error) statefs.State {
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Status == http.StatusNotFound {
+		return refused.State
+	}
+	if ended, ok := errors.AsType[*statefs.EndedError](err); ok {
+		return ended.State
+	}
+	return ""
+}
+
+// maxAnswerWait is the longest time that a daemon takes to answer a request.
+const maxAnswerWait = 10 * time.Minute
+
+// addWait adds the flag to a command. until names the condition in the help text.
+func addWait(cmd *cobra.Command, w *waitFlag, until string) {
+	cmd.Flags().Var(w, "wait", "return when "+until+"; with a time, as --wait=30s, at most after that")
+	cmd.Flags().Lookup("wait").NoOptDefVal = waitForever
+}
+
+// durationPattern matches a word that may follow --wait. No ID, and no beginning or end that a person would
+// type, matches it.
+var durationPattern = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h|d))+$`)
+
+// joinWait joins --wait and a duration after it into one word, because a flag with an optional value does not
+// take the next word.
+func joinWait(args []string) []string {
+	var out []string
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == "--":
+			return append(out, args[i:]...)
+		case args[i] == "--wait" && i+1 < len(args) && durationPattern.MatchString(args[i+1]):
+			out = append(out, args[i]+"="+args[i+1])
+			i++
+		default:
+			out = append(out, args[i])
+		}
+	}
+	return out
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
@@ -18,7 +19,7 @@ import (
 
 // watcher follows one operation for a person who may press Ctrl-C.
 type watcher struct {
-	app     *app
+	streams term.Streams
 	client  *client.Client
 	id      statefs.ID
 	signals chan os.Signal
@@ -135,12 +136,12 @@ func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*clie
 			}
 			stop()
 			<-ended
-			w.app.streams.Notice("%s", personLine(op))
+			w.streams.Notice("%s", personLine(op))
 			return nil, exit.With(exit.Person)
 		case f := <-ended:
 			return f.footer, f.err
 		case s := <-w.signals:
-			if s != os.Interrupt || !w.app.streams.Interactive() {
+			if s != os.Interrupt || !w.streams.Interactive() {
 				stop()
 				return w.leave(<-ended)
 			}
@@ -164,13 +165,13 @@ func (w *watcher) prompt(ctx context.Context, ended <-chan followResult) (*follo
 	w.output.Lock()
 	defer w.output.Unlock()
 	// A terminal that is gone is noticed when the answer is read.
-	_, _ = fmt.Fprintf(w.app.streams.Err, "\njobdir: %s: [c]ancel it, [l]eave it running, [Enter] keep watching? ", w.id)
+	_, _ = fmt.Fprintf(w.streams.Err, "\njobdir: %s: [c]ancel it, [l]eave it running, [Enter] keep watching? ", w.id)
 	select {
 	case f := <-ended:
-		_, _ = fmt.Fprintln(w.app.streams.Err)
+		_, _ = fmt.Fprintln(w.streams.Err)
 		return &f, nil
 	case <-w.signals:
-		_, _ = fmt.Fprintln(w.app.streams.Err)
+		_, _ = fmt.Fprintln(w.streams.Err)
 		return nil, errLeft
 	case answer, ok := <-w.line():
 		switch {
@@ -179,7 +180,7 @@ func (w *watcher) prompt(ctx context.Context, ended <-chan followResult) (*follo
 		case strings.HasPrefix(strings.ToLower(answer), "c"):
 			return nil, w.cancel(ctx)
 		}
-		w.app.streams.Notice("still watching")
+		w.streams.Notice("still watching")
 		return nil, nil
 	}
 }
@@ -193,7 +194,7 @@ func (w *watcher) line() <-chan string {
 	// A read of a terminal cannot be cancelled, so this goroutine ends with the program.
 	go func() {
 		defer close(w.answers)
-		lines := bufio.NewScanner(w.app.streams.In)
+		lines := bufio.NewScanner(w.streams.In)
 		for lines.Scan() {
 			w.answers <- strings.TrimSpace(lines.Text())
 		}
@@ -207,7 +208,7 @@ func (w *watcher) cancel(ctx context.Context) error {
 		return nil // the operation has ended and its footer will arrive
 	}
 	if err == nil {
-		w.app.streams.Notice("cancel requested")
+		w.streams.Notice("cancel requested")
 	}
 	return err
 }
@@ -218,7 +219,7 @@ func (w *watcher) leave(last followResult) (*client.Footer, error) {
 	if last.footer != nil {
 		return last.footer, last.err
 	}
-	w.app.streams.Notice("%s is left running: 'jobdir logs -f %s' follows it, 'jobdir cancel %s' ends it", w.id, w.id,
+	w.streams.Notice("%s is left running: 'jobdir logs -f %s' follows it, 'jobdir cancel %s' ends it", w.id, w.id,
 		w.id)
 	return nil, errLeft
 }

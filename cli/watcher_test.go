@@ -32,7 +32,7 @@ func TestLeavingComesAfterTheLog(t *testing.T) {
 			t.Parallel()
 			var shown bytes.Buffer
 			w := &watcher{
-				app:     &app{streams: term.Streams{In: strings.NewReader(""), Out: &shown, Err: &shown}},
+				streams: term.Streams{In: strings.NewReader(""), Out: &shown, Err: &shown},
 				signals: make(chan os.Signal, 1),
 			}
 			out := w.gate(&shown)

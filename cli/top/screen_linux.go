@@ -1,4 +1,4 @@
-package cli
+package top
 
 import (
 	"bytes"
@@ -88,7 +88,7 @@ func (s *screen) keys(ctx context.Context, keys chan<- byte) {
 }
 
 // show draws a picture over the previous one, in one write to avoid flicker.
-func (s *screen) show(v *topView) error {
+func (s *screen) show(v *view) error {
 	if v == nil {
 		return nil
 	}

@@ -1,17 +1,14 @@
-package cli
+package backend
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/jobdir/jobdir/cli/exit"
-	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -119,49 +116,40 @@ func (r *resolver) all(texts []string) ([]statefs.ID, error) {
 	return ids, nil
 }
 
-// each resolves all texts and then calls do for each operation. An error does not stop it.
-func (r *resolver) each(texts []string, do func(statefs.ID) error) error {
-	all, err := r.all(texts)
-	if err != nil {
-		return err
-	}
-	var failed []error
-	for _, id := range all {
-		failed = append(failed, do(id))
-	}
-	return errors.Join(failed...)
+// ID expands one ID of the command line.
+func (b *Backend) ID(ctx context.Context, text string) (statefs.ID, error) {
+	return b.resolver(ctx).one(text)
 }
 
-func resolveRemote(ctx context.Context, c *client.Client) *resolver {
-	return &resolver{list: func() ([]statefs.ID, error) {
-		operations, err := c.Operations(ctx, nil)
-		return idsOf(operations), err
-	}, numbered: func(number uint64) ([]statefs.ID, error) {
-		operations, err := c.Operations(ctx, url.Values{"number": {strconv.FormatUint(number, 10)}})
-		return idsOf(operations), err
-	}}
+// IDs expands several IDs of the command line.
+func (b *Backend) IDs(ctx context.Context, texts []string) ([]statefs.ID, error) {
+	return b.resolver(ctx).all(texts)
 }
 
-func idsOf(operations []client.Operation) []statefs.ID {
-	var ids []statefs.ID
-	for _, op := range operations {
-		ids = append(ids, op.ID)
-	}
-	return ids
-}
-
-func resolveLocal(tree *statefs.Tree) *resolver {
-	return &resolver{list: func() ([]statefs.ID, error) {
-		listing, err := tree.List()
+// Entries expands names of the command line to entries of the outbox, or to IDs, which mean all their entries.
+func (b *Backend) Entries(ctx context.Context, texts []string) ([]string, error) {
+	var all []string
+	ids := b.resolver(ctx)
+	for _, text := range texts {
+		id, entry, single := strings.Cut(text, ".")
+		found, err := ids.one(id)
 		if err != nil {
 			return nil, err
 		}
-		var ids []statefs.ID
-		for _, marker := range listing.Markers {
-			if !slices.Contains(ids, marker.ID) {
-				ids = append(ids, marker.ID)
-			}
+		if full := found.String(); !single {
+			all = append(all, full)
+		} else if name, ok := statefs.ParseEntry(full + "." + entry); ok {
+			all = append(all, name.String())
+		} else {
+			return nil, exit.Usagef("%q is no entry of the outbox: it is an ID, a dot, and N-KIND, as in r42.1-webhook", text)
 		}
-		return ids, nil
-	}, numbered: tree.FindByNumber}
+	}
+	return all, nil
+}
+
+func (b *Backend) resolver(ctx context.Context) *resolver {
+	return &resolver{
+		list:     func() ([]statefs.ID, error) { return b.LiveIDs(ctx) },
+		numbered: func(number uint64) ([]statefs.ID, error) { return b.Numbered(ctx, number) },
+	}
 }

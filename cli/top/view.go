@@ -1,4 +1,4 @@
-package cli
+package top
 
 import (
 	"cmp"
@@ -15,12 +15,12 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// topView is one picture: the data of one moment, independent of the terminal.
-type topView struct {
+// view is one picture: the data of one moment, independent of the terminal.
+type view struct {
 	address string
 	now     time.Time
 	stats   *client.Stats
-	model   *topModel
+	model   *model
 	// follows reports that events are received, so that the rates are known.
 	follows bool
 	// note is a line about the connection, "" for none.
@@ -31,7 +31,7 @@ type topView struct {
 
 // lines renders the view. It contains no cursor movement: control characters in texts of the work are
 // escaped.
-func (v *topView) lines() []string {
+func (v *view) lines() []string {
 	head := v.head()
 	lanes := v.table([]string{"LANE", "RUNNING", "QUEUED", "PAUSED", "OLDEST", "WAITED", "WORKED"}, v.laneRows())
 	busy, idle := v.model.busy(), v.model.idle()
@@ -56,7 +56,7 @@ func (v *topView) lines() []string {
 	return out
 }
 
-func (v *topView) head() []string {
+func (v *view) head() []string {
 	states := v.stats.States
 	counts := fmt.Sprintf("%d running, %d paused, %d queued, %d later, %d for a person", states[statefs.Running],
 		states[statefs.Paused],
@@ -74,7 +74,7 @@ func (v *topView) head() []string {
 }
 
 // waiting returns how many live operations do not run.
-func (v *topView) waiting() (n int) {
+func (v *view) waiting() (n int) {
 	for state, count := range v.stats.States {
 		if state.Live() && state != statefs.Running && state != statefs.Paused && state != statefs.Trailing {
 			n += count
@@ -83,7 +83,7 @@ func (v *topView) waiting() (n int) {
 	return n
 }
 
-func (v *topView) laneRows() (rows [][]string) {
+func (v *view) laneRows() (rows [][]string) {
 	for i := range v.stats.Lanes {
 		l := &v.stats.Lanes[i]
 		capacity := "-"
@@ -119,7 +119,7 @@ func took(t tally.Times) string {
 
 func duration(s tally.Seconds) time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
 
-func (v *topView) busyRows(rows []*topRow) (out [][]string) {
+func (v *view) busyRows(rows []*entry) (out [][]string) {
 	for _, r := range rows {
 		progress := "-"
 		if r.Progress != nil {
@@ -133,7 +133,7 @@ func (v *topView) busyRows(rows []*topRow) (out [][]string) {
 	return out
 }
 
-func (v *topView) idleRows(rows []*topRow) (out [][]string) {
+func (v *view) idleRows(rows []*entry) (out [][]string) {
 	for _, r := range rows {
 		why := "-"
 		if r.Waiting != nil {
@@ -147,10 +147,10 @@ func (v *topView) idleRows(rows []*topRow) (out [][]string) {
 	return out
 }
 
-func (v *topView) since(r *topRow) string { return term.Shortly(max(v.now.Sub(r.Since), 0)) }
+func (v *view) since(r *entry) string { return term.Shortly(max(v.now.Sub(r.Since), 0)) }
 
 // title formats the number of operations, and how many of them are shown.
-func (*topView) title(what string, known, seen, all int) string {
+func (*view) title(what string, known, seen, all int) string {
 	all = max(all, known)
 	if seen == all {
 		return fmt.Sprintf("%s (%d)", what, all)
@@ -158,7 +158,7 @@ func (*topView) title(what string, known, seen, all int) string {
 	return fmt.Sprintf("%s (%d of %d)", what, seen, all)
 }
 
-func (v *topView) table(head []string, rows [][]string) []string {
+func (v *view) table(head []string, rows [][]string) []string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{head}, rows...) {
@@ -169,7 +169,7 @@ func (v *topView) table(head []string, rows [][]string) []string {
 }
 
 // cut shortens a line to the width of the terminal.
-func (v *topView) cut(line string) string {
+func (v *view) cut(line string) string {
 	line = strings.TrimRight(line, " ")
 	if runes := []rune(line); v.width > 0 && len(runes) > v.width {
 		return string(runes[:v.width])

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package cli
+package top
 
 import (
 	"context"
@@ -18,4 +18,4 @@ func openScreen(io.Reader, io.Writer) (*screen, error) {
 
 func (*screen) close()                            {}
 func (*screen) keys(context.Context, chan<- byte) {}
-func (*screen) show(*topView) error               { return nil }
+func (*screen) show(*view) error                  { return nil }

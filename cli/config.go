@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/jobdir/jobdir/cli/config"
+	"github.com/jobdir/jobdir/cli/term"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -17,23 +19,19 @@ func (a *app) configCommand() *cobra.Command {
 		Long: `config prints each setting, its effective value, and where that came from. The first of these
 that has a value counts: flag, environment variable, file, default.`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			conf, err := a.load(cmd)
-			if err != nil {
-				return err
-			}
-			return a.showConfig(conf, asJSON)
-		},
+		RunE: a.runs(func(_ context.Context, s *session, _ []string) error {
+			return showConfig(s.streams, s.Config, asJSON)
+		}),
 	}
 	config.AddFlags(cmd.Flags(), false)
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func (a *app) showConfig(conf *config.Loaded, asJSON bool) error {
+func showConfig(out term.Streams, conf *config.Loaded, asJSON bool) error {
 	all := conf.Rows()
 	if asJSON {
-		return a.streams.JSON(all)
+		return out.JSON(all)
 	}
 	var rows [][]string
 	for _, row := range all {
@@ -42,5 +40,5 @@ func (a *app) showConfig(conf *config.Loaded, asJSON bool) error {
 		}
 		rows = append(rows, []string{row.Key, fmt.Sprint(row.Value), row.Origin})
 	}
-	return a.streams.Table([]string{"KEY", "VALUE", "FROM"}, rows)
+	return out.Table([]string{"KEY", "VALUE", "FROM"}, rows)
 }

@@ -1,4 +1,4 @@
-package cli
+package top
 
 import (
 	"strings"
@@ -29,9 +29,9 @@ func topEvent(t *testing.T, name string, from, to statefs.State) *client.Event {
 }
 
 // topKnown returns a model that received a few events.
-func topKnown(t *testing.T) *topModel {
+func topKnown(t *testing.T) *model {
 	t.Helper()
-	m := newTopModel(topNow.Add(-time.Minute))
+	m := newModel(topNow.Add(-time.Minute))
 	m.list([]client.Operation{
 		{ID: topID(t, "a1"), State: statefs.Running, CreatedAt: topNow.Add(-3 * time.Hour)},
 		{
@@ -78,7 +78,7 @@ func topStats() *client.Stats {
 
 func TestTopPicture(t *testing.T) {
 	t.Parallel()
-	v := &topView{address: "unix:/s", now: topNow, stats: topStats(), model: topKnown(t), follows: true}
+	v := &view{address: "unix:/s", now: topNow, stats: topStats(), model: topKnown(t), follows: true}
 	want := `jobdir  unix:/s  12:00:00
 2 running, 0 paused, 2 queued, 0 later, 1 for a person;  0.2 starts/s, 0.1 ends/s
 
@@ -107,7 +107,7 @@ func TestTopFitsEveryTerminal(t *testing.T) {
 	m := topKnown(t)
 	for width := 1; width < 130; width += 7 {
 		for height := 1; height < 40; height++ {
-			v := &topView{
+			v := &view{
 				address: "unix:/s", now: topNow, stats: topStats(), model: m, width: width, height: height,
 				note: "the daemon is away",
 			}
@@ -122,7 +122,7 @@ func TestTopFitsEveryTerminal(t *testing.T) {
 			}
 		}
 	}
-	small := &topView{now: topNow, stats: topStats(), model: m, width: 120, height: 15}
+	small := &view{now: topNow, stats: topStats(), model: m, width: 120, height: 15}
 	if got := strings.Join(small.lines(), "\n"); !strings.Contains(got, "Running (1 of 2)") ||
 		!strings.Contains(got, "Waiting (2 of 3)") {
 		t.Errorf("in 15 lines:\n%s", got)
@@ -165,7 +165,7 @@ func TestShortly(t *testing.T) {
 // progress of the running step.
 func TestTopShowsSteps(t *testing.T) {
 	t.Parallel()
-	m := newTopModel(topNow)
+	m := newModel(topNow)
 	total, items := int64(4), int64(10)
 	m.list([]client.Operation{
 		{ID: topID(t, "a1"), State: statefs.FailedManual, Attention: &statefs.Attention{
@@ -183,7 +183,7 @@ func TestTopShowsSteps(t *testing.T) {
 	failed := topEvent(t, "c3", statefs.Running, statefs.FailedManual)
 	failed.Error = &statefs.Fault{Code: "exit_code", Message: "exit code 77"}
 	m.take(failed, topNow)
-	text := strings.Join((&topView{now: topNow, stats: topStats(), model: m}).lines(), "\n")
+	text := strings.Join((&view{now: topNow, stats: topStats(), model: m}).lines(), "\n")
 	for _, want := range []string{
 		"1/4 ingested, split 5/10 CUT (37%)",
 		"step 2 / 5 split: it has no tracks: jobdir show g-a1_", "exit code 77: jobdir show g-c3_",

@@ -1,4 +1,4 @@
-package cli
+package top
 
 import (
 	"cmp"
@@ -11,8 +11,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// topRow is one operation in the view.
-type topRow struct {
+// entry is one operation in the view.
+type entry struct {
 	ID       statefs.ID        `json:"id"`
 	Lane     string            `json:"lane"`
 	State    statefs.State     `json:"state"`
@@ -24,17 +24,17 @@ type topRow struct {
 	Why string `json:"why,omitempty"`
 }
 
-// topModel holds the live operations: the initial list, updated by events. It is not safe for concurrent use.
-type topModel struct {
-	rows  map[statefs.ID]*topRow
-	moves []topMove // of the last rateWindow
+// model holds the live operations: the initial list, updated by events. It is not safe for concurrent use.
+type model struct {
+	rows  map[statefs.ID]*entry
+	moves []move // of the last rateWindow
 	began time.Time
 	// stale reports that events were lost, so that the operations have to be listed again.
 	stale bool
 }
 
-// topMove is a start or an end of an operation.
-type topMove struct {
+// move is a start or an end of an operation.
+type move struct {
 	at  time.Time
 	end bool
 }
@@ -42,21 +42,21 @@ type topMove struct {
 // rateWindow is the period over which the rates are computed.
 const rateWindow = 10 * time.Second
 
-// topRows bounds how many operations are kept: no screen shows more, and the counts come from the daemon.
-const topRows = 1000
+// maxRows bounds how many operations are kept: no screen shows more, and the counts come from the daemon.
+const maxRows = 1000
 
-func newTopModel(now time.Time) *topModel {
-	return &topModel{rows: make(map[statefs.ID]*topRow), began: now}
+func newModel(now time.Time) *model {
+	return &model{rows: make(map[statefs.ID]*entry), began: now}
 }
 
 // list replaces the model with a list of operations.
-func (m *topModel) list(operations []client.Operation) {
-	m.rows = make(map[statefs.ID]*topRow)
+func (m *model) list(operations []client.Operation) {
+	m.rows = make(map[statefs.ID]*entry)
 	m.stale = false
 	for i := range operations {
 		op := &operations[i]
 		if op.State.Live() {
-			m.rows[op.ID] = &topRow{
+			m.rows[op.ID] = &entry{
 				ID: op.ID, Lane: cmp.Or(op.Lane, tally.DefaultLane), State: op.State, Since: op.Since(),
 				Progress: op.Progress, Waiting: op.Waiting, Stalled: op.StalledAt != nil,
 			}
@@ -68,7 +68,7 @@ func (m *topModel) list(operations []client.Operation) {
 }
 
 // take applies an event.
-func (m *topModel) take(e *client.Event, now time.Time) {
+func (m *model) take(e *client.Event, now time.Time) {
 	row := m.rows[e.ID]
 	switch {
 	case e.Gap != nil:
@@ -85,15 +85,15 @@ func (m *topModel) take(e *client.Event, now time.Time) {
 	}
 }
 
-func (m *topModel) move(e *client.Event, row *topRow, now time.Time) {
+func (m *model) move(e *client.Event, row *entry, now time.Time) {
 	if e.To == statefs.Running && e.From == statefs.Queued || e.To.Terminal() {
-		m.moves = append(m.moves, topMove{now, e.To.Terminal()})
+		m.moves = append(m.moves, move{now, e.To.Terminal()})
 	}
 	switch {
 	case e.To.Terminal():
 		delete(m.rows, e.ID)
-	case row == nil && len(m.rows) < topRows:
-		m.rows[e.ID] = &topRow{ID: e.ID, Lane: cmp.Or(e.Lane, tally.DefaultLane), State: e.To, Since: e.At}
+	case row == nil && len(m.rows) < maxRows:
+		m.rows[e.ID] = &entry{ID: e.ID, Lane: cmp.Or(e.Lane, tally.DefaultLane), State: e.To, Since: e.At}
 	case row != nil:
 		row.State, row.Since, row.Waiting, row.Stalled = e.To, e.At, nil, false
 		row.Lane = cmp.Or(e.Lane, tally.DefaultLane) // the lane of its step
@@ -107,9 +107,9 @@ func (m *topModel) move(e *client.Event, row *topRow, now time.Time) {
 }
 
 // rates returns starts and ends per second.
-func (m *topModel) rates(now time.Time) (starts, ends float64) {
+func (m *model) rates(now time.Time) (starts, ends float64) {
 	from := now.Add(-rateWindow)
-	m.moves = slices.DeleteFunc(m.moves, func(move topMove) bool { return move.at.Before(from) })
+	m.moves = slices.DeleteFunc(m.moves, func(move move) bool { return move.at.Before(from) })
 	for _, move := range m.moves {
 		if move.end {
 			ends++
@@ -123,21 +123,21 @@ func (m *topModel) rates(now time.Time) (starts, ends float64) {
 
 // busy returns running and paused operations, longest first; idle returns waiting operations, by lane and
 // position.
-func (m *topModel) busy() []*topRow {
-	rows := m.where(func(r *topRow) bool {
+func (m *model) busy() []*entry {
+	rows := m.where(func(r *entry) bool {
 		return r.State == statefs.Running || r.State == statefs.Paused || r.State == statefs.Trailing
 	})
-	slices.SortFunc(rows, func(a, b *topRow) int {
+	slices.SortFunc(rows, func(a, b *entry) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID.Sequence(), b.ID.Sequence()))
 	})
 	return rows
 }
 
-func (m *topModel) idle() []*topRow {
-	rows := m.where(func(r *topRow) bool {
+func (m *model) idle() []*entry {
+	rows := m.where(func(r *entry) bool {
 		return r.State != statefs.Running && r.State != statefs.Paused && r.State != statefs.Trailing
 	})
-	slices.SortFunc(rows, func(a, b *topRow) int {
+	slices.SortFunc(rows, func(a, b *entry) int {
 		return cmp.Or(personFirst(a, b), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.place(), b.place()),
 			cmp.Compare(a.ID.Sequence(), b.ID.Sequence()))
 	})
@@ -145,7 +145,7 @@ func (m *topModel) idle() []*topRow {
 }
 
 // personFirst sorts operations that wait for a person before all others.
-func personFirst(a, b *topRow) int {
+func personFirst(a, b *entry) int {
 	return cmp.Compare(forPerson(b.State), forPerson(a.State))
 }
 
@@ -157,15 +157,15 @@ func forPerson(state statefs.State) int {
 }
 
 // place returns the position in the queue; operations without one sort last.
-func (r *topRow) place() int {
+func (r *entry) place() int {
 	if r.Waiting == nil || r.Waiting.Position == 0 {
 		return 1 << 30
 	}
 	return r.Waiting.Position
 }
 
-func (m *topModel) where(so func(*topRow) bool) []*topRow {
-	rows := []*topRow{}
+func (m *model) where(so func(*entry) bool) []*entry {
+	rows := []*entry{}
 	for _, row := range m.rows {
 		if so(row) {
 			rows = append(rows, row)

@@ -1,0 +1,183 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os/user"
+	"slices"
+	"strings"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+func (d *directory) ControlLane(_ context.Context, lane string, action client.LaneAction, hold statefs.LaneHold) error {
+	if err := d.knownLane(lane); err != nil {
+		return err
+	}
+	file := statefs.LaneFile{Lane: lane, Control: statefs.LanePaused}
+	if action == client.CloseLane || action == client.OpenLane {
+		file.Control = statefs.LaneClosed
+	}
+	if action == client.ResumeLane || action == client.OpenLane {
+		_, err := d.tree.ReleaseLane(file)
+		return err
+	}
+	if who, err := user.Current(); err == nil {
+		hold.By = who.Username
+	}
+	return d.tree.HoldLane(file, hold)
+}
+
+func (d *directory) SetLaneCapacity(_ context.Context, lane string, capacity int) error {
+	return d.eachLane(lane, func(name string) error { return d.tree.SetLaneCapacity(name, capacity) })
+}
+
+func (d *directory) ResetLaneCapacity(_ context.Context, lane string) error {
+	return d.eachLane(lane, d.resetLane)
+}
+
+func (d *directory) resetLane(name string) error {
+	_, err := d.tree.ReleaseLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity})
+	return err
+}
+
+// eachLane changes the capacity of a lane, or of every lane.
+func (d *directory) eachLane(lane string, change func(string) error) error {
+	if err := d.knownLane(lane); err != nil {
+		return err
+	}
+	names := []string{lane}
+	if lane == statefs.AllLanes {
+		names = d.conf.LaneNames()
+		if err := d.resetLane(lane); err != nil {
+			return err
+		}
+	}
+	for _, name := range names {
+		if err := change(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// knownLane refuses a lane that is not in the configuration. Without a configuration file it accepts any
+// lane.
+func (d *directory) knownLane(lane string) error {
+	switch {
+	case lane == statefs.AllLanes:
+		return nil
+	case !statefs.ValidLane(lane):
+		return exit.Usagef("%q cannot be the name of a lane", lane)
+	case d.conf.File != "" && !slices.Contains(d.conf.LaneNames(), lane):
+		return exit.NotFoundf("there is no lane %q in %s; the lanes are %s", lane, d.conf.File, strings.Join(d.conf.LaneNames(), ", "))
+	}
+	return nil
+}
+
+// Lanes reads the configuration and the directory.
+func (d *directory) Lanes(context.Context) (*statefs.LanesStatus, error) {
+	running, waiting, err := countLanes(d.tree)
+	if err != nil {
+		return nil, err
+	}
+	all := &statefs.LanesStatus{Limits: []statefs.LimitStatus{}}
+	read := func(lane string, control statefs.LaneControl) (v statefs.LaneValue, there bool,
+		problems []statefs.LaneProblem,
+	) {
+		f := statefs.LaneFile{Lane: lane, Control: control}
+		v, err := d.tree.ReadLane(f)
+		if bad, ok := errors.AsType[*statefs.LaneFileError](err); ok {
+			return v, false, []statefs.LaneProblem{{File: "lanes/" + f.String(), Reason: bad.Reason}}
+		}
+		return v, err == nil, nil
+	}
+	hold := func(lane string, control statefs.LaneControl) (*statefs.LaneHold, []statefs.LaneProblem) {
+		v, there, problems := read(lane, control)
+		if !there {
+			return nil, problems
+		}
+		return &v.Hold, problems
+	}
+	var more []statefs.LaneProblem
+	all.Paused, all.Problems = hold(statefs.AllLanes, statefs.LanePaused)
+	all.Closed, more = hold(statefs.AllLanes, statefs.LaneClosed)
+	all.Problems = append(all.Problems, more...)
+	every, hasEvery, more := read(statefs.AllLanes, statefs.LaneCapacity)
+	all.Problems = append(all.Problems, more...)
+	names := maps.Clone(running)
+	maps.Copy(names, waiting)
+	for name := range d.conf.Queue.Lanes {
+		names[name] = 0
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		c, known := d.conf.Queue.Lanes[name]
+		l := statefs.LaneStatus{
+			Name: name, Known: known, Capacity: statefs.LaneCapacityOf(c.Capacity),
+			Configured: statefs.LaneCapacityOf(c.Capacity),
+			Running:    running[name], Waiting: waiting[name], PausedByAll: all.Paused != nil, ClosedByAll: all.Closed != nil,
+		}
+		v, there, problems := read(name, statefs.LaneCapacity)
+		if !there {
+			v, there = every, hasEvery
+		}
+		if there {
+			l.Capacity = statefs.LaneCapacityOf(v.Capacity)
+		}
+		l.Paused, more = hold(name, statefs.LanePaused)
+		l.Problems = slices.Concat(problems, more)
+		l.Closed, more = hold(name, statefs.LaneClosed)
+		l.Problems = append(l.Problems, more...)
+		if l.Paused == nil {
+			l.Paused = all.Paused
+		}
+		if l.Closed == nil {
+			l.Closed = all.Closed
+		}
+		all.Lanes = append(all.Lanes, l)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.conf.Queue.Limits)) {
+		all.Limits = append(all.Limits, statefs.LimitStatus{
+			Name: name, Known: true,
+			Capacity: statefs.LaneCapacityOf(d.conf.Queue.Limits[name]),
+		})
+	}
+	return all, nil
+}
+
+// countLanes counts running and waiting operations by lane, from the markers and records.
+func countLanes(tree *statefs.Tree) (running, waiting map[string]int, err error) {
+	listing, err := tree.List()
+	if err != nil {
+		return nil, nil, err
+	}
+	running, waiting = map[string]int{}, map[string]int{}
+	for _, marker := range listing.Markers {
+		if marker.State != statefs.Queued && marker.State != statefs.Running {
+			continue
+		}
+		rec, err := tree.ReadRecord(marker.ID)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // foreign
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("count what the lanes hold: %w", err)
+		}
+		lane := rec.Lane
+		if lane == "" {
+			lane = catalog.DefaultLane
+		}
+		if marker.State == statefs.Queued {
+			waiting[lane]++
+		} else {
+			running[lane]++
+		}
+	}
+	return running, waiting, nil
+}

@@ -1,0 +1,189 @@
+package backend
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jobdir/jobdir/client"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// remote is the backend of a daemon. What it does not have itself is a method of the client.
+type remote struct{ *client.Client }
+
+// stepActionTimeout is how long a daemon may take to carry out a request about a step, so that the next
+// command sees its effect. It usually takes milliseconds.
+const stepActionTimeout = 5 * time.Second
+
+// retryTimeout is how long a daemon may take to carry out the retry of a live operation.
+const retryTimeout = time.Minute
+
+func (r remote) LiveIDs(ctx context.Context) ([]statefs.ID, error) {
+	operations, err := r.Operations(ctx, nil)
+	return idsOf(operations), err
+}
+
+func (r remote) Numbered(ctx context.Context, number uint64) ([]statefs.ID, error) {
+	operations, err := r.Operations(ctx, url.Values{"number": {strconv.FormatUint(number, 10)}})
+	return idsOf(operations), err
+}
+
+func idsOf(operations []client.Operation) (ids []statefs.ID) {
+	for i := range operations {
+		ids = append(ids, operations[i].ID)
+	}
+	return ids
+}
+
+func (r remote) Live(ctx context.Context, attention bool) ([]client.Operation, error) {
+	var filter url.Values
+	if attention {
+		filter = url.Values{"needs_attention": {"true"}}
+	}
+	return r.Operations(ctx, filter)
+}
+
+func (r remote) Ended(ctx context.Context, q *history.Query) (*client.Page, error) {
+	filter := url.Values{"limit": {strconv.Itoa(q.Limit)}}
+	set := func(name, value string) {
+		if value != "" {
+			filter.Set(name, value)
+		}
+	}
+	set("status", list(q.Statuses))
+	set("result", list(q.Results))
+	set("job", q.Job)
+	set("group", q.Group)
+	set("key", q.Key)
+	set("tag", q.Tag)
+	set("q", q.Text)
+	for name, at := range map[string]time.Time{"since": q.Since, "until": q.Until} {
+		if !at.IsZero() {
+			filter.Set(name, at.Format(time.RFC3339Nano))
+		}
+	}
+	return r.List(ctx, filter)
+}
+
+func list[T ~string](words []T) string {
+	texts := make([]string, len(words))
+	for i, word := range words {
+		texts[i] = string(word)
+	}
+	return strings.Join(texts, ",")
+}
+
+func (r remote) Submit(ctx context.Context, data json.RawMessage) (*Submitted, error) {
+	submitted, err := r.SubmitJSON(ctx, data)
+	return &Submitted{Operations: submitted}, err
+}
+
+func (r remote) TypedParams(ctx context.Context, group, job string, pairs map[string]string) (any, error) {
+	typed, err := r.Client.TypedParams(ctx, group, job, pairs)
+	if err != nil {
+		return nil, fmt.Errorf("start %s/%s: %w", group, job, err)
+	}
+	return typed, nil
+}
+
+func (r remote) Request(ctx context.Context, id statefs.ID, q *Request) (*client.Answer, error) {
+	if !q.Action.Spec().OnStep {
+		return r.Client.Request(ctx, id, q.Action, q.Wait, q.Params...)
+	}
+	args := q.Args
+	if len(q.Values) > 0 {
+		op, err := r.Operation(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		types := make(map[string]string)
+		if job, err := r.Job(ctx, op.Group, op.Job); err == nil { // on an error the daemon reports the cause
+			for _, p := range job.Params {
+				types[p.Name] = p.Type
+			}
+		}
+		if err := setValues(types, q.Values, &args); err != nil {
+			return nil, err
+		}
+	}
+	return r.StepAction(ctx, id, q.Action, args, cmp.Or(q.Wait, stepActionTimeout))
+}
+
+// Retry sends the user's name only for an operation with steps, whose record keeps it.
+func (r remote) Retry(ctx context.Context, id statefs.ID, q *Retry) (*client.Retried, error) {
+	if q.FailedItems && !q.Await {
+		return r.Client.Retry(ctx, id, true)
+	}
+	op, err := r.Operation(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	onStep := len(op.Steps) > 0 || q.Args.Step != ""
+	switch {
+	case q.Await && op.State.Live() && onStep:
+		answer, err := r.StepAction(ctx, id, statefs.Retry, q.Args, retryTimeout)
+		return &client.Retried{Answer: answer}, err
+	case q.Await && op.State.Live():
+		answer, err := r.Client.Request(ctx, id, statefs.Retry, retryTimeout)
+		return &client.Retried{Answer: answer}, err
+	case q.FailedItems || !onStep:
+		return r.Client.Retry(ctx, id, q.FailedItems)
+	}
+	var wait time.Duration
+	if !op.Ended() {
+		wait = stepActionTimeout
+	}
+	return r.RetryStep(ctx, id, q.Args, wait)
+}
+
+// Outbox reads as many pages as the query wants.
+func (r remote) Outbox(ctx context.Context, q *OutboxQuery) (*client.Outbox, error) {
+	filter := url.Values{"status": q.Status, "kind": q.Kind, "limit": {"200"}}
+	for name, value := range map[string]string{"job": q.Job, "target": q.Target, "older_than": q.OlderThan} {
+		if value != "" {
+			filter.Set(name, value)
+		}
+	}
+	var all *client.Outbox
+	for {
+		if left := q.Limit; left > 0 {
+			if all != nil {
+				left -= len(all.Entries)
+			}
+			filter.Set("limit", strconv.Itoa(min(left, 200)))
+		}
+		page, err := r.Client.Outbox(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		if all != nil {
+			page.Entries = append(all.Entries, page.Entries...)
+		}
+		all = page
+		if page.Next == nil || q.Limit > 0 && len(page.Entries) >= q.Limit {
+			return all, nil
+		}
+		filter.Set("next", *page.Next)
+	}
+}
+
+func (r remote) RequestDelivery(ctx context.Context, entry string, q *DeliveryRequest) (*DeliveryAnswer, error) {
+	var answer *client.DeliveryAnswer
+	var err error
+	if q.Action == statefs.RetryDelivery {
+		answer, err = r.RetryDelivery(ctx, entry, q.Args, q.Wait)
+	} else {
+		answer, err = r.Client.RequestDelivery(ctx, entry, q.Action, q.Args)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &DeliveryAnswer{Messages: []string{answer.Message}, Entries: answer.Entries}, nil
+}
