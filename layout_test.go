@@ -82,6 +82,7 @@ var imports = []row{
 		[]string{xsys},
 		"names, records and transitions: the vocabulary of all others, so it knows none of them",
 	},
+	{"statefs/api", 2, []string{"statefs", "statefs/steps"}, nil, "the messages between a daemon and its clients, written once; clients on other systems link it, so it needs nothing else"},
 	{
 		"statefs/watch", 1, nil,
 		[]string{fsnotify, xsys},
@@ -112,11 +113,7 @@ var imports = []row{
 		"the text of a file becomes values with their places, hints and problems; which keys a job has it does not know",
 	},
 	{"control/web", 1, nil, nil, "embedded files and nothing else"},
-	{
-		"control/front", 1, nil,
-		[]string{httprouter, websocket},
-		"what every HTTP server needs that strangers can reach: who gets in, how much, and how a refusal reads; it knows nothing of jobs",
-	},
+	{"control/front", 1, nil, []string{httprouter, websocket}, "what every HTTP server needs that strangers can reach: who gets in, how much, and how a refusal reads; it knows nothing of jobs"},
 	{
 		"internal/faultfs", 1, nil,
 		[]string{gofuse, xsys},
@@ -138,7 +135,9 @@ var imports = []row{
 		"a block device that writes down its writes and flushes, for tests; it asks the other disk whether this machine can mount one",
 	},
 	{
-		"daemon/keeper", 2, []string{"statefs", "statefs/machine", "statefs/files"}, []string{xsys},
+		"daemon/keeper", 2,
+		[]string{"statefs", "statefs/machine", "statefs/files"},
+		[]string{xsys},
 		"holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version; its exit reports are files, which statefs alone writes",
 	},
 	{
@@ -148,7 +147,9 @@ var imports = []row{
 		"the stream format is pure text over readers and writers, usable by any client",
 	},
 	{
-		"daemon/breaker", 2, []string{"statefs"}, nil,
+		"daemon/breaker", 2,
+		[]string{"statefs"},
+		nil,
 		"when a lane stops itself, as a decision without clock and files; of the vocabulary it needs the ID alone",
 	},
 	{
@@ -161,35 +162,52 @@ var imports = []row{
 		"what jobs exist is independent of what runs; the conditions of steps are compiled where they are read; a kind of target declares its keys beside its deliveries",
 	},
 	{
-		"daemon/events", 2, []string{"statefs", "statefs/steps", "statefs/files"}, nil,
+		"daemon/events", 3,
+		[]string{"statefs", "statefs/api", "statefs/files"},
+		nil,
 		"a log of what happens, which the daemon writes and control reads; it decides nothing and starts nothing",
 	},
 	{
-		"daemon/history", 2, []string{"statefs", "statefs/machine", "statefs/files"}, []string{bbolt},
+		"daemon/history", 2,
+		[]string{"statefs", "statefs/machine", "statefs/files"},
+		[]string{bbolt},
 		"an index of what has ended, made from the records; it knows neither what runs nor HTTP",
 	},
-	{"daemon/alarm", 1, nil, []string{xsys}, "rings when a deadline comes; what its keys mean it does not know"},
-
 	{
-		"daemon/tally", 2, []string{"statefs"}, nil,
+		"daemon/alarm", 1, nil,
+		[]string{xsys},
+		"rings when a deadline comes, by the machine's clock or by the time that the daemon has run; what its keys mean it does not know",
+	},
+	{
+		"daemon/tally", 3,
+		[]string{"statefs", "statefs/api"},
+		nil,
 		"counts and percentiles, as memory and arithmetic alone; of the vocabulary it needs the states",
 	},
 	{
-		"daemon/queue", 2, []string{"statefs"}, nil,
+		"daemon/queue", 2,
+		[]string{"statefs"},
+		nil,
 		"what starts next, as a decision without clock, files or locks; of the vocabulary it needs the ID alone",
 	},
 	{
-		"daemon/outbox", 2, []string{"statefs", "statefs/files"}, []string{minio, xsys},
+		"daemon/outbox", 2,
+		[]string{"statefs", "statefs/files"},
+		[]string{minio, xsys},
 		"brings things to targets: when, as a decision without clock and files, and how; what a job or a record is it does not know",
 	},
 	{"statefs/statefstest", 2, []string{"statefs"}, nil, "trees for the tests of others"},
 
 	{
-		"daemon/submit", 4, []string{"statefs", "catalog", "catalog/param", "statefs/steps"}, nil,
+		"daemon/submit", 4,
+		[]string{"statefs", "catalog", "catalog/param", "statefs/steps"},
+		nil,
 		"what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them",
 	},
 	{
-		"daemon/acts", 4, []string{"statefs", "catalog", "statefs/steps"}, nil,
+		"daemon/acts", 4,
+		[]string{"statefs", "catalog", "statefs/steps"},
+		nil,
 		"what a person may do about a step is checked by one set of rules, by HTTP, the command line and the daemon; it reads and writes nothing",
 	},
 
@@ -197,7 +215,7 @@ var imports = []row{
 		"control", 5,
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
-			"catalog/param",
+			"catalog/param", "statefs/api",
 			"catalog", "daemon/submit", "daemon/acts", "control/web", "control/front", "daemon/tally", "statefs/steps",
 			"statefs/machine", "statefs/files",
 		},
@@ -214,26 +232,19 @@ var imports = []row{
 		"what the files of lanes/ and the breakers mean for the queue, and what is told of lanes; it knows no operation",
 	},
 	{
-		"daemon/trigger", 5, []string{
-			"statefs", "statefs/files", "statefs/watch", "daemon/alarm", "catalog", "catalog/schedule", "daemon/submit", "stream",
-		}, nil,
-		"what submits by itself: slots of schedules, files in new/, the job that follows; what runs it does not know",
-	},
-
-	{
 		"daemon", 6,
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
-			"catalog/param", "statefs/steps", "statefs/machine", "statefs/files",
+			"catalog/param", "statefs/api",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
-			"daemon/tally", "daemon/alarm", "daemon/lanes", "daemon/trigger",
+			"daemon/tally", "daemon/alarm", "daemon/lanes", "statefs/steps", "statefs/machine", "statefs/files",
 		},
 		[]string{xsys},
 		"decides and runs; whether there is an HTTP server is no concern of it",
 	},
 	{
 		"client", 5,
-		[]string{"statefs", "stream", "daemon/tally", "statefs/steps"},
+		[]string{"statefs", "statefs/api", "stream", "statefs/steps"},
 		nil,
 		"users build it into their programs, also on other systems: no server code behind it",
 	},

@@ -24,10 +24,10 @@ var privateWords = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 var privateWordsLeft = map[string]int{
 	".":                      1,
 	"catalog":                1,
-	"control":                5,
+	"control":                4,
 	"daemon":                 5,
 	"daemon/breaker":         1,
-	"daemon/events":          3,
+	"daemon/events":          2,
 	"daemon/history":         1,
 	"daemon/keeper":          1,
 	"daemon/outbox":          1,

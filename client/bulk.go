@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // Bulk is the result of an action on the operations that match a filter.
@@ -28,11 +29,7 @@ type Bulk struct {
 }
 
 // BulkFailure is an unchanged operation, and why.
-type BulkFailure struct {
-	ID     statefs.ID `json:"id"`
-	Status int        `json:"status"`
-	Error  string     `json:"error"`
-}
+type BulkFailure = api.BulkFailure
 
 // BulkDryRun returns how many operations match a filter and are in a state to which the action applies, and a sample of
 // their IDs. Actions are pause, resume, cancel, retry and delete; the filter has parameters of GET /api/v1/operations.

@@ -5,33 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/jobdir/jobdir/client"
-	"github.com/jobdir/jobdir/daemon/events"
 )
-
-// The client has its own type, so that programs do not link the code of the event log; it must hold all of its fields.
-func TestEventHasEveryMember(t *testing.T) {
-	t.Parallel()
-	var equal func(name string, ours, theirs reflect.Type)
-	equal = func(name string, ours, theirs reflect.Type) {
-		for f := range theirs.Fields() {
-			got, ok := ours.FieldByName(f.Name)
-			if !ok || got.Tag != f.Tag {
-				t.Errorf("%s.%s: the client has %v, want the tag %s", name, f.Name, got, f.Tag)
-				continue
-			}
-			if f.Type.Kind() == reflect.Pointer && strings.HasPrefix(f.Type.Elem().String(), "events.") {
-				equal(f.Name, got.Type.Elem(), f.Type.Elem())
-			}
-		}
-	}
-	equal("Event", reflect.TypeFor[client.Event](), reflect.TypeFor[events.Event]())
-}
 
 func TestEventsGoOnWhereTheyWere(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // Page is a page of a list.
@@ -91,21 +92,11 @@ func (c *Client) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
 	return nil
 }
 
-// Pruned is the result of a prune.
-type Pruned struct {
-	// Operations are the first thousand pruned operations.
-	Operations []PrunedOperation `json:"operations"`
-	Count      int               `json:"count"`
-	Bytes      int64             `json:"bytes"`
-}
-
-// PrunedOperation is a pruned operation.
-type PrunedOperation struct {
-	ID statefs.ID `json:"id"`
-	// Reason is age, count or bytes.
-	Reason string `json:"reason"`
-	Bytes  int64  `json:"bytes"`
-}
+// The answer of a prune; package api has its members.
+type (
+	Pruned          = api.Pruned
+	PrunedOperation = api.PrunedOperation
+)
 
 // Prune deletes the operations past their retention; with dryRun it changes nothing.
 func (c *Client) Prune(ctx context.Context, dryRun bool) (*Pruned, error) {

@@ -8,19 +8,16 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
-// Outbox is a page of the deliveries that are not done, and a summary of all of them.
-type Outbox struct {
-	// Entries is the page, the oldest first; Total is how many match in all.
-	Entries []statefs.OutboxItem `json:"entries"`
-	Total   int                  `json:"total"`
-	// Next is the cursor of the following page; nil on the last one.
-	Next *string `json:"next"`
-	statefs.OutboxStatus
-	// OldestSeconds is the age of the oldest pending entry of all, 0 without entries.
-	OldestSeconds int64 `json:"oldest_seconds"`
-}
+// The answers of the outbox; package api has their members.
+type (
+	Outbox              = api.Outbox
+	DeliveryAnswer      = api.DeliveryAnswer
+	DeliveryAnswerEntry = api.DeliveryAnswerEntry
+	BulkDeliveries      = api.BulkDeliveries
+)
 
 // Outbox returns a page of the deliveries that are not done. filter has the parameters of GET /api/v1/outbox.
 func (c *Client) Outbox(ctx context.Context, filter url.Values) (*Outbox, error) {
@@ -29,25 +26,6 @@ func (c *Client) Outbox(ctx context.Context, filter url.Values) (*Outbox, error)
 		return nil, fmt.Errorf("get the outbox: %w", err)
 	}
 	return &out, nil
-}
-
-// DeliveryAnswer is the answer to RetryDelivery and RequestDelivery.
-type DeliveryAnswer struct {
-	ID      statefs.ID `json:"id"`
-	Message string     `json:"message"`
-	// Entries are the affected entries with their current status.
-	Entries []DeliveryAnswerEntry `json:"entries"`
-	// Pending means that the request is not carried out yet or, after a wait, that an entry was not attempted.
-	Pending bool `json:"pending"`
-}
-
-// DeliveryAnswerEntry is the status of an outbox entry after a request.
-type DeliveryAnswerEntry struct {
-	Entry  string                 `json:"entry"`
-	Status statefs.DeliveryStatus `json:"status"`
-	// Tried is set after a wait: whether the entry was attempted since the request. Error is why the attempt failed.
-	Tried *bool  `json:"tried"`
-	Error string `json:"error"`
 }
 
 // RetryDelivery requests a retry of a delivery, see RequestDelivery. With a wait above zero it returns when each entry
@@ -69,22 +47,6 @@ func (c *Client) RequestDelivery(ctx context.Context, entry string, ask statefs.
 	args statefs.Args,
 ) (*DeliveryAnswer, error) {
 	return c.requestDelivery(ctx, entry, ask, args, nil)
-}
-
-// BulkDeliveries is the result of an action on the deliveries that match a filter.
-type BulkDeliveries struct {
-	// Total is how many matched at first, Done how many were retried or dropped.
-	Total int `json:"total"`
-	Done  int `json:"done"`
-	// Entries is a sample of the matching entries, in a dry run.
-	Entries []string `json:"entries,omitempty"`
-	// Failures are the unchanged entries, and why.
-	Failures []struct {
-		Entry string `json:"entry"`
-		Error string `json:"error"`
-	} `json:"failures"`
-	// Next is passed to the next call to continue; nil when there are no more.
-	Next *string `json:"next"`
 }
 
 // BulkDeliveries retries or drops all deliveries that match a filter, with the parameters of GET /api/v1/outbox; a

@@ -2,42 +2,15 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
+
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
-// Schedule is the schedule of one job.
-type Schedule struct {
-	Job      string `json:"job"`
-	Cron     string `json:"cron"`
-	Timezone string `json:"timezone"`
-	Overlap  string `json:"overlap"`
-	Missed   string `json:"missed"`
-	Enabled  bool   `json:"enabled"`
-	// Next is the next slot, nil when the schedule is off.
-	Next *time.Time `json:"next,omitempty"`
-	// Last is the last slot that was handled, Operation the operation that the schedule started last, and Skipped why
-	// Last started none.
-	Last      *time.Time `json:"last,omitempty"`
-	Operation string     `json:"operation,omitempty"`
-	Skipped   string     `json:"skipped,omitempty"`
-
-	// Raw is the whole JSON object that the daemon sent.
-	Raw json.RawMessage `json:"-"`
-}
-
-// UnmarshalJSON implements json.Unmarshaler and keeps the whole object in Raw.
-func (s *Schedule) UnmarshalJSON(data []byte) error {
-	type plain Schedule
-	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
-		return err
-	}
-	s.Raw = append(json.RawMessage(nil), data...)
-	return nil
-}
+// Schedule is the schedule of one job; package api has its members.
+type Schedule = api.Schedule
 
 // Schedules returns the schedules of all jobs that have one, sorted by the address of the job.
 func (c *Client) Schedules(ctx context.Context) ([]Schedule, error) {

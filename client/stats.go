@@ -5,18 +5,11 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/jobdir/jobdir/daemon/tally"
-	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
-// Stats are counts and durations of a daemon.
-type Stats struct {
-	tally.Stats
-	// States counts operations by status: live ones, and once the daemon has its index, also the ended ones it keeps.
-	States map[statefs.State]int `json:"states"`
-	// Outbox summarizes the pending deliveries.
-	Outbox statefs.OutboxStatus `json:"outbox"`
-}
+// Stats are counts and durations of a daemon; package api has its members.
+type Stats = api.Stats
 
 // Stats returns counts and durations. It is cheap for the daemon.
 func (c *Client) Stats(ctx context.Context) (*Stats, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // controlActions are the actions of GET /{group}/control, bulkActions those of POST /api/v1/bulk.
@@ -34,39 +35,16 @@ func actionNames(matches func(*statefs.ActionSpec) bool) (names []string) {
 	return names
 }
 
-// actionReply is the answer to a request.
-type actionReply struct {
-	Success bool       `json:"success"`
-	ID      statefs.ID `json:"id"`
-	Action  string     `json:"action"`
-	Message string     `json:"message"`
-	// Step is the affected step of an operation with steps.
-	Step string `json:"step,omitempty"`
-	// State and TookEffect are set when the client waited, or when the request does not apply in the observed state.
-	State      statefs.State `json:"state,omitempty"`
-	TookEffect *bool         `json:"took_effect,omitempty"`
-	// Changed is false when the request would change nothing; then no request was written.
-	Changed *bool `json:"changed,omitempty"`
-	// Durable is false when a pause, resume or cancel took effect within the wait, but the daemon could not make it
-	// durable, as on a full disk.
-	Durable *bool `json:"durable,omitempty"`
-	// Pending is set when the wait ended before the request was carried out.
-	Pending bool `json:"pending,omitempty"`
-	// Foreign is set when another program owns the operation and has to act on the request. Only its marker shows
-	// whether it did.
-	Foreign bool `json:"foreign,omitempty"`
-}
-
 // markForeign notes in the reply that another program has to act.
-func (a *actionReply) markForeign() {
+func markForeign(a *api.Answer) {
 	a.Foreign = true
 	a.Message += ", which belongs to another program: the request is in jobs/, and that program has to act on it"
 }
 
 // markUnchanged notes in the reply that the request does not apply in the observed state.
-func (a *actionReply) markUnchanged(state statefs.State) {
+func markUnchanged(a *api.Answer, state statefs.State) {
 	a.State, a.TookEffect, a.Changed = state, new(bool), new(bool)
-	a.Message = unchangedText(a.ID, statefs.Action(a.Action), state)
+	a.Message = unchangedText(a.ID, a.Action, state)
 }
 
 // unchangedText explains why a request changes nothing.
@@ -103,8 +81,8 @@ func (s *actions) observedState(id statefs.ID) (state statefs.State, foreign boo
 // error.
 func (s *actions) writeRequest(ctx context.Context, id statefs.ID, ask statefs.Action, args json.RawMessage,
 	strict bool,
-) (actionReply, error) {
-	out := newActionReply(id, string(ask))
+) (api.Answer, error) {
+	out := newActionReply(id, ask)
 	state, foreign, err := s.observedState(id)
 	if ask == statefs.Retry && state == statefs.FailedManual {
 		if rec, err := s.tree.ReadRecord(id); err == nil && rec.Lost() {
@@ -124,7 +102,7 @@ func (s *actions) writeRequest(ctx context.Context, id statefs.ID, ask statefs.A
 					state).With("changed", false)
 			}
 			if again == state {
-				out.markUnchanged(state)
+				markUnchanged(&out, state)
 				return out, nil
 			}
 		}
@@ -137,7 +115,7 @@ func (s *actions) writeRequest(ctx context.Context, id statefs.ID, ask statefs.A
 		return out, s.alreadyEnded(id)
 	}
 	if foreign {
-		out.markForeign()
+		markForeign(&out)
 	}
 	return out, err
 }
@@ -156,8 +134,8 @@ func (s *actions) alreadyEnded(id statefs.ID) error {
 	return late.With("state", rec.Status)
 }
 
-func newActionReply(id statefs.ID, action string) actionReply {
-	return actionReply{Success: true, ID: id, Action: action, Message: statefs.Action(action).Requested(id)}
+func newActionReply(id statefs.ID, action statefs.Action) api.Answer {
+	return api.Answer{Success: true, ID: id, Action: action, Message: action.Requested(id)}
 }
 
 // controlRequest is a request to /{group}/control.

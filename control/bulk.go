@@ -14,6 +14,7 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 const (
@@ -69,18 +70,11 @@ type bulkJSON struct {
 	// At is the time of the query. Passed back as the filter's until, it excludes operations submitted later.
 	At time.Time `json:"at"`
 	// Operations is a sample of the matching operations, in a dry run.
-	Operations []statefs.ID  `json:"operations,omitempty"`
-	Done       int           `json:"done"`
-	Failures   []bulkFailure `json:"failures"`
+	Operations []statefs.ID      `json:"operations,omitempty"`
+	Done       int               `json:"done"`
+	Failures   []api.BulkFailure `json:"failures"`
 	// Next continues after the operations of this call; null when there are no more.
 	Next *string `json:"next"`
-}
-
-// bulkFailure is an unchanged operation, and why.
-type bulkFailure struct {
-	ID     statefs.ID `json:"id"`
-	Status int        `json:"status"`
-	Error  string     `json:"error"`
 }
 
 // bulks are actions on many operations.
@@ -110,7 +104,7 @@ func (s *bulks) bulk(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	out := bulkJSON{Action: in.Action, DryRun: in.DryRun, At: time.Now(), TotalExact: true, Failures: []bulkFailure{}}
+	out := bulkJSON{Action: in.Action, DryRun: in.DryRun, At: time.Now(), TotalExact: true, Failures: []api.BulkFailure{}}
 	page := history.Page{Exact: true}
 	if len(q.Statuses) > 0 {
 		live, _, err := s.live.liveView(q)
@@ -281,7 +275,7 @@ func (s *bulks) bulkAction(r *front.Request, action string) func(context.Context
 // order of ids.
 func (s *bulks) forEachOperation(ctx context.Context, ids []statefs.ID,
 	do func(context.Context, statefs.ID) error,
-) (done int, failures []bulkFailure) {
+) (done int, failures []api.BulkFailure) {
 	errs := make([]error, len(ids))
 	var group sync.WaitGroup
 	places := make(chan struct{}, bulkConcurrency)
@@ -298,7 +292,7 @@ func (s *bulks) forEachOperation(ctx context.Context, ids []statefs.ID,
 		})
 	}
 	group.Wait()
-	failures = []bulkFailure{}
+	failures = []api.BulkFailure{}
 	for i, err := range errs {
 		if err == nil {
 			done++
@@ -306,7 +300,7 @@ func (s *bulks) forEachOperation(ctx context.Context, ids []statefs.ID,
 		}
 		s.failed(err)
 		known := refusalOf(err)
-		failures = append(failures, bulkFailure{ids[i], known.Status, known.Text})
+		failures = append(failures, api.BulkFailure{ID: ids[i], Status: known.Status, Error: known.Text})
 	}
 	return done, failures
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // newOutcome describes a request about to be made. It reads the record only if the client waits, who is answered when
@@ -33,7 +34,7 @@ func (s *actions) recordOf(id statefs.ID) (*statefs.Record, error) {
 
 // sendActionReply answers a request that was made: at once, or when it took effect or the wait is over.
 func (s *actions) sendActionReply(w *front.Response, r *front.Request, f *follower, q statefs.Outcome,
-	out actionReply, wait time.Duration,
+	out api.Answer, wait time.Duration,
 ) error {
 	switch {
 	case out.Changed != nil && !*out.Changed:

@@ -369,8 +369,8 @@ func (s *lists) operation(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	if wait > 0 && out.Record != nil && out.State.Live() && (!needsPerson(out.State) || s.view.tree.UnblockRequested(id)) &&
-		!slices.Contains(runs, out.State) {
+	if wait > 0 && out.Record != nil && out.State.Live() && !slices.Contains(runs, out.State) &&
+		(!out.State.NeedsPerson() || s.view.tree.UnblockRequested(id)) {
 		out = s.wait.afterWait(r, out, wait, runs...)
 	}
 	if applied != "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 const mediaMetrics = "text/plain; version=0.0.4"
@@ -202,22 +203,12 @@ func (s *figures) countOutbox(m *metrics) {
 	}
 }
 
-// statsJSON is the answer of GET /api/v1/stats.
-type statsJSON struct {
-	tally.Stats
-	// States counts each operation once, by status: live ones, and the ended ones that are kept. The latter are left
-	// out while the index is being built.
-	States map[statefs.State]int `json:"states"`
-	// Outbox summarizes the pending deliveries.
-	Outbox statefs.OutboxStatus `json:"outbox"`
-}
-
 // stats is GET /api/v1/stats.
 func (s *figures) stats(w *front.Response, r *front.Request) error {
 	if err := s.live.refuseAtStartup(); err != nil {
 		return err
 	}
-	out := statsJSON{Stats: s.daemon.Stats(), Outbox: s.daemon.Outbox()}
+	out := api.Stats{LiveStats: s.daemon.Stats(), Outbox: s.daemon.Outbox()}
 	var err error
 	if out.States, err = s.lists.countStates(r.Context()); err != nil {
 		return err

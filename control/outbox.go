@@ -14,6 +14,7 @@ import (
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // outboxParameters are the parameters of GET /api/v1/outbox.
@@ -37,18 +38,6 @@ var outboxParameters = []front.Parameter{
 	{Name: "older_than", Kind: "string", Summary: "only those that have waited longer than this (90s, 1h, 2d)"},
 	{Name: "limit", Kind: "integer", Summary: "how many, 0 to 200; 0 is the counts alone; 50 when not given"},
 	{Name: "next", Kind: "string", Summary: "where the page before ended: its member next"},
-}
-
-// outboxJSON is the answer of GET /api/v1/outbox.
-type outboxJSON struct {
-	Entries []statefs.OutboxItem `json:"entries"`
-	Count   int                  `json:"count"`
-	Total   int                  `json:"total"`
-	Exact   bool                 `json:"total_exact"`
-	Next    *string              `json:"next"`
-	statefs.OutboxStatus
-	// OldestSeconds is the age of the oldest pending entry of all, 0 without entries.
-	OldestSeconds int64 `json:"oldest_seconds"`
 }
 
 // outboxStatus is what the daemon knows of deliveries.
@@ -92,7 +81,7 @@ func (s *outboxControl) outbox(w *front.Response, r *front.Request) error {
 		return err
 	}
 	lines, total := s.daemon.OutboxLines(q)
-	out := outboxJSON{Entries: []statefs.OutboxItem{}, Total: total, Exact: true, OutboxStatus: s.daemon.Outbox()}
+	out := api.Outbox{Entries: []statefs.OutboxItem{}, Total: total, TotalExact: true, OutboxStatus: s.daemon.Outbox()}
 	if at := out.OldestAt; at != nil {
 		out.OldestSeconds = int64(max(time.Since(*at), 0) / time.Second)
 	}

@@ -14,27 +14,8 @@ import (
 
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
-
-// deliveryReply is the answer to a retry or drop of deliveries.
-type deliveryReply struct {
-	Success bool                   `json:"success"`
-	ID      statefs.ID             `json:"id"`
-	Action  statefs.DeliveryAction `json:"action"`
-	Message string                 `json:"message"`
-	// Entries are the affected entries with their current status.
-	Entries []deliveryState `json:"entries"`
-	// Pending is set while the request is not carried out.
-	Pending bool `json:"pending,omitempty"`
-}
-
-type deliveryState struct {
-	Entry  string                 `json:"entry"`
-	Status statefs.DeliveryStatus `json:"status"`
-	// Tried is set after a wait: whether the entry was attempted since the request. Error is why the attempt failed.
-	Tried *bool  `json:"tried,omitempty"`
-	Error string `json:"error,omitempty"`
-}
 
 // requestDeliveryAction is POST /api/v1/outbox/{entry}/{retry,drop}: of one entry, or of all of an operation.
 func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.Handler {
@@ -54,7 +35,7 @@ func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.
 				return err
 			}
 		}
-		out := deliveryReply{Success: true, ID: id, Action: ask}
+		out := api.DeliveryAnswer{Success: true, ID: id, Action: ask}
 		ctx, stop := context.WithTimeout(r.Context(), requestTimeout)
 		defer stop()
 		for _, name := range names { // a failure leaves the request pending: it is on disk
@@ -150,7 +131,7 @@ func (a *awaitedEntries) tried(ctx context.Context) (tried []bool) {
 }
 
 // describeEntries adds the current status of each entry, and after a wait the result of its attempt.
-func (s *outboxControl) describeEntries(out *deliveryReply, names []statefs.EntryName, tried []bool) error {
+func (s *outboxControl) describeEntries(out *api.DeliveryAnswer, names []statefs.EntryName, tried []bool) error {
 	rec, err := s.tree.ReadRecord(out.ID)
 	if err != nil {
 		return err
@@ -160,7 +141,7 @@ func (s *outboxControl) describeEntries(out *deliveryReply, names []statefs.Entr
 		if it == nil {
 			continue
 		}
-		now := deliveryState{Entry: name.String(), Status: it.State}
+		now := api.DeliveryAnswerEntry{Entry: name.String(), Status: it.State}
 		if tried != nil {
 			now.Tried, now.Error = &tried[i], it.Error
 			out.Pending = out.Pending || !tried[i]
@@ -264,26 +245,6 @@ type outboxBulkRequest struct {
 	By     string                 `json:"by"`
 }
 
-// outboxBulkJSON is the answer of POST /api/v1/outbox.
-type outboxBulkJSON struct {
-	Action statefs.DeliveryAction `json:"action"`
-	DryRun bool                   `json:"dry_run"`
-	// Total is how many entries match. Entries that earlier calls changed count only if they still match.
-	Total int `json:"total"`
-	// Entries is a sample of the matching entries, in a dry run.
-	Entries  []string          `json:"entries,omitempty"`
-	Done     int               `json:"done"`
-	Failures []outboxBulkFault `json:"failures"`
-	// Next continues after the entries of this call; null when there are no more.
-	Next *string `json:"next"`
-}
-
-// outboxBulkFault is an unchanged entry, and why.
-type outboxBulkFault struct {
-	Entry string `json:"entry"`
-	Error string `json:"error"`
-}
-
 // outboxBulk is POST /api/v1/outbox.
 func (s *outboxControl) outboxBulk(w *front.Response, r *front.Request) error {
 	in, q, args, err := s.outboxBulkFrom(r)
@@ -294,7 +255,7 @@ func (s *outboxControl) outboxBulk(w *front.Response, r *front.Request) error {
 		return err
 	}
 	lines, total := s.daemon.OutboxLines(q)
-	out := outboxBulkJSON{Action: in.Action, DryRun: in.DryRun, Total: total, Failures: []outboxBulkFault{}}
+	out := api.BulkDeliveries{Action: in.Action, DryRun: in.DryRun, Total: total, Failures: []api.DeliveryFailure{}}
 	names := make([]statefs.EntryName, len(lines))
 	for i := range lines {
 		names[i] = lines[i].Name
@@ -315,7 +276,7 @@ func (s *outboxControl) outboxBulk(w *front.Response, r *front.Request) error {
 	for _, name := range names {
 		if err := failed[name]; err != nil {
 			s.failed(err)
-			out.Failures = append(out.Failures, outboxBulkFault{name.String(), err.Error()})
+			out.Failures = append(out.Failures, api.DeliveryFailure{Entry: name.String(), Error: err.Error()})
 		}
 	}
 	out.Done = len(names) - len(out.Failures)

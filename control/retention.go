@@ -9,6 +9,7 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // retentionStatus deletes what has ended.
@@ -137,13 +138,12 @@ func (s *retention) prune(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	var size int64
-	for _, v := range victims {
-		size += v.Bytes
+	out := api.Pruned{Count: len(victims), DryRun: dryRun, Operations: []api.PrunedOperation{}}
+	for i, v := range victims {
+		out.Bytes += v.Bytes
+		if i < maxFinished {
+			out.Operations = append(out.Operations, api.PrunedOperation(v))
+		}
 	}
-	shown := append([]history.Victim{}, victims[:min(len(victims), maxFinished)]...)
-	return w.SendJSON(http.StatusOK, map[string]any{
-		"operations": shown, "count": len(victims),
-		"bytes": size, "dry_run": dryRun,
-	})
+	return w.SendJSON(http.StatusOK, out)
 }

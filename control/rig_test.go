@@ -21,12 +21,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/catalog/schedule"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
@@ -177,9 +177,9 @@ func (d *daemonStatus) LiveIndex() (*history.LiveIndex, []history.Live, bool) {
 
 func (d *daemonStatus) Waiting(statefs.ID) (statefs.Waiting, bool) { return d.why, d.why.Reason != "" }
 
-func (d *daemonStatus) Schedules() ([]schedule.Status, error) {
+func (d *daemonStatus) Schedules() ([]api.Schedule, error) {
 	on, err := d.owner.ScheduleEnabled("media-nightly")
-	return []schedule.Status{{Job: "media/nightly", Cron: "0 3 * * *", Timezone: "UTC", Enabled: on}}, err
+	return []api.Schedule{{Job: "media/nightly", Cron: "0 3 * * *", Timezone: "UTC", Enabled: on}}, err
 }
 
 // Lanes are cookie, default, and a lane that only its operations name; the lane files hold them.

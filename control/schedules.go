@@ -4,16 +4,16 @@ import (
 	"net/http"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/catalog/schedule"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // scheduleStatus is what the daemon knows of schedules.
 type scheduleStatus interface {
 	// Schedules returns the schedules of all jobs, sorted by address.
-	Schedules() ([]schedule.Status, error)
+	Schedules() ([]api.Schedule, error)
 }
 
 // scheduleList shows and switches the schedules.
@@ -36,7 +36,7 @@ func (s *scheduleList) schedules(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	return w.SendJSON(http.StatusOK, map[string]any{"schedules": append([]schedule.Status{},
+	return w.SendJSON(http.StatusOK, map[string]any{"schedules": append([]api.Schedule{},
 		all...), "count": len(all)})
 }
 

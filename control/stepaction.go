@@ -13,6 +13,7 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // stepAction is POST /api/v1/operations/{id}/{skip,set,approve,reject}, and retry of a live operation with steps.
@@ -78,7 +79,7 @@ func requester(r *front.Request) string {
 // requestStepAction checks and writes a person's request about a step. before is the record before the request.
 func (s *actions) requestStepAction(ctx context.Context, id statefs.ID, ask statefs.Action,
 	args statefs.Args,
-) (out actionReply, before *statefs.Record, err error) {
+) (out api.Answer, before *statefs.Record, err error) {
 	rec, err := statefs.ReadSubmitted(s.tree, id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -109,10 +110,10 @@ func (s *actions) requestStepAction(ctx context.Context, id statefs.ID, ask stat
 	if errors.Is(err, statefs.ErrNotLive) {
 		return out, before, s.alreadyEnded(id)
 	}
-	out = newActionReply(id, string(ask))
+	out = newActionReply(id, ask)
 	if before == nil && err == nil {
 		if foreign, _ := s.live.isForeign(id); foreign {
-			out.markForeign()
+			markForeign(&out)
 		}
 	}
 	if out.Step = args.Step; out.Step != "" {

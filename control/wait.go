@@ -11,10 +11,6 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// needsPerson reports whether an operation goes on only when a person acts: a client that waits for its end would wait
-// for that person.
-func needsPerson(state statefs.State) bool { return state.NeedsPerson() }
-
 // awaiter lets clients wait for an operation.
 type awaiter struct {
 	view *viewer
@@ -34,7 +30,7 @@ func (s *awaiter) awaitEndOrPerson(ctx context.Context, f *follower, or ...state
 		if err != nil {
 			return err
 		}
-		person := needsPerson(f.state)
+		person := f.state.NeedsPerson()
 		if person && !lost && s.view.tree.UnblockRequested(f.id) {
 			if person = false; patience == nil {
 				timer := time.NewTimer(requestTimeout)
@@ -74,7 +70,7 @@ func (s *viewer) blockingAncestor(after []statefs.ID, note func(statefs.ID)) (no
 		seen[id] = true
 		note(id)
 		state, err := s.tree.State(id)
-		if err == nil && needsPerson(state) {
+		if err == nil && state.NeedsPerson() {
 			return id
 		}
 		if err != nil || state != statefs.Queued && state != statefs.Scheduled && state != statefs.Paused {

@@ -16,6 +16,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/alarm"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
@@ -55,7 +56,7 @@ func (b *bench) started(job string) map[string]*statefs.Record {
 
 // awaitSchedule waits until so holds for the schedule of a job; it checks after each change in
 // schedules/.
-func (b *bench) awaitSchedule(job string, so func(schedule.Status) bool) schedule.Status {
+func (b *bench) awaitSchedule(job string, so func(api.Schedule) bool) api.Schedule {
 	b.t.Helper()
 	changes, err := watch.OpenDir(filepath.Join(b.dir, "schedules"), func(name string) (string, bool) {
 		return name,
@@ -113,7 +114,7 @@ func TestJobStartsByItsSchedule(t *testing.T) {
 		all[0].Timezone != "UTC" || all[0].Last == nil {
 		t.Errorf("%+v, %v", all, err)
 	}
-	b.awaitSchedule("tick", func(s schedule.Status) bool { return s.Skipped == "the schedule is off" })
+	b.awaitSchedule("tick", func(s api.Schedule) bool { return s.Skipped == "the schedule is off" })
 	before := len(b.started("tick"))
 	must(t, b.tree.EnableSchedule("test-tick", true))
 	after := b.awaitStarted("tick", before+1)
@@ -121,24 +122,6 @@ func TestJobStartsByItsSchedule(t *testing.T) {
 	if err != nil || !all[0].Enabled || all[0].Next == nil {
 		t.Errorf("%d starts, %+v, %v", len(after), all, err)
 	}
-}
-
-// scheduleState is the content of schedules/ENDPOINT.json, and firing the slots in it that are being fired.
-type scheduleState struct {
-	Version   int              `json:"version"`
-	Job       string           `json:"job"`
-	Cron      string           `json:"cron"`
-	Timezone  string           `json:"timezone"`
-	Handled   schedule.Handled `json:"handled"`
-	Firing    *firing          `json:"firing,omitempty"`
-	Operation string           `json:"operation,omitempty"`
-}
-
-type firing struct {
-	At      time.Time        `json:"at"`
-	Slots   []time.Time      `json:"slots"`
-	Overlap schedule.Overlap `json:"overlap"`
-	Handled schedule.Handled `json:"handled"`
 }
 
 // keepSlots writes the state of a schedule as an earlier daemon would have left it.
@@ -173,7 +156,7 @@ func TestSlotsAroundARestart(t *testing.T) {
 	now := b.now().Truncate(time.Hour)
 	for _, job := range []string{"once", "all", "queue", "cancel", "skip", "changed"} {
 		kept := scheduleState{
-			Version: 1, Job: "test/" + job, Cron: "0 * * * *",
+			Version: scheduleVersion, Job: "test/" + job, Cron: "0 * * * *",
 			Handled: schedule.Begin(now.Add(-4*time.Hour + time.Minute)),
 		}
 		if job == "changed" {
@@ -204,7 +187,7 @@ func TestSlotsAroundARestart(t *testing.T) {
 	must(t, b.stop())
 	// As after a crash before the submit was recorded.
 	b.keepSlots("once", scheduleState{
-		Version: 1, Job: "test/once", Cron: "0 * * * *",
+		Version: scheduleVersion, Job: "test/once", Cron: "0 * * * *",
 		Handled: schedule.Begin(now.Add(-time.Minute)),
 	})
 	b.start()
@@ -235,16 +218,14 @@ func TestAFiringThatWasCutShort(t *testing.T) {
 	slot := now.Truncate(time.Hour).Add(-time.Hour)
 	last := make(map[string]statefs.ID)
 	made := make(map[string]statefs.ID)
-	intake := submit.NewIntake(submit.Config{Tree: b.tree})
-	intake.Ready()
 	for _, job := range []string{"made", "changed", "unmade", "newer"} {
 		def := b.daemon.config.Catalog.Get("test", job)
 		submitted := func(o submit.Options) statefs.ID {
 			t.Helper()
 			o.IdempotencyKey = cmp.Or(o.IdempotencyKey, "before "+job)
-			outcomes, err := intake.Submit(t.Context(), submit.Request{
+			outcomes, err := b.daemon.scheduler.intake.Submit(t.Context(), submit.Request{
 				Definition: def, Options: o,
-				By: "schedule", ForceNew: true,
+				By: byScheduleName, ForceNew: true,
 			})
 			must(t, err)
 			return outcomes[0].Record.ID
@@ -253,7 +234,7 @@ func TestAFiringThatWasCutShort(t *testing.T) {
 		b.awaitState(last[job], statefs.Running)
 		if job != "unmade" {
 			made[job] = submitted(submit.Options{
-				IdempotencyKey: "schedule " + def.Address() + " " + slot.UTC().Format(time.RFC3339), After: []statefs.ID{last[job]},
+				IdempotencyKey: slotKey(def.Address(), slot), After: []statefs.ID{last[job]},
 				Require: statefs.RequireEnd,
 			})
 		}
@@ -262,7 +243,7 @@ func TestAFiringThatWasCutShort(t *testing.T) {
 	before := schedule.Begin(slot.Add(-time.Minute))
 	for job, id := range last {
 		kept := scheduleState{
-			Version: 1, Job: "test/" + job, Cron: hourly, Handled: before,
+			Version: scheduleVersion, Job: "test/" + job, Cron: hourly, Handled: before,
 			Operation: id.String(),
 		}
 		kept.Firing = &firing{
@@ -284,11 +265,11 @@ func TestAFiringThatWasCutShort(t *testing.T) {
 		}
 		b.awaitState(made[job], statefs.Running)
 		if s := b.awaitSchedule(job,
-			func(s schedule.Status) bool { return s.Operation == made[job].String() }); !s.Last.Equal(slot) {
+			func(s api.Schedule) bool { return s.Operation == made[job].String() }); !s.Last.Equal(slot) {
 			t.Errorf("%s: the last slot is %s, want %s", job, s.Last, slot)
 		}
 	}
-	b.awaitSchedule("unmade", func(s schedule.Status) bool { return s.Operation == last["unmade"].String() })
+	b.awaitSchedule("unmade", func(s api.Schedule) bool { return s.Operation == last["unmade"].String() })
 	if state, err := b.tree.State(last["unmade"]); err != nil || state != statefs.Running ||
 		len(b.started("unmade")) != 0 {
 		t.Errorf("the operation of a slot that is gone has cancelled the one before: %s, %v", state, err)
@@ -339,7 +320,7 @@ const overlapping = `
 func TestOverlappingSlots(t *testing.T) {
 	t.Parallel()
 	b := setup(t, overlapping, testHandlers)
-	b.awaitSchedule("skips", func(s schedule.Status) bool {
+	b.awaitSchedule("skips", func(s api.Schedule) bool {
 		return strings.HasPrefix(s.Skipped,
 			"operation "+s.Operation+" is ")
 	})

@@ -3,12 +3,12 @@ package serve
 import (
 	"context"
 
-	"github.com/jobdir/jobdir/catalog/schedule"
 	"github.com/jobdir/jobdir/control"
 	"github.com/jobdir/jobdir/daemon"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // status gives control the information that only the daemon has.
@@ -27,7 +27,7 @@ func (s status) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, erro
 	return s.daemon.Sweep(ctx, dryRun)
 }
 
-func (s status) Schedules() ([]schedule.Status, error) { return s.daemon.Schedules() }
+func (s status) Schedules() ([]api.Schedule, error) { return s.daemon.Schedules() }
 
 func (s status) DiskFailed(err error) { s.daemon.DiskFailed(err) }
 

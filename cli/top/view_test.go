@@ -63,7 +63,7 @@ func topStats() *client.Stats {
 	two := 2
 	return &client.Stats{
 		States: map[statefs.State]int{statefs.Running: 2, statefs.Queued: 2, statefs.FailedManual: 1, statefs.Completed: 7},
-		Stats: tally.Stats{
+		LiveStats: tally.Stats{
 			Lanes: []tally.Lane{
 				{Name: "cookie", Capacity: &two, Running: 1, Queued: 1, Held: true, OldestWait: 90},
 				{

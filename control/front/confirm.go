@@ -98,7 +98,7 @@ func (r *Request) Confirmed() (nonce string, err error) {
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil || len(form[confirmField]) != 1 {
-		return "", NotJSON()
+		return "", notJSON()
 	}
 	nonce, ok := r.server.confirms.check(form.Get(confirmField), r.URL.RequestURI())
 	if !ok {

@@ -57,8 +57,8 @@ func (r *Request) Scope() string {
 	return "token " + Printable(name, maxCreator)
 }
 
-// NotJSON is the refusal of a body that is not JSON.
-func NotJSON() *Refusal {
+// notJSON is the refusal of a body that is not JSON.
+func notJSON() *Refusal {
 	const text = "The body must be JSON, sent with 'Content-Type: application/json'"
 	return Refuse(http.StatusUnsupportedMediaType, text).WithHeader("Accept", MediaJSON)
 }
@@ -71,7 +71,7 @@ func (r *Request) ReadBody() ([]byte, error) {
 	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != MediaJSON {
-		return nil, NotJSON()
+		return nil, notJSON()
 	}
 	return data, nil
 }

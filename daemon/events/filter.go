@@ -25,14 +25,14 @@ func (f *Filter) Wants(e *Event) bool {
 	return (len(f.Types) == 0 || slices.Contains(f.Types, e.Type)) &&
 		(len(f.IDs) == 0 || slices.Contains(f.IDs, e.ID)) &&
 		among(f.Groups, e.Group) && among(f.Lanes, e.Lane) && among(f.Keys, e.Key) &&
-		(len(f.Jobs) == 0 || slices.ContainsFunc(f.Jobs, e.isOf)) &&
+		(len(f.Jobs) == 0 || slices.ContainsFunc(f.Jobs, func(job string) bool { return isOf(e, job) })) &&
 		(len(f.Tags) == 0 || slices.ContainsFunc(f.Tags, func(tag string) bool { return slices.Contains(e.Tags, tag) }))
 }
 
 func among(wanted []string, is string) bool { return len(wanted) == 0 || slices.Contains(wanted, is) }
 
 // isOf reports whether the event belongs to a job, given as JOB or GROUP/JOB.
-func (e *Event) isOf(job string) bool {
+func isOf(e *Event, job string) bool {
 	if group, name, both := strings.Cut(job, "/"); both {
 		return e.Group == group && e.Job == name
 	}

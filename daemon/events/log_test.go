@@ -38,7 +38,7 @@ func inOrder(t *testing.T, frames []Frame, first uint64, want []string) {
 
 func isGap(t *testing.T, f Frame, from, to uint64, reason string) {
 	t.Helper()
-	if f.Type != Missing || *f.Gap != (Gap{from, to, reason}) {
+	if f.Type != Missing || *f.Gap != (Gap{From: from, To: to, Reason: reason}) {
 		t.Fatalf("got %s, want a gap from %d to %d, reason %s", f.JSON, from, to, reason)
 	}
 }

@@ -152,7 +152,7 @@ func (t *Counters) Lanes(now time.Time) (lanes []Lane, all Lane) {
 	all = laneOf("", t.states, &waited, &worked)
 	for i := range lanes {
 		all.OldestWait = max(all.OldestWait, lanes[i].OldestWait)
-		all.Ages.merge(lanes[i].Ages)
+		mergeAges(&all.Ages, lanes[i].Ages)
 	}
 	return lanes, all
 }
@@ -163,7 +163,7 @@ func (l *lane) ages(now time.Time) (oldest Seconds, ages Ages) {
 	for second, count := range l.queued {
 		age := max(now.Unix()-second, 0)
 		oldest = max(oldest, Seconds(age))
-		ages.add(time.Duration(age)*time.Second, count)
+		addAge(&ages, time.Duration(age)*time.Second, count)
 	}
 	return oldest, ages
 }

@@ -150,10 +150,11 @@ func TestAgesDouble(t *testing.T) {
 	tally.LaneCounter("b").Queue(noon.Add(-99 * time.Second))
 	tally.LaneCounter("b").Unqueue(noon.Add(-99 * time.Second))
 	lanes, all := tally.Lanes(noon)
-	if want := (Ages{{1, 2}, {2, 1}, {4, 2}}); !slices.Equal(lanes[0].Ages, want) || lanes[0].OldestWait != 3 {
+	want := Ages{{Below: 1, Count: 2}, {Below: 2, Count: 1}, {Below: 4, Count: 2}}
+	if !slices.Equal(lanes[0].Ages, want) || lanes[0].OldestWait != 3 {
 		t.Errorf("%+v, want %v", lanes[0], want)
 	}
-	if want := (Ages{{1, 2}, {2, 1}, {4, 2}, {8, 1}}); !slices.Equal(all.Ages, want) || all.OldestWait != 4 {
+	if want = append(want, Bucket{Below: 8, Count: 1}); !slices.Equal(all.Ages, want) || all.OldestWait != 4 {
 		t.Errorf("%+v, want %v", all, want)
 	}
 	tally.LaneCounter("b").Queue(time.Unix(0, 0))

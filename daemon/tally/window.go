@@ -112,15 +112,6 @@ func (s *histogram) quantile(part float64) time.Duration {
 	return s.most
 }
 
-// Times is a summary of durations: percentiles to 6 %, and the maximum.
-type Times struct {
-	Count uint64  `json:"count"`
-	P50   Seconds `json:"p50_seconds"`
-	P90   Seconds `json:"p90_seconds"`
-	P99   Seconds `json:"p99_seconds"`
-	Max   Seconds `json:"max_seconds"`
-}
-
 func (s *histogram) times() Times {
 	if s.count == 0 {
 		return Times{}

@@ -1,4 +1,4 @@
-package trigger
+package daemon
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/schedule"
-	"github.com/jobdir/jobdir/daemon/alarm"
 	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
@@ -26,9 +26,8 @@ import (
 // handled. After a crash in between, the next daemon finishes the recorded firing before it computes
 // new slots. It finds submitted operations by their key, so the next slot knows its predecessor.
 type scheduler struct {
-	config *Config
+	d      *Daemon
 	intake *submit.Intake
-	alarms *alarm.Alarms[string] // by endpoint name
 	wake   chan struct{}
 
 	strayFiles strayFileLog
@@ -63,15 +62,13 @@ type scheduleState struct {
 
 const scheduleVersion = 1
 
-func newScheduler(c *Config) *scheduler {
+func newScheduler(d *Daemon) *scheduler {
 	s := &scheduler{
-		config: c, intake: c.Intake, wake: make(chan struct{}, 1), jobs: make(map[string]*scheduled),
+		d: d, intake: d.config.Intake, wake: make(chan struct{}, 1), jobs: make(map[string]*scheduled),
 		pending: make(map[string]bool),
 	}
-	s.alarms = alarm.New(c.Owner.Now, c.Uptime, s.enqueue)
-	s.alarms.OnClockSet = s.enqueueAll
 	if s.intake == nil {
-		s.intake = submit.NewIntake(submit.Config{Tree: c.Owner.Tree})
+		s.intake = submit.NewIntake(submit.Config{Tree: d.owner.Tree})
 		s.intake.Ready()
 	}
 	return s
@@ -109,12 +106,12 @@ func (s *scheduler) enqueueAll() {
 // run starts jobs by their schedules until ctx ends, once the daemon is ready.
 func (s *scheduler) run(ctx context.Context) {
 	select {
-	case <-s.config.Ready:
+	case <-s.d.ready:
 	case <-ctx.Done():
 		return
 	}
 	for {
-		changed := s.config.Catalog.Changed()
+		changed := s.d.config.Catalog.Changed()
 		s.loadSchedules()
 		s.logStrayFiles()
 		if !s.serve(ctx, changed) {
@@ -151,7 +148,7 @@ func (s *scheduler) serve(ctx context.Context, changed <-chan struct{}) bool {
 // loadSchedules loads the schedules of the current jobs.
 func (s *scheduler) loadSchedules() {
 	there := make(map[string]bool)
-	for _, def := range s.config.Catalog.All() {
+	for _, def := range s.d.config.Catalog.All() {
 		if def.Schedule == nil {
 			continue
 		}
@@ -165,7 +162,7 @@ func (s *scheduler) loadSchedules() {
 		}
 		kept, err := s.loadState(def)
 		if err != nil {
-			s.config.Logger.Error("schedule not taken over; it is tried again at the next change of the jobs", "job",
+			s.d.logger.Error("schedule not taken over; it is tried again at the next change of the jobs", "job",
 				def.Address(), "error", err)
 			continue
 		}
@@ -179,7 +176,7 @@ func (s *scheduler) loadSchedules() {
 	for endpoint := range s.jobs {
 		if !there[endpoint] {
 			delete(s.jobs, endpoint)
-			s.alarms.Set(endpoint, time.Time{}, 0)
+			s.d.alarms.Set(alarmKey{schedule: endpoint}, time.Time{}, 0)
 		}
 	}
 }
@@ -190,9 +187,9 @@ func (s *scheduler) loadState(def *catalog.Definition) (scheduleState, error) {
 	spec := def.Schedule.Spec
 	fresh := scheduleState{
 		Version: scheduleVersion, Job: def.Address(), Cron: spec.Cron(), Timezone: spec.Timezone(),
-		Handled: schedule.Begin(s.config.Owner.Now().Round(0)),
+		Handled: schedule.Begin(s.d.owner.Now().Round(0)),
 	}
-	data, err := s.config.Owner.ReadSchedule(def.Endpoint())
+	data, err := s.d.owner.ReadSchedule(def.Endpoint())
 	if errors.Is(err, fs.ErrNotExist) {
 		return fresh, s.writeState(def, fresh)
 	}
@@ -203,9 +200,9 @@ func (s *scheduler) loadState(def *catalog.Definition) (scheduleState, error) {
 		return fresh, err
 	}
 	if err != nil {
-		s.config.Logger.Error("what was known of a schedule cannot be read; its file is in corrupt/, it begins anew, and slots of before do not fire",
+		s.d.logger.Error("what was known of a schedule cannot be read; its file is in corrupt/, it begins anew, and slots of before do not fire",
 			"job", def.Address(), "file", "schedules/"+def.Endpoint()+".json", "error", err)
-		if err := s.config.Owner.QuarantineSchedule(def.Endpoint(), err.Error()); err != nil {
+		if err := s.d.owner.QuarantineSchedule(def.Endpoint(), err.Error()); err != nil {
 			return fresh, err
 		}
 		return fresh, s.writeState(def, fresh)
@@ -236,7 +233,7 @@ func (s *scheduler) writeState(def *catalog.Definition, kept scheduleState) erro
 	if err != nil {
 		return err
 	}
-	return s.config.Owner.WriteSchedule(def.Endpoint(), data)
+	return s.d.owner.WriteSchedule(def.Endpoint(), data)
 }
 
 // reconcile fires the due slots of a schedule, and sets the alarm for the next one.
@@ -244,29 +241,30 @@ func (s *scheduler) reconcile(ctx context.Context, endpoint string) {
 	s.mu.Lock()
 	job := s.jobs[endpoint]
 	s.mu.Unlock()
-	if job == nil || s.config.Stopping() {
+	if job == nil || s.d.draining() || s.d.stopping.Load() {
 		return // what is due now is for the next daemon
 	}
+	key := alarmKey{schedule: endpoint}
 	next, err := s.fire(ctx, job)
 	if err != nil {
-		s.failed(job.def.Address(), err)
-		s.alarms.Set(endpoint, time.Time{}, s.config.Uptime()+scheduleRetryInterval)
+		s.d.schedulerFailed(job.def.Address(), err)
+		s.d.alarms.Set(key, time.Time{}, s.d.uptime()+scheduleRetryInterval)
 		return
 	}
-	s.alarms.Set(endpoint, next, 0)
+	s.d.alarms.Set(key, next, 0)
 }
 
 // scheduleRetryInterval is the delay before a slot that could not be fired is retried.
 const scheduleRetryInterval = 5 * time.Second
 
-// failed reports that a slot could not be fired; a failing disk ends the daemon.
-func (s *scheduler) failed(job string, err error) {
+// schedulerFailed reports that a slot could not be fired; a failing disk ends the daemon.
+func (d *Daemon) schedulerFailed(job string, err error) {
 	if _, unsynced := errors.AsType[*files.SyncError](err); unsynced || errors.Is(err, syscall.EIO) ||
 		errors.Is(err, syscall.EROFS) {
-		s.config.Fail(err)
+		d.fail(err)
 		return
 	}
-	s.config.Logger.Error("a scheduled start failed and is tried again", "job", job, "again_in",
+	d.logger.Error("a scheduled start failed and is tried again", "job", job, "again_in",
 		scheduleRetryInterval, "error", err)
 }
 
@@ -278,9 +276,9 @@ func (s *scheduler) fire(ctx context.Context, job *scheduled) (next time.Time, e
 			return next, err
 		}
 	}
-	sch, now, kept := job.def.Schedule, s.config.Owner.Now().Round(0), job.state
+	sch, now, kept := job.def.Schedule, s.d.owner.Now().Round(0), job.state
 	slots, handled := kept.Handled.Due(sch.Spec, now, sch.Missed)
-	enabled, err := s.config.Owner.ScheduleEnabled(job.def.Endpoint())
+	enabled, err := s.d.owner.ScheduleEnabled(job.def.Endpoint())
 	if err != nil {
 		return next, err
 	}
@@ -312,31 +310,30 @@ func (s *scheduler) setState(job *scheduled, kept scheduleState) error {
 }
 
 // Schedules returns the schedules of all jobs, in the order of the catalog.
-func (t *Trigger) Schedules() ([]schedule.Status, error) {
-	s := t.scheduler
-	var all []schedule.Status
-	for _, def := range s.config.Catalog.All() {
+func (d *Daemon) Schedules() ([]api.Schedule, error) {
+	var all []api.Schedule
+	for _, def := range d.config.Catalog.All() {
 		if def.Schedule == nil {
 			continue
 		}
 		sch := def.Schedule
-		enabled, err := s.config.Owner.ScheduleEnabled(def.Endpoint())
+		enabled, err := d.owner.ScheduleEnabled(def.Endpoint())
 		if err != nil {
 			return nil, err
 		}
-		status := schedule.Status{
+		status := api.Schedule{
 			Job: def.Address(), Cron: sch.Spec.Cron(), Timezone: zoneName(sch.Spec.Timezone()), Jitter: sch.Jitter.Seconds(),
-			Overlap: sch.Overlap, Missed: sch.Missed, Enabled: enabled,
+			Overlap: string(sch.Overlap), Missed: string(sch.Missed), Enabled: enabled,
 		}
-		s.mu.Lock()
-		job := s.jobs[def.Endpoint()]
+		d.scheduler.mu.Lock()
+		job := d.scheduler.jobs[def.Endpoint()]
 		var kept scheduleState
 		if job != nil {
 			kept = job.state
 		}
-		s.mu.Unlock()
+		d.scheduler.mu.Unlock()
 		status.Last, status.Operation, status.Skipped = kept.Slot, kept.Operation, kept.Skipped
-		if next := kept.Handled.Next(sch.Spec, s.config.Owner.Now()); enabled && !next.IsZero() {
+		if next := kept.Handled.Next(sch.Spec, d.owner.Now()); enabled && !next.IsZero() {
 			status.Next = &next
 		}
 		all = append(all, status)

@@ -1,4 +1,4 @@
-package trigger
+package daemon
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const maxCreator = 100
 // once, however often the daemon is killed in between. The answer is written before the file is
 // removed.
 type inbox struct {
-	config *Config
+	d *Daemon
 	// retryAt maps a submission to the time of its next try, by the monotonic clock.
 	retryAt map[string]time.Time
 	// heldFor maps a submission that is held, because nothing new is accepted for it now, to the
@@ -39,26 +39,23 @@ type inbox struct {
 	strayFiles strayFileLog
 }
 
-// retryInterval is the delay before a submission is tried again, and before new/ is watched anew.
-const retryInterval = time.Second
-
-func newInbox(c *Config) *inbox {
-	return &inbox{
-		config: c, retryAt: make(map[string]time.Time), heldFor: make(map[string]string),
-		logged: make(map[string]bool),
+// runInbox runs until ctx ends. Submissions that still wait are left to the next daemon.
+func (d *Daemon) runInbox(ctx context.Context) {
+	if d.config.Intake == nil {
+		return
 	}
-}
-
-// run runs until ctx ends, once the daemon is ready. Submissions that still wait are left to the next daemon.
-func (in *inbox) run(ctx context.Context) {
 	select {
-	case <-in.config.Ready:
+	case <-d.ready:
 	case <-ctx.Done():
 		return
 	}
+	in := &inbox{
+		d: d, retryAt: make(map[string]time.Time), heldFor: make(map[string]string),
+		logged: make(map[string]bool),
+	}
 	for ctx.Err() == nil {
 		if err := in.watch(ctx); err != nil {
-			in.config.Logger.Warn("new/ is watched anew", "error", err)
+			d.logger.Warn("new/ is watched anew", "error", err)
 		}
 		if !sleepFor(ctx, retryInterval) {
 			return
@@ -81,7 +78,7 @@ func sleepFor(ctx context.Context, wait time.Duration) bool {
 // watch handles submissions until ctx ends, or returns an error, for example when the folder was
 // replaced.
 func (in *inbox) watch(ctx context.Context) error {
-	dir, err := watch.OpenDir(in.config.Owner.NewDir(), watchedSubmission, in.config.Watch)
+	dir, err := watch.OpenDir(in.d.owner.NewDir(), watchedSubmission, in.d.config.Watch)
 	if err != nil {
 		return err
 	}
@@ -92,7 +89,7 @@ func (in *inbox) watch(ctx context.Context) error {
 		stop()
 		<-ended //nolint:errcheck // stopped here, or its error is already returned
 	}()
-	taken, err := in.config.Owner.TakenSubmissions()
+	taken, err := in.d.owner.TakenSubmissions()
 	if err != nil {
 		return err
 	}
@@ -100,7 +97,7 @@ func (in *inbox) watch(ctx context.Context) error {
 	if err := in.scan(ctx); err != nil {
 		return err
 	}
-	check := time.NewTicker(in.config.Interval)
+	check := time.NewTicker(in.d.config.SweepInterval)
 	defer check.Stop()
 	for {
 		timer := in.timer()
@@ -117,10 +114,10 @@ func (in *inbox) watch(ctx context.Context) error {
 			}
 		case <-timer.C:
 			in.submitAll(ctx, in.due(time.Now()))
-		case <-in.config.Reopened:
+		case <-in.d.lanes.Reopened():
 			in.submitAll(ctx, slices.Sorted(maps.Keys(in.heldFor)))
 		case <-check.C:
-			err = errors.Join(dir.Check(), in.scan(ctx), in.config.Owner.SweepAnswers())
+			err = errors.Join(dir.Check(), in.scan(ctx), in.d.owner.SweepAnswers())
 		case err = <-ended:
 			ended <- err
 		case <-ctx.Done():
@@ -156,7 +153,7 @@ func (in *inbox) due(now time.Time) []string {
 
 func (in *inbox) scan(ctx context.Context) error {
 	in.logStrayFiles()
-	names, err := in.config.Owner.Submissions()
+	names, err := in.d.owner.Submissions()
 	if err == nil {
 		in.submitAll(ctx, names)
 	}
@@ -165,7 +162,7 @@ func (in *inbox) scan(ctx context.Context) error {
 
 // submitAll handles submissions concurrently and returns when all are handled.
 func (in *inbox) submitAll(ctx context.Context, names []string) {
-	if in.config.Stopping() {
+	if in.d.draining() || in.d.stopping.Load() {
 		return // left to the next daemon
 	}
 	var mu sync.Mutex // guards the maps of in
@@ -182,7 +179,7 @@ func (in *inbox) submitAll(ctx context.Context, names []string) {
 		all.Go(func() {
 			defer func() { <-slots }()
 			turn := &submitTurn{turns: turns, number: i}
-			again, err := in.handleSubmission(ctx, name, turn)
+			again, err := in.d.handleSubmission(ctx, name, turn)
 			turn.end()
 			mu.Lock()
 			why := in.noteOutcome(name, again, err)
@@ -190,8 +187,8 @@ func (in *inbox) submitAll(ctx context.Context, names []string) {
 			if why == "" {
 				return
 			}
-			if err := in.config.Owner.WriteWaiting(name, why); err != nil {
-				in.config.Logger.Warn("nobody is told what a submission waits for", "name", name, "error", err)
+			if err := in.d.owner.WriteWaiting(name, why); err != nil {
+				in.d.logger.Warn("nobody is told what a submission waits for", "name", name, "error", err)
 			}
 		})
 	}
@@ -218,7 +215,7 @@ func (in *inbox) noteOutcome(name string, again time.Duration, err error) (why s
 		return why
 	}
 	in.logged[name] = true
-	in.config.Logger.Warn("a submission in new/ cannot be carried out now; it is tried again", "name", name, "error", err)
+	in.d.logger.Warn("a submission in new/ cannot be carried out now; it is tried again", "name", name, "error", err)
 	return why
 }
 
@@ -233,8 +230,8 @@ func busyKind(busy *submit.BusyError) string {
 
 // handleSubmission carries out one submission as far as possible now. again is the delay before the
 // next try, 0 for none. err is the reason, where it is worth a log line.
-func (in *inbox) handleSubmission(ctx context.Context, name string, turn *submitTurn) (again time.Duration, err error) {
-	err = in.takeSubmission(name)
+func (d *Daemon) handleSubmission(ctx context.Context, name string, turn *submitTurn) (again time.Duration, err error) {
+	err = d.takeSubmission(name)
 	var unfinished *unfinishedError
 	switch {
 	case errors.As(err, &unfinished):
@@ -242,27 +239,27 @@ func (in *inbox) handleSubmission(ctx context.Context, name string, turn *submit
 	case errors.Is(err, fs.ErrExist):
 		again = statefs.QuietPeriod // an earlier file of the same name comes first
 	case err != nil:
-		return in.submissionFailed(name, false, err)
+		return d.submissionFailed(name, false, err)
 	}
-	data, identity, err := in.config.Owner.ReadSubmission(name)
+	data, identity, err := d.owner.ReadSubmission(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil // there is none, or it was rejected
 	}
 	if err != nil {
-		return in.submissionFailed(name, true, err)
+		return d.submissionFailed(name, true, err)
 	}
-	outcomes, err := in.submitData(ctx, name, identity, data, turn)
+	outcomes, err := d.submitData(ctx, name, identity, data, turn)
 	if err != nil {
-		return in.submissionFailed(name, true, err)
+		return d.submissionFailed(name, true, err)
 	}
 	ids := make([]statefs.ID, len(outcomes))
 	for i, o := range outcomes {
 		ids[i] = o.Record.ID
 	}
-	if err := in.config.Owner.AcceptSubmission(name, ids); err != nil {
-		return in.submissionFailed(name, true, err)
+	if err := d.owner.AcceptSubmission(name, ids); err != nil {
+		return d.submissionFailed(name, true, err)
 	}
-	in.config.Logger.Info("submitted by file", "name", name, "operations", len(ids))
+	d.logger.Info("submitted by file", "name", name, "operations", len(ids))
 	return again, nil
 }
 
@@ -273,8 +270,8 @@ func (*unfinishedError) Error() string { return "the file may still be written" 
 
 // takeSubmission moves a complete submission to taken/, where no program writes it. It returns nil
 // if there is no file in new/: an earlier one of that name may still be in taken/.
-func (in *inbox) takeSubmission(name string) error {
-	data, written, err := in.config.Owner.PeekSubmission(name)
+func (d *Daemon) takeSubmission(name string) error {
+	data, written, err := d.owner.PeekSubmission(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -287,7 +284,7 @@ func (in *inbox) takeSubmission(name string) error {
 			return &unfinishedError{max(statefs.QuietPeriod-age, time.Millisecond)}
 		}
 	}
-	err = in.config.Owner.TakeSubmission(name)
+	err = d.owner.TakeSubmission(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -295,7 +292,7 @@ func (in *inbox) takeSubmission(name string) error {
 }
 
 // submitData submits the requests in the data of a file.
-func (in *inbox) submitData(
+func (d *Daemon) submitData(
 	ctx context.Context, name, identity string, data []byte, turn *submitTurn,
 ) ([]submit.Outcome, error) {
 	entries, err := parseSubmission(data)
@@ -307,7 +304,7 @@ func (in *inbox) submitData(
 			o.IdempotencyKey = fmt.Sprintf("file:%s:%d", identity, i)
 		}
 	}
-	requests, err := submit.Requests(in.config.Catalog, entries)
+	requests, err := submit.Requests(d.config.Catalog, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +312,7 @@ func (in *inbox) submitData(
 		requests[i].By = "new/" + name[:min(len(name), maxCreator)]
 	}
 	turn.await(requests)
-	return in.config.Intake.Submit(ctx, requests...)
+	return d.config.Intake.Submit(ctx, requests...)
 }
 
 func parseSubmission(data []byte) ([]submit.Entry, error) {
@@ -328,13 +325,13 @@ func parseSubmission(data []byte) ([]submit.Entry, error) {
 
 // submissionFailed decides whether an error rejects a submission for good, or is transient and the
 // submission is tried again.
-func (in *inbox) submissionFailed(name string, taken bool, err error) (again time.Duration, _ error) {
+func (d *Daemon) submissionFailed(name string, taken bool, err error) (again time.Duration, _ error) {
 	var failed *files.SyncError
 	var busy *submit.BusyError
 	var odd *statefs.InvalidSubmissionError
 	switch {
 	case errors.As(err, &failed):
-		in.config.Fail(err)
+		d.fail(err)
 		return 0, err
 	case errors.Is(err, context.Canceled):
 		return 0, nil // left to the next daemon
@@ -343,9 +340,9 @@ func (in *inbox) submissionFailed(name string, taken bool, err error) (again tim
 	case !submit.Refused(err) && !errors.As(err, &odd):
 		return retryInterval, err
 	}
-	if answerErr := in.config.Owner.RejectSubmission(name, taken, err.Error()); answerErr != nil {
+	if answerErr := d.owner.RejectSubmission(name, taken, err.Error()); answerErr != nil {
 		return retryInterval, answerErr
 	}
-	in.config.Logger.Warn("a submission in new/ is rejected", "name", name, "reason", err)
+	d.logger.Warn("a submission in new/ is rejected", "name", name, "reason", err)
 	return 0, nil
 }

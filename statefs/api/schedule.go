@@ -1,0 +1,38 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Schedule is the schedule of one job.
+type Schedule struct {
+	Job      string `json:"job"`
+	Cron     string `json:"cron"`
+	Timezone string `json:"timezone"`
+	// Jitter is a number of seconds.
+	Jitter  float64 `json:"jitter_seconds,omitempty"`
+	Overlap string  `json:"overlap"`
+	Missed  string  `json:"missed"`
+	Enabled bool    `json:"enabled"`
+	// Next is the next slot, according to the clock of the daemon; nil when the schedule is off.
+	Next *time.Time `json:"next,omitempty"`
+	// Last is the last slot that was handled, Operation the operation that the schedule started last, and Skipped why
+	// Last started none.
+	Last      *time.Time `json:"last,omitempty"`
+	Operation string     `json:"operation,omitempty"`
+	Skipped   string     `json:"skipped,omitempty"`
+
+	// Raw is the whole JSON object that the daemon sent.
+	Raw json.RawMessage `json:"-"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler and keeps the whole object in Raw.
+func (s *Schedule) UnmarshalJSON(data []byte) error {
+	type plain Schedule
+	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
+		return err
+	}
+	s.Raw = append(json.RawMessage(nil), data...)
+	return nil
+}
