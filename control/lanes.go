@@ -181,16 +181,16 @@ func (s *laneControl) changeLane(w *front.Response, r *front.Request) error {
 				names = append(names, all.Lanes[i].Name)
 			}
 		}
-		if _, err := s.tree.ReleaseLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity}); err != nil {
+		if _, err := s.tree.Lanes.Release(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity}); err != nil {
 			// a file that a person made, which overrides the configuration
 			return err
 		}
 	}
 	for _, name := range names {
 		if capacity == capacityFromConfig {
-			_, err = s.tree.ReleaseLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity})
+			_, err = s.tree.Lanes.Release(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity})
 		} else {
-			err = s.tree.SetLaneCapacity(name, capacity)
+			err = s.tree.Lanes.SetCapacity(name, capacity)
 		}
 		if err != nil {
 			return err
@@ -269,7 +269,7 @@ func (s *laneControl) holdLane(w *front.Response, r *front.Request) error {
 		if err := front.AllowParameters(values); err != nil {
 			return err
 		}
-		if _, err := s.tree.ReleaseLane(file); err != nil {
+		if _, err := s.tree.Lanes.Release(file); err != nil {
 			return err
 		}
 	} else {
@@ -281,7 +281,7 @@ func (s *laneControl) holdLane(w *front.Response, r *front.Request) error {
 		if hold.By == statefs.HeldByBreaker {
 			hold.By = "token " + by // the plain name is reserved for the breaker
 		}
-		if err := s.tree.HoldLane(file, hold); err != nil {
+		if err := s.tree.Lanes.Hold(file, hold); err != nil {
 			return err
 		}
 	}

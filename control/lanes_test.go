@@ -27,7 +27,7 @@ func (r *rig) laneFile(name string) (statefs.LaneValue, error) {
 	if !ok {
 		r.t.Fatal(name)
 	}
-	return r.tree.ReadLane(f)
+	return r.tree.Lanes.Read(f)
 }
 
 func TestLanesAreHeldByEndpoint(t *testing.T) {
@@ -98,7 +98,7 @@ func TestLanesGetACapacityByEndpoint(t *testing.T) {
 func TestRefusalsOfLanes(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
-	must(t, os.Mkdir(filepath.Join(r.tree.LanesDir(), "default.closed"), 0o700))
+	must(t, os.Mkdir(filepath.Join(r.tree.Lanes.Dir(), "default.closed"), 0o700))
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -139,7 +139,7 @@ func TestRefusalsOfLanes(t *testing.T) {
 	} {
 		r.problem(r.do(c.method, "/api/v1/lanes/"+c.path, c.body), c.status, c.want)
 	}
-	if files, _, err := r.tree.LaneFiles(); err != nil || len(files) != 1 {
+	if files, _, err := r.tree.Lanes.List(); err != nil || len(files) != 1 {
 		t.Errorf("something was written: %v %v", files, err)
 	}
 }

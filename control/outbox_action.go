@@ -31,7 +31,7 @@ func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.
 		awaited := s.awaitEntries(names, wait)
 		defer awaited.stop()
 		for _, name := range names {
-			if err := s.tree.RequestDelivery(name, ask, args); err != nil {
+			if err := s.tree.Outbox.Request(name, ask, args); err != nil {
 				return err
 			}
 		}
@@ -147,7 +147,7 @@ func (s *outboxControl) describeEntries(out *api.DeliveryAnswer, names []statefs
 			out.Pending = out.Pending || !tried[i]
 		}
 		if tried != nil && tried[i] && it.State == statefs.DeliveryPending {
-			entry, _, err := s.tree.ReadEntry(name)
+			entry, _, err := s.tree.Outbox.Read(name)
 			if err == nil {
 				now.Error = entry.LastError
 			} else if !errors.Is(err, fs.ErrNotExist) { // without the entry it has just been delivered
@@ -215,7 +215,7 @@ func (s *outboxControl) checkDeliveryAction(it *statefs.Delivery, name statefs.E
 	if ask == statefs.DropDelivery {
 		return nil
 	}
-	has, _, err := s.tree.HasEntry(name)
+	has, _, err := s.tree.Outbox.Has(name)
 	if err != nil || has {
 		return err
 	}

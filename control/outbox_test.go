@@ -24,7 +24,7 @@ func (d *daemonStatus) OutboxLines(q *statefs.OutboxQuery) (page []statefs.Outbo
 	d.mu.Lock()
 	d.lastOutboxQuery = *q
 	d.mu.Unlock()
-	files, err := d.owner.Outbox()
+	files, err := d.owner.Outbox.List()
 	if err != nil {
 		return nil, 0
 	}
@@ -89,7 +89,7 @@ func (r *rig) withPendingDeliveries() (w *work, names [3]statefs.EntryName) {
 			Error: "it would lead outside",
 		}
 		if i < 2 {
-			must(r.t, r.owner.WriteEntry(names[i], &statefs.OutboxEntry{
+			must(r.t, r.owner.Outbox.Write(names[i], &statefs.OutboxEntry{
 				Run: rec.Run, CreatedAt: at, Attempts: 3, LastAt: &at,
 				LastError: "no answer",
 			}))
@@ -99,7 +99,7 @@ func (r *rig) withPendingDeliveries() (w *work, names [3]statefs.EntryName) {
 		}
 		rec.Deliveries = append(rec.Deliveries, it)
 	}
-	must(r.t, r.owner.HoldEntry(names[1]))
+	must(r.t, r.owner.Outbox.Hold(names[1]))
 	must(r.t, r.owner.AmendRecord(rec))
 	return w, names
 }
@@ -183,12 +183,12 @@ func TestDeliveriesAreAskedFor(t *testing.T) {
 	r := setup(t)
 	w, names := r.withPendingDeliveries()
 	asked := func(name statefs.EntryName) string {
-		a, is, err := r.owner.DeliveryRequest(name)
+		a, is, err := r.owner.Outbox.Requested(name)
 		must(t, err)
 		if !is {
 			return ""
 		}
-		must(t, r.owner.DropDeliveryRequest(a))
+		must(t, r.owner.Outbox.DropRequest(a))
 		return string(a.Action) + " " + a.By + " " + a.Reason
 	}
 	a := r.do("POST", "/api/v1/outbox/"+names[1].String()+"/retry", `{"by": "anna", "reason": "it is back"}`)
@@ -244,7 +244,7 @@ func TestDeliveriesAreAskedFor(t *testing.T) {
 		!strings.Contains(a.body, "nothing that waits") {
 		t.Errorf("delivered ones: %d %s", a.status, a.body)
 	}
-	if left, err := filepath.Glob(filepath.Join(r.tree.OutboxDir(), "*_requested")); err != nil || len(left) != 2 {
+	if left, err := filepath.Glob(filepath.Join(r.tree.Outbox.Dir(), "*_requested")); err != nil || len(left) != 2 {
 		// the requests of the drop of all entries, which no daemon carried out
 		t.Errorf("left are %v, %v", left, err)
 	}

@@ -178,7 +178,7 @@ func (d *daemonStatus) LiveIndex() (*history.LiveIndex, []history.Live, bool) {
 func (d *daemonStatus) Waiting(statefs.ID) (statefs.Waiting, bool) { return d.why, d.why.Reason != "" }
 
 func (d *daemonStatus) Schedules() ([]api.Schedule, error) {
-	on, err := d.owner.ScheduleEnabled("media-nightly")
+	on, err := d.owner.Schedules.Enabled("media-nightly")
 	return []api.Schedule{{Job: "media/nightly", Cron: "0 3 * * *", Timezone: "UTC", Enabled: on}}, err
 }
 
@@ -194,18 +194,18 @@ func (d *daemonStatus) ReconcileLanes() {
 	all := statefs.LanesStatus{Limits: []statefs.LimitStatus{{Name: "tool", Known: true, Capacity: &one}}}
 	for _, name := range []string{"cookie", "default", "gone"} {
 		lane := statefs.LaneStatus{Name: name, Known: name != "gone", Capacity: &one, Configured: &one}
-		if v, err := d.owner.ReadLane(statefs.LaneFile{Lane: name, Control: statefs.LanePaused}); err == nil {
+		if v, err := d.owner.Lanes.Read(statefs.LaneFile{Lane: name, Control: statefs.LanePaused}); err == nil {
 			lane.Paused = &v.Hold
 		}
-		if v, err := d.owner.ReadLane(statefs.LaneFile{Lane: name, Control: statefs.LaneClosed}); err == nil {
+		if v, err := d.owner.Lanes.Read(statefs.LaneFile{Lane: name, Control: statefs.LaneClosed}); err == nil {
 			lane.Closed = &v.Hold
 		}
-		if v, err := d.owner.ReadLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity}); err == nil {
+		if v, err := d.owner.Lanes.Read(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity}); err == nil {
 			lane.Capacity = statefs.LaneCapacityOf(v.Capacity)
 		}
 		all.Lanes = append(all.Lanes, lane)
 	}
-	if v, err := d.owner.ReadLane(statefs.LaneFile{Lane: statefs.AllLanes, Control: statefs.LanePaused}); err == nil {
+	if v, err := d.owner.Lanes.Read(statefs.LaneFile{Lane: statefs.AllLanes, Control: statefs.LanePaused}); err == nil {
 		all.Paused = &v.Hold
 	}
 	d.mu.Lock()

@@ -57,7 +57,7 @@ func (s *scheduleList) switchSchedule(on bool) front.Handler {
 		if def.Schedule == nil {
 			return front.Refuse(http.StatusConflict, "Job '%s' has no schedule", def.Address()).With("job", def.Address())
 		}
-		if err := s.tree.EnableSchedule(def.Endpoint(), on); err != nil {
+		if err := s.tree.Schedules.Enable(def.Endpoint(), on); err != nil {
 			return err
 		}
 		all, err := s.daemon.Schedules()

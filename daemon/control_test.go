@@ -194,7 +194,7 @@ func TestHandPauseIsUndoneByHand(t *testing.T) {
 	t.Parallel()
 	b := setup(t, handlerJobs, testHandlers)
 	lane := statefs.LaneFile{Lane: DefaultLane, Control: statefs.LanePaused}
-	must(t, b.tree.HoldLane(lane, statefs.LaneHold{}))
+	must(t, b.tree.Lanes.Hold(lane, statefs.LaneHold{}))
 	b.daemon.ReconcileLanes()
 	id := b.submit("wait", `{}`)
 	queued, paused := statefs.MarkerName(id, statefs.Queued), statefs.MarkerName(id, statefs.Paused)
@@ -206,7 +206,7 @@ func TestHandPauseIsUndoneByHand(t *testing.T) {
 		b.await("the resume is taken", func() bool { return b.recordStatus(id) == statefs.Queued })
 	}
 	b.wantLog(id, linePause, lineResume, linePause, lineResume)
-	_, err := b.tree.ReleaseLane(lane)
+	_, err := b.tree.Lanes.Release(lane)
 	must(t, err)
 	b.awaitState(id, statefs.Running)
 

@@ -75,14 +75,14 @@ func (d *Daemon) writeEntries(rec *statefs.Record) error {
 			return err
 		}
 	}
-	d.owner.NoteEntries(names...)
+	d.owner.Outbox.Note(names...)
 	for _, name := range names {
 		d.outbox.Expect(name, *rec.FinishedAt)
-		if err := d.owner.WriteEntry(name, d.newEntry(rec, name)); err != nil {
+		if err := d.owner.Outbox.Write(name, d.newEntry(rec, name)); err != nil {
 			return err
 		}
 	}
-	return d.owner.SyncOutbox()
+	return d.owner.Outbox.Sync()
 }
 
 // newEntry returns the entry of a delivery that was not tried yet.
@@ -134,7 +134,7 @@ func (d *Daemon) deliver(ctx context.Context, name statefs.EntryName) outbox.Out
 		d.logger.Error("the record of what is to be delivered cannot be read", "entry", name, "error", err)
 		return outbox.Outcome{LocalFault: true} // a sweep sets aside an entry without a record
 	}
-	entry, _, err := d.owner.ReadEntry(name)
+	entry, _, err := d.owner.Outbox.Read(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // another program or a person removed the entry
 		if err := d.reconcileEntry(ctx, name); err != nil {
@@ -205,7 +205,7 @@ func (d *Daemon) recordTry(ctx context.Context, rec *statefs.Record, name statef
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	return d.withOperation(ctx, name.ID, func(*operation) error {
-		err := d.owner.RewriteEntry(name, entry)
+		err := d.owner.Outbox.Rewrite(name, entry)
 		if errors.Is(err, fs.ErrNotExist) {
 			d.abortUpload(ctx, rec, name, entry)
 			return nil
@@ -284,7 +284,7 @@ func (d *Daemon) amendDelivery(rec *statefs.Record, name statefs.EntryName, edit
 
 // holdEntry makes an entry wait for a person, after the record was changed accordingly.
 func (d *Daemon) holdEntry(rec *statefs.Record, name statefs.EntryName) error {
-	if err := d.owner.HoldEntry(name); err != nil {
+	if err := d.owner.Outbox.Hold(name); err != nil {
 		return err
 	}
 	d.outbox.Hold(name, d.destination(rec, name).Label, *rec.FinishedAt)
@@ -293,10 +293,10 @@ func (d *Daemon) holdEntry(rec *statefs.Record, name statefs.EntryName) error {
 
 // removeEntry removes an entry whose outcome is in the record.
 func (d *Daemon) removeEntry(name statefs.EntryName) error {
-	if err := d.owner.RemoveEntry(name); err != nil {
+	if err := d.owner.Outbox.Remove(name); err != nil {
 		return err
 	}
-	d.owner.StrikeEntry(name)
+	d.owner.Outbox.Strike(name)
 	d.outbox.Forget(name)
 	return nil
 }

@@ -65,7 +65,7 @@ func deliveryID(name statefs.EntryName) string {
 // saveDeliveryProgress writes the progress of a delivery into its entry, if the entry still exists.
 // It does not recreate a removed entry.
 func (d *Daemon) saveDeliveryProgress(name statefs.EntryName, entry *statefs.OutboxEntry) error {
-	err := d.owner.RewriteEntry(name, entry)
+	err := d.owner.Outbox.Rewrite(name, entry)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &outbox.LocalError{Err: errors.New("somebody took its entry out of the outbox")}

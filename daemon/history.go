@@ -142,7 +142,7 @@ func (d *Daemon) recoverStop(op *operation) {
 // else of the history is read. safe reports that the list may be shortened. Operations with a
 // marker stay in the list; the reconcile that removes the marker indexes them.
 func (d *Daemon) indexMissedEnds(ctx context.Context, present map[statefs.ID]bool) (safe bool, err error) {
-	ids, _, err := d.owner.ListedIDs()
+	ids, _, err := d.owner.Live.Listed()
 	if err != nil {
 		d.logger.Warn("what ended last may be missing in the history until its index is built again", "error", err)
 	}
@@ -226,7 +226,7 @@ func (d *Daemon) trimLiveList(ctx context.Context) error {
 	if err := d.history.Sync(ctx); err != nil {
 		return nil //nolint:nilerr // the history has reported it; the list is not shortened
 	}
-	return d.owner.TrimLiveList()
+	return d.owner.Live.Trim()
 }
 
 // atReconcile runs fn with the next reconcile of an operation. fn gets nil if the daemon does not
@@ -317,7 +317,7 @@ func (d *Daemon) Delete(ctx context.Context, id statefs.ID) error {
 // retentionGuards returns the reasons to keep finished operations that only the daemon and the disk
 // know.
 func (d *Daemon) retentionGuards() (g history.Guards, err error) {
-	if g.Undelivered, err = d.owner.Undelivered(); err != nil {
+	if g.Undelivered, err = d.owner.Outbox.Undelivered(); err != nil {
 		return g, err
 	}
 	// An operation acknowledged just now has a marker but may not be managed yet.

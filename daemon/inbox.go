@@ -89,7 +89,7 @@ func (in *inbox) watch(ctx context.Context) error {
 		stop()
 		<-ended //nolint:errcheck // stopped here, or its error is already returned
 	}()
-	taken, err := in.d.owner.TakenSubmissions()
+	taken, err := in.d.owner.Inbox.Taken()
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (in *inbox) watch(ctx context.Context) error {
 		case <-in.d.lanes.Reopened():
 			in.submitAll(ctx, slices.Sorted(maps.Keys(in.heldFor)))
 		case <-check.C:
-			err = errors.Join(dir.Check(), in.scan(ctx), in.d.owner.SweepAnswers())
+			err = errors.Join(dir.Check(), in.scan(ctx), in.d.owner.Inbox.Sweep())
 		case err = <-ended:
 			ended <- err
 		case <-ctx.Done():
@@ -153,7 +153,7 @@ func (in *inbox) due(now time.Time) []string {
 
 func (in *inbox) scan(ctx context.Context) error {
 	in.logStrayFiles()
-	names, err := in.d.owner.Submissions()
+	names, err := in.d.owner.Inbox.List()
 	if err == nil {
 		in.submitAll(ctx, names)
 	}
@@ -187,7 +187,7 @@ func (in *inbox) submitAll(ctx context.Context, names []string) {
 			if why == "" {
 				return
 			}
-			if err := in.d.owner.WriteWaiting(name, why); err != nil {
+			if err := in.d.owner.Inbox.WriteWaiting(name, why); err != nil {
 				in.d.logger.Warn("nobody is told what a submission waits for", "name", name, "error", err)
 			}
 		})
@@ -241,7 +241,7 @@ func (d *Daemon) handleSubmission(ctx context.Context, name string, turn *submit
 	case err != nil:
 		return d.submissionFailed(name, false, err)
 	}
-	data, identity, err := d.owner.ReadSubmission(name)
+	data, identity, err := d.owner.Inbox.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil // there is none, or it was rejected
 	}
@@ -256,7 +256,7 @@ func (d *Daemon) handleSubmission(ctx context.Context, name string, turn *submit
 	for i, o := range outcomes {
 		ids[i] = o.Record.ID
 	}
-	if err := d.owner.AcceptSubmission(name, ids); err != nil {
+	if err := d.owner.Inbox.Accept(name, ids); err != nil {
 		return d.submissionFailed(name, true, err)
 	}
 	d.logger.Info("submitted by file", "name", name, "operations", len(ids))
@@ -271,7 +271,7 @@ func (*unfinishedError) Error() string { return "the file may still be written" 
 // takeSubmission moves a complete submission to taken/, where no program writes it. It returns nil
 // if there is no file in new/: an earlier one of that name may still be in taken/.
 func (d *Daemon) takeSubmission(name string) error {
-	data, written, err := d.owner.PeekSubmission(name)
+	data, written, err := d.owner.Inbox.Peek(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -284,7 +284,7 @@ func (d *Daemon) takeSubmission(name string) error {
 			return &unfinishedError{max(statefs.QuietPeriod-age, time.Millisecond)}
 		}
 	}
-	err = d.owner.TakeSubmission(name)
+	err = d.owner.Inbox.Take(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -340,7 +340,7 @@ func (d *Daemon) submissionFailed(name string, taken bool, err error) (again tim
 	case !submit.Refused(err) && !errors.As(err, &odd):
 		return retryInterval, err
 	}
-	if answerErr := d.owner.RejectSubmission(name, taken, err.Error()); answerErr != nil {
+	if answerErr := d.owner.Inbox.Reject(name, taken, err.Error()); answerErr != nil {
 		return retryInterval, answerErr
 	}
 	d.logger.Warn("a submission in new/ is rejected", "name", name, "reason", err)

@@ -168,7 +168,7 @@ func TestSubmissionsThatAreRejected(t *testing.T) {
 		}
 	}
 	must(t, b.stop()) // waits for what follows the answer
-	if left, err := b.config.Owner.Submissions(); len(left) != 0 {
+	if left, err := b.config.Owner.Inbox.List(); len(left) != 0 {
 		t.Errorf("still there: %v, %v", left, err)
 	}
 	kept, err := filepath.Glob(filepath.Join(b.dir, "corrupt", "*_link.json*"))
@@ -195,7 +195,7 @@ func TestSubmissionsThatWereCutOff(t *testing.T) {
 	owner, err := statefs.Own(b.tree)
 	must(t, err)
 	b.drop("x", content)
-	must(t, owner.TakeSubmission("x"))
+	must(t, owner.Inbox.Take("x"))
 	b.drop("x", `{"job":"test/wait"}`)
 	must(t, owner.Release())
 	b.begin()
@@ -209,8 +209,8 @@ func TestSubmissionsThatWereCutOff(t *testing.T) {
 	owner, err = statefs.Own(b.tree)
 	must(t, err)
 	b.drop("x", content)
-	must(t, owner.TakeSubmission("x"))
-	data, identity, err := owner.ReadSubmission("x")
+	must(t, owner.Inbox.Take("x"))
+	data, identity, err := owner.Inbox.Read("x")
 	must(t, err)
 	intake := submit.NewIntake(submit.Config{Tree: b.tree})
 	intake.Ready()
@@ -286,13 +286,13 @@ func TestSubmissionWaitsForItsLane(t *testing.T) {
 	for i, lane := range []string{DefaultLane, statefs.AllLanes} {
 		file := statefs.LaneFile{Lane: lane, Control: statefs.LaneClosed}
 		until := time.Now().Add(time.Hour)
-		must(t, b.tree.HoldLane(file, statefs.LaneHold{Until: &until, Reason: "a holiday"}))
+		must(t, b.tree.Lanes.Hold(file, statefs.LaneHold{Until: &until, Reason: "a holiday"}))
 		b.daemon.ReconcileLanes()
 		b.drop(lane, fmt.Sprintf(`{"job":"test/count","params":{"n":%d}}`, i+1))
 		if why := b.waits(lane); !strings.Contains(why, "closed until ") || !strings.HasSuffix(why, ": a holiday\n") {
 			t.Errorf("%s waits for %q", lane, why)
 		}
-		_, err := b.tree.ReleaseLane(file)
+		_, err := b.tree.Lanes.Release(file)
 		must(t, err)
 		b.accepted(lane)
 	}
@@ -325,11 +325,11 @@ func TestStaleWaitingAnswersAreSwept(t *testing.T) {
 	owner, err := statefs.Own(b.tree)
 	must(t, err)
 	b.drop("there", `{"job":"test/wait"}`)
-	must(t, owner.TakeSubmission("there"))
+	must(t, owner.Inbox.Take("there"))
 	for _, name := range []string{"there", "gone"} {
-		must(t, owner.WriteWaiting(name, "why"))
+		must(t, owner.Inbox.WriteWaiting(name, "why"))
 	}
-	must(t, owner.SweepAnswers())
+	must(t, owner.Inbox.Sweep())
 	must(t, owner.Release())
 	if left, err := filepath.Glob(b.path("*")); len(left) != 1 || filepath.Base(left[0]) != "there.waiting" {
 		t.Errorf("%v are left, %v", left, err)

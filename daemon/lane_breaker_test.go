@@ -86,7 +86,7 @@ func TestBreakerPausesTheLaneAndTriesOne(t *testing.T) {
 	slow := b.how("wait")
 	b.awaitState(slow, statefs.Running)
 	b.awaitEnd(b.how("fail"))
-	v, err := b.tree.ReadLane(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused})
+	v, err := b.tree.Lanes.Read(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused})
 	if err != nil || v.Hold.By != statefs.HeldByBreaker || v.Hold.Until == nil ||
 		!strings.HasPrefix(v.Hold.Reason, "2 failures within 1h; the last one: handler_failed in test-job_") {
 		t.Fatalf("%+v %v", v, err)
@@ -111,7 +111,7 @@ func TestBreakerPausesTheLaneAndTriesOne(t *testing.T) {
 		return v.Breaker.State == string(breaker.Closed) &&
 			v.Paused == nil
 	})
-	if files, _, err := b.tree.LaneFiles(); err != nil || len(files) > 0 {
+	if files, _, err := b.tree.Lanes.List(); err != nil || len(files) > 0 {
 		t.Errorf("%v %v", files, err)
 	}
 }
@@ -142,7 +142,7 @@ func TestBreakerOutlivesTheDaemon(t *testing.T) {
 	next := b.how("wait")
 	b.awaitWaiting(next, statefs.WaitsPausedLane)
 	b.awaitLane("one", "has written who is tried", func(statefs.LaneStatus) bool {
-		v, err := b.tree.ReadLane(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused})
+		v, err := b.tree.Lanes.Read(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused})
 		return err == nil && v.Hold.Trial == held
 	})
 	must(t, b.stop()) // interrupts the trial: it waits again, and there is no trial
@@ -156,7 +156,7 @@ func TestBreakerOutlivesTheDaemon(t *testing.T) {
 	})
 	b.awaitWaiting(other, statefs.WaitsPausedLane)
 	b.awaitLane("one", "has written who is tried", func(statefs.LaneStatus) bool {
-		v, err := b.tree.ReadLane(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused})
+		v, err := b.tree.Lanes.Read(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused})
 		return err == nil && v.Hold.Trial == tried
 	})
 	b.remove("one.paused") // a person overrides the breaker

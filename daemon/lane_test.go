@@ -43,7 +43,7 @@ func TestLaneChangesArePublished(t *testing.T) {
 	defer r.Close()
 	b.remove("one.closed")
 	b.toldOf(r, "lane one opened ")
-	must(t, b.tree.HoldLane(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused}, statefs.LaneHold{Reason: "tea"}))
+	must(t, b.tree.Lanes.Hold(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused}, statefs.LaneHold{Reason: "tea"}))
 	b.toldOf(r, "lane one paused tea")
 	b.remove("one.paused")
 	b.toldOf(r, "lane one resumed ")

@@ -14,12 +14,12 @@ import (
 // put writes a file of lanes/ in place, as an editor or a shell does.
 func (b *bench) put(name, text string) {
 	b.t.Helper()
-	must(b.t, os.WriteFile(filepath.Join(b.tree.LanesDir(), name), []byte(text), 0o640))
+	must(b.t, os.WriteFile(filepath.Join(b.tree.Lanes.Dir(), name), []byte(text), 0o640))
 }
 
 func (b *bench) remove(name string) {
 	b.t.Helper()
-	must(b.t, os.Remove(filepath.Join(b.tree.LanesDir(), name)))
+	must(b.t, os.Remove(filepath.Join(b.tree.Lanes.Dir(), name)))
 }
 
 // lane returns the status of a lane.
@@ -146,8 +146,8 @@ func TestPauseOfALaneEndsByItself(t *testing.T) {
 	t.Parallel()
 	b := lanesBench(t)
 	until := time.Now().Add(300 * time.Millisecond)
-	must(t, b.tree.HoldLane(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused}, statefs.LaneHold{Until: &until}))
-	must(t, b.tree.HoldLane(statefs.LaneFile{Lane: "all", Control: statefs.LaneClosed}, statefs.LaneHold{Until: &until}))
+	must(t, b.tree.Lanes.Hold(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused}, statefs.LaneHold{Until: &until}))
+	must(t, b.tree.Lanes.Hold(statefs.LaneFile{Lane: "all", Control: statefs.LaneClosed}, statefs.LaneHold{Until: &until}))
 	b.daemon.ReconcileLanes()
 	if b.lane("one").Paused == nil && time.Now().Before(until) {
 		t.Error("a look does not see a file that was there before it")
@@ -155,7 +155,7 @@ func TestPauseOfALaneEndsByItself(t *testing.T) {
 	id := b.submit("one", `{}`)
 	b.awaitState(id, statefs.Running)
 	b.poll("lanes/ is empty", func() bool {
-		files, _, err := b.tree.LaneFiles()
+		files, _, err := b.tree.Lanes.List()
 		return err == nil && len(files) == 0
 	})
 	b.cancel(id)
@@ -163,8 +163,8 @@ func TestPauseOfALaneEndsByItself(t *testing.T) {
 	// noticed.
 	must(t, b.stop())
 	hour := time.Now().Add(time.Hour)
-	must(t, b.tree.HoldLane(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused}, statefs.LaneHold{Until: &until}))
-	must(t, b.tree.HoldLane(statefs.LaneFile{Lane: "two", Control: statefs.LanePaused}, statefs.LaneHold{Until: &hour}))
+	must(t, b.tree.Lanes.Hold(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused}, statefs.LaneHold{Until: &until}))
+	must(t, b.tree.Lanes.Hold(statefs.LaneFile{Lane: "two", Control: statefs.LanePaused}, statefs.LaneHold{Until: &hour}))
 	b.start()
 	one, two := b.submit("one", `{}`), b.submit("two", `{}`)
 	b.awaitState(one, statefs.Running)
@@ -210,7 +210,7 @@ func TestFilesThatControlNoLane(t *testing.T) {
 	b := lanesBench(t)
 	b.put("nowhere.paused", "")
 	b.put("one.pausd", "")
-	must(t, os.Symlink("/etc/hostname", filepath.Join(b.tree.LanesDir(), "one.paused")))
+	must(t, os.Symlink("/etc/hostname", filepath.Join(b.tree.Lanes.Dir(), "one.paused")))
 	b.poll("they are reported", func() bool {
 		return len(b.daemon.LanesStatus().Problems) == 2 &&
 			len(b.lane("one").Problems) == 1
@@ -234,7 +234,7 @@ func TestLanesFolderIsReplaced(t *testing.T) {
 	b := lanesBench(t)
 	b.put("one.paused", "")
 	b.awaitLane("one", "is paused", func(v statefs.LaneStatus) bool { return v.Paused != nil })
-	must(t, os.RemoveAll(b.tree.LanesDir()))
+	must(t, os.RemoveAll(b.tree.Lanes.Dir()))
 	_, err := b.daemon.Sweep(t.Context(), false)
 	must(t, err)
 	b.awaitLane("one", "goes on", func(v statefs.LaneStatus) bool { return v.Paused == nil })

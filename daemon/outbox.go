@@ -30,7 +30,7 @@ const manualActor = "by hand"
 // openOutbox starts the watch of outbox/. The files that already exist are handled by
 // recoverOutbox.
 func (d *Daemon) openOutbox() (err error) {
-	d.entryWatch, err = watch.OpenDir(d.owner.OutboxDir(), func(file string) (statefs.EntryName, bool) {
+	d.entryWatch, err = watch.OpenDir(d.owner.Outbox.Dir(), func(file string) (statefs.EntryName, bool) {
 		if name, _, err := statefs.ParseEntryName(file); err == nil {
 			return name, true
 		}
@@ -38,7 +38,7 @@ func (d *Daemon) openOutbox() (err error) {
 		return name, ok
 	}, d.config.Watch)
 	if err != nil {
-		return fmt.Errorf("watch %s: %w", d.owner.OutboxDir(), err)
+		return fmt.Errorf("watch %s: %w", d.owner.Outbox.Dir(), err)
 	}
 	return nil
 }
@@ -89,10 +89,10 @@ func (d *Daemon) scanOutboxSoon() {
 // outboxDifferences returns the entries whose files differ from what is known, and those with
 // requests. It logs each file with an invalid name once; odd holds the logged names.
 func (d *Daemon) outboxDifferences(odd map[string]bool) ([]statefs.EntryName, error) {
-	if err := d.owner.TrimEntryList(); err != nil {
+	if err := d.owner.Outbox.TrimList(); err != nil {
 		return nil, err
 	}
-	files, err := d.owner.Outbox()
+	files, err := d.owner.Outbox.List()
 	if err != nil {
 		return nil, err
 	}
@@ -190,11 +190,11 @@ func (d *Daemon) AwaitEntry(name statefs.EntryName) (done <-chan struct{}, stop 
 }
 
 func (d *Daemon) reconcileEntry(ctx context.Context, name statefs.EntryName) error {
-	has, manual, err := d.owner.HasEntry(name)
+	has, manual, err := d.owner.Outbox.Has(name)
 	if err != nil {
 		return err
 	}
-	if _, asked, err := d.owner.DeliveryRequest(name); err != nil || !asked &&
+	if _, asked, err := d.owner.Outbox.Requested(name); err != nil || !asked &&
 		matchesFiles(d.outbox.State(name), has, manual) {
 		return err
 	}
@@ -207,11 +207,11 @@ func (d *Daemon) reconcileEntry(ctx context.Context, name statefs.EntryName) err
 // request. known means that the entry existed: if it is gone, a person removed it. No other
 // reconcile of the operation runs concurrently.
 func (d *Daemon) syncEntry(ctx context.Context, op *operation, name statefs.EntryName, known bool) error {
-	has, manual, err := d.owner.HasEntry(name)
+	has, manual, err := d.owner.Outbox.Has(name)
 	if err != nil {
 		return err
 	}
-	asked, isAsked, err := d.owner.DeliveryRequest(name)
+	asked, isAsked, err := d.owner.Outbox.Requested(name)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (d *Daemon) syncEntry(ctx context.Context, op *operation, name statefs.Entr
 		if isAsked {
 			d.logger.Info("a request about a delivery has no effect: the operation has not ended", "entry", name, "asked",
 				asked.Action, "by", asked.By)
-			return d.owner.DropDeliveryRequest(asked)
+			return d.owner.Outbox.DropRequest(asked)
 		}
 		return nil // its end may be about to be written
 	case errors.Is(err, fs.ErrNotExist):
@@ -229,7 +229,7 @@ func (d *Daemon) syncEntry(ctx context.Context, op *operation, name statefs.Entr
 	case err != nil:
 		return err
 	}
-	entry, _, err := d.owner.ReadEntry(name)
+	entry, _, err := d.owner.Outbox.Read(name)
 	if errors.Is(err, statefs.ErrNewerVersion) {
 		return err
 	}
@@ -273,7 +273,7 @@ func (d *Daemon) finishDeliveryRequest(asked statefs.DeliveryRequest, isAsked bo
 	if !isAsked {
 		return nil
 	}
-	return d.owner.DropDeliveryRequest(asked)
+	return d.owner.Outbox.DropRequest(asked)
 }
 
 // quarantineEntry moves an entry without an operation to corrupt/.
@@ -283,6 +283,6 @@ func (d *Daemon) quarantineEntry(name statefs.EntryName, has, manual bool) error
 		return nil
 	}
 	d.logger.Warn("an entry of the outbox has no record; it is set aside", "entry", name)
-	d.owner.StrikeEntry(name)
-	return d.owner.QuarantineEntry(name, manual, "its operation has no record")
+	d.owner.Outbox.Strike(name)
+	return d.owner.Outbox.Quarantine(name, manual, "its operation has no record")
 }

@@ -22,7 +22,7 @@ func (d *Daemon) retryDelivery(rec *statefs.Record, name statefs.EntryName, entr
 func (d *Daemon) reviveDelivery(rec *statefs.Record, name statefs.EntryName,
 	entry *statefs.OutboxEntry, by string,
 ) error {
-	if _, manual, err := d.owner.HasEntry(name); err != nil {
+	if _, manual, err := d.owner.Outbox.Has(name); err != nil {
 		return err
 	} else if manual || rec.Delivery(name.Place).State == statefs.DeliveryManual {
 		if entry.Until != nil {
@@ -35,7 +35,7 @@ func (d *Daemon) reviveDelivery(rec *statefs.Record, name statefs.EntryName,
 		}); err != nil {
 			return err
 		}
-		if err := d.owner.ReviveEntry(name, entry); err != nil {
+		if err := d.owner.Outbox.Revive(name, entry); err != nil {
 			return err
 		}
 		d.publishDelivery(rec, name.Place, by)

@@ -63,7 +63,7 @@ func (d *Daemon) actOnEntry(ctx context.Context, name statefs.EntryName, ask sta
 		if it == nil || it.Kind != name.Kind || !isOpen(it) {
 			return fmt.Errorf("delivery %s: there is nothing to do any more", name)
 		}
-		entry, _, err := d.owner.ReadEntry(name)
+		entry, _, err := d.owner.Outbox.Read(name)
 		if errors.Is(err, statefs.ErrNewerVersion) {
 			return err
 		}

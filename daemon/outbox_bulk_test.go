@@ -43,7 +43,7 @@ func TestBulkRetryTriesTheTargetOnce(t *testing.T) {
 	}
 	done, stop := b.daemon.AwaitEntry(names[2])
 	defer stop()
-	must(t, b.tree.RequestDelivery(names[2], statefs.RetryDelivery, statefs.Args{}))
+	must(t, b.tree.Outbox.Request(names[2], statefs.RetryDelivery, statefs.Args{}))
 	must(t, b.daemon.ReconcileEntry(t.Context(), names[2]))
 	select {
 	case <-done:

@@ -117,11 +117,11 @@ func TestRetryForRunsOut(t *testing.T) {
 		t.Errorf("the record says %+v", rec.Deliveries[0])
 	}
 	name := statefs.EntryName{ID: id, Place: 1, Kind: "webhook"}
-	b.poll("it waits for a person", func() bool { _, manual, err := b.tree.HasEntry(name); return err == nil && manual })
-	must(t, b.tree.RequestDelivery(name, statefs.RetryDelivery, statefs.Args{}))
+	b.poll("it waits for a person", func() bool { _, manual, err := b.tree.Outbox.Has(name); return err == nil && manual })
+	must(t, b.tree.Outbox.Request(name, statefs.RetryDelivery, statefs.Args{}))
 	b.delivered(id, statefs.DeliveryPending)
 	b.poll("it has as long again", func() bool {
-		e, manual, err := b.tree.ReadEntry(name)
+		e, manual, err := b.tree.Outbox.Read(name)
 		return err == nil && !manual && e.Until.Sub(b.now()) > 50*time.Minute
 	})
 	r.answers(http.StatusOK)
@@ -248,7 +248,7 @@ func TestRetentionKeepsWhatIsNotDelivered(t *testing.T) {
 	if gone, err := b.daemon.Prune(t.Context(), false); err != nil || len(gone) != 0 {
 		t.Errorf("pruned is %v, %v", gone, err)
 	}
-	must(t, b.tree.RequestDelivery(statefs.EntryName{ID: ids[0], Place: 1, Kind: "webhook"},
+	must(t, b.tree.Outbox.Request(statefs.EntryName{ID: ids[0], Place: 1, Kind: "webhook"},
 		statefs.DropDelivery, statefs.Args{}))
 	b.poll("its entry is gone", func() bool { return len(b.outbox()) == 1 })
 	_, err := b.daemon.Prune(t.Context(), false)
@@ -285,7 +285,7 @@ deliver:
 	b.start() // the start keeps the entry too
 	b.waitsWith(id, `"attempts":2`)
 	must(t, os.Mkdir(out, 0o750))
-	must(t, b.tree.RequestDelivery(statefs.EntryName{ID: id, Place: 1, Kind: "folder"},
+	must(t, b.tree.Outbox.Request(statefs.EntryName{ID: id, Place: 1, Kind: "folder"},
 		statefs.RetryDelivery, statefs.Args{}))
 	b.delivered(id, statefs.DeliveryDelivered)
 	data, err := os.ReadFile(filepath.Join(out, id.String()+".json"))

@@ -17,11 +17,11 @@ import (
 // an end, and handles entries that were removed while no daemon ran. It runs before any reconcile,
 // so an entry with a live record belongs to an end that did not happen.
 func (d *Daemon) recoverOutbox(ctx context.Context) error {
-	entries, err := d.owner.Outbox()
+	entries, err := d.owner.Outbox.List()
 	if err != nil {
 		return err
 	}
-	listed, here, err := d.owner.ListedEntries()
+	listed, here, err := d.owner.Outbox.Listed()
 	if err != nil {
 		d.logger.Warn("what was removed from the outbox while no daemon ran is not noticed", "error", err)
 	}
@@ -51,7 +51,7 @@ func (d *Daemon) recoverOutbox(ctx context.Context) error {
 	if _, ok := errors.AsType[*files.SyncError](err); ok {
 		return err
 	}
-	if err := d.owner.BeginEntryList(kept); err != nil {
+	if err := d.owner.Outbox.BeginList(kept); err != nil {
 		d.logger.Warn("what is removed from the outbox while no daemon runs will not be noticed", "error", err)
 	}
 	return nil
@@ -63,11 +63,11 @@ func (d *Daemon) recoverEntry(ctx context.Context, name statefs.EntryName, known
 	if err != nil || rec.Status.Terminal() {
 		return d.syncEntry(ctx, nil, name, known)
 	}
-	if has, _, err := d.owner.HasEntry(name); err != nil || !has {
+	if has, _, err := d.owner.Outbox.Has(name); err != nil || !has {
 		return errors.Join(err, d.syncEntry(ctx, nil, name, false))
 	}
 	d.logger.Info("an entry of the outbox is of an end that did not happen; it is dropped", "entry", name)
-	return d.owner.RemoveEntry(name)
+	return d.owner.Outbox.Remove(name)
 }
 
 // restoreEntry recreates an open entry that was lost with its folder.
@@ -84,13 +84,13 @@ func (d *Daemon) restoreEntry(ctx context.Context, name statefs.EntryName) error
 		return nil
 	}
 	d.logger.Warn("an entry of the outbox went with its folder; it is made again", "entry", name)
-	if err := d.owner.WriteEntry(name, d.newEntry(rec, name)); err != nil {
+	if err := d.owner.Outbox.Write(name, d.newEntry(rec, name)); err != nil {
 		return err
 	}
 	if it.State == statefs.DeliveryManual {
-		err = d.owner.HoldEntry(name)
+		err = d.owner.Outbox.Hold(name)
 	} else {
-		err = d.owner.SyncOutbox()
+		err = d.owner.Outbox.Sync()
 	}
 	if err != nil {
 		return err

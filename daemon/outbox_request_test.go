@@ -21,12 +21,12 @@ func TestRequestedDeliveryIsTriedAtOnce(t *testing.T) {
 		names = append(names, statefs.EntryName{ID: id, Place: 1, Kind: "webhook"})
 	}
 	attempts := func(name statefs.EntryName) int {
-		entry, _, err := b.tree.ReadEntry(name)
+		entry, _, err := b.tree.Outbox.Read(name)
 		must(t, err)
 		return entry.Attempts
 	}
 	ask := func(name statefs.EntryName) {
-		must(t, b.tree.RequestDelivery(name, statefs.RetryDelivery, statefs.Args{}))
+		must(t, b.tree.Outbox.Request(name, statefs.RetryDelivery, statefs.Args{}))
 		must(t, b.daemon.ReconcileEntry(t.Context(), name))
 	}
 	await := func(name statefs.EntryName) {
@@ -56,7 +56,7 @@ func TestRequestedDeliveryIsTriedAtOnce(t *testing.T) {
 	await(names[0])
 	b.delivered(names[0].ID, statefs.DeliveryDelivered)
 	done, stop := b.daemon.AwaitEntry(names[1])
-	must(t, b.tree.RequestDelivery(names[1], statefs.DropDelivery, statefs.Args{}))
+	must(t, b.tree.Outbox.Request(names[1], statefs.DropDelivery, statefs.Args{}))
 	must(t, b.daemon.ReconcileEntry(t.Context(), names[1]))
 	select {
 	case <-done: // delivered or dropped

@@ -152,13 +152,13 @@ func TestOutboxRequests(t *testing.T) {
 	b.delivered(second, statefs.DeliveryPending)
 	nameOf := func(id statefs.ID) statefs.EntryName { return statefs.EntryName{ID: id, Place: 1, Kind: "webhook"} }
 	r.answers(http.StatusForbidden)
-	must(t, b.tree.RequestDelivery(nameOf(first), statefs.RetryDelivery, statefs.Args{By: "anna"}))
+	must(t, b.tree.Outbox.Request(nameOf(first), statefs.RetryDelivery, statefs.Args{By: "anna"}))
 	b.delivered(first, statefs.DeliveryManual)
 	b.delivered(second, statefs.DeliveryManual) // the target is up: it refuses this entry
 	r.answers(http.StatusOK)
-	must(t, b.tree.RequestDelivery(nameOf(first), statefs.RetryDelivery, statefs.Args{By: "anna"}))
+	must(t, b.tree.Outbox.Request(nameOf(first), statefs.RetryDelivery, statefs.Args{By: "anna"}))
 	b.delivered(first, statefs.DeliveryDelivered)
-	must(t, b.tree.RequestDelivery(nameOf(second), statefs.DropDelivery,
+	must(t, b.tree.Outbox.Request(nameOf(second), statefs.DropDelivery,
 		statefs.Args{By: "bert", Reason: "nobody wants it"}))
 	b.delivered(second, statefs.DeliveryDropped)
 	host := "webhook " + r.URL
@@ -219,7 +219,7 @@ func TestOutboxOurFault(t *testing.T) {
 	if total != 2 || len(page) != 2 || page[0].Target == nil || !strings.Contains(page[0].Target.Error, "secret") {
 		t.Fatalf("listed %+v, %d", page, total)
 	}
-	must(t, b.tree.RequestDelivery(page[1].Name, statefs.RetryDelivery, statefs.Args{}))
+	must(t, b.tree.Outbox.Request(page[1].Name, statefs.RetryDelivery, statefs.Args{}))
 	b.delivered(page[0].Name.ID, statefs.DeliveryDelivered, statefs.DeliveryDelivered)
 	b.delivered(page[1].Name.ID, statefs.DeliveryDelivered, statefs.DeliveryDelivered)
 }

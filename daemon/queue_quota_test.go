@@ -62,7 +62,7 @@ func TestAdmit(t *testing.T) {
 	busy(admit("one", "one"), "The queue is full: 1 operations wait, and max_queued is 2; these would be 2 more",
 		true, retryAfterFull)
 	until := time.Now().Add(time.Hour)
-	must(t, b.tree.HoldLane(statefs.LaneFile{Lane: "one", Control: statefs.LaneClosed},
+	must(t, b.tree.Lanes.Hold(statefs.LaneFile{Lane: "one", Control: statefs.LaneClosed},
 		statefs.LaneHold{Until: &until, Reason: "inventory"}))
 	b.daemon.ReconcileLanes()
 	busy(admit("default", "one"), "Lane 'one' is closed until "+until.Local().Format(time.RFC3339)+": inventory", false,

@@ -130,7 +130,7 @@ func (d *Daemon) endStrays(ctx context.Context) error {
 // of live operations if that is safe. It reads only the records of IDs in that list,
 // so a start costs time by the live operations, not by the history.
 func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([]*statefs.Record, error) {
-	live, err := d.owner.LiveList()
+	live, err := d.owner.Live.IDs()
 	if err != nil {
 		// The list is a cache: without it, only a marker that was removed while no daemon ran goes
 		// unnoticed.
@@ -155,7 +155,7 @@ func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([
 	if !safe {
 		return lost, nil // the list names operations that the index of the history still lacks
 	}
-	if err := d.owner.SetLiveList(live); files.DiskFull(err) {
+	if err := d.owner.Live.Set(live); files.DiskFull(err) {
 		// A full disk must not keep the daemon from starting: operations can still be controlled.
 		d.logger.Warn("the cached list of live operations stays as it is", "error", err)
 	} else if err != nil {
@@ -168,7 +168,7 @@ func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([
 // live operations. The reconciles have taken them over by then; the other markers are foreign, and
 // in the list they would count as the daemon's.
 func addUnlisted(d *Daemon, present map[statefs.ID]bool) {
-	live, err := d.owner.LiveList()
+	live, err := d.owner.Live.IDs()
 	if err != nil {
 		return // the list is a cache
 	}
@@ -179,7 +179,7 @@ func addUnlisted(d *Daemon, present map[statefs.ID]bool) {
 		}
 	}
 	if len(unlisted) > 0 {
-		d.owner.AddLive(unlisted...)
+		d.owner.Live.Add(unlisted...)
 	}
 }
 
@@ -307,7 +307,7 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	}
 	var keysErr error
 	if d.config.Intake != nil {
-		keysErr = d.owner.SweepKeys(d.config.Intake.KeysSince())
+		keysErr = d.owner.Keys.Sweep(d.config.Intake.KeysSince())
 	}
 	findings, err := d.owner.Sweep(d.manages)
 	d.logFindings(findings)

@@ -189,7 +189,7 @@ func (s *scheduler) loadState(def *catalog.Definition) (scheduleState, error) {
 		Version: scheduleVersion, Job: def.Address(), Cron: spec.Cron(), Timezone: spec.Timezone(),
 		Handled: schedule.Begin(s.d.owner.Now().Round(0)),
 	}
-	data, err := s.d.owner.ReadSchedule(def.Endpoint())
+	data, err := s.d.owner.Schedules.Read(def.Endpoint())
 	if errors.Is(err, fs.ErrNotExist) {
 		return fresh, s.writeState(def, fresh)
 	}
@@ -202,7 +202,7 @@ func (s *scheduler) loadState(def *catalog.Definition) (scheduleState, error) {
 	if err != nil {
 		s.d.logger.Error("what was known of a schedule cannot be read; its file is in corrupt/, it begins anew, and slots of before do not fire",
 			"job", def.Address(), "file", "schedules/"+def.Endpoint()+".json", "error", err)
-		if err := s.d.owner.QuarantineSchedule(def.Endpoint(), err.Error()); err != nil {
+		if err := s.d.owner.Schedules.Quarantine(def.Endpoint(), err.Error()); err != nil {
 			return fresh, err
 		}
 		return fresh, s.writeState(def, fresh)
@@ -233,7 +233,7 @@ func (s *scheduler) writeState(def *catalog.Definition, kept scheduleState) erro
 	if err != nil {
 		return err
 	}
-	return s.d.owner.WriteSchedule(def.Endpoint(), data)
+	return s.d.owner.Schedules.Write(def.Endpoint(), data)
 }
 
 // reconcile fires the due slots of a schedule, and sets the alarm for the next one.
@@ -278,7 +278,7 @@ func (s *scheduler) fire(ctx context.Context, job *scheduled) (next time.Time, e
 	}
 	sch, now, kept := job.def.Schedule, s.d.owner.Now().Round(0), job.state
 	slots, handled := kept.Handled.Due(sch.Spec, now, sch.Missed)
-	enabled, err := s.d.owner.ScheduleEnabled(job.def.Endpoint())
+	enabled, err := s.d.owner.Schedules.Enabled(job.def.Endpoint())
 	if err != nil {
 		return next, err
 	}
@@ -317,7 +317,7 @@ func (d *Daemon) Schedules() ([]api.Schedule, error) {
 			continue
 		}
 		sch := def.Schedule
-		enabled, err := d.owner.ScheduleEnabled(def.Endpoint())
+		enabled, err := d.owner.Schedules.Enabled(def.Endpoint())
 		if err != nil {
 			return nil, err
 		}

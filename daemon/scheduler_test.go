@@ -116,7 +116,7 @@ func TestJobStartsByItsSchedule(t *testing.T) {
 	}
 	b.awaitSchedule("tick", func(s api.Schedule) bool { return s.Skipped == "the schedule is off" })
 	before := len(b.started("tick"))
-	must(t, b.tree.EnableSchedule("test-tick", true))
+	must(t, b.tree.Schedules.Enable("test-tick", true))
 	after := b.awaitStarted("tick", before+1)
 	all, err = b.daemon.Schedules()
 	if err != nil || !all[0].Enabled || all[0].Next == nil {

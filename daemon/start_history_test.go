@@ -24,7 +24,7 @@ func TestARateCountsWhatHasEndedBeforeARestart(t *testing.T) {
 	}}}
 	b.start()
 	first := b.awaitEnd(b.submit("hourly", `{}`))
-	if got := b.tree.LaneTimes("hourly", statefs.LaneStarts); len(got) != 1 || !got[0].Equal(*first.StartedAt) {
+	if got := b.tree.Lanes.Times("hourly", statefs.LaneStarts); len(got) != 1 || !got[0].Equal(*first.StartedAt) {
 		t.Fatalf("noted %v, want %s", got, first.StartedAt)
 	}
 	must(t, b.stop())
@@ -41,7 +41,7 @@ func TestARateCountsWhatHasEndedBeforeARestart(t *testing.T) {
 	b.jump.Store(int64(2 * time.Hour))
 	b.daemon.admission.update(func(*queue.Queue) {})
 	b.awaitEnd(late)
-	if got := b.tree.LaneTimes("hourly", statefs.LaneStarts); len(got) != 3 {
+	if got := b.tree.Lanes.Times("hourly", statefs.LaneStarts); len(got) != 3 {
 		t.Errorf("%d starts are noted, and three count", len(got))
 	}
 }
@@ -87,7 +87,7 @@ func TestStartHistoryIsWrittenInBatches(t *testing.T) {
 	at := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	want := func(lane string, count int, last time.Time) {
 		t.Helper()
-		got := b.tree.LaneTimes(lane, statefs.LaneStarts)
+		got := b.tree.Lanes.Times(lane, statefs.LaneStarts)
 		if len(got) != count || count > 0 && !got[count-1].Equal(last) {
 			t.Errorf("%s: %d starts are noted, the last %v, want %d up to %s", lane, len(got),
 				got[max(0, len(got)-1):], count, last)
@@ -116,7 +116,7 @@ func TestFailuresOutliveTheDaemon(t *testing.T) {
 	b := breakerBench(t, howHandlers())
 	failures := filepath.Join(b.dir, "lanes", "one.failures")
 	b.awaitEnd(b.how("fail"))
-	if got := b.tree.LaneTimes("one", statefs.LaneFailures); len(got) != 1 {
+	if got := b.tree.Lanes.Times("one", statefs.LaneFailures); len(got) != 1 {
 		t.Fatalf("%d failures are noted", len(got))
 	}
 	must(t, b.stop())
@@ -146,7 +146,7 @@ func TestFailuresOutliveTheDaemon(t *testing.T) {
 	if v := b.lane("one"); v.Breaker.State != string(breaker.Closed) || v.Breaker.Failures != 1 || v.Paused != nil {
 		t.Errorf("%+v", v)
 	}
-	if got := b.tree.LaneTimes("one", statefs.LaneFailures); len(got) != 1 || slices.ContainsFunc(hours, got[0].Equal) {
+	if got := b.tree.Lanes.Times("one", statefs.LaneFailures); len(got) != 1 || slices.ContainsFunc(hours, got[0].Equal) {
 		t.Errorf("noted: %v", got)
 	}
 }

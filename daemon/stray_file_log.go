@@ -39,7 +39,7 @@ func watchedSubmission(file string) (string, bool) {
 }
 
 func (in *inbox) logStrayFiles() {
-	odd, err := in.d.owner.StraySubmissions()
+	odd, err := in.d.owner.Inbox.Stray()
 	if err != nil {
 		in.d.logger.Error("new/ cannot be listed", "error", err)
 		return
@@ -49,7 +49,7 @@ func (in *inbox) logStrayFiles() {
 
 // logStrayFiles logs which files of schedules/ disable nothing.
 func (s *scheduler) logStrayFiles() {
-	names, err := s.d.owner.ScheduleFiles()
+	names, err := s.d.owner.Schedules.List()
 	if err != nil {
 		s.d.logger.Error("schedules/ cannot be listed", "error", err)
 		return

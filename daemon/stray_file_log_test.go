@@ -62,7 +62,7 @@ func TestAnswersOfEarlierSubmissionsGo(t *testing.T) {
 	owner, err := statefs.Own(b.tree)
 	must(t, err)
 	defer func() { must(t, owner.Release()) }()
-	must(t, owner.TakeSubmission("again"))
+	must(t, owner.Inbox.Take("again"))
 	for name, want := range map[string]bool{"again.accepted": false, "again.rejected": false, "other.accepted": true} {
 		if _, err := os.Stat(b.path(name)); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)

@@ -26,7 +26,7 @@ func toldLanes(t *testing.T) (*bench, *events.Reader) {
 
 func (b *bench) pauseLane(name, reason string) {
 	b.t.Helper()
-	must(b.t, b.tree.HoldLane(statefs.LaneFile{Lane: name, Control: statefs.LanePaused}, statefs.LaneHold{Reason: reason}))
+	must(b.t, b.tree.Lanes.Hold(statefs.LaneFile{Lane: name, Control: statefs.LanePaused}, statefs.LaneHold{Reason: reason}))
 	b.daemon.ReconcileLanes()
 }
 

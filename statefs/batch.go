@@ -252,7 +252,7 @@ func (o *Owner) recoverRecord(l batchEntry) (made int, goesOn bool, err error) {
 		if _, err := o.day(rec.ID.Day()); err != nil {
 			return 0, false, err
 		}
-		o.live.add(o.Tree, rec.ID)
+		o.live.Add(rec.ID)
 		return 1, true, o.writeRecord(rec)
 	case err != nil:
 		return 0, false, err

@@ -28,7 +28,7 @@ func (o *Owner) RestoreFolders() (made []string, err error) {
 	for _, held := range []struct {
 		name   string
 		folder *files.Folder
-	}{{operationsDir, o.opsSync}, {takenDir, o.takenSync}, {outboxDir, o.outboxSync}} {
+	}{{operationsDir, o.opsSync}, {takenDir, o.takenSync}, {outboxDir, o.Outbox.sync}} {
 		path := filepath.Join(o.dir, held.name)
 		switch is, err := held.folder.Is(path); {
 		case err != nil:

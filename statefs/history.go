@@ -123,17 +123,6 @@ func (f *DayFiles) add(day, name string, parts map[ID]bool) {
 	}
 }
 
-// ListedIDs returns every ID in the cached list, including ended ones, and false if there is no
-// list.
-func (o *Owner) ListedIDs() (ids map[ID]bool, there bool, err error) {
-	if _, err := o.root.Lstat(liveFile); errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
-	}
-	ids = make(map[ID]bool)
-	err = o.scanLive(func(id ID, _ bool) { ids[id] = true })
-	return ids, true, err
-}
-
 // Footprint returns the total size of the files of an ended operation, in bytes. It takes sizes
 // from the record where it can: each stat costs as much as a tenth of writing the record.
 func (t *Tree) Footprint(rec *Record) int64 {

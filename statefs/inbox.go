@@ -37,6 +37,12 @@ const answerRetention = 7 * 24 * time.Hour
 // NewDir returns the absolute path of new/, into which submissions are moved.
 func (t *Tree) NewDir() string { return filepath.Join(t.dir, newDir) }
 
+// Inbox are the submissions of other processes, which move them into new/, and their answers.
+type Inbox struct {
+	*storage
+	taken *files.Folder // taken/
+}
+
 // SubmissionName returns the name of a submission without its suffix, and false for any other name
 // in new/. A name that begins with a dot is of a file that is still being written.
 func SubmissionName(file string) (string, bool) {
@@ -59,10 +65,10 @@ func StraySubmission(file string) string {
 	return fmt.Sprintf("its name has to end in %s", submissionSuffix)
 }
 
-// StraySubmissions returns the files of new/ that look like submissions and are not, with the
+// Stray returns the files of new/ that look like submissions and are not, with the
 // reason for each.
-func (o *Owner) StraySubmissions() (map[string]string, error) {
-	entries, err := o.readFolder(newDir)
+func (i *Inbox) Stray() (map[string]string, error) {
+	entries, err := i.readFolder(newDir)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", newDir, err)
 	}
@@ -73,7 +79,7 @@ func (o *Owner) StraySubmissions() (map[string]string, error) {
 			continue
 		}
 		if shorter := shortenedName(entry.Name()); shorter != "" {
-			if err := o.renameShortened(entry.Name(), shorter); err == nil {
+			if err := i.renameShortened(entry.Name(), shorter); err == nil {
 				continue
 			} else if !errors.Is(err, fs.ErrNotExist) {
 				why += ": " + err.Error()
@@ -98,12 +104,12 @@ func shortenedName(file string) string {
 
 // renameShortened gives a submission its shortened name. An earlier submission of that name comes
 // first.
-func (o *Owner) renameShortened(file, shorter string) error {
+func (i *Inbox) renameShortened(file, shorter string) error {
 	to := path.Join(newDir, shorter)
-	if _, err := o.root.Lstat(to); err == nil {
+	if _, err := i.root.Lstat(to); err == nil {
 		return fmt.Errorf("%s comes first", shorter)
 	}
-	return o.root.Rename(path.Join(newDir, file), to)
+	return i.root.Rename(path.Join(newDir, file), to)
 }
 
 // PutSubmission writes a submission into new/ for the present or the next daemon and returns its
@@ -113,16 +119,14 @@ func (t *Tree) PutSubmission(data []byte) (string, error) {
 	if err := t.files.Replace(path.Join(newDir, name+submissionSuffix), data, false); err != nil {
 		return "", fmt.Errorf("leave a submission: %w", err)
 	}
-	return name, t.syncNew()
+	return name, t.syncFolder(newDir)
 }
 
-func (t *Tree) syncNew() error { return t.syncFolder(newDir) }
+// List returns the names of the submissions in new/.
+func (i *Inbox) List() ([]string, error) { return i.list(newDir) }
 
-// Submissions returns the names of the submissions in new/.
-func (o *Owner) Submissions() ([]string, error) { return o.submissionsIn(newDir) }
-
-func (o *Owner) submissionsIn(folder string) ([]string, error) {
-	entries, err := o.readFolder(folder)
+func (i *Inbox) list(folder string) ([]string, error) {
+	entries, err := i.readFolder(folder)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", folder, err)
 	}
@@ -135,62 +139,62 @@ func (o *Owner) submissionsIn(folder string) ([]string, error) {
 	return names, nil
 }
 
-// PeekSubmission reads a submission that is still in new/ and returns its modification time. The
+// Peek reads a submission that is still in new/ and returns its modification time. The
 // error wraps fs.ErrNotExist if it is gone, and is an *[InvalidSubmissionError] if it is not valid.
-func (o *Owner) PeekSubmission(name string) (data []byte, written time.Time, err error) {
+func (i *Inbox) Peek(name string) (data []byte, written time.Time, err error) {
 	file := path.Join(newDir, name+submissionSuffix)
-	if data, err = o.readSubmission(file); err != nil {
+	if data, err = i.read(file); err != nil {
 		return nil, time.Time{}, err
 	}
-	info, err := o.root.Lstat(file)
+	info, err := i.root.Lstat(file)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	return data, info.ModTime(), nil
 }
 
-// TakeSubmission moves a submission into taken/, where no client writes it; its name in new/ is
+// Take moves a submission into taken/, where no client writes it; its name in new/ is
 // free for the next one. The error wraps fs.ErrExist while an earlier submission of that name is
 // being carried out.
-func (o *Owner) TakeSubmission(name string) error {
+func (i *Inbox) Take(name string) error {
 	from, to := path.Join(newDir, name+submissionSuffix), path.Join(takenDir, name+submissionSuffix)
-	_, err := o.root.Lstat(to)
+	_, err := i.root.Lstat(to)
 	switch {
 	case err == nil:
 		err = fs.ErrExist // only the daemon creates names there, so the name is free until the rename
 	case errors.Is(err, fs.ErrNotExist):
-		if _, err = o.root.Lstat(from); err == nil {
+		if _, err = i.root.Lstat(from); err == nil {
 			// An existing answer belongs to an earlier submission of the same name. A client that
 			// waits for the answer to this one would read it.
-			err = errors.Join(o.removeAnswer(name+acceptedSuffix), o.removeAnswer(name+rejectedSuffix), o.root.Rename(from, to))
+			err = errors.Join(i.removeAnswer(name+acceptedSuffix), i.removeAnswer(name+rejectedSuffix), i.root.Rename(from, to))
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("take the submission %s: %w", name, err)
 	}
 	// The identity is computed from the name in taken/ and must stay the same after a power cut.
-	return errors.Join(o.takenSync.Sync(), o.syncNew())
+	return errors.Join(i.taken.Sync(), i.syncFolder(newDir))
 }
 
-func (o *Owner) removeAnswer(file string) error {
-	if err := o.root.Remove(path.Join(newDir, file)); err != nil && !files.IsMissing(err) {
+func (i *Inbox) removeAnswer(file string) error {
+	if err := i.root.Remove(path.Join(newDir, file)); err != nil && !files.IsMissing(err) {
 		return err
 	}
 	return nil
 }
 
-// TakenSubmissions returns the names of the submissions being carried out.
-func (o *Owner) TakenSubmissions() ([]string, error) { return o.submissionsIn(takenDir) }
+// Taken returns the names of the submissions being carried out.
+func (i *Inbox) Taken() ([]string, error) { return i.list(takenDir) }
 
-// ReadSubmission reads a taken submission. Its identity distinguishes the file from every other
+// Read reads a taken submission. Its identity distinguishes the file from every other
 // file that has or had its name.
-func (o *Owner) ReadSubmission(name string) (data []byte, identity string, err error) {
+func (i *Inbox) Read(name string) (data []byte, identity string, err error) {
 	file := path.Join(takenDir, name+submissionSuffix)
-	if data, err = o.readSubmission(file); err != nil {
+	if data, err = i.read(file); err != nil {
 		return nil, "", err
 	}
 	var st unix.Stat_t
-	if err := unix.Lstat(filepath.Join(o.dir, file), &st); err != nil {
+	if err := unix.Lstat(filepath.Join(i.dir, file), &st); err != nil {
 		return nil, "", fmt.Errorf("look at %s: %w", file, err)
 	}
 	sum := sha256.New()
@@ -200,8 +204,8 @@ func (o *Owner) ReadSubmission(name string) (data []byte, identity string, err e
 	return data, hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-func (o *Owner) readSubmission(file string) ([]byte, error) {
-	data, err := o.readRegular(file, MaxSubmission)
+func (i *Inbox) read(file string) ([]byte, error) {
+	data, err := i.readRegular(file, MaxSubmission)
 	_, large := errors.AsType[*CorruptError](err)
 	switch {
 	case errors.Is(err, files.ErrIrregular):
@@ -219,88 +223,88 @@ type InvalidSubmissionError struct{ Reason string }
 
 func (e *InvalidSubmissionError) Error() string { return e.Reason }
 
-// AcceptSubmission answers a taken submission with the IDs of its operations, which are on disk
+// Accept answers a taken submission with the IDs of its operations, which are on disk
 // already, and removes it.
-func (o *Owner) AcceptSubmission(name string, ids []ID) error {
+func (i *Inbox) Accept(name string, ids []ID) error {
 	var text strings.Builder
 	for _, id := range ids {
 		text.WriteString(id.text + "\n")
 	}
-	if err := o.answerSubmission(name, acceptedSuffix, rejectedSuffix, text.String()); err != nil {
+	if err := i.answer(name, acceptedSuffix, rejectedSuffix, text.String()); err != nil {
 		return err
 	}
-	if err := o.root.Remove(path.Join(takenDir, name+submissionSuffix)); err != nil && !files.IsMissing(err) {
+	if err := i.root.Remove(path.Join(takenDir, name+submissionSuffix)); err != nil && !files.IsMissing(err) {
 		return fmt.Errorf("forget the submission %s: %w", name, err)
 	}
-	return o.takenSync.Sync()
+	return i.taken.Sync()
 }
 
-// RejectSubmission answers a submission, taken or not, with the reason of its rejection, and moves
+// Reject answers a submission, taken or not, with the reason of its rejection, and moves
 // it to corrupt/.
-func (o *Owner) RejectSubmission(name string, taken bool, why string) error {
+func (i *Inbox) Reject(name string, taken bool, why string) error {
 	why = strings.Join(strings.Fields(why), " ")
-	if err := o.answerSubmission(name, rejectedSuffix, acceptedSuffix, why+"\n"); err != nil {
+	if err := i.answer(name, rejectedSuffix, acceptedSuffix, why+"\n"); err != nil {
 		return err
 	}
 	folder := newDir
 	if taken {
 		folder = takenDir
 	}
-	if err := o.corrupt.move(path.Join(folder, name+submissionSuffix), why); err != nil {
+	if err := i.corrupt.move(path.Join(folder, name+submissionSuffix), why); err != nil {
 		return err
 	}
-	return errors.Join(o.takenSync.Sync(), o.syncNew())
+	return errors.Join(i.taken.Sync(), i.syncFolder(newDir))
 }
 
 // WriteWaiting writes why a taken submission has no answer yet into a file in new/. The answer
 // removes that file.
-func (o *Owner) WriteWaiting(name, why string) error {
-	if err := o.files.Replace(path.Join(newDir, name+waitingSuffix), []byte(strings.Join(strings.Fields(why), " ")+"\n"),
+func (i *Inbox) WriteWaiting(name, why string) error {
+	if err := i.files.Replace(path.Join(newDir, name+waitingSuffix), []byte(strings.Join(strings.Fields(why), " ")+"\n"),
 		false); err != nil {
 		return fmt.Errorf("say what the submission %s waits for: %w", name, err)
 	}
 	return nil
 }
 
-// answerSubmission writes an answer, durable before the submission is removed, and removes the
+// answer writes an answer, durable before the submission is removed, and removes the
 // opposite answer to an earlier submission of the name.
-func (o *Owner) answerSubmission(name, suffix, other, text string) error {
+func (i *Inbox) answer(name, suffix, other, text string) error {
 	file := path.Join(newDir, name)
-	err := o.files.Replace(file+suffix, []byte(text), false)
+	err := i.files.Replace(file+suffix, []byte(text), false)
 	if err != nil {
 		return fmt.Errorf("answer the submission %s: %w", name, err)
 	}
 	for _, old := range []string{other, waitingSuffix} {
-		if err := o.root.Remove(file + old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := i.root.Remove(file + old); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("answer the submission %s: %w", name, err)
 		}
 	}
-	return o.syncNew()
+	return i.syncFolder(newDir)
 }
 
-// SweepAnswers removes answers that have been in new/ for a week, and waiting notes whose
+// Sweep removes answers that have been in new/ for a week, and waiting notes whose
 // submission is gone.
-func (o *Owner) SweepAnswers() error {
-	entries, err := o.readFolder(newDir)
+func (i *Inbox) Sweep() error {
+	entries, err := i.readFolder(newDir)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", newDir, err)
 	}
 	for _, entry := range entries {
-		if info, err := entry.Info(); err != nil || !info.Mode().IsRegular() || !o.isOldAnswer(entry.Name(), info.ModTime()) {
+		if info, err := entry.Info(); err != nil || !info.Mode().IsRegular() || !i.isOldAnswer(entry.Name(), info.ModTime()) {
 			continue
 		}
-		if err := o.root.Remove(path.Join(newDir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := i.root.Remove(path.Join(newDir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove an old answer: %w", err)
 		}
 	}
 	return nil
 }
 
-func (o *Owner) isOldAnswer(file string, written time.Time) bool {
+func (i *Inbox) isOldAnswer(file string, written time.Time) bool {
 	if name, waiting := strings.CutSuffix(file, waitingSuffix); waiting {
-		_, err := o.root.Lstat(path.Join(takenDir, name+submissionSuffix))
+		_, err := i.root.Lstat(path.Join(takenDir, name+submissionSuffix))
 		return files.IsMissing(err)
 	}
 	answer := strings.HasSuffix(file, acceptedSuffix) || strings.HasSuffix(file, rejectedSuffix)
-	return answer && o.options.Now().Sub(written) >= answerRetention
+	return answer && i.options.Now().Sub(written) >= answerRetention
 }

@@ -35,24 +35,24 @@ func TestSubmissionsByFile(t *testing.T) {
 	o := own(t)
 	name, err := o.PutSubmission([]byte("one"))
 	check(t, err)
-	if names, err := o.Submissions(); err != nil || len(names) != 1 || names[0] != name {
+	if names, err := o.Inbox.List(); err != nil || len(names) != 1 || names[0] != name {
 		t.Fatalf("left %v, %v", names, err)
 	}
-	if data, written, err := o.PeekSubmission(name); err != nil || string(data) != "one" || written.IsZero() {
+	if data, written, err := o.Inbox.Peek(name); err != nil || string(data) != "one" || written.IsZero() {
 		t.Errorf("left %q at %s, %v", data, written, err)
 	}
-	check(t, o.TakeSubmission(name))
-	if err := o.TakeSubmission(name); !errors.Is(err, fs.ErrExist) {
+	check(t, o.Inbox.Take(name))
+	if err := o.Inbox.Take(name); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("taken twice: %v", err)
 	}
 	file := filepath.Join(o.NewDir(), name)
 	check(t, os.WriteFile(file+".json", []byte("one"), 0o600))
-	if err := o.TakeSubmission(name); !errors.Is(err, fs.ErrExist) {
+	if err := o.Inbox.Take(name); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("taken over the first: %v", err)
 	}
-	data, first, err := o.ReadSubmission(name)
+	data, first, err := o.Inbox.Read(name)
 	check(t, err)
-	if _, again, err := o.ReadSubmission(name); err != nil || again != first || string(data) != "one" {
+	if _, again, err := o.Inbox.Read(name); err != nil || again != first || string(data) != "one" {
 		t.Errorf("read again as %s, %v, first as %s", again, err, first)
 	}
 	if put, err := o.RestoreTaken(); err != nil || put != 0 {
@@ -60,7 +60,7 @@ func TestSubmissionsByFile(t *testing.T) {
 	}
 	ids := []ID{foreignID(t, 1), foreignID(t, 2)}
 	check(t, os.WriteFile(file+".rejected", nil, 0o600)) // the answer to an earlier submission
-	check(t, o.AcceptSubmission(name, ids))
+	check(t, o.Inbox.Accept(name, ids))
 	wantNames(t, filepath.Join(o.Dir(), takenDir))
 	wantNames(t, o.NewDir(), name+".accepted", name+".json")
 	if text, err := os.ReadFile(file + ".accepted"); err != nil ||
@@ -68,13 +68,13 @@ func TestSubmissionsByFile(t *testing.T) {
 		t.Errorf("the answer is %q, %v", text, err)
 	}
 
-	check(t, o.TakeSubmission(name))
-	_, second, err := o.ReadSubmission(name)
+	check(t, o.Inbox.Take(name))
+	_, second, err := o.Inbox.Read(name)
 	check(t, err)
 	if second == first {
 		t.Error("two files of one name and content are one")
 	}
-	check(t, o.RejectSubmission(name, true, "no\n such  job"))
+	check(t, o.Inbox.Reject(name, true, "no\n such  job"))
 	wantNames(t, filepath.Join(o.Dir(), takenDir))
 	wantNames(t, o.NewDir(), name+".rejected")
 	if text, err := os.ReadFile(file + ".rejected"); err != nil || string(text) != "no such job\n" {
@@ -85,10 +85,10 @@ func TestSubmissionsByFile(t *testing.T) {
 	if len(kept) != 1 {
 		t.Errorf("kept is %v", kept)
 	}
-	if _, _, err := o.ReadSubmission(name); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := o.Inbox.Read(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("one that is gone: %v", err)
 	}
-	if err := o.TakeSubmission(name); !errors.Is(err, fs.ErrNotExist) {
+	if err := o.Inbox.Take(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("one that is gone is taken: %v", err)
 	}
 }
@@ -107,6 +107,6 @@ func TestSweepAnswers(t *testing.T) {
 		check(t, os.Chtimes(path, at, at))
 	}
 	check(t, os.Mkdir(filepath.Join(o.NewDir(), "f.accepted"), 0o700))
-	check(t, o.SweepAnswers())
+	check(t, o.Inbox.Sweep())
 	wantNames(t, o.NewDir(), "c.accepted", "d.json", "e.txt", "f.accepted")
 }

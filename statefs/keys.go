@@ -15,7 +15,7 @@ import (
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
-// KeyClaim records the operation that the submit of an idempotency key created. It is a file in
+// Find records the operation that the submit of an idempotency key created. It is a file in
 // keys/DAY/, where DAY is in UTC. The file is on disk before the operation is, so a submit that
 // finds a claim without an operation may claim the key again.
 type KeyClaim struct {
@@ -33,8 +33,9 @@ const (
 	keyLimit = 8 << 10
 )
 
-// keyFolders caches the most recently used folder of keys/.
-type keyFolders struct {
+// Keys are the claims of idempotency keys in keys/. It caches the most recently used folder.
+type Keys struct {
+	*storage
 	mu   sync.Mutex
 	day  string
 	open *files.Folder
@@ -45,9 +46,9 @@ func keyFile(key string, at time.Time) string {
 	return path.Join(keysDir, at.UTC().Format(keyDay), hex.EncodeToString(sum[:])+".json")
 }
 
-// ClaimKeys writes claims and returns once they are as durable as the storage promises. A newer
+// Claim writes claims and returns once they are as durable as the storage promises. A newer
 // claim of the same key on the same day replaces the older one.
-func (t *Tree) ClaimKeys(claims ...KeyClaim) error {
+func (k *Keys) Claim(claims ...KeyClaim) error {
 	if len(claims) == 0 {
 		return nil
 	}
@@ -57,7 +58,7 @@ func (t *Tree) ClaimKeys(claims ...KeyClaim) error {
 		if folders[day] != nil {
 			continue
 		}
-		folder, err := t.keys.folder(t, day)
+		folder, err := k.folder(day)
 		if err != nil {
 			return fmt.Errorf("keep idempotency keys: %w", err)
 		}
@@ -68,7 +69,7 @@ func (t *Tree) ClaimKeys(claims ...KeyClaim) error {
 		if err != nil {
 			return fmt.Errorf("keep an idempotency key: %w", err)
 		}
-		if err := t.files.Replace(keyFile(c.Key, c.At), append(data, '\n'), false); err != nil {
+		if err := k.files.Replace(keyFile(c.Key, c.At), append(data, '\n'), false); err != nil {
 			return fmt.Errorf("keep an idempotency key: %w", err)
 		}
 	}
@@ -81,23 +82,23 @@ func (t *Tree) ClaimKeys(claims ...KeyClaim) error {
 }
 
 // folder returns the folder of a day. It creates the folder, and syncs its name, if it is missing.
-func (k *keyFolders) folder(t *Tree, day string) (*files.Folder, error) {
+func (k *Keys) folder(day string) (*files.Folder, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	at := filepath.Join(t.dir, keysDir, day)
+	at := filepath.Join(k.dir, keysDir, day)
 	if k.day == day {
 		if is, err := k.open.Is(at); err == nil && is {
 			return k.open, nil
 		}
 	}
-	if err := t.corrupt.makeFolder(path.Join(keysDir, day)); err != nil {
+	if err := k.corrupt.makeFolder(path.Join(keysDir, day)); err != nil {
 		return nil, err
 	}
-	opened, err := files.OpenFolder(at, t.durable())
+	opened, err := files.OpenFolder(at, k.durable())
 	if err != nil {
 		return nil, err
 	}
-	if err := t.syncFolder(keysDir); err != nil {
+	if err := k.syncFolder(keysDir); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
 	// Another call may be about to sync the previous folder; the garbage collector closes it.
@@ -105,7 +106,7 @@ func (k *keyFolders) folder(t *Tree, day string) (*files.Folder, error) {
 	return opened, nil
 }
 
-func (k *keyFolders) close() error {
+func (k *Keys) close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.open == nil {
@@ -115,14 +116,14 @@ func (k *keyFolders) close() error {
 	return k.open.Close()
 }
 
-// KeyClaim returns the newest claim of an idempotency key that is not older than since. The error
+// Find returns the newest claim of an idempotency key that is not older than since. The error
 // wraps fs.ErrNotExist if there is none. An unreadable claim counts as none.
-func (t *Tree) KeyClaim(key string, since time.Time) (*KeyClaim, error) {
+func (k *Keys) Find(key string, since time.Time) (*KeyClaim, error) {
 	// A clock that was set back must not hide earlier claims.
-	for day := t.options.Now().UTC().AddDate(0, 0,
+	for day := k.options.Now().UTC().AddDate(0, 0,
 		1); !day.Before(since.UTC().Truncate(24 * time.Hour)); day = day.AddDate(0, 0, -1) {
 		name := keyFile(key, day)
-		data, err := t.readRegular(name, keyLimit)
+		data, err := k.readRegular(name, keyLimit)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, files.ErrIrregular) {
 			continue
 		}
@@ -137,9 +138,9 @@ func (t *Tree) KeyClaim(key string, since time.Time) (*KeyClaim, error) {
 	return nil, fmt.Errorf("idempotency key: %w", fs.ErrNotExist)
 }
 
-// SweepKeys removes the claims of all days that ended before a time.
-func (o *Owner) SweepKeys(before time.Time) error {
-	entries, err := o.readFolder(keysDir)
+// Sweep removes the claims of all days that ended before a time. Only the daemon does so.
+func (k *Keys) Sweep(before time.Time) error {
+	entries, err := k.readFolder(keysDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -151,7 +152,7 @@ func (o *Owner) SweepKeys(before time.Time) error {
 		if err != nil || !entry.IsDir() || !day.AddDate(0, 0, 1).Before(before.UTC()) {
 			continue
 		}
-		if err := o.root.RemoveAll(path.Join(keysDir, entry.Name())); err != nil {
+		if err := k.root.RemoveAll(path.Join(keysDir, entry.Name())); err != nil {
 			return fmt.Errorf("remove old idempotency keys: %w", err)
 		}
 	}

@@ -83,7 +83,7 @@ func TestWhatLaneFilesSay(t *testing.T) {
 	} {
 		put(t, tree, test.text, lanesDir, test.file)
 		f, _ := ParseLaneFile(test.file)
-		v, err := tree.ReadLane(f)
+		v, err := tree.Lanes.Read(f)
 		bad, isBad := errors.AsType[*LaneFileError](err)
 		switch {
 		case test.problem != "":
@@ -110,7 +110,7 @@ func equalHolds(one, other LaneHold) bool {
 func TestHostileLaneFiles(t *testing.T) {
 	t.Parallel()
 	tree := openTree(t, t.TempDir(), Options{})
-	at := func(name string) string { return filepath.Join(tree.LanesDir(), name) }
+	at := func(name string) string { return filepath.Join(tree.Lanes.Dir(), name) }
 	secret := put(t, tree, "7\n", "secret")
 	check(t, os.Symlink(secret, at("link.capacity")))
 	check(t, syscall.Mkfifo(at("fifo.paused"), 0o600))
@@ -122,20 +122,20 @@ func TestHostileLaneFiles(t *testing.T) {
 		"folder.closed": "it is a folder and not a file",
 	} {
 		f, _ := ParseLaneFile(name)
-		_, err := tree.ReadLane(f)
+		_, err := tree.Lanes.Read(f)
 		if bad, ok := errors.AsType[*LaneFileError](err); !ok || bad.Reason != want {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
-	files, odd, err := tree.LaneFiles()
+	files, odd, err := tree.Lanes.List()
 	check(t, err)
 	if len(files) != 3 || !slices.Equal(odd, []string{"odd.paused.bak"}) {
 		t.Errorf("files %v, odd %v", files, odd)
 	}
-	if _, ok := errors.AsType[*BlockedError](tree.HoldLane(LaneFile{"folder", LaneClosed}, LaneHold{})); !ok {
+	if _, ok := errors.AsType[*BlockedError](tree.Lanes.Hold(LaneFile{"folder", LaneClosed}, LaneHold{})); !ok {
 		t.Error("a folder in the way is not named")
 	}
-	check(t, tree.SetLaneCapacity("link", 3))
+	check(t, tree.Lanes.SetCapacity("link", 3))
 	if data, err := os.ReadFile(secret); err != nil || string(data) != "7\n" {
 		t.Errorf("a link was followed: %q %v", data, err)
 	}
@@ -146,38 +146,38 @@ func TestLaneFilesAreWrittenAndRemoved(t *testing.T) {
 	o := own(t)
 	until := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	paused := LaneFile{"cookie", LanePaused}
-	check(t, o.HoldLane(paused, LaneHold{Until: &until, Reason: "a\nb", By: "ann"}))
-	first, err := o.ReadLane(paused)
+	check(t, o.Lanes.Hold(paused, LaneHold{Until: &until, Reason: "a\nb", By: "ann"}))
+	first, err := o.Lanes.Read(paused)
 	check(t, err)
 	if first.Hold.Reason != "a b" || !first.Hold.Until.Equal(until) || !first.Complete {
 		t.Errorf("%+v", first)
 	}
-	check(t, o.HoldLane(paused, LaneHold{}))
-	second, err := o.ReadLane(paused)
+	check(t, o.Lanes.Hold(paused, LaneHold{}))
+	second, err := o.Lanes.Read(paused)
 	check(t, err)
 	if first.Same(second) || !second.Same(second) || second.Hold.Until != nil {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-	if gone, err := o.ExpireLane(paused, first); gone || err != nil {
+	if gone, err := o.Lanes.Expire(paused, first); gone || err != nil {
 		t.Errorf("what was said since is removed: %t %v", gone, err)
 	}
-	if gone, err := o.ExpireLane(paused, second); !gone || err != nil {
+	if gone, err := o.Lanes.Expire(paused, second); !gone || err != nil {
 		t.Errorf("%t %v", gone, err)
 	}
-	if _, err := o.ReadLane(paused); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := o.Lanes.Read(paused); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	if gone, err := o.ReleaseLane(paused); gone || err != nil {
+	if gone, err := o.Lanes.Release(paused); gone || err != nil {
 		t.Errorf("%t %v", gone, err)
 	}
 	for _, n := range []int{0, 4, -1} {
-		check(t, o.SetLaneCapacity("cookie", n))
-		if v, err := o.ReadLane(LaneFile{"cookie", LaneCapacity}); err != nil || v.Capacity != n {
+		check(t, o.Lanes.SetCapacity("cookie", n))
+		if v, err := o.Lanes.Read(LaneFile{"cookie", LaneCapacity}); err != nil || v.Capacity != n {
 			t.Errorf("%d: %+v %v", n, v, err)
 		}
 	}
 	for _, f := range []LaneFile{{"Cookie", LaneCapacity}, {"../x", LanePaused}, {"x", "rotation"}} {
-		if err := o.writeLane(f, nil); err == nil {
+		if err := o.Lanes.write(f, nil); err == nil {
 			t.Errorf("%s was written", f)
 		}
 	}
@@ -186,15 +186,15 @@ func TestLaneFilesAreWrittenAndRemoved(t *testing.T) {
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	o := own(t)
-	if n := o.Rotation("cookie"); n != 0 {
+	if n := o.Lanes.Rotation("cookie"); n != 0 {
 		t.Errorf("%d before the first", n)
 	}
-	check(t, o.SetRotation("cookie", 12))
-	if n := o.Rotation("cookie"); n != 12 {
+	check(t, o.Lanes.SetRotation("cookie", 12))
+	if n := o.Lanes.Rotation("cookie"); n != 12 {
 		t.Errorf("%d, want 12", n)
 	}
 	put(t, o.Tree, "-3", lanesDir, "cookie.rotation")
-	if n := o.Rotation("cookie"); n != 0 {
+	if n := o.Lanes.Rotation("cookie"); n != 0 {
 		t.Errorf("%d of a file that means nothing", n)
 	}
 }

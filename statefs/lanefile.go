@@ -11,13 +11,19 @@ import (
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
-// LanesDir returns the absolute path of lanes/.
-func (t *Tree) LanesDir() string { return filepath.Join(t.dir, lanesDir) }
+// Lanes are the files of lanes/, with which any process pauses, closes and resizes lanes.
+type Lanes struct{ *storage }
 
-// LaneFiles lists the files of lanes/ that control something, and the stray names that look as if
+// OwnerLanes are the files of lanes/ for the daemon, which also keeps its own there.
+type OwnerLanes struct{ *Lanes }
+
+// Dir returns the absolute path of lanes/.
+func (l *Lanes) Dir() string { return filepath.Join(l.dir, lanesDir) }
+
+// List lists the files of lanes/ that control something, and the stray names that look as if
 // they should.
-func (t *Tree) LaneFiles() (files []LaneFile, odd []string, err error) {
-	entries, err := t.readFolder(lanesDir)
+func (l *Lanes) List() (files []LaneFile, odd []string, err error) {
+	entries, err := l.readFolder(lanesDir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list %s: %w", lanesDir, err)
 	}
@@ -32,11 +38,11 @@ func (t *Tree) LaneFiles() (files []LaneFile, odd []string, err error) {
 	return files, odd, nil
 }
 
-// ReadLane reads a file of lanes/. The error wraps fs.ErrNotExist if there is none, and is a
+// Read reads a file of lanes/. The error wraps fs.ErrNotExist if there is none, and is a
 // *LaneFileError if its content is invalid; the value then still shows whether the file changes
 // later.
-func (t *Tree) ReadLane(f LaneFile) (LaneValue, error) {
-	info, err := t.root.Lstat(f.path())
+func (l *Lanes) Read(f LaneFile) (LaneValue, error) {
+	info, err := l.root.Lstat(f.path())
 	if err != nil {
 		return LaneValue{}, err
 	}
@@ -44,7 +50,7 @@ func (t *Tree) ReadLane(f LaneFile) (LaneValue, error) {
 	if !info.Mode().IsRegular() {
 		return v, &LaneFileError{f, fmt.Sprintf("it is a %s and not a file", files.KindOf(info.Mode()))}
 	}
-	data, err := t.readRegular(f.path(), laneFileLimit)
+	data, err := l.readRegular(f.path(), laneFileLimit)
 	switch {
 	case errors.Is(err, fs.ErrPermission) && f.Control != LaneCapacity:
 		v.Complete = true // the name is enough
@@ -70,59 +76,59 @@ func (t *Tree) ReadLane(f LaneFile) (LaneValue, error) {
 	return v, nil
 }
 
-// HoldLane pauses or closes a lane, or AllLanes, and replaces an earlier hold. It is durable when
+// Hold pauses or closes a lane, or AllLanes, and replaces an earlier hold. It is durable when
 // it returns.
-func (t *Tree) HoldLane(f LaneFile, hold LaneHold) error {
+func (l *Lanes) Hold(f LaneFile, hold LaneHold) error {
 	hold.Reason, hold.By = printableReason(hold.Reason), printableReason(hold.By)
 	data, err := json.Marshal(hold)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", f, err)
 	}
-	return t.writeLane(f, append(data, '\n'))
+	return l.write(f, append(data, '\n'))
 }
 
-// SetLaneCapacity sets how many operations run in a lane at once; -1 is unlimited. It is durable
+// SetCapacity sets how many operations run in a lane at once; -1 is unlimited. It is durable
 // when it returns.
-func (t *Tree) SetLaneCapacity(lane string, n int) error {
-	return t.writeLane(LaneFile{lane, LaneCapacity}, []byte(FormatLaneCapacity(n)+"\n"))
+func (l *Lanes) SetCapacity(lane string, n int) error {
+	return l.write(LaneFile{lane, LaneCapacity}, []byte(FormatLaneCapacity(n)+"\n"))
 }
 
-func (t *Tree) writeLane(f LaneFile, data []byte) error {
+func (l *Lanes) write(f LaneFile, data []byte) error {
 	if _, ok := ParseLaneFile(f.String()); !ok {
 		return fmt.Errorf("write %s: there is no such file of a lane", f)
 	}
-	if err := t.files.Replace(f.path(), data, false); err != nil {
-		if info, statErr := t.root.Lstat(f.path()); statErr == nil && info.IsDir() {
+	if err := l.files.Replace(f.path(), data, false); err != nil {
+		if info, statErr := l.root.Lstat(f.path()); statErr == nil && info.IsDir() {
 			return &BlockedError{f.path()}
 		}
 		return err
 	}
-	return t.syncFolder(lanesDir)
+	return l.syncFolder(lanesDir)
 }
 
-// ReleaseLane removes a file of lanes/: the lane is resumed or opened, or returns to the configured
+// Release removes a file of lanes/: the lane is resumed or opened, or returns to the configured
 // capacity. It reports whether the file existed, and is durable when it returns.
-func (t *Tree) ReleaseLane(f LaneFile) (bool, error) {
-	err := t.root.Remove(f.path())
+func (l *Lanes) Release(f LaneFile) (bool, error) {
+	err := l.root.Remove(f.path())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("remove %s/%s: %w", lanesDir, f, err)
 	}
-	return true, t.syncFolder(lanesDir)
+	return true, l.syncFolder(lanesDir)
 }
 
-// ExpireLane removes an expired file of lanes/, unless it has changed since it was read as v.
-func (o *Owner) ExpireLane(f LaneFile, v LaneValue) (bool, error) {
-	if !o.LaneUnchanged(f, v) {
+// Expire removes an expired file of lanes/, unless it has changed since it was read as v.
+func (l *OwnerLanes) Expire(f LaneFile, v LaneValue) (bool, error) {
+	if !l.Unchanged(f, v) {
 		return false, nil
 	}
-	return o.ReleaseLane(f)
+	return l.Release(f)
 }
 
-// LaneUnchanged reports whether a file of lanes/ is still the one that was read as v.
-func (t *Tree) LaneUnchanged(f LaneFile, v LaneValue) bool {
-	info, err := t.root.Lstat(f.path())
+// Unchanged reports whether a file of lanes/ is still the one that was read as v.
+func (l *Lanes) Unchanged(f LaneFile, v LaneValue) bool {
+	info, err := l.root.Lstat(f.path())
 	return err == nil && v.info != nil && sameContent(info, v.info)
 }

@@ -34,10 +34,10 @@ func isLaneTimes(name string) bool {
 		strings.HasSuffix(name, string(LaneFailures))
 }
 
-// LaneTimes returns the times in such a file, in the order in which they were written. Unreadable
+// Times returns the times in such a file, in the order in which they were written. Unreadable
 // content is skipped: if the file is lost, the daemon only forgets these times.
-func (t *Tree) LaneTimes(lane string, note LaneTimesKind) []time.Time {
-	data, err := t.readRegular(path.Join(lanesDir, lane+string(note)), laneTimesLimit)
+func (l *Lanes) Times(lane string, note LaneTimesKind) []time.Time {
+	data, err := l.readRegular(path.Join(lanesDir, lane+string(note)), laneTimesLimit)
 	if err != nil {
 		return nil
 	}
@@ -50,12 +50,12 @@ func (t *Tree) LaneTimes(lane string, note LaneTimesKind) []time.Time {
 	return times
 }
 
-// SetLaneTimes replaces the times; without any it removes the file. It does not sync: after a power
+// SetTimes replaces the times; without any it removes the file. It does not sync: after a power
 // cut an older file may exist, or none.
-func (o *Owner) SetLaneTimes(lane string, note LaneTimesKind, times []time.Time) error {
+func (l *OwnerLanes) SetTimes(lane string, note LaneTimesKind, times []time.Time) error {
 	name := path.Join(lanesDir, lane+string(note))
 	if len(times) == 0 {
-		if err := o.root.Remove(name); err != nil && !files.IsMissing(err) {
+		if err := l.root.Remove(name); err != nil && !files.IsMissing(err) {
 			return fmt.Errorf("forget the times of a lane: %w", err)
 		}
 		return nil
@@ -65,5 +65,5 @@ func (o *Owner) SetLaneTimes(lane string, note LaneTimesKind, times []time.Time)
 	for _, at := range times {
 		data = append(at.AppendFormat(data, time.RFC3339Nano), '\n')
 	}
-	return o.files.ReplaceUnsynced(name, data)
+	return l.files.ReplaceUnsynced(name, data)
 }

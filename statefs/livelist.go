@@ -22,7 +22,9 @@ import (
 // marker that a person removed at the same moment.
 const liveFile = "live.list"
 
-type liveList struct {
+// LiveList is the cached list.
+type LiveList struct {
+	*storage
 	mu sync.Mutex // guards the fields below
 	f  *os.File
 	// owned means that this process holds the lock of the storage, so no other process rewrites the
@@ -30,26 +32,27 @@ type liveList struct {
 	owned bool
 }
 
-func (l *liveList) remove(t *Tree, id ID) { l.write(t, "-"+id.text+"\n") }
+func (l *LiveList) remove(id ID) { l.write("-" + id.text + "\n") }
 
-func (l *liveList) add(t *Tree, ids ...ID) {
+// Add appends IDs.
+func (l *LiveList) Add(ids ...ID) {
 	var lines strings.Builder
 	for _, id := range ids {
 		lines.WriteString("+" + id.text + "\n")
 	}
-	l.write(t, lines.String())
+	l.write(lines.String())
 }
 
 // write appends lines with one write, so that lines of several processes do not mix. It ignores
 // errors: the list is a cache, and the other writes of the operation report a full disk.
-func (l *liveList) write(t *Tree, lines string) {
+func (l *LiveList) write(lines string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.owned {
-		l.reopen(t)
+		l.reopen()
 	}
 	if l.f == nil {
-		f, err := files.OpenFile(filepath.Join(t.dir, liveFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+		f, err := files.OpenFile(filepath.Join(l.dir, liveFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 		if err != nil {
 			return
 		}
@@ -59,7 +62,7 @@ func (l *liveList) write(t *Tree, lines string) {
 }
 
 // setOwned sets whether this process holds the lock of the storage.
-func (l *liveList) setOwned(owned bool) {
+func (l *LiveList) setOwned(owned bool) {
 	l.mu.Lock()
 	l.owned = owned
 	l.mu.Unlock()
@@ -67,19 +70,19 @@ func (l *liveList) setOwned(owned bool) {
 
 // reopen closes a list file that was replaced: a starting daemon rewrites the list while other
 // processes have the old file open. The caller holds mu.
-func (l *liveList) reopen(t *Tree) {
+func (l *LiveList) reopen() {
 	if l.f == nil {
 		return
 	}
 	open, err := l.f.Stat()
-	named, nameErr := t.root.Lstat(liveFile)
+	named, nameErr := l.root.Lstat(liveFile)
 	if err != nil || nameErr != nil || !os.SameFile(open, named) {
 		_ = l.f.Close() // each line was one write, so nothing is buffered
 		l.f = nil
 	}
 }
 
-func (l *liveList) close() error {
+func (l *LiveList) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.f == nil {
@@ -90,10 +93,10 @@ func (l *liveList) close() error {
 	return err
 }
 
-// readLive returns the IDs of the cached list that did not end.
-func (t *Tree) readLive() (map[ID]bool, error) {
+// IDs returns the IDs of the cached list that did not end.
+func (l *LiveList) IDs() (map[ID]bool, error) {
 	live := make(map[ID]bool)
-	err := t.scanLive(func(id ID, begins bool) {
+	err := l.scan(func(id ID, begins bool) {
 		if begins {
 			live[id] = true
 		} else {
@@ -103,10 +106,10 @@ func (t *Tree) readLive() (map[ID]bool, error) {
 	return live, err
 }
 
-// scanLive calls note for each line of the cached list. It skips damaged lines of any length: a
+// scan calls note for each line of the cached list. It skips damaged lines of any length: a
 // power cut can leave blocks of zero bytes.
-func (t *Tree) scanLive(note func(id ID, begins bool)) error {
-	f, _, err := t.openRegular(liveFile)
+func (l *LiveList) scan(note func(id ID, begins bool)) error {
+	f, _, err := l.openRegular(liveFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -146,40 +149,51 @@ func parseLive(line []byte) (id ID, begins, ok bool) {
 // operations.
 const liveListLimit = 1 << 20
 
-// trimLive rewrites the cached list once it exceeds liveListLimit. If the file was removed, it
+// Trim rewrites the cached list once it exceeds liveListLimit. If the file was removed, it
 // closes the old one and the next write creates a new one. Other writes of this process wait; only
 // the daemon's process submits.
-func (t *Tree) trimLive() error {
-	t.live.mu.Lock()
-	defer t.live.mu.Unlock()
-	t.live.reopen(t)
-	info, err := t.root.Lstat(liveFile)
+func (l *LiveList) Trim() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reopen()
+	info, err := l.root.Lstat(liveFile)
 	if err != nil || info.Size() < liveListLimit {
 		return nil // without a list there is nothing to trim
 	}
-	live, err := t.readLive()
+	live, err := l.IDs()
 	if err != nil {
 		return err
 	}
-	if err := t.writeLive(live); err != nil {
+	if err := l.rewrite(live); err != nil {
 		return err
 	}
-	t.live.reopen(t)
+	l.reopen()
 	return nil
 }
 
-// compactLive rewrites the cached list to the operations that are live now.
-func (t *Tree) compactLive(live map[ID]bool) error {
-	if err := t.live.close(); err != nil {
+// Set rewrites the cached list to the operations that are live now.
+func (l *LiveList) Set(live map[ID]bool) error {
+	if err := l.close(); err != nil {
 		return fmt.Errorf("rewrite the list of live operations: %w", err)
 	}
-	return t.writeLive(live)
+	return l.rewrite(live)
 }
 
-func (t *Tree) writeLive(live map[ID]bool) error {
+func (l *LiveList) rewrite(live map[ID]bool) error {
 	var data []byte
 	for id := range live {
 		data = append(append(append(data, '+'), id.text...), '\n')
 	}
-	return t.files.ReplaceUnsynced(liveFile, data)
+	return l.files.ReplaceUnsynced(liveFile, data)
+}
+
+// Listed returns every ID in the cached list, including ended ones, and false if there is no
+// list.
+func (l *LiveList) Listed() (ids map[ID]bool, there bool, err error) {
+	if _, err := l.root.Lstat(liveFile); errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	ids = make(map[ID]bool)
+	err = l.scan(func(id ID, _ bool) { ids[id] = true })
+	return ids, true, err
 }

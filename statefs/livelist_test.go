@@ -20,7 +20,7 @@ func wantLive(t *testing.T, o *Owner, want ...ID) {
 	for _, id := range want {
 		live[id] = true
 	}
-	got, err := o.LiveList()
+	got, err := o.Live.IDs()
 	check(t, err)
 	if !maps.Equal(got, live) {
 		t.Errorf("live are %v, want %v", got, live)
@@ -53,7 +53,7 @@ func TestLiveListWithTornLines(t *testing.T) {
 	}, ""), liveFile)
 	wantLive(t, o, id[0], id[2], id[3])
 	// The next line follows the incomplete one.
-	o.live.add(o.Tree, id[1])
+	o.live.Add(id[1])
 	wantLive(t, o, id[0], id[1], id[2], id[3])
 }
 
@@ -63,7 +63,7 @@ func TestLiveListIsCompacted(t *testing.T) {
 	o := ownTree(t, openTree(t, dir, Options{Durability: Process}))
 	other := openTree(t, dir, Options{Durability: Process}) // another process, with the old list open
 	kept, gone := submit(t, o.Tree), submit(t, other)
-	check(t, o.SetLiveList(map[ID]bool{kept.ID: true}))
+	check(t, o.Live.Set(map[ID]bool{kept.ID: true}))
 	data, err := os.ReadFile(filepath.Join(dir, liveFile))
 	check(t, err)
 	if string(data) != "+"+kept.ID.String()+"\n" {
@@ -74,7 +74,7 @@ func TestLiveListIsCompacted(t *testing.T) {
 	if gone.ID == later.ID {
 		t.Error("an ID came twice")
 	}
-	check(t, o.SetLiveList(nil))
+	check(t, o.Live.Set(nil))
 	wantLive(t, o)
 }
 
@@ -94,7 +94,7 @@ func TestLiveListOfManyWriters(t *testing.T) {
 				mu.Lock()
 				tree := trees[i%2]
 				mu.Unlock()
-				tree.live.add(tree, id)
+				tree.live.Add(id)
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func TestLiveListThatIsNoFile(t *testing.T) {
 	} {
 		check(t, place())
 		submit(t, o.Tree)
-		if _, err := o.LiveList(); !errors.Is(err, files.ErrIrregular) {
+		if _, err := o.Live.IDs(); !errors.Is(err, files.ErrIrregular) {
 			t.Errorf("%s: %v", name, err)
 		}
 		check(t, os.Remove(path))
@@ -140,7 +140,7 @@ func TestLiveListIsTrimmed(t *testing.T) {
 	check(t, err)
 	_, err = f.WriteString(strings.Repeat(line, liveListLimit/len(line)+1))
 	check(t, errors.Join(err, f.Close()))
-	check(t, o.TrimLiveList())
+	check(t, o.Live.Trim())
 	info, err := os.Stat(filepath.Join(o.Dir(), liveFile))
 	check(t, err)
 	if info.Size() > 200 {
@@ -148,6 +148,6 @@ func TestLiveListIsTrimmed(t *testing.T) {
 	}
 	later := submit(t, o.Tree)
 	wantLive(t, o, stays.ID, later.ID)
-	check(t, o.TrimLiveList()) // short enough: nothing happens
+	check(t, o.Live.Trim()) // short enough: nothing happens
 	wantLive(t, o, stays.ID, later.ID)
 }

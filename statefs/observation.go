@@ -282,9 +282,9 @@ func (t *Tree) Identify(file string) (identity files.Identity, names uint64, err
 
 // Stamp reads the content of a marker or request. The error wraps fs.ErrNotExist if it is gone and
 // fs.ErrPermission if it may not be read.
-func (t *Tree) Stamp(file string) (Stamp, error) { return t.stampIn(t.jobs, file) }
+func (t *Tree) Stamp(file string) (Stamp, error) { return readStamp(t.jobs, file) }
 
-func (t *Tree) stampIn(root *os.Root, file string) (Stamp, error) {
+func readStamp(root *os.Root, file string) (Stamp, error) {
 	f, info, err := files.OpenRegularIn(root, file)
 	if err != nil {
 		return Stamp{}, fmt.Errorf("read %s: %w", file, err)

@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // EntryVersion is the version of the entry format that this code writes.
@@ -133,10 +137,22 @@ type OutboxFiles struct {
 	Others []string
 }
 
-// Outbox lists the entries in the order of their names.
-func (t *Tree) Outbox() (OutboxFiles, error) {
+// Outbox are the files of outbox/: an entry for each delivery, and requests for them.
+type Outbox struct{ *storage }
+
+// OwnerOutbox is the outbox for the daemon, which alone writes entries and the list of them.
+type OwnerOutbox struct {
+	*Outbox
+	sync *files.Folder // outbox/
+	mu   sync.Mutex    // guards the list: the fields below
+	f    *os.File
+	size int64
+}
+
+// List lists the entries in the order of their names.
+func (o *Outbox) List() (OutboxFiles, error) {
 	var files OutboxFiles
-	entries, err := t.readFolder(outboxDir)
+	entries, err := o.readFolder(outboxDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return files, fmt.Errorf("list %s: %w", outboxDir, err)
 	}
@@ -158,15 +174,15 @@ func (t *Tree) Outbox() (OutboxFiles, error) {
 	return files, nil
 }
 
-// OutboxDir returns the absolute path of outbox/.
-func (t *Tree) OutboxDir() string { return filepath.Join(t.dir, outboxDir) }
+// Dir returns the absolute path of outbox/.
+func (o *Outbox) Dir() string { return filepath.Join(o.dir, outboxDir) }
 
-// HasEntry reports whether an entry exists, and whether it waits for a person. An entry that is
+// Has reports whether an entry exists, and whether it waits for a person. An entry that is
 // being renamed exists.
-func (t *Tree) HasEntry(name EntryName) (has, manual bool, err error) {
+func (o *Outbox) Has(name EntryName) (has, manual bool, err error) {
 	for range maxEntryReads {
 		for _, suffix := range []string{entryPending, entryManual} {
-			_, err := t.root.Lstat(name.file(suffix))
+			_, err := o.root.Lstat(name.file(suffix))
 			if err == nil {
 				return true, suffix == entryManual, nil
 			}
@@ -184,8 +200,8 @@ const maxEntryReads = 3
 
 // Undelivered returns the operations with an entry in the outbox, including failed and unreadable
 // ones.
-func (t *Tree) Undelivered() (map[ID]bool, error) {
-	files, err := t.Outbox()
+func (o *Outbox) Undelivered() (map[ID]bool, error) {
+	files, err := o.List()
 	if err != nil {
 		return nil, err
 	}
@@ -202,12 +218,12 @@ func (t *Tree) Undelivered() (map[ID]bool, error) {
 	return held, nil
 }
 
-// ReadEntry returns an entry and whether it waits for a person. The error wraps fs.ErrNotExist if
+// Read returns an entry and whether it waits for a person. The error wraps fs.ErrNotExist if
 // there is none, is a *CorruptError if it cannot be decoded, and wraps ErrNewerVersion if a newer
 // version wrote it.
-func (t *Tree) ReadEntry(name EntryName) (e *OutboxEntry, manual bool, err error) {
+func (o *Outbox) Read(name EntryName) (e *OutboxEntry, manual bool, err error) {
 	for _, suffix := range []string{entryPending, entryManual} {
-		data, err := t.readRegular(name.file(suffix), entryLimit)
+		data, err := o.readRegular(name.file(suffix), entryLimit)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -220,8 +236,8 @@ func (t *Tree) ReadEntry(name EntryName) (e *OutboxEntry, manual bool, err error
 	return nil, false, fmt.Errorf("entry %s: %w", name, fs.ErrNotExist)
 }
 
-// WriteEntry writes a pending entry and replaces an earlier one. It is durable after SyncOutbox.
-func (o *Owner) WriteEntry(name EntryName, e *OutboxEntry) error {
+// Write writes a pending entry and replaces an earlier one. It is durable after Sync.
+func (o *OwnerOutbox) Write(name EntryName, e *OutboxEntry) error {
 	e.Version = EntryVersion
 	data, err := encodeEntry(e)
 	if err != nil {
@@ -230,9 +246,9 @@ func (o *Owner) WriteEntry(name EntryName, e *OutboxEntry) error {
 	return o.files.Replace(name.file(entryPending), data, false)
 }
 
-// RewriteEntry is WriteEntry for an existing pending entry. The error wraps fs.ErrNotExist if the
+// Rewrite is Write for an existing pending entry. The error wraps fs.ErrNotExist if the
 // entry does not exist, even if it was only just removed.
-func (o *Owner) RewriteEntry(name EntryName, e *OutboxEntry) error {
+func (o *OwnerOutbox) Rewrite(name EntryName, e *OutboxEntry) error {
 	e.Version = EntryVersion
 	data, err := encodeEntry(e)
 	if err != nil {
@@ -241,35 +257,35 @@ func (o *Owner) RewriteEntry(name EntryName, e *OutboxEntry) error {
 	return o.files.Rewrite(name.file(entryPending), data)
 }
 
-// SyncOutbox makes the names of the entries durable.
-func (o *Owner) SyncOutbox() error { return o.outboxSync.Sync() }
+// Sync makes the names of the entries durable.
+func (o *OwnerOutbox) Sync() error { return o.sync.Sync() }
 
-// HoldEntry makes an entry wait for a person, who can rename it back to retry it.
-func (o *Owner) HoldEntry(name EntryName) error {
+// Hold makes an entry wait for a person, who can rename it back to retry it.
+func (o *OwnerOutbox) Hold(name EntryName) error {
 	if err := o.root.Rename(name.file(entryPending), name.file(entryManual)); err != nil {
 		return fmt.Errorf("hold entry %s: %w", name, err)
 	}
-	return o.outboxSync.Sync()
+	return o.sync.Sync()
 }
 
-// ReviveEntry makes an entry that waits for a person pending again, with new content. It is durable
+// Revive makes an entry that waits for a person pending again, with new content. It is durable
 // when it returns.
-func (o *Owner) ReviveEntry(name EntryName, e *OutboxEntry) error {
+func (o *OwnerOutbox) Revive(name EntryName, e *OutboxEntry) error {
 	// First the rename, then the new content: with a new file and a removal, a power cut could keep
 	// only the removal.
 	if err := o.root.Rename(name.file(entryManual), name.file(entryPending)); err != nil &&
 		!errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("revive entry %s: %w", name, err)
 	}
-	if err := o.WriteEntry(name, e); err != nil {
+	if err := o.Write(name, e); err != nil {
 		return err
 	}
-	return o.outboxSync.Sync()
+	return o.sync.Sync()
 }
 
-// RemoveEntry removes an entry in any state. It does not sync: if the entry comes back, its record
+// Remove removes an entry in any state. It does not sync: if the entry comes back, its record
 // shows that the delivery is finished.
-func (o *Owner) RemoveEntry(name EntryName) error {
+func (o *OwnerOutbox) Remove(name EntryName) error {
 	var errs []error
 	for _, suffix := range []string{entryPending, entryManual} {
 		if err := o.root.Remove(name.file(suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -279,8 +295,8 @@ func (o *Owner) RemoveEntry(name EntryName) error {
 	return errors.Join(errs...)
 }
 
-// QuarantineEntry moves an entry without a delivery to corrupt/ with the reason beside it.
-func (o *Owner) QuarantineEntry(name EntryName, manual bool, reason string) error {
+// Quarantine moves an entry without a delivery to corrupt/ with the reason beside it.
+func (o *OwnerOutbox) Quarantine(name EntryName, manual bool, reason string) error {
 	suffix := entryPending
 	if manual {
 		suffix = entryManual

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -26,43 +25,36 @@ const outboxFile = "outbox.list"
 // outboxListLimit is the size in bytes from which the list is rewritten.
 const outboxListLimit = 1 << 20
 
-// outboxList is the open list; only the process that holds the lock uses it.
-type outboxList struct {
-	mu   sync.Mutex // guards the fields below
-	f    *os.File
-	size int64
-}
+// Note adds entries to the list before they are written.
+func (o *OwnerOutbox) Note(names ...EntryName) { o.writeList('+', names) }
 
-// NoteEntries adds entries to the list before they are written.
-func (o *Owner) NoteEntries(names ...EntryName) { o.outbox.write(o, '+', names) }
-
-// StrikeEntry removes an entry from the list after the entry was removed and its record explains
+// Strike removes an entry from the list after the entry was removed and its record explains
 // why.
-func (o *Owner) StrikeEntry(name EntryName) { o.outbox.write(o, '-', []EntryName{name}) }
+func (o *OwnerOutbox) Strike(name EntryName) { o.writeList('-', []EntryName{name}) }
 
 // write appends lines. It ignores errors: the list is a cache, and the other writes of the
 // operation report a full disk.
-func (l *outboxList) write(o *Owner, sign byte, names []EntryName) {
+func (o *OwnerOutbox) writeList(sign byte, names []EntryName) {
 	var lines []byte
 	for _, name := range names {
 		lines = append(append(append(lines, sign), name.String()...), '\n')
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.f == nil {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.f == nil {
 		f, err := files.OpenFile(filepath.Join(o.dir, outboxFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 		if err != nil {
 			return
 		}
-		l.f = f
+		o.f = f
 	}
-	n, _ := l.f.Write(lines)
-	l.size += int64(n)
+	n, _ := o.f.Write(lines)
+	o.size += int64(n)
 }
 
-// ListedEntries returns the unfinished entries of the list, and whether the list is of the folder
+// Listed returns the unfinished entries of the list, and whether the list is of the folder
 // that is outbox/ now.
-func (o *Owner) ListedEntries() (names map[EntryName]bool, here bool, err error) {
+func (o *OwnerOutbox) Listed() (names map[EntryName]bool, here bool, err error) {
 	names = make(map[EntryName]bool)
 	f, _, err := o.openRegular(outboxFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +64,7 @@ func (o *Owner) ListedEntries() (names map[EntryName]bool, here bool, err error)
 		return nil, false, fmt.Errorf("read %s: %w", outboxFile, err)
 	}
 	defer func() { _ = f.Close() }() // opened for reading
-	folder, err := o.outboxFolder()
+	folder, err := o.folderLine()
 	if err != nil {
 		return nil, false, err
 	}
@@ -101,10 +93,10 @@ func (o *Owner) ListedEntries() (names map[EntryName]bool, here bool, err error)
 	return names, here, nil
 }
 
-// outboxFolder returns the line that identifies the folder outbox/. With process durability it
+// folderLine returns the line that identifies the folder outbox/. With process durability it
 // includes the boot of the machine, because a power cut may have lost entries.
-func (o *Owner) outboxFolder() (string, error) {
-	identity, _, err := files.Identify(unix.AT_FDCWD, o.OutboxDir())
+func (o *OwnerOutbox) folderLine() (string, error) {
+	identity, _, err := files.Identify(unix.AT_FDCWD, o.Dir())
 	if err != nil {
 		return "", fmt.Errorf("look at %s: %w", outboxDir, err)
 	}
@@ -115,33 +107,33 @@ func (o *Owner) outboxFolder() (string, error) {
 	return line, nil
 }
 
-// BeginEntryList rewrites the list from the content of the outbox. No entry may be noted or struck
+// BeginList rewrites the list from the content of the outbox. No entry may be noted or struck
 // during the call.
-func (o *Owner) BeginEntryList(names map[EntryName]bool) error {
-	o.outbox.mu.Lock()
-	defer o.outbox.mu.Unlock()
-	return o.outbox.rewrite(o, names)
+func (o *OwnerOutbox) BeginList(names map[EntryName]bool) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.rewriteList(names)
 }
 
-// TrimEntryList rewrites the list if it has grown too long.
-func (o *Owner) TrimEntryList() error {
-	o.outbox.mu.Lock()
-	defer o.outbox.mu.Unlock()
-	if o.outbox.size < outboxListLimit {
+// TrimList rewrites the list if it has grown too long.
+func (o *OwnerOutbox) TrimList() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.size < outboxListLimit {
 		return nil
 	}
-	names, _, err := o.ListedEntries()
+	names, _, err := o.Listed()
 	if err != nil {
 		return err
 	}
-	return o.outbox.rewrite(o, names)
+	return o.rewriteList(names)
 }
 
-func (l *outboxList) rewrite(o *Owner, names map[EntryName]bool) error {
-	if err := l.close(); err != nil {
+func (o *OwnerOutbox) rewriteList(names map[EntryName]bool) error {
+	if err := o.closeList(); err != nil {
 		return fmt.Errorf("rewrite %s: %w", outboxFile, err)
 	}
-	folder, err := o.outboxFolder()
+	folder, err := o.folderLine()
 	if err != nil {
 		return err
 	}
@@ -149,15 +141,15 @@ func (l *outboxList) rewrite(o *Owner, names map[EntryName]bool) error {
 	for name := range names {
 		data = append(append(append(data, '+'), name.String()...), '\n')
 	}
-	l.size = 0
+	o.size = 0
 	return o.files.ReplaceUnsynced(outboxFile, data)
 }
 
-func (l *outboxList) close() error {
-	if l.f == nil {
+func (o *OwnerOutbox) closeList() error {
+	if o.f == nil {
 		return nil
 	}
-	err := l.f.Close()
-	l.f = nil
+	err := o.f.Close()
+	o.f = nil
 	return err
 }

@@ -44,12 +44,12 @@ func ParseDeliveryRequest(file string) (name EntryName, ask DeliveryAction, ok b
 	return name, "", false
 }
 
-// RequestDelivery creates a request for an entry, removes the opposite one, and returns when that
+// Request creates a request for an entry, removes the opposite one, and returns when that
 // is durable. args holds the requester and the reason.
-func (t *Tree) RequestDelivery(name EntryName, ask DeliveryAction, args Args) error {
+func (o *Outbox) Request(name EntryName, ask DeliveryAction, args Args) error {
 	line, err := args.JSON()
 	if err == nil {
-		err = t.files.Replace(name.requestFile(ask), formatStamp(t.options.Now(), line), false)
+		err = o.files.Replace(name.requestFile(ask), formatStamp(o.options.Now(), line), false)
 	}
 	if err != nil {
 		return fmt.Errorf("ask for a %s of %s: %w", ask, name, err)
@@ -58,14 +58,14 @@ func (t *Tree) RequestDelivery(name EntryName, ask DeliveryAction, args Args) er
 		if other == ask {
 			continue
 		}
-		if err := t.root.Remove(name.requestFile(other)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := o.root.Remove(name.requestFile(other)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("ask for a %s of %s: %w", ask, name, err)
 		}
 	}
-	return t.syncFolder(outboxDir)
+	return o.syncFolder(outboxDir)
 }
 
-// DeliveryRequest is a pending request for an entry.
+// Requested is a pending request for an entry.
 type DeliveryRequest struct {
 	Action DeliveryAction
 	At     time.Time
@@ -77,8 +77,8 @@ type DeliveryRequest struct {
 	info fs.FileInfo
 }
 
-// DeliveryRequest returns the pending request for an entry; false if there is none.
-func (o *Owner) DeliveryRequest(name EntryName) (DeliveryRequest, bool, error) {
+// Requested returns the pending request for an entry; false if there is none.
+func (o *OwnerOutbox) Requested(name EntryName) (DeliveryRequest, bool, error) {
 	for _, ask := range DeliveryActions() {
 		a := DeliveryRequest{Action: ask, file: name.requestFile(ask)}
 		var err error
@@ -107,9 +107,9 @@ func (o *Owner) DeliveryRequest(name EntryName) (DeliveryRequest, bool, error) {
 	return DeliveryRequest{}, false, nil
 }
 
-// DropDeliveryRequest removes a request whose effect is durable, or that has none. A newer request
+// DropRequest removes a request whose effect is durable, or that has none. A newer request
 // of the same name stays.
-func (o *Owner) DropDeliveryRequest(a DeliveryRequest) error {
+func (o *OwnerOutbox) DropRequest(a DeliveryRequest) error {
 	now, err := o.root.Lstat(a.file)
 	if err == nil && os.SameFile(a.info, now) && now.ModTime().Equal(a.info.ModTime()) {
 		err = o.root.Remove(a.file)

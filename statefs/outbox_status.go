@@ -109,13 +109,13 @@ type OutboxItem struct {
 // The error wraps fs.ErrNotExist if there is no entry.
 func (t *Tree) ShowEntry(name EntryName) (OutboxItem, error) {
 	item := OutboxItem{Entry: name.String(), ID: name.ID, Place: name.Place, Kind: name.Kind, Status: DeliveryPending}
-	entry, manual, err := t.ReadEntry(name)
+	entry, manual, err := t.Outbox.Read(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return item, err
 	case err != nil:
 		item.Error = err.Error()
-		_, manual, _ = t.HasEntry(name)
+		_, manual, _ = t.Outbox.Has(name)
 	default:
 		item.Attempts, item.CreatedAt, item.LastAt, item.LastError, item.Until = entry.Attempts, entry.CreatedAt,
 			entry.LastAt, entry.LastError, entry.Until

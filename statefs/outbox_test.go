@@ -47,34 +47,34 @@ func TestEntryNames(t *testing.T) {
 func TestEntriesComeAndGo(t *testing.T) {
 	t.Parallel()
 	o := own(t)
-	if _, _, err := o.ReadEntry(entryOf); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := o.Outbox.Read(entryOf); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("an entry that is not there: %v", err)
 	}
 	at := time.Date(2025, 11, 26, 13, 7, 0, 123456000, time.UTC)
 	want := &OutboxEntry{Run: 3, CreatedAt: at, Attempts: 7, LastAt: &at, LastError: "connection refused", Until: &at}
-	check(t, o.WriteEntry(entryOf, want))
-	check(t, o.SyncOutbox())
+	check(t, o.Outbox.Write(entryOf, want))
+	check(t, o.Outbox.Sync())
 	for _, manual := range []bool{false, true, false} {
-		got, is, err := o.ReadEntry(entryOf)
+		got, is, err := o.Outbox.Read(entryOf)
 		if err != nil || is != manual || !reflect.DeepEqual(got, want) {
 			t.Fatalf("read %+v, %v, %v", got, is, err)
 		}
-		files, err := o.Outbox()
+		files, err := o.Outbox.List()
 		if err != nil || len(files.Pending)+len(files.Manual) != 1 || slices.Contains(files.Manual, entryOf) != manual {
 			t.Fatalf("listed %+v, %v", files, err)
 		}
-		if held, err := o.Undelivered(); err != nil || !held[entryOf.ID] {
+		if held, err := o.Outbox.Undelivered(); err != nil || !held[entryOf.ID] {
 			t.Fatalf("undelivered %v, %v", held, err)
 		}
 		if manual {
 			check(t, o.root.Rename(entryOf.file(entryManual), entryOf.file(entryPending)))
 		} else {
-			check(t, o.HoldEntry(entryOf))
+			check(t, o.Outbox.Hold(entryOf))
 		}
 	}
-	check(t, o.RemoveEntry(entryOf))
-	check(t, o.RemoveEntry(entryOf))
-	if held, err := o.Undelivered(); err != nil || len(held) != 0 {
+	check(t, o.Outbox.Remove(entryOf))
+	check(t, o.Outbox.Remove(entryOf))
+	if held, err := o.Outbox.Undelivered(); err != nil || len(held) != 0 {
 		t.Fatalf("undelivered %v, %v", held, err)
 	}
 }
@@ -85,11 +85,11 @@ func TestOddEntries(t *testing.T) {
 	put(t, o.Tree, "", outboxDir, entryOf.ID.String()+".webhook-1")
 	put(t, o.Tree, "", outboxDir, "notes.txt")
 	put(t, o.Tree, "", outboxDir, ".hidden")
-	files, err := o.Outbox()
+	files, err := o.Outbox.List()
 	if err != nil || len(files.Others) != 2 {
 		t.Errorf("listed %+v, %v", files, err)
 	}
-	if held, err := o.Undelivered(); err != nil || !held[entryOf.ID] {
+	if held, err := o.Outbox.Undelivered(); err != nil || !held[entryOf.ID] {
 		t.Errorf("what may be meant for it holds it: %v, %v", held, err)
 	}
 	for text, problem := range map[string]string{
@@ -97,11 +97,11 @@ func TestOddEntries(t *testing.T) {
 		`{"version":2,"run":"x"}`: "newer version", "[]": "cannot be read",
 	} {
 		put(t, o.Tree, text, outboxDir, entryOf.String()+".pending")
-		if _, _, err := o.ReadEntry(entryOf); err == nil || !strings.Contains(err.Error(), problem) {
+		if _, _, err := o.Outbox.Read(entryOf); err == nil || !strings.Contains(err.Error(), problem) {
 			t.Errorf("%q: %v, want %q", text, err, problem)
 		}
 	}
-	check(t, o.QuarantineEntry(entryOf, false, "it is of nobody"))
+	check(t, o.Outbox.Quarantine(entryOf, false, "it is of nobody"))
 	if got := glob(t, filepath.Join(o.Dir(), corruptDir, "*.reason")); len(got) != 1 {
 		t.Errorf("set aside are %v", got)
 	}

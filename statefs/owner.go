@@ -19,12 +19,16 @@ import (
 // uses one goroutine per operation at a time.
 type Owner struct {
 	*Tree
+	Lanes     *OwnerLanes
+	Schedules *OwnerSchedules
+	Outbox    *OwnerOutbox
+	Inbox     *Inbox
+	Live      *LiveList
+
 	held *lock
 	mark string
 
-	takenSync  *files.Folder
-	outboxSync *files.Folder
-	outbox     outboxList
+	takenSync *files.Folder
 	// changed counts taken and dropped requests; settled is the value of changed up to which taken/
 	// is synced.
 	changed, settled atomic.Uint64
@@ -37,7 +41,10 @@ func Own(t *Tree) (*Owner, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Owner{Tree: t, held: held}
+	o := &Owner{
+		Tree: t, held: held, Lanes: &OwnerLanes{t.Lanes}, Schedules: &OwnerSchedules{t.Schedules},
+		Outbox: &OwnerOutbox{Outbox: t.Outbox}, Inbox: &Inbox{storage: t.storage}, Live: t.live,
+	}
 	t.corrupt.owned.Store(true)
 	if err := errors.Join(t.corrupt.clearReservedNames(), t.corrupt.clearFolders()); err != nil {
 		return nil, errors.Join(err, o.Release())
@@ -45,9 +52,10 @@ func Own(t *Tree) (*Owner, error) {
 	if o.takenSync, err = files.OpenFolder(filepath.Join(t.dir, takenDir), t.durable()); err != nil {
 		return nil, errors.Join(fmt.Errorf("storage %s: %w", t.dir, err), o.Release())
 	}
-	if o.outboxSync, err = files.OpenFolder(filepath.Join(t.dir, outboxDir), t.durable()); err != nil {
+	if o.Outbox.sync, err = files.OpenFolder(filepath.Join(t.dir, outboxDir), t.durable()); err != nil {
 		return nil, errors.Join(fmt.Errorf("storage %s: %w", t.dir, err), o.Release())
 	}
+	o.Inbox.taken = o.takenSync
 	if err := t.makeMark(); err != nil {
 		return nil, errors.Join(err, o.Release())
 	}
@@ -67,10 +75,10 @@ func (o *Owner) Release() error {
 	o.live.setOwned(false)
 	o.corrupt.owned.Store(false)
 	o.handover.reset(false)
-	o.outbox.mu.Lock()
-	closed := []error{o.outbox.close()}
-	o.outbox.mu.Unlock()
-	for _, folder := range []*files.Folder{o.takenSync, o.outboxSync} {
+	o.Outbox.mu.Lock()
+	closed := []error{o.Outbox.closeList()}
+	o.Outbox.mu.Unlock()
+	for _, folder := range []*files.Folder{o.takenSync, o.Outbox.sync} {
 		if folder != nil {
 			closed = append(closed, folder.Close())
 		}
@@ -176,7 +184,7 @@ func (o *Owner) syncTaken() error {
 // SyncAll syncs the folders once, before a starting daemon answers from the state that it read,
 // which may exist in memory only.
 func (o *Owner) SyncAll() error {
-	return errors.Join(o.jobsSync.Sync(), o.takenSync.Sync(), o.outboxSync.Sync(), o.opsSync.Sync())
+	return errors.Join(o.jobsSync.Sync(), o.takenSync.Sync(), o.Outbox.sync.Sync(), o.opsSync.Sync())
 }
 
 // Finish ends an operation: it writes the terminal record, syncs its folder, and only then removes
@@ -203,7 +211,7 @@ func (o *Owner) WriteEnd(rec *Record) error {
 // and a start finds the end by the marker or by that list. The line of the submit alone is not
 // enough: it may have gone to a list that this daemon was about to replace.
 func (o *Owner) RemoveMarker(id ID, marker State) error {
-	o.live.remove(o.Tree, id)
+	o.live.remove(id)
 	if marker != "" {
 		return o.RemoveName(MarkerName(id, marker))
 	}
@@ -311,18 +319,6 @@ func (o *Owner) QuarantineRecord(id ID, reason string) error {
 
 // ClearRecord moves anything but a regular file from the name of a record to corrupt/.
 func (o *Owner) ClearRecord(id ID) error { return o.corrupt.clearName(dayFile(id, ".json")) }
-
-// LiveList returns the live IDs of the cached list, to find records whose marker is gone.
-func (o *Owner) LiveList() (map[ID]bool, error) { return o.readLive() }
-
-// TrimLiveList rewrites the cached list if it has grown with ended operations.
-func (o *Owner) TrimLiveList() error { return o.trimLive() }
-
-// AddLive appends IDs to the cached list.
-func (o *Owner) AddLive(ids ...ID) { o.live.add(o.Tree, ids...) }
-
-// SetLiveList rewrites the cached list.
-func (o *Owner) SetLiveList(live map[ID]bool) error { return o.compactLive(live) }
 
 // JobsFolder returns the folder jobs/ that the tree has open, and the one that has its name now.
 func (o *Owner) JobsFolder() (held, named fs.FileInfo, err error) {

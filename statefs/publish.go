@@ -83,7 +83,7 @@ func ReadSubmitted(t *Tree, id ID) (*Record, error) {
 			return rec, nil
 		}
 	}
-	answered, err := t.readLive()
+	answered, err := t.live.IDs()
 	if err != nil || answered[id] { // its marker was removed
 		return rec, err
 	}
@@ -106,7 +106,7 @@ func (t *Tree) EnsureDurable(id ID) error {
 	if err := t.syncOperation(id); err != nil {
 		return err
 	}
-	t.live.add(t, id)
+	t.live.Add(id)
 	return nil
 }
 
@@ -173,7 +173,7 @@ func (t *Tree) publish(recs []*Record) error {
 	if err := t.syncOperations(days); err != nil {
 		return err
 	}
-	t.live.add(t, idsOf(recs)...) // only from here on does a start treat a missing marker as removed
+	t.live.Add(idsOf(recs)...) // only from here on does a start treat a missing marker as removed
 	if list {
 		t.closeBatch(recs[0].ID)
 	}

@@ -73,7 +73,7 @@ func TestPublishAllOrNone(t *testing.T) {
 	wantNames(t, tree.JobsDir())
 	wantNames(t, filepath.Join(tree.Dir(), takenDir))
 	wantNames(t, filepath.Join(tree.Dir(), operationsDir, recs[0].ID.Day()))
-	live, err := tree.readLive()
+	live, err := tree.live.IDs()
 	check(t, err)
 	if len(live) != 0 {
 		t.Errorf("the list of live operations has %v", live)
@@ -202,10 +202,10 @@ func TestKeyClaims(t *testing.T) {
 	t.Cleanup(func() { check(t, owner.Release()) })
 	first, second := foreignID(t, 1), foreignID(t, 2)
 	hostile := "../../jobs/x\x00\n" + first.String()
-	check(t, tree.ClaimKeys(KeyClaim{"a", first, "h1", now}, KeyClaim{hostile, second, "h2", now}))
+	check(t, tree.Keys.Claim(KeyClaim{"a", first, "h1", now}, KeyClaim{hostile, second, "h2", now}))
 	want := func(key string, since time.Duration, id ID) {
 		t.Helper()
-		c, err := tree.KeyClaim(key, now.Add(-since))
+		c, err := tree.Keys.Find(key, now.Add(-since))
 		if id.IsZero() {
 			if !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%q: %v, %v", key, c, err)
@@ -222,19 +222,19 @@ func TestKeyClaims(t *testing.T) {
 	now = now.Add(30 * time.Hour)
 	want("a", 24*time.Hour, ID{})
 	want("a", 31*time.Hour, first)
-	check(t, tree.ClaimKeys(KeyClaim{"a", second, "h3", now}))
+	check(t, tree.Keys.Claim(KeyClaim{"a", second, "h3", now}))
 	want("a", 31*time.Hour, second)
 	now = now.Add(-6 * time.Hour) // the clock is set back
 	want("a", time.Hour, second)
 
 	check(t, os.Truncate(filepath.Join(tree.Dir(), keyFile("a", now.Add(6*time.Hour))), 3)) // as after a power cut
 	want("a", 48*time.Hour, first)
-	check(t, owner.SweepKeys(now.Add(-48*time.Hour)))
+	check(t, owner.Keys.Sweep(now.Add(-48*time.Hour)))
 	want("a", 48*time.Hour, first)
-	check(t, owner.SweepKeys(now.Add(48*time.Hour)))
+	check(t, owner.Keys.Sweep(now.Add(48*time.Hour)))
 	want("a", 480*time.Hour, ID{})
 	wantNames(t, filepath.Join(tree.Dir(), keysDir))
-	check(t, tree.ClaimKeys(KeyClaim{"a", second, "h3", now})) // its folder is created again
+	check(t, tree.Keys.Claim(KeyClaim{"a", second, "h3", now})) // its folder is created again
 	want("a", time.Hour, second)
 }
 

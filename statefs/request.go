@@ -245,16 +245,16 @@ func (o *Owner) removeTakenLink(name string) error {
 
 // requestStamp reads the content of a request. A request that may not be read, because another user
 // created it under a strict umask, counts by its modification time: the name is enough.
-func (t *Tree) requestStamp(root *os.Root, file string) (Stamp, error) {
+func (s *storage) requestStamp(root *os.Root, file string) (Stamp, error) {
 	info, err := root.Lstat(file)
 	if err != nil {
 		return Stamp{}, fmt.Errorf("read %s: %w", file, err)
 	}
-	stamp, err := t.stampIn(root, file)
+	stamp, err := readStamp(root, file)
 	if errors.Is(err, fs.ErrPermission) && info.Mode().IsRegular() {
 		stamp, err = Stamp{At: info.ModTime()}, nil
 	}
-	return stamp.lastRequested(info.ModTime(), t.options.Now()), err
+	return stamp.lastRequested(info.ModTime(), s.options.Now()), err
 }
 
 // Drop removes a taken request whose effect is durable, or that has none.

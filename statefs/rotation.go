@@ -12,8 +12,8 @@ import (
 const rotationSuffix = ".rotation"
 
 // Rotation returns how many runs of a lane have taken a turn, 0 if unknown.
-func (t *Tree) Rotation(lane string) uint64 {
-	data, err := t.readRegular(path.Join(lanesDir, lane+rotationSuffix), laneFileLimit)
+func (l *Lanes) Rotation(lane string) uint64 {
+	data, err := l.readRegular(path.Join(lanesDir, lane+rotationSuffix), laneFileLimit)
 	if err != nil {
 		return 0
 	}
@@ -26,6 +26,6 @@ func (t *Tree) Rotation(lane string) uint64 {
 
 // SetRotation stores how many runs of a lane have taken a turn. It does not sync: a power cut may
 // repeat a turn.
-func (o *Owner) SetRotation(lane string, n uint64) error {
-	return o.files.ReplaceUnsynced(path.Join(lanesDir, lane+rotationSuffix), fmt.Appendf(nil, "%d\n", n))
+func (l *OwnerLanes) SetRotation(lane string, n uint64) error {
+	return l.files.ReplaceUnsynced(path.Join(lanesDir, lane+rotationSuffix), fmt.Appendf(nil, "%d\n", n))
 }

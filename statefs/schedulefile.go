@@ -28,13 +28,19 @@ func scheduleFile(endpoint, suffix string) (string, error) {
 	return path.Join(schedulesDir, endpoint+suffix), nil
 }
 
-// ScheduleEnabled reports whether the schedule of a job, given its endpoint name, is enabled.
-func (t *Tree) ScheduleEnabled(endpoint string) (bool, error) {
+// Schedules are the files of schedules/. Any process enables and disables a schedule.
+type Schedules struct{ *storage }
+
+// OwnerSchedules are the files of schedules/ for the daemon, which alone writes the state of a schedule.
+type OwnerSchedules struct{ *Schedules }
+
+// Enabled reports whether the schedule of a job, given its endpoint name, is enabled.
+func (s *Schedules) Enabled(endpoint string) (bool, error) {
 	name, err := scheduleFile(endpoint, scheduleDisabled)
 	if err != nil {
 		return false, err
 	}
-	_, err = t.root.Lstat(name)
+	_, err = s.root.Lstat(name)
 	if files.IsMissing(err) {
 		return true, nil
 	}
@@ -44,16 +50,16 @@ func (t *Tree) ScheduleEnabled(endpoint string) (bool, error) {
 	return false, nil
 }
 
-// EnableSchedule enables or disables the schedule of a job. It is durable when it returns.
-func (t *Tree) EnableSchedule(endpoint string, on bool) error {
+// Enable enables or disables the schedule of a job. It is durable when it returns.
+func (s *Schedules) Enable(endpoint string, on bool) error {
 	name, err := scheduleFile(endpoint, scheduleDisabled)
 	if err != nil {
 		return err
 	}
 	if on {
-		err = t.root.Remove(name)
+		err = s.root.Remove(name)
 	} else {
-		err = t.files.Create(name, formatStamp(t.options.Now(), nil), false)
+		err = s.files.Create(name, formatStamp(s.options.Now(), nil), false)
 	}
 	if files.IsMissing(err) && on || errors.Is(err, fs.ErrExist) && !on {
 		err = nil // it is so already, but perhaps not synced
@@ -61,39 +67,39 @@ func (t *Tree) EnableSchedule(endpoint string, on bool) error {
 	if err != nil {
 		return fmt.Errorf("switch the schedule of %s: %w", endpoint, err)
 	}
-	return t.syncFolder(schedulesDir)
+	return s.syncFolder(schedulesDir)
 }
 
-// ReadSchedule returns the daemon's state of a job's schedule. The error wraps fs.ErrNotExist if
+// Read returns the daemon's state of a job's schedule. The error wraps fs.ErrNotExist if
 // there is none.
-func (t *Tree) ReadSchedule(endpoint string) ([]byte, error) {
+func (s *Schedules) Read(endpoint string) ([]byte, error) {
 	name, err := scheduleFile(endpoint, scheduleState)
 	if err != nil {
 		return nil, err
 	}
-	return t.readRegular(name, scheduleLimit)
+	return s.readRegular(name, scheduleLimit)
 }
 
-// WriteSchedule replaces the state of a job's schedule. It is durable when it returns.
-func (o *Owner) WriteSchedule(endpoint string, data []byte) error {
+// Write replaces the state of a job's schedule. It is durable when it returns.
+func (s *OwnerSchedules) Write(endpoint string, data []byte) error {
 	name, err := scheduleFile(endpoint, scheduleState)
 	if err != nil {
 		return err
 	}
-	if err := o.files.Replace(name, append(data, '\n'), false); err != nil {
+	if err := s.files.Replace(name, append(data, '\n'), false); err != nil {
 		return fmt.Errorf("write the schedule of %s: %w", endpoint, err)
 	}
-	return o.syncFolder(schedulesDir)
+	return s.syncFolder(schedulesDir)
 }
 
-// QuarantineSchedule moves the invalid state of a job's schedule to corrupt/ with the reason beside
+// Quarantine moves the invalid state of a job's schedule to corrupt/ with the reason beside
 // it.
-func (o *Owner) QuarantineSchedule(endpoint, reason string) error {
+func (s *OwnerSchedules) Quarantine(endpoint, reason string) error {
 	name, err := scheduleFile(endpoint, scheduleState)
 	if err != nil {
 		return err
 	}
-	return o.corrupt.move(name, reason)
+	return s.corrupt.move(name, reason)
 }
 
 // ScheduleFile is a file of schedules/.
@@ -103,9 +109,9 @@ type ScheduleFile struct {
 	Known, Disables bool
 }
 
-// ScheduleFiles returns the files of schedules/, except those that begin with a dot.
-func (t *Tree) ScheduleFiles() ([]ScheduleFile, error) {
-	entries, err := t.readFolder(schedulesDir)
+// List returns the files of schedules/, except those that begin with a dot.
+func (s *Schedules) List() ([]ScheduleFile, error) {
+	entries, err := s.readFolder(schedulesDir)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", schedulesDir, err)
 	}

@@ -17,13 +17,13 @@ func TestSwitchOfASchedule(t *testing.T) {
 	file := filepath.Join(o.Dir(), schedulesDir, endpoint+scheduleDisabled)
 	is := func(want bool) {
 		t.Helper()
-		if on, err := o.ScheduleEnabled(endpoint); err != nil || on != want {
+		if on, err := o.Schedules.Enabled(endpoint); err != nil || on != want {
 			t.Errorf("switched on: %t, %v; want %t", on, err, want)
 		}
 	}
 	is(true)
 	for range 2 {
-		check(t, o.EnableSchedule(endpoint, false))
+		check(t, o.Schedules.Enable(endpoint, false))
 		is(false)
 	}
 	check(t, os.Remove(file))
@@ -31,11 +31,11 @@ func TestSwitchOfASchedule(t *testing.T) {
 	check(t, os.WriteFile(file, nil, 0o640))
 	is(false)
 	for range 2 {
-		check(t, o.EnableSchedule(endpoint, true))
+		check(t, o.Schedules.Enable(endpoint, true))
 		is(true)
 	}
 	for _, name := range []string{"", "../jobs/x", "A-b", "a/b"} {
-		if err := o.EnableSchedule(name, false); err == nil {
+		if err := o.Schedules.Enable(name, false); err == nil {
 			t.Errorf("%q is an endpoint name", name)
 		}
 	}
@@ -44,16 +44,16 @@ func TestSwitchOfASchedule(t *testing.T) {
 func TestStateOfASchedule(t *testing.T) {
 	t.Parallel()
 	o := own(t)
-	if _, err := o.ReadSchedule("a-b"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := o.Schedules.Read("a-b"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nothing is known, and read: %v", err)
 	}
 	for _, text := range []string{`{"version":1}`, `{"version":1,"slot":"x"}`} {
-		check(t, o.WriteSchedule("a-b", []byte(text)))
-		if got, err := o.ReadSchedule("a-b"); err != nil || string(got) != text+"\n" {
+		check(t, o.Schedules.Write("a-b", []byte(text)))
+		if got, err := o.Schedules.Read("a-b"); err != nil || string(got) != text+"\n" {
 			t.Errorf("read %q, %v; want %q", got, err, text)
 		}
 	}
-	if err := o.WriteSchedule("../x", nil); err == nil {
+	if err := o.Schedules.Write("../x", nil); err == nil {
 		t.Error("a path is an endpoint name")
 	}
 }

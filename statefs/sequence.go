@@ -194,7 +194,7 @@ func (t *Tree) badCounter(found string) error {
 // of the newest such file.
 func (t *Tree) highestSequence() (highest uint64, newest time.Time, err error) {
 	// Ended operations that were pruned are in the list only.
-	if err := t.scanLive(func(id ID, _ bool) { highest = max(highest, id.Sequence()) }); err != nil &&
+	if err := t.live.scan(func(id ID, _ bool) { highest = max(highest, id.Sequence()) }); err != nil &&
 		!errors.Is(err, files.ErrIrregular) {
 		return 0, newest, fmt.Errorf("find the highest operation number: %w", err)
 	}

@@ -86,7 +86,7 @@ func TestSubmitRefusesBeforeItWrites(t *testing.T) {
 	}
 	wantNames(t, tree.JobsDir())
 	wantNames(t, filepath.Join(tree.Dir(), definitionsDir))
-	live, err := tree.readLive()
+	live, err := tree.live.IDs()
 	check(t, err)
 	if len(live) != 0 {
 		t.Errorf("the list of live operations has %v", live)
@@ -182,7 +182,7 @@ func TestSubmitThatFailsLeavesNothing(t *testing.T) {
 	check(t, os.Rename(tree.JobsDir()+".away", tree.JobsDir()))
 	wantNames(t, filepath.Join(tree.Dir(), operationsDir, first.ID.Day()), first.ID.String()+".json")
 	wantNames(t, tree.TempDir())
-	live, err := tree.readLive()
+	live, err := tree.live.IDs()
 	check(t, err)
 	if len(live) != 1 || !live[first.ID] {
 		t.Errorf("the list of live operations has %v", live)

@@ -57,7 +57,7 @@ func (t *Tree) PlanSweep(managed func(ID) bool) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, err := t.readLive()
+	known, err := t.live.IDs()
 	if err != nil {
 		return nil, err
 	}

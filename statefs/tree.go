@@ -95,6 +95,11 @@ func (s *storage) openRegular(name string) (*os.File, fs.FileInfo, error) {
 // for concurrent use, also by several processes. Only an Owner moves markers.
 type Tree struct {
 	*storage
+	Lanes     *Lanes
+	Schedules *Schedules
+	Keys      *Keys
+	Outbox    *Outbox
+
 	jobs   *os.Root
 	folder *os.File        // jobs/, for calls that take a descriptor
 	raw    syscall.RawConn // of folder; keeps the descriptor open during a call
@@ -107,10 +112,9 @@ type Tree struct {
 	daysMu   sync.Mutex
 	days     map[string]*dayFolder // the recently used folders of operations/
 
-	keys              keyFolders
 	sequence          sequence
 	drafting          sync.Mutex // held while an operation with a key gets its number and is announced
-	live              liveList
+	live              *LiveList
 	handover          handover
 	storedDefinitions sync.Map // hashes of definitions known to be on disk
 	ignored           atomic.Uint64
@@ -131,7 +135,11 @@ func Open(dir string, options Options) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storage %s: %w", dir, err)
 	}
-	t := &Tree{storage: &storage{dir: abs, options: options}, days: make(map[string]*dayFolder)}
+	s := &storage{dir: abs, options: options}
+	t := &Tree{
+		storage: s, Lanes: &Lanes{s}, Schedules: &Schedules{s}, Keys: &Keys{storage: s}, Outbox: &Outbox{s},
+		live: &LiveList{storage: s}, days: make(map[string]*dayFolder),
+	}
 	t.corrupt = newCorruptFolder(t.storage, func() {
 		t.forgetDays()
 		t.storedDefinitions.Clear() // so that the next submit stores its definition again
@@ -261,7 +269,7 @@ func (t *Tree) Close() error {
 		errs = append(errs, folder.Close())
 	}
 	clear(t.days)
-	errs = append(errs, t.live.close(), t.keys.close())
+	errs = append(errs, t.live.close(), t.Keys.close())
 	return errors.Join(errs...)
 }
 

@@ -25,17 +25,17 @@ func (d *directory) ControlLane(_ context.Context, lane string, action client.La
 		file.Control = statefs.LaneClosed
 	}
 	if action == client.ResumeLane || action == client.OpenLane {
-		_, err := d.tree.ReleaseLane(file)
+		_, err := d.tree.Lanes.Release(file)
 		return err
 	}
 	if who, err := user.Current(); err == nil {
 		hold.By = who.Username
 	}
-	return d.tree.HoldLane(file, hold)
+	return d.tree.Lanes.Hold(file, hold)
 }
 
 func (d *directory) SetLaneCapacity(_ context.Context, lane string, capacity int) error {
-	return d.eachLane(lane, func(name string) error { return d.tree.SetLaneCapacity(name, capacity) })
+	return d.eachLane(lane, func(name string) error { return d.tree.Lanes.SetCapacity(name, capacity) })
 }
 
 func (d *directory) ResetLaneCapacity(_ context.Context, lane string) error {
@@ -43,7 +43,7 @@ func (d *directory) ResetLaneCapacity(_ context.Context, lane string) error {
 }
 
 func (d *directory) resetLane(name string) error {
-	_, err := d.tree.ReleaseLane(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity})
+	_, err := d.tree.Lanes.Release(statefs.LaneFile{Lane: name, Control: statefs.LaneCapacity})
 	return err
 }
 
@@ -92,7 +92,7 @@ func (d *directory) Lanes(context.Context) (*statefs.LanesStatus, error) {
 		problems []statefs.LaneProblem,
 	) {
 		f := statefs.LaneFile{Lane: lane, Control: control}
-		v, err := d.tree.ReadLane(f)
+		v, err := d.tree.Lanes.Read(f)
 		if bad, ok := errors.AsType[*statefs.LaneFileError](err); ok {
 			return v, false, []statefs.LaneProblem{{File: "lanes/" + f.String(), Reason: bad.Reason}}
 		}

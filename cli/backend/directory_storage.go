@@ -23,7 +23,7 @@ func (d *directory) Outbox(_ context.Context, q *OutboxQuery) (*client.Outbox, e
 		return nil, exit.Usagef("flag --target: no daemon is running on %s, and the directory does not contain the names of targets",
 			d.tree.Dir())
 	}
-	files, err := d.tree.Outbox()
+	files, err := d.tree.Outbox.List()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (d *directory) RequestDelivery(_ context.Context, entry string, q *Delivery
 	}
 	answer := &DeliveryAnswer{}
 	for _, name := range names {
-		if err := d.tree.RequestDelivery(name, q.Action, q.Args); err != nil {
+		if err := d.tree.Outbox.Request(name, q.Action, q.Args); err != nil {
 			return answer, err
 		}
 		answer.Messages = append(answer.Messages,
@@ -105,7 +105,7 @@ func (d *directory) openDeliveries(text string, ask statefs.DeliveryAction) (nam
 		if single && of != name || it.State != statefs.DeliveryPending && it.State != statefs.DeliveryManual {
 			continue
 		}
-		has, _, err := d.tree.HasEntry(of)
+		has, _, err := d.tree.Outbox.Has(of)
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +120,7 @@ func (d *directory) openDeliveries(text string, ask statefs.DeliveryAction) (nam
 }
 
 func (d *directory) EnableSchedule(_ context.Context, group, job string, on bool) (*client.Schedule, error) {
-	return nil, d.tree.EnableSchedule(group+"-"+job, on)
+	return nil, d.tree.Schedules.Enable(group+"-"+job, on)
 }
 
 func (d *directory) Sweep(_ context.Context, dryRun bool) ([]statefs.Finding, error) {
@@ -184,7 +184,7 @@ func pruneTree(ctx context.Context, tree *statefs.Tree, keep *config.Upkeep, dry
 
 // guardsOf finds reasons to keep finished operations that are not in the index.
 func guardsOf(owner *statefs.Owner) (g history.Guards, err error) {
-	if g.Undelivered, err = owner.Undelivered(); err != nil {
+	if g.Undelivered, err = owner.Outbox.Undelivered(); err != nil {
 		return g, err
 	}
 	listing, err := owner.List()

@@ -119,7 +119,7 @@ func (s *Store) openTrusted() (last uint64, err error) {
 		return state.untrustedReason(inode(info))
 	})
 	if err == nil && last > 0 {
-		if _, there, listErr := s.owner.ListedIDs(); listErr != nil || !there {
+		if _, there, listErr := s.owner.Live.Listed(); listErr != nil || !there {
 			err = errors.New("the list of live operations is gone: what ended last is not known")
 		}
 	}

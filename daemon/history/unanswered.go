@@ -135,7 +135,7 @@ func unansweredOf(s *Store, day string) (ids []statefs.ID, err error) {
 	if err != nil || len(files.Records) == 0 {
 		return nil, err
 	}
-	live, err := s.owner.LiveList()
+	live, err := s.owner.Live.IDs()
 	if err != nil {
 		return nil, err
 	}

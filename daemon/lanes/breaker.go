@@ -56,7 +56,7 @@ func (l *Lanes) RunEnded(name string, id statefs.ID, v Verdict, exit string, nam
 		}, now)
 	case v == Success && b.Succeeded(id):
 		s.pauseWritten = false
-		if _, err := l.owner.ReleaseLane(pausedFile(name)); err != nil {
+		if _, err := l.owner.Lanes.Release(pausedFile(name)); err != nil {
 			l.logger.Error("the pause of a breaker cannot be removed; remove the file", "file",
 				"lanes/"+pausedFile(name).String(), "error", err)
 		}
@@ -73,7 +73,7 @@ func (l *Lanes) RunEnded(name string, id statefs.ID, v Verdict, exit string, nam
 func (l *Lanes) saveFailures(s *lane) {
 	if counted := s.breaker.CountedFailures(); !slices.EqualFunc(counted, s.savedFailures, time.Time.Equal) {
 		s.savedFailures = counted
-		if err := l.owner.SetLaneTimes(s.name, statefs.LaneFailures, counted); err != nil {
+		if err := l.owner.Lanes.SetTimes(s.name, statefs.LaneFailures, counted); err != nil {
 			l.logger.Warn("the failures of a lane cannot be written down; a restart forgets them", "lane", s.name, "error", err)
 		}
 	}
@@ -103,7 +103,7 @@ func pausedFile(name string) statefs.LaneFile {
 // all the same and the write is retried.
 func (l *Lanes) pauseByBreaker(s *lane, hold statefs.LaneHold, now time.Time) {
 	hold.By, hold.Trial = statefs.HeldByBreaker, s.breaker.TrialID()
-	if err := l.owner.HoldLane(pausedFile(s.name), hold); err != nil {
+	if err := l.owner.Lanes.Hold(pausedFile(s.name), hold); err != nil {
 		s.pauseWritten = false
 		l.logger.Error("the pause of a breaker cannot be written down", "lane", s.name, "error", err)
 		return
@@ -118,7 +118,7 @@ func (l *Lanes) saveTrial(s *lane, now time.Time) {
 	if value.Hold.Until == nil {
 		return // the pause is not written yet
 	}
-	if !l.owner.LaneUnchanged(pausedFile(s.name), value) {
+	if !l.owner.Lanes.Unchanged(pausedFile(s.name), value) {
 		l.reconcileSoon() // the file was just removed or changed, and that change wins
 		return
 	}

@@ -26,7 +26,7 @@ type file struct {
 
 // readFile reads one file of a lane and updates c.
 func (l *Lanes) readFile(f statefs.LaneFile, c *file, now time.Time) {
-	v, err := l.owner.ReadLane(f)
+	v, err := l.owner.Lanes.Read(f)
 	if errors.Is(err, fs.ErrNotExist) {
 		*c = file{}
 		l.alarms.Set(f, time.Time{}, 0)
@@ -82,7 +82,7 @@ func (l *Lanes) expire(f statefs.LaneFile, c *file, now time.Time) {
 		return
 	}
 	l.alarms.Set(f, time.Time{}, 0)
-	gone, err := l.owner.ExpireLane(f, c.value)
+	gone, err := l.owner.Lanes.Expire(f, c.value)
 	switch {
 	case err != nil:
 		l.logger.Error("a file of a lane whose time is over cannot be removed; it counts no longer", "file",
@@ -104,7 +104,7 @@ func (s *lane) isBreakerPause(hold statefs.LaneHold) bool {
 
 // logStrayFiles logs the files in lanes/ that control nothing.
 func (l *Lanes) logStrayFiles() {
-	files, odd, err := l.owner.LaneFiles()
+	files, odd, err := l.owner.Lanes.List()
 	if err != nil {
 		l.logger.Error("lanes/ cannot be listed", "error", err)
 		return

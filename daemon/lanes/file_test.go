@@ -42,7 +42,7 @@ func TestLaneFileIsReadWhenItIsQuiet(t *testing.T) {
 	defer func() { must(t, owner.Release()) }()
 	put := func(name, text string) {
 		t.Helper()
-		must(t, os.WriteFile(filepath.Join(tree.LanesDir(), name), []byte(text), 0o640))
+		must(t, os.WriteFile(filepath.Join(tree.Lanes.Dir(), name), []byte(text), 0o640))
 	}
 	var ran time.Duration
 	l, err := New(Config{

@@ -138,7 +138,7 @@ func New(c Config) (*Lanes, error) {
 		}
 		if config.Breaker != nil {
 			s.breaker = breaker.New(*config.Breaker)
-			s.breaker.RestoreFailures(c.Owner.LaneTimes(name, statefs.LaneFailures))
+			s.breaker.RestoreFailures(c.Owner.Lanes.Times(name, statefs.LaneFailures))
 			s.savedFailures = s.breaker.CountedFailures()
 		}
 		s.published = applied{config: config.Lane, capacity: config.Capacity}
@@ -193,9 +193,9 @@ func (l *Lanes) reconcileSoon() {
 }
 
 func (l *Lanes) open() (err error) {
-	l.dir, err = watch.OpenDir(l.owner.LanesDir(), watchedFile, l.options)
+	l.dir, err = watch.OpenDir(l.owner.Lanes.Dir(), watchedFile, l.options)
 	if err != nil {
-		return fmt.Errorf("watch %s: %w", l.owner.LanesDir(), err)
+		return fmt.Errorf("watch %s: %w", l.owner.Lanes.Dir(), err)
 	}
 	return nil
 }

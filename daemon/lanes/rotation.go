@@ -35,10 +35,10 @@ func (l *Lanes) NextTurn(lane string) uint64 {
 	defer t.mu.Unlock()
 	last, known := t.last[lane]
 	if !known {
-		last = t.owner.Rotation(lane)
+		last = t.owner.Lanes.Rotation(lane)
 	}
 	t.last[lane] = last + 1
-	if err := t.owner.SetRotation(lane, last+1); err != nil {
+	if err := t.owner.Lanes.SetRotation(lane, last+1); err != nil {
 		t.logger.Warn("the turn of a lane cannot be written down; after a restart it may come again",
 			"lane", lane, "error", err)
 	}

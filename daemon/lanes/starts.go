@@ -42,7 +42,7 @@ func newStartHistory(c *Config) *startHistory {
 			continue
 		}
 		most = min(most, statefs.MaxLaneTimes)
-		times := c.Owner.LaneTimes(name, statefs.LaneStarts)
+		times := c.Owner.Lanes.Times(name, statefs.LaneStarts)
 		s.lanes[name] = &laneStarts{
 			times: times[max(0, len(times)-most):], limit: most,
 			writeEvery: (most + historyWrites - 1) / historyWrites,
@@ -95,7 +95,7 @@ func (s *startHistory) save() {
 
 func (s *startHistory) writeLocked(lane string, l *laneStarts) {
 	l.unwritten = 0
-	if err := s.owner.SetLaneTimes(lane, statefs.LaneStarts, l.times[max(0, len(l.times)-l.limit):]); err != nil {
+	if err := s.owner.Lanes.SetTimes(lane, statefs.LaneStarts, l.times[max(0, len(l.times)-l.limit):]); err != nil {
 		s.logger.Warn("the starts of a lane cannot be written down; after a restart it may start more than its rate",
 			"lane", lane, "error", err)
 	}

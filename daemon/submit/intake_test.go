@@ -310,18 +310,18 @@ func TestClaimsOfSubmitsThatWereCutOff(t *testing.T) {
 		d.must(err)
 		return rec
 	}
-	d.must(d.tree.ClaimKeys(statefs.KeyClaim{Key: "before the record", ID: draft().ID, RequestHash: whole, At: d.now}))
+	d.must(d.tree.Keys.Claim(statefs.KeyClaim{Key: "before the record", ID: draft().ID, RequestHash: whole, At: d.now}))
 	d.want("before the record", "off", `{}`, nil, key("before the record"))
 
 	rec := draft()
-	d.must(d.tree.ClaimKeys(statefs.KeyClaim{Key: "before the marker", ID: rec.ID, RequestHash: whole, At: d.now}))
+	d.must(d.tree.Keys.Claim(statefs.KeyClaim{Key: "before the marker", ID: rec.ID, RequestHash: whole, At: d.now}))
 	d.must(d.tree.Publish(rec))
 	d.must(d.owner.RemoveMarker(rec.ID, statefs.Queued))
 	second := d.want("before the marker", "off", `{}`, nil, key("before the marker"))
 	d.want("and again", "off", `{}`, &second, key("before the marker"))
 
 	rec = draft()
-	d.must(d.tree.ClaimKeys(statefs.KeyClaim{Key: "cleared away", ID: rec.ID, RequestHash: whole, At: d.now}))
+	d.must(d.tree.Keys.Claim(statefs.KeyClaim{Key: "cleared away", ID: rec.ID, RequestHash: whole, At: d.now}))
 	d.must(d.tree.Publish(rec))
 	d.must(rec.Apply(statefs.Queued, statefs.CauseMarkerMissing, d.now))
 	rec.FinishedSeq = 2

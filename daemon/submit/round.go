@@ -169,7 +169,7 @@ func (r *round) findByKey(i int) (bool, error) {
 			return r.useClaim(e, c, r.entry(c.ID, i))
 		}
 	}
-	claim, err := r.in.config.Tree.KeyClaim(e.key, r.in.KeysSince())
+	claim, err := r.in.config.Tree.Keys.Find(e.key, r.in.KeysSince())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -211,7 +211,7 @@ func (in *Intake) FindByKey(ctx context.Context, key string, since time.Time) (O
 	case <-ctx.Done():
 		return Outcome{}, context.Cause(ctx)
 	}
-	claim, err := in.config.Tree.KeyClaim(key, since)
+	claim, err := in.config.Tree.Keys.Find(key, since)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Outcome{}, nil
 	}
@@ -337,7 +337,7 @@ func (r *round) admit() error {
 // write writes the new operations. The claims of keys come first, so that no operation can end without a
 // trace of its key.
 func (r *round) write() error {
-	if err := r.in.config.Tree.ClaimKeys(r.keys...); err != nil {
+	if err := r.in.config.Tree.Keys.Claim(r.keys...); err != nil {
 		r.in.config.Tree.Discard(r.drafts...)
 		return err
 	}

@@ -91,14 +91,14 @@ var mutants = []mutant{
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
-		"outbox/ is not synced", "statefs/outbox.go", "func (o *Owner) SyncOutbox() error { return o.outboxSync.Sync() }",
-		"func (o *Owner) SyncOutbox() error { return nil }",
+		"outbox/ is not synced", "statefs/outbox.go", "func (o *OwnerOutbox) Sync() error { return o.sync.Sync() }",
+		"func (o *OwnerOutbox) Sync() error { return nil }",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
 		"an entry goes before the record says what became of it", "daemon/deliver.go",
 		"if err := d.amendDelivery(rec, name, settle); err != nil {",
-		"if err := errors.Join(d.owner.RemoveEntry(name), d.amendDelivery(rec, name, settle)); err != nil {",
+		"if err := errors.Join(d.owner.Outbox.Remove(name), d.amendDelivery(rec, name, settle)); err != nil {",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{

@@ -144,7 +144,7 @@ func (s *shipment) round(first statefs.ID) {
 func (s *shipment) retryOne() {
 	s.t.Helper()
 	if names := s.entries(); len(names) > 0 {
-		must(s.t, s.tree.RequestDelivery(names[s.random.IntN(len(names))], statefs.RetryDelivery, statefs.Args{}))
+		must(s.t, s.tree.Outbox.Request(names[s.random.IntN(len(names))], statefs.RetryDelivery, statefs.Args{}))
 	}
 }
 
@@ -152,7 +152,7 @@ func (s *shipment) retryOne() {
 // as a refusal.
 func (s *shipment) entries() []statefs.EntryName {
 	s.t.Helper()
-	files, err := s.tree.Outbox()
+	files, err := s.tree.Outbox.List()
 	must(s.t, err)
 	if len(files.Manual)+len(files.Others) > 0 {
 		s.t.Fatalf("in the outbox are %v and %v\nthe daemon said: %s", files.Manual, files.Others, s.d.stderr)
@@ -190,7 +190,7 @@ func (s *shipment) checkRecords() {
 		}
 	}
 	until(s.t, "nothing is in the outbox", func() bool {
-		left, err := os.ReadDir(s.tree.OutboxDir())
+		left, err := os.ReadDir(s.tree.Outbox.Dir())
 		must(s.t, err)
 		return len(left) == 0
 	})

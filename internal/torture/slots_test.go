@@ -77,7 +77,7 @@ func cutOff(t *testing.T, tree *statefs.Tree, rec *statefs.Record) bool {
 // slotsSeen returns the time from which a schedule had to fire, and the last slot that it handled.
 func slotsSeen(t *testing.T, tree *statefs.Tree, job string) (from, last time.Time) {
 	t.Helper()
-	data, err := tree.ReadSchedule("t-" + job)
+	data, err := tree.Schedules.Read("t-" + job)
 	must(t, err)
 	var kept struct {
 		Handled []struct{ From, To time.Time }
@@ -148,7 +148,7 @@ func TestSlotsAfterKills(t *testing.T) {
 	// Another daemon without schedules finishes all operations: each has started in its turn or was cancelled
 	// by a later one, none twice.
 	for _, name := range names {
-		must(t, tree.EnableSchedule("t-"+name, false))
+		must(t, tree.Schedules.Enable("t-"+name, false))
 	}
 	d = r.start()
 	queues, cancels := slotRecords(t, tree, r.dir, "queues"), slotRecords(t, tree, r.dir, "cancels")
@@ -175,7 +175,7 @@ func TestSlotsAfterKills(t *testing.T) {
 func (r *rig) showSlots(tree *statefs.Tree, slot time.Time, id statefs.ID, d *daemon) {
 	rec, err := tree.ReadRecord(id)
 	r.t.Logf("the newest slot is %s: %+v, %v", slot, rec, err)
-	kept, err := tree.ReadSchedule("t-cancels")
+	kept, err := tree.Schedules.Read("t-cancels")
 	r.t.Logf("the schedule is %s, %v", kept, err)
 	markers, err := os.ReadDir(tree.JobsDir())
 	r.t.Logf("jobs/ holds %v, %v", markers, err)
