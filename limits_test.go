@@ -49,7 +49,6 @@ var beyond = map[string]int{
 	"fields of daemon/keeper.server":             25,
 	"files of package daemon":                    89,
 	"files of package daemon/keeper":             40,
-	"files of package statefs":                   55,
 	"methods of client.Client":                   66,
 	"methods of daemon.Daemon":                   329,
 	"methods of daemon.run":                      75,

@@ -3,15 +3,22 @@ package statefs
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // itemsSuffix ends the name of every file of item results.
@@ -106,4 +113,263 @@ func repairItems(f *os.File) error {
 		return nil
 	}
 	return f.Truncate(end)
+}
+
+// itemRun is the beginning of an item result line, up to its run.
+var itemRun = regexp.MustCompile(`^(\{"item":\d+,"run":)\d+`)
+
+// itemsCount reports whether the item results of a run of a step count: not if a person has gone
+// back to the step since.
+func (r *Record) itemsCount(step string, run int) bool {
+	s := steps.Find(r.Steps, step)
+	return s == nil || run >= s.ItemsFrom
+}
+
+// inheritItems gives a new operation the successful item results of the operation that it repeats;
+// failed items are done again. The results have their name and are on disk before the record, so
+// every record with retry_of has them. Results of an optional step go to the file that the new
+// operation uses for that step: the step may be required there.
+func (t *Tree) inheritItems(from ID, to *Record) error {
+	old, err := t.ReadRecord(from)
+	if err != nil {
+		return fmt.Errorf("inherit the items of %s: %w", from, err)
+	}
+	sources := []string{dayFile(from, itemsSuffix)}
+	for i := range old.Steps {
+		name := old.Steps[i].Name
+		if old.Steps[i].Log == "" {
+			continue
+		}
+		here := steps.Find(to.Steps, name)
+		switch {
+		case here == nil:
+		case here.Optional:
+			err = errors.Join(t.MakeStepFolder(to.ID), t.copyItems(old, stepFile(to.ID, name, itemsSuffix),
+				stepFile(from, name, itemsSuffix)))
+		default:
+			sources = append(sources, stepFile(from, name, itemsSuffix))
+		}
+	}
+	err = errors.Join(err, t.copyItems(old, dayFile(to.ID, itemsSuffix), sources...))
+	if err == nil {
+		// A deletion removes the record before the items: while there is a record, the items were
+		// complete.
+		_, err = t.root.Lstat(dayFile(from, ".json"))
+	}
+	if err != nil {
+		return fmt.Errorf("inherit the items of %s: %w", from, err)
+	}
+	return nil
+}
+
+// copyItems copies the successful item results that still count from files of an ended operation
+// into a file of a new one, with run 0.
+func (t *Tree) copyItems(old *Record, to string, from ...string) error {
+	inherited := false
+	return t.files.Fill(to, func(out io.Writer) (bool, error) {
+		for _, name := range from {
+			err := t.readItemsOf(old.ID, name, func(line []byte) error {
+				var result struct {
+					OK   bool   `json:"ok"`
+					Run  int    `json:"run"`
+					Step string `json:"step"`
+				}
+				if json.Unmarshal(line, &result) != nil || !result.OK || !old.itemsCount(result.Step, result.Run) {
+					return nil //nolint:nilerr // a line that the daemon did not write is not a result
+				}
+				inherited = true
+				_, err := out.Write(append(itemRun.ReplaceAll(line, []byte("${1}0")), '\n'))
+				return err
+			})
+			if err != nil {
+				return inherited, err
+			}
+		}
+		return inherited, nil
+	})
+}
+
+// syncersOfFiles is how many files are synced at once, so that the disk can combine their syncs.
+const syncersOfFiles = 8
+
+// SyncArtifacts makes the artifacts of an operation and their names durable; the work writes them
+// without a sync. Files that cannot be opened are skipped. The error is a *files.SyncError if a sync
+// fails.
+func (o *Owner) SyncArtifacts(id ID) error {
+	if o.options.Durability != Power {
+		return nil
+	}
+	var paths []string
+	err := filepath.WalkDir(o.ArtifactsPath(id), func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case unreadable(err):
+			return nil
+		case err != nil:
+			return err
+		case entry.IsDir() || entry.Type().IsRegular():
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list the artifacts of %s: %w", id, err)
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	if err := forEachParallel(paths, syncersOfFiles, syncPath); err != nil {
+		return err
+	}
+	return o.syncDay(id.Day())
+}
+
+func syncPath(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|files.Nonblock, 0)
+	if unreadable(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open what is to be delivered: %w", err)
+	}
+	err = f.Sync()
+	_ = f.Close() // nothing was written through it
+	if err != nil {
+		return &files.SyncError{Path: path, Err: err}
+	}
+	return nil
+}
+
+// unreadable reports whether err means that a file does not exist or may not be read.
+func unreadable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
+}
+
+// ArtifactName returns the name under which an artifact is listed and fetched: its file name, with
+// bytes that a URL cannot carry escaped as %0A. A % is escaped too where it would be read as such
+// an escape.
+func ArtifactName(file string) string {
+	plain := utf8.ValidString(file) && !strings.ContainsFunc(file, unaddressable)
+	if plain && ArtifactFile(file) == file {
+		return file
+	}
+	var b strings.Builder
+	for len(file) > 0 {
+		c, size := utf8.DecodeRuneInString(file)
+		if c == '%' || unaddressable(c) || c == utf8.RuneError && size == 1 {
+			fmt.Fprintf(&b, "%%%02X", file[0])
+		} else {
+			b.WriteString(file[:size])
+		}
+		file = file[size:]
+	}
+	return b.String()
+}
+
+// unaddressable reports whether a character is not allowed in the path of a URL.
+func unaddressable(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }
+
+// ArtifactFile returns the file name of an artifact, given its listed name.
+func ArtifactFile(name string) string {
+	file, err := url.PathUnescape(name)
+	if err != nil {
+		return name
+	}
+	return file
+}
+
+// Progress is the content of ID.progress: the progress of the work and its last sign of life. It
+// may be lost.
+type Progress struct {
+	Done  int64     `json:"done"`
+	Total *int64    `json:"total"`
+	Phase string    `json:"phase,omitempty"`
+	At    time.Time `json:"at"`
+	// Step is the progress of the current step of an operation with steps; Done and Total count
+	// steps then. It is nil between two steps.
+	Step *StepProgress `json:"step,omitempty"`
+}
+
+// StepProgress is the progress of one step.
+type StepProgress struct {
+	Name  string `json:"name"`
+	Done  int64  `json:"done"`
+	Total *int64 `json:"total"`
+	Phase string `json:"phase,omitempty"`
+}
+
+// Fraction returns how much of the whole is done, from 0 to 1; a step at work counts in proportion
+// to its progress. known is false without a total.
+func (p *Progress) Fraction() (fraction float64, known bool) {
+	if p.Total == nil || *p.Total <= 0 {
+		return 0, false
+	}
+	done := float64(p.Done)
+	if s := p.Step; s != nil && s.Total != nil && *s.Total > 0 && p.Done < *p.Total {
+		done += min(float64(max(s.Done, 0))/float64(*s.Total), 1)
+	}
+	return min(max(done, 0)/float64(*p.Total), 1), true
+}
+
+// Same reports whether two progresses are equal except for their time.
+func (p *Progress) Same(other *Progress) bool {
+	if p.Done != other.Done || !sameTotal(p.Total, other.Total) || p.Phase != other.Phase ||
+		(p.Step == nil) != (other.Step == nil) {
+		return false
+	}
+	a, b := p.Step, other.Step
+	return a == nil || a.Name == b.Name && a.Done == b.Done && sameTotal(a.Total, b.Total) && a.Phase == b.Phase
+}
+
+func sameTotal(a, b *int64) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
+
+// ReadProgress returns the last progress of an operation. The error wraps fs.ErrNotExist if it
+// never reported any.
+func (t *Tree) ReadProgress(id ID) (Progress, error) {
+	var p Progress
+	name := dayFile(id, ".progress")
+	data, err := t.readRegular(name, 1<<16)
+	if err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return p, &CorruptError{name, err.Error()}
+	}
+	return p, nil
+}
+
+// Freshen copies the progress and the last sign of life from ID.progress if they are newer than the
+// record. The record of a finished operation is never older.
+func (t *Tree) Freshen(rec *Record) {
+	if rec.Status.Terminal() {
+		return
+	}
+	defer rec.keepToSteps()
+	p, err := t.ReadProgress(rec.ID)
+	if err != nil {
+		return // the file may be lost
+	}
+	// A heartbeat in the future dates from before the clock was set back, and so the file is newer.
+	if known := rec.HeartbeatAt; known != nil && !p.At.After(*known) && !known.After(t.options.Now()) {
+		return
+	}
+	rec.Progress, rec.HeartbeatAt = &p, &p.At
+}
+
+// keepToSteps corrects the progress of an operation with steps from its record: the work may have
+// reported it before its step ended.
+func (r *Record) keepToSteps() {
+	if len(r.Steps) == 0 || r.Progress == nil {
+		return
+	}
+	done, all := steps.Progress(r.Steps)
+	total := int64(all)
+	p := *r.Progress
+	p.Done, p.Total = int64(done), &total
+	if r.Phase != "" {
+		p.Phase = r.Phase
+	}
+	if at := r.CurrentStep(); p.Step != nil && (at == nil || at.Name != p.Step.Name || at.Status == steps.Pending) {
+		p.Step = nil
+	}
+	r.Progress = &p
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +16,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // AllLanes stands for every lane; no lane can have this name.
@@ -257,4 +260,207 @@ func printableReason(text string) string {
 		text = text[:len(text)-size]
 	}
 	return text
+}
+
+// Lanes are the files of lanes/, with which any process pauses, closes and resizes lanes.
+type Lanes struct{ *storage }
+
+// OwnerLanes are the files of lanes/ for the daemon, which also keeps its own there.
+type OwnerLanes struct{ *Lanes }
+
+// Dir returns the absolute path of lanes/.
+func (l *Lanes) Dir() string { return filepath.Join(l.dir, lanesDir) }
+
+// List lists the files of lanes/ that control something, and the stray names that look as if
+// they should.
+func (l *Lanes) List() (files []LaneFile, odd []string, err error) {
+	entries, err := l.readFolder(lanesDir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list %s: %w", lanesDir, err)
+	}
+	for _, entry := range entries {
+		switch f, ok := ParseLaneFile(entry.Name()); {
+		case ok:
+			files = append(files, f)
+		case StrayLaneFile(entry.Name()):
+			odd = append(odd, entry.Name())
+		}
+	}
+	return files, odd, nil
+}
+
+// Read reads a file of lanes/. The error wraps fs.ErrNotExist if there is none, and is a
+// *LaneFileError if its content is invalid; the value then still shows whether the file changes
+// later.
+func (l *Lanes) Read(f LaneFile) (LaneValue, error) {
+	info, err := l.root.Lstat(f.path())
+	if err != nil {
+		return LaneValue{}, err
+	}
+	v := LaneValue{info: info}
+	if !info.Mode().IsRegular() {
+		return v, &LaneFileError{f, fmt.Sprintf("it is a %s and not a file", files.KindOf(info.Mode()))}
+	}
+	data, err := l.readRegular(f.path(), laneFileLimit)
+	switch {
+	case errors.Is(err, fs.ErrPermission) && f.Control != LaneCapacity:
+		v.Complete = true // the name is enough
+		return v, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return LaneValue{}, err
+	case err != nil:
+		if large, ok := errors.AsType[*CorruptError](err); ok {
+			return v, &LaneFileError{f, large.Reason}
+		}
+		return v, &LaneFileError{f, "it cannot be read: " + err.Error()}
+	}
+	var reason string
+	v.Complete = bytes.HasSuffix(data, []byte("\n"))
+	if f.Control == LaneCapacity {
+		v.Capacity, reason = parseCapacity(string(bytes.TrimSpace(data)))
+	} else {
+		v.Hold, reason = parseHold(bytes.TrimSpace(data))
+	}
+	if reason != "" {
+		return v, &LaneFileError{f, reason}
+	}
+	return v, nil
+}
+
+// Hold pauses or closes a lane, or AllLanes, and replaces an earlier hold. It is durable when
+// it returns.
+func (l *Lanes) Hold(f LaneFile, hold LaneHold) error {
+	hold.Reason, hold.By = printableReason(hold.Reason), printableReason(hold.By)
+	data, err := json.Marshal(hold)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", f, err)
+	}
+	return l.write(f, append(data, '\n'))
+}
+
+// SetCapacity sets how many operations run in a lane at once; -1 is unlimited. It is durable
+// when it returns.
+func (l *Lanes) SetCapacity(lane string, n int) error {
+	return l.write(LaneFile{lane, LaneCapacity}, []byte(FormatLaneCapacity(n)+"\n"))
+}
+
+func (l *Lanes) write(f LaneFile, data []byte) error {
+	if _, ok := ParseLaneFile(f.String()); !ok {
+		return fmt.Errorf("write %s: there is no such file of a lane", f)
+	}
+	if err := l.files.Replace(f.path(), data, false); err != nil {
+		if info, statErr := l.root.Lstat(f.path()); statErr == nil && info.IsDir() {
+			return &BlockedError{f.path()}
+		}
+		return err
+	}
+	return l.syncFolder(lanesDir)
+}
+
+// Release removes a file of lanes/: the lane is resumed or opened, or returns to the configured
+// capacity. It reports whether the file existed, and is durable when it returns.
+func (l *Lanes) Release(f LaneFile) (bool, error) {
+	err := l.root.Remove(f.path())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("remove %s/%s: %w", lanesDir, f, err)
+	}
+	return true, l.syncFolder(lanesDir)
+}
+
+// Expire removes an expired file of lanes/, unless it has changed since it was read as v.
+func (l *OwnerLanes) Expire(f LaneFile, v LaneValue) (bool, error) {
+	if !l.Unchanged(f, v) {
+		return false, nil
+	}
+	return l.Release(f)
+}
+
+// Unchanged reports whether a file of lanes/ is still the one that was read as v.
+func (l *Lanes) Unchanged(f LaneFile, v LaneValue) bool {
+	info, err := l.root.Lstat(f.path())
+	return err == nil && v.info != nil && sameContent(info, v.info)
+}
+
+// LaneTimesKind is a kind of file of lanes/ in which the daemon keeps times for its successor. It
+// controls nothing.
+type LaneTimesKind string
+
+// The values of LaneTimesKind.
+const (
+	// LaneStarts are the last starts of a lane with a rate limit.
+	LaneStarts LaneTimesKind = ".starts"
+	// LaneFailures are the failures that the lane's breaker counts while it is closed.
+	LaneFailures LaneTimesKind = ".failures"
+)
+
+// MaxLaneTimes is how many times a file holds; only the newest ones are kept.
+const MaxLaneTimes = 4096
+
+// laneTimesLimit bounds how much of such a file is read, in bytes; no time is longer than 40.
+const laneTimesLimit = 40 * MaxLaneTimes
+
+// isLaneTimes reports whether a name in lanes/ is that of a file for the daemon's own use.
+func isLaneTimes(name string) bool {
+	return strings.HasSuffix(name, rotationSuffix) || strings.HasSuffix(name, string(LaneStarts)) ||
+		strings.HasSuffix(name, string(LaneFailures))
+}
+
+// Times returns the times in such a file, in the order in which they were written. Unreadable
+// content is skipped: if the file is lost, the daemon only forgets these times.
+func (l *Lanes) Times(lane string, note LaneTimesKind) []time.Time {
+	data, err := l.readRegular(path.Join(lanesDir, lane+string(note)), laneTimesLimit)
+	if err != nil {
+		return nil
+	}
+	var times []time.Time
+	for line := range bytes.Lines(data) {
+		if at, err := time.Parse(time.RFC3339Nano, string(bytes.TrimSpace(line))); err == nil {
+			times = append(times, at)
+		}
+	}
+	return times
+}
+
+// SetTimes replaces the times; without any it removes the file. It does not sync: after a power
+// cut an older file may exist, or none.
+func (l *OwnerLanes) SetTimes(lane string, note LaneTimesKind, times []time.Time) error {
+	name := path.Join(lanesDir, lane+string(note))
+	if len(times) == 0 {
+		if err := l.root.Remove(name); err != nil && !files.IsMissing(err) {
+			return fmt.Errorf("forget the times of a lane: %w", err)
+		}
+		return nil
+	}
+	times = times[max(0, len(times)-MaxLaneTimes):]
+	data := make([]byte, 0, 40*len(times))
+	for _, at := range times {
+		data = append(at.AppendFormat(data, time.RFC3339Nano), '\n')
+	}
+	return l.files.ReplaceUnsynced(name, data)
+}
+
+// rotationSuffix is the suffix of the file that counts the runs of a lane with a rotating
+// environment.
+const rotationSuffix = ".rotation"
+
+// Rotation returns how many runs of a lane have taken a turn, 0 if unknown.
+func (l *Lanes) Rotation(lane string) uint64 {
+	data, err := l.readRegular(path.Join(lanesDir, lane+rotationSuffix), laneFileLimit)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(data)), 10, 63)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// SetRotation stores how many runs of a lane have taken a turn. It does not sync: a power cut may
+// repeat a turn.
+func (l *OwnerLanes) SetRotation(lane string, n uint64) error {
+	return l.files.ReplaceUnsynced(path.Join(lanesDir, lane+rotationSuffix), fmt.Appendf(nil, "%d\n", n))
 }

@@ -1,6 +1,7 @@
 package statefs
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // EntryVersion is the version of the entry format that this code writes.
@@ -302,4 +306,320 @@ func (o *OwnerOutbox) Quarantine(name EntryName, manual bool, reason string) err
 		suffix = entryManual
 	}
 	return o.corrupt.move(name.file(suffix), reason)
+}
+
+// outboxFile is a cached list of the entries of outbox/: "+NAME" when an entry is written, "-NAME"
+// when it is finished. With it, a start finds an entry that was removed while no daemon ran,
+// without reading the history. The first line identifies the folder outbox/. The list is never
+// synced: a power cut can only hide such a removal.
+const outboxFile = "outbox.list"
+
+// outboxListLimit is the size in bytes from which the list is rewritten.
+const outboxListLimit = 1 << 20
+
+// Note adds entries to the list before they are written.
+func (o *OwnerOutbox) Note(names ...EntryName) { o.writeList('+', names) }
+
+// Strike removes an entry from the list after the entry was removed and its record explains
+// why.
+func (o *OwnerOutbox) Strike(name EntryName) { o.writeList('-', []EntryName{name}) }
+
+// write appends lines. It ignores errors: the list is a cache, and the other writes of the
+// operation report a full disk.
+func (o *OwnerOutbox) writeList(sign byte, names []EntryName) {
+	var lines []byte
+	for _, name := range names {
+		lines = append(append(append(lines, sign), name.String()...), '\n')
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.f == nil {
+		f, err := files.OpenFile(filepath.Join(o.dir, outboxFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+		if err != nil {
+			return
+		}
+		o.f = f
+	}
+	n, _ := o.f.Write(lines)
+	o.size += int64(n)
+}
+
+// Listed returns the unfinished entries of the list, and whether the list is of the folder
+// that is outbox/ now.
+func (o *OwnerOutbox) Listed() (names map[EntryName]bool, here bool, err error) {
+	names = make(map[EntryName]bool)
+	f, _, err := o.openRegular(outboxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return names, true, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read %s: %w", outboxFile, err)
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	folder, err := o.folderLine()
+	if err != nil {
+		return nil, false, err
+	}
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, outboxListLimit)
+	for here = true; lines.Scan(); {
+		line := lines.Bytes()
+		line = line[bytes.LastIndexByte(line, 0)+1:] // a power cut can leave blocks of zero bytes
+		if len(line) == 0 {
+			continue
+		}
+		name, known := ParseEntry(string(line[1:]))
+		switch {
+		case line[0] == '=':
+			here = string(line) == folder
+		case !known: // torn
+		case line[0] == '+':
+			names[name] = true
+		case line[0] == '-':
+			delete(names, name)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, false, fmt.Errorf("read %s: %w", outboxFile, err)
+	}
+	return names, here, nil
+}
+
+// folderLine returns the line that identifies the folder outbox/. With process durability it
+// includes the boot of the machine, because a power cut may have lost entries.
+func (o *OwnerOutbox) folderLine() (string, error) {
+	identity, _, err := files.Identify(unix.AT_FDCWD, o.Dir())
+	if err != nil {
+		return "", fmt.Errorf("look at %s: %w", outboxDir, err)
+	}
+	line := "=" + strconv.FormatUint(identity.Inode, 10) + " " + strconv.FormatInt(identity.Born.UnixNano(), 10)
+	if o.options.Durability != Power {
+		line += " " + machine.This().Boot
+	}
+	return line, nil
+}
+
+// BeginList rewrites the list from the content of the outbox. No entry may be noted or struck
+// during the call.
+func (o *OwnerOutbox) BeginList(names map[EntryName]bool) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.rewriteList(names)
+}
+
+// TrimList rewrites the list if it has grown too long.
+func (o *OwnerOutbox) TrimList() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.size < outboxListLimit {
+		return nil
+	}
+	names, _, err := o.Listed()
+	if err != nil {
+		return err
+	}
+	return o.rewriteList(names)
+}
+
+func (o *OwnerOutbox) rewriteList(names map[EntryName]bool) error {
+	if err := o.closeList(); err != nil {
+		return fmt.Errorf("rewrite %s: %w", outboxFile, err)
+	}
+	folder, err := o.folderLine()
+	if err != nil {
+		return err
+	}
+	data := []byte(folder + "\n")
+	for name := range names {
+		data = append(append(append(data, '+'), name.String()...), '\n')
+	}
+	o.size = 0
+	return o.files.ReplaceUnsynced(outboxFile, data)
+}
+
+func (o *OwnerOutbox) closeList() error {
+	if o.f == nil {
+		return nil
+	}
+	err := o.f.Close()
+	o.f = nil
+	return err
+}
+
+// DeliveryAction is the kind of a request for an entry of the outbox. Its file is beside the entry:
+// outbox/ID.1-webhook.retry_requested.
+type DeliveryAction string
+
+// The delivery actions.
+const (
+	RetryDelivery DeliveryAction = "retry" // retry it at once, even if it waits for a person
+	DropDelivery  DeliveryAction = "drop"  // give it up
+)
+
+// DeliveryActions returns the delivery actions. A drop takes precedence over a retry.
+func DeliveryActions() []DeliveryAction { return []DeliveryAction{DropDelivery, RetryDelivery} }
+
+func (n EntryName) requestFile(ask DeliveryAction) string {
+	return n.file("." + string(ask) + requestSuffix)
+}
+
+// ParseEntry parses the name of an entry in the form of String: ID.1-webhook.
+func ParseEntry(text string) (EntryName, bool) {
+	name, _, err := ParseEntryName(text + entryPending)
+	return name, err == nil
+}
+
+// ParseDeliveryRequest parses the name of a request file of outbox/.
+func ParseDeliveryRequest(file string) (name EntryName, ask DeliveryAction, ok bool) {
+	for _, ask := range DeliveryActions() {
+		if head, is := strings.CutSuffix(file, "."+string(ask)+requestSuffix); is {
+			name, ok := ParseEntry(head)
+			return name, ask, ok
+		}
+	}
+	return name, "", false
+}
+
+// Request creates a request for an entry, removes the opposite one, and returns when that
+// is durable. args holds the requester and the reason.
+func (o *Outbox) Request(name EntryName, ask DeliveryAction, args Args) error {
+	line, err := args.JSON()
+	if err == nil {
+		err = o.files.Replace(name.requestFile(ask), formatStamp(o.options.Now(), line), false)
+	}
+	if err != nil {
+		return fmt.Errorf("ask for a %s of %s: %w", ask, name, err)
+	}
+	for _, other := range DeliveryActions() {
+		if other == ask {
+			continue
+		}
+		if err := o.root.Remove(name.requestFile(other)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("ask for a %s of %s: %w", ask, name, err)
+		}
+	}
+	return o.syncFolder(outboxDir)
+}
+
+// Requested is a pending request for an entry.
+type DeliveryRequest struct {
+	Action DeliveryAction
+	At     time.Time
+	// By is the requester: the name in the file, or else its owner; "" if unknown. Reason is the
+	// reason.
+	By, Reason string
+
+	file string
+	info fs.FileInfo
+}
+
+// Requested returns the pending request for an entry; false if there is none.
+func (o *OwnerOutbox) Requested(name EntryName) (DeliveryRequest, bool, error) {
+	for _, ask := range DeliveryActions() {
+		a := DeliveryRequest{Action: ask, file: name.requestFile(ask)}
+		var err error
+		if a.info, err = o.root.Lstat(a.file); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return a, false, fmt.Errorf("look at %s: %w", a.file, err)
+		}
+		if !a.info.Mode().IsRegular() {
+			continue
+		}
+		stamp, err := o.requestStamp(o.root, a.file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was withdrawn
+		}
+		if err != nil {
+			return a, false, err
+		}
+		a.At, a.By = stamp.At, ownerName(o.root, a.file)
+		if args, err := ParseArgs(stamp.Args); err == nil { // otherwise the name is enough
+			a.By, a.Reason = args.Requester(a.By), args.Reason
+		}
+		return a, true, nil
+	}
+	return DeliveryRequest{}, false, nil
+}
+
+// DropRequest removes a request whose effect is durable, or that has none. A newer request
+// of the same name stays.
+func (o *OwnerOutbox) DropRequest(a DeliveryRequest) error {
+	now, err := o.root.Lstat(a.file)
+	if err == nil && os.SameFile(a.info, now) && now.ModTime().Equal(a.info.ModTime()) {
+		err = o.root.Remove(a.file)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the request %s: %w", path.Base(a.file), err)
+	}
+	return nil
+}
+
+// DeliveryStatus is the state of a delivery.
+type DeliveryStatus string
+
+// The statuses of a delivery.
+const (
+	DeliveryPending   DeliveryStatus = "pending"       // it is tried until it succeeds
+	DeliveryDelivered DeliveryStatus = "delivered"     // the target has it
+	DeliveryManual    DeliveryStatus = "failed_manual" // it waits for a person to retry or drop it
+	DeliveryDropped   DeliveryStatus = "dropped"       // a person gave it up
+)
+
+// Delivery is the outcome of the delivery to one target. The terminal record holds it; the number
+// of attempts is in the outbox entry.
+type Delivery struct {
+	// Place is the position of the target in the job's list, from 1; Kind is that of the target.
+	Place int            `json:"target"`
+	Kind  string         `json:"kind"`
+	Send  string         `json:"send"`
+	State DeliveryStatus `json:"status"`
+	// Name is the destination at the target: a name below the folder or in the bucket, or a URL
+	// without its query, which may hold a secret.
+	Name string `json:"name,omitempty"`
+	// Error is the reason of failed_manual.
+	Error string `json:"error,omitempty"`
+	// Output is where the result was delivered, nil before that.
+	Output *DeliveryOutput `json:"output,omitempty"`
+}
+
+// DeliveryOutput is where a result was delivered.
+type DeliveryOutput struct {
+	// Location is a path, or a URL without its query.
+	Location    string    `json:"location"`
+	Bytes       int64     `json:"bytes"`
+	SHA256      string    `json:"sha256,omitempty"` // not set for artifacts
+	DeliveredAt time.Time `json:"delivered_at"`
+	// Bucket, Object and ETag are set for a bucket.
+	Bucket string `json:"bucket,omitempty"`
+	Object string `json:"object,omitempty"`
+	ETag   string `json:"etag,omitempty"`
+	// Files is the number of artifacts; Stored lists the first MaxStored of them; Bytes is the size
+	// of all.
+	Files  int64        `json:"files,omitempty"`
+	Stored []StoredFile `json:"stored,omitempty"`
+}
+
+// MaxStored is the maximum number of artifacts listed in DeliveryOutput.
+const MaxStored = 100
+
+// StoredFile is one artifact at its target.
+type StoredFile struct {
+	// Artifact is the name in the artifacts folder, Name the name at the target.
+	Artifact string `json:"artifact"`
+	Name     string `json:"name"`
+	Bytes    int64  `json:"bytes"`
+	SHA256   string `json:"sha256"`
+	ETag     string `json:"etag,omitempty"`
+}
+
+// Delivery returns the delivery to the target at a position, nil if there is none. It points into
+// the record.
+func (r *Record) Delivery(place int) *Delivery {
+	i := slices.IndexFunc(r.Deliveries, func(d Delivery) bool { return d.Place == place })
+	if i < 0 {
+		return nil
+	}
+	return &r.Deliveries[i]
 }
