@@ -56,7 +56,6 @@ var beyond = map[string]int{
 	"methods of interface daemon.Keepers":        8,
 	"methods of interface daemon/keeper.Running": 10,
 	"methods of statefs.Owner":                   63,
-	"methods of statefs.Tree":                    112,
 }
 
 // TestCodeStaysReadable holds the limits and the list of what is over them.

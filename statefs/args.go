@@ -201,24 +201,24 @@ func (r *Record) EffectiveParams() (json.RawMessage, error) {
 
 // UnblockRequested reports whether a request that ends the wait for a person is pending or being
 // carried out.
-func (t *Tree) UnblockRequested(id ID) bool {
+func (j *jobsFolder) UnblockRequested(id ID) bool {
 	return slices.ContainsFunc(requests[:], func(spec *ActionSpec) bool {
-		return spec.unblocks() && t.RequestPending(id, spec.Action)
+		return spec.unblocks() && j.RequestPending(id, spec.Action)
 	})
 }
 
 func (s *ActionSpec) unblocks() bool { return s.moves(FailedManual) || s.moves(WaitingApproval) }
 
 // RequestPending reports whether one of these requests is pending or being carried out.
-func (t *Tree) RequestPending(id ID, asks ...Action) bool {
+func (j *jobsFolder) RequestPending(id ID, asks ...Action) bool {
 	for _, ask := range asks {
-		if t.Requested(id, ask) {
+		if j.Requested(id, ask) {
 			return true
 		}
-		if _, err := t.root.Lstat(path.Join(takenDir, RequestName(id, ask))); err == nil {
+		if _, err := j.root.Lstat(path.Join(takenDir, RequestName(id, ask))); err == nil {
 			return true
 		}
-		if t.Requested(id, ask) {
+		if j.Requested(id, ask) {
 			return true // a starting daemon puts taken requests back
 		}
 	}
@@ -226,35 +226,35 @@ func (t *Tree) RequestPending(id ID, asks ...Action) bool {
 }
 
 // Requested reports whether a request file is in jobs/: the daemon has not taken it yet.
-func (t *Tree) Requested(id ID, ask Action) bool {
-	_, err := t.jobs.Lstat(RequestName(id, ask))
+func (j *jobsFolder) Requested(id ID, ask Action) bool {
+	_, err := j.jobs.Lstat(RequestName(id, ask))
 	return err == nil
 }
 
 // HasTakenRequest reports whether the daemon is carrying out a request of an operation: its file is
 // in taken/.
-func (t *Tree) HasTakenRequest(id ID) bool {
-	return slices.ContainsFunc(Actions(), func(ask Action) bool { return t.isTaken(id, ask) })
+func (s *storage) HasTakenRequest(id ID) bool {
+	return slices.ContainsFunc(Actions(), func(ask Action) bool { return s.isTaken(id, ask) })
 }
 
 // Cancelling returns the cancel requests of an operation that the daemon is carrying out. A cancel
 // takes as long as the work needs to stop.
-func (t *Tree) Cancelling(id ID) (under []Action) {
+func (s *storage) Cancelling(id ID) (under []Action) {
 	for _, ask := range []Action{Cancel, ForceCancel} {
-		if t.isTaken(id, ask) {
+		if s.isTaken(id, ask) {
 			under = append(under, ask)
 		}
 	}
 	return under
 }
 
-func (t *Tree) isTaken(id ID, ask Action) bool {
-	_, err := t.root.Lstat(path.Join(takenDir, RequestName(id, ask)))
+func (s *storage) isTaken(id ID, ask Action) bool {
+	_, err := s.root.Lstat(path.Join(takenDir, RequestName(id, ask)))
 	return err == nil
 }
 
 // TakenPath returns the path of a request while the daemon carries it out. The file is removed once
 // the effect is durable, or if there is none.
-func (t *Tree) TakenPath(id ID, ask Action) string {
-	return filepath.Join(t.dir, takenDir, RequestName(id, ask))
+func (s *storage) TakenPath(id ID, ask Action) string {
+	return filepath.Join(s.dir, takenDir, RequestName(id, ask))
 }

@@ -37,7 +37,7 @@ const batchLimit = 1 << 30
 func batchName(first ID, suffix string) string { return path.Join(takenDir, first.text+suffix) }
 
 // openBatch writes and syncs the file of a list.
-func (t *Tree) openBatch(recs []*Record) error {
+func (s *storage) openBatch(recs []*Record) error {
 	var lines bytes.Buffer
 	for _, rec := range recs {
 		data, err := marshalRecord(rec)
@@ -47,26 +47,26 @@ func (t *Tree) openBatch(recs []*Record) error {
 		lines.Write(data)
 		lines.WriteByte('\n')
 	}
-	if err := t.files.Replace(batchName(recs[0].ID, batchSuffix), lines.Bytes(), false); err != nil {
+	if err := s.files.Replace(batchName(recs[0].ID, batchSuffix), lines.Bytes(), false); err != nil {
 		return err
 	}
-	return t.syncFolder(takenDir)
+	return s.syncFolder(takenDir)
 }
 
 // closeBatch notes that the records and markers of a list exist. If the note fails, the next start
 // removes the file.
-func (t *Tree) closeBatch(first ID) {
-	if t.options.Durability == Power {
-		_ = t.root.Rename(batchName(first, batchSuffix), batchName(first, recordsSuffix))
+func (s *storage) closeBatch(first ID) {
+	if s.options.Durability == Power {
+		_ = s.root.Rename(batchName(first, batchSuffix), batchName(first, recordsSuffix))
 		return
 	}
-	_ = t.root.Remove(batchName(first, batchSuffix)) // with process durability a power cut may lose the records
+	_ = s.root.Remove(batchName(first, batchSuffix)) // with process durability a power cut may lose the records
 }
 
 // dropBatch removes the file of a list that was not submitted. On an error, the next start creates
 // the whole list anyway.
-func (t *Tree) dropBatch(first ID) error {
-	err := t.root.Remove(batchName(first, batchSuffix))
+func (s *storage) dropBatch(first ID) error {
+	err := s.root.Remove(batchName(first, batchSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

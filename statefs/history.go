@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -52,8 +53,8 @@ func (o *Owner) NextEnd() (uint64, error) {
 var dayPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}$`)
 
 // Days returns the days that have a folder in operations/, the newest first.
-func (t *Tree) Days() ([]string, error) {
-	entries, err := t.readFolder(operationsDir)
+func (h *operations) Days() ([]string, error) {
+	entries, err := h.readFolder(operationsDir)
 	if err != nil {
 		return nil, fmt.Errorf("list the days of the history: %w", err)
 	}
@@ -79,9 +80,9 @@ type DayFiles struct {
 }
 
 // ListDay lists the folder of a day and opens no file in it. A missing folder counts as empty.
-func (t *Tree) ListDay(day string) (DayFiles, error) {
+func (h *operations) ListDay(day string) (DayFiles, error) {
 	var files DayFiles
-	folder, err := t.openFolder(path.Join(operationsDir, day))
+	folder, err := h.openFolder(path.Join(operationsDir, day))
 	if errors.Is(err, fs.ErrNotExist) {
 		return files, nil
 	}
@@ -129,22 +130,22 @@ func (f *DayFiles) add(day, name string, parts map[ID]bool) {
 
 // Footprint returns the total size of the files of an ended operation, in bytes. It takes sizes
 // from the record where it can: each stat costs as much as a tenth of writing the record.
-func (t *Tree) Footprint(rec *Record) int64 {
-	sum := t.sizeOf(rec.ID, ".json")
+func (h *operations) Footprint(rec *Record) int64 {
+	sum := h.sizeOf(rec.ID, ".json")
 	if rec.LogBytes != nil {
 		sum += *rec.LogBytes
 	} else {
-		sum += t.sizeOf(rec.ID, ".log")
+		sum += h.sizeOf(rec.ID, ".log")
 	}
 	if rec.Processed > 0 || rec.FailedN > 0 || rec.RetryOf != nil {
-		sum += t.sizeOf(rec.ID, itemsSuffix)
+		sum += h.sizeOf(rec.ID, itemsSuffix)
 	}
 	for _, name := range rec.Artifacts {
 		file := ArtifactFile(name)
 		if !filepath.IsLocal(file) {
 			continue
 		}
-		if info, err := t.root.Lstat(path.Join(dayFile(rec.ID, ".artifacts"), file)); err == nil && info.Mode().IsRegular() {
+		if info, err := h.root.Lstat(path.Join(dayFile(rec.ID, ".artifacts"), file)); err == nil && info.Mode().IsRegular() {
 			sum += info.Size()
 		}
 	}
@@ -251,8 +252,8 @@ func (o *Owner) dropDay(day string) {
 
 // DayInUse reports whether a submit may use the folder of a day at any moment: today by the clock
 // of the storage and its neighbours, because other processes have their own clocks and time zones.
-func (t *Tree) DayInUse(day string) bool {
-	now := t.options.Now()
+func (h *operations) DayInUse(day string) bool {
+	now := h.options.Now()
 	for _, offset := range []int{-1, 0, 1} {
 		if now.AddDate(0, 0, offset).Format(time.DateOnly) == day {
 			return true
@@ -270,6 +271,14 @@ func (o *Owner) RenameDamaged(name string) error {
 // but few days are busy at once.
 const maxOpenDays = 16
 
+// operations is the folder of that name: the records and the other files of each operation, by day.
+type operations struct {
+	*storage
+	opsSync *files.Folder
+	daysMu  sync.Mutex
+	days    map[string]*dayFolder // the recently used folders
+}
+
 // dayFolder is one folder of operations/.
 type dayFolder struct {
 	*files.Folder
@@ -278,68 +287,68 @@ type dayFolder struct {
 }
 
 // day returns the folder of a day and creates it if it is missing.
-func (t *Tree) day(day string) (*dayFolder, error) {
-	t.daysMu.Lock()
-	folder := t.days[day]
-	t.daysMu.Unlock()
+func (h *operations) day(day string) (*dayFolder, error) {
+	h.daysMu.Lock()
+	folder := h.days[day]
+	h.daysMu.Unlock()
 	if folder != nil {
 		return folder, nil
 	}
-	if err := t.corrupt.makeFolder(path.Join(operationsDir, day)); err != nil {
+	if err := h.corrupt.makeFolder(path.Join(operationsDir, day)); err != nil {
 		return nil, fmt.Errorf("make the folder of the day: %w", err)
 	}
-	t.daysMu.Lock()
-	defer t.daysMu.Unlock()
-	if folder := t.days[day]; folder != nil {
+	h.daysMu.Lock()
+	defer h.daysMu.Unlock()
+	if folder := h.days[day]; folder != nil {
 		return folder, nil
 	}
-	if len(t.days) >= maxOpenDays {
+	if len(h.days) >= maxOpenDays {
 		// Other goroutines may be about to sync one of these folders, and closing it would fail
 		// them. They hold a reference; the garbage collector closes each folder after its last
 		// user.
-		clear(t.days)
+		clear(h.days)
 	}
-	return t.openDayLocked(day)
+	return h.openDayLocked(day)
 }
 
 // readDay returns the folder of a day for reading, nil if it does not exist or maxOpenDays folders
 // are open.
-func (t *Tree) readDay(day string) *dayFolder {
-	t.daysMu.Lock()
-	defer t.daysMu.Unlock()
-	folder := t.days[day]
-	if folder == nil && len(t.days) < maxOpenDays {
-		folder, _ = t.openDayLocked(day) // the caller falls back to the path and gets the error there
+func (h *operations) readDay(day string) *dayFolder {
+	h.daysMu.Lock()
+	defer h.daysMu.Unlock()
+	folder := h.days[day]
+	if folder == nil && len(h.days) < maxOpenDays {
+		folder, _ = h.openDayLocked(day) // the caller falls back to the path and gets the error there
 	}
 	return folder
 }
 
-func (t *Tree) openDayLocked(day string) (*dayFolder, error) {
-	f, err := t.openFolder(path.Join(operationsDir, day)) // a Root: a symbolic link cannot lead outside
+func (h *operations) openDayLocked(day string) (*dayFolder, error) {
+	f, err := h.openFolder(path.Join(operationsDir, day)) // a Root: a symbolic link cannot lead outside
 	if err != nil {
 		return nil, fmt.Errorf("open the folder of the day: %w", err)
 	}
-	opened := files.NewFolder(f, t.durable())
+	opened := files.NewFolder(f, h.durable())
 	raw, err := opened.Raw()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the folder of the day: %w", err), opened.Close())
 	}
 	folder := &dayFolder{Folder: opened, raw: raw}
-	t.days[day] = folder
+	h.days[day] = folder
 	return folder, nil
 }
 
 // syncDay makes the names in the folder of a day durable, and the folder's own name. It syncs
 // operations/ even if another process made the folder: that process may have died before its sync.
-func (t *Tree) syncDay(day string) error {
-	folder, err := t.day(day)
+func (h *operations) syncDay(day string) error {
+	folder, err := h.day(day)
 	if err != nil {
 		return err
 	}
 	if err := folder.Sync(); err != nil || folder.named.Load() {
 		return err
 	}
-	if err := t.opsSync.Sync(); err != nil {
+	if err := h.opsSync.Sync(); err != nil {
 		return err
 	}
 	folder.named.Store(true)
@@ -354,8 +363,8 @@ var errDayNotOpen = errors.New("not by the folder of the day")
 
 // withDayFile calls with the descriptor of the operation's day folder and the name of one of its
 // files. The error is errDayNotOpen if the folder is not open.
-func (t *Tree) withDayFile(id ID, suffix string, call func(fd int, name string) error) error {
-	folder := t.readDay(id.Day())
+func (h *operations) withDayFile(id ID, suffix string, call func(fd int, name string) error) error {
+	folder := h.readDay(id.Day())
 	if folder == nil {
 		return errDayNotOpen
 	}
@@ -366,15 +375,15 @@ func (t *Tree) withDayFile(id ID, suffix string, call func(fd int, name string) 
 // readRecordFile reads the record of an operation. It uses the open folder of the day if there is
 // one: most reconciles read the record, and this avoids walking the path each time. A name that is
 // not a regular file is a *CorruptError; it is not followed, and the read does not block.
-func (t *Tree) readRecordFile(id ID) (data []byte, err error) {
-	err = t.withDayFile(id, ".json", func(fd int, name string) error {
+func (h *operations) readRecordFile(id ID) (data []byte, err error) {
+	err = h.withDayFile(id, ".json", func(fd int, name string) error {
 		data, err = readAt(fd, name)
 		return err
 	})
 	if err == nil {
 		return data, nil
 	}
-	data, err = t.readRegular(dayFile(id, ".json"), recordLimit) // this call reports whatever is wrong
+	data, err = h.readRegular(dayFile(id, ".json"), recordLimit) // this call reports whatever is wrong
 	if errors.Is(err, files.ErrIrregular) {
 		return nil, &CorruptError{dayFile(id, ".json"), files.ErrIrregular.Error()}
 	}
@@ -412,14 +421,14 @@ func readAt(folder int, name string) ([]byte, error) {
 }
 
 // sizeOf returns the size of a regular file of an operation, 0 if there is none.
-func (t *Tree) sizeOf(id ID, suffix string) int64 {
+func (h *operations) sizeOf(id ID, suffix string) int64 {
 	var st unix.Stat_t
-	err := t.withDayFile(id, suffix, func(fd int, name string) error {
+	err := h.withDayFile(id, suffix, func(fd int, name string) error {
 		return unix.Fstatat(fd, name, &st,
 			unix.AT_SYMLINK_NOFOLLOW)
 	})
 	if errors.Is(err, errDayNotOpen) {
-		if info, err := t.root.Lstat(dayFile(id, suffix)); err == nil && info.Mode().IsRegular() {
+		if info, err := h.root.Lstat(dayFile(id, suffix)); err == nil && info.Mode().IsRegular() {
 			return info.Size()
 		}
 		return 0
@@ -431,20 +440,20 @@ func (t *Tree) sizeOf(id ID, suffix string) int64 {
 }
 
 // HasRecord reports whether the record of an operation exists as a regular file.
-func (t *Tree) HasRecord(id ID) bool {
-	info, err := t.root.Lstat(dayFile(id, ".json"))
+func (h *operations) HasRecord(id ID) bool {
+	info, err := h.root.Lstat(dayFile(id, ".json"))
 	return err == nil && info.Mode().IsRegular()
 }
 
 // checkNoRecord returns an error that wraps fs.ErrExist if an operation has a record.
-func (t *Tree) checkNoRecord(id ID) error {
+func (h *operations) checkNoRecord(id ID) error {
 	var st unix.Stat_t
-	err := t.withDayFile(id, ".json", func(fd int, name string) error {
+	err := h.withDayFile(id, ".json", func(fd int, name string) error {
 		return unix.Fstatat(fd, name, &st,
 			unix.AT_SYMLINK_NOFOLLOW)
 	})
 	if errors.Is(err, errDayNotOpen) {
-		_, err = t.root.Lstat(dayFile(id, ".json"))
+		_, err = h.root.Lstat(dayFile(id, ".json"))
 	}
 	switch {
 	case err == nil:
@@ -458,11 +467,11 @@ func (t *Tree) checkNoRecord(id ID) error {
 // FindRecent returns the operations with this number that have a record and were submitted today or
 // yesterday, local time. The storage itself gave out at most one of them. It lists two folders and
 // opens no file, however long the history is.
-func (t *Tree) FindRecent(number uint64) ([]ID, error) {
+func (h *operations) FindRecent(number uint64) ([]ID, error) {
 	var found []ID
-	today := t.options.Now()
+	today := h.options.Now()
 	for _, day := range []time.Time{today, today.AddDate(0, 0, -1)} {
-		files, err := t.ListDay(day.Format(time.DateOnly))
+		files, err := h.ListDay(day.Format(time.DateOnly))
 		if err != nil {
 			return nil, err
 		}
@@ -478,13 +487,13 @@ func (t *Tree) FindRecent(number uint64) ([]ID, error) {
 // FindByNumber returns the operations with this number that have a record, whenever they were
 // submitted. The storage itself gave out at most one of them. It lists day folders, the newest
 // first, until it has found a match, and opens no file.
-func (t *Tree) FindByNumber(number uint64) ([]ID, error) {
-	days, err := t.Days()
+func (h *operations) FindByNumber(number uint64) ([]ID, error) {
+	days, err := h.Days()
 	if err != nil {
 		return nil, err
 	}
 	for _, day := range days {
-		files, err := t.ListDay(day)
+		files, err := h.ListDay(day)
 		if err != nil {
 			return nil, err
 		}

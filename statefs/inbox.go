@@ -35,7 +35,7 @@ const maxSubmissionName = 200
 const answerRetention = 7 * 24 * time.Hour
 
 // NewDir returns the absolute path of new/, into which submissions are moved.
-func (t *Tree) NewDir() string { return filepath.Join(t.dir, newDir) }
+func (s *storage) NewDir() string { return filepath.Join(s.dir, newDir) }
 
 // Inbox are the submissions of other processes, which move them into new/, and their answers.
 type Inbox struct {
@@ -114,12 +114,12 @@ func (i *Inbox) renameShortened(file, shorter string) error {
 
 // PutSubmission writes a submission into new/ for the present or the next daemon and returns its
 // name. It is as durable as the storage promises.
-func (t *Tree) PutSubmission(data []byte) (string, error) {
-	name := t.options.Now().Format("2006-01-02_15-04-05.000000") + "_" + strings.ToLower(rand.Text()[:6])
-	if err := t.files.Replace(path.Join(newDir, name+submissionSuffix), data, false); err != nil {
+func (s *storage) PutSubmission(data []byte) (string, error) {
+	name := s.options.Now().Format("2006-01-02_15-04-05.000000") + "_" + strings.ToLower(rand.Text()[:6])
+	if err := s.files.Replace(path.Join(newDir, name+submissionSuffix), data, false); err != nil {
 		return "", fmt.Errorf("leave a submission: %w", err)
 	}
-	return name, t.syncFolder(newDir)
+	return name, s.syncFolder(newDir)
 }
 
 // List returns the names of the submissions in new/.

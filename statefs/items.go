@@ -31,17 +31,17 @@ const itemLimit = 16 << 20
 // the newline. The slice is valid only during the call. A last line without a newline was cut off
 // by a crash and is skipped, and so is a line that is too long. Missing item results are not an
 // error.
-func (t *Tree) ReadItems(id ID, each func(line []byte) error) error {
-	return t.readItemsOf(id, dayFile(id, itemsSuffix), each)
+func (s *storage) ReadItems(id ID, each func(line []byte) error) error {
+	return s.readItemsOf(id, dayFile(id, itemsSuffix), each)
 }
 
-func (t *Tree) readItemsOf(id ID, name string, each func(line []byte) error) error {
-	f, _, err := t.openRegular(name)
+func (s *storage) readItemsOf(id ID, name string, each func(line []byte) error) error {
+	f, _, err := s.openRegular(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if errors.Is(err, files.ErrIrregular) { // as if the file did not exist
-		return t.corrupt.clearName(name)
+		return s.corrupt.clearName(name)
 	}
 	if err != nil {
 		return fmt.Errorf("read the item results of %s: %w", id, err)
@@ -164,11 +164,11 @@ func (t *Tree) inheritItems(from ID, to *Record) error {
 
 // copyItems copies the successful item results that still count from files of an ended operation
 // into a file of a new one, with run 0.
-func (t *Tree) copyItems(old *Record, to string, from ...string) error {
+func (s *storage) copyItems(old *Record, to string, from ...string) error {
 	inherited := false
-	return t.files.Fill(to, func(out io.Writer) (bool, error) {
+	return s.files.Fill(to, func(out io.Writer) (bool, error) {
 		for _, name := range from {
-			err := t.readItemsOf(old.ID, name, func(line []byte) error {
+			err := s.readItemsOf(old.ID, name, func(line []byte) error {
 				var result struct {
 					OK   bool   `json:"ok"`
 					Run  int    `json:"run"`
@@ -324,10 +324,10 @@ func sameTotal(a, b *int64) bool { return (a == nil) == (b == nil) && (a == nil 
 
 // ReadProgress returns the last progress of an operation. The error wraps fs.ErrNotExist if it
 // never reported any.
-func (t *Tree) ReadProgress(id ID) (Progress, error) {
+func (s *storage) ReadProgress(id ID) (Progress, error) {
 	var p Progress
 	name := dayFile(id, ".progress")
-	data, err := t.readRegular(name, 1<<16)
+	data, err := s.readRegular(name, 1<<16)
 	if err != nil {
 		return p, err
 	}

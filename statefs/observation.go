@@ -8,6 +8,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,16 +33,28 @@ type Observation struct {
 	Irregular []string
 }
 
+// jobsFolder is jobs/: the markers and the requests that are not taken yet. It tells what is there, and removes what a
+// later request replaces.
+type jobsFolder struct {
+	*storage
+	jobs     *os.Root
+	folder   *os.File        // jobs/, for calls that take a descriptor
+	raw      syscall.RawConn // of folder; keeps the descriptor open during a call
+	listing  sync.Mutex      // held while folder is listed
+	jobsSync *files.Folder
+	ignored  atomic.Uint64
+}
+
 // ObserveAll checks every marker and request name of an operation, each with its own stat and
 // without following links. Every name it reports existed. A name it misses may have been renamed
 // during the call, so a single observation never proves that a marker is absent.
-func (t *Tree) ObserveAll(id ID) (Observation, error) { return t.Observe(id, AllNames) }
+func (j *jobsFolder) ObserveAll(id ID) (Observation, error) { return j.Observe(id, AllNames) }
 
 // Observe is ObserveAll for some of the names.
-func (t *Tree) Observe(id ID, names NameSet) (Observation, error) {
+func (j *jobsFolder) Observe(id ID, names NameSet) (Observation, error) {
 	var sight Observation
 	// One descriptor for all names: this is the hottest code of the daemon.
-	err := files.WithDescriptor(t.raw, func(fd int) error {
+	err := files.WithDescriptor(j.raw, func(fd int) error {
 		for i, state := range liveStates {
 			if names&(1<<i) == 0 {
 				continue
@@ -76,8 +91,8 @@ func (t *Tree) Observe(id ID, names NameSet) (Observation, error) {
 }
 
 // HasMarker reports whether an operation has the marker of a state.
-func (t *Tree) HasMarker(id ID, state State) bool {
-	sight, err := t.Observe(id, MarkerBit(state))
+func (j *jobsFolder) HasMarker(id ID, state State) bool {
+	sight, err := j.Observe(id, MarkerBit(state))
 	return err == nil && len(sight.States) == 1
 }
 
@@ -118,24 +133,24 @@ func (t *Tree) observeMarkers(id ID) ([]State, error) {
 }
 
 // jobsChangedAt returns the modification time of jobs/, which changes with every name in it.
-func (t *Tree) jobsChangedAt() (unix.Timespec, error) {
+func (j *jobsFolder) jobsChangedAt() (unix.Timespec, error) {
 	var st unix.Stat_t
-	if err := files.WithDescriptor(t.raw, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
-		return unix.Timespec{}, fmt.Errorf("look at %s: %w", t.JobsDir(), err)
+	if err := files.WithDescriptor(j.raw, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
+		return unix.Timespec{}, fmt.Errorf("look at %s: %w", j.JobsDir(), err)
 	}
 	return st.Mtim, nil
 }
 
 // nameChangedAt returns when a file of jobs/ was last written, renamed or linked.
-func (t *Tree) nameChangedAt(name string) (time.Time, error) {
+func (j *jobsFolder) nameChangedAt(name string) (time.Time, error) {
 	var st unix.Stat_t
-	err := files.WithDescriptor(t.raw, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	err := files.WithDescriptor(j.raw, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return time.Unix(st.Ctim.Unix()), err
 }
 
 // stat checks one name in jobs/.
-func (t *Tree) stat(name string) (regular, exists bool, err error) {
-	err = files.WithDescriptor(t.raw, func(fd int) error {
+func (j *jobsFolder) stat(name string) (regular, exists bool, err error) {
+	err = files.WithDescriptor(j.raw, func(fd int) error {
 		regular, exists, _, err = statAt(fd, name)
 		return err
 	})
@@ -184,51 +199,51 @@ type Listing struct {
 
 // List lists jobs/. It reads the folder in blocks, unsorted, and opens no file in it. If the
 // process has no free descriptor, it uses one that is always open.
-func (t *Tree) List() (Listing, error) {
-	// Not by t.jobs: a folder that a Root has opened costs a stat for each name.
+func (j *jobsFolder) List() (Listing, error) {
+	// Not by j.jobs: a folder that a Root has opened costs a stat for each name.
 	var folder *os.File
-	err := files.WithDescriptor(t.raw, func(fd int) error {
-		listed, err := files.OpenDescriptor(fd, ".", t.JobsDir(), unix.O_DIRECTORY, 0)
+	err := files.WithDescriptor(j.raw, func(fd int) error {
+		listed, err := files.OpenDescriptor(fd, ".", j.JobsDir(), unix.O_DIRECTORY, 0)
 		if err == nil {
-			folder = os.NewFile(uintptr(listed), t.JobsDir())
+			folder = os.NewFile(uintptr(listed), j.JobsDir())
 		}
 		return err
 	})
 	if machine.OutOfFiles(err) {
 		// The descriptor that is always open has one position, shared by all callers.
-		t.listing.Lock()
-		defer t.listing.Unlock()
-		if _, err := t.folder.Seek(0, io.SeekStart); err != nil {
-			return Listing{}, fmt.Errorf("list %s: %w", t.JobsDir(), err)
+		j.listing.Lock()
+		defer j.listing.Unlock()
+		if _, err := j.folder.Seek(0, io.SeekStart); err != nil {
+			return Listing{}, fmt.Errorf("list %s: %w", j.JobsDir(), err)
 		}
-		return t.listBy(t.folder)
+		return j.listBy(j.folder)
 	}
 	if err != nil {
-		return Listing{}, fmt.Errorf("list %s: %w", t.JobsDir(), err)
+		return Listing{}, fmt.Errorf("list %s: %w", j.JobsDir(), err)
 	}
 	defer func() { _ = folder.Close() }() // opened for reading
-	return t.listBy(folder)
+	return j.listBy(folder)
 }
 
-func (t *Tree) listBy(folder *os.File) (listing Listing, err error) {
+func (j *jobsFolder) listBy(folder *os.File) (listing Listing, err error) {
 	for {
 		block, err := folder.ReadDir(4096)
 		for _, entry := range block {
 			listing.add(entry)
 		}
 		if errors.Is(err, io.EOF) {
-			t.ignored.Store(uint64(len(listing.Irregular) + len(listing.Unknown) + listing.Stray))
+			j.ignored.Store(uint64(len(listing.Irregular) + len(listing.Unknown) + listing.Stray))
 			return listing, nil
 		}
 		if err != nil {
-			return listing, fmt.Errorf("list %s: %w", t.JobsDir(), err)
+			return listing, fmt.Errorf("list %s: %w", j.JobsDir(), err)
 		}
 	}
 }
 
 // Ignored returns the number of names in jobs/ that the last listing ignored because they are not
 // jobdir's.
-func (t *Tree) Ignored() uint64 { return t.ignored.Load() }
+func (j *jobsFolder) Ignored() uint64 { return j.ignored.Load() }
 
 func (l *Listing) add(entry os.DirEntry) {
 	name, ok := ParseName(entry.Name())
@@ -266,11 +281,11 @@ func (l *Listing) IDs() map[ID]NameSet {
 
 // Identify returns the identity of a file in jobs/, and how many names (links) it has. The error
 // wraps fs.ErrNotExist if the file does not exist.
-func (t *Tree) Identify(file string) (identity files.Identity, names uint64, err error) {
+func (j *jobsFolder) Identify(file string) (identity files.Identity, names uint64, err error) {
 	if path.Base(file) != file || !filepath.IsLocal(file) || file == "." {
 		return files.Identity{}, 0, fmt.Errorf("identify %q: %w", file, fs.ErrInvalid)
 	}
-	err = files.WithDescriptor(t.raw, func(fd int) error {
+	err = files.WithDescriptor(j.raw, func(fd int) error {
 		identity, names, err = files.Identify(fd, file)
 		return err
 	})
@@ -282,7 +297,7 @@ func (t *Tree) Identify(file string) (identity files.Identity, names uint64, err
 
 // Stamp reads the content of a marker or request. The error wraps fs.ErrNotExist if it is gone and
 // fs.ErrPermission if it may not be read.
-func (t *Tree) Stamp(file string) (Stamp, error) { return readStamp(t.jobs, file) }
+func (j *jobsFolder) Stamp(file string) (Stamp, error) { return readStamp(j.jobs, file) }
 
 func readStamp(root *os.Root, file string) (Stamp, error) {
 	f, info, err := files.OpenRegularIn(root, file)
@@ -320,27 +335,27 @@ func (e *JobsFolderReplacedError) Unwrap() error { return e.Err }
 
 // checkJobsFolder checks with two system calls that jobs/ is still the folder that was opened. The
 // error is a *JobsFolderReplacedError.
-func (t *Tree) checkJobsFolder() error {
-	held, err := t.folder.Stat()
+func (j *jobsFolder) checkJobsFolder() error {
+	held, err := j.folder.Stat()
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", t.JobsDir(), err)
+		return fmt.Errorf("look at %s: %w", j.JobsDir(), err)
 	}
-	named, err := os.Stat(t.JobsDir())
+	named, err := os.Stat(j.JobsDir())
 	if err != nil {
-		return &JobsFolderReplacedError{t.JobsDir(), err}
+		return &JobsFolderReplacedError{j.JobsDir(), err}
 	}
 	if !os.SameFile(held, named) {
-		return &JobsFolderReplacedError{Dir: t.JobsDir()}
+		return &JobsFolderReplacedError{Dir: j.JobsDir()}
 	}
 	return nil
 }
 
 // jobsFolderCause returns a *JobsFolderReplacedError instead of err if jobs/ was replaced.
-func (t *Tree) jobsFolderCause(err error) error {
+func (j *jobsFolder) jobsFolderCause(err error) error {
 	if err == nil {
 		return nil
 	}
-	if displaced, ok := errors.AsType[*JobsFolderReplacedError](t.checkJobsFolder()); ok {
+	if displaced, ok := errors.AsType[*JobsFolderReplacedError](j.checkJobsFolder()); ok {
 		return displaced
 	}
 	return err

@@ -339,14 +339,14 @@ const MarkName = "JOBDIR_MARK"
 // readMark returns the mark of the storage, "" if no daemon has created one yet. It consists of a
 // random text from storage.json, so that it is the same by every path, and the place of the folder,
 // so that a copy of the storage has another mark.
-func (t *Tree) readMark() (string, error) {
-	info, _, err := t.readStorage()
+func (s *storage) readMark() (string, error) {
+	info, _, err := s.readStorage()
 	if err != nil && !errors.Is(err, ErrBadCounter) || info.Mark == "" {
 		return "", err
 	}
-	folder, err := t.root.Stat(".")
+	folder, err := s.root.Stat(".")
 	if err != nil {
-		return "", fmt.Errorf("mark of %s: %w", t.dir, err)
+		return "", fmt.Errorf("mark of %s: %w", s.dir, err)
 	}
 	return info.Mark + placeOf(folder), nil
 }
@@ -401,7 +401,7 @@ func MarkOf(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("mark of %s: %w", dir, err)
 	}
-	t := &Tree{storage: &storage{dir: dir, root: root}}
+	t := &storage{dir: dir, root: root}
 	mark, err := t.readMark()
 	if err = errors.Join(err, root.Close()); err != nil || mark == "" {
 		return "", err
@@ -458,12 +458,12 @@ func (o *Owner) RestoreFolders() (made []string, err error) {
 
 // forgetDays forgets the open folders of days that were removed or replaced, so that the next
 // submit creates a new one.
-func (t *Tree) forgetDays() {
-	t.daysMu.Lock()
-	defer t.daysMu.Unlock()
-	for day, folder := range t.days {
-		if is, err := folder.Is(filepath.Join(t.dir, operationsDir, day)); err != nil || !is {
-			delete(t.days, day) // other goroutines may still use it; the garbage collector closes it
+func (h *operations) forgetDays() {
+	h.daysMu.Lock()
+	defer h.daysMu.Unlock()
+	for day, folder := range h.days {
+		if is, err := folder.Is(filepath.Join(h.dir, operationsDir, day)); err != nil || !is {
+			delete(h.days, day) // other goroutines may still use it; the garbage collector closes it
 		}
 	}
 }

@@ -413,12 +413,12 @@ func RequestHash(group, job, canonicalParams string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-func (t *Tree) writeRecord(rec *Record) error {
+func (h *operations) writeRecord(rec *Record) error {
 	data, err := marshalRecord(rec)
 	if err != nil {
 		return fmt.Errorf("record of %s: %w", rec.ID, err)
 	}
-	return t.files.Replace(dayFile(rec.ID, ".json"), append(data, '\n'), false)
+	return h.files.Replace(dayFile(rec.ID, ".json"), append(data, '\n'), false)
 }
 
 // keepDefinition stores a definition under its hash, once.
@@ -453,11 +453,11 @@ func (t *Tree) keepDefinition(hash string, source []byte) error {
 }
 
 // Definition returns the job definition stored under a hash.
-func (t *Tree) Definition(hash string) ([]byte, error) {
+func (s *storage) Definition(hash string) ([]byte, error) {
 	if !isHash(hash) {
 		return nil, fmt.Errorf("definition %q: not a hash", shorten(hash))
 	}
-	return t.readRegular(path.Join(definitionsDir, hash+".yaml"), 1<<20)
+	return s.readRegular(path.Join(definitionsDir, hash+".yaml"), 1<<20)
 }
 
 func isHash(text string) bool {

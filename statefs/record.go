@@ -352,8 +352,8 @@ func dayFile(id ID, suffix string) string { return path.Join(operationsDir, id.D
 // ReadRecord returns the record of an operation. The error wraps fs.ErrNotExist if there is none,
 // is a *CorruptError if it cannot be decoded, and wraps ErrNewerVersion if a newer version wrote
 // it.
-func (t *Tree) ReadRecord(id ID) (*Record, error) {
-	data, err := t.readRecordFile(id)
+func (h *operations) ReadRecord(id ID) (*Record, error) {
+	data, err := h.readRecordFile(id)
 	if err != nil {
 		return nil, err
 	}
@@ -371,8 +371,8 @@ var terminalWords = func() (words [][]byte) {
 // ReadEnded returns the record of a finished operation, or nil without an error if it is still
 // live. It does not decode records without a terminal state, which makes it much cheaper for a
 // hundred thousand waiting operations.
-func (t *Tree) ReadEnded(id ID) (*Record, error) {
-	data, err := t.readRecordFile(id)
+func (h *operations) ReadEnded(id ID) (*Record, error) {
+	data, err := h.readRecordFile(id)
 	if err != nil {
 		return nil, err
 	}

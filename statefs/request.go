@@ -137,12 +137,12 @@ func (t *Tree) requestOnFullDisk(name string) error {
 
 // oppositeRequest returns the pending request that a new one replaces, nil if there is none. Only a
 // regular file is a request; a folder with that name is not touched.
-func (t *Tree) oppositeRequest(id ID, ask Action) (fs.FileInfo, error) {
+func (j *jobsFolder) oppositeRequest(id ID, ask Action) (fs.FileInfo, error) {
 	other := ask.Spec().Opposite
 	if other == "" {
 		return nil, nil
 	}
-	info, err := t.jobs.Lstat(RequestName(id, other))
+	info, err := j.jobs.Lstat(RequestName(id, other))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return nil, nil
 	}
@@ -152,10 +152,10 @@ func (t *Tree) oppositeRequest(id ID, ask Action) (fs.FileInfo, error) {
 // removeOpposite removes a request that existed before its opposite was written. If it was made
 // again since, it is the later request and stays: its requester may have seen the effect of ours
 // and been answered.
-func (t *Tree) removeOpposite(name string, before fs.FileInfo) error {
-	now, err := t.jobs.Lstat(name)
+func (j *jobsFolder) removeOpposite(name string, before fs.FileInfo) error {
+	now, err := j.jobs.Lstat(name)
 	if err == nil && os.SameFile(before, now) && now.ModTime().Equal(before.ModTime()) {
-		err = t.jobs.Remove(name)
+		err = j.jobs.Remove(name)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -367,17 +367,17 @@ func ownerName(root *os.Root, file string) string {
 // RequestSettleDelay returns how long the daemon should wait before it takes a request file without
 // arguments, because its writer may be about to add them. quiet is how long the file must be
 // unchanged; a file with a whole JSON object is settled at once.
-func (t *Tree) RequestSettleDelay(id ID, ask Action, quiet time.Duration) time.Duration {
+func (j *jobsFolder) RequestSettleDelay(id ID, ask Action, quiet time.Duration) time.Duration {
 	file := RequestName(id, ask)
-	info, err := t.jobs.Lstat(file)
+	info, err := j.jobs.Lstat(file)
 	if err != nil {
 		return 0
 	}
-	age := t.options.Now().Sub(info.ModTime())
+	age := j.options.Now().Sub(info.ModTime())
 	if age >= quiet || age < -time.Hour { // the clock was set back
 		return 0
 	}
-	if stamp, err := t.Stamp(file); err != nil || len(stamp.Args) > 0 {
+	if stamp, err := j.Stamp(file); err != nil || len(stamp.Args) > 0 {
 		return 0
 	}
 	return max(quiet-age, time.Millisecond)

@@ -124,8 +124,8 @@ func (t *Tree) changeStorage(change func(*storageInfo) error) (err error) {
 }
 
 // checkLayout refuses a storage with a newer layout, also to clients that only read or request.
-func (t *Tree) checkLayout() error {
-	data, err := t.readRegular(storageFile, 1<<16)
+func (s *storage) checkLayout() error {
+	data, err := s.readRegular(storageFile, 1<<16)
 	var info storageInfo
 	if err != nil || json.Unmarshal(data, &info) != nil || info.Version <= storageVersion {
 		return nil //nolint:nilerr // a storage without it, or with a damaged one, is repaired when numbers are needed
@@ -163,8 +163,8 @@ func (t *Tree) storageInfo() (storageInfo, error) {
 
 // readStorage reads storage.json; whole is false if it is missing or damaged, and info then holds
 // the readable part.
-func (t *Tree) readStorage() (info storageInfo, whole bool, err error) {
-	data, err := t.readRegular(storageFile, 1<<16)
+func (s *storage) readStorage() (info storageInfo, whole bool, err error) {
+	data, err := s.readRegular(storageFile, 1<<16)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, files.ErrIrregular) {
 		return info, false, nil
 	}
@@ -173,21 +173,21 @@ func (t *Tree) readStorage() (info storageInfo, whole bool, err error) {
 	}
 	err = json.Unmarshal(data, &info)
 	if info.Version > storageVersion {
-		return info, false, fmt.Errorf("storage %s: %w (layout %d, this one knows %d); start the newer version", t.dir,
+		return info, false, fmt.Errorf("storage %s: %w (layout %d, this one knows %d); start the newer version", s.dir,
 			ErrNewerVersion, info.Version, storageVersion)
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field == "next_sequence" {
-		return info, false, t.badCounter("a " + wrong.Value)
+		return info, false, s.badCounter("a " + wrong.Value)
 	}
 	if info.NextSequence > maxSequence {
-		return info, false, t.badCounter(strconv.FormatUint(info.NextSequence, 10))
+		return info, false, s.badCounter(strconv.FormatUint(info.NextSequence, 10))
 	}
 	return info, err == nil && info.Version == storageVersion && info.NextSequence > 0, nil
 }
 
-func (t *Tree) badCounter(found string) error {
+func (s *storage) badCounter(found string) error {
 	return fmt.Errorf("%s: next_sequence is %s: %w: write one below %d that is higher than that of every operation, or remove the member, and it is found from the files that are left",
-		filepath.Join(t.dir, storageFile), found, ErrBadCounter, uint64(maxSequence-sequenceBlock))
+		filepath.Join(s.dir, storageFile), found, ErrBadCounter, uint64(maxSequence-sequenceBlock))
 }
 
 // highestSequence returns the highest operation number in any file name, and the modification time
@@ -229,7 +229,7 @@ func (t *Tree) highestSequence() (highest uint64, newest time.Time, err error) {
 const reserveEvents = 100_000
 
 // EventsDir returns the folder of the event log. The code that writes the log creates it.
-func (t *Tree) EventsDir() string { return filepath.Join(t.dir, eventsDir) }
+func (s *storage) EventsDir() string { return filepath.Join(s.dir, eventsDir) }
 
 // ReserveEvents reserves a block of event numbers that were never given out before and never will
 // be again, even after a crash. least is a lower bound for the first. It returns the first number

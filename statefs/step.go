@@ -73,15 +73,15 @@ func (r *Record) MainRun() int {
 // OpenStepLog opens the log that contains the output of a step, between LogFrom and LogTo: the
 // step's own log, or that of the operation. The error wraps fs.ErrNotExist if it does not exist
 // yet.
-func (t *Tree) OpenStepLog(id ID, step *steps.Step) (*os.File, error) {
+func (s *storage) OpenStepLog(id ID, step *steps.Step) (*os.File, error) {
 	if step.Log == "" {
-		return t.OpenLog(id)
+		return s.OpenLog(id)
 	}
 	if step.Log != step.Name+".log" || strings.Contains(step.Log, "/") {
 		return nil, &CorruptError{dayFile(id, ".json"), fmt.Sprintf("its step %s has the log %q, which is none of its files",
 			shorten(step.Name), shorten(step.Log))}
 	}
-	f, _, err := t.openRegular(stepFile(id, step.Name, ".log"))
+	f, _, err := s.openRegular(stepFile(id, step.Name, ".log"))
 	return f, err
 }
 
@@ -94,8 +94,8 @@ func stepFile(id ID, step, suffix string) string {
 }
 
 // StepLogPath returns the path of the log of an optional step.
-func (t *Tree) StepLogPath(id ID, step string) string {
-	return filepath.Join(t.dir, stepFile(id, step, ".log"))
+func (s *storage) StepLogPath(id ID, step string) string {
+	return filepath.Join(s.dir, stepFile(id, step, ".log"))
 }
 
 // StepExitName returns the name, relative to the storage directory, of the exit report of an optional step.
@@ -107,13 +107,13 @@ func StepItemExitName(id ID, step string, item int) string {
 }
 
 // ReadStepItems is ReadItems for an optional step.
-func (t *Tree) ReadStepItems(id ID, step string, each func(line []byte) error) error {
-	return t.readItemsOf(id, stepFile(id, step, itemsSuffix), each)
+func (s *storage) ReadStepItems(id ID, step string, each func(line []byte) error) error {
+	return s.readItemsOf(id, stepFile(id, step, itemsSuffix), each)
 }
 
 // MakeStepFolder makes the folder of the optional steps of an operation.
-func (t *Tree) MakeStepFolder(id ID) error {
-	if err := files.MakeFolder(filepath.Join(t.dir, dayFile(id, ".steps"))); err != nil {
+func (s *storage) MakeStepFolder(id ID) error {
+	if err := files.MakeFolder(filepath.Join(s.dir, dayFile(id, ".steps"))); err != nil {
 		return fmt.Errorf("make the folder of the optional steps of %s: %w", id, err)
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -95,29 +94,21 @@ func (s *storage) openRegular(name string) (*os.File, fs.FileInfo, error) {
 // for concurrent use, also by several processes. Only an Owner moves markers.
 type Tree struct {
 	*storage
+	*jobsFolder
+	*operations
+	// Descriptors refuses work for which too few files can be opened.
+	Descriptors *machine.Descriptors
+
 	Lanes     *Lanes
 	Schedules *Schedules
 	Keys      *Keys
 	Outbox    *Outbox
-
-	jobs   *os.Root
-	folder *os.File        // jobs/, for calls that take a descriptor
-	raw    syscall.RawConn // of folder; keeps the descriptor open during a call
-	// Descriptors refuses work for which too few files can be opened.
-	Descriptors *machine.Descriptors
-	listing     sync.Mutex // held while folder is listed
-
-	jobsSync *files.Folder
-	opsSync  *files.Folder
-	daysMu   sync.Mutex
-	days     map[string]*dayFolder // the recently used folders of operations/
 
 	sequence          sequence
 	drafting          sync.Mutex // held while an operation with a key gets its number and is announced
 	live              *LiveList
 	handover          handover
 	storedDefinitions sync.Map // hashes of definitions known to be on disk
-	ignored           atomic.Uint64
 }
 
 // Open opens a storage directory and creates its missing parts. The caller closes the tree.
@@ -138,7 +129,8 @@ func Open(dir string, options Options) (*Tree, error) {
 	s := &storage{dir: abs, options: options}
 	t := &Tree{
 		storage: s, Lanes: &Lanes{s}, Schedules: &Schedules{s}, Keys: &Keys{storage: s}, Outbox: &Outbox{s},
-		live: &LiveList{storage: s}, days: make(map[string]*dayFolder),
+		live: &LiveList{storage: s}, jobsFolder: &jobsFolder{storage: s},
+		operations: &operations{storage: s, days: make(map[string]*dayFolder)},
 	}
 	t.corrupt = newCorruptFolder(t.storage, func() {
 		t.forgetDays()
@@ -274,37 +266,37 @@ func (t *Tree) Close() error {
 }
 
 // Dir returns the absolute path of the storage directory.
-func (t *Tree) Dir() string { return t.dir }
+func (s *storage) Dir() string { return s.dir }
 
 // JobsDir returns the absolute path of jobs/, the only folder that is watched for control.
-func (t *Tree) JobsDir() string { return filepath.Join(t.dir, jobsDir) }
+func (s *storage) JobsDir() string { return filepath.Join(s.dir, jobsDir) }
 
 // SocketPath returns the path of the unix socket of the daemon.
-func (t *Tree) SocketPath() string { return filepath.Join(t.dir, socketFile) }
+func (s *storage) SocketPath() string { return filepath.Join(s.dir, socketFile) }
 
 // LogPath returns the path of an operation's log, which may not exist yet.
-func (t *Tree) LogPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".log")) }
+func (s *storage) LogPath(id ID) string { return filepath.Join(s.dir, dayFile(id, ".log")) }
 
 // RecordPath returns the path of an operation's record. The file is replaced each time it changes.
-func (t *Tree) RecordPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".json")) }
+func (s *storage) RecordPath(id ID) string { return filepath.Join(s.dir, dayFile(id, ".json")) }
 
 // ProgressPath returns the path of an operation's progress, which may not exist yet.
-func (t *Tree) ProgressPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".progress")) }
+func (s *storage) ProgressPath(id ID) string { return filepath.Join(s.dir, dayFile(id, ".progress")) }
 
 // ArtifactsPath returns the path of the folder for the artifacts of the work.
-func (t *Tree) ArtifactsPath(id ID) string { return filepath.Join(t.dir, dayFile(id, ".artifacts")) }
+func (s *storage) ArtifactsPath(id ID) string { return filepath.Join(s.dir, dayFile(id, ".artifacts")) }
 
 // ItemsPath returns the path of the item results.
-func (t *Tree) ItemsPath(id ID) string { return filepath.Join(t.dir, dayFile(id, itemsSuffix)) }
+func (s *storage) ItemsPath(id ID) string { return filepath.Join(s.dir, dayFile(id, itemsSuffix)) }
 
 // TempDir returns the path of tmp/. A starting daemon empties it.
-func (t *Tree) TempDir() string { return filepath.Join(t.dir, tmpDir) }
+func (s *storage) TempDir() string { return filepath.Join(s.dir, tmpDir) }
 
 // Now returns the time by the clock of the tree.
-func (t *Tree) Now() time.Time { return t.options.Now() }
+func (s *storage) Now() time.Time { return s.options.Now() }
 
 // Durability returns the durability that an acknowledgement of this tree promises.
-func (t *Tree) Durability() Durability { return t.options.Durability }
+func (s *storage) Durability() Durability { return s.options.Durability }
 
 // Full returns why this process cannot write to the storage, such as "the disk is full"; "" if it
 // can. On other systems than Linux it is always "".
@@ -317,8 +309,8 @@ func (t *Tree) Full() (string, error) {
 
 // OpenLog opens the log of an operation for reading. The error wraps fs.ErrNotExist until the work
 // begins.
-func (t *Tree) OpenLog(id ID) (*os.File, error) {
-	f, _, err := t.openRegular(dayFile(id, ".log"))
+func (s *storage) OpenLog(id ID) (*os.File, error) {
+	f, _, err := s.openRegular(dayFile(id, ".log"))
 	return f, err
 }
 

@@ -167,8 +167,8 @@ func (o *Owner) madeAtSubmit(id ID, states []State, rec *Record) (made []State) 
 // does not exist, or is younger than the marker, so the PID was reused. A marker made in another
 // PID namespace ({"pid_namespace":"pid:[N]"} on its second line) never counts as gone, because its
 // process is not visible.
-func (t *Tree) ForeignGone(id ID, file string) (bool, error) {
-	stamp, err := t.Stamp(file)
+func (j *jobsFolder) ForeignGone(id ID, file string) (bool, error) {
+	stamp, err := j.Stamp(file)
 	if err != nil {
 		return false, err
 	}
