@@ -41,7 +41,6 @@ var beyond = map[string]int{
 	"complexity of daemon.run.itemCommand":       21,
 	"complexity of daemon/keeper.link.request":   21,
 	"complexity of daemon/keeper.sweep.match":    23,
-	"complexity of statefs.Tree.publish":         21,
 	"fields of daemon.Config":                    24,
 	"fields of daemon.Daemon":                    56,
 	"fields of daemon.run":                       53,

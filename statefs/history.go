@@ -445,6 +445,16 @@ func (h *operations) HasRecord(id ID) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
+// checkNoRecords returns an error that wraps fs.ErrExist if one of the operations has a record.
+func (h *operations) checkNoRecords(recs []*Record) error {
+	for _, rec := range recs {
+		if err := h.checkNoRecord(rec.ID); err != nil {
+			return fmt.Errorf("operation %s: %w", rec.ID, err)
+		}
+	}
+	return nil
+}
+
 // checkNoRecord returns an error that wraps fs.ErrExist if an operation has a record.
 func (h *operations) checkNoRecord(id ID) error {
 	var st unix.Stat_t

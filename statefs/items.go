@@ -324,10 +324,10 @@ func sameTotal(a, b *int64) bool { return (a == nil) == (b == nil) && (a == nil 
 
 // ReadProgress returns the last progress of an operation. The error wraps fs.ErrNotExist if it
 // never reported any.
-func (s *storage) ReadProgress(id ID) (Progress, error) {
+func (h *operations) ReadProgress(id ID) (Progress, error) {
 	var p Progress
 	name := dayFile(id, ".progress")
-	data, err := s.readRegular(name, 1<<16)
+	data, err := h.readRegular(name, 1<<16)
 	if err != nil {
 		return p, err
 	}

@@ -146,14 +146,11 @@ func (t *Tree) publish(recs []*Record) error {
 	if list {
 		t.handover.expect(recs...)
 	}
-	for _, rec := range recs {
-		// Numbers are unique; this check guards a storage restored from a backup. If nothing is
-		// written before the record, creating the record checks its name.
-		if !list && rec.RetryOf == nil {
-			break
-		}
-		if err := t.checkNoRecord(rec.ID); err != nil {
-			return fmt.Errorf("operation %s: %w", rec.ID, err)
+	// Numbers are unique; this check guards a storage restored from a backup. If nothing is written
+	// before the record, creating the record checks its name.
+	if list || recs[0].RetryOf != nil {
+		if err := t.checkNoRecords(recs); err != nil {
+			return err
 		}
 	}
 	if list {

@@ -73,15 +73,15 @@ func (r *Record) MainRun() int {
 // OpenStepLog opens the log that contains the output of a step, between LogFrom and LogTo: the
 // step's own log, or that of the operation. The error wraps fs.ErrNotExist if it does not exist
 // yet.
-func (s *storage) OpenStepLog(id ID, step *steps.Step) (*os.File, error) {
+func (h *operations) OpenStepLog(id ID, step *steps.Step) (*os.File, error) {
 	if step.Log == "" {
-		return s.OpenLog(id)
+		return h.OpenLog(id)
 	}
 	if step.Log != step.Name+".log" || strings.Contains(step.Log, "/") {
 		return nil, &CorruptError{dayFile(id, ".json"), fmt.Sprintf("its step %s has the log %q, which is none of its files",
 			shorten(step.Name), shorten(step.Log))}
 	}
-	f, _, err := s.openRegular(stepFile(id, step.Name, ".log"))
+	f, _, err := h.openRegular(stepFile(id, step.Name, ".log"))
 	return f, err
 }
 
@@ -112,8 +112,8 @@ func (s *storage) ReadStepItems(id ID, step string, each func(line []byte) error
 }
 
 // MakeStepFolder makes the folder of the optional steps of an operation.
-func (s *storage) MakeStepFolder(id ID) error {
-	if err := files.MakeFolder(filepath.Join(s.dir, dayFile(id, ".steps"))); err != nil {
+func (h *operations) MakeStepFolder(id ID) error {
+	if err := files.MakeFolder(filepath.Join(h.dir, dayFile(id, ".steps"))); err != nil {
 		return fmt.Errorf("make the folder of the optional steps of %s: %w", id, err)
 	}
 	return nil

@@ -309,8 +309,8 @@ func (t *Tree) Full() (string, error) {
 
 // OpenLog opens the log of an operation for reading. The error wraps fs.ErrNotExist until the work
 // begins.
-func (s *storage) OpenLog(id ID) (*os.File, error) {
-	f, _, err := s.openRegular(dayFile(id, ".log"))
+func (h *operations) OpenLog(id ID) (*os.File, error) {
+	f, _, err := h.openRegular(dayFile(id, ".log"))
 	return f, err
 }
 
