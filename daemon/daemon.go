@@ -20,6 +20,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/tally"
+	"github.com/jobdir/jobdir/daemon/trigger"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
@@ -142,10 +143,10 @@ type Daemon struct {
 	failing failingOperations
 	runs    sync.WaitGroup
 	// alarms enqueues an operation when its next deadline expires.
-	alarms *alarm.Alarms[alarmKey]
+	alarms *alarm.Alarms[statefs.ID]
 	// deferredStarts writes the start record of a run that lasts longer than startRecordDelay.
 	deferredStarts deferredStarts
-	scheduler      *scheduler
+	trigger        *trigger.Trigger
 
 	outbox *outbox.Outbox
 	shared *outbox.Shared // what the targets of deliveries share
@@ -242,9 +243,7 @@ func New(config Config) (*Daemon, error) {
 			d.reconcileQueue.enqueueNames(id, 0)
 		}
 	}
-	d.alarms = alarm.New(config.Owner.Now, d.uptime, d.onAlarm)
-	d.scheduler = newScheduler(d)
-	d.alarms.OnClockSet = d.scheduler.enqueueAll
+	d.alarms = alarm.New(config.Owner.Now, d.uptime, d.reconcileQueue.enqueue)
 	d.fdBudget.owner = config.Owner
 	d.admission = newAdmission(&config, func(id statefs.ID) { d.reconcileQueue.enqueueNames(id, 0) }, config.Owner.Now)
 	d.admission.reserve = d.fdBudget.reserveForStart
@@ -270,6 +269,11 @@ func New(config Config) (*Daemon, error) {
 		return nil, errors.Join(err, d.dir.Close(), d.files.Close())
 	}
 	d.admission.onTrial, d.admission.startRecorded = d.lanes.TrialChanged, d.lanes.HasStart
+	d.trigger = trigger.New(trigger.Config{
+		Owner: config.Owner, Catalog: config.Catalog, Intake: config.Intake, Logger: config.Logger, Watch: config.Watch,
+		Interval: config.SweepInterval, Ready: d.ready, Reopened: d.lanes.Reopened(),
+		Stopping: func() bool { return d.draining() || d.stopping.Load() }, Fail: d.fail, Uptime: d.uptime,
+	})
 	if err := d.openOutbox(); err != nil {
 		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.Close())
 	}
@@ -305,12 +309,11 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	watchers.Go(func() { d.runPruning(watching) })
 	started := d.owner.Now()
 	watchers.Go(func() { deleteUnanswered(watching, d, started) })
-	watchers.Go(func() { d.runInbox(watching) })
 	d.lanes.Reconcile() // the watch is in place, and nothing starts yet
 	watchers.Go(func() { d.watcherEnded("lanes", d.lanes.Run(watching)) })
 	watchers.Go(func() { d.runBatchSync(watching) })
-	watchers.Go(func() { d.runAlarms(watching) })
-	watchers.Go(func() { d.scheduler.run(watching) })
+	watchers.Go(func() { d.alarms.Run(watching, d.logger) })
+	watchers.Go(func() { d.trigger.Run(watching) })
 
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {
 		d.logger.Warn("changes are found by scanning", "folder", d.owner.JobsDir(), "reason", mode.Reason)
@@ -541,7 +544,7 @@ func (d *Daemon) untrack(op *operation) {
 	d.chains.setParents(op.id(), nil)
 	op.countAs("")
 	op.removeFromIndex()
-	d.alarms.Set(alarmKey{id: op.id()}, time.Time{}, 0)
+	d.alarms.Set(op.id(), time.Time{}, 0)
 	if d.config.Intake != nil {
 		d.config.Intake.Forget(op.rec)
 	}

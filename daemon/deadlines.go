@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -21,24 +20,6 @@ type deadlines struct {
 
 // anySet reports whether a deadline is set, which only the memory of this daemon contains.
 func (t *deadlines) anySet() bool { return t.attempt > 0 || t.queue > 0 || t.expiry > 0 }
-
-// alarmKey identifies an alarm: an operation, or the schedule of a job by its endpoint name.
-type alarmKey struct {
-	id       statefs.ID
-	schedule string
-}
-
-// onAlarm enqueues the schedule or the operation whose alarm has expired.
-func (d *Daemon) onAlarm(key alarmKey) {
-	if key.schedule != "" {
-		d.scheduler.enqueue(key.schedule)
-		return
-	}
-	d.reconcileQueue.enqueue(key.id)
-}
-
-// runAlarms enqueues operations and schedules whose alarms expire, until ctx ends.
-func (d *Daemon) runAlarms(ctx context.Context) { d.alarms.Run(ctx, d.logger) }
 
 // uptime returns how long the daemon has run, whatever happens to the machine's clock.
 func (d *Daemon) uptime() time.Duration { return time.Since(d.startedAt) }
@@ -99,7 +80,7 @@ func (d *Daemon) setAlarm(op *operation) {
 	if !at.IsZero() && !at.After(now) || after > 0 && after <= ran {
 		at, after = time.Time{}, ran+retryInterval
 	}
-	d.alarms.Set(alarmKey{id: op.id()}, at, after)
+	d.alarms.Set(op.id(), at, after)
 }
 
 // isDue reports whether the time has come for which an operation waits. A time of day has come when

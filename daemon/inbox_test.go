@@ -214,8 +214,17 @@ func TestSubmissionsThatWereCutOff(t *testing.T) {
 	must(t, err)
 	intake := submit.NewIntake(submit.Config{Tree: b.tree})
 	intake.Ready()
-	made, err := (&Daemon{config: Config{Intake: intake, Catalog: b.catalog}, committer: committer{owner}}).submitData(t.Context(), "x",
-		identity, data, &submitTurn{turns: &submitTurns{lastOfKey: make(map[string]chan struct{})}})
+	entries, err := submit.ParseList(data)
+	must(t, err)
+	for i := range entries {
+		entries[i].Options.IdempotencyKey = fmt.Sprintf("file:%s:%d", identity, i)
+	}
+	requests, err := submit.Requests(b.catalog, entries)
+	must(t, err)
+	for i := range requests {
+		requests[i].By = "new/x"
+	}
+	made, err := intake.Submit(t.Context(), requests...)
 	must(t, err)
 	for _, o := range made {
 		must(t, o.Record.Apply(o.State, statefs.CauseCancel, b.now()))

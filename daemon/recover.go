@@ -283,7 +283,7 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 		return nil, err
 	}
 	d.counters.sweeps.Add(1)
-	d.scheduler.enqueueAll() // the clock may have been set
+	d.trigger.CheckClock()
 	d.alarms.Rearm()
 	if dryRun {
 		return d.owner.PlanSweep(d.manages)

@@ -224,3 +224,15 @@ func (r *report) close() error {
 	}
 	return r.itemErr
 }
+
+// member returns a member of the work's result by name.
+func (r *report) member(name string) (json.RawMessage, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.result {
+		if f.name == name {
+			return f.value, true
+		}
+	}
+	return nil, false
+}

@@ -124,6 +124,24 @@ func TestJobStartsByItsSchedule(t *testing.T) {
 	}
 }
 
+// scheduleState is the content of schedules/ENDPOINT.json, and firing the slots in it that are being fired.
+type scheduleState struct {
+	Version   int              `json:"version"`
+	Job       string           `json:"job"`
+	Cron      string           `json:"cron"`
+	Timezone  string           `json:"timezone"`
+	Handled   schedule.Handled `json:"handled"`
+	Firing    *firing          `json:"firing,omitempty"`
+	Operation string           `json:"operation,omitempty"`
+}
+
+type firing struct {
+	At      time.Time        `json:"at"`
+	Slots   []time.Time      `json:"slots"`
+	Overlap schedule.Overlap `json:"overlap"`
+	Handled schedule.Handled `json:"handled"`
+}
+
 // keepSlots writes the state of a schedule as an earlier daemon would have left it.
 func (b *bench) keepSlots(job string, kept scheduleState) {
 	b.t.Helper()
@@ -156,7 +174,7 @@ func TestSlotsAroundARestart(t *testing.T) {
 	now := b.now().Truncate(time.Hour)
 	for _, job := range []string{"once", "all", "queue", "cancel", "skip", "changed"} {
 		kept := scheduleState{
-			Version: scheduleVersion, Job: "test/" + job, Cron: "0 * * * *",
+			Version: 1, Job: "test/" + job, Cron: "0 * * * *",
 			Handled: schedule.Begin(now.Add(-4*time.Hour + time.Minute)),
 		}
 		if job == "changed" {
@@ -187,7 +205,7 @@ func TestSlotsAroundARestart(t *testing.T) {
 	must(t, b.stop())
 	// As after a crash before the submit was recorded.
 	b.keepSlots("once", scheduleState{
-		Version: scheduleVersion, Job: "test/once", Cron: "0 * * * *",
+		Version: 1, Job: "test/once", Cron: "0 * * * *",
 		Handled: schedule.Begin(now.Add(-time.Minute)),
 	})
 	b.start()
@@ -218,14 +236,16 @@ func TestAFiringThatWasCutShort(t *testing.T) {
 	slot := now.Truncate(time.Hour).Add(-time.Hour)
 	last := make(map[string]statefs.ID)
 	made := make(map[string]statefs.ID)
+	intake := submit.NewIntake(submit.Config{Tree: b.tree})
+	intake.Ready()
 	for _, job := range []string{"made", "changed", "unmade", "newer"} {
 		def := b.daemon.config.Catalog.Get("test", job)
 		submitted := func(o submit.Options) statefs.ID {
 			t.Helper()
 			o.IdempotencyKey = cmp.Or(o.IdempotencyKey, "before "+job)
-			outcomes, err := b.daemon.scheduler.intake.Submit(t.Context(), submit.Request{
+			outcomes, err := intake.Submit(t.Context(), submit.Request{
 				Definition: def, Options: o,
-				By: byScheduleName, ForceNew: true,
+				By: "schedule", ForceNew: true,
 			})
 			must(t, err)
 			return outcomes[0].Record.ID
@@ -234,7 +254,7 @@ func TestAFiringThatWasCutShort(t *testing.T) {
 		b.awaitState(last[job], statefs.Running)
 		if job != "unmade" {
 			made[job] = submitted(submit.Options{
-				IdempotencyKey: slotKey(def.Address(), slot), After: []statefs.ID{last[job]},
+				IdempotencyKey: "schedule " + def.Address() + " " + slot.UTC().Format(time.RFC3339), After: []statefs.ID{last[job]},
 				Require: statefs.RequireEnd,
 			})
 		}
@@ -243,7 +263,7 @@ func TestAFiringThatWasCutShort(t *testing.T) {
 	before := schedule.Begin(slot.Add(-time.Minute))
 	for job, id := range last {
 		kept := scheduleState{
-			Version: scheduleVersion, Job: "test/" + job, Cron: hourly, Handled: before,
+			Version: 1, Job: "test/" + job, Cron: hourly, Handled: before,
 			Operation: id.String(),
 		}
 		kept.Firing = &firing{

@@ -81,7 +81,7 @@ var mutants = []mutant{
 		"TestChainAfterAnEndThatWasCutShort", "./daemon", false,
 	},
 	{
-		"slots that were being fired are forgotten", "daemon/scheduler.go", "if job.state.Firing != nil {", "if false {",
+		"slots that were being fired are forgotten", "daemon/trigger/schedules.go", "if job.state.Firing != nil {", "if false {",
 		"TestAFiringThatWasCutShort", "./daemon", false,
 	},
 	{

@@ -1,4 +1,4 @@
-package daemon
+package trigger
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/schedule"
+	"github.com/jobdir/jobdir/daemon/alarm"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/files"
@@ -26,8 +27,9 @@ import (
 // handled. After a crash in between, the next daemon finishes the recorded firing before it computes
 // new slots. It finds submitted operations by their key, so the next slot knows its predecessor.
 type scheduler struct {
-	d      *Daemon
+	config *Config
 	intake *submit.Intake
+	alarms *alarm.Alarms[string] // by endpoint name
 	wake   chan struct{}
 
 	strayFiles strayFileLog
@@ -62,13 +64,15 @@ type scheduleState struct {
 
 const scheduleVersion = 1
 
-func newScheduler(d *Daemon) *scheduler {
+func newScheduler(c *Config) *scheduler {
 	s := &scheduler{
-		d: d, intake: d.config.Intake, wake: make(chan struct{}, 1), jobs: make(map[string]*scheduled),
+		config: c, intake: c.Intake, wake: make(chan struct{}, 1), jobs: make(map[string]*scheduled),
 		pending: make(map[string]bool),
 	}
+	s.alarms = alarm.New(c.Owner.Now, c.Uptime, s.enqueue)
+	s.alarms.OnClockSet = s.enqueueAll
 	if s.intake == nil {
-		s.intake = submit.NewIntake(submit.Config{Tree: d.owner.Tree})
+		s.intake = submit.NewIntake(submit.Config{Tree: c.Owner.Tree})
 		s.intake.Ready()
 	}
 	return s
@@ -106,12 +110,12 @@ func (s *scheduler) enqueueAll() {
 // run starts jobs by their schedules until ctx ends, once the daemon is ready.
 func (s *scheduler) run(ctx context.Context) {
 	select {
-	case <-s.d.ready:
+	case <-s.config.Ready:
 	case <-ctx.Done():
 		return
 	}
 	for {
-		changed := s.d.config.Catalog.Changed()
+		changed := s.config.Catalog.Changed()
 		s.loadSchedules()
 		s.logStrayFiles()
 		if !s.serve(ctx, changed) {
@@ -148,7 +152,7 @@ func (s *scheduler) serve(ctx context.Context, changed <-chan struct{}) bool {
 // loadSchedules loads the schedules of the current jobs.
 func (s *scheduler) loadSchedules() {
 	there := make(map[string]bool)
-	for _, def := range s.d.config.Catalog.All() {
+	for _, def := range s.config.Catalog.All() {
 		if def.Schedule == nil {
 			continue
 		}
@@ -162,7 +166,7 @@ func (s *scheduler) loadSchedules() {
 		}
 		kept, err := s.loadState(def)
 		if err != nil {
-			s.d.logger.Error("schedule not taken over; it is tried again at the next change of the jobs", "job",
+			s.config.Logger.Error("schedule not taken over; it is tried again at the next change of the jobs", "job",
 				def.Address(), "error", err)
 			continue
 		}
@@ -176,7 +180,7 @@ func (s *scheduler) loadSchedules() {
 	for endpoint := range s.jobs {
 		if !there[endpoint] {
 			delete(s.jobs, endpoint)
-			s.d.alarms.Set(alarmKey{schedule: endpoint}, time.Time{}, 0)
+			s.alarms.Set(endpoint, time.Time{}, 0)
 		}
 	}
 }
@@ -187,9 +191,9 @@ func (s *scheduler) loadState(def *catalog.Definition) (scheduleState, error) {
 	spec := def.Schedule.Spec
 	fresh := scheduleState{
 		Version: scheduleVersion, Job: def.Address(), Cron: spec.Cron(), Timezone: spec.Timezone(),
-		Handled: schedule.Begin(s.d.owner.Now().Round(0)),
+		Handled: schedule.Begin(s.config.Owner.Now().Round(0)),
 	}
-	data, err := s.d.owner.Schedules.Read(def.Endpoint())
+	data, err := s.config.Owner.Schedules.Read(def.Endpoint())
 	if errors.Is(err, fs.ErrNotExist) {
 		return fresh, s.writeState(def, fresh)
 	}
@@ -200,9 +204,9 @@ func (s *scheduler) loadState(def *catalog.Definition) (scheduleState, error) {
 		return fresh, err
 	}
 	if err != nil {
-		s.d.logger.Error("what was known of a schedule cannot be read; its file is in corrupt/, it begins anew, and slots of before do not fire",
+		s.config.Logger.Error("what was known of a schedule cannot be read; its file is in corrupt/, it begins anew, and slots of before do not fire",
 			"job", def.Address(), "file", "schedules/"+def.Endpoint()+".json", "error", err)
-		if err := s.d.owner.Schedules.Quarantine(def.Endpoint(), err.Error()); err != nil {
+		if err := s.config.Owner.Schedules.Quarantine(def.Endpoint(), err.Error()); err != nil {
 			return fresh, err
 		}
 		return fresh, s.writeState(def, fresh)
@@ -233,7 +237,7 @@ func (s *scheduler) writeState(def *catalog.Definition, kept scheduleState) erro
 	if err != nil {
 		return err
 	}
-	return s.d.owner.Schedules.Write(def.Endpoint(), data)
+	return s.config.Owner.Schedules.Write(def.Endpoint(), data)
 }
 
 // reconcile fires the due slots of a schedule, and sets the alarm for the next one.
@@ -241,30 +245,29 @@ func (s *scheduler) reconcile(ctx context.Context, endpoint string) {
 	s.mu.Lock()
 	job := s.jobs[endpoint]
 	s.mu.Unlock()
-	if job == nil || s.d.draining() || s.d.stopping.Load() {
+	if job == nil || s.config.Stopping() {
 		return // what is due now is for the next daemon
 	}
-	key := alarmKey{schedule: endpoint}
 	next, err := s.fire(ctx, job)
 	if err != nil {
-		s.d.schedulerFailed(job.def.Address(), err)
-		s.d.alarms.Set(key, time.Time{}, s.d.uptime()+scheduleRetryInterval)
+		s.failed(job.def.Address(), err)
+		s.alarms.Set(endpoint, time.Time{}, s.config.Uptime()+scheduleRetryInterval)
 		return
 	}
-	s.d.alarms.Set(key, next, 0)
+	s.alarms.Set(endpoint, next, 0)
 }
 
 // scheduleRetryInterval is the delay before a slot that could not be fired is retried.
 const scheduleRetryInterval = 5 * time.Second
 
-// schedulerFailed reports that a slot could not be fired; a failing disk ends the daemon.
-func (d *Daemon) schedulerFailed(job string, err error) {
+// failed reports that a slot could not be fired; a failing disk ends the daemon.
+func (s *scheduler) failed(job string, err error) {
 	if _, unsynced := errors.AsType[*files.SyncError](err); unsynced || errors.Is(err, syscall.EIO) ||
 		errors.Is(err, syscall.EROFS) {
-		d.fail(err)
+		s.config.Fail(err)
 		return
 	}
-	d.logger.Error("a scheduled start failed and is tried again", "job", job, "again_in",
+	s.config.Logger.Error("a scheduled start failed and is tried again", "job", job, "again_in",
 		scheduleRetryInterval, "error", err)
 }
 
@@ -276,9 +279,9 @@ func (s *scheduler) fire(ctx context.Context, job *scheduled) (next time.Time, e
 			return next, err
 		}
 	}
-	sch, now, kept := job.def.Schedule, s.d.owner.Now().Round(0), job.state
+	sch, now, kept := job.def.Schedule, s.config.Owner.Now().Round(0), job.state
 	slots, handled := kept.Handled.Due(sch.Spec, now, sch.Missed)
-	enabled, err := s.d.owner.Schedules.Enabled(job.def.Endpoint())
+	enabled, err := s.config.Owner.Schedules.Enabled(job.def.Endpoint())
 	if err != nil {
 		return next, err
 	}
@@ -310,14 +313,15 @@ func (s *scheduler) setState(job *scheduled, kept scheduleState) error {
 }
 
 // Schedules returns the schedules of all jobs, in the order of the catalog.
-func (d *Daemon) Schedules() ([]api.Schedule, error) {
+func (t *Trigger) Schedules() ([]api.Schedule, error) {
+	s := t.scheduler
 	var all []api.Schedule
-	for _, def := range d.config.Catalog.All() {
+	for _, def := range s.config.Catalog.All() {
 		if def.Schedule == nil {
 			continue
 		}
 		sch := def.Schedule
-		enabled, err := d.owner.Schedules.Enabled(def.Endpoint())
+		enabled, err := s.config.Owner.Schedules.Enabled(def.Endpoint())
 		if err != nil {
 			return nil, err
 		}
@@ -325,15 +329,15 @@ func (d *Daemon) Schedules() ([]api.Schedule, error) {
 			Job: def.Address(), Cron: sch.Spec.Cron(), Timezone: zoneName(sch.Spec.Timezone()), Jitter: sch.Jitter.Seconds(),
 			Overlap: string(sch.Overlap), Missed: string(sch.Missed), Enabled: enabled,
 		}
-		d.scheduler.mu.Lock()
-		job := d.scheduler.jobs[def.Endpoint()]
+		s.mu.Lock()
+		job := s.jobs[def.Endpoint()]
 		var kept scheduleState
 		if job != nil {
 			kept = job.state
 		}
-		d.scheduler.mu.Unlock()
+		s.mu.Unlock()
 		status.Last, status.Operation, status.Skipped = kept.Slot, kept.Operation, kept.Skipped
-		if next := kept.Handled.Next(sch.Spec, d.owner.Now()); enabled && !next.IsZero() {
+		if next := kept.Handled.Next(sch.Spec, s.config.Owner.Now()); enabled && !next.IsZero() {
 			status.Next = &next
 		}
 		all = append(all, status)

@@ -1,4 +1,4 @@
-package daemon
+package trigger
 
 import (
 	"context"
@@ -86,7 +86,7 @@ func (s *scheduler) start(ctx context.Context, def *catalog.Definition, last str
 	if state.Live() {
 		if overlap == schedule.OverlapSkip {
 			skipped = fmt.Sprintf("operation %s is %s", before, state)
-			s.d.logger.Info("slot passed over", "job", def.Address(), "slot", slot.Format(time.RFC3339), "reason", skipped)
+			s.config.Logger.Info("slot passed over", "job", def.Address(), "slot", slot.Format(time.RFC3339), "reason", skipped)
 			return last, skipped, nil
 		}
 		options.After, options.Require = []statefs.ID{before}, statefs.RequireEnd
@@ -108,14 +108,14 @@ func (s *scheduler) start(ctx context.Context, def *catalog.Definition, last str
 		}
 	}
 	id := outcomes[0].Record.ID
-	s.d.logger.Info("started by schedule", "job", def.Address(), "slot", slot.Format(time.RFC3339), "id", id,
+	s.config.Logger.Info("started by schedule", "job", def.Address(), "slot", slot.Format(time.RFC3339), "id", id,
 		"new", outcomes[0].New)
 	return id.String(), "", nil
 }
 
 // cancel requests the cancel of an operation, and does nothing if it has ended.
 func (s *scheduler) cancel(ctx context.Context, id statefs.ID) error {
-	if err := s.d.owner.Request(ctx, id, statefs.Cancel, nil); !errors.Is(err, statefs.ErrNotLive) {
+	if err := s.config.Owner.Request(ctx, id, statefs.Cancel, nil); !errors.Is(err, statefs.ErrNotLive) {
 		return err
 	}
 	return nil
@@ -128,14 +128,14 @@ func (s *scheduler) lastOperation(last, key string) (statefs.ID, statefs.State, 
 	if err != nil {
 		return statefs.ID{}, "", nil //nolint:nilerr // the schedule has started none
 	}
-	state, err := s.d.owner.State(id)
+	state, err := s.config.Owner.State(id)
 	if errors.Is(err, statefs.ErrNotLive) {
 		return id, "", nil
 	}
 	if err != nil {
 		return id, "", err
 	}
-	if rec, err := s.d.owner.ReadRecord(id); err == nil && rec.IdempotencyKey == key {
+	if rec, err := s.config.Owner.ReadRecord(id); err == nil && rec.IdempotencyKey == key {
 		return id, "", nil
 	}
 	return id, state, nil

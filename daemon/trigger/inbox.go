@@ -1,4 +1,4 @@
-package daemon
+package trigger
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const maxCreator = 100
 // once, however often the daemon is killed in between. The answer is written before the file is
 // removed.
 type inbox struct {
-	d *Daemon
+	config *Config
 	// retryAt maps a submission to the time of its next try, by the monotonic clock.
 	retryAt map[string]time.Time
 	// heldFor maps a submission that is held, because nothing new is accepted for it now, to the
@@ -39,23 +39,26 @@ type inbox struct {
 	strayFiles strayFileLog
 }
 
-// runInbox runs until ctx ends. Submissions that still wait are left to the next daemon.
-func (d *Daemon) runInbox(ctx context.Context) {
-	if d.config.Intake == nil {
-		return
+// retryInterval is the delay before a submission is tried again, and before new/ is watched anew.
+const retryInterval = time.Second
+
+func newInbox(c *Config) *inbox {
+	return &inbox{
+		config: c, retryAt: make(map[string]time.Time), heldFor: make(map[string]string),
+		logged: make(map[string]bool),
 	}
+}
+
+// run runs until ctx ends, once the daemon is ready. Submissions that still wait are left to the next daemon.
+func (in *inbox) run(ctx context.Context) {
 	select {
-	case <-d.ready:
+	case <-in.config.Ready:
 	case <-ctx.Done():
 		return
 	}
-	in := &inbox{
-		d: d, retryAt: make(map[string]time.Time), heldFor: make(map[string]string),
-		logged: make(map[string]bool),
-	}
 	for ctx.Err() == nil {
 		if err := in.watch(ctx); err != nil {
-			d.logger.Warn("new/ is watched anew", "error", err)
+			in.config.Logger.Warn("new/ is watched anew", "error", err)
 		}
 		if !sleepFor(ctx, retryInterval) {
 			return
@@ -78,7 +81,7 @@ func sleepFor(ctx context.Context, wait time.Duration) bool {
 // watch handles submissions until ctx ends, or returns an error, for example when the folder was
 // replaced.
 func (in *inbox) watch(ctx context.Context) error {
-	dir, err := watch.OpenDir(in.d.owner.NewDir(), watchedSubmission, in.d.config.Watch)
+	dir, err := watch.OpenDir(in.config.Owner.NewDir(), watchedSubmission, in.config.Watch)
 	if err != nil {
 		return err
 	}
@@ -89,7 +92,7 @@ func (in *inbox) watch(ctx context.Context) error {
 		stop()
 		<-ended //nolint:errcheck // stopped here, or its error is already returned
 	}()
-	taken, err := in.d.owner.Inbox.Taken()
+	taken, err := in.config.Owner.Inbox.Taken()
 	if err != nil {
 		return err
 	}
@@ -97,7 +100,7 @@ func (in *inbox) watch(ctx context.Context) error {
 	if err := in.scan(ctx); err != nil {
 		return err
 	}
-	check := time.NewTicker(in.d.config.SweepInterval)
+	check := time.NewTicker(in.config.Interval)
 	defer check.Stop()
 	for {
 		timer := in.timer()
@@ -114,10 +117,10 @@ func (in *inbox) watch(ctx context.Context) error {
 			}
 		case <-timer.C:
 			in.submitAll(ctx, in.due(time.Now()))
-		case <-in.d.lanes.Reopened():
+		case <-in.config.Reopened:
 			in.submitAll(ctx, slices.Sorted(maps.Keys(in.heldFor)))
 		case <-check.C:
-			err = errors.Join(dir.Check(), in.scan(ctx), in.d.owner.Inbox.Sweep())
+			err = errors.Join(dir.Check(), in.scan(ctx), in.config.Owner.Inbox.Sweep())
 		case err = <-ended:
 			ended <- err
 		case <-ctx.Done():
@@ -153,7 +156,7 @@ func (in *inbox) due(now time.Time) []string {
 
 func (in *inbox) scan(ctx context.Context) error {
 	in.logStrayFiles()
-	names, err := in.d.owner.Inbox.List()
+	names, err := in.config.Owner.Inbox.List()
 	if err == nil {
 		in.submitAll(ctx, names)
 	}
@@ -162,7 +165,7 @@ func (in *inbox) scan(ctx context.Context) error {
 
 // submitAll handles submissions concurrently and returns when all are handled.
 func (in *inbox) submitAll(ctx context.Context, names []string) {
-	if in.d.draining() || in.d.stopping.Load() {
+	if in.config.Stopping() {
 		return // left to the next daemon
 	}
 	var mu sync.Mutex // guards the maps of in
@@ -179,7 +182,7 @@ func (in *inbox) submitAll(ctx context.Context, names []string) {
 		all.Go(func() {
 			defer func() { <-slots }()
 			turn := &submitTurn{turns: turns, number: i}
-			again, err := in.d.handleSubmission(ctx, name, turn)
+			again, err := in.handleSubmission(ctx, name, turn)
 			turn.end()
 			mu.Lock()
 			why := in.noteOutcome(name, again, err)
@@ -187,8 +190,8 @@ func (in *inbox) submitAll(ctx context.Context, names []string) {
 			if why == "" {
 				return
 			}
-			if err := in.d.owner.Inbox.WriteWaiting(name, why); err != nil {
-				in.d.logger.Warn("nobody is told what a submission waits for", "name", name, "error", err)
+			if err := in.config.Owner.Inbox.WriteWaiting(name, why); err != nil {
+				in.config.Logger.Warn("nobody is told what a submission waits for", "name", name, "error", err)
 			}
 		})
 	}
@@ -215,7 +218,7 @@ func (in *inbox) noteOutcome(name string, again time.Duration, err error) (why s
 		return why
 	}
 	in.logged[name] = true
-	in.d.logger.Warn("a submission in new/ cannot be carried out now; it is tried again", "name", name, "error", err)
+	in.config.Logger.Warn("a submission in new/ cannot be carried out now; it is tried again", "name", name, "error", err)
 	return why
 }
 
@@ -230,8 +233,8 @@ func busyKind(busy *submit.BusyError) string {
 
 // handleSubmission carries out one submission as far as possible now. again is the delay before the
 // next try, 0 for none. err is the reason, where it is worth a log line.
-func (d *Daemon) handleSubmission(ctx context.Context, name string, turn *submitTurn) (again time.Duration, err error) {
-	err = d.takeSubmission(name)
+func (in *inbox) handleSubmission(ctx context.Context, name string, turn *submitTurn) (again time.Duration, err error) {
+	err = in.takeSubmission(name)
 	var unfinished *unfinishedError
 	switch {
 	case errors.As(err, &unfinished):
@@ -239,27 +242,27 @@ func (d *Daemon) handleSubmission(ctx context.Context, name string, turn *submit
 	case errors.Is(err, fs.ErrExist):
 		again = statefs.QuietPeriod // an earlier file of the same name comes first
 	case err != nil:
-		return d.submissionFailed(name, false, err)
+		return in.submissionFailed(name, false, err)
 	}
-	data, identity, err := d.owner.Inbox.Read(name)
+	data, identity, err := in.config.Owner.Inbox.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil // there is none, or it was rejected
 	}
 	if err != nil {
-		return d.submissionFailed(name, true, err)
+		return in.submissionFailed(name, true, err)
 	}
-	outcomes, err := d.submitData(ctx, name, identity, data, turn)
+	outcomes, err := in.submitData(ctx, name, identity, data, turn)
 	if err != nil {
-		return d.submissionFailed(name, true, err)
+		return in.submissionFailed(name, true, err)
 	}
 	ids := make([]statefs.ID, len(outcomes))
 	for i, o := range outcomes {
 		ids[i] = o.Record.ID
 	}
-	if err := d.owner.Inbox.Accept(name, ids); err != nil {
-		return d.submissionFailed(name, true, err)
+	if err := in.config.Owner.Inbox.Accept(name, ids); err != nil {
+		return in.submissionFailed(name, true, err)
 	}
-	d.logger.Info("submitted by file", "name", name, "operations", len(ids))
+	in.config.Logger.Info("submitted by file", "name", name, "operations", len(ids))
 	return again, nil
 }
 
@@ -270,8 +273,8 @@ func (*unfinishedError) Error() string { return "the file may still be written" 
 
 // takeSubmission moves a complete submission to taken/, where no program writes it. It returns nil
 // if there is no file in new/: an earlier one of that name may still be in taken/.
-func (d *Daemon) takeSubmission(name string) error {
-	data, written, err := d.owner.Inbox.Peek(name)
+func (in *inbox) takeSubmission(name string) error {
+	data, written, err := in.config.Owner.Inbox.Peek(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -284,7 +287,7 @@ func (d *Daemon) takeSubmission(name string) error {
 			return &unfinishedError{max(statefs.QuietPeriod-age, time.Millisecond)}
 		}
 	}
-	err = d.owner.Inbox.Take(name)
+	err = in.config.Owner.Inbox.Take(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -292,7 +295,7 @@ func (d *Daemon) takeSubmission(name string) error {
 }
 
 // submitData submits the requests in the data of a file.
-func (d *Daemon) submitData(
+func (in *inbox) submitData(
 	ctx context.Context, name, identity string, data []byte, turn *submitTurn,
 ) ([]submit.Outcome, error) {
 	entries, err := parseSubmission(data)
@@ -304,7 +307,7 @@ func (d *Daemon) submitData(
 			o.IdempotencyKey = fmt.Sprintf("file:%s:%d", identity, i)
 		}
 	}
-	requests, err := submit.Requests(d.config.Catalog, entries)
+	requests, err := submit.Requests(in.config.Catalog, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +315,7 @@ func (d *Daemon) submitData(
 		requests[i].By = "new/" + name[:min(len(name), maxCreator)]
 	}
 	turn.await(requests)
-	return d.config.Intake.Submit(ctx, requests...)
+	return in.config.Intake.Submit(ctx, requests...)
 }
 
 func parseSubmission(data []byte) ([]submit.Entry, error) {
@@ -325,13 +328,13 @@ func parseSubmission(data []byte) ([]submit.Entry, error) {
 
 // submissionFailed decides whether an error rejects a submission for good, or is transient and the
 // submission is tried again.
-func (d *Daemon) submissionFailed(name string, taken bool, err error) (again time.Duration, _ error) {
+func (in *inbox) submissionFailed(name string, taken bool, err error) (again time.Duration, _ error) {
 	var failed *files.SyncError
 	var busy *submit.BusyError
 	var odd *statefs.InvalidSubmissionError
 	switch {
 	case errors.As(err, &failed):
-		d.fail(err)
+		in.config.Fail(err)
 		return 0, err
 	case errors.Is(err, context.Canceled):
 		return 0, nil // left to the next daemon
@@ -340,9 +343,9 @@ func (d *Daemon) submissionFailed(name string, taken bool, err error) (again tim
 	case !submit.Refused(err) && !errors.As(err, &odd):
 		return retryInterval, err
 	}
-	if answerErr := d.owner.Inbox.Reject(name, taken, err.Error()); answerErr != nil {
+	if answerErr := in.config.Owner.Inbox.Reject(name, taken, err.Error()); answerErr != nil {
 		return retryInterval, answerErr
 	}
-	d.logger.Warn("a submission in new/ is rejected", "name", name, "reason", err)
+	in.config.Logger.Warn("a submission in new/ is rejected", "name", name, "reason", err)
 	return 0, nil
 }

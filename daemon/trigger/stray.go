@@ -1,4 +1,4 @@
-package daemon
+package trigger
 
 import (
 	"fmt"
@@ -39,24 +39,24 @@ func watchedSubmission(file string) (string, bool) {
 }
 
 func (in *inbox) logStrayFiles() {
-	odd, err := in.d.owner.Inbox.Stray()
+	odd, err := in.config.Owner.Inbox.Stray()
 	if err != nil {
-		in.d.logger.Error("new/ cannot be listed", "error", err)
+		in.config.Logger.Error("new/ cannot be listed", "error", err)
 		return
 	}
-	in.strayFiles.logNew(in.d.logger, "new", odd)
+	in.strayFiles.logNew(in.config.Logger, "new", odd)
 }
 
 // logStrayFiles logs which files of schedules/ disable nothing.
 func (s *scheduler) logStrayFiles() {
-	names, err := s.d.owner.Schedules.List()
+	names, err := s.config.Owner.Schedules.List()
 	if err != nil {
-		s.d.logger.Error("schedules/ cannot be listed", "error", err)
+		s.config.Logger.Error("schedules/ cannot be listed", "error", err)
 		return
 	}
 	odd := make(map[string]string)
 	for _, f := range names {
-		def := s.d.config.Catalog.ByEndpoint(f.Endpoint)
+		def := s.config.Catalog.ByEndpoint(f.Endpoint)
 		switch {
 		case !f.Known:
 			odd[f.Name] = "its name means nothing: it is GROUP-JOB.disabled"
@@ -64,5 +64,5 @@ func (s *scheduler) logStrayFiles() {
 			odd[f.Name] = fmt.Sprintf("there is no job %q with a schedule", f.Endpoint)
 		}
 	}
-	s.strayFiles.logNew(s.d.logger, "schedules", odd)
+	s.strayFiles.logNew(s.config.Logger, "schedules", odd)
 }
