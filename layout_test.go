@@ -215,6 +215,10 @@ var imports = []row{
 		"what the files of lanes/ and the breakers mean for the queue, and what is told of lanes; it knows no operation",
 	},
 	{
+		"daemon/delivery", 5, []string{"statefs", "statefs/files", "statefs/watch", "daemon/events", "daemon/outbox", "catalog"}, nil,
+		"what is owed to targets, by the files of outbox/ and the records; when and how it is sent it leaves to daemon/outbox",
+	},
+	{
 		"daemon/trigger", 5, []string{
 			"statefs", "statefs/api", "statefs/files", "statefs/watch", "daemon/alarm", "catalog", "catalog/schedule",
 			"daemon/submit", "stream",
@@ -228,7 +232,7 @@ var imports = []row{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param", "statefs/api", "statefs/steps", "statefs/machine", "statefs/files",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
-			"daemon/tally", "daemon/alarm", "daemon/lanes", "daemon/trigger",
+			"daemon/tally", "daemon/alarm", "daemon/lanes", "daemon/trigger", "daemon/delivery",
 		},
 		[]string{xsys},
 		"decides and runs; whether there is an HTTP server is no concern of it",

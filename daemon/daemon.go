@@ -13,11 +13,11 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/alarm"
+	"github.com/jobdir/jobdir/daemon/delivery"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/daemon/lanes"
-	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/daemon/trigger"
@@ -148,15 +148,8 @@ type Daemon struct {
 	deferredStarts deferredStarts
 	trigger        *trigger.Trigger
 
-	outbox *outbox.Outbox
-	shared *outbox.Shared // what the targets of deliveries share
-	// entryWatch watches outbox/. outboxScan triggers a comparison of the whole folder with the
-	// outbox in memory.
-	entryWatch     *watch.Dir[statefs.EntryName]
-	outboxScan     chan struct{}
-	deliveryCounts deliveryCounts
-
-	history *history.Store
+	deliveries *delivery.Deliveries
+	history    *history.Store
 	// liveIndex holds the rows of ops for lists; unsettledIDs holds the IDs whose markers may
 	// differ from their rows.
 	liveIndex    history.LiveIndex
@@ -230,7 +223,7 @@ func New(config Config) (*Daemon, error) {
 		failing: failingOperations{logger: config.Logger},
 		ops:     make(map[statefs.ID]*operation), blockedFiles: make(map[statefs.ID][]string), fatal: make(chan error, 1),
 		ready: make(chan struct{}), drain: drain{check: make(chan struct{}, 1)},
-		outboxScan: make(chan struct{}, 1), sweepRequests: make(chan sweepRequest), stopped: make(chan struct{}),
+		sweepRequests: make(chan sweepRequest), stopped: make(chan struct{}),
 		strayFiles: newStrayFiles(statefs.SettleAge + time.Second),
 	}
 	d.starter = keeper.InProcess{}
@@ -250,11 +243,6 @@ func New(config Config) (*Daemon, error) {
 	d.admission.onChange = d.queueChanged
 	config.Owner.SetSubmitListener(d.admission)
 	d.queueQuota.waiting = d.countWaiting
-	d.outbox = outbox.New(outbox.Config{
-		Workers: config.OutboxWorkers, PerTarget: config.OutboxPerTarget, Probe: config.OutboxProbe, Deliver: d.deliver,
-		Changed: d.publishTarget,
-	})
-	d.shared = outbox.NewShared(config.Owner.Dir(), config.WebhookAllow, config.S3PartBytes)
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.watchKeyOf, config.Watch); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", config.Owner.JobsDir(), err)
@@ -274,18 +262,18 @@ func New(config Config) (*Daemon, error) {
 		Interval: config.SweepInterval, Ready: d.ready, Reopened: d.lanes.Reopened(),
 		Stopping: func() bool { return d.draining() || d.stopping.Load() }, Fail: d.fail, Uptime: d.uptime,
 	})
-	if err := d.openOutbox(); err != nil {
+	if d.deliveries, err = d.newDeliveries(); err != nil {
 		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.Close())
 	}
 	if err := d.openHistory(); err != nil {
-		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.Close(), d.entryWatch.Close())
+		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.Close(), d.deliveries.Close())
 	}
 	return d, nil
 }
 
 // Close releases what New opened. It is only for a daemon whose Run is never called.
 func (d *Daemon) Close() error {
-	return errors.Join(d.dir.Close(), d.files.Close(), d.lanes.Close(), d.entryWatch.Close(), d.closeHistory())
+	return errors.Join(d.dir.Close(), d.files.Close(), d.lanes.Close(), d.deliveries.Close(), d.closeHistory())
 }
 
 // Run recovers the storage, then runs operations and carries out requests until ctx ends, and then
@@ -302,8 +290,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer watchers.Wait()
 	defer stopWatching()
 	watchers.Go(func() { d.watcherEnded("jobs", d.dir.Run(watching)) })
-	watchers.Go(func() { d.watcherEnded("outbox", d.entryWatch.Run(watching)) })
-	watchers.Go(func() { d.runOutbox(watching) })
+	watchers.Go(func() { d.watcherEnded("outbox", d.deliveries.Watch(watching)) })
 	watchers.Go(func() { d.watcherEnded("logs", d.files.Run(watching)) })
 	watchers.Go(func() { d.watcherEnded("history", d.history.Run(watching)) })
 	watchers.Go(func() { d.runPruning(watching) })
@@ -331,12 +318,11 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		}
 		shipping, stopShipping := context.WithCancel(watching)
 		var ships sync.WaitGroup
-		ships.Go(func() { d.outbox.Run(shipping) })
+		ships.Go(func() { d.deliveries.Deliver(shipping) })
 		ships.Go(func() { d.awaitKeepers(shipping) })
 		err = d.serve(ctx)
 		stopShipping()
 		ships.Wait() // reconciles still record the outcomes of deliveries
-		d.shared.Close()
 	}
 	d.detaching.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrDetach)))
 	d.stop() //nolint:contextcheck // ctx has ended; stop completes what is in progress

@@ -55,7 +55,7 @@ func TestDeliverArtifacts(t *testing.T) {
 	for _, f := range output.Stored {
 		names = append(names, f.Artifact)
 	}
-	if !slices.IsSortedFunc(names, compareWalk) || !slices.Equal(slices.Sorted(slices.Values(names)),
+	if !slices.IsSortedFunc(names, inOrderOfWalk) || !slices.Equal(slices.Sorted(slices.Values(names)),
 		slices.Sorted(maps.Keys(want))) || output.Files != 3 || output.Bytes != 9 {
 		t.Errorf("the record says %+v", output)
 	}
@@ -146,7 +146,12 @@ deliver:
 		o.Stored[0].Artifact != "a/b1" {
 		t.Errorf("the record says %d files, %d of them named; the bucket has %d", o.Files, len(o.Stored), len(names))
 	}
-	if again := front.Requests() - 260; again > progressFiles {
+	if again := front.Requests() - 260; again > 100 { // the progress is written after as many files
 		t.Errorf("%d were sent again", again)
 	}
+}
+
+// inOrderOfWalk compares two artifacts in the order in which they are sent, folder by folder.
+func inOrderOfWalk(a, b string) int {
+	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 }

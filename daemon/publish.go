@@ -28,7 +28,7 @@ func (d *Daemon) publish(op *operation) {
 // publishTransition publishes one transition.
 func (d *Daemon) publishTransition(rec *statefs.Record, t statefs.PastTransition) {
 	d.measureDurations(rec, t)
-	e := eventOf(rec, events.Transition)
+	e := events.Of(rec, events.Transition)
 	e.At, e.From, e.To, e.Cause = t.At, t.From, t.To, t.Cause
 	if t.To == rec.Status {
 		e.Error = rec.Error
@@ -37,13 +37,6 @@ func (d *Daemon) publishTransition(rec *statefs.Record, t statefs.PastTransition
 		e.Result, e.FinishedSeq = rec.Result, rec.FinishedSeq
 	}
 	d.config.Events.Publish(e)
-}
-
-func eventOf(rec *statefs.Record, kind events.Type) events.Event {
-	lane, _ := rec.LaneAndLimits()
-	return events.Event{
-		Type: kind, ID: rec.ID, Group: rec.Group, Job: rec.Job, Lane: lane, Key: rec.Key, Tags: rec.Tags, Run: rec.Run,
-	}
 }
 
 // isUnpublished reports whether a newly adopted operation was submitted after events were last
@@ -59,7 +52,7 @@ func (d *Daemon) isUnpublished(rec *statefs.Record) bool {
 // progressPublisher returns a function that publishes the progress of a run each time it is
 // written, unless only its time has changed.
 func (d *Daemon) progressPublisher(rec *statefs.Record) func(statefs.Progress) {
-	e := eventOf(rec, events.Progress)
+	e := events.Of(rec, events.Progress)
 	var last statefs.Progress
 	return func(p statefs.Progress) {
 		if p.Same(&last) {
@@ -89,7 +82,7 @@ func (d *Daemon) publishSteps(op *operation) {
 // publishStep publishes the status of a step that is already in the record on disk. It is called
 // once per change.
 func (d *Daemon) publishStep(rec *statefs.Record, step *steps.Step) {
-	e := eventOf(rec, events.StepChanged)
+	e := events.Of(rec, events.StepChanged)
 	e.At = d.owner.Now()
 	e.Step, e.Status, e.Optional, e.Retries, e.ErrorCode = step.Name, step.Status, step.Optional,
 		step.Retries, step.ErrorCode
@@ -103,7 +96,7 @@ func (d *Daemon) publishStep(rec *statefs.Record, step *steps.Step) {
 }
 
 func (d *Daemon) publishStall(rec *statefs.Record) {
-	e := eventOf(rec, events.Stalled)
+	e := events.Of(rec, events.Stalled)
 	stalled := rec.StalledAt != nil
 	e.Stalled = &stalled
 	d.config.Events.Publish(e)

@@ -39,7 +39,7 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if put > 0 {
 		d.logger.Info("requests of an earlier daemon are carried out again", "count", put)
 	}
-	if err := d.recoverOutbox(ctx); err != nil {
+	if err := d.deliveries.Recover(ctx); err != nil {
 		return err
 	}
 	listing, err := d.owner.List()
@@ -314,7 +314,7 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	d.publishSweep(findings)
 	d.lanes.ReconcileSoon()
 	d.enqueueDifferences()
-	d.scanOutboxSoon()
+	d.deliveries.ScanSoon()
 	return findings, errors.Join(err, keysErr, markErr, foldersErr, d.trimLiveList(ctx))
 }
 

@@ -180,7 +180,7 @@ func (d *Daemon) publishWaiting(op *operation) {
 	}
 	now := fingerprintOf(&why)
 	if op.publishedReason.Swap(now) != now {
-		e := eventOf(op.rec, events.WaitReason)
+		e := events.Of(op.rec, events.WaitReason)
 		e.Waiting = &why
 		d.config.Events.Publish(e)
 	}

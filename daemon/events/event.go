@@ -1,6 +1,9 @@
 package events
 
-import "github.com/jobdir/jobdir/statefs/api"
+import (
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
+)
 
 // Type is the type of an event.
 type Type = string
@@ -63,3 +66,11 @@ const (
 	// connection; all missing events may still be stored.
 	GapSlow = "slow"
 )
+
+// Of returns an event of an operation.
+func Of(rec *statefs.Record, kind Type) Event {
+	lane, _ := rec.LaneAndLimits()
+	return Event{
+		Type: kind, ID: rec.ID, Group: rec.Group, Job: rec.Job, Lane: lane, Key: rec.Key, Tags: rec.Tags, Run: rec.Run,
+	}
+}

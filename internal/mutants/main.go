@@ -86,8 +86,8 @@ var mutants = []mutant{
 	},
 	{
 		"an entry of the outbox is written after the end", "daemon/history.go",
-		"\tif err := d.writeEntries(rec); err != nil {\n\t\treturn err\n\t}\n",
-		"\tdefer func() { _ = d.writeEntries(rec) }()\n",
+		"\tif err := d.deliveries.Write(rec); err != nil {\n\t\treturn err\n\t}\n",
+		"\tdefer func() { _ = d.deliveries.Write(rec) }()\n",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
@@ -96,13 +96,13 @@ var mutants = []mutant{
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
-		"an entry goes before the record says what became of it", "daemon/deliver.go",
-		"if err := d.amendDelivery(rec, name, settle); err != nil {",
-		"if err := errors.Join(d.owner.Outbox.Remove(name), d.amendDelivery(rec, name, settle)); err != nil {",
+		"an entry goes before the record says what became of it", "daemon/delivery/try.go",
+		"if err := d.amend(rec, name, settle); err != nil {",
+		"if err := errors.Join(d.owner.Outbox.Remove(name), d.amend(rec, name, settle)); err != nil {",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
-		"files that are to be delivered are not synced", "daemon/deliver.go", "if files {", "if files && false {",
+		"files that are to be delivered are not synced", "daemon/delivery/try.go", "if files {", "if files && false {",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{

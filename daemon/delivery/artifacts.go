@@ -1,4 +1,4 @@
-package daemon
+package delivery
 
 import (
 	"context"
@@ -23,21 +23,21 @@ const (
 	progressBytes = 64 << 20
 )
 
-// deliverArtifacts sends each artifact, in the order of a directory walk, starting after the ones
-// that an earlier try sent. Artifacts without a valid name at the target refuse the delivery, but
+// sendArtifacts sends each artifact, in the order of a directory walk, starting after the
+// last artifact of an earlier try. Artifacts without a valid name at the target refuse the delivery, but
 // only once all others are sent.
 // An artifact has the parcel with a name and content of its own.
-func (d *Daemon) deliverArtifacts(ctx context.Context, to *catalog.Delivery, values catalog.Values,
+func (s *sender) sendArtifacts(ctx context.Context, to *catalog.Delivery, values catalog.Values,
 	parcel outbox.Parcel, name statefs.EntryName, entry *statefs.OutboxEntry,
 ) (*statefs.DeliveryOutput, error) {
-	target := to.Target(d.shared)
+	target := to.Target(s.shared)
 	sent := entry.Artifacts
 	if sent == nil {
 		sent = new(statefs.SentArtifacts)
 	}
 	var nameless []string  // the errors of artifacts whose names the target does not take
 	var files, bytes int64 // since the progress was written
-	err := d.walkArtifacts(name.ID, func(root *os.Root, artifact string) error {
+	err := s.walkArtifacts(name.ID, func(root *os.Root, artifact string) error {
 		if sent.After != "" && compareWalk(artifact, sent.After) <= 0 {
 			return nil
 		}
@@ -66,7 +66,7 @@ func (d *Daemon) deliverArtifacts(ctx context.Context, to *catalog.Delivery, val
 			return nil
 		}
 		files, bytes = 0, 0
-		return d.saveDeliveryProgress(name, entry)
+		return s.saveProgress(name, entry)
 	})
 	if err == nil && len(nameless) > 0 {
 		entry.Artifacts, err = nil, refuseNames(nameless) // its new name may come before the last name sent
@@ -94,8 +94,8 @@ func refuseNames(reasons []string) error {
 
 // walkArtifacts calls do for each regular file below the artifact folder. It does not follow
 // symbolic links. A missing folder contains no artifacts.
-func (d *Daemon) walkArtifacts(id statefs.ID, do func(root *os.Root, artifact string) error) error {
-	dir := d.owner.ArtifactsPath(id)
+func (s *sender) walkArtifacts(id statefs.ID, do func(root *os.Root, artifact string) error) error {
+	dir := s.owner.ArtifactsPath(id)
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

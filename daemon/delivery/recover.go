@@ -1,4 +1,4 @@
-package daemon
+package delivery
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
-// recoverOutbox adds the entries that an earlier daemon left to the outbox, drops entries without
+// Recover adds the entries that an earlier daemon left to the outbox, drops entries without
 // an end, and handles entries that were removed while no daemon ran. It runs before any reconcile,
 // so an entry with a live record belongs to an end that did not happen.
-func (d *Daemon) recoverOutbox(ctx context.Context) error {
+func (d *Deliveries) Recover(ctx context.Context) error {
 	entries, err := d.owner.Outbox.List()
 	if err != nil {
 		return err
@@ -57,21 +57,21 @@ func (d *Daemon) recoverOutbox(ctx context.Context) error {
 	return nil
 }
 
-// recoverEntry is syncEntry for the start of the daemon.
-func (d *Daemon) recoverEntry(ctx context.Context, name statefs.EntryName, known bool) error {
+// recoverEntry is sync for the start of the daemon.
+func (d *Deliveries) recoverEntry(ctx context.Context, name statefs.EntryName, known bool) error {
 	rec, err := d.owner.ReadRecord(name.ID)
 	if err != nil || rec.Status.Terminal() {
-		return d.syncEntry(ctx, nil, name, known)
+		return d.sync(ctx, rec, err, name, known)
 	}
 	if has, _, err := d.owner.Outbox.Has(name); err != nil || !has {
-		return errors.Join(err, d.syncEntry(ctx, nil, name, false))
+		return errors.Join(err, d.sync(ctx, rec, nil, name, false))
 	}
 	d.logger.Info("an entry of the outbox is of an end that did not happen; it is dropped", "entry", name)
 	return d.owner.Outbox.Remove(name)
 }
 
 // restoreEntry recreates an open entry that was lost with its folder.
-func (d *Daemon) restoreEntry(ctx context.Context, name statefs.EntryName) error {
+func (d *Deliveries) restoreEntry(ctx context.Context, name statefs.EntryName) error {
 	rec, err := d.owner.ReadRecord(name.ID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -80,7 +80,7 @@ func (d *Daemon) restoreEntry(ctx context.Context, name statefs.EntryName) error
 		return err
 	}
 	it := rec.Delivery(name.Place)
-	if !rec.Status.Terminal() || it == nil || it.Kind != name.Kind || !isOpen(it) {
+	if !rec.Status.Terminal() || it == nil || it.Kind != name.Kind || !isOpen(it.State) {
 		return nil
 	}
 	d.logger.Warn("an entry of the outbox went with its folder; it is made again", "entry", name)
@@ -95,5 +95,5 @@ func (d *Daemon) restoreEntry(ctx context.Context, name statefs.EntryName) error
 	if err != nil {
 		return err
 	}
-	return d.syncEntry(ctx, nil, name, true)
+	return d.sync(ctx, rec, nil, name, true)
 }

@@ -1,4 +1,4 @@
-package daemon
+package delivery
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"mime"
 	"os"
 	"path"
@@ -18,39 +19,57 @@ import (
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
-// deliverTo delivers an entry to its target, and records the progress in the entry.
-func (d *Daemon) deliverTo(ctx context.Context, rec *statefs.Record, name statefs.EntryName,
+// sender sends what is delivered, and records the progress in the entry. It neither reads nor writes records.
+type sender struct {
+	owner      *statefs.Owner
+	logger     *slog.Logger
+	shared     *outbox.Shared // what the targets share
+	definition func(*statefs.Record) (*catalog.Definition, error)
+	job        func(*statefs.Record) (*catalog.Definition, catalog.Values, error)
+}
+
+// targetOf returns the target of an entry as the job defines it, or nil if the definition cannot be
+// read or no longer matches.
+func (s *sender) targetOf(rec *statefs.Record, name statefs.EntryName) *catalog.Delivery {
+	def, err := s.definition(rec)
+	if err != nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind.Name != name.Kind {
+		return nil
+	}
+	return def.Deliver[name.Place-1]
+}
+
+// send delivers an entry to its target, and records the progress in the entry.
+func (s *sender) send(ctx context.Context, rec *statefs.Record, name statefs.EntryName,
 	entry *statefs.OutboxEntry,
 ) (*statefs.DeliveryOutput, error) {
 	it := rec.Delivery(name.Place)
-	def, params, err := d.definition(rec)
-	if isTransient(err) {
+	def, values, err := s.job(rec)
+	if err != nil {
 		return nil, &outbox.LocalError{Err: err}
 	}
-	if err != nil || it == nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind.Name != name.Kind {
+	if def == nil || it == nil || name.Place > len(def.Deliver) || def.Deliver[name.Place-1].Kind.Name != name.Kind {
 		return nil,
 			&outbox.RefusedError{Reason: "the job it was submitted under, or that target of it, cannot be read any more"}
 	}
 	to := def.Deliver[name.Place-1]
-	values := catalog.Values{Params: params, ID: rec.ID.String(), Result: returnedOnly(rec, memberOf(rec.Footer))}
 	parcel := outbox.Parcel{
 		ID: deliveryID(name), Name: it.Name, Type: mediaType(to.Send, ""), Upload: entry.Upload,
 		Expand: func(text string) string { return catalog.Expand(text, values) },
-		Open:   func() (outbox.Content, error) { return d.contentOf(rec, to.Send) },
+		Open:   func() (outbox.Content, error) { return s.contentOf(rec, to.Send) },
 		Keep: func(up *statefs.Upload) error {
 			entry.Upload = up
-			return d.saveDeliveryProgress(name, entry)
+			return s.saveProgress(name, entry)
 		},
 	}
 	if to.Send == outbox.SendArtifacts {
-		return d.deliverArtifacts(ctx, to, values, parcel, name, entry)
+		return s.sendArtifacts(ctx, to, values, parcel, name, entry)
 	}
 	if !to.Named() { // the record does not have the name
 		if parcel.Name, err = to.Name(values); err != nil {
 			return nil, &outbox.RefusedError{Reason: err.Error()}
 		}
 	}
-	receipt, err := to.Target(d.shared).Deliver(ctx, parcel)
+	receipt, err := to.Target(s.shared).Deliver(ctx, parcel)
 	return &statefs.DeliveryOutput{
 		Location: receipt.Location, Bytes: receipt.Bytes, SHA256: receipt.SHA256, Bucket: receipt.Bucket,
 		Object: receipt.Object, ETag: receipt.ETag,
@@ -62,10 +81,10 @@ func deliveryID(name statefs.EntryName) string {
 	return name.ID.String() + "." + strconv.Itoa(name.Place)
 }
 
-// saveDeliveryProgress writes the progress of a delivery into its entry, if the entry still exists.
+// saveProgress writes the progress of a delivery into its entry, if the entry still exists.
 // It does not recreate a removed entry.
-func (d *Daemon) saveDeliveryProgress(name statefs.EntryName, entry *statefs.OutboxEntry) error {
-	err := d.owner.Outbox.Rewrite(name, entry)
+func (s *sender) saveProgress(name statefs.EntryName, entry *statefs.OutboxEntry) error {
+	err := s.owner.Outbox.Rewrite(name, entry)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &outbox.LocalError{Err: errors.New("somebody took its entry out of the outbox")}
@@ -79,19 +98,19 @@ func (d *Daemon) saveDeliveryProgress(name statefs.EntryName, entry *statefs.Out
 // it.
 const abortTimeout = 10 * time.Second
 
-// abortUpload tells the target to abort the unfinished upload of an entry. If the target cannot be
+// abort tells the target to abort the unfinished upload of an entry. If the target cannot be
 // reached, the entry still names the upload.
-func (d *Daemon) abortUpload(ctx context.Context, rec *statefs.Record, name statefs.EntryName,
+func (s *sender) abort(ctx context.Context, rec *statefs.Record, name statefs.EntryName,
 	entry *statefs.OutboxEntry,
 ) {
-	to := d.targetOf(rec, name)
+	to := s.targetOf(rec, name)
 	if to == nil || entry.Upload == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
-	if err := to.Target(d.shared).Abort(ctx, entry.Upload); err != nil {
-		d.logger.Warn("what was sent of a delivery stays on the server", "entry", name, "upload", entry.Upload.ID, "object",
+	if err := to.Target(s.shared).Abort(ctx, entry.Upload); err != nil {
+		s.logger.Warn("what was sent of a delivery stays on the server", "entry", name, "upload", entry.Upload.ID, "object",
 			entry.Upload.Name, "error", err)
 		return
 	}
@@ -114,7 +133,7 @@ type filePart struct {
 func (p filePart) Size() int64 { return p.size }
 
 // contentOf opens the content that a target gets of an ended operation.
-func (d *Daemon) contentOf(rec *statefs.Record, send outbox.Send) (outbox.Content, error) {
+func (s *sender) contentOf(rec *statefs.Record, send outbox.Send) (outbox.Content, error) {
 	switch send {
 	case outbox.SendResult:
 		return inMemory{bytes.NewReader(rec.Footer)}, nil
@@ -123,7 +142,7 @@ func (d *Daemon) contentOf(rec *statefs.Record, send outbox.Send) (outbox.Conten
 		return inMemory{bytes.NewReader(data)}, err
 	case outbox.SendLog, outbox.SendArtifacts:
 	}
-	f, err := files.OpenRegular(d.owner.LogPath(rec.ID))
+	f, err := files.OpenRegular(s.owner.LogPath(rec.ID))
 	if errors.Is(err, fs.ErrNotExist) {
 		return inMemory{bytes.NewReader(nil)}, nil // the operation never started
 	}

@@ -1,4 +1,4 @@
-package daemon
+package delivery
 
 import (
 	"maps"
@@ -7,18 +7,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// deliveryCounts counts deliveries since the daemon started, by the kind of the target. It is safe
+// counts counts deliveries since the daemon started, by the kind of the target. It is safe
 // for concurrent use.
-type deliveryCounts struct {
+type counts struct {
 	mu     sync.Mutex
 	byKind map[string]statefs.DeliveryCounts
 }
 
-func (c *deliveryCounts) add(kind string, do func(*statefs.DeliveryCounts)) {
+func (c *counts) add(kind string, do func(*statefs.DeliveryCounts)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byKind == nil {
@@ -29,7 +30,7 @@ func (c *deliveryCounts) add(kind string, do func(*statefs.DeliveryCounts)) {
 	c.byKind[kind] = counts
 }
 
-func (c *deliveryCounts) all() map[string]statefs.DeliveryCounts {
+func (c *counts) all() map[string]statefs.DeliveryCounts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := make(map[string]statefs.DeliveryCounts)
@@ -37,12 +38,12 @@ func (c *deliveryCounts) all() map[string]statefs.DeliveryCounts {
 	return out
 }
 
-// Outbox returns the status of the outbox, without reading files.
-func (d *Daemon) Outbox() statefs.OutboxStatus {
+// Status returns the status of the outbox, without reading files.
+func (d *Deliveries) Status() statefs.OutboxStatus {
 	s := d.outbox.Summary()
 	out := statefs.OutboxStatus{
 		Pending: s.Pending, FailedManual: s.Held, OldestAt: optionalTime(s.Oldest), Targets: []statefs.OutboxTarget{},
-		Kinds: d.deliveryCounts.all(),
+		Kinds: d.counts.all(),
 	}
 	for i := range s.Targets {
 		out.Targets = append(out.Targets, *targetStatus(&s.Targets[i]))
@@ -65,9 +66,9 @@ func optionalTime(at time.Time) *time.Time {
 	return &at
 }
 
-// OutboxLines returns the page of entries that match a query, oldest first, and the number of all
+// Lines returns the page of entries that match a query, oldest first, and the number of all
 // matches. It reads no files.
-func (d *Daemon) OutboxLines(q *statefs.OutboxQuery) (page []statefs.OutboxLine, total int) {
+func (d *Deliveries) Lines(q *statefs.OutboxQuery) (page []statefs.OutboxLine, total int) {
 	var after *outbox.Line
 	if !q.AfterName.ID.IsZero() {
 		after = &outbox.Line{Created: q.AfterAt, Name: q.AfterName}
@@ -97,4 +98,34 @@ func statusOf(l *outbox.Line) statefs.DeliveryStatus {
 		return statefs.DeliveryManual
 	}
 	return statefs.DeliveryPending
+}
+
+// publish publishes the state of a delivery after it was recorded. by is who requested the
+// change, "" for none.
+func (d *Deliveries) publish(rec *statefs.Record, place int, by string) {
+	it := rec.Delivery(place)
+	e := events.Of(rec, events.Delivery)
+	e.Delivery = &events.Delivered{
+		Target: it.Place, Kind: it.Kind, Status: it.State, Name: it.Name,
+		Error: it.Error, By: by,
+	}
+	if it.Output != nil {
+		e.Delivery.Location, e.Delivery.Bytes = it.Output.Location, it.Output.Bytes
+	}
+	d.events.Publish(e)
+}
+
+// publishTarget publishes and logs that a target went down or came up.
+func (d *Deliveries) publishTarget(t outbox.TargetState) {
+	e := events.Event{Type: events.TargetChanged, Target: &events.Target{
+		Name: t.Label, Down: t.Down,
+		Pending: t.Waiting, Error: t.Reason,
+	}}
+	if t.Down {
+		d.logger.Warn("a target of deliveries is down; it is tried with one entry at a time until it is back", "target",
+			t.Label, "waiting", t.Waiting, "error", t.Reason)
+	} else {
+		d.logger.Info("a target of deliveries is back", "target", t.Label, "waiting", t.Waiting)
+	}
+	d.events.Publish(e)
 }
