@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,28 +10,6 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/keeper"
 )
-
-// Keepers are the keeper processes of the storage, which let commands outlive the daemon: a
-// *keeper.Pool.
-type Keepers interface {
-	keeper.Starter
-	// Prepare starts the keeper that new commands need.
-	Prepare(ctx context.Context) error
-	// Find returns a command that a keeper holds, or one whose exit report exists.
-	Find(key keeper.Key, report string) (keeper.Running, bool)
-	// Commands lists the commands that living keepers hold, including ended commands whose end was
-	// not acknowledged.
-	Commands() []keeper.HeldCommand
-	// Silent lists the keepers that are alive and do not answer.
-	Silent() []keeper.SilentKeeper
-	// PIDs returns the process IDs of the living keepers.
-	PIDs() []int
-	// Settled is closed when all keepers that existed at the start have answered or died: then Find
-	// and Commands know all commands.
-	Settled() <-chan struct{}
-	// Retire makes the keepers exit after their last command.
-	Retire()
-}
 
 // commands are the commands of one run that an earlier daemon started, and those whose end is not
 // recorded yet.

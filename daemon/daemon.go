@@ -41,7 +41,7 @@ type Config struct {
 	Logger *slog.Logger
 	// Keepers run the commands, which then outlive the daemon. The daemon does not close them. If
 	// Keepers is nil, commands are children of this process and are interrupted when it ends.
-	Keepers Keepers
+	Keepers *keeper.Pool
 	// Grace is the time between SIGTERM and SIGKILL for jobs that do not set one. Default 10 s.
 	Grace time.Duration
 	// CrashLimit is how often work may die, for jobs that do not set a limit. Zero fields take

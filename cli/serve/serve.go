@@ -214,7 +214,7 @@ func (s *service) open(ctx context.Context) (err error) {
 }
 
 // openKeepers finds the keepers of the storage; nil if the configuration has none.
-func (s *service) openKeepers(ctx context.Context) (daemon.Keepers, error) {
+func (s *service) openKeepers(ctx context.Context) (*keeper.Pool, error) {
 	if len(s.config.Keeper) == 0 {
 		return nil, nil
 	}

@@ -28,6 +28,33 @@ type client struct {
 	pendingStarts map[uint64]chan bool // starts that wait for confirmation; nil after the disconnect
 }
 
+// daemons are the connections of daemons to this keeper. The latest is the current one: requests of all others are
+// dropped. The lock of the server guards them.
+type daemons struct {
+	connected map[*client]struct{}
+	instance  string          // of the current daemon
+	heard     uint64          // client.number of the current daemon
+	replaced  map[string]bool // the instances of earlier daemons
+}
+
+// admit makes c the current daemon and disconnects all others. It refuses a daemon that a later one has replaced.
+func (d *daemons) admit(c *client, instance string) error {
+	if d.replaced[instance] || c.number < d.heard {
+		return errReplacedHere // the connection of a killed daemon may be read after that of its successor
+	}
+	if d.instance != instance {
+		d.replaced[d.instance] = true
+	}
+	d.instance, d.heard = instance, c.number
+	for other := range d.connected {
+		_ = other.Close() // its reader sees that
+	}
+	d.connected[c] = struct{}{}
+	return nil
+}
+
+func (d *daemons) isCurrent(c *client) bool { return c.number == d.heard }
+
 // confirmStart asks the daemon whether it still wants a start: the order may have waited for a long
 // time, and the daemon may have died since. A keeper that is shutting down (ends is closed) does
 // not wait for the answer.
@@ -95,8 +122,8 @@ func (s *server) serveClient(c *client) {
 	c.abandonStarts()
 	c.close()
 	s.mu.Lock()
-	delete(s.clients, c)
-	s.unsaved = s.unsaved || len(s.clients) == 0 // reports that no daemon acknowledged must be made durable now
+	delete(s.daemons.connected, c)
+	s.unsaved = s.unsaved || len(s.daemons.connected) == 0 // reports that no daemon acknowledged must be made durable now
 	s.mu.Unlock()
 	s.poke()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, errReplacedHere) {
@@ -159,18 +186,10 @@ func (s *server) admit(c *client, instance string) (*welcome, error) {
 	if s.closing {
 		return nil, net.ErrClosed
 	}
-	if s.replaced[instance] || c.number < s.heard {
-		return nil, errReplacedHere // the connection of a killed daemon may be read after that of its successor
+	if err := s.daemons.admit(c, instance); err != nil {
+		return nil, err
 	}
-	if s.instance != instance {
-		s.replaced[s.instance] = true
-	}
-	s.instance, s.heard = instance, c.number
-	for other := range s.clients {
-		_ = other.Close() // its reader sees that
-	}
-	s.clients[c] = struct{}{}
-	for len(s.starting) > 0 && c.number == s.heard {
+	for len(s.starting) > 0 && s.daemons.isCurrent(c) {
 		for _, begun := range s.starting {
 			s.mu.Unlock()
 			<-begun
@@ -178,7 +197,7 @@ func (s *server) admit(c *client, instance string) (*welcome, error) {
 			break
 		}
 	}
-	if c.number != s.heard {
+	if !s.daemons.isCurrent(c) {
 		return nil, errReplacedHere
 	}
 	w := &welcome{Build: s.Build, Number: s.number, Retiring: s.retiring, Commands: make([]command, 0, len(s.commands))}
@@ -192,7 +211,7 @@ func (s *server) admit(c *client, instance string) (*welcome, error) {
 func (s *server) isCurrent(c *client) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return c.number == s.heard
+	return s.daemons.isCurrent(c)
 }
 
 // handleRequest carries out one request. An error ends the connection.

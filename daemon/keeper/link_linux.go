@@ -338,31 +338,10 @@ func (l *link) request(ctx context.Context, r request, c *call, file *os.File) e
 	})()
 	var failed *channel
 	for {
-		l.mu.Lock()
-		for (l.channel == nil || l.channel == failed) && !l.gone && !withdrawn() {
-			l.change.Wait()
+		to, err := l.register(&r, c, failed, withdrawn)
+		if err != nil {
+			return err
 		}
-		if withdrawn() {
-			l.mu.Unlock()
-			return ErrUnwanted
-		}
-		if l.takenOver {
-			l.mu.Unlock()
-			return errReplaced
-		}
-		if l.gone && l.endedInOrder {
-			l.mu.Unlock()
-			return errRetiring // nothing was begun
-		}
-		if l.gone {
-			l.mu.Unlock()
-			return ErrKeeperDied
-		}
-		l.last++
-		r.Number, c.done, c.err = l.last, make(chan struct{}), nil
-		l.calls[r.Number] = c
-		to := l.channel
-		l.mu.Unlock()
 		if err := to.send(r, file); err != nil {
 			l.mu.Lock()
 			delete(l.calls, r.Number)
@@ -388,6 +367,29 @@ func (l *link) request(ctx context.Context, r request, c *call, file *os.File) e
 			return refused(&c.answer)
 		}
 	}
+}
+
+// register waits for a connection other than the failed one, and adds a request to its calls.
+func (l *link) register(r *request, c *call, failed *channel, withdrawn func() bool) (*channel, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for (l.channel == nil || l.channel == failed) && !l.gone && !withdrawn() {
+		l.change.Wait()
+	}
+	switch {
+	case withdrawn():
+		return nil, ErrUnwanted
+	case l.takenOver:
+		return nil, errReplaced
+	case l.gone && l.endedInOrder:
+		return nil, errRetiring // nothing was begun
+	case l.gone:
+		return nil, ErrKeeperDied
+	}
+	l.last++
+	r.Number, c.done, c.err = l.last, make(chan struct{}), nil
+	l.calls[r.Number] = c
+	return l.channel, nil
 }
 
 // pid returns the PID of the keeper, 0 as long as it is not known.

@@ -33,3 +33,48 @@ type Options struct {
 	// are retried; 0 means the constant of the same name.
 	shutdownReportTimeout, orphanedReportTimeout time.Duration
 }
+
+// PoolOptions configure how the keepers of a storage directory are found and started. Dir and
+// Program are required.
+type PoolOptions struct {
+	// Dir is the storage directory.
+	Dir string
+	// Program is the argument list of the program that calls Serve for Dir. When it serves, it
+	// prints {"keeper":N} with its number on standard output. Other output is taken as the reason
+	// why it does not serve.
+	Program []string
+	// Executable is the file to execute; the default is Program[0], which must then be a path.
+	Executable string
+	// Build identifies this program; see Options.
+	Build string
+	// Logger receives which keepers are found, started and lost; nil discards it.
+	Logger *slog.Logger
+	// SilenceTimeout is how long a keeper may take to answer before it counts as silent; default
+	// 5 s. Open does not wait that long for a keeper that is stopped.
+	SilenceTimeout time.Duration
+
+	// newest is the newest version of the protocol to speak; 0 means newestProtocol.
+	newest int
+}
+
+// HeldCommand is a command of a living keeper.
+type HeldCommand struct {
+	Key Key
+	PID int
+	// Label is that of the Command that was started.
+	Label string
+	// Ended means that the command has ended: Start with its key returns the known end.
+	Ended bool
+}
+
+// SilentKeeper is a keeper that does not answer.
+type SilentKeeper struct {
+	Keeper int
+	PID    int
+	Since  time.Time
+}
+
+// announcement is what a new keeper prints when it serves.
+type announcement struct {
+	Keeper int `json:"keeper"`
+}

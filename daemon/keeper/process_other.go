@@ -32,6 +32,21 @@ func Open(context.Context, PoolOptions) (*Pool, error) { return nil, errNoProces
 // Close does nothing.
 func (*Pool) Close() error { return nil }
 
+// Prepare needs Linux.
+func (*Pool) Prepare(context.Context) error { return errNoProcess }
+
+// Find finds nothing.
+func (*Pool) Find(Key, string) (Running, bool) { return nil, false }
+
+// Silent is empty.
+func (*Pool) Silent() []SilentKeeper { return nil }
+
+// Settled is never closed.
+func (*Pool) Settled() <-chan struct{} { return nil }
+
+// Retire does nothing.
+func (*Pool) Retire() {}
+
 // Commands is empty.
 func (*Pool) Commands() []HeldCommand { return nil }
 

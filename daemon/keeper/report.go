@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // reportVersion is the version of the exit reports that this package writes. Newer versions are
@@ -34,22 +33,6 @@ type Report struct {
 	Label         []byte  `json:"label,omitempty"` // see Command
 	Boot          string  `json:"boot_id,omitempty"`
 	Keeper        int     `json:"keeper_pid"`
-}
-
-func makeReport(h *supervisedCommand, keeper int) *Report {
-	p := h.process
-	e := p.Exit()
-	r := &Report{
-		Version: reportVersion, Key: h.key, Label: h.label, PID: p.PID(),
-		Code: e.Code, Signal: e.Signal, Cause: e.Cause, TimedOut: e.TimedOut,
-		StartedAt: p.started, EndedAt: e.At,
-		UserSeconds: e.UserTime.Seconds(), SystemSeconds: e.SystemTime.Seconds(), PeakMemory: e.MaxRSS,
-		Boot: machine.This().Boot, Keeper: keeper,
-	}
-	if e.Err != nil {
-		r.Error = e.Err.Error()
-	}
-	return r
 }
 
 // Exit converts the report to an Exit.

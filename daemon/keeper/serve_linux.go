@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -27,13 +26,9 @@ const reportRetryInterval = time.Second
 // server is the state of a keeper process.
 type server struct {
 	Options
-	named    string // Options.Dir as an absolute path
-	number   int
-	home     *os.File // the storage directory
-	lock     *os.File
+	place
 	listener *net.UnixListener
 	exits    *statefs.Exits
-	cgroup   string // folder of a control group of its own, if any
 	warden   *warden
 	forks    chan func() // run one after another, on the thread that lives as long as the keeper
 	wake     chan struct{}
@@ -43,12 +38,9 @@ type server struct {
 	mu          sync.Mutex
 	commands    map[Key]*supervisedCommand
 	starting    map[Key]chan struct{} // closed when the command is in commands, or could not be started
-	clients     map[*client]struct{}
-	instance    string          // of the current daemon
-	heard       uint64          // client.number of the current daemon: requests of other connections are dropped
-	replaced    map[string]bool // the instances of earlier daemons
-	running     int             // commands that run or are being started
-	unsaved     bool            // exit reports have to be written
+	daemons     daemons
+	running     int  // commands that run or are being started
+	unsaved     bool // exit reports have to be written
 	retiring    bool
 	closing     bool
 	reportRetry reportRetry
@@ -66,8 +58,8 @@ func Serve(ctx context.Context, options Options) error {
 	s := &server{
 		Options: options,
 		forks:   make(chan func()), wake: make(chan struct{}, 1), ends: make(chan struct{}),
-		commands: map[Key]*supervisedCommand{}, starting: map[Key]chan struct{}{}, clients: map[*client]struct{}{},
-		replaced: map[string]bool{},
+		commands: map[Key]*supervisedCommand{}, starting: map[Key]chan struct{}{},
+		daemons: daemons{connected: map[*client]struct{}{}, replaced: map[string]bool{}},
 	}
 	s.Idle = cmp.Or(s.Idle, DefaultIdle)
 	s.shutdownReportTimeout, s.orphanedReportTimeout = cmp.Or(s.shutdownReportTimeout, shutdownReportTimeout),
@@ -94,19 +86,14 @@ func Serve(ctx context.Context, options Options) error {
 	stop()
 	err := s.close(lost == nil)
 	s.group.Wait()
-	return errors.Join(lost, err, s.lock.Close(), s.home.Close())
+	return errors.Join(lost, err, s.place.close())
 }
 
 func (s *server) open(ctx context.Context) (err error) {
-	if s.Dir, err = filepath.Abs(s.Dir); err != nil {
+	if s.place, err = openPlace(s.Dir); err != nil {
 		return err
 	}
-	s.named = s.Dir
-	// Use the descriptor from here on: the folder may be moved while commands run.
-	if s.home, err = os.Open(s.Dir); err != nil {
-		return err
-	}
-	s.Dir = fmt.Sprintf("/proc/self/fd/%d", s.home.Fd())
+	s.Dir = fmt.Sprintf("/proc/self/fd/%d", s.home.Fd()) // the folder may be moved while commands run
 	if s.exits, err = statefs.NewExits(s.Dir); err != nil {
 		return err
 	}
@@ -155,7 +142,7 @@ func (s *server) close(tidy bool) error {
 		err = errors.Join(err, removeNumber(s.Dir, s.number))
 	}
 	s.mu.Lock()
-	clients := slices.Collect(maps.Keys(s.clients))
+	clients := slices.Collect(maps.Keys(s.daemons.connected))
 	s.mu.Unlock()
 	for _, c := range clients {
 		c.notify(message{Bye: true}) // it has received everything else
@@ -268,8 +255,8 @@ func (s *server) serve(ctx context.Context) error {
 func (s *server) occupied(unsaved bool) (busy, done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	busy = s.running > 0 || unsaved || len(s.clients) > 0
-	untold := len(s.commands) > 0 && len(s.clients) > 0 && !s.closing
+	busy = s.running > 0 || unsaved || len(s.daemons.connected) > 0
+	untold := len(s.commands) > 0 && len(s.daemons.connected) > 0 && !s.closing
 	if s.running == 0 && !unsaved && (s.closing || s.retiring && !untold) {
 		s.closing = true
 		return busy, true
@@ -282,7 +269,7 @@ func (s *server) occupied(unsaved bool) (busy, done bool) {
 func (s *server) closeIfIdle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running > 0 || len(s.clients) > 0 {
+	if s.running > 0 || len(s.daemons.connected) > 0 {
 		return false
 	}
 	s.closing = true

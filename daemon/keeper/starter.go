@@ -48,9 +48,12 @@ type Starter interface {
 
 // Running is a command that was started. It is safe for concurrent use.
 type Running interface {
-	// PID is the PID of the leader, which is also the number of its process group and session; 0
-	// when the command ended before it was found.
-	PID() int
+	Controls
+	Ending
+}
+
+// Controls act on a command that was started.
+type Controls interface {
 	// Stop and Continue behave as for a Process. Errors wrap ErrEnded when the command has exited
 	// or is being ended.
 	Stop() error
@@ -63,6 +66,13 @@ type Running interface {
 	// SetTimeout changes how long the command may run, counted from its start, not counting time in
 	// which it was stopped.
 	SetTimeout(of time.Duration) error
+}
+
+// Ending tells which command it is and how it ends.
+type Ending interface {
+	// PID is the PID of the leader, which is also the number of its process group and session; 0
+	// when the command ended before it was found.
+	PID() int
 	// Done is closed when no process of the command's tree is left.
 	Done() <-chan struct{}
 	// Exit waits for Done and returns how the command ended.

@@ -2,6 +2,8 @@ package keeper
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -9,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // supervisedCommand is a command of this keeper, until a daemon has acknowledged its end.
@@ -85,7 +89,7 @@ func (s *server) start(c *client, number uint64, key Key, cmd *Command) (h *supe
 ) {
 	for {
 		s.mu.Lock()
-		if c.number != s.heard {
+		if !s.daemons.isCurrent(c) {
 			s.mu.Unlock()
 			return nil, false, errReplacedHere
 		}
@@ -174,8 +178,8 @@ func (s *server) commandEnded(h *supervisedCommand) {
 		report = h.exit
 	}
 	h.reportTimer = time.AfterFunc(takeTimeout, func() { s.saveReport(h, written) })
-	clients := make([]*client, 0, len(s.clients))
-	for c := range s.clients {
+	clients := make([]*client, 0, len(s.daemons.connected))
+	for c := range s.daemons.connected {
 		clients = append(clients, c)
 	}
 	s.mu.Unlock()
@@ -186,7 +190,7 @@ func (s *server) commandEnded(h *supervisedCommand) {
 	s.mu.Lock()
 	s.running--
 	// Check again if the daemon that was notified has disconnected since.
-	s.unsaved = s.unsaved || !saved || len(clients) > 0 && len(s.clients) == 0
+	s.unsaved = s.unsaved || !saved || len(clients) > 0 && len(s.daemons.connected) == 0
 	s.mu.Unlock()
 	s.poke()
 }
@@ -200,7 +204,7 @@ func (s *server) saveDueReports() (unsaved bool) {
 		return false
 	}
 	s.unsaved = false
-	if len(s.clients) > 0 {
+	if len(s.daemons.connected) > 0 {
 		s.mu.Unlock()
 		return false // the daemon has been notified of them
 	}
@@ -273,4 +277,81 @@ func (s *server) removeReport(h *supervisedCommand) {
 	if err := s.exits.Remove(h.report); err != nil {
 		s.Logger.Warn("exit report not removed; it is of a run that is over", "report", h.report, "error", err)
 	}
+}
+
+func makeReport(h *supervisedCommand, keeper int) *Report {
+	p := h.process
+	e := p.Exit()
+	r := &Report{
+		Version: reportVersion, Key: h.key, Label: h.label, PID: p.PID(),
+		Code: e.Code, Signal: e.Signal, Cause: e.Cause, TimedOut: e.TimedOut,
+		StartedAt: p.started, EndedAt: e.At,
+		UserSeconds: e.UserTime.Seconds(), SystemSeconds: e.SystemTime.Seconds(), PeakMemory: e.MaxRSS,
+		Boot: machine.This().Boot, Keeper: keeper,
+	}
+	if e.Err != nil {
+		r.Error = e.Err.Error()
+	}
+	return r
+}
+
+const (
+	// shutdownReportTimeout is how long a keeper that is shutting down retries failing writes of
+	// exit reports when it has nothing else left to do.
+	shutdownReportTimeout = 10 * time.Second
+	// orphanedReportTimeout is how long any other keeper retries them while no daemon is connected
+	// and the storage fails in a way that does not repair itself, for example because its disk is
+	// gone. On a full disk it retries without a limit.
+	orphanedReportTimeout = 10 * time.Minute
+)
+
+// ErrReportsLost means that a keeper has stopped retrying to write how its last commands ended. The
+// next daemon treats them as cut off.
+var ErrReportsLost = errors.New("the exit reports of the last commands could not be written")
+
+// reportRetry is the state of retrying: exit reports are all that is left to do, and they cannot be
+// written.
+type reportRetry struct {
+	since time.Time
+	err   error // the last error; guarded by the lock of the server
+}
+
+// noteFailure keeps the error of the last failed write of a report.
+func (s *server) noteFailure(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reportRetry.err = err
+}
+
+// abandonReports returns an error when it is time to give up reports that cannot be written: the
+// keeper has to end, or no daemon is connected and the storage stays broken. From then on the
+// keeper refuses connections.
+func (s *server) abandonReports(unsaved bool, now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !unsaved || s.running > 0 || len(s.daemons.connected) > 0 {
+		s.reportRetry.since = time.Time{}
+		return nil
+	}
+	if s.reportRetry.since.IsZero() {
+		s.reportRetry.since = now
+	}
+	limit := s.orphanedReportTimeout
+	if s.closing {
+		limit = s.shutdownReportTimeout
+	}
+	tried := now.Sub(s.reportRetry.since)
+	if tried < limit || !s.closing && files.DiskFull(s.reportRetry.err) {
+		return nil
+	}
+	s.closing = true
+	for key, h := range s.commands {
+		if h.exit != nil {
+			s.Logger.Error("exit report given up: the next daemon takes the command for cut off", "operation",
+				key.Operation, "run", key.Run,
+				"code", h.exit.Code, "signal", h.exit.Signal, "ended_at", h.exit.EndedAt)
+		}
+	}
+	return fmt.Errorf("%w in %s: %w; bring the disk of %s back, and start the daemon again", ErrReportsLost,
+		tried.Round(time.Second), s.reportRetry.err, s.named)
 }

@@ -142,6 +142,11 @@ func (s *sweep) match(pid int) (match, loading bool, err error) {
 	if len(s.marks) == 0 && len(s.sets) == 0 {
 		return false, false, nil
 	}
+	return s.matchMarks(pid, st.envEnd == 0)
+}
+
+// matchMarks is match by the marks alone. unset means that the process may not have its environment yet.
+func (s *sweep) matchMarks(pid int, unset bool) (match, loading bool, err error) {
 	environ, err := readEnviron(pid)
 	if errors.Is(err, errGone) || errors.Is(err, fs.ErrPermission) {
 		return false, false, nil
@@ -151,7 +156,7 @@ func (s *sweep) match(pid int) (match, loading bool, err error) {
 	}
 	found := hasMarks(environ, s.marks) && (!s.named || namesOperation(environ)) ||
 		slices.ContainsFunc(s.sets, func(set []string) bool { return hasMarks(environ, set) })
-	return found && !s.spared(pid), len(environ) == 0 && st.envEnd == 0, nil
+	return found && !s.spared(pid), len(environ) == 0 && unset, nil
 }
 
 // spared reports whether a process is one of s.spare or descends from one.

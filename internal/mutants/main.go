@@ -141,7 +141,7 @@ var mutants = []mutant{
 	},
 	{
 		"a keeper lists before what is begun is there", "daemon/keeper/client_linux.go",
-		"for len(s.starting) > 0 && c.number == s.heard {", "for false {",
+		"for len(s.starting) > 0 && s.daemons.isCurrent(c) {", "for false {",
 		"TestStartOfAKilledDaemonIsInTheListOrDropped", "./daemon/keeper", false,
 	},
 	{
