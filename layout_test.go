@@ -195,6 +195,13 @@ var imports = []row{
 	},
 
 	{
+		"daemon/work", 4,
+		[]string{"statefs", "statefs/files", "statefs/machine", "statefs/steps", "catalog", "catalog/param", "daemon/keeper", "stream"},
+		nil,
+		"the work of one run: handlers, commands, items, and what they report; it knows neither states nor what follows an end",
+	},
+
+	{
 		"control", 5,
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
@@ -232,7 +239,7 @@ var imports = []row{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param", "statefs/api", "statefs/steps", "statefs/machine", "statefs/files",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
-			"daemon/tally", "daemon/alarm", "daemon/lanes", "daemon/trigger", "daemon/delivery",
+			"daemon/tally", "daemon/alarm", "daemon/lanes", "daemon/trigger", "daemon/delivery", "daemon/work",
 		},
 		[]string{xsys},
 		"decides and runs; whether there is an HTTP server is no concern of it",

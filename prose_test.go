@@ -25,7 +25,7 @@ var privateWordsLeft = map[string]int{
 	".":                      1,
 	"catalog":                1,
 	"control":                4,
-	"daemon":                 4,
+	"daemon":                 2,
 	"daemon/breaker":         1,
 	"daemon/events":          2,
 	"daemon/history":         1,

@@ -6,7 +6,9 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // adopt reconciles an ID that the daemon does not manage: a new submission, an operation of an
@@ -169,7 +171,7 @@ func (d *Daemon) removeEnded(rec *statefs.Record, states []statefs.State) error 
 	}
 	d.logger.Info("marker of an ended operation removed", "id", rec.ID, "status", rec.Status)
 	d.enqueueChildren(rec.ID) // a child that was reconciled earlier still saw the marker
-	return errors.Join(scratchOf(d.owner.LogPath(rec.ID)).remove(), d.owner.RemoveEmptyLog(rec.ID))
+	return errors.Join(files.RemoveFolder(work.ScratchFolder(d.owner.LogPath(rec.ID))), d.owner.RemoveEmptyLog(rec.ID))
 }
 
 // quarantineRecord moves a record that cannot be decoded to corrupt/, writes a new one with what is

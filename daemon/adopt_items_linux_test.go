@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -134,9 +135,9 @@ func TestFilesOfAnItemThatNeverBegan(t *testing.T) {
 		return err == nil && strings.Count(string(did), "\n") == 3
 	})
 	k.kill(child)
-	files := scratchOf(k.tree.LogPath(id))
-	for _, name := range []string{itemLog(4), itemResultFile(4), itemLog(5)} {
-		must(t, files.put(name, []byte(`{"of": "an earlier one"}`)))
+	files := work.ScratchFolder(k.tree.LogPath(id))
+	for _, name := range []string{"item-4.log", "result-4.json", "item-5.log"} {
+		must(t, os.WriteFile(filepath.Join(files, name), []byte(`{"of": "an earlier one"}`), 0o600))
 	}
 	must(t, os.Remove(hold))
 	k.start()
@@ -175,7 +176,7 @@ func TestKeeperIsKilledDuringItems(t *testing.T) {
 
 // itemReports returns the exit reports of items.
 func (k *kept) itemReports(id statefs.ID) []string {
-	found, err := filepath.Glob(filepath.Join(scratchOf(k.tree.LogPath(id)).dir, "item-*.exit"))
+	found, err := filepath.Glob(filepath.Join(work.ScratchFolder(k.tree.LogPath(id)), "item-*.exit"))
 	must(k.t, err)
 	return found
 }

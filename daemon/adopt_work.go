@@ -2,34 +2,14 @@ package daemon
 
 import (
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
-
-// listHeldCommands returns the commands that living keepers hold, by operation.
-func (d *Daemon) listHeldCommands() map[statefs.ID][]keeper.HeldCommand {
-	held := make(map[statefs.ID][]keeper.HeldCommand)
-	if d.config.Keepers == nil {
-		return held
-	}
-	for _, h := range d.config.Keepers.Commands() {
-		id, err := statefs.ParseID(h.Key.Operation)
-		if err != nil {
-			continue // the key belongs to another program
-		}
-		held[id] = append(held[id], h)
-	}
-	return held
-}
 
 // endUnwantedCommands ends the commands in held that no operation needs: those of an earlier run,
 // and those of an operation that has ended, was moved manually or is gone. It waits for their end,
@@ -52,7 +32,7 @@ func (d *Daemon) endUnwantedCommands(held map[statefs.ID][]keeper.HeldCommand) e
 			}
 		}
 	}
-	endCommands(unwanted)
+	work.EndCommands(unwanted...)
 	return nil
 }
 
@@ -106,16 +86,6 @@ func mayHaveCommands(rec *statefs.Record, state statefs.State) bool {
 	return rec.DueAt == nil && (state == statefs.Running || state == statefs.Paused)
 }
 
-func endCommands(commands []keeper.Running) {
-	for _, p := range commands {
-		p.End(causeInterrupted)
-	}
-	for _, p := range commands {
-		<-p.Done()
-		p.Acknowledge()
-	}
-}
-
 // endHeldCommands ends the commands that keepers hold for an operation that ends now.
 func (d *Daemon) endHeldCommands(id statefs.ID) {
 	var commands []keeper.Running
@@ -124,7 +94,7 @@ func (d *Daemon) endHeldCommands(id statefs.ID) {
 			commands = append(commands, p)
 		}
 	}
-	endCommands(commands)
+	work.EndCommands(commands...)
 }
 
 // adoptWork continues a run of an earlier daemon if a keeper still holds its command or an exit
@@ -134,10 +104,10 @@ func (d *Daemon) adoptWork(op *operation) (goesOn bool, err error) {
 	if d.config.Keepers == nil || op.rec.Starts == 0 {
 		return false, nil
 	}
-	var commands []adoptedCommand
+	var commands []work.Command
 	waits := false
 	if mayHaveCommands(op.rec, op.state) {
-		commands = d.remainingCommands(op.id(), d.heldCommands[op.id()], runNumber(op.rec), "")
+		commands = d.workHost.Remaining(op.id(), d.heldCommands[op.id()], runNumber(op.rec), "")
 		waits = d.waitsForKeeper(d.currentWork(op.rec))
 	}
 	if len(commands) == 0 && !waits {
@@ -148,13 +118,12 @@ func (d *Daemon) adoptWork(op *operation) (goesOn bool, err error) {
 	if err == nil && def.Work() == catalog.WorkHandler {
 		err = errors.New("its job is a handler")
 	}
-	var r *run
-	var do work
+	var r *work.Run
 	if err == nil {
 		_, err = d.openLogWriter(op, true)
 	}
 	if err == nil {
-		r, do, err = d.newRun(op, def, params, true)
+		r, err = d.newRun(op, def, params, true, func() {}) // it has begun already
 	}
 	if isTransient(err) {
 		d.closeLog(op)
@@ -162,107 +131,12 @@ func (d *Daemon) adoptWork(op *operation) (goesOn bool, err error) {
 	}
 	if err != nil {
 		d.logger.Error("a command of an earlier daemon is ended: its run cannot go on", "id", op.id(), "error", err)
-		for _, a := range commands {
-			endCommands([]keeper.Running{a})
-		}
+		work.EndCommands(commands...)
 		return false, nil
 	}
-	do = d.continueWork(r, do, commands, waits, op.state == statefs.Paused)
+	r.Adopt(commands, waits, op.state == statefs.Paused)
 	d.logger.Info("work of an earlier daemon goes on", "id", op.id(), "run", op.rec.Run, "commands", len(commands),
 		"waits_for_keeper", waits)
-	d.startRun(op, r, do)
+	d.startRun(op, r)
 	return true, nil
-}
-
-// continueWork makes a run continue with the commands of an earlier daemon, and returns its work.
-// If waits is set, the work first waits for a keeper that may hold more of these commands.
-func (d *Daemon) continueWork(r *run, do work, commands []adoptedCommand, waits, paused bool) work {
-	r.onBegun = func() {} // the run has begun already
-	r.gate.requested = paused
-	if waits {
-		return d.afterKeepersSettle(do)
-	}
-	r.adoptCommands(commands)
-	return do
-}
-
-// adoptCommands adds the commands of an earlier daemon to the run.
-func (r *run) adoptCommands(commands []adoptedCommand) {
-	for _, a := range commands {
-		r.commands.adopt(a)
-		r.gate.attach(a.Running)
-	}
-}
-
-// earlierProgress returns the last progress that an earlier daemon noted for the current run; its
-// time is zero if none is known.
-func (d *Daemon) earlierProgress(rec *statefs.Record) statefs.Progress {
-	p, err := d.owner.ReadProgress(rec.ID)
-	if err != nil && rec.Progress != nil {
-		p = *rec.Progress
-	}
-	for _, t := range rec.Transitions {
-		if t.Cause == statefs.CauseStart && p.At.Before(t.At) {
-			return statefs.Progress{} // the progress is of an earlier run
-		}
-	}
-	return p
-}
-
-// remainingCommands returns the commands of a run that keepers hold, and those whose keeper has
-// ended since. side is the name of an optional step, or "".
-func (d *Daemon) remainingCommands(id statefs.ID, held []keeper.HeldCommand, run int, side string) []adoptedCommand {
-	var found []adoptedCommand
-	there := make(map[int]bool)
-	add := func(number int, name, report string) {
-		if there[number] {
-			return
-		}
-		p, ok := d.config.Keepers.Find(keeper.Key{Operation: id.String(), Run: run, Item: number}, report)
-		if ok && report != "" && !d.straysEndedAt.IsZero() && p.Exit().Signal != "" && p.Exit().At.After(d.straysEndedAt) {
-			p.Acknowledge()
-			ok = false
-		}
-		if ok {
-			there[number] = true
-			found = append(found, adoptedCommand{Running: p, number: number, name: name})
-		}
-	}
-	for _, h := range held {
-		if h.Key.Run == run {
-			add(h.Key.Item, h.Label, "")
-		}
-	}
-	add(wholeRun, "", exitNameOf(id, side, wholeRun))
-	for number, name := range d.itemReports(id, run, side) {
-		add(number, name, exitNameOf(id, side, number))
-	}
-	return found
-}
-
-// itemReports returns the names of the items that have an exit report of the given run, by number.
-func (d *Daemon) itemReports(id statefs.ID, run int, side string) map[int]string {
-	log := d.owner.LogPath(id)
-	if side != "" {
-		log = d.owner.StepLogPath(id, side)
-	}
-	entries, err := os.ReadDir(scratchOf(log).dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.logger.Warn("exit reports of items cannot be found", "id", id, "error", err)
-	}
-	found := make(map[int]string)
-	for _, e := range entries {
-		text, ok := strings.CutPrefix(e.Name(), "item-")
-		text, isExit := strings.CutSuffix(text, filepath.Ext(statefs.ExitName(id)))
-		number, err := strconv.Atoi(text)
-		if !ok || !isExit || err != nil || number < 1 {
-			continue
-		}
-		report, err := keeper.ReadReport(d.owner.Dir(), exitNameOf(id, side, number))
-		if err != nil || report.Run != run {
-			continue // of another run, or not decodable: the item runs again
-		}
-		found[number] = string(report.Label)
-	}
-	return found
 }

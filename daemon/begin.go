@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,10 +9,9 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
-	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -57,11 +55,9 @@ func (d *Daemon) startOperation(op *operation) error {
 	return d.beginRun(op, def, params, func() { d.admission.releaseReservation(id) })
 }
 
-func (d *Daemon) startRun(op *operation, r *run, do work) {
+func (d *Daemon) startRun(op *operation, r *work.Run) {
 	op.run = r
-	id := op.id()
-	look := func() { d.reconcileQueue.enqueueNames(id, 0) } // the work has changed, and no file
-	r.start(do, &d.runs, look, look, look)
+	r.Start(&d.runs)
 }
 
 func (d *Daemon) markRunning(op *operation, unsaid bool) error {
@@ -149,101 +145,34 @@ func (d *Daemon) storedDefinition(rec *statefs.Record) (*catalog.Definition, err
 }
 
 // newRun prepares the work without starting it. adopted is set for a run that an earlier daemon
-// started.
-func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.Params,
-	adopted bool,
-) (*run, work, error) {
+// started. begun is called when the work has all the files that it needs.
+func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.Params, adopted bool,
+	begun func(),
+) (*work.Run, error) {
 	name := ""
 	if at := op.rec.CurrentStep(); at != nil {
 		name = at.Name
 	}
-	return d.prepareRun(op, def, params, name, op.log, adopted)
+	return d.prepareRun(op, def, params, name, op.log, adopted, begun)
 }
 
 // prepareRun is newRun for a given step, required or optional; "" means a job without steps.
 func (d *Daemon) prepareRun(op *operation, def *catalog.Definition, params catalog.Params, step string,
-	log *stream.Writer, adopted bool,
-) (*run, work, error) {
-	r := &run{
-		id: op.id(), number: op.rec.Run, def: def, params: params, owner: d.owner, logger: d.logger, files: d.files,
-		environ: d.config.Environ, laneEnv: d.lanes.Environ(laneOf(op.rec), op.rec.LaneTurn), grace: d.config.Grace,
-		retryOf: op.rec.RetryOf, failedOnly: op.rec.FailedItems, redoFrom: op.rec.RedoFrom,
-		publish: d.progressPublisher(op.rec), starter: d.starter, adopted: adopted,
-		begunAt: time.Now().Add(-logHeartbeatEvery), detaching: make(chan struct{}),
-	}
+	log *stream.Writer, adopted bool, begun func(),
+) (*work.Run, error) {
+	job, id := def, op.id()
 	if step != "" {
-		at := steps.Find(op.rec.Steps, step)
 		var err error
-		if r.step, err = d.newRunStep(op.rec, step); err != nil {
-			return nil, nil, err
-		}
-		r.number, r.optional = at.Run, at.Optional
-	}
-	switch {
-	case adopted && r.optional:
-		r.elapsed = max(d.owner.Now().Sub(*steps.Find(op.rec.Steps, step).StartedAt), 0)
-	case adopted:
-		r.elapsed = op.rec.ActiveTime(d.owner.Now())
-		r.report.progress = r.step.stepProgress(d.earlierProgress(op.rec))
-	}
-	if def.Grace > 0 {
-		r.grace = def.Grace
-	}
-	switch {
-	case def.StallAfter > 0:
-		r.stallAfter = def.StallAfter
-	case def.StallAfter == 0:
-		r.stallAfter = d.config.StallAfter
-	}
-	do := commandWork
-	switch def.Work() {
-	case catalog.WorkHandler:
-		handler, ok := d.config.Handlers[def.Handler]
-		if !ok {
-			return nil, nil, fmt.Errorf("job %s: this program has no handler %q", def.Address(), def.Handler)
-		}
-		r.handler, do = handler, handlerWork
-		if handler.Total != nil {
-			r.report.total = handler.Total(params)
-		}
-	case catalog.WorkItems:
-		do = itemsWork
-	case catalog.WorkRun, catalog.WorkSteps:
-	}
-	r.log = log
-	if def.Work() != catalog.WorkHandler {
-		var err error
-		var given json.RawMessage
-		if given, err = op.rec.EffectiveParams(); err != nil {
-			return nil, nil, err
-		}
-		if r.scratch, err = newScratch(r.logPath(), given, adopted); err != nil {
-			return nil, nil, err
-		}
-		if err := makeArtifactsFolder(d.owner.ArtifactsPath(op.id()), adopted); err != nil {
-			return nil, nil, err
+		if job, err = d.storedDefinition(op.rec); err != nil {
+			return nil, err
 		}
 	}
-	if def.Work() == catalog.WorkItems {
-		// Open it now, when a full disk only delays the start, and not when the first item ends.
-		items, err := r.appendItems()
-		if err != nil {
-			return nil, nil, err
-		}
-		r.report.items = items
-	}
-	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	return r, do, nil
-}
-
-// makeArtifactsFolder makes the folder that a command writes artifacts to. Work that has begun can be controlled
-// without it when the disk is full.
-func makeArtifactsFolder(path string, adopted bool) error {
-	err := files.MakeFolder(path)
-	if err == nil || adopted && files.DiskFull(err) {
-		return nil
-	}
-	return fmt.Errorf("make the folder of artifacts: %w", err)
+	return d.workHost.New(work.Spec{
+		Record: op.rec, Job: job, Def: def, Params: params, Step: step, Log: log, Adopted: adopted,
+		LaneEnv: d.lanes.Environ(laneOf(op.rec), op.rec.LaneTurn),
+		Begun:   begun, Changed: func() { d.reconcileQueue.enqueueNames(id, 0) }, // no names: only the work changed
+		Progressed: d.progressPublisher(op.rec),
+	})
 }
 
 func (d *Daemon) openLog(op *operation) (*stream.Writer, error) { return d.openLogWriter(op, true) }

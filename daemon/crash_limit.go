@@ -44,14 +44,6 @@ func crashText(limit catalog.CrashLimit) string {
 	return fmt.Sprintf("it died %d times within %s", limit.Burst, param.FormatDuration(limit.Within))
 }
 
-// runEndedAt returns when a run ended: its command may have ended before this daemon started.
-func runEndedAt(r *run, now time.Time) time.Time {
-	if r.exit != nil && r.exit.At.Before(now) {
-		return r.exit.At
-	}
-	return now
-}
-
 // runStartedAt returns when the current run of an operation started.
 func runStartedAt(rec *statefs.Record) time.Time {
 	if at := rec.CurrentStep(); at != nil && at.StartedAt != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/daemon/trigger"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
@@ -120,7 +121,7 @@ type Daemon struct {
 
 	config         Config
 	logger         *slog.Logger
-	starter        keeper.Starter
+	workHost       work.Host // what all runs share
 	dir            *watch.Dir[watchKey]
 	files          *watch.Files
 	reconcileQueue *reconcileQueue
@@ -180,9 +181,6 @@ type Daemon struct {
 	// awaitingKeepers is the set of operations found at startup, as long as a keeper that does not
 	// answer may hold commands of theirs; otherwise nil.
 	awaitingKeepers atomic.Pointer[map[statefs.ID]bool]
-	// straysEndedAt is when recovery ended the commands without a living keeper; zero if there were
-	// none. An exit by a signal after that time is not a result of the command itself.
-	straysEndedAt time.Time
 	// detachedCount is how many operations continue without the daemon.
 	detachedCount atomic.Int64
 
@@ -226,9 +224,12 @@ func New(config Config) (*Daemon, error) {
 		sweepRequests: make(chan sweepRequest), stopped: make(chan struct{}),
 		strayFiles: newStrayFiles(statefs.SettleAge + time.Second),
 	}
-	d.starter = keeper.InProcess{}
+	d.workHost = work.Host{
+		Owner: config.Owner, Logger: config.Logger, Handlers: config.Handlers, Starter: keeper.InProcess{},
+		Environ: config.Environ, Grace: config.Grace, StallAfter: config.StallAfter,
+	}
 	if config.Keepers != nil {
-		d.starter = config.Keepers
+		d.workHost.Starter, d.workHost.Keepers = config.Keepers, config.Keepers
 	}
 	d.reconcileQueue = newReconcileQueue(d.reconcileID)
 	d.deferredStarts.enqueue = func(id statefs.ID) {
@@ -250,6 +251,7 @@ func New(config Config) (*Daemon, error) {
 	if d.files, err = watch.OpenFiles(config.Watch); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch logs: %w", err), d.dir.Close())
 	}
+	d.workHost.Files = d.files
 	if d.lanes, err = lanes.New(lanes.Config{
 		Owner: config.Owner, Queue: d.admission, Lanes: config.Lanes, Limits: config.Limits, Events: config.Events,
 		Logger: config.Logger, Watch: config.Watch, Uptime: d.uptime,
@@ -437,16 +439,6 @@ func (d *Daemon) stop() {
 	}
 }
 
-// endWork ends a run because the daemon stops, or detaches its commands if the daemon leaves
-// commands running.
-func (d *Daemon) endWork(r *run) {
-	if d.detaching.Load() && r.handler.Run == nil {
-		r.detach()
-		return
-	}
-	r.end(ErrInterrupted)
-}
-
 // awaitRuns waits for the runs to end. Commands end within their grace period. A handler that
 // ignores its context cannot be ended; awaitRuns gives up after one and a half times the longest
 // grace period plus one second.
@@ -476,7 +468,7 @@ func (d *Daemon) finishLastRuns() {
 		if len(op.optionalSteps) > 0 {
 			d.runReconcile(op.id(), func() error { return d.finishOptionalSteps(op) })
 		}
-		if op.run != nil && op.run.ended() {
+		if op.run != nil && op.run.Ended() {
 			d.runReconcile(op.id(), func() error { return d.finish(op) })
 			d.publish(op)
 		}
@@ -539,3 +531,12 @@ func (d *Daemon) untrack(op *operation) {
 
 // Ready returns a channel that is closed once recovery is done and the daemon carries out requests.
 func (d *Daemon) Ready() <-chan struct{} { return d.ready }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -70,7 +72,7 @@ func (d *Daemon) setAlarm(op *operation) {
 	}
 	var after time.Duration
 	for i, next := range []time.Duration{t.attempt, t.queue, t.expiry} {
-		if i == 2 && (op.state == statefs.Trailing || op.run != nil && op.run.endCause() != nil) {
+		if i == 2 && (op.state == statefs.Trailing || op.run != nil && op.run.EndCause() != nil) {
 			continue // the limit has no effect any more, or has had it
 		}
 		if next > 0 && (after == 0 || next < after) {
@@ -146,7 +148,7 @@ func (d *Daemon) expire(op *operation) (ended bool, err error) {
 		return false, nil
 	}
 	if op.run != nil {
-		op.run.end(&workError{code: fault.Code, err: &expiredError{fault.Message}})
+		op.run.End(&work.Error{Code: fault.Code, Err: errors.New(fault.Message)})
 		return false, nil
 	}
 	if op.rec.Error == nil || op.rec.Error.Code != fault.Code { // on a full disk this code runs again
@@ -155,8 +157,3 @@ func (d *Daemon) expire(op *operation) (ended bool, err error) {
 	op.rec.Error, op.rec.Reason = fault, ""
 	return true, d.finishAs(op, statefs.CauseExpired)
 }
-
-// expiredError is the error of an operation that exceeded a limit.
-type expiredError struct{ message string }
-
-func (e *expiredError) Error() string { return e.message }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/delivery"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -29,7 +30,7 @@ func (d *Daemon) jobOfEnded(rec *statefs.Record) (def *catalog.Definition, value
 		return nil, values, nil //nolint:nilerr // it is lost for good
 	}
 	return def, catalog.Values{
-		Params: params, ID: rec.ID.String(), Result: returnedOnly(rec, memberOf(rec.Footer)),
+		Params: params, ID: rec.ID.String(), Result: work.ReturnedOnly(rec, work.MemberOf(rec.Footer)),
 	}, nil
 }
 
@@ -48,7 +49,7 @@ func (d *Daemon) withEndedRecord(ctx context.Context, id statefs.ID, do func(*st
 
 // addDeliveries lists the deliveries of an operation in a record that is about to become terminal.
 // An error is transient.
-func (d *Daemon) addDeliveries(op *operation, rec *statefs.Record, rep *report) error {
+func (d *Daemon) addDeliveries(op *operation, rec *statefs.Record, rep *work.Report) error {
 	rec.Deliveries = nil // drops those of an earlier attempt to write an end, which may differ
 	if def, err := d.storedDefinition(op.rec); err == nil && len(def.Deliver) == 0 {
 		return nil
@@ -61,7 +62,7 @@ func (d *Daemon) addDeliveries(op *operation, rec *statefs.Record, rep *report) 
 		return nil //nolint:nilerr // no target is known; the lost definition was reported when the operation was to start
 	}
 	rec.Deliveries = d.deliveries.Plan(def, rec,
-		catalog.Values{Params: params, ID: rec.ID.String(), Result: returnedOnly(rec, rep.member)})
+		catalog.Values{Params: params, ID: rec.ID.String(), Result: work.ReturnedOnly(rec, rep.Member)})
 	for _, it := range rec.Deliveries {
 		if it.State == statefs.DeliveryManual && op.rec.Delivery(it.Place) == nil { // logged once, also when a full disk repeats this
 			d.logLine(op, fmt.Sprintf("  ERROR: it is not delivered to target %d (%s): %s", it.Place, it.Kind, it.Error))

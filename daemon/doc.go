@@ -7,7 +7,7 @@
 //	marker_missing.go  reconcile.go      requests.go         finish.go   begin.go
 //	      │               │                   │                  │           │
 //	      └───────────────┴─────────┬─────────┴──────────────────┘           ▼
-//	                                ▼                                  run: a goroutine with a gate
+//	                                ▼                                  work.Run: a goroutine with a gate
 //	              statefs.Owner: rename, sync, record             handler · command · command for each item
 //
 // # The directory is the authority

@@ -3,19 +3,18 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// deathCodes are the error codes of work that died without a verdict of its own or of the daemon.
-// cutOffCodes are the ones among them for work that died with its daemon, keeper or machine.
-var (
-	deathCodes  = map[string]bool{"signal": true, "lost": true, "keeper_died": true, cutOffCode: true}
-	cutOffCodes = map[string]bool{"lost": true, "keeper_died": true, cutOffCode: true}
-)
+// isDeath reports whether an error code is one of work that died without a verdict of its own or of
+// the daemon.
+func isDeath(code string) bool { return code == "signal" || work.CutOff(code) }
 
 // finalCodes are the error codes that end an operation whatever its job configures.
 var finalCodes = map[string]bool{"queue_timeout": true, "deadline_exceeded": true}
@@ -34,7 +33,7 @@ type attemptOutcome struct {
 // addDeath sets the deaths of the outcome to those in before and, if the run died and counts, its
 // own, and returns them.
 func (a *attemptOutcome) addDeath(before []time.Time, at time.Time, limit catalog.CrashLimit) []time.Time {
-	if deathCodes[a.code] && a.class != catalog.ClassWarn && !a.uncounted {
+	if isDeath(a.code) && a.class != catalog.ClassWarn && !a.uncounted {
 		before = addDeath(before, at, limit)
 	}
 	a.deaths, a.burst = len(before), limit.Burst
@@ -43,7 +42,7 @@ func (a *attemptOutcome) addDeath(before []time.Time, at time.Time, limit catalo
 
 // usesRestartRule reports whether the job's restart rule decides instead of its retry rule: the
 // work was cut off, and its error code has no class.
-func (a attemptOutcome) usesRestartRule() bool { return cutOffCodes[a.code] && a.class == "" }
+func (a attemptOutcome) usesRestartRule() bool { return work.CutOff(a.code) && a.class == "" }
 
 // isAttempt reports whether the run counts as an attempt.
 func (a attemptOutcome) isAttempt() bool {
@@ -75,7 +74,7 @@ func (a attemptOutcome) nextCause() statefs.Cause {
 
 // crashLimitReached reports whether the work has died too often.
 func (a attemptOutcome) crashLimitReached() bool {
-	return deathCodes[a.code] && !a.uncounted && a.deaths >= a.burst
+	return isDeath(a.code) && !a.uncounted && a.deaths >= a.burst
 }
 
 // crashed reports whether a person must act because the crash limit is reached.
@@ -84,15 +83,17 @@ func (a attemptOutcome) crashed() bool {
 }
 
 // noteFailedAttempt records in op.rec that a run failed with err, logs it, and returns the cause of
-// the operation's next transition. A run is partial when only items failed, which does not make the
-// operation failed.
-func (d *Daemon) noteFailedAttempt(op *operation, err error, partial bool) statefs.Cause {
+// the operation's next transition, and the class of the failure. A run is partial when only items
+// failed, which does not make the operation failed.
+func (d *Daemon) noteFailedAttempt(op *operation, err error, partial bool) (statefs.Cause,
+	catalog.Class,
+) {
 	rec, r := op.rec, op.run
-	uncounted := r.gate.cutOffWhilePaused(rec.Error.Code) // classOf may change the code
-	r.class = r.classOf(rec, err)
-	limit, at := d.crashLimitOf(r.def), runEndedAt(r, d.owner.Now())
+	uncounted := r.CutOffWhilePaused(rec.Error.Code) // classOf may change the code
+	class := classOf(r, rec, err)
+	limit, at := d.crashLimitOf(r.Def()), r.Outcome().EndedAt(new(time.Time), d.owner.Now())
 	a := attemptOutcome{
-		code: rec.Error.Code, class: r.class, restart: r.def.Restart(), maxAttempts: r.def.Retry.MaxAttempts,
+		code: rec.Error.Code, class: class, restart: r.Def().Restart(), maxAttempts: r.Def().Retry.MaxAttempts,
 		partial: partial, uncounted: uncounted,
 	}
 	if at.Sub(runStartedAt(rec)) > limit.Within {
@@ -114,7 +115,7 @@ func (d *Daemon) noteFailedAttempt(op *operation, err error, partial bool) state
 	default:
 		cause, said = d.nextAttempt(op, a, err)
 	}
-	if r.step.def != nil && cause == statefs.CauseFailed {
+	if r.Step() != nil && cause == statefs.CauseFailed {
 		cause = statefs.CauseNeedsPerson // a person decides about a step that is not tried again
 	}
 	switch cause { //nolint:exhaustive // other causes end the operation
@@ -125,10 +126,10 @@ func (d *Daemon) noteFailedAttempt(op *operation, err error, partial bool) state
 		if a.crashed() {
 			rec.Reason = crashReason(limit)
 		}
-		rec.RedoFrom = r.number + 1
+		rec.RedoFrom = r.Number() + 1
 	case statefs.CauseRescued, statefs.CauseRetryLater:
 		if a.isAttempt() || a.class == catalog.ClassWarn {
-			rec.RedoFrom = r.number + 1
+			rec.RedoFrom = r.Number() + 1
 		}
 	}
 	if said == "" && cause != statefs.CauseDone {
@@ -137,23 +138,62 @@ func (d *Daemon) noteFailedAttempt(op *operation, err error, partial bool) state
 	if said != "" {
 		d.logLine(op, said)
 	}
-	return cause
+	return cause, class
 }
 
 // classOf returns the class of a failure. A matching error pattern of the job decides first, then
 // the class that a handler gives, then the job's exit_codes.
-func (r *run) classOf(rec *statefs.Record, err error) catalog.Class {
+func classOf(r *work.Run, rec *statefs.Record, err error) catalog.Class {
 	code := rec.Error.Code
-	if class := r.matchErrorPattern(rec); class != "" {
+	if class := matchErrorPattern(r, rec); class != "" {
 		return class
 	}
 	if f, ok := errors.AsType[*AttemptError](err); ok && f.Class != "" {
 		return f.Class
 	}
-	if class := r.def.ExitCodes.Class(code, rec.ExitCode); class != "" {
+	if class := r.Def().ExitCodes.Class(code, rec.ExitCode); class != "" {
 		return class
 	}
-	return r.def.ExitCodes.Class(rec.Error.Code, rec.ExitCode)
+	return r.Def().ExitCodes.Class(rec.Error.Code, rec.ExitCode)
+}
+
+// unexplainedCodes are the error codes that describe how a command ended but not why.
+var unexplainedCodes = map[string]bool{
+	"exit_code": true, "signal": true, "lost": true, "keeper_died": true, "timeout": true, "stalled": true,
+	"deadline_exceeded": true,
+}
+
+// addLastLine records a failed attempt, and appends the command's last line to its error unless an
+// error pattern of the job has already chosen a line. before is the error before the patterns were
+// applied.
+func (d *Daemon) addLastLine(r *work.Run, rec *statefs.Record, failed, before *statefs.Fault,
+	line string,
+) *statefs.Fault {
+	if unexplainedCodes[before.Code] && failed.Message == before.Message {
+		failed = &statefs.Fault{Code: failed.Code, Message: withLine(failed.Message, line)}
+	}
+	addFailedAttempt(rec, statefs.FailedAttempt{
+		Run: r.Number(), Step: r.StepName(), Code: failed.Code,
+		Message: failed.Message, At: d.owner.Now(),
+	})
+	return failed
+}
+
+// withLine appends the last line of a command to an error message.
+func withLine(message, line string) string {
+	if line == "" {
+		return message
+	}
+	return message + ": " + line
+}
+
+// maxFailuresKept is how many failed attempts a record keeps; older ones are dropped.
+const maxFailuresKept = 10
+
+// addFailedAttempt appends a failed attempt to the record, which keeps the last maxFailuresKept.
+func addFailedAttempt(rec *statefs.Record, failed statefs.FailedAttempt) {
+	failures := append(slices.Clone(rec.FailedAttempts), failed)
+	rec.FailedAttempts = failures[max(len(failures)-maxFailuresKept, 0):]
 }
 
 // attemptLine returns the log line of a failed attempt that is not retried automatically.
@@ -212,10 +252,9 @@ func (d *Daemon) finishRun(op *operation) error {
 	}
 	r := op.finishedRun
 	op.finishedRun = nil
-	r.commands.acknowledge()
 	d.closeLog(op)
 	if op.state == statefs.Queued {
 		d.reconcileQueue.enqueue(op.id())
 	}
-	return r.scratch.remove()
+	return r.Forget()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -123,35 +124,35 @@ func TestAfterAFailedAttempt(t *testing.T) {
 		}, statefs.CauseFailed},
 
 		"cut off, resume": {attemptOutcome{
-			code: cutOffCode, restart: catalog.RestartResume, maxAttempts: 1,
+			code: work.CodeCutOff, restart: catalog.RestartResume, maxAttempts: 1,
 			deaths: 1, burst: 5,
 		}, statefs.CauseRescued},
 		"cut off, resume, budget used up": {attemptOutcome{
-			code: cutOffCode, restart: catalog.RestartResume, maxAttempts: 9,
+			code: work.CodeCutOff, restart: catalog.RestartResume, maxAttempts: 9,
 			deaths: 5, burst: 5,
 		}, statefs.CauseNeedsPerson},
 		"cut off, retry": {attemptOutcome{
-			code: cutOffCode, restart: catalog.RestartRetry, attempts: 1,
+			code: work.CodeCutOff, restart: catalog.RestartRetry, attempts: 1,
 			maxAttempts: 2, deaths: 1, burst: 5,
 		}, statefs.CauseRescued},
 		"cut off, retry, attempts used up": {attemptOutcome{
-			code: cutOffCode, restart: catalog.RestartRetry, attempts: 2,
+			code: work.CodeCutOff, restart: catalog.RestartRetry, attempts: 2,
 			maxAttempts: 2, deaths: 2, burst: 5,
 		}, statefs.CauseFailed},
 		"cut off, retry, budget used up": {attemptOutcome{
-			code: cutOffCode, restart: catalog.RestartRetry, attempts: 5,
+			code: work.CodeCutOff, restart: catalog.RestartRetry, attempts: 5,
 			maxAttempts: 9, deaths: 5, burst: 5,
 		}, statefs.CauseNeedsPerson},
 		"cut off, retry, both used up": {attemptOutcome{
-			code: cutOffCode, restart: catalog.RestartRetry, attempts: 5,
+			code: work.CodeCutOff, restart: catalog.RestartRetry, attempts: 5,
 			maxAttempts: 5, deaths: 5, burst: 5,
 		}, statefs.CauseFailed},
 		"cut off, retry, no attempts given": {attemptOutcome{
-			code: cutOffCode, restart: catalog.RestartRetry, attempts: 1,
+			code: work.CodeCutOff, restart: catalog.RestartRetry, attempts: 1,
 			maxAttempts: 1, deaths: 1, burst: 5,
 		}, statefs.CauseFailed},
 		"cut off, fail": {attemptOutcome{
-			code: cutOffCode, restart: catalog.RestartFail, maxAttempts: 9,
+			code: work.CodeCutOff, restart: catalog.RestartFail, maxAttempts: 9,
 			deaths: 1, burst: 5,
 		}, statefs.CauseFailed},
 	} {

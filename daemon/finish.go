@@ -6,34 +6,35 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
 // finish records how a run ended. It is called again after a full disk.
 func (d *Daemon) finish(op *operation) error {
-	if err := op.run.diskError(); err != nil {
+	if err := op.run.DiskError(); err != nil {
 		return err // this ends the daemon: the disk failed, not the work
 	}
 	if op.endCause == "" {
-		switch cause := op.run.endCause(); {
-		case op.run.detached.Load():
+		switch cause := op.run.EndCause(); {
+		case op.run.Detached():
 			return d.detachOperation(op)
 		case op.cancelling != nil:
-		case errors.Is(cause, ErrInterrupted), errors.Is(cause, errDetached):
+		case errors.Is(cause, ErrInterrupted), errors.Is(cause, work.ErrDetached):
 			return d.finishInterrupted(op)
 		}
-		op.run.takeExit(op.rec, len(op.optionalSteps) > 0)
-		op.endCause = d.classifyEnd(op)
-		d.reportToBreaker(op)
-		if op.run.step.def != nil {
+		op.run.TakeExit(op.rec, len(op.optionalSteps) > 0)
+		var class catalog.Class
+		op.endCause, class = d.classifyEnd(op)
+		d.reportToBreaker(op, class)
+		if op.run.Step() != nil {
 			d.applyStepEnd(op.rec, op.run, op.endCause)
 		}
 	}
-	if op.endCause == statefs.CauseDone && op.run.step.def != nil {
+	if op.endCause == statefs.CauseDone && op.run.Step() != nil {
 		return d.nextStep(op)
 	}
 	if to, err := statefs.Next(statefs.Running, op.endCause); err == nil && to.Live() {
@@ -42,127 +43,47 @@ func (d *Daemon) finish(op *operation) error {
 	return d.finishAs(op, op.endCause)
 }
 
-// diskError returns the disk error (EIO or EROFS) of a write that the daemon made on behalf of the
-// work: item results or the log.
-func (r *run) diskError() error {
-	r.report.mu.Lock()
-	err := r.report.itemErr
-	r.report.mu.Unlock()
-	if failed, ok := errors.AsType[*workError](r.endCause()); ok && failed.code == "log_failed" {
-		err = errors.Join(err, failed.err)
+// classifyEnd returns the cause by which the operation goes on after its work has ended, and the class
+// of its failure, "" if there is none.
+func (d *Daemon) classifyEnd(op *operation) (statefs.Cause, catalog.Class) {
+	r, cause := op.run, op.run.EndCause()
+	if op.cancelling != nil && r.EndedByCancel() {
+		return op.cancelCause, ""
 	}
-	if errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("write what %s has done: %w", r.id, err)
+	byItself := r.Outcome().EndedByItself()
+	if errors.Is(cause, ErrCancelled) && !byItself {
+		return statefs.CauseCancel, "" // an earlier daemon had begun to cancel it
 	}
-	return nil
-}
-
-// classifyEnd returns the cause by which the operation goes on after its work has ended.
-func (d *Daemon) classifyEnd(op *operation) statefs.Cause {
-	r, cause := op.run, op.run.endCause()
-	if op.cancelling != nil && endedByCancel(r) {
-		return op.cancelCause
-	}
-	if errors.Is(cause, ErrCancelled) && !r.endedByItself() {
-		return statefs.CauseCancel // an earlier daemon had begun to cancel it
-	}
-	err := r.err
-	if ended, ok := errors.AsType[*workError](cause); ok && !(finalCodes[ended.code] && r.endedByItself()) {
+	err := r.Outcome().Err
+	if ended, ok := errors.AsType[*work.Error](cause); ok && !(finalCodes[ended.Code] && byItself) {
 		err = ended // the daemon ended it: the log grew too large or cannot be written
 	}
-	if err == nil {
-		err = r.failedItems()
-	}
-	if err == nil {
-		err = r.missingOutput()
-	}
-	partial := err == nil
-	if partial {
-		err = r.itemsToRetry()
-	}
+	err, partial := r.Failure(err)
 	if err == nil {
 		op.rec.Attempts++
-		return statefs.CauseDone
+		return statefs.CauseDone, ""
 	}
 	op.rec.Error = fault(err)
-	before, line := op.rec.Error, r.lastLine()
+	before, line := op.rec.Error, r.LastLine()
 	defer func() {
 		if op.rec.Error != nil {
-			op.rec.Error = r.addLastLine(op.rec, op.rec.Error, before, line) // the log has that line already
+			op.rec.Error = d.addLastLine(r, op.rec, op.rec.Error, before, line) // the log has that line already
 		}
 	}()
-	if r.cancelsStalled(err) {
+	if errors.Is(err, work.ErrStalled) && r.Def().OnStall == catalog.StallCancel {
 		op.rec.Attempts++
 		op.rec.Reason = "stalled"
 		d.logLine(op, "  Stalled: "+op.rec.Error.Message+", stopping...")
-		return statefs.CauseCancel
+		return statefs.CauseCancel, ""
 	}
 	return d.noteFailedAttempt(op, err, partial)
 }
 
-// endedByCancel reports whether a run that has ended while a cancel was requested counts as
-// cancelled, not as done.
-func endedByCancel(r *run) bool {
-	return !r.endedByItself() && (r.endCause() != nil || r.err != nil)
-}
-
-// endedByItself reports whether the command exited before the daemon signalled it. Such an exit
-// counts even if a cancel came while leftover child processes were still being ended.
-func (r *run) endedByItself() bool {
-	return r.exit != nil && r.exit.Cause == "" && (r.exit.Code >= 0 || r.exit.Signal != "")
-}
-
-func (r *run) takeExit(rec *statefs.Record, shared bool) {
-	if shared {
-		rec.Artifacts = listArtifacts(r.owner.ArtifactsPath(r.id)) // other runs put their artifacts there too
-	} else {
-		rec.Artifacts = r.collectArtifacts()
-	}
-	if r.exit != nil {
-		if r.exit.Code >= 0 {
-			rec.ExitCode = &r.exit.Code
-		}
-		rec.Signal = r.exit.Signal
-		r.usage.add(*r.exit)
-	}
-	rec.Resources = r.usage.addTo(rec.Resources)
-}
-
 func fault(err error) *statefs.Fault {
-	if w, ok := errors.AsType[*workError](err); ok {
-		return &statefs.Fault{Code: w.code, Message: w.Error()}
+	if w, ok := errors.AsType[*work.Error](err); ok {
+		return &statefs.Fault{Code: w.Code, Message: w.Error()}
 	}
 	return &statefs.Fault{Code: "failed", Message: err.Error()}
-}
-
-// failedItems returns an error if the failed items make the operation failed.
-func (r *run) failedItems() error {
-	r.report.mu.Lock()
-	defer r.report.mu.Unlock()
-	all := r.report.processed + r.report.failed
-	switch r.def.FailWhen {
-	case catalog.FailAny:
-		if r.report.failed > 0 {
-			return r.report.itemsError(fmt.Sprintf("%d of %d", r.report.failed, all))
-		}
-	case catalog.FailAll:
-		if all > 0 && r.report.processed == 0 {
-			return r.report.itemsError(fmt.Sprintf("all %d", all))
-		}
-	case catalog.FailNever:
-	}
-	return nil
-}
-
-// itemsToRetry returns an error if items failed and another attempt would do them again, even if
-// they do not make the operation failed.
-func (r *run) itemsToRetry() error {
-	r.report.mu.Lock()
-	defer r.report.mu.Unlock()
-	if r.def.Work() != catalog.WorkItems || r.def.Retry.MaxAttempts == 1 || r.report.failed == 0 {
-		return nil
-	}
-	return r.report.itemsError(fmt.Sprintf("%d of %d", r.report.failed, r.report.processed+r.report.failed))
 }
 
 // finishInterrupted leaves an operation whose work ended with the daemon where the next daemon
@@ -174,8 +95,8 @@ func (d *Daemon) finishInterrupted(op *operation) error {
 	}
 	op.rec.Interrupts++
 	cutOffStep(op.rec, d.owner.Now())
-	if r.def.Restart() == catalog.RestartFail {
-		message := withLine(cutOffText+", and the job does not let it begin again", r.lastLine())
+	if r.Def().Restart() == catalog.RestartFail {
+		message := withLine(cutOffText+", and the job does not let it begin again", r.LastLine())
 		return d.failCutOff(op, statefs.CauseFailed, message)
 	}
 	op.run = nil
@@ -186,10 +107,9 @@ func (d *Daemon) finishInterrupted(op *operation) error {
 	} else if err := d.persist(op); err != nil {
 		return err
 	}
-	r.commands.acknowledge()
 	d.closeLog(op)
 	d.reconcileQueue.enqueue(op.id()) // it starts again, unless the daemon is stopping
-	return r.scratch.remove()
+	return r.Forget()
 }
 
 // detachOperation untracks an operation whose command continues under its keeper. The next daemon
@@ -211,7 +131,7 @@ func (d *Daemon) detachOperation(op *operation) error {
 // finishAs ends an operation by cause. It syncs the log, writes and syncs the terminal record, and
 // then removes the marker.
 func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
-	if cause != statefs.CauseMainDone && d.endOptionalSteps(op, func(r *run) { r.end(ErrCancelled) }) {
+	if cause != statefs.CauseMainDone && d.endOptionalSteps(op, func(r *work.Run) { r.End(ErrCancelled) }) {
 		return nil // called again when the optional steps have ended
 	}
 	if op.state == statefs.Trailing {
@@ -226,9 +146,9 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	if err := rec.Apply(op.state, cause, now); err != nil {
 		return err
 	}
-	var rep *report
-	if op.run != nil && op.run.step.def == nil {
-		rep = &op.run.report
+	var rep *work.Report
+	if op.run != nil && op.run.Step() == nil {
+		rep = op.run.Report()
 	} else {
 		rep = d.earlierReport(op)
 	}
@@ -240,15 +160,13 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 		rec.Status, rec.Trailing = statefs.Completed, true
 	}
 	rec.FinishedAt = &now
-	if op.run != nil && op.run.exit != nil {
-		if at := op.run.exit.At; rec.StartedAt != nil && at.After(*rec.StartedAt) && at.Before(now) {
-			rec.FinishedAt = &at // the command may have ended while no daemon was running
-		}
+	if op.run != nil {
+		rec.FinishedAt = new(op.run.Outcome().EndedAt(rec.StartedAt, now))
 	}
 	if rec.HeartbeatAt != nil && rec.HeartbeatAt.After(*rec.FinishedAt) {
 		rec.HeartbeatAt = rec.FinishedAt // the heartbeat was read after the command had ended
 	}
-	rec.Processed, rec.FailedN = rep.counts()
+	rec.Processed, rec.FailedN = rep.Counts()
 	rec.Result = result(&rec)
 	if err := d.recordFollowUp(op, &rec, rep); err != nil {
 		return err
@@ -264,7 +182,7 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	if rec.Resources != nil {
 		rec.Resources.OutputBytes = length
 	}
-	rec.Footer = footer(&rec, rep, filepath.Base(d.owner.ItemsPath(op.id())))
+	rec.Footer = rep.Footer(&rec, filepath.Base(d.owner.ItemsPath(op.id())))
 	if rec.Trailing {
 		return d.beginTrailing(op, &rec)
 	}
@@ -272,7 +190,7 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 		return err
 	}
 	if op.run != nil {
-		op.run.commands.acknowledge()
+		op.run.Acknowledge()
 	}
 	op.rec = &rec
 	op.state = rec.Status
@@ -293,12 +211,6 @@ func result(rec *statefs.Record) statefs.Result {
 		return statefs.Partial
 	}
 	return statefs.Success
-}
-
-func (r *report) counts() (processed, failed int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.processed, r.failed
 }
 
 // seal syncs the log and returns its final length. Bytes that a process writes later, because it
@@ -335,11 +247,38 @@ func (d *Daemon) cleanUp(op *operation) error {
 		errs = append(errs, d.drop(r.TakenRequest))
 	}
 	errs = append(errs, d.dropDoneRequests(op), d.owner.RemoveEmptyLog(op.id()))
-	if op.run == nil || op.run.handler.Run == nil { // a handler has no scratch folder
-		errs = append(errs, scratchOf(d.owner.LogPath(op.id())).remove())
+	if op.run == nil || op.run.Def().Work() != catalog.WorkHandler { // a handler has no scratch folder
+		errs = append(errs, files.RemoveFolder(work.ScratchFolder(d.owner.LogPath(op.id()))))
 	}
 	if op.run == nil { // otherwise takeExit has done this
 		_ = os.Remove(d.owner.ArtifactsPath(op.id())) // fails unless the folder is empty
 	}
 	return errors.Join(errs...)
+}
+
+// earlierReport returns the report of an operation that ends without a run: the results of its
+// earlier runs. For an operation with steps it is that of all steps, with their outputs as the result.
+func (d *Daemon) earlierReport(op *operation) *work.Report {
+	rep, began := new(work.Report), op.rec.Starts > 0 || op.rec.RetryOf != nil
+	if len(op.rec.Steps) > 0 {
+		if began {
+			if err := rep.AddItems(d.owner, op.rec); err != nil {
+				d.logger.Error("item results are not in the footer", "id", op.id(), "error", err)
+			}
+		}
+		rep.AddOutputs(op.rec.Steps)
+		return rep
+	}
+	if !began {
+		return rep
+	}
+	def, params, err := d.definition(op.rec)
+	if err != nil || def.Work() != catalog.WorkItems {
+		return rep // a handler may have repeated its items in each run
+	}
+	rep.SetTotal(def.Total(params))
+	if err := rep.AddItems(d.owner, op.rec); err != nil {
+		d.logger.Error("item results of earlier runs are not in the footer", "id", op.id(), "error", err)
+	}
+	return rep
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -17,7 +18,7 @@ var errNotReady = errors.New("submits are not taken yet")
 // record. It runs before the end is committed. If the daemon dies in between, the next one submits
 // again under the same idempotency key and gets the same operation. The returned error is
 // transient.
-func (d *Daemon) recordFollowUp(op *operation, rec *statefs.Record, rep *report) error {
+func (d *Daemon) recordFollowUp(op *operation, rec *statefs.Record, rep *work.Report) error {
 	if rec.Status != statefs.Completed || rec.Then != nil || d.config.Intake == nil {
 		return nil
 	}
@@ -29,7 +30,7 @@ func (d *Daemon) recordFollowUp(op *operation, rec *statefs.Record, rep *report)
 		return errNotReady
 	}
 	follower, refusal, err := d.trigger.FollowUp(def.Then,
-		catalog.Values{Params: params, ID: rec.ID.String()}, rec.CreatedAt, rep.member)
+		catalog.Values{Params: params, ID: rec.ID.String()}, rec.CreatedAt, rep.Member)
 	if err != nil {
 		return fmt.Errorf("submit what follows %s: %w", rec.ID, err)
 	}

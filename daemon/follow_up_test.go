@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 const thenJobs = `
@@ -142,10 +144,10 @@ func TestThenHappensOnce(t *testing.T) {
 	b.awaitEnd(first)
 	op, again := newOperation(rec), *rec
 	again.Then = nil
-	rep := new(report)
-	for _, f := range []field{integer("frames", 25), {"names", json.RawMessage(`["a"]`)}} {
-		rep.setField(f)
-	}
+	rep := new(work.Report)
+	rep.AddOutputs([]steps.Step{{Outputs: map[string]json.RawMessage{
+		"frames": json.RawMessage("25"), "names": json.RawMessage(`["a"]`),
+	}}})
 	must(t, b.daemon.recordFollowUp(op, &again, rep))
 	if again.Then == nil || again.Then.ID != first {
 		t.Errorf("the second time it is followed by %+v, want %s", again.Then, first)

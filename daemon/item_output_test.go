@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -40,7 +41,7 @@ func TestOutputOfItemsThatRunAtOnce(t *testing.T) {
 	id := b.submit("slow", `{}`)
 	b.await("both items write", func() bool {
 		for _, name := range []string{"item-1.log", "item-2.log"} {
-			data, err := os.ReadFile(scratchOf(b.tree.LogPath(id)).path(name))
+			data, err := os.ReadFile(filepath.Join(work.ScratchFolder(b.tree.LogPath(id)), name))
 			if err != nil || len(data) == 0 {
 				b.poke()
 				return false

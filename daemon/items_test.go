@@ -8,9 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/internal/prooftest"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -67,22 +65,6 @@ func TestItemsOfAGlob(t *testing.T) {
 	}
 	if u := rec.Resources; u == nil || u.PeakMemory == 0 || u.UserSeconds+u.SystemSeconds == 0 || u.OutputBytes == 0 {
 		t.Errorf("used: %+v", u)
-	}
-}
-
-// TestResourceUsageAddsUp: resource usage adds up over the commands of a run, and over runs.
-func TestResourceUsageAddsUp(t *testing.T) {
-	t.Parallel()
-	var first, second, none resourceUsage
-	first.add(keeper.Exit{UserTime: time.Second, SystemTime: 2 * time.Second, MaxRSS: 100})
-	first.add(keeper.Exit{UserTime: time.Second, MaxRSS: 300})
-	second.add(keeper.Exit{SystemTime: time.Second, MaxRSS: 200})
-	if none.addTo(nil) != nil {
-		t.Error("nothing ended, and something was used")
-	}
-	all := second.addTo(none.addTo(first.addTo(nil)))
-	if want := (statefs.ResourceUse{UserSeconds: 2, SystemSeconds: 3, PeakMemory: 300}); *all != want {
-		t.Errorf("%+v, want %+v", *all, want)
 	}
 }
 
@@ -172,7 +154,7 @@ func TestPanicInAnItemsGoroutine(t *testing.T) {
 	b.start()
 	id := b.submit("numbers", `{"n": 9}`)
 	rec := b.awaitEnd(id)
-	if rec.Status != statefs.Failed || rec.Error == nil || rec.Error.Code != panicCode ||
+	if rec.Status != statefs.Failed || rec.Error == nil || rec.Error.Code != "panic" ||
 		!strings.Contains(rec.Error.Message, "the work panicked: no environment") {
 		t.Errorf("status %s, %+v", rec.Status, rec.Error)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -255,7 +256,7 @@ func TestDaemonDiesBetweenTheOutputOfAnItemAndItsLine(t *testing.T) {
 				must(t, unix.Prlimit(child.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: lineLimit, Max: lineLimit}, nil))
 				keeper := k.keepers()[0]
 				if name == "keeper has not reported" {
-					must(t, os.MkdirAll(filepath.Join(scratchOf(k.tree.LogPath(id)).dir, "item-1.exit", "in the way"), 0o700))
+					must(t, os.MkdirAll(filepath.Join(work.ScratchFolder(k.tree.LogPath(id)), "item-1.exit", "in the way"), 0o700))
 				}
 				k.open(hold)
 				k.poll("all items have ended", func() bool { return strings.Count(k.log(id), "  OK.\n") == 4 })

@@ -29,14 +29,15 @@ func (d *Daemon) ReconcileLanes() {
 	d.admission.awaitStarts()
 }
 
-// reportToBreaker reports the end of an operation's run to the breaker of its lane.
-func (d *Daemon) reportToBreaker(op *operation) {
+// reportToBreaker reports the end of an operation's run to the breaker of its lane, with the class of
+// its failure.
+func (d *Daemon) reportToBreaker(op *operation, class catalog.Class) {
 	v, names, exit := lanes.NoVerdict, []string(nil), ""
 	switch {
 	case op.endCause == statefs.CauseDone:
 		v = lanes.Success
-	case op.rec.Error != nil && op.run.class != catalog.ClassWarn:
-		v, names = lanes.Failure, []string{op.rec.Error.Code, string(op.run.class)}
+	case op.rec.Error != nil && class != catalog.ClassWarn:
+		v, names = lanes.Failure, []string{op.rec.Error.Code, string(class)}
 		if op.rec.ExitCode != nil && *op.rec.ExitCode != 0 {
 			exit = strconv.Itoa(*op.rec.ExitCode)
 			names = append(names, exit)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -30,7 +31,7 @@ func (d *Daemon) nextAttempt(op *operation, a attemptOutcome, err error) (statef
 		what = fmt.Sprintf("Run %d came to nothing, which counts as no attempt", rec.Run)
 	}
 	rec.Backoff++
-	wait := op.run.retryDelay(err, a.class, rec.Backoff)
+	wait := retryDelay(op.run, err, a.class, rec.Backoff)
 	if limit := d.exceededLimit(op, now, wait); limit != "" {
 		if a.partial {
 			return statefs.CauseDone, fmt.Sprintf("  %s. They are not done again: %s would be over by then.",
@@ -50,11 +51,11 @@ func (d *Daemon) nextAttempt(op *operation, a attemptOutcome, err error) (statef
 }
 
 // retryDelay returns the delay after failure n of a class.
-func (r *run) retryDelay(failure error, class catalog.Class, n int) time.Duration {
-	if asked := r.requestedDelay(failure); asked > 0 {
+func retryDelay(r *work.Run, failure error, class catalog.Class, n int) time.Duration {
+	if asked := r.Outcome().RequestedDelay(failure); asked > 0 {
 		return asked
 	}
-	retry := r.def.Retry
+	retry := r.Def().Retry
 	if class == catalog.ClassWarn && retry.Initial == 0 {
 		retry.Initial, retry.Factor, retry.Cap, retry.Jitter = warnBackoff.Initial, warnBackoff.Factor,
 			warnBackoff.Cap, warnBackoff.Jitter
@@ -66,7 +67,7 @@ func (r *run) retryDelay(failure error, class catalog.Class, n int) time.Duratio
 // none. It uses the retention clock, which does not follow a forward jump of the clock at once,
 // because the decision is final.
 func (d *Daemon) exceededLimit(op *operation, now time.Time, wait time.Duration) string {
-	rec, def := op.rec, op.run.def
+	rec, def := op.rec, op.run.Def()
 	if rec.RetryUntil == nil && def.Retry.For > 0 {
 		until := now.Add(def.Retry.For - rec.ActiveTime(now))
 		rec.RetryUntil = &until

@@ -2,12 +2,14 @@ package daemon
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/tally"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -63,9 +65,9 @@ type operation struct {
 // activeState is the in-memory state of an operation that does more than wait.
 type activeState struct {
 	rec *statefs.Record
-	run *run
+	run *work.Run
 	// finishedRun is a run that has ended but whose end is not yet known to be durable.
-	finishedRun *run
+	finishedRun *work.Run
 	log         *stream.Writer
 	// optionalSteps are the running optional steps by name.
 	optionalSteps map[string]*optionalStep
@@ -151,11 +153,11 @@ func (op *operation) hasPending(ask statefs.Action) bool {
 func (op *operation) noteCarriedOut() {
 	var set statefs.NameSet
 	for _, r := range op.doneRequests {
-		if r.Action == statefs.Pause || r.Action == statefs.Resume && (op.run == nil || !op.run.gate.pauseRequested()) {
+		if r.Action == statefs.Pause || r.Action == statefs.Resume && (op.run == nil || !op.run.PauseRequested()) {
 			set |= statefs.Name{Action: r.Action}.Bit()
 		}
 	}
-	if op.cancelling != nil && op.workEnded() && (op.run == nil || endedByCancel(op.run)) {
+	if op.cancelling != nil && op.workEnded() && (op.run == nil || op.run.EndedByCancel()) {
 		set |= statefs.Name{Action: statefs.Cancel}.Bit() | statefs.Name{Action: statefs.ForceCancel}.Bit()
 	}
 	op.carriedOut.Store(uint32(set))
@@ -165,11 +167,11 @@ func (op *operation) noteCarriedOut() {
 // yet.
 func (op *operation) workEnded() bool {
 	for _, s := range op.optionalSteps {
-		if !s.run.ended() {
+		if !s.run.Ended() {
 			return false
 		}
 	}
-	return op.run == nil || op.run.ended()
+	return op.run == nil || op.run.Ended()
 }
 
 // allows reports whether the operation may make a transition by cause now.
@@ -203,16 +205,16 @@ func (op *operation) copyProgress() {
 	if op.run == nil {
 		return
 	}
-	if pid := op.run.pid.Load(); pid > 0 {
-		op.rec.PID = int(pid)
+	if pid, _ := op.run.PID(); pid > 0 {
+		op.rec.PID = pid
 	}
-	p := op.run.report.current()
+	p := op.run.Progress()
 	if p.At.IsZero() {
 		return
 	}
 	op.rec.HeartbeatAt = &p.At
-	if op.run.step.def != nil {
-		op.rec.Progress = progressNow(op.rec, op.run.step.progress(p))
+	if op.run.Step() != nil {
+		op.rec.Progress = progressNow(op.rec, p)
 		return
 	}
 	op.rec.Progress, op.rec.Phase = &p, cmp.Or(p.Phase, statefs.FirstPhase)
@@ -225,8 +227,8 @@ func (d *Daemon) recordPhase(op *operation) error {
 	if op.run == nil {
 		return nil
 	}
-	pidDue := op.run.pidSettled.Load() && op.rec.PID != int(op.run.pid.Load())
-	if !pidDue && op.run.phaseRecorded(op.rec) {
+	pid, settled := op.run.PID()
+	if (!settled || op.rec.PID == pid) && op.run.PhaseRecorded(op.rec) {
 		return nil
 	}
 	if !op.unrecordedStart.IsZero() {
@@ -236,11 +238,32 @@ func (d *Daemon) recordPhase(op *operation) error {
 	return d.commit(op.id(), change{rec: op.rec}, writeRecord)
 }
 
-// phaseRecorded reports whether the record has the phase that the work reported last.
-func (r *run) phaseRecorded(rec *statefs.Record) bool {
-	phase := r.report.current().Phase
-	if r.step.def == nil {
-		return cmp.Or(phase, statefs.FirstPhase) == rec.Phase
+// recordStall records that the work has stalled or moves again, and ends stalled work if its job
+// wants that.
+func (d *Daemon) recordStall(op *operation) error {
+	if op.run == nil || op.run.Stalled() == (op.rec.StalledAt != nil) {
+		return nil
 	}
-	return phase == "" || rec.Progress != nil && phase == r.step.stepProgress(*rec.Progress).Phase
+	if op.rec.StalledAt != nil {
+		op.rec.StalledAt = nil
+		d.logger.Info("work moves again", "id", op.id())
+	} else {
+		now := d.owner.Now()
+		op.rec.StalledAt = &now
+		d.logger.Warn("work stalled: no output and no progress", "id", op.id(), "for", op.run.StallAfter(),
+			"action", op.run.Def().OnStall)
+	}
+	op.copyProgress()
+	if err := d.commit(op.id(), change{rec: op.rec}, writeRecord); err != nil {
+		return err
+	}
+	d.publishStall(op.rec)
+	// This is no transition, so touch the marker: programs that watch the operation then read it again.
+	if err := d.commit(op.id(), change{to: op.state}, touchMarker); err != nil {
+		d.logger.Warn("nobody is told at once that work stalls or moves again", "id", op.id(), "error", err)
+	}
+	if op.rec.StalledAt != nil && op.run.Def().OnStall != "" {
+		op.run.End(&work.Error{Code: "stalled", Err: fmt.Errorf("%w for %s", work.ErrStalled, op.run.StallAfter())})
+	}
+	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
@@ -16,7 +16,7 @@ import (
 
 // optionalStep is a running optional step.
 type optionalStep struct {
-	run *run
+	run *work.Run
 	log *stream.Writer
 	// shared means that it uses the places that its operation holds; own means that it holds its
 	// own.
@@ -122,18 +122,17 @@ func (d *Daemon) beginOptionalStep(op *operation, def *catalog.Definition, param
 		err = d.saveOptionalSteps(op, &rec)
 	}
 	var s *optionalStep
-	var do work
 	if err == nil {
-		s, do, err = d.newOptionalStep(op, step.Work, params, name, false)
+		s, err = d.newOptionalStep(op, step.Work, params, name, false, begun)
 	}
 	if err != nil {
 		begun()
 		return d.optionalStepNotBegun(op, name, err)
 	}
-	s.run.onBegun, s.shared, s.own = begun, places.shared, places.own
+	s.shared, s.own = places.shared, places.own
 	d.logLine(op, fmt.Sprintf("%s begins beside; its output: 'jobdir logs %s --step %s'",
 		stepLine(op.rec, at), op.id(), name))
-	d.startOptionalStep(op, s, do)
+	d.startOptionalStep(op, s)
 	return nil
 }
 
@@ -189,31 +188,29 @@ func (d *Daemon) saveOptionalSteps(op *operation, rec *statefs.Record) error {
 
 // newOptionalStep prepares the run of an optional step.
 func (d *Daemon) newOptionalStep(op *operation, def *catalog.Definition, params catalog.Params, name string,
-	adopted bool,
-) (*optionalStep, work, error) {
+	adopted bool, begun func(),
+) (*optionalStep, error) {
 	file, err := d.owner.AppendStepLog(op.id(), name)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the log of step %s of %s: %w", name, op.id(), err)
+		return nil, fmt.Errorf("open the log of step %s of %s: %w", name, op.id(), err)
 	}
 	log, err := stream.NewWriter(file, stream.WriterOptions{Shared: true})
 	if err != nil {
-		return nil, nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, file.Close())
 	}
-	r, do, err := d.prepareRun(op, def, params, name, log, adopted)
+	r, err := d.prepareRun(op, def, params, name, log, adopted, begun)
 	if err != nil {
-		return nil, nil, errors.Join(err, log.Close())
+		return nil, errors.Join(err, log.Close())
 	}
-	return &optionalStep{run: r, log: log}, do, nil
+	return &optionalStep{run: r, log: log}, nil
 }
 
-func (d *Daemon) startOptionalStep(op *operation, s *optionalStep, do work) {
+func (d *Daemon) startOptionalStep(op *operation, s *optionalStep) {
 	if op.optionalSteps == nil {
 		op.optionalSteps = make(map[string]*optionalStep)
 	}
-	op.optionalSteps[s.run.step.name()] = s
-	id := op.id()
-	look := func() { d.reconcileQueue.enqueueNames(id, 0) } // no names: only the work changed
-	s.run.start(do, &d.runs, look, look, look)
+	op.optionalSteps[s.run.StepName()] = s
+	s.run.Start(&d.runs)
 }
 
 // adoptOptionalSteps continues the optional steps that an earlier daemon started. A step that was
@@ -233,12 +230,12 @@ func (d *Daemon) adoptOptionalSteps(op *operation) error {
 		if !at.Optional || at.Status != steps.Running {
 			continue
 		}
-		var work *catalog.Definition
+		var task *catalog.Definition
 		if err == nil {
-			work, err = stepWork(def, at.Name)
+			task, err = stepWork(def, at.Name)
 		}
 		if err == nil && d.config.Keepers != nil {
-			if goesOn, adoptErr := d.adoptOptionalStep(op, work, params, at); goesOn || adoptErr != nil {
+			if goesOn, adoptErr := d.adoptOptionalStep(op, task, params, at); goesOn || adoptErr != nil {
 				if adoptErr != nil {
 					return adoptErr
 				}
@@ -248,16 +245,16 @@ func (d *Daemon) adoptOptionalSteps(op *operation) error {
 		now := d.owner.Now()
 		at.EndedAt = &now
 		cause := steps.CauseCutOff
-		a := attemptOutcome{restart: catalog.RestartFail, code: cutOffCode, uncounted: op.wasPaused()}
-		if work != nil {
-			d.noteOptionalAttempt(at, work, &a, now)
+		a := attemptOutcome{restart: catalog.RestartFail, code: work.CodeCutOff, uncounted: op.wasPaused()}
+		if task != nil {
+			d.noteOptionalAttempt(at, task, &a, now)
 		}
 		if a.nextCause() != statefs.CauseRescued {
-			cause, at.ErrorCode = steps.CauseNeedsPerson, cutOffCode
-			at.ErrorMessage = cutOffMessage(d.owner, d.logger, op.id(), work, at, cutOffText)
+			cause, at.ErrorCode = steps.CauseNeedsPerson, work.CodeCutOff
+			at.ErrorMessage = d.cutOffMessage(op.id(), task, at, cutOffText)
 		}
 		if a.crashed() {
-			at.ErrorMessage += "; " + crashText(d.crashLimitOf(work))
+			at.ErrorMessage += "; " + crashText(d.crashLimitOf(task))
 		}
 		if err := at.Apply(cause); err != nil {
 			return err
@@ -266,37 +263,35 @@ func (d *Daemon) adoptOptionalSteps(op *operation) error {
 	return d.saveOptionalSteps(op, &rec)
 }
 
-func (d *Daemon) adoptOptionalStep(op *operation, work *catalog.Definition, params catalog.Params,
+func (d *Daemon) adoptOptionalStep(op *operation, def *catalog.Definition, params catalog.Params,
 	at *steps.Step,
 ) (goesOn bool, err error) {
-	commands := d.remainingCommands(op.id(), d.heldCommands[op.id()], at.Run, at.Name)
-	waits := d.waitsForKeeper(work, params, nil)
+	commands := d.workHost.Remaining(op.id(), d.heldCommands[op.id()], at.Run, at.Name)
+	waits := d.waitsForKeeper(def, params, nil)
 	if len(commands) == 0 && !waits {
 		return false, statefs.RemoveExit(d.owner.Dir(), statefs.StepExitName(op.id(), at.Name))
 	}
-	s, do, err := d.newOptionalStep(op, work, params, at.Name, true)
+	s, err := d.newOptionalStep(op, def, params, at.Name, true, func() {}) // it has begun already
 	if isTransient(err) {
 		return false, err
 	}
 	if err != nil {
 		d.logger.Error("a command of an earlier daemon is ended: its step cannot go on", "id", op.id(), "step",
 			at.Name, "error", err)
-		for _, a := range commands {
-			endCommands([]keeper.Running{a})
-		}
+		work.EndCommands(commands...)
 		return false, nil
 	}
-	do = d.continueWork(s.run, do, commands, waits, op.state == statefs.Paused)
+	s.run.Adopt(commands, waits, op.state == statefs.Paused)
 	places := d.admission.holdStep(op, at)
 	s.shared, s.own = places.shared, places.own
 	d.logger.Info("work of an earlier daemon goes on", "id", op.id(), "step", at.Name, "run", at.Run,
 		"commands", len(commands))
-	d.startOptionalStep(op, s, do)
+	d.startOptionalStep(op, s)
 	return true, nil
 }
 
 // endOptionalSteps ends the running optional steps with end, and reports whether there are any.
-func (d *Daemon) endOptionalSteps(op *operation, end func(*run)) bool {
+func (d *Daemon) endOptionalSteps(op *operation, end func(*work.Run)) bool {
 	for _, s := range op.optionalSteps {
 		end(s.run)
 	}
@@ -307,11 +302,11 @@ func (d *Daemon) endOptionalSteps(op *operation, end func(*run)) bool {
 func (op *operation) syncOptionalPause() {
 	hold := op.pausing != nil || op.state == statefs.Paused
 	for _, s := range op.optionalSteps {
-		switch held := s.run.gate.pauseRequested(); {
+		switch held := s.run.PauseRequested(); {
 		case hold && !held:
-			s.run.gate.pause()
+			s.run.Pause()
 		case held && !hold:
-			s.run.gate.resume()
+			s.run.Resume()
 		}
 	}
 }
@@ -319,11 +314,11 @@ func (op *operation) syncOptionalPause() {
 // isStopped reports whether all work of the operation has stopped after a pause request.
 func (op *operation) isStopped() bool {
 	for _, s := range op.optionalSteps {
-		if !s.run.gate.isStopped() {
+		if !s.run.IsStopped() {
 			return false
 		}
 	}
-	return op.run != nil && op.run.gate.isStopped()
+	return op.run != nil && op.run.IsStopped()
 }
 
 // nextOptionalRetry returns when the next retry of an optional step is due, zero for never.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
@@ -14,7 +15,7 @@ import (
 // finishOptionalSteps records the ends of optional steps.
 func (d *Daemon) finishOptionalSteps(op *operation) error {
 	for name, s := range op.optionalSteps {
-		if !s.run.ended() {
+		if !s.run.Ended() {
 			continue
 		}
 		if err := d.finishOptionalStep(op, name, s); err != nil {
@@ -25,23 +26,19 @@ func (d *Daemon) finishOptionalSteps(op *operation) error {
 }
 
 func (d *Daemon) finishOptionalStep(op *operation, name string, s *optionalStep) error {
-	if err := s.run.diskError(); err != nil {
+	if err := s.run.DiskError(); err != nil {
 		return err // this ends the daemon: the disk failed, not the work
 	}
-	if !s.run.detached.Load() {
+	if !s.run.Detached() {
 		rec := *op.rec
 		rec.Steps = steps.Clone(rec.Steps)
 		at := steps.Find(rec.Steps, name)
 		d.classifyOptionalEnd(&rec, at, s)
-		if s.run.exit != nil {
-			s.run.usage.add(*s.run.exit)
-		}
-		rec.Resources = s.run.usage.addTo(rec.Resources)
+		rec.Resources = s.run.Resources(rec.Resources)
 		if err := d.saveOptionalSteps(op, &rec); err != nil {
 			return err
 		}
-		s.run.commands.acknowledge()
-		if err := errors.Join(s.run.scratch.remove(), d.owner.RemoveEmptyStepLog(op.id(), name)); err != nil {
+		if err := errors.Join(s.run.Forget(), d.owner.RemoveEmptyStepLog(op.id(), name)); err != nil {
 			d.logger.Warn("files of a step are left", "id", op.id(), "step", name, "error", err)
 		}
 		d.logger.Info("optional step ended", "id", op.id(), "step", name, "status", at.Status, "error", at.ErrorCode)
@@ -60,34 +57,22 @@ func (d *Daemon) finishOptionalStep(op *operation, name string, s *optionalStep)
 
 // classifyOptionalEnd sets the status of an optional step from the end of its run.
 func (d *Daemon) classifyOptionalEnd(rec *statefs.Record, at *steps.Step, s *optionalStep) {
-	r, now := s.run, d.owner.Now()
-	at.EndedAt, at.LogTo = &now, logSize(r.logPath())
-	if r.exit != nil && r.exit.At.After(*at.StartedAt) && r.exit.At.Before(now) {
-		at.EndedAt = &r.exit.At
-	}
-	err, cause := r.err, r.endCause()
-	if cause != nil && !r.endedByItself() {
+	r := s.run
+	at.EndedAt, at.LogTo = new(r.Outcome().EndedAt(at.StartedAt, d.owner.Now())), logSize(r.LogPath())
+	err := r.Outcome().Err
+	if cause := r.EndCause(); cause != nil && !r.Outcome().EndedByItself() {
 		err = cause
 	}
-	if err == nil {
-		err = r.failedItems()
-	}
-	if err == nil {
-		err = r.missingOutput()
-	}
-	partial := err == nil
-	if partial {
-		err = r.itemsToRetry()
-	}
+	err, partial := r.Failure(err)
 	change := steps.CauseDone
 	switch {
-	case errors.Is(err, ErrCancelled), errors.Is(err, ErrInterrupted), errors.Is(err, errDetached):
+	case errors.Is(err, ErrCancelled), errors.Is(err, ErrInterrupted), errors.Is(err, work.ErrDetached):
 		change = steps.CauseCutOff
 	case err != nil:
 		change = d.failOptionalStep(rec, at, s, err, partial)
 	}
 	if change == steps.CauseDone {
-		at.Outputs, at.Attempts, at.DiedAt, at.Backoff = r.outputsOf(r.step.def), 0, nil, 0
+		at.Outputs, at.Attempts, at.DiedAt, at.Backoff = r.Report().Members(r.Step().Outputs), 0, nil, 0
 	}
 	if err := at.Apply(change); err != nil {
 		d.logger.Error("the end of a step does not fit its status", "id", rec.ID, "step", at.Name, "error", err)
@@ -101,21 +86,21 @@ func (d *Daemon) failOptionalStep(rec *statefs.Record, at *steps.Step, s *option
 ) steps.Cause {
 	r := s.run
 	view := statefs.Record{ID: rec.ID, Steps: rec.Steps, Error: fault(failure)}
-	if r.exit != nil && r.exit.Code >= 0 {
-		view.ExitCode = &r.exit.Code
+	if exit := r.Outcome().Exit; exit != nil && exit.Code >= 0 {
+		view.ExitCode = &exit.Code
 	}
-	uncounted := r.gate.cutOffWhilePaused(view.Error.Code) // classOf may change the code
-	class := r.classOf(&view, failure)
+	uncounted := r.CutOffWhilePaused(view.Error.Code) // classOf may change the code
+	class := classOf(r, &view, failure)
 	a := attemptOutcome{code: view.Error.Code, class: class, partial: partial, uncounted: uncounted}
-	d.noteOptionalAttempt(at, r.def, &a, *at.EndedAt)
+	d.noteOptionalAttempt(at, r.Def(), &a, *at.EndedAt)
 	if a.nextCause() == statefs.CauseDone {
 		return steps.CauseDone
 	}
-	why := r.addLastLine(rec, view.Error, fault(failure), r.lastLine())
+	why := d.addLastLine(r, rec, view.Error, fault(failure), r.LastLine())
 	at.ErrorCode, at.ErrorMessage = why.Code, why.Message
 	switch {
 	case a.crashed():
-		at.ErrorMessage += "; " + crashText(d.crashLimitOf(r.def))
+		at.ErrorMessage += "; " + crashText(d.crashLimitOf(r.Def()))
 		return steps.CauseNeedsPerson
 	case a.nextCause() != statefs.CauseRescued:
 		return steps.CauseNeedsPerson
@@ -124,7 +109,7 @@ func (d *Daemon) failOptionalStep(rec *statefs.Record, at *steps.Step, s *option
 		return steps.CauseCutOff
 	}
 	at.Backoff++
-	due := d.owner.Now().Add(r.retryDelay(failure, class, at.Backoff))
+	due := d.owner.Now().Add(retryDelay(r, failure, class, at.Backoff))
 	at.DueAt = &due
 	return steps.CauseRetryLater
 }

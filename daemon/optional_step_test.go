@@ -56,11 +56,18 @@ run: [echo, child]
 
 var sideHandlers = Handlers{"waits": {Run: func(ctx context.Context, op *Op) error {
 	op.Logf("waits")
+	file, err := op.Artifact("where")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(file.Close(), os.Remove(file.Name())); err != nil {
+		return err
+	}
 	for {
 		if err := op.Sleep(5e6); err != nil {
 			return err
 		}
-		if _, err := os.Stat(filepath.Join(op.r.owner.ArtifactsPath(op.r.id), "on")); err == nil {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(file.Name()), "on")); err == nil {
 			return nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/acts"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/watch"
@@ -137,7 +138,7 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Observation) error {
 		return err
 	}
 	op.syncOptionalPause()
-	if op.run != nil && op.run.ended() {
+	if op.run != nil && op.run.Ended() {
 		err := d.finish(op)
 		if err == nil && d.manages(op.id()) {
 			err = d.beginOptionalSteps(op)
@@ -161,9 +162,9 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Observation) error {
 	}
 	if d.stopping.Load() {
 		if op.run != nil {
-			d.endWork(op.run)
+			op.run.Stop(d.detaching.Load())
 		}
-		d.endOptionalSteps(op, d.endWork)
+		d.endOptionalSteps(op, func(r *work.Run) { r.Stop(d.detaching.Load()) })
 		return nil
 	}
 	if op.cancelling != nil {

@@ -24,7 +24,7 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if err := d.endStrays(ctx); err != nil {
 		return err
 	}
-	d.heldCommands = d.listHeldCommands()
+	d.heldCommands = d.workHost.HeldCommands()
 	made, err := d.owner.RecoverBatches()
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (d *Daemon) endStrays(ctx context.Context) error {
 	began := time.Now()
 	count, err := keeper.EndStrays(ctx, d.owner.Mark(), d.config.Grace, spare...)
 	if count > 0 {
-		d.straysEndedAt = began
+		d.workHost.StraysEndedAt = began
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		d.logger.Warn("processes of an earlier daemon cannot be found on this system")

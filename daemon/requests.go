@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // The lines that the daemon writes into the log when it takes a request.
@@ -68,7 +71,7 @@ func (d *Daemon) takeRequests(op *operation, asks []statefs.Action) error {
 			}
 		}
 		t, ok, err := d.owner.Take(op.id(), ask)
-		if resourceExhausted(err) {
+		if machine.OutOfFiles(err) || files.DiskFull(err) {
 			return err
 		}
 		if err != nil {
@@ -135,7 +138,7 @@ func (d *Daemon) pause(op *operation, r *request) error {
 		return d.transitionFor(op, r, linePause, statefs.CausePause)
 	}
 	// Stop first, then rename: paused means that no work is running.
-	stopped := op.run.gate.pause()
+	stopped := op.run.Pause()
 	d.logLine(op, linePause)
 	op.pausing = &r.TakenRequest
 	op.syncOptionalPause()
@@ -172,7 +175,7 @@ func (d *Daemon) resume(op *operation, r *request) error {
 	if op.pausing != nil {
 		// The work has not stopped yet, so it simply continues.
 		d.logLine(op, lineResume)
-		op.run.gate.resume()
+		op.run.Resume()
 		op.doneRequests = append(op.doneRequests, *op.pausing, r.TakenRequest)
 		op.pausing = nil
 		return nil
@@ -227,14 +230,10 @@ func (d *Daemon) forceCancel(op *operation, r *request) error {
 		}
 	}
 	if op.run != nil {
-		op.run.forced.Store(true)
+		op.run.Kill(ErrCancelled)
 	}
-	d.endOptionalSteps(op, func(r *run) { r.kill(ErrCancelled) })
-	if err := d.beginCancel(op, r.TakenRequest, cause); err != nil || op.run == nil {
-		return err
-	}
-	op.run.kill(ErrCancelled)
-	return nil
+	d.endOptionalSteps(op, func(r *work.Run) { r.Kill(ErrCancelled) })
+	return d.beginCancel(op, r.TakenRequest, cause)
 }
 
 func (d *Daemon) logCancel(op *operation) {
@@ -252,20 +251,20 @@ func (d *Daemon) beginCancel(op *operation, t statefs.TakenRequest, cause statef
 	if op.run == nil {
 		return d.finishAs(op, cause)
 	}
-	op.run.end(ErrCancelled)
-	d.endOptionalSteps(op, func(r *run) { r.end(ErrCancelled) })
+	op.run.End(ErrCancelled)
+	d.endOptionalSteps(op, func(r *work.Run) { r.End(ErrCancelled) })
 	return nil
 }
 
 // commitReconcile continues work whose marker a resume has moved, makes the changes of this reconcile (or of
 // an earlier failed one) durable, and then drops the requests that led to them.
 func (d *Daemon) commitReconcile(op *operation) error {
-	if op.state == statefs.Running && op.run != nil && op.pausing == nil && op.run.gate.pauseRequested() {
+	if op.state == statefs.Running && op.run != nil && op.pausing == nil && op.run.PauseRequested() {
 		// The rename is durable before the work continues.
 		if err := d.commit(op.id(), change{}, syncFiles); err != nil {
 			return err
 		}
-		op.run.gate.resume()
+		op.run.Resume()
 	}
 	switch {
 	case op.finishedRun != nil:
@@ -279,7 +278,7 @@ func (d *Daemon) commitReconcile(op *operation) error {
 // acceptManualPause applies a pause whose marker has been moved already.
 func (d *Daemon) acceptManualPause(op *operation) error {
 	if op.run != nil {
-		op.run.gate.pause()
+		op.run.Pause()
 	}
 	d.logLine(op, linePause)
 	return d.acceptMove(op, statefs.CausePause)

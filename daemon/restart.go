@@ -5,13 +5,11 @@ import (
 	"fmt"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
-
-// cutOffCode is the error code of work that was cut off because the daemon or the machine stopped.
-const cutOffCode = "cut_off"
 
 const cutOffText = "the work was cut off because the daemon or the machine stopped"
 
@@ -27,7 +25,7 @@ func (d *Daemon) handleCutOff(op *operation) error {
 			rec.Backoff = 0
 		}
 		a := attemptOutcome{
-			code: cutOffCode, restart: def.Restart(), attempts: rec.Attempts, maxAttempts: def.Retry.MaxAttempts,
+			code: work.CodeCutOff, restart: def.Restart(), attempts: rec.Attempts, maxAttempts: def.Retry.MaxAttempts,
 			uncounted: op.wasPaused(),
 		}
 		rec.DiedAt = a.addDeath(rec.DiedAt, now, limit)
@@ -39,8 +37,8 @@ func (d *Daemon) handleCutOff(op *operation) error {
 				step = at.Name
 			}
 			addFailedAttempt(rec, statefs.FailedAttempt{
-				Run: runNumber(rec), Step: step, Code: cutOffCode,
-				Message: cutOffMessage(d.owner, d.logger, rec.ID, def, rec.CurrentStep(), cutOffText), At: now,
+				Run: runNumber(rec), Step: step, Code: work.CodeCutOff,
+				Message: d.cutOffMessage(rec.ID, def, rec.CurrentStep(), cutOffText), At: now,
 			})
 			redoFailed(rec)
 		}
@@ -84,18 +82,18 @@ func (d *Daemon) giveUpCutOff(op *operation, cause statefs.Cause, a attemptOutco
 	default:
 		message += fmt.Sprintf(", and its attempts (%d) are used up", a.maxAttempts)
 	}
-	return d.failCutOff(op, cause, cutOffMessage(d.owner, d.logger, op.id(), def, op.rec.CurrentStep(), message))
+	return d.failCutOff(op, cause, d.cutOffMessage(op.id(), def, op.rec.CurrentStep(), message))
 }
 
 // failCutOff ends an operation that must not begin again, or leaves it to a person.
 func (d *Daemon) failCutOff(op *operation, cause statefs.Cause, message string) error {
-	op.rec.Error = &statefs.Fault{Code: cutOffCode, Message: message}
+	op.rec.Error = &statefs.Fault{Code: work.CodeCutOff, Message: message}
 	if op.rec.CurrentStep() != nil {
 		reason := "manual"
 		if cause == statefs.CauseNeedsPerson {
 			reason = op.rec.Reason
 		}
-		return d.leaveStepToPerson(op, &workError{code: cutOffCode, err: errors.New(message)}, reason)
+		return d.leaveStepToPerson(op, &work.Error{Code: work.CodeCutOff, Err: errors.New(message)}, reason)
 	}
 	if cause == statefs.CauseNeedsPerson {
 		d.logLine(op, crashLine(op.rec))
@@ -106,6 +104,22 @@ func (d *Daemon) failCutOff(op *operation, cause statefs.Cause, message string) 
 	}
 	d.logLine(op, "  ERROR: "+message)
 	return d.finishAs(op, cause)
+}
+
+// cutOffMessage returns the error message of work that was cut off before this daemon began: text,
+// and the last non-empty line of the command if there is one. at is its step, nil for none.
+func (d *Daemon) cutOffMessage(id statefs.ID, def *catalog.Definition, at *steps.Step, text string) string {
+	if def == nil || def.Work() != catalog.WorkRun {
+		return text
+	}
+	path, from := d.owner.LogPath(id), int64(0)
+	if at != nil {
+		from = at.LogFrom
+		if at.Log != "" {
+			path = d.owner.StepLogPath(id, at.Name)
+		}
+	}
+	return withLine(text, d.workHost.LastLine(id, path, from))
 }
 
 // redoFailed makes the next run repeat the items that failed in the last one.

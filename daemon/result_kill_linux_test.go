@@ -15,6 +15,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -103,7 +104,7 @@ func TestResultOutlivesAKill(t *testing.T) {
 		t.Errorf("what follows is %s, log %s", next.Status, k.log(next.ID))
 	}
 	k.poll("the folder of the run has gone", func() bool { // after the marker
-		_, err := os.Stat(scratchOf(k.tree.LogPath(id)).dir)
+		_, err := os.Stat(work.ScratchFolder(k.tree.LogPath(id)))
 		return os.IsNotExist(err)
 	})
 }

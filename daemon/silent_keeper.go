@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -40,7 +39,7 @@ func (d *Daemon) awaitKeepers(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if err := d.endUnwantedCommands(d.listHeldCommands()); err != nil {
+	if err := d.endUnwantedCommands(d.workHost.HeldCommands()); err != nil {
 		d.fail(err)
 		return
 	}
@@ -54,37 +53,4 @@ func (d *Daemon) checkSilentKeepers(rec *statefs.Record) error {
 		return fmt.Errorf("begin %s: %w", rec.ID, errKeeperSilent)
 	}
 	return nil
-}
-
-// afterKeepersSettle returns work that first waits until it is known which of its commands exist. A
-// cancel takes effect after that: the commands must not continue unseen.
-func (d *Daemon) afterKeepersSettle(do work) work {
-	return func(ctx context.Context, r *run) error {
-		ended := ctx.Done()
-		for settled := false; !settled; {
-			select {
-			case <-d.config.Keepers.Settled():
-				settled = true
-			case <-r.detaching:
-				r.detached.Store(true)
-				return errDetached
-			case <-ended:
-				if ended = nil; errors.Is(context.Cause(ctx), ErrInterrupted) {
-					r.detached.Store(true) // the next daemon adopts it unchanged
-					return errDetached
-				}
-			}
-		}
-		commands := d.remainingCommands(r.id, d.listHeldCommands()[r.id], r.number, r.optionalStepName())
-		if len(commands) == 0 {
-			r.gate.noteCutOff()
-			_, err := keeper.EndMarked(context.WithoutCancel(ctx), r.marks(), r.grace, d.config.Keepers.PIDs()...)
-			return errors.Join(&workError{
-				code: "lost",
-				err:  errors.New("the command was cut off: no keeper has it, and nothing says how it ended"),
-			}, err)
-		}
-		r.adoptCommands(commands)
-		return do(ctx, r)
-	}
 }

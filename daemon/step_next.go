@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -37,9 +38,9 @@ func (d *Daemon) passSkippedSteps(op *operation, def *catalog.Definition, params
 			}
 			holds, whenErr := step.Holds(catalog.Values{Params: params, ID: op.id().String(), Steps: list})
 			if whenErr != nil {
-				return move, skipped, &workError{
-					code: "when_failed",
-					err:  fmt.Errorf("when: %s", strings.TrimPrefix(whenErr.Error(), "when of step "+name+": ")),
+				return move, skipped, &work.Error{
+					Code: "when_failed",
+					Err:  fmt.Errorf("when: %s", strings.TrimPrefix(whenErr.Error(), "when of step "+name+": ")),
 				}
 			}
 			if holds {
@@ -100,7 +101,7 @@ func (d *Daemon) nextStep(op *operation) error {
 		return err
 	}
 	lane, limits := op.rec.Lane, op.rec.Limits
-	if ended := op.run.step.def; ended != nil {
+	if ended := op.run.Step(); ended != nil {
 		lane, limits = op.rec.LaneAndLimitsFor(steps.Find(op.rec.Steps, ended.Name))
 	}
 	var move steps.Move
@@ -166,41 +167,40 @@ func (d *Daemon) beginNextStep(op *operation, def *catalog.Definition, params ca
 	}
 	ended := op.run
 	op.rec, op.run, op.endCause, op.unsaved = &rec, nil, "", false
-	ended.commands.acknowledge()
+	ended.Acknowledge()
 	op.updateRow()
 	d.logSkipped(op, skipped)
 	at := rec.CurrentStep()
-	work, err := stepWork(def, at.Name)
+	task, err := stepWork(def, at.Name)
 	if err != nil {
 		return d.failStep(op, err)
 	}
-	return d.beginRun(op, work, params, begun)
+	return d.beginRun(op, task, params, begun)
 }
 
 // beginRun begins the work of a run that is already in the record.
-func (d *Daemon) beginRun(op *operation, work *catalog.Definition, params catalog.Params, begun func()) error {
-	run, do, err := d.newRun(op, work, params, false)
+func (d *Daemon) beginRun(op *operation, def *catalog.Definition, params catalog.Params, begun func()) error {
+	run, err := d.newRun(op, def, params, false, begun)
 	if _, disk := errors.AsType[*fs.PathError](err); disk {
 		return errors.Join(err, d.requeue(op)) // a full disk is no failure of the work; this run number is used up
 	}
 	if err != nil {
 		return d.failStart(op, err)
 	}
-	run.onBegun = begun
 	switch at := op.rec.CurrentStep(); {
 	case at != nil:
 		d.logLine(op, stepLine(op.rec, at))
-	case run.number > 1:
-		d.logLine(op, fmt.Sprintf("  Run %d begins.", run.number))
+	case run.Number() > 1:
+		d.logLine(op, fmt.Sprintf("  Run %d begins.", run.Number()))
 	}
-	d.startRun(op, run, do)
+	d.startRun(op, run)
 	return nil
 }
 
 // failStart ends an operation whose work cannot be started, or leaves its step to a person.
 func (d *Daemon) failStart(op *operation, err error) error {
 	if op.rec.CurrentStep() != nil {
-		return d.failStep(op, &workError{code: "start_failed", err: err})
+		return d.failStep(op, &work.Error{Code: "start_failed", Err: err})
 	}
 	d.logLine(op, "  Cannot start: "+err.Error())
 	op.rec.Error = &statefs.Fault{Code: "start_failed", Message: err.Error()}

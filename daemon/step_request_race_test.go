@@ -53,7 +53,7 @@ steps:
 	b.touch(id, statefs.Pause)
 	b.poll("the watch has told of the request", func() bool { return op.events.Load() > before })
 	close(ends)
-	<-run.done
+	b.poll("the first step has ended", run.Ended)
 	close(stops.let)
 	if rec := b.record(id, statefs.Paused); statuses(rec) != "one=succeeded two=running" {
 		t.Error(statuses(rec))

@@ -127,7 +127,7 @@ func (w *stepWorld) scripted(_ context.Context, op *Op) error {
 func (w *stepWorld) begins(op *Op) (play string, until chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	id := op.r.id
+	id := idOf(op)
 	here := stepPlace{id, op.Step()}
 	graph := w.catalogGraph(id)
 	w.atWork[here]++
@@ -160,16 +160,24 @@ func (w *stepWorld) begins(op *Op) (play string, until chan struct{}) {
 	return script[0], w.hold
 }
 
+func idOf(op *Op) statefs.ID {
+	id, err := statefs.ParseID(op.ID())
+	if err != nil {
+		panic(err)
+	}
+	return id
+}
+
 func (w *stepWorld) leaves(op *Op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.atWork[stepPlace{op.r.id, op.Step()}]--
+	w.atWork[stepPlace{idOf(op), op.Step()}]--
 }
 
 func (w *stepWorld) holds(op *Op, yes bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.holding[stepPlace{op.r.id, op.Step()}] = yes
+	w.holding[stepPlace{idOf(op), op.Step()}] = yes
 }
 
 // free releases the steps that hold now; freeAll also later ones.

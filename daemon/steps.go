@@ -18,36 +18,6 @@ import (
 //	optional_step.go      optional steps, which run beside and after the others
 //	optional_step_end.go  how optional steps end
 
-// runStep is the step that a run executes; its zero value is a run of a job without steps.
-type runStep struct {
-	def *catalog.Step
-	// list holds the steps of the operation when the run began: the run may refer to them.
-	list []steps.Step
-	// finished of all required steps were done at that time; phase is the milestone that was reached.
-	finished, all int64
-	phase         string
-	// from is where the output of the run begins in the log.
-	from int64
-}
-
-func (s *runStep) name() string {
-	if s.def == nil {
-		return ""
-	}
-	return s.def.Name
-}
-
-// progress converts the progress of a step to that of its operation.
-func (s *runStep) progress(p statefs.Progress) statefs.Progress {
-	if s.def == nil {
-		return p
-	}
-	return statefs.Progress{
-		Done: s.finished, Total: &s.all, Phase: s.phase, At: p.At,
-		Step: &statefs.StepProgress{Name: s.def.Name, Done: p.Done, Total: p.Total, Phase: p.Phase},
-	}
-}
-
 // progressNow returns the progress of an operation by its step statuses, which are newer than said,
 // the last report of its run.
 func progressNow(rec *statefs.Record, said statefs.Progress) *statefs.Progress {
@@ -75,17 +45,6 @@ func noteMilestone(rec *statefs.Record, def *catalog.Definition) {
 	}
 }
 
-// stepProgress converts the progress of an operation to that of its step.
-func (s *runStep) stepProgress(p statefs.Progress) statefs.Progress {
-	if s.def == nil {
-		return p
-	}
-	if p.Step == nil || p.Step.Name != s.def.Name {
-		return statefs.Progress{}
-	}
-	return statefs.Progress{Done: p.Step.Done, Total: p.Step.Total, Phase: p.Step.Phase, At: p.At}
-}
-
 // currentWork returns the definition by which an operation works now: that of its job, or that of
 // its current step. A gate has none.
 func (d *Daemon) currentWork(rec *statefs.Record) (*catalog.Definition, catalog.Params, error) {
@@ -94,8 +53,8 @@ func (d *Daemon) currentWork(rec *statefs.Record) (*catalog.Definition, catalog.
 	if err != nil || at == nil {
 		return def, params, err
 	}
-	work, err := stepWork(def, at.Name)
-	return work, params, err
+	def, err = stepWork(def, at.Name)
+	return def, params, err
 }
 
 func stepWork(def *catalog.Definition, name string) (*catalog.Definition, error) {
@@ -104,22 +63,6 @@ func stepWork(def *catalog.Definition, name string) (*catalog.Definition, error)
 		return nil, fmt.Errorf("job %s has no work for a step %q", def.Address(), name)
 	}
 	return step.Work, nil
-}
-
-// newRunStep returns what the run of a step needs to know about it.
-func (d *Daemon) newRunStep(rec *statefs.Record, name string) (runStep, error) {
-	def, err := d.storedDefinition(rec)
-	if err != nil {
-		return runStep{}, err
-	}
-	s := runStep{def: def.Step(name), list: steps.Clone(rec.Steps), phase: def.Phase(rec.Steps)}
-	if s.def == nil {
-		return s, fmt.Errorf("job %s has no step %q", def.Address(), name)
-	}
-	finished, all := steps.Progress(rec.Steps)
-	s.finished, s.all = int64(finished), int64(all)
-	s.from = steps.Find(rec.Steps, name).LogFrom
-	return s, nil
 }
 
 // stepNumber returns the number of a step, from 1.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -38,9 +39,6 @@ func (d *Daemon) beginTrailing(op *operation, rec *statefs.Record) error {
 	op.rec, op.run, op.endCause, op.unsaved = rec, nil, "", false
 	d.counters.finished.Add(1)
 	d.logger.Info("finished, and optional steps go on", "id", rec.ID, "result", rec.Result, "from", from)
-	if ended != nil {
-		ended.commands.acknowledge()
-	}
 	op.setState(statefs.Trailing)
 	d.repeatPause(op)
 	d.releaseWaiters(op)
@@ -48,7 +46,7 @@ func (d *Daemon) beginTrailing(op *operation, rec *statefs.Record) error {
 	d.publish(op)
 	d.reconcileQueue.enqueue(op.id())
 	if ended != nil {
-		return errors.Join(d.dropDoneRequests(op), ended.scratch.remove())
+		return errors.Join(d.dropDoneRequests(op), ended.Forget())
 	}
 	return d.dropDoneRequests(op)
 }
@@ -87,7 +85,7 @@ func (d *Daemon) endTrailing(op *operation, cause statefs.Cause) error {
 	}
 	rec.Trailing, rec.Next = false, ""
 	if len(rec.Artifacts) == 0 {
-		rec.Artifacts = listArtifacts(d.owner.ArtifactsPath(op.id()))
+		rec.Artifacts = work.ListArtifacts(d.owner.ArtifactsPath(op.id()))
 	}
 	if err := d.commit(op.id(), change{rec: &rec, from: op.state}, writeEnd, removeMarker); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"bufio"
@@ -34,14 +34,14 @@ type itemNote struct {
 	Withdrawn bool `json:"withdrawn,omitempty"`
 }
 
-// journalItem appends a note to the journal.
-func (r *run) journalItem(note *itemNote) error {
+// journal appends a note to the journal.
+func (w *items) journal(note *itemNote) error {
 	line, err := json.Marshal(note)
 	if err != nil {
 		return err
 	}
-	return r.retryWhileExhausted(r.ctx, func() error {
-		f, err := files.OpenFile(r.scratch.path(itemJournal), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+	return w.r.retryWhileExhausted(w.r.ctx, func() error {
+		f, err := files.OpenFile(w.r.scratch.path(itemJournal), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 		if err != nil {
 			return err
 		}
@@ -52,9 +52,9 @@ func (r *run) journalItem(note *itemNote) error {
 }
 
 // readItemJournal reads the journal of an earlier daemon: the last note of each slot.
-func (r *run) readItemJournal() (map[int]*itemNote, error) {
+func readItemJournal(s scratch) (map[int]*itemNote, error) {
 	notes := make(map[int]*itemNote)
-	f, err := files.OpenRegular(r.scratch.path(itemJournal))
+	f, err := files.OpenRegular(s.path(itemJournal))
 	if errors.Is(err, fs.ErrNotExist) {
 		return notes, nil
 	}
@@ -86,10 +86,10 @@ type itemKey struct {
 	name   string
 }
 
-// lostItems reports whether an earlier daemon may have begun items that are neither among its
-// adopted commands nor among the results. Their commands died with a keeper; a new run does these
+// lost reports whether an earlier daemon may have begun items that are neither among its
+// commands nor among the results. Their commands died with a keeper; a new run does these
 // items again.
-func (r *run) lostItems(under []adoptedCommand, notes map[int]*itemNote, written map[itemKey]bool) bool {
+func (w *items) lost(under []Command, notes map[int]*itemNote, written map[itemKey]bool) bool {
 	boot := machine.This().Boot
 	for _, a := range under {
 		if note := notes[a.number]; note == nil || note.Boot != boot {
@@ -97,7 +97,7 @@ func (r *run) lostItems(under []adoptedCommand, notes map[int]*itemNote, written
 		}
 	}
 	for slot, note := range notes {
-		if !note.Withdrawn && !r.commands.hasUnclaimed(slot) && !written[itemKey{note.Item, string(note.Name)}] {
+		if !note.Withdrawn && !w.r.hasUnclaimed(slot) && !written[itemKey{note.Item, string(note.Name)}] {
 			return true
 		}
 	}
@@ -106,15 +106,15 @@ func (r *run) lostItems(under []adoptedCommand, notes map[int]*itemNote, written
 
 // logItemEnd writes the last lines of an item to the log, without the part that is already there:
 // an earlier daemon may have been killed, or the disk may have been full, in the middle of them.
-func (i *Item) logItemEnd(text string) error {
-	r, resumed := i.r, i.note.LogBytes != nil
+func (w *items) logItemEnd(note *itemNote, text string) error {
+	r, resumed := w.r, note.LogBytes != nil
 	if !resumed {
 		size, err := r.log.Len()
 		if err != nil {
 			return err
 		}
-		i.note.LogBytes = &size
-		if err := r.journalItem(i.note); err != nil {
+		note.LogBytes = &size
+		if err := w.journal(note); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (i *Item) logItemEnd(text string) error {
 		there := 0
 		if resumed {
 			var err error
-			if there, err = r.loggedSince(*i.note.LogBytes, text); err != nil {
+			if there, err = r.loggedSince(*note.LogBytes, text); err != nil {
 				return err
 			}
 		}
@@ -140,8 +140,8 @@ func (i *Item) logItemEnd(text string) error {
 
 // loggedSince returns how many bytes of text the log contains after the offset length: all of them,
 // or the longest prefix of text that ends the log. text ends with a newline.
-func (r *run) loggedSince(length int64, text string) (there int, err error) {
-	log, err := r.readLog()
+func (t *task) loggedSince(length int64, text string) (there int, err error) {
+	log, err := t.readLog()
 	if err != nil {
 		return 0, err
 	}

@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -33,7 +35,14 @@ type Handler struct {
 type Handlers map[string]Handler
 
 // Op is the operation as its handler sees it. All methods are safe for concurrent use.
-type Op struct{ r *run }
+type Op struct {
+	r        *Run
+	parallel atomic.Bool // several items may run concurrently
+	endMu    sync.Mutex  // held while an item ends
+	mu       sync.Mutex  // guards item
+	item     *Item       // the item begun last
+	earlier  earlierItems
+}
 
 // ID returns the ID of the operation.
 func (o *Op) ID() string { return o.r.id.String() }
@@ -92,19 +101,19 @@ func (o *Op) resumeItem(i, total int, name string, together bool) *Item {
 }
 
 func (o *Op) beginItem(i, total int, name, line string, together bool) *Item {
-	item := &Item{r: o.r, number: i, name: name}
+	item := &Item{op: o, number: i, name: name}
 	o.r.gate.begin()
-	o.r.report.setTotal(int64(total))
+	o.r.report.SetTotal(new(int64(total)))
 	switch {
 	case together:
-		o.r.parallel.Store(true)
+		o.parallel.Store(true)
 		item.head = line + "\n"
 	case line != "":
 		o.r.logLine(line)
 	}
-	o.r.itemMu.Lock()
-	o.r.item = item
-	o.r.itemMu.Unlock()
+	o.mu.Lock()
+	o.item = item
+	o.mu.Unlock()
 	return item
 }
 
@@ -123,9 +132,9 @@ func (o *Op) Fail(err error, line ...string) {
 }
 
 func (o *Op) currentItem() *Item {
-	o.r.itemMu.Lock()
-	defer o.r.itemMu.Unlock()
-	return o.r.item
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.item
 }
 
 // Logf appends a line to the log.
@@ -152,7 +161,7 @@ func (o *Op) Checkpoint() error { return o.r.gate.checkpoint(o.r.ctx, o.waitPlac
 
 // waitPlace returns where a goroutine that waits through the Op waits: work with one item at a time
 // waits inside the item.
-func (o *Op) waitPlace() waitPlace { return waitPlace(!o.r.parallel.Load()) }
+func (o *Op) waitPlace() waitPlace { return waitPlace(!o.parallel.Load()) }
 
 // Progress reports that done of total units are done; total 0 means unknown. phase is text for
 // people and may be empty.
@@ -184,7 +193,7 @@ func (o *Op) Artifact(name string) (*os.File, error) {
 	if !filepath.IsLocal(name) {
 		return nil, fmt.Errorf("artifact %q: the name leads out of the folder of artifacts", name)
 	}
-	dir := o.r.owner.ArtifactsPath(o.r.id)
+	dir := o.r.host.Owner.ArtifactsPath(o.r.id)
 	if err := files.MakeFolder(dir); err != nil {
 		return nil, fmt.Errorf("artifact %q: %w", name, err)
 	}
@@ -210,12 +219,13 @@ func (o *Op) Artifact(name string) (*os.File, error) {
 
 // Item is one unit of work of a run.
 type Item struct {
-	r      *run
+	op     *Op
 	number int
 	name   string
 	head   string // the first line, if it is printed together with the last
 	ended  bool
-	note   *itemNote // of a command's item; nil for an item of a handler
+	// logEnd writes the end of a command's item to the log; nil for an item of a handler.
+	logEnd func(text string) error
 }
 
 // OK ends the item as successful: it prints "  OK." and adds the item to the footer's
@@ -239,60 +249,62 @@ func (i *Item) Fail(err error, line ...string) {
 // abandon ends the item because the work must end: its output so far goes to the log, and it counts
 // as not done.
 func (i *Item) abandon() {
-	i.r.itemMu.Lock()
+	i.op.mu.Lock()
 	again := i.ended
 	i.ended = true
-	i.r.itemMu.Unlock()
+	i.op.mu.Unlock()
 	if again {
 		return
 	}
 	if i.head != "" {
-		i.r.logLine(strings.TrimSuffix(i.head, "\n"))
+		i.op.r.logLine(strings.TrimSuffix(i.head, "\n"))
 	}
-	i.r.gate.end()
+	i.op.r.gate.end()
 }
 
 // Sleep is Op.Sleep for the goroutine that does this item.
-func (i *Item) Sleep(d time.Duration) error { return i.r.gate.sleep(i.r.ctx, insideItem, d) }
+func (i *Item) Sleep(d time.Duration) error { return i.op.r.gate.sleep(i.op.r.ctx, insideItem, d) }
 
 // Checkpoint is Op.Checkpoint for the goroutine that does this item.
-func (i *Item) Checkpoint() error { return i.r.gate.checkpoint(i.r.ctx, insideItem) }
+func (i *Item) Checkpoint() error { return i.op.r.gate.checkpoint(i.op.r.ctx, insideItem) }
 
 // end has an effect only once per item; a second end is a mistake of the handler and is ignored.
 func (i *Item) end(line string, failure error, attrs []slog.Attr) {
-	i.r.itemMu.Lock()
+	i.op.mu.Lock()
 	again := i.ended
 	i.ended = true
-	i.r.itemMu.Unlock()
+	i.op.mu.Unlock()
 	if again {
 		return
 	}
 	i.write(line, failure, attrs)
-	i.r.report.mu.Lock()
-	done, total := int64(i.r.report.processed+i.r.report.failed), i.r.report.total
-	i.r.report.mu.Unlock()
-	i.r.setProgress(done, total, "")
-	i.r.gate.end()
+	done, total := i.op.r.report.done()
+	i.op.r.setProgress(done, total, "")
+	i.op.r.gate.end()
 }
 
 // write writes the item to the log and the report, in the same order for all items. Values that the
 // handler gave may panic when they are formatted.
 func (i *Item) write(line string, failure error, attrs []slog.Attr) {
-	i.r.itemEndMu.Lock()
-	defer i.r.itemEndMu.Unlock()
-	if i.note == nil {
-		i.r.logLine(i.head + line)
-	} else if err := i.logItemEnd(i.head + line + "\n"); err != nil {
-		i.r.end(&workError{code: "log_failed", err: err})
+	i.op.endMu.Lock()
+	defer i.op.endMu.Unlock()
+	if i.logEnd == nil {
+		i.op.r.logLine(i.head + line)
+	} else if err := i.logEnd(i.head + line + "\n"); err != nil {
+		i.op.r.End(&Error{Code: "log_failed", Err: err})
 	}
-	i.r.keepItem(i.r.report.addItem(i.number, i.name, failure, attrs))
+	i.op.r.keepItem(i.op.r.report.addItem(i.number, i.name, failure, attrs))
 }
 
-func handlerWork(ctx context.Context, r *run) error {
-	r.onBegun() // the descriptors of a handler are not budgeted
-	err := r.handler.Run(ctx, &Op{r})
+// work runs the handler.
+func (h Handler) work(ctx context.Context, r *Run) error {
+	r.begun() // the descriptors of a handler are not budgeted
+	err := h.Run(ctx, &Op{r: r})
 	if err != nil {
 		return handlerError(err)
 	}
 	return nil
 }
+
+// isHandler reports whether the work is Go code and not commands.
+func (t *task) isHandler() bool { return t.def.Work() == catalog.WorkHandler }

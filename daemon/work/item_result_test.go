@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"os"
@@ -40,16 +40,18 @@ func TestResultOfAnItemStaysUntilItsLineIsWritten(t *testing.T) {
 	writer, err := stream.NewWriter(file, stream.WriterOptions{})
 	must(t, err)
 	defer func() { must(t, writer.Close()) }()
-	items := &itemFile{result: s.path(itemResultFile(1))}
-	r := &run{ctx: t.Context(), log: writer, scratch: s, begunAt: time.Now()}
+	lines := &itemFile{result: s.path(itemResultFile(1))}
+	r := &Run{task: task{scratch: s}, ctx: t.Context(), log: writer}
+	r.pulse.report, r.begunAt = &r.report, time.Now()
 	r.progress.write = func(statefs.Progress) error { return nil }
-	r.report.items = items
-	said := (&Op{r}).Item(1, 1, "a")
-	r.endItem(said, catalog.Item{Name: "a"}, itemResultFile(1), nil, "")
-	if !items.there || !strings.Contains(items.line.String(), `"n":3`) {
-		t.Errorf("the result was there: %t, the line is %q", items.there, items.line.String())
+	r.report.items = lines
+	w := &items{r: r, op: &Op{r: r}}
+	said := w.op.Item(1, 1, "a")
+	w.endItem(said, catalog.Item{Name: "a"}, itemResultFile(1), nil, "")
+	if !lines.there || !strings.Contains(lines.line.String(), `"n":3`) {
+		t.Errorf("the result was there: %t, the line is %q", lines.there, lines.line.String())
 	}
-	if _, err := os.Stat(items.result); !os.IsNotExist(err) {
+	if _, err := os.Stat(lines.result); !os.IsNotExist(err) {
 		t.Errorf("the result is left: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"fmt"
@@ -33,26 +33,33 @@ type itemOutputs struct {
 func itemLog(slot int) string        { return fmt.Sprintf("item-%d.log", slot) }
 func itemResultFile(slot int) string { return fmt.Sprintf("result-%d.json", slot) }
 
-// clearItem removes the files that an earlier command in the slot left: a daemon may have been
-// killed before it removed them, or before the command began.
-func (r *run) clearItem(slot int) error {
+// clear removes the files that an earlier command in the slot left: a daemon may have been killed
+// before it removed them, or before the command began.
+func (w *items) clear(slot int) error {
 	for _, name := range []string{itemLog(slot), itemResultFile(slot)} {
-		if err := r.scratch.drop(name); err != nil {
+		if err := w.r.scratch.drop(name); err != nil {
 			return fmt.Errorf("begin item %d: %w", slot, err)
 		}
 	}
 	return nil
 }
 
-func (r *run) itemOutput(together bool, number int) (*itemOutput, error) {
+// output opens the output of an item. resumed means that an earlier daemon began its command.
+func (w *items) output(together bool, number int, resumed bool) (*itemOutput, error) {
+	r := w.r
+	if r.adopted && !resumed {
+		if err := w.clear(number); err != nil {
+			return nil, err
+		}
+	}
 	if !together {
 		log, err := r.openLog()
 		return &itemOutput{File: log}, err
 	}
 	path := r.scratch.path(itemLog(number))
 	flags := os.O_RDWR | os.O_APPEND | os.O_CREATE
-	if !r.commands.hasUnclaimed(number) {
-		flags |= os.O_EXCL // no file of an earlier command is left: clearItem removed it
+	if !resumed {
+		flags |= os.O_EXCL // no file of an earlier command is left: clear removed it
 	}
 	var f *os.File
 	err := r.retryWhileExhausted(r.ctx, func() (err error) {
@@ -62,11 +69,11 @@ func (r *run) itemOutput(together bool, number int) (*itemOutput, error) {
 	if err != nil {
 		return nil, fmt.Errorf("output of item %d: %w", number, err)
 	}
-	out := &itemOutput{File: f, outputs: &r.outputs, release: func() {}}
-	if cancel, err := r.files.Subscribe(path, r.outputs.wake); err == nil {
+	out := &itemOutput{File: f, outputs: &w.outputs, release: func() {}}
+	if cancel, err := r.host.Files.Subscribe(path, w.outputs.wake); err == nil {
 		out.release = cancel // without a watch the size is checked at the next log write
 	}
-	r.outputs.add(f)
+	w.outputs.add(f)
 	return out, nil
 }
 
@@ -109,9 +116,12 @@ func (s *itemOutputs) remove(f *os.File) {
 	delete(s.open, f)
 }
 
+// used reports whether an output has been added.
+func (s *itemOutputs) used() bool { return s != nil && s.everUsed.Load() }
+
 // size returns how many bytes the running items have written.
 func (s *itemOutputs) size() (total int64) {
-	if !s.everUsed.Load() {
+	if !s.used() {
 		return 0
 	}
 	s.mu.Lock()

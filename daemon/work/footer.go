@@ -1,7 +1,8 @@
-package daemon
+package work
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -17,9 +18,9 @@ var footerNames = map[string]bool{
 // stepsMember is the footer member for the steps. The work of a job without steps may set it.
 const stepsMember = "steps"
 
-// footer builds the footer of an operation that ends: the members of every footer, the error, the
+// Footer builds the footer of an operation that ends: the members of every footer, the error, the
 // result of the work, and last the two lists, because they are long.
-func footer(rec *statefs.Record, r *report, itemsFile string) json.RawMessage {
+func (r *Report) Footer(rec *statefs.Record, itemsFile string) json.RawMessage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fields := []field{
@@ -58,9 +59,9 @@ func footer(rec *statefs.Record, r *report, itemsFile string) json.RawMessage {
 		field{"failed_files", list(r.failedList)}))
 }
 
-// returnedOnly restricts the members of a result to members that the work returned and the footer
+// ReturnedOnly restricts the members of a result to members that the work returned and the footer
 // contains.
-func returnedOnly(rec *statefs.Record, member func(string) (json.RawMessage,
+func ReturnedOnly(rec *statefs.Record, member func(string) (json.RawMessage,
 	bool),
 ) func(string) (json.RawMessage, bool) {
 	return func(name string) (json.RawMessage, bool) {
@@ -71,8 +72,8 @@ func returnedOnly(rec *statefs.Record, member func(string) (json.RawMessage,
 	}
 }
 
-// memberOf returns a lookup of the members of a footer.
-func memberOf(footer json.RawMessage) func(string) (json.RawMessage, bool) {
+// MemberOf returns a lookup of the members of a footer.
+func MemberOf(footer json.RawMessage) func(string) (json.RawMessage, bool) {
 	var members map[string]json.RawMessage
 	return func(name string) (json.RawMessage, bool) {
 		if members == nil && json.Unmarshal(footer, &members) != nil {
@@ -85,7 +86,7 @@ func memberOf(footer json.RawMessage) func(string) (json.RawMessage, bool) {
 
 // total returns the number of items, or else the total of the progress. For an operation with steps
 // it is the number of required steps, as in its progress.
-func total(rec *statefs.Record, r *report) json.RawMessage {
+func total(rec *statefs.Record, r *Report) json.RawMessage {
 	n := r.total
 	switch {
 	case len(rec.Steps) > 0:
@@ -110,3 +111,41 @@ func list(entries []json.RawMessage) json.RawMessage {
 	}
 	return append(out, ']')
 }
+
+// stepsField is the member of the footer with the status of each step.
+func stepsField(list []steps.Step) json.RawMessage {
+	fields := make([]field, 0, len(list))
+	for i := range list {
+		s := &list[i]
+		entry := []field{text("status", string(s.Status))}
+		if s.StartedAt != nil && s.EndedAt != nil {
+			if f, err := newField("seconds", seconds(s.EndedAt.Sub(*s.StartedAt))); err == nil {
+				entry = append(entry, f)
+			}
+		}
+		if s.Retries > 0 {
+			entry = append(entry, integer("retries", int64(s.Retries)))
+		}
+		if s.Optional {
+			entry = append(entry, field{"optional", json.RawMessage("true")})
+		}
+		for _, f := range []field{
+			text("error_code", s.ErrorCode), text("error_message", s.ErrorMessage),
+			text("reason", s.Reason),
+		} {
+			if len(f.value) > len(`""`) {
+				entry = append(entry, f)
+			}
+		}
+		if len(s.Outputs) > 0 {
+			if f, err := newField("outputs", s.Outputs); err == nil {
+				entry = append(entry, f)
+			}
+		}
+		fields = append(fields, field{s.Name, object(entry)})
+	}
+	return object(fields)
+}
+
+// seconds returns d in seconds, to a millisecond.
+func seconds(d time.Duration) float64 { return float64(max(d, 0).Milliseconds()) / 1000 }

@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"cmp"
@@ -54,21 +54,12 @@ func handlerError(err error) error {
 	if f, ok := errors.AsType[*AttemptError](err); ok {
 		code = cmp.Or(f.Code, code)
 	}
-	return &workError{code: code, err: err}
+	return &Error{Code: code, Err: err}
 }
 
-// requestedDelay returns the delay that the work requests before its next attempt, 0 if it requests
-// none.
-func (r *run) requestedDelay(err error) time.Duration {
-	if f, ok := errors.AsType[*AttemptError](err); ok && f.RetryAfter > 0 {
-		return min(f.RetryAfter, maxRetryAfter)
-	}
-	return r.retryAfter
-}
-
-// takeRetryAfter removes the requested delay from a command's result and keeps it in r.retryAfter.
+// takeRetryAfter removes the requested delay from a command's result and keeps it in the outcome.
 // A delay that cannot be parsed is logged and ignored; then the delay of the job counts.
-func (r *run) takeRetryAfter(fields []field) []field {
+func (r *Run) takeRetryAfter(fields []field) []field {
 	rest := fields[:0]
 	for _, f := range fields {
 		if f.name != retryMember {
@@ -78,12 +69,12 @@ func (r *run) takeRetryAfter(fields []field) []field {
 		if string(f.value) == "null" {
 			continue // no delay requested
 		}
-		wait, err := parseRetryAfter(f.value, r.owner.Now())
+		wait, err := parseRetryAfter(f.value, r.host.Owner.Now())
 		if err != nil {
 			r.logLine(fmt.Sprintf("  %s in the result is passed over: %v.", retryMember, err))
 			continue
 		}
-		r.retryAfter = wait
+		r.outcome.retryAfter = wait
 	}
 	return rest
 }
@@ -113,3 +104,9 @@ func parseRetryAfter(value json.RawMessage, now time.Time) (time.Duration, error
 	}
 	return max(wait, 1), nil
 }
+
+// CodeCutOff is the error code of work that was cut off because the daemon or the machine stopped.
+const CodeCutOff = "cut_off"
+
+// CutOff reports whether an error code means that the work died with its daemon, keeper or machine.
+func CutOff(code string) bool { return code == "lost" || code == "keeper_died" || code == CodeCutOff }

@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"context"
@@ -25,12 +25,12 @@ func TestSleepDoesNotCountPausedTime(t *testing.T) {
 			slept = time.Since(began)
 			done <- err
 		}()
-		time.AfterFunc(4*time.Second, func() { g.pause() })
+		time.AfterFunc(4*time.Second, func() { g.Pause() })
 		<-stopped
 		if at := time.Since(began); at != 4*time.Second {
 			t.Errorf("the pause took effect after %s, want at once", at)
 		}
-		time.AfterFunc(time.Hour, g.resume)
+		time.AfterFunc(time.Hour, g.Resume)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -45,7 +45,7 @@ func TestCheckpointEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := newGate()
 		ctx, cancel := context.WithCancelCause(t.Context())
-		g.pause()
+		g.Pause()
 		done := make(chan error)
 		go func() { done <- g.checkpoint(ctx, insideItem) }()
 		synctest.Wait()
@@ -80,24 +80,24 @@ func TestParallelItemsStopTogether(t *testing.T) {
 				g.end()
 			}()
 		}
-		if g.pause() {
+		if g.Pause() {
 			t.Error("stopped while three items are under way")
 		}
 		for i := range release {
 			synctest.Wait()
-			if g.isStopped() {
+			if g.IsStopped() {
 				t.Errorf("stopped while %d items are under way", len(release)-i)
 			}
 			close(release[i])
 		}
 		<-stopped
-		if !g.isStopped() {
+		if !g.IsStopped() {
 			t.Error("not stopped")
 		}
-		g.resume()
+		g.Resume()
 		synctest.Wait()
-		if g.isStopped() || g.openItems != 0 {
-			t.Errorf("after the resume: stopped %v, open %d", g.isStopped(), g.openItems)
+		if g.IsStopped() || g.openItems != 0 {
+			t.Errorf("after the resume: stopped %v, open %d", g.IsStopped(), g.openItems)
 		}
 	})
 }
@@ -106,8 +106,8 @@ func TestResumeBeforeTheCheckpoint(t *testing.T) {
 	t.Parallel()
 	g, stopped := newGate()
 	g.begin()
-	g.pause()
-	g.resume()
+	g.Pause()
+	g.Resume()
 	if err := g.checkpoint(t.Context(), insideItem); err != nil {
 		t.Error(err)
 	}
@@ -125,14 +125,14 @@ func TestWaiterWithoutItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, stopped := newGate()
 		g.begin()
-		g.pause()
+		g.Pause()
 		go func() { _ = g.checkpoint(t.Context(), betweenItems) }()
 		synctest.Wait()
-		if g.isStopped() {
+		if g.IsStopped() {
 			t.Error("stopped although an item moves")
 		}
 		g.end()
 		<-stopped
-		g.resume()
+		g.Resume()
 	})
 }

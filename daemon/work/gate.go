@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/jobdir/jobdir/daemon/keeper"
 )
 
-// gate stops the work of one run while it is paused. A pause stops processes immediately and lets
-// Go code run on to its next checkpoint. The work counts as stopped once every part of it is either
+// gate stops the work of one run while it is paused. A pause stops processes immediately; Go
+// code runs on to its next checkpoint. The work counts as stopped once every part of it is either
 // a stopped process or waits at the gate.
 //
 // The zero value is open.
@@ -27,8 +27,8 @@ type gate struct {
 	onPauseChange       func(bool) // called with the lock when a pause is requested and when it is over
 }
 
-// pause requests that the work stops and reports whether it has stopped.
-func (g *gate) pause() bool {
+// Pause requests that the work stops and reports whether it has stopped.
+func (g *gate) Pause() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.requested {
@@ -42,8 +42,8 @@ func (g *gate) pause() bool {
 	return g.stoppedLocked()
 }
 
-// resume lets the work go on.
-func (g *gate) resume() {
+// Resume lets the work go on.
+func (g *gate) Resume() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.requested {
@@ -68,12 +68,12 @@ func (g *gate) noteCutOff() {
 
 func (g *gate) noteCutOffLocked() { g.cutOffPaused = g.cutOffPaused || g.requested }
 
-// cutOffWhilePaused reports whether a run that failed with an error code was cut off while a pause was
+// CutOffWhilePaused reports whether a run that failed with an error code was cut off while a pause was
 // requested.
-func (g *gate) cutOffWhilePaused(code string) bool {
+func (g *gate) CutOffWhilePaused(code string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.cutOffPaused && cutOffCodes[code]
+	return g.cutOffPaused && CutOff(code)
 }
 
 // isCutOff reports whether a process has ended without a result, because its keeper died for
@@ -82,19 +82,19 @@ func isCutOff(p keeper.Running) bool {
 	if !isClosed(p.Done()) {
 		return false
 	}
-	failed, ok := errors.AsType[*workError](exitError(p.Exit()))
-	return ok && cutOffCodes[failed.code]
+	failed, ok := errors.AsType[*Error](exitError(p.Exit()))
+	return ok && CutOff(failed.Code)
 }
 
-// pauseRequested reports whether a pause is requested.
-func (g *gate) pauseRequested() bool {
+// PauseRequested reports whether a pause is requested.
+func (g *gate) PauseRequested() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.requested
 }
 
-// isStopped reports whether a pause is requested and all work has stopped.
-func (g *gate) isStopped() bool {
+// IsStopped reports whether a pause is requested and all work has stopped.
+func (g *gate) IsStopped() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.requested && g.stoppedLocked()
@@ -223,7 +223,7 @@ func (g *gate) start(ctx context.Context, starter keeper.Starter, command keeper
 			return nil, err
 		}
 		p, err := starter.Start(ctx, command)
-		if errors.Is(err, keeper.ErrUnwanted) && g.pauseRequested() {
+		if errors.Is(err, keeper.ErrUnwanted) && g.PauseRequested() {
 			continue
 		}
 		if err == nil {

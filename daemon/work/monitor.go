@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
-// logWatch sends on a channel whenever a file is written. The daemon uses a watch.Files.
-type logWatch interface {
+// LogWatch sends on a channel whenever a file is written. The daemon uses a watch.Files.
+type LogWatch interface {
 	Subscribe(path string, wake chan<- struct{}) (cancel func(), err error)
 }
 
@@ -33,7 +33,8 @@ const tailBytes = 16 << 10
 // whose log exceeds max_log, and takes the progress from both files. It sleeps until one is
 // written.
 type monitor struct {
-	r       *run
+	r       *Run
+	outputs *itemOutputs // nil for the command of a whole run
 	wake    chan struct{}
 	quit    chan struct{}
 	ended   chan struct{}
@@ -45,8 +46,8 @@ type monitor struct {
 	log             *os.File
 }
 
-func startMonitor(r *run) (*monitor, error) {
-	m := &monitor{r: r, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+func startMonitor(r *Run, outputs *itemOutputs) (*monitor, error) {
+	m := &monitor{r: r, outputs: outputs, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
 	var log *os.File
 	err := r.retryWhileExhausted(r.ctx, func() (err error) { log, err = r.readLog(); return err })
 	if err != nil {
@@ -58,8 +59,8 @@ func startMonitor(r *run) (*monitor, error) {
 	} else if info, err := log.Stat(); err == nil {
 		m.logOffset = info.Size() // skip the output of earlier runs
 	}
-	for _, path := range []string{r.logPath(), r.scratch.path("progress")} {
-		cancel, err := r.files.Subscribe(path, m.wake)
+	for _, path := range []string{r.LogPath(), r.scratch.path("progress")} {
+		cancel, err := r.host.Files.Subscribe(path, m.wake)
 		if err != nil {
 			m.close()
 			return nil, fmt.Errorf("watch %s: %w", path, err)
@@ -102,8 +103,8 @@ func (m *monitor) guard() {
 	defer close(m.ended)
 	defer func() {
 		if p := recover(); p != nil {
-			m.r.logger.Error("the monitor of a run panicked", "id", m.r.id, "panic", p, "stack", string(debug.Stack()))
-			m.r.end(&workError{code: panicCode, err: fmt.Errorf("the output cannot be followed: %v", p)})
+			m.r.host.Logger.Error("the monitor of a run panicked", "id", m.r.id, "panic", p, "stack", string(debug.Stack()))
+			m.r.End(&Error{Code: panicCode, Err: fmt.Errorf("the output cannot be followed: %v", p)})
 		}
 	}()
 	m.follow()
@@ -143,8 +144,8 @@ func (m *monitor) checkSize() int64 {
 		return m.logOffset
 	}
 	if limit := int64(m.r.def.MaxLog); limit > 0 {
-		if all := info.Size() + m.r.outputs.size(); all > limit {
-			m.r.end(&workError{code: "log_limit", err: fmt.Errorf("%w: %d bytes, %s allowed", errLogLimit, all, m.r.def.MaxLog)})
+		if all := info.Size() + m.outputs.size(); all > limit {
+			m.r.End(&Error{Code: "log_limit", Err: fmt.Errorf("%w: %d bytes, %s allowed", errLogLimit, all, m.r.def.MaxLog)})
 		}
 	}
 	return info.Size()
@@ -153,13 +154,13 @@ func (m *monitor) checkSize() int64 {
 func (m *monitor) readLogTail() {
 	size := m.checkSize()
 	if size == m.logOffset {
-		if m.r.outputs.everUsed.Load() {
+		if m.outputs.used() {
 			m.r.alive() // an item's output or the progress file was written
 		}
 		return
 	}
 	if size < m.logOffset {
-		m.r.logger.Warn("the log was cut while its operation runs: what was there is gone, and readers may see the end of it twice", "id", m.r.id, "from", m.logOffset, "to", size)
+		m.r.host.Logger.Warn("the log was cut while its operation runs: what was there is gone, and readers may see the end of it twice", "id", m.r.id, "from", m.logOffset, "to", size)
 		m.logOffset = 0
 	}
 	from := max(m.logOffset, size-tailBytes)

@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"cmp"
@@ -15,20 +15,29 @@ import (
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
+// items does the work of a run that executes the command of its job once for each item.
+type items struct {
+	r       *Run
+	op      *Op
+	feed    itemFeed
+	outputs itemOutputs
+}
+
 // itemsWork runs the command of the job once for each item, with the parallelism of the job. A
 // failing command makes its item fail; the work goes on.
-func itemsWork(ctx context.Context, r *run) error {
-	monitor, err := startMonitor(r)
+func itemsWork(ctx context.Context, r *Run) error {
+	w := &items{r: r, op: &Op{r: r}}
+	monitor, err := startMonitor(r, &w.outputs)
 	if err != nil {
-		return &workError{code: "start_failed", err: err}
+		return &Error{Code: "start_failed", Err: err}
 	}
 	defer monitor.stop()
-	r.outputs.wake = monitor.wake
-	total, err := r.countItems(ctx)
+	w.outputs.wake = monitor.wake
+	total, err := w.count(ctx)
 	if err != nil {
 		return err
 	}
-	r.report.setTotal(int64(total))
+	r.report.SetTotal(new(int64(total)))
 	finished := make(finishedNames)
 	written := make(map[itemKey]bool) // items that this run finished under an earlier daemon
 	if err := r.inherit(func(result itemResult) {
@@ -39,57 +48,53 @@ func itemsWork(ctx context.Context, r *run) error {
 	}); err != nil {
 		return err
 	}
-	notes, err := r.readItemJournal()
+	notes, err := readItemJournal(r.scratch)
 	if err != nil {
-		return &workError{code: "start_failed", err: err}
+		return &Error{Code: "start_failed", Err: err}
 	}
-	under := r.underWay(notes, written)
-	lost := r.adopted && r.lostItems(under, notes, written)
-	defer r.endUnclaimed()
+	under := w.underWay(notes, written)
+	lost := r.adopted && w.lost(under, notes, written)
+	defer w.endUnclaimed()
 	only, err := r.failedNames()
 	if err != nil {
 		return err
 	}
-	next, stop := iter.Pull2(r.def.Items.List(ctx, r.itemsFolder(), r.values("")))
+	next, stop := iter.Pull2(r.def.Items.List(ctx, w.folder(), r.values("")))
 	defer stop()
-	feed := &itemFeed{
-		next: next, total: total, finished: finished, onlyNames: only, adopted: under, notes: notes,
+	w.feed = itemFeed{
+		next: next, total: total, finished: finished, onlyNames: only, earlier: under, notes: notes,
 		lost: lost, nextSlot: firstSpareSlot,
 	}
 	for slot := range notes {
-		feed.nextSlot = max(feed.nextSlot, slot+1)
+		w.feed.nextSlot = max(w.feed.nextSlot, slot+1)
 	}
 	var group sync.WaitGroup
 	for range max(1, min(r.def.Parallel, total)) {
-		group.Go(func() { feed.setError(r.guardItems(feed)) })
+		group.Go(func() { w.feed.setError(w.guardWorker()) })
 	}
 	group.Wait()
-	if feed.err == nil && lost {
+	if w.feed.err == nil && lost {
 		r.gate.noteCutOff()
-		return &workError{code: "lost", err: errItemsLost}
+		return &Error{Code: "lost", Err: errItemsLost}
 	}
-	return feed.err
+	return w.feed.err
 }
 
-func (r *run) values(item string) catalog.Values {
-	return catalog.Values{Params: r.params, ID: r.id.String(), Item: item, Steps: r.step.list}
-}
+func (w *items) folder() string { return w.r.def.Folder(w.r.values("")) }
 
-func (r *run) itemsFolder() string { return r.def.Folder(r.values("")) }
-
-// countItems lists the items once, so that each log line can show the total. It reads only the
-// names.
-func (r *run) countItems(ctx context.Context) (int, error) {
-	if total := r.def.Total(r.params); total != nil {
+// count lists the items once, so that each log line can show the total. It reads only the names.
+func (w *items) count(ctx context.Context) (int, error) {
+	def := w.r.def
+	if total := def.Total(w.r.params); total != nil {
 		return int(*total), nil
 	}
 	n := 0
-	for _, err := range r.def.Items.List(ctx, r.itemsFolder(), r.values("")) {
+	for _, err := range def.Items.List(ctx, w.folder(), w.r.values("")) {
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
 		if err != nil {
-			return 0, &workError{code: "items", err: err}
+			return 0, &Error{Code: "items", Err: err}
 		}
 		n++
 	}
@@ -107,14 +112,14 @@ type itemFeed struct {
 	finished finishedNames
 	// onlyNames are the items to do; nil means all.
 	onlyNames finishedNames
-	// adopted are the items that an earlier daemon left running. They are handed out first, and
-	// skipped later when the list reaches them.
-	adopted []adoptedCommand
+	// earlier are the commands of items that an earlier daemon left running. These items are handed
+	// out first, and skipped later when the list reaches them.
+	earlier []Command
 	// notes are an earlier daemon's notes by slot. nextSlot is the next slot for an item whose
 	// number is one of these slots.
 	notes    map[int]*itemNote
 	nextSlot int
-	// lost means that this run begins no items except the adopted ones.
+	// lost means that this run begins no items except those with earlier commands.
 	lost bool
 }
 
@@ -132,17 +137,14 @@ func (f *itemFeed) take() (item catalog.Item, at itemPosition, ok bool) {
 	if f.err != nil {
 		return item, at, false
 	}
-	if len(f.adopted) > 0 {
-		a := f.adopted[0]
-		f.adopted = f.adopted[1:]
+	if len(f.earlier) > 0 {
+		a := f.earlier[0]
+		f.earlier = f.earlier[1:]
 		f.finished[a.name]++
 		if f.onlyNames != nil {
 			f.onlyNames.take(a.name)
 		}
-		number := a.number
-		if note := f.notes[a.number]; note != nil {
-			number = note.Item
-		}
+		number := a.itemNumber(f.notes)
 		return catalog.Item{Name: a.name}, itemPosition{number, a.number, max(f.total, number)}, true
 	}
 	if f.lost {
@@ -151,7 +153,7 @@ func (f *itemFeed) take() (item catalog.Item, at itemPosition, ok bool) {
 	for {
 		item, err, ok := f.next()
 		if err != nil {
-			f.err = &workError{code: "items", err: err}
+			f.err = &Error{Code: "items", Err: err}
 			return item, at, false
 		}
 		if !ok {
@@ -178,55 +180,50 @@ func (f *itemFeed) setError(err error) {
 	}
 }
 
-// guardItems converts a panic of one worker to the end of the run, which also ends the other
+// guardWorker converts a panic of one worker to the end of the run, which also ends the other
 // workers.
-func (r *run) guardItems(feed *itemFeed) error {
-	err := r.guard(func(ctx context.Context, r *run) error { return r.itemWorker(ctx, feed) })
-	if failed, ok := errors.AsType[*workError](err); ok && failed.code == panicCode {
-		r.end(failed)
+func (w *items) guardWorker() error {
+	err := w.r.guard(func(ctx context.Context, _ *Run) error { return w.worker(ctx) })
+	if failed, ok := errors.AsType[*Error](err); ok && failed.Code == panicCode {
+		w.r.End(failed)
 	}
 	return err
 }
 
-func (r *run) itemWorker(ctx context.Context, feed *itemFeed) error {
+func (w *items) worker(ctx context.Context) error {
 	for {
-		if err := r.gate.checkpoint(ctx, betweenItems); err != nil {
+		if err := w.r.gate.checkpoint(ctx, betweenItems); err != nil {
 			return err
 		}
-		item, at, ok := feed.take()
+		item, at, ok := w.feed.take()
 		if !ok {
 			return nil
 		}
-		if err := r.itemCommand(ctx, feed, item, at); err != nil {
+		if err := w.runItem(ctx, item, at); err != nil {
 			return err
 		}
 	}
 }
 
-// itemCommand runs the command for one item. Its error ends the whole work; a failed command only
-// fails the item.
-func (r *run) itemCommand(ctx context.Context, feed *itemFeed, item catalog.Item, at itemPosition) error {
+// runItem runs the command for one item. Its error ends the whole work; a failed command only fails
+// the item.
+func (w *items) runItem(ctx context.Context, item catalog.Item, at itemPosition) error {
+	r := w.r
 	together := r.def.Parallel > 1
-	note := feed.notes[at.slot]
-	if !r.commands.hasUnclaimed(at.slot) {
+	note := w.feed.notes[at.slot]
+	resumed := r.hasUnclaimed(at.slot)
+	if !resumed {
 		note = &itemNote{Slot: at.slot, Item: at.number, Name: []byte(item.Name), Boot: machine.This().Boot}
-		if err := r.journalItem(note); err != nil {
-			return &workError{code: "start_failed", err: err}
+		if err := w.journal(note); err != nil {
+			return &Error{Code: "start_failed", Err: err}
 		}
 	}
-	said := r.beginItem(item, at, together)
-	said.note = note
-	var output *itemOutput
-	var err error
-	if !r.commands.hasUnclaimed(at.slot) && r.adopted {
-		err = r.clearItem(at.slot)
-	}
-	if err == nil {
-		output, err = r.itemOutput(together, at.slot)
-	}
+	said := w.beginItem(item, at, together, resumed)
+	said.logEnd = func(text string) error { return w.logItemEnd(note, text) }
+	output, err := w.output(together, at.slot, resumed)
 	if err != nil {
 		said.Fail(err)
-		return &workError{code: "start_failed", err: err}
+		return &Error{Code: "start_failed", Err: err}
 	}
 	defer func() {
 		if r.report.itemsComplete() {
@@ -239,26 +236,26 @@ func (r *run) itemCommand(ctx context.Context, feed *itemFeed, item catalog.Item
 		return r.command(at.slot, item.Name, output.File, r.timeout.remaining(time.Now()), r.values(item.Name),
 			"JOBDIR_ITEM="+item.Name, fmt.Sprintf("JOBDIR_ITEM_NUMBER=%d", at.number), "JOBDIR_RESULT="+r.scratch.path(result))
 	})
-	if errors.Is(err, errDetached) {
+	if errors.Is(err, ErrDetached) {
 		if p != nil {
 			output.detach()
 			return err
 		}
 		note.Withdrawn = true
-		return errors.Join(err, r.journalItem(note))
+		return errors.Join(err, w.journal(note))
 	}
 	if p != nil {
 		r.usage.add(exit)
-		defer r.acknowledgeItem(p)
+		defer w.acknowledge(p)
 	}
 	if together {
 		said.head += output.text()
 	}
 	if exit.TimedOut {
-		r.timedOut()
+		r.End(r.timeoutError())
 	}
 	if died := cmp.Or(err, exitError(exit)); errors.Is(died, keeper.ErrKeeperDied) || errors.Is(died, keeper.ErrNoKeeper) {
-		r.end(died) // no verdict on the item, which the next run repeats
+		r.End(died) // no verdict on the item, which the next run repeats
 	}
 	if ctx.Err() != nil && (err != nil || exit.Cause != "" || exit.Err != nil) {
 		said.abandon()
@@ -267,64 +264,67 @@ func (r *run) itemCommand(ctx context.Context, feed *itemFeed, item catalog.Item
 	line := ""
 	if err == nil {
 		if err = exitError(exit); err != nil {
-			line = r.itemLastLine(output)
+			line = w.lastLine(output)
 		}
 	}
-	r.endItem(said, item, result, err, line)
+	w.endItem(said, item, result, err, line)
 	return nil
 }
 
-// acknowledgeItem tells the keeper that the item has its result line, or will be done again. If the
-// line could not be written, the acknowledgement waits until the record contains the outcome.
-func (r *run) acknowledgeItem(p keeper.Running) {
-	if r.report.itemsComplete() {
+// acknowledge tells the keeper that the item has its result line, or will be done again. If the line
+// could not be written, the acknowledgement waits until the record contains the outcome.
+func (w *items) acknowledge(p keeper.Running) {
+	if w.r.report.itemsComplete() {
 		p.Acknowledge()
 		return
 	}
-	r.commands.noteEnd(p)
+	w.r.noteEnd(p)
 }
 
 // beginItem logs that an item begins, unless an earlier daemon has logged it.
-func (r *run) beginItem(item catalog.Item, at itemPosition, together bool) *Item {
-	op := &Op{r}
+func (w *items) beginItem(item catalog.Item, at itemPosition, together, resumed bool) *Item {
 	switch {
-	case r.commands.hasUnclaimed(at.slot):
-		return op.resumeItem(at.number, at.total, item.Name, together)
+	case resumed:
+		return w.op.resumeItem(at.number, at.total, item.Name, together)
 	case together:
-		return op.Parallel(at.number, at.total, item.Name)
+		return w.op.Parallel(at.number, at.total, item.Name)
 	}
-	return op.Item(at.number, at.total, item.Name)
+	return w.op.Item(at.number, at.total, item.Name)
 }
 
-// underWay returns the items that an earlier daemon left running. Commands whose items already have
-// a result line are only acknowledged: the earlier daemon had not told their keeper yet.
-func (r *run) underWay(notes map[int]*itemNote, written map[itemKey]bool) (under []adoptedCommand) {
-	for _, a := range r.commands.unclaimed() {
-		number := a.number
-		if note := notes[a.number]; note != nil {
-			number = note.Item
-		}
-		if !written[itemKey{number, a.name}] {
+// underWay returns the commands that an earlier daemon left running. Commands whose items already
+// have a result line are only acknowledged: the earlier daemon had not told their keeper yet.
+func (w *items) underWay(notes map[int]*itemNote, written map[itemKey]bool) (under []Command) {
+	for _, a := range w.r.unclaimed() {
+		if !written[itemKey{a.itemNumber(notes), a.name}] {
 			under = append(under, a)
 			continue
 		}
-		p := r.commands.claim(a.number)
-		r.gate.ended(p)
+		p := w.r.claim(a.number)
+		w.r.gate.ended(p)
 		p.Acknowledge()
 	}
 	return under
 }
 
+// itemNumber returns the number of the item of a command.
+func (a Command) itemNumber(notes map[int]*itemNote) int {
+	if note := notes[a.number]; note != nil {
+		return note.Item
+	}
+	return a.number
+}
+
 // endUnclaimed ends the commands of an earlier daemon that no worker claimed before the work ended.
-func (r *run) endUnclaimed() {
-	cause := r.endCause()
-	if errors.Is(cause, errDetached) || cause != nil && isClosed(r.detaching) {
-		r.detached.Store(r.detached.Load() || len(r.commands.unclaimed()) > 0)
+func (w *items) endUnclaimed() {
+	r, cause := w.r, w.r.EndCause()
+	if errors.Is(cause, ErrDetached) || cause != nil && isClosed(r.detaching) {
+		r.detached.Store(r.Detached() || len(r.unclaimed()) > 0)
 		return
 	}
-	for _, a := range r.commands.unclaimed() {
-		p := r.commands.claim(a.number)
-		r.endCommand(p, cause)
+	for _, a := range r.unclaimed() {
+		p := r.claim(a.number)
+		r.commands.end(p, cause)
 		<-p.Done()
 		r.gate.ended(p)
 		p.Acknowledge()
@@ -334,8 +334,8 @@ func (r *run) endUnclaimed() {
 // endItem logs the end of an item, with the result of its command. The result file is removed once
 // the item has its line. line is the last line of a failed command's output; the log already
 // contains it.
-func (r *run) endItem(said *Item, item catalog.Item, result string, failure error, line string) {
-	fields, resultErr := r.readResult(result)
+func (w *items) endItem(said *Item, item catalog.Item, result string, failure error, line string) {
+	fields, resultErr := w.r.readResult(result)
 	if failure == nil {
 		failure = resultErr
 	}
@@ -347,8 +347,8 @@ func (r *run) endItem(said *Item, item catalog.Item, result string, failure erro
 	default:
 		said.OK(itemAttrs(item, fields)...)
 	}
-	if r.report.itemsComplete() {
-		_ = r.scratch.drop(result) // otherwise it goes with the folder
+	if w.r.report.itemsComplete() {
+		_ = w.r.scratch.drop(result) // otherwise it goes with the folder
 	}
 }
 

@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"bytes"
@@ -28,14 +28,15 @@ const resultLimit = 16 << 20
 // removed once its line is written to the item file.
 type scratch struct{ dir string }
 
-func scratchOf(logPath string) scratch {
-	return scratch{logPath[:len(logPath)-len(filepath.Ext(logPath))] + ".run"}
+// ScratchFolder is the scratch folder of a run whose log has the given path.
+func ScratchFolder(logPath string) string {
+	return logPath[:len(logPath)-len(filepath.Ext(logPath))] + ".run"
 }
 
 // newScratch makes the folder of a run. The folder of an adopted run is in use: only missing files,
 // which a power cut or a person may have removed, are created.
 func newScratch(logPath string, params []byte, adopted bool) (scratch, error) {
-	s := scratchOf(logPath)
+	s := scratch{ScratchFolder(logPath)}
 	if !adopted {
 		if err := files.RemoveFolder(s.dir); err != nil {
 			return s, fmt.Errorf("make the folder of the run: %w", err)

@@ -1,12 +1,13 @@
-package daemon
+package work
 
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
-	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -31,30 +32,31 @@ func (i itemResult) name() string {
 
 // inherit adds the item results of earlier runs, and of an earlier daemon, to the report and calls
 // note for each. It logs how many items earlier runs finished, unless this run was adopted.
-func (r *run) inherit(note func(itemResult)) error {
+func (r *Run) inherit(note func(itemResult)) error {
 	if r.number < 2 && r.retryOf == nil && !r.adopted {
 		return nil
 	}
+	inherited := 0
 	if err := readItems(r.eachItem, &r.report, r.resultCounts, func(result itemResult) {
 		if !r.adopted || result.Run != r.number {
-			r.inherited++
+			inherited++
 		}
 		note(result)
 	}); err != nil {
-		return &workError{code: "start_failed", err: err}
+		return &Error{Code: "start_failed", Err: err}
 	}
 	if r.adopted {
-		processed, failed := r.report.counts()
-		r.setProgress(int64(processed+failed), r.report.total, "")
+		done, total := r.report.done()
+		r.setProgress(done, total, "")
 		return nil
 	}
-	if r.inherited > 0 {
+	if inherited > 0 {
 		items := "items"
-		if r.inherited == 1 {
+		if inherited == 1 {
 			items = "item"
 		}
-		r.logLine(fmt.Sprintf("  Goes on after %d finished %s.", r.inherited, items))
-		r.setProgress(int64(r.inherited), nil, "")
+		r.logLine(fmt.Sprintf("  Goes on after %d finished %s.", inherited, items))
+		r.setProgress(int64(inherited), nil, "")
 	}
 	return nil
 }
@@ -62,10 +64,6 @@ func (r *run) inherit(note func(itemResult)) error {
 // itemsOf returns a function that reads the item results of an operation.
 func itemsOf(owner *statefs.Owner, id statefs.ID) func(func(line []byte) error) error {
 	return func(each func(line []byte) error) error { return owner.ReadItems(id, each) }
-}
-
-func (d *Daemon) itemsOf(id statefs.ID) func(func(line []byte) error) error {
-	return itemsOf(d.owner, id)
 }
 
 // countsIn returns a function that reports whether an item result counts for a record. A result
@@ -82,14 +80,14 @@ func countsIn(rec *statefs.Record) func(itemResult) bool {
 }
 
 // resultCounts reports whether an item result counts for the run.
-func (r *run) resultCounts(result itemResult) bool {
-	return result.Step == r.step.name() && countsIn(&statefs.Record{RedoFrom: r.redoFrom, Steps: r.step.list})(result)
+func (t *task) resultCounts(result itemResult) bool {
+	return result.Step == t.step.name() && countsIn(&statefs.Record{RedoFrom: t.redoFrom, Steps: t.step.list})(result)
 }
 
 // readItems adds the item results of an operation to a report and calls note for each. It skips
 // results that do not count, and lines that the daemon did not write: a person may have edited the
 // file.
-func readItems(each func(func(line []byte) error) error, into *report, counts func(itemResult) bool,
+func readItems(each func(func(line []byte) error) error, into *Report, counts func(itemResult) bool,
 	note func(itemResult),
 ) error {
 	return each(func(line []byte) error {
@@ -110,28 +108,21 @@ func readItems(each func(func(line []byte) error) error, into *report, counts fu
 	})
 }
 
-// earlierReport returns the report of an operation that ends without a run: the results of its
-// earlier runs.
-func (d *Daemon) earlierReport(op *operation) *report {
-	if len(op.rec.Steps) > 0 {
-		return d.stepsReport(op)
-	}
-	rep := new(report)
-	if op.rec.Starts == 0 && op.rec.RetryOf == nil {
-		return rep
-	}
-	def, params, err := d.definition(op.rec)
-	if err != nil || def.Work() != catalog.WorkItems {
-		return rep // a handler may have repeated its items in each run
-	}
-	rep.total = def.Total(params)
-	if err := readItems(d.itemsOf(op.id()), rep, countsIn(op.rec), func(itemResult) {}); err != nil {
-		d.logger.Error("item results of earlier runs are not in the footer", "id", op.id(), "error", err)
-	}
-	return rep
+// AddItems adds the item results of an operation that count.
+func (r *Report) AddItems(owner *statefs.Owner, rec *statefs.Record) error {
+	return readItems(itemsOf(owner, rec.ID), r, countsIn(rec), func(itemResult) {})
 }
 
-func (r *report) inherit(ok bool, entry json.RawMessage) {
+// AddOutputs adds the outputs of steps as the result of the work.
+func (r *Report) AddOutputs(list []steps.Step) {
+	for _, s := range list {
+		for _, name := range slices.Sorted(maps.Keys(s.Outputs)) {
+			r.setField(field{name, s.Outputs[name]})
+		}
+	}
+}
+
+func (r *Report) inherit(ok bool, entry json.RawMessage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ok {
@@ -145,21 +136,21 @@ func (r *report) inherit(ok bool, entry json.RawMessage) {
 
 // failedNames returns the names of the items that failed in the operation that this one retries,
 // nil if all items are to be done.
-func (r *run) failedNames() (finishedNames, error) {
-	if r.retryOf == nil || !r.failedOnly {
+func (t *task) failedNames() (finishedNames, error) {
+	if t.retryOf == nil || !t.failedOnly {
 		return nil, nil
 	}
 	names := make(finishedNames)
-	old, err := r.owner.ReadRecord(*r.retryOf)
+	old, err := t.host.Owner.ReadRecord(*t.retryOf)
 	if err != nil {
-		return nil, &workError{code: "start_failed", err: err}
+		return nil, &Error{Code: "start_failed", Err: err}
 	}
-	if err := readItems(itemsOf(r.owner, *r.retryOf), new(report), countsIn(old), func(result itemResult) {
-		if !result.OK && result.Step == r.step.name() {
+	if err := readItems(itemsOf(t.host.Owner, *t.retryOf), new(Report), countsIn(old), func(result itemResult) {
+		if !result.OK && result.Step == t.step.name() {
 			names.add(result)
 		}
 	}); err != nil {
-		return nil, &workError{code: "start_failed", err: err}
+		return nil, &Error{Code: "start_failed", Err: err}
 	}
 	return names, nil
 }
@@ -185,7 +176,7 @@ func (f finishedNames) take(name string) bool {
 // call loads the results of earlier runs. A handler that never calls it does all of its work in
 // each run.
 func (o *Op) Finished(name string) bool {
-	e := &o.r.earlier
+	e := &o.earlier
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.names == nil {
@@ -195,7 +186,7 @@ func (o *Op) Finished(name string) bool {
 			err = o.r.inherit(e.names.add)
 		}
 		if err != nil {
-			o.r.end(err)
+			o.r.End(err)
 		}
 	}
 	return e.names.take(name) || e.only != nil && !e.only.take(name)

@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"os"
@@ -72,5 +72,12 @@ func TestAdoptedScratchGetsWhatItLacks(t *testing.T) {
 		if got, err := os.ReadFile(again.path(name)); err != nil || string(got) != want {
 			t.Errorf("%s holds %q, %v, want %q", name, got, err, want)
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"bytes"
@@ -12,16 +12,18 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/stream"
 )
 
 // maxListed is how many processed and how many failed items the footer lists; the item file lists
 // all.
 const maxListed = 1000
 
-// report collects what the work reports: item results, progress and values for the footer. It is
+// Report collects what the work reports: item results, progress and values for the footer. It is
 // safe for concurrent use.
-type report struct {
+type Report struct {
 	mu          sync.Mutex
 	items       io.WriteCloser // ID.items.ndjson; nil until the first item
 	openItems   func() (io.WriteCloser, error)
@@ -73,7 +75,7 @@ func newField(name string, value any) (field, error) {
 
 // addItem notes the end of one item and returns its line for the item file. failure is nil if the
 // item succeeded.
-func (r *report) addItem(number int, name string, failure error, attrs []slog.Attr) []byte {
+func (r *Report) addItem(number int, name string, failure error, attrs []slog.Attr) []byte {
 	entry := []field{text("filename", name)}
 	if !utf8.ValidString(name) { // JSON text cannot hold the name
 		f, _ := newField("filename_base64", []byte(name)) // bytes always encode
@@ -113,7 +115,7 @@ func (r *report) addItem(number int, name string, failure error, attrs []slog.At
 // writeItem appends a line to the item file, which lists all items and is the checkpoint from which
 // a restart resumes. After an error it may be called again with the same line. It is not safe for
 // concurrent use.
-func (r *report) writeItem(line []byte) error {
+func (r *Report) writeItem(line []byte) error {
 	if r.items == nil {
 		file, err := r.openItems()
 		if err != nil {
@@ -130,7 +132,7 @@ func (r *report) writeItem(line []byte) error {
 }
 
 // noteWriteError notes the first error that left the item file incomplete.
-func (r *report) noteWriteError(err error) {
+func (r *Report) noteWriteError(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.itemErr == nil {
@@ -139,11 +141,7 @@ func (r *report) noteWriteError(err error) {
 }
 
 // itemsComplete reports whether the item file has a line for each item that has ended.
-func (r *report) itemsComplete() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.itemErr == nil
-}
+func (r *Report) itemsComplete() bool { return r.writeError() == nil }
 
 func appendListed(list []json.RawMessage, entry json.RawMessage) []json.RawMessage {
 	if len(list) >= maxListed {
@@ -162,7 +160,7 @@ func integer(name string, value int64) field {
 }
 
 // setProgress notes the progress of the work and returns all that is known of it.
-func (r *report) setProgress(done int64, total *int64, phase string, at time.Time) statefs.Progress {
+func (r *Report) setProgress(done int64, total *int64, phase string, at time.Time) statefs.Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.progress.Done, r.progress.At = done, at
@@ -175,7 +173,7 @@ func (r *report) setProgress(done int64, total *int64, phase string, at time.Tim
 	return r.progress
 }
 
-func (r *report) touch(at time.Time) statefs.Progress {
+func (r *Report) touch(at time.Time) statefs.Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.progress.At = at
@@ -183,20 +181,21 @@ func (r *report) touch(at time.Time) statefs.Progress {
 }
 
 // current returns the current progress; its time is zero before the first heartbeat.
-func (r *report) current() statefs.Progress {
+func (r *Report) current() statefs.Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.progress
 }
 
-func (r *report) setTotal(total int64) {
+// SetTotal sets the number of items; nil means unknown.
+func (r *Report) SetTotal(total *int64) {
 	r.mu.Lock()
-	r.total = &total
+	r.total = total
 	r.mu.Unlock()
 }
 
 // setField sets a member of the footer; the last value for a name counts.
-func (r *report) setField(f field) {
+func (r *Report) setField(f field) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.result {
@@ -208,8 +207,84 @@ func (r *report) setField(f field) {
 	r.result = append(r.result, f)
 }
 
+// done returns how many items have ended, and the total.
+func (r *Report) done() (done int64, total *int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return int64(r.processed + r.failed), r.total
+}
+
+// Counts returns how many items succeeded and how many failed.
+func (r *Report) Counts() (processed, failed int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.processed, r.failed
+}
+
+// failedItems returns an error if so many items failed that the operation has failed.
+func (r *Report) failedItems(when catalog.FailWhen) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.processed + r.failed
+	switch when {
+	case catalog.FailAny:
+		if r.failed > 0 {
+			return r.itemsError(fmt.Sprintf("%d of %d", r.failed, all))
+		}
+	case catalog.FailAll:
+		if all > 0 && r.processed == 0 {
+			return r.itemsError(fmt.Sprintf("all %d", all))
+		}
+	case catalog.FailNever:
+	}
+	return nil
+}
+
+// itemsError returns the error of a run with failed items. It includes the error of the item that
+// failed last in this run.
+func (r *Report) itemsError(count string) error {
+	if r.lastFailed == nil {
+		return &Error{"items_failed", fmt.Errorf("%s items failed", count)}
+	}
+	return &Error{"items_failed", fmt.Errorf("%s items failed; the last one, '%s': %w",
+		count, stream.Printable(truncate(r.lastName, nameLimit)), r.lastFailed)}
+}
+
+// Member returns a member of the work's result by name.
+func (r *Report) Member(name string) (json.RawMessage, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.result {
+		if f.name == name {
+			return f.value, true
+		}
+	}
+	return nil, false
+}
+
+// Members returns those of the named members of the result that exist.
+func (r *Report) Members(names []string) map[string]json.RawMessage {
+	var out map[string]json.RawMessage
+	for _, name := range names {
+		if value, ok := r.Member(name); ok {
+			if out == nil {
+				out = make(map[string]json.RawMessage)
+			}
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// writeError returns the first error of writing the item file.
+func (r *Report) writeError() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.itemErr
+}
+
 // close closes the item file and returns the first error of writing it.
-func (r *report) close() error {
+func (r *Report) close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.items != nil {
@@ -223,16 +298,4 @@ func (r *report) close() error {
 		r.items = nil
 	}
 	return r.itemErr
-}
-
-// member returns a member of the work's result by name.
-func (r *report) member(name string) (json.RawMessage, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, f := range r.result {
-		if f.name == name {
-			return f.value, true
-		}
-	}
-	return nil, false
 }

@@ -1,0 +1,157 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jobdir/jobdir/daemon/keeper"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// pidRecordDelay is how long a command runs before its PID is written into the record.
+const pidRecordDelay = time.Second
+
+// wholeRun is the number of the command of a whole run among the commands of the run; the numbers
+// of items begin with 1.
+const wholeRun = 0
+
+// commandWork runs one command that writes directly to the log.
+func commandWork(ctx context.Context, r *Run) error {
+	var monitor *monitor
+	var output *os.File
+	err := r.onOwnStack(func() (err error) {
+		if monitor, err = startMonitor(r, nil); err != nil {
+			return &Error{Code: "start_failed", Err: err}
+		}
+		if output, err = r.openLog(); err != nil {
+			return &Error{Code: "start_failed", Err: fmt.Errorf("open the log: %w", err)}
+		}
+		return nil
+	})
+	if monitor != nil {
+		defer monitor.stop()
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = output.Close() }() // the command has its own descriptor; the daemon wrote nothing to this one
+	p, exit, err := r.execute(ctx, wholeRun, func() *keeper.Command {
+		values := r.values("")
+		return r.command(wholeRun, "", output, r.def.Timeout, values, "JOBDIR_RESULT="+r.scratch.path("result.json"))
+	})
+	if err != nil {
+		return err
+	}
+	r.noteEnd(p) // kept until the record contains the exit
+	r.usage.add(exit)
+	r.outcome.Exit = &exit
+	fields, resultErr := r.readResult("result.json")
+	for _, f := range r.takeRetryAfter(fields) {
+		r.report.setField(f)
+	}
+	if exit.TimedOut {
+		return r.timeoutError()
+	}
+	if err := exitError(exit); err != nil {
+		return err
+	}
+	if resultErr != nil {
+		return &Error{Code: "bad_result", Err: resultErr}
+	}
+	return nil
+}
+
+// mayStart reports whether a command may start: the run has not ended, no cancel was requested, and
+// the work is not paused.
+func (r *Run) mayStart() bool {
+	return r.ctx.Err() == nil && !r.PauseRequested() && !r.host.Owner.RequestPending(r.id, statefs.Cancel,
+		statefs.ForceCancel)
+}
+
+// onOwnStack calls do on a new goroutine and waits for it. The goroutine that waits for a command,
+// perhaps for days, would otherwise keep a stack as large as its deepest call needed.
+func (r *Run) onOwnStack(do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- r.guard(func(context.Context, *Run) error { return do() }) }()
+	return <-done
+}
+
+// execute starts the command of an item, or takes over the command of an earlier daemon, and waits
+// until the command and its descendants have ended. If the daemon stops and leaves commands
+// running, execute does not wait and returns ErrDetached. It returns no Running if it started none.
+func (r *Run) execute(ctx context.Context, item int, command func() *keeper.Command) (keeper.Running,
+	keeper.Exit, error,
+) {
+	p := r.claim(item)
+	if p == nil {
+		begin := func() (err error) {
+			p, err = r.startCommand(ctx, command())
+			return err
+		}
+		var err error
+		if item == wholeRun {
+			err = r.onOwnStack(begin)
+		} else {
+			err = begin() // a worker starts one command after another
+		}
+		if err != nil {
+			return nil, keeper.Exit{}, err
+		}
+	}
+	defer r.gate.ended(p)
+	if item == wholeRun {
+		r.pid.Store(int64(p.PID()))
+		defer time.AfterFunc(pidRecordDelay, func() {
+			r.pidSettled.Store(true)
+			r.changed()
+		}).Stop()
+	}
+	if !r.await(ctx, p) {
+		r.detached.Store(true)
+		return p, keeper.Exit{}, ErrDetached
+	}
+	exit := p.Exit()
+	if r.endedByShutdown(ctx, exit) {
+		r.detached.Store(true)
+		return p, keeper.Exit{}, ErrDetached
+	}
+	if exit.Err != nil {
+		r.host.Logger.Warn("command ended with trouble", "id", r.id, "error", exit.Err)
+	}
+	if cause := causeOf(exit); cause != nil && ctx.Err() == nil {
+		r.End(cause) // an earlier daemon or the keeper ended it
+	}
+	return p, exit, nil
+}
+
+func (r *Run) startCommand(ctx context.Context, command *keeper.Command) (keeper.Running, error) {
+	p, err := r.launch(ctx, command)
+	switch {
+	case err == nil:
+		return p, nil
+	case errors.Is(err, keeper.ErrKeeperDied), errors.Is(err, keeper.ErrNoKeeper) && ctx.Err() == nil:
+		r.gate.noteCutOff()
+		return nil, &Error{Code: "keeper_died", Err: err}
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, &Error{Code: "start_failed", Err: err}
+}
+
+// exitError returns the error of an exit, or nil for exit code 0.
+func exitError(exit keeper.Exit) error {
+	switch {
+	case errors.Is(exit.Err, keeper.ErrKeeperDied):
+		return &Error{Code: "keeper_died", Err: exit.Err}
+	case exit.Signal != "":
+		return &Error{Code: "signal", Err: fmt.Errorf("ended by %s", exit.Signal)}
+	case exit.Code > 0:
+		return &Error{Code: "exit_code", Err: fmt.Errorf("exit code %d", exit.Code)}
+	case exit.Code < 0:
+		return &Error{Code: "lost", Err: errors.Join(errors.New("the exit code is not known"), exit.Err)}
+	}
+	return nil
+}
