@@ -135,7 +135,9 @@ var imports = []row{
 		"a block device that writes down its writes and flushes, for tests; it asks the other disk whether this machine can mount one",
 	},
 	{
-		"daemon/keeper", 2, []string{"statefs", "statefs/machine", "statefs/files"}, []string{xsys},
+		"daemon/keeper", 2,
+		[]string{"statefs", "statefs/machine", "statefs/files"},
+		[]string{xsys},
 		"holds process groups; it decides nothing and knows no jobs, so it can outlive a daemon of another version; its exit reports are files, which statefs alone writes",
 	},
 	{
@@ -145,7 +147,9 @@ var imports = []row{
 		"the stream format is pure text over readers and writers, usable by any client",
 	},
 	{
-		"daemon/breaker", 2, []string{"statefs"}, nil,
+		"daemon/breaker", 2,
+		[]string{"statefs"},
+		nil,
 		"when a lane stops itself, as a decision without clock and files; of the vocabulary it needs the ID alone",
 	},
 	{
@@ -164,7 +168,9 @@ var imports = []row{
 		"a log of what happens, which the daemon writes and control reads; it decides nothing and starts nothing",
 	},
 	{
-		"daemon/history", 2, []string{"statefs", "statefs/machine", "statefs/files"}, []string{bbolt},
+		"daemon/history", 2,
+		[]string{"statefs", "statefs/machine", "statefs/files"},
+		[]string{bbolt},
 		"an index of what has ended, made from the records; it knows neither what runs nor HTTP",
 	},
 	{"daemon/alarm", 1, nil, []string{xsys}, "rings when a deadline comes; what its keys mean it does not know"},
@@ -176,21 +182,29 @@ var imports = []row{
 		"counts and percentiles, as memory and arithmetic alone; of the vocabulary it needs the states",
 	},
 	{
-		"daemon/queue", 2, []string{"statefs"}, nil,
+		"daemon/queue", 2,
+		[]string{"statefs"},
+		nil,
 		"what starts next, as a decision without clock, files or locks; of the vocabulary it needs the ID alone",
 	},
 	{
-		"daemon/outbox", 2, []string{"statefs", "statefs/files"}, []string{minio, xsys},
+		"daemon/outbox", 2,
+		[]string{"statefs", "statefs/files"},
+		[]string{minio, xsys},
 		"brings things to targets: when, as a decision without clock and files, and how; what a job or a record is it does not know",
 	},
 	{"statefs/statefstest", 2, []string{"statefs"}, nil, "trees for the tests of others"},
 
 	{
-		"daemon/submit", 4, []string{"statefs", "catalog", "catalog/param", "statefs/steps"}, nil,
+		"daemon/submit", 4,
+		[]string{"statefs", "catalog", "catalog/param", "statefs/steps"},
+		nil,
 		"what HTTP, a list and a file ask for becomes one submission, by one set of rules; it knows neither of them",
 	},
 	{
-		"daemon/acts", 4, []string{"statefs", "catalog", "statefs/steps"}, nil,
+		"daemon/acts", 4,
+		[]string{"statefs", "catalog", "statefs/steps"},
+		nil,
 		"what a person may do about a step is checked by one set of rules, by HTTP, the command line and the daemon; it reads and writes nothing",
 	},
 
@@ -222,14 +236,18 @@ var imports = []row{
 		"what the files of lanes/ and the breakers mean for the queue, and what is told of lanes; it knows no operation",
 	},
 	{
-		"daemon/delivery", 5, []string{"statefs", "statefs/files", "statefs/watch", "daemon/events", "daemon/outbox", "catalog"}, nil,
+		"daemon/delivery", 5,
+		[]string{"statefs", "statefs/files", "statefs/watch", "daemon/events", "daemon/outbox", "catalog"},
+		nil,
 		"what is owed to targets, by the files of outbox/ and the records; when and how it is sent it leaves to daemon/outbox",
 	},
 	{
-		"daemon/trigger", 5, []string{
+		"daemon/trigger", 5,
+		[]string{
 			"statefs", "statefs/api", "statefs/files", "statefs/watch", "daemon/alarm", "catalog", "catalog/schedule",
 			"daemon/submit", "stream",
-		}, nil,
+		},
+		nil,
 		"what submits by itself: slots of schedules, files in new/, the job that follows; what runs it does not know",
 	},
 

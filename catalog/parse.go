@@ -17,8 +17,11 @@ import (
 
 // What is wrong with a definition file, and where.
 type (
+	// Position is a place in a definition file.
 	Position = yamlfile.Position
-	Problem  = yamlfile.Problem
+	// Problem is one thing that is wrong with a definition file, for a person who has the file open in an editor.
+	Problem = yamlfile.Problem
+	// Problems are the problems of one or more files, in the order of the text.
 	Problems = yamlfile.Problems
 )
 

@@ -19,12 +19,18 @@ import (
 
 // The messages of the event log; package api has their members.
 type (
-	Event         = api.Event
-	LaneChange    = api.LaneChange
+	// Event is one event of the daemon's event log.
+	Event = api.Event
+	// LaneChange is a change of a lane.
+	LaneChange = api.LaneChange
+	// EventDelivery is a change of a delivery.
 	EventDelivery = api.EventDelivery
-	EventTarget   = api.EventTarget
-	EventSweep    = api.EventSweep
-	EventGap      = api.EventGap
+	// EventTarget is a change of a delivery target.
+	EventTarget = api.EventTarget
+	// EventSweep is the result of a sweep.
+	EventSweep = api.EventSweep
+	// EventGap is a range of missing events, and why they are missing.
+	EventGap = api.EventGap
 )
 
 // Events follows the events of the daemon. filter has the parameters of GET /api/v1/events; without after, Events

@@ -94,7 +94,9 @@ func (c *Client) Pin(ctx context.Context, id statefs.ID, pinned bool) error {
 
 // The answer of a prune; package api has its members.
 type (
-	Pruned          = api.Pruned
+	// Pruned is the result of a prune.
+	Pruned = api.Pruned
+	// PrunedOperation is a pruned operation.
 	PrunedOperation = api.PrunedOperation
 )
 

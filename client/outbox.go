@@ -13,10 +13,14 @@ import (
 
 // The answers of the outbox; package api has their members.
 type (
-	Outbox              = api.Outbox
-	DeliveryAnswer      = api.DeliveryAnswer
+	// Outbox is a page of the deliveries that are not done, and a summary of all of them.
+	Outbox = api.Outbox
+	// DeliveryAnswer is the answer to a retry or drop of deliveries.
+	DeliveryAnswer = api.DeliveryAnswer
+	// DeliveryAnswerEntry is the status of an outbox entry after a request.
 	DeliveryAnswerEntry = api.DeliveryAnswerEntry
-	BulkDeliveries      = api.BulkDeliveries
+	// BulkDeliveries is the result of an action on the deliveries that match a filter.
+	BulkDeliveries = api.BulkDeliveries
 )
 
 // Outbox returns a page of the deliveries that are not done. filter has the parameters of GET /api/v1/outbox.

@@ -244,7 +244,7 @@ func (s *actions) controlsStep(id statefs.ID, action string, values url.Values) 
 // withRetryHint adds to the refusal of a retry how to retry an ended operation: that makes a new operation, which no
 // GET does.
 func withRetryHint(err error, id statefs.ID, action string) error {
-	known, ok := errors.AsType[*front.Refusal](err)
+	known, ok := errors.AsType[*front.RefusalError](err)
 	if !ok || known.Status != http.StatusNotFound || action != string(statefs.Retry) {
 		return err
 	}

@@ -261,7 +261,7 @@ func (s *bulks) bulkAction(r *front.Request, action string) func(context.Context
 			return nil
 		case string(statefs.Retry):
 			if _, err := s.tree.State(id); errors.Is(err, statefs.ErrNotLive) {
-				_, err := s.retry.resubmit(r, id, false, "")
+				_, err := s.retry.resubmit(r, id, false, "") //nolint:contextcheck // the context of r
 				return err
 			}
 			return s.act.requestRetry(ctx, r, id)

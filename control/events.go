@@ -255,7 +255,7 @@ type eventWriter struct {
 }
 
 func (e *eventWriter) event(f *events.Frame) error {
-	_, _ = e.WriteString("event: " + string(f.Type) + "\ndata: ") // bufio keeps the first error
+	_, _ = e.WriteString("event: " + f.Type + "\ndata: ") // bufio keeps the first error
 	_, _ = e.Write(f.JSON)
 	_, _ = e.WriteString("\nid: ")
 	_, _ = e.Write(strconv.AppendUint(e.AvailableBuffer(), f.Seq, 10))

@@ -35,7 +35,7 @@ func (s *streams) logFile(w *front.Response, r *front.Request) error {
 		return err
 	}
 	if values.Has("step") {
-		return s.stepLog(w, r, id, values)
+		return s.stepLog(w, id, values)
 	}
 	if values.Has("run") {
 		return front.Refuse(http.StatusBadRequest,
@@ -85,7 +85,7 @@ const (
 )
 
 // stepLog answers with the output of a step in its last run, or in the run that the parameter run names.
-func (s *streams) stepLog(w *front.Response, r *front.Request, id statefs.ID, values url.Values) error {
+func (s *streams) stepLog(w *front.Response, id statefs.ID, values url.Values) error {
 	name := values.Get("step")
 	wanted, err := front.Number(values, "run", 0, 1, 1e9)
 	if err != nil {

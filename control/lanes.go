@@ -96,7 +96,7 @@ func (s *laneControl) lane(w *front.Response, r *front.Request) error {
 	if err := s.live.refuseAtStartup(); err != nil {
 		return err
 	}
-	return s.sendLane(w, r, r.Param("lane"))
+	return s.sendLane(w, r.Param("lane"))
 }
 
 // sendLaneAfterChange applies a change of the lane files at once, and answers with the lane once every live operation
@@ -106,11 +106,11 @@ func (s *laneControl) sendLaneAfterChange(w *front.Response, r *front.Request, n
 	if err := s.live.awaitStartup(r.Context()); err != nil {
 		return err
 	}
-	return s.sendLane(w, r, name)
+	return s.sendLane(w, name)
 }
 
 // sendLane answers with a lane, or with all lanes.
-func (s *laneControl) sendLane(w *front.Response, r *front.Request, name string) error {
+func (s *laneControl) sendLane(w *front.Response, name string) error {
 	all := s.daemon.Lanes()
 	if name == statefs.AllLanes {
 		return w.SendJSON(http.StatusOK, all)

@@ -83,7 +83,7 @@ func (s *lists) operations(w *front.Response, r *front.Request) error {
 		if err != nil {
 			return err
 		}
-		return s.sendList(w, r, &history.Page{Total: total, Exact: true}, []any{})
+		return s.sendList(w, &history.Page{Total: total, Exact: true}, []any{})
 	}
 	live, foreign, err := s.live.liveView(q)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *lists) operations(w *front.Response, r *front.Request) error {
 	}
 	page, err := s.history.ListOf(r.Context(), q, live)
 	if errors.Is(err, history.ErrNotReady) && q.Number > 0 {
-		return s.listByNumber(w, r, q.Number, err)
+		return s.listByNumber(w, q.Number, err)
 	}
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (s *lists) operations(w *front.Response, r *front.Request) error {
 			continue
 		}
 		op, err := s.view.describe(entry.Row.ID)
-		if _, gone := errors.AsType[*front.Refusal](err); gone && foreign[entry.Row.ID] {
+		if _, gone := errors.AsType[*front.RefusalError](err); gone && foreign[entry.Row.ID] {
 			continue // its program has removed the marker since
 		}
 		if err != nil {
@@ -113,10 +113,10 @@ func (s *lists) operations(w *front.Response, r *front.Request) error {
 		}
 		shown = append(shown, op)
 	}
-	return s.sendList(w, r, &page, shown)
+	return s.sendList(w, &page, shown)
 }
 
-func (s *lists) sendList(w *front.Response, r *front.Request, page *history.Page, shown []any) error {
+func (s *lists) sendList(w *front.Response, page *history.Page, shown []any) error {
 	w.Header().Set("X-Total-Count", strconv.Itoa(page.Total))
 	w.Header().Set("X-Total-Count-Exact", strconv.FormatBool(page.Exact))
 	out := map[string]any{
@@ -130,7 +130,7 @@ func (s *lists) sendList(w *front.Response, r *front.Request, page *history.Page
 }
 
 // listByNumber answers a list by number from disk while the index is not ready; notReady is that error.
-func (s *lists) listByNumber(w *front.Response, r *front.Request, number uint64, notReady error) error {
+func (s *lists) listByNumber(w *front.Response, number uint64, notReady error) error {
 	live, err := s.live.list()
 	if err != nil {
 		return err

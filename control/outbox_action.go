@@ -190,7 +190,7 @@ func (s *outboxControl) entriesOf(text string, ask statefs.DeliveryAction) (id s
 		}
 		if why = s.checkDeliveryAction(it, of, ask); why == nil {
 			names = append(names, of)
-		} else if _, refused := errors.AsType[*front.Refusal](why); !refused {
+		} else if _, refused := errors.AsType[*front.RefusalError](why); !refused {
 			return id, nil, why
 		}
 	}

@@ -19,12 +19,12 @@ import (
 	"github.com/jobdir/jobdir/stream"
 )
 
-func notLive(id statefs.ID) *front.Refusal {
+func notLive(id statefs.ID) *front.RefusalError {
 	return front.Refuse(http.StatusNotFound, "Operation '%s' not found or already finished", id).With("id", id)
 }
 
 // notReady returns the refusal of an index that is not ready, with the time of the next try.
-func notReady(err error) *front.Refusal {
+func notReady(err error) *front.RefusalError {
 	known, ok := errors.AsType[*history.NotReadyError](err)
 	if !ok {
 		return front.Refuse(http.StatusServiceUnavailable, "%s", history.ErrNotReady).WithRetryAfter()
@@ -34,8 +34,8 @@ func notReady(err error) *front.Refusal {
 }
 
 // refusalOf is the only mapping from errors to statuses.
-func refusalOf(err error) *front.Refusal {
-	if known, ok := errors.AsType[*front.Refusal](err); ok {
+func refusalOf(err error) *front.RefusalError {
+	if known, ok := errors.AsType[*front.RefusalError](err); ok {
 		return known
 	}
 	if answer := submitRefusal(err); answer != nil {
@@ -78,7 +78,7 @@ func refusalOf(err error) *front.Refusal {
 		answer.Cause = err
 		return answer
 	}
-	var answer *front.Refusal
+	var answer *front.RefusalError
 	switch {
 	case errors.Is(err, statefs.ErrBadID):
 		return front.Refuse(http.StatusBadRequest, "Invalid operation ID: %s", err)
@@ -107,7 +107,7 @@ func diskFailed(err error) bool {
 }
 
 // submitRefusal is the part of refusalOf for errors of submits; nil for any other error.
-func submitRefusal(err error) *front.Refusal {
+func submitRefusal(err error) *front.RefusalError {
 	if entry, ok := errors.AsType[*submit.EntryError](err); ok {
 		answer := *refusalOf(entry.Err)
 		answer.Text = fmt.Sprintf("The list is refused as a whole; entry %d: %s", entry.Index, answer.Text)

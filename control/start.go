@@ -97,14 +97,14 @@ func (s *starter) startStream(w *front.Response, r *front.Request) error {
 			out = s.wait.afterWait(r, out, wait)
 		}
 		if out.State.Live() {
-			return s.sendAccepted(w, r, out)
+			return s.sendAccepted(w, out)
 		}
 	}
 	return s.streams.streamStarted(w, r, rec.ID, rec.OnDisconnect, format)
 }
 
 // sendAccepted answers 202 with the operation and its address, instead of the stream.
-func (s *starter) sendAccepted(w *front.Response, r *front.Request, out operationJSON) error {
+func (s *starter) sendAccepted(w *front.Response, out operationJSON) error {
 	w.Header().Set("Location", "/api/v1/operations/"+out.ID.String())
 	w.Header().Set(operationHeader, out.ID.String())
 	s.wait.setRetryAfter(w, out)

@@ -107,7 +107,7 @@ func TestPageHasAButtonForEveryAction(t *testing.T) {
 	}
 	for _, row := range r.server.actionRoutes() {
 		name := path.Base(row.Path)
-		if row.Method == "DELETE" {
+		if row.Method == http.MethodDelete {
 			name = "delete"
 		}
 		if len(shown[name]) == 0 {

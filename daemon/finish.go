@@ -58,7 +58,7 @@ func (d *Daemon) classifyEnd(op *operation) (statefs.Cause, catalog.Class) {
 	if ended, ok := errors.AsType[*work.Error](cause); ok && !(finalCodes[ended.Code] && byItself) {
 		err = ended // the daemon ended it: the log grew too large or cannot be written
 	}
-	err, partial := r.Failure(err)
+	partial, err := r.Failure(err)
 	if err == nil {
 		op.rec.Attempts++
 		return statefs.CauseDone, ""

@@ -13,9 +13,11 @@ import (
 // is then unlimited.
 const DefaultLane = catalog.DefaultLane
 
-// LaneConfig configures a lane, BreakerConfig when a lane pauses itself.
+// What a lane is configured with.
 type (
-	LaneConfig    = lanes.LaneConfig
+	// LaneConfig is the configuration of a lane.
+	LaneConfig = lanes.LaneConfig
+	// BreakerConfig says when a lane pauses itself.
 	BreakerConfig = breaker.Settings
 )
 

@@ -63,7 +63,7 @@ func (d *Daemon) classifyOptionalEnd(rec *statefs.Record, at *steps.Step, s *opt
 	if cause := r.EndCause(); cause != nil && !r.Outcome().EndedByItself() {
 		err = cause
 	}
-	err, partial := r.Failure(err)
+	partial, err := r.Failure(err)
 	change := steps.CauseDone
 	switch {
 	case errors.Is(err, ErrCancelled), errors.Is(err, ErrInterrupted), errors.Is(err, work.ErrDetached):

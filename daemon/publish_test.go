@@ -93,7 +93,7 @@ func inWords(e *events.Event) string {
 		return strings.TrimSuffix(fmt.Sprintf("%s waits: %s %s", e.Job, e.Waiting.Reason, e.Waiting.Note), " ")
 	case events.Missing:
 	}
-	return string(e.Type)
+	return e.Type
 }
 
 const toldJobs = `

@@ -15,7 +15,7 @@ import (
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
-// Find records the operation that the submit of an idempotency key created. It is a file in
+// KeyClaim records the operation that the submit of an idempotency key created. It is a file in
 // keys/DAY/, where DAY is in UTC. The file is on disk before the operation is, so a submit that
 // finds a claim without an operation may claim the key again.
 type KeyClaim struct {

@@ -501,7 +501,7 @@ func (o *Outbox) Request(name EntryName, ask DeliveryAction, args Args) error {
 	return o.syncFolder(outboxDir)
 }
 
-// Requested is a pending request for an entry.
+// DeliveryRequest is a pending request for an entry.
 type DeliveryRequest struct {
 	Action DeliveryAction
 	At     time.Time

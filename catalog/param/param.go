@@ -70,6 +70,7 @@ const (
 	NormalizeDropBlank Normalize = "drop_blank" // one of white space alone counts as no value
 )
 
+// Normalizations are the values of normalize, in the order of the documentation.
 var Normalizations = []string{string(NormalizeTrim), string(NormalizeLowercase), string(NormalizeDropBlank)}
 
 // Normalized gives a value as it is used: it is what runs, what a pattern is held against, and what makes operations

@@ -27,6 +27,7 @@ const (
 	ArrayType   Type = "array"  // any JSON array, kept as canonical JSON
 )
 
+// Types are the types of a parameter, in the order of the documentation.
 var Types = []string{
 	string(StringType), string(IntegerType), string(NumberType), string(BooleanType),
 	string(ObjectType), string(ArrayType),
@@ -85,6 +86,7 @@ func (v Value) Any() any {
 // MarshalJSON gives the canonical JSON of the value (RFC 8785).
 func (v Value) MarshalJSON() ([]byte, error) { return v.AppendJSON(nil), nil }
 
+// AppendJSON appends the canonical JSON of the value (RFC 8785).
 func (v Value) AppendJSON(b []byte) []byte {
 	switch v.Kind {
 	case StringType:
@@ -181,6 +183,7 @@ func compositeValue(t Type, s string) (Value, string) {
 	return Value{Kind: t, text: string(canonical)}, ""
 }
 
+// ParseInteger returns the value of a decimal integer, or a text that says what is wrong with it.
 func ParseInteger(s string) (Value, string) {
 	if !integerText.MatchString(s) {
 		return Value{}, phrase.Quote(s) + " is not an integer"
@@ -193,6 +196,7 @@ func ParseInteger(s string) (Value, string) {
 	return integerValue(n), ""
 }
 
+// ParseNumber returns the value of a decimal number, or a text that says what is wrong with it.
 func ParseNumber(s string) (Value, string) {
 	if !numberText.MatchString(s) {
 		return Value{}, phrase.Quote(s) + " is not a number"
@@ -228,6 +232,7 @@ func ParseJSON(t Type, raw json.RawMessage) (Value, string) {
 	return ParseText(t, text)
 }
 
+// Article returns the type with its article, for messages: "an integer".
 func Article(t Type) string {
 	switch t {
 	case IntegerType, ObjectType, ArrayType:

@@ -35,6 +35,7 @@ func (d *Decoder) Fail(n *Node, hint, format string, args ...any) {
 	}
 }
 
+// Position returns where a node stands.
 func (d *Decoder) Position(n *Node) Position {
 	return Position{File: d.File, Line: n.Line, Column: n.Column}
 }
@@ -94,6 +95,8 @@ func (d *Decoder) Text(n *Node, what string) (string, bool) {
 	return n.Text, d.NoNUL(n, what)
 }
 
+// NoNUL reports whether the text of a node is without NUL characters, which no system call accepts, and adds a problem
+// if it is not. what names the text.
 func (d *Decoder) NoNUL(n *Node, what string) bool {
 	if strings.Contains(n.Text, "\x00") {
 		d.Fail(n, "", "%s has a NUL character", what)
@@ -127,6 +130,7 @@ func (d *Decoder) Word(n *Node, what string, words []string) (string, bool) {
 	return s, ok
 }
 
+// Boolean returns the value of true or false. Anything else is a problem, and false.
 func (d *Decoder) Boolean(n *Node, what string) bool {
 	if n.Kind != Boolean {
 		d.Fail(n, "write true or false", "%s must be a boolean, not %s", what, n.Describe())

@@ -22,6 +22,7 @@ type Document struct {
 	line int
 }
 
+// ByteOrderMark is what some editors write before a UTF-8 text.
 var ByteOrderMark = []byte("\ufeff")
 
 // Split cuts a file at its "---" and "..." lines. YAML gives these

@@ -19,6 +19,7 @@ import (
 // kind is the kind of a node, as named in messages.
 type kind string
 
+// The kinds of a node.
 const (
 	Mapping kind = "a mapping"
 	List    kind = "a list"

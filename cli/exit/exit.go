@@ -17,7 +17,7 @@ import (
 // outcome of the operation. Codes above 63 are those of sysexits(3).
 const (
 	Success = 0 // done; the operation ended with result success
-	// the operation ended with result failure; validate: a definition has a mistake; by a filter: all that matched
+	// Failure: the operation ended with result failure; validate: a definition has a mistake; by a filter: all that matched
 	// failed; with --wait: a request did not take effect
 	Failure   = 1
 	Partial   = 2   // the operation went to its end and some items failed; by a filter: some of what matched failed
@@ -31,7 +31,7 @@ const (
 	Temporary = 75  // the outcome is not known: cut off, left running, or refused for now
 	Forbidden = 77  // the daemon wants a token, or a file may not be read
 	Cancelled = 130 // the operation was cancelled
-	// the reader of the output is gone; 128 + SIGPIPE, as a shell reports a program that this signal killed
+	// NoReader: the reader of the output is gone; 128 + SIGPIPE, as a shell reports a program that this signal killed
 	NoReader = 141
 )
 

@@ -202,7 +202,7 @@ func (s *service) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.server, err = control.New(control.Config{
+	s.server, err = control.New(control.Config{ //nolint:contextcheck // handlers take the context of their request
 		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, History: s.history,
 		Events: s.events, Intake: intake,
 		Tokens: c.Tokens, Hosts: s.hosts(), Insecure: c.Access.Insecure, Version: cmp.Or(c.Version, s.version), Logger: s.log,

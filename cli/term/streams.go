@@ -87,6 +87,7 @@ func (s Streams) Interactive() bool {
 	return IsTerminal(s.In) && IsTerminal(s.Err)
 }
 
+// IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && terminal(f)

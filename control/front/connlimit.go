@@ -18,7 +18,7 @@ const maxRejecting = 2
 // connLimiter rejects connections near the limit of open files.
 type connLimiter struct {
 	quota     func() error // wraps EMFILE when no descriptor may be used for a client
-	refusal   func(error) *Refusal
+	refusal   func(error) *RefusalError
 	rejecting chan struct{} // with room for maxRejecting
 	running   *sync.WaitGroup
 	memory    memoryReleaser

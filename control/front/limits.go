@@ -33,6 +33,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
+// The limits of a request.
 const (
 	// MaxURL and MaxHeaders are the largest accepted URL and sum of headers, in bytes.
 	MaxURL     = 64 << 10
@@ -52,7 +53,7 @@ var (
 )
 
 // RequestRefusal returns the refusal of a request that is too large or too slow, nil for any other error.
-func RequestRefusal(err error) *Refusal {
+func RequestRefusal(err error) *RefusalError {
 	if large, ok := errors.AsType[*tooLargeError](err); ok {
 		return Refuse(http.StatusRequestEntityTooLarge, "The body has %d bytes, the limit is %d", large.size,
 			large.most).WithHeader("Connection", "close")

@@ -36,7 +36,7 @@ func Once(values url.Values, many ...string) error {
 }
 
 // repeated refuses a parameter that is given more than once.
-func repeated(name string, times int) *Refusal {
+func repeated(name string, times int) *RefusalError {
 	name = Printable(name, 64)
 	return Refuse(http.StatusBadRequest, "Parameter '%s' is given %d times: give it once", name,
 		times).With("parameter", name)
@@ -53,7 +53,7 @@ func AllowParameters(values url.Values, known ...string) error {
 }
 
 // UnknownParameter refuses a parameter that is not known.
-func UnknownParameter(name string, known []string) *Refusal {
+func UnknownParameter(name string, known []string) *RefusalError {
 	name = Printable(name, 64)
 	if len(known) == 0 {
 		return Refuse(http.StatusBadRequest, "Unknown parameter '%s'; none is known here", name).With("parameter", name)

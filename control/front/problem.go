@@ -14,8 +14,8 @@ const ProblemType = "application/problem+json"
 // RetryAfter is the Retry-After, in seconds, of a daemon that restarts or is short of resources.
 const RetryAfter = 5
 
-// Refusal is an error with its answer: a status, one line for people, and members for programs.
-type Refusal struct {
+// RefusalError is an error with its answer: a status, one line for people, and members for programs.
+type RefusalError struct {
 	Status  int
 	Text    string
 	Members map[string]any // further members of the problem
@@ -23,16 +23,16 @@ type Refusal struct {
 	Cause   error          // logged; nil when the text is complete
 }
 
-func (e *Refusal) Error() string { return e.Text }
-func (e *Refusal) Unwrap() error { return e.Cause }
+func (e *RefusalError) Error() string { return e.Text }
+func (e *RefusalError) Unwrap() error { return e.Cause }
 
 // Refuse returns a refusal with one line for people.
-func Refuse(status int, format string, args ...any) *Refusal {
-	return &Refusal{Status: status, Text: fmt.Sprintf(format, args...)}
+func Refuse(status int, format string, args ...any) *RefusalError {
+	return &RefusalError{Status: status, Text: fmt.Sprintf(format, args...)}
 }
 
 // With adds a member to the problem.
-func (e *Refusal) With(member string, value any) *Refusal {
+func (e *RefusalError) With(member string, value any) *RefusalError {
 	if e.Members == nil {
 		e.Members = make(map[string]any)
 	}
@@ -41,7 +41,7 @@ func (e *Refusal) With(member string, value any) *Refusal {
 }
 
 // WithHeader adds a header to the answer.
-func (e *Refusal) WithHeader(name, value string) *Refusal {
+func (e *RefusalError) WithHeader(name, value string) *RefusalError {
 	if e.Header == nil {
 		e.Header = make(http.Header)
 	}
@@ -50,7 +50,7 @@ func (e *Refusal) WithHeader(name, value string) *Refusal {
 }
 
 // WithRetryAfter adds the header Retry-After for a server that restarts or is short of resources.
-func (e *Refusal) WithRetryAfter() *Refusal {
+func (e *RefusalError) WithRetryAfter() *RefusalError {
 	return e.WithHeader("Retry-After", strconv.Itoa(RetryAfter))
 }
 

@@ -58,7 +58,7 @@ func (r *Request) Scope() string {
 }
 
 // notJSON is the refusal of a body that is not JSON.
-func notJSON() *Refusal {
+func notJSON() *RefusalError {
 	const text = "The body must be JSON, sent with 'Content-Type: application/json'"
 	return Refuse(http.StatusUnsupportedMediaType, text).WithHeader("Accept", MediaJSON)
 }

@@ -18,7 +18,7 @@ type Config struct {
 	// Hint completes the message for a path without a route.
 	Hint string
 	// Refusal maps the errors of handlers to answers.
-	Refusal func(error) *Refusal
+	Refusal func(error) *RefusalError
 	// Fault is called with each error that is a fault of this program, before the answer.
 	Fault func(error)
 	// Quota wraps EMFILE when no descriptor may be used for another client.

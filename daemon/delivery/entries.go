@@ -252,7 +252,7 @@ func (d *Deliveries) readEntry(rec *statefs.Record, name statefs.EntryName) (*st
 	case errors.Is(err, statefs.ErrNewerVersion):
 		return nil, err
 	case err != nil:
-		return d.newEntry(rec, name), nil
+		return d.newEntry(rec, name), nil //nolint:nilerr // documented above
 	}
 	return entry, nil
 }

@@ -42,12 +42,18 @@ func Types() []Type {
 
 // The parts of an event; package api has their members.
 type (
-	Event      = api.Event
+	// Event is one event of the daemon's event log.
+	Event = api.Event
+	// LaneChange is a change of a lane.
 	LaneChange = api.LaneChange
-	Delivered  = api.EventDelivery
-	Target     = api.EventTarget
-	Sweep      = api.EventSweep
-	Gap        = api.EventGap
+	// Delivered is a change of a delivery.
+	Delivered = api.EventDelivery
+	// Target is a change of a delivery target.
+	Target = api.EventTarget
+	// Sweep is the result of a sweep.
+	Sweep = api.EventSweep
+	// Gap is a range of missing events, and why they are missing.
+	Gap = api.EventGap
 )
 
 // The reasons of a gap.

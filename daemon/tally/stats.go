@@ -9,12 +9,18 @@ import (
 
 // The messages that tally makes; package api has their members.
 type (
-	Stats   = api.LiveStats
-	Lane    = api.LaneStats
+	// Stats is the statistics of live operations.
+	Stats = api.LiveStats
+	// Lane is the statistics of a lane.
+	Lane = api.LaneStats
+	// Seconds is a duration shown in seconds, to a millisecond.
 	Seconds = api.Seconds
-	Bucket  = api.Bucket
-	Ages    = api.Ages
-	Times   = api.Times
+	// Bucket counts durations below a number of seconds that are not in the previous bucket.
+	Bucket = api.Bucket
+	// Ages is a histogram with doubling buckets.
+	Ages = api.Ages
+	// Times is a summary of durations.
+	Times = api.Times
 )
 
 func seconds(d time.Duration) Seconds {

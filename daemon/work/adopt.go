@@ -86,7 +86,7 @@ func (h *Host) itemReports(id statefs.ID, run int, side string) map[int]string {
 // Adopt makes a run that was not started continue with the commands of an earlier daemon. If waits is
 // set, its work first waits for a keeper that may hold more of these commands.
 func (r *Run) Adopt(commands []Command, waits, paused bool) {
-	r.gate.requested = paused
+	r.requested = paused
 	if waits {
 		do := r.do
 		r.do = func(ctx context.Context, r *Run) error { return r.afterKeepersSettle(ctx, do) }
@@ -97,8 +97,8 @@ func (r *Run) Adopt(commands []Command, waits, paused bool) {
 
 func (r *Run) adoptCommands(commands []Command) {
 	for _, a := range commands {
-		r.commands.adopt(a)
-		r.gate.attach(a.Running)
+		r.adopt(a)
+		r.attach(a.Running)
 	}
 }
 
@@ -122,7 +122,7 @@ func (r *Run) afterKeepersSettle(ctx context.Context, do kind) error {
 	}
 	commands := r.host.Remaining(r.id, r.host.HeldCommands()[r.id], r.number, r.optionalStepName())
 	if len(commands) == 0 {
-		r.gate.noteCutOff()
+		r.noteCutOff()
 		_, err := keeper.EndMarked(context.WithoutCancel(ctx), r.marks(), r.grace(), r.host.Keepers.PIDs()...)
 		return errors.Join(&Error{
 			Code: "lost",

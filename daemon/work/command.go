@@ -101,7 +101,7 @@ func (r *Run) execute(ctx context.Context, item int, command func() *keeper.Comm
 			return nil, keeper.Exit{}, err
 		}
 	}
-	defer r.gate.ended(p)
+	defer r.ended(p)
 	if item == wholeRun {
 		r.pid.Store(int64(p.PID()))
 		defer time.AfterFunc(pidRecordDelay, func() {
@@ -133,7 +133,7 @@ func (r *Run) startCommand(ctx context.Context, command *keeper.Command) (keeper
 	case err == nil:
 		return p, nil
 	case errors.Is(err, keeper.ErrKeeperDied), errors.Is(err, keeper.ErrNoKeeper) && ctx.Err() == nil:
-		r.gate.noteCutOff()
+		r.noteCutOff()
 		return nil, &Error{Code: "keeper_died", Err: err}
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

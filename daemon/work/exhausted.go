@@ -34,7 +34,7 @@ func (r *Run) retryWhileExhausted(ctx context.Context, do func() error) error {
 		if !said {
 			r.host.Logger.Warn("work waits for room", "id", r.id, "error", err)
 		}
-		if ended := r.gate.sleep(ctx, insideItem, retryEvery); ended != nil {
+		if ended := r.sleep(ctx, insideItem, retryEvery); ended != nil {
 			return errors.Join(ended, err)
 		}
 	}
@@ -59,8 +59,8 @@ func (r *Run) keepItem(line []byte) {
 // launch starts a command as soon as it may run.
 func (r *Run) launch(ctx context.Context, command *keeper.Command) (p keeper.Running, err error) {
 	command.Wanted = r.mayStart
-	for ended := error(nil); ended == nil; ended = r.gate.sleep(ctx, insideItem, retryEvery) {
-		err = r.retryWhileExhausted(ctx, func() error { p, err = r.gate.start(ctx, r.host.Starter, *command); return err })
+	for ended := error(nil); ended == nil; ended = r.sleep(ctx, insideItem, retryEvery) {
+		err = r.retryWhileExhausted(ctx, func() error { p, err = r.start(ctx, r.host.Starter, *command); return err })
 		if !errors.Is(err, keeper.ErrUnwanted) {
 			break // on ErrUnwanted a cancel is about to be carried out, unless it is withdrawn
 		}

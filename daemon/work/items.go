@@ -74,7 +74,7 @@ func itemsWork(ctx context.Context, r *Run) error {
 	}
 	group.Wait()
 	if w.feed.err == nil && lost {
-		r.gate.noteCutOff()
+		r.noteCutOff()
 		return &Error{Code: "lost", Err: errItemsLost}
 	}
 	return w.feed.err
@@ -192,7 +192,7 @@ func (w *items) guardWorker() error {
 
 func (w *items) worker(ctx context.Context) error {
 	for {
-		if err := w.r.gate.checkpoint(ctx, betweenItems); err != nil {
+		if err := w.r.checkpoint(ctx, betweenItems); err != nil {
 			return err
 		}
 		item, at, ok := w.feed.take()
@@ -301,7 +301,7 @@ func (w *items) underWay(notes map[int]*itemNote, written map[itemKey]bool) (und
 			continue
 		}
 		p := w.r.claim(a.number)
-		w.r.gate.ended(p)
+		w.r.ended(p)
 		p.Acknowledge()
 	}
 	return under
@@ -326,7 +326,7 @@ func (w *items) endUnclaimed() {
 		p := r.claim(a.number)
 		r.commands.end(p, cause)
 		<-p.Done()
-		r.gate.ended(p)
+		r.ended(p)
 		p.Acknowledge()
 	}
 }

@@ -152,12 +152,12 @@ func (o *Op) Write(p []byte) (int, error) {
 // Sleep waits for d, not counting the time in which the operation is paused. It is a checkpoint
 // throughout: a pause or a cancel takes effect at once. The error is the cause why the work must
 // end.
-func (o *Op) Sleep(d time.Duration) error { return o.r.gate.sleep(o.r.ctx, o.waitPlace(), d) }
+func (o *Op) Sleep(d time.Duration) error { return o.r.sleep(o.r.ctx, o.waitPlace(), d) }
 
 // Checkpoint is where a pause takes effect: it waits while the operation is paused. The error is
 // the cause why the work must end; return it. A goroutine that has an item of Parallel open uses
 // the item's Checkpoint.
-func (o *Op) Checkpoint() error { return o.r.gate.checkpoint(o.r.ctx, o.waitPlace()) }
+func (o *Op) Checkpoint() error { return o.r.checkpoint(o.r.ctx, o.waitPlace()) }
 
 // waitPlace returns where a goroutine that waits through the Op waits: work with one item at a time
 // waits inside the item.
@@ -263,10 +263,10 @@ func (i *Item) abandon() {
 }
 
 // Sleep is Op.Sleep for the goroutine that does this item.
-func (i *Item) Sleep(d time.Duration) error { return i.op.r.gate.sleep(i.op.r.ctx, insideItem, d) }
+func (i *Item) Sleep(d time.Duration) error { return i.op.r.sleep(i.op.r.ctx, insideItem, d) }
 
 // Checkpoint is Op.Checkpoint for the goroutine that does this item.
-func (i *Item) Checkpoint() error { return i.op.r.gate.checkpoint(i.op.r.ctx, insideItem) }
+func (i *Item) Checkpoint() error { return i.op.r.checkpoint(i.op.r.ctx, insideItem) }
 
 // end has an effect only once per item; a second end is a mistake of the handler and is ignored.
 func (i *Item) end(line string, failure error, attrs []slog.Attr) {

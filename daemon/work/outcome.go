@@ -58,7 +58,7 @@ func (r *Run) EndedByCancel() bool {
 
 // Failure returns why a run failed that ended with err, or nil. It is partial if only items failed,
 // which does not make the operation failed but which another attempt would do again.
-func (r *Run) Failure(err error) (failure error, partial bool) {
+func (r *Run) Failure(err error) (partial bool, failure error) {
 	if err == nil {
 		err = r.report.failedItems(r.def.FailWhen)
 	}
@@ -66,9 +66,9 @@ func (r *Run) Failure(err error) (failure error, partial bool) {
 		err = r.step.missingOutput(&r.report)
 	}
 	if err == nil && r.def.Work() == catalog.WorkItems && r.def.Retry.MaxAttempts != 1 {
-		return r.report.failedItems(catalog.FailAny), true
+		return true, r.report.failedItems(catalog.FailAny)
 	}
-	return err, err == nil
+	return err == nil, err
 }
 
 // DiskError returns the disk error (EIO or EROFS) of a write that the daemon made on behalf of the

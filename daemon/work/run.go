@@ -59,9 +59,9 @@ func (h *Host) New(s Spec) (*Run, error) {
 	r := &Run{task: t, log: s.Log, begun: s.Begun, done: make(chan struct{})}
 	r.report.run, r.report.step, r.report.owner = r.number, r.StepName(), h.Owner
 	r.report.openItems = func() (io.WriteCloser, error) { return r.appendItems() }
-	r.pulse.report, r.pulse.changed, r.progress.write = &r.report, s.Changed, t.progressWriter(s.Progressed)
-	r.gate.onStopped, r.gate.onPauseChange = s.Changed, r.pulse.setPaused
-	r.commands.detaching = make(chan struct{})
+	r.pulse.report, r.changed, r.progress.write = &r.report, s.Changed, t.progressWriter(s.Progressed)
+	r.onStopped, r.onPauseChange = s.Changed, r.setPaused
+	r.detaching = make(chan struct{})
 	if t.adopted && !t.optional {
 		r.report.progress = t.earlierProgress(s.Record)
 	}
@@ -99,10 +99,10 @@ func (h *Host) New(s Spec) (*Run, error) {
 func (r *Run) Start(group *sync.WaitGroup) {
 	r.pulse.begin(&r.task, func() { r.End(r.timeoutError()) })
 	if r.PauseRequested() {
-		r.pulse.setPaused(true) // it was paused when an earlier daemon stopped
+		r.setPaused(true) // it was paused when an earlier daemon stopped
 	}
 	group.Go(func() {
-		defer r.pulse.changed()
+		defer r.changed()
 		defer close(r.done)
 		defer r.begun()
 		err := r.guard(r.do)
@@ -150,9 +150,9 @@ func (r *Run) End(cause error) { r.cancel(cause) }
 
 // Kill is End without a grace period, even for commands that are being ended already.
 func (r *Run) Kill(cause error) {
-	r.commands.forced.Store(true)
+	r.forced.Store(true)
 	r.End(cause)
-	r.gate.kill(causeText(r.EndCause()))
+	r.kill(causeText(r.EndCause()))
 }
 
 // Stop ends the work because the daemon stops. If leave is set, commands go on without the daemon. It
@@ -163,8 +163,8 @@ func (r *Run) Stop(leave bool) {
 		return
 	}
 	r.End(ErrDetached)
-	if !isClosed(r.commands.detaching) {
-		close(r.commands.detaching)
+	if !isClosed(r.detaching) {
+		close(r.detaching)
 	}
 }
 
