@@ -67,6 +67,10 @@ func TestFilesInPlaceOfFolders(t *testing.T) {
 			s.begin("ended", "lines", "{}", statefs.Completed)
 			s.begin("running", "sleep", `{"n":1}`, statefs.Running)
 			s.wait("its record is written", s.whole(s.ids["running"], statefs.Running))
+			until(t, "its work writes", func() bool { // what loses its log before that has not begun, and fails
+				log, err := os.ReadFile(filepath.Join(r.dir, "operations", s.ids["running"].Day(), s.ids["running"].String()+".log"))
+				return err == nil && strings.Contains(string(log), "line")
+			})
 			day := "operations/" + s.ids["ended"].Day()
 			// corrupt/ first: what is in the place of the others goes there
 			running := []string{"corrupt", "new", "lanes", "schedules", "definitions", "tmp", "events", "keys", day}
