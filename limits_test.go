@@ -32,6 +32,11 @@ var wireFormats = map[string]string{
 	"statefs/steps.Step": "a step in the record file",
 }
 
+// publicAPI are types whose exported methods are what users of the library call: only their other methods count.
+var publicAPI = map[string]string{
+	"client.Client": "one method for each endpoint: fewer would break the programs of users",
+}
+
 var beyond = map[string]int{
 	"complexity of daemon.Daemon.finishAs":     23,
 	"complexity of daemon.Daemon.reconcile":    44,
@@ -39,12 +44,9 @@ var beyond = map[string]int{
 	"complexity of daemon.admission.syncQueue": 26,
 	"fields of daemon.Config":                  24,
 	"fields of daemon.Daemon":                  51,
-	"fields of daemon/history.Store":           21,
 	"files of package daemon":                  55,
 	"files of package daemon/keeper":           36,
-	"methods of client.Client":                 66,
 	"methods of daemon.Daemon":                 276,
-	"methods of daemon/history.Store":          64,
 	"methods of statefs.Owner":                 63,
 }
 
@@ -69,7 +71,9 @@ func TestCodeStaysReadable(t *testing.T) {
 			case *ast.FuncDecl:
 				name := d.Name.Name
 				if receiver := receiverOf(d); receiver != "" {
-					count(mostMethods, "methods of %s.%s", f.dir, receiver)
+					if publicAPI[f.dir+"."+receiver] == "" || !d.Name.IsExported() {
+						count(mostMethods, "methods of %s.%s", f.dir, receiver)
+					}
 					name = receiver + "." + name
 				}
 				name = fmt.Sprintf("complexity of %s.%s", f.dir, name)

@@ -20,9 +20,10 @@ func (s *Store) build(ctx context.Context) {
 	for {
 		count, err := s.readAll(ctx)
 		if err == nil {
-			err = s.finishBuild(ctx)
+			err = s.do(ctx, change{sync: true, complete: true})
 		}
 		if err == nil {
+			s.buildFinished()
 			if count > 0 {
 				s.log.Info("the index of the history is built", "operations", count, "took",
 					time.Since(began).Round(time.Millisecond))
@@ -139,21 +140,6 @@ func (s *Store) NumberOld(rec *statefs.Record) error {
 	if err := s.owner.AmendRecord(rec); err != nil {
 		s.Unused(number)
 		return fmt.Errorf("number the end of %s: %w", rec.ID, err)
-	}
-	return nil
-}
-
-// finishBuild marks the file as complete.
-func (s *Store) finishBuild(ctx context.Context) error {
-	if err := s.do(ctx, change{sync: true, complete: true}); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.rebuild { // otherwise it was damaged again
-		s.building = false
-		s.signalBuiltLocked()
-		s.wakeWriter() // the texts can be indexed now
 	}
 	return nil
 }

@@ -62,13 +62,13 @@ func (x index) remember(until []byte) error {
 
 // salvage returns the keys of bucketForget of an index that cannot be trusted, as far as they can
 // be read. The rest of the index is rebuilt from the records, but deleted operations have none.
-func (s *Store) salvage() (gone [][]byte) {
-	if s.db == nil {
+func (f *indexFile) salvage() (gone [][]byte) {
+	if f.db == nil {
 		return nil
 	}
 	var damaged error // a partial result is still useful
 	defer recoverDamage(&damaged)()
-	_ = s.db.View(func(tx *bolt.Tx) error {
+	_ = f.db.View(func(tx *bolt.Tx) error {
 		forget := tx.Bucket(bucketForget)
 		if forget == nil {
 			return nil

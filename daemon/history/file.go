@@ -5,19 +5,36 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // fileVersion is the format of the index. A file of another version is rebuilt.
 const fileVersion = 3
+
+// indexFile is the file of the index: it decides whether an existing file can be trusted, and replaces a damaged file
+// while readers and a writer use it.
+type indexFile struct {
+	owner *statefs.Owner
+	log   *slog.Logger
+	path  string
+
+	dbMu sync.RWMutex // held for writing while db is replaced
+	db   *bolt.DB
+
+	clean  bool   // the file is marked clean; used only by Run once that is called
+	sealed uint64 // the texts of all lower numbers are indexed; used only by Run
+}
 
 // fileState is stored in the index and decides whether it can be trusted.
 type fileState struct {
@@ -57,51 +74,51 @@ func recoverDamage(err *error) func() {
 }
 
 // openFile opens the index and returns the highest number in it. An index that cannot be trusted is
-// replaced by an empty one, which has to be built.
-func (s *Store) openFile() (last uint64, err error) {
-	if info, err := os.Lstat(s.path); err == nil && !info.Mode().IsRegular() {
-		if err := s.owner.RenameDamaged(FileName); err != nil {
-			return 0, fmt.Errorf("open the index of the history: %s is a %s and cannot be moved: %w; move it away", s.path,
+// replaced by an empty one, and emptied is called.
+func (f *indexFile) openFile(emptied func()) (last uint64, err error) {
+	if info, err := os.Lstat(f.path); err == nil && !info.Mode().IsRegular() {
+		if err := f.owner.RenameDamaged(FileName); err != nil {
+			return 0, fmt.Errorf("open the index of the history: %s is a %s and cannot be moved: %w; move it away", f.path,
 				info.Mode().Type(), err)
 		}
 	}
-	last, reason := s.openTrusted()
+	last, reason := f.openTrusted()
 	if reason == nil {
 		return last, nil
 	}
-	gone := s.salvage()
-	if s.db != nil && !isDamage(reason) { // it is removed below
-		_ = s.db.Close() // it goes
+	gone := f.salvage()
+	if f.db != nil && !isDamage(reason) { // it is removed below
+		_ = f.db.Close() // it goes
 	}
 	if !errors.Is(reason, fs.ErrNotExist) {
-		s.log.Warn("the index of the history is built again", "file", s.path, "reason", reason)
+		f.log.Warn("the index of the history is built again", "file", f.path, "reason", reason)
 	}
-	return 0, s.newFile(isDamage(reason), gone)
+	return 0, f.newFile(isDamage(reason), gone, emptied)
 }
 
 // openDB opens the index file with the mode of all files of a storage, whatever the umask is.
-func (s *Store) openDB() (*bolt.DB, error) {
-	f, err := files.OpenFile(s.path, os.O_RDWR|os.O_CREATE)
+func (f *indexFile) openDB() (*bolt.DB, error) {
+	created, err := files.OpenFile(f.path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Close(); err != nil {
+	if err := created.Close(); err != nil {
 		return nil, err
 	}
-	return bolt.Open(s.path, 0o640, boltOptions())
+	return bolt.Open(f.path, 0o640, boltOptions())
 }
 
 // openTrusted opens the index. The error is the reason why it cannot be used.
-func (s *Store) openTrusted() (last uint64, err error) {
-	info, err := os.Lstat(s.path)
+func (f *indexFile) openTrusted() (last uint64, err error) {
+	info, err := os.Lstat(f.path)
 	if err != nil {
 		return 0, err
 	}
 	defer recoverDamage(&err)()
-	if s.db, err = s.openDB(); err != nil {
+	if f.db, err = f.openDB(); err != nil {
 		return 0, &damage{err}
 	}
-	err = s.db.View(func(tx *bolt.Tx) error {
+	err = f.db.View(func(tx *bolt.Tx) error {
 		if tx.Size() > info.Size() {
 			return &damage{errors.New("it has been cut off")}
 		}
@@ -114,12 +131,12 @@ func (s *Store) openTrusted() (last uint64, err error) {
 		if err := json.Unmarshal(tx.Bucket(bucketMeta).Get(keyState), &state); err != nil {
 			return &damage{err}
 		}
-		s.clean = state.Clean
+		f.clean = state.Clean
 		last = indexOf(tx).last()
 		return state.untrustedReason(inode(info))
 	})
 	if err == nil && last > 0 {
-		if _, there, listErr := s.owner.Live.Listed(); listErr != nil || !there {
+		if _, there, listErr := f.owner.Live.Listed(); listErr != nil || !there {
 			err = errors.New("the list of live operations is gone: what ended last is not known")
 		}
 	}
@@ -152,23 +169,23 @@ func boltOptions() *bolt.Options {
 	return &bolt.Options{Timeout: 5 * time.Second, NoSync: true, FreelistType: bolt.FreelistMapType}
 }
 
-// newFile makes an empty index, which has to be built, with the deleted IDs gone (keys of
+// newFile makes an empty index with the deleted IDs gone (keys of
 // bucketForget). If keep is set, the old file is kept under another name.
-func (s *Store) newFile(keep bool, gone [][]byte) error {
+func (f *indexFile) newFile(keep bool, gone [][]byte, emptied func()) error {
 	var err error
 	if keep {
-		err = s.owner.RenameDamaged(FileName)
+		err = f.owner.RenameDamaged(FileName)
 	} else {
-		err = os.Remove(s.path)
+		err = os.Remove(f.path)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("make the index of the history anew: %w", err)
 	}
-	db, err := s.openDB()
+	db, err := f.openDB()
 	if err != nil {
-		return fmt.Errorf("make the index of the history %s: %w", s.path, err)
+		return fmt.Errorf("make the index of the history %s: %w", f.path, err)
 	}
-	s.db, s.clean = db, false
+	f.db, f.clean = db, false
 	err = db.Update(func(tx *bolt.Tx) error {
 		for _, name := range buckets {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
@@ -180,35 +197,26 @@ func (s *Store) newFile(keep bool, gone [][]byte) error {
 				return err
 			}
 		}
-		return s.putState(tx, fileState{})
+		return f.putState(tx, fileState{})
 	})
 	if err != nil {
-		return errors.Join(fmt.Errorf("make the index of the history %s: %w", s.path, err), db.Close())
+		return errors.Join(fmt.Errorf("make the index of the history %s: %w", f.path, err), db.Close())
 	}
-	s.sealed = 0
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.building {
-		s.building = true
-		if s.caughtUp { // otherwise built is still open
-			s.built = make(chan struct{})
-		}
-	}
-	s.rebuild = true
-	s.wakeWriter()
+	f.sealed = 0
+	emptied()
 	return nil
 }
 
 // recreate replaces a damaged index. The old one is not closed: the transaction that met the damage
 // may hold locks of the library forever. So each damage leaks one descriptor.
-func (s *Store) recreate() error {
-	s.dbMu.Lock()
-	defer s.dbMu.Unlock()
-	return s.newFile(true, nil) // no deleted IDs are read from it, for the same reason
+func (f *indexFile) recreate(emptied func()) error {
+	f.dbMu.Lock()
+	defer f.dbMu.Unlock()
+	return f.newFile(true, nil, emptied) // no deleted IDs are read from it, for the same reason
 }
 
-func (s *Store) putState(tx *bolt.Tx, state fileState) error {
-	info, err := os.Lstat(s.path)
+func (f *indexFile) putState(tx *bolt.Tx, state fileState) error {
+	info, err := os.Lstat(f.path)
 	if err != nil {
 		return err
 	}
@@ -222,16 +230,16 @@ func (s *Store) putState(tx *bolt.Tx, state fileState) error {
 
 // changeState changes the state in a synced transaction, which makes everything written before
 // durable too.
-func (s *Store) changeState(change func(*fileState)) error {
-	s.db.NoSync = false
-	defer func() { s.db.NoSync = true }()
-	return s.db.Update(func(tx *bolt.Tx) error {
+func (f *indexFile) changeState(change func(*fileState)) error {
+	f.db.NoSync = false
+	defer func() { f.db.NoSync = true }()
+	return f.db.Update(func(tx *bolt.Tx) error {
 		var state fileState
 		if err := json.Unmarshal(tx.Bucket(bucketMeta).Get(keyState), &state); err != nil {
 			return &damage{err}
 		}
 		change(&state)
-		return s.putState(tx, state)
+		return f.putState(tx, state)
 	})
 }
 
@@ -240,37 +248,37 @@ type mode struct{ synced, complete bool }
 
 // update runs a transaction; fn is nil when there is nothing to write. Before the first write after
 // a sync, it marks the file as not clean.
-func (s *Store) update(mode mode, fn func(index) error) (err error) {
-	s.dbMu.RLock()
-	defer s.dbMu.RUnlock()
+func (f *indexFile) update(mode mode, fn func(index) error) (err error) {
+	f.dbMu.RLock()
+	defer f.dbMu.RUnlock()
 	defer recoverDamage(&err)()
 	if fn != nil {
-		if s.clean {
-			if err := s.changeState(func(f *fileState) { f.Clean = false }); err != nil {
+		if f.clean {
+			if err := f.changeState(func(f *fileState) { f.Clean = false }); err != nil {
 				return err
 			}
-			s.clean = false
+			f.clean = false
 		}
-		if err := s.db.Update(func(tx *bolt.Tx) error { return fn(indexOf(tx)) }); err != nil {
+		if err := f.db.Update(func(tx *bolt.Tx) error { return fn(indexOf(tx)) }); err != nil {
 			return err
 		}
 	}
-	if !mode.synced || s.clean && !mode.complete {
+	if !mode.synced || f.clean && !mode.complete {
 		return nil
 	}
-	if err := s.changeState(func(f *fileState) { f.Clean, f.Complete = true, f.Complete || mode.complete }); err != nil {
+	if err := f.changeState(func(f *fileState) { f.Clean, f.Complete = true, f.Complete || mode.complete }); err != nil {
 		return err
 	}
-	s.clean = true
+	f.clean = true
 	return nil
 }
 
 // view reads in a transaction. If the file turns out to be damaged, it makes the writer rebuild it.
-func (s *Store) view(fn func(index) error) error {
-	err := s.read(fn)
+func (w *writer) view(fn func(index) error) error {
+	err := w.read(fn)
 	if isDamage(err) {
 		found := err
-		s.enqueue(change{apply: func(index) error {
+		w.enqueue(change{apply: func(index) error {
 			reason := found
 			found = nil
 			return reason
@@ -280,9 +288,9 @@ func (s *Store) view(fn func(index) error) error {
 	return err
 }
 
-func (s *Store) read(fn func(index) error) (err error) {
-	s.dbMu.RLock()
-	defer s.dbMu.RUnlock()
+func (f *indexFile) read(fn func(index) error) (err error) {
+	f.dbMu.RLock()
+	defer f.dbMu.RUnlock()
 	defer recoverDamage(&err)()
-	return s.db.View(func(tx *bolt.Tx) error { return fn(indexOf(tx)) })
+	return f.db.View(func(tx *bolt.Tx) error { return fn(indexOf(tx)) })
 }

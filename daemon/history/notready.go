@@ -66,38 +66,38 @@ type buildProgress struct {
 }
 
 // beginBuild records the start of a build.
-func (s *Store) beginBuild(days int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reading = buildProgress{began: time.Now(), days: days, daysLeft: days}
+func (w *writer) beginBuild(days int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reading = buildProgress{began: time.Now(), days: days, daysLeft: days}
 }
 
 // addBuildProgress adds records, and perhaps a finished day, to the progress.
-func (s *Store) addBuildProgress(records int, wholeDay bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reading.records += records
+func (w *writer) addBuildProgress(records int, wholeDay bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reading.records += records
 	if wholeDay {
-		s.reading.daysLeft--
+		w.reading.daysLeft--
 	}
 }
 
 // Ready returns nil when queries can be answered, and a *NotReadyError otherwise.
-func (s *Store) Ready() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.readyLocked()
+func (w *writer) Ready() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.readyLocked()
 }
 
-func (s *Store) readyLocked() error {
-	e := &NotReadyError{Cause: s.failed}
+func (w *writer) readyLocked() error {
+	e := &NotReadyError{Cause: w.failed}
 	switch {
-	case s.failed != nil:
-	case s.building:
-		if r := s.reading; !r.began.IsZero() {
+	case w.failed != nil:
+	case w.building:
+		if r := w.reading; !r.began.IsZero() {
 			e.Records, e.Days, e.Left, e.Took = r.records, r.days, r.daysLeft, time.Since(r.began)
 		}
-	case !s.caughtUp, s.ended: // during start and shutdown
+	case !w.caughtUp, w.ended: // during start and shutdown
 	default:
 		return nil
 	}

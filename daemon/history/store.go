@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -21,16 +19,18 @@ const FileName = "history.db"
 // Store is the index of ended operations. Run writes it; every other method is safe for concurrent
 // use.
 type Store struct {
-	owner *statefs.Owner
-	log   *slog.Logger
-	path  string
+	writer
 	// pruneAtOnce is how many operations are deleted before the guards are read again.
 	pruneAtOnce int
 	// deletedIDRetention is how long the ID of a deleted operation is remembered.
 	deletedIDRetention time.Duration
+}
 
-	dbMu sync.RWMutex // held for writing while db is replaced
-	db   *bolt.DB
+// writer is the queue of changes on their way into the index, and whether questions can be answered: it decides what is
+// written in one transaction, what is tried again, and when the index is complete.
+type writer struct {
+	indexFile
+	numbers feedNumbers
 
 	mu       sync.Mutex // guards the fields below
 	queue    []change
@@ -40,13 +40,9 @@ type Store struct {
 	caughtUp bool          // the operations that ended before the start are in the index
 	failed   error         // why the index cannot be written
 	built    chan struct{} // closed when the index is complete; replaced when a build begins after that
-	rebuild  bool          // Run must start a build
+	rebuild  bool          // run must start a build
 	reading  buildProgress // progress of the build
-
-	numbers feedNumbers
-	clean   bool   // the file is marked clean; used only by Run once that is called
-	sealed  uint64 // the texts of all lower numbers are indexed; used only by Run
-	ended   bool   // Run has returned
+	ended    bool          // run has returned
 }
 
 // Live is a live operation, as its daemon has it in memory.
@@ -81,11 +77,13 @@ func Open(owner *statefs.Owner, logger *slog.Logger) (*Store, error) {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
-		owner: owner, log: logger, path: filepath.Join(owner.Dir(), FileName), pruneAtOnce: 10 * buildBatch,
-		deletedIDRetention: minDeletedIDRetention,
-		wake:               make(chan struct{}, 1), built: make(chan struct{}),
+		writer: writer{
+			indexFile: indexFile{owner: owner, log: logger, path: filepath.Join(owner.Dir(), FileName)},
+			wake:      make(chan struct{}, 1), built: make(chan struct{}),
+		},
+		pruneAtOnce: 10 * buildBatch, deletedIDRetention: minDeletedIDRetention,
 	}
-	last, err := s.openFile()
+	last, err := s.openFile(s.startBuild)
 	if err != nil {
 		return nil, err
 	}
@@ -117,22 +115,28 @@ const (
 // Run writes ends into the index until ctx ends, and then what is still queued. It always returns
 // nil: an index that cannot be written makes queries fail, and nothing else.
 func (s *Store) Run(ctx context.Context) error {
+	s.run(ctx, s.build)
+	return nil
+}
+
+// run is Run; build reads all records into the index.
+func (w *writer) run(ctx context.Context, build func(context.Context)) {
 	var builder sync.WaitGroup
 	defer builder.Wait()
 	buildCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	builders := func() {
-		if s.takeRebuild() {
+		if w.takeRebuild() {
 			builder.Wait()
-			builder.Go(func() { s.build(buildCtx) })
+			builder.Go(func() { build(buildCtx) })
 		}
 	}
 	for {
 		builders()
-		batch := s.takeQueue()
+		batch := w.takeQueue()
 		if len(batch) > 0 {
 			began := time.Now()
-			ok := s.write(batch)
+			ok := w.write(batch)
 			rest := batchInterval - time.Since(began)
 			switch {
 			case !ok:
@@ -144,53 +148,53 @@ func (s *Store) Run(ctx context.Context) error {
 			case <-time.After(rest):
 			case <-ctx.Done():
 				if !ok {
-					s.close(batch)
-					return nil
+					w.close(batch)
+					return
 				}
 			}
 			continue
 		}
-		if s.sealNext() {
+		if w.sealNext() {
 			continue
 		}
 		select {
-		case <-s.wake:
+		case <-w.wake:
 		case <-ctx.Done():
 			stop()
 			builder.Wait()
-			s.close(s.takeQueue())
-			return nil
+			w.close(w.takeQueue())
+			return
 		}
 	}
 }
 
 // sealNext indexes the texts of the next segment, if it is complete. It reports whether there may
 // be another one.
-func (s *Store) sealNext() bool {
-	last, _ := s.numbers.upTo()
-	if s.Ready() != nil || last+1 < (s.sealed/segmentSize+1)*segmentSize {
+func (w *writer) sealNext() bool {
+	last, _ := w.numbers.upTo()
+	if w.Ready() != nil || last+1 < (w.sealed/segmentSize+1)*segmentSize {
 		return false
 	}
-	before := s.sealed
-	return s.write([]change{{apply: func(x index) (err error) {
-		s.sealed, err = x.seal(before, last)
+	before := w.sealed
+	return w.write([]change{{apply: func(x index) (err error) {
+		w.sealed, err = x.seal(before, last)
 		return err
-	}}}) && s.sealed > before
+	}}}) && w.sealed > before
 }
 
 // close writes the last changes and marks the file as clean.
-func (s *Store) close(batch []change) {
-	ok := s.write(append(batch, change{sync: true}))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
+func (w *writer) close(batch []change) {
+	ok := w.write(append(batch, change{sync: true}))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
 	if !ok {
-		s.log.Warn("the index of the history could not be closed; it is built again by the next start", "error", s.failed)
+		w.log.Warn("the index of the history could not be closed; it is built again by the next start", "error", w.failed)
 	}
-	for _, c := range s.queue {
+	for _, c := range w.queue {
 		c.answer(ErrNotReady)
 	}
-	s.queue = nil
+	w.queue = nil
 }
 
 // writes reports whether the change touches the file. Other changes are answered after those before
@@ -204,46 +208,72 @@ func (c *change) answer(err error) {
 }
 
 // enqueue passes changes to the writer.
-func (s *Store) enqueue(changes ...change) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
+func (w *writer) enqueue(changes ...change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
 		for i := range changes {
 			changes[i].answer(ErrNotReady)
 		}
 		return
 	}
-	s.queue = append(s.queue, changes...)
-	s.wakeWriter()
+	w.queue = append(w.queue, changes...)
+	w.wakeWriter()
 }
 
-func (s *Store) wakeWriter() {
+func (w *writer) wakeWriter() {
 	select {
-	case s.wake <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *Store) takeQueue() []change {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	batch := s.queue
-	s.queue, s.writing = nil, len(s.queue) > 0
+func (w *writer) takeQueue() []change {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	batch := w.queue
+	w.queue, w.writing = nil, len(w.queue) > 0
 	return batch
 }
 
-func (s *Store) takeRebuild() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	due := s.rebuild
-	s.rebuild = false
+// startBuild marks the index as empty: run must build it.
+func (w *writer) startBuild() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.building {
+		w.building = true
+		if w.caughtUp { // otherwise built is still open
+			w.built = make(chan struct{})
+		}
+	}
+	w.rebuild = true
+	w.wakeWriter()
+}
+
+// buildFinished marks the index as complete, unless it was damaged again.
+func (w *writer) buildFinished() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.rebuild {
+		return
+	}
+	w.building = false
+	w.signalBuiltLocked()
+	w.wakeWriter() // the texts can be indexed now
+}
+
+func (w *writer) takeRebuild() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	due := w.rebuild
+	w.rebuild = false
 	return due
 }
 
 // do enqueues a change and returns its outcome.
-func (s *Store) do(ctx context.Context, c change) error {
+func (w *writer) do(ctx context.Context, c change) error {
 	c.done = make(chan error, 1)
-	s.enqueue(c)
+	w.enqueue(c)
 	select {
 	case err := <-c.done:
 		return err
@@ -254,49 +284,49 @@ func (s *Store) do(ctx context.Context, c change) error {
 
 // write applies the changes in one transaction. It returns false when that fails; changes with
 // mustSucceed are then queued again.
-func (s *Store) write(batch []change) bool {
-	err := s.transact(batch)
+func (w *writer) write(batch []change) bool {
+	err := w.transact(batch)
 	if isDamage(err) {
-		s.log.Error("the index of the history is damaged; it is built again", "file", s.path, "error", err)
-		if err = s.recreate(); err == nil {
-			err = s.transact(batch)
+		w.log.Error("the index of the history is damaged; it is built again", "file", w.path, "error", err)
+		if err = w.recreate(w.startBuild); err == nil {
+			err = w.transact(batch)
 		}
 	}
-	s.noteWriteResult(err)
+	w.noteWriteResult(err)
 	if err != nil {
-		s.requeue(batch, err)
+		w.requeue(batch, err)
 		return false
 	}
-	s.numbers.publishBatch(batch)
+	w.numbers.publishBatch(batch)
 	for i := range batch {
 		if batch[i].caughtUp {
-			s.catchUp()
+			w.catchUp()
 		}
 		batch[i].answer(nil)
 	}
 	return true
 }
 
-func (s *Store) catchUp() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.caughtUp = true
-	s.signalBuiltLocked()
+func (w *writer) catchUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.caughtUp = true
+	w.signalBuiltLocked()
 }
 
 // signalBuiltLocked closes built when the index is complete.
-func (s *Store) signalBuiltLocked() {
-	if s.building || !s.caughtUp {
+func (w *writer) signalBuiltLocked() {
+	if w.building || !w.caughtUp {
 		return
 	}
 	select {
-	case <-s.built:
+	case <-w.built:
 	default:
-		close(s.built)
+		close(w.built)
 	}
 }
 
-func (s *Store) transact(batch []change) error {
+func (w *writer) transact(batch []change) error {
 	var mode mode
 	work := false
 	for i := range batch {
@@ -304,9 +334,9 @@ func (s *Store) transact(batch []change) error {
 		work = work || batch[i].apply != nil
 	}
 	if !work {
-		return s.update(mode, nil)
+		return w.update(mode, nil)
 	}
-	return s.update(mode, func(x index) error {
+	return w.update(mode, func(x index) error {
 		for i := range batch {
 			if batch[i].apply == nil {
 				continue
@@ -320,22 +350,22 @@ func (s *Store) transact(batch []change) error {
 }
 
 // noteWriteResult records whether the index can be written, and logs when that changes.
-func (s *Store) noteWriteResult(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil && s.failed == nil {
-		s.log.Error("the index of the history cannot be written; lists and the feed wait until it can", "file",
-			s.path, "error", err)
+func (w *writer) noteWriteResult(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil && w.failed == nil {
+		w.log.Error("the index of the history cannot be written; lists and the feed wait until it can", "file",
+			w.path, "error", err)
 	}
-	if err == nil && s.failed != nil {
-		s.log.Info("the index of the history can be written again", "file", s.path)
+	if err == nil && w.failed != nil {
+		w.log.Info("the index of the history can be written again", "file", w.path)
 	}
-	s.failed, s.writing = err, false
+	w.failed, w.writing = err, false
 }
 
 // requeue puts the changes with mustSucceed back to the front of the queue, and answers the others
 // with an error.
-func (s *Store) requeue(batch []change, err error) {
+func (w *writer) requeue(batch []change, err error) {
 	var again []change
 	for i := range batch {
 		if batch[i].mustSucceed {
@@ -344,10 +374,10 @@ func (s *Store) requeue(batch []change, err error) {
 			batch[i].answer(fmt.Errorf("%w (%w)", ErrNotReady, err))
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.queue = append(again, s.queue...)
-	s.wakeWriter()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = append(again, w.queue...)
+	w.wakeWriter()
 }
 
 // Ended adds an operation whose terminal record is durable, and publishes its number.
@@ -367,30 +397,30 @@ func (s *Store) Stopped(rec *statefs.Record, earlier uint64) {
 
 // Sync makes the index durable. Until then, nothing may be deleted from which it could be brought
 // up to date.
-func (s *Store) Sync(ctx context.Context) error { return s.do(ctx, change{sync: true}) }
+func (w *writer) Sync(ctx context.Context) error { return w.do(ctx, change{sync: true}) }
 
 // CaughtUp marks that all ends from before the start have been passed to Ended. Queries are refused
 // until those are in the index: otherwise a consumer of the feed could continue after a higher
 // number, and never see an earlier end with a lower one.
-func (s *Store) CaughtUp() { s.enqueue(change{caughtUp: true, mustSucceed: true}) }
+func (w *writer) CaughtUp() { w.enqueue(change{caughtUp: true, mustSucceed: true}) }
 
 // Built returns a channel that is closed when the index is complete.
-func (s *Store) Built() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.built
+func (w *writer) Built() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.built
 }
 
 // awaitApplied returns when all changes enqueued before are in the index: at once when the writer
 // is idle.
-func (s *Store) awaitApplied(ctx context.Context) error {
-	s.mu.Lock()
-	err, pending := s.readyLocked(), s.writing || len(s.queue) > 0
-	s.mu.Unlock()
+func (w *writer) awaitApplied(ctx context.Context) error {
+	w.mu.Lock()
+	err, pending := w.readyLocked(), w.writing || len(w.queue) > 0
+	w.mu.Unlock()
 	if err != nil || !pending {
 		return err
 	}
-	return s.do(ctx, change{})
+	return w.do(ctx, change{})
 }
 
 // Find returns the row of an ended operation, and false if its end is not in the index.
