@@ -11,6 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/jobdir/jobdir/cli/exit"
 )
 
@@ -87,10 +89,14 @@ func (s Streams) Interactive() bool {
 	return IsTerminal(s.In) && IsTerminal(s.Err)
 }
 
-// IsTerminal reports whether a stream is a terminal.
+// IsTerminal reports whether a stream is a terminal; see tcgetattr(3).
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	return ok && terminal(f)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }
 
 // Confirm asks a question to which only y or yes means yes.

@@ -1,9 +1,16 @@
 package keeper
 
 import (
+	"context"
 	"errors"
+	"os"
+	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // children are the child processes that this process has started and waits for. Every other child
@@ -18,18 +25,18 @@ type childSet struct {
 	reaped chan struct{} // signals that a child was reaped, so that ReapOrphans looks for orphans hidden behind it
 }
 
-// fork calls start, which starts a process. Until fork returns, the child cannot be mistaken for an
+// fork starts a program; see forkLeader. Until fork returns, the child cannot be mistaken for an
 // orphan.
-func (o *childSet) fork(start func() (pid int, err error)) error {
+func (o *childSet) fork(program string, args []string, attr *syscall.ProcAttr, dies bool) (*leader, error) {
 	o.forking.Lock()
 	defer o.forking.Unlock()
-	pid, err := start()
+	l, err := forkLeader(program, args, attr, dies)
 	if err == nil {
 		o.mu.Lock()
-		o.pids[pid] = struct{}{}
+		o.pids[l.pid] = struct{}{}
 		o.mu.Unlock()
 	}
-	return err
+	return l, err
 }
 
 // reap waits for a child that has exited. The child's PID is forgotten before the kernel can give
@@ -66,4 +73,84 @@ func wait4(pid int, status *syscall.WaitStatus, options int, usage *syscall.Rusa
 			return got, err
 		}
 	}
+}
+
+// ReapOrphans reaps orphans until ctx ends. Orphans are processes that became children of this one
+// because it is process 1 or a subreaper, and that would stay zombies otherwise. It ignores the
+// processes that this package started, and every process in the session of this one: other parts of
+// the program may have started those and wait for them.
+func ReapOrphans(ctx context.Context) {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, unix.SIGCHLD)
+	defer signal.Stop(ended)
+	session, _ := unix.Getsid(0) // getsid(2) of this process always succeeds
+	for {
+		for reapOne(session) {
+		}
+		select {
+		case <-ended:
+		case <-children.reaped:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// subreap makes this process the parent of the orphans among its descendants (prctl(2), PR_SET_CHILD_SUBREAPER).
+func subreap() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// reapOne reaps one orphan, and reports whether there may be more.
+func reapOne(session int) bool {
+	children.forking.Lock()
+	defer children.forking.Unlock()
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if errors.Is(err, unix.EINTR) {
+		return true
+	}
+	if err != nil || info.Signo == 0 {
+		return false
+	}
+	pid := sender(&info)
+	switch {
+	case children.has(pid):
+		return false // the goroutine that started it reaps it, and then signals children.reaped
+	case isOrphan(pid, session):
+		_, err := wait4(pid, nil, unix.WNOHANG, nil)
+		return err == nil
+	}
+	// waitid(2) returns the same child again, so orphans behind it are found only in a list of all
+	// processes.
+	return reapListed(session)
+}
+
+// sender returns si_pid, for which the type has no field; see waitid(2) and asm-generic/siginfo.h.
+func sender(info *unix.Siginfo) int {
+	words := (*[8]int32)(unsafe.Pointer(info)) //nolint:gosec // the fields behind si_code are a union in C
+	if strconv.IntSize == 64 {
+		return int(words[4])
+	}
+	return int(words[3])
+}
+
+func isOrphan(pid, session int) bool {
+	s, err := readStat(pid)
+	return err == nil && s.session != session
+}
+
+// reapListed reaps all orphans that a pass over /proc finds.
+func reapListed(session int) bool {
+	pids, err := numbersIn("/proc")
+	if err != nil {
+		return false
+	}
+	own := os.Getpid()
+	for _, pid := range pids {
+		s, err := readStat(pid)
+		if err != nil || s.parent != own || !s.zombie() || s.session == session || children.has(pid) {
+			continue
+		}
+		_, _ = wait4(pid, nil, unix.WNOHANG, nil) // it is a zombie of this process, so this succeeds
+	}
+	return false
 }

@@ -75,5 +75,5 @@
 //
 // A process can hide from the search for marks: by replacing its environment (env -i) or
 // overwriting it, by changing its user, or by forking faster than the search. Only a cgroup for
-// each command is complete. Only Linux has the search; on macOS only the process group is ended.
+// each command is complete.
 package keeper

@@ -21,7 +21,7 @@ type Process struct {
 	mark       []string
 	grace      time.Duration
 	scanOnExit bool
-	since      uint64 // no process of the tree started earlier; in the unit of the platform
+	since      uint64 // no process of the tree started earlier; in ticks since boot
 	started    time.Time
 	done       chan struct{}
 
@@ -170,7 +170,7 @@ func (p *Process) supervise() {
 // leave ends the rest of the tree after the leader has exited, and reaps the leader.
 func (p *Process) leave() {
 	asked, scan, killBy := p.leaderExited()
-	if p.leader.outlivedByPidfd() {
+	if p.leader.byPidfd { // the group can be signalled after the leader was reaped
 		p.reap()
 	}
 	empty, err := p.leader.leftGroup(!asked)

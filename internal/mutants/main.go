@@ -140,17 +140,17 @@ var mutants = []mutant{
 		"TestRemovedMarkerWhoseInodeIsGivenAway", "./daemon", false,
 	},
 	{
-		"a keeper lists before what is begun is there", "daemon/keeper/client_linux.go",
+		"a keeper lists before what is begun is there", "daemon/keeper/client.go",
 		"for len(s.starting) > 0 && s.daemons.isCurrent(c) {", "for false {",
 		"TestStartOfAKilledDaemonIsInTheListOrDropped", "./daemon/keeper", false,
 	},
 	{
-		"a warden does nothing", "daemon/keeper/warden_main_linux.go", "ended, err := o.carryOut(ctx)",
+		"a warden does nothing", "daemon/keeper/warden.go", "ended, err := o.carryOut(ctx)",
 		"ended, err := 0, error(nil)",
 		"TestWardenComesAndGoes", "./daemon/keeper", false,
 	},
 	{
-		"a group is removed before it is empty", "daemon/keeper/cgroup_linux.go",
+		"a group is removed before it is empty", "daemon/keeper/cgroup.go",
 		"\terr = awaitEmpty(dir, grace)\n\tif errors.Is(err, os.ErrDeadlineExceeded) {",
 		"\tif errors.Is(err, os.ErrDeadlineExceeded) {",
 		"TestGroupOfWhatIsDying", "./daemon/keeper", false,

@@ -29,11 +29,4 @@
 //	folder removed, moved,  no event is reliable, especially while a descriptor is open;
 //	mounted over, unmounted Dir.Check compares identities and returns *GoneError
 //	followed file removed   its subscribers are woken once; the next Subscribe watches the new file
-//
-// # Platforms
-//
-// Linux is the target. The package also builds for macOS, where fsnotify uses kqueue: one
-// descriptor for each file of the folder and no overflow report. The table of network file systems,
-// and the distinction between a mount and a replaced folder, are Linux only; elsewhere only the
-// probe decides.
 package watch

@@ -7,7 +7,7 @@ import (
 
 // The two values of Mode.Name.
 const (
-	// ModeInotify means that the kernel reports each change (kqueue on macOS).
+	// ModeInotify means that the kernel reports each change.
 	ModeInotify = "inotify"
 	// ModeScan means that changes may cause no event, so a rescan is reported at each
 	// Options.ScanInterval.

@@ -269,9 +269,8 @@ func (l *link) resetCalls() {
 // which becomes visible a moment after its connections end.
 func (l *link) reconnect(reason error) *channel {
 	ctx := l.pool.ctx
-	t := &target{pidfdProcess: l.process}
 	for wait := 100 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 2*time.Second) {
-		if t.awaitExit(ctx, time.Now().Add(wait)) == nil {
+		if l.process.awaitExit(ctx, time.Now().Add(wait)) == nil {
 			return nil
 		}
 		if ctx.Err() != nil {

@@ -26,8 +26,7 @@ const (
 
 // leader is the first process of a command. Its PID is also the number of its process group.
 type leader struct {
-	process *pidfdProcess
-	pid     int
+	*pidfdProcess
 
 	// byPidfd: the group is signalled through the pidfd, which is safe at any time. Otherwise it is
 	// signalled by number, which is safe only until the leader is reaped.
@@ -54,23 +53,15 @@ func forkLeader(program string, args []string, attr *syscall.ProcAttr, dies bool
 		_, _ = syscall.Wait4(pid, nil, 0, nil)
 		return nil, fmt.Errorf("hold process %d by a pidfd, which needs Linux 5.4 or newer: %w", pid, err)
 	}
-	return &leader{process: h, pid: pid, byPidfd: groupByPidfd()}, nil
+	return &leader{pidfdProcess: h, byPidfd: groupByPidfd()}, nil
 }
-
-func (l *leader) wait() error                   { return l.process.wait() }
-func (l *leader) exited() bool                  { return l.process.exited() }
-func (l *leader) setDeadline(t time.Time) error { return l.process.setDeadline(t) }
-func (l *leader) close()                        { l.process.close() }
-
-// outlivedByPidfd reports whether the group can be signalled after the leader was reaped.
-func (l *leader) outlivedByPidfd() bool { return l.byPidfd }
 
 // signalGroup sends sig to all processes of the group at once. With byPidfd, unix.ESRCH means that
 // the group is empty.
 func (l *leader) signalGroup(sig unix.Signal) error {
 	var err error
 	if l.byPidfd {
-		err = unix.PidfdSendSignal(l.process.fd, sig, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP)
+		err = unix.PidfdSendSignal(l.fd, sig, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP)
 	} else {
 		err = unix.Kill(-l.pid, sig)
 	}
@@ -107,7 +98,7 @@ func (l *leader) groupLives() bool { return !errors.Is(l.signalGroup(0), unix.ES
 func (l *leader) awaitStop() (exited bool) {
 	for until := time.Now().Add(stopTimeout); ; {
 		var info unix.Siginfo
-		err := unix.Waitid(unix.P_PIDFD, l.process.fd, &info, unix.WSTOPPED|unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		err := unix.Waitid(unix.P_PIDFD, l.fd, &info, unix.WSTOPPED|unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return errors.Is(err, unix.ECHILD)
 		}

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -61,6 +62,24 @@ func (h *pidfdProcess) wait() error {
 		return gone || pollErr != nil
 	})
 	return errors.Join(err, pollErr)
+}
+
+// awaitExit waits for the process until deadline (zero: forever) or until the context is done.
+func (h *pidfdProcess) awaitExit(ctx context.Context, deadline time.Time) error {
+	if err := h.setDeadline(deadline); err != nil {
+		return err
+	}
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		// It fails only for a descriptor without deadlines, and this one accepted a deadline above.
+		_ = h.setDeadline(time.Unix(1, 0))
+	})
+	err := h.wait()
+	if !stop() {
+		<-woken
+	}
+	return err
 }
 
 // setDeadline bounds present and later waits; the zero time means no deadline.
