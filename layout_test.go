@@ -209,6 +209,13 @@ var imports = []row{
 	},
 
 	{
+		"daemon/decide", 3,
+		[]string{"statefs", "statefs/steps", "daemon/queue"},
+		nil,
+		"what facts mean for an operation, as functions of data alone; the daemon reads before and writes after",
+	},
+
+	{
 		"daemon/work", 4,
 		[]string{"statefs", "statefs/files", "statefs/machine", "statefs/steps", "catalog", "catalog/param", "daemon/keeper", "stream"},
 		nil,
@@ -256,7 +263,7 @@ var imports = []row{
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param", "statefs/api", "statefs/steps", "statefs/machine", "statefs/files",
-			"catalog", "daemon/submit", "daemon/acts", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
+			"catalog", "daemon/submit", "daemon/acts", "daemon/decide", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
 			"daemon/tally", "daemon/alarm", "daemon/lanes", "daemon/trigger", "daemon/delivery", "daemon/work",
 		},
 		[]string{xsys},

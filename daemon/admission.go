@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
@@ -128,8 +129,8 @@ func (a *admission) tryAdmit(op *operation) bool {
 		a.mu.Unlock()
 		return true
 	}
-	if op.standing != standingWaiting || op.standingPriority != int32(op.rec.Priority) {
-		op.standing, op.standingPriority = standingWaiting, int32(op.rec.Priority)
+	if op.standing != decide.Waiting || op.standingPriority != int32(op.rec.Priority) {
+		op.standing, op.standingPriority = decide.Waiting, int32(op.rec.Priority)
 		a.notifyReleaseLocked(op.id())
 		a.waitLocked(itemOfOperation(op))
 	}
@@ -174,28 +175,12 @@ func (a *admission) frontPriority(op *operation) int {
 // syncQueue updates the operation's standing in the queue after a reconcile. A queued operation
 // that may start is added by tryAdmit instead.
 func (a *admission) syncQueue(op *operation, managed bool) {
-	stands := standingOutside
-	switch {
-	case !managed:
-	case op.state == statefs.Queued && op.run == nil:
-		// Under ByPriority, an operation that waits for its parents has no turn: they may use the
-		// same key.
-		if stands = standingKeepsTurn; op.standing == standingWaiting || op.standing == standingHolding ||
-			keyOrders[op.rec.KeyOrder] == queue.ByPriority {
-			return
-		}
-	case op.state == statefs.Running, op.run != nil, op.hasSharedPlaces():
-		stands = standingHolding
-	case op.state != statefs.Trailing:
-		stands = standingKeepsTurn
-	}
-	if stands == standingKeepsTurn && (op.rec.Key == "" || keyOrders[op.rec.KeyOrder] == queue.AnyOrder) {
-		stands = standingOutside
-	}
-	if stands == op.standing && (stands != standingKeepsTurn || op.standingPriority == int32(op.rec.Priority)) {
+	stands := decide.StandingOf(decide.Operation{State: op.state, Ended: !managed, Working: op.run != nil},
+		op.standing, op.hasSharedPlaces(), op.rec.Key, keyOrders[op.rec.KeyOrder])
+	if stands == op.standing && (stands != decide.KeepsTurn || op.standingPriority == int32(op.rec.Priority)) {
 		return
 	}
-	left := op.standing != standingOutside && stands != standingHolding
+	left := op.standing != decide.Outside && stands != decide.Holding
 	op.standing, op.standingPriority = stands, int32(op.rec.Priority)
 	a.mu.Lock()
 	delete(a.admitted, op.id())
@@ -204,15 +189,15 @@ func (a *admission) syncQueue(op *operation, managed bool) {
 		a.releaseReservationLocked(op.id())
 	}
 	switch stands {
-	case standingHolding:
+	case decide.Holding:
 		a.queue.Hold(itemOfOperation(op))
 		if at := op.rec.StartedAt; !a.open && at != nil && (a.startRecorded == nil || !a.startRecorded(laneOf(op.rec), *at)) {
 			a.queue.RecordStart(laneOf(op.rec), *at) // started by an earlier daemon: the rate limit counts it
 		}
-	case standingKeepsTurn:
+	case decide.KeepsTurn:
 		a.notifyReleaseLocked(op.id())
 		a.queue.KeepTurn(itemOfOperation(op))
-	case standingOutside, standingWaiting:
+	case decide.Outside, decide.Waiting:
 		a.notifyReleaseLocked(op.id())
 		a.queue.Remove(op.id())
 	}
@@ -451,14 +436,3 @@ func (d *Daemon) Limits() []queue.LimitStats {
 	defer d.admission.mu.RUnlock()
 	return d.admission.queue.Limits()
 }
-
-// standing is the operation's place in the queue as of its last reconcile. The queue may have
-// admitted it since.
-type standing uint8
-
-const (
-	standingOutside standing = iota
-	standingWaiting
-	standingHolding
-	standingKeepsTurn // cannot start and keeps the turn for its key
-)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/work"
@@ -106,11 +107,12 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	if err := d.adoptOptionalSteps(op); err != nil {
 		return err
 	}
-	held := d.resumeCause(op)
-	switch {
-	case state == statefs.Running && !adopted && rec.Status == statefs.Paused && held != statefs.CauseRelease:
+	recorded := d.snapshot(op)
+	recorded.State = rec.Status
+	switch move := decide.MoveOf(recorded, state); {
+	case move.Effect == decide.WaitAgain:
 		op.setState(statefs.Paused)
-		if err := d.returnToWaiting(op, held); err != nil { // the marker was moved concurrently
+		if err := d.returnToWaiting(op, move); err != nil { // the marker was moved concurrently
 			return err
 		}
 	case state == statefs.Running && !adopted:

@@ -105,19 +105,6 @@ func (d *Daemon) queueIfDue(op *operation) error {
 	return d.persist(op)
 }
 
-// resumeCause returns the cause with which a resume moves an operation without a process: back to
-// its waiting state if it is not due yet, else into the queue.
-func (d *Daemon) resumeCause(op *operation) statefs.Cause {
-	due := op.rec.DueAt
-	switch {
-	case due == nil || !due.After(d.owner.Now()):
-		return statefs.CauseRelease
-	case op.rec.Starts > 0:
-		return statefs.CauseRetryLater
-	}
-	return statefs.CauseNotYet
-}
-
 // expiredLimit returns the limit of an operation that has expired, nil for none.
 func (d *Daemon) expiredLimit(op *operation) *statefs.Fault {
 	t, ran := d.deadlinesOf(op), d.uptime()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 )
@@ -105,7 +106,7 @@ func (d *Daemon) recordStart(op *operation) error {
 // operation; the write is deferred again.
 func (d *Daemon) recordStartIfDue(op *operation, sight statefs.Observation) error {
 	quiet := len(sight.Requests)+len(op.pendingRequests) == 0 && op.pausing == nil && op.cancelling == nil &&
-		!op.unsaved && len(sight.States) == 1 && sight.States[0] == op.state
+		!op.unsaved && decide.Markers(op.state, sight.States) == decide.Kept
 	if quiet && time.Since(op.unrecordedStart) < startRecordDelay {
 		return nil
 	}

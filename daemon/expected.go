@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -193,19 +194,19 @@ func (a *admission) leaveLocked(id statefs.ID) {
 
 // reconciled is called when a reconcile of an operation is done, with the operation's standing in
 // the queue and the error of the reconcile.
-func (a *admission) reconciled(id statefs.ID, stands standing, err error) {
+func (a *admission) reconciled(id statefs.ID, stands decide.Standing, err error) {
 	a.mu.Lock()
 	if done := a.pendingStarts[id]; done != nil {
 		delete(a.pendingStarts, id)
 		close(done)
 	}
 	_, announced := a.announced[id]
-	if !announced && !a.foreign[id] || err != nil && stands == standingOutside {
+	if !announced && !a.foreign[id] || err != nil && stands == decide.Outside {
 		a.mu.Unlock()
 		return
 	}
 	a.arriveLocked(id)
-	if stands == standingOutside {
+	if stands == decide.Outside {
 		a.leaveLocked(id)
 	}
 	wanted := a.admitReadyLocked()

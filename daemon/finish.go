@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
@@ -142,32 +143,21 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	if len(op.rec.Steps) > 0 && op.rec.Progress != nil {
 		op.rec.Progress = progressNow(op.rec, *op.rec.Progress)
 	}
-	rec := *op.rec // a copy, because this is repeated after a full disk
-	if err := rec.Apply(op.state, cause, now); err != nil {
-		return err
-	}
 	var rep *work.Report
 	if op.run != nil && op.run.Step() == nil {
 		rep = op.run.Report()
 	} else {
 		rep = d.earlierReport(op)
 	}
-	rec.Next = ""
-	if len(rec.Steps) > 0 && cause != statefs.CauseMainDone && cause != statefs.CauseDone {
-		endSteps(&rec, op.state)
-	}
-	if rec.Status == statefs.Trailing {
-		rec.Status, rec.Trailing = statefs.Completed, true
-	}
+	rec := *op.rec // a copy, because this is repeated after a full disk
 	rec.FinishedAt = &now
 	if op.run != nil {
 		rec.FinishedAt = new(op.run.Outcome().EndedAt(rec.StartedAt, now))
 	}
-	if rec.HeartbeatAt != nil && rec.HeartbeatAt.After(*rec.FinishedAt) {
-		rec.HeartbeatAt = rec.FinishedAt // the heartbeat was read after the command had ended
-	}
 	rec.Processed, rec.FailedN = rep.Counts()
-	rec.Result = result(&rec)
+	if err := decide.End(&rec, op.state, cause, now); err != nil {
+		return err
+	}
 	if err := d.recordFollowUp(op, &rec, rep); err != nil {
 		return err
 	}
@@ -199,18 +189,6 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	d.untrack(op)
 	d.publish(op)
 	return d.cleanUp(op)
-}
-
-func result(rec *statefs.Record) statefs.Result {
-	switch {
-	case rec.Status == statefs.Cancelled:
-		return statefs.CancelledResult
-	case rec.Status == statefs.Failed:
-		return statefs.Failure
-	case rec.FailedN > 0:
-		return statefs.Partial
-	}
-	return statefs.Success
 }
 
 // seal syncs the log and returns its final length. Bytes that a process writes later, because it

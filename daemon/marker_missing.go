@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -68,7 +69,7 @@ func (d *Daemon) handleMissingMarker(op *operation) error {
 	if err := d.restoreMarker(op); err != nil {
 		return err
 	}
-	d.logCancel(op)
+	d.logLine(op, decide.CancelLine(op.state))
 	return d.beginCancel(op, d.requestCancel(op), statefs.CauseMarkerMissing)
 }
 

@@ -1,6 +1,9 @@
 package daemon
 
-import "github.com/jobdir/jobdir/statefs"
+import (
+	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/statefs"
+)
 
 // namesFromListing is set in the names to observe if a listing shows no other name of the
 // operation. A name that appeared while the listing was made is reported by the watch, which was
@@ -29,7 +32,7 @@ func (d *Daemon) observe(id statefs.ID, names statefs.NameSet) (statefs.Observat
 	switch {
 	case len(sight.Irregular) > 0:
 	case op != nil:
-		usual = len(sight.States) == 1 && sight.States[0] == op.state
+		usual = decide.Markers(op.state, sight.States) == decide.Kept
 	case names&namesFromListing != 0:
 		usual = len(sight.States) == 1
 	default: // finished operations without names, or new ones

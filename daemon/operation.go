@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/daemon/work"
@@ -33,7 +34,7 @@ type operation struct {
 	// queuedAt is since when it has been counted as queued.
 	queuedAt time.Time
 	// standing is its standing in the queue, and standingPriority the priority that it waits with.
-	standing         standing
+	standing         decide.Standing
 	standingPriority int32
 	// extraNames are the names besides the marker that the last reconcile found. They may still
 	// exist, so the next reconcile checks them again.
@@ -174,10 +175,16 @@ func (op *operation) workEnded() bool {
 	return op.run == nil || op.run.Ended()
 }
 
-// allows reports whether the operation may make a transition by cause now.
-func (op *operation) allows(cause statefs.Cause) bool {
-	_, err := statefs.Next(op.state, cause)
-	return err == nil
+// snapshot returns what a decision reads of an operation.
+func (d *Daemon) snapshot(op *operation) decide.Operation {
+	o := decide.Operation{
+		State: op.state, Ended: !d.manages(op.id()), HasSteps: len(op.rec.Steps) > 0, Working: op.run != nil,
+		Pausing: op.pausing != nil, Resume: decide.ResumeCause(op.rec, d.owner.Now()),
+	}
+	if op.cancelling != nil {
+		o.Cancelling = op.cancelling.Action
+	}
+	return o
 }
 
 // apply records a transition from the present state by cause, and returns the new state.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -12,10 +13,6 @@ import (
 // before the request is dropped, so the priority survives a crash. An operation that is not waiting
 // uses it the next time it waits.
 func (d *Daemon) prioritize(op *operation, r *request) error {
-	if !r.Action.AppliesIn(op.state) {
-		d.ignoreRequest(op, r)
-		return nil
-	}
 	priority, err := d.requestedPriority(op, r)
 	if err != nil {
 		d.logLine(op, "  Prioritize requested: "+err.Error()+"; nothing is changed.")
@@ -27,7 +24,7 @@ func (d *Daemon) prioritize(op *operation, r *request) error {
 		d.logLine(op, fmt.Sprintf("  Prioritize requested: its priority is now %d.", priority))
 		d.logger.Info("priority changed", "id", op.id(), "from", op.rec.Priority, "to", priority)
 		op.rec.Priority, op.unsaved = priority, true
-		if op.standing == standingWaiting && op.state == statefs.Queued {
+		if op.standing == decide.Waiting && op.state == statefs.Queued {
 			d.admission.tryAdmit(op) // move it in the queue before the requester gets an answer
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/acts"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
@@ -43,13 +44,13 @@ func (d *Daemon) reconcileID(id statefs.ID, names statefs.NameSet) {
 				d.unsettledIDs.set(id, len(sight.States) > 0, seen...)
 				d.earlyRequests.set(id, len(sight.States) == 0 && len(sight.Requests) > 0)
 				d.waitFollowers.setWaiting(id, false)
-				d.admission.reconciled(id, standingOutside, err)
+				d.admission.reconciled(id, decide.Outside, err)
 				return err
 			}
 			d.earlyRequests.set(id, false)
 			op.noteObservation(sight)
 			d.publish(op)
-			if err != nil || len(sight.States) != 1 || sight.States[0] != op.state {
+			if err != nil || decide.Markers(op.state, sight.States) != decide.Kept {
 				d.reconcileQueue.enqueue(id) // the marker has changed since the observation
 				return err
 			}
@@ -139,21 +140,7 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Observation) error {
 	}
 	op.syncOptionalPause()
 	if op.run != nil && op.run.Ended() {
-		err := d.finish(op)
-		if err == nil && d.manages(op.id()) {
-			err = d.beginOptionalSteps(op)
-			if len(sight.Requests)+len(op.pendingRequests) > 0 {
-				d.reconcileQueue.enqueue(op.id()) // nothing later in this call handles them
-			}
-		}
-		if !errors.Is(err, errMoved) || d.stopping.Load() {
-			return err
-		}
-		// A person moved or removed the marker just before: handle that first, then the end again.
-		if _, err := d.compareMarker(op, sight); err != nil {
-			return err
-		}
-		return errMoved
+		return d.recordWorkEnd(op, sight)
 	}
 	if !op.unrecordedStart.IsZero() {
 		if err := d.recordStartIfDue(op, sight); err != nil {
@@ -173,24 +160,7 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Observation) error {
 		}
 		return d.handleRequests(op, sight.Requests) // only its end counts now
 	}
-	d.setAside(op, sight.Irregular)
-	there, err := d.compareMarker(op, sight)
-	if err != nil || !there {
-		return err
-	}
-	if err := d.handleRequests(op, sight.Requests); err != nil {
-		return err
-	}
-	op.syncOptionalPause()
-	if op.pausing != nil && op.isStopped() {
-		if err := d.completePause(op); err != nil {
-			return err
-		}
-	}
-	if !d.manages(op.id()) {
-		return nil
-	}
-	if err := d.commitReconcile(op); err != nil {
+	if live, err := d.reconcileFiles(op, sight); !live || err != nil {
 		return err
 	}
 	if ended, err := d.expire(op); ended || err != nil {
@@ -199,33 +169,83 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Observation) error {
 	if err := d.queueIfDue(op); err != nil {
 		return err
 	}
-	if op.state == statefs.Queued && d.draining() {
+	switch {
+	case op.state == statefs.Queued && d.draining():
 		return nil // left to the next daemon
-	}
-	if op.state == statefs.Queued {
-		if waits, err := d.waitsForParents(op); waits || err != nil {
-			return err
-		}
-		if len(op.rec.Steps) > 0 {
-			if elsewhere, err := d.advanceQueued(op); err != nil {
-				return err
-			} else if elsewhere && d.manages(op.id()) {
-				return d.beginOptionalSteps(op)
-			} else if elsewhere {
-				return nil
-			}
-		}
-		if !d.admission.tryAdmit(op) {
-			return d.beginOptionalSteps(op)
-		}
-		if err := d.startOperation(op); err != nil || !d.manages(op.id()) {
-			return err
-		}
-		return d.beginOptionalSteps(op)
-	}
-	if op.state == statefs.Trailing {
+	case op.state == statefs.Queued:
+		return d.reconcileQueued(op)
+	case op.state == statefs.Trailing:
 		return d.reconcileTrailing(op)
 	}
+	return d.reconcileActive(op)
+}
+
+// recordWorkEnd records the end of work. If a person moved or removed the marker just before, it handles that first,
+// and the next reconcile records the end.
+func (d *Daemon) recordWorkEnd(op *operation, sight statefs.Observation) error {
+	err := d.finish(op)
+	if err == nil && d.manages(op.id()) {
+		err = d.beginOptionalSteps(op)
+		if len(sight.Requests)+len(op.pendingRequests) > 0 {
+			d.reconcileQueue.enqueue(op.id()) // nothing later in this call handles them
+		}
+	}
+	if !errors.Is(err, errMoved) || d.stopping.Load() {
+		return err
+	}
+	if _, err := d.compareMarker(op, sight); err != nil {
+		return err
+	}
+	return errMoved
+}
+
+// reconcileFiles acts on the markers and the requests, and makes the changes durable. It returns false if nothing more
+// can be done in this reconcile.
+func (d *Daemon) reconcileFiles(op *operation, sight statefs.Observation) (live bool, err error) {
+	d.setAside(op, sight.Irregular)
+	if there, err := d.compareMarker(op, sight); err != nil || !there {
+		return false, err
+	}
+	if err := d.handleRequests(op, sight.Requests); err != nil {
+		return false, err
+	}
+	op.syncOptionalPause()
+	if op.pausing != nil && op.isStopped() {
+		if err := d.completePause(op); err != nil {
+			return false, err
+		}
+	}
+	if !d.manages(op.id()) {
+		return false, nil
+	}
+	return true, d.commitReconcile(op)
+}
+
+// reconcileQueued starts a queued operation, unless it waits for its parents, a gate, or the queue.
+func (d *Daemon) reconcileQueued(op *operation) error {
+	if waits, err := d.waitsForParents(op); waits || err != nil {
+		return err
+	}
+	elsewhere := false
+	if len(op.rec.Steps) > 0 {
+		var err error
+		if elsewhere, err = d.advanceQueued(op); err != nil {
+			return err
+		}
+	}
+	if !elsewhere && d.admission.tryAdmit(op) {
+		if err := d.startOperation(op); err != nil {
+			return err
+		}
+	}
+	if !d.manages(op.id()) {
+		return nil
+	}
+	return d.beginOptionalSteps(op)
+}
+
+// reconcileActive starts the optional steps that are ready, and records what the work reports.
+func (d *Daemon) reconcileActive(op *operation) error {
 	if err := d.beginOptionalSteps(op); err != nil {
 		return err
 	}
@@ -238,22 +258,21 @@ func (d *Daemon) reconcile(op *operation, sight statefs.Observation) error {
 // compareMarker brings the marker and the daemon's knowledge into line. It returns false when
 // nothing more can be done in this reconcile.
 func (d *Daemon) compareMarker(op *operation, sight statefs.Observation) (bool, error) {
-	if len(sight.States) == 0 {
+	found := decide.Markers(op.state, sight.States)
+	if found == decide.Missing {
 		return false, d.confirmMissingMarker(op)
 	}
 	op.missing = missingMarker{}
 	op.misplaced.Store(false)
-	own := false
-	for _, state := range sight.States {
-		own = own || state == op.state
-	}
-	if own {
+	switch found { //nolint:exhaustive // a kept marker needs nothing
+	case decide.Extra:
 		return true, d.removeDuplicateMarkers(op, sight.States)
+	case decide.Moving:
+		return false, errMoved
+	case decide.Moved:
+		return true, d.acceptManualMove(op, sight.States[0])
 	}
-	if len(sight.States) > 1 {
-		return false, errMoved // the marker is being renamed; reconcile again
-	}
-	return true, d.acceptManualMove(op, sight.States[0])
+	return true, nil
 }
 
 // removeDuplicateMarkers removes markers that were created beside the daemon's own. A marker that
@@ -294,30 +313,38 @@ func (d *Daemon) removeDuplicateMarkers(op *operation, states []statefs.State) e
 // acceptManualMove treats a marker that a person renamed as the request it corresponds to, or moves
 // it back.
 func (d *Daemon) acceptManualMove(op *operation, to statefs.State) error {
-	cause, ok := statefs.ManualMove(op.state, to)
-	if !ok || cause == statefs.CauseRelease && op.run != nil {
+	move := decide.MoveOf(d.snapshot(op), to)
+	if move.Effect == decide.Undo {
 		return d.undoMove(op, to)
 	}
 	d.logger.Info("marker moved by hand", "id", op.id(), "from", op.state, "to", to)
-	if cause == statefs.CausePause {
-		return d.acceptManualPause(op)
+	switch move.Effect { //nolint:exhaustive // the others need nothing more
+	case decide.Retry:
+		return d.acceptManualRetry(op, to)
+	case decide.WaitAgain:
+		return d.returnToWaiting(op, move)
+	case decide.Stop:
+		op.run.Pause()
 	}
-	if cause == statefs.CauseResume {
-		return d.acceptManualResume(op)
+	if move.Line != "" {
+		d.logLine(op, move.Line)
 	}
-	if cause != statefs.CauseRetry {
-		if cause == statefs.CauseRelease {
-			d.logLine(op, lineResume)
-		}
-		return d.acceptMove(op, cause)
+	if err := d.acceptMove(op, move.Cause); err != nil || move.Effect != decide.Start {
+		return err
 	}
+	return d.requeue(op)
+}
+
+// acceptManualRetry restarts an operation whose marker a person moved to queued, or moves the marker back if a retry is
+// refused.
+func (d *Daemon) acceptManualRetry(op *operation, to statefs.State) error {
 	if _, err := acts.Check(nil, op.rec, op.state, statefs.Retry, statefs.Args{}); err != nil && op.rec.Lost() {
 		d.refuse(op, statefs.Retry, err)
 		return d.undoMove(op, to)
 	}
 	other, err := d.retryUnlessEqual(op, func() error {
-		d.clearFailure(op)
-		return d.acceptMove(op, cause)
+		d.clearFailure(op.rec)
+		return d.acceptMove(op, statefs.CauseRetry)
 	})
 	if other == nil || err != nil {
 		return err

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
@@ -25,6 +25,48 @@ func (d *Daemon) recover(ctx context.Context) error {
 		return err
 	}
 	d.heldCommands = d.workHost.HeldCommands()
+	if err := d.recoverCutOff(ctx); err != nil {
+		return err
+	}
+	listing, err := d.owner.List()
+	if err != nil {
+		return err
+	}
+	present := make(map[statefs.ID]bool)
+	for _, e := range listing.Markers {
+		present[e.ID] = true
+	}
+	lost, err := d.recoverLost(ctx, listing, present)
+	if err != nil {
+		return err
+	}
+	if err := d.endUnwantedCommands(d.heldCommands); err != nil {
+		return err
+	}
+	if !d.keepersSettled() {
+		d.awaitingKeepers.Store(&present)
+	}
+	for id, names := range listing.IDs() {
+		d.reconcileQueue.enqueueNames(id, names|namesFromListing)
+	}
+	for _, rec := range lost {
+		d.reconcileQueue.enqueue(rec.ID)
+	}
+	d.reconcileQueue.wait()
+	addUnlisted(d, present)
+	d.heldCommands = nil
+	d.openHistoryQueries(ctx)
+	if err := d.owner.SyncAll(); err != nil {
+		return err
+	}
+	if d.config.Intake != nil {
+		d.config.Intake.Ready()
+	}
+	return nil
+}
+
+// recoverCutOff completes what a crash cut off: submits of lists, requests, and deliveries.
+func (d *Daemon) recoverCutOff(ctx context.Context) error {
 	made, err := d.owner.RecoverBatches()
 	if err != nil {
 		return err
@@ -39,64 +81,34 @@ func (d *Daemon) recover(ctx context.Context) error {
 	if put > 0 {
 		d.logger.Info("requests of an earlier daemon are carried out again", "count", put)
 	}
-	if err := d.deliveries.Recover(ctx); err != nil {
-		return err
-	}
-	listing, err := d.owner.List()
-	if err != nil {
-		return err
-	}
-	present := make(map[statefs.ID]bool)
-	for _, e := range listing.Markers {
-		present[e.ID] = true
-	}
+	return d.deliveries.Recover(ctx)
+}
+
+// recoverLost handles the live records without a marker, and returns them. present are the IDs that have one.
+func (d *Daemon) recoverLost(ctx context.Context, listing statefs.Listing, present map[statefs.ID]bool,
+) ([]*statefs.Record, error) {
 	safe, err := d.indexMissedEnds(ctx, present)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	lost, err := d.recordsWithoutMarker(present, safe)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	misnamed, err := d.findMisnamed(listing, present, lost)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	lost = append(lost, misnamed...)
-	lost, back, err := d.confirmLost(ctx, lost)
+	lost, back, err := confirmLost(ctx, d.owner, append(lost, misnamed...))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	gone, err := d.restoreRenamedMarkers(lost, listing)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := d.endLost(gone, len(present) == 0 && len(gone) == len(lost)); err != nil { //nolint:contextcheck // must complete
-		return err
-	}
-	if err := d.endUnwantedCommands(d.heldCommands); err != nil {
-		return err
-	}
-	if !d.keepersSettled() {
-		d.awaitingKeepers.Store(&present)
-	}
-	for id, names := range listing.IDs() {
-		d.reconcileQueue.enqueueNames(id, names|namesFromListing)
-	}
-	for _, rec := range slices.Concat(lost, back) {
-		d.reconcileQueue.enqueue(rec.ID)
-	}
-	d.reconcileQueue.wait()
-	addUnlisted(d, present)
-	d.heldCommands = nil
-	d.openHistoryQueries(ctx)
-	if err := d.owner.SyncAll(); err != nil {
-		return err
-	}
-	if d.config.Intake != nil {
-		d.config.Intake.Ready()
-	}
-	return nil
+	err = d.endLost(gone, len(present) == 0 && len(gone) == len(lost)) //nolint:contextcheck // must complete
+	return append(lost, back...), err
 }
 
 // endStrays ends processes that commands of this storage have left and that no living keeper holds,
@@ -186,7 +198,8 @@ func addUnlisted(d *Daemon, present map[statefs.ID]bool) {
 // confirmLost checks again after missingMarkerGrace, and returns the records whose marker is still
 // missing and those whose marker is back. A process that is submitting may have written the record
 // and not yet the marker.
-func (d *Daemon) confirmLost(ctx context.Context, lost []*statefs.Record) (still, back []*statefs.Record, err error) {
+func confirmLost(ctx context.Context, owner *statefs.Owner, lost []*statefs.Record,
+) (still, back []*statefs.Record, err error) {
 	if len(lost) == 0 {
 		return nil, nil, nil
 	}
@@ -198,7 +211,7 @@ func (d *Daemon) confirmLost(ctx context.Context, lost []*statefs.Record) (still
 		return nil, nil, context.Cause(ctx)
 	}
 	for _, rec := range lost {
-		sight, err := d.owner.ObserveAll(rec.ID)
+		sight, err := owner.ObserveAll(rec.ID)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -243,7 +256,7 @@ func (d *Daemon) endLost(lost []*statefs.Record, all bool) error {
 			op.setState(statefs.Trailing)
 		}
 		if rec.Status == statefs.Running || rec.Status == statefs.Paused {
-			d.logLine(op, lineCancel)
+			d.logLine(op, decide.CancelLine(statefs.Running))
 		}
 		d.endHeldCommands(rec.ID)
 		if !rec.Trailing {

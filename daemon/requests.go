@@ -4,43 +4,16 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
-// The lines that the daemon writes into the log when it takes a request.
-const (
-	linePause        = "  Pause requested, pausing..."
-	lineResume       = "  Resume requested, resuming..."
-	lineCancel       = "  Cancel requested, stopping..."
-	lineCancelPaused = "  Cancel requested while paused, stopping..."
-	lineForceCancel  = "  Force cancel requested, killing..."
-)
-
-// resumeLine is the line for a resume of an operation that has no running work to resume.
-func resumeLine(cause statefs.Cause) string {
-	if cause == statefs.CauseRelease {
-		return lineResume
-	}
-	return "  Resume requested, waiting for its time again..."
-}
-
 // lineNoEffect is the line for a request that changes nothing.
 func lineNoEffect(ask statefs.Action, state statefs.State) string {
 	return fmt.Sprintf("  %s requested while %s: nothing to do.", ask.Title(), state)
-}
-
-// requestHandlers carry out the requests. Requests about a step, of operations with steps, have
-// handlers of their own. A request without a handler changes nothing.
-var requestHandlers = map[statefs.Action]func(*Daemon, *operation, *request) error{
-	statefs.Pause:       (*Daemon).pause,
-	statefs.Resume:      (*Daemon).resume,
-	statefs.Cancel:      (*Daemon).cancel,
-	statefs.ForceCancel: (*Daemon).cancel,
-	statefs.Prioritize:  (*Daemon).prioritize,
-	statefs.Retry:       (*Daemon).retry,
 }
 
 // handleRequests takes the request files and acts on them: cancels first, the others in the order
@@ -95,25 +68,41 @@ func (d *Daemon) takeRequests(op *operation, asks []statefs.Action) error {
 	return nil
 }
 
+// handleRequest carries out what a request means for the operation in its present state.
 func (d *Daemon) handleRequest(op *operation, r *request) error {
-	switch {
-	case op.cancelling != nil && r.Action == statefs.Cancel:
-		if op.cancelling.Action == statefs.Cancel {
-			op.cancelling = &r.TakenRequest // the two share one file in taken/
-			return nil
-		}
-		return d.drop(r.TakenRequest) // a force cancel is under way
-	case op.cancelling != nil && r.Action == statefs.ForceCancel && d.manages(op.id()):
+	answer := decide.RequestOf(d.snapshot(op), r.Action, d.olderThanState(op, r) || alreadyApplied(op.rec, r))
+	switch answer.Effect {
+	case decide.None:
+		d.ignoreRequest(op, r)
+	case decide.Drop:
+		return d.drop(r.TakenRequest)
+	case decide.Done:
+		op.doneRequests = append(op.doneRequests, r.TakenRequest)
+	case decide.Merge:
+		op.cancelling = &r.TakenRequest
+	case decide.Transition:
+		return d.transitionFor(op, r, answer)
+	case decide.Stop:
+		return d.beginPause(op, r, answer.Line)
+	case decide.Continue:
+		d.logLine(op, answer.Line)
+		op.run.Resume()
+		op.doneRequests = append(op.doneRequests, *op.pausing, r.TakenRequest)
+		op.pausing = nil
+	case decide.Cancel:
+		d.logLine(op, answer.Line)
+		return d.beginCancel(op, r.TakenRequest, answer.Cause)
+	case decide.ForceCancel:
+		d.logLine(op, answer.Line)
 		return d.forceCancel(op, r)
-	case op.cancelling != nil || !d.manages(op.id()):
-		return d.drop(r.TakenRequest) // a cancel beats all others; an ended operation has a sealed log
-	case len(op.rec.Steps) > 0 && r.Action.Spec().OnStep:
+	case decide.Prioritize:
+		return d.prioritize(op, r)
+	case decide.Retry:
+		return d.retry(op, r, answer)
+	case decide.Step:
 		return d.handleStepRequest(op, r)
+	case decide.Undo, decide.Start, decide.WaitAgain: // of renames
 	}
-	if handle := requestHandlers[r.Action]; handle != nil {
-		return handle(d, op, r)
-	}
-	d.ignoreRequest(op, r)
 	return nil
 }
 
@@ -125,21 +114,10 @@ func (d *Daemon) ignoreRequest(op *operation, r *request) {
 	op.doneRequests = append(op.doneRequests, r.TakenRequest)
 }
 
-func (d *Daemon) pause(op *operation, r *request) error {
-	if op.pausing != nil {
-		op.doneRequests = append(op.doneRequests, r.TakenRequest)
-		return nil
-	}
-	if !op.allows(statefs.CausePause) {
-		d.ignoreRequest(op, r)
-		return nil
-	}
-	if op.run == nil {
-		return d.transitionFor(op, r, linePause, statefs.CausePause)
-	}
-	// Stop first, then rename: paused means that no work is running.
+// beginPause stops the work first, and renames the marker when it has stopped: paused means that no work is running.
+func (d *Daemon) beginPause(op *operation, r *request, line string) error {
 	stopped := op.run.Pause()
-	d.logLine(op, linePause)
+	d.logLine(op, line)
 	op.pausing = &r.TakenRequest
 	op.syncOptionalPause()
 	if stopped && op.isStopped() {
@@ -171,34 +149,14 @@ func (d *Daemon) repeatPause(op *operation) {
 	d.reconcileQueue.enqueue(op.id())
 }
 
-func (d *Daemon) resume(op *operation, r *request) error {
-	if op.pausing != nil {
-		// The work has not stopped yet, so it simply continues.
-		d.logLine(op, lineResume)
-		op.run.Resume()
-		op.doneRequests = append(op.doneRequests, *op.pausing, r.TakenRequest)
-		op.pausing = nil
-		return nil
-	}
-	switch {
-	case op.state != statefs.Paused:
-		d.ignoreRequest(op, r)
-		return nil
-	case op.run == nil:
-		cause := d.resumeCause(op)
-		return d.transitionFor(op, r, resumeLine(cause), cause)
-	}
-	return d.transitionFor(op, r, lineResume, statefs.CauseResume)
-}
-
 // transitionFor makes the transition of a request. If the marker cannot be moved, the request stays
 // pending.
-func (d *Daemon) transitionFor(op *operation, r *request, line string, cause statefs.Cause) error {
+func (d *Daemon) transitionFor(op *operation, r *request, answer decide.Answer) error {
 	if !r.logged {
-		d.logLine(op, line)
+		d.logLine(op, answer.Line)
 		r.logged = true
 	}
-	if err := d.transition(op, cause); err != nil {
+	if err := d.transition(op, answer.Cause); err != nil {
 		op.pendingRequests = slices.Insert(op.pendingRequests, 0, r)
 		return err
 	}
@@ -206,22 +164,9 @@ func (d *Daemon) transitionFor(op *operation, r *request, line string, cause sta
 	return nil
 }
 
-func (d *Daemon) cancel(op *operation, r *request) error {
-	if !op.allows(statefs.CauseCancel) {
-		d.ignoreRequest(op, r)
-		return nil
-	}
-	if r.Action == statefs.ForceCancel {
-		return d.forceCancel(op, r)
-	}
-	d.logCancel(op)
-	return d.beginCancel(op, r.TakenRequest, statefs.CauseCancel)
-}
-
 // forceCancel cancels an operation without a grace period, even if it is being cancelled
 // already. The code of a handler cannot be killed: its context ends, as with every cancel.
 func (d *Daemon) forceCancel(op *operation, r *request) error {
-	d.logLine(op, lineForceCancel)
 	cause := statefs.CauseCancel
 	if first := op.cancelling; first != nil {
 		cause = op.cancelCause
@@ -234,14 +179,6 @@ func (d *Daemon) forceCancel(op *operation, r *request) error {
 	}
 	d.endOptionalSteps(op, func(r *work.Run) { r.Kill(ErrCancelled) })
 	return d.beginCancel(op, r.TakenRequest, cause)
-}
-
-func (d *Daemon) logCancel(op *operation) {
-	if op.state == statefs.Paused {
-		d.logLine(op, lineCancelPaused)
-		return
-	}
-	d.logLine(op, lineCancel)
 }
 
 // beginCancel cancels an operation: at once if it has no running work, else when its work has
@@ -275,40 +212,18 @@ func (d *Daemon) commitReconcile(op *operation) error {
 	return d.dropDoneRequests(op)
 }
 
-// acceptManualPause applies a pause whose marker has been moved already.
-func (d *Daemon) acceptManualPause(op *operation) error {
-	if op.run != nil {
-		op.run.Pause()
-	}
-	d.logLine(op, linePause)
-	return d.acceptMove(op, statefs.CausePause)
-}
-
-// acceptManualResume applies a resume whose marker has been moved already. Without running work the
-// operation must be started first.
-func (d *Daemon) acceptManualResume(op *operation) error {
-	if cause := d.resumeCause(op); op.run == nil && cause != statefs.CauseRelease {
-		return d.returnToWaiting(op, cause)
-	}
-	d.logLine(op, lineResume)
-	if err := d.acceptMove(op, statefs.CauseResume); err != nil || op.run != nil {
-		return err
-	}
-	return d.requeue(op)
-}
-
 // returnToWaiting moves a marker that a person renamed from paused to running to the state in which
 // the operation waits for its time.
-func (d *Daemon) returnToWaiting(op *operation, cause statefs.Cause) error {
-	to, err := statefs.Next(statefs.Paused, cause)
+func (d *Daemon) returnToWaiting(op *operation, move decide.Answer) error {
+	to, err := statefs.Next(statefs.Paused, move.Cause)
 	if err != nil {
 		return err
 	}
 	if err := d.commit(op.id(), change{from: statefs.Running, to: to}, moveMarker); err != nil {
 		return err
 	}
-	d.logLine(op, resumeLine(cause))
-	return d.noteTransition(op, cause)
+	d.logLine(op, move.Line)
+	return d.noteTransition(op, move.Cause)
 }
 
 // logLine appends a line of the daemon to the log of an operation. A failure is only reported: the

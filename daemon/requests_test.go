@@ -6,12 +6,20 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Every request that the table of actions lists can be carried out.
-func TestEveryRequestHasAHandler(t *testing.T) {
+// The lines of requests, as they are in logs.
+const (
+	linePause        = "  Pause requested, pausing..."
+	lineResume       = "  Resume requested, resuming..."
+	lineCancel       = "  Cancel requested, stopping..."
+	lineCancelPaused = "  Cancel requested while paused, stopping..."
+	lineRetry        = "  Retry requested, starting again..."
+)
+
+// Every request about a step that the table of actions lists can be carried out. Package decide has the others.
+func TestEveryStepRequestHasAHandler(t *testing.T) {
 	t.Parallel()
 	for _, ask := range statefs.Actions() {
-		if spec := ask.Spec(); spec.OnStep && stepRequestHandlers[ask] == nil ||
-			!spec.NeedsSteps && requestHandlers[ask] == nil {
+		if ask.Spec().OnStep && stepRequestHandlers[ask] == nil {
 			t.Errorf("%s has no handler", ask)
 		}
 	}

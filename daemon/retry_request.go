@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/acts"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // fileTimeSlack is how far the time of a file may be behind the clock: the kernel stamps files with
 // the time of its last tick, at most a hundredth of a second ago.
 const fileTimeSlack = 10 * time.Millisecond
-
-const lineRetry = "  Retry requested, starting again..."
 
 // olderThanState reports whether a request was made before the present state was entered. It is
 // false if that state was entered in the future: then the clock was set back, and the times cannot
@@ -22,24 +21,18 @@ func (d *Daemon) olderThanState(op *operation, r *request) bool {
 	return r.At.At.Add(fileTimeSlack).Before(since) && !since.After(d.owner.Now())
 }
 
-// retry restarts an operation that waits for a person or for its next attempt. A request that is
-// older than this state was meant for an earlier one and is ignored, for example when it is
-// carried out again after a crash.
-func (d *Daemon) retry(op *operation, r *request) error {
-	if !op.allows(statefs.CauseRetry) || d.olderThanState(op, r) {
-		d.ignoreRequest(op, r)
-		return nil
-	}
+// retry restarts an operation that waits for a person or for its next attempt, unless that is refused.
+func (d *Daemon) retry(op *operation, r *request, answer decide.Answer) error {
 	if _, err := acts.Check(nil, op.rec, op.state, statefs.Retry, statefs.Args{}); err != nil {
 		d.refuse(op, r.Action, err)
 		op.doneRequests = append(op.doneRequests, r.TakenRequest)
 		return nil
 	}
 	other, err := d.retryUnlessEqual(op, func() error {
-		if err := d.transitionFor(op, r, lineRetry, statefs.CauseRetry); err != nil {
+		if err := d.transitionFor(op, r, answer); err != nil {
 			return err
 		}
-		d.clearFailure(op)
+		d.clearFailure(op.rec)
 		return nil
 	})
 	d.ignoreEqualRetry(op, r, other)
@@ -75,11 +68,7 @@ func (d *Daemon) retryUnlessEqual(op *operation, begin func() error) (other *sta
 
 // clearFailure forgets why the last attempt failed and when attempts began to fail: a person wants
 // another try.
-func (d *Daemon) clearFailure(op *operation) {
-	d.clearFailureIn(op.rec)
-}
-
-func (d *Daemon) clearFailureIn(rec *statefs.Record) {
+func (d *Daemon) clearFailure(rec *statefs.Record) {
 	if rec.Reason == reasonDependency {
 		d.chains.setParents(rec.ID, nil)
 		rec.After, rec.Require = nil, "" // they have ended, and the person wants it to run anyway

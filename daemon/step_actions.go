@@ -41,13 +41,8 @@ func (d *Daemon) refuse(op *operation, ask statefs.Action, why error) {
 	d.logger.Info("request refused", "id", op.id(), "request", ask, "why", why)
 }
 
-// handleStepRequest carries out a request about a step. A request that is older than the present
-// state was meant for an earlier one and is ignored.
+// handleStepRequest carries out a request about a step.
 func (d *Daemon) handleStepRequest(op *operation, r *request) error {
-	if d.olderThanState(op, r) || alreadyApplied(op.rec, r) {
-		d.ignoreRequest(op, r)
-		return nil
-	}
 	args, err := statefs.ParseArgs(r.At.Args)
 	if r.At.Malformed {
 		err = errors.New(`its file has something in it that is no JSON object: leave it empty, or write one as {"step": "split", "reason": "why"}`)
@@ -164,7 +159,7 @@ func (d *Daemon) retryStep(op *operation, a *stepAction) error {
 				resetStep(s)
 			}
 		}
-		d.clearFailureIn(rec)
+		d.clearFailure(rec)
 		rec.Attempts, rec.Warnings, rec.Backoff = 0, 0, 0
 	}
 	if a.optional {
@@ -201,7 +196,7 @@ func (d *Daemon) skipStep(op *operation, a *stepAction) error {
 		}
 		_ = s.Apply(steps.CauseSkip) // acts.Check has seen that it can be skipped
 		if cause != "" {
-			d.clearFailureIn(rec)
+			d.clearFailure(rec)
 			rec.ExitCode, rec.Signal = nil, "" // they are of the attempt that the skip abandons
 		}
 	}, cause)

@@ -62,21 +62,6 @@ func cutOffStep(rec *statefs.Record, now time.Time) {
 	_ = at.Apply(steps.CauseCutOff) // a running step can be cut off
 }
 
-// endSteps updates the steps of an operation that ends before all of them are done: none of them is
-// retried any more.
-func endSteps(rec *statefs.Record, from statefs.State) {
-	rec.Steps = steps.Clone(rec.Steps)
-	for i := range rec.Steps {
-		if s := &rec.Steps[i]; s.Status == steps.FailedRetryable {
-			_ = s.Apply(steps.CauseCutOff) // it was to be retried
-			s.DueAt = nil
-		}
-	}
-	if from == statefs.WaitingApproval {
-		rec.Reason = "" // the approval is no longer needed
-	}
-}
-
 // matchErrorPattern finds the first error pattern of the job that matches the output of the work,
 // changes the error accordingly, and returns its class.
 func matchErrorPattern(r *work.Run, rec *statefs.Record) catalog.Class {

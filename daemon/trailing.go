@@ -5,9 +5,9 @@ import (
 	"io/fs"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // An operation has ended when its required steps are done: the record is terminal with trailing
@@ -73,17 +73,9 @@ func (d *Daemon) reconcileTrailing(op *operation) error {
 // endTrailing ends a trailing operation.
 func (d *Daemon) endTrailing(op *operation, cause statefs.Cause) error {
 	rec := *op.rec
-	rec.Steps = steps.Clone(rec.Steps)
-	for i := range rec.Steps {
-		if s := &rec.Steps[i]; s.Optional && (s.Status == steps.FailedRetryable || s.Status == steps.Running) {
-			_ = s.Apply(steps.CauseCutOff) // it was to be retried, or it is no longer running
-			s.DueAt = nil
-		}
-	}
-	if err := rec.Apply(statefs.Trailing, cause, d.owner.Now()); err != nil {
+	if err := decide.EndTrailing(&rec, cause, d.owner.Now()); err != nil {
 		return err
 	}
-	rec.Trailing, rec.Next = false, ""
 	if len(rec.Artifacts) == 0 {
 		rec.Artifacts = work.ListArtifacts(d.owner.ArtifactsPath(op.id()))
 	}

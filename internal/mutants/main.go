@@ -171,7 +171,7 @@ var mutants = []mutant{
 		"TestStepsRunInTheirOrder|TestGates", "./daemon", false,
 	},
 	{
-		"a request that is made again counts again", "daemon/step_actions.go",
+		"a request that is made again counts again", "daemon/requests.go",
 		"d.olderThanState(op, r) || alreadyApplied(op.rec, r)", "false",
 		"TestRandomSteps", "./daemon", false,
 	},
