@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"io"
 	"slices"
 )
 
@@ -21,7 +22,11 @@ func head(header []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat([]byte(openHeader), line, []byte(closeHeader), []byte(openLog)), nil
+	return opening(line), nil
+}
+
+func opening(header []byte) []byte {
+	return slices.Concat([]byte(openHeader), header, []byte(closeHeader), []byte(openLog))
 }
 
 // tail returns rest, the end of the escaped log, and everything after the log.
@@ -30,7 +35,11 @@ func tail(rest, footer []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(rest, []byte(closeLog), []byte(openFooter), lines, []byte(closeFooter), []byte("\n")), nil
+	return closing(rest, lines), nil
+}
+
+func closing(rest, footer []byte) []byte {
+	return slices.Concat(rest, []byte(closeLog), []byte(openFooter), footer, []byte(closeFooter), []byte("\n"))
 }
 
 func headerLine(header []byte) ([]byte, error) {
@@ -47,4 +56,48 @@ func footerLines(footer []byte) ([]byte, error) {
 		return nil, fmt.Errorf("compose the stream: the footer in the record is not a JSON object: %w", err)
 	}
 	return lines, nil
+}
+
+// Composer writes the text form of a stream from its parts, as a [Parser] emits them. It reproduces what the parser
+// read, byte for byte, for any chunking. From the parts of several connections, each starting where the previous one
+// was cut off, it writes what a single connection would have sent.
+//
+// A Composer is for one goroutine.
+type Composer struct {
+	w      io.Writer
+	begun  bool
+	escape Escaper
+	safe   []byte // reused for escaped log
+}
+
+// NewComposer returns a Composer that writes to w.
+func NewComposer(w io.Writer) *Composer { return &Composer{w: w} }
+
+// Header writes everything before the log. Further headers, from later connections, are ignored.
+func (c *Composer) Header(object []byte) error {
+	if c.begun {
+		return nil
+	}
+	c.begun = true
+	return c.write(opening(object))
+}
+
+// Log writes the next bytes of the log, escaped. It holds back a possible start of a tag at the end until that is
+// decided.
+func (c *Composer) Log(text []byte) error {
+	c.safe = c.escape.Append(c.safe[:0], text)
+	if len(c.safe) == 0 {
+		return nil
+	}
+	return c.write(c.safe)
+}
+
+// Footer writes the end of the log and everything after it.
+func (c *Composer) Footer(object []byte) error {
+	return c.write(closing(c.escape.Flush(nil), object))
+}
+
+func (c *Composer) write(b []byte) error {
+	_, err := c.w.Write(b)
+	return err
 }

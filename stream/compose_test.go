@@ -71,8 +71,8 @@ func checkCompose(t rapid.TB, o *operation, log []byte, offset int, size byte) {
 			t.Fatalf("parse %q: %v", full, err)
 		}
 	}
-	if err := p.Close(); err != nil || !p.Done() {
-		t.Fatalf("parse %q: done %v, %v", full, p.Done(), err)
+	if err := p.Close(); err != nil || !done(p) {
+		t.Fatalf("parse %q: done %v, %v", full, done(p), err)
 	}
 	text := log[min(offset, len(log)):]
 	if len(log) > 0 && offset <= len(log) && log[len(log)-1] != '\n' {

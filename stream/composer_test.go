@@ -22,7 +22,7 @@ func TestComposerOverConnections(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			end, err := tail(Escape(log[offset:]), footer)
+			end, err := tail(escape(log[offset:]), footer)
 			if err != nil {
 				t.Fatal(err)
 			}

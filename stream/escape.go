@@ -27,12 +27,6 @@ func (e *Escaper) Append(dst, p []byte) []byte { return e.filter.append(dst, p, 
 // Flush appends the held back bytes unchanged: the text ends here, so they did not become a tag.
 func (e *Escaper) Flush(dst []byte) []byte { return e.filter.flush(dst) }
 
-// Escape returns the escaped form of a whole text. The result shares no memory with it.
-func Escape(text []byte) []byte {
-	var e Escaper
-	return e.Flush(e.Append(nil, text))
-}
-
 // Unescaper undoes the changes of an [Escaper]: it removes one backslash in the same places. Text that was never
 // escaped is otherwise unchanged.
 //
@@ -44,13 +38,6 @@ func (u *Unescaper) Append(dst, p []byte) []byte { return u.filter.append(dst, p
 
 // Flush appends the held back bytes unchanged: the text ends here.
 func (u *Unescaper) Flush(dst []byte) []byte { return u.filter.flush(dst) }
-
-// Unescape returns the original of a whole escaped text: Unescape(Escape(text)) is text, for all texts. The result
-// shares no memory with its argument.
-func Unescape(text []byte) []byte {
-	var u Unescaper
-	return u.Flush(u.Append(nil, text))
-}
 
 // filter implements both directions.
 type filter struct {

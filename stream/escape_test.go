@@ -22,6 +22,18 @@ var (
 func escapeByRule(text []byte) []byte   { return escapeRule.ReplaceAll(text, []byte(`<\$1`)) }
 func unescapeByRule(text []byte) []byte { return unescapeRule.ReplaceAll(text, []byte(`<$1`)) }
 
+// escape returns the escaped form of a whole text.
+func escape(text []byte) []byte {
+	var e Escaper
+	return e.Flush(e.Append(nil, text))
+}
+
+// unescape returns the original of a whole escaped text.
+func unescape(text []byte) []byte {
+	var u Unescaper
+	return u.Flush(u.Append(nil, text))
+}
+
 func TestEscape(t *testing.T) {
 	t.Parallel()
 	run := func(n int) string { return strings.Repeat(`\`, n) }
@@ -53,10 +65,10 @@ func TestEscape(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := string(Escape([]byte(tt.in))); got != tt.want {
+			if got := string(escape([]byte(tt.in))); got != tt.want {
 				t.Errorf("Escape(%q) = %q, want %q", tt.in, got, tt.want)
 			}
-			if got := string(Unescape([]byte(tt.want))); got != tt.in {
+			if got := string(unescape([]byte(tt.want))); got != tt.in {
 				t.Errorf("Unescape(%q) = %q, want %q", tt.want, got, tt.in)
 			}
 			for i := range len(tt.in) + 1 {
@@ -73,7 +85,7 @@ func TestEscape(t *testing.T) {
 func TestUnescapeLeavesForeignText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"<log>", `<\logger>`, `\log>`, "<" + strings.Repeat(`\`, 64) + "x"} {
-		if got := string(Unescape([]byte(text))); got != text {
+		if got := string(unescape([]byte(text))); got != text {
 			t.Errorf("Unescape(%q) = %q", text, got)
 		}
 	}
@@ -121,14 +133,14 @@ func TestEscapeProperties(t *testing.T) {
 
 func checkEscape(t rapid.TB, text []byte, parts [][]byte) {
 	t.Helper()
-	safe := Escape(text)
+	safe := escape(text)
 	if want := escapeByRule(text); !bytes.Equal(safe, want) {
 		t.Fatalf("Escape(%q) = %q, the rule says %q", text, safe, want)
 	}
-	if back := Unescape(safe); !bytes.Equal(back, text) {
+	if back := unescape(safe); !bytes.Equal(back, text) {
 		t.Fatalf("Unescape(%q) = %q, want %q", safe, back, text)
 	}
-	if got, want := Unescape(text), unescapeByRule(text); !bytes.Equal(got, want) {
+	if got, want := unescape(text), unescapeByRule(text); !bytes.Equal(got, want) {
 		t.Fatalf("Unescape(%q) = %q, the rule says %q", text, got, want)
 	}
 	var e Escaper
@@ -141,8 +153,8 @@ func checkEscape(t rapid.TB, text []byte, parts [][]byte) {
 	if escaped = e.Flush(escaped); !bytes.Equal(escaped, safe) {
 		t.Fatalf("in pieces %q: %q, want %q", parts, escaped, safe)
 	}
-	if unescaped = u.Flush(unescaped); !bytes.Equal(unescaped, Unescape(text)) {
-		t.Fatalf("unescaped in pieces %q: %q, want %q", parts, unescaped, Unescape(text))
+	if unescaped = u.Flush(unescaped); !bytes.Equal(unescaped, unescape(text)) {
+		t.Fatalf("unescaped in pieces %q: %q, want %q", parts, unescaped, unescape(text))
 	}
 }
 

@@ -381,8 +381,5 @@ func (e *events) shutdownComment() error {
 
 func (e *events) comment(text string) error {
 	e.busy = true
-	if err := e.out.write([]byte(text)); err != nil {
-		return err
-	}
-	return e.out.flush()
+	return e.out.send([]byte(text))
 }

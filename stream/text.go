@@ -49,10 +49,7 @@ func (t *text) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.out.write(start); err != nil {
-		return err
-	}
-	if err := t.out.flush(); err != nil {
+	if err := t.out.send(start); err != nil {
 		return err
 	}
 	for {
@@ -108,18 +105,12 @@ func (t *text) send(b []byte) error {
 	}
 	t.pos += int64(len(b))
 	if t.escape.filter.passes(b) {
-		if err := t.out.write(b); err != nil {
-			return err
-		}
-		return t.out.flush()
+		return t.out.send(b)
 	}
 	safe := scratch.Get().(*[]byte)
 	defer giveScratch(safe)
 	*safe = t.escape.Append((*safe)[:0], b)
-	if err := t.out.write(*safe); err != nil {
-		return err
-	}
-	return t.out.flush()
+	return t.out.send(*safe)
 }
 
 // watchPartial maintains the timer: it runs from when the current unfinished line was first seen.
@@ -155,8 +146,5 @@ func (t *text) finish() error {
 	if err != nil {
 		return err
 	}
-	if err := t.out.write(end); err != nil {
-		return err
-	}
-	return t.out.flush()
+	return t.out.send(end)
 }

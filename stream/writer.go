@@ -97,11 +97,6 @@ func (w *Writer) Line(text string) error {
 	return err
 }
 
-// Linef is Line with text formatted as by [fmt.Sprintf].
-func (w *Writer) Linef(format string, args ...any) error {
-	return w.Line(fmt.Sprintf(format, args...))
-}
-
 // Write implements [io.Writer]: it appends p unchanged, as the work's own output.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()

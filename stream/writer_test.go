@@ -55,7 +55,7 @@ func TestWriterLines(t *testing.T) {
 				{func() error { return w.Line("first") }, "first\n"},
 				{func() error { return w.Line("with its own newline\n") }, "first\nwith its own newline\n"},
 				{func() error { _, err := fmt.Fprintf(w, "[ %d", 1); return err }, "first\nwith its own newline\n[ 1"},
-				{func() error { return w.Linef("  %s", "Pause") }, "first\nwith its own newline\n[ 1\n  Pause\n"},
+				{func() error { return w.Line(fmt.Sprintf("  %s", "Pause")) }, "first\nwith its own newline\n[ 1\n  Pause\n"},
 				{func() error { _, err := w.Write(nil); return err }, "first\nwith its own newline\n[ 1\n  Pause\n"},
 				{func() error { return w.Line("") }, "first\nwith its own newline\n[ 1\n  Pause\n\n"},
 			}
@@ -123,7 +123,7 @@ func TestWriterConcurrent(t *testing.T) {
 				if _, err := w.Write([]byte("half ")); err != nil {
 					t.Error(err)
 				}
-				if err := w.Linef("writer %d line %d", n, i); err != nil {
+				if err := w.Line(fmt.Sprintf("writer %d line %d", n, i)); err != nil {
 					t.Error(err)
 				}
 			}
