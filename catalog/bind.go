@@ -82,27 +82,20 @@ func (d *Definition) Bind(values url.Values) (Params, error) {
 // parameter has: 5 is an integer and "5" is not. A member that is null counts as
 // not given; no text at all and null count as {}. Errors are [*ParamError].
 func (d *Definition) BindJSON(data []byte) (Params, error) {
-	members, err := ReadObject(data)
+	value, err := d.membersOf(data)
 	if err != nil {
 		return Params{}, err
 	}
-	if err := d.checkNames(maps.Keys(members)); err != nil {
-		return Params{}, err
-	}
-	return d.bind(fromMembers(members))
+	return d.bind(value)
 }
 
 // BindRecorded takes the parameters of an operation that was submitted, as its record holds them: they are what runs,
 // so that nothing is filled in or normalised again. Errors are [*ParamError].
 func (d *Definition) BindRecorded(data []byte) (Params, error) {
-	members, err := ReadObject(data)
+	value, err := d.membersOf(data)
 	if err != nil {
 		return Params{}, err
 	}
-	if err := d.checkNames(maps.Keys(members)); err != nil {
-		return Params{}, err
-	}
-	value := fromMembers(members)
 	var out Params
 	for i := range d.Params {
 		p := &d.Params[i]
@@ -117,14 +110,19 @@ func (d *Definition) BindRecorded(data []byte) (Params, error) {
 	return out, nil
 }
 
-func fromMembers(members map[string]json.RawMessage) func(*param.Param) (param.Value, string) {
+// membersOf reads a JSON object whose members are parameters of the job, and returns what gives the value of each.
+func (d *Definition) membersOf(data []byte) (value func(*param.Param) (param.Value, string), err error) {
+	members, err := ReadObject(data)
+	if err == nil {
+		err = d.checkNames(maps.Keys(members))
+	}
 	return func(p *param.Param) (param.Value, string) {
 		raw, ok := members[p.Name]
 		if !ok || string(raw) == "null" {
 			return param.Value{}, ""
 		}
 		return param.ParseJSON(p.Type, raw)
-	}
+	}, err
 }
 
 func (d *Definition) bind(value func(*param.Param) (v param.Value, reason string)) (Params, error) {
@@ -136,10 +134,7 @@ func (d *Definition) bind(value func(*param.Param) (v param.Value, reason string
 			v = p.Default
 		}
 		if reason == "" {
-			v, reason = p.Normalized(v)
-		}
-		if reason == "" && !v.IsZero() {
-			reason = p.Check(v)
+			v, reason = p.Accept(v)
 		}
 		if reason != "" {
 			return Params{}, &ParamError{Param: p.Name, Reason: reason}
@@ -157,11 +152,7 @@ func (d *Definition) bind(value func(*param.Param) (v param.Value, reason string
 func (d *Definition) checkNames(given iter.Seq[string]) error {
 	for _, name := range slices.Sorted(given) {
 		if d.Param(name) == nil {
-			hint := phrase.DidYouMean(name, d.paramNames())
-			if hint == "" {
-				hint = d.knownParams()
-			}
-			return &ParamError{Param: name, Reason: ReasonUnknown, Hint: hint}
+			return &ParamError{Param: name, Reason: ReasonUnknown, Hint: d.paramHint(name)}
 		}
 	}
 	return nil

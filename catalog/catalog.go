@@ -3,7 +3,6 @@ package catalog
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -139,27 +138,24 @@ func (c *Catalog) parse(name string, data []byte) ([]*Definition, Problems) {
 	if err != nil {
 		return nil, asProblems(err)
 	}
-	return defs, append(c.checkHandlers(name, defs), c.checkTargets(name, defs)...)
+	return defs, append(c.checkHandlers(defs), c.checkTargets(defs)...)
 }
 
-func (c *Catalog) checkTargets(name string, defs []*Definition) (ps Problems) {
+func (c *Catalog) checkTargets(defs []*Definition) (ps Problems) {
 	if c.options.Targets == nil {
 		return nil
 	}
 	for _, def := range defs {
 		for i, d := range def.Deliver {
 			if err := d.Target(c.options.Targets).Check(); err != nil {
-				ps = append(ps, &Problem{
-					File: name, Line: d.at.Line, Column: d.at.Column,
-					Message: fmt.Sprintf("nothing can be delivered to target %d (%s): %v", i+1, d.Kind.Name, err),
-				})
+				ps = append(ps, d.at.Problem("", "nothing can be delivered to target %d (%s): %v", i+1, d.Kind.Name, err))
 			}
 		}
 	}
 	return ps
 }
 
-func (c *Catalog) checkHandlers(name string, defs []*Definition) (ps Problems) {
+func (c *Catalog) checkHandlers(defs []*Definition) (ps Problems) {
 	if c.options.Handlers == nil {
 		return nil
 	}
@@ -177,10 +173,7 @@ func (c *Catalog) checkHandlers(name string, defs []*Definition) (ps Problems) {
 		default:
 			hint += " registered: " + strings.Join(known, ", ")
 		}
-		ps = append(ps, &Problem{
-			File: name, Line: d.handlerAt.Line, Column: d.handlerAt.Column,
-			Message: fmt.Sprintf("unknown handler %q", d.Handler), Hint: hint,
-		})
+		ps = append(ps, d.handlerAt.Problem(hint, "unknown handler %q", d.Handler))
 	}
 	return ps
 }
@@ -226,12 +219,8 @@ func (s *snapshot) resolveEndpoints(order []string, before *snapshot, elsewhere 
 			if i == 0 {
 				other = defs[1]
 			}
-			s.problems = append(s.problems, &Problem{
-				File: d.at.File, Line: d.at.Line, Column: d.at.Column,
-				Message: fmt.Sprintf("the endpoint name %q of %s is also that of %s in %s", endpoint, d.Address(),
-					other.Address(), other.at),
-				Hint: "rename one of them; neither is used",
-			})
+			s.problems = append(s.problems, d.at.Problem("rename one of them; neither is used",
+				"the endpoint name %q of %s is also that of %s in %s", endpoint, d.Address(), other.Address(), other.at))
 		}
 	}
 	s.all = slices.SortedFunc(maps.Values(s.byEndpoint), func(a, b *Definition) int {
@@ -314,8 +303,6 @@ func (c *Catalog) Folders() []string { return slices.Clone(c.current.Load().fold
 
 // asProblems gives the problems in an error of [Parse].
 func asProblems(err error) Problems {
-	if ps, ok := errors.AsType[Problems](err); ok {
-		return ps
-	}
-	return nil
+	ps, _ := errors.AsType[Problems](err)
+	return ps
 }

@@ -1,7 +1,7 @@
 package catalog
 
 import (
-	"fmt"
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -40,8 +40,8 @@ func (s *snapshot) checkFollowers(claims map[string][]*Definition,
 			next := find(d.Then)
 			var found Problems
 			if next == nil {
-				found = Problems{followerProblem(d.thenAt.job, phrase.DidYouMean(d.Then.Address(), addresses(claims)),
-					"then: there is no job %q", d.Then.Address())}
+				hint := phrase.DidYouMean(d.Then.Address(), addresses(claims))
+				found = Problems{d.thenAt.job.Problem(hint, "then: there is no job %q", d.Then.Address())}
 			} else {
 				found = d.followerProblems(next)
 			}
@@ -50,10 +50,6 @@ func (s *snapshot) checkFollowers(claims map[string][]*Definition,
 		}
 	}
 	return unfit
-}
-
-func followerProblem(at Position, hint, format string, args ...any) *Problem {
-	return &Problem{File: at.File, Line: at.Line, Column: at.Column, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 func addresses(claims map[string][]*Definition) (all []string) {
@@ -73,11 +69,7 @@ func (d *Definition) followerProblems(next *Definition) (found Problems) {
 		given[p.Name] = true
 		taken := next.Param(p.Name)
 		if taken == nil {
-			hint := phrase.DidYouMean(p.Name, next.paramNames())
-			if hint == "" {
-				hint = next.knownParams()
-			}
-			found = append(found, followerProblem(d.thenAt.params[i], hint, "then: the job %s has no parameter %q",
+			found = append(found, d.thenAt.params[i].Problem(next.paramHint(p.Name), "then: the job %s has no parameter %q",
 				t.Address(), phrase.Clip(p.Name)))
 			continue
 		}
@@ -86,29 +78,26 @@ func (d *Definition) followerProblems(next *Definition) (found Problems) {
 		}
 		v, reason := param.ParseJSON(taken.Type, p.Value)
 		if reason == "" {
-			v, reason = taken.Normalized(v)
-		}
-		if reason == "" && !v.IsZero() {
-			reason = taken.Check(v)
+			_, reason = taken.Accept(v)
 		}
 		if reason != "" {
-			found = append(found, followerProblem(d.thenAt.params[i], "", "then: the parameter %q of %s: %s", p.Name,
-				t.Address(), reason))
+			found = append(found, d.thenAt.params[i].Problem("", "then: the parameter %q of %s: %s", p.Name, t.Address(), reason))
 		}
 	}
 	for i := range next.Params {
 		if p := &next.Params[i]; p.Required && p.Default.IsZero() && !given[p.Name] {
-			found = append(found, followerProblem(d.thenAt.job, "set it in then: {params: {...}}",
+			found = append(found, d.thenAt.job.Problem("set it in then: {params: {...}}",
 				"then: the job %s needs the parameter %q", t.Address(), p.Name))
 		}
 	}
 	return found
 }
 
-// knownParams names the parameters of a job.
-func (d *Definition) knownParams() string {
+// paramHint says which parameter of a job an unknown name may mean, or which there are.
+func (d *Definition) paramHint(name string) string {
 	if len(d.Params) == 0 {
 		return "the job has no parameters"
 	}
-	return "known here: " + strings.Join(d.paramNames(), ", ")
+	names := d.paramNames()
+	return cmp.Or(phrase.DidYouMean(name, names), "known here: "+strings.Join(names, ", "))
 }

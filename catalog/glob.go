@@ -240,7 +240,7 @@ func expandGlob(pattern, dir string, v Values) (string, error) {
 		}
 		if strings.ContainsAny(value, `*?[]{}\,`) {
 			if _, err := os.Lstat(from(dir, name)); err == nil {
-				value = escapeGlob(value)
+				value = globEscaper.Replace(value)
 			}
 		}
 		out.WriteString(value)

@@ -190,8 +190,7 @@ func (j *jobDecoder) noteIneffective(s settings) {
 		if k == nil || row.code != "" && !s.classifies(row.code) || !row.applies(s) {
 			continue
 		}
-		place := j.Position(k)
-		p := &Problem{File: place.File, Line: place.Line, Column: place.Column, Message: row.message, Hint: row.hint}
+		p := j.Position(k).Problem(row.hint, "%s", row.message)
 		if !slices.ContainsFunc(j.def.hints, func(h *Problem) bool { return *h == *p }) {
 			j.def.hints = append(j.def.hints, p)
 		}

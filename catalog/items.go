@@ -136,10 +136,6 @@ func from(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// escapeGlob makes every character of s literal in a pattern.
-func escapeGlob(s string) string {
-	return globEscaper.Replace(s)
-}
-
+// globEscaper makes every character literal in a pattern.
 var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `{`, `\{`,
 	`}`, `\}`, `,`, `\,`)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog/schedule"
 	"github.com/jobdir/jobdir/catalog/yamlfile"
+	"github.com/jobdir/jobdir/statefs"
 )
 
 // jobKeys are the keys of a job and of a step.
@@ -142,7 +143,7 @@ var jobKeys = table{
 			"that cannot start let it pass. Where operations of a key differ in it, submit comes before priority and "+
 			"priority before any."),
 	row("priority", inJob, "",
-		integer(func(d *Definition) *int { return &d.Priority }, -MaxPriority, MaxPriority, "0",
+		integer(func(d *Definition) *int { return &d.Priority }, -statefs.MaxPriority, statefs.MaxPriority, "0",
 			"it is -1000000 to 1000000, higher ones start first"),
 		"Higher ones start first. A submit may give another one."),
 	row("unique", inJob, "", mapping(uniqueKeys, uniqueRules, nil, nil),

@@ -190,6 +190,7 @@ func sample(s string) string {
 	return b.String()
 }
 
+// refers reports whether a text has a reference.
 func refers(s string) bool {
 	for p := range pieces(s) {
 		if p.ref != "" {

@@ -12,7 +12,7 @@ import (
 func readGlob(j *jobDecoder, n *yamlfile.Node, key string) {
 	glob := j.path(n, key)
 	j.def.Items.Glob = glob
-	if glob != "" && !hasReference(glob) {
+	if glob != "" && !refers(glob) {
 		if _, err := parseGlob(glob); err != nil {
 			j.Fail(n, "", "%s", err)
 		}
@@ -25,15 +25,6 @@ func checkItems(j *jobDecoder, n *yamlfile.Node) {
 	if len(n.Entries) != 1 {
 		j.Fail(n, "", "items must have exactly one of glob, list and range")
 	}
-}
-
-func hasReference(s string) bool {
-	for p := range pieces(s) {
-		if p.ref != "" {
-			return true
-		}
-	}
-	return false
 }
 
 func readRange(j *jobDecoder, n *yamlfile.Node, _ string) {

@@ -86,11 +86,7 @@ func (j *paramDecoder) param(name string, k, n *yamlfile.Node) param.Param {
 		}
 		p.Default = j.value(d, "default", p.Type)
 		if !p.Default.IsZero() {
-			v, reason := p.Normalized(p.Default)
-			if reason == "" && !v.IsZero() {
-				reason = p.Check(v)
-			}
-			if reason != "" {
+			if _, reason := p.Accept(p.Default); reason != "" {
 				j.Fail(d, "", "default: %s", reason)
 			}
 		}

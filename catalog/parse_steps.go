@@ -8,6 +8,7 @@ import (
 	"github.com/jobdir/jobdir/catalog/condition"
 	"github.com/jobdir/jobdir/catalog/phrase"
 	"github.com/jobdir/jobdir/catalog/yamlfile"
+	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -159,7 +160,7 @@ func (j *jobDecoder) milestone(n, at *yamlfile.Node, key string) string {
 	name, ok := j.Text(n, key)
 	switch {
 	case !ok:
-	case name == FirstPhase:
+	case name == statefs.FirstPhase:
 		j.Fail(at, "it is the phase before the first milestone", "a milestone cannot be %q", name)
 	case !stepName.MatchString(name):
 		j.Fail(at, stepNameHint, "a milestone cannot be %q", phrase.Clip(name))
@@ -257,7 +258,7 @@ func (j *jobDecoder) checkOutput(at *yamlfile.Node, ref string) {
 
 // checkCondition compiles the condition of a step.
 func (s *stepDecoder) checkCondition() {
-	if hasReference(s.step.When) {
+	if refers(s.step.When) {
 		s.Fail(s.values["when"], "write the names alone: params.NAME, steps.NAME.outputs.NAME, id",
 			"when is an expression, in which ${ and } have no meaning")
 		return

@@ -12,19 +12,10 @@ import (
 // DefaultLane is the lane of jobs that name none.
 const DefaultLane = "default"
 
-// AllLanes is the word for every lane, which none can have as its name.
-const AllLanes = statefs.AllLanes
-
 var limitName = words(`[a-z0-9][a-z0-9_-]*`, 63)
-
-// LaneName reports whether a name is valid for a lane.
-func LaneName(name string) bool { return statefs.ValidLane(name) }
 
 // LimitName reports whether a name is valid for a limit.
 func LimitName(name string) bool { return limitName.MatchString(name) }
-
-// MaxPriority is the highest priority; the lowest is -MaxPriority.
-const MaxPriority = statefs.MaxPriority
 
 // MaxKey is the length of the longest key, in bytes.
 const MaxKey = 512
@@ -75,9 +66,9 @@ func readLane(j *jobDecoder, n *yamlfile.Node, key string) {
 	s, ok := j.Text(n, key)
 	switch {
 	case !ok:
-	case s == AllLanes:
+	case s == statefs.AllLanes:
 		j.Fail(n, "it means every lane", "lane cannot be %q", s)
-	case !LaneName(s):
+	case !statefs.ValidLane(s):
 		j.Fail(n, queueNameHint, "lane cannot be %q", phrase.Clip(s))
 	}
 	j.def.Lane = s

@@ -132,13 +132,11 @@ func (j *jobDecoder) warnOfScript(at *yamlfile.Node, run []string) {
 			if p.ref == "" || p.ref == "id" {
 				continue // an ID has no character that means anything to an interpreter
 			}
-			reference, place := "${"+p.ref+"}", j.Position(at.Elements[i])
-			j.def.warnings = append(j.def.warnings, &Problem{
-				File: place.File, Line: place.Line, Column: place.Column,
-				Message: fmt.Sprintf("%s is inside the script of %s, which would %s", phrase.Clip(reference),
-					phrase.Clip(run[found.program]), cmp.Or(found.in.does, "run its value as code")),
-				Hint: fmt.Sprintf("write %s, or unsafe_shell: allow in the job", found.safe(phrase.Clip(reference))),
-			})
+			reference := phrase.Clip("${" + p.ref + "}")
+			hint := fmt.Sprintf("write %s, or unsafe_shell: allow in the job", found.safe(reference))
+			j.def.warnings = append(j.def.warnings, j.Position(at.Elements[i]).Problem(hint,
+				"%s is inside the script of %s, which would %s", reference, phrase.Clip(run[found.program]),
+				cmp.Or(found.in.does, "run its value as code")))
 			return // one warning for each script
 		}
 	}

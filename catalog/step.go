@@ -93,9 +93,6 @@ func (d *Definition) NewSteps() []steps.Step {
 	return list
 }
 
-// FirstPhase is the phase of an operation with steps before it has reached a milestone.
-const FirstPhase = statefs.FirstPhase
-
 // Milestone is a phase that is reached when all of a set of steps are done.
 type Milestone struct {
 	Name  string   `json:"name"`
@@ -107,7 +104,7 @@ type Milestone struct {
 // them, and no step that they need, failed, is still open, or was skipped by a person. A step that its own
 // condition skipped does not count.
 func (d *Definition) Phase(list []steps.Step) string {
-	phase, furthest, graph := FirstPhase, -1, d.Graph()
+	phase, furthest, graph := statefs.FirstPhase, -1, d.Graph()
 	reach := func(name string, of ...string) {
 		last := -1
 		for _, step := range of {

@@ -174,11 +174,8 @@ func unknownQueues(conf *config.Loaded, jobs []*catalog.Definition) (problems []
 	limits := slices.Sorted(maps.Keys(conf.Queue.Limits))
 	look := func(who string, at catalog.Position, lane string, takes []string) {
 		note := func(what, name string, known []string) {
-			problems = append(problems, catalog.Problem{
-				File: at.File, Line: at.Line, Column: at.Column,
-				Message: fmt.Sprintf("%s: there is no %s %q in %s", who, what, name, conf.File),
-				Hint:    knownNames(what, known),
-			})
+			problems = append(problems, *at.Problem(knownNames(what, known), "%s: there is no %s %q in %s", who, what, name,
+				conf.File))
 		}
 		if _, ok := conf.Queue.Lanes[lane]; !ok && lane != "" {
 			note("lane", lane, conf.LaneNames())

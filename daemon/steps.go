@@ -34,7 +34,7 @@ func progressNow(rec *statefs.Record, said statefs.Progress) *statefs.Progress {
 // in its progress.
 func noteMilestone(rec *statefs.Record, def *catalog.Definition) {
 	phase := def.Phase(rec.Steps)
-	if phase == catalog.FirstPhase && rec.FinishedAt != nil {
+	if phase == statefs.FirstPhase && rec.FinishedAt != nil {
 		return // the phase is that of the end
 	}
 	rec.Phase = phase

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
@@ -336,7 +335,7 @@ func TestGates(t *testing.T) {
 	}
 
 	rejected := b.submit("gate_first", `{}`)
-	if rec := b.record(rejected, statefs.WaitingApproval); rec.Starts != 0 || rec.Phase != catalog.FirstPhase {
+	if rec := b.record(rejected, statefs.WaitingApproval); rec.Starts != 0 || rec.Phase != statefs.FirstPhase {
 		t.Errorf("it has begun %d times, phase %q", rec.Starts, rec.Phase)
 	}
 	b.request(rejected, statefs.Reject, `{"by": "eve", "reason": "too late"}`)

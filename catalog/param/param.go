@@ -95,6 +95,15 @@ func (p *Param) Normalized(v Value) (Value, string) {
 	return stringValue(text) // small letters can be longer than large ones
 }
 
+// Accept gives a value as it is used, or why it breaks the parameter's rules.
+func (p *Param) Accept(v Value) (used Value, reason string) {
+	used, reason = p.Normalized(v)
+	if reason == "" && !used.IsZero() {
+		reason = p.Check(used)
+	}
+	return used, reason
+}
+
 // Check returns why a value breaks the parameter's rules, or "".
 func (p *Param) Check(v Value) string {
 	switch {

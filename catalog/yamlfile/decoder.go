@@ -28,10 +28,7 @@ type Decoder struct {
 // Fail notes a problem at a node.
 func (d *Decoder) Fail(n *Node, hint, format string, args ...any) {
 	if len(d.Problems) < MaxProblems {
-		d.Problems = append(d.Problems, &Problem{
-			File: d.File, Line: n.Line, Column: n.Column,
-			Message: fmt.Sprintf(format, args...), Hint: hint,
-		})
+		d.Problems = append(d.Problems, d.Position(n).Problem(hint, format, args...))
 	}
 }
 

@@ -31,10 +31,8 @@ var ByteOrderMark = []byte("\ufeff")
 // document keeps its exact text.
 func Split(file string, data []byte) ([]Document, *Problem) {
 	if len(data) > MaxFile {
-		return nil, &Problem{
-			File: file, Message: fmt.Sprintf("the file is larger than %s", param.Bytes(MaxFile)),
-			Hint: "split it into several files",
-		}
+		return nil, Position{File: file}.Problem("split it into several files", "the file is larger than %s",
+			param.Bytes(MaxFile))
 	}
 	data = bytes.TrimPrefix(data, ByteOrderMark)
 	if p := checkText(file, data); p != nil {
@@ -50,10 +48,8 @@ func Split(file string, data []byte) ([]Document, *Problem) {
 		marker, rest := documentMarker(string(data[at:end]))
 		if marker != "" {
 			if rest != "" {
-				return nil, &Problem{
-					File: file, Line: line + 1, Column: len(marker) + 2,
-					Message: fmt.Sprintf("text after %q", marker), Hint: "start the document on the next line",
-				}
+				return nil, Position{file, line + 1, len(marker) + 2}.Problem("start the document on the next line",
+					"text after %q", marker)
 			}
 			documents = append(documents, Document{Text: data[start:at], line: startLine})
 			start, startLine = end, line+1
@@ -62,10 +58,8 @@ func Split(file string, data []byte) ([]Document, *Problem) {
 	}
 	documents = append(documents, Document{Text: data[start:], line: startLine})
 	if len(documents) > maxDocuments {
-		return nil, &Problem{
-			File: file, Line: documents[maxDocuments].line + 1, Column: 1,
-			Message: fmt.Sprintf("the file has more than %d documents", maxDocuments), Hint: "split it into several files",
-		}
+		return nil, Position{file, documents[maxDocuments].line + 1, 1}.Problem("split it into several files",
+			"the file has more than %d documents", maxDocuments)
 	}
 	return documents, nil
 }
@@ -118,10 +112,8 @@ func checkText(file string, data []byte) *Problem {
 			what = fmt.Sprintf("the line separator %U", r)
 		}
 		if what != "" {
-			return &Problem{
-				File: file, Line: line, Column: utf8.RuneCount(data[lineStart:i]) + 1,
-				Message: "the file has " + what, Hint: "save it as plain UTF-8 text",
-			}
+			return Position{file, line, utf8.RuneCount(data[lineStart:i]) + 1}.Problem("save it as plain UTF-8 text",
+				"the file has %s", what)
 		}
 		i += size
 	}

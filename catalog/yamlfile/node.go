@@ -62,18 +62,14 @@ func Parse(file string, doc Document) (root *Node, problem *Problem) {
 		// The parser is foreign code fed with foreign text: whatever it does,
 		// a daemon must go on with its last good definitions.
 		if r := recover(); r != nil {
-			root, problem = nil, &Problem{
-				File: file, Line: doc.line + 1, Column: 1,
-				Message: "the YAML parser cannot read this document", Hint: "write it more simply",
-			}
+			root = nil
+			problem = Position{file, doc.line + 1, 1}.Problem("write it more simply", "the YAML parser cannot read this document")
 		}
 	}()
 	text := string(bytes.ReplaceAll(doc.Text, []byte("\r\n"), []byte("\n")))
 	if line := longGap(text); line > 0 {
-		return nil, &Problem{
-			File: file, Line: doc.line + line, Column: 1,
-			Message: fmt.Sprintf("more than %d empty lines in a row", maxEmptyLines), Hint: "remove some of them",
-		}
+		return nil, Position{file, doc.line + line, 1}.Problem("remove some of them",
+			"more than %d empty lines in a row", maxEmptyLines)
 	}
 	tokens := lexer.Tokenize(text)
 	if tk, message, hint := refusedToken(tokens); tk != nil {

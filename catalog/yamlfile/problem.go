@@ -20,6 +20,11 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
+// Problem describes what is wrong there.
+func (p Position) Problem(hint, format string, args ...any) *Problem {
+	return &Problem{File: p.File, Line: p.Line, Column: p.Column, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
 // Problem is one thing that is wrong with a definition file, for a person who
 // has the file open in an editor. Line is 0 when the file as a whole is meant
 // (it cannot be read, it is too large).

@@ -86,8 +86,8 @@ func (l *Loaded) readLanes(node ast.Node) error {
 	return l.eachMember(node, lanesKey, "cookie: {capacity: 1}", func(key ast.MapKeyNode, name string,
 		value ast.Node,
 	) error {
-		if !catalog.LaneName(name) {
-			return exit.Usagef("%s: %q cannot be the name of a lane: small letters, digits, _ and -, a letter or digit first, 63 characters at most, and not %q", l.at(key), name, catalog.AllLanes)
+		if !statefs.ValidLane(name) {
+			return exit.Usagef("%s: %q cannot be the name of a lane: small letters, digits, _ and -, a letter or digit first, 63 characters at most, and not %q", l.at(key), name, statefs.AllLanes)
 		}
 		c := newLane()
 		if _, null := value.(*ast.NullNode); !null {

@@ -166,9 +166,9 @@ func idsFrom(texts []string) ([]statefs.ID, error) {
 // check checks the bounds and combinations of options from any source.
 func (o *Options) check() error {
 	switch {
-	case o.Priority != nil && (*o.Priority > catalog.MaxPriority || *o.Priority < -catalog.MaxPriority):
-		return wrong(optionPriority, "%d is beyond the priorities from -%d to %d", *o.Priority, catalog.MaxPriority,
-			catalog.MaxPriority)
+	case o.Priority != nil && (*o.Priority > statefs.MaxPriority || *o.Priority < -statefs.MaxPriority):
+		return wrong(optionPriority, "%d is beyond the priorities from -%d to %d", *o.Priority, statefs.MaxPriority,
+			statefs.MaxPriority)
 	case o.Delay > longestDelay:
 		return wrong(optionDelay, "it is longer than %dd", int(longestDelay.Hours()/24))
 	case o.Delay > 0 && o.NotBefore != nil:

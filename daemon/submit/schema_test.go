@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/statefs"
 )
 
 const schemaFile = "../../schema/submit.schema.json"
@@ -204,8 +205,8 @@ func TestSchemaNamesEveryMember(t *testing.T) {
 	}
 	p := published.Properties
 	for what, bound := range map[string][2]int{
-		"lowest priority":         {p[optionPriority].Minimum, -catalog.MaxPriority},
-		"highest priority":        {p[optionPriority].Maximum, catalog.MaxPriority},
+		"lowest priority":         {p[optionPriority].Minimum, -statefs.MaxPriority},
+		"highest priority":        {p[optionPriority].Maximum, statefs.MaxPriority},
 		"operations":              {p[optionAfter].MaxItems, maxAfter},
 		"tags":                    {p[optionTags].MaxItems, maxTags},
 		"longest key":             {p[optionKey].MaxLength, catalog.MaxKey},
