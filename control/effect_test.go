@@ -32,7 +32,7 @@ func (a *pendingAction) take() {
 	a.rig.t.Helper()
 	var ok bool
 	var err error
-	a.taken, ok, err = a.rig.owner.Take(a.id, a.action)
+	a.taken, ok, err = a.rig.owner.Requests.Take(a.id, a.action)
 	must(a.rig.t, err)
 	if !ok {
 		a.rig.t.Fatal("the request is gone")
@@ -55,7 +55,7 @@ func (a *pendingAction) wantPending(when string) {
 // drop marks the request as carried out, with or without an effect, and checks the answer.
 func (a *pendingAction) drop(state statefs.State, effect bool) {
 	a.rig.t.Helper()
-	must(a.rig.t, a.rig.owner.Drop(a.taken))
+	must(a.rig.t, a.rig.owner.Requests.Drop(a.taken))
 	a.wantAnswer(state, effect)
 }
 
@@ -126,7 +126,7 @@ func TestEffects(t *testing.T) {
 
 	a = w.await(statefs.Cancel, "", "")
 	a.wantPending("before the work has ended")
-	must(t, r.owner.Drop(a.taken))
+	must(t, r.owner.Requests.Drop(a.taken))
 	a.wantPending("before the work has ended, and its marker is gone")
 	w.goes(statefs.Running, statefs.CauseCancel)
 	a.wantAnswer(statefs.Cancelled, true)
@@ -176,7 +176,7 @@ func TestStepActionEffects(t *testing.T) {
 	a.wantPending("before the marker says so")
 	gate.goes(statefs.WaitingApproval, statefs.CauseApprove)
 	// A starting daemon repeats requests that its predecessor had taken.
-	_, err := r.owner.RestoreTaken()
+	_, err := r.owner.Requests.Restore()
 	must(t, err)
 	a.wantPending("before the next daemon has looked")
 	a.take()

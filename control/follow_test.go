@@ -32,7 +32,7 @@ func TestProgressWithoutNewsIsNoEvent(t *testing.T) {
 	} {
 		at = at.Add(time.Second)
 		c.progress.At = at
-		must(t, r.owner.WriteProgress(w.id, c.progress))
+		must(t, r.owner.Output.WriteProgress(w.id, c.progress))
 		snap, err := f.Snapshot()
 		must(t, err)
 		got := string(snap.Progress)

@@ -237,7 +237,7 @@ func inheritSteps(def *catalog.Definition, old *statefs.Record, from string) ([]
 // resetFailedSteps resets the steps with failed items, to repeat those items, and all dependents of these steps.
 func (s *retries) resetFailedSteps(def *catalog.Definition, old *statefs.Record, list []steps.Step) error {
 	failed := make(map[string]bool)
-	err := s.tree.ReadItems(old.ID, func(line []byte) error {
+	err := s.tree.ReadItems(old.ID, "", func(line []byte) error {
 		var result struct {
 			OK   bool   `json:"ok"`
 			Run  int    `json:"run"`

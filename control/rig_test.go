@@ -531,7 +531,7 @@ func (w *work) start() *work {
 	t := w.rig.t
 	t.Helper()
 	var err error
-	w.log, err = w.rig.owner.AppendLog(w.id)
+	w.log, err = w.rig.owner.Output.AppendLog(w.id, "")
 	must(t, err)
 	t.Cleanup(func() { w.log.Close() })
 	must(t, w.rig.owner.Move(w.id, statefs.Queued, statefs.Running))

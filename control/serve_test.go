@@ -198,14 +198,14 @@ func TestWaitForTheEffect(t *testing.T) {
 		return out
 	}
 	act := func(ask statefs.Action, from, to statefs.State) {
-		taken, ok, err := r.owner.Take(w.id, ask)
+		taken, ok, err := r.owner.Requests.Take(w.id, ask)
 		if err != nil || !ok {
 			t.Fatalf("take: %v %v", ok, err)
 		}
 		if to != "" {
 			must(t, r.owner.Move(w.id, from, to))
 		}
-		must(t, r.owner.Drop(taken))
+		must(t, r.owner.Requests.Drop(taken))
 	}
 	check := func(a reply, status int, state string, effect bool) {
 		t.Helper()
@@ -295,7 +295,7 @@ func TestOperationShowsWhatIsTrueNow(t *testing.T) {
 	w := r.submit().start()
 	w.write("0123")
 	alive := time.Now()
-	must(t, r.owner.WriteProgress(w.id, statefs.Progress{Done: 1, At: alive}))
+	must(t, r.owner.Output.WriteProgress(w.id, statefs.Progress{Done: 1, At: alive}))
 	if out := r.get(w.path("")).json(t); out["last_heartbeat_at"] != alive.Format(time.RFC3339Nano) {
 		t.Errorf("last_heartbeat_at is %v, the last sign of life was at %s", out["last_heartbeat_at"],
 			alive.Format(time.RFC3339Nano))

@@ -243,7 +243,7 @@ func TestStepActionWaitsForEffect(t *testing.T) {
 		go func() { answers <- r.do("POST", w.path("/"+string(ask)+"?wait=30s"), body) }()
 		file := filepath.Join(r.tree.JobsDir(), statefs.RequestName(w.id, ask))
 		r.until("the request is there", func() bool { _, err := os.Stat(file); return err == nil })
-		taken, ok, err := r.owner.Take(w.id, ask)
+		taken, ok, err := r.owner.Requests.Take(w.id, ask)
 		must(t, err)
 		if !ok {
 			t.Fatal("the request is gone")
@@ -257,7 +257,7 @@ func TestStepActionWaitsForEffect(t *testing.T) {
 		if to != statefs.FailedManual {
 			must(t, r.owner.Move(w.id, statefs.FailedManual, to))
 		}
-		must(t, r.owner.Drop(taken))
+		must(t, r.owner.Requests.Drop(taken))
 		return <-answers
 	}
 	for _, ask := range []statefs.Action{statefs.Set, statefs.Set, statefs.Skip} {
@@ -286,12 +286,12 @@ func TestWaitContinuesAfterApproval(t *testing.T) {
 		t.Errorf("nobody has acted: %v", got["state"])
 	}
 	r.do("POST", w.path("/approve"), `{}`)
-	taken, _, err := r.owner.Take(w.id, statefs.Approve)
+	taken, _, err := r.owner.Requests.Take(w.id, statefs.Approve)
 	must(t, err)
 	answers := make(chan reply, 1)
 	go func() { answers <- r.get(w.path("?wait=30s&for=running")) }()
 	must(t, r.owner.Move(w.id, statefs.WaitingApproval, statefs.Running))
-	must(t, r.owner.Drop(taken))
+	must(t, r.owner.Requests.Drop(taken))
 	if a := <-answers; a.json(t)["state"] != "running" {
 		t.Errorf("after the approval: %s", a.body)
 	}

@@ -98,7 +98,7 @@ func TestATrailingOperationIsCompleted(t *testing.T) {
 		must(t, rec.Apply(statefs.Running, statefs.CauseDone, time.Now()))
 		rec.Trailing = true
 	})
-	log, err := r.owner.AppendLog(w.id)
+	log, err := r.owner.Output.AppendLog(w.id, "")
 	must(t, err)
 	defer log.Close()
 	w.log = log
@@ -120,14 +120,14 @@ func TestATrailingOperationIsCompleted(t *testing.T) {
 		return err == nil &&
 			len(s.Requests) == 1
 	})
-	taken, _, err := r.owner.Take(w.id, statefs.Cancel)
+	taken, _, err := r.owner.Requests.Take(w.id, statefs.Cancel)
 	must(t, err)
 	rec, err := r.tree.ReadRecord(w.id)
 	must(t, err)
 	must(t, rec.Apply(statefs.Trailing, statefs.CauseCancel, time.Now()))
 	rec.Trailing = false
 	must(t, r.owner.Finish(rec, statefs.Trailing))
-	must(t, r.owner.Drop(taken))
+	must(t, r.owner.Requests.Drop(taken))
 	if a := <-answers; a.status != 200 || a.json(t)["took_effect"] != true || a.json(t)["state"] != "completed" {
 		t.Errorf("cancel: %d %s", a.status, a.body)
 	}
@@ -145,7 +145,7 @@ func TestTheLogOfAStep(t *testing.T) {
 		rec.Steps[1] = steps.Step{Name: "split", Status: steps.Running, StartedAt: &at, LogFrom: 6}
 		rec.Steps[3] = steps.Step{Name: "extra", Status: steps.Running, StartedAt: &at, Log: "extra.log"}
 	})
-	log, err := r.owner.AppendLog(w.id)
+	log, err := r.owner.Output.AppendLog(w.id, "")
 	must(t, err)
 	defer log.Close()
 	w.log = log

@@ -155,14 +155,14 @@ func TestFormats(t *testing.T) {
 	expect("event: start_json", `data: {"id": "`+w.id.String()+`", "total": 2}`, "id: 0", "")
 	expect("event: state_json", `data: {"state": "running"}`, "id: 0", "")
 	expect("event: log", "data: one", "id: 4", "")
-	must(t, r.owner.WriteProgress(w.id, statefs.Progress{Done: 1, At: time.Unix(1, 0).UTC()}))
+	must(t, r.owner.Output.WriteProgress(w.id, statefs.Progress{Done: 1, At: time.Unix(1, 0).UTC()}))
 	w.write("two\n")
 	var rest strings.Builder
 	for !strings.Contains(rest.String(), `"done": 1`) || !strings.Contains(rest.String(), "data: two") {
 		rest.WriteString(next() + "\n")
 	}
 	// A change of the progress alone is seen too: its file is followed.
-	must(t, r.owner.WriteProgress(w.id, statefs.Progress{Done: 2, At: time.Unix(2, 0).UTC()}))
+	must(t, r.owner.Output.WriteProgress(w.id, statefs.Progress{Done: 2, At: time.Unix(2, 0).UTC()}))
 	for !strings.Contains(rest.String(), `"done": 2`) {
 		rest.WriteString(next() + "\n")
 	}
@@ -336,7 +336,7 @@ func TestLogThatComesLate(t *testing.T) {
 	for range 4 {
 		next()
 	}
-	log, err := r.owner.AppendLog(w.id)
+	log, err := r.owner.Output.AppendLog(w.id, "")
 	must(t, err)
 	defer log.Close()
 	must(t, r.owner.Move(w.id, statefs.Queued, statefs.Running))

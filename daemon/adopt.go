@@ -173,7 +173,8 @@ func (d *Daemon) removeEnded(rec *statefs.Record, states []statefs.State) error 
 	}
 	d.logger.Info("marker of an ended operation removed", "id", rec.ID, "status", rec.Status)
 	d.enqueueChildren(rec.ID) // a child that was reconciled earlier still saw the marker
-	return errors.Join(files.RemoveFolder(work.ScratchFolder(d.owner.LogPath(rec.ID))), d.owner.RemoveEmptyLog(rec.ID))
+	return errors.Join(files.RemoveFolder(work.ScratchFolder(d.owner.LogPath(rec.ID))),
+		d.owner.Output.RemoveEmptyLog(rec.ID, ""))
 }
 
 // quarantineRecord moves a record that cannot be decoded to corrupt/, writes a new one with what is

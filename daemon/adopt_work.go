@@ -112,7 +112,7 @@ func (d *Daemon) adoptWork(op *operation) (goesOn bool, err error) {
 	}
 	if len(commands) == 0 && !waits {
 		// An exit report found here belongs to a run that is over, or cannot be decoded.
-		return false, statefs.RemoveExit(d.owner.Dir(), statefs.ExitName(op.id()))
+		return false, statefs.RemoveExit(d.owner.Dir(), statefs.ExitName(op.id(), ""))
 	}
 	def, params, err := d.currentWork(op.rec)
 	if err == nil && def.Work() == catalog.WorkHandler {

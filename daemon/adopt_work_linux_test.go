@@ -135,7 +135,7 @@ func TestCommandEndsWhileNoDaemonIsThere(t *testing.T) {
 				}
 				k.wantLog(id, append([]string{"begins"}, c.log...)...)
 				k.poll("its report goes", func() bool {
-					_, err := os.Stat(filepath.Join(k.dir, statefs.ExitName(id)))
+					_, err := os.Stat(filepath.Join(k.dir, statefs.ExitName(id, "")))
 					return os.IsNotExist(err)
 				})
 			})
@@ -270,7 +270,7 @@ func TestFilesOfAnotherRunAreSetAside(t *testing.T) {
 				must(t, unix.Kill(keeper, unix.SIGKILL))
 			}
 			k.kill(child)
-			path := filepath.Join(k.dir, statefs.ExitName(id))
+			path := filepath.Join(k.dir, statefs.ExitName(id, ""))
 			must(t, os.WriteFile(path, []byte(strings.ReplaceAll(report, "ID", id.String())), 0o600))
 			k.start()
 			if rec := k.awaitEnd(id); rec.Status != statefs.Completed || rec.Run != 2 {

@@ -185,7 +185,7 @@ func (d *Daemon) openLogWriter(op *operation, shared bool) (*stream.Writer, erro
 	}
 	if id := op.id(); !shared {
 		op.log = stream.NewLazyWriter(func() (*os.File, error) {
-			file, err := d.owner.AppendLog(id)
+			file, err := d.owner.Output.AppendLog(id, "")
 			if err == nil {
 				d.waitFollowers.logCreated(id)
 			}
@@ -193,7 +193,7 @@ func (d *Daemon) openLogWriter(op *operation, shared bool) (*stream.Writer, erro
 		}, stream.WriterOptions{})
 		return op.log, nil
 	}
-	file, err := d.owner.AppendLog(op.id())
+	file, err := d.owner.Output.AppendLog(op.id(), "")
 	if err != nil {
 		return nil, fmt.Errorf("open the log of %s: %w", op.id(), err)
 	}

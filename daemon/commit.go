@@ -200,7 +200,7 @@ func (d *Daemon) dropRequest(op *operation, t statefs.TakenRequest) error {
 func (c committer) drop(requests ...statefs.TakenRequest) error {
 	var errs []error
 	for _, t := range requests {
-		errs = append(errs, c.owner.Drop(t))
+		errs = append(errs, c.owner.Requests.Drop(t))
 	}
 	return errors.Join(errs...)
 }
@@ -217,7 +217,7 @@ func (d *Daemon) runBatchSync(ctx context.Context) {
 	for {
 		select {
 		case now := <-tick.C:
-			err := d.owner.SettleBatches(now.Add(-d.config.SweepInterval))
+			err := d.owner.Batches.Settle(now.Add(-d.config.SweepInterval))
 			if _, failed := errors.AsType[*files.SyncError](err); failed {
 				d.fail(err)
 			} else if err != nil {

@@ -89,7 +89,7 @@ func (d *Daemon) expectBatch(rec *statefs.Record) error {
 	if d.admission.isAnnounced(rec.ID) {
 		return nil
 	}
-	ids, err := d.owner.Batch(*rec.Batch)
+	ids, err := d.owner.Batches.IDs(*rec.Batch)
 	var recs []*statefs.Record
 	for _, id := range ids {
 		if !d.manages(id) {

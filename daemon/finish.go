@@ -224,7 +224,7 @@ func (d *Daemon) cleanUp(op *operation) error {
 	for _, r := range op.pendingRequests {
 		errs = append(errs, d.drop(r.TakenRequest))
 	}
-	errs = append(errs, d.dropDoneRequests(op), d.owner.RemoveEmptyLog(op.id()))
+	errs = append(errs, d.dropDoneRequests(op), d.owner.Output.RemoveEmptyLog(op.id(), ""))
 	if op.run == nil || op.run.Def().Work() != catalog.WorkHandler { // a handler has no scratch folder
 		errs = append(errs, files.RemoveFolder(work.ScratchFolder(d.owner.LogPath(op.id()))))
 	}

@@ -216,7 +216,7 @@ func TestItemsOnAFullDisk(t *testing.T) {
 				}
 			}
 			items := 0
-			must(t, b.tree.ReadItems(id, func([]byte) error { items++; return nil }))
+			must(t, b.tree.ReadItems(id, "", func([]byte) error { items++; return nil }))
 			if items != 4 {
 				t.Errorf("%d item results", items)
 			}

@@ -177,7 +177,7 @@ func (k *kept) begun(job, text string) statefs.ID {
 func (k *kept) awaitReport(dir string, id statefs.ID) {
 	k.t.Helper()
 	k.poll("the exit report", func() bool {
-		_, err := keeper.ReadReport(dir, statefs.ExitName(id))
+		_, err := keeper.ReadReport(dir, statefs.ExitName(id, ""))
 		return err == nil
 	})
 }

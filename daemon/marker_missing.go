@@ -82,7 +82,7 @@ func (d *Daemon) requestCancel(op *operation) statefs.TakenRequest {
 	if err == nil {
 		var t statefs.TakenRequest
 		var ok bool
-		if t, ok, err = d.owner.Take(op.id(), statefs.Cancel); ok {
+		if t, ok, err = d.owner.Requests.Take(op.id(), statefs.Cancel); ok {
 			return t
 		}
 	}

@@ -190,7 +190,7 @@ func (d *Daemon) saveOptionalSteps(op *operation, rec *statefs.Record) error {
 func (d *Daemon) newOptionalStep(op *operation, def *catalog.Definition, params catalog.Params, name string,
 	adopted bool, begun func(),
 ) (*optionalStep, error) {
-	file, err := d.owner.AppendStepLog(op.id(), name)
+	file, err := d.owner.Output.AppendLog(op.id(), name)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of step %s of %s: %w", name, op.id(), err)
 	}
@@ -269,7 +269,7 @@ func (d *Daemon) adoptOptionalStep(op *operation, def *catalog.Definition, param
 	commands := d.workHost.Remaining(op.id(), d.heldCommands[op.id()], at.Run, at.Name)
 	waits := d.waitsForKeeper(def, params, nil)
 	if len(commands) == 0 && !waits {
-		return false, statefs.RemoveExit(d.owner.Dir(), statefs.StepExitName(op.id(), at.Name))
+		return false, statefs.RemoveExit(d.owner.Dir(), statefs.ExitName(op.id(), at.Name))
 	}
 	s, err := d.newOptionalStep(op, def, params, at.Name, true, func() {}) // it has begun already
 	if isTransient(err) {

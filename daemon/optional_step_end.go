@@ -38,7 +38,7 @@ func (d *Daemon) finishOptionalStep(op *operation, name string, s *optionalStep)
 		if err := d.saveOptionalSteps(op, &rec); err != nil {
 			return err
 		}
-		if err := errors.Join(s.run.Forget(), d.owner.RemoveEmptyStepLog(op.id(), name)); err != nil {
+		if err := errors.Join(s.run.Forget(), d.owner.Output.RemoveEmptyLog(op.id(), name)); err != nil {
 			d.logger.Warn("files of a step are left", "id", op.id(), "step", name, "error", err)
 		}
 		d.logger.Info("optional step ended", "id", op.id(), "step", name, "status", at.Status, "error", at.ErrorCode)

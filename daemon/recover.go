@@ -67,14 +67,14 @@ func (d *Daemon) recover(ctx context.Context) error {
 
 // recoverCutOff completes what a crash cut off: submits of lists, requests, and deliveries.
 func (d *Daemon) recoverCutOff(ctx context.Context) error {
-	made, err := d.owner.RecoverBatches()
+	made, err := d.owner.Batches.Recover()
 	if err != nil {
 		return err
 	}
 	if made > 0 {
 		d.logger.Info("lists whose submit was cut off are completed", "made", made)
 	}
-	put, err := d.owner.RestoreTaken()
+	put, err := d.owner.Requests.Restore()
 	if err != nil {
 		return err
 	}

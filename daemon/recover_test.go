@@ -194,7 +194,7 @@ func TestRecovery(t *testing.T) {
 			func(t *testing.T, b *bench, id statefs.ID) {
 				o := owner(t, b)
 				b.touch(id, statefs.Cancel)
-				if _, ok, err := o.Take(id, statefs.Cancel); !ok || err != nil {
+				if _, ok, err := o.Requests.Take(id, statefs.Cancel); !ok || err != nil {
 					t.Fatal(ok, err)
 				}
 				must(t, o.Release())

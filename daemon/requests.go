@@ -43,7 +43,7 @@ func (d *Daemon) takeRequests(op *operation, asks []statefs.Action) error {
 				continue
 			}
 		}
-		t, ok, err := d.owner.Take(op.id(), ask)
+		t, ok, err := d.owner.Requests.Take(op.id(), ask)
 		if machine.OutOfFiles(err) || files.DiskFull(err) {
 			return err
 		}

@@ -111,7 +111,7 @@ func TestStartWithEveryCombination(t *testing.T) {
 				k.poll(what+": no request is left", func() bool {
 					return f.request == "" || want.state.Terminal() || !k.exists(statefs.RequestName(id, f.request))
 				})
-				if _, err := os.Stat(filepath.Join(k.dir, statefs.ExitName(id))); want.state != statefs.Failed &&
+				if _, err := os.Stat(filepath.Join(k.dir, statefs.ExitName(id, ""))); want.state != statefs.Failed &&
 					!os.IsNotExist(err) {
 					t.Errorf("%s: an exit report is left: %v", what, err)
 				}
@@ -163,7 +163,7 @@ func (k *kept) spoil(cases map[statefs.ID]found, pids map[statefs.ID]int) {
 		if f.work == ended || f.work == reported {
 			must(k.t, unix.Kill(pids[id], unix.SIGKILL))
 			k.poll("the exit report", func() bool {
-				_, err := keeper.ReadReport(k.dir, statefs.ExitName(id))
+				_, err := keeper.ReadReport(k.dir, statefs.ExitName(id, ""))
 				return err == nil
 			})
 		}
@@ -179,7 +179,7 @@ func (k *kept) spoil(cases map[statefs.ID]found, pids map[statefs.ID]int) {
 		k.poll("the command dies with its keeper", func() bool { return !lives(pids[id]) })
 		if f.work == stale {
 			report := fmt.Sprintf(`{"version":1,"id":"%s","run":7,"code":0,"ended_at":"2026-11-26T13:07:00Z"}`, id)
-			must(k.t, os.WriteFile(filepath.Join(k.dir, statefs.ExitName(id)), []byte(report), 0o600))
+			must(k.t, os.WriteFile(filepath.Join(k.dir, statefs.ExitName(id, "")), []byte(report), 0o600))
 		}
 	}
 }

@@ -73,9 +73,13 @@ func (s *storage) dropBatch(first ID) error {
 	return err
 }
 
-// batches returns the list files in taken/ that have the suffix.
-func (o *Owner) batches(suffix string) ([]fs.DirEntry, error) {
-	entries, err := o.readFolder(takenDir)
+// Batches are the accepted lists of submits. It creates the parts of a list that a crash left out, and removes the file
+// of a list when every record is on disk.
+type Batches struct{ tree *Tree }
+
+// list returns the list files in taken/ that have the suffix.
+func (b *Batches) list(suffix string) ([]fs.DirEntry, error) {
+	entries, err := b.tree.readFolder(takenDir)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", takenDir, err)
 	}
@@ -104,10 +108,10 @@ type batchEntry struct {
 	record []byte // the bytes of the line, without the newline
 }
 
-// readBatch returns the operations of a list, as submitted.
-func (o *Owner) readBatch(file string) ([]batchEntry, error) {
+// read returns the operations of a list, as submitted.
+func (b *Batches) read(file string) ([]batchEntry, error) {
 	name := path.Join(takenDir, file)
-	data, err := o.readRegular(name, batchLimit)
+	data, err := b.tree.readRegular(name, batchLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -126,11 +130,11 @@ func (o *Owner) readBatch(file string) ([]batchEntry, error) {
 	return list, nil
 }
 
-// Batch returns the operations of a list, given its first one; none if all were created and the
+// IDs returns the operations of a list, given its first one; none if all were created and the
 // file is gone.
-func (o *Owner) Batch(first ID) (ids []ID, err error) {
+func (b *Batches) IDs(first ID) (ids []ID, err error) {
 	for _, suffix := range []string{batchSuffix, recordsSuffix} {
-		list, err := o.readBatch(first.text + suffix)
+		list, err := b.read(first.text + suffix)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -142,19 +146,19 @@ func (o *Owner) Batch(first ID) (ids []ID, err error) {
 	return nil, nil
 }
 
-// RecoverBatches creates the missing records and markers of lists that a crash interrupted, and
+// Recover creates the missing records and markers of lists that a crash interrupted, and
 // returns how many it created. It must run at startup, before the first reconcile.
-func (o *Owner) RecoverBatches() (made int, err error) {
+func (b *Batches) Recover() (made int, err error) {
 	for _, suffix := range []string{batchSuffix, recordsSuffix} {
-		lists, err := o.batches(suffix)
+		lists, err := b.list(suffix)
 		if err != nil {
 			return made, err
 		}
 		for _, file := range lists {
-			list, err := o.readBatch(file.Name())
+			list, err := b.read(file.Name())
 			if _, corrupt := errors.AsType[*CorruptError](err); corrupt {
 				// Without power durability, a power cut can leave such a file.
-				if err := o.corrupt.move(path.Join(takenDir, file.Name()), err.Error()); err != nil {
+				if err := b.tree.corrupt.move(path.Join(takenDir, file.Name()), err.Error()); err != nil {
 					return made, err
 				}
 				continue
@@ -167,7 +171,7 @@ func (o *Owner) RecoverBatches() (made int, err error) {
 			}
 			var count atomic.Int64
 			err = forEachParallel(list, 2*runtime.GOMAXPROCS(0), func(l batchEntry) error {
-				n, err := o.recoverOne(l, suffix == batchSuffix)
+				n, err := b.recoverOne(l, suffix == batchSuffix)
 				count.Add(int64(n))
 				return err
 			})
@@ -177,11 +181,11 @@ func (o *Owner) RecoverBatches() (made int, err error) {
 			if count.Load() == 0 && suffix == recordsSuffix {
 				continue // nothing was written; the list stays until its records are synced
 			}
-			if err := o.syncOperations(daysOf(list)); err != nil {
+			if err := b.tree.syncOperations(daysOf(list)); err != nil {
 				return made, err
 			}
 			if suffix == batchSuffix {
-				o.closeBatch(list[0].id)
+				b.tree.closeBatch(list[0].id)
 			}
 		}
 	}
@@ -190,21 +194,21 @@ func (o *Owner) RecoverBatches() (made int, err error) {
 
 // recoverOne creates the missing parts of one operation of a list. If all markers existed once
 // (open is false), a missing marker means that the operation ended or that a person removed it.
-func (o *Owner) recoverOne(l batchEntry, open bool) (made int, err error) {
+func (b *Batches) recoverOne(l batchEntry, open bool) (made int, err error) {
 	names := MarkerBit(l.status)
 	if open {
 		names = allMarkers
 	}
-	sight, err := o.Observe(l.id, names)
+	sight, err := b.tree.Observe(l.id, names)
 	if err != nil {
 		return 0, err
 	}
 	untouched := len(sight.States) == 1 && sight.States[0] == l.status
 	if len(sight.States) > 0 && !untouched || len(sight.States) == 0 && !open {
-		return o.recoverMoved(l)
+		return b.recoverMoved(l)
 	}
-	if there, err := o.readRecordFile(l.id); err != nil || !bytes.Equal(bytes.TrimSuffix(there, []byte("\n")), l.record) {
-		rewritten, goesOn, err := o.recoverRecord(l)
+	if there, err := b.tree.readRecordFile(l.id); err != nil || !bytes.Equal(bytes.TrimSuffix(there, []byte("\n")), l.record) {
+		rewritten, goesOn, err := b.recoverRecord(l)
 		if made += rewritten; err != nil || !goesOn {
 			return made, err
 		}
@@ -216,32 +220,32 @@ func (o *Owner) recoverOne(l batchEntry, open bool) (made int, err error) {
 	if rec, err := decodeRecord(dayFile(l.id, ".json"), l.id, l.record); err == nil {
 		at = rec.CreatedAt
 	}
-	return made + 1, o.RestoreMarker(l.id, l.status, at)
+	return made + 1, b.tree.restoreMarker(l.id, l.status, at)
 }
 
 // recoverMoved restores the record of an operation whose marker has moved to another state, if the
 // record is unreadable or missing: a power cut may keep the new marker name and lose the record
 // written for it. The work has not started then, because both folders are synced before a start. If
 // the log contradicts that, the cause was not a power cut, and a person must decide.
-func (o *Owner) recoverMoved(l batchEntry) (made int, err error) {
-	if there, err := o.readRecordFile(l.id); err == nil && json.Valid(there) {
+func (b *Batches) recoverMoved(l batchEntry) (made int, err error) {
+	if there, err := b.tree.readRecordFile(l.id); err == nil && json.Valid(there) {
 		return 0, nil
 	}
-	sight, err := o.Observe(l.id, allMarkers)
+	sight, err := b.tree.Observe(l.id, allMarkers)
 	if err != nil || len(sight.States) == 0 {
 		return 0, err
 	}
-	if log, err := os.Lstat(o.LogPath(l.id)); err == nil && log.Size() > 0 {
+	if log, err := os.Lstat(b.tree.LogPath(l.id)); err == nil && log.Size() > 0 {
 		return 0, nil
 	}
-	made, _, err = o.recoverRecord(l)
+	made, _, err = b.recoverRecord(l)
 	return made, err
 }
 
 // recoverRecord restores the record of an operation of a list if the present one is unreadable or
 // missing. goesOn is false if the present record shows that the operation has already moved on.
-func (o *Owner) recoverRecord(l batchEntry) (made int, goesOn bool, err error) {
-	there, err := o.ReadRecord(l.id)
+func (b *Batches) recoverRecord(l batchEntry) (made int, goesOn bool, err error) {
+	there, err := b.tree.ReadRecord(l.id)
 	_, corrupt := errors.AsType[*CorruptError](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || corrupt:
@@ -249,11 +253,11 @@ func (o *Owner) recoverRecord(l batchEntry) (made int, goesOn bool, err error) {
 		if err != nil {
 			return 0, false, err
 		}
-		if _, err := o.day(rec.ID.Day()); err != nil {
+		if _, err := b.tree.day(rec.ID.Day()); err != nil {
 			return 0, false, err
 		}
-		o.live.Add(rec.ID)
-		return 1, true, o.writeRecord(rec)
+		b.tree.live.Add(rec.ID)
+		return 1, true, b.tree.writeRecord(rec)
 	case err != nil:
 		return 0, false, err
 	}
@@ -268,10 +272,10 @@ func daysOf(list []batchEntry) map[string]bool {
 	return days
 }
 
-// SettleBatches syncs the records of the lists accepted before a time and removes the list files.
+// Settle syncs the records of the lists accepted before a time and removes the list files.
 // Most records were rewritten since and cost no sync.
-func (o *Owner) SettleBatches(before time.Time) error {
-	lists, err := o.batches(recordsSuffix)
+func (b *Batches) Settle(before time.Time) error {
+	lists, err := b.list(recordsSuffix)
 	if err != nil {
 		return err
 	}
@@ -280,17 +284,17 @@ func (o *Owner) SettleBatches(before time.Time) error {
 		if err != nil || info.ModTime().After(before) {
 			continue
 		}
-		list, err := o.readBatch(file.Name())
+		list, err := b.read(file.Name())
 		if err != nil {
 			return err
 		}
-		if err := forEachParallel(list, files.MaxSyncs, o.settleRecord); err != nil {
+		if err := forEachParallel(list, files.MaxSyncs, b.settleRecord); err != nil {
 			return err
 		}
-		if err := o.syncOperations(daysOf(list)); err != nil {
+		if err := b.tree.syncOperations(daysOf(list)); err != nil {
 			return err
 		}
-		if err := o.root.Remove(path.Join(takenDir, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := b.tree.root.Remove(path.Join(takenDir, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("forget a list of submits: %w", err)
 		}
 	}
@@ -298,8 +302,8 @@ func (o *Owner) SettleBatches(before time.Time) error {
 }
 
 // settleRecord syncs the present record, if it exists.
-func (o *Owner) settleRecord(l batchEntry) error {
-	f, _, err := o.openRegular(dayFile(l.id, ".json"))
+func (b *Batches) settleRecord(l batchEntry) error {
+	f, _, err := b.tree.openRegular(dayFile(l.id, ".json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -307,5 +311,5 @@ func (o *Owner) settleRecord(l batchEntry) error {
 		return err
 	}
 	defer func() { _ = f.Close() }() // opened for reading
-	return o.files.Sync(f)
+	return b.tree.files.Sync(f)
 }

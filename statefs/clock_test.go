@@ -102,7 +102,7 @@ func TestRequestsWhenTheClockJumps(t *testing.T) {
 			}
 			clock = jump(clock)
 			wantLater(t, owner, id, Resume, Pause)
-			n, err := owner.RestoreTaken()
+			n, err := owner.Requests.Restore()
 			check(t, err)
 			sight, err := owner.ObserveAll(id)
 			check(t, err)
@@ -123,7 +123,7 @@ func wantLater(t *testing.T, owner *Owner, id ID, first, second Action) {
 	t.Helper()
 	var taken []TakenRequest
 	for _, ask := range []Action{second, first} { // each is read at another moment
-		one, ok, err := owner.Take(id, ask)
+		one, ok, err := owner.Requests.Take(id, ask)
 		if !ok || err != nil {
 			t.Fatalf("%s is not taken: %v", ask, err)
 		}
@@ -220,7 +220,7 @@ func TestProgressWhenTheClockJumps(t *testing.T) {
 		rec := submit(t, owner.Tree)
 		rec.Progress, rec.HeartbeatAt = &Progress{Done: 1, At: clock}, new(clock)
 		clock = jump(clock).Add(time.Second)
-		check(t, owner.WriteProgress(rec.ID, Progress{Done: 2, At: clock}))
+		check(t, owner.Output.WriteProgress(rec.ID, Progress{Done: 2, At: clock}))
 		if owner.Freshen(rec); rec.Progress.Done != 2 {
 			t.Errorf("%s: %+v is shown", name, rec.Progress)
 		}

@@ -100,21 +100,21 @@ func wantRequests(t *testing.T, o *Owner, id ID) {
 		for range 2 {
 			check(t, o.Request(t.Context(), id, ask, nil))
 		}
-		first, ok, err := o.Take(id, ask)
+		first, ok, err := o.Requests.Take(id, ask)
 		if err != nil || !ok || first.At.At.Before(began) {
 			t.Fatalf("take %s: %+v, %v, %v", ask, first, ok, err)
 		}
 		// It is still in taken/ when the same request is made again.
 		check(t, o.Request(t.Context(), id, ask, nil))
-		again, ok, err := o.Take(id, ask)
+		again, ok, err := o.Requests.Take(id, ask)
 		if err != nil || !ok {
 			t.Fatalf("take %s again: %v, %v", ask, ok, err)
 		}
 		if _, err := o.jobs.Lstat(RequestName(id, ask)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s was taken and is still there: %v", ask, err)
 		}
-		check(t, o.Drop(again))
-		if n, err := o.RestoreTaken(); n != 0 || err != nil {
+		check(t, o.Requests.Drop(again))
+		if n, err := o.Requests.Restore(); n != 0 || err != nil {
 			t.Errorf("%d requests are left, %v", n, err)
 		}
 	}
@@ -168,11 +168,11 @@ func TestRequestsWithoutInodes(t *testing.T) {
 	if after, err := o.storageInfo(); err != nil || after != before {
 		t.Errorf("a request wrote into storage.json: %+v, %v", after, err)
 	}
-	taken, ok, err := o.Take(running.ID, Pause)
+	taken, ok, err := o.Requests.Take(running.ID, Pause)
 	if err != nil || !ok {
 		t.Errorf("%v, %v", ok, err)
 	}
-	check(t, o.Drop(taken))
+	check(t, o.Requests.Drop(taken))
 	submit(t, o.Tree)
 }
 

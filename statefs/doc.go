@@ -46,7 +46,7 @@
 //	  sync of both        the folder of the day and jobs/; begins after both names exist
 //	  live.list           after the sync: a start cancels listed operations without a marker, but no interrupted submit
 //	  answer              a record that lost its marker before this line is in no list and has no effect
-//	request (Tree.Request, Owner.Take, Owner.Drop)
+//	request (Tree.Request, Requests.Take, Requests.Drop)
 //	  file, sync, answer  a request is the existence of its file, so a repeated request has no further effect
 //	  rename into taken/  a restart carries it out again, and it cannot be seen a second time in jobs/
 //	  effect, sync        durable before the request is removed: a power cut must not undo an acknowledged pause

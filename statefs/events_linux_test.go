@@ -94,20 +94,20 @@ func TestEventsInTheWatchedFolder(t *testing.T) {
 		events.want(t, "request", "to "+RequestName(rec.ID, Pause))
 		check(t, o.Request(t.Context(), rec.ID, Resume, []byte(`{"a":1}`)))
 		events.want(t, "the opposite request", "to "+RequestName(rec.ID, Resume), "delete "+RequestName(rec.ID, Pause))
-		taken, ok, err := o.Take(rec.ID, Resume)
+		taken, ok, err := o.Requests.Take(rec.ID, Resume)
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		events.want(t, "take", "from "+RequestName(rec.ID, Resume))
-		check(t, o.Drop(taken))
+		check(t, o.Requests.Drop(taken))
 		events.want(t, "drop")
 
 		check(t, o.Move(rec.ID, Queued, Running))
 		events.want(t, "move", "from "+MarkerName(rec.ID, Queued), "to "+MarkerName(rec.ID, Running))
 
 		check(t, o.WriteRecord(rec))
-		check(t, o.WriteProgress(rec.ID, Progress{}))
-		log, err := o.AppendLog(rec.ID)
+		check(t, o.Output.WriteProgress(rec.ID, Progress{}))
+		log, err := o.Output.AppendLog(rec.ID, "")
 		check(t, err)
 		_, err = log.WriteString("line\n")
 		check(t, err)

@@ -19,12 +19,13 @@ const exitSuffix = ".exit"
 // exitLimit bounds an exit report in bytes; a larger file is not one.
 const exitLimit = 64 << 10
 
-// ExitName returns the name, relative to the storage directory, of the exit report of an operation's current run.
-func ExitName(id ID) string { return dayFile(id, exitSuffix) }
+// ExitName returns the name, relative to the storage directory, of the exit report of an operation's current run;
+// step is its optional step, "" for none.
+func ExitName(id ID, step string) string { return workFile(id, step, exitSuffix) }
 
 // ItemExitName returns the name, relative to the storage directory, of the exit report of one item of the current run.
-func ItemExitName(id ID, item int) string {
-	return path.Join(dayFile(id, ".run"), fmt.Sprintf("item-%d%s", item, exitSuffix))
+func ItemExitName(id ID, step string, item int) string {
+	return path.Join(workFile(id, step, ".run"), fmt.Sprintf("item-%d%s", item, exitSuffix))
 }
 
 // Exits writes exit reports. The keeper uses it without being the Owner: a report is a new file,

@@ -55,7 +55,7 @@ func TestSubmissionsByFile(t *testing.T) {
 	if _, again, err := o.Inbox.Read(name); err != nil || again != first || string(data) != "one" {
 		t.Errorf("read again as %s, %v, first as %s", again, err, first)
 	}
-	if put, err := o.RestoreTaken(); err != nil || put != 0 {
+	if put, err := o.Requests.Restore(); err != nil || put != 0 {
 		t.Errorf("requests put back: %d, %v", put, err)
 	}
 	ids := []ID{foreignID(t, 1), foreignID(t, 2)}

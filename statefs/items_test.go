@@ -39,7 +39,7 @@ func TestItemResults(t *testing.T) {
 				check(t, os.WriteFile(tree.ItemsPath(rec.ID), []byte(test.content), 0o640))
 			}
 			read := func() (lines []string) {
-				check(t, tree.ReadItems(rec.ID, func(line []byte) error {
+				check(t, tree.ReadItems(rec.ID, "", func(line []byte) error {
 					lines = append(lines, string(line))
 					return nil
 				}))
@@ -48,7 +48,7 @@ func TestItemResults(t *testing.T) {
 			if got := read(); !slices.Equal(got, test.want) {
 				t.Errorf("%d lines, want %d", len(got), len(test.want))
 			}
-			f, err := o.AppendItems(rec.ID)
+			f, err := o.Output.AppendItems(rec.ID, "")
 			check(t, err)
 			_, err = f.WriteString("{\"item\":9}\n")
 			check(t, err)

@@ -154,7 +154,7 @@ func TestHostileFilesAreIgnoredCountedAndReported(t *testing.T) {
 			t.Errorf("%s was seen as %+v, %v", name, sight, err)
 		}
 		if parsed.Action != "" {
-			if taken, ok, err := o.Take(parsed.ID, parsed.Action); ok || err == nil {
+			if taken, ok, err := o.Requests.Take(parsed.ID, parsed.Action); ok || err == nil {
 				t.Errorf("%s was taken: %+v, %v", name, taken, err)
 			}
 		}
@@ -274,9 +274,9 @@ func readAsStranger(dir, marker string) (strangerSees, error) {
 	_, stampErr := o.Stamp(marker)
 	seen.Stamp, seen.Permission = stampErr.Error(), errors.Is(stampErr, fs.ErrPermission)
 	name, _ := ParseName(marker)
-	taken, _, takeErr := o.Take(name.ID, Cancel)
-	back, untakeErr := o.RestoreTaken()
-	again, _, againErr := o.Take(name.ID, Cancel)
+	taken, _, takeErr := o.Requests.Take(name.ID, Cancel)
+	back, untakeErr := o.Requests.Restore()
+	again, _, againErr := o.Requests.Take(name.ID, Cancel)
 	seen.Taken, seen.Again = taken.At.At, again.At.At
 	if back != 1 {
 		untakeErr = errors.Join(untakeErr, fmt.Errorf("%d were put back", back))

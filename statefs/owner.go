@@ -2,7 +2,6 @@ package statefs
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +20,9 @@ import (
 // uses one goroutine per operation at a time.
 type Owner struct {
 	*Tree
+	Requests  *Requests
+	Batches   *Batches
+	Output    *Output
 	Lanes     *OwnerLanes
 	Schedules *OwnerSchedules
 	Outbox    *OwnerOutbox
@@ -30,11 +31,6 @@ type Owner struct {
 
 	held *lock
 	mark string
-
-	takenSync *files.Folder
-	// changed counts taken and dropped requests; settled is the value of changed up to which taken/
-	// is synced.
-	changed, settled atomic.Uint64
 }
 
 // Own takes the lock of the directory and removes what an earlier daemon left in tmp/. The error is
@@ -45,20 +41,21 @@ func Own(t *Tree) (*Owner, error) {
 		return nil, err
 	}
 	o := &Owner{
-		Tree: t, held: held, Lanes: &OwnerLanes{t.Lanes}, Schedules: &OwnerSchedules{t.Schedules},
+		Tree: t, held: held, Requests: &Requests{jobsFolder: t.jobsFolder}, Batches: &Batches{t},
+		Output: &Output{t.operations}, Lanes: &OwnerLanes{t.Lanes}, Schedules: &OwnerSchedules{t.Schedules},
 		Outbox: &OwnerOutbox{Outbox: t.Outbox}, Inbox: &Inbox{storage: t.storage}, Live: t.live,
 	}
 	t.corrupt.owned.Store(true)
 	if err := errors.Join(t.corrupt.clearReservedNames(), t.corrupt.clearFolders()); err != nil {
 		return nil, errors.Join(err, o.Release())
 	}
-	if o.takenSync, err = files.OpenFolder(filepath.Join(t.dir, takenDir), t.durable()); err != nil {
+	if o.Requests.folder, err = files.OpenFolder(filepath.Join(t.dir, takenDir), t.durable()); err != nil {
 		return nil, errors.Join(fmt.Errorf("storage %s: %w", t.dir, err), o.Release())
 	}
 	if o.Outbox.sync, err = files.OpenFolder(filepath.Join(t.dir, outboxDir), t.durable()); err != nil {
 		return nil, errors.Join(fmt.Errorf("storage %s: %w", t.dir, err), o.Release())
 	}
-	o.Inbox.taken = o.takenSync
+	o.Inbox.taken = o.Requests.folder
 	if err := t.makeMark(); err != nil {
 		return nil, errors.Join(err, o.Release())
 	}
@@ -81,7 +78,7 @@ func (o *Owner) Release() error {
 	o.Outbox.mu.Lock()
 	closed := []error{o.Outbox.closeList()}
 	o.Outbox.mu.Unlock()
-	for _, folder := range []*files.Folder{o.takenSync, o.Outbox.sync} {
+	for _, folder := range []*files.Folder{o.Requests.folder, o.Outbox.sync} {
 		if folder != nil {
 			closed = append(closed, folder.Close())
 		}
@@ -128,7 +125,11 @@ func (o *Owner) RestoreName(file string, id ID, state State) error {
 
 // RestoreMarker creates the marker of a live operation again.
 func (o *Owner) RestoreMarker(id ID, state State, at time.Time) error {
-	err := o.files.Create(path.Join(jobsDir, MarkerName(id, state)), formatStamp(at, nil), false)
+	return o.restoreMarker(id, state, at)
+}
+
+func (j *jobsFolder) restoreMarker(id ID, state State, at time.Time) error {
+	err := j.files.Create(path.Join(jobsDir, MarkerName(id, state)), formatStamp(at, nil), false)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -163,31 +164,14 @@ func (o *Owner) WriteRecord(rec *Record) error {
 // btrfs).
 func (o *Owner) Sync(id ID) error {
 	taken := make(chan error, 1)
-	go func() { taken <- o.syncTaken() }()
+	go func() { taken <- o.Requests.sync() }()
 	return errors.Join(o.syncOperation(id), <-taken)
-}
-
-// syncTaken syncs taken/ if a request was taken or dropped since the last sync.
-func (o *Owner) syncTaken() error {
-	changed := o.changed.Load()
-	if o.settled.Load() >= changed {
-		return nil
-	}
-	if err := o.takenSync.Sync(); err != nil {
-		return err
-	}
-	for {
-		settled := o.settled.Load()
-		if settled >= changed || o.settled.CompareAndSwap(settled, changed) {
-			return nil
-		}
-	}
 }
 
 // SyncAll syncs the folders once, before a starting daemon answers from the state that it read,
 // which may exist in memory only.
 func (o *Owner) SyncAll() error {
-	return errors.Join(o.jobsSync.Sync(), o.takenSync.Sync(), o.Outbox.sync.Sync(), o.opsSync.Sync())
+	return errors.Join(o.jobsSync.Sync(), o.Requests.folder.Sync(), o.Outbox.sync.Sync(), o.opsSync.Sync())
 }
 
 // Finish ends an operation: it writes the terminal record, syncs its folder, and only then removes
@@ -227,80 +211,6 @@ func (o *Owner) AmendRecord(rec *Record) error {
 		return err
 	}
 	return o.syncDay(rec.ID.Day())
-}
-
-// AppendLog opens the log of an operation for appending and creates it if necessary. It opens the
-// file through its own folder, never through jobs/, so that log lines cause no events there.
-func (o *Owner) AppendLog(id ID) (*os.File, error) { return o.appendTo(o.LogPath(id)) }
-
-// RemoveEmptyLog removes the log of a finished operation if it is empty. A command has a log from
-// the start, because it writes its output there directly, and many commands never write any.
-func (o *Owner) RemoveEmptyLog(id ID) error { return o.removeEmpty(dayFile(id, ".log")) }
-
-// RemoveEmptyStepLog is RemoveEmptyLog for a finished optional step.
-func (o *Owner) RemoveEmptyStepLog(id ID, step string) error {
-	return o.removeEmpty(stepFile(id, step, ".log"))
-}
-
-func (o *Owner) removeEmpty(name string) error {
-	info, err := o.root.Lstat(name)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > 0) {
-		return nil
-	}
-	if err == nil {
-		err = o.root.Remove(name)
-	}
-	if files.IsMissing(err) {
-		return nil
-	}
-	return err
-}
-
-// AppendItems opens the item results of an operation for appending after the last complete line.
-func (o *Owner) AppendItems(id ID) (*os.File, error) { return o.appendItemsTo(o.ItemsPath(id), id) }
-
-func (o *Owner) appendItemsTo(name string, id ID) (*os.File, error) {
-	f, err := o.appendTo(name)
-	if err != nil {
-		return nil, err
-	}
-	if err := repairItems(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("mend the item results of %s: %w", id, err), f.Close())
-	}
-	return f, nil
-}
-
-// appendTo opens a file for reading and appending. Anything but a regular file goes to corrupt/ first: a fifo
-// or a device would swallow the lines.
-func (o *Owner) appendTo(name string) (*os.File, error) {
-	open := func() (*os.File, error) {
-		f, err := files.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
-		if err != nil {
-			return nil, err
-		}
-		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-			return nil, errors.Join(&fs.PathError{Op: "open", Path: name, Err: files.ErrIrregular}, err, f.Close())
-		}
-		return f, nil
-	}
-	f, err := open()
-	if info, odd := os.Lstat(name); err != nil && odd == nil && !info.Mode().IsRegular() {
-		relative, _ := filepath.Rel(o.dir, name)
-		if err := o.corrupt.clearName(relative); err != nil {
-			return nil, err
-		}
-		f, err = open()
-	}
-	return f, err
-}
-
-// WriteProgress replaces the progress file without a sync.
-func (o *Owner) WriteProgress(id ID, p Progress) error {
-	data, err := json.Marshal(p)
-	if err != nil {
-		return fmt.Errorf("progress of %s: %w", id, err)
-	}
-	return o.files.ReplaceUnsynced(dayFile(id, ".progress"), append(data, '\n'))
 }
 
 // Quarantine moves a file of jobs/ to corrupt/ with the reason beside it. Files in corrupt/ are
@@ -428,7 +338,7 @@ func (o *Owner) RestoreFolders() (made []string, err error) {
 	for _, held := range []struct {
 		name   string
 		folder *files.Folder
-	}{{operationsDir, o.opsSync}, {takenDir, o.takenSync}, {outboxDir, o.Outbox.sync}} {
+	}{{operationsDir, o.opsSync}, {takenDir, o.Requests.folder}, {outboxDir, o.Outbox.sync}} {
 		path := filepath.Join(o.dir, held.name)
 		switch is, err := held.folder.Is(path); {
 		case err != nil:

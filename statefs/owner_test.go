@@ -113,12 +113,12 @@ func TestAppendedFiles(t *testing.T) {
 		t.Errorf("a log before the work: %v", err)
 	}
 	for range 2 {
-		log, err := o.AppendLog(rec.ID)
+		log, err := o.Output.AppendLog(rec.ID, "")
 		check(t, err)
 		_, err = log.WriteString("line\n")
 		check(t, err)
 		check(t, log.Close())
-		items, err := o.AppendItems(rec.ID)
+		items, err := o.Output.AppendItems(rec.ID, "")
 		check(t, err)
 		check(t, items.Close())
 	}

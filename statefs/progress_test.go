@@ -17,7 +17,7 @@ func TestFreshen(t *testing.T) {
 	if rec.Progress != nil || rec.HeartbeatAt != nil {
 		t.Errorf("without a file: %+v, %v", rec.Progress, rec.HeartbeatAt)
 	}
-	check(t, o.WriteProgress(rec.ID, Progress{Done: 3, At: testTime}))
+	check(t, o.Output.WriteProgress(rec.ID, Progress{Done: 3, At: testTime}))
 	o.Freshen(rec)
 	if rec.Progress == nil || rec.Progress.Done != 3 || !rec.HeartbeatAt.Equal(testTime) {
 		t.Errorf("the file is newer: %+v, %v", rec.Progress, rec.HeartbeatAt)
@@ -27,7 +27,7 @@ func TestFreshen(t *testing.T) {
 	if o.Freshen(rec); rec.Progress.Done != 4 || !rec.HeartbeatAt.Equal(later) {
 		t.Errorf("the record is newer: %+v, %v", rec.Progress, rec.HeartbeatAt)
 	}
-	check(t, o.WriteProgress(rec.ID, Progress{Done: 5, At: later.Add(time.Second)}))
+	check(t, o.Output.WriteProgress(rec.ID, Progress{Done: 5, At: later.Add(time.Second)}))
 	rec.Status = Completed
 	if o.Freshen(rec); rec.Progress.Done != 4 {
 		t.Errorf("it has ended: %+v", rec.Progress)
@@ -46,7 +46,7 @@ func TestProgressKeepsToTheSteps(t *testing.T) {
 		{Name: "extra", Optional: true},
 	}
 	five := int64(5)
-	check(t, o.WriteProgress(rec.ID, Progress{
+	check(t, o.Output.WriteProgress(rec.ID, Progress{
 		Done: 0, Total: &five, At: testTime,
 		Step: &StepProgress{Name: "split", Done: 3},
 	}))

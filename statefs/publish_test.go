@@ -94,10 +94,10 @@ func TestPublishInPart(t *testing.T) {
 	wantNames(t, filepath.Join(o.Dir(), takenDir), recs[0].ID.String()+batchSuffix)
 	check(t, os.Remove(inTheWay))
 	check(t, os.Remove(filepath.Join(o.Dir(), dayFile(recs[2].ID, ".json"))))
-	if put, err := o.RestoreTaken(); err != nil || put != 0 {
+	if put, err := o.Requests.Restore(); err != nil || put != 0 {
 		t.Errorf("requests put back: %d, %v", put, err)
 	}
-	if _, err := o.RecoverBatches(); err != nil {
+	if _, err := o.Batches.Recover(); err != nil {
 		t.Error(err)
 	}
 	wantNames(t, filepath.Join(o.Dir(), takenDir))
@@ -146,7 +146,7 @@ func TestRecoverBatches(t *testing.T) {
 	check(t, os.Remove(record(deleted)))
 	check(t, os.Remove(marker(deleted, Queued)))
 
-	made, err := o.RecoverBatches()
+	made, err := o.Batches.Recover()
 	check(t, err)
 	if made != 3 {
 		t.Errorf("made %d records and markers", made)
@@ -167,13 +167,13 @@ func TestRecoverBatches(t *testing.T) {
 
 	file := recs[0].ID.String() + recordsSuffix
 	wantNames(t, filepath.Join(o.Dir(), takenDir), file)
-	check(t, o.SettleBatches(time.Now().Add(-time.Hour)))
+	check(t, o.Batches.Settle(time.Now().Add(-time.Hour)))
 	wantNames(t, filepath.Join(o.Dir(), takenDir), file)
-	check(t, o.SettleBatches(time.Now().Add(time.Hour)))
+	check(t, o.Batches.Settle(time.Now().Add(time.Hour)))
 	wantNames(t, filepath.Join(o.Dir(), takenDir))
 
 	check(t, os.WriteFile(filepath.Join(o.Dir(), takenDir, recs[0].ID.String()+batchSuffix), []byte("{"), 0o600))
-	if made, err := o.RecoverBatches(); made != 0 || err != nil {
+	if made, err := o.Batches.Recover(); made != 0 || err != nil {
 		t.Errorf("a list that cannot be read: %d, %v", made, err)
 	}
 	wantNames(t, filepath.Join(o.Dir(), takenDir))

@@ -541,3 +541,61 @@ func marshalRecord(rec *Record) ([]byte, error) {
 	}
 	return append(append(data[:len(data)-1], ','), extra[1:]...), nil
 }
+
+// CurrentStep returns the first required step that is not done. It is nil if all are done, and for
+// a job without steps.
+func (r *Record) CurrentStep() *steps.Step {
+	for i := range r.Steps {
+		if s := &r.Steps[i]; !s.Optional && !s.Status.Done() {
+			return s
+		}
+	}
+	return nil
+}
+
+// FailedOptionalStep returns the first optional step that waits for a person, nil if there is none.
+func (r *Record) FailedOptionalStep() *steps.Step {
+	for i := range r.Steps {
+		if s := &r.Steps[i]; s.Optional && s.Status == steps.FailedManual {
+			return s
+		}
+	}
+	return nil
+}
+
+// LaneAndLimits returns the lane and the limits for the current step: those of the operation,
+// unless the step has its own.
+func (r *Record) LaneAndLimits() (lane string, limits []string) {
+	return r.LaneAndLimitsFor(r.CurrentStep())
+}
+
+// LaneAndLimitsFor is LaneAndLimits for any step; nil is none.
+func (r *Record) LaneAndLimitsFor(step *steps.Step) (lane string, limits []string) {
+	lane, limits = r.Lane, r.Limits
+	if step == nil {
+		return lane, limits
+	}
+	if step.Lane != "" {
+		lane = step.Lane
+	}
+	for _, name := range step.Limits {
+		if !slices.Contains(limits, name) {
+			limits = append(slices.Clone(limits), name)
+		}
+	}
+	return lane, limits
+}
+
+// MainRun returns the number of the last run that was not of an optional step.
+func (r *Record) MainRun() int {
+	if len(r.Steps) == 0 {
+		return r.Run
+	}
+	run := 0
+	for i := range r.Steps {
+		if !r.Steps[i].Optional {
+			run = max(run, r.Steps[i].Run)
+		}
+	}
+	return run
+}

@@ -135,7 +135,7 @@ func TestProgress(t *testing.T) {
 		t.Errorf("before any: %v", err)
 	}
 	total := int64(20)
-	check(t, o.WriteProgress(rec.ID, Progress{Done: 3, Total: &total, Phase: "half", At: testTime}))
+	check(t, o.Output.WriteProgress(rec.ID, Progress{Done: 3, Total: &total, Phase: "half", At: testTime}))
 	p, err := o.ReadProgress(rec.ID)
 	check(t, err)
 	if p.Done != 3 || *p.Total != 20 || p.Phase != "half" || !p.At.Equal(testTime) {

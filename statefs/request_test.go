@@ -167,26 +167,26 @@ func TestTakeAndDrop(t *testing.T) {
 	t.Parallel()
 	o := own(t)
 	id := submit(t, o.Tree).ID
-	if _, ok, err := o.Take(id, Pause); ok || err != nil {
+	if _, ok, err := o.Requests.Take(id, Pause); ok || err != nil {
 		t.Errorf("nothing was taken: %t, %v", ok, err)
 	}
 	path := put(t, o.Tree, "", jobsDir, RequestName(id, Pause)) // as touch does
 	modified := time.Now().Add(-time.Hour).Truncate(time.Second)
 	check(t, os.Chtimes(path, modified, modified))
-	taken, ok, err := o.Take(id, Pause)
+	taken, ok, err := o.Requests.Take(id, Pause)
 	check(t, err)
 	if !ok || taken.ID != id || taken.Action != Pause || !taken.At.At.Equal(modified) {
 		t.Errorf("taken %+v, %t", taken, ok)
 	}
 	asked(t, o.Tree, id)
 	wantNames(t, filepath.Join(o.Dir(), takenDir), RequestName(id, Pause))
-	check(t, o.Drop(taken))
-	check(t, o.Drop(taken))
+	check(t, o.Requests.Drop(taken))
+	check(t, o.Requests.Drop(taken))
 	wantNames(t, filepath.Join(o.Dir(), takenDir))
 
 	check(t, o.Request(t.Context(), id, Cancel, nil))
 	check(t, os.Remove(filepath.Join(o.Dir(), takenDir)))
-	if _, ok, err := o.Take(id, Cancel); ok || !errors.Is(err, fs.ErrNotExist) ||
+	if _, ok, err := o.Requests.Take(id, Cancel); ok || !errors.Is(err, fs.ErrNotExist) ||
 		!strings.Contains(err.Error(), "start the daemon again") {
 		t.Errorf("without taken/: %t, %v", ok, err)
 	}
@@ -231,7 +231,7 @@ func TestRestoreTakenAfterACrash(t *testing.T) {
 			check(t, tree.Request(t.Context(), id, Pause, json.RawMessage(`{"n":1}`)))
 			crashed, err := Own(tree)
 			check(t, err)
-			_, ok, err := crashed.Take(id, Pause)
+			_, ok, err := crashed.Requests.Take(id, Pause)
 			check(t, err)
 			if !ok {
 				t.Fatal("the request was not taken")
@@ -240,7 +240,7 @@ func TestRestoreTakenAfterACrash(t *testing.T) {
 			test.since(t, tree, id)
 
 			o := ownTree(t, openTree(t, dir, Options{Durability: durability}))
-			back, err := o.RestoreTaken()
+			back, err := o.Requests.Restore()
 			check(t, err)
 			if back != test.back {
 				t.Errorf("%s: %d put back, want %d", test.name, back, test.back)
@@ -265,7 +265,7 @@ func TestRestoreTakenThatWasInterrupted(t *testing.T) {
 	name := RequestName(id, Cancel)
 	check(t, o.Request(t.Context(), id, Cancel, nil))
 	check(t, o.root.Link(jobsDir+"/"+name, takenDir+"/"+name))
-	_, err := o.RestoreTaken()
+	_, err := o.Requests.Restore()
 	check(t, err)
 	asked(t, o.Tree, id, Cancel)
 	wantNames(t, filepath.Join(o.Dir(), takenDir))
@@ -278,7 +278,7 @@ func TestRestoreTakenQuarantinesOtherFiles(t *testing.T) {
 	put(t, o.Tree, "x", takenDir, "README")
 	put(t, o.Tree, "x", takenDir, MarkerName(id, Running))
 	check(t, os.Mkdir(filepath.Join(o.Dir(), takenDir, RequestName(id, Cancel)), 0o750))
-	if back, err := o.RestoreTaken(); back != 0 || err != nil {
+	if back, err := o.Requests.Restore(); back != 0 || err != nil {
 		t.Errorf("%d put back, %v", back, err)
 	}
 	wantNames(t, filepath.Join(o.Dir(), takenDir))

@@ -352,10 +352,10 @@ func live(t *testing.T, o *Owner) error {
 			if err := o.Request(t.Context(), rec.ID, Pause, nil); err != nil {
 				return err
 			}
-			taken, ok, err := o.Take(rec.ID, Pause)
+			taken, ok, err := o.Requests.Take(rec.ID, Pause)
 			if !ok {
 				t.Errorf("the request of a live operation went: %v", err)
-			} else if err := o.Drop(taken); err != nil {
+			} else if err := o.Requests.Drop(taken); err != nil {
 				return err
 			}
 		}

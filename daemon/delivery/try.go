@@ -48,7 +48,7 @@ func (d *Deliveries) Write(rec *statefs.Record) error {
 		return nil
 	}
 	if files { // the artifacts are not part of the entry
-		if err := d.owner.SyncArtifacts(rec.ID); err != nil {
+		if err := d.owner.Output.SyncArtifacts(rec.ID); err != nil {
 			return err
 		}
 	}

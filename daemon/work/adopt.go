@@ -69,7 +69,7 @@ func (h *Host) itemReports(id statefs.ID, run int, side string) map[int]string {
 	found := make(map[int]string)
 	for _, e := range entries {
 		text, ok := strings.CutPrefix(e.Name(), "item-")
-		text, isExit := strings.CutSuffix(text, filepath.Ext(statefs.ExitName(id)))
+		text, isExit := strings.CutSuffix(text, filepath.Ext(statefs.ExitName(id, "")))
 		number, err := strconv.Atoi(text)
 		if !ok || !isExit || err != nil || number < 1 {
 			continue

@@ -63,7 +63,7 @@ func (r *Run) inherit(note func(itemResult)) error {
 
 // itemsOf returns a function that reads the item results of an operation.
 func itemsOf(owner *statefs.Owner, id statefs.ID) func(func(line []byte) error) error {
-	return func(each func(line []byte) error) error { return owner.ReadItems(id, each) }
+	return func(each func(line []byte) error) error { return owner.ReadItems(id, "", each) }
 }
 
 // countsIn returns a function that reports whether an item result counts for a record. A result

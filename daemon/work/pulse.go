@@ -89,7 +89,7 @@ func (t *task) progressWriter(progressed func(statefs.Progress)) func(statefs.Pr
 		}
 		p = t.step.ofOperation(p)
 		progressed(p)
-		return t.host.Owner.WriteProgress(t.id, p)
+		return t.host.Owner.Output.WriteProgress(t.id, p)
 	}
 }
 

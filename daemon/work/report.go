@@ -27,8 +27,8 @@ type Report struct {
 	mu          sync.Mutex
 	items       io.WriteCloser // ID.items.ndjson; nil until the first item
 	openItems   func() (io.WriteCloser, error)
-	owner       *statefs.Owner // restores the item file; nil if the report writes none
-	partialLine bool           // the last write ended within a line
+	output      *statefs.Output // restores the item file; nil if the report writes none
+	partialLine bool            // the last write ended within a line
 	run         int
 	step        string // "" for a job without steps
 
@@ -289,8 +289,8 @@ func (r *Report) close() error {
 	defer r.mu.Unlock()
 	if r.items != nil {
 		var err error
-		if file, ok := r.items.(*os.File); ok && r.owner != nil {
-			err = statefs.RestoreItems(r.owner, file)
+		if file, ok := r.items.(*os.File); ok && r.output != nil {
+			err = r.output.RestoreItems(file)
 		}
 		if err = errors.Join(err, r.items.Close()); err != nil && r.itemErr == nil {
 			r.itemErr = err

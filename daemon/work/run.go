@@ -57,7 +57,7 @@ func (h *Host) New(s Spec) (*Run, error) {
 		return nil, err
 	}
 	r := &Run{task: t, log: s.Log, begun: s.Begun, done: make(chan struct{})}
-	r.report.run, r.report.step, r.report.owner = r.number, r.StepName(), h.Owner
+	r.report.run, r.report.step, r.report.output = r.number, r.StepName(), h.Owner.Output
 	r.report.openItems = func() (io.WriteCloser, error) { return r.appendItems() }
 	r.pulse.report, r.changed, r.progress.write = &r.report, s.Changed, t.progressWriter(s.Progressed)
 	r.onStopped, r.onPauseChange = s.Changed, r.setPaused

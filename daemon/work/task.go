@@ -163,10 +163,7 @@ func logPath(owner *statefs.Owner, id statefs.ID, optionalStep string) string {
 
 // appendLog opens the file to which the work writes.
 func (t *task) appendLog() (*os.File, error) {
-	if t.optional {
-		return t.host.Owner.AppendStepLog(t.id, t.step.name())
-	}
-	return t.host.Owner.AppendLog(t.id)
+	return t.host.Owner.Output.AppendLog(t.id, t.optionalStepName())
 }
 
 // readLog opens the file to which the work writes, for reading.
@@ -187,30 +184,19 @@ func (t *task) optionalStepName() string {
 
 // exitNameOf is the name of the exit report of a command; side is its optional step, "" for none.
 func exitNameOf(id statefs.ID, side string, item int) string {
-	switch {
-	case side == "" && item == wholeRun:
-		return statefs.ExitName(id)
-	case side == "":
-		return statefs.ItemExitName(id, item)
-	case item == wholeRun:
-		return statefs.StepExitName(id, side)
+	if item == wholeRun {
+		return statefs.ExitName(id, side)
 	}
-	return statefs.StepItemExitName(id, side, item)
+	return statefs.ItemExitName(id, side, item)
 }
 
 func (t *task) appendItems() (*os.File, error) {
-	if t.optional {
-		return t.host.Owner.AppendStepItems(t.id, t.step.name())
-	}
-	return t.host.Owner.AppendItems(t.id)
+	return t.host.Owner.Output.AppendItems(t.id, t.optionalStepName())
 }
 
 // eachItem calls each with every line of the item results from which the run resumes.
 func (t *task) eachItem(each func(line []byte) error) error {
-	if t.optional {
-		return t.host.Owner.ReadStepItems(t.id, t.step.name(), each)
-	}
-	return t.host.Owner.ReadItems(t.id, each)
+	return t.host.Owner.ReadItems(t.id, t.optionalStepName(), each)
 }
 
 func (t *task) values(item string) catalog.Values {

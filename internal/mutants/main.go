@@ -53,7 +53,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"taken/ is not synced", "statefs/owner.go", "go func() { taken <- o.syncTaken() }()", "go func() { taken <- nil }()",
+		"taken/ is not synced", "statefs/owner.go", "go func() { taken <- o.Requests.sync() }()", "go func() { taken <- nil }()",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{

@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -21,59 +22,74 @@ import (
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// itemsSuffix ends the name of every file of item results.
-const itemsSuffix = ".items.ndjson"
+// Output are the files that the work writes beside the record: logs, item results, progress and artifacts. It opens
+// them for appending, and makes durable what the work left unsynced.
+type Output struct{ *operations }
 
-// itemLimit bounds one line of item results, in bytes.
-const itemLimit = 16 << 20
-
-// ReadItems calls each with every complete line of an operation's item results, in order, without
-// the newline. The slice is valid only during the call. A last line without a newline was cut off
-// by a crash and is skipped, and so is a line that is too long. Missing item results are not an
-// error.
-func (s *storage) ReadItems(id ID, each func(line []byte) error) error {
-	return s.readItemsOf(id, dayFile(id, itemsSuffix), each)
+// AppendLog opens the log of an operation for appending and creates it if necessary; step is the optional step whose
+// log it is, "" for none. It opens the file through its own folder, never through jobs/, so that log lines cause no
+// events there.
+func (o *Output) AppendLog(id ID, step string) (*os.File, error) {
+	return o.appendTo(filepath.Join(o.dir, workFile(id, step, ".log")))
 }
 
-func (s *storage) readItemsOf(id ID, name string, each func(line []byte) error) error {
-	f, _, err := s.openRegular(name)
-	if errors.Is(err, fs.ErrNotExist) {
+// RemoveEmptyLog removes the log of finished work if it is empty; step is as in AppendLog. A command has a log from
+// the start, because it writes its output there directly, and many commands never write any.
+func (o *Output) RemoveEmptyLog(id ID, step string) error {
+	name := workFile(id, step, ".log")
+	info, err := o.root.Lstat(name)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > 0) {
 		return nil
 	}
-	if errors.Is(err, files.ErrIrregular) { // as if the file did not exist
-		return s.corrupt.clearName(name)
+	if err == nil {
+		err = o.root.Remove(name)
 	}
+	if files.IsMissing(err) {
+		return nil
+	}
+	return err
+}
+
+// AppendItems opens the item results of an operation for appending after the last complete line; step is as in
+// AppendLog.
+func (o *Output) AppendItems(id ID, step string) (*os.File, error) {
+	f, err := o.appendTo(filepath.Join(o.dir, workFile(id, step, itemsSuffix)))
 	if err != nil {
-		return fmt.Errorf("read the item results of %s: %w", id, err)
+		return nil, err
 	}
-	defer func() { _ = f.Close() }() // opened for reading
-	lines := bufio.NewReaderSize(f, 64<<10)
-	var line []byte
-	for {
-		part, err := lines.ReadSlice('\n')
-		if len(line) <= itemLimit {
-			line = append(line, part...)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("read the item results of %s: %w", id, err)
-		}
-		if len(line) <= itemLimit {
-			if err := each(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
-				return err
-			}
-		}
-		line = line[:0]
+	if err := repairItems(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("mend the item results of %s: %w", id, err), f.Close())
 	}
+	return f, nil
+}
+
+// appendTo opens a file for reading and appending. Anything but a regular file goes to corrupt/ first: a fifo
+// or a device would swallow the lines.
+func (o *Output) appendTo(name string) (*os.File, error) {
+	open := func() (*os.File, error) {
+		f, err := files.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+		if err != nil {
+			return nil, err
+		}
+		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+			return nil, errors.Join(&fs.PathError{Op: "open", Path: name, Err: files.ErrIrregular}, err, f.Close())
+		}
+		return f, nil
+	}
+	f, err := open()
+	if info, odd := os.Lstat(name); err != nil && odd == nil && !info.Mode().IsRegular() {
+		relative, _ := filepath.Rel(o.dir, name)
+		if err := o.corrupt.clearName(relative); err != nil {
+			return nil, err
+		}
+		f, err = open()
+	}
+	return f, err
 }
 
 // RestoreItems writes open item results under their name again, if a folder, fifo, link, socket or
 // device took it. That goes to corrupt/.
-func RestoreItems(o *Owner, open *os.File) error {
+func (o *Output) RestoreItems(open *os.File) error {
 	if info, err := os.Lstat(open.Name()); err != nil || info.Mode().IsRegular() {
 		return nil //nolint:nilerr // item results that a person removed stay removed
 	}
@@ -113,6 +129,120 @@ func repairItems(f *os.File) error {
 		return nil
 	}
 	return f.Truncate(end)
+}
+
+// WriteProgress replaces the progress file without a sync.
+func (o *Output) WriteProgress(id ID, p Progress) error {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("progress of %s: %w", id, err)
+	}
+	return o.files.ReplaceUnsynced(dayFile(id, ".progress"), append(data, '\n'))
+}
+
+// syncersOfFiles is how many files are synced at once, so that the disk can combine their syncs.
+const syncersOfFiles = 8
+
+// SyncArtifacts makes the artifacts of an operation and their names durable; the work writes them
+// without a sync. Files that cannot be opened are skipped. The error is a *files.SyncError if a sync
+// fails.
+func (o *Output) SyncArtifacts(id ID) error {
+	if o.options.Durability != Power {
+		return nil
+	}
+	var paths []string
+	err := filepath.WalkDir(o.ArtifactsPath(id), func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case unreadable(err):
+			return nil
+		case err != nil:
+			return err
+		case entry.IsDir() || entry.Type().IsRegular():
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list the artifacts of %s: %w", id, err)
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	if err := forEachParallel(paths, syncersOfFiles, syncPath); err != nil {
+		return err
+	}
+	return o.syncDay(id.Day())
+}
+
+func syncPath(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|files.Nonblock, 0)
+	if unreadable(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open what is to be delivered: %w", err)
+	}
+	err = f.Sync()
+	_ = f.Close() // nothing was written through it
+	if err != nil {
+		return &files.SyncError{Path: path, Err: err}
+	}
+	return nil
+}
+
+// unreadable reports whether err means that a file does not exist or may not be read.
+func unreadable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
+}
+
+// itemsSuffix ends the name of every file of item results.
+const itemsSuffix = ".items.ndjson"
+
+// itemLimit bounds one line of item results, in bytes.
+const itemLimit = 16 << 20
+
+// ReadItems calls each with every complete line of an operation's item results, in order, without
+// the newline; step is the optional step whose results they are, "" for none. The slice is valid
+// only during the call. A last line without a newline was cut off by a crash and is skipped, and so
+// is a line that is too long. Missing item results are not an error.
+func (s *storage) ReadItems(id ID, step string, each func(line []byte) error) error {
+	return s.readItemsOf(id, workFile(id, step, itemsSuffix), each)
+}
+
+func (s *storage) readItemsOf(id ID, name string, each func(line []byte) error) error {
+	f, _, err := s.openRegular(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if errors.Is(err, files.ErrIrregular) { // as if the file did not exist
+		return s.corrupt.clearName(name)
+	}
+	if err != nil {
+		return fmt.Errorf("read the item results of %s: %w", id, err)
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	lines := bufio.NewReaderSize(f, 64<<10)
+	var line []byte
+	for {
+		part, err := lines.ReadSlice('\n')
+		if len(line) <= itemLimit {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read the item results of %s: %w", id, err)
+		}
+		if len(line) <= itemLimit {
+			if err := each(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
+				return err
+			}
+		}
+		line = line[:0]
+	}
 }
 
 // itemRun is the beginning of an item result line, up to its run.
@@ -187,61 +317,6 @@ func (s *storage) copyItems(old *Record, to string, from ...string) error {
 		}
 		return inherited, nil
 	})
-}
-
-// syncersOfFiles is how many files are synced at once, so that the disk can combine their syncs.
-const syncersOfFiles = 8
-
-// SyncArtifacts makes the artifacts of an operation and their names durable; the work writes them
-// without a sync. Files that cannot be opened are skipped. The error is a *files.SyncError if a sync
-// fails.
-func (o *Owner) SyncArtifacts(id ID) error {
-	if o.options.Durability != Power {
-		return nil
-	}
-	var paths []string
-	err := filepath.WalkDir(o.ArtifactsPath(id), func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case unreadable(err):
-			return nil
-		case err != nil:
-			return err
-		case entry.IsDir() || entry.Type().IsRegular():
-			paths = append(paths, path)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("list the artifacts of %s: %w", id, err)
-	}
-	if len(paths) == 0 {
-		return nil
-	}
-	if err := forEachParallel(paths, syncersOfFiles, syncPath); err != nil {
-		return err
-	}
-	return o.syncDay(id.Day())
-}
-
-func syncPath(path string) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|files.Nonblock, 0)
-	if unreadable(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open what is to be delivered: %w", err)
-	}
-	err = f.Sync()
-	_ = f.Close() // nothing was written through it
-	if err != nil {
-		return &files.SyncError{Path: path, Err: err}
-	}
-	return nil
-}
-
-// unreadable reports whether err means that a file does not exist or may not be read.
-func unreadable(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 }
 
 // ArtifactName returns the name under which an artifact is listed and fetched: its file name, with
@@ -372,4 +447,49 @@ func (r *Record) keepToSteps() {
 		p.Step = nil
 	}
 	r.Progress = &p
+}
+
+// OpenStepLog opens the log that contains the output of a step, between LogFrom and LogTo: the
+// step's own log, or that of the operation. The error wraps fs.ErrNotExist if it does not exist
+// yet.
+func (h *operations) OpenStepLog(id ID, step *steps.Step) (*os.File, error) {
+	if step.Log == "" {
+		return h.OpenLog(id)
+	}
+	if step.Log != step.Name+".log" || strings.Contains(step.Log, "/") {
+		return nil, &CorruptError{dayFile(id, ".json"), fmt.Sprintf("its step %s has the log %q, which is none of its files",
+			shorten(step.Name), shorten(step.Log))}
+	}
+	f, _, err := h.openRegular(stepFile(id, step.Name, ".log"))
+	return f, err
+}
+
+// An optional step runs in parallel with the others and has its own files in ID.steps/: NAME.log,
+// NAME.items.ndjson, NAME.exit and, while it runs, NAME.run/.
+
+// workFile returns the name of a file that the work writes, relative to the storage directory; step is its optional
+// step, "" for none.
+func workFile(id ID, step, suffix string) string {
+	if step == "" {
+		return dayFile(id, suffix)
+	}
+	return stepFile(id, step, suffix)
+}
+
+// stepFile returns the name of a file of an optional step, relative to the storage directory.
+func stepFile(id ID, step, suffix string) string {
+	return path.Join(dayFile(id, ".steps"), step+suffix)
+}
+
+// StepLogPath returns the path of the log of an optional step.
+func (s *storage) StepLogPath(id ID, step string) string {
+	return filepath.Join(s.dir, stepFile(id, step, ".log"))
+}
+
+// MakeStepFolder makes the folder of the optional steps of an operation.
+func (h *operations) MakeStepFolder(id ID) error {
+	if err := files.MakeFolder(filepath.Join(h.dir, dayFile(id, ".steps"))); err != nil {
+		return fmt.Errorf("make the folder of the optional steps of %s: %w", id, err)
+	}
+	return nil
 }
