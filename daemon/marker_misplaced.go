@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -142,55 +143,38 @@ func (d *Daemon) findMisnamed(listing statefs.Listing, present map[statefs.ID]bo
 	return found, err
 }
 
-// restoreRenamedMarkers restores markers that were renamed while no daemon ran: to the bare ID, to
-// an unknown ending, or to a name of another operation, where the creation time in the first line
-// shows the owner. It returns the records whose marker is really gone.
-func (d *Daemon) restoreRenamedMarkers(lost []*statefs.Record, listing statefs.Listing) ([]*statefs.Record, error) {
-	if len(lost) == 0 {
-		return nil, nil
-	}
+// findLostMarkers searches for markers that were renamed while no daemon ran: to the bare ID, to an
+// unknown ending, or to a name of another operation, where the creation time in the first line
+// shows the owner.
+func (d *Daemon) findLostMarkers(recs []*statefs.Record, listing statefs.Listing) (lost []decide.Lost, err error) {
 	renamed := make(map[statefs.ID]string)
 	for _, e := range listing.Unknown {
 		renamed[e.ID] = e.File
 	}
 	foreign := d.overwrittenMarkers(listing.Markers)
-	var gone []*statefs.Record
-	for _, rec := range lost {
-		state := markerOf(rec)
-		var err error
-		file, found := renamed[rec.ID]
-		if !found {
-			file, found, err = d.bareMarker(rec.ID)
+	for _, rec := range recs {
+		l := decide.Lost{Renamed: renamed[rec.ID], Under: foreign[rec.CreatedAt.UnixMicro()]}
+		if l.Renamed == "" {
+			if l.Renamed, err = bareMarker(d.owner.JobsDir(), rec.ID); err != nil {
+				return nil, err
+			}
 		}
-		if err != nil {
-			return nil, err
-		}
-		if found {
-			err = d.commit(rec.ID, change{file: file, to: state}, renameBack)
-		} else if file, found = foreign[rec.CreatedAt.UnixMicro()]; found {
-			err = d.commit(rec.ID, change{rec: rec, to: state}, restoreMarker)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !found {
-			gone = append(gone, rec)
-			continue
-		}
-		d.counters.putBack.Add(1)
-		d.logger.Warn("marker put back: it was renamed while no daemon ran", "id", rec.ID, "name", file, "state", state)
+		lost = append(lost, l)
 	}
-	return gone, nil
+	return lost, nil
 }
 
-// bareMarker reports whether a file is named by the bare ID, which means that the ending of a
-// marker was cut off. Listings do not contain such names.
-func (d *Daemon) bareMarker(id statefs.ID) (file string, found bool, err error) {
-	info, err := os.Lstat(filepath.Join(d.owner.JobsDir(), id.String()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", false, nil
+// bareMarker returns the name of a file that is named by the bare ID, which means that the ending of
+// a marker was cut off; "" for none. Listings do not contain such names.
+func bareMarker(jobsDir string, id statefs.ID) (file string, err error) {
+	info, err := os.Lstat(filepath.Join(jobsDir, id.String()))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil || !info.Mode().IsRegular():
+		return "", err
 	}
-	return id.String(), err == nil && info.Mode().IsRegular(), err
+	return id.String(), nil
 }
 
 // overwrittenMarkers returns the markers whose first line is not the creation time of their own

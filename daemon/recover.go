@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,12 +104,7 @@ func (d *Daemon) recoverLost(ctx context.Context, listing statefs.Listing, prese
 	if err != nil {
 		return nil, err
 	}
-	gone, err := d.restoreRenamedMarkers(lost, listing)
-	if err != nil {
-		return nil, err
-	}
-	err = d.endLost(gone, len(present) == 0 && len(gone) == len(lost)) //nolint:contextcheck // must complete
-	return append(lost, back...), err
+	return append(lost, back...), d.settleLost(lost, listing, len(present)) //nolint:contextcheck // must complete
 }
 
 // endStrays ends processes that commands of this storage have left and that no living keeper holds,
@@ -236,38 +232,60 @@ func markerOf(rec *statefs.Record) statefs.State {
 	return rec.Status
 }
 
-// endLost ends operations whose marker was removed while no daemon ran. If every marker is gone,
-// and there was more than one, this is taken for an accident: the markers are restored.
-func (d *Daemon) endLost(lost []*statefs.Record, all bool) error {
-	if all && len(lost) > 1 {
-		for _, rec := range lost {
-			if err := d.commit(rec.ID, change{rec: rec, to: markerOf(rec)}, restoreMarker); err != nil {
-				return fmt.Errorf("restore the marker of %s: %w", rec.ID, err)
-			}
-		}
-		d.logger.Warn("all markers were gone; they are restored from the records", "folder",
-			d.owner.JobsDir(), "count", len(lost))
+// settleLost puts back the markers that were renamed while no daemon ran, and ends the operations whose marker was
+// removed. present is the number of markers that exist.
+func (d *Daemon) settleLost(recs []*statefs.Record, listing statefs.Listing, present int) error {
+	if len(recs) == 0 {
 		return nil
 	}
-	for _, rec := range lost {
-		op := newOperation(rec)
-		op.setState(rec.Status)
-		if rec.Trailing {
-			op.setState(statefs.Trailing)
+	lost, err := d.findLostMarkers(recs, listing)
+	if err != nil {
+		return err
+	}
+	accident := 0
+	for i, effect := range decide.LostMarkers(lost, present) {
+		rec, state, file := recs[i], markerOf(recs[i]), cmp.Or(lost[i].Renamed, lost[i].Under)
+		switch effect { //nolint:exhaustive // the others are of requests
+		case decide.Undo:
+			err = d.commit(rec.ID, change{file: file, to: state}, renameBack)
+		case decide.Restore:
+			err = d.commit(rec.ID, change{rec: rec, to: state}, restoreMarker)
+		default:
+			err = d.cancelLost(rec)
 		}
-		if rec.Status == statefs.Running || rec.Status == statefs.Paused {
-			d.logLine(op, decide.CancelLine(statefs.Running))
-		}
-		d.endHeldCommands(rec.ID)
-		if !rec.Trailing {
-			rec.Reason = "marker missing"
-		}
-		d.logger.Warn("cancelling an operation whose marker was removed while no daemon ran", "id", rec.ID)
-		if err := d.finishAs(op, statefs.CauseMarkerMissing); err != nil {
-			return err
+		switch {
+		case err != nil:
+			return fmt.Errorf("restore the marker of %s, or end it: %w", rec.ID, err)
+		case file != "":
+			d.counters.putBack.Add(1)
+			d.logger.Warn("marker put back: it was renamed while no daemon ran", "id", rec.ID, "name", file, "state", state)
+		case effect == decide.Restore:
+			accident++
 		}
 	}
+	if accident > 0 {
+		d.logger.Warn("all markers were gone; they are restored from the records", "folder", d.owner.JobsDir(),
+			"count", accident)
+	}
 	return nil
+}
+
+// cancelLost ends an operation whose marker was removed while no daemon ran.
+func (d *Daemon) cancelLost(rec *statefs.Record) error {
+	op := newOperation(rec)
+	op.setState(rec.Status)
+	if rec.Trailing {
+		op.setState(statefs.Trailing)
+	}
+	if rec.Status == statefs.Running || rec.Status == statefs.Paused {
+		d.logLine(op, decide.CancelLine(statefs.Running))
+	}
+	d.endHeldCommands(rec.ID)
+	if !rec.Trailing {
+		rec.Reason = "marker missing"
+	}
+	d.logger.Warn("cancelling an operation whose marker was removed while no daemon ran", "id", rec.ID)
+	return d.finishAs(op, statefs.CauseMarkerMissing)
 }
 
 // sweepAndLog runs the periodic sweep. It logs an error only if it differs from that of the last

@@ -101,7 +101,7 @@ func (d *Daemon) handleRequest(op *operation, r *request) error {
 		return d.retry(op, r, answer)
 	case decide.Step:
 		return d.handleStepRequest(op, r)
-	case decide.Undo, decide.Start, decide.WaitAgain: // of renames
+	case decide.Undo, decide.Restore, decide.Start, decide.WaitAgain: // of markers
 	}
 	return nil
 }

@@ -96,3 +96,27 @@ func StandingOf(o Operation, now Standing, shares bool, key string, order queue.
 	}
 	return turn
 }
+
+// Lost is a live record whose marker a start did not find.
+type Lost struct {
+	Renamed string // the name of its file, which is its bare ID or has an unknown ending, "" for none
+	Under   string // the marker of another operation that is its file, "" for none
+}
+
+// LostMarkers returns what a start does about live records without a marker, where found markers exist. If every marker
+// is gone, and there was more than one, this is taken for an accident and no cancel.
+func LostMarkers(lost []Lost, found int) []Effect {
+	effects := make([]Effect, len(lost))
+	accident := found == 0 && len(lost) > 1 && !slices.ContainsFunc(lost, func(l Lost) bool { return l.Renamed != "" })
+	for i, l := range lost {
+		switch {
+		case l.Renamed != "":
+			effects[i] = Undo
+		case l.Under != "", accident:
+			effects[i] = Restore
+		default:
+			effects[i] = Cancel
+		}
+	}
+	return effects
+}

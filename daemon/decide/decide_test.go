@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -80,6 +81,29 @@ func TestStanding(t *testing.T) {
 	} {
 		if got := StandingOf(c.of, c.now, c.shares, c.key, c.order); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestLostMarkers(t *testing.T) {
+	t.Parallel()
+	removed, renamed, under := Lost{}, Lost{Renamed: "x.bak"}, Lost{Under: "y.queued"}
+	for _, c := range []struct {
+		name  string
+		lost  []Lost
+		found int
+		want  []Effect
+	}{
+		{"one of several", []Lost{removed}, 2, []Effect{Cancel}},
+		{"some of several", []Lost{removed, removed}, 1, []Effect{Cancel, Cancel}},
+		{"the only one", []Lost{removed}, 0, []Effect{Cancel}},
+		{"all of several", []Lost{removed, removed}, 0, []Effect{Restore, Restore}},
+		{"all, one of them renamed", []Lost{removed, renamed}, 0, []Effect{Cancel, Undo}},
+		{"over another one", []Lost{under, removed}, 1, []Effect{Restore, Cancel}},
+		{"none", nil, 0, []Effect{}},
+	} {
+		if got := LostMarkers(c.lost, c.found); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }

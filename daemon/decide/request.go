@@ -2,7 +2,7 @@ package decide
 
 import "github.com/jobdir/jobdir/statefs"
 
-// Effect is what a request does, or the rename of a marker by a person.
+// Effect is what a request does, or the rename or removal of a marker by a person.
 type Effect string
 
 // The effects.
@@ -19,7 +19,8 @@ const (
 	Prioritize  Effect = "prioritize"
 	Retry       Effect = "retry"      // a transition, unless it is refused
 	Step        Effect = "step"       // package acts decides by the steps and the arguments
-	Undo        Effect = "undo"       // move the marker back
+	Undo        Effect = "undo"       // rename the file back to the marker
+	Restore     Effect = "restore"    // make the marker again
 	Start       Effect = "start"      // a transition; the work is started through the queue
 	WaitAgain   Effect = "wait again" // move the marker on by Cause, to where the operation waits for its time
 )
