@@ -24,7 +24,7 @@ const (
 var wireFormats = map[string]string{
 	"catalog.Definition": "a job file",
 	"client.Operation":   "an operation on the wire",
-	"control.endedJSON":  "an entry of the completion feed",
+	"statefs/api.Ended":  "an entry of the completion feed",
 	"statefs/api.Event":  "an event on the wire",
 	"daemon/history.Row": "a row of the index",
 	"statefs.Record":     "the record file",

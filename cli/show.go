@@ -12,7 +12,7 @@ import (
 
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/steps"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 func (a *app) showCommand() *cobra.Command {
@@ -46,27 +46,22 @@ func (s *session) show(ctx context.Context, text string, asJSON bool) error {
 	if asJSON {
 		return s.streams.JSON(op.Raw)
 	}
-	var rec struct {
-		statefs.Record
-		Steps     []steps.View       `json:"steps"`
-		Attention *statefs.Attention `json:"attention"`
-		Problem   string             `json:"problem"`
-		Waiting   *statefs.Waiting   `json:"waiting"`
-	}
-	if err := json.Unmarshal(op.Raw, &rec); err != nil {
+	full := api.Operation{Record: new(statefs.Record)}
+	if err := json.Unmarshal(op.Raw, &full); err != nil {
 		return fmt.Errorf("show %s: %w", text, err)
 	}
-	if rec.Problem != "" {
-		return fmt.Errorf("show %s: %s", rec.ID, term.Printable(rec.Problem))
+	if full.Problem != "" {
+		return fmt.Errorf("show %s: %s", full.ID, term.Printable(full.Problem))
 	}
+	full.Record.ID, full.Record.Status = full.ID, full.Status
 	view := &stepsView{
-		steps: rec.Steps, acts: rec.ActionRecords, attention: rec.Attention,
+		steps: full.Steps, acts: full.ActionRecords, attention: full.Attention,
 		colour: coloured(s.streams.Out),
 	}
 	if failed := failedStep(op.Steps); failed != nil {
 		view.failed, view.output = failed.Name, lastOutput(ctx, b, id, failed.Name)
 	}
-	return showRecord(s.streams, &rec.Record, rec.Waiting, view)
+	return showRecord(s.streams, full.Record, full.Waiting, view)
 }
 
 // recordLine is a line of show, or several of one name; without a text it is left out.

@@ -10,13 +10,12 @@ import (
 	"strconv"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // Sweep removes stray files from the storage and returns the findings; with dryRun it changes nothing.
 func (c *Client) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
-	var answer struct {
-		Findings []statefs.Finding `json:"findings"`
-	}
+	var answer api.Swept
 	query := url.Values{"dry_run": {strconv.FormatBool(dryRun)}}
 	if err := c.call(ctx, http.MethodPost, "/api/v1/sweep", query, nil, &answer); err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)

@@ -5,36 +5,26 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
 
-// Bulk is the result of an action on the operations that match a filter.
-type Bulk struct {
-	Action string `json:"action"`
-	DryRun bool   `json:"dry_run"`
-	// Total is how many match; a lower bound when TotalExact is false.
-	Total      int  `json:"total"`
-	TotalExact bool `json:"total_exact"`
-	// At is the time of the query.
-	At time.Time `json:"at"`
-	// Operations is a sample of the matching operations, in a dry run.
-	Operations []statefs.ID  `json:"operations,omitempty"`
-	Done       int           `json:"done"`
-	Failures   []BulkFailure `json:"failures"`
-	// Next is passed to the next call to continue; "" when there are no more.
-	Next string `json:"next"`
-}
+// The results of actions on many operations; package api has their members.
+type (
+	// Bulk is the result of an action on the operations that match a filter. Next is "" when there are no more.
+	Bulk = api.Bulk[string]
+	// BulkFailure is an unchanged operation, and why.
+	BulkFailure = api.BulkFailure
+)
 
-// BulkFailure is an unchanged operation, and why.
-type BulkFailure = api.BulkFailure
+// bulkRequest is the body of POST /api/v1/bulk.
+type bulkRequest = api.BulkRequest[url.Values, statefs.ID]
 
 // BulkDryRun returns how many operations match a filter and are in a state to which the action applies, and a sample of
 // their IDs. Actions are pause, resume, cancel, retry and delete; the filter has parameters of GET /api/v1/operations.
 func (c *Client) BulkDryRun(ctx context.Context, action string, filter url.Values) (*Bulk, error) {
-	return c.bulkPage(ctx, action, filter, true, "")
+	return c.bulk(ctx, "what matches", &bulkRequest{Action: action, Filter: filter, DryRun: true})
 }
 
 // Bulk applies an action to all operations that match a filter. It calls the daemon once per thousand operations, and
@@ -42,7 +32,7 @@ func (c *Client) BulkDryRun(ctx context.Context, action string, filter url.Value
 func (c *Client) Bulk(ctx context.Context, action string, filter url.Values, each func(*Bulk)) (*Bulk, error) {
 	all := &Bulk{Action: action, TotalExact: true, Failures: []BulkFailure{}}
 	for {
-		some, err := c.bulkPage(ctx, action, filter, false, all.Next)
+		some, err := c.bulk(ctx, "what matches", &bulkRequest{Action: action, Filter: filter, Next: all.Next})
 		if err != nil {
 			return all, err
 		}
@@ -63,21 +53,14 @@ func (c *Client) Bulk(ctx context.Context, action string, filter url.Values, eac
 // BulkIDs applies an action to chosen operations, at most a thousand, in one call. Operations to which it does not
 // apply are in Failures, with the reason.
 func (c *Client) BulkIDs(ctx context.Context, action string, ids []statefs.ID) (*Bulk, error) {
-	var answer Bulk
-	if err := c.call(ctx, http.MethodPost, "/api/v1/bulk", nil, map[string]any{"action": action, "ids": ids},
-		&answer); err != nil {
-		return nil, fmt.Errorf("%s %d operations: %w", action, len(ids), err)
-	}
-	return &answer, nil
+	return c.bulk(ctx, fmt.Sprintf("%d operations", len(ids)), &bulkRequest{Action: action, IDs: ids})
 }
 
-func (c *Client) bulkPage(ctx context.Context, action string, filter url.Values, dryRun bool,
-	next string,
-) (*Bulk, error) {
-	body := map[string]any{"action": action, "filter": filter, "dry_run": dryRun, "next": next}
+// bulk sends a request; what names the operations in errors.
+func (c *Client) bulk(ctx context.Context, what string, request *bulkRequest) (*Bulk, error) {
 	var answer Bulk
-	if err := c.call(ctx, http.MethodPost, "/api/v1/bulk", nil, body, &answer); err != nil {
-		return nil, fmt.Errorf("%s what matches: %w", action, err)
+	if err := c.call(ctx, http.MethodPost, "/api/v1/bulk", nil, request, &answer); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", request.Action, what, err)
 	}
 	return &answer, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -167,11 +168,11 @@ func (c *Client) waitOnce(ctx context.Context, id statefs.ID, connected func()) 
 		return nil, &CutError{ID: id, Err: err}
 	}
 	if resp.StatusCode == http.StatusAccepted {
-		needs := NeedsPersonError{ID: id}
+		needs := api.NoFooter{ID: id}
 		if err := json.Unmarshal(object, &needs); err != nil {
 			return nil, fmt.Errorf("wait for %s: %w", id, err)
 		}
-		return nil, &needs
+		return nil, &NeedsPersonError{ID: needs.ID, State: needs.State, Message: needs.Message}
 	}
 	return ParseFooter(object)
 }

@@ -13,15 +13,8 @@ import (
 	"github.com/jobdir/jobdir/statefs/api"
 )
 
-// Page is a page of a list.
-type Page struct {
-	Operations []Operation `json:"operations"`
-	// Total is how many match in all; a lower bound when TotalExact is false.
-	Total      int  `json:"total"`
-	TotalExact bool `json:"total_exact"`
-	// Next is the value of the parameter next for the following page; "" on the last one.
-	Next string `json:"next"`
-}
+// Page is a page of a list; package api has its members. Next is "" on the last one.
+type Page = api.Page[Operation, string]
 
 // List returns one page of the matching operations, live and ended, the newest first. The parameters are those of GET
 // /api/v1/operations. While the daemon builds its index, the error is an *[Error] with status 503 and RetryAfter.
@@ -44,16 +37,16 @@ type End struct {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (e *End) UnmarshalJSON(data []byte) error {
-	if err := e.Operation.UnmarshalJSON(data); err != nil {
+	var in api.Ended
+	if err := json.Unmarshal(data, &in); err != nil {
 		return err
 	}
-	var more struct {
-		FinishedSeq uint64 `json:"finished_seq"`
-		NeedsPerson bool   `json:"needs_person"`
-	}
-	err := json.Unmarshal(data, &more)
-	e.FinishedSeq, e.NeedsPerson = more.FinishedSeq, more.NeedsPerson
-	return err
+	*e = End{FinishedSeq: in.FinishedSeq, NeedsPerson: in.NeedsPerson, Operation: Operation{
+		ID: in.ID, Group: in.Group, Job: in.Job, Params: in.Params, Tags: in.Tags, Lane: in.Lane, Key: in.Key,
+		State: in.State, Result: in.Result, CreatedAt: in.CreatedAt, StartedAt: in.StartedAt, FinishedAt: in.FinishedAt,
+		Error: in.Error, Raw: append(json.RawMessage(nil), data...),
+	}}
+	return nil
 }
 
 // Finished returns the ends with numbers above after, in order, and the number to pass as after in the next call. With
@@ -64,10 +57,7 @@ func (c *Client) Finished(ctx context.Context, after uint64, wait time.Duration)
 	if wait > 0 {
 		query.Set("wait", wait.String())
 	}
-	var answer struct {
-		Finished []End  `json:"finished"`
-		Last     uint64 `json:"last"`
-	}
+	var answer api.Finished[End]
 	if err := c.call(ctx, http.MethodGet, "/api/v1/finished", query, nil, &answer); err != nil {
 		return nil, after, fmt.Errorf("follow what ends: %w", err)
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
-// Operation is an operation as the daemon describes it.
+// Operation is an operation as the daemon describes it: the members of [api.Operation], and of [api.Ended] in a list of
+// ended ones, that a program needs most. Raw has all of them.
 type Operation struct {
 	ID     statefs.ID      `json:"id"`
 	Group  string          `json:"group,omitempty"`
@@ -109,10 +110,7 @@ func (c *Client) Operations(ctx context.Context, filter url.Values) ([]Operation
 	}
 	var all []Operation
 	for {
-		var page struct {
-			Operations []Operation `json:"operations"`
-			Next       string      `json:"next"`
-		}
+		var page Page
 		if err := c.call(ctx, http.MethodGet, "/api/v1/operations", query, nil, &page); err != nil {
 			return nil, fmt.Errorf("list operations: %w", err)
 		}

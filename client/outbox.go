@@ -61,7 +61,9 @@ func (c *Client) BulkDeliveries(ctx context.Context, ask statefs.DeliveryAction,
 	dryRun bool,
 ) (*BulkDeliveries, error) {
 	all := new(BulkDeliveries)
-	body := map[string]any{"action": ask, "filter": filter, "dry_run": dryRun, "by": args.By, "reason": args.Reason}
+	body := api.BulkDeliveriesRequest[url.Values]{
+		Action: ask, By: args.By, DryRun: dryRun, Filter: filter, Reason: args.Reason,
+	}
 	for first := true; ; first = false {
 		var some BulkDeliveries
 		if err := c.call(ctx, http.MethodPost, "/api/v1/outbox", nil, body, &some); err != nil {
@@ -75,7 +77,7 @@ func (c *Client) BulkDeliveries(ctx context.Context, ask statefs.DeliveryAction,
 		if some.Next == nil {
 			return all, nil
 		}
-		body["next"] = *some.Next
+		body.Next = *some.Next
 	}
 }
 

@@ -14,9 +14,7 @@ type Schedule = api.Schedule
 
 // Schedules returns the schedules of all jobs that have one, sorted by the address of the job.
 func (c *Client) Schedules(ctx context.Context) ([]Schedule, error) {
-	var answer struct {
-		Schedules []Schedule `json:"schedules"`
-	}
+	var answer api.Schedules
 	if err := c.call(ctx, http.MethodGet, "/api/v1/schedules", nil, nil, &answer); err != nil {
 		return nil, fmt.Errorf("list schedules: %w", err)
 	}

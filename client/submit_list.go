@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // Submission is a submit with options. Job is required; options that are not set default to those of the job.
@@ -49,15 +50,8 @@ func (s Submission) MarshalJSON() ([]byte, error) {
 	}{plain(s), delay})
 }
 
-// Submitted is the result of a submit.
-type Submitted struct {
-	ID    statefs.ID    `json:"id"`
-	State statefs.State `json:"state"`
-	// Created is false when the operation existed: an equal one is live, or the idempotency key names it.
-	Created bool `json:"-"`
-	// Raw is the JSON object that the daemon sent.
-	Raw json.RawMessage `json:"-"`
-}
+// Submitted is the result of a submit; package api has its members.
+type Submitted = api.Submitted
 
 // SubmitOne submits with options. When it returns, the operation is as durable as the storage promises. After an error
 // other than *[Error] the operation may exist, unless [Unreachable] reports true; with an idempotency key the call can
@@ -67,7 +61,7 @@ func (c *Client) SubmitOne(ctx context.Context, s Submission) (*Submitted, error
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", s.Job, err)
 	}
-	out := Submitted{Created: status == http.StatusCreated, Raw: data}
+	out := Submitted{Created: status == http.StatusCreated}
 	if err := json.Unmarshal(data, &out); err != nil || out.ID.IsZero() {
 		return nil, fmt.Errorf("start %s: the answer holds no ID; is this a jobdir daemon?", s.Job)
 	}
@@ -89,25 +83,20 @@ func (c *Client) submitJSON(ctx context.Context, body any) ([]Submitted, error) 
 	if err != nil {
 		return nil, fmt.Errorf("submit: %w", err)
 	}
-	var list struct {
-		Operations []json.RawMessage `json:"operations"`
-	}
+	var list api.SubmittedList
 	if err := json.Unmarshal(data, &list); err != nil {
 		return nil, fmt.Errorf("submit: the answer is not what a jobdir daemon sends: %w", err)
 	}
-	if list.Operations == nil { // the answer to a single submit
-		list.Operations = []json.RawMessage{data}
+	out := list.Operations
+	if out == nil { // the answer to a single submit
+		out = []Submitted{{Code: status}}
+		err = json.Unmarshal(data, &out[0])
 	}
-	out := make([]Submitted, len(list.Operations))
-	for i, raw := range list.Operations {
-		one := struct {
-			*Submitted
-			Code int `json:"code"`
-		}{&out[i], status}
-		if err := json.Unmarshal(raw, &one); err != nil || out[i].ID.IsZero() {
+	for i := range out {
+		if err != nil || out[i].ID.IsZero() {
 			return nil, errors.New("submit: the answer holds no ID; is this a jobdir daemon?")
 		}
-		out[i].Created, out[i].Raw = one.Code == http.StatusCreated, raw
+		out[i].Created = out[i].Code == http.StatusCreated
 	}
 	return out, nil
 }

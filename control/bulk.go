@@ -38,14 +38,7 @@ var bulkFilters = func() (names []string) {
 }()
 
 // bulkRequest is the body of POST /api/v1/bulk.
-type bulkRequest struct {
-	Action string                     `json:"action"`
-	Filter map[string]json.RawMessage `json:"filter"`
-	// IDs selects operations instead of Filter; at most bulkPage.
-	IDs    []string `json:"ids"`
-	DryRun bool     `json:"dry_run"`
-	Next   string   `json:"next"`
-}
+type bulkRequest = api.BulkRequest[map[string]json.RawMessage, string]
 
 // oneOrMore is a string or a list of strings.
 type oneOrMore []string
@@ -58,23 +51,6 @@ func (o *oneOrMore) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	return json.Unmarshal(data, (*[]string)(o))
-}
-
-// bulkJSON is the answer of POST /api/v1/bulk.
-type bulkJSON struct {
-	Action string `json:"action"`
-	DryRun bool   `json:"dry_run"`
-	// Total is how many match, in this call and after it; a lower bound when TotalExact is false.
-	Total      int  `json:"total"`
-	TotalExact bool `json:"total_exact"`
-	// At is the time of the query. Passed back as the filter's until, it excludes operations submitted later.
-	At time.Time `json:"at"`
-	// Operations is a sample of the matching operations, in a dry run.
-	Operations []statefs.ID      `json:"operations,omitempty"`
-	Done       int               `json:"done"`
-	Failures   []api.BulkFailure `json:"failures"`
-	// Next continues after the operations of this call; null when there are no more.
-	Next *string `json:"next"`
 }
 
 // bulks are actions on many operations.
@@ -97,14 +73,14 @@ func (s *bulks) bulk(w *front.Response, r *front.Request) error {
 	if in.IDs != nil {
 		return s.bulkOfIDs(w, r, in)
 	}
-	q, err := in.query()
+	q, err := bulkQuery(in)
 	if err == nil {
 		err = s.live.refuseAtStartup() // operations that are not loaded would be left out
 	}
 	if err != nil {
 		return err
 	}
-	out := bulkJSON{Action: in.Action, DryRun: in.DryRun, At: time.Now(), TotalExact: true, Failures: []api.BulkFailure{}}
+	out := api.Bulk[*string]{Action: in.Action, DryRun: in.DryRun, At: time.Now(), TotalExact: true, Failures: []api.BulkFailure{}}
 	page := history.Page{Exact: true}
 	if len(q.Statuses) > 0 {
 		live, _, err := s.live.liveView(q)
@@ -147,7 +123,7 @@ func (s *bulks) bulkOfIDs(w *front.Response, r *front.Request, in *bulkRequest) 
 			ids = append(ids, id)
 		}
 	}
-	out := bulkJSON{Action: in.Action, At: time.Now(), Total: len(ids), TotalExact: true}
+	out := api.Bulk[*string]{Action: in.Action, At: time.Now(), Total: len(ids), TotalExact: true}
 	out.Done, out.Failures = s.forEachOperation(r.Context(), ids, s.bulkAction(r, in.Action))
 	if err := r.Context().Err(); err != nil {
 		return err
@@ -197,8 +173,8 @@ func bulkFrom(r *front.Request) (*bulkRequest, error) {
 	return in, nil
 }
 
-// query returns the filter as a query of the history.
-func (in *bulkRequest) query() (*history.Query, error) {
+// bulkQuery returns the filter of a request as a query of the history.
+func bulkQuery(in *bulkRequest) (*history.Query, error) {
 	values := url.Values{}
 	for name, raw := range in.Filter {
 		if !slices.Contains(bulkFilters, name) {

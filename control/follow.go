@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
@@ -285,23 +286,6 @@ func sameFile(a, b os.FileInfo) bool {
 	return b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// stepJSON is the data of a step event.
-type stepJSON struct {
-	ID        statefs.ID   `json:"id"`
-	Step      string       `json:"step"`
-	Status    steps.Status `json:"status"`
-	Number    int          `json:"number"`
-	Total     int          `json:"total"`
-	Run       int          `json:"run,omitempty"`
-	Retries   int          `json:"retries,omitempty"`
-	Optional  bool         `json:"optional,omitempty"`
-	ErrorCode string       `json:"error_code,omitempty"`
-	Error     string       `json:"error,omitempty"`
-	Reason    string       `json:"reason,omitempty"`
-	// Seconds is the duration of the step's last run; nil while it runs.
-	Seconds *float64 `json:"duration_seconds,omitempty"`
-}
-
 // updateDetails updates what only viewDetail shows.
 func (f *follower) updateDetails(rec *statefs.Record, state statefs.State) {
 	f.snap.State, f.snap.StalledAt = string(state), ""
@@ -330,7 +314,7 @@ func stepEvents(rec *statefs.Record) [][]byte {
 	shown := make([][]byte, 0, len(rec.Steps))
 	for i := range rec.Steps {
 		s := &rec.Steps[i]
-		data := stepJSON{
+		data := api.Step{
 			ID: rec.ID, Step: s.Name, Status: s.Status, Number: i + 1, Total: len(rec.Steps), Run: s.Run, Retries: s.Retries,
 			Optional:  s.Optional,
 			ErrorCode: s.ErrorCode, Error: s.ErrorMessage, Reason: s.Reason,

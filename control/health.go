@@ -11,6 +11,7 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // overdue is how long a delivery must be pending at an unreachable target before the daemon reports itself as degraded.
@@ -114,8 +115,7 @@ func (s *health) sweep(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	if findings == nil {
-		findings = []statefs.Finding{}
-	}
-	return w.SendJSON(http.StatusOK, map[string]any{"dry_run": dry, "findings": findings, "count": len(findings)})
+	return w.SendJSON(http.StatusOK, api.Swept{
+		Count: len(findings), DryRun: dry, Findings: append([]statefs.Finding{}, findings...),
+	})
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 const (
@@ -101,7 +103,7 @@ func (s *lists) operations(w *front.Response, r *front.Request) error {
 	for i := range page.Entries {
 		entry := &page.Entries[i]
 		if !entry.Live {
-			shown = append(shown, newEndedJSON(&entry.Row))
+			shown = append(shown, newEnded(&entry.Row))
 			continue
 		}
 		op, err := s.view.describe(entry.Row.ID)
@@ -119,12 +121,10 @@ func (s *lists) operations(w *front.Response, r *front.Request) error {
 func (s *lists) sendList(w *front.Response, page *history.Page, shown []any) error {
 	w.Header().Set("X-Total-Count", strconv.Itoa(page.Total))
 	w.Header().Set("X-Total-Count-Exact", strconv.FormatBool(page.Exact))
-	out := map[string]any{
-		"operations": shown, "count": len(shown), "total": page.Total,
-		"total_exact": page.Exact, "next": nil,
-	}
+	out := api.Page[any, *string]{Count: len(shown), Operations: shown, Total: page.Total, TotalExact: page.Exact}
 	if page.Next != nil {
-		out["next"] = page.Next.String()
+		next := page.Next.String()
+		out.Next = &next
 	}
 	return w.SendJSON(http.StatusOK, out)
 }
@@ -139,7 +139,7 @@ func (s *lists) listByNumber(w *front.Response, number uint64, notReady error) e
 	if err != nil {
 		return err
 	}
-	shown := []operationJSON{}
+	shown := []any{}
 	for _, op := range found {
 		if out, err := s.view.describe(op.id); err == nil {
 			shown = append(shown, out)
@@ -148,53 +148,18 @@ func (s *lists) listByNumber(w *front.Response, number uint64, notReady error) e
 	if len(shown) == 0 {
 		return notReady // it may be an older operation, known only to the index
 	}
-	w.Header().Set("X-Total-Count", strconv.Itoa(len(shown)))
-	w.Header().Set("X-Total-Count-Exact", "true")
-	return w.SendJSON(http.StatusOK, map[string]any{
-		"operations": shown, "count": len(shown), "total": len(shown), "total_exact": true, "next": nil,
-	})
+	return s.sendList(w, &history.Page{Total: len(shown), Exact: true}, shown)
 }
 
-// endedJSON is an ended operation as lists and the feed show it. Its record has more fields.
-type endedJSON struct {
-	FinishedSeq uint64         `json:"finished_seq"`
-	ID          statefs.ID     `json:"id"`
-	Group       string         `json:"group"`
-	Job         string         `json:"job"`
-	Endpoint    string         `json:"endpoint"`
-	Lane        string         `json:"lane,omitempty"`
-	Params      rawJSON        `json:"params,omitempty"`
-	Tags        []string       `json:"tags,omitempty"`
-	Key         string         `json:"key,omitempty"`
-	RetryOf     string         `json:"retry_of,omitempty"`
-	State       statefs.State  `json:"state"`
-	Status      statefs.State  `json:"status"`
-	Result      statefs.Result `json:"result,omitempty"`
-	NeedsPerson bool           `json:"needs_person,omitempty"`
-	Pinned      bool           `json:"pinned,omitempty"`
-	Error       *statefs.Fault `json:"error,omitempty"`
-	CreatedAt   time.Time      `json:"created_at"`
-	StartedAt   *time.Time     `json:"started_at,omitempty"`
-	FinishedAt  *time.Time     `json:"finished_at,omitempty"`
-	UpdatedAt   time.Time      `json:"updated_at"`
-	Bytes       int64          `json:"bytes,omitempty"`
-}
-
-// rawJSON is encoded JSON.
-type rawJSON string
-
-// MarshalJSON implements json.Marshaler.
-func (j rawJSON) MarshalJSON() ([]byte, error) { return []byte(j), nil }
-
-func newEndedJSON(row *history.Row) endedJSON {
-	out := endedJSON{
+func newEnded(row *history.Row) api.Ended {
+	out := api.Ended{
 		FinishedSeq: row.Number, ID: row.ID, Group: row.Group, Job: row.Job, Endpoint: row.ID.Endpoint(),
 		Lane: row.Lane, Tags: row.Tags,
-		Key: row.Key, RetryOf: row.RetryOf.String(), State: row.Status, Status: row.Status, Result: row.Result,
+		Key: row.Key, RetryOf: row.RetryOf, State: row.Status, Status: row.Status, Result: row.Result,
 		NeedsPerson: row.NeedsPerson, Pinned: row.Pinned, CreatedAt: row.Created, UpdatedAt: row.Updated, Bytes: row.Bytes,
 	}
 	if !row.ParamsCut {
-		out.Params = rawJSON(row.Params)
+		out.Params = json.RawMessage(row.Params)
 	}
 	if row.Code != "" || row.Message != "" {
 		out.Error = &statefs.Fault{Code: row.Code, Message: row.Message}
@@ -450,11 +415,11 @@ func (s *lists) finished(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	ends := []endedJSON{}
+	out := api.Finished[api.Ended]{Count: len(rows), Finished: make([]api.Ended, len(rows)), Last: last}
 	for i := range rows {
-		ends = append(ends, newEndedJSON(&rows[i]))
+		out.Finished[i] = newEnded(&rows[i])
 	}
-	return w.SendJSON(http.StatusOK, map[string]any{"finished": ends, "count": len(ends), "last": last})
+	return w.SendJSON(http.StatusOK, out)
 }
 
 // maxFinished is the maximum number of ends in one answer of the feed.

@@ -13,36 +13,9 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
-
-// operationJSON is an operation as the API shows it: its record and its current state.
-type operationJSON struct {
-	// ID is outside of the record, as foreign operations have none.
-	ID statefs.ID `json:"id"`
-	*statefs.Record
-	Endpoint string        `json:"endpoint"`
-	State    statefs.State `json:"state"`
-	// Status is State, but completed instead of trailing. It replaces the status in the record, which may be older.
-	Status  statefs.State `json:"status"`
-	Foreign bool          `json:"foreign,omitempty"`
-	// Requests are the requests that the daemon has not taken yet, and a cancel until the work has ended.
-	Requests []statefs.Action `json:"requests,omitempty"`
-	// Steps replace the steps of the record: they have more fields.
-	Steps []steps.View `json:"steps,omitempty"`
-	// AllDone is set for an operation with steps that has its result: whether its optional steps have ended too.
-	AllDone *bool `json:"all_done,omitempty"`
-	// Attention is why the operation goes on only when a person acts, and which commands help.
-	Attention *statefs.Attention `json:"attention,omitempty"`
-	// Waiting is why the operation does not run, where only the queue knows.
-	Waiting *statefs.Waiting `json:"waiting,omitempty"`
-	// LogBytes is the current length of the log, or its sealed length.
-	LogBytes int64 `json:"log_bytes"`
-	// Durability is what the answer to a submit promises.
-	Durability statefs.Durability `json:"durability,omitempty"`
-	// Problem is why a record that should exist is missing.
-	Problem string `json:"problem,omitempty"`
-}
 
 // operationStatus is what the daemon knows of an operation and no file tells.
 type operationStatus interface {
@@ -65,8 +38,8 @@ type viewer struct {
 }
 
 // describe collects what is known of an operation.
-func (s *viewer) describe(id statefs.ID) (operationJSON, error) {
-	out := operationJSON{ID: id, Endpoint: id.Endpoint()}
+func (s *viewer) describe(id statefs.ID) (api.Operation, error) {
+	out := api.Operation{ID: id, Endpoint: id.Endpoint()}
 	sight, err := s.tree.ObserveAll(id) // before the record: without a marker, the record read afterwards is terminal
 	if err != nil {
 		return out, err
@@ -110,7 +83,7 @@ func (s *viewer) describe(id statefs.ID) (operationJSON, error) {
 
 // addRecord adds the record. If it is missing or cannot be read, an ended operation gets what the index of the history
 // knows instead.
-func (s *viewer) addRecord(out *operationJSON, live bool) (err error) {
+func (s *viewer) addRecord(out *api.Operation, live bool) (err error) {
 	out.Record, err = readRecord(s.tree, out.ID, live)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err == nil || !missing && !isUnreadable(err) {
@@ -151,8 +124,8 @@ func statusOf(state statefs.State) statefs.State {
 }
 
 // describeEnd describes an operation by its terminal record.
-func (s *viewer) describeEnd(rec *statefs.Record) operationJSON {
-	out := operationJSON{ID: rec.ID, Endpoint: rec.ID.Endpoint(), Record: rec, State: rec.Status, Status: rec.Status}
+func (s *viewer) describeEnd(rec *statefs.Record) api.Operation {
+	out := api.Operation{ID: rec.ID, Endpoint: rec.ID.Endpoint(), Record: rec, State: rec.Status, Status: rec.Status}
 	if rec.Trailing {
 		out.State = statefs.Trailing
 	}
@@ -179,7 +152,7 @@ func (s *viewer) waiting(state statefs.State, id statefs.ID, rec *statefs.Record
 
 // addLiveDetails adds the newest progress, the log length and the steps. They are informational: what cannot be read is
 // omitted.
-func (s *viewer) addLiveDetails(out *operationJSON) {
+func (s *viewer) addLiveDetails(out *api.Operation) {
 	s.showSteps(out)
 	if out.Record == nil {
 		return
@@ -243,7 +216,7 @@ func (s *viewer) definitionOf(rec *statefs.Record) *catalog.Definition {
 }
 
 // showSteps adds the steps in order, with the duration of each, and why a person has to act.
-func (s *viewer) showSteps(out *operationJSON) {
+func (s *viewer) showSteps(out *api.Operation) {
 	out.Attention = statefs.AttentionOf(out.ID, out.State, out.Record)
 	if out.Record == nil || len(out.Record.Steps) == 0 {
 		return

@@ -236,14 +236,7 @@ var outboxFilters = func() (names []string) {
 }()
 
 // outboxBulkRequest is the body of POST /api/v1/outbox.
-type outboxBulkRequest struct {
-	Action statefs.DeliveryAction `json:"action"`
-	Filter map[string]oneOrMore   `json:"filter"`
-	DryRun bool                   `json:"dry_run"`
-	Next   string                 `json:"next"`
-	Reason string                 `json:"reason"`
-	By     string                 `json:"by"`
-}
+type outboxBulkRequest = api.BulkDeliveriesRequest[map[string]oneOrMore]
 
 // outboxBulk is POST /api/v1/outbox.
 func (s *outboxControl) outboxBulk(w *front.Response, r *front.Request) error {

@@ -36,8 +36,7 @@ func (s *scheduleList) schedules(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	return w.SendJSON(http.StatusOK, map[string]any{"schedules": append([]api.Schedule{},
-		all...), "count": len(all)})
+	return w.SendJSON(http.StatusOK, api.Schedules{Count: len(all), Schedules: append([]api.Schedule{}, all...)})
 }
 
 // switchSchedule is POST /api/v1/schedules/{group}/{job}/enable and disable.

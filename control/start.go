@@ -12,6 +12,7 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -104,7 +105,7 @@ func (s *starter) startStream(w *front.Response, r *front.Request) error {
 }
 
 // sendAccepted answers 202 with the operation and its address, instead of the stream.
-func (s *starter) sendAccepted(w *front.Response, out operationJSON) error {
+func (s *starter) sendAccepted(w *front.Response, out api.Operation) error {
 	w.Header().Set("Location", "/api/v1/operations/"+out.ID.String())
 	w.Header().Set(operationHeader, out.ID.String())
 	s.wait.setRetryAfter(w, out)

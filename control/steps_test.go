@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -205,7 +206,7 @@ func TestStepsAreFollowed(t *testing.T) {
 			if line != "event: step" {
 				continue
 			}
-			var data stepJSON
+			var data api.Step
 			must(t, json.Unmarshal([]byte(strings.TrimPrefix(next(), "data: ")), &data))
 			if data.ID != w.id || data.Total != 4 {
 				t.Errorf("%+v", data)

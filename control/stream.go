@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/stream"
 )
 
@@ -138,21 +139,6 @@ func (s *streams) endStream(w *front.Response, r *front.Request, id statefs.ID, 
 	return nil
 }
 
-// noFooterJSON is the answer of format=json for an operation that has no footer yet.
-type noFooterJSON struct {
-	ID     statefs.ID    `json:"id"`
-	Result *string       `json:"result"` // always null
-	State  statefs.State `json:"state"`
-	Reason string        `json:"reason,omitempty"`
-	// Error is the error of the last attempt.
-	Error   *statefs.Fault   `json:"error,omitempty"`
-	Waiting *statefs.Waiting `json:"waiting,omitempty"`
-	// Attention is why a person has to act, and which commands help.
-	Attention *statefs.Attention `json:"attention,omitempty"`
-	// Message is the same as a sentence for people.
-	Message string `json:"message"`
-}
-
 // serveFooter answers with the footer when the operation has ended. It answers 202 with the current state when the
 // operation waits for a person, as the client could wait for ever, and when the preference wait has expired.
 func (s *streams) serveFooter(w *front.Response, r *front.Request, f *follower) error {
@@ -190,8 +176,8 @@ func (s *streams) serveFooter(w *front.Response, r *front.Request, f *follower) 
 }
 
 // noFooterOf explains why an operation has no footer.
-func noFooterOf(out operationJSON) noFooterJSON {
-	u := noFooterJSON{ID: out.ID, State: out.State, Waiting: out.Waiting}
+func noFooterOf(out api.Operation) api.NoFooter {
+	u := api.NoFooter{ID: out.ID, State: out.State, Waiting: out.Waiting}
 	if out.Record != nil {
 		u.Reason, u.Error = out.Reason, out.Error
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // submit is POST /{group}/{job}.
@@ -96,9 +97,9 @@ func (s *starter) sendStarted(w *front.Response, r *front.Request, started submi
 }
 
 // describeStarted describes the operation of a submit as the submit found it.
-func (s *starter) describeStarted(started submit.Outcome) operationJSON {
+func (s *starter) describeStarted(started submit.Outcome) api.Operation {
 	rec := started.Record
-	out := operationJSON{ID: rec.ID, Record: rec, Endpoint: rec.ID.Endpoint(), State: started.State, Status: started.State}
+	out := api.Operation{ID: rec.ID, Record: rec, Endpoint: rec.ID.Endpoint(), State: started.State, Status: started.State}
 	s.view.showSteps(&out)
 	if started.New {
 		if why := s.view.waiting(out.State, rec.ID, rec); why != nil && why.Reason != statefs.WaitsToStart {
@@ -177,14 +178,6 @@ func (s *starter) submitEntries(w *front.Response, r *front.Request) error {
 	return s.sendStarted(w, r, started[0], wait)
 }
 
-// startedJSON is the answer to one entry of a list.
-type startedJSON struct {
-	ID    statefs.ID    `json:"id"`
-	State statefs.State `json:"state"`
-	// Code is the status that this submit alone would have had: 201 or 200.
-	Code int `json:"code"`
-}
-
 // submitList answers 201 when any operation of the list is new.
 func (s *starter) submitList(w *front.Response, r *front.Request, body []byte) error {
 	if r.Header.Get("Idempotency-Key") != "" {
@@ -203,15 +196,12 @@ func (s *starter) submitList(w *front.Response, r *front.Request, body []byte) e
 	if err != nil {
 		return err
 	}
-	out := struct {
-		Operations []startedJSON      `json:"operations"`
-		Count      int                `json:"count"`
-		Created    int                `json:"created"`
-		Durability statefs.Durability `json:"durability"`
-	}{Operations: make([]startedJSON, len(started)), Count: len(started), Durability: s.tree.Durability()}
+	out := api.SubmittedList{
+		Operations: make([]api.Submitted, len(started)), Count: len(started), Durability: s.tree.Durability(),
+	}
 	status := http.StatusOK
 	for i, one := range started {
-		out.Operations[i] = startedJSON{one.Record.ID, one.State, http.StatusOK}
+		out.Operations[i] = api.Submitted{ID: one.Record.ID, State: one.State, Code: http.StatusOK}
 		if one.New {
 			out.Operations[i].Code = http.StatusCreated
 			out.Created++

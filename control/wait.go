@@ -9,6 +9,7 @@ import (
 
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // awaiter lets clients wait for an operation.
@@ -116,7 +117,7 @@ func (a *ancestors) close() {
 }
 
 // setRetryAfter sets Retry-After for an unfinished operation.
-func (s *awaiter) setRetryAfter(w *front.Response, out operationJSON) {
+func (s *awaiter) setRetryAfter(w *front.Response, out api.Operation) {
 	if !out.State.Live() || out.Record == nil {
 		return
 	}
@@ -127,9 +128,9 @@ func (s *awaiter) setRetryAfter(w *front.Response, out operationJSON) {
 // afterWait waits until the operation has ended, waits for a person, or is in one of the given states, at most for wait
 // or until the daemon stops, and returns it as it is then. The operation is accepted in any case, so errors are logged
 // and the answer is submitted, unchanged.
-func (s *awaiter) afterWait(r *front.Request, submitted operationJSON, wait time.Duration,
+func (s *awaiter) afterWait(r *front.Request, submitted api.Operation, wait time.Duration,
 	or ...statefs.State,
-) operationJSON {
+) api.Operation {
 	f := s.hub.follow(submitted.ID, viewEnd)
 	defer f.close()
 	ctx, stop := context.WithTimeout(r.Context(), wait)
@@ -139,7 +140,7 @@ func (s *awaiter) afterWait(r *front.Request, submitted operationJSON, wait time
 		return s.view.describeEnd(f.end)
 	}
 	if err == nil || ctx.Err() != nil {
-		var found operationJSON
+		var found api.Operation
 		if found, err = s.view.describe(submitted.ID); err == nil {
 			return found
 		}

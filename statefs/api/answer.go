@@ -36,13 +36,6 @@ func (a *Answer) InEffect() bool {
 	return a.Action == statefs.Pause && a.State == statefs.Paused || a.Action.Cancels() && a.State == statefs.Cancelled
 }
 
-// BulkFailure is an operation that a bulk action left unchanged, and why.
-type BulkFailure struct {
-	ID     statefs.ID `json:"id"`
-	Status int        `json:"status"`
-	Error  string     `json:"error"`
-}
-
 // Pruned is the result of a prune.
 type Pruned struct {
 	Bytes  int64 `json:"bytes"`

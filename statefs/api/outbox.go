@@ -37,6 +37,20 @@ type DeliveryAnswerEntry struct {
 	Error string `json:"error,omitempty"`
 }
 
+// BulkDeliveriesRequest asks for an action on the deliveries that match a filter.
+type BulkDeliveriesRequest[Filter any] struct {
+	Action statefs.DeliveryAction `json:"action"`
+	// By is the requester, unless the connection names one.
+	By string `json:"by"`
+	// DryRun asks only for the number of matching entries and a sample.
+	DryRun bool `json:"dry_run"`
+	// Filter has the parameters of a list of deliveries, each with a text or a list of texts; a drop needs one.
+	Filter Filter `json:"filter"`
+	// Next is the member of the answer before.
+	Next   string `json:"next,omitempty"`
+	Reason string `json:"reason"`
+}
+
 // BulkDeliveries is the result of an action on the deliveries that match a filter.
 type BulkDeliveries struct {
 	Action statefs.DeliveryAction `json:"action"`

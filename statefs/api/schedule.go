@@ -5,6 +5,13 @@ import (
 	"time"
 )
 
+// Schedules are the schedules of all jobs that have one, sorted by the address of the job.
+type Schedules struct {
+	// Count is the number of Schedules.
+	Count     int        `json:"count"`
+	Schedules []Schedule `json:"schedules"`
+}
+
 // Schedule is the schedule of one job.
 type Schedule struct {
 	Job      string `json:"job"`
