@@ -156,10 +156,10 @@ var imports = []row{
 		"catalog", 3,
 		[]string{
 			"statefs", "catalog/condition", "catalog/param", "catalog/phrase", "catalog/schedule", "catalog/yamlfile", "statefs/steps",
-			"daemon/outbox",
+			"statefs/api", "daemon/outbox",
 		},
 		[]string{yaml, doublestar}, // its tests read job files with the library too
-		"what jobs exist is independent of what runs; the conditions of steps are compiled where they are read; a kind of target declares its keys beside its deliveries",
+		"what jobs exist is independent of what runs, and how one is described to clients; the conditions of steps are compiled where they are read; a kind of target declares its keys beside its deliveries",
 	},
 	{
 		"daemon/events", 3,
@@ -307,7 +307,7 @@ var imports = []row{
 	{
 		"cli/backend", 9,
 		[]string{
-			"cli/config", "cli/exit", "statefs", "statefs/steps", "client", "catalog", "catalog/param", "daemon/acts", "daemon/history",
+			"cli/config", "cli/exit", "statefs", "statefs/steps", "client", "catalog", "daemon/acts", "daemon/history",
 			"daemon/submit",
 		},
 		nil,

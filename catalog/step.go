@@ -1,12 +1,12 @@
 package catalog
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/jobdir/jobdir/catalog/condition"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -40,28 +40,6 @@ type Step struct {
 // Position is where the step begins in its file.
 func (s *Step) Position() Position { return s.at }
 
-// MarshalJSON describes the step for clients: its position among the others and its settings. work is "gate"
-// for a step without work.
-func (s *Step) MarshalJSON() ([]byte, error) {
-	work := "gate"
-	if s.Work != nil {
-		work = string(s.Work.Work())
-	}
-	return json.Marshal(struct {
-		Name      string   `json:"name"`
-		Summary   string   `json:"summary,omitempty"`
-		Needs     []string `json:"needs,omitempty"`
-		Work      string   `json:"work"`
-		Optional  bool     `json:"optional,omitempty"`
-		Approve   bool     `json:"approve,omitempty"`
-		When      string   `json:"when,omitempty"`
-		Milestone string   `json:"milestone,omitempty"`
-		Outputs   []string `json:"outputs,omitempty"`
-		Lane      string   `json:"lane,omitempty"`
-		Limits    []string `json:"limits,omitempty"`
-	}{s.Name, s.Summary, s.Needs, work, s.Optional, s.Approve, s.When, s.Milestone, s.Outputs, s.Lane, s.Limits})
-}
-
 // Step gives the step of a name, nil when there is none.
 func (d *Definition) Step(name string) *Step {
 	for _, s := range d.Steps {
@@ -94,10 +72,7 @@ func (d *Definition) NewSteps() []steps.Step {
 }
 
 // Milestone is a phase that is reached when all of a set of steps are done.
-type Milestone struct {
-	Name  string   `json:"name"`
-	Steps []string `json:"steps"`
-}
+type Milestone = api.JobMilestone
 
 // Phase returns the furthest milestone that an operation has reached: the milestone whose last step is latest
 // in the order of the steps. A milestone is reached when its steps have succeeded and no required step before

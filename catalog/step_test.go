@@ -95,7 +95,7 @@ func TestStepsAreRead(t *testing.T) {
 		{
 			"milestones",
 			[]any{last.Milestone, d.Milestones},
-			[]any{"published", []Milestone{{"collection_synced", []string{"collection-a", "collection-b"}}}},
+			[]any{"published", []Milestone{{Name: "collection_synced", Steps: []string{"collection-a", "collection-b"}}}},
 		},
 		{
 			"nothing follows a step",

@@ -2,83 +2,27 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
+
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
-// Job is a job definition as the daemon describes it.
-type Job struct {
-	Group   string  `json:"group"`
-	Name    string  `json:"name"`
-	Summary string  `json:"summary,omitempty"`
-	Params  []Param `json:"params"`
-	// Work is run, items, handler or steps.
-	Work string `json:"work,omitempty"`
-	// Steps are in the order of execution, Milestones as in the job's file. Both are empty in the result of Jobs.
-	Steps      []JobStep      `json:"steps,omitempty"`
-	Milestones []JobMilestone `json:"milestones,omitempty"`
-
-	// Raw is the whole JSON object that the daemon sent.
-	Raw json.RawMessage `json:"-"`
-}
-
-// Param is a parameter of a job.
-type Param struct {
-	Name string `json:"name"`
-	// Type is string, integer, number or boolean.
-	Type     string          `json:"type"`
-	Required bool            `json:"required,omitempty"`
-	Default  json.RawMessage `json:"default,omitempty"`
-	Summary  string          `json:"summary,omitempty"`
-}
-
-// JobStep is a step as its job defines it.
-type JobStep struct {
-	Name    string `json:"name"`
-	Summary string `json:"summary,omitempty"`
-	// Needs are the steps that must be done before this one begins.
-	Needs []string `json:"needs,omitempty"`
-	// Work is run, items or handler; gate for a step that only waits for an approval.
-	Work string `json:"work"`
-	// Optional steps run beside and after the others, and their failure fails nothing. Approve steps wait for approval
-	// before they begin.
-	Optional bool `json:"optional,omitempty"`
-	Approve  bool `json:"approve,omitempty"`
-	// When is the condition without which the step is skipped, "" if it has none.
-	When string `json:"when,omitempty"`
-	// Milestone is the phase of the operation after this step.
-	Milestone string   `json:"milestone,omitempty"`
-	Outputs   []string `json:"outputs,omitempty"`
-	// Lane and Limits are the resources that the step takes while it runs.
-	Lane   string   `json:"lane,omitempty"`
-	Limits []string `json:"limits,omitempty"`
-}
-
-// JobMilestone is a phase that the operation reaches when all of these steps are done.
-type JobMilestone struct {
-	Name  string   `json:"name"`
-	Steps []string `json:"steps"`
-}
-
-// Address returns group/name.
-func (j *Job) Address() string { return j.Group + "/" + j.Name }
-
-// UnmarshalJSON implements json.Unmarshaler and keeps the whole object in Raw.
-func (j *Job) UnmarshalJSON(data []byte) error {
-	type plain Job
-	if err := json.Unmarshal(data, (*plain)(j)); err != nil {
-		return err
-	}
-	j.Raw = append(json.RawMessage(nil), data...)
-	return nil
-}
+// The description of a job; package api has the members.
+type (
+	// Job is a job definition as the daemon describes it.
+	Job = api.Job
+	// Param is a parameter of a job.
+	Param = api.Param
+	// JobStep is a step as its job defines it.
+	JobStep = api.JobStep
+	// JobMilestone is a phase that the operation reaches when all of these steps are done.
+	JobMilestone = api.JobMilestone
+)
 
 // Jobs returns all jobs.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
-	var answer struct {
-		Jobs []Job `json:"jobs"`
-	}
+	var answer api.Jobs
 	if err := c.call(ctx, http.MethodGet, "/api/v1/jobs", nil, nil, &answer); err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}

@@ -17,46 +17,17 @@ import (
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/submit"
+	"github.com/jobdir/jobdir/statefs/api"
 )
-
-// jobJSON is a job as the API shows it.
-type jobJSON struct {
-	Group        string               `json:"group"`
-	Name         string               `json:"name"`
-	Endpoint     string               `json:"endpoint"`
-	Path         string               `json:"path"`
-	Summary      string               `json:"summary,omitempty"`
-	Params       []param.Param        `json:"params"`
-	Tags         []string             `json:"tags,omitempty"`
-	Work         catalog.Work         `json:"work"`
-	OnDisconnect catalog.OnDisconnect `json:"on_disconnect,omitempty"`
-	Steps        []*catalog.Step      `json:"steps,omitempty"`
-	Milestones   []catalog.Milestone  `json:"milestones,omitempty"`
-	Definition   string               `json:"definition,omitempty"`
-}
-
-func newJobJSON(def *catalog.Definition) jobJSON {
-	out := jobJSON{
-		Group: def.Group, Name: def.Name, Endpoint: def.Endpoint(), Path: "/" + def.Address(), Summary: def.Summary,
-		Params: def.Params, Tags: def.Tags, Work: def.Work(), OnDisconnect: def.OnDisconnect,
-	}
-	if out.Params == nil {
-		out.Params = []param.Param{}
-	}
-	return out
-}
 
 // jobs is GET /api/v1/jobs.
 func (s *pages) jobs(w *front.Response, r *front.Request) error {
 	all := s.catalog.All()
-	out := make([]jobJSON, len(all))
+	out := api.Jobs{Count: len(all), Jobs: make([]api.Job, len(all)), Problems: s.catalog.Problems()}
 	for i, def := range all {
-		out[i] = newJobJSON(def)
+		out.Jobs[i] = def.Describe()
 	}
-	return w.SendJSON(http.StatusOK, map[string]any{
-		"jobs": out, "count": len(out),
-		"problems": s.catalog.Problems(),
-	})
+	return w.SendJSON(http.StatusOK, out)
 }
 
 // job is GET /api/v1/jobs/{group}/{job}.
@@ -65,9 +36,7 @@ func (s *pages) job(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	out := newJobJSON(def)
-	out.Steps, out.Milestones, out.Definition = def.Steps, def.Milestones, string(def.Source())
-	return w.SendJSON(http.StatusOK, out)
+	return w.SendJSON(http.StatusOK, def.DescribeWhole())
 }
 
 //go:embed page.html

@@ -13,22 +13,22 @@ import (
 type Param struct {
 	// Name matches ^[A-Za-z][A-Za-z0-9_]{0,62}$ and is not [ReservedParam]. No two of a job differ by case alone: the
 	// environment has them in capitals.
-	Name string `json:"name"`
-	Type Type   `json:"type"`
+	Name string
+	Type Type
 	// Required parameters must be given and have no default. A parameter that is
 	// neither required nor has a default may stay without a value.
-	Required bool  `json:"required,omitzero"`
-	Default  Value `json:"default,omitzero"`
+	Required bool
+	Default  Value
 	// Minimum and Maximum are inclusive, for integers and numbers.
-	Minimum Value `json:"minimum,omitzero"`
-	Maximum Value `json:"maximum,omitzero"`
+	Minimum Value
+	Maximum Value
 	// Enum lists the values that are allowed; empty: all.
-	Enum []Value `json:"enum,omitempty"`
+	Enum []Value
 	// Pattern is an RE2 expression that the whole of a string must match.
-	Pattern string `json:"pattern,omitempty"`
+	Pattern string
 	// Normalize is what is done with a string, in this order, before it is checked.
-	Normalize []Normalize `json:"normalize,omitempty"`
-	Summary   string      `json:"summary,omitempty"`
+	Normalize []Normalize
+	Summary   string
 
 	pattern *regexp.Regexp
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/jobdir/jobdir/catalog"
-	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 )
@@ -63,24 +62,20 @@ func (f folders) Job(_ context.Context, group, name string) (*client.Job, error)
 	return nil, exit.NotFoundf("there is no job %s/%s in %s", group, name, strings.Join(f.dirs, ", "))
 }
 
-// describe returns the description of a job that a daemon would give.
+// describe returns the description of a job that a daemon would give; its Raw has fewer members.
 func describe(d *catalog.Definition) (*client.Job, error) {
+	job := d.DescribeWhole()
 	members := map[string]any{
-		"group": d.Group, "name": d.Name, "summary": d.Summary,
-		"params": append([]param.Param{}, d.Params...), "work": d.Work(),
+		"group": job.Group, "name": job.Name, "summary": job.Summary, "params": job.Params, "work": job.Work,
 	}
-	if len(d.Steps) > 0 {
-		members["steps"] = d.Steps
+	if len(job.Steps) > 0 {
+		members["steps"] = job.Steps
 	}
-	if len(d.Milestones) > 0 {
-		members["milestones"] = d.Milestones
+	if len(job.Milestones) > 0 {
+		members["milestones"] = job.Milestones
 	}
-	var job client.Job
-	data, err := json.Marshal(members)
-	if err == nil {
-		err = json.Unmarshal(data, &job)
-	}
-	if err != nil {
+	var err error
+	if job.Raw, err = json.Marshal(members); err != nil {
 		return nil, fmt.Errorf("job %s: %w", d.Address(), err)
 	}
 	return &job, nil
