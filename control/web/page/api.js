@@ -1,6 +1,6 @@
 // Sends requests to the daemon. The page gets all of its data through this file, with the token that was typed.
 import { token } from './token.js';
-import { daemonClock } from './words.js';
+import { daemonClock } from './format.js';
 
 // A proxy may serve the daemon below a path of its own, so its addresses are relative to the page.
 const root = new URL('../', document.baseURI);

@@ -9,7 +9,7 @@ import { Outbox } from './outbox.js';
 import { Refresh } from './refresh.js';
 import { current } from './route.js';
 import { form, token } from './token.js';
-import { clock, count } from './words.js';
+import { clock, count } from './format.js';
 
 const main = document.getElementById('main');
 const nav = document.getElementById('nav');

@@ -1,10 +1,10 @@
 // The deliveries of an operation's result to its targets.
-import { actbar } from './actbar.js';
+import { actbar } from './actionbar.js';
 import { post } from './api.js';
-import { ask } from './ask.js';
+import { ask } from './confirm.js';
 import { attribute, el, keyed, set } from './dom.js';
 import { doing } from './message.js';
-import { bytes, clock, stateWord } from './words.js';
+import { bytes, clock, stateWord } from './format.js';
 
 const path = (entry, action) => `/api/v1/outbox/${encodeURIComponent(entry)}/${action}`;
 

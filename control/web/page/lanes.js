@@ -1,13 +1,13 @@
 // The view of lanes: how many operations run and wait, why nothing starts, and how to change that.
-import { actbar } from './actbar.js';
+import { actbar } from './actionbar.js';
 import { call, get, post } from './api.js';
-import { ask } from './ask.js';
+import { ask } from './confirm.js';
 import { attribute, el, keepFocus, keyed, set } from './dom.js';
 import { doing } from './message.js';
 import { Slot } from './links.js';
 import { Refresh } from './refresh.js';
-import { age, since } from './ticks.js';
-import { clock, count, hold } from './words.js';
+import { age, since } from './ages.js';
+import { clock, count, hold } from './format.js';
 
 const path = (name, rest = '') => `/api/v1/lanes/${encodeURIComponent(name)}${rest}`;
 const called = (name) => (name === 'all' ? 'all lanes' : `lane ${name}`);

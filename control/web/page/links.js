@@ -1,7 +1,7 @@
 // Links to operations. Their address is determined on click, as it depends on which operations are open then.
 import { el, set } from './dom.js';
 import { operationHash } from './route.js';
-import { number } from './words.js';
+import { number } from './format.js';
 
 // operationLink links to an operation by its number, or by the given text.
 export function operationLink(id, text = number(id)) {

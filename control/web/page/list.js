@@ -5,7 +5,7 @@ import { current, go, withOpen, without } from './route.js';
 import { Panes } from './panes.js';
 import { Refresh } from './refresh.js';
 import { Section } from './section.js';
-import { stateWord } from './words.js';
+import { stateWord } from './format.js';
 
 // live are the statuses in which an operation, or an optional step of it, may need a person.
 const live = ['failed_manual', 'waiting_approval', 'running', 'paused', 'trailing', 'queued', 'scheduled', 'failed_retryable'];

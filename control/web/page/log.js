@@ -1,5 +1,5 @@
 // The log of an operation, updated live. The page holds only its end, so the cost does not depend on the length.
-import { ended } from './acts.js';
+import { ended } from './actions.js';
 import { open, operationPath, Refused } from './api.js';
 import { Backoff } from './backoff.js';
 import { button, el, set } from './dom.js';
@@ -7,7 +7,7 @@ import { doing } from './message.js';
 import { save } from './save.js';
 import { events } from './sse.js';
 import { Tail } from './tail.js';
-import { bytes } from './words.js';
+import { bytes } from './format.js';
 
 const window_ = 64 << 10; // bytes that are read at once backwards
 

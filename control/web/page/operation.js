@@ -1,15 +1,15 @@
 // The pane of one operation: its details, its log, and the acts on it.
-import { actbar } from './actbar.js';
-import { actsOf, ended } from './acts.js';
+import { actbar } from './actionbar.js';
+import { actsOf, ended } from './actions.js';
 import { get, operationPath, Refused } from './api.js';
 import { Deliveries } from './deliveries.js';
 import { button, el, keepFocus, set } from './dom.js';
-import { Facts } from './facts.js';
+import { Details } from './details.js';
 import { Slot } from './links.js';
 import { Log } from './log.js';
 import { Refresh } from './refresh.js';
 import { Steps } from './steps.js';
-import { endedText, fraction, number, placeText, progressText, stateWord, why } from './words.js';
+import { endedText, fraction, number, placeText, progressText, stateWord, why } from './format.js';
 
 export class Operation {
   // close() closes the pane, acted(answer, op) is called after an act.
@@ -31,7 +31,7 @@ export class Operation {
     this.progress = el('p', { class: 'progress', hidden: true }, this.bar, this.far);
     this.log = new Log(id);
     this.steps = new Steps((answer) => acted(answer, this.op), (name) => this.log.step(name));
-    this.facts = new Facts();
+    this.facts = new Details();
     this.deliveries = new Deliveries(() => this.mark());
     this.node = el('section', { class: 'pane', data: { key: id }, 'aria-labelledby': `title-${id}`, on: { keydown: (event) => {
       if (event.key === 'Escape' && !event.target.closest('dialog')) {

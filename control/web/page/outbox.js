@@ -1,12 +1,12 @@
 // The view of the outbox: pending deliveries, deliveries that wait for a person, and targets that are down.
-import { actbar } from './actbar.js';
+import { actbar } from './actionbar.js';
 import { get } from './api.js';
 import { deliveryActs } from './deliveries.js';
 import { attribute, button, el, keepFocus, keyed, set } from './dom.js';
 import { link } from './links.js';
 import { Refresh } from './refresh.js';
-import { age, since } from './ticks.js';
-import { clock, count, number, stateWord } from './words.js';
+import { age, since } from './ages.js';
+import { clock, count, number, stateWord } from './format.js';
 
 const page = 50;
 const most = 500;

@@ -1,10 +1,10 @@
 // One operation in a list: its state, name, progress, reason, age, and the acts on it.
-import { actbar } from './actbar.js';
-import { actsOf, ended, needsPerson } from './acts.js';
+import { actbar } from './actionbar.js';
+import { actsOf, ended, needsPerson } from './actions.js';
 import { attribute, el, set } from './dom.js';
 import { link, Slot } from './links.js';
-import { age, since } from './ticks.js';
-import { endedText, fraction, number, paramsText, placeText, progressText, stateWord, why } from './words.js';
+import { age, since } from './ages.js';
+import { endedText, fraction, number, paramsText, placeText, progressText, stateWord, why } from './format.js';
 
 // newRow returns {node, update(op)}. It calls acted(answer, op) after an act.
 export function newRow(op, acted) {

@@ -2,7 +2,7 @@
 import { get } from './api.js';
 import { button, el, keyed, keepFocus, set } from './dom.js';
 import { newRow } from './row.js';
-import { count } from './words.js';
+import { count } from './format.js';
 
 const page = 50; // operations that each "more" adds
 const most = 500; // the longest list; the filter finds older operations

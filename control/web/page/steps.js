@@ -1,8 +1,8 @@
 // The steps of an operation: their statuses, durations, errors, and the log of each.
-import { actbar } from './actbar.js';
-import { ended, stepActs } from './acts.js';
+import { actbar } from './actionbar.js';
+import { ended, stepActs } from './actions.js';
 import { attribute, button, el, keyed, set } from './dom.js';
-import { span, stateWord } from './words.js';
+import { span, stateWord } from './format.js';
 
 export class Steps {
   // acted(answer) is called after an act on a step, open(name) shows the log of a step.

@@ -1,6 +1,6 @@
 // Keeps ages up to date: one timer for the whole page, without requests.
 import { el, set } from './dom.js';
-import { clock, daemonClock, span } from './words.js';
+import { clock, daemonClock, span } from './format.js';
 
 // age makes an element with the age of a time, or the duration since then; since(element, time, 'ago' or 'for') sets
 // it. Its tooltip is the time itself.

@@ -4,9 +4,9 @@ import { button, el } from './dom.js';
 import { operationLink } from './links.js';
 import { doing } from './message.js';
 import { save } from './save.js';
-import { bytes, clock, count, span, stateWord } from './words.js';
+import { bytes, clock, count, span, stateWord } from './format.js';
 
-export class Facts {
+export class Details {
   constructor() {
     this.params = part('Parameters');
     this.main = part('Record');

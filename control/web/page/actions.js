@@ -1,10 +1,10 @@
 // The acts that are possible on an operation in each state, and their requests. Which there are, their texts and states
 // come from the daemon's table of actions.
 import { call, operationPath, post } from './api.js';
-import { ask } from './ask.js';
+import { ask } from './confirm.js';
 import { buttons } from './buttons.js';
 import { doing, say } from './message.js';
-import { number } from './words.js';
+import { number } from './format.js';
 
 export const ended = (state) => state === 'completed' || state === 'cancelled' || state === 'failed';
 export const needsPerson = (state) => state === 'failed_manual' || state === 'waiting_approval';
