@@ -103,19 +103,14 @@ func (w *warden) start() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	child, pipe, err := w.fork()
-	if err == nil {
-		_, err = pipe.WriteString(strings.Join(w.sentOrders, "\n") + "\n")
-	}
 	if err != nil {
-		if pipe != nil {
-			_ = pipe.Close() // no process reads it
-		}
 		return fmt.Errorf("start the warden: %w", err)
 	}
 	w.child, w.pipe = child, pipe
 	return nil
 }
 
+// fork starts the process with all orders in its pipe: it has them even if the keeper dies right after.
 func (w *warden) fork() (child *leader, pipe *os.File, err error) {
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -132,9 +127,18 @@ func (w *warden) fork() (child *leader, pipe *os.File, err error) {
 		return nil, nil, err
 	}
 	defer orders.Close()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, pipe.Close())
+			pipe = nil
+		}
+	}()
+	if _, err := pipe.WriteString(strings.Join(w.sentOrders, "\n") + "\n"); err != nil {
+		return nil, pipe, err
+	}
 	path, err := os.Readlink("/proc/self/exe")
 	if err != nil {
-		return nil, nil, err
+		return nil, pipe, err
 	}
 	program, args := "/proc/self/exe", append([]string{path}, w.program...) // without a shell, the program itself waits
 	if shell, err := exec.LookPath("sh"); err == nil {
@@ -145,10 +149,8 @@ func (w *warden) fork() (child *leader, pipe *os.File, err error) {
 		orders.Fd(), null.Fd(), null.Fd(),
 		self.Fd(), w.leaders.Fd(),
 	}}
-	if child, err = children.fork(program, args, attr, false); err != nil {
-		return nil, nil, errors.Join(err, pipe.Close())
-	}
-	return child, pipe, nil
+	child, err = children.fork(program, args, attr, false)
+	return child, pipe, err
 }
 
 // sendOrder sends an order to the warden.
@@ -188,7 +190,7 @@ func (w *warden) supervise(ctx context.Context) {
 				return
 			}
 			if err := w.start(); err != nil {
-				w.logger.Error("no warden: what commands leave would outlive a killed keeper; it is tried again", "error", err)
+				w.logger.Error("no warden: what commands leave would outlive a killed keeper; retrying", "error", err)
 				pause(ctx, reportRetryInterval)
 			}
 			continue
@@ -196,7 +198,7 @@ func (w *warden) supervise(ctx context.Context) {
 		if child.awaitExit(ctx, time.Time{}) == nil {
 			_ = children.reap(child.pid, nil, nil) // it has exited
 			_ = pipe.Close()
-			w.logger.Warn("the warden was ended by somebody; another one is started", "pid", child.pid)
+			w.logger.Warn("the warden was killed, starting another", "pid", child.pid)
 			pause(ctx, reportRetryInterval)
 		}
 		child.close()
