@@ -38,7 +38,7 @@ func (s *laneControl) routes() []front.Route {
 	hold := []front.Parameter{
 		{Name: "for", Kind: "string", Summary: "it ends by itself after this time (90s, 15m, 2d)"},
 		{Name: "until", Kind: "string", Summary: "it ends by itself at this time (RFC 3339)"},
-		{Name: "reason", Kind: "string", Summary: "shown wherever somebody asks why"},
+		{Name: "reason", Kind: "string", Summary: "shown as the reason why its operations wait"},
 	}
 	const body = "The parameters of the query as a JSON object of strings; nothing is {}"
 	return []front.Route{

@@ -73,7 +73,7 @@ func (d *Daemon) takeOverMoved(rec *statefs.Record, marker statefs.State) error 
 	meant := statefs.InterpretMarker(rec, marker)
 	if meant != marker {
 		d.counters.putBack.Add(1)
-		d.logger.Warn("marker put back: this move means nothing", "id", rec.ID, "from", rec.Status, "to", marker)
+		d.logger.Warn("marker put back: this move is not a request", "id", rec.ID, "from", rec.Status, "to", marker)
 		if err := d.commit(rec.ID, change{from: marker, to: meant}, moveMarker); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (d *Daemon) rollForward(rec *statefs.Record, from statefs.State) error {
 	if err := d.commit(rec.ID, change{from: from, to: rec.Next}, moveMarker); err != nil {
 		return err
 	}
-	d.logger.Info("transition of an earlier daemon carried out", "id", rec.ID, "from", from, "to", rec.Next)
+	d.logger.Info("transition of an earlier daemon completed", "id", rec.ID, "from", from, "to", rec.Next)
 	if n := len(rec.Transitions); n > 0 && rec.Transitions[n-1].To == rec.Next {
 		d.publishTransition(rec, rec.Transitions[n-1])
 	}

@@ -27,7 +27,7 @@ func (d *Daemon) endUnwantedCommands(held map[statefs.ID][]keeper.HeldCommand) e
 			}
 			if p, ok := d.config.Keepers.Find(h.Key, ""); ok {
 				unwanted = append(unwanted, p)
-				d.logger.Info("a command of an earlier daemon is of no use any more", "command", h.Key, "pid",
+				d.logger.Info("ending a command of an earlier daemon: its run is over", "command", h.Key, "pid",
 					h.PID, "ended", h.Ended)
 			}
 		}
@@ -130,12 +130,12 @@ func (d *Daemon) adoptWork(op *operation) (goesOn bool, err error) {
 		return false, err // the command continues, and the next reconcile tries again
 	}
 	if err != nil {
-		d.logger.Error("a command of an earlier daemon is ended: its run cannot go on", "id", op.id(), "error", err)
+		d.logger.Error("ending a command of an earlier daemon: its run cannot continue", "id", op.id(), "error", err)
 		work.EndCommands(commands...)
 		return false, nil
 	}
 	r.Adopt(commands, waits, op.state == statefs.Paused)
-	d.logger.Info("work of an earlier daemon goes on", "id", op.id(), "run", op.rec.Run, "commands", len(commands),
+	d.logger.Info("work of an earlier daemon continues", "id", op.id(), "run", op.rec.Run, "commands", len(commands),
 		"waits_for_keeper", waits)
 	d.startRun(op, r)
 	return true, nil

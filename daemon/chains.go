@@ -198,7 +198,7 @@ func (d *Daemon) readEnd(id statefs.ID) (*statefs.Record, error) {
 		return &statefs.Record{ID: id, Status: statefs.Failed, Reason: reason}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look how operation %s has ended: %w", id, err)
+		return nil, fmt.Errorf("read how operation %s ended: %w", id, err)
 	}
 	if !rec.Status.Terminal() {
 		return nil, nil // its marker was removed manually, and its end is not recorded yet

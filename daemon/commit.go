@@ -154,7 +154,7 @@ func (d *Daemon) enterState(op *operation, state statefs.State) {
 	op.unsaved = true
 	op.feed.stopUnnumbered = state == statefs.FailedManual
 	if err := d.dropDoneRequests(op); err != nil {
-		d.logger.Warn("request not forgotten; it is tried again", "id", op.id(), "error", err)
+		d.logger.Warn("request that took effect not removed, retrying", "id", op.id(), "error", err)
 	}
 }
 
@@ -221,7 +221,7 @@ func (d *Daemon) runBatchSync(ctx context.Context) {
 			if _, failed := errors.AsType[*files.SyncError](err); failed {
 				d.fail(err)
 			} else if err != nil {
-				d.logger.Warn("records of lists are not settled; it is tried again", "error", err)
+				d.logger.Warn("records of batch submits not synced, retrying at the next sweep", "error", err)
 			}
 		case <-ctx.Done():
 			return

@@ -433,7 +433,7 @@ func (d *Daemon) stop() {
 	d.finishLastRuns()
 	switch left := d.detachedCount.Load(); {
 	case left > 0:
-		d.logger.Info("commands go on without the daemon; the next one finds them", "operations", left)
+		d.logger.Info("commands continue without the daemon; the next daemon adopts them", "operations", left)
 	case d.config.Keepers != nil:
 		d.config.Keepers.Retire()
 	}

@@ -61,7 +61,7 @@ func (t *failingOperations) failed(id statefs.ID, err error, now time.Time) {
 		}
 		return
 	}
-	t.logger.Error("look failed; it is tried again every second, and said when it works", "id", id, "error", err)
+	t.logger.Error("reconcile failed, retrying every second", "id", id, "error", err)
 }
 
 // succeeded records that a reconcile succeeded.
@@ -73,7 +73,7 @@ func (t *failingOperations) succeeded(id statefs.ID) {
 		if !known.logged {
 			return
 		}
-		t.logger.Info("look works again", "id", id, "tries", known.Tries, "since", known.Since.Format(statefs.StampFormat))
+		t.logger.Info("reconcile succeeded after failures", "id", id, "tries", known.Tries, "since", known.Since.Format(statefs.StampFormat))
 	}
 }
 

@@ -33,7 +33,7 @@ func TestFailingOperationIsLoggedOnce(t *testing.T) {
 	if left := tr.list(); len(left) != 0 {
 		t.Errorf("troubles %+v when all is well", left)
 	}
-	if lines := strings.Count(said.String(), "\n"); lines != 3 || !strings.Contains(said.String(), "look works again") {
+	if lines := strings.Count(said.String(), "\n"); lines != 3 || !strings.Contains(said.String(), "reconcile succeeded after failures") {
 		t.Errorf("said in %d lines:\n%s", lines, said.String())
 	}
 }

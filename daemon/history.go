@@ -144,7 +144,7 @@ func (d *Daemon) recoverStop(op *operation) {
 func (d *Daemon) indexMissedEnds(ctx context.Context, present map[statefs.ID]bool) (safe bool, err error) {
 	ids, _, err := d.owner.Live.Listed()
 	if err != nil {
-		d.logger.Warn("what ended last may be missing in the history until its index is built again", "error", err)
+		d.logger.Warn("the last ended operations may be missing in the history until its index is rebuilt", "error", err)
 	}
 	maps.DeleteFunc(ids, func(id statefs.ID, _ bool) bool { return present[id] })
 	if err := d.indexAllEnded(ids); err != nil {
@@ -216,7 +216,7 @@ func (d *Daemon) openHistoryQueries(ctx context.Context) {
 		}
 	}
 	if err := d.history.Resume(ctx); err != nil && !errors.Is(err, history.ErrNotReady) {
-		d.logger.Error("a deletion that was cut off could not be ended; the next start tries again", "error", err)
+		d.logger.Error("interrupted deletion not completed; the next start retries", "error", err)
 	}
 }
 
@@ -387,7 +387,7 @@ func deleteUnanswered(ctx context.Context, d *Daemon, started time.Time) {
 		}
 		var err error
 		if again, err = d.history.DeleteUnanswered(ctx, started); d.failOnSyncError(err) != nil && ctx.Err() == nil {
-			d.logger.Error("records of submits that were cut off are not deleted; it is tried again", "error", err)
+			d.logger.Error("records of interrupted submits not deleted, retrying", "error", err)
 		}
 	}
 }
@@ -422,7 +422,7 @@ func (d *Daemon) runPruning(ctx context.Context) {
 			return
 		case !errors.Is(err, history.ErrNotReady) && err.Error() != said:
 			said = err.Error()
-			d.logger.Error("history not pruned; it is tried again", "error", err)
+			d.logger.Error("history not pruned, retrying", "error", err)
 		}
 		select {
 		case <-ticks.C:

@@ -217,7 +217,7 @@ func TestFilesThatControlNoLane(t *testing.T) {
 	})
 	for i, want := range []statefs.LaneProblem{
 		{File: "lanes/nowhere.paused", Reason: `there is no lane "nowhere"; the lanes are default, hourly, one, rated, two`},
-		{File: "lanes/one.pausd", Reason: "its name controls nothing: it is LANE.paused, LANE.closed or LANE.capacity"},
+		{File: "lanes/one.pausd", Reason: "its name is not LANE.paused, LANE.closed or LANE.capacity"},
 	} {
 		if got := b.daemon.LanesStatus().Problems[i]; got != want {
 			t.Errorf("%+v, want %+v", got, want)

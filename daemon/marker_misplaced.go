@@ -27,7 +27,7 @@ func (d *Daemon) checkMarkerIdentity(op *operation, sight statefs.Observation) e
 			return d.returnMarker(owner, file)
 		}
 		if owner != nil {
-			d.logger.Warn("marker overwritten by hand with the one of another operation", "id", op.id(), "other",
+			d.logger.Warn("marker overwritten manually with the marker of another operation", "id", op.id(), "other",
 				owner.id(), "state", state)
 			owner.misplaced.Store(true)
 			d.reconcileQueue.enqueue(owner.id())
@@ -102,7 +102,7 @@ func (d *Daemon) belongsToAnother(op *operation, file string) bool {
 func (d *Daemon) restoreMisplaced(op *operation) error {
 	op.misplaced.Store(false)
 	d.counters.putBack.Add(1)
-	d.logger.Warn("marker made again: it was moved onto the one of another operation", "id", op.id(), "state", op.state)
+	d.logger.Warn("marker restored: it was moved onto the marker of another operation", "id", op.id(), "state", op.state)
 	if err := d.restoreMarker(op); err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func (d *Daemon) handleMissingMarker(op *operation) error {
 	if found {
 		return d.undoRename(op, file)
 	}
-	d.logger.Warn("marker removed by hand: the operation is cancelled", "id", op.id(), "state", op.state)
+	d.logger.Warn("marker removed manually, cancelling the operation", "id", op.id(), "state", op.state)
 	// The marker is recreated until the work has ended, so that ls(1) lists the active operation
 	// and its followers see it end.
 	if err := d.restoreMarker(op); err != nil {
@@ -87,7 +87,7 @@ func (d *Daemon) requestCancel(op *operation) statefs.TakenRequest {
 		}
 	}
 	if err != nil {
-		d.logger.Warn("the cancel is not on disk, and is lost if the daemon ends before the work has", "id",
+		d.logger.Warn("cancel not recorded; it is lost if the daemon ends before the work", "id",
 			op.id(), "error", err)
 	}
 	return taken
@@ -136,7 +136,7 @@ func (d *Daemon) findMarker(op *operation, listing statefs.Listing) (string, boo
 
 func (d *Daemon) undoRename(op *operation, file string) error {
 	d.counters.putBack.Add(1)
-	d.logger.Warn("marker put back: its new name means nothing", "id", op.id(), "name", file, "state", op.state)
+	d.logger.Warn("marker put back: its new name is not a state", "id", op.id(), "name", file, "state", op.state)
 	op.missing = missingMarker{}
 	err := d.commit(op.id(), change{file: file, to: op.state}, renameBack)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {

@@ -267,7 +267,7 @@ func (d *Daemon) recordStall(op *operation) error {
 	d.publishStall(op.rec)
 	// This is no transition, so touch the marker: programs that watch the operation then read it again.
 	if err := d.commit(op.id(), change{to: op.state}, touchMarker); err != nil {
-		d.logger.Warn("nobody is told at once that work stalls or moves again", "id", op.id(), "error", err)
+		d.logger.Warn("marker not touched: watchers of jobs/ notice late that work stalled or moves again", "id", op.id(), "error", err)
 	}
 	if op.rec.StalledAt != nil && op.run.Def().OnStall != "" {
 		op.run.End(&work.Error{Code: "stalled", Err: fmt.Errorf("%w for %s", work.ErrStalled, op.run.StallAfter())})

@@ -276,7 +276,7 @@ func (d *Daemon) adoptOptionalStep(op *operation, def *catalog.Definition, param
 		return false, err
 	}
 	if err != nil {
-		d.logger.Error("a command of an earlier daemon is ended: its step cannot go on", "id", op.id(), "step",
+		d.logger.Error("ending a command of an earlier daemon: its step cannot continue", "id", op.id(), "step",
 			at.Name, "error", err)
 		work.EndCommands(commands...)
 		return false, nil
@@ -284,7 +284,7 @@ func (d *Daemon) adoptOptionalStep(op *operation, def *catalog.Definition, param
 	s.run.Adopt(commands, waits, op.state == statefs.Paused)
 	places := d.admission.holdStep(op, at)
 	s.shared, s.own = places.shared, places.own
-	d.logger.Info("work of an earlier daemon goes on", "id", op.id(), "step", at.Name, "run", at.Run,
+	d.logger.Info("work of an earlier daemon continues", "id", op.id(), "step", at.Name, "run", at.Run,
 		"commands", len(commands))
 	d.startOptionalStep(op, s)
 	return true, nil

@@ -89,9 +89,9 @@ func TestOutboxOddFiles(t *testing.T) {
 	for range 3 {
 		_, err := b.daemon.Sweep(t.Context(), false)
 		must(t, err)
-		b.poll("it is said", func() bool { return logged.with("means nothing", filepath.Base(odd)) > 0 })
+		b.poll("it is said", func() bool { return logged.with("unknown file in outbox", filepath.Base(odd)) > 0 })
 	}
-	if n := logged.with("means nothing"); n != 1 {
+	if n := logged.with("unknown file in outbox"); n != 1 {
 		t.Errorf("it is said %d times", n)
 	}
 	if _, err := os.Stat(odd); err != nil {

@@ -317,7 +317,7 @@ func (d *Daemon) acceptManualMove(op *operation, to statefs.State) error {
 	if move.Effect == decide.Undo {
 		return d.undoMove(op, to)
 	}
-	d.logger.Info("marker moved by hand", "id", op.id(), "from", op.state, "to", to)
+	d.logger.Info("marker moved manually", "id", op.id(), "from", op.state, "to", to)
 	switch move.Effect { //nolint:exhaustive // the others need nothing more
 	case decide.Retry:
 		return d.acceptManualRetry(op, to)
@@ -356,7 +356,7 @@ func (d *Daemon) acceptManualRetry(op *operation, to statefs.State) error {
 // undoMove moves a marker back after a rename that corresponds to no request.
 func (d *Daemon) undoMove(op *operation, moved statefs.State) error {
 	d.counters.putBack.Add(1)
-	d.logger.Warn("marker put back: this move means nothing", "id", op.id(), "from", op.state, "to", moved)
+	d.logger.Warn("marker put back: this move is not a request", "id", op.id(), "from", op.state, "to", moved)
 	return d.commit(op.id(), change{from: moved, to: op.state}, moveMarker)
 }
 

@@ -73,7 +73,7 @@ func (d *Daemon) recoverCutOff(ctx context.Context) error {
 		return err
 	}
 	if made > 0 {
-		d.logger.Info("lists whose submit was cut off are completed", "made", made)
+		d.logger.Info("interrupted batch submits completed", "made", made)
 	}
 	put, err := d.owner.Requests.Restore()
 	if err != nil {
@@ -142,7 +142,7 @@ func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([
 	if err != nil {
 		// The list is a cache: without it, only a marker that was removed while no daemon ran goes
 		// unnoticed.
-		d.logger.Warn("the cached list of live operations is made anew", "error", err)
+		d.logger.Warn("cached list of live operations rebuilt", "error", err)
 		live = make(map[statefs.ID]bool)
 	}
 	var lost []*statefs.Record
@@ -165,7 +165,7 @@ func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([
 	}
 	if err := d.owner.Live.Set(live); files.DiskFull(err) {
 		// A full disk must not keep the daemon from starting: operations can still be controlled.
-		d.logger.Warn("the cached list of live operations stays as it is", "error", err)
+		d.logger.Warn("cached list of live operations not rewritten", "error", err)
 	} else if err != nil {
 		return nil, err
 	}

@@ -110,7 +110,7 @@ func (d *Daemon) handleRequest(op *operation, r *request) error {
 // of the operation.
 func (d *Daemon) ignoreRequest(op *operation, r *request) {
 	d.logLine(op, lineNoEffect(r.Action, op.state))
-	d.logger.Info("request means nothing now", "id", op.id(), "request", r.Action, "state", op.state)
+	d.logger.Info("request has no effect in this state", "id", op.id(), "request", r.Action, "state", op.state)
 	op.doneRequests = append(op.doneRequests, r.TakenRequest)
 }
 

@@ -46,7 +46,7 @@ func (d *Daemon) ignoreEqualRetry(op *operation, r *request, other *statefs.Reco
 		return
 	}
 	d.logLine(op, lineEqual(other.ID))
-	d.logger.Info("request means nothing now: an equal operation lives", "id", op.id(), "request",
+	d.logger.Info("request has no effect: an equal operation is live", "id", op.id(), "request",
 		r.Action, "equal", other.ID)
 	op.doneRequests = append(op.doneRequests, r.TakenRequest)
 }

@@ -24,10 +24,10 @@ func TestFilesThatDoNothing(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(b.dir, name), nil, 0o640))
 	}
 	lines := []string{
-		`file=schedules/w-cron.disable reason="its name means nothing: it is GROUP-JOB.disabled"`,
+		`file=schedules/w-cron.disable reason="its name is not GROUP-JOB.disabled"`,
 		`file=schedules/test-count.disabled reason="there is no job \"test-count\" with a schedule"`,
 		`file=schedules/unknown.disabled reason="there is no job \"unknown\" with a schedule"`,
-		`file=lanes/cookie.pause reason="its name controls nothing: it is LANE.paused, LANE.closed or LANE.capacity"`,
+		`file=lanes/cookie.pause reason="its name is not LANE.paused, LANE.closed or LANE.capacity"`,
 		`file=lanes/nolane.paused reason="there is no lane \"nolane\"; the lanes are default"`,
 		`file=new/x.JSON reason="its name has to end in .json"`,
 	}

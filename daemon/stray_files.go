@@ -107,14 +107,14 @@ func (d *Daemon) setAside(op *operation, odd []string) {
 		err := d.owner.Quarantine(file, "no regular file, where a marker or a request of a live operation has its place")
 		if err == nil {
 			d.counters.swept.Add(1)
-			d.logger.Warn("moved to corrupt/: it is no regular file", "id", op.id(), "file", file)
+			d.logger.Warn("moved to corrupt/: not a regular file", "id", op.id(), "file", file)
 			d.logLine(op, "  '"+file+"' is no regular file: moved to corrupt/.")
 			continue
 		}
 		if !d.isFirstReport(op.id(), file) {
 			continue
 		}
-		d.logger.Error("no regular file, and it cannot be moved to corrupt/: remove it", "id", op.id(),
+		d.logger.Error("not a regular file, and cannot be moved to corrupt/: remove it", "id", op.id(),
 			"file", file, "error", err)
 		d.logLine(op, "  '"+file+"' is no regular file and in the way: remove it.")
 	}

@@ -38,7 +38,7 @@ func (d *Daemon) beginTrailing(op *operation, rec *statefs.Record) error {
 	ended := op.run
 	op.rec, op.run, op.endCause, op.unsaved = rec, nil, "", false
 	d.counters.finished.Add(1)
-	d.logger.Info("finished, and optional steps go on", "id", rec.ID, "result", rec.Result, "from", from)
+	d.logger.Info("finished; optional steps continue", "id", rec.ID, "result", rec.Result, "from", from)
 	op.setState(statefs.Trailing)
 	d.repeatPause(op)
 	d.releaseWaiters(op)

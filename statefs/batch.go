@@ -295,7 +295,7 @@ func (b *Batches) Settle(before time.Time) error {
 			return err
 		}
 		if err := b.tree.root.Remove(path.Join(takenDir, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("forget a list of submits: %w", err)
+			return fmt.Errorf("remove a list of submits: %w", err)
 		}
 	}
 	return nil

@@ -144,7 +144,7 @@ func (c *corruptFolder) clearBy(move func(name, reason string) error, name strin
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", name, err)
+		return fmt.Errorf("stat %s: %w", name, err)
 	}
 	reason := fmt.Sprintf("it is a %s, and a file has its place here", files.KindOf(info.Mode()))
 	err = move(name, reason)
@@ -225,7 +225,7 @@ func (c *corruptFolder) replaceByFolder(name string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", name, err)
+		return fmt.Errorf("stat %s: %w", name, err)
 	}
 	reason := fmt.Sprintf("it is a %s, and a folder has its place here", files.KindOf(info.Mode()))
 	rename := c.root.Rename

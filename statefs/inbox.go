@@ -195,7 +195,7 @@ func (i *Inbox) Read(name string) (data []byte, identity string, err error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(i.dir, file), &st); err != nil {
-		return nil, "", fmt.Errorf("look at %s: %w", file, err)
+		return nil, "", fmt.Errorf("stat %s: %w", file, err)
 	}
 	sum := sha256.New()
 	// Writing to a hash does not fail.
@@ -234,7 +234,7 @@ func (i *Inbox) Accept(name string, ids []ID) error {
 		return err
 	}
 	if err := i.root.Remove(path.Join(takenDir, name+submissionSuffix)); err != nil && !files.IsMissing(err) {
-		return fmt.Errorf("forget the submission %s: %w", name, err)
+		return fmt.Errorf("remove the submission %s: %w", name, err)
 	}
 	return i.taken.Sync()
 }
@@ -261,7 +261,7 @@ func (i *Inbox) Reject(name string, taken bool, why string) error {
 func (i *Inbox) WriteWaiting(name, why string) error {
 	if err := i.files.Replace(path.Join(newDir, name+waitingSuffix), []byte(strings.Join(strings.Fields(why), " ")+"\n"),
 		false); err != nil {
-		return fmt.Errorf("say what the submission %s waits for: %w", name, err)
+		return fmt.Errorf("write what the submission %s waits for: %w", name, err)
 	}
 	return nil
 }

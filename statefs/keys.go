@@ -60,17 +60,17 @@ func (k *Keys) Claim(claims ...KeyClaim) error {
 		}
 		folder, err := k.folder(day)
 		if err != nil {
-			return fmt.Errorf("keep idempotency keys: %w", err)
+			return fmt.Errorf("store idempotency keys: %w", err)
 		}
 		folders[day] = folder
 	}
 	for _, c := range claims {
 		data, err := json.Marshal(c)
 		if err != nil {
-			return fmt.Errorf("keep an idempotency key: %w", err)
+			return fmt.Errorf("store an idempotency key: %w", err)
 		}
 		if err := k.files.Replace(keyFile(c.Key, c.At), append(data, '\n'), false); err != nil {
-			return fmt.Errorf("keep an idempotency key: %w", err)
+			return fmt.Errorf("store an idempotency key: %w", err)
 		}
 	}
 	for _, folder := range folders {

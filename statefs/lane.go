@@ -430,7 +430,7 @@ func (l *OwnerLanes) SetTimes(lane string, note LaneTimesKind, times []time.Time
 	name := path.Join(lanesDir, lane+string(note))
 	if len(times) == 0 {
 		if err := l.root.Remove(name); err != nil && !files.IsMissing(err) {
-			return fmt.Errorf("forget the times of a lane: %w", err)
+			return fmt.Errorf("remove the times of a lane: %w", err)
 		}
 		return nil
 	}

@@ -136,7 +136,7 @@ func (t *Tree) observeMarkers(id ID) ([]State, error) {
 func (j *jobsFolder) jobsChangedAt() (unix.Timespec, error) {
 	var st unix.Stat_t
 	if err := files.WithDescriptor(j.raw, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
-		return unix.Timespec{}, fmt.Errorf("look at %s: %w", j.JobsDir(), err)
+		return unix.Timespec{}, fmt.Errorf("stat %s: %w", j.JobsDir(), err)
 	}
 	return st.Mtim, nil
 }
@@ -173,7 +173,7 @@ func statAt(fd int, name string) (regular, exists bool, inode uint64, err error)
 	case errors.Is(err, fs.ErrNotExist):
 		return false, false, 0, nil
 	}
-	return false, false, 0, fmt.Errorf("look for %s: %w", name, err)
+	return false, false, 0, fmt.Errorf("find %s: %w", name, err)
 }
 
 // Entry is one name in jobs/ that belongs to an operation.
@@ -338,7 +338,7 @@ func (e *JobsFolderReplacedError) Unwrap() error { return e.Err }
 func (j *jobsFolder) checkJobsFolder() error {
 	held, err := j.folder.Stat()
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", j.JobsDir(), err)
+		return fmt.Errorf("stat %s: %w", j.JobsDir(), err)
 	}
 	named, err := os.Stat(j.JobsDir())
 	if err != nil {

@@ -191,7 +191,7 @@ func (o *Outbox) Has(name EntryName) (has, manual bool, err error) {
 				return true, suffix == entryManual, nil
 			}
 			if !errors.Is(err, fs.ErrNotExist) {
-				return false, false, fmt.Errorf("look at entry %s: %w", name, err)
+				return false, false, fmt.Errorf("stat entry %s: %w", name, err)
 			}
 		}
 	}
@@ -390,7 +390,7 @@ func (o *OwnerOutbox) Listed() (names map[EntryName]bool, here bool, err error) 
 func (o *OwnerOutbox) folderLine() (string, error) {
 	identity, _, err := files.Identify(unix.AT_FDCWD, o.Dir())
 	if err != nil {
-		return "", fmt.Errorf("look at %s: %w", outboxDir, err)
+		return "", fmt.Errorf("stat %s: %w", outboxDir, err)
 	}
 	line := "=" + strconv.FormatUint(identity.Inode, 10) + " " + strconv.FormatInt(identity.Born.UnixNano(), 10)
 	if o.options.Durability != Power {
@@ -488,14 +488,14 @@ func (o *Outbox) Request(name EntryName, ask DeliveryAction, args Args) error {
 		err = o.files.Replace(name.requestFile(ask), formatStamp(o.options.Now(), line), false)
 	}
 	if err != nil {
-		return fmt.Errorf("ask for a %s of %s: %w", ask, name, err)
+		return fmt.Errorf("request a %s of %s: %w", ask, name, err)
 	}
 	for _, other := range DeliveryActions() {
 		if other == ask {
 			continue
 		}
 		if err := o.root.Remove(name.requestFile(other)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("ask for a %s of %s: %w", ask, name, err)
+			return fmt.Errorf("request a %s of %s: %w", ask, name, err)
 		}
 	}
 	return o.syncFolder(outboxDir)
@@ -522,7 +522,7 @@ func (o *OwnerOutbox) Requested(name EntryName) (DeliveryRequest, bool, error) {
 			continue
 		}
 		if err != nil {
-			return a, false, fmt.Errorf("look at %s: %w", a.file, err)
+			return a, false, fmt.Errorf("stat %s: %w", a.file, err)
 		}
 		if !a.info.Mode().IsRegular() {
 			continue

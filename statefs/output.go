@@ -58,7 +58,7 @@ func (o *Output) AppendItems(id ID, step string) (*os.File, error) {
 		return nil, err
 	}
 	if err := repairItems(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("mend the item results of %s: %w", id, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("repair the item results of %s: %w", id, err), f.Close())
 	}
 	return f, nil
 }

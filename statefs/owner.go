@@ -342,7 +342,7 @@ func (o *Owner) RestoreFolders() (made []string, err error) {
 		path := filepath.Join(o.dir, held.name)
 		switch is, err := held.folder.Is(path); {
 		case err != nil:
-			return made, fmt.Errorf("look at %s: %w", path, err)
+			return made, fmt.Errorf("stat %s: %w", path, err)
 		case !is:
 			return made, &FolderGoneError{path}
 		}

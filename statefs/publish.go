@@ -433,11 +433,11 @@ func (t *Tree) keepDefinition(hash string, source []byte) error {
 	// A power cut may have left the file empty.
 	if info, err := t.root.Lstat(name); err != nil || info.Size() != int64(len(source)) {
 		if err := t.files.Replace(name, source, false); err != nil {
-			return fmt.Errorf("keep the job definition: %w", err)
+			return fmt.Errorf("store the job definition: %w", err)
 		}
 		folder, err := files.OpenFolder(path.Join(t.dir, definitionsDir), t.durable())
 		if err != nil {
-			return fmt.Errorf("keep the job definition: %w", err)
+			return fmt.Errorf("store the job definition: %w", err)
 		}
 		err = folder.Sync()
 		_ = folder.Close() // opened for reading

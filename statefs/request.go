@@ -87,7 +87,7 @@ func compactObject(args json.RawMessage) (json.RawMessage, error) {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
 	if line.Bytes()[0] != '{' {
-		return nil, errors.New("arguments: they are no JSON object")
+		return nil, errors.New("arguments: not a JSON object")
 	}
 	return line.Bytes(), nil
 }

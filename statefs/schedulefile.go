@@ -65,7 +65,7 @@ func (s *Schedules) Enable(endpoint string, on bool) error {
 		err = nil // it is so already, but perhaps not synced
 	}
 	if err != nil {
-		return fmt.Errorf("switch the schedule of %s: %w", endpoint, err)
+		return fmt.Errorf("enable or disable the schedule of %s: %w", endpoint, err)
 	}
 	return s.syncFolder(schedulesDir)
 }

@@ -259,7 +259,7 @@ func (o *Owner) CloseEvents(next uint64) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("note the last event: %w", err)
+		return fmt.Errorf("record the last event: %w", err)
 	}
 	return nil
 }

@@ -241,7 +241,7 @@ func (s *sweep) unknown(e Entry) {
 			return
 		}
 	}
-	s.addFinding(path.Join(jobsDir, e.File), SweepMoveToCorrupt, "its ending means nothing and no operation has this ID",
+	s.addFinding(path.Join(jobsDir, e.File), SweepMoveToCorrupt, "unknown ending, and no operation has this ID",
 		func(o *Owner) error {
 			return o.Quarantine(e.File, "an ending without a meaning, and no live operation with this ID")
 		})
@@ -258,7 +258,7 @@ func (s *sweep) unknownBesideMarker(e Entry) {
 	if err != nil || s.now.Sub(changed) <= requestAge {
 		return // gone, or renamed just now
 	}
-	s.addFinding(path.Join(jobsDir, e.File), SweepMoveToCorrupt, "its ending means nothing", func(o *Owner) error {
+	s.addFinding(path.Join(jobsDir, e.File), SweepMoveToCorrupt, "unknown ending", func(o *Owner) error {
 		return o.Quarantine(e.File, "an ending without a meaning, beside the marker of a live operation")
 	})
 }

@@ -208,7 +208,7 @@ func (r *Record) RecordStart(at time.Time) error {
 func (o *Owner) MarkerMovedAt(id ID, marker State) (time.Time, error) {
 	at, err := o.nameChangedAt(MarkerName(id, marker))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("look at the marker of %s: %w", id, err)
+		return time.Time{}, fmt.Errorf("stat the marker of %s: %w", id, err)
 	}
 	return at, nil
 }

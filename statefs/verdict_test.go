@@ -44,7 +44,7 @@ func TestInterpret(t *testing.T) {
 		want    Verdict
 	}{
 		{"marker and live record without next", one, live, nil, true, unasked, Agree},
-		{"marker moved by hand while no daemon ran", one, ended(Queued), nil, true, unasked, Agree},
+		{"marker moved manually while no daemon ran", one, ended(Queued), nil, true, unasked, Agree},
 		{"marker and next elsewhere", one, next(Queued), nil, true, unasked, RollForward},
 		{"marker and next, renamed already", one, next(Running), nil, true, unasked, Agree},
 		{"marker and completed record", one, ended(Completed), nil, true, unasked, Ended},

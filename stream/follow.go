@@ -39,12 +39,12 @@ func (f *follower) refresh() error {
 	}
 	snap, err := f.src.Snapshot()
 	if err != nil {
-		return fmt.Errorf("look at the operation: %w", err)
+		return fmt.Errorf("read the operation: %w", err)
 	}
 	f.snap = snap
 	if snap.Ended {
 		if len(snap.Footer) == 0 {
-			return errors.New("look at the operation: it has ended but its record has no footer")
+			return errors.New("read the operation: it has ended but its record has no footer")
 		}
 		f.sealed = max(snap.LogBytes, 0)
 	}
@@ -61,7 +61,7 @@ func (f *follower) waitHeader(ctx context.Context, idle func(context.Context) er
 			return nil
 		}
 		if f.sealed >= 0 {
-			return errors.New("look at the operation: it has ended but its record has no header")
+			return errors.New("read the operation: it has ended but its record has no header")
 		}
 		if err := idle(ctx); err != nil {
 			return err

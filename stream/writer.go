@@ -169,7 +169,7 @@ func (w *Writer) checkEndLocked() error {
 	w.endKnown = false
 	info, err := w.file.Stat()
 	if err != nil {
-		return fmt.Errorf("look at the end of the log: %w", err)
+		return fmt.Errorf("read the end of the log: %w", err)
 	}
 	w.size = info.Size()
 	w.midLine = false
@@ -177,7 +177,7 @@ func (w *Writer) checkEndLocked() error {
 		var last [1]byte
 		n, err := w.file.ReadAt(last[:], w.size-1)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("look at the end of the log (it must be open for reading too): %w", err)
+			return fmt.Errorf("read the end of the log (it must be open for reading too): %w", err)
 		}
 		w.midLine = n == 1 && last[0] != '\n'
 	}

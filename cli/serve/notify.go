@@ -107,7 +107,7 @@ func (n *notifier) watchdog(socket string) {
 		}
 		var netErr net.Error
 		if errors.As(err, &netErr) && netErr.Timeout() {
-			n.logger.Error("the daemon does not answer its own /readyz, withholding the sign of life", "error", err)
+			n.logger.Error("the daemon does not answer its own /readyz: the watchdog is not notified", "error", err)
 		} else {
 			n.send("WATCHDOG=1")
 		}

@@ -95,7 +95,7 @@ func (w *Response) SendJSON(status int, value any) error {
 func (w *Response) send(contentType string, status int, value any) {
 	data, err := json.Marshal(value)
 	if err != nil {
-		w.server.config.Logger.Error("answer is no JSON", "method", w.request.Method, "path", w.request.URL.Path, "error", err)
+		w.server.config.Logger.Error("answer cannot be encoded as JSON", "method", w.request.Method, "path", w.request.URL.Path, "error", err)
 		status, contentType = http.StatusInternalServerError, ProblemType
 		data = []byte(`{"title":"Internal Server Error","status":500,"error":"The answer could not be written as JSON"}`)
 	}

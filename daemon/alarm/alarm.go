@@ -152,7 +152,7 @@ const maxTimer = 1 << 30 * time.Second
 func (a *Alarms[K]) Run(ctx context.Context, logger *slog.Logger) {
 	clock, err := openClockWatch()
 	if err != nil {
-		logger.Info("a clock that is set is noticed at the next sweep only", "reason", err)
+		logger.Info("a change of the clock is noticed at the next sweep only", "reason", err)
 		a.Serve(ctx, nil)
 		return
 	}

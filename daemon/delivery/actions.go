@@ -18,7 +18,7 @@ func (d *Deliveries) retry(rec *statefs.Record, name statefs.EntryName, entry *s
 	if err := d.revive(rec, name, entry, by); err != nil {
 		return err
 	}
-	d.logger.Info("a delivery is tried again because somebody asked for it", "entry", name, "by", by, "reason", reason)
+	d.logger.Info("delivery retried on request", "entry", name, "by", by, "reason", reason)
 	d.outbox.RetryNow(name)
 	return nil
 }
@@ -64,7 +64,7 @@ func (d *Deliveries) drop(rec *statefs.Record, name statefs.EntryName, by, reaso
 
 // hold records that a person keeps an entry from being tried.
 func (d *Deliveries) hold(rec *statefs.Record, name statefs.EntryName, entry *statefs.OutboxEntry) error {
-	reason := "somebody set it aside"
+	reason := "a person set it aside"
 	if entry.LastError != "" {
 		reason += "; the last try: " + entry.LastError
 	}
@@ -97,7 +97,7 @@ func (d *Deliveries) Request(ctx context.Context, names []statefs.EntryName, ask
 			asked = append(asked, name)
 		})
 	if ask == statefs.RetryDelivery && len(asked) > 0 {
-		d.logger.Info("deliveries are tried again because somebody asked for them", "entries", len(asked), "by", args.By,
+		d.logger.Info("deliveries retried on request", "entries", len(asked), "by", args.By,
 			"reason", args.Reason)
 		d.outbox.ProbeNow(asked)
 	}

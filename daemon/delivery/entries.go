@@ -52,7 +52,7 @@ func (d *Deliveries) reconcileChanges(ctx context.Context) {
 			}
 			more, err := d.differences(odd)
 			if err != nil {
-				d.logger.Error("the outbox cannot be listed; the next sweep tries again", "error", err)
+				d.logger.Error("outbox not listed, retrying at the next sweep", "error", err)
 			}
 			names = append(names, more...)
 		}
@@ -81,7 +81,7 @@ func (d *Deliveries) differences(odd map[string]bool) ([]statefs.EntryName, erro
 	for _, file := range files.Others {
 		if !odd[file] {
 			odd[file] = true
-			d.logger.Warn("a file of outbox/ means nothing; it is left alone, and its operation is kept", "file", file)
+			d.logger.Warn("unknown file in outbox/ left alone; its operation is kept", "file", file)
 		}
 	}
 	names := files.Requested
@@ -123,7 +123,7 @@ func (d *Deliveries) reconcileEntries(ctx context.Context, names []statefs.Entry
 				delete(said, name)
 			case said[name] != err.Error():
 				said[name] = err.Error()
-				d.logger.Error("an entry of the outbox stays as it is", "entry", name, "error", err)
+				d.logger.Error("outbox entry left alone", "entry", name, "error", err)
 			}
 		})
 }
@@ -263,7 +263,7 @@ func (d *Deliveries) quarantine(name statefs.EntryName, has, manual bool) error 
 	if !has {
 		return nil
 	}
-	d.logger.Warn("an entry of the outbox has no record; it is set aside", "entry", name)
+	d.logger.Warn("outbox entry without a record moved to corrupt/", "entry", name)
 	d.owner.Outbox.Strike(name)
 	return d.owner.Outbox.Quarantine(name, manual, "its operation has no record")
 }

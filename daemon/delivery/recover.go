@@ -39,7 +39,7 @@ func (d *Deliveries) Recover(ctx context.Context) error {
 		return d.recoverEntry(ctx, name, listed[name])
 	}, func(name statefs.EntryName, failed error) {
 		if failed != nil {
-			d.logger.Error("an entry of the outbox stays as it is", "entry", name, "error", failed)
+			d.logger.Error("outbox entry left alone", "entry", name, "error", failed)
 		}
 		if sync, ok := errors.AsType[*files.SyncError](failed); ok {
 			err = sync
@@ -66,7 +66,7 @@ func (d *Deliveries) recoverEntry(ctx context.Context, name statefs.EntryName, k
 	if has, _, err := d.owner.Outbox.Has(name); err != nil || !has {
 		return errors.Join(err, d.sync(ctx, rec, nil, name, false))
 	}
-	d.logger.Info("an entry of the outbox is of an end that did not happen; it is dropped", "entry", name)
+	d.logger.Info("outbox entry removed: its operation has not ended", "entry", name)
 	return d.owner.Outbox.Remove(name)
 }
 
@@ -83,7 +83,7 @@ func (d *Deliveries) restoreEntry(ctx context.Context, name statefs.EntryName) e
 	if !rec.Status.Terminal() || it == nil || it.Kind != name.Kind || !isOpen(it.State) {
 		return nil
 	}
-	d.logger.Warn("an entry of the outbox went with its folder; it is made again", "entry", name)
+	d.logger.Warn("outbox entry restored: its folder was removed", "entry", name)
 	if err := d.owner.Outbox.Write(name, d.newEntry(rec, name)); err != nil {
 		return err
 	}

@@ -122,10 +122,10 @@ func (d *Deliveries) publishTarget(t outbox.TargetState) {
 		Pending: t.Waiting, Error: t.Reason,
 	}}
 	if t.Down {
-		d.logger.Warn("a target of deliveries is down; it is tried with one entry at a time until it is back", "target",
+		d.logger.Warn("delivery target is down, retrying with one entry at a time", "target",
 			t.Label, "waiting", t.Waiting, "error", t.Reason)
 	} else {
-		d.logger.Info("a target of deliveries is back", "target", t.Label, "waiting", t.Waiting)
+		d.logger.Info("delivery target is up again", "target", t.Label, "waiting", t.Waiting)
 	}
 	d.events.Publish(e)
 }

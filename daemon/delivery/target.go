@@ -87,7 +87,7 @@ func (s *sender) saveProgress(name statefs.EntryName, entry *statefs.OutboxEntry
 	err := s.owner.Outbox.Rewrite(name, entry)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &outbox.LocalError{Err: errors.New("somebody took its entry out of the outbox")}
+		return &outbox.LocalError{Err: errors.New("its entry was removed from the outbox")}
 	case err != nil:
 		return &outbox.LocalError{Err: err}
 	}
@@ -110,7 +110,7 @@ func (s *sender) abort(ctx context.Context, rec *statefs.Record, name statefs.En
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
 	if err := to.Target(s.shared).Abort(ctx, entry.Upload); err != nil {
-		s.logger.Warn("what was sent of a delivery stays on the server", "entry", name, "upload", entry.Upload.ID, "object",
+		s.logger.Warn("partly sent delivery left on the server", "entry", name, "upload", entry.Upload.ID, "object",
 			entry.Upload.Name, "error", err)
 		return
 	}

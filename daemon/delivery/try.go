@@ -98,14 +98,14 @@ func (d *Deliveries) destination(rec *statefs.Record, name statefs.EntryName) ou
 func (d *Deliveries) try(ctx context.Context, name statefs.EntryName) outbox.Outcome {
 	rec, err := d.owner.ReadRecord(name.ID)
 	if err != nil {
-		d.logger.Error("the record of what is to be delivered cannot be read", "entry", name, "error", err)
+		d.logger.Error("record of a delivery cannot be read", "entry", name, "error", err)
 		return outbox.Outcome{LocalFault: true} // a sweep sets aside an entry without a record
 	}
 	entry, _, err := d.owner.Outbox.Read(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // another program or a person removed the entry
 		if err := d.Reconcile(ctx, name); err != nil {
-			d.logger.Error("an entry of the outbox is gone, and that could not be written down", "entry", name, "error", err)
+			d.logger.Error("removal of an outbox entry not recorded", "entry", name, "error", err)
 		}
 		return outbox.Outcome{LocalFault: true}
 	case errors.Is(err, statefs.ErrNewerVersion):
@@ -140,11 +140,11 @@ func (d *Deliveries) failed(ctx context.Context, rec *statefs.Record, name state
 		d.sender.abort(ctx, rec, name, entry)
 	}
 	if err := d.recordTry(ctx, rec, name, entry); err != nil {
-		d.logger.Error("a failed delivery could not be noted", "entry", name, "error", err)
+		d.logger.Error("failed delivery not recorded", "entry", name, "error", err)
 		return outbox.Outcome{LocalFault: true}
 	}
 	if refused {
-		d.logger.Error("a result could not be delivered and waits for a person", "entry", name, "error", reason)
+		d.logger.Error("delivery failed and waits for a person", "entry", name, "error", reason)
 		return d.recordOutcome(ctx, name, statefs.DeliveryManual, reason.Error(), nil)
 	}
 	_, ours := errors.AsType[*outbox.LocalError](reason)
@@ -155,7 +155,7 @@ func (d *Deliveries) failed(ctx context.Context, rec *statefs.Record, name state
 			c.Failed++
 		}
 	})
-	d.logger.Warn("a result could not be delivered; it is tried again", "entry", name, "attempts",
+	d.logger.Warn("delivery failed, retrying", "entry", name, "attempts",
 		entry.Attempts, "error", reason)
 	outcome := outbox.Outcome{LocalFault: ours, Reason: reason.Error()}
 	if later, ok := errors.AsType[*outbox.RetryAfterError](reason); ok {
@@ -208,7 +208,7 @@ func (d *Deliveries) recordOutcome(ctx context.Context, name statefs.EntryName, 
 		return d.removeEntry(name)
 	})
 	if err != nil {
-		d.logger.Error("what became of a delivery could not be written down; it is repeated", "entry", name, "status",
+		d.logger.Error("outcome of a delivery not recorded; it is delivered again", "entry", name, "status",
 			state, "error", err)
 		return outbox.Outcome{LocalFault: true}
 	}

@@ -237,9 +237,9 @@ func (w *writer) report(err error) {
 	switch {
 	case said == w.lastError:
 	case err != nil:
-		w.logger.Warn("events cannot be written; who follows later gets a gap instead", "error", err)
+		w.logger.Warn("events cannot be written; later subscribers get a gap instead", "error", err)
 	default:
-		w.logger.Info("events are written again")
+		w.logger.Info("events can be written again")
 	}
 	w.lastError = said
 }

@@ -203,7 +203,7 @@ func (w *writer) prune(now time.Time) {
 	w.pruned = now
 	segments, err := listSegments(w.dir)
 	if err != nil {
-		w.logger.Warn("old events are not removed", "error", err)
+		w.logger.Warn("old events not removed", "error", err)
 		return
 	}
 	var sum int64
@@ -213,7 +213,7 @@ func (w *writer) prune(now time.Time) {
 		over := keep.Bytes > 0 && sum > keep.Bytes || keep.Age > 0 && now.Sub(s.changed) > keep.Age
 		if over && s.name != w.name {
 			if err := os.Remove(filepath.Join(w.dir, s.name)); err != nil {
-				w.logger.Warn("old events are not removed", "error", err)
+				w.logger.Warn("old events not removed", "error", err)
 			}
 		}
 	}

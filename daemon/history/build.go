@@ -25,7 +25,7 @@ func (s *Store) build(ctx context.Context) {
 		if err == nil {
 			s.buildFinished()
 			if count > 0 {
-				s.log.Info("the index of the history is built", "operations", count, "took",
+				s.log.Info("history index built", "operations", count, "took",
 					time.Since(began).Round(time.Millisecond))
 			}
 			return
@@ -33,7 +33,7 @@ func (s *Store) build(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.log.Error("the index of the history cannot be built; it is tried again", "error", err)
+		s.log.Error("history index not built, retrying", "error", err)
 		select {
 		case <-time.After(10 * retryInterval):
 		case <-ctx.Done():

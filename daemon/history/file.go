@@ -78,7 +78,7 @@ func recoverDamage(err *error) func() {
 func (f *indexFile) openFile(emptied func()) (last uint64, err error) {
 	if info, err := os.Lstat(f.path); err == nil && !info.Mode().IsRegular() {
 		if err := f.owner.RenameDamaged(FileName); err != nil {
-			return 0, fmt.Errorf("open the index of the history: %s is a %s and cannot be moved: %w; move it away", f.path,
+			return 0, fmt.Errorf("open the history index: %s is a %s and cannot be moved: %w; move it away", f.path,
 				info.Mode().Type(), err)
 		}
 	}
@@ -91,7 +91,7 @@ func (f *indexFile) openFile(emptied func()) (last uint64, err error) {
 		_ = f.db.Close() // it goes
 	}
 	if !errors.Is(reason, fs.ErrNotExist) {
-		f.log.Warn("the index of the history is built again", "file", f.path, "reason", reason)
+		f.log.Warn("rebuilding the history index", "file", f.path, "reason", reason)
 	}
 	return 0, f.newFile(isDamage(reason), gone, emptied)
 }
@@ -120,7 +120,7 @@ func (f *indexFile) openTrusted() (last uint64, err error) {
 	}
 	err = f.db.View(func(tx *bolt.Tx) error {
 		if tx.Size() > info.Size() {
-			return &damage{errors.New("it has been cut off")}
+			return &damage{errors.New("it is truncated")}
 		}
 		for _, name := range buckets {
 			if tx.Bucket(name) == nil {
@@ -179,11 +179,11 @@ func (f *indexFile) newFile(keep bool, gone [][]byte, emptied func()) error {
 		err = os.Remove(f.path)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("make the index of the history anew: %w", err)
+		return fmt.Errorf("rebuild the history index: %w", err)
 	}
 	db, err := f.openDB()
 	if err != nil {
-		return fmt.Errorf("make the index of the history %s: %w", f.path, err)
+		return fmt.Errorf("make the history index %s: %w", f.path, err)
 	}
 	f.db, f.clean = db, false
 	err = db.Update(func(tx *bolt.Tx) error {
@@ -200,7 +200,7 @@ func (f *indexFile) newFile(keep bool, gone [][]byte, emptied func()) error {
 		return f.putState(tx, fileState{})
 	})
 	if err != nil {
-		return errors.Join(fmt.Errorf("make the index of the history %s: %w", f.path, err), db.Close())
+		return errors.Join(fmt.Errorf("make the history index %s: %w", f.path, err), db.Close())
 	}
 	f.sealed = 0
 	emptied()

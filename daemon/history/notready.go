@@ -8,7 +8,7 @@ import (
 
 // ErrNotReady means that the index is being built or cannot be written, so that no answer is
 // certainly right.
-var ErrNotReady = errors.New("the index of the history is being built: try again soon")
+var ErrNotReady = errors.New("the history index is being built: try again soon")
 
 // NotReadyError is an ErrNotReady with details.
 type NotReadyError struct {

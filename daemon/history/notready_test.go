@@ -19,7 +19,7 @@ func TestNotReadySaysWhen(t *testing.T) {
 		err   NotReadyError
 		after time.Duration
 	}{
-		"the index of the history is being built: try again soon": {NotReadyError{}, 5 * time.Second},
+		"the history index is being built: try again soon": {NotReadyError{}, 5 * time.Second},
 		"the index of the history is being built: 0 records of 0 of 30 days read in 2s; try again in 5s": {
 			NotReadyError{Days: 30, Left: 30, Took: 2 * time.Second}, 5 * time.Second,
 		},

@@ -79,7 +79,7 @@ func (c *Cursor) String() string {
 }
 
 // ErrCursor means that a text is not a cursor.
-var ErrCursor = errors.New("not a place in a list: hand back what the member next of the page before said, and the same sort")
+var ErrCursor = errors.New("not a place in a list: send the value of next of the previous page, with the same sort")
 
 // ParseCursor reads the text of a cursor.
 func ParseCursor(text string) (*Cursor, error) {

@@ -218,7 +218,7 @@ type parsedRow struct {
 }
 
 // errPacked means that a row of the index is damaged.
-var errPacked = errors.New("the index of the history is damaged: a row cannot be read")
+var errPacked = errors.New("the history index is damaged: a row cannot be read")
 
 func (p Packed) parse() (r parsedRow, err error) {
 	if len(p) < 2 || p[0] != packedVersion {

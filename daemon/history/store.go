@@ -189,7 +189,7 @@ func (w *writer) close(batch []change) {
 	defer w.mu.Unlock()
 	w.ended = true
 	if !ok {
-		w.log.Warn("the index of the history could not be closed; it is built again by the next start", "error", w.failed)
+		w.log.Warn("history index not closed; the next start rebuilds it", "error", w.failed)
 	}
 	for _, c := range w.queue {
 		c.answer(ErrNotReady)
@@ -287,7 +287,7 @@ func (w *writer) do(ctx context.Context, c change) error {
 func (w *writer) write(batch []change) bool {
 	err := w.transact(batch)
 	if isDamage(err) {
-		w.log.Error("the index of the history is damaged; it is built again", "file", w.path, "error", err)
+		w.log.Error("history index is damaged, rebuilding it", "file", w.path, "error", err)
 		if err = w.recreate(w.startBuild); err == nil {
 			err = w.transact(batch)
 		}
@@ -354,11 +354,11 @@ func (w *writer) noteWriteResult(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil && w.failed == nil {
-		w.log.Error("the index of the history cannot be written; lists and the feed wait until it can", "file",
+		w.log.Error("history index cannot be written; lists and the feed wait", "file",
 			w.path, "error", err)
 	}
 	if err == nil && w.failed != nil {
-		w.log.Info("the index of the history can be written again", "file", w.path)
+		w.log.Info("history index can be written again", "file", w.path)
 	}
 	w.failed, w.writing = err, false
 }

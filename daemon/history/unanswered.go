@@ -109,7 +109,7 @@ func deleteUnansweredOf(s *Store, day string, ids []statefs.ID) error {
 	if err := s.owner.Delete(day, ids); err != nil {
 		return err
 	}
-	s.log.Info("records of submits that were cut off are deleted", "day", day, "count", len(ids))
+	s.log.Info("records of interrupted submits deleted", "day", day, "count", len(ids))
 	return nil
 }
 
@@ -150,7 +150,7 @@ func unansweredOf(s *Store, day string) (ids []statefs.ID, err error) {
 		case errors.Is(err, statefs.ErrNotLive):
 			ids = append(ids, id)
 		case err != nil:
-			return nil, fmt.Errorf("look whether %s lives: %w", id, err)
+			return nil, fmt.Errorf("check whether %s is live: %w", id, err)
 		}
 	}
 	return ids, nil

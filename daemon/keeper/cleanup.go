@@ -49,10 +49,10 @@ func (l *link) endCommands(at uint64) {
 	if len(lost) == 0 {
 		return
 	}
-	p.Logger.Error("a keeper has died: what is left of its commands is ended", "keeper", l.number, "commands", len(lost))
+	p.Logger.Error("keeper died, ending what is left of its commands", "keeper", l.number, "commands", len(lost))
 	err := p.endRemains(lost, at)
 	if err != nil {
-		p.Logger.Error("what is left of the commands of a dead keeper was not all ended", "keeper", l.number, "error", err)
+		p.Logger.Error("processes of a dead keeper not all ended", "keeper", l.number, "error", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -65,7 +65,7 @@ func TestStorageFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"it is tried again", "exit report given up", "code=7", keeper.ErrReportsLost.Error(),
+		"retrying", "exit report given up", "code=7", keeper.ErrReportsLost.Error(),
 		"bring the disk of " + dir + " back",
 	} {
 		if !strings.Contains(string(said), want) {
@@ -86,7 +86,7 @@ func TestStorageIsFull(t *testing.T) {
 	log := filepath.Join(dir, keeper.LogName(1))
 	keeper.Eventually(t, "it is tried twice", func() bool {
 		said, err := os.ReadFile(log)
-		return err == nil && strings.Count(string(said), "it is tried again") > 1
+		return err == nil && strings.Count(string(said), "retrying") > 1
 	})
 	disk.Arm(nil)
 	ended()
@@ -110,7 +110,7 @@ func TestReportMissesTemporaryFolder(t *testing.T) {
 	end()
 	keeper.Eventually(t, "the keeper tries again", func() bool {
 		said, err := os.ReadFile(log)
-		return err == nil && strings.Contains(string(said), "it is tried again")
+		return err == nil && strings.Contains(string(said), "retrying")
 	})
 	if err := errors.Join(os.Remove(tmp), os.Mkdir(tmp, 0o750)); err != nil {
 		t.Fatal(err)

@@ -290,7 +290,7 @@ func (s *server) endAll() {
 		}
 	}
 	s.mu.Unlock()
-	s.Logger.Warn("told to end: all commands are ended", "commands", len(all))
+	s.Logger.Warn("asked to stop, ending all commands", "commands", len(all))
 	for _, p := range all {
 		p.End(CauseKeeperEnds)
 	}

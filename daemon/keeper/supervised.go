@@ -249,7 +249,7 @@ func (s *server) saveReport(h *supervisedCommand, need reportState) (ok bool) {
 	}
 	if err != nil && !s.exits.Removed(h.report) {
 		s.noteFailure(err)
-		s.Logger.Error("exit report not written; it is tried again", "report", h.report, "error", err)
+		s.Logger.Error("exit report not written, retrying", "report", h.report, "error", err)
 		return false
 	}
 	if err != nil {

@@ -297,7 +297,7 @@ func (o *orders) take(line string) (err error) {
 	case orderGrace:
 		o.grace, err = time.ParseDuration(value)
 	default:
-		err = errors.New("it means nothing")
+		err = errors.New("unknown message")
 	}
 	if err != nil {
 		return fmt.Errorf("warden: order %q: %w; keepers start wardens by themselves", line, err)

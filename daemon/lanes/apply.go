@@ -115,7 +115,7 @@ func (l *Lanes) publishChanges(s *lane, before applied, now time.Time) {
 		l.publishHold(s.name, said.closed, before.closed, "closed", "opened", now)
 	}
 	if said.capacity != before.capacity && s.name != statefs.AllLanes {
-		l.logger.Info("a lane has another capacity", "lane", s.name, "capacity", statefs.FormatLaneCapacity(said.capacity))
+		l.logger.Info("lane capacity changed", "lane", s.name, "capacity", statefs.FormatLaneCapacity(said.capacity))
 		change := events.LaneChange{What: "capacity"}
 		if said.capacity >= 0 {
 			change.Capacity = &said.capacity
@@ -149,9 +149,9 @@ func (l *Lanes) publishHold(name string, is, was holdState, begins, ends string,
 		args = append(args, "until", *change.Until)
 	}
 	if change.What == "breaker_opened" {
-		l.logger.Warn("a lane has changed", args...)
+		l.logger.Warn("lane changed", args...)
 	} else {
-		l.logger.Info("a lane has changed", args...)
+		l.logger.Info("lane changed", args...)
 	}
 	l.publish(name, change, now)
 }

@@ -74,7 +74,7 @@ func (l *Lanes) saveFailures(s *lane) {
 	if counted := s.breaker.CountedFailures(); !slices.EqualFunc(counted, s.savedFailures, time.Time.Equal) {
 		s.savedFailures = counted
 		if err := l.owner.Lanes.SetTimes(s.name, statefs.LaneFailures, counted); err != nil {
-			l.logger.Warn("the failures of a lane cannot be written down; a restart forgets them", "lane", s.name, "error", err)
+			l.logger.Warn("failures of a lane not recorded; a restart forgets them", "lane", s.name, "error", err)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (l *Lanes) pauseByBreaker(s *lane, hold statefs.LaneHold, now time.Time) {
 	hold.By, hold.Trial = statefs.HeldByBreaker, s.breaker.TrialID()
 	if err := l.owner.Lanes.Hold(pausedFile(s.name), hold); err != nil {
 		s.pauseWritten = false
-		l.logger.Error("the pause of a breaker cannot be written down", "lane", s.name, "error", err)
+		l.logger.Error("pause by a breaker not recorded", "lane", s.name, "error", err)
 		return
 	}
 	s.pauseWritten = true
@@ -133,7 +133,7 @@ func (l *Lanes) noteTrialBegun(s *lane) {
 	}
 	s.published.config.Paused, s.published.trial = true, false // the queue has already changed this
 	if s.breaker.Started(id) {
-		l.logger.Info("a lane tries one operation", "lane", s.name, "id", id)
+		l.logger.Info("lane admitted one trial operation", "lane", s.name, "id", id)
 		l.saveTrial(s, l.owner.Now())
 	}
 }
@@ -152,7 +152,7 @@ func (l *Lanes) syncBreaker(s *lane, now time.Time) {
 	case !p.exists && b.State() == breaker.Closed:
 		return
 	case !p.exists && s.pauseWritten:
-		l.logger.Info("somebody has resumed a lane that its breaker had paused", "lane", s.name)
+		l.logger.Info("lane resumed by a person; its breaker had paused it", "lane", s.name)
 		b.Reset()
 		s.pauseWritten = false
 		return
@@ -171,7 +171,7 @@ func (l *Lanes) syncBreaker(s *lane, now time.Time) {
 		s.pauseWritten = true
 	}
 	if b.AllowTrial(now) {
-		l.logger.Info("the cooldown of a lane is over: one operation is let through", "lane", s.name)
+		l.logger.Info("lane cooldown elapsed: one trial operation may start", "lane", s.name)
 	}
 	if id := b.TrialID(); id != (statefs.ID{}) && l.queue.TrialEnded(id) && b.Inconclusive(id) {
 		l.saveTrial(s, now)

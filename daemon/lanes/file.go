@@ -34,7 +34,7 @@ func (l *Lanes) readFile(f statefs.LaneFile, c *file, now time.Time) {
 	}
 	bad, isBad := errors.AsType[*statefs.LaneFileError](err)
 	if err != nil && !isBad {
-		l.logger.Error("a file of a lane cannot be looked at; what it said before counts", "file",
+		l.logger.Error("lane file cannot be read; its previous content counts", "file",
 			"lanes/"+f.String(), "error", err)
 		return
 	}
@@ -59,7 +59,7 @@ func (l *Lanes) readFile(f statefs.LaneFile, c *file, now time.Time) {
 	case !isBad:
 		c.exists, c.value, c.problem = true, v, ""
 	case bad.Reason != c.problem:
-		l.logger.Warn("a file of a lane means nothing; what it said before counts", "file", "lanes/"+f.String(),
+		l.logger.Warn("lane file is not valid; its previous content counts", "file", "lanes/"+f.String(),
 			"reason", bad.Reason)
 		c.problem = bad.Reason
 	}
@@ -85,7 +85,7 @@ func (l *Lanes) expire(f statefs.LaneFile, c *file, now time.Time) {
 	gone, err := l.owner.Lanes.Expire(f, c.value)
 	switch {
 	case err != nil:
-		l.logger.Error("a file of a lane whose time is over cannot be removed; it counts no longer", "file",
+		l.logger.Error("expired lane file cannot be removed; it no longer counts", "file",
 			"lanes/"+f.String(), "error", err)
 		c.exists = false
 	case gone:
@@ -121,13 +121,13 @@ func (l *Lanes) logStrayFiles() {
 	for _, name := range odd {
 		problems = append(problems, statefs.LaneProblem{
 			File:   "lanes/" + stream.Printable(name),
-			Reason: "its name controls nothing: it is LANE.paused, LANE.closed or LANE.capacity",
+			Reason: "its name is not LANE.paused, LANE.closed or LANE.capacity",
 		})
 	}
 	slices.SortFunc(problems, func(a, b statefs.LaneProblem) int { return cmp.Compare(a.File, b.File) })
 	for _, p := range problems {
 		if !slices.Contains(l.strayFiles, p) {
-			l.logger.Warn("a file of lanes/ controls nothing", "file", p.File, "reason", p.Reason)
+			l.logger.Warn("unknown file in lanes/", "file", p.File, "reason", p.Reason)
 		}
 	}
 	l.strayFiles = problems

@@ -39,7 +39,7 @@ func (l *Lanes) NextTurn(lane string) uint64 {
 	}
 	t.last[lane] = last + 1
 	if err := t.owner.Lanes.SetRotation(lane, last+1); err != nil {
-		t.logger.Warn("the turn of a lane cannot be written down; after a restart it may come again",
+		t.logger.Warn("turn of a lane not recorded; it may repeat after a restart",
 			"lane", lane, "error", err)
 	}
 	return last + 1

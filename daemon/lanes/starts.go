@@ -96,7 +96,7 @@ func (s *startHistory) save() {
 func (s *startHistory) writeLocked(lane string, l *laneStarts) {
 	l.unwritten = 0
 	if err := s.owner.Lanes.SetTimes(lane, statefs.LaneStarts, l.times[max(0, len(l.times)-l.limit):]); err != nil {
-		s.logger.Warn("the starts of a lane cannot be written down; after a restart it may start more than its rate",
+		s.logger.Warn("starts of a lane not recorded; after a restart it may exceed its rate",
 			"lane", lane, "error", err)
 	}
 }

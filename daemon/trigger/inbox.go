@@ -39,7 +39,7 @@ type inbox struct {
 	strayFiles strayFileLog
 }
 
-// retryInterval is the delay before a submission is tried again, and before new/ is watched anew.
+// retryInterval is the delay before a submission is tried again, and before watching new/ again.
 const retryInterval = time.Second
 
 func newInbox(c *Config) *inbox {
@@ -58,7 +58,7 @@ func (in *inbox) run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		if err := in.watch(ctx); err != nil {
-			in.config.Logger.Warn("new/ is watched anew", "error", err)
+			in.config.Logger.Warn("watching new/ again", "error", err)
 		}
 		if !sleepFor(ctx, retryInterval) {
 			return
@@ -191,7 +191,7 @@ func (in *inbox) submitAll(ctx context.Context, names []string) {
 				return
 			}
 			if err := in.config.Owner.Inbox.WriteWaiting(name, why); err != nil {
-				in.config.Logger.Warn("nobody is told what a submission waits for", "name", name, "error", err)
+				in.config.Logger.Warn("reason why a submission waits not written", "name", name, "error", err)
 			}
 		})
 	}
@@ -218,7 +218,7 @@ func (in *inbox) noteOutcome(name string, again time.Duration, err error) (why s
 		return why
 	}
 	in.logged[name] = true
-	in.config.Logger.Warn("a submission in new/ cannot be carried out now; it is tried again", "name", name, "error", err)
+	in.config.Logger.Warn("submission in new/ cannot be accepted now, retrying", "name", name, "error", err)
 	return why
 }
 
@@ -346,6 +346,6 @@ func (in *inbox) submissionFailed(name string, taken bool, err error) (again tim
 	if answerErr := in.config.Owner.Inbox.Reject(name, taken, err.Error()); answerErr != nil {
 		return retryInterval, answerErr
 	}
-	in.config.Logger.Warn("a submission in new/ is rejected", "name", name, "reason", err)
+	in.config.Logger.Warn("submission in new/ rejected", "name", name, "reason", err)
 	return 0, nil
 }

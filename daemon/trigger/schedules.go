@@ -166,7 +166,7 @@ func (s *scheduler) loadSchedules() {
 		}
 		kept, err := s.loadState(def)
 		if err != nil {
-			s.config.Logger.Error("schedule not taken over; it is tried again at the next change of the jobs", "job",
+			s.config.Logger.Error("schedule not loaded, retrying at the next change of the jobs", "job",
 				def.Address(), "error", err)
 			continue
 		}
@@ -204,7 +204,7 @@ func (s *scheduler) loadState(def *catalog.Definition) (scheduleState, error) {
 		return fresh, err
 	}
 	if err != nil {
-		s.config.Logger.Error("what was known of a schedule cannot be read; its file is in corrupt/, it begins anew, and slots of before do not fire",
+		s.config.Logger.Error("state of a schedule unreadable: its file is in corrupt/, the schedule begins anew, and earlier slots do not fire",
 			"job", def.Address(), "file", "schedules/"+def.Endpoint()+".json", "error", err)
 		if err := s.config.Owner.Schedules.Quarantine(def.Endpoint(), err.Error()); err != nil {
 			return fresh, err
@@ -267,7 +267,7 @@ func (s *scheduler) failed(job string, err error) {
 		s.config.Fail(err)
 		return
 	}
-	s.config.Logger.Error("a scheduled start failed and is tried again", "job", job, "again_in",
+	s.config.Logger.Error("scheduled start failed, retrying", "job", job, "again_in",
 		scheduleRetryInterval, "error", err)
 }
 

@@ -86,7 +86,7 @@ func (s *scheduler) start(ctx context.Context, def *catalog.Definition, last str
 	if state.Live() {
 		if overlap == schedule.OverlapSkip {
 			skipped = fmt.Sprintf("operation %s is %s", before, state)
-			s.config.Logger.Info("slot passed over", "job", def.Address(), "slot", slot.Format(time.RFC3339), "reason", skipped)
+			s.config.Logger.Info("slot skipped", "job", def.Address(), "slot", slot.Format(time.RFC3339), "reason", skipped)
 			return last, skipped, nil
 		}
 		options.After, options.Require = []statefs.ID{before}, statefs.RequireEnd

@@ -59,7 +59,7 @@ func (s *scheduler) logStrayFiles() {
 		def := s.config.Catalog.ByEndpoint(f.Endpoint)
 		switch {
 		case !f.Known:
-			odd[f.Name] = "its name means nothing: it is GROUP-JOB.disabled"
+			odd[f.Name] = "its name is not GROUP-JOB.disabled"
 		case f.Disables && (def == nil || def.Schedule == nil):
 			odd[f.Name] = fmt.Sprintf("there is no job %q with a schedule", f.Endpoint)
 		}

@@ -119,7 +119,7 @@ func (r *Run) execute(ctx context.Context, item int, command func() *keeper.Comm
 		return p, keeper.Exit{}, ErrDetached
 	}
 	if exit.Err != nil {
-		r.host.Logger.Warn("command ended with trouble", "id", r.id, "error", exit.Err)
+		r.host.Logger.Warn("command ended with an error", "id", r.id, "error", exit.Err)
 	}
 	if cause := causeOf(exit); cause != nil && ctx.Err() == nil {
 		r.End(cause) // an earlier daemon or the keeper ended it

@@ -160,7 +160,7 @@ func (m *monitor) readLogTail() {
 		return
 	}
 	if size < m.logOffset {
-		m.r.host.Logger.Warn("the log was cut while its operation runs: what was there is gone, and readers may see the end of it twice", "id", m.r.id, "from", m.logOffset, "to", size)
+		m.r.host.Logger.Warn("the log was truncated while its operation runs: its earlier content is lost, and readers may see its end twice", "id", m.r.id, "from", m.logOffset, "to", size)
 		m.logOffset = 0
 	}
 	from := max(m.logOffset, size-tailBytes)

@@ -23,7 +23,7 @@ var (
 )
 
 // ErrDetached means that the daemon stops and leaves the commands to their keeper.
-var ErrDetached = errors.New("the daemon stops and its commands go on")
+var ErrDetached = errors.New("the daemon stops and its commands continue")
 
 // errLogLimit means that the log grew beyond the job's max_log.
 var errLogLimit = errors.New("the log is larger than max_log allows")

@@ -59,7 +59,7 @@ func readSettings(args []string, getenv func(string) string) (settings, error) {
 			fmt.Errorf("%w; the flags are --mode, --mongo-uri, --runner-mongo-uri, --minio-endpoint, --minio-access-key, --minio-secure, --every, --retry and --claim", err)
 	}
 	if flags.NArg() > 0 {
-		return s, fmt.Errorf("the argument %q means nothing", flags.Arg(0))
+		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	for name, uri := range map[string]string{"--mongo-uri": s.mongoURI, "--runner-mongo-uri": s.runnerURI} {
 		if password(uri) != "" {

@@ -61,7 +61,7 @@ func TestSettings(t *testing.T) {
 		},
 		"a password in an argument": {args: []string{"--mongo-uri=mongodb://u:p@h"}, err: "arguments are not secret"},
 		"no flag for the secret":    {args: []string{"--minio-secret-key=x"}, err: "flag provided but not defined"},
-		"an argument":               {args: []string{"once"}, err: `"once" means nothing`},
+		"an argument":               {args: []string{"once"}, err: `unexpected argument "once"`},
 		"servers of this machine": {
 			env: map[string]string{"MONGO_URI": "", "MINIO_ENDPOINT": ""},
 			want: func(s settings) bool {

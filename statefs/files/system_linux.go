@@ -123,7 +123,7 @@ func Identify(fd int, file string) (Identity, uint64, error) {
 func FullReason(dir string) (string, error) {
 	var info unix.Statfs_t
 	if err := unix.Statfs(dir, &info); err != nil {
-		return "", fmt.Errorf("room on the disk of %s: %w", dir, err)
+		return "", fmt.Errorf("free space on the disk of %s: %w", dir, err)
 	}
 	switch {
 	case info.Flags&unix.ST_RDONLY != 0:

@@ -76,7 +76,7 @@ func (d *Descriptors) reserve(reserve int) error {
 func descriptorError(free, limit, reserve int, err error) error {
 	switch {
 	case err != nil:
-		return fmt.Errorf("look how many files more can be opened: %w", err)
+		return fmt.Errorf("count the files that can still be opened: %w", err)
 	case free < reserve:
 		return &fewDescriptorsError{limit: limit, used: limit - free, reserve: reserve}
 	}

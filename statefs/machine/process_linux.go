@@ -27,20 +27,20 @@ func ProcessStart(pid int) (at time.Time, alive bool, err error) {
 		return time.Time{}, false, nil
 	}
 	if err != nil {
-		return time.Time{}, false, fmt.Errorf("look at process %d: %w", pid, err)
+		return time.Time{}, false, fmt.Errorf("inspect process %d: %w", pid, err)
 	}
 	// The second field is the program's name in parentheses and may hold any bytes, so count from
 	// the last parenthesis.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
-		return time.Time{}, false, fmt.Errorf("look at process %d: /proc says %q", pid, stat)
+		return time.Time{}, false, fmt.Errorf("inspect process %d: /proc says %q", pid, stat)
 	}
 	if state := fields[0][0]; state == 'Z' || state == 'X' {
 		return time.Time{}, false, nil
 	}
 	ticks, err := strconv.ParseInt(string(fields[19]), 10, 64)
 	if err != nil {
-		return time.Time{}, false, fmt.Errorf("look at process %d: %w", pid, err)
+		return time.Time{}, false, fmt.Errorf("inspect process %d: %w", pid, err)
 	}
 	boot, err := bootTime()
 	if err != nil {
