@@ -177,9 +177,9 @@ var imports = []row{
 
 	{
 		"daemon/tally", 3,
-		[]string{"statefs", "statefs/api"},
+		[]string{"statefs", "statefs/api", "statefs/watch"},
 		nil,
-		"counts and percentiles, as memory and arithmetic alone; of the vocabulary it needs the states",
+		"counts and percentiles, as memory and arithmetic alone, and the condition of a daemon; of the vocabulary it needs the states, of the watch its mode",
 	},
 	{
 		"daemon/queue", 2,

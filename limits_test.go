@@ -41,7 +41,7 @@ var beyond = map[string]int{
 	"fields of daemon.Config":  24,
 	"fields of daemon.Daemon":  51,
 	"files of package daemon":  55,
-	"methods of daemon.Daemon": 276,
+	"methods of daemon.Daemon": 266,
 }
 
 // TestCodeStaysReadable holds the limits and the list of what is over them.

@@ -22,9 +22,9 @@ import (
 func withEvents(t *testing.T, change ...func(*Config)) *rig {
 	t.Helper()
 	open := func(c *Config) {
-		played, ok := c.Status.(*daemonStatus)
+		played, ok := c.Daemon.Live.(*daemonStatus)
 		if !ok {
-			t.Fatalf("a status of %T", c.Status)
+			t.Fatalf("a daemon of %T", c.Daemon.Live)
 		}
 		log, err := events.Open(played.owner, events.Options{Recent: 4})
 		must(t, err)

@@ -83,7 +83,7 @@ func TestListsDoNotLookAtStrangersThatTheDaemonKnows(t *testing.T) {
 	r := setup(t)
 	id, err := statefs.MakeID("testrouter-own", time.Now(), os.Getppid(), 999999)
 	must(t, err)
-	status, _ := r.config.Status.(*daemonStatus)
+	status, _ := r.config.Daemon.Live.(*daemonStatus)
 	status.mu.Lock()
 	status.seen = []history.Live{{ID: id, State: statefs.Paused}}
 	status.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -43,11 +44,11 @@ func waiting(n int) string {
 	return fmt.Sprintf("%d deliveries wait", n)
 }
 
-// healthStatus is the condition of the daemon.
-type healthStatus interface {
-	Health() Health
-	Lanes() statefs.LanesStatus
-	Outbox() statefs.OutboxStatus
+// conditionStatus is the condition of the daemon.
+type conditionStatus interface {
+	Health() tally.Health
+	// DiskFailed stops the daemon after a request met a disk error.
+	DiskFailed(err error)
 	// Sweep sweeps now; with dryRun it only returns the findings.
 	Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error)
 }
@@ -57,7 +58,9 @@ type health struct {
 	tree    *statefs.Tree
 	catalog *catalog.Catalog
 	history *history.Store
-	daemon  healthStatus
+	daemon  conditionStatus
+	lanes   laneStatus
+	outbox  outboxStatus
 	version string
 }
 
@@ -83,7 +86,7 @@ func (s *health) readyz(w *front.Response, r *front.Request) error {
 	if err := s.history.Ready(); err != nil {
 		lists = err.Error()
 	}
-	lanes, out := s.daemon.Lanes(), s.daemon.Outbox()
+	lanes, out := s.lanes.Status(), s.outbox.Status()
 	return w.SendJSON(status, map[string]any{
 		"degraded": degraded(&out, time.Now()), "outbox": map[string]any{
 			"pending":       out.Pending,
@@ -91,7 +94,7 @@ func (s *health) readyz(w *front.Response, r *front.Request) error {
 		},
 		"lanes": laneProblems(&lanes),
 		"ready": status == http.StatusOK, "history": lists, "draining": draining, "version": s.version,
-		"storage": s.tree.Dir(), "durability": s.tree.Durability(), "full": full, "troubles": append([]FailingOperation{},
+		"storage": s.tree.Dir(), "durability": s.tree.Durability(), "full": full, "troubles": append([]tally.FailingOperation{},
 			health.FailingOperations...),
 		"watch": health.Watch, "live": health.Live, "counters": health.Counters,
 		"jobs": len(s.catalog.All()), "problems": s.catalog.Problems(),

@@ -20,9 +20,10 @@ import (
 
 // laneStatus is what the daemon knows of lanes.
 type laneStatus interface {
-	// Lanes returns the state of the lanes and limits. ReconcileLanes returns after the daemon has read the lane files.
-	Lanes() statefs.LanesStatus
-	ReconcileLanes()
+	// Status returns the state of the lanes and limits. Apply reads the lane files: when it returns, nothing starts that
+	// they do not allow.
+	Status() statefs.LanesStatus
+	Apply()
 }
 
 // laneControl shows and changes the lanes.
@@ -85,7 +86,7 @@ func (s *laneControl) lanes(w *front.Response, r *front.Request) error {
 	if err := s.live.refuseAtStartup(); err != nil {
 		return err
 	}
-	return w.SendJSON(http.StatusOK, s.daemon.Lanes())
+	return w.SendJSON(http.StatusOK, s.daemon.Status())
 }
 
 // lane is GET /api/v1/lanes/{lane}.
@@ -102,7 +103,7 @@ func (s *laneControl) lane(w *front.Response, r *front.Request) error {
 // sendLaneAfterChange applies a change of the lane files at once, and answers with the lane once every live operation
 // is loaded.
 func (s *laneControl) sendLaneAfterChange(w *front.Response, r *front.Request, name string) error {
-	s.daemon.ReconcileLanes()
+	s.daemon.Apply()
 	if err := s.live.awaitStartup(r.Context()); err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (s *laneControl) sendLaneAfterChange(w *front.Response, r *front.Request, n
 
 // sendLane answers with a lane, or with all lanes.
 func (s *laneControl) sendLane(w *front.Response, name string) error {
-	all := s.daemon.Lanes()
+	all := s.daemon.Status()
 	if name == statefs.AllLanes {
 		return w.SendJSON(http.StatusOK, all)
 	}
@@ -146,7 +147,7 @@ func (s *laneControl) laneParameter(r *front.Request) (string, error) {
 	if name == statefs.AllLanes {
 		return name, nil
 	}
-	all := s.daemon.Lanes()
+	all := s.daemon.Status()
 	lane, err := laneOf(&all, name)
 	if err != nil {
 		return "", err
@@ -174,7 +175,7 @@ func (s *laneControl) changeLane(w *front.Response, r *front.Request) error {
 	}
 	names := []string{name}
 	if name == statefs.AllLanes {
-		all := s.daemon.Lanes()
+		all := s.daemon.Status()
 		names = names[:0]
 		for i := range all.Lanes {
 			if all.Lanes[i].Known {

@@ -97,7 +97,7 @@ func TestListOfTheAPI(t *testing.T) {
 
 // listed is the list made by a listing of jobs/, without the daemon's live table.
 func (r *rig) listed(path string) reply {
-	status, _ := r.config.Status.(*daemonStatus)
+	status, _ := r.config.Daemon.Live.(*daemonStatus)
 	only := func(so bool) {
 		status.mu.Lock()
 		defer status.mu.Unlock()
@@ -186,7 +186,7 @@ func TestListDuringRenameAndEnd(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	moving, over := r.submit(), r.submit().start()
-	status, _ := r.config.Status.(*daemonStatus)
+	status, _ := r.config.Daemon.Live.(*daemonStatus)
 	for _, w := range []*work{moving, over} {
 		rec, err := r.tree.ReadRecord(w.id)
 		must(t, err)
@@ -215,7 +215,7 @@ func TestIndexBeingBuilt(t *testing.T) {
 	t.Parallel()
 	var index *history.Store
 	r := setup(t, func(c *Config) {
-		status, _ := c.Status.(*daemonStatus)
+		status, _ := c.Daemon.Live.(*daemonStatus)
 		owner := status.owner
 		must(t, c.History.Sync(t.Context()))
 		var err error
@@ -261,7 +261,7 @@ func TestOnlyWhatWasDeletedIsGone(t *testing.T) {
 	if a := r.do("DELETE", deleted.path(""), ""); a.status != http.StatusNoContent {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	status, _ := r.config.Status.(*daemonStatus)
+	status, _ := r.config.Daemon.Live.(*daemonStatus)
 	status.keep = history.Retention{Age: time.Nanosecond}
 	if out := r.do("POST", "/api/v1/prune", "").json(t); out["count"] != 1.0 {
 		t.Fatalf("%v", out)
@@ -366,7 +366,7 @@ func TestDeletePinPrune(t *testing.T) {
 	r.problem(r.get("/testrouter/control?action=pause&id="+ended.id.String()), 410, "is gone")
 	r.problem(r.do("POST", ended.path("/cancel"), ""), 410, "is gone")
 
-	status, _ := r.config.Status.(*daemonStatus)
+	status, _ := r.config.Daemon.Live.(*daemonStatus)
 	status.keep = history.Retention{Age: time.Nanosecond}
 	plan := r.do("POST", "/api/v1/prune?dry_run=true", "").json(t)
 	if ops := items(plan["operations"]); len(ops) != 1 || ops[0]["id"] != other.id.String() || ops[0]["reason"] != "age" ||

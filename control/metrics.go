@@ -66,14 +66,12 @@ func boolSample(is bool) float64 {
 	return 0
 }
 
-// figureStatus is what the daemon counts.
-type figureStatus interface {
-	Health() Health
+// countStatus is what the daemon counts.
+type countStatus interface {
 	// Stats returns the statistics of the lanes.
 	Stats() tally.Stats
 	// States counts the daemon's live operations by state; it is cheap.
 	States() map[statefs.State]int
-	Outbox() statefs.OutboxStatus
 }
 
 // figures serves counts and ages.
@@ -81,7 +79,9 @@ type figures struct {
 	lists   *lists
 	live    *liveTable
 	history *history.Store
-	daemon  figureStatus
+	daemon  conditionStatus
+	counts  countStatus
+	outbox  outboxStatus
 	version string
 }
 
@@ -117,7 +117,7 @@ func (s *figures) serveMetrics(w *front.Response, r *front.Request) error {
 
 func (s *figures) countOperations(r *front.Request, m *metrics) error {
 	m.family("jobdir_operations", "gauge", "Operations by status: what lives, and what has ended and is kept.")
-	live := s.daemon.States()
+	live := s.counts.States()
 	for _, state := range statefs.States() {
 		count := live[state]
 		if state.Terminal() {
@@ -139,7 +139,7 @@ func (s *figures) countOperations(r *front.Request, m *metrics) error {
 }
 
 func (s *figures) countLanes(m *metrics) {
-	lanes := s.daemon.Stats().Lanes
+	lanes := s.counts.Stats().Lanes
 	m.family("jobdir_lane_running", "gauge", "Operations that run in a lane.")
 	for i := range lanes {
 		m.sample("jobdir_lane_running", float64(lanes[i].Running), "lane", lanes[i].Name)
@@ -164,7 +164,7 @@ func (s *figures) countLanes(m *metrics) {
 }
 
 func (s *figures) countOutbox(m *metrics) {
-	out := s.daemon.Outbox()
+	out := s.outbox.Status()
 	m.one("jobdir_outbox_pending", "gauge", "Deliveries that are tried until their target has them.", float64(out.Pending))
 	m.one("jobdir_outbox_failed_manual", "gauge", "Deliveries that wait for a person.", float64(out.FailedManual))
 	age := 0.0
@@ -208,7 +208,7 @@ func (s *figures) stats(w *front.Response, r *front.Request) error {
 	if err := s.live.refuseAtStartup(); err != nil {
 		return err
 	}
-	out := api.Stats{LiveStats: s.daemon.Stats(), Outbox: s.daemon.Outbox()}
+	out := api.Stats{LiveStats: s.counts.Stats(), Outbox: s.outbox.Status()}
 	var err error
 	if out.States, err = s.lists.countStates(r.Context()); err != nil {
 		return err

@@ -42,18 +42,18 @@ var outboxParameters = []front.Parameter{
 
 // outboxStatus is what the daemon knows of deliveries.
 type outboxStatus interface {
-	// Outbox returns a summary of the outbox; it visits every entry in memory. OutboxLines returns the entries that
-	// match a query, the oldest first, and their total number. ReconcileEntry returns after the daemon has reconciled
-	// an entry and carried out the requests about it.
-	Outbox() statefs.OutboxStatus
-	OutboxLines(q *statefs.OutboxQuery) (page []statefs.OutboxLine, total int)
-	ReconcileEntry(ctx context.Context, name statefs.EntryName) error
-	// AwaitEntry returns a channel that is closed when a delivery attempt that starts after this call ends, and when
+	// Status returns a summary of the outbox; it visits every entry in memory. Lines returns the entries that match a
+	// query, the oldest first, and their total number. Reconcile returns after the daemon has reconciled an entry and
+	// carried out the requests about it.
+	Status() statefs.OutboxStatus
+	Lines(q *statefs.OutboxQuery) (page []statefs.OutboxLine, total int)
+	Reconcile(ctx context.Context, name statefs.EntryName) error
+	// Await returns a channel that is closed when a delivery attempt that starts after this call ends, and when
 	// the entry is finished. The caller must call stop.
-	AwaitEntry(name statefs.EntryName) (done <-chan struct{}, stop func())
-	// RequestDeliveries retries or drops many entries. It returns when that is durable, with an error for each
+	Await(name statefs.EntryName) (done <-chan struct{}, stop func())
+	// Request retries or drops many entries. It returns when that is durable, with an error for each
 	// unchanged entry. Of the retried entries, one per target is attempted at once.
-	RequestDeliveries(ctx context.Context, names []statefs.EntryName, ask statefs.DeliveryAction,
+	Request(ctx context.Context, names []statefs.EntryName, ask statefs.DeliveryAction,
 		args statefs.Args) (map[statefs.EntryName]error, error)
 }
 
@@ -80,8 +80,8 @@ func (s *outboxControl) outbox(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	lines, total := s.daemon.OutboxLines(q)
-	out := api.Outbox{Entries: []statefs.OutboxItem{}, Total: total, TotalExact: true, OutboxStatus: s.daemon.Outbox()}
+	lines, total := s.daemon.Lines(q)
+	out := api.Outbox{Entries: []statefs.OutboxItem{}, Total: total, TotalExact: true, OutboxStatus: s.daemon.Status()}
 	if at := out.OldestAt; at != nil {
 		out.OldestSeconds = int64(max(time.Since(*at), 0) / time.Second)
 	}

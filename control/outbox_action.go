@@ -39,7 +39,7 @@ func (s *outboxControl) requestDeliveryAction(ask statefs.DeliveryAction) front.
 		ctx, stop := context.WithTimeout(r.Context(), requestTimeout)
 		defer stop()
 		for _, name := range names { // a failure leaves the request pending: it is on disk
-			out.Pending = s.daemon.ReconcileEntry(ctx, name) != nil || out.Pending
+			out.Pending = s.daemon.Reconcile(ctx, name) != nil || out.Pending
 		}
 		tried := awaited.tried(r.Context())
 		what := strconv.Itoa(len(names)) + " deliveries"
@@ -99,7 +99,7 @@ func (s *outboxControl) awaitEntries(names []statefs.EntryName, wait time.Durati
 		return a
 	}
 	for _, name := range names {
-		done, stop := s.daemon.AwaitEntry(name)
+		done, stop := s.daemon.Await(name)
 		a.done, a.stops = append(a.done, done), append(a.stops, stop)
 	}
 	return a
@@ -247,7 +247,7 @@ func (s *outboxControl) outboxBulk(w *front.Response, r *front.Request) error {
 	if err != nil {
 		return err
 	}
-	lines, total := s.daemon.OutboxLines(q)
+	lines, total := s.daemon.Lines(q)
 	out := api.BulkDeliveries{Action: in.Action, DryRun: in.DryRun, Total: total, Failures: []api.DeliveryFailure{}}
 	names := make([]statefs.EntryName, len(lines))
 	for i := range lines {
@@ -259,7 +259,7 @@ func (s *outboxControl) outboxBulk(w *front.Response, r *front.Request) error {
 		}
 		return w.SendJSON(http.StatusOK, out)
 	}
-	failed, err := s.daemon.RequestDeliveries(r.Context(), names, in.Action, args)
+	failed, err := s.daemon.Request(r.Context(), names, in.Action, args)
 	if err == nil {
 		err = r.Context().Err()
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// Outbox returns the value that a test has set.
-func (d *daemonStatus) Outbox() statefs.OutboxStatus {
+// Status returns the value that a test has set.
+func (d playedOutbox) Status() statefs.OutboxStatus {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.outbox
 }
 
-// OutboxLines returns the entries on disk, as a daemon that knows all of them.
-func (d *daemonStatus) OutboxLines(q *statefs.OutboxQuery) (page []statefs.OutboxLine, total int) {
+// Lines returns the entries on disk, as a daemon that knows all of them.
+func (d playedOutbox) Lines(q *statefs.OutboxQuery) (page []statefs.OutboxLine, total int) {
 	d.mu.Lock()
 	d.lastOutboxQuery = *q
 	d.mu.Unlock()
@@ -42,13 +42,13 @@ func (d *daemonStatus) OutboxLines(q *statefs.OutboxQuery) (page []statefs.Outbo
 	return page, total
 }
 
-// ReconcileEntry does nothing; the tests act through the owner.
-func (d *daemonStatus) ReconcileEntry(context.Context, statefs.EntryName) error {
+// Reconcile does nothing; the tests act through the owner.
+func (d playedOutbox) Reconcile(context.Context, statefs.EntryName) error {
 	return d.reconcileErr
 }
 
-// AwaitEntry waits for the attempt that a test simulates.
-func (d *daemonStatus) AwaitEntry(name statefs.EntryName) (done <-chan struct{}, stop func()) {
+// Await waits for the attempt that a test simulates.
+func (d playedOutbox) Await(name statefs.EntryName) (done <-chan struct{}, stop func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.tries[name] == nil {
@@ -57,8 +57,8 @@ func (d *daemonStatus) AwaitEntry(name statefs.EntryName) (done <-chan struct{},
 	return d.tries[name], func() {}
 }
 
-// RequestDeliveries records its arguments, and fails for deliveries to a folder.
-func (d *daemonStatus) RequestDeliveries(_ context.Context, names []statefs.EntryName, ask statefs.DeliveryAction,
+// Request records its arguments, and fails for deliveries to a folder.
+func (d playedOutbox) Request(_ context.Context, names []statefs.EntryName, ask statefs.DeliveryAction,
 	args statefs.Args,
 ) (map[statefs.EntryName]error, error) {
 	d.mu.Lock()

@@ -115,7 +115,7 @@ type rig struct {
 	logged *logBuffer
 }
 
-// daemonStatus is the Status of a healthy daemon.
+// daemonStatus plays a healthy daemon.
 type daemonStatus struct {
 	mu              sync.Mutex
 	ready           bool
@@ -128,8 +128,8 @@ type daemonStatus struct {
 	outbox          statefs.OutboxStatus
 	lastOutboxQuery statefs.OutboxQuery // the last query of the outbox
 	reconcileErr    error
-	bulk            []string                            // the arguments of RequestDeliveries
-	tries           map[statefs.EntryName]chan struct{} // the attempts that AwaitEntry waits for
+	bulk            []string                            // the arguments of Request
+	tries           map[statefs.EntryName]chan struct{} // the attempts that Await waits for
 
 	tally   tally.Counters
 	history *history.Store
@@ -182,14 +182,28 @@ func (d *daemonStatus) Schedules() ([]api.Schedule, error) {
 	return []api.Schedule{{Job: "media/nightly", Cron: "0 3 * * *", Timezone: "UTC", Enabled: on}}, err
 }
 
-// Lanes are cookie, default, and a lane that only its operations name; the lane files hold them.
-func (d *daemonStatus) Lanes() statefs.LanesStatus {
+// playedLanes and playedOutbox are the lanes and the outbox of the daemon that a test plays.
+type (
+	playedLanes  struct{ *daemonStatus }
+	playedOutbox struct{ *daemonStatus }
+)
+
+// parts returns the parts of the daemon.
+func (d *daemonStatus) parts() Daemon {
+	return Daemon{
+		Condition: d, Operations: d, Live: d, Retention: d, Counts: d, Schedules: d, Lanes: playedLanes{d},
+		Outbox: playedOutbox{d},
+	}
+}
+
+// Status are cookie, default, and a lane that only its operations name; the lane files hold them.
+func (d playedLanes) Status() statefs.LanesStatus {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.lanes
 }
 
-func (d *daemonStatus) ReconcileLanes() {
+func (d playedLanes) Apply() {
 	one := 1
 	all := statefs.LanesStatus{Limits: []statefs.LimitStatus{{Name: "tool", Known: true, Capacity: &one}}}
 	for _, name := range []string{"cookie", "default", "gone"} {
@@ -251,10 +265,10 @@ func (d *daemonStatus) Prune(ctx context.Context, dryRun bool) ([]history.Victim
 	return d.history.Prune(ctx, d.keep, func() (history.Guards, error) { return d.guards, nil }, time.Now())
 }
 
-func (d *daemonStatus) Health() Health {
+func (d *daemonStatus) Health() tally.Health {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return Health{
+	return tally.Health{
 		Ready: d.ready, Watch: watch.Mode{Name: watch.ModeScan, Reason: "a reason"},
 		Live: map[statefs.State]int{statefs.Running: 1}, Counters: d.counts,
 	}
@@ -332,10 +346,10 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 	intake.Ready()
 	played := &daemonStatus{ready: true, known: make(chan struct{}), owner: r.owner, history: index}
 	close(played.known)
-	played.ReconcileLanes()
+	playedLanes{played}.Apply()
 	r.config = Config{
 		Intake: intake,
-		Tree:   r.tree, Catalog: jobs, Status: played, Version: "v1.2.3", History: index,
+		Tree:   r.tree, Catalog: jobs, Daemon: played.parts(), Version: "v1.2.3", History: index,
 		Logger: slog.New(slog.NewTextHandler(r.logged, nil)),
 	}
 	for _, f := range change {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -337,7 +338,7 @@ func TestSweep(t *testing.T) {
 // A panic ends its request only; an abort closes the connection without an answer.
 func TestPanics(t *testing.T) {
 	t.Parallel()
-	r := setup(t, func(c *Config) { c.Status = panicking{c.Status} })
+	r := setup(t, func(c *Config) { c.Daemon.Condition = panicking{c.Daemon.Condition} })
 	r.problem(r.get("/readyz"), 500, "The daemon could not do this")
 	if !strings.Contains(r.logged.String(), "handler panicked") {
 		t.Errorf("log: %s", r.logged)
@@ -351,11 +352,11 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-type panicking struct{ Status }
+type panicking struct{ conditionStatus }
 
 func (panicking) DiskFailed(error) {}
 
-func (panicking) Health() Health { panic("health") }
+func (panicking) Health() tally.Health { panic("health") }
 
 func (panicking) Sweep(context.Context, bool) ([]statefs.Finding, error) { panic(http.ErrAbortHandler) }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
@@ -18,66 +17,29 @@ import (
 	"github.com/jobdir/jobdir/stream"
 )
 
-// Health describes the condition of the daemon.
-type Health struct {
-	// Ready reports that the storage is in order and requests are carried out.
-	Ready bool
-	// Draining reports that the daemon starts no more work.
-	Draining bool
-	// Watch names how changes in jobs/ are detected, and why if not by inotify.
-	Watch watch.Mode
-	// Live counts the live operations by state.
-	Live map[statefs.State]int
-	// Counters are named counters since the start of the daemon.
-	Counters map[string]uint64
-	// FailingOperations are the operations whose reconcile fails and is retried.
-	FailingOperations []FailingOperation
+// Daemon are the parts of a daemon that the resources ask, each through what it declares. Their methods are safe for
+// concurrent use.
+type Daemon struct {
+	Condition  conditionStatus
+	Operations operationsStatus
+	Live       liveStatus
+	Lanes      laneStatus
+	Schedules  scheduleStatus
+	Outbox     outboxStatus
+	Retention  retentionStatus
+	Counts     countStatus
 }
 
-// FailingOperation is a failure that repeats, such as writing a record to a full disk.
-type FailingOperation struct {
-	ID    statefs.ID `json:"id,omitzero"`
-	Error string     `json:"error"`
-	Since time.Time  `json:"since"`
-	Tries int        `json:"tries"`
+type operationsStatus interface {
+	operationStatus
+	followStatus
 }
 
-// Status gives access to state that only the daemon holds: each resource declares its part of it. Its methods are safe
-// for concurrent use.
-type Status interface {
-	diskStatus
-	operationsStatus
-	queueStatus
-	outboxStatus
-	countStatus
-}
-
-type (
-	operationsStatus interface {
-		operationStatus
-		liveStatus
-		followStatus
-		retentionStatus
-	}
-	queueStatus interface {
-		laneStatus
-		scheduleStatus
-	}
-	countStatus interface {
-		figureStatus
-		healthStatus
-	}
-	diskStatus interface {
-		// DiskFailed stops the daemon after a request met a disk error.
-		DiskFailed(err error)
-	}
-)
-
-// Config configures a Server. Tree, Catalog, Status and History are required.
+// Config configures a Server. Tree, Catalog, Daemon and History are required.
 type Config struct {
 	Tree    *statefs.Tree
 	Catalog *catalog.Catalog
-	Status  Status
+	Daemon  Daemon
 	// History is the index of finished operations.
 	History *history.Store
 	// Events is the event log; nil: events are not served.
@@ -100,7 +62,7 @@ type Config struct {
 // Server serves a storage directory over HTTP. It reads files, submits and writes requests; it never moves a marker.
 // It connects the resources to their routes.
 type Server struct {
-	status   Status
+	daemon   conditionStatus
 	front    *front.Server
 	hub      *hub
 	document []byte // openapi.json
@@ -131,7 +93,7 @@ func New(c Config) (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{status: c.Status}
+	s := &Server{daemon: c.Daemon.Condition}
 	var err error
 	if s.pages, err = newPages(c.Catalog); err != nil {
 		return nil, err
@@ -159,44 +121,51 @@ func New(c Config) (*Server, error) {
 
 // connect makes the resources.
 func (s *Server) connect(c *Config) {
-	view := &viewer{tree: c.Tree, catalog: c.Catalog, history: c.History, daemon: c.Status}
+	d := &c.Daemon
+	view := &viewer{tree: c.Tree, catalog: c.Catalog, history: c.History, daemon: d.Operations}
 	wait := &awaiter{view: view, hub: s.hub, log: c.Logger}
-	s.live = &liveTable{tree: c.Tree, catalog: c.Catalog, intake: c.Intake, daemon: c.Status}
+	s.live = &liveTable{tree: c.Tree, catalog: c.Catalog, intake: c.Intake, daemon: d.Live}
 	s.lists = &lists{view: view, wait: wait, live: s.live, history: c.History}
-	s.streams = &streams{tree: c.Tree, hub: s.hub, view: view, wait: wait, daemon: c.Status, log: c.Logger}
+	s.streams = &streams{tree: c.Tree, hub: s.hub, view: view, wait: wait, daemon: d.Operations, log: c.Logger}
 	s.start = &starter{
 		tree: c.Tree, catalog: c.Catalog, intake: c.Intake, view: view, wait: wait, streams: s.streams, pages: s.pages,
 		log: c.Logger,
 	}
 	s.act = &actions{tree: c.Tree, hub: s.hub, view: view, live: s.live, pages: s.pages}
 	s.retry = &retries{tree: c.Tree, catalog: c.Catalog, intake: c.Intake, view: view, start: s.start, act: s.act}
-	s.retention = &retention{tree: c.Tree, view: view, live: s.live, daemon: c.Status}
+	s.retention = &retention{tree: c.Tree, view: view, live: s.live, daemon: d.Retention}
 	s.bulks = &bulks{
 		tree: c.Tree, live: s.live, history: c.History, act: s.act, retry: s.retry, retention: s.retention,
 		failed: s.reportDiskFailure,
 	}
-	s.lanes = &laneControl{tree: c.Tree, live: s.live, daemon: c.Status}
-	s.schedules = &scheduleList{tree: c.Tree, catalog: c.Catalog, daemon: c.Status}
+	s.lanes = &laneControl{tree: c.Tree, live: s.live, daemon: d.Lanes}
+	s.schedules = &scheduleList{tree: c.Tree, catalog: c.Catalog, daemon: d.Schedules}
 	s.outbox = &outboxControl{
-		tree: c.Tree, catalog: c.Catalog, view: view, live: s.live, daemon: c.Status, failed: s.reportDiskFailure,
+		tree: c.Tree, catalog: c.Catalog, view: view, live: s.live, daemon: d.Outbox, failed: s.reportDiskFailure,
 	}
 	s.events = &eventStreams{
-		tree: c.Tree, events: c.Events, daemon: c.Status, log: c.Logger, heartbeat: stream.Heartbeat, pong: stream.Heartbeat,
+		tree: c.Tree, events: c.Events, daemon: d.Operations, log: c.Logger, heartbeat: stream.Heartbeat, pong: stream.Heartbeat,
 	}
-	s.figures = &figures{lists: s.lists, live: s.live, history: c.History, daemon: c.Status, version: c.Version}
-	s.health = &health{tree: c.Tree, catalog: c.Catalog, history: c.History, daemon: c.Status, version: c.Version}
+	s.figures = &figures{
+		lists: s.lists, live: s.live, history: c.History, daemon: d.Condition, counts: d.Counts, outbox: d.Outbox,
+		version: c.Version,
+	}
+	s.health = &health{
+		tree: c.Tree, catalog: c.Catalog, history: c.History, daemon: d.Condition, lanes: d.Lanes, outbox: d.Outbox,
+		version: c.Version,
+	}
 }
 
 // reportDiskFailure stops the daemon if err means that the disk fails.
 func (s *Server) reportDiskFailure(err error) {
 	if diskFailed(err) {
-		s.status.DiskFailed(err)
+		s.daemon.DiskFailed(err)
 	}
 }
 
 // fault is called with each error that is no fault of the client.
 func (s *Server) fault(err error) {
-	s.status.Health() // checks whether the daemon can go on
+	s.daemon.Health() // checks whether the daemon can go on
 	s.reportDiskFailure(err)
 }
 

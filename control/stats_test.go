@@ -14,9 +14,9 @@ import (
 // fakeDaemon returns the daemon that a test simulates.
 func (r *rig) fakeDaemon() *daemonStatus {
 	r.t.Helper()
-	d, ok := r.config.Status.(*daemonStatus)
+	d, ok := r.config.Daemon.Live.(*daemonStatus)
 	if !ok {
-		r.t.Fatalf("a status of %T", r.config.Status)
+		r.t.Fatalf("a daemon of %T", r.config.Daemon.Live)
 	}
 	return d
 }
@@ -119,7 +119,7 @@ func BenchmarkCountQueued(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer tree.Close()
-	s, err := New(Config{Tree: tree, Status: d})
+	s, err := New(Config{Tree: tree, Daemon: d.parts()})
 	if err != nil {
 		b.Fatal(err)
 	}

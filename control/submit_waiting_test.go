@@ -19,7 +19,7 @@ func TestSubmitSaysWhyItWaits(t *testing.T) {
 		t.Errorf("nobody knows: %d %s", a.status, a.body)
 	}
 	r = setup(t, func(c *Config) {
-		if played, ok := c.Status.(*daemonStatus); ok {
+		if played, ok := c.Daemon.Live.(*daemonStatus); ok {
 			played.why = statefs.Waiting{Reason: statefs.WaitsForLane, Lane: "one", Position: 3}
 		}
 	})

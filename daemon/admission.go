@@ -151,8 +151,8 @@ func (a *admission) admittedLocked(id statefs.ID) bool {
 	return ok
 }
 
-// awaitStarts waits until every start that is pending now has happened or failed.
-func (a *admission) awaitStarts() {
+// AwaitStarts waits until every start that is pending now has happened or failed.
+func (a *admission) AwaitStarts() {
 	a.mu.RLock()
 	all := slices.Collect(maps.Values(a.pendingStarts))
 	a.mu.RUnlock()
@@ -423,16 +423,15 @@ func (a *admission) firstWaiting() []statefs.ID {
 }
 
 // Lanes returns the state of all lanes, by name.
-func (d *Daemon) Lanes() []queue.LaneStats {
-	d.admission.mu.RLock()
-	defer d.admission.mu.RUnlock()
-	return slices.DeleteFunc(d.admission.queue.Lanes(d.admission.now()),
-		func(l queue.LaneStats) bool { return l.Name == noLane })
+func (a *admission) Lanes() []queue.LaneStats {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return slices.DeleteFunc(a.queue.Lanes(a.now()), func(l queue.LaneStats) bool { return l.Name == noLane })
 }
 
 // Limits returns the state of all limits, by name.
-func (d *Daemon) Limits() []queue.LimitStats {
-	d.admission.mu.RLock()
-	defer d.admission.mu.RUnlock()
-	return d.admission.queue.Limits()
+func (a *admission) Limits() []queue.LimitStats {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.queue.Limits()
 }

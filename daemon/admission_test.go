@@ -164,12 +164,12 @@ func TestLimitAcrossLanes(t *testing.T) {
 		}
 	}
 	b.poll("nothing is held", func() bool {
-		for _, l := range b.daemon.Lanes() {
+		for _, l := range b.daemon.admission.Lanes() {
 			if l.Running > 0 || l.Waiting > 0 {
 				return false
 			}
 		}
-		return b.daemon.Limits()[0].Running == 0
+		return b.daemon.admission.Limits()[0].Running == 0
 	})
 }
 

@@ -67,7 +67,7 @@ func (d *Daemon) markRunning(op *operation, unsaid bool) error {
 		rec.StartedAt = &now
 	}
 	d.applyStart(&rec, now)
-	d.lanes.Started(laneOf(op.rec), now)
+	d.Lanes.Started(laneOf(op.rec), now)
 	if err := rec.Apply(op.state, statefs.CauseStart, now); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (d *Daemon) markRunning(op *operation, unsaid bool) error {
 func (d *Daemon) applyStart(rec *statefs.Record, now time.Time) {
 	rec.Run++
 	rec.Starts++
-	rec.LaneTurn = d.lanes.NextTurn(laneOf(rec))
+	rec.LaneTurn = d.Lanes.NextTurn(laneOf(rec))
 	here := machine.This()
 	rec.Host, rec.Boot, rec.PID = here.Host, here.Boot, os.Getpid()
 	rec.StalledAt, rec.Error, rec.ExitCode, rec.Signal = nil, nil, nil, ""
@@ -169,7 +169,7 @@ func (d *Daemon) prepareRun(op *operation, def *catalog.Definition, params catal
 	}
 	return d.workHost.New(work.Spec{
 		Record: op.rec, Job: job, Def: def, Params: params, Step: step, Log: log, Adopted: adopted,
-		LaneEnv: d.lanes.Environ(laneOf(op.rec), op.rec.LaneTurn),
+		LaneEnv: d.Lanes.Environ(laneOf(op.rec), op.rec.LaneTurn),
 		Begun:   begun, Changed: func() { d.reconcileQueue.enqueueNames(id, 0) }, // no names: only the work changed
 		Progressed: d.progressPublisher(op.rec),
 	})

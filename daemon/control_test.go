@@ -195,7 +195,7 @@ func TestHandPauseIsUndoneByHand(t *testing.T) {
 	b := setup(t, handlerJobs, testHandlers)
 	lane := statefs.LaneFile{Lane: DefaultLane, Control: statefs.LanePaused}
 	must(t, b.tree.Lanes.Hold(lane, statefs.LaneHold{}))
-	b.daemon.ReconcileLanes()
+	b.daemon.Lanes.Apply()
 	id := b.submit("wait", `{}`)
 	queued, paused := statefs.MarkerName(id, statefs.Queued), statefs.MarkerName(id, statefs.Paused)
 	b.awaitKnown(id, statefs.Queued)

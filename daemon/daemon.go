@@ -118,6 +118,12 @@ func (c *Config) setDefaults() error {
 // package comment.
 type Daemon struct {
 	committer
+	// Lanes pauses, closes and resizes lanes according to the files in lanes/.
+	Lanes *lanes.Lanes
+	// Deliveries brings results to targets.
+	Deliveries *delivery.Deliveries
+	// Trigger submits by schedule, from new/, and what follows.
+	Trigger *trigger.Trigger
 
 	config         Config
 	logger         *slog.Logger
@@ -129,8 +135,6 @@ type Daemon struct {
 	admission *admission
 	// chains tracks operations that wait for other operations to end.
 	chains chains
-	// lanes pauses, closes and resizes lanes according to the files in lanes/.
-	lanes *lanes.Lanes
 	// queueQuota bounds how many operations wait to start.
 	queueQuota queueQuota
 	// waitFollowers tracks the operations for which every waiting reason is published.
@@ -147,10 +151,7 @@ type Daemon struct {
 	alarms *alarm.Alarms[statefs.ID]
 	// deferredStarts writes the start record of a run that lasts longer than startRecordDelay.
 	deferredStarts deferredStarts
-	trigger        *trigger.Trigger
-
-	deliveries *delivery.Deliveries
-	history    *history.Store
+	history        *history.Store
 	// liveIndex holds the rows of ops for lists; unsettledIDs holds the IDs whose markers may
 	// differ from their rows.
 	liveIndex    history.LiveIndex
@@ -252,30 +253,30 @@ func New(config Config) (*Daemon, error) {
 		return nil, errors.Join(fmt.Errorf("watch logs: %w", err), d.dir.Close())
 	}
 	d.workHost.Files = d.files
-	if d.lanes, err = lanes.New(lanes.Config{
+	if d.Lanes, err = lanes.New(lanes.Config{
 		Owner: config.Owner, Queue: d.admission, Lanes: config.Lanes, Limits: config.Limits, Events: config.Events,
 		Logger: config.Logger, Watch: config.Watch, Uptime: d.uptime,
 	}); err != nil {
 		return nil, errors.Join(err, d.dir.Close(), d.files.Close())
 	}
-	d.admission.onTrial, d.admission.startRecorded = d.lanes.TrialChanged, d.lanes.HasStart
-	d.trigger = trigger.New(trigger.Config{
+	d.admission.onTrial, d.admission.startRecorded = d.Lanes.TrialChanged, d.Lanes.HasStart
+	d.Trigger = trigger.New(trigger.Config{
 		Owner: config.Owner, Catalog: config.Catalog, Intake: config.Intake, Logger: config.Logger, Watch: config.Watch,
-		Interval: config.SweepInterval, Ready: d.ready, Reopened: d.lanes.Reopened(),
+		Interval: config.SweepInterval, Ready: d.ready, Reopened: d.Lanes.Reopened(),
 		Stopping: func() bool { return d.draining() || d.stopping.Load() }, Fail: d.fail, Uptime: d.uptime,
 	})
-	if d.deliveries, err = d.newDeliveries(); err != nil {
-		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.Close())
+	if d.Deliveries, err = d.newDeliveries(); err != nil {
+		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.Lanes.Close())
 	}
 	if err := d.openHistory(); err != nil {
-		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.lanes.Close(), d.deliveries.Close())
+		return nil, errors.Join(err, d.dir.Close(), d.files.Close(), d.Lanes.Close(), d.Deliveries.Close())
 	}
 	return d, nil
 }
 
 // Close releases what New opened. It is only for a daemon whose Run is never called.
 func (d *Daemon) Close() error {
-	return errors.Join(d.dir.Close(), d.files.Close(), d.lanes.Close(), d.deliveries.Close(), d.closeHistory())
+	return errors.Join(d.dir.Close(), d.files.Close(), d.Lanes.Close(), d.Deliveries.Close(), d.closeHistory())
 }
 
 // Run recovers the storage, then runs operations and carries out requests until ctx ends, and then
@@ -292,17 +293,17 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer watchers.Wait()
 	defer stopWatching()
 	watchers.Go(func() { d.watcherEnded("jobs", d.dir.Run(watching)) })
-	watchers.Go(func() { d.watcherEnded("outbox", d.deliveries.Watch(watching)) })
+	watchers.Go(func() { d.watcherEnded("outbox", d.Deliveries.Watch(watching)) })
 	watchers.Go(func() { d.watcherEnded("logs", d.files.Run(watching)) })
 	watchers.Go(func() { d.watcherEnded("history", d.history.Run(watching)) })
 	watchers.Go(func() { d.runPruning(watching) })
 	started := d.owner.Now()
 	watchers.Go(func() { deleteUnanswered(watching, d, started) })
-	d.lanes.Reconcile() // the watch is in place, and nothing starts yet
-	watchers.Go(func() { d.watcherEnded("lanes", d.lanes.Run(watching)) })
+	d.Lanes.Reconcile() // the watch is in place, and nothing starts yet
+	watchers.Go(func() { d.watcherEnded("lanes", d.Lanes.Run(watching)) })
 	watchers.Go(func() { d.runBatchSync(watching) })
 	watchers.Go(func() { d.alarms.Run(watching, d.logger) })
-	watchers.Go(func() { d.trigger.Run(watching) })
+	watchers.Go(func() { d.Trigger.Run(watching) })
 
 	if mode := d.dir.Mode(); mode.Name == watch.ModeScan {
 		d.logger.Warn("changes are found by scanning", "folder", d.owner.JobsDir(), "reason", mode.Reason)
@@ -310,7 +311,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer d.strayFiles.stop()
 	if err = d.recover(watching); err == nil {
 		d.admission.enable()
-		d.lanes.ReconcileSoon() // the trial operation of a breaker may be gone
+		d.Lanes.ReconcileSoon() // the trial operation of a breaker may be gone
 		close(d.ready)
 		d.mu.Lock()
 		late := d.startupBacklog
@@ -320,7 +321,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		}
 		shipping, stopShipping := context.WithCancel(watching)
 		var ships sync.WaitGroup
-		ships.Go(func() { d.deliveries.Deliver(shipping) })
+		ships.Go(func() { d.Deliveries.Deliver(shipping) })
 		ships.Go(func() { d.awaitKeepers(shipping) })
 		err = d.serve(ctx)
 		stopShipping()
@@ -328,7 +329,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	d.detaching.Store(d.config.Keepers != nil && (err != nil || errors.Is(context.Cause(ctx), ErrDetach)))
 	d.stop() //nolint:contextcheck // ctx has ended; stop completes what is in progress
-	d.lanes.SaveStarts()
+	d.Lanes.SaveStarts()
 	return err
 }
 

@@ -15,7 +15,7 @@ func (d *Daemon) newDeliveries() (*delivery.Deliveries, error) {
 	return delivery.New(delivery.Config{
 		Owner: c.Owner, Events: c.Events, Logger: c.Logger, Watch: c.Watch, WebhookAllow: c.WebhookAllow,
 		S3PartBytes: c.S3PartBytes, Workers: c.OutboxWorkers, PerTarget: c.OutboxPerTarget, Probe: c.OutboxProbe,
-		Ready: d.ready, Fail: d.fail, Definition: d.storedDefinition, Job: d.jobOfEnded, Ended: d.withEndedRecord,
+		AwaitReady: d.awaitReady, Fail: d.fail, Definition: d.storedDefinition, Job: d.jobOfEnded, Ended: d.withEndedRecord,
 		Amend: func(rec *statefs.Record) error { return d.commit(rec.ID, change{rec: rec}, amendEnd) },
 	})
 }
@@ -61,7 +61,7 @@ func (d *Daemon) addDeliveries(op *operation, rec *statefs.Record, rep *work.Rep
 	if err != nil {
 		return nil //nolint:nilerr // no target is known; the lost definition was reported when the operation was to start
 	}
-	rec.Deliveries = d.deliveries.Plan(def, rec,
+	rec.Deliveries = d.Deliveries.Plan(def, rec,
 		catalog.Values{Params: params, ID: rec.ID.String(), Result: work.ReturnedOnly(rec, rep.Member)})
 	for _, it := range rec.Deliveries {
 		if it.State == statefs.DeliveryManual && op.rec.Delivery(it.Place) == nil { // logged once, also when a full disk repeats this
@@ -70,38 +70,6 @@ func (d *Daemon) addDeliveries(op *operation, rec *statefs.Record, rep *work.Rep
 	}
 	op.rec.Deliveries = rec.Deliveries
 	return nil
-}
-
-// ReconcileEntry reconciles an entry of the outbox and carries out its request before it returns.
-func (d *Daemon) ReconcileEntry(ctx context.Context, name statefs.EntryName) error {
-	if err := d.awaitReady(ctx); err != nil {
-		return err
-	}
-	return d.deliveries.Reconcile(ctx, name)
-}
-
-// AwaitEntry reports attempts to deliver an entry: done is closed when an attempt that begins from
-// now on ends, and when the entry is settled or removed. The caller must call stop.
-func (d *Daemon) AwaitEntry(name statefs.EntryName) (done <-chan struct{}, stop func()) {
-	return d.deliveries.Await(name)
-}
-
-// RequestDeliveries retries or drops many entries, see delivery.Deliveries.Request.
-func (d *Daemon) RequestDeliveries(ctx context.Context, names []statefs.EntryName, ask statefs.DeliveryAction,
-	args statefs.Args,
-) (map[statefs.EntryName]error, error) {
-	if err := d.awaitReady(ctx); err != nil {
-		return nil, err
-	}
-	return d.deliveries.Request(ctx, names, ask, args), nil
-}
-
-// Outbox returns the status of the outbox, without reading files.
-func (d *Daemon) Outbox() statefs.OutboxStatus { return d.deliveries.Status() }
-
-// OutboxLines returns the page of entries that match a query, see delivery.Deliveries.Lines.
-func (d *Daemon) OutboxLines(q *statefs.OutboxQuery) (page []statefs.OutboxLine, total int) {
-	return d.deliveries.Lines(q)
 }
 
 func (d *Daemon) awaitReady(ctx context.Context) error {

@@ -45,7 +45,7 @@ func TestWaitingOperationsAreEvicted(t *testing.T) {
 	b.touch(fourth, statefs.Cancel)
 	b.awaitEnd(fourth)
 	b.poll("nothing is held", func() bool {
-		for _, l := range b.daemon.Lanes() {
+		for _, l := range b.daemon.admission.Lanes() {
 			if l.Running > 0 || l.Waiting > 0 {
 				return false
 			}

@@ -8,22 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
-// FailingOperation is an operation whose reconcile fails repeatedly, for example because the disk
-// is full and its record cannot be written.
-type FailingOperation struct {
-	ID    statefs.ID `json:"id,omitzero"`
-	Error string     `json:"error"`
-	Since time.Time  `json:"since"`
-	Tries int        `json:"tries"`
-}
-
-// failingEntry is a FailingOperation with a flag for whether its error was logged.
+// failingEntry is a tally.FailingOperation with a flag for whether its error was logged.
 type failingEntry struct {
-	FailingOperation
+	tally.FailingOperation
 	logged bool
 }
 
@@ -53,7 +45,7 @@ func (t *failingOperations) failed(id statefs.ID, err error, now time.Time) {
 		since, tries = known.Since, known.Tries+1
 	}
 	logged := !machine.OutOfFiles(err)
-	t.byID[id] = &failingEntry{FailingOperation{ID: id, Error: err.Error(), Since: since, Tries: tries}, logged}
+	t.byID[id] = &failingEntry{tally.FailingOperation{ID: id, Error: err.Error(), Since: since, Tries: tries}, logged}
 	if !logged {
 		if t.warnedAt.IsZero() || now.Sub(t.warnedAt) >= warnInterval {
 			t.warnedAt = now
@@ -81,7 +73,7 @@ func (t *failingOperations) succeeded(id statefs.ID) {
 const maxFailingListed = 20
 
 // list returns the operations that have failed longest, at most maxFailingListed.
-func (t *failingOperations) list() []FailingOperation {
+func (t *failingOperations) list() []tally.FailingOperation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found := slices.SortedFunc(maps.Values(t.byID), func(a, b *failingEntry) int {
@@ -90,7 +82,7 @@ func (t *failingOperations) list() []FailingOperation {
 		}
 		return strings.Compare(a.ID.String(), b.ID.String())
 	})
-	out := make([]FailingOperation, 0, min(len(found), maxFailingListed))
+	out := make([]tally.FailingOperation, 0, min(len(found), maxFailingListed))
 	for _, known := range found[:cap(out)] {
 		out = append(out, known.FailingOperation)
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // errNotReady delays the end of an operation until the daemon accepts submits, which it does once
@@ -29,7 +28,7 @@ func (d *Daemon) recordFollowUp(op *operation, rec *statefs.Record, rep *work.Re
 	if !isClosed(d.ready) {
 		return errNotReady
 	}
-	follower, refusal, err := d.trigger.FollowUp(def.Then,
+	follower, refusal, err := d.Trigger.FollowUp(def.Then,
 		catalog.Values{Params: params, ID: rec.ID.String()}, rec.CreatedAt, rep.Member)
 	if err != nil {
 		return fmt.Errorf("submit what follows %s: %w", rec.ID, err)
@@ -45,6 +44,3 @@ func (d *Daemon) recordFollowUp(op *operation, rec *statefs.Record, rep *work.Re
 	op.rec.Then = rec.Then // after a full disk this is repeated
 	return nil
 }
-
-// Schedules returns the schedules of all jobs, in the order of the catalog.
-func (d *Daemon) Schedules() ([]api.Schedule, error) { return d.trigger.Schedules() }

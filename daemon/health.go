@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"sync/atomic"
 
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
@@ -18,35 +19,18 @@ type counters struct {
 	failedReconciles                atomic.Uint64
 }
 
-// Health is the health report of a daemon.
-type Health struct {
-	// Ready reports that the storage is in order and requests are carried out.
-	Ready bool
-	// Draining reports that no new work is started.
-	Draining bool
-	// Watch says how changes in jobs/ are detected, and why not by inotify if they are not.
-	Watch watch.Mode
-	// Live counts the live operations by state.
-	Live map[statefs.State]int
-	// Counters maps names to counts since the daemon started.
-	Counters map[string]uint64
-	// FailingOperations lists the operations whose reconcile fails and is retried, oldest failure
-	// first, and then the keepers that do not answer, without an ID.
-	FailingOperations []FailingOperation
-}
-
 // Health returns the health report. It may be called at any time. It also checks whether the
 // watched folder is still the one in the storage, because some ways to lose it cause no event, and
 // ends the daemon if it is not.
-func (d *Daemon) Health() Health {
-	h := Health{
+func (d *Daemon) Health() tally.Health {
+	h := tally.Health{
 		Draining: d.draining(), Watch: d.dir.Mode(), Live: d.laneCounters.States(),
 		FailingOperations: d.failing.list(),
 	}
 	if d.config.Keepers != nil {
 		for _, s := range d.config.Keepers.Silent() {
 			h.FailingOperations = append(h.FailingOperations,
-				FailingOperation{Error: fmt.Sprintf("keeper %d (PID %d) does not answer: continue it (kill -CONT %d) or kill it",
+				tally.FailingOperation{Error: fmt.Sprintf("keeper %d (PID %d) does not answer: continue it (kill -CONT %d) or kill it",
 					s.Keeper, s.PID, s.PID), Since: s.Since, Tries: 1})
 		}
 	}

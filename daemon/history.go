@@ -46,7 +46,7 @@ func (d *Daemon) closeHistory() error {
 // to trailing: at any time an operation is found in the history or by its marker. Before all that it
 // writes the outbox entries of its deliveries.
 func (d *Daemon) recordEnd(op *operation, rec *statefs.Record) error {
-	if err := d.deliveries.Write(rec); err != nil {
+	if err := d.Deliveries.Write(rec); err != nil {
 		return err
 	}
 	if op.feed.end == 0 {
@@ -66,7 +66,7 @@ func (d *Daemon) recordEnd(op *operation, rec *statefs.Record) error {
 	}
 	op.endInIndex()
 	d.history.Ended(rec)
-	d.deliveries.Enqueue(rec)
+	d.Deliveries.Enqueue(rec)
 	if rec.Trailing {
 		return d.commit(rec.ID, change{from: op.state, to: statefs.Trailing}, moveMarker, syncFiles)
 	}

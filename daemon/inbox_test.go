@@ -296,7 +296,7 @@ func TestSubmissionWaitsForItsLane(t *testing.T) {
 		file := statefs.LaneFile{Lane: lane, Control: statefs.LaneClosed}
 		until := time.Now().Add(time.Hour)
 		must(t, b.tree.Lanes.Hold(file, statefs.LaneHold{Until: &until, Reason: "a holiday"}))
-		b.daemon.ReconcileLanes()
+		b.daemon.Lanes.Apply()
 		b.drop(lane, fmt.Sprintf(`{"job":"test/count","params":{"n":%d}}`, i+1))
 		if why := b.waits(lane); !strings.Contains(why, "closed until ") || !strings.HasSuffix(why, ": a holiday\n") {
 			t.Errorf("%s waits for %q", lane, why)

@@ -137,7 +137,7 @@ func TestBreakerOutlivesTheDaemon(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	b.jump.Store(int64(2 * time.Hour)) // the cooldown is over
-	b.daemon.ReconcileLanes()
+	b.daemon.Lanes.Apply()
 	b.awaitState(held, statefs.Running)
 	next := b.how("wait")
 	b.awaitWaiting(next, statefs.WaitsPausedLane)
@@ -250,7 +250,7 @@ func TestBreakerLeavesAPauseByHandAlone(t *testing.T) {
 	close(told)
 	b.awaitEnd(first)
 	b.awaitEnd(second)
-	b.daemon.ReconcileLanes()
+	b.daemon.Lanes.Apply()
 	if v := b.lane("one"); v.Paused == nil || v.Paused.Reason != "by hand" || v.Breaker.State != string(breaker.Closed) {
 		t.Errorf("%+v", v)
 	}

@@ -21,16 +21,6 @@ type (
 	BreakerConfig = breaker.Settings
 )
 
-// LanesStatus returns the status of all lanes and limits.
-func (d *Daemon) LanesStatus() statefs.LanesStatus { return d.lanes.Status(d.Lanes(), d.Limits()) }
-
-// ReconcileLanes reads the files of lanes/ now. A request that has just changed one calls it: when
-// it returns, nothing starts that the files do not allow.
-func (d *Daemon) ReconcileLanes() {
-	d.lanes.Reconcile()
-	d.admission.awaitStarts()
-}
-
 // reportToBreaker reports the end of an operation's run to the breaker of its lane, with the class of
 // its failure.
 func (d *Daemon) reportToBreaker(op *operation, class catalog.Class) {
@@ -45,5 +35,5 @@ func (d *Daemon) reportToBreaker(op *operation, class catalog.Class) {
 			names = append(names, exit)
 		}
 	}
-	d.lanes.RunEnded(laneOf(op.rec), op.id(), v, exit, names...)
+	d.Lanes.RunEnded(laneOf(op.rec), op.id(), v, exit, names...)
 }

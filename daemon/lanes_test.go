@@ -25,7 +25,7 @@ func (b *bench) remove(name string) {
 // lane returns the status of a lane.
 func (b *bench) lane(name string) statefs.LaneStatus {
 	b.t.Helper()
-	all := b.daemon.LanesStatus()
+	all := b.daemon.Lanes.Status()
 	if v := all.Lane(name); v != nil {
 		return *v
 	}
@@ -64,7 +64,7 @@ func TestLaneIsPausedByFile(t *testing.T) {
 		t.Errorf("it waits %+v: %s", why, why.Sentence())
 	}
 	b.put("all.paused", `{"until": "2099-01-02T03:04:05Z", "reason": "night"}`+"\n")
-	b.poll("all are paused too", func() bool { return b.daemon.LanesStatus().Paused != nil })
+	b.poll("all are paused too", func() bool { return b.daemon.Lanes.Status().Paused != nil })
 	if why, _ := b.daemon.Waiting(held); why.Note != "new cookies" {
 		t.Errorf("it waits %+v, want for what lasts longer", why)
 	}
@@ -91,7 +91,7 @@ func TestAllLanesArePausedByFile(t *testing.T) {
 	b := lanesBench(t)
 	b.put("all.paused", "the disk is being moved\n")
 	b.put("one.paused", "")
-	b.poll("all are paused", func() bool { return b.daemon.LanesStatus().Paused != nil && b.lane("one").Paused != nil })
+	b.poll("all are paused", func() bool { return b.daemon.Lanes.Status().Paused != nil && b.lane("one").Paused != nil })
 	one, two := b.submit("one", `{}`), b.submit("two", `{}`)
 	b.awaitWaiting(one, statefs.WaitsPausedLane)
 	b.awaitWaiting(two, statefs.WaitsPausedLane)
@@ -148,7 +148,7 @@ func TestPauseOfALaneEndsByItself(t *testing.T) {
 	until := time.Now().Add(300 * time.Millisecond)
 	must(t, b.tree.Lanes.Hold(statefs.LaneFile{Lane: "one", Control: statefs.LanePaused}, statefs.LaneHold{Until: &until}))
 	must(t, b.tree.Lanes.Hold(statefs.LaneFile{Lane: "all", Control: statefs.LaneClosed}, statefs.LaneHold{Until: &until}))
-	b.daemon.ReconcileLanes()
+	b.daemon.Lanes.Apply()
 	if b.lane("one").Paused == nil && time.Now().Before(until) {
 		t.Error("a look does not see a file that was there before it")
 	}
@@ -170,7 +170,7 @@ func TestPauseOfALaneEndsByItself(t *testing.T) {
 	b.awaitState(one, statefs.Running)
 	b.awaitWaiting(two, statefs.WaitsPausedLane)
 	b.jump.Store(int64(2 * time.Hour))
-	b.daemon.ReconcileLanes()
+	b.daemon.Lanes.Apply()
 	b.awaitState(two, statefs.Running)
 	b.cancel(one)
 	b.cancel(two)
@@ -193,14 +193,14 @@ func TestCapacityOfAllLanes(t *testing.T) {
 	b.awaitLane("one", "has that of all", has(7))
 	b.put("all.capacity", "many\n")
 	b.poll("what means nothing is reported", func() bool {
-		all := b.daemon.LanesStatus().Problems
+		all := b.daemon.Lanes.Status().Problems
 		return len(all) == 1 && all[0].File == "lanes/all.capacity"
 	})
 	b.remove("all.capacity")
 	b.awaitLane("two", "has its own again", func(v statefs.LaneStatus) bool {
 		return v.Capacity == configured || v.Capacity != nil && configured != nil && *v.Capacity == *configured
 	})
-	if problems := b.daemon.LanesStatus().Problems; len(problems) > 0 {
+	if problems := b.daemon.Lanes.Status().Problems; len(problems) > 0 {
 		t.Errorf("%+v", problems)
 	}
 }
@@ -212,14 +212,14 @@ func TestFilesThatControlNoLane(t *testing.T) {
 	b.put("one.pausd", "")
 	must(t, os.Symlink("/etc/hostname", filepath.Join(b.tree.Lanes.Dir(), "one.paused")))
 	b.poll("they are reported", func() bool {
-		return len(b.daemon.LanesStatus().Problems) == 2 &&
+		return len(b.daemon.Lanes.Status().Problems) == 2 &&
 			len(b.lane("one").Problems) == 1
 	})
 	for i, want := range []statefs.LaneProblem{
 		{File: "lanes/nowhere.paused", Reason: `there is no lane "nowhere"; the lanes are default, hourly, one, rated, two`},
 		{File: "lanes/one.pausd", Reason: "its name is not LANE.paused, LANE.closed or LANE.capacity"},
 	} {
-		if got := b.daemon.LanesStatus().Problems[i]; got != want {
+		if got := b.daemon.Lanes.Status().Problems[i]; got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}

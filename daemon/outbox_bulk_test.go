@@ -20,16 +20,16 @@ func TestBulkRetryTriesTheTargetOnce(t *testing.T) {
 		b.delivered(id, statefs.DeliveryManual)
 		names = append(names, statefs.EntryName{ID: id, Place: 1, Kind: "webhook"})
 	}
-	b.poll("all wait for a person", func() bool { return b.daemon.Outbox().FailedManual == 5 })
+	b.poll("all wait for a person", func() bool { return b.daemon.Deliveries.Status().FailedManual == 5 })
 	r.answers(http.StatusServiceUnavailable)
 	down := b.submit("made", "{}")
 	b.poll("the target is down", func() bool {
-		s := b.daemon.Outbox()
+		s := b.daemon.Deliveries.Status()
 		return len(s.Targets) == 1 && s.Targets[0].Down
 	})
 	names = append(names, statefs.EntryName{ID: down, Place: 1, Kind: "webhook"})
 	ask := func(ask statefs.DeliveryAction, names ...statefs.EntryName) map[statefs.EntryName]error {
-		failed, err := b.daemon.RequestDeliveries(t.Context(), names, ask, statefs.Args{By: "anna"})
+		failed, err := b.daemon.Deliveries.Request(t.Context(), names, ask, statefs.Args{By: "anna"})
 		must(t, err)
 		return failed
 	}
@@ -38,20 +38,20 @@ func TestBulkRetryTriesTheTargetOnce(t *testing.T) {
 	if failed := ask(statefs.RetryDelivery, names...); len(failed) != 0 {
 		t.Errorf("failed are %v", failed)
 	}
-	if n := b.daemon.Outbox(); n.Pending != 6 || n.FailedManual != 0 {
+	if n := b.daemon.Deliveries.Status(); n.Pending != 6 || n.FailedManual != 0 {
 		t.Errorf("after a retry of all it is %+v", n)
 	}
-	done, stop := b.daemon.AwaitEntry(names[2])
+	done, stop := b.daemon.Deliveries.Await(names[2])
 	defer stop()
 	must(t, b.tree.Outbox.Request(names[2], statefs.RetryDelivery, statefs.Args{}))
-	must(t, b.daemon.ReconcileEntry(t.Context(), names[2]))
+	must(t, b.daemon.Deliveries.Reconcile(t.Context(), names[2]))
 	select {
 	case <-done:
 	case <-time.After(patience):
 		t.Fatal("the one that was named is not tried")
 	}
 	b.poll("no try is under way", func() bool {
-		s := b.daemon.Outbox()
+		s := b.daemon.Deliveries.Status()
 		return len(s.Targets) == 1 && s.Targets[0].Down && s.Targets[0].NextTryAt.After(time.Now())
 	})
 	if n := len(r.asked()) - before; n > 3 { // one for all, and one or two for the single request

@@ -27,10 +27,10 @@ func TestRequestedDeliveryIsTriedAtOnce(t *testing.T) {
 	}
 	ask := func(name statefs.EntryName) {
 		must(t, b.tree.Outbox.Request(name, statefs.RetryDelivery, statefs.Args{}))
-		must(t, b.daemon.ReconcileEntry(t.Context(), name))
+		must(t, b.daemon.Deliveries.Reconcile(t.Context(), name))
 	}
 	await := func(name statefs.EntryName) {
-		done, stop := b.daemon.AwaitEntry(name)
+		done, stop := b.daemon.Deliveries.Await(name)
 		defer stop()
 		ask(name)
 		select {
@@ -55,9 +55,9 @@ func TestRequestedDeliveryIsTriedAtOnce(t *testing.T) {
 	r.answers(http.StatusOK)
 	await(names[0])
 	b.delivered(names[0].ID, statefs.DeliveryDelivered)
-	done, stop := b.daemon.AwaitEntry(names[1])
+	done, stop := b.daemon.Deliveries.Await(names[1])
 	must(t, b.tree.Outbox.Request(names[1], statefs.DropDelivery, statefs.Args{}))
-	must(t, b.daemon.ReconcileEntry(t.Context(), names[1]))
+	must(t, b.daemon.Deliveries.Reconcile(t.Context(), names[1]))
 	select {
 	case <-done: // delivered or dropped
 	case <-time.After(patience):

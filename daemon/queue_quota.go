@@ -75,7 +75,7 @@ const retryAfterFull = 5 * time.Second
 // Admit refuses new operations; a list is refused as a whole. It returns a *submit.OptionError for
 // an unknown lane or limit, and a *submit.BusyError for a closed lane or a full queue.
 func (d *Daemon) Admit(all []statefs.Submission) error {
-	if err := d.lanes.Check(all); err != nil {
+	if err := d.Lanes.Check(all); err != nil {
 		return err
 	}
 	if waiting, ok := d.queueQuota.reserve(len(all), d.config.MaxQueued, d.uptime()); !ok {

@@ -64,12 +64,12 @@ func TestAdmit(t *testing.T) {
 	until := time.Now().Add(time.Hour)
 	must(t, b.tree.Lanes.Hold(statefs.LaneFile{Lane: "one", Control: statefs.LaneClosed},
 		statefs.LaneHold{Until: &until, Reason: "inventory"}))
-	b.daemon.ReconcileLanes()
+	b.daemon.Lanes.Apply()
 	busy(admit("default", "one"), "Lane 'one' is closed until "+until.Local().Format(time.RFC3339)+": inventory", false,
 		time.Hour)
 	must(t, admit("default")) // takes the last place
 	b.put("all.closed", "")
-	b.daemon.ReconcileLanes()
+	b.daemon.Lanes.Apply()
 	busy(admit("default"), "All lanes are closed", false, lanes.RetryAfterClosed)
 }
 

@@ -82,7 +82,7 @@ func (d *Daemon) recoverCutOff(ctx context.Context) error {
 	if put > 0 {
 		d.logger.Info("requests of an earlier daemon are carried out again", "count", put)
 	}
-	return d.deliveries.Recover(ctx)
+	return d.Deliveries.Recover(ctx)
 }
 
 // recoverLost handles the live records without a marker, and returns them. present are the IDs that have one.
@@ -314,7 +314,7 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 		return nil, err
 	}
 	d.counters.sweeps.Add(1)
-	d.trigger.CheckClock()
+	d.Trigger.CheckClock()
 	d.alarms.Rearm()
 	if dryRun {
 		return d.owner.PlanSweep(d.manages)
@@ -343,9 +343,9 @@ func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	findings, err := d.owner.Sweep(d.manages)
 	d.logFindings(findings)
 	d.publishSweep(findings)
-	d.lanes.ReconcileSoon()
+	d.Lanes.ReconcileSoon()
 	d.enqueueDifferences()
-	d.deliveries.ScanSoon()
+	d.Deliveries.ScanSoon()
 	return findings, errors.Join(err, keysErr, markErr, foldersErr, d.trimLiveList(ctx))
 }
 

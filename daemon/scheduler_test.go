@@ -62,7 +62,7 @@ func (b *bench) awaitSchedule(job string, so func(api.Schedule) bool) api.Schedu
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for {
-		all, err := b.daemon.Schedules()
+		all, err := b.daemon.Trigger.Schedules()
 		must(b.t, err)
 		for _, s := range all {
 			if s.Job == "test/"+job && so(s) {
@@ -100,7 +100,7 @@ func TestJobStartsByItsSchedule(t *testing.T) {
 		}
 	}
 	must(t, os.WriteFile(filepath.Join(b.dir, "schedules", "test-tick.disabled"), nil, 0o640))
-	all, err := b.daemon.Schedules()
+	all, err := b.daemon.Trigger.Schedules()
 	if err != nil || len(all) != 1 || all[0].Job != "test/tick" || all[0].Enabled || all[0].Next != nil ||
 		all[0].Timezone != "UTC" || all[0].Last == nil {
 		t.Errorf("%+v, %v", all, err)
@@ -109,7 +109,7 @@ func TestJobStartsByItsSchedule(t *testing.T) {
 	before := len(b.started("tick"))
 	must(t, b.tree.Schedules.Enable("test-tick", true))
 	after := b.awaitStarted("tick", before+1)
-	all, err = b.daemon.Schedules()
+	all, err = b.daemon.Trigger.Schedules()
 	if err != nil || !all[0].Enabled || all[0].Next == nil {
 		t.Errorf("%d starts, %+v, %v", len(after), all, err)
 	}

@@ -83,7 +83,7 @@ func TestStartHistoryIsWrittenInBatches(t *testing.T) {
 		"gap":  {Lane: queue.Lane{Capacity: queue.Unlimited, Gap: time.Second}},
 	}
 	b.start()
-	l := b.daemon.lanes
+	l := b.daemon.Lanes
 	at := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	want := func(lane string, count int, last time.Time) {
 		t.Helper()

@@ -67,7 +67,7 @@ func (d *Daemon) CarriedOut(id statefs.ID) (requests statefs.NameSet, managed bo
 func (d *Daemon) Stats() tally.Stats {
 	s := tally.Stats{At: d.owner.Now(), WindowSeconds: tally.WindowSeconds}
 	s.Lanes, s.All = d.laneCounters.Lanes(s.At)
-	for _, set := range d.Lanes() {
+	for _, set := range d.admission.Lanes() {
 		i, known := slices.BinarySearchFunc(s.Lanes, set.Name,
 			func(l tally.Lane, name string) int { return strings.Compare(l.Name, name) })
 		if !known {

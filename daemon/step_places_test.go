@@ -40,7 +40,7 @@ func placed(t *testing.T) *bench {
 
 // held returns how much of the lanes and of the limit is in use.
 func (b *bench) held() (wide, narrow, tool int) {
-	for _, l := range b.daemon.Lanes() {
+	for _, l := range b.daemon.admission.Lanes() {
 		switch l.Name {
 		case "wide":
 			wide = l.Running
@@ -50,7 +50,7 @@ func (b *bench) held() (wide, narrow, tool int) {
 			b.t.Error("the lane of no lane is shown")
 		}
 	}
-	for _, l := range b.daemon.Limits() {
+	for _, l := range b.daemon.admission.Limits() {
 		tool = l.Running
 	}
 	return wide, narrow, tool

@@ -27,7 +27,7 @@ func toldLanes(t *testing.T) (*bench, *events.Reader) {
 func (b *bench) pauseLane(name, reason string) {
 	b.t.Helper()
 	must(b.t, b.tree.Lanes.Hold(statefs.LaneFile{Lane: name, Control: statefs.LanePaused}, statefs.LaneHold{Reason: reason}))
-	b.daemon.ReconcileLanes()
+	b.daemon.Lanes.Apply()
 }
 
 // An event reader that follows an operation receives each waiting reason, and none is logged for
@@ -56,7 +56,7 @@ func TestEveryWaitReasonIsPublishedToEventReaders(t *testing.T) {
 	}
 	again()
 	b.remove("one.paused")
-	b.daemon.ReconcileLanes()
+	b.daemon.Lanes.Apply()
 	b.toldOf(mine, "one waits: lane_full")
 	leave()
 	leave() // does nothing
@@ -108,7 +108,7 @@ func TestEveryWaitReasonOfTheFirstInLineIsPublished(t *testing.T) {
 	b.pauseLane("two", "night")
 	b.toldOf(r, "two waits: lane_paused night")
 	b.remove("two.paused")
-	b.daemon.ReconcileLanes()
+	b.daemon.Lanes.Apply()
 	b.toldOf(r, "two waits: limit")
 	b.cancel(first)
 	b.pauseLane("two", "")

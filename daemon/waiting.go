@@ -34,7 +34,7 @@ func (d *Daemon) Waiting(id statefs.ID) (statefs.Waiting, bool) {
 		}
 	}
 	if out.Reason == statefs.WaitsPausedLane {
-		if hold, is := d.lanes.Pause(out.Lane); is {
+		if hold, is := d.Lanes.Pause(out.Lane); is {
 			out.Until, out.Note = hold.Until, hold.Reason
 		}
 	}

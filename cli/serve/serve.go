@@ -9,7 +9,7 @@
 //	   ├─ history, events index of ended operations, log of events
 //	   ├─ keeper          processes of commands, which outlive the daemon
 //	   ├─ daemon          decides and runs
-//	   └─ control         HTTP; it asks the daemon through status                       status.go
+//	   └─ control         HTTP; it asks the parts of the daemon
 //
 // The parts are made in this order and closed in the opposite one. They run side by side until the context or one of
 // them ends; then Run stops the daemon first, the HTTP server second, and returns the cause.
@@ -203,8 +203,11 @@ func (s *service) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.server, err = control.New(control.Config{ //nolint:contextcheck // handlers take the context of their request
-		Tree: s.tree, Catalog: s.catalog, Status: status{daemon: s.daemon}, History: s.history,
-		Events: s.events, Intake: intake,
+		Tree: s.tree, Catalog: s.catalog, History: s.history, Events: s.events, Intake: intake,
+		Daemon: control.Daemon{
+			Condition: s.daemon, Operations: s.daemon, Live: s.daemon, Retention: s.daemon, Counts: s.daemon,
+			Lanes: s.daemon.Lanes, Schedules: s.daemon.Trigger, Outbox: s.daemon.Deliveries,
+		},
 		Tokens: c.Tokens, Hosts: s.hosts(), Insecure: c.Access.Insecure, Version: cmp.Or(c.Version, s.version), Logger: s.log,
 	})
 	if err != nil {

@@ -85,7 +85,10 @@ func (d *Deliveries) hold(rec *statefs.Record, name statefs.EntryName, entry *st
 // target is tried at once with one entry, and if that succeeds, its other entries follow.
 func (d *Deliveries) Request(ctx context.Context, names []statefs.EntryName, ask statefs.DeliveryAction,
 	args statefs.Args,
-) map[statefs.EntryName]error {
+) (map[statefs.EntryName]error, error) {
+	if err := d.config.AwaitReady(ctx); err != nil {
+		return nil, err
+	}
 	failed := make(map[statefs.EntryName]error)
 	var asked []statefs.EntryName
 	d.eachEntry(names, func(name statefs.EntryName) error { return d.actOnEntry(ctx, name, ask, args) },
@@ -101,7 +104,7 @@ func (d *Deliveries) Request(ctx context.Context, names []statefs.EntryName, ask
 			"reason", args.Reason)
 		d.outbox.ProbeNow(asked)
 	}
-	return failed
+	return failed, nil
 }
 
 // actOnEntry carries out a request for one of many entries, except for the attempt of a retry.

@@ -49,8 +49,8 @@ type Config struct {
 	Workers, PerTarget int           // how many deliveries run at once, and at one target
 	Probe              time.Duration // between two tries at a target that is down
 
-	Ready <-chan struct{} // closed once all live operations are known
-	Fail  func(error)     // ends the daemon
+	AwaitReady func(context.Context) error // returns nil once all live operations are known
+	Fail       func(error)                 // ends the daemon
 	// Definition returns the definition under which an operation was submitted.
 	Definition func(*statefs.Record) (*catalog.Definition, error)
 	// Job is Definition with the values for the names of an ended operation. The definition is nil if it is lost for

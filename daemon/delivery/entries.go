@@ -27,9 +27,7 @@ func watchedName(file string) (statefs.EntryName, bool) {
 
 // reconcileChanges reconciles what changes in outbox/ until ctx ends, once the daemon is ready.
 func (d *Deliveries) reconcileChanges(ctx context.Context) {
-	select {
-	case <-d.config.Ready:
-	case <-ctx.Done():
+	if d.config.AwaitReady(ctx) != nil {
 		return
 	}
 	said := make(map[statefs.EntryName]string) // the last logged error of each entry
@@ -161,6 +159,9 @@ func (d *Deliveries) Await(name statefs.EntryName) (done <-chan struct{}, stop f
 
 // Reconcile reconciles an entry and carries out its request before it returns.
 func (d *Deliveries) Reconcile(ctx context.Context, name statefs.EntryName) error {
+	if err := d.config.AwaitReady(ctx); err != nil {
+		return err
+	}
 	has, manual, err := d.owner.Outbox.Has(name)
 	if err != nil {
 		return err

@@ -31,6 +31,12 @@ func (noQueue) RestoreStarts(string, []time.Time) {}
 
 func (noQueue) Changed() {}
 
+func (noQueue) Lanes() []queue.LaneStats { return nil }
+
+func (noQueue) Limits() []queue.LimitStats { return nil }
+
+func (noQueue) AwaitStarts() {}
+
 // A partly written file has no effect and is not reported until it has not changed for statefs.QuietPeriod.
 func TestLaneFileIsReadWhenItIsQuiet(t *testing.T) {
 	t.Parallel()

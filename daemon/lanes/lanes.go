@@ -46,8 +46,22 @@ type Config struct {
 	Uptime func() time.Duration // how long the daemon has run
 }
 
-// Queue decides what starts in the lanes. It may call TrialChanged and HasStart while its lock is held.
+// Queue decides what starts in the lanes, and knows what has started. It may call TrialChanged and HasStart while its
+// lock is held.
 type Queue interface {
+	decisions
+	standing
+}
+
+type standing interface {
+	// Lanes and Limits return their state, by name.
+	Lanes() []queue.LaneStats
+	Limits() []queue.LimitStats
+	// AwaitStarts returns when every start that is pending now has happened or failed.
+	AwaitStarts()
+}
+
+type decisions interface {
 	// SetLanes adds or changes lanes in one decision.
 	SetLanes(all ...Change)
 	// TakeTrial returns the trial operation that a lane has admitted, once.
@@ -286,6 +300,13 @@ func (l *Lanes) Reconcile() {
 	}
 	l.logStrayFiles()
 	l.apply(now)
+}
+
+// Apply is Reconcile for a request that has just changed a file: when it returns, nothing starts that the files do not
+// allow.
+func (l *Lanes) Apply() {
+	l.Reconcile()
+	l.queue.AwaitStarts()
 }
 
 // names returns the sorted names of the lanes.

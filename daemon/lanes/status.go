@@ -16,7 +16,8 @@ import (
 )
 
 // Status returns the status of all lanes and limits, combining the statistics of the queue with the files.
-func (l *Lanes) Status(stats []queue.LaneStats, limits []queue.LimitStats) statefs.LanesStatus {
+func (l *Lanes) Status() statefs.LanesStatus {
+	stats, limits := l.queue.Lanes(), l.queue.Limits()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	every := l.byName[statefs.AllLanes]

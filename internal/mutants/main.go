@@ -86,8 +86,8 @@ var mutants = []mutant{
 	},
 	{
 		"an entry of the outbox is written after the end", "daemon/history.go",
-		"\tif err := d.deliveries.Write(rec); err != nil {\n\t\treturn err\n\t}\n",
-		"\tdefer func() { _ = d.deliveries.Write(rec) }()\n",
+		"\tif err := d.Deliveries.Write(rec); err != nil {\n\t\treturn err\n\t}\n",
+		"\tdefer func() { _ = d.Deliveries.Write(rec) }()\n",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
