@@ -52,7 +52,7 @@ func childDaemon(dir string) error {
 		// tests kill these daemons again and again
 		CrashLimit: catalog.CrashLimit{Burst: catalog.MaxCrashBurst, Within: 1},
 		Owner:      owner, Catalog: jobs, Handlers: testHandlers, Logger: slog.New(slog.DiscardHandler),
-		WebhookAllow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Outbox: OutboxSettings{WebhookAllow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 	}
 	if os.Getenv(keptVariable) != "" {
 		config.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))

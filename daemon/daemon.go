@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -78,17 +77,8 @@ type Config struct {
 	// Events is the log to which the daemon publishes events. The daemon does not close it; may be
 	// nil.
 	Events *events.Log
-	// WebhookAllow lists the networks to which webhooks may connect in addition to the public ones.
-	WebhookAllow []netip.Prefix
-	// OutboxProbe is the minimum time between two tries at a delivery target that is down; 0 means
-	// outbox.ProbeInterval.
-	OutboxProbe time.Duration
-	// S3PartBytes is the part size of multipart uploads to buckets; 0 means
-	// outbox.DefaultPartBytes.
-	S3PartBytes int64
-	// OutboxWorkers is how many deliveries run at once, OutboxPerTarget how many of them at one
-	// target; 0 means the default of outbox.Config.
-	OutboxWorkers, OutboxPerTarget int
+	// Outbox are the settings of deliveries; the zero value suits production.
+	Outbox OutboxSettings
 }
 
 func (c *Config) setDefaults() error {

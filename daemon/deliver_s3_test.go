@@ -42,8 +42,8 @@ func bucketJob(t *testing.T, s *s3test.Server, more string) string {
 func probed(t *testing.T, jobs string) *bench {
 	t.Helper()
 	b := prepare(t, jobs, testHandlers)
-	b.config.OutboxProbe = probing
-	b.config.S3PartBytes = 5 << 20
+	b.config.Outbox.Probe = probing
+	b.config.Outbox.S3PartBytes = 5 << 20
 	b.start()
 	return b
 }

@@ -182,7 +182,7 @@ func TestDeliverToWebhook(t *testing.T) {
 	b := prepare(t, deliverJob+`
   - webhook: {url: "`+server.URL+`/hook/hush-hush?token=secret&at=${params.at}"}
 `, nil)
-	b.config.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	b.config.Outbox.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	logged := b.logInto()
 	b.tellEvents()
 	b.start()

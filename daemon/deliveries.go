@@ -10,11 +10,13 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
+// OutboxSettings are the settings of deliveries.
+type OutboxSettings = delivery.Settings
+
 func (d *Daemon) newDeliveries() (*delivery.Deliveries, error) {
 	c := &d.config
 	return delivery.New(delivery.Config{
-		Owner: c.Owner, Events: c.Events, Logger: c.Logger, Watch: c.Watch, WebhookAllow: c.WebhookAllow,
-		S3PartBytes: c.S3PartBytes, Workers: c.OutboxWorkers, PerTarget: c.OutboxPerTarget, Probe: c.OutboxProbe,
+		Owner: c.Owner, Events: c.Events, Logger: c.Logger, Watch: c.Watch, Settings: c.Outbox,
 		AwaitReady: d.awaitReady, Fail: d.fail, Definition: d.storedDefinition, Job: d.jobOfEnded, Ended: d.withEndedRecord,
 		Amend: func(rec *statefs.Record) error { return d.commit(rec.ID, change{rec: rec}, amendEnd) },
 	})

@@ -47,7 +47,7 @@ func TestDeliverToAFolderThatIsFullOrReadOnly(t *testing.T) {
 	b := prepare(t, deliverJob+`
   - folder: {path: "`+out+`"}
 `, nil)
-	b.config.OutboxProbe = 20 * time.Millisecond
+	b.config.Outbox.Probe = 20 * time.Millisecond
 	b.start()
 	ballast := filepath.Join(out, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
@@ -105,8 +105,8 @@ func TestRetryForRunsOut(t *testing.T) {
 	b := prepare(t, deliverJob+`
   - webhook: {url: "`+r.URL+`/hook", retry_for: 1h}
 `, nil)
-	b.config.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	b.config.OutboxProbe = 20 * time.Millisecond
+	b.config.Outbox.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	b.config.Outbox.Probe = 20 * time.Millisecond
 	b.start()
 	id := b.submit("made", "{}")
 	b.failedOnce(id)
@@ -162,8 +162,8 @@ func TestSecretsOfWebhooks(t *testing.T) {
 	b := prepare(t, deliverJob+`
   - webhook: {url: "`+server.URL+`/hook", secret_file: "`+file+`", headers_file: {authorization: "`+token+`"}, send: record}
 `, nil)
-	b.config.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	b.config.OutboxProbe = 20 * time.Millisecond
+	b.config.Outbox.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	b.config.Outbox.Probe = 20 * time.Millisecond
 	logged := b.logInto()
 	b.tellEvents()
 	b.start()
@@ -218,7 +218,7 @@ func TestKilledWhileARequestIsUnderWay(t *testing.T) {
 	b := prepare(t, deliverJob+`
   - webhook: {url: "`+server.URL+`/hook"}
 `, nil)
-	b.config.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	b.config.Outbox.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	child, _ := startChild(t, b.dir)
 	id := b.submit("made", "{}")
 	first := <-ids
@@ -273,7 +273,7 @@ steps:
 deliver:
   - folder: {path: "`+out+`", send: record}
 `, nil)
-	b.config.OutboxProbe = 24 * time.Hour
+	b.config.Outbox.Probe = 24 * time.Hour
 	b.start()
 	id := b.submit("made", `{}`)
 	b.waitsWith(id, "make the folder")

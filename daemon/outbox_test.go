@@ -58,8 +58,8 @@ func hooked(t *testing.T, status int) (*bench, *receiver) {
 	b := prepare(t, deliverJob+`
   - webhook: {url: "`+r.URL+`/hook"}
 `, nil)
-	b.config.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	b.config.OutboxProbe = 24 * time.Hour
+	b.config.Outbox.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	b.config.Outbox.Probe = 24 * time.Hour
 	return b, r
 }
 
@@ -206,8 +206,8 @@ func TestOutboxOurFault(t *testing.T) {
   - webhook: {url: "`+r.URL+`/hook", secret_file: `+secret+`}
   - webhook: {url: "`+r.URL+`/hook"}
 `, nil)
-	b.config.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	b.config.OutboxProbe = 24 * time.Hour
+	b.config.Outbox.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	b.config.Outbox.Probe = 24 * time.Hour
 	b.start()
 	for range 2 {
 		id := b.submit("made", "{}")

@@ -193,9 +193,9 @@ func (s *service) open(ctx context.Context) (err error) {
 	s.daemon, err = daemon.New(daemon.Config{
 		Keepers: keepers, Intake: intake,
 		History: s.history, Retention: c.Upkeep.Retention, Events: s.events,
-		Lanes: c.Queue.Lanes, Limits: c.Queue.Limits, Ageing: c.Queue.Ageing, MaxQueued: c.Queue.MaxQueued, WebhookAllow: webhooks,
-		OutboxWorkers: c.Outbox.Workers, OutboxPerTarget: c.Outbox.PerTarget,
-		Owner: s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
+		Lanes: c.Queue.Lanes, Limits: c.Queue.Limits, Ageing: c.Queue.Ageing, MaxQueued: c.Queue.MaxQueued,
+		Outbox: daemon.OutboxSettings{WebhookAllow: webhooks, Workers: c.Outbox.Workers, PerTarget: c.Outbox.PerTarget},
+		Owner:  s.owner, Catalog: s.catalog, Handlers: c.Handlers, Logger: s.log,
 		CrashLimit: c.Work.CrashLimit, Grace: cmp.Or(c.Work.Grace, 10*time.Second), StallAfter: c.Work.StallAfter,
 		SweepInterval: cmp.Or(c.Upkeep.SweepInterval, time.Minute),
 	})

@@ -37,17 +37,28 @@ import (
 // ErrNotEnded means that the terminal record of an operation is not written yet.
 var ErrNotEnded = errors.New("the operation has not ended")
 
+// Settings are what a person sets; the zero value suits production.
+type Settings struct {
+	// WebhookAllow lists the networks to which webhooks may connect in addition to the public ones.
+	WebhookAllow []netip.Prefix
+	// S3PartBytes is the part size of multipart uploads to buckets; 0 means
+	// outbox.DefaultPartBytes.
+	S3PartBytes int64
+	// Workers is how many deliveries run at once, PerTarget how many of them at one target; 0 means
+	// the default of outbox.Config.
+	Workers, PerTarget int
+	// Probe is the minimum time between two tries at a target that is down; 0 means
+	// outbox.ProbeInterval.
+	Probe time.Duration
+}
+
 // Config is what the deliveries work with.
 type Config struct {
 	Owner  *statefs.Owner
 	Events *events.Log // may be nil
 	Logger *slog.Logger
 	Watch  watch.Options
-
-	WebhookAllow       []netip.Prefix
-	S3PartBytes        int64
-	Workers, PerTarget int           // how many deliveries run at once, and at one target
-	Probe              time.Duration // between two tries at a target that is down
+	Settings
 
 	AwaitReady func(context.Context) error // returns nil once all live operations are known
 	Fail       func(error)                 // ends the daemon
