@@ -39,7 +39,7 @@ var privateWordsLeft = map[string]int{
 	"internal/torture":       8,
 	"jobs-example":           1,
 	"jobs-example/outbox-s3": 2,
-	"statefs":                13,
+	"statefs":                12,
 	"statefs/steps":          1,
 	"statefs/watch":          3,
 }

@@ -48,7 +48,7 @@ func TestStorageWhenTheClockJumps(t *testing.T) {
 						t.Errorf("the day of %s may be removed", rec.ID)
 					}
 				}
-				first, end, err := owner.ReserveEnds(1)
+				first, end, err := owner.Numbers.ReserveEnds(1)
 				check(t, err)
 				if ends[first] || first < last {
 					t.Errorf("ends from %d on come after %d", first, last)

@@ -156,16 +156,16 @@ func TestRequestsWithoutInodes(t *testing.T) {
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
 	}
-	before, err := o.storageInfo()
+	before, err := o.numbers.storageInfo()
 	check(t, err)
 	wantRequests(t, o, running.ID)
-	if after, err := o.storageInfo(); err != nil || after != before {
+	if after, err := o.numbers.storageInfo(); err != nil || after != before {
 		t.Errorf("storage.json was %+v and is %+v, %v", before, after, err)
 	}
 	check(t, o.Request(t.Context(), running.ID, Pause, nil))
 	check(t, os.RemoveAll(ballast))
 	check(t, o.Request(t.Context(), running.ID, Pause, nil))
-	if after, err := o.storageInfo(); err != nil || after != before {
+	if after, err := o.numbers.storageInfo(); err != nil || after != before {
 		t.Errorf("a request wrote into storage.json: %+v, %v", after, err)
 	}
 	taken, ok, err := o.Requests.Take(running.ID, Pause)

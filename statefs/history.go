@@ -25,31 +25,6 @@ import (
 // rename on the operation does not exist, and its remaining files are removed.
 const deletedSuffix = ".deleted"
 
-// reserveEnds is how many end numbers are reserved at once.
-const reserveEnds = 1000
-
-// ReserveEnds reserves a block of end numbers that were never given out before and never will be
-// again, even after a crash. least is a lower bound for the first. It returns the first number and
-// the one after the last. The block is on disk when it returns, whatever the durability.
-func (o *Owner) ReserveEnds(least uint64) (first, end uint64, err error) {
-	err = o.changeStorage(func(info *storageInfo) error {
-		first = max(info.NextFinished, least, 1)
-		end = first + reserveEnds
-		info.NextFinished = end
-		return nil
-	})
-	if err != nil {
-		return 0, 0, fmt.Errorf("reserve numbers of ends: %w", err)
-	}
-	return first, end, nil
-}
-
-// NextEnd returns the first unreserved end number. It reserves nothing.
-func (o *Owner) NextEnd() (uint64, error) {
-	info, err := o.storageInfo()
-	return max(info.NextFinished, 1), err
-}
-
 var dayPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}$`)
 
 // Days returns the days that have a folder in operations/, the newest first.

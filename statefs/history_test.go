@@ -27,17 +27,17 @@ func TestReserveEnds(t *testing.T) {
 	o := own(t)
 	submit(t, o.Tree)
 	for _, c := range []struct{ least, first uint64 }{{0, 1}, {0, 1001}, {5000, 5000}, {10, 6000}} {
-		if next, err := o.NextEnd(); err != nil || max(next, c.least) != c.first {
+		if next, err := o.Numbers.NextEnd(); err != nil || max(next, c.least) != c.first {
 			t.Errorf("least %d: next is %d, %v", c.least, next, err)
 		}
-		first, end, err := o.ReserveEnds(c.least)
+		first, end, err := o.Numbers.ReserveEnds(c.least)
 		if err != nil || first != c.first || end != c.first+reserveEnds {
 			t.Errorf("least %d: %d to %d, %v; want %d", c.least, first, end, err, c.first)
 		}
 	}
 	// Without storage.json, the storage does not know its last number.
 	check(t, os.Remove(filepath.Join(o.Dir(), storageFile)))
-	first, _, err := o.ReserveEnds(0)
+	first, _, err := o.Numbers.ReserveEnds(0)
 	if err != nil || first < 7000 {
 		t.Errorf("a number was given again: %d, %v", first, err)
 	}

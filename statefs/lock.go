@@ -234,20 +234,3 @@ func isLocked(f *os.File) bool {
 	_ = flock(f, unix.LOCK_UN) // closing it does the same, later
 	return false
 }
-
-// Holder returns the PID of the daemon that holds the directory, 0 if unknown, and false if no
-// daemon holds it.
-func (t *Tree) Holder() (pid int, held bool) {
-	if pid, held := readLock(filepath.Join(t.dir, lockFile)); held {
-		return pid, true
-	}
-	folder, err := os.Open(t.JobsDir())
-	if err != nil {
-		return 0, false
-	}
-	defer func() { _ = folder.Close() }() // opened for reading
-	if !isLocked(folder) {
-		return 0, false
-	}
-	return machine.LockHolder(folder), true
-}

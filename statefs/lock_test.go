@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 func TestOneOwner(t *testing.T) {
@@ -165,4 +167,21 @@ func TestLockOfDeadProcess(t *testing.T) {
 	owner, err := Own(tree)
 	check(t, err)
 	check(t, owner.Release())
+}
+
+// Holder returns the PID of the daemon that holds the directory, 0 if unknown, and false if no
+// daemon holds it.
+func (t *Tree) Holder() (pid int, held bool) {
+	if pid, held := readLock(filepath.Join(t.dir, lockFile)); held {
+		return pid, true
+	}
+	folder, err := os.Open(t.JobsDir())
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = folder.Close() }() // opened for reading
+	if !isLocked(folder) {
+		return 0, false
+	}
+	return machine.LockHolder(folder), true
 }

@@ -184,7 +184,7 @@ func TestHostileFilesAreIgnoredCountedAndReported(t *testing.T) {
 // newID returns an unused ID.
 func newID(t *testing.T, o *Owner) ID {
 	t.Helper()
-	n, err := o.sequence.take()
+	n, err := o.numbers.take()
 	check(t, err)
 	id, err := MakeID("other-program", testTime, 1, n)
 	check(t, err)

@@ -28,6 +28,7 @@ type Owner struct {
 	Outbox    *OwnerOutbox
 	Inbox     *Inbox
 	Live      *LiveList
+	Numbers   *Numbers
 
 	held *lock
 	mark string
@@ -44,6 +45,7 @@ func Own(t *Tree) (*Owner, error) {
 		Tree: t, held: held, Requests: &Requests{jobsFolder: t.jobsFolder}, Batches: &Batches{t},
 		Output: &Output{t.operations}, Lanes: &OwnerLanes{t.Lanes}, Schedules: &OwnerSchedules{t.Schedules},
 		Outbox: &OwnerOutbox{Outbox: t.Outbox}, Inbox: &Inbox{storage: t.storage}, Live: t.live,
+		Numbers: t.numbers,
 	}
 	t.corrupt.owned.Store(true)
 	if err := errors.Join(t.corrupt.clearReservedNames(), t.corrupt.clearFolders()); err != nil {
@@ -233,15 +235,6 @@ func (o *Owner) QuarantineRecord(id ID, reason string) error {
 // ClearRecord moves anything but a regular file from the name of a record to corrupt/.
 func (o *Owner) ClearRecord(id ID) error { return o.corrupt.clearName(dayFile(id, ".json")) }
 
-// JobsFolder returns the folder jobs/ that the tree has open, and the one that has its name now.
-func (o *Owner) JobsFolder() (held, named fs.FileInfo, err error) {
-	if held, err = o.folder.Stat(); err != nil {
-		return nil, nil, err
-	}
-	named, err = os.Lstat(filepath.Join(o.dir, jobsDir))
-	return held, named, err
-}
-
 // MarkName is the environment variable that identifies every process started by a daemon, with all
 // descendants. Only the daemon sets it.
 const MarkName = "JOBDIR_MARK"
@@ -278,7 +271,7 @@ func (t *Tree) makeMark() error {
 	if info, _, err := t.readStorage(); err != nil || info.Mark != "" {
 		return err
 	}
-	return t.changeStorage(func(info *storageInfo) error {
+	return t.numbers.changeStorage(func(info *storageInfo) error {
 		info.Mark = rand.Text()
 		return nil
 	})
@@ -292,7 +285,7 @@ func (o *Owner) RestoreMark() (made bool, err error) {
 	if info, whole, err := o.readStorage(); err != nil || whole && info.Mark == text {
 		return false, err
 	}
-	err = o.changeStorage(func(info *storageInfo) error {
+	err = o.numbers.changeStorage(func(info *storageInfo) error {
 		info.Mark = text
 		return nil
 	})

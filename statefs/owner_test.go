@@ -135,19 +135,13 @@ func TestAppendedFiles(t *testing.T) {
 func TestIdentityOfTheFolder(t *testing.T) {
 	t.Parallel()
 	o := own(t)
-	held, named, err := o.JobsFolder()
-	check(t, err)
-	if !os.SameFile(held, named) {
-		t.Error("an untouched folder is not itself")
-	}
+	check(t, o.checkJobsFolder())
 	check(t, os.Rename(o.JobsDir(), o.JobsDir()+".away"))
-	if _, _, err := o.JobsFolder(); !errors.Is(err, fs.ErrNotExist) {
+	if err := o.checkJobsFolder(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder that was moved away: %v", err)
 	}
 	check(t, os.Mkdir(o.JobsDir(), 0o750))
-	held, named, err = o.JobsFolder()
-	check(t, err)
-	if os.SameFile(held, named) {
+	if _, replaced := errors.AsType[*JobsFolderReplacedError](o.checkJobsFolder()); !replaced {
 		t.Error("a folder that was replaced is the same")
 	}
 }

@@ -351,7 +351,7 @@ func (t *Tree) newRecord(s Submission) (*Record, error) {
 	if err := t.keepDefinition(s.DefinitionHash, s.Definition); err != nil {
 		return nil, err
 	}
-	seq, err := t.sequence.take()
+	seq, err := t.numbers.take()
 	if err != nil {
 		return nil, err
 	}

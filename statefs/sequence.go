@@ -33,9 +33,9 @@ type storageInfo struct {
 	NextSequence uint64 `json:"next_sequence"`
 	// Mark identifies the storage, see Owner.Mark. The first daemon creates it.
 	Mark string `json:"mark,omitempty"`
-	// NextFinished is the first unreserved end number, see Owner.ReserveEnds.
+	// NextFinished is the first unreserved end number, see Numbers.ReserveEnds.
 	NextFinished uint64 `json:"next_finished,omitempty"`
-	// NextEvent is the first unreserved event number, see Owner.ReserveEvents. EventsComplete means
+	// NextEvent is the first unreserved event number, see Numbers.ReserveEvents. EventsComplete means
 	// that it is also the first unused one.
 	NextEvent      uint64 `json:"next_event,omitempty"`
 	EventsComplete bool   `json:"events_whole,omitempty"`
@@ -53,37 +53,36 @@ const maxSequence = 1e15 - 1
 // numbers of pruned operations are stored nowhere else, so a person must decide how to continue.
 var ErrBadCounter = errors.New("no operation can have this number")
 
-// sequence gives out the numbers that make IDs unique. They come only from a counter on disk: the
-// clock and the process ID both repeat.
-type sequence struct {
-	tree      *Tree
+// Numbers gives out the numbers of operations, ends and events, each of them once. They come only from counters in
+// storage.json, which it keeps: the clock and the process ID both repeat.
+type Numbers struct {
+	*storage
+	live      *LiveList
 	mu        sync.Mutex // guards next and end
-	next, end uint64
+	next, end uint64     // the reserved numbers of operations
 }
 
 // take returns a number that this storage has never given out before.
-func (s *sequence) take() (uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.next == s.end {
-		start, err := s.reserve()
+func (n *Numbers) take() (uint64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.next == n.end {
+		start, err := n.reserve()
 		if err != nil {
 			return 0, fmt.Errorf("reserve operation numbers: %w", err)
 		}
-		s.next, s.end = start, start+sequenceBlock
+		n.next, n.end = start, start+sequenceBlock
 	}
-	n := s.next
-	s.next++
-	return n, nil
+	n.next++
+	return n.next - 1, nil
 }
 
 // reserve reserves the next block.
-func (s *sequence) reserve() (start uint64, err error) {
-	t := s.tree
-	err = t.changeStorage(func(info *storageInfo) error {
+func (n *Numbers) reserve() (start uint64, err error) {
+	err = n.changeStorage(func(info *storageInfo) error {
 		start = info.NextSequence
 		if start > maxSequence-sequenceBlock {
-			return t.badCounter(strconv.FormatUint(start, 10))
+			return n.badCounter(strconv.FormatUint(start, 10))
 		}
 		info.NextSequence += sequenceBlock
 		return nil
@@ -94,16 +93,16 @@ func (s *sequence) reserve() (start uint64, err error) {
 // changeStorage changes storage.json. The lock on the directory keeps two processes from reserving
 // the same block. The block is on disk before any of its numbers is used, whatever the durability:
 // a number must not repeat, even after a power cut.
-func (t *Tree) changeStorage(change func(*storageInfo) error) (err error) {
-	dir, err := os.Open(t.dir)
+func (n *Numbers) changeStorage(change func(*storageInfo) error) (err error) {
+	dir, err := os.Open(n.dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	if err := flock(dir, unix.LOCK_EX); err != nil {
-		return fmt.Errorf("lock %s: %w", t.dir, err)
+		return fmt.Errorf("lock %s: %w", n.dir, err)
 	}
-	info, err := t.storageInfo()
+	info, err := n.storageInfo()
 	if err != nil {
 		return err
 	}
@@ -114,11 +113,11 @@ func (t *Tree) changeStorage(change func(*storageInfo) error) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := t.files.Replace(storageFile, append(data, '\n'), true); err != nil {
+	if err := n.files.Replace(storageFile, append(data, '\n'), true); err != nil {
 		return err
 	}
 	if err := dir.Sync(); err != nil {
-		return &files.SyncError{Path: t.dir, Err: err}
+		return &files.SyncError{Path: n.dir, Err: err}
 	}
 	return nil
 }
@@ -136,12 +135,12 @@ func (s *storage) checkLayout() error {
 
 // storageInfo reads storage.json. If it is missing or damaged, the counter continues after the
 // highest number in any file name of the storage, which is slow to find.
-func (t *Tree) storageInfo() (storageInfo, error) {
-	info, whole, err := t.readStorage()
+func (n *Numbers) storageInfo() (storageInfo, error) {
+	info, whole, err := n.readStorage()
 	if err != nil || whole {
 		return info, err
 	}
-	highest, newest, err := t.highestSequence()
+	highest, newest, err := n.highestSequence()
 	if highest > 0 {
 		// Another process may hold a block whose numbers are in no file yet.
 		highest += sequenceBlock
@@ -152,7 +151,7 @@ func (t *Tree) storageInfo() (storageInfo, error) {
 		// microseconds, so the time in microseconds is higher than the last number, and still exact
 		// in a floating-point number. A clock that was set back may be behind the last end, but the
 		// modification time of that record is not.
-		if now := t.options.Now(); newest.Before(now) {
+		if now := n.options.Now(); newest.Before(now) {
 			newest = now
 		}
 		lost.NextFinished = uint64(min(max(newest.UnixMicro(), 1), maxTimeNumber))
@@ -192,13 +191,13 @@ func (s *storage) badCounter(found string) error {
 
 // highestSequence returns the highest operation number in any file name, and the modification time
 // of the newest such file.
-func (t *Tree) highestSequence() (highest uint64, newest time.Time, err error) {
+func (n *Numbers) highestSequence() (highest uint64, newest time.Time, err error) {
 	// Ended operations that were pruned are in the list only.
-	if err := t.live.scan(func(id ID, _ bool) { highest = max(highest, id.Sequence()) }); err != nil &&
+	if err := n.live.scan(func(id ID, _ bool) { highest = max(highest, id.Sequence()) }); err != nil &&
 		!errors.Is(err, files.ErrIrregular) {
 		return 0, newest, fmt.Errorf("find the highest operation number: %w", err)
 	}
-	err = fs.WalkDir(t.root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(n.root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // removed during the walk
 		}
@@ -231,14 +230,39 @@ const reserveEvents = 100_000
 // EventsDir returns the folder of the event log. The code that writes the log creates it.
 func (s *storage) EventsDir() string { return filepath.Join(s.dir, eventsDir) }
 
+// reserveEnds is how many end numbers are reserved at once.
+const reserveEnds = 1000
+
+// ReserveEnds reserves a block of end numbers that were never given out before and never will be
+// again, even after a crash. least is a lower bound for the first. It returns the first number and
+// the one after the last. The block is on disk when it returns, whatever the durability.
+func (n *Numbers) ReserveEnds(least uint64) (first, end uint64, err error) {
+	err = n.changeStorage(func(info *storageInfo) error {
+		first = max(info.NextFinished, least, 1)
+		end = first + reserveEnds
+		info.NextFinished = end
+		return nil
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("reserve numbers of ends: %w", err)
+	}
+	return first, end, nil
+}
+
+// NextEnd returns the first unreserved end number. It reserves nothing.
+func (n *Numbers) NextEnd() (uint64, error) {
+	info, err := n.storageInfo()
+	return max(info.NextFinished, 1), err
+}
+
 // ReserveEvents reserves a block of event numbers that were never given out before and never will
 // be again, even after a crash. least is a lower bound for the first. It returns the first number
 // and the one after the last. whole reports that CloseEvents closed the log after the previous
 // reservation, so that first directly follows the last event. The block is on disk when it returns,
 // whatever the durability. On a full disk nothing is reserved: the error comes with first, which a
 // later call would reserve, and with end equal to it.
-func (o *Owner) ReserveEvents(least uint64) (first, end uint64, whole bool, err error) {
-	err = o.changeStorage(func(info *storageInfo) error {
+func (n *Numbers) ReserveEvents(least uint64) (first, end uint64, whole bool, err error) {
+	err = n.changeStorage(func(info *storageInfo) error {
 		whole = info.EventsComplete || info.NextEvent == 0
 		first = max(info.NextEvent, least, 1)
 		end = first + reserveEvents
@@ -253,8 +277,8 @@ func (o *Owner) ReserveEvents(least uint64) (first, end uint64, whole bool, err 
 
 // CloseEvents records that the event log is complete and on disk, and that next is the first unused
 // number.
-func (o *Owner) CloseEvents(next uint64) error {
-	err := o.changeStorage(func(info *storageInfo) error {
+func (n *Numbers) CloseEvents(next uint64) error {
+	err := n.changeStorage(func(info *storageInfo) error {
 		info.NextEvent, info.EventsComplete = next, true
 		return nil
 	})

@@ -42,7 +42,7 @@ func TestNumbersInOneSecondOfOneProcess(t *testing.T) {
 	for i := range 16 {
 		wg.Go(func() {
 			for range 150 {
-				n, err := trees[i%2].sequence.take()
+				n, err := trees[i%2].numbers.take()
 				if err != nil {
 					t.Error(err)
 					return
@@ -207,7 +207,7 @@ func TestFirstNumberIsOne(t *testing.T) {
 	if rec := submit(t, tree); rec.ID.Sequence() != 1 {
 		t.Errorf("a new storage begins with %s", rec.ID)
 	}
-	info, err := tree.storageInfo()
+	info, err := tree.numbers.storageInfo()
 	check(t, err)
 	if info != (storageInfo{Version: storageVersion, NextSequence: 1 + sequenceBlock}) {
 		t.Errorf("storage.json has %+v", info)

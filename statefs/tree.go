@@ -104,7 +104,7 @@ type Tree struct {
 	Keys      *Keys
 	Outbox    *Outbox
 
-	sequence          sequence
+	numbers           *Numbers
 	drafting          sync.Mutex // held while an operation with a key gets its number and is announced
 	live              *LiveList
 	handover          handover
@@ -127,9 +127,10 @@ func Open(dir string, options Options) (*Tree, error) {
 		return nil, fmt.Errorf("storage %s: %w", dir, err)
 	}
 	s := &storage{dir: abs, options: options}
+	live := &LiveList{storage: s}
 	t := &Tree{
 		storage: s, Lanes: &Lanes{s}, Schedules: &Schedules{s}, Keys: &Keys{storage: s}, Outbox: &Outbox{s},
-		live: &LiveList{storage: s}, jobsFolder: &jobsFolder{storage: s},
+		live: live, numbers: &Numbers{storage: s, live: live}, jobsFolder: &jobsFolder{storage: s},
 		operations: &operations{storage: s, days: make(map[string]*dayFolder)},
 	}
 	t.corrupt = newCorruptFolder(t.storage, func() {
@@ -137,7 +138,6 @@ func Open(dir string, options Options) (*Tree, error) {
 		t.storedDefinitions.Clear() // so that the next submit stores its definition again
 	})
 	t.files = files.NewWriter(abs, tmpDir, t.durable(), t.corrupt)
-	t.sequence.tree = t
 	if err := makeStorage(t); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}

@@ -20,7 +20,7 @@
 //
 // The number of an event is the ID from which a reader resumes. Numbers grow and are never reused, even after
 // a crash that lost the end of the log: they come from blocks that are reserved on disk in advance
-// (statefs.Owner.ReserveEvents), and a log that was not closed properly continues after the block in use. If
+// (statefs.Numbers.ReserveEvents), and a log that was not closed properly continues after the block in use. If
 // the disk is full when the log is opened, events wait in memory until a block can be reserved.
 //
 // # Readers

@@ -50,7 +50,7 @@ func (w *writer) open(l *Log) (*Gap, error) {
 			return nil, err
 		}
 	}
-	first, end, whole, err := w.owner.ReserveEvents(last + 1)
+	first, end, whole, err := w.owner.Numbers.ReserveEvents(last + 1)
 	if err != nil && !files.DiskFull(err) {
 		return nil, errors.Join(err, w.closeFile())
 	}
@@ -95,7 +95,7 @@ func (w *writer) write(events []Event, left int) (out []encodedEvent, err error)
 	}
 	if w.next+need > w.end {
 		// Only this writer takes numbers, so the new block follows the current one.
-		_, end, _, err := w.owner.ReserveEvents(w.next + need)
+		_, end, _, err := w.owner.Numbers.ReserveEvents(w.next + need)
 		if err != nil {
 			return nil, err
 		}
@@ -228,7 +228,7 @@ func (w *writer) close() error {
 	if err = errors.Join(err, w.closeFile()); err != nil || !w.reserved {
 		return err // without numbers nothing was written
 	}
-	return w.owner.CloseEvents(w.next)
+	return w.owner.Numbers.CloseEvents(w.next)
 }
 
 func (w *writer) closeFile() error {

@@ -11,7 +11,7 @@ import (
 // feedNumbers assigns a number to each end and knows how far the feed may go. One lock guards both.
 type feedNumbers struct {
 	mu        sync.Mutex // guards what follows
-	owner     *statefs.Owner
+	reserved  *statefs.Numbers
 	next, end uint64
 	pending   map[uint64]bool // assigned, and neither published nor unused
 	published uint64          // all numbers up to this one are in the index or unused
@@ -20,13 +20,13 @@ type feedNumbers struct {
 
 // begin starts after the numbers that earlier daemons reserved, which are in the index or unused.
 // It reserves none, so that a daemon can start while the disk is full.
-func (n *feedNumbers) begin(owner *statefs.Owner, least uint64) error {
-	next, err := owner.NextEnd()
+func (n *feedNumbers) begin(reserved *statefs.Numbers, least uint64) error {
+	next, err := reserved.NextEnd()
 	if err != nil {
 		return err
 	}
 	next = max(next, least)
-	n.owner, n.next, n.end, n.published = owner, next, next, next-1
+	n.reserved, n.next, n.end, n.published = reserved, next, next, next-1
 	n.pending, n.advanced = make(map[uint64]bool), make(chan struct{})
 	return nil
 }
@@ -38,7 +38,7 @@ func (s *Store) Number() (uint64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.next == n.end {
-		first, end, err := n.owner.ReserveEnds(n.next)
+		first, end, err := n.reserved.ReserveEnds(n.next)
 		if err != nil {
 			return 0, err
 		}

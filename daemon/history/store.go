@@ -87,7 +87,7 @@ func Open(owner *statefs.Owner, logger *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.numbers.begin(owner, last+1); err != nil {
+	if err := s.numbers.begin(owner.Numbers, last+1); err != nil {
 		return nil, errors.Join(err, s.db.Close())
 	}
 	return s, nil
