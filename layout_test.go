@@ -237,14 +237,14 @@ var imports = []row{
 		"daemon/lanes", 5,
 		[]string{
 			"statefs", "statefs/watch", "daemon/alarm", "daemon/breaker", "daemon/events", "daemon/queue", "catalog", "catalog/param",
-			"daemon/submit", "stream",
+			"daemon/submit", "stream", "statefs/api",
 		},
 		nil,
 		"what the files of lanes/ and the breakers mean for the queue, and what is told of lanes; it knows no operation",
 	},
 	{
 		"daemon/delivery", 5,
-		[]string{"statefs", "statefs/files", "statefs/watch", "daemon/events", "daemon/outbox", "catalog"},
+		[]string{"statefs", "statefs/api", "statefs/files", "statefs/watch", "daemon/events", "daemon/outbox", "catalog"},
 		nil,
 		"what is owed to targets, by the files of outbox/ and the records; when and how it is sent it leaves to daemon/outbox",
 	},
@@ -300,7 +300,7 @@ var imports = []row{
 	},
 	{
 		"cli/top", 8,
-		[]string{"cli/exit", "cli/term", "client", "daemon/tally", "statefs"},
+		[]string{"cli/exit", "cli/term", "client", "statefs", "statefs/api"},
 		[]string{xsys},
 		"draws what a daemon tells it; how to reach one it does not know",
 	},

@@ -103,7 +103,7 @@ type Definition struct {
 	Schedule     *Schedule // nil: the job does not start by itself
 	restart      Restart   // as written
 
-	Lane     string   // the queue it waits in; [DefaultLane] when the job names none
+	Lane     string   // the queue it waits in; [statefs.DefaultLane] when the job names none
 	Limits   []string // named semaphores that it takes at its start, in the order of the file
 	Key      string   // as written, with references; [Definition.KeyFor] gives it with values; "" is no key
 	KeyOrder KeyOrder

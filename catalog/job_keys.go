@@ -125,8 +125,8 @@ var jobKeys = table{
 			"a failure. Not with items, because each item has a result of its own."),
 	row("lane", inBoth, "",
 		form{
-			what: "name", preset: `"` + DefaultLane + `"`, schema: `"$ref": "#/$defs/queueName", "not": {"const": "all"}`,
-			read: readLane, clear: func(d *Definition) { d.Lane = DefaultLane },
+			what: "name", preset: `"` + statefs.DefaultLane + `"`, schema: `"$ref": "#/$defs/queueName", "not": {"const": "all"}`,
+			read: readLane, clear: func(d *Definition) { d.Lane = statefs.DefaultLane },
 		},
 		"The queue it waits in, which has a capacity. The daemon's configuration has the lanes.").step(
 		"The queue it waits in, instead of that of the job, for its time alone."),

@@ -9,9 +9,6 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// DefaultLane is the lane of jobs that name none.
-const DefaultLane = "default"
-
 var limitName = words(`[a-z0-9][a-z0-9_-]*`, 63)
 
 // LimitName reports whether a name is valid for a limit.

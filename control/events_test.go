@@ -16,6 +16,7 @@ import (
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // withEvents gives a server an event log.
@@ -37,7 +38,7 @@ func withEvents(t *testing.T, change ...func(*Config)) *rig {
 // publishJobs publishes a transition of each job.
 func (r *rig) publishJobs(jobs ...string) {
 	for _, job := range jobs {
-		r.config.Events.Publish(events.Event{
+		r.config.Events.Publish(api.Event{
 			Type: events.Transition, Group: "g", Job: job, Key: "a,b",
 			Tags: []string{"t-" + job}, To: statefs.Running,
 		})
@@ -80,7 +81,7 @@ func (e *sseEvents) wantJobs(first int, jobs ...string) {
 	e.t.Helper()
 	for i, job := range jobs {
 		f := e.next()
-		var event events.Event
+		var event api.Event
 		if err := json.Unmarshal([]byte(f["data"]), &event); err != nil {
 			e.t.Fatalf("frame %v: %v", f, err)
 		}
@@ -226,7 +227,7 @@ func (r *rig) wantMessages(c *websocket.Conn, first int, jobs ...string) {
 	for i, job := range jobs {
 		kind, data, err := c.Read(ctx)
 		must(r.t, err)
-		var event events.Event
+		var event api.Event
 		must(r.t, json.Unmarshal(data, &event))
 		if kind != websocket.MessageText || event.Job != job || event.Seq != uint64(first+i) {
 			r.t.Fatalf("message %s, want %d of %s", data, first+i, job)
@@ -313,7 +314,7 @@ func TestSlowSubscriberBlocksNoOther(t *testing.T) {
 	filler := strings.Repeat("x", 500)
 	const count = 20_000 // more than the buffers of a connection hold
 	for i := range count {
-		r.config.Events.Publish(events.Event{Type: events.Transition, Job: fmt.Sprintf("%s%d", filler, i)})
+		r.config.Events.Publish(api.Event{Type: events.Transition, Job: fmt.Sprintf("%s%d", filler, i)})
 	}
 	other.wait(strconv.Itoa(count))
 	for i := range count {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -69,7 +68,7 @@ func boolSample(is bool) float64 {
 // countStatus is what the daemon counts.
 type countStatus interface {
 	// Stats returns the statistics of the lanes.
-	Stats() tally.Stats
+	Stats() api.LiveStats
 	// States counts the daemon's live operations by state; it is cheap.
 	States() map[statefs.State]int
 }

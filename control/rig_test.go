@@ -241,8 +241,8 @@ func (d *daemonStatus) CarriedOut(id statefs.ID) (statefs.NameSet, bool) {
 	return 0, slices.ContainsFunc(d.live, func(l history.Live) bool { return l.ID == id })
 }
 
-func (d *daemonStatus) Stats() tally.Stats {
-	s := tally.Stats{At: time.Now(), WindowSeconds: tally.WindowSeconds}
+func (d *daemonStatus) Stats() api.LiveStats {
+	s := api.LiveStats{At: time.Now(), WindowSeconds: tally.WindowSeconds}
 	s.Lanes, s.All = d.tally.Lanes(s.At)
 	return s
 }

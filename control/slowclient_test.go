@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // untilDisconnected publishes events until the server has disconnected the slow client.
@@ -26,7 +27,7 @@ func (r *rig) untilDisconnected() {
 	n := 0
 	r.until("the reader to be let go", func() bool {
 		for range 1000 {
-			r.config.Events.Publish(events.Event{Type: events.Transition, Job: fmt.Sprintf("%s%d", filler, n)})
+			r.config.Events.Publish(api.Event{Type: events.Transition, Job: fmt.Sprintf("%s%d", filler, n)})
 			n++
 		}
 		return strings.Contains(r.logged.String(), "disconnecting slow event subscriber")
@@ -35,7 +36,7 @@ func (r *rig) untilDisconnected() {
 
 // isCut checks that the received events are complete up to the final gap, and returns the number after which to
 // continue.
-func (r *rig) isCut(got []events.Event) uint64 {
+func (r *rig) isCut(got []api.Event) uint64 {
 	r.t.Helper()
 	if len(got) < 2 {
 		r.t.Fatalf("%d events came", len(got))
@@ -73,10 +74,10 @@ func TestStalledEventSubscriberIsDisconnected(t *testing.T) {
 			body, err := io.ReadAll(resp.Body)
 			must(t, err) // a complete response
 			must(t, resp.Body.Close())
-			var got []events.Event
+			var got []api.Event
 			for line := range bytes.Lines(body) {
 				if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
-					var e events.Event
+					var e api.Event
 					must(t, json.Unmarshal(data, &e))
 					got = append(got, e)
 				}
@@ -107,7 +108,7 @@ func TestStalledEventSubscriberIsDisconnected(t *testing.T) {
 			must(t, err)
 			defer func() { _ = socket.CloseNow() }()
 			r.untilDisconnected()
-			var got []events.Event
+			var got []api.Event
 			for {
 				_, data, err := socket.Read(ctx)
 				if err != nil {
@@ -116,7 +117,7 @@ func TestStalledEventSubscriberIsDisconnected(t *testing.T) {
 					}
 					break
 				}
-				var e events.Event
+				var e api.Event
 				must(t, json.Unmarshal(data, &e))
 				got = append(got, e)
 			}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"slices"
@@ -65,7 +66,7 @@ func newAdmission(c *Config, want func(statefs.ID), now func() time.Time) *admis
 		reservations: make(map[statefs.ID]func()), pendingStarts: make(map[statefs.ID]chan struct{}), expected: newExpected(),
 		trialLanes: make(map[string]bool), trialIDs: make(map[string]statefs.ID), logger: c.Logger,
 	}
-	a.queue.SetLane(DefaultLane, queue.Lane{Capacity: queue.Unlimited})
+	a.queue.SetLane(statefs.DefaultLane, queue.Lane{Capacity: queue.Unlimited})
 	a.queue.SetLane(noLane, queue.Lane{Capacity: queue.Unlimited})
 	for name, set := range c.Lanes {
 		a.queue.SetLane(name, set.Lane)
@@ -115,10 +116,8 @@ func eligibleSince(rec *statefs.Record) time.Time {
 
 // laneOf returns the lane in which an operation waits or runs now. A step may have its own lane.
 func laneOf(rec *statefs.Record) string {
-	if lane, _ := rec.LaneAndLimits(); lane != "" {
-		return lane
-	}
-	return DefaultLane // a record of an older version names none
+	lane, _ := rec.LaneAndLimits()
+	return cmp.Or(lane, statefs.DefaultLane) // a record of an older version names none
 }
 
 // tryAdmit adds a queued operation to the queue unless it is there, and reports whether it may

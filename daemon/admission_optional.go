@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/jobdir/jobdir/daemon/queue"
@@ -36,9 +37,7 @@ func itemOfOptionalStep(op *operation, at *steps.Step) (item queue.Item, p stepP
 	rec := op.rec
 	p.shared = (at.Lane == "" || at.Lane == rec.Lane) && (op.run != nil || op.hasSharedPlaces())
 	lane, limits := rec.LaneAndLimitsFor(at)
-	if lane == "" {
-		lane = DefaultLane
-	}
+	lane = cmp.Or(lane, statefs.DefaultLane)
 	if p.shared {
 		lane = noLane
 	}

@@ -193,7 +193,7 @@ func TestHandMoves(t *testing.T) {
 func TestHandPauseIsUndoneByHand(t *testing.T) {
 	t.Parallel()
 	b := setup(t, handlerJobs, testHandlers)
-	lane := statefs.LaneFile{Lane: DefaultLane, Control: statefs.LanePaused}
+	lane := statefs.LaneFile{Lane: statefs.DefaultLane, Control: statefs.LanePaused}
 	must(t, b.tree.Lanes.Hold(lane, statefs.LaneHold{}))
 	b.daemon.Lanes.Apply()
 	id := b.submit("wait", `{}`)

@@ -52,7 +52,7 @@ type Config struct {
 	StallAfter time.Duration
 	// SweepInterval is the time between two sweeps. Default 60 s.
 	SweepInterval time.Duration
-	// Lanes configures the lanes by name. DefaultLane always exists.
+	// Lanes configures the lanes by name. statefs.DefaultLane always exists.
 	Lanes map[string]LaneConfig
 	// Limits are the capacities of the limits by name.
 	Limits map[string]int

@@ -292,7 +292,7 @@ func TestSubmissionWaitsForItsLane(t *testing.T) {
 		Admit: func(all []statefs.Submission) error { return b.daemon.Admit(all) },
 	})
 	b.start()
-	for i, lane := range []string{DefaultLane, statefs.AllLanes} {
+	for i, lane := range []string{statefs.DefaultLane, statefs.AllLanes} {
 		file := statefs.LaneFile{Lane: lane, Control: statefs.LaneClosed}
 		until := time.Now().Add(time.Hour)
 		must(t, b.tree.Lanes.Hold(file, statefs.LaneHold{Until: &until, Reason: "a holiday"}))

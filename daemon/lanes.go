@@ -9,10 +9,6 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// DefaultLane is the lane of operations whose job names none. It exists without configuration and
-// is then unlimited.
-const DefaultLane = catalog.DefaultLane
-
 // What a lane is configured with.
 type (
 	// LaneConfig is the configuration of a lane.

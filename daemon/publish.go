@@ -5,6 +5,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -106,9 +107,9 @@ func (d *Daemon) publishStall(rec *statefs.Record) {
 const maxPublishedFiles = 20
 
 func (d *Daemon) publishSweep(findings []statefs.Finding) {
-	s := &events.Sweep{Findings: len(findings)}
+	s := &api.EventSweep{Findings: len(findings)}
 	for _, f := range findings[:min(len(findings), maxPublishedFiles)] {
 		s.Files = append(s.Files, f.File)
 	}
-	d.config.Events.Publish(events.Event{Type: events.Swept, Sweep: s})
+	d.config.Events.Publish(api.Event{Type: events.Swept, Sweep: s})
 }

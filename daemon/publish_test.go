@@ -12,6 +12,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/steps"
 )
 
@@ -52,7 +53,7 @@ func (b *bench) toldOf(r *events.Reader, want ...string) {
 	}
 }
 
-func inWords(e *events.Event) string {
+func inWords(e *api.Event) string {
 	switch e.Type {
 	case events.Transition:
 		out := fmt.Sprintf("%s/%s %s>%s %s", e.Group, e.Job, e.From, e.To, e.Cause)

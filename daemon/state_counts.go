@@ -6,6 +6,7 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // startCounting counts the operation in its present state from now on.
@@ -64,14 +65,14 @@ func (d *Daemon) CarriedOut(id statefs.ID) (requests statefs.NameSet, managed bo
 
 // Stats returns the statistics of all configured lanes and of all lanes that ever had an operation.
 // It does not visit the operations either.
-func (d *Daemon) Stats() tally.Stats {
-	s := tally.Stats{At: d.owner.Now(), WindowSeconds: tally.WindowSeconds}
+func (d *Daemon) Stats() api.LiveStats {
+	s := api.LiveStats{At: d.owner.Now(), WindowSeconds: tally.WindowSeconds}
 	s.Lanes, s.All = d.laneCounters.Lanes(s.At)
 	for _, set := range d.admission.Lanes() {
 		i, known := slices.BinarySearchFunc(s.Lanes, set.Name,
-			func(l tally.Lane, name string) int { return strings.Compare(l.Name, name) })
+			func(l api.LaneStats, name string) int { return strings.Compare(l.Name, name) })
 		if !known {
-			s.Lanes = slices.Insert(s.Lanes, i, tally.Lane{Name: set.Name, States: map[statefs.State]int{}, Ages: tally.Ages{}})
+			s.Lanes = slices.Insert(s.Lanes, i, api.LaneStats{Name: set.Name, States: map[statefs.State]int{}, Ages: api.Ages{}})
 		}
 		s.Lanes[i].Held = set.Paused
 		if set.Known && set.Capacity >= 0 {

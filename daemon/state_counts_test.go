@@ -11,6 +11,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 func TestLiveOperationsAreCounted(t *testing.T) {
@@ -25,13 +26,13 @@ func TestLiveOperationsAreCounted(t *testing.T) {
 				return ctx.Err()
 			}
 		}}})
-	check := func(want map[statefs.State]int) tally.Stats {
+	check := func(want map[statefs.State]int) api.LiveStats {
 		t.Helper()
 		if got := b.daemon.States(); !maps.Equal(got, want) || !maps.Equal(b.daemon.Health().Live, want) {
 			t.Errorf("states %v, want %v", got, want)
 		}
 		s := b.daemon.Stats()
-		if len(s.Lanes) != 1 || s.Lanes[0].Name != tally.DefaultLane || !maps.Equal(s.Lanes[0].States, want) ||
+		if len(s.Lanes) != 1 || s.Lanes[0].Name != statefs.DefaultLane || !maps.Equal(s.Lanes[0].States, want) ||
 			!maps.Equal(s.All.States, want) {
 			t.Errorf("stats %+v, want %v", s, want)
 		}
@@ -132,7 +133,7 @@ func TestAgesOfWhatIsQueued(t *testing.T) {
 		s.Lanes[1].Capacity != nil || s.Lanes[1].Held {
 		t.Fatalf("%+v", s.Lanes)
 	}
-	if s.Lanes[1].OldestWait < 100 || len(s.All.Ages) != 8 || s.All.Ages[7] != (tally.Bucket{Below: 128, Count: 1}) {
+	if s.Lanes[1].OldestWait < 100 || len(s.All.Ages) != 8 || s.All.Ages[7] != (api.Bucket{Below: 128, Count: 1}) {
 		t.Errorf("%+v", s.All)
 	}
 	b.touch(id, statefs.Pause)

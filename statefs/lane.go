@@ -20,6 +20,9 @@ import (
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
+// DefaultLane is the lane of operations whose job names none. It exists without configuration and is then unlimited.
+const DefaultLane = "default"
+
 // AllLanes stands for every lane; no lane can have this name.
 const AllLanes = "all"
 

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/client"
 	"github.com/jobdir/jobdir/statefs"
@@ -169,10 +169,7 @@ func countLanes(tree *statefs.Tree) (running, waiting map[string]int, err error)
 		if err != nil {
 			return nil, nil, fmt.Errorf("count what the lanes hold: %w", err)
 		}
-		lane := rec.Lane
-		if lane == "" {
-			lane = catalog.DefaultLane
-		}
+		lane := cmp.Or(rec.Lane, statefs.DefaultLane)
 		if marker.State == statefs.Queued {
 			waiting[lane]++
 		} else {

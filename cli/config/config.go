@@ -71,7 +71,7 @@ type Upkeep struct {
 
 // Queue is what decides which operation starts next.
 type Queue struct {
-	// Lanes are the lanes by name. daemon.DefaultLane always exists; it is unlimited unless it is set.
+	// Lanes are the lanes by name. statefs.DefaultLane always exists; it is unlimited unless it is set.
 	Lanes map[string]daemon.LaneConfig
 	// Limits are the capacities of the limits by name, negative for unlimited.
 	Limits map[string]int
@@ -106,7 +106,7 @@ const (
 
 // defaults returns the configuration without any settings.
 func defaults(getenv func(string) string) Config {
-	c := Config{Queue: Queue{Lanes: map[string]daemon.LaneConfig{catalog.DefaultLane: newLane()}, Limits: map[string]int{}}}
+	c := Config{Queue: Queue{Lanes: map[string]daemon.LaneConfig{statefs.DefaultLane: newLane()}, Limits: map[string]int{}}}
 	for _, s := range settings {
 		s.preset(&c)
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/client"
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -57,7 +56,7 @@ func (m *model) list(operations []client.Operation) {
 		op := &operations[i]
 		if op.State.Live() {
 			m.rows[op.ID] = &entry{
-				ID: op.ID, Lane: cmp.Or(op.Lane, tally.DefaultLane), State: op.State, Since: op.Since(),
+				ID: op.ID, Lane: cmp.Or(op.Lane, statefs.DefaultLane), State: op.State, Since: op.Since(),
 				Progress: op.Progress, Waiting: op.Waiting, Stalled: op.StalledAt != nil,
 			}
 			if a := op.Attention; a != nil {
@@ -93,10 +92,10 @@ func (m *model) move(e *client.Event, row *entry, now time.Time) {
 	case e.To.Terminal():
 		delete(m.rows, e.ID)
 	case row == nil && len(m.rows) < maxRows:
-		m.rows[e.ID] = &entry{ID: e.ID, Lane: cmp.Or(e.Lane, tally.DefaultLane), State: e.To, Since: e.At}
+		m.rows[e.ID] = &entry{ID: e.ID, Lane: cmp.Or(e.Lane, statefs.DefaultLane), State: e.To, Since: e.At}
 	case row != nil:
 		row.State, row.Since, row.Waiting, row.Stalled = e.To, e.At, nil, false
-		row.Lane = cmp.Or(e.Lane, tally.DefaultLane) // the lane of its step
+		row.Lane = cmp.Or(e.Lane, statefs.DefaultLane) // the lane of its step
 	}
 	if row := m.rows[e.ID]; row != nil {
 		row.Why = ""

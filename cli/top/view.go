@@ -11,8 +11,8 @@ import (
 
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // view is one picture: the data of one moment, independent of the terminal.
@@ -110,14 +110,14 @@ func (v *view) laneRows() (rows [][]string) {
 }
 
 // took formats the median and the 99th percentile.
-func took(t tally.Times) string {
+func took(t api.Times) string {
 	if t.Count == 0 {
 		return "-"
 	}
 	return fmt.Sprintf("%s, p99 %s", term.Shortly(duration(t.P50)), term.Shortly(duration(t.P99)))
 }
 
-func duration(s tally.Seconds) time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+func duration(s api.Seconds) time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
 
 func (v *view) busyRows(rows []*entry) (out [][]string) {
 	for _, r := range rows {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 var topNow = time.Date(2026, 11, 22, 12, 0, 0, 0, time.Local)
@@ -63,15 +63,15 @@ func topStats() *client.Stats {
 	two := 2
 	return &client.Stats{
 		States: map[statefs.State]int{statefs.Running: 2, statefs.Queued: 2, statefs.FailedManual: 1, statefs.Completed: 7},
-		LiveStats: tally.Stats{
-			Lanes: []tally.Lane{
+		LiveStats: api.LiveStats{
+			Lanes: []api.LaneStats{
 				{Name: "cookie", Capacity: &two, Running: 1, Queued: 1, Held: true, OldestWait: 90},
 				{
-					Name: "default", Running: 1, Queued: 1, OldestWait: 1, Waiting: tally.Times{Count: 9, P50: 0.25, P99: 75},
-					Processing: tally.Times{Count: 9, P50: 5000, P99: 200_000},
+					Name: "default", Running: 1, Queued: 1, OldestWait: 1, Waiting: api.Times{Count: 9, P50: 0.25, P99: 75},
+					Processing: api.Times{Count: 9, P50: 5000, P99: 200_000},
 				},
 			},
-			All: tally.Lane{Running: 2, Queued: 2},
+			All: api.LaneStats{Running: 2, Queued: 2},
 		},
 	}
 }

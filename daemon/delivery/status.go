@@ -10,6 +10,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/outbox"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // counts counts deliveries since the daemon started, by the kind of the target. It is safe
@@ -105,7 +106,7 @@ func statusOf(l *outbox.Line) statefs.DeliveryStatus {
 func (d *Deliveries) publish(rec *statefs.Record, place int, by string) {
 	it := rec.Delivery(place)
 	e := events.Of(rec, events.Delivery)
-	e.Delivery = &events.Delivered{
+	e.Delivery = &api.EventDelivery{
 		Target: it.Place, Kind: it.Kind, Status: it.State, Name: it.Name,
 		Error: it.Error, By: by,
 	}
@@ -117,7 +118,7 @@ func (d *Deliveries) publish(rec *statefs.Record, place int, by string) {
 
 // publishTarget publishes and logs that a target went down or came up.
 func (d *Deliveries) publishTarget(t outbox.TargetState) {
-	e := events.Event{Type: events.TargetChanged, Target: &events.Target{
+	e := api.Event{Type: events.TargetChanged, Target: &api.EventTarget{
 		Name: t.Label, Down: t.Down,
 		Pending: t.Waiting, Error: t.Reason,
 	}}

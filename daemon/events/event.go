@@ -40,22 +40,6 @@ func Types() []Type {
 	}
 }
 
-// The parts of an event; package api has their members.
-type (
-	// Event is one event of the daemon's event log.
-	Event = api.Event
-	// LaneChange is a change of a lane.
-	LaneChange = api.LaneChange
-	// Delivered is a change of a delivery.
-	Delivered = api.EventDelivery
-	// Target is a change of a delivery target.
-	Target = api.EventTarget
-	// Sweep is the result of a sweep.
-	Sweep = api.EventSweep
-	// Gap is a range of missing events, and why they are missing.
-	Gap = api.EventGap
-)
-
 // The reasons of a gap.
 const (
 	// GapCrash: the daemon ended without closing the log, so its end may be missing.
@@ -74,9 +58,9 @@ const (
 )
 
 // Of returns an event of an operation.
-func Of(rec *statefs.Record, kind Type) Event {
+func Of(rec *statefs.Record, kind Type) api.Event {
 	lane, _ := rec.LaneAndLimits()
-	return Event{
+	return api.Event{
 		Type: kind, ID: rec.ID, Group: rec.Group, Job: rec.Job, Lane: lane, Key: rec.Key, Tags: rec.Tags, Run: rec.Run,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // Filter selects events. An event must match every member that is not empty; gaps match every filter.
@@ -18,7 +19,7 @@ type Filter struct {
 }
 
 // Wants reports whether an event matches.
-func (f *Filter) Wants(e *Event) bool {
+func (f *Filter) Wants(e *api.Event) bool {
 	if e.Type == Missing {
 		return true
 	}
@@ -32,7 +33,7 @@ func (f *Filter) Wants(e *Event) bool {
 func among(wanted []string, is string) bool { return len(wanted) == 0 || slices.Contains(wanted, is) }
 
 // isOf reports whether the event belongs to a job, given as JOB or GROUP/JOB.
-func isOf(e *Event, job string) bool {
+func isOf(e *api.Event, job string) bool {
 	if group, name, both := strings.Cut(job, "/"); both {
 		return e.Group == group && e.Job == name
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // Retention is how long events are kept on disk. Both bounds apply to whole segments, so somewhat more is
@@ -69,7 +70,7 @@ type Log struct {
 // inbox holds events that are not yet numbered and written.
 type inbox struct {
 	mu      sync.Mutex
-	events  []Event
+	events  []api.Event
 	dropped int // how many were dropped because it was full
 	closed  bool
 	waiting bool // the goroutine was notified
@@ -95,14 +96,14 @@ func Open(owner *statefs.Owner, options Options) (*Log, error) {
 	l.ring = newRing(options.Recent, l.writer.next-1)
 	l.before = l.writer.resumed
 	if gap != nil {
-		l.Publish(Event{Type: Missing, Gap: gap})
+		l.Publish(api.Event{Type: Missing, Gap: gap})
 	}
 	go l.run()
 	return l, nil
 }
 
 // Publish queues an event to be numbered, written and sent to all subscribers. It does not block.
-func (l *Log) Publish(e Event) {
+func (l *Log) Publish(e api.Event) {
 	if l == nil {
 		return
 	}
@@ -183,7 +184,7 @@ func (l *Log) run() {
 }
 
 // take returns the events of the inbox and how many were dropped; room becomes the new buffer of the inbox.
-func (in *inbox) take(room []Event) (events []Event, left int) {
+func (in *inbox) take(room []api.Event) (events []api.Event, left int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	events, left = in.events, in.dropped
@@ -192,7 +193,7 @@ func (in *inbox) take(room []Event) (events []Event, left int) {
 }
 
 // requeue puts events that could not be numbered back in front of newer ones.
-func (in *inbox) requeue(events []Event, left, most int) {
+func (in *inbox) requeue(events []api.Event, left, most int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	all := slices.Concat(events, in.events)
@@ -245,7 +246,7 @@ func (w *writer) report(err error) {
 }
 
 // encode returns the line of an event.
-func encode(e *Event) ([]byte, error) {
+func encode(e *api.Event) ([]byte, error) {
 	line, err := json.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("encode event %d: %w", e.Seq, err)
@@ -256,8 +257,8 @@ func encode(e *Event) ([]byte, error) {
 // errTorn means that a line of the log is incomplete.
 var errTorn = errors.New("a line of the event log cannot be read")
 
-func decode(line []byte) (*Event, error) {
-	e := new(Event)
+func decode(line []byte) (*api.Event, error) {
+	e := new(api.Event)
 	if json.Unmarshal(line, e) != nil || e.Seq == 0 {
 		return nil, errTorn
 	}

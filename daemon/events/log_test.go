@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 func jobs(n int) []string {
@@ -38,7 +39,7 @@ func inOrder(t *testing.T, frames []Frame, first uint64, want []string) {
 
 func isGap(t *testing.T, f Frame, from, to uint64, reason string) {
 	t.Helper()
-	if f.Type != Missing || *f.Gap != (Gap{From: from, To: to, Reason: reason}) {
+	if f.Type != Missing || *f.Gap != (api.EventGap{From: from, To: to, Reason: reason}) {
 		t.Fatalf("got %s, want a gap from %d to %d, reason %s", f.JSON, from, to, reason)
 	}
 }
@@ -197,10 +198,10 @@ func TestOverflowIsAGap(t *testing.T) {
 	entered, goOn := make(chan struct{}), make(chan struct{})
 	hold := func() { close(entered); <-goOn }
 	b.hold.Store(&hold) // the goroutine of the log blocks at its next write
-	b.log.Publish(Event{Type: Transition, Job: "first", At: now})
+	b.log.Publish(api.Event{Type: Transition, Job: "first", At: now})
 	<-entered
 	for _, job := range jobs(25) {
-		b.log.Publish(Event{Type: Transition, Job: job, At: now})
+		b.log.Publish(api.Event{Type: Transition, Job: job, At: now})
 	}
 	close(goOn)
 	frames := b.some(r, 12)
@@ -285,7 +286,7 @@ func TestManyAtOnce(t *testing.T) {
 	for p := range publishers {
 		group.Go(func() {
 			for i := range each {
-				b.log.Publish(Event{Type: Transition, Key: strconv.Itoa(p), Run: i})
+				b.log.Publish(api.Event{Type: Transition, Key: strconv.Itoa(p), Run: i})
 			}
 		})
 	}
@@ -340,7 +341,7 @@ func TestFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := Event{Type: Progress, ID: id, Group: "g", Job: "j", Lane: "l", Key: "k", Tags: []string{"t", "u"}}
+	e := api.Event{Type: Progress, ID: id, Group: "g", Job: "j", Lane: "l", Key: "k", Tags: []string{"t", "u"}}
 	for _, test := range []struct {
 		name   string
 		filter Filter
@@ -368,7 +369,7 @@ func TestFilter(t *testing.T) {
 		if got := test.filter.Wants(&e); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
-		if !test.filter.Wants(&Event{Type: Missing}) {
+		if !test.filter.Wants(&api.Event{Type: Missing}) {
 			t.Errorf("%s: a gap does not pass", test.name)
 		}
 	}
@@ -377,7 +378,7 @@ func TestFilter(t *testing.T) {
 func TestNilLogDropsEvents(t *testing.T) {
 	t.Parallel()
 	var l *Log
-	l.Publish(Event{Type: Swept})
+	l.Publish(api.Event{Type: Swept})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -428,7 +429,7 @@ func BenchmarkPublish(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e := Event{
+	e := api.Event{
 		Type: Transition, Group: "g", Job: "j", Lane: "default", From: statefs.Queued, To: statefs.Running,
 		Cause: statefs.CauseStart, Run: 1,
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // Now is the position of a reader that wants only new events.
@@ -20,7 +22,7 @@ const lineLimit = 256 << 10
 
 // Frame is an event as a reader receives it.
 type Frame struct {
-	*Event
+	*api.Event
 	// JSON is the event as one line, without a newline. All readers share it, so it must not be changed.
 	JSON []byte
 }
@@ -43,7 +45,7 @@ func (l *Log) Follow(filter Filter, after uint64) *Reader {
 	case after == Now:
 		r.pos = last
 	case after > last:
-		gap := frameOf(&Event{Seq: last, Type: Missing, At: l.owner.Now(), Gap: &Gap{
+		gap := frameOf(&api.Event{Seq: last, Type: Missing, At: l.owner.Now(), Gap: &api.EventGap{
 			From: last + 1, To: after,
 			Reason: GapUnknown,
 		}})
@@ -67,8 +69,8 @@ func (r *Reader) Position() uint64 { return r.pos }
 // everything after told, the number of its last event. The frame has that number too, so that the reader can
 // resume after it and get the events that are still stored.
 func (r *Reader) Cut(told uint64) Frame {
-	gap := &Gap{From: told + 1, To: max(told, r.log.Last()), Reason: GapSlow}
-	return frameOf(&Event{Seq: told, Type: Missing, At: r.log.owner.Now(), Gap: gap})
+	gap := &api.EventGap{From: told + 1, To: max(told, r.log.Last()), Reason: GapSlow}
+	return frameOf(&api.Event{Seq: told, Type: Missing, At: r.log.owner.Now(), Gap: gap})
 }
 
 // Wake returns a channel that is closed when new events arrive after the call. Call Wake, then Take, and then
@@ -144,12 +146,12 @@ func (r *Reader) accept(frames []Frame, f Frame, reason string) []Frame {
 
 // appendGap appends a gap up to a number.
 func (r *Reader) appendGap(frames []Frame, to uint64, reason string) []Frame {
-	gap := &Event{Seq: to, Type: Missing, At: r.log.owner.Now(), Gap: &Gap{From: r.pos + 1, To: to, Reason: reason}}
+	gap := &api.Event{Seq: to, Type: Missing, At: r.log.owner.Now(), Gap: &api.EventGap{From: r.pos + 1, To: to, Reason: reason}}
 	r.pos = to
 	return append(frames, frameOf(gap))
 }
 
-func frameOf(e *Event) Frame {
+func frameOf(e *api.Event) Frame {
 	line, err := encode(e)
 	if err != nil {
 		line = []byte("{}\n") // a gap always encodes
@@ -187,7 +189,7 @@ func (s *scan) reason() string {
 }
 
 // next returns the next readable event; ok is false if there is none now.
-func (s *scan) next() (e *Event, line []byte, ok bool) {
+func (s *scan) next() (e *api.Event, line []byte, ok bool) {
 	for {
 		if s.file == nil && !s.open() {
 			return nil, nil, false

@@ -1,10 +1,14 @@
 package events
 
-import "sort"
+import (
+	"sort"
+
+	"github.com/jobdir/jobdir/statefs/api"
+)
 
 // encodedEvent is an event with its JSON line.
 type encodedEvent struct {
-	event *Event
+	event *api.Event
 	line  []byte // its JSON, with the newline
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
@@ -55,7 +56,7 @@ func listSegments(dir string) ([]segment, error) {
 
 // lastCompleteLine finds the last whole line of a segment. It returns its event, nil if there is none, and
 // the offset after it.
-func lastCompleteLine(f *os.File) (e *Event, end int64, err error) {
+func lastCompleteLine(f *os.File) (e *api.Event, end int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, 0, err

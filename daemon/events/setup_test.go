@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -88,7 +89,7 @@ func (b *bench) publish(jobs ...string) {
 	r := b.log.Follow(Filter{}, Now)
 	defer r.Close()
 	for _, job := range jobs {
-		b.log.Publish(Event{Type: Transition, Group: "g", Job: job})
+		b.log.Publish(api.Event{Type: Transition, Group: "g", Job: job})
 	}
 	for left := len(jobs); left > 0; {
 		if b.next(r).Type != Missing {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
@@ -28,14 +29,14 @@ type writer struct {
 	pruned       time.Time // when old segments were last searched
 	resumed      time.Time // the time of the last event that existed when the log was opened
 
-	spare     []Event // the buffer of the previous batch
+	spare     []api.Event // the buffer of the previous batch
 	buf       []byte
 	lastError string // the error that was reported last
 }
 
 // open finds the end of the log. The gap covers events that may be missing there; it is nil if the log was
 // closed properly.
-func (w *writer) open(l *Log) (*Gap, error) {
+func (w *writer) open(l *Log) (*api.EventGap, error) {
 	w.owner, w.logger, w.options, w.dir = l.owner, l.log, &l.options, l.owner.EventsDir()
 	if err := files.MakeFolder(w.dir); err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func (w *writer) open(l *Log) (*Gap, error) {
 	if whole {
 		return nil, nil
 	}
-	return &Gap{From: last + 1, To: first - 1, Reason: GapCrash}, nil
+	return &api.EventGap{From: last + 1, To: first - 1, Reason: GapCrash}, nil
 }
 
 // resume opens the newest segment for appending after its last whole line. It returns the number of its last
@@ -88,7 +89,7 @@ func (w *writer) resume(s segment) (last uint64, err error) {
 // write numbers events and writes them; left is how many were dropped after them. It returns none if no
 // numbers can be reserved. Events that could not be written are returned too, so that current subscribers get
 // them.
-func (w *writer) write(events []Event, left int) (out []encodedEvent, err error) {
+func (w *writer) write(events []api.Event, left int) (out []encodedEvent, err error) {
 	need := uint64(len(events) + left)
 	if left > 0 {
 		need++
@@ -103,7 +104,7 @@ func (w *writer) write(events []Event, left int) (out []encodedEvent, err error)
 	}
 	out = make([]encodedEvent, 0, len(events)+1)
 	w.buf = w.buf[:0]
-	add := func(e Event) {
+	add := func(e api.Event) {
 		e.Seq = w.next
 		w.next++
 		line, failed := encode(&e)
@@ -118,9 +119,9 @@ func (w *writer) write(events []Event, left int) (out []encodedEvent, err error)
 		add(e)
 	}
 	if left > 0 {
-		gap := &Gap{From: w.next, To: w.next + uint64(left) - 1, Reason: GapOverflow}
+		gap := &api.EventGap{From: w.next, To: w.next + uint64(left) - 1, Reason: GapOverflow}
 		w.next += uint64(left)
-		add(Event{Type: Missing, At: w.owner.Now(), Gap: gap})
+		add(api.Event{Type: Missing, At: w.owner.Now(), Gap: gap})
 	}
 	return out, errors.Join(err, w.append(out))
 }

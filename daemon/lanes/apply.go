@@ -7,6 +7,7 @@ import (
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // applied is the last state of a lane that was applied to the queue and published.
@@ -116,7 +117,7 @@ func (l *Lanes) publishChanges(s *lane, before applied, now time.Time) {
 	}
 	if said.capacity != before.capacity && s.name != statefs.AllLanes {
 		l.logger.Info("lane capacity changed", "lane", s.name, "capacity", statefs.FormatLaneCapacity(said.capacity))
-		change := events.LaneChange{What: "capacity"}
+		change := api.LaneChange{What: "capacity"}
 		if said.capacity >= 0 {
 			change.Capacity = &said.capacity
 		}
@@ -125,7 +126,7 @@ func (l *Lanes) publishChanges(s *lane, before applied, now time.Time) {
 }
 
 func (l *Lanes) publishHold(name string, is, was holdState, begins, ends string, now time.Time) {
-	change := events.LaneChange{What: ends, Reason: is.reason}
+	change := api.LaneChange{What: ends, Reason: is.reason}
 	if was.by == statefs.HeldByBreaker && !is.held {
 		change.What = "breaker_closed"
 	}
@@ -156,8 +157,8 @@ func (l *Lanes) publishHold(name string, is, was holdState, begins, ends string,
 	l.publish(name, change, now)
 }
 
-func (l *Lanes) publish(name string, change events.LaneChange, now time.Time) {
+func (l *Lanes) publish(name string, change api.LaneChange, now time.Time) {
 	if l.reconciled {
-		l.events.Publish(events.Event{Type: events.LaneChanged, At: now, Lane: name, Change: &change})
+		l.events.Publish(api.Event{Type: events.LaneChanged, At: now, Lane: name, Change: &change})
 	}
 }

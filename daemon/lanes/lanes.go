@@ -25,7 +25,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/alarm"
 	"github.com/jobdir/jobdir/daemon/breaker"
 	"github.com/jobdir/jobdir/daemon/events"
@@ -141,8 +140,8 @@ func New(c Config) (*Lanes, error) {
 	if configs == nil {
 		configs = make(map[string]LaneConfig)
 	}
-	if _, ok := configs[catalog.DefaultLane]; !ok {
-		configs[catalog.DefaultLane] = LaneConfig{Lane: queue.Lane{Capacity: queue.Unlimited}}
+	if _, ok := configs[statefs.DefaultLane]; !ok {
+		configs[statefs.DefaultLane] = LaneConfig{Lane: queue.Lane{Capacity: queue.Unlimited}}
 	}
 	configs[statefs.AllLanes] = LaneConfig{}
 	for name, config := range configs {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/daemon/submit"
@@ -106,7 +105,7 @@ func (l *Lanes) Check(all []statefs.Submission) error {
 	closed := *l.closed.Load()
 	for i := range all {
 		s := &all[i]
-		name := cmp.Or(s.Lane, catalog.DefaultLane)
+		name := cmp.Or(s.Lane, statefs.DefaultLane)
 		job := s.Group + "/" + s.Job
 		if err := l.checkNames("job "+job, name, s.Limits); err != nil {
 			return err

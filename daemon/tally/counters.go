@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
-
-// DefaultLane is the lane of operations that name none.
-const DefaultLane = "default"
 
 // Counters counts the operations of a daemon. The zero value is ready to use and safe for concurrent use.
 type Counters struct {
@@ -103,7 +101,7 @@ func (t *Counters) AddRun(name string, work time.Duration, now time.Time) {
 }
 
 func (t *Counters) lane(name string) *lane {
-	name = cmp.Or(name, DefaultLane)
+	name = cmp.Or(name, statefs.DefaultLane)
 	l := t.lanes[name]
 	if l == nil {
 		if t.lanes == nil {
@@ -136,7 +134,7 @@ func (t *Counters) Count(states ...statefs.State) (n int) {
 }
 
 // Lanes returns the statistics of each lane that ever had an operation, by name, and of all lanes together.
-func (t *Counters) Lanes(now time.Time) (lanes []Lane, all Lane) {
+func (t *Counters) Lanes(now time.Time) (lanes []api.LaneStats, all api.LaneStats) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var waited, worked histogram
@@ -158,18 +156,18 @@ func (t *Counters) Lanes(now time.Time) (lanes []Lane, all Lane) {
 }
 
 // ages takes time proportional to the number of different seconds since which operations are queued.
-func (l *lane) ages(now time.Time) (oldest Seconds, ages Ages) {
-	ages = Ages{}
+func (l *lane) ages(now time.Time) (oldest api.Seconds, ages api.Ages) {
+	ages = api.Ages{}
 	for second, count := range l.queued {
 		age := max(now.Unix()-second, 0)
-		oldest = max(oldest, Seconds(age))
+		oldest = max(oldest, api.Seconds(age))
 		addAge(&ages, time.Duration(age)*time.Second, count)
 	}
 	return oldest, ages
 }
 
-func laneOf(name string, states map[statefs.State]int, waited, worked *histogram) Lane {
-	return Lane{
+func laneOf(name string, states map[statefs.State]int, waited, worked *histogram) api.LaneStats {
+	return api.LaneStats{
 		Name: name, States: maps.Clone(states), Running: states[statefs.Running], Queued: states[statefs.Queued],
 		Paused:  states[statefs.Paused],
 		Waiting: waited.times(), Processing: worked.times(),

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -46,7 +47,7 @@ func TestCountsAreThoseOfAList(t *testing.T) {
 		for _, l := range append(lanes, all) {
 			want := map[statefs.State]int{}
 			for _, op := range live {
-				if l.Name == "" || l.Name == op.lane || l.Name == DefaultLane && op.lane == "" {
+				if l.Name == "" || l.Name == op.lane || l.Name == statefs.DefaultLane && op.lane == "" {
 					want[op.state]++
 				}
 			}
@@ -150,11 +151,11 @@ func TestAgesDouble(t *testing.T) {
 	tally.LaneCounter("b").Queue(noon.Add(-99 * time.Second))
 	tally.LaneCounter("b").Unqueue(noon.Add(-99 * time.Second))
 	lanes, all := tally.Lanes(noon)
-	want := Ages{{Below: 1, Count: 2}, {Below: 2, Count: 1}, {Below: 4, Count: 2}}
+	want := api.Ages{{Below: 1, Count: 2}, {Below: 2, Count: 1}, {Below: 4, Count: 2}}
 	if !slices.Equal(lanes[0].Ages, want) || lanes[0].OldestWait != 3 {
 		t.Errorf("%+v, want %v", lanes[0], want)
 	}
-	if want = append(want, Bucket{Below: 8, Count: 1}); !slices.Equal(all.Ages, want) || all.OldestWait != 4 {
+	if want = append(want, api.Bucket{Below: 8, Count: 1}); !slices.Equal(all.Ages, want) || all.OldestWait != 4 {
 		t.Errorf("%+v, want %v", all, want)
 	}
 	tally.LaneCounter("b").Queue(time.Unix(0, 0))

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // windowHalf is how long a Window collects before its current half becomes the past one.
@@ -112,11 +114,11 @@ func (s *histogram) quantile(part float64) time.Duration {
 	return s.most
 }
 
-func (s *histogram) times() Times {
+func (s *histogram) times() api.Times {
 	if s.count == 0 {
-		return Times{}
+		return api.Times{}
 	}
-	return Times{
+	return api.Times{
 		Count: s.count, P50: seconds(s.quantile(0.5)), P90: seconds(s.quantile(0.9)), P99: seconds(s.quantile(0.99)),
 		Max: seconds(s.most),
 	}
