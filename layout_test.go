@@ -271,7 +271,7 @@ var imports = []row{
 	},
 	{
 		"client", 5,
-		[]string{"statefs", "statefs/api", "stream", "statefs/steps"},
+		[]string{"statefs", "statefs/api", "stream", "statefs/steps", "statefs/machine"},
 		nil,
 		"users build it into their programs, also on other systems: no server code behind it",
 	},

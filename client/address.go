@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // parseAddress returns the base URL and the transport for an address.
@@ -22,10 +24,13 @@ func parseAddress(address string) (base string, transport *http.Transport, err e
 			return "", nil, fmt.Errorf("address %q: the path of a socket must be absolute, as in unix:/run/jobdir.sock", address)
 		}
 		transport.Proxy = nil
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn,
-			error,
-		) {
-			return dialSocket(ctx, dialer, path)
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			name, done, err := machine.SocketName(path)
+			if err != nil {
+				return nil, &net.OpError{Op: "dial", Net: "unix", Err: err}
+			}
+			defer done()
+			return dialer.DialContext(ctx, "unix", name)
 		}
 		return "http://localhost", transport, nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jobdir/jobdir/cli/config"
 	"github.com/jobdir/jobdir/cli/exit"
+	"github.com/jobdir/jobdir/statefs/machine"
 )
 
 // checkExposure refuses an address that other machines can reach, unless it is protected or explicitly
@@ -167,13 +168,10 @@ func (s *service) hosts() []string {
 	return names
 }
 
-// longestSocket is the longest path that fits into sun_path; see unix(7).
-const longestSocket = 107
-
 // bindName returns the name to bind a socket under: its path, or a path through the descriptor of its folder
 // when its own path is too long.
 func bindName(dir *os.File, path string) string {
-	if len(path) <= longestSocket {
+	if len(path) <= machine.LongestSocket {
 		return path
 	}
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))

@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -34,29 +35,14 @@ type liveSnapshot struct {
 // snapshot collects the first want matches behind the cursor, and counts all matches, atomically.
 // The caller must call close.
 func (v *LiveView) snapshot(f *filter, want int) *liveSnapshot {
-	g := &liveSnapshot{hidden: make(map[liveKey]bool)}
-	for _, rows := range [][]Packed{v.Rows, v.Hidden} {
-		for _, row := range rows {
-			if key, _, ok := keyOfRow(row); ok {
-				g.hidden[key] = true
-			}
-		}
-	}
-	l := v.Index
+	g, l := v.newSnapshot(), v.Index
 	if l == nil {
 		g.all = true
 		return g
 	}
 	s := liveSearch{filter: f, liveSnapshot: g, want: want, verdicts: make(map[*liveCount]bool)}
 	l.mu.Lock()
-	if l.snapshots == nil {
-		l.snapshots = make(map[*liveSnapshot]bool)
-	}
-	l.snapshots[g] = true
-	for _, e := range l.ending {
-		g.ending = append(g.ending, e)
-	}
-	g.alreadyEnding = len(g.ending)
+	l.register(g)
 	counted := f.counted() && f.since == 0 && f.until == 0
 	if counted {
 		g.total = s.sum(l)
@@ -77,6 +63,27 @@ func (v *LiveView) snapshot(f *filter, want int) *liveSnapshot {
 	}
 	s.sortBest()
 	return g
+}
+
+// newSnapshot returns a snapshot that hides the rows that are not to be taken from the index.
+func (v *LiveView) newSnapshot() *liveSnapshot {
+	g := &liveSnapshot{hidden: make(map[liveKey]bool)}
+	for _, row := range slices.Concat(v.Rows, v.Hidden) {
+		if key, _, ok := keyOfRow(row); ok {
+			g.hidden[key] = true
+		}
+	}
+	return g
+}
+
+// register makes the index tell a snapshot what ends from now on. The caller holds the lock.
+func (l *LiveIndex) register(g *liveSnapshot) {
+	if l.snapshots == nil {
+		l.snapshots = make(map[*liveSnapshot]bool)
+	}
+	l.snapshots[g] = true
+	g.ending = slices.Collect(maps.Values(l.ending))
+	g.alreadyEnding = len(g.ending)
 }
 
 // close ends the snapshot, and returns the operations that have begun to end since.

@@ -40,28 +40,13 @@ func (s *Store) CountStates(ctx context.Context, live *LiveView) (map[statefs.St
 // countStates adds the rows of Index atomically, except where Rows and Hidden replace them. The
 // caller must call close.
 func (v *LiveView) countStates(states map[statefs.State]int) *liveSnapshot {
-	g := &liveSnapshot{hidden: make(map[liveKey]bool)}
-	for _, rows := range [][]Packed{v.Rows, v.Hidden} {
-		for _, row := range rows {
-			if key, _, ok := keyOfRow(row); ok {
-				g.hidden[key] = true
-			}
-		}
-	}
-	l := v.Index
+	g, l := v.newSnapshot(), v.Index
 	if l == nil {
 		return g
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.snapshots == nil {
-		l.snapshots = make(map[*liveSnapshot]bool)
-	}
-	l.snapshots[g] = true
-	for _, e := range l.ending {
-		g.ending = append(g.ending, e)
-	}
-	g.alreadyEnding = len(g.ending)
+	l.register(g)
 	for _, c := range l.counts {
 		states[statefs.State(c.status)] += c.n
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -108,11 +109,7 @@ func (p *Pool) Close() error {
 func (p *Pool) all() []*link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := make([]*link, 0, len(p.links))
-	for l := range p.links {
-		all = append(all, l)
-	}
-	return all
+	return slices.Collect(maps.Keys(p.links))
 }
 
 // find connects to keeper n, or cleans up after it if it is dead. It waits for the answer of a

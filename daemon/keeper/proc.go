@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -99,15 +100,8 @@ func readProc(pid int, name string) ([]byte, error) {
 
 // hasMarks reports whether each of marks is exactly an entry of environ. It is false for no marks.
 func hasMarks(environ []byte, marks []string) bool {
-	if len(marks) == 0 {
-		return false
-	}
-	for _, m := range marks {
-		if !hasEntry(environ, m) {
-			return false
-		}
-	}
-	return true
+	lacks := func(mark string) bool { return !hasEntry(environ, mark) }
+	return len(marks) > 0 && !slices.ContainsFunc(marks, lacks)
 }
 
 func hasEntry(environ []byte, mark string) bool {

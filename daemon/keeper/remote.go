@@ -79,32 +79,23 @@ func (h *handle) call(what string, r request) error {
 	return nil
 }
 
-func (h *handle) End(cause string) {
+func (h *handle) End(cause string)  { h.end(cause, false) }
+func (h *handle) Kill(cause string) { h.end(cause, true) }
+
+// end asks for the end of the command. The first call gives the cause; after it only a kill has an effect.
+func (h *handle) end(cause string, force bool) {
 	if h.isDone() {
 		return
 	}
 	l := h.link
 	l.mu.Lock()
 	first := h.cause == ""
-	if first {
-		h.cause = cause
-	}
-	l.mu.Unlock()
-	if first {
-		l.post(request{Verb: verbEnd, Key: &h.key, Cause: cause})
-	}
-}
-
-func (h *handle) Kill(cause string) {
-	if h.isDone() {
-		return
-	}
-	l := h.link
-	l.mu.Lock()
 	h.cause = cmp.Or(h.cause, cause)
 	cause = h.cause
 	l.mu.Unlock()
-	l.post(request{Verb: verbEnd, Key: &h.key, Cause: cause, Force: true})
+	if first || force {
+		l.post(request{Verb: verbEnd, Key: &h.key, Cause: cause, Force: force})
+	}
 }
 
 func (h *handle) Acknowledge() {

@@ -6,28 +6,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jobdir/jobdir/statefs/machine"
 )
-
-// longestSocket is the longest path that fits into sun_path; see unix(7).
-const longestSocket = 107
-
-// reachable returns a name of the socket that fits into sun_path, and a function to call after its
-// use. A path that is too long is shortened through a descriptor of its folder.
-func reachable(path string) (name string, done func(), err error) {
-	if len(path) <= longestSocket {
-		return path, func() {}, nil
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return "", nil, err
-	}
-	return fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), filepath.Base(path)), func() { _ = folder.Close() }, nil
-}
 
 // listenAt opens a socket that is accessible to this user alone from the start. The caller holds
 // the lock that belongs to it, so an existing socket is stale.
@@ -35,7 +20,7 @@ func listenAt(ctx context.Context, path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	name, done, err := reachable(path)
+	name, done, err := machine.SocketName(path)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +46,7 @@ func listenAt(ctx context.Context, path string) (*net.UnixListener, error) {
 // dialAt connects to a socket and returns the connection and the PID of the listening process. A
 // process of another user is refused, unless that is root.
 func dialAt(ctx context.Context, path string) (*channel, int, error) {
-	name, done, err := reachable(path)
+	name, done, err := machine.SocketName(path)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -178,10 +179,7 @@ func (s *server) commandEnded(h *supervisedCommand) {
 		report = h.exit
 	}
 	h.reportTimer = time.AfterFunc(takeTimeout, func() { s.saveReport(h, written) })
-	clients := make([]*client, 0, len(s.daemons.connected))
-	for c := range s.daemons.connected {
-		clients = append(clients, c)
-	}
+	clients := slices.Collect(maps.Keys(s.daemons.connected))
 	s.mu.Unlock()
 	for _, c := range clients {
 		c.notify(message{Exit: report})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -86,12 +87,7 @@ func (c *commands) hasUnclaimed(number int) bool {
 func (c *commands) unclaimed() []Command {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var list []Command
-	for _, a := range c.earlier {
-		list = append(list, a)
-	}
-	slices.SortFunc(list, func(a, b Command) int { return cmp.Compare(a.number, b.number) })
-	return list
+	return slices.SortedFunc(maps.Values(c.earlier), func(a, b Command) int { return cmp.Compare(a.number, b.number) })
 }
 
 // noteEnd adds a command whose end is about to be recorded.

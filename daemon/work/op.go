@@ -246,14 +246,19 @@ func (i *Item) Fail(err error, line ...string) {
 	i.end("  FAIL: "+stream.Printable(said), err, nil)
 }
 
+// begunToEnd marks the item as ended, and reports whether this call did.
+func (i *Item) begunToEnd() bool {
+	i.op.mu.Lock()
+	defer i.op.mu.Unlock()
+	first := !i.ended
+	i.ended = true
+	return first
+}
+
 // abandon ends the item because the work must end: its output so far goes to the log, and it counts
 // as not done.
 func (i *Item) abandon() {
-	i.op.mu.Lock()
-	again := i.ended
-	i.ended = true
-	i.op.mu.Unlock()
-	if again {
+	if !i.begunToEnd() {
 		return
 	}
 	if i.head != "" {
@@ -270,11 +275,7 @@ func (i *Item) Checkpoint() error { return i.op.r.checkpoint(i.op.r.ctx, insideI
 
 // end has an effect only once per item; a second end is a mistake of the handler and is ignored.
 func (i *Item) end(line string, failure error, attrs []slog.Attr) {
-	i.op.mu.Lock()
-	again := i.ended
-	i.ended = true
-	i.op.mu.Unlock()
-	if again {
+	if !i.begunToEnd() {
 		return
 	}
 	i.write(line, failure, attrs)
