@@ -16,7 +16,7 @@
 // the resources to it: lists, starter, streams, actions, retries, bulks, retention, laneControl, scheduleList,
 // outboxControl, eventStreams, figures, health and pages. They share viewer, which describes one operation, liveTable,
 // which knows which operations are live, and awaiter, which waits for one. State that only the daemon holds in memory
-// comes through an interface that each declares beside its handlers; Status is their sum.
+// comes through an interface that each declares beside its handlers; Daemon has one part of the daemon for each.
 //
 // # Streams
 //
