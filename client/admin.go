@@ -23,14 +23,8 @@ func (c *Client) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, err
 	return answer.Findings, nil
 }
 
-// Health is the daemon's answer to /readyz.
-type Health struct {
-	Ready bool `json:"ready"`
-	// Storage is the absolute path of the storage directory as the daemon sees it; "" while it is not ready.
-	Storage string `json:"storage"`
-	// Raw is the whole JSON object that the daemon sent.
-	Raw json.RawMessage `json:"-"`
-}
+// Health is the daemon's answer to /readyz; package api has its members.
+type Health = api.Health
 
 // Health returns whether the daemon is ready. An answer "not ready" is not an error.
 func (c *Client) Health(ctx context.Context) (*Health, error) {

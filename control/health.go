@@ -10,7 +10,6 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -46,7 +45,8 @@ func waiting(n int) string {
 
 // conditionStatus is the condition of the daemon.
 type conditionStatus interface {
-	Health() tally.Health
+	// Health returns what the daemon knows of its condition.
+	Health() api.Health
 	// DiskFailed stops the daemon after a request met a disk error.
 	DiskFailed(err error)
 	// Sweep sweeps now; with dryRun it only returns the findings.
@@ -71,34 +71,28 @@ func (s *health) healthz(w *front.Response, r *front.Request) error {
 
 // readyz is GET /readyz.
 func (s *health) readyz(w *front.Response, r *front.Request) error {
-	health := s.daemon.Health()
-	draining := r.Draining() || health.Draining
+	out := s.daemon.Health()
+	out.Draining = r.Draining() || out.Draining
 	full, err := s.tree.Full()
 	if err != nil {
 		full = err.Error()
 	}
 	status := http.StatusOK
-	if !health.Ready || draining || full != "" {
+	if !out.Ready || out.Draining || full != "" {
 		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
 	}
-	lists := "" // empty when lists work; the daemon is ready without them
 	if err := s.history.Ready(); err != nil {
-		lists = err.Error()
+		out.History = err.Error()
 	}
-	lanes, out := s.lanes.Status(), s.outbox.Status()
-	return w.SendJSON(status, map[string]any{
-		"degraded": degraded(&out, time.Now()), "outbox": map[string]any{
-			"pending":       out.Pending,
-			"failed_manual": out.FailedManual, "oldest_at": out.OldestAt,
-		},
-		"lanes": laneProblems(&lanes),
-		"ready": status == http.StatusOK, "history": lists, "draining": draining, "version": s.version,
-		"storage": s.tree.Dir(), "durability": s.tree.Durability(), "full": full, "troubles": append([]tally.FailingOperation{},
-			health.FailingOperations...),
-		"watch": health.Watch, "live": health.Live, "counters": health.Counters,
-		"jobs": len(s.catalog.All()), "problems": s.catalog.Problems(),
-	})
+	lanes, outbox := s.lanes.Status(), s.outbox.Status()
+	out.Degraded, out.Lanes = degraded(&outbox, time.Now()), laneProblems(&lanes)
+	out.Outbox = api.OutboxCounts{FailedManual: outbox.FailedManual, OldestAt: outbox.OldestAt, Pending: outbox.Pending}
+	out.Ready, out.Full, out.Version = status == http.StatusOK, full, s.version
+	out.Storage, out.Durability = s.tree.Dir(), s.tree.Durability()
+	out.Jobs, out.Problems = len(s.catalog.All()), s.catalog.Problems()
+	out.FailingOperations = append([]api.FailingOperation{}, out.FailingOperations...)
+	return w.SendJSON(status, out)
 }
 
 // sweep is POST /api/v1/sweep.

@@ -13,6 +13,7 @@ import (
 	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // The lanes are changed as by a person: by writing files. Then the daemon reconciles the lanes at once, so that the
@@ -329,10 +330,10 @@ func holdFrom(values url.Values, now time.Time) (statefs.LaneHold, error) {
 }
 
 // laneProblems returns the problems of lanes that an administrator should know.
-func laneProblems(all *statefs.LanesStatus) []map[string]any {
-	troubles := []map[string]any{}
+func laneProblems(all *statefs.LanesStatus) []api.LaneProblem {
+	found := []api.LaneProblem{}
 	note := func(lane string, p statefs.LaneProblem) {
-		troubles = append(troubles, map[string]any{"lane": lane, "file": p.File, "error": p.Reason})
+		found = append(found, api.LaneProblem{Lane: lane, File: p.File, Error: p.Reason})
 	}
 	for i := range all.Lanes {
 		lane := &all.Lanes[i]
@@ -344,11 +345,11 @@ func laneProblems(all *statefs.LanesStatus) []map[string]any {
 			if lane.Paused != nil && lane.Paused.Reason != "" {
 				reason += ": " + lane.Paused.Reason
 			}
-			troubles = append(troubles, map[string]any{"lane": lane.Name, "breaker": b.State, "error": reason})
+			found = append(found, api.LaneProblem{Lane: lane.Name, Breaker: b.State, Error: reason})
 		}
 	}
 	for _, p := range all.Problems {
 		note("", p)
 	}
-	return troubles
+	return found
 }

@@ -265,11 +265,11 @@ func (d *daemonStatus) Prune(ctx context.Context, dryRun bool) ([]history.Victim
 	return d.history.Prune(ctx, d.keep, func() (history.Guards, error) { return d.guards, nil }, time.Now())
 }
 
-func (d *daemonStatus) Health() tally.Health {
+func (d *daemonStatus) Health() api.Health {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return tally.Health{
-		Ready: d.ready, Watch: watch.Mode{Name: watch.ModeScan, Reason: "a reason"},
+	return api.Health{
+		Ready: d.ready, Watch: api.WatchMode{Name: watch.ModeScan, Reason: "a reason"},
 		Live: map[statefs.State]int{statefs.Running: 1}, Counters: d.counts,
 	}
 }

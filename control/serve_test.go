@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 // Closing the connection that started an operation applies on_disconnect of the job; closing any other does nothing.
@@ -356,7 +356,7 @@ type panicking struct{ conditionStatus }
 
 func (panicking) DiskFailed(error) {}
 
-func (panicking) Health() tally.Health { panic("health") }
+func (panicking) Health() api.Health { panic("health") }
 
 func (panicking) Sweep(context.Context, bool) ([]statefs.Finding, error) { panic(http.ErrAbortHandler) }
 

@@ -8,14 +8,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/machine"
 )
 
-// failingEntry is a tally.FailingOperation with a flag for whether its error was logged.
+// failingEntry is a failing operation with a flag for whether its error was logged.
 type failingEntry struct {
-	tally.FailingOperation
+	api.FailingOperation
 	logged bool
 }
 
@@ -45,7 +45,7 @@ func (t *failingOperations) failed(id statefs.ID, err error, now time.Time) {
 		since, tries = known.Since, known.Tries+1
 	}
 	logged := !machine.OutOfFiles(err)
-	t.byID[id] = &failingEntry{tally.FailingOperation{ID: id, Error: err.Error(), Since: since, Tries: tries}, logged}
+	t.byID[id] = &failingEntry{api.FailingOperation{ID: id, Error: err.Error(), Since: since, Tries: tries}, logged}
 	if !logged {
 		if t.warnedAt.IsZero() || now.Sub(t.warnedAt) >= warnInterval {
 			t.warnedAt = now
@@ -73,7 +73,7 @@ func (t *failingOperations) succeeded(id statefs.ID) {
 const maxFailingListed = 20
 
 // list returns the operations that have failed longest, at most maxFailingListed.
-func (t *failingOperations) list() []tally.FailingOperation {
+func (t *failingOperations) list() []api.FailingOperation {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found := slices.SortedFunc(maps.Values(t.byID), func(a, b *failingEntry) int {
@@ -82,7 +82,7 @@ func (t *failingOperations) list() []tally.FailingOperation {
 		}
 		return strings.Compare(a.ID.String(), b.ID.String())
 	})
-	out := make([]tally.FailingOperation, 0, min(len(found), maxFailingListed))
+	out := make([]api.FailingOperation, 0, min(len(found), maxFailingListed))
 	for _, known := range found[:cap(out)] {
 		out = append(out, known.FailingOperation)
 	}

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"sync/atomic"
 
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
@@ -22,15 +22,15 @@ type counters struct {
 // Health returns the health report. It may be called at any time. It also checks whether the
 // watched folder is still the one in the storage, because some ways to lose it cause no event, and
 // ends the daemon if it is not.
-func (d *Daemon) Health() tally.Health {
-	h := tally.Health{
-		Draining: d.draining(), Watch: d.dir.Mode(), Live: d.laneCounters.States(),
+func (d *Daemon) Health() api.Health {
+	h := api.Health{
+		Draining: d.draining(), Watch: api.WatchMode(d.dir.Mode()), Live: d.laneCounters.States(),
 		FailingOperations: d.failing.list(),
 	}
 	if d.config.Keepers != nil {
 		for _, s := range d.config.Keepers.Silent() {
 			h.FailingOperations = append(h.FailingOperations,
-				tally.FailingOperation{Error: fmt.Sprintf("keeper %d (PID %d) does not answer: continue it (kill -CONT %d) or kill it",
+				api.FailingOperation{Error: fmt.Sprintf("keeper %d (PID %d) does not answer: continue it (kill -CONT %d) or kill it",
 					s.Keeper, s.PID, s.PID), Since: s.Since, Tries: 1})
 		}
 	}

@@ -17,10 +17,10 @@ const (
 // Mode is how changes are noticed.
 type Mode struct {
 	// Name is ModeInotify or ModeScan.
-	Name string `json:"name"`
+	Name string
 	// Reason is why the mode is "scan", or what could not be verified about "inotify". It is a
 	// phrase for people and may be empty.
-	Reason string `json:"reason,omitempty"`
+	Reason string
 }
 
 // Options configures OpenDir and OpenFiles. The zero value means the defaults.
