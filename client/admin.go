@@ -15,10 +15,10 @@ import (
 
 // Sweep removes stray files from the storage and returns the findings; with dryRun it changes nothing.
 func (c *Client) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
-	var answer api.Swept
 	query := url.Values{"dry_run": {strconv.FormatBool(dryRun)}}
-	if err := c.call(ctx, http.MethodPost, "/api/v1/sweep", query, nil, &answer); err != nil {
-		return nil, fmt.Errorf("sweep: %w", err)
+	answer, err := fetch[api.Swept](ctx, c, "sweep", http.MethodPost, "/api/v1/sweep", query, nil)
+	if err != nil {
+		return nil, err
 	}
 	return answer.Findings, nil
 }

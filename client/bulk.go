@@ -58,9 +58,5 @@ func (c *Client) BulkIDs(ctx context.Context, action string, ids []statefs.ID) (
 
 // bulk sends a request; what names the operations in errors.
 func (c *Client) bulk(ctx context.Context, what string, request *bulkRequest) (*Bulk, error) {
-	var answer Bulk
-	if err := c.call(ctx, http.MethodPost, "/api/v1/bulk", nil, request, &answer); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", request.Action, what, err)
-	}
-	return &answer, nil
+	return fetch[Bulk](ctx, c, request.Action+" "+what, http.MethodPost, "/api/v1/bulk", nil, request)
 }

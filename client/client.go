@@ -61,6 +61,17 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // maxAnswer bounds, in bytes, the answers that are read into memory; streams and logs are not.
 const maxAnswer = 64 << 20
 
+// fetch is call for an answer of one type; what begins the error.
+func fetch[Answer any](ctx context.Context, c *Client, what, method, path string, query url.Values,
+	body any,
+) (*Answer, error) {
+	answer := new(Answer)
+	if err := c.call(ctx, method, path, query, body, answer); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return answer, nil
+}
+
 // call sends body as JSON unless it is nil, and decodes the response into answer unless that is nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
 	resp, err := c.send(ctx, method, path, query, body)

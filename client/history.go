@@ -19,11 +19,7 @@ type Page = api.Page[Operation, string]
 // List returns one page of the matching operations, live and ended, the newest first. The parameters are those of GET
 // /api/v1/operations. While the daemon builds its index, the error is an *[Error] with status 503 and RetryAfter.
 func (c *Client) List(ctx context.Context, filter url.Values) (*Page, error) {
-	var page Page
-	if err := c.call(ctx, http.MethodGet, "/api/v1/operations", filter, nil, &page); err != nil {
-		return nil, fmt.Errorf("list operations: %w", err)
-	}
-	return &page, nil
+	return fetch[Page](ctx, c, "list operations", http.MethodGet, "/api/v1/operations", filter, nil)
 }
 
 // End is an operation in the completion feed: it has ended, or stopped for a person.
@@ -57,9 +53,9 @@ func (c *Client) Finished(ctx context.Context, after uint64, wait time.Duration)
 	if wait > 0 {
 		query.Set("wait", wait.String())
 	}
-	var answer api.Finished[End]
-	if err := c.call(ctx, http.MethodGet, "/api/v1/finished", query, nil, &answer); err != nil {
-		return nil, after, fmt.Errorf("follow what ends: %w", err)
+	answer, err := fetch[api.Finished[End]](ctx, c, "follow what ends", http.MethodGet, "/api/v1/finished", query, nil)
+	if err != nil {
+		return nil, after, err
 	}
 	return answer.Finished, answer.Last, nil
 }
@@ -93,9 +89,5 @@ type (
 // Prune deletes the operations past their retention; with dryRun it changes nothing.
 func (c *Client) Prune(ctx context.Context, dryRun bool) (*Pruned, error) {
 	query := url.Values{"dry_run": {strconv.FormatBool(dryRun)}}
-	var pruned Pruned
-	if err := c.call(ctx, http.MethodPost, "/api/v1/prune", query, nil, &pruned); err != nil {
-		return nil, fmt.Errorf("prune: %w", err)
-	}
-	return &pruned, nil
+	return fetch[Pruned](ctx, c, "prune", http.MethodPost, "/api/v1/prune", query, nil)
 }

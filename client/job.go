@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/jobdir/jobdir/statefs/api"
@@ -22,18 +21,14 @@ type (
 
 // Jobs returns all jobs.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
-	var answer api.Jobs
-	if err := c.call(ctx, http.MethodGet, "/api/v1/jobs", nil, nil, &answer); err != nil {
-		return nil, fmt.Errorf("list jobs: %w", err)
+	answer, err := fetch[api.Jobs](ctx, c, "list jobs", http.MethodGet, "/api/v1/jobs", nil, nil)
+	if err != nil {
+		return nil, err
 	}
 	return answer.Jobs, nil
 }
 
 // Job returns one job. The error is an *[Error] with status 404 if it does not exist.
 func (c *Client) Job(ctx context.Context, group, job string) (*Job, error) {
-	var answer Job
-	if err := c.call(ctx, http.MethodGet, "/api/v1/jobs"+jobPath(group, job), nil, nil, &answer); err != nil {
-		return nil, fmt.Errorf("read job %s/%s: %w", group, job, err)
-	}
-	return &answer, nil
+	return fetch[Job](ctx, c, "read job "+group+"/"+job, http.MethodGet, "/api/v1/jobs"+jobPath(group, job), nil, nil)
 }

@@ -12,11 +12,7 @@ import (
 
 // Lanes returns the state of the lanes and limits.
 func (c *Client) Lanes(ctx context.Context) (*statefs.LanesStatus, error) {
-	var all statefs.LanesStatus
-	if err := c.call(ctx, http.MethodGet, "/api/v1/lanes", nil, nil, &all); err != nil {
-		return nil, fmt.Errorf("get the lanes: %w", err)
-	}
-	return &all, nil
+	return fetch[statefs.LanesStatus](ctx, c, "get the lanes", http.MethodGet, "/api/v1/lanes", nil, nil)
 }
 
 // LaneAction is an action on a lane.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -91,11 +90,7 @@ func (o *Operation) UnmarshalJSON(data []byte) error {
 
 // Operation returns one operation, live or ended. The error is an *[Error] with status 404 if it does not exist.
 func (c *Client) Operation(ctx context.Context, id statefs.ID) (*Operation, error) {
-	var op Operation
-	if err := c.call(ctx, http.MethodGet, operationPath(id, ""), nil, nil, &op); err != nil {
-		return nil, fmt.Errorf("read operation %s: %w", id, err)
-	}
-	return &op, nil
+	return fetch[Operation](ctx, c, "read operation "+id.String(), http.MethodGet, operationPath(id, ""), nil, nil)
 }
 
 // Operations returns the live operations in the order of submission. filter restricts them by status, group, job and so
@@ -110,9 +105,9 @@ func (c *Client) Operations(ctx context.Context, filter url.Values) ([]Operation
 	}
 	var all []Operation
 	for {
-		var page Page
-		if err := c.call(ctx, http.MethodGet, "/api/v1/operations", query, nil, &page); err != nil {
-			return nil, fmt.Errorf("list operations: %w", err)
+		page, err := c.List(ctx, query)
+		if err != nil {
+			return nil, err
 		}
 		all = append(all, page.Operations...)
 		if page.Next == "" {

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -25,11 +24,7 @@ type (
 
 // Outbox returns a page of the deliveries that are not done. filter has the parameters of GET /api/v1/outbox.
 func (c *Client) Outbox(ctx context.Context, filter url.Values) (*Outbox, error) {
-	var out Outbox
-	if err := c.call(ctx, http.MethodGet, "/api/v1/outbox", filter, nil, &out); err != nil {
-		return nil, fmt.Errorf("get the outbox: %w", err)
-	}
-	return &out, nil
+	return fetch[Outbox](ctx, c, "get the outbox", http.MethodGet, "/api/v1/outbox", filter, nil)
 }
 
 // RetryDelivery requests a retry of a delivery, see RequestDelivery. With a wait above zero it returns when each entry
@@ -65,9 +60,9 @@ func (c *Client) BulkDeliveries(ctx context.Context, ask statefs.DeliveryAction,
 		Action: ask, By: args.By, DryRun: dryRun, Filter: filter, Reason: args.Reason,
 	}
 	for first := true; ; first = false {
-		var some BulkDeliveries
-		if err := c.call(ctx, http.MethodPost, "/api/v1/outbox", nil, body, &some); err != nil {
-			return all, fmt.Errorf("%s what matches: %w", ask, err)
+		some, err := fetch[BulkDeliveries](ctx, c, string(ask)+" what matches", http.MethodPost, "/api/v1/outbox", nil, body)
+		if err != nil {
+			return all, err
 		}
 		if first {
 			all.Total, all.Entries = some.Total, some.Entries
@@ -84,11 +79,7 @@ func (c *Client) BulkDeliveries(ctx context.Context, ask statefs.DeliveryAction,
 func (c *Client) requestDelivery(ctx context.Context, entry string, ask statefs.DeliveryAction, args statefs.Args,
 	query url.Values,
 ) (*DeliveryAnswer, error) {
-	var out DeliveryAnswer
-	body := statefs.Args{By: args.By, Reason: args.Reason}
-	if err := c.call(ctx, http.MethodPost, "/api/v1/outbox/"+url.PathEscape(entry)+"/"+url.PathEscape(string(ask)), query,
-		body, &out); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", ask, entry, err)
-	}
-	return &out, nil
+	path := "/api/v1/outbox/" + url.PathEscape(entry) + "/" + url.PathEscape(string(ask))
+	return fetch[DeliveryAnswer](ctx, c, string(ask)+" "+entry, http.MethodPost, path, query,
+		statefs.Args{By: args.By, Reason: args.Reason})
 }

@@ -49,12 +49,8 @@ func act(ctx context.Context, c *Client, id statefs.ID, ask statefs.Action, quer
 			query.Set("force", "true")
 		}
 	}
-	var answer Answer
-	if err := c.call(ctx, http.MethodPost, operationPath(id, "/"+url.PathEscape(string(endpoint))), query, args,
-		&answer); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", ask, id, err)
-	}
-	return &answer, nil
+	path := operationPath(id, "/"+url.PathEscape(string(endpoint)))
+	return fetch[Answer](ctx, c, fmt.Sprintf("%s %s", ask, id), http.MethodPost, path, query, args)
 }
 
 // Prioritize changes the place of a waiting operation in its lane: to a priority, higher ones first, or with nil before

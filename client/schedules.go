@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -14,9 +13,9 @@ type Schedule = api.Schedule
 
 // Schedules returns the schedules of all jobs that have one, sorted by the address of the job.
 func (c *Client) Schedules(ctx context.Context) ([]Schedule, error) {
-	var answer api.Schedules
-	if err := c.call(ctx, http.MethodGet, "/api/v1/schedules", nil, nil, &answer); err != nil {
-		return nil, fmt.Errorf("list schedules: %w", err)
+	answer, err := fetch[api.Schedules](ctx, c, "list schedules", http.MethodGet, "/api/v1/schedules", nil, nil)
+	if err != nil {
+		return nil, err
 	}
 	return answer.Schedules, nil
 }
@@ -28,10 +27,6 @@ func (c *Client) EnableSchedule(ctx context.Context, group, job string, on bool)
 	if on {
 		action = "enable"
 	}
-	var answer Schedule
-	path := "/api/v1/schedules/" + url.PathEscape(group) + "/" + url.PathEscape(job) + "/" + action
-	if err := c.call(ctx, http.MethodPost, path, nil, nil, &answer); err != nil {
-		return nil, fmt.Errorf("%s the schedule of %s/%s: %w", action, group, job, err)
-	}
-	return &answer, nil
+	what := fmt.Sprintf("%s the schedule of %s/%s", action, group, job)
+	return fetch[Schedule](ctx, c, what, http.MethodPost, "/api/v1/schedules"+jobPath(group, job)+"/"+action, nil, nil)
 }
