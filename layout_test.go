@@ -193,6 +193,12 @@ var imports = []row{
 		[]string{minio, xsys},
 		"brings things to targets: when, as a decision without clock and files, and how; what a job or a record is it does not know",
 	},
+	{
+		"daemon/live", 4,
+		[]string{"statefs", "statefs/files", "daemon/history", "daemon/tally"},
+		nil,
+		"what is known of each live operation, as one table in memory; what leads to a change it does not know",
+	},
 	{"statefs/statefstest", 2, []string{"statefs"}, nil, "trees for the tests of others"},
 
 	{
@@ -264,7 +270,7 @@ var imports = []row{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param", "statefs/api", "statefs/steps", "statefs/machine", "statefs/files",
 			"catalog", "daemon/submit", "daemon/acts", "daemon/decide", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
-			"daemon/tally", "daemon/alarm", "daemon/lanes", "daemon/trigger", "daemon/delivery", "daemon/work",
+			"daemon/tally", "daemon/live", "daemon/alarm", "daemon/lanes", "daemon/trigger", "daemon/delivery", "daemon/work",
 		},
 		[]string{xsys},
 		"decides and runs; whether there is an HTTP server is no concern of it",

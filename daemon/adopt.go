@@ -5,7 +5,7 @@ import (
 	"io/fs"
 
 	"github.com/jobdir/jobdir/daemon/decide"
-	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
@@ -98,8 +98,8 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	if news {
 		op.published = statefs.PastTransition{}
 	}
-	op.marker.Store(&marker)
-	op.setState(state)
+	op.shown.Marker = marker // not in the table yet
+	d.setState(op, state)
 	adopted, err := d.adoptWork(op)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 	recorded.State = rec.Status
 	switch move := decide.MoveOf(recorded, state); {
 	case move.Effect == decide.WaitAgain:
-		op.setState(statefs.Paused)
+		d.setState(op, statefs.Paused)
 		if err := d.returnToWaiting(op, move); err != nil { // the marker was moved concurrently
 			return err
 		}
@@ -188,10 +188,10 @@ func (d *Daemon) quarantineRecord(id statefs.ID, state statefs.State, reason err
 		return err
 	}
 	if damaged := d.damagedRecord(id); damaged != nil {
-		damaged.details.addTo(rec)
+		damaged.shown.RestoreDetails(rec)
 	}
 	op := newOperation(rec)
-	op.setState(state)
+	d.setState(op, state)
 	rec.Status = state
 	if state != statefs.FailedManual {
 		if err := d.transition(op, statefs.CauseUnreadable); err != nil {
@@ -218,9 +218,8 @@ func (d *Daemon) quarantineRecord(id statefs.ID, state statefs.State, reason err
 // damagedRecord is what is known of an operation whose record was damaged or removed while it
 // waited.
 type damagedRecord struct {
-	row     history.Packed
-	details *submitDetails
-	err     error
+	shown *live.Snapshot
+	err   error
 }
 
 // damagedRecord returns what is known of the damaged record of id, or nil if it is not damaged.
@@ -241,7 +240,7 @@ func (d *Daemon) rebuilt(id statefs.ID) (*statefs.Record, error) {
 	if damaged == nil {
 		return unknown, nil
 	}
-	row, err := damaged.row.Unpack()
+	row, err := damaged.shown.Row.Unpack()
 	if err != nil || row.ParamsCut {
 		return unknown, nil //nolint:nilerr // without parameters, only the ID is known
 	}

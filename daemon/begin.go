@@ -82,7 +82,7 @@ func (d *Daemon) markRunning(op *operation, unsaid bool) error {
 	}
 	d.countTransition(op.id(), row, "run", rec.Run)
 	op.rec = &rec
-	op.setState(statefs.Running)
+	d.setState(op, statefs.Running)
 	if unsaid {
 		op.unrecordedStart = time.Now()
 		d.deferredStarts.add(op.id(), op.unrecordedStart)

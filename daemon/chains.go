@@ -132,16 +132,11 @@ func (c *chains) ancestors(child statefs.ID) []statefs.ID {
 // ancestorNeedingPerson returns the nearest ancestor that waits for a person, or the zero ID.
 func (d *Daemon) ancestorNeedingPerson(child statefs.ID) (none statefs.ID) {
 	for _, id := range d.chains.ancestors(child) {
-		if op := d.operation(id); op != nil && stateNeedsPerson(op.publicState.Load()) {
+		if d.stateOf(id).NeedsPerson() {
 			return id
 		}
 	}
 	return none
-}
-
-// stateNeedsPerson reports whether a public state means that a person must act.
-func stateNeedsPerson(shown any) bool {
-	return shown == statefs.FailedManual || shown == statefs.WaitingApproval
 }
 
 // enqueueChildren enqueues the children that wait for an operation which has ended.

@@ -147,10 +147,10 @@ func (d *Daemon) countTransition(id statefs.ID, row statefs.Transition, more ...
 // enterState notes the new state of a marker. Requests that have already taken effect are dropped:
 // if one of them were carried out again after a crash, it would undo this move.
 func (d *Daemon) enterState(op *operation, state statefs.State) {
-	if stateNeedsPerson(op.state) != stateNeedsPerson(state) {
+	if op.state.NeedsPerson() != state.NeedsPerson() {
 		defer d.queueChanged() // for the operations that depend on it
 	}
-	op.setState(state)
+	d.setState(op, state)
 	op.unsaved = true
 	op.feed.stopUnnumbered = state == statefs.FailedManual
 	if err := d.dropDoneRequests(op); err != nil {
@@ -172,7 +172,7 @@ func (d *Daemon) persist(op *operation) error {
 		return err
 	}
 	op.unsaved, op.unrecordedStart = false, time.Time{}
-	op.updateRow()
+	d.publishRecord(op)
 	return d.dropDoneRequests(op)
 }
 

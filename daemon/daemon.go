@@ -18,7 +18,6 @@ import (
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/daemon/lanes"
 	"github.com/jobdir/jobdir/daemon/submit"
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/daemon/trigger"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
@@ -108,6 +107,7 @@ func (c *Config) setDefaults() error {
 // package comment.
 type Daemon struct {
 	committer
+	operations
 	// Lanes pauses, closes and resizes lanes according to the files in lanes/.
 	Lanes *lanes.Lanes
 	// Deliveries brings results to targets.
@@ -142,9 +142,7 @@ type Daemon struct {
 	// deferredStarts writes the start record of a run that lasts longer than startRecordDelay.
 	deferredStarts deferredStarts
 	history        *history.Store
-	// liveIndex holds the rows of ops for lists; unsettledIDs holds the IDs whose markers may
-	// differ from their rows.
-	liveIndex    history.LiveIndex
+	// unsettledIDs holds the IDs whose markers may differ from their rows.
 	unsettledIDs unsettledIDs
 	// earlyRequests holds the IDs of requests that were seen before their operation.
 	earlyRequests  unsettledIDs
@@ -153,8 +151,7 @@ type Daemon struct {
 	retentionClock retentionClock
 	startedAt      time.Time
 
-	mu  sync.RWMutex // guards ops, pendingCallbacks, startupBacklog, blockedFiles and damaged
-	ops map[statefs.ID]*operation
+	mu sync.RWMutex // guards pendingCallbacks, startupBacklog, blockedFiles and damaged
 	// pendingCallbacks run in the next reconcile of their operation.
 	pendingCallbacks map[statefs.ID][]func(*operation)
 	// startupBacklog is enqueued once the daemon is ready.
@@ -183,7 +180,6 @@ type Daemon struct {
 	sweepRequests chan sweepRequest
 	stopped       chan struct{}
 	counters      counters
-	laneCounters  tally.Counters
 	definitions   definitions
 	strayFiles    *strayFiles
 	// reportedFiles maps each file that the last sweep found and left alone to the reason.
@@ -209,8 +205,8 @@ func New(config Config) (*Daemon, error) {
 	}
 	d := &Daemon{
 		startedAt: time.Now(), config: config, committer: committer{config.Owner}, logger: config.Logger,
-		failing: failingOperations{logger: config.Logger},
-		ops:     make(map[statefs.ID]*operation), blockedFiles: make(map[statefs.ID][]string), fatal: make(chan error, 1),
+		failing:      failingOperations{logger: config.Logger},
+		blockedFiles: make(map[statefs.ID][]string), fatal: make(chan error, 1),
 		ready: make(chan struct{}), drain: drain{check: make(chan struct{}, 1)},
 		sweepRequests: make(chan sweepRequest), stopped: make(chan struct{}),
 		strayFiles: newStrayFiles(statefs.SettleAge + time.Second),
@@ -388,11 +384,9 @@ func (d *Daemon) rescan() {
 	for id := range ids {
 		d.admission.noteForeign([]watchKey{{id: id}}, d.manages)
 	}
-	d.mu.RLock()
-	for id := range d.ops {
-		ids[id] = statefs.AllNames
+	for _, s := range d.live.All() {
+		ids[s.ID] = statefs.AllNames
 	}
-	d.mu.RUnlock()
 	for id := range ids {
 		d.reconcileQueue.enqueue(id)
 	}
@@ -467,33 +461,12 @@ func (d *Daemon) finishLastRuns() {
 	}
 }
 
-func (d *Daemon) allOperations() []*operation {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	ops := make([]*operation, 0, len(d.ops))
-	for _, op := range d.ops {
-		ops = append(ops, op)
-	}
-	return ops
-}
-
-func (d *Daemon) operation(id statefs.ID) *operation {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return d.ops[id]
-}
-
-func (d *Daemon) manages(id statefs.ID) bool { return d.operation(id) != nil }
-
 func (d *Daemon) track(op *operation) {
 	if len(op.rec.After) > 0 {
 		d.chains.setParents(op.id(), op.rec.After) // before the operation is in ops, for addGuards
 	}
-	d.mu.Lock()
-	d.ops[op.id()] = op
-	d.mu.Unlock()
-	op.addToIndex(&d.liveIndex)
-	d.queueQuota.confirm(op.rec.Starts == 0 && isClosed(d.ready), func() { op.startCounting(&d.laneCounters) })
+	op.shown = op.shown.Next(op.rec, op.state)
+	d.queueQuota.confirm(op.rec.Starts == 0 && isClosed(d.ready), func() { d.live.Add(op, op.shown) })
 	if d.config.Intake != nil {
 		d.config.Intake.Track(op.rec)
 	}
@@ -506,13 +479,11 @@ func (d *Daemon) untrack(op *operation) {
 			d.admission.releaseStep(op, name)
 		}
 	}
+	d.live.Remove(op.id())
 	d.mu.Lock()
-	delete(d.ops, op.id())
 	delete(d.blockedFiles, op.id())
 	d.mu.Unlock()
 	d.chains.setParents(op.id(), nil)
-	op.countAs("")
-	op.removeFromIndex()
 	d.alarms.Set(op.id(), time.Time{}, 0)
 	if d.config.Intake != nil {
 		d.config.Intake.Forget(op.rec)

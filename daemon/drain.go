@@ -53,10 +53,8 @@ func (n *drain) checkSoon() {
 
 // checkDrained closes the channel of Drain when nothing runs.
 func (d *Daemon) checkDrained() {
-	for _, op := range d.allOperations() {
-		if op.publicState.Load() == statefs.Running {
-			return
-		}
+	if d.States()[statefs.Running] > 0 {
+		return
 	}
 	d.drain.mu.Lock()
 	defer d.drain.mu.Unlock()

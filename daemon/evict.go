@@ -3,7 +3,6 @@ package daemon
 import (
 	"errors"
 	"io/fs"
-	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -18,34 +17,9 @@ func (op *operation) evict() {
 		len(a.pendingRequests) == 0 && len(a.doneRequests) == 0 && a.feed == feedNumbers{} && a.missing == missingMarker{} &&
 		!a.deadlines.anySet()
 	if quiet && a.rec.Status == op.state && a.rec.Next == "" {
-		op.details = detailsOf(a.rec)
 		op.activeState = nil
 		op.evicted.Store(true)
 	}
-}
-
-// submitDetails are what an evicted operation keeps of its record beside its row, so that the record
-// can be written again.
-type submitDetails struct {
-	priority       int
-	notBefore      *time.Time
-	idempotencyKey string
-}
-
-// detailsOf returns nil if there are none, as for most operations.
-func detailsOf(rec *statefs.Record) *submitDetails {
-	details := submitDetails{rec.Priority, rec.NotBefore, rec.IdempotencyKey}
-	if details == (submitDetails{}) {
-		return nil
-	}
-	return &details
-}
-
-func (s *submitDetails) addTo(rec *statefs.Record) {
-	if s == nil {
-		s = &submitDetails{}
-	}
-	rec.Priority, rec.NotBefore, rec.IdempotencyKey = s.priority, s.notBefore, s.idempotencyKey
 }
 
 // activate reads the record of an evicted operation. If the record is damaged, removed or of a
@@ -71,7 +45,7 @@ func (d *Daemon) activate(id statefs.ID) error {
 	if d.damaged == nil {
 		d.damaged = make(map[statefs.ID]damagedRecord)
 	}
-	d.damaged[id] = damagedRecord{op.packedRow(), op.details, err}
+	d.damaged[id] = damagedRecord{op.shown, err}
 	d.mu.Unlock()
 	op.activeState = newActiveState(statefs.UnknownRecord(id, d.owner.Now()))
 	d.untrack(op)

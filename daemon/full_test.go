@@ -65,8 +65,7 @@ func (b *bench) awaitKnown(id statefs.ID, state statefs.State) {
 		nudge, err := os.Create(filepath.Join(b.tree.JobsDir(), "nudge"))
 		must(b.t, err)
 		must(b.t, nudge.Close())
-		op := b.daemon.operation(id)
-		return op != nil && op.publicState.Load() == state
+		return b.daemon.stateOf(id) == state
 	})
 }
 

@@ -24,7 +24,7 @@ type counters struct {
 // ends the daemon if it is not.
 func (d *Daemon) Health() api.Health {
 	h := api.Health{
-		Draining: d.draining(), Watch: api.WatchMode(d.dir.Mode()), Live: d.laneCounters.States(),
+		Draining: d.draining(), Watch: api.WatchMode(d.dir.Mode()), Live: d.States(),
 		FailingOperations: d.failing.list(),
 	}
 	if d.config.Keepers != nil {

@@ -64,7 +64,7 @@ func (d *Daemon) recordEnd(op *operation, rec *statefs.Record) error {
 		}
 		return err
 	}
-	op.endInIndex()
+	d.live.End(op.id())
 	d.history.Ended(rec)
 	d.Deliveries.Enqueue(rec)
 	if rec.Trailing {
@@ -269,8 +269,8 @@ func (d *Daemon) runCallbacks(id statefs.ID) {
 	d.mu.Lock()
 	waiting := d.pendingCallbacks[id]
 	delete(d.pendingCallbacks, id)
-	op := d.ops[id]
 	d.mu.Unlock()
+	op := d.operation(id)
 	for _, fn := range waiting {
 		fn(op)
 	}

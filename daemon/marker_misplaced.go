@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -18,7 +19,7 @@ import (
 // the reconcile acts on them.
 func (d *Daemon) checkMarkerIdentity(op *operation, sight statefs.Observation) error {
 	for i, state := range sight.States {
-		if sight.Inodes[i] == op.marker.Load().Inode {
+		if sight.Inodes[i] == op.shown.Marker.Inode {
 			continue
 		}
 		file := statefs.MarkerName(op.id(), state)
@@ -40,7 +41,7 @@ func (d *Daemon) checkMarkerIdentity(op *operation, sight statefs.Observation) e
 		if err != nil {
 			return errMoved
 		}
-		op.marker.Store(&marker)
+		d.change(op, func(s *live.Snapshot) { s.Marker = marker })
 	}
 	return nil
 }
@@ -52,11 +53,9 @@ func (d *Daemon) markerOwner(file string, but statefs.ID) *operation {
 	if err != nil {
 		return nil
 	}
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	for id, op := range d.ops {
-		if id != but && op.marker.Load().Same(marker) {
-			return op
+	for _, s := range d.live.All() {
+		if s.ID != but && s.Marker.Same(marker) {
+			return d.operation(s.ID)
 		}
 	}
 	return nil
@@ -64,8 +63,8 @@ func (d *Daemon) markerOwner(file string, but statefs.ID) *operation {
 
 // returnMarker renames a file back to the marker of its owner.
 func (d *Daemon) returnMarker(owner *operation, file string) error {
-	state, ok := owner.publicState.Load().(statefs.State)
-	if !ok {
+	state := d.stateOf(owner.id())
+	if state == "" {
 		return errMoved
 	}
 	d.counters.putBack.Add(1)
@@ -88,8 +87,8 @@ func (d *Daemon) belongsToAnother(op *operation, file string) bool {
 	if !ok || name.State == "" || name.ID == op.id() {
 		return false
 	}
-	if other := d.operation(name.ID); other != nil {
-		return other.publicState.Load() == name.State
+	if state := d.stateOf(name.ID); state != "" {
+		return state == name.State
 	}
 	if _, err := d.owner.ReadRecord(name.ID); !errors.Is(err, fs.ErrNotExist) {
 		return false

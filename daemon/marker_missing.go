@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -101,7 +102,7 @@ func (d *Daemon) restoreMarker(op *operation) error {
 	if err != nil {
 		return err
 	}
-	op.marker.Store(&marker)
+	d.change(op, func(s *live.Snapshot) { s.Marker = marker })
 	op.missing = missingMarker{}
 	return nil
 }
@@ -127,7 +128,7 @@ func (d *Daemon) findMarker(op *operation, listing statefs.Listing) (string, boo
 		if !entry.Type().IsRegular() {
 			continue
 		}
-		if file, _, err := d.owner.Identify(entry.Name()); err == nil && file.Same(*op.marker.Load()) {
+		if file, _, err := d.owner.Identify(entry.Name()); err == nil && file.Same(op.shown.Marker) {
 			return entry.Name(), true, nil
 		}
 	}

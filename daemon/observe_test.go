@@ -53,7 +53,7 @@ func TestASightAsksForWhatWasHeardOfAndWhatIsOpen(t *testing.T) {
 	rec, err := b.tree.ReadRecord(id)
 	must(t, err)
 	op := newOperation(rec)
-	op.setState(statefs.Queued)
+	d.setState(op, statefs.Queued)
 	d.track(op)
 	sees(0, 1, 0)
 	must(t, os.WriteFile(request, nil, 0o600))

@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/decide"
-	"github.com/jobdir/jobdir/daemon/history"
-	"github.com/jobdir/jobdir/daemon/tally"
+	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
-	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
 )
@@ -27,12 +25,8 @@ type operation struct {
 
 	// state is the state of the marker when the daemon last moved or accepted it.
 	state statefs.State
-	// counter counts the operation in its lane under countedState. It is nil while the operation is
-	// not tracked.
-	counter      *tally.LaneCounter
-	countedState statefs.State
-	// queuedAt is since when it has been counted as queued.
-	queuedAt time.Time
+	// shown is what readers outside the reconcile see in the table, once the operation is tracked.
+	shown *live.Snapshot
 	// standing is its standing in the queue, and standingPriority the priority that it waits with.
 	standing         decide.Standing
 	standingPriority int32
@@ -41,24 +35,11 @@ type operation struct {
 	extraNames statefs.NameSet
 	// evicted tells readers outside the reconcile that activeState is nil.
 	evicted atomic.Bool
-	// details are those of an evicted operation; nil if there are none.
-	details *submitDetails
 	// misplaced is set when the reconcile of another operation finds this operation's marker in
 	// place of that operation's marker.
 	misplaced atomic.Bool
-	// publicState is a copy of state for readers outside the reconcile.
-	publicState atomic.Value // statefs.State
 	// publishedReason is the last published reason to wait in the present state.
 	publishedReason atomic.Uint64
-	// row is the operation's row in lists. liveIndex is the index that contains it, nil while the
-	// operation is not tracked.
-	row       atomic.Value // history.Packed
-	liveIndex *history.LiveIndex
-	// marker identifies the file of the marker, whatever its name, and is never nil. Reconciles of
-	// other operations read it.
-	marker atomic.Pointer[files.Identity]
-	// carriedOut are the requests that were carried out and are not durable yet: a statefs.NameSet.
-	carriedOut atomic.Uint32
 	// events counts the watch events of this ID.
 	events atomic.Uint64
 }
@@ -114,9 +95,7 @@ type request struct {
 }
 
 func newOperation(rec *statefs.Record) *operation {
-	op := &operation{ident: rec.ID, activeState: newActiveState(rec)}
-	op.marker.Store(new(files.Identity)) // of no file
-	return op
+	return &operation{ident: rec.ID, activeState: newActiveState(rec), shown: &live.Snapshot{ID: rec.ID}}
 }
 
 // newActiveState returns the state of an operation whose record is fully published.
@@ -131,37 +110,12 @@ func newActiveState(rec *statefs.Record) *activeState {
 
 func (op *operation) id() statefs.ID { return op.ident }
 
-func (op *operation) setState(state statefs.State) {
-	if op.state != state {
-		op.publishedReason.Store(unpublished)
-	}
-	op.state = state
-	op.publicState.Store(state)
-	op.countAs(state)
-	op.updateRow()
-}
-
 // hasPending reports whether a taken request of this kind has not taken effect yet.
 func (op *operation) hasPending(ask statefs.Action) bool {
 	if ask == statefs.Pause && op.pausing != nil {
 		return true
 	}
 	return slices.ContainsFunc(op.pendingRequests, func(r *request) bool { return r.Action == ask })
-}
-
-// noteCarriedOut notes for readers outside the reconcile which requests are carried out although
-// their effect could not be made durable. It is called at the end of a reconcile.
-func (op *operation) noteCarriedOut() {
-	var set statefs.NameSet
-	for _, r := range op.doneRequests {
-		if r.Action == statefs.Pause || r.Action == statefs.Resume && (op.run == nil || !op.run.PauseRequested()) {
-			set |= statefs.Name{Action: r.Action}.Bit()
-		}
-	}
-	if op.cancelling != nil && op.workEnded() && (op.run == nil || op.run.EndedByCancel()) {
-		set |= statefs.Name{Action: statefs.Cancel}.Bit() | statefs.Name{Action: statefs.ForceCancel}.Bit()
-	}
-	op.carriedOut.Store(uint32(set))
 }
 
 // workEnded reports whether no work of the operation is running, also if its end is not recorded

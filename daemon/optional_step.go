@@ -182,7 +182,7 @@ func (d *Daemon) saveOptionalSteps(op *operation, rec *statefs.Record) error {
 		return err
 	}
 	op.rec = rec
-	op.updateRow()
+	d.publishRecord(op)
 	return nil
 }
 

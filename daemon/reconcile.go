@@ -57,7 +57,7 @@ func (d *Daemon) reconcileID(id statefs.ID, names statefs.NameSet) {
 			sight.Irregular = nil // adopt has moved these to corrupt/
 		}
 		err = d.reconcile(op, sight)
-		op.noteCarriedOut()
+		d.noteCarriedOut(op)
 		d.unsettledIDs.set(id, d.manages(id) && op.missing != missingMarker{})
 		d.admission.syncQueue(op, d.manages(id))
 		d.admission.reconciled(id, op.standing, err)
@@ -294,7 +294,7 @@ func (d *Daemon) removeDuplicateMarkers(op *operation, states []statefs.State) e
 		if ours.Same(other) && names < 2 {
 			return errMoved
 		}
-		if known := *op.marker.Load(); !ours.Same(known) && other.Same(known) {
+		if known := op.shown.Marker; !ours.Same(known) && other.Same(known) {
 			// The daemon's marker was moved and another file was put in its place: the move counts.
 			if err := d.commit(op.id(), change{from: op.state}, removeExtra); err != nil {
 				return err

@@ -273,9 +273,9 @@ func (d *Daemon) settleLost(recs []*statefs.Record, listing statefs.Listing, pre
 // cancelLost ends an operation whose marker was removed while no daemon ran.
 func (d *Daemon) cancelLost(rec *statefs.Record) error {
 	op := newOperation(rec)
-	op.setState(rec.Status)
+	d.setState(op, rec.Status)
 	if rec.Trailing {
-		op.setState(statefs.Trailing)
+		d.setState(op, statefs.Trailing)
 	}
 	if rec.Status == statefs.Running || rec.Status == statefs.Paused {
 		d.logLine(op, decide.CancelLine(statefs.Running))
@@ -358,8 +358,7 @@ func (d *Daemon) enqueueDifferences() {
 	seen := make(map[statefs.ID]bool, len(listing.Markers))
 	for _, e := range listing.Markers {
 		seen[e.ID] = true
-		op := d.operation(e.ID)
-		if op == nil || op.publicState.Load() != e.State {
+		if d.stateOf(e.ID) != e.State {
 			d.reconcileQueue.enqueue(e.ID)
 		}
 	}

@@ -168,7 +168,7 @@ func (d *Daemon) beginNextStep(op *operation, def *catalog.Definition, params ca
 	ended := op.run
 	op.rec, op.run, op.endCause, op.unsaved = &rec, nil, "", false
 	ended.Acknowledge()
-	op.updateRow()
+	d.publishRecord(op)
 	d.logSkipped(op, skipped)
 	at := rec.CurrentStep()
 	task, err := stepWork(def, at.Name)

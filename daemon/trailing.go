@@ -39,7 +39,7 @@ func (d *Daemon) beginTrailing(op *operation, rec *statefs.Record) error {
 	op.rec, op.run, op.endCause, op.unsaved = rec, nil, "", false
 	d.counters.finished.Add(1)
 	d.logger.Info("finished; optional steps continue", "id", rec.ID, "result", rec.Result, "from", from)
-	op.setState(statefs.Trailing)
+	d.setState(op, statefs.Trailing)
 	d.repeatPause(op)
 	d.releaseWaiters(op)
 	d.closeLog(op)
@@ -118,14 +118,14 @@ func (d *Daemon) takeOverTrailing(rec *statefs.Record, states []statefs.State) e
 		return err
 	}
 	op := newOperation(rec)
-	op.marker.Store(&marker)
-	op.setState(statefs.Trailing)
+	op.shown.Marker = marker // not in the table yet
+	d.setState(op, statefs.Trailing)
 	if err := d.adoptOptionalSteps(op); err != nil {
 		return err
 	}
 	op.feed.end = rec.FinishedSeq
 	d.track(op)
-	op.endInIndex()
+	d.live.End(op.id())
 	d.releaseWaiters(op)
 	d.admission.syncQueue(op, true)
 	return nil

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -17,19 +16,16 @@ func (d *Daemon) Waiting(id statefs.ID) (statefs.Waiting, bool) {
 	}
 	why, short, ok := d.admission.waitReason(id)
 	if !ok {
-		op := d.operation(id)
-		return statefs.Waiting{Reason: statefs.WaitsForNextDaemon}, op != nil &&
-			op.publicState.Load() == statefs.Queued && d.draining()
+		return statefs.Waiting{Reason: statefs.WaitsForNextDaemon}, d.stateOf(id) == statefs.Queued && d.draining()
 	}
 	out := waitingOf(why)
-	if holder := d.operation(out.HeldBy); holder != nil && out.Reason == statefs.WaitsForKey &&
-		stateNeedsPerson(holder.publicState.Load()) {
-		out.NeedsPerson = out.HeldBy
-	}
-	if op := d.operation(id); op != nil && out.Reason == statefs.WaitsForKey {
-		if row, ok := op.row.Load().(history.Packed); ok {
-			if shown, err := row.Unpack(); err == nil {
-				out.Key = shown.Key
+	if out.Reason == statefs.WaitsForKey {
+		if d.stateOf(out.HeldBy).NeedsPerson() {
+			out.NeedsPerson = out.HeldBy
+		}
+		if _, s := d.live.Get(id); s != nil {
+			if row, err := s.Row.Unpack(); err == nil {
+				out.Key = row.Key
 			}
 		}
 	}

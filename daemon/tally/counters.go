@@ -25,8 +25,7 @@ type lane struct {
 	counter     LaneCounter
 }
 
-// LaneCounter counts the operations of a lane. There is one for each lane, so that each operation holds only
-// a pointer.
+// LaneCounter counts the operations of a lane. There is one for each lane.
 type LaneCounter struct {
 	counters *Counters
 	lane     *lane
@@ -38,9 +37,6 @@ func (t *Counters) LaneCounter(name string) *LaneCounter {
 	defer t.mu.Unlock()
 	return &t.lane(name).counter
 }
-
-// ForLane returns the counter of another lane, or c for its own.
-func (c *LaneCounter) ForLane(name string) *LaneCounter { return c.counters.LaneCounter(name) }
 
 // Move moves an operation from one state to another; "" means that the operation is new or gone.
 func (c *LaneCounter) Move(from, to statefs.State) { c.MoveTo(c, from, to) }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/queue"
-	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 )
@@ -69,29 +68,6 @@ func TestLiveOperationsAreCounted(t *testing.T) {
 	check(map[statefs.State]int{})
 }
 
-// After its record was removed, an operation is still removed from the lane in which it was
-// counted.
-func TestCountIsRemovedFromTheLaneThatHasIt(t *testing.T) {
-	t.Parallel()
-	id, err := statefs.ParseID("g-j_2026-11-22_12-00-00_p1_r1")
-	must(t, err)
-	now := time.Now()
-	var counts tally.Counters
-	rec := statefs.UnknownRecord(id, now)
-	rec.Lane = "cookie"
-	op := newOperation(rec)
-	op.state = statefs.Queued
-	op.startCounting(&counts)
-	op.activeState = newActiveState(statefs.UnknownRecord(id, now.Add(time.Minute)))
-	op.countAs("")
-	lanes, all := counts.Lanes(now)
-	for _, l := range append(lanes, all) {
-		if len(l.States) > 0 || len(l.Ages) > 0 {
-			t.Errorf("%+v", l)
-		}
-	}
-}
-
 // toldTo waits until count transitions to a state were published: by then they are counted.
 func (b *bench) toldTo(r *events.Reader, state statefs.State, count int) {
 	b.t.Helper()
@@ -144,7 +120,7 @@ func TestAgesOfWhatIsQueued(t *testing.T) {
 }
 
 func BenchmarkStats(b *testing.B) {
-	d := &Daemon{ops: make(map[statefs.ID]*operation), config: Config{}}
+	d := &Daemon{config: Config{}}
 	dir := b.TempDir()
 	tree, err := statefs.Open(dir, statefs.Options{})
 	if err != nil {

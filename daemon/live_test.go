@@ -66,11 +66,11 @@ func (b *bench) sure(markers int) {
 			if doubtful[m.ID] {
 				continue
 			}
-			op := b.daemon.operation(m.ID)
-			if op == nil {
+			_, s := b.daemon.live.Get(m.ID)
+			if s == nil {
 				return false // its event is on the way
 			}
-			row, err := op.packedRow().Unpack()
+			row, err := s.Row.Unpack()
 			must(b.t, err)
 			if row.Status != m.State {
 				return false

@@ -1,0 +1,196 @@
+package daemon
+
+import (
+	"sync"
+
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/live"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
+)
+
+// operations are the operations that the daemon manages. Each change that readers outside the reconcile
+// see goes through it.
+type operations struct{ live live.Table[*operation] }
+
+// operation returns a managed operation, nil if the daemon does not manage the ID.
+func (o *operations) operation(id statefs.ID) *operation {
+	op, _ := o.live.Get(id)
+	return op
+}
+
+func (o *operations) manages(id statefs.ID) bool { return o.operation(id) != nil }
+
+// allOperations returns all managed operations.
+func (o *operations) allOperations() []*operation {
+	all := o.live.All()
+	ops := make([]*operation, 0, len(all))
+	for _, s := range all {
+		if op := o.operation(s.ID); op != nil {
+			ops = append(ops, op)
+		}
+	}
+	return ops
+}
+
+// stateOf returns the state of a managed operation, "" for any other.
+func (o *operations) stateOf(id statefs.ID) statefs.State {
+	if _, s := o.live.Get(id); s != nil {
+		return s.State
+	}
+	return ""
+}
+
+// setState notes the state of the marker.
+func (o *operations) setState(op *operation, state statefs.State) {
+	if op.state != state {
+		op.publishedReason.Store(unpublished)
+	}
+	op.state = state
+	o.publishRecord(op)
+}
+
+// publishRecord replaces the snapshot of a managed operation after its record has changed.
+func (o *operations) publishRecord(op *operation) {
+	if o.manages(op.ident) {
+		op.shown = op.shown.Next(op.rec, op.state)
+		o.live.Put(op.shown)
+	}
+}
+
+// change replaces the snapshot of a managed operation by a changed copy.
+func (o *operations) change(op *operation, change func(*live.Snapshot)) {
+	op.shown = op.shown.With(change)
+	o.live.Put(op.shown)
+}
+
+// noteCarriedOut notes which requests are carried out although their effect could not be made durable.
+// It is called at the end of a reconcile.
+func (o *operations) noteCarriedOut(op *operation) {
+	var set statefs.NameSet
+	for _, r := range op.doneRequests {
+		if r.Action == statefs.Pause || r.Action == statefs.Resume && (op.run == nil || !op.run.PauseRequested()) {
+			set |= statefs.Name{Action: r.Action}.Bit()
+		}
+	}
+	if op.cancelling != nil && op.workEnded() && (op.run == nil || op.run.EndedByCancel()) {
+		set |= statefs.Name{Action: statefs.Cancel}.Bit() | statefs.Name{Action: statefs.ForceCancel}.Bit()
+	}
+	if set != op.shown.CarriedOut {
+		o.change(op, func(s *live.Snapshot) { s.CarriedOut = set })
+	}
+}
+
+// CarriedOut returns the requests of an operation that are carried out and not durable yet, as on a
+// full disk, and whether the daemon manages the operation.
+func (o *operations) CarriedOut(id statefs.ID) (requests statefs.NameSet, managed bool) {
+	_, s := o.live.Get(id)
+	if s == nil {
+		return 0, false
+	}
+	return s.CarriedOut, true
+}
+
+// States returns how many operations the daemon manages, by state. It does not visit the
+// operations.
+func (o *operations) States() map[statefs.State]int { return o.live.Counters().States() }
+
+// Live returns the operations that the daemon manages, for lists.
+func (o *operations) Live() []history.Live {
+	all := o.live.All()
+	out := make([]history.Live, len(all))
+	for i, s := range all {
+		out[i] = rowOf(s)
+	}
+	return out
+}
+
+func rowOf(s *live.Snapshot) history.Live { return history.Live{ID: s.ID, State: s.State, Row: s.Row} }
+
+// unsettledIDs holds the IDs in jobs/ for which the daemon knows that its memory does not match
+// their markers: those of foreign programs, operations that it could not take over, and operations
+// whose marker is missing. Any other mismatch lasts at most one reconcile.
+type unsettledIDs struct {
+	mu sync.Mutex
+	// ids have the state of the marker if a reconcile found one and left it to a foreign program.
+	ids map[statefs.ID]statefs.State
+}
+
+func (s *unsettledIDs) set(id statefs.ID, doubtful bool, seen ...statefs.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !doubtful {
+		delete(s.ids, id)
+		return
+	}
+	if s.ids == nil {
+		s.ids = make(map[statefs.ID]statefs.State)
+	}
+	s.ids[id] = ""
+	if len(seen) == 1 {
+		s.ids[id] = seen[0]
+	}
+}
+
+func (s *unsettledIDs) has(id statefs.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, has := s.ids[id]
+	return has
+}
+
+// isForeign reports whether a reconcile has left the marker of an ID to a foreign program.
+func (s *unsettledIDs) isForeign(id statefs.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ids[id] != ""
+}
+
+// addTo adds the IDs that are not in ids: a change that is still to be reconciled may have replaced
+// the state that was seen.
+func (s *unsettledIDs) addTo(ids map[statefs.ID]statefs.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, state := range s.ids {
+		if _, changing := ids[id]; !changing {
+			ids[id] = state
+		}
+	}
+}
+
+// LiveIndex returns the up-to-date rows of the operations that the daemon manages, and separately
+// the IDs whose markers may differ from them right now, with what is known of each. The row of an
+// ID that the daemon does not manage is nil; a state beside it is that of the marker. ok is false
+// while only a listing of jobs/ shows what is live: until the daemon is ready, and while the folder
+// is scanned instead of watched.
+func (d *Daemon) LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, ok bool) {
+	if !isClosed(d.ready) || d.dir.Mode().Name == watch.ModeScan {
+		return nil, nil, false
+	}
+	ids, ok := d.collectUnsettled()
+	for id, state := range ids {
+		l := history.Live{ID: id, State: state}
+		if _, s := d.live.Get(id); s != nil {
+			l = rowOf(s)
+		}
+		unsettled = append(unsettled, l)
+	}
+	return d.live.Rows(), unsettled, ok
+}
+
+// collectUnsettled collects the IDs that an event reported and no reconcile has handled, and those
+// that a reconcile left unsettled. An ID moves through these places in the order in which they are
+// read here, so none is missed. ok is false if events were lost, until everything has been
+// reconciled.
+func (d *Daemon) collectUnsettled() (ids map[statefs.ID]statefs.State, ok bool) {
+	ids = make(map[statefs.ID]statefs.State)
+	d.watchMu.Lock()
+	waiting, lost := d.dir.Peek()
+	d.watchMu.Unlock()
+	for _, key := range waiting {
+		ids[key.id] = ""
+	}
+	d.reconcileQueue.addTo(ids)
+	d.unsettledIDs.addTo(ids)
+	return ids, !lost
+}

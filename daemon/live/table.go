@@ -1,0 +1,187 @@
+package live
+
+import (
+	"bytes"
+	"cmp"
+	"sync"
+
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/tally"
+	"github.com/jobdir/jobdir/statefs"
+)
+
+// Table holds the live operations of a daemon. Op is what its owner keeps of an operation beside the
+// snapshot; the table only hands it out. The zero value is empty. It is safe for concurrent use.
+type Table[Op any] struct {
+	mu       sync.RWMutex
+	entries  map[statefs.ID]entry[Op]
+	rows     history.LiveIndex
+	counters tally.Counters
+	// children are the queued operations that come after each operation.
+	children map[statefs.ID]map[statefs.ID]struct{}
+}
+
+type entry[Op any] struct {
+	op Op
+	*Snapshot
+}
+
+// Add enters an operation.
+func (t *Table[Op]) Add(op Op, s *Snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.entries == nil {
+		t.entries = make(map[statefs.ID]entry[Op])
+	}
+	t.replace(t.entries[s.ID].Snapshot, s)
+	t.entries[s.ID] = entry[Op]{op, s}
+}
+
+// Put replaces the snapshot of an operation. It does nothing for an operation that is not in the table.
+func (t *Table[Op]) Put(s *Snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, has := t.entries[s.ID]; has {
+		t.replace(e.Snapshot, s)
+		t.entries[s.ID] = entry[Op]{e.op, s}
+	}
+}
+
+// End marks an operation as ended for lists: the history is about to get it, and until Remove each list
+// shows it once, from one of the two.
+func (t *Table[Op]) End(id statefs.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, has := t.entries[id]; has {
+		t.rows.End(id, e.Row)
+	}
+}
+
+// Remove forgets an operation.
+func (t *Table[Op]) Remove(id statefs.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, has := t.entries[id]; has {
+		t.replace(e.Snapshot, nil)
+		delete(t.entries, id)
+	}
+}
+
+// replace updates what follows from the snapshots; nil stands for none.
+func (t *Table[Op]) replace(before, after *Snapshot) {
+	t.count(before, after)
+	if after == nil {
+		t.rows.Remove(before.ID, before.Row)
+	} else if before == nil || !bytes.Equal(before.Row, after.Row) {
+		t.rows.Put(after.ID, after.Row)
+	}
+	if before == nil || after == nil || before.State != after.State || len(before.Parents) != len(after.Parents) {
+		t.setChild(before, false)
+		t.setChild(after, true)
+	}
+}
+
+func (t *Table[Op]) count(before, after *Snapshot) {
+	var from, to statefs.State
+	var out, in *tally.LaneCounter
+	if before != nil {
+		from, out = before.State, t.counters.LaneCounter(before.Lane.Value())
+	}
+	if after != nil {
+		to, in = after.State, t.counters.LaneCounter(after.Lane.Value())
+	}
+	if from == statefs.Queued {
+		out.Unqueue(before.Since)
+	}
+	if to == statefs.Queued {
+		in.Queue(after.Since)
+	}
+	cmp.Or(out, in).MoveTo(cmp.Or(in, out), from, to)
+}
+
+// setChild adds a queued operation to the children of its parents, or removes it.
+func (t *Table[Op]) setChild(s *Snapshot, add bool) {
+	if s == nil || s.State != statefs.Queued {
+		return
+	}
+	for _, parent := range s.Parents {
+		of := t.children[parent]
+		if !add {
+			if delete(of, s.ID); len(of) == 0 {
+				delete(t.children, parent)
+			}
+			continue
+		}
+		if of == nil {
+			if t.children == nil {
+				t.children = make(map[statefs.ID]map[statefs.ID]struct{})
+			}
+			of = make(map[statefs.ID]struct{})
+			t.children[parent] = of
+		}
+		of[s.ID] = struct{}{}
+	}
+}
+
+// Get returns an operation and its snapshot; no snapshot if it is not in the table.
+func (t *Table[Op]) Get(id statefs.ID) (Op, *Snapshot) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	e := t.entries[id]
+	return e.op, e.Snapshot
+}
+
+// All returns the snapshots of all operations, in no order.
+func (t *Table[Op]) All() []*Snapshot {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := make([]*Snapshot, 0, len(t.entries))
+	for _, e := range t.entries {
+		all = append(all, e.Snapshot)
+	}
+	return all
+}
+
+// Children returns the queued operations that come after an operation.
+func (t *Table[Op]) Children(parent statefs.ID) []statefs.ID {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	children := make([]statefs.ID, 0, len(t.children[parent]))
+	for child := range t.children[parent] {
+		children = append(children, child)
+	}
+	return children
+}
+
+// maxAncestors bounds how many ancestors of an operation are checked.
+const maxAncestors = 100
+
+// AncestorNeedingPerson returns the nearest of the parents of an operation, their parents, and so on,
+// that waits for a person, or the zero ID.
+func (t *Table[Op]) AncestorNeedingPerson(child statefs.ID) (none statefs.ID) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	queue, seen := []statefs.ID{child}, map[statefs.ID]bool{child: true}
+	for at := 0; at < len(queue); at++ {
+		s := t.entries[queue[at]].Snapshot
+		if s == nil {
+			continue
+		}
+		if at > 0 && s.State.NeedsPerson() {
+			return queue[at]
+		}
+		for _, parent := range s.Parents {
+			if !seen[parent] && len(queue) <= maxAncestors {
+				seen[parent] = true
+				queue = append(queue, parent)
+			}
+		}
+	}
+	return none
+}
+
+// Rows returns the rows of all operations, for lists.
+func (t *Table[Op]) Rows() *history.LiveIndex { return &t.rows }
+
+// Counters returns the counts of all operations by lane and state.
+func (t *Table[Op]) Counters() *tally.Counters { return &t.counters }
