@@ -38,9 +38,9 @@ var publicAPI = map[string]string{
 }
 
 var beyond = map[string]int{
-	"fields of daemon.Daemon":  51,
+	"fields of daemon.Daemon":  48,
 	"files of package daemon":  55,
-	"methods of daemon.Daemon": 266,
+	"methods of daemon.Daemon": 259,
 }
 
 // TestCodeStaysReadable holds the limits and the list of what is over them.

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"sync"
 	"time"
 
-	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -15,133 +13,12 @@ import (
 // succeeded.
 const reasonDependency = "dependency"
 
-// chains tracks operations that wait for other operations to end, their parents. A child names its
-// parents when it is submitted, and they exist by then, so there are no cycles. The maps only tell
-// which children to reconcile when a parent ends; the reconcile decides by the records.
-type chains struct {
-	mu       sync.Mutex
-	children map[statefs.ID]map[statefs.ID]struct{} // waiting children of each parent
-	waiting  map[statefs.ID]awaited                 // the parent that each waiting child waits for
-	// all parents of each live operation, ended or not
-	parents map[statefs.ID][]statefs.ID
-}
-
-// setParents sets the parents of a live operation; none if it has ended or no longer waits for
-// them. They are kept until then, because the operation may read their outcome in any state.
-func (c *chains) setParents(child statefs.ID, parents []statefs.ID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(parents) == 0 {
-		delete(c.parents, child)
-		return
-	}
-	if c.parents == nil {
-		c.parents = make(map[statefs.ID][]statefs.ID)
-	}
-	c.parents[child] = parents
-}
-
-// addGuards protects the parents of live operations from deletion.
-func (c *chains) addGuards(g *history.Guards) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for child, parents := range c.parents {
-		g.ReferAfter(child, parents...)
-	}
-}
-
-// awaited is a parent that has not ended, and the time since when the child waits for it.
-type awaited struct {
-	parent statefs.ID
-	since  time.Time
-}
-
-// addWait notes that a child waits for a parent, and since when the child is queued.
-func (c *chains) addWait(child, parent statefs.ID, since time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.children == nil {
-		c.children, c.waiting = make(map[statefs.ID]map[statefs.ID]struct{}), make(map[statefs.ID]awaited)
-	}
-	if c.children[parent] == nil {
-		c.children[parent] = make(map[statefs.ID]struct{})
-	}
-	c.children[parent][child] = struct{}{}
-	c.waiting[child] = awaited{parent, since}
-}
-
-// removeWait notes that a child no longer waits for a parent.
-func (c *chains) removeWait(child statefs.ID, parents []statefs.ID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, known := c.waiting[child]; !known {
-		return
-	}
-	delete(c.waiting, child)
-	for _, parent := range parents {
-		delete(c.children[parent], child)
-		if len(c.children[parent]) == 0 {
-			delete(c.children, parent)
-		}
-	}
-}
-
-// waitingChildren returns the children that wait for an operation.
-func (c *chains) waitingChildren(parent statefs.ID) []statefs.ID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	children := make([]statefs.ID, 0, len(c.children[parent]))
-	for child := range c.children[parent] {
-		children = append(children, child)
-	}
-	return children
-}
-
-// awaitedParent returns the parent that a child waits for.
-func (c *chains) awaitedParent(child statefs.ID) (awaited, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	on, waits := c.waiting[child]
-	return on, waits
-}
-
-// maxAncestors bounds how many ancestors of an operation are checked.
-const maxAncestors = 100
-
-// ancestors returns the parents of an operation, their parents, and so on, the nearest first.
-func (c *chains) ancestors(child statefs.ID) []statefs.ID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all []statefs.ID
-	seen := map[statefs.ID]bool{}
-	for at := -1; at < len(all) && len(all) < maxAncestors; at++ {
-		of := child
-		if at >= 0 {
-			of = all[at]
-		}
-		for _, parent := range c.parents[of] {
-			if !seen[parent] && len(all) < maxAncestors {
-				seen[parent] = true
-				all = append(all, parent)
-			}
-		}
-	}
-	return all
-}
-
-// ancestorNeedingPerson returns the nearest ancestor that waits for a person, or the zero ID.
-func (d *Daemon) ancestorNeedingPerson(child statefs.ID) (none statefs.ID) {
-	for _, id := range d.chains.ancestors(child) {
-		if d.stateOf(id).NeedsPerson() {
-			return id
-		}
-	}
-	return none
-}
+// A child names its parents when it is submitted, and they exist by then, so there are no cycles. The
+// table only tells which children to reconcile when a parent ends; the reconcile decides by the records.
 
 // enqueueChildren enqueues the children that wait for an operation which has ended.
 func (d *Daemon) enqueueChildren(parent statefs.ID) {
-	for _, child := range d.chains.waitingChildren(parent) {
+	for _, child := range d.live.Children(parent) {
 		d.reconcileQueue.enqueue(child)
 	}
 }
@@ -153,24 +30,21 @@ func (d *Daemon) waitsForParents(op *operation) (waits bool, err error) {
 		return false, nil
 	}
 	var met time.Time
-	for _, parent := range op.rec.After {
-		d.chains.addWait(op.id(), parent, op.rec.Since()) // before the parent is read, so that its end is not missed
-		ended, err := d.readEnd(parent)
-		if err != nil {
+	for i, parent := range op.rec.After {
+		ended, err := d.readEnd(parent) // the table has the child already, so the end is not missed
+		if ended == nil {
+			d.setAwaited(op, &op.rec.After[i])
 			return true, err
 		}
-		switch {
-		case ended == nil:
-			return true, nil
-		case ended.FinishedAt != nil && ended.FinishedAt.After(met):
+		if ended.FinishedAt != nil && ended.FinishedAt.After(met) {
 			met = *ended.FinishedAt
 		}
 		if op.rec.Require != statefs.RequireEnd && ended.Status != statefs.Completed {
-			d.chains.removeWait(op.id(), op.rec.After)
+			d.setAwaited(op, nil)
 			return true, d.parentFailed(op, ended)
 		}
 	}
-	d.chains.removeWait(op.id(), op.rec.After)
+	d.setAwaited(op, nil)
 	op.eligibleAt = met
 	return false, nil
 }

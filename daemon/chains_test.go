@@ -83,9 +83,7 @@ func TestChain(t *testing.T) {
 		t.Errorf("it needs only an end, and is %s", rec.Status)
 	}
 	b.poll("nobody waits any more", func() bool {
-		b.daemon.chains.mu.Lock()
-		defer b.daemon.chains.mu.Unlock()
-		return len(b.daemon.chains.children) == 0 && len(b.daemon.chains.parents) == 0
+		return len(b.daemon.live.All()) == 0 && len(b.daemon.live.Children(first)) == 0
 	})
 }
 

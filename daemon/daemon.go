@@ -123,8 +123,6 @@ type Daemon struct {
 	reconcileQueue *reconcileQueue
 	// admission decides which queued operations start.
 	admission *admission
-	// chains tracks operations that wait for other operations to end.
-	chains chains
 	// queueQuota bounds how many operations wait to start.
 	queueQuota queueQuota
 	// waitFollowers tracks the operations for which every waiting reason is published.
@@ -462,9 +460,6 @@ func (d *Daemon) finishLastRuns() {
 }
 
 func (d *Daemon) track(op *operation) {
-	if len(op.rec.After) > 0 {
-		d.chains.setParents(op.id(), op.rec.After) // before the operation is in ops, for addGuards
-	}
 	op.shown = op.shown.Next(op.rec, op.state)
 	d.queueQuota.confirm(op.rec.Starts == 0 && isClosed(d.ready), func() { d.live.Add(op, op.shown) })
 	if d.config.Intake != nil {
@@ -483,7 +478,6 @@ func (d *Daemon) untrack(op *operation) {
 	d.mu.Lock()
 	delete(d.blockedFiles, op.id())
 	d.mu.Unlock()
-	d.chains.setParents(op.id(), nil)
 	d.alarms.Set(op.id(), time.Time{}, 0)
 	if d.config.Intake != nil {
 		d.config.Intake.Forget(op.rec)

@@ -333,16 +333,16 @@ func (d *Daemon) retentionGuards() (g history.Guards, err error) {
 			g.Refer(rec)
 		}
 	}
-	d.chains.addGuards(&g) // after the markers: covers operations managed by now
-	for _, live := range d.Live() {
-		if live.State == statefs.Trailing {
+	for _, s := range d.live.All() { // after the markers: covers operations managed by now
+		g.ReferAfter(s.ID, s.Parents...)
+		if s.State == statefs.Trailing {
 			if g.Trailing == nil {
 				g.Trailing = make(map[statefs.ID]bool)
 			}
-			g.Trailing[live.ID] = true
+			g.Trailing[s.ID] = true
 		}
-		if of, ok := live.Row.Retries(); ok {
-			g.ReferRetry(live.ID, of)
+		if of, ok := s.Row.Retries(); ok {
+			g.ReferRetry(s.ID, of)
 		}
 	}
 	return g, nil

@@ -64,6 +64,13 @@ func (o *operations) change(op *operation, change func(*live.Snapshot)) {
 	o.live.Put(op.shown)
 }
 
+// setAwaited notes which parent a queued operation waits for; nil if it waits for none.
+func (o *operations) setAwaited(op *operation, parent *statefs.ID) {
+	if before := op.shown.Awaits; before != parent && (before == nil || parent == nil || *before != *parent) {
+		o.change(op, func(s *live.Snapshot) { s.Awaits = parent })
+	}
+}
+
 // noteCarriedOut notes which requests are carried out although their effect could not be made durable.
 // It is called at the end of a reconcile.
 func (o *operations) noteCarriedOut(op *operation) {

@@ -61,9 +61,6 @@ func (d *Daemon) reconcileID(id statefs.ID, names statefs.NameSet) {
 		d.unsettledIDs.set(id, d.manages(id) && op.missing != missingMarker{})
 		d.admission.syncQueue(op, d.manages(id))
 		d.admission.reconciled(id, op.standing, err)
-		if op.state != statefs.Queued || !d.manages(id) {
-			d.chains.removeWait(id, op.rec.After)
-		}
 		d.publish(op)
 		d.publishWaiting(op)
 		if d.manages(id) {

@@ -70,7 +70,6 @@ func (d *Daemon) retryUnlessEqual(op *operation, begin func() error) (other *sta
 // another try.
 func (d *Daemon) clearFailure(rec *statefs.Record) {
 	if rec.Reason == reasonDependency {
-		d.chains.setParents(rec.ID, nil)
 		rec.After, rec.Require = nil, "" // they have ended, and the person wants it to run anyway
 	}
 	rec.DiedAt, rec.Reason, rec.Error, rec.RetryUntil = nil, "", nil, nil

@@ -8,10 +8,10 @@ import (
 // Waiting returns why a live operation does not run, or false if it runs or the daemon does not
 // manage it.
 func (d *Daemon) Waiting(id statefs.ID) (statefs.Waiting, bool) {
-	if on, waits := d.chains.awaitedParent(id); waits {
+	if _, s := d.live.Get(id); s != nil && s.Awaits != nil {
 		return statefs.Waiting{
-			Reason: statefs.WaitsForOthers, HeldBy: on.parent, Since: &on.since,
-			NeedsPerson: d.ancestorNeedingPerson(id),
+			Reason: statefs.WaitsForOthers, HeldBy: *s.Awaits, Since: new(s.Since),
+			NeedsPerson: d.live.AncestorNeedingPerson(id),
 		}, true
 	}
 	why, short, ok := d.admission.waitReason(id)

@@ -49,7 +49,7 @@ func (s *Snapshot) Next(rec *statefs.Record, state statefs.State) *Snapshot {
 		ID: s.ID, State: state, Since: rec.Since(), Row: row.Pack(), Lane: unique.Make(lane), Parents: rec.After,
 		Marker: s.Marker, CarriedOut: s.CarriedOut,
 	}
-	if state == s.State {
+	if state == s.State && len(rec.After) > 0 {
 		next.Awaits = s.Awaits
 	}
 	if d := (Details{rec.Priority, rec.NotBefore, rec.IdempotencyKey}); d != (Details{}) {
