@@ -19,8 +19,51 @@ import (
 type bulkOptions struct {
 	filter url.Values
 	values map[string]*string
-	dryRun bool
-	yes    bool
+	consent
+}
+
+// consent is how a command that acts on all that a filter matches gets the consent of a person.
+type consent struct{ dryRun, yes bool }
+
+// consentFlags adds the flags of the consent to a command.
+func (c *consent) consentFlags(cmd *cobra.Command, dryRun string) {
+	cmd.Flags().BoolVarP(&c.dryRun, "dry-run", "n", false, dryRun)
+	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "with a filter: do it without a question")
+}
+
+// mayAct prints how many match and asks a person, unless the command line answers, and reports whether to act on them.
+func mayAct[T any](c *consent, out term.Streams, count, action string, total int, names []T) (act bool, err error) {
+	switch {
+	case total == 0 || c.dryRun:
+		for _, name := range names {
+			if err := out.Line("%s", name); err != nil {
+				return false, err
+			}
+		}
+		if more := total - len(names); more > 0 {
+			out.Notice("and %d more", more)
+		}
+		out.Notice("%s", count)
+		return false, nil
+	case c.yes:
+		out.Notice("%s", count)
+	case !out.Interactive():
+		return false, exit.Usagef("%s: repeat with --yes, or list them with --dry-run", count)
+	case !out.Confirm(fmt.Sprintf("%s. %s? [y/N] ", count, strings.ToUpper(action[:1])+action[1:])):
+		return false, exit.With(exit.Temporary)
+	}
+	return true, nil
+}
+
+// outcomeOfBulk returns the exit code: 1 if all failed, 2 if some did.
+func outcomeOfBulk(done, failures int, err error) error {
+	switch {
+	case err != nil || failures == 0:
+		return err
+	case done > 0:
+		return exit.With(exit.Partial)
+	}
+	return exit.With(exit.Failure)
 }
 
 // bulkFlags are the flags of a filter, with their help texts.
@@ -44,8 +87,7 @@ func (o *bulkOptions) byFilter(cmd *cobra.Command) {
 	for _, f := range bulkFlags {
 		o.values[f[0]] = flags.String(f[0], "", f[1])
 	}
-	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "with a filter: only print how many match")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "with a filter: do it without a question")
+	o.consentFlags(cmd, "with a filter: only print how many match")
 	byIDs := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		o.filter = url.Values{}
@@ -100,29 +142,11 @@ func (o *bulkOptions) apply(ctx context.Context, s *session, action string, asJS
 	if !found.TotalExact {
 		count = "at least " + count
 	}
-	switch {
-	case found.Total == 0 || o.dryRun:
-		if asJSON {
-			return s.streams.JSON(found)
-		}
-		for _, id := range found.Operations {
-			if err := s.streams.Line("%s", id); err != nil {
-				return err
-			}
-		}
-		if more := found.Total - len(found.Operations); more > 0 {
-			s.streams.Notice("and %d more", more)
-		}
-		s.streams.Notice("%s", count)
-		return nil
-	case o.yes:
-		s.streams.Notice("%s", count)
-	case !s.streams.Interactive():
-		return exit.Usagef("%s: repeat with --yes, or list them with --dry-run", count)
-	default:
-		if !s.streams.Confirm(fmt.Sprintf("%s. %s? [y/N] ", count, strings.ToUpper(action[:1])+action[1:])) {
-			return exit.With(exit.Temporary)
-		}
+	if asJSON && (found.Total == 0 || o.dryRun) {
+		return s.streams.JSON(found)
+	}
+	if act, err := mayAct(&o.consent, s.streams, count, action, found.Total, found.Operations); err != nil || !act {
+		return err
 	}
 	if !o.filter.Has("until") {
 		o.filter.Set("until", found.At.Format(time.RFC3339Nano)) // excludes operations submitted after the count
@@ -139,11 +163,5 @@ func (o *bulkOptions) apply(ctx context.Context, s *session, action string, asJS
 	}
 	s.streams.Notice("%s: %s, %s", action, term.Plural(all.Done, "operation", "operations"),
 		term.Plural(len(all.Failures), "failure", "failures"))
-	if err == nil && len(all.Failures) > 0 {
-		if all.Done > 0 {
-			return exit.With(exit.Partial)
-		}
-		return exit.With(exit.Failure)
-	}
-	return err
+	return outcomeOfBulk(all.Done, len(all.Failures), err)
 }

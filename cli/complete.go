@@ -8,23 +8,27 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/statefs"
 )
 
 // completeWithin bounds how long a shell waits for suggestions. Any error yields no suggestions.
 const completeWithin = 2 * time.Second
 
-// suggestions makes a completion from a function that finds words.
-func (a *app) suggestions(find func(ctx context.Context, s *session, args []string) ([]string, error),
+// suggestions makes a completion from a function that finds words in the storage.
+func (a *app) suggestions(find func(ctx context.Context, b *backend.Backend, args []string) ([]string, error),
 ) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, _ string) (found []string, _ cobra.ShellCompDirective) {
 		s, err := a.session(cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, stop := context.WithTimeout(cmd.Context(), completeWithin)
 		defer stop()
-		found, err := find(ctx, s, args)
+		err = s.with(ctx, func(b *backend.Backend) (err error) {
+			found, err = find(ctx, b, args)
+			return err
+		})
 		if err != nil {
 			cobra.CompDebugln(err.Error(), false)
 		}
@@ -34,15 +38,10 @@ func (a *app) suggestions(find func(ctx context.Context, s *session, args []stri
 
 // completeIDs suggests live IDs for at most that many arguments; 0 means any number.
 func (a *app) completeIDs(most int) cobra.CompletionFunc {
-	return a.suggestions(func(ctx context.Context, s *session, args []string) (found []string, err error) {
+	return a.suggestions(func(ctx context.Context, b *backend.Backend, args []string) (found []string, err error) {
 		if most > 0 && len(args) >= most {
 			return nil, nil
 		}
-		b, err := s.Open(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer b.Close()
 		ids, err := b.LiveIDs(ctx)
 		for _, id := range ids {
 			found = append(found, id.String())
@@ -53,15 +52,10 @@ func (a *app) completeIDs(most int) cobra.CompletionFunc {
 
 // completeSteps suggests the steps of the operation that is the first argument.
 func (a *app) completeSteps() cobra.CompletionFunc {
-	return a.suggestions(func(ctx context.Context, s *session, args []string) (found []string, err error) {
+	return a.suggestions(func(ctx context.Context, b *backend.Backend, args []string) (found []string, err error) {
 		if len(args) == 0 {
 			return nil, nil
 		}
-		b, err := s.Open(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer b.Close()
 		id, err := b.ID(ctx, args[0])
 		if err != nil {
 			return nil, err
@@ -78,12 +72,7 @@ func (a *app) completeSteps() cobra.CompletionFunc {
 }
 
 // lanesExcept returns the lanes for a completion, each with the reason why it starts nothing.
-func lanesExcept(ctx context.Context, s *session, given []string) (found []string, err error) {
-	b, err := s.Open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer b.Close()
+func lanesExcept(ctx context.Context, b *backend.Backend, given []string) (found []string, err error) {
 	all, err := b.Lanes.Lanes(ctx)
 	if err != nil {
 		return nil, err
@@ -98,8 +87,8 @@ func lanesExcept(ctx context.Context, s *session, given []string) (found []strin
 
 // completeLaneArguments suggests lanes, and the word that means all lanes.
 func (a *app) completeLaneArguments() cobra.CompletionFunc {
-	return a.suggestions(func(ctx context.Context, s *session, args []string) ([]string, error) {
-		found, err := lanesExcept(ctx, s, args)
+	return a.suggestions(func(ctx context.Context, b *backend.Backend, args []string) ([]string, error) {
+		found, err := lanesExcept(ctx, b, args)
 		if len(args) == 0 {
 			found = append(found, cobra.CompletionWithDesc(statefs.AllLanes, "every lane"))
 		}
@@ -118,8 +107,8 @@ func (a *app) completeFlags(root *cobra.Command) {
 		string(statefs.CancelledResult),
 	}
 	known := map[string]cobra.CompletionFunc{
-		"lane": a.suggestions(func(ctx context.Context, s *session, _ []string) ([]string, error) {
-			return lanesExcept(ctx, s, nil)
+		"lane": a.suggestions(func(ctx context.Context, b *backend.Backend, _ []string) ([]string, error) {
+			return lanesExcept(ctx, b, nil)
 		}),
 		"status": listCompletion(states),
 		"result": listCompletion(results),

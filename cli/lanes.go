@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -21,27 +22,20 @@ func (a *app) lanesCommand() *cobra.Command {
 		Long: `lanes lists the lanes: how many run and wait in each, how many may run at once, and why nothing starts or no
 submit is accepted; then the limits. Without a daemon it reads the configuration and the directory.`,
 		Args: noArguments,
-		RunE: a.runs(func(ctx context.Context, s *session, _ []string) error { return s.lanes(ctx, asJSON) }),
+		RunE: a.opens(func(ctx context.Context, s *session, b *backend.Backend, _ []string) error {
+			s.noDaemon(b, "the output is read from the configuration and the directory")
+			all, err := b.Lanes.Lanes(ctx)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return s.streams.JSON(all)
+			}
+			return showLanes(s.streams, all)
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
-}
-
-func (s *session) lanes(ctx context.Context, asJSON bool) error {
-	b, err := s.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	s.noDaemon(b, "the output is read from the configuration and the directory")
-	all, err := b.Lanes.Lanes(ctx)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return s.streams.JSON(all)
-	}
-	return showLanes(s.streams, all)
 }
 
 func showLanes(out term.Streams, all *statefs.LanesStatus) error {

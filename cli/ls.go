@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -22,7 +23,9 @@ reads the storage directory: the markers have the state, as in 'ls STORAGE/jobs'
 With --needs-attention it lists the operations that wait for a person, failed_manual and waiting_approval: the step, the
 error, and the command that usually continues the operation.`,
 		Args: noArguments,
-		RunE: a.runs(func(ctx context.Context, s *session, _ []string) error { return s.ls(ctx, attention, asJSON) }),
+		RunE: a.opens(func(ctx context.Context, s *session, b *backend.Backend, _ []string) error {
+			return s.ls(ctx, b, attention, asJSON)
+		}),
 	}
 	cmd.Flags().BoolVar(&attention, "needs-attention", false,
 		"only operations that wait for a person, with the step, the error and the command that continues them")
@@ -46,12 +49,7 @@ type listRow struct {
 	Attention *statefs.Attention `json:"attention,omitempty"`
 }
 
-func (s *session) ls(ctx context.Context, attention, asJSON bool) error {
-	b, err := s.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
+func (s *session) ls(ctx context.Context, b *backend.Backend, attention, asJSON bool) error {
 	s.noDaemon(b, readFromDirectory)
 	operations, err := b.Live(ctx, attention)
 	if err != nil {

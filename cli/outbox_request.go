@@ -115,8 +115,9 @@ func printEntries(out term.Streams, entries []client.DeliveryAnswerEntry) error 
 
 // deliveryFilter selects deliveries by properties instead of by name.
 type deliveryFilter struct {
-	all, dryRun, yes bool
-	values           map[string]*string
+	consent
+	all    bool
+	values map[string]*string
 }
 
 // deliveryFilterFlags are the flags of the filter, with their help texts.
@@ -135,8 +136,7 @@ func (f *deliveryFilter) flags(cmd *cobra.Command) {
 		f.values[flag[0]] = cmd.Flags().String(flag[0], "", flag[1])
 	}
 	cmd.Flags().BoolVar(&f.all, "all", false, "all that there are")
-	cmd.Flags().BoolVarP(&f.dryRun, "dry-run", "n", false, "with a filter: only list them")
-	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "with a filter: do it without a question")
+	f.consentFlags(cmd, "with a filter: only list them")
 	byName := cmd.Args
 	cmd.Args = usageArgs(func(cmd *cobra.Command, args []string) error {
 		switch chosen := f.all || len(f.filter()) > 0; {
@@ -184,25 +184,9 @@ func (r *deliveryRequest) applyFilter(ctx context.Context, s *session) error {
 		return err
 	}
 	count := term.Plural(found.Total, "delivery matches", "deliveries match")
-	switch {
-	case found.Total == 0 || r.filter.dryRun:
-		for _, entry := range found.Entries {
-			if err := s.streams.Line("%s", entry); err != nil {
-				return err
-			}
-		}
-		if more := found.Total - len(found.Entries); more > 0 {
-			s.streams.Notice("and %d more", more)
-		}
-		s.streams.Notice("%s", count)
-		return nil
-	case r.filter.yes:
-		s.streams.Notice("%s", count)
-	case !s.streams.Interactive():
-		return exit.Usagef("%s: repeat with --yes, or list them with --dry-run", count)
-	case !s.streams.Confirm(fmt.Sprintf("%s. %s? [y/N] ", count,
-		strings.ToUpper(string(r.action[:1]))+string(r.action[1:]))):
-		return exit.With(exit.Temporary)
+	act, err := mayAct(&r.filter.consent, s.streams, count, string(r.action), found.Total, found.Entries)
+	if err != nil || !act {
+		return err
 	}
 	done, err := c.BulkDeliveries(ctx, r.action, filter, r.args, false)
 	for _, f := range done.Failures {
@@ -210,16 +194,5 @@ func (r *deliveryRequest) applyFilter(ctx context.Context, s *session) error {
 	}
 	s.streams.Notice("%s: %s, %s", r.action, term.Plural(done.Done, "delivery", "deliveries"),
 		term.Plural(len(done.Failures), "failure", "failures"))
-	return outcomeOfBulk(done, err)
-}
-
-// outcomeOfBulk returns the exit code: 1 if all failed, 2 if some did.
-func outcomeOfBulk(done *client.BulkDeliveries, err error) error {
-	switch {
-	case err != nil || len(done.Failures) == 0:
-		return err
-	case done.Done > 0:
-		return exit.With(exit.Partial)
-	}
-	return exit.With(exit.Failure)
+	return outcomeOfBulk(done.Done, len(done.Failures), err)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/client"
 )
@@ -24,19 +25,14 @@ daemon does the same automatically, by its own settings; without one, prune hold
 runs. It keeps operations that are live or pinned, that another one retries, that a live one comes after, or whose
 result is still to be delivered.`,
 		Args: noArguments,
-		RunE: a.runs(opts.prune),
+		RunE: a.opens(opts.prune),
 	}
 	cmd.Flags().BoolVarP(&opts.dryRun, "dry-run", "n", false, "only print what would be deleted")
 	jsonFlag(cmd, &opts.json)
 	return cmd
 }
 
-func (opts *pruneOptions) prune(ctx context.Context, s *session, _ []string) error {
-	b, err := s.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
+func (opts *pruneOptions) prune(ctx context.Context, s *session, b *backend.Backend, _ []string) error {
 	pruned, err := b.Prune(ctx, opts.dryRun)
 	if err != nil {
 		return err

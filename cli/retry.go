@@ -27,15 +27,12 @@ func (o *requestOptions) retryFlags(a *app, cmd *cobra.Command) {
 }
 
 func (o *requestOptions) retry(ctx context.Context, s *session, texts []string) error {
-	return s.streams.Following(ctx, func(ctx context.Context) error { return o.retryAll(ctx, s, texts) })
+	return s.streams.Following(ctx, func(ctx context.Context) error {
+		return s.with(ctx, func(b *backend.Backend) error { return o.retryAll(ctx, s, b, texts) })
+	})
 }
 
-func (o *requestOptions) retryAll(ctx context.Context, s *session, texts []string) error {
-	b, err := s.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
+func (o *requestOptions) retryAll(ctx context.Context, s *session, b *backend.Backend, texts []string) error {
 	if o.wait.given {
 		return o.retryAndWait(ctx, s, b, texts)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/jobdir/jobdir/cli/backend"
 )
 
 func (a *app) schedulesCommand() *cobra.Command {
@@ -80,16 +82,13 @@ func (a *app) switchCommand(name, short string, on bool) *cobra.Command {
 		Short:             short,
 		Args:              needs("GROUP/JOB"),
 		ValidArgsFunction: a.completeJob,
-		RunE:              a.runs(func(ctx context.Context, s *session, args []string) error { return s.switchSchedules(ctx, args, on) }),
+		RunE: a.opens(func(ctx context.Context, s *session, b *backend.Backend, args []string) error {
+			return s.switchSchedules(ctx, b, args, on)
+		}),
 	}
 }
 
-func (s *session) switchSchedules(ctx context.Context, addresses []string, on bool) error {
-	b, err := s.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
+func (s *session) switchSchedules(ctx context.Context, b *backend.Backend, addresses []string, on bool) error {
 	return each(addresses, func(address string) error {
 		group, job, err := jobAddress(address, "schedules' lists the jobs with a schedule")
 		if err != nil {

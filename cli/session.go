@@ -45,6 +45,24 @@ func (a *app) runs(do func(context.Context, *session, []string) error) func(*cob
 	}
 }
 
+// opens is runs for a command that needs the storage, by a daemon or by its directory.
+func (a *app) opens(do func(context.Context, *session, *backend.Backend, []string) error,
+) func(*cobra.Command, []string) error {
+	return a.runs(func(ctx context.Context, s *session, args []string) error {
+		return s.with(ctx, func(b *backend.Backend) error { return do(ctx, s, b, args) })
+	})
+}
+
+// with calls do with the storage, by a daemon or by its directory.
+func (s *session) with(ctx context.Context, do func(*backend.Backend) error) error {
+	b, err := s.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return do(b)
+}
+
 // follows is runs for a command that may take long: it ends when the reader of its output is gone.
 func (a *app) follows(do func(context.Context, *session, []string) error) func(*cobra.Command, []string) error {
 	return a.runs(func(ctx context.Context, s *session, args []string) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
@@ -22,19 +23,16 @@ func (a *app) showCommand() *cobra.Command {
 		Short:             "Show what is known of an operation, live or ended",
 		Long:              `show prints the record of an operation. Without a daemon it reads it from the storage directory.`,
 		Args:              exactlyOne("the ID of an operation"),
-		RunE:              a.runs(func(ctx context.Context, s *session, args []string) error { return s.show(ctx, args[0], asJSON) }),
 		ValidArgsFunction: a.completeIDs(1),
+		RunE: a.opens(func(ctx context.Context, s *session, b *backend.Backend, args []string) error {
+			return s.show(ctx, b, args[0], asJSON)
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func (s *session) show(ctx context.Context, text string, asJSON bool) error {
-	b, err := s.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
+func (s *session) show(ctx context.Context, b *backend.Backend, text string, asJSON bool) error {
 	id, err := b.ID(ctx, text)
 	if err != nil {
 		return err

@@ -160,12 +160,7 @@ func (o *submitOptions) submitInput(ctx context.Context, s *session, args []stri
 	if !json.Valid(data) {
 		return exit.Usagef("stdin is not JSON: give one object, or an array of them, as in [{\"job\": \"group/name\", \"params\": {}}]")
 	}
-	b, err := s.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	return o.submitTo(ctx, s, b, data)
+	return s.with(ctx, func(b *backend.Backend) error { return o.submitTo(ctx, s, b, data) })
 }
 
 // submitTo submits and prints the result.

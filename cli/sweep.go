@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/statefs"
@@ -40,7 +41,10 @@ func (opts *sweepOptions) sweep(ctx context.Context, s *session, _ []string) (er
 	if opts.force != "" {
 		findings, err = opts.removeForeign(s)
 	} else {
-		findings, err = opts.sweepAll(ctx, s)
+		err = s.with(ctx, func(b *backend.Backend) error {
+			findings, err = b.Sweep(ctx, opts.dryRun)
+			return err
+		})
 	}
 	return opts.print(s.streams, findings, err)
 }
@@ -62,15 +66,6 @@ func (opts *sweepOptions) removeForeign(s *session) (findings []statefs.Finding,
 		})
 	}
 	return findings, err
-}
-
-func (opts *sweepOptions) sweepAll(ctx context.Context, s *session) ([]statefs.Finding, error) {
-	b, err := s.Open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer b.Close()
-	return b.Sweep(ctx, opts.dryRun)
 }
 
 func (opts *sweepOptions) print(out term.Streams, findings []statefs.Finding, err error) error {
