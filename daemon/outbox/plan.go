@@ -2,6 +2,8 @@ package outbox
 
 import (
 	"cmp"
+	"container/heap"
+	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -273,4 +275,221 @@ func (p *Plan) Due(now time.Time) (due time.Time, ok bool) {
 		}
 	}
 	return due, ok
+}
+
+// entryHeap is a heap of entries. Each entry knows its index in it.
+type entryHeap struct {
+	list []*entry
+	less func(a, b *entry) bool
+}
+
+// fewerTries orders by number of tries, then by order of arrival.
+func fewerTries(a, b *entry) bool {
+	return cmp.Or(cmp.Compare(a.tries, b.tries), cmp.Compare(a.sequence, b.sequence)) < 0
+}
+
+// sooner orders by due time, then by order of arrival.
+func sooner(a, b *entry) bool {
+	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.sequence, b.sequence)) < 0
+}
+
+// first returns the entry at the top, nil when the heap is empty.
+func (l *entryHeap) first() *entry {
+	if len(l.list) == 0 {
+		return nil
+	}
+	return l.list[0]
+}
+
+// newest returns the latest of the entries that have as few tries as the first; nil when the heap
+// is empty.
+func (l *entryHeap) newest() *entry {
+	last := l.first()
+	for _, e := range l.list {
+		if e.tries == last.tries && e.sequence > last.sequence {
+			last = e
+		}
+	}
+	return last
+}
+
+func (l *entryHeap) add(e *entry)    { heap.Push(l, e) }
+func (l *entryHeap) remove(e *entry) { heap.Remove(l, int(e.index)) }
+
+// Len implements heap.Interface.
+func (l *entryHeap) Len() int { return len(l.list) }
+
+// Less implements heap.Interface.
+func (l *entryHeap) Less(i, j int) bool { return l.less(l.list[i], l.list[j]) }
+
+// Swap implements heap.Interface.
+func (l *entryHeap) Swap(i, j int) {
+	l.list[i], l.list[j] = l.list[j], l.list[i]
+	l.list[i].index, l.list[j].index = int32(i), int32(j)
+}
+
+// Push implements heap.Interface.
+func (l *entryHeap) Push(x any) {
+	e, _ := x.(*entry)
+	e.index = int32(len(l.list))
+	l.list = append(l.list, e)
+}
+
+// Pop implements heap.Interface.
+func (l *entryHeap) Pop() any {
+	last := len(l.list) - 1
+	e := l.list[last]
+	l.list[last] = nil
+	l.list = l.list[:last]
+	return e
+}
+
+// Settled ends a try after which the entry is finished: its target accepted or refused it, so the
+// target is up. An entry that was put on hold during the try stays.
+func (p *Plan) Settled(name statefs.EntryName) {
+	p.finishTry(name, func(t *target, e *entry) {
+		if e != nil {
+			p.Forget(name)
+		}
+		if t.down {
+			t.down, t.reason = false, ""
+			p.changed = append(p.changed, t.state())
+		}
+	})
+}
+
+// Failed ends a try after which the entry waits again and its target is down. after is how long the
+// target asks not to be contacted, 0 when it does not ask.
+func (p *Plan) Failed(name statefs.EntryName, now time.Time, after time.Duration, reason string) {
+	p.finishTry(name, func(t *target, e *entry) {
+		if !t.probeRequested { // a try that began before a user's request proves nothing about the target since
+			t.next = now.Add(max(p.probe+p.withJitter(p.probe), min(after, maxRetryAfter)))
+		}
+		t.reason = reason
+		if e != nil {
+			p.requeue(e)
+		}
+		if !t.down {
+			t.down, t.since = true, now
+			p.changed = append(p.changed, t.state())
+		}
+	})
+}
+
+// Defer ends a try that failed for a local reason, which proves nothing about the target: its other
+// entries go on. This entry is retried later, each time after twice the delay.
+func (p *Plan) Defer(name statefs.EntryName, now time.Time) {
+	p.finishTry(name, func(_ *target, e *entry) {
+		if e == nil {
+			return
+		}
+		if e.retryAgain {
+			p.requeue(e)
+			return
+		}
+		wait := min(p.probe<<min(e.tries-1, 8), maxDeferral)
+		e.state, e.due = Deferred, now.Add(wait+p.withJitter(wait)).UnixNano()
+		p.deferred.add(e)
+	})
+}
+
+// requeue makes an entry wait again after a try, before all others if a user asked for a retry
+// during the try.
+func (p *Plan) requeue(e *entry) {
+	p.wait(e)
+	if e.retryAgain {
+		e.retryAgain = false
+		e.target.putUrgent(e)
+	}
+}
+
+func (p *Plan) withJitter(of time.Duration) time.Duration {
+	return time.Duration(p.jitter() * probeJitter * float64(of))
+}
+
+// finishTry ends a try. then gets nil for an entry that was forgotten or put on hold during the
+// try.
+func (p *Plan) finishTry(name statefs.EntryName, then func(t *target, e *entry)) {
+	t, e := p.trying[name], p.entries[name]
+	delete(p.trying, name)
+	t.busy--
+	if e != nil && e.state != Busy {
+		e = nil
+	}
+	then(t, e)
+	p.tidy(t)
+}
+
+// Changes returns the targets that went down or came up since the last call.
+func (p *Plan) Changes() []TargetState {
+	changed := p.changed
+	p.changed = nil
+	return changed
+}
+
+// maxUrgent bounds how many entries of one target go before all others because a user asked to
+// retry them. A user who asks for more at once means the target, not each entry: the last ones
+// requested are tried, and the rest wait as before.
+const maxUrgent = 32
+
+// RetryNow schedules one try of an entry as soon as a worker is free, even while its target is down
+// or its other entries fail. Of several such entries, the last one requested goes first. An entry
+// that is being tried is tried once more if that try fails.
+func (p *Plan) RetryNow(name statefs.EntryName) {
+	e := p.entries[name]
+	if e == nil || e.target == nil {
+		return
+	}
+	switch e.state {
+	case Busy:
+		e.retryAgain = true
+		return
+	case Deferred:
+		p.undefer(e)
+	case Waiting:
+		e.target.dropUrgent(e)
+	case Unknown, Expected, Held:
+		return
+	}
+	e.target.putUrgent(e)
+}
+
+// ProbeNow schedules one try at each target of the entries at once, including targets that are
+// down. It also ends the delay of the entries that are deferred.
+func (p *Plan) ProbeNow(names []statefs.EntryName, now time.Time) {
+	for _, name := range names {
+		e := p.entries[name]
+		if e == nil || e.target == nil {
+			continue
+		}
+		if e.state == Deferred {
+			p.undefer(e)
+		}
+		e.target.next, e.target.probeRequested = now, true
+	}
+}
+
+// undefer makes a deferred entry wait for its turn, and resets its number of tries.
+func (p *Plan) undefer(e *entry) {
+	p.deferred.remove(e)
+	e.tries = 0
+	p.wait(e)
+}
+
+// putUrgent makes a waiting entry go before all others.
+func (t *target) putUrgent(e *entry) {
+	e.urgent = true
+	if t.urgent = append(t.urgent, e); len(t.urgent) > maxUrgent {
+		t.dropUrgent(t.urgent[0])
+	}
+}
+
+// dropUrgent reverts putUrgent.
+func (t *target) dropUrgent(e *entry) {
+	if !e.urgent {
+		return
+	}
+	e.urgent = false
+	at := slices.Index(t.urgent, e)
+	t.urgent = slices.Delete(t.urgent, at, at+1)
 }

@@ -106,7 +106,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
-		"an older try puts off what somebody asked for", "daemon/outbox/settle.go", "if !t.probeRequested {", "if true {",
+		"an older try puts off what somebody asked for", "daemon/outbox/plan.go", "if !t.probeRequested {", "if true {",
 		"TestProbeDuringTries", "./daemon/outbox", false,
 	},
 	{
