@@ -13,8 +13,9 @@ import (
 
 //go:generate go test -count=1 -run TestKeysAreDocumented . -update
 
-// key is a row of a table of keys. The parser, its hints, the JSON Schema and docs/keys.md are made from the tables:
-// a new key of a job is a row here, and a field of [Definition].
+// key is a row of a table of keys. The parser, its hints, the JSON Schema and docs/keys.md are made from the tables: a
+// new key of a job is a row of [jobKeys] with its reader, a field of [Definition], and, if clients see it, a member of
+// api.Job that [Definition.Describe] sets.
 type key struct {
 	name string
 	in   scope

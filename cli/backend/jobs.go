@@ -62,20 +62,11 @@ func (f folders) Job(_ context.Context, group, name string) (*client.Job, error)
 	return nil, exit.NotFoundf("there is no job %s/%s in %s", group, name, strings.Join(f.dirs, ", "))
 }
 
-// describe returns the description of a job that a daemon would give; its Raw has fewer members.
+// describe returns the description of a job that a daemon would give.
 func describe(d *catalog.Definition) (*client.Job, error) {
 	job := d.DescribeWhole()
-	members := map[string]any{
-		"group": job.Group, "name": job.Name, "summary": job.Summary, "params": job.Params, "work": job.Work,
-	}
-	if len(job.Steps) > 0 {
-		members["steps"] = job.Steps
-	}
-	if len(job.Milestones) > 0 {
-		members["milestones"] = job.Milestones
-	}
 	var err error
-	if job.Raw, err = json.Marshal(members); err != nil {
+	if job.Raw, err = json.Marshal(job); err != nil {
 		return nil, fmt.Errorf("job %s: %w", d.Address(), err)
 	}
 	return &job, nil

@@ -39,7 +39,7 @@ type Job struct {
 // Param is a parameter of a job.
 type Param struct {
 	Name string `json:"name"`
-	// Type is string, integer, number or boolean.
+	// Type is string, integer, number, boolean, object or array.
 	Type     string          `json:"type"`
 	Required bool            `json:"required,omitempty"`
 	Default  json.RawMessage `json:"default,omitempty"`
