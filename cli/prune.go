@@ -7,7 +7,6 @@ import (
 
 	"github.com/jobdir/jobdir/cli/backend"
 	"github.com/jobdir/jobdir/cli/term"
-	"github.com/jobdir/jobdir/client"
 )
 
 type pruneOptions struct {
@@ -38,10 +37,7 @@ func (opts *pruneOptions) prune(ctx context.Context, s *session, b *backend.Back
 		return err
 	}
 	if opts.json {
-		return s.streams.JSON(map[string]any{
-			"operations": append([]client.PrunedOperation{}, pruned.Operations...), "count": pruned.Count, "bytes": pruned.Bytes,
-			"dry_run": opts.dryRun,
-		})
+		return s.streams.JSON(pruned)
 	}
 	for _, op := range pruned.Operations {
 		if err := s.streams.Line("%s\t%s\t%d", op.ID, op.Reason, op.Bytes); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jobdir/jobdir/cli/exit"
 	"github.com/jobdir/jobdir/cli/term"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 )
 
 type sweepOptions struct {
@@ -71,9 +72,8 @@ func (opts *sweepOptions) removeForeign(s *session) (findings []statefs.Finding,
 func (opts *sweepOptions) print(out term.Streams, findings []statefs.Finding, err error) error {
 	// Print the findings even if some files could not be examined.
 	if opts.json {
-		return errors.Join(err, out.JSON(map[string]any{
-			"findings": append([]statefs.Finding{}, findings...),
-			"count":    len(findings), "dry_run": opts.dryRun,
+		return errors.Join(err, out.JSON(api.Swept{
+			Count: len(findings), DryRun: opts.dryRun, Findings: append([]statefs.Finding{}, findings...),
 		}))
 	}
 	for _, f := range findings {

@@ -33,14 +33,10 @@ func (c *Client) retry(ctx context.Context, id statefs.ID, query url.Values, bod
 	if err := c.call(ctx, http.MethodPost, operationPath(id, "/retry"), query, body, &raw); err != nil {
 		return nil, fmt.Errorf("retry %s: %w", id, err)
 	}
-	var kind struct {
-		Action string `json:"action"`
-	}
-	again := new(Retried)
-	err := json.Unmarshal(raw, &kind)
-	if err == nil && kind.Action != "" {
-		err = json.Unmarshal(raw, &again.Answer)
-	} else if err == nil {
+	again := &Retried{Answer: new(Answer)}
+	err := json.Unmarshal(raw, again.Answer)
+	if err == nil && again.Answer.Action == "" { // a new operation
+		again.Answer = nil
 		err = json.Unmarshal(raw, &again.Operation)
 	}
 	if err != nil {

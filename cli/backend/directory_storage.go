@@ -137,7 +137,7 @@ func (d *directory) Sweep(_ context.Context, dryRun bool) ([]statefs.Finding, er
 
 func (d *directory) Prune(ctx context.Context, dryRun bool) (*client.Pruned, error) {
 	victims, err := pruneTree(ctx, d.tree, &d.conf.Upkeep, dryRun)
-	pruned := &client.Pruned{Count: len(victims)}
+	pruned := &client.Pruned{Count: len(victims), DryRun: dryRun, Operations: []client.PrunedOperation{}}
 	for _, v := range victims {
 		pruned.Operations = append(pruned.Operations, client.PrunedOperation(v))
 		pruned.Bytes += v.Bytes
