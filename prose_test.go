@@ -61,7 +61,7 @@ func TestProseIsPlain(t *testing.T) {
 	for _, folder := range slices.Compact(folders) {
 		switch got, want := len(found[folder]), privateWordsLeft[folder]; {
 		case got > want:
-			t.Errorf("%s has %d private turns of phrase, %d are known; name the actor and the object instead:\n\t%s",
+			t.Errorf("%s has %d turns of phrase that hide the noun (%d were there before); name the actor and the object:\n\t%s",
 				folder, got, want, strings.Join(found[folder], "\n\t"))
 		case got < want:
 			t.Errorf("%s has %d private turns of phrase left: lower its number in privateWordsLeft, now %d",

@@ -75,7 +75,7 @@ func (j *jobDecoder) target(d *Delivery, n *yamlfile.Node) {
 	}) {
 		return
 	}
-	missing := slices.IndexFunc(keys, func(k outbox.Key) bool { return k.Required != "" && d.Settings.Text(k.Name) == "" })
+	missing := slices.IndexFunc(keys, func(k outbox.Key) bool { return k.Required != "" && at[k.Name] == nil })
 	if missing >= 0 {
 		j.Fail(n, keys[missing].Required, "%s has no %s", d.Kind.Name, keys[missing].Name)
 	}

@@ -52,7 +52,7 @@ func (s *Shared) Close() {
 func (k *Kind) AllKeys() []Key {
 	shared := slices.Clone(SharedKeys)
 	if !slices.ContainsFunc(k.Keys, func(key Key) bool { return key.Type == NameKey }) {
-		shared[0].Words = shared[0].Words[:2]
+		shared[0].Words = shared[0].Words[:2] // of send: the result and the record, which every kind can deliver
 	}
 	return append(slices.Clip(k.Keys), shared...)
 }

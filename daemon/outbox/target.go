@@ -22,11 +22,13 @@ type Target interface {
 
 // Place is where a target is, in text that contains no secret, except for Key.
 type Place struct {
-	// Label names the target.
+	// Label names the target for people: in records, logs and answers. It holds no secret.
 	Label string
-	// Key is the same for all targets that can only be out of reach together; "" means that Label is.
+	// Key is the same for all targets that can only be out of reach together; "" means that Label is. It stays in memory
+	// and may hold a secret.
 	Key string
-	// Location and Bucket are in the receipt of a delivery of several files.
+	// Location and Bucket are in the receipt of a delivery of several files: the folder or URL that the names are below,
+	// and the bucket.
 	Location, Bucket string
 }
 
