@@ -14,6 +14,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs/files"
@@ -215,34 +216,27 @@ func forEachParallel[T any](list []T, most int, do func(T) error) error {
 	if len(list) == 1 {
 		return do(list[0])
 	}
-	var first error
-	var failed sync.Once
+	var first atomic.Pointer[error]
+	var next atomic.Int64
 	var workers sync.WaitGroup
-	next := make(chan T)
-	stop := make(chan struct{})
 	for range min(most, len(list)) {
 		workers.Go(func() {
-			for one := range next {
-				if err := do(one); err != nil {
-					failed.Do(func() {
-						first = err
-						close(stop)
-					})
+			for first.Load() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(list) {
+					return
+				}
+				if err := do(list[i]); err != nil {
+					first.CompareAndSwap(nil, &err)
 				}
 			}
 		})
 	}
-feeding:
-	for _, one := range list {
-		select {
-		case next <- one:
-		case <-stop:
-			break feeding
-		}
-	}
-	close(next)
 	workers.Wait()
-	return first
+	if err := first.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // publishRecord writes everything of an operation except its marker. The record of an operation of
