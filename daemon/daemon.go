@@ -227,7 +227,7 @@ func New(config Config) (*Daemon, error) {
 	d.admission = newAdmission(&config, func(id statefs.ID) { d.reconcileQueue.enqueueNames(id, 0) }, config.Owner.Now)
 	d.admission.reserve = d.fdBudget.reserveForStart
 	d.admission.onChange = d.queueChanged
-	config.Owner.SetSubmitListener(d.admission)
+	config.Owner.SetSubmitListener(submitListener{d.admission, d.reconcileQueue})
 	d.queueQuota.waiting = d.countWaiting
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.watchKeyOf, config.Watch); err != nil {

@@ -203,3 +203,15 @@ func (l *reconcileQueue) close() {
 	l.mu.Unlock()
 	l.group.Wait()
 }
+
+// submitListener hands what this process submits and requests to the daemon, without the round trip of
+// an event. The event of a request comes later and finds nothing to do.
+type submitListener struct {
+	*admission
+	queue *reconcileQueue
+}
+
+// Requested implements statefs.SubmitListener.
+func (l submitListener) Requested(id statefs.ID, ask statefs.Action) {
+	l.queue.enqueueNames(id, statefs.Name{Action: ask}.Bit())
+}

@@ -24,3 +24,17 @@ func TestEveryStepRequestHasAHandler(t *testing.T) {
 		}
 	}
 }
+
+// A request that this process makes, as its HTTP server does, takes effect without an event of its file.
+func TestARequestOfThisProcessNeedsNoEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	id := b.submit("wait", "{}")
+	b.awaitState(id, statefs.Running)
+	b.daemon.watchMu.Lock() // no event reaches the daemon
+	defer b.daemon.watchMu.Unlock()
+	must(t, b.tree.Request(t.Context(), id, statefs.Pause, nil))
+	b.awaitState(id, statefs.Paused)
+	must(t, b.tree.Request(t.Context(), id, statefs.Resume, nil))
+	b.awaitState(id, statefs.Running)
+}

@@ -473,17 +473,19 @@ type handover struct {
 	listener SubmitListener // nil: none
 }
 
-// SubmitListener is notified of this process's submits before they are visible in jobs/. Its
-// methods must return quickly and may be called from any goroutine.
+// SubmitListener is notified of this process's submits before they are visible in jobs/, and of its
+// requests once they are. Its methods must return quickly and may be called from any goroutine.
 type SubmitListener interface {
 	// Expect is called when an operation with a key gets its number, before the next operation with
 	// a key gets one. It is also called with all operations of a list before the first is visible.
 	Expect(recs ...*Record)
 	// Withdraw is called with expected operations that are not submitted, or not all of them now.
 	Withdraw(recs ...*Record)
+	// Requested is called when a request is in jobs/, so that its event need not be awaited.
+	Requested(id ID, ask Action)
 }
 
-// SetSubmitListener sets the listener for all later submits of this process while it owns the
+// SetSubmitListener sets the listener for all later submits and requests of this process while it owns the
 // storage; nil removes it.
 func (o *Owner) SetSubmitListener(to SubmitListener) {
 	o.handover.mu.Lock()
@@ -500,6 +502,12 @@ func (h *handover) expect(recs ...*Record) {
 func (h *handover) withdraw(recs ...*Record) {
 	if e := h.activeListener(); e != nil {
 		e.Withdraw(recs...)
+	}
+}
+
+func (h *handover) requested(id ID, ask Action) {
+	if e := h.activeListener(); e != nil {
+		e.Requested(id, ask)
 	}
 }
 

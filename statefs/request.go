@@ -57,8 +57,8 @@ func (t *Tree) Request(_ context.Context, id ID, ask Action, args json.RawMessag
 	if !live {
 		return t.notLiveError(id)
 	}
-	err = t.writeRequest(id, ask, args)
-	if err == nil {
+	if err = t.writeRequest(id, ask, args); err == nil {
+		t.handover.requested(id, ask)
 		err = t.checkJobsFolder()
 	}
 	if err != nil {
