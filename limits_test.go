@@ -37,11 +37,7 @@ var publicAPI = map[string]string{
 	"client.Client": "one method for each endpoint: fewer would break the programs of users",
 }
 
-var beyond = map[string]int{
-	"fields of daemon.Daemon":  48,
-	"files of package daemon":  55,
-	"methods of daemon.Daemon": 259,
-}
+var beyond = map[string]int{}
 
 // TestCodeStaysReadable holds the limits and the list of what is over them.
 func TestCodeStaysReadable(t *testing.T) {

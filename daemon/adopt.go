@@ -3,43 +3,47 @@ package daemon
 import (
 	"errors"
 	"io/fs"
+	"slices"
 
+	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/statefs/steps"
 )
 
 // adopt reconciles an ID that the daemon does not manage: a new submission, an operation of an
 // earlier daemon, a foreign operation, or a file without a meaning.
-func (d *Daemon) adopt(id statefs.ID, sight statefs.Observation) error {
-	if len(sight.States) == 0 || d.stopping.Load() {
+func (rc *reconciler) adopt(id statefs.ID, sight statefs.Observation) error {
+	if len(sight.States) == 0 || rc.stopping.Load() {
 		return nil // the sweep handles requests without a live operation
 	}
-	rec, recordErr := d.owner.ReadPublished(id)
+	rec, recordErr := rc.owner.ReadPublished(id)
 	// The sweep checks whether the program of a foreign marker is alive. A reconcile does not:
 	// reading 100,000 of them would be too slow.
 	foreign := func() (bool, error) { return false, nil }
 	verdict := statefs.Interpret(sight.States, rec, recordErr, false, foreign)
-	if damaged := d.damagedRecord(id); damaged != nil && verdict == statefs.Foreign { // its record was removed
+	if damaged := rc.markers.damagedRecord(id); damaged != nil && verdict == statefs.Foreign { // its record was removed
 		verdict, recordErr = statefs.Unreadable, damaged.err
 	}
-	d.setAsideObstacles(id, rec, sight.Irregular, verdict)
+	rc.markers.setAsideObstacles(id, rec, sight.Irregular, verdict)
 	switch verdict {
 	case statefs.Agree:
-		return d.takeOverMoved(rec, sight.States[0])
+		return rc.takeOverMoved(rec, sight.States[0])
 	case statefs.RollForward:
-		return d.rollForward(rec, sight.States[0])
+		return rc.rollForward(rec, sight.States[0])
 	case statefs.TwoMarkers:
-		return d.takeOver(rec, d.owner.ChooseMarker(id, sight.States, rec))
+		return rc.takeOver(rec, rc.owner.ChooseMarker(id, sight.States, rec))
 	case statefs.FinishingOptional:
-		return d.takeOverTrailing(rec, sight.States)
+		return rc.takeOverTrailing(rec, sight.States)
 	case statefs.Ended:
-		return d.removeEnded(rec, sight.States)
+		return rc.removeEnded(rec, sight.States)
 	case statefs.Unreadable:
-		return d.quarantineRecord(id, sight.States[0], recordErr)
+		return rc.quarantineRecord(id, sight.States[0], recordErr)
 	case statefs.LeaveAlone:
 		return recordErr
 	case statefs.Foreign, statefs.ForeignGone, statefs.Orphan, statefs.Missing, statefs.Nothing:
@@ -50,18 +54,18 @@ func (d *Daemon) adopt(id statefs.ID, sight statefs.Observation) error {
 
 // setAsideObstacles sets aside the files that block an operation which is about to be taken over.
 // It leaves the files of foreign programs alone.
-func (d *Daemon) setAsideObstacles(id statefs.ID, rec *statefs.Record, odd []string, verdict statefs.Verdict) {
+func (m *markers) setAsideObstacles(id statefs.ID, rec *statefs.Record, odd []string, verdict statefs.Verdict) {
 	if len(odd) == 0 {
 		return
 	}
 	switch verdict {
 	case statefs.Agree, statefs.RollForward, statefs.TwoMarkers, statefs.Unreadable:
 		if rec == nil {
-			rec = statefs.UnknownRecord(id, d.owner.Now())
+			rec = statefs.UnknownRecord(id, m.owner.Now())
 		}
 		op := newOperation(rec)
-		d.setAside(op, odd)
-		d.closeLog(op)
+		m.setAside(op, odd)
+		m.closeLog(op)
 	case statefs.Ended, statefs.FinishingOptional, statefs.Foreign, statefs.ForeignGone, statefs.Orphan, statefs.Missing,
 		statefs.LeaveAlone, statefs.Nothing:
 	}
@@ -69,29 +73,29 @@ func (d *Daemon) setAsideObstacles(id statefs.ID, rec *statefs.Record, odd []str
 
 // takeOverMoved takes over an operation whose marker may have been renamed while no daemon ran. It
 // puts the marker back if the rename has no meaning.
-func (d *Daemon) takeOverMoved(rec *statefs.Record, marker statefs.State) error {
+func (rc *reconciler) takeOverMoved(rec *statefs.Record, marker statefs.State) error {
 	meant := statefs.InterpretMarker(rec, marker)
 	if meant != marker {
-		d.counters.putBack.Add(1)
-		d.logger.Warn("marker put back: this move is not a request", "id", rec.ID, "from", rec.Status, "to", marker)
-		if err := d.commit(rec.ID, change{from: marker, to: meant}, moveMarker); err != nil {
+		rc.counters.putBack.Add(1)
+		rc.logger.Warn("marker put back: this move is not a request", "id", rec.ID, "from", rec.Status, "to", marker)
+		if err := rc.commit(rec.ID, change{from: marker, to: meant}, moveMarker); err != nil {
 			return err
 		}
 	}
-	return d.takeOver(rec, meant)
+	return rc.takeOver(rec, meant)
 }
 
 // takeOver starts to manage an operation whose marker is in the given state.
-func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
-	marker, _, err := d.owner.Identify(statefs.MarkerName(rec.ID, state))
+func (rc *reconciler) takeOver(rec *statefs.Record, state statefs.State) error {
+	marker, _, err := rc.owner.Identify(statefs.MarkerName(rec.ID, state))
 	if errors.Is(err, fs.ErrNotExist) {
 		return errMoved
 	}
 	if err != nil {
 		return err
 	}
-	news := d.isUnpublished(rec)
-	if err := d.recoverStart(rec, state); err != nil {
+	news := rc.publisher.isUnpublished(rec)
+	if err := rc.starts.recoverStart(rec, state); err != nil {
 		return err
 	}
 	op := newOperation(rec)
@@ -99,102 +103,93 @@ func (d *Daemon) takeOver(rec *statefs.Record, state statefs.State) error {
 		op.published = statefs.PastTransition{}
 	}
 	op.shown.Marker = marker // not in the table yet
-	d.setState(op, state)
-	adopted, err := d.adoptWork(op)
+	rc.setState(op, state)
+	adopted, err := rc.adoptWork(op)
 	if err != nil {
 		return err
 	}
-	if err := d.adoptOptionalSteps(op); err != nil {
+	if err := rc.optional.adoptOptionalSteps(op); err != nil {
 		return err
 	}
-	recorded := d.snapshot(op)
+	recorded := rc.snapshot(op)
 	recorded.State = rec.Status
 	switch move := decide.MoveOf(recorded, state); {
 	case move.Effect == decide.WaitAgain:
-		d.setState(op, statefs.Paused)
-		if err := d.returnToWaiting(op, move); err != nil { // the marker was moved concurrently
+		rc.setState(op, statefs.Paused)
+		if err := rc.requests.returnToWaiting(op, move); err != nil { // the marker was moved concurrently
 			return err
 		}
 	case state == statefs.Running && !adopted:
 		// The work belonged to a daemon that is gone. The operation is not tracked until its marker
 		// is back in the queue.
-		if err := d.handleCutOff(op); err != nil || op.state == statefs.Failed {
+		if err := rc.finisher.handleCutOff(op); err != nil || op.state == statefs.Failed {
 			return err
 		}
 	default:
-		op.catchUpWithMarker(d.owner.Now())
+		op.catchUpWithMarker(rc.owner.Now())
 	}
-	d.recoverStop(op)
-	if err := d.expectBatch(rec); err != nil {
+	rc.recoverStop(op)
+	if err := rc.expectBatch(rec); err != nil {
 		return err
 	}
-	d.track(op)
-	d.admission.syncQueue(op, true)
+	rc.track(op)
+	rc.admission.syncQueue(op, true)
 	return nil
 }
 
-// requeue moves a running marker back to queued: it was renamed to running while no work runs.
-func (d *Daemon) requeue(op *operation) error {
-	cutOffStep(op.rec, d.owner.Now())
-	if err := d.transition(op, statefs.CauseInterrupted); err != nil {
-		return err
-	}
-	return d.persist(op)
-}
-
 // rollForward completes the rename that a crash interrupted.
-func (d *Daemon) rollForward(rec *statefs.Record, from statefs.State) error {
+func (rc *reconciler) rollForward(rec *statefs.Record, from statefs.State) error {
 	if !rec.Next.Live() {
-		return d.takeOver(rec, from)
+		return rc.takeOver(rec, from)
 	}
-	if err := d.commit(rec.ID, change{from: from, to: rec.Next}, moveMarker); err != nil {
+	if err := rc.commit(rec.ID, change{from: from, to: rec.Next}, moveMarker); err != nil {
 		return err
 	}
-	d.logger.Info("transition of an earlier daemon completed", "id", rec.ID, "from", from, "to", rec.Next)
+	rc.logger.Info("transition of an earlier daemon completed", "id", rec.ID, "from", from, "to", rec.Next)
 	if n := len(rec.Transitions); n > 0 && rec.Transitions[n-1].To == rec.Next {
-		d.publishTransition(rec, rec.Transitions[n-1])
+		rc.publisher.publishTransition(rec, rec.Transitions[n-1])
 	}
-	return d.takeOver(rec, rec.Next)
+	return rc.takeOver(rec, rec.Next)
 }
 
 // removeEnded removes the markers of an operation whose terminal record is written.
-func (d *Daemon) removeEnded(rec *statefs.Record, states []statefs.State) error {
-	if err := d.indexEnded(rec.ID); err != nil {
+func (rc *reconciler) removeEnded(rec *statefs.Record, states []statefs.State) error {
+	if err := rc.indexEnded(rec.ID); err != nil {
 		return err
 	}
 	for _, state := range states {
 		file := statefs.MarkerName(rec.ID, state)
-		if owner := d.markerOwner(file, rec.ID); owner != nil {
-			return d.returnMarker(owner, file)
+		if owner := rc.markers.markerOwner(file, rec.ID); owner != nil {
+			return rc.markers.returnMarker(owner, file)
 		}
-		if err := d.commit(rec.ID, change{from: state}, removeMarker); err != nil {
+		if err := rc.commit(rec.ID, change{from: state}, removeMarker); err != nil {
 			return err
 		}
 	}
-	d.logger.Info("marker of an ended operation removed", "id", rec.ID, "status", rec.Status)
-	d.enqueueChildren(rec.ID) // a child that was reconciled earlier still saw the marker
-	return errors.Join(files.RemoveFolder(work.ScratchFolder(d.owner.LogPath(rec.ID))),
-		d.owner.Output.RemoveEmptyLog(rec.ID, ""))
+	rc.logger.Info("marker of an ended operation removed", "id", rec.ID, "status", rec.Status)
+	rc.enqueueChildren(rec.ID) // a child that was reconciled earlier still saw the marker
+	return errors.Join(files.RemoveFolder(work.ScratchFolder(rc.owner.LogPath(rec.ID))),
+		rc.owner.Output.RemoveEmptyLog(rec.ID, ""))
 }
 
 // quarantineRecord moves a record that cannot be decoded to corrupt/, writes a new one with what is
 // still known, and leaves the operation to a person.
-func (d *Daemon) quarantineRecord(id statefs.ID, state statefs.State, reason error) error {
-	if err := d.owner.QuarantineRecord(id, reason.Error()); err != nil {
+func (rc *reconciler) quarantineRecord(id statefs.ID, state statefs.State, reason error) error {
+	if err := rc.owner.QuarantineRecord(id, reason.Error()); err != nil {
 		return err
 	}
-	rec, err := d.rebuilt(id)
+	rec, err := rc.markers.rebuilt(id)
 	if err != nil {
 		return err
 	}
-	if damaged := d.damagedRecord(id); damaged != nil {
+	if damaged := rc.markers.damagedRecord(id); damaged != nil {
 		damaged.shown.RestoreDetails(rec)
 	}
 	op := newOperation(rec)
-	d.setState(op, state)
+	rc.setState(op, state)
 	rec.Status = state
 	if state != statefs.FailedManual {
-		if err := d.transition(op, statefs.CauseUnreadable); err != nil {
+		if err := rc.transition(op, statefs.CauseUnreadable); err != nil {
 			return err
 		}
 	}
@@ -204,15 +199,15 @@ func (d *Daemon) quarantineRecord(id statefs.ID, state statefs.State, reason err
 	if rec.Group == "" {
 		rec.Error = &statefs.Fault{Code: statefs.CodeRecordLost, Message: reason.Error()}
 	}
-	d.logger.Error("record unreadable: the operation waits for a person", "id", id, "error", reason)
-	if err := d.persist(op); err != nil {
+	rc.logger.Error("record unreadable: the operation waits for a person", "id", id, "error", reason)
+	if err := rc.persist(op); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	delete(d.damaged, id)
-	d.mu.Unlock()
-	d.publish(op)
-	return d.takeOver(rec, op.state)
+	rc.mu.Lock()
+	delete(rc.markers.damaged, id)
+	rc.mu.Unlock()
+	rc.publisher.publish(op)
+	return rc.takeOver(rec, op.state)
 }
 
 // damagedRecord is what is known of an operation whose record was damaged or removed while it
@@ -223,10 +218,10 @@ type damagedRecord struct {
 }
 
 // damagedRecord returns what is known of the damaged record of id, or nil if it is not damaged.
-func (d *Daemon) damagedRecord(id statefs.ID) *damagedRecord {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if damaged, known := d.damaged[id]; known {
+func (m *markers) damagedRecord(id statefs.ID) *damagedRecord {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if damaged, known := m.damaged[id]; known {
 		return &damaged
 	}
 	return nil
@@ -234,9 +229,9 @@ func (d *Daemon) damagedRecord(id statefs.ID) *damagedRecord {
 
 // rebuilt creates a record from what the daemon remembers of an operation: its job, its parameters
 // and its submit time. If one of these is missing or does not fit, the record contains only the ID.
-func (d *Daemon) rebuilt(id statefs.ID) (*statefs.Record, error) {
-	unknown := statefs.UnknownRecord(id, d.owner.Now())
-	damaged := d.damagedRecord(id)
+func (m *markers) rebuilt(id statefs.ID) (*statefs.Record, error) {
+	unknown := statefs.UnknownRecord(id, m.owner.Now())
+	damaged := m.damagedRecord(id)
 	if damaged == nil {
 		return unknown, nil
 	}
@@ -244,7 +239,7 @@ func (d *Daemon) rebuilt(id statefs.ID) (*statefs.Record, error) {
 	if err != nil || row.ParamsCut {
 		return unknown, nil //nolint:nilerr // without parameters, only the ID is known
 	}
-	def := d.config.Catalog.Get(row.Group, row.Job)
+	def := m.config.Catalog.Get(row.Group, row.Job)
 	if def == nil {
 		return unknown, nil
 	}
@@ -252,7 +247,7 @@ func (d *Daemon) rebuilt(id statefs.ID) (*statefs.Record, error) {
 	if err != nil {
 		return unknown, nil //nolint:nilerr // the job was changed, and these parameters do not fit
 	}
-	s, err := submit.Build(def, params, submit.Options{Key: &row.Key}, d.owner.Now())
+	s, err := submit.Build(def, params, submit.Options{Key: &row.Key}, m.owner.Now())
 	if err != nil {
 		return unknown, nil //nolint:nilerr // the job was changed, and no operation can be built from it
 	}
@@ -260,5 +255,135 @@ func (d *Daemon) rebuilt(id statefs.ID) (*statefs.Record, error) {
 	if s.Steps == nil { // otherwise the row holds the lane of a step
 		s.Lane = row.Lane
 	}
-	return d.owner.Rebuild(id, s, row.Created)
+	return m.owner.Rebuild(id, s, row.Created)
+}
+
+// endUnwantedCommands ends the commands in held that no operation needs: those of an earlier run,
+// and those of an operation that has ended, was moved manually or is gone. It waits for their end,
+// because the next run of the same operation is about to start.
+func (rv *recovery) endUnwantedCommands(held map[statefs.ID][]keeper.HeldCommand) error {
+	var unwanted []keeper.Running
+	for id, held := range held {
+		runs, err := rv.wantedRuns(id)
+		if err != nil {
+			return err
+		}
+		for _, h := range held {
+			if slices.Contains(runs, h.Key.Run) || slices.Contains(runs, anyRun) {
+				continue
+			}
+			if p, ok := rv.config.Keepers.Find(h.Key, ""); ok {
+				unwanted = append(unwanted, p)
+				rv.logger.Info("ending a command of an earlier daemon: its run is over", "command", h.Key, "pid",
+					h.PID, "ended", h.Ended)
+			}
+		}
+	}
+	work.EndCommands(unwanted...)
+	return nil
+}
+
+// anyRun means all runs instead of the number of one.
+const anyRun = -1
+
+// wantedRuns returns the numbers of the runs whose commands must continue.
+func (rv *recovery) wantedRuns(id statefs.ID) (runs []int, err error) {
+	sight, err := rv.owner.ObserveAll(id)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := rv.owner.ReadRecord(id)
+	if errors.Is(err, statefs.ErrNewerVersion) || isTransient(err) {
+		return []int{anyRun}, nil // the operation is left alone with its commands, or its reconcile tries again
+	}
+	if err != nil || rec.Status.Terminal() && !rec.Trailing || len(sight.States) == 0 {
+		return nil, nil //nolint:nilerr // the reconcile reports the reason; without a record no command continues
+	}
+	state := sight.States[0]
+	if len(sight.States) > 1 {
+		state = rv.owner.ChooseMarker(id, sight.States, rec)
+	}
+	for _, s := range rec.Steps {
+		if s.Optional && s.Status == steps.Running {
+			runs = append(runs, s.Run)
+		}
+	}
+	if !rec.Trailing && mayHaveCommands(rec, statefs.InterpretMarker(rec, state)) {
+		runs = append(runs, runNumber(rec))
+	}
+	return runs, nil
+}
+
+// runNumber returns the number of the current run: that of the current required step, or else of
+// the operation.
+func runNumber(rec *statefs.Record) int {
+	if at := rec.CurrentStep(); at != nil {
+		return at.Run
+	}
+	return rec.Run
+}
+
+// mayHaveCommands reports whether an operation in a state may have commands of its last run that
+// must continue or whose end is not recorded yet. If the record has a due time, the run has ended
+// and its outcome is recorded.
+func mayHaveCommands(rec *statefs.Record, state statefs.State) bool {
+	if at := rec.CurrentStep(); len(rec.Steps) > 0 && (at == nil || at.Status != steps.Running) {
+		return false // it is between two steps
+	}
+	return rec.DueAt == nil && (state == statefs.Running || state == statefs.Paused)
+}
+
+// endHeldCommands ends the commands that keepers hold for an operation that ends now.
+func (rv *recovery) endHeldCommands(id statefs.ID) {
+	var commands []keeper.Running
+	for _, h := range rv.starts.heldCommands[id] {
+		if p, ok := rv.config.Keepers.Find(h.Key, ""); ok {
+			commands = append(commands, p)
+		}
+	}
+	work.EndCommands(commands...)
+}
+
+// adoptWork continues a run of an earlier daemon if a keeper still holds its command or an exit
+// report exists. It writes no line into the operation's log, because nothing has changed for its
+// readers.
+func (rc *reconciler) adoptWork(op *operation) (goesOn bool, err error) {
+	if rc.config.Keepers == nil || op.rec.Starts == 0 {
+		return false, nil
+	}
+	var commands []work.Command
+	waits := false
+	if mayHaveCommands(op.rec, op.state) {
+		commands = rc.starts.workHost.Remaining(op.id(), rc.starts.heldCommands[op.id()], runNumber(op.rec), "")
+		waits = rc.starts.waitsForKeeper(rc.currentWork(op.rec))
+	}
+	if len(commands) == 0 && !waits {
+		// An exit report found here belongs to a run that is over, or cannot be decoded.
+		return false, statefs.RemoveExit(rc.owner.Dir(), statefs.ExitName(op.id(), ""))
+	}
+	def, params, err := rc.currentWork(op.rec)
+	if err == nil && def.Work() == catalog.WorkHandler {
+		err = errors.New("its job is a handler")
+	}
+	var r *work.Run
+	if err == nil {
+		_, err = rc.openLogWriter(op, true)
+	}
+	if err == nil {
+		r, err = rc.starts.newRun(op, def, params, true, func() {}) // it has begun already
+	}
+	if isTransient(err) {
+		rc.closeLog(op)
+		return false, err // the command continues, and the next reconcile tries again
+	}
+	if err != nil {
+		rc.logger.Error("ending a command of an earlier daemon: its run cannot continue", "id", op.id(), "error", err)
+		work.EndCommands(commands...)
+		return false, nil
+	}
+	r.Adopt(commands, waits, op.state == statefs.Paused)
+	rc.logger.Info("work of an earlier daemon continues", "id", op.id(), "run", op.rec.Run, "commands", len(commands),
+		"waits_for_keeper", waits)
+	rc.starts.startRun(op, r)
+	return true, nil
 }

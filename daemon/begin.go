@@ -4,16 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
 	"github.com/jobdir/jobdir/stream"
 )
+
+// starts begins runs: of an operation, and of its next step.
+type starts struct {
+	*core
+	publisher *publisher
+	ends      *ends
+
+	workHost work.Host // what all runs share
+	runs     sync.WaitGroup
+	// fdBudget reserves the file descriptors that a start needs.
+	fdBudget fdBudget
+	// deferredStarts writes the start record of a run that lasts longer than startRecordDelay.
+	deferredStarts deferredStarts
+	// heldCommands lists the commands that the keepers held when this daemon started. It is set
+	// only during recovery.
+	heldCommands map[statefs.ID][]keeper.HeldCommand
+	// awaitingKeepers is the set of operations found at startup, as long as a keeper that does not
+	// answer may hold commands of theirs; otherwise nil.
+	awaitingKeepers atomic.Pointer[map[statefs.ID]bool]
+}
 
 // startOperation starts the work of a queued operation.
 //
@@ -21,53 +45,53 @@ import (
 // work. So after a crash, queued means that the work was not started, and running means that it may
 // have been. The sync also makes the submission durable if its submitter still waits for that. The
 // record of a handler's first run is written later, or with its end: see defersStartRecord.
-func (d *Daemon) startOperation(op *operation) error {
-	def, params, err := d.currentWork(op.rec)
+func (s *starts) startOperation(op *operation) error {
+	def, params, err := s.currentWork(op.rec)
 	if isTransient(err) {
 		return err
 	}
 	if err != nil {
-		return d.failStart(op, err)
+		return s.failStart(op, err)
 	}
-	if d.config.Keepers != nil && def.Work() != catalog.WorkHandler {
-		if err := d.checkSilentKeepers(op.rec); err != nil {
+	if s.config.Keepers != nil && def.Work() != catalog.WorkHandler {
+		if err := s.checkSilentKeepers(op.rec); err != nil {
 			return err
 		}
 		// Start the keeper before the run: a disk that is too full for the keeper's files is no
 		// fault of the work.
-		if err := d.config.Keepers.Prepare(context.Background()); err != nil {
+		if err := s.config.Keepers.Prepare(context.Background()); err != nil {
 			return fmt.Errorf("begin %s: %w", op.id(), err)
 		}
 	}
 	// A command writes to the log directly, so the log exists before the marker is renamed to
 	// running.
-	d.closeLog(op)
-	if _, err := d.openLogWriter(op, def.Work() != catalog.WorkHandler || len(op.rec.Steps) > 0); err != nil {
+	s.closeLog(op)
+	if _, err := s.openLogWriter(op, def.Work() != catalog.WorkHandler || len(op.rec.Steps) > 0); err != nil {
 		return err
 	}
-	if err := d.markRunning(op, defersStartRecord(op.rec, def)); err != nil {
+	if err := s.markRunning(op, defersStartRecord(op.rec, def)); err != nil {
 		return err
 	}
-	if err := d.commit(op.id(), change{}, syncFiles); err != nil {
+	if err := s.commit(op.id(), change{}, syncFiles); err != nil {
 		return err
 	}
 	id := op.id()
-	return d.beginRun(op, def, params, func() { d.admission.releaseReservation(id) })
+	return s.beginRun(op, def, params, func() { s.admission.releaseReservation(id) })
 }
 
-func (d *Daemon) startRun(op *operation, r *work.Run) {
+func (s *starts) startRun(op *operation, r *work.Run) {
 	op.run = r
-	r.Start(&d.runs)
+	r.Start(&s.runs)
 }
 
-func (d *Daemon) markRunning(op *operation, unsaid bool) error {
+func (s *starts) markRunning(op *operation, unsaid bool) error {
 	rec := *op.rec
-	now := d.owner.Now()
+	now := s.owner.Now()
 	if len(rec.Steps) == 0 || rec.StartedAt == nil { // a step has its own start time
 		rec.StartedAt = &now
 	}
-	d.applyStart(&rec, now)
-	d.Lanes.Started(laneOf(op.rec), now)
+	s.applyStart(&rec, now)
+	s.Lanes.Started(laneOf(op.rec), now)
 	if err := rec.Apply(op.state, statefs.CauseStart, now); err != nil {
 		return err
 	}
@@ -77,140 +101,260 @@ func (d *Daemon) markRunning(op *operation, unsaid bool) error {
 		writes = []write{writeRecord, moveMarker}
 	}
 	row := statefs.Transition{From: op.state, Cause: statefs.CauseStart, To: statefs.Running}
-	if err := d.commit(op.id(), change{rec: &rec, from: row.From, to: row.To}, writes...); err != nil {
+	if err := s.commit(op.id(), change{rec: &rec, from: row.From, to: row.To}, writes...); err != nil {
 		return err // if the marker was moved or removed, the run number is spent and no work was started
 	}
-	d.countTransition(op.id(), row, "run", rec.Run)
+	s.countTransition(op.id(), row, "run", rec.Run)
 	op.rec = &rec
-	d.setState(op, statefs.Running)
+	s.setState(op, statefs.Running)
 	if unsaid {
 		op.unrecordedStart = time.Now()
-		d.deferredStarts.add(op.id(), op.unrecordedStart)
+		s.deferredStarts.add(op.id(), op.unrecordedStart)
 	}
 	return nil
 }
 
 // applyStart updates a record for the start of a run: of its job, or of its current step.
-func (d *Daemon) applyStart(rec *statefs.Record, now time.Time) {
+func (s *starts) applyStart(rec *statefs.Record, now time.Time) {
 	rec.Run++
 	rec.Starts++
-	rec.LaneTurn = d.Lanes.NextTurn(laneOf(rec))
+	rec.LaneTurn = s.Lanes.NextTurn(laneOf(rec))
 	here := machine.This()
 	rec.Host, rec.Boot, rec.PID = here.Host, here.Boot, os.Getpid()
 	rec.StalledAt, rec.Error, rec.ExitCode, rec.Signal = nil, nil, nil, ""
 	if len(rec.Steps) > 0 {
-		d.applyStepStart(rec, now)
+		s.applyStepStart(rec, now)
 	}
-}
-
-// definition returns the job definition under which the operation was submitted, and the
-// parameters.
-func (d *Daemon) definition(rec *statefs.Record) (*catalog.Definition, catalog.Params, error) {
-	def, err := d.storedDefinition(rec)
-	if err != nil {
-		return nil, catalog.Params{}, err
-	}
-	kept, err := rec.EffectiveParams()
-	var params catalog.Params
-	if err == nil {
-		params, err = def.BindRecorded(kept)
-	}
-	if err != nil {
-		return nil, catalog.Params{}, fmt.Errorf("job %s: %w", def.Address(), err)
-	}
-	return def, params, nil
-}
-
-func (d *Daemon) storedDefinition(rec *statefs.Record) (*catalog.Definition, error) {
-	if def := d.definitions.get(rec.Definition); def != nil {
-		return def, nil
-	}
-	if rec.Definition == "" {
-		if def := d.config.Catalog.Get(rec.Group, rec.Job); def != nil {
-			return def, nil
-		}
-		return nil, fmt.Errorf("job %s/%s is not defined", rec.Group, rec.Job)
-	}
-	source, err := d.owner.Definition(rec.Definition)
-	if err != nil {
-		return nil, fmt.Errorf("job %s/%s: read the definition it was submitted under: %w", rec.Group, rec.Job, err)
-	}
-	defs, err := catalog.Parse("definitions/"+rec.Definition+".yaml", source)
-	if err != nil || len(defs) != 1 {
-		return nil, fmt.Errorf("job %s/%s: the definition it was submitted under cannot be read: %w", rec.Group, rec.Job,
-			errors.Join(err, fs.ErrInvalid))
-	}
-	d.definitions.put(rec.Definition, defs[0])
-	return defs[0], nil
 }
 
 // newRun prepares the work without starting it. adopted is set for a run that an earlier daemon
 // started. begun is called when the work has all the files that it needs.
-func (d *Daemon) newRun(op *operation, def *catalog.Definition, params catalog.Params, adopted bool,
+func (s *starts) newRun(op *operation, def *catalog.Definition, params catalog.Params, adopted bool,
 	begun func(),
 ) (*work.Run, error) {
 	name := ""
 	if at := op.rec.CurrentStep(); at != nil {
 		name = at.Name
 	}
-	return d.prepareRun(op, def, params, name, op.log, adopted, begun)
+	return s.prepareRun(op, def, params, name, op.log, adopted, begun)
 }
 
 // prepareRun is newRun for a given step, required or optional; "" means a job without steps.
-func (d *Daemon) prepareRun(op *operation, def *catalog.Definition, params catalog.Params, step string,
+func (s *starts) prepareRun(op *operation, def *catalog.Definition, params catalog.Params, step string,
 	log *stream.Writer, adopted bool, begun func(),
 ) (*work.Run, error) {
 	job, id := def, op.id()
 	if step != "" {
 		var err error
-		if job, err = d.storedDefinition(op.rec); err != nil {
+		if job, err = s.storedDefinition(op.rec); err != nil {
 			return nil, err
 		}
 	}
-	return d.workHost.New(work.Spec{
+	return s.workHost.New(work.Spec{
 		Record: op.rec, Job: job, Def: def, Params: params, Step: step, Log: log, Adopted: adopted,
-		LaneEnv: d.Lanes.Environ(laneOf(op.rec), op.rec.LaneTurn),
-		Begun:   begun, Changed: func() { d.reconcileQueue.enqueueNames(id, 0) }, // no names: only the work changed
-		Progressed: d.progressPublisher(op.rec),
+		LaneEnv: s.Lanes.Environ(laneOf(op.rec), op.rec.LaneTurn),
+		Begun:   begun, Changed: func() { s.reconcileQueue.enqueueNames(id, 0) }, // no names: only the work changed
+		Progressed: s.publisher.progressPublisher(op.rec),
 	})
 }
 
-func (d *Daemon) openLog(op *operation) (*stream.Writer, error) { return d.openLogWriter(op, true) }
+// startRecordDelay is how long the first run of a handler lasts before its start is written into
+// the record. Most shorter runs save that write: the record of their end contains the start.
+const startRecordDelay = 100 * time.Millisecond
 
-// openLogWriter opens the log. If only the daemon writes to it (shared is false), the writer need
-// not check the file before each line, and the file is created with the first line.
-func (d *Daemon) openLogWriter(op *operation, shared bool) (*stream.Writer, error) {
-	if op.log != nil {
-		return op.log, nil
-	}
-	if id := op.id(); !shared {
-		op.log = stream.NewLazyWriter(func() (*os.File, error) {
-			file, err := d.owner.Output.AppendLog(id, "")
-			if err == nil {
-				d.waitFollowers.logCreated(id)
-			}
-			return file, err
-		}, stream.WriterOptions{})
-		return op.log, nil
-	}
-	file, err := d.owner.Output.AppendLog(op.id(), "")
-	if err != nil {
-		return nil, fmt.Errorf("open the log of %s: %w", op.id(), err)
-	}
-	log, err := stream.NewWriter(file, stream.WriterOptions{Shared: shared})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the log of %s: %w", op.id(), err), file.Close())
-	}
-	op.log = log
-	return log, nil
+// deferredStarts queues the operations whose records do not contain the start of their first run
+// yet, in the order in which they are due. An operation that ends earlier stays until then. It is
+// safe for concurrent use.
+type deferredStarts struct {
+	enqueue func(statefs.ID) // called without the lock
+
+	mu     sync.Mutex
+	queue  []deferredStart
+	timer  *time.Timer
+	closed bool
 }
 
-func (d *Daemon) closeLog(op *operation) {
-	if op.log == nil {
+type deferredStart struct {
+	id statefs.ID
+	at time.Time
+}
+
+// add enqueues an operation for a reconcile after startRecordDelay.
+func (b *deferredStarts) add(id statefs.ID, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
 		return
 	}
-	if err := op.log.Close(); err != nil {
-		d.logger.Error("log not closed", "id", op.id(), "error", err)
+	b.queue = append(b.queue, deferredStart{id, now})
+	if len(b.queue) > 1 {
+		return
 	}
-	op.log = nil
+	if b.timer == nil {
+		b.timer = time.AfterFunc(startRecordDelay, b.fire)
+	} else {
+		b.timer.Reset(startRecordDelay)
+	}
+}
+
+// fire enqueues the operations whose delay has elapsed. The delay is constant, so the queue is in
+// insertion order.
+func (b *deferredStarts) fire() {
+	now := time.Now()
+	b.mu.Lock()
+	due := 0
+	for due < len(b.queue) && now.Sub(b.queue[due].at) >= startRecordDelay {
+		due++
+	}
+	ids := b.queue[:due:due]
+	if b.queue = b.queue[due:]; b.closed || len(b.queue) == 0 {
+		b.queue = nil
+	} else {
+		b.timer.Reset(startRecordDelay - now.Sub(b.queue[0].at))
+	}
+	b.mu.Unlock()
+	for _, e := range ids {
+		b.enqueue(e.id)
+	}
+}
+
+func (b *deferredStarts) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed, b.queue = true, nil
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+}
+
+// defersStartRecord reports whether an operation starts without a change to its record. The marker
+// alone then tells that the first run of a handler has started. A restart needs no more, since the
+// work of a handler ends with its daemon. A command may outlive the daemon and is found by its run
+// number, so its start is always recorded first.
+func defersStartRecord(rec *statefs.Record, def *catalog.Definition) bool {
+	return def.Work() == catalog.WorkHandler && len(rec.Steps) == 0 && statefs.StartUnrecorded(rec, statefs.Running)
+}
+
+// recordStart durably writes the start of the run into the record. After the next rename of the
+// marker, only the record tells that the run has started.
+func (s *starts) recordStart(op *operation) error {
+	if op.unrecordedStart.IsZero() {
+		return nil
+	}
+	op.copyProgress()
+	if err := s.commitRecord(op.rec); err != nil {
+		return err
+	}
+	op.unrecordedStart = time.Time{}
+	return nil
+}
+
+// recordStartIfDue records the start before anything but the end of the run happens to the
+// operation, and at the latest after startRecordDelay. A full disk does not prevent control of the
+// operation; the write is deferred again.
+func (s *starts) recordStartIfDue(op *operation, sight statefs.Observation) error {
+	quiet := len(sight.Requests)+len(op.pendingRequests) == 0 && op.pausing == nil && op.cancelling == nil &&
+		!op.unsaved && decide.Markers(op.state, sight.States) == decide.Kept
+	if quiet && time.Since(op.unrecordedStart) < startRecordDelay {
+		return nil
+	}
+	err := s.recordStart(op)
+	if files.DiskFull(err) {
+		op.unrecordedStart = time.Now()
+		s.deferredStarts.add(op.id(), op.unrecordedStart)
+		return nil
+	}
+	return err
+}
+
+// recoverStart durably records the first run of a handler that an earlier daemon started and only
+// the marker tells of. It does so before the marker moves on.
+func (s *starts) recoverStart(rec *statefs.Record, marker statefs.State) error {
+	if !statefs.StartUnrecorded(rec, marker) {
+		return nil
+	}
+	def, err := s.storedDefinition(rec)
+	if err != nil || !defersStartRecord(rec, def) {
+		return nil //nolint:nilerr // a job that cannot be read is reported when the operation starts
+	}
+	at, err := s.owner.MarkerMovedAt(rec.ID, marker)
+	if err != nil {
+		return errMoved
+	}
+	if err := rec.RecordStart(at); err != nil {
+		return err
+	}
+	if err := s.commit(rec.ID, change{rec: rec}, writeRecord); files.DiskFull(err) {
+		return nil // a full disk does not prevent the start
+	} else if err != nil {
+		return err
+	}
+	return s.commit(rec.ID, change{}, syncFiles)
+}
+
+// A stopped keeper is alive and does not answer, and its commands continue. A daemon that starts
+// serves all the same: an operation that was running or paused keeps that state until the keeper
+// answers or dies, and an operation that ran before and is to run again waits for that too.
+
+// errKeeperSilent means that an operation cannot begin because a command of one of its earlier runs
+// may still be running.
+var errKeeperSilent = errors.New("a keeper does not answer, and may have a command of an earlier run: continue it (kill -CONT) or kill it")
+
+// keepersSettled reports whether all keepers that existed at the start have answered or died.
+func (s *starts) keepersSettled() bool {
+	return s.config.Keepers == nil || isClosed(s.config.Keepers.Settled())
+}
+
+// waitsForKeeper reports whether a keeper that does not answer may hold commands of this work.
+func (s *starts) waitsForKeeper(def *catalog.Definition, _ catalog.Params, err error) bool {
+	return !s.keepersSettled() && err == nil && def.Work() != catalog.WorkHandler
+}
+
+// awaitKeepers waits until all keepers have answered or died. Then it ends the commands that belong
+// to no operation, and allows the operations that existed at the start to begin. It also returns
+// when ctx ends.
+func (rv *recovery) awaitKeepers(ctx context.Context) {
+	if rv.starts.awaitingKeepers.Load() == nil {
+		return
+	}
+	select {
+	case <-rv.config.Keepers.Settled():
+	case <-ctx.Done():
+		return
+	}
+	if err := rv.endUnwantedCommands(rv.starts.workHost.HeldCommands()); err != nil {
+		rv.fail(err)
+		return
+	}
+	rv.starts.awaitingKeepers.Store(nil)
+}
+
+// checkSilentKeepers returns an error if a keeper that does not answer may hold a command of an
+// operation that is about to begin again.
+func (s *starts) checkSilentKeepers(rec *statefs.Record) error {
+	if present := s.awaitingKeepers.Load(); present != nil && rec.Starts > 0 && (*present)[rec.ID] {
+		return fmt.Errorf("begin %s: %w", rec.ID, errKeeperSilent)
+	}
+	return nil
+}
+
+// requeue moves a running marker back to queued: it was renamed to running while no work runs.
+func (s *starts) requeue(op *operation) error {
+	cutOffStep(op.rec, s.owner.Now())
+	if err := s.transition(op, statefs.CauseInterrupted); err != nil {
+		return err
+	}
+	return s.persist(op)
+}
+
+// completePause enters the paused state after the work has stopped.
+func (s *starts) completePause(op *operation) error {
+	if op.state == statefs.Running {
+		if err := s.transition(op, statefs.CausePause); err != nil {
+			return err
+		}
+	}
+	op.doneRequests = append(op.doneRequests, *op.pausing)
+	op.pausing = nil
+	return nil
 }

@@ -17,45 +17,45 @@ const reasonDependency = "dependency"
 // table only tells which children to reconcile when a parent ends; the reconcile decides by the records.
 
 // enqueueChildren enqueues the children that wait for an operation which has ended.
-func (d *Daemon) enqueueChildren(parent statefs.ID) {
-	for _, child := range d.live.Children(parent) {
-		d.reconcileQueue.enqueue(child)
+func (c *core) enqueueChildren(parent statefs.ID) {
+	for _, child := range c.live.Children(parent) {
+		c.reconcileQueue.enqueue(child)
 	}
 }
 
 // waitsForParents reports whether a queued operation waits for its parents. If a parent has ended
 // without the required result, the operation is left to a person.
-func (d *Daemon) waitsForParents(op *operation) (waits bool, err error) {
+func (s *starts) waitsForParents(op *operation) (waits bool, err error) {
 	if len(op.rec.After) == 0 || op.rec.Starts > 0 {
 		return false, nil
 	}
 	var met time.Time
 	for i, parent := range op.rec.After {
-		ended, err := d.readEnd(parent) // the table has the child already, so the end is not missed
+		ended, err := s.readEnd(parent) // the table has the child already, so the end is not missed
 		if ended == nil {
-			d.setAwaited(op, &op.rec.After[i])
+			s.setAwaited(op, &op.rec.After[i])
 			return true, err
 		}
 		if ended.FinishedAt != nil && ended.FinishedAt.After(met) {
 			met = *ended.FinishedAt
 		}
 		if op.rec.Require != statefs.RequireEnd && ended.Status != statefs.Completed {
-			d.setAwaited(op, nil)
-			return true, d.parentFailed(op, ended)
+			s.setAwaited(op, nil)
+			return true, s.parentFailed(op, ended)
 		}
 	}
-	d.setAwaited(op, nil)
+	s.setAwaited(op, nil)
 	op.eligibleAt = met
 	return false, nil
 }
 
 // readEnd returns the record of an operation that has ended, or nil if it is live. For a record
 // that is missing or cannot be read it returns a substitute with the reason.
-func (d *Daemon) readEnd(id statefs.ID) (*statefs.Record, error) {
-	if state, err := d.owner.State(id); state != statefs.Trailing && !errors.Is(err, statefs.ErrNotLive) {
+func (s *starts) readEnd(id statefs.ID) (*statefs.Record, error) {
+	if state, err := s.owner.State(id); state != statefs.Trailing && !errors.Is(err, statefs.ErrNotLive) {
 		return nil, err // checked before the record: if the marker is gone, the record is terminal
 	}
-	rec, err := d.owner.ReadRecord(id)
+	rec, err := s.owner.ReadRecord(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &statefs.Record{ID: id, Status: statefs.Cancelled, Reason: "its record was removed"}, nil
 	}
@@ -76,19 +76,19 @@ func (d *Daemon) readEnd(id statefs.ID) (*statefs.Record, error) {
 }
 
 // parentFailed leaves an operation to a person because a parent has not succeeded.
-func (d *Daemon) parentFailed(op *operation, parent *statefs.Record) error {
+func (s *starts) parentFailed(op *operation, parent *statefs.Record) error {
 	what := string(parent.Status)
 	if parent.Reason != "" {
 		what += ", " + parent.Reason
 	}
 	message := fmt.Sprintf("operation %s, which it comes after, has not succeeded (%s)", parent.ID, what)
 	if op.rec.Reason != reasonDependency { // on a full disk this code runs again
-		d.logLine(op, fmt.Sprintf("  ERROR: %s. 'jobdir retry %s' starts it all the same, 'jobdir cancel' ends it.", message,
+		s.logLine(op, fmt.Sprintf("  ERROR: %s. 'jobdir retry %s' starts it all the same, 'jobdir cancel' ends it.", message,
 			op.id()))
 	}
 	op.rec.Reason, op.rec.Error = reasonDependency, &statefs.Fault{Code: "dependency", Message: message}
-	if err := d.transition(op, statefs.CauseDependency); err != nil {
+	if err := s.transition(op, statefs.CauseDependency); err != nil {
 		return err
 	}
-	return d.persist(op)
+	return s.persist(op)
 }

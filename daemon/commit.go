@@ -84,102 +84,102 @@ func (c committer) commitRecord(rec *statefs.Record) error {
 }
 
 // transition moves an operation to the state that follows by cause, in the order that the table gives.
-func (d *Daemon) transition(op *operation, cause statefs.Cause) error {
+func (c *core) transition(op *operation, cause statefs.Cause) error {
 	row, err := statefs.TransitionFrom(op.state, cause)
 	if err != nil {
 		return err
 	}
-	return d.carryOut(op, row)
+	return c.carryOut(op, row)
 }
 
 // carryOut makes a transition. In statefs.MarkerFirst it renames the marker, and the reconcile writes the
 // record at its end. In statefs.RecordFirst its reasons must not be lost: the record, which names the next
 // state, is durable before the marker is renamed.
-func (d *Daemon) carryOut(op *operation, row statefs.Transition) error {
+func (c *core) carryOut(op *operation, row statefs.Transition) error {
 	move := change{from: row.From, to: row.To}
 	if row.Order == statefs.MarkerFirst {
-		if err := d.commit(op.id(), move, moveMarker); err != nil {
+		if err := c.commit(op.id(), move, moveMarker); err != nil {
 			return err
 		}
-		return d.noteTransition(op, row.Cause)
+		return c.noteTransition(op, row.Cause)
 	}
 	op.feed.stopUnnumbered = row.To == statefs.FailedManual && op.feed.unpublishedStop == 0
-	if err := d.numberStop(op); err != nil {
+	if err := c.numberStop(op); err != nil {
 		return err
 	}
 	rec := *op.rec // a copy, because this is repeated after a full disk
 	if rec.Next = row.To; row.Cause == statefs.CauseRescued {
 		rec.Rescues++
 	}
-	if err := rec.Apply(row.From, row.Cause, d.owner.Now()); err != nil {
+	if err := rec.Apply(row.From, row.Cause, c.owner.Now()); err != nil {
 		return err
 	}
-	if err := d.commit(op.id(), change{rec: &rec}, writeRecord); err != nil {
-		return d.publishStop(op, err)
+	if err := c.commit(op.id(), change{rec: &rec}, writeRecord); err != nil {
+		return c.publishStop(op, err)
 	}
-	if err := d.commit(op.id(), move, syncFiles, moveMarker); err != nil {
+	if err := c.commit(op.id(), move, syncFiles, moveMarker); err != nil {
 		return err
 	}
-	d.countTransition(op.id(), row)
+	c.countTransition(op.id(), row)
 	op.rec = &rec
-	d.enterState(op, row.To)
+	c.enterState(op, row.To)
 	op.feed.stopUnnumbered = false // numberStop has numbered it
 	return nil
 }
 
 // noteTransition updates the operation after its marker was renamed.
-func (d *Daemon) noteTransition(op *operation, cause statefs.Cause) error {
+func (c *core) noteTransition(op *operation, cause statefs.Cause) error {
 	from := op.state
-	to, err := op.apply(cause, d.owner.Now())
+	to, err := op.apply(cause, c.owner.Now())
 	if err != nil {
 		return err
 	}
-	d.countTransition(op.id(), statefs.Transition{From: from, Cause: cause, To: to})
-	d.enterState(op, to)
+	c.countTransition(op.id(), statefs.Transition{From: from, Cause: cause, To: to})
+	c.enterState(op, to)
 	return nil
 }
 
-func (d *Daemon) countTransition(id statefs.ID, row statefs.Transition, more ...any) {
-	d.counters.transitions.Add(1)
-	d.logger.Info("transition", append([]any{"id", id, "from", row.From, "to", row.To, "cause", row.Cause}, more...)...)
+func (c *core) countTransition(id statefs.ID, row statefs.Transition, more ...any) {
+	c.counters.transitions.Add(1)
+	c.logger.Info("transition", append([]any{"id", id, "from", row.From, "to", row.To, "cause", row.Cause}, more...)...)
 }
 
 // enterState notes the new state of a marker. Requests that have already taken effect are dropped:
 // if one of them were carried out again after a crash, it would undo this move.
-func (d *Daemon) enterState(op *operation, state statefs.State) {
+func (c *core) enterState(op *operation, state statefs.State) {
 	if op.state.NeedsPerson() != state.NeedsPerson() {
-		defer d.queueChanged() // for the operations that depend on it
+		defer c.admission.Changed() // for the operations that depend on it
 	}
-	d.setState(op, state)
+	c.setState(op, state)
 	op.unsaved = true
 	op.feed.stopUnnumbered = state == statefs.FailedManual
-	if err := d.dropDoneRequests(op); err != nil {
-		d.logger.Warn("request that took effect not removed, retrying", "id", op.id(), "error", err)
+	if err := c.dropDoneRequests(op); err != nil {
+		c.logger.Warn("request that took effect not removed, retrying", "id", op.id(), "error", err)
 	}
 }
 
 // persist syncs the rename, then writes the record, then drops the requests that led to it.
-func (d *Daemon) persist(op *operation) error {
-	if err := d.commit(op.id(), change{}, syncFiles); err != nil {
+func (c *core) persist(op *operation) error {
+	if err := c.commit(op.id(), change{}, syncFiles); err != nil {
 		return err
 	}
 	op.rec.Next = ""
 	op.copyProgress()
-	if err := d.numberStop(op); err != nil {
+	if err := c.numberStop(op); err != nil {
 		return err
 	}
-	if err := d.publishStop(op, d.commit(op.id(), change{rec: op.rec}, writeRecord)); err != nil {
+	if err := c.publishStop(op, c.commit(op.id(), change{rec: op.rec}, writeRecord)); err != nil {
 		return err
 	}
 	op.unsaved, op.unrecordedStart = false, time.Time{}
-	d.publishRecord(op)
-	return d.dropDoneRequests(op)
+	c.publishRecord(op)
+	return c.dropDoneRequests(op)
 }
 
 // dropDoneRequests removes the requests that have taken effect.
-func (d *Daemon) dropDoneRequests(op *operation) error {
+func (c *core) dropDoneRequests(op *operation) error {
 	for len(op.doneRequests) > 0 {
-		if err := d.dropRequest(op, op.doneRequests[0]); err != nil {
+		if err := c.dropRequest(op, op.doneRequests[0]); err != nil {
 			return err
 		}
 		op.doneRequests = op.doneRequests[1:]
@@ -189,11 +189,11 @@ func (d *Daemon) dropDoneRequests(op *operation) error {
 
 // dropRequest removes a request that has taken effect, unless the same action is pending again:
 // both share one file in taken/, and the pending one still needs it.
-func (d *Daemon) dropRequest(op *operation, t statefs.TakenRequest) error {
+func (c *core) dropRequest(op *operation, t statefs.TakenRequest) error {
 	if op.hasPending(t.Action) {
 		return nil
 	}
-	return d.drop(t)
+	return c.drop(t)
 }
 
 // drop removes requests for good.
@@ -227,4 +227,94 @@ func (d *Daemon) runBatchSync(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// feedNumbers holds an operation's numbers in the completion feed. Only the reconcile of the
+// operation uses it.
+type feedNumbers struct {
+	// end is the number of the operation's end, 0 until it has one. When the end is repeated after
+	// a full disk, it keeps its number.
+	end uint64
+	// stopUnnumbered is set while the operation is failed_manual and that stop has no number yet.
+	// unpublishedStop is the number of the stop until it is published, and earlierStop is the
+	// number of the stop before it.
+	stopUnnumbered               bool
+	unpublishedStop, earlierStop uint64
+}
+
+// recordEnd makes an end durable and enters it into the history, and then removes the marker, or moves it
+// to trailing: at any time an operation is found in the history or by its marker. Before all that it
+// writes the outbox entries of its deliveries.
+func (e *ends) recordEnd(op *operation, rec *statefs.Record) error {
+	if err := e.Deliveries.Write(rec); err != nil {
+		return err
+	}
+	if op.feed.end == 0 {
+		number, err := e.history.Number()
+		if err != nil {
+			return err
+		}
+		op.feed.end = number
+	}
+	rec.FinishedSeq = op.feed.end
+	if err := e.commit(rec.ID, change{rec: rec}, writeEnd); err != nil {
+		if e.isUnusedNumber(rec.ID, op.feed.end) {
+			e.history.Unused(op.feed.end)
+			op.feed.end = 0
+		}
+		return err
+	}
+	e.live.End(op.id())
+	e.history.Ended(rec)
+	e.Deliveries.Enqueue(rec)
+	if rec.Trailing {
+		return e.commit(rec.ID, change{from: op.state, to: statefs.Trailing}, moveMarker, syncFiles)
+	}
+	return e.commit(rec.ID, change{from: op.state}, removeMarker)
+}
+
+// isUnusedNumber reports whether a record whose write failed certainly does not contain number.
+func (c *core) isUnusedNumber(id statefs.ID, number uint64) bool {
+	rec, err := c.owner.ReadRecord(id)
+	return err == nil && rec.FinishedSeq != number && rec.NeedsPersonSeq != number
+}
+
+// numberStop assigns a number in the feed to the stop of an operation that became failed_manual. It
+// is called before the record is written.
+func (c *core) numberStop(op *operation) error {
+	e := &op.feed
+	if !e.stopUnnumbered {
+		return nil
+	}
+	number, err := c.history.Number()
+	if err != nil {
+		return err
+	}
+	e.stopUnnumbered, e.unpublishedStop, e.earlierStop = false, number, op.rec.NeedsPersonSeq
+	op.rec.NeedsPersonSeq = number
+	return nil
+}
+
+// publishStop publishes that an operation waits for a person, once its record is durable. written
+// is the error of writing the record. If the write or the sync fails and the record certainly does
+// not contain the number, the number is marked unused and the stop gets a new one later.
+func (c *core) publishStop(op *operation, written error) error {
+	e := &op.feed
+	if e.unpublishedStop == 0 {
+		return written
+	}
+	if written == nil {
+		written = c.commit(op.id(), change{}, syncFiles)
+	}
+	if written != nil {
+		if c.isUnusedNumber(op.id(), e.unpublishedStop) {
+			c.history.Unused(e.unpublishedStop)
+			op.rec.NeedsPersonSeq = e.earlierStop
+			e.stopUnnumbered, e.unpublishedStop = true, 0
+		}
+		return written
+	}
+	c.history.Stopped(op.rec, e.earlierStop)
+	e.unpublishedStop = 0
+	return nil
 }

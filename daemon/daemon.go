@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/alarm"
-	"github.com/jobdir/jobdir/daemon/delivery"
+	"github.com/jobdir/jobdir/daemon/breaker"
 	"github.com/jobdir/jobdir/daemon/events"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/keeper"
@@ -104,86 +104,23 @@ func (c *Config) setDefaults() error {
 }
 
 // Daemon decides what runs, runs it, and repairs the storage directory after a crash. See the
-// package comment.
+// package comment. Its parts are in layers: each uses only those above it in this list.
 type Daemon struct {
-	committer
-	operations
-	// Lanes pauses, closes and resizes lanes according to the files in lanes/.
-	Lanes *lanes.Lanes
-	// Deliveries brings results to targets.
-	Deliveries *delivery.Deliveries
-	// Trigger submits by schedule, from new/, and what follows.
-	Trigger *trigger.Trigger
+	*core
+	*publisher
+	*waits
+	*markers
+	*ends
+	*starts
+	*optional
+	*finisher
+	*requests
+	*reconciler
+	*recovery
+	*retention
+	*sweeper
 
-	config         Config
-	logger         *slog.Logger
-	workHost       work.Host // what all runs share
-	dir            *watch.Dir[watchKey]
-	files          *watch.Files
-	reconcileQueue *reconcileQueue
-	// admission decides which queued operations start.
-	admission *admission
-	// queueQuota bounds how many operations wait to start.
-	queueQuota queueQuota
-	// waitFollowers tracks the operations for which every waiting reason is published.
-	waitFollowers waitFollowers
-	// batchMu serializes the lookups of batches that another process submits.
-	batchMu     sync.Mutex
-	moveBackoff moveBackoff
-	// fdBudget reserves the file descriptors that a start needs.
-	fdBudget fdBudget
-	// failing tracks the operations whose reconcile currently fails.
-	failing failingOperations
-	runs    sync.WaitGroup
-	// alarms enqueues an operation when its next deadline expires.
-	alarms *alarm.Alarms[statefs.ID]
-	// deferredStarts writes the start record of a run that lasts longer than startRecordDelay.
-	deferredStarts deferredStarts
-	history        *history.Store
-	// unsettledIDs holds the IDs whose markers may differ from their rows.
-	unsettledIDs unsettledIDs
-	// earlyRequests holds the IDs of requests that were seen before their operation.
-	earlyRequests  unsettledIDs
-	watchMu        sync.Mutex // held while events of the watch are passed to reconcileQueue
-	pruneMu        sync.Mutex // one prune at a time
-	retentionClock retentionClock
-	startedAt      time.Time
-
-	mu sync.RWMutex // guards pendingCallbacks, startupBacklog, blockedFiles and damaged
-	// pendingCallbacks run in the next reconcile of their operation.
-	pendingCallbacks map[statefs.ID][]func(*operation)
-	// startupBacklog is enqueued once the daemon is ready.
-	startupBacklog []statefs.ID
-	// blockedFiles lists, by operation, the files at the name of a marker or request that the
-	// daemon could not set aside and has reported.
-	blockedFiles map[statefs.ID][]string
-	// damaged holds what is known of operations whose records were damaged or removed while they
-	// waited.
-	damaged map[statefs.ID]damagedRecord
-
-	// heldCommands lists the commands that the keepers held when this daemon started. It is set
-	// only during recovery.
-	heldCommands map[statefs.ID][]keeper.HeldCommand
-	// awaitingKeepers is the set of operations found at startup, as long as a keeper that does not
-	// answer may hold commands of theirs; otherwise nil.
-	awaitingKeepers atomic.Pointer[map[statefs.ID]bool]
-	// detachedCount is how many operations continue without the daemon.
-	detachedCount atomic.Int64
-
-	stopping      atomic.Bool
-	detaching     atomic.Bool // if set, stop leaves commands running
-	drain         drain
-	fatal         chan error // the first fatal error
-	ready         chan struct{}
-	sweepRequests chan sweepRequest
-	stopped       chan struct{}
-	counters      counters
-	definitions   definitions
-	strayFiles    *strayFiles
-	// reportedFiles maps each file that the last sweep found and left alone to the reason.
-	// sweepError is the error of the last sweep. Only the goroutine that sweeps uses them.
-	reportedFiles map[string]string
-	sweepError    string
+	files *watch.Files // the logs of commands that run
 }
 
 type sweepRequest struct {
@@ -201,14 +138,7 @@ func New(config Config) (*Daemon, error) {
 	if err := config.setDefaults(); err != nil {
 		return nil, err
 	}
-	d := &Daemon{
-		startedAt: time.Now(), config: config, committer: committer{config.Owner}, logger: config.Logger,
-		failing:      failingOperations{logger: config.Logger},
-		blockedFiles: make(map[statefs.ID][]string), fatal: make(chan error, 1),
-		ready: make(chan struct{}), drain: drain{check: make(chan struct{}, 1)},
-		sweepRequests: make(chan sweepRequest), stopped: make(chan struct{}),
-		strayFiles: newStrayFiles(statefs.SettleAge + time.Second),
-	}
+	d := newParts(config)
 	d.workHost = work.Host{
 		Owner: config.Owner, Logger: config.Logger, Handlers: config.Handlers, Starter: keeper.InProcess{},
 		Environ: config.Environ, Grace: config.Grace, StallAfter: config.StallAfter,
@@ -390,14 +320,6 @@ func (d *Daemon) rescan() {
 	}
 }
 
-// fail stops the daemon with err. Only the first error counts.
-func (d *Daemon) fail(err error) {
-	select {
-	case d.fatal <- err:
-	default:
-	}
-}
-
 // stop interrupts the work that runs, or leaves it to the keepers, and waits for all reconciles and
 // runs.
 func (d *Daemon) stop() {
@@ -459,32 +381,6 @@ func (d *Daemon) finishLastRuns() {
 	}
 }
 
-func (d *Daemon) track(op *operation) {
-	op.shown = op.shown.Next(op.rec, op.state)
-	d.queueQuota.confirm(op.rec.Starts == 0 && isClosed(d.ready), func() { d.live.Add(op, op.shown) })
-	if d.config.Intake != nil {
-		d.config.Intake.Track(op.rec)
-	}
-}
-
-func (d *Daemon) untrack(op *operation) {
-	d.admission.releaseWaitingSteps(op)
-	for name, s := range op.optionalSteps { // their commands stay with their keeper
-		if s.own {
-			d.admission.releaseStep(op, name)
-		}
-	}
-	d.live.Remove(op.id())
-	d.mu.Lock()
-	delete(d.blockedFiles, op.id())
-	d.mu.Unlock()
-	d.alarms.Set(op.id(), time.Time{}, 0)
-	if d.config.Intake != nil {
-		d.config.Intake.Forget(op.rec)
-	}
-	d.enqueueChildren(op.id())
-}
-
 // Ready returns a channel that is closed once recovery is done and the daemon carries out requests.
 func (d *Daemon) Ready() <-chan struct{} { return d.ready }
 
@@ -495,4 +391,114 @@ func isClosed(c <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// drain is the state of Drain: no work starts, and the daemon waits for the work that runs.
+type drain struct {
+	check chan struct{} // an operation was reconciled since the last check
+
+	mu      sync.Mutex
+	drained chan struct{} // closed when nothing runs; nil until Drain is called
+	done    bool
+}
+
+// Drain makes the daemon start no more work; new submits wait for the next daemon. The returned
+// channel is closed when nothing runs: all work has ended or is paused. The daemon continues to
+// serve requests.
+func (d *Daemon) Drain() <-chan struct{} {
+	d.drain.mu.Lock()
+	if d.drain.drained == nil {
+		d.drain.drained = make(chan struct{})
+	}
+	drained := d.drain.drained
+	d.drain.mu.Unlock()
+	d.reconcileQueue.wait() // a reconcile that started earlier may still start work
+	d.drain.checkSoon()
+	d.queueChanged()
+	return drained
+}
+
+// checkSoon makes the daemon check whether work still runs.
+func (n *drain) checkSoon() {
+	n.mu.Lock()
+	wanted := n.drained != nil && !n.done
+	n.mu.Unlock()
+	if !wanted {
+		return
+	}
+	select {
+	case n.check <- struct{}{}:
+	default:
+	}
+}
+
+// checkDrained closes the channel of Drain when nothing runs.
+func (d *Daemon) checkDrained() {
+	if d.States()[statefs.Running] > 0 {
+		return
+	}
+	d.drain.mu.Lock()
+	defer d.drain.mu.Unlock()
+	if !d.drain.done {
+		d.drain.done = true
+		close(d.drain.drained)
+	}
+}
+
+// The types of handlers, so that a program with handlers imports this package only.
+type (
+	// Handler is Go code that does the work of a job.
+	Handler = work.Handler
+	// Handlers maps the names that definitions use to handlers.
+	Handlers = work.Handlers
+	// Op is the operation as its handler sees it.
+	Op = work.Op
+	// Item is one unit of work of a run.
+	Item = work.Item
+	// AttemptError is a handler's error that also determines what happens next.
+	AttemptError = work.AttemptError
+)
+
+// The causes with which work is ended early. A handler gets them from context.Cause.
+var (
+	// ErrCancelled means that the operation was cancelled.
+	ErrCancelled = work.ErrCancelled
+	// ErrInterrupted means that the daemon stops; the operation continues when the daemon starts again.
+	ErrInterrupted = work.ErrInterrupted
+)
+
+// ErrDetach is the cause with which the context of Daemon.Run ends if commands are to continue
+// without the daemon.
+var ErrDetach = errors.New("the daemon stops and leaves its commands running")
+
+// RetryAfter wraps err as a failure that is worth a retry, after a wait of at least 1 ms.
+func RetryAfter(err error, wait time.Duration) error { return work.RetryAfter(err, wait) }
+
+// NeedsPerson wraps err as a failure that only a person can fix: the operation becomes
+// failed_manual.
+func NeedsPerson(err error) error { return work.NeedsPerson(err) }
+
+// What a lane is configured with.
+type (
+	// LaneConfig is the configuration of a lane.
+	LaneConfig = lanes.LaneConfig
+	// BreakerConfig says when a lane pauses itself.
+	BreakerConfig = breaker.Settings
+)
+
+// reportToBreaker reports the end of an operation's run to the breaker of its lane, with the class of
+// its failure.
+func (f *finisher) reportToBreaker(op *operation, class catalog.Class) {
+	v, names, exit := lanes.NoVerdict, []string(nil), ""
+	switch {
+	case op.endCause == statefs.CauseDone:
+		v = lanes.Success
+	case op.rec.Error != nil && class != catalog.ClassWarn:
+		v, names = lanes.Failure, []string{op.rec.Error.Code, string(class)}
+		if op.rec.ExitCode != nil && *op.rec.ExitCode != 0 {
+			exit = strconv.Itoa(*op.rec.ExitCode)
+			names = append(names, exit)
+		}
+	}
+	f.Lanes.RunEnded(laneOf(op.rec), op.id(), v, exit, names...)
 }

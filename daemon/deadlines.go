@@ -23,9 +23,6 @@ type deadlines struct {
 // anySet reports whether a deadline is set, which only the memory of this daemon contains.
 func (t *deadlines) anySet() bool { return t.attempt > 0 || t.queue > 0 || t.expiry > 0 }
 
-// uptime returns how long the daemon has run, whatever happens to the machine's clock.
-func (d *Daemon) uptime() time.Duration { return time.Since(d.startedAt) }
-
 // remainingWait returns the rest of a wait or limit of the given length that ends at until. The
 // clock may have been set since it began, so the rest is never more than the whole and never
 // negative.
@@ -35,17 +32,17 @@ func remainingWait(whole time.Duration, until, now time.Time) time.Duration {
 
 // deadlinesOf returns the deadlines of an operation. They are computed once for each state: a clock
 // that is set later must neither end an operation nor prolong its wait.
-func (d *Daemon) deadlinesOf(op *operation) *deadlines {
+func (c *core) deadlinesOf(op *operation) *deadlines {
 	t, since := &op.deadlines, op.rec.Since()
 	if t.known && t.state == op.state && t.since.Equal(since) {
 		return t
 	}
-	now, ran := d.owner.Now(), d.uptime()
+	now, ran := c.owner.Now(), c.uptime()
 	t.state, t.since, t.attempt, t.queue = op.state, since, 0, 0
 	if due := op.rec.DueAt; due != nil && op.state == statefs.FailedRetryable {
 		t.attempt = ran + remainingWait(due.Sub(since), *due, now) + 1
 	}
-	def, err := d.storedDefinition(op.rec)
+	def, err := c.storedDefinition(op.rec)
 	if err != nil {
 		return t // startOperation fails for the same reason and reports it
 	}
@@ -61,8 +58,8 @@ func (d *Daemon) deadlinesOf(op *operation) *deadlines {
 
 // setAlarm sets the alarm of an operation to its next deadline. A deadline that has passed was
 // handled by this reconcile without effect, and is tried again after retryInterval.
-func (d *Daemon) setAlarm(op *operation) {
-	t, now, ran := d.deadlinesOf(op), d.owner.Now(), d.uptime()
+func (c *core) setAlarm(op *operation) {
+	t, now, ran := c.deadlinesOf(op), c.owner.Now(), c.uptime()
 	var at time.Time
 	if due := op.rec.DueAt; due != nil && (op.state == statefs.Scheduled || op.state == statefs.FailedRetryable) {
 		at = *due
@@ -82,37 +79,37 @@ func (d *Daemon) setAlarm(op *operation) {
 	if !at.IsZero() && !at.After(now) || after > 0 && after <= ran {
 		at, after = time.Time{}, ran+retryInterval
 	}
-	d.alarms.Set(op.id(), at, after)
+	c.alarms.Set(op.id(), at, after)
 }
 
 // isDue reports whether the time has come for which an operation waits. A time of day has come when
 // the clock shows it. The wait between two attempts also ends if the clock was set back.
-func (d *Daemon) isDue(op *operation) bool {
-	t := d.deadlinesOf(op)
+func (s *starts) isDue(op *operation) bool {
+	t := s.deadlinesOf(op)
 	due := op.rec.DueAt
-	return due == nil || !due.After(d.owner.Now()) || t.attempt > 0 && t.attempt <= d.uptime()
+	return due == nil || !due.After(s.owner.Now()) || t.attempt > 0 && t.attempt <= s.uptime()
 }
 
 // queueIfDue moves an operation into the queue if it is scheduled or waits for its next attempt,
 // and is due.
-func (d *Daemon) queueIfDue(op *operation) error {
-	if op.state != statefs.Scheduled && op.state != statefs.FailedRetryable || !d.isDue(op) {
+func (s *starts) queueIfDue(op *operation) error {
+	if op.state != statefs.Scheduled && op.state != statefs.FailedRetryable || !s.isDue(op) {
 		return nil
 	}
-	if err := d.transition(op, statefs.CauseDue); err != nil {
+	if err := s.transition(op, statefs.CauseDue); err != nil {
 		return err
 	}
-	return d.persist(op)
+	return s.persist(op)
 }
 
 // expiredLimit returns the limit of an operation that has expired, nil for none.
-func (d *Daemon) expiredLimit(op *operation) *statefs.Fault {
-	t, ran := d.deadlinesOf(op), d.uptime()
+func (e *ends) expiredLimit(op *operation) *statefs.Fault {
+	t, ran := e.deadlinesOf(op), e.uptime()
 	over := func(limit time.Duration) bool { return limit > 0 && limit <= ran }
 	if !over(t.expiry) && !over(t.queue) || op.state == statefs.Trailing {
 		return nil // its required steps are done
 	}
-	def, err := d.storedDefinition(op.rec)
+	def, err := e.storedDefinition(op.rec)
 	if err != nil {
 		return nil
 	}
@@ -129,8 +126,8 @@ func (d *Daemon) expiredLimit(op *operation) *statefs.Fault {
 
 // expire ends an operation if one of its limits has expired: at once if no work runs, else when the
 // work has ended.
-func (d *Daemon) expire(op *operation) (ended bool, err error) {
-	fault := d.expiredLimit(op)
+func (e *ends) expire(op *operation) (ended bool, err error) {
+	fault := e.expiredLimit(op)
 	if fault == nil {
 		return false, nil
 	}
@@ -139,8 +136,8 @@ func (d *Daemon) expire(op *operation) (ended bool, err error) {
 		return false, nil
 	}
 	if op.rec.Error == nil || op.rec.Error.Code != fault.Code { // on a full disk this code runs again
-		d.logLine(op, "  ERROR: "+fault.Message)
+		e.logLine(op, "  ERROR: "+fault.Message)
 	}
 	op.rec.Error, op.rec.Reason = fault, ""
-	return true, d.finishAs(op, statefs.CauseExpired)
+	return true, e.finishAs(op, statefs.CauseExpired)
 }

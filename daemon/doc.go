@@ -4,11 +4,31 @@
 //	                                                                         │ compares the files with what is known
 //	      ┌───────────────┬───────────────────┬──────────────────┬───────────┤
 //	marker missing    marker moved         request           work ended   queued
-//	marker_missing.go  reconcile.go      requests.go         finish.go   begin.go
+//	  markers.go      reconcile.go       requests.go        finish.go   begin.go
 //	      │               │                   │                  │           │
 //	      └───────────────┴─────────┬─────────┴──────────────────┘           ▼
 //	                                ▼                                  work.Run: a goroutine with a gate
 //	              statefs.Owner: rename, sync, record             handler · command · command for each item
+//
+// # Layers
+//
+// The daemon is made of parts, each a type with fields of its own. A part calls only the parts below it, and
+// core.go connects them:
+//
+//	Daemon       starts and stops the parts          daemon.go
+//	sweeper      the whole storage, at intervals     sweep.go
+//	recovery     the storage at a start              recover.go
+//	retention    deletes ended operations            retention.go
+//	reconciler   the files of one ID against memory  reconcile.go, adopt.go
+//	requests     carries out requests                requests.go, step_actions.go
+//	finisher     what follows the end of a run       attempts.go, restart.go, finish.go
+//	optional     optional steps                      optional_step.go
+//	starts       begins runs                         begin.go, steps.go
+//	ends         makes operations end                finish.go, deliveries.go
+//	markers      the names in jobs/                  markers.go, stray_files.go
+//	waits        why operations wait                 waits.go
+//	publisher    events                              publish.go
+//	core         the operations and their commit     core.go, commit.go, operation.go, live.go
 //
 // # The directory is the authority
 //

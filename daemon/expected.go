@@ -80,24 +80,24 @@ func (a *admission) isAnnounced(id statefs.ID) bool {
 // expectBatch expects all operations of a list that another process submits, when the daemon takes
 // over the first of them. It reads them from the list's file. If that file is gone, all operations
 // of the list are already visible.
-func (d *Daemon) expectBatch(rec *statefs.Record) error {
-	if rec.Batch == nil || rec.ID.PID() == os.Getpid() || rec.Starts > 0 || !isClosed(d.ready) {
+func (rc *reconciler) expectBatch(rec *statefs.Record) error {
+	if rec.Batch == nil || rec.ID.PID() == os.Getpid() || rec.Starts > 0 || !isClosed(rc.ready) {
 		return nil
 	}
-	d.batchMu.Lock()
-	defer d.batchMu.Unlock()
-	if d.admission.isAnnounced(rec.ID) {
+	rc.batchMu.Lock()
+	defer rc.batchMu.Unlock()
+	if rc.admission.isAnnounced(rec.ID) {
 		return nil
 	}
-	ids, err := d.owner.Batches.IDs(*rec.Batch)
+	ids, err := rc.owner.Batches.IDs(*rec.Batch)
 	var recs []*statefs.Record
 	for _, id := range ids {
-		if !d.manages(id) {
+		if !rc.manages(id) {
 			recs = append(recs, &statefs.Record{ID: id})
 		}
 	}
 	if len(recs) > 1 {
-		d.admission.Expect(recs...)
+		rc.admission.Expect(recs...)
 	}
 	return err
 }

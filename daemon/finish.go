@@ -6,47 +6,73 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/daemon/delivery"
+	"github.com/jobdir/jobdir/daemon/trigger"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 )
 
+// ends makes operations end: it seals the log, records the end, and starts what follows from it.
+type ends struct {
+	*core
+	publisher *publisher
+
+	// Deliveries brings results to targets.
+	Deliveries *delivery.Deliveries
+	// Trigger submits by schedule, from new/, and what follows.
+	Trigger *trigger.Trigger
+	// detachedCount is how many operations continue without the daemon.
+	detachedCount atomic.Int64
+}
+
+// finisher decides what follows the end of a run: the next step, another attempt, or the end of the operation.
+type finisher struct {
+	*core
+	publisher *publisher
+	ends      *ends
+	starts    *starts
+	optional  *optional
+}
+
 // finish records how a run ended. It is called again after a full disk.
-func (d *Daemon) finish(op *operation) error {
+func (f *finisher) finish(op *operation) error {
 	if err := op.run.DiskError(); err != nil {
 		return err // this ends the daemon: the disk failed, not the work
 	}
 	if op.endCause == "" {
 		switch cause := op.run.EndCause(); {
 		case op.run.Detached():
-			return d.detachOperation(op)
+			return f.ends.detachOperation(op)
 		case op.cancelling != nil:
 		case errors.Is(cause, ErrInterrupted), errors.Is(cause, work.ErrDetached):
-			return d.finishInterrupted(op)
+			return f.finishInterrupted(op)
 		}
 		op.run.TakeExit(op.rec, len(op.optionalSteps) > 0)
 		var class catalog.Class
-		op.endCause, class = d.classifyEnd(op)
-		d.reportToBreaker(op, class)
+		op.endCause, class = f.classifyEnd(op)
+		f.reportToBreaker(op, class)
 		if op.run.Step() != nil {
-			d.applyStepEnd(op.rec, op.run, op.endCause)
+			f.applyStepEnd(op.rec, op.run, op.endCause)
 		}
 	}
 	if op.endCause == statefs.CauseDone && op.run.Step() != nil {
-		return d.nextStep(op)
+		return f.starts.nextStep(op)
 	}
 	if to, err := statefs.Next(statefs.Running, op.endCause); err == nil && to.Live() {
-		return d.continueAfterFailure(op, op.endCause)
+		return f.continueAfterFailure(op, op.endCause)
 	}
-	return d.finishAs(op, op.endCause)
+	return f.ends.finishAs(op, op.endCause)
 }
 
 // classifyEnd returns the cause by which the operation goes on after its work has ended, and the class
 // of its failure, "" if there is none.
-func (d *Daemon) classifyEnd(op *operation) (statefs.Cause, catalog.Class) {
+func (f *finisher) classifyEnd(op *operation) (statefs.Cause, catalog.Class) {
 	r, cause := op.run, op.run.EndCause()
 	if op.cancelling != nil && r.EndedByCancel() {
 		return op.cancelCause, ""
@@ -68,16 +94,16 @@ func (d *Daemon) classifyEnd(op *operation) (statefs.Cause, catalog.Class) {
 	before, line := op.rec.Error, r.LastLine()
 	defer func() {
 		if op.rec.Error != nil {
-			op.rec.Error = d.addLastLine(r, op.rec, op.rec.Error, before, line) // the log has that line already
+			op.rec.Error = f.optional.addLastLine(r, op.rec, op.rec.Error, before, line) // the log has that line already
 		}
 	}()
 	if errors.Is(err, work.ErrStalled) && r.Def().OnStall == catalog.StallCancel {
 		op.rec.Attempts++
 		op.rec.Reason = "stalled"
-		d.logLine(op, "  Stalled: "+op.rec.Error.Message+", stopping...")
+		f.logLine(op, "  Stalled: "+op.rec.Error.Message+", stopping...")
 		return statefs.CauseCancel, ""
 	}
-	return d.noteFailedAttempt(op, err, partial)
+	return f.noteFailedAttempt(op, err, partial)
 }
 
 func fault(err error) *statefs.Fault {
@@ -89,56 +115,56 @@ func fault(err error) *statefs.Fault {
 
 // finishInterrupted leaves an operation whose work ended with the daemon where the next daemon
 // finds it: in the queue, or paused if it is paused.
-func (d *Daemon) finishInterrupted(op *operation) error {
+func (f *finisher) finishInterrupted(op *operation) error {
 	r := op.run
-	if err := d.recordStart(op); err != nil && !files.DiskFull(err) {
+	if err := f.starts.recordStart(op); err != nil && !files.DiskFull(err) {
 		return err
 	}
 	op.rec.Interrupts++
-	cutOffStep(op.rec, d.owner.Now())
+	cutOffStep(op.rec, f.owner.Now())
 	if r.Def().Restart() == catalog.RestartFail {
 		message := withLine(cutOffText+", and the job does not let it begin again", r.LastLine())
-		return d.failCutOff(op, statefs.CauseFailed, message)
+		return f.failCutOff(op, statefs.CauseFailed, message)
 	}
 	op.run = nil
 	if op.state == statefs.Running {
-		if err := d.requeue(op); err != nil {
+		if err := f.starts.requeue(op); err != nil {
 			return err
 		}
-	} else if err := d.persist(op); err != nil {
+	} else if err := f.persist(op); err != nil {
 		return err
 	}
-	d.closeLog(op)
-	d.reconcileQueue.enqueue(op.id()) // it starts again, unless the daemon is stopping
+	f.closeLog(op)
+	f.reconcileQueue.enqueue(op.id()) // it starts again, unless the daemon is stopping
 	return r.Forget()
 }
 
 // detachOperation untracks an operation whose command continues under its keeper. The next daemon
 // finds it in its current state.
-func (d *Daemon) detachOperation(op *operation) error {
+func (e *ends) detachOperation(op *operation) error {
 	if op.copyProgress(); op.unsaved {
-		if err := d.persist(op); err != nil {
+		if err := e.persist(op); err != nil {
 			return err
 		}
-	} else if err := d.commit(op.id(), change{rec: op.rec}, writeRecord); err != nil {
+	} else if err := e.commit(op.id(), change{rec: op.rec}, writeRecord); err != nil {
 		return err
 	}
-	d.closeLog(op)
-	d.untrack(op)
-	d.detachedCount.Add(1)
+	e.closeLog(op)
+	e.untrack(op)
+	e.detachedCount.Add(1)
 	return nil
 }
 
 // finishAs ends an operation by cause. It syncs the log, writes and syncs the terminal record, and
 // then removes the marker.
-func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
-	if cause != statefs.CauseMainDone && d.endOptionalSteps(op, func(r *work.Run) { r.End(ErrCancelled) }) {
+func (e *ends) finishAs(op *operation, cause statefs.Cause) error {
+	if cause != statefs.CauseMainDone && e.endOptionalSteps(op, func(r *work.Run) { r.End(ErrCancelled) }) {
 		return nil // called again when the optional steps have ended
 	}
 	if op.state == statefs.Trailing {
-		return d.endTrailing(op, cause)
+		return e.endTrailing(op, cause)
 	}
-	now := d.owner.Now()
+	now := e.owner.Now()
 	op.copyProgress()
 	if len(op.rec.Steps) > 0 && op.rec.Progress != nil {
 		op.rec.Progress = progressNow(op.rec, *op.rec.Progress)
@@ -147,7 +173,7 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	if op.run != nil && op.run.Step() == nil {
 		rep = op.run.Report()
 	} else {
-		rep = d.earlierReport(op)
+		rep = e.earlierReport(op)
 	}
 	rec := *op.rec // a copy, because this is repeated after a full disk
 	rec.FinishedAt = &now
@@ -158,13 +184,13 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	if err := decide.End(&rec, op.state, cause, now); err != nil {
 		return err
 	}
-	if err := d.recordFollowUp(op, &rec, rep); err != nil {
+	if err := e.recordFollowUp(op, &rec, rep); err != nil {
 		return err
 	}
-	if err := d.addDeliveries(op, &rec, rep); err != nil {
+	if err := e.addDeliveries(op, &rec, rep); err != nil {
 		return err
 	}
-	length, err := d.seal(op)
+	length, err := e.seal(op)
 	if err != nil {
 		return err
 	}
@@ -172,11 +198,11 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	if rec.Resources != nil {
 		rec.Resources.OutputBytes = length
 	}
-	rec.Footer = rep.Footer(&rec, filepath.Base(d.owner.ItemsPath(op.id())))
+	rec.Footer = rep.Footer(&rec, filepath.Base(e.owner.ItemsPath(op.id())))
 	if rec.Trailing {
-		return d.beginTrailing(op, &rec)
+		return e.beginTrailing(op, &rec)
 	}
-	if err := d.recordEnd(op, &rec); err != nil {
+	if err := e.recordEnd(op, &rec); err != nil {
 		return err
 	}
 	if op.run != nil {
@@ -184,64 +210,64 @@ func (d *Daemon) finishAs(op *operation, cause statefs.Cause) error {
 	}
 	op.rec = &rec
 	op.state = rec.Status
-	d.counters.finished.Add(1)
-	d.logger.Info("finished", "id", rec.ID, "status", rec.Status, "result", rec.Result, "cause", cause)
-	d.untrack(op)
-	d.publish(op)
-	return d.cleanUp(op)
+	e.counters.finished.Add(1)
+	e.logger.Info("finished", "id", rec.ID, "status", rec.Status, "result", rec.Result, "cause", cause)
+	e.untrack(op)
+	e.publisher.publish(op)
+	return e.cleanUp(op)
 }
 
 // seal syncs the log and returns its final length. Bytes that a process writes later, because it
 // could not be found and ended, do not count.
-func (d *Daemon) seal(op *operation) (int64, error) {
-	info, err := os.Stat(d.owner.LogPath(op.id()))
+func (e *ends) seal(op *operation) (int64, error) {
+	info, err := os.Stat(e.owner.LogPath(op.id()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil // the work never started
 	}
 	if err != nil {
 		return 0, fmt.Errorf("seal the log of %s: %w", op.id(), err)
 	}
-	if op.log != nil && d.owner.Durability() == statefs.Power && info.Size() > 0 {
+	if op.log != nil && e.owner.Durability() == statefs.Power && info.Size() > 0 {
 		if err := op.log.Open(); err != nil {
 			return 0, err // no SyncError: the disk did not fail
 		}
 		if err := op.log.Sync(); err != nil {
-			return 0, &files.SyncError{Path: d.owner.LogPath(op.id()), Err: err}
+			return 0, &files.SyncError{Path: e.owner.LogPath(op.id()), Err: err}
 		}
 	}
 	return info.Size(), nil
 }
 
 // cleanUp removes what a finished operation no longer needs.
-func (d *Daemon) cleanUp(op *operation) error {
-	d.closeLog(op)
+func (e *ends) cleanUp(op *operation) error {
+	e.closeLog(op)
 	var errs []error
 	for _, t := range []*statefs.TakenRequest{op.pausing, op.cancelling} {
 		if t != nil {
-			errs = append(errs, d.drop(*t))
+			errs = append(errs, e.drop(*t))
 		}
 	}
 	for _, r := range op.pendingRequests {
-		errs = append(errs, d.drop(r.TakenRequest))
+		errs = append(errs, e.drop(r.TakenRequest))
 	}
-	errs = append(errs, d.dropDoneRequests(op), d.owner.Output.RemoveEmptyLog(op.id(), ""))
+	errs = append(errs, e.dropDoneRequests(op), e.owner.Output.RemoveEmptyLog(op.id(), ""))
 	if op.run == nil || op.run.Def().Work() != catalog.WorkHandler { // a handler has no scratch folder
-		errs = append(errs, files.RemoveFolder(work.ScratchFolder(d.owner.LogPath(op.id()))))
+		errs = append(errs, files.RemoveFolder(work.ScratchFolder(e.owner.LogPath(op.id()))))
 	}
 	if op.run == nil { // otherwise takeExit has done this
-		_ = os.Remove(d.owner.ArtifactsPath(op.id())) // fails unless the folder is empty
+		_ = os.Remove(e.owner.ArtifactsPath(op.id())) // fails unless the folder is empty
 	}
 	return errors.Join(errs...)
 }
 
 // earlierReport returns the report of an operation that ends without a run: the results of its
 // earlier runs. For an operation with steps it is that of all steps, with their outputs as the result.
-func (d *Daemon) earlierReport(op *operation) *work.Report {
+func (e *ends) earlierReport(op *operation) *work.Report {
 	rep, began := new(work.Report), op.rec.Starts > 0 || op.rec.RetryOf != nil
 	if len(op.rec.Steps) > 0 {
 		if began {
-			if err := rep.AddItems(d.owner, op.rec); err != nil {
-				d.logger.Error("item results are not in the footer", "id", op.id(), "error", err)
+			if err := rep.AddItems(e.owner, op.rec); err != nil {
+				e.logger.Error("item results are not in the footer", "id", op.id(), "error", err)
 			}
 		}
 		rep.AddOutputs(op.rec.Steps)
@@ -250,13 +276,166 @@ func (d *Daemon) earlierReport(op *operation) *work.Report {
 	if !began {
 		return rep
 	}
-	def, params, err := d.definition(op.rec)
+	def, params, err := e.definition(op.rec)
 	if err != nil || def.Work() != catalog.WorkItems {
 		return rep // a handler may have repeated its items in each run
 	}
 	rep.SetTotal(def.Total(params))
-	if err := rep.AddItems(d.owner, op.rec); err != nil {
-		d.logger.Error("item results of earlier runs are not in the footer", "id", op.id(), "error", err)
+	if err := rep.AddItems(e.owner, op.rec); err != nil {
+		e.logger.Error("item results of earlier runs are not in the footer", "id", op.id(), "error", err)
 	}
 	return rep
+}
+
+// An operation has ended when its required steps are done: the record is terminal with trailing
+// set, the index holds it, and waiting clients get the result. Its marker is trailing until the
+// last optional step has ended.
+//
+//	record: completed, trailing ─▶ sync ─▶ index ─▶ rename to ID.trailing ─▶ ...
+//	... ─▶ record: all done ─▶ sync ─▶ remove the marker
+//
+// The record is written first, so after a crash it decides what happens to the marker (statefs.FinishingOptional).
+
+// finishRequiredSteps ends an operation whose required steps are done.
+func (s *starts) finishRequiredSteps(op *operation, def *catalog.Definition) error {
+	noteMilestone(op.rec, def)
+	op.rec.Reason, op.rec.Error = "", nil
+	if len(op.optionalSteps) > 0 || def.Graph().HasUnfinishedOptional(op.rec.Steps) {
+		return s.ends.finishAs(op, statefs.CauseMainDone)
+	}
+	return s.ends.finishAs(op, statefs.CauseDone)
+}
+
+// beginTrailing makes an end durable while optional steps continue.
+func (e *ends) beginTrailing(op *operation, rec *statefs.Record) error {
+	from := op.state
+	if err := e.recordEnd(op, rec); err != nil {
+		return err
+	}
+	ended := op.run
+	op.rec, op.run, op.endCause, op.unsaved = rec, nil, "", false
+	e.counters.finished.Add(1)
+	e.logger.Info("finished; optional steps continue", "id", rec.ID, "result", rec.Result, "from", from)
+	e.setState(op, statefs.Trailing)
+	e.repeatPause(op)
+	e.releaseWaiters(op)
+	e.closeLog(op)
+	e.publisher.publish(op)
+	e.reconcileQueue.enqueue(op.id())
+	if ended != nil {
+		return errors.Join(e.dropDoneRequests(op), ended.Forget())
+	}
+	return e.dropDoneRequests(op)
+}
+
+// reconcileTrailing reconciles a trailing operation: it ends when no optional step is running or
+// will be.
+func (rc *reconciler) reconcileTrailing(op *operation) error {
+	if err := rc.optional.beginOptionalSteps(op); err != nil {
+		return err
+	}
+	if len(op.optionalSteps) > 0 {
+		return nil
+	}
+	def, err := rc.storedDefinition(op.rec)
+	if isTransient(err) {
+		return err
+	}
+	if err == nil && def.Graph().HasUnfinishedOptional(op.rec.Steps) {
+		return nil // an optional step is retried later
+	}
+	return rc.ends.endTrailing(op, statefs.CauseAllDone)
+}
+
+// endTrailing ends a trailing operation.
+func (e *ends) endTrailing(op *operation, cause statefs.Cause) error {
+	rec := *op.rec
+	if err := decide.EndTrailing(&rec, cause, e.owner.Now()); err != nil {
+		return err
+	}
+	if len(rec.Artifacts) == 0 {
+		rec.Artifacts = work.ListArtifacts(e.owner.ArtifactsPath(op.id()))
+	}
+	if err := e.commit(op.id(), change{rec: &rec, from: op.state}, writeEnd, removeMarker); err != nil {
+		return err
+	}
+	op.rec = &rec
+	op.state = rec.Status
+	e.logger.Info("optional steps ended", "id", rec.ID, "cause", cause)
+	e.untrack(op)
+	e.publisher.publish(op)
+	return e.cleanUp(op)
+}
+
+// takeOverTrailing adopts a trailing operation.
+func (rc *reconciler) takeOverTrailing(rec *statefs.Record, states []statefs.State) error {
+	if err := rc.indexEnded(rec.ID); err != nil {
+		return err
+	}
+	if len(states) > 1 {
+		for _, state := range states {
+			if state != statefs.Trailing {
+				if err := rc.commit(rec.ID, change{from: state}, removeExtra); err != nil {
+					return err
+				}
+			}
+		}
+		return errMoved
+	}
+	if states[0] != statefs.Trailing {
+		if err := rc.commit(rec.ID, change{from: states[0], to: statefs.Trailing}, moveMarker); err != nil {
+			return err
+		}
+	}
+	marker, _, err := rc.owner.Identify(statefs.MarkerName(rec.ID, statefs.Trailing))
+	if errors.Is(err, fs.ErrNotExist) {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	op := newOperation(rec)
+	op.shown.Marker = marker // not in the table yet
+	rc.setState(op, statefs.Trailing)
+	if err := rc.optional.adoptOptionalSteps(op); err != nil {
+		return err
+	}
+	op.feed.end = rec.FinishedSeq
+	rc.track(op)
+	rc.live.End(op.id())
+	rc.ends.releaseWaiters(op)
+	rc.admission.syncQueue(op, true)
+	return nil
+}
+
+// releaseWaiters lets equal submits start a new operation, and enqueues the operations that wait
+// for this one.
+func (e *ends) releaseWaiters(op *operation) {
+	if e.config.Intake != nil {
+		e.config.Intake.Forget(op.rec)
+	}
+	e.enqueueChildren(op.id())
+}
+
+// beginCancel cancels an operation: at once if it has no running work, else when its work has
+// ended.
+func (e *ends) beginCancel(op *operation, t statefs.TakenRequest, cause statefs.Cause) error {
+	op.cancelling, op.cancelCause = &t, cause
+	if op.run == nil {
+		return e.finishAs(op, cause)
+	}
+	op.run.End(ErrCancelled)
+	e.endOptionalSteps(op, func(r *work.Run) { r.End(ErrCancelled) })
+	return nil
+}
+
+// repeatPause makes a pause pending again after the work ended before it stopped, so that it applies
+// to the state that the operation has now.
+func (e *ends) repeatPause(op *operation) {
+	if op.pausing == nil {
+		return
+	}
+	op.pendingRequests = slices.Insert(op.pendingRequests, 0, &request{TakenRequest: *op.pausing, logged: true})
+	op.pausing = nil
+	e.reconcileQueue.enqueue(op.id())
 }

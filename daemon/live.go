@@ -1,11 +1,15 @@
 package daemon
 
 import (
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/live"
+	"github.com/jobdir/jobdir/daemon/tally"
 	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/watch"
 )
 
@@ -171,7 +175,7 @@ func (s *unsettledIDs) addTo(ids map[statefs.ID]statefs.State) {
 // while only a listing of jobs/ shows what is live: until the daemon is ready, and while the folder
 // is scanned instead of watched.
 func (d *Daemon) LiveIndex() (rows *history.LiveIndex, unsettled []history.Live, ok bool) {
-	if !isClosed(d.ready) || d.dir.Mode().Name == watch.ModeScan {
+	if !isClosed(d.ready) || d.markers.dir.Mode().Name == watch.ModeScan {
 		return nil, nil, false
 	}
 	ids, ok := d.collectUnsettled()
@@ -200,4 +204,36 @@ func (d *Daemon) collectUnsettled() (ids map[statefs.ID]statefs.State, ok bool) 
 	d.reconcileQueue.addTo(ids)
 	d.unsettledIDs.addTo(ids)
 	return ids, !lost
+}
+
+// measureDurations records the queue time of an operation when it starts, and its working time when
+// it ends.
+func (pb *publisher) measureDurations(rec *statefs.Record, t statefs.PastTransition) {
+	switch {
+	case t.From == statefs.Queued && t.To == statefs.Running:
+		if at, ok := rec.QueuedAt(t); ok {
+			pb.live.Counters().AddWait(rec.Lane, t.At.Sub(at), pb.owner.Now())
+		}
+	case (t.To.Terminal() && t.From != statefs.Trailing || t.To == statefs.Trailing) && rec.StartedAt != nil:
+		pb.live.Counters().AddRun(rec.Lane, rec.ActiveTime(t.At), pb.owner.Now())
+	}
+}
+
+// Stats returns the statistics of all configured lanes and of all lanes that ever had an operation.
+// It does not visit the operations either.
+func (d *Daemon) Stats() api.LiveStats {
+	s := api.LiveStats{At: d.owner.Now(), WindowSeconds: tally.WindowSeconds}
+	s.Lanes, s.All = d.live.Counters().Lanes(s.At)
+	for _, set := range d.admission.Lanes() {
+		i, known := slices.BinarySearchFunc(s.Lanes, set.Name,
+			func(l api.LaneStats, name string) int { return strings.Compare(l.Name, name) })
+		if !known {
+			s.Lanes = slices.Insert(s.Lanes, i, api.LaneStats{Name: set.Name, States: map[statefs.State]int{}, Ages: api.Ages{}})
+		}
+		s.Lanes[i].Held = set.Paused
+		if set.Known && set.Capacity >= 0 {
+			s.Lanes[i].Capacity = &set.Capacity
+		}
+	}
+	return s
 }

@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -130,10 +132,10 @@ func (op *operation) workEnded() bool {
 }
 
 // snapshot returns what a decision reads of an operation.
-func (d *Daemon) snapshot(op *operation) decide.Operation {
+func (c *core) snapshot(op *operation) decide.Operation {
 	o := decide.Operation{
-		State: op.state, Ended: !d.manages(op.id()), HasSteps: len(op.rec.Steps) > 0, Working: op.run != nil,
-		Pausing: op.pausing != nil, Resume: decide.ResumeCause(op.rec, d.owner.Now()),
+		State: op.state, Ended: !c.manages(op.id()), HasSteps: len(op.rec.Steps) > 0, Working: op.run != nil,
+		Pausing: op.pausing != nil, Resume: decide.ResumeCause(op.rec, c.owner.Now()),
 	}
 	if op.cancelling != nil {
 		o.Cancelling = op.cancelling.Action
@@ -184,7 +186,7 @@ func (op *operation) copyProgress() {
 // recordPhase writes the record at once when the phase changed: a phase is a milestone, unlike a
 // number that changes every second. It also records the PID of a command, once the command has run
 // for some time, so that short commands do not cost a write.
-func (d *Daemon) recordPhase(op *operation) error {
+func (f *finisher) recordPhase(op *operation) error {
 	if op.run == nil {
 		return nil
 	}
@@ -193,38 +195,84 @@ func (d *Daemon) recordPhase(op *operation) error {
 		return nil
 	}
 	if !op.unrecordedStart.IsZero() {
-		return d.recordStart(op)
+		return f.starts.recordStart(op)
 	}
 	op.copyProgress()
-	return d.commit(op.id(), change{rec: op.rec}, writeRecord)
+	return f.commit(op.id(), change{rec: op.rec}, writeRecord)
 }
 
 // recordStall records that the work has stalled or moves again, and ends stalled work if its job
 // wants that.
-func (d *Daemon) recordStall(op *operation) error {
+func (f *finisher) recordStall(op *operation) error {
 	if op.run == nil || op.run.Stalled() == (op.rec.StalledAt != nil) {
 		return nil
 	}
 	if op.rec.StalledAt != nil {
 		op.rec.StalledAt = nil
-		d.logger.Info("work moves again", "id", op.id())
+		f.logger.Info("work moves again", "id", op.id())
 	} else {
-		now := d.owner.Now()
+		now := f.owner.Now()
 		op.rec.StalledAt = &now
-		d.logger.Warn("work stalled: no output and no progress", "id", op.id(), "for", op.run.StallAfter(),
+		f.logger.Warn("work stalled: no output and no progress", "id", op.id(), "for", op.run.StallAfter(),
 			"action", op.run.Def().OnStall)
 	}
 	op.copyProgress()
-	if err := d.commit(op.id(), change{rec: op.rec}, writeRecord); err != nil {
+	if err := f.commit(op.id(), change{rec: op.rec}, writeRecord); err != nil {
 		return err
 	}
-	d.publishStall(op.rec)
+	f.publisher.publishStall(op.rec)
 	// This is no transition, so touch the marker: programs that watch the operation then read it again.
-	if err := d.commit(op.id(), change{to: op.state}, touchMarker); err != nil {
-		d.logger.Warn("marker not touched: watchers of jobs/ notice late that work stalled or moves again", "id", op.id(), "error", err)
+	if err := f.commit(op.id(), change{to: op.state}, touchMarker); err != nil {
+		f.logger.Warn("marker not touched: watchers of jobs/ notice late that work stalled or moves again", "id", op.id(), "error", err)
 	}
 	if op.rec.StalledAt != nil && op.run.Def().OnStall != "" {
 		op.run.End(&work.Error{Code: "stalled", Err: fmt.Errorf("%w for %s", work.ErrStalled, op.run.StallAfter())})
 	}
+	return nil
+}
+
+// evict drops the in-memory state of an operation that only waits. The state is on disk too, and a
+// hundred thousand waiting operations would fill the memory. The next reconcile reads the record
+// again.
+func (op *operation) evict() {
+	a := op.activeState
+	quiet := a.run == nil && a.finishedRun == nil && len(a.optionalSteps) == 0 && len(a.waitingSteps) == 0 &&
+		a.log == nil && !a.unsaved && a.pausing == nil && a.cancelling == nil &&
+		len(a.pendingRequests) == 0 && len(a.doneRequests) == 0 && a.feed == feedNumbers{} && a.missing == missingMarker{} &&
+		!a.deadlines.anySet()
+	if quiet && a.rec.Status == op.state && a.rec.Next == "" {
+		op.activeState = nil
+		op.evicted.Store(true)
+	}
+}
+
+// activate reads the record of an evicted operation. If the record is damaged, removed or of a
+// newer version, activate untracks the operation: the reconcile then finds a marker that the daemon
+// does not manage, and judges it as any other.
+func (rc *reconciler) activate(id statefs.ID) error {
+	op := rc.operation(id)
+	if op == nil || op.activeState != nil {
+		return nil
+	}
+	rec, err := rc.owner.ReadRecord(id)
+	if err == nil {
+		op.activeState = newActiveState(rec)
+		op.evicted.Store(false)
+		return nil
+	}
+	if _, corrupt := errors.AsType[*statefs.CorruptError](err); !corrupt && !errors.Is(err, statefs.ErrNewerVersion) &&
+		!errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	rc.logger.Error("the record of a waiting operation was damaged or removed by another program", "id", id, "error", err)
+	rc.mu.Lock()
+	if rc.markers.damaged == nil {
+		rc.markers.damaged = make(map[statefs.ID]damagedRecord)
+	}
+	rc.markers.damaged[id] = damagedRecord{op.shown, err}
+	rc.mu.Unlock()
+	op.activeState = newActiveState(statefs.UnknownRecord(id, rc.owner.Now()))
+	rc.untrack(op)
+	rc.admission.syncQueue(op, false)
 	return nil
 }

@@ -14,6 +14,12 @@ import (
 	"github.com/jobdir/jobdir/stream"
 )
 
+// optional runs the optional steps of operations, beside their required ones.
+type optional struct {
+	*core
+	starts *starts
+}
+
 // optionalStep is a running optional step.
 type optionalStep struct {
 	run *work.Run
@@ -28,16 +34,16 @@ func (op *operation) working() bool { return op.run != nil || len(op.optionalSte
 
 // beginOptionalSteps starts the optional steps that are ready. The operation does not wait for
 // them.
-func (d *Daemon) beginOptionalSteps(op *operation) error {
-	if !op.allowsOptionalSteps() || op.pausing != nil || op.cancelling != nil || d.stopping.Load() || d.draining() {
-		d.admission.releaseWaitingSteps(op)
+func (o *optional) beginOptionalSteps(op *operation) error {
+	if !op.allowsOptionalSteps() || op.pausing != nil || op.cancelling != nil || o.stopping.Load() || o.draining() {
+		o.admission.releaseWaitingSteps(op)
 		return nil
 	}
-	names := d.dueOptionalSteps(op)
+	names := o.dueOptionalSteps(op)
 	if len(names) == 0 {
 		return nil
 	}
-	def, params, err := d.definition(op.rec)
+	def, params, err := o.definition(op.rec)
 	if err != nil {
 		return err
 	}
@@ -45,7 +51,7 @@ func (d *Daemon) beginOptionalSteps(op *operation) error {
 		if op.optionalSteps[name] != nil || !def.Graph().Ready(op.rec.Steps, name) {
 			continue
 		}
-		if err := d.beginOptionalStep(op, def, params, name); err != nil {
+		if err := o.beginOptionalStep(op, def, params, name); err != nil {
 			return err
 		}
 	}
@@ -67,8 +73,8 @@ func (op *operation) allowsOptionalSteps() bool {
 
 // dueOptionalSteps returns the optional steps whose retry is due. If there are only pending ones,
 // it returns a single "", so that the caller checks which of them are ready.
-func (d *Daemon) dueOptionalSteps(op *operation) (names []string) {
-	now, pending := d.owner.Now(), false
+func (o *optional) dueOptionalSteps(op *operation) (names []string) {
+	now, pending := o.owner.Now(), false
 	for _, s := range op.rec.Steps {
 		switch {
 		case !s.Optional || op.optionalSteps[s.Name] != nil:
@@ -86,27 +92,27 @@ func (d *Daemon) dueOptionalSteps(op *operation) (names []string) {
 
 // beginOptionalStep starts an optional step: it writes and syncs the record, and then starts the
 // work.
-func (d *Daemon) beginOptionalStep(op *operation, def *catalog.Definition, params catalog.Params, name string) error {
+func (o *optional) beginOptionalStep(op *operation, def *catalog.Definition, params catalog.Params, name string) error {
 	step := def.Step(name)
 	if step == nil || step.Work == nil {
 		return nil
 	}
 	rec := *op.rec
 	rec.Steps = steps.Clone(rec.Steps)
-	at, now := steps.Find(rec.Steps, name), d.owner.Now()
+	at, now := steps.Find(rec.Steps, name), o.owner.Now()
 	if holds, err := step.Holds(catalog.Values{Params: params, ID: op.id().String(), Steps: rec.Steps}); err != nil ||
 		!holds {
-		return d.skipOptionalStep(op, &rec, at, step, err)
+		return o.skipOptionalStep(op, &rec, at, step, err)
 	}
-	places, may := d.admission.tryAdmitStep(op, at)
+	places, may := o.admission.tryAdmitStep(op, at)
 	if !may {
 		return nil // tried again when it may
 	}
-	begun, err := d.fdBudget.reserveForWork()
+	begun, err := o.starts.fdBudget.reserveForWork()
 	if err != nil {
 		return err
 	}
-	if err := d.owner.MakeStepFolder(op.id()); err != nil {
+	if err := o.owner.MakeStepFolder(op.id()); err != nil {
 		begun()
 		return err
 	}
@@ -115,33 +121,33 @@ func (d *Daemon) beginOptionalStep(op *operation, def *catalog.Definition, param
 	}
 	rec.Run++
 	at.Log = name + ".log"
-	at.Begin(rec.Run, logSize(d.owner.StepLogPath(op.id(), name)))
+	at.Begin(rec.Run, logSize(o.owner.StepLogPath(op.id(), name)))
 	at.StartedAt, at.EndedAt, at.DueAt, at.ErrorCode, at.ErrorMessage, at.Reason = &now, nil, nil, "", "", ""
 	err = at.Apply(steps.CauseStart)
 	if err == nil {
-		err = d.saveOptionalSteps(op, &rec)
+		err = o.saveOptionalSteps(op, &rec)
 	}
 	var s *optionalStep
 	if err == nil {
-		s, err = d.newOptionalStep(op, step.Work, params, name, false, begun)
+		s, err = o.newOptionalStep(op, step.Work, params, name, false, begun)
 	}
 	if err != nil {
 		begun()
-		return d.optionalStepNotBegun(op, name, err)
+		return o.optionalStepNotBegun(op, name, err)
 	}
 	s.shared, s.own = places.shared, places.own
-	d.logLine(op, fmt.Sprintf("%s begins beside; its output: 'jobdir logs %s --step %s'",
+	o.logLine(op, fmt.Sprintf("%s begins beside; its output: 'jobdir logs %s --step %s'",
 		stepLine(op.rec, at), op.id(), name))
-	d.startOptionalStep(op, s)
+	o.startOptionalStep(op, s)
 	return nil
 }
 
 // skipOptionalStep skips an optional step whose condition does not hold. If the condition cannot be
 // evaluated, it leaves the step to a person.
-func (d *Daemon) skipOptionalStep(op *operation, rec *statefs.Record, at *steps.Step, step *catalog.Step,
+func (o *optional) skipOptionalStep(op *operation, rec *statefs.Record, at *steps.Step, step *catalog.Step,
 	failed error,
 ) error {
-	now, cause := d.owner.Now(), steps.CauseWhen
+	now, cause := o.owner.Now(), steps.CauseWhen
 	at.EndedAt, at.Reason = &now, steps.ConditionNotMet+step.When
 	if failed != nil {
 		cause, at.Reason, at.ErrorCode, at.ErrorMessage = steps.CauseNeedsPerson, "", "when_failed", failed.Error()
@@ -149,48 +155,48 @@ func (d *Daemon) skipOptionalStep(op *operation, rec *statefs.Record, at *steps.
 	if err := at.Apply(cause); err != nil {
 		return err
 	}
-	d.reconcileQueue.enqueue(op.id()) // steps that need it may begin
-	return d.saveOptionalSteps(op, rec)
+	o.reconcileQueue.enqueue(op.id()) // steps that need it may begin
+	return o.saveOptionalSteps(op, rec)
 }
 
 // optionalStepNotBegun handles an optional step that is recorded as running but could not be
 // started. After a file error the step is cut off and starts again later; otherwise it needs a
 // person.
-func (d *Daemon) optionalStepNotBegun(op *operation, name string, err error) error {
+func (o *optional) optionalStepNotBegun(op *operation, name string, err error) error {
 	rec := *op.rec
 	rec.Steps = steps.Clone(rec.Steps)
-	at, now := steps.Find(rec.Steps, name), d.owner.Now()
+	at, now := steps.Find(rec.Steps, name), o.owner.Now()
 	if at.Status != steps.Running {
 		return err
 	}
 	at.EndedAt = &now
-	d.admission.releaseStep(op, name)
+	o.admission.releaseStep(op, name)
 	if _, disk := errors.AsType[*fs.PathError](err); disk {
-		return errors.Join(err, at.Apply(steps.CauseCutOff), d.saveOptionalSteps(op, &rec))
+		return errors.Join(err, at.Apply(steps.CauseCutOff), o.saveOptionalSteps(op, &rec))
 	}
 	at.ErrorCode, at.ErrorMessage = "start_failed", err.Error()
-	return errors.Join(at.Apply(steps.CauseNeedsPerson), d.saveOptionalSteps(op, &rec))
+	return errors.Join(at.Apply(steps.CauseNeedsPerson), o.saveOptionalSteps(op, &rec))
 }
 
 // saveOptionalSteps writes and syncs a record with changed optional steps, after noting the
 // milestone that they have reached.
-func (d *Daemon) saveOptionalSteps(op *operation, rec *statefs.Record) error {
-	if def, err := d.storedDefinition(rec); err == nil {
+func (o *optional) saveOptionalSteps(op *operation, rec *statefs.Record) error {
+	if def, err := o.storedDefinition(rec); err == nil {
 		noteMilestone(rec, def)
 	}
-	if err := d.commitRecord(rec); err != nil {
+	if err := o.commitRecord(rec); err != nil {
 		return err
 	}
 	op.rec = rec
-	d.publishRecord(op)
+	o.publishRecord(op)
 	return nil
 }
 
 // newOptionalStep prepares the run of an optional step.
-func (d *Daemon) newOptionalStep(op *operation, def *catalog.Definition, params catalog.Params, name string,
+func (o *optional) newOptionalStep(op *operation, def *catalog.Definition, params catalog.Params, name string,
 	adopted bool, begun func(),
 ) (*optionalStep, error) {
-	file, err := d.owner.Output.AppendLog(op.id(), name)
+	file, err := o.owner.Output.AppendLog(op.id(), name)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of step %s of %s: %w", name, op.id(), err)
 	}
@@ -198,28 +204,28 @@ func (d *Daemon) newOptionalStep(op *operation, def *catalog.Definition, params 
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	r, err := d.prepareRun(op, def, params, name, log, adopted, begun)
+	r, err := o.starts.prepareRun(op, def, params, name, log, adopted, begun)
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	return &optionalStep{run: r, log: log}, nil
 }
 
-func (d *Daemon) startOptionalStep(op *operation, s *optionalStep) {
+func (o *optional) startOptionalStep(op *operation, s *optionalStep) {
 	if op.optionalSteps == nil {
 		op.optionalSteps = make(map[string]*optionalStep)
 	}
 	op.optionalSteps[s.run.StepName()] = s
-	s.run.Start(&d.runs)
+	s.run.Start(&o.starts.runs)
 }
 
 // adoptOptionalSteps continues the optional steps that an earlier daemon started. A step that was
 // cut off starts again, unless its restart rule forbids that.
-func (d *Daemon) adoptOptionalSteps(op *operation) error {
+func (o *optional) adoptOptionalSteps(op *operation) error {
 	if !slices.ContainsFunc(op.rec.Steps, func(s steps.Step) bool { return s.Optional && s.Status == steps.Running }) {
 		return nil
 	}
-	def, params, err := d.definition(op.rec)
+	def, params, err := o.definition(op.rec)
 	if isTransient(err) {
 		return err
 	}
@@ -234,64 +240,64 @@ func (d *Daemon) adoptOptionalSteps(op *operation) error {
 		if err == nil {
 			task, err = stepWork(def, at.Name)
 		}
-		if err == nil && d.config.Keepers != nil {
-			if goesOn, adoptErr := d.adoptOptionalStep(op, task, params, at); goesOn || adoptErr != nil {
+		if err == nil && o.config.Keepers != nil {
+			if goesOn, adoptErr := o.adoptOptionalStep(op, task, params, at); goesOn || adoptErr != nil {
 				if adoptErr != nil {
 					return adoptErr
 				}
 				continue
 			}
 		}
-		now := d.owner.Now()
+		now := o.owner.Now()
 		at.EndedAt = &now
 		cause := steps.CauseCutOff
 		a := attemptOutcome{restart: catalog.RestartFail, code: work.CodeCutOff, uncounted: op.wasPaused()}
 		if task != nil {
-			d.noteOptionalAttempt(at, task, &a, now)
+			o.noteOptionalAttempt(at, task, &a, now)
 		}
 		if a.nextCause() != statefs.CauseRescued {
 			cause, at.ErrorCode = steps.CauseNeedsPerson, work.CodeCutOff
-			at.ErrorMessage = d.cutOffMessage(op.id(), task, at, cutOffText)
+			at.ErrorMessage = o.cutOffMessage(op.id(), task, at, cutOffText)
 		}
 		if a.crashed() {
-			at.ErrorMessage += "; " + crashText(d.crashLimitOf(task))
+			at.ErrorMessage += "; " + crashText(o.crashLimitOf(task))
 		}
 		if err := at.Apply(cause); err != nil {
 			return err
 		}
 	}
-	return d.saveOptionalSteps(op, &rec)
+	return o.saveOptionalSteps(op, &rec)
 }
 
-func (d *Daemon) adoptOptionalStep(op *operation, def *catalog.Definition, params catalog.Params,
+func (o *optional) adoptOptionalStep(op *operation, def *catalog.Definition, params catalog.Params,
 	at *steps.Step,
 ) (goesOn bool, err error) {
-	commands := d.workHost.Remaining(op.id(), d.heldCommands[op.id()], at.Run, at.Name)
-	waits := d.waitsForKeeper(def, params, nil)
+	commands := o.starts.workHost.Remaining(op.id(), o.starts.heldCommands[op.id()], at.Run, at.Name)
+	waits := o.starts.waitsForKeeper(def, params, nil)
 	if len(commands) == 0 && !waits {
-		return false, statefs.RemoveExit(d.owner.Dir(), statefs.ExitName(op.id(), at.Name))
+		return false, statefs.RemoveExit(o.owner.Dir(), statefs.ExitName(op.id(), at.Name))
 	}
-	s, err := d.newOptionalStep(op, def, params, at.Name, true, func() {}) // it has begun already
+	s, err := o.newOptionalStep(op, def, params, at.Name, true, func() {}) // it has begun already
 	if isTransient(err) {
 		return false, err
 	}
 	if err != nil {
-		d.logger.Error("ending a command of an earlier daemon: its step cannot continue", "id", op.id(), "step",
+		o.logger.Error("ending a command of an earlier daemon: its step cannot continue", "id", op.id(), "step",
 			at.Name, "error", err)
 		work.EndCommands(commands...)
 		return false, nil
 	}
 	s.run.Adopt(commands, waits, op.state == statefs.Paused)
-	places := d.admission.holdStep(op, at)
+	places := o.admission.holdStep(op, at)
 	s.shared, s.own = places.shared, places.own
-	d.logger.Info("work of an earlier daemon continues", "id", op.id(), "step", at.Name, "run", at.Run,
+	o.logger.Info("work of an earlier daemon continues", "id", op.id(), "step", at.Name, "run", at.Run,
 		"commands", len(commands))
-	d.startOptionalStep(op, s)
+	o.startOptionalStep(op, s)
 	return true, nil
 }
 
 // endOptionalSteps ends the running optional steps with end, and reports whether there are any.
-func (d *Daemon) endOptionalSteps(op *operation, end func(*work.Run)) bool {
+func (e *ends) endOptionalSteps(op *operation, end func(*work.Run)) bool {
 	for _, s := range op.optionalSteps {
 		end(s.run)
 	}
@@ -329,4 +335,124 @@ func (op *operation) nextOptionalRetry() (at time.Time) {
 		}
 	}
 	return at
+}
+
+// finishOptionalSteps records the ends of optional steps.
+func (o *optional) finishOptionalSteps(op *operation) error {
+	for name, s := range op.optionalSteps {
+		if !s.run.Ended() {
+			continue
+		}
+		if err := o.finishOptionalStep(op, name, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *optional) finishOptionalStep(op *operation, name string, s *optionalStep) error {
+	if err := s.run.DiskError(); err != nil {
+		return err // this ends the daemon: the disk failed, not the work
+	}
+	if !s.run.Detached() {
+		rec := *op.rec
+		rec.Steps = steps.Clone(rec.Steps)
+		at := steps.Find(rec.Steps, name)
+		o.classifyOptionalEnd(&rec, at, s)
+		rec.Resources = s.run.Resources(rec.Resources)
+		if err := o.saveOptionalSteps(op, &rec); err != nil {
+			return err
+		}
+		if err := errors.Join(s.run.Forget(), o.owner.Output.RemoveEmptyLog(op.id(), name)); err != nil {
+			o.logger.Warn("files of a step are left", "id", op.id(), "step", name, "error", err)
+		}
+		o.logger.Info("optional step ended", "id", op.id(), "step", name, "status", at.Status, "error", at.ErrorCode)
+		if at.Status == steps.FailedManual {
+			o.logLine(op, fmt.Sprintf("  Optional step %s failed: %s. The operation goes on without it; "+
+				"'jobdir retry %s --step %s' tries it again.", name, stream.Printable(at.ErrorMessage), op.id(), name))
+		}
+	}
+	delete(op.optionalSteps, name)
+	o.admission.releaseStep(op, name)
+	if err := s.log.Close(); err != nil {
+		o.logger.Error("log not closed", "id", op.id(), "step", name, "error", err)
+	}
+	return nil
+}
+
+// classifyOptionalEnd sets the status of an optional step from the end of its run.
+func (o *optional) classifyOptionalEnd(rec *statefs.Record, at *steps.Step, s *optionalStep) {
+	r := s.run
+	at.EndedAt, at.LogTo = new(r.Outcome().EndedAt(at.StartedAt, o.owner.Now())), logSize(r.LogPath())
+	err := r.Outcome().Err
+	if cause := r.EndCause(); cause != nil && !r.Outcome().EndedByItself() {
+		err = cause
+	}
+	partial, err := r.Failure(err)
+	change := steps.CauseDone
+	switch {
+	case errors.Is(err, ErrCancelled), errors.Is(err, ErrInterrupted), errors.Is(err, work.ErrDetached):
+		change = steps.CauseCutOff
+	case err != nil:
+		change = o.failOptionalStep(rec, at, s, err, partial)
+	}
+	if change == steps.CauseDone {
+		at.Outputs, at.Attempts, at.DiedAt, at.Backoff = r.Report().Members(r.Step().Outputs), 0, nil, 0
+	}
+	if err := at.Apply(change); err != nil {
+		o.logger.Error("the end of a step does not fit its status", "id", rec.ID, "step", at.Name, "error", err)
+	}
+}
+
+// failOptionalStep records a failed attempt of an optional step, and returns the cause of the
+// step's next transition.
+func (o *optional) failOptionalStep(rec *statefs.Record, at *steps.Step, s *optionalStep, failure error,
+	partial bool,
+) steps.Cause {
+	r := s.run
+	view := statefs.Record{ID: rec.ID, Steps: rec.Steps, Error: fault(failure)}
+	if exit := r.Outcome().Exit; exit != nil && exit.Code >= 0 {
+		view.ExitCode = &exit.Code
+	}
+	uncounted := r.CutOffWhilePaused(view.Error.Code) // classOf may change the code
+	class := classOf(r, &view, failure)
+	a := attemptOutcome{code: view.Error.Code, class: class, partial: partial, uncounted: uncounted}
+	o.noteOptionalAttempt(at, r.Def(), &a, *at.EndedAt)
+	if a.nextCause() == statefs.CauseDone {
+		return steps.CauseDone
+	}
+	why := o.addLastLine(r, rec, view.Error, fault(failure), r.LastLine())
+	at.ErrorCode, at.ErrorMessage = why.Code, why.Message
+	switch {
+	case a.crashed():
+		at.ErrorMessage += "; " + crashText(o.crashLimitOf(r.Def()))
+		return steps.CauseNeedsPerson
+	case a.nextCause() != statefs.CauseRescued:
+		return steps.CauseNeedsPerson
+	case !a.isAttempt() && class != catalog.ClassWarn:
+		at.ErrorCode, at.ErrorMessage = "", ""
+		return steps.CauseCutOff
+	}
+	at.Backoff++
+	due := o.owner.Now().Add(retryDelay(r, failure, class, at.Backoff))
+	at.DueAt = &due
+	return steps.CauseRetryLater
+}
+
+// noteOptionalAttempt records in an optional step that its run failed or was cut off, and completes
+// the outcome of the attempt.
+func (o *optional) noteOptionalAttempt(at *steps.Step, def *catalog.Definition, a *attemptOutcome, ended time.Time) {
+	limit := o.crashLimitOf(def)
+	a.restart, a.maxAttempts = def.Restart(), def.Retry.MaxAttempts
+	if at.StartedAt != nil && ended.Sub(*at.StartedAt) > limit.Within {
+		at.Backoff = 0
+	}
+	at.DiedAt = a.addDeath(at.DiedAt, ended, limit)
+	if a.isAttempt() {
+		at.Attempts++
+	}
+	a.attempts = at.Attempts
+	if (a.isAttempt() || a.class == catalog.ClassWarn) && a.nextCause() != statefs.CauseDone {
+		at.RedoFrom = at.Run + 1
+	}
 }

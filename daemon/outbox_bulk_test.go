@@ -20,7 +20,7 @@ func TestBulkRetryTriesTheTargetOnce(t *testing.T) {
 		b.delivered(id, statefs.DeliveryManual)
 		names = append(names, statefs.EntryName{ID: id, Place: 1, Kind: "webhook"})
 	}
-	b.poll("all wait for a person", func() bool { return b.daemon.Deliveries.Status().FailedManual == 5 })
+	b.poll("all wait for a person", func() bool { return b.daemon.ends.Deliveries.Status().FailedManual == 5 })
 	r.answers(http.StatusServiceUnavailable)
 	down := b.submit("made", "{}")
 	b.poll("the target is down", func() bool {

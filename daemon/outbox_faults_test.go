@@ -244,7 +244,7 @@ func TestRetentionKeepsWhatIsNotDelivered(t *testing.T) {
 		b.delivered(id, statefs.DeliveryManual)
 		ids = append(ids, id)
 	}
-	b.poll("both wait for a person", func() bool { return b.daemon.Deliveries.Status().FailedManual == 2 })
+	b.poll("both wait for a person", func() bool { return b.daemon.ends.Deliveries.Status().FailedManual == 2 })
 	if gone, err := b.daemon.Prune(t.Context(), false); err != nil || len(gone) != 0 {
 		t.Errorf("pruned is %v, %v", gone, err)
 	}

@@ -108,7 +108,7 @@ func TestOutboxByHand(t *testing.T) {
 	again, gone := b.submit("made", "{}"), b.submit("made", "{}")
 	b.delivered(again, statefs.DeliveryManual)
 	b.delivered(gone, statefs.DeliveryManual)
-	b.poll("both wait for a person", func() bool { return b.daemon.Deliveries.Status().FailedManual == 2 })
+	b.poll("both wait for a person", func() bool { return b.daemon.ends.Deliveries.Status().FailedManual == 2 })
 	r.answers(http.StatusOK)
 	must(t, os.Rename(b.entry(again, "failed_manual"), b.entry(again, "pending")))
 	if rec := b.delivered(again, statefs.DeliveryDelivered); rec.Deliveries[0].Error != "" {
@@ -169,7 +169,7 @@ func TestOutboxRequests(t *testing.T) {
 	if asked := r.asked(); len(asked) != 4 {
 		t.Errorf("it was asked %v", asked)
 	}
-	counts := b.daemon.Deliveries.Status().Kinds["webhook"]
+	counts := b.daemon.ends.Deliveries.Status().Kinds["webhook"]
 	if counts.Delivered != 1 || counts.Failed != 1 || counts.Refused != 2 || counts.Dropped != 1 || counts.Bytes == 0 {
 		t.Errorf("it counts %+v", counts)
 	}
@@ -214,7 +214,7 @@ func TestOutboxOurFault(t *testing.T) {
 		b.delivered(id, statefs.DeliveryPending, statefs.DeliveryDelivered)
 	}
 	must(t, os.WriteFile(secret, []byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), 0o600))
-	b.poll("two are left", func() bool { return b.daemon.Deliveries.Status().Pending == 2 })
+	b.poll("two are left", func() bool { return b.daemon.ends.Deliveries.Status().Pending == 2 })
 	page, total := b.daemon.Deliveries.Lines(&statefs.OutboxQuery{Target: "127.0.0.1", Limit: 10})
 	if total != 2 || len(page) != 2 || page[0].Target == nil || !strings.Contains(page[0].Target.Error, "secret") {
 		t.Fatalf("listed %+v, %d", page, total)

@@ -12,23 +12,26 @@ import (
 // All transitions are published by this one comparison at the end of a reconcile, not where they
 // are made. The record holds every transition, whatever made it, and by then it is on disk.
 
+// publisher publishes as events what was committed.
+type publisher struct{ *core }
+
 // publish publishes the transitions of an operation that were not published yet.
-func (d *Daemon) publish(op *operation) {
-	d.publishSteps(op)
+func (pb *publisher) publish(op *operation) {
+	pb.publishSteps(op)
 	all := op.rec.Transitions
 	if len(all) == 0 || all[len(all)-1] == op.published {
 		return
 	}
 	first := 1 + slices.Index(all, op.published) // 0 when none was published
 	for _, t := range all[first:] {
-		d.publishTransition(op.rec, t)
+		pb.publishTransition(op.rec, t)
 	}
 	op.published = all[len(all)-1]
 }
 
 // publishTransition publishes one transition.
-func (d *Daemon) publishTransition(rec *statefs.Record, t statefs.PastTransition) {
-	d.measureDurations(rec, t)
+func (pb *publisher) publishTransition(rec *statefs.Record, t statefs.PastTransition) {
+	pb.measureDurations(rec, t)
 	e := events.Of(rec, events.Transition)
 	e.At, e.From, e.To, e.Cause = t.At, t.From, t.To, t.Cause
 	if t.To == rec.Status {
@@ -37,22 +40,22 @@ func (d *Daemon) publishTransition(rec *statefs.Record, t statefs.PastTransition
 	if t.To.Terminal() || t.To == statefs.Trailing {
 		e.Result, e.FinishedSeq = rec.Result, rec.FinishedSeq
 	}
-	d.config.Events.Publish(e)
+	pb.config.Events.Publish(e)
 }
 
 // isUnpublished reports whether a newly adopted operation was submitted after events were last
 // published. Operations that an earlier daemon managed have been published; those submitted while
 // no daemon ran have not.
-func (d *Daemon) isUnpublished(rec *statefs.Record) bool {
+func (pb *publisher) isUnpublished(rec *statefs.Record) bool {
 	if len(rec.Transitions) != 1 {
 		return false
 	}
-	return isClosed(d.ready) || rec.CreatedAt.After(d.config.Events.Before())
+	return isClosed(pb.ready) || rec.CreatedAt.After(pb.config.Events.Before())
 }
 
 // progressPublisher returns a function that publishes the progress of a run each time it is
 // written, unless only its time has changed.
-func (d *Daemon) progressPublisher(rec *statefs.Record) func(statefs.Progress) {
+func (pb *publisher) progressPublisher(rec *statefs.Record) func(statefs.Progress) {
 	e := events.Of(rec, events.Progress)
 	var last statefs.Progress
 	return func(p statefs.Progress) {
@@ -61,12 +64,12 @@ func (d *Daemon) progressPublisher(rec *statefs.Record) func(statefs.Progress) {
 		}
 		last = p
 		e.At, e.Progress = p.At, &p
-		d.config.Events.Publish(e)
+		pb.config.Events.Publish(e)
 	}
 }
 
 // publishSteps publishes the steps that changed since the last call.
-func (d *Daemon) publishSteps(op *operation) {
+func (pb *publisher) publishSteps(op *operation) {
 	if len(op.rec.Steps) == 0 {
 		return
 	}
@@ -74,7 +77,7 @@ func (d *Daemon) publishSteps(op *operation) {
 		now := &op.rec.Steps[i]
 		before := steps.Find(op.publishedSteps, now.Name)
 		if before == nil || before.Status != now.Status || before.Run != now.Run {
-			d.publishStep(op.rec, now)
+			pb.publishStep(op.rec, now)
 		}
 	}
 	op.publishedSteps = steps.Clone(op.rec.Steps)
@@ -82,9 +85,9 @@ func (d *Daemon) publishSteps(op *operation) {
 
 // publishStep publishes the status of a step that is already in the record on disk. It is called
 // once per change.
-func (d *Daemon) publishStep(rec *statefs.Record, step *steps.Step) {
+func (pb *publisher) publishStep(rec *statefs.Record, step *steps.Step) {
 	e := events.Of(rec, events.StepChanged)
-	e.At = d.owner.Now()
+	e.At = pb.owner.Now()
 	e.Step, e.Status, e.Optional, e.Retries, e.ErrorCode = step.Name, step.Status, step.Optional,
 		step.Retries, step.ErrorCode
 	if step.ErrorCode != "" {
@@ -93,23 +96,23 @@ func (d *Daemon) publishStep(rec *statefs.Record, step *steps.Step) {
 	e.Number, e.Total = 1+slices.IndexFunc(rec.Steps, func(s steps.Step) bool { return s.Name == step.Name }),
 		len(rec.Steps)
 	e.Run = step.Run // an optional step has a run number of its own
-	d.config.Events.Publish(e)
+	pb.config.Events.Publish(e)
 }
 
-func (d *Daemon) publishStall(rec *statefs.Record) {
+func (pb *publisher) publishStall(rec *statefs.Record) {
 	e := events.Of(rec, events.Stalled)
 	stalled := rec.StalledAt != nil
 	e.Stalled = &stalled
-	d.config.Events.Publish(e)
+	pb.config.Events.Publish(e)
 }
 
 // maxPublishedFiles limits the file names in the event of a sweep.
 const maxPublishedFiles = 20
 
-func (d *Daemon) publishSweep(findings []statefs.Finding) {
+func (pb *publisher) publishSweep(findings []statefs.Finding) {
 	s := &api.EventSweep{Findings: len(findings)}
 	for _, f := range findings[:min(len(findings), maxPublishedFiles)] {
 		s.Files = append(s.Files, f.File)
 	}
-	d.config.Events.Publish(api.Event{Type: events.Swept, Sweep: s})
+	pb.config.Events.Publish(api.Event{Type: events.Swept, Sweep: s})
 }

@@ -12,24 +12,31 @@ import (
 	"github.com/jobdir/jobdir/daemon/keeper"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
-	"github.com/jobdir/jobdir/statefs/watch"
 )
+
+// recovery brings the storage in order at a start.
+type recovery struct {
+	*core
+	markers *markers
+	ends    *ends
+	starts  *starts
+}
 
 // recover brings the storage into order before anything is served. The watch is already running, so
 // no change during the recovery is missed. The rest is done by reconciles: every ID that exists is
 // enqueued.
-func (d *Daemon) recover(ctx context.Context) error {
-	if err := d.dir.Check(); err != nil {
+func (rv *recovery) recover(ctx context.Context) error {
+	if err := rv.markers.dir.Check(); err != nil {
 		return err
 	}
-	if err := d.endStrays(ctx); err != nil {
+	if err := rv.endStrays(ctx); err != nil {
 		return err
 	}
-	d.heldCommands = d.workHost.HeldCommands()
-	if err := d.recoverCutOff(ctx); err != nil {
+	rv.starts.heldCommands = rv.starts.workHost.HeldCommands()
+	if err := rv.recoverCutOff(ctx); err != nil {
 		return err
 	}
-	listing, err := d.owner.List()
+	listing, err := rv.owner.List()
 	if err != nil {
 		return err
 	}
@@ -37,99 +44,99 @@ func (d *Daemon) recover(ctx context.Context) error {
 	for _, e := range listing.Markers {
 		present[e.ID] = true
 	}
-	lost, err := d.recoverLost(ctx, listing, present)
+	lost, err := rv.recoverLost(ctx, listing, present)
 	if err != nil {
 		return err
 	}
-	if err := d.endUnwantedCommands(d.heldCommands); err != nil {
+	if err := rv.endUnwantedCommands(rv.starts.heldCommands); err != nil {
 		return err
 	}
-	if !d.keepersSettled() {
-		d.awaitingKeepers.Store(&present)
+	if !rv.starts.keepersSettled() {
+		rv.starts.awaitingKeepers.Store(&present)
 	}
 	for id, names := range listing.IDs() {
-		d.reconcileQueue.enqueueNames(id, names|namesFromListing)
+		rv.reconcileQueue.enqueueNames(id, names|namesFromListing)
 	}
 	for _, rec := range lost {
-		d.reconcileQueue.enqueue(rec.ID)
+		rv.reconcileQueue.enqueue(rec.ID)
 	}
-	d.reconcileQueue.wait()
-	addUnlisted(d, present)
-	d.heldCommands = nil
-	d.openHistoryQueries(ctx)
-	if err := d.owner.SyncAll(); err != nil {
+	rv.reconcileQueue.wait()
+	rv.addUnlisted(present)
+	rv.starts.heldCommands = nil
+	rv.openHistoryQueries(ctx)
+	if err := rv.owner.SyncAll(); err != nil {
 		return err
 	}
-	if d.config.Intake != nil {
-		d.config.Intake.Ready()
+	if rv.config.Intake != nil {
+		rv.config.Intake.Ready()
 	}
 	return nil
 }
 
 // recoverCutOff completes what a crash cut off: submits of lists, requests, and deliveries.
-func (d *Daemon) recoverCutOff(ctx context.Context) error {
-	made, err := d.owner.Batches.Recover()
+func (rv *recovery) recoverCutOff(ctx context.Context) error {
+	made, err := rv.owner.Batches.Recover()
 	if err != nil {
 		return err
 	}
 	if made > 0 {
-		d.logger.Info("interrupted batch submits completed", "made", made)
+		rv.logger.Info("interrupted batch submits completed", "made", made)
 	}
-	put, err := d.owner.Requests.Restore()
+	put, err := rv.owner.Requests.Restore()
 	if err != nil {
 		return err
 	}
 	if put > 0 {
-		d.logger.Info("requests of an earlier daemon are carried out again", "count", put)
+		rv.logger.Info("requests of an earlier daemon are carried out again", "count", put)
 	}
-	return d.Deliveries.Recover(ctx)
+	return rv.ends.Deliveries.Recover(ctx)
 }
 
 // recoverLost handles the live records without a marker, and returns them. present are the IDs that have one.
-func (d *Daemon) recoverLost(ctx context.Context, listing statefs.Listing, present map[statefs.ID]bool,
+func (rv *recovery) recoverLost(ctx context.Context, listing statefs.Listing, present map[statefs.ID]bool,
 ) ([]*statefs.Record, error) {
-	safe, err := d.indexMissedEnds(ctx, present)
+	safe, err := rv.indexMissedEnds(ctx, present)
 	if err != nil {
 		return nil, err
 	}
-	lost, err := d.recordsWithoutMarker(present, safe)
+	lost, err := rv.recordsWithoutMarker(present, safe)
 	if err != nil {
 		return nil, err
 	}
-	misnamed, err := d.findMisnamed(listing, present, lost)
+	misnamed, err := rv.markers.findMisnamed(listing, present, lost)
 	if err != nil {
 		return nil, err
 	}
-	lost, back, err := confirmLost(ctx, d.owner, append(lost, misnamed...))
+	lost, back, err := confirmLost(ctx, rv.owner, append(lost, misnamed...))
 	if err != nil {
 		return nil, err
 	}
-	return append(lost, back...), d.settleLost(lost, listing, len(present)) //nolint:contextcheck // must complete
+	return append(lost, back...), rv.settleLost(lost, listing, len(present)) //nolint:contextcheck // must complete
 }
 
 // endStrays ends processes that commands of this storage have left and that no living keeper holds,
 // for example after a keeper was killed with its daemon. Their operations start again, and nothing
 // may run twice at once. One pass over all processes finds them by the mark of the storage, which
 // only a daemon sets, and the ID of an operation.
-func (d *Daemon) endStrays(ctx context.Context) error {
+func (rv *recovery) endStrays(ctx context.Context) error {
 	var spare []int
-	if d.config.Keepers != nil {
-		spare = d.config.Keepers.PIDs()
+	if rv.config.Keepers != nil {
+		spare = rv.config.Keepers.PIDs()
 	}
 	began := time.Now()
-	count, err := keeper.EndStrays(ctx, d.owner.Mark(), d.config.Grace, spare...)
+	count, err := keeper.EndStrays(ctx, rv.owner.Mark(), rv.config.Grace, spare...)
 	if count > 0 {
-		d.workHost.StraysEndedAt = began
+		rv.starts.workHost.StraysEndedAt = began
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
-		d.logger.Warn("processes of an earlier daemon cannot be found on this system")
+		rv.logger.Warn("processes of an earlier daemon cannot be found on this system")
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("end what an earlier daemon left running: %w", err)
 	}
 	if count > 0 {
-		d.logger.Warn("processes of an earlier daemon ended", "count", count)
+		rv.logger.Warn("processes of an earlier daemon ended", "count", count)
 	}
 	return nil
 }
@@ -137,12 +144,12 @@ func (d *Daemon) endStrays(ctx context.Context) error {
 // recordsWithoutMarker returns the live records that have no marker, and rewrites the cached list
 // of live operations if that is safe. It reads only the records of IDs in that list,
 // so a start costs time by the live operations, not by the history.
-func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([]*statefs.Record, error) {
-	live, err := d.owner.Live.IDs()
+func (rv *recovery) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([]*statefs.Record, error) {
+	live, err := rv.owner.Live.IDs()
 	if err != nil {
 		// The list is a cache: without it, only a marker that was removed while no daemon ran goes
 		// unnoticed.
-		d.logger.Warn("cached list of live operations rebuilt", "error", err)
+		rv.logger.Warn("cached list of live operations rebuilt", "error", err)
 		live = make(map[statefs.ID]bool)
 	}
 	var lost []*statefs.Record
@@ -150,22 +157,22 @@ func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([
 		if present[id] {
 			continue
 		}
-		rec, err := d.owner.ReadRecord(id)
+		rec, err := rv.owner.ReadRecord(id)
 		if err == nil && markerOf(rec).Live() {
 			lost = append(lost, rec)
 			continue
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			d.logger.Error("record of an operation without a marker cannot be read", "id", id, "error", err)
+			rv.logger.Error("record of an operation without a marker cannot be read", "id", id, "error", err)
 		}
 		delete(live, id)
 	}
 	if !safe {
 		return lost, nil // the list names operations that the index of the history still lacks
 	}
-	if err := d.owner.Live.Set(live); files.DiskFull(err) {
+	if err := rv.owner.Live.Set(live); files.DiskFull(err) {
 		// A full disk must not keep the daemon from starting: operations can still be controlled.
-		d.logger.Warn("cached list of live operations not rewritten", "error", err)
+		rv.logger.Warn("cached list of live operations not rewritten", "error", err)
 	} else if err != nil {
 		return nil, err
 	}
@@ -175,19 +182,19 @@ func (d *Daemon) recordsWithoutMarker(present map[statefs.ID]bool, safe bool) ([
 // addUnlisted adds the operations whose submit was cut off after the marker to the cached list of
 // live operations. The reconciles have taken them over by then; the other markers are foreign, and
 // in the list they would count as the daemon's.
-func addUnlisted(d *Daemon, present map[statefs.ID]bool) {
-	live, err := d.owner.Live.IDs()
+func (rv *recovery) addUnlisted(present map[statefs.ID]bool) {
+	live, err := rv.owner.Live.IDs()
 	if err != nil {
 		return // the list is a cache
 	}
 	var unlisted []statefs.ID
 	for id := range present {
-		if !live[id] && d.manages(id) {
+		if !live[id] && rv.manages(id) {
 			unlisted = append(unlisted, id)
 		}
 	}
 	if len(unlisted) > 0 {
-		d.owner.Live.Add(unlisted...)
+		rv.owner.Live.Add(unlisted...)
 	}
 }
 
@@ -234,11 +241,11 @@ func markerOf(rec *statefs.Record) statefs.State {
 
 // settleLost puts back the markers that were renamed while no daemon ran, and ends the operations whose marker was
 // removed. present is the number of markers that exist.
-func (d *Daemon) settleLost(recs []*statefs.Record, listing statefs.Listing, present int) error {
+func (rv *recovery) settleLost(recs []*statefs.Record, listing statefs.Listing, present int) error {
 	if len(recs) == 0 {
 		return nil
 	}
-	lost, err := d.findLostMarkers(recs, listing)
+	lost, err := rv.findLostMarkers(recs, listing)
 	if err != nil {
 		return err
 	}
@@ -247,135 +254,43 @@ func (d *Daemon) settleLost(recs []*statefs.Record, listing statefs.Listing, pre
 		rec, state, file := recs[i], markerOf(recs[i]), cmp.Or(lost[i].Renamed, lost[i].Under)
 		switch effect { //nolint:exhaustive // the others are of requests
 		case decide.Undo:
-			err = d.commit(rec.ID, change{file: file, to: state}, renameBack)
+			err = rv.commit(rec.ID, change{file: file, to: state}, renameBack)
 		case decide.Restore:
-			err = d.commit(rec.ID, change{rec: rec, to: state}, restoreMarker)
+			err = rv.commit(rec.ID, change{rec: rec, to: state}, restoreMarker)
 		default:
-			err = d.cancelLost(rec)
+			err = rv.cancelLost(rec)
 		}
 		switch {
 		case err != nil:
 			return fmt.Errorf("restore the marker of %s, or end it: %w", rec.ID, err)
 		case file != "":
-			d.counters.putBack.Add(1)
-			d.logger.Warn("marker put back: it was renamed while no daemon ran", "id", rec.ID, "name", file, "state", state)
+			rv.counters.putBack.Add(1)
+			rv.logger.Warn("marker put back: it was renamed while no daemon ran", "id", rec.ID, "name", file, "state", state)
 		case effect == decide.Restore:
 			accident++
 		}
 	}
 	if accident > 0 {
-		d.logger.Warn("all markers were gone; they are restored from the records", "folder", d.owner.JobsDir(),
+		rv.logger.Warn("all markers were gone; they are restored from the records", "folder", rv.owner.JobsDir(),
 			"count", accident)
 	}
 	return nil
 }
 
 // cancelLost ends an operation whose marker was removed while no daemon ran.
-func (d *Daemon) cancelLost(rec *statefs.Record) error {
+func (rv *recovery) cancelLost(rec *statefs.Record) error {
 	op := newOperation(rec)
-	d.setState(op, rec.Status)
+	rv.setState(op, rec.Status)
 	if rec.Trailing {
-		d.setState(op, statefs.Trailing)
+		rv.setState(op, statefs.Trailing)
 	}
 	if rec.Status == statefs.Running || rec.Status == statefs.Paused {
-		d.logLine(op, decide.CancelLine(statefs.Running))
+		rv.logLine(op, decide.CancelLine(statefs.Running))
 	}
-	d.endHeldCommands(rec.ID)
+	rv.endHeldCommands(rec.ID)
 	if !rec.Trailing {
 		rec.Reason = "marker missing"
 	}
-	d.logger.Warn("cancelling an operation whose marker was removed while no daemon ran", "id", rec.ID)
-	return d.finishAs(op, statefs.CauseMarkerMissing)
-}
-
-// sweepAndLog runs the periodic sweep. It logs an error only if it differs from that of the last
-// sweep.
-func (d *Daemon) sweepAndLog(ctx context.Context) {
-	_, err := d.sweep(ctx, false)
-	if _, gone := errors.AsType[*watch.GoneError](err); gone {
-		return
-	}
-	said := ""
-	if err != nil {
-		said = err.Error()
-	}
-	if err != nil && said != d.sweepError {
-		d.logger.Error("sweep failed in part", "error", err)
-	}
-	d.sweepError = said
-}
-
-// sweep removes stray files, checks that the folder is still the one that is watched, and enqueues
-// every live operation whose marker and memory differ: a missed event costs at most one sweep
-// interval.
-func (d *Daemon) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {
-	if err := d.dir.Check(); err != nil {
-		d.fail(err)
-		return nil, err
-	}
-	d.counters.sweeps.Add(1)
-	d.Trigger.CheckClock()
-	d.alarms.Rearm()
-	if dryRun {
-		return d.owner.PlanSweep(d.manages)
-	}
-	if made, err := d.owner.RestoreLock(); err != nil {
-		d.logger.Error("the lock file is gone and cannot be made again", "error", err)
-	} else if made {
-		d.logger.Warn("the lock file was removed or replaced; it is made again: leave it alone while the daemon runs")
-	}
-	folders, foldersErr := d.owner.RestoreFolders()
-	if _, gone := errors.AsType[*statefs.FolderGoneError](foldersErr); gone {
-		d.fail(foldersErr)
-		return nil, foldersErr
-	}
-	if len(folders) > 0 {
-		d.logger.Warn("folders of the storage were removed; they are made again", "folders", folders)
-	}
-	made, markErr := d.owner.RestoreMark()
-	if made {
-		d.logger.Warn("storage.json was removed or replaced; it is made again: leave it alone")
-	}
-	var keysErr error
-	if d.config.Intake != nil {
-		keysErr = d.owner.Keys.Sweep(d.config.Intake.KeysSince())
-	}
-	findings, err := d.owner.Sweep(d.manages)
-	d.logFindings(findings)
-	d.publishSweep(findings)
-	d.Lanes.ReconcileSoon()
-	d.enqueueDifferences()
-	d.Deliveries.ScanSoon()
-	return findings, errors.Join(err, keysErr, markErr, foldersErr, d.trimLiveList(ctx))
-}
-
-func (d *Daemon) enqueueDifferences() {
-	listing, err := d.owner.List()
-	if err != nil {
-		d.fail(err)
-		return
-	}
-	seen := make(map[statefs.ID]bool, len(listing.Markers))
-	for _, e := range listing.Markers {
-		seen[e.ID] = true
-		if d.stateOf(e.ID) != e.State {
-			d.reconcileQueue.enqueue(e.ID)
-		}
-	}
-	for _, e := range listing.Requests {
-		if d.manages(e.ID) {
-			d.reconcileQueue.enqueue(e.ID)
-		}
-	}
-	for _, op := range d.allOperations() {
-		if !seen[op.id()] {
-			d.reconcileQueue.enqueue(op.id())
-		}
-		if !op.evicted.Load() && !d.owner.HasRecord(op.id()) {
-			d.RecordUnreadable(op.id())
-		}
-	}
-	for _, id := range d.admission.overdue() {
-		d.reconcileQueue.enqueue(id)
-	}
+	rv.logger.Warn("cancelling an operation whose marker was removed while no daemon ran", "id", rec.ID)
+	return rv.ends.finishAs(op, statefs.CauseMarkerMissing)
 }

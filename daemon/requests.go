@@ -1,15 +1,26 @@
 package daemon
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
+	"github.com/jobdir/jobdir/stream"
 )
+
+// requests carries out the requests of people and programs.
+type requests struct {
+	*core
+	ends   *ends
+	starts *starts
+}
 
 // lineNoEffect is the line for a request that changes nothing.
 func lineNoEffect(ask statefs.Action, state statefs.State) string {
@@ -19,14 +30,14 @@ func lineNoEffect(ask statefs.Action, state statefs.State) string {
 // handleRequests takes the request files and acts on them: cancels first, the others in the order
 // in which they were made, so that the last one wins. A request that could not be carried out stays
 // pending for the next reconcile.
-func (d *Daemon) handleRequests(op *operation, asks []statefs.Action) error {
-	if err := d.takeRequests(op, asks); err != nil {
+func (q *requests) handleRequests(op *operation, asks []statefs.Action) error {
+	if err := q.takeRequests(op, asks); err != nil {
 		return err
 	}
 	for len(op.pendingRequests) > 0 {
 		r := op.pendingRequests[0]
 		op.pendingRequests = op.pendingRequests[1:]
-		if err := d.handleRequest(op, r); err != nil {
+		if err := q.handleRequest(op, r); err != nil {
 			return err
 		}
 	}
@@ -35,24 +46,24 @@ func (d *Daemon) handleRequests(op *operation, asks []statefs.Action) error {
 
 // takeRequests adds requests to op.pendingRequests, in the order in which they are to be carried
 // out. It returns only errors that go away by themselves (resource exhausted).
-func (d *Daemon) takeRequests(op *operation, asks []statefs.Action) error {
+func (q *requests) takeRequests(op *operation, asks []statefs.Action) error {
 	for _, ask := range asks {
 		if len(op.rec.Steps) > 0 && ask.Spec().OnStep {
-			if wait := d.owner.RequestSettleDelay(op.id(), ask, statefs.QuietPeriod); wait > 0 {
-				d.reconcileQueue.enqueueAfter(op.id(), wait)
+			if wait := q.owner.RequestSettleDelay(op.id(), ask, statefs.QuietPeriod); wait > 0 {
+				q.reconcileQueue.enqueueAfter(op.id(), wait)
 				continue
 			}
 		}
-		t, ok, err := d.owner.Requests.Take(op.id(), ask)
+		t, ok, err := q.owner.Requests.Take(op.id(), ask)
 		if machine.OutOfFiles(err) || files.DiskFull(err) {
 			return err
 		}
 		if err != nil {
-			d.logger.Warn("request ignored", "id", op.id(), "request", ask, "error", err)
+			q.logger.Warn("request ignored", "id", op.id(), "request", ask, "error", err)
 			continue
 		}
 		if ok {
-			d.counters.requests.Add(1)
+			q.counters.requests.Add(1)
 			op.pendingRequests = append(op.pendingRequests, &request{TakenRequest: t})
 		}
 	}
@@ -69,38 +80,38 @@ func (d *Daemon) takeRequests(op *operation, asks []statefs.Action) error {
 }
 
 // handleRequest carries out what a request means for the operation in its present state.
-func (d *Daemon) handleRequest(op *operation, r *request) error {
-	answer := decide.RequestOf(d.snapshot(op), r.Action, d.olderThanState(op, r) || alreadyApplied(op.rec, r))
+func (q *requests) handleRequest(op *operation, r *request) error {
+	answer := decide.RequestOf(q.snapshot(op), r.Action, q.olderThanState(op, r) || alreadyApplied(op.rec, r))
 	switch answer.Effect {
 	case decide.None:
-		d.ignoreRequest(op, r)
+		q.ignoreRequest(op, r)
 	case decide.Drop:
-		return d.drop(r.TakenRequest)
+		return q.drop(r.TakenRequest)
 	case decide.Done:
 		op.doneRequests = append(op.doneRequests, r.TakenRequest)
 	case decide.Merge:
 		op.cancelling = &r.TakenRequest
 	case decide.Transition:
-		return d.transitionFor(op, r, answer)
+		return q.transitionFor(op, r, answer)
 	case decide.Stop:
-		return d.beginPause(op, r, answer.Line)
+		return q.beginPause(op, r, answer.Line)
 	case decide.Continue:
-		d.logLine(op, answer.Line)
+		q.logLine(op, answer.Line)
 		op.run.Resume()
 		op.doneRequests = append(op.doneRequests, *op.pausing, r.TakenRequest)
 		op.pausing = nil
 	case decide.Cancel:
-		d.logLine(op, answer.Line)
-		return d.beginCancel(op, r.TakenRequest, answer.Cause)
+		q.logLine(op, answer.Line)
+		return q.ends.beginCancel(op, r.TakenRequest, answer.Cause)
 	case decide.ForceCancel:
-		d.logLine(op, answer.Line)
-		return d.forceCancel(op, r)
+		q.logLine(op, answer.Line)
+		return q.forceCancel(op, r)
 	case decide.Prioritize:
-		return d.prioritize(op, r)
+		return q.prioritize(op, r)
 	case decide.Retry:
-		return d.retry(op, r, answer)
+		return q.retry(op, r, answer)
 	case decide.Step:
-		return d.handleStepRequest(op, r)
+		return q.handleStepRequest(op, r)
 	case decide.Undo, decide.Restore, decide.Start, decide.WaitAgain: // of markers
 	}
 	return nil
@@ -108,55 +119,32 @@ func (d *Daemon) handleRequest(op *operation, r *request) error {
 
 // ignoreRequest drops a request that has no effect in the present state, and writes so into the log
 // of the operation.
-func (d *Daemon) ignoreRequest(op *operation, r *request) {
-	d.logLine(op, lineNoEffect(r.Action, op.state))
-	d.logger.Info("request has no effect in this state", "id", op.id(), "request", r.Action, "state", op.state)
+func (q *requests) ignoreRequest(op *operation, r *request) {
+	q.logLine(op, lineNoEffect(r.Action, op.state))
+	q.logger.Info("request has no effect in this state", "id", op.id(), "request", r.Action, "state", op.state)
 	op.doneRequests = append(op.doneRequests, r.TakenRequest)
 }
 
 // beginPause stops the work first, and renames the marker when it has stopped: paused means that no work is running.
-func (d *Daemon) beginPause(op *operation, r *request, line string) error {
+func (q *requests) beginPause(op *operation, r *request, line string) error {
 	stopped := op.run.Pause()
-	d.logLine(op, line)
+	q.logLine(op, line)
 	op.pausing = &r.TakenRequest
 	op.syncOptionalPause()
 	if stopped && op.isStopped() {
-		return d.completePause(op)
+		return q.starts.completePause(op)
 	}
 	return nil
-}
-
-// completePause enters the paused state after the work has stopped.
-func (d *Daemon) completePause(op *operation) error {
-	if op.state == statefs.Running {
-		if err := d.transition(op, statefs.CausePause); err != nil {
-			return err
-		}
-	}
-	op.doneRequests = append(op.doneRequests, *op.pausing)
-	op.pausing = nil
-	return nil
-}
-
-// repeatPause makes a pause pending again after the work ended before it stopped, so that it applies
-// to the state that the operation has now.
-func (d *Daemon) repeatPause(op *operation) {
-	if op.pausing == nil {
-		return
-	}
-	op.pendingRequests = slices.Insert(op.pendingRequests, 0, &request{TakenRequest: *op.pausing, logged: true})
-	op.pausing = nil
-	d.reconcileQueue.enqueue(op.id())
 }
 
 // transitionFor makes the transition of a request. If the marker cannot be moved, the request stays
 // pending.
-func (d *Daemon) transitionFor(op *operation, r *request, answer decide.Answer) error {
+func (q *requests) transitionFor(op *operation, r *request, answer decide.Answer) error {
 	if !r.logged {
-		d.logLine(op, answer.Line)
+		q.logLine(op, answer.Line)
 		r.logged = true
 	}
-	if err := d.transition(op, answer.Cause); err != nil {
+	if err := q.transition(op, answer.Cause); err != nil {
 		op.pendingRequests = slices.Insert(op.pendingRequests, 0, r)
 		return err
 	}
@@ -166,7 +154,7 @@ func (d *Daemon) transitionFor(op *operation, r *request, answer decide.Answer) 
 
 // forceCancel cancels an operation without a grace period, even if it is being cancelled
 // already. The code of a handler cannot be killed: its context ends, as with every cancel.
-func (d *Daemon) forceCancel(op *operation, r *request) error {
+func (q *requests) forceCancel(op *operation, r *request) error {
 	cause := statefs.CauseCancel
 	if first := op.cancelling; first != nil {
 		cause = op.cancelCause
@@ -177,67 +165,149 @@ func (d *Daemon) forceCancel(op *operation, r *request) error {
 	if op.run != nil {
 		op.run.Kill(ErrCancelled)
 	}
-	d.endOptionalSteps(op, func(r *work.Run) { r.Kill(ErrCancelled) })
-	return d.beginCancel(op, r.TakenRequest, cause)
-}
-
-// beginCancel cancels an operation: at once if it has no running work, else when its work has
-// ended.
-func (d *Daemon) beginCancel(op *operation, t statefs.TakenRequest, cause statefs.Cause) error {
-	op.cancelling, op.cancelCause = &t, cause
-	if op.run == nil {
-		return d.finishAs(op, cause)
-	}
-	op.run.End(ErrCancelled)
-	d.endOptionalSteps(op, func(r *work.Run) { r.End(ErrCancelled) })
-	return nil
+	q.ends.endOptionalSteps(op, func(r *work.Run) { r.Kill(ErrCancelled) })
+	return q.ends.beginCancel(op, r.TakenRequest, cause)
 }
 
 // commitReconcile continues work whose marker a resume has moved, makes the changes of this reconcile (or of
 // an earlier failed one) durable, and then drops the requests that led to them.
-func (d *Daemon) commitReconcile(op *operation) error {
+func (q *requests) commitReconcile(op *operation) error {
 	if op.state == statefs.Running && op.run != nil && op.pausing == nil && op.run.PauseRequested() {
 		// The rename is durable before the work continues.
-		if err := d.commit(op.id(), change{}, syncFiles); err != nil {
+		if err := q.commit(op.id(), change{}, syncFiles); err != nil {
 			return err
 		}
 		op.run.Resume()
 	}
 	switch {
 	case op.finishedRun != nil:
-		return d.finishRun(op)
+		return q.starts.finishRun(op)
 	case op.unsaved:
-		return d.persist(op)
+		return q.persist(op)
 	}
-	return d.dropDoneRequests(op)
+	return q.dropDoneRequests(op)
 }
 
 // returnToWaiting moves a marker that a person renamed from paused to running to the state in which
 // the operation waits for its time.
-func (d *Daemon) returnToWaiting(op *operation, move decide.Answer) error {
+func (q *requests) returnToWaiting(op *operation, move decide.Answer) error {
 	to, err := statefs.Next(statefs.Paused, move.Cause)
 	if err != nil {
 		return err
 	}
-	if err := d.commit(op.id(), change{from: statefs.Running, to: to}, moveMarker); err != nil {
+	if err := q.commit(op.id(), change{from: statefs.Running, to: to}, moveMarker); err != nil {
 		return err
 	}
-	d.logLine(op, move.Line)
-	return d.noteTransition(op, move.Cause)
+	q.logLine(op, move.Line)
+	return q.noteTransition(op, move.Cause)
 }
 
-// logLine appends a line of the daemon to the log of an operation. A failure is only reported: the
-// request takes effect all the same.
-func (d *Daemon) logLine(op *operation, line string) {
-	if op.state == statefs.Trailing {
-		d.logger.Info("operation", "id", op.id(), "says", line) // the log of the operation is sealed
+// fileTimeSlack is how far the time of a file may be behind the clock: the kernel stamps files with
+// the time of its last tick, at most a hundredth of a second ago.
+const fileTimeSlack = 10 * time.Millisecond
+
+// olderThanState reports whether a request was made before the present state was entered. It is
+// false if that state was entered in the future: then the clock was set back, and the times cannot
+// be compared.
+func (q *requests) olderThanState(op *operation, r *request) bool {
+	since := op.rec.Since()
+	return r.At.At.Add(fileTimeSlack).Before(since) && !since.After(q.owner.Now())
+}
+
+// retry restarts an operation that waits for a person or for its next attempt, unless that is refused.
+func (q *requests) retry(op *operation, r *request, answer decide.Answer) error {
+	if _, err := acts.Check(nil, op.rec, op.state, statefs.Retry, statefs.Args{}); err != nil {
+		q.refuse(op, r.Action, err)
+		op.doneRequests = append(op.doneRequests, r.TakenRequest)
+		return nil
+	}
+	other, err := q.retryUnlessEqual(op, func() error {
+		if err := q.transitionFor(op, r, answer); err != nil {
+			return err
+		}
+		q.clearFailure(op.rec)
+		return nil
+	})
+	q.ignoreEqualRetry(op, r, other)
+	return err
+}
+
+// ignoreEqualRetry drops a retry because the equal operation other is live; it does nothing if
+// other is nil.
+func (q *requests) ignoreEqualRetry(op *operation, r *request, other *statefs.Record) {
+	if other == nil {
 		return
 	}
-	log, err := d.openLog(op)
-	if err == nil {
-		err = log.Line(line)
+	q.logLine(op, lineEqual(other.ID))
+	q.logger.Info("request has no effect: an equal operation is live", "id", op.id(), "request",
+		r.Action, "equal", other.ID)
+	op.doneRequests = append(op.doneRequests, r.TakenRequest)
+}
+
+func lineEqual(other statefs.ID) string {
+	return fmt.Sprintf("  Retry requested while operation %s does the same: nothing to do before that has ended.", other)
+}
+
+// retryUnlessEqual calls begin to restart an operation. If the operation waits for a person while
+// an equal one is live, it returns that one instead, as a submit would.
+func (q *requests) retryUnlessEqual(op *operation, begin func() error) (other *statefs.Record, err error) {
+	def, err := q.storedDefinition(op.rec)
+	if op.state != statefs.FailedManual || q.config.Intake == nil || err != nil {
+		return nil, begin() // without a definition the start fails and reports it
 	}
+	found, err := q.config.Intake.RestartUnlessDuplicate(op.rec, def.Unique.OnHit, begin)
+	return found.Record, err
+}
+
+// clearFailure forgets why the last attempt failed and when attempts began to fail: a person wants
+// another try.
+func (q *requests) clearFailure(rec *statefs.Record) {
+	if rec.Reason == reasonDependency {
+		rec.After, rec.Require = nil, "" // they have ended, and the person wants it to run anyway
+	}
+	rec.DiedAt, rec.Reason, rec.Error, rec.RetryUntil = nil, "", nil, nil
+	if len(rec.Steps) > 0 {
+		rec.Attempts, rec.Warnings, rec.Backoff = 0, 0, 0 // in a job with steps they count for the step
+	}
+}
+
+// prioritize changes the priority of an operation. The record with the new priority is written
+// before the request is dropped, so the priority survives a crash. An operation that is not waiting
+// uses it the next time it waits.
+func (q *requests) prioritize(op *operation, r *request) error {
+	priority, err := q.requestedPriority(op, r)
 	if err != nil {
-		d.logger.Error("line not written to the log", "id", op.id(), "line", line, "error", err)
+		q.logLine(op, "  Prioritize requested: "+err.Error()+"; nothing is changed.")
+		q.logger.Warn("request ignored", "id", op.id(), "request", r.Action, "error", err)
+		op.doneRequests = append(op.doneRequests, r.TakenRequest)
+		return nil
 	}
+	if priority != op.rec.Priority {
+		q.logLine(op, fmt.Sprintf("  Prioritize requested: its priority is now %d.", priority))
+		q.logger.Info("priority changed", "id", op.id(), "from", op.rec.Priority, "to", priority)
+		op.rec.Priority, op.unsaved = priority, true
+		if op.standing == decide.Waiting && op.state == statefs.Queued {
+			q.admission.tryAdmit(op) // move it in the queue before the requester gets an answer
+		}
+	}
+	op.doneRequests = append(op.doneRequests, r.TakenRequest)
+	return nil
+}
+
+// requestedPriority returns the priority given in the request. A request without arguments gets the
+// priority that puts the operation first in its lane.
+func (q *requests) requestedPriority(op *operation, r *request) (int, error) {
+	if len(r.At.Args) == 0 {
+		return min(q.admission.frontPriority(op), statefs.MaxPriority), nil
+	}
+	var args struct {
+		Priority *int `json:"priority"`
+	}
+	if err := json.Unmarshal(r.At.Args, &args); err != nil || args.Priority == nil {
+		return 0, fmt.Errorf(`want {"priority": 5}, or nothing for the first place, and not %q`, stream.Printable(string(r.At.Args)))
+	}
+	if p := *args.Priority; p < -statefs.MaxPriority || p > statefs.MaxPriority {
+		return 0, fmt.Errorf("priority %d is not from %d to %d", p, -statefs.MaxPriority, statefs.MaxPriority)
+	}
+	return *args.Priority, nil
 }

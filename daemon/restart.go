@@ -16,11 +16,11 @@ const cutOffText = "the work was cut off because the daemon or the machine stopp
 // handleCutOff moves an operation whose work was cut off to the state that the restart rule and the
 // crash limit of its job give. The record is durable before the marker moves, so that a crash in
 // between counts the death once.
-func (d *Daemon) handleCutOff(op *operation) error {
+func (f *finisher) handleCutOff(op *operation) error {
 	rec := op.rec
 	cause := statefs.CauseRescued
-	if def, _, err := d.currentWork(rec); err == nil { // without a definition the start fails and reports it
-		now, limit := d.owner.Now(), d.crashLimitOf(def)
+	if def, _, err := f.currentWork(rec); err == nil { // without a definition the start fails and reports it
+		now, limit := f.owner.Now(), f.crashLimitOf(def)
 		if now.Sub(runStartedAt(rec)) > limit.Within {
 			rec.Backoff = 0
 		}
@@ -38,25 +38,25 @@ func (d *Daemon) handleCutOff(op *operation) error {
 			}
 			addFailedAttempt(rec, statefs.FailedAttempt{
 				Run: runNumber(rec), Step: step, Code: work.CodeCutOff,
-				Message: d.cutOffMessage(rec.ID, def, rec.CurrentStep(), cutOffText), At: now,
+				Message: f.optional.cutOffMessage(rec.ID, def, rec.CurrentStep(), cutOffText), At: now,
 			})
 			redoFailed(rec)
 		}
 		if cause = a.nextCause(); cause != statefs.CauseRescued {
-			return d.giveUpCutOff(op, cause, a, def, limit)
+			return f.giveUpCutOff(op, cause, a, def, limit)
 		}
 	}
-	cutOffStep(rec, d.owner.Now())
+	cutOffStep(rec, f.owner.Now())
 	row, err := statefs.TransitionFrom(op.state, cause)
 	if err != nil {
 		return err
 	}
 	row.Order = statefs.RecordFirst
-	err = d.carryOut(op, row)
+	err = f.carryOut(op, row)
 	if files.DiskFull(err) { // with a full disk the operation can still be controlled
 		op.rec.Rescues++
 		row.Order = statefs.MarkerFirst
-		return d.carryOut(op, row)
+		return f.carryOut(op, row)
 	}
 	return err
 }
@@ -69,7 +69,7 @@ func (op *operation) wasPaused() bool {
 
 // giveUpCutOff ends an operation whose work was cut off and does not begin again, or leaves it to a
 // person.
-func (d *Daemon) giveUpCutOff(op *operation, cause statefs.Cause, a attemptOutcome, def *catalog.Definition,
+func (f *finisher) giveUpCutOff(op *operation, cause statefs.Cause, a attemptOutcome, def *catalog.Definition,
 	limit catalog.CrashLimit,
 ) error {
 	message := cutOffText
@@ -82,44 +82,44 @@ func (d *Daemon) giveUpCutOff(op *operation, cause statefs.Cause, a attemptOutco
 	default:
 		message += fmt.Sprintf(", and its attempts (%d) are used up", a.maxAttempts)
 	}
-	return d.failCutOff(op, cause, d.cutOffMessage(op.id(), def, op.rec.CurrentStep(), message))
+	return f.failCutOff(op, cause, f.optional.cutOffMessage(op.id(), def, op.rec.CurrentStep(), message))
 }
 
 // failCutOff ends an operation that must not begin again, or leaves it to a person.
-func (d *Daemon) failCutOff(op *operation, cause statefs.Cause, message string) error {
+func (f *finisher) failCutOff(op *operation, cause statefs.Cause, message string) error {
 	op.rec.Error = &statefs.Fault{Code: work.CodeCutOff, Message: message}
 	if op.rec.CurrentStep() != nil {
 		reason := "manual"
 		if cause == statefs.CauseNeedsPerson {
 			reason = op.rec.Reason
 		}
-		return d.leaveStepToPerson(op, &work.Error{Code: work.CodeCutOff, Err: errors.New(message)}, reason)
+		return f.starts.leaveStepToPerson(op, &work.Error{Code: work.CodeCutOff, Err: errors.New(message)}, reason)
 	}
 	if cause == statefs.CauseNeedsPerson {
-		d.logLine(op, crashLine(op.rec))
-		if err := d.transition(op, cause); err != nil {
+		f.logLine(op, crashLine(op.rec))
+		if err := f.transition(op, cause); err != nil {
 			return err
 		}
-		return d.settleMove(op)
+		return f.starts.settleMove(op)
 	}
-	d.logLine(op, "  ERROR: "+message)
-	return d.finishAs(op, cause)
+	f.logLine(op, "  ERROR: "+message)
+	return f.ends.finishAs(op, cause)
 }
 
 // cutOffMessage returns the error message of work that was cut off before this daemon began: text,
 // and the last non-empty line of the command if there is one. at is its step, nil for none.
-func (d *Daemon) cutOffMessage(id statefs.ID, def *catalog.Definition, at *steps.Step, text string) string {
+func (o *optional) cutOffMessage(id statefs.ID, def *catalog.Definition, at *steps.Step, text string) string {
 	if def == nil || def.Work() != catalog.WorkRun {
 		return text
 	}
-	path, from := d.owner.LogPath(id), int64(0)
+	path, from := o.owner.LogPath(id), int64(0)
 	if at != nil {
 		from = at.LogFrom
 		if at.Log != "" {
-			path = d.owner.StepLogPath(id, at.Name)
+			path = o.owner.StepLogPath(id, at.Name)
 		}
 	}
-	return withLine(text, d.workHost.LastLine(id, path, from))
+	return withLine(text, o.starts.workHost.LastLine(id, path, from))
 }
 
 // redoFailed makes the next run repeat the items that failed in the last one.

@@ -120,7 +120,7 @@ func TestAgesOfWhatIsQueued(t *testing.T) {
 }
 
 func BenchmarkStats(b *testing.B) {
-	d := &Daemon{config: Config{}}
+	d := newParts(Config{})
 	dir := b.TempDir()
 	tree, err := statefs.Open(dir, statefs.Options{})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/acts"
@@ -26,28 +27,28 @@ type stepAction struct {
 }
 
 // stepRequestHandlers carry out the requests about a step, after [acts.Check].
-var stepRequestHandlers = map[statefs.Action]func(*Daemon, *operation, *stepAction) error{
-	statefs.Retry:   (*Daemon).retryStep,
-	statefs.Skip:    (*Daemon).skipStep,
-	statefs.Set:     (*Daemon).setValues,
-	statefs.Approve: (*Daemon).approve,
-	statefs.Reject:  (*Daemon).reject,
+var stepRequestHandlers = map[statefs.Action]func(*requests, *operation, *stepAction) error{
+	statefs.Retry:   (*requests).retryStep,
+	statefs.Skip:    (*requests).skipStep,
+	statefs.Set:     (*requests).setValues,
+	statefs.Approve: (*requests).approve,
+	statefs.Reject:  (*requests).reject,
 }
 
 // refuse writes to the log of an operation why a request is refused.
-func (d *Daemon) refuse(op *operation, ask statefs.Action, why error) {
-	d.logLine(op, fmt.Sprintf("  %s refused: %s.", ask.Title(),
+func (q *requests) refuse(op *operation, ask statefs.Action, why error) {
+	q.logLine(op, fmt.Sprintf("  %s refused: %s.", ask.Title(),
 		strings.TrimSuffix(stream.Printable(why.Error()), ".")))
-	d.logger.Info("request refused", "id", op.id(), "request", ask, "why", why)
+	q.logger.Info("request refused", "id", op.id(), "request", ask, "why", why)
 }
 
 // handleStepRequest carries out a request about a step.
-func (d *Daemon) handleStepRequest(op *operation, r *request) error {
+func (q *requests) handleStepRequest(op *operation, r *request) error {
 	args, err := statefs.ParseArgs(r.At.Args)
 	if r.At.Malformed {
 		err = errors.New(`its file has something in it that is no JSON object: leave it empty, or write one as {"step": "split", "reason": "why"}`)
 	}
-	def, defErr := d.storedDefinition(op.rec)
+	def, defErr := q.storedDefinition(op.rec)
 	if isTransient(defErr) {
 		return defErr
 	}
@@ -55,7 +56,7 @@ func (d *Daemon) handleStepRequest(op *operation, r *request) error {
 		args, err = acts.Check(def, op.rec, op.state, r.Action, args)
 	}
 	if err != nil {
-		d.refuse(op, r.Action, err)
+		q.refuse(op, r.Action, err)
 		op.doneRequests = append(op.doneRequests, r.TakenRequest)
 		return nil
 	}
@@ -64,7 +65,7 @@ func (d *Daemon) handleStepRequest(op *operation, r *request) error {
 	if at := steps.Find(op.rec.Steps, a.target); at != nil {
 		a.optional = at.Optional && r.Action != statefs.Set
 	}
-	return stepRequestHandlers[r.Action](d, op, a)
+	return stepRequestHandlers[r.Action](q, op, a)
 }
 
 // alreadyApplied reports whether the record shows that a request has taken effect: a crash came
@@ -87,25 +88,25 @@ func (a *stepAction) bySuffix() string {
 }
 
 // recordEntry is the entry of the record about the request.
-func (a *stepAction) recordEntry(d *Daemon) steps.ActionRecord {
+func (a *stepAction) recordEntry(now time.Time) steps.ActionRecord {
 	return steps.ActionRecord{
-		Action: string(a.Action), Step: a.target, By: a.args.By, At: d.owner.Now(),
+		Action: string(a.Action), Step: a.target, By: a.args.By, At: now,
 		RequestedAt: a.At.At, Reason: a.args.Reason, Values: a.args.Values,
 	}
 }
 
 // applyAction makes a request durable in the record, then renames the marker; without a cause the
 // operation keeps its state. On an error op.rec is restored and the request stays pending.
-func (d *Daemon) applyAction(op *operation, a *stepAction, line string, change func(*statefs.Record),
+func (q *requests) applyAction(op *operation, a *stepAction, line string, change func(*statefs.Record),
 	cause statefs.Cause,
 ) error {
 	before := op.rec
 	rec := *before
 	rec.Steps, rec.Corrected = steps.Clone(rec.Steps), maps.Clone(rec.Corrected)
-	rec.ActionRecords = append(slices.Clone(rec.ActionRecords), a.recordEntry(d))
+	rec.ActionRecords = append(slices.Clone(rec.ActionRecords), a.recordEntry(q.owner.Now()))
 	change(&rec)
 	op.rec = &rec
-	if err := d.persistAction(op, cause); err != nil {
+	if err := q.persistAction(op, cause); err != nil {
 		op.rec = before
 		op.pendingRequests = slices.Insert(op.pendingRequests, 0, a.request)
 		return err
@@ -113,35 +114,35 @@ func (d *Daemon) applyAction(op *operation, a *stepAction, line string, change f
 	if a.args.Reason != "" {
 		line += ": " + a.args.Reason
 	}
-	d.logLine(op, "  "+capitalize(stream.Printable(line))+".")
+	q.logLine(op, "  "+capitalize(stream.Printable(line))+".")
 	op.doneRequests = append(op.doneRequests, a.TakenRequest)
 	return nil
 }
 
-func (d *Daemon) persistAction(op *operation, cause statefs.Cause) error {
+func (q *requests) persistAction(op *operation, cause statefs.Cause) error {
 	if cause == "" {
-		return d.commitRecord(op.rec)
+		return q.commitRecord(op.rec)
 	}
 	row, err := statefs.TransitionFrom(op.state, cause)
 	if err != nil {
 		return err
 	}
 	row.Order = statefs.RecordFirst // the record has the request
-	return d.carryOut(op, row)
+	return q.carryOut(op, row)
 }
 
 // retryStep retries the current step of the operation, goes back to an earlier one, or retries an
 // optional one.
-func (d *Daemon) retryStep(op *operation, a *stepAction) error {
+func (q *requests) retryStep(op *operation, a *stepAction) error {
 	target := steps.Find(op.rec.Steps, a.target)
 	if target == nil {
-		d.ignoreRequest(op, a.request)
+		q.ignoreRequest(op, a.request)
 		return nil
 	}
 	line := fmt.Sprintf("retry of step %s requested%s", a.target, a.bySuffix())
 	if target.Status.Done() {
 		if a.def == nil {
-			d.ignoreRequest(op, a.request) // the steps that depend on it are not known
+			q.ignoreRequest(op, a.request) // the steps that depend on it are not known
 			return nil
 		}
 		line = fmt.Sprintf("back to step %s requested%s", a.target, a.bySuffix())
@@ -159,14 +160,14 @@ func (d *Daemon) retryStep(op *operation, a *stepAction) error {
 				resetStep(s)
 			}
 		}
-		d.clearFailure(rec)
+		q.clearFailure(rec)
 		rec.Attempts, rec.Warnings, rec.Backoff = 0, 0, 0
 	}
 	if a.optional {
-		return d.applyAction(op, a, line, change, "")
+		return q.applyAction(op, a, line, change, "")
 	}
-	other, err := d.retryUnlessEqual(op, func() error { return d.applyAction(op, a, line, change, statefs.CauseRetry) })
-	d.ignoreEqualRetry(op, a.request, other)
+	other, err := q.retryUnlessEqual(op, func() error { return q.applyAction(op, a, line, change, statefs.CauseRetry) })
+	q.ignoreEqualRetry(op, a.request, other)
 	return err
 }
 
@@ -179,13 +180,13 @@ func resetStep(s *steps.Step) {
 }
 
 // skipStep skips a step and goes on after it.
-func (d *Daemon) skipStep(op *operation, a *stepAction) error {
+func (q *requests) skipStep(op *operation, a *stepAction) error {
 	cause := statefs.CauseSkip
 	if at := op.rec.CurrentStep(); a.optional || at == nil || at.Name != a.target {
 		cause = "" // the operation keeps its state
 	}
-	return d.applyAction(op, a, fmt.Sprintf("step %s is skipped%s", a.target, a.bySuffix()), func(rec *statefs.Record) {
-		now := d.owner.Now()
+	return q.applyAction(op, a, fmt.Sprintf("step %s is skipped%s", a.target, a.bySuffix()), func(rec *statefs.Record) {
+		now := q.owner.Now()
 		s := steps.Find(rec.Steps, a.target)
 		s.Reason, s.DueAt = a.args.Reason, nil
 		if s.EndedAt == nil {
@@ -196,16 +197,16 @@ func (d *Daemon) skipStep(op *operation, a *stepAction) error {
 		}
 		_ = s.Apply(steps.CauseSkip) // acts.Check has seen that it can be skipped
 		if cause != "" {
-			d.clearFailure(rec)
+			q.clearFailure(rec)
 			rec.ExitCode, rec.Signal = nil, "" // they are of the attempt that the skip abandons
 		}
 	}, cause)
 }
 
 // setValues corrects parameters and outputs for the next attempt.
-func (d *Daemon) setValues(op *operation, a *stepAction) error {
+func (q *requests) setValues(op *operation, a *stepAction) error {
 	line := fmt.Sprintf("%s set%s", strings.Join(slices.Sorted(maps.Keys(a.args.Values)), ", "), a.bySuffix())
-	return d.applyAction(op, a, line, func(rec *statefs.Record) { setRecordValues(rec, a.args) }, "")
+	return q.applyAction(op, a, line, func(rec *statefs.Record) { setRecordValues(rec, a.args) }, "")
 }
 
 // setRecordValues sets the values of a request in a record.
@@ -232,14 +233,14 @@ func setRecordValues(rec *statefs.Record, args statefs.Args) {
 }
 
 // approve lets an operation pass its gate.
-func (d *Daemon) approve(op *operation, a *stepAction) error {
+func (q *requests) approve(op *operation, a *stepAction) error {
 	gate := false
 	if a.def != nil {
 		step := a.def.Step(a.target)
 		gate = step != nil && step.Work == nil
 	}
-	return d.applyAction(op, a, fmt.Sprintf("step %s is approved%s", a.target, a.bySuffix()), func(rec *statefs.Record) {
-		now := d.owner.Now()
+	return q.applyAction(op, a, fmt.Sprintf("step %s is approved%s", a.target, a.bySuffix()), func(rec *statefs.Record) {
+		now := q.owner.Now()
 		s := steps.Find(rec.Steps, a.target)
 		s.ApprovedAt, s.ApprovedBy, rec.Reason = &now, a.args.By, ""
 		if gate {
@@ -251,11 +252,11 @@ func (d *Daemon) approve(op *operation, a *stepAction) error {
 
 // reject ends an operation at its gate. After a crash before the end is durable, the request is
 // carried out again.
-func (d *Daemon) reject(op *operation, a *stepAction) error {
-	now := d.owner.Now()
+func (q *requests) reject(op *operation, a *stepAction) error {
+	now := q.owner.Now()
 	rec := *op.rec
 	rec.Steps = steps.Clone(rec.Steps)
-	rec.ActionRecords = append(slices.Clone(rec.ActionRecords), a.recordEntry(d))
+	rec.ActionRecords = append(slices.Clone(rec.ActionRecords), a.recordEntry(q.owner.Now()))
 	message := fmt.Sprintf("step %s is rejected%s", a.target, a.bySuffix())
 	if a.args.Reason != "" {
 		message += ": " + a.args.Reason
@@ -264,7 +265,7 @@ func (d *Daemon) reject(op *operation, a *stepAction) error {
 	s := steps.Find(rec.Steps, a.target)
 	s.ErrorCode, s.ErrorMessage, s.EndedAt = "rejected", message, &now
 	_ = s.Apply(steps.CauseReject) // it is pending
-	d.logLine(op, "  "+capitalize(stream.Printable(message))+".")
+	q.logLine(op, "  "+capitalize(stream.Printable(message))+".")
 	op.rec = &rec
-	return d.beginCancel(op, a.TakenRequest, statefs.CauseReject)
+	return q.ends.beginCancel(op, a.TakenRequest, statefs.CauseReject)
 }

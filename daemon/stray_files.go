@@ -70,86 +70,86 @@ type watchKey struct {
 	names statefs.NameSet
 }
 
-func (d *Daemon) watchKeyOf(file string) (watchKey, bool) {
+func (m *markers) watchKeyOf(file string) (watchKey, bool) {
 	name, ok := statefs.ParseName(file)
 	if !ok || (name.State == "" && name.Action == "") {
-		d.strayFiles.note()
+		m.strayFiles.note()
 	}
 	return watchKey{name.ID, name.Bit()}, ok
 }
 
 // hasPendingEvent reports whether the watch has an event for an operation that was not handled yet.
-func (d *Daemon) hasPendingEvent(id statefs.ID) bool {
+func (m *markers) hasPendingEvent(id statefs.ID) bool {
 	for bit := statefs.NameSet(1); bit < statefs.AllNames; bit <<= 1 {
-		if d.dir.Pending(watchKey{id, bit}) {
+		if m.dir.Pending(watchKey{id, bit}) {
 			return true
 		}
 	}
-	return d.dir.Pending(watchKey{id, statefs.AllNames})
+	return m.dir.Pending(watchKey{id, statefs.AllNames})
 }
 
 // countIgnored returns the number of names in jobs/ that the daemon ignores. It is that of the last
 // listing, unless stray files came or went since.
-func (d *Daemon) countIgnored() uint64 {
-	if d.strayFiles.uncounted.Swap(false) {
-		if _, err := d.owner.List(); err != nil {
-			d.strayFiles.uncounted.Store(true) // the next caller of List meets the same error and reports it
+func (sw *sweeper) countIgnored() uint64 {
+	if sw.markers.strayFiles.uncounted.Swap(false) {
+		if _, err := sw.owner.List(); err != nil {
+			sw.markers.strayFiles.uncounted.Store(true) // the next caller of List meets the same error and reports it
 		}
 	}
-	return d.owner.Ignored()
+	return sw.owner.Ignored()
 }
 
 // setAside moves irregular files with the name of a marker or request of an operation to corrupt/:
 // a folder there would keep the marker from entering that state. A file that cannot be moved is
 // reported once.
-func (d *Daemon) setAside(op *operation, odd []string) {
+func (m *markers) setAside(op *operation, odd []string) {
 	for _, file := range odd {
-		err := d.owner.Quarantine(file, "no regular file, where a marker or a request of a live operation has its place")
+		err := m.owner.Quarantine(file, "no regular file, where a marker or a request of a live operation has its place")
 		if err == nil {
-			d.counters.swept.Add(1)
-			d.logger.Warn("moved to corrupt/: not a regular file", "id", op.id(), "file", file)
-			d.logLine(op, "  '"+file+"' is no regular file: moved to corrupt/.")
+			m.counters.swept.Add(1)
+			m.logger.Warn("moved to corrupt/: not a regular file", "id", op.id(), "file", file)
+			m.logLine(op, "  '"+file+"' is no regular file: moved to corrupt/.")
 			continue
 		}
-		if !d.isFirstReport(op.id(), file) {
+		if !m.isFirstReport(op.id(), file) {
 			continue
 		}
-		d.logger.Error("not a regular file, and cannot be moved to corrupt/: remove it", "id", op.id(),
+		m.logger.Error("not a regular file, and cannot be moved to corrupt/: remove it", "id", op.id(),
 			"file", file, "error", err)
-		d.logLine(op, "  '"+file+"' is no regular file and in the way: remove it.")
+		m.logLine(op, "  '"+file+"' is no regular file and in the way: remove it.")
 	}
 }
 
 // isFirstReport reports whether a file that cannot be moved was not reported before, and notes that
 // it is now.
-func (d *Daemon) isFirstReport(id statefs.ID, file string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if slices.Contains(d.blockedFiles[id], file) {
+func (m *markers) isFirstReport(id statefs.ID, file string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slices.Contains(m.blockedFiles[id], file) {
 		return false
 	}
-	d.blockedFiles[id] = append(d.blockedFiles[id], file)
+	m.blockedFiles[id] = append(m.blockedFiles[id], file)
 	return true
 }
 
 // logFindings logs what a sweep found. A finding that it only reports is logged once, until the
 // file is gone or the daemon restarts.
-func (d *Daemon) logFindings(findings []statefs.Finding) {
+func (sw *sweeper) logFindings(findings []statefs.Finding) {
 	reported := make(map[string]string)
 	for _, f := range findings {
 		if f.Action == statefs.SweepReportOnly {
 			reported[f.File] = f.Reason
-			if d.reportedFiles[f.File] != f.Reason {
-				d.logger.Warn("ignored by the sweep", "file", f.File, "reason", f.Reason)
+			if sw.reportedFiles[f.File] != f.Reason {
+				sw.logger.Warn("ignored by the sweep", "file", f.File, "reason", f.Reason)
 			}
 			continue
 		}
-		d.counters.swept.Add(1)
+		sw.counters.swept.Add(1)
 		if f.Action == statefs.SweepMoveToCorrupt {
-			d.logger.Warn("swept", "action", f.Action, "file", f.File, "reason", f.Reason)
+			sw.logger.Warn("swept", "action", f.Action, "file", f.File, "reason", f.Reason)
 			continue
 		}
-		d.logger.Info("swept", "action", f.Action, "file", f.File, "reason", f.Reason)
+		sw.logger.Info("swept", "action", f.Action, "file", f.File, "reason", f.Reason)
 	}
-	d.reportedFiles = reported
+	sw.reportedFiles = reported
 }

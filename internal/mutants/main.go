@@ -62,7 +62,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"work starts before running is durable", "daemon/begin.go", "if err := d.commit(op.id(), change{}, syncFiles); err != nil {",
+		"work starts before running is durable", "daemon/begin.go", "if err := s.commit(op.id(), change{}, syncFiles); err != nil {",
 		"if err := error(nil); err != nil {",
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
@@ -72,12 +72,12 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"a start of which only the marker tells is forgotten", "daemon/deferred_start.go",
+		"a start of which only the marker tells is forgotten", "daemon/begin.go",
 		"if err := rec.RecordStart(at); err != nil {", "if _ = at; true {",
 		"TestRecovery", "./daemon", false,
 	},
 	{
-		"who comes after an end that was cut short is not woken", "daemon/adopt.go", "d.enqueueChildren(rec.ID)", "_ = rec",
+		"who comes after an end that was cut short is not woken", "daemon/adopt.go", "rc.enqueueChildren(rec.ID)", "_ = rec",
 		"TestChainAfterAnEndThatWasCutShort", "./daemon", false,
 	},
 	{
@@ -85,8 +85,8 @@ var mutants = []mutant{
 		"TestAFiringThatWasCutShort", "./daemon", false,
 	},
 	{
-		"an entry of the outbox is written after the end", "daemon/history.go",
-		"\tif err := d.Deliveries.Write(rec); err != nil {\n\t\treturn err\n\t}\n",
+		"an entry of the outbox is written after the end", "daemon/commit.go",
+		"\tif err := e.Deliveries.Write(rec); err != nil {\n\t\treturn err\n\t}\n",
 		"\tdefer func() { _ = d.Deliveries.Write(rec) }()\n",
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
@@ -156,23 +156,23 @@ var mutants = []mutant{
 		"TestGroupOfWhatIsDying", "./daemon/keeper", false,
 	},
 	{
-		"a look forgets what the one before left there", "daemon/observe.go", "statefs.MarkerBit(op.state) | op.extraNames",
+		"a look forgets what the one before left there", "daemon/markers.go", "statefs.MarkerBit(op.state) | op.extraNames",
 		"statefs.MarkerBit(op.state)",
 		"TestASightAsks", "./daemon", false,
 	},
 	{
-		"a step begins before the record says it", "daemon/step_next.go",
-		"if err := d.commitRecord(&rec); err != nil {", "if err := d.commit(op.id(), change{}, syncFiles); err != nil {",
+		"a step begins before the record says it", "daemon/steps.go",
+		"if err := s.commitRecord(&rec); err != nil {", "if err := s.commit(op.id(), change{}, syncFiles); err != nil {",
 		"TestRandomSteps", "./daemon", false,
 	},
 	{
 		"the end of a step is not in the record", "daemon/finish.go",
-		"d.applyStepEnd(op.rec, op.run, op.endCause)", "_ = op.endCause",
+		"f.applyStepEnd(op.rec, op.run, op.endCause)", "_ = op.endCause",
 		"TestStepsRunInTheirOrder|TestGates", "./daemon", false,
 	},
 	{
 		"a request that is made again counts again", "daemon/requests.go",
-		"d.olderThanState(op, r) || alreadyApplied(op.rec, r)", "false",
+		"q.olderThanState(op, r) || alreadyApplied(op.rec, r)", "false",
 		"TestRandomSteps", "./daemon", false,
 	},
 	{
@@ -181,7 +181,7 @@ var mutants = []mutant{
 		"TestRandomGraphs", "./statefs/steps", false,
 	},
 	{
-		"a cancel between two steps is forgotten", "daemon/step_next.go", "case op.cancelling != nil:", "case false:",
+		"a cancel between two steps is forgotten", "daemon/steps.go", "case op.cancelling != nil:", "case false:",
 		"TestCancelBetweenSteps", "./daemon", false,
 	},
 	{

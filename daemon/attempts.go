@@ -3,11 +3,14 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/catalog/param"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -85,13 +88,13 @@ func (a attemptOutcome) crashed() bool {
 // noteFailedAttempt records in op.rec that a run failed with err, logs it, and returns the cause of
 // the operation's next transition, and the class of the failure. A run is partial when only items
 // failed, which does not make the operation failed.
-func (d *Daemon) noteFailedAttempt(op *operation, err error, partial bool) (statefs.Cause,
+func (f *finisher) noteFailedAttempt(op *operation, err error, partial bool) (statefs.Cause,
 	catalog.Class,
 ) {
 	rec, r := op.rec, op.run
 	uncounted := r.CutOffWhilePaused(rec.Error.Code) // classOf may change the code
 	class := classOf(r, rec, err)
-	limit, at := d.crashLimitOf(r.Def()), r.Outcome().EndedAt(new(time.Time), d.owner.Now())
+	limit, at := f.crashLimitOf(r.Def()), r.Outcome().EndedAt(new(time.Time), f.owner.Now())
 	a := attemptOutcome{
 		code: rec.Error.Code, class: class, restart: r.Def().Restart(), maxAttempts: r.Def().Retry.MaxAttempts,
 		partial: partial, uncounted: uncounted,
@@ -113,7 +116,7 @@ func (d *Daemon) noteFailedAttempt(op *operation, err error, partial bool) (stat
 	case !a.isAttempt() && a.class != catalog.ClassWarn:
 		said = fmt.Sprintf("  Cut off: %s. It begins again.", rec.Error.Message)
 	default:
-		cause, said = d.nextAttempt(op, a, err)
+		cause, said = f.nextAttempt(op, a, err)
 	}
 	if r.Step() != nil && cause == statefs.CauseFailed {
 		cause = statefs.CauseNeedsPerson // a person decides about a step that is not tried again
@@ -136,7 +139,7 @@ func (d *Daemon) noteFailedAttempt(op *operation, err error, partial bool) (stat
 		said = attemptLine(rec, cause, a)
 	}
 	if said != "" {
-		d.logLine(op, said)
+		f.logLine(op, said)
 	}
 	return cause, class
 }
@@ -166,7 +169,7 @@ var unexplainedCodes = map[string]bool{
 // addLastLine records a failed attempt, and appends the command's last line to its error unless an
 // error pattern of the job has already chosen a line. before is the error before the patterns were
 // applied.
-func (d *Daemon) addLastLine(r *work.Run, rec *statefs.Record, failed, before *statefs.Fault,
+func (o *optional) addLastLine(r *work.Run, rec *statefs.Record, failed, before *statefs.Fault,
 	line string,
 ) *statefs.Fault {
 	if unexplainedCodes[before.Code] && failed.Message == before.Message {
@@ -174,7 +177,7 @@ func (d *Daemon) addLastLine(r *work.Run, rec *statefs.Record, failed, before *s
 	}
 	addFailedAttempt(rec, statefs.FailedAttempt{
 		Run: r.Number(), Step: r.StepName(), Code: failed.Code,
-		Message: failed.Message, At: d.owner.Now(),
+		Message: failed.Message, At: o.owner.Now(),
 	})
 	return failed
 }
@@ -222,39 +225,182 @@ func crashLine(rec *statefs.Record) string {
 // continueAfterFailure detaches an operation from its failed run and makes the transition for
 // cause; the operation stays live. The record is durable before the marker is renamed and names the
 // next state, so the result of the attempt is neither lost nor counted twice.
-func (d *Daemon) continueAfterFailure(op *operation, cause statefs.Cause) error {
+func (f *finisher) continueAfterFailure(op *operation, cause statefs.Cause) error {
 	op.copyProgress()
 	if cause != statefs.CauseNeedsPerson && op.state == statefs.Paused {
 		// The operation starts again once it is resumed and due.
 		if cause == statefs.CauseRescued {
 			op.rec.Rescues++
-			now := d.owner.Now()
+			now := f.owner.Now()
 			op.rec.DueAt = &now // DueAt records that the run is over
 		}
 		op.unsaved = true
-		return d.finishRun(op)
+		return f.starts.finishRun(op)
 	}
-	if err := d.transition(op, cause); err != nil {
+	if err := f.transition(op, cause); err != nil {
 		return err
 	}
-	return d.finishRun(op)
+	return f.starts.finishRun(op)
 }
 
 // finishRun writes the record of an operation whose run is over, and removes the files of the run.
 // Until that is done, op.finishedRun holds the run.
-func (d *Daemon) finishRun(op *operation) error {
+func (s *starts) finishRun(op *operation) error {
 	if op.run != nil {
 		op.run, op.endCause, op.finishedRun = nil, "", op.run
 	}
-	d.repeatPause(op)
-	if err := d.persist(op); err != nil {
+	s.ends.repeatPause(op)
+	if err := s.persist(op); err != nil {
 		return err
 	}
 	r := op.finishedRun
 	op.finishedRun = nil
-	d.closeLog(op)
+	s.closeLog(op)
 	if op.state == statefs.Queued {
-		d.reconcileQueue.enqueue(op.id())
+		s.reconcileQueue.enqueue(op.id())
 	}
 	return r.Forget()
+}
+
+// warnBackoff is the back-off for failures of class warn if the job configures no delay: such
+// failures may repeat forever.
+var warnBackoff = catalog.Retry{
+	Initial: 5 * time.Second, Factor: catalog.DefaultRetryFactor,
+	Cap: catalog.DefaultRetryCap, Jitter: catalog.DefaultRetryJitter,
+}
+
+// nextAttempt decides when an operation is retried after a failed attempt. It returns the cause of
+// the next transition and the log line: retry later, with the time in the record; retry at once; or
+// no retry, because a time limit would be over by then.
+func (f *finisher) nextAttempt(op *operation, a attemptOutcome, err error) (statefs.Cause, string) {
+	rec, now := op.rec, f.owner.Now()
+	what := fmt.Sprintf("Attempt %d of %d failed", rec.Attempts, a.maxAttempts)
+	if a.maxAttempts == catalog.UnboundedAttempts {
+		what = fmt.Sprintf("Attempt %d failed", rec.Attempts)
+	}
+	if a.class == catalog.ClassWarn {
+		what = fmt.Sprintf("Run %d came to nothing, which counts as no attempt", rec.Run)
+	}
+	rec.Backoff++
+	wait := retryDelay(op.run, err, a.class, rec.Backoff)
+	if limit := f.exceededLimit(op, now, wait); limit != "" {
+		if a.partial {
+			return statefs.CauseDone, fmt.Sprintf("  %s. They are not done again: %s would be over by then.",
+				rec.Error.Message, limit)
+		}
+		return statefs.CauseFailed, fmt.Sprintf("  ERROR: %s. It is not tried again: %s would be over by then.",
+			rec.Error.Message, limit)
+	}
+	what = fmt.Sprintf("  %s: %s. It is tried again", what, rec.Error.Message)
+	if wait <= 0 {
+		return statefs.CauseRescued, what + "."
+	}
+	due := now.Add(wait)
+	rec.DueAt = &due
+	return statefs.CauseRetryLater, fmt.Sprintf("%s in %s, at %s.", what, formatWait(wait),
+		due.Format("2006-01-02 15:04:05"))
+}
+
+// retryDelay returns the delay after failure n of a class.
+func retryDelay(r *work.Run, failure error, class catalog.Class, n int) time.Duration {
+	if asked := r.Outcome().RequestedDelay(failure); asked > 0 {
+		return asked
+	}
+	retry := r.Def().Retry
+	if class == catalog.ClassWarn && retry.Initial == 0 {
+		retry.Initial, retry.Factor, retry.Cap, retry.Jitter = warnBackoff.Initial, warnBackoff.Factor,
+			warnBackoff.Cap, warnBackoff.Jitter
+	}
+	return backoff(retry, n, rand.Float64())
+}
+
+// exceededLimit names the time limit of an operation that a retry after wait would exceed, "" for
+// none. It uses the retention clock, which does not follow a forward jump of the clock at once,
+// because the decision is final.
+func (f *finisher) exceededLimit(op *operation, now time.Time, wait time.Duration) string {
+	rec, def := op.rec, op.run.Def()
+	if rec.RetryUntil == nil && def.Retry.For > 0 {
+		until := now.Add(def.Retry.For - rec.ActiveTime(now))
+		rec.RetryUntil = &until
+	}
+	begins := f.retentionClock.now(now, f.uptime()).Add(wait)
+	switch t := f.deadlinesOf(op); {
+	case rec.RetryUntil != nil && begins.After(*rec.RetryUntil):
+		return "retry_for (" + param.FormatDuration(def.Retry.For) + ")"
+	case t.expiry > 0 && f.uptime()+wait >= t.expiry:
+		return "its deadline (" + param.FormatDuration(def.Deadline) + " from the submit)"
+	}
+	return ""
+}
+
+// formatWait formats a delay with the precision that people need.
+func formatWait(wait time.Duration) string {
+	switch {
+	case wait >= 10*time.Second:
+		return param.FormatDuration(wait.Round(time.Second))
+	case wait >= time.Second:
+		return wait.Round(100 * time.Millisecond).String()
+	}
+	return wait.Round(time.Millisecond).String()
+}
+
+// backoff returns the wait after failure n, counted from 1: min(cap, initial*factor^(n-1)),
+// shortened by a random part of at most jitter of it. lot selects that part: 0 is the longest wait,
+// and lot is below 1. It is a pure function; the caller stores the outcome, so that a restart does
+// not draw again.
+func backoff(r catalog.Retry, n int, lot float64) time.Duration {
+	if r.Initial <= 0 {
+		return 0
+	}
+	longest := float64(r.Cap)
+	wait := float64(r.Initial) * math.Pow(r.Factor, float64(max(n, 1)-1))
+	if !(wait < longest) { // also if it is infinite or NaN
+		wait = longest
+	}
+	return time.Duration(wait * (1 - r.Jitter*lot))
+}
+
+// reasonCrashLimit is the prefix of the reason of an operation that waits for a person because its
+// work died too often.
+const reasonCrashLimit = "crash_limit"
+
+// addDeath returns the deaths that count towards a crash limit, the new one last: those within the
+// limit's period, at most limit.Burst of them. A death later than the new one was recorded before
+// the clock was set back, and counts as of now. It is a pure function.
+func addDeath(before []time.Time, at time.Time, limit catalog.CrashLimit) []time.Time {
+	var deaths []time.Time
+	for _, t := range before {
+		if t.After(at) {
+			t = at
+		}
+		if at.Sub(t) <= limit.Within {
+			deaths = append(deaths, t)
+		}
+	}
+	deaths = append(deaths, at)
+	return slices.Clip(deaths[max(0, len(deaths)-limit.Burst):])
+}
+
+// crashLimitOf returns the crash limit of a job. Fields that the job does not set come from the
+// configuration.
+func (c *core) crashLimitOf(def *catalog.Definition) catalog.CrashLimit {
+	return def.CrashLimit.Or(c.config.CrashLimit)
+}
+
+// crashReason returns the reason for the record of an operation whose crash limit is used up.
+func crashReason(limit catalog.CrashLimit) string { return reasonCrashLimit + ": " + crashText(limit) }
+
+func crashText(limit catalog.CrashLimit) string {
+	return fmt.Sprintf("it died %d times within %s", limit.Burst, param.FormatDuration(limit.Within))
+}
+
+// runStartedAt returns when the current run of an operation started.
+func runStartedAt(rec *statefs.Record) time.Time {
+	if at := rec.CurrentStep(); at != nil && at.StartedAt != nil {
+		return *at.StartedAt
+	}
+	if rec.StartedAt != nil {
+		return *rec.StartedAt
+	}
+	return rec.CreatedAt
 }

@@ -7,8 +7,86 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/daemon/events"
+	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
+
+// waits knows why operations wait, and publishes it.
+type waits struct {
+	*core
+	publisher *publisher
+}
+
+// Waiting returns why a live operation does not run, or false if it runs or the daemon does not
+// manage it.
+func (wt *waits) Waiting(id statefs.ID) (statefs.Waiting, bool) {
+	if _, s := wt.live.Get(id); s != nil && s.Awaits != nil {
+		return statefs.Waiting{
+			Reason: statefs.WaitsForOthers, HeldBy: *s.Awaits, Since: new(s.Since),
+			NeedsPerson: wt.live.AncestorNeedingPerson(id),
+		}, true
+	}
+	why, short, ok := wt.admission.waitReason(id)
+	if !ok {
+		return statefs.Waiting{Reason: statefs.WaitsForNextDaemon}, wt.stateOf(id) == statefs.Queued && wt.draining()
+	}
+	out := waitingOf(why)
+	if out.Reason == statefs.WaitsForKey {
+		if wt.stateOf(out.HeldBy).NeedsPerson() {
+			out.NeedsPerson = out.HeldBy
+		}
+		if _, s := wt.live.Get(id); s != nil {
+			if row, err := s.Row.Unpack(); err == nil {
+				out.Key = row.Key
+			}
+		}
+	}
+	if out.Reason == statefs.WaitsPausedLane {
+		if hold, is := wt.Lanes.Pause(out.Lane); is {
+			out.Until, out.Note = hold.Until, hold.Reason
+		}
+	}
+	switch {
+	case out.Reason != statefs.WaitsToStart:
+	case wt.draining():
+		out.Reason = statefs.WaitsForNextDaemon
+	case short:
+		out.Reason = statefs.WaitsForResources
+	}
+	return out, true
+}
+
+// waitingReason is Waiting for an operation that is being reconciled, which may also wait for its
+// time.
+func (wt *waits) waitingReason(op *operation) (statefs.Waiting, bool) {
+	if op.state == statefs.Queued {
+		return wt.Waiting(op.id())
+	}
+	since := op.rec.Since()
+	return statefs.Waiting{Reason: statefs.WaitsForTime, Until: op.rec.DueAt, Lane: laneOf(op.rec), Since: &since},
+		(op.state == statefs.Scheduled || op.state == statefs.FailedRetryable) && op.rec.DueAt != nil
+}
+
+// waitReasons maps the reasons of the queue to the published ones.
+var waitReasons = map[queue.Reason]statefs.WaitReason{
+	queue.UnknownLane: statefs.WaitsUnknownLane, queue.LanePaused: statefs.WaitsPausedLane,
+	queue.LaneFull:     statefs.WaitsForLane,
+	queue.UnknownLimit: statefs.WaitsUnknownLimit, queue.Limit: statefs.WaitsForLimit, queue.Rate: statefs.WaitsForRate,
+	queue.Key: statefs.WaitsForKey, queue.Starting: statefs.WaitsToStart,
+}
+
+func waitingOf(why queue.Waiting) statefs.Waiting {
+	out := statefs.Waiting{
+		Reason: waitReasons[why.Reason], HeldBy: why.HeldBy.Whole(), Lane: why.Lane, Limit: why.Limit, Position: why.Position,
+	}
+	if !why.Since.IsZero() {
+		out.Since = &why.Since
+	}
+	if !why.Until.IsZero() {
+		out.Until = &why.Until
+	}
+	return out
+}
 
 // waitFollowers tracks the operations whose every waiting reason is published, not only the first.
 // For all others the reason is computed on request, so a change of the queue costs nothing for a
@@ -78,8 +156,8 @@ const (
 // the log then names the reasons too; a reader of its events only passes nil. wake is called once,
 // when the log is created or has a waiting reason, since a log that does not exist cannot be
 // watched. It must not block.
-func (d *Daemon) Follow(id statefs.ID, wake func()) (leave func()) {
-	w := &d.waitFollowers
+func (wt *waits) Follow(id statefs.ID, wake func()) (leave func()) {
+	w := &wt.waitFollowers
 	w.mu.Lock()
 	f := w.byID[id]
 	if f == nil {
@@ -103,8 +181,8 @@ func (d *Daemon) Follow(id statefs.ID, wake func()) (leave func()) {
 	if wake != nil && said {
 		wake()
 	}
-	if d.operation(id) != nil { // otherwise its first reconcile is still to come
-		d.reconcileQueue.enqueue(id)
+	if wt.operation(id) != nil { // otherwise its first reconcile is still to come
+		wt.reconcileQueue.enqueue(id)
 	}
 	return sync.OnceFunc(func() { w.unfollow(id, wake == nil, &wake) })
 }
@@ -160,10 +238,10 @@ func (w *waitFollowers) wantedReason(id statefs.ID) (tell, say bool, said finger
 // of each operation becomes an event, and for followed operations and heads every reason. If its
 // stream is read, the reason is logged too. A restart does not repeat first reasons that an earlier
 // daemon published: a hundred thousand of them would drive everything else out of the event log.
-func (d *Daemon) publishWaiting(op *operation) {
-	tell, say, said := d.waitFollowers.wantedReason(op.id())
+func (wt *waits) publishWaiting(op *operation) {
+	tell, say, said := wt.waitFollowers.wantedReason(op.id())
 	if op.state == statefs.Queued && op.publishedReason.Load() == unpublished {
-		if !isClosed(d.ready) && !d.isUnpublished(op.rec) {
+		if !isClosed(wt.ready) && !wt.publisher.isUnpublished(op.rec) {
 			op.publishedReason.Store(publishedEarlier)
 		} else {
 			tell = true
@@ -172,9 +250,9 @@ func (d *Daemon) publishWaiting(op *operation) {
 	if !tell {
 		return
 	}
-	why, waits := d.waitingReason(op)
-	waits = waits && d.manages(op.id())
-	d.waitFollowers.setWaiting(op.id(), waits)
+	why, waits := wt.waitingReason(op)
+	waits = waits && wt.manages(op.id())
+	wt.waitFollowers.setWaiting(op.id(), waits)
 	if !waits || why.Reason == statefs.WaitsToStart {
 		return
 	}
@@ -182,11 +260,11 @@ func (d *Daemon) publishWaiting(op *operation) {
 	if op.publishedReason.Swap(now) != now {
 		e := events.Of(op.rec, events.WaitReason)
 		e.Waiting = &why
-		d.config.Events.Publish(e)
+		wt.config.Events.Publish(e)
 	}
 	if say && said != now && op.state != statefs.FailedRetryable { // a retry is logged already
-		d.logLine(op, "  Waiting: "+why.Sentence()+".")
-		d.waitFollowers.setLogged(op.id(), now)
+		wt.logLine(op, "  Waiting: "+why.Sentence()+".")
+		wt.waitFollowers.setLogged(op.id(), now)
 	}
 }
 
@@ -215,25 +293,25 @@ func (w *waitFollowers) logCreated(id statefs.ID) {
 
 // queueChanged schedules a comparison of the waiting reasons with the published ones, because the
 // queue has changed.
-func (d *Daemon) queueChanged() {
-	w := &d.waitFollowers
+func (wt *waits) queueChanged() {
+	w := &wt.waitFollowers
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d.stopping.Load() {
+	if wt.stopping.Load() {
 		return
 	}
 	if len(w.byID) > 0 && w.compareFollowed == nil {
-		w.compareFollowed = time.AfterFunc(compareEvery, d.checkFollowed)
+		w.compareFollowed = time.AfterFunc(compareEvery, wt.checkFollowed)
 	}
-	if d.config.Events != nil && w.compareFirst == nil {
-		w.compareFirst = time.AfterFunc(compareFirstEvery, d.checkFirst)
+	if wt.config.Events != nil && w.compareFirst == nil {
+		w.compareFirst = time.AfterFunc(compareFirstEvery, wt.checkFirst)
 	}
 }
 
 // checkFollowed enqueues followed operations whose waiting reason was not published, or not logged
 // for a stream reader.
-func (d *Daemon) checkFollowed() {
-	w := &d.waitFollowers
+func (wt *waits) checkFollowed() {
+	w := &wt.waitFollowers
 	w.mu.Lock()
 	w.compareFollowed = nil
 	said := make(map[statefs.ID]fingerprint) // unpublished: the log has no reader
@@ -247,31 +325,31 @@ func (d *Daemon) checkFollowed() {
 	}
 	w.mu.Unlock()
 	for id, said := range said {
-		why, waits := d.Waiting(id)
-		op := d.operation(id)
+		why, waits := wt.Waiting(id)
+		op := wt.operation(id)
 		if !waits || op == nil || why.Reason == statefs.WaitsToStart {
 			continue
 		}
 		if now := fingerprintOf(&why); op.publishedReason.Load() != now || said != unpublished && said != now {
-			d.reconcileQueue.enqueue(id)
+			wt.reconcileQueue.enqueue(id)
 		}
 	}
 }
 
 // checkFirst enqueues heads whose waiting reason differs from the published one. If an earlier
 // daemon has published a reason, which is not known, the present one is noted and not published.
-func (d *Daemon) checkFirst() {
-	w := &d.waitFollowers
+func (wt *waits) checkFirst() {
+	w := &wt.waitFollowers
 	w.mu.Lock()
 	w.compareFirst = nil
 	w.mu.Unlock()
-	if !isClosed(d.ready) {
+	if !isClosed(wt.ready) {
 		return
 	}
-	for _, id := range d.admission.firstWaiting() {
+	for _, id := range wt.admission.firstWaiting() {
 		id = id.Whole()
-		why, waits := d.Waiting(id)
-		op := d.operation(id)
+		why, waits := wt.Waiting(id)
+		op := wt.operation(id)
 		if !waits || op == nil || why.Reason == statefs.WaitsToStart {
 			continue
 		}
@@ -286,7 +364,7 @@ func (d *Daemon) checkFirst() {
 		}
 		w.firstChanged[id] = struct{}{}
 		w.mu.Unlock()
-		d.reconcileQueue.enqueue(id)
+		wt.reconcileQueue.enqueue(id)
 	}
 }
 

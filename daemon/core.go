@@ -1,0 +1,303 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/alarm"
+	"github.com/jobdir/jobdir/daemon/history"
+	"github.com/jobdir/jobdir/daemon/lanes"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/files"
+	"github.com/jobdir/jobdir/stream"
+)
+
+// core is what all parts of the daemon share: the operations, the commit, and what a transition needs.
+type core struct {
+	committer
+	operations
+	lifetime
+
+	config Config
+	logger *slog.Logger
+	// Lanes pauses, closes and resizes lanes according to the files in lanes/.
+	Lanes          *lanes.Lanes
+	history        *history.Store
+	reconcileQueue *reconcileQueue
+	// admission decides which queued operations start.
+	admission *admission
+	// alarms enqueues an operation when its next deadline expires.
+	alarms *alarm.Alarms[statefs.ID]
+	// queueQuota bounds how many operations wait to start.
+	queueQuota queueQuota
+	// waitFollowers tracks the operations for which every waiting reason is published.
+	waitFollowers waitFollowers
+	definitions   definitions
+	// unsettledIDs holds the IDs whose markers may differ from their rows.
+	unsettledIDs   unsettledIDs
+	retentionClock retentionClock
+	counters       counters
+	startedAt      time.Time
+
+	mu sync.RWMutex // guards pendingCallbacks and blockedFiles, and what the parts say of it
+	// pendingCallbacks run in the next reconcile of their operation.
+	pendingCallbacks map[statefs.ID][]func(*operation)
+	// blockedFiles lists, by operation, the files at the name of a marker or request that the
+	// daemon could not set aside and has reported.
+	blockedFiles map[statefs.ID][]string
+}
+
+// lifetime is how far the daemon is between its start and its end.
+type lifetime struct {
+	ready     chan struct{} // closed when all live operations are known
+	stopping  atomic.Bool
+	detaching atomic.Bool // if set, stop leaves commands running
+	drain     drain
+	fatal     chan error // the first fatal error
+	stopped   chan struct{}
+}
+
+// newParts returns a daemon whose parts know each other.
+func newParts(config Config) *Daemon {
+	c := &core{
+		startedAt: time.Now(), config: config, committer: committer{config.Owner}, logger: config.Logger,
+		blockedFiles: make(map[statefs.ID][]string),
+	}
+	c.fatal, c.ready, c.stopped = make(chan error, 1), make(chan struct{}), make(chan struct{})
+	c.drain.check = make(chan struct{}, 1)
+	p := &publisher{core: c}
+	w := &waits{core: c, publisher: p}
+	m := &markers{core: c, strayFiles: newStrayFiles(statefs.SettleAge + time.Second)}
+	e := &ends{core: c, publisher: p}
+	s := &starts{core: c, publisher: p, ends: e}
+	o := &optional{core: c, starts: s}
+	f := &finisher{core: c, publisher: p, ends: e, starts: s, optional: o}
+	q := &requests{core: c, ends: e, starts: s}
+	r := &reconciler{
+		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, finisher: f, requests: q,
+		failing: failingOperations{logger: config.Logger},
+	}
+	k := &retention{core: c, ends: e}
+	return &Daemon{
+		core: c, publisher: p, waits: w, markers: m, ends: e, starts: s, optional: o, finisher: f, requests: q,
+		reconciler: r, recovery: &recovery{core: c, markers: m, ends: e, starts: s}, retention: k,
+		sweeper: &sweeper{core: c, publisher: p, markers: m, ends: e, retention: k, sweepRequests: make(chan sweepRequest)},
+	}
+}
+
+// definitions caches the job definitions under which live operations were submitted, by hash. It
+// holds one for each version of a job that was used since the daemon started.
+type definitions struct {
+	mu     sync.Mutex
+	byHash map[string]*catalog.Definition
+}
+
+func (d *definitions) get(hash string) *catalog.Definition {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.byHash[hash]
+}
+
+func (d *definitions) put(hash string, def *catalog.Definition) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byHash == nil {
+		d.byHash = make(map[string]*catalog.Definition)
+	}
+	d.byHash[hash] = def
+}
+
+// longestGrace returns the longest grace period of the cached definitions.
+func (d *definitions) longestGrace() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var longest time.Duration
+	for _, def := range d.byHash {
+		longest = max(longest, def.Grace)
+	}
+	return longest
+}
+
+func (c *core) track(op *operation) {
+	op.shown = op.shown.Next(op.rec, op.state)
+	c.queueQuota.confirm(op.rec.Starts == 0 && isClosed(c.ready), func() { c.live.Add(op, op.shown) })
+	if c.config.Intake != nil {
+		c.config.Intake.Track(op.rec)
+	}
+}
+
+func (c *core) untrack(op *operation) {
+	c.admission.releaseWaitingSteps(op)
+	for name, s := range op.optionalSteps { // their commands stay with their keeper
+		if s.own {
+			c.admission.releaseStep(op, name)
+		}
+	}
+	c.live.Remove(op.id())
+	c.mu.Lock()
+	delete(c.blockedFiles, op.id())
+	c.mu.Unlock()
+	c.alarms.Set(op.id(), time.Time{}, 0)
+	if c.config.Intake != nil {
+		c.config.Intake.Forget(op.rec)
+	}
+	c.enqueueChildren(op.id())
+}
+
+// uptime returns how long the daemon has run, whatever happens to the machine's clock.
+func (c *core) uptime() time.Duration { return time.Since(c.startedAt) }
+
+// fail stops the daemon with err. Only the first error counts.
+func (c *core) fail(err error) {
+	select {
+	case c.fatal <- err:
+	default:
+	}
+}
+
+// failOnSyncError ends the daemon if err is a failed sync, and returns err.
+func (c *core) failOnSyncError(err error) error {
+	if failed, ok := errors.AsType[*files.SyncError](err); ok {
+		c.fail(failed)
+	}
+	return err
+}
+
+// definition returns the job definition under which the operation was submitted, and the
+// parameters.
+func (c *core) definition(rec *statefs.Record) (*catalog.Definition, catalog.Params, error) {
+	def, err := c.storedDefinition(rec)
+	if err != nil {
+		return nil, catalog.Params{}, err
+	}
+	kept, err := rec.EffectiveParams()
+	var params catalog.Params
+	if err == nil {
+		params, err = def.BindRecorded(kept)
+	}
+	if err != nil {
+		return nil, catalog.Params{}, fmt.Errorf("job %s: %w", def.Address(), err)
+	}
+	return def, params, nil
+}
+
+func (c *core) storedDefinition(rec *statefs.Record) (*catalog.Definition, error) {
+	if def := c.definitions.get(rec.Definition); def != nil {
+		return def, nil
+	}
+	if rec.Definition == "" {
+		if def := c.config.Catalog.Get(rec.Group, rec.Job); def != nil {
+			return def, nil
+		}
+		return nil, fmt.Errorf("job %s/%s is not defined", rec.Group, rec.Job)
+	}
+	source, err := c.owner.Definition(rec.Definition)
+	if err != nil {
+		return nil, fmt.Errorf("job %s/%s: read the definition it was submitted under: %w", rec.Group, rec.Job, err)
+	}
+	defs, err := catalog.Parse("definitions/"+rec.Definition+".yaml", source)
+	if err != nil || len(defs) != 1 {
+		return nil, fmt.Errorf("job %s/%s: the definition it was submitted under cannot be read: %w", rec.Group, rec.Job,
+			errors.Join(err, fs.ErrInvalid))
+	}
+	c.definitions.put(rec.Definition, defs[0])
+	return defs[0], nil
+}
+
+func (c *core) openLog(op *operation) (*stream.Writer, error) { return c.openLogWriter(op, true) }
+
+// openLogWriter opens the log. If only the daemon writes to it (shared is false), the writer need
+// not check the file before each line, and the file is created with the first line.
+func (c *core) openLogWriter(op *operation, shared bool) (*stream.Writer, error) {
+	if op.log != nil {
+		return op.log, nil
+	}
+	if id := op.id(); !shared {
+		op.log = stream.NewLazyWriter(func() (*os.File, error) {
+			file, err := c.owner.Output.AppendLog(id, "")
+			if err == nil {
+				c.waitFollowers.logCreated(id)
+			}
+			return file, err
+		}, stream.WriterOptions{})
+		return op.log, nil
+	}
+	file, err := c.owner.Output.AppendLog(op.id(), "")
+	if err != nil {
+		return nil, fmt.Errorf("open the log of %s: %w", op.id(), err)
+	}
+	log, err := stream.NewWriter(file, stream.WriterOptions{Shared: shared})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the log of %s: %w", op.id(), err), file.Close())
+	}
+	op.log = log
+	return log, nil
+}
+
+func (c *core) closeLog(op *operation) {
+	if op.log == nil {
+		return
+	}
+	if err := op.log.Close(); err != nil {
+		c.logger.Error("log not closed", "id", op.id(), "error", err)
+	}
+	op.log = nil
+}
+
+// logLine appends a line of the daemon to the log of an operation. A failure is only reported: the
+// request takes effect all the same.
+func (c *core) logLine(op *operation, line string) {
+	if op.state == statefs.Trailing {
+		c.logger.Info("operation", "id", op.id(), "says", line) // the log of the operation is sealed
+		return
+	}
+	log, err := c.openLog(op)
+	if err == nil {
+		err = log.Line(line)
+	}
+	if err != nil {
+		c.logger.Error("line not written to the log", "id", op.id(), "line", line, "error", err)
+	}
+}
+
+// atReconcile runs fn with the next reconcile of an operation. fn gets nil if the daemon does not
+// manage it.
+func (c *core) atReconcile(id statefs.ID, fn func(op *operation)) {
+	c.mu.Lock()
+	if c.pendingCallbacks == nil {
+		c.pendingCallbacks = make(map[statefs.ID][]func(*operation))
+	}
+	c.pendingCallbacks[id] = append(c.pendingCallbacks[id], fn)
+	c.mu.Unlock()
+	c.reconcileQueue.enqueue(id)
+}
+
+func (c *core) draining() bool {
+	c.drain.mu.Lock()
+	defer c.drain.mu.Unlock()
+	return c.drain.drained != nil
+}
+
+func (c *core) awaitReady(ctx context.Context) error {
+	select {
+	case <-c.ready:
+		return nil
+	case <-c.stopped:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// enqueueAfter enqueues an operation after wait.
+func (c *core) enqueueAfter(id statefs.ID, wait time.Duration) {
+	time.AfterFunc(wait, func() { c.reconcileQueue.enqueue(id) })
+}

@@ -1,0 +1,408 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/jobdir/jobdir/daemon/decide"
+	"github.com/jobdir/jobdir/daemon/live"
+	"github.com/jobdir/jobdir/statefs"
+	"github.com/jobdir/jobdir/statefs/watch"
+)
+
+// markers reads jobs/: which names exist, and what it means when they are not the expected ones.
+type markers struct {
+	*core
+
+	dir     *watch.Dir[watchKey]
+	watchMu sync.Mutex // held while events of the watch are passed to reconcileQueue
+	// earlyRequests holds the IDs of requests that were seen before their operation.
+	earlyRequests unsettledIDs
+	strayFiles    *strayFiles
+	// damaged holds what is known of operations whose records were damaged or removed while they
+	// waited; guarded by mu.
+	damaged map[statefs.ID]damagedRecord
+}
+
+// namesFromListing is set in the names to observe if a listing shows no other name of the
+// operation. A name that appeared while the listing was made is reported by the watch, which was
+// opened before it.
+const namesFromListing = statefs.AllNames + 1
+
+// observe returns which names of an operation exist. Of all possible names, most
+// reconciles need only one or two: the names that the watch reported, and the names that the
+// previous reconcile left. That is enough because a name appears only with an event. All names are
+// checked after lost events, if the result is not the expected one, and for IDs that could not be
+// taken over before.
+func (m *markers) observe(id statefs.ID, names statefs.NameSet) (statefs.Observation, error) {
+	op := m.operation(id)
+	if names&statefs.AllNames == statefs.AllNames {
+		return m.observeAll(op, id)
+	}
+	asked := names & statefs.AllNames
+	if op != nil {
+		asked |= statefs.MarkerBit(op.state) | op.extraNames
+	}
+	sight, err := m.owner.Observe(id, asked)
+	if err != nil {
+		return sight, err
+	}
+	usual := false
+	switch {
+	case len(sight.Irregular) > 0:
+	case op != nil:
+		usual = decide.Markers(op.state, sight.States) == decide.Kept
+	case names&namesFromListing != 0:
+		usual = len(sight.States) == 1
+	default: // finished operations without names, or new ones
+		usual = len(sight.States) <= 1 && len(sight.Requests) == 0 && !m.unsettledIDs.has(id) && !m.earlyRequests.has(id)
+	}
+	if !usual {
+		return m.observeAll(op, id)
+	}
+	if op != nil {
+		op.noteObservation(sight)
+	}
+	return sight, nil
+}
+
+func (m *markers) observeAll(op *operation, id statefs.ID) (statefs.Observation, error) {
+	sight, err := m.owner.ObserveAll(id)
+	if err == nil && op != nil {
+		op.noteObservation(sight)
+	}
+	return sight, err
+}
+
+// noteObservation remembers which names exist besides the marker.
+func (op *operation) noteObservation(sight statefs.Observation) {
+	op.extraNames = 0
+	if len(sight.Irregular) > 0 || len(sight.States) != 1 {
+		op.extraNames = statefs.AllNames
+		return
+	}
+	for _, ask := range sight.Requests {
+		op.extraNames |= statefs.Name{Action: ask}.Bit()
+	}
+}
+
+// A person who renames a marker to a name of another operation may overwrite the other marker. That
+// cancels neither operation. The inode shows whose marker the file was; that operation gets a new
+// marker, and the other one keeps the name.
+
+// checkMarkerIdentity compares the observed markers with the known identity of the marker, before
+// the reconcile acts on them.
+func (m *markers) checkMarkerIdentity(op *operation, sight statefs.Observation) error {
+	for i, state := range sight.States {
+		if sight.Inodes[i] == op.shown.Marker.Inode {
+			continue
+		}
+		file := statefs.MarkerName(op.id(), state)
+		owner := m.markerOwner(file, op.id())
+		if owner != nil && state != op.state {
+			return m.returnMarker(owner, file)
+		}
+		if owner != nil {
+			m.logger.Warn("marker overwritten manually with the marker of another operation", "id", op.id(), "other",
+				owner.id(), "state", state)
+			owner.misplaced.Store(true)
+			m.reconcileQueue.enqueue(owner.id())
+		}
+		if len(sight.States) > 1 || state != op.state {
+			continue
+		}
+		// The file was replaced, as an editor does; the new file is the marker from now on.
+		marker, _, err := m.owner.Identify(file)
+		if err != nil {
+			return errMoved
+		}
+		m.change(op, func(s *live.Snapshot) { s.Marker = marker })
+	}
+	return nil
+}
+
+// markerOwner returns the operation, other than the one with the ID but, whose marker is this file
+// in jobs/.
+func (m *markers) markerOwner(file string, but statefs.ID) *operation {
+	marker, _, err := m.owner.Identify(file)
+	if err != nil {
+		return nil
+	}
+	for _, s := range m.live.All() {
+		if s.ID != but && s.Marker.Same(marker) {
+			return m.operation(s.ID)
+		}
+	}
+	return nil
+}
+
+// returnMarker renames a file back to the marker of its owner.
+func (m *markers) returnMarker(owner *operation, file string) error {
+	state := m.stateOf(owner.id())
+	if state == "" {
+		return errMoved
+	}
+	m.counters.putBack.Add(1)
+	m.logger.Warn("marker put back: it was moved to the name of another operation", "id", owner.id(), "name",
+		file, "state", state)
+	err := m.commit(owner.id(), change{file: file, to: state}, renameBack)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return m.owner.Quarantine(file, "the marker of "+owner.id().String()+" under the name of another operation")
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return errMoved
+	}
+	return err
+}
+
+// belongsToAnother reports whether a name is the marker of another live operation, ours or foreign.
+// Then the other operation keeps the file.
+func (m *markers) belongsToAnother(op *operation, file string) bool {
+	name, ok := statefs.ParseName(file)
+	if !ok || name.State == "" || name.ID == op.id() {
+		return false
+	}
+	if state := m.stateOf(name.ID); state != "" {
+		return state == name.State
+	}
+	if _, err := m.owner.ReadRecord(name.ID); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	gone, err := m.owner.ForeignGone(name.ID, file)
+	return err == nil && !gone
+}
+
+// restoreMisplaced recreates a marker that was moved onto the marker of another operation.
+func (m *markers) restoreMisplaced(op *operation) error {
+	op.misplaced.Store(false)
+	m.counters.putBack.Add(1)
+	m.logger.Warn("marker restored: it was moved onto the marker of another operation", "id", op.id(), "state", op.state)
+	if err := m.restoreMarker(op); err != nil {
+		return err
+	}
+	return errMoved
+}
+
+// findMisnamed returns the live records, other than lost, whose marker was renamed to the bare ID
+// or to an ID with an unknown ending. The list of live operations may lack them: it is a cache, and
+// a power cut may have lost it.
+func (m *markers) findMisnamed(listing statefs.Listing, present map[statefs.ID]bool,
+	lost []*statefs.Record,
+) (found []*statefs.Record, err error) {
+	known := make(map[statefs.ID]bool, len(lost))
+	for _, rec := range lost {
+		known[rec.ID] = true
+	}
+	look := func(id statefs.ID) {
+		if present[id] || known[id] {
+			return
+		}
+		if rec, err := m.owner.ReadRecord(id); err == nil && markerOf(rec).Live() {
+			known[id] = true
+			found = append(found, rec)
+		}
+	}
+	for _, e := range listing.Unknown {
+		look(e.ID)
+	}
+	if listing.Stray == 0 {
+		return found, nil
+	}
+	names, err := os.ReadDir(m.owner.JobsDir())
+	for _, name := range names {
+		if id, err := statefs.ParseID(name.Name()); err == nil {
+			look(id)
+		}
+	}
+	return found, err
+}
+
+// findLostMarkers searches for markers that were renamed while no daemon ran: to the bare ID, to an
+// unknown ending, or to a name of another operation, where the creation time in the first line
+// shows the owner.
+func (rv *recovery) findLostMarkers(recs []*statefs.Record, listing statefs.Listing) (lost []decide.Lost, err error) {
+	renamed := make(map[statefs.ID]string)
+	for _, e := range listing.Unknown {
+		renamed[e.ID] = e.File
+	}
+	foreign := rv.markers.overwrittenMarkers(listing.Markers)
+	for _, rec := range recs {
+		l := decide.Lost{Renamed: renamed[rec.ID], Under: foreign[rec.CreatedAt.UnixMicro()]}
+		if l.Renamed == "" {
+			if l.Renamed, err = bareMarker(rv.owner.JobsDir(), rec.ID); err != nil {
+				return nil, err
+			}
+		}
+		lost = append(lost, l)
+	}
+	return lost, nil
+}
+
+// bareMarker returns the name of a file that is named by the bare ID, which means that the ending of
+// a marker was cut off; "" for none. Listings do not contain such names.
+func bareMarker(jobsDir string, id statefs.ID) (file string, err error) {
+	info, err := os.Lstat(filepath.Join(jobsDir, id.String()))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil || !info.Mode().IsRegular():
+		return "", err
+	}
+	return id.String(), nil
+}
+
+// overwrittenMarkers returns the markers whose first line is not the creation time of their own
+// operation, by that time.
+func (m *markers) overwrittenMarkers(markers []statefs.Entry) map[int64]string {
+	found := make(map[int64]string)
+	for _, e := range markers {
+		stamp, err := m.owner.Stamp(e.File)
+		if err != nil {
+			continue // an unreadable marker shows no owner
+		}
+		rec, err := m.owner.ReadRecord(e.ID)
+		if err != nil || rec.CreatedAt.UnixMicro() != stamp.At.UnixMicro() {
+			found[stamp.At.UnixMicro()] = e.File
+		}
+	}
+	return found
+}
+
+// missingMarkerGrace is how long a marker must be missing, without any event of its operation,
+// before its absence is believed. A rename by a person leaves it missing for microseconds. A folder
+// that is being removed is gone completely by then.
+const missingMarkerGrace = 250 * time.Millisecond
+
+// confirmMissingMarker handles an operation whose marker was not found. Removing a marker cancels
+// the operation, but a single observation is never enough. The marker must be missing for
+// missingMarkerGrace without an event of the operation, the folder must be the same one, and the
+// marker must exist under no other name.
+func (rc *reconciler) confirmMissingMarker(op *operation) error {
+	if op.misplaced.Load() {
+		return rc.markers.restoreMisplaced(op)
+	}
+	events := op.events.Load()
+	if op.missing.since.IsZero() || op.missing.events != events || rc.markers.hasPendingEvent(op.id()) {
+		op.missing = missingMarker{since: time.Now(), events: events}
+		rc.enqueueAfter(op.id(), missingMarkerGrace)
+		return nil
+	}
+	if time.Since(op.missing.since) < missingMarkerGrace {
+		return nil // its timer is running
+	}
+	if err := rc.markers.dir.Check(); err != nil {
+		return err
+	}
+	// State observes again until jobs/ does not change during it, which also works without events.
+	_, err := rc.owner.State(op.id())
+	if err == nil {
+		return errMoved
+	}
+	if !errors.Is(err, statefs.ErrNotLive) {
+		return err
+	}
+	return rc.handleMissingMarker(op)
+}
+
+// handleMissingMarker acts on a marker that is confirmed missing from its names.
+func (rc *reconciler) handleMissingMarker(op *operation) error {
+	listing, err := rc.owner.List()
+	if err != nil {
+		return err
+	}
+	file, found, err := rc.markers.findMarker(op, listing)
+	if err != nil {
+		return err
+	}
+	if found && rc.markers.belongsToAnother(op, file) {
+		return rc.markers.restoreMisplaced(op)
+	}
+	if found {
+		return rc.markers.undoRename(op, file)
+	}
+	rc.logger.Warn("marker removed manually, cancelling the operation", "id", op.id(), "state", op.state)
+	// The marker is recreated until the work has ended, so that ls(1) lists the active operation
+	// and its followers see it end.
+	if err := rc.markers.restoreMarker(op); err != nil {
+		return err
+	}
+	rc.logLine(op, decide.CancelLine(op.state))
+	return rc.ends.beginCancel(op, rc.requests.requestCancel(op), statefs.CauseMarkerMissing)
+}
+
+// requestCancel makes the cancel request that the removal of a marker means, and takes it. The
+// marker exists again until the work has ended, so without the request the next daemon would not
+// know of the cancel. If the request cannot be made, the cancel is carried out all the same.
+func (q *requests) requestCancel(op *operation) statefs.TakenRequest {
+	taken := statefs.TakenRequest{ID: op.id(), Action: statefs.Cancel}
+	err := q.owner.Request(context.Background(), op.id(), statefs.Cancel, nil)
+	if err == nil {
+		var t statefs.TakenRequest
+		var ok bool
+		if t, ok, err = q.owner.Requests.Take(op.id(), statefs.Cancel); ok {
+			return t
+		}
+	}
+	if err != nil {
+		q.logger.Warn("cancel not recorded; it is lost if the daemon ends before the work", "id",
+			op.id(), "error", err)
+	}
+	return taken
+}
+
+func (m *markers) restoreMarker(op *operation) error {
+	if err := m.commit(op.id(), change{rec: op.rec, to: op.state}, restoreMarker); err != nil {
+		return err
+	}
+	marker, _, err := m.owner.Identify(statefs.MarkerName(op.id(), op.state))
+	if err != nil {
+		return err
+	}
+	m.change(op, func(s *live.Snapshot) { s.Marker = marker })
+	op.missing = missingMarker{}
+	return nil
+}
+
+// findMarker searches the folder for the marker under another name: a name that begins with the ID,
+// or any name of the same file.
+func (m *markers) findMarker(op *operation, listing statefs.Listing) (string, bool, error) {
+	for _, e := range listing.Unknown {
+		if e.ID == op.id() {
+			return e.File, true, nil
+		}
+	}
+	folder, err := os.Open(m.owner.JobsDir())
+	if err != nil {
+		return "", false, err
+	}
+	defer func() { _ = folder.Close() }() // opened for reading
+	entries, err := folder.ReadDir(-1)
+	if err != nil {
+		return "", false, err
+	}
+	for _, entry := range entries {
+		if !entry.Type().IsRegular() {
+			continue
+		}
+		if file, _, err := m.owner.Identify(entry.Name()); err == nil && file.Same(op.shown.Marker) {
+			return entry.Name(), true, nil
+		}
+	}
+	return "", false, nil
+}
+
+func (m *markers) undoRename(op *operation, file string) error {
+	m.counters.putBack.Add(1)
+	m.logger.Warn("marker put back: its new name is not a state", "id", op.id(), "name", file, "state", op.state)
+	op.missing = missingMarker{}
+	err := m.commit(op.id(), change{file: file, to: op.state}, renameBack)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+		return errMoved
+	}
+	return err
+}
