@@ -178,7 +178,7 @@ func (c *Catalog) checkHandlers(defs []*Definition) (ps Problems) {
 	return ps
 }
 
-// withHandlers gives the definitions that are done by handlers, those of steps too.
+// withHandlers gives the definitions whose work handlers do, also in steps.
 func withHandlers(defs []*Definition) (all []*Definition) {
 	for _, d := range defs {
 		if d.Handler != "" {

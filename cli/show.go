@@ -149,7 +149,7 @@ var recordLines = []recordLine{
 		if len(r.Steps) > 0 { // attempts count for the current step
 			return fmt.Sprintf("%d of steps, %d were interrupted, %d were rescued", r.Run, r.Interrupts, r.Rescues)
 		}
-		return fmt.Sprintf("%d, of which %d ended by themselves, %d were interrupted, %d were rescued", r.Starts,
+		return fmt.Sprintf("%d (%d ended by themselves, %d were interrupted, %d were rescued)", r.Starts,
 			r.Attempts, r.Interrupts, r.Rescues)
 	}},
 	{name: "deaths", text: func(r *statefs.Record) string {

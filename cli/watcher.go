@@ -159,8 +159,8 @@ func (w *watcher) watch(ctx context.Context, follow func(context.Context) (*clie
 	}
 }
 
-// prompt asks the question. It returns the result if the operation ended meanwhile, an error if the user
-// detaches, or neither.
+// prompt asks the question. It returns the result if the operation ended before the answer, an error
+// if the user detaches, or neither.
 func (w *watcher) prompt(ctx context.Context, ended <-chan followResult) (*followResult, error) {
 	w.output.Lock()
 	defer w.output.Unlock()

@@ -249,7 +249,7 @@ func withRetryHint(err error, id statefs.ID, action string) error {
 		return err
 	}
 	out := *known
-	out.Text += fmt.Sprintf("; POST /api/v1/operations/%s/retry makes a new one of one that has ended", id)
+	out.Text += fmt.Sprintf("; POST /api/v1/operations/%s/retry repeats a finished operation as a new one", id)
 	return &out
 }
 

@@ -85,7 +85,8 @@ func (s *liveTable) list() ([]liveOperation, error) {
 	return out, nil
 }
 
-// numbered returns the operations with a number: live ones, and ended ones that were submitted today or yesterday.
+// numbered returns the operations with a number: live ones, and ended ones with a submit of today or
+// yesterday.
 func (s *liveTable) numbered(live []liveOperation, number uint64) ([]liveOperation, error) {
 	var out []liveOperation
 	for _, op := range live {

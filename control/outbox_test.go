@@ -73,8 +73,8 @@ func (d playedOutbox) Request(_ context.Context, names []statefs.EntryName, ask 
 	return failed, nil
 }
 
-// withPendingDeliveries gives an ended operation three deliveries: a pending one, one that waits for a person, and one
-// without an entry.
+// withPendingDeliveries gives an ended operation three deliveries: a pending one, one for a person, and one without an
+// entry.
 func (r *rig) withPendingDeliveries() (w *work, names [3]statefs.EntryName) {
 	r.t.Helper()
 	w = r.submit().start()

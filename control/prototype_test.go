@@ -95,7 +95,7 @@ func TestControlByAnotherGroupNamesTheEnd(t *testing.T) {
 	id := op.id.String()
 	says := "Operation '" + id +
 		"' is not of group 'media' but of 'testrouter', and it is already completed: see /api/v1/operations/" + id
-	again := "; POST /api/v1/operations/" + id + "/retry makes a new one of one that has ended"
+	again := "; POST /api/v1/operations/" + id + "/retry repeats a finished operation as a new one"
 	for action, want := range map[string]string{
 		"pause": says, "resume": says, "cancel": says, "skip": says,
 		"retry": says + again,

@@ -7,8 +7,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// A retry of an ended operation makes a new one that refers to it; for successful and live operations it is refused or
-// becomes a request.
+// A retry of an ended operation makes a new operation that refers to it; for successful and live operations it is
+// refused or becomes a request.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

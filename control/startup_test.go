@@ -15,7 +15,7 @@ func (r *rig) startingDaemon() (knowsAll func()) {
 	return func() { close(known) }
 }
 
-// A daemon that has not loaded every live operation gives no number, and never one that is too low.
+// A daemon that has not loaded every live operation gives no number, and never too low a number.
 func TestCountsAreRefusedDuringStartup(t *testing.T) {
 	t.Parallel()
 	r := setup(t)

@@ -94,7 +94,7 @@ func TestImmovableObstacleDoesNotSpin(t *testing.T) {
 	if n := logged.with("ERROR", "cannot be moved to corrupt/", "file="+filepath.Base(obstacle)); n != 1 {
 		t.Errorf("reported %d times", n)
 	}
-	if n := strings.Count(b.log(id), "in the way: remove it"); n != 1 {
+	if n := strings.Count(b.log(id), "cannot be moved to corrupt/: remove it"); n != 1 {
 		t.Errorf("%d times in the log of the operation", n)
 	}
 	must(t, unix.Unmount(obstacle, 0))

@@ -189,7 +189,7 @@ func (d *Daemon) LiveIndex() (rows *history.LiveIndex, unsettled []history.Live,
 	return d.live.Rows(), unsettled, ok
 }
 
-// collectUnsettled collects the IDs that an event reported and no reconcile has handled, and those
+// collectUnsettled collects the IDs that an event reported and no reconcile has handled, and the IDs
 // that a reconcile left unsettled. An ID moves through these places in the order in which they are
 // read here, so none is missed. ok is false if events were lost, until everything has been
 // reconciled.

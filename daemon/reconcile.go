@@ -142,7 +142,7 @@ func (rc *reconciler) enqueueWhenReady(id statefs.ID) {
 }
 
 // errMoved means that another process renamed a marker between the observation and the action.
-var errMoved = errors.New("the marker was moved meanwhile")
+var errMoved = errors.New("another process moved the marker")
 
 // reconcile reconciles an operation that the daemon manages.
 func (rc *reconciler) reconcile(op *operation, sight statefs.Observation) error {

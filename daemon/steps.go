@@ -19,12 +19,9 @@ import (
 
 // A required step is a run of its operation (docs/adr/0019). The code for steps is in these files:
 //
-//	steps.go              which step a run executes, and its definition
-//	step_next.go          what follows a step: the next step, a gate, the end
-//	step_end.go           what the end of a run means for its step
-//	step_actions.go       requests by people: retry, skip, set, approve, reject
-//	optional_step.go      optional steps, which run beside and after the others
-//	optional_step_end.go  how optional steps end
+//	steps.go          which step a run executes, what its end means, and what follows: the next step, a gate, the end
+//	step_actions.go   requests by people: retry, skip, set, approve, reject
+//	optional_step.go  optional steps, which run beside and after the others
 
 // progressNow returns the progress of an operation by its step statuses, which are newer than said,
 // the last report of its run.

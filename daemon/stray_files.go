@@ -116,7 +116,7 @@ func (m *markers) setAside(op *operation, odd []string) {
 		}
 		m.logger.Error("not a regular file, and cannot be moved to corrupt/: remove it", "id", op.id(),
 			"file", file, "error", err)
-		m.logLine(op, "  '"+file+"' is no regular file and in the way: remove it.")
+		m.logLine(op, "  '"+file+"' is no regular file and cannot be moved to corrupt/: remove it.")
 	}
 }
 

@@ -139,7 +139,7 @@ func (sw *sweeper) Sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, e
 	}
 }
 
-// sweep removes stray files, checks that the folder is still the one that is watched, and enqueues
+// sweep removes stray files, checks that the watch is still on the folder of that path, and enqueues
 // every live operation whose marker and memory differ: a missed event costs at most one sweep
 // interval.
 func (sw *sweeper) sweep(ctx context.Context, dryRun bool) ([]statefs.Finding, error) {

@@ -1,4 +1,4 @@
-// Package jobsexample holds the example jobs that come with jobdir, and the handlers of those that are Go code.
+// Package jobsexample holds the example jobs that come with jobdir, and the handlers of the jobs in Go.
 //
 //	testrouter/streaming01.yaml ──handler──▶ streaming.go   items one after another, simulated
 //	files/checksum.yaml         ──handler──▶ checksum.go    items several at a time, over real files

@@ -86,6 +86,6 @@
 // jobs/ are counted and never opened.
 //
 // The package is for Linux. It also builds for clients on other systems, without the check of
-// process start times, and with a rename that checks the target first instead of one that cannot
-// overwrite.
+// process start times, and with a rename that checks the target first, because no rename there refuses
+// to overwrite.
 package statefs

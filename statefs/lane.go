@@ -381,7 +381,7 @@ func (l *OwnerLanes) Expire(f LaneFile, v LaneValue) (bool, error) {
 	return l.Release(f)
 }
 
-// Unchanged reports whether a file of lanes/ is still the one that was read as v.
+// Unchanged reports whether a file of lanes/ is still the file from which v was read.
 func (l *Lanes) Unchanged(f LaneFile, v LaneValue) bool {
 	info, err := l.root.Lstat(f.path())
 	return err == nil && v.info != nil && sameContent(info, v.info)

@@ -198,7 +198,7 @@ type Listing struct {
 }
 
 // List lists jobs/. It reads the folder in blocks, unsorted, and opens no file in it. If the
-// process has no free descriptor, it uses one that is always open.
+// process has no free descriptor, it uses a reserved one.
 func (j *jobsFolder) List() (Listing, error) {
 	// Not by j.jobs: a folder that a Root has opened costs a stat for each name.
 	var folder *os.File

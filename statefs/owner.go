@@ -318,7 +318,7 @@ func MarkOf(dir string) (string, error) {
 type FolderGoneError struct{ Path string }
 
 func (e *FolderGoneError) Error() string {
-	return fmt.Sprintf("%s was removed or replaced while the daemon ran: put it back, or start the daemon again, which makes a new one; running commands go on meanwhile", e.Path)
+	return fmt.Sprintf("%s was removed or replaced while the daemon ran: put it back, or start the daemon again, which makes a new one; running commands continue", e.Path)
 }
 
 // Unwrap returns fs.ErrNotExist.

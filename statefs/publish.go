@@ -320,7 +320,7 @@ type Submission struct {
 	CreatedBy      string
 	OnDisconnect   string
 	// RetryOf is an ended operation of the same job whose successful items the new one inherits.
-	// With FailedItems it does only the items that failed there, not those that never began.
+	// With FailedItems it does only the items that failed there, not the items that never began.
 	RetryOf     *ID
 	FailedItems bool
 	// Steps are the steps of the job in their order, nil for a job without steps. Steps that

@@ -477,7 +477,7 @@ const CodeRecordLost = "record_lost"
 // Lost reports whether the record was lost. Only a cancel is possible then.
 func (r *Record) Lost() bool { return r.Error != nil && r.Error.Code == CodeRecordLost }
 
-// UnknownRecord returns a record for an operation of which only the ID is known.
+// UnknownRecord returns a record for an operation if only its ID is known.
 func UnknownRecord(id ID, now time.Time) *Record {
 	header, _ := json.Marshal(map[string]any{"id": id, "total": nil}) // an ID always encodes
 	return &Record{

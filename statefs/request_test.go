@@ -50,7 +50,7 @@ func TestTheLastRequestWins(t *testing.T) {
 	}
 }
 
-// TestConcurrentRequestIsKept: a request removes the opposite one that existed before it. An
+// TestConcurrentRequestIsKept: a request removes an opposite request that existed before it. An
 // opposite request made during the write, perhaps by a requester who saw the effect already, is the
 // later one and stays.
 func TestConcurrentRequestIsKept(t *testing.T) {

@@ -109,7 +109,7 @@ type ScheduleFile struct {
 	Known, Disables bool
 }
 
-// List returns the files of schedules/, except those that begin with a dot.
+// List returns the files of schedules/, except names that begin with a dot.
 func (s *Schedules) List() ([]ScheduleFile, error) {
 	entries, err := s.readFolder(schedulesDir)
 	if err != nil {

@@ -49,7 +49,7 @@ const maxTimeNumber = 1 << 52
 // maxSequence is the last number that an ID can hold.
 const maxSequence = 1e15 - 1
 
-// ErrBadCounter is wrapped if the next number in storage.json is one that no ID can have. The
+// ErrBadCounter is wrapped if no ID can have the next number in storage.json. The
 // numbers of pruned operations are stored nowhere else, so a person must decide how to continue.
 var ErrBadCounter = errors.New("no operation can have this number")
 

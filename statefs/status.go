@@ -320,8 +320,8 @@ func (a *Attention) Sentence(id ID) string {
 
 // OutboxStatus is the status of the outbox; only the daemon knows it.
 type OutboxStatus struct {
-	// Pending is the number of entries that are retried until delivered, FailedManual of those that
-	// wait for a person.
+	// Pending is the number of entries that are retried until delivered, FailedManual of entries
+	// that wait for a person.
 	Pending      int `json:"pending"`
 	FailedManual int `json:"failed_manual"`
 	// OldestAt is when the oldest pending entry was created, nil if there is none.

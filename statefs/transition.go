@@ -27,8 +27,8 @@ const (
 	// CauseInterrupted means that the daemon stopped and stopped the work with it; this is not an
 	// attempt.
 	CauseInterrupted Cause = "interrupted"
-	// CauseRescued means that a new run replaces one that died with an earlier daemon, or failed in
-	// a way that is likely to succeed next time.
+	// CauseRescued means that a new run replaces a run that died with an earlier daemon, or whose
+	// failure is likely to be temporary.
 	CauseRescued Cause = "rescued"
 	// CauseDone means that the work ended by itself, with or without failed items.
 	CauseDone Cause = "done"

@@ -164,7 +164,7 @@ func TestTheNameOfADayIsSynced(t *testing.T) {
 	if syncs.Load() != 1 {
 		t.Errorf("%d syncs of operations/ after the second operation, want 1", syncs.Load())
 	}
-	// Another process cannot know whether the one that created the folder synced it.
+	// Another process cannot know whether the process that created the folder synced it.
 	second, syncs := counted()
 	submit(t, second)
 	if syncs.Load() != 1 {

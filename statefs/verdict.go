@@ -128,7 +128,7 @@ func interpretWithoutRecord(markers []State, known bool, foreignGone func() (boo
 }
 
 // ChooseMarker picks the marker to keep if there are several: the only one whose first line is the
-// time of the submit, else the one that the record names, else the newest. It is for a start, when
+// time of the submit, else the marker in the record, else the newest. It is for a start, when
 // no daemon knows which marker was its own.
 func (o *Owner) ChooseMarker(id ID, states []State, rec *Record) State {
 	if made := o.madeAtSubmit(id, states, rec); len(made) == 1 {

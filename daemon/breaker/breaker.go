@@ -80,8 +80,8 @@ func (b *Breaker) RestoreFailures(failures []time.Time) {
 	b.failures = b.failures[max(0, len(b.failures)-b.settings.Failures+1):]
 }
 
-// CountedFailures returns the failures that count, oldest first, without those that had expired at the last
-// call of Failures or Failed.
+// CountedFailures returns the failures that count, oldest first, without the failures that had expired at
+// the last call of Failures or Failed.
 func (b *Breaker) CountedFailures() []time.Time { return slices.Clone(b.failures) }
 
 // Reset closes the breaker on request of a person.

@@ -159,7 +159,7 @@ func frameOf(e *api.Event) Frame {
 	return Frame{e, bytes.TrimSuffix(line, []byte("\n"))}
 }
 
-// scan reads the segments, beginning with the one that contains a number.
+// scan reads the segments, beginning with the segment of a given number.
 type scan struct {
 	dir  string
 	want uint64 // the first number to return
@@ -235,7 +235,7 @@ func (s *scan) line() ([]byte, error) {
 	}
 }
 
-// open opens the segment after the current one, or the one that contains the wanted number.
+// open opens the segment after the current one, or the segment with the wanted number.
 func (s *scan) open() bool {
 	segments, err := listSegments(s.dir)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/jobdir/jobdir/statefs"
 )
 
-// CountStates counts live and ended operations by status. It counts each operation once, even one
-// that ends during the call. While the index is being built, it counts live operations only.
+// CountStates counts live and ended operations by status. It counts each operation once, even if
+// it ends during the call. While the index is being built, it counts live operations only.
 func (s *Store) CountStates(ctx context.Context, live *LiveView) (map[statefs.State]int, error) {
 	states := make(map[statefs.State]int)
 	for _, state := range statefs.States() {

@@ -227,7 +227,7 @@ func parseReport(name string, data []byte) (*Report, error) {
 			r.Version, reportVersion)
 	}
 	if r.Operation == "" || r.Run < 1 || r.EndedAt.IsZero() {
-		return nil, fmt.Errorf("exit report %s does not say of which run it is and when that ended", name)
+		return nil, fmt.Errorf("exit report %s has no operation, run or time of the end", name)
 	}
 	return &r, nil
 }

@@ -124,7 +124,7 @@ func explainFork(name, program string, err error) error {
 	case machine.OutOfFiles(err):
 		return fmt.Errorf("start %q: the limit of open files is reached (ulimit -n): %w", name, err)
 	case errors.Is(err, syscall.ETXTBSY):
-		return fmt.Errorf("start %q: %s is being written by somebody: %w", name, program, err)
+		return fmt.Errorf("start %q: %s is open for writing in another process: %w", name, program, err)
 	default:
 		return fmt.Errorf("start %q: %w", name, err)
 	}

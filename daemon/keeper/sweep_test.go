@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A grandchild that ignores SIGTERM proves that SIGKILL follows. One that obeys it proves
-// that nothing waits for the grace period.
+// A grandchild that ignores SIGTERM proves that SIGKILL follows. A grandchild that obeys it
+// proves that nothing waits for the grace period.
 var grandchildren = map[string]struct {
 	onTerm string
 	grace  time.Duration

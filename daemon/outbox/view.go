@@ -30,8 +30,8 @@ func (t *target) state() TargetState {
 
 // Summary summarizes all entries.
 type Summary struct {
-	// Pending counts the entries that are tried until they are delivered, Held the ones that wait for
-	// a person.
+	// Pending counts the entries that are tried until they are delivered, Held the entries that wait
+	// for a person.
 	Pending, Held int
 	// Oldest is when the oldest pending entry was made, zero when there is none.
 	Oldest time.Time

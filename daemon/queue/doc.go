@@ -53,7 +53,7 @@
 //
 // # Errors
 //
-// No call can fail. An unknown lane or limit, for example one that was removed from the configuration, has no
+// No call can fail. An unknown lane or limit, for example after its removal from the configuration, has no
 // free place; its items wait with that reason until it is set. The number of free places is the capacity
 // minus the number of held items, computed each time. After a restart, or when a capacity is lowered, more
 // items may be held than it allows; then nothing starts until enough have left.

@@ -216,7 +216,7 @@ func keyPrefix(key string) hashPrefix {
 }
 
 // blocksDuplicate reports whether an operation in this state is returned for an equal submit. Finished
-// operations and those that wait for a person are not.
+// operations and operations that wait for a person are not.
 func blocksDuplicate(state statefs.State) bool {
 	switch state {
 	case statefs.Scheduled, statefs.Queued, statefs.Running, statefs.Paused, statefs.FailedRetryable:

@@ -80,7 +80,7 @@ func newDesk(t *testing.T, change ...func(*Config)) *desk {
 	return d
 }
 
-// restart replaces the intake by one that knows only the live records.
+// restart replaces the intake by an intake that knows only the live records.
 func (d *desk) restart(change ...func(*Config)) {
 	d.Helper()
 	config := Config{Tree: d.tree}

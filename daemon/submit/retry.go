@@ -10,8 +10,8 @@ import (
 // maxPredecessors bounds how many predecessors of an operation are examined.
 const maxPredecessors = 100
 
-// FindDuplicate returns a live operation that is equal to one that waits for a person and prevents its
-// restart; no record if there is none. (Equal submits ignore operations that wait for a person, so such a
+// FindDuplicate returns a live operation that is equal to an operation that waits for a person and
+// prevents its restart; no record if there is none. (Equal submits ignore operations that wait for a person, so such a
 // duplicate may exist.) onHit is the setting of the waiting operation's job. Operations that come after it,
 // directly or not, do not count. Before [Intake.Ready], FindDuplicate finds nothing.
 func (in *Intake) FindDuplicate(rec *statefs.Record, onHit catalog.OnHit) (none Outcome, err error) {

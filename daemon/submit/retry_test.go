@@ -9,7 +9,7 @@ import (
 )
 
 // An operation that waits for a person does not restart beside an equal live operation, however that one was
-// made, except one that comes after it.
+// made, unless the live operation comes after it.
 func TestRestartUnlessDuplicate(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

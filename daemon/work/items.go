@@ -293,7 +293,7 @@ func (w *items) beginItem(item catalog.Item, at itemPosition, together, resumed 
 }
 
 // underWay returns the commands that an earlier daemon left running. Commands whose items already
-// have a result line are only acknowledged: the earlier daemon had not told their keeper yet.
+// have a result line are only acknowledged: the earlier daemon died before it did that.
 func (w *items) underWay(notes map[int]*itemNote, written map[itemKey]bool) (under []Command) {
 	for _, a := range w.r.unclaimed() {
 		if !written[itemKey{a.itemNumber(notes), a.name}] {

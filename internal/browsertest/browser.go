@@ -4,7 +4,7 @@
 //	test ── Page.Click, Press, Wait ──▶ conn ── DevTools protocol over two pipes ──▶ chromium
 //	                                     ◀── answers, and what each page complains of ──┘
 //
-// One browser serves all tests below the one that started it; each page has a new profile. No wait depends on
+// One browser serves all tests below the test that started it; each page has a new profile. No wait depends on
 // a duration: Wait checks its condition whenever the page changes. A test is skipped if the browser is
 // missing; the message names it.
 //
@@ -36,7 +36,7 @@ type Browser struct {
 }
 
 // Start runs a browser until the test, and all tests below it, have ended. It skips the test if the machine
-// has no browser, or one that exits before it shows a page, for example because it is only half installed.
+// has no browser, or if the browser exits before it shows a page, for example because it is only half installed.
 func Start(t *testing.T) *Browser {
 	t.Helper()
 	program := ""

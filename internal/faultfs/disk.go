@@ -21,7 +21,7 @@ type Disk struct {
 	dark    chan struct{} // closed by that cut
 	frozen  bool          // read-only
 	fault   *Fault
-	listing map[uint64][]listed // of open folders, by handle
+	listing map[uint64][]listed // of open folders, by their handle
 	handles uint64
 }
 

@@ -123,8 +123,8 @@ func (rec *recording) end(ctx context.Context, d *daemon, id statefs.ID) error {
 	return nil
 }
 
-// round is the work of one client: an operation that ends, one with steps, and one that is paused, resumed
-// and cancelled; another one stays paused.
+// round is the work of one client: an operation that ends, an operation with steps, and an operation that is
+// paused, resumed and cancelled; another one stays paused.
 func (rec *recording) round(ctx context.Context, d *daemon) error {
 	short, err := rec.submit(ctx, d, "quick")
 	if err != nil {

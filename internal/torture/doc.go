@@ -1,7 +1,7 @@
 // Package torture proves that no acknowledged operation is lost: its tests kill the real binary, cut its
 // power, fail its disk, and compare the remaining state with the acknowledgements. It contains only tests.
 //
-//	client (HTTP, files) ──▶ bin/jobdir serve ──▶ storage on ext4, tmpfs, a disk that forgets (internal/faultfs), or one that records (internal/blockrec)
+//	client (HTTP, files) ──▶ bin/jobdir serve ──▶ storage on ext4, tmpfs, a disk that forgets (internal/faultfs), a disk that records (internal/blockrec)
 //	        │                      ▲                        │
 //	        │ every answer         │ kill -9, power cut,    │ records, markers, logs
 //	        ▼                      │ EIO, ENOSPC            ▼

@@ -21,8 +21,8 @@ var chainNeeds = map[string][]string{
 	"after": {"aside", "last"},
 }
 
-// playSteps runs an operation through its steps: two, a gate, one that fails, is retried and then skipped, a
-// last one, and optional ones that end after it.
+// playSteps runs an operation through its steps: two, a gate, a step that fails, is retried and then skipped,
+// a last one, and optional steps that end after it.
 func playSteps(s *play) {
 	id := s.submit("chain")
 	s.marker(id, statefs.WaitingApproval)

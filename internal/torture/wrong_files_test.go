@@ -137,7 +137,7 @@ func (s *wrongSite) populate() {
 }
 
 // files returns all files of the storage that the daemon reads, except the markers of operations: existing
-// ones, and those that exist only for a moment.
+// files, and files that exist only for a moment.
 func (s *wrongSite) files() (files []string) {
 	s.t.Helper()
 	must(s.t, filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {

@@ -54,7 +54,7 @@ type changes struct {
 	ended  sync.WaitGroup
 }
 
-// ours matches the changes that may create work: all but those that a worker makes when it marks an entry.
+// ours matches the changes that may create work: all but the changes that a worker makes when it marks an entry.
 var ours = mongo.Pipeline{{{Key: "$match", Value: bson.D{
 	{Key: "operationType", Value: bson.D{{Key: "$in", Value: bson.A{"insert", "replace", "update"}}}},
 	{Key: "updateDescription.updatedFields.output_s3", Value: bson.D{{Key: "$exists", Value: false}}},
@@ -140,7 +140,7 @@ func (w *worker) listen(ctx context.Context, c *changes) error {
 	return nil
 }
 
-// more returns an _id and those that arrived with it, at most a batch.
+// more returns an _id and the IDs that arrived with it, at most a batch.
 func (c *changes) more(id bson.RawValue) []bson.RawValue {
 	ids, seen := []bson.RawValue{id}, map[string]bool{key(id): true}
 	for len(ids) < batch {

@@ -10,7 +10,7 @@ func (c Cause) Description() string { return causeDescriptions[c] }
 
 var statusDescriptions = map[Status]string{
 	Pending:         "It has not begun, or begins again.",
-	Running:         "It is at work; the record said so before it began.",
+	Running:         "It is at work; the record had this status before the work began.",
 	Succeeded:       "It is done and never begins again, unless a person goes back.",
 	FailedRetryable: "It failed and is tried again by itself.",
 	FailedManual:    "It failed and waits until a person acts.",

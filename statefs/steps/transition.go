@@ -25,7 +25,7 @@ const (
 	CauseSkip Cause = "skip"
 	// CauseRetry is a retry request for a step that failed.
 	CauseRetry Cause = "retry"
-	// CauseBack means that a person went back to this step or to one that it needs.
+	// CauseBack means that a person went back to this step or to a step that it needs.
 	CauseBack Cause = "back"
 	// CauseApprove and CauseReject answer a gate; an approved gate without work is done.
 	CauseApprove Cause = "approve"

@@ -51,8 +51,8 @@ var goneAdvice = map[string]string{
 	GoneWatchLost:   "make sure that the folder stays where it is",
 }
 
-// Check compares the folder at the path with the one that was opened and verifies that the watch
-// still exists. It returns nil, a *GoneError, or an error that wraps fs.ErrClosed after Close. It
+// Check compares the folder at the path with the opened folder and verifies that the watch still
+// exists. It returns nil, a *GoneError, or an error that wraps fs.ErrClosed after Close. It
 // costs a few microseconds; call it before acting on the absence of a name.
 //
 // The open descriptor on the folder makes the comparison safe, because its inode number is not
@@ -94,7 +94,7 @@ func linkCount(info fs.FileInfo) uint64 {
 	return 1
 }
 
-// replacedOrMounted returns why path is another folder than the one that root holds. It uses mount
+// replacedOrMounted returns why path is another folder than that of root. It uses mount
 // IDs and the mount root attribute of statx(2), Linux 5.8 and later. On an older kernel it returns
 // GoneReplaced.
 func replacedOrMounted(path string, root *os.Root) string {

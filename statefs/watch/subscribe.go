@@ -33,7 +33,7 @@ type folder struct {
 // more than once, and leaves at most one value in wake.
 //
 // If events do not work (no instance, no watch left, a network or FUSE file system, a file with
-// several names, of which fsnotify reports only one), the subscribers of that file are woken every
+// several names, because fsnotify reports only one of them), the subscribers of that file are woken every
 // Options.ScanInterval instead. Use the same spelling of a file's folder each time, or symbolic
 // links: of two spellings through a bind mount, the second is not recognised as the same file and
 // gets no signal.
