@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,9 +23,9 @@ type Streams = term.Streams
 // Options are what a program adds to the command line.
 type Options struct {
 	// Handlers are the Go functions that definitions can name.
-	Handlers daemon.Handlers
+	Handlers Handlers
 	// Definitions are job definitions that the program contains; nil for none.
-	Definitions []catalog.Source
+	Definitions []Definition
 }
 
 // What [Serve] is given, and what it reports.
@@ -35,9 +36,40 @@ type (
 	Serving = serve.Serving
 )
 
+// What a program with a daemon inside needs of its parts, so that it imports this package alone.
+type (
+	// Definition is a job definition that the program contains.
+	Definition = catalog.Source
+	// Params are the parameters of an operation, by name.
+	Params = catalog.Params
+	// Handlers are the Go functions that definitions can name.
+	Handlers = daemon.Handlers
+	// Handler is a Go function that is the work of operations.
+	Handler = daemon.Handler
+	// Op is what a handler gets: the parameters, the log, progress, results.
+	Op = daemon.Op
+	// Item is one item of the work of a handler.
+	Item = daemon.Item
+)
+
+// The reasons with which the context of a handler ends.
+var (
+	ErrCancelled   = daemon.ErrCancelled
+	ErrInterrupted = daemon.ErrInterrupted
+)
+
+// ErrDetach is the cause with which the context of [Serve] ends if commands shall continue to run.
+var ErrDetach = daemon.ErrDetach
+
+// RetryAfter returns err as the error of a handler whose next attempt begins after wait.
+func RetryAfter(err error, wait time.Duration) error { return daemon.RetryAfter(err, wait) }
+
+// NeedsPerson returns err as the error of a handler after which the operation waits for a person.
+func NeedsPerson(err error) error { return daemon.NeedsPerson(err) }
+
 // Serve runs a daemon until ctx ends, and then stops it in order: it refuses new operations, interrupts work
 // and puts it back into the queue, ends open streams and releases the lock. If the cause of ctx is
-// daemon.ErrDetach, commands of a keeper continue to run instead. Serve returns nil after such a stop, and
+// [ErrDetach], commands of a keeper continue to run instead. Serve returns nil after such a stop, and
 // otherwise the reason why the daemon could not start or continue; a *statefs.LockedError if another daemon
 // holds the storage.
 func Serve(ctx context.Context, c ServeConfig) error { return serve.Run(ctx, c, Version()) }

@@ -21,9 +21,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/cli"
-	"github.com/jobdir/jobdir/daemon"
 )
 
 //go:embed greet.yaml
@@ -45,15 +43,15 @@ func serve(storage, listen string) error {
 	return cli.Serve(ctx, cli.ServeConfig{
 		Storage:     storage,
 		Listen:      []string{listen},
-		Definitions: []catalog.Source{{Name: "greet.yaml", YAML: definition}},
-		Handlers:    daemon.Handlers{"greet": {Run: greet, Total: total}},
+		Definitions: []cli.Definition{{Name: "greet.yaml", YAML: definition}},
+		Handlers:    cli.Handlers{"greet": {Run: greet, Total: total}},
 		Logger:      slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Serving:     func(s cli.Serving) { fmt.Fprintln(os.Stdout, "serving", s.Addresses[0]) },
 	})
 }
 
 // greet is the work: one item for each name.
-func greet(_ context.Context, op *daemon.Op) error {
+func greet(_ context.Context, op *cli.Op) error {
 	names := split(op.Params())
 	for i, name := range names {
 		// A pause or a cancel takes effect here.
@@ -72,11 +70,11 @@ func greet(_ context.Context, op *daemon.Op) error {
 }
 
 // total is known before the work begins, so the header of the stream contains it.
-func total(params catalog.Params) *int64 {
+func total(params cli.Params) *int64 {
 	return new(int64(len(split(params))))
 }
 
-func split(params catalog.Params) []string {
+func split(params cli.Params) []string {
 	names := strings.Split(params.Get("names"), ",")
 	for i := range names {
 		names[i] = strings.TrimSpace(names[i])
