@@ -51,13 +51,13 @@ storage directory, which does not contain which targets are down.`,
 		"only those whose target has this text in what it is called; needs a daemon")
 	flags.StringVar(&opts.job, "job", "", "only those of this job: JOB or GROUP/JOB")
 	flags.StringVar(&opts.olderThan, "older-than", "",
-		"only those that have waited longer than this, such as 90s, 1h or 2d")
+		"only deliveries that have waited longer than this, such as 90s, 1h or 2d")
 	flags.IntVar(&opts.limit, "limit", 1000, "at most so many; 0: all")
 	flags.BoolVarP(&opts.watch, "watch", "w", false, "then print a line for each change")
 	jsonFlag(cmd, &opts.json)
 	cmd.AddCommand(
 		a.deliveryActionCommand(statefs.RetryDelivery,
-			"Try deliveries now, also those that wait for a person or whose target is down"),
+			"Try deliveries now, also if they wait for a person or their target is down"),
 		a.deliveryActionCommand(statefs.DropDelivery, "Drop deliveries; their status in the record is dropped"),
 	)
 	return cmd

@@ -28,7 +28,7 @@ var eventParameters = []front.Parameter{
 	{Name: "lane", Kind: "string", Summary: "only those of operations in this lane, and of the lane itself"},
 	{Name: "key", Kind: "string", Summary: "only those of operations with this key"},
 	{Name: "tag", Kind: "string", Summary: "only those of operations with this tag"},
-	{Name: "id", Kind: "string", Summary: "only those of this operation; each reason for which it waits is told then"},
+	{Name: "id", Kind: "string", Summary: "only events of this operation, with each reason for which it waits"},
 	{
 		Name: "type", Kind: "string",
 		Summary: "only those of this type: transition, step, progress, waiting, stalled, lane, sweep; a gap always comes",

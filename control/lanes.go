@@ -64,7 +64,7 @@ func (s *laneControl) routes() []front.Route {
 		},
 		{
 			Method: "POST", Path: "/api/v1/lanes/:lane/resume", Handle: s.holdLane,
-			Summary: "Start operations of a lane again; of all: end the pause of all lanes, and leave those that are paused by themselves",
+			Summary: "Start operations of a lane again; of all: end the pause of all lanes, and keep the pauses of single lanes",
 			Answers: one,
 		},
 		{

@@ -30,7 +30,7 @@ var listParameters = []front.Parameter{
 	{Name: "state", Kind: "string", Summary: "the same as status"},
 	{
 		Name: "needs_attention", Kind: "boolean",
-		Summary: "only those that go on only when a person acts, failed_manual and waiting_approval, and those with an optional step that failed",
+		Summary: "only operations that need a person: failed_manual, waiting_approval, or with a failed optional step",
 	},
 	{
 		Name: "result", Kind: "string",

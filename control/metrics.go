@@ -179,7 +179,7 @@ func (s *figures) countOutbox(m *metrics) {
 	}
 	m.one("jobdir_outbox_targets_down", "gauge", "Targets of pending deliveries that are down.", float64(down))
 	m.family("jobdir_outbox_attempts_total", "counter",
-		"Tries to deliver since the daemon started, by the kind of the target and how they ended; dropped are those that were given up.")
+		"Tries to deliver since the daemon started, by the kind of the target and how they ended; dropped deliveries were given up.")
 	kinds := slices.Sorted(maps.Keys(out.Kinds))
 	for _, kind := range kinds {
 		c := out.Kinds[kind]

@@ -35,7 +35,7 @@ var outboxParameters = []front.Parameter{
 	{Name: "job", Kind: "string", Summary: "only those of this job, as JOB or GROUP/JOB"},
 	{Name: "endpoint", Kind: "string", Summary: "only those of this endpoint name, {group}-{job}"},
 	{Name: "id", Kind: "string", Summary: "only those of this operation"},
-	{Name: "older_than", Kind: "string", Summary: "only those that have waited longer than this (90s, 1h, 2d)"},
+	{Name: "older_than", Kind: "string", Summary: "only deliveries that have waited longer than this (90s, 1h, 2d)"},
 	{Name: "limit", Kind: "integer", Summary: "how many, 0 to 200; 0 is the counts alone; 50 when not given"},
 	{Name: "next", Kind: "string", Summary: "where the page before ended: its member next"},
 }
@@ -237,7 +237,7 @@ func (s *outboxControl) routes() []front.Route {
 				Name: "wait", Kind: "string",
 				Summary: "answer when it was tried, with the error if it failed, at most after this time (5s, 1m)",
 			}},
-			Summary: "Try a delivery now, also one that waits for a person or whose target is down: an entry, as ID.1-webhook, or all of an operation",
+			Summary: "Try a delivery now, even if it waits for a person or its target is down: an entry, as ID.1-webhook, or all of an operation",
 		},
 		{
 			Method: "POST", Path: "/api/v1/outbox/:entry/drop", Handle: s.requestDeliveryAction(statefs.DropDelivery),

@@ -189,7 +189,7 @@ func (s *Server) fixedRoutes() []front.Route {
 					Name: "step", Kind: "string",
 					Summary: "only what this step wrote in its last run, also one with a log of its own",
 				},
-				{Name: "run", Kind: "integer", Summary: "of a step: this run of it, one of those that X-Jobdir-Runs names"},
+				{Name: "run", Kind: "integer", Summary: "this run of a step, from X-Jobdir-Runs"},
 			},
 			Answers: []front.Answer{answer(200, front.MediaText, "The log"), answer(206, front.MediaText, "A part of it")},
 		},
@@ -333,7 +333,7 @@ func (s *Server) groupRoutes() []front.Route {
 			Body: "The parameters of the job, as a JSON object; nothing is {}",
 			Answers: []front.Answer{
 				answer(201, front.MediaJSON, "The new operation, with waiting when it is known already why it waits; Location has its address"),
-				answer(200, front.MediaJSON, "The live operation that does the same, or the one that the Idempotency-Key names"),
+				answer(200, front.MediaJSON, "The live operation that does the same, or the operation of the Idempotency-Key"),
 			},
 		},
 	}

@@ -73,7 +73,7 @@ func (d *Deliveries) hold(rec *statefs.Record, name statefs.EntryName, entry *st
 	}); err != nil {
 		return err
 	}
-	d.logger.Info("a delivery was set aside by hand", "entry", name)
+	d.logger.Info("a person set a delivery aside", "entry", name)
 	d.publish(rec, name.Place, manualActor)
 	// The entry's file already has the name X.failed_manual, unless it was moved back since.
 	d.outbox.Hold(name, d.destination(rec, name).Label, *rec.FinishedAt)

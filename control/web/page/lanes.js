@@ -114,7 +114,7 @@ const holding = (action, text) => async (lane) => {
   const given = await ask({
     title: `${action === 'pause' ? 'Pause' : 'Close'} ${called(lane.name)}?`, text, act: action === 'pause' ? 'Pause' : 'Close',
     fields: [
-      { name: 'for', label: 'For how long', hint: '90s, 15m, 2d; empty is until somebody ends it' },
+      { name: 'for', label: 'For how long', hint: '90s, 15m, 2d; empty is until a person ends it' },
       { name: 'reason', label: 'Why (shown to everybody who asks why nothing starts)' },
     ],
   });

@@ -23,7 +23,7 @@ export class Operation {
     this.attention = el('p', { class: 'attention', hidden: true });
     this.waiting = el('span');
     this.holder = new Slot(', held by ');
-    this.person = new Slot('; somebody has to act on ');
+    this.person = new Slot('; a person must act on ');
     this.place = el('span');
     this.waits = el('p', { class: 'waits', hidden: true }, this.waiting, this.holder.node, this.person.node, this.place);
     this.bar = el('progress', { max: 1, 'aria-label': 'Progress' });
