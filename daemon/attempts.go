@@ -249,7 +249,6 @@ func (s *starts) finishRun(op *operation) error {
 	if op.run != nil {
 		op.run, op.endCause, op.finishedRun = nil, "", op.run
 	}
-	s.ends.repeatPause(op)
 	if err := s.persist(op); err != nil {
 		return err
 	}

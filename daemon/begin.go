@@ -253,7 +253,7 @@ func (s *starts) recordStart(op *operation) error {
 // operation, and at the latest after startRecordDelay. A full disk does not prevent control of the
 // operation; the write is deferred again.
 func (s *starts) recordStartIfDue(op *operation, sight statefs.Observation) error {
-	quiet := len(sight.Requests)+len(op.pendingRequests) == 0 && op.pausing == nil && op.cancelling == nil &&
+	quiet := len(sight.Requests)+len(op.pendingRequests)+len(op.awaiting) == 0 &&
 		!op.unsaved && decide.Markers(op.state, sight.States) == decide.Kept
 	if quiet && time.Since(op.unrecordedStart) < startRecordDelay {
 		return nil
@@ -338,23 +338,11 @@ func (s *starts) checkSilentKeepers(rec *statefs.Record) error {
 	return nil
 }
 
-// requeue moves a running marker back to queued: it was renamed to running while no work runs.
-func (s *starts) requeue(op *operation) error {
+// recordInterruption moves an operation whose marker is running, while it has no work, back to queued.
+func (s *starts) recordInterruption(op *operation) error {
 	cutOffStep(op.rec, s.owner.Now())
 	if err := s.transition(op, statefs.CauseInterrupted); err != nil {
 		return err
 	}
 	return s.persist(op)
-}
-
-// completePause enters the paused state after the work has stopped.
-func (s *starts) completePause(op *operation) error {
-	if op.state == statefs.Running {
-		if err := s.transition(op, statefs.CausePause); err != nil {
-			return err
-		}
-	}
-	op.doneRequests = append(op.doneRequests, *op.pausing)
-	op.pausing = nil
-	return nil
 }

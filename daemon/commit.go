@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/jobdir/jobdir/statefs"
@@ -179,21 +180,16 @@ func (c *core) persist(op *operation) error {
 // dropDoneRequests removes the requests that have taken effect.
 func (c *core) dropDoneRequests(op *operation) error {
 	for len(op.doneRequests) > 0 {
-		if err := c.dropRequest(op, op.doneRequests[0]); err != nil {
-			return err
+		done := op.doneRequests[0]
+		needed := func(r *request) bool { return r.Action == done.Action } // both share one file in taken/
+		if !slices.ContainsFunc(op.unsettled(), needed) {
+			if err := c.drop(done); err != nil {
+				return err
+			}
 		}
 		op.doneRequests = op.doneRequests[1:]
 	}
 	return nil
-}
-
-// dropRequest removes a request that has taken effect, unless the same action is pending again:
-// both share one file in taken/, and the pending one still needs it.
-func (c *core) dropRequest(op *operation, t statefs.TakenRequest) error {
-	if op.hasPending(t.Action) {
-		return nil
-	}
-	return c.drop(t)
 }
 
 // drop removes requests for good.

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -49,7 +48,7 @@ func (f *finisher) finish(op *operation) error {
 		switch cause := op.run.EndCause(); {
 		case op.run.Detached():
 			return f.ends.detachOperation(op)
-		case op.cancelling != nil:
+		case op.awaiting[decide.EndWork] != nil:
 		case errors.Is(cause, ErrInterrupted), errors.Is(cause, work.ErrDetached):
 			return f.finishInterrupted(op)
 		}
@@ -74,12 +73,12 @@ func (f *finisher) finish(op *operation) error {
 // of its failure, "" if there is none.
 func (f *finisher) classifyEnd(op *operation) (statefs.Cause, catalog.Class) {
 	r, cause := op.run, op.run.EndCause()
-	if op.cancelling != nil && r.EndedByCancel() {
-		return op.cancelCause, ""
+	if asked := op.awaiting[decide.EndWork]; asked != nil && r.EndedByCancel() {
+		return asked.cause, ""
 	}
 	byItself := r.Outcome().EndedByItself()
-	if errors.Is(cause, ErrCancelled) && !byItself {
-		return statefs.CauseCancel, "" // an earlier daemon had begun to cancel it
+	if asked := work.CauseOf(cause); asked != "" && !byItself {
+		return asked, "" // an earlier daemon had begun to end it
 	}
 	err := r.Outcome().Err
 	if ended, ok := errors.AsType[*work.Error](cause); ok && !(finalCodes[ended.Code] && byItself) {
@@ -128,7 +127,7 @@ func (f *finisher) finishInterrupted(op *operation) error {
 	}
 	op.run = nil
 	if op.state == statefs.Running {
-		if err := f.starts.requeue(op); err != nil {
+		if err := f.starts.recordInterruption(op); err != nil {
 			return err
 		}
 	} else if err := f.persist(op); err != nil {
@@ -242,14 +241,10 @@ func (e *ends) seal(op *operation) (int64, error) {
 func (e *ends) cleanUp(op *operation) error {
 	e.closeLog(op)
 	var errs []error
-	for _, t := range []*statefs.TakenRequest{op.pausing, op.cancelling} {
-		if t != nil {
-			errs = append(errs, e.drop(*t))
-		}
-	}
-	for _, r := range op.pendingRequests {
+	for _, r := range op.unsettled() {
 		errs = append(errs, e.drop(r.TakenRequest))
 	}
+	op.pendingRequests, op.awaiting = nil, nil
 	errs = append(errs, e.dropDoneRequests(op), e.owner.Output.RemoveEmptyLog(op.id(), ""))
 	if op.run == nil || op.run.Def().Work() != catalog.WorkHandler { // a handler has no scratch folder
 		errs = append(errs, files.RemoveFolder(work.ScratchFolder(e.owner.LogPath(op.id()))))
@@ -317,7 +312,6 @@ func (e *ends) beginTrailing(op *operation, rec *statefs.Record) error {
 	e.counters.finished.Add(1)
 	e.logger.Info("finished; optional steps continue", "id", rec.ID, "result", rec.Result, "from", from)
 	e.setState(op, statefs.Trailing)
-	e.repeatPause(op)
 	e.releaseWaiters(op)
 	e.closeLog(op)
 	e.publisher.publish(op)
@@ -417,25 +411,38 @@ func (e *ends) releaseWaiters(op *operation) {
 	e.enqueueChildren(op.id())
 }
 
-// beginCancel cancels an operation: at once if it has no running work, else when its work has
-// ended.
-func (e *ends) beginCancel(op *operation, t statefs.TakenRequest, cause statefs.Cause) error {
-	op.cancelling, op.cancelCause = &t, cause
-	if op.run == nil {
-		return e.finishAs(op, cause)
+// endWork ends the work of an operation for a request, without a grace period if the effect is decide.KillWork. The
+// effect of the request comes at once if there is no running work, else when it has ended. The code of a handler
+// cannot be killed: its context ends.
+func (e *ends) endWork(op *operation, r *request, answer decide.Answer) error {
+	op.await(decide.EndWork, r, answer.Cause)
+	end, why := (*work.Run).End, work.ErrorOf(answer.Cause)
+	if answer.Effect == decide.KillWork {
+		end = (*work.Run).Kill
 	}
-	op.run.End(ErrCancelled)
-	e.endOptionalSteps(op, func(r *work.Run) { r.End(ErrCancelled) })
-	return nil
+	e.endOptionalSteps(op, func(r *work.Run) { end(r, why) })
+	if op.run != nil {
+		end(op.run, why)
+		return nil
+	}
+	_, err := e.complete(op, decide.EndWork)
+	return err
 }
 
-// repeatPause makes a pause pending again after the work ended before it stopped, so that it applies
-// to the state that the operation has now.
-func (e *ends) repeatPause(op *operation) {
-	if op.pausing == nil {
-		return
+// complete makes the transition of an awaited request, and reports whether the operation is live after it. If the
+// present state has no such transition, there is nothing more to do.
+func (e *ends) complete(op *operation, until decide.Effect) (live bool, err error) {
+	cause := op.awaiting[until].cause
+	switch to, err := statefs.Next(op.state, cause); {
+	case err == nil && !to.Live():
+		return false, e.finishAs(op, cause)
+	case err == nil:
+		if err := e.transition(op, cause); err != nil {
+			return true, err
+		}
 	}
-	op.pendingRequests = slices.Insert(op.pendingRequests, 0, &request{TakenRequest: *op.pausing, logged: true})
-	op.pausing = nil
+	op.doneRequests = append(op.doneRequests, op.awaiting[until].TakenRequest)
+	delete(op.awaiting, until)
 	e.reconcileQueue.enqueue(op.id())
+	return true, nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/daemon/tally"
@@ -84,8 +85,9 @@ func (o *operations) noteCarriedOut(op *operation) {
 			set |= statefs.Name{Action: r.Action}.Bit()
 		}
 	}
-	if op.cancelling != nil && op.workEnded() && (op.run == nil || op.run.EndedByCancel()) {
-		set |= statefs.Name{Action: statefs.Cancel}.Bit() | statefs.Name{Action: statefs.ForceCancel}.Bit()
+	if r := op.awaiting[decide.EndWork]; r != nil && op.workEnded() && (op.run == nil || op.run.EndedByCancel()) {
+		set |= statefs.Name{Action: r.Action}.Bit() | statefs.Name{Action: statefs.Cancel}.Bit() |
+			statefs.Name{Action: statefs.ForceCancel}.Bit()
 	}
 	if set != op.shown.CarriedOut {
 		o.change(op, func(s *live.Snapshot) { s.CarriedOut = set })

@@ -332,7 +332,8 @@ func (rc *reconciler) handleMissingMarker(op *operation) error {
 		return err
 	}
 	rc.logLine(op, decide.CancelLine(op.state))
-	return rc.ends.beginCancel(op, rc.requests.requestCancel(op), statefs.CauseMarkerMissing)
+	return rc.ends.endWork(op, &request{TakenRequest: rc.requests.requestCancel(op)},
+		decide.Answer{Effect: decide.EndWork, Cause: statefs.CauseMarkerMissing})
 }
 
 // requestCancel makes the cancel request that the removal of a marker means, and takes it. The

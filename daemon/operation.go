@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -57,9 +58,9 @@ type activeState struct {
 	optionalSteps map[string]*optionalStep
 	// waitingSteps are the optional steps that wait for lane slots, limits or keys of their own.
 	waitingSteps map[string]bool
-	// pausing is a pause that waits for the next checkpoint. cancelling is a cancel that waits for
-	// the work to end.
-	pausing, cancelling *statefs.TakenRequest
+	// awaiting are the taken requests whose effect comes when the work has stopped (decide.StopWork), such as
+	// a pause, or has ended (decide.EndWork), such as a cancel.
+	awaiting map[decide.Effect]*request
 	// pendingRequests are the taken requests that are not carried out yet. doneRequests are carried
 	// out, but their files are not removed yet.
 	pendingRequests []*request
@@ -69,9 +70,7 @@ type activeState struct {
 	// unrecordedStart is the start time of a run that is not in the record yet, zero if there is
 	// none.
 	unrecordedStart time.Time
-	// cancelCause is the cause that is recorded for cancelling.
-	cancelCause statefs.Cause
-	missing     missingMarker
+	missing         missingMarker
 	// endCause is the cause by which the operation ends, set once its work has ended.
 	endCause statefs.Cause
 	feed     feedNumbers
@@ -93,7 +92,26 @@ type missingMarker struct {
 // request is a request that the daemon has taken.
 type request struct {
 	statefs.TakenRequest
-	logged bool // its log line is written
+	logged bool          // its log line is written
+	cause  statefs.Cause // of the transition that it waits for, if it is awaiting
+}
+
+// await makes a request wait until the work has stopped or ended, instead of an earlier request. If that request ends
+// the operation, its cause counts.
+func (op *operation) await(until decide.Effect, r *request, cause statefs.Cause) {
+	if before := op.awaiting[until]; before != nil {
+		if before.Action.Spec().Ends {
+			cause = before.cause
+		}
+		op.doneRequests = append(op.doneRequests, before.TakenRequest)
+	}
+	r.cause, r.logged = cause, true
+	op.awaiting[until] = r
+}
+
+// unsettled returns the taken requests that have not taken effect yet.
+func (op *operation) unsettled() []*request {
+	return slices.AppendSeq(slices.Clone(op.pendingRequests), maps.Values(op.awaiting))
 }
 
 func newOperation(rec *statefs.Record) *operation {
@@ -102,7 +120,7 @@ func newOperation(rec *statefs.Record) *operation {
 
 // newActiveState returns the state of an operation whose record is fully published.
 func newActiveState(rec *statefs.Record) *activeState {
-	a := &activeState{rec: rec}
+	a := &activeState{rec: rec, awaiting: make(map[decide.Effect]*request)}
 	if n := len(rec.Transitions); n > 0 {
 		a.published = rec.Transitions[n-1] // published when it was made
 	}
@@ -111,14 +129,6 @@ func newActiveState(rec *statefs.Record) *activeState {
 }
 
 func (op *operation) id() statefs.ID { return op.ident }
-
-// hasPending reports whether a taken request of this kind has not taken effect yet.
-func (op *operation) hasPending(ask statefs.Action) bool {
-	if ask == statefs.Pause && op.pausing != nil {
-		return true
-	}
-	return slices.ContainsFunc(op.pendingRequests, func(r *request) bool { return r.Action == ask })
-}
 
 // workEnded reports whether no work of the operation is running, also if its end is not recorded
 // yet.
@@ -135,10 +145,10 @@ func (op *operation) workEnded() bool {
 func (c *core) snapshot(op *operation) decide.Operation {
 	o := decide.Operation{
 		State: op.state, Ended: !c.manages(op.id()), HasSteps: len(op.rec.Steps) > 0, Working: op.run != nil,
-		Pausing: op.pausing != nil, Resume: decide.ResumeCause(op.rec, c.owner.Now()),
+		Pausing: op.awaiting[decide.StopWork] != nil, Resume: decide.ResumeCause(op.rec, c.owner.Now()),
 	}
-	if op.cancelling != nil {
-		o.Cancelling = op.cancelling.Action
+	if r := op.awaiting[decide.EndWork]; r != nil {
+		o.Ending = r.Action
 	}
 	return o
 }
@@ -236,10 +246,9 @@ func (f *finisher) recordStall(op *operation) error {
 // again.
 func (op *operation) evict() {
 	a := op.activeState
-	quiet := a.run == nil && a.finishedRun == nil && len(a.optionalSteps) == 0 && len(a.waitingSteps) == 0 &&
-		a.log == nil && !a.unsaved && a.pausing == nil && a.cancelling == nil &&
-		len(a.pendingRequests) == 0 && len(a.doneRequests) == 0 && a.feed == feedNumbers{} && a.missing == missingMarker{} &&
-		!a.deadlines.anySet()
+	quiet := a.run == nil && a.finishedRun == nil && len(a.optionalSteps)+len(a.waitingSteps) == 0 &&
+		len(a.awaiting)+len(a.pendingRequests)+len(a.doneRequests) == 0 && a.log == nil && !a.unsaved &&
+		a.feed == feedNumbers{} && a.missing == missingMarker{} && !a.deadlines.anySet()
 	if quiet && a.rec.Status == op.state && a.rec.Next == "" {
 		op.activeState = nil
 		op.evicted.Store(true)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -35,7 +36,7 @@ func (op *operation) working() bool { return op.run != nil || len(op.optionalSte
 // beginOptionalSteps starts the optional steps that are ready. The operation does not wait for
 // them.
 func (o *optional) beginOptionalSteps(op *operation) error {
-	if !op.allowsOptionalSteps() || op.pausing != nil || op.cancelling != nil || o.stopping.Load() || o.draining() {
+	if !op.allowsOptionalSteps() || len(op.awaiting) > 0 || o.stopping.Load() || o.draining() {
 		o.admission.releaseWaitingSteps(op)
 		return nil
 	}
@@ -306,7 +307,7 @@ func (e *ends) endOptionalSteps(op *operation, end func(*work.Run)) bool {
 
 // syncOptionalPause stops and continues the optional steps together with their operation.
 func (op *operation) syncOptionalPause() {
-	hold := op.pausing != nil || op.state == statefs.Paused
+	hold := op.awaiting[decide.StopWork] != nil || op.state == statefs.Paused
 	for _, s := range op.optionalSteps {
 		switch held := s.run.PauseRequested(); {
 		case hold && !held:
@@ -391,7 +392,7 @@ func (o *optional) classifyOptionalEnd(rec *statefs.Record, at *steps.Step, s *o
 	partial, err := r.Failure(err)
 	change := steps.CauseDone
 	switch {
-	case errors.Is(err, ErrCancelled), errors.Is(err, ErrInterrupted), errors.Is(err, work.ErrDetached):
+	case work.CauseOf(err) != "", errors.Is(err, work.ErrDetached):
 		change = steps.CauseCutOff
 	case err != nil:
 		change = o.failOptionalStep(rec, at, s, err, partial)

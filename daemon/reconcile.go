@@ -168,11 +168,12 @@ func (rc *reconciler) reconcile(op *operation, sight statefs.Observation) error 
 		rc.ends.endOptionalSteps(op, func(r *work.Run) { r.Stop(rc.detaching.Load()) })
 		return nil
 	}
-	if op.cancelling != nil {
-		if !op.working() {
-			return rc.ends.finishAs(op, op.cancelCause) // its end could not be recorded before
+	if op.awaiting[decide.EndWork] != nil {
+		if op.working() {
+			return rc.requests.handleRequests(op, sight.Requests) // only its end counts now
 		}
-		return rc.requests.handleRequests(op, sight.Requests) // only its end counts now
+		_, err := rc.ends.complete(op, decide.EndWork)
+		return err
 	}
 	if live, err := rc.reconcileFiles(op, sight); !live || err != nil {
 		return err
@@ -200,7 +201,7 @@ func (rc *reconciler) recordWorkEnd(op *operation, sight statefs.Observation) er
 	err := rc.finisher.finish(op)
 	if err == nil && rc.manages(op.id()) {
 		err = rc.optional.beginOptionalSteps(op)
-		if len(sight.Requests)+len(op.pendingRequests) > 0 {
+		if len(sight.Requests)+len(op.pendingRequests) > 0 || op.run == nil && len(op.awaiting) > 0 {
 			rc.reconcileQueue.enqueue(op.id()) // nothing later in this call handles them
 		}
 	}
@@ -224,8 +225,8 @@ func (rc *reconciler) reconcileFiles(op *operation, sight statefs.Observation) (
 		return false, err
 	}
 	op.syncOptionalPause()
-	if op.pausing != nil && op.isStopped() {
-		if err := rc.starts.completePause(op); err != nil {
+	if op.awaiting[decide.StopWork] != nil && op.isStopped() {
+		if _, err := rc.ends.complete(op, decide.StopWork); err != nil {
 			return false, err
 		}
 	}
@@ -337,7 +338,7 @@ func (rc *reconciler) acceptManualMove(op *operation, to statefs.State) error {
 		return rc.acceptManualRetry(op, to)
 	case decide.WaitAgain:
 		return rc.requests.returnToWaiting(op, move)
-	case decide.Stop:
+	case decide.StopWork:
 		op.run.Pause()
 	}
 	if move.Line != "" {
@@ -346,7 +347,7 @@ func (rc *reconciler) acceptManualMove(op *operation, to statefs.State) error {
 	if err := rc.acceptMove(op, move.Cause); err != nil || move.Effect != decide.Start {
 		return err
 	}
-	return rc.starts.requeue(op)
+	return rc.starts.recordInterruption(op)
 }
 
 // acceptManualRetry restarts an operation whose marker a person moved to queued, or moves the marker back if a retry is

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jobdir/jobdir/daemon/acts"
 	"github.com/jobdir/jobdir/daemon/decide"
-	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/files"
 	"github.com/jobdir/jobdir/statefs/machine"
@@ -31,14 +30,21 @@ func lineNoEffect(ask statefs.Action, state statefs.State) string {
 // in which they were made, so that the last one wins. A request that could not be carried out stays
 // pending for the next reconcile.
 func (q *requests) handleRequests(op *operation, asks []statefs.Action) error {
+	if r := op.awaiting[decide.StopWork]; r != nil && op.run == nil { // the work ended before it stopped
+		delete(op.awaiting, decide.StopWork)
+		op.pendingRequests = append(op.pendingRequests, r)
+	}
 	if err := q.takeRequests(op, asks); err != nil {
 		return err
 	}
 	for len(op.pendingRequests) > 0 {
 		r := op.pendingRequests[0]
-		op.pendingRequests = op.pendingRequests[1:]
 		if err := q.handleRequest(op, r); err != nil {
 			return err
+		}
+		op.pendingRequests = slices.DeleteFunc(op.pendingRequests, func(p *request) bool { return p == r })
+		if !slices.Contains(op.unsettled(), r) {
+			op.doneRequests = append(op.doneRequests, r.TakenRequest)
 		}
 	}
 	return nil
@@ -87,32 +93,26 @@ func (q *requests) handleRequest(op *operation, r *request) error {
 		q.ignoreRequest(op, r)
 	case decide.Drop:
 		return q.drop(r.TakenRequest)
-	case decide.Done:
-		op.doneRequests = append(op.doneRequests, r.TakenRequest)
 	case decide.Merge:
-		op.cancelling = &r.TakenRequest
 	case decide.Transition:
 		return q.transitionFor(op, r, answer)
-	case decide.Stop:
-		return q.beginPause(op, r, answer.Line)
+	case decide.StopWork:
+		return q.stopWork(op, r, answer)
 	case decide.Continue:
 		q.logLine(op, answer.Line)
 		op.run.Resume()
-		op.doneRequests = append(op.doneRequests, *op.pausing, r.TakenRequest)
-		op.pausing = nil
-	case decide.Cancel:
+		op.doneRequests = append(op.doneRequests, op.awaiting[decide.StopWork].TakenRequest)
+		delete(op.awaiting, decide.StopWork)
+	case decide.EndWork, decide.KillWork:
 		q.logLine(op, answer.Line)
-		return q.ends.beginCancel(op, r.TakenRequest, answer.Cause)
-	case decide.ForceCancel:
-		q.logLine(op, answer.Line)
-		return q.forceCancel(op, r)
+		return q.ends.endWork(op, r, answer)
 	case decide.Prioritize:
 		return q.prioritize(op, r)
 	case decide.Retry:
 		return q.retry(op, r, answer)
 	case decide.Step:
 		return q.handleStepRequest(op, r)
-	case decide.Undo, decide.Restore, decide.Start, decide.WaitAgain: // of markers
+	case decide.Undo, decide.Cancel, decide.Restore, decide.Start, decide.WaitAgain: // of markers
 	}
 	return nil
 }
@@ -122,57 +122,34 @@ func (q *requests) handleRequest(op *operation, r *request) error {
 func (q *requests) ignoreRequest(op *operation, r *request) {
 	q.logLine(op, lineNoEffect(r.Action, op.state))
 	q.logger.Info("request has no effect in this state", "id", op.id(), "request", r.Action, "state", op.state)
-	op.doneRequests = append(op.doneRequests, r.TakenRequest)
 }
 
-// beginPause stops the work first, and renames the marker when it has stopped: paused means that no work is running.
-func (q *requests) beginPause(op *operation, r *request, line string) error {
+// stopWork stops the work first, and renames the marker when it has stopped: paused means that no work is running.
+func (q *requests) stopWork(op *operation, r *request, answer decide.Answer) error {
 	stopped := op.run.Pause()
-	q.logLine(op, line)
-	op.pausing = &r.TakenRequest
+	q.logLine(op, answer.Line)
+	op.await(decide.StopWork, r, answer.Cause)
 	op.syncOptionalPause()
 	if stopped && op.isStopped() {
-		return q.starts.completePause(op)
+		_, err := q.ends.complete(op, decide.StopWork)
+		return err
 	}
 	return nil
 }
 
-// transitionFor makes the transition of a request. If the marker cannot be moved, the request stays
-// pending.
+// transitionFor makes the transition of a request.
 func (q *requests) transitionFor(op *operation, r *request, answer decide.Answer) error {
 	if !r.logged {
 		q.logLine(op, answer.Line)
 		r.logged = true
 	}
-	if err := q.transition(op, answer.Cause); err != nil {
-		op.pendingRequests = slices.Insert(op.pendingRequests, 0, r)
-		return err
-	}
-	op.doneRequests = append(op.doneRequests, r.TakenRequest)
-	return nil
-}
-
-// forceCancel cancels an operation without a grace period, even if it is being cancelled
-// already. The code of a handler cannot be killed: its context ends, as with every cancel.
-func (q *requests) forceCancel(op *operation, r *request) error {
-	cause := statefs.CauseCancel
-	if first := op.cancelling; first != nil {
-		cause = op.cancelCause
-		if first.Action != r.Action {
-			op.doneRequests = append(op.doneRequests, *first) // this request is durable and replaces it
-		}
-	}
-	if op.run != nil {
-		op.run.Kill(ErrCancelled)
-	}
-	q.ends.endOptionalSteps(op, func(r *work.Run) { r.Kill(ErrCancelled) })
-	return q.ends.beginCancel(op, r.TakenRequest, cause)
+	return q.transition(op, answer.Cause)
 }
 
 // commitReconcile continues work whose marker a resume has moved, makes the changes of this reconcile (or of
 // an earlier failed one) durable, and then drops the requests that led to them.
 func (q *requests) commitReconcile(op *operation) error {
-	if op.state == statefs.Running && op.run != nil && op.pausing == nil && op.run.PauseRequested() {
+	if op.state == statefs.Running && op.run != nil && op.awaiting[decide.StopWork] == nil && op.run.PauseRequested() {
 		// The rename is durable before the work continues.
 		if err := q.commit(op.id(), change{}, syncFiles); err != nil {
 			return err
@@ -218,7 +195,6 @@ func (q *requests) olderThanState(op *operation, r *request) bool {
 func (q *requests) retry(op *operation, r *request, answer decide.Answer) error {
 	if _, err := acts.Check(nil, op.rec, op.state, statefs.Retry, statefs.Args{}); err != nil {
 		q.refuse(op, r.Action, err)
-		op.doneRequests = append(op.doneRequests, r.TakenRequest)
 		return nil
 	}
 	other, err := q.retryUnlessEqual(op, func() error {
@@ -241,7 +217,6 @@ func (q *requests) ignoreEqualRetry(op *operation, r *request, other *statefs.Re
 	q.logLine(op, lineEqual(other.ID))
 	q.logger.Info("request has no effect: an equal operation is live", "id", op.id(), "request",
 		r.Action, "equal", other.ID)
-	op.doneRequests = append(op.doneRequests, r.TakenRequest)
 }
 
 func lineEqual(other statefs.ID) string {
@@ -279,7 +254,6 @@ func (q *requests) prioritize(op *operation, r *request) error {
 	if err != nil {
 		q.logLine(op, "  Prioritize requested: "+err.Error()+"; nothing is changed.")
 		q.logger.Warn("request ignored", "id", op.id(), "request", r.Action, "error", err)
-		op.doneRequests = append(op.doneRequests, r.TakenRequest)
 		return nil
 	}
 	if priority != op.rec.Priority {
@@ -290,7 +264,6 @@ func (q *requests) prioritize(op *operation, r *request) error {
 			q.admission.tryAdmit(op) // move it in the queue before the requester gets an answer
 		}
 	}
-	op.doneRequests = append(op.doneRequests, r.TakenRequest)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/daemon/acts"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
 	"github.com/jobdir/jobdir/stream"
@@ -57,7 +58,6 @@ func (q *requests) handleStepRequest(op *operation, r *request) error {
 	}
 	if err != nil {
 		q.refuse(op, r.Action, err)
-		op.doneRequests = append(op.doneRequests, r.TakenRequest)
 		return nil
 	}
 	args.By = args.Requester(r.By)
@@ -96,7 +96,7 @@ func (a *stepAction) recordEntry(now time.Time) steps.ActionRecord {
 }
 
 // applyAction makes a request durable in the record, then renames the marker; without a cause the
-// operation keeps its state. On an error op.rec is restored and the request stays pending.
+// operation keeps its state. On an error op.rec is restored.
 func (q *requests) applyAction(op *operation, a *stepAction, line string, change func(*statefs.Record),
 	cause statefs.Cause,
 ) error {
@@ -108,14 +108,12 @@ func (q *requests) applyAction(op *operation, a *stepAction, line string, change
 	op.rec = &rec
 	if err := q.persistAction(op, cause); err != nil {
 		op.rec = before
-		op.pendingRequests = slices.Insert(op.pendingRequests, 0, a.request)
 		return err
 	}
 	if a.args.Reason != "" {
 		line += ": " + a.args.Reason
 	}
 	q.logLine(op, "  "+capitalize(stream.Printable(line))+".")
-	op.doneRequests = append(op.doneRequests, a.TakenRequest)
 	return nil
 }
 
@@ -267,5 +265,5 @@ func (q *requests) reject(op *operation, a *stepAction) error {
 	_ = s.Apply(steps.CauseReject) // it is pending
 	q.logLine(op, "  "+capitalize(stream.Printable(message))+".")
 	op.rec = &rec
-	return q.ends.beginCancel(op, a.TakenRequest, statefs.CauseReject)
+	return q.ends.endWork(op, a.request, decide.Answer{Effect: decide.EndWork, Cause: statefs.CauseReject})
 }

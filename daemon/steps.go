@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobdir/jobdir/catalog"
+	"github.com/jobdir/jobdir/daemon/decide"
 	"github.com/jobdir/jobdir/daemon/work"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/steps"
@@ -198,33 +199,28 @@ func (s *starts) nextStep(op *operation) error {
 		return s.failStep(op, err)
 	}
 	noteMilestone(op.rec, def)
-	switch {
-	case move == steps.Over:
-		s.logSkipped(op, skipped)
-		return s.finishRequiredSteps(op, def)
-	case op.cancelling != nil:
-		s.logSkipped(op, skipped)
-		return s.ends.finishAs(op, op.cancelCause) // the step had ended before the cancel
-	case op.state == statefs.Paused:
-		s.logSkipped(op, skipped)
-		op.unsaved = true
-		return s.finishRun(op) // a resume continues it
-	case op.pausing != nil:
-		if err := s.completePause(op); err != nil {
-			return err
-		}
-		s.logSkipped(op, skipped)
-		return s.finishRun(op)
-	case move == steps.Gate:
-		s.logSkipped(op, skipped)
-		return s.awaitApproval(op)
-	}
 	nextLane, nextLimits := op.rec.LaneAndLimits()
-	if nextLane == lane && equalSets(limits, nextLimits) && !s.draining() && !s.stopping.Load() {
+	goesOn := move == steps.Start && op.state == statefs.Running && len(op.awaiting) == 0
+	if goesOn && nextLane == lane && equalSets(limits, nextLimits) && !s.draining() && !s.stopping.Load() {
 		return s.beginNextStep(op, def, params, skipped)
 	}
 	s.logSkipped(op, skipped)
-	if err := s.transition(op, statefs.CauseNextStep); err != nil {
+	live := true
+	switch {
+	case move == steps.Over:
+		return s.finishRequiredSteps(op, def)
+	case op.awaiting[decide.EndWork] != nil:
+		live, err = s.ends.complete(op, decide.EndWork) // the step had ended before
+	case op.state == statefs.Paused:
+		op.unsaved = true // a resume continues it
+	case op.awaiting[decide.StopWork] != nil:
+		live, err = s.ends.complete(op, decide.StopWork)
+	case move == steps.Gate:
+		return s.awaitApproval(op)
+	default:
+		err = s.transition(op, statefs.CauseNextStep)
+	}
+	if err != nil || !live {
 		return err
 	}
 	return s.finishRun(op)
@@ -267,7 +263,7 @@ func (s *starts) beginNextStep(op *operation, def *catalog.Definition, params ca
 func (s *starts) beginRun(op *operation, def *catalog.Definition, params catalog.Params, begun func()) error {
 	run, err := s.newRun(op, def, params, false, begun)
 	if _, disk := errors.AsType[*fs.PathError](err); disk {
-		return errors.Join(err, s.requeue(op)) // a full disk is no failure of the work; this run number is used up
+		return errors.Join(err, s.recordInterruption(op)) // a full disk is no failure of the work; this run number is used up
 	}
 	if err != nil {
 		return s.failStart(op, err)

@@ -97,7 +97,7 @@ func (c *check) names() string {
 
 // checkUseful refuses a request without effect.
 func (c *check) checkUseful(step *steps.Step) error {
-	switch c.action {
+	switch c.action { //nolint:exhaustive // the others act on no step
 	case statefs.Retry:
 		return c.retry(step)
 	case statefs.Skip:
@@ -116,8 +116,7 @@ func (c *check) checkUseful(step *steps.Step) error {
 		if at := c.rec.CurrentStep(); step != nil && at != nil && at.Name != step.Name {
 			return c.invalidMember("step", "step %s does not wait for an approval: step %s does", step.Name, at.Name)
 		}
-	case statefs.Pause, statefs.Resume, statefs.Cancel, statefs.ForceCancel, statefs.Prioritize, statefs.Delete,
-		statefs.Pin:
+	default:
 		return errors.New("request " + string(c.action) + " has no step")
 	}
 	return nil

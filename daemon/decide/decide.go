@@ -13,13 +13,13 @@ import (
 
 // Operation is what the daemon knows of an operation.
 type Operation struct {
-	State      statefs.State
-	Ended      bool           // the daemon manages it no longer
-	HasSteps   bool           // its job has steps
-	Working    bool           // its main work exists: that of its job, or of its current required step
-	Pausing    bool           // a pause waits for the work to stop
-	Cancelling statefs.Action // the cancel that waits for the work to end, "" for none
-	Resume     statefs.Cause  // how a resume without work goes on
+	State    statefs.State
+	Ended    bool           // the daemon manages it no longer
+	HasSteps bool           // its job has steps
+	Working  bool           // its main work exists: that of its job, or of its current required step
+	Pausing  bool           // a pause waits for the work to stop
+	Ending   statefs.Action // the request that waits for the work to end, such as a cancel, "" for none
+	Resume   statefs.Cause  // how a resume without work goes on
 }
 
 // ResumeCause returns the cause with which a resume moves an operation without work: back to its waiting state if it

@@ -7,22 +7,22 @@ type Effect string
 
 // The effects.
 const (
-	None        Effect = "none"         // the log says that there is nothing to do
-	Drop        Effect = "drop"         // nothing, without a line
-	Done        Effect = "done"         // it has its effect already
-	Merge       Effect = "merge"        // it takes the place of the cancel under way
-	Transition  Effect = "transition"   // by Cause
-	Stop        Effect = "stop"         // stop the work, and pause when it has stopped
-	Continue    Effect = "continue"     // take the pause back, which the work has not reached
-	Cancel      Effect = "cancel"       // end the work
-	ForceCancel Effect = "force cancel" // kill the work
-	Prioritize  Effect = "prioritize"
-	Retry       Effect = "retry"      // a transition, unless it is refused
-	Step        Effect = "step"       // package acts decides by the steps and the arguments
-	Undo        Effect = "undo"       // rename the file back to the marker
-	Restore     Effect = "restore"    // make the marker again
-	Start       Effect = "start"      // a transition; the work is started through the queue
-	WaitAgain   Effect = "wait again" // move the marker on by Cause, to where the operation waits for its time
+	None       Effect = "none"       // the log says that there is nothing to do
+	Drop       Effect = "drop"       // nothing, without a line
+	Merge      Effect = "merge"      // it takes the place of the same request under way
+	Transition Effect = "transition" // by Cause
+	StopWork   Effect = "stop work"  // stop the work, and make the transition when it has stopped
+	Continue   Effect = "continue"   // take the pause back, which the work has not reached
+	EndWork    Effect = "end work"   // end the work, and make the transition when it has ended
+	KillWork   Effect = "kill work"  // the same without a grace period
+	Prioritize Effect = "prioritize"
+	Retry      Effect = "retry"      // a transition, unless it is refused
+	Step       Effect = "step"       // package acts decides by the steps and the arguments
+	Undo       Effect = "undo"       // rename the file back to the marker
+	Cancel     Effect = "cancel"     // cancel an operation whose marker was removed
+	Restore    Effect = "restore"    // make the marker again
+	Start      Effect = "start"      // a transition; the work is started through the queue
+	WaitAgain  Effect = "wait again" // move the marker on by Cause, to where the operation waits for its time
 )
 
 // Answer is what the daemon does about a request or a rename.
@@ -51,17 +51,17 @@ var lines = map[statefs.Cause]string{
 
 func answer(effect Effect, cause statefs.Cause) Answer { return Answer{effect, cause, lines[cause]} }
 
-// RequestOf returns what a request does to an operation. A cancel under way beats all others, and an operation that
-// has ended has a sealed log. stale means that the request was made before the present state was entered, or that the
-// record shows its effect.
+// RequestOf returns what a request does to an operation. A request under way that ends the operation beats all others,
+// and an operation that has ended has a sealed log. stale means that the request was made before the present state was
+// entered, or that the record shows its effect.
 func RequestOf(o Operation, action statefs.Action, stale bool) Answer {
-	switch {
-	case o.Cancelling == statefs.Cancel && action == statefs.Cancel:
+	switch ends := o.Ending.Spec().Ends; {
+	case action == o.Ending && action != statefs.ForceCancel:
 		return Answer{Effect: Merge} // the two share one file in taken/
-	case o.Ended, o.Cancelling != "" && action != statefs.ForceCancel:
+	case o.Ended, ends && action != statefs.ForceCancel:
 		return Answer{Effect: Drop}
 	case action == statefs.Pause && o.Pausing:
-		return Answer{Effect: Done}
+		return Answer{Effect: Merge}
 	case action == statefs.Resume && o.Pausing:
 		return answer(Continue, statefs.CauseResume)
 	case o.HasSteps && action.Spec().OnStep && !stale:
@@ -78,9 +78,9 @@ func RequestOf(o Operation, action statefs.Action, stale bool) Answer {
 		}
 		return answer(Transition, o.Resume)
 	case statefs.Cancel:
-		return Answer{Cancel, statefs.CauseCancel, CancelLine(o.State)}
+		return Answer{EndWork, statefs.CauseCancel, CancelLine(o.State)}
 	case statefs.ForceCancel:
-		return Answer{ForceCancel, statefs.CauseCancel, "  Force cancel requested, killing..."}
+		return Answer{KillWork, statefs.CauseCancel, "  Force cancel requested, killing..."}
 	case statefs.Prioritize:
 		return Answer{Effect: Prioritize}
 	}
@@ -89,7 +89,7 @@ func RequestOf(o Operation, action statefs.Action, stale bool) Answer {
 
 func pause(o Operation) Answer {
 	if o.Working {
-		return answer(Stop, statefs.CausePause)
+		return answer(StopWork, statefs.CausePause)
 	}
 	return answer(Transition, statefs.CausePause)
 }

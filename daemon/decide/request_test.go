@@ -21,8 +21,8 @@ var situations = []struct {
 	{"not due", func(o *Operation) { o.Resume = statefs.CauseRetryLater }},
 	{"with work", func(o *Operation) { o.Working = true }},
 	{"pausing", func(o *Operation) { o.Working, o.Pausing = true, true }},
-	{"being cancelled", func(o *Operation) { o.Working, o.Cancelling = true, statefs.Cancel }},
-	{"being killed", func(o *Operation) { o.Working, o.Cancelling = true, statefs.ForceCancel }},
+	{"being cancelled", func(o *Operation) { o.Working, o.Ending = true, statefs.Cancel }},
+	{"being killed", func(o *Operation) { o.Working, o.Ending = true, statefs.ForceCancel }},
 	{"ended", func(o *Operation) { o.Ended = true }},
 }
 
@@ -95,7 +95,7 @@ func TestStaleRequest(t *testing.T) {
 	}{
 		{"retry", waits, statefs.Retry, false, Retry},
 		{"stale retry", waits, statefs.Retry, true, None},
-		{"stale cancel", waits, statefs.Cancel, true, Cancel},
+		{"stale cancel", waits, statefs.Cancel, true, EndWork},
 		{"retry of a step", steps, statefs.Retry, false, Step},
 		{"stale retry of a step", steps, statefs.Retry, true, None},
 		{"stale skip", steps, statefs.Skip, true, None},
@@ -120,7 +120,7 @@ func TestMove(t *testing.T) {
 		to   statefs.State
 		want Answer
 	}{
-		{"work is paused", works(statefs.Running), statefs.Paused, Answer{Stop, statefs.CausePause, pausing}},
+		{"work is paused", works(statefs.Running), statefs.Paused, Answer{StopWork, statefs.CausePause, pausing}},
 		{"a queued one is paused", waits(statefs.Queued), statefs.Paused, Answer{Transition, statefs.CausePause, pausing}},
 		{"work goes on", works(statefs.Paused), statefs.Running, Answer{Transition, statefs.CauseResume, resuming}},
 		{"no work to go on", waits(statefs.Paused), statefs.Running, Answer{Start, statefs.CauseResume, resuming}},

@@ -136,7 +136,7 @@ func (r *Run) afterKeepersSettle(ctx context.Context, do kind) error {
 // EndCommands ends commands that no operation needs, and waits until they have ended.
 func EndCommands[P keeper.Running](commands ...P) {
 	for _, p := range commands {
-		p.End(causeInterrupted)
+		p.End(causeText(ErrInterrupted))
 	}
 	for _, p := range commands {
 		<-p.Done()

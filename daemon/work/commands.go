@@ -165,21 +165,15 @@ func (c *commands) Acknowledge() {
 	c.unacknowledged = nil
 }
 
-// The causes with which the daemon asks a keeper to end a command. The next daemon may read them.
-const (
-	causeCancelled   = "cancelled"
-	causeInterrupted = "interrupted"
-)
-
-// causeText encodes a cause for the keeper. causeOf decodes it.
+// causeText encodes a cause for the keeper: a word of ends, or the code and the text of an error. causeOf decodes it.
 func causeText(cause error) string {
-	switch work, ok := errors.AsType[*Error](cause); {
-	case ok:
-		return work.Code + ": " + work.Error()
-	case errors.Is(cause, ErrInterrupted):
-		return causeInterrupted
+	if known := findEnd(func(e end) bool { return errors.Is(cause, e.err) }); known.err != nil {
+		return known.word
 	}
-	return causeCancelled
+	if work, ok := errors.AsType[*Error](cause); ok {
+		return work.Code + ": " + work.Error()
+	}
+	return "failed: " + cause.Error()
 }
 
 // causeOf returns why a command was ended, nil if it ended by itself or reached its own timeout.
@@ -187,10 +181,11 @@ func causeOf(exit keeper.Exit) error {
 	switch {
 	case exit.Cause == "", exit.TimedOut:
 		return nil
-	case exit.Cause == causeInterrupted, exit.Cause == keeper.CauseKeeperEnds:
+	case exit.Cause == keeper.CauseKeeperEnds:
 		return ErrInterrupted
-	case exit.Cause == causeCancelled:
-		return ErrCancelled
+	}
+	if known := findEnd(func(e end) bool { return e.word == exit.Cause }); known.err != nil {
+		return known.err
 	}
 	code, message, ok := strings.Cut(exit.Cause, ": ")
 	if !ok {

@@ -1,6 +1,8 @@
 package work
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -21,5 +23,35 @@ func TestResourceUsageAddsUp(t *testing.T) {
 	all := second.addTo(none.addTo(first.addTo(nil)))
 	if want := (statefs.ResourceUse{UserSeconds: 2, SystemSeconds: 3, PeakMemory: 300}); *all != want {
 		t.Errorf("%+v, want %+v", *all, want)
+	}
+}
+
+// TestCausesComeBack ends a command for each cause: the next daemon reads the same cause from its keeper, and takes no
+// error for a cancel.
+func TestCausesComeBack(t *testing.T) {
+	t.Parallel()
+	stalled := &Error{Code: "stalled", Err: fmt.Errorf("%w for 5s", ErrStalled)}
+	unknown := errors.New("no keeper answers")
+	for _, c := range []struct {
+		cause, want error
+		text        string
+	}{
+		{ErrCancelled, ErrCancelled, "the operation is cancelled"},
+		{ErrInterrupted, ErrInterrupted, "the daemon stops"},
+		{stalled, ErrStalled, stalled.Error()},
+		{unknown, nil, "no keeper answers"},
+	} {
+		got := causeOf(keeper.Exit{Cause: causeText(c.cause)})
+		if got == nil || got.Error() != c.text || c.want != nil && !errors.Is(got, c.want) ||
+			c.want == nil && errors.Is(got, ErrCancelled) {
+			t.Errorf("%v: the next daemon reads %v", c.cause, got)
+		}
+	}
+	for _, from := range statefs.LiveStates() {
+		for _, cause := range []statefs.Cause{statefs.CauseCancel, statefs.CauseMarkerMissing, statefs.CauseReject} {
+			if _, err := statefs.Next(from, cause); err == nil && ErrorOf(cause) == nil {
+				t.Errorf("%s: no error with which work is ended", cause)
+			}
+		}
 	}
 }

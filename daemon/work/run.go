@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"github.com/jobdir/jobdir/catalog"
@@ -21,6 +22,38 @@ var (
 	// ErrInterrupted means that the daemon stops; the operation continues when the daemon starts again.
 	ErrInterrupted = errors.New("the daemon stops")
 )
+
+// end is why work is ended early: the transition that follows, and the word that a keeper keeps for the next daemon.
+type end struct {
+	cause statefs.Cause
+	err   error
+	word  string
+}
+
+var ends = []end{
+	{statefs.CauseCancel, ErrCancelled, "cancelled"},
+	{statefs.CauseMarkerMissing, ErrCancelled, "cancelled"},
+	{statefs.CauseReject, ErrCancelled, "cancelled"},
+	{statefs.CauseInterrupted, ErrInterrupted, "interrupted"},
+}
+
+// findEnd returns the first of ends that matches, the zero value if none does.
+func findEnd(match func(end) bool) (found end) {
+	if i := slices.IndexFunc(ends, match); i >= 0 {
+		found = ends[i]
+	}
+	return found
+}
+
+// ErrorOf returns the error with which work is ended for a transition.
+func ErrorOf(cause statefs.Cause) error {
+	return findEnd(func(e end) bool { return e.cause == cause }).err
+}
+
+// CauseOf returns the cause of the transition for which work was ended with err, "" if err is another error.
+func CauseOf(err error) statefs.Cause {
+	return findEnd(func(e end) bool { return errors.Is(err, e.err) }).cause
+}
 
 // ErrDetached means that the daemon stops and leaves the commands to their keeper.
 var ErrDetached = errors.New("the daemon stops and its commands continue")

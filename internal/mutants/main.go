@@ -131,7 +131,7 @@ var mutants = []mutant{
 		"TestUnreliableEvents", "./statefs/watch", true,
 	},
 	{
-		"a request that is asked again is forgotten", "daemon/commit.go", "if op.hasPending(t.Action) {", "if false {",
+		"a request that is asked again is forgotten", "daemon/commit.go", "if !slices.ContainsFunc(op.unsettled(), needed) {", "if needed != nil {",
 		"TestPauseThatIsAskedAgainBeforeTheWorkStops", "./daemon", false,
 	},
 	{
@@ -181,12 +181,12 @@ var mutants = []mutant{
 		"TestRandomGraphs", "./statefs/steps", false,
 	},
 	{
-		"a cancel between two steps is forgotten", "daemon/steps.go", "case op.cancelling != nil:", "case false:",
+		"a cancel between two steps is forgotten", "daemon/steps.go", "case op.awaiting[decide.EndWork] != nil:", "case false:",
 		"TestCancelBetweenSteps", "./daemon", false,
 	},
 	{
 		"a request beside the end of a step is forgotten", "daemon/reconcile.go",
-		"if len(sight.Requests)+len(op.pendingRequests) > 0 {", "if false {",
+		"if len(sight.Requests)+len(op.pendingRequests) > 0 || op.run == nil && len(op.awaiting) > 0 {", "if false {",
 		"TestRequestBesideTheEndOfAStep", "./daemon", false,
 	},
 	{
