@@ -428,8 +428,15 @@ run: [sh, -c, '[ "$1" = 1 ] || read -r line <`+gate+`', sh, "${item}"]
 		if err := errors.Join(results(file, 2)(), s.kept(filepath.Base(file))()); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
-		if lines := strings.Count(s.daemon.stderr.String(), filepath.Base(file)); lines != 1 {
-			t.Errorf("%s: %d lines in the log name the file, want 1", kind, lines)
+		lines := func() int { return strings.Count(s.daemon.stderr.String(), filepath.Base(file)) }
+		s.wait("the log names the file", func() error { // its pipe may be behind the answer
+			if lines() == 0 {
+				return errors.New("it does not")
+			}
+			return nil
+		})
+		if lines() != 1 {
+			t.Errorf("%s: %d lines in the log name the file, want 1", kind, lines())
 		}
 	}
 }
