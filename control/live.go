@@ -15,7 +15,6 @@ import (
 	"github.com/jobdir/jobdir/catalog"
 	"github.com/jobdir/jobdir/control/front"
 	"github.com/jobdir/jobdir/daemon/history"
-	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -49,7 +48,6 @@ type liveStatus interface {
 type liveTable struct {
 	tree       *statefs.Tree
 	catalog    *catalog.Catalog
-	intake     *submit.Intake
 	daemon     liveStatus
 	ownRecords ownRecords
 	strangers  ownRecords // foreign markers that lists have met
@@ -222,15 +220,10 @@ func (s *liveTable) groupOf(id statefs.ID, foreign bool) (membership, error) {
 	return membership{}, err
 }
 
-// maxMarkerChecks bounds for how many recent submits a list checks the marker. The others are listed as they were
-// submitted until the daemon has seen them: after a flood of submits a list does not check each marker.
-const maxMarkerChecks = 1000
-
 // liveView returns the live operations for a list, and which of them are foreign. The markers decide, so an operation
 // is listed as soon as its submit is acknowledged. The daemon has the sorted rows and knows which of them may be
-// outdated; liveView checks only the markers of these and of recent submits.
+// outdated; liveView checks only the markers of these.
 func (s *liveTable) liveView(q *history.Query) (*history.LiveView, map[statefs.ID]bool, error) {
-	fresh := s.intake.Untracked() // first: an operation that the daemon sees in between is in both
 	living, unsettled, ok := s.daemon.LiveIndex()
 	if !ok {
 		rows, foreign, err := s.liveRows(q)
@@ -238,23 +231,12 @@ func (s *liveTable) liveView(q *history.Query) (*history.LiveView, map[statefs.I
 	}
 	out := &history.LiveView{Index: living}
 	foreign := make(map[statefs.ID]bool)
-	asked := make(map[statefs.ID]bool, len(unsettled))
 	for _, l := range unsettled {
-		asked[l.ID] = true
-	}
-	for _, id := range fresh {
-		if !asked[id] {
-			unsettled = append(unsettled, history.Live{ID: id})
-		}
-	}
-	for i, l := range unsettled {
-		known := l.Row
 		if l.Row != nil {
 			out.Hidden = append(out.Hidden, l.Row)
-		} else if known = s.intake.Row(l.ID); known != nil && i >= maxMarkerChecks {
-			foreign[l.ID] = true // may have ended: then the list leaves it out
-			out.Rows = append(out.Rows, known)
-			continue
+		} else if rec := s.tree.Published(l.ID); rec != nil {
+			row := history.RowOf(rec)
+			l.State, l.Row = rec.Status, row.Pack()
 		}
 		state, err := l.State, error(nil)
 		// The state of a foreign marker is that of its last event; with 100,000 of them, a list checks none.
@@ -262,7 +244,6 @@ func (s *liveTable) liveView(q *history.Query) (*history.LiveView, map[statefs.I
 			state, err = s.tree.State(l.ID)
 		}
 		if errors.Is(err, statefs.ErrNotLive) {
-			s.intake.MarkVanished(l.ID)
 			continue
 		}
 		if err != nil {
@@ -272,7 +253,7 @@ func (s *liveTable) liveView(q *history.Query) (*history.LiveView, map[statefs.I
 			out.Rows = append(out.Rows, l.Row)
 			continue
 		}
-		row, ours, err := s.liveRow(liveOperation{id: l.ID, state: state}, known, q.Group)
+		row, ours, err := s.liveRow(liveOperation{id: l.ID, state: state}, l.Row, q.Group)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -332,9 +332,8 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 	}}})
 	must(t, jobs.Reload())
 	index := r.index()
-	row := func(rec *statefs.Record) []byte { row := history.RowOf(rec); return row.Pack() }
 	intake := submit.NewIntake(submit.Config{
-		Tree: r.tree, Row: row,
+		Tree: r.tree,
 		Total: func(_ *catalog.Definition, p catalog.Params) *int64 {
 			if v, ok := p.Lookup("files"); ok {
 				n, _ := v.Any().(int64)

@@ -124,7 +124,7 @@ func (s *Server) connect(c *Config) {
 	d := &c.Daemon
 	view := &viewer{tree: c.Tree, catalog: c.Catalog, history: c.History, daemon: d.Operations}
 	wait := &awaiter{view: view, hub: s.hub, log: c.Logger}
-	s.live = &liveTable{tree: c.Tree, catalog: c.Catalog, intake: c.Intake, daemon: d.Live}
+	s.live = &liveTable{tree: c.Tree, catalog: c.Catalog, daemon: d.Live}
 	s.lists = &lists{view: view, wait: wait, live: s.live, history: c.History}
 	s.streams = &streams{tree: c.Tree, hub: s.hub, view: view, wait: wait, daemon: d.Operations, log: c.Logger}
 	s.start = &starter{

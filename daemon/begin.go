@@ -153,7 +153,7 @@ func (s *starts) prepareRun(op *operation, def *catalog.Definition, params catal
 	return s.workHost.New(work.Spec{
 		Record: op.rec, Job: job, Def: def, Params: params, Step: step, Log: log, Adopted: adopted,
 		LaneEnv: s.Lanes.Environ(laneOf(op.rec), op.rec.LaneTurn),
-		Begun:   begun, Changed: func() { s.reconcileQueue.enqueueNames(id, 0) }, // no names: only the work changed
+		Begun:   begun, Changed: func() { s.reconcileQueue.enqueueNames(id, noNames) }, // only the work changed
 		Progressed: s.publisher.progressPublisher(op.rec),
 	})
 }

@@ -149,15 +149,15 @@ func New(config Config) (*Daemon, error) {
 	d.reconcileQueue = newReconcileQueue(d.reconcileID)
 	d.deferredStarts.enqueue = func(id statefs.ID) {
 		if d.manages(id) {
-			d.reconcileQueue.enqueueNames(id, 0)
+			d.reconcileQueue.enqueueNames(id, noNames)
 		}
 	}
 	d.alarms = alarm.New(config.Owner.Now, d.uptime, d.reconcileQueue.enqueue)
 	d.fdBudget.owner = config.Owner
-	d.admission = newAdmission(&config, func(id statefs.ID) { d.reconcileQueue.enqueueNames(id, 0) }, config.Owner.Now)
+	d.admission = newAdmission(&config, func(id statefs.ID) { d.reconcileQueue.enqueueNames(id, noNames) }, config.Owner.Now)
 	d.admission.reserve = d.fdBudget.reserveForStart
 	d.admission.onChange = d.queueChanged
-	config.Owner.SetSubmitListener(submitListener{d.admission, d.reconcileQueue})
+	config.Owner.SetSubmitListener(submitListener{d.admission, d.core})
 	d.queueQuota.waiting = d.countWaiting
 	var err error
 	if d.dir, err = watch.OpenDir(config.Owner.JobsDir(), d.watchKeyOf, config.Watch); err != nil {
@@ -227,6 +227,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		d.admission.enable()
 		d.Lanes.ReconcileSoon() // the trial operation of a breaker may be gone
 		close(d.ready)
+		if d.config.Intake != nil {
+			d.config.Intake.Ready()
+		}
 		d.mu.Lock()
 		late := d.startupBacklog
 		d.mu.Unlock()

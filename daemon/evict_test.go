@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jobdir/jobdir/statefs"
 )
@@ -52,4 +54,26 @@ func TestWaitingOperationsAreEvicted(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// The event of a marker that the daemon knows does not make it read the record of an operation that waits. The event
+// of each submit of this process is such an event.
+func TestEventOfAKnownMarkerReadsNoRecord(t *testing.T) {
+	t.Parallel()
+	b := lanesBench(t)
+	b.awaitState(b.submit("one", `{}`), statefs.Running)
+	waits := b.submit("one", `{}`)
+	b.poll("it is evicted", func() bool { op := b.daemon.operation(waits); return op != nil && op.evicted.Load() })
+	must(t, os.WriteFile(b.tree.RecordPath(waits), []byte("{"), 0o600))
+	op := b.daemon.operation(waits)
+	before := op.events.Load()
+	marker := filepath.Join(b.tree.JobsDir(), statefs.MarkerName(waits, statefs.Queued))
+	must(t, os.Chtimes(marker, time.Time{}, time.Now()))
+	b.poll("its event", func() bool { return op.events.Load() > before })
+	b.daemon.watchMu.Lock()   // the event is enqueued
+	b.daemon.watchMu.Unlock() //nolint:staticcheck // only waits
+	b.daemon.reconcileQueue.wait()
+	if b.daemon.operation(waits) != op || !op.evicted.Load() || b.daemon.stateOf(waits) != statefs.Queued {
+		t.Error("the record was read")
+	}
 }

@@ -16,7 +16,7 @@ import (
 // first. It must not start first when that breaks a promise:
 //
 //   - Operations with the same key start in the order of their numbers. This process announces its
-//     operations before they become visible (statefs.Expecter), and an announced operation keeps its
+//     operations before they become visible (statefs.SubmitListener), and an announced operation keeps its
 //     turn (queue.Queue.KeepTurn). Of an operation that another process submits, only the number is
 //     known until its reconcile. Until it is entered, operations with a key and a higher number wait
 //     outside of the queue.
@@ -53,7 +53,7 @@ func newExpected() expected {
 	}
 }
 
-// Expect implements statefs.Expecter.
+// Expect implements statefs.SubmitListener.
 func (a *admission) Expect(recs ...*statefs.Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,7 +102,7 @@ func (rc *reconciler) expectBatch(rec *statefs.Record) error {
 	return err
 }
 
-// Withdraw implements statefs.Expecter.
+// Withdraw implements statefs.SubmitListener.
 func (a *admission) Withdraw(recs ...*statefs.Record) {
 	a.update(func(q *queue.Queue) {
 		for _, rec := range recs {

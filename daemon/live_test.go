@@ -3,9 +3,11 @@ package daemon
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/history"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -79,6 +81,21 @@ func (b *bench) sure(markers int) {
 		}
 		return known == 0
 	})
+}
+
+// A submit that has returned is in the next list, although the event of its marker may be on the way.
+func TestListsKnowEachAnsweredSubmit(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	b.awaitEnd(b.submit("count", "{}")) // the daemon is ready
+	for range 50 {
+		id := b.submit("wait", "{}")
+		_, unsettled, ok := b.daemon.LiveIndex()
+		known := b.daemon.manages(id) || slices.ContainsFunc(unsettled, func(l history.Live) bool { return l.ID == id })
+		if !ok || !known {
+			t.Fatalf("%s is not listed", id)
+		}
+	}
 }
 
 // TestForeignMarkerIsReadOnce checks what the daemon knows of a foreign marker after its first reconcile: its

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +34,20 @@ type markers struct {
 // operation. A name that appeared while the listing was made is reported by the watch, which was
 // opened before it.
 const namesFromListing = statefs.AllNames + 1
+
+// noNames is enqueued if something else than the names may have changed.
+const noNames = namesFromListing << 1
+
+// isKnown reports whether an evicted operation has the known marker and nothing else has changed than
+// names of markers, so that a reconcile has nothing to do and need not read the record.
+func (m *markers) isKnown(op *operation, names statefs.NameSet) bool {
+	if op == nil || op.activeState != nil || op.extraNames != 0 || names == 0 || names&^statefs.AllMarkers != 0 {
+		return false
+	}
+	sight, err := m.owner.Observe(op.id(), names|statefs.MarkerBit(op.state))
+	return err == nil && len(sight.Irregular) == 0 && slices.Equal(sight.States, []statefs.State{op.state}) &&
+		sight.Inodes[0] == op.shown.Marker.Inode
+}
 
 // observe returns which names of an operation exist. Of all possible names, most
 // reconciles need only one or two: the names that the watch reported, and the names that the

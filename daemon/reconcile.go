@@ -43,6 +43,10 @@ const retryInterval = time.Second
 // Nothing else changes an operation, and at most one reconcile runs per ID.
 func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 	defer rc.drain.checkSoon()
+	if op := rc.operation(id); rc.markers.isKnown(op, names) {
+		rc.admission.reconciled(id, op.standing, nil)
+		return
+	}
 	rc.runReconcile(id, func() error {
 		if err := rc.activate(id); err != nil {
 			return err

@@ -100,13 +100,11 @@ func newReconcileQueue(look func(statefs.ID, statefs.NameSet)) *reconcileQueue {
 // enqueue requests a reconcile of an operation with all its names. It never blocks.
 func (l *reconcileQueue) enqueue(id statefs.ID) { l.enqueueNames(id, statefs.AllNames) }
 
-// enqueueNames requests a reconcile where only these names can have changed since the last one.
+// enqueueNames requests a reconcile where only these names can have changed since the last one. A
+// closed queue keeps the ID, and reconciles it no more.
 func (l *reconcileQueue) enqueueNames(id statefs.ID, names statefs.NameSet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return
-	}
 	w := l.pending[id]
 	w.names |= names
 	switch w.state {
@@ -116,7 +114,7 @@ func (l *reconcileQueue) enqueueNames(id statefs.ID, names statefs.NameSet) {
 	default:
 		w.state = reconcileQueued
 		l.queue = append(l.queue, id)
-		if l.workers < maxReconciles {
+		if l.workers < maxReconciles && !l.closed {
 			l.workers++
 			l.group.Go(l.work)
 		}
@@ -211,15 +209,17 @@ func (l *reconcileQueue) close() {
 }
 
 // submitListener hands what this process submits and requests to the daemon, without the round trip of
-// an event. The event of a request comes later and finds nothing to do.
+// an event. The event comes later and finds nothing to do. Until the daemon is ready, only events count.
 type submitListener struct {
 	*admission
-	queue *reconcileQueue
+	core *core
 }
 
-// Requested implements statefs.SubmitListener.
-func (l submitListener) Requested(id statefs.ID, ask statefs.Action) {
-	l.queue.enqueueNames(id, statefs.Name{Action: ask}.Bit())
+// Created implements statefs.SubmitListener.
+func (l submitListener) Created(name statefs.Name) {
+	if isClosed(l.core.ready) {
+		l.core.reconcileQueue.enqueueNames(name.ID, name.Bit())
+	}
 }
 
 // failingEntry is a failing operation with a flag for whether its error was logged.

@@ -64,13 +64,7 @@ func (rv *recovery) recover(ctx context.Context) error {
 	rv.addUnlisted(present)
 	rv.starts.heldCommands = nil
 	rv.openHistoryQueries(ctx)
-	if err := rv.owner.SyncAll(); err != nil {
-		return err
-	}
-	if rv.config.Intake != nil {
-		rv.config.Intake.Ready()
-	}
-	return nil
+	return rv.owner.SyncAll()
 }
 
 // recoverCutOff completes what a crash cut off: submits of lists, requests, and deliveries.

@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"testing"
+	"time"
 
+	"github.com/jobdir/jobdir/daemon/submit"
 	"github.com/jobdir/jobdir/statefs"
 )
 
@@ -37,4 +39,29 @@ func TestARequestOfThisProcessNeedsNoEvent(t *testing.T) {
 	b.awaitState(id, statefs.Paused)
 	must(t, b.tree.Request(t.Context(), id, statefs.Resume, nil))
 	b.awaitState(id, statefs.Running)
+}
+
+// A submit of this process, as its HTTP server makes it, starts without an event of its marker: alone, and as a list.
+func TestASubmitOfThisProcessNeedsNoEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t, handlerJobs, testHandlers)
+	b.awaitEnd(b.submit("count", "{}")) // the daemon is ready
+	b.daemon.watchMu.Lock()             // no event reaches the daemon
+	defer b.daemon.watchMu.Unlock()
+	b.awaitEnd(b.submit("count", "{}"))
+	var list []*statefs.Record
+	def := b.catalog.Get("test", "count")
+	params, err := def.BindJSON([]byte("{}"))
+	must(t, err)
+	for range 3 {
+		s, err := submit.Build(def, params, submit.Options{}, time.Now())
+		must(t, err)
+		rec, err := b.tree.Draft(s)
+		must(t, err)
+		list = append(list, rec)
+	}
+	must(t, b.tree.Publish(list...))
+	for _, rec := range list {
+		b.awaitEnd(rec.ID)
+	}
 }

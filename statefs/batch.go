@@ -197,7 +197,7 @@ func (b *Batches) Recover() (made int, err error) {
 func (b *Batches) recoverOne(l batchEntry, open bool) (made int, err error) {
 	names := MarkerBit(l.status)
 	if open {
-		names = allMarkers
+		names = AllMarkers
 	}
 	sight, err := b.tree.Observe(l.id, names)
 	if err != nil {
@@ -231,7 +231,7 @@ func (b *Batches) recoverMoved(l batchEntry) (made int, err error) {
 	if there, err := b.tree.readRecordFile(l.id); err == nil && json.Valid(there) {
 		return 0, nil
 	}
-	sight, err := b.tree.Observe(l.id, allMarkers)
+	sight, err := b.tree.Observe(l.id, AllMarkers)
 	if err != nil || len(sight.States) == 0 {
 		return 0, err
 	}

@@ -19,8 +19,9 @@ type NameSet uint32
 
 const (
 	// AllNames is every marker and every request.
-	AllNames   NameSet = 1<<(len(liveStates)+len(requests)) - 1
-	allMarkers NameSet = 1<<len(liveStates) - 1
+	AllNames NameSet = 1<<(len(liveStates)+len(requests)) - 1
+	// AllMarkers is every marker.
+	AllMarkers NameSet = 1<<len(liveStates) - 1
 )
 
 // MarkerBit returns the set of one marker.

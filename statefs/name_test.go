@@ -105,8 +105,8 @@ func TestEveryNameHasABitOfItsOwn(t *testing.T) {
 	for _, state := range LiveStates() {
 		add(MarkerName(id, state))
 	}
-	if all != allMarkers {
-		t.Errorf("the markers are %b, want %b", all, allMarkers)
+	if all != AllMarkers {
+		t.Errorf("the markers are %b, want %b", all, AllMarkers)
 	}
 	for _, ask := range Actions() {
 		add(RequestName(id, ask))

@@ -105,7 +105,7 @@ const maxObservations = 50
 // record is terminal, the marker can only disappear, and the one observation is enough: a busy
 // folder rarely stays unchanged for long.
 func (t *Tree) observeMarkers(id ID) ([]State, error) {
-	sight, err := t.Observe(id, allMarkers)
+	sight, err := t.Observe(id, AllMarkers)
 	if err != nil || len(sight.States) > 0 {
 		return sight.States, err
 	}
@@ -117,7 +117,7 @@ func (t *Tree) observeMarkers(id ID) ([]State, error) {
 		if err != nil {
 			return nil, err
 		}
-		sight, err := t.Observe(id, allMarkers)
+		sight, err := t.Observe(id, AllMarkers)
 		if err != nil || len(sight.States) > 0 {
 			return sight.States, err
 		}

@@ -256,7 +256,11 @@ func (t *Tree) publishRecord(rec *Record) error {
 
 func (t *Tree) publishMarker(rec *Record) error {
 	t.handover.put(rec)
-	return t.files.Create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil), false)
+	err := t.files.Create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil), false)
+	if err == nil {
+		t.handover.created(Name{ID: rec.ID, State: rec.Status})
+	}
+	return err
 }
 
 // withdraw removes operations without a marker: no client knows them and the daemon has not seen
@@ -474,15 +478,15 @@ type handover struct {
 }
 
 // SubmitListener is notified of this process's submits before they are visible in jobs/, and of its
-// requests once they are. Its methods must return quickly and may be called from any goroutine.
+// submits and requests once they are. Its methods must return quickly and may be called from any goroutine.
 type SubmitListener interface {
 	// Expect is called when an operation with a key gets its number, before the next operation with
 	// a key gets one. It is also called with all operations of a list before the first is visible.
 	Expect(recs ...*Record)
 	// Withdraw is called with expected operations that are not submitted, or not all of them now.
 	Withdraw(recs ...*Record)
-	// Requested is called when a request is in jobs/, so that its event need not be awaited.
-	Requested(id ID, ask Action)
+	// Created is called when a new marker or a request is in jobs/, so that its event need not be awaited.
+	Created(name Name)
 }
 
 // SetSubmitListener sets the listener for all later submits and requests of this process while it owns the
@@ -505,9 +509,9 @@ func (h *handover) withdraw(recs ...*Record) {
 	}
 }
 
-func (h *handover) requested(id ID, ask Action) {
+func (h *handover) created(name Name) {
 	if e := h.activeListener(); e != nil {
-		e.Requested(id, ask)
+		e.Created(name)
 	}
 }
 
@@ -534,9 +538,14 @@ func (h *handover) put(rec *Record) {
 	if len(h.records) >= maxHandedOver {
 		clear(h.records)
 	}
+	h.records[rec.ID] = handedOver(rec)
+}
+
+// handedOver returns a copy that shares nothing that changes.
+func handedOver(rec *Record) *Record {
 	own := *rec
 	own.Transitions, own.Steps = slices.Clip(rec.Transitions), steps.Clone(rec.Steps)
-	h.records[rec.ID] = &own
+	return &own
 }
 
 func (h *handover) take(id ID) *Record {
@@ -551,6 +560,17 @@ func (h *handover) reset(open bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open, h.records, h.listener = open, make(map[ID]*Record), nil
+}
+
+// Published returns a copy of the record that [Owner.ReadPublished] would return without reading a file, or
+// nil: the daemon of this process has not taken over the operation yet.
+func (t *Tree) Published(id ID) *Record {
+	t.handover.mu.Lock()
+	defer t.handover.mu.Unlock()
+	if rec := t.handover.records[id]; rec != nil {
+		return handedOver(rec)
+	}
+	return nil
 }
 
 // ReadPublished returns the record of an operation as this process published it, but only once, on

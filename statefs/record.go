@@ -398,7 +398,7 @@ func (t *Tree) ReadDurableEnd(id ID) (*Record, error) {
 	if err != nil || rec == nil {
 		return nil, err
 	}
-	sight, err := t.Observe(id, allMarkers)
+	sight, err := t.Observe(id, AllMarkers)
 	if err != nil || len(sight.States) > 1 || len(sight.States) == 1 && sight.States[0] != Trailing {
 		return nil, err
 	}

@@ -185,7 +185,6 @@ func (s *service) open(ctx context.Context) (err error) {
 		return err
 	}
 	intake := submit.NewIntake(submit.Config{
-		Row:  func(rec *statefs.Record) []byte { row := history.RowOf(rec); return row.Pack() },
 		Tree: s.tree, KeyAge: c.Upkeep.IdempotencyAge, Total: s.total,
 		// s.daemon is set before the first request is served
 		Admit: func(all []statefs.Submission) error { return s.daemon.Admit(all) },

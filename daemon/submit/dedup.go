@@ -31,56 +31,13 @@ type dedupIndex struct {
 	more map[hashPrefix]map[statefs.ID]bool
 	// unsynced are operations that another process submitted; they may not be durable yet.
 	unsynced map[statefs.ID]bool
-	// untracked are operations submitted here that the daemon has not reported yet, with their list row once
-	// they are on disk.
-	untracked map[statefs.ID][]byte
 }
 
 func newDedupIndex() *dedupIndex {
 	return &dedupIndex{
 		one: make(map[hashPrefix]statefs.ID), more: make(map[hashPrefix]map[statefs.ID]bool),
-		unsynced: make(map[statefs.ID]bool), untracked: make(map[statefs.ID][]byte),
+		unsynced: make(map[statefs.ID]bool),
 	}
-}
-
-// submit adds an operation that is about to be written.
-func (l *dedupIndex) submit(s hashPrefix, id statefs.ID) {
-	l.add(s, id)
-	l.mu.Lock()
-	l.untracked[id] = nil
-	l.mu.Unlock()
-}
-
-// published sets the list row of an operation that is on disk, while it is untracked.
-func (l *dedupIndex) published(id statefs.ID, row []byte) {
-	l.mu.Lock()
-	if _, unseen := l.untracked[id]; unseen {
-		l.untracked[id] = row
-	}
-	l.mu.Unlock()
-}
-
-// markVanished removes an untracked operation that has no marker any more, unless its marker is still to be
-// created.
-func (l *dedupIndex) markVanished(id statefs.ID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.untracked[id] != nil {
-		delete(l.untracked, id)
-	}
-}
-
-// markTracked records that the daemon knows an operation.
-func (l *dedupIndex) markTracked(id statefs.ID) {
-	l.mu.Lock()
-	delete(l.untracked, id)
-	l.mu.Unlock()
-}
-
-func (l *dedupIndex) allUntracked() []statefs.ID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.untracked))
 }
 
 // add adds an operation, and reports whether it was new.
@@ -106,7 +63,6 @@ func (l *dedupIndex) remove(s hashPrefix, id statefs.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.unsynced, id)
-	delete(l.untracked, id)
 	others := l.more[s]
 	switch {
 	case l.one[s] != id:

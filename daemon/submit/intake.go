@@ -29,9 +29,6 @@ type Config struct {
 	// [*BusyError], refuses them; nil accepts all. It is not called for submits that get an existing
 	// operation.
 	Admit func([]statefs.Submission) error
-	// Row returns the list row of a new operation, which the intake keeps until the daemon tracks the
-	// operation; nil: no rows are kept.
-	Row func(*statefs.Record) []byte
 }
 
 // BusyError means that no new operations are accepted at the moment.
@@ -138,7 +135,6 @@ func (in *Intake) Ready() { in.once.Do(func() { close(in.ready) }) }
 
 // Track adds a live operation that the daemon knows, whichever process submitted it.
 func (in *Intake) Track(rec *statefs.Record) {
-	in.dedup.markTracked(rec.ID)
 	s, ok := hashPrefixOf(rec.RequestHash)
 	if !ok || !in.dedup.add(s, rec.ID) {
 		return
@@ -156,22 +152,6 @@ func (in *Intake) Forget(rec *statefs.Record) {
 		in.dedup.remove(s, rec.ID)
 	}
 }
-
-// Untracked returns the operations that were submitted through the intake, possibly already answered, and for
-// which neither [Intake.Track] nor [Intake.Forget] was called; the daemon normally calls it within
-// milliseconds. The caller must pass operations that are not live to [Intake.MarkVanished].
-func (in *Intake) Untracked() []statefs.ID { return in.dedup.allUntracked() }
-
-// Row returns the result of [Config.Row] for an untracked operation whose submit has succeeded, else nil.
-func (in *Intake) Row(id statefs.ID) []byte {
-	in.dedup.mu.Lock()
-	defer in.dedup.mu.Unlock()
-	return in.dedup.untracked[id]
-}
-
-// MarkVanished removes an operation that is not live any more and that the daemon may never have seen,
-// because its marker was removed immediately.
-func (in *Intake) MarkVanished(id statefs.ID) { in.dedup.markVanished(id) }
 
 // KeysSince returns the time of the oldest valid claim of an idempotency key.
 func (in *Intake) KeysSince() time.Time { return in.config.Tree.Now().Add(-in.config.KeyAge) }

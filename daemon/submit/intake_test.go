@@ -497,25 +497,3 @@ func TestAfterWhatDoesNotExist(t *testing.T) {
 		t.Errorf("it requires %q", second.Record.Require)
 	}
 }
-
-// The list of untracked operations must not grow with operations that the daemon has already finished,
-// however fast they ended.
-func TestUntrackedUntilTheDaemonReports(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	unseen := func(want ...statefs.ID) {
-		t.Helper()
-		got := d.in.Untracked()
-		slices.SortFunc(got, func(a, b statefs.ID) int { return strings.Compare(a.String(), b.String()) })
-		if !slices.Equal(got, want) {
-			t.Errorf("unseen %v, want %v", got, want)
-		}
-	}
-	first, second, third := d.submit("off", `{}`), d.submit("off", `{}`), d.submit("off", `{}`)
-	unseen(first.Record.ID, second.Record.ID, third.Record.ID)
-	d.in.Track(first.Record)
-	d.in.Forget(second.Record)
-	unseen(third.Record.ID)
-	d.in.MarkVanished(third.Record.ID)
-	unseen()
-}

@@ -347,7 +347,7 @@ func (r *round) write() error {
 	// Add them before they become visible, so that the daemon's report of their end comes later.
 	for _, rec := range r.drafts {
 		s, _ := hashPrefixOf(rec.RequestHash)
-		r.in.dedup.submit(s, rec.ID)
+		r.in.dedup.add(s, rec.ID)
 	}
 	err := r.in.config.Tree.Publish(r.drafts...)
 	if _, part := errors.AsType[*statefs.PartialPublishError](err); err != nil && !part {
@@ -358,13 +358,6 @@ func (r *round) write() error {
 	if err != nil {
 		s := r.drafts[0]
 		return fmt.Errorf("submit %s/%s: %w", s.Group, s.Job, err)
-	}
-	for _, rec := range r.drafts {
-		row := []byte{}
-		if r.in.config.Row != nil {
-			row = r.in.config.Row(rec)
-		}
-		r.in.dedup.published(rec.ID, row)
 	}
 	return nil
 }
