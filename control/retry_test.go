@@ -67,7 +67,7 @@ func TestRetryByTheGroup(t *testing.T) {
 	done := r.submit().start()
 	done.finish()
 	r.problem(r.get("/testrouter/control?action=retry&id="+done.id.String()), 404,
-		"Operation '"+done.id.String()+"' not found or already finished: it is already completed; POST /api/v1/operations/"+done.id.String()+"/retry makes a new one")
+		"Operation '"+done.id.String()+"' not found or already finished: it is already completed; POST /api/v1/operations/"+done.id.String()+"/retry repeats a finished operation as a new one")
 }
 
 // A retry of an ended operation takes effect with the new operation: its wait does not last until the new one has
