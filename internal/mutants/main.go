@@ -131,7 +131,8 @@ var mutants = []mutant{
 		"TestUnreliableEvents", "./statefs/watch", true,
 	},
 	{
-		"a request that is asked again is forgotten", "daemon/commit.go", "if !slices.ContainsFunc(op.unsettled(), needed) {", "if needed != nil {",
+		"a request that is asked again is forgotten", "daemon/commit.go",
+		"if !slices.ContainsFunc(op.unsettled(), needed) {", "if !slices.ContainsFunc(op.pendingRequests[:0], needed) {",
 		"TestPauseThatIsAskedAgainBeforeTheWorkStops", "./daemon", false,
 	},
 	{
@@ -181,7 +182,8 @@ var mutants = []mutant{
 		"TestRandomGraphs", "./statefs/steps", false,
 	},
 	{
-		"a cancel between two steps is forgotten", "daemon/steps.go", "case op.awaiting[decide.EndWork] != nil:", "case false:",
+		"a cancel between two steps is forgotten", "daemon/steps.go",
+		"op.state == statefs.Running && len(op.awaiting) == 0", "op.state == statefs.Running",
 		"TestCancelBetweenSteps", "./daemon", false,
 	},
 	{
