@@ -142,7 +142,7 @@ var imports = []row{
 	},
 	{
 		"stream", 2,
-		[]string{"statefs"},
+		nil,
 		nil,
 		"the stream format is pure text over readers and writers, usable by any client",
 	},
@@ -177,7 +177,7 @@ var imports = []row{
 
 	{
 		"daemon/tally", 3,
-		[]string{"statefs", "statefs/api", "statefs/watch"},
+		[]string{"statefs", "statefs/api"},
 		nil,
 		"counts and percentiles, as memory and arithmetic alone, and the condition of a daemon; of the vocabulary it needs the states, of the watch its mode",
 	},
@@ -199,7 +199,6 @@ var imports = []row{
 		nil,
 		"what is known of each live operation, as one table in memory; what leads to a change it does not know",
 	},
-	{"statefs/statefstest", 2, []string{"statefs"}, nil, "trees for the tests of others"},
 
 	{
 		"daemon/submit", 4,
@@ -231,7 +230,7 @@ var imports = []row{
 	{
 		"control", 5,
 		[]string{
-			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
+			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream",
 			"catalog/param", "statefs/api",
 			"catalog", "daemon/submit", "daemon/acts", "control/web", "control/front", "daemon/tally", "statefs/steps",
 			"statefs/machine", "statefs/files",
@@ -242,7 +241,7 @@ var imports = []row{
 	{
 		"daemon/lanes", 5,
 		[]string{
-			"statefs", "statefs/watch", "daemon/alarm", "daemon/breaker", "daemon/events", "daemon/queue", "catalog", "catalog/param",
+			"statefs", "statefs/watch", "daemon/alarm", "daemon/breaker", "daemon/events", "daemon/queue", "catalog/param",
 			"daemon/submit", "stream", "statefs/api",
 		},
 		nil,
@@ -269,7 +268,7 @@ var imports = []row{
 		[]string{
 			"statefs", "statefs/watch", "daemon/history", "daemon/events", "stream", "catalog/schedule",
 			"catalog/param", "statefs/api", "statefs/steps", "statefs/machine", "statefs/files",
-			"catalog", "daemon/submit", "daemon/acts", "daemon/decide", "daemon/keeper", "daemon/queue", "daemon/breaker", "daemon/outbox",
+			"catalog", "daemon/submit", "daemon/acts", "daemon/decide", "daemon/keeper", "daemon/queue", "daemon/breaker",
 			"daemon/tally", "daemon/live", "daemon/alarm", "daemon/lanes", "daemon/trigger", "daemon/delivery", "daemon/work",
 		},
 		[]string{xsys},
@@ -282,7 +281,7 @@ var imports = []row{
 		"users build it into their programs, also on other systems: no server code behind it",
 	},
 
-	{"jobs-example", 7, []string{"daemon", "catalog", "stream", "statefs"}, nil, "handlers as a user writes them"},
+	{"jobs-example", 7, []string{"daemon", "catalog", "statefs"}, nil, "handlers as a user writes them"},
 	{
 		"cli/exit", 6,
 		[]string{"statefs", "client"},
@@ -390,6 +389,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 			}
 		}
 	}
+	used := map[string]bool{}
 	for _, f := range goFiles(t) {
 		r, ok := rowOf(f.dir)
 		if !ok {
@@ -402,8 +402,16 @@ func TestImportsFollowTheTable(t *testing.T) {
 				t.Errorf("%s: import %s: %v", f.name, spec.Path.Value, err)
 				continue
 			}
+			used[r.pkg+" "+strings.TrimPrefix(imported, module+"/")] = true
 			if reason := forbids(r, f, imported); reason != "" {
 				t.Errorf("%s imports %s: %s\n\t%s: %s", f.name, imported, reason, r.pkg, r.why)
+			}
+		}
+	}
+	for _, r := range imports {
+		for _, name := range r.ours {
+			if name != anything && !used[r.pkg+" "+name] {
+				t.Errorf("table: %s may import %s and does not: take it out", r.pkg, name)
 			}
 		}
 	}

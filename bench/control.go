@@ -122,7 +122,7 @@ func (c *controller) measure(ctx context.Context, n counts, job, name, way strin
 	for _, action := range []string{"pause", "resume", "cancel"} {
 		t, what := all[action], name+", "+action+" by "+way
 		if action == "cancel" {
-			rows = append(rows, latencies(what+", until it is taken in hand", t.taken, t.plain, 0, 0)...)
+			rows = append(rows, latencies(what+", until it is in taken/", t.taken, t.plain, 0, 0)...)
 		}
 		if way == "touch" {
 			rows = append(rows, latencies(what, t.fromAsk, t.floor, touchP50, 0)...)

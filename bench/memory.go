@@ -262,7 +262,7 @@ func (b *bench) pauseMany(ctx context.Context, s *server, job string, count int)
 	return b.rest(ctx) // the records behind the markers are written
 }
 
-// awaitStartup returns when every operation has had a marker of this state.
+// awaitAll returns when every operation has had a marker of this state.
 func awaitAll(ctx context.Context, seen *watcher, ids []string, dir, suffix string) error {
 	missing := make(map[string]bool, len(ids))
 	for _, id := range ids {

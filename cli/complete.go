@@ -141,7 +141,7 @@ func listCompletion(words []string) cobra.CompletionFunc {
 	}
 }
 
-// completeJob suggests jobs for the first argument and parameters for the others.
+// completeOneJob suggests jobs for the first argument and parameters for the others.
 func (a *app) completeOneJob(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -46,7 +46,7 @@ operation exactly once (GET /api/v1/finished). A filter may be repeated.`,
 	flags.StringArrayVar(&opts.tag, "tag", nil, "only those with this tag")
 	flags.StringArrayVar(&opts.id, "id", nil, "only those of this operation, with each reason for which it waits")
 	flags.StringArrayVar(&opts.kind, "type", nil,
-		"only those of this type: transition, step, progress, waiting, stalled, lane, delivery, target or sweep")
+		"only those of this type: transition, step, progress, waiting, stalled, lane, delivery, target, sweep or gap")
 	flags.Int64Var(&opts.after, "after", -1, "begin after the event with this number; -1: with new events")
 	flags.IntVar(&opts.count, "count", 0, "end after so many; 0: never")
 	jsonFlag(cmd, &opts.json)

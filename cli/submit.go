@@ -39,7 +39,7 @@ func (a *app) submitCommand() *cobra.Command {
 is live, its ID is printed and no new one is made, unless the job has another setting.
 
 "submit -" reads JSON from stdin: one object {"job": "group/name", "params": {...}, "priority": 5, ...} with the
-options by their names, or an array of at most 10000 of them, of which all or none are accepted.
+options by their names, or an array of at most 10000 of them: all or none are accepted.
 
 Without a daemon the submission is left in the folder new/ of the storage, where the next daemon finds it.`,
 		Example:           "  jobdir submit files/checksum path=. --priority 5\n  jobdir submit - <requests.json",

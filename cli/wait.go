@@ -37,7 +37,7 @@ func (a *app) waitCommand() *cobra.Command {
 		Use:   "wait ID...",
 		Short: "Wait until operations have ended, and exit with their outcome",
 		Long: `wait prints one line for each operation when it ends. The exit code is the outcome: 0 success, 1 failure, 2
-partial, 130 cancelled, 3 when it waits for a person, or comes after one that does; of several, that of the worst:
+partial, 130 cancelled, 3 when it waits for a person, or comes after an operation that does; of several, the code of the worst:
 failure, a person, cancelled, partial, success. 75 means that the outcome is not known yet: the time was over, or the
 wait was interrupted.
 

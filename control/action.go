@@ -44,15 +44,7 @@ func markForeign(a *api.Answer) {
 // markUnchanged notes in the reply that the request does not apply in the observed state.
 func markUnchanged(a *api.Answer, state statefs.State) {
 	a.State, a.TookEffect, a.Changed = state, new(bool), new(bool)
-	a.Message = unchangedText(a.ID, a.Action, state)
-}
-
-// unchangedText explains why a request changes nothing.
-func unchangedText(id statefs.ID, ask statefs.Action, state statefs.State) string {
-	if ask == statefs.Pause && state == statefs.Paused || ask == statefs.Resume && state == statefs.Running {
-		return fmt.Sprintf("Operation '%s' is already %s", id, state)
-	}
-	return fmt.Sprintf("Operation '%s' is %s: a %s changes nothing", id, state, ask.Label())
+	a.Message = a.Action.Unchanged(a.ID, state)
 }
 
 // actions are the requests about live operations.
@@ -98,7 +90,7 @@ func (s *actions) writeRequest(ctx context.Context, id statefs.ID, ask statefs.A
 				return out, err
 			}
 			if again == state && strict {
-				return out, front.Refuse(http.StatusConflict, "%s", unchangedText(id, ask, state)).With("id", id).With("state",
+				return out, front.Refuse(http.StatusConflict, "%s", ask.Unchanged(id, state)).With("id", id).With("state",
 					state).With("changed", false)
 			}
 			if again == state {

@@ -209,7 +209,7 @@ func (s *outboxControl) outboxOf(values url.Values) (func(statefs.ID) bool, erro
 }
 
 func (s *outboxControl) routes() []front.Route {
-	const body = `{"reason": "why", "by": "anna"}, all of which may be left out`
+	const body = `{"reason": "why", "by": "anna"}; each member may be left out`
 	answers := []front.Answer{
 		answer(200, front.MediaJSON, "It is carried out; each entry with its status now"),
 		answer(202, front.MediaJSON, "The request is on disk, or it was not tried in the time of wait"),

@@ -93,7 +93,7 @@ func (s *Server) fixedRoutes() []front.Route {
 		{
 			Method: "GET", Path: "/metrics", Handle: s.figures.serveMetrics,
 			Summary: "Counts and ages, in the text format of Prometheus",
-			Answers: []front.Answer{answer(200, mediaMetrics, "The metrics; while the daemon starts those alone that it knows")},
+			Answers: []front.Answer{answer(200, mediaMetrics, "The metrics; while the daemon starts, only what it knows by then")},
 		},
 		{
 			Method: "GET", Path: "/openapi.json", Handle: s.openapi, Summary: "This description",

@@ -147,4 +147,4 @@ func stepActionError(err error, id statefs.ID, state statefs.State) error {
 }
 
 // stepActionBody is the documented body of a request about a step.
-const stepActionBody = `{"step": "split", "reason": "why", "by": "anna"}, all of which may be left out`
+const stepActionBody = `{"step": "split", "reason": "why", "by": "anna"}; each member may be left out`

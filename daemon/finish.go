@@ -249,7 +249,7 @@ func (e *ends) cleanUp(op *operation) error {
 	if op.run == nil || op.run.Def().Work() != catalog.WorkHandler { // a handler has no scratch folder
 		errs = append(errs, files.RemoveFolder(work.ScratchFolder(e.owner.LogPath(op.id()))))
 	}
-	if op.run == nil { // otherwise takeExit has done this
+	if op.run == nil { // otherwise the end of the run has done this
 		_ = os.Remove(e.owner.ArtifactsPath(op.id())) // fails unless the folder is empty
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,7 @@
 package statefs
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -160,9 +161,9 @@ var requests = [...]*ActionSpec{
 		Effect:  "it is `queued` again, or its optional step is to be done again",
 		took:    func(o *Outcome) bool { return o.recorded() || o.hasTransition(causedBy(CauseRetry)) },
 		Control: true, Bulk: true,
-		Endpoint: "Start an operation again: a live one that waits for a person, or a new one that inherits what an ended one finished",
+		Endpoint: "Start an operation again: a live operation that waits for a person, or a new operation that inherits what an ended one finished",
 		Short:    "Start operations again that failed, were cancelled or were only partly successful",
-		Long: `retry starts an operation again that waits for a person. Of one that has ended it makes a new operation,
+		Long: `retry starts an operation again that waits for a person. Of an ended operation it makes a new one,
 whose ID it prints: it inherits the items that succeeded and repeats the others. An operation with steps continues at
 the step that failed or was not done; with --step it goes back to an earlier one: that step and all that need it run
 again.
@@ -170,7 +171,7 @@ again.
 With --wait it returns when they have ended, with the exit code of 'jobdir wait'; with --wait=1h at most after that
 time, with 75.
 
-Instead of IDs a filter chooses operations, those that did not succeed: the command prints how many match, and requires
+Instead of IDs a filter chooses operations that did not succeed: the command prints how many match, and requires
 a confirmation. That needs a daemon.`,
 		Example: "  jobdir retry r42 --step split\n  jobdir retry --status failed --job media/decode --since 1d",
 		Buttons: []Button{
@@ -315,6 +316,14 @@ func (a Action) Title() string { return strings.ToUpper(string(a[:1])) + a.Label
 // Requested is the answer to a request: "Pause requested for operation 'ID'".
 func (a Action) Requested(id ID) string {
 	return a.Title() + " requested for operation '" + id.String() + "'"
+}
+
+// Unchanged says that a request changes nothing in the state of an operation; see [Action.AppliesIn].
+func (a Action) Unchanged(id ID, state State) string {
+	if a == Pause && state == Paused || a == Resume && state == Running {
+		return fmt.Sprintf("Operation '%s' is already %s", id, state)
+	}
+	return fmt.Sprintf("Operation '%s' is %s: a %s changes nothing", id, state, a.Label())
 }
 
 // Cancels reports whether the action ends the operation, whatever other requests exist.

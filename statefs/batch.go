@@ -24,7 +24,7 @@ import (
 //	taken/ID.batch    the records and the markers are being created
 //	taken/ID.records  all exist; a record that a power cut loses is restored from here
 //
-// Later SettleBatches syncs the records and removes the file.
+// Later [Batches.Settle] syncs the records and removes the file.
 const (
 	batchSuffix   = ".batch"
 	recordsSuffix = ".records"

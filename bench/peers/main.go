@@ -68,7 +68,7 @@ func main() {
 	flag.IntVar(&o.clients, "clients", 32, "clients at once")
 	flag.IntVar(&o.rate, "rate", 200, "submits a second while the time of each is measured")
 	flag.IntVar(&o.seconds, "seconds", 10, "how long that is")
-	flag.IntVar(&o.repeats, "repeats", 3, "turns, of which the one in the middle counts")
+	flag.IntVar(&o.repeats, "repeats", 3, "turns; the median counts")
 	flag.StringVar(&o.only, "only", "", "name of the one system to measure; all when empty")
 	flag.BoolVar(&o.list, "list", false, "print the names of the systems, as JSON, and measure nothing")
 	flag.Parse()

@@ -60,7 +60,7 @@ func (d *directory) TypedParams(_ context.Context, group, job string, pairs map[
 func (d *directory) Request(ctx context.Context, id statefs.ID, q *Request) (*client.Answer, error) {
 	answer, err := d.request(ctx, id, q)
 	if err == nil {
-		answer.Pending = q.Wait > 0
+		answer.Pending = q.Wait > 0 && answer.Changed == nil
 	}
 	return answer, err
 }
@@ -83,9 +83,14 @@ func (d *directory) request(ctx context.Context, id statefs.ID, q *Request) (*cl
 	return d.put(ctx, id, q.Action, args)
 }
 
-// put leaves a request in the directory.
+// put leaves a request in the directory. If it would change nothing, it is not written, as by a daemon.
 func (d *directory) put(ctx context.Context, id statefs.ID, ask statefs.Action, args json.RawMessage,
 ) (*client.Answer, error) {
+	if state, ok := d.settledState(id); ok && !ask.AppliesIn(state) {
+		return &client.Answer{
+			Success: true, ID: id, Action: ask, Message: ask.Unchanged(id, state), State: state, TookEffect: new(bool), Changed: new(bool),
+		}, nil
+	}
 	if err := d.tree.Request(ctx, id, ask, args); err != nil {
 		return nil, err
 	}
@@ -94,6 +99,16 @@ func (d *directory) put(ctx context.Context, id statefs.ID, ask statefs.Action, 
 		state = "" // it has just ended
 	}
 	return &client.Answer{Success: true, ID: id, Action: ask, Message: ask.Requested(id), State: state}, nil
+}
+
+// settledState returns the state of an operation of this storage that no earlier request can still change.
+func (d *directory) settledState(id statefs.ID) (state statefs.State, ok bool) {
+	found, err := d.tree.ObserveAll(id)
+	if err != nil || len(found.States) != 1 || len(found.Requests) > 0 || d.tree.HasTakenRequest(id) {
+		return "", false
+	}
+	_, err = d.tree.ReadRecord(id) // an operation of another program has none, and that program decides
+	return found.States[0], err == nil
 }
 
 func (d *directory) Retry(ctx context.Context, id statefs.ID, q *Retry) (*client.Retried, error) {
@@ -110,7 +125,9 @@ func (d *directory) Retry(ctx context.Context, id statefs.ID, q *Retry) (*client
 	if err != nil {
 		return nil, err
 	}
-	answer.Message += "; it waits on disk for a daemon"
+	if answer.Changed == nil {
+		answer.Message += "; it waits on disk for a daemon"
+	}
 	return &client.Retried{Answer: answer}, nil
 }
 

@@ -39,7 +39,7 @@ func (s Streams) Notice(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.Err, "jobdir: "+format+"\n", args...)
 }
 
-// PrintError prints an error; each of several joined errors gets its own line. It skips a codeError, whose
+// PrintError prints an error; each of several joined errors gets its own line. It skips an error of package exit whose
 // message is already printed.
 func (s Streams) PrintError(err error) {
 	if several, ok := err.(interface{ Unwrap() []error }); ok {

@@ -81,7 +81,7 @@ func (c *confirmer) check(token, target string) (nonce string, ok bool) {
 	return nonce, err == nil && time.Now().Before(time.Unix(unix, 0))
 }
 
-// ConfirmationToken returns the value that a confirmation page posts back in ConfirmField to the same address.
+// ConfirmationToken returns the value that a confirmation page posts back to the same address.
 func (r *Request) ConfirmationToken() string { return r.server.confirms.token(r.URL.RequestURI()) }
 
 // IsForm reports whether a POST has the body of an HTML form; only the confirmation page sends one.

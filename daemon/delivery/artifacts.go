@@ -89,7 +89,7 @@ func refuseNames(reasons []string) error {
 		said += fmt.Sprintf("; and so with %d more", more)
 	}
 	return &outbox.RefusedError{Reason: said +
-		"; give other names and try again; what has one that can be used is delivered"}
+		"; give other names and try again; artifacts with usable names are delivered"}
 }
 
 // walkArtifacts calls do for each regular file below the artifact folder. It does not follow

@@ -308,7 +308,7 @@ func willStart(o Outcome) bool {
 func (r *round) waitForRunning(e *entry, running []Outcome) error {
 	if e.submission.Require == statefs.RequireSuccess {
 		return wrong(optionRequire,
-			"'%s' cannot be had here: operation '%s' does the same, and the one that follows it (unique: on_hit: next) waits for its end", statefs.RequireSuccess, running[0].Record.ID)
+			"'%s' cannot be had here: operation '%s' does the same, and the operation that follows it (unique: on_hit: next) waits for its end", statefs.RequireSuccess, running[0].Record.ID)
 	}
 	e.submission.Require = statefs.RequireEnd
 	for _, o := range running {

@@ -72,7 +72,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint", "./internal/torture", false,
 	},
 	{
-		"a start of which only the marker tells is forgotten", "daemon/begin.go",
+		"a start that only the marker shows is forgotten", "daemon/begin.go",
 		"if err := rec.RecordStart(at); err != nil {", "if _ = at; true {",
 		"TestRecovery", "./daemon", false,
 	},
@@ -106,7 +106,7 @@ var mutants = []mutant{
 		"TestEveryCrashPoint/deliver", "./internal/torture", false,
 	},
 	{
-		"an older try puts off what somebody asked for", "daemon/outbox/plan.go", "if !t.probeRequested {", "if true {",
+		"an older try delays a requested one", "daemon/outbox/plan.go", "if !t.probeRequested {", "if true {",
 		"TestProbeDuringTries", "./daemon/outbox", false,
 	},
 	{

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// noAnswerError says that a server could not be reached, or could not do its work.
+// lostError says that a server could not be reached, or could not do its work.
 type lostError struct {
 	server string
 	err    error

@@ -111,7 +111,7 @@ func (s settings) check() error {
 	case s.mode != modeFollow && s.mode != modeOnce:
 		return fmt.Errorf("the mode is %q, and should be %s or %s", s.mode, modeFollow, modeOnce)
 	case strings.Contains(s.endpoint, "/"):
-		return fmt.Errorf("MINIO_ENDPOINT is %q, and should be HOST:PORT; whether it speaks TLS is said by MINIO_SECURE",
+		return fmt.Errorf("MINIO_ENDPOINT is %q, and should be HOST:PORT; MINIO_SECURE has whether it speaks TLS",
 			s.endpoint)
 	case s.every <= 0 || s.retry <= 0 || s.claim <= 0:
 		return errors.New("--every, --retry and --claim should be longer than 0")
