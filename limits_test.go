@@ -148,6 +148,12 @@ func TestCommitIsTheOnlyWriter(t *testing.T) {
 			continue
 		}
 		ast.Inspect(f.ast, func(node ast.Node) bool {
+			if kept, ok := node.(*ast.AssignStmt); ok {
+				of, selected := kept.Rhs[0].(*ast.SelectorExpr)
+				if _, local := kept.Lhs[0].(*ast.Ident); local && selected && strings.EqualFold(of.Sel.Name, "owner") {
+					t.Errorf("%s keeps the owner in a variable, which hides what is called of it", f.name)
+				}
+			}
 			called, ok := node.(*ast.SelectorExpr)
 			if name := methodOfOwner(called); ok && slices.Contains(writers, name) {
 				calls[name]++
@@ -161,6 +167,45 @@ func TestCommitIsTheOnlyWriter(t *testing.T) {
 	for _, name := range writers {
 		if calls[name] != 1 {
 			t.Errorf("%s of the owner is called %d times in package daemon, want once", name, calls[name])
+		}
+	}
+}
+
+// TestPartsOfTheDaemonAreInOneOrder: the fields of Daemon name its parts from the lowest, and a part has only parts
+// before it as fields, so it can call no other.
+func TestPartsOfTheDaemonAreInOneOrder(t *testing.T) {
+	t.Parallel()
+	fields := map[string][]string{} // the pointers to other structs, by struct of package daemon
+	for _, f := range goFiles(t) {
+		if f.test || f.dir != "daemon" {
+			continue
+		}
+		ast.Inspect(f.ast, func(node ast.Node) bool {
+			named, ok := node.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			if of, ok := named.Type.(*ast.StructType); ok {
+				for _, field := range of.Fields.List {
+					if pointer, ok := field.Type.(*ast.StarExpr); ok {
+						if part, ok := pointer.X.(*ast.Ident); ok {
+							fields[named.Name.Name] = append(fields[named.Name.Name], part.Name)
+						}
+					}
+				}
+			}
+			return true
+		})
+	}
+	order := fields["Daemon"]
+	if len(order) < 2 || order[0] != "core" {
+		t.Fatalf("the parts of Daemon are %v, want core first", order)
+	}
+	for i, part := range order {
+		for _, used := range fields[part] {
+			if slices.Index(order, used) >= i {
+				t.Errorf("part %s has part %s, which is not before it in Daemon", part, used)
+			}
 		}
 	}
 }
