@@ -1,15 +1,20 @@
 package lanes
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/jobdir/jobdir/daemon/queue"
 	"github.com/jobdir/jobdir/statefs"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -36,6 +41,26 @@ func (noQueue) Lanes() []queue.LaneStats { return nil }
 func (noQueue) Limits() []queue.LimitStats { return nil }
 
 func (noQueue) AwaitStarts() {}
+
+// TestRunThatEndsAtOnceReleasesTheWatch: a daemon whose start fails ends the context before Run has begun. TestMain finds
+// the watch that stays.
+func TestRunThatEndsAtOnceReleasesTheWatch(t *testing.T) {
+	t.Parallel()
+	tree, err := statefs.Open(filepath.Join(t.TempDir(), "storage"), statefs.Options{Durability: statefs.Process})
+	must(t, err)
+	defer func() { must(t, tree.Close()) }()
+	owner, err := statefs.Own(tree)
+	must(t, err)
+	defer func() { must(t, owner.Release()) }()
+	l, err := New(Config{
+		Owner: owner, Queue: noQueue{}, Logger: slog.New(slog.DiscardHandler),
+		Uptime: func() time.Duration { return 0 },
+	})
+	must(t, err)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	must(t, l.Run(ended))
+}
 
 // A partly written file has no effect and is not reported until it has not changed for statefs.QuietPeriod.
 func TestLaneFileIsReadWhenItIsQuiet(t *testing.T) {

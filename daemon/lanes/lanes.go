@@ -214,8 +214,9 @@ func (l *Lanes) open() (err error) {
 }
 
 // Run reconciles on every change until ctx ends. If the folder is removed, Run watches it again
-// once it exists.
-func (l *Lanes) Run(ctx context.Context) error {
+// once it exists. When it returns, everything that New opened is released, even if ctx had ended before.
+func (l *Lanes) Run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, l.dir.Close()) }()
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { l.alarms.Run(ctx, l.logger) })
