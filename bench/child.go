@@ -150,11 +150,16 @@ func startRole(ctx context.Context, role string, argument, into any) (*child, er
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", role, err)
 	}
+	return startRoleOf(ctx, self, role, argument, into)
+}
+
+// startRoleOf is startRole for another build of this program.
+func startRoleOf(ctx context.Context, program, role string, argument, into any) (*child, error) {
 	text, err := json.Marshal(argument)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", role, err)
 	}
-	cmd := exec.Command(self) //nolint:noctx // stop ends it, in order
+	cmd := exec.Command(program) //nolint:noctx // stop ends it, in order
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, argumentVariable+"="+string(text))
 	c, err := start(ctx, role, cmd)
 	if err != nil {

@@ -25,6 +25,15 @@ var loadJobFiles = map[string]string{
 
 // startLoad starts this program as a daemon with those jobs.
 func (b *bench) startLoad(ctx context.Context, storage, durability string) (*server, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("start the server: %w", err)
+	}
+	return b.startLoadOf(ctx, self, storage, durability)
+}
+
+// startLoadOf is startLoad for another build of this program.
+func (b *bench) startLoadOf(ctx context.Context, program, storage, durability string) (*server, error) {
 	jobs, err := b.definitions(loadJobFiles)
 	if err != nil {
 		return nil, err
@@ -35,7 +44,7 @@ func (b *bench) startLoad(ctx context.Context, storage, durability string) (*ser
 		}
 	}
 	var said ownServer
-	c, err := startRole(ctx, "load", ownServer{Storage: storage, Jobs: jobs, Durability: durability}, &said)
+	c, err := startRoleOf(ctx, program, "load", ownServer{Storage: storage, Jobs: jobs, Durability: durability}, &said)
 	if err != nil {
 		return nil, err
 	}

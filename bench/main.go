@@ -39,6 +39,7 @@ type options struct {
 	history    int // ended operations of the large history
 	peers      string
 	before     string // an earlier program
+	beforeRun  string // an earlier build of this program
 	counts     counts
 }
 
@@ -87,11 +88,13 @@ func parseOptions(args []string) (options, error) {
 		"program of bench/peers, whose figures stand beside those of section l; none when empty")
 	before := flags.String("before", "",
 		"an earlier program, whose figures stand beside those of section s; none when empty")
+	beforeRun := flags.String("before-bench", "",
+		"an earlier build of this program, whose daemon is measured beside this one in section v; none when empty")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
 	o := options{
-		out: *out, dir: *dir, durability: *durability, peers: *peers, before: *before,
+		out: *out, dir: *dir, durability: *durability, peers: *peers, before: *before, beforeRun: *beforeRun,
 		window: 30 * time.Second, counts: fullCounts,
 	}
 	if *quick {

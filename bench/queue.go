@@ -74,29 +74,10 @@ func (b *bench) queueRows(ctx context.Context) (rows []Row, err error) {
 
 // fill has one operation hold the lane and so many wait behind it, and measures what these take in memory.
 func (q *queued) fill(ctx context.Context) (rows []Row, err error) {
-	if _, err := q.submit(ctx, "gated"); err != nil {
-		return nil, err
-	}
-	before, err := memoryOf(q.child, true)
+	grown, took, err := q.grow(ctx)
 	if err != nil || q.waiting == 0 {
 		return nil, err
 	}
-	began := time.Now()
-	for left := q.waiting; left > 0; left -= fillSize {
-		if _, err := call(ctx, http.MethodPost, q.base+"/api/v1/operations",
-			listOf("bench/gated", min(left, fillSize))); err != nil {
-			return nil, err
-		}
-	}
-	took := time.Since(began)
-	if err := q.awaitCount(ctx, "queued", q.waiting); err != nil {
-		return nil, err
-	}
-	after, err := memoryOf(q.child, true)
-	if err != nil {
-		return nil, err
-	}
-	grown := after.minus(before)
 	what := fmt.Sprintf("%d queued: ", q.waiting)
 	return []Row{
 		row(what+fmt.Sprintf("submits in lists of %d by one client", fillSize), "1/s", float64(q.waiting)/took.Seconds(),
@@ -107,6 +88,31 @@ func (q *queued) fill(ctx context.Context) (rows []Row, err error) {
 		row(what+"memory of each, resident after a collection of garbage", "KiB", perOne(grown.settled, q.waiting), nil,
 			most(waitingMost), q.waiting),
 	}, nil
+}
+
+// grow has one operation hold the lane and so many wait behind it. It returns what the daemon has grown by, and how
+// long the submits took.
+func (q *queued) grow(ctx context.Context) (grown memory, took time.Duration, err error) {
+	if _, err := q.submit(ctx, "gated"); err != nil {
+		return grown, 0, err
+	}
+	before, err := memoryOf(q.child, true)
+	if err != nil || q.waiting == 0 {
+		return grown, 0, err
+	}
+	began := time.Now()
+	for left := q.waiting; left > 0; left -= fillSize {
+		if _, err := call(ctx, http.MethodPost, q.base+"/api/v1/operations",
+			listOf("bench/gated", min(left, fillSize))); err != nil {
+			return grown, 0, err
+		}
+	}
+	took = time.Since(began)
+	if err := q.awaitCount(ctx, "queued", q.waiting); err != nil {
+		return grown, 0, err
+	}
+	after, err := memoryOf(q.child, true)
+	return after.minus(before), took, err
 }
 
 // count asks how many operations have a status.

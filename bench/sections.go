@@ -31,6 +31,7 @@ var sections = []section{
 	{"o", "outbox: results on their way to S3", measureOutbox},
 	{"q", "queue: what many that wait cost", measureQueue},
 	{"s", "questions, and a flood of submits", measureFlood},
+	{"v", "this version beside an earlier one", measureVersions},
 }
 
 // bench is one run.
