@@ -234,9 +234,6 @@ func (s *liveTable) liveView(q *history.Query) (*history.LiveView, map[statefs.I
 	for _, l := range unsettled {
 		if l.Row != nil {
 			out.Hidden = append(out.Hidden, l.Row)
-		} else if rec := s.tree.Published(l.ID); rec != nil {
-			row := history.RowOf(rec)
-			l.State, l.Row = rec.Status, row.Pack()
 		}
 		state, err := l.State, error(nil)
 		// The state of a foreign marker is that of its last event; with 100,000 of them, a list checks none.

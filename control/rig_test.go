@@ -131,15 +131,16 @@ type daemonStatus struct {
 	bulk            []string                            // the arguments of Request
 	tries           map[statefs.EntryName]chan struct{} // the attempts that Await waits for
 
-	tally   tally.Counters
-	history *history.Store
-	live    []history.Live
-	keep    history.Retention
-	guards  history.Guards
-	seen    []history.Live // markers of foreign programs that need not be looked at
-	listing bool           // LiveIndex has no live table
-	follow  map[follows]int
-	why     statefs.Waiting // why every operation waits
+	tally     tally.Counters
+	history   *history.Store
+	live      []history.Live
+	keep      history.Retention
+	guards    history.Guards
+	announced map[statefs.ID]history.Live // what this process has submitted
+	seen      []history.Live              // markers of foreign programs that need not be looked at
+	listing   bool                        // LiveIndex has no live table
+	follow    map[follows]int
+	why       statefs.Waiting // why every operation waits
 }
 
 func (d *daemonStatus) Live() []history.Live {
@@ -169,11 +170,35 @@ func (d *daemonStatus) LiveIndex() (*history.LiveIndex, []history.Live, bool) {
 		}
 		delete(markers, l.ID)
 	}
-	for id := range markers {
-		unsettled = append(unsettled, history.Live{ID: id})
+	for id, state := range markers {
+		if l := d.announced[id]; l.State == state {
+			living.Put(id, l.Row)
+		} else {
+			unsettled = append(unsettled, history.Live{ID: id})
+		}
 	}
 	return living, append(unsettled, d.seen...), true
 }
+
+// Announce implements statefs.SubmitListener.
+func (d *daemonStatus) Announce(rec *statefs.Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	row := history.RowOf(rec)
+	if d.announced == nil {
+		d.announced = make(map[statefs.ID]history.Live)
+	}
+	d.announced[rec.ID] = history.Live{ID: rec.ID, State: rec.Status, Row: row.Pack()}
+}
+
+// Expect implements statefs.SubmitListener.
+func (d *daemonStatus) Expect(...*statefs.Record) {}
+
+// Withdraw implements statefs.SubmitListener.
+func (d *daemonStatus) Withdraw(...*statefs.Record) {}
+
+// Created implements statefs.SubmitListener.
+func (d *daemonStatus) Created(statefs.Name) {}
 
 func (d *daemonStatus) Waiting(statefs.ID) (statefs.Waiting, bool) { return d.why, d.why.Reason != "" }
 
@@ -344,6 +369,7 @@ func setupAt(t *testing.T, dir string, change ...func(*Config)) *rig {
 	})
 	intake.Ready()
 	played := &daemonStatus{ready: true, known: make(chan struct{}), owner: r.owner, history: index}
+	r.owner.SetSubmitListener(played)
 	close(played.known)
 	playedLanes{played}.Apply()
 	r.config = Config{

@@ -128,7 +128,8 @@ func (d *definitions) longestGrace() time.Duration {
 
 func (c *core) track(op *operation) {
 	op.shown = op.shown.Next(op.rec, op.state)
-	c.queueQuota.confirm(op.rec.Starts == 0 && isClosed(c.ready), func() { c.live.Add(op, op.shown) })
+	_, announced := c.live.Get(op.id()) // its reservation is confirmed
+	c.queueQuota.confirm(announced == nil && op.rec.Starts == 0 && isClosed(c.ready), func() { c.live.Add(op, op.shown) })
 	if c.config.Intake != nil {
 		c.config.Intake.Track(op.rec)
 	}

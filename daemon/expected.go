@@ -102,7 +102,7 @@ func (rc *reconciler) expectBatch(rec *statefs.Record) error {
 	return err
 }
 
-// Withdraw implements statefs.SubmitListener.
+// Withdraw removes operations that were expected and are not submitted.
 func (a *admission) Withdraw(recs ...*statefs.Record) {
 	a.update(func(q *queue.Queue) {
 		for _, rec := range recs {

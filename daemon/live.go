@@ -196,16 +196,37 @@ func (d *Daemon) LiveIndex() (rows *history.LiveIndex, unsettled []history.Live,
 // read here, so none is missed. ok is false if events were lost, until everything has been
 // reconciled.
 func (d *Daemon) collectUnsettled() (ids map[statefs.ID]statefs.State, ok bool) {
-	ids = make(map[statefs.ID]statefs.State)
+	changed := make(map[statefs.ID]statefs.NameSet)
 	d.watchMu.Lock()
 	waiting, lost := d.dir.Peek()
 	d.watchMu.Unlock()
 	for _, key := range waiting {
-		ids[key.id] = ""
+		changed[key.id] |= key.names
 	}
-	d.reconcileQueue.addTo(ids)
+	d.reconcileQueue.addTo(changed)
+	ids = make(map[statefs.ID]statefs.State)
+	for id, names := range changed {
+		if !d.shows(id, names) {
+			ids[id] = ""
+		}
+	}
 	d.unsettledIDs.addTo(ids)
 	return ids, !lost
+}
+
+// shows reports whether lists are right about an ID if only these of its names may have changed: a live
+// operation whose only changed marker is that of its state, or an ID without a marker. After a flood of
+// submits nearly all pending reconciles are of such operations, announced or ended.
+func (d *Daemon) shows(id statefs.ID, names statefs.NameSet) bool {
+	markers := names & statefs.AllMarkers
+	if _, s := d.live.Get(id); s != nil {
+		return markers&^statefs.MarkerBit(s.State) == 0
+	}
+	if names&statefs.AllNames == statefs.AllNames {
+		return false
+	}
+	seen, err := d.owner.Observe(id, markers)
+	return err == nil && len(seen.States)+len(seen.Irregular) == 0
 }
 
 // measureDurations records the queue time of an operation when it starts, and its working time when

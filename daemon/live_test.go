@@ -91,7 +91,8 @@ func TestListsKnowEachAnsweredSubmit(t *testing.T) {
 	for range 50 {
 		id := b.submit("wait", "{}")
 		_, unsettled, ok := b.daemon.LiveIndex()
-		known := b.daemon.manages(id) || slices.ContainsFunc(unsettled, func(l history.Live) bool { return l.ID == id })
+		_, shown := b.daemon.live.Get(id)
+		known := shown != nil || slices.ContainsFunc(unsettled, func(l history.Live) bool { return l.ID == id })
 		if !ok || !known {
 			t.Fatalf("%s is not listed", id)
 		}

@@ -66,6 +66,8 @@ func (rc *reconciler) reconcileID(id statefs.ID, names statefs.NameSet) {
 				seen := sight.States
 				if err != nil || rc.stopping.Load() {
 					seen = nil // it may be ours
+				} else {
+					rc.live.Withdraw(id)
 				}
 				rc.unsettledIDs.set(id, len(sight.States) > 0, seen...)
 				rc.markers.earlyRequests.set(id, len(sight.States) == 0 && len(sight.Requests) > 0)

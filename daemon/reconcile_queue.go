@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jobdir/jobdir/daemon/live"
 	"github.com/jobdir/jobdir/statefs"
 	"github.com/jobdir/jobdir/statefs/api"
 	"github.com/jobdir/jobdir/statefs/machine"
@@ -175,15 +176,18 @@ func (l *reconcileQueue) work() {
 	l.mu.Unlock()
 }
 
-// addTo adds the IDs that are queued, delayed or being reconciled.
-func (l *reconcileQueue) addTo(ids map[statefs.ID]statefs.State) {
+// addTo adds the IDs that are queued, delayed or being reconciled, with the names that may have changed.
+func (l *reconcileQueue) addTo(changed map[statefs.ID]statefs.NameSet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for id := range l.pending {
-		ids[id] = ""
+	for id, w := range l.pending {
+		if w.state != reconcileQueued {
+			w.names = statefs.AllNames
+		}
+		changed[id] |= w.names
 	}
 	for id := range l.delayed {
-		ids[id] = ""
+		changed[id] = statefs.AllNames
 	}
 }
 
@@ -213,6 +217,22 @@ func (l *reconcileQueue) close() {
 type submitListener struct {
 	*admission
 	core *core
+}
+
+// Announce implements statefs.SubmitListener. Lists and counts have the operation from now on.
+func (l submitListener) Announce(rec *statefs.Record) {
+	if isClosed(l.core.ready) {
+		shown := (&live.Snapshot{ID: rec.ID}).Next(rec, rec.Status)
+		l.core.queueQuota.confirm(true, func() { l.core.live.Announce(shown) })
+	}
+}
+
+// Withdraw implements statefs.SubmitListener.
+func (l submitListener) Withdraw(recs ...*statefs.Record) {
+	l.admission.Withdraw(recs...)
+	for _, rec := range recs {
+		l.core.live.Withdraw(rec.ID)
+	}
 }
 
 // Created implements statefs.SubmitListener.

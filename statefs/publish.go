@@ -256,6 +256,7 @@ func (t *Tree) publishRecord(rec *Record) error {
 
 func (t *Tree) publishMarker(rec *Record) error {
 	t.handover.put(rec)
+	t.handover.announce(rec)
 	err := t.files.Create(path.Join(jobsDir, MarkerName(rec.ID, rec.Status)), formatStamp(rec.CreatedAt, nil), false)
 	if err == nil {
 		t.handover.created(Name{ID: rec.ID, State: rec.Status})
@@ -483,8 +484,11 @@ type SubmitListener interface {
 	// Expect is called when an operation with a key gets its number, before the next operation with
 	// a key gets one. It is also called with all operations of a list before the first is visible.
 	Expect(recs ...*Record)
-	// Withdraw is called with expected operations that are not submitted, or not all of them now.
+	// Withdraw is called with expected or announced operations that are not submitted, or not all of them now.
 	Withdraw(recs ...*Record)
+	// Announce is called with the record of an operation before its marker is visible. Created follows, or
+	// Withdraw. The record is read-only, and only until Announce returns.
+	Announce(rec *Record)
 	// Created is called when a new marker or a request is in jobs/, so that its event need not be awaited.
 	Created(name Name)
 }
@@ -506,6 +510,12 @@ func (h *handover) expect(recs ...*Record) {
 func (h *handover) withdraw(recs ...*Record) {
 	if e := h.activeListener(); e != nil {
 		e.Withdraw(recs...)
+	}
+}
+
+func (h *handover) announce(rec *Record) {
+	if e := h.activeListener(); e != nil {
+		e.Announce(rec)
 	}
 }
 
@@ -560,17 +570,6 @@ func (h *handover) reset(open bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open, h.records, h.listener = open, make(map[ID]*Record), nil
-}
-
-// Published returns a copy of the record that [Owner.ReadPublished] would return without reading a file, or
-// nil: the daemon of this process has not taken over the operation yet.
-func (t *Tree) Published(id ID) *Record {
-	t.handover.mu.Lock()
-	defer t.handover.mu.Unlock()
-	if rec := t.handover.records[id]; rec != nil {
-		return handedOver(rec)
-	}
-	return nil
 }
 
 // ReadPublished returns the record of an operation as this process published it, but only once, on

@@ -42,8 +42,8 @@ func (noQueue) Limits() []queue.LimitStats { return nil }
 
 func (noQueue) AwaitStarts() {}
 
-// TestRunThatEndsAtOnceReleasesTheWatch: a daemon whose start fails ends the context before Run has begun. TestMain finds
-// the watch that stays.
+// TestRunThatEndsAtOnceReleasesTheWatch: a daemon whose start fails ends the context before Run has begun. TestMain
+// finds the watch that stays.
 func TestRunThatEndsAtOnceReleasesTheWatch(t *testing.T) {
 	t.Parallel()
 	tree, err := statefs.Open(filepath.Join(t.TempDir(), "storage"), statefs.Options{Durability: statefs.Process})

@@ -1,10 +1,11 @@
 // Package live is the table of the operations that a daemon manages: what is known of each, as one
 // immutable snapshot behind one lock.
 //
-//	commit ─▶ Add, Put, End, Remove ─▶ Table ─┬─▶ snapshot by ID
-//	                                          ├─▶ rows, for lists
-//	                                          ├─▶ counts by lane and state
-//	                                          └─▶ parents ─▶ the children that wait for them
+//	submit ─▶ Announce, Withdraw ────┐
+//	commit ─▶ Add, Put, End, Remove ─┴▶ Table ─┬─▶ snapshot by ID
+//	                                           ├─▶ rows, for lists
+//	                                           ├─▶ counts by lane and state
+//	                                           └─▶ parents ─▶ the children that wait for them
 //
 // The rows, the counts and the children follow each change under the lock of the table, so they are
 // always of the same operations. It works in memory only: no files, clock or goroutines.

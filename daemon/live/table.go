@@ -24,6 +24,7 @@ type Table[Op any] struct {
 type entry[Op any] struct {
 	op Op
 	*Snapshot
+	announced bool // the owner does not manage it yet
 }
 
 // Add enters an operation.
@@ -34,7 +35,31 @@ func (t *Table[Op]) Add(op Op, s *Snapshot) {
 		t.entries = make(map[statefs.ID]entry[Op])
 	}
 	t.replace(t.entries[s.ID].Snapshot, s)
-	t.entries[s.ID] = entry[Op]{op, s}
+	t.entries[s.ID] = entry[Op]{op: op, Snapshot: s}
+}
+
+// Announce enters an operation that is being submitted, with the zero Op, unless it is in the table. Add
+// follows, or Withdraw.
+func (t *Table[Op]) Announce(s *Snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.entries == nil {
+		t.entries = make(map[statefs.ID]entry[Op])
+	}
+	if _, has := t.entries[s.ID]; !has {
+		t.replace(nil, s)
+		t.entries[s.ID] = entry[Op]{Snapshot: s, announced: true}
+	}
+}
+
+// Withdraw forgets an operation that was announced and not added.
+func (t *Table[Op]) Withdraw(id statefs.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[id]; e.announced {
+		t.replace(e.Snapshot, nil)
+		delete(t.entries, id)
+	}
 }
 
 // Put replaces the snapshot of an operation. It does nothing for an operation that is not in the table.
@@ -43,7 +68,8 @@ func (t *Table[Op]) Put(s *Snapshot) {
 	defer t.mu.Unlock()
 	if e, has := t.entries[s.ID]; has {
 		t.replace(e.Snapshot, s)
-		t.entries[s.ID] = entry[Op]{e.op, s}
+		e.Snapshot = s
+		t.entries[s.ID] = e
 	}
 }
 

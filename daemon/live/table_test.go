@@ -29,7 +29,7 @@ func TestRowsCountsAndChildrenFollowTheSnapshots(t *testing.T) {
 	states := slices.DeleteFunc(slices.Clone(statefs.States()), statefs.State.Terminal)
 	rapid.Check(t, func(t *rapid.T) {
 		var table Table[int]
-		model := map[statefs.ID]*Snapshot{}
+		model, announced := map[statefs.ID]*Snapshot{}, map[statefs.ID]bool{}
 		for range rapid.IntRange(1, 60).Draw(t, "changes") {
 			n := rapid.IntRange(1, 6).Draw(t, "which")
 			id := idOf(n)
@@ -39,6 +39,15 @@ func TestRowsCountsAndChildrenFollowTheSnapshots(t *testing.T) {
 				}
 				table.Remove(id)
 				delete(model, id)
+				delete(announced, id)
+				continue
+			}
+			if rapid.IntRange(0, 4).Draw(t, "withdraw") == 0 {
+				table.Withdraw(id) // does nothing unless it is only announced
+				if announced[id] {
+					delete(model, id)
+					delete(announced, id)
+				}
 				continue
 			}
 			rec := statefs.UnknownRecord(id, noon)
@@ -60,7 +69,15 @@ func TestRowsCountsAndChildrenFollowTheSnapshots(t *testing.T) {
 			s.Since = noon.Add(-time.Duration(rapid.IntRange(0, 9).Draw(t, "since")) * time.Second)
 			if model[id] == nil {
 				table.Put(s) // not in the table: nothing
+				if announced[id] = rapid.Bool().Draw(t, "announce"); announced[id] {
+					table.Announce(s)
+				} else {
+					table.Add(n, s)
+				}
+			} else if announced[id] && rapid.Bool().Draw(t, "take over") {
+				table.Announce(s) // in the table: nothing
 				table.Add(n, s)
+				announced[id] = false
 			} else {
 				table.Put(s)
 			}
