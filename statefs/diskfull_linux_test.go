@@ -23,8 +23,28 @@ func smallDisk(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	check(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,mode=0750"))
-	t.Cleanup(func() { check(t, unix.Unmount(dir, 0)) })
+	t.Cleanup(func() { unmount(t, dir) })
 	return dir
+}
+
+// unmount fails the test if a file of the file system is still open. A command that another test starts holds all
+// descriptors of this process until its exec, so a busy file system is tried again.
+func unmount(t *testing.T, dir string) {
+	t.Helper()
+	tick, late := time.NewTicker(5*time.Millisecond), time.After(time.Minute)
+	defer tick.Stop()
+	for {
+		err := unix.Unmount(dir, 0)
+		if !errors.Is(err, unix.EBUSY) {
+			check(t, err)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("unmount %s: %v", dir, err)
+		}
+	}
 }
 
 func TestFullDiskRefusesTheSubmitOnly(t *testing.T) {
@@ -136,7 +156,7 @@ func fewInodes(t *testing.T) string {
 			t.Skipf("this test mounts an ext4, which %s does not let it: %v %s", command[0], err, out)
 		}
 	}
-	t.Cleanup(func() { check(t, unix.Unmount(dir, 0)) })
+	t.Cleanup(func() { unmount(t, dir) })
 	return dir
 }
 
