@@ -105,12 +105,12 @@ const (
 )
 
 // defaults returns the configuration without any settings.
-func defaults(getenv func(string) string) Config {
+func defaults(env map[string]string) Config {
 	c := Config{Queue: Queue{Lanes: map[string]daemon.LaneConfig{statefs.DefaultLane: newLane()}, Limits: map[string]int{}}}
 	for _, s := range settings {
 		s.preset(&c)
 	}
-	c.Storage = defaultStorage(getenv)
+	c.Storage = defaultStorage(env)
 	return c
 }
 
@@ -120,15 +120,15 @@ func newLane() daemon.LaneConfig {
 
 // defaultStorage returns the state directory of the service (systemd.exec(5), StateDirectory=) or of the user
 // (XDG Base Directory Specification), or "" when neither is set.
-func defaultStorage(getenv func(string) string) string {
-	if dirs := getenv("STATE_DIRECTORY"); dirs != "" {
+func defaultStorage(env map[string]string) string {
+	if dirs := env["STATE_DIRECTORY"]; dirs != "" {
 		first, _, _ := strings.Cut(dirs, ":")
 		return first
 	}
-	if dir := getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+	if dir := env["XDG_STATE_HOME"]; filepath.IsAbs(dir) {
 		return filepath.Join(dir, "jobdir")
 	}
-	home := getenv("HOME")
+	home := env["HOME"]
 	if home == "" {
 		return ""
 	}

@@ -309,12 +309,12 @@ func failuresFrom(text string) (int, error) {
 }
 
 // readLaneVariables reads JOBDIR_LANE_NAME_CAPACITY of each lane of the configuration.
-func (l *Loaded) readLaneVariables(s sources) error {
+func (l *Loaded) readLaneVariables(env map[string]string) error {
 	of := map[string]string{}
 	for _, name := range l.LaneNames() {
 		variable := "JOBDIR_LANE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")) + "_CAPACITY"
-		text, ok := s.lookup(variable)
-		if !ok || text == "" {
+		text := env[variable]
+		if text == "" {
 			continue
 		}
 		if other, taken := of[variable]; taken {
@@ -331,10 +331,10 @@ func (l *Loaded) readLaneVariables(s sources) error {
 		l.Queue.Lanes[name] = c
 		l.origin[laneOrigin(name, "capacity")] = "environment " + variable
 	}
-	for _, variable := range s.names() {
+	for _, variable := range slices.Sorted(maps.Keys(env)) {
 		name, isLane := strings.CutPrefix(variable, "JOBDIR_LANE_")
 		name, isCapacity := strings.CutSuffix(name, "_CAPACITY")
-		if text, _ := s.lookup(variable); !isLane || !isCapacity || of[variable] != "" || text == "" {
+		if !isLane || !isCapacity || of[variable] != "" || env[variable] == "" {
 			continue
 		}
 		return exit.Usagef("environment variable %s: there is no lane %q in the configuration; the lanes are %s", variable,
@@ -371,17 +371,10 @@ func (l *Loaded) originOf(key string) string {
 	return originDefault
 }
 
-// shortDuration formats a duration without zero units: 15m instead of 15m0s.
+// shortDuration formats a duration without zero units, and whole days as such: 15m instead of 15m0s.
 func shortDuration(d time.Duration) string {
 	if d%term.Day == 0 && d > 0 {
 		return strconv.Itoa(int(d/term.Day)) + "d"
 	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return param.FormatDuration(d)
 }

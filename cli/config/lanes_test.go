@@ -138,13 +138,8 @@ func TestVariablesOfLanes(t *testing.T) {
 			t.Errorf("%s=%s: %v, want %q", test.name, test.value, err, test.want)
 		}
 	}
-	l, err := load(sources{
-		flags: pflag.NewFlagSet("test", pflag.ContinueOnError),
-		lookup: func(name string) (string, bool) {
-			value, ok := map[string]string{"HOME": "/home/x", "JOBDIR_LANE_DEFAULT_CAPACITY": "0"}[name]
-			return value, ok
-		},
-	})
+	l, err := load(pflag.NewFlagSet("test", pflag.ContinueOnError),
+		map[string]string{"HOME": "/home/x", "JOBDIR_LANE_DEFAULT_CAPACITY": "0"})
 	if err != nil || l.Queue.Lanes["default"].Capacity != 0 {
 		t.Errorf("%v %+v", err, l)
 	}

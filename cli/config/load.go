@@ -31,63 +31,43 @@ func (l *Loaded) Explicit(key string) bool { return l.origin[key] != originDefau
 
 const originDefault = "default"
 
-// sources are the places that provide values.
-type sources struct {
-	flags  *pflag.FlagSet
-	lookup func(string) (string, bool)
-	// environ lists the variables that are set, as NAME=value; nil: none.
-	environ func() []string
-}
-
-// names returns the names of the variables that are set.
-func (s sources) names() []string {
-	if s.environ == nil {
-		return nil
-	}
-	var names []string
-	for _, entry := range s.environ() {
-		name, _, _ := strings.Cut(entry, "=")
-		names = append(names, name)
-	}
-	return names
-}
-
-func (s sources) getenv(name string) string {
-	value, _ := s.lookup(name)
-	return value
-}
-
 // Load reads the configuration for a command with these flags.
 func Load(flags *pflag.FlagSet) (*Loaded, error) {
-	return load(sources{flags: flags, lookup: os.LookupEnv, environ: os.Environ})
+	env := map[string]string{}
+	for _, entry := range os.Environ() {
+		name, value, _ := strings.Cut(entry, "=")
+		env[name] = value
+	}
+	return load(flags, env)
 }
 
-// load reads the configuration. Errors describe a mistake of the user and name its place.
-func load(s sources) (*Loaded, error) {
-	l := &Loaded{Config: defaults(s.getenv), origin: map[string]string{}}
+// load reads the configuration from the flags, the variables of the environment and the file. Errors describe a mistake
+// of the user and name its place.
+func load(flags *pflag.FlagSet, env map[string]string) (*Loaded, error) {
+	l := &Loaded{Config: defaults(env), origin: map[string]string{}}
 	for _, setting := range settings {
 		l.origin[setting.key] = originDefault
 	}
-	if err := l.readFile(s); err != nil {
+	if err := l.readFile(flags, env); err != nil {
 		return nil, err
 	}
 	for _, setting := range settings {
-		if err := l.readEnvironment(s, setting); err != nil {
+		if err := l.readEnvironment(env, setting); err != nil {
 			return nil, err
 		}
-		if err := l.readFlag(s, setting); err != nil {
+		if err := l.readFlag(flags, setting); err != nil {
 			return nil, err
 		}
 	}
-	if err := l.readLaneVariables(s); err != nil {
+	if err := l.readLaneVariables(env); err != nil {
 		return nil, err
 	}
 	return l, l.complete()
 }
 
-func (l *Loaded) readEnvironment(s sources, set *setting) error {
-	text, ok := s.lookup(set.variable())
-	if !ok || text == "" {
+func (l *Loaded) readEnvironment(env map[string]string, set *setting) error {
+	text := env[set.variable()]
+	if text == "" {
 		return nil
 	}
 	values := []string{text}
@@ -104,8 +84,8 @@ func (l *Loaded) readEnvironment(s sources, set *setting) error {
 	return nil
 }
 
-func (l *Loaded) readFlag(s sources, set *setting) error {
-	flag := s.flags.Lookup(set.flag())
+func (l *Loaded) readFlag(flags *pflag.FlagSet, set *setting) error {
+	flag := flags.Lookup(set.flag())
 	if flag == nil || !flag.Changed {
 		return nil
 	}
@@ -120,12 +100,12 @@ func (l *Loaded) readFlag(s sources, set *setting) error {
 	return nil
 }
 
-func (l *Loaded) readFile(s sources) error {
+func (l *Loaded) readFile(flags *pflag.FlagSet, env map[string]string) error {
 	name, named := catalog.ConfigurationFile, false
-	if text := s.getenv("JOBDIR_CONFIG"); text != "" {
+	if text := env["JOBDIR_CONFIG"]; text != "" {
 		name, named = text, true
 	}
-	if flag := s.flags.Lookup("config"); flag != nil && flag.Changed {
+	if flag := flags.Lookup("config"); flag != nil && flag.Changed {
 		name, named = flag.Value.String(), true
 	}
 	data, err := os.ReadFile(name)
@@ -152,47 +132,29 @@ func (l *Loaded) readFile(s sources) error {
 }
 
 func (l *Loaded) readDocument(body ast.Node) error {
-	var entries []*ast.MappingValueNode
-	switch node := body.(type) {
+	switch body.(type) {
 	case nil, *ast.CommentGroupNode, *ast.NullNode:
 		return nil
-	case *ast.MappingNode:
-		entries = node.Values
-	case *ast.MappingValueNode:
-		entries = []*ast.MappingValueNode{node}
-	default:
+	}
+	entries, ok := members(body)
+	if !ok {
 		return exit.Usagef("%s: expected keys and values, as in \"storage: ./storage\"", l.at(body))
 	}
-	return l.readEntries(entries, "")
-}
-
-// readEntries reads the members of the file, or of a mapping in it.
-func (l *Loaded) readEntries(entries []*ast.MappingValueNode, within string) error {
-	seen := map[string]bool{}
 	for _, entry := range entries {
-		name := entry.Key.GetToken().Value
-		if seen[name] {
-			return exit.Usagef("%s: the key %q appears twice", l.at(entry.Key), name)
+		var err error
+		switch name := entry.Key.GetToken().Value; {
+		case name == lanesKey:
+			err = l.readLanes(entry.Value)
+		case name == limitsKey:
+			err = l.readLimits(entry.Value)
+		case mappings[name] != "":
+			err = l.eachMember(entry.Value, name, mappings[name], func(key ast.MapKeyNode, member string, value ast.Node) error {
+				return l.readEntry(key, member, value, name)
+			})
+		default:
+			err = l.readEntry(entry.Key, name, entry.Value, "")
 		}
-		seen[name] = true
-		if example := mappings[name]; within == "" && example != "" {
-			inner, ok := members(entry.Value)
-			if !ok {
-				return exit.Usagef("%s: %s: expected keys and values, as in \"%s: {%s}\"", l.at(entry.Value), name, name, example)
-			}
-			if err := l.readEntries(inner, name); err != nil {
-				return err
-			}
-			continue
-		}
-		if read := map[string]func(ast.Node) error{lanesKey: l.readLanes, limitsKey: l.readLimits}[name]; within == "" &&
-			read != nil {
-			if err := read(entry.Value); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := l.readEntry(entry, name, within); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -214,16 +176,17 @@ func members(node ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-func (l *Loaded) readEntry(entry *ast.MappingValueNode, name, within string) error {
+// readEntry reads a setting, which has the name inside the mapping within; "" for the file itself.
+func (l *Loaded) readEntry(at ast.MapKeyNode, name string, value ast.Node, within string) error {
 	key := name
 	if within != "" {
 		key = within + "_" + name
 	}
 	set := settingFor(key)
 	if set == nil || set.within != within {
-		return exit.Usagef("%s: unknown key %q; the keys are %s", l.at(entry.Key), name, strings.Join(keys(within), ", "))
+		return l.unknownKey(at, name, keys(within))
 	}
-	values, err := l.values(entry.Value)
+	values, err := l.values(value)
 	if err != nil {
 		return err
 	}
@@ -231,9 +194,9 @@ func (l *Loaded) readEntry(entry *ast.MappingValueNode, name, within string) err
 		l.resolve(values)
 	}
 	if err := set.set(&l.Config, values); err != nil {
-		return exit.Usagef("%s: %s: %w", l.at(entry.Value), name, err)
+		return exit.Usagef("%s: %s: %w", l.at(value), name, err)
 	}
-	l.origin[key] = fmt.Sprintf("file %s:%d", l.File, entry.Key.GetToken().Position.Line)
+	l.note(key, at)
 	return nil
 }
 

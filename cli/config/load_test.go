@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,19 +31,9 @@ func loadText(t *testing.T, file string, env map[string]string, flags ...string)
 	if err := set.Parse(flags); err != nil {
 		t.Fatal(err)
 	}
-	return load(sources{flags: set, lookup: func(name string) (string, bool) {
-		if name == "HOME" {
-			return "/home/somebody", true
-		}
-		value, ok := env[name]
-		return value, ok
-	}, environ: func() []string {
-		var entries []string
-		for name, value := range env {
-			entries = append(entries, name+"="+value)
-		}
-		return entries
-	}})
+	all := map[string]string{"HOME": "/home/somebody"}
+	maps.Copy(all, env)
+	return load(set, all)
 }
 
 func TestEachSettingCanBeSetInEachWay(t *testing.T) {

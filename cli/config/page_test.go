@@ -41,7 +41,7 @@ func settingsPage() string {
 	var page strings.Builder
 	page.WriteString("<!-- Generated from cli/config/table.go by \"make generate\"; do not edit. -->\n\n" +
 		strings.ReplaceAll(settingsIntroduction, "'", "`"))
-	defaults := defaults(func(string) string { return "" })
+	defaults := defaults(nil)
 	defaults.Storage = "$STATE_DIRECTORY, or ~/.local/state/jobdir"
 	for _, s := range settings {
 		key, preset := s.key, strings.Join(s.get(&defaults), ", ")

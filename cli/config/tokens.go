@@ -1,8 +1,6 @@
 package config
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,9 +29,10 @@ func ReadTokens(path string) (tokens []front.Token, warning string, err error) {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		warning = fmt.Sprintf("token file %s can be read by others (mode %04o): chmod 0600 it", path, mode)
 	}
-	lines := bufio.NewScanner(bytes.NewReader(data))
-	for number := 1; lines.Scan(); number++ {
-		line := strings.TrimSpace(lines.Text())
+	number := 0
+	for line := range strings.Lines(string(data)) {
+		number++
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -45,9 +44,6 @@ func ReadTokens(path string) (tokens []front.Token, warning string, err error) {
 			return nil, "", exit.Usagef("token file %s:%d: the secret is empty", path, number)
 		}
 		tokens = append(tokens, front.Token{Name: strings.TrimSpace(name), Secret: strings.TrimSpace(secret)})
-	}
-	if err := lines.Err(); err != nil {
-		return nil, "", fmt.Errorf("token file %s: %w", path, err)
 	}
 	if len(tokens) == 0 {
 		return nil, "", exit.Usagef("token file %s holds no token", path)
