@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -71,15 +72,10 @@ func Process(ctx context.Context, conf *config.Config, own Config, version strin
 		// The first process of a container is the parent of every orphan, for example of processes left by a
 		// dead keeper.
 		reaping, stop := context.WithCancel(ctx)
-		reaped := make(chan struct{})
-		go func() {
-			defer close(reaped)
-			keeper.ReapOrphans(reaping)
-		}()
-		defer func() {
-			stop()
-			<-reaped
-		}()
+		var reaper sync.WaitGroup
+		reaper.Go(func() { keeper.ReapOrphans(reaping) })
+		defer reaper.Wait()
+		defer stop()
 	}
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -125,9 +121,7 @@ func killAndExit(storage string) {
 // newLogger makes the daemon's logger from two settings that are already checked.
 func newLogger(w io.Writer, format, level string) *slog.Logger {
 	var least slog.Level
-	if err := least.UnmarshalText([]byte(level)); err != nil {
-		least = slog.LevelInfo
-	}
+	_ = least.UnmarshalText([]byte(level)) // it is one of the levels
 	options := &slog.HandlerOptions{Level: least}
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))

@@ -120,12 +120,14 @@ func (m *model) rates(now time.Time) (starts, ends float64) {
 	return starts / over, ends / over
 }
 
+func isBusy(state statefs.State) bool {
+	return state == statefs.Running || state == statefs.Paused || state == statefs.Trailing
+}
+
 // busy returns running and paused operations, longest first; idle returns waiting operations, by lane and
 // position.
 func (m *model) busy() []*entry {
-	rows := m.where(func(r *entry) bool {
-		return r.State == statefs.Running || r.State == statefs.Paused || r.State == statefs.Trailing
-	})
+	rows := m.where(true)
 	slices.SortFunc(rows, func(a, b *entry) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID.Sequence(), b.ID.Sequence()))
 	})
@@ -133,21 +135,15 @@ func (m *model) busy() []*entry {
 }
 
 func (m *model) idle() []*entry {
-	rows := m.where(func(r *entry) bool {
-		return r.State != statefs.Running && r.State != statefs.Paused && r.State != statefs.Trailing
-	})
+	rows := m.where(false)
 	slices.SortFunc(rows, func(a, b *entry) int {
-		return cmp.Or(personFirst(a, b), cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.place(), b.place()),
-			cmp.Compare(a.ID.Sequence(), b.ID.Sequence()))
+		return cmp.Or(cmp.Compare(forPerson(b.State), forPerson(a.State)), cmp.Compare(a.Lane, b.Lane),
+			cmp.Compare(a.place(), b.place()), cmp.Compare(a.ID.Sequence(), b.ID.Sequence()))
 	})
 	return rows
 }
 
-// personFirst sorts operations that wait for a person before all others.
-func personFirst(a, b *entry) int {
-	return cmp.Compare(forPerson(b.State), forPerson(a.State))
-}
-
+// forPerson sorts operations that wait for a person before all others.
 func forPerson(state statefs.State) int {
 	if state.NeedsPerson() {
 		return 1
@@ -163,10 +159,11 @@ func (r *entry) place() int {
 	return r.Waiting.Position
 }
 
-func (m *model) where(so func(*entry) bool) []*entry {
+// where returns the operations that are busy, or the others.
+func (m *model) where(busy bool) []*entry {
 	rows := []*entry{}
 	for _, row := range m.rows {
-		if so(row) {
+		if isBusy(row.State) == busy {
 			rows = append(rows, row)
 		}
 	}

@@ -107,21 +107,16 @@ func Watch(ctx context.Context, c *client.Client, streams term.Streams, notes *N
 			}
 		case err = <-ended:
 		case <-ctx.Done():
-			return endOfTop(ctx)
+			err = ctx.Err()
 		}
 	}
-	if ctx.Err() != nil {
-		return endOfTop(ctx)
-	}
-	return err
-}
-
-// endOfTop returns nil if the user quit.
-func endOfTop(ctx context.Context) error {
-	if err := context.Cause(ctx); errors.Is(err, exit.ErrReaderGone) {
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
 		return err
+	case errors.Is(cause, exit.ErrReaderGone):
+		return cause
 	}
-	return nil
+	return nil // the user quit
 }
 
 // forwardEvents sends events to the channel.

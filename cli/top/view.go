@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/jobdir/jobdir/cli/term"
@@ -76,7 +75,7 @@ func (v *view) head() []string {
 // waiting returns how many live operations do not run.
 func (v *view) waiting() (n int) {
 	for state, count := range v.stats.States {
-		if state.Live() && state != statefs.Running && state != statefs.Paused && state != statefs.Trailing {
+		if state.Live() && !isBusy(state) {
 			n += count
 		}
 	}
@@ -139,7 +138,7 @@ func (v *view) idleRows(rows []*entry) (out [][]string) {
 		if r.Waiting != nil {
 			why = term.Printable(r.Waiting.Sentence())
 		}
-		if forPerson(r.State) > 0 {
+		if r.State.NeedsPerson() {
 			why = cmp.Or(term.Printable(r.Why), "a person must act") + ": jobdir show " + r.ID.String()
 		}
 		out = append(out, []string{r.ID.String(), term.Printable(r.Lane), string(r.State), v.since(r), why})
@@ -160,11 +159,7 @@ func (*view) title(what string, known, seen, all int) string {
 
 func (v *view) table(head []string, rows [][]string) []string {
 	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{head}, rows...) {
-		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")) // into memory
-	}
-	_ = w.Flush()
+	_ = term.Streams{Out: &text}.Table(head, rows) // into memory
 	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 }
 
